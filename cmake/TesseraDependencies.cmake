@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# Libraries that the core, the command and the tests need. Each is found once, here, with a message that names the package.
+# What only one plugin needs (oneDNN, LLVM, CUDA, ...) is looked for by that plugin: its absence leaves out the plugin alone.
+
+find_package(Threads REQUIRED)
+
+macro(tessera_require package debian)
+  find_package(${package} ${ARGN} QUIET)
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "${package} (${ARGN}) not found. On Debian 12: apt-get install ${debian}; or let ./dev build do it.")
+  endif()
+endmacro()
+
+tessera_require(Boost "libboost1.81-dev libboost-program-options1.81-dev libboost-filesystem1.81-dev"
+                1.74 COMPONENTS program_options filesystem)
+tessera_require(TBB libtbb-dev)
+tessera_require(tomlplusplus libtomlplusplus-dev)
+tessera_require(nlohmann_json nlohmann-json3-dev 3.10)
+tessera_require(ZLIB zlib1g-dev)
+
+# toml++ header-only: the core must not gain a run-time dependency for a parser, and the packages of different
+# distributions disagree about whether the library is compiled.
+add_library(tessera_toml INTERFACE)
+get_target_property(_toml_include tomlplusplus::tomlplusplus INTERFACE_INCLUDE_DIRECTORIES)
+target_include_directories(tessera_toml SYSTEM INTERFACE ${_toml_include})
+target_compile_definitions(tessera_toml INTERFACE TOML_HEADER_ONLY=1 TOML_ENABLE_FORMATTERS=1)
+add_library(Tessera::toml ALIAS tessera_toml)
+
+# Links OpenMP where parallel loops use it. Under TSan it is off (see TESSERA_NO_OPENMP): then the macro of the same name
+# tells the code to take the std::thread implementation.
+add_library(tessera_openmp INTERFACE)
+add_library(Tessera::openmp ALIAS tessera_openmp)
+if(NOT TESSERA_NO_OPENMP)
+  find_package(OpenMP QUIET COMPONENTS CXX)
+endif()
+if(OpenMP_CXX_FOUND)
+  target_link_libraries(tessera_openmp INTERFACE OpenMP::OpenMP_CXX)
+else()
+  target_compile_definitions(tessera_openmp INTERFACE TESSERA_NO_OPENMP=1)
+  if(NOT TESSERA_NO_OPENMP)
+    tessera_left_out("OpenMP" "the compiler has none" "apt-get install libgomp1 with g++, or libomp-dev with clang")
+  endif()
+endif()

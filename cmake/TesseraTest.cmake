@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests: Catch2 binaries and plain commands, registered with one environment.
+
+find_package(Catch2 QUIET)
+if(NOT Catch2_FOUND)
+  message(FATAL_ERROR "Catch2 not found. On Debian 12: apt-get install catch2; or configure with -DTESSERA_BUILD_TESTS=OFF.")
+endif()
+
+# Catch2's main, compiled once. Debian's prebuilt one was compiled as C++11 and lacks the string_view printers.
+add_library(tessera_catch STATIC ${PROJECT_SOURCE_DIR}/tests/support/catch_main.cpp)
+target_link_libraries(tessera_catch PUBLIC Catch2::Catch2)
+if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
+  # Ubuntu 24.04 has Catch2 3; the tests use the part of it that both versions share, under version 2's header name.
+  file(WRITE ${PROJECT_BINARY_DIR}/catch2_compat/catch2/catch.hpp
+       "#pragma once\n#include <catch2/catch_all.hpp>\nusing Catch::Approx;\nnamespace Catch { using namespace Matchers; }\n")
+  target_include_directories(tessera_catch PUBLIC ${PROJECT_BINARY_DIR}/catch2_compat)
+  target_link_libraries(tessera_catch PUBLIC Catch2::Catch2WithMain)
+endif()
+
+set(TESSERA_TEST_ENVIRONMENT TESSERA_SOURCE_DIR=${PROJECT_SOURCE_DIR} TESSERA_BUILD_DIR=${PROJECT_BINARY_DIR}
+    TESSERA_SANITIZE=${TESSERA_SANITIZE})
+if(TESSERA_SANITIZE)
+  set(_supp ${PROJECT_SOURCE_DIR}/tests/support)
+  list(APPEND TESSERA_TEST_ENVIRONMENT
+    ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
+    LSAN_OPTIONS=suppressions=${_supp}/lsan.supp:print_suppressions=0
+    TSAN_OPTIONS=suppressions=${_supp}/tsan.supp:halt_on_error=0:second_deadlock_stack=1
+    UBSAN_OPTIONS=print_stacktrace=1)
+  unset(_supp)
+endif()
+
+# tessera_register_test(NAME COMMAND command... [LABELS l...] [TIMEOUT s] [ENVIRONMENT A=b...] [PROPERTIES k v...])
+# The command sees TESSERA_SOURCE_DIR, TESSERA_BUILD_DIR and TESSERA_SANITIZE. A timeout is only there to end a hang.
+function(tessera_register_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "COMMAND;LABELS;ENVIRONMENT;PROPERTIES")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 900)
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+    ENVIRONMENT "${TESSERA_TEST_ENVIRONMENT};${arg_ENVIRONMENT}")
+  if(arg_PROPERTIES)
+    set_tests_properties(${name} PROPERTIES ${arg_PROPERTIES})
+  endif()
+endfunction()
+
+# tessera_add_test(NAME SOURCES a.cpp... [LINK lib...] [LABELS l...] [ARGS a...] [DEPENDS target...] [TIMEOUT s])
+# One Catch2 binary NAME and one ctest entry of the same name. DEPENDS: targets that the test loads or starts.
+function(tessera_add_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LINK;LABELS;ARGS;DEPENDS")
+  tessera_add_test_binary(${name} SOURCES ${arg_SOURCES} LINK ${arg_LINK})
+  if(arg_DEPENDS)
+    add_dependencies(${name} ${arg_DEPENDS})
+  endif()
+  tessera_register_test(${name} COMMAND ${name} ${arg_ARGS} LABELS ${arg_LABELS} TIMEOUT "${arg_TIMEOUT}")
+endfunction()
+
+# The binary alone. From three sources on, Catch2's header (its parsing is most of a small test's compile time) is precompiled.
+function(tessera_add_test_binary name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK")
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE tessera_catch ${arg_LINK})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  list(LENGTH arg_SOURCES count)
+  if(count GREATER 2)
+    target_precompile_headers(${name} PRIVATE <catch2/catch.hpp>)
+  endif()
+endfunction()

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Run by tessera_embed_text(): writes the header OUTPUT with the text of FILES (joined by '|') as an array called NAME.
+string(REPLACE "|" ";" FILES "${FILES}")
+set(text "// Generated; edit the embedded files instead.\n#pragma once\n#include <tessera/abi.h>\n\n")
+string(APPEND text "inline constexpr tsr_record_file ${NAME}[] = {\n")
+foreach(file IN LISTS FILES)
+  cmake_path(GET file FILENAME name)
+  file(READ ${file} body)
+  string(FIND "${body}" ")tsr_text\"" clash)
+  if(NOT clash EQUAL -1)
+    message(FATAL_ERROR "${file} holds )tsr_text\", which ends the string literal it is embedded as")
+  endif()
+  string(APPEND text "    {\"${name}\", R\"tsr_text(${body})tsr_text\"},\n")
+endforeach()
+string(APPEND text "};\n")
+file(WRITE ${OUTPUT} "${text}")
