@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph: SSA over tensors, stored as the plain-data tables of abi.h, so that plugins read it without a copy.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/sizes.hpp"
+#include "tessera/abi.h"
+
+namespace tessera::core {
+
+class OpRegistry;
+struct OpRecord;
+
+struct NodeSpec {  // the C++ form of tsr_node_desc
+  std::string_view op;
+  std::vector<tsr_id> operands;
+  std::vector<tsr_attr> attrs;
+  std::vector<tsr_id> regions;
+  std::vector<tsr_type> result_types;  // empty: inferred (unless `typed`)
+  bool typed = false;                  // result_types is complete, even when empty; still checked by the verifier, not here
+  tsr_loc loc{};
+  std::vector<std::string> result_names;
+};
+
+// Owned by one thread at a time. Ids are stable; erased nodes and values stay in the tables with alive == 0 until compact().
+// Every edit outside a transaction throws TSR-B001, except on a graph that was never handed out (building is a transaction
+// from construction until the first commit).
+class Graph {
+ public:
+  Graph(const OpRegistry& ops, std::string_view name);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  std::unique_ptr<Graph> clone() const;  // live nodes only, ids renumbered in program order
+
+  static Graph& from(tsr_graph* g) { return *reinterpret_cast<Graph*>(g); }
+  static const Graph& from(const tsr_graph* g) { return *reinterpret_cast<const Graph*>(g); }
+  tsr_graph* handle() { return reinterpret_cast<tsr_graph*>(this); }
+
+  // ---- reading
+  const tsr_tables& tables() const { return tables_; }
+  const OpRegistry& ops() const { return *ops_; }
+  const OpRecord& record(tsr_id node) const;
+  const tsr_node& node(tsr_id n) const { return nodes_[n]; }
+  const tsr_value& value(tsr_id v) const { return values_[v]; }
+  const tsr_region& region(tsr_id r) const { return regions_[r]; }
+  size_t num_nodes() const { return nodes_.size(); }     // dead ones included
+  size_t num_values() const { return values_.size(); }
+  size_t num_regions() const { return regions_.size(); }
+  size_t num_live_nodes() const { return live_nodes_; }
+  std::span<const tsr_use> uses(tsr_id v) const { return uses_[v]; }
+  tsr_id find_value(std::string_view name) const;         // TSR_NONE when there is none
+  Sizes& sizes() { return sizes_; }
+  const Sizes& sizes() const { return sizes_; }
+  const tsr_attr* attr(tsr_id node, std::string_view name) const;  // null when it has none
+  // Text of a node for messages: "%3 = add (mlp.cpp:12)".
+  std::string describe(tsr_id node) const;
+  // All the problems that a plugin's misuse caused are TSR-B errors; wrong shapes and dtypes are TSR-I errors.
+
+  // ---- building and editing (ids are checked)
+  tsr_id create_node(const NodeSpec& spec, tsr_id region = 0, tsr_id before = TSR_NONE);
+  void erase_node(tsr_id node);
+  void move_node(tsr_id node, tsr_id before);
+  void set_operand(tsr_id node, uint32_t index, tsr_id value);
+  void set_attr(tsr_id node, const tsr_attr& attr);
+  void replace_uses(tsr_id old_value, tsr_id new_value);
+  void set_type(tsr_id value, const tsr_type& type);
+  void set_name(tsr_id value, std::string_view name);
+  tsr_id create_region(std::span<const tsr_type> input_types, std::span<const std::string> names = {});
+  void set_outputs(tsr_id region, std::span<const tsr_id> values);
+  tsr_id create_input(std::string_view name, const tsr_type& type, tsr_input_kind kind = TSR_INPUT_ARG, const char* key = nullptr);
+  void set_state(tsr_id value, uint32_t writeback, bool donated);
+  void rename(std::string_view graph_name);
+
+  // ---- transactions: edits are journaled under an author
+  void begin(std::string_view author);
+  void commit();    // checks the edited nodes (see verifier.hpp: verify_nodes), then forgets the journal; on a failed check rolls back and throws
+  void rollback();  // restores everything, ids included
+  bool in_transaction() const { return depth_ > 0; }
+  bool changed() const { return !journal_.empty(); }  // since begin
+  const std::vector<tsr_id>& edited() const { return edited_; }
+
+  // ---- memory that lives as long as the graph
+  void* allocate(size_t bytes, size_t align = 16);
+  const char* intern(std::string_view s);
+  tsr_dim* copy_dims(std::span<const tsr_dim> dims);
+  tsr_type make_type(tsr_dtype dtype, std::span<const tsr_dim> sizes, tsr_device device = 0);
+  // Scratch: reset by commit, rollback and reset_scratch.
+  void* scratch(size_t bytes);
+  void reset_scratch();
+  // Keeps something alive as long as the graph (a mapping behind constants).
+  void keep(std::shared_ptr<const void> owner) { owners_.push_back(std::move(owner)); }
+
+  // ---- events for the rewrite driver
+  struct Listener {
+    virtual ~Listener() = default;
+    virtual void created(tsr_id) {}
+    virtual void erased(tsr_id) {}
+    virtual void modified(tsr_id) {}
+  };
+  void set_listener(Listener* l) { listener_ = l; }
+
+ private:
+  struct Undo;
+  const tsr_type* intern_type(const tsr_type& t);
+  tsr_attr copy_attr(const tsr_attr& a);
+  tsr_id new_value(const tsr_type& type, std::string_view name);
+  const char* unique_name(std::string_view base);
+  void release_name(const char* name);
+  void link(tsr_id node, tsr_id before);
+  void unlink(tsr_id node);
+  void add_use(tsr_id value, tsr_use use);
+  void remove_use(tsr_id value, tsr_use use);
+  void touch(tsr_id node);
+  void require_edit() const;
+  void check_node(tsr_id node) const;
+  void check_value(tsr_id value) const;
+  void sync_tables();
+  void undo(const Undo& u);
+
+  const OpRegistry* ops_;
+  Sizes sizes_;
+  std::pmr::monotonic_buffer_resource memory_;
+  std::unique_ptr<std::pmr::monotonic_buffer_resource> scratch_;
+  tsr_tables tables_{};
+  std::vector<tsr_node> nodes_;
+  std::vector<tsr_value> values_;
+  std::vector<tsr_region> regions_;
+  std::vector<std::vector<tsr_use>> uses_;
+  std::unordered_map<std::string_view, tsr_id> names_;
+  std::unordered_map<std::string_view, uint32_t> next_suffix_;
+  std::unordered_set<std::string_view> strings_;
+  std::unordered_map<std::string, const tsr_type*> types_;
+  std::vector<Undo> journal_;
+  std::vector<tsr_id> edited_;
+  std::vector<std::shared_ptr<const void>> owners_;
+  Listener* listener_ = nullptr;
+  const char* author_ = nullptr;
+  size_t live_nodes_ = 0;
+  uint32_t next_anonymous_ = 0;
+  int depth_ = 0;
+};
+
+// Iterates the live nodes of a region in program order: for (tsr_id n : nodes_of(g, 0)). Do not erase `n` while on it.
+struct NodeRange {
+  const Graph* g;
+  tsr_id first;
+  struct Iterator {
+    const Graph* g;
+    tsr_id id;
+    tsr_id operator*() const { return id; }
+    Iterator& operator++() {
+      id = g->node(id).next;
+      return *this;
+    }
+    bool operator!=(const Iterator& o) const { return id != o.id; }
+  };
+  Iterator begin() const { return {g, first}; }
+  Iterator end() const { return {g, TSR_NONE}; }
+};
+inline NodeRange nodes_of(const Graph& g, tsr_id region) { return {&g, g.region(region).first}; }
+
+bool same_type(const tsr_type& a, const tsr_type& b);  // dtype, sizes, strides, device; sizes by handle
+int64_t tensor_bytes(tsr_dtype dtype, int64_t elements);
+
+}  // namespace tessera::core

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Symbolic sizes: interned, simplified, overflow-checked i64 expressions over symbols, with range analysis.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/abi.h"
+
+namespace tessera::core {
+
+struct Range {
+  int64_t min, max;  // inclusive; INT64_MIN / INT64_MAX stand for unbounded
+};
+
+struct Assumption {  // a relation that a guard has established; `divisible`: a mod b == 0
+  tsr_relation relation;
+  tsr_dim a, b;
+  std::string why;
+};
+
+// One per graph. Equal expressions are equal handles. Not thread-safe.
+class Sizes {
+ public:
+  Sizes();
+  Sizes(const Sizes&);
+  Sizes& operator=(const Sizes&) = delete;
+
+  // Throws TSR-S002 when the name is taken.
+  tsr_dim symbol(std::string name, int64_t min, int64_t max, bool unbacked, int64_t hint = -1);
+  // A new symbol named prefix0, prefix1, ...
+  tsr_dim fresh(std::string_view prefix, int64_t min, int64_t max, bool unbacked, int64_t hint = -1);
+  tsr_dim find(std::string_view name) const;  // -1 when there is none (a symbol is never -1)
+  void set_range(uint32_t symbol, int64_t min, int64_t max);
+
+  // Simplified: constants fold, sums and products are normalised (linear terms collected in symbol order), x floordiv 1,
+  // (a*k) floordiv k, (a*k) mod k, min/max decided by ranges. Throws TSR-S001 on overflow, TSR-S003 on division by zero.
+  tsr_dim make(tsr_dim_op op, tsr_dim a, tsr_dim b);
+  tsr_dim add(tsr_dim a, tsr_dim b) { return make(TSR_DIM_ADD, a, b); }
+  tsr_dim sub(tsr_dim a, tsr_dim b) { return make(TSR_DIM_SUB, a, b); }
+  tsr_dim mul(tsr_dim a, tsr_dim b) { return make(TSR_DIM_MUL, a, b); }
+  tsr_dim floordiv(tsr_dim a, tsr_dim b) { return make(TSR_DIM_FLOORDIV, a, b); }
+  tsr_dim product(std::span<const tsr_dim> dims);
+
+  Range range(tsr_dim d) const;
+  tsr_truth compare(tsr_relation r, tsr_dim a, tsr_dim b) const;  // uses ranges and assumptions
+  // Records the relation unless it is provable. Throws TSR-S004 when it is provably false.
+  void require(tsr_relation r, tsr_dim a, tsr_dim b, std::string why);
+  const std::vector<Assumption>& assumptions() const { return assumptions_; }
+
+  // Value of `d` given one value per symbol (in table order). Throws on overflow or division by zero.
+  int64_t evaluate(tsr_dim d, std::span<const int64_t> symbol_values) const;
+  static bool holds(tsr_relation r, int64_t a, int64_t b);
+  bool is_unbacked(tsr_dim d) const;  // mentions an unbacked symbol
+  void collect_symbols(tsr_dim d, std::vector<uint32_t>& out) const;  // appends each once, in order of first appearance
+
+  std::string print(tsr_dim d) const;  // "s0*2 + 1"
+  const std::vector<tsr_symbol>& symbols() const { return symbols_; }
+  const std::vector<tsr_dim_expr>& exprs() const { return exprs_; }
+  // Rebuilds an expression of `other` here, with `map` giving the replacement of each of its symbols.
+  tsr_dim import(const Sizes& other, tsr_dim d, const std::function<tsr_dim(uint32_t symbol)>& map);
+
+ private:
+  tsr_dim intern(tsr_dim_op op, uint32_t symbol, tsr_dim a, tsr_dim b);
+  struct Linear;  // constant + sum of coefficient * atom
+  Linear linear(tsr_dim d) const;
+  tsr_dim from_linear(const Linear&);
+  const char* keep(std::string_view s);
+
+  std::vector<tsr_symbol> symbols_;
+  std::vector<tsr_dim_expr> exprs_;
+  std::vector<Assumption> assumptions_;
+  std::unordered_map<std::string, tsr_dim> by_name_;
+  struct Key {
+    uint32_t op, symbol;
+    tsr_dim a, b;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& k) const;
+  };
+  std::unordered_map<Key, tsr_dim, KeyHash> interned_;
+  std::vector<std::unique_ptr<std::string>> strings_;
+};
+
+}  // namespace tessera::core

@@ -1,0 +1,649 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C++20 wrapper over abi.h, header-only. What a plugin is made of:
+//
+//   #include <tessera/plugin.hpp>
+//   namespace t = tessera::sdk;
+//
+//   class Cse : public t::Pass {
+//     const char* summary() const override { return "..."; }
+//     const char* ensures() const override { return "..."; }
+//     bool run(t::Graph g, const t::Options&) override { ... }   // true: changed
+//   };
+//   TESSERA_PLUGIN("tessera.pass.cse", "0.1.0", "Tessera") {
+//     plugin.add_pass("cse", std::make_unique<Cse>());
+//   }
+//
+// Exceptions thrown by overridden functions never leave the library: the thunks turn t::Error into its tsr_error, anything
+// else into a bug of the plugin. All views (Graph, Node, Value, Type) are cheap, borrow from the host and are valid inside the callback.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/abi.h"
+
+#ifndef TESSERA_PLUGIN_BUILD_INFO
+#define TESSERA_PLUGIN_BUILD_INFO __VERSION__
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define TESSERA_SANITIZER "address"
+#elif defined(__SANITIZE_THREAD__)
+#define TESSERA_SANITIZER "thread"
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TESSERA_SANITIZER "address"
+#elif __has_feature(thread_sanitizer)
+#define TESSERA_SANITIZER "thread"
+#endif
+#endif
+#ifndef TESSERA_SANITIZER
+#define TESSERA_SANITIZER ""
+#endif
+
+namespace tessera::sdk {
+
+inline const tsr_host*& host_slot() {
+  static const tsr_host* h = nullptr;
+  return h;
+}
+inline const tsr_host& host() { return *host_slot(); }  // set by the handshake, before anything else runs
+
+// ------------------------------------------------------------------------------------------------------------- errors
+
+class Error : public std::runtime_error {
+ public:
+  Error(tsr_family family, std::string code, const std::string& message, std::string hint = {})
+      : std::runtime_error(message), family(family), code(std::move(code)), hint(std::move(hint)) {}
+  tsr_family family;
+  std::string code, hint;
+};
+
+// Throws what a host function reported.
+inline void check(tsr_error* e) {
+  if (!e) return;
+  const tsr_host_core& c = *host().core;
+  const char* hint = c.error_hint(e);
+  Error out(static_cast<tsr_family>(c.error_family(e)), c.error_code(e), c.error_message(e), hint ? hint : "");
+  c.error_free(e);
+  throw out;
+}
+
+template <class F>
+tsr_error* guarded(F&& f) noexcept {
+  const tsr_host_core& c = *host().core;
+  try {
+    f();
+    return nullptr;
+  } catch (const Error& e) {
+    return c.error_create(e.family, e.code.c_str(), e.what(), e.hint.empty() ? nullptr : e.hint.c_str());
+  } catch (const std::bad_alloc&) {
+    return c.error_create(TSR_ENVIRONMENT, "TSR-R001", "out of memory", nullptr);
+  } catch (const std::exception& e) {
+    return c.error_create(TSR_BUG, "TSR-P900", e.what(), "report this to the plugin's vendor");
+  } catch (...) {
+    return c.error_create(TSR_BUG, "TSR-P900", "unknown exception", "report this to the plugin's vendor");
+  }
+}
+
+inline bool log_enabled(const char* artifact, int level = 0) { return host().core->log_enabled(artifact, level) != 0; }
+inline void log(const char* artifact, const std::string& text, int level = 0) { host().core->log_write(artifact, level, text.c_str()); }
+
+// Runs f(begin, end) over disjoint ranges of [0, n) on the host's threads. f may throw: the first exception is rethrown here.
+template <class F>
+void parallel(int64_t n, int64_t grain, F&& f) {
+  if (n <= 0) return;
+  if (n <= grain) {
+    f(int64_t{0}, n);
+    return;
+  }
+  struct Ctx {
+    F* f;
+    std::exception_ptr error;
+    bool failed = false;
+  } ctx{&f, nullptr, false};
+  host().core->parallel(
+      n, grain,
+      [](void* p, int64_t begin, int64_t end) {
+        auto* c = static_cast<Ctx*>(p);
+        try {
+          (*c->f)(begin, end);
+        } catch (...) {
+          if (!__atomic_test_and_set(&c->failed, __ATOMIC_ACQ_REL)) c->error = std::current_exception();
+        }
+      },
+      &ctx);
+  if (ctx.error) std::rethrow_exception(ctx.error);
+}
+
+// -------------------------------------------------------------------------------------------------------------- views
+
+struct Type {
+  const tsr_type* p = nullptr;
+  tsr_dtype dtype() const { return static_cast<tsr_dtype>(p->dtype); }
+  uint32_t rank() const { return p->rank; }
+  std::span<const tsr_dim> sizes() const { return {p->sizes, p->rank}; }
+  tsr_dim size(int64_t axis) const { return p->sizes[axis < 0 ? axis + p->rank : axis]; }
+  bool is_static() const {
+    for (tsr_dim d : sizes())
+      if (TSR_DIM_IS_EXPR(d)) return false;
+    return true;
+  }
+  // Number of elements when every size is a number; -1 otherwise.
+  int64_t elements() const {
+    int64_t n = 1;
+    for (tsr_dim d : sizes()) {
+      if (TSR_DIM_IS_EXPR(d)) return -1;
+      n *= d;
+    }
+    return n;
+  }
+};
+
+struct Attr {
+  const tsr_attr* p = nullptr;
+  explicit operator bool() const { return p != nullptr; }
+  int64_t as_int() const { return p->i; }
+  double as_float() const { return p->f; }
+  bool as_bool() const { return p->i != 0; }
+  std::string_view as_string() const { return p->s; }
+  tsr_dtype as_dtype() const { return static_cast<tsr_dtype>(p->i); }
+  std::span<const int64_t> as_ints() const { return {p->ints, p->count}; }
+  std::span<const double> as_floats() const { return {p->floats, p->count}; }
+  const tsr_tensor& as_tensor() const { return *p->tensor; }
+};
+
+inline const tsr_attr* find_attr(const tsr_attr* attrs, uint32_t n, std::string_view name) {
+  for (uint32_t i = 0; i < n; ++i)
+    if (name == attrs[i].name) return &attrs[i];
+  return nullptr;
+}
+// The attribute that the record promises; a missing one is a bug of the caller.
+inline Attr need_attr(const tsr_attr* attrs, uint32_t n, std::string_view name, const char* op) {
+  const tsr_attr* a = find_attr(attrs, n, name);
+  if (!a) throw Error(TSR_BUG, "TSR-B002", std::string("op '") + op + "' has no attribute '" + std::string(name) + "'");
+  return {a};
+}
+
+// An op applied to operands (infer, compute, view).
+struct Call {
+  const tsr_call* p = nullptr;
+  std::string_view op() const { return p->op; }
+  uint32_t num_operands() const { return p->num_operands; }
+  bool has(uint32_t i) const { return i < p->num_operands && p->operands[i] != nullptr; }
+  Type operand(uint32_t i) const { return {p->operands[i]}; }
+  Attr attr(std::string_view name) const { return need_attr(p->attrs, p->num_attrs, name, p->op); }
+};
+
+class Graph;
+
+struct Value;
+struct Node {
+  tsr_graph* g = nullptr;
+  tsr_id id = TSR_NONE;
+  explicit operator bool() const { return id != TSR_NONE; }
+  bool operator==(const Node& o) const { return id == o.id; }
+  const tsr_node& raw() const;
+  std::string_view op() const { return raw().op; }
+  bool is(std::string_view op) const { return raw().op == op; }
+  bool alive() const { return raw().alive != 0; }
+  uint32_t num_operands() const { return raw().num_operands; }
+  uint32_t num_results() const { return raw().num_results; }
+  bool has_operand(uint32_t i) const { return i < raw().num_operands && raw().operands[i] != TSR_NONE; }
+  Value operand(uint32_t i) const;
+  Value result(uint32_t i = 0) const;
+  std::span<const tsr_attr> attrs() const { return {raw().attrs, raw().num_attrs}; }
+  Attr attr(std::string_view name) const { return need_attr(raw().attrs, raw().num_attrs, name, raw().op); }
+  Attr find(std::string_view name) const { return {find_attr(raw().attrs, raw().num_attrs, name)}; }
+  std::span<const tsr_id> regions() const { return {raw().regions, raw().num_regions}; }
+  Node next() const { return {g, raw().next}; }
+  Node prev() const { return {g, raw().prev}; }
+};
+
+struct Value {
+  tsr_graph* g = nullptr;
+  tsr_id id = TSR_NONE;
+  explicit operator bool() const { return id != TSR_NONE; }
+  bool operator==(const Value& o) const { return id == o.id; }
+  const tsr_value& raw() const;
+  Type type() const { return {raw().type}; }
+  Node def() const { return {g, raw().def_node}; }  // false for inputs
+  std::string_view name() const { return raw().name; }
+  uint32_t num_uses() const { return raw().num_uses; }
+  std::span<const tsr_use> uses() const {
+    uint32_t n = 0;
+    const tsr_use* u = host().graph->uses(g, id, &n);
+    return {u, n};
+  }
+};
+
+class NodeRange { // live nodes of a region in program order; the current node may be erased after its successor was read
+ public:
+  NodeRange(tsr_graph* g, tsr_id first) : g_(g), first_(first) {}
+  struct Iterator {
+    Node n;
+    tsr_id next;
+    Node operator*() const { return n; }
+    Iterator& operator++() {
+      n.id = next;
+      next = n ? n.raw().next : TSR_NONE;
+      return *this;
+    }
+    bool operator!=(const Iterator& o) const { return n.id != o.n.id; }
+  };
+  Iterator begin() const {
+    Node n{g_, first_};
+    return {n, n ? n.raw().next : TSR_NONE};
+  }
+  Iterator end() const { return {{g_, TSR_NONE}, TSR_NONE}; }
+
+ private:
+  tsr_graph* g_;
+  tsr_id first_;
+};
+
+// ------------------------------------------------------------------------------------------------- attributes to create
+
+inline tsr_attr attr_int(const char* n, int64_t v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_INT; a.i = v; return a; }
+inline tsr_attr attr_float(const char* n, double v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_FLOAT; a.f = v; return a; }
+inline tsr_attr attr_bool(const char* n, bool v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_BOOL; a.i = v; return a; }
+inline tsr_attr attr_string(const char* n, const char* v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_STRING; a.s = v; return a; }
+inline tsr_attr attr_dtype(const char* n, tsr_dtype v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_DTYPE; a.i = v; return a; }
+inline tsr_attr attr_dim(const char* n, tsr_dim v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_DIM; a.i = v; return a; }
+// Spans are borrowed until the node is created.
+inline tsr_attr attr_ints(const char* n, std::span<const int64_t> v) {
+  tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_INTS; a.ints = v.data(); a.count = static_cast<uint32_t>(v.size()); return a;
+}
+inline tsr_attr attr_dims(const char* n, std::span<const tsr_dim> v) {
+  tsr_attr a = attr_ints(n, v); a.kind = TSR_ATTR_DIMS; return a;
+}
+inline tsr_attr attr_tensor(const char* n, const tsr_tensor& t) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_TENSOR; a.tensor = &t; return a; }
+
+// -------------------------------------------------------------------------------------------------------------- graph
+
+class Graph {
+ public:
+  explicit Graph(tsr_graph* g) : g_(g), t_(host().graph->tables(g)) {}
+  tsr_graph* handle() const { return g_; }
+  const tsr_tables& tables() const { return *t_; }
+  const tsr_graph_api& api() const { return *host().graph; }
+
+  Node node(tsr_id id) const { return {g_, id}; }
+  Value value(tsr_id id) const { return {g_, id}; }
+  NodeRange nodes(tsr_id region = 0) const { return {g_, region_raw(region).first}; }
+  const tsr_region& region_raw(tsr_id r) const { return *TSR_AT(tsr_region, t_->regions, t_->region_stride, r); }
+  std::span<const tsr_id> inputs(tsr_id region = 0) const { return {region_raw(region).inputs, region_raw(region).num_inputs}; }
+  std::span<const tsr_id> outputs(tsr_id region = 0) const { return {region_raw(region).outputs, region_raw(region).num_outputs}; }
+  size_t num_node_slots() const { return t_->num_nodes; }
+  size_t num_value_slots() const { return t_->num_values; }
+  // Does the record of `op` have this trait?
+  bool has_trait(const char* op, std::string_view trait) const {
+    const char* s = api().op_traits(g_, op);
+    if (!s) return false;
+    std::string_view all(s);
+    for (size_t at = all.find(trait); at != all.npos; at = all.find(trait, at + 1))
+      if ((at == 0 || all[at - 1] == ' ') && (at + trait.size() == all.size() || all[at + trait.size()] == ' ')) return true;
+    return false;
+  }
+
+  // ---- sizes
+  tsr_dim dim(tsr_dim_op op, tsr_dim a, tsr_dim b) const {
+    tsr_dim out = 0;
+    check(api().dim(g_, op, a, b, &out));
+    return out;
+  }
+  tsr_dim add(tsr_dim a, tsr_dim b) const { return dim(TSR_DIM_ADD, a, b); }
+  tsr_dim sub(tsr_dim a, tsr_dim b) const { return dim(TSR_DIM_SUB, a, b); }
+  tsr_dim mul(tsr_dim a, tsr_dim b) const { return dim(TSR_DIM_MUL, a, b); }
+  tsr_dim floordiv(tsr_dim a, tsr_dim b) const { return dim(TSR_DIM_FLOORDIV, a, b); }
+  tsr_dim product(std::span<const tsr_dim> d) const {
+    tsr_dim p = 1;
+    for (tsr_dim x : d) p = mul(p, x);
+    return p;
+  }
+  tsr_truth compare(tsr_relation r, tsr_dim a, tsr_dim b) const { return api().dim_compare(g_, r, a, b); }
+  void require(tsr_relation r, tsr_dim a, tsr_dim b, const char* why) const { check(api().dim_require(g_, r, a, b, why)); }
+  tsr_dim symbol(const char* prefix, int64_t min, int64_t max, bool unbacked) const { return api().symbol_create(g_, prefix, min, max, unbacked); }
+
+  // ---- building and editing; types are inferred from the record
+  struct At { // where a new node goes
+    tsr_id region = 0, before = TSR_NONE;
+    tsr_loc loc{};
+  };
+  static At before(Node n) { return {n.raw().parent, n.id, n.raw().loc}; }
+  Node create(At at, const char* op, std::span<const Value> operands, std::span<const tsr_attr> attrs = {},
+              std::span<const tsr_id> regions = {}) const {
+    std::vector<tsr_id> ids;
+    ids.reserve(operands.size());
+    for (const Value& v : operands) ids.push_back(v.id);
+    tsr_node_desc d{};
+    d.struct_size = sizeof d;
+    d.op = op;
+    d.operands = ids.data();
+    d.num_operands = static_cast<uint32_t>(ids.size());
+    d.attrs = attrs.data();
+    d.num_attrs = static_cast<uint32_t>(attrs.size());
+    d.regions = regions.data();
+    d.num_regions = static_cast<uint32_t>(regions.size());
+    d.loc = at.loc;
+    tsr_id out = TSR_NONE;
+    check(api().node_create(g_, &d, at.region, at.before, &out));
+    return {g_, out};
+  }
+  Value op(At at, const char* name, std::initializer_list<Value> operands, std::initializer_list<tsr_attr> attrs = {}) const {
+    return create(at, name, std::span<const Value>(operands.begin(), operands.size()), std::span<const tsr_attr>(attrs.begin(), attrs.size())).result(0);
+  }
+  Value none() const { return {g_, TSR_NONE}; }  // an omitted optional operand
+  // A constant with the bytes of `t` (dense, host memory).
+  Value constant(At at, const tsr_tensor& t) const { return op(at, "constant", {}, {attr_tensor("value", t)}); }
+  void erase(Node n) const { check(api().node_erase(g_, n.id)); }
+  void set_operand(Node n, uint32_t i, Value v) const { check(api().set_operand(g_, n.id, i, v.id)); }
+  void set_attr(Node n, const tsr_attr& a) const { check(api().set_attr(g_, n.id, &a)); }
+  void replace_uses(Value from, Value to) const { check(api().replace_uses(g_, from.id, to.id)); }
+  void decompose(Node n) const { check(api().decompose(g_, n.id)); }
+  // Results live in scratch memory until the transaction ends.
+  std::vector<tsr_tensor> evaluate(Node n) const {
+    std::vector<tsr_tensor> out(n.num_results());
+    check(api().evaluate(g_, n.id, out.data(), static_cast<uint32_t>(out.size())));
+    return out;
+  }
+  bool rewrite(std::span<const tsr_pattern> patterns) const {
+    int changed = 0;
+    check(api().rewrite(g_, patterns.data(), patterns.size(), sizeof(tsr_pattern), &changed));
+    return changed != 0;
+  }
+  template <class T>
+  T* scratch(size_t n) const { return static_cast<T*>(api().scratch(g_, n * sizeof(T))); }
+  const char* scratch_string(const std::string& s) const {
+    char* p = scratch<char>(s.size() + 1);
+    std::copy(s.begin(), s.end(), p);
+    p[s.size()] = 0;
+    return p;
+  }
+  std::string print(Node n = {}) const { return api().print(g_, n.id); }
+
+ private:
+  tsr_graph* g_;
+  const tsr_tables* t_;
+};
+
+inline const tsr_node& Node::raw() const {
+  const tsr_tables* t = host().graph->tables(g);
+  return *TSR_AT(tsr_node, t->nodes, t->node_stride, id);
+}
+inline Value Node::operand(uint32_t i) const { return {g, raw().operands[i]}; }
+inline Value Node::result(uint32_t i) const { return {g, raw().results[i]}; }
+inline const tsr_value& Value::raw() const {
+  const tsr_tables* t = host().graph->tables(g);
+  return *TSR_AT(tsr_value, t->values, t->value_stride, id);
+}
+
+// ------------------------------------------------------------------------------------------------------------ options
+
+struct Options {
+  const tsr_options* p = nullptr;
+  const tsr_option* find(std::string_view name) const {
+    if (!p) return nullptr;
+    for (size_t i = 0; i < p->count; ++i) {
+      const tsr_option* o = TSR_AT(tsr_option, p->items, p->stride, i);
+      if (name == o->name) return o;
+    }
+    return nullptr;
+  }
+  int64_t get_int(std::string_view n, int64_t fallback) const { auto* o = find(n); return o ? o->i : fallback; }
+  double get_float(std::string_view n, double fallback) const { auto* o = find(n); return o ? (o->kind == TSR_ATTR_INT ? double(o->i) : o->f) : fallback; }
+  bool get_bool(std::string_view n, bool fallback) const { auto* o = find(n); return o ? o->i != 0 : fallback; }
+  std::string_view get_string(std::string_view n, std::string_view fallback) const { auto* o = find(n); return o ? o->s : fallback; }
+};
+
+// -------------------------------------------------------------------------------------------------------------- kinds
+
+class Pass {
+ public:
+  virtual ~Pass() = default;
+  virtual const char* summary() const = 0;
+  virtual const char* ensures() const = 0;
+  virtual bool run(Graph g, const Options& options) = 0;  // true: the graph changed
+};
+
+// A compiled kernel. Destroyed by the host.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual std::string name() const = 0;                                  // asked once, after compile
+  virtual int64_t workspace(const int64_t* /*dims*/) { return 0; }       // bytes
+  virtual bool has_workspace() const { return false; }
+  virtual bool has_sizes() const { return false; }                       // data-dependent results
+  virtual void sizes(const tsr_launch&, std::span<int64_t> /*symbols*/) {}
+  virtual void launch(const tsr_launch&) = 0;                            // reentrant; never allocates
+  virtual int in_place() const { return -1; }
+};
+
+struct Compile { // what a backend is asked to compile
+  const tsr_compile* p;
+  Graph graph() const { return Graph(p->graph); }
+  Node node() const { return {p->graph, p->node}; }
+  bool relaxed() const { return p->relaxed != 0; }
+  int32_t slot(tsr_dim d) const { return p->dim_slot(p->ctx, d); }
+};
+
+// A size or symbolic attribute resolved at launch: a number, or a slot of dims.
+struct LaunchDim {
+  int64_t value = 0;
+  int32_t slot = -1;
+  int64_t get(const int64_t* dims) const { return slot < 0 ? value : dims[slot]; }
+};
+inline LaunchDim launch_dim(const Compile& c, tsr_dim d) {
+  return TSR_DIM_IS_EXPR(d) ? LaunchDim{0, c.slot(d)} : LaunchDim{d, -1};
+}
+
+struct Claim {
+  tsr_claim claim = TSR_CLAIM_NO;
+  const char* why = nullptr;  // static, or scratch memory of the graph
+};
+inline Claim yes() { return {TSR_CLAIM_YES, nullptr}; }
+inline Claim no(const char* why) { return {TSR_CLAIM_NO, why}; }
+inline Claim decompose(const char* why) { return {TSR_CLAIM_DECOMPOSE, why}; }
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const char* device() const = 0;
+  virtual uint64_t capabilities() const = 0;  // TSR_CAP_*
+  virtual Claim claim(Graph g, Node n) = 0;
+  virtual std::unique_ptr<Kernel> compile(const Compile&) = 0;
+  virtual double cost(Graph, Node) { return -1; }  // seconds; negative: unknown
+};
+
+class Frontend {
+ public:
+  virtual ~Frontend() = default;
+  virtual const char* description() const = 0;
+  virtual std::vector<const char*> extensions() const { return {}; }
+  virtual int probe(std::string_view /*head*/) { return 0; }
+  virtual bool can_import() const { return false; }
+  virtual bool can_capture() const { return false; }
+  virtual void import(std::string_view /*bytes*/, const char* /*path*/, Graph) {}
+  virtual void capture(tsr_recorder*, const tsr_callable&) {}
+};
+
+// ------------------------------------------------------------------------------------------------- the plugin instance
+
+class Plugin {
+ public:
+  explicit Plugin(Options options) : options(options) {}
+  Options options;  // validated; valid while the plugin is being created
+
+  void add_pass(const char* name, std::unique_ptr<Pass> p) {
+    auto t = std::make_shared<tsr_pass>();
+    t->struct_size = sizeof *t;
+    t->summary = p->summary();
+    t->ensures = p->ensures();
+    t->run = [](void* self, tsr_graph* g, const tsr_options* o, int* changed) noexcept {
+      return guarded([&] { *changed = static_cast<Pass*>(self)->run(Graph(g), Options{o}) ? 1 : 0; });
+    };
+    add(TSR_PASS, name, std::move(t), std::shared_ptr<Pass>(std::move(p)));
+  }
+
+  void add_backend(const char* name, std::unique_ptr<Backend> b) {
+    auto t = std::make_shared<tsr_backend>();
+    t->struct_size = sizeof *t;
+    t->device = b->device();
+    t->capabilities = b->capabilities();
+    t->claim = [](void* self, tsr_graph* g, tsr_id n, const char** why) noexcept {
+      Claim c;
+      try {
+        c = static_cast<Backend*>(self)->claim(Graph(g), {g, n});
+      } catch (const std::exception& e) {
+        c = no(Graph(g).scratch_string(e.what()));
+      }
+      if (why) *why = c.why;
+      return c.claim;
+    };
+    t->compile = [](void* self, const tsr_compile* c, tsr_kernel* out) noexcept {
+      return guarded([&] { export_kernel(static_cast<Backend*>(self)->compile(Compile{c}), out); });
+    };
+    t->cost = [](void* self, tsr_graph* g, tsr_id n) noexcept {
+      try {
+        return static_cast<Backend*>(self)->cost(Graph(g), {g, n});
+      } catch (...) {
+        return -1.0;
+      }
+    };
+    add(TSR_BACKEND, name, std::move(t), std::shared_ptr<Backend>(std::move(b)));
+  }
+
+  void add_frontend(const char* name, std::unique_ptr<Frontend> f) {
+    struct Table {
+      tsr_frontend t{};
+      std::vector<const char*> ext;
+    };
+    auto t = std::make_shared<Table>();
+    t->ext = f->extensions();
+    t->t.struct_size = sizeof t->t;
+    t->t.extensions = t->ext.data();
+    t->t.num_extensions = t->ext.size();
+    t->t.description = f->description();
+    t->t.probe = [](void* self, const char* head, size_t n) noexcept {
+      try {
+        return static_cast<Frontend*>(self)->probe({head, n});
+      } catch (...) {
+        return 0;
+      }
+    };
+    if (f->can_import())
+      t->t.import = [](void* self, const char* b, size_t n, const char* path, tsr_graph* g) noexcept {
+        return guarded([&] { static_cast<Frontend*>(self)->import({b, n}, path, Graph(g)); });
+      };
+    if (f->can_capture())
+      t->t.capture = [](void* self, tsr_recorder* r, const tsr_callable* c) noexcept {
+        return guarded([&] { static_cast<Frontend*>(self)->capture(r, *c); });
+      };
+    const tsr_frontend* table = &t->t;
+    add_raw(TSR_FRONTEND, name, table, f.get());
+    keep_.push_back(std::move(t));
+    keep_.push_back(std::shared_ptr<Frontend>(std::move(f)));
+  }
+
+  // For kinds that are used in their C form (opset, device, partitioner, executor, store). Both pointers must live as long as the plugin.
+  void add_raw(tsr_kind kind, const char* name, const void* table, void* self) {
+    tsr_factory f{};
+    f.kind = kind;
+    f.name = name;
+    f.table = table;
+    f.self = self;
+    factories_.push_back(f);
+  }
+  // Keeps something alive as long as the plugin.
+  void keep(std::shared_ptr<void> p) { keep_.push_back(std::move(p)); }
+  const std::vector<tsr_factory>& factories() const { return factories_; }
+
+ private:
+  template <class T, class S>
+  void add(tsr_kind kind, const char* name, std::shared_ptr<T> table, std::shared_ptr<S> self) {
+    add_raw(kind, name, table.get(), self.get());
+    keep_.push_back(std::move(table));
+    keep_.push_back(std::move(self));
+  }
+
+  struct KernelBox {
+    std::unique_ptr<Kernel> kernel;
+    std::string name;
+  };
+  static void export_kernel(std::unique_ptr<Kernel> k, tsr_kernel* out) {
+    if (!k) throw Error(TSR_BUG, "TSR-B003", "compile returned no kernel");
+    auto box = std::make_unique<KernelBox>();
+    box->name = k->name();
+    out->struct_size = sizeof *out;
+    out->name = box->name.c_str();
+    out->in_place = k->in_place();
+    if (k->has_workspace())
+      out->workspace = [](void* self, const int64_t* dims) noexcept -> int64_t {
+        return static_cast<KernelBox*>(self)->kernel->workspace(dims);
+      };
+    if (k->has_sizes())
+      out->sizes = [](void* self, const tsr_launch* l, int64_t* s, uint32_t n) noexcept {
+        return guarded([&] { static_cast<KernelBox*>(self)->kernel->sizes(*l, {s, n}); });
+      };
+    out->launch = [](void* self, const tsr_launch* l) noexcept {
+      return guarded([&] { static_cast<KernelBox*>(self)->kernel->launch(*l); });
+    };
+    out->destroy = [](void* self) noexcept { delete static_cast<KernelBox*>(self); };
+    box->kernel = std::move(k);
+    out->self = box.release();
+  }
+
+  std::vector<tsr_factory> factories_;
+  std::vector<std::shared_ptr<void>> keep_;
+};
+
+template <void (*Fill)(Plugin&)>
+const tsr_plugin_desc* describe(const tsr_host_info* h, const char* id, const char* version, const char* vendor) {
+  host_slot() = h;
+  static tsr_plugin_desc d{};
+  d.struct_size = sizeof d;
+  d.abi_major = TSR_ABI_MAJOR;
+  d.abi_minor = TSR_ABI_MINOR;
+  d.abi_minor_min = TSR_ABI_MINOR;
+  d.ir_min = d.ir_max = TSR_IR_VERSION;
+  d.id = id;
+  d.version = version;
+  d.vendor = vendor;
+  d.sanitizer = TESSERA_SANITIZER;
+  d.build_info = TESSERA_PLUGIN_BUILD_INFO;
+  d.create = [](const tsr_host* hh, const tsr_options* o, void** instance) noexcept -> tsr_error* {
+    host_slot() = hh;
+    return guarded([&] {
+      auto p = std::make_unique<Plugin>(Options{o});
+      Fill(*p);
+      *instance = p.release();
+    });
+  };
+  d.factories = [](void* instance, const tsr_factory** items, size_t* count, size_t* stride) noexcept -> tsr_error* {
+    const auto& f = static_cast<Plugin*>(instance)->factories();
+    *items = f.data();
+    *count = f.size();
+    *stride = sizeof(tsr_factory);
+    return nullptr;
+  };
+  d.destroy = [](void* instance) noexcept { delete static_cast<Plugin*>(instance); };
+  return &d;
+}
+
+}  // namespace tessera::sdk
+
+// Defines the exported symbol; the block that follows fills `plugin`.
+#define TESSERA_PLUGIN(ID, VERSION, VENDOR)                                                          \
+  static void tessera_plugin_fill(::tessera::sdk::Plugin& plugin);                                   \
+  extern "C" TSR_EXPORT const tsr_plugin_desc* tsr_plugin_query(const tsr_host_info* host_info) {    \
+    return ::tessera::sdk::describe<tessera_plugin_fill>(host_info, ID, VERSION, VENDOR);            \
+  }                                                                                                  \
+  static void tessera_plugin_fill([[maybe_unused]] ::tessera::sdk::Plugin& plugin)
