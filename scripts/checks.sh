@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154,SC2016
+# `./dev test --full`: the acceptance checks, one per line of what this stage promises. A check is a function check_NAME; its
+# row says its class:
+#   fast   seconds to a few minutes            slow    another build, or minutes of work
+#   time   prints a figure, met or not met; decides nothing, but failing to produce the figure is a failure
+#   root, hours, peers: named and skipped without --all
+# A check that has a figure to report leaves it in `figure`.
+
+checks='
+boundary|fast|one exported symbol per plugin; no LLVM, CUDA or HIP under core and SDK; no plugin includes a core header
+abi-header|fast|the ABI header compiles as strict C11 and C++20
+abi-versions|fast|older descriptor loads, newer major is refused, broken plugins give their golden messages
+round-trip|fast|parse(print(g)) == g over 10,000 random graphs
+verifier|fast|each invariant of the verifier has an example that fails it
+ops|fast|every standard op: eager against reference, both against golden values
+scaffolds|fast|tessera new op, pass, backend: builds, passes its tests, touches at most 3, 3, 5 files
+out-of-tree|fast|packages install; foreign projects build plugins against them, load and run them
+bad-input|fast|malformed files and wrong arguments: coded message, exit status 2
+json|fast|bench dispatch --json writes one JSON document with the documented keys
+pass-scaling|time|canonicalize + CSE + DCE, 10,000 against 5,000 nodes: at most 2.4 times
+dispatch|time|ns per public call of a no-op executable
+build-time|time|full release build without a compiler cache, under 12 min on 2 cores
+asan|slow|the suite under address and undefined-behaviour sanitizers
+tsan|slow|the suite under the thread sanitizer
+coverage|slow|line coverage of core/
+clean-demo|root|clean Debian 12: git clone, ./dev demo
+clean-test|root|clean Debian 12: git clone, ./dev test
+fuzz|hours|every parser fuzzed for at least ten minutes, an hour in total, nothing found
+'
+
+tests_named() { run_tests release -R "$1"; }
+tests_labelled() { run_tests release -L "$1"; }
+json_of() { python3 -c "import json,sys; d=json.load(sys.stdin); $1"; }
+
+check_boundary() { tests_named '^e2e\.(boundary|plugin_directory)'; }
+check_abi_header() { tests_named '^e2e\.abi_header$'; }
+check_abi_versions() { tests_named 'broken|handshake|plugin_host'; }
+check_round_trip() { tests_named 'round_?trip'; }
+check_verifier() { tests_named 'verif'; }
+check_ops() { tests_named '^(conformance|golden|differential|ops)'; }
+check_scaffolds() { tests_named 'scaffold|tessera_new'; }
+check_out_of_tree() { tests_named '^e2e\.(install|consumer)|out_of_tree'; }
+check_bad_input() { tests_named 'bad_input|cli'; }
+
+check_json() {
+  ./dev bench dispatch --json | json_of 'assert set(d["tensors"]) == {"1", "8", "64"}, d
+assert set(d["entries"]) == {"1", "8", "64", "1000"}, d
+assert all(v > 0 for k in ("tensors", "entries") for v in d[k].values()), d'
+}
+
+check_pass_scaling() {
+  figure=$(./dev bench passes --json | json_of 'r = d["seconds"]["10000"] / d["seconds"]["5000"]
+print("%.3f s at 5,000 nodes, %.3f s at 10,000: %.2f times; limit 2.4: %s"
+      % (d["seconds"]["5000"], d["seconds"]["10000"], r, "met" if r <= 2.4 else "not met"))')
+}
+
+check_dispatch() {
+  figure=$(./dev bench dispatch --json | json_of 'print("; ".join(
+    k + " " + ", ".join("%s: %.0f ns" % (n, v) for n, v in d[k].items()) for k in ("tensors", "entries")))')
+}
+
+check_build_time() {
+  local tree=build/timing start seconds
+  rm -rf "$tree"
+  cmake --preset release -B "$tree" || return
+  start=$SECONDS
+  CCACHE_DISABLE=1 ninja -C "$tree" -j "$(jobs)" || return
+  seconds=$((SECONDS - start))
+  rm -rf "$tree"
+  figure="$(duration "$seconds") with $(jobs) jobs; limit 12 min on 2 cores: $([ "$seconds" -lt 720 ] && echo met || echo not met)"
+}
+
+check_asan() { build_for_testing asan && run_tests asan; }
+check_tsan() { build_for_testing tsan && run_tests tsan; }
+
+check_coverage() {
+  setup coverage
+  scripts/coverage.sh && figure=$(grep -m1 '^lines:' build/coverage/summary.txt)
+}
+
+check_clean_demo() { scripts/clean_debian.sh demo; }
+check_clean_test() { scripts/clean_debian.sh test; }
+check_fuzz() { setup fuzz && scripts/fuzz.sh 3600 600; }
+
+# run_checks ALL [FILTER]
+run_checks() {
+  local all=$1 filter=${2:-} name class title log start passed=0 failed=() skipped=() figure
+  build_for_testing release
+  say "acceptance checks; the log of each is build/checks/NAME.log"
+  while IFS='|' read -r name class title; do
+    [ -n "$name" ] || continue
+    [[ -z $filter || $name =~ $filter ]] || continue
+    if [ -z "$all" ] && [[ $class =~ ^(root|hours|peers)$ ]]; then
+      printf '%s\n' "${yellow}skip${plain}  $name: $title ($class; use --all)"
+      skipped+=("$name")
+      continue
+    fi
+    log=build/checks/$name.log
+    start=$SECONDS
+    figure=
+    note "$name ..."
+    if run_check "$name" "$log"; then
+      printf '%s\n' "${green}pass${plain}  $name: $title ($(duration $((SECONDS - start))))"
+      passed=$((passed + 1))
+    else
+      printf '%s\n' "${red}FAIL${plain}  $name: $title ($(duration $((SECONDS - start))))"
+      tail -n 15 "$log" | sed 's/^/        /'
+      failed+=("$name")
+    fi
+    [ -z "$figure" ] || printf '        %s\n' "$figure"
+  done <<<"$checks"
+  printf '%s\n' "${bold}$passed passed, ${#failed[@]} failed, ${#skipped[@]} skipped${plain}"
+  [ ${#failed[@]} = 0 ] || printf 'failed: %s\n' "${failed[*]}"
+  [ ${#failed[@]} = 0 ]
+}
+
+# A subshell keeps `set -e` and exits inside a check from ending the run; the figure comes back through a file.
+run_check() { # name, log
+  local status=0
+  rm -f "$2.figure"
+  with_log "$2" bash -c '
+    set -euo pipefail
+    for part in common setup build checks; do . "scripts/$part.sh"; done
+    figure=
+    "check_${1//-/_}"
+    printf "%s" "$figure" >"$2"' check "$1" "$2.figure" || status=$?
+  figure=$(cat "$2.figure" 2>/dev/null || true)
+  return "$status"
+}
