@@ -46,9 +46,12 @@ class Graph {
   tsr_graph* handle() { return reinterpret_cast<tsr_graph*>(this); }
 
   // ---- reading
-  const tsr_tables& tables() const { return tables_; }
+  const tsr_tables& tables() const {  // a live view: its address is stable, its pointers are not
+    sync_tables();
+    return tables_;
+  }
   const OpRegistry& ops() const { return *ops_; }
-  const OpRecord& record(tsr_id node) const;
+  const OpRecord& record_of(tsr_id node) const;
   const tsr_node& node(tsr_id n) const { return nodes_[n]; }
   const tsr_value& value(tsr_id v) const { return values_[v]; }
   const tsr_region& region(tsr_id r) const { return regions_[r]; }
@@ -109,7 +112,10 @@ class Graph {
   void set_listener(Listener* l) { listener_ = l; }
 
  private:
+  friend struct GraphTestAccess;  // negative tests of the verifier break graphs on purpose
   struct Undo;
+  void revive(tsr_id node, bool alive);
+  void log(const Undo& u);
   const tsr_type* intern_type(const tsr_type& t);
   tsr_attr copy_attr(const tsr_attr& a);
   tsr_id new_value(const tsr_type& type, std::string_view name);
@@ -123,14 +129,14 @@ class Graph {
   void require_edit() const;
   void check_node(tsr_id node) const;
   void check_value(tsr_id value) const;
-  void sync_tables();
+  void sync_tables() const;
   void undo(const Undo& u);
 
   const OpRegistry* ops_;
   Sizes sizes_;
   std::pmr::monotonic_buffer_resource memory_;
   std::unique_ptr<std::pmr::monotonic_buffer_resource> scratch_;
-  tsr_tables tables_{};
+  mutable tsr_tables tables_{};
   std::vector<tsr_node> nodes_;
   std::vector<tsr_value> values_;
   std::vector<tsr_region> regions_;
@@ -147,6 +153,7 @@ class Graph {
   size_t live_nodes_ = 0;
   uint32_t next_anonymous_ = 0;
   int depth_ = 0;
+  bool share_constants_ = false;  // while clone() copies into this graph
 };
 
 // Iterates the live nodes of a region in program order: for (tsr_id n : nodes_of(g, 0)). Do not erase `n` while on it.

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,8 +29,8 @@ struct Assumption {  // a relation that a guard has established; `divisible`: a 
 // One per graph. Equal expressions are equal handles. Not thread-safe.
 class Sizes {
  public:
-  Sizes();
-  Sizes(const Sizes&);
+  Sizes() = default;
+  Sizes(const Sizes&) = default;
   Sizes& operator=(const Sizes&) = delete;
 
   // Throws TSR-S002 when the name is taken.
@@ -67,10 +69,19 @@ class Sizes {
 
  private:
   tsr_dim intern(tsr_dim_op op, uint32_t symbol, tsr_dim a, tsr_dim b);
-  struct Linear;  // constant + sum of coefficient * atom
-  Linear linear(tsr_dim d) const;
-  tsr_dim from_linear(const Linear&);
-  const char* keep(std::string_view s);
+  // A polynomial over atoms (symbols, floordiv, mod, min, max): the normal form of sums and products.
+  using Monomial = std::vector<tsr_dim>;  // atoms in canonical order, repeated for powers; empty: the constant
+  struct MonomialLess {
+    const Sizes* sizes;
+    bool operator()(const Monomial& a, const Monomial& b) const;
+  };
+  using Polynomial = std::map<Monomial, int64_t, MonomialLess>;
+  Polynomial polynomial(tsr_dim d) const;
+  Polynomial difference(tsr_dim a, tsr_dim b) const;
+  tsr_dim build(const Polynomial&);
+  bool divide(const Polynomial& a, tsr_dim b, Polynomial& quotient) const;  // exact division by a number or a monomial
+  bool atom_less(tsr_dim a, tsr_dim b) const;
+  Range range_of(const Polynomial& p) const;
 
   std::vector<tsr_symbol> symbols_;
   std::vector<tsr_dim_expr> exprs_;
@@ -85,7 +96,7 @@ class Sizes {
     size_t operator()(const Key& k) const;
   };
   std::unordered_map<Key, tsr_dim, KeyHash> interned_;
-  std::vector<std::unique_ptr<std::string>> strings_;
+  std::vector<std::shared_ptr<const std::string>> strings_;  // immutable, so copies share them
 };
 
 }  // namespace tessera::core
