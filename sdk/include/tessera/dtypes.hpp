@@ -2,12 +2,13 @@
 //
 // Element types: their names and sizes, exact conversion of single elements, and the promotion rules.
 //
-// Header-only, depends on tessera/abi.h alone. Every function is pure, never throws and may be called from any thread
-// (store_from on a packed type rewrites the byte that it shares with its neighbours, see there). All of it assumes the default
-// floating-point environment (round to nearest even) and must not be compiled with -ffast-math.
+// Header-only, depends on tessera/abi.h and tessera/float_formats.hpp. Every function is pure, never throws and may be
+// called from any thread (store_from on a packed type rewrites the byte that it shares with its neighbours, see there).
+// All of it assumes the default floating-point environment (round to nearest even) and must not be compiled with
+// -ffast-math.
 //
-// A dtype is taken as uint32_t, the type of the `dtype` fields of the C ABI, so that a number read from outside is never cast to
-// an enum that cannot hold it; tsr_dtype converts implicitly.
+// A dtype is taken as uint32_t, the type of the `dtype` fields of the C ABI, so that a number read from outside is
+// never cast to an enum that cannot hold it; tsr_dtype converts implicitly.
 #pragma once
 
 #include <array>
@@ -21,10 +22,11 @@
 #include <type_traits>
 
 #include "tessera/abi.h"
+#include "tessera/float_formats.hpp"
 
 namespace tessera {
 
-// ---------------------------------------------------------------------------------------------------------------- table
+// --------------------------------------------------------------------------------------------------------------- table
 
 enum class DtypeClass : uint8_t { Invalid, Float, Sint, Uint, Bool, Complex };
 
@@ -72,7 +74,7 @@ static_assert(dtype_table[TSR_F4E2M1].name == "f4e2m1" && dtype_table[TSR_I64].n
 }
 // The entry of TSR_DTYPE_INVALID (0 bits, class Invalid) for any number that is not a dtype.
 [[nodiscard]] constexpr const DtypeInfo& dtype_info(uint32_t dtype) noexcept {
-  return dtype_table[is_valid_dtype(dtype) ? dtype : TSR_DTYPE_INVALID];
+  return dtype_table[is_valid_dtype(dtype) ? dtype : 0];
 }
 [[nodiscard]] constexpr std::string_view dtype_name(uint32_t dtype) noexcept { return dtype_info(dtype).name; }
 [[nodiscard]] constexpr std::string_view dtype_display_name(uint32_t dtype) noexcept {
@@ -95,8 +97,8 @@ static_assert(dtype_table[TSR_F4E2M1].name == "f4e2m1" && dtype_table[TSR_I64].n
 [[nodiscard]] constexpr bool is_f8(uint32_t d) noexcept { return d >= TSR_F8E4M3FN && d <= TSR_F8E8M0; }
 [[nodiscard]] constexpr bool is_packed(uint32_t d) noexcept { return dtype_bits(d) == 2 || dtype_bits(d) == 4; }
 
-// Bytes of `count` contiguous elements; a packed type's last byte may be partly used. -1: the dtype is invalid, the count
-// negative, or the size does not fit int64_t.
+// Bytes of `count` contiguous elements; a packed type's last byte may be partly used. -1: the dtype is invalid, the
+// count negative, or the size does not fit int64_t.
 [[nodiscard]] constexpr int64_t storage_bytes(uint32_t dtype, int64_t count) noexcept {
   const int bits = dtype_bits(dtype);
   if (bits == 0 || count < 0) return -1;
@@ -105,238 +107,7 @@ static_assert(dtype_table[TSR_F4E2M1].name == "f4e2m1" && dtype_table[TSR_I64].n
   return count > std::numeric_limits<int64_t>::max() / size ? -1 : count * size;
 }
 
-// -------------------------------------------------------------------------------------------- formats of 16 bits and less
-
-// What happens to a value whose rounded magnitude exceeds the largest finite one. It concerns the 8-bit formats only: f16 and bf16
-// always go to infinity and f4e2m1, which has neither infinity nor NaN, always to its largest value.
-//
-//                     e4m3fn            e4m3fnuz      e5m2          e5m2fnuz      e8m0
-//   PyTorch           448 (also inf)    NaN           inf           NaN           NaN
-//   Special           NaN               NaN           inf           NaN           NaN     (ONNX Cast, saturate = 0; ml_dtypes)
-//   Saturate          448 (also inf)    240 (a. inf)  57344 (a.inf) 57344 (a.inf) 2^127   (ONNX Cast, saturate = 1)
-//
-// PyTorch's e4m3fn gave NaN in earlier releases; the row is what 2.15 computes (torch/headeronly/util/Float8_e4m3fn.h).
-enum class Overflow : uint8_t { PyTorch, Special, Saturate };
-
-// A sign-magnitude binary format: 1 sign bit, exp_bits, man_bits, subnormals. Codes are without the sign bit.
-struct FloatFormat {
-  int exp_bits, man_bits, bias;
-  uint32_t max_finite;  // code of the largest finite value
-  uint32_t overflow;    // code of what overflows under Overflow::Special
-  uint32_t nan;         // code of NaN
-  bool fnuz;            // NaN is the code of negative zero: neither zero nor NaN has a sign
-  bool has_inf;
-
-  bool operator==(const FloatFormat&) const = default;
-  [[nodiscard]] constexpr int bits() const noexcept { return 1 + exp_bits + man_bits; }
-  [[nodiscard]] constexpr uint32_t sign_bit() const noexcept { return 1u << (exp_bits + man_bits); }
-};
-
-// IEEE 754 binary16; bfloat16; e4m3fn and e5m2: OCP 8-bit floating point specification 1.0; fnuz: Noune et al. 2022,
-// arXiv:2206.02915; e2m1: OCP Microscaling formats 1.0. f4e2m1 has no NaN: NaN becomes +6, as PTX's cvt.satfinite.e2m1x2.
-inline constexpr FloatFormat format_f16{5, 10, 15, 0x7BFF, 0x7C00, 0x7E00, false, true};
-inline constexpr FloatFormat format_bf16{8, 7, 127, 0x7F7F, 0x7F80, 0x7FC0, false, true};
-inline constexpr FloatFormat format_f8e4m3fn{4, 3, 7, 0x7E, 0x7F, 0x7F, false, false};
-inline constexpr FloatFormat format_f8e4m3fnuz{4, 3, 8, 0x7F, 0x80, 0x80, true, false};
-inline constexpr FloatFormat format_f8e5m2{5, 2, 15, 0x7B, 0x7C, 0x7F, false, true};
-inline constexpr FloatFormat format_f8e5m2fnuz{5, 2, 16, 0x7F, 0x80, 0x80, true, false};
-inline constexpr FloatFormat format_f4e2m1{2, 1, 1, 0x7, 0x7, 0x7, false, false};
-
-namespace detail {
-
-template <class S>
-struct IeeeTraits;
-template <>
-struct IeeeTraits<float> {
-  using Bits = uint32_t;
-  static constexpr int man_bits = 23, bias = 127;
-};
-template <>
-struct IeeeTraits<double> {
-  using Bits = uint64_t;
-  static constexpr int man_bits = 52, bias = 1023;
-};
-
-// x rounded once to nearest even. S's subnormals must be below half of F's smallest value (true but for float -> bf16, which has
-// its own function).
-//
-// NaN: f16 keeps the sign and the upper payload bits and sets the quiet bit (IEEE 754-2019 6.2.3, F16C, _Float16); bf16 gives 0x7FC0
-// without sign (c10::BFloat16); e4m3fn and e5m2 keep the sign and give 0x7F (PyTorch); fnuz has the one NaN 0x80.
-template <FloatFormat F, class S>
-[[nodiscard]] constexpr uint32_t encode(S x, Overflow mode) noexcept {
-  using T = IeeeTraits<S>;
-  using Bits = typename T::Bits;
-  static_assert(!(std::is_same_v<S, float> && F.exp_bits == 8));
-  constexpr Bits sign_mask = Bits{1} << (sizeof(Bits) * 8 - 1);
-  constexpr Bits man_mask = (Bits{1} << T::man_bits) - 1;
-  constexpr Bits inf_bits = ~sign_mask & ~man_mask;
-  const Bits raw = std::bit_cast<Bits>(x);
-  const Bits mag = raw & ~sign_mask;
-  const uint32_t sign = raw != mag ? F.sign_bit() : 0;
-
-  if (mag > inf_bits) {
-    if (F.fnuz || F.exp_bits == 2 || F == format_bf16) return F.nan;
-    if (F == format_f16) return sign | F.nan | static_cast<uint32_t>((mag & man_mask) >> (T::man_bits - F.man_bits));
-    return sign | F.nan;
-  }
-  constexpr int emin = 1 - F.bias;  // exponent of the smallest normal value
-  const int e = static_cast<int>(mag >> T::man_bits) - T::bias;
-  uint32_t code = 0;
-  if (mag <= man_mask) {
-    // zero, or a subnormal of S
-  } else if (const int shift = T::man_bits - F.man_bits + (e < emin ? emin - e : 0); shift <= T::man_bits + 1) {
-    // Round the significand to the spacing that F has at this exponent. A carry out of it lands in the exponent field, which is
-    // the right neighbour, infinity's code included.
-    const Bits sig = (mag & man_mask) | (man_mask + 1);
-    const Bits rest = sig & ((Bits{1} << shift) - 1);
-    const Bits half = Bits{1} << (shift - 1);
-    code = static_cast<uint32_t>(sig >> shift);
-    if (rest > half || (rest == half && (code & 1))) ++code;
-    if (e >= emin) code += static_cast<uint32_t>(e - emin) << F.man_bits;
-  }  // else below half of the smallest subnormal: zero
-  if (code > F.max_finite) {
-    const bool clamp = F.exp_bits == 2 || (F.bits() == 8 && (mode == Overflow::Saturate ||
-                                                             (mode == Overflow::PyTorch && F == format_f8e4m3fn)));
-    if (!clamp && F.fnuz) return F.nan;
-    code = clamp ? F.max_finite : F.overflow;
-  }
-  return code == 0 && F.fnuz ? 0 : sign | code;
-}
-
-// Exact: every value of these formats is a float. NaN becomes the quiet NaN with empty payload, with F's sign where it has one; f16
-// (half_to_float) keeps its payload.
-template <FloatFormat F>
-[[nodiscard]] constexpr float decode(uint32_t code) noexcept {
-  const uint32_t sign = (code & F.sign_bit()) ? 0x80000000u : 0;
-  const uint32_t mag = code & (F.sign_bit() - 1);
-  if (F.fnuz && code == F.sign_bit()) return std::bit_cast<float>(0x7FC00000u);
-  if (mag > F.max_finite) {
-    const bool inf = F.has_inf && mag == F.overflow;
-    return std::bit_cast<float>(sign | (inf ? 0x7F800000u : 0x7FC00000u));
-  }
-  int exponent = static_cast<int>(mag >> F.man_bits);
-  uint32_t man = mag & ((1u << F.man_bits) - 1);
-  if (exponent == 0) {
-    if (man == 0) return std::bit_cast<float>(sign);
-    const int up = F.man_bits + 1 - std::bit_width(man);  // normalise
-    man = (man << up) & ((1u << F.man_bits) - 1);
-    exponent = 1 - up;
-  }
-  const uint32_t biased = static_cast<uint32_t>(exponent - F.bias + 127);
-  return std::bit_cast<float>(sign | biased << 23 | man << (23 - F.man_bits));
-}
-
-template <FloatFormat F, std::size_t N>
-[[nodiscard]] consteval std::array<float, N> decode_all() {
-  std::array<float, N> table{};
-  for (uint32_t i = 0; i < N; ++i) table[i] = decode<F>(i);
-  return table;
-}
-
-inline constexpr auto table_f8e4m3fn = decode_all<format_f8e4m3fn, 256>();
-inline constexpr auto table_f8e4m3fnuz = decode_all<format_f8e4m3fnuz, 256>();
-inline constexpr auto table_f8e5m2 = decode_all<format_f8e5m2, 256>();
-inline constexpr auto table_f8e5m2fnuz = decode_all<format_f8e5m2fnuz, 256>();
-inline constexpr auto table_f4e2m1 = decode_all<format_f4e2m1, 16>();
-
-}  // namespace detail
-
-// ------------------------------------------------------------------------------------------------- scalars, for kernels
-
-// f16 -> f32, exact; a signalling NaN becomes quiet and keeps its payload. The same bits with and without F16C.
-[[nodiscard]] constexpr float half_to_float(uint16_t h) noexcept {
-#if defined(__F16C__) && defined(__FLT16_MANT_DIG__)
-  if (!std::is_constant_evaluated()) return static_cast<float>(std::bit_cast<_Float16>(h));
-#endif
-  const uint32_t sign = (h & 0x8000u) << 16;
-  const uint32_t mag = (h & 0x7FFFu) << 13;
-  uint32_t bits = 0;
-  if (mag >= 0x0F800000u)  // infinity, NaN
-    bits = mag + ((255u - 31u) << 23) + (mag > 0x0F800000u && !(mag & 0x400000u) ? 0x400000u : 0);
-  else if (mag >= 0x00800000u)
-    bits = mag + ((127u - 15u) << 23);
-  else  // subnormal: m * 2^-24 = (2^-14 + m * 2^-24) - 2^-14, exactly (F. Giesen, half_to_float_fast5)
-    bits = std::bit_cast<uint32_t>(std::bit_cast<float>(mag + (113u << 23)) - std::bit_cast<float>(113u << 23));
-  return std::bit_cast<float>(sign | bits);
-}
-
-// f32 -> f16, nearest even, beyond 65519.99.. infinity. The same bits with and without F16C (NaN: see detail::encode).
-[[nodiscard]] constexpr uint16_t float_to_half(float x) noexcept {
-#if defined(__F16C__) && defined(__FLT16_MANT_DIG__)
-  if (!std::is_constant_evaluated()) return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
-#endif
-  const uint32_t raw = std::bit_cast<uint32_t>(x);
-  const uint32_t mag = raw & 0x7FFFFFFFu;
-  uint32_t code = 0;
-  if (mag >= 0x47800000u)  // 2^16 and above
-    code = mag > 0x7F800000u ? 0x7E00u | ((mag >> 13) & 0x3FFu) : 0x7C00u;
-  else if (mag < 0x38800000u)  // subnormal or zero: adding 0.5 lets the FPU round at 2^-24
-    code = std::bit_cast<uint32_t>(std::bit_cast<float>(mag) + 0.5f) - 0x3F000000u;
-  else
-    code = (mag + 0xC8000FFFu + ((mag >> 13) & 1u)) >> 13;
-  return static_cast<uint16_t>((raw ^ mag) >> 16 | code);
-}
-[[nodiscard]] constexpr uint16_t double_to_half(double x) noexcept {
-  return static_cast<uint16_t>(detail::encode<format_f16>(x, Overflow::PyTorch));
-}
-
-[[nodiscard]] constexpr float bf16_to_float(uint16_t b) noexcept {
-  return std::bit_cast<float>(static_cast<uint32_t>(b) << 16);
-}
-[[nodiscard]] constexpr uint16_t float_to_bf16(float x) noexcept {
-  const uint32_t raw = std::bit_cast<uint32_t>(x);
-  const uint32_t rounded = (raw + 0x7FFFu + ((raw >> 16) & 1u)) >> 16;
-  return static_cast<uint16_t>((raw & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC0u : rounded);
-}
-[[nodiscard]] constexpr uint16_t double_to_bf16(double x) noexcept {
-  return static_cast<uint16_t>(detail::encode<format_bf16>(x, Overflow::PyTorch));
-}
-
-[[nodiscard]] constexpr float f8e4m3fn_to_float(uint8_t b) noexcept { return detail::table_f8e4m3fn[b]; }
-[[nodiscard]] constexpr float f8e4m3fnuz_to_float(uint8_t b) noexcept { return detail::table_f8e4m3fnuz[b]; }
-[[nodiscard]] constexpr float f8e5m2_to_float(uint8_t b) noexcept { return detail::table_f8e5m2[b]; }
-[[nodiscard]] constexpr float f8e5m2fnuz_to_float(uint8_t b) noexcept { return detail::table_f8e5m2fnuz[b]; }
-[[nodiscard]] constexpr float f4e2m1_to_float(uint8_t low4) noexcept { return detail::table_f4e2m1[low4 & 15]; }
-// 2^(b - 127), no sign and no zero; 255 is NaN.
-[[nodiscard]] constexpr float f8e8m0_to_float(uint8_t b) noexcept {
-  return std::bit_cast<float>(b == 255 ? 0x7FC00000u : b == 0 ? 0x00400000u : static_cast<uint32_t>(b) << 23);
-}
-
-template <std::floating_point S>
-[[nodiscard]] constexpr uint8_t to_f8e4m3fn(S x, Overflow mode = Overflow::PyTorch) noexcept {
-  return static_cast<uint8_t>(detail::encode<format_f8e4m3fn>(x, mode));
-}
-template <std::floating_point S>
-[[nodiscard]] constexpr uint8_t to_f8e4m3fnuz(S x, Overflow mode = Overflow::PyTorch) noexcept {
-  return static_cast<uint8_t>(detail::encode<format_f8e4m3fnuz>(x, mode));
-}
-template <std::floating_point S>
-[[nodiscard]] constexpr uint8_t to_f8e5m2(S x, Overflow mode = Overflow::PyTorch) noexcept {
-  return static_cast<uint8_t>(detail::encode<format_f8e5m2>(x, mode));
-}
-template <std::floating_point S>
-[[nodiscard]] constexpr uint8_t to_f8e5m2fnuz(S x, Overflow mode = Overflow::PyTorch) noexcept {
-  return static_cast<uint8_t>(detail::encode<format_f8e5m2fnuz>(x, mode));
-}
-template <std::floating_point S>  // low 4 bits
-[[nodiscard]] constexpr uint8_t to_f4e2m1(S x) noexcept {
-  return static_cast<uint8_t>(detail::encode<format_f4e2m1>(x, Overflow::Saturate));
-}
-
-// As c10::Float8_e8m0fnu: the sign is dropped and zero becomes 2^-127; halfway (1.5 * 2^k) goes up, because the implied significand bit
-// counts as an odd last bit; everything strictly between 2^-127 and 2^-126 goes up to 2^-126 (PyTorch rounds float's subnormals
-// by guard and sticky bits, and its reading of them is the rule here).
-[[nodiscard]] constexpr uint8_t to_f8e8m0(double x, Overflow mode = Overflow::PyTorch) noexcept {
-  const uint64_t mag = std::bit_cast<uint64_t>(x) & ~(uint64_t{1} << 63);
-  constexpr uint64_t inf = uint64_t{0x7FF} << 52;
-  if (mag > inf) return 255;
-  if (mag <= std::bit_cast<uint64_t>(0x1p-127)) return 0;
-  if (mag < std::bit_cast<uint64_t>(0x1p-126)) return 1;
-  const uint64_t code = ((mag + (uint64_t{1} << 51)) >> 52) - (1023 - 127);
-  return static_cast<uint8_t>(code < 255 ? code : mode == Overflow::Saturate ? 254 : 255);
-}
-
-// ------------------------------------------------------------------------------------------------------------- elements
+// ------------------------------------------------------------------------------------------------------------ elements
 
 // A complex number without <complex>'s weight. load_as and store_from take std::complex as well.
 template <std::floating_point R>
@@ -356,9 +127,9 @@ concept ComplexScalar = requires(const T& z) {
 template <class T>
 concept ElementScalar = std::is_arithmetic_v<T> || ComplexScalar<T>;
 
-// Truncates toward zero; beyond the range of the n-bit integer the nearest bound, NaN gives 0. C++ and PyTorch leave both undefined (on
-// x86 PyTorch's results differ between its scalar and vector code); this is Tessera's rule on every backend. The result is sign
-// extended to 64 bits.
+// Truncates toward zero; beyond the range of the n-bit integer the nearest bound, NaN gives 0. C++ and PyTorch leave
+// both undefined (on x86 PyTorch's results differ between its scalar and vector code); this is Tessera's rule on every
+// backend. The result is sign extended to 64 bits.
 [[nodiscard]] constexpr uint64_t saturate_to_int(double x, int bits, bool is_signed) noexcept {
   if (x != x) return 0;
   const double limit = static_cast<double>(uint64_t{1} << (bits - 1)) * (is_signed ? 1.0 : 2.0);
@@ -374,7 +145,8 @@ concept ElementScalar = std::is_arithmetic_v<T> || ComplexScalar<T>;
 
 namespace detail {
 
-// m as double, rounded to odd, so that a later rounding to 24 bits or fewer sees one rounding only (Boldo and Melquiond 2008).
+// m as double, rounded to odd, so that a later rounding to 24 bits or fewer sees one rounding only (Boldo and Melquiond
+// 2008).
 [[nodiscard]] constexpr double round_to_odd(uint64_t m) noexcept {
   const int excess = std::bit_width(m) - 53;
   if (excess > 0) {
@@ -461,11 +233,11 @@ template <class T>
 
 }  // namespace detail
 
-// Element `index` of the contiguous array at `base` (no alignment needed), converted to T: an arithmetic type or a complex one. Floats
-// to T round once to nearest even; to an integer T they truncate and saturate (saturate_to_int); integers wrap modulo 2^n; to
-// bool is `!= 0` (NaN is true); a complex element read as real gives its real part. A stored bool is true when its byte is
-// not 0.
-// Preconditions: is_valid_dtype(dtype), index >= 0 and inside the array. An invalid dtype gives T{} in release builds.
+// Element `index` of the contiguous array at `base` (no alignment needed), converted to T: an arithmetic type or a
+// complex one. Floats to T round once to nearest even; to an integer T they truncate and saturate (saturate_to_int);
+// integers wrap modulo 2^n; to bool is `!= 0` (NaN is true); a complex element read as real gives its real part. A
+// stored bool is true when its byte is not 0. Preconditions: is_valid_dtype(dtype), index >= 0 and inside the array. An
+// invalid dtype gives T{} in release builds.
 template <ElementScalar T>
 [[nodiscard]] inline T load_as(uint32_t dtype, const void* base, int64_t index) noexcept {
   using namespace detail;
@@ -499,10 +271,10 @@ template <ElementScalar T>
   }
 }
 
-// Converts `value` to `dtype` by the rules of load_as and writes element `index`. Floats round once from the value given, so f64 -> bf16
-// may differ from PyTorch, which goes through f32, by one unit in the last place. Overflow: see Overflow; f64 -> f32, f16 and
-// bf16 give infinity. Neighbours of a packed element keep their bits, but their byte is rewritten: two threads must not store
-// into one byte. Preconditions as for load_as; an invalid dtype writes nothing.
+// Converts `value` to `dtype` by the rules of load_as and writes element `index`. Floats round once from the value
+// given, so f64 -> bf16 may differ from PyTorch, which goes through f32, by one unit in the last place. Overflow: see
+// Overflow; f64 -> f32, f16 and bf16 give infinity. Neighbours of a packed element keep their bits, but their byte is
+// rewritten: two threads must not store into one byte. Preconditions as for load_as; an invalid dtype writes nothing.
 template <ElementScalar T>
 inline void store_from(uint32_t dtype, void* base, int64_t index, const T& value,
                        Overflow mode = Overflow::PyTorch) noexcept {
@@ -557,18 +329,23 @@ inline void cast_element(uint32_t to, void* dst, int64_t dst_index, uint32_t fro
   }
 }
 
-// ------------------------------------------------------------------------------------------------------------ promotion
+// ----------------------------------------------------------------------------------------------------------- promotion
 
-// What Python's float and complex become, and integer tensors in true division: torch.get_default_dtype(), not configurable.
+// What Python's float and complex become, and integer tensors in true division: torch.get_default_dtype(), not
+// configurable.
 inline constexpr tsr_dtype default_float_dtype = TSR_F32;
 inline constexpr tsr_dtype default_complex_dtype = TSR_C64;
 
-// c64 for f32 and below, c128 for f64, complex dtypes themselves. PyTorch has complex halves for f16 and bf16; Tessera widens them
-// to c64. INVALID for f8 and f4 (PyTorch refuses) and for what is not floating.
+// c64 for f32 and below, c128 for f64, complex dtypes themselves. PyTorch has complex halves for f16 and bf16; Tessera
+// widens them to c64. INVALID for f8 and f4 (PyTorch refuses) and for what is not floating.
 [[nodiscard]] constexpr tsr_dtype to_complex_dtype(uint32_t dtype) noexcept {
   switch (dtype) {
-    case TSR_F64: case TSR_C128: return TSR_C128;
-    case TSR_F32: case TSR_F16: case TSR_BF16: case TSR_C64: return TSR_C64;
+    case TSR_F64:
+    case TSR_C128: return TSR_C128;
+    case TSR_F32:
+    case TSR_F16:
+    case TSR_BF16:
+    case TSR_C64: return TSR_C64;
     default: return TSR_DTYPE_INVALID;
   }
 }
@@ -590,9 +367,9 @@ inline constexpr tsr_dtype default_complex_dtype = TSR_C64;
 //       \       i16 - i32 - i64 (any int) - - - - - <         f32 - f64      c64 joins with f32 and below,
 //        - i8 -'                                     '- bf16 -'              c128 with f64
 //
-// Outside of it PyTorch promotes little, and so does this: f8 types, i2 and i4 meet only themselves; u2, u4, u16, u32 and u64 meet
-// themselves and, as the weaker side, f64, f32, f16, bf16 and f4e2m1; f4e2m1 meets itself and those. Everything that PyTorch
-// refuses gives TSR_DTYPE_INVALID: the caller reports it with both names.
+// Outside of it PyTorch promotes little, and so does this: f8 types, i2 and i4 meet only themselves; u2, u4, u16, u32
+// and u64 meet themselves and, as the weaker side, f64, f32, f16, bf16 and f4e2m1; f4e2m1 meets itself and those.
+// Everything that PyTorch refuses gives TSR_DTYPE_INVALID: the caller reports it with both names.
 [[nodiscard]] constexpr tsr_dtype promote(uint32_t a, uint32_t b) noexcept {
   if (!is_valid_dtype(a) || !is_valid_dtype(b)) return TSR_DTYPE_INVALID;
   if (a == b) return static_cast<tsr_dtype>(a);
@@ -607,11 +384,13 @@ inline constexpr tsr_dtype default_complex_dtype = TSR_C64;
   constexpr auto rank = [](uint32_t d) {
     switch (d) {
       case TSR_BOOL: return 0;
-      case TSR_U8: case TSR_I8: return 1;
+      case TSR_U8:
+      case TSR_I8: return 1;
       case TSR_I16: return 2;
       case TSR_I32: return 3;
       case TSR_I64: return 4;
-      case TSR_F16: case TSR_BF16: return 5;
+      case TSR_F16:
+      case TSR_BF16: return 5;
       case TSR_F32: return 6;
       case TSR_F64: return 7;
       case TSR_C64: return 8;
@@ -638,10 +417,12 @@ enum class ScalarKind : uint8_t { Bool, Int, Float, Complex };
   return TSR_DTYPE_INVALID;
 }
 
-// The result dtype of an op with any mix of operands (at::native::ResultTypeState). Tensors with dimensions decide; 0-d tensors raise the
-// result only to a higher category (bool < int < float < complex), Python scalars only above both. Feed every operand, then ask.
+// The result dtype of an op with any mix of operands (at::native::ResultTypeState). Tensors with dimensions decide; 0-d
+// tensors raise the result only to a higher category (bool < int < float < complex), Python scalars only above both.
+// Feed every operand, then ask.
 //
-//   ResultType r; r.add_tensor(TSR_F16, 2); r.add_tensor(TSR_F64, 0); r.add_scalar(ScalarKind::Int);  r.get() == TSR_F16
+//   ResultType r; r.add_tensor(TSR_F16, 2); r.add_tensor(TSR_F64, 0); r.add_scalar(ScalarKind::Int);
+//   r.get() == TSR_F16
 class ResultType {
  public:
   constexpr void add_tensor(uint32_t dtype, uint32_t rank) noexcept { merge(rank > 0 ? dim_ : zero_, dtype); }
@@ -659,7 +440,7 @@ class ResultType {
   static constexpr uint32_t none = TSR_DTYPE_INVALID;
 
   constexpr void merge(uint32_t& slot, uint32_t dtype) noexcept {
-    slot = slot == none ? dtype : promote(slot, dtype);
+    slot = slot == none ? dtype : uint32_t{promote(slot, dtype)};
     if (!is_valid_dtype(slot)) failed_ = true;
   }
   static constexpr uint32_t combine(uint32_t higher, uint32_t lower, bool& failed) noexcept {
@@ -670,7 +451,7 @@ class ResultType {
       if (is_complex(lower)) result = to_complex_dtype(higher);
     } else if (is_bool(higher) || is_float(lower) || is_complex(lower)) {
       // u2, u4 and u16 to u64 do not promote with complex as tensors, but PyTorch lets a complex scalar raise them.
-      result = is_complex(lower) && is_int(higher) ? lower : promote(higher, lower);
+      result = is_complex(lower) && is_int(higher) ? lower : uint32_t{promote(higher, lower)};
     }
     if (result == none) failed = true;
     return result;
@@ -680,8 +461,8 @@ class ResultType {
   bool failed_ = false;
 };
 
-// A tensor of any rank with one Python scalar: f16 + 2.5 -> f16, i32 + 2.5 -> f32, bool + 1 -> i64, f16 + 1j -> c64. INVALID where
-// PyTorch refuses (f8 and f4 with a complex scalar, i2 and i4 with a float).
+// A tensor of any rank with one Python scalar: f16 + 2.5 -> f16, i32 + 2.5 -> f32, bool + 1 -> i64, f16 + 1j -> c64.
+// INVALID where PyTorch refuses (f8 and f4 with a complex scalar, i2 and i4 with a float).
 [[nodiscard]] constexpr tsr_dtype promote_scalar(uint32_t tensor, ScalarKind kind) noexcept {
   ResultType r;
   r.add_tensor(tensor, 1);
@@ -689,8 +470,9 @@ class ResultType {
   return r.get();
 }
 
-// The dtype in which sums, products and means accumulate: f16, bf16, f8 and f4 -> f32; f32, f64, c64, c128 themselves; integers and
-// bool -> i64, which is also the dtype of torch.sum's result (u64 too: the bits are those of the sum modulo 2^64).
+// The dtype in which sums, products and means accumulate: f16, bf16, f8 and f4 -> f32; f32, f64, c64, c128 themselves;
+// integers and bool -> i64, which is also the dtype of torch.sum's result (u64 too: the bits are those of the sum
+// modulo 2^64).
 [[nodiscard]] constexpr tsr_dtype accumulate_dtype(uint32_t dtype) noexcept {
   switch (dtype_info(dtype).cls) {
     case DtypeClass::Float: return dtype == TSR_F64 ? TSR_F64 : TSR_F32;
