@@ -25,7 +25,7 @@
 #   help = "Instruction set to generate code for."
 #
 # Without DESTINATION the plugin lands in TESSERA_PLUGIN_OUTPUT_DIRECTORY and is installed to <libdir>/tessera/plugins.
-# The sources see TESSERA_PLUGIN_ID, TESSERA_PLUGIN_VERSION, TESSERA_PLUGIN_VENDOR, TESSERA_PLUGIN_SANITIZER and TESSERA_PLUGIN_BUILD_INFO as
+# The sources see TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR, TSR_PLUGIN_SANITIZER and TESSERA_PLUGIN_BUILD_INFO as
 # string macros, so that library and manifest cannot disagree.
 #
 # tessera_embed_text(): makes text files part of a target.
@@ -149,8 +149,8 @@ function(tessera_add_plugin target)
   set(build_info "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${config}}")
   string(REGEX REPLACE "[ \t]+" " " build_info "${build_info}")
   string(STRIP "${build_info}" build_info)
-  target_compile_definitions(${target} PRIVATE TESSERA_PLUGIN_ID="${arg_ID}" TESSERA_PLUGIN_VERSION="${arg_VERSION}"
-    TESSERA_PLUGIN_VENDOR="${vendor}" TESSERA_PLUGIN_SANITIZER="${sanitizer}" TESSERA_PLUGIN_BUILD_INFO="${build_info}")
+  target_compile_definitions(${target} PRIVATE TSR_PLUGIN_ID="${arg_ID}" TSR_PLUGIN_VERSION="${arg_VERSION}"
+    TSR_PLUGIN_VENDOR="${vendor}" TSR_PLUGIN_SANITIZER="${sanitizer}" TESSERA_PLUGIN_BUILD_INFO="${build_info}")
 
   set(map ${TESSERA_PLUGIN_MODULE_DIR}/tessera_plugin.map)
   # nodelete: a library that has run an OpenMP region or holds a device module must stay mapped until the process ends.
