@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ir/graph_api.hpp"
+
+#include <cstring>
+
+#include "compile/services.hpp"
+#include "ir/graph.hpp"
+#include "ir/parser.hpp"
+#include "ir/printer.hpp"
+#include "ir/records.hpp"
+#include "ir/rewrite.hpp"
+#include "support/error.hpp"
+
+namespace tessera::core {
+namespace {
+
+template <class F>
+tsr_error* guarded(F&& f) noexcept {
+  try {
+    f();
+    return nullptr;
+  } catch (...) {
+    return current_exception_to_c();
+  }
+}
+
+Graph& of(tsr_graph* g) { return Graph::from(g); }
+const Graph& of(const tsr_graph* g) { return Graph::from(g); }
+
+NodeSpec to_spec(const tsr_node_desc& d) {
+  NodeSpec s;
+  s.op = d.op ? d.op : "";
+  s.operands.assign(d.operands, d.operands + d.num_operands);
+  s.attrs.assign(d.attrs, d.attrs + d.num_attrs);
+  s.regions.assign(d.regions, d.regions + d.num_regions);
+  if (d.result_types) {
+    s.typed = true;
+    for (uint32_t i = 0; i < d.num_results; ++i) s.result_types.push_back(*d.result_types[i]);
+  }
+  s.loc = d.loc;
+  if (d.result_name) s.result_names.emplace_back(d.result_name);
+  return s;
+}
+
+const char* scratch_text(Graph& g, const std::string& s) {
+  char* p = static_cast<char*>(g.scratch(s.size() + 1));
+  std::memcpy(p, s.c_str(), s.size() + 1);
+  return p;
+}
+
+const tsr_graph_api kApi = {
+    .struct_size = sizeof(tsr_graph_api),
+    .tables = [](const tsr_graph* g) noexcept { return &of(g).tables(); },
+    .op_traits = [](const tsr_graph* g, const char* op) noexcept -> const char* {
+      const OpRecord* r = of(g).ops().find(op);
+      return r ? r->trait_text.c_str() : nullptr;
+    },
+    .uses = [](const tsr_graph* g, tsr_id v, uint32_t* count) noexcept -> const tsr_use* {
+      const auto u = of(g).uses(v);
+      *count = static_cast<uint32_t>(u.size());
+      return u.data();
+    },
+    .dim = [](tsr_graph* g, tsr_dim_op op, tsr_dim a, tsr_dim b, tsr_dim* out) noexcept {
+      return guarded([&] {
+        *out = of(g).sizes().make(op, a, b);
+        of(g).tables();
+      });
+    },
+    .dim_compare = [](const tsr_graph* g, tsr_relation r, tsr_dim a, tsr_dim b) noexcept {
+      try {
+        return of(g).sizes().compare(r, a, b);
+      } catch (...) {
+        return TSR_UNKNOWN;  // the comparison itself overflowed
+      }
+    },
+    .dim_require = [](tsr_graph* g, tsr_relation r, tsr_dim a, tsr_dim b, const char* why) noexcept {
+      return guarded([&] { of(g).sizes().require(r, a, b, why ? why : ""); });
+    },
+    .symbol_create = [](tsr_graph* g, const char* prefix, int64_t min, int64_t max, int unbacked) noexcept {
+      const tsr_dim d = of(g).sizes().fresh(prefix, min, max, unbacked != 0);
+      of(g).tables();
+      return d;
+    },
+    .scratch = [](tsr_graph* g, size_t bytes) noexcept { return of(g).scratch(bytes); },
+    .node_create = [](tsr_graph* g, const tsr_node_desc* d, tsr_id region, tsr_id before, tsr_id* node) noexcept {
+      return guarded([&] {
+        *node = of(g).create_node(to_spec(*d), region, before);
+        of(g).tables();
+      });
+    },
+    .node_erase = [](tsr_graph* g, tsr_id n) noexcept { return guarded([&] { of(g).erase_node(n); }); },
+    .node_move = [](tsr_graph* g, tsr_id n, tsr_id before) noexcept { return guarded([&] { of(g).move_node(n, before); }); },
+    .set_operand = [](tsr_graph* g, tsr_id n, uint32_t i, tsr_id v) noexcept { return guarded([&] { of(g).set_operand(n, i, v); }); },
+    .set_attr = [](tsr_graph* g, tsr_id n, const tsr_attr* a) noexcept { return guarded([&] { of(g).set_attr(n, *a); }); },
+    .replace_uses = [](tsr_graph* g, tsr_id a, tsr_id b) noexcept { return guarded([&] { of(g).replace_uses(a, b); }); },
+    .set_type = [](tsr_graph* g, tsr_id v, const tsr_type* t) noexcept { return guarded([&] { of(g).set_type(v, *t); }); },
+    .set_name = [](tsr_graph* g, tsr_id v, const char* name) noexcept { return guarded([&] { of(g).set_name(v, name); }); },
+    .region_create = [](tsr_graph* g, const tsr_type* const* types, uint32_t n, tsr_id* region) noexcept {
+      return guarded([&] {
+        std::vector<tsr_type> copies;
+        for (uint32_t i = 0; i < n; ++i) copies.push_back(*types[i]);
+        *region = of(g).create_region(copies);
+        of(g).tables();
+      });
+    },
+    .region_set_outputs = [](tsr_graph* g, tsr_id r, const tsr_id* v, uint32_t n) noexcept {
+      return guarded([&] { of(g).set_outputs(r, {v, n}); });
+    },
+    .input_create = [](tsr_graph* g, const char* name, const tsr_type* t, uint32_t kind, const char* key, tsr_id* v) noexcept {
+      return guarded([&] {
+        if (kind < TSR_INPUT_ARG || kind > TSR_INPUT_STATE)
+          throw bug("TSR-B005", "input '" + std::string(name ? name : "") + "' has kind " + std::to_string(kind) + "; expected arg, param or state");
+        *v = of(g).create_input(name ? name : "", *t, static_cast<tsr_input_kind>(kind), key);
+        of(g).tables();
+      });
+    },
+    .input_set_state = [](tsr_graph* g, tsr_id v, uint32_t writeback, int donated) noexcept {
+      return guarded([&] { of(g).set_state(v, writeback, donated != 0); });
+    },
+    .decompose = [](tsr_graph* g, tsr_id n) noexcept {
+      return guarded([&] {
+        Graph& graph = of(g);
+        const std::vector<tsr_id> replacements = build_decomposition(graph, n);
+        for (uint32_t i = 0; i < graph.node(n).num_results; ++i) graph.replace_uses(graph.node(n).results[i], replacements[i]);
+        graph.erase_node(n);
+        graph.tables();
+      });
+    },
+    .rewrite = [](tsr_graph* g, const tsr_pattern* patterns, size_t count, size_t stride, int* changed) noexcept {
+      return guarded([&] {
+        std::vector<const tsr_pattern*> list;
+        for (size_t i = 0; i < count; ++i) list.push_back(TSR_AT(tsr_pattern, patterns, stride, i));
+        *changed = rewrite(of(g), list) ? 1 : 0;
+      });
+    },
+    .evaluate = [](tsr_graph* g, tsr_id n, tsr_tensor* out, uint32_t count) noexcept {
+      return guarded([&] { evaluate_node(of(g), n, {out, count}); });
+    },
+    .print = [](tsr_graph* g, tsr_id n) noexcept -> const char* {
+      try {
+        return scratch_text(of(g), n == TSR_NONE ? print_graph(of(g), 0) : print_node(of(g), n));
+      } catch (const std::exception&) {
+        return "<graph cannot be printed>";
+      }
+    },
+    .estimate = [](tsr_graph* g, int64_t* bytes, double* seconds) noexcept {
+      return guarded([&] {
+        const Estimate e = estimate(of(g));
+        if (bytes) *bytes = e.peak_bytes;
+        if (seconds) *seconds = e.seconds;
+      });
+    },
+    .parse = [](tsr_graph* g, const char* text, size_t length, const char* file) noexcept {
+      return guarded([&] {
+        parse_into(of(g), {text, length}, file ? file : "<text>");
+        of(g).tables();
+      });
+    },
+};
+
+}  // namespace
+
+const tsr_graph_api& graph_api() { return kApi; }
+
+}  // namespace tessera::core
