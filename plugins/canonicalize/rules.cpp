@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rewrite rules, one per line: name, op, when, becomes. All of them keep every bit of the result, which is why x + 0.0 is not
+// here for floats (it turns -0.0 into 0.0) and x - x is only here for integers (it is NaN for NaN and infinity).
+#include "rules.hpp"
+
+namespace tessera::passes {
+namespace {
+
+using M = const Match&;
+using V = sdk::Value;
+using sdk::attr_dims, sdk::attr_ints;
+
+V first(M m) { return m.in(0); }
+V second(M m) { return m.in(1); }
+V inner(M m) { return m.def().operand(0); }
+
+bool constant_left(M m) { return m.n.num_operands() == 2 && m.is_constant(0) && !m.is_constant(1) && m.g.has_trait(m.n.raw().op, "commutative"); }
+V swap(M m) {
+  const V a = m.in(0), b = m.in(1);
+  m.g.set_operand(m.n, 0, b);
+  m.g.set_operand(m.n, 1, a);
+  return m.g.none();
+}
+
+bool twice(M m) { return m.def() && m.def().raw().op == m.n.raw().op && m.def().num_operands() == 1 && m.def().attrs().empty(); }
+bool is_involution(M m) { return m.n.num_operands() == 1 && twice(m) && m.g.has_trait(m.n.raw().op, "involution") && m.keeps_type(inner(m)); }
+bool is_idempotent(M m) { return m.n.num_operands() == 1 && twice(m) && m.g.has_trait(m.n.raw().op, "idempotent") && m.in_keeps_type(); }
+bool same_twice(M m) { return m.same(0, 1) && m.in_keeps_type(); }
+
+V transpose_chain(M m) {
+  const auto outer = m.n.attr("perm").as_ints(), inside = m.def().attr("perm").as_ints();
+  const int64_t rank = static_cast<int64_t>(outer.size());
+  std::vector<int64_t> perm;
+  for (int64_t p : outer) perm.push_back(inside[static_cast<size_t>(p < 0 ? p + rank : p)]);
+  return m.g.op(m.here(), "transpose", {inner(m)}, {attr_ints("perm", perm)});
+}
+V reshape_chain(M m) { return m.g.op(m.here(), "reshape", {inner(m)}, {*m.n.attr("shape").p}); }
+V broadcast_chain(M m) { return m.g.op(m.here(), "broadcast_to", {inner(m)}, {*m.n.attr("shape").p}); }
+bool cast_back(M m) { return m.from(0, "cast") && m.keeps_type(inner(m)) && widens(inner(m).type().dtype(), m.in().type().dtype()); }
+bool cast_through(M m) { return m.from(0, "cast") && widens(inner(m).type().dtype(), m.in().type().dtype()) && widens(m.in().type().dtype(), m.dtype()); }
+V cast_direct(M m) { return m.g.op(m.here(), "cast", {inner(m)}, {*m.n.attr("dtype").p}); }
+V zero(M m) {
+  std::vector<tsr_dim> shape(m.out().type().sizes().begin(), m.out().type().sizes().end());
+  const int64_t bits = 0;
+  tsr_tensor t{};
+  t.data = const_cast<int64_t*>(&bits);
+  t.dtype = m.dtype();
+  return m.g.op(m.here(), "full", {m.g.constant(m.here(), t)}, {attr_dims("shape", shape)});
+}
+bool one_operand(M m) { return m.n.num_operands() == 1 && m.in_keeps_type(); }
+bool empty_axes(M m) { return m.n.attr("axes").as_ints().empty() && m.in_keeps_type(); }
+bool zero_pads(M m) {
+  for (const char* name : {"low", "high", "interior"})
+    for (int64_t x : m.n.attr(name).as_ints())
+      if (x != 0) return false;
+  return m.in_keeps_type();
+}
+bool whole_slice(M m) {
+  for (int64_t s : m.n.attr("starts").as_ints()) if (s != 0) return false;
+  for (int64_t s : m.n.attr("strides").as_ints()) if (s != 1) return false;
+  return m.in_keeps_type();  // equal sizes from start 0 by step 1: everything
+}
+
+// clang-format off
+constexpr Rule kRules[] = {
+  {"constant-right",      nullptr,        constant_left,                                                           swap},
+  {"involution",          nullptr,        is_involution,                                                           inner},
+  {"idempotent",          nullptr,        is_idempotent,                                                           first},
+
+  {"add-int-zero",        "add",          [](M m) { return m.is_int() && m.is_splat(1, 0) && m.in_keeps_type(); }, first},
+  {"add-negative-zero",   "add",          [](M m) { return m.is_splat(1, -0.0) && m.in_keeps_type(); },            first},
+  {"sub-zero",            "sub",          [](M m) { return m.is_splat(1, 0) && m.in_keeps_type(); },               first},
+  {"sub-int-self",        "sub",          [](M m) { return m.is_int() && m.same(0, 1); },                          zero},
+  {"mul-one",             "mul",          [](M m) { return m.is_splat(1, 1) && m.in_keeps_type(); },               first},
+  {"mul-int-zero",        "mul",          [](M m) { return m.is_int() && m.is_splat(1, 0); },                      zero},
+  {"div-one",             "div",          [](M m) { return m.is_splat(1, 1) && m.in_keeps_type(); },               first},
+  {"pow-one",             "pow",          [](M m) { return m.is_splat(1, 1) && m.in_keeps_type(); },               first},
+  {"xor-int-self",        "bitwise_xor",  [](M m) { return m.is_int() && m.same(0, 1); },                          zero},
+  {"xor-int-zero",        "bitwise_xor",  [](M m) { return m.is_int() && m.is_splat(1, 0) && m.in_keeps_type(); }, first},
+  {"or-int-zero",         "bitwise_or",   [](M m) { return m.is_int() && m.is_splat(1, 0) && m.in_keeps_type(); }, first},
+  {"and-int-zero",        "bitwise_and",  [](M m) { return m.is_int() && m.is_splat(1, 0); },                      zero},
+  {"shift-left-zero",     "shift_left",   [](M m) { return m.is_splat(1, 0) && m.in_keeps_type(); },               first},
+  {"shift-right-zero",    "shift_right",  [](M m) { return m.is_splat(1, 0) && m.in_keeps_type(); },               first},
+  {"and-self",            "bitwise_and",  same_twice,                                                              first},
+  {"or-self",             "bitwise_or",   same_twice,                                                              first},
+  {"logical-and-self",    "logical_and",  same_twice,                                                              first},
+  {"logical-or-self",     "logical_or",   same_twice,                                                              first},
+  {"logical-and-true",    "logical_and",  [](M m) { return m.is_splat(1, 1) && m.in_keeps_type(); },               first},
+  {"logical-or-false",    "logical_or",   [](M m) { return m.is_splat(1, 0) && m.in_keeps_type(); },               first},
+  {"maximum-self",        "maximum",      same_twice,                                                              first},
+  {"minimum-self",        "minimum",      same_twice,                                                              first},
+  {"select-true",         "select",       [](M m) { return m.is_splat(0, 1) && m.in_keeps_type(1); },              second},
+  {"select-false",        "select",       [](M m) { return m.is_splat(0, 0) && m.in_keeps_type(2); },              [](M m) { return m.in(2); }},
+  {"select-same",         "select",       [](M m) { return m.same(1, 2) && m.in_keeps_type(1); },                  second},
+
+  {"cast-same",           "cast",         [](M m) { return m.in_keeps_type(); },                                   first},
+  {"cast-back",           "cast",         cast_back,                                                               inner},
+  {"cast-chain",          "cast",         cast_through,                                                            cast_direct},
+  {"bitcast-same",        "bitcast",      [](M m) { return m.in_keeps_type(); },                                   first},
+
+  {"reshape-same",        "reshape",      [](M m) { return m.in_keeps_type(); },                                   first},
+  {"reshape-chain",       "reshape",      [](M m) { return m.from(0, "reshape"); },                                reshape_chain},
+  {"transpose-identity",  "transpose",    [](M m) { return identity_perm(m.n.attr("perm").as_ints()); },           first},
+  {"transpose-chain",     "transpose",    [](M m) { return m.from(0, "transpose"); },                              transpose_chain},
+  {"broadcast-same",      "broadcast_to", [](M m) { return m.in_keeps_type(); },                                   first},
+  {"broadcast-chain",     "broadcast_to", [](M m) { return m.from(0, "broadcast_to"); },                           broadcast_chain},
+  {"expand-dims-none",    "expand_dims",  empty_axes,                                                              first},
+  {"squeeze-none",        "squeeze",      empty_axes,                                                              first},
+  {"flip-none",           "flip",         empty_axes,                                                              first},
+  {"slice-whole",         "slice",        whole_slice,                                                             first},
+  {"pad-nothing",         "pad",          zero_pads,                                                               first},
+  {"concat-one",          "concat",       one_operand,                                                             first},
+
+  {"sum-no-axes",         "reduce_sum",   empty_axes,                                                              first},
+  {"prod-no-axes",        "reduce_prod",  empty_axes,                                                              first},
+  {"max-no-axes",         "reduce_max",   empty_axes,                                                              first},
+  {"min-no-axes",         "reduce_min",   empty_axes,                                                              first},
+  {"any-no-axes",         "reduce_any",   empty_axes,                                                              first},
+  {"all-no-axes",         "reduce_all",   empty_axes,                                                              first},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const Rule> rules() { return kRules; }
+
+}  // namespace tessera::passes
