@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# Adds one directory if it has a CMakeLists.txt.
+# Adds one directory if it has a CMakeLists.txt and TESSERA_SKIP does not name it.
 macro(tessera_add_component directory)
-  if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${directory}/CMakeLists.txt)
+  if(NOT "${directory}" IN_LIST TESSERA_SKIP AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${directory}/CMakeLists.txt)
     add_subdirectory(${directory})
   endif()
 endmacro()
@@ -20,7 +20,7 @@ function(tessera_add_components directory)
   foreach(list IN LISTS lists)
     cmake_path(GET list PARENT_PATH child)
     cmake_path(GET child FILENAME name)
-    if(NOT name IN_LIST arg_EXCLUDE)
+    if(NOT name IN_LIST arg_EXCLUDE AND NOT "${directory}/${name}" IN_LIST TESSERA_SKIP)
       add_subdirectory(${child})
     endif()
   endforeach()

@@ -8,6 +8,7 @@ option(TESSERA_NO_OPENMP "Run parallel loops on std::thread instead of OpenMP" O
 option(TESSERA_COVERAGE "Instrument for gcov" OFF)
 option(TESSERA_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 option(TESSERA_WERROR "Treat warnings as errors" OFF)
+set(TESSERA_SKIP "" CACHE STRING "Components to leave out, such as backends/cuda;examples/gpt2")
 set(TESSERA_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
