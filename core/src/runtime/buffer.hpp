@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buffers: refcounted blocks of device memory, pooled per device in size classes.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/device.hpp"
+
+namespace tessera::core {
+
+// A block of memory with a reference count. Its header stays with the block while that waits in the pool, so that a small
+// buffer is taken and given back without the system allocator. Thread-safe; made with one reference.
+struct Buffer {
+  std::atomic<int64_t> refs{1};
+  void* data = nullptr;         // lowest address
+  size_t bytes = 0;             // usable bytes from `data`
+  size_t capacity = 0;          // of the block
+  Device* device = nullptr;
+  uint32_t size_class = 0;      // kWrapped: memory of somebody else
+  Buffer* next = nullptr;       // in a free list
+  void (*deleter)(void* ctx) = nullptr;
+  void* deleter_ctx = nullptr;
+
+  static constexpr uint32_t kWrapped = 0xffffffffu;
+
+  void retain() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept {
+    // The sole owner needs no read-modify-write: nobody else can take a reference from one that does not exist.
+    if (refs.load(std::memory_order_acquire) == 1 || refs.fetch_sub(1, std::memory_order_acq_rel) == 1) recycle(this);
+  }
+
+ private:
+  static void recycle(Buffer*) noexcept;
+};
+
+// Uninitialised, 64-byte aligned, also for 0 bytes (then `data` may not be dereferenced). Throws TSR-R001 or TSR-R002.
+Buffer* allocate_buffer(Device& device, size_t bytes);
+// Does not own [data, data + bytes): `deleter(ctx)`, when not null, is called once with the last reference.
+Buffer* wrap_buffer(Device& device, void* data, size_t bytes, void (*deleter)(void*), void* ctx);
+
+// Gives every block that waits in the central pool (and in the calling thread's cache) back to the device.
+void trim_pool(Device& device) noexcept;
+
+class BufferRef {  // an owning pointer
+ public:
+  BufferRef() = default;
+  explicit BufferRef(Buffer* b) : b_(b) {}  // takes over one reference
+  BufferRef(BufferRef&& o) noexcept : b_(o.b_) { o.b_ = nullptr; }
+  BufferRef& operator=(BufferRef&& o) noexcept {
+    if (this != &o) {
+      reset();
+      b_ = o.b_;
+      o.b_ = nullptr;
+    }
+    return *this;
+  }
+  ~BufferRef() { reset(); }
+  void reset() noexcept {
+    if (b_) b_->release();
+    b_ = nullptr;
+  }
+  Buffer* get() const { return b_; }
+  Buffer* operator->() const { return b_; }
+  explicit operator bool() const { return b_ != nullptr; }
+  Buffer* take() noexcept {
+    Buffer* b = b_;
+    b_ = nullptr;
+    return b;
+  }
+
+ private:
+  Buffer* b_ = nullptr;
+};
+
+}  // namespace tessera::core

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices: process-wide interned ids and, behind each, the memory that a plugin's device table (or the host) provides.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/abi.h"
+
+namespace tessera::core {
+
+inline constexpr size_t kAlignment = 64;           // of every buffer and of every offset in an arena, bytes
+inline constexpr tsr_device kCpu = 0;
+inline constexpr tsr_device kNoDevice = 0xffffffffu;
+
+// One memory and the counters over it. Objects are made on first mention of their name and live as long as the process.
+// Thread-safe. An interned device that no plugin provides exists, but allocating on it is error TSR-R002.
+class Device {
+ public:
+  Device(tsr_device id, std::string kind, uint32_t index, std::string name);
+  Device(const Device&) = delete;
+
+  tsr_device id() const { return id_; }
+  const std::string& name() const { return name_; }  // "cpu", "null:1"
+  const std::string& kind() const { return kind_; }  // "cpu", "null"
+  uint32_t index() const { return index_; }
+  bool available() const;
+  bool host_accessible() const;
+
+  // 64-byte aligned. Throws TSR-R001 (out of memory, with the bytes asked for) or TSR-R002.
+  void* allocate(size_t bytes);
+  void free(void* p, size_t bytes) noexcept;
+  // Synchronous for the host: when it returns, a destination in host memory is readable and a host source may be reused.
+  void copy(void* dst, const void* src, size_t bytes, uint32_t direction);
+  void synchronize();
+
+  // Bytes of live buffers, counted by the owner of the buffers (buffer.cpp), and their maximum.
+  void count_allocated(int64_t bytes) noexcept {
+    const int64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    int64_t peak = peak_.load(std::memory_order_relaxed);
+    while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
+    }
+  }
+  void count_freed(int64_t bytes) noexcept { in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
+  int64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
+  int64_t peak(bool reset) noexcept;
+
+ private:
+  friend class DeviceRegistry;
+  struct Provider {  // immutable once published
+    const tsr_device_table* table;
+    void* self;
+    bool host_accessible;
+    std::string plugin, vendor;
+    std::shared_ptr<const void> keep;  // the plugin's instance
+  };
+  const Provider& provider() const;  // throws TSR-R002
+
+  tsr_device id_;
+  std::string kind_;
+  uint32_t index_;
+  std::string name_;
+  std::atomic<const Provider*> provider_{nullptr};
+  alignas(64) std::atomic<int64_t> in_use_{0};
+  std::atomic<int64_t> peak_{0};
+};
+
+// Interns "cpu", "null:1"; "null" means "null:0" and "cpu:0" is "cpu". Throws TSR-T030 for a malformed name.
+tsr_device device_intern(std::string_view name);
+// The device of an id; throws TSR-T031 for a number that device_intern never gave.
+Device& device(tsr_device id);
+// nullptr instead of throwing.
+Device* find_device(tsr_device id) noexcept;
+std::vector<Device*> all_devices();
+
+// Makes a plugin's devices usable. Process-wide, because ids are: the first instance of a plugin that brings a kind of device
+// serves it until the process ends (`keep` is retained, so that buffers may outlive the context). Registering the same kind
+// again from the same plugin is a no-op; from another plugin it is error TSR-R003.
+void register_devices(const tsr_device_table& table, void* self, std::string plugin, std::string vendor,
+                      std::shared_ptr<const void> keep);
+
+}  // namespace tessera::core
