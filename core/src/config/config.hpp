@@ -32,8 +32,7 @@ struct PluginRequest {  // one entry of plugins.load
 
 struct PassRequest {  // one entry of pipeline.passes
   std::string name;
-  std::vector<std::pair<std::string, Value>> given;  // options written in the entry
-  std::map<std::string, Origin> given_origin;
+  std::vector<std::pair<std::string, Setting>> given;  // options written in the entry
   Origin origin;
   OptionSet options;  // complete: manifest defaults < the plugin's section < given; set by bind()
 };
@@ -44,11 +43,6 @@ struct ConfigSource {
   std::vector<std::string> overrides;   // "partitioner.budget=0.5": the value is TOML, a bare word is a string
 };
 
-struct Setting {
-  Value value;
-  Origin origin;
-};
-
 // Immutable once bound: any number of threads may read it.
 class Config {
  public:
@@ -56,8 +50,8 @@ class Config {
   // input: each one becomes a fault (TSR-C), and the key keeps its default.
   static Config parse(const ConfigSource& source, Faults& faults);
   // Checks the sections and pass options against the manifests of the plugins to be loaded, and names of passes, backends,
-  // partitioner and executor against what they provide. `missing` are ids of optional plugins that are absent: their
-  // sections, passes and backends are passed over.
+  // partitioner and executor against what they provide. `missing` are ids of requested plugins that are not there (optional
+  // ones, or reported already): their sections, passes and backends are passed over.
   void bind(std::span<const Manifest* const> plugins, std::span<const std::string> missing, Faults& faults);
 
   // The same config with another mode and further overrides on top (a callable's `mode` and `options`). Throws TSR-C errors;
@@ -103,21 +97,23 @@ class Config {
     std::map<std::string, Setting> settings;
     OptionSet options;
   };
-  void merge(Faults& faults);
-  void resolve_sections(std::span<const Manifest* const> plugins, std::span<const std::string> missing, Faults& faults);
+  void merge(Faults& faults);           // document -> settings, requests
+  void apply_sections(Faults& faults);  // document -> options of the bound plugins
   void resolve_passes(Faults& faults);
   void resolve_names(Faults& faults);
   const PluginSection* provider(std::string_view kind_and_name) const;  // of "pass:cse"; null: none
+  std::vector<std::string> provided(std::string_view kind) const;       // names: of "pass", "cse", ...
+  bool absent(std::string_view name) const;  // is it the last part of a plugin that is not there?
+  PassRequest complete(PassRequest request, Faults& faults) const;      // fills in `options`
 
   std::string path_;
   std::shared_ptr<const ConfigDocument> document_;
   std::map<std::string, Setting, std::less<>> settings_;
   std::vector<PluginRequest> plugins_;
   std::vector<PassRequest> requested_passes_, passes_;
-  Origin passes_origin_;
+  Origin plugins_origin_, passes_origin_;
   std::vector<std::string> plugin_dirs_, missing_;
   std::vector<PluginSection> sections_;
-  bool bound_ = false;
 };
 
 // The mode table: name, one sentence, the overlay. As JSON for `tessera config modes`.

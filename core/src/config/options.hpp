@@ -60,6 +60,11 @@ struct Origin {
 };
 std::string to_text(const Origin& origin);  // "default", "mode 'eager'", "configs/mine.toml:7:3", "--set"
 
+struct Setting {
+  Value value;
+  Origin origin;
+};
+
 // A complete, validated set of plugin options in the form that plugins read. Immutable; copies share the storage. The view
 // lives as long as any copy.
 class OptionSet {

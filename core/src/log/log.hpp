@@ -21,7 +21,7 @@ const char* artifact_summary(Artifact artifact);  // one sentence
 bool find_artifact(std::string_view name, Artifact* out);
 
 // Levels: 0 normal ("guards"), 1 verbose ("+guards"). The first use in a process reads TESSERA_LOGS; what is wrong with
-// that variable is reported once on stderr, by log_startup_check() as an error.
+// that variable is thrown by log_startup_check(), not here.
 bool log_enabled(Artifact artifact, int level = 0);
 // Every line of `text` is prefixed with "[artifact] ". Does nothing when the artifact is not enabled at that level.
 void log_write(Artifact artifact, int level, std::string_view text);

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/sha256.hpp"
+
+#include <sys/stat.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <tuple>
+
+#include "support/error.hpp"
+
+namespace tessera::core {
+namespace {
+
+// FIPS 180-4, section 4.2.2: the first 32 bits of the fractional parts of the cube roots of the first 64 primes.
+constexpr std::array<uint32_t, 64> kRound = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be,
+    0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa,
+    0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85,
+    0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3,
+    0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f,
+    0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+class Sha256 {
+ public:
+  void update(const void* data, size_t n) {
+    const auto* p = static_cast<const unsigned char*>(data);
+    length_ += n;
+    while (n > 0) {
+      const size_t take = std::min(n, block_.size() - used_);
+      std::memcpy(block_.data() + used_, p, take);
+      used_ += take;
+      p += take;
+      n -= take;
+      if (used_ == block_.size()) {
+        compress();
+        used_ = 0;
+      }
+    }
+  }
+
+  std::string hex() {
+    const uint64_t bits = length_ * 8;
+    const unsigned char one = 0x80, zero = 0;
+    update(&one, 1);
+    while (used_ != 56) update(&zero, 1);
+    unsigned char tail[8];
+    for (int i = 0; i < 8; ++i) tail[i] = static_cast<unsigned char>(bits >> (56 - 8 * i));
+    update(tail, 8);
+    constexpr char digits[] = "0123456789abcdef";
+    std::string out;
+    for (const uint32_t word : state_)
+      for (int shift = 28; shift >= 0; shift -= 4) out += digits[(word >> shift) & 15];
+    return out;
+  }
+
+ private:
+  void compress() {  // section 6.2.2
+    std::array<uint32_t, 64> w;
+    for (size_t t = 0; t < 16; ++t)
+      w[t] = static_cast<uint32_t>(block_[4 * t]) << 24 | static_cast<uint32_t>(block_[4 * t + 1]) << 16 |
+             static_cast<uint32_t>(block_[4 * t + 2]) << 8 | block_[4 * t + 3];
+    for (size_t t = 16; t < 64; ++t) {
+      const uint32_t s0 = std::rotr(w[t - 15], 7) ^ std::rotr(w[t - 15], 18) ^ (w[t - 15] >> 3);
+      const uint32_t s1 = std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ (w[t - 2] >> 10);
+      w[t] = w[t - 16] + s0 + w[t - 7] + s1;
+    }
+    auto [a, b, c, d, e, f, g, h] = state_;
+    for (size_t t = 0; t < 64; ++t) {
+      const uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
+      const uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRound[t] + w[t];
+      const uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
+      const uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
+      h = g;
+      g = f;
+      f = e;
+      e = d + t1;
+      d = c;
+      c = b;
+      b = a;
+      a = t1 + t2;
+    }
+    const std::array<uint32_t, 8> sum = {a, b, c, d, e, f, g, h};
+    for (size_t i = 0; i < 8; ++i) state_[i] += sum[i];
+  }
+
+  // Section 5.3.3: the square roots of the first eight primes.
+  std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<unsigned char, 64> block_{};
+  size_t used_ = 0;
+  uint64_t length_ = 0;
+};
+
+}  // namespace
+
+std::string sha256_hex(std::string_view bytes) {
+  Sha256 hash;
+  hash.update(bytes.data(), bytes.size());
+  return hash.hex();
+}
+
+std::string sha256_file(const std::string& path) {
+  using Key = std::tuple<std::string, int64_t, int64_t, int64_t, uint64_t>;
+  static std::mutex mutex;
+  static std::map<Key, std::string> known;
+  const auto fail = [&] {
+    return environment_error("TSR-C005", path + ": cannot read the file: " + std::generic_category().message(errno),
+                             "check the path and its permissions");
+  };
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  struct stat info {};
+  if (!file || fstat(fileno(file.get()), &info) != 0) throw fail();
+  const Key key(path, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec, info.st_ino);
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto at = known.find(key); at != known.end()) return at->second;
+  }
+  Sha256 hash;
+  std::array<char, 1 << 16> buffer;
+  for (;;) {
+    errno = 0;
+    const size_t n = std::fread(buffer.data(), 1, buffer.size(), file.get());
+    if (std::ferror(file.get())) throw fail();
+    if (n == 0) break;
+    hash.update(buffer.data(), n);
+  }
+  std::string out = hash.hex();
+  const std::lock_guard lock(mutex);
+  known.emplace(key, out);
+  return out;
+}
+
+}  // namespace tessera::core
