@@ -56,10 +56,10 @@ tsr_error* alloc(void*, uint32_t index, size_t bytes, size_t align, void** out) 
     if (bytes == 0) return;
     void* p = nullptr;
     if (posix_memalign(&p, align < sizeof(void*) ? sizeof(void*) : align, bytes) != 0)
-      throw t::Error(TSR_ENVIRONMENT, "TSR-R001",
-                     "out of memory on device 'null:" + std::to_string(index) + "': asked for " + std::to_string(bytes) +
-                         " bytes",
-                     "use smaller sizes or release tensors that are no longer needed");
+      throw t::Error(
+          TSR_ENVIRONMENT, "TSR-R001",
+          "out of memory on device 'null:" + std::to_string(index) + "': asked for " + std::to_string(bytes) + " bytes",
+          "use smaller sizes or release tensors that are no longer needed");
     *out = p;
   });
 }

@@ -98,10 +98,18 @@ void softmax(const Op& op) { softmax_lines(op, false); }
 void log_softmax(const Op& op) { softmax_lines(op, true); }
 
 constexpr Entry entries[] = {
-    {"relu", relu},         {"leaky_relu", leaky_relu},   {"elu", elu},
-    {"selu", selu},         {"celu", celu},               {"gelu", gelu},
-    {"silu", silu},         {"softplus", softplus},       {"mish", mish},
-    {"hardsigmoid", hardsigmoid}, {"hardswish", hardswish}, {"softmax", softmax},
+    {"relu", relu},
+    {"leaky_relu", leaky_relu},
+    {"elu", elu},
+    {"selu", selu},
+    {"celu", celu},
+    {"gelu", gelu},
+    {"silu", silu},
+    {"softplus", softplus},
+    {"mish", mish},
+    {"hardsigmoid", hardsigmoid},
+    {"hardswish", hardswish},
+    {"softmax", softmax},
     {"log_softmax", log_softmax},
 };
 

@@ -103,7 +103,8 @@ class ReferenceKernel : public t::Kernel {
       const tsr_dim d = sizes[axis];
       if (!TSR_DIM_IS_EXPR(d) || std::find(known.begin(), known.end(), d) != known.end()) continue;
       const tsr_dim_expr& e = *TSR_AT(tsr_dim_expr, tables.exprs, tables.expr_stride, TSR_DIM_EXPR_ID(d));
-      if (e.op != TSR_DIM_SYMBOL || !TSR_AT(tsr_symbol, tables.symbols, tables.symbol_stride, e.symbol)->unbacked) continue;
+      if (e.op != TSR_DIM_SYMBOL || !TSR_AT(tsr_symbol, tables.symbols, tables.symbol_stride, e.symbol)->unbacked)
+        continue;
       known.push_back(d);
       spec_.symbol_axis.push_back(axis);
     }

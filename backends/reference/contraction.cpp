@@ -17,9 +17,8 @@ struct Contraction {
   uint32_t compute_dtype() const { return domain(y.dtype()) == Domain::Real ? y.dtype() : a.dtype(); }
   int64_t workspace() const {
     int64_t bytes = 0;
-    with_domain(compute_dtype(), [&]<class T>() {
-      bytes = (product(m) + product(n)) * product(k) * static_cast<int64_t>(sizeof(T));
-    });
+    with_domain(compute_dtype(),
+                [&]<class T>() { bytes = (product(m) + product(n)) * product(k) * static_cast<int64_t>(sizeof(T)); });
     return bytes;
   }
   void run(const Op& op) const {

@@ -92,7 +92,8 @@ void run(const Op& op, bool transposed) {
       const int64_t u = at % g.out[2], v = at / g.out[2] % g.out[1], z = at / g.out[2] / g.out[1];
       const T* from = o.x + sample * x.size(1) * g.in_elements();
       const int64_t group = feature / o.outputs, output = feature % o.outputs;
-      T sum = transposed ? conv_transpose_at(o, from, group, output, z, v, u) : conv_at(o, from, group, output, z, v, u);
+      T sum =
+          transposed ? conv_transpose_at(o, from, group, output, z, v, u) : conv_at(o, from, group, output, z, v, u);
       if (bias) sum += bias.get<T>(bias.offset({feature}));
       y.put<T>(i, sum);
     }

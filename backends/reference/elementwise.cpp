@@ -27,46 +27,61 @@ void map2(const Op& op, T (*f)(T, T)) {
 }
 
 [[noreturn]] void wrong_dtype(const Op& op) {
-  throw sdk::Error(TSR_BUG, "TSR-B005", op.name() + ": not defined for dtype " + std::string(dtype_name(op.in(0).dtype())));
+  throw sdk::Error(TSR_BUG, "TSR-B005",
+                   op.name() + ": not defined for dtype " + std::string(dtype_name(op.in(0).dtype())));
 }
 
 // ------------------------------------------------------------------------------------------------------ arithmetic
 
 void neg(const Op& op) {
-  unary(op, [](double x) { return -x; }, [](Int x) -> Int { return -x; }, [](Complex x) { return -x; });
+  unary(
+      op, [](double x) { return -x; }, [](Int x) -> Int { return -x; }, [](Complex x) { return -x; });
 }
 void sign(const Op& op) {  // of NaN: 0, as torch.sign
-  unary(op, [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; }, [](Int x) -> Int { return (x > 0) - (x < 0); });
+  unary(
+      op, [](double x) { return x > 0   ? 1.0
+                                : x < 0 ? -1.0
+                                        : 0.0; }, [](Int x) -> Int { return (x > 0) - (x < 0); });
 }
 void abs(const Op& op) {  // the lowest integer wraps to itself
   const Tensor x = op.in(0), y = op.out();
   if (domain(x.dtype()) != Domain::Complex)
-    return unary(op, [](double v) { return std::fabs(v); }, [](Int v) -> Int { return v < 0 ? -v : v; });
+    return unary(
+        op, [](double v) { return std::fabs(v); }, [](Int v) -> Int { return v < 0 ? -v : v; });
   for (Walk w(y.sizes()); w; w.next()) {
     const Complex z = x.get<Complex>(x.offset(w.index()));
     y.put<double>(y.offset(w.index()), std::hypot(z.real(), z.imag()));
   }
 }
-void floor(const Op& op) { unary(op, [](double x) { return std::floor(x); }); }
-void ceil(const Op& op) { unary(op, [](double x) { return std::ceil(x); }); }
-void round(const Op& op) { unary(op, [](double x) { return std::nearbyint(x); }); }
-void trunc(const Op& op) { unary(op, [](double x) { return std::trunc(x); }); }
+void floor(const Op& op) {
+  unary(op, [](double x) { return std::floor(x); });
+}
+void ceil(const Op& op) {
+  unary(op, [](double x) { return std::ceil(x); });
+}
+void round(const Op& op) {
+  unary(op, [](double x) { return std::nearbyint(x); });
+}
+void trunc(const Op& op) {
+  unary(op, [](double x) { return std::trunc(x); });
+}
 void reciprocal(const Op& op) {
-  unary(op, [](double x) { return 1 / x; }, nullptr, [](Complex x) { return Complex(1) / x; });
+  unary(
+      op, [](double x) { return 1 / x; }, nullptr, [](Complex x) { return Complex(1) / x; });
 }
 
 void add(const Op& op) {
-  binary(op, [](double a, double b) { return a + b; }, [](Int a, Int b) -> Int { return a + b; },
-         [](Complex a, Complex b) { return a + b; });
+  binary(
+      op, [](double a, double b) { return a + b; }, [](Int a, Int b) -> Int { return a + b; },
+      [](Complex a, Complex b) { return a + b; });
 }
 void sub(const Op& op) {
-  binary(op, [](double a, double b) { return a - b; }, [](Int a, Int b) -> Int { return a - b; },
-         [](Complex a, Complex b) { return a - b; });
+  binary(
+      op, [](double a, double b) { return a - b; }, [](Int a, Int b) -> Int { return a - b; },
+      [](Complex a, Complex b) { return a - b; });
 }
 
-void mul(const Op& op) {
-  binary(op, times, times, times);
-}
+void mul(const Op& op) { binary(op, times, times, times); }
 
 // Divisors are checked before the loop writes anything.
 void need_nonzero(const Op& op) {
@@ -103,19 +118,22 @@ double real_floor_mod(double a, double b) {
 
 void div(const Op& op) {
   integer_checked(op, [&] {
-    binary(op, [](double a, double b) { return a / b; }, [](Int a, Int b) -> Int { return a / b; },
-           [](Complex a, Complex b) { return a / b; });
+    binary(
+        op, [](double a, double b) { return a / b; }, [](Int a, Int b) -> Int { return a / b; },
+        [](Complex a, Complex b) { return a / b; });
   });
 }
 void floor_div(const Op& op) {
-  integer_checked(op, [&] { binary(op, real_floor_div, [](Int a, Int b) -> Int { return (a - int_floor_mod(a, b)) / b; }); });
+  integer_checked(
+      op, [&] { binary(op, real_floor_div, [](Int a, Int b) -> Int { return (a - int_floor_mod(a, b)) / b; }); });
 }
 void remainder(const Op& op) {
   integer_checked(op, [&] { binary(op, real_floor_mod, int_floor_mod); });
 }
 void fmod(const Op& op) {
   integer_checked(op, [&] {
-    binary(op, [](double a, double b) { return std::fmod(a, b); }, [](Int a, Int b) -> Int { return a % b; });
+    binary(
+        op, [](double a, double b) { return std::fmod(a, b); }, [](Int a, Int b) -> Int { return a % b; });
   });
 }
 
@@ -130,11 +148,18 @@ Int int_pow(Int a, Int b) {
   return r;
 }
 void pow(const Op& op) {
-  binary(op, [](double a, double b) { return std::pow(a, b); }, int_pow);
+  binary(
+      op, [](double a, double b) { return std::pow(a, b); }, int_pow);
 }
-void atan2(const Op& op) { binary(op, [](double a, double b) { return std::atan2(a, b); }); }
-void hypot(const Op& op) { binary(op, [](double a, double b) { return std::hypot(a, b); }); }
-void copysign(const Op& op) { binary(op, [](double a, double b) { return std::copysign(a, b); }); }
+void atan2(const Op& op) {
+  binary(op, [](double a, double b) { return std::atan2(a, b); });
+}
+void hypot(const Op& op) {
+  binary(op, [](double a, double b) { return std::hypot(a, b); });
+}
+void copysign(const Op& op) {
+  binary(op, [](double a, double b) { return std::copysign(a, b); });
+}
 
 // The neighbour in the operands' own format: f16 and bf16 step through their bit patterns, whose order is that of the magnitudes.
 void nextafter(const Op& op) {
@@ -163,10 +188,18 @@ void nextafter(const Op& op) {
 
 double nan_max(double a, double b) { return std::isnan(a) || a > b ? a : b; }  // b when b is NaN
 double nan_min(double a, double b) { return std::isnan(a) || a < b ? a : b; }
-void maximum(const Op& op) { binary(op, nan_max, [](Int a, Int b) -> Int { return a > b ? a : b; }); }
-void minimum(const Op& op) { binary(op, nan_min, [](Int a, Int b) -> Int { return a < b ? a : b; }); }
-void fmax(const Op& op) { binary(op, [](double a, double b) { return std::fmax(a, b); }); }
-void fmin(const Op& op) { binary(op, [](double a, double b) { return std::fmin(a, b); }); }
+void maximum(const Op& op) {
+  binary(op, nan_max, [](Int a, Int b) -> Int { return a > b ? a : b; });
+}
+void minimum(const Op& op) {
+  binary(op, nan_min, [](Int a, Int b) -> Int { return a < b ? a : b; });
+}
+void fmax(const Op& op) {
+  binary(op, [](double a, double b) { return std::fmax(a, b); });
+}
+void fmin(const Op& op) {
+  binary(op, [](double a, double b) { return std::fmin(a, b); });
+}
 
 template <class T>
 void compare_as(const Op& op, bool (*f)(T, T)) {
@@ -176,7 +209,8 @@ void compare_as(const Op& op, bool (*f)(T, T)) {
     y.put<Int>(y.offset(i), f(a.get<T>(a.offset(i)), b.get<T>(b.offset(i))));
   }
 }
-void compare(const Op& op, bool (*real)(double, double), bool (*integer)(Int, Int), bool (*complex)(Complex, Complex) = nullptr) {
+void compare(const Op& op, bool (*real)(double, double), bool (*integer)(Int, Int),
+             bool (*complex)(Complex, Complex) = nullptr) {
   switch (domain(op.in(0).dtype())) {
     case Domain::Real: return compare_as(op, real);
     case Domain::Integer: return compare_as(op, integer);
@@ -184,25 +218,45 @@ void compare(const Op& op, bool (*real)(double, double), bool (*integer)(Int, In
   }
 }
 void eq(const Op& op) {
-  compare(op, [](double a, double b) { return a == b; }, [](Int a, Int b) { return a == b; },
-          [](Complex a, Complex b) { return a == b; });
+  compare(
+      op, [](double a, double b) { return a == b; }, [](Int a, Int b) { return a == b; },
+      [](Complex a, Complex b) { return a == b; });
 }
 void ne(const Op& op) {
-  compare(op, [](double a, double b) { return a != b; }, [](Int a, Int b) { return a != b; },
-          [](Complex a, Complex b) { return a != b; });
+  compare(
+      op, [](double a, double b) { return a != b; }, [](Int a, Int b) { return a != b; },
+      [](Complex a, Complex b) { return a != b; });
 }
-void lt(const Op& op) { compare(op, [](double a, double b) { return a < b; }, [](Int a, Int b) { return a < b; }); }
-void le(const Op& op) { compare(op, [](double a, double b) { return a <= b; }, [](Int a, Int b) { return a <= b; }); }
-void gt(const Op& op) { compare(op, [](double a, double b) { return a > b; }, [](Int a, Int b) { return a > b; }); }
-void ge(const Op& op) { compare(op, [](double a, double b) { return a >= b; }, [](Int a, Int b) { return a >= b; }); }
+void lt(const Op& op) {
+  compare(
+      op, [](double a, double b) { return a < b; }, [](Int a, Int b) { return a < b; });
+}
+void le(const Op& op) {
+  compare(
+      op, [](double a, double b) { return a <= b; }, [](Int a, Int b) { return a <= b; });
+}
+void gt(const Op& op) {
+  compare(
+      op, [](double a, double b) { return a > b; }, [](Int a, Int b) { return a > b; });
+}
+void ge(const Op& op) {
+  compare(
+      op, [](double a, double b) { return a >= b; }, [](Int a, Int b) { return a >= b; });
+}
 
 void test(const Op& op, bool (*f)(double)) {
   const Tensor x = op.in(0), y = op.out();
   for (Walk w(y.sizes()); w; w.next()) y.put<Int>(y.offset(w.index()), f(x.real(w.index())));
 }
-void is_nan(const Op& op) { test(op, [](double x) { return std::isnan(x); }); }
-void is_inf(const Op& op) { test(op, [](double x) { return std::isinf(x); }); }
-void is_finite(const Op& op) { test(op, [](double x) { return std::isfinite(x); }); }
+void is_nan(const Op& op) {
+  test(op, [](double x) { return std::isnan(x); });
+}
+void is_inf(const Op& op) {
+  test(op, [](double x) { return std::isinf(x); });
+}
+void is_finite(const Op& op) {
+  test(op, [](double x) { return std::isfinite(x); });
+}
 
 void select(const Op& op) {
   const Tensor y = op.out(), c = op.in(0).broadcast(y.sizes()), a = op.in(1).broadcast(y.sizes()),
@@ -216,7 +270,8 @@ void select(const Op& op) {
 // min(max(x, lo), hi): where lo > hi the result is hi, as torch.clamp.
 void clamp(const Op& op) {
   const Tensor y = op.out(), x = op.in(0).broadcast(y.sizes());
-  const Tensor lo = op.has(1) ? op.in(1).broadcast(y.sizes()) : Tensor(), hi = op.has(2) ? op.in(2).broadcast(y.sizes()) : Tensor();
+  const Tensor lo = op.has(1) ? op.in(1).broadcast(y.sizes()) : Tensor(),
+               hi = op.has(2) ? op.in(2).broadcast(y.sizes()) : Tensor();
   const bool real = domain(y.dtype()) == Domain::Real;
   for (Walk w(y.sizes()); w; w.next()) {
     const Index& i = w.index();
@@ -236,18 +291,32 @@ void clamp(const Op& op) {
 
 // ---------------------------------------------------------------------------------------------------- logic, bits, complex
 
-void logical_not(const Op& op) { unary(op, nullptr, [](Int x) -> Int { return x == 0; }); }
-void logical_and(const Op& op) { binary(op, nullptr, [](Int a, Int b) -> Int { return a && b; }); }
-void logical_or(const Op& op) { binary(op, nullptr, [](Int a, Int b) -> Int { return a || b; }); }
-void logical_xor(const Op& op) { binary(op, nullptr, [](Int a, Int b) -> Int { return (a != 0) != (b != 0); }); }
+void logical_not(const Op& op) {
+  unary(op, nullptr, [](Int x) -> Int { return x == 0; });
+}
+void logical_and(const Op& op) {
+  binary(op, nullptr, [](Int a, Int b) -> Int { return a && b; });
+}
+void logical_or(const Op& op) {
+  binary(op, nullptr, [](Int a, Int b) -> Int { return a || b; });
+}
+void logical_xor(const Op& op) {
+  binary(op, nullptr, [](Int a, Int b) -> Int { return (a != 0) != (b != 0); });
+}
 
 void bitwise_not(const Op& op) {
   if (is_bool(op.in(0).dtype())) return logical_not(op);
   unary(op, nullptr, [](Int x) -> Int { return ~x; });
 }
-void bitwise_and(const Op& op) { binary(op, nullptr, [](Int a, Int b) -> Int { return a & b; }); }
-void bitwise_or(const Op& op) { binary(op, nullptr, [](Int a, Int b) -> Int { return a | b; }); }
-void bitwise_xor(const Op& op) { binary(op, nullptr, [](Int a, Int b) -> Int { return a ^ b; }); }
+void bitwise_and(const Op& op) {
+  binary(op, nullptr, [](Int a, Int b) -> Int { return a & b; });
+}
+void bitwise_or(const Op& op) {
+  binary(op, nullptr, [](Int a, Int b) -> Int { return a | b; });
+}
+void bitwise_xor(const Op& op) {
+  binary(op, nullptr, [](Int a, Int b) -> Int { return a ^ b; });
+}
 
 void popcount(const Op& op) {
   const Tensor x = op.in(0), y = op.out();
@@ -275,7 +344,9 @@ void shift(const Op& op, bool left) {
 void shift_left(const Op& op) { shift(op, true); }
 void shift_right(const Op& op) { shift(op, false); }
 
-void conj(const Op& op) { unary(op, nullptr, nullptr, [](Complex z) { return std::conj(z); }); }
+void conj(const Op& op) {
+  unary(op, nullptr, nullptr, [](Complex z) { return std::conj(z); });
+}
 void component(const Op& op, bool imaginary) {
   const Tensor x = op.in(0), y = op.out();
   for (Walk w(y.sizes()); w; w.next()) {

@@ -81,7 +81,8 @@ void cross_entropy(const Op& op) {
     if (t != ignored) {
       if (t < 0 || t >= classes)
         op.fail("TSR-R011",
-                "target " + std::to_string(static_cast<int64_t>(t)) + " is not one of " + std::to_string(classes) + " classes",
+                "target " + std::to_string(static_cast<int64_t>(t)) + " is not one of " + std::to_string(classes) +
+                    " classes",
                 "targets must be in [0, classes), or ignore_index");
       const auto logit = [&](int64_t c) {
         Index i = w.index();

@@ -58,9 +58,9 @@ Domain domain(uint32_t dtype) {
 
 const Entry* find_entry(std::string_view op) {
   static const std::span<const Entry> families[] = {
-      elementwise_ops(), special_ops(),       cast_ops(), shape_ops(),      index_ops(),         sort_ops(),    reduce_ops(),
-      contraction_ops(), convolution_ops(),   pool_ops(), activation_ops(), normalization_ops(), network_ops(), resample_ops(),
-      random_ops(),
+      elementwise_ops(), special_ops(),       cast_ops(),        shape_ops(),       index_ops(),
+      sort_ops(),        reduce_ops(),        contraction_ops(), convolution_ops(), pool_ops(),
+      activation_ops(),  normalization_ops(), network_ops(),     resample_ops(),    random_ops(),
   };
   for (const auto& family : families)
     for (const Entry& e : family)

@@ -81,7 +81,7 @@ class Op {
   const int64_t* dims_;
 };
 
-struct Entry { // one op
+struct Entry {  // one op
   const char* op;
   void (*run)(const Op&);
   // Bytes of workspace; sees shapes only. NULL: none.

@@ -37,10 +37,7 @@ class Stream {
   uint32_t word(int64_t i) const { return philox(key_, counter_ + static_cast<uint64_t>(i / 4)).word[i % 4]; }
   uint64_t wide(int64_t i) const { return uint64_t{word(2 * i)} << 32 | word(2 * i + 1); }  // of element i
   double uniform(int64_t i) const { return (word(i) >> 8) * 0x1p-24; }                      // exact in f32
-  double uniform53(int64_t i) const {
-    return (static_cast<double>(word(2 * i) >> 5) * 0x1p26 + (word(2 * i + 1) >> 6)) * 0x1p-53;
-  }
-  double uniform(uint32_t dtype, int64_t i) const { return dtype == TSR_F64 ? uniform53(i) : uniform(i); }
+  double uniform53(int64_t i) const { return (wide(i) >> 11) * 0x1p-53; }
 
   void advance(const Tensor& next, int64_t words) const {
     next.put<Int>(0, key_);
@@ -59,29 +56,41 @@ void random_bits(const Op& op) {
   s.advance(op.out(1), n);
 }
 
+// v >= 0 rounded toward zero. Non-negative patterns are ordered like their values; f8e8m0 has no zero and keeps its lowest value.
+void put_truncated(const Tensor& y, int64_t i, double v) {
+  y.put<double>(i, v);
+  const int bits = dtype_bits(y.dtype());
+  if (bits > 16 || !(y.get<double>(i) > v)) return;
+  const Tensor pattern = y.as(bits == 16 ? TSR_U16 : bits == 8 ? TSR_U8 : TSR_U4);
+  if (const Int code = pattern.get<Int>(i); code > 0) pattern.put<Int>(i, code - 1);
+}
+
 void random_uniform(const Op& op) {
   const Stream s(op.in(0));
   const Tensor y = op.out();
   const int64_t n = y.elements();
-  for (int64_t i = 0; i < n; ++i) y.put<double>(i, s.uniform(y.dtype(), i));
-  s.advance(op.out(1), y.dtype() == TSR_F64 ? 2 * n : n);
+  const bool wide = y.dtype() == TSR_F64;
+  for (int64_t i = 0; i < n; ++i) put_truncated(y, i, wide ? s.uniform53(i) : s.uniform(i));
+  s.advance(op.out(1), wide ? 2 * n : n);
 }
 
 void random_normal(const Op& op) {
   const Stream s(op.in(0));
   const Tensor y = op.out();
   const int64_t n = y.elements(), even = n + n % 2;
+  const bool wide = y.dtype() == TSR_F64;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t pair = i - i % 2;
-    const double r = std::sqrt(-2 * std::log(1 - s.uniform(y.dtype(), pair)));
-    const double t = 2 * std::numbers::pi * s.uniform(y.dtype(), pair + 1);
-    const double v = i % 2 == 0 ? r * std::cos(t) : r * std::sin(t);
-    y.put<double>(i, y.dtype() == TSR_F64 ? v : static_cast<float>(v));
+    const double u = wide ? s.uniform53(pair) + 0x1p-53 : s.uniform(pair) + 0x1p-24;  // (0, 1]
+    const double angle = 2 * std::numbers::pi * (wide ? s.uniform53(pair + 1) : s.uniform(pair + 1));
+    const double v = std::sqrt(-2 * std::log(u)) * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
+    y.put<double>(i, wide ? v : static_cast<float>(v));  // narrower dtypes round the f32 value
   }
-  s.advance(op.out(1), y.dtype() == TSR_F64 ? 2 * even : even);
+  s.advance(op.out(1), wide ? 2 * even : even);
 }
 
 void random_int(const Op& op) {
+  __extension__ using Wide = unsigned __int128;
   const Stream s(op.in(0));
   const Tensor y = op.out();
   const int64_t n = y.elements(), low = op.integer("low"), high = op.integer("high");
@@ -89,7 +98,7 @@ void random_int(const Op& op) {
     op.fail("TSR-R012", "the range [" + std::to_string(low) + ", " + std::to_string(high) + ") is empty",
             "high must be greater than low");
   const uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  for (int64_t i = 0; i < n; ++i) y.put<Int>(i, Int{low} + s.wide(i) % span);
+  for (int64_t i = 0; i < n; ++i) y.put<Int>(i, low + static_cast<Int>(static_cast<Wide>(s.wide(i)) * span >> 64));
   s.advance(op.out(1), 2 * n);
 }
 
@@ -107,8 +116,11 @@ void dropout(const Op& op) {
 }
 
 constexpr Entry entries[] = {
-    {"random_bits", random_bits}, {"random_uniform", random_uniform}, {"random_normal", random_normal},
-    {"random_int", random_int},   {"dropout", dropout},
+    {"random_bits", random_bits},
+    {"random_uniform", random_uniform},
+    {"random_normal", random_normal},
+    {"random_int", random_int},
+    {"dropout", dropout},
 };
 
 }  // namespace

@@ -59,8 +59,12 @@ void reduce_sum(const Op& op) {
 void reduce_prod(const Op& op) {
   with_domain(op.in(0).dtype(), [&]<class T>() { fold<T>(op, T(1), [](T a, T b) { return times(a, b); }); });
 }
-void reduce_any(const Op& op) { fold<Int>(op, 0, [](Int a, Int b) -> Int { return a || b; }); }
-void reduce_all(const Op& op) { fold<Int>(op, 1, [](Int a, Int b) -> Int { return a && b; }); }
+void reduce_any(const Op& op) {
+  fold<Int>(op, 0, [](Int a, Int b) -> Int { return a || b; });
+}
+void reduce_all(const Op& op) {
+  fold<Int>(op, 1, [](Int a, Int b) -> Int { return a && b; });
+}
 
 // The lowest or highest value of a dtype: infinite where the format has infinities.
 template <class T>
@@ -109,7 +113,8 @@ void arg_extreme(const Op& op, bool largest) {
   if (x.rank() > 0) axes.push(op.axis("axis", x.rank()));
   const Split s(x, axes);
   const int64_t n = product(s.reduced);
-  if (n == 0 && product(s.kept) > 0) op.fail("TSR-R012", "the axis has no elements", "reduce over an axis of size 1 or more");
+  if (n == 0 && product(s.kept) > 0)
+    op.fail("TSR-R012", "the axis has no elements", "reduce over an axis of size 1 or more");
   for (Walk k(s.kept); k; k.next()) {
     int64_t best = 0;
     for (int64_t i = 1; i < n; ++i) {
@@ -197,7 +202,9 @@ void mean(const Op& op) {
   const Index axes = op.axes("axes", op.in(0).rank());
   with_domain(op.in(0).dtype(), [&]<class T>() {
     if constexpr (!std::is_same_v<T, Int>)
-      fold<T>(op, axes, T(0), [](T a, T b) { return a + b; }, [](T sum, int64_t n) { return sum / static_cast<double>(n); });
+      fold<T>(
+          op, axes, T(0), [](T a, T b) { return a + b; },
+          [](T sum, int64_t n) { return sum / static_cast<double>(n); });
   });
 }
 
@@ -234,18 +241,24 @@ void norm(const Op& op) {
   const double p = op.real("p");
   const auto same = [](double v, int64_t) { return v; };
   if (p == inf)
-    fold<double>(op, axes, 0.0, [](double a, double b) { return extremum(a, std::fabs(b), true); }, same);
+    fold<double>(
+        op, axes, 0.0, [](double a, double b) { return extremum(a, std::fabs(b), true); }, same);
   else if (p == -inf)
-    fold<double>(op, axes, inf, [](double a, double b) { return extremum(a, std::fabs(b), false); }, same);
+    fold<double>(
+        op, axes, inf, [](double a, double b) { return extremum(a, std::fabs(b), false); }, same);
   else if (p == 0)
-    fold<double>(op, axes, 0.0, [](double a, double b) { return a + (b != 0); }, same);
+    fold<double>(
+        op, axes, 0.0, [](double a, double b) { return a + (b != 0); }, same);
   else if (p == 1)
-    fold<double>(op, axes, 0.0, [](double a, double b) { return a + std::fabs(b); }, same);
+    fold<double>(
+        op, axes, 0.0, [](double a, double b) { return a + std::fabs(b); }, same);
   else if (p == 2)
-    fold<double>(op, axes, 0.0, [](double a, double b) { return a + b * b; }, [](double v, int64_t) { return std::sqrt(v); });
+    fold<double>(
+        op, axes, 0.0, [](double a, double b) { return a + b * b; }, [](double v, int64_t) { return std::sqrt(v); });
   else
-    fold<double>(op, axes, 0.0, [=](double a, double b) { return a + std::pow(std::fabs(b), p); },
-                 [=](double v, int64_t) { return std::pow(v, 1 / p); });
+    fold<double>(
+        op, axes, 0.0, [=](double a, double b) { return a + std::pow(std::fabs(b), p); },
+        [=](double v, int64_t) { return std::pow(v, 1 / p); });
 }
 
 // Sums over what broadcasting a tensor of the result's shape to x would repeat.
@@ -256,7 +269,8 @@ void sum_to(const Op& op) {
   for (int64_t d = 0; d < x.rank(); ++d)
     if (d < lead || (y.size(d - lead) == 1 && x.size(d) != 1)) axes.push(d);
   with_domain(x.dtype(), [&]<class T>() {
-    fold<T>(op, axes, T(0), [](T a, T b) { return a + b; }, [](T sum, int64_t) { return sum; });
+    fold<T>(
+        op, axes, T(0), [](T a, T b) { return a + b; }, [](T sum, int64_t) { return sum; });
   });
 }
 

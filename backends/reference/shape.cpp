@@ -59,9 +59,10 @@ void as_strided(const Op& op) {
     int64_t position = offset;
     for (uint32_t d = 0; d < strides.rank(); ++d) position += w.index()[d] * strides[d];
     if (position < 0 || position >= count)
-      op.fail("TSR-R011",
-              "element " + std::to_string(position) + " is outside of the operand's " + std::to_string(count) + " elements",
-              "shape, strides and offset must stay inside the operand");
+      op.fail(
+          "TSR-R011",
+          "element " + std::to_string(position) + " is outside of the operand's " + std::to_string(count) + " elements",
+          "shape, strides and offset must stay inside the operand");
     y.copy_element(y.offset(w.index()), x, x.offset_of(position));
   }
 }
@@ -84,7 +85,9 @@ void diagonal(const Op& op) {
     uint32_t next = 0;
     const int64_t k = w.index()[y.rank() - 1];
     for (int64_t d = 0; d < x.rank(); ++d)
-      i.push(d == a1 ? k + std::max<int64_t>(-offset, 0) : d == a2 ? k + std::max<int64_t>(offset, 0) : w.index()[next++]);
+      i.push(d == a1   ? k + std::max<int64_t>(-offset, 0)
+             : d == a2 ? k + std::max<int64_t>(offset, 0)
+                       : w.index()[next++]);
     y.copy_element(y.offset(w.index()), x, x.offset(i));
   }
 }
@@ -223,7 +226,8 @@ Index wanted_shape(const Op& op) {
   for (int64_t d = 0; d < shape.size(0); ++d) {
     const Int s = shape.integer({d});
     if (s < -1 || (s == -1 && infer >= 0))
-      op.fail("TSR-R012", "size " + std::to_string(static_cast<int64_t>(s)) + " at position " + std::to_string(d) + " of the shape",
+      op.fail("TSR-R012",
+              "size " + std::to_string(static_cast<int64_t>(s)) + " at position " + std::to_string(d) + " of the shape",
               "sizes must not be negative; one of them may be -1");
     sizes.push(static_cast<int64_t>(s));
     if (s == -1)

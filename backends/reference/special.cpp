@@ -33,7 +33,8 @@ double digamma_of(double x) {
   }
   const double z = 1 / (x * x);
   const double series =
-      z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+      z *
+      (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
   return shift + std::log(x) - 0.5 / x - series;
 }
 
@@ -46,7 +47,9 @@ double erfinv_of(double y) {
   double x = std::copysign(std::sqrt(std::sqrt(t * t - l / a) - t), y);
   if (x == 0) x = y * std::sqrt(pi) / 2;
   for (int i = 0; i < 8; ++i) {
-    const double error = std::fabs(y) < 0.5 ? std::erf(x) - y : y > 0 ? (1 - y) - std::erfc(x) : std::erfc(-x) - (1 + y);
+    const double error = std::fabs(y) < 0.5 ? std::erf(x) - y
+                         : y > 0            ? (1 - y) - std::erfc(x)
+                                            : std::erfc(-x) - (1 + y);
     const double slope = 2 / std::sqrt(pi) * std::exp(-x * x);
     const double step = error / slope;
     x -= step / (1 + x * step);  // Halley's correction: erf'' / erf' = -2x
@@ -61,41 +64,83 @@ double lgamma_of(double x) {
 }
 
 void exp(const Op& op) {
-  unary(op, [](double x) { return std::exp(x); }, nullptr, [](Complex z) { return std::exp(z); });
+  unary(
+      op, [](double x) { return std::exp(x); }, nullptr, [](Complex z) { return std::exp(z); });
 }
-void exp2(const Op& op) { unary(op, [](double x) { return std::exp2(x); }); }
-void expm1(const Op& op) { unary(op, [](double x) { return std::expm1(x); }); }
+void exp2(const Op& op) {
+  unary(op, [](double x) { return std::exp2(x); });
+}
+void expm1(const Op& op) {
+  unary(op, [](double x) { return std::expm1(x); });
+}
 void log(const Op& op) {
-  unary(op, [](double x) { return std::log(x); }, nullptr, [](Complex z) { return std::log(z); });
+  unary(
+      op, [](double x) { return std::log(x); }, nullptr, [](Complex z) { return std::log(z); });
 }
-void log2(const Op& op) { unary(op, [](double x) { return std::log2(x); }); }
-void log10(const Op& op) { unary(op, [](double x) { return std::log10(x); }); }
-void log1p(const Op& op) { unary(op, [](double x) { return std::log1p(x); }); }
+void log2(const Op& op) {
+  unary(op, [](double x) { return std::log2(x); });
+}
+void log10(const Op& op) {
+  unary(op, [](double x) { return std::log10(x); });
+}
+void log1p(const Op& op) {
+  unary(op, [](double x) { return std::log1p(x); });
+}
 void sqrt(const Op& op) {
-  unary(op, [](double x) { return std::sqrt(x); }, nullptr, [](Complex z) { return std::sqrt(z); });
+  unary(
+      op, [](double x) { return std::sqrt(x); }, nullptr, [](Complex z) { return std::sqrt(z); });
 }
-void rsqrt(const Op& op) { unary(op, [](double x) { return 1 / std::sqrt(x); }); }
-void cbrt(const Op& op) { unary(op, [](double x) { return std::cbrt(x); }); }
+void rsqrt(const Op& op) {
+  unary(op, [](double x) { return 1 / std::sqrt(x); });
+}
+void cbrt(const Op& op) {
+  unary(op, [](double x) { return std::cbrt(x); });
+}
 void sin(const Op& op) {
-  unary(op, [](double x) { return std::sin(x); }, nullptr, [](Complex z) { return std::sin(z); });
+  unary(
+      op, [](double x) { return std::sin(x); }, nullptr, [](Complex z) { return std::sin(z); });
 }
 void cos(const Op& op) {
-  unary(op, [](double x) { return std::cos(x); }, nullptr, [](Complex z) { return std::cos(z); });
+  unary(
+      op, [](double x) { return std::cos(x); }, nullptr, [](Complex z) { return std::cos(z); });
 }
-void tan(const Op& op) { unary(op, [](double x) { return std::tan(x); }); }
-void asin(const Op& op) { unary(op, [](double x) { return std::asin(x); }); }
-void acos(const Op& op) { unary(op, [](double x) { return std::acos(x); }); }
-void atan(const Op& op) { unary(op, [](double x) { return std::atan(x); }); }
-void sinh(const Op& op) { unary(op, [](double x) { return std::sinh(x); }); }
-void cosh(const Op& op) { unary(op, [](double x) { return std::cosh(x); }); }
+void tan(const Op& op) {
+  unary(op, [](double x) { return std::tan(x); });
+}
+void asin(const Op& op) {
+  unary(op, [](double x) { return std::asin(x); });
+}
+void acos(const Op& op) {
+  unary(op, [](double x) { return std::acos(x); });
+}
+void atan(const Op& op) {
+  unary(op, [](double x) { return std::atan(x); });
+}
+void sinh(const Op& op) {
+  unary(op, [](double x) { return std::sinh(x); });
+}
+void cosh(const Op& op) {
+  unary(op, [](double x) { return std::cosh(x); });
+}
 void tanh(const Op& op) {
-  unary(op, [](double x) { return std::tanh(x); }, nullptr, [](Complex z) { return std::tanh(z); });
+  unary(
+      op, [](double x) { return std::tanh(x); }, nullptr, [](Complex z) { return std::tanh(z); });
 }
-void asinh(const Op& op) { unary(op, [](double x) { return std::asinh(x); }); }
-void acosh(const Op& op) { unary(op, [](double x) { return std::acosh(x); }); }
-void atanh(const Op& op) { unary(op, [](double x) { return std::atanh(x); }); }
-void erf(const Op& op) { unary(op, [](double x) { return std::erf(x); }); }
-void erfc(const Op& op) { unary(op, [](double x) { return std::erfc(x); }); }
+void asinh(const Op& op) {
+  unary(op, [](double x) { return std::asinh(x); });
+}
+void acosh(const Op& op) {
+  unary(op, [](double x) { return std::acosh(x); });
+}
+void atanh(const Op& op) {
+  unary(op, [](double x) { return std::atanh(x); });
+}
+void erf(const Op& op) {
+  unary(op, [](double x) { return std::erf(x); });
+}
+void erfc(const Op& op) {
+  unary(op, [](double x) { return std::erfc(x); });
+}
 void erfinv(const Op& op) { unary(op, erfinv_of); }
 void lgamma(const Op& op) { unary(op, lgamma_of); }
 void digamma(const Op& op) { unary(op, digamma_of); }
@@ -104,11 +149,12 @@ void sigmoid(const Op& op) {
 }
 
 constexpr Entry entries[] = {
-    {"exp", exp},       {"exp2", exp2},   {"expm1", expm1},     {"log", log},         {"log2", log2},       {"log10", log10},
-    {"log1p", log1p},   {"sqrt", sqrt},   {"rsqrt", rsqrt},     {"cbrt", cbrt},       {"sin", sin},         {"cos", cos},
-    {"tan", tan},       {"asin", asin},   {"acos", acos},       {"atan", atan},       {"sinh", sinh},       {"cosh", cosh},
-    {"tanh", tanh},     {"asinh", asinh}, {"acosh", acosh},     {"atanh", atanh},     {"erf", erf},         {"erfc", erfc},
-    {"erfinv", erfinv}, {"lgamma", lgamma}, {"digamma", digamma}, {"sigmoid", sigmoid},
+    {"exp", exp},       {"exp2", exp2},       {"expm1", expm1},     {"log", log},     {"log2", log2},
+    {"log10", log10},   {"log1p", log1p},     {"sqrt", sqrt},       {"rsqrt", rsqrt}, {"cbrt", cbrt},
+    {"sin", sin},       {"cos", cos},         {"tan", tan},         {"asin", asin},   {"acos", acos},
+    {"atan", atan},     {"sinh", sinh},       {"cosh", cosh},       {"tanh", tanh},   {"asinh", asinh},
+    {"acosh", acosh},   {"atanh", atanh},     {"erf", erf},         {"erfc", erfc},   {"erfinv", erfinv},
+    {"lgamma", lgamma}, {"digamma", digamma}, {"sigmoid", sigmoid},
 };
 
 }  // namespace

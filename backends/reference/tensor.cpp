@@ -53,8 +53,7 @@ int64_t ravel(const Index& index, const Index& shape) {
   return position;
 }
 
-Walk::Walk(const Index& shape)
-    : shape_(shape), index_(Index::filled(shape.rank(), 0)), count_(product(shape)) {}
+Walk::Walk(const Index& shape) : shape_(shape), index_(Index::filled(shape.rank(), 0)), count_(product(shape)) {}
 
 void Walk::next() {
   ++position_;
