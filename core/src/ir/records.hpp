@@ -28,14 +28,18 @@ struct ShapeItem {
   enum Kind { kDim, kRun, kNumber, kAttr, kCall, kUnknown } kind;
   std::string name;                 // of the dim, run, attribute or function
   int64_t number = 0;
+  uint32_t slot = 0;                // index in the record's dim_names, run_names or attrs; a call: ShapeFunction
   std::vector<std::string> args;    // of a call: run names, or "$attr"
+  std::vector<uint32_t> arg_slots;  // where they are: in run_names or attrs
 };
+enum ShapeFunction : uint32_t { kBroadcast, kReduce, kPermute, kConcat };
 
 // A dtype position: variable | concrete | $attr | real(T) | complex(T) | ?
 struct DtypePattern {
   enum Kind { kVariable, kConcrete, kAttr, kRealOf, kComplexOf, kUnknown } kind;
   std::string name;
   tsr_dtype dtype = TSR_DTYPE_INVALID;
+  uint32_t slot = 0;                // index in the record's dtype_names or attrs
 };
 
 struct OperandDecl {
@@ -70,6 +74,9 @@ struct OpRecord {
   std::vector<AttrDecl> attrs;      // sorted by name
   std::vector<ResultDecl> results;
   std::map<std::string, uint64_t> dtype_sets;  // variable -> bit set of tsr_dtype
+  // What the patterns bind, in order of appearance; at most kMaxNames of each.
+  std::vector<std::string> dtype_names, dim_names, run_names;
+  std::vector<uint64_t> dtype_masks;           // dtype_sets, indexed as dtype_names
   std::shared_ptr<const Body> decompose_body, grad_body;
   const tsr_op_impl* impl = nullptr;  // C++ callbacks, or null
   std::string plugin;               // id of the plugin that brought it
@@ -77,6 +84,8 @@ struct OpRecord {
   uint32_t line = 0;
   std::string signature;            // the record's first line as printed in the op reference
   uint32_t index = 0;               // tsr_node.op_index
+
+  static constexpr size_t kMaxNames = 32;
 
   bool has(Trait t) const { return (traits & t) != 0; }
   bool can_decompose() const { return decompose_body || (impl && impl->decompose); }

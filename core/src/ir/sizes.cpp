@@ -281,7 +281,7 @@ tsr_dim Sizes::make(tsr_dim_op op, tsr_dim a, tsr_dim b) {
       const Polynomial pa = polynomial(a);
       if (divide(pa, b, q)) return 0;
       for (const Assumption& s : assumptions_)
-        if (s.relation == TSR_DIVISIBLE && s.a == a && s.b == b) return 0;
+        if (use_assumptions_ && s.relation == TSR_DIVISIBLE && s.a == a && s.b == b) return 0;
       if (!TSR_DIM_IS_EXPR(b) && b > 0) {
         Polynomial rest(MonomialLess{this});
         for (const auto& [m, c] : pa)
@@ -365,7 +365,7 @@ tsr_truth Sizes::compare(tsr_relation r, tsr_dim a, tsr_dim b) const {
   bool nonzero = false;
   // An assumption p REL 0 bounds d when d == c + p or d == c - p.
   for (const Assumption& s : assumptions_) {
-    if (s.relation == TSR_DIVISIBLE) continue;
+    if (s.relation == TSR_DIVISIBLE || !use_assumptions_) continue;
     const Polynomial p = difference(s.a, s.b);
     for (const int64_t sign : {int64_t{1}, int64_t{-1}}) {
       Polynomial rest = d;

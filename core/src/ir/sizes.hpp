@@ -49,6 +49,19 @@ class Sizes {
   tsr_dim floordiv(tsr_dim a, tsr_dim b) { return make(TSR_DIM_FLOORDIV, a, b); }
   tsr_dim product(std::span<const tsr_dim> dims);
 
+  // While one lives, make() simplifies by ranges alone. The text reader builds sizes so: what was printed before an
+  // assumption was made reads back as it was, although the text states the assumption first.
+  class WithoutAssumptions {
+   public:
+    explicit WithoutAssumptions(Sizes& s) : sizes_(s), before_(s.use_assumptions_) { s.use_assumptions_ = false; }
+    ~WithoutAssumptions() { sizes_.use_assumptions_ = before_; }
+    WithoutAssumptions(const WithoutAssumptions&) = delete;
+
+   private:
+    Sizes& sizes_;
+    bool before_;
+  };
+
   Range range(tsr_dim d) const;
   tsr_truth compare(tsr_relation r, tsr_dim a, tsr_dim b) const;  // uses ranges and assumptions
   // Records the relation unless it is provable. Throws TSR-S004 when it is provably false.
@@ -86,6 +99,7 @@ class Sizes {
   std::vector<tsr_symbol> symbols_;
   std::vector<tsr_dim_expr> exprs_;
   std::vector<Assumption> assumptions_;
+  bool use_assumptions_ = true;
   std::unordered_map<std::string, tsr_dim> by_name_;
   struct Key {
     uint32_t op, symbol;
