@@ -134,6 +134,9 @@ typedef struct tsr_api {
   /* ---- one op on concrete tensors, now (cached by signature, runs on the config's fallback backend) */
   tsr_error* (*eager_op)(tsr_context*, const char* op, tsr_tensor_handle* const* operands /* NULL: omitted */, size_t num_operands,
                          const tsr_attr* attrs, size_t num_attrs, tsr_tensor_handle** results, size_t capacity, size_t* num_results);
+
+  /* ---- appended since the first version of this table */
+  tsr_error* (*config_modes)(char** json);                              /* the modes: name, help, what each sets; needs no context */
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u
