@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// tessera::compile: the first call captures the function as a graph and compiles it, later calls dispatch on guards.
+//
+//   auto f = tessera::compile([](const Tensor& x, double c) { return (x * c).relu(); }, {.args = {"x", "c"}});
+//   Tensor y = f(x, 0.5);
+//
+// What the function captures (its closure, globals, plain members of modules) is read while it is traced and baked into the graph;
+// tensors of modules passed or compiled are inputs. Values that should be guarded are arguments.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tessera/embed.h"
+#include "tessera/flatten.hpp"
+#include "tessera/nn.hpp"
+#include "tessera/tensor.hpp"
+
+namespace tessera {
+
+enum class Dynamic : int32_t { automatic = -1, no = 0, yes = 1 };
+
+struct CompileOptions {
+  bool fullgraph = false;                // a graph break is an error
+  Dynamic dynamic = Dynamic::automatic;  // sizes as symbols
+  std::string backend = {};              // "eager", "cpu,eager"; empty: the config's order
+  std::string mode = {};                 // "default", "reduce-overhead", ...; empty: the config's
+  std::vector<std::string> options = {}; // config overrides: "guards.recompile_limit=16"
+  bool disable = false;                  // call the function itself
+  std::string name = {};                 // for messages; empty: "fn"
+  std::vector<std::string> args = {};    // names of the arguments; empty: arg0, arg1, ...
+  std::optional<Context> context = {};   // empty: Context::current() at the compile call
+};
+
+bool is_compiling();  // inside a traced function
+
+namespace detail {
+
+// ---- visitors of compiled calls
+struct FlattenVisitor : VisitorBase {  // fills tsr_arg; on the hot path
+  std::vector<tsr_arg>* out;
+  std::vector<std::string>* texts;     // owns the strings of this call
+  bool placeholders = false;           // tensors are only counted
+  bool wants_keys() const { return true; }
+  tsr_arg& push(uint32_t kind) {
+    tsr_arg& a = out->emplace_back();
+    a.kind = kind;
+    a.role = TSR_INPUT_ARG;
+    return a;
+  }
+  void tensor(Tensor& t);
+  void integer(int64_t x) { push(TSR_ARG_INT).i = x; }
+  void real(double x) { push(TSR_ARG_FLOAT).f = x; }
+  void boolean(bool x) { push(TSR_ARG_BOOL).i = x; }
+  void enumeration(int64_t x) { push(TSR_ARG_ENUM).i = x; }
+  void string(const std::string& s) { text(TSR_ARG_STRING, s); }
+  void keys(std::string s) { text(TSR_ARG_KEYS, std::move(s)); }
+  void length(size_t n) { push(TSR_ARG_LENGTH).i = static_cast<int64_t>(n); }
+  void none() { push(TSR_ARG_NONE); }
+  void module(nn::ModuleBase& m);
+  void text(uint32_t kind, std::string s);
+};
+
+struct CollectVisitor : VisitorBase {  // addresses of the tensor leaves
+  std::vector<Tensor*> tensors;
+  void tensor(Tensor& t) { tensors.push_back(&t); }
+  void module(nn::ModuleBase& m);
+};
+
+struct PathVisitor : VisitorBase {     // the path of leaf number `target`
+  size_t target, at = 0;
+  std::vector<std::string> stack;
+  std::string found;
+  bool wants_keys() const { return false; }
+  bool wants_paths() const { return true; }
+  void leaf();
+  void enter(char kind, std::string_view text);
+  void enter_index(size_t i);
+  void leave() { stack.pop_back(); }
+  void tensor(Tensor&) { leaf(); }
+  void integer(int64_t) { leaf(); }
+  void real(double) { leaf(); }
+  void boolean(bool) { leaf(); }
+  void enumeration(int64_t) { leaf(); }
+  void string(const std::string&) { leaf(); }
+  void keys(std::string) { leaf(); }
+  void length(size_t) { leaf(); }
+  void none() { leaf(); }
+  void module(nn::ModuleBase& m);
+};
+
+// What a trace needs to know of one call, without its types.
+struct CallFrame {
+  std::function<void(FlattenVisitor&)> flatten;            // again, after the run: host values must not have changed
+  std::function<std::string(size_t)> path;
+  // Runs the function on a copy of the arguments. `inputs` are the traced tensor leaves in order; returns the tensor leaves of the
+  // result, the leaves of mutable arguments after the run, and the skeleton of the result.
+  struct Traced {
+    std::vector<Tensor> results;
+    std::vector<Tensor> mutated;                           // one per mutable tensor leaf, in order
+    std::vector<size_t> mutable_leaves;                    // their numbers among the tensor leaves
+    std::shared_ptr<void> skeleton;
+    std::string changed_host_value;                        // the path of one that the run changed; empty: none
+  };
+  std::function<Traced(const std::vector<Tensor>& inputs)> run;
+  std::exception_ptr thrown;
+};
+
+struct Structure {                     // kept with each entry
+  std::shared_ptr<void> skeleton;
+  size_t num_results = 0;
+  std::vector<std::pair<size_t, size_t>> writebacks;       // output number -> tensor leaf number
+};
+
+class Callable {                       // owns the host's handle
+ public:
+  Callable(CompileOptions options, std::source_location where);
+  ~Callable();
+  Callable(const Callable&) = delete;
+  // Outputs are new references. Rethrows what the user's function threw while it was traced.
+  const Structure& call(CallFrame& frame, const std::vector<tsr_arg>& args, std::vector<tsr_tensor_handle*>& outputs);
+  const CompileOptions& options() const { return options_; }
+  std::string describe() const;        // entries and guards, as JSON
+  void reset();
+
+ private:
+  CompileOptions options_;
+  std::string file_;
+  Context context_;
+  tsr_callable_handle* handle_ = nullptr;
+};
+
+struct Scratch {                       // per-thread memory of calls, so that a hit allocates nothing; calls may nest
+  std::vector<tsr_arg> args;
+  std::vector<std::string> texts;
+  std::vector<tsr_tensor_handle*> outputs;
+};
+class ScratchScope {
+ public:
+  ScratchScope();
+  ~ScratchScope();
+  Scratch& operator*() const { return *s_; }
+  Scratch* operator->() const { return s_; }
+
+ private:
+  Scratch* s_;
+};
+
+template <class A> inline constexpr bool is_mutable_arg = std::is_lvalue_reference_v<A> && !std::is_const_v<std::remove_reference_t<A>>;
+template <class A> inline constexpr bool is_module_arg = std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<A>>;
+
+void save_module(nn::ModuleBase& m, std::vector<std::pair<Tensor*, Tensor>>& saved);
+
+// A module's tensors are replaced while it is traced and come back afterwards; other arguments are copied.
+template <class A>
+struct TraceArg {
+  std::remove_cvref_t<A> value;
+  explicit TraceArg(std::remove_cvref_t<A>& v) : value(v) {}
+  std::remove_cvref_t<A>& get() { return value; }
+};
+template <class A> requires is_module_arg<A>
+struct TraceArg<A> {
+  std::remove_cvref_t<A>& module;
+  std::vector<std::pair<Tensor*, Tensor>> saved;
+  explicit TraceArg(std::remove_cvref_t<A>& m) : module(m) { save_module(m, saved); }
+  ~TraceArg() { for (auto& [p, t] : saved) *p = t; }
+  std::remove_cvref_t<A>& get() { return module; }
+};
+
+std::vector<size_t> module_buffer_leaves(nn::ModuleBase& m, size_t first);
+bool same_host_values(const std::function<void(FlattenVisitor&)>& a, const std::function<void(FlattenVisitor&)>& b, size_t* leaf);
+std::vector<std::string> argument_names(const CompileOptions& options, size_t count);
+
+}  // namespace detail
+
+template <class Signature>
+class Compiled;
+
+// A compiled function. Copies share cache and guards. Thread-safe.
+template <class R, class... A>
+class Compiled<R(A...)> {
+ public:
+  Compiled(std::function<R(A...)> fn, CompileOptions options, std::source_location where)
+      : fn_(std::make_shared<std::function<R(A...)>>(std::move(fn))),
+        callable_(options.disable ? nullptr : std::make_shared<detail::Callable>(std::move(options), where)) {}
+
+  R operator()(A... args) const {
+    if (!callable_ || is_compiling()) return (*fn_)(std::forward<A>(args)...);
+    using Refs = std::tuple<std::remove_cvref_t<A>&...>;
+    Refs refs(const_cast<std::remove_cvref_t<A>&>(args)...);
+    detail::ScratchScope scratch;
+    detail::FlattenVisitor flatten;
+    flatten.out = &scratch->args;
+    flatten.texts = &scratch->texts;
+    std::apply([&](auto&... a) { (detail::visit(flatten, a), ...); }, refs);
+
+    // The frame is only looked into when the call misses; it holds references, so making it costs next to nothing.
+    Frame frame(*this, refs);
+    const detail::Structure& s = callable_->call(frame, scratch->args, scratch->outputs);
+    auto& out = scratch->outputs;
+    for (const auto& [output, leaf] : s.writebacks) {
+      detail::CollectVisitor leaves;
+      std::apply([&](auto&... a) { (detail::visit(leaves, a), ...); }, refs);
+      *leaves.tensors[leaf] = Tensor::adopt(std::exchange(out[output], nullptr));
+    }
+    if constexpr (std::is_same_v<R, Tensor>) {
+      return Tensor::adopt(std::exchange(out[0], nullptr));
+    } else if constexpr (!std::is_void_v<R>) {
+      R result = *static_cast<const R*>(s.skeleton.get());
+      detail::CollectVisitor leaves;
+      detail::visit(leaves, result);
+      for (size_t i = 0; i < s.num_results; ++i) *leaves.tensors[i] = Tensor::adopt(std::exchange(out[i], nullptr));
+      return result;
+    }
+  }
+
+  std::string describe() const { return callable_ ? callable_->describe() : "{}"; }  // entries, guards, counts as JSON
+  void reset() const { if (callable_) callable_->reset(); }                           // forgets every entry
+  const std::function<R(A...)>& original() const { return *fn_; }
+
+ private:
+  using Refs = std::tuple<std::remove_cvref_t<A>&...>;
+
+  struct Frame : detail::CallFrame {
+    Frame(const Compiled& c, Refs& refs) : c_(c), refs_(refs) {
+      flatten = [this](detail::FlattenVisitor& v) { std::apply([&](auto&... a) { (detail::visit(v, a), ...); }, refs_); };
+      path = [this](size_t leaf) { return path_of(leaf); };
+      run = [this](const std::vector<Tensor>& inputs) { return trace(inputs); };
+    }
+    std::string path_of(size_t leaf) {
+      detail::PathVisitor v;
+      v.target = leaf;
+      const std::vector<std::string> names = detail::argument_names(c_.callable_->options(), sizeof...(A));
+      size_t i = 0;
+      std::apply([&](auto&... a) { ((v.enter(0, names[i++]), detail::visit(v, a), v.leave()), ...); }, refs_);
+      return v.found;
+    }
+    Traced trace(const std::vector<Tensor>& inputs) {
+      return std::apply([&](auto&... a) { return trace_on(inputs, detail::TraceArg<A>(a)...); }, refs_);
+    }
+    Traced trace_on(const std::vector<Tensor>& inputs, detail::TraceArg<A>... copies) {
+      Traced t;
+      detail::CollectVisitor leaves;
+      size_t begin = 0;
+      auto each = [&](auto& arg, bool is_mutable) {
+        detail::visit(leaves, arg);
+        if constexpr (std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<decltype(arg)>>) {
+          for (size_t leaf : detail::module_buffer_leaves(arg, begin)) t.mutable_leaves.push_back(leaf);
+        } else if (is_mutable) {
+          for (size_t leaf = begin; leaf < leaves.tensors.size(); ++leaf) t.mutable_leaves.push_back(leaf);
+        }
+        begin = leaves.tensors.size();
+      };
+      (each(copies.get(), detail::is_mutable_arg<A>), ...);
+      size_t next = 0;
+      for (Tensor* leaf : leaves.tensors)
+        if (leaf->defined()) *leaf = inputs[next++];
+      if constexpr (std::is_void_v<R>) {
+        (*c_.fn_)(static_cast<A>(copies.get())...);
+      } else {
+        auto result = std::make_shared<R>((*c_.fn_)(static_cast<A>(copies.get())...));
+        detail::CollectVisitor out;
+        detail::visit(out, *result);
+        for (Tensor* r : out.tensors) t.results.push_back(std::exchange(*r, Tensor()));
+        t.skeleton = result;
+      }
+      for (size_t leaf : t.mutable_leaves) t.mutated.push_back(*leaves.tensors[leaf]);
+      // Host values that the function changed would not change again on a hit: that is an error, not a wrong number.
+      size_t changed = 0;
+      auto after = [&](detail::FlattenVisitor& v) { (detail::visit(v, copies.get()), ...); };
+      if (!detail::same_host_values(flatten, after, &changed)) t.changed_host_value = path_of(changed);
+      return t;
+    }
+    const Compiled& c_;
+    Refs& refs_;
+  };
+
+  std::shared_ptr<std::function<R(A...)>> fn_;
+  std::shared_ptr<detail::Callable> callable_;
+};
+
+namespace detail {
+template <class F> struct SignatureOf : SignatureOf<decltype(std::function(std::declval<F>()))> {};
+template <class R, class... A> struct SignatureOf<std::function<R(A...)>> { using type = R(A...); };
+template <class M> struct MemberSignature;
+template <class M, class R, class... A> struct MemberSignature<R (M::*)(A...)> { using type = R(A...); using with_self = R(M&, A...); };
+template <class M, class R, class... A> struct MemberSignature<R (M::*)(A...) const> { using type = R(A...); using with_self = R(M&, A...); };
+}  // namespace detail
+
+// A function, lambda or function object with one call operator (not a template: name the argument types).
+template <class F> requires(!std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<F>>)
+auto compile(F&& fn, CompileOptions options = {}, std::source_location where = std::source_location::current()) {
+  using Signature = typename detail::SignatureOf<std::decay_t<F>>::type;
+  return Compiled<Signature>(std::forward<F>(fn), std::move(options), where);
+}
+
+// A module, in place: its parameters and buffers are inputs of the graph, their names and state keys stay, and calling the module calls
+// the compiled forward from now on. Returns the compiled forward, which takes the module as its first argument.
+template <class M> requires std::is_base_of_v<nn::ModuleBase, M>
+auto compile(M& module, CompileOptions options = {}, std::source_location where = std::source_location::current()) {
+  using Signature = typename detail::MemberSignature<decltype(&M::forward)>::with_self;
+  if (options.name.empty()) options.name = "forward";
+  if (!options.args.empty()) options.args.insert(options.args.begin(), "self");
+  auto compiled = std::make_shared<Compiled<Signature>>(
+      [](M& m, auto&&... a) { return m.forward(std::forward<decltype(a)>(a)...); }, std::move(options), where);
+  module.compiled_ = compiled;
+  return *compiled;
+}
+
+namespace nn {
+template <class Derived>
+bool Module<Derived>::is_tracing() { return is_compiling(); }
+template <class Derived>
+template <class D, class... A>
+auto Module<Derived>::call_compiled(D& self, A&&... a) {
+  using Signature = typename detail::MemberSignature<decltype(&D::forward)>::with_self;
+  return (*static_cast<Compiled<Signature>*>(self.compiled_.get()))(self, std::forward<A>(a)...);
+}
+}  // namespace nn
+
+}  // namespace tessera

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C++ frontend in one header.
+#pragma once
+
+#include "tessera/compile.hpp"
+#include "tessera/flatten.hpp"
+#include "tessera/nn.hpp"
+#include "tessera/ops.hpp"
+#include "tessera/tensor.hpp"
+#include "tessera/types.hpp"

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// The untyped half of tessera::compile.
+#include "tessera/compile.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include "trace.hpp"
+
+namespace tessera::detail {
+
+// ------------------------------------------------------------------------------------------------------------ visitors
+
+void FlattenVisitor::tensor(Tensor& t) {
+  if (placeholders) {
+    push(TSR_ARG_TENSOR);
+    return;
+  }
+  if (!t.defined()) {
+    push(TSR_ARG_NONE);
+    return;
+  }
+  if (t.is_traced()) fail("TSR-F001", "a tensor of a traced function is passed to a compiled function outside its trace");
+  push(TSR_ARG_TENSOR).tensor = t.handle_unchecked();
+}
+
+void FlattenVisitor::text(uint32_t kind, std::string s) {
+  // tsr_arg borrows the characters; a deque-like growth would do, but calls with strings are rare and short.
+  texts->push_back(std::move(s));
+  push(kind);
+  size_t k = texts->size();
+  for (size_t i = out->size(); i-- > 0 && k > 0;)  // the vector may have moved: point every string argument at its text again
+    if ((*out)[i].kind == TSR_ARG_STRING || (*out)[i].kind == TSR_ARG_KEYS) (*out)[i].s = (*texts)[--k].c_str();
+}
+
+void FlattenVisitor::module(nn::ModuleBase& m) {
+  for (const nn::ModuleBase::Leaf& l : m.leaves()) {
+    tensor(*l.tensor);
+    if (l.tensor->defined() && !placeholders) out->back().role = l.buffer ? TSR_INPUT_ARG : TSR_INPUT_PARAM;
+  }
+  for (const bool* flag : m.training_flags()) boolean(*flag);
+}
+
+void CollectVisitor::module(nn::ModuleBase& m) {
+  for (const nn::ModuleBase::Leaf& l : m.leaves()) tensors.push_back(l.tensor);
+}
+
+void PathVisitor::leaf() {
+  if (at++ == target)
+    for (const std::string& s : stack) found += s;
+}
+void PathVisitor::enter(char kind, std::string_view text) {
+  switch (kind) {
+    case 0: stack.emplace_back(text); break;
+    case '.': stack.push_back("." + std::string(text)); break;
+    default: stack.push_back("['" + std::string(text) + "']");
+  }
+}
+void PathVisitor::enter_index(size_t i) { stack.push_back("[" + std::to_string(i) + "]"); }
+void PathVisitor::module(nn::ModuleBase& m) {
+  for (const nn::ModuleBase::Leaf& l : m.leaves()) {
+    enter('.', l.path);
+    leaf();
+    leave();
+  }
+  for (size_t i = 0; i < m.training_flags().size(); ++i) {
+    enter('.', "training");
+    leaf();
+    leave();
+  }
+}
+
+std::vector<size_t> module_buffer_leaves(nn::ModuleBase& m, size_t first) {
+  std::vector<size_t> out;
+  for (const nn::ModuleBase::Leaf& l : m.leaves()) {
+    if (l.buffer) out.push_back(first);
+    ++first;
+  }
+  return out;
+}
+
+void save_module(nn::ModuleBase& m, std::vector<std::pair<Tensor*, Tensor>>& saved) {
+  for (const nn::ModuleBase::Leaf& l : m.leaves()) saved.emplace_back(l.tensor, *l.tensor);
+}
+
+namespace {
+struct HostValues : FlattenVisitor {  // tensors only hold their place: after a run they are traced ones
+  std::vector<tsr_arg> storage;
+  std::vector<std::string> strings;
+  HostValues() { out = &storage, texts = &strings; }
+};
+}  // namespace
+
+bool same_host_values(const std::function<void(FlattenVisitor&)>& before, const std::function<void(FlattenVisitor&)>& after, size_t* leaf) {
+  HostValues a, b;
+  a.placeholders = b.placeholders = true;
+  before(a);
+  after(b);
+  const size_t n = std::min(a.storage.size(), b.storage.size());
+  for (size_t i = 0; i < n; ++i) {
+    const tsr_arg &x = a.storage[i], &y = b.storage[i];
+    bool same = x.kind == y.kind;
+    if (same && x.kind != TSR_ARG_TENSOR)
+      same = x.i == y.i && std::memcmp(&x.f, &y.f, sizeof x.f) == 0 && ((!x.s && !y.s) || (x.s && y.s && std::strcmp(x.s, y.s) == 0));
+    if (!same) {
+      *leaf = i;
+      return false;
+    }
+  }
+  *leaf = n;
+  return a.storage.size() == b.storage.size();
+}
+
+std::vector<std::string> argument_names(const CompileOptions& options, size_t count) {
+  std::vector<std::string> names = options.args;
+  while (names.size() < count) names.push_back("arg" + std::to_string(names.size()));
+  return names;
+}
+
+// ----------------------------------------------------------------------------------------------------------- scratch
+
+namespace {
+// Calls nest when a traced function calls another compiled one; each depth has its own buffers.
+thread_local std::vector<std::unique_ptr<Scratch>> t_scratch;
+thread_local size_t t_depth = 0;
+}  // namespace
+
+ScratchScope::ScratchScope() {
+  if (t_depth == t_scratch.size()) t_scratch.push_back(std::make_unique<Scratch>());
+  s_ = t_scratch[t_depth++].get();
+}
+ScratchScope::~ScratchScope() {
+  --t_depth;
+  s_->args.clear();
+  s_->texts.clear();
+  for (tsr_tensor_handle* h : s_->outputs)
+    if (h) api().tensor_release(h);
+  s_->outputs.clear();
+}
+
+// ------------------------------------------------------------------------------------------------------------- calling
+
+namespace {
+
+thread_local CallFrame* t_frame = nullptr;
+
+// The host calls this on a miss, on the calling thread.
+tsr_error* invoke(void*, tsr_recorder* recorder, const tsr_arg*, size_t, void** structure) {
+  CallFrame& frame = *t_frame;
+  auto trace = std::make_shared<Trace>();
+  struct End {  // tensors that escape the trace are refused later instead of touching a graph that is gone
+    Trace& t;
+    ~End() {
+      t.alive = false;
+      t.kept.clear();
+    }
+  } end{*trace};
+  try {
+    const tsr_capture_api& capture = *api().host->capture;
+    trace->recorder = recorder;
+    trace->graph = capture.graph(recorder);
+    const TraceScope scope(trace);
+    std::vector<Tensor> inputs;
+    for (uint32_t i = 0; i < capture.num_inputs(recorder); ++i) inputs.push_back(make_traced(trace, capture.input(recorder, i)));
+    CallFrame::Traced t = frame.run(inputs);
+    if (!t.changed_host_value.empty())
+      fail("TSR-F041", "the compiled function changes the host value " + t.changed_host_value + ", which would not change again on later calls",
+           "make it a tensor (0-d), or change it outside the compiled function");
+
+    auto s = std::make_unique<Structure>();
+    s->skeleton = std::move(t.skeleton);
+    s->num_results = t.results.size();
+    std::vector<tsr_id> outputs;
+    for (const Tensor& r : t.results) {
+      if (!r.defined()) fail("TSR-F042", "the compiled function returns an undefined tensor", "use std::optional<Tensor> for results that may be absent");
+      outputs.push_back(value_of(*trace, r));
+    }
+    for (size_t i = 0; i < t.mutated.size(); ++i) {
+      const size_t leaf = t.mutable_leaves[i];
+      const Tensor& now = t.mutated[i];
+      if (!now.defined()) continue;
+      // Unchanged leaves still hold the traced input that was put there.
+      bool unchanged = false;
+      if (now.is_traced())
+        for (const Tensor& in : inputs) unchanged |= in.traced()->value == now.traced()->value;
+      if (unchanged) continue;
+      s->writebacks.emplace_back(outputs.size(), leaf);
+      outputs.push_back(value_of(*trace, now));
+    }
+    check(capture.set_outputs(recorder, outputs.data(), static_cast<uint32_t>(outputs.size())));
+    *structure = s.release();
+    return nullptr;
+  } catch (const Error& e) {
+    frame.thrown = std::current_exception();
+    return to_c(e);
+  } catch (const std::exception& e) {
+    frame.thrown = std::current_exception();
+    return api().host->core->error_create(TSR_USER, "TSR-G003", (std::string("the function threw while it was captured: ") + e.what()).c_str(), nullptr);
+  } catch (...) {
+    frame.thrown = std::current_exception();
+    return api().host->core->error_create(TSR_USER, "TSR-G003", "the function threw while it was captured", nullptr);
+  }
+}
+
+void path(void*, const tsr_arg*, size_t, size_t index, char* buf, size_t capacity) {
+  std::string p;
+  try {
+    if (t_frame) p = t_frame->path(index);
+  } catch (const std::exception&) {
+  }
+  if (p.empty()) p = "arg" + std::to_string(index);
+  std::snprintf(buf, capacity, "%s", p.c_str());
+}
+
+}  // namespace
+
+Callable::Callable(CompileOptions options, std::source_location where)
+    : options_(std::move(options)), file_(where.file_name()), context_(options_.context ? *options_.context : Context::current()) {
+  if (options_.name.empty()) options_.name = "fn";
+  std::vector<const char*> overrides;
+  for (const std::string& o : options_.options) overrides.push_back(o.c_str());
+  tsr_callable_desc d{};
+  d.struct_size = sizeof d;
+  d.name = options_.name.c_str();
+  d.loc = {file_.c_str(), where.line(), where.column()};
+  d.invoke = invoke;
+  d.structure_free = [](void* s) { delete static_cast<Structure*>(s); };
+  d.path = path;
+  d.backend = options_.backend.empty() ? nullptr : options_.backend.c_str();
+  d.mode = options_.mode.empty() ? nullptr : options_.mode.c_str();
+  d.dynamic = static_cast<int32_t>(options_.dynamic);
+  d.fullgraph = options_.fullgraph;
+  d.options = overrides.data();
+  d.num_options = overrides.size();
+  check(api().callable_create(context_.handle(), &d, &handle_));
+}
+
+Callable::~Callable() { api().callable_destroy(handle_); }
+
+const Structure& Callable::call(CallFrame& frame, const std::vector<tsr_arg>& args, std::vector<tsr_tensor_handle*>& outputs) {
+  struct Current {
+    CallFrame* previous;
+    explicit Current(CallFrame* f) : previous(std::exchange(t_frame, f)) {}
+    ~Current() { t_frame = previous; }
+  } current(&frame);
+  // The buffer keeps its size between calls of this thread; entries beyond num_outputs stay null.
+  constexpr size_t kCapacity = 4096;
+  thread_local tsr_tensor_handle* buffer[kCapacity];
+  size_t n = 0;
+  void* structure = nullptr;
+  tsr_error* e = api().call(handle_, args.data(), args.size(), buffer, kCapacity, &n, &structure);
+  if (e) {
+    if (frame.thrown) {  // what the user's function threw, not our report of it
+      api().error_free(e);
+      std::rethrow_exception(std::exchange(frame.thrown, nullptr));
+    }
+    check(e);
+  }
+  outputs.assign(buffer, buffer + n);
+  return *static_cast<const Structure*>(structure);
+}
+
+std::string Callable::describe() const {
+  char* json = nullptr;
+  check(api().callable_describe(handle_, &json));
+  std::string s = json;
+  api().string_free(json);
+  return s;
+}
+
+void Callable::reset() { api().callable_reset(handle_); }
+
+}  // namespace tessera::detail

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trace.hpp"
+
+#include "tessera/compile.hpp"
+
+namespace tessera {
+
+bool is_compiling() { return detail::current_trace() != nullptr; }
+
+namespace detail {
+namespace {
+thread_local std::shared_ptr<Trace> t_trace;
+constexpr size_t kMaxResults = 256;
+}  // namespace
+
+Trace* current_trace() { return t_trace.get(); }
+const std::shared_ptr<Trace>& current_trace_shared() { return t_trace; }
+TraceScope::TraceScope(std::shared_ptr<Trace> t) : previous_(std::exchange(t_trace, std::move(t))) {}
+TraceScope::~TraceScope() { t_trace = std::move(previous_); }
+
+Tensor make_traced(const std::shared_ptr<Trace>& trace, tsr_id value) {
+  auto* t = new Traced;
+  t->trace = trace;
+  t->value = value;
+  t->region = trace->region;
+  return Tensor::adopt(t);
+}
+
+const tsr_type& type_of(const Traced& t) {
+  if (!t.trace->alive)
+    fail("TSR-F001", "a tensor made while a function was traced is used after the trace ended",
+         "return it from the compiled function instead of storing it outside");
+  const tsr_tables& tables = *graph_api().tables(t.trace->graph);
+  return *TSR_AT(tsr_value, tables.values, tables.value_stride, t.value)->type;
+}
+
+tsr_id value_of(Trace& trace, const Tensor& t) {
+  if (!t.defined()) return TSR_NONE;
+  if (t.is_traced()) {
+    const Traced& x = *t.traced();
+    if (x.trace.get() != &trace) {
+      type_of(x);
+      fail("TSR-F002", "a tensor of one traced function is used in another", "pass it as an argument");
+    }
+    if (x.region != trace.region)
+      fail("TSR-F003", "a function given to cond, while_loop or scan uses a tensor from outside itself",
+           "pass the tensor among the args (cond), or the invariants (while_loop, scan)");
+    return x.value;
+  }
+  if (auto it = trace.lifted.find(t.handle()); it != trace.lifted.end()) return it->second;
+  // A tensor that the function closes over: its value is baked in.
+  const Tensor dense = t.contiguous();
+  tsr_attr value{};
+  value.name = "value";
+  value.kind = TSR_ATTR_TENSOR;
+  value.tensor = &dense.handle()->desc;
+  std::vector<Tensor> out;
+  run_op("constant", {}, {&value, 1}, out);
+  trace.lifted.emplace(t.handle(), out[0].traced()->value);
+  trace.kept.push_back(t);
+  return out[0].traced()->value;
+}
+
+void run_op(const char* op, std::span<const Tensor> operands, std::span<const tsr_attr> attrs, std::vector<Tensor>& results,
+            std::span<const tsr_id> regions) {
+  if (Trace* trace = current_trace()) {
+    std::vector<tsr_id> ids;
+    ids.reserve(operands.size());
+    for (const Tensor& t : operands) ids.push_back(value_of(*trace, t));
+    tsr_node_desc d{};
+    d.struct_size = sizeof d;
+    d.op = op;
+    d.operands = ids.data();
+    d.num_operands = static_cast<uint32_t>(ids.size());
+    d.attrs = attrs.data();
+    d.num_attrs = static_cast<uint32_t>(attrs.size());
+    d.regions = regions.data();
+    d.num_regions = static_cast<uint32_t>(regions.size());
+    tsr_id node = TSR_NONE;
+    check(graph_api().node_create(trace->graph, &d, trace->region, TSR_NONE, &node));
+    const tsr_tables& tables = *graph_api().tables(trace->graph);
+    const tsr_node& n = *TSR_AT(tsr_node, tables.nodes, tables.node_stride, node);
+    for (uint32_t i = 0; i < n.num_results; ++i) results.push_back(make_traced(current_trace_shared(), n.results[i]));
+    return;
+  }
+  tsr_tensor_handle* in[16];
+  std::vector<tsr_tensor_handle*> many;
+  tsr_tensor_handle** handles = in;
+  if (operands.size() > 16) {
+    many.resize(operands.size());
+    handles = many.data();
+  }
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].defined() && operands[i].is_traced()) type_of(*operands[i].traced());
+    handles[i] = operands[i].defined() ? operands[i].handle() : nullptr;
+  }
+  if (!regions.empty()) throw BugError("TSR-B020", std::string("op '") + op + "' with regions cannot run outside a trace", "");
+  tsr_tensor_handle* out[kMaxResults];
+  size_t n = 0;
+  check(api().eager_op(Context::current().handle(), op, handles, operands.size(), attrs.data(), attrs.size(), out, kMaxResults, &n));
+  for (size_t i = 0; i < n; ++i) results.push_back(Tensor::adopt(out[i]));
+}
+
+Tensor run_op1(const char* op, std::initializer_list<Tensor> operands, std::initializer_list<tsr_attr> attrs) {
+  std::vector<Tensor> out;
+  run_op(op, {operands.begin(), operands.size()}, {attrs.begin(), attrs.size()}, out);
+  return std::move(out[0]);
+}
+
+}  // namespace detail
+}  // namespace tessera
