@@ -338,7 +338,8 @@ void Reader::float_element(uint32_t dtype, void* data, int64_t index) {
     if (ec != std::errc{} || end != t.text.data() + t.text.size()) refuse("it is out of range");
     return store_from(dtype, data, index, negative ? -v : v);
   }
-  const double v = real(t, negative);
+  double v = real(t, negative);
+  if (dtype == TSR_F8E8M0 && std::isfinite(v)) v = static_cast<float>(v);  // 2^-127 prints as the shortest f32, a little above it
   if (std::isnan(v)) {
     if (std::bit_cast<uint64_t>(v) != 0x7ff8000000000000) refuse("a NaN with a payload is written as hex");
     store_from(dtype, data, index, std::numeric_limits<double>::quiet_NaN());
