@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dims.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/plugin.hpp"
+
+namespace tessera::opset {
+namespace {
+
+[[noreturn]] void overflow(const char* op, tsr_dim a, tsr_dim b) {
+  throw sdk::Error(TSR_USER, "TSR-S001",
+                   "size arithmetic overflows 64 bits: " + std::to_string(a) + " " + op + " " + std::to_string(b),
+                   "make the tensors smaller");
+}
+
+int64_t floor_divide(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
+}
+
+int64_t compute(tsr_dim_op op, int64_t a, int64_t b) {
+  int64_t r = 0;
+  switch (op) {
+    case TSR_DIM_ADD:
+      if (__builtin_add_overflow(a, b, &r)) overflow("+", a, b);
+      return r;
+    case TSR_DIM_SUB:
+      if (__builtin_sub_overflow(a, b, &r)) overflow("-", a, b);
+      return r;
+    case TSR_DIM_MUL:
+      if (__builtin_mul_overflow(a, b, &r)) overflow("*", a, b);
+      return r;
+    case TSR_DIM_FLOORDIV:
+    case TSR_DIM_MOD:
+      if (b == 0) throw sdk::Error(TSR_USER, "TSR-S003", "division of the size " + std::to_string(a) + " by zero");
+      if (b == -1) return op == TSR_DIM_MOD ? 0 : compute(TSR_DIM_SUB, 0, a);
+      return op == TSR_DIM_FLOORDIV ? floor_divide(a, b) : a - b * floor_divide(a, b);
+    case TSR_DIM_MIN: return std::min(a, b);
+    case TSR_DIM_MAX: return std::max(a, b);
+    default: throw sdk::Error(TSR_BUG, "TSR-B004", "size expression with an unknown operation");
+  }
+}
+
+bool holds(tsr_relation r, int64_t a, int64_t b) {
+  switch (r) {
+    case TSR_EQ: return a == b;
+    case TSR_NE: return a != b;
+    case TSR_LT: return a < b;
+    case TSR_LE: return a <= b;
+    case TSR_GT: return a > b;
+    case TSR_GE: return a >= b;
+    case TSR_DIVISIBLE: return b != 0 && compute(TSR_DIM_MOD, a, b) == 0;
+  }
+  return false;
+}
+
+// Precedence: 1 sum, 2 product, 3 atom.
+std::string text(const tsr_tables& t, tsr_dim d, int outer) {
+  if (Dims::known(d)) return std::to_string(d);
+  const tsr_dim_expr& e = *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d));
+  const auto call = [&](const char* name) { return name + ("(" + text(t, e.lhs, 0)) + ", " + text(t, e.rhs, 0) + ")"; };
+  const auto infix = [&](const char* name, int level) {
+    const std::string s = text(t, e.lhs, level) + name + text(t, e.rhs, level + 1);
+    return level < outer ? "(" + s + ")" : s;
+  };
+  switch (e.op) {
+    case TSR_DIM_SYMBOL: return TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol)->name;
+    case TSR_DIM_ADD: return infix(" + ", 1);
+    case TSR_DIM_SUB: return infix(" - ", 1);
+    case TSR_DIM_MUL: return infix("*", 2);
+    case TSR_DIM_FLOORDIV: return call("floordiv");
+    case TSR_DIM_MOD: return call("mod");
+    case TSR_DIM_MIN: return call("min");
+    case TSR_DIM_MAX: return call("max");
+    default: return "?";
+  }
+}
+
+double estimate_in(const tsr_tables& t, tsr_dim d) {
+  if (Dims::known(d)) return static_cast<double>(d);
+  const tsr_dim_expr& e = *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d));
+  if (e.op == TSR_DIM_SYMBOL) {
+    const tsr_symbol& s = *TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol);
+    if (s.hint >= 0) return static_cast<double>(s.hint);
+    return static_cast<double>(std::clamp<int64_t>(64, s.min, std::max(s.min, s.max)));
+  }
+  const double a = estimate_in(t, e.lhs), b = estimate_in(t, e.rhs);
+  switch (e.op) {
+    case TSR_DIM_ADD: return a + b;
+    case TSR_DIM_SUB: return a - b;
+    case TSR_DIM_MUL: return a * b;
+    case TSR_DIM_FLOORDIV: return b != 0 ? std::floor(a / b) : 0;
+    case TSR_DIM_MOD: return b != 0 ? a - b * std::floor(a / b) : 0;
+    case TSR_DIM_MIN: return std::min(a, b);
+    case TSR_DIM_MAX: return std::max(a, b);
+    default: return 0;
+  }
+}
+
+}  // namespace
+
+bool Dims::known(std::span<const tsr_dim> d) {
+  return std::all_of(d.begin(), d.end(), [](tsr_dim x) { return known(x); });
+}
+
+tsr_dim Dims::make(tsr_dim_op op, tsr_dim a, tsr_dim b) const {
+  if (known(a) && known(b)) return compute(op, a, b);
+  if (!graph_) throw sdk::Error(TSR_BUG, "TSR-B004", "a symbolic size was given without a graph");
+  tsr_dim out = 0;
+  sdk::check(sdk::host().graph->dim(graph_, op, a, b, &out));
+  return out;
+}
+
+tsr_dim Dims::product(std::span<const tsr_dim> d) const {
+  // A zero first: [0, 2^40, 2^40] is a legal shape.
+  if (std::find(d.begin(), d.end(), 0) != d.end()) return 0;
+  tsr_dim p = 1;
+  for (tsr_dim x : d) p = mul(p, x);
+  return p;
+}
+
+tsr_truth Dims::compare(tsr_relation r, tsr_dim a, tsr_dim b) const {
+  if (known(a) && known(b)) return holds(r, a, b) ? TSR_TRUE : TSR_FALSE;
+  return graph_ ? sdk::host().graph->dim_compare(graph_, r, a, b) : TSR_UNKNOWN;
+}
+
+bool Dims::assume(tsr_relation r, tsr_dim a, tsr_dim b, const char* why) const {
+  switch (compare(r, a, b)) {
+    case TSR_TRUE: return true;
+    case TSR_FALSE: return false;
+    default: sdk::check(sdk::host().graph->dim_require(graph_, r, a, b, why)); return true;
+  }
+}
+
+tsr_dim Dims::unbacked(int64_t min, int64_t max) const {
+  if (!graph_) throw sdk::Error(TSR_BUG, "TSR-B004", "a size that depends on data cannot be inferred without a graph");
+  return sdk::host().graph->symbol_create(graph_, "u", min, max, 1);
+}
+
+bool Dims::broadcast(tsr_dim a, tsr_dim b, tsr_dim& out) const {
+  if (a == b || b == 1) return out = a, true;
+  if (a == 1) return out = b, true;
+  // Of two sizes that may be 1 at run time neither is taken for 1: that is what their assumed equality means.
+  out = known(a) ? a : b;
+  return assume(TSR_EQ, a, b, "sizes are broadcast against each other");
+}
+
+double Dims::estimate(tsr_dim d) const {
+  if (known(d)) return static_cast<double>(d);
+  return graph_ ? estimate_in(*sdk::host().graph->tables(graph_), d) : 0;
+}
+
+std::string Dims::print(tsr_dim d) const {
+  if (known(d)) return std::to_string(d);
+  return graph_ ? text(*sdk::host().graph->tables(graph_), d, 0) : "?";
+}
+
+std::string Dims::print(std::span<const tsr_dim> d) const {
+  std::string s = "[";
+  for (size_t i = 0; i < d.size(); ++i) s += (i ? ", " : "") + print(d[i]);
+  return s + "]";
+}
+
+}  // namespace tessera::opset

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Result types of cond, while_loop and scan: regions' signatures against operands and against each other.
+#include "infer.hpp"
+#include "table.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace tessera::opset {
+namespace {
+
+std::string type_text(const Infer& in, const tsr_type& t) {
+  return std::string(dtype_name(t.dtype)) + in.dims.print({t.sizes, t.rank});
+}
+
+void expect_type(const Infer& in, const std::string& what, const tsr_type& found, const tsr_type& expected) {
+  bool same = found.dtype == expected.dtype && found.rank == expected.rank;
+  for (uint32_t i = 0; same && i < found.rank; ++i)
+    same = in.dims.assume(TSR_EQ, found.sizes[i], expected.sizes[i], "types of regions agree");
+  if (!same) in.fail("TSR-I207", what, type_text(in, found), type_text(in, expected));
+}
+
+void expect_regions(const Infer& in, uint32_t count) {
+  if (in.call().num_regions != count)
+    in.fail("TSR-I207", "regions", std::to_string(in.call().num_regions), std::to_string(count));
+}
+
+void expect_count(const Infer& in, const std::string& what, uint32_t found, uint32_t expected) {
+  if (found != expected) in.fail("TSR-I207", what, std::to_string(found), std::to_string(expected));
+}
+
+// Inputs of the region are operands from `first` on.
+void expect_inputs(const Infer& in, const char* name, const tsr_signature& region, uint32_t first) {
+  const std::string which = std::string("the ") + name + " region's ";
+  expect_count(in, which + "inputs", region.num_inputs, in.num_operands() - first);
+  for (uint32_t i = 0; i < region.num_inputs; ++i)
+    expect_type(in, which + "input " + std::to_string(i), *region.inputs[i], *in.operand(first + i).p);
+}
+
+void cond(Infer& in) {
+  expect_regions(in, 2);
+  const tsr_signature &yes = in.call().regions[0], &no = in.call().regions[1];
+  expect_inputs(in, "then", yes, 1);
+  expect_inputs(in, "else", no, 1);
+  expect_count(in, "the else region's outputs", no.num_outputs, yes.num_outputs);
+  for (uint32_t i = 0; i < yes.num_outputs; ++i) {
+    expect_type(in, "the else region's output " + std::to_string(i), *no.outputs[i], *yes.outputs[i]);
+    in.result(static_cast<tsr_dtype>(yes.outputs[i]->dtype), {yes.outputs[i]->sizes, yes.outputs[i]->rank});
+  }
+}
+
+uint32_t count_attr(const Infer& in, const char* name, int64_t most) {
+  const int64_t n = in.integer(name);
+  if (n < 0 || n > most) in.fail("TSR-I205", "attribute '" + std::string(name) + "'", std::to_string(n), "0 to " + std::to_string(most));
+  return static_cast<uint32_t>(n);
+}
+
+void while_loop(Infer& in) {
+  expect_regions(in, 2);
+  const uint32_t carried = count_attr(in, "carried", in.num_operands());
+  const tsr_signature &condition = in.call().regions[0], &body = in.call().regions[1];
+  expect_inputs(in, "condition", condition, 0);
+  expect_inputs(in, "body", body, 0);
+  expect_count(in, "the condition region's outputs", condition.num_outputs, 1);
+  if (condition.outputs[0]->dtype != TSR_BOOL || condition.outputs[0]->rank != 0)
+    in.fail("TSR-I207", "the condition region's output", type_text(in, *condition.outputs[0]), "bool[]");
+  expect_count(in, "the body region's outputs", body.num_outputs, carried);
+  for (uint32_t i = 0; i < carried; ++i) {
+    expect_type(in, "the body region's output " + std::to_string(i), *body.outputs[i], *in.operand(i).p);
+    in.result(in.dtype(i), in.sizes(i));
+  }
+}
+
+void scan(Infer& in) {
+  expect_regions(in, 1);
+  const uint32_t carried = count_attr(in, "carried", in.num_operands());
+  const uint32_t scanned = count_attr(in, "scanned", in.num_operands() - carried);
+  const tsr_dim length = in.integer("length");
+  if (in.dims.compare(TSR_LT, length, 0) == TSR_TRUE) in.fail("TSR-I208", "attribute 'length'", in.dims.print(length), "0 or more");
+  const tsr_signature& body = in.call().regions[0];
+  expect_count(in, "the region's inputs", body.num_inputs, in.num_operands());
+  for (uint32_t i = 0; i < in.num_operands(); ++i) {
+    tsr_type want = *in.operand(i).p;
+    const std::string name = "args[" + std::to_string(i) + "]";
+    if (i >= carried && i < carried + scanned) {
+      in.expect_rank(i, name, 1, INT64_MAX);
+      in.expect_equal(name + ", axis 0", want.sizes[0], length, "a scanned tensor has a slice per turn");
+      --want.rank;
+      ++want.sizes;
+    }
+    expect_type(in, "the region's input " + std::to_string(i), *body.inputs[i], want);
+  }
+  if (body.num_outputs < carried)
+    in.fail("TSR-I207", "the region's outputs", std::to_string(body.num_outputs), "at least the " + std::to_string(carried) + " carried");
+  for (uint32_t i = 0; i < body.num_outputs; ++i) {
+    const tsr_type& out = *body.outputs[i];
+    if (i < carried) {
+      expect_type(in, "the region's output " + std::to_string(i), out, *in.operand(i).p);
+      in.result(in.dtype(i), in.sizes(i));
+    } else {
+      DimVector shape = {length};
+      shape.insert(shape.end(), out.sizes, out.sizes + out.rank);
+      in.result(static_cast<tsr_dtype>(out.dtype), shape);
+    }
+  }
+}
+
+}  // namespace
+
+void add_infer_control(Table& t) {
+  t.infer("cond", cond);
+  t.infer("while_loop", while_loop);
+  t.infer("scan", scan);
+}
+
+}  // namespace tessera::opset
