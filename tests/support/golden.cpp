@@ -77,6 +77,7 @@ void check_golden(const std::string& path, const std::string& actual) {
   }
   const std::string difference = text_difference(expected, actual);
   if (bless && *bless && std::string(bless) != "0") {
+    std::filesystem::create_directories(std::filesystem::path(file).parent_path());
     std::ofstream out(file, std::ios::binary);
     out << actual;
     if (!out.flush()) FAIL("cannot write " << file);
