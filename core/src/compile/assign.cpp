@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile/assign.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "compile/options.hpp"
+#include "compile/view.hpp"
+#include "ir/graph.hpp"
+#include "ir/records.hpp"
+#include "plugin/plugin_host.hpp"
+#include "runtime/tensor.hpp"
+#include "support/error.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace tessera::core {
+
+std::vector<int64_t> hint_values(const Graph& graph) {
+  std::vector<int64_t> hints;
+  for (const tsr_symbol& s : graph.sizes().symbols()) {
+    const int64_t low = s.min > 2 ? s.min : (s.max < 2 ? s.max : 2);
+    hints.push_back(s.hint >= s.min && s.hint <= s.max ? s.hint : low);
+  }
+  return hints;
+}
+
+int64_t hint_size(const Graph& graph, tsr_dim d, const std::vector<int64_t>& hints) { return graph.sizes().evaluate(d, hints); }
+
+namespace {
+
+// A decomposition that leads back to its own op would never end.
+constexpr int kMaxDepth = 64;
+
+bool is_static(const tsr_type& t) {
+  for (uint32_t i = 0; i < t.rank; ++i)
+    if (TSR_DIM_IS_EXPR(t.sizes[i])) return false;
+  return true;
+}
+
+class Assigner {
+ public:
+  Assigner(Graph& g, const CompileOptions& options) : g_(g), options_(options), hints_(hint_values(g)) {}
+
+  std::vector<Assignment> run() {
+    region(0);
+    out_.resize(g_.num_nodes());
+    return std::move(out_);
+  }
+
+ private:
+  void region(tsr_id r) {
+    for (tsr_id n = g_.region(r).last; n != TSR_NONE;) {  // backwards: users go before what they use
+      const tsr_id prev = g_.node(n).prev;
+      if (is_dead(n)) g_.erase_node(n);
+      n = prev;
+    }
+    for (tsr_id n = g_.region(r).first; n != TSR_NONE;) n = node(n);
+  }
+
+  bool is_dead(tsr_id n) const {
+    const tsr_node& x = g_.node(n);
+    const OpRecord& record = g_.record_of(n);
+    if (!record.has(kPure) && !record.has(kConstant) && !record.has(kView)) return false;
+    for (uint32_t i = 0; i < x.num_results; ++i)
+      if (g_.value(x.results[i]).num_uses > 0) return false;
+    return true;
+  }
+
+  // Assigns `n` and returns the node to go on with: its successor, or the first node of its decomposition.
+  tsr_id node(tsr_id n) {
+    const OpRecord& record = g_.record_of(n);
+    if (record.has(kConstant) && g_.attr(n, "value") && g_.attr(n, "value")->kind == TSR_ATTR_TENSOR) return set(n, {Assignment::kConstant, nullptr});
+    if (record.has(kControl)) {
+      for (uint32_t i = 0; i < g_.node(n).num_regions; ++i) region(g_.node(n).regions[i]);
+      return set(n, {Assignment::kControl, nullptr});
+    }
+    if (views_dense_memory(n, record)) return set(n, {Assignment::kView, nullptr});
+    std::string refusals;
+    for (const Factory* backend : options_.backends) {
+      const char* why = nullptr;
+      const tsr_backend& table = backend->as<tsr_backend>();
+      switch (table.claim(backend->self, g_.handle(), n, &why)) {
+        case TSR_CLAIM_YES: return set(n, {Assignment::kBackend, backend});
+        case TSR_CLAIM_DECOMPOSE:
+          if (record.can_decompose()) return decompose(n);
+          refusals += "\n  " + backend->name + ": asks for a decomposition, and the op has none";
+          break;
+        default: refusals += "\n  " + backend->name + ": " + (why && *why ? why : "refused without a reason"); break;
+      }
+    }
+    if (record.can_decompose()) return decompose(n);
+    if (record.impl && record.impl->compute) return set(n, {Assignment::kHost, nullptr});
+    throw user_error("TSR-R020", "no backend takes " + g_.describe(n) + ", and op '" + record.name +
+                                     "' has neither a decomposition nor a host kernel" + (refusals.empty() ? "; no backend is configured" : ":" + refusals),
+                     "add a backend that takes it; the last of backends.order should take every op");
+  }
+
+  // Whether the op says "view" for a dense operand of these sizes (of the hints, when they are symbolic). At run time a strided
+  // operand for which it then says no is made dense first.
+  bool views_dense_memory(tsr_id n, const OpRecord& record) const {
+    const tsr_node& x = g_.node(n);
+    if (!record.has(kView) || !record.impl || !record.impl->view || x.num_results != 1 || x.num_operands == 0 || x.operands[0] == TSR_NONE) return false;
+    const tsr_type& in = *g_.value(x.operands[0]).type;
+    const tsr_type& out = *g_.value(x.results[0]).type;
+    // A packed tensor is viewed only where the answer cannot depend on the sizes of a call.
+    if (is_packed(in.dtype) && !(is_static(in) && is_static(out))) return false;
+    for (uint32_t i = 0; i < out.rank; ++i)
+      if (unbacked_result(n, out.sizes[i])) return false;  // its sizes are computed by a kernel
+    const auto value = [&](tsr_dim d) { return std::max<int64_t>(0, hint_size(g_, d, hints_)); };
+    const auto call = RuntimeCall::make(g_, n, value);
+    std::vector<int64_t> sizes, strides(in.rank), out_strides(out.rank);
+    for (uint32_t i = 0; i < out.rank; ++i) sizes.push_back(TSR_DIM_IS_EXPR(out.sizes[i]) ? value(out.sizes[i]) : out.sizes[i]);
+    dense_strides({call->operands[0]->sizes, in.rank}, strides.data());
+    int64_t offset = 0;
+    return try_view(*record.impl, *call, strides, sizes, out.dtype, out_strides.data(), &offset);
+  }
+
+  bool unbacked_result(tsr_id n, tsr_dim d) const {
+    if (!g_.sizes().is_unbacked(d)) return false;
+    std::vector<uint32_t> mine, theirs;
+    g_.sizes().collect_symbols(d, mine);
+    const tsr_node& x = g_.node(n);
+    for (uint32_t i = 0; i < x.num_operands; ++i) {
+      if (x.operands[i] == TSR_NONE) continue;
+      const tsr_type& t = *g_.value(x.operands[i]).type;
+      for (uint32_t k = 0; k < t.rank; ++k) g_.sizes().collect_symbols(t.sizes[k], theirs);
+    }
+    for (const uint32_t s : mine)
+      if (g_.sizes().symbols()[s].unbacked && std::find(theirs.begin(), theirs.end(), s) == theirs.end()) return true;
+    return false;
+  }
+
+  tsr_id decompose(tsr_id n) {
+    const int depth = depth_of(n) + 1;
+    if (depth > kMaxDepth)
+      throw bug("TSR-B020", "the decomposition of " + g_.describe(n) + " leads back to itself", "report this to the vendor of the op's plugin");
+    const std::string what = g_.describe(n);
+    const tsr_id before = g_.node(n).prev, parent = g_.node(n).parent, next = g_.node(n).next;
+    const std::vector<tsr_id> replacements = build_decomposition(g_, n);
+    if (replacements.size() != g_.node(n).num_results)
+      throw bug("TSR-B021", "the decomposition of " + what + " gives " + std::to_string(replacements.size()) + " values for " +
+                                std::to_string(g_.node(n).num_results) + " results");
+    for (size_t i = 0; i < replacements.size(); ++i) g_.replace_uses(g_.node(n).results[i], replacements[i]);
+    g_.erase_node(n);
+    const tsr_id first = before == TSR_NONE ? g_.region(parent).first : g_.node(before).next;
+    for (tsr_id k = first; k != next; k = g_.node(k).next) depth_[k] = depth;
+    // A body may compute more than was asked for; what nobody uses is not worth a kernel.
+    tsr_id start = first;
+    for (tsr_id k = next == TSR_NONE ? g_.region(parent).last : g_.node(next).prev; k != before && k != TSR_NONE;) {
+      const tsr_id prev = g_.node(k).prev;
+      if (is_dead(k)) {
+        if (k == start) start = g_.node(k).next;
+        g_.erase_node(k);
+      }
+      k = prev;
+    }
+    return start;
+  }
+
+  int depth_of(tsr_id n) const {
+    const auto it = depth_.find(n);
+    return it == depth_.end() ? 0 : it->second;
+  }
+
+  tsr_id set(tsr_id n, Assignment a) {
+    if (n >= out_.size()) out_.resize(g_.num_nodes());
+    out_[n] = a;
+    return g_.node(n).next;
+  }
+
+  Graph& g_;
+  const CompileOptions& options_;
+  std::vector<int64_t> hints_;
+  std::vector<Assignment> out_;
+  std::unordered_map<tsr_id, int> depth_;
+};
+
+}  // namespace
+
+std::vector<Assignment> assign_backends(Graph& graph, const CompileOptions& options) {
+  const bool nested = graph.in_transaction();
+  if (!nested) graph.begin("assign");
+  try {
+    std::vector<Assignment> out = Assigner(graph, options).run();
+    if (!nested) graph.commit();
+    return out;
+  } catch (...) {
+    if (!nested) graph.rollback();
+    throw;
+  }
+}
+
+}  // namespace tessera::core

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Assignment of nodes to backends by capability, with decomposition of what was refused.
+#pragma once
+
+#include <vector>
+
+#include "tessera/abi.h"
+
+namespace tessera::core {
+
+class Graph;
+struct CompileOptions;
+struct Factory;
+
+struct Assignment {
+  enum Kind : unsigned char { kNone, kBackend, kHost, kView, kControl, kConstant };
+  Kind kind = kNone;
+  const Factory* backend = nullptr;  // kBackend
+};
+
+// One entry per node id. In program order, nested regions of control ops included, each node goes to
+//  1. nobody, when it is a constant; the host, when it is control flow or a view that needs no copy of dense memory;
+//  2. the first backend, in the order of the options, that claims it: "yes" keeps it whole, "decompose" inlines its
+//     decomposition, whose nodes are assigned in the same way;
+//  3. its decomposition, when every backend says no; 4. the op's host kernel (`compute`).
+// Pure nodes whose results are unused are erased. Edits the graph in one transaction. Throws TSR-R020, which names the node,
+// every backend and its reason.
+std::vector<Assignment> assign_backends(Graph& graph, const CompileOptions& options);
+
+// Sizes to plan with before any are known: hints, else the smallest value of the range, at least 2.
+std::vector<int64_t> hint_values(const Graph& graph);
+int64_t hint_size(const Graph& graph, tsr_dim d, const std::vector<int64_t>& hints);
+
+}  // namespace tessera::core

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile/executable.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "compile/layout.hpp"
+#include "compile/services.hpp"
+#include "ir/graph.hpp"
+#include "support/error.hpp"
+
+namespace tessera::core {
+
+namespace {
+
+class Stopwatch {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double s = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return s;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+// Arrays of a call's inputs and outputs: on the stack for calls of ordinary width.
+template <class T, size_t N>
+class Small {
+ public:
+  explicit Small(size_t n) : heap_(n > N ? std::make_unique<T[]>(n) : nullptr), data_(heap_ ? heap_.get() : stack_.data()) {}
+  T* data() { return data_; }
+  T& operator[](size_t i) { return data_[i]; }
+
+ private:
+  std::array<T, N> stack_{};
+  std::unique_ptr<T[]> heap_;
+  T* data_;
+};
+
+}  // namespace
+
+Executable::~Executable() = default;
+
+std::unique_ptr<Executable> Executable::compile(std::unique_ptr<Graph> graph, const CompileOptions& options) {
+  ServiceScope scope(options);
+  Stopwatch watch;
+  std::unique_ptr<Executable> e(new Executable);
+  e->keep_ = options.keep;
+  e->graph_ = std::move(graph);
+  if (e->graph_->in_transaction()) e->graph_->commit();
+  const std::vector<Assignment> assignment = assign_backends(*e->graph_, options);
+  e->times.assign = watch.lap();
+  e->plan_ = Plan::build(*e->graph_, 0, assignment, options, {}, true);
+  e->graph_->reset_scratch();
+  e->times.kernels = watch.lap();
+  return e;
+}
+
+void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs) const {
+  const auto count = [&](size_t found, size_t expected, const char* what) {
+    if (found == expected) return;
+    std::string names;
+    if (what[0] == 'i')
+      for (const InputSpec& i : plan_->inputs) names += (names.empty() ? ": " : ", ") + i.name;
+    throw user_error("TSR-T020", "graph '" + std::string(graph_->tables().name) + "' got " + std::to_string(found) + " " + what + "s, expected " +
+                                     std::to_string(expected) + names,
+                     std::string("pass one tensor per ") + what + " of the graph, in its order");
+  };
+  count(inputs.size(), num_inputs(), "input");
+  count(outputs.size(), num_outputs(), "output");
+  Small<const tsr_tensor*, 64> descs(inputs.size());
+  Small<Tensor*, 64> handles(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i])
+      throw user_error("TSR-T020", "input '" + plan_->inputs[i].name + "' of graph '" + std::string(graph_->tables().name) + "' is missing (a null handle)");
+    descs[i] = &inputs[i]->desc;
+    handles[i] = Tensor::from(inputs[i]);
+  }
+  Small<TensorRef, 16> results(outputs.size());
+  plan_->run({descs.data(), handles.data(), nullptr, false}, results.data());
+  for (size_t j = 0; j < outputs.size(); ++j) outputs[j] = results[j].take();
+}
+
+void Executable::run_trusted(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const {
+  const size_t n = num_inputs(), m = num_outputs();
+  Small<const tsr_tensor*, 64> descs(n);
+  Small<Tensor*, 64> handles(n);
+  for (size_t i = 0; i < n; ++i) {
+    descs[i] = &inputs[i]->desc;
+    handles[i] = Tensor::from(inputs[i]);
+  }
+  Small<TensorRef, 16> results(m);
+  plan_->run({descs.data(), handles.data(), nullptr, true}, results.data());
+  for (size_t j = 0; j < m; ++j) outputs[j] = results[j].take();
+}
+
+}  // namespace tessera::core

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A compiled graph: the final graph, its plan and the kernels.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "compile/options.hpp"
+#include "compile/plan.hpp"
+
+namespace tessera::core {
+
+class Graph;
+
+// Immutable and reentrant: run() may be called from any number of threads at once; each call leases its own arena.
+class Executable {
+ public:
+  // Assigns, decomposes, compiles and plans. The graph has been through its passes; it is kept. Throws TSR-R020 (no backend takes
+  // a node), TSR-R023 (a size that nothing determines), TSR-R025, and what backends report.
+  static std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileOptions& options);
+  ~Executable();
+
+  // inputs: one per graph input, in order. outputs: new references, one per graph output. States with a writeback are updated in
+  // place. Throws TSR-T020 to TSR-T027 for wrong inputs; then no state has changed. After an error from a kernel, states are
+  // unchanged unless they are donated.
+  void run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs) const;
+  // The same without the checks: for callers whose guards imply them.
+  void run_trusted(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
+
+  const Graph& graph() const { return *graph_; }
+  const Plan& plan() const { return *plan_; }
+  size_t num_inputs() const { return plan_->inputs.size(); }
+  size_t num_outputs() const { return plan_->output_slots.size(); }
+
+  struct Times {  // seconds
+    double passes = 0, assign = 0, kernels = 0;
+    double total() const { return passes + assign + kernels; }
+  } times;
+  std::string describe_json() const;  // schema: docs/json.md, "executable"
+
+ private:
+  Executable() = default;
+  std::shared_ptr<const void> keep_;  // outlives the rest: destroyed last
+  std::unique_ptr<Graph> graph_;
+  std::unique_ptr<Plan> plan_;
+};
+
+}  // namespace tessera::core

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile/plan.hpp"
+
+#include "compile/layout.hpp"
+#include "ir/graph.hpp"
+#include "plugin/plugin_host.hpp"
+#include "runtime/lease.hpp"
+
+namespace tessera::core {
+
+Plan::~Plan() {
+  for (auto& l : leases_) delete l.load();
+  for (const auto& s : steps)
+    if (s->kernel.destroy) s->kernel.destroy(s->kernel.self);
+}
+
+// A lock-free bag of a few leases: taking one is an exchange, so nothing can be taken twice and nothing has to be counted.
+Lease* Plan::acquire() const {
+  for (auto& l : leases_)
+    if (l.load(std::memory_order_relaxed))
+      if (Lease* lease = l.exchange(nullptr, std::memory_order_acquire)) return lease;
+  return new Lease(*this);
+}
+
+void Plan::release(Lease* lease) const noexcept {
+  lease->reset();
+  for (auto& l : leases_) {
+    Lease* expected = nullptr;
+    if (!l.load(std::memory_order_relaxed) && l.compare_exchange_strong(expected, lease, std::memory_order_release)) return;
+  }
+  delete lease;
+}
+
+StepTable::StepTable(const Plan& plan) {
+  for (const auto& s : plan.steps) {
+    tsr_step row{};
+    row.kind = s->kind;
+    row.node = s->node;
+    row.op = s->node == TSR_NONE ? "" : plan.graph->node(s->node).op;
+    row.backend = s->kind == TSR_STEP_KERNEL && s->backend ? s->backend->name.c_str() : "host";
+    row.kernel = s->kind == TSR_STEP_KERNEL && s->backend ? &s->kernel : nullptr;
+    row.inputs = s->inputs.data();
+    row.num_inputs = static_cast<uint32_t>(s->inputs.size());
+    row.outputs = s->outputs.data();
+    row.num_outputs = static_cast<uint32_t>(s->outputs.size());
+    row.workspace_bytes = s->kernel.workspace ? -1 : 0;
+    row.predicted_seconds = -1;
+    const int64_t runs = s->measured_runs.load(std::memory_order_relaxed);
+    row.measured_seconds = runs ? static_cast<double>(s->measured_ns.load(std::memory_order_relaxed)) * 1e-9 / static_cast<double>(runs) : -1;
+    if (s->node != TSR_NONE) row.loc = plan.graph->node(s->node).loc;
+    rows.push_back(row);
+  }
+  if (plan.primary)
+    for (const Exec& e : plan.primary->program) rows[e.step].workspace_bytes = e.workspace_bytes;
+  table = {sizeof table, rows.data(), rows.size(), sizeof(tsr_step), static_cast<uint32_t>(plan.slots.size()), 0};
+}
+
+}  // namespace tessera::core

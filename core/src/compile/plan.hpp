@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan of one region: a table of steps over tensor slots, independent of the sizes of a call. layout.hpp places the slots
+// in memory for given sizes; runtime/run.cpp executes the result.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compile/assign.hpp"
+#include "compile/size_program.hpp"
+#include "runtime/buffer.hpp"
+#include "runtime/tensor.hpp"
+#include "tessera/abi.h"
+
+namespace tessera::core {
+
+class Graph;
+class Plan;
+struct CompileOptions;
+struct Factory;
+struct OpRecord;
+struct Lease;
+struct SectionLayout;
+
+inline constexpr uint32_t kNone = TSR_NONE;
+
+enum class Home : uint8_t {
+  kInput,     // index: input of the region
+  kConstant,  // index: into Plan::constants
+  kStorage,   // index: storage written by its step
+  kView,      // source: slot that its step views; index: storage of nothing
+  kCopy,      // source: slot that its step copies, where the layout needs that, else the source itself; index: storage
+  kDynamic,   // index: buffer that a control step brings along
+};
+
+struct Slot {
+  tsr_id value = TSR_NONE;  // whose tensor it is
+  uint32_t dtype = 0, rank = 0;
+  uint32_t dims = 0;        // first of `rank` entries of Plan::dims
+  tsr_device device = 0;
+  Home home = Home::kStorage;
+  uint32_t index = 0;
+  uint32_t source = kNone;
+  uint32_t section = 0;
+  uint32_t last_section = 0;  // of any use, aliases included
+};
+
+struct Storage {
+  uint32_t slot = kNone;    // whose bytes it has
+  uint32_t output = kNone;  // the region's output that it is
+};
+
+// When a copy step runs (bits); otherwise its result is its source.
+enum CopyReason : uint32_t {
+  kCopyAlways = 1,         // to another device
+  kCopyStrided = 2,        // the kernel wants row-major inputs
+  kCopyUnaligned = 4,      // the kernel wants 64-byte aligned inputs
+  kCopyOutput = 8,         // an output needs memory of its own, unless its source's can be given away
+  kCopyWriteback = 16,     // into the memory of state input `target`
+  kCopyForView = 32,       // the view that follows may only succeed on dense memory
+};
+
+struct ControlPlan {  // nested plans of one control step
+  enum Kind { kCond, kWhile, kScan } kind;
+  std::vector<std::unique_ptr<Plan>> regions;
+  uint32_t carried = 0, scanned = 0;
+  bool reverse = false;
+  DimRef length;
+  bool predicate_unknown = false;  // computed by a backend that does not compute
+};
+
+struct Step {
+  tsr_step_kind kind = TSR_STEP_KERNEL;
+  tsr_id node = TSR_NONE;
+  const OpRecord* record = nullptr;
+  const Factory* backend = nullptr;   // null: the host
+  tsr_kernel kernel{};                // TSR_STEP_KERNEL with a backend; owned
+  uint32_t kernel_step = kNone;       // TSR_STEP_SECTION: whose kernel's `sizes` is called
+  tsr_device device = 0;
+  uint32_t section = 0;
+  std::vector<uint32_t> inputs, outputs;  // slots; kNone: omitted operand
+  std::vector<uint32_t> symbols;      // TSR_STEP_SECTION: what it computes
+  uint32_t copy = 0;                  // CopyReason bits
+  uint32_t target = kNone;            // output or state input of a copy
+  std::unique_ptr<ControlPlan> control;
+  mutable std::atomic<int64_t> measured_ns{0}, measured_runs{0};
+  Step() = default;
+};
+
+struct Constant {
+  BufferRef owned;      // when it had to be moved to a device
+  void* data = nullptr;
+  tsr_id value;
+  tsr_device device;
+};
+
+struct InputSpec {
+  std::string name;
+  uint32_t kind = 0;          // tsr_input_kind
+  uint32_t dtype = 0, rank = 0;
+  tsr_device device = 0;
+  std::vector<tsr_dim> sizes;
+  std::vector<tsr_dim> strides;     // empty: any
+  uint32_t writeback = kNone;
+  bool donated = false;
+  bool static_sizes = true;
+};
+
+// Immutable after build(); run() may be called from many threads.
+class Plan {
+ public:
+  // `known`: the symbols that the surrounding plan knows when this one starts (one flag per symbol); empty for the body.
+  // `kernels` false: for an estimate, nothing is compiled.
+  static std::unique_ptr<Plan> build(Graph& graph, tsr_id region, const std::vector<Assignment>& assignment, const CompileOptions& options,
+                                     const std::vector<uint8_t>& known, bool kernels);
+  ~Plan();
+  Plan(const Plan&) = delete;
+
+  const Graph* graph = nullptr;
+  tsr_id region = 0;
+  std::vector<InputSpec> inputs;
+  std::vector<std::string> output_names;
+  std::vector<Slot> slots;
+  std::vector<Storage> storages;
+  std::vector<std::unique_ptr<Step>> steps;
+  std::vector<Constant> constants;
+  std::vector<DimRef> dims;
+  std::vector<uint32_t> output_slots;      // one per output of the region
+  std::vector<tsr_device> arena_devices;   // devices with an arena
+  SizeProgram program;
+  uint32_t num_sections = 1;
+  uint32_t num_dynamic = 0;
+  bool is_static = true;                   // one section, and no size depends on a symbol
+  bool needs_alignment = false;            // some kernel wants aligned inputs: then the addresses of inputs are part of a layout
+  bool gives_away = false;                 // some state input is donated
+  int threads = 0;
+  int64_t arena_max_bytes = 0;
+  bool measure = false;
+  bool nested = false;
+
+  // Roots: what addresses are relative to.
+  uint32_t input_root(uint32_t i) const { return i; }
+  uint32_t output_root(uint32_t j) const { return static_cast<uint32_t>(inputs.size()) + j; }
+  uint32_t dynamic_root(uint32_t d) const { return static_cast<uint32_t>(inputs.size() + output_slots.size()) + d; }
+  uint32_t arena_root(uint32_t section, uint32_t device) const {
+    return static_cast<uint32_t>(inputs.size() + output_slots.size() + num_dynamic + section * arena_devices.size()) + device;
+  }
+  uint32_t num_roots() const { return arena_root(num_sections, 0); }
+  uint32_t arena_index(tsr_device d) const;
+
+  const DimRef* dims_of(uint32_t slot) const { return dims.data() + slots[slot].dims; }
+
+  // The layout for dense, aligned inputs when the plan is static; null otherwise.
+  std::shared_ptr<const SectionLayout> primary;
+
+  // ---- running (runtime/run.cpp)
+  struct Args {
+    const tsr_tensor* const* inputs;         // checked against the types; one per input
+    Tensor* const* handles = nullptr;        // the same as handles: needed to give donated memory away
+    const int64_t* outer_dims = nullptr;     // values of the symbols that are known already
+    bool trusted = false;                    // guards have checked dtypes, ranks, sizes, strides and devices
+  };
+  void run(const Args& args, TensorRef* outputs) const;
+  // Checks count, dtype, rank, sizes, strides, device; throws TSR-T02x. Sets dims of the symbols that inputs determine.
+  void bind(const Args& args, int64_t* dims) const;
+
+ private:
+  explicit Plan(const Graph& graph);
+  friend class PlanBuilder;
+  friend struct Lease;
+  Lease* acquire() const;
+  void release(Lease*) const noexcept;
+  void run_sections(Lease& lease, const Args& args) const;
+  const std::shared_ptr<const SectionLayout>& layout_for(Lease& lease, uint32_t section, bool regular) const;
+  bool describe_inputs(Lease& lease, const Args& args) const;
+
+  struct Bind {
+    uint32_t input, dim;
+    enum Kind : uint8_t { kSymbol, kNumber, kCheck, kSolve } kind;
+    uint32_t symbol = 0;  // kSymbol
+    DimRef expected;      // kNumber, kCheck
+    tsr_dim expr = 0;     // kSolve
+  };
+  std::vector<Bind> binds_;
+  std::vector<uint32_t> bound_symbols_;    // whose ranges are checked
+  struct Relation {
+    uint32_t relation;
+    DimRef a, b;
+    uint32_t section;
+    std::string text, why;
+  };
+  std::vector<Relation> relations_;
+  void check_relations(uint32_t section, const int64_t* dims) const;
+
+  static constexpr size_t kLeases = 16;
+  mutable std::atomic<Lease*> leases_[kLeases] = {};
+  mutable std::mutex layouts_mutex_;
+  mutable std::map<std::vector<int64_t>, std::shared_ptr<const SectionLayout>> layouts_;
+};
+
+// As tsr_step_table for executors and describe(); pointers live as long as the plan.
+struct StepTable {
+  std::vector<tsr_step> rows;
+  tsr_step_table table{};
+  explicit StepTable(const Plan& plan);
+};
+
+}  // namespace tessera::core

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile/size_program.hpp"
+
+#include <algorithm>
+
+#include "ir/sizes.hpp"
+#include "support/error.hpp"
+
+namespace tessera::core {
+
+namespace {
+
+int64_t apply(uint32_t op, int64_t a, int64_t b) {
+  int64_t out = 0;
+  switch (op) {
+    case TSR_DIM_ADD:
+      if (__builtin_add_overflow(a, b, &out)) break;
+      return out;
+    case TSR_DIM_SUB:
+      if (__builtin_sub_overflow(a, b, &out)) break;
+      return out;
+    case TSR_DIM_MUL:
+      if (__builtin_mul_overflow(a, b, &out)) break;
+      return out;
+    case TSR_DIM_FLOORDIV:
+    case TSR_DIM_MOD: {
+      if (b == 0) throw user_error("TSR-S003", "a size divides " + std::to_string(a) + " by zero");
+      if (a == INT64_MIN && b == -1) break;
+      const int64_t q = a / b, r = a % b;
+      const bool fix = r != 0 && (r < 0) != (b < 0);
+      return op == TSR_DIM_MOD ? (fix ? r + b : r) : (fix ? q - 1 : q);
+    }
+    case TSR_DIM_MIN: return std::min(a, b);
+    default: return std::max(a, b);
+  }
+  throw user_error("TSR-S001", "a size overflows 64 bits: " + std::to_string(a) + " and " + std::to_string(b), "use smaller sizes");
+}
+
+}  // namespace
+
+SizeProgram::SizeProgram(const Sizes& sizes)
+    : sizes_(&sizes), section_(sizes.symbols().size(), kUnknown), num_slots_(sizes.symbols().size()) {}
+
+int32_t SizeProgram::slot(tsr_dim d) {
+  if (!TSR_DIM_IS_EXPR(d)) return -1;
+  const tsr_dim_expr& e = sizes_->exprs()[TSR_DIM_EXPR_ID(d)];
+  if (e.op == TSR_DIM_SYMBOL) return static_cast<int32_t>(e.symbol);
+  if (const auto it = slots_.find(d); it != slots_.end()) return it->second;
+  const DimRef a = ref(e.lhs), b = ref(e.rhs);  // operands first: the order of the code
+  const auto target = static_cast<int32_t>(num_slots_++);
+  code_.push_back({e.op, target, a, b, 0, d});
+  slots_.emplace(d, target);
+  return target;
+}
+
+uint32_t SizeProgram::section_of(tsr_dim d) const {
+  std::vector<uint32_t> symbols;
+  sizes_->collect_symbols(d, symbols);
+  uint32_t section = 0;
+  for (const uint32_t s : symbols) section = std::max(section, section_[s]);
+  return section;
+}
+
+void SizeProgram::finish() {
+  uint32_t last = 0;
+  for (Instruction& i : code_) {
+    i.section = section_of(i.source);
+    if (i.section == kUnknown)
+      throw user_error("TSR-R023", "size " + sizes_->print(i.source) + " uses a symbol that no input size or node determines",
+                       "give an input a dimension of exactly that symbol");
+    last = std::max(last, i.section);
+  }
+  std::stable_sort(code_.begin(), code_.end(), [](const Instruction& a, const Instruction& b) { return a.section < b.section; });
+  begin_.assign(last + 2, 0);
+  for (const Instruction& i : code_) ++begin_[i.section + 1];
+  for (size_t s = 1; s < begin_.size(); ++s) begin_[s] += begin_[s - 1];
+}
+
+void SizeProgram::evaluate(uint32_t section, int64_t* dims) const {
+  if (section + 1 >= begin_.size()) return;
+  for (uint32_t k = begin_[section]; k < begin_[section + 1]; ++k) {
+    const Instruction& i = code_[k];
+    dims[i.target] = apply(i.op, i.a.value(dims), i.b.value(dims));
+  }
+}
+
+int64_t SizeProgram::solve(tsr_dim d, int64_t value, std::span<const uint8_t> bound, const int64_t* dims, int64_t* solution) const {
+  const auto known = [&](tsr_dim x) {
+    std::vector<uint32_t> symbols;
+    sizes_->collect_symbols(x, symbols);
+    return std::all_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return bound[s] != 0; });
+  };
+  const std::span<const int64_t> symbols(dims, section_.size());
+  for (;;) {
+    const tsr_dim_expr& e = sizes_->exprs()[TSR_DIM_EXPR_ID(d)];
+    if (e.op == TSR_DIM_SYMBOL) {
+      *solution = value;
+      return e.symbol;
+    }
+    const bool left = known(e.lhs);
+    if (left == known(e.rhs)) return -1;
+    const int64_t other = sizes_->evaluate(left ? e.lhs : e.rhs, symbols);
+    switch (e.op) {
+      case TSR_DIM_ADD: value = apply(TSR_DIM_SUB, value, other); break;
+      case TSR_DIM_SUB: value = left ? apply(TSR_DIM_SUB, other, value) : apply(TSR_DIM_ADD, value, other); break;
+      case TSR_DIM_MUL:
+        if (other == 0 || value % other != 0) return -2;
+        value /= other;
+        break;
+      default: return -1;  // several values of the symbol give the same result
+    }
+    d = left ? e.rhs : e.lhs;
+    if (!TSR_DIM_IS_EXPR(d)) return -1;
+  }
+}
+
+}  // namespace tessera::core

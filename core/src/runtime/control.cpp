@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// cond, while_loop and scan: the host runs nested plans.
+#include <algorithm>
+#include <cstring>
+
+#include "ir/graph.hpp"
+#include "runtime/copy.hpp"
+#include "runtime/lease.hpp"
+#include "support/error.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace tessera::core {
+
+namespace {
+
+// A bool[] wherever it lies.
+bool read_bool(const tsr_tensor& t) {
+  uint8_t value = 0;
+  const tsr_tensor host{&value, TSR_BOOL, 0, nullptr, nullptr, kCpu, TSR_TENSOR_CONTIGUOUS};
+  copy_tensor(host, t);
+  return value != 0;
+}
+
+std::vector<TensorRef> run_region(const Plan& plan, const Lease& lease, const std::vector<const tsr_tensor*>& inputs) {
+  std::vector<TensorRef> out(plan.output_slots.size());
+  Plan::Args args{};
+  args.inputs = inputs.data();
+  args.outer_dims = lease.dims.data();
+  plan.run(args, out.data());
+  return out;
+}
+
+// The result of zero iterations is the initial value; results are buffers of their own.
+TensorRef own(const tsr_tensor& t) {
+  TensorRef out(tensor_create(t.dtype, {t.sizes, t.rank}, t.device));
+  copy_tensor(out->desc, t);
+  return out;
+}
+
+tsr_tensor slice(const tsr_tensor& t, int64_t index) {
+  tsr_tensor s = t;
+  s.rank -= 1;
+  s.sizes += 1;
+  s.strides += 1;
+  const int64_t elements = is_packed(t.dtype) ? index * num_elements({s.sizes, s.rank}) : index * t.strides[0];
+  if (is_packed(t.dtype) && elements * dtype_bits(t.dtype) % 8 != 0)
+    throw user_error("TSR-R026", "scan over a packed " + std::string(dtype_name(t.dtype)) + " tensor whose slices do not begin at a byte", "cast it to i8 or u8 first");
+  s.data = static_cast<char*>(t.data) + element_offset_bytes(dtype_bits(t.dtype), elements);
+  s.flags = is_dense(s.rank, s.sizes, s.strides) ? TSR_TENSOR_CONTIGUOUS : 0;
+  return s;
+}
+
+std::vector<TensorRef> run_while(const ControlPlan& c, const Lease& lease, const SectionRun::Ready& r) {
+  const uint32_t n = r.launch.num_inputs;
+  std::vector<const tsr_tensor*> inputs(n);
+  for (uint32_t i = 0; i < n; ++i) inputs[i] = &r.launch.inputs[i];
+  std::vector<TensorRef> carried(c.carried);
+  // Where nothing computes the predicate there is nothing to wait for: no iteration runs.
+  while (!c.predicate_unknown && read_bool(run_region(*c.regions[0], lease, inputs)[0]->desc)) {
+    std::vector<TensorRef> next = run_region(*c.regions[1], lease, inputs);
+    carried = std::move(next);
+    for (uint32_t i = 0; i < c.carried; ++i) inputs[i] = &carried[i]->desc;
+  }
+  for (uint32_t i = 0; i < c.carried; ++i)
+    if (!carried[i]) carried[i] = own(*inputs[i]);
+  return carried;
+}
+
+std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Lease& lease, const SectionRun::Ready& r) {
+  const uint32_t n = r.launch.num_inputs;
+  const int64_t length = c.length.value(lease.dims.data());
+  std::vector<const tsr_tensor*> inputs(n);
+  std::vector<tsr_tensor> slices(c.scanned);
+  for (uint32_t i = 0; i < n; ++i) inputs[i] = &r.launch.inputs[i];
+  for (uint32_t i = 0; i < c.scanned; ++i) {
+    const tsr_tensor& t = r.launch.inputs[c.carried + i];
+    if (t.rank == 0 || t.sizes[0] != length)
+      throw user_error("TSR-R026", "scan over " + std::to_string(length) + " steps: scanned operand " + std::to_string(i) + " is " + type_text(t.dtype, {t.sizes, t.rank}));
+    inputs[c.carried + i] = &slices[i];
+  }
+  std::vector<TensorRef> carried(c.carried), stacked;
+  // Results after the carried ones: their sizes are those of the node's types.
+  for (size_t k = c.carried; k < r.step->outputs.size(); ++k) {
+    const Slot& s = plan.slots[r.step->outputs[k]];
+    std::vector<int64_t> sizes;
+    for (uint32_t d = 0; d < s.rank; ++d) sizes.push_back(plan.dims_of(r.step->outputs[k])[d].value(lease.dims.data()));
+    stacked.emplace_back(tensor_create(s.dtype, sizes, s.device));
+  }
+  for (int64_t step = 0; step < length; ++step) {
+    const int64_t at = c.reverse ? length - 1 - step : step;
+    for (uint32_t i = 0; i < c.scanned; ++i) slices[i] = slice(r.launch.inputs[c.carried + i], at);
+    std::vector<TensorRef> out = run_region(*c.regions[0], lease, inputs);
+    for (size_t k = 0; k < stacked.size(); ++k) copy_tensor(slice(stacked[k]->desc, at), out[c.carried + k]->desc);
+    for (uint32_t i = 0; i < c.carried; ++i) {
+      carried[i] = std::move(out[i]);
+      inputs[i] = &carried[i]->desc;
+    }
+  }
+  for (uint32_t i = 0; i < c.carried; ++i)
+    if (!carried[i]) carried[i] = own(*inputs[i]);
+  for (TensorRef& t : stacked) carried.push_back(std::move(t));
+  return carried;
+}
+
+}  // namespace
+
+void run_control(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
+  const ControlPlan& c = *r.step->control;
+  std::vector<TensorRef> results;
+  switch (c.kind) {
+    case ControlPlan::kCond: {
+      const bool taken = c.predicate_unknown || read_bool(r.launch.inputs[0]);
+      std::vector<const tsr_tensor*> inputs;
+      for (uint32_t i = 1; i < r.launch.num_inputs; ++i) inputs.push_back(&r.launch.inputs[i]);
+      results = run_region(*c.regions[taken ? 0 : 1], lease, inputs);
+      break;
+    }
+    case ControlPlan::kWhile: results = run_while(c, lease, r); break;
+    case ControlPlan::kScan: results = run_scan(plan, c, lease, r); break;
+  }
+  // Sizes that only the branch taken could tell.
+  std::vector<uint8_t> set(r.step->symbols.size(), 0);
+  for (size_t k = 0; k < r.step->outputs.size(); ++k) {
+    const uint32_t slot = r.step->outputs[k];
+    for (uint32_t d = 0; d < plan.slots[slot].rank; ++d) {
+      const DimRef& ref = plan.dims_of(slot)[d];
+      const auto at = std::find(r.step->symbols.begin(), r.step->symbols.end(), static_cast<uint32_t>(ref.slot));
+      if (ref.slot < 0 || at == r.step->symbols.end()) continue;
+      const size_t i = static_cast<size_t>(at - r.step->symbols.begin());
+      const int64_t found = results[k]->desc.sizes[d];
+      if (set[i] && lease.dims[*at] != found)
+        throw user_error("TSR-R021", "two results of a control op disagree about size " + std::string(plan.graph->sizes().symbols()[*at].name) + ": " +
+                                         std::to_string(lease.dims[*at]) + " and " + std::to_string(found));
+      lease.dims[*at] = found;
+      set[i] = 1;
+    }
+    lease.dynamics[plan.slots[slot].index] = std::move(results[k]);
+  }
+  if (std::find(set.begin(), set.end(), 0) != set.end())
+    throw user_error("TSR-R021", "a result of a control op has a size that is computed from symbols which no result has as a size of its own");
+}
+
+}  // namespace tessera::core

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// Execution of a plan: bind sizes, take a layout, patch addresses, launch.
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "compile/layout.hpp"
+#include "compile/plan.hpp"
+#include "ir/graph.hpp"
+#include "ir/records.hpp"
+#include "plugin/plugin_host.hpp"
+#include "runtime/copy.hpp"
+#include "runtime/lease.hpp"
+#include "runtime/parallel.hpp"
+#include "support/error.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace tessera::core {
+
+namespace {
+
+std::string place(const Plan& plan, uint32_t i) {
+  const std::string graph = plan.graph->tables().name ? plan.graph->tables().name : "";
+  if (plan.nested) return "region input '" + plan.inputs[i].name + "'";
+  const char* kind = plan.inputs[i].kind == TSR_INPUT_PARAM ? "param" : plan.inputs[i].kind == TSR_INPUT_STATE ? "state" : "input";
+  return std::string(kind) + " '" + plan.inputs[i].name + "' (number " + std::to_string(i) + " of graph '" + graph + "')";
+}
+
+std::string expected_type(const Plan& plan, uint32_t i) {
+  const InputSpec& in = plan.inputs[i];
+  std::string s(dtype_name(in.dtype));
+  s += '[';
+  for (uint32_t k = 0; k < in.rank; ++k) s += (k ? ", " : "") + plan.graph->sizes().print(in.sizes[k]);
+  return s + ']';
+}
+
+std::string found_type(const tsr_tensor& t) { return type_text(t.dtype, {t.sizes, t.rank}); }
+
+[[noreturn]] void size_mismatch(const Plan& plan, uint32_t i, uint32_t k, const tsr_tensor& t, int64_t expected) {
+  const tsr_dim d = plan.inputs[i].sizes[k];
+  std::string want = std::to_string(expected);
+  if (TSR_DIM_IS_EXPR(d)) want = plan.graph->sizes().print(d) + " = " + want;
+  throw user_error("TSR-T023", place(plan, i) + ": size mismatch at index " + std::to_string(k) + ". found " + std::to_string(t.sizes[k]) +
+                                   " (" + found_type(t) + "), expected " + want + " (" + expected_type(plan, i) + ")",
+                   "pass a tensor of that shape, or compile for this one");
+}
+
+}  // namespace
+
+void Plan::bind(const Args& args, int64_t* dims) const {
+  if (args.outer_dims) std::copy(args.outer_dims, args.outer_dims + program.num_symbols(), dims);
+  if (!args.trusted)
+    for (uint32_t i = 0; i < inputs.size(); ++i) {
+      const InputSpec& in = inputs[i];
+      const tsr_tensor& t = *args.inputs[i];
+      if (t.dtype != in.dtype)
+        throw user_error("TSR-T021", place(*this, i) + ": dtype mismatch. found " + std::string(dtype_name(t.dtype)) + ", expected " + std::string(dtype_name(in.dtype)),
+                         "cast it to " + std::string(dtype_name(in.dtype)));
+      if (t.rank != in.rank)
+        throw user_error("TSR-T022", place(*this, i) + ": rank mismatch. found " + std::to_string(t.rank) + " (" + found_type(t) + "), expected " +
+                                         std::to_string(in.rank) + " (" + expected_type(*this, i) + ")",
+                         "reshape it to rank " + std::to_string(in.rank));
+      if (t.device != in.device)
+        throw user_error("TSR-T024", place(*this, i) + ": device mismatch. found '" + device(t.device).name() + "', expected '" + device(in.device).name() + "'",
+                         "copy it to '" + device(in.device).name() + "'");
+      if (!in.strides.empty())
+        for (uint32_t k = 0; k < in.rank; ++k)
+          if (t.sizes[k] > 1 && t.strides[k] != in.strides[k])
+            throw user_error("TSR-T027", place(*this, i) + ": stride mismatch at index " + std::to_string(k) + ". found " + std::to_string(t.strides[k]) +
+                                             ", expected " + std::to_string(in.strides[k]),
+                             "pass a tensor of the layout that the graph was captured with");
+    }
+  bool evaluated = false;
+  uint8_t bound[64];
+  std::vector<uint8_t> many;
+  std::span<uint8_t> flags;
+  for (const Bind& b : binds_) {
+    const tsr_tensor& t = *args.inputs[b.input];
+    const int64_t found = t.sizes[b.dim];
+    switch (b.kind) {
+      case Bind::kNumber:
+        if (found != b.expected.number) size_mismatch(*this, b.input, b.dim, t, b.expected.number);
+        break;
+      case Bind::kSymbol: dims[b.symbol] = found; break;
+      case Bind::kSolve: {
+        if (flags.empty()) {  // solving is rare: only then it matters which symbols have values
+          if (program.num_symbols() > sizeof bound) many.resize(program.num_symbols());
+          flags = many.empty() ? std::span<uint8_t>(bound, program.num_symbols()) : std::span<uint8_t>(many);
+          std::fill(flags.begin(), flags.end(), uint8_t{1});
+          for (const Bind& other : binds_)
+            if (other.kind == Bind::kSolve) flags[other.symbol] = 0;
+        }
+        int64_t solution = 0;
+        const int64_t symbol = program.solve(b.expr, found, flags, dims, &solution);
+        if (symbol == -1)
+          throw user_error("TSR-R023", place(*this, b.input) + ": " + graph->sizes().print(b.expr) + " = " + std::to_string(found) + " has no single solution",
+                           "give an input a dimension of exactly that symbol");
+        if (symbol == -2)
+          throw user_error("TSR-T023", place(*this, b.input) + ": size mismatch at index " + std::to_string(b.dim) + ". found " + std::to_string(found) +
+                                           ", which no value of " + graph->sizes().print(b.expr) + " gives (" + expected_type(*this, b.input) + ")");
+        dims[symbol] = solution;
+        flags[static_cast<size_t>(symbol)] = 1;
+        break;
+      }
+      case Bind::kCheck:
+        if (!evaluated) program.evaluate(0, dims);
+        evaluated = true;
+        if (found != b.expected.value(dims)) size_mismatch(*this, b.input, b.dim, t, b.expected.value(dims));
+        break;
+    }
+  }
+  if (!evaluated) program.evaluate(0, dims);
+  for (const uint32_t s : bound_symbols_) {
+    const tsr_symbol& symbol = graph->sizes().symbols()[s];
+    if (dims[s] >= symbol.min && dims[s] <= symbol.max) continue;
+    for (const Bind& b : binds_)
+      if ((b.kind == Bind::kSymbol || b.kind == Bind::kSolve) && b.symbol == s)
+        throw user_error("TSR-T025", place(*this, b.input) + ": size at index " + std::to_string(b.dim) + " is out of range. found " + symbol.name + " = " +
+                                         std::to_string(dims[s]) + ", expected " + std::to_string(symbol.min) + ".." +
+                                         (symbol.max == INT64_MAX ? "" : std::to_string(symbol.max)),
+                         "pass a size in that range, or compile for this one");
+  }
+  check_relations(0, dims);
+}
+
+void Plan::check_relations(uint32_t section, const int64_t* dims) const {
+  for (const Relation& r : relations_)
+    if (r.section == section && !Sizes::holds(static_cast<tsr_relation>(r.relation), r.a.value(dims), r.b.value(dims)))
+      throw user_error("TSR-T026", "the sizes of this call break an assumption of graph '" + std::string(graph->tables().name) + "': " + r.text + ", found " +
+                                       std::to_string(r.a.value(dims)) + " and " + std::to_string(r.b.value(dims)) + (r.why.empty() ? "" : " (" + r.why + ")"),
+                       "pass sizes that keep it, or compile for these");
+}
+
+// What the inputs of this call look like. False when every one is as the primary layout expects it.
+bool Plan::describe_inputs(Lease& lease, const Args& args) const {
+  bool irregular = false;
+  for (uint32_t i = 0; i < inputs.size(); ++i) {
+    const tsr_tensor& t = *args.inputs[i];
+    InputLayout& in = lease.inputs[i];
+    in = {};
+    if (!inputs[i].strides.empty()) {
+      in.strides = inputs[i].strides.data();
+    } else if (!(t.flags & TSR_TENSOR_CONTIGUOUS) && !is_dense(t.rank, t.sizes, t.strides)) {
+      in.strides = t.strides;
+      irregular = true;
+    }
+    if (needs_alignment && reinterpret_cast<uintptr_t>(t.data) % kAlignment != 0) {
+      in.aligned = false;
+      irregular = true;
+    }
+    if (gives_away && inputs[i].donated && inputs[i].writeback != TSR_NONE) {
+      // Memory that another input reads too is not given away: writing it early would change that input.
+      in.give_away = args.handles != nullptr;
+      for (uint32_t k = 0; in.give_away && k < inputs.size(); ++k) in.give_away = k == i || args.handles[k]->buffer != args.handles[i]->buffer;
+      irregular = irregular || !in.give_away;
+    }
+  }
+  return irregular;
+}
+
+const std::shared_ptr<const SectionLayout>& Plan::layout_for(Lease& lease, uint32_t section, bool irregular) const {
+  SectionRun& run = lease.sections[section];
+  if (is_static && !irregular) {
+    if (run.layout() != primary.get()) run.materialise(*this, primary, lease.dims.data());
+    return run.shared_layout();
+  }
+  // The key: every number that a layout of this section depends on.
+  std::vector<int64_t>& key = lease.key;
+  key.assign(1, section);
+  key.insert(key.end(), lease.dims.begin(), lease.dims.begin() + static_cast<std::ptrdiff_t>(program.num_symbols()));
+  for (size_t s = 0; s < program.num_symbols(); ++s)
+    if (program.known(static_cast<uint32_t>(s)) > section) key[s + 1] = -1;  // left over from an earlier call
+  if (irregular)
+    for (uint32_t i = 0; i < inputs.size(); ++i) {
+      const InputLayout& in = lease.inputs[i];
+      if (!in.strides && in.aligned && !(inputs[i].donated && !in.give_away)) continue;
+      key.push_back(-2 - static_cast<int64_t>(i));
+      key.push_back((in.aligned ? 1 : 0) + (in.give_away ? 2 : 0) + (in.strides ? 4 : 0));
+      if (in.strides) key.insert(key.end(), in.strides, in.strides + inputs[i].rank);
+    }
+  std::shared_ptr<const SectionLayout> layout;
+  {
+    std::lock_guard lock(layouts_mutex_);
+    if (const auto it = layouts_.find(key); it != layouts_.end()) layout = it->second;
+  }
+  // A layout borrows from the one before it: both must come from one chain.
+  const std::shared_ptr<const SectionLayout> previous = section > 0 ? lease.sections[section - 1].shared_layout() : nullptr;
+  if (!layout || layout->previous != previous) {
+    layout = make_layout(*this, section, lease.dims.data(), lease.inputs, previous);
+    constexpr size_t kKept = 64;
+    std::lock_guard lock(layouts_mutex_);
+    if (layouts_.size() >= kKept) layouts_.clear();
+    layouts_[key] = layout;
+  }
+  if (run.layout() != layout.get()) run.materialise(*this, layout, lease.dims.data());
+  return run.shared_layout();
+}
+
+namespace {
+
+[[noreturn]] void rethrow_at(const Plan& plan, const Step& step, const Error& e) {
+  const std::string where = step.node == TSR_NONE ? "" : " in " + plan.graph->describe(step.node);
+  throw Error(e.family(), e.code(), e.message() + where, e.hint());
+}
+
+// Sets the symbols that a step has computed, and checks them.
+void set_symbols(const Plan& plan, const Step& step, const int64_t* values, int64_t* dims) {
+  for (size_t k = 0; k < step.symbols.size(); ++k) {
+    const uint32_t s = step.symbols[k];
+    const tsr_symbol& symbol = plan.graph->sizes().symbols()[s];
+    const int64_t v = values[k];
+    if (v < 0 || v < symbol.min || v > symbol.max)
+      throw user_error("TSR-R021", "size " + std::string(symbol.name) + " = " + std::to_string(v) + " computed by " + plan.graph->describe(step.node) +
+                                       " is out of its range " + std::to_string(symbol.min) + ".." + (symbol.max == INT64_MAX ? "" : std::to_string(symbol.max)));
+    if (plan.program.known(s) <= step.section && dims[s] != v)
+      throw user_error("TSR-R021", "size " + std::string(symbol.name) + " is " + std::to_string(dims[s]) + ", and " + plan.graph->describe(step.node) +
+                                       " computed " + std::to_string(v));
+    dims[s] = v;
+  }
+}
+
+void compute_sizes(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
+  std::vector<int64_t> values(r.step->symbols.size(), -1);
+  const auto count = static_cast<uint32_t>(values.size());
+  const Step& kernel = *plan.steps[r.step->kernel_step];
+  if (r.exec->kind == Exec::kComputeSizes) {
+    for (uint32_t i = 0; i < r.launch.num_inputs; ++i)
+      if (!(r.launch.inputs[i].flags & TSR_TENSOR_ABSENT)) device(r.launch.inputs[i].device).synchronize();
+    const tsr_op_impl& impl = *r.step->record->impl;
+    throw_if(impl.compute_sizes(impl.self, &r.exec->call->call, r.launch.inputs, r.launch.num_inputs, values.data(), count));
+  } else if (kernel.kernel.sizes) {
+    kernel.backend->check(kernel.kernel.sizes(kernel.kernel.self, &r.launch, values.data(), count));
+  } else {
+    // A backend that computes nothing has no data to take sizes from: the hint stands for them.
+    const std::vector<int64_t> hints = hint_values(*plan.graph);
+    for (uint32_t k = 0; k < count; ++k) values[k] = hints[r.step->symbols[k]];
+  }
+  set_symbols(plan, *r.step, values.data(), lease.dims.data());
+}
+
+}  // namespace
+
+void Plan::run_sections(Lease& lease, const Args& args) const {
+  const bool look = !args.trusted || needs_alignment || gives_away || !is_static;
+  const bool irregular = look && describe_inputs(lease, args);
+  for (uint32_t i = 0; i < inputs.size(); ++i) lease.bases[input_root(i)] = args.inputs[i]->data;
+  for (uint32_t section = 0; section < num_sections; ++section) {
+    if (section > 0) {
+      program.evaluate(section, lease.dims.data());
+      check_relations(section, lease.dims.data());
+    }
+    const SectionLayout& layout = *layout_for(lease, section, irregular);
+    SectionRun& run = lease.sections[section];
+    for (const SectionLayout::Output& o : layout.outputs) {
+      lease.output_roots[o.output] = o.root;
+      if (o.root != output_root(o.output)) continue;
+      Buffer* b = allocate_buffer(device(slots[output_slots[o.output]].device), static_cast<size_t>(o.bytes));
+      lease.outputs[o.output] = b;
+      lease.bases[o.root] = b->data;
+    }
+    for (uint32_t d = 0; d < arena_devices.size(); ++d)
+      if (layout.arena_bytes[d] > 0) {
+        Buffer* b = take_arena(device(arena_devices[d]), layout.arena_bytes[d]);
+        lease.arenas[section * arena_devices.size() + d] = b;
+        lease.bases[arena_root(section, d)] = b->data;
+      }
+    for (const uint32_t root : run.used_roots()) run.set_base(root, lease.bases[root]);
+    for (const SectionRun::Ready& r : run.program()) {
+      const auto start = measure ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+      try {
+        switch (r.exec->kind) {
+          case Exec::kLaunch:
+            if (tsr_error* e = r.step->kernel.launch(r.step->kernel.self, &r.launch)) [[unlikely]]
+              r.step->backend->check(e);
+            break;
+          case Exec::kCompute: {
+            const tsr_op_impl& impl = *r.step->record->impl;
+            throw_if(impl.compute(impl.self, &r.exec->call->call, r.launch.inputs, r.launch.num_inputs, r.launch.outputs, r.launch.num_outputs));
+            break;
+          }
+          case Exec::kCopy: copy_tensor(r.launch.outputs[0], r.launch.inputs[0]); break;
+          case Exec::kSizes:
+          case Exec::kComputeSizes: compute_sizes(*this, lease, r); break;
+          case Exec::kControl:
+            run_control(*this, lease, r);
+            for (const uint32_t slot : r.step->outputs) {
+              const uint32_t root = dynamic_root(slots[slot].index);
+              lease.bases[root] = lease.dynamics[slots[slot].index]->desc.data;
+              run.set_base(root, lease.bases[root]);
+            }
+            break;
+        }
+      } catch (const Error& e) {
+        rethrow_at(*this, *r.step, e);
+      }
+      if (measure) {
+        r.step->measured_ns.fetch_add(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count(), std::memory_order_relaxed);
+        r.step->measured_runs.fetch_add(1, std::memory_order_relaxed);
+      }
+    }
+  }
+}
+
+void Plan::run(const Args& args, TensorRef* outputs) const {
+  struct Guard {
+    const Plan& plan;
+    Lease* lease;
+    ~Guard() { plan.release(lease); }
+  } guard{*this, acquire()};
+  Lease& lease = *guard.lease;
+  if (!(args.trusted && is_static)) bind(args, lease.dims.data());
+  std::optional<ThreadLimit> limit;
+  if (threads > 0) limit.emplace(threads);
+  run_sections(lease, args);
+  const SectionLayout& last = *lease.sections[num_sections - 1].layout();
+  for (uint32_t j = 0; j < output_slots.size(); ++j) {
+    const Slot& s = slots[output_slots[j]];
+    const Resolved& r = last.slots[output_slots[j]];
+    const uint32_t root = lease.output_roots[j];
+    BufferRef buffer;
+    if (root == output_root(j)) {
+      buffer = BufferRef(lease.outputs[j]);
+      lease.outputs[j] = nullptr;
+    } else {
+      Buffer* shared = root < inputs.size() ? args.handles[root]->buffer : lease.dynamics[root - dynamic_root(0)]->buffer;
+      shared->retain();
+      buffer = BufferRef(shared);
+    }
+    outputs[j] = TensorRef(tensor_over(buffer.get(), static_cast<char*>(lease.bases[root]) + r.offset, s.dtype, s.rank, r.sizes, r.strides, s.device, TSR_TENSOR_CONTIGUOUS));
+    buffer.take();
+  }
+}
+
+}  // namespace tessera::core
