@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop nest of a contraction. Dims that do not merge into one stride become outer loops, so no operand is ever copied whole: f32 goes to
+// the block product as it lies in memory, other dtypes are converted block by block on the stack.
+#include <algorithm>
+
+#include "elementwise.hpp"
+#include "matmul.hpp"
+
+namespace eager {
+namespace {
+
+// The innermost dim of a nest, and the outer ones flattened.
+template <int N>
+struct Split {
+  const Nest<N>& nest;
+  int64_t inner = 1, outer = 1;
+  int64_t step[N] = {};
+  explicit Split(const Nest<N>& n) : nest(n) {
+    if (n.rank > 0) {
+      inner = n.sizes[n.rank - 1];
+      for (int k = 0; k < N; ++k) step[k] = n.strides[k][n.rank - 1];
+      outer = inner == 0 ? 0 : n.total() / inner;
+    }
+  }
+  void at(int64_t i, int64_t (&out)[N]) const {
+    if (nest.rank > 1) return nest.offsets(i, out, 1);
+    for (int64_t& o : out) o = 0;
+  }
+};
+
+struct Plan {
+  const Isa& isa;
+  const Contraction& c;
+  Split<2> k;
+  Split<1> m, n;
+  int64_t total_m, total_n;
+  int64_t m_block, n_block;  // of the inner dims
+};
+
+// ---- f32 in place
+
+void f32_block(const Plan& p, const float* a, const float* b, float* out, int64_t m, int64_t n, const float* bias) {
+  for (int64_t ko = 0; ko < p.k.outer; ++ko) {
+    int64_t at[2];
+    p.k.at(ko, at);
+    GemmArgs g{};
+    g.m = m, g.n = n, g.k = p.k.inner;
+    g.a = a + at[0], g.a_m = p.m.step[0], g.a_k = p.k.step[0];
+    g.b = b + at[1], g.b_k = p.k.step[1], g.b_n = p.n.step[0];
+    g.c = out, g.c_m = p.total_n;
+    g.accumulate = ko > 0;
+    g.packed = p.total_m > 4;
+    g.bias = ko + 1 == p.k.outer ? bias : nullptr;
+    p.isa.gemm(g);
+  }
+}
+
+// ---- other types, through blocks on the stack
+
+constexpr int64_t kM = 96, kN = 64, kK = 128;
+
+// Elements [r][c] of a rows x cols block, converted to T. Reads along the dim whose stride is 1 where there is one.
+template <class T>
+void load_block(const Isa& isa, const View& v, int64_t offset, int64_t row_step, int64_t col_step, int64_t rows, int64_t cols, T* dst,
+                int64_t dst_row, int64_t dst_col) {
+  const Comp own = comp_of(v.dtype);
+  const bool by_rows = col_step == 1 || row_step != 1;
+  const int64_t outer = by_rows ? rows : cols, n = by_rows ? cols : rows;
+  const int64_t outer_step = by_rows ? row_step : col_step, step = by_rows ? col_step : row_step;
+  const int64_t dst_outer = by_rows ? dst_row : dst_col, dst_step = by_rows ? dst_col : dst_row;
+  alignas(64) char run[kK * 16];
+  static_assert(kK >= kM && kK >= kN);
+  for (int64_t i = 0; i < outer; ++i) {
+    load_run(isa, v.dtype, v.data, offset + i * outer_step, step, n, run);
+    T* d = dst + i * dst_outer;
+    with_comp(own, [&](auto zero) {
+      using S = decltype(zero);
+      const S* s = reinterpret_cast<const S*>(run);
+      if constexpr (std::is_same_v<S, T>) {
+        for (int64_t j = 0; j < n; ++j) d[j * dst_step] = s[j];
+      } else if constexpr (std::is_arithmetic_v<S> && std::is_arithmetic_v<T>) {
+        for (int64_t j = 0; j < n; ++j) d[j * dst_step] = static_cast<T>(s[j]);
+      }
+    });
+  }
+}
+
+template <class T>
+void multiply(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k) {
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t p = 0; p < k; ++p) {
+      const T x = a[i * kK + p];
+      const T* row = b + p * kN;
+      T* out = c + i * kN;
+      if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>) {
+        for (int64_t j = 0; j < n; ++j) {
+          out[j].re += x.re * row[j].re - x.im * row[j].im;
+          out[j].im += x.re * row[j].im + x.im * row[j].re;
+        }
+      } else {
+        for (int64_t j = 0; j < n; ++j) out[j] += x * row[j];
+      }
+    }
+}
+
+// Rounded or wrapped once to the result's dtype; with a bias, once before and once after adding it.
+template <class T>
+void store_row(const Isa& isa, const T* values, const Contraction& c, int64_t index, int64_t column, int64_t n) {
+  using Signed = std::conditional_t<std::is_same_v<T, uint32_t>, int32_t, T>;  // the compute type that T stands for
+  const Comp comp = comp_of(c.out_dtype);
+  const bool same = comp == CompOf<Signed>::value || (comp == Comp::I64 && std::is_same_v<T, uint64_t>);
+  if (same) store_run(isa, c.out_dtype, c.out, index, n, values);
+  else if constexpr (std::is_arithmetic_v<T>)
+    for (int64_t j = 0; j < n; ++j) tessera::store_from(c.out_dtype, c.out, index + j, values[j]);
+  if (!c.bias || !same) return;
+  alignas(16) char sum[kN * 16], added[kN * 16];
+  load_run(isa, c.out_dtype, c.out, index, 1, n, sum);
+  load_run(isa, c.bias->dtype, c.bias->data, column * c.bias->strides[0], c.bias->strides[0], n, added);
+  T* s = reinterpret_cast<T*>(sum);
+  const T* x = reinterpret_cast<const T*>(added);
+  for (int64_t j = 0; j < n; ++j) {
+    if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>) s[j].re += x[j].re, s[j].im += x[j].im;
+    else s[j] += x[j];
+  }
+  store_run(isa, c.out_dtype, c.out, index, n, sum);
+}
+
+template <class T>
+void block(const Plan& p, int64_t a_at, int64_t b_at, int64_t out_at, int64_t column, int64_t m, int64_t n) {
+  alignas(64) T a[kM * kK], b[kK * kN], c[kM * kN];
+  for (int64_t i = 0; i < m * kN; ++i) c[i] = T{};
+  for (int64_t ko = 0; ko < p.k.outer; ++ko) {
+    int64_t at[2];
+    p.k.at(ko, at);
+    for (int64_t k0 = 0; k0 < p.k.inner; k0 += kK) {
+      const int64_t k = std::min(kK, p.k.inner - k0);
+      load_block(p.isa, p.c.a, a_at + at[0] + k0 * p.k.step[0], p.m.step[0], p.k.step[0], m, k, a, kK, 1);
+      load_block(p.isa, p.c.b, b_at + at[1] + k0 * p.k.step[1], p.k.step[1], p.n.step[0], k, n, b, kN, 1);
+      if constexpr (std::is_same_v<T, float>) {
+        GemmArgs g{};
+        g.m = m, g.n = n, g.k = k;
+        g.a = a, g.a_m = kK, g.a_k = 1;
+        g.b = b, g.b_k = kN, g.b_n = 1;
+        g.c = c, g.c_m = kN;
+        g.accumulate = true;
+        p.isa.gemm(g);
+      } else {
+        multiply(a, b, c, m, n, k);
+      }
+    }
+  }
+  for (int64_t i = 0; i < m; ++i) store_row(p.isa, c + i * kN, p.c, out_at + i * p.total_n, column, n);
+}
+
+}  // namespace
+
+void contract(const Isa& isa, const Contraction& c) {
+  Plan p{isa, c, Split<2>(c.k), Split<1>(c.m), Split<1>(c.n), c.m.total(), c.n.total(), 0, 0};
+  const int64_t batches = c.batch.total();
+  if (batches * p.total_m * p.total_n == 0) return;
+  if (c.k.total() == 0) p.k.outer = 0;
+  // What products accumulate in: the floats' compute type; for integers the result's, wrapping.
+  Comp acc = comp_of(c.a.dtype);
+  if (acc == Comp::I32 || acc == Comp::I64 || acc == Comp::U64) acc = comp_of(c.out_dtype);
+  bool direct = c.a.dtype == TSR_F32 && c.b.dtype == TSR_F32 && c.out_dtype == TSR_F32 && p.k.outer > 0;
+  if (c.bias && c.bias->strides[0] != 1 && c.bias->sizes[0] != 1) direct = false;
+
+  p.n_block = direct ? 128 : kN;
+  p.m_block = direct ? 448 : kM;
+  const auto pieces = [](int64_t size, int64_t piece) { return (size + piece - 1) / piece; };
+  if (direct) {  // enough tasks for every thread, without changing what a task computes per element
+    const int64_t want = 2 * host_threads();
+    while (p.m_block > 112 && batches * pieces(p.m.inner, p.m_block) * pieces(p.n.inner, p.n_block) < want) p.m_block /= 2;
+    while (p.n_block > 64 && batches * pieces(p.m.inner, p.m_block) * pieces(p.n.inner, p.n_block) < want) p.n_block /= 2;
+  }
+  const int64_t mb = pieces(p.m.inner, p.m_block), nb = pieces(p.n.inner, p.n_block);
+  const int64_t per_batch = p.m.outer * p.n.outer * mb * nb;
+  const double flops = 2.0 * static_cast<double>(std::min(p.m_block, p.m.inner)) * static_cast<double>(std::min(p.n_block, p.n.inner)) *
+                       static_cast<double>(c.k.total() + 1);
+  // About 20 us of work per task at least. Packed results are stored by one thread: blocks may share a byte.
+  const int64_t grain = tessera::is_packed(c.out_dtype) ? INT64_MAX : std::max<int64_t>(1, static_cast<int64_t>(1e6 / flops));
+  sdk::parallel(batches * per_batch, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      int64_t rest = t;
+      const int64_t i = rest % mb * p.m_block;
+      rest /= mb;
+      const int64_t j = rest % nb * p.n_block;
+      rest /= nb;
+      const int64_t no = rest % p.n.outer;
+      rest /= p.n.outer;
+      const int64_t mo = rest % p.m.outer, batch = rest / p.m.outer;
+      const int64_t m = std::min(p.m_block, p.m.inner - i), n = std::min(p.n_block, p.n.inner - j);
+      int64_t at[2], am[1], bn[1];
+      c.batch.offsets(batch, at);
+      p.m.at(mo, am);
+      p.n.at(no, bn);
+      const int64_t a_at = c.a.offset + at[0] + am[0] + i * p.m.step[0];
+      const int64_t b_at = c.b.offset + at[1] + bn[0] + j * p.n.step[0];
+      const int64_t column = no * p.n.inner + j;
+      const int64_t out_at = (batch * p.total_m + mo * p.m.inner + i) * p.total_n + column;
+      if (direct) {
+        const float* bias = c.bias ? static_cast<const float*>(c.bias->data) + column : nullptr;
+        f32_block(p, static_cast<const float*>(c.a.data) + a_at, static_cast<const float*>(c.b.data) + b_at,
+                  static_cast<float*>(c.out) + out_at, m, n, bias);
+        continue;
+      }
+      switch (acc) {
+        case Comp::F32: block<float>(p, a_at, b_at, out_at, column, m, n); break;
+        case Comp::F64: block<double>(p, a_at, b_at, out_at, column, m, n); break;
+        case Comp::I32: block<uint32_t>(p, a_at, b_at, out_at, column, m, n); break;
+        case Comp::I64: case Comp::U64: block<uint64_t>(p, a_at, b_at, out_at, column, m, n); break;
+        case Comp::C64: block<C64>(p, a_at, b_at, out_at, column, m, n); break;
+        default: block<C128>(p, a_at, b_at, out_at, column, m, n); break;
+      }
+    }
+  });
+}
+
+}  // namespace eager

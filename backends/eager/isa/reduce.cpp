@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions of runs and of columns, compiled once per ISA.
+#include "lanes.hpp"
+
+namespace eager {
+namespace {
+
+template <class R, class T, class Map>
+void run(const void* x, int64_t n, void* out) {
+  *static_cast<T*>(out) = chunk<R>(static_cast<const T*>(x), n, Map{});
+}
+
+// X: one T or a vector of them; `Regs` of them side by side.
+template <class R, class T, class Map, class X, int Regs>
+[[gnu::always_inline]] inline void columns(const T* base, const int64_t* offsets, int64_t rows, T* out) {
+  constexpr int64_t width = sizeof(X) / sizeof(T);
+  const Map map{};
+  const int64_t lanes = rows >= kLongFrom ? kLongLanes : kShortLanes;
+  X acc[kLongLanes][Regs];
+  for (int64_t j = 0; j < lanes; ++j) {
+    X a[Regs];
+    for (X& v : a) v = X{} + R::template identity<T>();
+    for (int64_t r = j; r < rows; r += lanes) {
+      const T* p = base + offsets[r];
+#pragma GCC unroll 4
+      for (int i = 0; i < Regs; ++i) {
+        X v;
+        __builtin_memcpy(&v, p + i * width, sizeof v);
+        a[i] = R::run(a[i], map(v));
+      }
+    }
+    for (int i = 0; i < Regs; ++i) acc[j][i] = a[i];
+  }
+  for (int64_t w = lanes / 2; w > 0; w /= 2)
+    for (int64_t j = 0; j < w; ++j)
+      for (int i = 0; i < Regs; ++i) acc[j][i] = R::run(acc[j][i], acc[j + w][i]);
+  for (int i = 0; i < Regs; ++i) __builtin_memcpy(out + i * width, &acc[0][i], sizeof(X));
+}
+
+template <class R, class T, class Map>
+void column(const void* base, const int64_t* offsets, int64_t rows, int64_t cols, void* out) {
+  const T* x = static_cast<const T*>(base);
+  T* y = static_cast<T*>(out);
+  constexpr int64_t width = VecOf<T>::width;
+  int64_t c = 0;
+  for (; c + 4 * width <= cols; c += 4 * width) columns<R, T, Map, Vec<T>, 4>(x + c, offsets, rows, y + c);
+  for (; c + width <= cols; c += width) columns<R, T, Map, Vec<T>, 1>(x + c, offsets, rows, y + c);
+  for (; c < cols; ++c) columns<R, T, Map, T, 1>(x + c, offsets, rows, y + c);
+}
+
+struct Entry {
+  Reduce reduce;
+  Comp comp;
+  ChunkFn chunk;
+  ColumnFn column;
+};
+#define ENTRY(KIND, COMP, OP, T, MAP) {Reduce::KIND, Comp::COMP, run<OP, T, MAP>, column<OP, T, MAP>}
+constexpr Entry kEntries[] = {
+    ENTRY(Sum, F32, SumOp, float, AsIs), ENTRY(Sum, F64, SumOp, double, AsIs), ENTRY(Sum, I32, SumOp, uint32_t, AsIs),
+    ENTRY(Sum, I64, SumOp, uint64_t, AsIs), ENTRY(Sum, U64, SumOp, uint64_t, AsIs),
+    ENTRY(Prod, F32, ProdOp, float, AsIs), ENTRY(Prod, F64, ProdOp, double, AsIs), ENTRY(Prod, I32, ProdOp, uint32_t, AsIs),
+    ENTRY(Prod, I64, ProdOp, uint64_t, AsIs), ENTRY(Prod, U64, ProdOp, uint64_t, AsIs),
+    ENTRY(Max, F32, MaxOp, float, AsIs), ENTRY(Max, F64, MaxOp, double, AsIs), ENTRY(Max, I32, MaxOp, int32_t, AsIs),
+    ENTRY(Max, I64, MaxOp, int64_t, AsIs), ENTRY(Max, U64, MaxOp, uint64_t, AsIs), ENTRY(Max, U8, MaxOp, uint8_t, AsIs),
+    ENTRY(Min, F32, MinOp, float, AsIs), ENTRY(Min, F64, MinOp, double, AsIs), ENTRY(Min, I32, MinOp, int32_t, AsIs),
+    ENTRY(Min, I64, MinOp, int64_t, AsIs), ENTRY(Min, U64, MinOp, uint64_t, AsIs), ENTRY(Min, U8, MinOp, uint8_t, AsIs),
+    ENTRY(SumSq, F32, SumOp, float, Squared), ENTRY(SumSq, F64, SumOp, double, Squared),
+    ENTRY(SumAbs, F32, SumOp, float, Magnitude), ENTRY(SumAbs, F64, SumOp, double, Magnitude),
+};
+
+const Entry* find(Reduce r, Comp c) {
+  for (const Entry& e : kEntries)
+    if (e.reduce == r && e.comp == c) return &e;
+  return nullptr;
+}
+
+}  // namespace
+
+ChunkFn EAGER_ISA(find_chunk)(Reduce r, Comp c) {
+  const Entry* e = find(r, c);
+  return e ? e->chunk : nullptr;
+}
+ColumnFn EAGER_ISA(find_column)(Reduce r, Comp c) {
+  const Entry* e = find(r, c);
+  return e ? e->column : nullptr;
+}
+
+}  // namespace eager
