@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// The embedding API for C++20: owning handles and exceptions over the table of embed.h, header-only.
+//
+//   namespace e = tessera::embed;
+//   e::Context context({.config_path = "default"});
+//   e::Graph graph = context.load("model.tsr");
+//   context.run_passes(graph);
+//   e::Executable model = context.compile(std::move(graph));
+//   std::vector<e::Tensor> outputs = model.run({x, w});
+//
+// Every function that can fail throws Error. Thread-safety is that of embed.h: contexts, executables and tensors may be used from many
+// threads at once, a graph by one at a time. JSON documents are returned as text; their keys: docs/json.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/embed.h"
+
+namespace tessera::embed {
+
+// what() is "error[CODE] message", with the hint on a line of its own.
+class Error : public std::runtime_error {
+ public:
+  Error(tsr_family family, std::string code, std::string message, std::string hint = {})
+      : std::runtime_error("error[" + code + "] " + message + (hint.empty() ? "" : "\n  hint: " + hint)),
+        family_(family),
+        code_(std::move(code)),
+        message_(std::move(message)),
+        hint_(std::move(hint)) {}
+  [[nodiscard]] tsr_family family() const noexcept { return family_; }
+  [[nodiscard]] const std::string& code() const noexcept { return code_; }
+  [[nodiscard]] const std::string& message() const noexcept { return message_; }
+  [[nodiscard]] const std::string& hint() const noexcept { return hint_; }  // may be empty
+
+ private:
+  tsr_family family_;
+  std::string code_, message_, hint_;
+};
+
+// The library's table. Throws when the library is of another major version than these headers.
+inline const tsr_api& api() {
+  static const tsr_api* const table = tsr_get_api(TSR_ABI_MAJOR);
+  if (!table)
+    throw Error(TSR_ENVIRONMENT, "TSR-E001", "libtessera does not serve ABI version " + std::to_string(TSR_ABI_MAJOR),
+                "use the library that was installed with these headers");
+  return *table;
+}
+
+// Throws what `e` reports and frees it; returns when it is null.
+inline void check(tsr_error* e) {
+  if (!e) return;
+  const tsr_host_core& host = *api().host->core;
+  const char* hint = host.error_hint(e);
+  Error out(static_cast<tsr_family>(host.error_family(e)), host.error_code(e), host.error_message(e), hint ? hint : "");
+  api().error_free(e);
+  throw out;
+}
+
+// Takes over a string of the library.
+inline std::string take(char* text) {
+  if (!text) return {};
+  const std::unique_ptr<char, void (*)(char*)> owner(text, api().string_free);
+  return text;
+}
+
+template <class Function, class... Args>
+std::string text_of(Function function, Args... args) {
+  char* out = nullptr;
+  check(function(args..., &out));
+  return take(out);
+}
+
+inline tsr_device device(const std::string& name) { return api().host->core->device_id(name.c_str()); }
+inline std::string device_name(tsr_device id) { return api().host->core->device_name(id); }
+
+// ------------------------------------------------------------------------------------------------------------ tensors
+
+// A counted reference to a tensor; null by default. Copies share the data.
+class Tensor {
+ public:
+  Tensor() = default;
+  static Tensor adopt(tsr_tensor_handle* handle) noexcept {  // takes over one reference
+    Tensor t;
+    t.handle_ = handle;
+    return t;
+  }
+  // Uninitialised, dense row-major.
+  static Tensor create(uint32_t dtype, std::span<const int64_t> sizes, tsr_device where = 0) {
+    tsr_tensor_handle* h = nullptr;
+    check(api().tensor_create(dtype, static_cast<uint32_t>(sizes.size()), sizes.data(), where, &h));
+    return adopt(h);
+  }
+  Tensor(const Tensor& o) noexcept : handle_(o.handle_) {
+    if (handle_) api().tensor_retain(handle_);
+  }
+  Tensor(Tensor&& o) noexcept : handle_(std::exchange(o.handle_, nullptr)) {}
+  Tensor& operator=(Tensor o) noexcept {
+    std::swap(handle_, o.handle_);
+    return *this;
+  }
+  ~Tensor() {
+    if (handle_) api().tensor_release(handle_);
+  }
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+  [[nodiscard]] tsr_tensor_handle* handle() const noexcept { return handle_; }
+  [[nodiscard]] const tsr_tensor& desc() const noexcept { return handle_->desc; }
+  [[nodiscard]] void* data() const noexcept { return desc().data; }
+  [[nodiscard]] uint32_t dtype() const noexcept { return desc().dtype; }
+  [[nodiscard]] std::span<const int64_t> sizes() const noexcept { return {desc().sizes, desc().rank}; }
+  [[nodiscard]] int64_t elements() const noexcept {
+    int64_t n = 1;
+    for (const int64_t s : sizes()) n *= s;
+    return n;
+  }
+
+  // Shares the data; `offset` in elements from this tensor's first.
+  [[nodiscard]] Tensor view(int64_t offset, std::span<const int64_t> sizes, std::span<const int64_t> strides) const {
+    tsr_tensor_handle* h = nullptr;
+    check(api().tensor_view(handle_, offset, static_cast<uint32_t>(sizes.size()), sizes.data(), strides.data(), &h));
+    return adopt(h);
+  }
+  [[nodiscard]] Tensor copy_to(tsr_device where) const {  // always a dense copy
+    tsr_tensor_handle* h = nullptr;
+    check(api().tensor_copy(handle_, where, &h));
+    return adopt(h);
+  }
+
+ private:
+  tsr_tensor_handle* handle_ = nullptr;
+};
+
+// ---------------------------------------------------------------------------------------------------- graphs, executables
+
+class Graph {
+ public:
+  explicit Graph(tsr_graph* handle) : handle_(handle, api().graph_destroy) {}  // takes it over
+  [[nodiscard]] tsr_graph* handle() const noexcept { return handle_.get(); }
+  tsr_graph* release() noexcept { return handle_.release(); }
+  [[nodiscard]] const tsr_tables& tables() const { return *api().graph_tables(handle()); }
+  [[nodiscard]] std::string print(uint32_t flags = 0) const {
+    return text_of(api().graph_print, handle(), flags);
+  }  // TSR_PRINT_*
+  void verify() const { check(api().graph_verify(handle())); }
+  [[nodiscard]] Graph clone() const {
+    tsr_graph* out = nullptr;
+    check(api().graph_clone(handle(), &out));
+    return Graph(out);
+  }
+
+ private:
+  std::unique_ptr<tsr_graph, void (*)(tsr_graph*)> handle_;
+};
+
+class Executable {
+ public:
+  explicit Executable(tsr_executable* handle) : handle_(handle, api().executable_destroy) {}  // takes it over
+  [[nodiscard]] tsr_executable* handle() const noexcept { return handle_.get(); }
+  // The final graph: its inputs and outputs are those of run().
+  [[nodiscard]] const tsr_tables& tables() const { return *api().executable_graph(handle()); }
+  [[nodiscard]] std::string describe() const {
+    return text_of(api().executable_describe, handle());
+  }  // JSON: "executable"
+  [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs) const {
+    std::vector<tsr_tensor_handle*> in;
+    in.reserve(inputs.size());
+    for (const Tensor& t : inputs) in.push_back(t.handle());
+    const tsr_tables& t = tables();
+    std::vector<tsr_tensor_handle*> out(TSR_AT(tsr_region, t.regions, t.region_stride, 0)->num_outputs);
+    check(api().run(handle(), in.data(), in.size(), out.data(), out.size()));
+    std::vector<Tensor> results;
+    results.reserve(out.size());
+    for (tsr_tensor_handle* h : out) results.push_back(Tensor::adopt(h));
+    return results;
+  }
+
+ private:
+  std::unique_ptr<tsr_executable, void (*)(tsr_executable*)> handle_;
+};
+
+// ------------------------------------------------------------------------------------------------------------ contexts
+
+struct ContextOptions {
+  std::string config_path;             // empty: the built-in default
+  std::string config_text;             // used instead of a file when not empty
+  std::vector<std::string> overrides;  // "runtime.threads=1"
+  std::vector<std::string> plugin_dirs;
+};
+
+// The C form of ContextOptions, for as long as it and they live.
+class ContextOptionsView {
+ public:
+  explicit ContextOptionsView(const ContextOptions& o)
+      : overrides_(pointers(o.overrides)), dirs_(pointers(o.plugin_dirs)) {
+    c_.struct_size = sizeof c_;
+    c_.config_path = o.config_path.empty() ? nullptr : o.config_path.c_str();
+    c_.config_text = o.config_text.empty() ? nullptr : o.config_text.c_str();
+    c_.overrides = overrides_.data();
+    c_.num_overrides = overrides_.size();
+    c_.plugin_dirs = dirs_.data();
+    c_.num_plugin_dirs = dirs_.size();
+  }
+  ContextOptionsView(const ContextOptionsView&) = delete;
+  [[nodiscard]] const tsr_context_options* get() const noexcept { return &c_; }
+
+ private:
+  static std::vector<const char*> pointers(const std::vector<std::string>& strings) {
+    std::vector<const char*> out;
+    for (const std::string& s : strings) out.push_back(s.c_str());
+    return out;
+  }
+  std::vector<const char*> overrides_, dirs_;
+  tsr_context_options c_{};
+};
+
+// What it loads and compiles keeps the plugins alive; the context itself may go first.
+class Context {
+ public:
+  explicit Context(const ContextOptions& options = {}) : handle_(create(options), api().context_destroy) {}
+  [[nodiscard]] tsr_context* handle() const noexcept { return handle_.get(); }
+
+  [[nodiscard]] Graph load(const std::string& path) const {
+    tsr_graph* g = nullptr;
+    check(api().graph_load(handle(), path.c_str(), &g));
+    return Graph(g);
+  }
+  [[nodiscard]] Graph parse(std::string_view text, const std::string& name) const {  // text IR; `name` is for messages
+    tsr_graph* g = nullptr;
+    check(api().graph_parse(handle(), text.data(), text.size(), name.c_str(), &g));
+    return Graph(g);
+  }
+  // The config's pipeline; returns the report (JSON: "pass report").
+  std::string run_passes(Graph& graph) const { return run_pipeline(graph, nullptr); }
+  std::string run_passes(Graph& graph, const std::string& pipeline) const {
+    return run_pipeline(graph, pipeline.c_str());
+  }
+  // backends: "eager,reference"; empty: the config's order.
+  [[nodiscard]] Executable compile(Graph graph, const std::string& backends = {}) const {
+    tsr_executable* e = nullptr;
+    check(api().compile(handle(), graph.release(), backends.empty() ? nullptr : backends.c_str(), &e));
+    return Executable(e);
+  }
+  [[nodiscard]] std::string explain() const { return text_of(api().config_explain, handle()); }
+  [[nodiscard]] std::string options() const { return text_of(api().config_options, handle()); }
+  [[nodiscard]] std::string ops() const { return text_of(api().op_list, handle()); }
+  [[nodiscard]] std::string loaded() const { return text_of(api().loaded, handle()); }
+
+ private:
+  static tsr_context* create(const ContextOptions& options) {
+    tsr_context* c = nullptr;
+    check(api().context_create(ContextOptionsView(options).get(), &c));
+    return c;
+  }
+  std::string run_pipeline(Graph& graph, const char* pipeline) const {
+    char* report = nullptr;
+    check(api().graph_run_passes(handle(), graph.handle(), pipeline, &report));
+    return take(report);
+  }
+  std::unique_ptr<tsr_context, void (*)(tsr_context*)> handle_;
+};
+
+}  // namespace tessera::embed

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command.hpp"
+
+namespace tessera::command {
+
+std::span<const Command> commands() {
+  static const Command table[] = {
+      {"run", "MODEL [--config FILE] [--inputs IN.npz] [--outputs OUT.npz] [options]",
+       "Runs a model once and writes or summarises its outputs.",
+       "tessera run model.tsr --config configs/default.toml --inputs in.npz --outputs out.npz\n"
+       "tessera run model.tsr --dim s0=32 --range ids=0:50256 --seed 7 --memory",
+       run_model},
+      {"bench", "MODEL [--config FILE] [--inputs IN.npz] [options]",
+       "Measures what a model costs: compile time, time per call, memory.",
+       "tessera bench model.tsr --config configs/default.toml --inputs in.npz --threads 4 --json", bench},
+      {"opt", "FILE [--passes LIST] [options]", "Runs passes over a graph and prints it as text IR.",
+       "tessera opt model.tsr --passes canonicalize,cse,dce --timing\n"
+       "tessera opt model.tsr --dump-after changed --dump-dir dumps --verify each",
+       opt},
+      {"compare", "A.toml B.toml MODEL [options]",
+       "Compares two configs on one model: numerics against a reference, speed, memory, compile time.",
+       "tessera compare configs/eager.toml configs/default.toml model.tsr --seconds 5", compare},
+      {"plugin", "list [--all] | check PATH", "Lists the plugins of a config, or checks one library or manifest.",
+       "tessera plugin list --all\n"
+       "tessera plugin check build/plugins/acme.backend.npu.so",
+       plugin},
+      {"config", "explain [FILE] | options [FILE] | modes", "Explains a config: its values and where each came from.",
+       "tessera config explain configs/default.toml --set numerics=relaxed\n"
+       "tessera config options",
+       config},
+      {"ops", "[NAME] [--composite] [--markdown]", "Prints the op reference.",
+       "tessera ops layer_norm\n"
+       "tessera ops --markdown > ops.md",
+       ops},
+      {"new", "op|pass|backend NAME [--dir DIR] [--vendor NAME]",
+       "Writes the files of a new plugin that builds and passes its test.",
+       "tessera new pass fold_scales --dir plugins/fold_scales", scaffold},
+      {"version", "", "Prints the versions of the command, the plugin ABI and the IR.", "tessera version --json",
+       version},
+      {"help", "[COMMAND]", "Prints this text, or the help of one command.", "tessera help compare", help},
+  };
+  return table;
+}
+
+}  // namespace tessera::command

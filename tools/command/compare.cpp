@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two configs on one model. Numerics come first, on fresh copies of the inputs; then times, in blocks A B B A.
+#include <algorithm>
+#include <iostream>
+#include <optional>
+
+#include "accuracy.hpp"
+#include "inputs.hpp"
+#include "json.hpp"
+#include "measure.hpp"
+#include "outputs.hpp"
+#include "session.hpp"
+#include "text.hpp"
+
+namespace tessera::command {
+namespace {
+
+struct Side {
+  std::string config;
+  std::optional<Session> session;
+  std::vector<embed::Tensor> outputs;  // of one call, on the host
+  std::vector<OutputError> errors;     // against the reference; empty: not compared
+  std::vector<double> times;           // ms per call
+  double first_call_ms = 0;
+  int64_t peak_bytes = 0;  // of a call, with the inputs and the constants of this config alone
+};
+
+Side open_side(ContextArguments context, const std::string& config, const std::string& model, Progress& progress) {
+  Side side;
+  side.config = config;
+  context.config = config;
+  side.session.emplace(open_session(context, model, progress));
+  return side;
+}
+
+// One call on fresh inputs. Other sides' memory is there already: what was in use before this side was opened does not count.
+void call_once(Side& side, const Inputs& inputs, int64_t before, Progress& progress) {
+  progress.phase("running with " + side.config);
+  const std::vector<embed::Tensor> in = fresh(side.session->signature, inputs);
+  const std::vector<tsr_device> devices = devices_of(side.session->executable);
+  memory_peak(devices, true);
+  const double start = now_ms();
+  side.outputs = side.session->executable.run(in);
+  side.first_call_ms = now_ms() - start;
+  side.peak_bytes = memory_peak(devices, false) - before + inputs.bytes();
+  side.outputs = on_host(std::move(side.outputs));
+}
+
+void check_same_model(const Signature& a, const Signature& b, const std::string& config) {
+  const auto same = [](const std::vector<ValueInfo>& x, const std::vector<ValueInfo>& y) {
+    return x.size() == y.size() &&
+           std::equal(x.begin(), x.end(), y.begin(), [](const ValueInfo& v, const ValueInfo& w) {
+             return v.name == w.name && v.dtype == w.dtype && v.sizes.size() == w.sizes.size();
+           });
+  };
+  if (!same(a.inputs, b.inputs) || a.outputs.size() != b.outputs.size())
+    throw usage_error("TSR-U006", config + ": its frontend reads another signature from the model",
+                      "load the same frontend in both configs");
+}
+
+struct Timing {
+  double seconds = 2;
+  int64_t blocks = 0, warmup = 2;
+};
+
+// Calls of one sample: enough to be well above the clock's resolution and the cost of reading it.
+int64_t calls_per_sample(Caller& caller) {
+  constexpr double kLeast = 0.2;  // ms
+  const double once = std::max(caller.calls(3), 1e-5);
+  return once >= kLeast ? 1 : static_cast<int64_t>(kLeast / once) + 1;
+}
+
+void measure(Side& a, Side& b, const Inputs& inputs, const Timing& timing, Progress& progress) {
+  progress.phase("warming up");
+  Caller ca(a.session->executable, fresh(a.session->signature, inputs)),
+      cb(b.session->executable, fresh(b.session->signature, inputs));
+  for (int64_t i = 0; i < timing.warmup; ++i) {
+    ca.call();
+    cb.call();
+  }
+  const int64_t na = calls_per_sample(ca), nb = calls_per_sample(cb);
+  progress.phase("measuring");
+  const double limit = now_ms() + timing.seconds * 1e3;
+  constexpr size_t kLeastBlocks = 5;
+  const auto blocks = [&] { return a.times.size() / 2; };
+  while (timing.blocks > 0 ? blocks() < static_cast<size_t>(timing.blocks)
+                           : now_ms() < limit || blocks() < kLeastBlocks) {
+    a.times.push_back(ca.calls(na));
+    b.times.push_back(cb.calls(nb));
+    b.times.push_back(cb.calls(nb));
+    a.times.push_back(ca.calls(na));
+    if (timing.blocks > 0) progress.part(blocks(), static_cast<size_t>(timing.blocks));
+  }
+}
+
+OutputError worst(const std::vector<OutputError>& errors) {
+  OutputError w;
+  for (const OutputError& e : errors) {
+    w.max_abs = std::max(w.max_abs, e.max_abs);
+    w.max_rel = std::max(w.max_rel, e.max_rel);
+    w.rel_l2 = std::max(w.rel_l2, e.rel_l2);
+    w.nonfinite += e.nonfinite;
+    w.shapes_agree &= e.shapes_agree;
+    w.bits_equal &= e.bits_equal;
+  }
+  return w;
+}
+
+Json error_json(const OutputError& e) {
+  return {{"max_abs", json_number(e.max_abs)}, {"max_rel", json_number(e.max_rel)}, {"rel_l2", json_number(e.rel_l2)},
+          {"nonfinite", e.nonfinite},          {"shapes_agree", e.shapes_agree},    {"bits_equal", e.bits_equal}};
+}
+
+Json side_json(const Side& s) {
+  Json out = {{"config", s.config},
+              {"compile_ms", s.session->compile_ms},
+              {"pack_ms", s.session->pack_ms},
+              {"first_call_ms", s.first_call_ms},
+              {"peak_bytes", s.peak_bytes},
+              {"error", nullptr},
+              {"outputs", nullptr},
+              {"time", nullptr}};
+  if (!s.errors.empty() || s.outputs.empty()) out["error"] = error_json(worst(s.errors));
+  if (!s.errors.empty()) {
+    out["outputs"] = Json::array();
+    for (size_t i = 0; i < s.errors.size(); ++i) {
+      Json e = {{"name", s.session->signature.outputs[i].name}};
+      e.update(error_json(s.errors[i]));
+      out["outputs"].push_back(std::move(e));
+    }
+  }
+  if (!s.times.empty())
+    out["time"] = {{"median_ms", quantile(s.times, 0.5)},
+                   {"p10_ms", quantile(s.times, 0.1)},
+                   {"p90_ms", quantile(s.times, 0.9)},
+                   {"samples", s.times.size()}};
+  return out;
+}
+
+std::string error_text(const OutputError& e) {
+  if (!e.shapes_agree) return "other shape";
+  if (e.bits_equal) return "0 (bits equal)";
+  return number_text(e.max_abs) + (e.nonfinite ? ", " + std::to_string(e.nonfinite) + " not finite alike" : "");
+}
+
+std::string table_text(const Side& a, const Side& b, const std::string& reference) {
+  Table table("lrr", {"", "A: " + a.config, "B: " + b.config});
+  const auto row = [&](const std::string& name, auto&& cell) { table.row({name, cell(a), cell(b)}); };
+  if (!reference.empty()) {
+    row("max abs error", [](const Side& s) { return error_text(worst(s.errors)); });
+    row("max rel error", [](const Side& s) { return number_text(worst(s.errors).max_rel); });
+    row("rel L2 error", [](const Side& s) { return number_text(worst(s.errors).rel_l2); });
+  }
+  if (!a.times.empty()) {
+    row("median call", [](const Side& s) { return ms_text(quantile(s.times, 0.5)); });
+    row("p10 .. p90",
+        [](const Side& s) { return ms_text(quantile(s.times, 0.1)) + " .. " + ms_text(quantile(s.times, 0.9)); });
+  }
+  row("first call", [](const Side& s) { return ms_text(s.first_call_ms); });
+  row("peak memory", [](const Side& s) { return bytes_text(static_cast<double>(s.peak_bytes)); });
+  row("compile", [](const Side& s) { return ms_text(s.session->compile_ms); });
+  row("pack constants", [](const Side& s) { return ms_text(s.session->pack_ms); });
+  return table.text();
+}
+
+}  // namespace
+
+int compare(const Command& command, const std::vector<std::string>& args) {
+  Options options(command);
+  ContextArguments context;
+  InputArguments input;
+  Timing timing;
+  std::string config_a, config_b, model, reference = "reference";
+  double max_abs = 0, max_rel = 0;
+  bool no_reference = false, no_time = false, progress_lines = false;
+  options.positional("A.toml", &config_a);
+  options.positional("B.toml", &config_b);
+  options.positional("MODEL", &model);
+  context.add_to(options, false);
+  input.add_to(options);
+  options.value("reference", "FILE", &reference, "The config that judges numerics (default: reference).");
+  options.flag("no-reference", &no_reference, "Leave numerics out.");
+  options.flag("no-time", &no_time, "Leave timing out.");
+  options.number("seconds", "S", &timing.seconds, 0.001, 1e6, "Time for the timed calls (default 2).");
+  options.integer("blocks", "N", &timing.blocks, 5, 100000000, "Blocks of calls A B B A, instead of --seconds.");
+  options.integer("warmup", "N", &timing.warmup, 0, 1000000000, "Calls of each before they are timed (default 2).");
+  options.number("max-abs", "X", &max_abs, 0, 1e300,
+                 "Exit with status 1 when an error of B exceeds X (and, if given, --max-rel).");
+  options.number("max-rel", "X", &max_rel, 0, 1e300,
+                 "Exit with status 1 when a relative error of B exceeds X (and, if given, --max-abs).");
+  options.flag("progress", &progress_lines, "Say on stderr, in plain lines, what takes more than a second.");
+  if (!options.parse(args)) return kOk;
+  const bool limited = options.given("max-abs") || options.given("max-rel");
+  if (no_reference && limited)
+    throw usage_error("TSR-U003", "--max-abs and --max-rel need the reference that --no-reference leaves out");
+
+  Progress progress(progress_lines);
+  Side a = open_side(context, config_a, model, progress);
+  const std::vector<tsr_device> devices = devices_of(a.session->executable);
+  progress.phase("preparing inputs");
+  const int64_t constants = memory_in_use(devices);
+  const Inputs inputs = make_inputs(a.session->signature, input);
+  call_once(a, inputs, memory_in_use(devices) - constants, progress);
+  int64_t before = memory_in_use(devices);
+  Side b = open_side(context, config_b, model, progress);
+  check_same_model(a.session->signature, b.session->signature, config_b);
+  call_once(b, inputs, before, progress);
+
+  if (!no_reference) {
+    Side r = open_side(context, reference, model, progress);
+    check_same_model(a.session->signature, r.session->signature, reference);
+    call_once(r, inputs, 0, progress);
+    progress.phase("comparing outputs");
+    for (Side* s : {&a, &b})
+      for (size_t i = 0; i < r.outputs.size(); ++i)
+        s->errors.push_back(compare_outputs(s->outputs[i].desc(), r.outputs[i].desc()));
+  }
+  a.outputs.clear();
+  b.outputs.clear();
+  std::optional<Verdict> verdict;
+  if (!no_time) {
+    measure(a, b, inputs, timing, progress);
+    verdict = judge(a.times, b.times);
+  }
+  progress.finish();
+
+  bool held = true;
+  if (limited) {
+    const OutputError e = worst(b.errors);
+    const bool abs_ok = options.given("max-abs") && e.max_abs <= max_abs,
+               rel_ok = options.given("max-rel") && e.max_rel <= max_rel;
+    // Near zero only the absolute error means something, far from it only the relative one: either limit may hold.
+    held = e.shapes_agree && e.nonfinite == 0 && (abs_ok || rel_ok);
+  }
+  if (options.json()) {
+    Json document = {{"model", model},
+                     {"reference", no_reference ? Json() : Json(reference)},
+                     {"threads", embed::api().host->core->num_threads()},
+                     {"a", side_json(a)},
+                     {"b", side_json(b)},
+                     {"speed", nullptr}};
+    if (verdict)
+      document["speed"] = {{"speedup", verdict->speedup}, {"noise", verdict->noise}, {"verdict", to_string(*verdict)}};
+    if (limited) document["check"] = held;
+    print_json("tessera.compare/1", document);
+  } else {
+    std::cout << table_text(a, b, no_reference ? "" : reference);
+    if (verdict) {
+      const Style style = verdict->word == Verdict::kFaster   ? Style::kGreen
+                          : verdict->word == Verdict::kSlower ? Style::kRed
+                                                              : Style::kYellow;
+      std::cout << "\nB against A: " << styled(style, to_string(*verdict)) << ", " << number_text(verdict->speedup)
+                << " times the speed (noise floor " << number_text(verdict->noise * 100) << " %, " << a.times.size() / 2
+                << " blocks A B B A)\n";
+    }
+    if (!no_reference) std::cout << "Errors are against " << reference << ", the largest over all outputs.\n";
+  }
+  if (!held)
+    std::cerr << styled(Style::kRed, "error", 2) << "[TSR-U010] the errors of " << config_b << " against " << reference
+              << " exceed the limit\n";
+  return held ? kOk : kCheckFailed;
+}
+
+}  // namespace tessera::command

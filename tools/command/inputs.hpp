@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inputs of one call: arrays of a file by name, the rest seeded random.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+#include "options.hpp"
+#include "signature.hpp"
+
+namespace tessera::command {
+
+// What the options --inputs, --seed, --range and --dim say.
+struct InputArguments {
+  std::string file;
+  int64_t seed = 0;
+  std::vector<std::string> ranges, dims;
+  void add_to(Options&);
+};
+
+struct Inputs {
+  std::vector<embed::Tensor> tensors;  // in the order of the signature, on the device that it says
+  std::vector<bool> from_file;
+  std::vector<int64_t> symbols;  // values, in the order of signature.symbols
+  [[nodiscard]] int64_t bytes() const;
+};
+
+// An array goes to the input of its name or key. What the file lacks is random: floats standard normal, integers 0..9 (as far
+// as the dtype reaches), bools either; with --range NAME=lo:hi floats are uniform in [lo, hi), integers in lo..hi inclusive. An
+// input's numbers depend on the seed, its name and its shape alone.
+// Throws npz errors, TSR-U004..7, and what the allocation reports.
+Inputs make_inputs(const Signature& signature, const InputArguments& arguments);
+
+// A copy of tensor `i` where a call may change it (states are written back, donated memory is reused), else the tensor itself.
+std::vector<embed::Tensor> fresh(const Signature& signature, const Inputs& inputs);
+
+}  // namespace tessera::command
