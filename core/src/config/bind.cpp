@@ -10,7 +10,8 @@
 namespace tessera::core {
 namespace {
 
-std::string last_part(const std::string& id) { return id.substr(id.rfind('.') + 1); }
+// "eager" of "tessera.backend.eager" and of "backend:eager".
+std::string last_part(const std::string& id) { return id.substr(id.find_last_of(".:") + 1); }
 
 std::string quoted_list(const std::vector<std::string>& names) {
   std::string out;

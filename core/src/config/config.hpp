@@ -51,7 +51,8 @@ class Config {
   static Config parse(const ConfigSource& source, Faults& faults);
   // Checks the sections and pass options against the manifests of the plugins to be loaded, and names of passes, backends,
   // partitioner and executor against what they provide. `missing` are ids of requested plugins that are not there (optional
-  // ones, or reported already): their sections, passes and backends are passed over.
+  // ones, or reported already), and "KIND:NAME" of what unsound ones would have provided: their sections, passes and
+  // backends are passed over.
   void bind(std::span<const Manifest* const> plugins, std::span<const std::string> missing, Faults& faults);
 
   // The same config with another mode and further overrides on top (a callable's `mode` and `options`). Throws TSR-C errors;

@@ -62,7 +62,8 @@ TomlNode parse_override_value(std::string_view raw, const std::string& place) {
 
 Override parse_override(std::string_view text, const std::string& source) {
   Override out;
-  out.place = source + " " + std::string(text);
+  out.place = source + " ";
+  for (const char c : text) out.place += c == '\n' ? "\\n" : std::string(1, c);  // messages stay on their line
   out.origin = {Origin::kOverride, source, 0, 0};
   const size_t equals = text.find('=');
   if (equals == text.npos)
@@ -86,8 +87,7 @@ std::optional<Setting> check_given(const OptionDecl& decl, const Given& given, F
   } else if (!to_value(*given.node, &value)) {
     const std::string range = range_text(decl);
     faults.add(TSR_USER, "TSR-C003",
-               what + "found " + describe(*given.node) + ", expected " + (decl.type == OptionType::kInt ? "an " : "a ") +
-                   to_string(decl.type) + (range.empty() ? "" : " (" + range + ")"),
+               what + "found " + describe(*given.node) + ", expected " + with_article(decl.type) + (range.empty() ? "" : " (" + range + ")"),
                decl.help);
     return std::nullopt;
   }

@@ -60,6 +60,11 @@ std::string bound_text(double bound, OptionType type) {
 
 const char* to_string(OptionType type) { return kTypeNames[static_cast<size_t>(type)]; }
 
+std::string with_article(OptionType type) {
+  if (type == OptionType::kStrings) return "an array of strings";
+  return (type == OptionType::kInt ? "an " : "a ") + std::string(to_string(type));
+}
+
 bool parse_option_type(std::string_view text, OptionType* out) {
   const auto at = std::find(kTypeNames.begin(), kTypeNames.end(), text);
   if (at == kTypeNames.end()) return false;
@@ -128,9 +133,8 @@ std::string check_value(const OptionDecl& decl, Value* value) {
   if (decl.type == OptionType::kString && value->type == OptionType::kBool && choice(value->b ? "true" : "false"))
     *value = Value::of_string(value->b ? "true" : "false");
   if (decl.type != value->type)
-    return std::string("found the ") + to_string(value->type) + " " + to_text(*value) + ", expected " +
-           (decl.type == OptionType::kInt ? "an " : "a ") + to_string(decl.type) +
-           (range_text(decl).empty() ? "" : " (" + range_text(decl) + ")");
+    return "found the " + std::string(value->type == OptionType::kStrings ? "array" : to_string(value->type)) + " " + to_text(*value) +
+           ", expected " + with_article(decl.type) + (range_text(decl).empty() ? "" : " (" + range_text(decl) + ")");
   switch (decl.type) {
     case OptionType::kInt:
       // Bounds are doubles; every bound in use is an integer below 2^53 or a type's limit, where <= and >= stay right.

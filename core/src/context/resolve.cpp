@@ -93,7 +93,10 @@ Resolved resolve_plugins(const tsr_context_options* given) {
     const size_t before = out.faults.size();
     check_manifest(*at, out.faults);
     if (out.faults.size() == before) out.plugins.push_back({&*at, request.optional});
-    else absent.push_back(request.id);
+    else {
+      absent.push_back(request.id);
+      absent.insert(absent.end(), at->provides.begin(), at->provides.end());
+    }
   }
   check_needs(out.plugins, out.config.plugins(), out.faults);
   check_factories(out.plugins, out.faults);

@@ -203,7 +203,7 @@ class Reader {
     } else if (m_.faults.size() == before) {
       Value value;
       if (!to_value(*fallback, &value)) {
-        bad_option(*fallback, what + "default is " + describe(*fallback) + ", expected a " + to_string(decl->type));
+        bad_option(*fallback, what + "default is " + describe(*fallback) + ", expected " + with_article(decl->type));
       } else {
         const std::string problem = check_value(*decl, &value);
         if (!problem.empty()) bad_option(*fallback, what + "default: " + problem);

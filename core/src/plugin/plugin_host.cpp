@@ -342,7 +342,7 @@ const Factory& PluginHost::get(tsr_kind kind, std::string_view name) const {
   const std::vector<std::string> known = names(kind);
   throw user_error("TSR-P030",
                    "no loaded plugin provides the " + std::string(kind_name(kind)) + " '" + std::string(name) + "'" + did_you_mean(name, known),
-                   std::string(kind_name(kind)) + "s of the loaded plugins: " + join(known) + "; further plugins are named in plugins.load");
+                   std::string(kind == TSR_PASS ? "passe" : kind_name(kind)) + "s of the loaded plugins: " + join(known) + "; further plugins are named in plugins.load");
 }
 
 std::vector<const Factory*> PluginHost::all(tsr_kind kind) const {
