@@ -80,7 +80,8 @@ class Application {
   }
 
   std::vector<tsr_type> results() {
-    bool callback = false;
+    // A callback is asked even where the patterns give the types: it checks what patterns cannot say.
+    bool callback = r_.impl && r_.impl->infer;
     for (const ResultDecl& d : r_.results) callback |= d.dtype.kind == DtypePattern::kUnknown || unknown_shape(d.shape);
     if (!callback) {
       std::vector<tsr_type> types(r_.results.size());
