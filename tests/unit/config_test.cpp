@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 
 #include "config/config.hpp"
 #include "config/document.hpp"
@@ -264,8 +266,8 @@ TEST_CASE("an optional fallback that is not there is an error, not a silent chan
 
 TEST_CASE("asking for a key wrongly is a bug, not a user's mistake") {
   const Config c = bind(kGood).config;
-  CHECK_THROWS_WITH(c.get_int("guards.nothing"), Catch::Contains("TSR-B020"));
-  CHECK_THROWS_WITH(c.get_int("name"), Catch::Contains("TSR-B020"));
+  CHECK_THROWS_WITH(c.get_int("guards.nothing"), Catch::Contains("TSR-B040"));
+  CHECK_THROWS_WITH(c.get_int("name"), Catch::Contains("TSR-B040"));
 }
 
 TEST_CASE("the table of keys is consistent") {
@@ -297,6 +299,25 @@ TEST_CASE("every key is described in docs/config.md") {
   for (const ModeDecl& m : known_modes()) {
     INFO(m.name);
     CHECK(page.find("`" + m.name + "`") != std::string::npos);
+  }
+}
+
+TEST_CASE("every code of config, plugins and logs has one row in docs/errors.md") {
+  const std::string root = tessera::test::source_dir();
+  const std::string page = read_text_file(root + "/docs/errors.md");
+  std::set<std::string> codes;
+  const std::regex code("\"(TSR-[CPL][0-9]{3})\"");
+  for (const char* dir : {"config", "plugin", "context", "log", "pass"})
+    for (const auto& file : fs::directory_iterator(root + "/core/src/" + dir)) {
+      const std::string text = read_text_file(file.path().string());
+      for (std::sregex_iterator it(text.begin(), text.end(), code), end; it != end; ++it) codes.insert((*it)[1]);
+    }
+  CHECK(codes.size() > 40);
+  for (const std::string& c : codes) {
+    INFO(c);
+    const size_t row = page.find("| `" + c + "` |");
+    CHECK(row != std::string::npos);
+    CHECK(page.find("| `" + c + "` |", row + 1) == std::string::npos);
   }
 }
 

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 Error wrong_use(std::string_view key, const char* what) {
-  return bug("TSR-B020", "config key '" + std::string(key) + "' " + what, "this is a bug in Tessera: please report it");
+  return bug("TSR-B040", "config key '" + std::string(key) + "' " + what, "this is a bug in Tessera: please report it");
 }
 
 void add_unknown(const std::string& place, const std::string& key, Faults& faults) {

@@ -60,10 +60,10 @@ std::vector<KeyDecl> make_keys() {
       choice("pipeline.verify", {"changed", "never", "each"}, "Run the whole-graph verifier after passes that changed the graph, after none, or after each."),
       list("pipeline.skip", "Passes of pipeline.passes that are left out."),
       choice("pipeline.dump_after", {"none", "changed", "all"}, "Print the graph after passes: none, those that changed it, or all."),
-      text("pipeline.dump_dir", "", "Directory for those dumps; empty: the log artifact 'passes'."),
+      text("pipeline.dump_dir", "", "Directory for those dumps; empty: they are printed."),
       integer("pipeline.bisect_limit", -1, -1, kNoLimit, "Run only the first N passes of the process; -1: all."),
       choice("pipeline.reproducer", {"on_error", "none", "always"}, "When a pass writes a file from which its run can be replayed."),
-      text("pipeline.reproducer_dir", ".", "Directory for reproducers."),
+      text("pipeline.reproducer_dir", "", "Directory for reproducers; empty: 'tessera' in the directory for temporary files."),
 
       list("backends.order", "Backends in order of preference; the last is the fallback and must take every op."),
       choice("backends.use", {"all", "fallback"}, "fallback: ignore every backend but the last of backends.order."),

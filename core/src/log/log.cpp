@@ -145,7 +145,10 @@ bool log_enabled(Artifact artifact, int level) {
 }
 
 void log_write(Artifact artifact, int level, std::string_view text) {
-  if (!log_enabled(artifact, level)) return;
+  if (log_enabled(artifact, level)) log_always(artifact, text);
+}
+
+void log_always(Artifact artifact, std::string_view text) {
   const std::string prefix = std::string("[") + artifact_name(artifact) + "] ";
   std::string lines;
   while (!text.empty() && text.back() == '\n') text.remove_suffix(1);

@@ -26,6 +26,8 @@ bool log_enabled(Artifact artifact, int level = 0);
 // Every line of `text` is prefixed with "[artifact] ". Does nothing when the artifact is not enabled at that level.
 void log_write(Artifact artifact, int level, std::string_view text);
 inline void log_write(Artifact artifact, std::string_view text) { log_write(artifact, 0, text); }
+// As log_write, whether the artifact is enabled or not: for what a config key asks to print.
+void log_always(Artifact artifact, std::string_view text);
 // A one-line notice that is always shown ("tessera: note: ..."), once per process for equal texts.
 void log_notice(std::string_view text);
 // A one-line warning that is always shown ("tessera: warning: ...").
