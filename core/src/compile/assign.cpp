@@ -186,7 +186,7 @@ std::vector<Assignment> assign_backends(Graph& graph, const CompileOptions& opti
     if (!nested) graph.commit();
     return out;
   } catch (...) {
-    if (!nested) graph.rollback();
+    if (!nested && graph.in_transaction()) graph.rollback();  // a commit that failed has rolled back
     throw;
   }
 }

@@ -434,6 +434,10 @@ struct tsr_capture_api {
   uint32_t (*num_inputs)(tsr_recorder*);
   tsr_id (*input)(tsr_recorder*, uint32_t index);
   tsr_error* (*set_outputs)(tsr_recorder*, const tsr_id* values, uint32_t count);
+  /* Says that host code has looked at the type of `value`. A client that calls it once with TSR_NONE, before the function runs,
+   * promises to report every such look; then inputs that are neither looked at nor used by the graph are not guarded. Without
+   * that promise every input is guarded. */
+  void (*observe)(tsr_recorder*, tsr_id value);
 };
 
 typedef struct tsr_callable { /* the user's function, as its language's client hands it over */

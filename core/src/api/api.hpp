@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions behind the tables of embed.h and abi.h, by topic. Every function here is noexcept: exceptions become tsr_error.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "compile/options.hpp"
+#include "context/context.hpp"
+#include "support/error.hpp"
+#include "tessera/embed.h"
+
+namespace tessera::core {
+class EagerCache;
+}
+
+// A context as clients hold it.
+struct tsr_context {
+  std::shared_ptr<const tessera::core::Context> context;
+  std::unique_ptr<tessera::core::EagerCache> eager;
+};
+
+namespace tessera::core::api {
+
+const tsr_host& host();  // the table handed to plugins, with graph and capture services
+
+template <class F>
+tsr_error* guarded(F&& f) noexcept {
+  try {
+    f();
+    return nullptr;
+  } catch (...) {
+    return current_exception_to_c();
+  }
+}
+
+char* to_c_string(const std::string& s);  // string_free frees it
+template <class T>
+T& required(T* p, const char* what) {  // a null pointer from a client is the client's mistake, not a crash
+  if (!p) throw user_error("TSR-E002", std::string("a null pointer was passed as ") + what);
+  return *p;
+}
+
+// How this context compiles; `config` is its own or one derived from it, `backends` a list that replaces the config's order.
+CompileOptions compile_options(const std::shared_ptr<const Context>& context, const Config& config, const char* backends);
+
+// Fill in their part of the table.
+void context_functions(tsr_api&);
+void tensor_functions(tsr_api&);
+void graph_functions(tsr_api&);
+void executable_functions(tsr_api&);
+void callable_functions(tsr_api&);
+
+}  // namespace tessera::core::api

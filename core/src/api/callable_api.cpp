@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/api.hpp"
+#include "dispatch/callable.hpp"
+#include "dispatch/eager.hpp"
+
+namespace tessera::core::api {
+
+namespace {
+
+Callable& of(tsr_callable_handle* c) { return *reinterpret_cast<Callable*>(&required(c, "callable")); }
+
+tsr_error* create(tsr_context* c, const tsr_callable_desc* desc, tsr_callable_handle** out) noexcept {
+  return guarded([&] {
+    required(out, "the callable to be returned");
+    *out = reinterpret_cast<tsr_callable_handle*>(new Callable(required(c, "context").context, required(desc, "the description")));
+  });
+}
+
+tsr_error* call(tsr_callable_handle* c, const tsr_arg* args, size_t num_args, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
+                void** structure) noexcept {
+  return guarded([&] { of(c).call(args, num_args, outputs, capacity, num_outputs, structure); });
+}
+
+tsr_error* eager_op(tsr_context* c, const char* op, tsr_tensor_handle* const* operands, size_t num_operands, const tsr_attr* attrs, size_t num_attrs,
+                    tsr_tensor_handle** results, size_t capacity, size_t* num_results) noexcept {
+  return guarded([&] {
+    required(c, "context").eager->run(&required(op, "the op"), operands, num_operands, attrs, num_attrs, results, capacity, num_results);
+  });
+}
+
+}  // namespace
+
+void callable_functions(tsr_api& t) {
+  t.callable_create = create;
+  t.callable_destroy = [](tsr_callable_handle* c) noexcept { delete reinterpret_cast<Callable*>(c); };
+  t.call = call;
+  t.callable_describe = [](tsr_callable_handle* c, char** json) noexcept {
+    return guarded([&] { required(json, "the text to be returned") = to_c_string(of(c).describe_json()); });
+  };
+  t.callable_reset = [](tsr_callable_handle* c) noexcept {
+    if (c) of(c).reset();
+  };
+  t.eager_op = eager_op;
+}
+
+}  // namespace tessera::core::api

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/api.hpp"
+#include "compile/executable.hpp"
+#include "ir/graph.hpp"
+
+namespace tessera::core::api {
+
+namespace {
+
+Executable& of(tsr_executable* e) { return *reinterpret_cast<Executable*>(&required(e, "executable")); }
+
+tsr_error* compile(tsr_context* c, tsr_graph* g, const char* backends, tsr_executable** out) noexcept {
+  return guarded([&] {
+    std::unique_ptr<Graph> graph(&Graph::from(&required(g, "graph")));  // consumed whatever happens
+    required(out, "the executable to be returned");
+    const auto& context = required(c, "context").context;
+    *out = reinterpret_cast<tsr_executable*>(
+        Executable::compile(std::move(graph), compile_options(context, context->config(), backends)).release());
+  });
+}
+
+tsr_error* run(tsr_executable* e, tsr_tensor_handle* const* inputs, size_t num_inputs, tsr_tensor_handle** outputs, size_t num_outputs) noexcept {
+  return guarded([&] {
+    if (num_inputs > 0) required(inputs, "inputs");
+    if (num_outputs > 0) required(outputs, "outputs");
+    of(e).run({inputs, num_inputs}, {outputs, num_outputs});
+  });
+}
+
+}  // namespace
+
+void executable_functions(tsr_api& t) {
+  t.compile = compile;
+  t.executable_destroy = [](tsr_executable* e) noexcept { delete reinterpret_cast<Executable*>(e); };
+  t.run = run;
+  t.executable_describe = [](tsr_executable* e, char** json) noexcept {
+    return guarded([&] { required(json, "the text to be returned") = to_c_string(of(e).describe_json()); });
+  };
+  t.executable_graph = [](const tsr_executable* e) noexcept -> const tsr_tables* {
+    return e ? &reinterpret_cast<const Executable*>(e)->graph().tables() : nullptr;
+  };
+}
+
+}  // namespace tessera::core::api

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/recorder.hpp"
+
+#include <algorithm>
+
+#include "ir/graph.hpp"
+#include "ir/graph_api.hpp"
+#include "support/error.hpp"
+
+namespace tessera::core {
+
+Recorder::Recorder(const OpRegistry& ops, std::string name) : graph_(std::make_unique<Graph>(ops, name)) {}
+Recorder::~Recorder() = default;
+
+tsr_id Recorder::add_input(const std::string& name, const tsr_type& type, tsr_input_kind kind) {
+  const tsr_id v = graph_->create_input(name, type, kind, kind == TSR_INPUT_ARG ? nullptr : name.c_str());
+  inputs_.push_back(v);
+  observed_.push_back(0);
+  return v;
+}
+
+bool Recorder::used(uint32_t i) const { return !client_observes_ || observed_[i] || graph_->value(inputs_[i]).num_uses > 0; }
+
+std::unique_ptr<Graph> Recorder::take() { return std::move(graph_); }
+
+struct CaptureFunctions {
+  static void observe(Recorder& r, tsr_id value) {
+    if (value == TSR_NONE) {
+      r.client_observes_ = true;
+      return;
+    }
+    const auto at = std::find(r.inputs_.begin(), r.inputs_.end(), value);  // inputs have the first ids: found at once, if at all
+    if (at != r.inputs_.end()) r.observed_[static_cast<size_t>(at - r.inputs_.begin())] = 1;
+  }
+  static void set_outputs(Recorder& r, const tsr_id* values, uint32_t count) {
+    r.graph_->set_outputs(0, {values, count});
+    r.has_outputs_ = true;
+  }
+};
+
+namespace {
+
+template <class F>
+tsr_error* guarded(F&& f) noexcept {
+  try {
+    f();
+    return nullptr;
+  } catch (...) {
+    return current_exception_to_c();
+  }
+}
+
+tsr_error* record_op(tsr_recorder* recorder, const tsr_node_desc* desc, tsr_id* results, uint32_t capacity, uint32_t* num_results) noexcept {
+  Graph& g = Recorder::from(recorder).graph();
+  tsr_id node = TSR_NONE;
+  if (tsr_error* e = graph_api().node_create(g.handle(), desc, 0, TSR_NONE, &node)) return e;
+  return guarded([&] {
+    const tsr_node& n = g.node(node);
+    *num_results = n.num_results;
+    if (n.num_results > capacity)
+      throw bug("TSR-B030", "recording " + g.describe(node) + ": " + std::to_string(n.num_results) + " results, room for " + std::to_string(capacity));
+    std::copy(n.results, n.results + n.num_results, results);
+  });
+}
+
+}  // namespace
+
+const tsr_capture_api& capture_api() {
+  static const tsr_capture_api table = {
+      .struct_size = sizeof(tsr_capture_api),
+      .graph = [](tsr_recorder* r) noexcept { return Recorder::from(r).graph().handle(); },
+      .op = record_op,
+      .num_inputs = [](tsr_recorder* r) noexcept { return static_cast<uint32_t>(Recorder::from(r).inputs().size()); },
+      .input = [](tsr_recorder* r, uint32_t index) noexcept -> tsr_id {
+        const auto& inputs = Recorder::from(r).inputs();
+        return index < inputs.size() ? inputs[index] : TSR_NONE;
+      },
+      .set_outputs = [](tsr_recorder* r, const tsr_id* values, uint32_t count) noexcept {
+        return guarded([&] { CaptureFunctions::set_outputs(Recorder::from(r), values, count); });
+      },
+      .observe = [](tsr_recorder* r, tsr_id value) noexcept { CaptureFunctions::observe(Recorder::from(r), value); },
+  };
+  return table;
+}
+
+}  // namespace tessera::core

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys of dispatch: short arrays of 64-bit words, a hash over them, and an insert-only hash table that is read without a lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace tessera::core {
+
+// Words on the stack for calls of ordinary width; more go to the heap.
+class WordBuffer {
+ public:
+  WordBuffer() : data_(stack_), end_(stack_), limit_(stack_ + kStack) {}
+  WordBuffer(const WordBuffer&) = delete;
+  // Makes room for n more words; push without a check up to that.
+  void reserve(size_t n) {
+    if (static_cast<size_t>(limit_ - end_) < n) [[unlikely]]
+      grow(n);
+  }
+  void push(uint64_t w) { *end_++ = w; }
+  void clear() { end_ = data_; }
+  void push_text(std::string_view s) {
+    reserve(2 + s.size() / 8);
+    push(s.size());
+    for (size_t i = 0; i < s.size(); i += 8) {
+      uint64_t w = 0;
+      std::memcpy(&w, s.data() + i, s.size() - i < 8 ? s.size() - i : 8);
+      push(w);
+    }
+  }
+  const uint64_t* data() const { return data_; }
+  size_t size() const { return static_cast<size_t>(end_ - data_); }
+
+ private:
+  static constexpr size_t kStack = 512;
+  void grow(size_t n) {
+    const size_t used = size();
+    const size_t capacity = 2 * (used + n);
+    auto larger = std::make_unique<uint64_t[]>(capacity);
+    std::memcpy(larger.get(), data_, used * sizeof(uint64_t));
+    heap_ = std::move(larger);
+    data_ = heap_.get();
+    end_ = data_ + used;
+    limit_ = data_ + capacity;
+  }
+  uint64_t stack_[kStack];
+  std::unique_ptr<uint64_t[]> heap_;
+  uint64_t *data_, *end_, *limit_;
+};
+
+// Four independent multiply-and-fold lanes (the mixing step of wyhash): about one word per cycle. Equal keys are compared in
+// full afterwards, so that a collision costs time only.
+inline uint64_t hash_words(const uint64_t* w, size_t n) noexcept {
+  constexpr uint64_t k[4] = {0x9E3779B97F4A7C15u, 0xBF58476D1CE4E5B9u, 0x94D049BB133111EBu, 0xD6E8FEB86659FD93u};
+  const auto mix = [](uint64_t a, uint64_t b) {
+    const auto p = static_cast<unsigned __int128>(a) * b;
+    return static_cast<uint64_t>(p) ^ static_cast<uint64_t>(p >> 64);
+  };
+  uint64_t lane[4] = {k[0] ^ n, k[1], k[2], k[3]};
+  size_t i = 0;
+  for (; i + 4 <= n; i += 4)
+    for (size_t j = 0; j < 4; ++j) lane[j] = mix(lane[j] ^ w[i + j], k[j]) + k[(j + 1) & 3];
+  for (size_t j = 0; i < n; ++i, ++j) lane[j] = mix(lane[j] ^ w[i], k[j]) + k[(j + 1) & 3];
+  return mix(lane[0] ^ (lane[1] << 1), k[2] ^ lane[2]) ^ mix(lane[3], k[1] ^ lane[1]);
+}
+
+// Maps keys to values that live elsewhere. find() takes no lock and may run while another thread inserts; inserts exclude each
+// other by a lock of the caller. Nothing is ever removed; outgrown tables are kept until the map goes, because a reader
+// may be in one.
+template <class T>
+class WordMap {
+ public:
+  WordMap() { tables_.push_back(std::make_unique<Table>(8)); current_.store(tables_.back().get(), std::memory_order_release); }
+
+  T* find(uint64_t hash, const uint64_t* words, size_t n) const noexcept {
+    const Table* t = current_.load(std::memory_order_acquire);
+    for (size_t i = hash & t->mask;; i = (i + 1) & t->mask) {
+      const Node* node = t->slots[i].load(std::memory_order_acquire);
+      if (!node) return nullptr;
+      if (node->hash == hash && node->words.size() == n && std::memcmp(node->words.data(), words, n * sizeof(uint64_t)) == 0) return node->value;
+    }
+  }
+  void insert(uint64_t hash, const uint64_t* words, size_t n, T* value) {
+    if ((nodes_.size() + 1) * 2 > tables_.back()->mask + 1) {
+      auto larger = std::make_unique<Table>((tables_.back()->mask + 1) * 2);
+      for (const auto& node : nodes_) place(*larger, node.get());
+      tables_.push_back(std::move(larger));
+      current_.store(tables_.back().get(), std::memory_order_release);
+    }
+    nodes_.push_back(std::make_unique<Node>(Node{hash, {words, words + n}, value}));
+    place(*tables_.back(), nodes_.back().get());
+  }
+  size_t size() const { return nodes_.size(); }
+
+ private:
+  struct Node {
+    uint64_t hash;
+    std::vector<uint64_t> words;
+    T* value;
+  };
+  struct Table {
+    explicit Table(size_t capacity) : mask(capacity - 1), slots(std::make_unique<std::atomic<const Node*>[]>(capacity)) {}
+    size_t mask;
+    std::unique_ptr<std::atomic<const Node*>[]> slots;
+  };
+  static void place(Table& t, const Node* node) {
+    size_t i = node->hash & t.mask;
+    while (t.slots[i].load(std::memory_order_relaxed)) i = (i + 1) & t.mask;
+    t.slots[i].store(node, std::memory_order_release);
+  }
+  std::atomic<const Table*> current_{nullptr};
+  std::vector<std::unique_ptr<Table>> tables_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace tessera::core
