@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ir/graph.hpp"
+#include "ir/lexer.hpp"
 #include "ir/printer.hpp"
 #include "ir/reader.hpp"
 #include "support/error.hpp"
@@ -53,10 +54,10 @@ class Application {
     // An op with regions may well need nothing from outside.
     const size_t least = variadic && r_.has(kControl) ? declared - 1 : declared;
     if (variadic ? c_.num_operands < least : c_.num_operands != declared)
-      fail("TSR-I030", "found " + std::to_string(c_.num_operands) + " operands, expected " + (variadic ? "at least " : "") +
+      fail("TSR-I030", "found " + counted(c_.num_operands, "operand") + ", expected " + (variadic ? "at least " : "") +
                        std::to_string(least), r_.signature);
     if (c_.num_regions > 0 && !r_.has(kControl))
-      fail("TSR-I037", "found " + std::to_string(c_.num_regions) + " regions, expected none: the op takes no regions");
+      fail("TSR-I037", "found " + counted(c_.num_regions, "region") + ", expected none: the op takes no regions");
     for (uint32_t i = 0; i < c_.num_operands; ++i) {
       const OperandDecl& d = decl(i);
       const tsr_type* t = c_.operands[i];
@@ -106,7 +107,7 @@ class Application {
 
   void compare(std::span<const tsr_type> inferred, std::span<const tsr_type* const> stored) {
     if (inferred.size() != stored.size())
-      fail("TSR-I039", "found " + std::to_string(stored.size()) + " results, expected " + std::to_string(inferred.size()));
+      fail("TSR-I039", "found " + counted(stored.size(), "result") + ", expected " + std::to_string(inferred.size()));
     for (size_t i = 0; i < stored.size(); ++i) {
       const tsr_type &want = inferred[i], &have = *stored[i];
       bool agree = want.dtype == have.dtype && want.rank == have.rank;
@@ -249,7 +250,7 @@ class Application {
     const bool has_run = run < d.shape.size();
     const size_t fixed = d.shape.size() - (has_run ? 1 : 0);
     if (has_run ? t.rank < fixed : t.rank != fixed)
-      fail("TSR-I032", found(i) + ", expected " + (has_run ? "at least " : "") + std::to_string(fixed) + " dimensions: " +
+      fail("TSR-I032", found(i) + ", expected " + (has_run ? "at least " : "") + counted(fixed, "dimension") + ": " +
            pattern_text(d.dtype, d.shape), r_.signature);
     for (size_t k = 0; k < run; ++k) bind_dim(d.shape[k], t.sizes[k], i, static_cast<uint32_t>(k));
     if (!has_run) return;
@@ -276,8 +277,8 @@ class Application {
     if (given.sizes == t.sizes + run && given.rank == length) return;
     if (item.kind == ShapeItem::kRun) other = "as in " + operand(given.from);
     if (given.rank != length)
-      fail("TSR-I032", found(i) + ": " + std::to_string(length) + " dimensions stand for " +
-           (item.kind == ShapeItem::kRun ? "*" : "$") + item.name + ", expected " + std::to_string(given.rank) + ", " + other, r_.signature);
+      fail("TSR-I032", found(i) + ": the number of dimensions that stand for " +
+           (item.kind == ShapeItem::kRun ? "*" : "$") + item.name + " is " + std::to_string(length) + ", expected " + std::to_string(given.rank) + ", " + other, r_.signature);
     for (uint32_t k = 0; k < length; ++k)
       require_equal(t.sizes[run + k], given.sizes[k], "TSR-I032", i, static_cast<uint32_t>(run) + k, other);
   }
@@ -393,7 +394,7 @@ class Application {
     const int64_t r = rank;
     if (a < -r || a >= r)
       fail("TSR-I034", "attribute '" + attr + "' names axis " + std::to_string(a) + ", expected " + std::to_string(-r) + " .. " +
-           std::to_string(r - 1) + " for " + std::to_string(rank) + " dimensions");
+           std::to_string(r - 1) + " for " + counted(rank, "dimension"));
     return static_cast<uint32_t>(a < 0 ? a + r : a);
   }
 
@@ -421,7 +422,7 @@ class Application {
     const Run in = bound_run(item.arg_slots[0]);
     const tsr_attr& perm = c_.attrs[item.arg_slots[1]];
     if (perm.count != in.rank)
-      fail("TSR-I034", "attribute '" + std::string(perm.name) + "' has " + std::to_string(perm.count) + " entries, expected " +
+      fail("TSR-I034", "attribute '" + std::string(perm.name) + "' has " + counted(perm.count, "number") + ", expected " +
            std::to_string(in.rank) + ", one per dimension");
     std::array<bool, kMaxRank> seen{};
     tsr_dim* out = new_dims(in.rank);
@@ -443,7 +444,7 @@ class Application {
     for (size_t i = 1; i + 1 < item.arg_slots.size(); ++i) {
       const Run r = bound_run(item.arg_slots[i]);
       if (r.rank != first.rank)
-        fail("TSR-I032", found(r.from) + ", expected " + std::to_string(first.rank) + " dimensions, as " + operand(first.from) + " has");
+        fail("TSR-I032", found(r.from) + ", expected " + counted(first.rank, "dimension") + ", as " + operand(first.from) + " has");
       for (uint32_t k = 0; k < r.rank; ++k) {
         if (k == at) out[k] = sizes_.add(out[k], r.sizes[k]);
         else require_equal(r.sizes[k], out[k], "TSR-I033", r.from, k, "as in " + operand(first.from));
@@ -503,7 +504,7 @@ class Application {
   void check_count(size_t count) const {
     const bool open_ended = r_.results.size() == 1 && unknown_shape(r_.results[0].shape);
     if (!open_ended && count != r_.results.size())
-      fail("TSR-I039", "found " + std::to_string(count) + " results, expected " + std::to_string(r_.results.size()), r_.signature);
+      fail("TSR-I039", "found " + counted(count, "result") + ", expected " + std::to_string(r_.results.size()), r_.signature);
   }
 
   void check_pattern(const ResultDecl& d, const tsr_type& t, size_t i) {

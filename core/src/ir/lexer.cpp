@@ -102,6 +102,10 @@ void Source::fail_at(size_t offset, const Error& e) const {
   throw Error(e.family(), e.code(), placed.message(), e.hint());
 }
 
+std::string counted(uint64_t n, std::string_view noun) {
+  return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
+}
+
 std::string describe(const Token& t) {
   auto clip = [](std::string_view s) {
     std::string p = printable(s.substr(0, 40));

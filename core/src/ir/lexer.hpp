@@ -115,6 +115,8 @@ bool is_plain_name(std::string_view s);
 bool is_identifier(std::string_view s);
 // Appends `s` in quotes, escaped so that unescape() gives the same bytes.
 void append_quoted(std::string& out, std::string_view s);
+// "1 operand", "2 operands".
+std::string counted(uint64_t n, std::string_view noun);
 // "'add'", "'}'", "the string \"..\"", "the end of the text": for messages, clipped.
 std::string describe(const Token& t);
 

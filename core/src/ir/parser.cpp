@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/parser.hpp"
 
+#include <algorithm>
+
 #include "ir/graph.hpp"
 #include "ir/infer.hpp"
 #include "ir/printer.hpp"
@@ -15,6 +17,8 @@ struct Memory {  // a base, so that it is there before the Reader that allocates
   char initial[4096];
   std::pmr::monotonic_buffer_resource node{initial, sizeof initial};  // of one node of the body, nested regions included
 };
+
+constexpr const char* kDeclared = "write the types that the body returns, or leave the part from '->' out";
 
 class GraphParser : Memory, public Reader {
  public:
@@ -133,6 +137,9 @@ class GraphParser : Memory, public Reader {
       }
       std::string why;
       if (peek().kind == Tok::kString) why = unescape(next());
+      if (g_.sizes().compare(relation, a, b) == TSR_FALSE)
+        source().fail("TSR-I012", t.offset, "found an assumption that holds for no value of its symbols",
+                      "the ranges of the symbols, or an assumption before it, exclude it");
       placed(t, [&] { g_.sizes().require(relation, a, b, why); });
       if (!accept(";") && !at("}")) unexpected("';' or '}'");
     }
@@ -197,18 +204,18 @@ class GraphParser : Memory, public Reader {
   void check_outputs(const Token& arrow, bool typed, const std::vector<tsr_type>& declared) {
     const tsr_region& r = g_.region(0);
     if (typed && declared.size() != r.num_outputs)
-      source().fail("TSR-I010", arrow.offset, "found " + std::to_string(declared.size()) + " result types, but the body returns " +
-                    std::to_string(r.num_outputs) + " values");
+      source().fail("TSR-I010", arrow.offset, "found " + counted(declared.size(), "result type") + ", but the body returns " +
+                    counted(r.num_outputs, "value"), kDeclared);
     for (uint32_t i = 0; typed && i < r.num_outputs; ++i) {
       const tsr_value& v = g_.value(r.outputs[i]);
       if (!agree(*v.type, declared[i]) || !same_layout(*v.type, declared[i]))
         source().fail("TSR-I010", arrow.offset, "found the type " + print_type(g_, declared[i]) + " for result " + std::to_string(i) +
-                      ", but the body returns %" + v.name + " of type " + print_type(g_, *v.type));
+                      ", but the body returns %" + v.name + " of type " + print_type(g_, *v.type), kDeclared);
     }
     for (const Writeback& w : writebacks_) {
       if (w.output >= r.num_outputs)
         source().fail("TSR-I010", w.token.offset, "found output " + std::to_string(w.output) + ", but the graph has " +
-                      std::to_string(r.num_outputs) + " outputs");
+                      counted(r.num_outputs, "output"), "outputs are counted from 0");
       const tsr_type& have = *g_.value(r.outputs[w.output]).type;
       if (!agree(have, w.type))
         source().fail("TSR-I010", w.token.offset, "state %" + w.name + " of type " + print_type(g_, w.type) + " is written back with output " +
@@ -256,7 +263,8 @@ class GraphParser : Memory, public Reader {
 
   tsr_id use(const Token& t, tsr_id region) {
     const tsr_id v = t.quoted ? g_.find_value(name(t)) : g_.find_value(t.text);
-    if (v == TSR_NONE) source().fail("TSR-I004", t.offset, "found " + describe(t) + ", which is not defined before its use");
+    if (v == TSR_NONE) source().fail("TSR-I004", t.offset, "found " + describe(t) + ", which is not defined before its use",
+                                         "define it above, or add it to the inputs");
     if (g_.value(v).region != region)
       source().fail("TSR-I004", t.offset, "found " + describe(t) + ", which belongs to another region",
                     "regions are isolated: pass it as an operand of the region's node");
@@ -303,13 +311,13 @@ class GraphParser : Memory, public Reader {
     if (typed) {
       for (const tsr_type& t : spec.result_types) stored.push_back(&t);
       if (results.size() != stored.size())
-        source().fail("TSR-I009", colon.offset, "found " + std::to_string(stored.size()) + " types for " + std::to_string(results.size()) + " results");
+        source().fail("TSR-I009", colon.offset, "found " + counted(stored.size(), "type") + " for " + counted(results.size(), "result"));
       placed(op, [&] { check_result_types(g_, record, view.call(), stored, Prove::kAssume); });
     } else {
       spec.result_types = placed(op, [&] { return infer(g_, record, view.call()); });
       if (results.size() != spec.result_types.size())
-        source().fail("TSR-I009", first.offset, "found " + std::to_string(results.size()) + " names for the " +
-                      std::to_string(spec.result_types.size()) + " results of " + record.name);
+        source().fail("TSR-I009", first.offset, "found " + counted(results.size(), "name") + " for the " +
+                      counted(spec.result_types.size(), "result") + " of " + record.name, record.signature);
     }
     spec.typed = true;
     for (const Token& t : results) {
@@ -343,8 +351,14 @@ class GraphParser : Memory, public Reader {
     for (const tsr_attr& a : spec.attrs)
       if (a.name == decl->name.c_str()) source().fail("TSR-I021", t.offset, "found a second value for the attribute '" + decl->name + "'");
     expect("=");
+    const Token value = peek();
     tsr_attr a = attr(decl->kind);
     a.name = decl->name.c_str();
+    if (!decl->choices.empty() && std::find(decl->choices.begin(), decl->choices.end(), a.s) == decl->choices.end()) {
+      std::string list;
+      for (const std::string& c : decl->choices) list += (list.empty() ? "\"" : ", \"") + c + "\"";
+      source().fail("TSR-I024", value.offset, "found " + describe(value) + ", expected one of: " + list + did_you_mean(std::string(a.s).substr(0, 80), decl->choices));
+    }
     spec.attrs.push_back(a);
   }
 

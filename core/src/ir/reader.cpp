@@ -235,15 +235,15 @@ tsr_type Reader::type() {
     const uint32_t rank = t.rank;
     const tsr_dim* strides = read("]");
     if (t.rank != rank)
-      source().fail("TSR-I008", semicolon.offset, "found " + std::to_string(t.rank) + " strides for " + std::to_string(rank) +
-                    " dimensions, expected one each");
+      source().fail("TSR-I008", semicolon.offset, "found " + counted(t.rank, "stride") + " for " + counted(rank, "dimension") + ", expected one each");
     if (rank > 0) t.strides = strides;
   }
   if (!at("]")) unexpected(t.strides ? "',' or ']'" : "',', ';' or ']'");
   next();
   if (peek().kind == Tok::kAt) t.device = host_core().device_id(name(next()).c_str());
   if (const std::string problem = type_problem(sizes_, t); !problem.empty())
-    source().fail("TSR-I008", begin, "found a type that no tensor can have: " + problem);
+    source().fail("TSR-I008", begin, "found a type that no tensor can have: " + problem,
+                  "sizes are 0 or more, and their product times the element's size fits 64 bits");
   return t;
 }
 
@@ -346,7 +346,9 @@ void Reader::float_element(uint32_t dtype, void* data, int64_t index) {
     if (!std::isnan(load_as<double>(dtype, data, index))) refuse("this dtype has no NaN");
     return;
   }
-  if (std::isfinite(v) && std::fabs(v) > largest_finite(dtype)) refuse("it is out of range");
+  // As f32, for the largest bf16 prints as the shortest f32, a little above it.
+  const double magnitude = dtype == TSR_F64 ? std::fabs(v) : std::fabs(static_cast<float>(v));
+  if (std::isfinite(v) && magnitude > largest_finite(dtype)) refuse("it is out of range");
   if (dtype == TSR_F8E8M0 && !(v > 0)) refuse("it holds positive numbers only");
   store_from(dtype, data, index, v);
   if (std::isinf(v) && load_as<double>(dtype, data, index) != v) refuse("this dtype has no infinity");
@@ -465,7 +467,7 @@ const tsr_tensor* Reader::dense() {
     if (!at("]")) unexpected("',' or ']'");
     next();
     if (n != elements)
-      source().fail("TSR-I011", open.offset, "found " + std::to_string(n) + " elements, expected " + std::to_string(elements));
+      source().fail("TSR-I011", open.offset, "found " + counted(static_cast<uint64_t>(n), "element") + ", expected " + std::to_string(elements));
   }
   expect(">");
 

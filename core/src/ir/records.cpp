@@ -143,8 +143,8 @@ tsr_attr checked(const OpRecord& record, const AttrDecl& decl, tsr_attr a) {
     case TSR_ATTR_STRING:
       if (!a.s) bad("has no text");
       if (!decl.choices.empty() && std::find(decl.choices.begin(), decl.choices.end(), a.s) == decl.choices.end())
-        fail(record, "TSR-I024", "attribute '" + decl.name + "' is \"" + std::string(a.s).substr(0, 80) + "\"" +
-             did_you_mean(std::string_view(a.s).substr(0, 80), decl.choices) + ", expected one of: " + listed(decl.choices), "");
+        fail(record, "TSR-I024", "attribute '" + decl.name + "' is \"" + std::string(a.s).substr(0, 80) + "\", expected one of: " +
+             listed(decl.choices) + did_you_mean(std::string_view(a.s).substr(0, 80), decl.choices), "");
       break;
     case TSR_ATTR_DTYPE:
       if (!is_valid_dtype(static_cast<uint32_t>(a.i)) || a.i > TSR_DTYPE_COUNT || a.i < 0) {

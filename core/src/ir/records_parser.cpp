@@ -429,7 +429,7 @@ class RecordsParser {
     if (!r_->dtype_sets.count(p.name)) {
       std::vector<std::string> known;
       for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d) known.emplace_back(dtype_name(d));
-      contradiction(place, "'" + p.name + "' is neither a dtype nor a variable of the where clause" + did_you_mean(p.name, known),
+      contradiction(place, "'" + p.name + "' is neither a dtype nor a variable of the where clause" + (p.name.size() > 1 ? did_you_mean(p.name, known) : ""),
                     "add it: where " + p.name + ": any");
     }
     p.slot = slot(r_->dtype_names, p.name, bind && p.kind == DtypePattern::kVariable, place, "the dtype");

@@ -21,8 +21,11 @@ namespace {
 
 class Verifier {
  public:
-  // Inference interns sizes, which is invisible in the graph; nothing else is written.
-  explicit Verifier(const Graph& g) : g_(g), writable_(const_cast<Graph&>(g)), sizes_(g.sizes()) {}
+  // Inference makes sizes in the graph; they are taken back at the end. Nothing else is written.
+  explicit Verifier(const Graph& g)
+      : g_(g), writable_(const_cast<Graph&>(g)), sizes_(g.sizes()), before_(g.sizes().checkpoint()) {}
+  ~Verifier() { writable_.sizes().restore(before_); }
+  Verifier(const Verifier&) = delete;
 
   void whole() {
     expressions();
@@ -77,12 +80,16 @@ class Verifier {
     throw bug(code, "graph @" + std::string(g_.tables().name) + " breaks invariant V" + std::string(code + 6) + ": " + what,
               "the edit that did it is a bug: run with `pipeline.verify = \"each\"` to find the pass");
   }
-  [[noreturn]] void fail(int invariant, tsr_id node, const std::string& what) const { fail(invariant, text(node) + ": " + what); }
+  [[noreturn]] void fail(int invariant, tsr_id node, const std::string& what) const {
+    // Only what has been checked before this invariant can be printed.
+    fail(invariant, text(node, invariant >= 18 && invariant <= 20) + ": " + what);
+  }
 
-  // Of a node whose ids may be broken.
-  std::string text(tsr_id n) const {
+  std::string text(tsr_id n, bool whole) const {
     const tsr_node& x = g_.node(n);
-    std::string s = printable_ ? print_node(g_, n, kPrintElideConstants | kPrintLocations) : "node " + std::to_string(n) + " (" + x.op + ")";
+    std::string s = !printable_ ? "node " + std::to_string(n) + " (" + (x.op ? x.op : "") + ")"
+                    : whole     ? print_node(g_, n, kPrintElideConstants | kPrintLocations)
+                                : g_.describe(n);
     if (const size_t line = s.find('\n'); line != std::string::npos) s.resize(line);
     if (s.size() > 300) s = s.substr(0, 300) + "...";
     if (x.author) s += " (by " + std::string(x.author) + ")";
@@ -304,9 +311,9 @@ class Verifier {
 
   void has_use(tsr_id n, uint32_t i) const {
     const auto uses = g_.uses(g_.node(n).operands[i]);
-    // From the back, where a new use stands: values with very many users stay cheap.
-    for (size_t k = uses.size(); k-- > 0;)
-      if (uses[k].node == n && uses[k].operand == i) return;
+    // The graph says where: values with very many users stay cheap.
+    const uint32_t at = g_.use_index(n, i);
+    if (at < uses.size() && uses[at].node == n && uses[at].operand == i) return;
     fail(9, n, "operand " + std::to_string(i) + " is missing in the uses of " + name(g_.node(n).operands[i]));
   }
 
@@ -366,7 +373,6 @@ class Verifier {
       if (!a.name || d.name != a.name) fail(17, n, "attribute " + std::to_string(i) + " should be '" + d.name + "'");
       if (a.kind != d.kind) fail(17, n, "attribute '" + d.name + "' is of another kind than the record declares");
       if (a.kind == TSR_ATTR_TENSOR) constant(n, a);
-      // Not text(n), which would print the broken size.
       const auto where = [&] { return "attribute '" + d.name + "' of " + g_.describe(n); };
       if (a.kind == TSR_ATTR_DIM) dims_exist({&a.i, 1}, where);
       if (a.kind == TSR_ATTR_DIMS) dims_exist({a.ints, a.count}, where);
@@ -390,7 +396,8 @@ class Verifier {
   const Graph& g_;
   Graph& writable_;
   const Sizes& sizes_;
-  bool printable_ = false;            // ids and values are sound enough to print nodes
+  const Sizes::Checkpoint before_;
+  bool printable_ = false;            // ids and values are sound enough to name them
   std::vector<tsr_id> reached_;       // regions, parents before children; empty: only some nodes are checked
   std::vector<uint32_t> order_;       // by node: position, from 1
   std::vector<bool> numbered_;        // by region

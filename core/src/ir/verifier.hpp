@@ -44,7 +44,7 @@ namespace tessera::core {
 
 class Graph;
 
-// All of it, in time linear in the graph. Interns sizes in the graph while inferring, otherwise only reads.
+// All of it, in time linear in the graph.
 void verify(const Graph& graph);
 
 // V05 to V09 and V16 to V24 for these live nodes and their results: what an edit of exactly these nodes can break. In time linear in
