@@ -12,37 +12,48 @@ std::string word_at(const Json& row, const char* key) {
   const auto at = row.find(key);
   return at != row.end() && at->is_string() ? at->get<std::string>() : "";
 }
-template <class F>
-std::string number_cell(const Json& row, const char* key, F&& format) {
-  const auto at = row.find(key);
-  return at != row.end() && at->is_number() ? format(at->get<double>()) : "-";
+
+std::string bytes_cell(const Json& v) { return v.is_number() ? bytes_text(v.get<double>()) : "varies"; }
+
+// Of all results; sizes that depend on the call have no bytes yet.
+std::string result_bytes(const Json& row) {
+  double total = 0;
+  for (const Json& b : row.value("bytes", Json::array())) {
+    if (!b.is_number()) return "varies";
+    total += b.get<double>();
+  }
+  return bytes_text(total);
+}
+
+std::string names(const Json& row, const char* key) {
+  std::string out;
+  for (const Json& n : row.value(key, Json::array())) out += (out.empty() ? "" : " ") + (n.is_string() ? n.get<std::string>() : "_");
+  return out;
+}
+
+void add_steps(Table& table, const Json& plan, const std::string& prefix) {
+  size_t n = 0;
+  for (const Json& row : plan.value("steps", Json::array())) {
+    const std::string number = prefix + std::to_string(n++);
+    const auto seconds = row.find("measured_seconds");
+    table.row({number, word_at(row, "kind"), word_at(row, "op"), names(row, "outputs"), names(row, "inputs"), word_at(row, "backend"), word_at(row, "kernel"),
+               result_bytes(row), bytes_cell(row.value("workspace", Json())),
+               seconds != row.end() && seconds->is_number() ? ms_text(seconds->get<double>() * 1e3) : "-", word_at(row, "location")});
+    size_t region = 0;
+    for (const Json& nested : row.value("regions", Json::array())) add_steps(table, nested, number + "." + std::to_string(region++) + ".");
+  }
 }
 
 }  // namespace
 
 std::string plan_text(const std::string& description) {
   const Json d = Json::parse(description);
-  Table table("rlllllrrrl",
-              {"step", "kind", "op", "results", "backend", "kernel", "bytes", "workspace", "predicted", "from"});
-  for (const Json& row : d.value("steps", Json::array())) {
-    std::string results;
-    for (const Json& r : row.value("results", Json::array()))
-      if (r.is_string()) results += (results.empty() ? "" : " ") + r.get<std::string>();
-    table.row({number_cell(row, "index", [](double v) { return std::to_string(static_cast<int64_t>(v)); }),
-               word_at(row, "kind"), word_at(row, "op"), results, word_at(row, "backend"), word_at(row, "kernel"),
-               number_cell(row, "bytes", bytes_text), number_cell(row, "workspace_bytes", bytes_text),
-               number_cell(row, "predicted_ms", ms_text), word_at(row, "loc")});
-  }
+  Table table("lllllllrrrl", {"step", "kind", "op", "results", "operands", "backend", "kernel", "bytes", "workspace", "measured", "from"});
+  add_steps(table, d, "");
   std::string out = table.text() + "\n";
-  for (const auto& [key, value] : d.value("memory", Json::object()).items()) {
-    if (!value.is_number()) continue;
-    std::string name = key;
-    const bool bytes = name.ends_with("_bytes");
-    if (bytes) name.resize(name.size() - 6);
-    for (char& c : name)
-      if (c == '_') c = ' ';
-    out += name + ": " + (bytes ? bytes_text(value.get<double>()) : value.dump()) + "\n";
-  }
+  const Json memory = d.value("memory", Json::object());
+  for (const char* key : {"arena", "output", "constant", "peak"})
+    out += std::string(key) + ": " + bytes_cell(memory.value(std::string(key) + "_bytes", Json())) + "\n";
   return out;
 }
 

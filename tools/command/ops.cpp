@@ -24,7 +24,8 @@ bool has_trait(const Json& op, const char* trait) {
 
 std::string where_text(const Json& op) {
   std::string out;
-  for (const auto& [variable, dtypes] : op.value("where", Json::object()).items())
+  const Json where = op.value("where", Json::object());
+  for (const auto& [variable, dtypes] : where.items())
     out += (out.empty() ? "" : "; ") + variable + ": " + words(dtypes);
   return out;
 }

@@ -58,6 +58,7 @@ void context_functions(tsr_api& t) {
   t.context_destroy = [](tsr_context* c) noexcept { delete c; };
   t.config_explain = [](tsr_context* c, char** out) noexcept { return json(out, [&] { return required(c, "context").context->config().explain_json(); }); };
   t.config_options = [](tsr_context* c, char** out) noexcept { return json(out, [&] { return required(c, "context").context->config().options_json(); }); };
+  t.config_modes = [](char** out) noexcept { return json(out, [] { return modes_json(); }); };
   t.plugin_list = [](const tsr_context_options* o, int all, char** out) noexcept { return json(out, [&] { return plugin_list_json(o, all != 0); }); };
   t.plugin_check = [](const char* path, char** out) noexcept {
     return json(out, [&] {
