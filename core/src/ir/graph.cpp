@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "ir/printer.hpp"
 #include "ir/records.hpp"
 #include "ir/verifier.hpp"
 #include "support/error.hpp"
@@ -237,7 +238,7 @@ tsr_id Graph::new_value(const tsr_type& type, std::string_view name) {
 // ------------------------------------------------------------------------------------------------------------- checks
 
 void Graph::require_edit() const {
-  if (depth_ == 0) misuse("graph '" + std::string(tables_.name) + "' was edited outside a transaction");
+  if (marks_.empty()) misuse("graph '" + std::string(tables_.name) + "' was edited outside a transaction");
 }
 
 void Graph::check_node(tsr_id n) const {
@@ -283,8 +284,13 @@ void Graph::unlink(tsr_id n) {
   (next == TSR_NONE ? r.last : nodes_[next].prev) = prev;
 }
 
+uint32_t& Graph::use_slot(tsr_id v, tsr_use use) {
+  return use.node == TSR_NONE ? output_slots_[values_[v].region][use.operand] : node_slots_[use.node][use.operand];
+}
+
 void Graph::add_use(tsr_id v, tsr_use use) {
   if (v == TSR_NONE) return;
+  use_slot(v, use) = static_cast<uint32_t>(uses_[v].size());
   uses_[v].push_back(use);
   values_[v].num_uses = static_cast<uint32_t>(uses_[v].size());
 }
@@ -292,18 +298,27 @@ void Graph::add_use(tsr_id v, tsr_use use) {
 void Graph::remove_use(tsr_id v, tsr_use use) {
   if (v == TSR_NONE) return;
   auto& list = uses_[v];
-  // From the back: the newest use is the likeliest to go.
-  for (size_t i = list.size(); i-- > 0;)
-    if (list[i].node == use.node && list[i].operand == use.operand) {
-      list[i] = list.back();
-      list.pop_back();
-      break;
-    }
+  const uint32_t at = use_slot(v, use);
+  list[at] = list.back();
+  use_slot(v, list[at]) = at;
+  list.pop_back();
   values_[v].num_uses = static_cast<uint32_t>(list.size());
+}
+
+void Graph::lost_use(tsr_id v) {
+  if (listener_ && v != TSR_NONE && values_[v].def_node != TSR_NONE) listener_->unused(values_[v].def_node);
 }
 
 void Graph::touch(tsr_id n) {
   nodes_[n].author = author_;
+  edited_.push_back(n);
+  if (listener_) listener_->modified(n);
+}
+
+// The signature of a nested region is part of its node.
+void Graph::touch_owner(tsr_id region) {
+  const tsr_id n = regions_[region].parent_node;
+  if (n == TSR_NONE) return;
   edited_.push_back(n);
   if (listener_) listener_->modified(n);
 }
@@ -322,9 +337,19 @@ tsr_id Graph::create_node(const NodeSpec& spec, tsr_id region, tsr_id before) {
   }
   for (tsr_id v : spec.operands)
     if (v != TSR_NONE) check_value(v);
-  for (tsr_id r : spec.regions)
-    if (r == 0 || r >= regions_.size() || !regions_[r].alive || regions_[r].parent_node != TSR_NONE)
-      misuse("region " + std::to_string(r) + " is not free to become part of '" + rec.name + "'");
+  for (size_t i = 0; i < spec.regions.size(); ++i) {
+    const tsr_id r = spec.regions[i];
+    bool free = r != 0 && r < regions_.size() && regions_[r].alive && regions_[r].parent_node == TSR_NONE;
+    for (size_t k = 0; k < i; ++k) free &= spec.regions[k] != r;
+    // Nor may the node stand in what it is about to own.
+    for (tsr_id outer = region; free;) {
+      free = outer != r;
+      const tsr_id owner = regions_[outer].parent_node;
+      if (owner == TSR_NONE) break;
+      outer = nodes_[owner].parent;
+    }
+    if (!free) misuse("region " + std::to_string(r) + " is not free to become part of '" + rec.name + "'");
+  }
 
   // Attributes go into the graph's memory first, so that inference sees what the node will hold.
   const std::vector<tsr_attr> complete = complete_attrs(rec, spec.attrs);
@@ -355,7 +380,13 @@ tsr_id Graph::create_node(const NodeSpec& spec, tsr_id region, tsr_id before) {
     call.num_attrs = static_cast<uint32_t>(complete.size());
     call.regions = signatures.data();
     call.num_regions = static_cast<uint32_t>(signatures.size());
-    inferred = infer(*this, rec, call);
+    const Sizes::Checkpoint before_inference = sizes_.checkpoint();
+    try {
+      inferred = infer(*this, rec, call);
+    } catch (...) {
+      sizes_.restore(before_inference);  // a node that was refused leaves no assumptions behind
+      throw;
+    }
     types = &inferred;
   }
 
@@ -389,6 +420,7 @@ tsr_id Graph::create_node(const NodeSpec& spec, tsr_id region, tsr_id before) {
     v.def_index = i;
     v.region = region;
   }
+  node_slots_.push_back(new_slots(n.num_operands));
   for (uint32_t i = 0; i < n.num_operands; ++i) add_use(operands[i], {id, i});
   for (tsr_id r : spec.regions) {
     regions_[r].parent_node = id;
@@ -476,6 +508,7 @@ void Graph::set_operand(tsr_id n, uint32_t index, tsr_id v) {
   add_use(v, {n, index});
   log(u);
   touch(n);
+  lost_use(u.other);
 }
 
 void Graph::set_attr(tsr_id n, const tsr_attr& a) {
@@ -515,16 +548,18 @@ void Graph::replace_uses(tsr_id from, tsr_id to) {
   if (from == to) return;
   const tsr_type &a = *values_[from].type, &b = *values_[to].type;
   bool agree = a.dtype == b.dtype && a.rank == b.rank && a.device == b.device;
-  for (uint32_t i = 0; agree && i < a.rank; ++i) agree = sizes_.compare(TSR_EQ, a.sizes[i], b.sizes[i]) != TSR_FALSE;
-  if (!agree) misuse("cannot replace %" + std::string(values_[from].name) + " by %" + values_[to].name + ": their types differ");
+  for (uint32_t i = 0; agree && i < a.rank; ++i) agree = sizes_.compare(TSR_EQ, a.sizes[i], b.sizes[i]) == TSR_TRUE;
+  if (!agree)
+    misuse("cannot replace %" + std::string(values_[from].name) + " of type " + print_type(*this, a) + " by %" + values_[to].name + " of type " +
+           print_type(*this, b));
   if (values_[from].region != values_[to].region) misuse("cannot replace a value by one of another region");
-  const std::vector<tsr_use> uses = uses_[from];
-  bool is_output = false;
-  for (const tsr_use& use : uses) {
-    if (use.node == TSR_NONE) is_output = true;
-    else set_operand(use.node, use.operand, to);
-  }
-  if (is_output) {
+  // From the back, where removing one leaves the others where they are.
+  while (!uses_[from].empty()) {
+    const tsr_use use = uses_[from].back();
+    if (use.node != TSR_NONE) {
+      set_operand(use.node, use.operand, to);
+      continue;
+    }
     const tsr_region& r = regions_[values_[from].region];
     std::vector<tsr_id> outputs(r.outputs, r.outputs + r.num_outputs);
     std::replace(outputs.begin(), outputs.end(), from, to);
@@ -538,11 +573,14 @@ void Graph::set_type(tsr_id v, const tsr_type& t) {
   Undo u{Undo::kType};
   u.id = v;
   u.old = values_[v].type;
+  const tsr_id def = values_[v].def_node;
+  if (def != TSR_NONE) u.author = nodes_[def].author;
   values_[v].type = intern_type(t);
   log(u);
-  if (values_[v].def_node != TSR_NONE) edited_.push_back(values_[v].def_node);
+  if (def != TSR_NONE) touch(def);
   for (const tsr_use& use : uses_[v])
     if (use.node != TSR_NONE) edited_.push_back(use.node);
+  touch_owner(values_[v].region);
 }
 
 void Graph::set_name(tsr_id v, std::string_view name) {
@@ -568,6 +606,7 @@ tsr_id Graph::create_region(std::span<const tsr_type> input_types, std::span<con
   auto* inputs = static_cast<tsr_id*>(allocate(input_types.size() * sizeof(tsr_id), alignof(tsr_id)));
   r.inputs = inputs;
   regions_.push_back(r);
+  output_slots_.push_back(nullptr);
   for (size_t i = 0; i < input_types.size(); ++i) {
     inputs[i] = new_value(input_types[i], i < names.size() ? std::string_view(names[i]) : std::string_view());
     tsr_value& v = values_[inputs[i]];
@@ -584,20 +623,25 @@ tsr_id Graph::create_region(std::span<const tsr_type> input_types, std::span<con
 void Graph::set_outputs(tsr_id region, std::span<const tsr_id> values) {
   require_edit();
   if (region >= regions_.size() || !regions_[region].alive) misuse("no live region with id " + std::to_string(region));
-  for (tsr_id v : values) check_value(v);
+  for (tsr_id v : values) {
+    check_value(v);
+    if (values_[v].region != region) misuse("%" + std::string(values_[v].name) + " cannot be an output of region " + std::to_string(region) + ": it belongs to another");
+  }
   tsr_region& r = regions_[region];
   Undo u{Undo::kOutputs};
   u.id = region;
   u.old = r.outputs;
   u.count = r.num_outputs;
   for (uint32_t i = 0; i < r.num_outputs; ++i) remove_use(r.outputs[i], {TSR_NONE, i});
+  output_slots_[region] = new_slots(values.size());
   auto* outputs = static_cast<tsr_id*>(allocate(values.size_bytes(), alignof(tsr_id)));
   std::copy(values.begin(), values.end(), outputs);
   r.outputs = outputs;
   r.num_outputs = static_cast<uint32_t>(values.size());
   for (uint32_t i = 0; i < r.num_outputs; ++i) add_use(outputs[i], {TSR_NONE, i});
   log(u);
-  if (r.parent_node != TSR_NONE) edited_.push_back(r.parent_node);
+  touch_owner(region);
+  for (uint32_t i = 0; i < u.count; ++i) lost_use(static_cast<const tsr_id*>(u.old)[i]);
 }
 
 tsr_id Graph::create_input(std::string_view name, const tsr_type& type, tsr_input_kind kind, const char* key) {
@@ -633,6 +677,7 @@ void Graph::set_state(tsr_id v, uint32_t writeback, bool donated) {
 }
 
 void Graph::rename(std::string_view graph_name) {
+  require_edit();
   Undo u{Undo::kGraphName};
   u.old = tables_.name;
   tables_.name = intern(graph_name);
@@ -642,17 +687,22 @@ void Graph::rename(std::string_view graph_name) {
 // ------------------------------------------------------------------------------------------------------- transactions
 
 void Graph::begin(std::string_view author) {
-  if (depth_++ == 0) {
-    journal_.clear();
-    edited_.clear();
-    author_ = intern(author);
-  }
+  marks_.push_back({journal_.size(), edited_.size(), sizes_.checkpoint(), author_, next_anonymous_});
+  author_ = intern(author);
+}
+
+bool Graph::changed() const {
+  if (marks_.empty()) return false;
+  const Mark& m = marks_.back();
+  const Sizes::Checkpoint now = sizes_.checkpoint();
+  return journal_.size() > m.journal || now.symbols != m.sizes.symbols || now.assumptions != m.sizes.assumptions;
 }
 
 void Graph::commit() {
-  if (depth_ == 0) misuse("commit without a transaction");
-  if (depth_ > 1) {
-    --depth_;
+  if (marks_.empty()) misuse("commit without a transaction");
+  if (marks_.size() > 1) {
+    author_ = marks_.back().author;
+    marks_.pop_back();
     return;
   }
   std::sort(edited_.begin(), edited_.end());
@@ -664,20 +714,34 @@ void Graph::commit() {
     rollback();
     throw;
   }
-  depth_ = 0;
+  close();
+}
+
+// Forgets the outermost transaction.
+void Graph::close() {
+  marks_.clear();
   journal_.clear();
+  edited_.clear();
+  author_ = nullptr;
   reset_scratch();
 }
 
 void Graph::rollback() {
-  if (depth_ == 0) misuse("rollback without a transaction");
-  for (size_t i = journal_.size(); i-- > 0;) undo(journal_[i]);
-  journal_.clear();
-  edited_.clear();
-  depth_ = 0;
-  reset_scratch();
+  if (marks_.empty()) misuse("rollback without a transaction");
+  const Mark m = marks_.back();
+  while (journal_.size() > m.journal) {
+    undo(journal_.back());
+    journal_.pop_back();
+  }
+  sizes_.restore(m.sizes);
+  next_anonymous_ = m.next_anonymous;
+  if (marks_.size() == 1) return close();
+  edited_.resize(m.edited);
+  author_ = m.author;
+  marks_.pop_back();
 }
 
+// Undone in reverse order, what an edit has created is the tail of its table, and is dropped there.
 void Graph::undo(const Undo& u) {
   switch (u.kind) {
     case Undo::kCreateNode: {
@@ -685,13 +749,10 @@ void Graph::undo(const Undo& u) {
       for (uint32_t i = 0; i < n.num_operands; ++i) remove_use(n.operands[i], {u.id, i});
       for (uint32_t i = 0; i < n.num_regions; ++i) regions_[n.regions[i]].parent_node = TSR_NONE;
       unlink(u.id);
-      // Its regions become free again; their own creation is undone by their own records.
-      nodes_[u.id].alive = 0;
       --live_nodes_;
-      for (uint32_t i = 0; i < n.num_results; ++i) {
-        values_[n.results[i]].alive = 0;
-        release_name(values_[n.results[i]].name);
-      }
+      drop_values(n.num_results);
+      nodes_.pop_back();
+      node_slots_.pop_back();
       break;
     }
     case Undo::kEraseNode: {
@@ -719,26 +780,26 @@ void Graph::undo(const Undo& u) {
       nodes_[u.id].num_attrs = u.count;
       nodes_[u.id].author = u.author;
       break;
-    case Undo::kType: values_[u.id].type = static_cast<const tsr_type*>(u.old); break;
+    case Undo::kType:
+      values_[u.id].type = static_cast<const tsr_type*>(u.old);
+      if (values_[u.id].def_node != TSR_NONE) nodes_[values_[u.id].def_node].author = u.author;
+      break;
     case Undo::kName:
       release_name(values_[u.id].name);
       values_[u.id].name = static_cast<const char*>(u.old);
       names_.emplace(values_[u.id].name, u.id);
       break;
-    case Undo::kCreateRegion: {
-      tsr_region& r = regions_[u.id];
-      r.alive = 0;
-      for (uint32_t i = 0; i < r.num_inputs; ++i) {
-        values_[r.inputs[i]].alive = 0;
-        release_name(values_[r.inputs[i]].name);
-      }
+    case Undo::kCreateRegion:
+      drop_values(regions_[u.id].num_inputs);
+      regions_.pop_back();
+      output_slots_.pop_back();
       break;
-    }
     case Undo::kOutputs: {
       tsr_region& r = regions_[u.id];
       for (uint32_t i = 0; i < r.num_outputs; ++i) remove_use(r.outputs[i], {TSR_NONE, i});
       r.outputs = static_cast<const tsr_id*>(u.old);
       r.num_outputs = u.count;
+      output_slots_[u.id] = new_slots(u.count);
       for (uint32_t i = 0; i < r.num_outputs; ++i) add_use(r.outputs[i], {TSR_NONE, i});
       break;
     }
@@ -746,8 +807,7 @@ void Graph::undo(const Undo& u) {
       tsr_region& r = regions_[0];
       r.inputs = static_cast<const tsr_id*>(u.old);
       --r.num_inputs;
-      values_[u.id].alive = 0;
-      release_name(values_[u.id].name);
+      drop_values(1);
       break;
     }
     case Undo::kState:
@@ -755,6 +815,14 @@ void Graph::undo(const Undo& u) {
       values_[u.id].donated = u.index;
       break;
     case Undo::kGraphName: tables_.name = static_cast<const char*>(u.old); break;
+  }
+}
+
+void Graph::drop_values(size_t count) {
+  for (; count > 0; --count) {
+    release_name(values_.back().name);
+    values_.pop_back();
+    uses_.pop_back();
   }
 }
 
@@ -823,10 +891,7 @@ std::unique_ptr<Graph> Graph::clone() const {
   c.body(0, 0);
   for (tsr_id n = 0; n < g->nodes_.size(); ++n) g->nodes_[n].author = "clone";
   g->share_constants_ = false;
-  g->depth_ = 0;  // a copy of a checked graph needs no check
-  g->journal_.clear();
-  g->edited_.clear();
-  g->reset_scratch();
+  g->close();  // a copy of a checked graph needs no check
   return g;
 }
 

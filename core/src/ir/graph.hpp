@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "ir/sizes.hpp"
@@ -60,6 +61,8 @@ class Graph {
   size_t num_regions() const { return regions_.size(); }
   size_t num_live_nodes() const { return live_nodes_; }
   std::span<const tsr_use> uses(tsr_id v) const { return uses_[v]; }
+  // Where this operand stands in the uses of its value. Meaningless for an omitted operand.
+  uint32_t use_index(tsr_id node, uint32_t operand) const { return node_slots_[node][operand]; }
   tsr_id find_value(std::string_view name) const;         // TSR_NONE when there is none
   Sizes& sizes() { return sizes_; }
   const Sizes& sizes() const { return sizes_; }
@@ -83,12 +86,17 @@ class Graph {
   void set_state(tsr_id value, uint32_t writeback, bool donated);
   void rename(std::string_view graph_name);
 
-  // ---- transactions: edits are journaled under an author
+  // ---- transactions: edits are journaled under an author. They nest: an inner commit keeps its edits in the outer one, an
+  // inner rollback takes back its own alone.
   void begin(std::string_view author);
-  void commit();    // checks the edited nodes (see verifier.hpp: verify_nodes), then forgets the journal; on a failed check rolls back and throws
-  void rollback();  // restores everything, ids included
-  bool in_transaction() const { return depth_ > 0; }
-  bool changed() const { return !journal_.empty(); }  // since begin
+  // The outermost one checks the edited nodes (verifier.hpp: verify_nodes) and forgets the journal. When the check fails, it
+  // rolls back and throws.
+  void commit();
+  // Restores everything that can be read of the graph, symbols and assumptions included, and hands the ids out again. Names
+  // that are made unique later may get other suffixes than they would have.
+  void rollback();
+  bool in_transaction() const { return !marks_.empty(); }
+  bool changed() const;  // since begin: edits, symbols or assumptions; false outside a transaction
   const std::vector<tsr_id>& edited() const { return edited_; }
 
   // ---- memory that lives as long as the graph
@@ -108,12 +116,19 @@ class Graph {
     virtual void created(tsr_id) {}
     virtual void erased(tsr_id) {}
     virtual void modified(tsr_id) {}
+    virtual void unused(tsr_id /*node*/) {}  // a result of this node has lost a use
   };
-  void set_listener(Listener* l) { listener_ = l; }
+  Listener* set_listener(Listener* l) { return std::exchange(listener_, l); }  // the one before
 
  private:
   friend struct GraphTestAccess;  // negative tests of the verifier break graphs on purpose
   struct Undo;
+  struct Mark {  // where a transaction began
+    size_t journal, edited;
+    Sizes::Checkpoint sizes;
+    const char* author;
+    uint32_t next_anonymous;
+  };
   void revive(tsr_id node, bool alive);
   void log(const Undo& u);
   const tsr_type* intern_type(const tsr_type& t);
@@ -125,12 +140,18 @@ class Graph {
   void unlink(tsr_id node);
   void add_use(tsr_id value, tsr_use use);
   void remove_use(tsr_id value, tsr_use use);
+  uint32_t& use_slot(tsr_id value, tsr_use use);
+  uint32_t* new_slots(size_t count) { return static_cast<uint32_t*>(allocate(count * sizeof(uint32_t), alignof(uint32_t))); }
+  void lost_use(tsr_id value);
   void touch(tsr_id node);
+  void touch_owner(tsr_id region);
   void require_edit() const;
   void check_node(tsr_id node) const;
   void check_value(tsr_id value) const;
   void sync_tables() const;
   void undo(const Undo& u);
+  void drop_values(size_t count);
+  void close();
 
   const OpRegistry* ops_;
   Sizes sizes_;
@@ -141,18 +162,20 @@ class Graph {
   std::vector<tsr_value> values_;
   std::vector<tsr_region> regions_;
   std::vector<std::vector<tsr_use>> uses_;
+  // Per node and operand, per region and output: the index in the uses of the value, so that removing a use takes constant time.
+  std::vector<uint32_t*> node_slots_, output_slots_;
   std::unordered_map<std::string_view, tsr_id> names_;
   std::unordered_map<std::string_view, uint32_t> next_suffix_;
   std::unordered_set<std::string_view> strings_;
   std::unordered_map<std::string, const tsr_type*> types_;
   std::vector<Undo> journal_;
   std::vector<tsr_id> edited_;
+  std::vector<Mark> marks_;
   std::vector<std::shared_ptr<const void>> owners_;
   Listener* listener_ = nullptr;
   const char* author_ = nullptr;
   size_t live_nodes_ = 0;
   uint32_t next_anonymous_ = 0;
-  int depth_ = 0;
   bool share_constants_ = false;  // while clone() copies into this graph
 };
 

@@ -2,6 +2,7 @@
 #include "ir/graph_api.hpp"
 
 #include <cstring>
+#include <initializer_list>
 
 #include "compile/services.hpp"
 #include "ir/graph.hpp"
@@ -42,6 +43,14 @@ NodeSpec to_spec(const tsr_node_desc& d) {
   return s;
 }
 
+// Handles come from plugins.
+void check_dims(const Graph& g, std::initializer_list<tsr_dim> dims) {
+  for (const tsr_dim d : dims)
+    if (TSR_DIM_IS_EXPR(d) && TSR_DIM_EXPR_ID(d) >= g.sizes().exprs().size())
+      throw bug("TSR-B004", "size handle " + std::to_string(TSR_DIM_EXPR_ID(d)) + " is not of graph '" + std::string(g.tables().name) + "'",
+                "handles are valid in the graph that made them, until its transaction is rolled back");
+}
+
 const char* scratch_text(Graph& g, const std::string& s) {
   char* p = static_cast<char*>(g.scratch(s.size() + 1));
   std::memcpy(p, s.c_str(), s.size() + 1);
@@ -56,25 +65,32 @@ const tsr_graph_api kApi = {
       return r ? r->trait_text.c_str() : nullptr;
     },
     .uses = [](const tsr_graph* g, tsr_id v, uint32_t* count) noexcept -> const tsr_use* {
+      *count = 0;
+      if (v >= of(g).num_values()) return nullptr;
       const auto u = of(g).uses(v);
       *count = static_cast<uint32_t>(u.size());
       return u.data();
     },
     .dim = [](tsr_graph* g, tsr_dim_op op, tsr_dim a, tsr_dim b, tsr_dim* out) noexcept {
       return guarded([&] {
+        check_dims(of(g), {a, b});
         *out = of(g).sizes().make(op, a, b);
         of(g).tables();
       });
     },
     .dim_compare = [](const tsr_graph* g, tsr_relation r, tsr_dim a, tsr_dim b) noexcept {
       try {
+        check_dims(of(g), {a, b});
         return of(g).sizes().compare(r, a, b);
       } catch (...) {
-        return TSR_UNKNOWN;  // the comparison itself overflowed
+        return TSR_UNKNOWN;
       }
     },
     .dim_require = [](tsr_graph* g, tsr_relation r, tsr_dim a, tsr_dim b, const char* why) noexcept {
-      return guarded([&] { of(g).sizes().require(r, a, b, why ? why : ""); });
+      return guarded([&] {
+        check_dims(of(g), {a, b});
+        of(g).sizes().require(r, a, b, why ? why : "");
+      });
     },
     .symbol_create = [](tsr_graph* g, const char* prefix, int64_t min, int64_t max, int unbacked) noexcept {
       const tsr_dim d = of(g).sizes().fresh(prefix, min, max, unbacked != 0);
@@ -120,6 +136,7 @@ const tsr_graph_api kApi = {
     .decompose = [](tsr_graph* g, tsr_id n) noexcept {
       return guarded([&] {
         Graph& graph = of(g);
+        if (n >= graph.num_nodes() || !graph.node(n).alive) throw bug("TSR-B001", "no live node with id " + std::to_string(n));
         const std::vector<tsr_id> replacements = build_decomposition(graph, n);
         for (uint32_t i = 0; i < graph.node(n).num_results; ++i) graph.replace_uses(graph.node(n).results[i], replacements[i]);
         graph.erase_node(n);
@@ -134,7 +151,10 @@ const tsr_graph_api kApi = {
       });
     },
     .evaluate = [](tsr_graph* g, tsr_id n, tsr_tensor* out, uint32_t count) noexcept {
-      return guarded([&] { evaluate_node(of(g), n, {out, count}); });
+      return guarded([&] {
+        if (n >= of(g).num_nodes() || !of(g).node(n).alive) throw bug("TSR-B001", "no live node with id " + std::to_string(n));
+        evaluate_node(of(g), n, {out, count});
+      });
     },
     .print = [](tsr_graph* g, tsr_id n) noexcept -> const char* {
       try {

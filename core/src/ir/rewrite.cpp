@@ -38,6 +38,7 @@ class Worklist final : public Graph::Listener {
       for (const tsr_use& u : g_.uses(g_.node(n).results[i]))
         if (u.node != TSR_NONE) push(u.node);
   }
+  void unused(tsr_id n) override { push(n); }
   void erased(tsr_id n) override {  // its producers may have become dead, or single-use
     const tsr_node& x = g_.node(n);
     for (uint32_t i = 0; i < x.num_operands; ++i)
@@ -52,13 +53,15 @@ class Worklist final : public Graph::Listener {
 
 struct ListenerScope {
   Graph& g;
-  ListenerScope(Graph& graph, Graph::Listener* l) : g(graph) { g.set_listener(l); }
-  ~ListenerScope() { g.set_listener(nullptr); }
+  Graph::Listener* before;
+  ListenerScope(Graph& graph, Graph::Listener* l) : g(graph), before(g.set_listener(l)) {}
+  ~ListenerScope() { g.set_listener(before); }
 };
 
 bool is_dead(const Graph& g, tsr_id n) {
   const tsr_node& x = g.node(n);
-  if (x.num_results == 0 || !g.record_of(n).has(kPure)) return false;
+  // What defines an unbacked symbol is left to the pass dce, which knows whether a size still names it.
+  if (x.num_results == 0 || !g.record_of(n).has(kPure) || g.record_of(n).has(kUnbacked)) return false;
   for (uint32_t i = 0; i < x.num_results; ++i)
     if (!g.uses(x.results[i]).empty()) return false;
   return true;
@@ -95,7 +98,7 @@ bool rewrite(Graph& g, std::span<const tsr_pattern* const> patterns) {
   size_t budget = 1000 + 100 * g.num_live_nodes();
   tsr_id n;
   while (work.pop(n)) {
-    if (!g.node(n).alive) continue;
+    if (n >= g.num_nodes() || !g.node(n).alive) continue;  // gone, or taken back by a rollback
     if (is_dead(g, n)) {
       g.erase_node(n);
       changed = true;
@@ -109,7 +112,7 @@ bool rewrite(Graph& g, std::span<const tsr_pattern* const> patterns) {
       changed = true;
       if (--budget == 0)
         throw bug("TSR-B010", "the rewrite rules do not settle; the last to fire was '" + std::string(p->name) + "'",
-                  "two rules probably undo each other: run with TESSERA_LOGS=passes and compare the dumps");
+                  "two rules probably undo each other, or one reports a change without making one");
       if (!g.node(n).alive) break;
       work.push(n);
       break;

@@ -11,6 +11,8 @@ namespace {
 constexpr int64_t kMin = INT64_MIN, kMax = INT64_MAX;
 // Handles live in the lowest 2^32 values, so a number there cannot be told from a handle: it counts as overflow.
 constexpr int64_t kSmallestNumber = INT64_MIN + (int64_t{1} << 32);
+// A product of n sums of two terms has 2^n terms when multiplied out; real shapes stay far below this.
+constexpr size_t kMaxTerms = 512;
 
 [[noreturn]] void overflow(const std::string& what) {
   throw user_error("TSR-S001", "size arithmetic overflows 64 bits: " + what, "use smaller sizes");
@@ -33,11 +35,13 @@ int64_t checked_mul(int64_t a, int64_t b) {
 }
 int64_t floor_div(int64_t a, int64_t b) {
   if (b == 0) throw user_error("TSR-S003", "size expression divides by zero: floordiv(" + std::to_string(a) + ", 0)");
+  if (b == -1) return checked_sub(0, a);  // INT64_MIN / -1 traps
   const int64_t q = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
 int64_t floor_mod(int64_t a, int64_t b) {
   if (b == 0) throw user_error("TSR-S003", "size expression divides by zero: mod(" + std::to_string(a) + ", 0)");
+  if (b == -1) return 0;
   const int64_t r = a % b;
   return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r;
 }
@@ -106,9 +110,13 @@ tsr_dim Sizes::find(std::string_view name) const {
   return it == by_name_.end() ? -1 : it->second;
 }
 
-void Sizes::set_range(uint32_t symbol, int64_t min, int64_t max) {
-  symbols_[symbol].min = min;
-  symbols_[symbol].max = max;
+void Sizes::restore(const Checkpoint& before) {
+  assumptions_.resize(std::min(assumptions_.size(), before.assumptions));
+  for (; exprs_.size() > before.exprs; exprs_.pop_back()) {
+    const tsr_dim_expr& e = exprs_.back();
+    interned_.erase(Key{e.op, e.symbol, e.lhs, e.rhs});
+  }
+  for (; symbols_.size() > before.symbols; symbols_.pop_back(), strings_.pop_back()) by_name_.erase(*strings_.back());
 }
 
 // ------------------------------------------------------------------------------------------------------- normal form
@@ -132,6 +140,25 @@ bool Sizes::MonomialLess::operator()(const Monomial& a, const Monomial& b) const
   return false;
 }
 
+void Sizes::accumulate(Polynomial& p, const Monomial& m, int64_t coefficient, bool subtract) const {
+  const auto [it, fresh] = p.try_emplace(m, 0);
+  it->second = subtract ? checked_sub(it->second, coefficient) : checked_add(it->second, coefficient);
+  if (it->second == 0) p.erase(it);
+  else if (fresh && p.size() > kMaxTerms)
+    throw user_error("TSR-S005", "a size has more than " + std::to_string(kMaxTerms) + " terms when multiplied out", "use simpler sizes");
+}
+
+Sizes::Polynomial Sizes::times(const Polynomial& a, const Polynomial& b) const {
+  Polynomial p(MonomialLess{this});
+  for (const auto& [ma, ca] : a)
+    for (const auto& [mb, cb] : b) {
+      Monomial m(ma.size() + mb.size());
+      std::merge(ma.begin(), ma.end(), mb.begin(), mb.end(), m.begin(), [this](tsr_dim x, tsr_dim y) { return atom_less(x, y); });
+      accumulate(p, m, checked_mul(ca, cb));
+    }
+  return p;
+}
+
 Sizes::Polynomial Sizes::polynomial(tsr_dim d) const {
   Polynomial p(MonomialLess{this});
   if (!TSR_DIM_IS_EXPR(d)) {
@@ -141,28 +168,11 @@ Sizes::Polynomial Sizes::polynomial(tsr_dim d) const {
   const tsr_dim_expr e = exprs_[TSR_DIM_EXPR_ID(d)];
   switch (e.op) {
     case TSR_DIM_ADD:
-    case TSR_DIM_SUB: {
+    case TSR_DIM_SUB:
       p = polynomial(e.lhs);
-      for (const auto& [m, c] : polynomial(e.rhs)) {
-        int64_t& slot = p[m];
-        slot = e.op == TSR_DIM_ADD ? checked_add(slot, c) : checked_sub(slot, c);
-        if (slot == 0) p.erase(m);
-      }
+      for (const auto& [m, c] : polynomial(e.rhs)) accumulate(p, m, c, e.op == TSR_DIM_SUB);
       return p;
-    }
-    case TSR_DIM_MUL: {
-      const Polynomial a = polynomial(e.lhs), b = polynomial(e.rhs);
-      for (const auto& [ma, ca] : a)
-        for (const auto& [mb, cb] : b) {
-          Monomial m = ma;
-          m.insert(m.end(), mb.begin(), mb.end());
-          std::sort(m.begin(), m.end(), [this](tsr_dim x, tsr_dim y) { return atom_less(x, y); });
-          int64_t& slot = p[m];
-          slot = checked_add(slot, checked_mul(ca, cb));
-          if (slot == 0) p.erase(m);
-        }
-      return p;
-    }
+    case TSR_DIM_MUL: return times(polynomial(e.lhs), polynomial(e.rhs));
     default:
       p[{d}] = 1;
       return p;
@@ -171,11 +181,7 @@ Sizes::Polynomial Sizes::polynomial(tsr_dim d) const {
 
 Sizes::Polynomial Sizes::difference(tsr_dim a, tsr_dim b) const {
   Polynomial p = polynomial(a);
-  for (const auto& [m, c] : polynomial(b)) {
-    int64_t& slot = p[m];
-    slot = checked_sub(slot, c);
-    if (slot == 0) p.erase(m);
-  }
+  for (const auto& [m, c] : polynomial(b)) accumulate(p, m, c, true);
   return p;
 }
 
@@ -225,25 +231,9 @@ tsr_dim Sizes::make(tsr_dim_op op, tsr_dim a, tsr_dim b) {
       if (op == TSR_DIM_MUL && a == 1) return b;
       if (op == TSR_DIM_MUL && b == 1) return a;
       // Interning the raw form first would leave unnormalised handles behind; go through the polynomial directly.
+      if (op == TSR_DIM_MUL) return build(times(polynomial(a), polynomial(b)));
       Polynomial p = polynomial(a);
-      if (op == TSR_DIM_MUL) {
-        Polynomial product(MonomialLess{this});
-        for (const auto& [mb, cb] : polynomial(b))
-          for (const auto& [ma, ca] : p) {
-            Monomial m = ma;
-            m.insert(m.end(), mb.begin(), mb.end());
-            std::sort(m.begin(), m.end(), [this](tsr_dim x, tsr_dim y) { return atom_less(x, y); });
-            int64_t& slot = product[m];
-            slot = checked_add(slot, checked_mul(ca, cb));
-            if (slot == 0) product.erase(m);
-          }
-        return build(product);
-      }
-      for (const auto& [m, c] : polynomial(b)) {
-        int64_t& slot = p[m];
-        slot = op == TSR_DIM_ADD ? checked_add(slot, c) : checked_sub(slot, c);
-        if (slot == 0) p.erase(m);
-      }
+      for (const auto& [m, c] : polynomial(b)) accumulate(p, m, c, op == TSR_DIM_SUB);
       return build(p);
     }
     case TSR_DIM_FLOORDIV: {
@@ -277,11 +267,8 @@ tsr_dim Sizes::make(tsr_dim_op op, tsr_dim a, tsr_dim b) {
       if (numbers) return floor_mod(a, b);
       if (b == 0) floor_mod(0, 0);
       if (b == 1 || a == 0) return 0;
-      Polynomial q(MonomialLess{this});
       const Polynomial pa = polynomial(a);
-      if (divide(pa, b, q)) return 0;
-      for (const Assumption& s : assumptions_)
-        if (use_assumptions_ && s.relation == TSR_DIVISIBLE && s.a == a && s.b == b) return 0;
+      if (divisible(pa, b) == TSR_TRUE) return 0;
       if (!TSR_DIM_IS_EXPR(b) && b > 0) {
         Polynomial rest(MonomialLess{this});
         for (const auto& [m, c] : pa)
@@ -335,7 +322,9 @@ Range Sizes::range(tsr_dim d) const {
     case TSR_DIM_MUL: return mul_range(a, b);
     case TSR_DIM_MIN: return {std::min(a.min, b.min), std::min(a.max, b.max)};
     case TSR_DIM_MAX: return {std::max(a.min, b.min), std::max(a.max, b.max)};
-    case TSR_DIM_MOD: return b.min > 0 ? Range{0, infinite(b.max) ? kMax : b.max - 1} : Range{kMin, kMax};
+    case TSR_DIM_MOD:
+      if (b.min <= 0) return {kMin, kMax};
+      return {0, std::min(infinite(b.max) ? kMax : b.max - 1, a.min >= 0 ? a.max : kMax)};
     case TSR_DIM_FLOORDIV: {
       if (b.min <= 0) return {kMin, kMax};
       auto div = [](int64_t x, int64_t y) { return infinite(x) ? x : infinite(y) ? (x < 0 ? -1 : 0) : floor_div(x, y); };
@@ -346,19 +335,42 @@ Range Sizes::range(tsr_dim d) const {
   }
 }
 
-tsr_truth Sizes::compare(tsr_relation r, tsr_dim a, tsr_dim b) const {
-  if (r == TSR_DIVISIBLE) {
-    if (!TSR_DIM_IS_EXPR(a) && !TSR_DIM_IS_EXPR(b)) return b != 0 && a % b == 0 ? TSR_TRUE : TSR_FALSE;
-    Polynomial q(MonomialLess{this});
-    if (b != 0 && divide(polynomial(a), b, q)) return TSR_TRUE;
+// a mod b == 0? For a number b, coefficients count modulo b only.
+tsr_truth Sizes::divisible(const Polynomial& a, tsr_dim b) const {
+  if (b == 0) return TSR_FALSE;
+  Polynomial q(MonomialLess{this});
+  if (divide(a, b, q)) return TSR_TRUE;
+  const bool number = !TSR_DIM_IS_EXPR(b) && b > 0;
+  auto reduced = [&](const Polynomial& p) {
+    Polynomial r(MonomialLess{this});
+    for (const auto& [m, c] : p)
+      if (const int64_t k = number ? floor_mod(c, b) : c) r[m] = k;
+    return r;
+  };
+  const Polynomial rest = reduced(a);
+  if (rest.empty()) return TSR_TRUE;
+  if (number && rest.size() == 1 && rest.begin()->first.empty()) return TSR_FALSE;
+  if (use_assumptions_)
     for (const Assumption& s : assumptions_) {
-      if (s.relation != TSR_DIVISIBLE || s.a != a) continue;
-      if (s.b == b || (!TSR_DIM_IS_EXPR(b) && !TSR_DIM_IS_EXPR(s.b) && b != 0 && s.b % b == 0)) return TSR_TRUE;
+      if (s.relation != TSR_DIVISIBLE) continue;
+      if (s.b != b && !(number && !TSR_DIM_IS_EXPR(s.b) && s.b % b == 0)) continue;
+      if (reduced(polynomial(s.a)) == rest) return TSR_TRUE;
     }
+  return TSR_UNKNOWN;
+}
+
+tsr_truth Sizes::compare(tsr_relation r, tsr_dim a, tsr_dim b) const {
+  try {
+    return decide(r, a, b);
+  } catch (const Error&) {
     return TSR_UNKNOWN;
   }
-  if (a == b) return holds(r, 0, 0) ? TSR_TRUE : TSR_FALSE;
+}
+
+tsr_truth Sizes::decide(tsr_relation r, tsr_dim a, tsr_dim b) const {
   if (!TSR_DIM_IS_EXPR(a) && !TSR_DIM_IS_EXPR(b)) return holds(r, a, b) ? TSR_TRUE : TSR_FALSE;
+  if (r == TSR_DIVISIBLE) return divisible(polynomial(a), b);
+  if (a == b) return holds(r, 0, 0) ? TSR_TRUE : TSR_FALSE;
 
   Polynomial d = difference(a, b);
   Range range = range_of(d);
@@ -369,11 +381,7 @@ tsr_truth Sizes::compare(tsr_relation r, tsr_dim a, tsr_dim b) const {
     const Polynomial p = difference(s.a, s.b);
     for (const int64_t sign : {int64_t{1}, int64_t{-1}}) {
       Polynomial rest = d;
-      for (const auto& [m, c] : p) {
-        int64_t& slot = rest[m];
-        slot = checked_sub(slot, c * sign);
-        if (slot == 0) rest.erase(m);
-      }
+      for (const auto& [m, c] : p) accumulate(rest, m, c, sign > 0);
       if (rest.size() > 1 || (rest.size() == 1 && !rest.begin()->first.empty())) continue;
       const int64_t c = rest.empty() ? 0 : rest.begin()->second;
       Range q{kMin, kMax};  // of p

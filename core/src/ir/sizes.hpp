@@ -38,10 +38,10 @@ class Sizes {
   // A new symbol named prefix0, prefix1, ...
   tsr_dim fresh(std::string_view prefix, int64_t min, int64_t max, bool unbacked, int64_t hint = -1);
   tsr_dim find(std::string_view name) const;  // -1 when there is none (a symbol is never -1)
-  void set_range(uint32_t symbol, int64_t min, int64_t max);
 
   // Simplified: constants fold, sums and products are normalised (linear terms collected in symbol order), x floordiv 1,
-  // (a*k) floordiv k, (a*k) mod k, min/max decided by ranges. Throws TSR-S001 on overflow, TSR-S003 on division by zero.
+  // (a*k) floordiv k, (a*k) mod k, min/max decided by ranges. Throws TSR-S001 on overflow, TSR-S003 on division by zero,
+  // TSR-S005 for a sum of too many terms.
   tsr_dim make(tsr_dim_op op, tsr_dim a, tsr_dim b);
   tsr_dim add(tsr_dim a, tsr_dim b) { return make(TSR_DIM_ADD, a, b); }
   tsr_dim sub(tsr_dim a, tsr_dim b) { return make(TSR_DIM_SUB, a, b); }
@@ -62,8 +62,16 @@ class Sizes {
     bool before_;
   };
 
+  // What has been added since can be taken back: handles, symbols and assumptions made after the checkpoint are forgotten.
+  struct Checkpoint {
+    size_t symbols, exprs, assumptions;
+  };
+  Checkpoint checkpoint() const { return {symbols_.size(), exprs_.size(), assumptions_.size()}; }
+  void restore(const Checkpoint& before);
+
   Range range(tsr_dim d) const;
-  tsr_truth compare(tsr_relation r, tsr_dim a, tsr_dim b) const;  // uses ranges and assumptions
+  // For every value of the symbols that ranges and assumptions allow. Never throws: what overflows is unknown.
+  tsr_truth compare(tsr_relation r, tsr_dim a, tsr_dim b) const;
   // Records the relation unless it is provable. Throws TSR-S004 when it is provably false.
   void require(tsr_relation r, tsr_dim a, tsr_dim b, std::string why);
   const std::vector<Assumption>& assumptions() const { return assumptions_; }
@@ -81,7 +89,9 @@ class Sizes {
   tsr_dim import(const Sizes& other, tsr_dim d, const std::function<tsr_dim(uint32_t symbol)>& map);
 
  private:
+  friend struct GraphTestAccess;  // negative tests of the verifier
   tsr_dim intern(tsr_dim_op op, uint32_t symbol, tsr_dim a, tsr_dim b);
+  tsr_truth decide(tsr_relation r, tsr_dim a, tsr_dim b) const;
   // A polynomial over atoms (symbols, floordiv, mod, min, max): the normal form of sums and products.
   using Monomial = std::vector<tsr_dim>;  // atoms in canonical order, repeated for powers; empty: the constant
   struct MonomialLess {
@@ -90,6 +100,9 @@ class Sizes {
   };
   using Polynomial = std::map<Monomial, int64_t, MonomialLess>;
   Polynomial polynomial(tsr_dim d) const;
+  void accumulate(Polynomial& p, const Monomial& m, int64_t coefficient, bool subtract = false) const;  // p += coefficient * m
+  Polynomial times(const Polynomial& a, const Polynomial& b) const;
+  tsr_truth divisible(const Polynomial& a, tsr_dim b) const;
   Polynomial difference(tsr_dim a, tsr_dim b) const;
   tsr_dim build(const Polynomial&);
   bool divide(const Polynomial& a, tsr_dim b, Polynomial& quotient) const;  // exact division by a number or a monomial
