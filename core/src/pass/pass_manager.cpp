@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pass/pass_manager.hpp"
 
-#include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -25,14 +25,16 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 // Counts over the process, so that one limit bisects a whole compilation, however many graphs it has.
-std::atomic<int64_t> g_passes_run{0};
+std::atomic<int64_t> g_passes_started{0};
 
 std::string file_safe(std::string s) {
   for (char& c : s)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' && c != '-') c = '_';
+  if (s.size() > 100) s.resize(100);
   return s;
 }
 
+// "" when it cannot be written.
 std::string write_file(const std::string& dir, const std::string& name, const std::string& text) {
   std::error_code ignored;
   std::filesystem::create_directories(dir, ignored);
@@ -41,6 +43,13 @@ std::string write_file(const std::string& dir, const std::string& name, const st
   out << text;
   out.close();
   return out ? path : std::string();
+}
+
+// A single-quoted word for a POSIX shell.
+std::string shell_word(const std::string& s) {
+  std::string q = "'";
+  for (const char c : s) q += c == '\'' ? "'\\''" : std::string(1, c);
+  return q + "'";
 }
 
 struct TransactionScope {
@@ -59,82 +68,120 @@ struct TransactionScope {
 }  // namespace
 
 std::string make_reproducer(const Graph& graph, const BoundPass& pass, std::string_view failure) {
-  std::string first(failure.substr(0, failure.find('\n')));
+  const std::string first(failure.substr(0, failure.find('\n')));
   const std::string text = print_pipeline({pass});
   return "// tessera reproducer: pass '" + pass.factory->name + "' failed: " + first + "\n// pipeline: " + text +
-         "\n// replay: tessera opt THIS_FILE --passes '" + text + "'\n" + print_graph(graph, TSR_PRINT_LOCATIONS);
+         "\n// replay: tessera opt THIS_FILE --passes " + shell_word(text) + "\n" + print_graph(graph, kPrintLocations);
 }
 
-PassReport run_passes(Graph& g, const std::vector<BoundPass>& pipeline, const PassOptions& o) {
-  PassReport report;
-  const auto begin = Clock::now();
-  for (size_t k = 0; k < pipeline.size(); ++k) {
-    const BoundPass& pass = pipeline[k];
-    const std::string& name = pass.factory->name;
+int64_t passes_started() { return g_passes_started; }
+
+namespace {
+
+class Runner {
+ public:
+  Runner(Graph& g, const PassOptions& o) : g_(g), o_(o), reproducer_dir_(o.reproducer_dir) {
+    std::error_code none;
+    if (reproducer_dir_.empty()) reproducer_dir_ = (std::filesystem::temp_directory_path(none) / "tessera").string();
+  }
+
+  // `position` counts from 1.
+  PassRun run(const BoundPass& pass, size_t position) {
     PassRun run;
-    run.name = name;
-    run.nodes_before = run.nodes_after = g.num_live_nodes();
-
-    const int64_t number = ++g_passes_run;
-    if (o.bisect_limit >= 0) {
-      run.skipped = number > o.bisect_limit;
-      log_write(Artifact::kPasses, 0, std::string("bisect: ") + (run.skipped ? "not running" : "running") + " pass (" + std::to_string(number) +
-                                 ") " + name + " on graph @" + g.tables().name);
-      if (run.skipped) {
-        report.runs.push_back(run);
-        continue;
-      }
+    run.name = pass.factory->name;
+    run.nodes_before = run.nodes_after = g_.num_live_nodes();
+    if (skip(pass)) {
+      run.skipped = true;
+      return run;
     }
-
-    const std::string base = file_safe(std::string(g.tables().name)) + "-" + file_safe(name);
+    const std::string reproducer = "tessera-reproducer-" + base(pass) + ".tsr";
     std::string standing;  // written before the pass, so that even a crash leaves it behind
-    if (o.reproducer == Reproducer::kAlways)
-      standing = write_file(o.reproducer_dir, "tessera-reproducer-" + base + ".tsr", make_reproducer(g, pass, "crash"));
-
-    const auto start = Clock::now();
+    if (o_.reproducer == Reproducer::kAlways) {
+      standing = write_file(reproducer_dir_, reproducer, make_reproducer(g_, pass, "the process ended in it"));
+      if (standing.empty()) cannot_write(reproducer_dir_, reproducer, "pipeline.reproducer_dir");
+    }
     try {
-      TransactionScope transaction(g, name);
-      int changed = 0;
-      pass.factory->check(pass.factory->as<tsr_pass>().run(pass.factory->self, g.handle(), pass.options.view(), &changed));
-      const bool edited = g.changed();
-      if (edited && !changed)
-        throw bug("TSR-B011", "plugin '" + pass.factory->plugin->id + "' (" + pass.factory->plugin->vendor + "): pass '" + name + "' edited the graph but reported no change",
-                  "set *changed to 1 (return true from run)");
-      run.changed = edited;
-      run.seconds = seconds_since(start);
-      if (o.verify == VerifyWhen::kEach || (o.verify == VerifyWhen::kChanged && run.changed)) {
-        const auto verify_start = Clock::now();
-        verify(g);  // before the commit: a broken graph is rolled back too
-        run.verify_seconds = seconds_since(verify_start);
-      }
-      transaction.commit();
+      transform(pass, run);
     } catch (const Error& e) {
-      std::string hint = e.hint();
       // The transaction has been rolled back: the graph is as it was before the pass, which is what replays the failure.
-      if (o.reproducer != Reproducer::kNone) {
-        const std::string path = write_file(o.reproducer_dir, "tessera-reproducer-" + base + ".tsr", make_reproducer(g, pass, e.message()));
-        if (!path.empty()) hint += (hint.empty() ? "" : "\n  ") + std::string("reproducer: ") + path;
+      std::string hint = e.hint();
+      if (o_.reproducer != Reproducer::kNone) {
+        const std::string path = write_file(reproducer_dir_, reproducer, make_reproducer(g_, pass, e.message()));
+        hint += (hint.empty() ? "" : "\n  ") + (path.empty() ? "no reproducer: cannot write to '" + reproducer_dir_ + "'" : "reproducer: " + path);
       }
-      throw Error(e.family(), e.code(), "pass '" + name + "' on graph @" + g.tables().name + ": " + e.message(), hint);
+      throw Error(e.family(), e.code(), "pass '" + run.name + "' on graph @" + g_.tables().name + ": " + e.message(), hint);
     }
     if (!standing.empty()) std::remove(standing.c_str());
-    run.nodes_after = g.num_live_nodes();
-
-    const bool dump = o.dump_after == DumpWhen::kAll || (o.dump_after == DumpWhen::kChanged && run.changed);
-    if (dump || log_enabled(Artifact::kPasses, 1)) {
-      const std::string title = "// after pass " + std::to_string(k + 1) + " " + name + (run.changed ? "" : " (no change)") + "\n";
-      if (dump && !o.dump_dir.empty()) {
-        char number_text[16];
-        std::snprintf(number_text, sizeof number_text, "%02zu-", k + 1);
-        const std::string file = number_text + base + ".tsr";
-        if (write_file(o.dump_dir, file, title + print_graph(g, TSR_PRINT_LOCATIONS)).empty())
-          throw environment_error("TSR-E010", "cannot write '" + o.dump_dir + "/" + file + "'", "choose another pipeline.dump_dir");
-      } else if (dump || run.changed) {
-        log_write(Artifact::kPasses, dump ? 0 : 1, title + print_graph(g, 0));
-      }
-    }
-    report.runs.push_back(run);
+    run.nodes_after = g_.num_live_nodes();
+    dump(pass, run, position);
+    return run;
   }
+
+ private:
+  std::string base(const BoundPass& pass) const { return file_safe(g_.tables().name) + "-" + file_safe(pass.factory->name); }
+
+  [[noreturn]] static void cannot_write(const std::string& dir, const std::string& file, const char* key) {
+    throw environment_error("TSR-E010", "cannot write '" + dir + "/" + file + "'", std::string("choose another ") + key);
+  }
+
+  bool skip(const BoundPass& pass) const {
+    const int64_t number = ++g_passes_started;
+    if (o_.bisect_limit < 0) return false;
+    const bool skipped = number > o_.bisect_limit;
+    log_always(Artifact::kPasses, std::string("bisect: ") + (skipped ? "not running" : "running") + " pass (" + std::to_string(number) + ") " +
+                                      pass.factory->name + " on graph @" + g_.tables().name);
+    return skipped;
+  }
+
+  void transform(const BoundPass& pass, PassRun& run) {
+    const Factory& f = *pass.factory;
+    TransactionScope transaction(g_, f.name);
+    const auto start = Clock::now();
+    int claimed = 0;
+    f.check(f.as<tsr_pass>().run(f.self, g_.handle(), pass.options.view(), &claimed));
+    run.changed = g_.changed();
+    run.seconds = seconds_since(start);
+    const std::string blame = "plugin '" + f.plugin->id + "' (" + f.plugin->vendor + "): ";
+    if (run.changed && !claimed)
+      throw bug("TSR-B011", blame + "pass '" + f.name + "' edited the graph but reported no change", "set *changed to 1 (return true from run)");
+    const auto check_start = Clock::now();
+    try {
+      // Before the commit: a broken graph is rolled back too.
+      if (o_.verify == VerifyWhen::kEach || (o_.verify == VerifyWhen::kChanged && run.changed)) verify(g_);
+      transaction.commit();
+    } catch (const Error& e) {
+      throw Error(e.family(), e.code(), (e.family() == TSR_BUG ? blame : "") + e.message(), e.hint());
+    }
+    run.verify_seconds = seconds_since(check_start);
+  }
+
+  void dump(const BoundPass& pass, const PassRun& run, size_t position) const {
+    const bool asked = o_.dump_after == DumpWhen::kAll || (o_.dump_after == DumpWhen::kChanged && run.changed);
+    const bool logged = run.changed && log_enabled(Artifact::kPasses, 1);
+    if (!asked && !logged) return;
+    const std::string title = "// after pass " + std::to_string(position) + " " + run.name + (run.changed ? "" : " (no change)") + "\n";
+    if (asked && !o_.dump_dir.empty()) {
+      char number[32];
+      std::snprintf(number, sizeof number, "%02zu-", position);
+      const std::string file = number + base(pass) + ".tsr";
+      if (write_file(o_.dump_dir, file, title + print_graph(g_, kPrintLocations)).empty()) cannot_write(o_.dump_dir, file, "pipeline.dump_dir");
+    } else {
+      log_always(Artifact::kPasses, title + print_graph(g_, kPrintElideConstants));
+    }
+  }
+
+  Graph& g_;
+  const PassOptions& o_;
+  std::string reproducer_dir_;
+};
+
+}  // namespace
+
+PassReport run_passes(Graph& g, const std::vector<BoundPass>& pipeline, const PassOptions& options) {
+  PassReport report;
+  const auto begin = Clock::now();
+  Runner runner(g, options);
+  for (size_t k = 0; k < pipeline.size(); ++k) report.runs.push_back(runner.run(pipeline[k], k + 1));
   report.seconds = seconds_since(begin);
   if (log_enabled(Artifact::kPasses, 0)) log_write(Artifact::kPasses, 0, print_timing_tree(report));
   return report;
@@ -178,7 +225,6 @@ PassOptions pass_options_of(const Config& config) {
   const std::string& reproducer = config.get_string("pipeline.reproducer");
   o.reproducer = reproducer == "none" ? Reproducer::kNone : reproducer == "always" ? Reproducer::kAlways : Reproducer::kOnError;
   o.reproducer_dir = config.get_string("pipeline.reproducer_dir");
-  if (o.reproducer_dir.empty()) o.reproducer_dir = (std::filesystem::temp_directory_path() / "tessera").string();
   return o;
 }
 

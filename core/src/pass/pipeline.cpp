@@ -27,10 +27,17 @@ class Reader {
 
  private:
   [[noreturn]] void fail(const std::string& expected) const {
-    const std::string found = at_ < text_.size() ? "'" + std::string(1, text_[at_]) + "'" : "the end";
+    const unsigned char c = at_ < text_.size() ? static_cast<unsigned char>(text_[at_]) : 0;
+    const std::string found = at_ >= text_.size() ? "the end" : c > ' ' && c < 127 ? "'" + std::string(1, text_[at_]) + "'" : "byte " + std::to_string(c);
+    // One line, cut where it would not fit a screen; the caret counts the characters shown.
+    constexpr size_t kBefore = 60, kAfter = 40;
+    const size_t from = at_ > kBefore ? at_ - kBefore : 0;
+    std::string shown(text_.substr(from, at_ - from + kAfter));
+    for (char& x : shown)
+      if (static_cast<unsigned char>(x) < ' ') x = ' ';
     throw user_error("TSR-C020",
-                     "pipeline, column " + std::to_string(at_ + 1) + ": found " + found + ", expected " + expected + "\n  " +
-                         std::string(text_) + "\n  " + std::string(at_, ' ') + "^",
+                     "pipeline, column " + std::to_string(at_ + 1) + ": found " + found + ", expected " + expected + "\n  " + shown + "\n  " +
+                         std::string(at_ - from, ' ') + "^",
                      "write passes as: canonicalize, fuse{max_size=64}, dce");
   }
   void skip() {
@@ -52,27 +59,26 @@ class Reader {
   }
   // A value is TOML text: a bare word, a string, or an array of them. Its content is checked where the option is known.
   std::string value() {
+    if (!accept('[')) return scalar();
+    std::string s = "[";
+    while (!accept(']')) {
+      s += scalar();
+      if (accept(',')) s += ", ";
+      else if (skip(); at_ >= text_.size() || text_[at_] != ']') fail("',' or ']'");
+    }
+    return s + "]";
+  }
+  std::string scalar() {
     skip();
-    if (at_ < text_.size() && text_[at_] == '"') {
-      const size_t begin = at_++;
-      while (at_ < text_.size() && text_[at_] != '"') at_ += text_[at_] == '\\' ? 2 : 1;
-      if (at_ >= text_.size()) {
-        at_ = text_.size();
-        fail("'\"'");
-      }
-      ++at_;
-      return std::string(text_.substr(begin, at_ - begin));
+    if (at_ >= text_.size() || text_[at_] != '"') return word("a value");
+    const size_t begin = at_++;
+    while (at_ < text_.size() && text_[at_] != '"') at_ += text_[at_] == '\\' ? 2 : 1;
+    if (at_ >= text_.size()) {
+      at_ = text_.size();
+      fail("'\"'");
     }
-    if (accept('[')) {
-      std::string s = "[";
-      while (!accept(']')) {
-        s += value();
-        if (accept(',')) s += ", ";
-        else if (skip(); at_ >= text_.size() || text_[at_] != ']') fail("',' or ']'");
-      }
-      return s + "]";
-    }
-    return word("a value");
+    ++at_;
+    return std::string(text_.substr(begin, at_ - begin));
   }
   PipelineItem item() {
     PipelineItem p;
