@@ -16,8 +16,8 @@ struct Match { // a node under rewrite, with shorthands
 
   sdk::Value in(uint32_t i = 0) const { return n.operand(i); }
   sdk::Value out() const { return n.result(0); }
-  sdk::Node def(uint32_t i = 0) const { return in(i).def(); }
-  bool from(uint32_t i, const char* op) const { return n.has_operand(i) && def(i) && def(i).is(op); }
+  sdk::Node def(uint32_t i = 0) const { return n.has_operand(i) ? in(i).def() : sdk::Node{}; }  // none: omitted, or an input
+  bool from(uint32_t i, const char* op) const { return def(i) && def(i).is(op); }
   bool same(uint32_t i, uint32_t j) const { return in(i) == in(j); }
 
   tsr_dtype dtype() const { return out().type().dtype(); }

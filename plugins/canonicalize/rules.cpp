@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rewrite rules, one per line: name, op, when, becomes. All of them keep every bit of the result, which is why x + 0.0 is not
-// here for floats (it turns -0.0 into 0.0) and x - x is only here for integers (it is NaN for NaN and infinity).
+// here for floats (it turns -0.0 into 0.0), nor a sum over no axes (which starts from 0.0), and x - x is only here for integers (it is
+// NaN for NaN and infinity). Which of several NaNs a result is, IEEE 754 leaves open, and so do the rules.
 #include "rules.hpp"
 
 namespace tessera::passes {
@@ -111,8 +112,8 @@ constexpr Rule kRules[] = {
   {"pad-nothing",         "pad",          zero_pads,                                                               first},
   {"concat-one",          "concat",       one_operand,                                                             first},
 
-  {"sum-no-axes",         "reduce_sum",   empty_axes,                                                              first},
-  {"prod-no-axes",        "reduce_prod",  empty_axes,                                                              first},
+  {"sum-int-no-axes",     "reduce_sum",   [](M m) { return m.is_int() && empty_axes(m); },                         first},
+  {"prod-real-no-axes",   "reduce_prod",  [](M m) { return !is_complex(m.dtype()) && empty_axes(m); },             first},
   {"max-no-axes",         "reduce_max",   empty_axes,                                                              first},
   {"min-no-axes",         "reduce_min",   empty_axes,                                                              first},
   {"any-no-axes",         "reduce_any",   empty_axes,                                                              first},

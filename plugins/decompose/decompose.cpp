@@ -22,15 +22,26 @@ class Decomposer {
       }
       // What it expands to may contain composites again: go on with the first node of the expansion.
       const sdk::Node before = n.prev(), after = n.next();
+      const int depth = depth_of(n) + 1;
+      if (depth > kMaxDepth)
+        throw sdk::Error(TSR_BUG, "TSR-O009", "decompose: the decomposition of " + std::string(n.op()) + " leads back to it",
+                         "its record must end in primitives");
       g_.decompose(n);
       changed = true;
       n = before ? before.next() : g_.node(g_.region_raw(region).first);
-      if (!n) n = after;
+      for (sdk::Node m = n; m && !(m == after); m = m.next())
+        if (named(m)) depth_[m.id] = depth;
     }
     return changed;
   }
 
  private:
+  static constexpr int kMaxDepth = 32;  // of composites within composites
+
+  int depth_of(sdk::Node n) const {
+    const auto it = depth_.find(n.id);
+    return it == depth_.end() ? 0 : it->second;
+  }
   bool named(sdk::Node n) {
     auto [it, fresh] = named_.try_emplace(n.raw().op, false);
     if (fresh) {
@@ -43,6 +54,7 @@ class Decomposer {
   sdk::Graph g_;
   const std::vector<std::string>& ops_;
   std::unordered_map<const char*, bool> named_;
+  std::unordered_map<tsr_id, int> depth_;  // of named nodes that an expansion has made
 };
 
 class Pass final : public sdk::Pass {
