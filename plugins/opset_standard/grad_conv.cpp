@@ -32,7 +32,7 @@ Var fit(Build& b, const Var& v, const DimVector& low_given, const DimVector& siz
     high.push_back(b.dims.sub(b.dims.sub(sizes[2 + i], have), low_given[i]));
     same = same && low.back() == 0 && high.back() == 0;
   }
-  return same ? v : v.call("pad", {sdk::attr_dims("low", low), sdk::attr_dims("high", high)});
+  return same ? v : v.call("pad", Var(), {sdk::attr_dims("low", low), sdk::attr_dims("high", high)});
 }
 
 // The transposed convolution without padding covers every place that the windows read; cutting and padding it to the input

@@ -69,7 +69,7 @@ void avg_pool(GradBuild& b) {
     cut_low.push_back(-low[i]);
     cut_high.push_back(b.dims.sub(b.dims.add(s[2 + i], low[i]), spread.size(2 + static_cast<int64_t>(i))));
   }
-  const Var fitted = spread.call("pad", {sdk::attr_dims("low", cut_low), sdk::attr_dims("high", cut_high)});
+  const Var fitted = spread.call("pad", Var(), {sdk::attr_dims("low", cut_low), sdk::attr_dims("high", cut_high)});
   b.set(0, fitted.reshape(s).to(x.dtype()));
 }
 

@@ -7,7 +7,7 @@ namespace tessera::opset {
 namespace {
 
 Var pad_zeros(const Var& v, const DimVector& low, const DimVector& high, const Ints& interior) {
-  return v.call("pad", {sdk::attr_dims("low", low), sdk::attr_dims("high", high), sdk::attr_ints("interior", interior)});
+  return v.call("pad", Var(), {sdk::attr_dims("low", low), sdk::attr_dims("high", high), sdk::attr_ints("interior", interior)});
 }
 
 void transpose(GradBuild& b) {

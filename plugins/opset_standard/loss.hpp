@@ -13,7 +13,7 @@ struct Targets {
     index = select(ignored, b.integer_scalar(0, target.dtype()), target);
     if (b.has(2)) class_weight = b.wide(b.operand(2));
     const Var weight = class_weight ? class_weight.gather(index, 0) : b.full(1, logits.dtype(), target.sizes());
-    weight_of_target = select(ignored, weight, 0);
+    weight_of_target = select(ignored, 0, weight);
   }
   Var logits;            // [N, C, *S] in the compute dtype
   Var ignored;           // bool [N, *S]
