@@ -3,7 +3,7 @@
 // the block product as it lies in memory, other dtypes are converted block by block on the stack.
 #include <algorithm>
 
-#include "elementwise.hpp"
+#include "block_product.hpp"
 #include "matmul.hpp"
 
 namespace eager {
@@ -57,72 +57,29 @@ void f32_block(const Plan& p, const float* a, const float* b, float* out, int64_
 
 // ---- other types, through blocks on the stack
 
-constexpr int64_t kM = 96, kN = 64, kK = 128;
+constexpr int64_t kM = kBlockM, kN = kBlockN, kK = kBlockK;
 
 // Elements [r][c] of a rows x cols block, converted to T. Reads along the dim whose stride is 1 where there is one.
 template <class T>
 void load_block(const Isa& isa, const View& v, int64_t offset, int64_t row_step, int64_t col_step, int64_t rows, int64_t cols, T* dst,
-                int64_t dst_row, int64_t dst_col) {
-  const Comp own = comp_of(v.dtype);
+                int64_t dst_row) {
   const bool by_rows = col_step == 1 || row_step != 1;
-  const int64_t outer = by_rows ? rows : cols, n = by_rows ? cols : rows;
-  const int64_t outer_step = by_rows ? row_step : col_step, step = by_rows ? col_step : row_step;
-  const int64_t dst_outer = by_rows ? dst_row : dst_col, dst_step = by_rows ? dst_col : dst_row;
-  alignas(64) char run[kK * 16];
-  static_assert(kK >= kM && kK >= kN);
-  for (int64_t i = 0; i < outer; ++i) {
-    load_run(isa, v.dtype, v.data, offset + i * outer_step, step, n, run);
-    T* d = dst + i * dst_outer;
-    with_comp(own, [&](auto zero) {
-      using S = decltype(zero);
-      const S* s = reinterpret_cast<const S*>(run);
-      if constexpr (std::is_same_v<S, T>) {
-        for (int64_t j = 0; j < n; ++j) d[j * dst_step] = s[j];
-      } else if constexpr (std::is_arithmetic_v<S> && std::is_arithmetic_v<T>) {
-        for (int64_t j = 0; j < n; ++j) d[j * dst_step] = static_cast<T>(s[j]);
-      }
-    });
+  for (int64_t i = 0; i < (by_rows ? rows : cols); ++i) {
+    if (by_rows) load_as_type(isa, v.dtype, v.data, offset + i * row_step, col_step, cols, dst + i * dst_row, 1);
+    else load_as_type(isa, v.dtype, v.data, offset + i * col_step, row_step, rows, dst + i, dst_row);
   }
-}
-
-template <class T>
-void multiply(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k) {
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t p = 0; p < k; ++p) {
-      const T x = a[i * kK + p];
-      const T* row = b + p * kN;
-      T* out = c + i * kN;
-      if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>) {
-        for (int64_t j = 0; j < n; ++j) {
-          out[j].re += x.re * row[j].re - x.im * row[j].im;
-          out[j].im += x.re * row[j].im + x.im * row[j].re;
-        }
-      } else {
-        for (int64_t j = 0; j < n; ++j) out[j] += x * row[j];
-      }
-    }
 }
 
 // Rounded or wrapped once to the result's dtype; with a bias, once before and once after adding it.
 template <class T>
 void store_row(const Isa& isa, const T* values, const Contraction& c, int64_t index, int64_t column, int64_t n) {
-  using Signed = std::conditional_t<std::is_same_v<T, uint32_t>, int32_t, T>;  // the compute type that T stands for
-  const Comp comp = comp_of(c.out_dtype);
-  const bool same = comp == CompOf<Signed>::value || (comp == Comp::I64 && std::is_same_v<T, uint64_t>);
-  if (same) store_run(isa, c.out_dtype, c.out, index, n, values);
-  else if constexpr (std::is_arithmetic_v<T>)
-    for (int64_t j = 0; j < n; ++j) tessera::store_from(c.out_dtype, c.out, index + j, values[j]);
-  if (!c.bias || !same) return;
-  alignas(16) char sum[kN * 16], added[kN * 16];
-  load_run(isa, c.out_dtype, c.out, index, 1, n, sum);
-  load_run(isa, c.bias->dtype, c.bias->data, column * c.bias->strides[0], c.bias->strides[0], n, added);
-  T* s = reinterpret_cast<T*>(sum);
-  const T* x = reinterpret_cast<const T*>(added);
-  for (int64_t j = 0; j < n; ++j) {
-    if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>) s[j].re += x[j].re, s[j].im += x[j].im;
-    else s[j] += x[j];
-  }
-  store_run(isa, c.out_dtype, c.out, index, n, sum);
+  store_as_type(isa, c.out_dtype, c.out, index, n, values);
+  if (!c.bias) return;
+  T sum[kN], added[kN];
+  load_as_type(isa, c.out_dtype, c.out, index, 1, n, sum, 1);
+  load_as_type(isa, c.bias->dtype, c.bias->data, column * c.bias->strides[0], c.bias->strides[0], n, added, 1);
+  for (int64_t j = 0; j < n; ++j) sum[j] = add(sum[j], added[j]);
+  store_as_type(isa, c.out_dtype, c.out, index, n, sum);
 }
 
 template <class T>
@@ -134,19 +91,9 @@ void block(const Plan& p, int64_t a_at, int64_t b_at, int64_t out_at, int64_t co
     p.k.at(ko, at);
     for (int64_t k0 = 0; k0 < p.k.inner; k0 += kK) {
       const int64_t k = std::min(kK, p.k.inner - k0);
-      load_block(p.isa, p.c.a, a_at + at[0] + k0 * p.k.step[0], p.m.step[0], p.k.step[0], m, k, a, kK, 1);
-      load_block(p.isa, p.c.b, b_at + at[1] + k0 * p.k.step[1], p.k.step[1], p.n.step[0], k, n, b, kN, 1);
-      if constexpr (std::is_same_v<T, float>) {
-        GemmArgs g{};
-        g.m = m, g.n = n, g.k = k;
-        g.a = a, g.a_m = kK, g.a_k = 1;
-        g.b = b, g.b_k = kN, g.b_n = 1;
-        g.c = c, g.c_m = kN;
-        g.accumulate = true;
-        p.isa.gemm(g);
-      } else {
-        multiply(a, b, c, m, n, k);
-      }
+      load_block(p.isa, p.c.a, a_at + at[0] + k0 * p.k.step[0], p.m.step[0], p.k.step[0], m, k, a, kK);
+      load_block(p.isa, p.c.b, b_at + at[1] + k0 * p.k.step[1], p.k.step[1], p.n.step[0], k, n, b, kN);
+      multiply_block(p.isa, a, b, c, m, n, k);
     }
   }
   for (int64_t i = 0; i < m; ++i) store_row(p.isa, c + i * kN, p.c, out_at + i * p.total_n, column, n);
@@ -204,14 +151,7 @@ void contract(const Isa& isa, const Contraction& c) {
                   static_cast<float*>(c.out) + out_at, m, n, bias);
         continue;
       }
-      switch (acc) {
-        case Comp::F32: block<float>(p, a_at, b_at, out_at, column, m, n); break;
-        case Comp::F64: block<double>(p, a_at, b_at, out_at, column, m, n); break;
-        case Comp::I32: block<uint32_t>(p, a_at, b_at, out_at, column, m, n); break;
-        case Comp::I64: case Comp::U64: block<uint64_t>(p, a_at, b_at, out_at, column, m, n); break;
-        case Comp::C64: block<C64>(p, a_at, b_at, out_at, column, m, n); break;
-        default: block<C128>(p, a_at, b_at, out_at, column, m, n); break;
-      }
+      with_accumulator(acc, [&](auto zero) { block<decltype(zero)>(p, a_at, b_at, out_at, column, m, n); });
     }
   });
 }

@@ -5,11 +5,16 @@
 #include <algorithm>
 #include <array>
 
+#include "attention.hpp"
 #include "elementwise_ops.hpp"
+#include "index_ops.hpp"
+#include "loss.hpp"
 #include "matmul.hpp"
 #include "norm.hpp"
+#include "random.hpp"
 #include "reduce_ops.hpp"
 #include "shape_ops.hpp"
+#include "window_ops.hpp"
 
 namespace eager {
 namespace {
@@ -124,6 +129,14 @@ constexpr OpEntry kOps[] = {
     {"norm", make_norm, 0},
     {"sum_to", make_sum_to, 0},
 
+    // scan.cpp
+    {"argmax", make_arg_reduce, 0},
+    {"argmin", make_arg_reduce, 1},
+    {"cumsum", make_cumulative, 0},
+    {"cumprod", make_cumulative, 1},
+    {"cummax", make_cumulative_extreme, 0},
+    {"cummin", make_cumulative_extreme, 1},
+
     // create.cpp, shape.cpp, slice_pad.cpp
     {"constant", make_constant, 0},
     {"full", make_full, 0},
@@ -162,6 +175,41 @@ constexpr OpEntry kOps[] = {
     {"group_norm", make_group_norm, 0},
     {"batch_norm", make_batch_norm, 0},
     {"batch_norm_training", make_batch_norm_training, 0},
+    {"attention", make_attention, 0},
+
+    // gather_scatter.cpp, sort.cpp, unbacked.cpp
+    {"gather", make_gather, 0},
+    {"embedding", make_gather, 1},
+    {"take_along_axis", make_take_along_axis, 0},
+    {"gather_nd", make_gather_nd, 0},
+    {"scatter", make_scatter, 0},
+    {"scatter_nd", make_scatter_nd, 0},
+    {"sort", make_sort, 0},
+    {"topk", make_topk, 0},
+    {"searchsorted", make_searchsorted, 0},
+    {"nonzero", make_nonzero, 0},
+    {"masked_select", make_masked_select, 0},
+    {"unique", make_unique, 0},
+    {"dynamic_reshape", make_dynamic_reshape, 0},
+    {"dynamic_broadcast_to", make_dynamic_broadcast_to, 0},
+
+    // conv.cpp, pool.cpp, resize.cpp
+    {"conv", make_conv, 0},
+    {"conv_transpose", make_conv_transpose, 0},
+    {"max_pool", make_max_pool, 0},
+    {"avg_pool", make_avg_pool, 0},
+    {"adaptive_avg_pool", make_adaptive_pool, 0},
+    {"adaptive_max_pool", make_adaptive_pool, 1},
+    {"interpolate", make_interpolate, 0},
+
+    // random.cpp, loss.cpp
+    {"random_bits", make_random_bits, 0},
+    {"random_uniform", make_random_uniform, 0},
+    {"random_normal", make_random_normal, 0},
+    {"random_int", make_random_int, 0},
+    {"dropout", make_dropout, 0},
+    {"cross_entropy", make_cross_entropy, 0},
+    {"mse_loss", make_mse_loss, 0},
 };
 
 }  // namespace

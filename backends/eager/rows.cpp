@@ -141,6 +141,38 @@ void for_rows(const Isa& isa, const View& x, const tsr_tensor& out_tensor, std::
   });
 }
 
+int64_t read_rows_workspace(const Dims& sizes, std::span<const int> axes, uint32_t dtype) {
+  int64_t n = 1, rows = 1;
+  for (int d = 0; d < sizes.rank; ++d) (std::find(axes.begin(), axes.end(), d) != axes.end() ? n : rows) *= sizes[d];
+  return n <= kStackRow ? 0 : std::min(rows, kSlots) * ((n * comp_size(comp_of(dtype)) + 63) / 64 * 64);
+}
+
+void read_rows(const Isa& isa, const View& x, std::span<const int> axes, void* workspace, FunctionRef<void(int64_t, const void*, int64_t)> f) {
+  const RowPlan p = plan_rows(x, x, axes);
+  if (p.rows == 0) return;
+  const int64_t size = comp_size(comp_of(x.dtype)), slot = (p.n * size + 63) / 64 * 64;
+  const bool direct = is_native(x.dtype) && (p.row.rank == 0 || (p.row.rank == 1 && p.row.strides[1][0] == 1));
+  const auto rows = [&](int64_t begin, int64_t end, void* buffer) {
+    for (int64_t r = begin; r < end; ++r) {
+      int64_t at[2];
+      p.kept.offsets(r, at);
+      const void* in = buffer;
+      if (direct) in = static_cast<const char*>(x.data) + (x.offset + at[1]) * size;
+      else if (p.n > 0) gather_row(isa, x, p.row, x.offset + at[1], p.n, buffer);
+      f(r, in, p.n);
+    }
+  };
+  if (direct || p.n <= kStackRow)
+    return sdk::parallel(p.rows, std::max<int64_t>(1, kGrain / 4 / std::max<int64_t>(1, p.n)), [&](int64_t begin, int64_t end) {
+      alignas(64) char buffer[kStackRow * 8];
+      rows(begin, end, buffer);
+    });
+  const int64_t slots = std::min(p.rows, kSlots);
+  sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t s = begin; s < end; ++s) rows(p.rows * s / slots, p.rows * (s + 1) / slots, static_cast<char*>(workspace) + s * slot);
+  });
+}
+
 const void* flat_values(const Isa& isa, const tsr_tensor& t, void* buffer) {
   const View v(t);
   if (v.dense() && is_native(v.dtype)) return v.data;

@@ -17,6 +17,11 @@ int64_t rows_workspace(const Dims& sizes, std::span<const int> axes, uint32_t dt
 void for_rows(const Isa& isa, const View& x, const tsr_tensor& out, std::span<const int> axes, void* workspace,
               FunctionRef<void(int64_t row, const void* x, void* y, int64_t n)> f);
 
+// The same without a result: f only reads. Rows may come in any order, from several threads.
+int64_t read_rows_workspace(const Dims& sizes, std::span<const int> axes, uint32_t dtype);
+void read_rows(const Isa& isa, const View& x, std::span<const int> axes, void* workspace,
+               FunctionRef<void(int64_t row, const void* x, int64_t n)> f);
+
 // n elements of a tensor as contiguous values of its compute type: in place, or converted into `buffer`.
 const void* flat_values(const Isa& isa, const tsr_tensor& t, void* buffer);
 

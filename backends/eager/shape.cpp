@@ -174,11 +174,44 @@ void roll_from(const View& src, const View& dst, const Dims& shift, int d) {
   roll_from(narrow(src, d, 0, n - s), narrow(dst, d, s, n - s), shift, d + 1);
 }
 
+// Rolled over the row-major order of all elements: copied first, then turned in place by three reversals, which needs no memory.
+void roll_flat(const View& x, const View& out, int64_t by) {
+  const int64_t n = out.elements();
+  if (n == 0) return;
+  copy_view(x, out);
+  const int64_t shift = (by % n + n) % n;
+  if (shift == 0) return;
+  const auto turn = [&](auto* p) {
+    std::reverse(p, p + n);
+    std::reverse(p, p + shift);
+    std::reverse(p + shift, p + n);
+  };
+  struct B16 { uint64_t a, b; };
+  switch (element_bytes(out.dtype)) {
+    case 1: return turn(static_cast<uint8_t*>(out.data));
+    case 2: return turn(static_cast<uint16_t*>(out.data));
+    case 4: return turn(static_cast<uint32_t*>(out.data));
+    case 8: return turn(static_cast<uint64_t*>(out.data));
+    case 16: return turn(static_cast<B16*>(out.data));
+    default: break;
+  }
+  // Packed: read again from x at the shifted place.
+  Nest<1> nest;
+  for (int d = 0; d < x.rank(); ++d) nest.push(x.sizes[d], &x.strides[d]);
+  const uint32_t code = tessera::dtype_bits(x.dtype) == 2 ? TSR_U2 : TSR_U4;
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t at[1];
+    nest.offsets((i - shift + n) % n, at);
+    tessera::store_from(code, out.data, i, tessera::load_as<uint8_t>(code, x.data, x.offset + at[0]));
+  }
+}
+
 }  // namespace
 
 KernelPtr make_roll(const Build& b, int) {
   return make_kernel(b, [shifts = b.integers("shifts"), axes = b.axes("axes", b.rank())](const tsr_launch& l) {
     const View x(l.inputs[0]), out(l.outputs[0]);
+    if (axes.empty()) return roll_flat(x, out, shifts.empty() ? 0 : shifts[0]);
     Dims shift;
     shift.rank = x.rank();
     for (int d = 0; d < x.rank(); ++d) shift[d] = 0;

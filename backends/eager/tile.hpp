@@ -95,14 +95,14 @@ struct GemmArgs {
   bool packed;                 // part of a larger product: take the path that it takes, however few rows this part has
 };
 
-// One head of attention for at most kAttentionRows query rows; rows of q, k, v and out are contiguous floats.
+// One head of attention for at most kAttentionRows query rows. *_row, *_col: strides; the columns of out are contiguous.
 inline constexpr int64_t kAttentionRows = 64, kAttentionKeys = 128;
 struct AttentionArgs {
   int64_t q_rows, kv_rows, head, value;
-  const float* q; int64_t q_stride;
-  const float* k; int64_t k_stride;
-  const float* v; int64_t v_stride;
-  float* out; int64_t out_stride;
+  const float* q; int64_t q_row, q_col;
+  const float* k; int64_t k_row, k_col;
+  const float* v; int64_t v_row, v_col;
+  float* out; int64_t out_row;
   const uint8_t* mask_bool;     // false: the key takes no part; or null
   const float* mask_add;        // added to the scores; or null
   int64_t mask_row, mask_col;   // strides of the mask in use

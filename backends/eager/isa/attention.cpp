@@ -14,7 +14,7 @@ void EAGER_ISA(attention)(const AttentionArgs& a) {
   for (int64_t i = 0; i < a.q_rows; ++i) {
     top[i] = -kInf<float>;
     sum[i] = 0.0f;
-    for (int64_t c = 0; c < a.value; ++c) a.out[i * a.out_stride + c] = 0.0f;
+    for (int64_t c = 0; c < a.value; ++c) a.out[i * a.out_row + c] = 0.0f;
   }
   for (int64_t start = 0; start < a.kv_rows; start += kKeys) {
     const int64_t keys = a.kv_rows - start < kKeys ? a.kv_rows - start : kKeys;
@@ -28,8 +28,8 @@ void EAGER_ISA(attention)(const AttentionArgs& a) {
     const int64_t rows = a.q_rows - first;
     GemmArgs s{};
     s.m = rows, s.n = keys, s.k = a.head;
-    s.a = a.q + first * a.q_stride, s.a_m = a.q_stride, s.a_k = 1;
-    s.b = a.k + start * a.k_stride, s.b_k = 1, s.b_n = a.k_stride;
+    s.a = a.q + first * a.q_row, s.a_m = a.q_row, s.a_k = a.q_col;
+    s.b = a.k + start * a.k_row, s.b_k = a.k_col, s.b_n = a.k_row;
     s.c = score, s.c_m = kKeys;
     EAGER_ISA(gemm)(s);
     for (int64_t i = 0; i < rows; ++i) {
@@ -73,7 +73,7 @@ void EAGER_ISA(attention)(const AttentionArgs& a) {
       }
       for (int64_t j = seen; j < keys; ++j) p[j] = 0.0f;
       if (correction != 1.0f) {
-        float* o = a.out + row * a.out_stride;
+        float* o = a.out + row * a.out_row;
         EAGER_SIMD
         for (int64_t c = 0; c < a.value; ++c) o[c] *= correction;
       }
@@ -81,13 +81,13 @@ void EAGER_ISA(attention)(const AttentionArgs& a) {
     GemmArgs o{};
     o.m = rows, o.n = a.value, o.k = keys;
     o.a = score, o.a_m = kKeys, o.a_k = 1;
-    o.b = a.v + start * a.v_stride, o.b_k = a.v_stride, o.b_n = 1;
-    o.c = a.out + first * a.out_stride, o.c_m = a.out_stride;
+    o.b = a.v + start * a.v_row, o.b_k = a.v_row, o.b_n = a.v_col;
+    o.c = a.out + first * a.out_row, o.c_m = a.out_row;
     o.accumulate = true;
     EAGER_ISA(gemm)(o);
   }
   for (int64_t i = 0; i < a.q_rows; ++i) {
-    float* o = a.out + i * a.out_stride;
+    float* o = a.out + i * a.out_row;
     if (top[i] == -kInf<float>) continue;  // sees no key: 0
     const float total = sum[i];
     EAGER_SIMD

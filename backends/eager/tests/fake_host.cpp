@@ -21,6 +21,8 @@ struct tsr_graph {
   std::vector<tsr_type> types;
   std::vector<tsr_attr> attrs;
   std::vector<tsr_tensor> tensors;
+  std::vector<tsr_symbol> symbols;
+  std::vector<tsr_dim_expr> exprs;
   std::vector<std::vector<int64_t>> dims;
   std::vector<tsr_id> operands, results;
   tsr_tables tables{};
@@ -234,6 +236,12 @@ struct Backend::Impl {
     g.tables.struct_size = sizeof g.tables;
     g.tables.nodes = g.nodes.data(), g.tables.num_nodes = 1, g.tables.node_stride = sizeof(tsr_node);
     g.tables.values = g.values.data(), g.tables.num_values = g.values.size(), g.tables.value_stride = sizeof(tsr_value);
+    for (uint32_t i = 0; i < unbacked; ++i) {
+      g.symbols.push_back({"u", 0, INT64_MAX, -1, 1, 0});
+      g.exprs.push_back({TSR_DIM_SYMBOL, i, 0, 0});
+    }
+    g.tables.symbols = g.symbols.data(), g.tables.num_symbols = unbacked, g.tables.symbol_stride = sizeof(tsr_symbol);
+    g.tables.exprs = g.exprs.data(), g.tables.num_exprs = unbacked, g.tables.expr_stride = sizeof(tsr_dim_expr);
     const char* why = nullptr;
     if (table->claim(self, &g, 0, &why) != TSR_CLAIM_YES) throw Error{"claim", why ? why : "", ""};
     tsr_compile compile{};
