@@ -84,7 +84,7 @@ def families():
                     return truncated(u, d).reshape(shape), following
                 f.add("random_uniform", state, uniform, attrs=f"shape = {dims}, dtype = {d}", out=[d, "u64"], tag=d)
                 f.add("random_normal", state, lambda _: reshape(normals(s, n, d)), attrs=f"shape = {dims}, dtype = {d}", out=[d, "u64"], tag=d)
-            for d, low, high in (("i64", -5, 17), ("i32", 0, 2), ("u8", 0, 256), ("i64", -(2**63), 2**63 - 1)):
+            for d, low, high in (("i64", -5, 17), ("i32", 0, 2), ("u8", 0, 256), ("i64", -(2**63) + 2**32, 2**63 - 1)):
                 def integers(_):
                     w, following = stream(s, 2 * n)
                     v = [low + ((w[2 * i] << 32 | w[2 * i + 1]) * (high - low) >> 64) for i in range(n)]
