@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two configs on one model. Numerics come first, on fresh copies of the inputs; then times, in blocks A B B A.
+// Two configs on one model. Numerics and memory come first, one config at a time; then both are compiled again for times, in
+// blocks A B B A.
 #include <algorithm>
 #include <iostream>
 #include <optional>
@@ -17,33 +18,17 @@ namespace {
 
 struct Side {
   std::string config;
-  std::optional<Session> session;
+  std::optional<Signature> signature;
   std::vector<embed::Tensor> outputs;  // of one call, on the host
   std::vector<OutputError> errors;     // against the reference; empty: not compared
   std::vector<double> times;           // ms per call
-  double first_call_ms = 0;
-  int64_t peak_bytes = 0;  // of a call, with the inputs and the constants of this config alone
+  double compile_ms = 0, pack_ms = 0, first_call_ms = 0;
+  int64_t peak_bytes = 0;  // of a call, with the inputs and the constants
 };
 
-Side open_side(ContextArguments context, const std::string& config, const std::string& model, Progress& progress) {
-  Side side;
-  side.config = config;
+Session open_with(ContextArguments context, const std::string& config, const std::string& model, Progress& progress) {
   context.config = config;
-  side.session.emplace(open_session(context, model, progress));
-  return side;
-}
-
-// One call on fresh inputs. Other sides' memory is there already: what was in use before this side was opened does not count.
-void call_once(Side& side, const Inputs& inputs, int64_t before, Progress& progress) {
-  progress.phase("running with " + side.config);
-  const std::vector<embed::Tensor> in = fresh(side.session->signature, inputs);
-  const std::vector<tsr_device> devices = devices_of(side.session->executable);
-  memory_peak(devices, true);
-  const double start = now_ms();
-  side.outputs = side.session->executable.run(in);
-  side.first_call_ms = now_ms() - start;
-  side.peak_bytes = memory_peak(devices, false) - before + inputs.bytes();
-  side.outputs = on_host(std::move(side.outputs));
+  return open_session(context, model, progress);
 }
 
 void check_same_model(const Signature& a, const Signature& b, const std::string& config) {
@@ -58,6 +43,40 @@ void check_same_model(const Signature& a, const Signature& b, const std::string&
                       "load the same frontend in both configs");
 }
 
+// Compiles, makes the inputs when nobody has yet, and calls once. The session ends here: executables share arenas, so that memory can
+// only be told apart while no other one is alive.
+Side call_once(const ContextArguments& context, const std::string& config, const std::string& model,
+               const InputArguments& arguments, std::optional<Inputs>& inputs, int64_t& input_use,
+               const Signature* like, Progress& progress) {
+  Side side;
+  side.config = config;
+  const std::vector<tsr_device> host = {0};
+  const int64_t empty = memory_in_use(host);
+  const Session session = open_with(context, config, model, progress);
+  const std::vector<tsr_device> devices = devices_of(session.executable);
+  side.signature = session.signature;
+  if (like) check_same_model(*like, session.signature, config);
+  side.compile_ms = session.compile_ms;
+  side.pack_ms = session.pack_ms;
+  int64_t shared = input_use;  // in use already when this side began
+  if (!inputs) {
+    progress.phase("preparing inputs");
+    const int64_t before = memory_in_use(devices);
+    inputs = make_inputs(session.signature, arguments);
+    input_use = memory_in_use(devices) - before;
+    shared = 0;
+  }
+  progress.phase("running with " + config);
+  const std::vector<embed::Tensor> in = fresh(session.signature, *inputs);
+  memory_peak(devices, true);
+  const double start = now_ms();
+  side.outputs = session.executable.run(in);
+  side.first_call_ms = now_ms() - start;
+  side.peak_bytes = memory_peak(devices, false) - empty + shared;
+  side.outputs = on_host(std::move(side.outputs));
+  return side;
+}
+
 struct Timing {
   double seconds = 2;
   int64_t blocks = 0, warmup = 2;
@@ -70,10 +89,10 @@ int64_t calls_per_sample(Caller& caller) {
   return once >= kLeast ? 1 : static_cast<int64_t>(kLeast / once) + 1;
 }
 
-void measure(Side& a, Side& b, const Inputs& inputs, const Timing& timing, Progress& progress) {
+void measure(Side& a, const Session& sa, Side& b, const Session& sb, const Inputs& inputs, const Timing& timing,
+             Progress& progress) {
   progress.phase("warming up");
-  Caller ca(a.session->executable, fresh(a.session->signature, inputs)),
-      cb(b.session->executable, fresh(b.session->signature, inputs));
+  Caller ca(sa.executable, fresh(sa.signature, inputs)), cb(sb.executable, fresh(sb.signature, inputs));
   for (int64_t i = 0; i < timing.warmup; ++i) {
     ca.call();
     cb.call();
@@ -112,19 +131,15 @@ Json error_json(const OutputError& e) {
 }
 
 Json side_json(const Side& s) {
-  Json out = {{"config", s.config},
-              {"compile_ms", s.session->compile_ms},
-              {"pack_ms", s.session->pack_ms},
-              {"first_call_ms", s.first_call_ms},
-              {"peak_bytes", s.peak_bytes},
-              {"error", nullptr},
-              {"outputs", nullptr},
-              {"time", nullptr}};
-  if (!s.errors.empty() || s.outputs.empty()) out["error"] = error_json(worst(s.errors));
+  Json out = {{"config", s.config},         {"compile_ms", s.compile_ms},
+              {"pack_ms", s.pack_ms},       {"first_call_ms", s.first_call_ms},
+              {"peak_bytes", s.peak_bytes}, {"error", nullptr},
+              {"outputs", nullptr},         {"time", nullptr}};
+  if (!s.errors.empty()) out["error"] = error_json(worst(s.errors));
   if (!s.errors.empty()) {
     out["outputs"] = Json::array();
     for (size_t i = 0; i < s.errors.size(); ++i) {
-      Json e = {{"name", s.session->signature.outputs[i].name}};
+      Json e = {{"name", s.signature->outputs[i].name}};
       e.update(error_json(s.errors[i]));
       out["outputs"].push_back(std::move(e));
     }
@@ -158,8 +173,8 @@ std::string table_text(const Side& a, const Side& b, const std::string& referenc
   }
   row("first call", [](const Side& s) { return ms_text(s.first_call_ms); });
   row("peak memory", [](const Side& s) { return bytes_text(static_cast<double>(s.peak_bytes)); });
-  row("compile", [](const Side& s) { return ms_text(s.session->compile_ms); });
-  row("pack constants", [](const Side& s) { return ms_text(s.session->pack_ms); });
+  row("compile", [](const Side& s) { return ms_text(s.compile_ms); });
+  row("pack constants", [](const Side& s) { return ms_text(s.pack_ms); });
   return table.text();
 }
 
@@ -195,21 +210,15 @@ int compare(const Command& command, const std::vector<std::string>& args) {
     throw usage_error("TSR-U003", "--max-abs and --max-rel need the reference that --no-reference leaves out");
 
   Progress progress(progress_lines);
-  Side a = open_side(context, config_a, model, progress);
-  const std::vector<tsr_device> devices = devices_of(a.session->executable);
-  progress.phase("preparing inputs");
-  const int64_t constants = memory_in_use(devices);
-  const Inputs inputs = make_inputs(a.session->signature, input);
-  call_once(a, inputs, memory_in_use(devices) - constants, progress);
-  int64_t before = memory_in_use(devices);
-  Side b = open_side(context, config_b, model, progress);
-  check_same_model(a.session->signature, b.session->signature, config_b);
-  call_once(b, inputs, before, progress);
-
+  std::optional<Inputs> inputs;
+  int64_t input_use = 0;
+  const auto once = [&](const std::string& config, const Signature* like) {
+    return call_once(context, config, model, input, inputs, input_use, like, progress);
+  };
+  Side a = once(config_a, nullptr);
+  Side b = once(config_b, &*a.signature);
   if (!no_reference) {
-    Side r = open_side(context, reference, model, progress);
-    check_same_model(a.session->signature, r.session->signature, reference);
-    call_once(r, inputs, 0, progress);
+    const Side r = once(reference, &*a.signature);
     progress.phase("comparing outputs");
     for (Side* s : {&a, &b})
       for (size_t i = 0; i < r.outputs.size(); ++i)
@@ -219,7 +228,9 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   b.outputs.clear();
   std::optional<Verdict> verdict;
   if (!no_time) {
-    measure(a, b, inputs, timing, progress);
+    const Session sa = open_with(context, config_a, model, progress),
+                  sb = open_with(context, config_b, model, progress);
+    measure(a, sa, b, sb, *inputs, timing, progress);
     verdict = judge(a.times, b.times);
   }
   progress.finish();

@@ -15,32 +15,24 @@ std::string word_at(const Json& row, const char* key) {
 
 std::string bytes_cell(const Json& v) { return v.is_number() ? bytes_text(v.get<double>()) : "varies"; }
 
-// Of all results; sizes that depend on the call have no bytes yet.
-std::string result_bytes(const Json& row) {
-  double total = 0;
-  for (const Json& b : row.value("bytes", Json::array())) {
-    if (!b.is_number()) return "varies";
-    total += b.get<double>();
-  }
-  return bytes_text(total);
-}
-
 std::string names(const Json& row, const char* key) {
   std::string out;
-  for (const Json& n : row.value(key, Json::array())) out += (out.empty() ? "" : " ") + (n.is_string() ? n.get<std::string>() : "_");
+  for (const Json& n : row.value(key, Json::array()))
+    out += (out.empty() ? "" : " ") + (n.is_string() ? n.get<std::string>() : "_");
   return out;
 }
 
 void add_steps(Table& table, const Json& plan, const std::string& prefix) {
-  size_t n = 0;
   for (const Json& row : plan.value("steps", Json::array())) {
-    const std::string number = prefix + std::to_string(n++);
-    const auto seconds = row.find("measured_seconds");
-    table.row({number, word_at(row, "kind"), word_at(row, "op"), names(row, "outputs"), names(row, "inputs"), word_at(row, "backend"), word_at(row, "kernel"),
-               result_bytes(row), bytes_cell(row.value("workspace", Json())),
-               seconds != row.end() && seconds->is_number() ? ms_text(seconds->get<double>() * 1e3) : "-", word_at(row, "location")});
+    const std::string number = prefix + std::to_string(row.value("index", 0));
+    const Json measured = row.value("measured_ms", Json());
+    table.row({number, word_at(row, "kind"), word_at(row, "op"), names(row, "results"), names(row, "operands"),
+               word_at(row, "backend"), word_at(row, "kernel"), bytes_cell(row.value("bytes", Json())),
+               bytes_cell(row.value("workspace_bytes", Json())),
+               measured.is_number() ? ms_text(measured.get<double>()) : "-", word_at(row, "loc")});
     size_t region = 0;
-    for (const Json& nested : row.value("regions", Json::array())) add_steps(table, nested, number + "." + std::to_string(region++) + ".");
+    for (const Json& nested : row.value("regions", Json::array()))
+      add_steps(table, nested, number + "." + std::to_string(region++) + ".");
   }
 }
 
@@ -48,7 +40,8 @@ void add_steps(Table& table, const Json& plan, const std::string& prefix) {
 
 std::string plan_text(const std::string& description) {
   const Json d = Json::parse(description);
-  Table table("lllllllrrrl", {"step", "kind", "op", "results", "operands", "backend", "kernel", "bytes", "workspace", "measured", "from"});
+  Table table("lllllllrrrl", {"step", "kind", "op", "results", "operands", "backend", "kernel", "bytes", "workspace",
+                              "measured", "from"});
   add_steps(table, d, "");
   std::string out = table.text() + "\n";
   const Json memory = d.value("memory", Json::object());

@@ -41,7 +41,7 @@ Session open_session(const ContextArguments& arguments, const std::string& model
   embed::Executable executable = context.compile(std::move(graph));
   const double end = now_ms();
   const Json description = Json::parse(executable.describe());
-  const double pack = 1e3 * number_at(description, Json::json_pointer("/compile_seconds/pack"), 0);
+  const double pack = number_at(description, Json::json_pointer("/compile/pack_ms"), 0);
   return {std::move(context), std::move(signature), std::move(executable), loaded - start, end - begin - pack, pack,
           std::move(passes)};
 }
