@@ -69,7 +69,7 @@ std::string text(const tsr_tables& t, tsr_dim d, int outer) {
     case TSR_DIM_SYMBOL: return TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol)->name;
     case TSR_DIM_ADD: return infix(" + ", 1);
     case TSR_DIM_SUB: return infix(" - ", 1);
-    case TSR_DIM_MUL: return infix("*", 2);
+    case TSR_DIM_MUL: return infix(" * ", 2);
     case TSR_DIM_FLOORDIV: return call("floordiv");
     case TSR_DIM_MOD: return call("mod");
     case TSR_DIM_MIN: return call("min");
