@@ -652,8 +652,11 @@ tsr_id Graph::create_input(std::string_view name, const tsr_type& type, tsr_inpu
   v.input_kind = kind;
   v.def_index = r.num_inputs;
   v.key = key ? intern(key) : nullptr;
-  auto* inputs = static_cast<tsr_id*>(allocate((r.num_inputs + 1) * sizeof(tsr_id), alignof(tsr_id)));
-  std::copy(r.inputs, r.inputs + r.num_inputs, inputs);
+  auto* inputs = const_cast<tsr_id*>(r.inputs);
+  if ((r.num_inputs & (r.num_inputs - 1)) == 0) {  // full: the array grows to the next power of two
+    inputs = static_cast<tsr_id*>(allocate(std::max(1u, 2 * r.num_inputs) * sizeof(tsr_id), alignof(tsr_id)));
+    std::copy(r.inputs, r.inputs + r.num_inputs, inputs);
+  }
   inputs[r.num_inputs] = id;
   Undo u{Undo::kCreateInput};
   u.id = id;
