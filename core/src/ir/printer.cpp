@@ -350,7 +350,8 @@ class Printer {
       text += "-> ";
       results(r);
     }
-    const bool extra = symbols() | assumptions();
+    bool extra = symbols();
+    extra = assumptions() || extra;
     text += extra ? '\n' : ' ';
   }
 
