@@ -47,7 +47,7 @@ std::string attribute_text(const Json& a) {
 
 void print_details(const Json& op) {
   std::cout << styled(Style::kBold, op.value("signature", "")) << "\n";
-  if (const std::string where = where_text(op); !where.empty()) std::cout << "  where " << where << "\n";
+  if (const std::string where = where_text(op); !where.empty()) std::cout << "  " << where << "\n";
   std::cout << "\n" << op.value("doc", "") << "\n";
   if (const std::string numerics = op.value("numerics", ""); !numerics.empty())
     std::cout << "\nNumerics: " << numerics << "\n";
@@ -81,7 +81,6 @@ void print_markdown(const std::vector<Json>& ops) {
     for (const Json* member : members) {
       const Json& op = *member;
       std::cout << "\n### `" << op.value("name", "") << "`\n\n```\n" << op.value("signature", "") << "\n";
-      if (const std::string where = where_text(op); !where.empty()) std::cout << "  where " << where << "\n";
       std::cout << "```\n\n" << op.value("doc", "") << "\n";
       if (const std::string numerics = op.value("numerics", ""); !numerics.empty())
         std::cout << "\nNumerics: " << numerics << "\n";

@@ -106,7 +106,7 @@ void parallel(int64_t n, int64_t grain, F&& f) {
     return;
   }
   struct Ctx {
-    F* f;
+    std::remove_reference_t<F>* f;
     std::exception_ptr error;
     bool failed = false;
   } ctx{&f, nullptr, false};

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: out_of_tree.sh PREFIX EXAMPLE_DIR BUILD_DIR CXX SANITIZE
+set -euo pipefail
+prefix=$1 example=$2 build=$3 cxx=$4 sanitize=${5:-}
+flags=()
+[ -z "$sanitize" ] || flags=("-DCMAKE_CXX_FLAGS=-fsanitize=$sanitize")
+rm -rf "$build"
+cmake -S "$example" -B "$build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$cxx" "${flags[@]}"
+cmake --build "$build"
+ctest --test-dir "$build" --output-on-failure --no-tests=error
+
+tessera=$prefix/bin/tessera
+plugins=$build/lib/tessera/plugins
+where=(--plugin-dir "$plugins")
+"$tessera" plugin check "$plugins"/acme.*.so
+
+# Without its directory the plugin is missing: the config names it, nothing is loaded by mere presence.
+if message=$("$tessera" opt "$example/model.tsr" --config "$example/config.toml" --set 'plugins.path=[]' 2>&1); then
+  echo "FAIL the config loads without the plugin it names"
+  exit 1
+fi
+grep -q "TSR-P001.*acme\." <<<"$message"
+
+case $(basename "$example") in
+  pass_strength)
+    # Bit for bit what eager computes from the graph as it was written.
+    "$tessera" compare eager "$example/config.toml" "$example/model.tsr" "${where[@]}" --reference eager --range i=-100:100 \
+      --dim s0=33 --max-abs 0 --no-time
+    "$tessera" compare eager "$example/config.toml" "$example/model.tsr" "${where[@]}" --range i=-100:100 --max-rel 1e-6 --no-time
+    ;;
+  backend_three_ops)
+    # The elementwise half is exact; the product runs on eager in both.
+    "$tessera" compare eager "$example/config.toml" "$example/model.tsr" "${where[@]}" --reference eager --dim s0=65 --max-abs 0 --no-time
+    "$tessera" compare eager "$example/config.toml" "$example/model.tsr" "${where[@]}" --dim s0=65 --max-abs 1e-4 --blocks 5
+    # An option of its manifest: what is too large goes to the next backend; a misspelt one is refused.
+    "$tessera" run "$example/model.tsr" --config "$example/config.toml" "${where[@]}" --memory --set three_ops.max_elements=1 |
+      grep -q 'eager\.mul'
+    if message=$("$tessera" run "$example/model.tsr" --config "$example/config.toml" "${where[@]}" --set three_ops.max_element=1 2>&1); then
+      echo "FAIL a misspelt option is taken"
+      exit 1
+    fi
+    grep -q "TSR-C002.*max_elements" <<<"$message"
+    ;;
+  opset_relu6)
+    "$tessera" ops acme.relu6 --config "$example/config.toml" "${where[@]}" | grep -q 'min(max(x, 0), 6)'
+    # The op and its spelling in standard ops give the same bits, on eager and on the reference backend.
+    sed 's/"tessera\.backend\.eager"/"tessera.backend.reference"/; s/order = .*/order = ["reference"]/' "$example/config.toml" >"$build/reference.toml"
+    for config in "$example/config.toml" "$build/reference.toml"; do
+      for model in model standard; do
+        "$tessera" run "$example/$model.tsr" --config "$config" "${where[@]}" --range x=-4:4 --range h=-9:9 --dim s0=50 --print >"$build/$model.txt"
+      done
+      grep -q '6\.0' "$build/model.txt"
+      cmp "$build/model.txt" "$build/standard.txt"
+    done
+    ;;
+esac
