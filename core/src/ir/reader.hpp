@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/lexer.hpp"
+#include "support/limits.hpp"
 #include "tessera/abi.h"
 
 namespace tessera::core {
@@ -20,7 +21,6 @@ struct ReadLimits {
   uint32_t expression_depth = 100;
   uint32_t expression_operators = 1024;    // of one size
 };
-constexpr uint32_t kMaxRank = 64;
 
 class Reader : public Lexer {
  public:

@@ -7,12 +7,12 @@
 #include <string>
 
 #include "runtime/buffer.hpp"
+#include "support/limits.hpp"
 #include "tessera/abi.h"
 #include "tessera/embed.h"
 
 namespace tessera::core {
 
-inline constexpr uint32_t kMaxRank = 64;
 
 // What a tsr_tensor_handle* really points at. One allocation: sizes, then strides, follow the struct. Thread-safe as far as the
 // reference count goes; the description is never written after construction.
