@@ -46,8 +46,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   source.path = "fuzz.toml";
   std::vector<std::string> parts(1);
   for (size_t i = 0; i < size; ++i) {
-    if (data[i] == 0) parts.emplace_back();
-    else parts.back() += static_cast<char>(data[i]);
+    if (data[i] == 0)
+      parts.emplace_back();
+    else
+      parts.back() += static_cast<char>(data[i]);
   }
   source.text = parts[0];
   source.overrides.assign(parts.begin() + 1, parts.end());

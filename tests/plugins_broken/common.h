@@ -14,7 +14,8 @@ static tsr_error* run(void* self, tsr_graph* graph, const tsr_options* options, 
   return NULL;
 }
 static tsr_pass the_pass = {sizeof(tsr_pass), "does nothing", "nothing", run};
-static tsr_factory the_factories[2] = {{TSR_PASS, 0, BROKEN_NAME, &the_pass, NULL}, {TSR_PASS, 0, BROKEN_NAME, &the_pass, NULL}};
+static tsr_factory the_factories[2] = {{TSR_PASS, 0, BROKEN_NAME, &the_pass, NULL},
+                                       {TSR_PASS, 0, BROKEN_NAME, &the_pass, NULL}};
 
 static tsr_error* create(const tsr_host* host, const tsr_options* options, void** instance) {
   (void)options;
@@ -50,13 +51,13 @@ static tsr_plugin_desc sound_desc(void) {
 }
 
 /* The exported symbol; BREAK edits `desc`, the_pass or the_factories. */
-#define BROKEN_PLUGIN(BREAK)                                                     \
+#define BROKEN_PLUGIN(BREAK)                                                      \
   TSR_EXPORT const tsr_plugin_desc* tsr_plugin_query(const tsr_host_info* host) { \
-    static tsr_plugin_desc desc;                                                 \
-    the_host = host;                                                             \
-    desc = sound_desc();                                                         \
-    BREAK;                                                                       \
-    return &desc;                                                                \
+    static tsr_plugin_desc desc;                                                  \
+    the_host = host;                                                              \
+    desc = sound_desc();                                                          \
+    BREAK;                                                                        \
+    return &desc;                                                                 \
   }
 
 #endif

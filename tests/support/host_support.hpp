@@ -23,7 +23,8 @@ inline std::string source_dir() { return environment("TESSERA_SOURCE_DIR"); }
 inline std::string build_dir() { return environment("TESSERA_BUILD_DIR"); }
 
 inline std::string replace_all(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); !from.empty() && at != text.npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  for (size_t at = text.find(from); !from.empty() && at != text.npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
   return text;
 }
 

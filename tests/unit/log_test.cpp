@@ -45,9 +45,10 @@ TEST_CASE("specifications name artifacts, raise them and silence them, the last 
 
 TEST_CASE("an unknown artifact is an error with a suggestion and changes nothing") {
   configure_logs("guards");
-  CHECK_THROWS_WITH(configure_logs("recompiles,grahp_breaks"),
-                    Catch::Contains("error[TSR-L001] log.artifacts: unknown artifact 'grahp_breaks'; did you mean 'graph_breaks'?") &&
-                        Catch::Contains("artifacts: recompiles, recompiles_verbose"));
+  CHECK_THROWS_WITH(
+      configure_logs("recompiles,grahp_breaks"),
+      Catch::Contains("error[TSR-L001] log.artifacts: unknown artifact 'grahp_breaks'; did you mean 'graph_breaks'?") &&
+          Catch::Contains("artifacts: recompiles, recompiles_verbose"));
   CHECK_THROWS_AS(configure_logs("+"), Error);
   CHECK(log_enabled(Artifact::kGuards));
   CHECK_FALSE(log_enabled(Artifact::kRecompiles));
@@ -83,7 +84,8 @@ TEST_CASE("notices appear once, warnings each time") {
   log_notice("only once in log_test");
   log_warning("again");
   log_warning("again");
-  CHECK(capture.chunks == std::vector<std::string>{"tessera: note: only once in log_test\n", "tessera: warning: again\n", "tessera: warning: again\n"});
+  CHECK(capture.chunks == std::vector<std::string>{"tessera: note: only once in log_test\n",
+                                                   "tessera: warning: again\n", "tessera: warning: again\n"});
 }
 
 TEST_CASE("texts from several threads are not mixed") {
@@ -92,7 +94,9 @@ TEST_CASE("texts from several threads are not mixed") {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([t] {
-      for (int i = 0; i < 50; ++i) log_write(Artifact::kPlan, std::string(20, static_cast<char>('a' + t)) + "\n" + std::string(20, static_cast<char>('a' + t)));
+      for (int i = 0; i < 50; ++i)
+        log_write(Artifact::kPlan,
+                  std::string(20, static_cast<char>('a' + t)) + "\n" + std::string(20, static_cast<char>('a' + t)));
     });
   for (std::thread& t : threads) t.join();
   REQUIRE(capture.chunks.size() == 200);

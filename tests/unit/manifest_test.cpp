@@ -10,9 +10,13 @@ using namespace tessera::core;
 namespace {
 
 std::string manifest(const std::string& extra = "", const std::string& plugin_extra = "") {
-  return "[plugin]\nid = \"acme.pass.x\"\nversion = \"1.2.3\"\nvendor = \"Acme \\\"and\\\" sons\"\nstability = \"stable\"\n"
-         "library = \"acme.pass.x.so\"\nhash = \"sha256:" + std::string(64, 'a') + "\"\nplatform = \"" + host_platform() +
-         "\"\nabi_major = 0\nabi_minor = 1\nir_min = 1\nir_max = 1\nsanitizer = \"\"\nprovides = [\"pass:x\", \"backend:x\"]\n" + plugin_extra + extra;
+  return "[plugin]\nid = \"acme.pass.x\"\nversion = \"1.2.3\"\nvendor = \"Acme \\\"and\\\" sons\"\nstability = "
+         "\"stable\"\n"
+         "library = \"acme.pass.x.so\"\nhash = \"sha256:" +
+         std::string(64, 'a') + "\"\nplatform = \"" + host_platform() +
+         "\"\nabi_major = 0\nabi_minor = 1\nir_min = 1\nir_max = 1\nsanitizer = \"\"\nprovides = [\"pass:x\", "
+         "\"backend:x\"]\n" +
+         plugin_extra + extra;
 }
 
 }  // namespace
@@ -28,12 +32,13 @@ TEST_CASE("sha256 of the published examples") {
 }
 
 TEST_CASE("a manifest is read whole") {
-  const Manifest m = parse_manifest(
-      manifest("[[options]]\nname = \"isa\"\ntype = \"string\"\ndefault = \"native\"\nchoices = [\"native\", \"avx2\"]\nhelp = \"Instruction set.\"\n"
-               "[[options]]\nname = \"scale\"\ntype = \"float\"\ndefault = 2\nmin = 0.5\n"
-               "[[options]]\nname = \"flags\"\ntype = \"strings\"\ndefault = [\"a\"]\n",
-               "needs = [\"acme.opset.y\"]\n"),
-      "dir/acme.pass.x.toml");
+  const Manifest m =
+      parse_manifest(manifest("[[options]]\nname = \"isa\"\ntype = \"string\"\ndefault = \"native\"\nchoices = "
+                              "[\"native\", \"avx2\"]\nhelp = \"Instruction set.\"\n"
+                              "[[options]]\nname = \"scale\"\ntype = \"float\"\ndefault = 2\nmin = 0.5\n"
+                              "[[options]]\nname = \"flags\"\ntype = \"strings\"\ndefault = [\"a\"]\n",
+                              "needs = [\"acme.opset.y\"]\n"),
+                     "dir/acme.pass.x.toml");
   CHECK(m.faults.empty());
   CHECK(m.id == "acme.pass.x");
   CHECK(m.vendor == "Acme \"and\" sons");
@@ -59,13 +64,16 @@ TEST_CASE("a manifest of a newer SDK may hold keys that this host does not know"
 
 TEST_CASE("every fault of a manifest is found at once") {
   const Manifest m = parse_manifest(
-      "[plugin]\nid = \"Acme\"\nversion = 1\nlibrary = \"a/b.so\"\nhash = \"x\"\nprovides = \"pass:x\"\n[[options]]\nname = \"9lives\"\n", "m.toml");
+      "[plugin]\nid = \"Acme\"\nversion = 1\nlibrary = \"a/b.so\"\nhash = \"x\"\nprovides = "
+      "\"pass:x\"\n[[options]]\nname = \"9lives\"\n",
+      "m.toml");
   CHECK(m.faults.size() >= 10);
   CHECK(m.id == "m");  // the file's name stands in for an id that cannot be used
 }
 
 TEST_CASE("text that is not TOML or not a manifest gives a fault, never an exception") {
-  for (const char* text : {"", "[plugin", "plugin = 3", "[[plugin]]", "options = 1", "[plugin]\noptions = []", "\xff\xfe", "a = 1979-05-27", "[plugin]\nid = []"}) {
+  for (const char* text : {"", "[plugin", "plugin = 3", "[[plugin]]", "options = 1", "[plugin]\noptions = []",
+                           "\xff\xfe", "a = 1979-05-27", "[plugin]\nid = []"}) {
     INFO(text);
     CHECK_FALSE(parse_manifest(text, "m.toml").faults.empty());
   }

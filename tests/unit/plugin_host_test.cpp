@@ -26,7 +26,9 @@ using tessera::test::replace_all;
 
 namespace {
 
-std::string broken_dir() { return fs::absolute(tessera::test::build_dir() + "/tests/broken").lexically_normal().string(); }
+std::string broken_dir() {
+  return fs::absolute(tessera::test::build_dir() + "/tests/broken").lexically_normal().string();
+}
 
 struct Outcome {
   std::string text;  // the error as printed, or "loaded: ids"
@@ -57,7 +59,8 @@ Outcome try_load(const std::string& dir, const std::string& config, const std::v
   Outcome out;
   try {
     const auto context = Context::create(&options, bare_host());
-    for (const LoadedPlugin* p : context->plugins().plugins()) out.text += (out.text.empty() ? "loaded: " : ", ") + p->id;
+    for (const LoadedPlugin* p : context->plugins().plugins())
+      out.text += (out.text.empty() ? "loaded: " : ", ") + p->id;
     if (out.text.empty()) out.text = "loaded: nothing";
   } catch (const Error& e) {
     out = {normalised(e.what(), dir) + "\n", e.family(), e.code()};
@@ -80,9 +83,12 @@ class Scratch {
     fs::remove_all(dir_, ignored);
   }
   const std::string& dir() const { return dir_; }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(dir_ + "/" + name, std::ios::binary) << text; }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(dir_ + "/" + name, std::ios::binary) << text;
+  }
   // The manifest of acme.broken.NAME after `edit`, beside a link to its library.
-  void manifest(const std::string& name, const std::function<std::string(std::string)>& edit, const std::string& as = "") const {
+  void manifest(const std::string& name, const std::function<std::string(std::string)>& edit,
+                const std::string& as = "") const {
     const std::string id = "acme.broken." + name;
     write((as.empty() ? id : as) + ".toml", edit(read_text_file(broken_dir() + "/" + id + ".toml")));
     std::error_code there;
@@ -115,17 +121,28 @@ TEST_CASE("libraries that break the handshake give their golden messages") {
     tsr_family family;
   };
   const Case cases[] = {
-      {"tiny_desc", "TSR-P025", TSR_BUG},         {"zero_desc", "TSR-P025", TSR_BUG},
-      {"newer_major", "TSR-P026", TSR_USER},      {"newer_minor", "TSR-P026", TSR_USER},
-      {"other_ir", "TSR-P032", TSR_USER},         {"other_sanitizer", "TSR-P033", TSR_USER},
-      {"unknown_feature", "TSR-P029", TSR_USER},  {"wrong_id", "TSR-P028", TSR_BUG},
-      {"null_query", "TSR-P024", TSR_BUG},        {"null_create", "TSR-P027", TSR_BUG},
-      {"other_factories", "TSR-P042", TSR_BUG},   {"duplicate_factory", "TSR-P045", TSR_BUG},
-      {"bad_kind", "TSR-P041", TSR_BUG},          {"null_function", "TSR-P044", TSR_BUG},
-      {"short_table", "TSR-P043", TSR_BUG},       {"bad_stride", "TSR-P041", TSR_BUG},
-      {"create_error", "TSR-P040", TSR_ENVIRONMENT}, {"factories_error", "TSR-P041", TSR_BUG},
-      {"create_throws", "TSR-P040", TSR_BUG},     {"escaped_exception", "TSR-P046", TSR_BUG},
-      {"undefined_symbol", "TSR-P022", TSR_BUG},  {"missing_library", "TSR-P021", TSR_ENVIRONMENT},
+      {"tiny_desc", "TSR-P025", TSR_BUG},
+      {"zero_desc", "TSR-P025", TSR_BUG},
+      {"newer_major", "TSR-P026", TSR_USER},
+      {"newer_minor", "TSR-P026", TSR_USER},
+      {"other_ir", "TSR-P032", TSR_USER},
+      {"other_sanitizer", "TSR-P033", TSR_USER},
+      {"unknown_feature", "TSR-P029", TSR_USER},
+      {"wrong_id", "TSR-P028", TSR_BUG},
+      {"null_query", "TSR-P024", TSR_BUG},
+      {"null_create", "TSR-P027", TSR_BUG},
+      {"other_factories", "TSR-P042", TSR_BUG},
+      {"duplicate_factory", "TSR-P045", TSR_BUG},
+      {"bad_kind", "TSR-P041", TSR_BUG},
+      {"null_function", "TSR-P044", TSR_BUG},
+      {"short_table", "TSR-P043", TSR_BUG},
+      {"bad_stride", "TSR-P041", TSR_BUG},
+      {"create_error", "TSR-P040", TSR_ENVIRONMENT},
+      {"factories_error", "TSR-P041", TSR_BUG},
+      {"create_throws", "TSR-P040", TSR_BUG},
+      {"escaped_exception", "TSR-P046", TSR_BUG},
+      {"undefined_symbol", "TSR-P022", TSR_BUG},
+      {"missing_library", "TSR-P021", TSR_ENVIRONMENT},
   };
   for (const Case& c : cases) {
     INFO(c.name);
@@ -155,7 +172,8 @@ TEST_CASE("damaged manifests are refused before the library is opened, with thei
       {"missing_keys", "TSR-P003", replacing("(vendor|platform|ir_max) = [^\n]*\n", "")},
       {"wrong_types", "TSR-P003", replacing("(version|stability|provides) = [^\n]*\n", "$1 = 3\n")},
       {"unknown_key", "TSR-P003", replacing("provides = ", "provide = []\nprovides = ")},
-      {"bad_provides", "TSR-P003", replacing("provides = [^\n]*", "provides = [\"pas:good\", \"pass:\", \"pass:a\", \"pass:a\"]")},
+      {"bad_provides", "TSR-P003",
+       replacing("provides = [^\n]*", "provides = [\"pas:good\", \"pass:\", \"pass:a\", \"pass:a\"]")},
       {"negative_version", "TSR-P003", replacing("abi_minor = \\d+", "abi_minor = -1")},
       {"bad_default", "TSR-P012", replacing("default = 1\n", "default = 12\n")},
       {"bad_choice", "TSR-P012", replacing("default = \"round\"", "default = \"triangle\"")},
@@ -213,8 +231,9 @@ TEST_CASE("duplicates and absences") {
     const Scratch scratch;
     scratch.manifest("good", [](std::string text) { return text; });
     scratch.manifest("short_desc", replacing("pass:short_desc", "pass:good"));
-    check_golden("golden/plugins/same_factory.txt",
-                 try_load(scratch.dir(), "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.short_desc\"]\n").text);
+    check_golden(
+        "golden/plugins/same_factory.txt",
+        try_load(scratch.dir(), "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.short_desc\"]\n").text);
   }
   SECTION("a plugin that is not there") {
     check_golden("golden/plugins/not_found.txt", try_load(broken_dir(), load_line("acme.broken.goood")).text);
@@ -224,7 +243,8 @@ TEST_CASE("duplicates and absences") {
     scratch.manifest("good", replacing("version = \"1.0.0\"", "version = \"2.0.0\""));
     const std::vector<std::string> dirs = {scratch.dir(), broken_dir(), scratch.dir() + "/none"};
     const std::vector<Manifest> found = find_manifests(dirs);
-    const auto good = std::find_if(found.begin(), found.end(), [](const Manifest& m) { return m.id == "acme.broken.good"; });
+    const auto good =
+        std::find_if(found.begin(), found.end(), [](const Manifest& m) { return m.id == "acme.broken.good"; });
     REQUIRE(good != found.end());
     CHECK(good->version == "2.0.0");
     CHECK(good->faults.empty());
@@ -235,14 +255,17 @@ TEST_CASE("all faults of the config and of all plugins come in one message") {
   const Scratch scratch;
   scratch.manifest("good", replacing("platform = \"[^\"]*\"", "platform = \"plan9-mips\""));
   scratch.manifest("short_desc", replacing("default = 1\n", "default = 12\n"));
-  const Outcome out = try_load(scratch.dir(),
-                               "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.short_desc\", \"acme.broken.nothing\"]\n"
-                               "[pipeline]\nverfy = \"each\"\npasses = [\"good\", \"missing\"]\n");
+  const Outcome out =
+      try_load(scratch.dir(),
+               "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.short_desc\", \"acme.broken.nothing\"]\n"
+               "[pipeline]\nverfy = \"each\"\npasses = [\"good\", \"missing\"]\n");
   check_golden("golden/plugins/several.txt", out.text);
 }
 
 TEST_CASE("faults of several libraries come in one message, and the sound ones are destroyed again") {
-  const Outcome out = try_load(broken_dir(), "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.null_query\", \"acme.broken.newer_major\"]\n");
+  const Outcome out =
+      try_load(broken_dir(),
+               "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.null_query\", \"acme.broken.newer_major\"]\n");
   CHECK(out.text.find("TSR-P024") != std::string::npos);
   CHECK(out.text.find("TSR-P026") != std::string::npos);
   CHECK(out.family == TSR_BUG);
@@ -251,21 +274,26 @@ TEST_CASE("faults of several libraries come in one message, and the sound ones a
 TEST_CASE("an optional plugin that is absent, or lacks a library of the system, is left out with one line") {
   std::string said;
   LogSink before = set_log_sink([&](std::string_view lines) { said += lines; });
-  const Outcome absent = try_load(broken_dir(), "[plugins]\nload = [\"acme.broken.good\", { id = \"acme.backend.npu\", optional = true }]\n"
-                                                "[npu]\nspeed = 3\n[pipeline]\npasses = [\"good\", \"npu\"]\n");
-  const Outcome lacking = try_load(broken_dir(), "[plugins]\nload = [{ id = \"acme.broken.missing_library\", optional = true }]\n"
-                                                 "[pipeline]\npasses = [\"missing_library\"]\n");
+  const Outcome absent =
+      try_load(broken_dir(),
+               "[plugins]\nload = [\"acme.broken.good\", { id = \"acme.backend.npu\", optional = true }]\n"
+               "[npu]\nspeed = 3\n[pipeline]\npasses = [\"good\", \"npu\"]\n");
+  const Outcome lacking = try_load(broken_dir(),
+                                   "[plugins]\nload = [{ id = \"acme.broken.missing_library\", optional = true }]\n"
+                                   "[pipeline]\npasses = [\"missing_library\"]\n");
   set_log_sink(std::move(before));
   CHECK(absent.text == "loaded: acme.broken.good");
   CHECK(lacking.text == "loaded: nothing");
   CHECK(said ==
         "tessera: note: optional plugin 'acme.backend.npu' is not installed; going on without it\n"
-        "tessera: note: optional plugin 'acme.broken.missing_library' is left out: libacme_absent.so.9: cannot open shared object file: "
+        "tessera: note: optional plugin 'acme.broken.missing_library' is left out: libacme_absent.so.9: cannot open "
+        "shared object file: "
         "No such file or directory\n");
 }
 
 TEST_CASE("an optional plugin that is broken is still an error") {
-  CHECK(try_load(broken_dir(), "[plugins]\nload = [{ id = \"acme.broken.null_query\", optional = true }]\n").code == "TSR-P024");
+  CHECK(try_load(broken_dir(), "[plugins]\nload = [{ id = \"acme.broken.null_query\", optional = true }]\n").code ==
+        "TSR-P024");
 }
 
 TEST_CASE("options of sections and of pipeline entries are checked against the manifest before loading") {
@@ -283,8 +311,9 @@ TEST_CASE("lookups name what there is") {
   dirs[0] = dir.c_str();
   tsr_context_options options{};
   options.struct_size = sizeof options;
-  options.config_text = "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.short_desc\"]\n[good]\nlevel = 4\n"
-                        "[pipeline]\npasses = [\"good\", { name = \"good\", level = 7, tags = [\"a\", \"b\"] }]\n";
+  options.config_text =
+      "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.short_desc\"]\n[good]\nlevel = 4\n"
+      "[pipeline]\npasses = [\"good\", { name = \"good\", level = 7, tags = [\"a\", \"b\"] }]\n";
   options.plugin_dirs = dirs;
   options.num_plugin_dirs = 1;
   const auto context = Context::create(&options, bare_host());
@@ -298,8 +327,10 @@ TEST_CASE("lookups name what there is") {
     CHECK(changed == 0);
   }
   SECTION("unknown names") {
-    CHECK_THROWS_WITH(context->pass("godo"), Catch::Contains("error[TSR-P030] no loaded plugin provides the pass 'godo'; did you mean 'good'?") &&
-                                                 Catch::Contains("passes of the loaded plugins: good, short_desc"));
+    CHECK_THROWS_WITH(
+        context->pass("godo"),
+        Catch::Contains("error[TSR-P030] no loaded plugin provides the pass 'godo'; did you mean 'good'?") &&
+            Catch::Contains("passes of the loaded plugins: good, short_desc"));
   }
   SECTION("the pipeline carries the options: section, then the entry's own") {
     const std::vector<BoundPass> passes = context->pipeline(context->config());
@@ -314,14 +345,16 @@ TEST_CASE("lookups name what there is") {
     CHECK(std::string(TSR_AT(tsr_option, view->items, view->stride, 1)->s) == "round");
   }
   SECTION("options of a textual pipeline") {
-    const std::vector<std::pair<std::string, std::string>> given = {{"level", "9"}, {"shape", "square"}, {"tags", "x,y"}};
+    const std::vector<std::pair<std::string, std::string>> given = {
+        {"level", "9"}, {"shape", "square"}, {"tags", "x,y"}};
     const OptionSet set = context->pass_options("good", given, "pipeline");
     CHECK(set.find("level")->i == 9);
     CHECK(set.find("shape")->s == "square");
     CHECK(set.find("tags")->strings == std::vector<std::string>{"x", "y"});
     const std::vector<std::pair<std::string, std::string>> bad = {{"level", "99"}, {"colour", "red"}};
-    CHECK_THROWS_WITH(context->pass_options("good", bad, "pipeline"),
-                      Catch::Contains("TSR-C004") && Catch::Contains("found 99, expected 0..11") && Catch::Contains("has no option 'colour'"));
+    CHECK_THROWS_WITH(context->pass_options("good", bad, "pipeline"), Catch::Contains("TSR-C004") &&
+                                                                          Catch::Contains("found 99, expected 0..11") &&
+                                                                          Catch::Contains("has no option 'colour'"));
   }
   SECTION("no backend, no frontend") {
     CHECK_THROWS_WITH(context->backends_in_order(), Catch::Contains("TSR-C011"));
@@ -358,5 +391,6 @@ TEST_CASE("plugin list and plugin check report faults instead of throwing them")
   CHECK(bad["ok"] == false);
   CHECK(bad["faults"].size() == 2);
   CHECK(nlohmann::json::parse(plugin_check_json(dir + "/nothing.so", bare_host()))["faults"][0]["code"] == "TSR-P001");
-  CHECK(nlohmann::json::parse(plugin_check_json(dir + "/acme_not_a_plugin.so", bare_host()))["faults"][0]["code"] == "TSR-P001");
+  CHECK(nlohmann::json::parse(plugin_check_json(dir + "/acme_not_a_plugin.so", bare_host()))["faults"][0]["code"] ==
+        "TSR-P001");
 }

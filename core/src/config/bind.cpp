@@ -71,7 +71,8 @@ std::vector<std::string> Config::provided(std::string_view kind) const {
   std::vector<std::string> names;
   for (const PluginSection& s : sections_)
     for (const std::string& p : s.provides)
-      if (p.size() > kind.size() && p[kind.size()] == ':' && p.starts_with(kind)) names.push_back(p.substr(kind.size() + 1));
+      if (p.size() > kind.size() && p[kind.size()] == ':' && p.starts_with(kind))
+        names.push_back(p.substr(kind.size() + 1));
   return names;
 }
 
@@ -93,7 +94,8 @@ void Config::apply_sections(Faults& faults) {
       std::vector<std::string> keys = all_key_names();
       for (const PluginSection& p : sections_)
         for (const OptionDecl& d : p.decls) keys.push_back(p.section + "." + d.name);
-      faults.add(TSR_USER, "TSR-C002", given.place + ": unknown key '" + given.key + "'" + did_you_mean(given.key, keys),
+      faults.add(TSR_USER, "TSR-C002",
+                 given.place + ": unknown key '" + given.key + "'" + did_you_mean(given.key, keys),
                  "a section is one of Tessera's own or the last part of the id of a plugin in plugins.load");
       return;
     }
@@ -103,9 +105,10 @@ void Config::apply_sections(Faults& faults) {
       for (const OptionDecl& d : s->decls) names.push_back(d.name);
       std::string suggestion = closest(option, names);
       if (!suggestion.empty()) suggestion = "; did you mean '" + section + "." + suggestion + "'?";
-      faults.add(TSR_USER, "TSR-C002",
-                 given.place + ": unknown key '" + given.key + "': plugin '" + s->id + "' has no such option" + suggestion,
-                 "its options: " + quoted_list(names));
+      faults.add(
+          TSR_USER, "TSR-C002",
+          given.place + ": unknown key '" + given.key + "': plugin '" + s->id + "' has no such option" + suggestion,
+          "its options: " + quoted_list(names));
       return;
     }
     if (auto setting = check_given(*decl, given, faults)) s->settings[option] = std::move(*setting);
@@ -142,8 +145,8 @@ PassRequest Config::complete(PassRequest request, Faults& faults) const {
     const OptionDecl* decl = find_decl(s->decls, name);
     if (!decl) {
       faults.add(TSR_USER, "TSR-C002",
-                 given_place(setting.origin) + ": pass '" + request.name + "' (plugin '" + s->id + "') has no option '" + name + "'" +
-                     did_you_mean(name, names),
+                 given_place(setting.origin) + ": pass '" + request.name + "' (plugin '" + s->id +
+                     "') has no option '" + name + "'" + did_you_mean(name, names),
                  "its options: " + quoted_list(names));
       continue;
     }
@@ -166,13 +169,15 @@ void Config::resolve_passes(Faults& faults) {
   for (const PassRequest& request : requested_passes_) {
     if (!provider("pass:" + request.name)) {
       if (!absent(request.name))
-        faults.add(TSR_USER, "TSR-C008",
-                   given_place(request.origin) + ": 'pipeline.passes' names '" + request.name +
-                       "', which no loaded plugin provides" + did_you_mean(request.name, known),
-                   "passes of the loaded plugins: " + quoted_list(known) + "; further plugins are named in plugins.load");
+        faults.add(
+            TSR_USER, "TSR-C008",
+            given_place(request.origin) + ": 'pipeline.passes' names '" + request.name +
+                "', which no loaded plugin provides" + did_you_mean(request.name, known),
+            "passes of the loaded plugins: " + quoted_list(known) + "; further plugins are named in plugins.load");
       continue;
     }
-    if (std::find(skip.value.strings.begin(), skip.value.strings.end(), request.name) != skip.value.strings.end()) continue;
+    if (std::find(skip.value.strings.begin(), skip.value.strings.end(), request.name) != skip.value.strings.end())
+      continue;
     passes_.push_back(complete(request, faults));
   }
   if (skip.origin.kind == Origin::kMode) return;  // a mode cannot know the pipeline
@@ -181,7 +186,8 @@ void Config::resolve_passes(Faults& faults) {
   for (const std::string& s : skip.value.strings)
     if (std::find(names.begin(), names.end(), s) == names.end())
       faults.add(TSR_USER, "TSR-C008",
-                 given_place(skip.origin) + ": 'pipeline.skip' names '" + s + "', which is not in 'pipeline.passes'" + did_you_mean(s, names),
+                 given_place(skip.origin) + ": 'pipeline.skip' names '" + s + "', which is not in 'pipeline.passes'" +
+                     did_you_mean(s, names),
                  "the pipeline: " + quoted_list(names));
 }
 
@@ -191,15 +197,18 @@ void Config::resolve_names(Faults& faults) {
     if (provider(std::string(kind) + ":" + name) || (may_be_absent && absent(name))) return;
     const std::vector<std::string> known = provided(kind);
     faults.add(TSR_USER, "TSR-C008",
-               given_place(s.origin) + ": '" + key + "' names the " + kind + " '" + name + "', which no loaded plugin provides" +
-                   did_you_mean(name, known),
-               std::string(kind) + "s of the loaded plugins: " + quoted_list(known) + "; further plugins are named in plugins.load");
+               given_place(s.origin) + ": '" + key + "' names the " + kind + " '" + name +
+                   "', which no loaded plugin provides" + did_you_mean(name, known),
+               std::string(kind) + "s of the loaded plugins: " + quoted_list(known) +
+                   "; further plugins are named in plugins.load");
   };
   const Setting& order = setting("backends.order");
   const std::vector<std::string>& names = order.value.strings;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (std::find(names.begin(), names.begin() + static_cast<ptrdiff_t>(i), names[i]) != names.begin() + static_cast<ptrdiff_t>(i)) {
-      faults.add(TSR_USER, "TSR-C010", given_place(order.origin) + ": 'backends.order' names '" + names[i] + "' twice", "remove one of them");
+    if (std::find(names.begin(), names.begin() + static_cast<ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<ptrdiff_t>(i)) {
+      faults.add(TSR_USER, "TSR-C010", given_place(order.origin) + ": 'backends.order' names '" + names[i] + "' twice",
+                 "remove one of them");
       continue;
     }
     require("backends.order", "backend", names[i], true);
@@ -211,7 +220,8 @@ void Config::resolve_names(Faults& faults) {
     });
     if (optional)
       faults.add(TSR_USER, "TSR-C008",
-                 given_place(order.origin) + ": the fallback backend '" + names.back() + "' belongs to an optional plugin that is not there",
+                 given_place(order.origin) + ": the fallback backend '" + names.back() +
+                     "' belongs to an optional plugin that is not there",
                  "put a backend that is always there last in 'backends.order'");
   }
   const std::string& partitioner = get_string("partitioner.name");

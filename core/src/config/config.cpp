@@ -28,7 +28,8 @@ std::vector<PluginRequest> read_plugins(const Given& given, const std::string& f
   std::vector<PluginRequest> out;
   constexpr const char* kExpected = "an array of plugin ids or { id = \"...\", optional = true } tables";
   if (given.node->kind != TomlNode::kArray) {
-    faults.add(TSR_USER, "TSR-C003", given.place + ": '" + given.key + "': found " + describe(*given.node) + ", expected " + kExpected);
+    faults.add(TSR_USER, "TSR-C003",
+               given.place + ": '" + given.key + "': found " + describe(*given.node) + ", expected " + kExpected);
     return out;
   }
   for (const TomlNode& item : given.node->items) {
@@ -45,11 +46,13 @@ std::vector<PluginRequest> read_plugins(const Given& given, const std::string& f
         } else if (field.key == "optional" && field.kind == TomlNode::kBool) {
           request.optional = field.b;
         } else if (field.key == "id" || field.key == "optional") {
-          faults.add(TSR_USER, "TSR-C003", at + ": 'plugins.load': '" + field.key + "' is " + describe(field) + ", expected a " +
-                                               (field.key == "id" ? "string" : "bool"));
+          faults.add(TSR_USER, "TSR-C003",
+                     at + ": 'plugins.load': '" + field.key + "' is " + describe(field) + ", expected a " +
+                         (field.key == "id" ? "string" : "bool"));
         } else {
           faults.add(TSR_USER, "TSR-C002",
-                     at + ": unknown key '" + field.key + "' in an entry of 'plugins.load'" + did_you_mean(field.key, {"id", "optional"}),
+                     at + ": unknown key '" + field.key + "' in an entry of 'plugins.load'" +
+                         did_you_mean(field.key, {"id", "optional"}),
                      "a plugin's options stand in a section named after the last part of its id");
         }
       }
@@ -61,7 +64,9 @@ std::vector<PluginRequest> read_plugins(const Given& given, const std::string& f
     if (item.kind == TomlNode::kString && request.id.empty())
       faults.add(TSR_USER, "TSR-C003", place + ": 'plugins.load': found an empty string, expected a plugin id");
     const bool twice = std::any_of(out.begin(), out.end(), [&](const PluginRequest& r) { return r.id == request.id; });
-    if (twice) faults.add(TSR_USER, "TSR-C010", place + ": 'plugins.load' names '" + request.id + "' twice", "remove one of them");
+    if (twice)
+      faults.add(TSR_USER, "TSR-C010", place + ": 'plugins.load' names '" + request.id + "' twice",
+                 "remove one of them");
     if (!request.id.empty() && !twice) out.push_back(std::move(request));
   }
   return out;
@@ -86,8 +91,9 @@ std::vector<PassRequest> read_passes(const Given& given, const std::string& file
     node = &split;
   }
   if (node->kind != TomlNode::kArray) {
-    faults.add(TSR_USER, "TSR-C003", given.place + ": '" + given.key + "': found " + describe(*node) +
-                                         ", expected an array of pass names or { name = \"...\", option = value } tables");
+    faults.add(TSR_USER, "TSR-C003",
+               given.place + ": '" + given.key + "': found " + describe(*node) +
+                   ", expected an array of pass names or { name = \"...\", option = value } tables");
     return out;
   }
   for (const TomlNode& item : node->items) {
@@ -102,14 +108,19 @@ std::vector<PassRequest> read_passes(const Given& given, const std::string& file
         const std::string at = given.raw ? given.place : place_of(file, field);
         Value value;
         if (field.key == "name") {
-          if (field.kind == TomlNode::kString) request.name = field.s;
-          else faults.add(TSR_USER, "TSR-C003", at + ": 'pipeline.passes': 'name' is " + describe(field) + ", expected a string");
+          if (field.kind == TomlNode::kString)
+            request.name = field.s;
+          else
+            faults.add(TSR_USER, "TSR-C003",
+                       at + ": 'pipeline.passes': 'name' is " + describe(field) + ", expected a string");
           good = good && field.kind == TomlNode::kString;
         } else if (to_value(field, &value)) {
-          request.given.emplace_back(field.key, Setting{std::move(value), given.raw ? given.origin : origin_of(file, field)});
+          request.given.emplace_back(field.key,
+                                     Setting{std::move(value), given.raw ? given.origin : origin_of(file, field)});
         } else {
-          faults.add(TSR_USER, "TSR-C003", at + ": 'pipeline.passes': option '" + field.key + "' is " + describe(field) +
-                                               ", expected an int, float, bool, string or array of strings");
+          faults.add(TSR_USER, "TSR-C003",
+                     at + ": 'pipeline.passes': option '" + field.key + "' is " + describe(field) +
+                         ", expected an int, float, bool, string or array of strings");
         }
       }
       if (!item.find("name")) {
@@ -117,7 +128,8 @@ std::vector<PassRequest> read_passes(const Given& given, const std::string& file
         good = false;
       }
     } else {
-      faults.add(TSR_USER, "TSR-C003", place + ": 'pipeline.passes': found " + describe(item) + ", expected a pass's name");
+      faults.add(TSR_USER, "TSR-C003",
+                 place + ": 'pipeline.passes': found " + describe(item) + ", expected a pass's name");
       good = false;
     }
     if (good) out.push_back(std::move(request));
@@ -218,12 +230,14 @@ void Config::merge(Faults& faults) {
       continue;
     }
     if (top.kind != TomlNode::kTable) {
-      faults.add(TSR_USER, "TSR-C003", place + ": '" + top.key + "' is " + describe(top) + ", expected a section [" + top.key + "]");
+      faults.add(TSR_USER, "TSR-C003",
+                 place + ": '" + top.key + "' is " + describe(top) + ", expected a section [" + top.key + "]");
       continue;
     }
     for (const TomlNode& item : top.items) {
       const std::string key = top.key + "." + item.key;
-      if (!assign({&item, key, place_of(path_, item), origin_of(path_, item)})) add_unknown(place_of(path_, item), key, faults);
+      if (!assign({&item, key, place_of(path_, item), origin_of(path_, item)}))
+        add_unknown(place_of(path_, item), key, faults);
     }
   }
 
@@ -261,8 +275,9 @@ Config Config::derive(std::optional<std::string_view> mode, std::span<const std:
     for (const PluginSection& s : sections_) {
       if (s.section != section) continue;
       // A pass reads its options at every run; everything else got them when it was created.
-      fixed = !std::all_of(s.provides.begin(), s.provides.end(),
-                           [](const std::string& p) { return p.starts_with("pass:") || p.starts_with("partitioner:"); });
+      fixed = !std::all_of(s.provides.begin(), s.provides.end(), [](const std::string& p) {
+        return p.starts_with("pass:") || p.starts_with("partitioner:");
+      });
     }
     if (fixed)
       faults.add(TSR_USER, "TSR-C012", o.place + ": '" + o.key + "' is fixed when the context is created",

@@ -38,9 +38,9 @@ struct PassRequest {  // one entry of pipeline.passes
 };
 
 struct ConfigSource {
-  std::string path;                     // of the file, for messages and relative directories; "<text>" for a text
+  std::string path;  // of the file, for messages and relative directories; "<text>" for a text
   std::string text;
-  std::vector<std::string> overrides;   // "partitioner.budget=0.5": the value is TOML, a bare word is a string
+  std::vector<std::string> overrides;  // "partitioner.budget=0.5": the value is TOML, a bare word is a string
 };
 
 // Immutable once bound: any number of threads may read it.
@@ -105,7 +105,7 @@ class Config {
   const PluginSection* provider(std::string_view kind_and_name) const;  // of "pass:cse"; null: none
   std::vector<std::string> provided(std::string_view kind) const;       // names: of "pass", "cse", ...
   bool absent(std::string_view name) const;  // is it the last part of a plugin that is not there?
-  PassRequest complete(PassRequest request, Faults& faults) const;      // fills in `options`
+  PassRequest complete(PassRequest request, Faults& faults) const;  // fills in `options`
 
   std::string path_;
   std::shared_ptr<const ConfigDocument> document_;

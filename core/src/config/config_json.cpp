@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "config/config.hpp"
-#include "config/keys.hpp"
 #include "config/json_text.hpp"
+#include "config/keys.hpp"
 
 namespace tessera::core {
 namespace {
@@ -64,7 +64,8 @@ std::string Config::explain_json() const {
   Json& values = out["values"] = Json::array();
   for (const KeyDecl& k : known_keys()) values.push_back(setting_json(k.name, setting(k.name), k.fallback));
   for (const PluginSection& s : sections_)
-    for (const OptionDecl& d : s.decls) values.push_back(setting_json(s.section + "." + d.name, s.settings.at(d.name), d.fallback));
+    for (const OptionDecl& d : s.decls)
+      values.push_back(setting_json(s.section + "." + d.name, s.settings.at(d.name), d.fallback));
   Json& plugins = out["plugins"] = Json::array();
   for (const PluginRequest& r : plugins_) {
     Json p = {{"id", r.id}, {"optional", r.optional}, {"present", false}};
@@ -87,10 +88,22 @@ std::string Config::explain_json() const {
 
 std::string Config::options_json() const {
   Json keys = Json::array();
-  keys.push_back({{"key", kPluginsLoad}, {"type", "plugins"}, {"default", Json::array()}, {"min", nullptr}, {"max", nullptr},
-                  {"choices", Json::array()}, {"help", "Plugins to load: ids, or { id = \"...\", optional = true }."}, {"plugin", nullptr}});
-  keys.push_back({{"key", kPipelinePasses}, {"type", "passes"}, {"default", Json::array()}, {"min", nullptr}, {"max", nullptr},
-                  {"choices", Json::array()}, {"help", "The pipeline: pass names, or { name = \"...\", option = value }."}, {"plugin", nullptr}});
+  keys.push_back({{"key", kPluginsLoad},
+                  {"type", "plugins"},
+                  {"default", Json::array()},
+                  {"min", nullptr},
+                  {"max", nullptr},
+                  {"choices", Json::array()},
+                  {"help", "Plugins to load: ids, or { id = \"...\", optional = true }."},
+                  {"plugin", nullptr}});
+  keys.push_back({{"key", kPipelinePasses},
+                  {"type", "passes"},
+                  {"default", Json::array()},
+                  {"min", nullptr},
+                  {"max", nullptr},
+                  {"choices", Json::array()},
+                  {"help", "The pipeline: pass names, or { name = \"...\", option = value }."},
+                  {"plugin", nullptr}});
   for (const KeyDecl& k : known_keys()) keys.push_back(decl_json(k.name, k, nullptr));
   for (const PluginSection& s : sections_)
     for (const OptionDecl& d : s.decls) keys.push_back(decl_json(s.section + "." + d.name, d, s.id));

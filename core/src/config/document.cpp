@@ -17,13 +17,14 @@
 namespace {
 struct ParserAssertion {};
 }  // namespace
+// Some of them stand in noexcept functions, where they end the process as before.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wterminate"  // some assertions stand in noexcept functions, where they end the process as before
+#pragma GCC diagnostic ignored "-Wterminate"
 #endif
 #undef NDEBUG
-#define TOML_ASSERT(expr)                \
-  do {                                   \
+#define TOML_ASSERT(expr)                 \
+  do {                                    \
     if (!(expr)) throw ParserAssertion{}; \
   } while (false)
 #define TOML_MAX_NESTED_VALUES 64
@@ -93,8 +94,7 @@ bool asserts(std::string_view text) {
     static_cast<void>(toml::parse(text));
   } catch (const ParserAssertion&) {
     return true;
-  } catch (const toml::parse_error&) {
-  }
+  } catch (const toml::parse_error&) {}
   return false;
 }
 
@@ -103,7 +103,8 @@ size_t asserting_line(std::string_view text) {
   std::vector<size_t> ends;  // one past the newline of each line
   for (size_t i = 0; i < text.size(); ++i)
     if (text[i] == '\n' || i + 1 == text.size()) ends.push_back(i + 1);
-  const auto at = std::partition_point(ends.begin(), ends.end(), [&](size_t end) { return !asserts(text.substr(0, end)); });
+  const auto at =
+      std::partition_point(ends.begin(), ends.end(), [&](size_t end) { return !asserts(text.substr(0, end)); });
   return static_cast<size_t>(at - ends.begin()) + 1;
 }
 
@@ -129,11 +130,13 @@ TomlNode parse_toml(std::string_view text, const std::string& name) {
   } catch (const toml::parse_error& e) {
     const toml::source_position at = e.source().begin;
     throw user_error("TSR-C001",
-                     name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) + ": not valid TOML: " +
-                         std::string(e.description()),
+                     name + ":" + std::to_string(at.line) + ":" + std::to_string(at.column) +
+                         ": not valid TOML: " + std::string(e.description()),
                      "see https://toml.io for the syntax");
   } catch (const ParserAssertion&) {
-    throw user_error("TSR-C001", name + ":" + std::to_string(asserting_line(text)) + ":1: not valid TOML: found a character that cannot start a key",
+    throw user_error("TSR-C001",
+                     name + ":" + std::to_string(asserting_line(text)) +
+                         ":1: not valid TOML: found a character that cannot start a key",
                      "see https://toml.io for the syntax");
   }
 }

@@ -20,7 +20,7 @@ struct TomlNode {
   double f = 0;
   bool b = false;
   std::string s;
-  std::vector<TomlNode> items;    // in the order of the text
+  std::vector<TomlNode> items;  // in the order of the text
 
   const TomlNode* find(std::string_view name) const;  // of a table; null: none
 };

@@ -35,7 +35,9 @@ KeyDecl real(const char* name, double fallback, double min, double max, const ch
   return d;
 }
 KeyDecl boolean(const char* name, bool fallback, const char* help) { return key(name, Value::of_bool(fallback), help); }
-KeyDecl text(const char* name, const char* fallback, const char* help) { return key(name, Value::of_string(fallback), help); }
+KeyDecl text(const char* name, const char* fallback, const char* help) {
+  return key(name, Value::of_string(fallback), help);
+}
 KeyDecl choice(const char* name, std::vector<std::string> choices, const char* help) {
   KeyDecl d = text(name, choices.front().c_str(), help);  // the first is the default
   d.choices = std::move(choices);
@@ -53,23 +55,31 @@ std::vector<KeyDecl> make_keys() {
   return {
       text("name", "", "A name for reports."),
       choice("mode", mode_names(), "A named set of values; see `tessera config modes`."),
-      choice("numerics", {"strict", "relaxed"}, "strict: fused bits equal unfused bits. relaxed gives that up for speed."),
+      choice("numerics", {"strict", "relaxed"},
+             "strict: fused bits equal unfused bits. relaxed gives that up for speed."),
 
-      fixed(list("plugins.path", "Directories searched for plugins before the default one; relative to the config file.")),
+      fixed(list("plugins.path",
+                 "Directories searched for plugins before the default one; relative to the config file.")),
 
-      choice("pipeline.verify", {"changed", "never", "each"}, "Run the whole-graph verifier after passes that changed the graph, after none, or after each."),
+      choice("pipeline.verify", {"changed", "never", "each"},
+             "Run the whole-graph verifier after passes that changed the graph, after none, or after each."),
       list("pipeline.skip", "Passes of pipeline.passes that are left out."),
-      choice("pipeline.dump_after", {"none", "changed", "all"}, "Print the graph after passes: none, those that changed it, or all."),
+      choice("pipeline.dump_after", {"none", "changed", "all"},
+             "Print the graph after passes: none, those that changed it, or all."),
       text("pipeline.dump_dir", "", "Directory for those dumps; empty: they are printed."),
       integer("pipeline.bisect_limit", -1, -1, kNoLimit, "Run only the first N passes of the process; -1: all."),
-      choice("pipeline.reproducer", {"on_error", "none", "always"}, "When a pass writes a file from which its run can be replayed."),
-      text("pipeline.reproducer_dir", "", "Directory for reproducers; empty: 'tessera' in the directory for temporary files."),
+      choice("pipeline.reproducer", {"on_error", "none", "always"},
+             "When a pass writes a file from which its run can be replayed."),
+      text("pipeline.reproducer_dir", "",
+           "Directory for reproducers; empty: 'tessera' in the directory for temporary files."),
 
       list("backends.order", "Backends in order of preference; the last is the fallback and must take every op."),
       choice("backends.use", {"all", "fallback"}, "fallback: ignore every backend but the last of backends.order."),
 
-      text("partitioner.name", "", "Splits the joint graph of training into forward and backward; empty: keep every activation."),
-      real("partitioner.budget", 1.0, 0, 1, "Part of the activation memory that may be kept for backward; 1 keeps everything."),
+      text("partitioner.name", "",
+           "Splits the joint graph of training into forward and backward; empty: keep every activation."),
+      real("partitioner.budget", 1.0, 0, 1,
+           "Part of the activation memory that may be kept for backward; 1 keeps everything."),
       integer("partitioner.budget_bytes", -1, -1, kNoLimit, "The same as bytes; -1: partitioner.budget holds."),
 
       text("executor.name", "", "Runs the step table another way; empty: step by step."),
@@ -78,10 +88,15 @@ std::vector<KeyDecl> make_keys() {
       fixed(integer("runtime.threads", 0, 0, 4096, "Threads of parallel loops; 0: OMP_NUM_THREADS, or one per core.")),
       integer("runtime.arena_max_bytes", 0, 0, kNoLimit, "A plan that needs a larger arena is refused; 0: no limit."),
 
-      integer("guards.recompile_limit", 8, 1, 1e9, "Entries of one function before further misses run on the fallback backend."),
-      integer("guards.accumulated_recompile_limit", 256, 1, 1e9, "The same limit over all functions of the process that share code."),
-      choice("guards.dynamic", {"auto", "true", "false"}, "auto: a size is a number first, and a symbol once it has changed. true: symbols at once. false: always numbers."),
-      boolean("guards.assume_static_by_default", true, "With dynamic = \"auto\": false makes every size a symbol at the first capture."),
+      integer("guards.recompile_limit", 8, 1, 1e9,
+              "Entries of one function before further misses run on the fallback backend."),
+      integer("guards.accumulated_recompile_limit", 256, 1, 1e9,
+              "The same limit over all functions of the process that share code."),
+      choice("guards.dynamic", {"auto", "true", "false"},
+             "auto: a size is a number first, and a symbol once it has changed. true: symbols at once. false: always "
+             "numbers."),
+      boolean("guards.assume_static_by_default", true,
+              "With dynamic = \"auto\": false makes every size a symbol at the first capture."),
       boolean("guards.specialize_float", false, "true: guard float arguments by value; false: they become 0-d inputs."),
 
       text("log.artifacts", "", "As TESSERA_LOGS, which wins over it: \"recompiles,+guards\"."),
@@ -109,23 +124,29 @@ std::vector<std::string> all_key_names() {
 
 bool is_known_section(std::string_view section) {
   return std::any_of(known_keys().begin(), known_keys().end(), [&](const KeyDecl& k) {
-    return k.name.size() > section.size() && k.name[section.size()] == '.' && std::string_view(k.name).starts_with(section);
+    return k.name.size() > section.size() && k.name[section.size()] == '.' &&
+           std::string_view(k.name).starts_with(section);
   });
 }
 
 const std::vector<ModeDecl>& known_modes() {
   static const std::vector<ModeDecl> modes = {
       {"default", "Balances compile time, memory and speed; changes nothing.", {}},
-      {"reduce-overhead", "Replays the launches of static plans as one device graph where an executor offers it.",
+      {"reduce-overhead",
+       "Replays the launches of static plans as one device graph where an executor offers it.",
        {{"executor.name", Value::of_string("cudagraphs")}, {"executor.optional", Value::of_bool(true)}}},
-      {"max-autotune", "As reduce-overhead, for backends that search schedules.",
+      {"max-autotune",
+       "As reduce-overhead, for backends that search schedules.",
        {{"executor.name", Value::of_string("cudagraphs")}, {"executor.optional", Value::of_bool(true)}}},
       {"max-autotune-no-cudagraphs", "As max-autotune, launching step by step.", {}},
-      {"lite", "Only the passes that are cheap and keep the program close to how it was written.",
+      {"lite",
+       "Only the passes that are cheap and keep the program close to how it was written.",
        {{"pipeline.skip", Value::of_strings({"constant_fold", "cse", "fuse"})}}},
-      {"eager", "Runs the captured ops as they are, on the fallback backend.",
+      {"eager",
+       "Runs the captured ops as they are, on the fallback backend.",
        {{std::string(kPipelinePasses), Value::of_strings({})}, {"backends.use", Value::of_string("fallback")}}},
-      {"aot_eager", "The whole pipeline, then the fallback backend: separates capture and passes from code generation.",
+      {"aot_eager",
+       "The whole pipeline, then the fallback backend: separates capture and passes from code generation.",
        {{"backends.use", Value::of_string("fallback")}}},
   };
   return modes;

@@ -15,7 +15,8 @@ std::string_view trimmed(std::string_view s) {
 bool is_dotted_key(std::string_view key) {
   bool word = false;  // the current part has a character
   for (const char c : key) {
-    const bool in_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    const bool in_word =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
     if (!in_word && (c != '.' || !word)) return false;
     word = in_word;
   }
@@ -39,20 +40,24 @@ std::string place_of(const std::string& file, const TomlNode& node) {
   return file + ":" + std::to_string(node.line) + ":" + std::to_string(node.column);
 }
 
-Origin origin_of(const std::string& file, const TomlNode& node) { return {Origin::kFile, file, node.line, node.column}; }
+Origin origin_of(const std::string& file, const TomlNode& node) {
+  return {Origin::kFile, file, node.line, node.column};
+}
 
 TomlNode parse_override_value(std::string_view raw, const std::string& place) {
   const std::string value(trimmed(raw));
   if (value.empty())
     throw user_error("TSR-C006", place + ": found no value after '='", "an empty string is written \"\"");
   // A newline would smuggle further keys into the one-line document below.
-  if (value.find_first_of("\r\n") != value.npos) throw user_error("TSR-C006", place + ": found a line break, expected one TOML value");
+  if (value.find_first_of("\r\n") != value.npos)
+    throw user_error("TSR-C006", place + ": found a line break, expected one TOML value");
   try {
     TomlNode document = parse_toml("v = " + value, "value");
     if (document.items.size() == 1 && document.items[0].key == "v") return std::move(document.items[0]);
   } catch (const Error& e) {
     if (std::string_view("\"'[{").find(value[0]) != std::string_view::npos)
-      throw user_error("TSR-C006", place + ": " + e.message(), "quote the whole argument so that the shell leaves it alone");
+      throw user_error("TSR-C006", place + ": " + e.message(),
+                       "quote the whole argument so that the shell leaves it alone");
   }
   TomlNode word;
   word.kind = TomlNode::kString;
@@ -67,7 +72,8 @@ Override parse_override(std::string_view text, const std::string& source) {
   out.origin = {Origin::kOverride, source, 0, 0};
   const size_t equals = text.find('=');
   if (equals == text.npos)
-    throw user_error("TSR-C006", out.place + ": found no '=', expected key=value", "for example: partitioner.budget=0.5");
+    throw user_error("TSR-C006", out.place + ": found no '=', expected key=value",
+                     "for example: partitioner.budget=0.5");
   out.key = std::string(trimmed(text.substr(0, equals)));
   if (!is_dotted_key(out.key))
     throw user_error("TSR-C006", out.place + ": found the key '" + out.key + "', expected words joined by dots",
@@ -87,7 +93,8 @@ std::optional<Setting> check_given(const OptionDecl& decl, const Given& given, F
   } else if (!to_value(*given.node, &value)) {
     const std::string range = range_text(decl);
     faults.add(TSR_USER, "TSR-C003",
-               what + "found " + describe(*given.node) + ", expected " + with_article(decl.type) + (range.empty() ? "" : " (" + range + ")"),
+               what + "found " + describe(*given.node) + ", expected " + with_article(decl.type) +
+                   (range.empty() ? "" : " (" + range + ")"),
                decl.help);
     return std::nullopt;
   }

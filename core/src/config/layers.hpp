@@ -14,7 +14,7 @@
 namespace tessera::core {
 
 struct Override {
-  std::string key;    // "partitioner.budget"
+  std::string key;  // "partitioner.budget"
   TomlNode value;
   std::string raw;    // the value as written: `0.5`, `cpu,eager`
   std::string place;  // for messages: "--set partitioner.budget=0.5"

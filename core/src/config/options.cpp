@@ -125,7 +125,8 @@ std::string range_text(const OptionDecl& decl) {
 }
 
 std::string check_value(const OptionDecl& decl, Value* value) {
-  if (decl.type == OptionType::kFloat && value->type == OptionType::kInt) *value = Value::of_float(static_cast<double>(value->i));
+  if (decl.type == OptionType::kFloat && value->type == OptionType::kInt)
+    *value = Value::of_float(static_cast<double>(value->i));
   // `dynamic = true` beside `dynamic = "auto"`: a choice may look like a bool.
   const auto choice = [&](const std::string& s) {
     return std::find(decl.choices.begin(), decl.choices.end(), s) != decl.choices.end();
@@ -133,8 +134,9 @@ std::string check_value(const OptionDecl& decl, Value* value) {
   if (decl.type == OptionType::kString && value->type == OptionType::kBool && choice(value->b ? "true" : "false"))
     *value = Value::of_string(value->b ? "true" : "false");
   if (decl.type != value->type)
-    return "found the " + std::string(value->type == OptionType::kStrings ? "array" : to_string(value->type)) + " " + to_text(*value) +
-           ", expected " + with_article(decl.type) + (range_text(decl).empty() ? "" : " (" + range_text(decl) + ")");
+    return "found the " + std::string(value->type == OptionType::kStrings ? "array" : to_string(value->type)) + " " +
+           to_text(*value) + ", expected " + with_article(decl.type) +
+           (range_text(decl).empty() ? "" : " (" + range_text(decl) + ")");
   switch (decl.type) {
     case OptionType::kInt:
       // Bounds are doubles; every bound in use is an integer below 2^53 or a type's limit, where <= and >= stay right.

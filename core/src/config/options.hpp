@@ -16,8 +16,8 @@
 namespace tessera::core {
 
 enum class OptionType : uint8_t { kInt, kFloat, kBool, kString, kStrings };
-const char* to_string(OptionType type);                         // "int", "float", "bool", "string", "strings"
-std::string with_article(OptionType type);                     // "an int", "an array of strings"
+const char* to_string(OptionType type);                          // "int", "float", "bool", "string", "strings"
+std::string with_article(OptionType type);                       // "an int", "an array of strings"
 bool parse_option_type(std::string_view text, OptionType* out);  // false: not one of the words above
 
 struct Value {  // the field that `type` names is valid

@@ -46,11 +46,14 @@ ConfigSource read_source(const tsr_context_options& options) {
   return source;
 }
 
-void check_needs(const std::vector<ResolvedPlugin>& plugins, const std::vector<PluginRequest>& requested, Faults& faults) {
+void check_needs(const std::vector<ResolvedPlugin>& plugins, const std::vector<PluginRequest>& requested,
+                 Faults& faults) {
   for (const ResolvedPlugin& p : plugins)
     for (const std::string& id : p.manifest->needs)
       if (std::none_of(requested.begin(), requested.end(), [&](const PluginRequest& r) { return r.id == id; }))
-        faults.add(TSR_USER, "TSR-P011", p.manifest->place("needs") + ": plugin '" + p.manifest->id + "' needs '" + id + "', which is not in plugins.load",
+        faults.add(TSR_USER, "TSR-P011",
+                   p.manifest->place("needs") + ": plugin '" + p.manifest->id + "' needs '" + id +
+                       "', which is not in plugins.load",
                    "add \"" + id + "\" to plugins.load");
 }
 
@@ -61,7 +64,8 @@ void check_factories(const std::vector<ResolvedPlugin>& plugins, Faults& faults)
       const auto [at, fresh] = owners.emplace(item, p.manifest);
       if (!fresh)
         faults.add(TSR_USER, "TSR-P014",
-                   p.manifest->place("provides") + ": plugins '" + at->second->id + "' and '" + p.manifest->id + "' both provide " + item,
+                   p.manifest->place("provides") + ": plugins '" + at->second->id + "' and '" + p.manifest->id +
+                       "' both provide " + item,
                    "load only one of them in this config");
     }
 }
@@ -80,19 +84,23 @@ Resolved resolve_plugins(const tsr_context_options* given) {
   std::vector<std::string> known, absent;
   for (const Manifest& m : out.manifests) known.push_back(m.id);
   for (const PluginRequest& request : out.config.plugins()) {
-    const auto at = std::find_if(out.manifests.begin(), out.manifests.end(), [&](const Manifest& m) { return m.id == request.id; });
+    const auto at =
+        std::find_if(out.manifests.begin(), out.manifests.end(), [&](const Manifest& m) { return m.id == request.id; });
     if (at == out.manifests.end()) {
       absent.push_back(request.id);
       if (request.optional)
         out.notices.push_back("optional plugin '" + request.id + "' is not installed; going on without it");
       else
-        out.faults.add(TSR_USER, "TSR-P001", to_text(request.origin) + ": plugin '" + request.id + "' not found" + did_you_mean(request.id, known),
-                       "searched: " + join(out.search_dirs));
+        out.faults.add(
+            TSR_USER, "TSR-P001",
+            to_text(request.origin) + ": plugin '" + request.id + "' not found" + did_you_mean(request.id, known),
+            "searched: " + join(out.search_dirs));
       continue;
     }
     const size_t before = out.faults.size();
     check_manifest(*at, out.faults);
-    if (out.faults.size() == before) out.plugins.push_back({&*at, request.optional});
+    if (out.faults.size() == before)
+      out.plugins.push_back({&*at, request.optional});
     else {
       absent.push_back(request.id);
       absent.insert(absent.end(), at->provides.begin(), at->provides.end());

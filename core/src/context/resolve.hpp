@@ -18,12 +18,12 @@ struct ResolvedPlugin {
 };
 
 struct Resolved {
-  Config config;                        // bound
-  std::vector<std::string> search_dirs; // in order
-  std::vector<Manifest> manifests;      // everything found
-  std::vector<ResolvedPlugin> plugins;  // requested, found and sound, in the config's order
-  Faults faults;                        // of the config and of requested plugins
-  std::vector<std::string> notices;     // one line each
+  Config config;                         // bound
+  std::vector<std::string> search_dirs;  // in order
+  std::vector<Manifest> manifests;       // everything found
+  std::vector<ResolvedPlugin> plugins;   // requested, found and sound, in the config's order
+  Faults faults;                         // of the config and of requested plugins
+  std::vector<std::string> notices;      // one line each
 };
 
 // Throws only when the config file cannot be read (TSR-C005). Options may be null.

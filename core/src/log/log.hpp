@@ -10,9 +10,29 @@
 namespace tessera::core {
 
 enum class Artifact : unsigned char {
-  kRecompiles, kRecompilesVerbose, kGraphBreaks, kGuards, kGraph, kGraphCode, kAotGraphs, kAotJointGraph, kOutputCode,
-  kKernelCode, kSchedule, kFusion, kPerfHints, kCudagraphs, kBenchmarking, kAutotuning, kDynamic, kSymNode,
-  kComputeDependencies, kPasses, kPlan, kPlugins, kCount
+  kRecompiles,
+  kRecompilesVerbose,
+  kGraphBreaks,
+  kGuards,
+  kGraph,
+  kGraphCode,
+  kAotGraphs,
+  kAotJointGraph,
+  kOutputCode,
+  kKernelCode,
+  kSchedule,
+  kFusion,
+  kPerfHints,
+  kCudagraphs,
+  kBenchmarking,
+  kAutotuning,
+  kDynamic,
+  kSymNode,
+  kComputeDependencies,
+  kPasses,
+  kPlan,
+  kPlugins,
+  kCount
 };
 inline constexpr size_t kNumArtifacts = static_cast<size_t>(Artifact::kCount);
 

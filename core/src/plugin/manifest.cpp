@@ -54,11 +54,15 @@ class Reader {
   void read() {
     const TomlNode *plugin = nullptr, *options = nullptr;
     for (const TomlNode& top : root_.items) {
-      if (top.key == "plugin" && top.kind == TomlNode::kTable) plugin = &top;
-      else if (top.key == "options" && top.kind == TomlNode::kArray) options = &top;
+      if (top.key == "plugin" && top.kind == TomlNode::kTable)
+        plugin = &top;
+      else if (top.key == "options" && top.kind == TomlNode::kArray)
+        options = &top;
       else if (top.key == "plugin" || top.key == "options")
-        wrong(top, "'" + top.key + "' is " + describe(top) + ", expected " + (top.key == "plugin" ? "a [plugin] section" : "[[options]] tables"));
-      else unknown_.push_back({&top, top.key});
+        wrong(top, "'" + top.key + "' is " + describe(top) + ", expected " +
+                       (top.key == "plugin" ? "a [plugin] section" : "[[options]] tables"));
+      else
+        unknown_.push_back({&top, top.key});
     }
     if (!plugin) {
       m_.faults.add(TSR_USER, "TSR-P003", m_.path + ":1: found no [plugin] section", kWrittenBy);
@@ -68,7 +72,8 @@ class Reader {
     if (options) read_options(*options);
     // A newer SDK may have appended keys; the handshake decides whether this host can run its plugin.
     if (m_.abi_minor > TSR_ABI_MINOR) return;
-    for (const auto& [node, key] : unknown_) wrong(*node, "unknown key '" + key + "'" + did_you_mean(node->key, known_));
+    for (const auto& [node, key] : unknown_)
+      wrong(*node, "unknown key '" + key + "'" + did_you_mean(node->key, known_));
   }
 
  private:
@@ -89,7 +94,10 @@ class Reader {
     }
     m_.lines[key] = node->line;
     if (node->kind == kind) return node;
-    wrong(*node, std::string("'") + key + "' is " + describe(*node) + ", expected " + (kind == TomlNode::kString ? "a string" : kind == TomlNode::kInt ? "an int" : "an array of strings"));
+    wrong(*node, std::string("'") + key + "' is " + describe(*node) + ", expected " +
+                     (kind == TomlNode::kString ? "a string"
+                      : kind == TomlNode::kInt  ? "an int"
+                                                : "an array of strings"));
     return nullptr;
   }
   void text(const TomlNode& table, const char* key, std::string* out) {
@@ -98,8 +106,10 @@ class Reader {
   void number(const TomlNode& table, const char* key, int64_t* out) {
     const TomlNode* node = field(table, key, TomlNode::kInt);
     if (!node) return;
-    if (node->i < 0 || node->i > UINT32_MAX) wrong(*node, std::string("'") + key + "' is " + std::to_string(node->i) + ", expected 0..4294967295");
-    else *out = node->i;
+    if (node->i < 0 || node->i > UINT32_MAX)
+      wrong(*node, std::string("'") + key + "' is " + std::to_string(node->i) + ", expected 0..4294967295");
+    else
+      *out = node->i;
   }
   void texts(const TomlNode& table, const char* key, bool required, std::vector<std::string>* out) {
     const TomlNode* node = field(table, key, TomlNode::kArray, required);
@@ -142,11 +152,13 @@ class Reader {
       const size_t colon = item.find(':');
       if (colon == item.npos || colon + 1 == item.size() || kind_from_name(item.substr(0, colon)) == 0)
         wrong(*p.find("provides"), "provides holds '" + item + "', expected KIND:NAME, such as pass:cse");
-      if (std::find(m_.provides.begin(), m_.provides.begin() + static_cast<ptrdiff_t>(i), item) != m_.provides.begin() + static_cast<ptrdiff_t>(i))
+      if (std::find(m_.provides.begin(), m_.provides.begin() + static_cast<ptrdiff_t>(i), item) !=
+          m_.provides.begin() + static_cast<ptrdiff_t>(i))
         wrong(*p.find("provides"), "provides holds '" + item + "' twice");
     }
     for (const TomlNode& item : p.items)
-      if (std::find(known_.begin(), known_.end(), item.key) == known_.end()) unknown_.push_back({&item, "plugin." + item.key});
+      if (std::find(known_.begin(), known_.end(), item.key) == known_.end())
+        unknown_.push_back({&item, "plugin." + item.key});
   }
 
   void read_options(const TomlNode& list) {
@@ -173,7 +185,8 @@ class Reader {
       bad_option(*name, what + "is declared twice");
     const TomlNode* type = t.find("type");
     if (!type || type->kind != TomlNode::kString || !parse_option_type(type->s, &decl->type)) {
-      bad_option(type ? *type : t, what + "type is " + (type ? describe(*type) : "missing") + ", expected int, float, bool, string or strings");
+      bad_option(type ? *type : t, what + "type is " + (type ? describe(*type) : "missing") +
+                                       ", expected int, float, bool, string or strings");
       return false;
     }
     const bool numeric = decl->type == OptionType::kInt || decl->type == OptionType::kFloat;
@@ -182,18 +195,22 @@ class Reader {
         const double v = f.kind == TomlNode::kInt ? static_cast<double>(f.i) : f.f;
         if (!numeric || (f.kind != TomlNode::kInt && f.kind != TomlNode::kFloat) || std::isnan(v))
           bad_option(f, what + f.key + " is " + describe(f) + ", expected a number, and only for int and float");
-        else (f.key == "min" ? decl->min : decl->max) = v;
+        else
+          (f.key == "min" ? decl->min : decl->max) = v;
       } else if (f.key == "choices") {
         Value value;
         const bool strings = decl->type == OptionType::kString || decl->type == OptionType::kStrings;
         if (!strings || !to_value(f, &value) || value.type != OptionType::kStrings || value.strings.empty())
-          bad_option(f, what + "choices is " + describe(f) + ", expected an array of strings, and only for string and strings");
-        else decl->choices = std::move(value.strings);
+          bad_option(f, what + "choices is " + describe(f) +
+                            ", expected an array of strings, and only for string and strings");
+        else
+          decl->choices = std::move(value.strings);
       } else if (f.key == "help") {
         if (f.kind != TomlNode::kString) bad_option(f, what + "help is " + describe(f) + ", expected a string");
         decl->help = f.s;
       } else if (f.key != "name" && f.key != "type" && f.key != "default" && m_.abi_minor <= TSR_ABI_MINOR) {
-        bad_option(f, what + "unknown key '" + f.key + "'" + did_you_mean(f.key, {"name", "type", "default", "min", "max", "choices", "help"}));
+        bad_option(f, what + "unknown key '" + f.key + "'" +
+                          did_you_mean(f.key, {"name", "type", "default", "min", "max", "choices", "help"}));
       }
     }
     if (decl->min > decl->max) bad_option(t, what + "min is above max");
@@ -274,32 +291,38 @@ void check_manifest(const Manifest& m, Faults& faults) {
   const auto number = [](int64_t v) { return std::to_string(v); };
   const std::string who = "plugin '" + m.id + "' ";
   if (m.platform != host_platform())
-    faults.add(TSR_USER, "TSR-P005", m.place("platform") + ": " + who + "is built for " + m.platform + ", expected " + host_platform(),
+    faults.add(TSR_USER, "TSR-P005",
+               m.place("platform") + ": " + who + "is built for " + m.platform + ", expected " + host_platform(),
                "install the build for this machine");
   if (m.abi_major != TSR_ABI_MAJOR)
     faults.add(TSR_USER, "TSR-P006",
-               m.place("abi_major") + ": " + who + "is built for plugin ABI " + number(m.abi_major) + "." + number(m.abi_minor) +
-                   ", this host has " + number(TSR_ABI_MAJOR) + "." + number(TSR_ABI_MINOR),
-               m.abi_major > TSR_ABI_MAJOR ? "use a newer Tessera, or a build of the plugin for this one" : "rebuild the plugin with this SDK");
+               m.place("abi_major") + ": " + who + "is built for plugin ABI " + number(m.abi_major) + "." +
+                   number(m.abi_minor) + ", this host has " + number(TSR_ABI_MAJOR) + "." + number(TSR_ABI_MINOR),
+               m.abi_major > TSR_ABI_MAJOR ? "use a newer Tessera, or a build of the plugin for this one"
+                                           : "rebuild the plugin with this SDK");
   if (m.ir_min > TSR_IR_VERSION || m.ir_max < TSR_IR_VERSION)
     faults.add(TSR_USER, "TSR-P007",
-               m.place(m.ir_min > TSR_IR_VERSION ? "ir_min" : "ir_max") + ": " + who + "reads graph IR versions " + number(m.ir_min) + " to " + number(m.ir_max) +
-                   ", this host has " + number(TSR_IR_VERSION),
-               m.ir_min > TSR_IR_VERSION ? "use a newer Tessera, or a build of the plugin for this one" : "rebuild the plugin with this SDK");
+               m.place(m.ir_min > TSR_IR_VERSION ? "ir_min" : "ir_max") + ": " + who + "reads graph IR versions " +
+                   number(m.ir_min) + " to " + number(m.ir_max) + ", this host has " + number(TSR_IR_VERSION),
+               m.ir_min > TSR_IR_VERSION ? "use a newer Tessera, or a build of the plugin for this one"
+                                         : "rebuild the plugin with this SDK");
   if (m.sanitizer != host_sanitizer())
     faults.add(TSR_USER, "TSR-P008",
-               m.place("sanitizer") + ": " + who + "is built with sanitizer '" + m.sanitizer + "', this host with '" + host_sanitizer() + "'",
+               m.place("sanitizer") + ": " + who + "is built with sanitizer '" + m.sanitizer + "', this host with '" +
+                   host_sanitizer() + "'",
                "two sanitizer run times cannot share a process: build both the same way");
   std::error_code error;
   if (!fs::is_regular_file(m.library_path, error)) {
-    faults.add(TSR_ENVIRONMENT, "TSR-P009", m.place("library") + ": " + who + "has no library: '" + m.library_path + "' is not a file",
+    faults.add(TSR_ENVIRONMENT, "TSR-P009",
+               m.place("library") + ": " + who + "has no library: '" + m.library_path + "' is not a file",
                "install the plugin again; the library belongs beside its manifest");
     return;
   }
   try {
     const std::string found = "sha256:" + sha256_file(m.library_path);
     if (found != m.hash)
-      faults.add(TSR_ENVIRONMENT, "TSR-P010", m.place("hash") + ": '" + m.library_path + "' has hash " + found + ", expected " + m.hash,
+      faults.add(TSR_ENVIRONMENT, "TSR-P010",
+                 m.place("hash") + ": '" + m.library_path + "' has hash " + found + ", expected " + m.hash,
                  "the library is not the one that this manifest describes: rebuild or reinstall the plugin");
   } catch (const Error& e) {
     faults.add(TSR_ENVIRONMENT, "TSR-P009", m.place("library") + ": " + who + e.message(), e.hint());
@@ -321,7 +344,8 @@ std::vector<Manifest> find_manifests(std::span<const std::string> dirs) {
       if (earlier == out.end()) {
         out.push_back(std::move(m));
       } else if (earlier - out.begin() >= static_cast<ptrdiff_t>(first)) {
-        earlier->faults.add(TSR_USER, "TSR-P004", m.place("id") + ": id '" + m.id + "' is also that of " + earlier->place("id"),
+        earlier->faults.add(TSR_USER, "TSR-P004",
+                            m.place("id") + ": id '" + m.id + "' is also that of " + earlier->place("id"),
                             "remove one of the two manifests");
       }
     }

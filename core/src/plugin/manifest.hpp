@@ -27,7 +27,7 @@ struct Manifest {
   std::vector<std::string> needs;     // ids
   std::vector<OptionDecl> options;
   std::map<std::string, uint32_t> lines;  // of the keys of [plugin]
-  Faults faults;             // what parsing found wrong; such a manifest is never loaded
+  Faults faults;                          // what parsing found wrong; such a manifest is never loaded
 
   // "dir/acme.toml:8": where `key` stands, or the file alone.
   std::string place(const std::string& key) const;

@@ -126,14 +126,19 @@ class Loader {
                    "ask its vendor for a build for Tessera " + std::string(host_version()));
     size_t size = 0;
     // The versions stand first in every version of the struct: an incompatible one is not read any further.
-    if (!read_prefix(given, kVersionPrefix, sizeof *desc, desc, &size) || (desc->abi_major == TSR_ABI_MAJOR && size < kDescPrefix))
-      return blame("TSR-P025", "its description has struct_size " + std::to_string(size) + ", expected at least " + std::to_string(kDescPrefix),
+    if (!read_prefix(given, kVersionPrefix, sizeof *desc, desc, &size) ||
+        (desc->abi_major == TSR_ABI_MAJOR && size < kDescPrefix))
+      return blame("TSR-P025",
+                   "its description has struct_size " + std::to_string(size) + ", expected at least " +
+                       std::to_string(kDescPrefix),
                    "set desc.struct_size = sizeof(tsr_plugin_desc)");
     if (desc->abi_major != TSR_ABI_MAJOR)
       return user("TSR-P026",
-                  "the library is built for plugin ABI " + std::to_string(desc->abi_major) + "." + std::to_string(desc->abi_minor) +
-                      ", this host has " + std::to_string(TSR_ABI_MAJOR) + "." + std::to_string(TSR_ABI_MINOR),
-                  desc->abi_major > TSR_ABI_MAJOR ? "use a newer Tessera, or a build of the plugin for this one" : "rebuild the plugin with this SDK");
+                  "the library is built for plugin ABI " + std::to_string(desc->abi_major) + "." +
+                      std::to_string(desc->abi_minor) + ", this host has " + std::to_string(TSR_ABI_MAJOR) + "." +
+                      std::to_string(TSR_ABI_MINOR),
+                  desc->abi_major > TSR_ABI_MAJOR ? "use a newer Tessera, or a build of the plugin for this one"
+                                                  : "rebuild the plugin with this SDK");
     return compare(*desc);
   }
 
@@ -144,7 +149,8 @@ class Loader {
   }
 
   // Reads and checks the factory array; on success every factory has a table copy.
-  bool factories(const tsr_plugin_desc& desc, void* instance, std::vector<Factory>* out, std::vector<TableCopy>* tables) {
+  bool factories(const tsr_plugin_desc& desc, void* instance, std::vector<Factory>* out,
+                 std::vector<TableCopy>* tables) {
     const tsr_factory* items = nullptr;
     size_t count = 0, stride = 0;
     tsr_error* error = nullptr;
@@ -152,8 +158,8 @@ class Loader {
     if (returned(error, "TSR-P041", "could not list its factories")) return false;
     if (count > 0 && (!items || stride < kFactoryPrefix))
       return blame("TSR-P041",
-                   "its factory array is " + std::string(items ? "" : "NULL or ") + "of stride " + std::to_string(stride) + ", expected at least " +
-                       std::to_string(kFactoryPrefix),
+                   "its factory array is " + std::string(items ? "" : "NULL or ") + "of stride " +
+                       std::to_string(stride) + ", expected at least " + std::to_string(kFactoryPrefix),
                    "set *items, *count and *stride = sizeof(tsr_factory)");
     const size_t before = faults_.size();
     std::vector<std::string> found;
@@ -161,11 +167,14 @@ class Loader {
       const tsr_factory& f = *TSR_AT(tsr_factory, items, stride, i);
       const std::string where = "factory " + std::to_string(i);
       if (f.kind < TSR_OPSET || f.kind > TSR_STORE) {
-        blame("TSR-P041", where + " has kind " + std::to_string(f.kind) + ", expected 1.." + std::to_string(TSR_STORE), "use a tsr_kind");
+        blame("TSR-P041", where + " has kind " + std::to_string(f.kind) + ", expected 1.." + std::to_string(TSR_STORE),
+              "use a tsr_kind");
         continue;
       }
       if (!f.name || !*f.name || !f.table) {
-        blame("TSR-P044", where + " (" + kind_name(f.kind) + ") has " + (f.name && *f.name ? "a null table" : "no name"), "set both");
+        blame("TSR-P044",
+              where + " (" + kind_name(f.kind) + ") has " + (f.name && *f.name ? "a null table" : "no name"),
+              "set both");
         continue;
       }
       const std::string id = std::string(kind_name(f.kind)) + ":" + f.name;
@@ -177,14 +186,16 @@ class Loader {
       std::vector<TableProblem> problems;
       tables->push_back(copy_table(static_cast<tsr_kind>(f.kind), id, f.table, &problems));
       for (const TableProblem& p : problems)
-        blame(p.code, p.message, p.code == "TSR-P043" ? "set the table's struct_size = sizeof it" : "abi.h says which fields may be NULL");
+        blame(p.code, p.message,
+              p.code == "TSR-P043" ? "set the table's struct_size = sizeof it" : "abi.h says which fields may be NULL");
       out->push_back({static_cast<tsr_kind>(f.kind), f.name, tables->back().get(), f.self, nullptr});
     }
     std::vector<std::string> promised = m_.provides;
     std::sort(promised.begin(), promised.end());
     std::sort(found.begin(), found.end());
     if (faults_.size() == before && promised != found)
-      blame("TSR-P042", "it provides " + join(found) + "; its manifest (" + m_.place("provides") + ") says " + join(promised),
+      blame("TSR-P042",
+            "it provides " + join(found) + "; its manifest (" + m_.place("provides") + ") says " + join(promised),
             "list every factory under PROVIDES of tessera_add_plugin()");
     return faults_.size() == before;
   }
@@ -193,7 +204,9 @@ class Loader {
     faults_.add(family, code, m_.library_path + ": plugin '" + m_.id + "' (" + m_.vendor + "): " + what, hint);
     return false;
   }
-  bool user(const char* code, const std::string& what, const std::string& hint) { return add(TSR_USER, code, what, hint); }
+  bool user(const char* code, const std::string& what, const std::string& hint) {
+    return add(TSR_USER, code, what, hint);
+  }
   // A contract that the plugin broke: its vendor must hear of it.
   bool blame(const std::string& code, const std::string& what, const std::string& hint) {
     return add(TSR_BUG, code.c_str(), what, hint.empty() ? "report this to " + m_.vendor : hint);
@@ -204,21 +217,27 @@ class Loader {
     const size_t before = faults_.size();
     if (d.abi_minor_min > TSR_ABI_MINOR)
       user("TSR-P026",
-           "the library needs plugin ABI " + std::to_string(TSR_ABI_MAJOR) + "." + std::to_string(d.abi_minor_min) + " or newer, this host has " +
-               std::to_string(TSR_ABI_MAJOR) + "." + std::to_string(TSR_ABI_MINOR),
+           "the library needs plugin ABI " + std::to_string(TSR_ABI_MAJOR) + "." + std::to_string(d.abi_minor_min) +
+               " or newer, this host has " + std::to_string(TSR_ABI_MAJOR) + "." + std::to_string(TSR_ABI_MINOR),
            "use a newer Tessera, or a build of the plugin for this one");
     if (d.ir_min > TSR_IR_VERSION || d.ir_max < TSR_IR_VERSION)
       user("TSR-P032",
-           "the library reads graph IR versions " + std::to_string(d.ir_min) + " to " + std::to_string(d.ir_max) + ", this host has " +
-               std::to_string(TSR_IR_VERSION),
-           d.ir_min > TSR_IR_VERSION ? "use a newer Tessera, or a build of the plugin for this one" : "rebuild the plugin with this SDK");
+           "the library reads graph IR versions " + std::to_string(d.ir_min) + " to " + std::to_string(d.ir_max) +
+               ", this host has " + std::to_string(TSR_IR_VERSION),
+           d.ir_min > TSR_IR_VERSION ? "use a newer Tessera, or a build of the plugin for this one"
+                                     : "rebuild the plugin with this SDK");
     if (text_of(d.sanitizer) != host_sanitizer())
-      user("TSR-P033", "the library is built with sanitizer '" + text_of(d.sanitizer) + "', this host with '" + host_sanitizer() + "'",
+      user("TSR-P033",
+           "the library is built with sanitizer '" + text_of(d.sanitizer) + "', this host with '" + host_sanitizer() +
+               "'",
            "two sanitizer run times cannot share a process: build both the same way");
     const auto same = [&](const char* what, const char* found, const std::string& expected) {
-      if (!found) blame("TSR-P027", std::string("its ") + what + " is NULL", "set desc." + std::string(what));
+      if (!found)
+        blame("TSR-P027", std::string("its ") + what + " is NULL", "set desc." + std::string(what));
       else if (found != expected)
-        blame("TSR-P028", std::string("the library says ") + what + " '" + found + "', its manifest (" + m_.place(what) + ") '" + expected + "'",
+        blame("TSR-P028",
+              std::string("the library says ") + what + " '" + found + "', its manifest (" + m_.place(what) + ") '" +
+                  expected + "'",
               "use TSR_PLUGIN_ID, TSR_PLUGIN_VERSION and TSR_PLUGIN_VENDOR, which tessera_add_plugin() defines");
     };
     same("id", d.id, m_.id);
@@ -227,7 +246,8 @@ class Loader {
     if (!d.create) blame("TSR-P027", "its create is NULL", "set desc.create");
     if (!d.factories) blame("TSR-P027", "its factories is NULL", "set desc.factories");
     const std::vector<std::string> known = host_features(host_);
-    if (d.num_features_needed > 0 && !d.features_needed) blame("TSR-P027", "its features_needed is NULL", "set it, or num_features_needed = 0");
+    if (d.num_features_needed > 0 && !d.features_needed)
+      blame("TSR-P027", "its features_needed is NULL", "set it, or num_features_needed = 0");
     else
       for (size_t i = 0; i < d.num_features_needed; ++i) {
         const std::string feature = text_of(d.features_needed[i]);
@@ -235,7 +255,8 @@ class Loader {
           user("TSR-P029", "it needs the feature '" + feature + "', which this host has not; it has " + join(known),
                "use a newer Tessera, or a build of the plugin for this one");
       }
-    if (d.num_features_provided > 0 && !d.features_provided) blame("TSR-P027", "its features_provided is NULL", "set it, or num_features_provided = 0");
+    if (d.num_features_provided > 0 && !d.features_provided)
+      blame("TSR-P027", "its features_provided is NULL", "set it, or num_features_provided = 0");
     return faults_.size() == before;
   }
 
@@ -257,7 +278,9 @@ class Loader {
     try {
       throw_if(e);
     } catch (const Error& inner) {
-      const std::string hint = !inner.hint().empty() ? inner.hint() : inner.family() == TSR_BUG ? "report this to " + m_.vendor : "";
+      const std::string hint = !inner.hint().empty()       ? inner.hint()
+                               : inner.family() == TSR_BUG ? "report this to " + m_.vendor
+                                                           : "";
       add(inner.family(), code, std::string(what) + ": [" + inner.code() + "] " + inner.message(), hint);
     }
     return true;
@@ -290,7 +313,8 @@ PluginHost::~PluginHost() {
   }
 }
 
-bool PluginHost::load(const Manifest& m, const OptionSet& options, bool optional, Faults& faults, std::vector<std::string>* notices) {
+bool PluginHost::load(const Manifest& m, const OptionSet& options, bool optional, Faults& faults,
+                      std::vector<std::string>* notices) {
   Loader loader(host_, m, faults);
   const OpenResult opened = open_library(m.library_path, m.hash);
   switch (opened.problem) {
@@ -303,18 +327,23 @@ bool PluginHost::load(const Manifest& m, const OptionSet& options, bool optional
       return loader.add(TSR_ENVIRONMENT, "TSR-P021", "a library that it needs is missing: " + opened.reason,
                         "install that library, or make the plugin { optional = true }");
     case OpenProblem::kUndefinedSymbol:
-      return loader.blame("TSR-P022", opened.reason, "link the plugin with what defines the symbol (tessera_add_plugin: LINK)");
+      return loader.blame("TSR-P022", opened.reason,
+                          "link the plugin with what defines the symbol (tessera_add_plugin: LINK)");
     case OpenProblem::kNoEntryPoint: return loader.user("TSR-P023", opened.reason, "is this library a Tessera plugin?");
-    case OpenProblem::kReplaced: return loader.user("TSR-P034", opened.reason, "restart the process to use the new library");
-    case OpenProblem::kNotALibrary: return loader.add(TSR_ENVIRONMENT, "TSR-P020", "cannot be opened: " + opened.reason, "install the plugin again");
+    case OpenProblem::kReplaced:
+      return loader.user("TSR-P034", opened.reason, "restart the process to use the new library");
+    case OpenProblem::kNotALibrary:
+      return loader.add(TSR_ENVIRONMENT, "TSR-P020", "cannot be opened: " + opened.reason, "install the plugin again");
   }
   auto instance = std::make_unique<Instance>();
   if (!loader.describe(opened.query, &instance->desc)) return false;
   const tsr_plugin_desc& d = instance->desc;
   if (!loader.create(d, options, &instance->self)) return false;
   instance->created = true;
-  instance->plugin = {m.id, m.version, m.vendor, m.stability, text_of(d.build_info), m.path, m.library_path, m.hash, {}};
-  for (size_t i = 0; i < d.num_features_provided; ++i) instance->plugin.features.push_back(text_of(d.features_provided[i]));
+  instance->plugin = {m.id,   m.version,      m.vendor, m.stability, text_of(d.build_info),
+                      m.path, m.library_path, m.hash,   {}};
+  for (size_t i = 0; i < d.num_features_provided; ++i)
+    instance->plugin.features.push_back(text_of(d.features_provided[i]));
   std::vector<Factory> found;
   if (!loader.factories(d, instance->self, &found, &instance->tables)) {
     destroy_quietly(d, instance->self, m.id);
@@ -325,8 +354,10 @@ bool PluginHost::load(const Manifest& m, const OptionSet& options, bool optional
     factories_.push_back(std::make_unique<Factory>(std::move(f)));
   }
   if (log_enabled(Artifact::kPlugins))
-    log_write(Artifact::kPlugins, "loaded " + m.id + " " + m.version + " (" + m.vendor + ") from " + m.library_path + ": " + join(m.provides));
-  if (log_enabled(Artifact::kPlugins, 1)) log_write(Artifact::kPlugins, 1, "  " + m.hash + ", " + text_of(d.build_info));
+    log_write(Artifact::kPlugins, "loaded " + m.id + " " + m.version + " (" + m.vendor + ") from " + m.library_path +
+                                      ": " + join(m.provides));
+  if (log_enabled(Artifact::kPlugins, 1))
+    log_write(Artifact::kPlugins, 1, "  " + m.hash + ", " + text_of(d.build_info));
   instances_.push_back(std::move(instance));
   return true;
 }
@@ -341,8 +372,10 @@ const Factory& PluginHost::get(tsr_kind kind, std::string_view name) const {
   if (const Factory* f = find(kind, name)) return *f;
   const std::vector<std::string> known = names(kind);
   throw user_error("TSR-P030",
-                   "no loaded plugin provides the " + std::string(kind_name(kind)) + " '" + std::string(name) + "'" + did_you_mean(name, known),
-                   std::string(kind == TSR_PASS ? "passe" : kind_name(kind)) + "s of the loaded plugins: " + join(known) + "; further plugins are named in plugins.load");
+                   "no loaded plugin provides the " + std::string(kind_name(kind)) + " '" + std::string(name) + "'" +
+                       did_you_mean(name, known),
+                   std::string(kind == TSR_PASS ? "passe" : kind_name(kind)) +
+                       "s of the loaded plugins: " + join(known) + "; further plugins are named in plugins.load");
 }
 
 std::vector<const Factory*> PluginHost::all(tsr_kind kind) const {

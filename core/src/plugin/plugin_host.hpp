@@ -24,7 +24,7 @@ const char* host_sanitizer();  // "", "address", "thread"
 // The struct handed to plugins, filled in around the given tables, which must live as long as the process.
 tsr_host make_host(const tsr_host_core* core, const tsr_graph_api* graph, const tsr_capture_api* capture);
 
-const char* kind_name(uint32_t kind);         // "backend"; "?" for a number that is no kind
+const char* kind_name(uint32_t kind);            // "backend"; "?" for a number that is no kind
 uint32_t kind_from_name(std::string_view name);  // 0: no such kind
 
 struct LoadedPlugin {
@@ -34,14 +34,16 @@ struct LoadedPlugin {
 
 struct Factory {
   tsr_kind kind;
-  std::string name;            // "eager"
+  std::string name;             // "eager"
   const void* table = nullptr;  // a full-size copy owned by the host: a tail that the plugin does not know is zero
-  void* self = nullptr;        // first argument of the table's functions
+  void* self = nullptr;         // first argument of the table's functions
   const LoadedPlugin* plugin = nullptr;
 
   // The table by its type: factory.as<tsr_backend>().
   template <class Table>
-  const Table& as() const { return *static_cast<const Table*>(table); }
+  const Table& as() const {
+    return *static_cast<const Table*>(table);
+  }
   // Throws the error that a callback of this factory returned, attributed to the plugin when it is a bug.
   void check(tsr_error* e) const;
 };
@@ -64,7 +66,7 @@ class PluginHost {
   const Factory* find(tsr_kind kind, std::string_view name) const;  // null: none
   // Throws TSR-P030 with what there is and a suggestion.
   const Factory& get(tsr_kind kind, std::string_view name) const;
-  std::vector<const Factory*> all(tsr_kind kind) const;             // in load order
+  std::vector<const Factory*> all(tsr_kind kind) const;  // in load order
   std::vector<const Factory*> all() const;
   std::vector<std::string> names(tsr_kind kind) const;
   std::vector<const LoadedPlugin*> plugins() const;

@@ -29,7 +29,11 @@ Json faults_json(const Faults& faults) {
 Json manifest_json(const Manifest& m) {
   Json options = Json::array();
   for (const OptionDecl& d : m.options)
-    options.push_back({{"name", d.name}, {"type", to_string(d.type)}, {"default", to_text(d.fallback)}, {"range", range_text(d)}, {"help", d.help}});
+    options.push_back({{"name", d.name},
+                       {"type", to_string(d.type)},
+                       {"default", to_text(d.fallback)},
+                       {"range", range_text(d)},
+                       {"help", d.help}});
   return {{"id", m.id},
           {"version", m.version},
           {"vendor", m.vendor},
@@ -73,7 +77,8 @@ std::string plugin_list_json(const tsr_context_options* options, bool all) {
   Json plugins = Json::array();
   for (const Manifest& m : resolved.manifests) {
     const auto& requested = resolved.config.plugins();
-    const auto request = std::find_if(requested.begin(), requested.end(), [&](const PluginRequest& r) { return r.id == m.id; });
+    const auto request =
+        std::find_if(requested.begin(), requested.end(), [&](const PluginRequest& r) { return r.id == m.id; });
     if (request == requested.end() && !all) continue;
     Faults faults;
     check_manifest(m, faults);
@@ -84,7 +89,8 @@ std::string plugin_list_json(const tsr_context_options* options, bool all) {
   }
   Json missing = Json::array();
   for (const PluginRequest& r : resolved.config.plugins())
-    if (std::none_of(resolved.manifests.begin(), resolved.manifests.end(), [&](const Manifest& m) { return m.id == r.id; }))
+    if (std::none_of(resolved.manifests.begin(), resolved.manifests.end(),
+                     [&](const Manifest& m) { return m.id == r.id; }))
       missing.push_back({{"id", r.id}, {"optional", r.optional}, {"origin", to_text(r.origin)}});
   return json_text(Json{{"config", resolved.config.source_path()},
                         {"searched", resolved.search_dirs},
@@ -102,9 +108,15 @@ std::string plugin_check_json(const std::string& path, const tsr_host& host) {
   std::error_code error;
   if (!fs::is_regular_file(manifest_path, error)) {
     const bool there = fs::exists(path, error);
-    faults.add(TSR_USER, "TSR-P001", path + ": " + (there ? "no manifest '" + manifest_path.string() + "' beside it" : "no such file"),
-               there ? "build the plugin with tessera_add_plugin(), which writes one" : "name a plugin's library or manifest");
-    out = {{"path", path}, {"ok", false}, {"plugin", nullptr}, {"factories", Json::array()}, {"faults", faults_json(faults)}};
+    faults.add(
+        TSR_USER, "TSR-P001",
+        path + ": " + (there ? "no manifest '" + manifest_path.string() + "' beside it" : "no such file"),
+        there ? "build the plugin with tessera_add_plugin(), which writes one" : "name a plugin's library or manifest");
+    out = {{"path", path},
+           {"ok", false},
+           {"plugin", nullptr},
+           {"factories", Json::array()},
+           {"faults", faults_json(faults)}};
     return json_text(out);
   }
   const Manifest m = read_manifest(manifest_path.string());
@@ -118,7 +130,11 @@ std::string plugin_check_json(const std::string& path, const tsr_host& host) {
     plugins.load(m, OptionSet(std::move(defaults)), false, faults, &notices);
     for (const Factory* f : plugins.all()) factories.push_back({{"kind", kind_name(f->kind)}, {"name", f->name}});
   }
-  out = {{"path", path}, {"ok", faults.empty()}, {"plugin", manifest_json(m)}, {"factories", std::move(factories)}, {"faults", faults_json(faults)}};
+  out = {{"path", path},
+         {"ok", faults.empty()},
+         {"plugin", manifest_json(m)},
+         {"factories", std::move(factories)},
+         {"faults", faults_json(faults)}};
   return json_text(out);
 }
 

@@ -42,11 +42,11 @@ const std::vector<Spec>& specs() {
        sizeof(tsr_device_table),
        TSR_THROUGH(tsr_device_table, event_elapsed),
        {TSR_FIELD(tsr_device_table, name), TSR_FIELD(tsr_device_table, info), TSR_FIELD(tsr_device_table, alloc),
-        TSR_FIELD(tsr_device_table, free), TSR_FIELD(tsr_device_table, copy), TSR_FIELD(tsr_device_table, stream_create),
-        TSR_FIELD(tsr_device_table, stream_destroy), TSR_FIELD(tsr_device_table, stream_synchronize),
-        TSR_FIELD(tsr_device_table, event_create), TSR_FIELD(tsr_device_table, event_destroy),
-        TSR_FIELD(tsr_device_table, event_record), TSR_FIELD(tsr_device_table, event_wait),
-        TSR_FIELD(tsr_device_table, event_elapsed)}},
+        TSR_FIELD(tsr_device_table, free), TSR_FIELD(tsr_device_table, copy),
+        TSR_FIELD(tsr_device_table, stream_create), TSR_FIELD(tsr_device_table, stream_destroy),
+        TSR_FIELD(tsr_device_table, stream_synchronize), TSR_FIELD(tsr_device_table, event_create),
+        TSR_FIELD(tsr_device_table, event_destroy), TSR_FIELD(tsr_device_table, event_record),
+        TSR_FIELD(tsr_device_table, event_wait), TSR_FIELD(tsr_device_table, event_elapsed)}},
       {TSR_BACKEND,
        sizeof(tsr_backend),
        TSR_THROUGH(tsr_backend, compile),
@@ -59,7 +59,8 @@ const std::vector<Spec>& specs() {
       {TSR_STORE,
        sizeof(tsr_store),
        TSR_THROUGH(tsr_store, list),
-       {TSR_FIELD(tsr_store, get), TSR_FIELD(tsr_store, put), TSR_FIELD(tsr_store, remove), TSR_FIELD(tsr_store, list)}},
+       {TSR_FIELD(tsr_store, get), TSR_FIELD(tsr_store, put), TSR_FIELD(tsr_store, remove),
+        TSR_FIELD(tsr_store, list)}},
   };
   return all;
 }
@@ -90,10 +91,12 @@ void check_opset(const std::string& factory, TableCopy* copy, std::vector<TableP
   auto& set = *reinterpret_cast<tsr_opset*>(copy->bytes.get());
   const auto problem = [&](const std::string& what) { problems->push_back({"TSR-P044", factory + ": " + what}); };
   if (set.num_files > 0 && (!set.files || set.file_stride < sizeof(tsr_record_file)))
-    return problem("files is null or file_stride " + std::to_string(set.file_stride) + " is below " + std::to_string(sizeof(tsr_record_file)));
+    return problem("files is null or file_stride " + std::to_string(set.file_stride) + " is below " +
+                   std::to_string(sizeof(tsr_record_file)));
   constexpr size_t impl_prefix = TSR_THROUGH(tsr_op_impl, compute);
   if (set.num_impls > 0 && (!set.impls || set.impl_stride < impl_prefix))
-    return problem("impls is null or impl_stride " + std::to_string(set.impl_stride) + " is below " + std::to_string(impl_prefix));
+    return problem("impls is null or impl_stride " + std::to_string(set.impl_stride) + " is below " +
+                   std::to_string(impl_prefix));
   set.files = copy_array(set.files, set.num_files, set.file_stride, copy);
   set.file_stride = sizeof(tsr_record_file);
   set.impls = copy_array(set.impls, set.num_impls, set.impl_stride, copy);
@@ -106,7 +109,8 @@ void check_opset(const std::string& factory, TableCopy* copy, std::vector<TableP
 
 void check_frontend(const std::string& factory, const tsr_frontend& f, std::vector<TableProblem>* problems) {
   if (!f.import && !f.capture) problems->push_back({"TSR-P044", factory + ": both import and capture are null"});
-  if (f.num_extensions > 0 && !f.extensions) problems->push_back({"TSR-P044", factory + ": extensions is null"});
+  if (f.num_extensions > 0 && !f.extensions)
+    problems->push_back({"TSR-P044", factory + ": extensions is null"});
   else if (std::any_of(f.extensions, f.extensions + f.num_extensions, [](const char* e) { return e == nullptr; }))
     problems->push_back({"TSR-P044", factory + ": extensions holds a null"});
 }
@@ -121,14 +125,15 @@ bool read_prefix(const void* source, size_t prefix, size_t size, void* out, size
   return true;
 }
 
-TableCopy copy_table(tsr_kind kind, const std::string& factory, const void* table, std::vector<TableProblem>* problems) {
+TableCopy copy_table(tsr_kind kind, const std::string& factory, const void* table,
+                     std::vector<TableProblem>* problems) {
   const Spec& spec = spec_of(kind);
   TableCopy copy;
   copy.bytes = std::make_unique<std::byte[]>(spec.size);
   size_t found = 0;
   if (!read_prefix(table, spec.prefix, spec.size, copy.bytes.get(), &found)) {
-    problems->push_back({"TSR-P043", factory + ": the table's struct_size is " + std::to_string(found) + ", expected at least " +
-                                         std::to_string(spec.prefix)});
+    problems->push_back({"TSR-P043", factory + ": the table's struct_size is " + std::to_string(found) +
+                                         ", expected at least " + std::to_string(spec.prefix)});
     return copy;
   }
   const size_t before = problems->size();
