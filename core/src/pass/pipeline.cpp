@@ -57,12 +57,14 @@ class Reader {
     if (at_ == begin) fail(what);
     return std::string(text_.substr(begin, at_ - begin));
   }
-  // A value is TOML text: a bare word, a string, or an array of them. Its content is checked where the option is known.
+  // A value is TOML text: a bare word, a string, or an array of them. Its content is checked where the option is known. Words in an
+  // array get quotes here, because arrays are only ever of strings and TOML has no bare ones.
   std::string value() {
     if (!accept('[')) return scalar();
     std::string s = "[";
     while (!accept(']')) {
-      s += scalar();
+      const std::string item = scalar();
+      s += item[0] == '"' ? item : "\"" + item + "\"";
       if (accept(',')) s += ", ";
       else if (skip(); at_ >= text_.size() || text_[at_] != ']') fail("',' or ']'");
     }
@@ -85,7 +87,13 @@ class Reader {
     p.name = word("the name of a pass");
     if (!accept('{')) return p;
     while (!accept('}')) {
+      const size_t begin = (skip(), at_);
       std::string name = word("the name of an option, or '}'");
+      for (const auto& given : p.given)
+        if (given.first == name) {
+          at_ = begin;
+          fail("another option: '" + name + "' is given twice");
+        }
       if (!accept('=')) fail("'='");
       p.given.emplace_back(std::move(name), value());
       if (!accept(',') && (skip(), at_ >= text_.size() || text_[at_] != '}')) fail("',' or '}'");
