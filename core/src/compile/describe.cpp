@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "compile/executable.hpp"
 #include "compile/layout.hpp"
 #include "ir/graph.hpp"
 #include "plugin/plugin_host.hpp"
+#include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
 namespace tessera::core {
@@ -30,17 +32,6 @@ Json slot_ref(const Plan& p, uint32_t slot) {
   return name;
 }
 
-// Bytes of a dense tensor, or null while they depend on the sizes of a call.
-Json slot_bytes(const Plan& p, uint32_t slot) {
-  const Slot& s = p.slots[slot];
-  int64_t n = 1;
-  for (uint32_t k = 0; k < s.rank; ++k) {
-    if (p.dims_of(slot)[k].slot >= 0) return nullptr;
-    n *= p.dims_of(slot)[k].number;
-  }
-  return storage_bytes(s.dtype, n);
-}
-
 const char* kind_text(const Step& s) {
   switch (s.kind) {
     case TSR_STEP_KERNEL: return "kernel";
@@ -52,46 +43,57 @@ const char* kind_text(const Step& s) {
   return "?";
 }
 
+// A size that depends on symbols is that at their hints.
+int64_t bytes_at_hints(const Plan& p, uint32_t slot, const std::vector<int64_t>& hints) {
+  const Slot& s = p.slots[slot];
+  const tsr_type& t = *p.graph->value(s.value).type;
+  int64_t n = 1;
+  for (uint32_t k = 0; k < t.rank; ++k)
+    if (__builtin_mul_overflow(n, std::max<int64_t>(0, hint_size(*p.graph, t.sizes[k], hints)), &n)) return -1;
+  return storage_bytes(s.dtype, n);
+}
+
+Json milliseconds(double seconds) { return seconds < 0 ? Json(nullptr) : Json(seconds * 1e3); }
+
 Json describe_plan(const Plan& p) {
   Json out;
   const Graph& g = *p.graph;
+  const std::vector<int64_t> hints = hint_values(g);
+  const StepTable table(p);
   out["static"] = p.is_static;
   out["sections"] = p.num_sections;
   std::vector<uint8_t> active(p.steps.size(), !p.primary);
-  std::vector<int64_t> workspace(p.steps.size(), -1);
   if (p.primary)
-    for (const Exec& e : p.primary->program) {
-      active[e.step] = 1;
-      workspace[e.step] = e.workspace_bytes;
-    }
+    for (const Exec& e : p.primary->program) active[e.step] = 1;
   Json steps = Json::array();
   for (size_t i = 0; i < p.steps.size(); ++i) {
     const Step& s = *p.steps[i];
+    const tsr_step& t = table.rows[i];
     // A conditional copy that this plan never makes is no step of it.
     if (s.kind == TSR_STEP_COPY && !active[i]) continue;
     Json row;
+    row["index"] = steps.size();
     row["kind"] = kind_text(s);
-    row["node"] = s.node == TSR_NONE ? Json(nullptr) : Json(g.describe(s.node));
-    row["op"] = s.node == TSR_NONE ? Json(nullptr) : Json(g.node(s.node).op);
-    row["backend"] = s.kind == TSR_STEP_KERNEL && s.backend ? s.backend->name : "host";
+    row["op"] = s.node == TSR_NONE ? Json(nullptr) : Json(t.op);
+    Json in = Json::array(), results = Json::array();
+    int64_t bytes = 0;
+    for (const uint32_t slot : s.inputs) in.push_back(slot_ref(p, slot));
+    for (const uint32_t slot : s.outputs) {
+      results.push_back(slot_ref(p, slot));
+      bytes += std::max<int64_t>(0, bytes_at_hints(p, slot, hints));
+    }
+    row["results"] = std::move(results);
+    row["operands"] = std::move(in);
+    row["backend"] = t.backend;
     row["kernel"] = s.kernel.name ? Json(s.kernel.name) : Json(nullptr);
     row["device"] = device(s.device).name();
     row["section"] = s.section;
-    Json in = Json::array(), outputs = Json::array(), bytes = Json::array();
-    for (const uint32_t slot : s.inputs) in.push_back(slot_ref(p, slot));
-    for (const uint32_t slot : s.outputs) {
-      outputs.push_back(slot_ref(p, slot));
-      bytes.push_back(slot_bytes(p, slot));
-    }
-    row["inputs"] = std::move(in);
-    row["outputs"] = std::move(outputs);
-    row["bytes"] = std::move(bytes);
-    row["workspace"] = p.primary ? Json(std::max<int64_t>(0, workspace[i])) : s.kernel.workspace ? Json(nullptr) : Json(0);
-    const int64_t runs = s.measured_runs.load(std::memory_order_relaxed);
-    row["measured_seconds"] =
-        runs ? Json(static_cast<double>(s.measured_ns.load(std::memory_order_relaxed)) * 1e-9 / static_cast<double>(runs)) : Json(nullptr);
-    if (s.node != TSR_NONE && g.node(s.node).loc.file)
-      row["location"] = std::string(g.node(s.node).loc.file) + ":" + std::to_string(g.node(s.node).loc.line);
+    row["bytes"] = bytes;
+    row["workspace_bytes"] = t.workspace_bytes < 0 ? Json(nullptr) : Json(t.workspace_bytes);
+    row["predicted_ms"] = milliseconds(t.predicted_seconds);
+    row["measured_ms"] = milliseconds(t.measured_seconds);
+    row["loc"] = nullptr;
+    if (t.loc.file) row["loc"] = std::string(t.loc.file) + ":" + std::to_string(t.loc.line) + (t.loc.column ? ":" + std::to_string(t.loc.column) : "");
     if (s.control) {
       Json regions = Json::array();
       for (const auto& r : s.control->regions) regions.push_back(describe_plan(*r));
@@ -101,24 +103,29 @@ Json describe_plan(const Plan& p) {
   }
   out["steps"] = std::move(steps);
   Json memory;
-  if (p.primary) {
-    int64_t arena = 0;
-    Json by_device = Json::object();
-    for (size_t d = 0; d < p.arena_devices.size(); ++d) {
-      arena += p.primary->arena_bytes[d];
-      by_device[device(p.arena_devices[d]).name()] = p.primary->arena_bytes[d];
-    }
-    memory["arena_bytes"] = arena;
-    memory["arena_by_device"] = std::move(by_device);
-    memory["output_bytes"] = p.primary->output_bytes;
-    memory["peak_bytes"] = arena + p.primary->output_bytes;
-  } else {
-    for (const char* k : {"arena_bytes", "arena_by_device", "output_bytes", "peak_bytes"}) memory[k] = nullptr;
+  // Of sizes that depend on symbols: at their hints, when a plan can be made for those.
+  std::vector<std::shared_ptr<const SectionLayout>> layouts;
+  try {
+    layouts = layouts_at_hints(p, hints);
+  } catch (const Error&) {
   }
-  int64_t constants = 0;
-  for (const Slot& s : p.slots)
-    if (s.home == Home::kConstant) constants += slot_bytes(p, static_cast<uint32_t>(&s - p.slots.data())).get<int64_t>();
+  int64_t arena = 0, output = 0, constants = 0;
+  Json by_device = Json::object();
+  for (size_t d = 0; d < p.arena_devices.size(); ++d) {
+    int64_t bytes = 0;
+    for (const auto& l : layouts) bytes += l->arena_bytes[d];
+    arena += bytes;
+    by_device[device(p.arena_devices[d]).name()] = bytes;
+  }
+  for (const auto& l : layouts) output += l->output_bytes;
+  for (uint32_t slot = 0; slot < p.slots.size(); ++slot)
+    if (p.slots[slot].home == Home::kConstant) constants += bytes_at_hints(p, slot, hints);
+  const bool known = !layouts.empty();
+  memory["arena_bytes"] = known ? Json(arena) : Json(nullptr);
+  memory["arena_by_device"] = known ? by_device : Json(nullptr);
   memory["constant_bytes"] = constants;
+  memory["output_bytes"] = known ? Json(output) : Json(nullptr);
+  memory["peak_bytes"] = known ? Json(arena + output) : Json(nullptr);
   out["memory"] = std::move(memory);
   return out;
 }
@@ -146,7 +153,11 @@ std::string Executable::describe_json() const {
   out["inputs"] = std::move(inputs);
   out["outputs"] = std::move(outputs);
   out.update(describe_plan(*plan_));
-  out["compile_seconds"] = {{"passes", times.passes}, {"assign", times.assign}, {"kernels", times.kernels}, {"total", times.total()}};
+  out["compile"] = {{"total_ms", times.total() * 1e3},
+                    {"passes_ms", times.passes * 1e3},
+                    {"assign_ms", times.assign * 1e3},
+                    {"kernels_ms", times.kernels * 1e3},
+                    {"pack_ms", plan_->pack_seconds * 1e3}};
   return out.dump();
 }
 

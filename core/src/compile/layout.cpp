@@ -421,4 +421,21 @@ std::shared_ptr<const SectionLayout> make_layout(const Plan& plan, uint32_t sect
   return LayoutMaker(plan, section, dims, inputs, std::move(previous)).make();
 }
 
+std::vector<std::shared_ptr<const SectionLayout>> layouts_at_hints(const Plan& plan, const std::vector<int64_t>& hints) {
+  if (plan.primary) return {plan.primary};
+  std::vector<int64_t> dims(std::max<size_t>(1, plan.program.num_slots()), 0);
+  std::copy(hints.begin(), hints.end(), dims.begin());
+  std::vector<InputLayout> inputs(plan.inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!plan.inputs[i].strides.empty()) inputs[i].strides = plan.inputs[i].strides.data();
+    inputs[i].give_away = plan.inputs[i].donated && plan.inputs[i].writeback != TSR_NONE && !plan.nested;
+  }
+  std::vector<std::shared_ptr<const SectionLayout>> out;
+  for (uint32_t s = 0; s < plan.num_sections; ++s) {
+    plan.program.evaluate(s, dims.data());
+    out.push_back(make_layout(plan, s, dims.data(), inputs, s ? out.back() : nullptr));
+  }
+  return out;
+}
+
 }  // namespace tessera::core

@@ -62,4 +62,7 @@ struct InputLayout {
 std::shared_ptr<const SectionLayout> make_layout(const Plan& plan, uint32_t section, const int64_t* dims, std::span<const InputLayout> inputs,
                                                  std::shared_ptr<const SectionLayout> previous);
 
+// Layouts of every section for dense inputs and the sizes that these symbols give: for estimates and descriptions.
+std::vector<std::shared_ptr<const SectionLayout>> layouts_at_hints(const Plan& plan, const std::vector<int64_t>& hints);
+
 }  // namespace tessera::core

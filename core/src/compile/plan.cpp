@@ -44,7 +44,7 @@ StepTable::StepTable(const Plan& plan) {
     row.outputs = s->outputs.data();
     row.num_outputs = static_cast<uint32_t>(s->outputs.size());
     row.workspace_bytes = s->kernel.workspace ? -1 : 0;
-    row.predicted_seconds = -1;
+    row.predicted_seconds = s->predicted_seconds;
     const int64_t runs = s->measured_runs.load(std::memory_order_relaxed);
     row.measured_seconds = runs ? static_cast<double>(s->measured_ns.load(std::memory_order_relaxed)) * 1e-9 / static_cast<double>(runs) : -1;
     if (s->node != TSR_NONE) row.loc = plan.graph->node(s->node).loc;

@@ -89,8 +89,9 @@ struct Step {
   uint32_t copy = 0;                  // CopyReason bits
   uint32_t target = kNone;            // output or state input of a copy
   std::unique_ptr<ControlPlan> control;
+  double predicted_seconds = -1;      // by the backend; negative: unknown
   mutable std::atomic<int64_t> measured_ns{0}, measured_runs{0};
-  Step() = default;
+  Step() { kernel.in_place = -1; }    // until a backend says otherwise
 };
 
 struct Constant {
@@ -143,6 +144,7 @@ class Plan {
   int64_t arena_max_bytes = 0;
   bool measure = false;
   bool nested = false;
+  double pack_seconds = 0;                 // spent on moving constants
 
   // Roots: what addresses are relative to.
   uint32_t input_root(uint32_t i) const { return i; }

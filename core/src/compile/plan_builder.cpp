@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <tuple>
 #include <unordered_map>
@@ -237,7 +238,9 @@ class PlanBuilder {
     } else {
       c.owned = BufferRef(allocate_buffer(core::device(device), static_cast<size_t>(bytes)));
       c.data = c.owned->data;
+      const auto start = std::chrono::steady_clock::now();
       if (kernels_) core::device(device).copy(c.data, t.data, static_cast<size_t>(bytes), TSR_COPY_TO_DEVICE);
+      p_.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
     p_.constants.push_back(std::move(c));
     const uint32_t slot = add_slot(value, device, Home::kConstant, static_cast<uint32_t>(p_.constants.size() - 1));
@@ -473,6 +476,7 @@ class PlanBuilder {
     } catch (const Error& e) {
       throw Error(e.family(), e.code(), "backend '" + s.backend->name + "' cannot compile " + g_.describe(s.node) + ": " + e.message(), e.hint());
     }
+    if (table.cost) s.predicted_seconds = table.cost(s.backend->self, g_.handle(), s.node);
     if (!s.kernel.launch)
       throw bug("TSR-B022", "backend '" + s.backend->name + "' compiled " + g_.describe(s.node) + " to a kernel without a launch function",
                 "report this to " + (s.backend->plugin ? s.backend->plugin->vendor : "the vendor"));

@@ -152,17 +152,7 @@ double node_seconds(Graph& g, const Plan& plan, const Step& step, const std::vec
 
 Estimate estimate_plan(Graph& g, const Plan& plan, const std::vector<int64_t>& hints) {
   Estimate e;
-  std::vector<int64_t> dims(std::max<size_t>(1, plan.program.num_slots()), 0);
-  std::copy(hints.begin(), hints.end(), dims.begin());
-  std::vector<InputLayout> inputs(plan.inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!plan.inputs[i].strides.empty()) inputs[i].strides = plan.inputs[i].strides.data();
-    inputs[i].give_away = plan.inputs[i].donated && plan.inputs[i].writeback != TSR_NONE && !plan.nested;
-  }
-  std::shared_ptr<const SectionLayout> layout;
-  for (uint32_t s = 0; s < plan.num_sections; ++s) {
-    plan.program.evaluate(s, dims.data());
-    layout = make_layout(plan, s, dims.data(), inputs, layout);
+  for (const auto& layout : layouts_at_hints(plan, hints)) {
     for (const int64_t b : layout->arena_bytes) e.peak_bytes += b;
     e.peak_bytes += layout->output_bytes;
     for (const Exec& x : layout->program) {
@@ -179,7 +169,7 @@ Estimate estimate_plan(Graph& g, const Plan& plan, const std::vector<int64_t>& h
         worst.seconds = std::max(worst.seconds, r.seconds);
       }
       if (step.control->kind == ControlPlan::kScan)
-        worst.seconds *= static_cast<double>(step.control->length.slot < 0 ? step.control->length.number : dims[static_cast<size_t>(step.control->length.slot)]);
+        worst.seconds *= static_cast<double>(hint_size(g, g.attr(step.node, "length")->i, hints));
       e.peak_bytes += worst.peak_bytes;
       e.seconds += worst.seconds;
     }

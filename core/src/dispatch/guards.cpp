@@ -34,6 +34,7 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out) const {
     switch (leaf.kind) {
       case TSR_ARG_TENSOR: {
         if (!leaf.guarded) break;
+        if (!arg.tensor) return false;  // the miss reports it
         const tsr_tensor_handle& h = *arg.tensor;
         const tsr_tensor& t = h.desc;
         if (t.rank != leaf.rank || ((t.flags & TSR_TENSOR_CONTIGUOUS) != 0) != leaf.dense) return false;

@@ -159,6 +159,7 @@ tsr_error* invoke(void*, tsr_recorder* recorder, const tsr_arg*, size_t, void** 
     const tsr_capture_api& capture = *api().host->capture;
     trace->recorder = recorder;
     trace->graph = capture.graph(recorder);
+    capture.observe(recorder, TSR_NONE);  // every look at a type goes through type_of(), which reports it
     const TraceScope scope(trace);
     std::vector<Tensor> inputs;
     for (uint32_t i = 0; i < capture.num_inputs(recorder); ++i) inputs.push_back(make_traced(trace, capture.input(recorder, i)));

@@ -30,6 +30,8 @@ const tsr_type& type_of(const Traced& t) {
   if (!t.trace->alive)
     fail("TSR-F001", "a tensor made while a function was traced is used after the trace ended",
          "return it from the compiled function instead of storing it outside");
+  // Host code looks at the type: if the value is an input, the entry must be guarded on it (see tsr_capture_api.observe).
+  api().host->capture->observe(t.trace->recorder, t.value);
   const tsr_tables& tables = *graph_api().tables(t.trace->graph);
   return *TSR_AT(tsr_value, tables.values, tables.value_stride, t.value)->type;
 }
