@@ -79,20 +79,23 @@ std::vector<std::string> Signature::labels() const {
   return out;
 }
 
-std::string Signature::dim_text(tsr_dim d) const {
+std::string Signature::dim_text(tsr_dim d, bool factor) const {
   if (!TSR_DIM_IS_EXPR(d)) return std::to_string(d);
   const tsr_dim_expr& e = exprs_[TSR_DIM_EXPR_ID(d)];
-  const std::string l = e.op == TSR_DIM_SYMBOL ? "" : dim_text(e.lhs),
-                    r = e.op == TSR_DIM_SYMBOL ? "" : dim_text(e.rhs);
+  const auto sum = [&](const std::string& s) { return factor ? "(" + s + ")" : s; };
+  const auto call = [&](const char* f) { return f + ("(" + dim_text(e.lhs) + ", " + dim_text(e.rhs) + ")"); };
   switch (e.op) {
     case TSR_DIM_SYMBOL: return symbols[e.symbol].name;
-    case TSR_DIM_ADD: return "(" + l + " + " + r + ")";
-    case TSR_DIM_SUB: return "(" + l + " - " + r + ")";
-    case TSR_DIM_MUL: return l + " * " + r;
-    case TSR_DIM_FLOORDIV: return "floordiv(" + l + ", " + r + ")";
-    case TSR_DIM_MOD: return "mod(" + l + ", " + r + ")";
-    case TSR_DIM_MIN: return "min(" + l + ", " + r + ")";
-    default: return "max(" + l + ", " + r + ")";
+    case TSR_DIM_ADD:
+      if (!TSR_DIM_IS_EXPR(e.rhs) && e.rhs < 0 && e.rhs != INT64_MIN)
+        return sum(dim_text(e.lhs) + " - " + std::to_string(-e.rhs));
+      return sum(dim_text(e.lhs) + " + " + dim_text(e.rhs));
+    case TSR_DIM_SUB: return sum(dim_text(e.lhs) + " - " + dim_text(e.rhs, true));
+    case TSR_DIM_MUL: return dim_text(e.lhs, true) + " * " + dim_text(e.rhs, true);
+    case TSR_DIM_FLOORDIV: return call("floordiv");
+    case TSR_DIM_MOD: return call("mod");
+    case TSR_DIM_MIN: return call("min");
+    default: return call("max");
   }
 }
 
