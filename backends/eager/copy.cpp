@@ -19,6 +19,31 @@ void copy_row(T* d, int64_t ds, const T* s, int64_t ss, int64_t n) {
   else for (int64_t i = 0; i < n; ++i) d[i * ds] = s[i * ss];
 }
 
+// dst[r][c] = src[c][r] of an N x N block that fits 128-bit registers: log2(N) rounds of interleaving the first half of the rows with
+// the second.
+template <class T>
+void transpose_square(T* d, int64_t d_row, const T* s, int64_t s_col) {
+  constexpr int N = 16 / sizeof(T);
+  typedef T V __attribute__((vector_size(16)));
+  typedef std::conditional_t<sizeof(T) == 1, int8_t, std::conditional_t<sizeof(T) == 2, int16_t, std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>> I;
+  typedef I M __attribute__((vector_size(16)));
+  M low, high;
+  for (int i = 0; i < N; ++i) {
+    low[i] = static_cast<I>(i / 2 + (i % 2) * N);
+    high[i] = static_cast<I>(N / 2 + i / 2 + (i % 2) * N);
+  }
+  V a[N], b[N];
+  for (int i = 0; i < N; ++i) std::memcpy(&a[i], s + i * s_col, sizeof(V));
+  for (int round = 1; round < N; round *= 2) {
+    for (int i = 0; i < N / 2; ++i) {
+      b[2 * i] = __builtin_shuffle(a[i], a[i + N / 2], low);
+      b[2 * i + 1] = __builtin_shuffle(a[i], a[i + N / 2], high);
+    }
+    for (int i = 0; i < N; ++i) a[i] = b[i];
+  }
+  for (int i = 0; i < N; ++i) std::memcpy(d + i * d_row, &a[i], sizeof(V));
+}
+
 // Destination contiguous along the last dim, source along the one before: 16 x 16 blocks touch each cache line once.
 template <class T>
 void transpose_block(T* d, int64_t d_row, const T* s, int64_t s_col, int64_t rows, int64_t cols) {
@@ -26,15 +51,16 @@ void transpose_block(T* d, int64_t d_row, const T* s, int64_t s_col, int64_t row
   for (int64_t i = 0; i < rows; i += B)
     for (int64_t j = 0; j < cols; j += B) {
       const int64_t m = std::min(B, rows - i), n = std::min(B, cols - j);
-      if (m == B && n == B) {
-        T tile[B][B];
-        for (int64_t c = 0; c < B; ++c)
-          for (int64_t r = 0; r < B; ++r) tile[r][c] = s[(j + c) * s_col + i + r];
-        for (int64_t r = 0; r < B; ++r) std::memcpy(d + (i + r) * d_row + j, tile[r], sizeof tile[r]);
-      } else {
-        for (int64_t r = 0; r < m; ++r)
-          for (int64_t c = 0; c < n; ++c) d[(i + r) * d_row + j + c] = s[(j + c) * s_col + i + r];
+      if constexpr (sizeof(T) <= 8) {
+        if (m == B && n == B) {
+          constexpr int64_t N = 16 / static_cast<int64_t>(sizeof(T));
+          for (int64_t r = 0; r < B; r += N)
+            for (int64_t c = 0; c < B; c += N) transpose_square(d + (i + r) * d_row + j + c, d_row, s + (j + c) * s_col + i + r, s_col);
+          continue;
+        }
       }
+      for (int64_t r = 0; r < m; ++r)
+        for (int64_t c = 0; c < n; ++c) d[(i + r) * d_row + j + c] = s[(j + c) * s_col + i + r];
     }
 }
 
@@ -45,6 +71,15 @@ void copy_typed(CopyNest& nest, T* dst, const T* src) {
     return;
   }
   const int last = nest.rank - 1;
+  // Write along contiguous memory: a destination with stride 1 goes innermost.
+  for (int d = 0; d < last; ++d)
+    if (nest.strides[0][d] == 1 && nest.strides[0][last] != 1) {
+      for (int k = d; k < last; ++k) {
+        std::swap(nest.sizes[k], nest.sizes[k + 1]);
+        for (auto& s : nest.strides) std::swap(s[k], s[k + 1]);
+      }
+      break;
+    }
   // A dim along which the source is contiguous, when the innermost is not it.
   int across = -1;
   if (nest.strides[0][last] == 1 && nest.strides[1][last] != 1 && nest.strides[1][last] != 0 && nest.sizes[last] >= 4)

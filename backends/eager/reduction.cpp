@@ -90,8 +90,6 @@ void fold_chunks(Reduce kind, Comp comp, const void* partial, int64_t outputs, i
   }
 }
 
-constexpr int64_t kColumns = 64;  // columns per block of a column reduction
-
 // Maps `n` values in place; value i belongs to result i * center_step.
 template <class T>
 void map_values(const Isa& isa, const ReduceSpec& spec, T* x, int64_t n, int64_t first, int64_t center_step) {
@@ -157,6 +155,7 @@ void reduce(const Isa& isa, const ReduceSpec& spec, const View& x, std::span<con
   sdk::parallel(tasks, spec.serial ? tasks : std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
     alignas(64) char buffer[kChunk * 16];
     alignas(64) char values[kColumns * 16];
+    alignas(64) char lanes[kColumnLanes];
     for (int64_t task = begin; task < end; ++task) {
       const int64_t c = task / blocks, block = task % blocks;
       const int64_t start = c * kChunk, n = std::min(plan.extent - start, kChunk);
@@ -167,29 +166,23 @@ void reduce(const Isa& isa, const ReduceSpec& spec, const View& x, std::span<con
         count = std::min(kColumns, row - column0);
         int64_t base[1];
         kept.offsets(first, base);
-        if (is_native(x.dtype) && !mapped) {
-          auto* offsets = reinterpret_cast<int64_t*>(buffer);
-          for (int64_t r = 0; r < n; ++r) {
+        // Rows in batches: their offsets, and the converted values where memory cannot be used as it is.
+        const bool direct = is_native(x.dtype) && !mapped;
+        constexpr int64_t kRows = 64;
+        int64_t offsets[kRows];
+        for (int64_t r = 0; r < n || r == 0; r += kRows) {
+          const int64_t m = std::min(kRows, n - r);
+          for (int64_t i = 0; i < m; ++i) {
             int64_t at[1];
-            plan.reduced.offsets(start + r, at);
-            offsets[r] = at[0];
+            plan.reduced.offsets(start + r + i, at);
+            offsets[i] = at[0];
+            if (direct) continue;
+            char* dst = buffer + i * kColumns * size;
+            load_run(isa, x.dtype, x.data, x.offset + base[0] + at[0], 1, count, dst);
+            if (mapped) map_run(isa, spec, comp, dst, count, first, 1);
+            offsets[i] = i * kColumns;
           }
-          column(static_cast<const char*>(x.data) + (x.offset + base[0]) * size, offsets, n, count, values);
-        } else {
-          // Convert as many columns at a time as the buffer holds.
-          const int64_t room = std::max<int64_t>(1, static_cast<int64_t>(sizeof buffer) / 2 / (n * size));
-          auto* offsets = reinterpret_cast<int64_t*>(buffer + sizeof buffer / 2);
-          for (int64_t j = 0; j < count; j += room) {
-            const int64_t m = std::min(room, count - j);
-            for (int64_t r = 0; r < n; ++r) {
-              int64_t at[1];
-              plan.reduced.offsets(start + r, at);
-              load_run(isa, x.dtype, x.data, x.offset + base[0] + j + at[0], 1, m, buffer + r * m * size);
-              if (mapped) map_run(isa, spec, comp, buffer + r * m * size, m, first + j, 1);
-              offsets[r] = r * m;
-            }
-            column(buffer, offsets, n, m, values + j * size);
-          }
+          column(direct ? static_cast<const char*>(x.data) + (x.offset + base[0]) * size : buffer, offsets, r, m, n, count, lanes, values);
         }
       } else {
         first = block * group;

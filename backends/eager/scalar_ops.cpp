@@ -39,15 +39,11 @@ void f64_2(const TileArgs& a) {
 
 double exp2_(double x) { return std::exp2(x); }
 double sigmoid_(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-double gelu_(double x) { return (0.5 * x) * (1.0 + std::erf(x * 0.70710678118654752440)); }
-double gelu_tanh_(double x) {
-  return 0.5 * x * (1.0 + std::tanh(0.79788456080286535588 * (x + 0.044715 * (x * x * x))));
-}
-double silu_(double x) { return x == -std::numeric_limits<double>::infinity() ? -0.0 : x * sigmoid_(x); }
-double mish_(double x) {
-  if (x == -std::numeric_limits<double>::infinity()) return -0.0;
-  return x * std::tanh(x > 40.0 ? x : std::log1p(std::exp(x)));
-}
+double gelu_(double x) { return (0.5 * x) * std::erfc(-x * 0.70710678118654752440); }
+// 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), without cancellation for negative x.
+double gelu_tanh_(double x) { return x / (1.0 + std::exp(-1.5957691216057307118 * (x + 0.044715 * (x * x * x)))); }
+double silu_(double x) { return x / (1.0 + std::exp(-x)); }
+double mish_(double x) { return x * std::tanh(x > 40.0 ? x : std::log1p(std::exp(x))); }
 double selu_(double x) {
   return 1.0507009873554804934193349852946 * (x > 0 ? x : 1.6732632423543772848170429916717 * std::expm1(x));
 }
@@ -74,10 +70,13 @@ float remainder_(float a, float b) {
   if (r != 0 && (r < 0) != (b < 0)) r += b;
   return r;
 }
+// As PyTorch: from fmod, so that it agrees with remainder; a quotient that rounding left beside an integer is put on it.
 template <class T>
 T floor_div_(T a, T b) {
   if (b == 0) return a / b;
-  const T q = (a - remainder_(a, b)) / b;
+  const T mod = std::fmod(a, b);
+  T q = (a - mod) / b;
+  if (mod != 0 && (b < 0) != (mod < 0)) q -= 1;
   if (q == 0) return std::copysign(T(0), a / b);
   const T low = std::floor(q);
   return q - low > T(0.5) ? low + 1 : low;
@@ -192,13 +191,15 @@ void count_bits(const TileArgs& t) {
 
 // ---- complex
 
+// Functions of c64 go through c128 and round once.
 template <class C>
-auto std_of(C z) {
-  return std::complex<decltype(z.re)>(z.re, z.im);
+std::complex<double> std_of(C z) {
+  return {z.re, z.im};
 }
 template <class C>
-C of_std(std::complex<decltype(C::re)> z) {
-  return C{z.real(), z.imag()};
+C of_std(std::complex<double> z) {
+  using R = decltype(C::re);
+  return C{static_cast<R>(z.real()), static_cast<R>(z.imag())};
 }
 #define EAGER_CX1(NAME, EXPR)                                                   \
   template <class C>                                                            \
@@ -217,17 +218,18 @@ EAGER_CX1(ctanh, std::tanh(z))
 EAGER_CX1(cneg, -z)
 EAGER_CX1(cconj, std::conj(z))
 
-// Smith 1962: no overflow of the squared modulus.
+// Smith 1962: no overflow of the squared modulus. c64 in f64.
 template <class C>
-C cdiv(C a, C b) {
-  using R = decltype(a.re);
-  if (std::fabs(b.re) >= std::fabs(b.im)) {
-    if (b.re == 0 && b.im == 0) return {a.re / std::fabs(b.re), a.im / std::fabs(b.re)};
-    const R r = b.im / b.re, d = b.re + b.im * r;
-    return {(a.re + a.im * r) / d, (a.im - a.re * r) / d};
+C cdiv(C x, C y) {
+  using R = decltype(C::re);
+  const double ar = x.re, ai = x.im, br = y.re, bi = y.im;
+  if (br == 0 && bi == 0) return {static_cast<R>(ar / std::fabs(br)), static_cast<R>(ai / std::fabs(br))};
+  if (std::fabs(br) >= std::fabs(bi)) {
+    const double r = bi / br, d = br + bi * r;
+    return {static_cast<R>((ar + ai * r) / d), static_cast<R>((ai - ar * r) / d)};
   }
-  const R r = b.re / b.im, d = b.re * r + b.im;
-  return {(a.re * r + a.im) / d, (a.im * r - a.re) / d};
+  const double r = br / bi, d = br * r + bi;
+  return {static_cast<R>((ar * r + ai) / d), static_cast<R>((ai * r - ar) / d)};
 }
 template <class C>
 void crecip(const TileArgs& a) {
@@ -285,7 +287,7 @@ constexpr Entry kEntries[] = {
     F64(Log1p, std::log1p), F64(Sin, std::sin), F64(Cos, std::cos), F64(Tanh, std::tanh), F64(Erf, std::erf), F64(Sigmoid, sigmoid_),
     F64(Gelu, gelu_), F64(GeluTanh, gelu_tanh_), F64(Silu, silu_), F64(Mish, mish_), F64(Selu, selu_),
     {Op::Elu, Comp::F64, elu64}, {Op::Celu, Comp::F64, celu64}, {Op::Softplus, Comp::F64, softplus64},
-    {Op::Pow, Comp::F32, wide2<pow_>}, {Op::Pow, Comp::F64, f64_2<pow_>}, {Op::Atan2, Comp::F32, wide2<atan2_>},
+    {Op::Pow, Comp::F64, f64_2<pow_>}, {Op::Atan2, Comp::F32, wide2<atan2_>},
     {Op::Atan2, Comp::F64, f64_2<atan2_>}, {Op::Hypot, Comp::F32, wide2<hypot_>}, {Op::Hypot, Comp::F64, f64_2<hypot_>},
     {Op::Fmod, Comp::F32, wide2<fmod_>}, {Op::Fmod, Comp::F64, f64_2<fmod_>},
     {Op::Remainder, Comp::F32, [](const TileArgs& a) { map2_scalar<float>(a, [](float x, float y) { return remainder_(x, y); }); }},

@@ -30,30 +30,35 @@ double erfinv(double x) {
   constexpr double two_over_sqrt_pi = 1.1283791670955125739;
   for (int i = 0; i < 2; ++i) {
     // Near the ends 1 - |x| is exact and erfc keeps its digits.
-    const double error = std::fabs(x) < 0.5 ? std::erf(y) - x : std::copysign((1 - std::fabs(x)) - std::erfc(std::fabs(y)), x);
+    double error = std::erf(y) - x;
+    if (std::fabs(x) >= 0.5) error = ((1 - std::fabs(x)) - std::erfc(std::fabs(y))) * (x < 0 ? -1 : 1);
     y -= error / (two_over_sqrt_pi * std::exp(-y * y));
   }
   return y;
 }
 
-// Recurrence up to 10, then the asymptotic series (Abramowitz and Stegun 6.3.18); reflection for negative x.
-double digamma(double x) {
-  if (x == 0) return std::copysign(std::numeric_limits<double>::infinity(), -x);
-  if (x < 0) {
-    if (x == std::floor(x)) return std::numeric_limits<double>::quiet_NaN();
-    const double fraction = x - std::floor(x);  // tan has period 1 in x
-    return digamma(1 - x) - M_PI / std::tan(M_PI * fraction);
+// Recurrence up to 16, then the asymptotic series (Abramowitz and Stegun 6.3.18); reflection for negative x. In long double: the terms
+// cancel near the roots.
+double digamma(double v) {
+  using L = long double;
+  if (v == 0) return std::copysign(std::numeric_limits<double>::infinity(), -v);
+  if (v == -std::numeric_limits<double>::infinity()) return std::numeric_limits<double>::quiet_NaN();
+  if (v == std::numeric_limits<double>::infinity()) return v;
+  L x = v, sum = 0;
+  if (v < 0) {
+    if (v == std::floor(v)) return std::numeric_limits<double>::quiet_NaN();
+    constexpr L pi = 3.14159265358979323846264338327950288L;
+    sum = -pi / std::tan(pi * (x - std::trunc(x)));  // tan has period pi
+    x = 1 - x;
   }
-  double sum = 0;
-  while (x < 10) {
+  while (x < 16) {
     sum -= 1 / x;
     x += 1;
   }
-  if (x == std::numeric_limits<double>::infinity()) return x;
-  const double z = 1 / (x * x);
-  double s = 0;  // B_2n / 2n, the highest first
-  for (double c : {1.0 / 12, -691.0 / 32760, 1.0 / 132, -1.0 / 240, 1.0 / 252, -1.0 / 120, 1.0 / 12}) s = c + s * z;
-  return sum + std::log(x) - 0.5 / x - s * z;
+  const L z = 1 / (x * x);
+  L s = 0;  // B_2n / 2n, the highest first
+  for (L c : {1.0L / 12, -691.0L / 32760, 1.0L / 132, -1.0L / 240, 1.0L / 252, -1.0L / 120, 1.0L / 12}) s = c + s * z;
+  return static_cast<double>(sum + std::log(x) - 0.5L / x - s * z);
 }
 
 double log_gamma(double x) {

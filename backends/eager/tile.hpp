@@ -65,8 +65,11 @@ inline constexpr int64_t kChunk = 4096;  // longest run that is reduced in one g
 
 // *out = the reduction of x[0 .. n), 0 <= n <= kChunk.
 using ChunkFn = void (*)(const void* x, int64_t n, void* out);
-// out[c] = the reduction of base[offsets[r] + c] over r in [0, rows), for c in [0, cols): bit for bit what ChunkFn gives per column.
-using ColumnFn = void (*)(const void* base, const int64_t* offsets, int64_t rows, int64_t cols, void* out);
+// Columns side by side, row after row: adds rows [first, first + rows) of `total`, row r at base[offsets[r - first] + c], c in [0, cols),
+// cols <= kColumns. `lanes` (kColumnLanes bytes) carries the partial results; after the last row *out[c] is bit for bit what ChunkFn
+// gives for column c.
+inline constexpr int64_t kColumns = 64, kColumnLanes = 32 * kColumns * 8;
+using ColumnFn = void (*)(const void* base, const int64_t* offsets, int64_t first, int64_t rows, int64_t total, int64_t cols, void* lanes, void* out);
 
 // Row kernels over contiguous f32 or f64 (T). y may be x.
 template <class T>

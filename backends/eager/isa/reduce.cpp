@@ -10,42 +10,32 @@ void run(const void* x, int64_t n, void* out) {
   *static_cast<T*>(out) = chunk<R>(static_cast<const T*>(x), n, Map{});
 }
 
-// X: one T or a vector of them; `Regs` of them side by side.
-template <class R, class T, class Map, class X, int Regs>
-[[gnu::always_inline]] inline void columns(const T* base, const int64_t* offsets, int64_t rows, T* out) {
-  constexpr int64_t width = sizeof(X) / sizeof(T);
-  const Map map{};
-  const int64_t lanes = rows >= kLongFrom ? kLongLanes : kShortLanes;
-  X acc[kLongLanes][Regs];
-  for (int64_t j = 0; j < lanes; ++j) {
-    X a[Regs];
-    for (X& v : a) v = X{} + R::template identity<T>();
-    for (int64_t r = j; r < rows; r += lanes) {
-      const T* p = base + offsets[r];
-#pragma GCC unroll 4
-      for (int i = 0; i < Regs; ++i) {
-        X v;
-        __builtin_memcpy(&v, p + i * width, sizeof v);
-        a[i] = R::run(a[i], map(v));
-      }
-    }
-    for (int i = 0; i < Regs; ++i) acc[j][i] = a[i];
-  }
-  for (int64_t w = lanes / 2; w > 0; w /= 2)
-    for (int64_t j = 0; j < w; ++j)
-      for (int i = 0; i < Regs; ++i) acc[j][i] = R::run(acc[j][i], acc[j + w][i]);
-  for (int i = 0; i < Regs; ++i) __builtin_memcpy(out + i * width, &acc[0][i], sizeof(X));
-}
-
 template <class R, class T, class Map>
-void column(const void* base, const int64_t* offsets, int64_t rows, int64_t cols, void* out) {
-  const T* x = static_cast<const T*>(base);
-  T* y = static_cast<T*>(out);
-  constexpr int64_t width = VecOf<T>::width;
-  int64_t c = 0;
-  for (; c + 4 * width <= cols; c += 4 * width) columns<R, T, Map, Vec<T>, 4>(x + c, offsets, rows, y + c);
-  for (; c + width <= cols; c += width) columns<R, T, Map, Vec<T>, 1>(x + c, offsets, rows, y + c);
-  for (; c < cols; ++c) columns<R, T, Map, T, 1>(x + c, offsets, rows, y + c);
+void column(const void* base, const int64_t* offsets, int64_t first, int64_t rows, int64_t total, int64_t cols, void* lanes, void* out) {
+  static_assert(sizeof(T) <= 8);
+  const Map map{};
+  const int64_t width = total >= kLongFrom ? kLongLanes : kShortLanes;
+  T* acc = static_cast<T*>(lanes);
+  if (first == 0)
+    for (int64_t i = 0; i < width * kColumns; ++i) acc[i] = R::template identity<T>();
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* x = static_cast<const T*>(base) + offsets[r];
+    T* a = acc + (first + r) % width * kColumns;
+    if (cols == kColumns) {
+      EAGER_SIMD
+      for (int64_t c = 0; c < kColumns; ++c) a[c] = R::run(a[c], map(x[c]));
+    } else {
+      EAGER_SIMD
+      for (int64_t c = 0; c < cols; ++c) a[c] = R::run(a[c], map(x[c]));
+    }
+  }
+  if (first + rows < total) return;
+  for (int64_t w = width / 2; w > 0; w /= 2)
+    for (int64_t j = 0; j < w; ++j) {
+      EAGER_SIMD
+      for (int64_t c = 0; c < kColumns; ++c) acc[j * kColumns + c] = R::run(acc[j * kColumns + c], acc[(j + w) * kColumns + c]);
+    }
+  for (int64_t c = 0; c < cols; ++c) static_cast<T*>(out)[c] = acc[c];
 }
 
 struct Entry {

@@ -76,13 +76,14 @@ EAGER_FN_BOTH(HardSwish, x * relu6(x + T(3)) / T(6))
 EAGER_FN(Rsqrt32, float, static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(x))))
 EAGER_FN(Rsqrt64, double, 1.0 / __builtin_sqrt(x))
 EAGER_FN(Exp, float, fexp(x))
-EAGER_FN(Tanh, float, ftanh(x))
-EAGER_FN(Sigmoid, float, fsigmoid(x))
-EAGER_FN(Erf, float, ferf(x))
-EAGER_FN(Gelu, float, (0.5f * x) * (1.0f + ferf(x * 0.70710678118654752f)))
+EAGER_FN_WIDE(Tanh, dtanh_short(x))
+EAGER_FN_WIDE(Sigmoid, dsigmoid_short(x))
+EAGER_FN_WIDE(Erf, derf_short(x))
+// -inf * 0: the short exponential does not reach 0 by itself
+EAGER_FN_WIDE(Gelu, x == -kInf<double> ? kNan<double> : x * dphi_short(x))
 // 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): no cancellation for negative x
-EAGER_FN(GeluTanh, float, x == -kInf<float> ? -0.0f : x * fsigmoid(1.5957691216057308f * (x + 0.044715f * (x * x * x))))
-EAGER_FN(Silu, float, x == -kInf<float> ? -0.0f : x * fsigmoid(x))
+EAGER_FN_WIDE(GeluTanh, x == -kInf<double> ? kNan<double> : x * dsigmoid_short(1.5957691216057308 * (x + 0.044715 * (x * x * x))))
+EAGER_FN_WIDE(Silu, x == -kInf<double> ? kNan<double> : x * dsigmoid_short(x))
 EAGER_FN_WIDE(Exp2, dexp(x * 0.6931471805599453))
 EAGER_FN_WIDE(Expm1, dexpm1(x))
 EAGER_FN_WIDE(Log, dlog(x))
@@ -97,7 +98,7 @@ EAGER_FN_WIDE(Softplus, x * k[0] > k[1] ? x : dlog1p(dexp(x * k[0])) / k[0])
 [[gnu::always_inline]] inline double dmish(double x) {
   const double e = dexp(x > 30.0 ? 30.0 : x);
   const double q = e * (e + 2.0);
-  return x == -kInf<double> ? -0.0 : x * (q / (q + 2.0));
+  return x == -kInf<double> ? kNan<double> : x * (q / (q + 2.0));
 }
 EAGER_FN_WIDE(Mish, x != x ? x : dmish(x))
 
@@ -168,6 +169,23 @@ EAGER_FN2(Lt, static_cast<uint8_t>(a < b))
 EAGER_FN2(Le, static_cast<uint8_t>(a <= b))
 EAGER_FN2(Gt, static_cast<uint8_t>(a > b))
 EAGER_FN2(Ge, static_cast<uint8_t>(a >= b))
+// As C's pow. Whether b is an integer, and odd, is seen by rounding to integers: exact, since every f32 beyond 2^24 is even.
+struct Pow {
+  [[gnu::always_inline]] float operator()(float af, float bf) const {
+    const double a = af, b = bf, magic = 6755399441055744.0;
+    const double clamped = fabs_(b) < 1e9 ? b : 0.0, half = 0.5 * clamped;
+    const bool integer = (clamped + magic) - magic == clamped, odd = integer && (half + magic) - magic != half;
+    double y = dexp(b * dlog(fabs_(a)));
+    const bool negative = bits<int64_t>(a) < 0;
+    y = negative && odd ? -y : y;
+    y = a < 0.0 && !integer && a != -kInf<double> ? kNan<double> : y;
+    y = a != a || b != b ? kNan<double> : y;
+    y = b == 0.0 || a == 1.0 || (a == -1.0 && fabs_(b) == kInf<double>) ? 1.0 : y;
+    y = b == 1.0 ? a : b == 2.0 ? a * a : y;
+    return static_cast<float>(y);
+  }
+};
+void pow32(const TileArgs& t) { map2<float>(t, Pow{}); }
 // A bool byte is true when it is not 0.
 #define EAGER_FN2_BOOL(NAME, EXPR)                                                         \
   struct NAME {                                                                            \
@@ -238,6 +256,7 @@ constexpr Entry kEntries[] = {
 
     FLOATS(b, Add, Add), FLOATS(b, Sub, Sub), FLOATS(b, Mul, Mul), FLOATS(b, Div, Div), FLOATS(b, Maximum, Maximum),
     FLOATS(b, Minimum, Minimum), FLOATS(b, Fmax, Fmax), FLOATS(b, Fmin, Fmin), FLOATS(b, Copysign, Copysign),
+    {Op::Pow, Comp::F32, pow32},
     FLOATS(c, Eq, Eq), FLOATS(c, Ne, Ne), FLOATS(c, Lt, Lt), FLOATS(c, Le, Le), FLOATS(c, Gt, Gt), FLOATS(c, Ge, Ge),
     INTS(b, Add, Add), INTS(b, Sub, Sub), INTS(b, Mul, Mul), INTS(b, Maximum, IMax), INTS(b, Minimum, IMin), INTS(b, BitAnd, And),
     INTS(b, BitOr, Or), INTS(b, BitXor, Xor), INTS(c, Eq, Eq), INTS(c, Ne, Ne), INTS(c, Lt, Lt), INTS(c, Le, Le), INTS(c, Gt, Gt),

@@ -2,9 +2,10 @@
 // Elementary functions as branch-free scalar code that the compiler vectorises. Every ISA executes the same IEEE operations in the
 // same order (no contraction), so the results are the same bits everywhere.
 //
-// Two families. `f*` compute in f32 (about 1 ulp): the functions that activations and softmax spend their time in. `d*` compute in
-// f64 with errors near 1e-14 and serve f32 functions that round once at the end (0.5 ulp): no hi/lo arithmetic needed.
-// Polynomials: Cephes (S. Moshier) for expf and tanhf; erff after N. Juffa; the f64 ones are Taylor and atanh series.
+// Two families. `fexp` computes in f32 (1 ulp): softmax lives on it. `d*` compute in f64 and serve f32 functions that round once at the end
+// (0.5 ulp), which needs no hi/lo arithmetic; `dexp` and `dlog` are good to 1e-14, what ends in `_short` to 1e-9, enough for f32.
+// Polynomials: Cephes (S. Moshier) for expf and tanhf; erfc after W. Press et al., Numerical Recipes 3rd ed. 6.2.2 (its Chebyshev series,
+// 14 terms, as powers); the others are Taylor and atanh series.
 #pragma once
 
 #include <cstdint>
@@ -53,43 +54,6 @@ inline constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
   return x != x ? x : y;
 }
 
-[[gnu::always_inline]] inline float ftanh(float x) {
-  const float a = fabs_(x);
-  const float big = 1.0f - 2.0f / (fexp(a + a) + 1.0f);
-  const float z = x * x;
-  float p = -5.70498872745e-3f;
-  p = p * z + 2.06390887954e-2f;
-  p = p * z - 5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z - 3.33332819422e-1f;
-  const float small = (p * z) * x + x;
-  return a >= 0.625f ? copysign_(big, x) : small;
-}
-
-[[gnu::always_inline]] inline float fsigmoid(float x) { return 1.0f / (1.0f + fexp(-x)); }
-
-[[gnu::always_inline]] inline float ferf(float a) {
-  const float t = fabs_(a);
-  const float s = a * a;
-  float r = -1.72853470e-5f * t + 3.83197126e-4f;
-  const float u = -3.88396438e-3f * t + 2.42546219e-2f;
-  r = r * s + u;
-  r = r * t - 1.06777877e-1f;
-  r = r * t - 6.34846687e-1f;
-  r = r * t - 1.28717512e-1f;
-  r = r * t - t;
-  const float big = copysign_(1.0f - fexp(r), a);
-  float q = -5.96761703e-4f;
-  q = q * s + 4.99119423e-3f;
-  q = q * s - 2.67681349e-2f;
-  q = q * s + 1.12819925e-1f;
-  q = q * s - 3.76125336e-1f;
-  q = q * s + 1.28379166e-1f;
-  const float small = q * a + a;
-  // Beyond 4 the polynomial in the exponent turns around; erf is 1 to f32 from 3.93 on.
-  return t > 4.0f ? copysign_(1.0f, a) : t > 0.927734375f ? big : (a != a ? a : small);
-}
-
 // ---- f64, for f32 results
 
 [[gnu::always_inline]] inline double dexp(double x) {
@@ -114,6 +78,79 @@ inline constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
   const int64_t i1 = static_cast<int64_t>(static_cast<uint64_t>(i + 2048) >> 1) - 1024;
   const double y = (p * bits<double>((i1 + 1023) << 52)) * bits<double>((i - i1 + 1023) << 52);
   return x != x ? x : y;
+}
+
+// |x| up to 700; relative error 4e-10.
+[[gnu::always_inline]] inline double dexp_short(double x) {
+  double c = x > 700.0 ? 700.0 : x;
+  c = c < -700.0 ? -700.0 : c;
+  const double t = c * 1.4426950408889634 + 6755399441055744.0;
+  const double n = t - 6755399441055744.0;
+  const double r = c - n * 0.6931471805599453;
+  double p = 1.0 / 40320;
+  p = p * r + 1.0 / 5040;
+  p = p * r + 1.0 / 720;
+  p = p * r + 1.0 / 120;
+  p = p * r + 1.0 / 24;
+  p = p * r + 1.0 / 6;
+  p = p * r + 0.5;
+  p = (p * (r * r) + r) + 1.0;
+  const double y = p * bits<double>((bits<int64_t>(t) - 0x4338000000000000ll + 1023) << 52);
+  return x != x ? x : y;
+}
+
+[[gnu::always_inline]] inline double dtanh_short(double x) {
+  const double a = fabs_(x);
+  const double big = 1.0 - 2.0 / (dexp_short(a + a) + 1.0);
+  const double z = x * x;
+  double p = -5.70498872745e-3;
+  p = p * z + 2.06390887954e-2;
+  p = p * z - 5.37397155531e-2;
+  p = p * z + 1.33314422036e-1;
+  p = p * z - 3.33332819422e-1;
+  const double small = (p * z) * x + x;
+  return a >= 0.625 ? copysign_(big, x) : small;
+}
+
+[[gnu::always_inline]] inline double dsigmoid_short(double x) { return 1.0 / (1.0 + dexp_short(-x)); }
+
+// erfc(z) for z >= 0; relative error 2e-9.
+[[gnu::always_inline]] inline double derfc_short(double z) {
+  const double t = 2.0 / (2.0 + z), y = 2.0 * t - 1.0;
+  double p = 2.072307095552e-05;
+  p = p * y + 1.3371503491072e-05;
+  p = p * y - 0.0001546337908224;
+  p = p * y - 3.2113772311552e-05;
+  p = p * y + 0.00065795384776192;
+  p = p * y - 0.000182782141716608;
+  p = p * y - 0.002339277724046976;
+  p = p * y + 0.00177066611862992;
+  p = p * y + 0.008823558177643265;
+  p = p * y - 0.009874534918291385;
+  p = p * y - 0.04689548216099473;
+  p = p * y + 0.04734341752106748;
+  p = p * y + 0.6726432205460083;
+  p = p * y - 0.6717940851517215;
+  return t * dexp_short(p - z * z);
+}
+
+[[gnu::always_inline]] inline double derf_short(double x) {
+  const double a = fabs_(x), z = x * x;
+  const double big = copysign_(1.0 - derfc_short(a), x);
+  double p = -1.0 / 9360;  // Taylor: (-1)^n / (n! (2n + 1))
+  p = p * z + 1.0 / 1320;
+  p = p * z - 1.0 / 216;
+  p = p * z + 1.0 / 42;
+  p = p * z - 0.1;
+  p = p * z + 1.0 / 3;
+  const double small = 1.1283791670955126 * (x - (p * z) * x);
+  return a > 0.5 ? big : small;
+}
+
+// The normal distribution function.
+[[gnu::always_inline]] inline double dphi_short(double x) {
+  const double tail = 0.5 * derfc_short(fabs_(x) * 0.7071067811865476);
+  return x > 0 ? 1.0 - tail : tail;
 }
 
 // x: any f32 value, or a product of such (positive normal f64, zero, negative, infinite, NaN).
