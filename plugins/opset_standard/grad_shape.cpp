@@ -17,6 +17,15 @@ void transpose(GradBuild& b) {
   b.set(0, b.grad().transpose(inverse));
 }
 
+// Zeros of the size `target` along axis, with v's slices added at `index` (one per slice, a vector).
+Var scatter_along(Build& b, const Var& v, int64_t axis, const Var& index, tsr_dim target) {
+  DimVector shape(static_cast<size_t>(v.rank()), 1), sizes = v.sizes();
+  shape[static_cast<size_t>(axis)] = v.size(axis);
+  sizes[static_cast<size_t>(axis)] = target;
+  return b.op("scatter", {b.full(0, v.dtype(), sizes), index.reshape(shape).broadcast(v.sizes()), v},
+              {sdk::attr_int("axis", axis), sdk::attr_string("reduction", "add")});
+}
+
 void slice(GradBuild& b) {
   const Var x = b.operand(0);
   Var g = b.grad();
@@ -24,12 +33,15 @@ void slice(GradBuild& b) {
   const auto rank = static_cast<size_t>(x.rank());
   Ints backwards, interior(rank);
   DimVector low(rank), high(rank);
+  bool padded = false;
   for (size_t i = 0; i < rank; ++i) {
     const auto axis = static_cast<int64_t>(i);
     const int64_t step = strides[i] < 0 ? -strides[i] : strides[i];
     const tsr_dim n = g.size(axis);
-    if (n == 0) {  // nothing was taken
-      low[i] = x.size(axis);
+    if (step != 1 && !(Dims::known(n) && n > 0)) {
+      // Gaps of padding would have to vanish where n is 0, which no size expression says.
+      const Var index = b.iota({n}, 0) * b.integer_scalar(strides[i]) + b.count(starts[i], TSR_I64);
+      g = scatter_along(b, g, axis, index, x.size(axis));
       continue;
     }
     // Taken elements lie at first, first + step, .., last.
@@ -39,9 +51,10 @@ void slice(GradBuild& b) {
     low[i] = first;
     high[i] = b.dims.sub(b.dims.sub(x.size(axis), first), b.dims.add(span, 1));
     interior[i] = step - 1;
+    padded = padded || low[i] != 0 || high[i] != 0 || interior[i] != 0;
   }
   if (!backwards.empty()) g = g.call("flip", {sdk::attr_ints("axes", backwards)});
-  b.set(0, pad_zeros(g, low, high, interior));
+  b.set(0, padded ? pad_zeros(g, low, high, interior) : g);
 }
 
 void concat(GradBuild& b) {
@@ -76,11 +89,7 @@ void pad(GradBuild& b) {
     for (size_t i = 0; i < rank; ++i) {
       if (low[i] == 0 && high[i] == 0) continue;
       const auto axis = static_cast<int64_t>(i);
-      DimVector shape(rank, 1), target = g.sizes();
-      shape[i] = g.size(axis);
-      target[i] = x.size(axis);
-      const Var index = padded_index(b, mode, low[i], x.size(axis), g.size(axis)).reshape(shape).broadcast(g.sizes());
-      g = b.op("scatter", {b.full(0, g.dtype(), target), index, g}, {sdk::attr_int("axis", axis), sdk::attr_string("reduction", "add")});
+      g = scatter_along(b, g, axis, padded_index(b, mode, low[i], x.size(axis), g.size(axis)), x.size(axis));
     }
     b.set(0, g);
     return;

@@ -270,6 +270,8 @@ TEST_CASE("gradients are the slopes of their ops") {
       {"(%x: f64[3, 2]) { %y = pad %x {low = [4, 1], high = [5, 3], mode = \"wrap\"} return %y }", {}},
       {"(%x: f64[5, 7]) { %y = slice %x {starts = [4, 1], limits = [-1, 6], strides = [-2, 2]} return %y }", {}},
       {"(%x: f64[5, 2]) { %y = slice %x {starts = [2, 0], limits = [2, 2], strides = [1, 1]} return %y }", {}},
+      {"(%x: f64[s0, 7]) { %y = slice %x {starts = [s0 - 1, 6], limits = [-1, 1], strides = [-2, -2]} return %y }", {}},
+      {"(%x: f64[s0, 3]) { %y = slice %x {starts = [1, 0], limits = [s0, 3], strides = [3, 1]} return %y }", {}},
       {"(%x: f64[3, 1], %m: bool[4]) { %y = masked_select %x, %m return %y }", {{1, {1, 0, 1, 1}}}},
       {"(%x: f64[2, 3], %m: bool[2, 3]) { %y = masked_select %x, %m return %y }", {{1, {0, 0, 0, 0, 0, 0}}}},
       {"(%x: f64[6]) { %y = cumprod %x {axis = 0} return %y }", {{0, {2, 3, 0, 4, 0, 5}}}},

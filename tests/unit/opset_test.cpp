@@ -464,5 +464,100 @@ TEST_CASE("costs count operations and bytes") {
   CHECK(cost_text("%q: f32[2, 5, 4], %k: f32[2, 7, 4], %v: f32[2, 7, 4]", "attention %q, %k, %v, _") == "1470 608 160");
 }
 
+TEST_CASE("composites and gradients build over symbolic sizes") {
+  const char* graphs[] = {
+      "(%x: f32[s0, s1]) { %r = softmax %x return %r }",
+      "(%x: f16[s0, s1]) { %r = log_softmax %x {axis = 0} return %r }",
+      "(%x: bf16[s0, s1], %w: bf16[s1], %b: bf16[s1]) { %r = layer_norm %x, %w, %b return %r }",
+      "(%x: bf16[s0, s1], %w: bf16[s1]) { %r = rms_norm %x, %w return %r }",
+      "(%x: f32[s0, 6, s1]) { %r = group_norm %x, _, _ {groups = 3} return %r }",
+      "(%x: f32[s0, s1, s2], %m: f32[s1], %v: f32[s1]) { %r = batch_norm %x, _, _, %m, %v return %r }",
+      "(%x: f32[s0, s1, s2], %m: f32[s1], %v: f32[s1]) { %r, %a, %b = batch_norm_training %x, _, _, %m, %v return %r, %a, %b }",
+      "(%q: f16[s0, 8, s1, 16], %k: f16[s0, 2, s2, 16], %m: bool[s1, s2]) { %r = attention %q, %k, %k, %m {causal = true} return %r }",
+      "(%q: f32[s0, s1, s3], %k: f32[s0, s2, s3]) { %r = attention %q, %k, %k, _ return %r }",
+      "(%w: f32[s0, s1], %i: i32[s2, 3]) { %r = embedding %w, %i return %r }",
+      "(%x: f32[s0, s1, s2], %t: i64[s0, s2], %w: f32[s1]) { %r = cross_entropy %x, %t, %w {label_smoothing = 0.1} return %r }",
+      "(%x: f32[s0, s1]) { %r = mse_loss %x, %x return %r }",
+      "(%x: f16[s0, s1], %s: u64[2]) { %r, %n = dropout %x, %s return %r, %n }",
+      "(%x: f32[s0, s1, s2, s3]) { %r = interpolate %x {output = [s2 * 2, s3 + 1], mode = \"linear\"} return %r }",
+      "(%x: f32[s0, s1, s2, s3]) { %r = interpolate %x {output = [s2 * 2, 7]} return %r }",
+      "(%x: f32[s0, 3, s1, 32]) { %r = adaptive_avg_pool %x {output = [1, 5]} return %r }",
+      "(%x: f32[s0, 3, s1]) { %r, %i = adaptive_max_pool %x {output = [4]} return %r, %i }",
+      "(%x: f32[s0, s1, 4], %y: f32[s0, 4, s2]) { %r = matmul %x, %y return %r }",
+      "(%x: f32[s0, 1, s1, 4], %y: f32[s2, 4, s3]) { %r = matmul %x, %y return %r }",
+      "(%x: f32[s0, s1, 4], %w: f32[5, 4], %b: f32[5]) { %r = linear %x, %w, %b return %r }",
+      "(%a: f32[s0, s1, 4], %b: f32[4, s0, s2]) { %r = dot_general %a, %b {lhs_batch = [0], rhs_batch = [1], lhs_contract = [2], rhs_contract = [0]} return %r }",
+      "(%x: f32[s0, s1]) { %r = mean %x {axes = [0]} return %r }",
+      "(%x: f32[s0, s1]) { %r = variance %x {axes = [0, 1]} return %r }",
+      "(%x: f32[s0, s1]) { %r = logsumexp %x {axes = [1], keepdims = true} return %r }",
+      "(%x: f32[s0, s1]) { %r = norm %x {axes = [1], p = 3.0} return %r }",
+      "(%x: f32[s0, 3, s1]) { %r = sum_to %x {shape = [1, s1]} return %r }",
+      "(%x: f32[s0, 3]) { %r = tile %x {repeats = [2, 3]} return %r }",
+      "(%x: f32[s0, s1]) { %r = roll %x {shifts = [-2], axes = [1]} return %r }",
+      "(%x: f32[s0, s1]) { %r = roll %x {shifts = [5], axes = []} return %r }",
+      "(%x: f32[s0, s1, s1]) { %r = diagonal %x {axis1 = 1, axis2 = 2} return %r }",
+      "(%x: f32[s0, s1]) { %r = stack %x, %x {axis = 1} return %r }",
+      "(%x: f32[s0 + s1, 3]) { %r, %q = split %x {sizes = [s0, s1], axis = 0} return %r, %q }",
+      "(%x: f32[s0, s1]) { %r = tril %x return %r }",
+      "(%i: i64[s0]) { %r = one_hot %i {depth = s1} return %r }",
+      "(%x: f32[s0, s1]) { %r = gelu %x return %r }",
+      "(%x: f32[s0, s1]) { %r = mish %x return %r }",
+      // gradients of primitives
+      "(%x: f32[s0, s1], %y: f32[1, s1]) { %r = mul %x, %y return %r }",
+      "(%x: f32[s0, s1], %y: f32[s1]) { %r = clamp %x, %y, %y return %r }",
+      "(%x: f32[s0, s1]) { %r = reduce_max %x {axes = [1]} return %r }",
+      "(%x: f32[s0, s1]) { %r = reduce_prod %x {axes = [0]} return %r }",
+      "(%x: f32[s0, s1]) { %r = slice %x {starts = [1, 0], limits = [s0, s1], strides = [2, 1]} return %r }",
+      "(%x: f32[s0, s1]) { %r = pad %x, _ {low = [1, s1], high = [0, 2]} return %r }",
+      "(%x: f32[s0, s1]) { %r = pad %x, _ {low = [1, 1], high = [0, 1], mode = \"reflect\"} return %r }",
+      "(%x: f32[s0, s1], %y: f32[s2, s1]) { %r = concat %x, %y {axis = 0} return %r }",
+      "(%x: f32[s0, s1, s2], %i: i64[s3]) { %r = gather %x, %i {axis = 1} return %r }",
+      "(%x: f32[s0, s1], %m: bool[s1]) { %r = masked_select %x, %m return %r }",
+      "(%x: f32[s0, 4, s1, s2], %w: f32[8, 2, 3, 3]) { %r = conv %x, %w, _ {strides = [2, 1], pad_low = [1, 0], pad_high = [1, 0], dilations = [1, 2], groups = 2} return %r }",
+      "(%x: f32[s0, 4, s1], %w: f32[4, 3, 3]) { %r = conv_transpose %x, %w, _ {strides = [2], pad_low = [1], pad_high = [1], output_pad = [1], dilations = [1], groups = 2} return %r }",
+      "(%x: f32[s0, 4, s1]) { %r, %i = max_pool %x {kernel = [3], strides = [2], pad_low = [1], pad_high = [1], dilations = [1], ceil_mode = true} return %r, %i }",
+      "(%x: f32[s0, 4, s1]) { %r = avg_pool %x {kernel = [3], strides = [2], pad_low = [1], pad_high = [1], dilations = [1], ceil_mode = true} return %r }",
+  };
+  for (const char* text : graphs) {
+    INFO(text);
+    auto g = parse(std::string("graph @g") + text);
+    g->begin("test");
+    REQUIRE_NOTHROW(differentiate(*g));
+    REQUIRE_NOTHROW(decompose_all(*g));
+    REQUIRE_NOTHROW(g->commit());
+    REQUIRE_NOTHROW(verify(*g));
+  }
+  // The values themselves, without gradients in the way.
+  for (const char* text : graphs) {
+    INFO(text);
+    auto g = parse(std::string("graph @g") + text);
+    g->begin("test");
+    REQUIRE_NOTHROW(decompose_all(*g));
+    REQUIRE_NOTHROW(g->commit());
+    REQUIRE_NOTHROW(verify(*g));
+  }
+}
+
+TEST_CASE("the mapping tables name ops of the set") {
+  for (const char* name : {"aten_mapping.md", "onnx_mapping.md"}) {
+    std::istringstream lines(read(std::string(TESSERA_TEST_DIR) + "/../docs/" + name));
+    int rows = 0;
+    for (std::string line; std::getline(lines, line);) {
+      // | operator | `op`, `op` | remark |
+      const size_t first = line.find('|', 1);
+      if (line.rfind("| ", 0) != 0 || first == line.npos) continue;
+      const std::string ops = line.substr(first + 1, line.find('|', first + 1) - first - 1);
+      INFO(name << ": " << line);
+      for (size_t at = ops.find('`'); at != ops.npos; at = ops.find('`', at + 1)) {
+        const size_t end = ops.find('`', at + 1);
+        CHECK(standard_ops().find(ops.substr(at + 1, end - at - 1)));
+        ++rows;
+        at = end;
+      }
+    }
+    CHECK(rows > 150);
+  }
+}
+
 }  // namespace
 }  // namespace tessera::core
