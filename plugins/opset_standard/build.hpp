@@ -33,7 +33,10 @@ class Var {
   sdk::Type type() const;
   tsr_dtype dtype() const { return type().dtype(); }
   int64_t rank() const { return type().rank(); }
-  DimVector sizes() const { auto s = type().sizes(); return {s.begin(), s.end()}; }
+  DimVector sizes() const {
+    auto s = type().sizes();
+    return {s.begin(), s.end()};
+  }
   tsr_dim size(int64_t axis) const { return type().size(axis); }
 
   // Op `name` applied to this value (and others).
@@ -43,15 +46,15 @@ class Var {
   // ---- ops that most formulas need
   Var exp() const { return call("exp"); }
   Var log() const { return call("log"); }
-  Var conj() const;                                   // itself when real
-  Var to(tsr_dtype dtype) const;                      // cast, or itself
+  Var conj() const;               // itself when real
+  Var to(tsr_dtype dtype) const;  // cast, or itself
   Var sum(const Ints& axes, bool keepdims) const;
   Var max(const Ints& axes, bool keepdims) const;
-  Var reshape(const DimVector& shape) const;          // itself when the shape is this one
-  Var broadcast(const DimVector& shape) const;        // likewise
-  Var sum_to(const DimVector& shape) const;           // likewise
+  Var reshape(const DimVector& shape) const;    // itself when the shape is this one
+  Var broadcast(const DimVector& shape) const;  // likewise
+  Var sum_to(const DimVector& shape) const;     // likewise
   Var transpose(const Ints& perm) const;
-  Var expand(const Ints& axes) const;                 // expand_dims
+  Var expand(const Ints& axes) const;  // expand_dims
   Var slice(int64_t axis, tsr_dim start, tsr_dim limit, int64_t stride = 1) const;
   Var gather(const Var& indices, int64_t axis) const;
 
@@ -106,17 +109,21 @@ class Build {
   double number(std::string_view name) const { return attr(name).as_float(); }
   bool flag(std::string_view name) const { return attr(name).as_bool(); }
   std::string_view text(std::string_view name) const { return attr(name).as_string(); }
-  Ints ints(std::string_view name) const { auto s = attr(name).as_ints(); return {s.begin(), s.end()}; }
+  Ints ints(std::string_view name) const {
+    auto s = attr(name).as_ints();
+    return {s.begin(), s.end()};
+  }
   int64_t axis(std::string_view name, int64_t rank) const { return normal(integer(name), rank); }
   Ints axes(std::string_view name, int64_t rank) const;
   static int64_t normal(int64_t axis, int64_t rank) { return axis < 0 ? axis + rank : axis; }
 
   // ---- creating
   Var op(const char* name, std::initializer_list<Var> operands, std::initializer_list<tsr_attr> attrs = {});
-  std::vector<Var> ops(const char* name, std::span<const Var> operands, std::span<const tsr_attr> attrs = {});  // all results
-  Var scalar(double value, tsr_dtype dtype);                       // 0-d
-  Var integer_scalar(int64_t value, tsr_dtype dtype = TSR_I64);    // 0-d, exact
-  Var count(tsr_dim d, tsr_dtype dtype);                           // a size as a 0-d tensor
+  std::vector<Var> ops(const char* name, std::span<const Var> operands,
+                       std::span<const tsr_attr> attrs = {});    // all results
+  Var scalar(double value, tsr_dtype dtype);                     // 0-d
+  Var integer_scalar(int64_t value, tsr_dtype dtype = TSR_I64);  // 0-d, exact
+  Var count(tsr_dim d, tsr_dtype dtype);                         // a size as a 0-d tensor
   Var full(double value, tsr_dtype dtype, const DimVector& shape);
   Var zeros_like(const Var& v) { return full(0, v.dtype(), v.sizes()); }
   Var iota(const DimVector& shape, int64_t axis, tsr_dtype dtype = TSR_I64);
@@ -145,7 +152,7 @@ class Build {
 class GradBuild : public Build {
  public:
   GradBuild(tsr_graph* g, tsr_id node, const tsr_id* grad_results);
-  bool any() const;                                                   // is any result's gradient not zero?
+  bool any() const;  // is any result's gradient not zero?
   bool has_grad(uint32_t result) const { return grads_[result] != TSR_NONE; }
   Var grad(uint32_t result = 0) { return {this, grads_[result]}; }
   Var grad_or_zeros(uint32_t r) { return has_grad(r) ? grad(r) : zeros_like(result(r)); }

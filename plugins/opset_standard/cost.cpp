@@ -43,7 +43,8 @@ void elementwise(CostQuery& q) {
   q.flops = product(out);
   q.read_operands();
   const sdk::Attr dtype = q.find("dtype");
-  const bool bool_result = q.op() == "eq" || q.op() == "ne" || q.op() == "lt" || q.op() == "le" || q.op() == "gt" || q.op() == "ge";
+  const bool bool_result =
+      q.op() == "eq" || q.op() == "ne" || q.op() == "lt" || q.op() == "le" || q.op() == "gt" || q.op() == "ge";
   const uint32_t result = q.op() == "select" ? 1 : 0;
   q.write(dtype ? dtype.as_dtype() : bool_result ? TSR_BOOL : q.operand(result).dtype(), product(out));
 }
@@ -79,7 +80,9 @@ void dot_general(CostQuery& q) {
 
 void matmul(CostQuery& q) {
   const auto a = q.operand(0).sizes(), b = q.operand(1).sizes();
-  const auto lead = [](std::span<const tsr_dim> s) { return s.size() <= 2 ? std::span<const tsr_dim>{} : s.first(s.size() - 2); };
+  const auto lead = [](std::span<const tsr_dim> s) {
+    return s.size() <= 2 ? std::span<const tsr_dim>{} : s.first(s.size() - 2);
+  };
   std::vector<double> batch;
   for (const auto s : {lead(a), lead(b)}) batch = broadcast(q, batch, s);
   const double m = a.size() > 1 ? q.size(0, -2) : 1, n = b.size() > 1 ? q.size(1, -1) : 1;
@@ -97,7 +100,12 @@ void linear(CostQuery& q) {
 
 Window window(const CostQuery& q, size_t i, tsr_dim kernel) {
   const auto at = [&](const char* name) { return q.attr(name).as_ints()[i]; };
-  return {q.operand(0).size(2 + static_cast<int64_t>(i)), kernel, at("strides"), at("pad_low"), at("pad_high"), at("dilations")};
+  return {q.operand(0).size(2 + static_cast<int64_t>(i)),
+          kernel,
+          at("strides"),
+          at("pad_low"),
+          at("pad_high"),
+          at("dilations")};
 }
 
 void conv(CostQuery& q) {
@@ -115,7 +123,8 @@ void conv_transpose(CostQuery& q) {
   const auto x = q.operand(0).sizes(), w = q.operand(1).sizes();
   double out = q.size(0, 0) * q.size(1, 1) * static_cast<double>(q.attr("groups").as_int());
   for (size_t i = 2; i < x.size(); ++i)
-    out *= q.dims.estimate(window(q, i - 2, w[i]).transposed(q.dims)) + static_cast<double>(q.attr("output_pad").as_ints()[i - 2]);
+    out *= q.dims.estimate(window(q, i - 2, w[i]).transposed(q.dims)) +
+           static_cast<double>(q.attr("output_pad").as_ints()[i - 2]);
   // Every input element meets every element of its weight row.
   q.flops = 2 * q.elements(0) / std::max(q.size(0, 1), 1.0) * q.elements(1);
   q.read_operands();
@@ -180,7 +189,9 @@ void add_default_costs(Table& t, std::span<const tsr_record_file> records) {
     for (std::string line; std::getline(lines, line);) {
       if (line.rfind("op ", 0) == 0) op = line.substr(3, line.find('(') - 3);
       if (line.rfind("  traits: ", 0) != 0 || t.has_cost(op)) continue;
-      const auto has = [&](const char* trait) { return (line + " ").find(" " + std::string(trait) + " ") != std::string::npos; };
+      const auto has = [&](const char* trait) {
+        return (line + " ").find(" " + std::string(trait) + " ") != std::string::npos;
+      };
       if (has("elementwise")) t.cost(t.keep(op), elementwise);
       if (has("reduction")) t.cost(t.keep(op), reduction);
     }

@@ -8,12 +8,12 @@ namespace tessera::opset {
 namespace {
 
 struct Windows {
-  Var values;          // [N, C, o1, k1, o2, k2, ..]: windows padded to their greatest length
-  Var inside;          // bool, broadcasts to values
-  Var flat;            // i64, broadcasts to values: index in the flattened spatial dimensions of x
-  Ints kernel_axes;    // of k1, k2, ..
-  DimVector kernel;    // k1, k2, ..
-  Var count;           // i64 [o1, o2, ..]: elements inside
+  Var values;        // [N, C, o1, k1, o2, k2, ..]: windows padded to their greatest length
+  Var inside;        // bool, broadcasts to values
+  Var flat;          // i64, broadcasts to values: index in the flattened spatial dimensions of x
+  Ints kernel_axes;  // of k1, k2, ..
+  DimVector kernel;  // k1, k2, ..
+  Var count;         // i64 [o1, o2, ..]: elements inside
 };
 
 // Every n divisible by its o: a pooling window of n/o. False where that is open.
@@ -35,10 +35,11 @@ Windows gather_windows(Build& b, const Var& x, const Ints& output) {
     const tsr_dim size = x.size(2 + static_cast<int64_t>(i)), out = output[i];
     // ceil((i + 1)*n/o) - floor(i*n/o) is at most ceil(n/o) + 1.
     const tsr_dim longest = out == 0 ? 1 : b.dims.min(size, b.dims.add(b.dims.ceildiv(size, out), 1));
-    const Var number = b.iota({out, 1}, 0), total = b.count(size, TSR_I64), parts = b.count(out == 0 ? 1 : out, TSR_I64);
+    const Var number = b.iota({out, 1}, 0), total = b.count(size, TSR_I64),
+              parts = b.count(out == 0 ? 1 : out, TSR_I64);
     const Var start = (number * total).call("floor_div", parts);
     const Var stop = ((number + 1) * total + (parts - 1)).call("floor_div", parts);
-    const Var position = start + b.iota({1, longest}, 1);                      // [o, k]
+    const Var position = start + b.iota({1, longest}, 1);  // [o, k]
     const Var valid = position < stop;
     const Var index = minimum(position, total - 1);
     w.values = w.values.gather(index, axis);
@@ -65,8 +66,9 @@ void adaptive_avg_pool(Build& b) {
   Ints kernel;
   if (uniform(x, output, kernel)) {
     const Ints zero(kernel.size(), 0), one(kernel.size(), 1);
-    b.replace(0, x.call("avg_pool", {sdk::attr_ints("kernel", kernel), sdk::attr_ints("strides", kernel), sdk::attr_ints("pad_low", zero),
-                                     sdk::attr_ints("pad_high", zero), sdk::attr_ints("dilations", one)}));
+    b.replace(0, x.call("avg_pool", {sdk::attr_ints("kernel", kernel), sdk::attr_ints("strides", kernel),
+                                     sdk::attr_ints("pad_low", zero), sdk::attr_ints("pad_high", zero),
+                                     sdk::attr_ints("dilations", one)}));
     return;
   }
   const Windows w = gather_windows(b, b.wide(x), output);
@@ -80,8 +82,9 @@ void adaptive_max_pool(Build& b) {
   Ints kernel;
   if (uniform(x, output, kernel)) {
     const Ints zero(kernel.size(), 0), one(kernel.size(), 1);
-    const tsr_attr attrs[] = {sdk::attr_ints("kernel", kernel), sdk::attr_ints("strides", kernel), sdk::attr_ints("pad_low", zero),
-                              sdk::attr_ints("pad_high", zero), sdk::attr_ints("dilations", one)};
+    const tsr_attr attrs[] = {sdk::attr_ints("kernel", kernel), sdk::attr_ints("strides", kernel),
+                              sdk::attr_ints("pad_low", zero), sdk::attr_ints("pad_high", zero),
+                              sdk::attr_ints("dilations", one)};
     const std::vector<Var> r = b.ops("max_pool", {&x, 1}, attrs);
     b.replace(0, r[0]);
     b.replace(1, r[1]);
@@ -102,7 +105,9 @@ void adaptive_max_pool(Build& b) {
   const int64_t last = static_cast<int64_t>(flat_shape.size()) - 1;
   const Var masked = select(inside, values, values.slice(last, 0, 1));
   const Var best = masked.call("argmax", {sdk::attr_int("axis", last), sdk::attr_bool("keepdims", true)});
-  const auto pick = [&](const Var& v) { return v.call("take_along_axis", best, {sdk::attr_int("axis", last)}).reshape(shape); };
+  const auto pick = [&](const Var& v) {
+    return v.call("take_along_axis", best, {sdk::attr_int("axis", last)}).reshape(shape);
+  };
   b.replace(0, pick(masked));
   b.replace(1, pick(flat));
 }

@@ -59,8 +59,8 @@ Var linear(Build& b, const Var& x, const Axis& a, bool align_corners) {
 }
 
 constexpr double kCubic = -0.75;
-Var inner(const Var& t) { return (t * (kCubic + 2) - (kCubic + 3)) * t * t + 1; }                             // |t| <= 1
-Var outer(const Var& t) { return ((t * kCubic - 5 * kCubic) * t + 8 * kCubic) * t - 4 * kCubic; }             // 1 < |t| < 2
+Var inner(const Var& t) { return (t * (kCubic + 2) - (kCubic + 3)) * t * t + 1; }                  // |t| <= 1
+Var outer(const Var& t) { return ((t * kCubic - 5 * kCubic) * t + 8 * kCubic) * t - 4 * kCubic; }  // 1 < |t| < 2
 
 Var cubic(Build& b, const Var& x, const Axis& a, bool align_corners) {
   const Split s = split(b, coordinates(b, a, x.dtype(), align_corners), a);
@@ -84,7 +84,9 @@ void interpolate(Build& b) {
     const int64_t axis = 2 + static_cast<int64_t>(i);
     const Axis a{axis, x.size(axis), output[i]};
     if (a.in == a.out) continue;  // every coordinate is an element
-    x = mode == "nearest" ? nearest(b, x, a) : mode == "linear" ? linear(b, x, a, align_corners) : cubic(b, x, a, align_corners);
+    x = mode == "nearest"  ? nearest(b, x, a)
+        : mode == "linear" ? linear(b, x, a, align_corners)
+                           : cubic(b, x, a, align_corners);
   }
   b.replace(0, x.to(given.dtype()));
 }

@@ -10,16 +10,20 @@ namespace {
 
 struct ConvAttrs {
   explicit ConvAttrs(Build& b)
-      : strides(b.ints("strides")), low(b.ints("pad_low")), high(b.ints("pad_high")), dilations(b.ints("dilations")),
+      : strides(b.ints("strides")),
+        low(b.ints("pad_low")),
+        high(b.ints("pad_high")),
+        dilations(b.ints("dilations")),
         groups(b.integer("groups")) {}
   Ints strides, low, high, dilations;
   int64_t groups;
 };
 
 Var conv(const Var& x, const Var& weight, const ConvAttrs& a) {
-  return x.builder().op("conv", {x, weight, Var()},
-                        {sdk::attr_ints("strides", a.strides), sdk::attr_ints("pad_low", a.low), sdk::attr_ints("pad_high", a.high),
-                         sdk::attr_ints("dilations", a.dilations), sdk::attr_int("groups", a.groups)});
+  return x.builder().op(
+      "conv", {x, weight, Var()},
+      {sdk::attr_ints("strides", a.strides), sdk::attr_ints("pad_low", a.low), sdk::attr_ints("pad_high", a.high),
+       sdk::attr_ints("dilations", a.dilations), sdk::attr_int("groups", a.groups)});
 }
 
 // Spatial dimensions padded by low (maybe negative) and as much as gives `sizes`.
@@ -40,8 +44,9 @@ Var fit(Build& b, const Var& v, const DimVector& low_given, const DimVector& siz
 Var conv_input_grad(Build& b, const Var& g, const Var& weight, const ConvAttrs& a, const DimVector& input) {
   const Ints zero(a.strides.size(), 0);
   const Var full = b.op("conv_transpose", {g, weight, Var()},
-                        {sdk::attr_ints("strides", a.strides), sdk::attr_ints("pad_low", zero), sdk::attr_ints("pad_high", zero),
-                         sdk::attr_ints("output_pad", zero), sdk::attr_ints("dilations", a.dilations), sdk::attr_int("groups", a.groups)});
+                        {sdk::attr_ints("strides", a.strides), sdk::attr_ints("pad_low", zero),
+                         sdk::attr_ints("pad_high", zero), sdk::attr_ints("output_pad", zero),
+                         sdk::attr_ints("dilations", a.dilations), sdk::attr_int("groups", a.groups)});
   DimVector low;
   for (int64_t p : a.low) low.push_back(-p);
   return fit(b, full, low, input);

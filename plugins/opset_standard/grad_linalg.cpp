@@ -11,7 +11,8 @@ namespace {
 Ints free_axes(int64_t rank, const Ints& batch, const Ints& contracted) {
   Ints out;
   for (int64_t i = 0; i < rank; ++i)
-    if (std::find(batch.begin(), batch.end(), i) == batch.end() && std::find(contracted.begin(), contracted.end(), i) == contracted.end())
+    if (std::find(batch.begin(), batch.end(), i) == batch.end() &&
+        std::find(contracted.begin(), contracted.end(), i) == contracted.end())
       out.push_back(i);
   return out;
 }
@@ -23,7 +24,8 @@ struct Side {
 };
 Var side_grad(const Var& g, const Var& other, const Side& own, const Side& opposite, int64_t g_opposite_free) {
   const auto nb = static_cast<int64_t>(own.batch.size());
-  const Contraction c{iota_ints(0, nb), opposite.batch, iota_ints(g_opposite_free, g_opposite_free + static_cast<int64_t>(opposite.free.size())),
+  const Contraction c{iota_ints(0, nb), opposite.batch,
+                      iota_ints(g_opposite_free, g_opposite_free + static_cast<int64_t>(opposite.free.size())),
                       opposite.free};
   const Var d = contract(g, other.conj(), c);  // batch, own free, opposite contracted in ascending order
   // Position in d of each own dimension.

@@ -15,11 +15,14 @@ void max_pool(GradBuild& b) {
   };
   const DimVector s = x.sizes();
   const Var zeros = b.full(0, x.dtype(), {s[0], s[1], b.dims.product({s.data() + 2, s.size() - 2})});
-  b.set(0, b.op("scatter", {zeros, flat(b.result(1)), flat(g)}, {sdk::attr_int("axis", 2), sdk::attr_string("reduction", "add")}).reshape(s));
+  b.set(0, b.op("scatter", {zeros, flat(b.result(1)), flat(g)},
+                {sdk::attr_int("axis", 2), sdk::attr_string("reduction", "add")})
+               .reshape(s));
 }
 
 // Number of taps of every window along one dimension that lie in [low, high).
-Var taps(Build& b, tsr_dim outputs, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t low, const Var& high) {
+Var taps(Build& b, tsr_dim outputs, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t low,
+         const Var& high) {
   const Var start = b.iota({outputs}, 0) * static_cast<double>(stride) - static_cast<double>(pad);
   const Var d = b.integer_scalar(dilation);
   // Taps before `limit`: ceil((limit - start) / dilation), within 0 .. kernel.
@@ -48,7 +51,8 @@ void avg_pool(GradBuild& b) {
       const Var end = b.count(b.dims.add(x.size(axis), padded ? high[i] : 0), TSR_I64);
       DimVector shape(n, 1);
       shape[i] = g.size(axis);
-      const Var c = taps(b, g.size(axis), kernel[i], strides[i], low[i], dilations[i], padded ? -low[i] : 0, end).reshape(shape);
+      const Var c =
+          taps(b, g.size(axis), kernel[i], strides[i], low[i], dilations[i], padded ? -low[i] : 0, end).reshape(shape);
       count = count ? count * c : c;
     }
     g = g / count.to(g.dtype());
@@ -61,9 +65,10 @@ void avg_pool(GradBuild& b) {
     ones.push_back(kernel[i]);
   }
   const Ints zero(n, 0);
-  const Var spread = b.op("conv_transpose", {g.reshape(single), b.full(1, g.dtype(), ones), Var()},
-                          {sdk::attr_ints("strides", strides), sdk::attr_ints("pad_low", zero), sdk::attr_ints("pad_high", zero),
-                           sdk::attr_ints("output_pad", zero), sdk::attr_ints("dilations", dilations), sdk::attr_int("groups", 1)});
+  const Var spread =
+      b.op("conv_transpose", {g.reshape(single), b.full(1, g.dtype(), ones), Var()},
+           {sdk::attr_ints("strides", strides), sdk::attr_ints("pad_low", zero), sdk::attr_ints("pad_high", zero),
+            sdk::attr_ints("output_pad", zero), sdk::attr_ints("dilations", dilations), sdk::attr_int("groups", 1)});
   DimVector cut_low = {0, 0}, cut_high = {0, 0};
   for (size_t i = 0; i < n; ++i) {
     cut_low.push_back(-low[i]);

@@ -42,13 +42,13 @@ class Infer {
                          const std::string& expected) const;
   void expect_rank(uint32_t i, std::string_view name, int64_t low, int64_t high) const;
   void expect_equal(std::string_view what, tsr_dim found, tsr_dim expected, const char* why) const;
-  void expect_length(std::string_view name, size_t expected) const;         // of a list attribute
-  void expect_all_at_least(std::string_view name, int64_t lowest) const;    // of an ints attribute
+  void expect_length(std::string_view name, size_t expected) const;       // of a list attribute
+  void expect_all_at_least(std::string_view name, int64_t lowest) const;  // of an ints attribute
   // Normalised, or an error; `rank` counts the dimensions that the attribute may name.
   int64_t axis(std::string_view name, int64_t rank) const;
   int64_t normalize_axis(std::string_view what, int64_t axis, int64_t rank) const;
-  std::vector<int64_t> axes(std::string_view name, int64_t rank) const;     // also distinct
-  DimVector shape(std::string_view name) const;                             // a dims attribute, no size negative
+  std::vector<int64_t> axes(std::string_view name, int64_t rank) const;  // also distinct
+  DimVector shape(std::string_view name) const;                          // a dims attribute, no size negative
   DimVector broadcast(std::span<const tsr_dim> a, std::span<const tsr_dim> b) const;
 
   // ---- results

@@ -49,7 +49,8 @@ void cond(Infer& in) {
 
 uint32_t count_attr(const Infer& in, const char* name, int64_t most) {
   const int64_t n = in.integer(name);
-  if (n < 0 || n > most) in.fail("TSR-I205", "attribute '" + std::string(name) + "'", std::to_string(n), "0 to " + std::to_string(most));
+  if (n < 0 || n > most)
+    in.fail("TSR-I205", "attribute '" + std::string(name) + "'", std::to_string(n), "0 to " + std::to_string(most));
   return static_cast<uint32_t>(n);
 }
 
@@ -74,7 +75,8 @@ void scan(Infer& in) {
   const uint32_t carried = count_attr(in, "carried", in.num_operands());
   const uint32_t scanned = count_attr(in, "scanned", in.num_operands() - carried);
   const tsr_dim length = in.integer("length");
-  if (in.dims.compare(TSR_LT, length, 0) == TSR_TRUE) in.fail("TSR-I208", "attribute 'length'", in.dims.print(length), "0 or more");
+  if (in.dims.compare(TSR_LT, length, 0) == TSR_TRUE)
+    in.fail("TSR-I208", "attribute 'length'", in.dims.print(length), "0 or more");
   const tsr_signature& body = in.call().regions[0];
   expect_count(in, "the region's inputs", body.num_inputs, in.num_operands());
   for (uint32_t i = 0; i < in.num_operands(); ++i) {
@@ -89,7 +91,8 @@ void scan(Infer& in) {
     expect_type(in, "the region's input " + std::to_string(i), *body.inputs[i], want);
   }
   if (body.num_outputs < carried)
-    in.fail("TSR-I207", "the region's outputs", std::to_string(body.num_outputs), "at least the " + std::to_string(carried) + " carried");
+    in.fail("TSR-I207", "the region's outputs", std::to_string(body.num_outputs),
+            "at least the " + std::to_string(carried) + " carried");
   for (uint32_t i = 0; i < body.num_outputs; ++i) {
     const tsr_type& out = *body.outputs[i];
     if (i < carried) {

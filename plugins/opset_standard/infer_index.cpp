@@ -48,13 +48,15 @@ int64_t tuple_length(Infer& in, int64_t batch_dims) {
   const tsr_dim n = in.sizes(1).back();
   if (!Dims::known(n)) in.fail("TSR-I202", "last size of indices", in.dims.print(n), "a number");
   if (n > in.rank(0) - batch_dims)
-    in.fail("TSR-I202", "last size of indices", std::to_string(n), "at most " + std::to_string(in.rank(0) - batch_dims));
+    in.fail("TSR-I202", "last size of indices", std::to_string(n),
+            "at most " + std::to_string(in.rank(0) - batch_dims));
   return n;
 }
 
 void gather_nd(Infer& in) {
   const int64_t batch = in.integer("batch_dims");
-  if (batch < 0 || batch > in.rank(0)) in.fail("TSR-I205", "attribute 'batch_dims'", std::to_string(batch), "0 to the rank of x");
+  if (batch < 0 || batch > in.rank(0))
+    in.fail("TSR-I205", "attribute 'batch_dims'", std::to_string(batch), "0 to the rank of x");
   const int64_t n = tuple_length(in, batch);
   for (size_t i = 0; i < static_cast<size_t>(batch); ++i)
     in.expect_equal("indices, axis " + std::to_string(i), in.sizes(1)[i], in.sizes(0)[i], "batch sizes agree");
@@ -106,8 +108,10 @@ void topk(Infer& in) {
   in.expect_rank(0, "x", 1, INT64_MAX);
   const auto axis = static_cast<size_t>(in.axis("axis", in.rank(0)));
   const tsr_dim k = in.integer("k");
-  if (!in.dims.assume(TSR_GE, k, 0, "topk takes a count") || !in.dims.assume(TSR_LE, k, in.sizes(0)[axis], "topk takes no more than there are"))
-    in.fail("TSR-I205", "attribute 'k'", in.dims.print(k), "0 to the size of axis " + std::to_string(axis) + ", " + in.dims.print(in.sizes(0)[axis]));
+  if (!in.dims.assume(TSR_GE, k, 0, "topk takes a count") ||
+      !in.dims.assume(TSR_LE, k, in.sizes(0)[axis], "topk takes no more than there are"))
+    in.fail("TSR-I205", "attribute 'k'", in.dims.print(k),
+            "0 to the size of axis " + std::to_string(axis) + ", " + in.dims.print(in.sizes(0)[axis]));
   DimVector shape(in.sizes(0).begin(), in.sizes(0).end());
   shape[axis] = k;
   in.result(in.dtype(0), shape);
@@ -129,7 +133,8 @@ void one_hot(Infer& in) {
   if (!is_valid_dtype(dtype)) in.fail("TSR-I206", "attribute 'dtype'", "invalid", "a dtype");
   const int64_t axis = in.axis("axis", in.rank(0) + 1);
   const tsr_dim depth = in.integer("depth");
-  if (in.dims.compare(TSR_LT, depth, 0) == TSR_TRUE) in.fail("TSR-I208", "attribute 'depth'", in.dims.print(depth), "0 or more");
+  if (in.dims.compare(TSR_LT, depth, 0) == TSR_TRUE)
+    in.fail("TSR-I208", "attribute 'depth'", in.dims.print(depth), "0 or more");
   DimVector shape(in.sizes(0).begin(), in.sizes(0).end());
   shape.insert(shape.begin() + axis, depth);
   in.result(dtype, shape);

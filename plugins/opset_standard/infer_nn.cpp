@@ -22,8 +22,8 @@ void trailing_norm(Infer& in) {
     if (!in.has(k)) continue;
     in.expect_rank(k, names[k], in.rank(0) - axis, in.rank(0) - axis);
     for (int64_t i = axis; i < in.rank(0); ++i)
-      in.expect_equal(std::string(names[k]) + ", axis " + std::to_string(i - axis), in.operand(k).size(i - axis), in.operand(0).size(i),
-                      "scale and shift have the normalised shape");
+      in.expect_equal(std::string(names[k]) + ", axis " + std::to_string(i - axis), in.operand(k).size(i - axis),
+                      in.operand(0).size(i), "scale and shift have the normalised shape");
   }
   in.result(in.dtype(0), in.sizes(0));
 }
@@ -32,7 +32,8 @@ void group_norm(Infer& in) {
   const int64_t groups = in.integer("groups");
   if (groups < 1) in.fail("TSR-I205", "attribute 'groups'", std::to_string(groups), "at least 1");
   if (!in.dims.assume(TSR_DIVISIBLE, in.sizes(0)[1], groups, "groups divide the channels"))
-    in.fail("TSR-I202", "channels of x", in.dims.print(in.sizes(0)[1]), "a multiple of groups " + std::to_string(groups));
+    in.fail("TSR-I202", "channels of x", in.dims.print(in.sizes(0)[1]),
+            "a multiple of groups " + std::to_string(groups));
   in.result(in.dtype(0), in.sizes(0));
 }
 
@@ -42,12 +43,16 @@ void attention(Infer& in) {
   const size_t batch = q.size() - 2;
   if (k.size() != q.size()) in.expect_rank(1, "k", in.rank(0), in.rank(0));
   // All batch sizes agree but the last, where q may have a multiple.
-  for (size_t i = 0; i + 1 < batch; ++i) in.expect_equal("k, axis " + std::to_string(i), k[i], q[i], "batch sizes of attention agree");
+  for (size_t i = 0; i + 1 < batch; ++i)
+    in.expect_equal("k, axis " + std::to_string(i), k[i], q[i], "batch sizes of attention agree");
   if (batch > 0) {
     const tsr_dim heads = q[batch - 1], shared = k[batch - 1];
     const bool agree = heads == shared || shared == 1 ||
-                       (d.compare(TSR_NE, shared, 0) != TSR_FALSE && d.assume(TSR_DIVISIBLE, heads, shared, "query heads share key heads evenly"));
-    if (!agree) in.fail("TSR-I202", "q, axis " + std::to_string(batch - 1), d.print(heads), "a multiple of the key heads, " + d.print(shared));
+                       (d.compare(TSR_NE, shared, 0) != TSR_FALSE &&
+                        d.assume(TSR_DIVISIBLE, heads, shared, "query heads share key heads evenly"));
+    if (!agree)
+      in.fail("TSR-I202", "q, axis " + std::to_string(batch - 1), d.print(heads),
+              "a multiple of the key heads, " + d.print(shared));
   }
   DimVector scores(q.begin(), q.end());
   scores.back() = k[k.size() - 2];
@@ -77,7 +82,8 @@ void reduced_loss(Infer& in, const DimVector& elements) {
 
 void cross_entropy(Infer& in) {
   const double smoothing = in.attr("label_smoothing").as_float();
-  if (!(smoothing >= 0 && smoothing <= 1)) in.fail("TSR-I205", "attribute 'label_smoothing'", std::to_string(smoothing), "a number in [0, 1]");
+  if (!(smoothing >= 0 && smoothing <= 1))
+    in.fail("TSR-I205", "attribute 'label_smoothing'", std::to_string(smoothing), "a number in [0, 1]");
   DimVector shape(in.sizes(0).begin(), in.sizes(0).end());
   shape.erase(shape.begin() + 1);
   reduced_loss(in, shape);
@@ -99,7 +105,8 @@ void interpolate(Infer& in) {
   for (tsr_dim d : in.shape("output")) shape.push_back(d);
   for (size_t i = 2; i < shape.size(); ++i)
     if (!in.dims.assume(TSR_GT, in.sizes(0)[i], 0, "there is an element to sample"))
-      in.fail("TSR-I208", "spatial dimension " + std::to_string(i - 2) + " of x", in.dims.print(in.sizes(0)[i]), "at least 1");
+      in.fail("TSR-I208", "spatial dimension " + std::to_string(i - 2) + " of x", in.dims.print(in.sizes(0)[i]),
+              "at least 1");
   in.result(in.dtype(0), shape);
 }
 

@@ -17,7 +17,8 @@ void constant(Infer& in) {
 void iota(Infer& in) {
   const DimVector shape = in.shape("shape");
   const tsr_dtype dtype = in.attr("dtype").as_dtype();
-  if (!is_valid_dtype(dtype) || is_bool(dtype)) in.fail("TSR-I206", "attribute 'dtype'", std::string(dtype_name(dtype)), "a number dtype");
+  if (!is_valid_dtype(dtype) || is_bool(dtype))
+    in.fail("TSR-I206", "attribute 'dtype'", std::string(dtype_name(dtype)), "a number dtype");
   in.axis("axis", static_cast<int64_t>(shape.size()));
   in.result(dtype, shape);
 }
@@ -65,11 +66,13 @@ void broadcast_to(Infer& in) {
   const DimVector shape = in.shape("shape");
   const auto from = in.sizes(0);
   if (from.size() > shape.size())
-    in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape), "at least as many dimensions as x " + in.dims.print(from));
+    in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape),
+            "at least as many dimensions as x " + in.dims.print(from));
   for (size_t i = 0; i < from.size(); ++i) {
     const tsr_dim have = from[i], want = shape[i + shape.size() - from.size()];
     if (have != 1 && !in.dims.assume(TSR_EQ, have, want, "broadcast_to repeats only sizes of 1"))
-      in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape), "sizes that x " + in.dims.print(from) + " broadcasts to");
+      in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape),
+              "sizes that x " + in.dims.print(from) + " broadcasts to");
   }
   in.result(in.dtype(0), shape);
 }
@@ -84,9 +87,13 @@ void slice(Infer& in) {
   DimVector shape(rank);
   for (size_t i = 0; i < rank; ++i) {
     const tsr_dim size = in.sizes(0)[i], start = starts[i], limit = limits[i];
-    const std::string range = d.print(start) + ":" + d.print(limit) + ":" + std::to_string(strides[i]) + " of size " + d.print(size);
-    const auto ordered = [&](tsr_dim low, tsr_dim high) { return d.assume(TSR_LE, low, high, "a slice stays inside its dimension"); };
-    if (strides[i] == 0) in.fail("TSR-I205", "attribute 'strides'", "0 for axis " + std::to_string(i), "another number");
+    const std::string range =
+        d.print(start) + ":" + d.print(limit) + ":" + std::to_string(strides[i]) + " of size " + d.print(size);
+    const auto ordered = [&](tsr_dim low, tsr_dim high) {
+      return d.assume(TSR_LE, low, high, "a slice stays inside its dimension");
+    };
+    if (strides[i] == 0)
+      in.fail("TSR-I205", "attribute 'strides'", "0 for axis " + std::to_string(i), "another number");
     if (strides[i] > 0) {
       if (!ordered(0, start) || !ordered(start, limit) || !ordered(limit, size))
         in.fail("TSR-I205", "axis " + std::to_string(i), range, "0 <= start <= limit <= size");
@@ -113,11 +120,13 @@ void as_strided(Infer& in) {
       in.fail("TSR-I205", "attribute 'strides'", d.print(strides), "no negative stride");
     last = d.add(last, d.mul(d.sub(shape[i], 1), strides[i]));
   }
-  if (!d.assume(TSR_GE, offset, 0, "as_strided starts inside x")) in.fail("TSR-I205", "attribute 'offset'", d.print(offset), "0 or more");
+  if (!d.assume(TSR_GE, offset, 0, "as_strided starts inside x"))
+    in.fail("TSR-I205", "attribute 'offset'", d.print(offset), "0 or more");
   const bool empty = std::any_of(shape.begin(), shape.end(), [](tsr_dim s) { return s == 0; });
   const tsr_dim count = d.product(in.sizes(0));
   if (!empty && !d.assume(TSR_LT, last, count, "as_strided stays inside x"))
-    in.fail("TSR-I205", "attributes", "a last element at " + d.print(last), "one of the " + d.print(count) + " elements of x");
+    in.fail("TSR-I205", "attributes", "a last element at " + d.print(last),
+            "one of the " + d.print(count) + " elements of x");
   in.result(in.dtype(0), shape);
 }
 
@@ -166,8 +175,7 @@ void pad(Infer& in) {
         in.fail("TSR-I205", what, found, "a size of at least 1, as mode is '" + std::string(mode) + "'");
     }
     tsr_dim inner = size;
-    if (!interior.empty() && interior[i] != 0)
-      inner = d.add(size, d.mul(d.max(d.sub(size, 1), 0), interior[i]));
+    if (!interior.empty() && interior[i] != 0) inner = d.add(size, d.mul(d.max(d.sub(size, 1), 0), interior[i]));
     shape[i] = d.add(d.add(low, inner), high);
     if (!d.assume(TSR_GE, shape[i], 0, "padding does not remove more than there is"))
       in.fail("TSR-I208", what, found, "a result that is not negative");
@@ -189,7 +197,8 @@ void matrix_band(Infer& in) {  // tril, triu
 void tile(Infer& in) {
   const auto repeats = in.ints("repeats");
   if (static_cast<int64_t>(repeats.size()) < in.rank(0))
-    in.fail("TSR-I204", "attribute 'repeats'", std::to_string(repeats.size()) + " entries", "at least " + std::to_string(in.rank(0)));
+    in.fail("TSR-I204", "attribute 'repeats'", std::to_string(repeats.size()) + " entries",
+            "at least " + std::to_string(in.rank(0)));
   in.expect_all_at_least("repeats", 0);
   DimVector shape(repeats.begin(), repeats.end());
   const size_t lead = shape.size() - in.sizes(0).size();
@@ -225,7 +234,8 @@ void stack(Infer& in) {
     const std::string name = "xs[" + std::to_string(k) + "]";
     in.expect_rank(k, name, in.rank(0), in.rank(0));
     for (int64_t i = 0; i < in.rank(0); ++i)
-      in.expect_equal(name + ", axis " + std::to_string(i), in.operand(k).size(i), in.operand(0).size(i), "stack joins equal shapes");
+      in.expect_equal(name + ", axis " + std::to_string(i), in.operand(k).size(i), in.operand(0).size(i),
+                      "stack joins equal shapes");
   }
   DimVector shape(in.sizes(0).begin(), in.sizes(0).end());
   shape.insert(shape.begin() + axis, static_cast<tsr_dim>(in.num_operands()));

@@ -9,12 +9,35 @@ namespace tessera::opset {
 const tsr_opset* tessera_standard_opset() {
   static Table table;
   static const tsr_opset set = [] {
-    for (auto add : {add_infer_shape, add_infer_dynamic, add_infer_index, add_infer_reduce, add_infer_elementwise,
-                     add_infer_linalg, add_infer_nn, add_infer_control, add_views, add_decompose_reduce,
-                     add_decompose_shape, add_decompose_linalg, add_decompose_adaptive_pool, add_decompose_activation,
-                     add_decompose_norm, add_decompose_attention, add_decompose_loss, add_decompose_interpolate,
-                     add_grad_elementwise, add_grad_reduce, add_grad_scan, add_grad_shape, add_grad_index,
-                     add_grad_linalg, add_grad_conv, add_grad_pool, add_grad_activation, add_grad_norm, add_cost})
+    for (auto add : {add_infer_shape,
+                     add_infer_dynamic,
+                     add_infer_index,
+                     add_infer_reduce,
+                     add_infer_elementwise,
+                     add_infer_linalg,
+                     add_infer_nn,
+                     add_infer_control,
+                     add_views,
+                     add_decompose_reduce,
+                     add_decompose_shape,
+                     add_decompose_linalg,
+                     add_decompose_adaptive_pool,
+                     add_decompose_activation,
+                     add_decompose_norm,
+                     add_decompose_attention,
+                     add_decompose_loss,
+                     add_decompose_interpolate,
+                     add_grad_elementwise,
+                     add_grad_reduce,
+                     add_grad_scan,
+                     add_grad_shape,
+                     add_grad_index,
+                     add_grad_linalg,
+                     add_grad_conv,
+                     add_grad_pool,
+                     add_grad_activation,
+                     add_grad_norm,
+                     add_cost})
       add(table);
     add_default_costs(table, opset_records);
     tsr_opset s{};

@@ -9,8 +9,8 @@
 // say is a callback in the file of its topic here (infer_*.cpp, view.cpp, decompose_*.cpp, grad_*.cpp, cost.cpp): write the
 // function and enter it in the add_* function at the end of that file. A composite with callbacks of one topic thus touches
 // two files, a primitive four at most. The sources are found by CMake, the records embedded by it.
-#include "opset.hpp"
 #include "tessera/plugin.hpp"
+#include "opset.hpp"
 
 TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
   plugin.add_raw(TSR_OPSET, "standard", tessera::opset::tessera_standard_opset(), nullptr);

@@ -56,7 +56,8 @@ bool reshape(const ViewQuery& q) {
   for (int64_t end = static_cast<int64_t>(q.in.rank) - 1; end >= 0;) {
     int64_t begin = end, elements = q.in.sizes[end];
     const int64_t base = q.in.strides[end];
-    while (begin > 0 && (q.in.sizes[begin - 1] == 1 || q.in.strides[begin - 1] == elements * base)) elements *= q.in.sizes[--begin];
+    while (begin > 0 && (q.in.sizes[begin - 1] == 1 || q.in.strides[begin - 1] == elements * base))
+      elements *= q.in.sizes[--begin];
     int64_t made = 1;
     while (view >= 0 && (made < elements || q.out.sizes[view] == 1)) {
       q.strides[view] = made * base;

@@ -101,7 +101,8 @@ void run_node(Run& run, tsr_id node, std::map<tsr_id, Array>& values) {
 
   const tsr_node n = run.g.node(node);
   std::vector<View> in;
-  for (uint32_t i = 0; i < n.num_operands; ++i) in.emplace_back(n.operands[i] == TSR_NONE ? nullptr : &values.at(n.operands[i]));
+  for (uint32_t i = 0; i < n.num_operands; ++i)
+    in.emplace_back(n.operands[i] == TSR_NONE ? nullptr : &values.at(n.operands[i]));
   std::vector<tsr_tensor> inputs, outputs;
   for (View& v : in) {
     if (!v.strides.empty()) v.t.strides = v.strides.data();
@@ -160,7 +161,8 @@ void run_node(Run& run, tsr_id node, std::map<tsr_id, Array>& values) {
     outputs.push_back(v.t);
   }
   std::vector<std::max_align_t> workspace;
-  if (kernel.workspace) workspace.resize(static_cast<size_t>(kernel.workspace(kernel.self, dims.data())) / sizeof(std::max_align_t) + 8);
+  if (kernel.workspace)
+    workspace.resize(static_cast<size_t>(kernel.workspace(kernel.self, dims.data())) / sizeof(std::max_align_t) + 8);
   l.workspace = workspace.data();
   l.outputs = outputs.data();
   l.num_outputs = static_cast<uint32_t>(outputs.size());

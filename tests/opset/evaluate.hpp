@@ -21,7 +21,7 @@ struct Array {  // dense, owned
   std::vector<char> bytes;
 
   int64_t count() const;
-  double get(int64_t i) const;             // real part
+  double get(int64_t i) const;  // real part
   double get_imag(int64_t i) const;
   void set(int64_t i, double re, double im = 0);
   static Array make(uint32_t dtype, std::vector<int64_t> sizes);

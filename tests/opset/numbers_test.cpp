@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What decompositions and gradients compute, on the reference backend, over the graphs and inputs of the golden values:
 // decompositions against PyTorch's results, gradients against difference quotients.
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -112,16 +112,17 @@ void check_equal(const Array& found, const Array& expected) {
 
 TEST_CASE("decompositions compute what PyTorch computes") {
   std::set<std::string> seen;
-  for_each_case([](const core::OpRecord& r) { return r.has(core::kComposite); }, [&](Case& c) {
-    INFO(core::print_graph(*c.graph));
-    const std::string op = c.record().name;
-    c.graph->begin("test");
-    decompose_all(*c.graph);
-    std::vector<Array> found;
-    REQUIRE_NOTHROW(found = evaluate(*c.graph, c.inputs));
-    for (size_t i = 0; i < found.size(); ++i) check_equal(found[i], c.expected[i]);
-    seen.insert(op);
-  });
+  for_each_case([](const core::OpRecord& r) { return r.has(core::kComposite); },
+                [&](Case& c) {
+                  INFO(core::print_graph(*c.graph));
+                  const std::string op = c.record().name;
+                  c.graph->begin("test");
+                  decompose_all(*c.graph);
+                  std::vector<Array> found;
+                  REQUIRE_NOTHROW(found = evaluate(*c.graph, c.inputs));
+                  for (size_t i = 0; i < found.size(); ++i) check_equal(found[i], c.expected[i]);
+                  seen.insert(op);
+                });
   CHECK(seen.size() >= 40);
 }
 
@@ -145,7 +146,8 @@ struct Slope {
   bool smooth;  // left and right agree, and so do two step sizes
 };
 
-Slope slope(core::Graph& g, std::vector<Array>& inputs, size_t input, int64_t element, bool imaginary, const std::vector<Array>& weights) {
+Slope slope(core::Graph& g, std::vector<Array>& inputs, size_t input, int64_t element, bool imaginary,
+            const std::vector<Array>& weights) {
   const double re = inputs[input].get(element), im = inputs[input].get_imag(element);
   const auto at = [&](double step) {
     inputs[input].set(element, re + (imaginary ? 0 : step), im + (imaginary ? step : 0));
@@ -155,10 +157,12 @@ Slope slope(core::Graph& g, std::vector<Array>& inputs, size_t input, int64_t el
   };
   const double h = 1e-5 * std::max(1.0, std::abs(imaginary ? im : re));
   const double middle = at(0), up = at(h), down = at(-h), far_up = at(2 * h), far_down = at(-2 * h);
-  const double near = (up - down) / (2 * h), wide = (far_up - far_down) / (4 * h), left = (middle - down) / h, right = (up - middle) / h;
+  const double near = (up - down) / (2 * h), wide = (far_up - far_down) / (4 * h), left = (middle - down) / h,
+               right = (up - middle) / h;
   const double scale = std::max({1.0, std::abs(near), std::abs(wide)});
   const bool finite = std::isfinite(near) && std::isfinite(wide);
-  return {(4 * near - wide) / 3, finite && std::abs(near - wide) < 1e-4 * scale && std::abs(left - right) < 2e-2 * scale};
+  return {(4 * near - wide) / 3,
+          finite && std::abs(near - wide) < 1e-4 * scale && std::abs(left - right) < 2e-2 * scale};
 }
 
 class GradientCheck {
@@ -217,8 +221,8 @@ class GradientCheck {
           const Slope s = slope(g, inputs, targets[k], i, imaginary, weights);
           if (!s.smooth) continue;
           const double have = imaginary ? found[k].get_imag(i) : found[k].get(i);
-          INFO("input " << targets[k] << ", element " << i << (imaginary ? ", imaginary" : "") << " at " << inputs[targets[k]].get(i)
-                        << ": gradient " << have << ", slope " << s.value);
+          INFO("input " << targets[k] << ", element " << i << (imaginary ? ", imaginary" : "") << " at "
+                        << inputs[targets[k]].get(i) << ": gradient " << have << ", slope " << s.value);
           CHECK(std::abs(have - s.value) <= 1e-5 * std::max(1.0, std::abs(s.value)));
           ++compared[op];
         }
@@ -242,19 +246,22 @@ class GradientCheck {
 
 TEST_CASE("gradients are the slopes of their ops") {
   GradientCheck check;
-  for_each_case([](const core::OpRecord& r) { return r.grad_body || (r.impl && r.impl->grad); }, [&](Case& c) {
-    const tsr_node& n = c.graph->node(c.node());
-    bool usable = false;
-    for (uint32_t i = 0; i < n.num_results; ++i) usable |= differentiable(c.graph->value(n.results[i]).type->dtype);
-    if (!usable) return;
-    // Special values are for other tests: slopes need numbers that are not at a limit.
-    for (Array& a : c.inputs)
-      if (differentiable(a.dtype))
-        for (int64_t i = 0; i < a.count(); ++i)
-          if (!std::isfinite(a.get(i)) || !std::isfinite(a.get_imag(i)) || std::abs(a.get(i)) > 1e3 || a.get(i) == 0)
-            a.set(i, check.number(), is_complex(a.dtype) ? check.number() : 0);
-    check.run(*c.graph, c.inputs);
-  });
+  for_each_case([](const core::OpRecord& r) { return r.grad_body || (r.impl && r.impl->grad); },
+                [&](Case& c) {
+                  const tsr_node& n = c.graph->node(c.node());
+                  bool usable = false;
+                  for (uint32_t i = 0; i < n.num_results; ++i)
+                    usable |= differentiable(c.graph->value(n.results[i]).type->dtype);
+                  if (!usable) return;
+                  // Special values are for other tests: slopes need numbers that are not at a limit.
+                  for (Array& a : c.inputs)
+                    if (differentiable(a.dtype))
+                      for (int64_t i = 0; i < a.count(); ++i)
+                        if (!std::isfinite(a.get(i)) || !std::isfinite(a.get_imag(i)) || std::abs(a.get(i)) > 1e3 ||
+                            a.get(i) == 0)
+                          a.set(i, check.number(), is_complex(a.dtype) ? check.number() : 0);
+                  check.run(*c.graph, c.inputs);
+                });
 
   // What the golden values leave out in f64: inputs are drawn from [0.3, 1], or given.
   struct More {
@@ -264,7 +271,8 @@ TEST_CASE("gradients are the slopes of their ops") {
   const std::vector<More> more = {
       {"(%x: f64[4]) { %y = acosh %x return %y }", {{0, {1.5, 2, 3, 9}}}},
       {"(%x: f64[3, 4]) { %y = pad %x {low = [1, 0], high = [0, 2]} return %y }", {}},
-      {"(%x: f64[3, 4], %v: f64[]) { %y = pad %x, %v {low = [1, -1], high = [-2, 2], interior = [0, 2]} return %y }", {}},
+      {"(%x: f64[3, 4], %v: f64[]) { %y = pad %x, %v {low = [1, -1], high = [-2, 2], interior = [0, 2]} return %y }",
+       {}},
       {"(%x: f64[4, 5]) { %y = pad %x {low = [2, 1], high = [3, -1], mode = \"reflect\"} return %y }", {}},
       {"(%x: f64[2, 5]) { %y = pad %x {low = [3, -1], high = [1, 2], mode = \"edge\"} return %y }", {}},
       {"(%x: f64[3, 2]) { %y = pad %x {low = [4, 1], high = [5, 3], mode = \"wrap\"} return %y }", {}},
@@ -275,24 +283,37 @@ TEST_CASE("gradients are the slopes of their ops") {
       {"(%x: f64[3, 1], %m: bool[4]) { %y = masked_select %x, %m return %y }", {{1, {1, 0, 1, 1}}}},
       {"(%x: f64[2, 3], %m: bool[2, 3]) { %y = masked_select %x, %m return %y }", {{1, {0, 0, 0, 0, 0, 0}}}},
       {"(%x: f64[6]) { %y = cumprod %x {axis = 0} return %y }", {{0, {2, 3, 0, 4, 0, 5}}}},
-      {"(%x: f64[6]) { %y = cumprod %x {axis = 0, exclusive = true, reverse = true} return %y }", {{0, {2, 0, 3, 4, 0, 5}}}},
+      {"(%x: f64[6]) { %y = cumprod %x {axis = 0, exclusive = true, reverse = true} return %y }",
+       {{0, {2, 0, 3, 4, 0, 5}}}},
       {"(%x: f64[2, 3]) { %y = reduce_prod %x {axes = [1]} return %y }", {{0, {2, 0, 3, 0, 0, 5}}}},
       {"(%x: f64[2, 3]) { %y = norm %x {p = 3.5, axes = [0]} return %y }", {{0, {2, -1, 3, -4, 7, 5}}}},
       {"(%x: f64[2, 3]) { %y = norm %x {p = inf, axes = [0, 1]} return %y }", {{0, {2, -1, 3, -4, 7, 5}}}},
-      {"(%x: f64[2, 3]) { %y = norm %x {p = -inf, axes = [1], keepdims = true} return %y }", {{0, {2, -1, 3, -4, 7, 5}}}},
-      {"(%x: f64[2, 3, 4], %i: i64[2, 5, 1]) { %y = gather_nd %x, %i {batch_dims = 1} return %y }", {{1, {0, 2, 1, 2, 0, 1, 1, 0, 2, 2}}}},
-      {"(%x: f64[1, 2, 9, 8], %w: f64[4, 1, 3, 2]) { %y = conv %x, %w, _ {strides = [2, 3], pad_low = [1, 0], pad_high = [0, 1], "
-       "dilations = [2, 1], groups = 2} return %y }", {}},
-      {"(%x: f64[2, 4, 3, 3], %w: f64[4, 2, 2, 3], %b: f64[4]) { %y = conv_transpose %x, %w, %b {strides = [2, 3], pad_low = [1, 0], "
-       "pad_high = [0, 1], output_pad = [1, 4], dilations = [1, 2], groups = 2} return %y }", {}},
-      {"(%x: f64[1, 2, 7, 6]) { %y = avg_pool %x {kernel = [3, 2], strides = [2, 2], pad_low = [1, 1], pad_high = [2, 0], "
-       "dilations = [1, 2], ceil_mode = true, count_include_pad = false} return %y }", {}},
-      {"(%x: f64[1, 2, 7, 6]) { %y, %i = max_pool %x {kernel = [3, 2], strides = [1, 2], pad_low = [1, 1], pad_high = [1, 0], "
-       "dilations = [2, 1]} return %y }", {}},
+      {"(%x: f64[2, 3]) { %y = norm %x {p = -inf, axes = [1], keepdims = true} return %y }",
+       {{0, {2, -1, 3, -4, 7, 5}}}},
+      {"(%x: f64[2, 3, 4], %i: i64[2, 5, 1]) { %y = gather_nd %x, %i {batch_dims = 1} return %y }",
+       {{1, {0, 2, 1, 2, 0, 1, 1, 0, 2, 2}}}},
+      {"(%x: f64[1, 2, 9, 8], %w: f64[4, 1, 3, 2]) { %y = conv %x, %w, _ {strides = [2, 3], pad_low = [1, 0], pad_high "
+       "= [0, 1], "
+       "dilations = [2, 1], groups = 2} return %y }",
+       {}},
+      {"(%x: f64[2, 4, 3, 3], %w: f64[4, 2, 2, 3], %b: f64[4]) { %y = conv_transpose %x, %w, %b {strides = [2, 3], "
+       "pad_low = [1, 0], "
+       "pad_high = [0, 1], output_pad = [1, 4], dilations = [1, 2], groups = 2} return %y }",
+       {}},
+      {"(%x: f64[1, 2, 7, 6]) { %y = avg_pool %x {kernel = [3, 2], strides = [2, 2], pad_low = [1, 1], pad_high = [2, "
+       "0], "
+       "dilations = [1, 2], ceil_mode = true, count_include_pad = false} return %y }",
+       {}},
+      {"(%x: f64[1, 2, 7, 6]) { %y, %i = max_pool %x {kernel = [3, 2], strides = [1, 2], pad_low = [1, 1], pad_high = "
+       "[1, 0], "
+       "dilations = [2, 1]} return %y }",
+       {}},
       {"(%x: f64[3, 4], %s: i64[3]) { %y = dynamic_reshape %x, %s {rank = 3} return %y }", {{1, {2, -1, 3}}}},
       {"(%x: f64[s0, 3], %w: f64[2, 3]) { %y = linear %x, %w, _ return %y }", {}},
       {"(%x: f64[s0, 3, s1]) { %y = softmax %x {axis = 1} return %y }", {}},
-      {"(%x: f64[s0, 2, s1], %w: f64[2, 2, 3]) { %y = conv %x, %w, _ {strides = [2], pad_low = [1], pad_high = [1], dilations = [1]} return %y }", {}},
+      {"(%x: f64[s0, 2, s1], %w: f64[2, 2, 3]) { %y = conv %x, %w, _ {strides = [2], pad_low = [1], pad_high = [1], "
+       "dilations = [1]} return %y }",
+       {}},
   };
   for (const More& m : more) {
     auto g = core::parse_graph(standard_ops(), std::string("graph @g") + m.text, "more");
@@ -309,7 +330,8 @@ TEST_CASE("gradients are the slopes of their ops") {
   }
 
   // Flat ops have no slope to compare, and integers none at all.
-  const std::set<std::string> flat = {"sign", "floor", "ceil", "round", "trunc", "floor_div", "shape_of", "nonzero", "unique"};
+  const std::set<std::string> flat = {"sign",      "floor",    "ceil",    "round", "trunc",
+                                      "floor_div", "shape_of", "nonzero", "unique"};
   for (const core::OpRecord* r : standard_ops().all()) {
     if (!(r->grad_body || (r->impl && r->impl->grad)) || flat.count(r->name)) continue;
     INFO(r->name);

@@ -52,7 +52,8 @@ std::string infer_text(const std::string& inputs, const std::string& node) {
   try {
     const auto g = parse("graph @g(" + inputs + ") {\n  " + names + " = " + node + "\n  return " + names + "\n}\n");
     std::string s;
-    for (uint32_t i = 0; i < g->region(0).num_outputs; ++i) s += (i ? ", " : "") + print_type(*g, *g->value(g->region(0).outputs[i]).type);
+    for (uint32_t i = 0; i < g->region(0).num_outputs; ++i)
+      s += (i ? ", " : "") + print_type(*g, *g->value(g->region(0).outputs[i]).type);
     return s;
   } catch (const Error& e) {
     return e.code() + " " + e.message();
@@ -115,7 +116,8 @@ bool differentiate(Graph& g) {
     INFO(g.describe(node) << " operand " << i << ": gradient " << print_type(g, have) << " of " << print_type(g, want));
     CHECK(have.dtype == want.dtype);
     CHECK(have.rank == want.rank);
-    for (uint32_t k = 0; k < std::min(have.rank, want.rank); ++k) CHECK(g.sizes().compare(TSR_EQ, have.sizes[k], want.sizes[k]) == TSR_TRUE);
+    for (uint32_t k = 0; k < std::min(have.rank, want.rank); ++k)
+      CHECK(g.sizes().compare(TSR_EQ, have.sizes[k], want.sizes[k]) == TSR_TRUE);
     outputs.push_back(grads[i]);
   }
   g.set_outputs(0, outputs);
@@ -158,15 +160,15 @@ TEST_CASE("differentiable ops have gradients") {
   // Ops whose gradient is that of their decomposition, or that have none: integers, comparisons, positions, randomness.
   const std::set<std::string> without = {
       // no gradient exists or is defined
-      "argmax", "argmin", "bitcast", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "constant", "digamma", "dim_value", "eq", "ge",
-      "gt", "iota", "is_finite", "is_inf", "is_nan", "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "ne", "nextafter",
-      "one_hot", "popcount", "random_bits", "random_int", "random_normal", "random_uniform", "reduce_all", "reduce_any", "searchsorted",
-      "shift_left", "shift_right",
+      "argmax", "argmin", "bitcast", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "constant", "digamma",
+      "dim_value", "eq", "ge", "gt", "iota", "is_finite", "is_inf", "is_nan", "le", "logical_and", "logical_not",
+      "logical_or", "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount", "random_bits", "random_int",
+      "random_normal", "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left", "shift_right",
       // through their regions
       "cond", "scan", "while_loop",
       // through their decomposition
-      "adaptive_avg_pool", "adaptive_max_pool", "attention", "batch_norm", "batch_norm_training", "diagonal", "dropout", "group_norm",
-      "interpolate", "mse_loss", "roll", "split", "stack", "tile",
+      "adaptive_avg_pool", "adaptive_max_pool", "attention", "batch_norm", "batch_norm_training", "diagonal", "dropout",
+      "group_norm", "interpolate", "mse_loss", "roll", "split", "stack", "tile",
       // sizes that depend on data
       "dynamic_broadcast_to"};
   for (const OpRecord* r : standard_ops().all()) {
@@ -202,7 +204,8 @@ TEST_CASE("every gradient builds, in every shape of the golden values") {
       const tsr_id node = g->value(g->region(0).outputs[0]).def_node;
       if (node == TSR_NONE) continue;
       bool any = false;
-      for (uint32_t i = 0; i < g->node(node).num_results; ++i) any |= differentiable(*g->value(g->node(node).results[i]).type);
+      for (uint32_t i = 0; i < g->node(node).num_results; ++i)
+        any |= differentiable(*g->value(g->node(node).results[i]).type);
       if (!any) continue;
       INFO(print_graph(*g));
       g->begin("test");
@@ -238,6 +241,7 @@ void check_cases(std::initializer_list<InferCase> cases) {
   }
 }
 
+// clang-format off
 TEST_CASE("shapes of contractions, convolutions and pools") {
   check_cases({
       {"%a: f32[s0, 3, 4], %b: f32[s0, 4, 5]", "dot_general %a, %b {lhs_batch = [0], rhs_batch = [0], lhs_contract = [2], rhs_contract = [1]}", "f32[s0, 3, 5]"},
@@ -387,9 +391,11 @@ TEST_CASE("regions of control flow are checked") {
   CHECK(print_type(*g, *g->value(g->region(0).outputs[1]).type) == "f32[4, 4]");
 }
 
+// clang-format on
+
 // Result 0 of a view op as strides over operand 0, or "copy".
-std::string view_text(const std::string& op, std::vector<int64_t> sizes, std::vector<int64_t> strides, std::vector<int64_t> out_sizes,
-                      std::vector<tsr_attr> attrs, uint32_t dtype = TSR_F32) {
+std::string view_text(const std::string& op, std::vector<int64_t> sizes, std::vector<int64_t> strides,
+                      std::vector<int64_t> out_sizes, std::vector<tsr_attr> attrs, uint32_t dtype = TSR_F32) {
   static char memory[4096];
   tsr_tensor in{};
   in.data = memory;
@@ -401,7 +407,8 @@ std::string view_text(const std::string& op, std::vector<int64_t> sizes, std::ve
   out.rank = static_cast<uint32_t>(out_sizes.size());
   out.sizes = out_sizes.data();
   std::vector<int64_t> found(out_sizes.size() + 1);
-  std::sort(attrs.begin(), attrs.end(), [](const tsr_attr& a, const tsr_attr& b) { return std::string(a.name) < b.name; });
+  std::sort(attrs.begin(), attrs.end(),
+            [](const tsr_attr& a, const tsr_attr& b) { return std::string(a.name) < b.name; });
   tsr_call call{};
   call.struct_size = sizeof call;
   call.op = op.c_str();
@@ -432,10 +439,13 @@ TEST_CASE("views know their strides, or that they are copies") {
   CHECK(view_text("broadcast_to", {4, 1}, {1, 1}, {2, 4, 3}, {}) == "+0 [0, 1, 0]");
   CHECK(view_text("slice", {8, 8}, {8, 1}, {4, 2}, {ints("starts", starts), ints("strides", steps)}) == "+10 [16, 3]");
   CHECK(view_text("slice", {8, 8}, {8, 1}, {4, 2}, {ints("starts", starts), ints("strides", back)}) == "copy");
-  CHECK(view_text("as_strided", {4, 5}, {5, 1}, {2, 2}, {ints("strides", deep), sdk::attr_dim("offset", 3)}) == "+3 [1, 5]");
+  CHECK(view_text("as_strided", {4, 5}, {5, 1}, {2, 2}, {ints("strides", deep), sdk::attr_dim("offset", 3)}) ==
+        "+3 [1, 5]");
   CHECK(view_text("as_strided", {4, 5}, {1, 4}, {2, 2}, {ints("strides", deep), sdk::attr_dim("offset", 3)}) == "copy");
-  CHECK(view_text("diagonal", {4, 5}, {5, 1}, {3}, {sdk::attr_int("offset", 2), sdk::attr_int("axis1", 0), sdk::attr_int("axis2", -1)}) == "+2 [6]");
-  CHECK(view_text("diagonal", {4, 5}, {5, 1}, {2}, {sdk::attr_int("offset", -2), sdk::attr_int("axis1", 0), sdk::attr_int("axis2", 1)}) == "+10 [6]");
+  CHECK(view_text("diagonal", {4, 5}, {5, 1}, {3},
+                  {sdk::attr_int("offset", 2), sdk::attr_int("axis1", 0), sdk::attr_int("axis2", -1)}) == "+2 [6]");
+  CHECK(view_text("diagonal", {4, 5}, {5, 1}, {2},
+                  {sdk::attr_int("offset", -2), sdk::attr_int("axis1", 0), sdk::attr_int("axis2", 1)}) == "+10 [6]");
 }
 
 // flops, bytes read and written of the first node.
@@ -454,9 +464,13 @@ std::string cost_text(const std::string& inputs, const std::string& node) {
 
 TEST_CASE("costs count operations and bytes") {
   CHECK(cost_text("%a: f32[3, 4], %b: f32[4, 5]", "matmul %a, %b") == "120 128 60");
-  CHECK(cost_text("%a: f16[2, 3, 4], %b: f16[2, 4, 5]", "dot_general %a, %b {lhs_batch = [0], rhs_batch = [0], lhs_contract = [2], rhs_contract = [1], out_dtype = f32}") == "240 128 120");
+  CHECK(cost_text("%a: f16[2, 3, 4], %b: f16[2, 4, 5]",
+                  "dot_general %a, %b {lhs_batch = [0], rhs_batch = [0], lhs_contract = [2], rhs_contract = [1], "
+                  "out_dtype = f32}") == "240 128 120");
   CHECK(cost_text("%x: f32[10, 4], %w: f32[5, 4], %b: f32[5]", "linear %x, %w, %b") == "450 260 200");
-  CHECK(cost_text("%x: f32[1, 4, 8], %w: f32[6, 2, 3]", "conv %x, %w, _ {strides = [1], pad_low = [0], pad_high = [0], dilations = [1], groups = 2}") == "432 272 144");
+  CHECK(cost_text("%x: f32[1, 4, 8], %w: f32[6, 2, 3]",
+                  "conv %x, %w, _ {strides = [1], pad_low = [0], pad_high = [0], dilations = [1], groups = 2}") ==
+        "432 272 144");
   CHECK(cost_text("%x: f32[2, 3], %y: f32[3]", "add %x, %y") == "6 36 24");
   CHECK(cost_text("%x: f32[2, 3], %y: f32[3]", "lt %x, %y") == "6 36 6");
   CHECK(cost_text("%x: f32[2, 3]", "cast %x {dtype = f64}") == "6 24 48");
@@ -465,6 +479,7 @@ TEST_CASE("costs count operations and bytes") {
 }
 
 TEST_CASE("composites and gradients build over symbolic sizes") {
+  // clang-format off
   const char* graphs[] = {
       "(%x: f32[s0, s1]) { %r = softmax %x return %r }",
       "(%x: f16[s0, s1]) { %r = log_softmax %x {axis = 0} return %r }",
@@ -518,6 +533,7 @@ TEST_CASE("composites and gradients build over symbolic sizes") {
       "(%x: f32[s0, 4, s1]) { %r, %i = max_pool %x {kernel = [3], strides = [2], pad_low = [1], pad_high = [1], dilations = [1], ceil_mode = true} return %r, %i }",
       "(%x: f32[s0, 4, s1]) { %r = avg_pool %x {kernel = [3], strides = [2], pad_low = [1], pad_high = [1], dilations = [1], ceil_mode = true} return %r }",
   };
+  // clang-format on
   for (const char* text : graphs) {
     INFO(text);
     auto g = parse(std::string("graph @g") + text);
