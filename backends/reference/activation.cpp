@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "accumulate.hpp"
 #include "op.hpp"
 
 namespace tessera::reference {
@@ -81,16 +82,17 @@ void softmax_lines(const Op& op, bool logarithm) {
       if (x.rank()) i[axis] = k;
       return i;
     };
-    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    double top = -std::numeric_limits<double>::infinity();
+    Sum<double> sum;
     for (int64_t k = 0; k < n; ++k) {
       const double v = x.real(at(k));
       if (std::isnan(v) || v > top) top = v;
       if (std::isnan(v)) break;
     }
-    for (int64_t k = 0; k < n; ++k) sum += std::exp(x.real(at(k)) - top);
+    for (int64_t k = 0; k < n; ++k) sum.add(std::exp(x.real(at(k)) - top));
     for (int64_t k = 0; k < n; ++k) {
       const double d = x.real(at(k)) - top;
-      y.put<double>(y.offset(at(k)), logarithm ? d - std::log(sum) : std::exp(d) / sum);
+      y.put<double>(y.offset(at(k)), logarithm ? d - std::log(sum.value()) : std::exp(d) / sum.value());
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "accumulate.hpp"
 #include "op.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -40,9 +41,10 @@ void attention(const Op& op) {
     for (int64_t i = 0; i < queries; ++i) {
       double top = -inf;
       for (int64_t j = 0; j < keys; ++j) {
-        double s = 0;
-        for (int64_t e = 0; e < width; ++e) s += q.get<double>(at(q, b.index(), i, e)) * k.get<double>(at(k, kv, j, e));
-        s *= scale;
+        Sum<double> dot;
+        for (int64_t e = 0; e < width; ++e)
+          dot.add(q.get<double>(at(q, b.index(), i, e)) * k.get<double>(at(k, kv, j, e)));
+        double s = dot.value() * scale;
         if (mask && is_bool(mask.dtype())) {
           if (mask.get<Int>(at(mask, b.index(), i, j)) == 0) s = -inf;
         } else if (mask) {
@@ -52,13 +54,16 @@ void attention(const Op& op) {
         scores[j] = s;
         if (std::isnan(s) || s > top) top = s;
       }
-      double sum = 0;
-      for (int64_t j = 0; j < keys; ++j) sum += scores[j] = top == -inf ? 0 : std::exp(scores[j] - top);
+      Sum<double> sum;
+      for (int64_t j = 0; j < keys; ++j) {
+        scores[j] = top == -inf ? 0 : std::exp(scores[j] - top);
+        sum.add(scores[j]);
+      }
       for (int64_t u = 0; u < values; ++u) {
-        double r = 0;
+        Sum<double> r;
         for (int64_t j = 0; j < keys; ++j)
-          if (scores[j] != 0) r += scores[j] * v.get<double>(at(v, kv, j, u));
-        y.put<double>(at(y, b.index(), i, u), sum == 0 ? 0 : r / sum);  // a query without keys gives 0
+          if (scores[j] != 0) r.add(scores[j] * v.get<double>(at(v, kv, j, u)));
+        y.put<double>(at(y, b.index(), i, u), sum.value() == 0 ? 0 : r.value() / sum.value());  // without keys: 0
       }
     }
   }

@@ -2,6 +2,7 @@
 // Normalisation layers.
 #include <cmath>
 
+#include "accumulate.hpp"
 #include "op.hpp"
 
 namespace tessera::reference {
@@ -16,15 +17,14 @@ struct Moments {
 template <class F>
 Moments moments(const Index& inner, F value) {
   const auto n = static_cast<double>(product(inner));
-  Moments m;
-  for (Walk w(inner); w; w.next()) m.mean += value(w.index());
-  m.mean /= n;
+  Sum<double> sum, squares;
+  for (Walk w(inner); w; w.next()) sum.add(value(w.index()));
+  const double mean = sum.value() / n;
   for (Walk w(inner); w; w.next()) {
-    const double d = value(w.index()) - m.mean;
-    m.variance += d * d;
+    const double d = value(w.index()) - mean;
+    squares.add(d * d);
   }
-  m.variance /= n;
-  return m;
+  return {mean, squares.value() / n};
 }
 
 // Over the dimensions from `axis` on; weight and bias have their shape.
@@ -41,9 +41,9 @@ void normalize_inner(const Op& op, bool root_mean_square) {
     const auto value = [&](const Index& i) { return x.get<double>(offset(x, i)); };
     double center = 0, scale = 0;
     if (root_mean_square) {
-      double squares = 0;
-      for (Walk i(inner); i; i.next()) squares += value(i.index()) * value(i.index());
-      scale = 1 / std::sqrt(squares / static_cast<double>(product(inner)) + eps);
+      Sum<double> squares;
+      for (Walk i(inner); i; i.next()) squares.add(value(i.index()) * value(i.index()));
+      scale = 1 / std::sqrt(squares.value() / static_cast<double>(product(inner)) + eps);
     } else {
       const Moments m = moments(inner, value);
       center = m.mean;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "accumulate.hpp"
 #include "op.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -53,11 +54,28 @@ void fold(const Op& op, T start, Step step) {
   fold<T>(op, op.axes("axes", op.in(0).rank()), start, step, [](T acc, int64_t) { return acc; });
 }
 
+// The same with an accumulator class.
+template <class Accumulator, class T, class Term, class Finish>
+void accumulate(const Op& op, const Index& axes, Term term, Finish finish) {
+  const Split s(op.in(0), axes);
+  const Tensor y = op.out();
+  const int64_t count = product(s.reduced);
+  for (Walk k(s.kept); k; k.next()) {
+    Accumulator acc;
+    for (Walk r(s.reduced); r; r.next()) acc.add(term(s.x.get<T>(s.offset(k.index(), r.index()))));
+    y.put<T>(y.offset_of(k.position()), finish(acc.value(), count));
+  }
+}
+constexpr auto itself = [](auto v) { return v; };
+constexpr auto as_it_is = [](auto v, int64_t) { return v; };
+
 void reduce_sum(const Op& op) {
-  with_domain(op.in(0).dtype(), [&]<class T>() { fold<T>(op, T(0), [](T a, T b) { return a + b; }); });
+  const Index axes = op.axes("axes", op.in(0).rank());
+  with_domain(op.in(0).dtype(), [&]<class T>() { accumulate<Sum<T>, T>(op, axes, itself, as_it_is); });
 }
 void reduce_prod(const Op& op) {
-  with_domain(op.in(0).dtype(), [&]<class T>() { fold<T>(op, T(1), [](T a, T b) { return times(a, b); }); });
+  const Index axes = op.axes("axes", op.in(0).rank());
+  with_domain(op.in(0).dtype(), [&]<class T>() { accumulate<Product<T>, T>(op, axes, itself, as_it_is); });
 }
 void reduce_any(const Op& op) {
   fold<Int>(op, 0, [](Int a, Int b) -> Int { return a || b; });
@@ -72,12 +90,12 @@ T extreme(uint32_t dtype, bool lowest);
 template <>
 double extreme<double>(uint32_t dtype, bool lowest) {
   if (dtype == TSR_F8E8M0) return lowest ? 0x1p-127 : 0x1p127;
-  double probe = 0;
-  store_from(dtype, &probe, 0, lowest ? -inf : inf);
-  const double v = load_as<double>(dtype, &probe, 0);
+  unsigned char probe[16] = {};  // room for any dtype
+  store_from(dtype, probe, 0, lowest ? -inf : inf);
+  const double v = load_as<double>(dtype, probe, 0);
   if (!std::isnan(v)) return v;  // infinite, or saturated
-  store_from(dtype, &probe, 0, lowest ? -inf : inf, Overflow::Saturate);
-  return load_as<double>(dtype, &probe, 0);
+  store_from(dtype, probe, 0, lowest ? -inf : inf, Overflow::Saturate);
+  return load_as<double>(dtype, probe, 0);
 }
 template <>
 Int extreme<Int>(uint32_t dtype, bool lowest) {
@@ -148,25 +166,25 @@ void put_axis(Index& i, int64_t axis, int64_t k) {
   if (i.rank() > 0) i[axis] = k;
 }
 
-void running(const Op& op, bool sum) {
+template <template <class> class Accumulator>
+void running(const Op& op) {
   const Tensor x = op.in(0), y = op.out();
   const int64_t axis = op.axis("axis", x.rank());
   const bool exclusive = op.flag("exclusive"), reverse = op.flag("reverse");
   with_domain(x.dtype(), [&]<class T>() {
     each_line(x, axis, [&](Index i, int64_t n) {
-      T acc = T(sum ? 0 : 1);
+      Accumulator<T> acc;
       for (int64_t k = 0; k < n; ++k) {
         put_axis(i, axis, reverse ? n - 1 - k : k);
-        const T v = x.get<T>(x.offset(i));
-        const T next = sum ? acc + v : times(acc, v);
-        y.put<T>(y.offset(i), exclusive ? acc : next);
-        acc = next;
+        const T before = acc.value();
+        acc.add(x.get<T>(x.offset(i)));
+        y.put<T>(y.offset(i), exclusive ? before : acc.value());
       }
     });
   });
 }
-void cumsum(const Op& op) { running(op, true); }
-void cumprod(const Op& op) { running(op, false); }
+void cumsum(const Op& op) { running<Sum>(op); }
+void cumprod(const Op& op) { running<Product>(op); }
 
 template <class T>
 void running_extreme(const Op& op, bool largest) {
@@ -202,9 +220,7 @@ void mean(const Op& op) {
   const Index axes = op.axes("axes", op.in(0).rank());
   with_domain(op.in(0).dtype(), [&]<class T>() {
     if constexpr (!std::is_same_v<T, Int>)
-      fold<T>(
-          op, axes, T(0), [](T a, T b) { return a + b; },
-          [](T sum, int64_t n) { return sum / static_cast<double>(n); });
+      accumulate<Sum<T>, T>(op, axes, itself, [](T sum, int64_t n) { return sum / static_cast<double>(n); });
   });
 }
 
@@ -214,13 +230,13 @@ void variance(const Op& op) {
   const auto n = static_cast<double>(product(s.reduced));
   const double divisor = std::fmax(n - op.real("correction"), 0);
   for (Walk k(s.kept); k; k.next()) {
-    double sum = 0, squares = 0;
-    for (Walk r(s.reduced); r; r.next()) sum += s.x.get<double>(s.offset(k.index(), r.index()));
+    Sum<double> sum, squares;
+    for (Walk r(s.reduced); r; r.next()) sum.add(s.x.get<double>(s.offset(k.index(), r.index())));
     for (Walk r(s.reduced); r; r.next()) {
-      const double d = s.x.get<double>(s.offset(k.index(), r.index())) - sum / n;
-      squares += d * d;
+      const double d = s.x.get<double>(s.offset(k.index(), r.index())) - sum.value() / n;
+      squares.add(d * d);
     }
-    y.put<double>(y.offset_of(k.position()), squares / divisor);
+    y.put<double>(y.offset_of(k.position()), squares.value() / divisor);
   }
 }
 
@@ -228,36 +244,36 @@ void logsumexp(const Op& op) {
   const Split s(op.in(0), op.axes("axes", op.in(0).rank()));
   const Tensor y = op.out();
   for (Walk k(s.kept); k; k.next()) {
-    double top = -inf, sum = 0;
+    double top = -inf;
+    Sum<double> sum;
     for (Walk r(s.reduced); r; r.next()) top = extremum(top, s.x.get<double>(s.offset(k.index(), r.index())), true);
     if (std::isinf(top)) top = 0;
-    for (Walk r(s.reduced); r; r.next()) sum += std::exp(s.x.get<double>(s.offset(k.index(), r.index())) - top);
-    y.put<double>(y.offset_of(k.position()), top + std::log(sum));
+    for (Walk r(s.reduced); r; r.next()) sum.add(std::exp(s.x.get<double>(s.offset(k.index(), r.index())) - top));
+    y.put<double>(y.offset_of(k.position()), top + std::log(sum.value()));
   }
 }
 
 void norm(const Op& op) {
   const Index axes = op.axes("axes", op.in(0).rank());
   const double p = op.real("p");
-  const auto same = [](double v, int64_t) { return v; };
   if (p == inf)
     fold<double>(
-        op, axes, 0.0, [](double a, double b) { return extremum(a, std::fabs(b), true); }, same);
+        op, axes, 0.0, [](double a, double b) { return extremum(a, std::fabs(b), true); }, as_it_is);
   else if (p == -inf)
     fold<double>(
-        op, axes, inf, [](double a, double b) { return extremum(a, std::fabs(b), false); }, same);
+        op, axes, inf, [](double a, double b) { return extremum(a, std::fabs(b), false); }, as_it_is);
   else if (p == 0)
-    fold<double>(
-        op, axes, 0.0, [](double a, double b) { return a + (b != 0); }, same);
+    accumulate<Sum<double>, double>(
+        op, axes, [](double v) { return v != 0 ? 1.0 : 0.0; }, as_it_is);
   else if (p == 1)
-    fold<double>(
-        op, axes, 0.0, [](double a, double b) { return a + std::fabs(b); }, same);
+    accumulate<Sum<double>, double>(
+        op, axes, [](double v) { return std::fabs(v); }, as_it_is);
   else if (p == 2)
-    fold<double>(
-        op, axes, 0.0, [](double a, double b) { return a + b * b; }, [](double v, int64_t) { return std::sqrt(v); });
+    accumulate<Sum<double>, double>(
+        op, axes, [](double v) { return v * v; }, [](double v, int64_t) { return std::sqrt(v); });
   else
-    fold<double>(
-        op, axes, 0.0, [=](double a, double b) { return a + std::pow(std::fabs(b), p); },
+    accumulate<Sum<double>, double>(
+        op, axes, [=](double v) { return std::pow(std::fabs(v), p); },
         [=](double v, int64_t) { return std::pow(v, 1 / p); });
 }
 
@@ -268,10 +284,7 @@ void sum_to(const Op& op) {
   Index axes;
   for (int64_t d = 0; d < x.rank(); ++d)
     if (d < lead || (y.size(d - lead) == 1 && x.size(d) != 1)) axes.push(d);
-  with_domain(x.dtype(), [&]<class T>() {
-    fold<T>(
-        op, axes, T(0), [](T a, T b) { return a + b; }, [](T sum, int64_t) { return sum; });
-  });
+  with_domain(x.dtype(), [&]<class T>() { accumulate<Sum<T>, T>(op, axes, itself, as_it_is); });
 }
 
 constexpr Entry entries[] = {

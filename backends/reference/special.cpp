@@ -22,9 +22,9 @@ double digamma_of(double x) {
   if (std::isinf(x)) return x > 0 ? inf : nan;
   double shift = 0;
   if (x < 0) {
-    const double whole = std::trunc(x);
-    if (whole == x) return nan;
-    shift = -pi / std::tan(pi * (x - whole));
+    const double part = x - std::nearbyint(x);  // exact; tan has period pi
+    if (part == 0) return nan;
+    shift = -pi / std::tan(pi * part);
     x = 1 - x;
   }
   while (x < 16) {
