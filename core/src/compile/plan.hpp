@@ -20,6 +20,8 @@
 
 namespace tessera::core {
 
+class Error;
+class FastCall;
 class Graph;
 class Plan;
 struct CompileOptions;
@@ -115,7 +117,15 @@ struct InputSpec {
 
 // Immutable after build(); run() may be called from many threads.
 class Plan {
+  // First, on cache lines of their own: all that a steady call reads of a plan.
+  static constexpr size_t kFastCalls = 6;
+  alignas(64) mutable std::atomic<FastCall*> fast_calls_[kFastCalls] = {};
+
  public:
+  int threads = 0;
+  bool fast = false;                       // run_fast() may be used
+  bool needs_alignment = false;            // some kernel wants aligned inputs: then the addresses of inputs are part of a layout
+
   // `known`: the symbols that the surrounding plan knows when this one starts (one flag per symbol); empty for the body.
   // `kernels` false: for an estimate, nothing is compiled.
   static std::unique_ptr<Plan> build(Graph& graph, tsr_id region, const std::vector<Assignment>& assignment, const CompileOptions& options,
@@ -138,9 +148,7 @@ class Plan {
   uint32_t num_sections = 1;
   uint32_t num_dynamic = 0;
   bool is_static = true;                   // one section, and no size depends on a symbol
-  bool needs_alignment = false;            // some kernel wants aligned inputs: then the addresses of inputs are part of a layout
   bool gives_away = false;                 // some state input is donated
-  int threads = 0;
   int64_t arena_max_bytes = 0;
   bool measure = false;
   bool nested = false;
@@ -169,6 +177,8 @@ class Plan {
     bool trusted = false;                    // guards have checked dtypes, ranks, sizes, strides and devices
   };
   void run(const Args& args, TensorRef* outputs) const;
+  // The same for a plan with `fast` set, on inputs that are dense, or as their types say, and aligned where that matters.
+  void run_fast(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
   // Checks count, dtype, rank, sizes, strides, device; throws TSR-T02x. Sets dims of the symbols that inputs determine.
   void bind(const Args& args, int64_t* dims) const;
 
@@ -205,6 +215,9 @@ class Plan {
   mutable std::mutex layouts_mutex_;
   mutable std::map<std::vector<int64_t>, std::shared_ptr<const SectionLayout>> layouts_;
 };
+
+// Throws `e` again with the step's place in its message.
+[[noreturn]] void rethrow_at(const Plan& plan, const Step& step, const Error& e);
 
 // As tsr_step_table for executors and describe(); pointers live as long as the plan.
 struct StepTable {

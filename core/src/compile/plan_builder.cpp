@@ -12,6 +12,7 @@
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
 #include "plugin/plugin_host.hpp"
+#include "runtime/fast_call.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -69,6 +70,7 @@ class PlanBuilder {
       }
       std::vector<int64_t> dims(std::max<size_t>(1, p_.program.num_slots()), 0);
       p_.primary = make_layout(p_, 0, dims.data(), dense, nullptr);
+      p_.fast = FastCall::fits(p_);
     }
     return std::move(plan_);
   }

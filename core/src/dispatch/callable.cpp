@@ -76,7 +76,7 @@ const Callable::Entry* Callable::find(const State& state, const tsr_arg* args, s
 }
 
 void Callable::run(const Entry& e, const tsr_arg* args, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs) const {
-  const size_t n = e.inputs.size(), m = e.executable->num_outputs();
+  const uint32_t n = e.num_inputs, m = e.num_outputs;
   if (m > capacity)
     throw user_error("TSR-E003", "'" + name_ + "' returns " + std::to_string(m) + " tensors, there is room for " + std::to_string(capacity));
   tsr_tensor_handle* stack[64];
@@ -86,8 +86,10 @@ void Callable::run(const Entry& e, const tsr_arg* args, tsr_tensor_handle** outp
     heap.resize(n);
     in = heap.data();
   }
-  for (size_t i = 0; i < n; ++i) in[i] = args[e.inputs[i]].tensor;
-  e.executable->run_trusted(in, outputs);
+  const uint32_t* leaves = n <= Entry::kInline ? e.leaves : e.inputs.data();
+  for (uint32_t i = 0; i < n; ++i) in[i] = args[leaves[i]].tensor;
+  if (e.plan->fast && !e.plan->needs_alignment) e.plan->run_fast(in, outputs);
+  else e.executable->run_trusted(in, outputs);
   *num_outputs = m;
 }
 
@@ -255,7 +257,11 @@ std::unique_ptr<Callable::Entry> Callable::make_entry(const tsr_arg* args, size_
   Capture c = capture(args, count);
   auto e = std::make_unique<Entry>();
   e->executable = compile(c, options_, true);
+  e->plan = &e->executable->plan();
   e->inputs = c.leaves;
+  e->num_inputs = static_cast<uint32_t>(c.leaves.size());
+  e->num_outputs = static_cast<uint32_t>(e->executable->num_outputs());
+  std::copy_n(c.leaves.begin(), std::min<size_t>(c.leaves.size(), Entry::kInline), e->leaves);
   const Graph& g = e->executable->graph();
   const Sizes& sizes = g.sizes();
 

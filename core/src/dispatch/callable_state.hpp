@@ -23,18 +23,24 @@ class Frame {
   int64_t id_ = -1;
 };
 
-struct Callable::Entry {
+struct alignas(64) Callable::Entry {
+  // What a hit reads comes first, on as few cache lines as possible.
+  const Plan* plan = nullptr;         // of the executable
+  void* structure = nullptr;
+  std::atomic<Entry*> next{nullptr};  // with the same key, told apart by symbolic guards
+  mutable std::atomic<uint64_t> tick{0}, hits{0};
+  uint32_t num_inputs = 0, num_outputs = 0;
+  static constexpr uint32_t kInline = 20;
+  uint32_t leaves[kInline];           // argument of each graph input, when there are no more than that
+  std::vector<uint32_t> inputs;       // the same, of any length
+
   size_t number = 0;
   std::unique_ptr<Executable> executable;
-  std::vector<uint32_t> inputs;  // argument of each graph input
   Mask mask;
   std::vector<Expected> expected;
   SymbolicGuards symbolic;
   double compile_seconds = 0;
-  void* structure = nullptr;
   void (*structure_free)(void*) = nullptr;
-  std::atomic<Entry*> next{nullptr};  // with the same key, told apart by symbolic guards
-  mutable std::atomic<uint64_t> tick{0}, hits{0};
   ~Entry() {
     if (structure && structure_free) structure_free(structure);
   }

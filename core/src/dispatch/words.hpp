@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -80,9 +81,12 @@ class WordMap {
   T* find(uint64_t hash, const uint64_t* words, size_t n) const noexcept {
     const Table* t = current_.load(std::memory_order_acquire);
     for (size_t i = hash & t->mask;; i = (i + 1) & t->mask) {
-      const Node* node = t->slots[i].load(std::memory_order_acquire);
+      const Slot& slot = t->slots[i];
+      const Node* node = slot.node.load(std::memory_order_acquire);
       if (!node) return nullptr;
-      if (node->hash == hash && node->words.size() == n && std::memcmp(node->words.data(), words, n * sizeof(uint64_t)) == 0) return node->value;
+      if (slot.hash != hash) continue;  // written before the node was published
+      __builtin_prefetch(node->value);
+      if (node->size == n && std::memcmp(node->words(), words, n * sizeof(uint64_t)) == 0) return node->value;
     }
   }
   void insert(uint64_t hash, const uint64_t* words, size_t n, T* value) {
@@ -92,30 +96,41 @@ class WordMap {
       tables_.push_back(std::move(larger));
       current_.store(tables_.back().get(), std::memory_order_release);
     }
-    nodes_.push_back(std::make_unique<Node>(Node{hash, {words, words + n}, value}));
-    place(*tables_.back(), nodes_.back().get());
+    nodes_.emplace_back(static_cast<Node*>(::operator new(sizeof(Node) + n * sizeof(uint64_t))));
+    Node* node = new (nodes_.back().get()) Node{hash, n, value};
+    std::memcpy(node + 1, words, n * sizeof(uint64_t));
+    place(*tables_.back(), node);
   }
   size_t size() const { return nodes_.size(); }
 
  private:
-  struct Node {
+  struct Node {  // the words follow
     uint64_t hash;
-    std::vector<uint64_t> words;
+    size_t size;
     T* value;
+    const uint64_t* words() const { return reinterpret_cast<const uint64_t*>(this + 1); }
+  };
+  struct FreeNode {
+    void operator()(Node* n) const { ::operator delete(n); }
+  };
+  struct Slot {
+    std::atomic<const Node*> node{nullptr};
+    uint64_t hash = 0;
   };
   struct Table {
-    explicit Table(size_t capacity) : mask(capacity - 1), slots(std::make_unique<std::atomic<const Node*>[]>(capacity)) {}
+    explicit Table(size_t capacity) : mask(capacity - 1), slots(std::make_unique<Slot[]>(capacity)) {}
     size_t mask;
-    std::unique_ptr<std::atomic<const Node*>[]> slots;
+    std::unique_ptr<Slot[]> slots;
   };
   static void place(Table& t, const Node* node) {
     size_t i = node->hash & t.mask;
-    while (t.slots[i].load(std::memory_order_relaxed)) i = (i + 1) & t.mask;
-    t.slots[i].store(node, std::memory_order_release);
+    while (t.slots[i].node.load(std::memory_order_relaxed)) i = (i + 1) & t.mask;
+    t.slots[i].hash = node->hash;
+    t.slots[i].node.store(node, std::memory_order_release);
   }
   std::atomic<const Table*> current_{nullptr};
   std::vector<std::unique_ptr<Table>> tables_;
-  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<std::unique_ptr<Node, FreeNode>> nodes_;
 };
 
 }  // namespace tessera::core

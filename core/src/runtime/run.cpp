@@ -196,12 +196,12 @@ const std::shared_ptr<const SectionLayout>& Plan::layout_for(Lease& lease, uint3
   return run.shared_layout();
 }
 
-namespace {
-
-[[noreturn]] void rethrow_at(const Plan& plan, const Step& step, const Error& e) {
+void rethrow_at(const Plan& plan, const Step& step, const Error& e) {
   const std::string where = step.node == TSR_NONE ? "" : " in " + plan.graph->describe(step.node);
   throw Error(e.family(), e.code(), e.message() + where, e.hint());
 }
+
+namespace {
 
 // Sets the symbols that a step has computed, and checks them.
 void set_symbols(const Plan& plan, const Step& step, const int64_t* values, int64_t* dims) {
