@@ -202,22 +202,22 @@ const char* Graph::unique_name(std::string_view base) {
   std::string candidate;
   if (base.empty()) {
     do candidate = std::to_string(next_anonymous_++);
-    while (names_.count(candidate));
+    while (find_value(candidate) != TSR_NONE);
     return intern(candidate);
   }
-  if (!names_.count(base)) return intern(base);
+  if (find_value(base) == TSR_NONE) return intern(base);
   const char* stem = intern(base);
   uint32_t& n = next_suffix_[std::string_view(stem)];
   do candidate = std::string(stem) + "_" + std::to_string(++n);
-  while (names_.count(candidate));
+  while (find_value(candidate) != TSR_NONE);
   return intern(candidate);
 }
 
-void Graph::release_name(const char* name) { names_.erase(name); }
+void Graph::take_name(tsr_id v) { names_.insert(values_[v].name, v); }
+void Graph::release_name(tsr_id v) { names_.erase(values_[v].name, v); }
 
 tsr_id Graph::find_value(std::string_view name) const {
-  auto it = names_.find(name);
-  return it == names_.end() ? TSR_NONE : it->second;
+  return names_.find(name, [this](tsr_id v) { return std::string_view(values_[v].name); });
 }
 
 tsr_id Graph::new_value(const tsr_type& type, std::string_view name) {
@@ -231,7 +231,7 @@ tsr_id Graph::new_value(const tsr_type& type, std::string_view name) {
   const tsr_id id = static_cast<tsr_id>(values_.size());
   values_.push_back(v);
   uses_.emplace_back();
-  names_.emplace(v.name, id);
+  take_name(id);
   return id;
 }
 
@@ -443,8 +443,8 @@ void Graph::revive(tsr_id n, bool alive) {
   live_nodes_ += alive ? 1 : -1;
   auto mark = [&](tsr_id v) {
     values_[v].alive = alive;
-    if (alive) names_.emplace(values_[v].name, v);
-    else release_name(values_[v].name);
+    if (alive) take_name(v);
+    else release_name(v);
   };
   for (uint32_t i = 0; i < x.num_results; ++i) mark(x.results[i]);
   for (uint32_t i = 0; i < x.num_regions; ++i) {
@@ -590,9 +590,9 @@ void Graph::set_name(tsr_id v, std::string_view name) {
   Undo u{Undo::kName};
   u.id = v;
   u.old = values_[v].name;
-  release_name(values_[v].name);
+  release_name(v);
   values_[v].name = unique_name(name);
-  names_.emplace(values_[v].name, v);
+  take_name(v);
   log(u);
 }
 
@@ -788,9 +788,9 @@ void Graph::undo(const Undo& u) {
       if (values_[u.id].def_node != TSR_NONE) nodes_[values_[u.id].def_node].author = u.author;
       break;
     case Undo::kName:
-      release_name(values_[u.id].name);
+      release_name(u.id);
       values_[u.id].name = static_cast<const char*>(u.old);
-      names_.emplace(values_[u.id].name, u.id);
+      take_name(u.id);
       break;
     case Undo::kCreateRegion:
       drop_values(regions_[u.id].num_inputs);
@@ -823,7 +823,8 @@ void Graph::undo(const Undo& u) {
 
 void Graph::drop_values(size_t count) {
   for (; count > 0; --count) {
-    release_name(values_.back().name);
+    const tsr_id v = static_cast<tsr_id>(values_.size() - 1);
+    if (values_[v].alive) release_name(v);
     values_.pop_back();
     uses_.pop_back();
   }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/name_table.hpp"
 #include "ir/sizes.hpp"
 #include "tessera/abi.h"
 
@@ -63,6 +64,7 @@ class Graph {
   std::span<const tsr_use> uses(tsr_id v) const { return uses_[v]; }
   // Where this operand stands in the uses of its value. Meaningless for an omitted operand.
   uint32_t use_index(tsr_id node, uint32_t operand) const { return node_slots_[node][operand]; }
+  uint32_t output_use_index(tsr_id region, uint32_t output) const { return output_slots_[region][output]; }
   tsr_id find_value(std::string_view name) const;         // TSR_NONE when there is none
   Sizes& sizes() { return sizes_; }
   const Sizes& sizes() const { return sizes_; }
@@ -135,7 +137,8 @@ class Graph {
   tsr_attr copy_attr(const tsr_attr& a);
   tsr_id new_value(const tsr_type& type, std::string_view name);
   const char* unique_name(std::string_view base);
-  void release_name(const char* name);
+  void take_name(tsr_id value);
+  void release_name(tsr_id value);
   void link(tsr_id node, tsr_id before);
   void unlink(tsr_id node);
   void add_use(tsr_id value, tsr_use use);
@@ -164,7 +167,7 @@ class Graph {
   std::vector<std::vector<tsr_use>> uses_;
   // Per node and operand, per region and output: the index in the uses of the value, so that removing a use takes constant time.
   std::vector<uint32_t*> node_slots_, output_slots_;
-  std::unordered_map<std::string_view, tsr_id> names_;
+  NameTable names_;
   std::unordered_map<std::string_view, uint32_t> next_suffix_;
   std::unordered_set<std::string_view> strings_;
   std::unordered_map<std::string, const tsr_type*> types_;

@@ -2,6 +2,9 @@
 #include "ir/verifier.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <unordered_set>
@@ -37,13 +40,9 @@ class Verifier {
       for (const tsr_id n : nodes_of(g_, r)) operands_in_order(n);
       outputs(r);
     }
-    for (const tsr_id r : reached_) {
-      for (uint32_t i = 0; i < g_.region(r).num_inputs; ++i) uses_of(g_.region(r).inputs[i]);
-      for (const tsr_id n : nodes_of(g_, r)) {
-        for (uint32_t i = 0; i < g_.node(n).num_results; ++i) uses_of(g_.node(n).results[i]);
-        against_record(n);
-      }
-    }
+    if (!uses_match()) each_use();
+    for (const tsr_id r : reached_)
+      for (const tsr_id n : nodes_of(g_, r)) against_record(n);
   }
 
   void some(std::span<const tsr_id> nodes) {
@@ -192,7 +191,7 @@ class Verifier {
   }
 
   // --------------------------------------------------------------------------------------------- values (V06 .. V15)
-  void value(tsr_id id, tsr_id region) const {
+  void value(tsr_id id, tsr_id region) {
     const tsr_value& v = g_.value(id);
     if (v.region != region) fail(8, "value " + name(id) + " names region " + std::to_string(v.region) + ", but is defined in " + std::to_string(region));
     if (!v.name || !*v.name) fail(10, "value " + std::to_string(id) + " has no name");
@@ -200,7 +199,7 @@ class Verifier {
     type(id);
   }
 
-  void result(tsr_id n, uint32_t i) const {
+  void result(tsr_id n, uint32_t i) {
     const tsr_id id = g_.node(n).results[i];
     const tsr_value& v = g_.value(id);
     if (v.def_node != n || v.def_index != i) fail(8, n, "its result " + name(id) + " names another node or index as its definition");
@@ -274,6 +273,45 @@ class Verifier {
         fail(11, "output " + std::to_string(i) + " of region " + std::to_string(r) + ", " + name(x.outputs[i]) + ", belongs to another region");
   }
 
+  // Does every operand and output stand in the uses of its value, where the graph says, and nothing else? Operands at different
+  // places have different entries, so that equal numbers are all that is left to compare. This walks the graph in order;
+  // each_use, which looks up the user of every use, says what is wrong.
+  bool uses_match() const {
+    size_t named = 0, listed = 0;
+    const auto stands = [&](tsr_id v, uint32_t at, tsr_use use) {
+      ++named;
+      const auto uses = g_.uses(v);
+      return at < uses.size() && uses[at].node == use.node && uses[at].operand == use.operand;
+    };
+    const auto list = [&](tsr_id v) {
+      listed += g_.uses(v).size();
+      return g_.value(v).num_uses == g_.uses(v).size();
+    };
+    for (const tsr_id r : reached_) {
+      const tsr_region& region = g_.region(r);
+      for (uint32_t i = 0; i < region.num_inputs; ++i)
+        if (!list(region.inputs[i])) return false;
+      for (uint32_t i = 0; i < region.num_outputs; ++i)
+        if (!stands(region.outputs[i], g_.output_use_index(r, i), {TSR_NONE, i})) return false;
+      for (const tsr_id n : nodes_of(g_, r)) {
+        const tsr_node& x = g_.node(n);
+        for (uint32_t i = 0; i < x.num_operands; ++i)
+          if (x.operands[i] != TSR_NONE && !stands(x.operands[i], g_.use_index(n, i), {n, i})) return false;
+        for (uint32_t i = 0; i < x.num_results; ++i)
+          if (!list(x.results[i])) return false;
+      }
+    }
+    return named == listed;
+  }
+
+  void each_use() {
+    for (const tsr_id r : reached_) {
+      for (uint32_t i = 0; i < g_.region(r).num_inputs; ++i) uses_of(g_.region(r).inputs[i]);
+      for (const tsr_id n : nodes_of(g_, r))
+        for (uint32_t i = 0; i < g_.node(n).num_results; ++i) uses_of(g_.node(n).results[i]);
+    }
+  }
+
   // Each use in the table is real and listed once. That none is missing is has_use's part, or follows from the total.
   void uses_of(tsr_id v) {
     const auto uses = g_.uses(v);
@@ -324,8 +362,10 @@ class Verifier {
       if (!known(d, sizes_.exprs().size())) fail(24, where() + " names an expression that does not exist");
   }
 
-  void type(tsr_id id) const {
+  void type(tsr_id id) {
     const tsr_type& t = *g_.value(id).type;
+    const tsr_type*& same = sound_types_[reinterpret_cast<uintptr_t>(&t) / alignof(std::max_align_t) % sound_types_.size()];
+    if (same == &t) return;
     if (t.rank <= kMaxRank) {
       dims_exist({t.sizes, t.rank}, [&] { return "the type of " + name(id); });
       if (t.strides) dims_exist({t.strides, t.rank}, [&] { return "the strides of " + name(id); });
@@ -334,6 +374,7 @@ class Verifier {
     dense.strides = nullptr;
     if (const std::string problem = type_problem(&sizes_, dense); !problem.empty()) fail(22, "the type of " + name(id) + " is impossible: " + problem);
     if (const std::string problem = type_problem(&sizes_, t); !problem.empty()) fail(23, "the strides of " + name(id) + " are impossible: " + problem);
+    same = &t;
   }
 
   void constant(tsr_id n, const tsr_attr& a) const {
@@ -403,6 +444,7 @@ class Verifier {
   std::vector<bool> numbered_;        // by region
   std::vector<uint32_t> expected_;    // by value: uses
   std::vector<uint64_t> scratch_;
+  std::array<const tsr_type*, 64> sound_types_{};  // types are interned: most values share one that was checked before
 };
 
 }  // namespace
