@@ -65,6 +65,7 @@ class Generator {
     for (uint64_t i = 0; i < nodes; ++i) node(0);
     outputs();
     g_.commit();
+    if (o_.witness) *o_.witness = witness_;
     return std::move(graph_);
   }
 
@@ -75,16 +76,24 @@ class Generator {
     for (uint64_t n = random_.below(4); n > 0; --n) {
       const int64_t lo = random_.between(0, 3), hi = random_.chance(40) ? INT64_MAX : random_.between(lo, 2000);
       const bool unbacked = random_.chance(20);
+      witness_.push_back(random_.between(lo, std::min<int64_t>(hi, lo + 6)));
       symbols_.push_back(s.symbol((unbacked ? "u" : random_.chance(20) ? "batch_" : "s") + std::to_string(symbols_.size()), lo, hi, unbacked,
-                                  random_.chance(50) ? random_.between(lo, std::min<int64_t>(hi, lo + 50)) : -1));
+                                  random_.chance(50) ? witness_.back() : -1));
     }
     for (uint64_t n = symbols_.empty() ? 0 : random_.below(3); n > 0; --n) {
       static constexpr tsr_relation kRelations[] = {TSR_EQ, TSR_NE, TSR_LT, TSR_LE, TSR_GT, TSR_GE, TSR_DIVISIBLE};
       const tsr_relation r = kRelations[random_.below(std::size(kRelations))];
-      try {
-        s.require(r, expression(1), r == TSR_DIVISIBLE ? random_.between(2, 8) : expression(1), random_.chance(50) ? "random \"reason\"" : "");
-      } catch (const Error&) {  // it does not hold
-      }
+      const tsr_dim a = expression(1), b = r == TSR_DIVISIBLE ? random_.between(2, 8) : expression(1);
+      if (core::Sizes::holds(r, value_of(a).value_or(0), value_of(b).value_or(0)) && value_of(a) && value_of(b))
+        s.require(r, a, b, random_.chance(50) ? "random \"reason\"" : "");
+    }
+  }
+
+  std::optional<int64_t> value_of(tsr_dim d) const {
+    try {
+      return g_.sizes().evaluate(d, witness_);
+    } catch (const Error&) {  // it overflows
+      return {};
     }
   }
 
@@ -105,7 +114,7 @@ class Generator {
   tsr_dim size() {
     if (!symbols_.empty() && random_.chance(35)) {
       const tsr_dim d = random_.chance(60) ? random_.pick(symbols_) : expression(2);
-      if (g_.sizes().range(d).max >= 0) return d;
+      if (value_of(d).value_or(-1) >= 0 && *value_of(d) < 100) return d;
     }
     static constexpr int64_t kSizes[] = {0, 1, 1, 2, 2, 3, 4, 5, 8, 17};
     return kSizes[random_.below(std::size(kSizes))];
@@ -355,9 +364,50 @@ class Generator {
     return v;
   }
 
+  // Keeps what `build` makes unless it throws or the witness does not satisfy it.
+  template <class F>
+  void attempt(F&& build) {
+    const auto before = g_.sizes().checkpoint();
+    const size_t values = g_.num_values();
+    std::map<tsr_id, size_t> counts;
+    for (const auto& [r, list] : values_) counts[r] = list.size();
+    g_.begin("random");
+    bool keep = true;
+    try {
+      build();
+      for (size_t i = witness_.size(); i < g_.sizes().symbols().size(); ++i) {  // of results whose sizes depend on data
+        const tsr_symbol& s = g_.sizes().symbols()[i];
+        witness_.push_back(random_.between(s.min, std::min<int64_t>(s.max, s.min + 6)));
+      }
+      for (size_t i = before.assumptions; i < g_.sizes().assumptions().size(); ++i) {
+        const core::Assumption& a = g_.sizes().assumptions()[i];
+        keep = keep && value_of(a.a) && value_of(a.b) && core::Sizes::holds(a.relation, *value_of(a.a), *value_of(a.b));
+      }
+      for (size_t v = values; v < g_.num_values(); ++v) {
+        const tsr_type& t = *g_.value(static_cast<tsr_id>(v)).type;
+        for (uint32_t k = 0; k < t.rank; ++k) keep = keep && value_of(t.sizes[k]).value_or(-1) >= 0;
+      }
+    } catch (const Error& e) {
+      keep = false;
+      if (e.family() != TSR_USER) throw;  // the op refused the draw; anything else is a fault
+    }
+    if (keep) return g_.commit();
+    g_.rollback();
+    witness_.resize(g_.sizes().symbols().size());
+    for (auto it = values_.begin(); it != values_.end();) {
+      const auto known = counts.find(it->first);
+      if (known == counts.end()) {
+        it = values_.erase(it);
+      } else {
+        it->second.resize(known->second);
+        ++it;
+      }
+    }
+  }
+
   void node(tsr_id region) {
     const OpRecord& r = *random_.pick(records_);
-    try {
+    attempt([&] {
       if (r.has(core::kControl)) return control(r, region);
       NodeSpec s;
       Bindings b;
@@ -373,13 +423,12 @@ class Generator {
           s.operands.push_back(*v);
         }
       }
+      operand_rank_ = s.operands.empty() || s.operands[0] == TSR_NONE ? 1 : g_.value(s.operands[0]).type->rank;
       for (const AttrDecl& a : r.attrs)
         if (a.required || random_.chance(50)) s.attrs.push_back(attr(r, a, b));
       for (size_t i = 0; i < r.results.size(); ++i) s.result_names.push_back(value_name());
       create(std::move(s), region);
-    } catch (const Error& e) {
-      if (e.family() != TSR_USER) throw;  // the op refused the draw, anything else is a fault
-    }
+    });
   }
 
   // ------------------------------------------------------------------------------------------------------ attributes
@@ -425,12 +474,20 @@ class Generator {
         if (!permutation) v.resize(random_.below(v.size() + 1));
         for (int64_t& x : v)
           if (random_.chance(20)) x -= rank;
+        if (!permutation && random_.chance(30)) {  // a window or stride per dimension, or per spatial dimension
+          v.assign(random_.chance(50) ? operand_rank_ : operand_rank_ > 2 ? operand_rank_ - 2 : 1, 1);
+          for (int64_t& x : v) x = random_.between(1, 2);
+        }
         a.count = static_cast<uint32_t>(v.size());
         a.ints = keep<int64_t>(shapes_, std::move(v));
         break;
       }
       case TSR_ATTR_DIMS: {
         Shape v = shape();
+        if (random_.chance(50)) {
+          v.assign(operand_rank_, 0);
+          for (tsr_dim& x : v) x = random_.chance(50) ? 0 : size();
+        }
         a.count = static_cast<uint32_t>(v.size());
         a.ints = keep<int64_t>(shapes_, std::move(v));
         break;
@@ -517,7 +574,9 @@ class Generator {
   std::vector<uint32_t> dtypes_;
   tsr_device device_ = 0;
   uint32_t depth_ = 0;
+  uint32_t operand_rank_ = 0;  // of the node being drawn
   std::vector<tsr_dim> symbols_;
+  std::vector<int64_t> witness_;                  // by symbol
   std::map<tsr_id, std::vector<tsr_id>> values_;  // by region
   std::vector<tsr_id> states_;
   // What attributes point at, until create_node has copied it.

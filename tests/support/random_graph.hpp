@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "ir/graph.hpp"
 
@@ -18,10 +19,13 @@ struct RandomGraphOptions {
   bool odd_names = true;           // names that need quotes, locations, NaN payloads
   // Only dtypes in this bit set (bit number: tsr_dtype); 0: all of them.
   uint64_t dtypes = 0;
+  // Out: one value per symbol (in table order) for which every size is 0 or more and every assumption holds. May be null.
+  std::vector<int64_t>* witness = nullptr;
 };
 
 // Committed. Ops are drawn from `ops`: each record's patterns are matched against values at hand, and what is missing is made with
-// `constant` and `full` where the op set has them. Ops that refuse the draw are dropped.
+// `constant` and `full` where the op set has them. Ops that refuse the draw are dropped, and so are those that need an assumption
+// which the witness does not satisfy: the graph can run.
 std::unique_ptr<core::Graph> random_graph(const core::OpRegistry& ops, uint64_t seed, const RandomGraphOptions& options = {});
 
 }  // namespace tessera::test

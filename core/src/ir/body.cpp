@@ -709,6 +709,12 @@ std::vector<tsr_id> build_decomposition(Graph& g, tsr_id node) {
     // Sizes that depend on data are new symbols in the replacement.
     if (!agree && !r.has(kUnbacked))
       blame("the replacement of result " + std::to_string(i) + " has the type " + print_type(g, have) + ", expected " + print_type(g, want));
+    // What is made of constants alone knows no device: it goes where the node was.
+    if (have.device != want.device && g.value(out[i]).def_node != TSR_NONE) {
+      tsr_type placed = have;
+      placed.device = want.device;
+      g.set_type(out[i], placed);
+    }
   }
   return out;
 }

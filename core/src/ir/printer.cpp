@@ -68,7 +68,7 @@ bool has_plain_text(const tsr_tensor& t, int64_t index) {
   switch (dtype_info(t.dtype).cls) {
     case DtypeClass::Float: {
       if (!std::isnan(load_as<double>(t.dtype, t.data, index))) return true;
-      unsigned char canonical[8] = {};
+      unsigned char canonical[16] = {};
       store_from(t.dtype, canonical, 0, std::numeric_limits<double>::quiet_NaN());
       const auto size = static_cast<size_t>(dtype_bits(t.dtype) / 8);  // no packed dtype has a NaN
       return std::memcmp(canonical, static_cast<const char*>(t.data) + static_cast<size_t>(index) * size, size) == 0;

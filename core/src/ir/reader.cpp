@@ -176,8 +176,6 @@ tsr_dim Reader::dim_sum(DimState& state) {
 
 tsr_dim Reader::dim() {
   DimState state;
-  if (!sizes_) return dim_sum(state);
-  const Sizes::WithoutAssumptions scope(*sizes_);
   return dim_sum(state);
 }
 

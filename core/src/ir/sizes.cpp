@@ -219,6 +219,7 @@ bool Sizes::divide(const Polynomial& a, tsr_dim b, Polynomial& quotient) const {
 }
 
 tsr_dim Sizes::make(tsr_dim_op op, tsr_dim a, tsr_dim b) {
+  const WithoutAssumptions scope(*this);
   const bool numbers = !TSR_DIM_IS_EXPR(a) && !TSR_DIM_IS_EXPR(b);
   switch (op) {
     case TSR_DIM_ADD:

@@ -40,7 +40,9 @@ class Sizes {
   tsr_dim find(std::string_view name) const;  // -1 when there is none (a symbol is never -1)
 
   // Simplified: constants fold, sums and products are normalised (linear terms collected in symbol order), x floordiv 1,
-  // (a*k) floordiv k, (a*k) mod k, min/max decided by ranges. Throws TSR-S001 on overflow, TSR-S003 on division by zero,
+  // (a*k) floordiv k, (a*k) mod k, min/max decided by ranges. Never by assumptions: the form of an expression must not
+  // depend on when it was made, or a printed graph, which states them first, would not read back as it was, and inferring a
+  // type again would give another. Whoever may use assumptions asks compare(). Throws TSR-S001 on overflow, TSR-S003 on division by zero,
   // TSR-S005 for a sum of too many terms.
   tsr_dim make(tsr_dim_op op, tsr_dim a, tsr_dim b);
   tsr_dim add(tsr_dim a, tsr_dim b) { return make(TSR_DIM_ADD, a, b); }
@@ -49,8 +51,7 @@ class Sizes {
   tsr_dim floordiv(tsr_dim a, tsr_dim b) { return make(TSR_DIM_FLOORDIV, a, b); }
   tsr_dim product(std::span<const tsr_dim> dims);
 
-  // While one lives, make() simplifies by ranges alone. The text reader builds sizes so: what was printed before an
-  // assumption was made reads back as it was, although the text states the assumption first.
+  // While one lives, compare() goes by ranges alone.
   class WithoutAssumptions {
    public:
     explicit WithoutAssumptions(Sizes& s) : sizes_(s), before_(s.use_assumptions_) { s.use_assumptions_ = false; }
