@@ -474,3 +474,63 @@ TEST_CASE("describe names every step") {
   REQUIRE(table.table.count >= 3);
   REQUIRE(table.table.steps[0].kernel->launch != nullptr);
 }
+
+TEST_CASE("an executor gets the table of active steps and the tensors of each call") {
+  struct Executor {
+    std::vector<tsr_step> steps;
+    int runs = 0, released = 0;
+  } mine;
+  LoadedPlugin plugin;
+  tsr_executor table{};
+  table.struct_size = sizeof table;
+  table.device = "cpu";
+  table.prepare = [](void* self, const tsr_step_table* t, void** prepared) noexcept -> tsr_error* {
+    auto& e = *static_cast<Executor*>(self);
+    for (size_t i = 0; i < t->count; ++i) e.steps.push_back(*TSR_AT(tsr_step, t->steps, t->stride, i));
+    *prepared = self;
+    return nullptr;
+  };
+  table.run = [](void* self, void*, const tsr_tensor* slots, const int64_t* dims, tsr_stream*) noexcept -> tsr_error* {
+    auto& e = *static_cast<Executor*>(self);
+    ++e.runs;
+    for (const tsr_step& s : e.steps) {
+      std::vector<tsr_tensor> in, out;
+      for (uint32_t i = 0; i < s.num_inputs; ++i) in.push_back(slots[s.inputs[i]]);
+      for (uint32_t i = 0; i < s.num_outputs; ++i) out.push_back(slots[s.outputs[i]]);
+      if (s.kind != TSR_STEP_KERNEL) return host_core().error_create(TSR_BUG, "TSR-X003", "kernels only in this test", nullptr);
+      tsr_launch l{sizeof(tsr_launch), in.data(), s.num_inputs, s.num_outputs, out.data(), nullptr, dims, nullptr};
+      if (tsr_error* error = s.kernel->launch(s.kernel->self, &l)) return error;
+    }
+    return nullptr;
+  };
+  table.release = [](void* self, void*) noexcept { ++static_cast<Executor*>(self)->released; };
+  const Factory factory{TSR_EXECUTOR, "mine", &table, &mine, &plugin};
+
+  FakeBackend fake;
+  CompileOptions options = fake.options();
+  options.executor = &factory;
+  const char* text = R"(graph @g(%x: f32[2, 2]) -> (f32[2, 2]) {
+    %a = neg %x
+    %t = transpose %a {perm = [1, 0]}
+    %b = add %t, %x
+    return %b
+  })";
+  {
+    const auto e = Executable::compile(graph_of(text), options);
+    TensorRef x = tensor_of({1, 2, 3, 4}, {2, 2});
+    for (int k = 0; k < 2; ++k) REQUIRE(values_of(*run(*e, {x.get()})[0]) == Values{0, -1, 1, 0});
+    REQUIRE(mine.runs == 2);
+    REQUIRE(mine.steps.size() == 2);
+    // A strided input is not what the executor has prepared for: that call runs step by step.
+    const int64_t sizes[] = {2, 2}, strides[] = {1, 2};
+    TensorRef flipped(tensor_view(*x, 0, sizes, strides));
+    REQUIRE(values_of(*run(*e, {flipped.get()})[0]) == Values{0, 1, -1, 0});
+    REQUIRE(mine.runs == 2);
+  }
+  REQUIRE(mine.released == 1);
+  const auto dynamic = Executable::compile(graph_of("graph @g(%x: f32[s0]) -> (f32[s0]) { %a = neg %x  return %a }"), options);
+  TensorRef y = vector_of({1, 2});
+  REQUIRE(values_of(*run(*dynamic, {y.get()})[0]) == Values{-1, -2});
+  REQUIRE(mine.runs == 2);
+  REQUIRE(dynamic->plan_text().find("neg") != std::string::npos);
+}

@@ -21,6 +21,7 @@ char* to_c_string(const std::string& s) {
 CompileOptions compile_options(const std::shared_ptr<const Context>& context, const Config& config, const char* backends) {
   CompileOptions o;
   o.backends = backends && *backends ? context->backends_named(backends) : context->backends_in_order(config);
+  o.executor = context->executor(config);
   o.relaxed = config.get_string("numerics") == "relaxed";
   o.threads = static_cast<int>(config.get_int("runtime.threads"));
   o.arena_max_bytes = config.get_int("runtime.arena_max_bytes");

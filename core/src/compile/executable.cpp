@@ -8,6 +8,7 @@
 #include "compile/layout.hpp"
 #include "compile/services.hpp"
 #include "ir/graph.hpp"
+#include "log/log.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
@@ -57,6 +58,7 @@ std::unique_ptr<Executable> Executable::compile(std::unique_ptr<Graph> graph, co
   e->plan_ = Plan::build(*e->graph_, 0, assignment, options, {}, true);
   e->graph_->reset_scratch();
   e->times.kernels = watch.lap();
+  if (log_enabled(Artifact::kPlan)) log_write(Artifact::kPlan, e->plan_text());
   return e;
 }
 

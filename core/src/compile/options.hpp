@@ -11,6 +11,7 @@ struct Factory;
 
 struct CompileOptions {
   std::vector<const Factory*> backends;   // in order of preference; the last is the fallback
+  const Factory* executor = nullptr;      // runs static plans another way; null: step by step
   bool relaxed = false;                   // numerics = "relaxed"
   int threads = 0;                        // of parallel loops during a run; 0: the process's default
   int64_t arena_max_bytes = 0;            // a larger arena is refused; 0: no limit

@@ -10,6 +10,7 @@
 namespace tessera::core {
 
 Plan::~Plan() {
+  if (prepared) executor->as<tsr_executor>().release(executor->self, prepared);
   for (auto& l : leases_) delete l.load();
   for (auto& f : fast_calls_)
     if (FastCall* call = f.load()) FastCall::destroy(call);
@@ -54,8 +55,24 @@ void Plan::run_fast(tsr_tensor_handle* const* inputs, tsr_tensor_handle** output
   call->run(*this, inputs, outputs);
 }
 
-StepTable::StepTable(const Plan& plan) {
-  for (const auto& s : plan.steps) {
+StepTable::StepTable(const Plan& plan, bool active) {
+  std::vector<const Step*> steps;
+  std::vector<int64_t> workspace;
+  if (active) {
+    for (const Exec& e : plan.primary->program) {
+      steps.push_back(plan.steps[e.step].get());
+      workspace.push_back(e.workspace_bytes);
+    }
+  } else {
+    for (const auto& s : plan.steps) {
+      steps.push_back(s.get());
+      workspace.push_back(s->kernel.workspace ? -1 : 0);
+    }
+    if (plan.primary)
+      for (const Exec& e : plan.primary->program) workspace[e.step] = e.workspace_bytes;
+  }
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step* s = steps[i];
     tsr_step row{};
     row.kind = s->kind;
     row.node = s->node;
@@ -66,15 +83,13 @@ StepTable::StepTable(const Plan& plan) {
     row.num_inputs = static_cast<uint32_t>(s->inputs.size());
     row.outputs = s->outputs.data();
     row.num_outputs = static_cast<uint32_t>(s->outputs.size());
-    row.workspace_bytes = s->kernel.workspace ? -1 : 0;
+    row.workspace_bytes = workspace[i];
     row.predicted_seconds = s->predicted_seconds;
     const int64_t runs = s->measured_runs.load(std::memory_order_relaxed);
     row.measured_seconds = runs ? static_cast<double>(s->measured_ns.load(std::memory_order_relaxed)) * 1e-9 / static_cast<double>(runs) : -1;
     if (s->node != TSR_NONE) row.loc = plan.graph->node(s->node).loc;
     rows.push_back(row);
   }
-  if (plan.primary)
-    for (const Exec& e : plan.primary->program) rows[e.step].workspace_bytes = e.workspace_bytes;
   table = {sizeof table, rows.data(), rows.size(), sizeof(tsr_step), static_cast<uint32_t>(plan.slots.size()), 0};
 }
 

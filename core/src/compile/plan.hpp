@@ -24,6 +24,7 @@ class Error;
 class FastCall;
 class Graph;
 class Plan;
+struct StepTable;
 struct CompileOptions;
 struct Factory;
 struct OpRecord;
@@ -152,6 +153,10 @@ class Plan {
   int64_t arena_max_bytes = 0;
   bool measure = false;
   bool nested = false;
+  // An executor that has taken this plan, with its table of active steps and what it prepared from it.
+  const Factory* executor = nullptr;
+  std::unique_ptr<StepTable> executor_table;
+  void* prepared = nullptr;
   double pack_seconds = 0;                 // spent on moving constants
 
   // Roots: what addresses are relative to.
@@ -189,6 +194,7 @@ class Plan {
   Lease* acquire() const;
   void release(Lease*) const noexcept;
   void run_sections(Lease& lease, const Args& args) const;
+  void run_executor(Lease& lease, const SectionLayout& layout) const;
   const std::shared_ptr<const SectionLayout>& layout_for(Lease& lease, uint32_t section, bool regular) const;
   bool describe_inputs(Lease& lease, const Args& args) const;
 
@@ -219,11 +225,12 @@ class Plan {
 // Throws `e` again with the step's place in its message.
 [[noreturn]] void rethrow_at(const Plan& plan, const Step& step, const Error& e);
 
-// As tsr_step_table for executors and describe(); pointers live as long as the plan.
+// The plan as abi.h shows it. `active`: only the steps that the primary layout runs, in its order, for executors; else all of
+// them. Pointers live as long as the plan.
 struct StepTable {
   std::vector<tsr_step> rows;
   tsr_step_table table{};
-  explicit StepTable(const Plan& plan);
+  explicit StepTable(const Plan& plan, bool active = false);
 };
 
 }  // namespace tessera::core

@@ -11,6 +11,7 @@
 #include "compile/plan.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
+#include "log/log.hpp"
 #include "plugin/plugin_host.hpp"
 #include "runtime/fast_call.hpp"
 #include "support/error.hpp"
@@ -70,7 +71,8 @@ class PlanBuilder {
       }
       std::vector<int64_t> dims(std::max<size_t>(1, p_.program.num_slots()), 0);
       p_.primary = make_layout(p_, 0, dims.data(), dense, nullptr);
-      p_.fast = FastCall::fits(p_);
+      hand_to_executor();
+      p_.fast = !p_.executor && FastCall::fits(p_);
     }
     return std::move(plan_);
   }
@@ -499,6 +501,24 @@ class PlanBuilder {
       r.why = a.why;
       p_.relations_.push_back(std::move(r));
     }
+  }
+
+  // An executor takes whole static plans of its device without control flow; any other plan runs step by step.
+  void hand_to_executor() {
+    if (!options_.executor || !kernels_ || p_.nested) return;
+    const tsr_executor& table = options_.executor->as<tsr_executor>();
+    const std::string& kind = core::device(device_intern(table.device)).kind();
+    for (const Exec& e : p_.primary->program) {
+      const bool plain = e.kind == Exec::kLaunch || e.kind == Exec::kCopy;
+      if (plain && core::device(p_.steps[e.step]->device).kind() == kind) continue;
+      if (log_enabled(Artifact::kPerfHints))
+        log_write(Artifact::kPerfHints, "executor '" + options_.executor->name + "' does not run graph '" + std::string(g_.tables().name) + "': " +
+                                            (plain ? "a step runs on '" + core::device(p_.steps[e.step]->device).name() + "'" : std::string("it has steps that only the host runs")));
+      return;
+    }
+    p_.executor_table = std::make_unique<StepTable>(p_, true);
+    options_.executor->check(table.prepare(options_.executor->self, &p_.executor_table->table, &p_.prepared));
+    p_.executor = options_.executor;
   }
 
   // The last section that reads each slot, through views and copies.

@@ -265,6 +265,10 @@ void Plan::run_sections(Lease& lease, const Args& args) const {
         lease.bases[arena_root(section, d)] = b->data;
       }
     for (const uint32_t root : run.used_roots()) run.set_base(root, lease.bases[root]);
+    if (executor && &layout == primary.get()) {
+      run_executor(lease, layout);
+      continue;
+    }
     for (const SectionRun::Ready& r : run.program()) {
       const auto start = measure ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
       try {
@@ -299,6 +303,19 @@ void Plan::run_sections(Lease& lease, const Args& args) const {
       }
     }
   }
+}
+
+void Plan::run_executor(Lease& lease, const SectionLayout& layout) const {
+  std::vector<tsr_tensor> tensors(slots.size());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot& s = slots[i];
+    const Resolved& r = layout.slots[i];
+    char* base = nullptr;
+    if (r.place == Resolved::kRoot) base = static_cast<char*>(lease.bases[r.index]);
+    if (r.place == Resolved::kFixed) base = static_cast<char*>(constants[r.index].data);
+    tensors[i] = {base ? base + r.offset : nullptr, s.dtype, s.rank, r.sizes, r.strides, s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u};
+  }
+  executor->check(executor->as<tsr_executor>().run(executor->self, prepared, tensors.data(), lease.dims.data(), nullptr));
 }
 
 void Plan::run(const Args& args, TensorRef* outputs) const {
