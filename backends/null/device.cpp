@@ -34,7 +34,7 @@ void need_index(uint32_t index, const char* function) {
                    "use null:0 or null:1");
 }
 void need(bool ok, const char* function, const char* expected) {
-  if (!ok) throw t::Error(TSR_BUG, "TSR-B010", std::string("device null, ") + function + ": expected " + expected);
+  if (!ok) throw t::Error(TSR_BUG, "TSR-B034", std::string("device null, ") + function + ": expected " + expected);
 }
 
 tsr_error* info(void*, uint32_t index, tsr_device_info* out) noexcept {

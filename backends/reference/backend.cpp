@@ -129,7 +129,7 @@ class ReferenceBackend : public t::Backend {
   }
   std::unique_ptr<t::Kernel> compile(const t::Compile& c) override {
     const Entry* e = find_entry(c.node().op());
-    if (!e) throw t::Error(TSR_BUG, "TSR-B004", "op '" + std::string(c.node().op()) + "' was refused by claim");
+    if (!e) throw t::Error(TSR_BUG, "TSR-B033", "op '" + std::string(c.node().op()) + "' was refused by claim");
     return std::make_unique<ReferenceKernel>(c, *e);
   }
 

@@ -27,7 +27,7 @@ void map2(const Op& op, T (*f)(T, T)) {
 }
 
 [[noreturn]] void wrong_dtype(const Op& op) {
-  throw sdk::Error(TSR_BUG, "TSR-B005",
+  throw sdk::Error(TSR_BUG, "TSR-B032",
                    op.name() + ": not defined for dtype " + std::string(dtype_name(op.in(0).dtype())));
 }
 

@@ -132,7 +132,7 @@ void arg_extreme(const Op& op, bool largest) {
   const Split s(x, axes);
   const int64_t n = product(s.reduced);
   if (n == 0 && product(s.kept) > 0)
-    op.fail("TSR-R012", "the axis has no elements", "reduce over an axis of size 1 or more");
+    op.fail("TSR-R013", "the axis has no elements", "reduce over an axis of size 1 or more");
   for (Walk k(s.kept); k; k.next()) {
     int64_t best = 0;
     for (int64_t i = 1; i < n; ++i) {

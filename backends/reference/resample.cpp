@@ -58,6 +58,8 @@ void interpolate(const Op& op) {
   const std::string_view mode = op.text("mode");
   const bool align_corners = op.flag("align_corners");
   const uint32_t spatial = x.rank() - 2;
+  if (x.elements() == 0 && y.elements() != 0)
+    op.fail("TSR-R013", "an empty tensor has no values to interpolate", "give it spatial sizes of 1 or more");
   for (Walk w(y.sizes()); w; w.next()) {
     Taps taps[max_rank];
     Index counts;

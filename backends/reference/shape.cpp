@@ -156,6 +156,8 @@ void pad(const Op& op) {
   const Tensor x = op.in(0), y = op.out();
   const Index low = op.dims("low"), interior = op.ints("interior");
   const std::string_view mode = op.text("mode");
+  if (mode != "constant" && x.elements() == 0 && y.elements() != 0)
+    op.fail("TSR-R013", "an empty tensor has no values to pad with", "pad with mode = \"constant\"");
   for (Walk w(y.sizes()); w; w.next()) {
     Index i = w.index();
     bool inside = true;

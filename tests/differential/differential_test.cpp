@@ -185,6 +185,19 @@ TEST_CASE("run-time errors have the same code on both backends") {
                   {x, integers(TSR_I64, {2}, {4, 2})}) == "TSR-R012");
     CHECK(code_of("graph @g(%a: i32[3, 2], %s: i64[2]) { %r = dynamic_broadcast_to %a, %s {rank = 2} return %r }",
                   backend, {x, integers(TSR_I64, {2}, {4, 2})}) == "TSR-R012");
+    for (const std::string op :
+         {"%r = argmax %x {axis = 2}", "%r = argmin %x {axis = 2}",
+          "%r = pad %x {low = [0, 0, 1], high = [0, 0, 1], mode = \"edge\"}",
+          "%r = pad %x {low = [0, 0, 1], high = [0, 0, 1], mode = \"wrap\"}", "%r = interpolate %x {output = [2]}",
+          "%r = adaptive_avg_pool %x {output = [2]}", "%r, %i = adaptive_max_pool %x {output = [2]}"}) {
+      // Refused when the sizes are known at compile time, or else when the op runs.
+      INFO(op);
+      const e::Tensor empty = arrange(TSR_F32, {1, 2, 0}, {}, Layout::Dense);
+      const std::string known = code_of("graph @g(%x: f32[1, 2, 0]) { " + op + " return %r }", backend, {empty});
+      const std::string symbolic = code_of("graph @g(%x: f32[1, 2, s0]) { " + op + " return %r }", backend, {empty});
+      CHECK(known.starts_with("TSR-"));
+      CHECK(symbolic.starts_with("TSR-"));
+    }
   }
 }
 
