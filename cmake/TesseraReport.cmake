@@ -4,7 +4,7 @@
 
 # tessera_left_out("the cuda backend" "nvcc not found" "install the CUDA toolkit, 12.0 or newer")
 function(tessera_left_out part reason remedy)
-  set_property(GLOBAL APPEND PROPERTY TESSERA_LEFT_OUT "left out: ${part} (${reason}); to get it: ${remedy}")
+  set_property(GLOBAL APPEND PROPERTY TESSERA_LEFT_OUT "left out: ${part} (${reason})\\; to get it: ${remedy}")
 endfunction()
 
 function(tessera_report)

@@ -2,9 +2,11 @@
 // The loop nest of a contraction. Dims that do not merge into one stride become outer loops, so no operand is ever copied whole: f32 goes to
 // the block product as it lies in memory, other dtypes are converted block by block on the stack.
 #include <algorithm>
+#include <cstring>
 
 #include "block_product.hpp"
 #include "matmul.hpp"
+#include "onednn.hpp"
 
 namespace eager {
 namespace {
@@ -40,6 +42,7 @@ struct Plan {
 // ---- f32 in place
 
 void f32_block(const Plan& p, const float* a, const float* b, float* out, int64_t m, int64_t n, const float* bias) {
+  const bool dnn = p.isa.onednn && p.total_m > 4;
   for (int64_t ko = 0; ko < p.k.outer; ++ko) {
     int64_t at[2];
     p.k.at(ko, at);
@@ -50,8 +53,55 @@ void f32_block(const Plan& p, const float* a, const float* b, float* out, int64_
     g.c = out, g.c_m = p.total_n;
     g.accumulate = ko > 0;
     g.packed = p.total_m > 4;
-    g.bias = ko + 1 == p.k.outer ? bias : nullptr;
+    const float* added = ko + 1 == p.k.outer ? bias : nullptr;
+    if (dnn && dnn_sgemm(g)) {
+      if (added)
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) out[i * p.total_n + j] += added[j];
+      continue;
+    }
+    g.bias = added;
     p.isa.gemm(g);
+  }
+}
+
+// ---- bf16 through oneDNN: whole blocks, summed in f32 and rounded once
+
+struct Bf16Products {
+  const DnnProduct* at[2][2] = {};  // [full or last rows][full or last columns]
+};
+
+// Makes the primitives for all blocks of the plan; false: oneDNN does not take one of them.
+bool bf16_products(const Plan& p, Bf16Products& out) {
+  const Contraction& c = p.c;
+  if (!p.isa.onednn || c.a.dtype != TSR_BF16 || c.b.dtype != TSR_BF16 || p.k.outer != 1 || (c.out_dtype != TSR_BF16 && c.out_dtype != TSR_F32))
+    return false;
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < 2; ++j) {
+      const int64_t m = i == 0 ? std::min(p.m_block, p.m.inner) : p.m.inner % p.m_block;
+      const int64_t n = j == 0 ? std::min(p.n_block, p.n.inner) : p.n.inner % p.n_block;
+      if (m == 0 || n == 0) continue;
+      DnnProductKey key;
+      std::memset(&key, 0, sizeof key);
+      key.m = m, key.n = n, key.k = p.k.inner;
+      key.a_m = p.m.inner == 1 ? p.k.inner : p.m.step[0], key.a_k = p.k.inner == 1 ? 1 : p.k.step[0];
+      key.b_k = p.k.inner == 1 ? p.n.inner : p.k.step[1], key.b_n = p.n.inner == 1 ? 1 : p.n.step[0];
+      key.c_m = p.total_n;
+      key.f32_out = c.out_dtype == TSR_F32;
+      out.at[i][j] = dnn_product(key);
+      if (!out.at[i][j]) return false;
+    }
+  return true;
+}
+
+void add_bias(const Isa& isa, const Contraction& c, int64_t index, int64_t column, int64_t n) {
+  alignas(64) float sum[kTile], added[kTile];
+  for (int64_t j = 0; j < n; j += kTile) {
+    const int64_t m = std::min(kTile, n - j);
+    load_run(isa, c.out_dtype, c.out, index + j, 1, m, sum);
+    load_run(isa, c.bias->dtype, c.bias->data, (column + j) * c.bias->strides[0], c.bias->strides[0], m, added);
+    for (int64_t i = 0; i < m; ++i) sum[i] += added[i];
+    store_run(isa, c.out_dtype, c.out, index + j, m, sum);
   }
 }
 
@@ -112,13 +162,22 @@ void contract(const Isa& isa, const Contraction& c) {
   bool direct = c.a.dtype == TSR_F32 && c.b.dtype == TSR_F32 && c.out_dtype == TSR_F32 && p.k.outer > 0;
   if (c.bias && c.bias->strides[0] != 1 && c.bias->sizes[0] != 1) direct = false;
 
-  p.n_block = direct ? 128 : kN;
-  p.m_block = direct ? 448 : kM;
   const auto pieces = [](int64_t size, int64_t piece) { return (size + piece - 1) / piece; };
-  if (direct) {  // enough tasks for every thread, without changing what a task computes per element
+  const auto blocks = [&] { return batches * pieces(p.m.inner, p.m_block) * pieces(p.n.inner, p.n_block); };
+  // Blocks for oneDNN are a function of the sizes alone: large, but at least a handful of them.
+  p.m_block = p.n_block = 512;
+  while (blocks() < 8 && p.n_block > 128) p.n_block /= 2;
+  while (blocks() < 8 && p.m_block > 64) p.m_block /= 2;
+  Bf16Products products;
+  const bool bf16 = bf16_products(p, products);
+  if (!bf16 && !(direct && isa.onednn && p.total_m > 4)) {
+    p.n_block = direct ? 128 : kN;
+    p.m_block = direct ? 448 : kM;
+  }
+  if (direct && !isa.onednn) {  // enough tasks for every thread, without changing what a task computes per element
     const int64_t want = 2 * host_threads();
-    while (p.m_block > 112 && batches * pieces(p.m.inner, p.m_block) * pieces(p.n.inner, p.n_block) < want) p.m_block /= 2;
-    while (p.n_block > 64 && batches * pieces(p.m.inner, p.m_block) * pieces(p.n.inner, p.n_block) < want) p.n_block /= 2;
+    while (p.m_block > 112 && blocks() < want) p.m_block /= 2;
+    while (p.n_block > 64 && blocks() < want) p.n_block /= 2;
   }
   const int64_t mb = pieces(p.m.inner, p.m_block), nb = pieces(p.n.inner, p.n_block);
   const int64_t per_batch = p.m.outer * p.n.outer * mb * nb;
@@ -149,6 +208,13 @@ void contract(const Isa& isa, const Contraction& c) {
         const float* bias = c.bias ? static_cast<const float*>(c.bias->data) + column : nullptr;
         f32_block(p, static_cast<const float*>(c.a.data) + a_at, static_cast<const float*>(c.b.data) + b_at,
                   static_cast<float*>(c.out) + out_at, m, n, bias);
+        continue;
+      }
+      if (bf16) {
+        dnn_run(*products.at[m < std::min(p.m_block, p.m.inner)][n < std::min(p.n_block, p.n.inner)], static_cast<const uint16_t*>(c.a.data) + a_at,
+                static_cast<const uint16_t*>(c.b.data) + b_at, static_cast<char*>(c.out) + out_at * element_bytes(c.out_dtype));
+        if (c.bias)
+          for (int64_t r = 0; r < m; ++r) add_bias(isa, c, out_at + r * p.total_n, column, n);
         continue;
       }
       with_accumulator(acc, [&](auto zero) { block<decltype(zero)>(p, a_at, b_at, out_at, column, m, n); });

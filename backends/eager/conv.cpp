@@ -4,8 +4,10 @@
 #include "conv.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "block_product.hpp"
+#include "onednn.hpp"
 
 namespace eager {
 
@@ -154,11 +156,52 @@ ConvAttrs attrs_of(const Build& b) {
 
 }  // namespace
 
-KernelPtr make_conv(const Build& b, int) {
-  return make_kernel(b, [a = attrs_of(b), isa = b.isa](const tsr_launch& l) { run_conv(*isa, a, false, l); });
+namespace {
+
+// The convolution as oneDNN would do it, or null: another dtype, or a shape that it has no fast code for.
+const DnnConv* find_dnn(const Isa& isa, const ConvAttrs& a, bool transposed, uint32_t dtype, bool bias, const Dims& x, const Dims& w, const Dims& y) {
+  if (!isa.onednn || (dtype != TSR_F32 && dtype != TSR_BF16)) return nullptr;
+  DnnConvKey key;
+  std::memset(static_cast<void*>(&key), 0, sizeof key);
+  key.dtype = dtype;
+  key.transposed = transposed, key.bias = bias;
+  key.threads = static_cast<int>(host_threads());
+  key.rank = x.rank;
+  key.groups = a.groups;
+  for (int i = 0; i < x.rank; ++i) key.x[i] = x[i], key.w[i] = w[i], key.y[i] = y[i];
+  key.strides = a.strides, key.low = a.low, key.high = a.high, key.dilation = a.dilation;
+  // oneDNN wants the far padding that fits the sizes exactly: what the last window does not reach is cut off (negative), what output_pad
+  // adds is cut from the transpose's padding.
+  for (int i = 2; i < x.rank; ++i) {
+    const int d = i + 3 - x.rank;
+    const int64_t extent = (w[i] - 1) * a.dilation.v[d] + 1;
+    key.high.v[d] = transposed ? (x[i] - 1) * a.strides.v[d] + extent - y[i] - a.low.v[d]
+                               : (y[i] - 1) * a.strides.v[d] + extent - x[i] - a.low.v[d];
+  }
+  return dnn_conv(key);
 }
-KernelPtr make_conv_transpose(const Build& b, int) {
-  return make_kernel(b, [a = attrs_of(b), isa = b.isa](const tsr_launch& l) { run_conv(*isa, a, true, l); });
+
+KernelPtr conv_kernel(const Build& b, bool transposed) {
+  const ConvAttrs a = attrs_of(b);
+  const bool bias = b.has(2);
+  const uint32_t dtype = b.operand(0).dtype();
+  return make_kernel(
+      b,
+      [a, transposed, bias, isa = b.isa](const tsr_launch& l) {
+        const View x(l.inputs[0]), w(l.inputs[1]);
+        if (const DnnConv* c = find_dnn(*isa, a, transposed, x.dtype, bias, x.sizes, w.sizes, Dims(l.outputs[0].sizes, l.outputs[0].rank)))
+          return dnn_run(*c, x, w, bias ? &l.inputs[2] : nullptr, l.outputs[0], l.workspace);
+        run_conv(*isa, a, transposed, l);
+      },
+      [a, transposed, bias, dtype, isa = b.isa, x = b.shape(b.operand(0)), w = b.shape(b.operand(1)), y = b.shape(b.result())](const int64_t* dims) -> int64_t {
+        const DnnConv* c = find_dnn(*isa, a, transposed, dtype, bias, x.get(dims), w.get(dims), y.get(dims));
+        return c ? dnn_workspace(*c) : 0;
+      });
 }
+
+}  // namespace
+
+KernelPtr make_conv(const Build& b, int) { return conv_kernel(b, false); }
+KernelPtr make_conv_transpose(const Build& b, int) { return conv_kernel(b, true); }
 
 }  // namespace eager

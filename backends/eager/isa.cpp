@@ -14,36 +14,37 @@
   void gemm_##isa(const GemmArgs&);                                                              \
   void attention_##isa(const AttentionArgs&);                                                    \
   float dot_##isa(const float*, const float*, int64_t);                                          \
-  static const Isa* make_##isa() {                                                               \
-    static const Isa table = [] {                                                                \
-      Isa t{#isa, find_tile_##isa, find_chunk_##isa, find_column_##isa, f16_to_f32_##isa, f32_to_f16_##isa, \
-            bf16_to_f32_##isa, f32_to_bf16_##isa, {}, {}, gemm_##isa, attention_##isa, dot_##isa};          \
-      fill_rows_##isa(t.row_f32, t.row_f64);                                                     \
-      return t;                                                                                  \
-    }();                                                                                         \
-    return &table;                                                                               \
+  static Isa table_##isa(bool onednn) {                                                          \
+    Isa t{#isa, onednn, find_tile_##isa, find_chunk_##isa, find_column_##isa, f16_to_f32_##isa, f32_to_f16_##isa, \
+          bf16_to_f32_##isa, f32_to_bf16_##isa, {}, {}, gemm_##isa, attention_##isa, dot_##isa}; \
+    fill_rows_##isa(t.row_f32, t.row_f64);                                                       \
+    return t;                                                                                    \
+  }                                                                                              \
+  static const Isa* make_##isa(bool onednn) {                                                    \
+    static const Isa with = table_##isa(true), without = table_##isa(false);                     \
+    return onednn ? &with : &without;                                                            \
   }
 
 namespace eager {
 
 EAGER_DECLARE(baseline)
-const Isa* isa_baseline() { return make_baseline(); }
+const Isa* isa_baseline(bool onednn) { return make_baseline(onednn); }
 
 #if EAGER_HAVE_X86
 EAGER_DECLARE(avx2)
 EAGER_DECLARE(avx512)
-const Isa* isa_avx2() {
+const Isa* isa_avx2(bool onednn) {
   const bool ok = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return ok ? make_avx2() : nullptr;
+  return ok ? make_avx2(onednn) : nullptr;
 }
-const Isa* isa_avx512() {
-  const bool ok = isa_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+const Isa* isa_avx512(bool onednn) {
+  const bool ok = isa_avx2(onednn) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
-  return ok ? make_avx512() : nullptr;
+  return ok ? make_avx512(onednn) : nullptr;
 }
 #else
-const Isa* isa_avx2() { return nullptr; }
-const Isa* isa_avx512() { return nullptr; }
+const Isa* isa_avx2(bool) { return nullptr; }
+const Isa* isa_avx512(bool) { return nullptr; }
 #endif
 
 }  // namespace eager

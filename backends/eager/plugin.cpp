@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The eager backend: every op of the standard set, one at a time, in every dtype of its record.
+#include "onednn.hpp"
 #include "registry.hpp"
 #include "tessera/plugin.hpp"
 
@@ -7,13 +8,13 @@ namespace eager {
 
 namespace {
 
-// The best ISA this machine has, or the one that the option names (which must not be more than the machine has).
-const Isa* choose_isa(std::string_view name) {
-  const Isa* avx2 = isa_avx2();
-  const Isa* avx512 = isa_avx512();
-  if (name == "baseline") return isa_baseline();
-  if (name == "auto") return avx512 ? avx512 : avx2 ? avx2 : isa_baseline();
-  const Isa* chosen = name == "avx512" ? avx512 : avx2;
+// The best ISA this machine has, or the one that the option names (which must not be more than the machine has). oneDNN chooses its own
+// instructions, so it takes part only when nobody forced a lesser ISA.
+const Isa* choose_isa(std::string_view name, bool onednn) {
+  onednn = onednn && have_onednn();
+  const Isa* best = isa_avx512(onednn) ? isa_avx512(onednn) : isa_avx2(onednn) ? isa_avx2(onednn) : isa_baseline(onednn);
+  if (name == "auto" || name == best->name) return best;
+  const Isa* chosen = name == "baseline" ? isa_baseline(false) : name == "avx2" ? isa_avx2(false) : isa_avx512(false);
   if (!chosen)
     throw sdk::Error(TSR_USER, "TSR-B010", "[eager] isa = \"" + std::string(name) + "\": this machine does not have it",
                      "use isa = \"auto\"");
@@ -51,5 +52,5 @@ class EagerBackend final : public sdk::Backend {
 }  // namespace eager
 
 TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
-  plugin.add_backend("eager", std::make_unique<eager::EagerBackend>(eager::choose_isa(plugin.options.get_string("isa", "auto"))));
+  plugin.add_backend("eager", std::make_unique<eager::EagerBackend>(eager::choose_isa(plugin.options.get_string("isa", "auto"), plugin.options.get_bool("onednn", true))));
 }

@@ -116,6 +116,7 @@ struct AttentionArgs {
 
 struct Isa {
   const char* name;
+  bool onednn;               // products and convolutions may go to oneDNN
   TileFn (*tile)(Op, Comp);  // null: not vectorised here, see scalar_ops.cpp
   ChunkFn (*chunk)(Reduce, Comp);
   ColumnFn (*column)(Reduce, Comp);
@@ -130,8 +131,9 @@ struct Isa {
   float (*dot)(const float* a, const float* b, int64_t n);
 };
 
-const Isa* isa_baseline();
-const Isa* isa_avx2();
-const Isa* isa_avx512();
+// Null: this machine does not have it.
+const Isa* isa_baseline(bool onednn);
+const Isa* isa_avx2(bool onednn);
+const Isa* isa_avx512(bool onednn);
 
 }  // namespace eager

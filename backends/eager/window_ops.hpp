@@ -18,6 +18,7 @@ KernelPtr make_interpolate(const Build&, int);
 // 1 to 3 spatial dims as exactly 3, leading ones of size 1.
 struct Spatial {
   int64_t v[3];
+  bool operator==(const Spatial&) const = default;
 };
 inline Spatial spatial(const Dims& sizes) {  // of an [N, C, spatial..] tensor
   Spatial s{{1, 1, 1}};

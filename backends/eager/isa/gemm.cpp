@@ -17,7 +17,7 @@ constexpr int kMR = 6;   // 12 of 16
 constexpr int64_t kNR = 2 * kV;
 constexpr int64_t kKC = 256, kMC = kMR == 14 ? 112 : 96, kNC = 128;
 
-[[gnu::always_inline]] inline V splat(float x) { return V{} + x; }
+[[gnu::always_inline]] inline V splat(float x) { return x - V{}; }  // x - 0 is x, and the compiler knows; 0 + x would turn -0 into 0
 
 // acc = sum over p of a[p * kMR ..] x b[p * b_step ..]
 template <int MR>

@@ -62,7 +62,7 @@ T chunk(const T* x, int64_t n, Map map = {}) {
   static_assert(width <= kLongLanes || sizeof(T) == 1);
   if constexpr (width <= kLongLanes) {
     Vec<T> acc[regs];
-    for (auto& a : acc) a = Vec<T>{} + R::template identity<T>();
+    for (auto& a : acc) a = R::template identity<T>() - Vec<T>{};
     int64_t i = 0;
     for (; i + kLongLanes <= n; i += kLongLanes)
 #pragma GCC unroll 16

@@ -15,31 +15,37 @@ struct Entry {
 
 // ---- unary floats
 
+// The attributes, by value: a load that only one branch needs would keep a loop from being vectorised.
+struct Params {
+  double a = 0, b = 0;
+};
+Params params_of(const TileArgs& t) { return t.params ? Params{t.params[0], t.params[1]} : Params{}; }
+
 template <class T, class F>
 void u(const TileArgs& a) {
-  map1<T>(a, F{a.params});
+  map1<T>(a, F{params_of(a)});
 }
 template <class T, class F>
 void p(const TileArgs& a) {  // predicates
-  map1<T, uint8_t>(a, F{a.params});
+  map1<T, uint8_t>(a, F{params_of(a)});
 }
 
 #define EAGER_FN(NAME, T, EXPR)                                            \
   struct NAME {                                                            \
-    const double* k;                                                       \
+    Params k;                                                              \
     [[gnu::always_inline]] auto operator()(T x) const { return EXPR; }     \
   };
 #define EAGER_FN_BOTH(NAME, EXPR)                                          \
   template <class T>                                                       \
   struct NAME {                                                            \
-    const double* k;                                                       \
+    Params k;                                                              \
     [[gnu::always_inline]] auto operator()(T x) const { return EXPR; }     \
   };
 
 // f32 through f64, rounded once
 #define EAGER_FN_WIDE(NAME, EXPR)                                                    \
   struct NAME {                                                                      \
-    const double* k;                                                                 \
+    Params k;                                                                        \
     [[gnu::always_inline]] float operator()(float v) const {                         \
       const double x = v;                                                            \
       return static_cast<float>(EXPR);                                               \
@@ -59,13 +65,17 @@ EAGER_FN_BOTH(IsNan, static_cast<uint8_t>(x != x))
 EAGER_FN_BOTH(IsInf, static_cast<uint8_t>(fabs_(x) == kInf<T>))
 EAGER_FN_BOTH(IsFinite, static_cast<uint8_t>(fabs_(x) < kInf<T>))
 EAGER_FN_BOTH(Relu, x > 0 ? x : (x != x ? x : T(0)))
-EAGER_FN_BOTH(LeakyRelu, x > 0 ? x : x * static_cast<T>(k[0]))
+template <class T>
+[[gnu::always_inline]] inline T choose(bool c, T a, T b) {
+  return c ? a : b;
+}
+EAGER_FN_BOTH(LeakyRelu, choose(x > 0, x, x * static_cast<T>(k.a)))
 template <class T>
 [[gnu::always_inline]] inline T clamp01(T x) {
   const T low = x < 0 ? T(0) : x;  // NaN stays
   return low > 1 ? T(1) : low;
 }
-EAGER_FN_BOTH(HardSigmoid, clamp01(x * static_cast<T>(k[0]) + static_cast<T>(k[1])))
+EAGER_FN_BOTH(HardSigmoid, clamp01(x * static_cast<T>(k.a) + static_cast<T>(k.b)))
 template <class T>
 [[gnu::always_inline]] inline T relu6(T x) {
   const T low = x < 0 ? T(0) : x;
@@ -90,10 +100,10 @@ EAGER_FN_WIDE(Log, dlog(x))
 EAGER_FN_WIDE(Log2, dlog(x) * 1.4426950408889634)
 EAGER_FN_WIDE(Log10, dlog(x) * 0.4342944819032518)
 EAGER_FN_WIDE(Log1p, dlog1p(x))
-EAGER_FN_WIDE(Elu, x > 0 ? x : k[0] * dexpm1(x))
-EAGER_FN_WIDE(Selu, 1.0507009873554804934193349852946 * (x > 0 ? x : 1.6732632423543772848170429916717 * dexpm1(x)))
-EAGER_FN_WIDE(Celu, x > 0 ? x : k[0] * dexpm1(x / k[0]))
-EAGER_FN_WIDE(Softplus, x * k[0] > k[1] ? x : dlog1p(dexp(x * k[0])) / k[0])
+EAGER_FN_WIDE(Elu, choose(x > 0, x, k.a * dexpm1(x)))
+EAGER_FN_WIDE(Selu, 1.0507009873554804934193349852946 * choose(x > 0, x, 1.6732632423543772848170429916717 * dexpm1(x)))
+EAGER_FN_WIDE(Celu, choose(x > 0, x, k.a * dexpm1(x / k.a)))
+EAGER_FN_WIDE(Softplus, choose(x * k.a > k.b, x, dlog1p(dexp(x * k.a)) / k.a))
 // tanh(log(1 + e)) = (e^2 + 2e) / (e^2 + 2e + 2)
 [[gnu::always_inline]] inline double dmish(double x) {
   const double e = dexp(x > 30.0 ? 30.0 : x);
@@ -169,23 +179,46 @@ EAGER_FN2(Lt, static_cast<uint8_t>(a < b))
 EAGER_FN2(Le, static_cast<uint8_t>(a <= b))
 EAGER_FN2(Gt, static_cast<uint8_t>(a > b))
 EAGER_FN2(Ge, static_cast<uint8_t>(a >= b))
-// As C's pow. Whether b is an integer, and odd, is seen by rounding to integers: exact, since every f32 beyond 2^24 is even.
-struct Pow {
-  [[gnu::always_inline]] float operator()(float af, float bf) const {
-    const double a = af, b = bf, magic = 6755399441055744.0;
-    const double clamped = fabs_(b) < 1e9 ? b : 0.0, half = 0.5 * clamped;
-    const bool integer = (clamped + magic) - magic == clamped, odd = integer && (half + magic) - magic != half;
-    double y = dexp(b * dlog(fabs_(a)));
-    const bool negative = bits<int64_t>(a) < 0;
-    y = negative && odd ? -y : y;
-    y = a < 0.0 && !integer && a != -kInf<double> ? kNan<double> : y;
-    y = a != a || b != b ? kNan<double> : y;
-    y = b == 0.0 || a == 1.0 || (a == -1.0 && fabs_(b) == kInf<double>) ? 1.0 : y;
-    y = b == 1.0 ? a : b == 2.0 ? a * a : y;
-    return static_cast<float>(y);
+// As C's pow, in steps that each vectorise. Whether b is an integer, and odd, is seen by rounding to integers: exact, since every f32
+// beyond 2^24 is even.
+void pow32(const TileArgs& t) {
+  constexpr int64_t kBlock = 64;
+  constexpr double magic = 6755399441055744.0;
+  const float* pa = static_cast<const float*>(t.in[0]);
+  const float* pb = static_cast<const float*>(t.in[1]);
+  float* out = static_cast<float*>(t.out);
+  double a[kBlock], b[kBlock], y[kBlock];
+  for (int64_t start = 0; start < t.n; start += kBlock) {
+    const int64_t n = t.n - start < kBlock ? t.n - start : kBlock;
+    for (int64_t i = 0; i < n; ++i) a[i] = pa[(start + i) * t.step[0]];
+    for (int64_t i = 0; i < n; ++i) b[i] = pb[(start + i) * t.step[1]];
+    EAGER_SIMD
+    for (int64_t i = 0; i < n; ++i) y[i] = b[i] * dlog(fabs_(a[i]));
+    EAGER_SIMD
+    for (int64_t i = 0; i < n; ++i) y[i] = dexp(y[i]);
+    EAGER_SIMD
+    for (int64_t i = 0; i < n; ++i) {  // negative bases
+      const double e = fabs_(b[i]) < 1e9 ? b[i] : 0.0, half = 0.5 * e;
+      const double signed_y = (half + magic) - magic == half ? y[i] : copysign_(y[i], a[i]);
+      const double fraction = a[i] < 0.0 ? kNan<double> : y[i];
+      const double whole = (e + magic) - magic == e ? signed_y : fraction;
+      y[i] = a[i] == -kInf<double> && (e + magic) - magic != e ? y[i] : whole;
+    }
+    EAGER_SIMD
+    for (int64_t i = 0; i < n; ++i) {  // exact and special cases
+      double v = y[i];
+      v = a[i] != a[i] ? a[i] : v;
+      v = b[i] != b[i] ? b[i] : v;
+      v = b[i] == 1.0 ? a[i] : v;
+      v = b[i] == 2.0 ? a[i] * a[i] : v;
+      v = b[i] == 0.0 ? 1.0 : v;
+      v = a[i] == 1.0 ? 1.0 : v;
+      y[i] = a[i] == -1.0 && fabs_(b[i]) == kInf<double> ? 1.0 : v;
+    }
+    EAGER_SIMD
+    for (int64_t i = 0; i < n; ++i) out[start + i] = static_cast<float>(y[i]);
   }
-};
-void pow32(const TileArgs& t) { map2<float>(t, Pow{}); }
+}
 // A bool byte is true when it is not 0.
 #define EAGER_FN2_BOOL(NAME, EXPR)                                                         \
   struct NAME {                                                                            \
