@@ -190,7 +190,7 @@ KernelPtr conv_kernel(const Build& b, bool transposed) {
       [a, transposed, bias, isa = b.isa](const tsr_launch& l) {
         const View x(l.inputs[0]), w(l.inputs[1]);
         if (const DnnConv* c = find_dnn(*isa, a, transposed, x.dtype, bias, x.sizes, w.sizes, Dims(l.outputs[0].sizes, l.outputs[0].rank)))
-          return dnn_run(*c, x, w, bias ? &l.inputs[2] : nullptr, l.outputs[0], l.workspace);
+          if (dnn_run(*c, x, w, bias ? &l.inputs[2] : nullptr, l.outputs[0], l.workspace)) return;
         run_conv(*isa, a, transposed, l);
       },
       [a, transposed, bias, dtype, isa = b.isa, x = b.shape(b.operand(0)), w = b.shape(b.operand(1)), y = b.shape(b.result())](const int64_t* dims) -> int64_t {

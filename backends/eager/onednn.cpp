@@ -239,7 +239,17 @@ int64_t dnn_workspace(const DnnConv& c) {
   return padded(c.x.get_size()) + padded(c.w.get_size()) + padded(c.y.get_size()) + padded(c.bias ? c.b.get_size() : 0) + padded(c.scratch.get_size());
 }
 
-void dnn_run(const DnnConv& c, const View& x, const View& w, const tsr_tensor* bias, const tsr_tensor& y, void* workspace) {
+// Strides that oneDNN takes: positive. Those of sizes of 1 do not matter and are made so.
+static bool usable_strides(View& v) {
+  for (int d = 0; d < v.rank(); ++d) {
+    if (v.sizes[d] == 1) v.strides[d] = v.sizes.product(d + 1);
+    if (v.strides[d] <= 0) return false;
+  }
+  return true;
+}
+
+bool dnn_run(const DnnConv& c, View x, View w, const tsr_tensor* bias, const tsr_tensor& y, void* workspace) {
+  if (!usable_strides(x) || !usable_strides(w)) return false;
   const OmpThreads team(c.threads);
   char* space = static_cast<char*>(workspace);
   const auto take = [&](const memory::desc& d) {
@@ -276,8 +286,10 @@ void dnn_run(const DnnConv& c, const View& x, const View& w, const tsr_tensor* b
     }
     stream().wait();
   } catch (const dnnl::error& e) {
+    if (e.status == dnnl_invalid_arguments || e.status == dnnl_unimplemented) return false;  // overlapping strides
     fail_dnnl(e);
   }
+  return true;
 }
 
 }  // namespace eager
@@ -292,7 +304,7 @@ const DnnProduct* dnn_product(const DnnProductKey&) { return nullptr; }
 void dnn_run(const DnnProduct&, const void*, const void*, void*) {}
 const DnnConv* dnn_conv(const DnnConvKey&) { return nullptr; }
 int64_t dnn_workspace(const DnnConv&) { return 0; }
-void dnn_run(const DnnConv&, const View&, const View&, const tsr_tensor*, const tsr_tensor&, void*) {}
+bool dnn_run(const DnnConv&, View, View, const tsr_tensor*, const tsr_tensor&, void*) { return false; }
 
 }  // namespace eager
 

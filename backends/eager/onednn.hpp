@@ -26,7 +26,7 @@ struct DnnProductKey {
 const DnnProduct* dnn_product(const DnnProductKey& key);
 void dnn_run(const DnnProduct& p, const void* a, const void* b, void* c);
 
-// f32 and bf16 convolutions with dense operands (x and weight may have strides: they are reordered). Null: not supported.
+// f32 and bf16 convolutions. Null: not supported. dnn_run reorders x and weight as it needs them; false: not with these strides.
 struct DnnConv;
 struct DnnConvKey {
   uint32_t dtype;
@@ -40,6 +40,6 @@ struct DnnConvKey {
 };
 const DnnConv* dnn_conv(const DnnConvKey& key);
 int64_t dnn_workspace(const DnnConv& c);
-void dnn_run(const DnnConv& c, const View& x, const View& w, const tsr_tensor* bias, const tsr_tensor& y, void* workspace);
+bool dnn_run(const DnnConv& c, View x, View w, const tsr_tensor* bias, const tsr_tensor& y, void* workspace);
 
 }  // namespace eager
