@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The null backend and its devices: memories apart from the host's, programs that compile and run without computing.
+#include <dlfcn.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
@@ -77,6 +79,82 @@ TEST_CASE("a null device that does not exist, and memory that does not exist") {
   CHECK(code("null:1", 4) == "no error");
   CHECK(code("null:2", 4) == "TSR-R002");
   CHECK(code("null:0", int64_t{1} << 50) == "TSR-R001");
+}
+
+TEST_CASE("the null device's table: streams, events, and what it refuses") {
+  // The host has no use for streams of its own yet: the table is asked directly, as a host would.
+  const std::string path =
+      std::string(std::getenv("TESSERA_BUILD_DIR")) + "/lib/tessera/plugins/tessera.backend.null.so";
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(library);
+  const auto query = reinterpret_cast<tsr_plugin_query_fn>(dlsym(library, "tsr_plugin_query"));
+  REQUIRE(query);
+  const tsr_plugin_desc* const plugin = query(e::api().host);
+  void* instance = nullptr;
+  e::check(plugin->create(e::api().host, nullptr, &instance));
+  const tsr_factory* items = nullptr;
+  size_t count = 0, stride = 0;
+  e::check(plugin->factories(instance, &items, &count, &stride));
+  const tsr_device_table* d = nullptr;
+  void* self = nullptr;
+  for (size_t i = 0; i < count; ++i)
+    if (const tsr_factory& f = *TSR_AT(tsr_factory, items, stride, i); f.kind == TSR_DEVICE) {
+      d = static_cast<const tsr_device_table*>(f.table);
+      self = f.self;
+    }
+  REQUIRE(d);
+  CHECK(d->count == 2);
+
+  tsr_stream *first = nullptr, *second = nullptr;
+  tsr_event *begin = nullptr, *end = nullptr, *other = nullptr;
+  e::check(d->stream_create(self, 0, &first));
+  e::check(d->stream_create(self, 1, &second));
+  e::check(d->event_create(self, 0, &begin));
+  e::check(d->event_create(self, 0, &end));
+  e::check(d->event_create(self, 1, &other));
+
+  void *a = nullptr, *b = nullptr;
+  e::check(d->alloc(self, 0, 4096, 256, &a));
+  e::check(d->alloc(self, 0, 4096, 64, &b));
+  CHECK(reinterpret_cast<uintptr_t>(a) % 256 == 0);
+  std::vector<char> host(4096, 7), back(4096, 0);
+  e::check(d->event_record(self, begin, first));
+  e::check(d->copy(self, 0, a, host.data(), 4096, TSR_COPY_TO_DEVICE, first));
+  e::check(d->copy(self, 0, b, a, 4096, TSR_COPY_WITHIN, first));
+  e::check(d->copy(self, 0, back.data(), b, 4096, TSR_COPY_TO_HOST, first));
+  e::check(d->event_record(self, end, first));
+  e::check(d->event_wait(self, end, second));
+  e::check(d->stream_synchronize(self, first));
+  CHECK(back == host);
+  double seconds = -1;
+  e::check(d->event_elapsed(self, begin, end, &seconds));
+  CHECK(seconds >= 0);
+
+  const auto code = [](tsr_error* error) -> std::string {
+    if (!error) return "no error";
+    const std::string c = e::api().host->core->error_code(error);
+    e::api().error_free(error);
+    return c;
+  };
+  tsr_stream* none = nullptr;
+  void* nothing = nullptr;
+  CHECK(code(d->event_elapsed(self, begin, other, &seconds)) == "TSR-B034");  // never recorded
+  CHECK(code(d->event_record(self, other, first)) == "TSR-B034");             // another device's stream
+  CHECK(code(d->copy(self, 0, a, b, 1, 3, nullptr)) == "TSR-B034");
+  CHECK(code(d->copy(self, 0, a, b, 1, TSR_COPY_WITHIN, second)) == "TSR-B034");
+  CHECK(code(d->alloc(self, 0, 64, 48, &nothing)) == "TSR-B034");
+  CHECK(code(d->alloc(self, 2, 64, 64, &nothing)) == "TSR-R002");
+  CHECK(code(d->stream_create(self, 7, &none)) == "TSR-R002");
+  CHECK(code(d->alloc(self, 0, 0, 64, &nothing)) == "no error");
+
+  d->free(self, 0, a);
+  d->free(self, 0, b);
+  d->event_destroy(self, begin);
+  d->event_destroy(self, end);
+  d->event_destroy(self, other);
+  d->stream_destroy(self, first);
+  d->stream_destroy(self, second);
+  plugin->destroy(instance);
 }
 
 TEST_CASE("every case of every op compiles and runs on null") {
