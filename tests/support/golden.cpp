@@ -48,9 +48,12 @@ std::string text_difference(const std::string& expected, const std::string& actu
   std::vector<bool> near;
   for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
     const bool same = i < a.size() && j < b.size() && a[i] == b[j];
-    if (same) out.push_back(" " + a[i++]), ++j;
-    else if (j == b.size() || (i < a.size() && common[i + 1][j] >= common[i][j + 1])) out.push_back("-" + a[i++]);
-    else out.push_back("+" + b[j++]);
+    if (same)
+      out.push_back(" " + a[i++]), ++j;
+    else if (j == b.size() || (i < a.size() && common[i + 1][j] >= common[i][j + 1]))
+      out.push_back("-" + a[i++]);
+    else
+      out.push_back("+" + b[j++]);
   }
   std::string text;
   size_t shown = 0;
@@ -84,7 +87,8 @@ void check_golden(const std::string& path, const std::string& actual) {
     std::printf("blessed %s\n%s", path.c_str(), difference.c_str());
     return;
   }
-  FAIL_CHECK((exists ? "" : "there is no ") << path << (exists ? " differs" : "") << " (TESSERA_BLESS=1 rewrites it)\n" << difference);
+  FAIL_CHECK((exists ? "" : "there is no ") << path << (exists ? " differs" : "") << " (TESSERA_BLESS=1 rewrites it)\n"
+                                            << difference);
 }
 
 }  // namespace tessera::test

@@ -34,7 +34,9 @@ class Random {
     return z ^ z >> 31;
   }
   uint64_t below(uint64_t n) { return n == 0 ? 0 : bits() % n; }
-  int64_t between(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(below(static_cast<uint64_t>(hi - lo) + 1)); }
+  int64_t between(int64_t lo, int64_t hi) {
+    return lo + static_cast<int64_t>(below(static_cast<uint64_t>(hi - lo) + 1));
+  }
   bool chance(int percent) { return below(100) < static_cast<uint64_t>(percent); }
   template <class T>
   const T& pick(const std::vector<T>& v) {
@@ -50,7 +52,11 @@ using Shape = std::vector<tsr_dim>;
 class Generator {
  public:
   Generator(const core::OpRegistry& ops, uint64_t seed, const RandomGraphOptions& options)
-      : ops_(ops), o_(options), random_(seed * 0x2545f4914f6cdd1d + 1), graph_(std::make_unique<Graph>(ops, "")), g_(*graph_) {
+      : ops_(ops),
+        o_(options),
+        random_(seed * 0x2545f4914f6cdd1d + 1),
+        graph_(std::make_unique<Graph>(ops, "")),
+        g_(*graph_) {
     records_ = ops.all();
     for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d)
       if (o_.dtypes == 0 || (o_.dtypes >> d & 1)) dtypes_.push_back(d);
@@ -77,8 +83,11 @@ class Generator {
       const int64_t lo = random_.between(0, 3), hi = random_.chance(40) ? INT64_MAX : random_.between(lo, 2000);
       const bool unbacked = random_.chance(20);
       witness_.push_back(random_.between(lo, std::min<int64_t>(hi, lo + 6)));
-      symbols_.push_back(s.symbol((unbacked ? "u" : random_.chance(20) ? "batch_" : "s") + std::to_string(symbols_.size()), lo, hi, unbacked,
-                                  random_.chance(50) ? witness_.back() : -1));
+      symbols_.push_back(s.symbol((unbacked             ? "u"
+                                   : random_.chance(20) ? "batch_"
+                                                        : "s") +
+                                      std::to_string(symbols_.size()),
+                                  lo, hi, unbacked, random_.chance(50) ? witness_.back() : -1));
     }
     for (uint64_t n = symbols_.empty() ? 0 : random_.below(3); n > 0; --n) {
       static constexpr tsr_relation kRelations[] = {TSR_EQ, TSR_NE, TSR_LT, TSR_LE, TSR_GT, TSR_GE, TSR_DIVISIBLE};
@@ -100,7 +109,8 @@ class Generator {
   tsr_dim expression(int depth) {
     if (symbols_.empty() || (depth == 0 && random_.chance(30))) return random_.between(0, 9);
     if (depth == 0 || random_.chance(40)) return random_.pick(symbols_);
-    static constexpr tsr_dim_op kOps[] = {TSR_DIM_ADD, TSR_DIM_SUB, TSR_DIM_MUL, TSR_DIM_FLOORDIV, TSR_DIM_MOD, TSR_DIM_MIN, TSR_DIM_MAX};
+    static constexpr tsr_dim_op kOps[] = {TSR_DIM_ADD, TSR_DIM_SUB, TSR_DIM_MUL, TSR_DIM_FLOORDIV,
+                                          TSR_DIM_MOD, TSR_DIM_MIN, TSR_DIM_MAX};
     const tsr_dim_op op = kOps[random_.below(std::size(kOps))];
     const tsr_dim a = expression(depth - 1);
     const bool divides = op == TSR_DIM_FLOORDIV || op == TSR_DIM_MOD;
@@ -130,8 +140,9 @@ class Generator {
   std::string value_name() {
     if (random_.chance(70)) return {};
     if (!o_.odd_names || random_.chance(60)) return "v" + std::to_string(random_.below(50));
-    static const std::vector<std::string> kNames = {"layers.0.weight", "two words", "quo\"te", "back\\slash", "", "über", "1.", ".5", "a-b",
-                                                    "new\nline", "loc", "region", "return", "_"};
+    static const std::vector<std::string> kNames = {
+        "layers.0.weight", "two words", "quo\"te", "back\\slash", "", "über", "1.", ".5", "a-b",
+        "new\nline",       "loc",       "region",  "return",      "_"};
     return random_.pick(kNames);
   }
 
@@ -148,11 +159,15 @@ class Generator {
         for (tsr_dim& d : strides) d = random_.chance(20) && o_.symbolic ? size() : random_.between(-4, 64);
         t.strides = g_.copy_dims(strides);
       }
-      const auto kind = o_.states ? static_cast<tsr_input_kind>(random_.between(TSR_INPUT_ARG, TSR_INPUT_STATE)) : TSR_INPUT_ARG;
+      const auto kind =
+          o_.states ? static_cast<tsr_input_kind>(random_.between(TSR_INPUT_ARG, TSR_INPUT_STATE)) : TSR_INPUT_ARG;
       const std::string key = "key " + std::to_string(n);
-      const tsr_id v = g_.create_input(value_name(), t, kind, kind != TSR_INPUT_ARG && random_.chance(80) ? key.c_str() : nullptr);
-      if (kind == TSR_INPUT_STATE) states_.push_back(v);
-      else if (kind == TSR_INPUT_ARG && random_.chance(10)) g_.set_state(v, TSR_NONE, true);
+      const tsr_id v =
+          g_.create_input(value_name(), t, kind, kind != TSR_INPUT_ARG && random_.chance(80) ? key.c_str() : nullptr);
+      if (kind == TSR_INPUT_STATE)
+        states_.push_back(v);
+      else if (kind == TSR_INPUT_ARG && random_.chance(10))
+        g_.set_state(v, TSR_NONE, true);
       values_[0].push_back(v);
     }
   }
@@ -198,14 +213,18 @@ class Generator {
     if (kind == 0 && o_.odd_names) {  // any bits: NaNs with payloads, bools other than 0 and 1
       for (char& c : data) c = static_cast<char>(random_.bits());
       const int64_t per_byte = dtype_bits(dtype) < 8 ? 8 / dtype_bits(dtype) : 1;
-      if (n % per_byte) data[static_cast<size_t>(n / per_byte)] &= static_cast<char>((1 << n % per_byte * dtype_bits(dtype)) - 1);
+      if (n % per_byte)
+        data[static_cast<size_t>(n / per_byte)] &= static_cast<char>((1 << n % per_byte * dtype_bits(dtype)) - 1);
     } else {
       const double one = number();
       for (int64_t i = 0; i < n; ++i) {
         const double v = kind == 1 ? one : number();
-        if (is_int(dtype)) store_from(dtype, data.data(), i, kind == 1 ? uint64_t{7} : random_.bits());
-        else if (is_complex(dtype)) store_from(dtype, data.data(), i, ComplexValue<double>{v, -v});
-        else store_from(dtype, data.data(), i, v);
+        if (is_int(dtype))
+          store_from(dtype, data.data(), i, kind == 1 ? uint64_t{7} : random_.bits());
+        else if (is_complex(dtype))
+          store_from(dtype, data.data(), i, ComplexValue<double>{v, -v});
+        else
+          store_from(dtype, data.data(), i, v);
       }
     }
     auto& extents = shapes_.emplace_back(sizes.begin(), sizes.end());
@@ -218,7 +237,8 @@ class Generator {
   }
 
   double number() {
-    static constexpr double kSpecial[] = {0.0, -0.0, 1.0, -1.0, 0.1, 1e-5, 1e30, 5e-324, 1.5, 448, 65504, 3.4028234663852886e38};
+    static constexpr double kSpecial[] = {0.0,  -0.0,   1.0, -1.0, 0.1,   1e-5,
+                                          1e30, 5e-324, 1.5, 448,  65504, 3.4028234663852886e38};
     switch (random_.below(5)) {
       case 0: return kSpecial[random_.below(std::size(kSpecial))];
       case 1: return std::numeric_limits<double>::infinity() * (random_.chance(50) ? 1 : -1);
@@ -232,8 +252,10 @@ class Generator {
     int64_t n = 1;
     bool fixed = true;
     for (const tsr_dim d : sizes) {
-      if (TSR_DIM_IS_EXPR(d)) fixed = false;
-      else n *= d;
+      if (TSR_DIM_IS_EXPR(d))
+        fixed = false;
+      else
+        n *= d;
     }
     if (fixed && n <= 200 && ops_.find("constant")) {
       const tsr_tensor t = tensor(dtype, sizes);
@@ -277,7 +299,8 @@ class Generator {
       if (bound != b.dtypes.end()) return bound->second == dtype;
       return r.dtype_masks[p.slot] >> dtype & 1;
     }
-    return bound == b.dtypes.end() || dtype == (p.kind == DtypePattern::kRealOf ? to_real_dtype(bound->second) : to_complex_dtype(bound->second));
+    return bound == b.dtypes.end() ||
+           dtype == (p.kind == DtypePattern::kRealOf ? to_real_dtype(bound->second) : to_complex_dtype(bound->second));
   }
 
   // Does the shape match? Binds what the pattern names.
@@ -291,11 +314,14 @@ class Generator {
     const size_t length = sizes.size() - fixed;
     for (size_t i = 0, at = 0; i < pattern.size(); ++i) {
       if (i == run) {
-        const Shape part(sizes.begin() + static_cast<ptrdiff_t>(at), sizes.begin() + static_cast<ptrdiff_t>(at + length));
+        const Shape part(sizes.begin() + static_cast<ptrdiff_t>(at),
+                         sizes.begin() + static_cast<ptrdiff_t>(at + length));
         if (b.runs.try_emplace(pattern[i].name, part).first->second != part) return false;
         at += length;
       } else {
-        const tsr_dim want = pattern[i].kind == ShapeItem::kNumber ? pattern[i].number : b.dims.try_emplace(pattern[i].name, sizes[at]).first->second;
+        const tsr_dim want = pattern[i].kind == ShapeItem::kNumber
+                                 ? pattern[i].number
+                                 : b.dims.try_emplace(pattern[i].name, sizes[at]).first->second;
         if (want != sizes[at++]) return false;
       }
     }
@@ -319,9 +345,12 @@ class Generator {
         s.push_back(it == b.dims.end() ? size() : it->second);
       } else {
         Shape part;
-        if (const auto it = b.runs.find(item.name); it != b.runs.end()) part = it->second;
-        else if (!b.runs.empty() && random_.chance(80)) part = related(b.runs.begin()->second);
-        else part = shape(3);
+        if (const auto it = b.runs.find(item.name); it != b.runs.end())
+          part = it->second;
+        else if (!b.runs.empty() && random_.chance(80))
+          part = related(b.runs.begin()->second);
+        else
+          part = shape(3);
         s.insert(s.end(), part.begin(), part.end());
       }
     }
@@ -438,12 +467,14 @@ class Generator {
   }
 
   const char* text() {
-    static const std::vector<const char*> kTexts = {"", "plain", "with \"quotes\"", "line\nbreak\ttab", "\x01\x7f", "\xc3\xa4\xe2\x82\xac", "a\\b"};
+    static const std::vector<const char*> kTexts = {
+        "", "plain", "with \"quotes\"", "line\nbreak\ttab", "\x01\x7f", "\xc3\xa4\xe2\x82\xac", "a\\b"};
     return random_.pick(kTexts);
   }
 
   double any_float() {
-    if (o_.odd_names && random_.chance(10)) return std::bit_cast<double>(0x7ff0000000000001 | (random_.bits() & 0x800fffffffffffff));
+    if (o_.odd_names && random_.chance(10))
+      return std::bit_cast<double>(0x7ff0000000000001 | (random_.bits() & 0x800fffffffffffff));
     return random_.chance(10) ? std::bit_cast<double>(random_.bits() & 0x7fefffffffffffff) : number();
   }
 
@@ -457,11 +488,14 @@ class Generator {
     for (const core::ResultDecl& result : r.results)
       for (const ShapeItem& item : result.shape)
         if (item.kind == ShapeItem::kCall && item.slot != core::kBroadcast) {
-          if (const auto it = b.runs.find(item.args[0]); it != b.runs.end()) rank = static_cast<uint32_t>(it->second.size());
+          if (const auto it = b.runs.find(item.args[0]); it != b.runs.end())
+            rank = static_cast<uint32_t>(it->second.size());
           permutation |= item.slot == core::kPermute && item.args[1] == "$" + d.name;
         }
     switch (d.kind) {
-      case TSR_ATTR_INT: a.i = rank ? random_.between(-static_cast<int64_t>(rank), rank - 1) : random_.between(-3, 3); break;
+      case TSR_ATTR_INT:
+        a.i = rank ? random_.between(-static_cast<int64_t>(rank), rank - 1) : random_.between(-3, 3);
+        break;
       case TSR_ATTR_FLOAT: a.f = any_float(); break;
       case TSR_ATTR_BOOL: a.i = random_.chance(50); break;
       case TSR_ATTR_STRING: a.s = d.choices.empty() ? text() : random_.pick(d.choices).c_str(); break;
@@ -589,7 +623,8 @@ class Generator {
 
 }  // namespace
 
-std::unique_ptr<core::Graph> random_graph(const core::OpRegistry& ops, uint64_t seed, const RandomGraphOptions& options) {
+std::unique_ptr<core::Graph> random_graph(const core::OpRegistry& ops, uint64_t seed,
+                                          const RandomGraphOptions& options) {
   return Generator(ops, seed, options).run();
 }
 

@@ -120,7 +120,9 @@ int64_t axis_of(const tsr_call* c, const char* name, uint32_t rank) {
   refuse("no attribute " + std::string(name));
 }
 
-tsr_dim* dims(const tsr_call* c, size_t n) { return static_cast<tsr_dim*>(Graph::from(c->graph).scratch(n * sizeof(tsr_dim))); }
+tsr_dim* dims(const tsr_call* c, size_t n) {
+  return static_cast<tsr_dim*>(Graph::from(c->graph).scratch(n * sizeof(tsr_dim)));
+}
 
 using Types = std::vector<tsr_type>;
 
@@ -179,9 +181,11 @@ Types infer_cond(const tsr_call* c) {
   for (uint32_t r = 0; r < 2; ++r) {
     if (c->regions[r].num_inputs + 1 != c->num_operands) refuse("cond: a region takes other inputs than the operands");
     for (uint32_t i = 0; i < c->regions[r].num_inputs; ++i)
-      if (!c->operands[i + 1] || !fits(*c->regions[r].inputs[i], *c->operands[i + 1])) refuse("cond: an input's type differs from its operand's");
+      if (!c->operands[i + 1] || !fits(*c->regions[r].inputs[i], *c->operands[i + 1]))
+        refuse("cond: an input's type differs from its operand's");
   }
-  if (c->regions[0].num_outputs != c->regions[1].num_outputs) refuse("cond: the regions return different numbers of values");
+  if (c->regions[0].num_outputs != c->regions[1].num_outputs)
+    refuse("cond: the regions return different numbers of values");
   Types out;
   for (uint32_t i = 0; i < c->regions[0].num_outputs; ++i) {
     if (!fits(*c->regions[0].outputs[i], *c->regions[1].outputs[i])) refuse("cond: the regions return different types");
@@ -195,7 +199,8 @@ Types infer_while(const tsr_call* c) {
   if (c->num_regions != 2 || c->regions[0].num_outputs != 1 || c->regions[0].outputs[0]->dtype != TSR_BOOL)
     refuse("while_loop: expected a condition that returns bool[], and a body");
   const int64_t carried = c->attrs[0].i;
-  if (carried < 0 || carried > c->num_operands || carried != c->regions[1].num_outputs) refuse("while_loop: carried does not fit");
+  if (carried < 0 || carried > c->num_operands || carried != c->regions[1].num_outputs)
+    refuse("while_loop: carried does not fit");
   Types out;
   for (uint32_t i = 0; i < carried; ++i) {
     if (!fits(*c->regions[1].outputs[i], *c->operands[i])) refuse("while_loop: a carried type changes");
@@ -228,8 +233,9 @@ tsr_op_impl impl(const char* op, Types (*f)(const tsr_call*)) {
 
 const core::OpRegistry& test_ops() {
   static const tsr_record_file files[] = {{"test.tops", kRecords}};
-  static const tsr_op_impl impls[] = {impl("stack", infer_stack), impl("split", infer_split), impl("nonzero", infer_nonzero),
-                                      impl("cond", infer_cond), impl("while_loop", infer_while)};
+  static const tsr_op_impl impls[] = {impl("stack", infer_stack), impl("split", infer_split),
+                                      impl("nonzero", infer_nonzero), impl("cond", infer_cond),
+                                      impl("while_loop", infer_while)};
   static const core::OpRegistry* ops = [] {
     static core::OpRegistry registry;
     tsr_opset set{};

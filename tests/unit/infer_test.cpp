@@ -20,7 +20,8 @@ namespace {
 // The type of the last node's results in a graph with these inputs, or the code of the error.
 std::string type_of(const std::string& inputs, const std::string& node, const std::string& header = "") {
   try {
-    const auto g = parse_graph(test_ops(), "graph @g(" + inputs + ") " + header + " {\n%r = " + node + "\nreturn %r }", "t.tsr");
+    const auto g =
+        parse_graph(test_ops(), "graph @g(" + inputs + ") " + header + " {\n%r = " + node + "\nreturn %r }", "t.tsr");
     return print_type(*g, *g->value(g->find_value("r")).type);
   } catch (const Error& e) {
     return e.code();
@@ -49,8 +50,9 @@ TEST_CASE("dtype variables bind, and derived dtypes follow") {
   CHECK(type_of("%x: f32[2]", "cast %x {dtype = u2}") == "u2[2]");
   CHECK(type_of("%q: f32[2], %x: c64[2]", "polar %q, %x") == "c64[2]");  // real(T) before T is known
   CHECK(type_of("%q: f64[2], %x: c64[2]", "polar %q, %x") == "TSR-I031");
-  CHECK(message_of("%x: f32[2], %y: f64[2]", "add %x, %y").find(
-            "add: operand 'b' has the type f64[2], expected the dtype f32, as operand 'a' has") != std::string::npos);
+  CHECK(message_of("%x: f32[2], %y: f64[2]", "add %x, %y")
+            .find("add: operand 'b' has the type f64[2], expected the dtype f32, as operand 'a' has") !=
+        std::string::npos);
 }
 
 TEST_CASE("broadcasting follows NumPy") {
@@ -62,9 +64,10 @@ TEST_CASE("broadcasting follows NumPy") {
   CHECK(type_of("%x: f32[2, 3], %y: f32[2]", "add %x, %y") == "TSR-I033");
   CHECK(type_of("%p: bool[4, 1, 1], %x: f32[3], %y: f32[2, 1]", "select %p, %x, %y") == "f32[4, 2, 3]");
   CHECK(type_of("%x: f32[2], %y: f32[5, 1]", "clamp %x, _, %y") == "f32[5, 2]");
-  CHECK(message_of("%x: f32[2, 3], %y: f32[4]", "add %x, %y").find(
-            "add: the sizes 3 and 4 in dimension 1 of the result do not broadcast: operand 'a' has the type f32[2, 3], operand 'b' has the type "
-            "f32[4]") != std::string::npos);
+  CHECK(message_of("%x: f32[2, 3], %y: f32[4]", "add %x, %y")
+            .find("add: the sizes 3 and 4 in dimension 1 of the result do not broadcast: operand 'a' has the type "
+                  "f32[2, 3], operand 'b' has the type "
+                  "f32[4]") != std::string::npos);
 }
 
 TEST_CASE("symbolic sizes broadcast by proof, else by assumption") {
@@ -90,7 +93,8 @@ TEST_CASE("named sizes and runs unify") {
   CHECK(type_of("%x: f32[2, 3], %y: f32[2, 3]", "stack %x, %y {axis = 1}") == "f32[2, 2, 3]");
   CHECK(type_of("%x: f32[2, 3], %y: f32[3, 2]", "stack %x, %y") == "TSR-I032");
   CHECK(message_of("%x: f32[2, 4], %w: f32[5, 3]", "linear %x, %w")
-            .find("linear: operand 'weight' has the type f32[5, 3]: found the size 3 in dimension 1, expected 4, K of operand 'x'") != std::string::npos);
+            .find("linear: operand 'weight' has the type f32[5, 3]: found the size 3 in dimension 1, expected 4, K of "
+                  "operand 'x'") != std::string::npos);
 }
 
 TEST_CASE("reduce, permute and concat compute shapes") {
@@ -139,11 +143,13 @@ TEST_CASE("the result is where the operands are") {
 TEST_CASE("strict inference assumes nothing") {
   Graph g(test_ops(), "g");
   const tsr_dim s0 = g.sizes().symbol("s0", 0, INT64_MAX, false), s1 = g.sizes().symbol("s1", 0, INT64_MAX, false);
-  const tsr_id x = g.create_input("x", g.make_type(TSR_F32, std::span(&s0, 1))), y = g.create_input("y", g.make_type(TSR_F32, std::span(&s1, 1)));
+  const tsr_id x = g.create_input("x", g.make_type(TSR_F32, std::span(&s0, 1))),
+               y = g.create_input("y", g.make_type(TSR_F32, std::span(&s1, 1)));
   const tsr_id operands[] = {x, y};
   const OpRecord& add = test_ops().get("add");
   const CallView view(g, add, operands, {}, {});
-  CHECK_THROWS_WITH(infer(g, add, view.call(), Prove::kStrict), Catch::Contains("TSR-I033") && Catch::Contains("not known to be equal"));
+  CHECK_THROWS_WITH(infer(g, add, view.call(), Prove::kStrict),
+                    Catch::Contains("TSR-I033") && Catch::Contains("not known to be equal"));
   CHECK(g.sizes().assumptions().empty());
   CHECK(infer(g, add, view.call(), Prove::kAssume).size() == 1);
   CHECK(g.sizes().assumptions().size() == 1);
@@ -177,7 +183,9 @@ TEST_CASE("callbacks that break their contract are blamed") {
   for (mode = 0; mode <= 5; ++mode) {
     INFO(mode);
     const auto parse = [&] { parse_graph(r, "graph @g(%x: f32[4]) { %y, %z = f %x return %y }", "t"); };
-    if (mode == 5) CHECK_NOTHROW(parse());
-    else CHECK_THROWS_WITH(parse(), Catch::Contains("TSR-I036") && Catch::Contains("'acme.opset'"));
+    if (mode == 5)
+      CHECK_NOTHROW(parse());
+    else
+      CHECK_THROWS_WITH(parse(), Catch::Contains("TSR-I036") && Catch::Contains("'acme.opset'"));
   }
 }

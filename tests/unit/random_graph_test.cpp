@@ -91,10 +91,13 @@ TEST_CASE("the witness satisfies the graph") {
     const auto g = random_graph(test_ops(), seed, options);
     const Sizes& s = g->sizes();
     REQUIRE(witness.size() == s.symbols().size());
-    for (size_t i = 0; i < witness.size(); ++i) REQUIRE((s.symbols()[i].min <= witness[i] && witness[i] <= s.symbols()[i].max));
-    for (const Assumption& a : s.assumptions()) REQUIRE(Sizes::holds(a.relation, s.evaluate(a.a, witness), s.evaluate(a.b, witness)));
+    for (size_t i = 0; i < witness.size(); ++i)
+      REQUIRE((s.symbols()[i].min <= witness[i] && witness[i] <= s.symbols()[i].max));
+    for (const Assumption& a : s.assumptions())
+      REQUIRE(Sizes::holds(a.relation, s.evaluate(a.a, witness), s.evaluate(a.b, witness)));
     for (tsr_id v = 0; v < g->num_values(); ++v)
-      for (uint32_t k = 0; g->value(v).alive && k < g->value(v).type->rank; ++k) REQUIRE(s.evaluate(g->value(v).type->sizes[k], witness) >= 0);
+      for (uint32_t k = 0; g->value(v).alive && k < g->value(v).type->rank; ++k)
+        REQUIRE(s.evaluate(g->value(v).type->sizes[k], witness) >= 0);
     symbols += witness.size();
     assumptions += s.assumptions().size();
   }
@@ -161,7 +164,8 @@ size_t differentiate_all(Graph& g, const std::vector<int64_t>& witness) {
       REQUIRE(g.sizes().symbols().size() == witness.size());
       for (size_t i = 0; i < out.size(); ++i)
         if (out[i] != TSR_NONE && !agree(g, out[i], g.node(n).operands[i], witness))
-          FAIL("operand " << i << " of " << print_node(g, n) << " has a gradient of type " << print_type(g, *g.value(out[i]).type));
+          FAIL("operand " << i << " of " << print_node(g, n) << " has a gradient of type "
+                          << print_type(g, *g.value(out[i]).type));
       g.commit();
       ++built;
     } catch (const Error& e) {

@@ -29,7 +29,8 @@ std::string code_of(const std::function<void()>& f) {
   }
 }
 
-tsr_opset opset(const char* prefix, const tsr_record_file& file, const tsr_op_impl* impls = nullptr, size_t num_impls = 0) {
+tsr_opset opset(const char* prefix, const tsr_record_file& file, const tsr_op_impl* impls = nullptr,
+                size_t num_impls = 0) {
   tsr_opset set{};
   set.struct_size = sizeof set;
   set.prefix = prefix;
@@ -42,13 +43,16 @@ tsr_opset opset(const char* prefix, const tsr_record_file& file, const tsr_op_im
   return set;
 }
 
-std::string add(OpRegistry& registry, const char* prefix, const char* text, const tsr_op_impl* impls = nullptr, size_t n = 0) {
+std::string add(OpRegistry& registry, const char* prefix, const char* text, const tsr_op_impl* impls = nullptr,
+                size_t n = 0) {
   const tsr_record_file file{"r.tops", text};
   const tsr_opset set = opset(prefix, file, impls, n);
   return code_of([&] { registry.add(set, "acme.opset"); });
 }
 
-tsr_error* no_compute(void*, const tsr_call*, const tsr_tensor*, uint32_t, const tsr_tensor*, uint32_t) { return nullptr; }
+tsr_error* no_compute(void*, const tsr_call*, const tsr_tensor*, uint32_t, const tsr_tensor*, uint32_t) {
+  return nullptr;
+}
 
 // Replaces the one node of the graph by its decomposition and gives the text.
 std::string decomposed(const std::string& text) {
@@ -78,7 +82,8 @@ TEST_CASE("a record keeps what it says") {
             sentence." "And more."
       numerics: "f32."
       decompose { %i = full 0 {shape = $shape}  return %x, %i }
-  )", "r.tops", "acme", "acme.opset");
+  )",
+                                     "r.tops", "acme", "acme.opset");
   REQUIRE(records.size() == 1);
   const OpRecord& r = *records[0];
   CHECK(r.name == "acme.f");
@@ -91,7 +96,8 @@ TEST_CASE("a record keeps what it says") {
   CHECK(r.trait_text == "composite pure");
   CHECK(r.can_decompose());
   CHECK(r.signature ==
-        "op f(%x: T[*B, K], %w?: real(T)[4], %more...: $out[?]) {axis: int = -1, out: dtype = invalid, mode: str = \"a\" in [\"a\", \"b\"], "
+        "op f(%x: T[*B, K], %w?: real(T)[4], %more...: $out[?]) {axis: int = -1, out: dtype = invalid, mode: str = "
+        "\"a\" in [\"a\", \"b\"], "
         "shape: dims, eps: float = 1e-05} -> (%y: T[*B, K], %i: i64[$shape]) where T: {float, c64}");
   REQUIRE(r.operands.size() == 3);
   CHECK(r.operands[1].optional);
@@ -139,7 +145,8 @@ TEST_CASE("the registry finds ops, suggests, and refuses what contradicts itself
   OpRegistry r;
   CHECK(add(r, "", "op f(%x: T[*S]) -> (T[*S]) where T: any") == "");
   CHECK(add(r, "", "op f(%x: T[*S]) -> (T[*S]) where T: any") == "TSR-O003");
-  CHECK(add(r, "acme", "op f(%x: T[*S]) -> (T[*S]) where T: any op f(%x: T[*S]) -> (T[*S]) where T: any") == "TSR-O003");
+  CHECK(add(r, "acme", "op f(%x: T[*S]) -> (T[*S]) where T: any op f(%x: T[*S]) -> (T[*S]) where T: any") ==
+        "TSR-O003");
   CHECK(r.find("acme.f") == nullptr);  // all or nothing
   CHECK(add(r, "acme", "op f(%x: T[*S]) -> (T[*S]) where T: any") == "TSR-O005");
   CHECK(add(r, "acme", "op f(%x: T[*S]) -> (T[*S]) where T: any decompose { return %x }") == "");
@@ -250,15 +257,18 @@ TEST_CASE("decompositions are built from text") {
         "  %y_1 = full %0 {shape = [2, 3]} : i8[2, 3]\n"
         "  return %y_1\n"
         "}\n");
-  CHECK_THROWS_WITH(decomposed("graph @g(%x: i8[2]) { %y = neg %x return %y }"), Catch::Contains("TSR-O008") && Catch::Contains("'test.opset'"));
+  CHECK_THROWS_WITH(decomposed("graph @g(%x: i8[2]) { %y = neg %x return %y }"),
+                    Catch::Contains("TSR-O008") && Catch::Contains("'test.opset'"));
 }
 
 TEST_CASE("a decomposition that does not fit its record is the plugin's bug") {
   auto build = [](const char* body) {
     OpRegistry r;
-    const std::string text = "op neg(%x: T[*S]) -> (T[*S]) where T: number\n"
-                             "op constant() {value: tensor} -> (?[?]) traits: constant\n"
-                             "op f(%x: T[*S], %y?: T[*S]) {a: int = 2} -> (T[*S]) where T: number decompose " + std::string(body);
+    const std::string text =
+        "op neg(%x: T[*S]) -> (T[*S]) where T: number\n"
+        "op constant() {value: tensor} -> (?[?]) traits: constant\n"
+        "op f(%x: T[*S], %y?: T[*S]) {a: int = 2} -> (T[*S]) where T: number decompose " +
+        std::string(body);
     const tsr_record_file file{"r.tops", text.c_str()};
     r.add(opset("", file), "acme.opset");
     const auto g = parse_graph(r, "graph @g(%x: i8[4]) { %y = f %x return %y }", "t.tsr");
@@ -276,7 +286,8 @@ TEST_CASE("a decomposition that does not fit its record is the plugin's bug") {
   };
   CHECK(message("{ %z = neg %x return %z }") == "");
   CHECK(message("{ return %y }").find("no replacement for result 0") != std::string::npos);
-  CHECK(message("{ %z = neg %y return %z }").find("r.tops:3: decompose of %y = f: neg: operand 'x' is left out") != std::string::npos);
+  CHECK(message("{ %z = neg %y return %z }").find("r.tops:3: decompose of %y = f: neg: operand 'x' is left out") !=
+        std::string::npos);
   CHECK(message("{ %z = nge %x return %z }").find("did you mean 'neg'?") != std::string::npos);
   CHECK(message("{ %z = neg 0.5 return %z }").find("does not fit the dtype i8") != std::string::npos);
   CHECK(message("{ %z = neg 1 return %z }").find("has the type i8[], expected i8[4]") != std::string::npos);
@@ -286,7 +297,8 @@ TEST_CASE("a decomposition that does not fit its record is the plugin's bug") {
 }
 
 TEST_CASE("gradients are built from text") {
-  const auto g = parse_graph(test_ops(), "graph @g(%a: f32[4], %b: f32[4], %d: f32[4]) { %y = mul %a, %b %e = exp %y return %e }", "t.tsr");
+  const auto g = parse_graph(
+      test_ops(), "graph @g(%a: f32[4], %b: f32[4], %d: f32[4]) { %y = mul %a, %b %e = exp %y return %e }", "t.tsr");
   g->begin("grad");
   const tsr_id d = g->find_value("d"), mul = g->region(0).first, exp = g->node(mul).next;
   const tsr_id none[] = {TSR_NONE};
@@ -309,7 +321,9 @@ TEST_CASE("gradients are built from text") {
         "}\n");
   g->begin("grad");
   const tsr_id sum[] = {d};
-  CHECK_THROWS_WITH(build_grad(*parse_graph(test_ops(), "graph @g(%d: f32[4]) { %y = add %d, %d return %y }", "t"), 0, sum), Catch::Contains("TSR-O008"));
+  CHECK_THROWS_WITH(
+      build_grad(*parse_graph(test_ops(), "graph @g(%d: f32[4]) { %y = add %d, %d return %y }", "t"), 0, sum),
+      Catch::Contains("TSR-O008"));
 }
 
 TEST_CASE("messages of the record reader are golden") {
@@ -327,7 +341,8 @@ TEST_CASE("messages of the record reader are golden") {
 
 TEST_CASE("the records of the standard set are read") {
   size_t count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(TESSERA_TEST_DIR) + "/../plugins/opset_standard/records")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(TESSERA_TEST_DIR) + "/../plugins/opset_standard/records")) {
     if (entry.path().extension() != ".tops") continue;
     const std::string text = tessera::test::read_file(entry.path().string());
     const auto records = parse_records(text, entry.path().filename().string(), "", "tessera.opset.standard");

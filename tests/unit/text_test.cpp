@@ -13,8 +13,8 @@
 #include "ir/records.hpp"
 #include "ir/verifier.hpp"
 #include "support/error.hpp"
-#include "test_opset.hpp"
 #include "tessera/dtypes.hpp"
+#include "test_opset.hpp"
 
 using namespace tessera;
 using namespace tessera::core;
@@ -176,8 +176,10 @@ TEST_CASE("constants of every dtype read back bit for bit") {
   CHECK(load_as<float>(TSR_F32, tensor_of(*parse(constant("dense<f32[2]: [1.0, 0.1]>"))).data, 1) == 0.1f);
   CHECK(load_as<double>(TSR_F64, tensor_of(*parse(constant("dense<f64[]: 5e-324>"))).data, 0) == 5e-324);
   CHECK(std::signbit(load_as<float>(TSR_F32, tensor_of(*parse(constant("dense<f32[]: -0.0>"))).data, 0)));
-  CHECK(load_as<uint64_t>(TSR_U64, tensor_of(*parse(constant("dense<u64[]: 18446744073709551615>"))).data, 0) == UINT64_MAX);
-  CHECK(load_as<int64_t>(TSR_I64, tensor_of(*parse(constant("dense<i64[]: -9223372036854775808>"))).data, 0) == INT64_MIN);
+  CHECK(load_as<uint64_t>(TSR_U64, tensor_of(*parse(constant("dense<u64[]: 18446744073709551615>"))).data, 0) ==
+        UINT64_MAX);
+  CHECK(load_as<int64_t>(TSR_I64, tensor_of(*parse(constant("dense<i64[]: -9223372036854775808>"))).data, 0) ==
+        INT64_MIN);
   const auto packed = parse(constant("dense<i4[3]: [-8, 7, -1]>"));
   CHECK(load_as<int>(TSR_I4, tensor_of(*packed).data, 0) == -8);
   CHECK(load_as<int>(TSR_I4, tensor_of(*packed).data, 2) == -1);
@@ -190,11 +192,13 @@ TEST_CASE("constants of every dtype read back bit for bit") {
   CHECK(bits == 0x7fc00001);
   CHECK(print_graph(*nan).find("hex \"0100c07f0000803f\"") != std::string::npos);
   CHECK(print_graph(*parse(constant("dense<f32[2]: [nan, -inf]>"))).find("[nan, -inf]") != std::string::npos);
-  CHECK(print_graph(*parse(constant("dense<c64[2]: [(1.0, -2.0), (0.0, inf)]>"))).find("[(1.0, -2.0), (0.0, inf)]") != std::string::npos);
+  CHECK(print_graph(*parse(constant("dense<c64[2]: [(1.0, -2.0), (0.0, inf)]>"))).find("[(1.0, -2.0), (0.0, inf)]") !=
+        std::string::npos);
   CHECK(print_graph(*parse(constant("dense<bool[2, 0]: []>"))).find("dense<bool[2, 0]: []>") != std::string::npos);
 
   // Every code of the 8-bit and 16-bit floats.
-  for (const uint32_t dtype : {TSR_F16, TSR_BF16, TSR_F8E4M3FN, TSR_F8E4M3FNUZ, TSR_F8E5M2, TSR_F8E5M2FNUZ, TSR_F8E8M0}) {
+  for (const uint32_t dtype :
+       {TSR_F16, TSR_BF16, TSR_F8E4M3FN, TSR_F8E4M3FNUZ, TSR_F8E5M2, TSR_F8E5M2FNUZ, TSR_F8E8M0}) {
     const int64_t n = int64_t{1} << dtype_bits(dtype);
     for (int64_t first = 0; first < n; first += 64) {
       std::string hex;
@@ -223,10 +227,12 @@ TEST_CASE("long constants are hex, or elided on request") {
 
 TEST_CASE("constants that do not fit their type are refused") {
   for (const char* bad :
-       {"dense<f32[2]: [1.0]>", "dense<f32[2]: [1.0, 2.0, 3.0]>", "dense<u4[]: 16>", "dense<u8[]: -1>", "dense<i8[]: 128>", "dense<i8[]: -129>",
-        "dense<f16[]: 70000>", "dense<f8e4m3fn[]: 500.0>", "dense<f8e4m3fn[]: inf>", "dense<f4e2m1[]: nan>", "dense<f32[]: 1e39>",
-        "dense<f8e8m0[]: -1.0>", "dense<f32[1]: hex \"00\">", "dense<f32[1]: hex \"0000000g\">", "dense<u4[1]: hex \"10\">", "dense<f32[s0]: []>",
-        "dense<f32[2; 1]: [1.0, 2.0]>", "dense<f32[9000000000000000]: [1.0]>", "dense<f32[]: nan(0x7ff8000000000001)>"}) {
+       {"dense<f32[2]: [1.0]>", "dense<f32[2]: [1.0, 2.0, 3.0]>", "dense<u4[]: 16>", "dense<u8[]: -1>",
+        "dense<i8[]: 128>", "dense<i8[]: -129>", "dense<f16[]: 70000>", "dense<f8e4m3fn[]: 500.0>",
+        "dense<f8e4m3fn[]: inf>", "dense<f4e2m1[]: nan>", "dense<f32[]: 1e39>", "dense<f8e8m0[]: -1.0>",
+        "dense<f32[1]: hex \"00\">", "dense<f32[1]: hex \"0000000g\">", "dense<u4[1]: hex \"10\">",
+        "dense<f32[s0]: []>", "dense<f32[2; 1]: [1.0, 2.0]>", "dense<f32[9000000000000000]: [1.0]>",
+        "dense<f32[]: nan(0x7ff8000000000001)>"}) {
     INFO(bad);
     CHECK(code_of(constant(bad)) == "TSR-I011");
   }
@@ -241,16 +247,20 @@ TEST_CASE("a short text cannot claim much memory, time or stack") {
   CHECK(code_of(constant("dense<f32[1000000000000]: hex \"\">")) == "TSR-I011");
   ReadLimits small;
   small.splat_bytes = 4096;
-  CHECK(code_of(body("%a = constant {value = dense<f32[512]: splat 1.0>}\n%b = constant {value = dense<f32[512]: splat 1.0>}\nreturn %a"), small) == "");
-  CHECK(code_of(body("%a = constant {value = dense<f32[512]: splat 1.0>}\n%b = constant {value = dense<f32[513]: splat 1.0>}\nreturn %a"), small) ==
-        "TSR-I002");
+  CHECK(code_of(body("%a = constant {value = dense<f32[512]: splat 1.0>}\n%b = constant {value = dense<f32[512]: splat "
+                     "1.0>}\nreturn %a"),
+                small) == "");
+  CHECK(code_of(body("%a = constant {value = dense<f32[512]: splat 1.0>}\n%b = constant {value = dense<f32[513]: splat "
+                     "1.0>}\nreturn %a"),
+                small) == "TSR-I002");
   CHECK(code_of("graph @g(%x: f32[" + std::string(10000, '(') + "1]) { return }") == "TSR-I002");
   CHECK(code_of("graph @g(%x: f32[" + std::string(10000, '-') + "1]) { return }") == "TSR-I002");
   std::string sum = "s0";
   for (int i = 1; i < 5000; ++i) sum += " + s" + std::to_string(i);
   CHECK(code_of("graph @g(%x: f32[" + sum + "]) { return }") == "TSR-S005");
   std::string deep;
-  for (int i = 0; i < 1000; ++i) deep += "cond %p" + std::to_string(i) + "\nregion(%p" + std::to_string(i + 1) + ": bool[]) {\n";
+  for (int i = 0; i < 1000; ++i)
+    deep += "cond %p" + std::to_string(i) + "\nregion(%p" + std::to_string(i + 1) + ": bool[]) {\n";
   CHECK(code_of("graph @g(%p0: bool[]) {\n" + deep) == "TSR-I002");
   std::string rank = "1";
   for (int i = 0; i < 70; ++i) rank += ", 1";
@@ -264,11 +274,14 @@ TEST_CASE("a short text cannot claim much memory, time or stack") {
 
 TEST_CASE("every attribute kind reads back, defaults are not printed") {
   const std::string line =
-      "%0 = annotate %x {b = true, choice = \"b\", d = bf16, f = 1e-05, fs = [inf, -0.0, nan], i = -7, is = [], n = s0 * 2, "
+      "%0 = annotate %x {b = true, choice = \"b\", d = bf16, f = 1e-05, fs = [inf, -0.0, nan], i = -7, is = [], n = s0 "
+      "* 2, "
       "ns = [s0, 4], s = \"a\\n\\\"\", ss = [\"\", \"b\"], t = dense<i8[2]: [1, -1]>} : f32[s0]";
-  const std::string text = "graph @g(%x: f32[s0]) -> (f32[s0])\n  symbols { s0: 0.. }\n{\n  " + line + "\n  return %0\n}\n";
+  const std::string text =
+      "graph @g(%x: f32[s0]) -> (f32[s0])\n  symbols { s0: 0.. }\n{\n  " + line + "\n  return %0\n}\n";
   CHECK(print_graph(*parse(text)) == text);
-  const auto g = parse("graph @g(%x: f32[2]) { %0 = annotate %x {i = 3, f = 0.5, is = [1], t = dense<i8[]: 1>} return %0 }");
+  const auto g =
+      parse("graph @g(%x: f32[2]) { %0 = annotate %x {i = 3, f = 0.5, is = [1], t = dense<i8[]: 1>} return %0 }");
   CHECK(print_node(*g, g->region(0).first) == "%0 = annotate %x {t = dense<i8[]: 1>} : f32[2]");
   CHECK(g->attr(g->region(0).first, "i")->i == 3);
 }
@@ -290,7 +303,8 @@ TEST_CASE("floats print as the shortest text that reads back") {
 }
 
 TEST_CASE("a module holds several graphs, each checked") {
-  const std::string two = "graph @a(%x: f32[s0]) { return %x }\n// second\ngraph @b(%x: f32[4]) { %y = neg %x return %y }\n";
+  const std::string two =
+      "graph @a(%x: f32[s0]) { return %x }\n// second\ngraph @b(%x: f32[4]) { %y = neg %x return %y }\n";
   const auto graphs = parse_module(test_ops(), two, "two.tsr");
   REQUIRE(graphs.size() == 2);
   CHECK(std::string(graphs[1]->tables().name) == "b");
@@ -315,16 +329,28 @@ TEST_CASE("text goes into an empty graph that is open, and into no other") {
 
 TEST_CASE("equality sees every part of a graph") {
   const std::string base =
-      "graph @g(%x: f32[s0, 4], %s: f32[] state \"k\" -> 1) -> (f32[s0, 4], f32[])\n  symbols { s0: 1..9 hint 2 }\n  assume { s0 < 8 }\n"
+      "graph @g(%x: f32[s0, 4], %s: f32[] state \"k\" -> 1) -> (f32[s0, 4], f32[])\n  symbols { s0: 1..9 hint 2 }\n  "
+      "assume { s0 < 8 }\n"
       "{\n  %a = annotate %x {f = 1.5, t = dense<f32[2]: [1.0, 2.0]>} loc(\"f\":1:2)\n  return %a, %s\n}\n";
   const auto g = parse(base);
-  const std::pair<const char*, const char*> edits[] = {
-      {"@g", "@h"}, {"%a", "%b"}, {"1..9", "1..10"}, {"hint 2", "hint 3"}, {"hint 2", "hint 2 unbacked"}, {"s0 < 8", "s0 < 7"},
-      {"1.5", "1.25"}, {"1.0, 2.0", "1.0, 3.0"}, {"\"f\":1:2", "\"f\":1:3"}, {"\"k\"", "\"l\""}, {"-> 1)", "-> 1 donated)"},
-      {"assume { s0 < 8 }", ""}, {"%x: f32[s0, 4]", "%x: f32[s0, 4] param"}, {"s0 < 8", "s0 < 8 \"why\""}};
+  const std::pair<const char*, const char*> edits[] = {{"@g", "@h"},
+                                                       {"%a", "%b"},
+                                                       {"1..9", "1..10"},
+                                                       {"hint 2", "hint 3"},
+                                                       {"hint 2", "hint 2 unbacked"},
+                                                       {"s0 < 8", "s0 < 7"},
+                                                       {"1.5", "1.25"},
+                                                       {"1.0, 2.0", "1.0, 3.0"},
+                                                       {"\"f\":1:2", "\"f\":1:3"},
+                                                       {"\"k\"", "\"l\""},
+                                                       {"-> 1)", "-> 1 donated)"},
+                                                       {"assume { s0 < 8 }", ""},
+                                                       {"%x: f32[s0, 4]", "%x: f32[s0, 4] param"},
+                                                       {"s0 < 8", "s0 < 8 \"why\""}};
   for (const auto& [from, to] : edits) {
     std::string text = base;
-    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + std::strlen(to))) text.replace(at, std::strlen(from), to);
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + std::strlen(to)))
+      text.replace(at, std::strlen(from), to);
     INFO(text);
     CHECK(difference(*g, *parse(text)) != "");
   }

@@ -93,12 +93,14 @@ const std::multimap<int, Break>& breaks() {
       {2, [](Broken& b) { b.node("b").parent = 1; }},
       {2, [](Broken& b) { b.node("b").alive = 0; }},
       {2, [](Broken& b) { b.node("b").next = 9999; }},
-      {2, [](Broken& b) {  // a list that runs in a circle
+      {2,
+       [](Broken& b) {  // a list that runs in a circle
          b.node("b").next = b.n("a");
          b.node("a").prev = b.n("b");
        }},
       {2, [](Broken& b) { Access::region(*b.g, 0).last = b.n("a"); }},
-      {3, [](Broken& b) {  // left out of the list, still alive
+      {3,
+       [](Broken& b) {  // left out of the list, still alive
          b.node("e").next = b.n("r");
          b.node("r").prev = b.n("e");
        }},
@@ -110,7 +112,8 @@ const std::multimap<int, Break>& breaks() {
       {5, [](Broken& b) { Access::operand(*b.g, b.n("b"), 0) = 9999; }},
       {5, [](Broken& b) { Access::output(*b.g, 0, 0) = 9999; }},
       {5, [](Broken& b) { b.value("q").alive = 0; }},
-      {6, [](Broken& b) {  // mul before the add that feeds it
+      {6,
+       [](Broken& b) {  // mul before the add that feeds it
          tsr_node &a = b.node("a"), &m = b.node("b"), &c = b.node("c");
          const tsr_id ia = b.n("a"), im = b.n("b"), ic = b.n("c");
          Access::region(*b.g, 0).first = im;
@@ -129,10 +132,12 @@ const std::multimap<int, Break>& breaks() {
       {8, [](Broken& b) { b.value("i").def_node = b.n("j"); }},
       {9, [](Broken& b) { Access::uses(*b.g, b.v("a")).pop_back(); }},
       {9, [](Broken& b) { ++b.value("a").num_uses; }},
-      {9, [](Broken& b) {  // one listed twice instead of the other
+      {9,
+       [](Broken& b) {  // one listed twice instead of the other
          Access::uses(*b.g, b.v("a"))[0] = Access::uses(*b.g, b.v("a"))[1];
        }},
-      {9, [](Broken& b) {  // consistent in itself, but the second use is missing
+      {9,
+       [](Broken& b) {  // consistent in itself, but the second use is missing
          Access::uses(*b.g, b.v("a")).pop_back();
          --b.value("a").num_uses;
        }},
@@ -146,10 +151,10 @@ const std::multimap<int, Break>& breaks() {
       {12, [](Broken& b) { b.value("x").input_kind = TSR_INPUT_NONE; }},
       {12, [](Broken& b) { b.value("i").input_kind = TSR_INPUT_ARG; }},
       {12, [](Broken& b) { b.value("a").input_kind = TSR_INPUT_ARG; }},
-      {13, [](Broken& b) { b.value("s").writeback = 1; }},     // the type of another output
-      {13, [](Broken& b) { b.value("s").writeback = 2; }},     // no output
+      {13, [](Broken& b) { b.value("s").writeback = 1; }},  // the type of another output
+      {13, [](Broken& b) { b.value("s").writeback = 2; }},  // no output
       {13, [](Broken& b) { b.value("s").writeback = TSR_NONE; }},
-      {13, [](Broken& b) { b.value("x").writeback = 0; }},     // no state
+      {13, [](Broken& b) { b.value("x").writeback = 0; }},  // no state
       {13, [](Broken& b) { b.value("a").writeback = 0; }},
       {13, [](Broken& b) { b.value("i").writeback = 0; }},
       {13, [](Broken& b) { b.value("t").writeback = 0; }},
@@ -164,23 +169,39 @@ const std::multimap<int, Break>& breaks() {
       {17, [](Broken& b) { Access::attr(*b.g, b.n("d"), 1).name = "axes"; }},
       {17, [](Broken& b) { Access::attr(*b.g, b.n("d"), 0).kind = TSR_ATTR_DIMS; }},
       {17, [](Broken& b) { Access::attr(*b.g, b.n("d"), 1).i = 2; }},
-      {18, [](Broken& b) { Access::attr(*b.g, b.n("q"), 0).i = TSR_F32; Access::type(*b.g, b.v("q")).dtype = TSR_F32;
-                           const_cast<int64_t*>(Access::attr(*b.g, b.n("d"), 0).ints)[1] = 0; }},  // axis 0 twice
+      {18,
+       [](Broken& b) {
+         Access::attr(*b.g, b.n("q"), 0).i = TSR_F32;
+         Access::type(*b.g, b.v("q")).dtype = TSR_F32;
+         const_cast<int64_t*>(Access::attr(*b.g, b.n("d"), 0).ints)[1] = 0;
+       }},  // axis 0 twice
       {18, [](Broken& b) { Access::type(*b.g, b.v("x")).dtype = TSR_F64; }},
-      {18, [](Broken& b) { b.node("a").num_operands = 1; Access::uses(*b.g, b.v("y")).clear(); b.value("y").num_uses = 0; }},
-      {18, [](Broken& b) {  // sizes that nothing says are equal
+      {18,
+       [](Broken& b) {
+         b.node("a").num_operands = 1;
+         Access::uses(*b.g, b.v("y")).clear();
+         b.value("y").num_uses = 0;
+       }},
+      {18,
+       [](Broken& b) {  // sizes that nothing says are equal
          Graph& g = *b.g;
          const tsr_dim sizes[] = {g.sizes().find("s1"), 4};
          Access::type(g, b.v("y")).sizes = g.copy_dims(sizes);
        }},
-      {18, [](Broken& b) { Access::type(*b.g, b.v("i")).dtype = TSR_F64; Access::type(*b.g, b.v("j")).dtype = TSR_F64;
-                           Access::type(*b.g, b.v("j2")).dtype = TSR_F64; }},  // a region's signature
+      {18,
+       [](Broken& b) {
+         Access::type(*b.g, b.v("i")).dtype = TSR_F64;
+         Access::type(*b.g, b.v("j")).dtype = TSR_F64;
+         Access::type(*b.g, b.v("j2")).dtype = TSR_F64;
+       }},  // a region's signature
       {19, [](Broken& b) { Access::type(*b.g, b.v("q")).dtype = TSR_I8; }},
-      {19, [](Broken& b) {
+      {19,
+       [](Broken& b) {
          const tsr_dim sizes[] = {4, 1};
          Access::type(*b.g, b.v("q")).sizes = b.g->copy_dims(sizes);
        }},
-      {20, [](Broken& b) {
+      {20,
+       [](Broken& b) {
          b.node("d").regions = b.node("r").regions;
          b.node("d").num_regions = 1;
          b.node("r").num_regions = 0;
@@ -195,33 +216,47 @@ const std::multimap<int, Break>& breaks() {
       {21, [](Broken& b) { const_cast<tsr_tensor*>(Access::attr(*b.g, b.n("c"), 0).tensor)->data = nullptr; }},
       {21, [](Broken& b) { const_cast<tsr_tensor*>(Access::attr(*b.g, b.n("c"), 0).tensor)->device = 1; }},
       {21, [](Broken& b) { const_cast<tsr_tensor*>(Access::attr(*b.g, b.n("c"), 0).tensor)->flags = 0; }},
-      {21, [](Broken& b) { const_cast<int64_t*>(Access::attr(*b.g, b.n("c"), 0).tensor->sizes)[0] = b.g->sizes().find("s0"); }},
+      {21,
+       [](Broken& b) {
+         const_cast<int64_t*>(Access::attr(*b.g, b.n("c"), 0).tensor->sizes)[0] = b.g->sizes().find("s0");
+       }},
       {22, [](Broken& b) { Access::type(*b.g, b.v("a")).dtype = 99; }},
       {22, [](Broken& b) { Access::type(*b.g, b.v("a")).rank = 65; }},
-      {22, [](Broken& b) {
+      {22,
+       [](Broken& b) {
          const tsr_dim sizes[] = {b.g->sizes().sub(b.g->sizes().find("s0"), 65), 4};
          Access::type(*b.g, b.v("y")).sizes = b.g->copy_dims(sizes);
        }},
-      {22, [](Broken& b) {
+      {22,
+       [](Broken& b) {
          const tsr_dim sizes[] = {int64_t{1} << 40, int64_t{1} << 40};
          Access::type(*b.g, b.v("q")).sizes = b.g->copy_dims(sizes);
        }},
-      {23, [](Broken& b) {
+      {23,
+       [](Broken& b) {
          const tsr_dim strides[] = {1, 2};
          Access::type(*b.g, b.v("q")).strides = b.g->copy_dims(strides);
        }},
-      {24, [](Broken& b) {
+      {24,
+       [](Broken& b) {
          const tsr_dim sizes[] = {TSR_DIM_OF_EXPR(9999), 4};
          Access::type(*b.g, b.v("y")).sizes = b.g->copy_dims(sizes);
        }},
       {24, [](Broken& b) { Access::exprs(*b.g).back().op = 99; }},
-      {24, [](Broken& b) { Access::exprs(*b.g).back() = {TSR_DIM_ADD, 0, TSR_DIM_OF_EXPR(Access::exprs(*b.g).size() - 1), 1}; }},
+      {24,
+       [](Broken& b) {
+         Access::exprs(*b.g).back() = {TSR_DIM_ADD, 0, TSR_DIM_OF_EXPR(Access::exprs(*b.g).size() - 1), 1};
+       }},
       {24, [](Broken& b) { Access::exprs(*b.g)[0].symbol = 7; }},
       {24, [](Broken& b) { Access::assumptions(*b.g)[0].b = TSR_DIM_OF_EXPR(9999); }},
       {25, [](Broken& b) { Access::symbols(*b.g)[0].name = "two words"; }},
       {25, [](Broken& b) { Access::symbols(*b.g)[0].name = Access::symbols(*b.g)[1].name; }},
       {25, [](Broken& b) { Access::symbols(*b.g)[0].max = 1; }},
-      {26, [](Broken& b) { Access::assumptions(*b.g)[0].relation = TSR_GT; Access::assumptions(*b.g)[0].b = 1000; }},
+      {26,
+       [](Broken& b) {
+         Access::assumptions(*b.g)[0].relation = TSR_GT;
+         Access::assumptions(*b.g)[0].b = 1000;
+       }},
   };
   return all;
 }
@@ -259,7 +294,8 @@ TEST_CASE("each invariant has broken graphs that fail with its number") {
 TEST_CASE("the checklist and the tests name the same invariants") {
   std::set<int> listed, tested;
   const std::string header = tessera::test::read_file(tessera::test::golden_path("../core/src/ir/verifier.hpp"));
-  for (size_t at = header.find("//   V"); at != std::string::npos; at = header.find("//   V", at + 1)) listed.insert(std::stoi(header.substr(at + 6, 2)));
+  for (size_t at = header.find("//   V"); at != std::string::npos; at = header.find("//   V", at + 1))
+    listed.insert(std::stoi(header.substr(at + 6, 2)));
   for (const auto& [invariant, edit] : breaks()) tested.insert(invariant);
   CHECK(listed == tested);
   CHECK(listed.size() == 26);

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <map>
-#include <set>
 
 #include "ir/graph.hpp"
 #include "ir/printer.hpp"
@@ -18,213 +16,6 @@
 
 namespace tessera::core {
 namespace {
-
-// ------------------------------------------------------------------------------------------------------------- parsing
-
-struct Function {
-  std::string_view name;
-  size_t arguments;
-  bool of_value;  // the first argument is a %value
-};
-constexpr Function kFunctions[] = {{"floordiv", 2, false}, {"mod", 2, false}, {"min", 2, false}, {"max", 2, false}, {"range", 2, false},
-                                   {"real", 1, false}, {"complex", 1, false}, {"accumulate", 1, false}, {"shape", 1, true},
-                                   {"size", 2, true}, {"rank", 1, true}, {"numel", 1, true}, {"dtype", 1, true}};
-
-class BodyParser {
- public:
-  BodyParser(Reader& in, const OpRecord& record, bool grad) : in_(in), r_(record), grad_(grad) {
-    for (const OperandDecl& d : r_.operands) names_.insert(d.name);
-    if (!grad) return;
-    for (const ResultDecl& d : r_.results) {
-      names_.insert(d.name);
-      names_.insert("d" + d.name);
-    }
-  }
-
-  Body run() {
-    Body body;
-    in_.expect("{");
-    while (!in_.at_word("return")) {
-      if (in_.at("}") || in_.peek().kind == Tok::kEnd) in_.unexpected("a statement or 'return'");
-      body.statements.push_back(statement());
-    }
-    const Token ret = in_.next();
-    if (!in_.at("}")) do {
-        const Token t = in_.peek();
-        BodyExpr e = operand();
-        if (e.kind != BodyExpr::kValue && !(grad_ && e.kind == BodyExpr::kOmitted)) in_.unexpected(t, grad_ ? "%value or _" : "%value");
-        body.returns.push_back(std::move(e));
-      } while (in_.accept(","));
-    in_.expect("}");
-    const size_t want = grad_ ? r_.operands.size() : r_.results.size();
-    if (body.returns.size() != want)
-      fail(ret, "returns " + std::to_string(body.returns.size()) + " values, expected " + std::to_string(want) +
-                (grad_ ? ", one per operand" : ", one per result"));
-    return body;
-  }
-
- private:
-  [[noreturn]] void fail(const Token& t, const std::string& what) const {
-    in_.source().fail("TSR-O007", t.offset, std::string(grad_ ? "grad" : "decompose") + " of op " + r_.name + ": " + what);
-  }
-
-  BodyStatement statement() {
-    BodyStatement s;
-    std::vector<Token> results;
-    if (in_.peek().kind == Tok::kValue) {
-      do results.push_back(in_.expect(Tok::kValue, "a result"));
-      while (in_.accept(","));
-      in_.expect("=");
-    }
-    const Token op = in_.expect(Tok::kIdent, "an op");
-    s.op = op.text;
-    s.line = op.line;
-    // Statements have no separator: operands begin on the op's line.
-    const Token first = in_.peek();
-    if (first.line == op.line && !in_.at("{") && !in_.at("}") && first.kind != Tok::kEnd) do {
-        s.operands.push_back(operand());
-      } while (in_.accept(","));
-    if (in_.accept("{")) {
-      if (!in_.at("}")) do {
-          const Token name = in_.expect(Tok::kIdent, "an attribute");
-          for (const auto& [other, value] : s.attrs)
-            if (other == name.text) fail(name, "attribute '" + other + "' is given twice");
-          in_.expect("=");
-          s.attrs.emplace_back(std::string(name.text), expression());
-        } while (in_.accept(","));
-      in_.expect("}");
-    }
-    for (const Token& t : results) {
-      s.results.push_back(in_.name(t));
-      if (!names_.insert(s.results.back()).second) fail(t, "%" + s.results.back() + " is defined twice");
-    }
-    return s;
-  }
-
-  BodyExpr operand() {
-    if (in_.at_word("_")) {
-      in_.next();
-      BodyExpr e;
-      e.kind = BodyExpr::kOmitted;
-      return e;
-    }
-    return expression(true);
-  }
-
-  BodyExpr expression(bool values = false) {
-    if (++depth_ > in_.limits().expression_depth) fail(in_.peek(), "an expression is nested too deeply");
-    BodyExpr a = product(values);
-    while (in_.at("+") || in_.at("-")) {
-      const bool sum = in_.next().punct == punct("+");
-      a = binary(sum ? BodyExpr::kSum : BodyExpr::kDifference, std::move(a), product(false));
-    }
-    --depth_;
-    return a;
-  }
-
-  BodyExpr product(bool values) {
-    BodyExpr a = atom(values);
-    while (in_.accept("*")) a = binary(BodyExpr::kProduct, std::move(a), atom(false));
-    return a;
-  }
-
-  static BodyExpr binary(BodyExpr::Kind kind, BodyExpr a, BodyExpr b) {
-    BodyExpr e;
-    e.kind = kind;
-    e.args.push_back(std::move(a));
-    e.args.push_back(std::move(b));
-    return e;
-  }
-
-  BodyExpr value() {
-    const Token t = in_.expect(Tok::kValue, "%value");
-    BodyExpr e;
-    e.kind = BodyExpr::kValue;
-    e.text = in_.name(t);
-    if (!names_.count(e.text)) fail(t, "%" + e.text + " is not defined before its use");
-    return e;
-  }
-
-  BodyExpr atom(bool values) {
-    BodyExpr e;
-    const Token t = in_.peek();
-    if (values && t.kind == Tok::kValue) return value();
-    const auto start = in_.mark();
-    const bool minus = in_.accept("-");
-    const Tok kind = in_.peek().kind;
-    if (kind == Tok::kInt || kind == Tok::kFloat || (minus && in_.at_word("inf"))) {
-      e.kind = kind == Tok::kInt ? BodyExpr::kInt : BodyExpr::kFloat;
-      in_.reset(start);
-      if (kind == Tok::kInt) e.i = in_.integer();
-      else e.f = in_.number();
-      return e;
-    }
-    if (minus) return binary(BodyExpr::kDifference, BodyExpr{}, atom(false));
-    if (kind == Tok::kAttr) {
-      e.kind = BodyExpr::kAttr;
-      e.text = in_.next().text;
-      if (!r_.attr(e.text)) fail(t, "$" + e.text + " is no attribute of the op");
-    } else if (kind == Tok::kString) {
-      e.kind = BodyExpr::kString;
-      e.text = in_.unescape(in_.next());
-    } else if (kind == Tok::kIdent) {
-      return word();
-    } else if (in_.accept("(")) {
-      e = expression();
-      in_.expect(")");
-    } else if (in_.accept("[")) {
-      e.kind = BodyExpr::kList;
-      if (!in_.at("]")) do e.args.push_back(expression());
-        while (in_.accept(","));
-      in_.expect("]");
-    } else {
-      in_.unexpected("a value");
-    }
-    return e;
-  }
-
-  BodyExpr word() {
-    BodyExpr e;
-    const Token t = in_.peek();
-    if (t.text == "dense") {
-      e.kind = BodyExpr::kTensor;
-      e.tensor = in_.dense();
-      return e;
-    }
-    in_.next();
-    e.text = t.text;
-    if (t.text == "true" || t.text == "false") {
-      e.kind = BodyExpr::kBool;
-      e.i = t.text == "true";
-    } else if (t.text == "inf" || t.text == "nan") {
-      e.kind = BodyExpr::kFloat;
-      e.f = t.text == "inf" ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-    } else if (in_.at("(")) {
-      const auto* f = std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const Function& k) { return k.name == t.text; });
-      if (f == std::end(kFunctions)) fail(t, "there is no function '" + std::string(t.text) + "'");
-      e.kind = BodyExpr::kCall;
-      in_.next();
-      do e.args.push_back(f->of_value && e.args.empty() ? value() : expression());
-      while (in_.accept(","));
-      in_.expect(")");
-      if (e.args.size() != f->arguments)
-        fail(t, e.text + " takes " + std::to_string(f->arguments) + " arguments, found " + std::to_string(e.args.size()));
-    } else {
-      e.kind = BodyExpr::kName;
-      if (t.text != "invalid" && dtype_from_name(t.text) == TSR_DTYPE_INVALID && !r_.dtype_sets.count(e.text))
-        fail(t, "'" + e.text + "' is neither a dtype nor a dtype variable of the op");
-    }
-    return e;
-  }
-
-  Reader& in_;
-  const OpRecord& r_;
-  const bool grad_;
-  std::set<std::string> names_;
-  uint32_t depth_ = 0;
-};
-
-// ------------------------------------------------------------------------------------------------------------ building
 
 struct BuildValue {
   enum Kind { kDim, kFloat, kBool, kString, kDtype, kList, kTensor } kind = kDim;
@@ -238,13 +29,22 @@ struct BuildValue {
 class BodyBuilder {
  public:
   BodyBuilder(Graph& g, tsr_id node, const Body& body, bool grad)
-      : g_(g), node_(node), r_(g.record_of(node)), body_(body), grad_(grad), region_(g.node(node).parent), before_(grad ? TSR_NONE : node) {
+      : g_(g),
+        node_(node),
+        r_(g.record_of(node)),
+        body_(body),
+        grad_(grad),
+        region_(g.node(node).parent),
+        before_(grad ? TSR_NONE : node) {
     const tsr_node& n = g_.node(node);
     for (size_t d = 0; d < r_.operands.size(); ++d) {
       std::vector<tsr_id>& ids = values_[r_.operands[d].name];
-      if (r_.operands[d].variadic) ids.assign(n.operands + d, n.operands + n.num_operands);
-      else if (d < n.num_operands) ids.push_back(n.operands[d]);
-      else ids.push_back(TSR_NONE);
+      if (r_.operands[d].variadic)
+        ids.assign(n.operands + d, n.operands + n.num_operands);
+      else if (d < n.num_operands)
+        ids.push_back(n.operands[d]);
+      else
+        ids.push_back(TSR_NONE);
       const DtypePattern& p = r_.operands[d].dtype;
       const tsr_id first = ids.empty() ? TSR_NONE : ids[0];
       if (first == TSR_NONE) continue;
@@ -274,16 +74,20 @@ class BodyBuilder {
     line_ = body_.line;
     std::vector<tsr_id> out;
     for (const BodyExpr& e : body_.returns) {
-      if (e.kind == BodyExpr::kOmitted) out.push_back(TSR_NONE);
-      else out.push_back(single(e.text));
+      if (e.kind == BodyExpr::kOmitted)
+        out.push_back(TSR_NONE);
+      else
+        out.push_back(single(e.text));
     }
     return out;
   }
 
  private:
   [[noreturn]] void fail(const std::string& what, const std::string& hint = {}) const {
-    throw bug("TSR-O007", r_.file + ":" + std::to_string(line_) + ": " + (grad_ ? "grad" : "decompose") + " of " + g_.describe(node_) + ": " +
-              what, hint.empty() ? "the record comes from plugin '" + r_.plugin + "'" : hint);
+    throw bug("TSR-O007",
+              r_.file + ":" + std::to_string(line_) + ": " + (grad_ ? "grad" : "decompose") + " of " +
+                  g_.describe(node_) + ": " + what,
+              hint.empty() ? "the record comes from plugin '" + r_.plugin + "'" : hint);
   }
 
   const std::vector<tsr_id>& values(const std::string& name) {
@@ -399,8 +203,10 @@ class BodyBuilder {
         spec.operands.push_back(TSR_NONE);
       }
     }
-    for (const auto& [at, value] : literals) spec.operands[at] = literal(value, literal_dtype(callee, spec.operands, at, value));
-    while (spec.operands.size() < callee.operands.size() && callee.operands[spec.operands.size()].optional) spec.operands.push_back(TSR_NONE);
+    for (const auto& [at, value] : literals)
+      spec.operands[at] = literal(value, literal_dtype(callee, spec.operands, at, value));
+    while (spec.operands.size() < callee.operands.size() && callee.operands[spec.operands.size()].optional)
+      spec.operands.push_back(TSR_NONE);
     for (const auto& [name, expr] : s.attrs) {
       const AttrDecl* decl = callee.attr(name);
       if (!decl) fail("op " + callee.name + " has no attribute '" + name + "'");
@@ -413,20 +219,25 @@ class BodyBuilder {
     const tsr_id made = g_.create_node(spec, region_, before_);
     const tsr_node& n = g_.node(made);
     if (n.num_results != s.results.size() && !s.results.empty())
-      fail("op " + callee.name + " gives " + std::to_string(n.num_results) + " results, the body names " + std::to_string(s.results.size()));
+      fail("op " + callee.name + " gives " + std::to_string(n.num_results) + " results, the body names " +
+           std::to_string(s.results.size()));
     for (size_t i = 0; i < s.results.size(); ++i) values_[s.results[i]] = {n.results[i]};
   }
 
   // The dtype that the callee's record asks for at this place; else the dtype of its first tensor operand; else of ours.
-  uint32_t literal_dtype(const OpRecord& callee, const std::vector<tsr_id>& operands, size_t at, const BuildValue& v) const {
-    auto decl = [&](size_t i) -> const OperandDecl& { return callee.operands[std::min(i, callee.operands.size() - 1)]; };
+  uint32_t literal_dtype(const OpRecord& callee, const std::vector<tsr_id>& operands, size_t at,
+                         const BuildValue& v) const {
+    auto decl = [&](size_t i) -> const OperandDecl& {
+      return callee.operands[std::min(i, callee.operands.size() - 1)];
+    };
     auto type_of = [&](size_t i) { return g_.value(operands[i]).type->dtype; };
     if (!callee.operands.empty()) {
       const DtypePattern& p = decl(at).dtype;
       if (p.kind == DtypePattern::kConcrete) return p.dtype;
       if (p.kind == DtypePattern::kVariable)
         for (size_t i = 0; i < operands.size(); ++i)
-          if (operands[i] != TSR_NONE && decl(i).dtype.kind == DtypePattern::kVariable && decl(i).dtype.slot == p.slot) return type_of(i);
+          if (operands[i] != TSR_NONE && decl(i).dtype.kind == DtypePattern::kVariable && decl(i).dtype.slot == p.slot)
+            return type_of(i);
     }
     if (v.kind == BuildValue::kBool) return TSR_BOOL;
     for (size_t i = 0; i < operands.size(); ++i)
@@ -485,8 +296,10 @@ class BodyBuilder {
         v.kind = BuildValue::kList;
         for (const BodyExpr& item : e.args) {
           BuildValue x = evaluate(item);
-          if (x.kind == BuildValue::kList) v.list.insert(v.list.end(), x.list.begin(), x.list.end());
-          else v.list.push_back(std::move(x));
+          if (x.kind == BuildValue::kList)
+            v.list.insert(v.list.end(), x.list.begin(), x.list.end());
+          else
+            v.list.push_back(std::move(x));
         }
         break;
       case BodyExpr::kSum:
@@ -501,7 +314,8 @@ class BodyBuilder {
 
   uint32_t dtype_named(const std::string& name) const {
     if (auto it = dtypes_.find(name); it != dtypes_.end()) return it->second;
-    if (r_.dtype_sets.count(name)) fail("the dtype " + name + " cannot be told: the operands that have it are left out");
+    if (r_.dtype_sets.count(name))
+      fail("the dtype " + name + " cannot be told: the operands that have it are left out");
     return dtype_from_name(name);
   }
 
@@ -545,9 +359,7 @@ class BodyBuilder {
           return x;
         });
         break;
-      default:
-        v.kind = BuildValue::kTensor;
-        v.tensor = a.tensor;
+      default: v.kind = BuildValue::kTensor; v.tensor = a.tensor;
     }
     return v;
   }
@@ -566,7 +378,9 @@ class BodyBuilder {
       v.f = e.kind == BodyExpr::kSum ? x + y : e.kind == BodyExpr::kDifference ? x - y : x * y;
       return v;
     }
-    const tsr_dim_op op = e.kind == BodyExpr::kSum ? TSR_DIM_ADD : e.kind == BodyExpr::kDifference ? TSR_DIM_SUB : TSR_DIM_MUL;
+    const tsr_dim_op op = e.kind == BodyExpr::kSum          ? TSR_DIM_ADD
+                          : e.kind == BodyExpr::kDifference ? TSR_DIM_SUB
+                                                            : TSR_DIM_MUL;
     return dim_value(g_.sizes().make(op, dim(a), dim(b)));
   }
 
@@ -594,14 +408,18 @@ class BodyBuilder {
       const int64_t i = plain(evaluate(e.args[1]));
       const tsr_type& t = type_of(e.args[0]);
       const int64_t rank = t.rank;
-      if (i < -rank || i >= rank) fail("size(%" + e.args[0].text + ", " + std::to_string(i) + "): there are " + std::to_string(rank) + " dimensions");
+      if (i < -rank || i >= rank)
+        fail("size(%" + e.args[0].text + ", " + std::to_string(i) + "): there are " + std::to_string(rank) +
+             " dimensions");
       return dim_value(t.sizes[i < 0 ? i + rank : i]);
     }
     if (f == "real" || f == "complex" || f == "accumulate") {
       const BuildValue d = evaluate(e.args[0]);
       if (d.kind != BuildValue::kDtype) fail(f + " takes a dtype");
       const auto dtype = static_cast<uint32_t>(d.i);
-      return dtype_value(f == "real" ? to_real_dtype(dtype) : f == "complex" ? to_complex_dtype(dtype) : accumulate_dtype(dtype));
+      return dtype_value(f == "real"      ? to_real_dtype(dtype)
+                         : f == "complex" ? to_complex_dtype(dtype)
+                                          : accumulate_dtype(dtype));
     }
     const BuildValue a = evaluate(e.args[0]), b = evaluate(e.args[1]);
     if (f == "range") {
@@ -613,7 +431,10 @@ class BodyBuilder {
       for (int64_t i = first; i < last; ++i) v.list.push_back(dim_value(i));
       return v;
     }
-    const tsr_dim_op op = f == "floordiv" ? TSR_DIM_FLOORDIV : f == "mod" ? TSR_DIM_MOD : f == "min" ? TSR_DIM_MIN : TSR_DIM_MAX;
+    const tsr_dim_op op = f == "floordiv" ? TSR_DIM_FLOORDIV
+                          : f == "mod"    ? TSR_DIM_MOD
+                          : f == "min"    ? TSR_DIM_MIN
+                                          : TSR_DIM_MAX;
     return dim_value(g_.sizes().make(op, dim(a), dim(b)));
   }
 
@@ -636,7 +457,9 @@ class BodyBuilder {
   tsr_attr attribute(const BuildValue& v, const AttrDecl& decl) const {
     tsr_attr a{};
     a.kind = decl.kind;
-    auto wrong = [&] { fail("attribute '" + decl.name + "' takes a value of kind " + std::string(attr_kind_name(decl.kind))); };
+    auto wrong = [&] {
+      fail("attribute '" + decl.name + "' takes a value of kind " + std::string(attr_kind_name(decl.kind)));
+    };
     switch (decl.kind) {
       case TSR_ATTR_INT: a.i = plain(v); break;
       case TSR_ATTR_DIM: a.i = dim(v); break;
@@ -653,7 +476,9 @@ class BodyBuilder {
       case TSR_ATTR_INTS: a.ints = array<int64_t>(v, a, [this](const BuildValue& x) { return plain(x); }); break;
       case TSR_ATTR_DIMS: a.ints = array<int64_t>(v, a, [this](const BuildValue& x) { return dim(x); }); break;
       case TSR_ATTR_FLOATS: a.floats = array<double>(v, a, [this](const BuildValue& x) { return real(x); }); break;
-      case TSR_ATTR_STRINGS: a.strings = array<const char*>(v, a, [this](const BuildValue& x) { return string(x); }); break;
+      case TSR_ATTR_STRINGS:
+        a.strings = array<const char*>(v, a, [this](const BuildValue& x) { return string(x); });
+        break;
       default:
         if (v.kind != BuildValue::kTensor) wrong();
         a.tensor = v.tensor;
@@ -683,8 +508,6 @@ class BodyBuilder {
 
 }  // namespace
 
-Body parse_body(Reader& reader, const OpRecord& record, bool grad) { return BodyParser(reader, record, grad).run(); }
-
 std::vector<tsr_id> build_decomposition(Graph& g, tsr_id node) {
   const OpRecord& r = g.record_of(node);
   std::vector<tsr_id> out;
@@ -698,17 +521,21 @@ std::vector<tsr_id> build_decomposition(Graph& g, tsr_id node) {
   }
   const tsr_node& n = g.node(node);
   const auto blame = [&](const std::string& what) {
-    throw bug("TSR-O007", "decompose of " + g.describe(node) + ": " + what, "the record comes from plugin '" + r.plugin + "'");
+    throw bug("TSR-O007", "decompose of " + g.describe(node) + ": " + what,
+              "the record comes from plugin '" + r.plugin + "'");
   };
-  if (out.size() != n.num_results) blame("found " + std::to_string(out.size()) + " replacements for " + std::to_string(n.num_results) + " results");
+  if (out.size() != n.num_results)
+    blame("found " + std::to_string(out.size()) + " replacements for " + std::to_string(n.num_results) + " results");
   for (uint32_t i = 0; i < n.num_results; ++i) {
     if (out[i] >= g.num_values() || !g.value(out[i]).alive) blame("no replacement for result " + std::to_string(i));
     const tsr_type &have = *g.value(out[i]).type, &want = *g.value(n.results[i]).type;
     bool agree = have.dtype == want.dtype && have.rank == want.rank;
-    for (uint32_t k = 0; agree && k < want.rank; ++k) agree = g.sizes().compare(TSR_EQ, have.sizes[k], want.sizes[k]) == TSR_TRUE;
+    for (uint32_t k = 0; agree && k < want.rank; ++k)
+      agree = g.sizes().compare(TSR_EQ, have.sizes[k], want.sizes[k]) == TSR_TRUE;
     // Sizes that depend on data are new symbols in the replacement.
     if (!agree && !r.has(kUnbacked))
-      blame("the replacement of result " + std::to_string(i) + " has the type " + print_type(g, have) + ", expected " + print_type(g, want));
+      blame("the replacement of result " + std::to_string(i) + " has the type " + print_type(g, have) + ", expected " +
+            print_type(g, want));
     // What is made of constants alone knows no device: it goes where the node was.
     if (have.device != want.device && g.value(out[i]).def_node != TSR_NONE) {
       tsr_type placed = have;
@@ -723,8 +550,8 @@ std::vector<tsr_id> build_grad(Graph& g, tsr_id node, std::span<const tsr_id> gr
   const OpRecord& r = g.record_of(node);
   const tsr_node& n = g.node(node);
   if (grad_results.size() != n.num_results)
-    throw bug("TSR-B003", "grad of " + g.describe(node) + ": found " + std::to_string(grad_results.size()) + " gradients for " +
-              std::to_string(n.num_results) + " results");
+    throw bug("TSR-B003", "grad of " + g.describe(node) + ": found " + std::to_string(grad_results.size()) +
+                              " gradients for " + std::to_string(n.num_results) + " results");
   std::vector<tsr_id> out(n.num_operands, TSR_NONE);
   if (!r.grad_body && !(r.impl && r.impl->grad)) nothing_to_build(g, node, "gradient");
   if (std::all_of(grad_results.begin(), grad_results.end(), [](tsr_id v) { return v == TSR_NONE; })) return out;

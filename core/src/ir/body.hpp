@@ -19,14 +19,20 @@ struct OpRecord;
 // A value that is known when the body is built: a literal, an attribute of the call, a fact about an operand's type.
 struct BodyExpr {
   enum Kind {
-    kInt, kFloat, kBool, kString, kTensor,
+    kInt,
+    kFloat,
+    kBool,
+    kString,
+    kTensor,
     kName,     // a dtype, a dtype variable of the record, inf or nan
     kAttr,     // $name
     kValue,    // %name: only as an operand or as an argument of shape, size, rank, numel, dtype
     kOmitted,  // _
     kList,     // [a, b]: an element that is itself a list is spliced in
     kCall,     // text(args): floordiv mod min max range shape size rank numel dtype real complex accumulate
-    kSum, kDifference, kProduct,
+    kSum,
+    kDifference,
+    kProduct,
   } kind = kInt;
   int64_t i = 0;
   double f = 0;

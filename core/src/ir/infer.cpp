@@ -36,12 +36,15 @@ std::string shape_text(const std::vector<ShapeItem>& shape) {
   return s;
 }
 
-bool unknown_shape(const std::vector<ShapeItem>& shape) { return shape.size() == 1 && shape[0].kind == ShapeItem::kUnknown; }
+bool unknown_shape(const std::vector<ShapeItem>& shape) {
+  return shape.size() == 1 && shape[0].kind == ShapeItem::kUnknown;
+}
 
 // One application under inspection: binds the names of the record's patterns, then builds the results from them.
 class Application {
  public:
-  Application(Graph& g, const OpRecord& r, const tsr_call& c, Prove prove) : g_(g), sizes_(g.sizes()), r_(r), c_(c), prove_(prove) {
+  Application(Graph& g, const OpRecord& r, const tsr_call& c, Prove prove)
+      : g_(g), sizes_(g.sizes()), r_(r), c_(c), prove_(prove) {
     const size_t dims = r.dim_names.size();
     for (size_t i = 0; i < dims; ++i) dims_[i].from = kUnbound;
     for (size_t i = 0; i < r.run_names.size(); ++i) runs_[i] = {nullptr, 0, kUnbound};
@@ -54,8 +57,10 @@ class Application {
     // An op with regions may well need nothing from outside.
     const size_t least = variadic && r_.has(kControl) ? declared - 1 : declared;
     if (variadic ? c_.num_operands < least : c_.num_operands != declared)
-      fail("TSR-I030", "found " + counted(c_.num_operands, "operand") + ", expected " + (variadic ? "at least " : "") +
-                       std::to_string(least), r_.signature);
+      fail("TSR-I030",
+           "found " + counted(c_.num_operands, "operand") + ", expected " + (variadic ? "at least " : "") +
+               std::to_string(least),
+           r_.signature);
     if (c_.num_regions > 0 && !r_.has(kControl))
       fail("TSR-I037", "found " + counted(c_.num_regions, "region") + ", expected none: the op takes no regions");
     for (uint32_t i = 0; i < c_.num_operands; ++i) {
@@ -70,8 +75,10 @@ class Application {
       if (!unknown_shape(d.shape)) match_shape(i, d, *t);
       if (t->device != 0) {
         if (device_ != 0 && device_ != t->device)
-          fail("TSR-I038", operand(i) + " is on " + host_core().device_name(t->device) + ", another operand on " +
-               host_core().device_name(device_), "copy one of them to the other's device first");
+          fail("TSR-I038",
+               operand(i) + " is on " + host_core().device_name(t->device) + ", another operand on " +
+                   host_core().device_name(device_),
+               "copy one of them to the other's device first");
         device_ = t->device;
       }
     }
@@ -114,8 +121,10 @@ class Application {
       for (uint32_t k = 0; agree && k < want.rank; ++k)
         agree = want.sizes[k] == have.sizes[k] || sizes_.compare(TSR_EQ, want.sizes[k], have.sizes[k]) == TSR_TRUE;
       if (!agree)
-        fail("TSR-I039", "result " + std::to_string(i) + " has the type " + print_type(&sizes_, have) + ", expected " +
-             print_type(&sizes_, want), "write the inferred type, or leave it out");
+        fail("TSR-I039",
+             "result " + std::to_string(i) + " has the type " + print_type(&sizes_, have) + ", expected " +
+                 print_type(&sizes_, want),
+             "write the inferred type, or leave it out");
     }
   }
 
@@ -139,7 +148,8 @@ class Application {
     throw user_error(code, r_.name + ": " + what, hint);
   }
   [[noreturn]] void blame(const std::string& what) const {
-    throw bug("TSR-I036", r_.name + ": " + what, "the infer callback of plugin '" + r_.plugin + "' breaks the op's record: " + r_.signature);
+    throw bug("TSR-I036", r_.name + ": " + what,
+              "the infer callback of plugin '" + r_.plugin + "' breaks the op's record: " + r_.signature);
   }
 
   const OperandDecl& decl(uint32_t i) const { return r_.operands[std::min<size_t>(i, r_.operands.size() - 1)]; }
@@ -159,7 +169,8 @@ class Application {
     switch (p.kind) {
       case DtypePattern::kUnknown: break;
       case DtypePattern::kConcrete:
-        if (t.dtype != p.dtype) fail("TSR-I031", found(i) + ", expected the dtype " + std::string(dtype_name(p.dtype)), "insert a cast");
+        if (t.dtype != p.dtype)
+          fail("TSR-I031", found(i) + ", expected the dtype " + std::string(dtype_name(p.dtype)), "insert a cast");
         break;
       case DtypePattern::kAttr:
         if (t.dtype != static_cast<uint64_t>(c_.attrs[p.slot].i))
@@ -169,10 +180,13 @@ class Application {
         Dtype& v = dtypes_[p.slot];
         if (v.from == kUnbound) {
           if ((r_.dtype_masks[p.slot] >> t.dtype & 1) == 0)
-            fail("TSR-I031", found(i) + ", expected a dtype of " + p.name + ": " + set_text(r_.dtype_masks[p.slot]), "insert a cast");
+            fail("TSR-I031", found(i) + ", expected a dtype of " + p.name + ": " + set_text(r_.dtype_masks[p.slot]),
+                 "insert a cast");
           v = {t.dtype, i};
         } else if (v.dtype != t.dtype) {
-          fail("TSR-I031", found(i) + ", expected the dtype " + std::string(dtype_name(v.dtype)) + ", as " + operand(v.from) + " has",
+          fail("TSR-I031",
+               found(i) + ", expected the dtype " + std::string(dtype_name(v.dtype)) + ", as " + operand(v.from) +
+                   " has",
                "ops do not promote: insert a cast");
         }
         break;
@@ -185,7 +199,8 @@ class Application {
   void match_derived(uint32_t i, const DtypePattern& p, uint32_t dtype) {
     if (p.kind != DtypePattern::kRealOf && p.kind != DtypePattern::kComplexOf) return;
     const uint32_t want = result_dtype(p);
-    if (dtype != want) fail("TSR-I031", found(i) + ", expected the dtype " + std::string(dtype_name(want)), "insert a cast");
+    if (dtype != want)
+      fail("TSR-I031", found(i) + ", expected the dtype " + std::string(dtype_name(want)), "insert a cast");
   }
 
   static std::string set_text(uint64_t mask) {
@@ -204,12 +219,13 @@ class Application {
     }
     const Dtype& v = dtypes_[p.slot];
     if (v.from == kUnbound)
-      fail("TSR-I035", "the dtype " + p.name + " cannot be known: the operands that would tell it are left out", r_.signature);
+      fail("TSR-I035", "the dtype " + p.name + " cannot be known: the operands that would tell it are left out",
+           r_.signature);
     if (p.kind == DtypePattern::kVariable) return v.dtype;
     const uint32_t d = p.kind == DtypePattern::kRealOf ? to_real_dtype(v.dtype) : to_complex_dtype(v.dtype);
     if (d == TSR_DTYPE_INVALID)
-      fail("TSR-I031", "there is no " + std::string(p.kind == DtypePattern::kRealOf ? "real" : "complex") + " dtype for " +
-           std::string(dtype_name(v.dtype)));
+      fail("TSR-I031", "there is no " + std::string(p.kind == DtypePattern::kRealOf ? "real" : "complex") +
+                           " dtype for " + std::string(dtype_name(v.dtype)));
     return d;
   }
 
@@ -219,26 +235,28 @@ class Application {
     const tsr_truth truth = sizes_.compare(TSR_EQ, a, b);
     if (truth == TSR_TRUE) return;
     if (truth == TSR_UNKNOWN && prove_ == Prove::kAssume) {
-      sizes_.require(TSR_EQ, a, b, r_.name + ": dimension " + std::to_string(dimension) + " of " + operand(i) + " equals " + other);
+      sizes_.require(TSR_EQ, a, b,
+                     r_.name + ": dimension " + std::to_string(dimension) + " of " + operand(i) + " equals " + other);
       return;
     }
-    std::string what = found(i) + ": found the size " + dim_text(a) + " in dimension " + std::to_string(dimension) + ", expected " +
-                       dim_text(b) + ", " + other;
+    std::string what = found(i) + ": found the size " + dim_text(a) + " in dimension " + std::to_string(dimension) +
+                       ", expected " + dim_text(b) + ", " + other;
     if (truth == TSR_FALSE) fail(code, what);
-    fail(code, what + "; whether they are equal depends on the symbols", "record the equality with dim_require before the edit");
+    fail(code, what + "; whether they are equal depends on the symbols",
+         "record the equality with dim_require before the edit");
   }
 
   void bind_dim(const ShapeItem& item, tsr_dim size, uint32_t i, uint32_t dimension) {
     switch (item.kind) {
       case ShapeItem::kDim: {
         Dim& d = dims_[item.slot];
-        if (d.from == kUnbound) d = {size, i};
-        else require_equal(size, d.size, "TSR-I032", i, dimension, item.name + " of " + operand(d.from));
+        if (d.from == kUnbound)
+          d = {size, i};
+        else
+          require_equal(size, d.size, "TSR-I032", i, dimension, item.name + " of " + operand(d.from));
         break;
       }
-      case ShapeItem::kNumber:
-        require_equal(size, item.number, "TSR-I032", i, dimension, "the op's fixed size");
-        break;
+      case ShapeItem::kNumber: require_equal(size, item.number, "TSR-I032", i, dimension, "the op's fixed size"); break;
       default: break;
     }
   }
@@ -250,8 +268,10 @@ class Application {
     const bool has_run = run < d.shape.size();
     const size_t fixed = d.shape.size() - (has_run ? 1 : 0);
     if (has_run ? t.rank < fixed : t.rank != fixed)
-      fail("TSR-I032", found(i) + ", expected " + (has_run ? "at least " : "") + counted(fixed, "dimension") + ": " +
-           pattern_text(d.dtype, d.shape), r_.signature);
+      fail("TSR-I032",
+           found(i) + ", expected " + (has_run ? "at least " : "") + counted(fixed, "dimension") + ": " +
+               pattern_text(d.dtype, d.shape),
+           r_.signature);
     for (size_t k = 0; k < run; ++k) bind_dim(d.shape[k], t.sizes[k], i, static_cast<uint32_t>(k));
     if (!has_run) return;
     const size_t length = t.rank - fixed;
@@ -277,8 +297,10 @@ class Application {
     if (given.sizes == t.sizes + run && given.rank == length) return;
     if (item.kind == ShapeItem::kRun) other = "as in " + operand(given.from);
     if (given.rank != length)
-      fail("TSR-I032", found(i) + ": the number of dimensions that stand for " +
-           (item.kind == ShapeItem::kRun ? "*" : "$") + item.name + " is " + std::to_string(length) + ", expected " + std::to_string(given.rank) + ", " + other, r_.signature);
+      fail("TSR-I032",
+           found(i) + ": the number of dimensions that stand for " + (item.kind == ShapeItem::kRun ? "*" : "$") +
+               item.name + " is " + std::to_string(length) + ", expected " + std::to_string(given.rank) + ", " + other,
+           r_.signature);
     for (uint32_t k = 0; k < length; ++k)
       require_equal(t.sizes[run + k], given.sizes[k], "TSR-I032", i, static_cast<uint32_t>(run) + k, other);
   }
@@ -316,7 +338,8 @@ class Application {
       case ShapeItem::kDim:
       case ShapeItem::kNumber: {
         if (item.kind == ShapeItem::kDim && dims_[item.slot].from == kUnbound)
-          fail("TSR-I035", "the size " + item.name + " cannot be known: the operand that would tell it is left out", r_.signature);
+          fail("TSR-I035", "the size " + item.name + " cannot be known: the operand that would tell it is left out",
+               r_.signature);
         if (!one) one = new_dims(1);
         *one = item.kind == ShapeItem::kDim ? dims_[item.slot].size : item.number;
         return {one, 1, 0};
@@ -334,7 +357,9 @@ class Application {
 
   Run bound_run(uint32_t slot) const {
     if (runs_[slot].from == kUnbound)
-      fail("TSR-I035", "the sizes *" + r_.run_names[slot] + " cannot be known: the operand that would tell them is left out", r_.signature);
+      fail("TSR-I035",
+           "the sizes *" + r_.run_names[slot] + " cannot be known: the operand that would tell them is left out",
+           r_.signature);
     return runs_[slot];
   }
 
@@ -343,8 +368,10 @@ class Application {
     for (const uint32_t slot : item.arg_slots) {
       const Run& r = runs_[slot];
       if (r.from == kUnbound) continue;  // an operand that is left out takes no part
-      if (out.from == kUnbound) out = r;
-      else out = broadcast(out, r);
+      if (out.from == kUnbound)
+        out = r;
+      else
+        out = broadcast(out, r);
     }
     return out;
   }
@@ -367,8 +394,9 @@ class Application {
         } else {
           if (truth == TSR_UNKNOWN) {
             if (prove_ == Prove::kStrict) no_broadcast(a, b, shift + k, x, y);
-            sizes_.require(TSR_EQ, x, y, r_.name + ": " + operand(a.from) + " and " + operand(b.from) + " broadcast in dimension " +
-                           std::to_string(shift + k));
+            sizes_.require(TSR_EQ, x, y,
+                           r_.name + ": " + operand(a.from) + " and " + operand(b.from) + " broadcast in dimension " +
+                               std::to_string(shift + k));
           }
           if (TSR_DIM_IS_EXPR(x) <= TSR_DIM_IS_EXPR(y)) continue;  // keep the number rather than the expression
         }
@@ -384,8 +412,10 @@ class Application {
 
   [[noreturn]] void no_broadcast(const Run& a, const Run& b, uint32_t dimension, tsr_dim x, tsr_dim y) const {
     const bool unproved = sizes_.compare(TSR_EQ, x, y) == TSR_UNKNOWN;
-    fail("TSR-I033", "the sizes " + dim_text(x) + " and " + dim_text(y) + " in dimension " + std::to_string(dimension) + " of the result " +
-         (unproved ? "are not known to be equal: " : "do not broadcast: ") + found(a.from) + ", " + found(b.from),
+    fail("TSR-I033",
+         "the sizes " + dim_text(x) + " and " + dim_text(y) + " in dimension " + std::to_string(dimension) +
+             " of the result " + (unproved ? "are not known to be equal: " : "do not broadcast: ") + found(a.from) +
+             ", " + found(b.from),
          unproved ? "record the equality with dim_require before the edit" : "sizes must be equal, or one of them 1");
   }
 
@@ -393,8 +423,8 @@ class Application {
   uint32_t axis(int64_t a, uint32_t rank, const std::string& attr) const {
     const int64_t r = rank;
     if (a < -r || a >= r)
-      fail("TSR-I034", "attribute '" + attr + "' names axis " + std::to_string(a) + ", expected " + std::to_string(-r) + " .. " +
-           std::to_string(r - 1) + " for " + counted(rank, "dimension"));
+      fail("TSR-I034", "attribute '" + attr + "' names axis " + std::to_string(a) + ", expected " + std::to_string(-r) +
+                           " .. " + std::to_string(r - 1) + " for " + counted(rank, "dimension"));
     return static_cast<uint32_t>(a < 0 ? a + r : a);
   }
 
@@ -405,15 +435,18 @@ class Application {
     std::array<bool, kMaxRank> reduced{};
     for (uint32_t k = 0; k < axes.count; ++k) {
       const uint32_t a = axis(axes.ints[k], in.rank, axes.name);
-      if (reduced[a]) fail("TSR-I034", "attribute '" + std::string(axes.name) + "' names axis " + std::to_string(a) + " twice");
+      if (reduced[a])
+        fail("TSR-I034", "attribute '" + std::string(axes.name) + "' names axis " + std::to_string(a) + " twice");
       reduced[a] = true;
     }
     if (axes.count == 0) return in;
     tsr_dim* out = new_dims(in.rank);
     uint32_t n = 0;
     for (uint32_t k = 0; k < in.rank; ++k) {
-      if (!reduced[k]) out[n++] = in.sizes[k];
-      else if (keep) out[n++] = 1;
+      if (!reduced[k])
+        out[n++] = in.sizes[k];
+      else if (keep)
+        out[n++] = 1;
     }
     return {out, n, in.from};
   }
@@ -422,13 +455,14 @@ class Application {
     const Run in = bound_run(item.arg_slots[0]);
     const tsr_attr& perm = c_.attrs[item.arg_slots[1]];
     if (perm.count != in.rank)
-      fail("TSR-I034", "attribute '" + std::string(perm.name) + "' has " + counted(perm.count, "number") + ", expected " +
-           std::to_string(in.rank) + ", one per dimension");
+      fail("TSR-I034", "attribute '" + std::string(perm.name) + "' has " + counted(perm.count, "number") +
+                           ", expected " + std::to_string(in.rank) + ", one per dimension");
     std::array<bool, kMaxRank> seen{};
     tsr_dim* out = new_dims(in.rank);
     for (uint32_t k = 0; k < in.rank; ++k) {
       const uint32_t a = axis(perm.ints[k], in.rank, perm.name);
-      if (seen[a]) fail("TSR-I034", "attribute '" + std::string(perm.name) + "' names axis " + std::to_string(a) + " twice");
+      if (seen[a])
+        fail("TSR-I034", "attribute '" + std::string(perm.name) + "' names axis " + std::to_string(a) + " twice");
       seen[a] = true;
       out[k] = in.sizes[a];
     }
@@ -444,10 +478,13 @@ class Application {
     for (size_t i = 1; i + 1 < item.arg_slots.size(); ++i) {
       const Run r = bound_run(item.arg_slots[i]);
       if (r.rank != first.rank)
-        fail("TSR-I032", found(r.from) + ", expected " + counted(first.rank, "dimension") + ", as " + operand(first.from) + " has");
+        fail("TSR-I032",
+             found(r.from) + ", expected " + counted(first.rank, "dimension") + ", as " + operand(first.from) + " has");
       for (uint32_t k = 0; k < r.rank; ++k) {
-        if (k == at) out[k] = sizes_.add(out[k], r.sizes[k]);
-        else require_equal(r.sizes[k], out[k], "TSR-I033", r.from, k, "as in " + operand(first.from));
+        if (k == at)
+          out[k] = sizes_.add(out[k], r.sizes[k]);
+        else
+          require_equal(r.sizes[k], out[k], "TSR-I033", r.from, k, "as in " + operand(first.from));
       }
     }
     return {out, first.rank, first.from};
@@ -465,21 +502,28 @@ class Application {
 
   std::vector<tsr_type> from_callback() {
     if (!r_.impl || !r_.impl->infer)
-      fail("TSR-I035", "the result types cannot be inferred: the record leaves them to a callback that plugin '" + r_.plugin + "' does not give",
+      fail("TSR-I035",
+           "the result types cannot be inferred: the record leaves them to a callback that plugin '" + r_.plugin +
+               "' does not give",
            "write the types, or give the op an infer callback");
     size_t capacity = 16 + c_.num_operands;
     for (uint32_t i = 0; i < c_.num_attrs; ++i) capacity = std::max<size_t>(capacity, 16 + size_t{c_.attrs[i].count});
-    for (uint32_t i = 0; i < c_.num_regions; ++i) capacity = std::max<size_t>(capacity, 16 + size_t{c_.regions[i].num_outputs});
+    for (uint32_t i = 0; i < c_.num_regions; ++i)
+      capacity = std::max<size_t>(capacity, 16 + size_t{c_.regions[i].num_outputs});
     std::vector<tsr_type> types(capacity);
     uint32_t count = 0;
     const size_t assumed = sizes_.assumptions().size();
     throw_if(r_.impl->infer(r_.impl->self, &c_, types.data(), static_cast<uint32_t>(capacity), &count));
     if (prove_ == Prove::kStrict && sizes_.assumptions().size() != assumed) {
       const Assumption& a = sizes_.assumptions().back();
-      fail("TSR-I033", "the node needs an assumption that the graph lacks: " + dim_text(a.a) + " and " + dim_text(a.b) +
-           (a.why.empty() ? "" : " (" + a.why + ")"), "record it with dim_require before the edit");
+      fail("TSR-I033",
+           "the node needs an assumption that the graph lacks: " + dim_text(a.a) + " and " + dim_text(a.b) +
+               (a.why.empty() ? "" : " (" + a.why + ")"),
+           "record it with dim_require before the edit");
     }
-    if (count > capacity) blame("infer gave " + std::to_string(count) + " results, more than the " + std::to_string(capacity) + " asked for");
+    if (count > capacity)
+      blame("infer gave " + std::to_string(count) + " results, more than the " + std::to_string(capacity) +
+            " asked for");
     types.resize(count);
     const bool open_ended = r_.results.size() == 1 && unknown_shape(r_.results[0].shape);
     if (!open_ended && count != r_.results.size())
@@ -489,8 +533,8 @@ class Application {
       if (t.rank > 0 && !t.sizes) blame("infer gave result " + std::to_string(i) + " no sizes");
       if (!is_valid_dtype(t.dtype)) blame("infer gave result " + std::to_string(i) + " no valid dtype");
       if (const uint32_t want = result_dtype(result(i).dtype); want != TSR_DTYPE_INVALID && want != t.dtype)
-        blame("infer gave result " + std::to_string(i) + " the dtype " + std::string(dtype_name(t.dtype)) + ", expected " +
-              std::string(dtype_name(want)));
+        blame("infer gave result " + std::to_string(i) + " the dtype " + std::string(dtype_name(t.dtype)) +
+              ", expected " + std::string(dtype_name(want)));
       if (!unknown_shape(result(i).shape)) {  // the record fixes this one
         tsr_type fixed{};
         build_shape(result(i), fixed);
@@ -504,13 +548,15 @@ class Application {
   void check_count(size_t count) const {
     const bool open_ended = r_.results.size() == 1 && unknown_shape(r_.results[0].shape);
     if (!open_ended && count != r_.results.size())
-      fail("TSR-I039", "found " + counted(count, "result") + ", expected " + std::to_string(r_.results.size()), r_.signature);
+      fail("TSR-I039", "found " + counted(count, "result") + ", expected " + std::to_string(r_.results.size()),
+           r_.signature);
   }
 
   void check_pattern(const ResultDecl& d, const tsr_type& t, size_t i) {
     const uint32_t want = result_dtype(d.dtype);
     auto refuse = [&](const std::string& expected) {
-      fail("TSR-I039", "result " + std::to_string(i) + " has the type " + print_type(&sizes_, t) + ", expected " + expected);
+      fail("TSR-I039",
+           "result " + std::to_string(i) + " has the type " + print_type(&sizes_, t) + ", expected " + expected);
     };
     if (want != TSR_DTYPE_INVALID && want != t.dtype) refuse("the dtype " + std::string(dtype_name(want)));
     if (unknown_shape(d.shape)) return;
@@ -567,12 +613,14 @@ std::vector<tsr_type> infer(Graph& graph, const OpRecord& record, const tsr_call
   return infer(graph, record, call, Prove::kAssume);
 }
 
-void check_result_types(Graph& graph, const OpRecord& record, const tsr_call& call, std::span<const tsr_type* const> stored,
-                        Prove prove) {
+void check_result_types(Graph& graph, const OpRecord& record, const tsr_call& call,
+                        std::span<const tsr_type* const> stored, Prove prove) {
   Application a(graph, record, call, prove);
   a.match_operands();
-  if (record.has(kUnbacked)) a.match_results(stored);
-  else a.compare(a.results(), stored);
+  if (record.has(kUnbacked))
+    a.match_results(stored);
+  else
+    a.compare(a.results(), stored);
 }
 
 CallView::CallView(const Graph& g, tsr_id node) {
@@ -580,8 +628,8 @@ CallView::CallView(const Graph& g, tsr_id node) {
   fill(g, n.op, {n.operands, n.num_operands}, {n.attrs, n.num_attrs}, {n.regions, n.num_regions});
 }
 
-CallView::CallView(const Graph& g, const OpRecord& record, std::span<const tsr_id> operands, std::span<const tsr_attr> attrs,
-                   std::span<const tsr_id> regions) {
+CallView::CallView(const Graph& g, const OpRecord& record, std::span<const tsr_id> operands,
+                   std::span<const tsr_attr> attrs, std::span<const tsr_id> regions) {
   fill(g, record.name.c_str(), operands, attrs, regions);
 }
 

@@ -234,8 +234,9 @@ void Lexer::read_number() {
   }
   token_.text = s.substr(begin, position_ - begin);
   if (is_word(look(0)))
-    source_.fail("TSR-I001", position_, "found '" + std::string(1, look(0)) + "' right after the number " +
-                 std::string(token_.text.substr(0, 40)) + ", expected a blank or punctuation");
+    source_.fail("TSR-I001", position_,
+                 "found '" + std::string(1, look(0)) + "' right after the number " +
+                     std::string(token_.text.substr(0, 40)) + ", expected a blank or punctuation");
 }
 
 void Lexer::advance() {
@@ -288,9 +289,12 @@ void Lexer::advance() {
   } else {
     token_.kind = Tok::kPunct;
     size_t n = 1;
-    if (c == '.' && look(1) == '.') n = look(2) == '.' ? 3 : 2;
-    else if (c == '-' && look(1) == '>') n = 2;
-    else if ((c == '=' || c == '!' || c == '<' || c == '>') && look(1) == '=') n = 2;
+    if (c == '.' && look(1) == '.')
+      n = look(2) == '.' ? 3 : 2;
+    else if (c == '-' && look(1) == '>')
+      n = 2;
+    else if ((c == '=' || c == '!' || c == '<' || c == '>') && look(1) == '=')
+      n = 2;
     else if (std::string_view("(){}[]<>,:;=+-*%?").find(c) == std::string_view::npos)
       source_.fail("TSR-I001", position_,
                    utf8_length(s, position_) == 1 && static_cast<unsigned char>(c) >= 0x20
@@ -316,10 +320,13 @@ Token Lexer::expect(Tok kind, std::string_view what) {
   return next();
 }
 
-void Lexer::unexpected(std::string_view expected, std::string hint) const { unexpected(token_, expected, std::move(hint)); }
+void Lexer::unexpected(std::string_view expected, std::string hint) const {
+  unexpected(token_, expected, std::move(hint));
+}
 
 void Lexer::unexpected(const Token& found, std::string_view expected, std::string hint) const {
-  source_.fail("TSR-I003", found.offset, "found " + describe(found) + ", expected " + std::string(expected), std::move(hint));
+  source_.fail("TSR-I003", found.offset, "found " + describe(found) + ", expected " + std::string(expected),
+               std::move(hint));
 }
 
 std::string Lexer::unescape(const Token& t) const {
@@ -355,7 +362,8 @@ std::string Lexer::unescape(const Token& t) const {
         i += 2;
         break;
       }
-      default: source_.fail("TSR-I001", base + i - 1, "found an unknown escape, expected \\n \\t \\r \\\" \\\\ or \\xHH");
+      default:
+        source_.fail("TSR-I001", base + i - 1, "found an unknown escape, expected \\n \\t \\r \\\" \\\\ or \\xHH");
     }
   }
   return out;

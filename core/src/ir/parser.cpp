@@ -12,10 +12,11 @@
 namespace tessera::core {
 namespace {
 
-struct Memory {  // a base, so that it is there before the Reader that allocates from it
+struct Memory {                                // a base, so that it is there before the Reader that allocates from it
   std::pmr::monotonic_buffer_resource header;  // types that are compared at the end
   char initial[4096];
-  std::pmr::monotonic_buffer_resource node{initial, sizeof initial};  // of one node of the body, nested regions included
+  std::pmr::monotonic_buffer_resource node{initial,
+                                           sizeof initial};  // of one node of the body, nested regions included
 };
 
 constexpr const char* kDeclared = "write the types that the body returns, or leave the part from '->' out";
@@ -94,7 +95,9 @@ class GraphParser : Memory, public Reader {
       const int64_t lo = integer();
       expect("..");
       const int64_t hi = at("-") || peek().kind == Tok::kInt ? integer() : INT64_MAX;
-      if (lo > hi) source().fail("TSR-I012", range.offset, "found the range " + std::to_string(lo) + ".." + std::to_string(hi) + ", which is empty");
+      if (lo > hi)
+        source().fail("TSR-I012", range.offset,
+                      "found the range " + std::to_string(lo) + ".." + std::to_string(hi) + ", which is empty");
       const int64_t hint = accept_word("hint") ? integer() : -1;
       const bool unbacked = accept_word("unbacked");
       placed(t, [&] { return g_.sizes().symbol(std::string(t.text), lo, hi, unbacked, hint); });
@@ -104,8 +107,8 @@ class GraphParser : Memory, public Reader {
   }
 
   void assumptions() {
-    static constexpr std::pair<const char*, tsr_relation> kRelations[] = {{"==", TSR_EQ}, {"!=", TSR_NE}, {"<", TSR_LT},
-                                                                          {"<=", TSR_LE}, {">", TSR_GT}, {">=", TSR_GE}};
+    static constexpr std::pair<const char*, tsr_relation> kRelations[] = {
+        {"==", TSR_EQ}, {"!=", TSR_NE}, {"<", TSR_LT}, {"<=", TSR_LE}, {">", TSR_GT}, {">=", TSR_GE}};
     expect("{");
     while (!at("}")) {
       const Token t = peek();
@@ -123,7 +126,8 @@ class GraphParser : Memory, public Reader {
         }
         b = dim_operand();
         expect("==");
-        if (integer() != 0) source().fail("TSR-I012", t.offset, "found a remainder that is not 0, expected: a % b == 0");
+        if (integer() != 0)
+          source().fail("TSR-I012", t.offset, "found a remainder that is not 0, expected: a % b == 0");
         if (b == 0) source().fail("TSR-I012", t.offset, "found a division by zero");
       } else {
         bool found = false;
@@ -165,9 +169,12 @@ class GraphParser : Memory, public Reader {
         const tsr_type type = this->type();
         const Token kind_token = peek();
         tsr_input_kind kind = TSR_INPUT_ARG;
-        if (accept_word("param")) kind = TSR_INPUT_PARAM;
-        else if (accept_word("state")) kind = TSR_INPUT_STATE;
-        else accept_word("arg");
+        if (accept_word("param"))
+          kind = TSR_INPUT_PARAM;
+        else if (accept_word("state"))
+          kind = TSR_INPUT_STATE;
+        else
+          accept_word("arg");
         std::string key;
         const bool has_key = peek().kind == Tok::kString;
         if (has_key) key = unescape(next());
@@ -184,7 +191,8 @@ class GraphParser : Memory, public Reader {
         const bool donated = at_word("donated");
         if (donated && kind == TSR_INPUT_PARAM) unexpected("',' or ')': a param cannot be donated");
         if (donated) next();
-        const tsr_id v = placed(kind_token, [&] { return g_.create_input(input_name, type, kind, has_key ? key.c_str() : nullptr); });
+        const tsr_id v = placed(
+            kind_token, [&] { return g_.create_input(input_name, type, kind, has_key ? key.c_str() : nullptr); });
         if (writeback != TSR_NONE || donated) g_.set_state(v, writeback, donated);
       } while (accept(","));
     if (!at(")")) unexpected("',' or ')'");
@@ -194,7 +202,8 @@ class GraphParser : Memory, public Reader {
   std::vector<tsr_type> types_in_parentheses() {
     std::vector<tsr_type> types;
     expect("(");
-    if (!at(")")) do types.push_back(type());
+    if (!at(")")) do
+        types.push_back(type());
       while (accept(","));
     if (!at(")")) unexpected("',' or ')'");
     next();
@@ -204,22 +213,29 @@ class GraphParser : Memory, public Reader {
   void check_outputs(const Token& arrow, bool typed, const std::vector<tsr_type>& declared) {
     const tsr_region& r = g_.region(0);
     if (typed && declared.size() != r.num_outputs)
-      source().fail("TSR-I010", arrow.offset, "found " + counted(declared.size(), "result type") + ", but the body returns " +
-                    counted(r.num_outputs, "value"), kDeclared);
+      source().fail("TSR-I010", arrow.offset,
+                    "found " + counted(declared.size(), "result type") + ", but the body returns " +
+                        counted(r.num_outputs, "value"),
+                    kDeclared);
     for (uint32_t i = 0; typed && i < r.num_outputs; ++i) {
       const tsr_value& v = g_.value(r.outputs[i]);
       if (!agree(*v.type, declared[i]) || !same_layout(*v.type, declared[i]))
-        source().fail("TSR-I010", arrow.offset, "found the type " + print_type(g_, declared[i]) + " for result " + std::to_string(i) +
-                      ", but the body returns %" + v.name + " of type " + print_type(g_, *v.type), kDeclared);
+        source().fail("TSR-I010", arrow.offset,
+                      "found the type " + print_type(g_, declared[i]) + " for result " + std::to_string(i) +
+                          ", but the body returns %" + v.name + " of type " + print_type(g_, *v.type),
+                      kDeclared);
     }
     for (const Writeback& w : writebacks_) {
       if (w.output >= r.num_outputs)
-        source().fail("TSR-I010", w.token.offset, "found output " + std::to_string(w.output) + ", but the graph has " +
-                      counted(r.num_outputs, "output"), "outputs are counted from 0");
+        source().fail(
+            "TSR-I010", w.token.offset,
+            "found output " + std::to_string(w.output) + ", but the graph has " + counted(r.num_outputs, "output"),
+            "outputs are counted from 0");
       const tsr_type& have = *g_.value(r.outputs[w.output]).type;
       if (!agree(have, w.type))
-        source().fail("TSR-I010", w.token.offset, "state %" + w.name + " of type " + print_type(g_, w.type) + " is written back with output " +
-                      std::to_string(w.output) + " of type " + print_type(g_, have));
+        source().fail("TSR-I010", w.token.offset,
+                      "state %" + w.name + " of type " + print_type(g_, w.type) + " is written back with output " +
+                          std::to_string(w.output) + " of type " + print_type(g_, have));
     }
   }
 
@@ -245,7 +261,8 @@ class GraphParser : Memory, public Reader {
     }
     next();
     std::vector<tsr_id> outputs;
-    if (peek().kind == Tok::kValue) do outputs.push_back(use(expect(Tok::kValue, "%value"), region));
+    if (peek().kind == Tok::kValue) do
+        outputs.push_back(use(expect(Tok::kValue, "%value"), region));
       while (accept(","));
     if (!at("}")) unexpected(outputs.empty() ? "%value or '}'" : "',' or '}'");
     next();
@@ -256,15 +273,17 @@ class GraphParser : Memory, public Reader {
     std::string s = name(t);
     if (s.empty()) unexpected(t, "a name that is not empty");
     if (g_.find_value(s) != TSR_NONE)
-      source().fail("TSR-I005", t.offset, "found a second definition of " + describe(t) + ", expected a name that is unique in the graph",
+      source().fail("TSR-I005", t.offset,
+                    "found a second definition of " + describe(t) + ", expected a name that is unique in the graph",
                     "nested regions share one space of names");
     return s;
   }
 
   tsr_id use(const Token& t, tsr_id region) {
     const tsr_id v = t.quoted ? g_.find_value(name(t)) : g_.find_value(t.text);
-    if (v == TSR_NONE) source().fail("TSR-I004", t.offset, "found " + describe(t) + ", which is not defined before its use",
-                                         "define it above, or add it to the inputs");
+    if (v == TSR_NONE)
+      source().fail("TSR-I004", t.offset, "found " + describe(t) + ", which is not defined before its use",
+                    "define it above, or add it to the inputs");
     if (g_.value(v).region != region)
       source().fail("TSR-I004", t.offset, "found " + describe(t) + ", which belongs to another region",
                     "regions are isolated: pass it as an operand of the region's node");
@@ -286,14 +305,17 @@ class GraphParser : Memory, public Reader {
 
     // Nodes have no separator: operands begin on the op's line.
     if (peek().line == op.line && (peek().kind == Tok::kValue || at_word("_"))) do {
-        if (accept_word("_")) spec.operands.push_back(TSR_NONE);
-        else spec.operands.push_back(use(expect(Tok::kValue, "%value or _"), region));
+        if (accept_word("_"))
+          spec.operands.push_back(TSR_NONE);
+        else
+          spec.operands.push_back(use(expect(Tok::kValue, "%value or _"), region));
       } while (accept(","));
     while (spec.operands.size() < record.operands.size() && record.operands[spec.operands.size()].optional)
       spec.operands.push_back(TSR_NONE);
 
     if (accept("{")) {
-      if (!at("}")) do attribute(record, spec);
+      if (!at("}")) do
+          attribute(record, spec);
         while (accept(","));
       if (!at("}")) unexpected("',' or '}'");
       next();
@@ -301,7 +323,8 @@ class GraphParser : Memory, public Reader {
     std::vector<const tsr_type*> stored;
     const Token colon = peek();
     const bool typed = accept(":");
-    if (typed) do spec.result_types.push_back(type());
+    if (typed) do
+        spec.result_types.push_back(type());
       while (accept(","));
     while (at_word("region")) spec.regions.push_back(nested());
     if (at_word("loc") && following() == '(') location(spec);
@@ -311,13 +334,16 @@ class GraphParser : Memory, public Reader {
     if (typed) {
       for (const tsr_type& t : spec.result_types) stored.push_back(&t);
       if (results.size() != stored.size())
-        source().fail("TSR-I009", colon.offset, "found " + counted(stored.size(), "type") + " for " + counted(results.size(), "result"));
+        source().fail("TSR-I009", colon.offset,
+                      "found " + counted(stored.size(), "type") + " for " + counted(results.size(), "result"));
       placed(op, [&] { check_result_types(g_, record, view.call(), stored, Prove::kAssume); });
     } else {
       spec.result_types = placed(op, [&] { return infer(g_, record, view.call()); });
       if (results.size() != spec.result_types.size())
-        source().fail("TSR-I009", first.offset, "found " + counted(results.size(), "name") + " for the " +
-                      counted(spec.result_types.size(), "result") + " of " + record.name, record.signature);
+        source().fail("TSR-I009", first.offset,
+                      "found " + counted(results.size(), "name") + " for the " +
+                          counted(spec.result_types.size(), "result") + " of " + record.name,
+                      record.signature);
     }
     spec.typed = true;
     for (const Token& t : results) {
@@ -332,7 +358,8 @@ class GraphParser : Memory, public Reader {
   }
 
   [[noreturn]] void duplicate(const Token& t) const {
-    source().fail("TSR-I005", t.offset, "found a second definition of " + describe(t) + ", expected a name that is unique in the graph");
+    source().fail("TSR-I005", t.offset,
+                  "found a second definition of " + describe(t) + ", expected a name that is unique in the graph");
   }
 
   void attribute(const OpRecord& record, NodeSpec& spec) {
@@ -345,11 +372,14 @@ class GraphParser : Memory, public Reader {
         known.push_back(a.name);
         list += (list.empty() ? "" : ", ") + a.name;
       }
-      source().fail("TSR-I020", t.offset, "found " + describe(t) + ", which is no attribute of " + record.name + did_you_mean(t.text.substr(0, 80), known),
+      source().fail("TSR-I020", t.offset,
+                    "found " + describe(t) + ", which is no attribute of " + record.name +
+                        did_you_mean(t.text.substr(0, 80), known),
                     "its attributes: " + (list.empty() ? "none" : list));
     }
     for (const tsr_attr& a : spec.attrs)
-      if (a.name == decl->name.c_str()) source().fail("TSR-I021", t.offset, "found a second value for the attribute '" + decl->name + "'");
+      if (a.name == decl->name.c_str())
+        source().fail("TSR-I021", t.offset, "found a second value for the attribute '" + decl->name + "'");
     expect("=");
     const Token value = peek();
     tsr_attr a = attr(decl->kind);
@@ -357,7 +387,9 @@ class GraphParser : Memory, public Reader {
     if (!decl->choices.empty() && std::find(decl->choices.begin(), decl->choices.end(), a.s) == decl->choices.end()) {
       std::string list;
       for (const std::string& c : decl->choices) list += (list.empty() ? "\"" : ", \"") + c + "\"";
-      source().fail("TSR-I024", value.offset, "found " + describe(value) + ", expected one of: " + list + did_you_mean(std::string(a.s).substr(0, 80), decl->choices));
+      source().fail("TSR-I024", value.offset,
+                    "found " + describe(value) + ", expected one of: " + list +
+                        did_you_mean(std::string(a.s).substr(0, 80), decl->choices));
     }
     spec.attrs.push_back(a);
   }
@@ -365,7 +397,8 @@ class GraphParser : Memory, public Reader {
   tsr_id nested() {
     const Token t = next();
     if (++depth_ > limits().region_depth)
-      source().fail("TSR-I002", t.offset, "found regions nested deeper than " + std::to_string(limits().region_depth) + " levels");
+      source().fail("TSR-I002", t.offset,
+                    "found regions nested deeper than " + std::to_string(limits().region_depth) + " levels");
     std::vector<tsr_type> types;
     std::vector<std::string> names;
     expect("(");
@@ -421,8 +454,8 @@ class GraphParser : Memory, public Reader {
 }  // namespace
 
 // One parser per graph, all over the same text: messages count lines from its start.
-static std::vector<std::unique_ptr<Graph>> parse_all(const OpRegistry& ops, Graph* first, std::string_view text, std::string_view file,
-                                                     const ReadLimits& limits) {
+static std::vector<std::unique_ptr<Graph>> parse_all(const OpRegistry& ops, Graph* first, std::string_view text,
+                                                     std::string_view file, const ReadLimits& limits) {
   std::vector<std::unique_ptr<Graph>> graphs;
   ReadLimits left = limits;
   Lexer start(text, file);
@@ -444,11 +477,13 @@ static std::vector<std::unique_ptr<Graph>> parse_all(const OpRegistry& ops, Grap
   return graphs;
 }
 
-std::vector<std::unique_ptr<Graph>> parse_module(const OpRegistry& ops, std::string_view text, std::string_view file, const ReadLimits& limits) {
+std::vector<std::unique_ptr<Graph>> parse_module(const OpRegistry& ops, std::string_view text, std::string_view file,
+                                                 const ReadLimits& limits) {
   return parse_all(ops, nullptr, text, file, limits);
 }
 
-std::unique_ptr<Graph> parse_graph(const OpRegistry& ops, std::string_view text, std::string_view file, const ReadLimits& limits) {
+std::unique_ptr<Graph> parse_graph(const OpRegistry& ops, std::string_view text, std::string_view file,
+                                   const ReadLimits& limits) {
   return std::move(parse_all(ops, nullptr, text, file, limits).front());
 }
 

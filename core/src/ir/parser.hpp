@@ -19,7 +19,8 @@ class Graph;
 class OpRegistry;
 
 // The first graph of the text; the others are read and checked too. It is committed: the next edit needs begin().
-std::unique_ptr<Graph> parse_graph(const OpRegistry& ops, std::string_view text, std::string_view file, const ReadLimits& limits = {});
+std::unique_ptr<Graph> parse_graph(const OpRegistry& ops, std::string_view text, std::string_view file,
+                                   const ReadLimits& limits = {});
 std::vector<std::unique_ptr<Graph>> parse_module(const OpRegistry& ops, std::string_view text, std::string_view file,
                                                  const ReadLimits& limits = {});
 // As parse_graph, into an empty graph that is open for edits. After an error the graph holds part of the text: roll it back.

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "ir/equality.hpp"
 #include "tessera/abi.h"
 
 namespace tessera::core {
@@ -30,13 +31,9 @@ void append_type(std::string& out, const Sizes* sizes, const tsr_type& type);
 void append_attr(std::string& out, const Sizes* sizes, const tsr_attr& attr, uint32_t flags = 0);
 // The shortest text that reads back to the same f64, always with a point or an exponent: "1.0".
 void append_float(std::string& out, double value);
+void append_float(std::string& out, float value);
+void append_int(std::string& out, int64_t value);
 // "%x", or %"odd name" with quotes where needed; sigil is '%' or '@'.
 void append_name(std::string& out, char sigil, std::string_view name);
-
-// Structural equality: everything the text form shows (names, order, types, symbols, assumptions, locations, constants bit
-// for bit), and nothing else (ids, authors, unused expressions).
-bool equal(const Graph& a, const Graph& b);
-// The first difference in words, "" when there is none.
-std::string difference(const Graph& a, const Graph& b);
 
 }  // namespace tessera::core

@@ -19,7 +19,7 @@ struct ReadLimits {
   int64_t splat_bytes = int64_t{1} << 30;  // memory of all `splat` constants of one text together
   uint32_t region_depth = 100;
   uint32_t expression_depth = 100;
-  uint32_t expression_operators = 1024;    // of one size
+  uint32_t expression_operators = 1024;  // of one size
 };
 
 class Reader : public Lexer {
@@ -33,14 +33,14 @@ class Reader : public Lexer {
   const ReadLimits& limits() const { return limits_; }
   int64_t splat_bytes() const { return splat_bytes_; }  // that splat constants have taken so far
 
-  int64_t integer();                  // optional minus
-  double number();                    // also an integer, inf, -inf, nan, nan(0x7ff8000000000001)
+  int64_t integer();  // optional minus
+  double number();    // also an integer, inf, -inf, nan, nan(0x7ff8000000000001)
   tsr_dtype dtype();
-  tsr_dim dim();                      // a size expression; undeclared symbols come into being with the range 0..
-  tsr_type type();                    // f32[s0, 4; 4, 1]@null:0
-  tsr_attr attr(uint32_t kind);       // a value of this tsr_attr_kind; `name` stays null
-  const tsr_tensor* dense();          // dense<f32[2]: [1.0, 2.0]>
-  const char* string();               // a string literal, unescaped
+  tsr_dim dim();                 // a size expression; undeclared symbols come into being with the range 0..
+  tsr_type type();               // f32[s0, 4; 4, 1]@null:0
+  tsr_attr attr(uint32_t kind);  // a value of this tsr_attr_kind; `name` stays null
+  const tsr_tensor* dense();     // dense<f32[2]: [1.0, 2.0]>
+  const char* string();          // a string literal, unescaped
 
   template <class T>
   T* allocate(size_t n) {

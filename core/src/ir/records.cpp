@@ -12,7 +12,8 @@
 namespace tessera::core {
 
 const AttrDecl* OpRecord::attr(std::string_view attr_name) const {
-  const auto it = std::lower_bound(attrs.begin(), attrs.end(), attr_name, [](const AttrDecl& a, std::string_view n) { return a.name < n; });
+  const auto it = std::lower_bound(attrs.begin(), attrs.end(), attr_name,
+                                   [](const AttrDecl& a, std::string_view n) { return a.name < n; });
   return it != attrs.end() && it->name == attr_name ? &*it : nullptr;
 }
 
@@ -28,7 +29,9 @@ const OpRecord& OpRegistry::get(std::string_view op) const {
   if (const OpRecord* r = find(op)) return *r;
   std::vector<std::string> known;
   for (const auto& [name, record] : records_) known.push_back(name);
-  throw user_error("TSR-O001", "found the op '" + std::string(op.substr(0, 80)) + "', which no loaded op set has" + did_you_mean(op.substr(0, 80), known),
+  throw user_error("TSR-O001",
+                   "found the op '" + std::string(op.substr(0, 80)) + "', which no loaded op set has" +
+                       did_you_mean(op.substr(0, 80), known),
                    "`tessera ops` lists the ops; an op set of your own is named under `plugins` in the config");
 }
 
@@ -48,8 +51,10 @@ void OpRegistry::add(const tsr_opset& set, const std::string& plugin) {
       const OpRecord* other = find(record->name);
       if (const auto it = added.find(record->name); it != added.end()) other = it->second.get();
       if (other)
-        throw user_error("TSR-O003", record->file + ":" + std::to_string(record->line) + ": op '" + record->name + "' is already defined at " +
-                         other->file + ":" + std::to_string(other->line) + " by plugin '" + other->plugin + "'",
+        throw user_error("TSR-O003",
+                         record->file + ":" + std::to_string(record->line) + ": op '" + record->name +
+                             "' is already defined at " + other->file + ":" + std::to_string(other->line) +
+                             " by plugin '" + other->plugin + "'",
                          hint + "; an op set with a prefix of its own cannot collide");
       added.emplace(record->name, std::move(record));
     }
@@ -62,14 +67,18 @@ void OpRegistry::add(const tsr_opset& set, const std::string& plugin) {
     if (it == added.end()) {
       std::vector<std::string> known;
       for (const auto& [name, record] : added) known.push_back(name);
-      throw bug("TSR-O004", "plugin '" + plugin + "' has callbacks for the op '" + std::string(impl.op) + "', which has no record" +
-                did_you_mean(impl.op, known), "add the record to its .tops files");
+      throw bug("TSR-O004",
+                "plugin '" + plugin + "' has callbacks for the op '" + std::string(impl.op) + "', which has no record" +
+                    did_you_mean(impl.op, known),
+                "add the record to its .tops files");
     }
     OpRecord& r = *it->second;
     if (r.impl) throw bug("TSR-O004", "plugin '" + plugin + "' has callbacks for the op '" + r.name + "' twice");
     const char* both = impl.decompose && r.decompose_body ? "decompose" : impl.grad && r.grad_body ? "grad" : nullptr;
     if (both)
-      throw bug("TSR-O006", r.file + ":" + std::to_string(r.line) + ": op '" + r.name + "' has a " + both + " body and a " + both + " callback",
+      throw bug("TSR-O006",
+                r.file + ":" + std::to_string(r.line) + ": op '" + r.name + "' has a " + both + " body and a " + both +
+                    " callback",
                 "keep one of them");
     r.impl = &impl;
   }
@@ -81,7 +90,8 @@ void OpRegistry::add(const tsr_opset& set, const std::string& plugin) {
       throw bug("TSR-O005", place + "has neither a decomposition nor a compute callback, so no backend could run it",
                 "add `decompose { .. }` to the record, or a compute callback");
     for (const ResultDecl& d : r->results) {
-      const bool open = d.dtype.kind == DtypePattern::kUnknown || (d.shape.size() == 1 && d.shape[0].kind == ShapeItem::kUnknown);
+      const bool open =
+          d.dtype.kind == DtypePattern::kUnknown || (d.shape.size() == 1 && d.shape[0].kind == ShapeItem::kUnknown);
       if (open && !r->has(kConstant) && !(r->impl && r->impl->infer))
         throw bug("TSR-O005", place + "leaves the type of result '" + d.name + "' to an infer callback and has none",
                   "write the pattern, or add the callback");
@@ -124,14 +134,19 @@ tsr_attr checked(const OpRecord& record, const AttrDecl& decl, tsr_attr a) {
   a.name = decl.name.c_str();
   if (a.kind != decl.kind) {
     // A plain number is a size too, and an empty list is a list of anything.
-    const bool dims = (a.kind == TSR_ATTR_INT && decl.kind == TSR_ATTR_DIM) || (a.kind == TSR_ATTR_INTS && decl.kind == TSR_ATTR_DIMS);
+    const bool dims = (a.kind == TSR_ATTR_INT && decl.kind == TSR_ATTR_DIM) ||
+                      (a.kind == TSR_ATTR_INTS && decl.kind == TSR_ATTR_DIMS);
     const bool empty = is_list(a.kind) && is_list(decl.kind) && a.count == 0;
     if (!dims && !empty)
-      fail(record, "TSR-I023", "attribute '" + decl.name + "' is of kind " + std::string(attr_kind_name(a.kind)) + ", expected " +
-           std::string(attr_kind_name(decl.kind)), record.signature);
+      fail(record, "TSR-I023",
+           "attribute '" + decl.name + "' is of kind " + std::string(attr_kind_name(a.kind)) + ", expected " +
+               std::string(attr_kind_name(decl.kind)),
+           record.signature);
     a.kind = decl.kind;
   }
-  const auto bad = [&](const std::string& why) { fail(record, "TSR-I025", "attribute '" + decl.name + "' " + why, record.signature); };
+  const auto bad = [&](const std::string& why) {
+    fail(record, "TSR-I025", "attribute '" + decl.name + "' " + why, record.signature);
+  };
   const auto plain = [&](int64_t v) {
     if (TSR_DIM_IS_EXPR(v)) bad("holds a symbolic size or a number below -2^63 + 2^32, expected a plain number");
   };
@@ -143,8 +158,10 @@ tsr_attr checked(const OpRecord& record, const AttrDecl& decl, tsr_attr a) {
     case TSR_ATTR_STRING:
       if (!a.s) bad("has no text");
       if (!decl.choices.empty() && std::find(decl.choices.begin(), decl.choices.end(), a.s) == decl.choices.end())
-        fail(record, "TSR-I024", "attribute '" + decl.name + "' is \"" + std::string(a.s).substr(0, 80) + "\", expected one of: " +
-             listed(decl.choices) + did_you_mean(std::string_view(a.s).substr(0, 80), decl.choices), "");
+        fail(record, "TSR-I024",
+             "attribute '" + decl.name + "' is \"" + std::string(a.s).substr(0, 80) + "\", expected one of: " +
+                 listed(decl.choices) + did_you_mean(std::string_view(a.s).substr(0, 80), decl.choices),
+             "");
       break;
     case TSR_ATTR_DTYPE:
       if (!is_valid_dtype(static_cast<uint32_t>(a.i)) || a.i > TSR_DTYPE_COUNT || a.i < 0) {
@@ -166,12 +183,14 @@ tsr_attr checked(const OpRecord& record, const AttrDecl& decl, tsr_attr a) {
         if (!a.strings || !a.strings[i]) bad("has no elements behind its count");
       break;
     case TSR_ATTR_TENSOR: {
-      if (!a.tensor || !is_valid_dtype(a.tensor->dtype) || (a.tensor->rank > 0 && !a.tensor->sizes)) bad("holds no tensor");
+      if (!a.tensor || !is_valid_dtype(a.tensor->dtype) || (a.tensor->rank > 0 && !a.tensor->sizes))
+        bad("holds no tensor");
       int64_t n = 1;
       bool empty = false;
       for (uint32_t i = 0; i < a.tensor->rank; ++i) {
         const int64_t d = a.tensor->sizes[i];
-        if (d < 0 || (d > 0 && __builtin_mul_overflow(n, d, &n))) bad("holds a tensor whose shape is negative or overflows");
+        if (d < 0 || (d > 0 && __builtin_mul_overflow(n, d, &n)))
+          bad("holds a tensor whose shape is negative or overflows");
         empty |= d == 0;
       }
       if (!a.tensor->data && !empty) bad("holds a tensor without data");
@@ -196,15 +215,21 @@ std::vector<tsr_attr> complete_attrs(const OpRecord& record, std::span<const tsr
       found = &a;
       ++used;
     }
-    if (found) out.push_back(checked(record, decl, *found));
-    else if (!decl.required) out.push_back(decl.fallback);
-    else fail(record, "TSR-I022", "attribute '" + decl.name + "' of kind " + std::string(attr_kind_name(decl.kind)) + " is missing", record.signature);
+    if (found)
+      out.push_back(checked(record, decl, *found));
+    else if (!decl.required)
+      out.push_back(decl.fallback);
+    else
+      fail(record, "TSR-I022",
+           "attribute '" + decl.name + "' of kind " + std::string(attr_kind_name(decl.kind)) + " is missing",
+           record.signature);
   }
   if (used != given.size())
     for (const tsr_attr& a : given)
       if (!a.name || !record.attr(a.name)) {
         const std::string name = a.name ? a.name : "";
-        fail(record, "TSR-I020", "found the attribute '" + name + "', which the op does not have" + did_you_mean(name, attr_names(record)),
+        fail(record, "TSR-I020",
+             "found the attribute '" + name + "', which the op does not have" + did_you_mean(name, attr_names(record)),
              "its attributes: " + listed(attr_names(record)));
       }
   return out;

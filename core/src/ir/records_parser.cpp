@@ -14,15 +14,23 @@
 namespace tessera::core {
 namespace {
 
-constexpr std::pair<std::string_view, Trait> kTraits[] = {
-    {"pure", kPure}, {"elementwise", kElementwise}, {"commutative", kCommutative}, {"idempotent", kIdempotent},
-    {"involution", kInvolution}, {"reduction", kReduction}, {"view", kView}, {"composite", kComposite}, {"random", kRandom},
-    {"control", kControl}, {"unbacked", kUnbacked}, {"constant", kConstant}};
+constexpr std::pair<std::string_view, Trait> kTraits[] = {{"pure", kPure},
+                                                          {"elementwise", kElementwise},
+                                                          {"commutative", kCommutative},
+                                                          {"idempotent", kIdempotent},
+                                                          {"involution", kInvolution},
+                                                          {"reduction", kReduction},
+                                                          {"view", kView},
+                                                          {"composite", kComposite},
+                                                          {"random", kRandom},
+                                                          {"control", kControl},
+                                                          {"unbacked", kUnbacked},
+                                                          {"constant", kConstant}};
 
 constexpr std::pair<std::string_view, uint32_t> kKinds[] = {
-    {"int", TSR_ATTR_INT}, {"float", TSR_ATTR_FLOAT}, {"bool", TSR_ATTR_BOOL}, {"str", TSR_ATTR_STRING}, {"dtype", TSR_ATTR_DTYPE},
-    {"dim", TSR_ATTR_DIM}, {"ints", TSR_ATTR_INTS}, {"floats", TSR_ATTR_FLOATS}, {"dims", TSR_ATTR_DIMS}, {"strs", TSR_ATTR_STRINGS},
-    {"tensor", TSR_ATTR_TENSOR}};
+    {"int", TSR_ATTR_INT},     {"float", TSR_ATTR_FLOAT},  {"bool", TSR_ATTR_BOOL},    {"str", TSR_ATTR_STRING},
+    {"dtype", TSR_ATTR_DTYPE}, {"dim", TSR_ATTR_DIM},      {"ints", TSR_ATTR_INTS},    {"floats", TSR_ATTR_FLOATS},
+    {"dims", TSR_ATTR_DIMS},   {"strs", TSR_ATTR_STRINGS}, {"tensor", TSR_ATTR_TENSOR}};
 
 constexpr std::string_view kClauses[] = {"where", "traits", "doc", "numerics", "decompose", "grad"};
 
@@ -116,8 +124,10 @@ class RecordsParser {
     const Token op = in_.peek();
     in_.expect_word("op");
     const Token name = in_.expect(Tok::kIdent, "the op's name");
-    if (prefix_.empty()) r_->name = name.text;
-    else (r_->name = prefix_) += "." + std::string(name.text);
+    if (prefix_.empty())
+      r_->name = name.text;
+    else
+      (r_->name = prefix_) += "." + std::string(name.text);
     r_->plugin = plugin_;
     r_->file = in_.source().file;
     r_->line = op.line;
@@ -144,10 +154,13 @@ class RecordsParser {
         d.name = in_.name(t);
         for (const OperandDecl& other : r_->operands) {
           if (other.name == d.name) contradiction(t.offset, "operand %" + d.name + " is declared twice");
-          if (other.variadic) contradiction(t.offset, "operand %" + d.name + " follows a variadic operand, which must be the last");
+          if (other.variadic)
+            contradiction(t.offset, "operand %" + d.name + " follows a variadic operand, which must be the last");
         }
-        if (in_.accept("?")) d.optional = true;
-        else if (in_.accept("...")) d.variadic = true;
+        if (in_.accept("?"))
+          d.optional = true;
+        else if (in_.accept("..."))
+          d.variadic = true;
         in_.expect(":");
         d.dtype = dtype_pattern();
         d.shape = shape_pattern(false);
@@ -169,7 +182,8 @@ class RecordsParser {
           d.name = "out";
         }
         for (const ResultDecl& other : r_->results)
-          if (other.name == d.name) contradiction(t.offset, "two results are called '" + d.name + "'", "name them: -> (%a: .., %b: ..)");
+          if (other.name == d.name)
+            contradiction(t.offset, "two results are called '" + d.name + "'", "name them: -> (%a: .., %b: ..)");
         for (const OperandDecl& other : r_->operands)
           if (other.name == d.name) contradiction(t.offset, "an operand and a result are called '" + d.name + "'");
         d.dtype = dtype_pattern();
@@ -246,19 +260,24 @@ class RecordsParser {
   void call(ShapeItem& item, const Token& t) {
     static constexpr std::pair<std::string_view, ShapeFunction> kFunctions[] = {
         {"broadcast", kBroadcast}, {"reduce", kReduce}, {"permute", kPermute}, {"concat", kConcat}};
-    const auto* f = std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](auto& k) { return k.first == t.text; });
+    const auto* f =
+        std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](auto& k) { return k.first == t.text; });
     if (f == std::end(kFunctions)) in_.unexpected(t, "broadcast, reduce, permute or concat");
     item.slot = f->second;
     in_.expect("(");
     do {
       const Token arg = in_.next();
-      if (arg.kind != Tok::kIdent && arg.kind != Tok::kAttr) in_.unexpected(arg, "the name of a run of sizes, or $attribute");
+      if (arg.kind != Tok::kIdent && arg.kind != Tok::kAttr)
+        in_.unexpected(arg, "the name of a run of sizes, or $attribute");
       item.args.push_back((arg.kind == Tok::kAttr ? "$" : "") + std::string(arg.text));
     } while (in_.accept(","));
     in_.expect(")");
     // Which arguments are attributes: none, the second and third, the second, the last.
     const size_t n = item.args.size();
-    bool ok = item.slot == kBroadcast ? n >= 2 : item.slot == kReduce ? n == 2 || n == 3 : item.slot == kPermute ? n == 2 : n >= 3;
+    bool ok = item.slot == kBroadcast ? n >= 2
+              : item.slot == kReduce  ? n == 2 || n == 3
+              : item.slot == kPermute ? n == 2
+                                      : n >= 3;
     for (size_t i = 0; i < n; ++i) {
       const bool attr = item.slot == kReduce || item.slot == kPermute ? i > 0 : item.slot == kConcat && i + 1 == n;
       ok &= attr == (item.args[i][0] == '$');
@@ -278,9 +297,11 @@ class RecordsParser {
           if (other.name == a.name) contradiction(t.offset, "attribute '" + a.name + "' is declared twice");
         in_.expect(":");
         const Token kind = in_.expect(Tok::kIdent, "the attribute's kind");
-        const auto* k = std::find_if(std::begin(kKinds), std::end(kKinds), [&](auto& e) { return e.first == kind.text; });
+        const auto* k =
+            std::find_if(std::begin(kKinds), std::end(kKinds), [&](auto& e) { return e.first == kind.text; });
         if (k == std::end(kKinds))
-          in_.unexpected(kind, "int, float, bool, str, dtype, dim, ints, floats, dims, strs or tensor" + did_you_mean(kind.text, names_of(kKinds)));
+          in_.unexpected(kind, "int, float, bool, str, dtype, dim, ints, floats, dims, strs or tensor" +
+                                   did_you_mean(kind.text, names_of(kKinds)));
         a.kind = k->second;
         if (in_.at("=")) {
           const Token equals = in_.next();
@@ -324,11 +345,14 @@ class RecordsParser {
         skip_block();
       } else {
         in_.expect(":");
-        if (t.text == "traits") traits();
-        else (t.text == "doc" ? r_->doc : r_->numerics) = sentences();
+        if (t.text == "traits")
+          traits();
+        else
+          (t.text == "doc" ? r_->doc : r_->numerics) = sentences();
       }
     }
-    if (in_.peek().kind != Tok::kEnd && !in_.at_word("op")) in_.unexpected("a clause, the next op or the end of the text");
+    if (in_.peek().kind != Tok::kEnd && !in_.at_word("op"))
+      in_.unexpected("a clause, the next op or the end of the text");
   }
 
   std::string sentences() {
@@ -408,7 +432,8 @@ class RecordsParser {
     for (uint32_t i = 0; i < r_->attrs.size(); ++i) {
       if (r_->attrs[i].name != name) continue;
       if (r_->attrs[i].kind != kind)
-        contradiction(place, "$" + std::string(name) + " must be a " + std::string(attr_kind_name(kind)) + " attribute here");
+        contradiction(place,
+                      "$" + std::string(name) + " must be a " + std::string(attr_kind_name(kind)) + " attribute here");
       return i;
     }
     contradiction(place, "$" + std::string(name) + " is no attribute of the op");
@@ -425,11 +450,14 @@ class RecordsParser {
 
   void resolve_dtype(DtypePattern& p, bool bind, size_t place) {
     if (p.kind == DtypePattern::kAttr) p.slot = attr_slot(p.name, TSR_ATTR_DTYPE, place);
-    if (p.kind != DtypePattern::kVariable && p.kind != DtypePattern::kRealOf && p.kind != DtypePattern::kComplexOf) return;
+    if (p.kind != DtypePattern::kVariable && p.kind != DtypePattern::kRealOf && p.kind != DtypePattern::kComplexOf)
+      return;
     if (!r_->dtype_sets.count(p.name)) {
       std::vector<std::string> known;
       for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d) known.emplace_back(dtype_name(d));
-      contradiction(place, "'" + p.name + "' is neither a dtype nor a variable of the where clause" + (p.name.size() > 1 ? did_you_mean(p.name, known) : ""),
+      contradiction(place,
+                    "'" + p.name + "' is neither a dtype nor a variable of the where clause" +
+                        (p.name.size() > 1 ? did_you_mean(p.name, known) : ""),
                     "add it: where " + p.name + ": any");
     }
     p.slot = slot(r_->dtype_names, p.name, bind && p.kind == DtypePattern::kVariable, place, "the dtype");
@@ -447,7 +475,9 @@ class RecordsParser {
             if (arg[0] != '$') {
               item.arg_slots.push_back(slot(r_->run_names, arg, false, place, "the run of sizes"));
             } else {
-              const uint32_t kind = item.slot == kConcat ? TSR_ATTR_INT : item.slot == kReduce && i == 2 ? TSR_ATTR_BOOL : TSR_ATTR_INTS;
+              const uint32_t kind = item.slot == kConcat             ? TSR_ATTR_INT
+                                    : item.slot == kReduce && i == 2 ? TSR_ATTR_BOOL
+                                                                     : TSR_ATTR_INTS;
               item.arg_slots.push_back(attr_slot(arg.substr(1), kind, place));
             }
           }
@@ -503,8 +533,8 @@ std::string_view attr_kind_name(uint32_t kind) {
   return "?";
 }
 
-std::vector<std::unique_ptr<OpRecord>> parse_records(std::string_view text, std::string_view file, std::string_view prefix,
-                                                     const std::string& plugin) {
+std::vector<std::unique_ptr<OpRecord>> parse_records(std::string_view text, std::string_view file,
+                                                     std::string_view prefix, const std::string& plugin) {
   try {
     return RecordsParser(text, file, prefix, plugin).run();
   } catch (const Error& e) {

@@ -65,7 +65,9 @@ class Verifier {
         uses_of(x.results[i]);
         for (const tsr_use& u : g_.uses(x.results[i]))
           if (u.node != TSR_NONE && g_.node(u.node).parent == x.parent && order_[u.node] <= order_[n])
-            fail(6, u.node, "operand " + std::to_string(u.operand) + ", %" + g_.value(x.results[i]).name + ", is defined after it");
+            fail(
+                6, u.node,
+                "operand " + std::to_string(u.operand) + ", %" + g_.value(x.results[i]).name + ", is defined after it");
       }
       against_record(n);
     }
@@ -76,7 +78,8 @@ class Verifier {
   [[noreturn]] void fail(int invariant, const std::string& what) const {
     char code[16];
     std::snprintf(code, sizeof code, "TSR-I1%02d", invariant);
-    throw bug(code, "graph @" + std::string(g_.tables().name) + " breaks invariant V" + std::string(code + 6) + ": " + what,
+    throw bug(code,
+              "graph @" + std::string(g_.tables().name) + " breaks invariant V" + std::string(code + 6) + ": " + what,
               "the edit that did it is a bug: run with `pipeline.verify = \"each\"` to find the pass");
   }
   [[noreturn]] void fail(int invariant, tsr_id node, const std::string& what) const {
@@ -104,7 +107,8 @@ class Verifier {
     const auto& exprs = sizes_.exprs();
     for (size_t i = 0; i < exprs.size(); ++i) {
       const tsr_dim_expr& e = exprs[i];
-      if (e.op > TSR_DIM_MAX) fail(24, "expression " + std::to_string(i) + " has the unknown operation " + std::to_string(e.op));
+      if (e.op > TSR_DIM_MAX)
+        fail(24, "expression " + std::to_string(i) + " has the unknown operation " + std::to_string(e.op));
       if (e.op == TSR_DIM_SYMBOL ? e.symbol >= symbols.size() : !known(e.lhs, i) || !known(e.rhs, i))
         fail(24, "expression " + std::to_string(i) + " names a symbol or an expression that does not come before it");
     }
@@ -113,13 +117,17 @@ class Verifier {
       const std::string symbol = s.name ? s.name : "";
       if (!is_identifier(symbol)) fail(25, "the symbol '" + symbol + "' is not named by an identifier");
       if (!names.insert(s.name).second) fail(25, "there are two symbols '" + symbol + "'");
-      if (s.min > s.max) fail(25, "the range " + std::to_string(s.min) + ".." + std::to_string(s.max) + " of symbol '" + symbol + "' is empty");
+      if (s.min > s.max)
+        fail(25, "the range " + std::to_string(s.min) + ".." + std::to_string(s.max) + " of symbol '" + symbol +
+                     "' is empty");
     }
     const Sizes::WithoutAssumptions scope(writable_.sizes());
     for (const Assumption& a : sizes_.assumptions()) {
-      if (!known(a.a, exprs.size()) || !known(a.b, exprs.size())) fail(24, "an assumption names an expression that does not exist");
+      if (!known(a.a, exprs.size()) || !known(a.b, exprs.size()))
+        fail(24, "an assumption names an expression that does not exist");
       if (sizes_.compare(a.relation, a.a, a.b) == TSR_FALSE)
-        fail(26, "the assumption about " + sizes_.print(a.a) + " and " + sizes_.print(a.b) + " holds for no value: " + a.why);
+        fail(26, "the assumption about " + sizes_.print(a.a) + " and " + sizes_.print(a.b) +
+                     " holds for no value: " + a.why);
     }
   }
 
@@ -129,7 +137,8 @@ class Verifier {
   void ids(tsr_id n) const {
     const tsr_node& x = g_.node(n);
     for (uint32_t i = 0; i < x.num_operands; ++i)
-      if (x.operands[i] != TSR_NONE && !live_value(x.operands[i])) fail(5, n, "operand " + std::to_string(i) + " is no live value");
+      if (x.operands[i] != TSR_NONE && !live_value(x.operands[i]))
+        fail(5, n, "operand " + std::to_string(i) + " is no live value");
     for (uint32_t i = 0; i < x.num_results; ++i)
       if (!live_value(x.results[i])) fail(5, n, "result " + std::to_string(i) + " is no live value");
   }
@@ -137,18 +146,22 @@ class Verifier {
   void ids_of_region(tsr_id r) const {
     const tsr_region& x = g_.region(r);
     for (uint32_t i = 0; i < x.num_inputs; ++i)
-      if (!live_value(x.inputs[i])) fail(5, "input " + std::to_string(i) + " of region " + std::to_string(r) + " is no live value");
+      if (!live_value(x.inputs[i]))
+        fail(5, "input " + std::to_string(i) + " of region " + std::to_string(r) + " is no live value");
     for (uint32_t i = 0; i < x.num_outputs; ++i)
-      if (!live_value(x.outputs[i])) fail(5, "output " + std::to_string(i) + " of region " + std::to_string(r) + " is no live value");
+      if (!live_value(x.outputs[i]))
+        fail(5, "output " + std::to_string(i) + " of region " + std::to_string(r) + " is no live value");
   }
 
   void owned_region(tsr_id n, tsr_id r) const {
-    if (r == 0 || r >= g_.num_regions() || !g_.region(r).alive) fail(4, n, "region " + std::to_string(r) + " is not alive, or the body");
+    if (r == 0 || r >= g_.num_regions() || !g_.region(r).alive)
+      fail(4, n, "region " + std::to_string(r) + " is not alive, or the body");
     if (g_.region(r).parent_node != n) fail(4, n, "region " + std::to_string(r) + " names another node as its parent");
   }
 
   void structure() {
-    if (g_.num_regions() == 0 || !g_.region(0).alive || g_.region(0).parent_node != TSR_NONE) fail(1, "the body is not region 0, or has an owner");
+    if (g_.num_regions() == 0 || !g_.region(0).alive || g_.region(0).parent_node != TSR_NONE)
+      fail(1, "the body is not region 0, or has an owner");
     order_.assign(g_.num_nodes(), 0);
     std::vector<bool> seen(g_.num_regions(), false);
     reached_.push_back(0);
@@ -160,8 +173,10 @@ class Verifier {
       tsr_id previous = TSR_NONE;
       for (tsr_id n = g_.region(r).first; n != TSR_NONE; previous = n, n = g_.node(n).next) {
         const std::string where = "region " + std::to_string(r);
-        if (n >= g_.num_nodes() || !g_.node(n).alive) fail(2, "the list of " + where + " holds node " + std::to_string(n) + ", which is not alive");
-        if (g_.node(n).parent != r) fail(2, n, "it is in the list of " + where + ", but names another region as its parent");
+        if (n >= g_.num_nodes() || !g_.node(n).alive)
+          fail(2, "the list of " + where + " holds node " + std::to_string(n) + ", which is not alive");
+        if (g_.node(n).parent != r)
+          fail(2, n, "it is in the list of " + where + ", but names another region as its parent");
         if (g_.node(n).prev != previous) fail(2, n, "its predecessor in " + where + " is not the one it names");
         if (order_[n] != 0) fail(2, n, "the list of " + where + " comes back to it");
         order_[n] = static_cast<uint32_t>(++count);
@@ -174,10 +189,12 @@ class Verifier {
           reached_.push_back(child);
         }
       }
-      if (g_.region(r).last != previous) fail(2, "the list of region " + std::to_string(r) + " does not end with the node that it names as last");
+      if (g_.region(r).last != previous)
+        fail(2, "the list of region " + std::to_string(r) + " does not end with the node that it names as last");
     }
     for (tsr_id n = 0; n < g_.num_nodes(); ++n)
-      if (g_.node(n).alive && order_[n] == 0) fail(3, "node " + std::to_string(n) + " (" + g_.node(n).op + ") is alive, but in no region of the graph");
+      if (g_.node(n).alive && order_[n] == 0)
+        fail(3, "node " + std::to_string(n) + " (" + g_.node(n).op + ") is alive, but in no region of the graph");
     if (count != g_.num_live_nodes())
       fail(3, "there are " + std::to_string(count) + " nodes, the graph counts " + std::to_string(g_.num_live_nodes()));
   }
@@ -193,7 +210,9 @@ class Verifier {
   // --------------------------------------------------------------------------------------------- values (V06 .. V15)
   void value(tsr_id id, tsr_id region) {
     const tsr_value& v = g_.value(id);
-    if (v.region != region) fail(8, "value " + name(id) + " names region " + std::to_string(v.region) + ", but is defined in " + std::to_string(region));
+    if (v.region != region)
+      fail(8, "value " + name(id) + " names region " + std::to_string(v.region) + ", but is defined in " +
+                  std::to_string(region));
     if (!v.name || !*v.name) fail(10, "value " + std::to_string(id) + " has no name");
     if (g_.find_value(v.name) != id) fail(10, "the name " + name(id) + " does not lead to its value");
     type(id);
@@ -202,7 +221,8 @@ class Verifier {
   void result(tsr_id n, uint32_t i) {
     const tsr_id id = g_.node(n).results[i];
     const tsr_value& v = g_.value(id);
-    if (v.def_node != n || v.def_index != i) fail(8, n, "its result " + name(id) + " names another node or index as its definition");
+    if (v.def_node != n || v.def_index != i)
+      fail(8, n, "its result " + name(id) + " names another node or index as its definition");
     value(id, g_.node(n).parent);
     if (v.input_kind != TSR_INPUT_NONE) fail(12, n, "its result " + name(id) + " claims to be an input");
     if (v.writeback != TSR_NONE) fail(13, n, "its result " + name(id) + " claims to be written back");
@@ -213,11 +233,13 @@ class Verifier {
     const tsr_region& region = g_.region(r);
     for (uint32_t i = 0; i < region.num_inputs; ++i) {
       const tsr_value& v = g_.value(region.inputs[i]);
-      if (v.def_node != TSR_NONE || v.def_index != i) fail(8, "input " + name(region.inputs[i]) + " names a node or another index as its definition");
+      if (v.def_node != TSR_NONE || v.def_index != i)
+        fail(8, "input " + name(region.inputs[i]) + " names a node or another index as its definition");
       value(region.inputs[i], r);
       const bool block = v.input_kind == TSR_INPUT_BLOCK;
       if (v.input_kind == TSR_INPUT_NONE || v.input_kind > TSR_INPUT_BLOCK || block != (r != 0))
-        fail(12, "input " + name(region.inputs[i]) + " is not of a kind that region " + std::to_string(r) + " can have");
+        fail(12,
+             "input " + name(region.inputs[i]) + " is not of a kind that region " + std::to_string(r) + " can have");
     }
     for (const tsr_id n : nodes_of(g_, r))
       for (uint32_t i = 0; i < g_.node(n).num_results; ++i) result(n, i);
@@ -231,13 +253,17 @@ class Verifier {
       const tsr_id id = body.inputs[i];
       const tsr_value& v = g_.value(id);
       if (v.input_kind == TSR_INPUT_STATE) {
-        if (v.writeback >= body.num_outputs) fail(13, "state " + name(id) + " is written back with no output of the graph");
-        if (!written.insert(v.writeback).second) fail(13, "state " + name(id) + " is written back with the output of another state");
+        if (v.writeback >= body.num_outputs)
+          fail(13, "state " + name(id) + " is written back with no output of the graph");
+        if (!written.insert(v.writeback).second)
+          fail(13, "state " + name(id) + " is written back with the output of another state");
         const tsr_type &have = *g_.value(body.outputs[v.writeback]).type, &want = *v.type;
         bool agree = have.dtype == want.dtype && have.rank == want.rank;
-        for (uint32_t k = 0; agree && k < want.rank; ++k) agree = sizes_.compare(TSR_EQ, have.sizes[k], want.sizes[k]) == TSR_TRUE;
+        for (uint32_t k = 0; agree && k < want.rank; ++k)
+          agree = sizes_.compare(TSR_EQ, have.sizes[k], want.sizes[k]) == TSR_TRUE;
         if (!agree)
-          fail(13, "state " + name(id) + " of type " + print_type(g_, want) + " is written back with an output of type " + print_type(g_, have));
+          fail(13, "state " + name(id) + " of type " + print_type(g_, want) +
+                       " is written back with an output of type " + print_type(g_, have));
         if (v.key && !keys.insert(v.key).second) fail(15, "two states have the key \"" + std::string(v.key) + "\"");
       } else if (v.writeback != TSR_NONE) {
         fail(13, "input " + name(id) + " is written back, but is no state");
@@ -248,7 +274,8 @@ class Verifier {
       if (r == 0) continue;
       for (uint32_t i = 0; i < g_.region(r).num_inputs; ++i) {
         const tsr_value& v = g_.value(g_.region(r).inputs[i]);
-        if (v.writeback != TSR_NONE) fail(13, "the region's input " + name(g_.region(r).inputs[i]) + " is written back");
+        if (v.writeback != TSR_NONE)
+          fail(13, "the region's input " + name(g_.region(r).inputs[i]) + " is written back");
         if (v.donated) fail(14, "the region's input " + name(g_.region(r).inputs[i]) + " is donated");
       }
     }
@@ -259,7 +286,8 @@ class Verifier {
     for (uint32_t i = 0; i < x.num_operands; ++i) {
       if (x.operands[i] == TSR_NONE) continue;
       const tsr_value& v = g_.value(x.operands[i]);
-      if (v.region != x.parent) fail(7, n, "operand " + std::to_string(i) + ", " + name(x.operands[i]) + ", belongs to another region");
+      if (v.region != x.parent)
+        fail(7, n, "operand " + std::to_string(i) + ", " + name(x.operands[i]) + ", belongs to another region");
       if (v.def_node == TSR_NONE) continue;
       if (order_[v.def_node] >= order_[n])
         fail(6, n, "operand " + std::to_string(i) + ", " + name(x.operands[i]) + ", is defined after it");
@@ -270,7 +298,8 @@ class Verifier {
     const tsr_region& x = g_.region(r);
     for (uint32_t i = 0; i < x.num_outputs; ++i)
       if (g_.value(x.outputs[i]).region != r)
-        fail(11, "output " + std::to_string(i) + " of region " + std::to_string(r) + ", " + name(x.outputs[i]) + ", belongs to another region");
+        fail(11, "output " + std::to_string(i) + " of region " + std::to_string(r) + ", " + name(x.outputs[i]) +
+                     ", belongs to another region");
   }
 
   // Does every operand and output stand in the uses of its value, where the graph says, and nothing else? Operands at different
@@ -316,7 +345,8 @@ class Verifier {
   void uses_of(tsr_id v) {
     const auto uses = g_.uses(v);
     if (g_.value(v).num_uses != uses.size())
-      fail(9, name(v) + " counts " + std::to_string(g_.value(v).num_uses) + " uses, the table has " + std::to_string(uses.size()));
+      fail(9, name(v) + " counts " + std::to_string(g_.value(v).num_uses) + " uses, the table has " +
+                  std::to_string(uses.size()));
     scratch_.clear();
     for (const tsr_use& u : uses) {
       bool real;
@@ -331,7 +361,8 @@ class Verifier {
       scratch_.push_back(uint64_t{u.node} << 32 | u.operand);
     }
     std::sort(scratch_.begin(), scratch_.end());
-    if (std::adjacent_find(scratch_.begin(), scratch_.end()) != scratch_.end()) fail(9, "the table names one use of " + name(v) + " twice");
+    if (std::adjacent_find(scratch_.begin(), scratch_.end()) != scratch_.end())
+      fail(9, "the table names one use of " + name(v) + " twice");
     if (reached_.empty()) return;
     // All uses by nodes and outputs, counted once.
     if (expected_.empty()) {
@@ -364,7 +395,8 @@ class Verifier {
 
   void type(tsr_id id) {
     const tsr_type& t = *g_.value(id).type;
-    const tsr_type*& same = sound_types_[reinterpret_cast<uintptr_t>(&t) / alignof(std::max_align_t) % sound_types_.size()];
+    const tsr_type*& same =
+        sound_types_[reinterpret_cast<uintptr_t>(&t) / alignof(std::max_align_t) % sound_types_.size()];
     if (same == &t) return;
     if (t.rank <= kMaxRank) {
       dims_exist({t.sizes, t.rank}, [&] { return "the type of " + name(id); });
@@ -372,8 +404,10 @@ class Verifier {
     }
     tsr_type dense = t;
     dense.strides = nullptr;
-    if (const std::string problem = type_problem(&sizes_, dense); !problem.empty()) fail(22, "the type of " + name(id) + " is impossible: " + problem);
-    if (const std::string problem = type_problem(&sizes_, t); !problem.empty()) fail(23, "the strides of " + name(id) + " are impossible: " + problem);
+    if (const std::string problem = type_problem(&sizes_, dense); !problem.empty())
+      fail(22, "the type of " + name(id) + " is impossible: " + problem);
+    if (const std::string problem = type_problem(&sizes_, t); !problem.empty())
+      fail(23, "the strides of " + name(id) + " are impossible: " + problem);
     same = &t;
   }
 
@@ -403,11 +437,14 @@ class Verifier {
   void against_record(tsr_id n) const {
     const tsr_node& x = g_.node(n);
     const OpRecord* record = x.op ? g_.ops().find(x.op) : nullptr;
-    if (!record) fail(16, "node " + std::to_string(n) + ": the op '" + std::string(x.op ? x.op : "") + "' is in no loaded op set");
+    if (!record)
+      fail(16, "node " + std::to_string(n) + ": the op '" + std::string(x.op ? x.op : "") + "' is in no loaded op set");
     if (x.op_index != record->index) fail(16, n, "its op index is not that of " + record->name);
 
     // Attributes are kept as complete_attrs made them, so comparing with the declarations is enough for the order.
-    if (x.num_attrs != record->attrs.size()) fail(17, n, "it has " + std::to_string(x.num_attrs) + " attributes, expected " + std::to_string(record->attrs.size()));
+    if (x.num_attrs != record->attrs.size())
+      fail(17, n,
+           "it has " + std::to_string(x.num_attrs) + " attributes, expected " + std::to_string(record->attrs.size()));
     for (uint32_t i = 0; i < x.num_attrs; ++i) {
       const tsr_attr& a = x.attrs[i];
       const AttrDecl& d = record->attrs[i];
@@ -423,7 +460,8 @@ class Verifier {
     } catch (const Error& e) {
       fail(17, n, e.message());
     }
-    if (x.num_regions > 0 && !record->has(kControl)) fail(20, n, "it owns regions, but " + record->name + " is no control op");
+    if (x.num_regions > 0 && !record->has(kControl))
+      fail(20, n, "it owns regions, but " + record->name + " is no control op");
     const CallView view(g_, n);
     std::vector<const tsr_type*> stored(x.num_results);
     for (uint32_t i = 0; i < x.num_results; ++i) stored[i] = g_.value(x.results[i]).type;
@@ -438,11 +476,11 @@ class Verifier {
   Graph& writable_;
   const Sizes& sizes_;
   const Sizes::Checkpoint before_;
-  bool printable_ = false;            // ids and values are sound enough to name them
-  std::vector<tsr_id> reached_;       // regions, parents before children; empty: only some nodes are checked
-  std::vector<uint32_t> order_;       // by node: position, from 1
-  std::vector<bool> numbered_;        // by region
-  std::vector<uint32_t> expected_;    // by value: uses
+  bool printable_ = false;          // ids and values are sound enough to name them
+  std::vector<tsr_id> reached_;     // regions, parents before children; empty: only some nodes are checked
+  std::vector<uint32_t> order_;     // by node: position, from 1
+  std::vector<bool> numbered_;      // by region
+  std::vector<uint32_t> expected_;  // by value: uses
   std::vector<uint64_t> scratch_;
   std::array<const tsr_type*, 64> sound_types_{};  // types are interned: most values share one that was checked before
 };

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Equality of graphs and of attribute values.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tessera/abi.h"
+
+namespace tessera::core {
+
+class Graph;
+
+// Structural equality: everything the text form shows (names, order, types, symbols, assumptions, locations, constants bit
+// for bit), and nothing else (ids, authors, unused expressions).
+bool equal(const Graph& a, const Graph& b);
+// The first difference in words, "" when there is none.
+std::string difference(const Graph& a, const Graph& b);
+
+// Kind and value; floats and constants bit for bit. Sizes are equal when `same_dim` says so; without it, when their handles are.
+bool same_attr(const tsr_attr& a, const tsr_attr& b);
+bool same_attr(const tsr_attr& a, const tsr_attr& b, const std::function<bool(tsr_dim, tsr_dim)>& same_dim);
+
+}  // namespace tessera::core
