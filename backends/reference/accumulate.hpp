@@ -67,7 +67,8 @@ class Product<double> {
     lost_ = lost_ * x + std::fma(product_, x, -next);
     product_ = next;
   }
-  double value() const { return std::isfinite(product_ + lost_) ? product_ + lost_ : product_; }
+  // Without an error to add, the product itself: -0.0 + 0.0 would lose its sign.
+  double value() const { return lost_ != 0 && std::isfinite(product_ + lost_) ? product_ + lost_ : product_; }
 
  private:
   double product_ = 1, lost_ = 0;
