@@ -2,6 +2,7 @@
 // What a kernel factory sees, and the small pieces that factories share.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -92,6 +93,8 @@ class FnKernel final : public sdk::Kernel {
     if constexpr (std::is_same_v<Workspace, NoWorkspace>) return 0;
     else return workspace_(dims);
   }
+  int in_place() const override { return in_place_; }
+  void set_in_place(int operand) { in_place_ = operand; }
   bool has_sizes() const override { return !std::is_same_v<Sizes, NoWorkspace>; }
   void sizes(const tsr_launch& l, std::span<int64_t> symbols) override {
     if constexpr (!std::is_same_v<Sizes, NoWorkspace>) sizes_(l, symbols);
@@ -99,10 +102,24 @@ class FnKernel final : public sdk::Kernel {
 
  private:
   std::string name_;
+  int in_place_ = -1;
   Launch launch_;
   [[no_unique_address]] Workspace workspace_;
   [[no_unique_address]] Sizes sizes_;
 };
+
+// The first operand whose memory result 0 may take over in a kernel that reads element i before it writes element i: same sizes and
+// element width, not packed (clear_unused_bits writes early). -1: none.
+inline int overwritable_operand(const Build& b) {
+  const sdk::Type out = b.result();
+  const int bits = tessera::dtype_bits(out.dtype());
+  for (uint32_t i = 0; bits >= 8 && i < b.node.num_operands(); ++i) {
+    if (!b.has(i) || tessera::dtype_bits(b.operand(i).dtype()) != bits) continue;
+    const auto x = b.operand(i).sizes(), y = out.sizes();
+    if (std::equal(x.begin(), x.end(), y.begin(), y.end())) return static_cast<int>(i);
+  }
+  return -1;
+}
 
 template <class Launch, class Workspace = NoWorkspace, class Sizes = NoWorkspace>
 KernelPtr make_kernel(const Build& b, Launch launch, Workspace workspace = {}, Sizes sizes = {}) {
@@ -124,6 +141,14 @@ class FunctionRef<R(Args...)> {
   const void* object_;
   R (*call_)(const void*, Args...);
 };
+
+// make_kernel for kernels that may work in place, see overwritable_operand.
+template <class Launch, class Workspace = NoWorkspace>
+KernelPtr make_overwriting_kernel(const Build& b, Launch launch, Workspace workspace = {}) {
+  KernelPtr k = make_kernel(b, std::move(launch), std::move(workspace));
+  static_cast<FnKernel<Launch, Workspace, NoWorkspace>&>(*k).set_in_place(overwritable_operand(b));
+  return k;
+}
 
 // The message names the op, what was found and what was expected.
 [[noreturn]] void fail_index(const std::string& op, int64_t index, int64_t size, int64_t axis);  // TSR-R011

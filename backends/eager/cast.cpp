@@ -118,7 +118,7 @@ KernelPtr make_cast(const Build& b, int) {
     t.params[0] = is_signed ? -static_cast<double>(int64_t{1} << (bits - 1)) : 0.0;
     t.params[1] = static_cast<double>((int64_t{1} << (is_signed ? bits - 1 : bits)) - 1);
   }
-  return make_kernel(b, [t, isa = b.isa](const tsr_launch& l) {
+  return make_overwriting_kernel(b, [t, isa = b.isa](const tsr_launch& l) {
     const tsr_tensor* in[] = {&l.inputs[0]};
     run_elementwise(*isa, t, in, l.outputs[0]);
   });

@@ -30,7 +30,7 @@ KernelPtr make_unary(const Build& b, int op_index) {
   const Op op = static_cast<Op>(op_index);
   TileOp t = tile_op(b, op, b.operand(0).dtype(), 1, false);
   if (dear(op)) t.grain = kGrain / 4;
-  return make_kernel(b, [t, isa = b.isa](const tsr_launch& l) {
+  return make_overwriting_kernel(b, [t, isa = b.isa](const tsr_launch& l) {
     const tsr_tensor* in[] = {&l.inputs[0]};
     run_elementwise(*isa, t, in, l.outputs[0]);
   });
@@ -54,7 +54,7 @@ KernelPtr make_activation(const Build& b, int op_index) {
       break;
     default: break;
   }
-  return make_kernel(b, [t, isa = b.isa](const tsr_launch& l) {
+  return make_overwriting_kernel(b, [t, isa = b.isa](const tsr_launch& l) {
     const tsr_tensor* in[] = {&l.inputs[0]};
     run_elementwise(*isa, t, in, l.outputs[0]);
   });
@@ -67,15 +67,21 @@ KernelPtr make_binary(const Build& b, int op_index) {
   // The neighbour of an f16 or bf16 value is one of that type, not of f32.
   t.params[0] = dtype;
   if (op >= Op::FloorDiv && op <= Op::Nextafter && op != Op::Copysign) t.grain = kGrain / 4;
-  return make_kernel(b, [t, isa = b.isa, name = b.op()](const tsr_launch& l) {
+  // A division that fails must leave its operands alone: a state may live in one of them.
+  if (tessera::is_int(dtype) && op >= Op::Div && op <= Op::Fmod)
+    return make_kernel(b, [t, isa = b.isa, name = b.op()](const tsr_launch& l) {
+      const tsr_tensor* in[] = {&l.inputs[0], &l.inputs[1]};
+      if (run_elementwise(*isa, t, in, l.outputs[0]) & kDivByZero) fail_division(name);
+    });
+  return make_overwriting_kernel(b, [t, isa = b.isa](const tsr_launch& l) {
     const tsr_tensor* in[] = {&l.inputs[0], &l.inputs[1]};
-    if (run_elementwise(*isa, t, in, l.outputs[0]) & kDivByZero) fail_division(name);
+    run_elementwise(*isa, t, in, l.outputs[0]);
   });
 }
 
 KernelPtr make_select(const Build& b, int) {
   TileOp t = tile_op(b, Op::Select, b.operand(1).dtype(), 3, false);
-  return make_kernel(b, [t, isa = b.isa](const tsr_launch& l) {
+  return make_overwriting_kernel(b, [t, isa = b.isa](const tsr_launch& l) {
     const tsr_tensor* in[] = {&l.inputs[0], &l.inputs[1], &l.inputs[2]};
     run_elementwise(*isa, t, in, l.outputs[0]);
   });
@@ -88,12 +94,12 @@ KernelPtr make_clamp(const Build& b, int) {
                       : tile_op(b, lo ? Op::ClampLo : hi ? Op::ClampHi : Op::Select, dtype, 2, true);
   if (!lo && !hi) {  // nothing to clamp with: a copy, as the maximum of x with itself
     t = tile_op(b, Op::Maximum, dtype, 2, true);
-    return make_kernel(b, [t, isa = b.isa](const tsr_launch& l) {
+    return make_overwriting_kernel(b, [t, isa = b.isa](const tsr_launch& l) {
       const tsr_tensor* in[] = {&l.inputs[0], &l.inputs[0]};
       run_elementwise(*isa, t, in, l.outputs[0]);
     });
   }
-  return make_kernel(b, [t, lo, isa = b.isa](const tsr_launch& l) {
+  return make_overwriting_kernel(b, [t, lo, isa = b.isa](const tsr_launch& l) {
     const tsr_tensor* in[] = {&l.inputs[0], &l.inputs[lo ? 1 : 2], &l.inputs[l.num_inputs > 2 ? 2 : 1]};
     run_elementwise(*isa, t, in, l.outputs[0]);
   });

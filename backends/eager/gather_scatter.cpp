@@ -185,11 +185,11 @@ void combine_run(const Isa& isa, Combine c, const View& out, int64_t to, const V
 KernelPtr make_scatter(const Build& b, int) {
   const int axis = b.axis("axis", b.rank());
   const Combine combine = combine_of(b.text("reduction"));
-  return make_kernel(b, [axis, combine, isa = b.isa, op = b.op()](const tsr_launch& l) {
+  return make_overwriting_kernel(b, [axis, combine, isa = b.isa, op = b.op()](const tsr_launch& l) {
     const View x(l.inputs[0]), indices(l.inputs[1]), updates(l.inputs[2]), out(l.outputs[0]);
     check_indices(op, indices, x.sizes[axis], axis);
     const View dense = dense_view(out.data, out.dtype, out.sizes);
-    copy_view(x, dense);
+    if (x.data != out.data) copy_view(x, dense);
     const Nest<3> nest = axis_nest(indices, dense, axis, updates);
     // Serial, in row-major order: the last of several writes wins and sums have one order.
     for (int64_t i = 0, n = indices.elements(); i < n; ++i) {
@@ -270,12 +270,12 @@ KernelPtr make_gather_nd(const Build& b, int) {
 
 KernelPtr make_scatter_nd(const Build& b, int) {
   const Combine combine = combine_of(b.text("reduction"));
-  return make_kernel(b, [combine, isa = b.isa, op = b.op()](const tsr_launch& l) {
+  return make_overwriting_kernel(b, [combine, isa = b.isa, op = b.op()](const tsr_launch& l) {
     const View x(l.inputs[0]), updates(l.inputs[2]), out(l.outputs[0]);
     const Tuples t(View(l.inputs[1]), 0);
     t.check(op, x);
     const View dense = dense_view(out.data, out.dtype, out.sizes);
-    copy_view(x, dense);
+    if (x.data != out.data) copy_view(x, dense);
     const int64_t n = x.sizes.product(static_cast<int>(t.length));  // elements of one slice: contiguous in the output
     const int lead = t.indices.rank() - 1;
     const Nest<1> tuples = nest_of(dims_between(updates, 0, lead)), slice = nest_of(dims_between(updates, lead, updates.rank()));

@@ -13,10 +13,11 @@
   void fill_rows_##isa(RowFns<float>&, RowFns<double>&);                                         \
   void gemm_##isa(const GemmArgs&);                                                              \
   void attention_##isa(const AttentionArgs&);                                                    \
-  float dot_##isa(const float*, const float*, int64_t);                                          \
+  void philox_##isa(uint64_t, uint64_t, int64_t, uint32_t*);                                     \
+  void box_muller_##isa(const uint32_t*, int64_t, float*);                                       \
   static Isa table_##isa(bool onednn) {                                                          \
     Isa t{#isa, onednn, find_tile_##isa, find_chunk_##isa, find_column_##isa, f16_to_f32_##isa, f32_to_f16_##isa, \
-          bf16_to_f32_##isa, f32_to_bf16_##isa, {}, {}, gemm_##isa, attention_##isa, dot_##isa}; \
+          bf16_to_f32_##isa, f32_to_bf16_##isa, {}, {}, gemm_##isa, attention_##isa, philox_##isa, box_muller_##isa}; \
     fill_rows_##isa(t.row_f32, t.row_f64);                                                       \
     return t;                                                                                    \
   }                                                                                              \

@@ -37,7 +37,7 @@ KernelPtr make_layer_norm(const Build& b, int rms) {
   for (int d = axis; d < b.rank(); ++d) axes.push_back(d);
   const uint32_t dtype = b.operand(0).dtype();
   const double eps = b.number("eps");
-  return make_kernel(
+  return make_overwriting_kernel(
       b,
       [axes, axis, rms, eps, isa = b.isa](const tsr_launch& l) {
         const View x(l.inputs[0]);
@@ -86,7 +86,7 @@ KernelPtr make_group_norm(const Build& b, int) {
   for (int d = 2; d < b.rank() + 1; ++d) axes.push_back(d);
   const uint32_t dtype = b.operand(0).dtype();
   const double eps = b.number("eps");
-  return make_kernel(
+  return make_overwriting_kernel(
       b,
       [axes, groups, eps, isa = b.isa](const tsr_launch& l) {
         const View x(l.inputs[0]);
@@ -158,7 +158,7 @@ int64_t channel_rows_workspace(const Dims& sizes, uint32_t dtype) {
 
 KernelPtr make_batch_norm(const Build& b, int) {
   const uint32_t dtype = b.operand(0).dtype();
-  return make_kernel(
+  return make_overwriting_kernel(
       b,
       [eps = b.number("eps"), isa = b.isa](const tsr_launch& l) {
         const View x(l.inputs[0]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox 4x32-10 and what is made of it; docs/random.md is the definition. Work is split at tiles of kTile elements, whose words begin at a
+// What is made of Philox's words; docs/random.md is the definition. Work is split at tiles of kTile elements, whose words begin at a
 // block of their own, so the split never shows.
 #include "random.hpp"
 
@@ -26,37 +26,17 @@ void write_state(const tsr_tensor& t, State s, int64_t words) {
   p[1] = s.counter + static_cast<uint64_t>((words + 3) / 4);
 }
 
-// Words [first, first + n) of the stream; first a multiple of 4. `out` has room for n rounded up to 4.
-void words(State s, int64_t first, int64_t n, uint32_t* out) {
-  for (int64_t i = 0; i < n; i += 4) {
-    const uint64_t c = s.counter + static_cast<uint64_t>((first + i) / 4);
-    uint32_t x0 = static_cast<uint32_t>(c), x1 = static_cast<uint32_t>(c >> 32), x2 = 0, x3 = 0;
-    uint32_t k0 = static_cast<uint32_t>(s.key), k1 = static_cast<uint32_t>(s.key >> 32);
-    for (int round = 0; round < 10; ++round) {
-      const uint64_t p0 = uint64_t{0xD2511F53} * x0, p1 = uint64_t{0xCD9E8D57} * x2;
-      const uint32_t y0 = static_cast<uint32_t>(p1 >> 32) ^ x1 ^ k0, y2 = static_cast<uint32_t>(p0 >> 32) ^ x3 ^ k1;
-      x1 = static_cast<uint32_t>(p1);
-      x3 = static_cast<uint32_t>(p0);
-      x0 = y0;
-      x2 = y2;
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
-    }
-    out[i] = x0, out[i + 1] = x1, out[i + 2] = x2, out[i + 3] = x3;
-  }
-}
-
 uint64_t wide(const uint32_t* w) { return uint64_t{w[0]} << 32 | w[1]; }
 
 // Runs f(first element, count, words of those elements) over tiles; `per` words per element.
 template <class F>
-void for_tiles(State s, int64_t count, int64_t per, F f) {
+void for_tiles(const Isa& isa, State s, int64_t count, int64_t per, F f) {
   sdk::parallel((count + kTile - 1) / kTile, kGrain / 8 / kTile, [&](int64_t begin, int64_t end) {
     uint32_t buffer[kTile * 2];
     for (int64_t t = begin; t < end; ++t) {
       const int64_t first = t * kTile, n = std::min(kTile, count - first);
       // Pairs (Box-Muller) may look at the partner of the last element.
-      words(s, first * per, (n + 1) / 2 * 2 * per, buffer);
+      isa.philox(s.key, s.counter + static_cast<uint64_t>(first * per / 4), ((n + 1) / 2 * 2 * per + 3) / 4, buffer);
       f(first, n, buffer);
     }
   });
@@ -82,21 +62,21 @@ void store_truncated(uint32_t dtype, void* data, int64_t index, float value) {
 }  // namespace
 
 KernelPtr make_random_bits(const Build& b, int) {
-  return make_kernel(b, [](const tsr_launch& l) {
+  return make_kernel(b, [isa = b.isa](const tsr_launch& l) {
     const State s = read_state(l.inputs[0]);
     const int64_t n = elements(l.outputs[0]);
     auto* out = static_cast<uint32_t*>(l.outputs[0].data);
-    for_tiles(s, n, 1, [&](int64_t first, int64_t count, const uint32_t* w) { std::copy_n(w, count, out + first); });
+    for_tiles(*isa, s, n, 1, [&](int64_t first, int64_t count, const uint32_t* w) { std::copy_n(w, count, out + first); });
     write_state(l.outputs[1], s, n);
   });
 }
 
 KernelPtr make_random_uniform(const Build& b, int) {
-  return make_kernel(b, [](const tsr_launch& l) {
+  return make_kernel(b, [isa = b.isa](const tsr_launch& l) {
     const State s = read_state(l.inputs[0]);
     const tsr_tensor& out = l.outputs[0];
     const int64_t n = elements(out), per = out.dtype == TSR_F64 ? 2 : 1;
-    for_tiles(s, n, per, [&](int64_t first, int64_t count, const uint32_t* w) {
+    for_tiles(*isa, s, n, per, [&](int64_t first, int64_t count, const uint32_t* w) {
       for (int64_t i = 0; i < count; ++i) {
         if (out.dtype == TSR_F64) {
           static_cast<double*>(out.data)[first + i] = static_cast<double>(wide(w + 2 * i) >> 11) * 0x1p-53;
@@ -117,25 +97,21 @@ KernelPtr make_random_normal(const Build& b, int) {
     const tsr_tensor& out = l.outputs[0];
     const bool f64 = out.dtype == TSR_F64;
     const int64_t n = elements(out), per = f64 ? 2 : 1;
-    for_tiles(s, n, per, [&](int64_t first, int64_t count, const uint32_t* w) {
+    for_tiles(*isa, s, n, per, [&](int64_t first, int64_t count, const uint32_t* w) {
       alignas(64) double values[kTile];
-      alignas(64) float rounded[kTile];
+      if (!f64) {
+        alignas(64) float normal[kTile];
+        isa->box_muller(w, (count + 1) / 2, normal);
+        return store_run(*isa, out.dtype, out.data, first, count, normal);
+      }
       for (int64_t i = 0; i < count; i += 2) {
-        double u, v;
-        if (f64) {
-          u = static_cast<double>((wide(w + 2 * i) >> 11) + 1) * 0x1p-53;
-          v = static_cast<double>(wide(w + 2 * i + 2) >> 11) * 0x1p-53;
-        } else {
-          u = static_cast<double>((w[i] >> 8) + 1) * 0x1p-24;
-          v = static_cast<double>(w[i + 1] >> 8) * 0x1p-24;
-        }
+        const double u = static_cast<double>((wide(w + 2 * i) >> 11) + 1) * 0x1p-53;
+        const double v = static_cast<double>(wide(w + 2 * i + 2) >> 11) * 0x1p-53;
         const double r = std::sqrt(-2.0 * std::log(u)), angle = 6.283185307179586476925 * v;
         values[i] = r * std::cos(angle);
         values[i + 1] = r * std::sin(angle);
       }
-      if (f64) return store_run(*isa, out.dtype, out.data, first, count, values);
-      for (int64_t i = 0; i < count; ++i) rounded[i] = static_cast<float>(values[i]);
-      store_run(*isa, out.dtype, out.data, first, count, rounded);
+      store_run(*isa, out.dtype, out.data, first, count, values);
     });
     write_state(l.outputs[1], s, (n + 1) / 2 * 2 * per);
   });
@@ -146,11 +122,11 @@ KernelPtr make_random_int(const Build& b, int) {
   if (high <= low)
     fail("TSR-R012", "op 'random_int': low = " + std::to_string(low) + " and high = " + std::to_string(high) + " leave nothing to choose from",
          "expected low < high");
-  return make_kernel(b, [low, span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low)](const tsr_launch& l) {
+  return make_kernel(b, [isa = b.isa, low, span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low)](const tsr_launch& l) {
     const State s = read_state(l.inputs[0]);
     const tsr_tensor& out = l.outputs[0];
     const int64_t n = elements(out);
-    for_tiles(s, n, 2, [&](int64_t first, int64_t count, const uint32_t* w) {
+    for_tiles(*isa, s, n, 2, [&](int64_t first, int64_t count, const uint32_t* w) {
       for (int64_t i = 0; i < count; ++i) {
         __extension__ using Wide = unsigned __int128;
         const auto scaled = static_cast<uint64_t>(static_cast<Wide>(wide(w + 2 * i)) * span >> 64);
@@ -163,7 +139,7 @@ KernelPtr make_random_int(const Build& b, int) {
 
 KernelPtr make_dropout(const Build& b, int) {
   const double p = b.number("p");
-  return make_kernel(b, [p, isa = b.isa](const tsr_launch& l) {
+  return make_overwriting_kernel(b, [p, isa = b.isa](const tsr_launch& l) {
     const State s = read_state(l.inputs[1]);
     const View x(l.inputs[0]);
     const tsr_tensor& out = l.outputs[0];
@@ -172,7 +148,7 @@ KernelPtr make_dropout(const Build& b, int) {
     for (int d = 0; d < x.rank(); ++d) nest.push(x.sizes[d], &x.strides[d]);
     const int64_t inner = nest.rank > 0 ? nest.sizes[nest.rank - 1] : 1, step = nest.rank > 0 ? nest.strides[0][nest.rank - 1] : 1;
     const double scale = p < 1 ? 1.0 / (1.0 - p) : 0.0;
-    for_tiles(s, n, 1, [&](int64_t first, int64_t count, const uint32_t* w) {
+    for_tiles(*isa, s, n, 1, [&](int64_t first, int64_t count, const uint32_t* w) {
       alignas(64) char buffer[kTile * 8];
       const int64_t size = comp_size(comp_of(x.dtype));
       for (int64_t i = 0; i < count;) {

@@ -49,9 +49,9 @@ KernelPtr make_dynamic_slice(const Build& b, int) {
 }
 
 KernelPtr make_dynamic_update_slice(const Build& b, int) {
-  return make_kernel(b, [](const tsr_launch& l) {
+  return make_overwriting_kernel(b, [](const tsr_launch& l) {
     const View x(l.inputs[0]), update(l.inputs[1]), out(l.outputs[0]);
-    copy_view(x, out);
+    if (x.data != out.data) copy_view(x, out);
     copy_view(update, window(out, read_starts(l, 2, x.sizes, update.sizes), update.sizes));
   });
 }

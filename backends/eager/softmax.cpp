@@ -9,7 +9,7 @@ KernelPtr make_softmax(const Build& b, int log) {
   // A 0-d tensor is a row of one element.
   const std::vector<int> axes = b.rank() == 0 ? std::vector<int>{} : std::vector<int>{axis};
   const uint32_t dtype = b.operand(0).dtype();
-  return make_kernel(
+  return make_overwriting_kernel(
       b,
       [axes, log, isa = b.isa](const tsr_launch& l) {
         const View x(l.inputs[0]);

@@ -128,7 +128,10 @@ struct Isa {
   RowFns<double> row_f64;
   void (*gemm)(const GemmArgs&);        // single-threaded; uses at most 512 KB of stack
   void (*attention)(const AttentionArgs&);
-  float (*dot)(const float* a, const float* b, int64_t n);
+  // The 4 * blocks words of Philox blocks counter, counter + 1, ..; docs/random.md.
+  void (*philox)(uint64_t key, uint64_t counter, int64_t blocks, uint32_t* out);
+  // Normally distributed f32 values from as many words.
+  void (*box_muller)(const uint32_t* words, int64_t pairs, float* out);
 };
 
 // Null: this machine does not have it.

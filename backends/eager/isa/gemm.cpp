@@ -217,16 +217,4 @@ void EAGER_ISA(gemm)(const GemmArgs& g) {
   }
 }
 
-float EAGER_ISA(dot)(const float* a, const float* b, int64_t n) {
-  V acc[2] = {};
-  int64_t i = 0;
-  for (; i + 2 * kV <= n; i += 2 * kV) {
-    acc[0] += vload(a + i) * vload(b + i);
-    acc[1] += vload(a + i + kV) * vload(b + i + kV);
-  }
-  float s = sum(acc[0] + acc[1]);
-  for (; i < n; ++i) s += a[i] * b[i];
-  return s;
-}
-
 }  // namespace eager

@@ -29,6 +29,7 @@ void EAGER_ISA(f32_to_bf16)(const float*, uint16_t*, int64_t);
 void EAGER_ISA(fill_rows)(RowFns<float>&, RowFns<double>&);
 void EAGER_ISA(gemm)(const GemmArgs&);
 void EAGER_ISA(attention)(const AttentionArgs&);
-float EAGER_ISA(dot)(const float*, const float*, int64_t);
+void EAGER_ISA(philox)(uint64_t, uint64_t, int64_t, uint32_t*);
+void EAGER_ISA(box_muller)(const uint32_t*, int64_t, float*);
 
 }  // namespace eager

@@ -2,6 +2,7 @@
 // Kernels against plain loops in f64, over dtypes and strides; and against themselves on other ISAs and thread counts.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -178,5 +179,109 @@ TEST_CASE("a division by zero and a bad option are reported") {
   } catch (const Error& e) {
     CHECK(e.code == "TSR-R010");
     CHECK(e.message == "op 'div': integer division by zero");
+  }
+}
+
+namespace {
+
+struct Sample {
+  std::string op;
+  std::vector<Tensor> operands;
+  std::vector<Attr> attrs;
+  std::vector<ResultType> results;
+  bool own_order = false;  // products, convolution, attention: their order of summation may depend on the ISA, never on threads
+};
+
+std::vector<Sample> samples() {
+  std::vector<Sample> out;
+  const int64_t rows = 70, cols = 1003;
+  for (uint32_t d : {TSR_F32, TSR_BF16, TSR_F16, TSR_F64, TSR_F8E4M3FN}) {
+    const Tensor x = random(d, {rows, cols}, 1, -8, 8), y = random(d, {cols}, 2, 0.1, 3), big = random(d, {9, 20000}, 3);
+    const ResultType same{d, {rows, cols}};
+    for (const char* op : {"abs", "neg", "sign", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "reciprocal", "sin",
+                           "cos", "tan", "asin", "atan", "sinh", "cosh", "tanh", "asinh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid",
+                           "floor", "ceil", "round", "trunc", "relu", "selu", "silu", "mish", "hardswish"})
+      out.push_back({op, {x}, {}, {same}});
+    out.push_back({"gelu", {x}, {text("approximate", "none")}, {same}});
+    out.push_back({"gelu", {x}, {text("approximate", "tanh")}, {same}});
+    out.push_back({"leaky_relu", {x}, {number("slope", 0.1)}, {same}});
+    out.push_back({"elu", {x}, {number("alpha", 0.7)}, {same}});
+    out.push_back({"celu", {x}, {number("alpha", 0.7)}, {same}});
+    out.push_back({"softplus", {x}, {number("beta", 1.5), number("threshold", 20)}, {same}});
+    for (const char* op : {"add", "sub", "mul", "div", "floor_div", "remainder", "fmod", "pow", "atan2", "hypot", "maximum", "fmin", "copysign"})
+      out.push_back({op, {x, y}, {}, {same}});
+    for (const char* op : {"softmax", "log_softmax"})
+      for (int64_t axis : {0, 1}) out.push_back({op, {x}, {integer("axis", axis)}, {same}});
+    out.push_back({"softmax", {big}, {integer("axis", 1)}, {{d, big.sizes}}});
+    out.push_back({"layer_norm", {x, y, y}, {integer("axis", 1), number("eps", 1e-5)}, {same}});
+    out.push_back({"rms_norm", {x, y}, {integer("axis", 1), number("eps", 1e-5)}, {same}});
+    for (const char* op : {"reduce_sum", "reduce_prod", "reduce_max", "mean", "logsumexp"})
+      for (const std::vector<int64_t>& axes : {std::vector<int64_t>{0}, {1}, {0, 1}})
+        for (const Tensor* t : {&x, &big}) {
+          std::vector<int64_t> sizes;
+          for (int64_t i = 0; i < 2; ++i)
+            if (std::find(axes.begin(), axes.end(), i) == axes.end()) sizes.push_back(t->sizes[size_t(i)]);
+          out.push_back({op, {*t}, {ints("axes", axes), flag("keepdims", false)}, {{d, sizes}}});
+        }
+    out.push_back({"variance", {big}, {ints("axes", {1}), number("correction", 1), flag("keepdims", false)}, {{d, {9}}}});
+    out.push_back({"norm", {big}, {ints("axes", {1}), number("p", 2), flag("keepdims", false)}, {{d, {9}}}});
+    out.push_back({"cumsum", {x}, {integer("axis", 1), flag("exclusive", false), flag("reverse", true)}, {same}});
+    for (uint32_t to : {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U8, TSR_I64, TSR_F64, TSR_F4E2M1})
+      if (to != d) out.push_back({"cast", {x}, {dtype("dtype", to)}, {{to, {rows, cols}}}});
+
+    const Tensor a = random(d, {130, 300}, 4), w = random(d, {517, 300}, 5), bias = random(d, {517}, 6), wt = random(d, {300, 517}, 7);
+    out.push_back({"linear", {a, w, bias}, {}, {{d, {130, 517}}}, true});
+    out.push_back({"matmul", {a, wt}, {}, {{d, {130, 517}}}, true});
+    const Tensor q = random(d, {3, 90, 32}, 8), k = random(d, {3, 150, 32}, 9), v = random(d, {3, 150, 40}, 10);
+    out.push_back({"attention", {q, k, v}, {flag("causal", false), number("scale", 0)}, {{d, {3, 90, 40}}}, true});
+    const Tensor image = random(d, {2, 6, 15, 17}, 11), filter = random(d, {8, 3, 3, 3}, 12);
+    out.push_back({"conv", {image, filter}, {ints("dilations", {1, 1}), integer("groups", 2), ints("pad_high", {1, 1}), ints("pad_low", {1, 1}), ints("strides", {2, 1})}, {{d, {2, 8, 8, 17}}}, true});
+  }
+  Tensor state(TSR_U64, {2}, {int64_t{0x123456789abcdef}, int64_t{77}});
+  for (uint32_t d : {TSR_F32, TSR_F64, TSR_BF16}) {
+    out.push_back({"random_uniform", {state}, {dtype("dtype", d), dims("shape", {5003})}, {{d, {5003}}, {TSR_U64, {2}}}});
+    out.push_back({"random_normal", {state}, {dtype("dtype", d), dims("shape", {5003})}, {{d, {5003}}, {TSR_U64, {2}}}});
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("results are the same bits on every ISA and thread count") {
+  struct Target {
+    std::string isa;
+    std::unique_ptr<Backend> backend;
+  };
+  std::vector<Target> targets;
+  for (const char* isa : {"baseline", "avx2", "avx512", "auto"}) {
+    try {
+      targets.push_back({isa, std::make_unique<Backend>(isa)});
+    } catch (const Error&) {  // the machine does not have it
+    }
+  }
+  for (const Sample& s : samples()) {
+    std::vector<const Tensor*> in;
+    for (const Tensor& t : s.operands) in.push_back(&t);
+    if (s.op == "linear" || s.op == "conv" || s.op == "layer_norm") in.resize(3, nullptr);
+    if (s.op == "attention") in.resize(4, nullptr);
+    std::vector<Tensor> first;
+    for (const Target& t : targets) {
+      std::vector<Tensor> serial;
+      for (int threads : {1, 2, 7}) {
+        set_threads(threads);
+        const std::vector<Tensor> got = t.backend->run(s.op, in, s.attrs, s.results);
+        set_threads(1);
+        if (serial.empty()) serial = got;
+        if (first.empty()) first = got;
+        for (size_t r = 0; r < got.size(); ++r) {
+          INFO(s.op << " of " << tessera::dtype_name(s.operands[0].dtype) << " to " << tessera::dtype_name(got[r].dtype) << " on " << t.isa << ", "
+                    << threads << " threads");
+          const bool as_serial = got[r].data == serial[r].data, as_first = got[r].data == first[r].data;
+          CHECK(as_serial);
+          if (!s.own_order) CHECK(as_first);
+          else check_close(got[r], [&](int64_t i) { return first[r].at(i); }, tolerance(got[r].dtype) < 1e-6 ? 100 : 4);
+        }
+      }
+    }
   }
 }
