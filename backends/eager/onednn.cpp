@@ -76,7 +76,7 @@ class Cache {
 bool is_reference(const char* implementation) { return std::strstr(implementation, "ref") != nullptr; }
 
 [[noreturn]] void fail_dnnl(const dnnl::error& e) {
-  throw sdk::Error(TSR_ENVIRONMENT, "TSR-R020", std::string("oneDNN: ") + e.what(), "set [eager] onednn = false to do without it");
+  throw sdk::Error(TSR_ENVIRONMENT, "TSR-R031", std::string("oneDNN: ") + e.what(), "set [eager] onednn = false to do without it");
 }
 
 }  // namespace

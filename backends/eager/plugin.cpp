@@ -16,7 +16,7 @@ const Isa* choose_isa(std::string_view name, bool onednn) {
   if (name == "auto" || name == best->name) return best;
   const Isa* chosen = name == "baseline" ? isa_baseline(false) : name == "avx2" ? isa_avx2(false) : isa_avx512(false);
   if (!chosen)
-    throw sdk::Error(TSR_USER, "TSR-B010", "[eager] isa = \"" + std::string(name) + "\": this machine does not have it",
+    throw sdk::Error(TSR_USER, "TSR-C004", "[eager] isa = \"" + std::string(name) + "\": this machine does not have it",
                      "use isa = \"auto\"");
   return chosen;
 }

@@ -103,10 +103,10 @@ void for_rows(const Isa& isa, const View& x, const tsr_tensor& out_tensor, std::
 
   const int64_t grain = packed ? p.rows : std::max<int64_t>(1, kGrain / 4 / p.n);
   if (out_direct || p.n <= kStackRow) {
-    // Columns of a native type: 16 rows share each cache line of x and of the output.
+    // Columns: neighbouring rows share the cache lines of x and of the output.
     const Nest<2>& k = p.kept;
     const int64_t width = k.rank > 0 ? k.sizes[k.rank - 1] : 0;
-    const bool columns = native && !x_direct && !out_direct && p.row.rank == 1 && width >= 4 && k.strides[0][k.rank - 1] == 1 &&
+    const bool columns = !packed && !x_direct && !out_direct && p.row.rank == 1 && width >= 4 && k.strides[0][k.rank - 1] == 1 &&
                          k.strides[1][k.rank - 1] == 1;
     if (!columns)
       return sdk::parallel(p.rows, grain, [&](int64_t begin, int64_t end) {
@@ -117,6 +117,7 @@ void for_rows(const Isa& isa, const View& x, const tsr_tensor& out_tensor, std::
     const int64_t many = std::clamp<int64_t>(kStackRow * 4 / p.n, 1, kColumns), blocks = (width + many - 1) / many;
     return sdk::parallel(p.rows / width * blocks, std::max<int64_t>(1, grain / many), [&](int64_t begin, int64_t end) {
       alignas(64) char buffer[kStackRow * 4 * 8];
+      alignas(64) float rows_of[kStackRow * 4];  // other dtypes: converted along memory first
       for (int64_t b = begin; b < end; ++b) {
         const int64_t c0 = b % blocks * many, m = std::min(many, width - c0), first = b / blocks * width + c0;
         int64_t at[2];
@@ -128,9 +129,23 @@ void for_rows(const Isa& isa, const View& x, const tsr_tensor& out_tensor, std::
         View from = tile, to = tile;
         from.data = x.data, from.offset = x.offset + at[1], from.strides[0] = 1, from.strides[1] = p.row.strides[1][0];
         to.data = out.data, to.offset = at[0], to.strides[0] = 1, to.strides[1] = p.row.strides[0][0];
-        copy_view(from, tile);
+        View wide = tile;
+        wide.data = rows_of, wide.strides[0] = 1, wide.strides[1] = m;
+        if (!native) {
+          for (int64_t i = 0; i < p.n; ++i)
+            load_run(isa, x.dtype, x.data, from.offset + i * from.strides[1], 1, m, rows_of + i * m);
+          tile.dtype = wide.dtype = TSR_F32;
+          copy_view(wide, tile);
+        } else {
+          copy_view(from, tile);
+        }
         for (int64_t c = 0; c < m; ++c) f(first + c, buffer + c * p.n * size, buffer + c * p.n * size, p.n);
-        copy_view(tile, to);
+        if (native) {
+          copy_view(tile, to);
+          continue;
+        }
+        copy_view(tile, wide);
+        for (int64_t i = 0; i < p.n; ++i) store_run(isa, out.dtype, out.data, to.offset + i * to.strides[1], m, rows_of + i * m);
       }
     });
   }

@@ -70,6 +70,14 @@ int main(int argc, char** argv) {
     if (wanted("argmax" + type)) show("argmax" + type, b.time("argmax", {&x}, {integer("axis", 1), flag("keepdims", false)}, {{TSR_I64, {rows}}}, 9), 0, bytes);
     if (wanted("cumsum" + type)) show("cumsum" + type, b.time("cumsum", {&x}, {integer("axis", 1), flag("exclusive", false), flag("reverse", false)}, {same}, 9), 0, 2 * bytes);
   }
+  if (wanted("launch")) {  // the fixed cost of one kernel
+    const Tensor a = random(TSR_F32, {4}, 1), x = random(TSR_F32, {1, 64}, 2), w = random(TSR_F32, {64, 64}, 3), v = random(TSR_F32, {64}, 4);
+    show("launch add f32[4]", b.time("add", {&a, &a}, {}, {{TSR_F32, {4}}}, 9), 0, 0);
+    show("launch layer_norm f32[1, 64]", b.time("layer_norm", {&x, &v, &v}, {integer("axis", -1), number("eps", 1e-5)}, {{TSR_F32, {1, 64}}}, 9), 0, 0);
+    show("launch linear 1x64x64", b.time("linear", {&x, &w, &v}, {}, {{TSR_F32, {1, 64}}}, 9), 0, 0);
+    show("launch reduce_sum f32[64]", b.time("reduce_sum", {&v}, {ints("axes", {0}), flag("keepdims", false)}, {{TSR_F32, {}}}, 9), 0, 0);
+    show("launch transpose f32[64, 64]", b.time("transpose", {&w}, {ints("perm", {1, 0})}, {{TSR_F32, {64, 64}}}, 9), 0, 0);
+  }
   if (wanted("conv")) {
     const struct { int64_t c, o, s, k, stride, groups; } convs[] = {{3, 64, 224, 7, 2, 1}, {64, 64, 56, 3, 1, 1}, {64, 256, 56, 1, 1, 1}, {256, 256, 14, 3, 1, 1}, {96, 96, 56, 3, 1, 96}};
     for (const auto& c : convs) {
