@@ -12,10 +12,13 @@ tsr_error* apply(void* self, tsr_graph* graph, tsr_id id, int* changed) noexcept
     const Match m{sdk::Graph(graph), {graph, id}};
     if (!rule.when(m)) return;
     *changed = 1;
+    const size_t values_before = m.g.num_value_slots();
     const sdk::Value v = rule.becomes(m);
     if (!v) return;
+    const char* name = m.out().raw().name;
     m.g.replace_uses(m.out(), v);
     m.g.erase(m.n);
+    if (v.id >= values_before) m.g.set_name(v, name);  // made by the rule
   });
 }
 

@@ -50,9 +50,15 @@ class Folder {
       if (sdk::log_enabled("passes", 1)) sdk::log("passes", "constant_fold: kept " + g_.print(n) + ": " + e.what(), 1);
       return false;
     }
-    for (uint32_t i = 0; i < n.num_results(); ++i)
-      if (n.result(i).num_uses() != 0) g_.replace_uses(n.result(i), g_.constant(sdk::Graph::before(n), values[i]));
+    std::vector<std::pair<sdk::Value, const char*>> named;  // constants take over the names
+    for (uint32_t i = 0; i < n.num_results(); ++i) {
+      if (n.result(i).num_uses() == 0) continue;
+      const sdk::Value c = g_.constant(sdk::Graph::before(n), values[i]);
+      named.emplace_back(c, n.result(i).raw().name);
+      g_.replace_uses(n.result(i), c);
+    }
     g_.erase(n);
+    for (const auto& [c, name] : named) g_.set_name(c, name);
     return true;
   }
 

@@ -160,6 +160,23 @@ TEST_CASE("what cannot be is refused") {
   CHECK(b.g->num_live_nodes() == 3);
 }
 
+TEST_CASE("what replaces a node takes over its names if it was made for that") {
+  Built b;
+  const tsr_id a = b.node("neg", {b.x}, TSR_NONE, 0, "y1"), c = b.node("neg", {b.x}, TSR_NONE, 0, "y2");
+  b.outputs({b.out(a), b.out(c)});
+  const auto made_from = static_cast<tsr_id>(b.g->num_values());
+  const tsr_id e = b.node("exp", {b.x}, a);
+  const tsr_id made[] = {b.out(e)}, there[] = {b.x};
+  CHECK(code_of([&] { b.g->replace_node(a, {}, made_from); }) == "TSR-B001");
+  b.g->replace_node(a, made, made_from);
+  b.g->replace_node(c, there, made_from);
+  CHECK(std::string(b.g->value(b.g->region(0).outputs[0]).name) == "y1");
+  CHECK(std::string(b.g->value(b.g->region(0).outputs[1]).name) == "x");
+  CHECK(b.g->find_value("y2") == TSR_NONE);
+  CHECK(b.order() == "y1");
+  REQUIRE_NOTHROW(b.g->commit());
+}
+
 TEST_CASE("sizes that cannot be proved equal do not replace each other") {
   const auto g = parse("graph @g(%x: f32[s0], %y: f32[s1], %z: f32[s0]) -> (f32[s0])\n{\n  %a = neg %x\n  return %a\n}\n");
   g->begin("test");
@@ -243,6 +260,27 @@ TEST_CASE("attributes are copied, completed and sorted") {
   b.g->set_attr(n, c);
   CHECK(std::string(b.g->attr(n, "choice")->s) == "a");
   CHECK(b.g->node(n).num_attrs == before);
+}
+
+TEST_CASE("constants of bools hold 0 and 1") {
+  Built b;
+  uint8_t data[] = {0, 1, 0x5a, 0xff};
+  int64_t four[] = {4};
+  tsr_tensor t{};
+  t.data = data;
+  t.dtype = TSR_BOOL;
+  t.rank = 1;
+  t.sizes = four;
+  NodeSpec s;
+  s.op = "constant";
+  tsr_attr v{};
+  v.name = "value";
+  v.kind = TSR_ATTR_TENSOR;
+  v.tensor = &t;
+  s.attrs = {v};
+  const tsr_id n = b.g->create_node(s);
+  const uint8_t want[] = {0, 1, 1, 1};
+  CHECK(std::memcmp(b.g->attr(n, "value")->tensor->data, want, 4) == 0);
 }
 
 TEST_CASE("types are interned") {

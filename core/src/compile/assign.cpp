@@ -62,6 +62,7 @@ class Assigner {
     const tsr_node& x = g_.node(n);
     const OpRecord& record = g_.record_of(n);
     if (!record.has(kPure) && !record.has(kConstant) && !record.has(kView)) return false;
+    if (record.has(kUnbacked)) return false;  // its data may be unused while its sizes are not; the pass dce tells
     for (uint32_t i = 0; i < x.num_results; ++i)
       if (g_.value(x.results[i]).num_uses > 0) return false;
     return true;
@@ -137,12 +138,12 @@ class Assigner {
       throw bug("TSR-B020", "the decomposition of " + g_.describe(n) + " leads back to itself", "report this to the vendor of the op's plugin");
     const std::string what = g_.describe(n);
     const tsr_id before = g_.node(n).prev, parent = g_.node(n).parent, next = g_.node(n).next;
+    const auto made_from = static_cast<tsr_id>(g_.num_values());
     const std::vector<tsr_id> replacements = build_decomposition(g_, n);
     if (replacements.size() != g_.node(n).num_results)
       throw bug("TSR-B021", "the decomposition of " + what + " gives " + std::to_string(replacements.size()) + " values for " +
                                 std::to_string(g_.node(n).num_results) + " results");
-    for (size_t i = 0; i < replacements.size(); ++i) g_.replace_uses(g_.node(n).results[i], replacements[i]);
-    g_.erase_node(n);
+    g_.replace_node(n, replacements, made_from);
     const tsr_id first = before == TSR_NONE ? g_.region(parent).first : g_.node(before).next;
     for (tsr_id k = first; k != next; k = g_.node(k).next) depth_[k] = depth;
     // A body may compute more than was asked for; what nobody uses is not worth a kernel.

@@ -292,10 +292,12 @@ class PlanBuilder {
     }
   }
 
-  // Unbacked symbols of the results that no operand's type mentions, in order of first appearance.
+  // Unbacked symbols of the results that no operand's type mentions, in order of first appearance. Only ops that say so define
+  // any: `full {shape = [u0]}` uses a symbol that another node defines.
   std::vector<uint32_t> computed_symbols(tsr_id n) const {
     const tsr_node& x = g_.node(n);
     std::vector<uint32_t> results, operands, out;
+    if (!g_.record_of(n).has(kUnbacked) && !g_.record_of(n).has(kControl)) return out;
     for (uint32_t i = 0; i < x.num_results; ++i) {
       const tsr_type& t = *g_.value(x.results[i]).type;
       for (uint32_t k = 0; k < t.rank; ++k) g_.sizes().collect_symbols(t.sizes[k], results);

@@ -188,6 +188,9 @@ tsr_attr Graph::copy_attr(const tsr_attr& a) {
         t->data = allocate(bytes, 64);
         if (bytes) std::memcpy(t->data, a.tensor->data, bytes);
       }
+      // A bool is one of two bytes: that any other reads as true must not depend on who reads it.
+      if (t->dtype == TSR_BOOL && t->data != a.tensor->data)
+        for (size_t i = 0; i < bytes; ++i) static_cast<uint8_t*>(t->data)[i] = static_cast<const uint8_t*>(a.tensor->data)[i] != 0;
       c.tensor = t;
       break;
     }
@@ -565,6 +568,18 @@ void Graph::replace_uses(tsr_id from, tsr_id to) {
     std::replace(outputs.begin(), outputs.end(), from, to);
     set_outputs(values_[from].region, outputs);
   }
+}
+
+void Graph::replace_node(tsr_id n, std::span<const tsr_id> values, tsr_id made_from) {
+  require_edit();
+  check_node(n);
+  const std::span<const tsr_id> results(nodes_[n].results, nodes_[n].num_results);
+  if (values.size() != results.size())
+    misuse("cannot replace " + describe(n) + " by " + std::to_string(values.size()) + " values, it has " + std::to_string(results.size()) + " results");
+  for (size_t i = 0; i < values.size(); ++i) replace_uses(results[i], values[i]);
+  erase_node(n);
+  for (size_t i = 0; i < values.size(); ++i)
+    if (values[i] >= made_from && find_value(values_[results[i]].name) == TSR_NONE) set_name(values[i], values_[results[i]].name);
 }
 
 void Graph::set_type(tsr_id v, const tsr_type& t) {

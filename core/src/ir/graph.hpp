@@ -80,6 +80,9 @@ class Graph {
   void set_operand(tsr_id node, uint32_t index, tsr_id value);
   void set_attr(tsr_id node, const tsr_attr& attr);
   void replace_uses(tsr_id old_value, tsr_id new_value);
+  // Replaces the results of `node`, in order, and erases it. Values with ids from `made_from` on were made for this: they take over
+  // the names, so that outputs are called after an expansion what they were before.
+  void replace_node(tsr_id node, std::span<const tsr_id> values, tsr_id made_from);
   void set_type(tsr_id value, const tsr_type& type);
   void set_name(tsr_id value, std::string_view name);
   tsr_id create_region(std::span<const tsr_type> input_types, std::span<const std::string> names = {});

@@ -137,9 +137,8 @@ const tsr_graph_api kApi = {
       return guarded([&] {
         Graph& graph = of(g);
         if (n >= graph.num_nodes() || !graph.node(n).alive) throw bug("TSR-B001", "no live node with id " + std::to_string(n));
-        const std::vector<tsr_id> replacements = build_decomposition(graph, n);
-        for (uint32_t i = 0; i < graph.node(n).num_results; ++i) graph.replace_uses(graph.node(n).results[i], replacements[i]);
-        graph.erase_node(n);
+        const auto made_from = static_cast<tsr_id>(graph.num_values());
+        graph.replace_node(n, build_decomposition(graph, n), made_from);
         graph.tables();
       });
     },
