@@ -24,7 +24,7 @@ class Decomposer {
       const sdk::Node before = n.prev(), after = n.next();
       const int depth = depth_of(n) + 1;
       if (depth > kMaxDepth)
-        throw sdk::Error(TSR_BUG, "TSR-O009", "decompose: the decomposition of " + std::string(n.op()) + " leads back to it",
+        throw sdk::Error(TSR_BUG, "TSR-B020", "decompose: the decomposition of " + std::string(n.op()) + " leads back to it",
                          "its record must end in primitives");
       g_.decompose(n);
       changed = true;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <random>
 
@@ -19,18 +20,23 @@ namespace tessera::test {
 
 using namespace core;
 
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_TEST_DIR "/passes"))
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 const Context& pass_context() {
   static const std::shared_ptr<const Context> context = [] {
+    std::string config = "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.backend.reference\"";
+    for (const std::string& name : pass_names()) config += ", \"tessera.pass." + name + "\"";
+    config += "]\n[backends]\norder = [\"reference\"]\n";
     const char* dirs[] = {TESSERA_PLUGIN_DIR};
     tsr_context_options options{};
     options.struct_size = sizeof options;
-    options.config_text = R"(
-[plugins]
-load = ["tessera.opset.standard", "tessera.pass.canonicalize", "tessera.pass.constant_fold", "tessera.pass.cse", "tessera.pass.dce",
-        "tessera.pass.decompose", "tessera.backend.reference"]
-[backends]
-order = ["reference"]
-)";
+    options.config_text = config.c_str();
     options.plugin_dirs = dirs;
     options.num_plugin_dirs = 1;
     return Context::create(&options, api::host());

@@ -14,7 +14,9 @@
 
 namespace tessera::test {
 
-// The standard op set, the passes and the reference backend; made on first use.
+// The passes that have a folder here, by name.
+std::vector<std::string> pass_names();
+// The standard op set, those passes and the reference backend; made on first use.
 const core::Context& pass_context();
 
 // With the whole-graph verifier after each pass. Throws what the passes throw.
