@@ -258,6 +258,9 @@ TEST_CASE("a short text cannot claim much memory, time or stack") {
   std::string sum = "s0";
   for (int i = 1; i < 5000; ++i) sum += " + s" + std::to_string(i);
   CHECK(code_of("graph @g(%x: f32[" + sum + "]) { return }") == "TSR-S005");
+  std::string assumed;
+  for (int i = 0; i < 1025; ++i) assumed += "a" + std::to_string(i) + " <= b; ";
+  CHECK(code_of("graph @g(%x: f32[4]) assume { " + assumed + "} { return %x }") == "TSR-I002");
   std::string deep;
   for (int i = 0; i < 1000; ++i)
     deep += "cond %p" + std::to_string(i) + "\nregion(%p" + std::to_string(i + 1) + ": bool[]) {\n";

@@ -109,9 +109,12 @@ class GraphParser : Memory, public Reader {
   void assumptions() {
     static constexpr std::pair<const char*, tsr_relation> kRelations[] = {
         {"==", TSR_EQ}, {"!=", TSR_NE}, {"<", TSR_LT}, {"<=", TSR_LE}, {">", TSR_GT}, {">=", TSR_GE}};
+    uint32_t count = 0;
     expect("{");
     while (!at("}")) {
       const Token t = peek();
+      if (++count > limits().assumptions)
+        source().fail("TSR-I002", t.offset, "found more than " + std::to_string(limits().assumptions) + " assumptions");
       const tsr_dim a = dim();
       tsr_dim b = 0;
       tsr_relation relation = TSR_DIVISIBLE;

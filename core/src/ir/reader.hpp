@@ -18,6 +18,7 @@ class Sizes;
 struct ReadLimits {
   int64_t splat_bytes = int64_t{1} << 30;  // memory of all `splat` constants of one text together
   uint32_t region_depth = 100;
+  uint32_t assumptions = 1024;  // stated by one graph: proving one may have to look at the others
   uint32_t expression_depth = 100;
   uint32_t expression_operators = 1024;  // of one size
 };

@@ -111,7 +111,11 @@ tsr_dim Sizes::find(std::string_view name) const {
 }
 
 void Sizes::restore(const Checkpoint& before) {
-  assumptions_.resize(std::min(assumptions_.size(), before.assumptions));
+  for (; assumptions_.size() > before.assumptions; assumptions_.pop_back())
+    if (const auto it = by_terms_.find(terms_key(assumptions_.back())); it != by_terms_.end()) {
+      it->second.pop_back();
+      if (it->second.empty()) by_terms_.erase(it);
+    }
   for (; exprs_.size() > before.exprs; exprs_.pop_back()) {
     const tsr_dim_expr& e = exprs_.back();
     interned_.erase(Key{e.op, e.symbol, e.lhs, e.rhs});
@@ -368,6 +372,29 @@ tsr_truth Sizes::compare(tsr_relation r, tsr_dim a, tsr_dim b) const {
   }
 }
 
+std::string Sizes::terms_key(const Polynomial& p) const {
+  std::string key;
+  uint64_t sign = 0;
+  auto append = [&](uint64_t v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  for (const auto& [m, c] : p) {
+    if (m.empty()) continue;
+    if (sign == 0) sign = c < 0 ? ~uint64_t{0} : 1;
+    append(m.size());
+    for (const tsr_dim atom : m) append(static_cast<uint64_t>(atom));
+    append(sign * static_cast<uint64_t>(c));
+  }
+  return key;
+}
+
+std::string Sizes::terms_key(const Assumption& s) const {
+  if (s.relation == TSR_DIVISIBLE) return {};
+  try {
+    return terms_key(difference(s.a, s.b));
+  } catch (const Error&) {  // it overflows, and so would every comparison with it
+    return {};
+  }
+}
+
 tsr_truth Sizes::decide(tsr_relation r, tsr_dim a, tsr_dim b) const {
   if (!TSR_DIM_IS_EXPR(a) && !TSR_DIM_IS_EXPR(b)) return holds(r, a, b) ? TSR_TRUE : TSR_FALSE;
   if (r == TSR_DIVISIBLE) return divisible(polynomial(a), b);
@@ -377,8 +404,10 @@ tsr_truth Sizes::decide(tsr_relation r, tsr_dim a, tsr_dim b) const {
   Range range = range_of(d);
   bool nonzero = false;
   // An assumption p REL 0 bounds d when d == c + p or d == c - p.
-  for (const Assumption& s : assumptions_) {
-    if (s.relation == TSR_DIVISIBLE || !use_assumptions_) continue;
+  const auto found = use_assumptions_ ? by_terms_.find(terms_key(d)) : by_terms_.end();
+  const std::vector<uint32_t> none;
+  for (const uint32_t index : found == by_terms_.end() ? none : found->second) {
+    const Assumption& s = assumptions_[index];
     const Polynomial p = difference(s.a, s.b);
     for (const int64_t sign : {int64_t{1}, int64_t{-1}}) {
       Polynomial rest = d;
@@ -421,7 +450,10 @@ void Sizes::require(tsr_relation r, tsr_dim a, tsr_dim b, std::string why) {
     case TSR_TRUE: return;
     case TSR_FALSE:
       throw user_error("TSR-S004", why + ": " + print(a) + " " + kText[r] + " " + print(b) + " does not hold", "give sizes for which it holds");
-    case TSR_UNKNOWN: assumptions_.push_back({r, a, b, std::move(why)});
+    case TSR_UNKNOWN:
+      assumptions_.push_back({r, a, b, std::move(why)});
+      if (std::string key = terms_key(assumptions_.back()); !key.empty())
+        by_terms_[std::move(key)].push_back(static_cast<uint32_t>(assumptions_.size() - 1));
   }
 }
 

@@ -112,7 +112,12 @@ class Sizes {
 
   std::vector<tsr_symbol> symbols_;
   std::vector<tsr_dim_expr> exprs_;
+  // The terms of p but its constant, up to sign; "" for a number. Assumptions on p bound every d == c + p and d == c - p.
+  std::string terms_key(const Polynomial& p) const;
+  std::string terms_key(const Assumption& s) const;  // "" when nothing follows from its terms
+
   std::vector<Assumption> assumptions_;
+  std::unordered_map<std::string, std::vector<uint32_t>> by_terms_;  // terms_key -> assumptions, ascending
   bool use_assumptions_ = true;
   std::unordered_map<std::string, tsr_dim> by_name_;
   struct Key {
