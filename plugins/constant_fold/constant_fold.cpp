@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "constant_fold.hpp"
 
+#include <algorithm>
+
 #include <tessera/dtypes.hpp>
 
 namespace tessera::passes {
@@ -21,6 +23,8 @@ class Folder {
   }
 
  private:
+  static constexpr int64_t kSmall = 4096;
+
   bool foldable(sdk::Node n) const {
     if (n.is("constant") || !n.regions().empty() || n.num_results() == 0) return false;
     for (const tsr_attr& a : n.attrs()) {  // a size that is not known yet
@@ -30,17 +34,26 @@ class Folder {
           if (TSR_DIM_IS_EXPR(a.ints[i])) return false;
     }
     bool used = false;
+    int64_t made = 0, given = 0;
     for (uint32_t i = 0; i < n.num_results(); ++i) {
       const sdk::Type t = n.result(i).type();
       used |= n.result(i).num_uses() != 0;
-      // A size that overflows here was refused when the type was made; the product below stays in range.
-      if (!t.is_static() || (t.elements() * dtype_bits(t.dtype()) + 7) / 8 > limits_.max_bytes) return false;
+      if (!t.is_static()) return false;
+      const int64_t size = bytes(t);
+      if (size > limits_.max_bytes) return false;
+      made = std::max(made, size);
     }
     if (!used || !g_.has_trait(n.raw().op, "pure")) return false;
-    for (uint32_t i = 0; i < n.num_operands(); ++i)
-      if (n.has_operand(i) && !(n.operand(i).def() && n.operand(i).def().is("constant"))) return false;
-    return true;
+    for (uint32_t i = 0; i < n.num_operands(); ++i) {
+      if (!n.has_operand(i)) continue;
+      if (!n.operand(i).def() || !n.operand(i).def().is("constant")) return false;
+      given = std::max(given, bytes(n.operand(i).type()));
+    }
+    return made <= given || made <= kSmall;
   }
+
+  // What overflows here was refused when the type was made.
+  static int64_t bytes(sdk::Type t) { return (t.elements() * dtype_bits(t.dtype()) + 7) / 8; }
 
   bool fold(sdk::Node n) {
     std::vector<tsr_tensor> values;
@@ -68,7 +81,7 @@ class Folder {
 
 class Pass final : public sdk::Pass {
   const char* summary() const override { return "computes nodes whose operands are constants"; }
-  const char* ensures() const override { return "a pure static node of at most max_bytes has an operand that is not constant"; }
+  const char* ensures() const override { return "a small pure static node has an operand that is not constant, or failed when it was computed"; }
   bool run(sdk::Graph g, const sdk::Options& options) override {
     FoldLimits limits;
     limits.max_bytes = options.get_int("max_bytes", limits.max_bytes);

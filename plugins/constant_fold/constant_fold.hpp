@@ -6,12 +6,14 @@
 namespace tessera::passes {
 
 struct FoldLimits {
-  int64_t max_bytes = 1 << 20;  // of one result: folding a large `full` or `iota` only makes the graph heavy
+  int64_t max_bytes = 1 << 20;  // of one result
 };
 
 // Computes pure nodes whose operands are all constants, on the fallback backend, and replaces them by constants. A node whose
 // evaluation fails (an integer division by zero) is left to fail at run time, where the message has its inputs.
-// Later passes may assume: a pure, static node of at most max_bytes has an operand that is not constant.
+// Beyond 4 KiB, a result must not be larger than the largest operand: folding a `full`, an `iota` or a broadcast would only make the
+// graph heavy.
+// Later passes may assume: a pure static node within these limits has an operand that is not constant, or failed when it was computed.
 bool fold_constants(sdk::Graph g, FoldLimits limits);
 
 }  // namespace tessera::passes
