@@ -4,7 +4,6 @@
 #include "compile/layout.hpp"
 #include "ir/graph.hpp"
 #include "plugin/plugin_host.hpp"
-#include "runtime/fast_call.hpp"
 #include "runtime/lease.hpp"
 
 namespace tessera::core {
@@ -12,8 +11,6 @@ namespace tessera::core {
 Plan::~Plan() {
   if (prepared) executor->as<tsr_executor>().release(executor->self, prepared);
   for (auto& l : leases_) delete l.load();
-  for (auto& f : fast_calls_)
-    if (FastCall* call = f.load()) FastCall::destroy(call);
   for (const auto& s : steps)
     if (s->kernel.destroy) s->kernel.destroy(s->kernel.self);
 }
@@ -33,26 +30,6 @@ void Plan::release(Lease* lease) const noexcept {
     if (!l.load(std::memory_order_relaxed) && l.compare_exchange_strong(expected, lease, std::memory_order_release)) return;
   }
   delete lease;
-}
-
-void Plan::run_fast(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const {
-  FastCall* call = nullptr;
-  std::atomic<FastCall*>* place = &fast_calls_[0];
-  for (auto& f : fast_calls_)
-    if (f.load(std::memory_order_relaxed) && (call = f.exchange(nullptr, std::memory_order_acquire))) {
-      place = &f;
-      break;
-    }
-  if (!call) call = FastCall::make(*this);
-  struct Guard {
-    std::atomic<FastCall*>& place;
-    FastCall* call;
-    // Another thread may have put its own block there meanwhile; then that one goes.
-    ~Guard() {
-      if (FastCall* other = place.exchange(call, std::memory_order_acq_rel)) FastCall::destroy(other);
-    }
-  } guard{*place, call};
-  call->run(*this, inputs, outputs);
 }
 
 StepTable::StepTable(const Plan& plan, bool active) {

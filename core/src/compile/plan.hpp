@@ -15,13 +15,13 @@
 #include "compile/assign.hpp"
 #include "compile/size_program.hpp"
 #include "runtime/buffer.hpp"
+#include "runtime/fast_call.hpp"
 #include "runtime/tensor.hpp"
 #include "tessera/abi.h"
 
 namespace tessera::core {
 
 class Error;
-class FastCall;
 class Graph;
 class Plan;
 struct StepTable;
@@ -118,13 +118,10 @@ struct InputSpec {
 
 // Immutable after build(); run() may be called from many threads.
 class Plan {
-  // First, on cache lines of their own: all that a steady call reads of a plan.
-  static constexpr size_t kFastCalls = 6;
-  alignas(64) mutable std::atomic<FastCall*> fast_calls_[kFastCalls] = {};
-
  public:
   int threads = 0;
-  bool fast = false;                       // run_fast() may be used
+  bool fast = false;                       // FastCall fits, when inputs are dense (or as their types say) and aligned where that matters
+  mutable FastCallPool fast_calls;
   bool needs_alignment = false;            // some kernel wants aligned inputs: then the addresses of inputs are part of a layout
 
   // `known`: the symbols that the surrounding plan knows when this one starts (one flag per symbol); empty for the body.
@@ -182,8 +179,6 @@ class Plan {
     bool trusted = false;                    // guards have checked dtypes, ranks, sizes, strides and devices
   };
   void run(const Args& args, TensorRef* outputs) const;
-  // The same for a plan with `fast` set, on inputs that are dense, or as their types say, and aligned where that matters.
-  void run_fast(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
   // Checks count, dtype, rank, sizes, strides, device; throws TSR-T02x. Sets dims of the symbols that inputs determine.
   void bind(const Args& args, int64_t* dims) const;
 

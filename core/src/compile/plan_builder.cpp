@@ -13,7 +13,6 @@
 #include "ir/records.hpp"
 #include "log/log.hpp"
 #include "plugin/plugin_host.hpp"
-#include "runtime/fast_call.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 

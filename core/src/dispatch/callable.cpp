@@ -88,7 +88,7 @@ void Callable::run(const Entry& e, const tsr_arg* args, tsr_tensor_handle** outp
   }
   const uint32_t* leaves = n <= Entry::kInline ? e.leaves : e.inputs.data();
   for (uint32_t i = 0; i < n; ++i) in[i] = args[leaves[i]].tensor;
-  if (e.plan->fast && !e.plan->needs_alignment) e.plan->run_fast(in, outputs);
+  if (e.fast) e.calls.run(*e.plan, in, outputs);
   else e.executable->run_trusted(in, outputs);
   *num_outputs = m;
 }
@@ -258,6 +258,7 @@ std::unique_ptr<Callable::Entry> Callable::make_entry(const tsr_arg* args, size_
   auto e = std::make_unique<Entry>();
   e->executable = compile(c, options_, true);
   e->plan = &e->executable->plan();
+  e->fast = e->plan->fast && !e->plan->needs_alignment;
   e->inputs = c.leaves;
   e->num_inputs = static_cast<uint32_t>(c.leaves.size());
   e->num_outputs = static_cast<uint32_t>(e->executable->num_outputs());
@@ -351,7 +352,7 @@ void Callable::insert(State& state, std::unique_ptr<Entry> owned, const tsr_arg*
     while (Entry* next = first->next.load(std::memory_order_relaxed)) first = next;
     first->next.store(e, std::memory_order_release);
   } else {
-    group->map.insert(hash, key.data(), key.size(), e);
+    group->map.insert(hash, key.data(), key.size(), e, e->fast ? e->calls.fill(*e->plan) : nullptr);
   }
   if (fresh) {  // symbolic masks last: an exact match is the better one
     auto list = std::make_unique<Groups>();

@@ -85,11 +85,15 @@ class WordMap {
       const Node* node = slot.node.load(std::memory_order_acquire);
       if (!node) return nullptr;
       if (slot.hash != hash) continue;  // written before the node was published
-      __builtin_prefetch(node->value);
-      if (node->size == n && std::memcmp(node->words(), words, n * sizeof(uint64_t)) == 0) return node->value;
+      // With many entries each of these is a cache miss: ask for all of them at once instead of one after the other.
+      for (size_t k = 0; k < 4; ++k) __builtin_prefetch(reinterpret_cast<const char*>(node) + 64 * k);
+      for (size_t k = 0; k < 2; ++k) __builtin_prefetch(reinterpret_cast<const char*>(slot.value) + 64 * k, 1);
+      for (size_t k = 0; k < 10; ++k) __builtin_prefetch(static_cast<const char*>(slot.hint) + 64 * k);
+      if (node->size == n && std::memcmp(node->words(), words, n * sizeof(uint64_t)) == 0) return slot.value;
     }
   }
-  void insert(uint64_t hash, const uint64_t* words, size_t n, T* value) {
+  // `hint`: memory that whoever finds the value will read next; may be null.
+  void insert(uint64_t hash, const uint64_t* words, size_t n, T* value, const void* hint = nullptr) {
     if ((nodes_.size() + 1) * 2 > tables_.back()->mask + 1) {
       auto larger = std::make_unique<Table>((tables_.back()->mask + 1) * 2);
       for (const auto& node : nodes_) place(*larger, node.get());
@@ -97,7 +101,7 @@ class WordMap {
       current_.store(tables_.back().get(), std::memory_order_release);
     }
     nodes_.emplace_back(static_cast<Node*>(::operator new(sizeof(Node) + n * sizeof(uint64_t))));
-    Node* node = new (nodes_.back().get()) Node{hash, n, value};
+    Node* node = new (nodes_.back().get()) Node{hash, n, value, hint};
     std::memcpy(node + 1, words, n * sizeof(uint64_t));
     place(*tables_.back(), node);
   }
@@ -108,6 +112,7 @@ class WordMap {
     uint64_t hash;
     size_t size;
     T* value;
+    const void* hint;
     const uint64_t* words() const { return reinterpret_cast<const uint64_t*>(this + 1); }
   };
   struct FreeNode {
@@ -116,6 +121,8 @@ class WordMap {
   struct Slot {
     std::atomic<const Node*> node{nullptr};
     uint64_t hash = 0;
+    T* value = nullptr;
+    const void* hint = nullptr;
   };
   struct Table {
     explicit Table(size_t capacity) : mask(capacity - 1), slots(std::make_unique<Slot[]>(capacity)) {}
@@ -126,6 +133,8 @@ class WordMap {
     size_t i = node->hash & t.mask;
     while (t.slots[i].node.load(std::memory_order_relaxed)) i = (i + 1) & t.mask;
     t.slots[i].hash = node->hash;
+    t.slots[i].value = node->value;
+    t.slots[i].hint = node->hint;
     t.slots[i].node.store(node, std::memory_order_release);
   }
   std::atomic<const Table*> current_{nullptr};

@@ -96,6 +96,9 @@ FastCall* FastCall::make(const Plan& p) {
       ++num_patches;
     }
   }
+  size_t dims = 0;
+  for (const uint32_t slot : p.output_slots) dims += 2 * p.slots[slot].rank;
+  const size_t output_dims_at = reserve(dims * sizeof(int64_t));
   const size_t patches_at = reserve(num_patches * sizeof(Patch));
   const size_t dims_at = reserve(std::max<size_t>(1, p.program.num_slots()) * sizeof(int64_t));
 
@@ -117,11 +120,16 @@ FastCall* FastCall::make(const Plan& p) {
     for (const auto& [where, offset] : by_base[b]) f->patches_[patch++] = {reinterpret_cast<void**>(block + where), offset};
     f->bases_[b].end = patch;
   }
+  auto* numbers = reinterpret_cast<int64_t*>(block + output_dims_at);
   for (const auto& o : l.outputs) {
     const Slot& s = p.slots[p.output_slots[o.output]];
     const Resolved& r = l.slots[p.output_slots[o.output]];
-    f->outputs_[o.output] = {&device(s.device), nullptr, static_cast<size_t>(o.bytes), r.sizes, r.strides, s.dtype, s.rank};
+    std::copy_n(r.sizes, s.rank, numbers);
+    std::copy_n(r.strides, s.rank, numbers + s.rank);
+    f->outputs_[o.output] = {&device(s.device), nullptr, static_cast<size_t>(o.bytes), numbers, numbers + s.rank, s.dtype, s.rank};
+    numbers += 2 * s.rank;
   }
+  f->threads_ = p.threads;
   for (size_t d = 0; d < arena_of.size(); ++d)
     if (arena_of[d] != kNone) f->arenas_[arena_of[d]] = {&device(p.arena_devices[d]), nullptr, l.arena_bytes[d]};
   auto* tensor = reinterpret_cast<tsr_tensor*>(block + tensors_at);
@@ -162,7 +170,8 @@ inline void FastCall::set(Base& base, void* p) {
   for (uint32_t k = base.begin; k < base.end; ++k) *patches_[k].where = static_cast<char*>(p) + patches_[k].offset;
 }
 
-void FastCall::prepare(const Plan&, tsr_tensor_handle* const* inputs) {
+void FastCall::prepare(tsr_tensor_handle* const* inputs) {
+  for (uint32_t i = 0; i < std::min(num_launches_, 4u); ++i) __builtin_prefetch(launches_[i].self);
   Base* base = bases_;
   for (uint32_t i = 0; i < num_inputs_; ++i) set(*base++, inputs[i]->desc.data);
   for (uint32_t j = 0; j < num_outputs_; ++j) {
@@ -201,9 +210,9 @@ void FastCall::run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tenso
         if (Buffer* b = std::exchange(f.outputs_[j].buffer, nullptr)) b->release();
     }
   } cleanup{*this};
-  prepare(plan, inputs);
-  if (plan.threads > 0) {
-    const ThreadLimit limit(plan.threads);
+  prepare(inputs);
+  if (threads_ > 0) {
+    const ThreadLimit limit(threads_);
     launch(plan);
   } else {
     launch(plan);
@@ -219,6 +228,43 @@ void FastCall::run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tenso
     while (made > 0) tensor_release(outputs[--made]);
     throw;
   }
+}
+
+FastCallPool::~FastCallPool() {
+  for (auto& p : places_)
+    if (FastCall* call = p.load()) FastCall::destroy(call);
+}
+
+const FastCall* FastCallPool::fill(const Plan& plan) {
+  FastCall* call = FastCall::make(plan);
+  if (FastCall* other = places_[0].exchange(call, std::memory_order_acq_rel)) FastCall::destroy(other);
+  return call;
+}
+
+void FastCallPool::run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) {
+  FastCall* call = nullptr;
+  std::atomic<FastCall*>* place = &places_[0];
+  for (auto& p : places_)
+    if (p.load(std::memory_order_relaxed) && (call = p.exchange(nullptr, std::memory_order_acquire))) {
+      place = &p;
+      break;
+    }
+  if (!call) call = FastCall::make(plan);
+  struct Return {
+    std::atomic<FastCall*>* places;
+    std::atomic<FastCall*>* place;
+    FastCall* call;
+    ~Return() {
+      // Another thread may have put its own block there meanwhile: that one moves to a free place, or goes.
+      FastCall* other = place->exchange(call, std::memory_order_acq_rel);
+      for (size_t k = 0; other && k < kPlaces; ++k) {
+        FastCall* none = nullptr;
+        if (places[k].compare_exchange_strong(none, other, std::memory_order_acq_rel)) other = nullptr;
+      }
+      if (other) FastCall::destroy(other);
+    }
+  } give_back{places_, place, call};
+  call->run(plan, inputs, outputs);
 }
 
 }  // namespace tessera::core
