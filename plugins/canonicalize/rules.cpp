@@ -46,7 +46,9 @@ V zero(M m) {
   tsr_tensor t{};
   t.data = const_cast<int64_t*>(&bits);
   t.dtype = m.dtype();
-  return m.g.op(m.here(), "full", {m.g.constant(m.here(), t)}, {attr_dims("shape", shape)});
+  const V v = m.g.op(m.here(), "full", {m.g.constant(m.here(), t)}, {attr_dims("shape", shape)});
+  m.g.set_type(v, *m.out().type().p);  // a constant knows no device
+  return v;
 }
 bool one_operand(M m) { return m.n.num_operands() == 1 && m.in_keeps_type(); }
 bool empty_axes(M m) { return m.n.attr("axes").as_ints().empty() && m.in_keeps_type(); }

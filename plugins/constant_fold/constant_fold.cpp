@@ -67,6 +67,7 @@ class Folder {
     for (uint32_t i = 0; i < n.num_results(); ++i) {
       if (n.result(i).num_uses() == 0) continue;
       const sdk::Value c = g_.constant(sdk::Graph::before(n), values[i]);
+      g_.set_type(c, *n.result(i).type().p);  // its device too
       named.emplace_back(c, n.result(i).raw().name);
       g_.replace_uses(n.result(i), c);
     }

@@ -89,3 +89,19 @@ TEST_CASE("passes together keep every bit") {
   const Counts c = check("canonicalize, constant_fold, cse, canonicalize, cse, dce", 16000, 20000);
   CHECK(c.compared > 2000);
 }
+
+TEST_CASE("graphs that live on another device stay sound") {
+  size_t elsewhere = 0;
+  for (uint64_t seed = 20000; seed < 24000; ++seed) {
+    RandomGraphOptions options;
+    options.devices = true;
+    const auto g = random_graph(pass_context().ops(), seed, options);
+    INFO("seed " << seed << "\n" << print_graph(*g));
+    bool device = false;
+    for (tsr_id v = 0; v < g->num_values(); ++v) device |= g->value(v).type->device != 0;
+    elsewhere += device;
+    if (!device) continue;
+    REQUIRE_NOTHROW(run_pipeline(*g, "canonicalize, constant_fold, decompose, canonicalize, cse, dce"));
+  }
+  CHECK(elsewhere > 200);
+}

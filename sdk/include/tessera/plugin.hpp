@@ -348,6 +348,7 @@ class Graph {
   void set_operand(Node n, uint32_t i, Value v) const { check(api().set_operand(g_, n.id, i, v.id)); }
   void set_attr(Node n, const tsr_attr& a) const { check(api().set_attr(g_, n.id, &a)); }
   void replace_uses(Value from, Value to) const { check(api().replace_uses(g_, from.id, to.id)); }
+  void set_type(Value v, const tsr_type& t) const { check(api().set_type(g_, v.id, &t)); }
   void set_name(Value v, const char* name) const { check(api().set_name(g_, v.id, name)); }  // made unique by a suffix
   void decompose(Node n) const { check(api().decompose(g_, n.id)); }
   // Results live in scratch memory until the transaction ends.
