@@ -159,13 +159,13 @@ ConvAttrs attrs_of(const Build& b) {
 namespace {
 
 // The convolution as oneDNN would do it, or null: another dtype, or a shape that it has no fast code for.
-const DnnConv* find_dnn(const Isa& isa, const ConvAttrs& a, bool transposed, uint32_t dtype, bool bias, const Dims& x, const Dims& w, const Dims& y) {
+const DnnConv* find_dnn(const Isa& isa, int threads, const ConvAttrs& a, bool transposed, uint32_t dtype, bool bias, const Dims& x, const Dims& w, const Dims& y) {
   if (!isa.onednn || (dtype != TSR_F32 && dtype != TSR_BF16)) return nullptr;
   DnnConvKey key;
   std::memset(static_cast<void*>(&key), 0, sizeof key);
   key.dtype = dtype;
   key.transposed = transposed, key.bias = bias;
-  key.threads = static_cast<int>(host_threads());
+  key.threads = threads;
   key.rank = x.rank;
   key.groups = a.groups;
   for (int i = 0; i < x.rank; ++i) key.x[i] = x[i], key.w[i] = w[i], key.y[i] = y[i];
@@ -185,16 +185,18 @@ KernelPtr conv_kernel(const Build& b, bool transposed) {
   const ConvAttrs a = attrs_of(b);
   const bool bias = b.has(2);
   const uint32_t dtype = b.operand(0).dtype();
+  // Fixed here: the workspace and the launch must find the same primitive.
+  const int threads = static_cast<int>(host_threads());
   return make_kernel(
       b,
-      [a, transposed, bias, isa = b.isa](const tsr_launch& l) {
+      [a, threads, transposed, bias, isa = b.isa](const tsr_launch& l) {
         const View x(l.inputs[0]), w(l.inputs[1]);
-        if (const DnnConv* c = find_dnn(*isa, a, transposed, x.dtype, bias, x.sizes, w.sizes, Dims(l.outputs[0].sizes, l.outputs[0].rank)))
+        if (const DnnConv* c = find_dnn(*isa, threads, a, transposed, x.dtype, bias, x.sizes, w.sizes, Dims(l.outputs[0].sizes, l.outputs[0].rank)))
           if (dnn_run(*c, x, w, bias ? &l.inputs[2] : nullptr, l.outputs[0], l.workspace)) return;
         run_conv(*isa, a, transposed, l);
       },
-      [a, transposed, bias, dtype, isa = b.isa, x = b.shape(b.operand(0)), w = b.shape(b.operand(1)), y = b.shape(b.result())](const int64_t* dims) -> int64_t {
-        const DnnConv* c = find_dnn(*isa, a, transposed, dtype, bias, x.get(dims), w.get(dims), y.get(dims));
+      [a, threads, transposed, bias, dtype, isa = b.isa, x = b.shape(b.operand(0)), w = b.shape(b.operand(1)), y = b.shape(b.result())](const int64_t* dims) -> int64_t {
+        const DnnConv* c = find_dnn(*isa, threads, a, transposed, dtype, bias, x.get(dims), w.get(dims), y.get(dims));
         return c ? dnn_workspace(*c) : 0;
       });
 }

@@ -155,11 +155,11 @@ inline constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
 
 // x: any f32 value, or a product of such (positive normal f64, zero, negative, infinite, NaN).
 [[gnu::always_inline]] inline double dlog(double x) {
-  const int64_t b = bits<int64_t>(x);
+  const uint64_t b = bits<uint64_t>(x);
   // Exponent such that the mantissa m lies in [sqrt(1/2), sqrt(2)).
-  const int64_t e = static_cast<int64_t>(static_cast<uint64_t>(b - 0x3fe6a09e667f3bcdll) >> 52);
+  const int64_t e = static_cast<int64_t>((b - 0x3fe6a09e667f3bcdull) >> 52);
   const int64_t k = e < 2048 ? e : e - 4096;
-  const double m = bits<double>(b - static_cast<int64_t>(static_cast<uint64_t>(k) << 52));
+  const double m = bits<double>(b - (static_cast<uint64_t>(k) << 52));
   const double kd = bits<double>(k + 0x4338000000000000ll) - 6755399441055744.0;
   const double s = (m - 1.0) / (m + 1.0);
   const double z = s * s;

@@ -166,8 +166,12 @@ TEST_CASE("moving elements: transpose, slice, concat, pad") {
     for (int64_t i = 0; i < t.elements(); ++i) REQUIRE(t.at(i) == x.at(i / 50 % 37 * 300 + i % 50 * 6 + i / 1850));
     const Tensor s = backend().run1("slice", {&x}, {dims("limits", {37, -1, 6}), dims("starts", {3, 49, 0}), ints("strides", {2, -7, 1})}, {d, {17, 8, 6}});
     for (int64_t i = 0; i < s.elements(); ++i) REQUIRE(s.at(i) == x.at((3 + i / 48 * 2) * 300 + (49 - i / 6 % 8 * 7) * 6 + i % 6));
-    const Tensor c = backend().run1("concat", {&x, &s}, {integer("axis", -1)}, {d, {37, 50, 12}});
-    (void)c;
+    const Tensor y = random(d, {37, 50, 3}, 2, 0, 5);
+    const Tensor c = backend().run1("concat", {&x, &y, &x}, {integer("axis", -1)}, {d, {37, 50, 15}});
+    for (int64_t i = 0; i < c.elements(); ++i) {
+      const int64_t row = i / 15, j = i % 15;
+      REQUIRE(c.at(i) == (j < 6 ? x.at(row * 6 + j) : j < 9 ? y.at(row * 3 + j - 6) : x.at(row * 6 + j - 9)));
+    }
   }
 }
 
