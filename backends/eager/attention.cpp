@@ -38,7 +38,8 @@ View widened(const Isa& isa, const View& x, char* dst) {
   const View out = dense_view(dst, TSR_F32, x.sizes);
   const int64_t total = x.elements();
   if (total == 0) return out;
-  const int64_t inner = nest.rank > 0 ? nest.sizes[nest.rank - 1] : 1, step = nest.rank > 0 ? nest.strides[0][nest.rank - 1] : 1;
+  const int64_t inner = nest.rank > 0 ? nest.sizes[nest.rank - 1] : 1,
+                step = nest.rank > 0 ? nest.strides[0][nest.rank - 1] : 1;
   sdk::parallel(total / inner, std::max<int64_t>(1, kGrain / inner), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       int64_t at[1];
@@ -77,39 +78,44 @@ View broadcast_mask(const View& mask, const Problem& p) {
   return m;
 }
 
-void attend_f32(const Isa& isa, const Problem& p, const View& q, const View& k, const View& v, const View* mask, bool causal, double scale,
-                float* out) {
+void attend_f32(const Isa& isa, const Problem& p, const View& q, const View& k, const View& v, const View* mask, bool causal,
+                double scale, float* out) {
   const Operand oq(q), ok(k), ov(v);
   const int64_t blocks = (p.rows + kAttentionRows - 1) / kAttentionRows;
-  const double flops = 2.0 * static_cast<double>(std::min(p.rows, kAttentionRows)) * static_cast<double>(p.keys) * static_cast<double>(p.head + p.value);
-  sdk::parallel(p.heads * blocks, std::max<int64_t>(1, static_cast<int64_t>(4e5 / (flops + 1))), [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      const int64_t head = t / blocks, first = t % blocks * kAttentionRows;
-      AttentionArgs a{};
-      a.q_rows = std::min(kAttentionRows, p.rows - first);
-      a.kv_rows = p.keys;
-      a.head = p.head, a.value = p.value;
-      a.q = static_cast<const float*>(q.data) + oq.head(head, p.batch, 1) + first * oq.row, a.q_row = oq.row, a.q_col = oq.col;
-      a.k = static_cast<const float*>(k.data) + ok.head(head, p.batch, p.share), a.k_row = ok.row, a.k_col = ok.col;
-      a.v = static_cast<const float*>(v.data) + ov.head(head, p.batch, p.share), a.v_row = ov.row, a.v_col = ov.col;
-      a.out = out + (head * p.rows + first) * p.value, a.out_row = p.value;
-      if (mask) {
-        const Operand om(*mask);
-        const int64_t at = om.head(head, p.batch, 1) + first * om.row;
-        if (mask->dtype == TSR_BOOL) a.mask_bool = static_cast<const uint8_t*>(mask->data) + at;
-        else a.mask_add = static_cast<const float*>(mask->data) + at;
-        a.mask_row = om.row, a.mask_col = om.col;
-      }
-      a.causal = causal;
-      a.first_query = first;
-      a.scale = static_cast<float>(scale);
-      isa.attention(a);
-    }
-  });
+  const double flops = 2.0 * static_cast<double>(std::min(p.rows, kAttentionRows)) * static_cast<double>(p.keys) *
+                       static_cast<double>(p.head + p.value);
+  sdk::parallel(
+      p.heads * blocks, std::max<int64_t>(1, static_cast<int64_t>(4e5 / (flops + 1))), [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t) {
+          const int64_t head = t / blocks, first = t % blocks * kAttentionRows;
+          AttentionArgs a{};
+          a.q_rows = std::min(kAttentionRows, p.rows - first);
+          a.kv_rows = p.keys;
+          a.head = p.head, a.value = p.value;
+          a.q = static_cast<const float*>(q.data) + oq.head(head, p.batch, 1) + first * oq.row, a.q_row = oq.row,
+          a.q_col = oq.col;
+          a.k = static_cast<const float*>(k.data) + ok.head(head, p.batch, p.share), a.k_row = ok.row, a.k_col = ok.col;
+          a.v = static_cast<const float*>(v.data) + ov.head(head, p.batch, p.share), a.v_row = ov.row, a.v_col = ov.col;
+          a.out = out + (head * p.rows + first) * p.value, a.out_row = p.value;
+          if (mask) {
+            const Operand om(*mask);
+            const int64_t at = om.head(head, p.batch, 1) + first * om.row;
+            if (mask->dtype == TSR_BOOL)
+              a.mask_bool = static_cast<const uint8_t*>(mask->data) + at;
+            else
+              a.mask_add = static_cast<const float*>(mask->data) + at;
+            a.mask_row = om.row, a.mask_col = om.col;
+          }
+          a.causal = causal;
+          a.first_query = first;
+          a.scale = static_cast<float>(scale);
+          isa.attention(a);
+        }
+      });
 }
 
-void attend_f64(const Problem& p, const View& q, const View& k, const View& v, const View* mask, bool causal, double scale, double* out,
-                double* space) {
+void attend_f64(const Problem& p, const View& q, const View& k, const View& v, const View* mask, bool causal, double scale,
+                double* out, double* space) {
   const Operand oq(q), ok(k), ov(v);
   const int64_t total = p.heads * p.rows, slots = std::min(total, kSlots);
   sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
@@ -129,8 +135,10 @@ void attend_f64(const Problem& p, const View& q, const View& k, const View& v, c
           if (mask) {
             const Operand om(*mask);
             const int64_t at = om.head(head, p.batch, 1) + i * om.row + j * om.col;
-            if (mask->dtype == TSR_BOOL) dot = static_cast<const uint8_t*>(mask->data)[at] ? dot : -std::numeric_limits<double>::infinity();
-            else dot += static_cast<const double*>(mask->data)[at];
+            if (mask->dtype == TSR_BOOL)
+              dot = static_cast<const uint8_t*>(mask->data)[at] ? dot : -std::numeric_limits<double>::infinity();
+            else
+              dot += static_cast<const double*>(mask->data)[at];
           }
           score[j] = dot;
           top = top != top ? top : dot > top || dot != dot ? dot : top;

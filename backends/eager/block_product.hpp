@@ -39,7 +39,8 @@ void multiply_block(const Isa& isa, const T* a, const T* b, T* c, int64_t m, int
 
 // n elements from `index` on as T: loaded as the dtype's compute type, then converted (integers wrap or widen).
 template <class T>
-void load_as_type(const Isa& isa, uint32_t dtype, const void* base, int64_t index, int64_t step, int64_t n, T* dst, int64_t dst_step) {
+void load_as_type(const Isa& isa, uint32_t dtype, const void* base, int64_t index, int64_t step, int64_t n, T* dst,
+                  int64_t dst_step) {
   alignas(64) char run[kTile * 16];
   for (int64_t done = 0; done < n; done += kTile) {
     const int64_t m = n - done < kTile ? n - done : kTile;
@@ -62,15 +63,18 @@ template <class T>
 void store_as_type(const Isa& isa, uint32_t dtype, void* base, int64_t index, int64_t n, const T* values) {
   using Own = std::conditional_t<std::is_same_v<T, uint32_t>, int32_t, T>;
   const Comp comp = comp_of(dtype);
-  if (comp == CompOf<Own>::value || (comp == Comp::I64 && std::is_same_v<T, uint64_t>)) return store_run(isa, dtype, base, index, n, values);
+  if (comp == CompOf<Own>::value || (comp == Comp::I64 && std::is_same_v<T, uint64_t>))
+    return store_run(isa, dtype, base, index, n, values);
   if constexpr (std::is_arithmetic_v<T>)
     for (int64_t j = 0; j < n; ++j) tessera::store_from(dtype, base, index + j, values[j]);
 }
 
 template <class T>
 T add(T a, T b) {
-  if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>) return {a.re + b.re, a.im + b.im};
-  else return static_cast<T>(a + b);
+  if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>)
+    return {a.re + b.re, a.im + b.im};
+  else
+    return static_cast<T>(a + b);
 }
 
 // Calls f with a zero of the type in which products of `comp` accumulate: integers as unsigned ones, which wrap.
@@ -79,7 +83,8 @@ void with_accumulator(Comp comp, F f) {
   switch (comp) {
     case Comp::F64: return f(double{});
     case Comp::I32: return f(uint32_t{});
-    case Comp::I64: case Comp::U64: return f(uint64_t{});
+    case Comp::I64:
+    case Comp::U64: return f(uint64_t{});
     case Comp::C64: return f(C64{});
     case Comp::C128: return f(C128{});
     default: return f(float{});

@@ -90,8 +90,10 @@ class FnKernel final : public sdk::Kernel {
   }
   bool has_workspace() const override { return !std::is_same_v<Workspace, NoWorkspace>; }
   int64_t workspace(const int64_t* dims) override {
-    if constexpr (std::is_same_v<Workspace, NoWorkspace>) return 0;
-    else return workspace_(dims);
+    if constexpr (std::is_same_v<Workspace, NoWorkspace>)
+      return 0;
+    else
+      return workspace_(dims);
   }
   int in_place() const override { return in_place_; }
   void set_in_place(int operand) { in_place_ = operand; }
@@ -134,7 +136,8 @@ template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <class F>
-  FunctionRef(const F& f) : object_(&f), call_([](const void* o, Args... a) -> R { return (*static_cast<const F*>(o))(a...); }) {}
+  FunctionRef(const F& f)
+      : object_(&f), call_([](const void* o, Args... a) -> R { return (*static_cast<const F*>(o))(a...); }) {}
   R operator()(Args... a) const { return call_(object_, a...); }
 
  private:

@@ -32,8 +32,10 @@ void to_bool(const TileArgs& a) {
   const S* s = static_cast<const S*>(a.in[0]);
   auto* d = static_cast<uint8_t*>(a.out);
   for (int64_t i = 0; i < a.n; ++i) {
-    if constexpr (is_cplx<S>) d[i] = s[i].re != 0 || s[i].im != 0;
-    else d[i] = s[i] != 0;
+    if constexpr (is_cplx<S>)
+      d[i] = s[i].re != 0 || s[i].im != 0;
+    else
+      d[i] = s[i] != 0;
   }
 }
 // Truncates and saturates to [params[0], params[1]], both exact in f64; NaN gives 0. For integers of at most 32 bits.
@@ -73,8 +75,10 @@ TileFn choose(uint32_t to) {
       }
     }
   }
-  if constexpr (is_cplx<S> && !is_cplx<D>) return nullptr;
-  else return convert<S, D>;
+  if constexpr (is_cplx<S> && !is_cplx<D>)
+    return nullptr;
+  else
+    return convert<S, D>;
 }
 
 // Null: convert element by element.
@@ -82,10 +86,10 @@ TileFn cast_tile(uint32_t from, uint32_t to) {
   const Comp source = comp_of(from);
   const bool narrow = tessera::is_float(to) && tessera::dtype_bits(to) < 32;
   // Into a narrow float only what f32 holds exactly may come through f32.
-  if (narrow && !(source == Comp::F32 || source == Comp::U8 || (source == Comp::I32 && tessera::dtype_bits(from) <= 16))) return nullptr;
-  return with_comp(source, [&](auto s) {
-    return with_comp(comp_of(to), [&](auto d) { return choose<decltype(s), decltype(d)>(to); });
-  });
+  if (narrow && !(source == Comp::F32 || source == Comp::U8 || (source == Comp::I32 && tessera::dtype_bits(from) <= 16)))
+    return nullptr;
+  return with_comp(
+      source, [&](auto s) { return with_comp(comp_of(to), [&](auto d) { return choose<decltype(s), decltype(d)>(to); }); });
 }
 
 void cast_elements(const View& x, const tsr_tensor& out) {
@@ -106,8 +110,7 @@ void cast_elements(const View& x, const tsr_tensor& out) {
 
 KernelPtr make_cast(const Build& b, int) {
   const uint32_t from = b.operand(0).dtype(), to = static_cast<uint32_t>(b.integer("dtype"));
-  if (from == to)
-    return make_kernel(b, [](const tsr_launch& l) { copy_view(View(l.inputs[0]), View(l.outputs[0])); });
+  if (from == to) return make_kernel(b, [](const tsr_launch& l) { copy_view(View(l.inputs[0]), View(l.outputs[0])); });
   TileOp t;
   t.fn = cast_tile(from, to);
   if (!t.fn) return make_kernel(b, [](const tsr_launch& l) { cast_elements(View(l.inputs[0]), l.outputs[0]); });

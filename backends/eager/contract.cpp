@@ -74,7 +74,8 @@ struct Bf16Products {
 // Makes the primitives for all blocks of the plan; false: oneDNN does not take one of them.
 bool bf16_products(const Plan& p, Bf16Products& out) {
   const Contraction& c = p.c;
-  if (!p.isa.onednn || c.a.dtype != TSR_BF16 || c.b.dtype != TSR_BF16 || p.k.outer != 1 || (c.out_dtype != TSR_BF16 && c.out_dtype != TSR_F32))
+  if (!p.isa.onednn || c.a.dtype != TSR_BF16 || c.b.dtype != TSR_BF16 || p.k.outer != 1 ||
+      (c.out_dtype != TSR_BF16 && c.out_dtype != TSR_F32))
     return false;
   for (int i = 0; i < 2; ++i)
     for (int j = 0; j < 2; ++j) {
@@ -111,12 +112,14 @@ constexpr int64_t kM = kBlockM, kN = kBlockN, kK = kBlockK;
 
 // Elements [r][c] of a rows x cols block, converted to T. Reads along the dim whose stride is 1 where there is one.
 template <class T>
-void load_block(const Isa& isa, const View& v, int64_t offset, int64_t row_step, int64_t col_step, int64_t rows, int64_t cols, T* dst,
-                int64_t dst_row) {
+void load_block(const Isa& isa, const View& v, int64_t offset, int64_t row_step, int64_t col_step, int64_t rows, int64_t cols,
+                T* dst, int64_t dst_row) {
   const bool by_rows = col_step == 1 || row_step != 1;
   for (int64_t i = 0; i < (by_rows ? rows : cols); ++i) {
-    if (by_rows) load_as_type(isa, v.dtype, v.data, offset + i * row_step, col_step, cols, dst + i * dst_row, 1);
-    else load_as_type(isa, v.dtype, v.data, offset + i * col_step, row_step, rows, dst + i, dst_row);
+    if (by_rows)
+      load_as_type(isa, v.dtype, v.data, offset + i * row_step, col_step, cols, dst + i * dst_row, 1);
+    else
+      load_as_type(isa, v.dtype, v.data, offset + i * col_step, row_step, rows, dst + i, dst_row);
   }
 }
 
@@ -181,8 +184,8 @@ void contract(const Isa& isa, const Contraction& c) {
   }
   const int64_t mb = pieces(p.m.inner, p.m_block), nb = pieces(p.n.inner, p.n_block);
   const int64_t per_batch = p.m.outer * p.n.outer * mb * nb;
-  const double flops = 2.0 * static_cast<double>(std::min(p.m_block, p.m.inner)) * static_cast<double>(std::min(p.n_block, p.n.inner)) *
-                       static_cast<double>(c.k.total() + 1);
+  const double flops = 2.0 * static_cast<double>(std::min(p.m_block, p.m.inner)) *
+                       static_cast<double>(std::min(p.n_block, p.n.inner)) * static_cast<double>(c.k.total() + 1);
   // About 20 us of work per task at least. Packed results are stored by one thread: blocks may share a byte.
   const int64_t grain = tessera::is_packed(c.out_dtype) ? INT64_MAX : std::max<int64_t>(1, static_cast<int64_t>(1e6 / flops));
   sdk::parallel(batches * per_batch, grain, [&](int64_t begin, int64_t end) {
@@ -211,8 +214,9 @@ void contract(const Isa& isa, const Contraction& c) {
         continue;
       }
       if (bf16) {
-        dnn_run(*products.at[m < std::min(p.m_block, p.m.inner)][n < std::min(p.n_block, p.n.inner)], static_cast<const uint16_t*>(c.a.data) + a_at,
-                static_cast<const uint16_t*>(c.b.data) + b_at, static_cast<char*>(c.out) + out_at * element_bytes(c.out_dtype));
+        dnn_run(*products.at[m < std::min(p.m_block, p.m.inner)][n < std::min(p.n_block, p.n.inner)],
+                static_cast<const uint16_t*>(c.a.data) + a_at, static_cast<const uint16_t*>(c.b.data) + b_at,
+                static_cast<char*>(c.out) + out_at * element_bytes(c.out_dtype));
         if (c.bias)
           for (int64_t r = 0; r < m; ++r) add_bias(isa, c, out_at + r * p.total_n, column, n);
         continue;

@@ -34,7 +34,8 @@ namespace {
 
 // Values of input channel c at the input positions of tap (t0, t1, t2), for output positions [first, first + n).
 template <class T>
-void input_row(const Isa& isa, const ConvShape& s, int64_t channel_at, const int64_t (&tap)[3], int64_t first, int64_t n, T* row) {
+void input_row(const Isa& isa, const ConvShape& s, int64_t channel_at, const int64_t (&tap)[3], int64_t first, int64_t n,
+               T* row) {
   const ConvAttrs& a = s.attrs;
   const int64_t width = s.out.v[2];
   for (int64_t done = 0; done < n;) {
@@ -54,15 +55,17 @@ void input_row(const Isa& isa, const ConvShape& s, int64_t channel_at, const int
     const int64_t hi = std::clamp<int64_t>(start >= s.in.v[2] ? 0 : (s.in.v[2] - start + stride - 1) / stride, lo, m);
     std::fill_n(dst, lo, T{});
     if (hi > lo)
-      load_as_type(isa, s.x.dtype, s.x.data, channel_at + i0 * s.x_step[0] + i1 * s.x_step[1] + (start + lo * stride) * s.x_step[2],
-                   stride * s.x_step[2], hi - lo, dst + lo, 1);
+      load_as_type(isa, s.x.dtype, s.x.data,
+                   channel_at + i0 * s.x_step[0] + i1 * s.x_step[1] + (start + lo * stride) * s.x_step[2], stride * s.x_step[2],
+                   hi - lo, dst + lo, 1);
     std::fill_n(dst + hi, m - hi, T{});
   }
 }
 
 // The same for the transpose: the input position that reaches o through the tap, where there is one.
 template <class T>
-void input_row_transposed(const Isa& isa, const ConvShape& s, int64_t channel_at, const int64_t (&tap)[3], int64_t first, int64_t n, T* row) {
+void input_row_transposed(const Isa& isa, const ConvShape& s, int64_t channel_at, const int64_t (&tap)[3], int64_t first,
+                          int64_t n, T* row) {
   const ConvAttrs& a = s.attrs;
   for (int64_t j = 0; j < n; ++j) {
     int64_t o = first + j, index[3];
@@ -77,13 +80,14 @@ void input_row_transposed(const Isa& isa, const ConvShape& s, int64_t channel_at
       row[j] = T{};
       continue;
     }
-    load_as_type(isa, s.x.dtype, s.x.data, channel_at + index[0] * s.x_step[0] + index[1] * s.x_step[1] + index[2] * s.x_step[2], 1, 1, row + j, 1);
+    load_as_type(isa, s.x.dtype, s.x.data,
+                 channel_at + index[0] * s.x_step[0] + index[1] * s.x_step[1] + index[2] * s.x_step[2], 1, 1, row + j, 1);
   }
 }
 
 template <class T>
-void conv_block(const Isa& isa, const ConvShape& s, const tsr_launch& l, bool transposed, int64_t sample, int64_t group, int64_t o0, int64_t m,
-                int64_t p0, int64_t n) {
+void conv_block(const Isa& isa, const ConvShape& s, const tsr_launch& l, bool transposed, int64_t sample, int64_t group,
+                int64_t o0, int64_t m, int64_t p0, int64_t n) {
   alignas(64) T a[kBlockM * kBlockK], b[kBlockK * kBlockN], c[kBlockM * kBlockN];
   const int64_t channels = s.in_channels, total_k = channels * s.taps;
   for (int64_t i = 0; i < m; ++i) {
@@ -104,13 +108,16 @@ void conv_block(const Isa& isa, const ConvShape& s, const tsr_launch& l, bool tr
         rest /= s.kernel.v[d];
       }
       const int64_t channel_at = s.x.offset + sample * s.x.strides[0] + (group * channels + channel) * s.x.strides[1];
-      if (transposed) input_row_transposed(isa, s, channel_at, tap, p0, n, b + q * kBlockN);
-      else input_row(isa, s, channel_at, tap, p0, n, b + q * kBlockN);
+      if (transposed)
+        input_row_transposed(isa, s, channel_at, tap, p0, n, b + q * kBlockN);
+      else
+        input_row(isa, s, channel_at, tap, p0, n, b + q * kBlockN);
       // Weights: [O, C / groups, ..], for the transpose [C, O / groups, ..].
       const int64_t tap_at = tap[0] * s.w_step[0] + tap[1] * s.w_step[1] + tap[2] * s.w_step[2];
       const int64_t at = transposed ? (group * channels + channel) * s.w.strides[0] + o0 * s.w.strides[1]
                                     : (group * s.out_channels + o0) * s.w.strides[0] + channel * s.w.strides[1];
-      load_as_type(isa, s.w.dtype, s.w.data, s.w.offset + at + tap_at, transposed ? s.w.strides[1] : s.w.strides[0], m, a + q, kBlockK);
+      load_as_type(isa, s.w.dtype, s.w.data, s.w.offset + at + tap_at, transposed ? s.w.strides[1] : s.w.strides[0], m, a + q,
+                   kBlockK);
     }
     multiply_block(isa, a, b, c, m, n, k);
   }
@@ -128,12 +135,14 @@ void run_conv(const Isa& isa, const ConvAttrs& attrs, bool transposed, const tsr
   const int64_t mb = pieces(s.out_channels, kBlockM), nb = pieces(s.positions, kBlockN);
   const int64_t tasks = s.batch * s.groups * mb * nb;
   if (tasks == 0) return;
-  const double flops = 2.0 * static_cast<double>(std::min(s.out_channels, kBlockM)) * static_cast<double>(std::min(s.positions, kBlockN)) *
-                       static_cast<double>(s.in_channels * s.taps + 8);
-  const int64_t grain = tessera::is_packed(l.outputs[0].dtype) ? tasks : std::max<int64_t>(1, static_cast<int64_t>(5e5 / flops));
+  const double flops = 2.0 * static_cast<double>(std::min(s.out_channels, kBlockM)) *
+                       static_cast<double>(std::min(s.positions, kBlockN)) * static_cast<double>(s.in_channels * s.taps + 8);
+  const int64_t grain =
+      tessera::is_packed(l.outputs[0].dtype) ? tasks : std::max<int64_t>(1, static_cast<int64_t>(5e5 / flops));
   sdk::parallel(tasks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      const int64_t p0 = t % nb * kBlockN, o0 = t / nb % mb * kBlockM, group = t / nb / mb % s.groups, sample = t / nb / mb / s.groups;
+      const int64_t p0 = t % nb * kBlockN, o0 = t / nb % mb * kBlockM, group = t / nb / mb % s.groups,
+                    sample = t / nb / mb / s.groups;
       with_accumulator(comp_of(l.outputs[0].dtype), [&](auto zero) {
         conv_block<decltype(zero)>(isa, s, l, transposed, sample, group, o0, std::min(kBlockM, s.out_channels - o0), p0,
                                    std::min(kBlockN, s.positions - p0));
@@ -159,7 +168,8 @@ ConvAttrs attrs_of(const Build& b) {
 namespace {
 
 // The convolution as oneDNN would do it, or null: another dtype, or a shape that it has no fast code for.
-const DnnConv* find_dnn(const Isa& isa, int threads, const ConvAttrs& a, bool transposed, uint32_t dtype, bool bias, const Dims& x, const Dims& w, const Dims& y) {
+const DnnConv* find_dnn(const Isa& isa, int threads, const ConvAttrs& a, bool transposed, uint32_t dtype, bool bias,
+                        const Dims& x, const Dims& w, const Dims& y) {
   if (!isa.onednn || (dtype != TSR_F32 && dtype != TSR_BF16)) return nullptr;
   DnnConvKey key;
   std::memset(static_cast<void*>(&key), 0, sizeof key);
@@ -191,11 +201,13 @@ KernelPtr conv_kernel(const Build& b, bool transposed) {
       b,
       [a, threads, transposed, bias, isa = b.isa](const tsr_launch& l) {
         const View x(l.inputs[0]), w(l.inputs[1]);
-        if (const DnnConv* c = find_dnn(*isa, threads, a, transposed, x.dtype, bias, x.sizes, w.sizes, Dims(l.outputs[0].sizes, l.outputs[0].rank)))
+        if (const DnnConv* c = find_dnn(*isa, threads, a, transposed, x.dtype, bias, x.sizes, w.sizes,
+                                        Dims(l.outputs[0].sizes, l.outputs[0].rank)))
           if (dnn_run(*c, x, w, bias ? &l.inputs[2] : nullptr, l.outputs[0], l.workspace)) return;
         run_conv(*isa, a, transposed, l);
       },
-      [a, threads, transposed, bias, dtype, isa = b.isa, x = b.shape(b.operand(0)), w = b.shape(b.operand(1)), y = b.shape(b.result())](const int64_t* dims) -> int64_t {
+      [a, threads, transposed, bias, dtype, isa = b.isa, x = b.shape(b.operand(0)), w = b.shape(b.operand(1)),
+       y = b.shape(b.result())](const int64_t* dims) -> int64_t {
         const DnnConv* c = find_dnn(*isa, threads, a, transposed, dtype, bias, x.get(dims), w.get(dims), y.get(dims));
         return c ? dnn_workspace(*c) : 0;
       });

@@ -8,7 +8,8 @@ namespace eager {
 Comp comp_of(uint32_t dtype) {
   switch (dtype) {
     case TSR_F64: return Comp::F64;
-    case TSR_U32: case TSR_I64: return Comp::I64;
+    case TSR_U32:
+    case TSR_I64: return Comp::I64;
     case TSR_U64: return Comp::U64;
     case TSR_BOOL: return Comp::U8;
     case TSR_C64: return Comp::C64;
@@ -19,8 +20,12 @@ Comp comp_of(uint32_t dtype) {
 
 int64_t comp_size(Comp c) {
   switch (c) {
-    case Comp::F32: case Comp::I32: return 4;
-    case Comp::F64: case Comp::I64: case Comp::U64: case Comp::C64: return 8;
+    case Comp::F32:
+    case Comp::I32: return 4;
+    case Comp::F64:
+    case Comp::I64:
+    case Comp::U64:
+    case Comp::C64: return 8;
     case Comp::U8: return 1;
     case Comp::C128: return 16;
   }
@@ -29,7 +34,14 @@ int64_t comp_size(Comp c) {
 
 bool is_native(uint32_t dtype) {
   switch (dtype) {
-    case TSR_F64: case TSR_F32: case TSR_I32: case TSR_I64: case TSR_U64: case TSR_BOOL: case TSR_C64: case TSR_C128: return true;
+    case TSR_F64:
+    case TSR_F32:
+    case TSR_I32:
+    case TSR_I64:
+    case TSR_U64:
+    case TSR_BOOL:
+    case TSR_C64:
+    case TSR_C128: return true;
     default: return false;
   }
 }
@@ -104,7 +116,8 @@ void load_run(const Isa& isa, uint32_t dtype, const void* base, int64_t index, i
       for (int64_t i = 0; i < n; ++i) static_cast<float*>(dst)[i] = tessera::load_as<float>(dtype, base, index + i * stride);
       return;
     default:
-      for (int64_t i = 0; i < n; ++i) static_cast<int32_t*>(dst)[i] = tessera::load_as<int32_t>(dtype, base, index + i * stride);
+      for (int64_t i = 0; i < n; ++i)
+        static_cast<int32_t*>(dst)[i] = tessera::load_as<int32_t>(dtype, base, index + i * stride);
   }
 }
 
@@ -113,13 +126,23 @@ void store_run(const Isa& isa, uint32_t dtype, void* base, int64_t index, int64_
   switch (dtype) {
     case TSR_F16: return isa.f32_to_f16(f, static_cast<uint16_t*>(base) + index, n);
     case TSR_BF16: return isa.f32_to_bf16(f, static_cast<uint16_t*>(base) + index, n);
-    case TSR_F8E4M3FN: case TSR_F8E4M3FNUZ: case TSR_F8E5M2: case TSR_F8E5M2FNUZ: case TSR_F8E8M0: case TSR_F4E2M1:
+    case TSR_F8E4M3FN:
+    case TSR_F8E4M3FNUZ:
+    case TSR_F8E5M2:
+    case TSR_F8E5M2FNUZ:
+    case TSR_F8E8M0:
+    case TSR_F4E2M1:
       for (int64_t i = 0; i < n; ++i) tessera::store_from(dtype, base, index + i, f[i]);
       return;
-    case TSR_I8: case TSR_U8: return store_narrow<uint8_t, int32_t>(base, index, n, src);
-    case TSR_I16: case TSR_U16: return store_narrow<uint16_t, int32_t>(base, index, n, src);
+    case TSR_I8:
+    case TSR_U8: return store_narrow<uint8_t, int32_t>(base, index, n, src);
+    case TSR_I16:
+    case TSR_U16: return store_narrow<uint16_t, int32_t>(base, index, n, src);
     case TSR_U32: return store_narrow<uint32_t, int64_t>(base, index, n, src);
-    case TSR_I2: case TSR_I4: case TSR_U2: case TSR_U4:
+    case TSR_I2:
+    case TSR_I4:
+    case TSR_U2:
+    case TSR_U4:
       for (int64_t i = 0; i < n; ++i) tessera::store_from(dtype, base, index + i, static_cast<const int32_t*>(src)[i]);
       return;
     default: {

@@ -23,8 +23,7 @@ void store_run(const Isa& isa, uint32_t dtype, void* base, int64_t index, int64_
 // A pointer to the run as comp_of(dtype): into memory when it lies there as such, else `buffer` filled by load_run.
 inline const void* run_pointer(const Isa& isa, uint32_t dtype, const void* base, int64_t index, int64_t stride, int64_t n,
                                void* buffer) {
-  if ((stride == 1 || n == 1) && is_native(dtype))
-    return static_cast<const char*>(base) + index * comp_size(comp_of(dtype));
+  if ((stride == 1 || n == 1) && is_native(dtype)) return static_cast<const char*>(base) + index * comp_size(comp_of(dtype));
   load_run(isa, dtype, base, index, stride, n, buffer);
   return buffer;
 }

@@ -8,15 +8,21 @@ namespace eager {
 
 namespace {
 
-struct B16 { uint64_t a, b; };
+struct B16 {
+  uint64_t a, b;
+};
 using CopyNest = Nest<2>;  // 0: destination, 1: source
 
 template <class T>
 void copy_row(T* d, int64_t ds, const T* s, int64_t ss, int64_t n) {
-  if (ds == 1 && ss == 1) std::memcpy(d, s, static_cast<size_t>(n) * sizeof(T));
-  else if (ds == 1 && ss == 0) std::fill_n(d, n, *s);
-  else if (ds == 1) for (int64_t i = 0; i < n; ++i) d[i] = s[i * ss];
-  else for (int64_t i = 0; i < n; ++i) d[i * ds] = s[i * ss];
+  if (ds == 1 && ss == 1)
+    std::memcpy(d, s, static_cast<size_t>(n) * sizeof(T));
+  else if (ds == 1 && ss == 0)
+    std::fill_n(d, n, *s);
+  else if (ds == 1)
+    for (int64_t i = 0; i < n; ++i) d[i] = s[i * ss];
+  else
+    for (int64_t i = 0; i < n; ++i) d[i * ds] = s[i * ss];
 }
 
 // dst[r][c] = src[c][r] of an N x N block that fits 128-bit registers: log2(N) rounds of interleaving the first half of the rows with
@@ -25,7 +31,9 @@ template <class T>
 void transpose_square(T* d, int64_t d_row, const T* s, int64_t s_col) {
   constexpr int N = 16 / sizeof(T);
   typedef T V __attribute__((vector_size(16)));
-  typedef std::conditional_t<sizeof(T) == 1, int8_t, std::conditional_t<sizeof(T) == 2, int16_t, std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>> I;
+  typedef std::conditional_t<sizeof(T) == 1, int8_t,
+                             std::conditional_t<sizeof(T) == 2, int16_t, std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>>
+      I;
   typedef I M __attribute__((vector_size(16)));
   M low, high;
   for (int i = 0; i < N; ++i) {
@@ -55,7 +63,8 @@ void transpose_block(T* d, int64_t d_row, const T* s, int64_t s_col, int64_t row
         if (m == B && n == B) {
           constexpr int64_t N = 16 / static_cast<int64_t>(sizeof(T));
           for (int64_t r = 0; r < B; r += N)
-            for (int64_t c = 0; c < B; c += N) transpose_square(d + (i + r) * d_row + j + c, d_row, s + (j + c) * s_col + i + r, s_col);
+            for (int64_t c = 0; c < B; c += N)
+              transpose_square(d + (i + r) * d_row + j + c, d_row, s + (j + c) * s_col + i + r, s_col);
           continue;
         }
       }
@@ -105,7 +114,8 @@ void copy_typed(CopyNest& nest, T* dst, const T* src) {
   const int64_t n = nest.sizes[last], rows = nest.total() / n;
   if (rows == 1) {
     sdk::parallel(n, kGrain * 4 / static_cast<int64_t>(sizeof(T)), [&](int64_t begin, int64_t end) {
-      copy_row(dst + begin * nest.strides[0][0], nest.strides[0][0], src + begin * nest.strides[1][0], nest.strides[1][0], end - begin);
+      copy_row(dst + begin * nest.strides[0][0], nest.strides[0][0], src + begin * nest.strides[1][0], nest.strides[1][0],
+               end - begin);
     });
     return;
   }

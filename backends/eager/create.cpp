@@ -39,16 +39,14 @@ KernelPtr make_iota(const Build& b, int) {
     const int64_t total = out.elements(), n = out.sizes[axis], inner = out.sizes.product(axis + 1);
     sdk::parallel((total + kTile - 1) / kTile, kGrain / kTile, [&](int64_t begin, int64_t end) {
       const int64_t stop = std::min(total, end * kTile);
-      for (int64_t i = begin * kTile; i < stop; ++i)
-        tessera::store_from(out.dtype, out.data, i, i / inner % n);
+      for (int64_t i = begin * kTile; i < stop; ++i) tessera::store_from(out.dtype, out.data, i, i / inner % n);
     });
   });
 }
 
 KernelPtr make_dim_value(const Build& b, int) {
-  return make_kernel(b, [value = b.dim("value")](const tsr_launch& l) {
-    *static_cast<int64_t*>(l.outputs[0].data) = value.get(l.dims);
-  });
+  return make_kernel(
+      b, [value = b.dim("value")](const tsr_launch& l) { *static_cast<int64_t*>(l.outputs[0].data) = value.get(l.dims); });
 }
 
 KernelPtr make_shape_of(const Build& b, int) {

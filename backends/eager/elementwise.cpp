@@ -31,7 +31,7 @@ struct Runner {
   alignas(16) char scalar[kIn][16] = {};
   void* out;
   uint32_t out_dtype;
-  bool rows = false;       // pieces are parts of innermost rows, else tiles across rows
+  bool rows = false;  // pieces are parts of innermost rows, else tiles across rows
   int64_t inner = 1, max_piece = kTile;
 
   // One task: elements [begin, end), begin a multiple of kTile.

@@ -11,8 +11,8 @@ namespace eager {
 struct TileOp {
   TileFn fn = nullptr;
   int num_inputs = 0;
-  bool splat = false;            // the function accepts step 0
-  int64_t grain = kGrain;        // elements per task
+  bool splat = false;      // the function accepts step 0
+  int64_t grain = kGrain;  // elements per task
   double params[4] = {};
 };
 

@@ -12,8 +12,7 @@ namespace {
 TileOp tile_op(const Build& b, Op op, uint32_t dtype, int inputs, bool splat) {
   TileOp t;
   t.fn = find_tile(*b.isa, op, comp_of(dtype));
-  if (!t.fn)
-    fail("TSR-B004", "op '" + b.op() + "' does not exist for dtype " + std::string(tessera::dtype_name(dtype)));
+  if (!t.fn) fail("TSR-B004", "op '" + b.op() + "' does not exist for dtype " + std::string(tessera::dtype_name(dtype)));
   t.num_inputs = inputs;
   t.splat = splat;
   // Integer ops need the width of the type they stand for: shifts, popcount, wrapping divisions.
@@ -22,7 +21,10 @@ TileOp tile_op(const Build& b, Op op, uint32_t dtype, int inputs, bool splat) {
 }
 
 // Is the function so dear that 16 K elements are worth several tasks?
-bool dear(Op op) { return (op >= Op::Exp && op <= Op::Sigmoid && op != Op::Sqrt && op != Op::Reciprocal) || (op >= Op::Elu && op <= Op::Softplus); }
+bool dear(Op op) {
+  return (op >= Op::Exp && op <= Op::Sigmoid && op != Op::Sqrt && op != Op::Reciprocal) ||
+         (op >= Op::Elu && op <= Op::Softplus);
+}
 
 }  // namespace
 
@@ -43,7 +45,8 @@ KernelPtr make_activation(const Build& b, int op_index) {
   t.grain = kGrain / 4;
   switch (op) {
     case Op::LeakyRelu: t.params[0] = b.number("slope"); break;
-    case Op::Elu: case Op::Celu: t.params[0] = b.number("alpha"); break;
+    case Op::Elu:
+    case Op::Celu: t.params[0] = b.number("alpha"); break;
     case Op::Softplus:
       t.params[0] = b.number("beta");
       t.params[1] = b.number("threshold");
@@ -91,7 +94,11 @@ KernelPtr make_clamp(const Build& b, int) {
   const bool lo = b.has(1), hi = b.has(2);
   const uint32_t dtype = b.operand(0).dtype();
   TileOp t = lo && hi ? tile_op(b, Op::Clamp, dtype, 3, false)
-                      : tile_op(b, lo ? Op::ClampLo : hi ? Op::ClampHi : Op::Select, dtype, 2, true);
+                      : tile_op(b,
+                                lo   ? Op::ClampLo
+                                : hi ? Op::ClampHi
+                                     : Op::Select,
+                                dtype, 2, true);
   if (!lo && !hi) {  // nothing to clamp with: a copy, as the maximum of x with itself
     t = tile_op(b, Op::Maximum, dtype, 2, true);
     return make_overwriting_kernel(b, [t, isa = b.isa](const tsr_launch& l) {

@@ -11,7 +11,8 @@ namespace eager {
 namespace {
 
 int64_t read_index(const View& indices, int64_t at) {
-  return indices.dtype == TSR_I32 ? static_cast<const int32_t*>(indices.data)[at] : static_cast<const int64_t*>(indices.data)[at];
+  return indices.dtype == TSR_I32 ? static_cast<const int32_t*>(indices.data)[at]
+                                  : static_cast<const int64_t*>(indices.data)[at];
 }
 
 Nest<1> nest_of(const View& v) {
@@ -54,17 +55,21 @@ KernelPtr make_gather(const Build& b, int embedding) {
       const int64_t bytes = inner_count * size;
       char* to = static_cast<char*>(out.data);
       const char* from = static_cast<const char*>(x.data);
-      return sdk::parallel(outer_count * count, std::max<int64_t>(1, kGrain / (inner_count + 4)), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          int64_t o[1], at[1];
-          outer.offsets(i / count, o);
-          index_nest.offsets(i % count, at);
-          const char* src = from + (o[0] + read_index(indices, at[0]) * step) * size;
-          if (size == 4 && inner_count == 1) std::memcpy(to + i * 4, src, 4);
-          else if (size == 8 && inner_count == 1) std::memcpy(to + i * 8, src, 8);
-          else std::memcpy(to + i * bytes, src, static_cast<size_t>(bytes));
-        }
-      });
+      return sdk::parallel(outer_count * count, std::max<int64_t>(1, kGrain / (inner_count + 4)),
+                           [&](int64_t begin, int64_t end) {
+                             for (int64_t i = begin; i < end; ++i) {
+                               int64_t o[1], at[1];
+                               outer.offsets(i / count, o);
+                               index_nest.offsets(i % count, at);
+                               const char* src = from + (o[0] + read_index(indices, at[0]) * step) * size;
+                               if (size == 4 && inner_count == 1)
+                                 std::memcpy(to + i * 4, src, 4);
+                               else if (size == 8 && inner_count == 1)
+                                 std::memcpy(to + i * 8, src, 8);
+                               else
+                                 std::memcpy(to + i * bytes, src, static_cast<size_t>(bytes));
+                             }
+                           });
     }
     View to = inner;
     to.data = out.data;
@@ -138,7 +143,11 @@ namespace {
 
 enum class Combine { None, Add, Mul, Max, Min };
 Combine combine_of(const std::string& s) {
-  return s == "add" ? Combine::Add : s == "mul" ? Combine::Mul : s == "max" ? Combine::Max : s == "min" ? Combine::Min : Combine::None;
+  return s == "add"   ? Combine::Add
+         : s == "mul" ? Combine::Mul
+         : s == "max" ? Combine::Max
+         : s == "min" ? Combine::Min
+                      : Combine::None;
 }
 
 template <class T>
@@ -160,7 +169,8 @@ T combined(Combine c, T a, T b) {
 }
 
 // out[to] = combine(out[to], updates[from]) for n neighbours; rounded when stored.
-void combine_run(const Isa& isa, Combine c, const View& out, int64_t to, const View& updates, int64_t from, int64_t step, int64_t n) {
+void combine_run(const Isa& isa, Combine c, const View& out, int64_t to, const View& updates, int64_t from, int64_t step,
+                 int64_t n) {
   alignas(64) char a[kTile * 16], u[kTile * 16];
   for (int64_t i = 0; i < n; i += kTile) {
     const int64_t m = std::min(kTile, n - i);
@@ -205,7 +215,7 @@ namespace {
 // Where each index tuple points: tuples are the last dim of `indices`; `batch` leading dims are shared with `indexed`.
 struct Tuples {
   View indices;
-  Nest<1> nest;        // over the tuples
+  Nest<1> nest;  // over the tuples
   int64_t length, step, count;
   int batch;
 
@@ -230,7 +240,8 @@ struct Tuples {
     int64_t at[1];
     nest.offsets(i, at);
     int64_t out = 0;
-    for (int64_t j = 0; j < length; ++j) out += read_index(indices, at[0] + j * step) * indexed.strides[batch + static_cast<int>(j)];
+    for (int64_t j = 0; j < length; ++j)
+      out += read_index(indices, at[0] + j * step) * indexed.strides[batch + static_cast<int>(j)];
     if (batch > 0) {
       int64_t rest = i / indices.sizes.product(batch, indices.rank() - 1);
       for (int d = batch - 1; d >= 0; --d) {
@@ -278,8 +289,10 @@ KernelPtr make_scatter_nd(const Build& b, int) {
     if (x.data != out.data) copy_view(x, dense);
     const int64_t n = x.sizes.product(static_cast<int>(t.length));  // elements of one slice: contiguous in the output
     const int lead = t.indices.rank() - 1;
-    const Nest<1> tuples = nest_of(dims_between(updates, 0, lead)), slice = nest_of(dims_between(updates, lead, updates.rank()));
-    const int64_t inner = slice.rank > 0 ? slice.sizes[slice.rank - 1] : 1, step = slice.rank > 0 ? slice.strides[0][slice.rank - 1] : 1;
+    const Nest<1> tuples = nest_of(dims_between(updates, 0, lead)),
+                  slice = nest_of(dims_between(updates, lead, updates.rank()));
+    const int64_t inner = slice.rank > 0 ? slice.sizes[slice.rank - 1] : 1,
+                  step = slice.rank > 0 ? slice.strides[0][slice.rank - 1] : 1;
     for (int64_t i = 0; i < t.count; ++i) {
       int64_t u[1];
       tuples.offsets(i, u);

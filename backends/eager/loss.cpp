@@ -60,7 +60,8 @@ struct CrossEntropy {
     const View logits(l.inputs[0]), target(l.inputs[1]);
     const int64_t classes = logits.sizes[1], n = target.elements();
     char* space = static_cast<char*>(l.workspace);
-    const T* weight = l.num_inputs > 2 && !absent(l.inputs[2]) ? static_cast<const T*>(flat_values(*isa, l.inputs[2], space)) : nullptr;
+    const T* weight =
+        l.num_inputs > 2 && !absent(l.inputs[2]) ? static_cast<const T*>(flat_values(*isa, l.inputs[2], space)) : nullptr;
     space += padded(classes);
     T* losses = reinterpret_cast<T*>(space);
     T* weights = reinterpret_cast<T*>(space + padded(n));
@@ -108,8 +109,10 @@ KernelPtr make_cross_entropy(const Build& b, int) {
   return make_kernel(
       b,
       [k](const tsr_launch& l) {
-        if (l.inputs[0].dtype == TSR_F64) k.run<double>(l);
-        else k.run<float>(l);
+        if (l.inputs[0].dtype == TSR_F64)
+          k.run<double>(l);
+        else
+          k.run<float>(l);
       },
       [dtype, shape = b.shape(b.operand(0))](const int64_t* dims) {
         const Dims x = shape.get(dims);
@@ -142,7 +145,8 @@ KernelPtr make_mse_loss(const Build& b, int) {
               for (int64_t r = begin; r < end; ++r) {
                 int64_t at[2];
                 nest.offsets(r, at, nest.rank > 0 ? 1 : 0);
-                const int64_t sa = nest.rank > 0 ? nest.strides[0][nest.rank - 1] : 1, sb = nest.rank > 0 ? nest.strides[1][nest.rank - 1] : 1;
+                const int64_t sa = nest.rank > 0 ? nest.strides[0][nest.rank - 1] : 1,
+                              sb = nest.rank > 0 ? nest.strides[1][nest.rank - 1] : 1;
                 for (int64_t i = 0; i < inner; i += kTile) {
                   const int64_t m = std::min(kTile, inner - i);
                   const T* p = static_cast<const T*>(run_pointer(*isa, x.dtype, x.data, at[0] + i * sa, sa, m, a));
@@ -153,8 +157,10 @@ KernelPtr make_mse_loss(const Build& b, int) {
             });
           finish(*isa, reduction, losses, n, static_cast<double>(n), l.outputs[0], static_cast<char*>(l.workspace) + padded(n));
         };
-        if (x.dtype == TSR_F64) run(double{});
-        else run(float{});
+        if (x.dtype == TSR_F64)
+          run(double{});
+        else
+          run(float{});
       },
       [shape = b.shape(b.operand(0))](const int64_t* dims) {
         const int64_t n = shape.get(dims).product();

@@ -56,8 +56,10 @@ KernelPtr make_matmul(const Build& b, int) {
       const int da = i - (batch - batch_a), db = i - (batch - batch_b);
       const int64_t na = da < 0 ? 1 : c.a.sizes[da], nb = db < 0 ? 1 : c.b.sizes[db];
       const int64_t sa = da < 0 ? 0 : stride_at(c.a, da), sb = db < 0 ? 0 : stride_at(c.b, db);
-      if (rows) c.m.push(na, &sa);
-      else push_batch(c, na == 1 ? nb : na, sa, sb);
+      if (rows)
+        c.m.push(na, &sa);
+      else
+        push_batch(c, na == 1 ? nb : na, sa, sb);
     }
     if (ra > 1) c.m.push(c.a.sizes[ra - 2], &c.a.strides[ra - 2]);
     contract(*isa, c);

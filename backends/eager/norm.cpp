@@ -18,8 +18,10 @@ const RowFns<double>& row_fns(const Isa& isa, double) { return isa.row_f64; }
 // Runs f with a zero of the compute type of `dtype`: float or double.
 template <class F>
 void with_float(uint32_t dtype, F f) {
-  if (comp_of(dtype) == Comp::F64) f(double{});
-  else f(float{});
+  if (comp_of(dtype) == Comp::F64)
+    f(double{});
+  else
+    f(float{});
 }
 
 // Optional operand i as contiguous values, null when omitted. `slot` bytes of the workspace from `at` on serve as its buffer.
@@ -118,8 +120,10 @@ KernelPtr make_group_norm(const Build& b, int) {
         const Dims sizes = shape.get(dims);
         Dims split;
         for (int d = 0; d < sizes.rank; ++d) {
-          if (d == 1) split.push(groups), split.push(sizes[1] / groups);
-          else split.push(sizes[d]);
+          if (d == 1)
+            split.push(groups), split.push(sizes[1] / groups);
+          else
+            split.push(sizes[d]);
         }
         return 2 * padded(sizes[1]) + rows_workspace(split, axes, dtype);
       });
@@ -129,7 +133,8 @@ namespace {
 
 // y = (x - mean[c]) * scale[c] + shift[c]. Rows are the spatial dims of one channel; with none or few of them, the channels of one sample.
 template <class T>
-void normalise_channels(const Isa& isa, const View& x, const tsr_tensor& out, const T* mean, const T* scale, const T* shift, void* space) {
+void normalise_channels(const Isa& isa, const View& x, const tsr_tensor& out, const T* mean, const T* scale, const T* shift,
+                        void* space) {
   const auto& fns = row_fns(isa, T{});
   const int64_t channels = x.sizes[1], inner = x.sizes.product(2);
   int axes[kMaxRank];

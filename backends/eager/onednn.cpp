@@ -60,8 +60,7 @@ class Cache {
     std::unique_ptr<Value> made;
     try {
       made = make();
-    } catch (const dnnl::error&) {
-    }
+    } catch (const dnnl::error&) {}
     std::unique_lock lock(mutex_);
     return map_.emplace(key, std::move(made)).first->second.get();
   }
@@ -74,7 +73,8 @@ class Cache {
 bool is_reference(const char* implementation) { return std::strstr(implementation, "ref") != nullptr; }
 
 [[noreturn]] void fail_dnnl(const dnnl::error& e) {
-  throw sdk::Error(TSR_ENVIRONMENT, "TSR-R031", std::string("oneDNN: ") + e.what(), "set [eager] onednn = false to do without it");
+  throw sdk::Error(TSR_ENVIRONMENT, "TSR-R031", std::string("oneDNN: ") + e.what(),
+                   "set [eager] onednn = false to do without it");
 }
 
 }  // namespace
@@ -88,8 +88,8 @@ bool dnn_sgemm(const GemmArgs& g) {
   const int64_t lda = ta ? g.a_k : g.a_m, ldb = tb ? g.b_n : g.b_k;
   if (lda < (ta ? g.m : g.k) || ldb < (tb ? g.k : g.n)) return false;
   const OmpThreads one(1);
-  return dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', g.m, g.n, g.k, 1.0f, g.a, lda, g.b, ldb, g.accumulate ? 1.0f : 0.0f, g.c, g.c_m) ==
-         dnnl_success;
+  return dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', g.m, g.n, g.k, 1.0f, g.a, lda, g.b, ldb, g.accumulate ? 1.0f : 0.0f, g.c,
+                    g.c_m) == dnnl_success;
 }
 
 struct DnnProduct {
@@ -123,15 +123,16 @@ void dnn_run(const DnnProduct& p, const void* a, const void* b, void* c) {
   const size_t bytes = p.scratch.get_size();
   constexpr size_t kOnStack = 768 << 10;
   std::unique_ptr<char[]> heap;
-  char* space = bytes + 64 <= kOnStack ? static_cast<char*>(alloca(bytes + 64)) : (heap = std::make_unique<char[]>(bytes + 64)).get();
+  char* space =
+      bytes + 64 <= kOnStack ? static_cast<char*>(alloca(bytes + 64)) : (heap = std::make_unique<char[]>(bytes + 64)).get();
   space = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(space) + 63) / 64 * 64);
   try {
     using dnnl::memory;
     dnnl::stream stream = new_stream();
     p.primitive.execute(stream, {{DNNL_ARG_SRC, memory(p.a, engine(), const_cast<void*>(a))},
-                                   {DNNL_ARG_WEIGHTS, memory(p.b, engine(), const_cast<void*>(b))},
-                                   {DNNL_ARG_DST, memory(p.c, engine(), c)},
-                                   {DNNL_ARG_SCRATCHPAD, memory(p.scratch, engine(), space)}});
+                                 {DNNL_ARG_WEIGHTS, memory(p.b, engine(), const_cast<void*>(b))},
+                                 {DNNL_ARG_DST, memory(p.c, engine(), c)},
+                                 {DNNL_ARG_SCRATCHPAD, memory(p.scratch, engine(), space)}});
     stream.wait();
   } catch (const dnnl::error& e) {
     fail_dnnl(e);
@@ -198,10 +199,10 @@ void describe(DnnConv& c, const DnnConvKey& key, dnnl::algorithm algorithm) {
   memory::dims dilation = tail(key.dilation, n);
   for (auto& d : dilation) d -= 1;  // oneDNN counts the gap
   const typename Primitive::desc desc =
-      key.bias ? typename Primitive::desc(dnnl::prop_kind::forward_inference, algorithm, dx, dw, db, dy, tail(key.strides, n), dilation,
-                                          tail(key.low, n), tail(key.high, n))
-               : typename Primitive::desc(dnnl::prop_kind::forward_inference, algorithm, dx, dw, dy, tail(key.strides, n), dilation,
-                                          tail(key.low, n), tail(key.high, n));
+      key.bias ? typename Primitive::desc(dnnl::prop_kind::forward_inference, algorithm, dx, dw, db, dy, tail(key.strides, n),
+                                          dilation, tail(key.low, n), tail(key.high, n))
+               : typename Primitive::desc(dnnl::prop_kind::forward_inference, algorithm, dx, dw, dy, tail(key.strides, n),
+                                          dilation, tail(key.low, n), tail(key.high, n));
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const typename Primitive::primitive_desc pd(desc, attr, engine());
@@ -228,14 +229,17 @@ const DnnConv* dnn_conv(const DnnConvKey& key) {
     c->threads = key.threads, c->rank = key.rank;
     c->transposed = key.transposed, c->groups = key.groups, c->grouped = key.groups > 1, c->bias = key.bias;
     c->type = key.dtype == TSR_F32 ? memory::data_type::f32 : memory::data_type::bf16;
-    if (key.transposed) describe<dnnl::deconvolution_forward>(*c, key, dnnl::algorithm::deconvolution_direct);
-    else describe<dnnl::convolution_forward>(*c, key, dnnl::algorithm::convolution_direct);
+    if (key.transposed)
+      describe<dnnl::deconvolution_forward>(*c, key, dnnl::algorithm::deconvolution_direct);
+    else
+      describe<dnnl::convolution_forward>(*c, key, dnnl::algorithm::convolution_direct);
     return c;
   });
 }
 
 int64_t dnn_workspace(const DnnConv& c) {
-  return padded(c.x.get_size()) + padded(c.w.get_size()) + padded(c.y.get_size()) + padded(c.bias ? c.b.get_size() : 0) + padded(c.scratch.get_size());
+  return padded(c.x.get_size()) + padded(c.w.get_size()) + padded(c.y.get_size()) + padded(c.bias ? c.b.get_size() : 0) +
+         padded(c.scratch.get_size());
 }
 
 // Strides that oneDNN takes: positive. Those of sizes of 1 do not matter and are made so.
@@ -268,14 +272,17 @@ bool dnn_run(const DnnConv& c, View x, View w, const tsr_tensor* bias, const tsr
     return to;
   };
   try {
-    const memory mx = bring(memory::desc(memory::dims(x.sizes.v, x.sizes.v + c.rank), c.type, memory::dims(x.strides.v, x.strides.v + c.rank)), at(x), c.x);
+    const memory mx = bring(
+        memory::desc(memory::dims(x.sizes.v, x.sizes.v + c.rank), c.type, memory::dims(x.strides.v, x.strides.v + c.rank)),
+        at(x), c.x);
     const memory mw = bring(weight_desc(c, w.sizes.v, w.strides.v), at(w), c.w);
     const memory my(c.y, engine(), c.reorder_y ? take(c.y) : static_cast<char*>(y.data));
     std::unordered_map<int, memory> args = {{DNNL_ARG_SRC, mx}, {DNNL_ARG_WEIGHTS, mw}, {DNNL_ARG_DST, my}};
     if (c.bias) {
       const View b(*bias);
       char* values = take(c.b);
-      for (int64_t i = 0; i < b.sizes[0]; ++i) std::memcpy(values + i * size, at(b) + i * b.strides[0] * size, static_cast<size_t>(size));
+      for (int64_t i = 0; i < b.sizes[0]; ++i)
+        std::memcpy(values + i * size, at(b) + i * b.strides[0] * size, static_cast<size_t>(size));
       args.emplace(DNNL_ARG_BIAS, memory(c.b, engine(), values));
     }
     args.emplace(DNNL_ARG_SCRATCHPAD, memory(c.scratch, engine(), take(c.scratch)));

@@ -22,7 +22,8 @@ void for_planes(const Isa& isa, const View& x, const tsr_tensor& out, int64_t ou
   for (int d = 2; d < x.rank(); ++d) nest.push(x.sizes[d], &x.strides[d]);
   const int64_t size = comp_size(comp_of(x.dtype));
   const bool native = is_native(x.dtype), direct = native && (nest.rank == 0 || (nest.rank == 1 && nest.strides[0][0] == 1));
-  const int64_t slots = std::min(planes, kPlaneSlots), x_slot = padded(in_plane * size), slot = x_slot + padded(out_plane * size);
+  const int64_t slots = std::min(planes, kPlaneSlots), x_slot = padded(in_plane * size),
+                slot = x_slot + padded(out_plane * size);
   const int64_t work = (in_plane + 4 * out_plane) * ((planes + slots - 1) / slots);
   const int64_t grain = tessera::is_packed(out.dtype) ? slots : std::max<int64_t>(1, kGrain / std::max<int64_t>(1, work));
   sdk::parallel(slots, grain, [&](int64_t begin, int64_t end) {
@@ -34,7 +35,8 @@ void for_planes(const Isa& isa, const View& x, const tsr_tensor& out, int64_t ou
         if (direct) {
           in = static_cast<const char*>(x.data) + base * size;
         } else {
-          const int64_t inner = nest.rank > 0 ? nest.sizes[nest.rank - 1] : 1, step = nest.rank > 0 ? nest.strides[0][nest.rank - 1] : 1;
+          const int64_t inner = nest.rank > 0 ? nest.sizes[nest.rank - 1] : 1,
+                        step = nest.rank > 0 ? nest.strides[0][nest.rank - 1] : 1;
           for (int64_t i = 0; i < in_plane; i += inner) {
             int64_t at[1];
             nest.offsets(i / inner, at, nest.rank > 0 ? 1 : 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The eager backend: every op of the standard set, one at a time, in every dtype of its record.
+#include "tessera/plugin.hpp"
 #include "onednn.hpp"
 #include "registry.hpp"
-#include "tessera/plugin.hpp"
 
 namespace eager {
 
@@ -31,7 +31,8 @@ class EagerBackend final : public sdk::Backend {
     const OpEntry* e = find_op(n.op());
     if (!e) return sdk::no("eager has no kernel for this op");
     for (uint32_t i = 0; i < n.num_operands(); ++i)
-      if (n.has_operand(i) && n.operand(i).type().rank() > kMaxOpRank) return sdk::no("eager takes tensors of at most 32 dimensions");
+      if (n.has_operand(i) && n.operand(i).type().rank() > kMaxOpRank)
+        return sdk::no("eager takes tensors of at most 32 dimensions");
     for (uint32_t i = 0; i < n.num_results(); ++i)
       if (n.result(i).type().rank() > kMaxOpRank) return sdk::no("eager takes tensors of at most 32 dimensions");
     return sdk::yes();
@@ -39,7 +40,9 @@ class EagerBackend final : public sdk::Backend {
 
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c) override {
     const OpEntry* e = find_op(c.node().op());
-    if (!e) throw sdk::Error(TSR_BUG, "TSR-B005", "eager was asked to compile '" + std::string(c.node().op()) + "', which it does not claim");
+    if (!e)
+      throw sdk::Error(TSR_BUG, "TSR-B005",
+                       "eager was asked to compile '" + std::string(c.node().op()) + "', which it does not claim");
     return e->make(Build{c, c.node(), isa_}, e->arg);
   }
 
@@ -52,5 +55,6 @@ class EagerBackend final : public sdk::Backend {
 }  // namespace eager
 
 TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
-  plugin.add_backend("eager", std::make_unique<eager::EagerBackend>(eager::choose_isa(plugin.options.get_string("isa", "auto"), plugin.options.get_bool("onednn", true))));
+  plugin.add_backend("eager", std::make_unique<eager::EagerBackend>(eager::choose_isa(
+                                  plugin.options.get_string("isa", "auto"), plugin.options.get_bool("onednn", true))));
 }

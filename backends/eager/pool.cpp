@@ -106,7 +106,8 @@ KernelPtr max_kernel(const Build& b, Windows w) {
           with_comp(comp_of(x.dtype), [&](auto zero) {
             using T = decltype(zero);
             if constexpr (std::is_arithmetic_v<T>)
-              max_plane<T>(w, spatial(x.sizes), spatial(out.sizes), static_cast<const T*>(in), static_cast<T*>(y), indices + p * plane);
+              max_plane<T>(w, spatial(x.sizes), spatial(out.sizes), static_cast<const T*>(in), static_cast<T*>(y),
+                           indices + p * plane);
           });
         });
       },
@@ -123,7 +124,8 @@ KernelPtr avg_kernel(const Build& b, Windows w, int64_t divisor) {
         const View x(l.inputs[0]), out(l.outputs[0]);
         for_planes(*isa, x, l.outputs[0], out.sizes.product(2), l.workspace, [&](int64_t, const void* in, void* y) {
           if (x.dtype == TSR_F64)
-            avg_plane(w, spatial(x.sizes), spatial(out.sizes), divisor, static_cast<const double*>(in), static_cast<double*>(y));
+            avg_plane(w, spatial(x.sizes), spatial(out.sizes), divisor, static_cast<const double*>(in),
+                      static_cast<double*>(y));
           else
             avg_plane(w, spatial(x.sizes), spatial(out.sizes), divisor, static_cast<const float*>(in), static_cast<float*>(y));
         });

@@ -83,8 +83,10 @@ KernelPtr make_random_uniform(const Build& b, int) {
           continue;
         }
         const float u = static_cast<float>(w[i] >> 8) * 0x1p-24f;
-        if (out.dtype == TSR_F32) static_cast<float*>(out.data)[first + i] = u;
-        else store_truncated(out.dtype, out.data, first + i, u);
+        if (out.dtype == TSR_F32)
+          static_cast<float*>(out.data)[first + i] = u;
+        else
+          store_truncated(out.dtype, out.data, first + i, u);
       }
     });
     write_state(l.outputs[1], s, n * per);
@@ -120,21 +122,24 @@ KernelPtr make_random_normal(const Build& b, int) {
 KernelPtr make_random_int(const Build& b, int) {
   const int64_t low = b.integer("low"), high = b.integer("high");
   if (high <= low)
-    fail("TSR-R012", "op 'random_int': low = " + std::to_string(low) + " and high = " + std::to_string(high) + " leave nothing to choose from",
+    fail("TSR-R012",
+         "op 'random_int': low = " + std::to_string(low) + " and high = " + std::to_string(high) +
+             " leave nothing to choose from",
          "expected low < high");
-  return make_kernel(b, [isa = b.isa, low, span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low)](const tsr_launch& l) {
-    const State s = read_state(l.inputs[0]);
-    const tsr_tensor& out = l.outputs[0];
-    const int64_t n = elements(out);
-    for_tiles(*isa, s, n, 2, [&](int64_t first, int64_t count, const uint32_t* w) {
-      for (int64_t i = 0; i < count; ++i) {
-        __extension__ using Wide = unsigned __int128;
-        const auto scaled = static_cast<uint64_t>(static_cast<Wide>(wide(w + 2 * i)) * span >> 64);
-        tessera::store_from(out.dtype, out.data, first + i, static_cast<int64_t>(static_cast<uint64_t>(low) + scaled));
-      }
-    });
-    write_state(l.outputs[1], s, n * 2);
-  });
+  return make_kernel(
+      b, [isa = b.isa, low, span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low)](const tsr_launch& l) {
+        const State s = read_state(l.inputs[0]);
+        const tsr_tensor& out = l.outputs[0];
+        const int64_t n = elements(out);
+        for_tiles(*isa, s, n, 2, [&](int64_t first, int64_t count, const uint32_t* w) {
+          for (int64_t i = 0; i < count; ++i) {
+            __extension__ using Wide = unsigned __int128;
+            const auto scaled = static_cast<uint64_t>(static_cast<Wide>(wide(w + 2 * i)) * span >> 64);
+            tessera::store_from(out.dtype, out.data, first + i, static_cast<int64_t>(static_cast<uint64_t>(low) + scaled));
+          }
+        });
+        write_state(l.outputs[1], s, n * 2);
+      });
 }
 
 KernelPtr make_dropout(const Build& b, int) {
@@ -146,7 +151,8 @@ KernelPtr make_dropout(const Build& b, int) {
     const int64_t n = x.elements();
     Nest<1> nest;
     for (int d = 0; d < x.rank(); ++d) nest.push(x.sizes[d], &x.strides[d]);
-    const int64_t inner = nest.rank > 0 ? nest.sizes[nest.rank - 1] : 1, step = nest.rank > 0 ? nest.strides[0][nest.rank - 1] : 1;
+    const int64_t inner = nest.rank > 0 ? nest.sizes[nest.rank - 1] : 1,
+                  step = nest.rank > 0 ? nest.strides[0][nest.rank - 1] : 1;
     const double scale = p < 1 ? 1.0 / (1.0 - p) : 0.0;
     for_tiles(*isa, s, n, 1, [&](int64_t first, int64_t count, const uint32_t* w) {
       alignas(64) char buffer[kTile * 8];
@@ -166,8 +172,10 @@ KernelPtr make_dropout(const Build& b, int) {
           v[i] = keep ? v[i] * factor : T(0);
         }
       };
-      if (x.dtype == TSR_F64) apply(reinterpret_cast<double*>(buffer));
-      else apply(reinterpret_cast<float*>(buffer));
+      if (x.dtype == TSR_F64)
+        apply(reinterpret_cast<double*>(buffer));
+      else
+        apply(reinterpret_cast<float*>(buffer));
       store_run(*isa, out.dtype, out.data, first, count, buffer);
     });
     write_state(l.outputs[1], s, n);

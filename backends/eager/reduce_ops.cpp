@@ -90,10 +90,13 @@ KernelPtr make_reduce(const Build& b, int kind) {
       [k, spec, extreme](const tsr_launch& l) {
         const bool boolean = l.outputs[0].dtype == TSR_BOOL;
         const uint32_t dtype = l.outputs[0].dtype;
-        if (extreme && dtype != TSR_BOOL && k.extent(View(l.inputs[0])) == 0) return fill_extreme(l.outputs[0], spec.kind == Reduce::Max);
+        if (extreme && dtype != TSR_BOOL && k.extent(View(l.inputs[0])) == 0)
+          return fill_extreme(l.outputs[0], spec.kind == Reduce::Max);
         k.run(l, spec, l.outputs[0], l.workspace, [boolean](auto x) {
-          if constexpr (std::is_same_v<decltype(x), uint8_t>) return static_cast<uint8_t>(boolean ? x != 0 : x);
-          else return x;
+          if constexpr (std::is_same_v<decltype(x), uint8_t>)
+            return static_cast<uint8_t>(boolean ? x != 0 : x);
+          else
+            return x;
         });
       },
       [k, shape = b.shape(b.operand(0))](const int64_t* dims) { return reduce_workspace(shape.get(dims), k.axes); });
@@ -120,9 +123,10 @@ KernelPtr make_sum_to(const Build& b, int) {
         int axes[kMaxRank];
         ReduceSpec spec;
         spec.serial = tessera::is_packed(out.dtype);
-        reduce(*isa, spec, x, summed_axes(x.sizes, out.sizes, axes), l.workspace, [&](int64_t first, int64_t count, const void* values) {
-          store_run(*isa, out.dtype, out.data, first, count, values);
-        });
+        reduce(*isa, spec, x, summed_axes(x.sizes, out.sizes, axes), l.workspace,
+               [&](int64_t first, int64_t count, const void* values) {
+                 store_run(*isa, out.dtype, out.data, first, count, values);
+               });
       },
       [from = b.shape(b.operand(0)), to = b.shape(b.result())](const int64_t* dims) {
         int axes[kMaxRank];
@@ -174,8 +178,8 @@ KernelPtr two_pass(const Build& b, ReduceKernel k, ReduceSpec first, ReduceSpec 
             using T = decltype(zero);
             if constexpr (is_float<T>)
               for (int64_t i = 0; i < count; ++i)
-                reinterpret_cast<T*>(piece)[i] =
-                    final(static_cast<const T*>(values)[i], reinterpret_cast<const T*>(center + at * size)[i], static_cast<T>(n));
+                reinterpret_cast<T*>(piece)[i] = final(static_cast<const T*>(values)[i],
+                                                       reinterpret_cast<const T*>(center + at * size)[i], static_cast<T>(n));
           });
           store_run(*k.isa, out.dtype, out.data, at, count, piece);
         });
@@ -218,11 +222,16 @@ KernelPtr make_norm(const Build& b, int) {
   const double p = b.number("p");
   constexpr double inf = std::numeric_limits<double>::infinity();
   ReduceSpec spec;
-  if (p == 2) spec.kind = Reduce::SumSq;
-  else if (p == 1) spec.kind = Reduce::SumAbs;
-  else if (p == inf || p == -inf) spec.kind = p > 0 ? Reduce::Max : Reduce::Min, spec.map = ReduceMap::Abs;
-  else if (p == 0) spec.map = ReduceMap::NonZero;
-  else spec.map = ReduceMap::PowAbs, spec.power = p;
+  if (p == 2)
+    spec.kind = Reduce::SumSq;
+  else if (p == 1)
+    spec.kind = Reduce::SumAbs;
+  else if (p == inf || p == -inf)
+    spec.kind = p > 0 ? Reduce::Max : Reduce::Min, spec.map = ReduceMap::Abs;
+  else if (p == 0)
+    spec.map = ReduceMap::NonZero;
+  else
+    spec.map = ReduceMap::PowAbs, spec.power = p;
   return make_kernel(
       b,
       [k, spec, p](const tsr_launch& l) {

@@ -20,7 +20,8 @@ ReducePlan plan_reduction(const View& x, std::span<const int> axes) {
   return p;
 }
 
-const void* reduced_run(const Isa& isa, const View& x, const ReducePlan& plan, int64_t base, int64_t start, int64_t n, void* buffer) {
+const void* reduced_run(const Isa& isa, const View& x, const ReducePlan& plan, int64_t base, int64_t start, int64_t n,
+                        void* buffer) {
   const Nest<1>& r = plan.reduced;
   if (n == 0) return buffer;
   if (r.rank <= 1) {
@@ -57,7 +58,8 @@ void fold(const T* partial, int64_t stride, int64_t chunks, T* out) {
 }
 
 // Joins the results of chunks: partial[c * outputs + i], in the order of c.
-void fold_chunks(Reduce kind, Comp comp, const void* partial, int64_t outputs, int64_t chunks, int64_t first, int64_t count, void* out) {
+void fold_chunks(Reduce kind, Comp comp, const void* partial, int64_t outputs, int64_t chunks, int64_t first, int64_t count,
+                 void* out) {
   const auto each = [&](auto zero, auto op) {
     using T = decltype(zero);
     for (int64_t i = 0; i < count; ++i)
@@ -98,31 +100,38 @@ void map_values(const Isa& isa, const ReduceSpec& spec, T* x, int64_t n, int64_t
     case ReduceMap::None: return;
     case ReduceMap::Center:
     case ReduceMap::CenterExp:
-      if (center_step == 0) for (int64_t i = 0; i < n; ++i) x[i] -= center[0];
-      else for (int64_t i = 0; i < n; ++i) x[i] -= center[i];
+      if (center_step == 0)
+        for (int64_t i = 0; i < n; ++i) x[i] -= center[0];
+      else
+        for (int64_t i = 0; i < n; ++i) x[i] -= center[i];
       if (spec.map == ReduceMap::CenterExp) {
         TileArgs a{};
         a.n = n, a.out = x, a.in[0] = x, a.step[0] = 1;
         find_tile(isa, Op::Exp, CompOf<T>::value)(a);
       }
       return;
-    case ReduceMap::Abs: for (int64_t i = 0; i < n; ++i) x[i] = std::fabs(x[i]); return;
-    case ReduceMap::NonZero: for (int64_t i = 0; i < n; ++i) x[i] = x[i] != 0; return;
+    case ReduceMap::Abs:
+      for (int64_t i = 0; i < n; ++i) x[i] = std::fabs(x[i]);
+      return;
+    case ReduceMap::NonZero:
+      for (int64_t i = 0; i < n; ++i) x[i] = x[i] != 0;
+      return;
     case ReduceMap::PowAbs:
       for (int64_t i = 0; i < n; ++i) x[i] = static_cast<T>(std::pow(std::fabs(static_cast<double>(x[i])), spec.power));
   }
 }
 void map_run(const Isa& isa, const ReduceSpec& spec, Comp comp, void* x, int64_t n, int64_t first, int64_t center_step) {
-  if (comp == Comp::F64) map_values(isa, spec, static_cast<double*>(x), n, first, center_step);
-  else map_values(isa, spec, static_cast<float*>(x), n, first, center_step);
+  if (comp == Comp::F64)
+    map_values(isa, spec, static_cast<double*>(x), n, first, center_step);
+  else
+    map_values(isa, spec, static_cast<float*>(x), n, first, center_step);
 }
 
 }  // namespace
 
 int64_t reduce_workspace(const Dims& sizes, std::span<const int> axes) {
   int64_t outputs = 1, extent = 1;
-  for (int d = 0; d < sizes.rank; ++d)
-    (std::find(axes.begin(), axes.end(), d) != axes.end() ? extent : outputs) *= sizes[d];
+  for (int d = 0; d < sizes.rank; ++d) (std::find(axes.begin(), axes.end(), d) != axes.end() ? extent : outputs) *= sizes[d];
   const int64_t chunks = chunks_of(extent);
   return chunks == 1 ? 0 : chunks * outputs * 16;
 }
@@ -182,7 +191,8 @@ void reduce(const Isa& isa, const ReduceSpec& spec, const View& x, std::span<con
             if (mapped) map_run(isa, spec, comp, dst, count, first, 1);
             offsets[i] = i * kColumns;
           }
-          column(direct ? static_cast<const char*>(x.data) + (x.offset + base[0]) * size : buffer, offsets, r, m, n, count, lanes, values);
+          column(direct ? static_cast<const char*>(x.data) + (x.offset + base[0]) * size : buffer, offsets, r, m, n, count,
+                 lanes, values);
         }
       } else {
         first = block * group;
@@ -199,19 +209,23 @@ void reduce(const Isa& isa, const ReduceSpec& spec, const View& x, std::span<con
           chunk(run, n, values + i * size);
         }
       }
-      if (chunks == 1) store(first, count, values);
-      else std::memcpy(static_cast<char*>(workspace) + (c * plan.outputs + first) * size, values, static_cast<size_t>(count * size));
+      if (chunks == 1)
+        store(first, count, values);
+      else
+        std::memcpy(static_cast<char*>(workspace) + (c * plan.outputs + first) * size, values,
+                    static_cast<size_t>(count * size));
     }
   });
   if (chunks == 1) return;
-  sdk::parallel(plan.outputs, spec.serial ? plan.outputs : std::max<int64_t>(1, kGrain / chunks), [&](int64_t begin, int64_t end) {
-    alignas(64) char values[kColumns * 16];
-    for (int64_t i = begin; i < end; i += kColumns) {
-      const int64_t m = std::min(kColumns, end - i);
-      fold_chunks(kind, comp, workspace, plan.outputs, chunks, i, m, values);
-      store(i, m, values);
-    }
-  });
+  sdk::parallel(plan.outputs, spec.serial ? plan.outputs : std::max<int64_t>(1, kGrain / chunks),
+                [&](int64_t begin, int64_t end) {
+                  alignas(64) char values[kColumns * 16];
+                  for (int64_t i = begin; i < end; i += kColumns) {
+                    const int64_t m = std::min(kColumns, end - i);
+                    fold_chunks(kind, comp, workspace, plan.outputs, chunks, i, m, values);
+                    store(i, m, values);
+                  }
+                });
 }
 
 }  // namespace eager

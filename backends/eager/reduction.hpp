@@ -17,7 +17,8 @@ ReducePlan plan_reduction(const View& x, std::span<const int> axes);
 
 // The `n` elements from `start` on of the reduced dims at kept offset `base`, as a contiguous run of the compute type: a pointer into
 // memory where possible, else `buffer` (n elements) filled.
-const void* reduced_run(const Isa& isa, const View& x, const ReducePlan& plan, int64_t base, int64_t start, int64_t n, void* buffer);
+const void* reduced_run(const Isa& isa, const View& x, const ReducePlan& plan, int64_t base, int64_t start, int64_t n,
+                        void* buffer);
 
 // Bytes of workspace for a reduction of these sizes, for partial results of chunks.
 int64_t reduce_workspace(const Dims& sizes, std::span<const int> axes);
@@ -29,7 +30,7 @@ struct ReduceSpec {
   ReduceMap map = ReduceMap::None;  // others: f32 and f64 only
   const void* center = nullptr;
   double power = 0;
-  bool serial = false;              // `store` is called from one thread: packed results share bytes
+  bool serial = false;  // `store` is called from one thread: packed results share bytes
 };
 
 // Result i (compute type of x) is handed to `store(first, count, values)` in pieces of at most 64, from several threads unless `serial`.

@@ -41,8 +41,10 @@ Axis<T> axis_taps(Mode mode, bool align, int64_t o, int64_t in, int64_t out) {
     return a;
   }
   T x;
-  if (align) x = out > 1 ? static_cast<T>(o) * (static_cast<T>(in - 1) / static_cast<T>(out - 1)) : T(0);
-  else x = (static_cast<T>(o) + T(0.5)) * (static_cast<T>(in) / static_cast<T>(out)) - T(0.5);
+  if (align)
+    x = out > 1 ? static_cast<T>(o) * (static_cast<T>(in - 1) / static_cast<T>(out - 1)) : T(0);
+  else
+    x = (static_cast<T>(o) + T(0.5)) * (static_cast<T>(in) / static_cast<T>(out)) - T(0.5);
   if (mode == Mode::Linear) {
     x = std::max(x, T(0));
     const int64_t i = std::min(static_cast<int64_t>(x), in - 1);
@@ -74,8 +76,10 @@ void resample(const Spatial& in, const Spatial& out, const Axis<T>* table, const
           for (int j = 0; j < tb.taps; ++j) {
             const T* row = x + (ta.index[i] * in.v[1] + tb.index[j]) * in.v[2];
             T line = 0;
-            if (tc.taps == 1) line = row[tc.index[0]];
-            else for (int k = 0; k < tc.taps; ++k) line += row[tc.index[k]] * tc.weight[k];
+            if (tc.taps == 1)
+              line = row[tc.index[0]];
+            else
+              for (int k = 0; k < tc.taps; ++k) line += row[tc.index[k]] * tc.weight[k];
             plane = tb.taps == 1 ? line : plane + line * tb.weight[j];
           }
           sum = ta.taps == 1 ? plane : sum + plane * ta.weight[i];
@@ -89,12 +93,14 @@ void run(const Isa& isa, Mode mode, bool align, const tsr_launch& l) {
   const View x(l.inputs[0]), out(l.outputs[0]);
   const Spatial in = spatial(x.sizes), to = spatial(out.sizes);
   if (out.elements() == 0) return;
-  if (x.elements() == 0) fail("TSR-R013", "op 'interpolate': an empty tensor has no values to interpolate", "give it spatial sizes above 0");
+  if (x.elements() == 0)
+    fail("TSR-R013", "op 'interpolate': an empty tensor has no values to interpolate", "give it spatial sizes above 0");
   auto* table = static_cast<Axis<T>*>(l.workspace);
   Axis<T>* next = table;
   for (int d = 0; d < 3; ++d) {
     const bool given = d >= 3 - (x.rank() - 2);
-    for (int64_t o = 0; o < to.v[d]; ++o) *next++ = given ? axis_taps<T>(mode, align, o, in.v[d], to.v[d]) : axis_taps<T>(Mode::Nearest, false, o, 1, 1);
+    for (int64_t o = 0; o < to.v[d]; ++o)
+      *next++ = given ? axis_taps<T>(mode, align, o, in.v[d], to.v[d]) : axis_taps<T>(Mode::Nearest, false, o, 1, 1);
   }
   char* rest = static_cast<char*>(l.workspace) + ((next - table) * static_cast<int64_t>(sizeof(Axis<T>)) + 63) / 64 * 64;
   for_planes(isa, x, l.outputs[0], out.sizes.product(2), rest, [&](int64_t, const void* from, void* y) {
@@ -111,13 +117,16 @@ KernelPtr make_interpolate(const Build& b, int) {
   return make_kernel(
       b,
       [mode, align = b.flag("align_corners"), isa = b.isa](const tsr_launch& l) {
-        if (l.inputs[0].dtype == TSR_F64) run<double>(*isa, mode, align, l);
-        else run<float>(*isa, mode, align, l);
+        if (l.inputs[0].dtype == TSR_F64)
+          run<double>(*isa, mode, align, l);
+        else
+          run<float>(*isa, mode, align, l);
       },
       [dtype, x = b.shape(b.operand(0)), out = b.shape(b.result())](const int64_t* dims) {
         const Dims to = out.get(dims);
         const Spatial s = spatial(to);
-        return (s.v[0] + s.v[1] + s.v[2]) * static_cast<int64_t>(sizeof(Axis<double>)) + 64 + planes_workspace(x.get(dims), to.product(2), dtype);
+        return (s.v[0] + s.v[1] + s.v[2]) * static_cast<int64_t>(sizeof(Axis<double>)) + 64 +
+               planes_workspace(x.get(dims), to.product(2), dtype);
       });
 }
 

@@ -94,8 +94,10 @@ void for_rows(const Isa& isa, const View& x, const tsr_tensor& out_tensor, std::
       p.kept.offsets(r, at);
       void* y = out_direct ? static_cast<char*>(out.data) + at[0] * size : buffer;
       const void* in = y;
-      if (x_direct) in = static_cast<const char*>(x.data) + (x.offset + at[1]) * size;
-      else gather_row(isa, x, p.row, x.offset + at[1], p.n, y);
+      if (x_direct)
+        in = static_cast<const char*>(x.data) + (x.offset + at[1]) * size;
+      else
+        gather_row(isa, x, p.row, x.offset + at[1], p.n, y);
       f(r, in, y, p.n);
       if (!out_direct) scatter_row(isa, dense, p.row, at[0], p.n, y);
     }
@@ -106,8 +108,8 @@ void for_rows(const Isa& isa, const View& x, const tsr_tensor& out_tensor, std::
     // Columns: neighbouring rows share the cache lines of x and of the output.
     const Nest<2>& k = p.kept;
     const int64_t width = k.rank > 0 ? k.sizes[k.rank - 1] : 0;
-    const bool columns = !packed && !x_direct && !out_direct && p.row.rank == 1 && width >= 4 && k.strides[0][k.rank - 1] == 1 &&
-                         k.strides[1][k.rank - 1] == 1;
+    const bool columns = !packed && !x_direct && !out_direct && p.row.rank == 1 && width >= 4 &&
+                         k.strides[0][k.rank - 1] == 1 && k.strides[1][k.rank - 1] == 1;
     if (!columns)
       return sdk::parallel(p.rows, grain, [&](int64_t begin, int64_t end) {
         alignas(64) char buffer[kStackRow * 8];
@@ -145,7 +147,8 @@ void for_rows(const Isa& isa, const View& x, const tsr_tensor& out_tensor, std::
           continue;
         }
         copy_view(tile, wide);
-        for (int64_t i = 0; i < p.n; ++i) store_run(isa, out.dtype, out.data, to.offset + i * to.strides[1], m, rows_of + i * m);
+        for (int64_t i = 0; i < p.n; ++i)
+          store_run(isa, out.dtype, out.data, to.offset + i * to.strides[1], m, rows_of + i * m);
       }
     });
   }
@@ -162,7 +165,8 @@ int64_t read_rows_workspace(const Dims& sizes, std::span<const int> axes, uint32
   return n <= kStackRow ? 0 : std::min(rows, kSlots) * ((n * comp_size(comp_of(dtype)) + 63) / 64 * 64);
 }
 
-void read_rows(const Isa& isa, const View& x, std::span<const int> axes, void* workspace, FunctionRef<void(int64_t, const void*, int64_t)> f) {
+void read_rows(const Isa& isa, const View& x, std::span<const int> axes, void* workspace,
+               FunctionRef<void(int64_t, const void*, int64_t)> f) {
   const RowPlan p = plan_rows(x, x, axes);
   if (p.rows == 0) return;
   const int64_t size = comp_size(comp_of(x.dtype)), slot = (p.n * size + 63) / 64 * 64;
@@ -172,8 +176,10 @@ void read_rows(const Isa& isa, const View& x, std::span<const int> axes, void* w
       int64_t at[2];
       p.kept.offsets(r, at);
       const void* in = buffer;
-      if (direct) in = static_cast<const char*>(x.data) + (x.offset + at[1]) * size;
-      else if (p.n > 0) gather_row(isa, x, p.row, x.offset + at[1], p.n, buffer);
+      if (direct)
+        in = static_cast<const char*>(x.data) + (x.offset + at[1]) * size;
+      else if (p.n > 0)
+        gather_row(isa, x, p.row, x.offset + at[1], p.n, buffer);
       f(r, in, p.n);
     }
   };
@@ -184,7 +190,8 @@ void read_rows(const Isa& isa, const View& x, std::span<const int> axes, void* w
     });
   const int64_t slots = std::min(p.rows, kSlots);
   sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t s = begin; s < end; ++s) rows(p.rows * s / slots, p.rows * (s + 1) / slots, static_cast<char*>(workspace) + s * slot);
+    for (int64_t s = begin; s < end; ++s)
+      rows(p.rows * s / slots, p.rows * (s + 1) / slots, static_cast<char*>(workspace) + s * slot);
   });
 }
 

@@ -94,9 +94,12 @@ void nextafter32(const TileArgs& a) {
     if (x != x || y != y) return std::numeric_limits<float>::quiet_NaN();
     if (x == y) return y;
     uint16_t code = f16 ? tessera::float_to_half(x) : tessera::float_to_bf16(x);
-    if (x == 0) code = static_cast<uint16_t>(y < 0 ? 0x8001 : 1);
-    else if ((y > x) == (x > 0)) ++code;
-    else --code;
+    if (x == 0)
+      code = static_cast<uint16_t>(y < 0 ? 0x8001 : 1);
+    else if ((y > x) == (x > 0))
+      ++code;
+    else
+      --code;
     return f16 ? tessera::half_to_float(code) : tessera::bf16_to_float(code);
   });
 }
@@ -107,21 +110,24 @@ template <class T>
 using Bits = std::make_unsigned_t<T>;
 
 struct IDiv {
-  template <class T> static T run(T a, T b) {
+  template <class T>
+  static T run(T a, T b) {
     if constexpr (std::is_signed_v<T>)
       if (b == -1) return static_cast<T>(0 - static_cast<Bits<T>>(a));
     return a / b;
   }
 };
 struct IFmod {
-  template <class T> static T run(T a, T b) {
+  template <class T>
+  static T run(T a, T b) {
     if constexpr (std::is_signed_v<T>)
       if (b == -1) return 0;
     return a % b;
   }
 };
 struct IFloorDiv {
-  template <class T> static T run(T a, T b) {
+  template <class T>
+  static T run(T a, T b) {
     T q = IDiv::run(a, b);
     if constexpr (std::is_signed_v<T>)
       if (IFmod::run(a, b) != 0 && (a < 0) != (b < 0)) --q;
@@ -129,7 +135,8 @@ struct IFloorDiv {
   }
 };
 struct IRemainder {
-  template <class T> static T run(T a, T b) {
+  template <class T>
+  static T run(T a, T b) {
     T r = IFmod::run(a, b);
     if constexpr (std::is_signed_v<T>)
       if (r != 0 && (r < 0) != (b < 0)) r += b;
@@ -201,13 +208,13 @@ C of_std(std::complex<double> z) {
   using R = decltype(C::re);
   return C{static_cast<R>(z.real()), static_cast<R>(z.imag())};
 }
-#define EAGER_CX1(NAME, EXPR)                                                   \
-  template <class C>                                                            \
-  void NAME(const TileArgs& a) {                                                \
-    map1<C>(a, [](C v) {                                                        \
-      const auto z = std_of(v);                                                 \
-      return of_std<C>(EXPR);                                                   \
-    });                                                                         \
+#define EAGER_CX1(NAME, EXPR)    \
+  template <class C>             \
+  void NAME(const TileArgs& a) { \
+    map1<C>(a, [](C v) {         \
+      const auto z = std_of(v);  \
+      return of_std<C>(EXPR);    \
+    });                          \
   }
 EAGER_CX1(cexp, std::exp(z))
 EAGER_CX1(clog, std::log(z))
@@ -248,10 +255,30 @@ template <class C>
 void cimag(const TileArgs& a) {
   map1<C, decltype(C::re)>(a, [](C z) { return z.im; });
 }
-struct CAdd { template <class C> static C run(C a, C b) { return {a.re + b.re, a.im + b.im}; } };
-struct CSub { template <class C> static C run(C a, C b) { return {a.re - b.re, a.im - b.im}; } };
-struct CMul { template <class C> static C run(C a, C b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; } };
-struct CDiv { template <class C> static C run(C a, C b) { return cdiv(a, b); } };
+struct CAdd {
+  template <class C>
+  static C run(C a, C b) {
+    return {a.re + b.re, a.im + b.im};
+  }
+};
+struct CSub {
+  template <class C>
+  static C run(C a, C b) {
+    return {a.re - b.re, a.im - b.im};
+  }
+};
+struct CMul {
+  template <class C>
+  static C run(C a, C b) {
+    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+  }
+};
+struct CDiv {
+  template <class C>
+  static C run(C a, C b) {
+    return cdiv(a, b);
+  }
+};
 template <class C, class F>
 void cx2(const TileArgs& a) {
   map2_scalar<C>(a, [](C x, C y) { return F::run(x, y); });
@@ -272,38 +299,102 @@ void select_any(const TileArgs& t) {
   for (int64_t i = 0; i < t.n; ++i) static_cast<T*>(t.out)[i] = q[i] ? a[i] : b[i];
 }
 
-#define WIDE(OP, FN) {Op::OP, Comp::F32, wide<FN>}, {Op::OP, Comp::F64, f64<FN>}
-#define F64(OP, FN) {Op::OP, Comp::F64, f64<FN>}
-#define INTS(OP, FN) {Op::OP, Comp::I32, FN<int32_t>}, {Op::OP, Comp::I64, FN<int64_t>}, {Op::OP, Comp::U64, FN<uint64_t>}
-#define DIVS(OP, FN) {Op::OP, Comp::I32, divide<int32_t, FN>}, {Op::OP, Comp::I64, divide<int64_t, FN>}, {Op::OP, Comp::U64, divide<uint64_t, FN>}
-#define CX(OP, FN) {Op::OP, Comp::C64, FN<C64>}, {Op::OP, Comp::C128, FN<C128>}
-#define CX2(OP, FN) {Op::OP, Comp::C64, cx2<C64, FN>}, {Op::OP, Comp::C128, cx2<C128, FN>}
+#define WIDE(OP, FN) \
+  {Op::OP, Comp::F32, wide<FN>}, { Op::OP, Comp::F64, f64<FN> }
+#define F64(OP, FN) \
+  { Op::OP, Comp::F64, f64<FN> }
+#define INTS(OP, FN) \
+  {Op::OP, Comp::I32, FN<int32_t>}, {Op::OP, Comp::I64, FN<int64_t>}, { Op::OP, Comp::U64, FN<uint64_t> }
+#define DIVS(OP, FN)                                                                    \
+  {Op::OP, Comp::I32, divide<int32_t, FN>}, {Op::OP, Comp::I64, divide<int64_t, FN>}, { \
+    Op::OP, Comp::U64, divide<uint64_t, FN>                                             \
+  }
+#define CX(OP, FN) \
+  {Op::OP, Comp::C64, FN<C64>}, { Op::OP, Comp::C128, FN<C128> }
+#define CX2(OP, FN) \
+  {Op::OP, Comp::C64, cx2<C64, FN>}, { Op::OP, Comp::C128, cx2<C128, FN> }
 
 constexpr Entry kEntries[] = {
-    WIDE(Cbrt, std::cbrt), WIDE(Tan, std::tan), WIDE(Asin, std::asin), WIDE(Acos, std::acos), WIDE(Atan, std::atan),
-    WIDE(Sinh, std::sinh), WIDE(Cosh, std::cosh), WIDE(Asinh, std::asinh), WIDE(Acosh, std::acosh), WIDE(Atanh, std::atanh),
-    WIDE(Erfc, std::erfc), WIDE(Erfinv, erfinv), WIDE(Lgamma, log_gamma), WIDE(Digamma, digamma),
-    F64(Exp, std::exp), F64(Exp2, exp2_), F64(Expm1, std::expm1), F64(Log, std::log), F64(Log2, std::log2), F64(Log10, std::log10),
-    F64(Log1p, std::log1p), F64(Sin, std::sin), F64(Cos, std::cos), F64(Tanh, std::tanh), F64(Erf, std::erf), F64(Sigmoid, sigmoid_),
-    F64(Gelu, gelu_), F64(GeluTanh, gelu_tanh_), F64(Silu, silu_), F64(Mish, mish_), F64(Selu, selu_),
-    {Op::Elu, Comp::F64, elu64}, {Op::Celu, Comp::F64, celu64}, {Op::Softplus, Comp::F64, softplus64},
-    {Op::Pow, Comp::F64, f64_2<pow_>}, {Op::Atan2, Comp::F32, wide2<atan2_>},
-    {Op::Atan2, Comp::F64, f64_2<atan2_>}, {Op::Hypot, Comp::F32, wide2<hypot_>}, {Op::Hypot, Comp::F64, f64_2<hypot_>},
-    {Op::Fmod, Comp::F32, wide2<fmod_>}, {Op::Fmod, Comp::F64, f64_2<fmod_>},
-    {Op::Remainder, Comp::F32, [](const TileArgs& a) { map2_scalar<float>(a, [](float x, float y) { return remainder_(x, y); }); }},
+    WIDE(Cbrt, std::cbrt),
+    WIDE(Tan, std::tan),
+    WIDE(Asin, std::asin),
+    WIDE(Acos, std::acos),
+    WIDE(Atan, std::atan),
+    WIDE(Sinh, std::sinh),
+    WIDE(Cosh, std::cosh),
+    WIDE(Asinh, std::asinh),
+    WIDE(Acosh, std::acosh),
+    WIDE(Atanh, std::atanh),
+    WIDE(Erfc, std::erfc),
+    WIDE(Erfinv, erfinv),
+    WIDE(Lgamma, log_gamma),
+    WIDE(Digamma, digamma),
+    F64(Exp, std::exp),
+    F64(Exp2, exp2_),
+    F64(Expm1, std::expm1),
+    F64(Log, std::log),
+    F64(Log2, std::log2),
+    F64(Log10, std::log10),
+    F64(Log1p, std::log1p),
+    F64(Sin, std::sin),
+    F64(Cos, std::cos),
+    F64(Tanh, std::tanh),
+    F64(Erf, std::erf),
+    F64(Sigmoid, sigmoid_),
+    F64(Gelu, gelu_),
+    F64(GeluTanh, gelu_tanh_),
+    F64(Silu, silu_),
+    F64(Mish, mish_),
+    F64(Selu, selu_),
+    {Op::Elu, Comp::F64, elu64},
+    {Op::Celu, Comp::F64, celu64},
+    {Op::Softplus, Comp::F64, softplus64},
+    {Op::Pow, Comp::F64, f64_2<pow_>},
+    {Op::Atan2, Comp::F32, wide2<atan2_>},
+    {Op::Atan2, Comp::F64, f64_2<atan2_>},
+    {Op::Hypot, Comp::F32, wide2<hypot_>},
+    {Op::Hypot, Comp::F64, f64_2<hypot_>},
+    {Op::Fmod, Comp::F32, wide2<fmod_>},
+    {Op::Fmod, Comp::F64, f64_2<fmod_>},
+    {Op::Remainder, Comp::F32,
+     [](const TileArgs& a) { map2_scalar<float>(a, [](float x, float y) { return remainder_(x, y); }); }},
     {Op::Remainder, Comp::F64, f64_2<remainder_>},
     {Op::FloorDiv, Comp::F32, [](const TileArgs& a) { map2_scalar<float>(a, floor_div_<float>); }},
     {Op::FloorDiv, Comp::F64, f64_2<floor_div_<double>>},
     {Op::Nextafter, Comp::F32, nextafter32},
-    {Op::Nextafter, Comp::F64, [](const TileArgs& a) { map2_scalar<double>(a, [](double x, double y) { return std::nextafter(x, y); }); }},
-    DIVS(Div, IDiv), DIVS(FloorDiv, IFloorDiv), DIVS(Remainder, IRemainder), DIVS(Fmod, IFmod),
-    INTS(Pow, ipow), INTS(Shl, shl), INTS(Shr, shr), INTS(Popcount, count_bits),
-    CX(Abs, cabs), CX(Neg, cneg), CX(Exp, cexp), CX(Log, clog), CX(Sqrt, csqrt), CX(Reciprocal, crecip), CX(Sin, csin),
-    CX(Cos, ccos), CX(Tanh, ctanh), CX(Conj, cconj), CX(Real, creal), CX(Imag, cimag),
-    CX2(Add, CAdd), CX2(Sub, CSub), CX2(Mul, CMul), CX2(Div, CDiv),
-    {Op::Eq, Comp::C64, ceq<C64, true>}, {Op::Eq, Comp::C128, ceq<C128, true>}, {Op::Ne, Comp::C64, ceq<C64, false>},
-    {Op::Ne, Comp::C128, ceq<C128, false>}, {Op::MakeComplex, Comp::F32, make_complex<float>},
-    {Op::MakeComplex, Comp::F64, make_complex<double>}, {Op::Select, Comp::C64, select_any<C64>},
+    {Op::Nextafter, Comp::F64,
+     [](const TileArgs& a) { map2_scalar<double>(a, [](double x, double y) { return std::nextafter(x, y); }); }},
+    DIVS(Div, IDiv),
+    DIVS(FloorDiv, IFloorDiv),
+    DIVS(Remainder, IRemainder),
+    DIVS(Fmod, IFmod),
+    INTS(Pow, ipow),
+    INTS(Shl, shl),
+    INTS(Shr, shr),
+    INTS(Popcount, count_bits),
+    CX(Abs, cabs),
+    CX(Neg, cneg),
+    CX(Exp, cexp),
+    CX(Log, clog),
+    CX(Sqrt, csqrt),
+    CX(Reciprocal, crecip),
+    CX(Sin, csin),
+    CX(Cos, ccos),
+    CX(Tanh, ctanh),
+    CX(Conj, cconj),
+    CX(Real, creal),
+    CX(Imag, cimag),
+    CX2(Add, CAdd),
+    CX2(Sub, CSub),
+    CX2(Mul, CMul),
+    CX2(Div, CDiv),
+    {Op::Eq, Comp::C64, ceq<C64, true>},
+    {Op::Eq, Comp::C128, ceq<C128, true>},
+    {Op::Ne, Comp::C64, ceq<C64, false>},
+    {Op::Ne, Comp::C128, ceq<C128, false>},
+    {Op::MakeComplex, Comp::F32, make_complex<float>},
+    {Op::MakeComplex, Comp::F64, make_complex<double>},
+    {Op::Select, Comp::C64, select_any<C64>},
     {Op::Select, Comp::C128, select_any<C128>},
 };
 

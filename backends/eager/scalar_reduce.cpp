@@ -7,12 +7,24 @@ namespace eager {
 namespace {
 
 struct CSum {
-  template <class C> static constexpr C identity() { return {0, 0}; }
-  template <class C> static C run(C a, C b) { return {a.re + b.re, a.im + b.im}; }
+  template <class C>
+  static constexpr C identity() {
+    return {0, 0};
+  }
+  template <class C>
+  static C run(C a, C b) {
+    return {a.re + b.re, a.im + b.im};
+  }
 };
 struct CProd {
-  template <class C> static constexpr C identity() { return {1, 0}; }
-  template <class C> static C run(C a, C b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
+  template <class C>
+  static constexpr C identity() {
+    return {1, 0};
+  }
+  template <class C>
+  static C run(C a, C b) {
+    return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+  }
 };
 
 template <class R, class C>
@@ -44,11 +56,14 @@ ChunkFn scalar_chunk(Reduce kind, Comp comp) {
   return nullptr;
 }
 
-void fold_complex(Reduce kind, Comp comp, const void* partial, int64_t outputs, int64_t chunks, int64_t first, int64_t count, void* out) {
+void fold_complex(Reduce kind, Comp comp, const void* partial, int64_t outputs, int64_t chunks, int64_t first, int64_t count,
+                  void* out) {
   const bool wide = comp == Comp::C128;
   if (kind == Reduce::Prod)
-    return wide ? fold<CProd, C128>(partial, outputs, chunks, first, count, out) : fold<CProd, C64>(partial, outputs, chunks, first, count, out);
-  return wide ? fold<CSum, C128>(partial, outputs, chunks, first, count, out) : fold<CSum, C64>(partial, outputs, chunks, first, count, out);
+    return wide ? fold<CProd, C128>(partial, outputs, chunks, first, count, out)
+                : fold<CProd, C64>(partial, outputs, chunks, first, count, out);
+  return wide ? fold<CSum, C128>(partial, outputs, chunks, first, count, out)
+              : fold<CSum, C64>(partial, outputs, chunks, first, count, out);
 }
 
 }  // namespace eager

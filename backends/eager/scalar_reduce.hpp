@@ -7,6 +7,7 @@
 namespace eager {
 
 ChunkFn scalar_chunk(Reduce kind, Comp comp);  // null: no such reduction
-void fold_complex(Reduce kind, Comp comp, const void* partial, int64_t outputs, int64_t chunks, int64_t first, int64_t count, void* out);
+void fold_complex(Reduce kind, Comp comp, const void* partial, int64_t outputs, int64_t chunks, int64_t first, int64_t count,
+                  void* out);
 
 }  // namespace eager

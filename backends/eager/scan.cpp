@@ -14,11 +14,11 @@ constexpr int64_t kLanes = 64;  // walks side by side
 struct Walks {
   View x;
   int axis;
-  int64_t n, step, out_step;      // along the axis, in x and in a dense tensor of x's sizes
+  int64_t n, step, out_step;  // along the axis, in x and in a dense tensor of x's sizes
   int64_t width = 1, lane_step = 0;
   Nest<3> outer;
   int64_t groups_per_row = 1, groups = 0;
-  int64_t reduced_inner;          // step of the axis-less tensor's last dim: 1
+  int64_t reduced_inner;  // step of the axis-less tensor's last dim: 1
 
   Walks(const View& v, int axis) : x(v), axis(axis), n(v.sizes[axis]), step(v.strides[axis]) {
     const int last = v.rank() - 1;
@@ -88,8 +88,10 @@ void arg_walk(const Isa& isa, const Walks& w, int64_t from, int64_t lanes, int64
 template <bool Product, class T>
 T accumulate(T acc, T v) {
   if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>) {
-    if constexpr (Product) return {acc.re * v.re - acc.im * v.im, acc.re * v.im + acc.im * v.re};
-    else return {acc.re + v.re, acc.im + v.im};
+    if constexpr (Product)
+      return {acc.re * v.re - acc.im * v.im, acc.re * v.im + acc.im * v.re};
+    else
+      return {acc.re + v.re, acc.im + v.im};
   } else if constexpr (std::is_integral_v<T> && sizeof(T) >= 4) {
     using U = std::make_unsigned_t<T>;
     return static_cast<T>(Product ? static_cast<U>(acc) * static_cast<U>(v) : static_cast<U>(acc) + static_cast<U>(v));
@@ -99,12 +101,15 @@ T accumulate(T acc, T v) {
 }
 template <bool Product, class T>
 T identity() {
-  if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>) return {Product ? 1 : 0, 0};
-  else return static_cast<T>(Product ? 1 : 0);
+  if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>)
+    return {Product ? 1 : 0, 0};
+  else
+    return static_cast<T>(Product ? 1 : 0);
 }
 
 template <class T, bool Product>
-void cumulative(const Isa& isa, const Walks& w, bool exclusive, bool reverse, int64_t from, int64_t to, int64_t lanes, const tsr_tensor& out) {
+void cumulative(const Isa& isa, const Walks& w, bool exclusive, bool reverse, int64_t from, int64_t to, int64_t lanes,
+                const tsr_tensor& out) {
   alignas(64) T values[kTile];
   if (w.width == 1) {  // along the contiguous dim of the output, or a lone lane
     T acc = identity<Product, T>();
@@ -117,8 +122,10 @@ void cumulative(const Isa& isa, const Walks& w, bool exclusive, bool reverse, in
         values[j] = exclusive ? acc : next;
         acc = next;
       }
-      if (w.out_step == 1) store_run(isa, out.dtype, out.data, to + first, m, values);
-      else for (int64_t j = 0; j < m; ++j) store_run(isa, out.dtype, out.data, to + (first + j) * w.out_step, 1, values + j);
+      if (w.out_step == 1)
+        store_run(isa, out.dtype, out.data, to + first, m, values);
+      else
+        for (int64_t j = 0; j < m; ++j) store_run(isa, out.dtype, out.data, to + (first + j) * w.out_step, 1, values + j);
     }
     return;
   }
@@ -142,7 +149,8 @@ void extreme(const Isa& isa, const Walks& w, int64_t from, int64_t to, int64_t l
   T best[kLanes];
   int64_t where[kLanes];
   for (int64_t i = 0; i < w.n; ++i) {
-    const T* v = static_cast<const T*>(run_pointer(isa, w.x.dtype, w.x.data, from + i * w.step, w.width == 1 ? 1 : w.lane_step, lanes, values));
+    const T* v = static_cast<const T*>(
+        run_pointer(isa, w.x.dtype, w.x.data, from + i * w.step, w.width == 1 ? 1 : w.lane_step, lanes, values));
     for (int64_t j = 0; j < lanes; ++j) {
       const bool take = i == 0 || is_nan(v[j]) || (Least ? v[j] <= best[j] : v[j] >= best[j]);
       best[j] = take ? v[j] : best[j];
@@ -173,13 +181,16 @@ KernelPtr make_arg_reduce(const Build& b, int least) {
       return;
     }
     if (x.sizes[axis] == 0)
-      fail("TSR-R013", "op '" + op + "': dimension " + std::to_string(axis) + " has size 0: there is no extreme", "reduce over a dimension that is not empty");
+      fail("TSR-R013", "op '" + op + "': dimension " + std::to_string(axis) + " has size 0: there is no extreme",
+           "reduce over a dimension that is not empty");
     const Walks w(x, axis);
     with_ordered(comp_of(x.dtype), [&](auto zero) {
       using T = decltype(zero);
       w.run(false, [&](int64_t from, int64_t, int64_t to, int64_t lanes) {
-        if (least) arg_walk<T, true>(*isa, w, from, lanes, out + to);
-        else arg_walk<T, false>(*isa, w, from, lanes, out + to);
+        if (least)
+          arg_walk<T, true>(*isa, w, from, lanes, out + to);
+        else
+          arg_walk<T, false>(*isa, w, from, lanes, out + to);
       });
     });
   });
@@ -187,19 +198,22 @@ KernelPtr make_arg_reduce(const Build& b, int least) {
 
 KernelPtr make_cumulative(const Build& b, int product) {
   const int axis = b.axis("axis", b.rank());
-  return make_kernel(b, [axis, product, exclusive = b.flag("exclusive"), reverse = b.flag("reverse"), isa = b.isa](const tsr_launch& l) {
-    View x(l.inputs[0]);
-    if (x.rank() == 0) x.sizes.push(1), x.strides.push(1);
-    const Walks w(x, axis < 0 ? 0 : axis);
-    const tsr_tensor& out = l.outputs[0];
-    with_comp(comp_of(x.dtype), [&](auto zero) {
-      using T = decltype(zero);
-      w.run(tessera::is_packed(out.dtype), [&](int64_t from, int64_t to, int64_t, int64_t lanes) {
-        if (product) cumulative<T, true>(*isa, w, exclusive, reverse, from, to, lanes, out);
-        else cumulative<T, false>(*isa, w, exclusive, reverse, from, to, lanes, out);
+  return make_kernel(
+      b, [axis, product, exclusive = b.flag("exclusive"), reverse = b.flag("reverse"), isa = b.isa](const tsr_launch& l) {
+        View x(l.inputs[0]);
+        if (x.rank() == 0) x.sizes.push(1), x.strides.push(1);
+        const Walks w(x, axis < 0 ? 0 : axis);
+        const tsr_tensor& out = l.outputs[0];
+        with_comp(comp_of(x.dtype), [&](auto zero) {
+          using T = decltype(zero);
+          w.run(tessera::is_packed(out.dtype), [&](int64_t from, int64_t to, int64_t, int64_t lanes) {
+            if (product)
+              cumulative<T, true>(*isa, w, exclusive, reverse, from, to, lanes, out);
+            else
+              cumulative<T, false>(*isa, w, exclusive, reverse, from, to, lanes, out);
+          });
+        });
       });
-    });
-  });
 }
 
 KernelPtr make_cumulative_extreme(const Build& b, int least) {
@@ -213,8 +227,10 @@ KernelPtr make_cumulative_extreme(const Build& b, int least) {
     with_ordered(comp_of(x.dtype), [&](auto zero) {
       using T = decltype(zero);
       w.run(tessera::is_packed(out.dtype), [&](int64_t from, int64_t to, int64_t, int64_t lanes) {
-        if (least) extreme<T, true>(*isa, w, from, to, lanes, out, indices);
-        else extreme<T, false>(*isa, w, from, to, lanes, out, indices);
+        if (least)
+          extreme<T, true>(*isa, w, from, to, lanes, out, indices);
+        else
+          extreme<T, false>(*isa, w, from, to, lanes, out, indices);
       });
     });
   });

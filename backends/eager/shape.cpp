@@ -186,7 +186,9 @@ void roll_flat(const View& x, const View& out, int64_t by) {
     std::reverse(p, p + shift);
     std::reverse(p + shift, p + n);
   };
-  struct B16 { uint64_t a, b; };
+  struct B16 {
+    uint64_t a, b;
+  };
   switch (element_bytes(out.dtype)) {
     case 1: return turn(static_cast<uint8_t*>(out.data));
     case 2: return turn(static_cast<uint16_t*>(out.data));
@@ -235,7 +237,8 @@ KernelPtr make_triangle(const Build& b, int upper) {
       const int64_t edge = std::clamp<int64_t>(upper ? r + diagonal : r + diagonal + 1, 0, cols);
       const int64_t from = upper ? edge : 0, count = upper ? cols - edge : edge;
       if (count == 0) return;
-      copy_view(narrow(narrow(x, rank - 2, r, 1), rank - 1, from, count), narrow(narrow(out, rank - 2, r, 1), rank - 1, from, count));
+      copy_view(narrow(narrow(x, rank - 2, r, 1), rank - 1, from, count),
+                narrow(narrow(out, rank - 2, r, 1), rank - 1, from, count));
     };
     if (tessera::is_packed(out.dtype)) {
       for (int64_t r = 0; r < rows; ++r) row(r);

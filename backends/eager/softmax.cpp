@@ -21,7 +21,9 @@ KernelPtr make_softmax(const Build& b, int log) {
           isa->row_f32.softmax(static_cast<float*>(y), static_cast<const float*>(in), n, log != 0);
         });
       },
-      [axes, dtype, shape = b.shape(b.operand(0))](const int64_t* dims) { return rows_workspace(shape.get(dims), axes, dtype); });
+      [axes, dtype, shape = b.shape(b.operand(0))](const int64_t* dims) {
+        return rows_workspace(shape.get(dims), axes, dtype);
+      });
 }
 
 }  // namespace eager

@@ -56,7 +56,8 @@ void sort_rows(const Isa& isa, const View& x, int axis, int64_t k, bool descendi
   }
   const int64_t rows = outer.total(), slots = std::min(rows, kSlots);
   if (rows == 0 || k == 0) return;
-  const int64_t grain = tessera::is_packed(x.dtype) ? slots : std::max<int64_t>(1, kGrain / 8 / std::max<int64_t>(1, rows / slots * n));
+  const int64_t grain =
+      tessera::is_packed(x.dtype) ? slots : std::max<int64_t>(1, kGrain / 8 / std::max<int64_t>(1, rows / slots * n));
   sdk::parallel(slots, grain, [&](int64_t begin, int64_t end) {
     alignas(64) T piece[kTile];
     for (int64_t s = begin; s < end; ++s) {
@@ -73,8 +74,10 @@ void sort_rows(const Isa& isa, const View& x, int axis, int64_t k, bool descendi
           if (k < n) std::nth_element(pairs, pairs + k, pairs + n, compare);
           std::sort(pairs, pairs + k, compare);
         };
-        if (descending) order(Descending<T>{});
-        else order(Ascending<T>{});
+        if (descending)
+          order(Descending<T>{});
+        else
+          order(Ascending<T>{});
         const int64_t step = values.strides[axis];
         for (int64_t i = 0; i < k; ++i) indices[at[1] + i * step] = pairs[i].index;
         if (step == 1) {
@@ -142,8 +145,10 @@ KernelPtr make_searchsorted(const Build& b, int) {
             while (low < high) {
               const int64_t middle = low + (high - low) / 2;
               load_run(*isa, sorted.dtype, sorted.data, at[1] + middle * step, 1, 1, &x);
-              if (right ? !less(v, x) : less(x, v)) low = middle + 1;
-              else high = middle;
+              if (right ? !less(v, x) : less(x, v))
+                low = middle + 1;
+              else
+                high = middle;
             }
             out[i] = low;
           }

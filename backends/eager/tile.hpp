@@ -23,27 +23,137 @@ struct Cplx {
 using C64 = Cplx<float>;
 using C128 = Cplx<double>;
 
-template <class T> struct CompOf;
-template <> struct CompOf<float> { static constexpr Comp value = Comp::F32; };
-template <> struct CompOf<double> { static constexpr Comp value = Comp::F64; };
-template <> struct CompOf<int32_t> { static constexpr Comp value = Comp::I32; };
-template <> struct CompOf<int64_t> { static constexpr Comp value = Comp::I64; };
-template <> struct CompOf<uint64_t> { static constexpr Comp value = Comp::U64; };
-template <> struct CompOf<uint8_t> { static constexpr Comp value = Comp::U8; };
-template <> struct CompOf<C64> { static constexpr Comp value = Comp::C64; };
-template <> struct CompOf<C128> { static constexpr Comp value = Comp::C128; };
+template <class T>
+struct CompOf;
+template <>
+struct CompOf<float> {
+  static constexpr Comp value = Comp::F32;
+};
+template <>
+struct CompOf<double> {
+  static constexpr Comp value = Comp::F64;
+};
+template <>
+struct CompOf<int32_t> {
+  static constexpr Comp value = Comp::I32;
+};
+template <>
+struct CompOf<int64_t> {
+  static constexpr Comp value = Comp::I64;
+};
+template <>
+struct CompOf<uint64_t> {
+  static constexpr Comp value = Comp::U64;
+};
+template <>
+struct CompOf<uint8_t> {
+  static constexpr Comp value = Comp::U8;
+};
+template <>
+struct CompOf<C64> {
+  static constexpr Comp value = Comp::C64;
+};
+template <>
+struct CompOf<C128> {
+  static constexpr Comp value = Comp::C128;
+};
 
 enum class Op : uint8_t {
   // unary
-  Abs, Neg, Sign, Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sqrt, Rsqrt, Cbrt, Reciprocal, Sin, Cos, Tan, Asin, Acos, Atan, Sinh,
-  Cosh, Tanh, Asinh, Acosh, Atanh, Erf, Erfc, Erfinv, Lgamma, Digamma, Sigmoid, Floor, Ceil, Round, Trunc, IsNan, IsInf, IsFinite,
-  LogicalNot, BitNot, Popcount, Conj, Real, Imag,
-  Relu, LeakyRelu, Elu, Selu, Celu, Gelu, GeluTanh, Silu, Mish, Softplus, HardSigmoid, HardSwish,
+  Abs,
+  Neg,
+  Sign,
+  Exp,
+  Exp2,
+  Expm1,
+  Log,
+  Log2,
+  Log10,
+  Log1p,
+  Sqrt,
+  Rsqrt,
+  Cbrt,
+  Reciprocal,
+  Sin,
+  Cos,
+  Tan,
+  Asin,
+  Acos,
+  Atan,
+  Sinh,
+  Cosh,
+  Tanh,
+  Asinh,
+  Acosh,
+  Atanh,
+  Erf,
+  Erfc,
+  Erfinv,
+  Lgamma,
+  Digamma,
+  Sigmoid,
+  Floor,
+  Ceil,
+  Round,
+  Trunc,
+  IsNan,
+  IsInf,
+  IsFinite,
+  LogicalNot,
+  BitNot,
+  Popcount,
+  Conj,
+  Real,
+  Imag,
+  Relu,
+  LeakyRelu,
+  Elu,
+  Selu,
+  Celu,
+  Gelu,
+  GeluTanh,
+  Silu,
+  Mish,
+  Softplus,
+  HardSigmoid,
+  HardSwish,
   // binary
-  Add, Sub, Mul, Div, FloorDiv, Remainder, Fmod, Pow, Atan2, Hypot, Copysign, Nextafter, Maximum, Minimum, Fmax, Fmin, BitAnd, BitOr,
-  BitXor, Shl, Shr, LogicalAnd, LogicalOr, LogicalXor, MakeComplex, Eq, Ne, Lt, Le, Gt, Ge,
+  Add,
+  Sub,
+  Mul,
+  Div,
+  FloorDiv,
+  Remainder,
+  Fmod,
+  Pow,
+  Atan2,
+  Hypot,
+  Copysign,
+  Nextafter,
+  Maximum,
+  Minimum,
+  Fmax,
+  Fmin,
+  BitAnd,
+  BitOr,
+  BitXor,
+  Shl,
+  Shr,
+  LogicalAnd,
+  LogicalOr,
+  LogicalXor,
+  MakeComplex,
+  Eq,
+  Ne,
+  Lt,
+  Le,
+  Gt,
+  Ge,
   // ternary
-  Select, Clamp, ClampLo, ClampHi,
+  Select,
+  Clamp,
+  ClampLo,
+  ClampHi,
 };
 
 inline constexpr int kMaxTileInputs = 3;
@@ -69,7 +179,8 @@ using ChunkFn = void (*)(const void* x, int64_t n, void* out);
 // cols <= kColumns. `lanes` (kColumnLanes bytes) carries the partial results; after the last row *out[c] is bit for bit what ChunkFn
 // gives for column c.
 inline constexpr int64_t kColumns = 64, kColumnLanes = 32 * kColumns * 8;
-using ColumnFn = void (*)(const void* base, const int64_t* offsets, int64_t first, int64_t rows, int64_t total, int64_t cols, void* lanes, void* out);
+using ColumnFn = void (*)(const void* base, const int64_t* offsets, int64_t first, int64_t rows, int64_t total, int64_t cols,
+                          void* lanes, void* out);
 
 // Row kernels over contiguous f32 or f64 (T). y may be x.
 template <class T>
@@ -90,26 +201,33 @@ struct RowFns {
 // added last.
 struct GemmArgs {
   int64_t m, n, k;
-  const float* a; int64_t a_m, a_k;
-  const float* b; int64_t b_k, b_n;
-  float* c; int64_t c_m;       // c_n is 1
-  const float* bias;           // [n] or null
-  bool accumulate;             // add to C
-  bool packed;                 // part of a larger product: take the path that it takes, however few rows this part has
+  const float* a;
+  int64_t a_m, a_k;
+  const float* b;
+  int64_t b_k, b_n;
+  float* c;
+  int64_t c_m;        // c_n is 1
+  const float* bias;  // [n] or null
+  bool accumulate;    // add to C
+  bool packed;        // part of a larger product: take the path that it takes, however few rows this part has
 };
 
 // One head of attention for at most kAttentionRows query rows. *_row, *_col: strides; the columns of out are contiguous.
 inline constexpr int64_t kAttentionRows = 64, kAttentionKeys = 128;
 struct AttentionArgs {
   int64_t q_rows, kv_rows, head, value;
-  const float* q; int64_t q_row, q_col;
-  const float* k; int64_t k_row, k_col;
-  const float* v; int64_t v_row, v_col;
-  float* out; int64_t out_row;
-  const uint8_t* mask_bool;     // false: the key takes no part; or null
-  const float* mask_add;        // added to the scores; or null
-  int64_t mask_row, mask_col;   // strides of the mask in use
-  bool causal;                  // row i sees keys up to first_query + i
+  const float* q;
+  int64_t q_row, q_col;
+  const float* k;
+  int64_t k_row, k_col;
+  const float* v;
+  int64_t v_row, v_col;
+  float* out;
+  int64_t out_row;
+  const uint8_t* mask_bool;    // false: the key takes no part; or null
+  const float* mask_add;       // added to the scores; or null
+  int64_t mask_row, mask_col;  // strides of the mask in use
+  bool causal;                 // row i sees keys up to first_query + i
   int64_t first_query;
   float scale;
 };
@@ -126,7 +244,7 @@ struct Isa {
   void (*f32_to_bf16)(const float*, uint16_t*, int64_t);
   RowFns<float> row_f32;
   RowFns<double> row_f64;
-  void (*gemm)(const GemmArgs&);        // single-threaded; uses at most 512 KB of stack
+  void (*gemm)(const GemmArgs&);  // single-threaded; uses at most 512 KB of stack
   void (*attention)(const AttentionArgs&);
   // The 4 * blocks words of Philox blocks counter, counter + 1, ..; docs/random.md.
   void (*philox)(uint64_t key, uint64_t counter, int64_t blocks, uint32_t* out);

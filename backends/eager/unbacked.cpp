@@ -31,8 +31,10 @@ void walk(const Isa& isa, const View& x, F f) {
 
 template <class T>
 bool is_zero(T v) {
-  if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>) return v.re == 0 && v.im == 0;
-  else return v == 0;
+  if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>)
+    return v.re == 0 && v.im == 0;
+  else
+    return v == 0;
 }
 
 // Calls f(flat index) for every element that is not zero.
@@ -158,8 +160,10 @@ int compare(T a, T b) {
 }
 template <class T>
 bool same(T a, T b) {
-  if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>) return a.re == b.re && a.im == b.im;
-  else return a == b;
+  if constexpr (std::is_same_v<T, C64> || std::is_same_v<T, C128>)
+    return a.re == b.re && a.im == b.im;
+  else
+    return a == b;
 }
 
 template <class T>
@@ -303,7 +307,8 @@ Dims broadcast_target(const std::string& op, const tsr_launch& l) {
   return out;
 }
 
-KernelPtr dynamic_kernel(const Build& b, Dims (*target)(const std::string&, const tsr_launch&), void (*copy)(const View&, const tsr_tensor&)) {
+KernelPtr dynamic_kernel(const Build& b, Dims (*target)(const std::string&, const tsr_launch&),
+                         void (*copy)(const View&, const tsr_tensor&)) {
   return make_kernel(
       b,
       [op = b.op(), target, copy](const tsr_launch& l) {
@@ -311,7 +316,8 @@ KernelPtr dynamic_kernel(const Build& b, Dims (*target)(const std::string&, cons
         bool equal = want.rank == have.rank;
         for (int i = 0; equal && i < want.rank; ++i) equal = want[i] == have[i];
         if (!equal)
-          fail("TSR-R012", "op '" + op + "': the data asks for the shape " + print(want) + ", but the program expects " + print(have),
+          fail("TSR-R012",
+               "op '" + op + "': the data asks for the shape " + print(want) + ", but the program expects " + print(have),
                "the attribute 'hint' must agree with the data");
         copy(View(l.inputs[0]), l.outputs[0]);
       },
@@ -325,9 +331,8 @@ KernelPtr dynamic_kernel(const Build& b, Dims (*target)(const std::string&, cons
 }  // namespace
 
 KernelPtr make_dynamic_reshape(const Build& b, int) {
-  return dynamic_kernel(b, reshape_target, [](const View& x, const tsr_tensor& out) {
-    copy_view(x, dense_view(out.data, x.dtype, x.sizes));
-  });
+  return dynamic_kernel(b, reshape_target,
+                        [](const View& x, const tsr_tensor& out) { copy_view(x, dense_view(out.data, x.dtype, x.sizes)); });
 }
 
 KernelPtr make_dynamic_broadcast_to(const Build& b, int) {

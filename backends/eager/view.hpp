@@ -10,8 +10,8 @@
 
 namespace eager {
 
-inline constexpr int kMaxRank = 64;     // of a view; some ops split every dim in two
-inline constexpr int kMaxOpRank = 32;   // of an operand; claim() refuses more
+inline constexpr int kMaxRank = 64;    // of a view; some ops split every dim in two
+inline constexpr int kMaxOpRank = 32;  // of an operand; claim() refuses more
 
 struct Dims {
   int rank = 0;
@@ -39,7 +39,7 @@ struct Dims {
 struct View {
   void* data = nullptr;  // element 0 of the tensor; `offset` is not yet added
   uint32_t dtype = 0;
-  int64_t offset = 0;    // elements
+  int64_t offset = 0;  // elements
   Dims sizes, strides;
 
   View() = default;

@@ -30,8 +30,7 @@ class NullKernel : public t::Kernel {
         for (const tsr_dim d : n.operand(i).type().sizes()) collect(g, d, {}, known);
     for (uint32_t r = 0; r < n.num_results(); ++r)
       for (const tsr_dim d : n.result(r).type().sizes()) collect(g, d, known, seen);
-    for (const uint32_t s : seen)
-      limits_.push_back(TSR_AT(tsr_symbol, g.tables().symbols, g.tables().symbol_stride, s)->max);
+    for (const uint32_t s : seen) limits_.push_back(TSR_AT(tsr_symbol, g.tables().symbols, g.tables().symbol_stride, s)->max);
     total_is_input_ = name_ == "dynamic_reshape";
   }
 

@@ -29,8 +29,7 @@ constexpr uint32_t device_count = 2;
 
 void need_index(uint32_t index, const char* function) {
   if (index >= device_count)
-    throw t::Error(TSR_USER, "TSR-R002",
-                   std::string(function) + ": device 'null:" + std::to_string(index) + "' does not exist",
+    throw t::Error(TSR_USER, "TSR-R002", std::string(function) + ": device 'null:" + std::to_string(index) + "' does not exist",
                    "use null:0 or null:1");
 }
 void need(bool ok, const char* function, const char* expected) {

@@ -63,8 +63,8 @@ class ReferenceKernel : public t::Kernel {
   int64_t workspace(const int64_t* dims) override {
     std::vector<std::vector<int64_t>> storage;
     std::vector<tsr_tensor> in = shapes(spec_.operands, dims, storage), out = shapes(spec_.results, dims, storage);
-    return entry_.workspace(Op(spec_, in.data(), static_cast<uint32_t>(in.size()), out.data(),
-                               static_cast<uint32_t>(out.size()), nullptr, dims));
+    return entry_.workspace(
+        Op(spec_, in.data(), static_cast<uint32_t>(in.size()), out.data(), static_cast<uint32_t>(out.size()), nullptr, dims));
   }
   void sizes(const tsr_launch& l, std::span<int64_t> symbols) override {
     entry_.sizes(Op(spec_, l.inputs, l.num_inputs, nullptr, 0, l.workspace, l.dims), symbols);
@@ -103,8 +103,7 @@ class ReferenceKernel : public t::Kernel {
       const tsr_dim d = sizes[axis];
       if (!TSR_DIM_IS_EXPR(d) || std::find(known.begin(), known.end(), d) != known.end()) continue;
       const tsr_dim_expr& e = *TSR_AT(tsr_dim_expr, tables.exprs, tables.expr_stride, TSR_DIM_EXPR_ID(d));
-      if (e.op != TSR_DIM_SYMBOL || !TSR_AT(tsr_symbol, tables.symbols, tables.symbol_stride, e.symbol)->unbacked)
-        continue;
+      if (e.op != TSR_DIM_SYMBOL || !TSR_AT(tsr_symbol, tables.symbols, tables.symbol_stride, e.symbol)->unbacked) continue;
       known.push_back(d);
       spec_.symbol_axis.push_back(axis);
     }

@@ -92,8 +92,7 @@ void run(const Op& op, bool transposed) {
       const int64_t u = at % g.out[2], v = at / g.out[2] % g.out[1], z = at / g.out[2] / g.out[1];
       const T* from = o.x + sample * x.size(1) * g.in_elements();
       const int64_t group = feature / o.outputs, output = feature % o.outputs;
-      T sum =
-          transposed ? conv_transpose_at(o, from, group, output, z, v, u) : conv_at(o, from, group, output, z, v, u);
+      T sum = transposed ? conv_transpose_at(o, from, group, output, z, v, u) : conv_at(o, from, group, output, z, v, u);
       if (bias) sum += bias.get<T>(bias.offset({feature}));
       y.put<T>(i, sum);
     }
@@ -108,9 +107,8 @@ void conv_transpose(const Op& op) {
 }
 int64_t workspace(const Op& op) {
   int64_t bytes = 0;
-  with_domain(op.in(0).dtype(), [&]<class T>() {
-    bytes = (op.in(0).elements() + op.in(1).elements()) * static_cast<int64_t>(sizeof(T));
-  });
+  with_domain(op.in(0).dtype(),
+              [&]<class T>() { bytes = (op.in(0).elements() + op.in(1).elements()) * static_cast<int64_t>(sizeof(T)); });
   return bytes;
 }
 

@@ -27,8 +27,7 @@ void map2(const Op& op, T (*f)(T, T)) {
 }
 
 [[noreturn]] void wrong_dtype(const Op& op) {
-  throw sdk::Error(TSR_BUG, "TSR-B032",
-                   op.name() + ": not defined for dtype " + std::string(dtype_name(op.in(0).dtype())));
+  throw sdk::Error(TSR_BUG, "TSR-B032", op.name() + ": not defined for dtype " + std::string(dtype_name(op.in(0).dtype())));
 }
 
 // ------------------------------------------------------------------------------------------------------ arithmetic
@@ -124,8 +123,7 @@ void div(const Op& op) {
   });
 }
 void floor_div(const Op& op) {
-  integer_checked(
-      op, [&] { binary(op, real_floor_div, [](Int a, Int b) -> Int { return (a - int_floor_mod(a, b)) / b; }); });
+  integer_checked(op, [&] { binary(op, real_floor_div, [](Int a, Int b) -> Int { return (a - int_floor_mod(a, b)) / b; }); });
 }
 void remainder(const Op& op) {
   integer_checked(op, [&] { binary(op, real_floor_mod, int_floor_mod); });

@@ -78,7 +78,8 @@ void one_hot(const Op& op) {
 Index clamped_starts(const Op& op, uint32_t first, const Index& sizes, const Index& window) {
   Index starts;
   for (uint32_t d = 0; d < sizes.rank(); ++d)
-    starts.push(static_cast<int64_t>(std::clamp<Int>(op.in(first + d).integer({}), 0, std::max<int64_t>(sizes[d] - window[d], 0))));
+    starts.push(
+        static_cast<int64_t>(std::clamp<Int>(op.in(first + d).integer({}), 0, std::max<int64_t>(sizes[d] - window[d], 0))));
   return starts;
 }
 void dynamic_slice(const Op& op) {

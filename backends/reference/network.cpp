@@ -42,8 +42,7 @@ void attention(const Op& op) {
       double top = -inf;
       for (int64_t j = 0; j < keys; ++j) {
         Sum<double> dot;
-        for (int64_t e = 0; e < width; ++e)
-          dot.add(q.get<double>(at(q, b.index(), i, e)) * k.get<double>(at(k, kv, j, e)));
+        for (int64_t e = 0; e < width; ++e) dot.add(q.get<double>(at(q, b.index(), i, e)) * k.get<double>(at(k, kv, j, e)));
         double s = dot.value() * scale;
         if (mask && is_bool(mask.dtype())) {
           if (mask.get<Int>(at(mask, b.index(), i, j)) == 0) s = -inf;
@@ -86,8 +85,7 @@ void cross_entropy(const Op& op) {
     if (t != ignored) {
       if (t < 0 || t >= classes)
         op.fail("TSR-R011",
-                "target " + std::to_string(static_cast<int64_t>(t)) + " is not one of " + std::to_string(classes) +
-                    " classes",
+                "target " + std::to_string(static_cast<int64_t>(t)) + " is not one of " + std::to_string(classes) + " classes",
                 "targets must be in [0, classes), or ignore_index");
       const auto logit = [&](int64_t c) {
         Index i = w.index();

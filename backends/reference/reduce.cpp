@@ -131,8 +131,7 @@ void arg_extreme(const Op& op, bool largest) {
   if (x.rank() > 0) axes.push(op.axis("axis", x.rank()));
   const Split s(x, axes);
   const int64_t n = product(s.reduced);
-  if (n == 0 && product(s.kept) > 0)
-    op.fail("TSR-R013", "the axis has no elements", "reduce over an axis of size 1 or more");
+  if (n == 0 && product(s.kept) > 0) op.fail("TSR-R013", "the axis has no elements", "reduce over an axis of size 1 or more");
   for (Walk k(s.kept); k; k.next()) {
     int64_t best = 0;
     for (int64_t i = 1; i < n; ++i) {
@@ -273,8 +272,7 @@ void norm(const Op& op) {
         op, axes, [](double v) { return v * v; }, [](double v, int64_t) { return std::sqrt(v); });
   else
     accumulate<Sum<double>, double>(
-        op, axes, [=](double v) { return std::pow(std::fabs(v), p); },
-        [=](double v, int64_t) { return std::pow(v, 1 / p); });
+        op, axes, [=](double v) { return std::pow(std::fabs(v), p); }, [=](double v, int64_t) { return std::pow(v, 1 / p); });
 }
 
 // Sums over what broadcasting a tensor of the result's shape to x would repeat.

@@ -37,8 +37,7 @@ Taps taps_for(int64_t o, int64_t in, int64_t out, std::string_view mode, bool al
     return t;
   }
   const auto size_in = static_cast<double>(in), size_out = static_cast<double>(out), i = static_cast<double>(o);
-  double x =
-      align_corners ? (out > 1 ? i * ((size_in - 1) / (size_out - 1)) : 0) : (i + 0.5) * (size_in / size_out) - 0.5;
+  double x = align_corners ? (out > 1 ? i * ((size_in - 1) / (size_out - 1)) : 0) : (i + 0.5) * (size_in / size_out) - 0.5;
   const auto inside = [&](int64_t p) { return std::clamp<int64_t>(p, 0, in - 1); };
   if (mode == "linear") {
     x = std::max(x, 0.0);

@@ -59,10 +59,9 @@ void as_strided(const Op& op) {
     int64_t position = offset;
     for (uint32_t d = 0; d < strides.rank(); ++d) position += w.index()[d] * strides[d];
     if (position < 0 || position >= count)
-      op.fail(
-          "TSR-R011",
-          "element " + std::to_string(position) + " is outside of the operand's " + std::to_string(count) + " elements",
-          "shape, strides and offset must stay inside the operand");
+      op.fail("TSR-R011",
+              "element " + std::to_string(position) + " is outside of the operand's " + std::to_string(count) + " elements",
+              "shape, strides and offset must stay inside the operand");
     y.copy_element(y.offset(w.index()), x, x.offset_of(position));
   }
 }
@@ -85,9 +84,7 @@ void diagonal(const Op& op) {
     uint32_t next = 0;
     const int64_t k = w.index()[y.rank() - 1];
     for (int64_t d = 0; d < x.rank(); ++d)
-      i.push(d == a1   ? k + std::max<int64_t>(-offset, 0)
-             : d == a2 ? k + std::max<int64_t>(offset, 0)
-                       : w.index()[next++]);
+      i.push(d == a1 ? k + std::max<int64_t>(-offset, 0) : d == a2 ? k + std::max<int64_t>(offset, 0) : w.index()[next++]);
     y.copy_element(y.offset(w.index()), x, x.offset(i));
   }
 }

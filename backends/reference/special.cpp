@@ -33,8 +33,7 @@ double digamma_of(double x) {
   }
   const double z = 1 / (x * x);
   const double series =
-      z *
-      (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+      z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
   return shift + std::log(x) - 0.5 / x - series;
 }
 
@@ -47,9 +46,7 @@ double erfinv_of(double y) {
   double x = std::copysign(std::sqrt(std::sqrt(t * t - l / a) - t), y);
   if (x == 0) x = y * std::sqrt(pi) / 2;
   for (int i = 0; i < 8; ++i) {
-    const double error = std::fabs(y) < 0.5 ? std::erf(x) - y
-                         : y > 0            ? (1 - y) - std::erfc(x)
-                                            : std::erfc(-x) - (1 + y);
+    const double error = std::fabs(y) < 0.5 ? std::erf(x) - y : y > 0 ? (1 - y) - std::erfc(x) : std::erfc(-x) - (1 + y);
     const double slope = 2 / std::sqrt(pi) * std::exp(-x * x);
     const double step = error / slope;
     x -= step / (1 + x * step);  // Halley's correction: erf'' / erf' = -2x
@@ -149,12 +146,11 @@ void sigmoid(const Op& op) {
 }
 
 constexpr Entry entries[] = {
-    {"exp", exp},       {"exp2", exp2},       {"expm1", expm1},     {"log", log},     {"log2", log2},
-    {"log10", log10},   {"log1p", log1p},     {"sqrt", sqrt},       {"rsqrt", rsqrt}, {"cbrt", cbrt},
-    {"sin", sin},       {"cos", cos},         {"tan", tan},         {"asin", asin},   {"acos", acos},
-    {"atan", atan},     {"sinh", sinh},       {"cosh", cosh},       {"tanh", tanh},   {"asinh", asinh},
-    {"acosh", acosh},   {"atanh", atanh},     {"erf", erf},         {"erfc", erfc},   {"erfinv", erfinv},
-    {"lgamma", lgamma}, {"digamma", digamma}, {"sigmoid", sigmoid},
+    {"exp", exp},       {"exp2", exp2},     {"expm1", expm1},     {"log", log},         {"log2", log2}, {"log10", log10},
+    {"log1p", log1p},   {"sqrt", sqrt},     {"rsqrt", rsqrt},     {"cbrt", cbrt},       {"sin", sin},   {"cos", cos},
+    {"tan", tan},       {"asin", asin},     {"acos", acos},       {"atan", atan},       {"sinh", sinh}, {"cosh", cosh},
+    {"tanh", tanh},     {"asinh", asinh},   {"acosh", acosh},     {"atanh", atanh},     {"erf", erf},   {"erfc", erfc},
+    {"erfinv", erfinv}, {"lgamma", lgamma}, {"digamma", digamma}, {"sigmoid", sigmoid},
 };
 
 }  // namespace

@@ -59,8 +59,8 @@ double by_tensors_1() {
 }
 
 auto compile_8() {
-  return tessera::compile([](const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d, const Tensor& e, const Tensor& g, const Tensor& h,
-                             const Tensor& i) { return gather_up(a, b, c, d, e, g, h, i); },
+  return tessera::compile([](const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d, const Tensor& e,
+                             const Tensor& g, const Tensor& h, const Tensor& i) { return gather_up(a, b, c, d, e, g, h, i); },
                           {.dynamic = tessera::Dynamic::no, .options = kManyEntries});
 }
 
@@ -69,7 +69,9 @@ double by_entries(size_t entries) {
   std::vector<Tensor> first, shared;
   for (size_t i = 0; i < entries; ++i) first.push_back(tessera::ones({static_cast<int64_t>(i + 1)}));
   for (int i = 0; i < 7; ++i) shared.push_back(tessera::ones({16}));
-  const auto call = [&](const Tensor& x) { return f(x, shared[0], shared[1], shared[2], shared[3], shared[4], shared[5], shared[6]); };
+  const auto call = [&](const Tensor& x) {
+    return f(x, shared[0], shared[1], shared[2], shared[3], shared[4], shared[5], shared[6]);
+  };
   for (const Tensor& x : first) call(x);
   size_t next = 0;
   return measure([&](size_t) {
@@ -79,7 +81,8 @@ double by_entries(size_t entries) {
 }
 
 double by_tensors_64() {
-  auto f = tessera::compile([](const std::vector<Tensor>& xs) { return tessera::cat(xs).sum({0}, true); }, {.dynamic = tessera::Dynamic::no});
+  auto f = tessera::compile([](const std::vector<Tensor>& xs) { return tessera::cat(xs).sum({0}, true); },
+                            {.dynamic = tessera::Dynamic::no});
   std::vector<Tensor> xs;
   for (int i = 0; i < 64; ++i) xs.push_back(tessera::ones({16}));
   return measure([&](size_t) { f(xs); });
@@ -89,7 +92,11 @@ std::string print(const std::vector<std::pair<std::string, double>>& figures, bo
   std::string s;
   char text[64];
   for (const auto& [name, ns] : figures) {
-    std::snprintf(text, sizeof text, json ? "%s\"%s\": %.1f" : "%s%6s: %8.1f ns", s.empty() ? "" : json ? ", " : "\n  ", name.c_str(), ns);
+    std::snprintf(text, sizeof text, json ? "%s\"%s\": %.1f" : "%s%6s: %8.1f ns",
+                  s.empty() ? ""
+                  : json    ? ", "
+                            : "\n  ",
+                  name.c_str(), ns);
     s += text;
   }
   return s;
@@ -103,18 +110,22 @@ int main(int argc, char** argv) {
     if (std::strcmp(argv[i], "--json") == 0) {
       options.json = true;
     } else {
-      std::fprintf(stderr, "usage: bench-dispatch [--json]\nns per call of a compiled function with nothing to compute.\nexample: bench-dispatch --json\n");
+      std::fprintf(stderr,
+                   "usage: bench-dispatch [--json]\nns per call of a compiled function with nothing to compute.\nexample: "
+                   "bench-dispatch --json\n");
       return std::strcmp(argv[i], "--help") == 0 ? 0 : 2;
     }
   }
   try {
     const tessera::Context context("null");
     const tessera::ContextScope scope(context);
-    const std::vector<std::pair<std::string, double>> tensors = {{"1", by_tensors_1()}, {"8", by_entries(1)}, {"64", by_tensors_64()}};
+    const std::vector<std::pair<std::string, double>> tensors = {
+        {"1", by_tensors_1()}, {"8", by_entries(1)}, {"64", by_tensors_64()}};
     std::vector<std::pair<std::string, double>> entries;
     for (const size_t n : {1, 8, 64, 1000}) entries.emplace_back(std::to_string(n), by_entries(n));
     if (options.json)
-      std::printf("{\"schema\": \"tessera.bench.dispatch/1\", \"unit\": \"ns\", \"tensors\": {%s}, \"entries\": {%s}}\n", print(tensors, true).c_str(), print(entries, true).c_str());
+      std::printf("{\"schema\": \"tessera.bench.dispatch/1\", \"unit\": \"ns\", \"tensors\": {%s}, \"entries\": {%s}}\n",
+                  print(tensors, true).c_str(), print(entries, true).c_str());
     else
       std::printf("tensors\n  %s\nentries (8 tensors)\n  %s\n", print(tensors, false).c_str(), print(entries, false).c_str());
   } catch (const std::exception& e) {

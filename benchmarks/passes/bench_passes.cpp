@@ -94,21 +94,29 @@ int run(bool json, size_t runs, const std::vector<size_t>& sizes) {
     wall[std::to_string(n)] = median(s.wall);
     auto& rows = passes[std::to_string(n)] = nlohmann::ordered_json::array();
     for (size_t i = 0; i < s.last.runs.size(); ++i)
-      rows.push_back({{"pass", s.last.runs[i].name}, {"seconds", median(s.pass[i])}, {"verify_seconds", median(s.verify[i])},
-                      {"nodes_before", s.last.runs[i].nodes_before}, {"nodes_after", s.last.runs[i].nodes_after}});
+      rows.push_back({{"pass", s.last.runs[i].name},
+                      {"seconds", median(s.pass[i])},
+                      {"verify_seconds", median(s.verify[i])},
+                      {"nodes_before", s.last.runs[i].nodes_before},
+                      {"nodes_after", s.last.runs[i].nodes_after}});
   }
   const double ratio = median(series[sizes.back()].processor) / median(series[sizes.front()].processor);
   if (json) {
-    const nlohmann::ordered_json document = {{"schema", "tessera.bench.passes/1"}, {"seconds", seconds}, {"ratio", ratio}, {"wall_seconds", wall},
-                                               {"passes", passes}, {"runs", runs}};
+    const nlohmann::ordered_json document = {{"schema", "tessera.bench.passes/1"},
+                                             {"seconds", seconds},
+                                             {"ratio", ratio},
+                                             {"wall_seconds", wall},
+                                             {"passes", passes},
+                                             {"runs", runs}};
     std::printf("%s\n", document.dump(2).c_str());
     return 0;
   }
   for (const size_t n : sizes) {
     std::printf("%6zu nodes  %8.2f ms (%.2f ms wall)\n", n, median(series[n].processor) * 1e3, median(series[n].wall) * 1e3);
     for (const auto& row : passes[std::to_string(n)])
-      std::printf("  %-14s %8.2f ms + %6.2f ms verify  %6zu -> %6zu nodes\n", row["pass"].get<std::string>().c_str(), row["seconds"].get<double>() * 1e3,
-                  row["verify_seconds"].get<double>() * 1e3, row["nodes_before"].get<size_t>(), row["nodes_after"].get<size_t>());
+      std::printf("  %-14s %8.2f ms + %6.2f ms verify  %6zu -> %6zu nodes\n", row["pass"].get<std::string>().c_str(),
+                  row["seconds"].get<double>() * 1e3, row["verify_seconds"].get<double>() * 1e3,
+                  row["nodes_before"].get<size_t>(), row["nodes_after"].get<size_t>());
   }
   std::printf("ratio %.2f (medians of %zu runs)\n", ratio, runs);
   return 0;
@@ -128,8 +136,10 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
     const char* value = i + 1 < argc ? argv[i + 1] : "";
-    if (a == "--json") json = true;
-    else if (a == "--runs" && std::atol(value) > 0) runs = static_cast<size_t>(std::atol(argv[++i]));
+    if (a == "--json")
+      json = true;
+    else if (a == "--runs" && std::atol(value) > 0)
+      runs = static_cast<size_t>(std::atol(argv[++i]));
     else if (a == "--nodes" && *value) {
       sizes.clear();
       for (char* p = argv[++i]; *p; p += *p == ',') {

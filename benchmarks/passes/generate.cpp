@@ -69,10 +69,13 @@ class Generator {
   void layer() {
     const size_t k = below(weights_.size());
     const int64_t one[] = {1}, zero[] = {0};
-    tsr_id y = op("dot_general", {value_, weights_[k]}, {sdk::attr_ints("lhs_contract", one), sdk::attr_ints("rhs_contract", zero)});
+    tsr_id y =
+        op("dot_general", {value_, weights_[k]}, {sdk::attr_ints("lhs_contract", one), sdk::attr_ints("rhs_contract", zero)});
     y = op("add", {y, biases_[k]});
-    if (below(2)) y = op("gelu", {y});
-    else y = op("mul", {y, op("sigmoid", {y})});
+    if (below(2))
+      y = op("gelu", {y});
+    else
+      y = op("mul", {y, op("sigmoid", {y})});
     if (below(3) == 0) y = op("layer_norm", {y, biases_[k], biases_[(k + 1) % biases_.size()]});
     value_ = op("add", {value_, y});
     recent_[below(recent_.size())] = value_;
@@ -90,7 +93,8 @@ class Generator {
     switch (below(3)) {
       case 0: value_ = transpose(transpose(value_)); break;
       case 1:
-        value_ = reshape(reshape(reshape(value_, {batch_, 8, kWidth / 8}), {g_.sizes().mul(batch_, 8), kWidth / 8}), {batch_, kWidth});
+        value_ = reshape(reshape(reshape(value_, {batch_, 8, kWidth / 8}), {g_.sizes().mul(batch_, 8), kWidth / 8}),
+                         {batch_, kWidth});
         break;
       default: value_ = cast(cast(value_, TSR_F64), TSR_F32); break;
     }
@@ -103,7 +107,8 @@ class Generator {
   }
   void dead() {
     tsr_id x = recent_[below(recent_.size())];
-    for (uint64_t k = 1 + below(5); k > 0; --k) x = below(2) ? op("exp", {x}) : op("add", {x, scalar(static_cast<float>(below(4)))});
+    for (uint64_t k = 1 + below(5); k > 0; --k)
+      x = below(2) ? op("exp", {x}) : op("add", {x, scalar(static_cast<float>(below(4)))});
   }
   void block() {
     layer();
@@ -126,6 +131,8 @@ class Generator {
 
 }  // namespace
 
-std::unique_ptr<Graph> transformer_like(const core::OpRegistry& ops, size_t nodes, uint64_t seed) { return Generator(ops, nodes, seed).run(); }
+std::unique_ptr<Graph> transformer_like(const core::OpRegistry& ops, size_t nodes, uint64_t seed) {
+  return Generator(ops, nodes, seed).run();
+}
 
 }  // namespace tessera::bench

@@ -44,7 +44,8 @@ std::vector<int64_t> read_bytes(const Options& o) {
   const std::string s((std::istreambuf_iterator<char>(in)), {});
   if (s.empty()) throw tessera::UserError("TSR-X002", "'" + o.text + "' is empty", "give a text file with --text FILE");
   std::vector<int64_t> ids;
-  for (size_t i = 0; i < s.size() && ids.size() < static_cast<size_t>(o.tokens); ++i) ids.push_back(static_cast<unsigned char>(s[i]));
+  for (size_t i = 0; i < s.size() && ids.size() < static_cast<size_t>(o.tokens); ++i)
+    ids.push_back(static_cast<unsigned char>(s[i]));
   return ids;
 }
 
@@ -124,22 +125,37 @@ int run(const Options& o) {
   if (o.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const Result& r : results)
-      rows.push_back({{"config", r.config}, {"first_call_ms", r.first_ms}, {"median_ms", r.at(0.5)}, {"p10_ms", r.at(0.1)}, {"p90_ms", r.at(0.9)},
-                      {"peak_bytes", r.peak_bytes}, {"relative_difference", relative_error(r.logits, base.logits)}, {"loss", loss(r.logits, ids)}});
-    std::printf("%s\n", nlohmann::ordered_json{{"schema", "tessera.gpt2/1"}, {"tokens", ids.size()}, {"layers", o.layers}, {"parameters", model.num_parameters()}, {"configs", rows}}.dump(2).c_str());
+      rows.push_back({{"config", r.config},
+                      {"first_call_ms", r.first_ms},
+                      {"median_ms", r.at(0.5)},
+                      {"p10_ms", r.at(0.1)},
+                      {"p90_ms", r.at(0.9)},
+                      {"peak_bytes", r.peak_bytes},
+                      {"relative_difference", relative_error(r.logits, base.logits)},
+                      {"loss", loss(r.logits, ids)}});
+    std::printf("%s\n", nlohmann::ordered_json{{"schema", "tessera.gpt2/1"},
+                                               {"tokens", ids.size()},
+                                               {"layers", o.layers},
+                                               {"parameters", model.num_parameters()},
+                                               {"configs", rows}}
+                            .dump(2)
+                            .c_str());
     return 0;
   }
   size_t width = 8;
   for (const Result& r : results) width = std::max(width, r.config.size());
   const int w = static_cast<int>(width);
   std::printf("GPT-2 small over the first %zu bytes of %s\n\n", ids.size(), o.text.c_str());
-  std::printf("%-*s %12s %12s %18s %10s %10s %14s %8s\n", w, "config", "first call", "median", "p10 .. p90", "tokens/s", "peak MB", "difference", "loss");
+  std::printf("%-*s %12s %12s %18s %10s %10s %14s %8s\n", w, "config", "first call", "median", "p10 .. p90", "tokens/s",
+              "peak MB", "difference", "loss");
   for (const Result& r : results)
-    std::printf("%-*s %9.0f ms %9.1f ms %7.1f .. %7.1f %10.0f %10.1f %14.2e %8.3f\n", w, r.config.c_str(), r.first_ms, r.at(0.5), r.at(0.1), r.at(0.9),
-                static_cast<double>(ids.size()) / r.at(0.5) * 1e3, static_cast<double>(r.peak_bytes) / 1e6, relative_error(r.logits, base.logits), loss(r.logits, ids));
-  std::printf("\ndifference: max|a - b| / max|b| of the logits against the first config. peak MB: memory beyond the weights.\n"
-              "The weights are seeded, not trained: a loss near log(%lld) = %.2f is what to expect.\n",
-              static_cast<long long>(config.vocabulary), std::log(static_cast<double>(config.vocabulary)));
+    std::printf("%-*s %9.0f ms %9.1f ms %7.1f .. %7.1f %10.0f %10.1f %14.2e %8.3f\n", w, r.config.c_str(), r.first_ms,
+                r.at(0.5), r.at(0.1), r.at(0.9), static_cast<double>(ids.size()) / r.at(0.5) * 1e3,
+                static_cast<double>(r.peak_bytes) / 1e6, relative_error(r.logits, base.logits), loss(r.logits, ids));
+  std::printf(
+      "\ndifference: max|a - b| / max|b| of the logits against the first config. peak MB: memory beyond the weights.\n"
+      "The weights are seeded, not trained: a loss near log(%lld) = %.2f is what to expect.\n",
+      static_cast<long long>(config.vocabulary), std::log(static_cast<double>(config.vocabulary)));
   return 0;
 }
 
@@ -148,13 +164,17 @@ int run(const Options& o) {
 int main(int argc, char** argv) {
   namespace po = boost::program_options;
   Options o;
-  po::options_description d("Runs GPT-2 small over the bytes of a text file through two configurations and compares them.\n\n"
-                            "  gpt2 --text examples/gpt2/sample.txt\n  gpt2 --text README.md --config configs/eager.toml --tokens 256\n\nOptions");
+  po::options_description d(
+      "Runs GPT-2 small over the bytes of a text file through two configurations and compares them.\n\n"
+      "  gpt2 --text examples/gpt2/sample.txt\n  gpt2 --text README.md --config configs/eager.toml --tokens 256\n\nOptions");
   d.add_options()("help,h", "show this text")("text", po::value(&o.text), "text file; its bytes are the token ids")(
-      "config", po::value(&o.configs)->composing(), "configuration to run; repeat to compare (default: configs/eager.toml configs/default.toml)")(
-      "tokens", po::value(&o.tokens)->default_value(128), "bytes of the text to use, 2..1024")("layers", po::value(&o.layers)->default_value(12), "transformer layers")(
-      "runs", po::value(&o.runs)->default_value(5), "timed runs of each configuration")("seed", po::value(&o.seed)->default_value(0), "seed of the weights")(
-      "json", po::bool_switch(&o.json), "print one JSON document");
+      "config", po::value(&o.configs)->composing(),
+      "configuration to run; repeat to compare (default: configs/eager.toml configs/default.toml)")(
+      "tokens", po::value(&o.tokens)->default_value(128), "bytes of the text to use, 2..1024")(
+      "layers", po::value(&o.layers)->default_value(12), "transformer layers")("runs", po::value(&o.runs)->default_value(5),
+                                                                               "timed runs of each configuration")(
+      "seed", po::value(&o.seed)->default_value(0), "seed of the weights")("json", po::bool_switch(&o.json),
+                                                                           "print one JSON document");
   try {
     po::positional_options_description positional;
     positional.add("text", 1);

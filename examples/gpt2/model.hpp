@@ -44,7 +44,8 @@ struct Block : nn::Module<Block> {
   nn::LayerNorm norm1, norm2;
   Attention attention;
   nn::Linear up, down;
-  explicit Block(const Config& c) : norm1(c.width), norm2(c.width), attention(c), up(c.width, 4 * c.width), down(4 * c.width, c.width) {
+  explicit Block(const Config& c)
+      : norm1(c.width), norm2(c.width), attention(c), up(c.width, 4 * c.width), down(4 * c.width, c.width) {
     add("ln_1", norm1);
     add("attn", attention);
     add("ln_2", norm2);

@@ -22,13 +22,14 @@ int main() {
   try {
     tessera::manual_seed(1);
     Mlp model;
-    for (auto& [name, weight] : model.named_parameters()) std::printf("%-12s %lld values\n", name.c_str(), static_cast<long long>(weight->numel()));
+    for (auto& [name, weight] : model.named_parameters())
+      std::printf("%-12s %lld values\n", name.c_str(), static_cast<long long>(weight->numel()));
 
     const Tensor x = tessera::randn({8, 64});
-    const Tensor eager = model(x);        // op by op
+    const Tensor eager = model(x);  // op by op
     tessera::compile(model, {.args = {"x"}});
-    const Tensor compiled = model(x);     // captures, compiles, runs
-    const Tensor again = model(x);        // dispatches on guards
+    const Tensor compiled = model(x);  // captures, compiles, runs
+    const Tensor again = model(x);     // dispatches on guards
     const double difference = (eager - compiled).abs().max().item<double>();
     std::printf("eager against compiled: max difference %g\n", difference);
     std::printf("rows sum to one: %s\n", (compiled.sum({1}) - 1.0).abs().max().item<double>() < 1e-5 ? "yes" : "no");

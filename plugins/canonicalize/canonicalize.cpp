@@ -24,7 +24,9 @@ tsr_error* apply(void* self, tsr_graph* graph, tsr_id id, int* changed) noexcept
 
 class Pass final : public sdk::Pass {
   const char* summary() const override { return "brings the graph to a normal form with rules that keep every bit"; }
-  const char* ensures() const override { return "constants stand right, view and cast chains are one op, no op merely returns an operand"; }
+  const char* ensures() const override {
+    return "constants stand right, view and cast chains are one op, no op merely returns an operand";
+  }
   bool run(sdk::Graph g, const sdk::Options&) override { return canonicalize(g); }
 };
 

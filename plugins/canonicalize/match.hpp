@@ -10,7 +10,7 @@
 
 namespace tessera::passes {
 
-struct Match { // a node under rewrite, with shorthands
+struct Match {  // a node under rewrite, with shorthands
   sdk::Graph g;
   sdk::Node n;
 
@@ -50,7 +50,8 @@ inline bool equal_lists(std::span<const int64_t> a, std::span<const int64_t> b) 
 
 inline bool identity_perm(std::span<const int64_t> perm) {
   for (size_t i = 0; i < perm.size(); ++i)
-    if (perm[i] != static_cast<int64_t>(i) && perm[i] + static_cast<int64_t>(perm.size()) != static_cast<int64_t>(i)) return false;
+    if (perm[i] != static_cast<int64_t>(i) && perm[i] + static_cast<int64_t>(perm.size()) != static_cast<int64_t>(i))
+      return false;
   return true;
 }
 

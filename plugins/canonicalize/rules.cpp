@@ -15,7 +15,9 @@ V first(M m) { return m.in(0); }
 V second(M m) { return m.in(1); }
 V inner(M m) { return m.def().operand(0); }
 
-bool constant_left(M m) { return m.n.num_operands() == 2 && m.is_constant(0) && !m.is_constant(1) && m.g.has_trait(m.n.raw().op, "commutative"); }
+bool constant_left(M m) {
+  return m.n.num_operands() == 2 && m.is_constant(0) && !m.is_constant(1) && m.g.has_trait(m.n.raw().op, "commutative");
+}
 V swap(M m) {
   const V a = m.in(0), b = m.in(1);
   m.g.set_operand(m.n, 0, b);
@@ -23,9 +25,15 @@ V swap(M m) {
   return m.g.none();
 }
 
-bool twice(M m) { return m.def() && m.def().raw().op == m.n.raw().op && m.def().num_operands() == 1 && m.def().attrs().empty(); }
-bool is_involution(M m) { return m.n.num_operands() == 1 && twice(m) && m.g.has_trait(m.n.raw().op, "involution") && m.keeps_type(inner(m)); }
-bool is_idempotent(M m) { return m.n.num_operands() == 1 && twice(m) && m.g.has_trait(m.n.raw().op, "idempotent") && m.in_keeps_type(); }
+bool twice(M m) {
+  return m.def() && m.def().raw().op == m.n.raw().op && m.def().num_operands() == 1 && m.def().attrs().empty();
+}
+bool is_involution(M m) {
+  return m.n.num_operands() == 1 && twice(m) && m.g.has_trait(m.n.raw().op, "involution") && m.keeps_type(inner(m));
+}
+bool is_idempotent(M m) {
+  return m.n.num_operands() == 1 && twice(m) && m.g.has_trait(m.n.raw().op, "idempotent") && m.in_keeps_type();
+}
 bool same_twice(M m) { return m.same(0, 1) && m.in_keeps_type(); }
 
 V transpose_chain(M m) {
@@ -37,8 +45,13 @@ V transpose_chain(M m) {
 }
 V reshape_chain(M m) { return m.g.op(m.here(), "reshape", {inner(m)}, {*m.n.attr("shape").p}); }
 V broadcast_chain(M m) { return m.g.op(m.here(), "broadcast_to", {inner(m)}, {*m.n.attr("shape").p}); }
-bool cast_back(M m) { return m.from(0, "cast") && m.keeps_type(inner(m)) && widens(inner(m).type().dtype(), m.in().type().dtype()); }
-bool cast_through(M m) { return m.from(0, "cast") && widens(inner(m).type().dtype(), m.in().type().dtype()) && widens(m.in().type().dtype(), m.dtype()); }
+bool cast_back(M m) {
+  return m.from(0, "cast") && m.keeps_type(inner(m)) && widens(inner(m).type().dtype(), m.in().type().dtype());
+}
+bool cast_through(M m) {
+  return m.from(0, "cast") && widens(inner(m).type().dtype(), m.in().type().dtype()) &&
+         widens(m.in().type().dtype(), m.dtype());
+}
 V cast_direct(M m) { return m.g.op(m.here(), "cast", {inner(m)}, {*m.n.attr("dtype").p}); }
 V zero(M m) {
   std::vector<tsr_dim> shape(m.out().type().sizes().begin(), m.out().type().sizes().end());
@@ -59,8 +72,10 @@ bool zero_pads(M m) {
   return m.in_keeps_type();
 }
 bool whole_slice(M m) {
-  for (int64_t s : m.n.attr("starts").as_ints()) if (s != 0) return false;
-  for (int64_t s : m.n.attr("strides").as_ints()) if (s != 1) return false;
+  for (int64_t s : m.n.attr("starts").as_ints())
+    if (s != 0) return false;
+  for (int64_t s : m.n.attr("strides").as_ints())
+    if (s != 1) return false;
   return m.in_keeps_type();  // equal sizes from start 0 by step 1: everything
 }
 

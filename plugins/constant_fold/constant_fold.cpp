@@ -82,7 +82,9 @@ class Folder {
 
 class Pass final : public sdk::Pass {
   const char* summary() const override { return "computes nodes whose operands are constants"; }
-  const char* ensures() const override { return "a small pure static node has an operand that is not constant, or failed when it was computed"; }
+  const char* ensures() const override {
+    return "a small pure static node has an operand that is not constant, or failed when it was computed";
+  }
   bool run(sdk::Graph g, const sdk::Options& options) override {
     FoldLimits limits;
     limits.max_bytes = options.get_int("max_bytes", limits.max_bytes);

@@ -94,9 +94,7 @@ class Cse {
     if (fresh) it->second = {g_.has_trait(op, "pure") && !g_.has_trait(op, "unbacked"), g_.has_trait(op, "commutative")};
     return it->second;
   }
-  std::pair<tsr_id, tsr_id> ordered(const tsr_node& n) const {
-    return std::minmax(n.operands[0], n.operands[1]);
-  }
+  std::pair<tsr_id, tsr_id> ordered(const tsr_node& n) const { return std::minmax(n.operands[0], n.operands[1]); }
   size_t hash(tsr_id id) {
     const tsr_node& n = g_.node(id).raw();
     size_t h = mix(n.op_index, n.num_operands);
@@ -111,7 +109,9 @@ class Cse {
   }
   bool equal(tsr_id x, tsr_id y) {
     const tsr_node &a = g_.node(x).raw(), &b = g_.node(y).raw();
-    if (a.op_index != b.op_index || a.num_operands != b.num_operands || a.num_attrs != b.num_attrs || a.num_results != b.num_results) return false;
+    if (a.op_index != b.op_index || a.num_operands != b.num_operands || a.num_attrs != b.num_attrs ||
+        a.num_results != b.num_results)
+      return false;
     if (a.num_operands == 2 && traits(a.op).commutative) {
       if (ordered(a) != ordered(b)) return false;
     } else if (!same(a.operands, b.operands, a.num_operands * sizeof(tsr_id))) {
@@ -149,4 +149,6 @@ bool eliminate_common_subexpressions(sdk::Graph g) { return Cse(g).sweep(0); }
 
 }  // namespace tessera::passes
 
-TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) { plugin.add_pass("cse", std::make_unique<tessera::passes::Pass>()); }
+TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
+  plugin.add_pass("cse", std::make_unique<tessera::passes::Pass>());
+}

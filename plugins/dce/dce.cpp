@@ -127,4 +127,6 @@ bool eliminate_dead_code(sdk::Graph g) { return Dce(g).sweep(0); }
 
 }  // namespace tessera::passes
 
-TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) { plugin.add_pass("dce", std::make_unique<tessera::passes::Pass>()); }
+TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
+  plugin.add_pass("dce", std::make_unique<tessera::passes::Pass>());
+}

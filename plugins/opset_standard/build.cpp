@@ -38,9 +38,7 @@ Var Var::sum_to(const DimVector& shape) const {
 Var Var::transpose(const Ints& perm) const {
   return perm == iota_ints(0, rank()) ? *this : call("transpose", {sdk::attr_ints("perm", perm)});
 }
-Var Var::expand(const Ints& axes) const {
-  return axes.empty() ? *this : call("expand_dims", {sdk::attr_ints("axes", axes)});
-}
+Var Var::expand(const Ints& axes) const { return axes.empty() ? *this : call("expand_dims", {sdk::attr_ints("axes", axes)}); }
 
 Var Var::slice(int64_t axis, tsr_dim start, tsr_dim limit, int64_t stride) const {
   if (start == 0 && stride == 1 && limit == size(axis)) return *this;
@@ -53,9 +51,7 @@ Var Var::slice(int64_t axis, tsr_dim start, tsr_dim limit, int64_t stride) const
   return call("slice",
               {sdk::attr_dims("starts", starts), sdk::attr_dims("limits", limits), sdk::attr_ints("strides", strides)});
 }
-Var Var::gather(const Var& indices, int64_t axis) const {
-  return call("gather", indices, {sdk::attr_int("axis", axis)});
-}
+Var Var::gather(const Var& indices, int64_t axis) const { return call("gather", indices, {sdk::attr_int("axis", axis)}); }
 
 namespace {
 Var like(const Var& v, double value) { return v.builder().scalar(value, v.dtype()); }

@@ -119,11 +119,10 @@ class Build {
 
   // ---- creating
   Var op(const char* name, std::initializer_list<Var> operands, std::initializer_list<tsr_attr> attrs = {});
-  std::vector<Var> ops(const char* name, std::span<const Var> operands,
-                       std::span<const tsr_attr> attrs = {});    // all results
-  Var scalar(double value, tsr_dtype dtype);                     // 0-d
-  Var integer_scalar(int64_t value, tsr_dtype dtype = TSR_I64);  // 0-d, exact
-  Var count(tsr_dim d, tsr_dtype dtype);                         // a size as a 0-d tensor
+  std::vector<Var> ops(const char* name, std::span<const Var> operands, std::span<const tsr_attr> attrs = {});  // all results
+  Var scalar(double value, tsr_dtype dtype);                                                                    // 0-d
+  Var integer_scalar(int64_t value, tsr_dtype dtype = TSR_I64);                                                 // 0-d, exact
+  Var count(tsr_dim d, tsr_dtype dtype);  // a size as a 0-d tensor
   Var full(double value, tsr_dtype dtype, const DimVector& shape);
   Var zeros_like(const Var& v) { return full(0, v.dtype(), v.sizes()); }
   Var iota(const DimVector& shape, int64_t axis, tsr_dtype dtype = TSR_I64);

@@ -100,12 +100,8 @@ void linear(CostQuery& q) {
 
 Window window(const CostQuery& q, size_t i, tsr_dim kernel) {
   const auto at = [&](const char* name) { return q.attr(name).as_ints()[i]; };
-  return {q.operand(0).size(2 + static_cast<int64_t>(i)),
-          kernel,
-          at("strides"),
-          at("pad_low"),
-          at("pad_high"),
-          at("dilations")};
+  return {
+      q.operand(0).size(2 + static_cast<int64_t>(i)), kernel, at("strides"), at("pad_low"), at("pad_high"), at("dilations")};
 }
 
 void conv(CostQuery& q) {
@@ -123,8 +119,8 @@ void conv_transpose(CostQuery& q) {
   const auto x = q.operand(0).sizes(), w = q.operand(1).sizes();
   double out = q.size(0, 0) * q.size(1, 1) * static_cast<double>(q.attr("groups").as_int());
   for (size_t i = 2; i < x.size(); ++i)
-    out *= q.dims.estimate(window(q, i - 2, w[i]).transposed(q.dims)) +
-           static_cast<double>(q.attr("output_pad").as_ints()[i - 2]);
+    out *=
+        q.dims.estimate(window(q, i - 2, w[i]).transposed(q.dims)) + static_cast<double>(q.attr("output_pad").as_ints()[i - 2]);
   // Every input element meets every element of its weight row.
   q.flops = 2 * q.elements(0) / std::max(q.size(0, 1), 1.0) * q.elements(1);
   q.read_operands();

@@ -35,8 +35,7 @@ Windows gather_windows(Build& b, const Var& x, const Ints& output) {
     const tsr_dim size = x.size(2 + static_cast<int64_t>(i)), out = output[i];
     // ceil((i + 1)*n/o) - floor(i*n/o) is at most ceil(n/o) + 1.
     const tsr_dim longest = out == 0 ? 1 : b.dims.min(size, b.dims.add(b.dims.ceildiv(size, out), 1));
-    const Var number = b.iota({out, 1}, 0), total = b.count(size, TSR_I64),
-              parts = b.count(out == 0 ? 1 : out, TSR_I64);
+    const Var number = b.iota({out, 1}, 0), total = b.count(size, TSR_I64), parts = b.count(out == 0 ? 1 : out, TSR_I64);
     const Var start = (number * total).call("floor_div", parts);
     const Var stop = ((number + 1) * total + (parts - 1)).call("floor_div", parts);
     const Var position = start + b.iota({1, longest}, 1);  // [o, k]
@@ -66,9 +65,9 @@ void adaptive_avg_pool(Build& b) {
   Ints kernel;
   if (uniform(x, output, kernel)) {
     const Ints zero(kernel.size(), 0), one(kernel.size(), 1);
-    b.replace(0, x.call("avg_pool", {sdk::attr_ints("kernel", kernel), sdk::attr_ints("strides", kernel),
-                                     sdk::attr_ints("pad_low", zero), sdk::attr_ints("pad_high", zero),
-                                     sdk::attr_ints("dilations", one)}));
+    b.replace(0, x.call("avg_pool",
+                        {sdk::attr_ints("kernel", kernel), sdk::attr_ints("strides", kernel), sdk::attr_ints("pad_low", zero),
+                         sdk::attr_ints("pad_high", zero), sdk::attr_ints("dilations", one)}));
     return;
   }
   const Windows w = gather_windows(b, b.wide(x), output);
@@ -105,9 +104,7 @@ void adaptive_max_pool(Build& b) {
   const int64_t last = static_cast<int64_t>(flat_shape.size()) - 1;
   const Var masked = select(inside, values, values.slice(last, 0, 1));
   const Var best = masked.call("argmax", {sdk::attr_int("axis", last), sdk::attr_bool("keepdims", true)});
-  const auto pick = [&](const Var& v) {
-    return v.call("take_along_axis", best, {sdk::attr_int("axis", last)}).reshape(shape);
-  };
+  const auto pick = [&](const Var& v) { return v.call("take_along_axis", best, {sdk::attr_int("axis", last)}).reshape(shape); };
   b.replace(0, pick(masked));
   b.replace(1, pick(flat));
 }

@@ -11,8 +11,7 @@ Var reduce_all_axes(const Var& v) { return v.sum(iota_ints(0, v.rank()), false);
 void cross_entropy(Build& b) {
   const Targets t(b);
   const Var lp = t.logits.call("log_softmax", {sdk::attr_int("axis", 1)});
-  const Var picked =
-      lp.call("take_along_axis", t.index.expand({1}), {sdk::attr_int("axis", 1)}).reshape(t.index.sizes());
+  const Var picked = lp.call("take_along_axis", t.index.expand({1}), {sdk::attr_int("axis", 1)}).reshape(t.index.sizes());
   Var loss = -picked * t.weight_of_target;
   const double smoothing = b.number("label_smoothing");
   if (smoothing > 0) {

@@ -14,10 +14,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Reduction {  // the operands and attributes that all of them share
   explicit Reduction(Build& b)
-      : x(b.wide(b.operand(0))),
-        axes(b.axes("axes", x.rank())),
-        keepdims(b.flag("keepdims")),
-        dtype(b.operand(0).dtype()) {}
+      : x(b.wide(b.operand(0))), axes(b.axes("axes", x.rank())), keepdims(b.flag("keepdims")), dtype(b.operand(0).dtype()) {}
   Var x;
   Ints axes;
   bool keepdims;

@@ -65,8 +65,8 @@ void diagonal(Build& b) {
     stride = b.dims.mul(stride, shape[i]);
   }
   const tsr_dim first = n == 0 ? 0 : offset >= 0 ? tsr_dim{offset} : b.dims.mul(-offset, columns);
-  b.replace(0, y.call("as_strided", {sdk::attr_dims("shape", shape), sdk::attr_dims("strides", strides),
-                                     sdk::attr_dim("offset", first)}));
+  b.replace(0, y.call("as_strided",
+                      {sdk::attr_dims("shape", shape), sdk::attr_dims("strides", strides), sdk::attr_dim("offset", first)}));
 }
 
 void stack(Build& b) {

@@ -36,8 +36,8 @@ void cross_entropy(GradBuild& b) {
   const Var hit = at_places(t.index) == b.iota(classes, 0, t.index.dtype());
   Var q = select(hit, at_places(t.weight_of_target), 0);
   if (smoothing > 0) {
-    const Var share = (t.class_weight ? t.weight_along_classes() : b.scalar(1, x.dtype())) * smoothing /
-                      b.count(x.size(1), x.dtype());
+    const Var share =
+        (t.class_weight ? t.weight_along_classes() : b.scalar(1, x.dtype())) * smoothing / b.count(x.size(1), x.dtype());
     q = q * (1 - smoothing) + select(at_places(t.ignored), 0, share);
   }
   Var g = b.wide(b.grad());

@@ -43,10 +43,10 @@ Var fit(Build& b, const Var& v, const DimVector& low_given, const DimVector& siz
 // works for any strides, also with symbolic sizes.
 Var conv_input_grad(Build& b, const Var& g, const Var& weight, const ConvAttrs& a, const DimVector& input) {
   const Ints zero(a.strides.size(), 0);
-  const Var full = b.op("conv_transpose", {g, weight, Var()},
-                        {sdk::attr_ints("strides", a.strides), sdk::attr_ints("pad_low", zero),
-                         sdk::attr_ints("pad_high", zero), sdk::attr_ints("output_pad", zero),
-                         sdk::attr_ints("dilations", a.dilations), sdk::attr_int("groups", a.groups)});
+  const Var full =
+      b.op("conv_transpose", {g, weight, Var()},
+           {sdk::attr_ints("strides", a.strides), sdk::attr_ints("pad_low", zero), sdk::attr_ints("pad_high", zero),
+            sdk::attr_ints("output_pad", zero), sdk::attr_ints("dilations", a.dilations), sdk::attr_int("groups", a.groups)});
   DimVector low;
   for (int64_t p : a.low) low.push_back(-p);
   return fit(b, full, low, input);

@@ -25,8 +25,7 @@ struct Side {
 Var side_grad(const Var& g, const Var& other, const Side& own, const Side& opposite, int64_t g_opposite_free) {
   const auto nb = static_cast<int64_t>(own.batch.size());
   const Contraction c{iota_ints(0, nb), opposite.batch,
-                      iota_ints(g_opposite_free, g_opposite_free + static_cast<int64_t>(opposite.free.size())),
-                      opposite.free};
+                      iota_ints(g_opposite_free, g_opposite_free + static_cast<int64_t>(opposite.free.size())), opposite.free};
   const Var d = contract(g, other.conj(), c);  // batch, own free, opposite contracted in ascending order
   // Position in d of each own dimension.
   Ints order = opposite.contracted;

@@ -15,9 +15,9 @@ void max_pool(GradBuild& b) {
   };
   const DimVector s = x.sizes();
   const Var zeros = b.full(0, x.dtype(), {s[0], s[1], b.dims.product({s.data() + 2, s.size() - 2})});
-  b.set(0, b.op("scatter", {zeros, flat(b.result(1)), flat(g)},
-                {sdk::attr_int("axis", 2), sdk::attr_string("reduction", "add")})
-               .reshape(s));
+  b.set(0,
+        b.op("scatter", {zeros, flat(b.result(1)), flat(g)}, {sdk::attr_int("axis", 2), sdk::attr_string("reduction", "add")})
+            .reshape(s));
 }
 
 // Number of taps of every window along one dimension that lie in [low, high).

@@ -7,8 +7,7 @@ namespace tessera::opset {
 namespace {
 
 Var pad_zeros(const Var& v, const DimVector& low, const DimVector& high, const Ints& interior) {
-  return v.call("pad", Var(),
-                {sdk::attr_dims("low", low), sdk::attr_dims("high", high), sdk::attr_ints("interior", interior)});
+  return v.call("pad", Var(), {sdk::attr_dims("low", low), sdk::attr_dims("high", high), sdk::attr_ints("interior", interior)});
 }
 
 void transpose(GradBuild& b) {
@@ -109,8 +108,8 @@ void pad(GradBuild& b) {
   }
   Var dx = pad_zeros(g, less_low, less_high, Ints(rank, 0));
   if (strided)
-    dx = dx.call("slice", {sdk::attr_dims("starts", starts), sdk::attr_dims("limits", limits),
-                           sdk::attr_ints("strides", strides)});
+    dx = dx.call("slice",
+                 {sdk::attr_dims("starts", starts), sdk::attr_dims("limits", limits), sdk::attr_ints("strides", strides)});
   b.set(0, dx);
   if (b.has(1)) {
     // What x did not receive went to the value.

@@ -9,9 +9,8 @@
 namespace tessera::opset {
 
 void Infer::fail(const char* code, std::string_view what, const std::string& found, const std::string& expected) const {
-  throw sdk::Error(
-      TSR_USER, code,
-      "op '" + std::string(op()) + "', " + std::string(what) + ": found " + found + ", expected " + expected);
+  throw sdk::Error(TSR_USER, code,
+                   "op '" + std::string(op()) + "', " + std::string(what) + ": found " + found + ", expected " + expected);
 }
 
 void Infer::expect_rank(uint32_t i, std::string_view name, int64_t low, int64_t high) const {
@@ -38,15 +37,13 @@ void Infer::expect_length(std::string_view name, size_t expected) const {
 void Infer::expect_all_at_least(std::string_view name, int64_t lowest) const {
   for (int64_t v : ints(name))
     if (v < lowest)
-      fail("TSR-I205", "attribute '" + std::string(name) + "'", std::to_string(v),
-           "at least " + std::to_string(lowest));
+      fail("TSR-I205", "attribute '" + std::string(name) + "'", std::to_string(v), "at least " + std::to_string(lowest));
 }
 
 int64_t Infer::normalize_axis(std::string_view what, int64_t axis, int64_t rank) const {
   if (axis >= -rank && axis < rank) return axis < 0 ? axis + rank : axis;
   if (rank == 0) fail("TSR-I201", what, std::to_string(axis), "no axis: the tensor is 0-d");
-  fail("TSR-I201", what, std::to_string(axis),
-       "a number in [" + std::to_string(-rank) + ", " + std::to_string(rank - 1) + "]");
+  fail("TSR-I201", what, std::to_string(axis), "a number in [" + std::to_string(-rank) + ", " + std::to_string(rank - 1) + "]");
 }
 
 int64_t Infer::axis(std::string_view name, int64_t rank) const {
@@ -58,8 +55,7 @@ std::vector<int64_t> Infer::axes(std::string_view name, int64_t rank) const {
   for (int64_t a : ints(name)) {
     const int64_t n = normalize_axis("attribute '" + std::string(name) + "'", a, rank);
     if (std::find(out.begin(), out.end(), n) != out.end())
-      fail("TSR-I201", "attribute '" + std::string(name) + "'", "axis " + std::to_string(n) + " twice",
-           "distinct axes");
+      fail("TSR-I201", "attribute '" + std::string(name) + "'", "axis " + std::to_string(n) + " twice", "distinct axes");
     out.push_back(n);
   }
   return out;
@@ -92,8 +88,7 @@ void Infer::result(tsr_dtype dtype, std::span<const tsr_dim> sizes) {
   t.rank = static_cast<uint32_t>(sizes.size());
   tsr_dim* copy = nullptr;
   if (call_->graph) {
-    copy = static_cast<tsr_dim*>(
-        sdk::host().graph->scratch(call_->graph, std::max<size_t>(sizes.size(), 1) * sizeof(tsr_dim)));
+    copy = static_cast<tsr_dim*>(sdk::host().graph->scratch(call_->graph, std::max<size_t>(sizes.size(), 1) * sizeof(tsr_dim)));
   } else {
     // Without a graph there is no scratch memory: the sizes live until this thread has inferred 64 more results.
     thread_local std::deque<DimVector> recent;

@@ -38,8 +38,7 @@ class Infer {
 
   // ---- checks
   // "op 'conv', weight: found .., expected .."
-  [[noreturn]] void fail(const char* code, std::string_view what, const std::string& found,
-                         const std::string& expected) const;
+  [[noreturn]] void fail(const char* code, std::string_view what, const std::string& found, const std::string& expected) const;
   void expect_rank(uint32_t i, std::string_view name, int64_t low, int64_t high) const;
   void expect_equal(std::string_view what, tsr_dim found, tsr_dim expected, const char* why) const;
   void expect_length(std::string_view name, size_t expected) const;       // of a list attribute

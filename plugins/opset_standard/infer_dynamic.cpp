@@ -12,10 +12,8 @@ namespace {
 void expect_starts(Infer& in, uint32_t first) {
   const int64_t n = static_cast<int64_t>(in.num_operands()) - first;
   if (n != in.rank(0))
-    in.fail("TSR-I210", "starts", std::to_string(n) + " of them",
-            std::to_string(in.rank(0)) + ", one per dimension of x");
-  for (uint32_t i = first; i < in.num_operands(); ++i)
-    in.expect_rank(i, "starts[" + std::to_string(i - first) + "]", 0, 0);
+    in.fail("TSR-I210", "starts", std::to_string(n) + " of them", std::to_string(in.rank(0)) + ", one per dimension of x");
+  for (uint32_t i = first; i < in.num_operands(); ++i) in.expect_rank(i, "starts[" + std::to_string(i - first) + "]", 0, 0);
 }
 
 void dynamic_slice(Infer& in) {
@@ -62,8 +60,7 @@ void dynamic_reshape(Infer& in) {
   // A single gap follows from the element count, where no size can be 0.
   if (unknown == 1 && in.dims.proven(TSR_GT, known, 0)) {
     if (in.dims.compare(TSR_DIVISIBLE, have, known) == TSR_FALSE)
-      in.fail("TSR-I209", "attribute 'hint'", in.dims.print(shape),
-              "a divisor of " + in.dims.print(have) + " elements");
+      in.fail("TSR-I209", "attribute 'hint'", in.dims.print(shape), "a divisor of " + in.dims.print(have) + " elements");
     *std::find(shape.begin(), shape.end(), -1) = in.dims.floordiv(have, known);
   } else if (unknown == 0 && in.dims.compare(TSR_EQ, have, known) == TSR_FALSE) {
     in.fail("TSR-I209", "attribute 'hint'", in.dims.print(shape), in.dims.print(have) + " elements");
@@ -85,8 +82,7 @@ void dynamic_broadcast_to(Infer& in) {
       // A number other than 1 decides: the shape can only hold it or 1.
       shape[i] = Dims::known(x) && x != 1 ? x : in.dims.unbacked(0, INT64_MAX);
     else if (!in.dims.broadcast(x, s, shape[i]))
-      in.fail("TSR-I203", "attribute 'hint'", in.dims.print(given),
-              "sizes that x " + in.dims.print(from) + " broadcasts with");
+      in.fail("TSR-I203", "attribute 'hint'", in.dims.print(given), "sizes that x " + in.dims.print(from) + " broadcasts with");
   }
   in.result(in.dtype(0), shape);
 }

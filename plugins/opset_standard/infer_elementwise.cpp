@@ -18,8 +18,7 @@ void cast(Infer& in) { in.result(dtype_attr(in), in.sizes(0)); }
 void bitcast(Infer& in) {
   const tsr_dtype to = dtype_attr(in), from = in.dtype(0);
   if (dtype_bits(to) != dtype_bits(from))
-    in.fail("TSR-I206", "attribute 'dtype'",
-            std::string(dtype_name(to)) + " (" + std::to_string(dtype_bits(to)) + " bits)",
+    in.fail("TSR-I206", "attribute 'dtype'", std::string(dtype_name(to)) + " (" + std::to_string(dtype_bits(to)) + " bits)",
             "a dtype of " + std::to_string(dtype_bits(from)) + " bits, as " + std::string(dtype_name(from)) + " has");
   in.result(to, in.sizes(0));
 }
@@ -43,8 +42,7 @@ void random_int(Infer& in) {
   if (!is_int(dtype)) in.fail("TSR-I206", "attribute 'dtype'", std::string(dtype_name(dtype)), "an integer dtype");
   const int64_t low = in.integer("low"), high = in.integer("high");
   if (low >= high)
-    in.fail("TSR-I205", "attributes 'low' and 'high'", std::to_string(low) + " and " + std::to_string(high),
-            "low below high");
+    in.fail("TSR-I205", "attributes 'low' and 'high'", std::to_string(low) + " and " + std::to_string(high), "low below high");
   random_result(in, dtype);
 }
 

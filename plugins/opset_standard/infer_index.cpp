@@ -48,8 +48,7 @@ int64_t tuple_length(Infer& in, int64_t batch_dims) {
   const tsr_dim n = in.sizes(1).back();
   if (!Dims::known(n)) in.fail("TSR-I202", "last size of indices", in.dims.print(n), "a number");
   if (n > in.rank(0) - batch_dims)
-    in.fail("TSR-I202", "last size of indices", std::to_string(n),
-            "at most " + std::to_string(in.rank(0) - batch_dims));
+    in.fail("TSR-I202", "last size of indices", std::to_string(n), "at most " + std::to_string(in.rank(0) - batch_dims));
   return n;
 }
 

@@ -19,8 +19,7 @@ void dot_general(Infer& in) {
   in.expect_length("rhs_contract", lhs_contract.size());
   const auto pair = [&](const std::vector<int64_t>& l, const std::vector<int64_t>& r, const char* why) {
     for (size_t i = 0; i < l.size(); ++i)
-      in.expect_equal("b" + axis_name(static_cast<size_t>(r[i])), in.operand(1).size(r[i]), in.operand(0).size(l[i]),
-                      why);
+      in.expect_equal("b" + axis_name(static_cast<size_t>(r[i])), in.operand(1).size(r[i]), in.operand(0).size(l[i]), why);
   };
   pair(lhs_batch, rhs_batch, "batch sizes of a contraction agree");
   pair(lhs_contract, rhs_contract, "contracted sizes agree");
@@ -31,17 +30,14 @@ void dot_general(Infer& in) {
     for (int64_t i = 0; i < in.rank(operand); ++i) {
       const bool b = std::find(batch.begin(), batch.end(), i) != batch.end();
       const bool c = std::find(contract.begin(), contract.end(), i) != contract.end();
-      if (b && c)
-        in.fail("TSR-I201", name, "axis " + std::to_string(i) + " both as batch and contracted", "one of the two");
+      if (b && c) in.fail("TSR-I201", name, "axis " + std::to_string(i) + " both as batch and contracted", "one of the two");
       if (!b && !c) shape.push_back(in.operand(operand).size(i));
     }
   };
   free(0, lhs_batch, lhs_contract, "a");
   free(1, rhs_batch, rhs_contract, "b");
   const tsr_dtype out = in.attr("out_dtype").as_dtype();
-  const auto kind = [](uint32_t d) {
-    return dtype_info(d).cls == DtypeClass::Uint ? DtypeClass::Sint : dtype_info(d).cls;
-  };
+  const auto kind = [](uint32_t d) { return dtype_info(d).cls == DtypeClass::Uint ? DtypeClass::Sint : dtype_info(d).cls; };
   if (out != TSR_DTYPE_INVALID && kind(out) != kind(in.dtype(0)))
     in.fail("TSR-I206", "attribute 'out_dtype'", std::string(dtype_name(out)),
             "the kind of " + std::string(dtype_name(in.dtype(0))) + " (float, integer or complex)");
@@ -83,8 +79,8 @@ Window window(Infer& in, size_t i, tsr_dim kernel) {
 void expect_fits(Infer& in, size_t i, const Window& w, tsr_dim output) {
   if (in.dims.assume(TSR_GE, output, 1, "the kernel fits into the padded input")) return;
   in.fail("TSR-I208", "spatial dimension " + std::to_string(i),
-          "size " + in.dims.print(w.size) + " padded by " + std::to_string(w.pad_low) + " and " +
-              std::to_string(w.pad_high) + " under a kernel that spans " + in.dims.print(w.extent(in.dims)),
+          "size " + in.dims.print(w.size) + " padded by " + std::to_string(w.pad_low) + " and " + std::to_string(w.pad_high) +
+              " under a kernel that spans " + in.dims.print(w.extent(in.dims)),
           "a kernel that fits");
 }
 
@@ -97,8 +93,7 @@ void conv(Infer& in) {
   in.expect_rank(1, "weight", in.rank(0), in.rank(0));
   const int64_t groups = in.integer("groups");
   const tsr_dim channels = in.sizes(0)[1], out = in.sizes(1)[0];
-  in.expect_equal("channels of x", channels, in.dims.mul(in.sizes(1)[1], groups),
-                  "x has groups * weight's axis 1 channels");
+  in.expect_equal("channels of x", channels, in.dims.mul(in.sizes(1)[1], groups), "x has groups * weight's axis 1 channels");
   if (!in.dims.assume(TSR_DIVISIBLE, out, groups, "groups divide the output channels"))
     in.fail("TSR-I202", "weight, axis 0", in.dims.print(out), "a multiple of groups " + std::to_string(groups));
   expect_bias(in, out);
@@ -120,8 +115,7 @@ void conv_transpose(Infer& in) {
   const int64_t groups = in.integer("groups");
   in.expect_equal("weight, axis 0", in.sizes(1)[0], in.sizes(0)[1], "weight has a row per channel of x");
   if (!in.dims.assume(TSR_DIVISIBLE, in.sizes(0)[1], groups, "groups divide the channels"))
-    in.fail("TSR-I202", "channels of x", in.dims.print(in.sizes(0)[1]),
-            "a multiple of groups " + std::to_string(groups));
+    in.fail("TSR-I202", "channels of x", in.dims.print(in.sizes(0)[1]), "a multiple of groups " + std::to_string(groups));
   const tsr_dim out = in.dims.mul(in.sizes(1)[1], groups);
   expect_bias(in, out);
   DimVector shape = {in.sizes(0)[0], out};
@@ -176,8 +170,7 @@ DimVector adaptive_shape(Infer& in) {
   for (tsr_dim d : in.shape("output")) shape.push_back(d);
   for (size_t i = 2; i < shape.size(); ++i)
     if (!in.dims.assume(TSR_GT, in.sizes(0)[i], 0, "an adaptive window holds an element"))
-      in.fail("TSR-I208", "spatial dimension " + std::to_string(i - 2) + " of x", in.dims.print(in.sizes(0)[i]),
-              "at least 1");
+      in.fail("TSR-I208", "spatial dimension " + std::to_string(i - 2) + " of x", in.dims.print(in.sizes(0)[i]), "at least 1");
   return shape;
 }
 

@@ -32,8 +32,7 @@ void group_norm(Infer& in) {
   const int64_t groups = in.integer("groups");
   if (groups < 1) in.fail("TSR-I205", "attribute 'groups'", std::to_string(groups), "at least 1");
   if (!in.dims.assume(TSR_DIVISIBLE, in.sizes(0)[1], groups, "groups divide the channels"))
-    in.fail("TSR-I202", "channels of x", in.dims.print(in.sizes(0)[1]),
-            "a multiple of groups " + std::to_string(groups));
+    in.fail("TSR-I202", "channels of x", in.dims.print(in.sizes(0)[1]), "a multiple of groups " + std::to_string(groups));
   in.result(in.dtype(0), in.sizes(0));
 }
 
@@ -105,8 +104,7 @@ void interpolate(Infer& in) {
   for (tsr_dim d : in.shape("output")) shape.push_back(d);
   for (size_t i = 2; i < shape.size(); ++i)
     if (!in.dims.assume(TSR_GT, in.sizes(0)[i], 0, "there is an element to sample"))
-      in.fail("TSR-I208", "spatial dimension " + std::to_string(i - 2) + " of x", in.dims.print(in.sizes(0)[i]),
-              "at least 1");
+      in.fail("TSR-I208", "spatial dimension " + std::to_string(i - 2) + " of x", in.dims.print(in.sizes(0)[i]), "at least 1");
   in.result(in.dtype(0), shape);
 }
 

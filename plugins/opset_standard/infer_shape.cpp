@@ -66,13 +66,11 @@ void broadcast_to(Infer& in) {
   const DimVector shape = in.shape("shape");
   const auto from = in.sizes(0);
   if (from.size() > shape.size())
-    in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape),
-            "at least as many dimensions as x " + in.dims.print(from));
+    in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape), "at least as many dimensions as x " + in.dims.print(from));
   for (size_t i = 0; i < from.size(); ++i) {
     const tsr_dim have = from[i], want = shape[i + shape.size() - from.size()];
     if (have != 1 && !in.dims.assume(TSR_EQ, have, want, "broadcast_to repeats only sizes of 1"))
-      in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape),
-              "sizes that x " + in.dims.print(from) + " broadcasts to");
+      in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape), "sizes that x " + in.dims.print(from) + " broadcasts to");
   }
   in.result(in.dtype(0), shape);
 }
@@ -92,8 +90,7 @@ void slice(Infer& in) {
     const auto ordered = [&](tsr_dim low, tsr_dim high) {
       return d.assume(TSR_LE, low, high, "a slice stays inside its dimension");
     };
-    if (strides[i] == 0)
-      in.fail("TSR-I205", "attribute 'strides'", "0 for axis " + std::to_string(i), "another number");
+    if (strides[i] == 0) in.fail("TSR-I205", "attribute 'strides'", "0 for axis " + std::to_string(i), "another number");
     if (strides[i] > 0) {
       if (!ordered(0, start) || !ordered(start, limit) || !ordered(limit, size))
         in.fail("TSR-I205", "axis " + std::to_string(i), range, "0 <= start <= limit <= size");
@@ -125,8 +122,7 @@ void as_strided(Infer& in) {
   const bool empty = std::any_of(shape.begin(), shape.end(), [](tsr_dim s) { return s == 0; });
   const tsr_dim count = d.product(in.sizes(0));
   if (!empty && !d.assume(TSR_LT, last, count, "as_strided stays inside x"))
-    in.fail("TSR-I205", "attributes", "a last element at " + d.print(last),
-            "one of the " + d.print(count) + " elements of x");
+    in.fail("TSR-I205", "attributes", "a last element at " + d.print(last), "one of the " + d.print(count) + " elements of x");
   in.result(in.dtype(0), shape);
 }
 

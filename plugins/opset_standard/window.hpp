@@ -24,9 +24,7 @@ struct Window {  // along one spatial dimension
   }
 
   // Size that conv_transpose gives without output_pad.
-  tsr_dim transposed(const Dims& d) const {
-    return d.add(d.sub(d.mul(d.sub(size, 1), stride), pad_low + pad_high), extent(d));
-  }
+  tsr_dim transposed(const Dims& d) const { return d.add(d.sub(d.mul(d.sub(size, 1), stride), pad_low + pad_high), extent(d)); }
 };
 
 }  // namespace tessera::opset

@@ -63,23 +63,20 @@ void check_positive(const Json& d, std::initializer_list<const char*> keys) {
 }
 
 TEST_CASE("run --json") {
-  const Json d =
-      document("run mlp.tsr --config test.toml --range x=1:1 --range w=2:2 --range n=3:3 --dim s0=2 --print --memory",
-               "tessera.run/1");
+  const Json d = document(
+      "run mlp.tsr --config test.toml --range x=1:1 --range w=2:2 --range n=3:3 --dim s0=2 --print --memory", "tessera.run/1");
   CHECK(d["dims"] == Json{{"s0", 2}});
   REQUIRE(d["inputs"].size() == 3);
-  CHECK(
-      d["inputs"][1] ==
-      Json::parse(
-          R"({"name": "w", "key": "fc.weight", "kind": "param", "dtype": "f32", "shape": [4, 2], "source": "random"})"));
+  CHECK(d["inputs"][1] ==
+        Json::parse(
+            R"({"name": "w", "key": "fc.weight", "kind": "param", "dtype": "f32", "shape": [4, 2], "source": "random"})"));
   REQUIRE(d["outputs"].size() == 2);
   CHECK(d["outputs"][0]["value"] == "dense<f32[2, 2]: [8.0, 8.0, 8.0, 8.0]>");
   CHECK(d["outputs"][1]["value"] == "dense<i64[]: 4>");
   check_positive(d, {"load_ms", "compile_ms", "pack_ms", "run_ms", "peak_bytes"});
   CHECK(d["peak_bytes"].get<int64_t>() >= 4 * (2 * 4 + 4 * 2 + 2 * 2));  // inputs and outputs at least
   REQUIRE(d["executable"]["steps"].size() >= 2);
-  for (const char* key :
-       {"index", "kind", "op", "results", "operands", "backend", "kernel", "bytes", "workspace_bytes", "loc"})
+  for (const char* key : {"index", "kind", "op", "results", "operands", "backend", "kernel", "bytes", "workspace_bytes", "loc"})
     CHECK(d["executable"]["steps"][0].contains(key));
   CHECK(d["executable"]["steps"][0]["loc"] == "mlp.cpp:12:3");
 }
@@ -155,9 +152,8 @@ TEST_CASE("version --json") {
 }
 
 TEST_CASE("errors under --json") {
-  for (const char* arguments :
-       {"run missing.tsr", "frobnicate", "run add.tsr --nonsense", "run", "config explain nowhere.toml",
-        "ops no_such_op", "compare a.toml b.toml add.tsr", "new op 7", "bench add.tsr --iters x"}) {
+  for (const char* arguments : {"run missing.tsr", "frobnicate", "run add.tsr --nonsense", "run", "config explain nowhere.toml",
+                                "ops no_such_op", "compare a.toml b.toml add.tsr", "new op 7", "bench add.tsr --iters x"}) {
     const Json d = document(arguments, "tessera.error/1", 2);
     CHECK(d["family"] == "user");
     CHECK(d["exit_status"] == 2);
@@ -168,8 +164,7 @@ TEST_CASE("errors under --json") {
 
 TEST_CASE("a failed write is no success") {
   if (!fs::exists("/dev/full")) return;
-  const std::string line =
-      "'" + environment("TESSERA_BUILD_DIR") + "/bin/tessera' version --json > /dev/full 2>/dev/null";
+  const std::string line = "'" + environment("TESSERA_BUILD_DIR") + "/bin/tessera' version --json > /dev/full 2>/dev/null";
   const int status = std::system(line.c_str());
   CHECK(WEXITSTATUS(status) == 3);
 }

@@ -76,7 +76,8 @@ TEST_CASE("scalars, bools and strings are guarded by value") {
 
 TEST_CASE("dynamic sizes share one graph") {
   int traced = 0;
-  auto f = compile([&](const Tensor& x) { return ++traced, x.reshape({x.size(0) * x.size(1)}).cumsum(0); }, {.dynamic = Dynamic::yes});
+  auto f = compile([&](const Tensor& x) { return ++traced, x.reshape({x.size(0) * x.size(1)}).cumsum(0); },
+                   {.dynamic = Dynamic::yes});
   CHECK(f(ones({2, 3})).to_vector<float>().back() == 6);
   CHECK(f(ones({5, 4})).to_vector<float>().back() == 20);
   CHECK(f(ones({7, 9})).to_vector<float>().back() == 63);
@@ -134,7 +135,8 @@ TEST_CASE("a tensor that escapes its trace is refused") {
 }
 
 TEST_CASE("backend and config can be chosen per function") {
-  const Context reference(std::string(std::getenv("TESSERA_SOURCE_DIR") ? std::getenv("TESSERA_SOURCE_DIR") : ".") + "/configs/reference.toml");
+  const Context reference(std::string(std::getenv("TESSERA_SOURCE_DIR") ? std::getenv("TESSERA_SOURCE_DIR") : ".") +
+                          "/configs/reference.toml");
   auto f = compile([](const Tensor& x) { return x.exp(); }, {.backend = "reference", .context = reference});
   CHECK(f(zeros({2})).to_vector<float>() == std::vector<float>{1, 1});
   CHECK_THROWS_WITH(compile([](const Tensor& x) { return x; }, {.backend = "refrence", .context = reference})(ones({1})),

@@ -8,7 +8,9 @@ using Tensors = std::vector<Tensor>;
 
 namespace {
 Tensor halve_or_double(const Tensor& x) {
-  return cond(x.sum() > 10, [](const Tensors& a) { return Tensors{a[0] / 2}; }, [](const Tensors& a) { return Tensors{a[0] * 2}; }, {x})[0];
+  return cond(
+      x.sum() > 10, [](const Tensors& a) { return Tensors{a[0] / 2}; }, [](const Tensors& a) { return Tensors{a[0] * 2}; },
+      {x})[0];
 }
 // Collatz steps until 1.
 Tensor collatz(const Tensor& n) {
@@ -19,7 +21,11 @@ Tensor collatz(const Tensor& n) {
                     {n, zeros({}, i64)})[1];
 }
 std::pair<Tensor, Tensor> running(const Tensor& xs, bool reverse) {
-  auto [carry, out] = scan([](const Tensors& a) { return Tensors{a[0] + a[1], a[0] * a[2]}; }, {zeros({2})}, {xs}, {full({2}, 10)}, reverse);
+  auto [carry, out] = scan(
+      [](const Tensors& a) {
+        return Tensors{a[0] + a[1], a[0] * a[2]};
+      },
+      {zeros({2})}, {xs}, {full({2}, 10)}, reverse);
   return {carry[0], out[0]};
 }
 }  // namespace
@@ -52,7 +58,9 @@ TEST_CASE("cond, while_loop and scan give the same inside and outside a compiled
 
 TEST_CASE("a region that uses a tensor from outside is told how to pass it") {
   auto f = compile([](const Tensor& x, const Tensor& y) {
-    return cond(x.sum() > 0, [&](const Tensors& a) { return Tensors{a[0] + y}; }, [](const Tensors& a) { return Tensors{a[0]}; }, {x})[0];
+    return cond(
+        x.sum() > 0, [&](const Tensors& a) { return Tensors{a[0] + y}; }, [](const Tensors& a) { return Tensors{a[0]}; },
+        {x})[0];
   });
   CHECK_THROWS_WITH(f(ones({2}), ones({2})), Catch::Contains("TSR-F003"));
 }

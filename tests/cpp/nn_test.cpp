@@ -34,7 +34,8 @@ TEST_CASE("parameters and state have the names of their path") {
   Outer m;
   std::vector<std::string> names;
   for (auto& [n, t] : m.named_parameters()) names.push_back(n);
-  CHECK(names == std::vector<std::string>{"layers.0.fc.weight", "layers.0.fc.bias", "layers.1.fc.weight", "layers.1.fc.bias", "norm.weight", "norm.bias"});
+  CHECK(names == std::vector<std::string>{"layers.0.fc.weight", "layers.0.fc.bias", "layers.1.fc.weight", "layers.1.fc.bias",
+                                          "norm.weight", "norm.bias"});
   CHECK(m.state_dict().count("norm.running_mean") == 1);
   CHECK(m.num_parameters() == 2 * (9 + 3) + 4);
 }

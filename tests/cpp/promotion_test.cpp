@@ -10,8 +10,9 @@ TEST_CASE("tensors of different types promote as in PyTorch") {
   struct Row {
     DType a, b, sum;
   };
-  for (const Row& r : {Row{i32, i64, i64}, Row{u8, i8, i16}, Row{i64, f32, f32}, Row{f16, f32, f32}, Row{f16, bf16, f32}, Row{boolean, i8, i8},
-                       Row{f32, f64, f64}, Row{f32, c64, c64}, Row{f64, c64, c128}, Row{boolean, f16, f16}}) {
+  for (const Row& r :
+       {Row{i32, i64, i64}, Row{u8, i8, i16}, Row{i64, f32, f32}, Row{f16, f32, f32}, Row{f16, bf16, f32}, Row{boolean, i8, i8},
+        Row{f32, f64, f64}, Row{f32, c64, c64}, Row{f64, c64, c128}, Row{boolean, f16, f16}}) {
     CAPTURE(name(r.a), name(r.b));
     CHECK((ones({2}, r.a) + ones({2}, r.b)).dtype() == r.sum);
     CHECK((ones({2}, r.b) + ones({2}, r.a)).dtype() == r.sum);

@@ -50,17 +50,19 @@ TEST_CASE("structs, maps, vectors and optionals go in and come out") {
 
   s.kind = app::Kind::minus;  // an enum
   CHECK(values(f(s).h) == std::vector<float>{-2, -1});
-  s.scale = 2.0;              // presence of an optional
+  s.scale = 2.0;  // presence of an optional
   CHECK(values(f(s).h) == std::vector<float>{-4, -2});
   s.groups["b"].push_back(ones({1}));  // the length of a container
   f(s);
-  s.groups["c"] = {};         // the keys of a map
+  s.groups["c"] = {};  // the keys of a map
   f(s);
   CHECK(traced == 5);
 }
 
 TEST_CASE("tuples and several results") {
-  auto f = compile([](const Tensor& x, std::pair<Tensor, int> y) { return std::make_tuple(x + y.first, y.second, std::vector<Tensor>{x, x * 2}); });
+  auto f = compile([](const Tensor& x, std::pair<Tensor, int> y) {
+    return std::make_tuple(x + y.first, y.second, std::vector<Tensor>{x, x * 2});
+  });
   auto [sum, n, list] = f(ones({2}), {full({2}, 4), 7});
   CHECK(values(sum) == std::vector<float>{5, 5});
   CHECK(n == 7);

@@ -108,8 +108,7 @@ class LineParser {
         out.push_back(d);
         continue;
       }
-      const auto known =
-          std::find_if(std::begin(classes), std::end(classes), [&](const Class& c) { return name == c.name; });
+      const auto known = std::find_if(std::begin(classes), std::end(classes), [&](const Class& c) { return name == c.name; });
       if (known == std::end(classes)) fail("'" + name + "' is neither a dtype nor a class");
       for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d)
         if (known->has(d)) out.push_back(d);
@@ -241,8 +240,7 @@ size_t result_count(const Case& c) {
   if (c.op == "split") {
     const size_t open = c.attributes.find('[', c.attributes.find("sizes"));
     return 1 + static_cast<size_t>(std::count(c.attributes.begin() + static_cast<int64_t>(open),
-                                              c.attributes.begin() + static_cast<int64_t>(c.attributes.find(']', open)),
-                                              ','));
+                                              c.attributes.begin() + static_cast<int64_t>(c.attributes.find(']', open)), ','));
   }
   const auto it = several.find(c.op);
   return it == several.end() ? 1 : it->second;
@@ -258,8 +256,8 @@ std::string Case::text() const {
     used += (i ? ", " : " ") + (operands[i].omitted ? std::string("_") : name);
   }
   for (size_t i = 0; i < result_count(*this); ++i) results += (i ? ", %r" : "%r") + std::to_string(i);
-  return "graph @case(" + inputs + ") {\n  " + results + " = " + op + used +
-         (attributes.empty() ? "" : " " + attributes) + "\n  return " + results + "\n}\n";
+  return "graph @case(" + inputs + ") {\n  " + results + " = " + op + used + (attributes.empty() ? "" : " " + attributes) +
+         "\n  return " + results + "\n}\n";
 }
 
 std::vector<Case> read_cases(const std::string& directory) {
@@ -321,8 +319,7 @@ std::vector<char> make_values(const Case& c, size_t index) {
       const int64_t most = bits == 64 ? INT64_MAX : (int64_t{1} << (sign ? bits - 1 : bits)) - 1;
       const int64_t from = std::max<int64_t>(least, o.has_range ? static_cast<int64_t>(o.lo) : -9);
       const int64_t to = std::min<int64_t>(most, o.has_range ? static_cast<int64_t>(o.hi) : 9);
-      store_from(o.dtype, out.data(), i,
-                 from + static_cast<int64_t>(splitmix(seed) % static_cast<uint64_t>(to - from + 1)));
+      store_from(o.dtype, out.data(), i, from + static_cast<int64_t>(splitmix(seed) % static_cast<uint64_t>(to - from + 1)));
     }
   }
   return out;

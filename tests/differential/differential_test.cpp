@@ -67,12 +67,11 @@ std::string run_case(const Case& c, std::map<std::string, double>& report) {
       for (size_t r = 0; r < want.size(); ++r) {
         const uint32_t dtype = want[r].dtype();
         const Tolerance* row = tolerance_of(c.op, dtype);
-        if (row && row->scale == Scale::Absolute && magnitude.empty())
-          magnitude = reference.run(inputs(c, layout, true));
+        if (row && row->scale == Scale::Absolute && magnitude.empty()) magnitude = reference.run(inputs(c, layout, true));
         const double items = items_of(c.op, in.empty() ? 1 : in[0].elements(), want[r].elements());
         double worst = 0;
-        const std::string what = compare(got[r].desc(), want[r].desc(),
-                                         magnitude.empty() ? nullptr : &magnitude[r].desc(), row, items, 1, &worst);
+        const std::string what =
+            compare(got[r].desc(), want[r].desc(), magnitude.empty() ? nullptr : &magnitude[r].desc(), row, items, 1, &worst);
         if (!what.empty()) note(layout, "result " + std::to_string(r) + ": " + what);
         double& entry = report[c.op + " " + std::string(dtype_name(dtype))];
         entry = std::max(entry, worst);
@@ -175,16 +174,16 @@ TEST_CASE("run-time errors have the same code on both backends") {
     };
     for (const auto& c : indexed) {
       INFO(c.op);
-      CHECK(code_of("graph @g(%a: i32[3, 2], %i: " + std::string(c.types) + ") { %r = " + c.op + " return %r }",
-                    backend, {x, integers(TSR_I64, c.sizes, c.bad)}) == "TSR-R011");
+      CHECK(code_of("graph @g(%a: i32[3, 2], %i: " + std::string(c.types) + ") { %r = " + c.op + " return %r }", backend,
+                    {x, integers(TSR_I64, c.sizes, c.bad)}) == "TSR-R011");
     }
     CHECK(code_of("graph @g(%x: f32[2, 3], %t: i64[2]) { %r = cross_entropy %x, %t return %r }", backend,
                   {arrange(TSR_F32, {2, 3}, std::vector<char>(24), Layout::Dense), integers(TSR_I64, {2}, {0, 3})}) ==
           "TSR-R011");
     CHECK(code_of("graph @g(%a: i32[3, 2], %s: i64[2]) { %r = dynamic_reshape %a, %s {rank = 2} return %r }", backend,
                   {x, integers(TSR_I64, {2}, {4, 2})}) == "TSR-R012");
-    CHECK(code_of("graph @g(%a: i32[3, 2], %s: i64[2]) { %r = dynamic_broadcast_to %a, %s {rank = 2} return %r }",
-                  backend, {x, integers(TSR_I64, {2}, {4, 2})}) == "TSR-R012");
+    CHECK(code_of("graph @g(%a: i32[3, 2], %s: i64[2]) { %r = dynamic_broadcast_to %a, %s {rank = 2} return %r }", backend,
+                  {x, integers(TSR_I64, {2}, {4, 2})}) == "TSR-R012");
     for (const std::string op :
          {"%r = argmax %x {axis = 2}", "%r = argmin %x {axis = 2}",
           "%r = pad %x {low = [0, 0, 1], high = [0, 0, 1], mode = \"edge\"}",

@@ -50,8 +50,8 @@ uint32_t input_dtype(const e::Executable& x, size_t input) {
   return TSR_AT(tsr_value, t.values, t.value_stride, body.inputs[input])->type->dtype;
 }
 
-std::string run_golden(const Golden& g, const std::string& backend,
-                       const std::map<std::string, const npz::Array*>& arrays, const std::string& file) {
+std::string run_golden(const Golden& g, const std::string& backend, const std::map<std::string, const npz::Array*>& arrays,
+                       const std::string& file) {
   try {
     const e::Executable program = compile(g.text, backend);
     std::vector<e::Tensor> in, absolute;
@@ -65,8 +65,7 @@ std::string run_golden(const Golden& g, const std::string& backend,
       std::vector<char> magnitudes = values;
       const int64_t n = in.back().elements();
       for (int64_t i = 0; i < n; ++i) {
-        if (is_float(dtype))
-          store_from(dtype, magnitudes.data(), i, std::fabs(load_as<double>(dtype, values.data(), i)));
+        if (is_float(dtype)) store_from(dtype, magnitudes.data(), i, std::fabs(load_as<double>(dtype, values.data(), i)));
         if (is_complex(dtype)) {
           const auto z = load_as<ComplexValue<double>>(dtype, values.data(), i);
           store_from(dtype, magnitudes.data(), i, ComplexValue<double>{std::hypot(z.re, z.im), 0});
@@ -84,8 +83,7 @@ std::string run_golden(const Golden& g, const std::string& backend,
       const e::Tensor want =
           arrange(dtype, a->second->shape, as_chars(npz::to_elements(*a->second, dtype, file)), Layout::Dense);
       const Tolerance* row = golden_tolerance_of(g.op, dtype);
-      if (row && row->scale == Scale::Absolute && magnitude.empty())
-        magnitude = compile(g.text, "reference").run(absolute);
+      if (row && row->scale == Scale::Absolute && magnitude.empty()) magnitude = compile(g.text, "reference").run(absolute);
       const double items = items_of(g.op, in.empty() ? 1 : in[0].elements(), want.elements());
       // Twice the row: the expectation, computed by another library and rounded through f32, has an error of its own.
       const std::string what =

@@ -23,8 +23,7 @@ const e::Context& null_context() {
         "load = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.null\"]\n"
         "[backends]\n"
         "order = [\"null\"]\n";
-    if (const char* build = std::getenv("TESSERA_BUILD_DIR"))
-      o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
+    if (const char* build = std::getenv("TESSERA_BUILD_DIR")) o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
     return e::Context(o);
   }();
   return c;
@@ -83,8 +82,7 @@ TEST_CASE("a null device that does not exist, and memory that does not exist") {
 
 TEST_CASE("the null device's table: streams, events, and what it refuses") {
   // The host has no use for streams of its own yet: the table is asked directly, as a host would.
-  const std::string path =
-      std::string(std::getenv("TESSERA_BUILD_DIR")) + "/lib/tessera/plugins/tessera.backend.null.so";
+  const std::string path = std::string(std::getenv("TESSERA_BUILD_DIR")) + "/lib/tessera/plugins/tessera.backend.null.so";
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   REQUIRE(library);
   const auto query = reinterpret_cast<tsr_plugin_query_fn>(dlsym(library, "tsr_plugin_query"));

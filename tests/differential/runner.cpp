@@ -34,8 +34,7 @@ const e::Context& context() {
         "\"tessera.backend.reference\"]\n"
         "[backends]\n"
         "order = [\"eager\", \"reference\"]\n";
-    if (const char* build = std::getenv("TESSERA_BUILD_DIR"))
-      o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
+    if (const char* build = std::getenv("TESSERA_BUILD_DIR")) o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
     return e::Context(o);
   }();
   return c;
@@ -97,8 +96,7 @@ e::Tensor arrange(uint32_t dtype, const std::vector<int64_t>& sizes, const std::
         to += k * strides[d];
         if (d != repeated) from += k * walk[d];
       }
-      std::memcpy(static_cast<char*>(base.data()) + to * width, dense.data() + from * width,
-                  static_cast<size_t>(width));
+      std::memcpy(static_cast<char*>(base.data()) + to * width, dense.data() + from * width, static_cast<size_t>(width));
     }
   }
   return base.view(offset, sizes, strides);

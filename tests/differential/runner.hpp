@@ -26,8 +26,7 @@ enum class Layout {
   Repeated,    // stride 0 along the first axis of more than one element, whose slices are therefore equal
   Reversed,    // negative stride along the last axis
 };
-inline constexpr Layout layouts[] = {Layout::Dense, Layout::Transposed, Layout::Sliced, Layout::Repeated,
-                                     Layout::Reversed};
+inline constexpr Layout layouts[] = {Layout::Dense, Layout::Transposed, Layout::Sliced, Layout::Repeated, Layout::Reversed};
 const char* layout_name(Layout);
 
 // A tensor with the given elements (dense, in the dtype's memory form). Repeated takes the first slice for all.

@@ -229,8 +229,7 @@ std::string compare(const tsr_tensor& got, const tsr_tensor& want, const tsr_ten
   std::snprintf(text, sizeof text, "; error %.3g, allowed %.3g", error_of_first, allowed_of_first);
   return std::to_string(failures) + " of " + std::to_string(n) + " elements differ; element " + std::to_string(first) +
          ": got " + print_element(got, first) + ", expected " + print_element(want, first) +
-         (allowed_of_first > 0 ? text : "; must be equal") + "\n  got      " + print(got) + "\n  expected " +
-         print(want);
+         (allowed_of_first > 0 ? text : "; must be equal") + "\n  got      " + print(got) + "\n  expected " + print(want);
 }
 
 }  // namespace tessera::differential

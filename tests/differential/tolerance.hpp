@@ -14,7 +14,7 @@ enum class Scale {
   Value,      // the expected value itself
   Component,  // the modulus of the expected complex number; for floats as Value
   Absolute,  // the same op applied to the operands' absolute values: the sum of magnitudes that rounding errors are relative to
-  Tensor,  // the largest finite magnitude in the expected tensor
+  Tensor,    // the largest finite magnitude in the expected tensor
 };
 
 // An op without a row is exact: equal values (any NaN equals any NaN, 0 equals -0).

@@ -14,8 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const Fault& f : m.faults.items())
     if (!f.code.starts_with("TSR-P") || f.message.empty()) std::abort();
   if (!m.faults.empty()) return 0;
-  if (m.id.empty() || m.library.empty() || m.library.find('/') != std::string::npos || m.hash.size() != 71)
-    std::abort();
+  if (m.id.empty() || m.library.empty() || m.library.find('/') != std::string::npos || m.hash.size() != 71) std::abort();
   for (const std::string& p : m.provides)
     if (kind_from_name(p.substr(0, p.find(':'))) == 0) std::abort();
   for (const OptionDecl& d : m.options) {

@@ -161,8 +161,7 @@ Slope slope(core::Graph& g, std::vector<Array>& inputs, size_t input, int64_t el
                right = (up - middle) / h;
   const double scale = std::max({1.0, std::abs(near), std::abs(wide)});
   const bool finite = std::isfinite(near) && std::isfinite(wide);
-  return {(4 * near - wide) / 3,
-          finite && std::abs(near - wide) < 1e-4 * scale && std::abs(left - right) < 2e-2 * scale};
+  return {(4 * near - wide) / 3, finite && std::abs(near - wide) < 1e-4 * scale && std::abs(left - right) < 2e-2 * scale};
 }
 
 class GradientCheck {
@@ -246,22 +245,21 @@ class GradientCheck {
 
 TEST_CASE("gradients are the slopes of their ops") {
   GradientCheck check;
-  for_each_case([](const core::OpRecord& r) { return r.grad_body || (r.impl && r.impl->grad); },
-                [&](Case& c) {
-                  const tsr_node& n = c.graph->node(c.node());
-                  bool usable = false;
-                  for (uint32_t i = 0; i < n.num_results; ++i)
-                    usable |= differentiable(c.graph->value(n.results[i]).type->dtype);
-                  if (!usable) return;
-                  // Special values are for other tests: slopes need numbers that are not at a limit.
-                  for (Array& a : c.inputs)
-                    if (differentiable(a.dtype))
-                      for (int64_t i = 0; i < a.count(); ++i)
-                        if (!std::isfinite(a.get(i)) || !std::isfinite(a.get_imag(i)) || std::abs(a.get(i)) > 1e3 ||
-                            a.get(i) == 0)
-                          a.set(i, check.number(), is_complex(a.dtype) ? check.number() : 0);
-                  check.run(*c.graph, c.inputs);
-                });
+  for_each_case(
+      [](const core::OpRecord& r) { return r.grad_body || (r.impl && r.impl->grad); },
+      [&](Case& c) {
+        const tsr_node& n = c.graph->node(c.node());
+        bool usable = false;
+        for (uint32_t i = 0; i < n.num_results; ++i) usable |= differentiable(c.graph->value(n.results[i]).type->dtype);
+        if (!usable) return;
+        // Special values are for other tests: slopes need numbers that are not at a limit.
+        for (Array& a : c.inputs)
+          if (differentiable(a.dtype))
+            for (int64_t i = 0; i < a.count(); ++i)
+              if (!std::isfinite(a.get(i)) || !std::isfinite(a.get_imag(i)) || std::abs(a.get(i)) > 1e3 || a.get(i) == 0)
+                a.set(i, check.number(), is_complex(a.dtype) ? check.number() : 0);
+        check.run(*c.graph, c.inputs);
+      });
 
   // What the golden values leave out in f64: inputs are drawn from [0.3, 1], or given.
   struct More {
@@ -271,8 +269,7 @@ TEST_CASE("gradients are the slopes of their ops") {
   const std::vector<More> more = {
       {"(%x: f64[4]) { %y = acosh %x return %y }", {{0, {1.5, 2, 3, 9}}}},
       {"(%x: f64[3, 4]) { %y = pad %x {low = [1, 0], high = [0, 2]} return %y }", {}},
-      {"(%x: f64[3, 4], %v: f64[]) { %y = pad %x, %v {low = [1, -1], high = [-2, 2], interior = [0, 2]} return %y }",
-       {}},
+      {"(%x: f64[3, 4], %v: f64[]) { %y = pad %x, %v {low = [1, -1], high = [-2, 2], interior = [0, 2]} return %y }", {}},
       {"(%x: f64[4, 5]) { %y = pad %x {low = [2, 1], high = [3, -1], mode = \"reflect\"} return %y }", {}},
       {"(%x: f64[2, 5]) { %y = pad %x {low = [3, -1], high = [1, 2], mode = \"edge\"} return %y }", {}},
       {"(%x: f64[3, 2]) { %y = pad %x {low = [4, 1], high = [5, 3], mode = \"wrap\"} return %y }", {}},
@@ -283,13 +280,11 @@ TEST_CASE("gradients are the slopes of their ops") {
       {"(%x: f64[3, 1], %m: bool[4]) { %y = masked_select %x, %m return %y }", {{1, {1, 0, 1, 1}}}},
       {"(%x: f64[2, 3], %m: bool[2, 3]) { %y = masked_select %x, %m return %y }", {{1, {0, 0, 0, 0, 0, 0}}}},
       {"(%x: f64[6]) { %y = cumprod %x {axis = 0} return %y }", {{0, {2, 3, 0, 4, 0, 5}}}},
-      {"(%x: f64[6]) { %y = cumprod %x {axis = 0, exclusive = true, reverse = true} return %y }",
-       {{0, {2, 0, 3, 4, 0, 5}}}},
+      {"(%x: f64[6]) { %y = cumprod %x {axis = 0, exclusive = true, reverse = true} return %y }", {{0, {2, 0, 3, 4, 0, 5}}}},
       {"(%x: f64[2, 3]) { %y = reduce_prod %x {axes = [1]} return %y }", {{0, {2, 0, 3, 0, 0, 5}}}},
       {"(%x: f64[2, 3]) { %y = norm %x {p = 3.5, axes = [0]} return %y }", {{0, {2, -1, 3, -4, 7, 5}}}},
       {"(%x: f64[2, 3]) { %y = norm %x {p = inf, axes = [0, 1]} return %y }", {{0, {2, -1, 3, -4, 7, 5}}}},
-      {"(%x: f64[2, 3]) { %y = norm %x {p = -inf, axes = [1], keepdims = true} return %y }",
-       {{0, {2, -1, 3, -4, 7, 5}}}},
+      {"(%x: f64[2, 3]) { %y = norm %x {p = -inf, axes = [1], keepdims = true} return %y }", {{0, {2, -1, 3, -4, 7, 5}}}},
       {"(%x: f64[2, 3, 4], %i: i64[2, 5, 1]) { %y = gather_nd %x, %i {batch_dims = 1} return %y }",
        {{1, {0, 2, 1, 2, 0, 1, 1, 0, 2, 2}}}},
       {"(%x: f64[1, 2, 9, 8], %w: f64[4, 1, 3, 2]) { %y = conv %x, %w, _ {strides = [2, 3], pad_low = [1, 0], pad_high "
@@ -330,8 +325,7 @@ TEST_CASE("gradients are the slopes of their ops") {
   }
 
   // Flat ops have no slope to compare, and integers none at all.
-  const std::set<std::string> flat = {"sign",      "floor",    "ceil",    "round", "trunc",
-                                      "floor_div", "shape_of", "nonzero", "unique"};
+  const std::set<std::string> flat = {"sign", "floor", "ceil", "round", "trunc", "floor_div", "shape_of", "nonzero", "unique"};
   for (const core::OpRecord* r : standard_ops().all()) {
     if (!(r->grad_body || (r->impl && r->impl->grad)) || flat.count(r->name)) continue;
     INFO(r->name);

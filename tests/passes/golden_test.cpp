@@ -55,7 +55,9 @@ File read_cases(const std::string& path) {
   return f;
 }
 
-std::unique_ptr<Graph> parse(const std::string& text, const std::string& path) { return parse_graph(pass_context().ops(), text, path); }
+std::unique_ptr<Graph> parse(const std::string& text, const std::string& path) {
+  return parse_graph(pass_context().ops(), text, path);
+}
 
 std::string commented(const std::string& text) {
   std::string s = "// error: ";
@@ -76,7 +78,8 @@ void check_file(const std::string& path) {
       const PassReport report = run_pipeline(*g, f.pipeline);
       verify(*g);
       result = print_graph(*g);
-      if (name.rfind("keep_", 0) == 0 && result != before) FAIL_CHECK("@" << name << " must stay as it is, it became\n" << result);
+      if (name.rfind("keep_", 0) == 0 && result != before)
+        FAIL_CHECK("@" << name << " must stay as it is, it became\n" << result);
       // Running it again changes nothing: the pass has reached what it ensures.
       const auto again = g->clone();
       const PassReport second = run_pipeline(*again, f.pipeline);
@@ -92,8 +95,10 @@ void check_file(const std::string& path) {
         CHECK(runs);
         const Outcome have = run_on_reference(*g, symbols, seed);
         // A composite may round differently than its parts (docs/ir.md, numerics 6); how much is the differential tests' business.
-        if (f.pipeline.find("decompose") == std::string::npos) CHECK(bit_difference(want, have) == "");
-        else CHECK(want.error == have.error);
+        if (f.pipeline.find("decompose") == std::string::npos)
+          CHECK(bit_difference(want, have) == "");
+        else
+          CHECK(want.error == have.error);
       }
     } catch (const Error& e) {
       result = commented(e.code() + " " + e.message());

@@ -74,7 +74,10 @@ void fill(tsr_tensor_handle& t, std::mt19937_64& random) {
   constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   static const double kSpecial[] = {0.0, -0.0, 1.0, -1.0, inf, -inf, nan, 0.5, 2.0, 1e-40, -3.0};
   const auto below = [&](uint64_t n) { return random() % n; };
-  const auto real = [&] { return below(3) ? static_cast<double>(static_cast<int64_t>(below(2001)) - 1000) / 128 : kSpecial[below(std::size(kSpecial))]; };
+  const auto real = [&] {
+    return below(3) ? static_cast<double>(static_cast<int64_t>(below(2001)) - 1000) / 128
+                    : kSpecial[below(std::size(kSpecial))];
+  };
   const int64_t n = num_elements({t.desc.sizes, t.desc.rank});
   for (int64_t i = 0; i < n; ++i) {
     if (is_complex(dtype)) {
@@ -88,7 +91,8 @@ void fill(tsr_tensor_handle& t, std::mt19937_64& random) {
     } else if (below(8)) {
       store_from(dtype, t.desc.data, i, static_cast<double>(below(4)));
     } else {
-      store_from(dtype, t.desc.data, i, is_signed_int(dtype) ? -static_cast<double>(below(128)) : static_cast<double>(below(128)));
+      store_from(dtype, t.desc.data, i,
+                 is_signed_int(dtype) ? -static_cast<double>(below(128)) : static_cast<double>(below(128)));
     }
   }
 }
@@ -158,13 +162,14 @@ std::string bit_difference(const Outcome& a, const Outcome& b) {
     }
     const auto width = static_cast<size_t>(dtype_bits(part)) / 8;
     for (int64_t k = 0; k < n; ++k) {
-      if (is_float(part) && std::isnan(load_as<double>(part, x.data, k)) && std::isnan(load_as<double>(part, y.data, k))) continue;
+      if (is_float(part) && std::isnan(load_as<double>(part, x.data, k)) && std::isnan(load_as<double>(part, y.data, k)))
+        continue;
       const bool same = width == 0 ? load_as<double>(part, x.data, k) == load_as<double>(part, y.data, k)
                                    : std::memcmp(static_cast<const char*>(x.data) + static_cast<size_t>(k) * width,
                                                  static_cast<const char*>(y.data) + static_cast<size_t>(k) * width, width) == 0;
       if (!same)
-        return where + " (" + tx + ") differs at " + std::to_string(k) + ": " + std::to_string(load_as<double>(part, x.data, k)) + " and " +
-               std::to_string(load_as<double>(part, y.data, k));
+        return where + " (" + tx + ") differs at " + std::to_string(k) + ": " +
+               std::to_string(load_as<double>(part, x.data, k)) + " and " + std::to_string(load_as<double>(part, y.data, k));
     }
   }
   return "";

@@ -3,6 +3,4 @@
 #include <stdexcept>
 #include <tessera/plugin.hpp>
 
-TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
-  throw std::runtime_error("vector::_M_range_check");
-}
+TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) { throw std::runtime_error("vector::_M_range_check"); }

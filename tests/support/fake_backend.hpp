@@ -49,13 +49,13 @@ class FakeBackend {
   uint64_t capabilities = TSR_CAP_STRIDED_INPUTS | TSR_CAP_UNALIGNED;
   std::set<std::string> refuses, decomposes, fails;  // op names; `fails`: launch reports TSR-R010
   std::set<std::string> fails_to_compile;
-  bool in_place = false;                             // elementwise kernels may overwrite operand 0
-  int64_t workspace = 0;                             // bytes that every kernel asks for; it fills them
+  bool in_place = false;  // elementwise kernels may overwrite operand 0
+  int64_t workspace = 0;  // bytes that every kernel asks for; it fills them
 
   // ---- what the kernels noted
   struct Launch {
     std::string op;
-    std::vector<tsr_tensor> inputs, outputs;         // data and flags; sizes are not kept
+    std::vector<tsr_tensor> inputs, outputs;  // data and flags; sizes are not kept
     std::vector<bool> dense;
     void* workspace;
   };
@@ -110,7 +110,8 @@ class FakeBackend {
   static tsr_error* compile(void* self, const tsr_compile* c, tsr_kernel* out) noexcept {
     auto& b = *static_cast<FakeBackend*>(self);
     const std::string op = core::Graph::from(c->graph).node(c->node).op;
-    if (b.fails_to_compile.count(op)) return core::host_core().error_create(TSR_BUG, "TSR-X001", "the fake was told to fail", nullptr);
+    if (b.fails_to_compile.count(op))
+      return core::host_core().error_create(TSR_BUG, "TSR-X001", "the fake was told to fail", nullptr);
     auto* k = new Kernel{&b, op, "fake." + op};
     ++b.compiled;
     out->self = k;
@@ -129,7 +130,8 @@ class FakeBackend {
   }
 
   static const std::set<std::string>& known() {
-    static const std::set<std::string> ops = {"add", "sub", "mul", "div", "neg", "lt", "relu", "cast", "reduce_sum", "nonzero", "exp", "full", "concat"};
+    static const std::set<std::string> ops = {"add",  "sub",        "mul",     "div", "neg",  "lt",    "relu",
+                                              "cast", "reduce_sum", "nonzero", "exp", "full", "concat"};
     return ops;
   }
 
@@ -166,7 +168,8 @@ class FakeBackend {
     {
       const std::lock_guard lock(b.mutex_);
       Launch note{k.op, {l->inputs, l->inputs + l->num_inputs}, {l->outputs, l->outputs + l->num_outputs}, {}, l->workspace};
-      for (const tsr_tensor& t : note.inputs) note.dense.push_back((t.flags & TSR_TENSOR_ABSENT) || core::is_dense(t.rank, t.sizes, t.strides));
+      for (const tsr_tensor& t : note.inputs)
+        note.dense.push_back((t.flags & TSR_TENSOR_ABSENT) || core::is_dense(t.rank, t.sizes, t.strides));
       b.launches.push_back(std::move(note));
     }
     if (b.workspace > 0) std::memset(l->workspace, 0xAB, static_cast<size_t>(b.workspace));
@@ -175,7 +178,8 @@ class FakeBackend {
       int64_t row = 0;
       each(l->inputs[0], [&](int64_t, const std::vector<int64_t>& index) {
         if (at(l->inputs[0], index) == 0) return;
-        for (size_t d = 0; d < index.size(); ++d) static_cast<int64_t*>(out.data)[row * static_cast<int64_t>(index.size()) + static_cast<int64_t>(d)] = index[d];
+        for (size_t d = 0; d < index.size(); ++d)
+          static_cast<int64_t*>(out.data)[row * static_cast<int64_t>(index.size()) + static_cast<int64_t>(d)] = index[d];
         ++row;
       });
       return nullptr;
@@ -190,7 +194,9 @@ class FakeBackend {
       int64_t begin = 0;
       for (uint32_t i = 0; i < l->num_inputs; ++i) {
         const int64_t n = core::num_elements({l->inputs[i].sizes, l->inputs[i].rank});
-        each(l->inputs[i], [&](int64_t e, const std::vector<int64_t>& index) { store_from(out.dtype, out.data, begin + e, at(l->inputs[i], index)); });
+        each(l->inputs[i], [&](int64_t e, const std::vector<int64_t>& index) {
+          store_from(out.dtype, out.data, begin + e, at(l->inputs[i], index));
+        });
         begin += n;
       }
       return nullptr;
@@ -219,7 +225,9 @@ class FakeBackend {
 
 // ---- graphs and tensors in few words
 
-inline std::unique_ptr<core::Graph> graph_of(const std::string& text) { return core::parse_graph(standard_ops(), text, "test.tsr"); }
+inline std::unique_ptr<core::Graph> graph_of(const std::string& text) {
+  return core::parse_graph(standard_ops(), text, "test.tsr");
+}
 
 inline std::unique_ptr<core::Executable> compile_text(const std::string& text, FakeBackend& backend) {
   return core::Executable::compile(graph_of(text), backend.options());
@@ -238,7 +246,8 @@ inline TensorRef vector_of(std::vector<double> values, uint32_t dtype = TSR_F32)
 inline std::vector<double> values_of(const Tensor& t) {
   TensorRef dense(core::tensor_copy(t, core::kCpu));
   std::vector<double> out;
-  for (int64_t i = 0, n = core::num_elements({t.desc.sizes, t.desc.rank}); i < n; ++i) out.push_back(load_as<double>(t.desc.dtype, dense->desc.data, i));
+  for (int64_t i = 0, n = core::num_elements({t.desc.sizes, t.desc.rank}); i < n; ++i)
+    out.push_back(load_as<double>(t.desc.dtype, dense->desc.data, i));
   return out;
 }
 inline std::vector<int64_t> sizes_of(const Tensor& t) { return {t.desc.sizes, t.desc.sizes + t.desc.rank}; }

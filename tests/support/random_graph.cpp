@@ -34,9 +34,7 @@ class Random {
     return z ^ z >> 31;
   }
   uint64_t below(uint64_t n) { return n == 0 ? 0 : bits() % n; }
-  int64_t between(int64_t lo, int64_t hi) {
-    return lo + static_cast<int64_t>(below(static_cast<uint64_t>(hi - lo) + 1));
-  }
+  int64_t between(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(below(static_cast<uint64_t>(hi - lo) + 1)); }
   bool chance(int percent) { return below(100) < static_cast<uint64_t>(percent); }
   template <class T>
   const T& pick(const std::vector<T>& v) {
@@ -52,11 +50,7 @@ using Shape = std::vector<tsr_dim>;
 class Generator {
  public:
   Generator(const core::OpRegistry& ops, uint64_t seed, const RandomGraphOptions& options)
-      : ops_(ops),
-        o_(options),
-        random_(seed * 0x2545f4914f6cdd1d + 1),
-        graph_(std::make_unique<Graph>(ops, "")),
-        g_(*graph_) {
+      : ops_(ops), o_(options), random_(seed * 0x2545f4914f6cdd1d + 1), graph_(std::make_unique<Graph>(ops, "")), g_(*graph_) {
     records_ = ops.all();
     for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d)
       if (o_.dtypes == 0 || (o_.dtypes >> d & 1)) dtypes_.push_back(d);
@@ -314,8 +308,7 @@ class Generator {
     const size_t length = sizes.size() - fixed;
     for (size_t i = 0, at = 0; i < pattern.size(); ++i) {
       if (i == run) {
-        const Shape part(sizes.begin() + static_cast<ptrdiff_t>(at),
-                         sizes.begin() + static_cast<ptrdiff_t>(at + length));
+        const Shape part(sizes.begin() + static_cast<ptrdiff_t>(at), sizes.begin() + static_cast<ptrdiff_t>(at + length));
         if (b.runs.try_emplace(pattern[i].name, part).first->second != part) return false;
         at += length;
       } else {
@@ -488,14 +481,11 @@ class Generator {
     for (const core::ResultDecl& result : r.results)
       for (const ShapeItem& item : result.shape)
         if (item.kind == ShapeItem::kCall && item.slot != core::kBroadcast) {
-          if (const auto it = b.runs.find(item.args[0]); it != b.runs.end())
-            rank = static_cast<uint32_t>(it->second.size());
+          if (const auto it = b.runs.find(item.args[0]); it != b.runs.end()) rank = static_cast<uint32_t>(it->second.size());
           permutation |= item.slot == core::kPermute && item.args[1] == "$" + d.name;
         }
     switch (d.kind) {
-      case TSR_ATTR_INT:
-        a.i = rank ? random_.between(-static_cast<int64_t>(rank), rank - 1) : random_.between(-3, 3);
-        break;
+      case TSR_ATTR_INT: a.i = rank ? random_.between(-static_cast<int64_t>(rank), rank - 1) : random_.between(-3, 3); break;
       case TSR_ATTR_FLOAT: a.f = any_float(); break;
       case TSR_ATTR_BOOL: a.i = random_.chance(50); break;
       case TSR_ATTR_STRING: a.s = d.choices.empty() ? text() : random_.pick(d.choices).c_str(); break;
@@ -623,8 +613,7 @@ class Generator {
 
 }  // namespace
 
-std::unique_ptr<core::Graph> random_graph(const core::OpRegistry& ops, uint64_t seed,
-                                          const RandomGraphOptions& options) {
+std::unique_ptr<core::Graph> random_graph(const core::OpRegistry& ops, uint64_t seed, const RandomGraphOptions& options) {
   return Generator(ops, seed, options).run();
 }
 

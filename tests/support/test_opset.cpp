@@ -120,9 +120,7 @@ int64_t axis_of(const tsr_call* c, const char* name, uint32_t rank) {
   refuse("no attribute " + std::string(name));
 }
 
-tsr_dim* dims(const tsr_call* c, size_t n) {
-  return static_cast<tsr_dim*>(Graph::from(c->graph).scratch(n * sizeof(tsr_dim)));
-}
+tsr_dim* dims(const tsr_call* c, size_t n) { return static_cast<tsr_dim*>(Graph::from(c->graph).scratch(n * sizeof(tsr_dim))); }
 
 using Types = std::vector<tsr_type>;
 
@@ -184,8 +182,7 @@ Types infer_cond(const tsr_call* c) {
       if (!c->operands[i + 1] || !fits(*c->regions[r].inputs[i], *c->operands[i + 1]))
         refuse("cond: an input's type differs from its operand's");
   }
-  if (c->regions[0].num_outputs != c->regions[1].num_outputs)
-    refuse("cond: the regions return different numbers of values");
+  if (c->regions[0].num_outputs != c->regions[1].num_outputs) refuse("cond: the regions return different numbers of values");
   Types out;
   for (uint32_t i = 0; i < c->regions[0].num_outputs; ++i) {
     if (!fits(*c->regions[0].outputs[i], *c->regions[1].outputs[i])) refuse("cond: the regions return different types");
@@ -233,9 +230,8 @@ tsr_op_impl impl(const char* op, Types (*f)(const tsr_call*)) {
 
 const core::OpRegistry& test_ops() {
   static const tsr_record_file files[] = {{"test.tops", kRecords}};
-  static const tsr_op_impl impls[] = {impl("stack", infer_stack), impl("split", infer_split),
-                                      impl("nonzero", infer_nonzero), impl("cond", infer_cond),
-                                      impl("while_loop", infer_while)};
+  static const tsr_op_impl impls[] = {impl("stack", infer_stack), impl("split", infer_split), impl("nonzero", infer_nonzero),
+                                      impl("cond", infer_cond), impl("while_loop", infer_while)};
   static const core::OpRegistry* ops = [] {
     static core::OpRegistry registry;
     tsr_opset set{};

@@ -189,7 +189,8 @@ TEST_CASE("wrapped memory calls its deleter once, with the last reference") {
   const int64_t sizes[] = {2, 3}, strides[] = {1, 2};
   const tsr_tensor desc{owner.data, TSR_F32, 2, sizes, strides, kCpu, 0};
   const int64_t before = device(kCpu).in_use();
-  TensorRef t(tensor_wrap(desc, [](void* p) { ++static_cast<Owner*>(p)->deleted; }, &owner));
+  TensorRef t(tensor_wrap(
+      desc, [](void* p) { ++static_cast<Owner*>(p)->deleted; }, &owner));
   REQUIRE(device(kCpu).in_use() == before);  // not ours
   REQUIRE(t->desc.flags == 0);
   TensorRef other = TensorRef::share(t.get());
@@ -203,7 +204,10 @@ TEST_CASE("wrapped memory calls its deleter once, with the last reference") {
   REQUIRE(owner.deleted == 1);
 
   const auto refused = [&](const tsr_tensor& d) {
-    return error_code([&] { TensorRef(tensor_wrap(d, [](void* p) { ++static_cast<Owner*>(p)->deleted; }, &owner)); });
+    return error_code([&] {
+      TensorRef(tensor_wrap(
+          d, [](void* p) { ++static_cast<Owner*>(p)->deleted; }, &owner));
+    });
   };
   REQUIRE(refused({nullptr, TSR_F32, 2, sizes, nullptr, kCpu, 0}) == "TSR-T005");
   REQUIRE(refused({owner.data, TSR_F32, 2, nullptr, nullptr, kCpu, 0}) == "TSR-T005");
@@ -221,9 +225,16 @@ TEST_CASE("copies change any layout into any other") {
     int64_t offset;
   };
   const std::vector<Layout> layouts = {
-      {{3, 4, 5}, {20, 5, 1}, 0}, {{5, 4, 3}, {1, 5, 20}, 0},  {{4, 3, 5}, {5, 20, 1}, 0}, {{3, 5}, {20, -1}, 4},
-      {{2, 2, 2}, {20, 10, 2}, 7}, {{3, 4}, {0, 0}, 9},         {{60}, {1}, 0},             {{}, {}, 11},
-      {{4, 1, 5}, {5, 77, 1}, 20}, {{0, 5}, {5, 1}, 0},
+      {{3, 4, 5}, {20, 5, 1}, 0},
+      {{5, 4, 3}, {1, 5, 20}, 0},
+      {{4, 3, 5}, {5, 20, 1}, 0},
+      {{3, 5}, {20, -1}, 4},
+      {{2, 2, 2}, {20, 10, 2}, 7},
+      {{3, 4}, {0, 0}, 9},
+      {{60}, {1}, 0},
+      {{}, {}, 11},
+      {{4, 1, 5}, {5, 77, 1}, 20},
+      {{0, 5}, {5, 1}, 0},
   };
   for (const Layout& l : layouts) {
     TensorRef v(tensor_view(*base, l.offset, l.sizes, l.strides.data()));

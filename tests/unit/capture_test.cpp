@@ -38,7 +38,8 @@ struct Context {
 };
 
 const char* const kConfig =
-    "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.reference\", \"tessera.backend.null\"]\n"
+    "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.reference\", "
+    "\"tessera.backend.null\"]\n"
     "[backends]\norder = [\"reference\"]\n";
 
 tsr_type type(uint32_t dtype, const std::vector<tsr_dim>& sizes) {
@@ -162,8 +163,7 @@ TEST_CASE("null pointers from a client are errors") {
 }
 
 TEST_CASE("the null backend runs whole graphs on either of its devices") {
-  Context context(
-      "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.backend.null\"]\n[backends]\norder = [\"null\"]\n");
+  Context context("[plugins]\nload = [\"tessera.opset.standard\", \"tessera.backend.null\"]\n[backends]\norder = [\"null\"]\n");
   for (const char* device : {"", "@null:0", "@null:1"}) {
     const std::string d = device;
     const std::string text = "graph @g(%x: f32[2]" + d + ") -> (f32[2]" + d + ") { %a = neg %x  %b = exp %a  return %b }";

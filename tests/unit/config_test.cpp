@@ -156,11 +156,11 @@ TEST_CASE("every value knows where it came from") {
 }
 
 TEST_CASE("overrides take TOML values and bare words, the last one wins") {
-  const Bound b = bind(
-      kGood, {"partitioner.budget=0.25", "partitioner.budget = 0.75", "backends.order=eager", "name=17",
-              "pipeline.passes=cse, dce", "guards.dynamic=false", "runtime.threads=3", "log.artifacts=\"plan,+guards\"",
-              "partitioner.name="
-              "\"\""});
+  const Bound b =
+      bind(kGood, {"partitioner.budget=0.25", "partitioner.budget = 0.75", "backends.order=eager", "name=17",
+                   "pipeline.passes=cse, dce", "guards.dynamic=false", "runtime.threads=3", "log.artifacts=\"plan,+guards\"",
+                   "partitioner.name="
+                   "\"\""});
   if (!b.faults.empty()) FAIL(b.faults.to_error().what());
   CHECK(b.config.get_float("partitioner.budget") == 0.75);
   CHECK(b.config.get_strings("backends.order") == std::vector<std::string>{"eager"});
@@ -171,16 +171,15 @@ TEST_CASE("overrides take TOML values and bare words, the last one wins") {
   CHECK(b.config.get_string("partitioner.name").empty());
   REQUIRE(b.config.passes().size() == 2);
   CHECK(b.config.passes()[1].name == "dce");
-  const Bound list =
-      bind(kGood, {"backends.order=cpu,eager", "pipeline.passes=[\"cse\", {name=\"fuse\", max_size=8}]"});
+  const Bound list = bind(kGood, {"backends.order=cpu,eager", "pipeline.passes=[\"cse\", {name=\"fuse\", max_size=8}]"});
   CHECK(list.config.get_strings("backends.order") == std::vector<std::string>{"cpu", "eager"});
   CHECK(list.config.passes()[1].options.find("max_size")->i == 8);
 }
 
 TEST_CASE("a mode ranks just below the layer that chose it") {
   SECTION("chosen by the file: the file's own keys win") {
-    const Bound b = bind(
-        "mode = \"eager\"\n[backends]\norder = [\"cpu\", \"eager\"]\nuse = \"all\"\n[pipeline]\npasses = [\"cse\"]\n");
+    const Bound b =
+        bind("mode = \"eager\"\n[backends]\norder = [\"cpu\", \"eager\"]\nuse = \"all\"\n[pipeline]\npasses = [\"cse\"]\n");
     CHECK(b.config.get_string("backends.use") == "all");
     CHECK(b.config.passes().size() == 1);
   }
@@ -223,8 +222,7 @@ TEST_CASE("a callable's mode and options derive a config") {
   CHECK(derived.passes()[4].options.find("max_size")->i == 128);
   CHECK(base.get_int("guards.recompile_limit") == 4);
   CHECK(to_text(derived.setting("guards.recompile_limit").origin) == "compile");
-  const std::vector<std::string> fixed = {"plugins.load=[]", "runtime.threads=2", "cpu.isa=avx2", "guards.dynamc=auto",
-                                          "x"};
+  const std::vector<std::string> fixed = {"plugins.load=[]", "runtime.threads=2", "cpu.isa=avx2", "guards.dynamc=auto", "x"};
   try {
     base.derive("fast", fixed);
     FAIL("expected an error");
@@ -234,24 +232,22 @@ TEST_CASE("a callable's mode and options derive a config") {
 }
 
 TEST_CASE("complaints") {
-  check_golden("golden/config/unknown_key.txt",
-               complaint("[plugins]\nload = []\n\n\n\n[backend]\n  order = [\"eager\"]\n"));
+  check_golden("golden/config/unknown_key.txt", complaint("[plugins]\nload = []\n\n\n\n[backend]\n  order = [\"eager\"]\n"));
   check_golden(
       "golden/config/several.txt",
-      complaint(
-          "nam = \"x\"\nmode = \"fast\"\nnumerics = 3\n[pipeline]\nverify = \"sometimes\"\npasses = [\"cse\", 3, {nme "
-          "= \"fuse\"}, "
-          "{name = \"fuse\", max_size = 0, size = 1}, \"csee\", {name = \"fuse\", max_size = {}}]\nskip = [\"fus\"]\n"
-          "[plugins]\nload = [\"a.b\", \"a.b\", {id = 3}, {optional = true}, {id = \"c.d\", optinal = true}, 7, \"\"]\n"
-          "[backends]\norder = [\"cpu\", \"cpu\", \"gpu\"]\n[partitioner]\nname = \"knapsac\"\nbudget = 1.5\n"
-          "[runtime]\nthreads = -1\narena_max_bytes = \"1G\"\n[guards]\nspecialize_float = \"yes\"\nlimit = "
-          "1979-05-27\n"
-          "[cpu]\nisa = \"avx\"\nlevel = 3\n[gpu]\n[executor]\nname = \"graphs\"\n"));
+      complaint("nam = \"x\"\nmode = \"fast\"\nnumerics = 3\n[pipeline]\nverify = \"sometimes\"\npasses = [\"cse\", 3, {nme "
+                "= \"fuse\"}, "
+                "{name = \"fuse\", max_size = 0, size = 1}, \"csee\", {name = \"fuse\", max_size = {}}]\nskip = [\"fus\"]\n"
+                "[plugins]\nload = [\"a.b\", \"a.b\", {id = 3}, {optional = true}, {id = \"c.d\", optinal = true}, 7, \"\"]\n"
+                "[backends]\norder = [\"cpu\", \"cpu\", \"gpu\"]\n[partitioner]\nname = \"knapsac\"\nbudget = 1.5\n"
+                "[runtime]\nthreads = -1\narena_max_bytes = \"1G\"\n[guards]\nspecialize_float = \"yes\"\nlimit = "
+                "1979-05-27\n"
+                "[cpu]\nisa = \"avx\"\nlevel = 3\n[gpu]\n[executor]\nname = \"graphs\"\n"));
   check_golden("golden/config/sections.txt", complaint("pipeline = 3\n[[backends]]\norder = []\n[name]\nx = 1\n"));
   check_golden("golden/config/overrides.txt",
-               complaint("", {"partitioner.budget", "=3", "a b=3", "name=", "backends.order=[\"eager\"",
-                              "name=1\nmode=2", "backend.order=eager", "partitioner.budget=2", "cpu.isa=sse",
-                              "cpu.threads=2", "verify=each", "guards.dynamic=maybe"}));
+               complaint("", {"partitioner.budget", "=3", "a b=3", "name=", "backends.order=[\"eager\"", "name=1\nmode=2",
+                              "backend.order=eager", "partitioner.budget=2", "cpu.isa=sse", "cpu.threads=2", "verify=each",
+                              "guards.dynamic=maybe"}));
   check_golden("golden/config/syntax.txt", complaint("name = \"x\"\n[pipeline\npasses = []\n"));
   check_golden("golden/config/bad_header.txt", complaint("name = \"x\"\n\n[#pipeline]\n[backends]\n"));
   check_golden("golden/config/not_ascii.txt", complaint("name = \"sm\xc3\xb6rg\xc3\xa5s\"\n\xc3\xa5r = 3\n"));
@@ -278,8 +274,7 @@ TEST_CASE("an optional fallback that is not there is an error, not a silent chan
       "[plugins]\nload = [{id = \"x.backend.npu\", optional = true}]\n[backends]\norder = [\"cpu\", \"npu\"]\n";
   const Bound b = bind(text, {}, {"x.backend.npu"});
   REQUIRE(b.faults.size() == 1);
-  CHECK_THAT(b.faults.to_error().what(),
-             Catch::Contains("error[TSR-C008] configs/mine.toml:4:1: the fallback backend 'npu'"));
+  CHECK_THAT(b.faults.to_error().what(), Catch::Contains("error[TSR-C008] configs/mine.toml:4:1: the fallback backend 'npu'"));
 }
 
 TEST_CASE("asking for a key wrongly is a bug, not a user's mistake") {
@@ -340,10 +335,9 @@ TEST_CASE("every code of config, plugins and logs has one row in docs/errors.md"
 }
 
 TEST_CASE("values print as TOML that reads back") {
-  for (const Value& v :
-       {Value::of_int(INT64_MIN), Value::of_int(INT64_MAX), Value::of_float(0.1), Value::of_float(1e300),
-        Value::of_float(3), Value::of_float(-std::numeric_limits<double>::infinity()), Value::of_bool(true),
-        Value::of_string("a\"b\\c\n\t\x01\xc3\xa9"), Value::of_strings({}), Value::of_strings({"a", "b,c"})}) {
+  for (const Value& v : {Value::of_int(INT64_MIN), Value::of_int(INT64_MAX), Value::of_float(0.1), Value::of_float(1e300),
+                         Value::of_float(3), Value::of_float(-std::numeric_limits<double>::infinity()), Value::of_bool(true),
+                         Value::of_string("a\"b\\c\n\t\x01\xc3\xa9"), Value::of_strings({}), Value::of_strings({"a", "b,c"})}) {
     INFO(to_text(v));
     Value back;
     REQUIRE(to_value(parse_override_value(to_text(v), "test"), &back));
@@ -352,8 +346,7 @@ TEST_CASE("values print as TOML that reads back") {
 }
 
 TEST_CASE("files that cannot be read") {
-  CHECK_THROWS_WITH(read_text_file("/nonexistent/config.toml"),
-                    Catch::Contains("TSR-C005") && Catch::Contains("No such file"));
+  CHECK_THROWS_WITH(read_text_file("/nonexistent/config.toml"), Catch::Contains("TSR-C005") && Catch::Contains("No such file"));
   CHECK_THROWS_WITH(read_text_file("/"), Catch::Contains("TSR-C005") && Catch::Contains("directory"));
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dispatch: what hits, what misses and why, limits, threads. Callables are made through the embedding API's own objects, over a
 // context of the built plugins; the function under test records ops by hand.
-#include <catch2/catch.hpp>
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -27,7 +27,10 @@ const tsr_api& api_table() { return *tsr_get_api(TSR_ABI_MAJOR); }
 void check(tsr_error* e) { throw_if(e); }
 
 tsr_context* make_context(const char* backends, const char* more = "") {
-  const std::string config = std::string("[plugins]\nload = [\"tessera.opset.standard\", \"tessera.backend.reference\", \"tessera.backend.null\"]\n[backends]\norder = ") + backends + "\n" + more;
+  const std::string config = std::string(
+                                 "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.backend.reference\", "
+                                 "\"tessera.backend.null\"]\n[backends]\norder = ") +
+                             backends + "\n" + more;
   const std::string dir = build_dir() + "/lib/tessera/plugins";
   const char* dirs[] = {dir.c_str()};
   tsr_context_options o{};
@@ -56,7 +59,9 @@ class Function {
   std::atomic<int> structures{0};
   tsr_callable_handle* handle = nullptr;
 
-  Function(Body b, std::vector<std::string> n, int dynamic = 0, std::vector<std::string> options = {}, tsr_context* context = nullptr) : body(std::move(b)), names(std::move(n)) {
+  Function(Body b, std::vector<std::string> n, int dynamic = 0, std::vector<std::string> options = {},
+           tsr_context* context = nullptr)
+      : body(std::move(b)), names(std::move(n)) {
     std::vector<const char*> overrides;
     for (const std::string& o : options) overrides.push_back(o.c_str());
     tsr_callable_desc d{};
@@ -64,7 +69,9 @@ class Function {
     d.name = "fn";
     d.loc = {"model.cpp", 12, 3};
     d.self = this;
-    d.invoke = [](void* self, tsr_recorder* r, const tsr_arg*, size_t, void** structure) noexcept { return static_cast<Function*>(self)->invoke(r, structure); };
+    d.invoke = [](void* self, tsr_recorder* r, const tsr_arg*, size_t, void** structure) noexcept {
+      return static_cast<Function*>(self)->invoke(r, structure);
+    };
     d.structure_free = [](void* s) noexcept { --static_cast<Function*>(s)->structures; };
     d.path = [](void* self, const tsr_arg*, size_t, size_t i, char* buf, size_t n) noexcept {
       const auto& f = *static_cast<Function*>(self);
@@ -128,7 +135,9 @@ tsr_id record(tsr_recorder* r, const char* op, std::vector<tsr_id> operands) {
   return out;
 }
 
-const Function::Body kDouble = [](tsr_recorder* r, const std::vector<tsr_id>& in) { return std::vector<tsr_id>{record(r, "add", {in[0], in[0]})}; };
+const Function::Body kDouble = [](tsr_recorder* r, const std::vector<tsr_id>& in) {
+  return std::vector<tsr_id>{record(r, "add", {in[0], in[0]})};
+};
 const Function::Body kSum = [](tsr_recorder* r, const std::vector<tsr_id>& in) {
   tsr_id sum = in[0];
   for (size_t i = 1; i < in.size(); ++i) sum = record(r, "add", {sum, in[i]});
@@ -181,7 +190,8 @@ struct Recompiles {
 };
 
 std::string block(const std::vector<std::string>& reasons) {
-  std::string s = "[recompiles] Recompiling function fn in model.cpp:12\n[recompiles]     triggered by the following guard failure(s):\n";
+  std::string s =
+      "[recompiles] Recompiling function fn in model.cpp:12\n[recompiles]     triggered by the following guard failure(s):\n";
   for (const std::string& r : reasons) s += "[recompiles]     - " + r + "\n";
   return s;
 }
@@ -262,7 +272,8 @@ TEST_CASE("each tensor property that a graph relies on is guarded, and misses sa
 TEST_CASE("plain values, structure and kinds are guarded, values before tensors") {
   Recompiles log;
   TensorRef a = ones({3}), b = ones({4});
-  const auto after = [&](std::vector<std::string> names, const std::vector<tsr_arg>& first, const std::vector<tsr_arg>& second) {
+  const auto after = [&](std::vector<std::string> names, const std::vector<tsr_arg>& first,
+                         const std::vector<tsr_arg>& second) {
     Function fn(kDouble, std::move(names));
     fn(first);
     fn(first);
@@ -274,13 +285,18 @@ TEST_CASE("plain values, structure and kinds are guarded, values before tensors"
   REQUIRE(after({"x", "c"}, {arg(a), real(0.5)}, {arg(b), real(1.5)}) == block({"0/0: c == 0.5"}));
   REQUIRE(after({"x", "c"}, {arg(a), real(1)}, {arg(a), real(-0.0)}) == block({"0/0: c == 1.0"}));
   REQUIRE(after({"x", "k"}, {arg(a), value(TSR_ARG_INT, 1)}, {arg(a), value(TSR_ARG_INT, 2)}) == block({"0/0: k == 1"}));
-  REQUIRE(after({"x", "flag"}, {arg(a), value(TSR_ARG_BOOL, 1)}, {arg(a), value(TSR_ARG_BOOL, 0)}) == block({"0/0: flag == True"}));
-  REQUIRE(after({"x", "mode"}, {arg(a), text(TSR_ARG_STRING, "mean")}, {arg(a), text(TSR_ARG_STRING, "sum")}) == block({"0/0: mode == 'mean'"}));
+  REQUIRE(after({"x", "flag"}, {arg(a), value(TSR_ARG_BOOL, 1)}, {arg(a), value(TSR_ARG_BOOL, 0)}) ==
+          block({"0/0: flag == True"}));
+  REQUIRE(after({"x", "mode"}, {arg(a), text(TSR_ARG_STRING, "mean")}, {arg(a), text(TSR_ARG_STRING, "sum")}) ==
+          block({"0/0: mode == 'mean'"}));
   REQUIRE(after({"x", "e"}, {arg(a), value(TSR_ARG_ENUM, 3)}, {arg(a), value(TSR_ARG_ENUM, 4)}) == block({"0/0: e == 3"}));
-  REQUIRE(after({"d", "d['a']"}, {text(TSR_ARG_KEYS, "a"), arg(a)}, {text(TSR_ARG_KEYS, "b"), arg(a)}) == block({"0/0: list(d.keys()) == ['a']"}));
-  REQUIRE(after({"xs", "xs[0]", "xs[1]"}, {value(TSR_ARG_LENGTH, 1), arg(a)}, {value(TSR_ARG_LENGTH, 2), arg(b), arg(b)}) == block({"0/0: len(xs) == 1"}));
+  REQUIRE(after({"d", "d['a']"}, {text(TSR_ARG_KEYS, "a"), arg(a)}, {text(TSR_ARG_KEYS, "b"), arg(a)}) ==
+          block({"0/0: list(d.keys()) == ['a']"}));
+  REQUIRE(after({"xs", "xs[0]", "xs[1]"}, {value(TSR_ARG_LENGTH, 1), arg(a)}, {value(TSR_ARG_LENGTH, 2), arg(b), arg(b)}) ==
+          block({"0/0: len(xs) == 1"}));
   REQUIRE(after({"x", "bias"}, {arg(a), value(TSR_ARG_NONE, 0)}, {arg(a), arg(b)}) == block({"0/0: bias is None"}));
-  REQUIRE(after({"x", "bias"}, {arg(a), real(1)}, {arg(a), value(TSR_ARG_INT, 1)}) == block({"0/0: type(bias) is float, actual int"}));
+  REQUIRE(after({"x", "bias"}, {arg(a), real(1)}, {arg(a), value(TSR_ARG_INT, 1)}) ==
+          block({"0/0: type(bias) is float, actual int"}));
 }
 
 TEST_CASE("several entries: the most recently used is named first, verbose names every failure") {
@@ -293,8 +309,10 @@ TEST_CASE("several entries: the most recently used is named first, verbose names
   log.take();
   fn({arg(t5), arg(t5)});
   const std::string s = log.take();
-  REQUIRE(s.find(block({"0/0: tensor 'x' size mismatch at index 0. expected 3, actual 5", "0/1: tensor 'x' size mismatch at index 0. expected 4, actual 5"})) == 0);
-  REQUIRE(s.find("[recompiles_verbose]     - 0/1: tensor 'y' size mismatch at index 0. expected 4, actual 5\n") != std::string::npos);
+  REQUIRE(s.find(block({"0/0: tensor 'x' size mismatch at index 0. expected 3, actual 5",
+                        "0/1: tensor 'x' size mismatch at index 0. expected 4, actual 5"})) == 0);
+  REQUIRE(s.find("[recompiles_verbose]     - 0/1: tensor 'y' size mismatch at index 0. expected 4, actual 5\n") !=
+          std::string::npos);
 }
 
 TEST_CASE("what the function does not use is not guarded") {
@@ -304,10 +322,12 @@ TEST_CASE("what the function does not use is not guarded") {
   REQUIRE(values_of(*fn({arg(x), arg(b)})[0]) == Values{2, 2, 2});
   REQUIRE(fn.captures == 1);
   // A look at the type is a use.
-  Function looks([](tsr_recorder* r, const std::vector<tsr_id>& in) {
-    capture_api().observe(r, in[1]);
-    return kDouble(r, in);
-  }, {"x", "y"});
+  Function looks(
+      [](tsr_recorder* r, const std::vector<tsr_id>& in) {
+        capture_api().observe(r, in[1]);
+        return kDouble(r, in);
+      },
+      {"x", "y"});
   looks({arg(x), arg(a)});
   looks({arg(x), arg(b)});
   REQUIRE(looks.captures == 2);
@@ -358,7 +378,9 @@ TEST_CASE("past the limit calls still run, entries still hit, and there is one w
   }
   const std::string s = log.take();
   REQUIRE(fn.describe()["entries"].size() == 3);
-  const std::string warning = "tessera hit config.recompile_limit (3)\n   function: 'fn' (model.cpp:12)\n   last reason: 0/2: tensor 'x' size mismatch at index 0. expected 3, actual 4\n";
+  const std::string warning =
+      "tessera hit config.recompile_limit (3)\n   function: 'fn' (model.cpp:12)\n   last reason: 0/2: tensor 'x' size mismatch "
+      "at index 0. expected 3, actual 4\n";
   REQUIRE(s.find(warning) != std::string::npos);
   REQUIRE(s.find("hit config", s.find(warning) + 20) == std::string::npos);
   const int captures = fn.captures;
@@ -382,10 +404,12 @@ TEST_CASE("reset forgets the entries and counts frames from 0") {
 
 TEST_CASE("errors of the function come back, and the next call tries again") {
   bool fail = true;
-  Function fn([&](tsr_recorder* r, const std::vector<tsr_id>& in) {
-    if (fail) throw user_error("TSR-X010", "the function does not like this");
-    return kDouble(r, in);
-  }, {"x"});
+  Function fn(
+      [&](tsr_recorder* r, const std::vector<tsr_id>& in) {
+        if (fail) throw user_error("TSR-X010", "the function does not like this");
+        return kDouble(r, in);
+      },
+      {"x"});
   TensorRef x = ones({2});
   REQUIRE(error_of([&] { fn({arg(x)}); }) == "TSR-X010 the function does not like this");
   fail = false;

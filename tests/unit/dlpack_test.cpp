@@ -27,9 +27,11 @@ struct Foreign {  // a tensor of another library
   float data[12] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
   int deleted = 0;
   dl::DLManagedTensor managed{};
-  Foreign(std::vector<int64_t> s, std::vector<int64_t> st, dl::DLDataType dtype = {dl::kFloat, 32, 1}) : shape(std::move(s)), strides(std::move(st)) {
-    managed.dl_tensor = {data, {dl::kCpu, 0}, static_cast<int32_t>(shape.size()), dtype, shape.data(),
-                         strides.empty() ? nullptr : strides.data(), 0};
+  Foreign(std::vector<int64_t> s, std::vector<int64_t> st, dl::DLDataType dtype = {dl::kFloat, 32, 1})
+      : shape(std::move(s)), strides(std::move(st)) {
+    managed.dl_tensor = {data,  {dl::kCpu, 0}, static_cast<int32_t>(shape.size()),
+                         dtype, shape.data(),  strides.empty() ? nullptr : strides.data(),
+                         0};
     managed.manager_ctx = this;
     managed.deleter = [](dl::DLManagedTensor* m) { ++static_cast<Foreign*>(m->manager_ctx)->deleted; };
   }
@@ -90,12 +92,14 @@ TEST_CASE("what has no counterpart is refused and stays the caller's") {
     REQUIRE(f.deleted == 0);
     return code;
   };
-  Foreign lanes({2}, {}, {dl::kFloat, 32, 4}), opaque({2}, {}, {dl::kOpaque, 64, 1}), f6({2}, {}, {15, 6, 1}), odd({2}, {}, {dl::kInt, 24, 1});
+  Foreign lanes({2}, {}, {dl::kFloat, 32, 4}), opaque({2}, {}, {dl::kOpaque, 64, 1}), f6({2}, {}, {15, 6, 1}),
+      odd({2}, {}, {dl::kInt, 24, 1});
   for (Foreign* f : {&lanes, &opaque, &f6, &odd}) REQUIRE(refused(*f) == "TSR-T010");
   Foreign metal({2}, {});
   metal.managed.dl_tensor.device = {8, 0};
   REQUIRE(refused(metal) == "TSR-T011");
-  Foreign negative({-2}, {}), overflow({INT64_MAX, 8}, {}), null({2}, {}), shapeless({2}, {}), packed({2, 2}, {4, 1}, {dl::kInt, 4, 1}), rank({2}, {});
+  Foreign negative({-2}, {}), overflow({INT64_MAX, 8}, {}), null({2}, {}), shapeless({2}, {}),
+      packed({2, 2}, {4, 1}, {dl::kInt, 4, 1}), rank({2}, {});
   REQUIRE(refused(negative) == "TSR-T002");
   REQUIRE(refused(overflow) == "TSR-R001");
   null.managed.dl_tensor.data = nullptr;

@@ -347,8 +347,7 @@ TEST_CASE("promotion equals PyTorch's") {
       CHECK(std::string(got == TSR_DTYPE_INVALID ? spelled_invalid : dtype_name(got)) == row[i]);
     }
   }
-  CHECK(seen ==
-        std::map<std::string, int>{{"promote", 25}, {"scalar", 25}, {"sum", 13}, {"zerodim", 25}, {"zeroscalar", 25}});
+  CHECK(seen == std::map<std::string, int>{{"promote", 25}, {"scalar", 25}, {"sum", 13}, {"zerodim", 25}, {"zeroscalar", 25}});
   for (uint32_t a = 0; a <= TSR_DTYPE_COUNT; ++a)
     for (uint32_t b = 0; b <= TSR_DTYPE_COUNT; ++b) CHECK(promote(a, b) == promote(b, a));
 }
@@ -367,8 +366,7 @@ TEST_CASE("result types of several operands, and the derived dtypes") {
   r.add_tensor(TSR_F32, 1);  // a failure stays
   CHECK(r.get() == TSR_DTYPE_INVALID);
 
-  for (uint32_t d : {TSR_F16, TSR_BF16, TSR_F8E4M3FN, TSR_F8E8M0, TSR_F4E2M1, TSR_F32})
-    CHECK(accumulate_dtype(d) == TSR_F32);
+  for (uint32_t d : {TSR_F16, TSR_BF16, TSR_F8E4M3FN, TSR_F8E8M0, TSR_F4E2M1, TSR_F32}) CHECK(accumulate_dtype(d) == TSR_F32);
   CHECK(accumulate_dtype(TSR_F64) == TSR_F64);
   CHECK(accumulate_dtype(TSR_C64) == TSR_C64);
   CHECK(accumulate_dtype(TSR_I4) == TSR_I64);

@@ -25,8 +25,9 @@ std::string fingerprint(const Graph& g) {
   for (tsr_id n = 0; n < g.num_nodes(); ++n) {
     const tsr_node& x = g.node(n);
     if (!x.alive) continue;
-    s += "node " + id(n) + " " + x.op + " in " + id(x.parent) + " " + id(x.prev) + "/" + id(x.next) + " by " + (x.author ? x.author : "") +
-         ids(x.operands, x.num_operands) + ids(x.results, x.num_results) + ids(x.regions, x.num_regions) + "\n";
+    s += "node " + id(n) + " " + x.op + " in " + id(x.parent) + " " + id(x.prev) + "/" + id(x.next) + " by " +
+         (x.author ? x.author : "") + ids(x.operands, x.num_operands) + ids(x.results, x.num_results) +
+         ids(x.regions, x.num_regions) + "\n";
   }
   for (tsr_id v = 0; v < g.num_values(); ++v) {
     const tsr_value& x = g.value(v);
@@ -34,9 +35,9 @@ std::string fingerprint(const Graph& g) {
     std::vector<std::array<uint32_t, 2>> uses;
     for (const tsr_use& u : g.uses(v)) uses.push_back({u.node, u.operand});
     std::sort(uses.begin(), uses.end());
-    s += "value " + id(v) + " %" + x.name + " of " + id(x.def_node) + ":" + std::to_string(x.def_index) + " in " + id(x.region) + " kind " +
-         std::to_string(x.input_kind) + " back " + id(x.writeback) + " donated " + std::to_string(x.donated) + " key " + (x.key ? x.key : "-") +
-         " uses " + std::to_string(x.num_uses) + ":";
+    s += "value " + id(v) + " %" + x.name + " of " + id(x.def_node) + ":" + std::to_string(x.def_index) + " in " +
+         id(x.region) + " kind " + std::to_string(x.input_kind) + " back " + id(x.writeback) + " donated " +
+         std::to_string(x.donated) + " key " + (x.key ? x.key : "-") + " uses " + std::to_string(x.num_uses) + ":";
     for (const auto& u : uses) s += " " + id(u[0]) + "." + std::to_string(u[1]);
     s += g.find_value(x.name) == v ? "\n" : " NOT FOUND BY NAME\n";
   }
@@ -46,10 +47,11 @@ std::string fingerprint(const Graph& g) {
     s += "region " + id(r) + " of " + id(x.parent_node) + " " + id(x.first) + ".." + id(x.last) + ids(x.inputs, x.num_inputs) +
          ids(x.outputs, x.num_outputs) + "\n";
   }
-  s += "live " + std::to_string(g.num_live_nodes()) + ", tables " + std::to_string(g.num_nodes()) + " " + std::to_string(g.num_values()) + " " +
-       std::to_string(g.num_regions()) + "\n";
+  s += "live " + std::to_string(g.num_live_nodes()) + ", tables " + std::to_string(g.num_nodes()) + " " +
+       std::to_string(g.num_values()) + " " + std::to_string(g.num_regions()) + "\n";
   for (const tsr_symbol& y : g.sizes().symbols()) s += std::string("symbol ") + y.name + "\n";
-  for (const Assumption& a : g.sizes().assumptions()) s += "assume " + g.sizes().print(a.a) + " " + std::to_string(a.relation) + " " + g.sizes().print(a.b) + "\n";
+  for (const Assumption& a : g.sizes().assumptions())
+    s += "assume " + g.sizes().print(a.a) + " " + std::to_string(a.relation) + " " + g.sizes().print(a.b) + "\n";
   return s;
 }
 
@@ -58,7 +60,8 @@ std::string misplaced_use(const Graph& g) {
     if (!g.value(v).alive) continue;
     const auto uses = g.uses(v);
     for (uint32_t i = 0; i < uses.size(); ++i)
-      if (uses[i].node != TSR_NONE && g.use_index(uses[i].node, uses[i].operand) != i) return std::string("%") + g.value(v).name + ", use " + std::to_string(i);
+      if (uses[i].node != TSR_NONE && g.use_index(uses[i].node, uses[i].operand) != i)
+        return std::string("%") + g.value(v).name + ", use " + std::to_string(i);
   }
   return "";
 }
@@ -100,7 +103,9 @@ class Editor {
   tsr_id live_value(tsr_id region = TSR_NONE, const tsr_type* type = nullptr) {
     for (int k = 0; k < 200 && g_.num_values() > 0; ++k) {
       const tsr_id v = static_cast<tsr_id>(below(g_.num_values()));
-      if (g_.value(v).alive && (region == TSR_NONE || g_.value(v).region == region) && (!type || same_type(*g_.value(v).type, *type))) return v;
+      if (g_.value(v).alive && (region == TSR_NONE || g_.value(v).region == region) &&
+          (!type || same_type(*g_.value(v).type, *type)))
+        return v;
     }
     return TSR_NONE;
   }
@@ -144,7 +149,10 @@ class Editor {
     if (n == TSR_NONE || g_.node(n).num_operands == 0) return false;
     const uint32_t i = static_cast<uint32_t>(below(g_.node(n).num_operands));
     const tsr_id old = g_.node(n).operands[i];
-    g_.set_operand(n, i, below(8) == 0 ? TSR_NONE : live_value(g_.node(n).parent, old == TSR_NONE || below(6) == 0 ? nullptr : g_.value(old).type));
+    g_.set_operand(n, i,
+                   below(8) == 0
+                       ? TSR_NONE
+                       : live_value(g_.node(n).parent, old == TSR_NONE || below(6) == 0 ? nullptr : g_.value(old).type));
     return true;
   }
   bool replace() {
@@ -175,7 +183,8 @@ class Editor {
   bool input() {
     const tsr_id like = live_value();
     if (like == TSR_NONE) return false;
-    const tsr_id v = g_.create_input(below(2) ? "in" : "", *g_.value(like).type, static_cast<tsr_input_kind>(TSR_INPUT_ARG + below(3)), below(2) ? "key" : nullptr);
+    const tsr_id v = g_.create_input(below(2) ? "in" : "", *g_.value(like).type,
+                                     static_cast<tsr_input_kind>(TSR_INPUT_ARG + below(3)), below(2) ? "key" : nullptr);
     if (below(2)) g_.set_state(v, static_cast<uint32_t>(below(3)), below(2) != 0);
     return true;
   }
@@ -216,7 +225,9 @@ class Editor {
   bool sizes() {
     Sizes& s = g_.sizes();
     const tsr_dim d = s.fresh("r", 0, 100, below(2) != 0);
-    if (s.symbols().size() > 1) s.require(static_cast<tsr_relation>(below(7)), s.mul(d, 2), s.find(s.symbols()[below(s.symbols().size())].name), "random");
+    if (s.symbols().size() > 1)
+      s.require(static_cast<tsr_relation>(below(7)), s.mul(d, 2), s.find(s.symbols()[below(s.symbols().size())].name),
+                "random");
     return true;
   }
   bool rest() {

@@ -30,7 +30,8 @@ TEST_CASE("a static graph runs, again and again, and lets go of everything") {
       %a = add %x, %y
       %b = mul %a, %y
       return %b
-    })", fake);
+    })",
+                                fake);
     TensorRef x = vector_of({1, 2, 3}), y = vector_of({10, 20, 30});
     for (int k = 0; k < 3; ++k) {
       const auto out = run(*e, {x.get(), y.get()});
@@ -48,27 +49,38 @@ TEST_CASE("a static graph runs, again and again, and lets go of everything") {
 
 TEST_CASE("wrong inputs are named, with what was found and expected") {
   FakeBackend fake;
-  const auto e = compile_text(R"(graph @net(%x: f32[s0, 4], %w: f32[4] param "fc.w", %y: f32[s0]) -> (f32[s0, 4]) symbols { s0: 2..8 } assume { s0 % 2 == 0 } {
+  const auto e = compile_text(
+      R"(graph @net(%x: f32[s0, 4], %w: f32[4] param "fc.w", %y: f32[s0]) -> (f32[s0, 4]) symbols { s0: 2..8 } assume { s0 % 2 == 0 } {
     %a = add %x, %w
     return %a
-  })", fake);
+  })",
+      fake);
   TensorRef x = tensor_of(Values(16, 1), {4, 4}), w = vector_of({1, 2, 3, 4}), y = vector_of({1, 2, 3, 4});
   REQUIRE(values_of(*run(*e, {x.get(), w.get(), y.get()})[0])[3] == 5);
   const auto refused = [&](Tensor* a, Tensor* b, Tensor* c) { return error_of([&] { run(*e, {a, b, c}); }); };
-  TensorRef f64 = tensor_of(Values(16, 1), {4, 4}, TSR_F64), flat = tensor_of(Values(16, 1), {16}), wide = tensor_of(Values(20, 1), {4, 5}),
-            short_y = vector_of({1, 2, 3}), big = tensor_of(Values(40, 1), {10, 4}), big_y = vector_of(Values(10, 1)), odd = tensor_of(Values(12, 1), {3, 4}),
-            odd_y = vector_of({1, 2, 3});
-  REQUIRE(refused(f64.get(), w.get(), y.get()) == "TSR-T021 input 'x' (number 0 of graph 'net'): dtype mismatch. found f64, expected f32");
-  REQUIRE(contains(refused(flat.get(), w.get(), y.get()), "TSR-T022 input 'x' (number 0 of graph 'net'): rank mismatch. found 1 (f32[16]), expected 2 (f32[s0, 4])"));
-  REQUIRE(contains(refused(wide.get(), w.get(), y.get()), "TSR-T023 input 'x' (number 0 of graph 'net'): size mismatch at index 1. found 5 (f32[4, 5]), expected 4"));
-  REQUIRE(contains(refused(x.get(), w.get(), short_y.get()), "TSR-T023 input 'y' (number 2 of graph 'net'): size mismatch at index 0. found 3 (f32[3]), expected s0 = 4"));
+  TensorRef f64 = tensor_of(Values(16, 1), {4, 4}, TSR_F64), flat = tensor_of(Values(16, 1), {16}),
+            wide = tensor_of(Values(20, 1), {4, 5}), short_y = vector_of({1, 2, 3}), big = tensor_of(Values(40, 1), {10, 4}),
+            big_y = vector_of(Values(10, 1)), odd = tensor_of(Values(12, 1), {3, 4}), odd_y = vector_of({1, 2, 3});
+  REQUIRE(refused(f64.get(), w.get(), y.get()) ==
+          "TSR-T021 input 'x' (number 0 of graph 'net'): dtype mismatch. found f64, expected f32");
+  REQUIRE(contains(refused(flat.get(), w.get(), y.get()),
+                   "TSR-T022 input 'x' (number 0 of graph 'net'): rank mismatch. found 1 (f32[16]), expected 2 (f32[s0, 4])"));
+  REQUIRE(contains(refused(wide.get(), w.get(), y.get()),
+                   "TSR-T023 input 'x' (number 0 of graph 'net'): size mismatch at index 1. found 5 (f32[4, 5]), expected 4"));
+  REQUIRE(
+      contains(refused(x.get(), w.get(), short_y.get()),
+               "TSR-T023 input 'y' (number 2 of graph 'net'): size mismatch at index 0. found 3 (f32[3]), expected s0 = 4"));
   REQUIRE(contains(refused(x.get(), y.get(), flat.get()), "TSR-T023"));
-  REQUIRE(contains(refused(big.get(), w.get(), big_y.get()), "TSR-T025 input 'x' (number 0 of graph 'net'): size at index 0 is out of range. found s0 = 10, expected 2..8"));
-  REQUIRE(contains(refused(odd.get(), w.get(), odd_y.get()), "TSR-T026 the sizes of this call break an assumption of graph 'net': s0 % 2 == 0, found 3 and 2"));
+  REQUIRE(
+      contains(refused(big.get(), w.get(), big_y.get()),
+               "TSR-T025 input 'x' (number 0 of graph 'net'): size at index 0 is out of range. found s0 = 10, expected 2..8"));
+  REQUIRE(contains(refused(odd.get(), w.get(), odd_y.get()),
+                   "TSR-T026 the sizes of this call break an assumption of graph 'net': s0 % 2 == 0, found 3 and 2"));
   float data[16] = {};
   const int64_t sizes[] = {4, 4};
   TensorRef elsewhere(tensor_wrap({data, TSR_F32, 2, sizes, nullptr, device_intern("imaginary:0"), 0}, nullptr, nullptr));
-  REQUIRE(contains(refused(elsewhere.get(), w.get(), y.get()), "TSR-T024 input 'x' (number 0 of graph 'net'): device mismatch. found 'imaginary:0', expected 'cpu'"));
+  REQUIRE(contains(refused(elsewhere.get(), w.get(), y.get()),
+                   "TSR-T024 input 'x' (number 0 of graph 'net'): device mismatch. found 'imaginary:0', expected 'cpu'"));
   REQUIRE(contains(refused(x.get(), nullptr, y.get()), "TSR-T020 input 'w' of graph 'net' is missing"));
   REQUIRE(contains(error_of([&] { run(*e, {x.get()}); }), "TSR-T020 graph 'net' got 1 inputs, expected 3: x, w, y"));
   REQUIRE(values_of(*run(*e, {x.get(), w.get(), y.get()})[0])[3] == 5);  // still usable
@@ -82,7 +94,8 @@ TEST_CASE("symbolic sizes: one executable, many shapes") {
     %b = neg %t
     %z = add %y, %y
     return %b, %z
-  })", fake);
+  })",
+                              fake);
   REQUIRE_FALSE(e->plan().is_static);
   for (int round = 0; round < 2; ++round)
     for (const auto& [n, m] : {std::pair<int64_t, int64_t>{2, 3}, {5, 1}, {0, 4}, {2, 3}}) {
@@ -115,7 +128,8 @@ TEST_CASE("data-dependent sizes end a section of the plan") {
     %m = add %n, %n
     %b = neg %a
     return %m, %b
-  })", fake);
+  })",
+                              fake);
   REQUIRE(e->plan().num_sections == 2);
   for (const Values& v : {Values{0, 5, 0, 7}, Values{0, 0}, Values{1}, Values{0, 5, 0, 7}}) {
     TensorRef x = vector_of(v);
@@ -168,7 +182,8 @@ TEST_CASE("kernels that want aligned memory get it") {
     %s = slice %a {starts = [1], limits = [4], strides = [1]}
     %b = neg %s
     return %b
-  })", fake);
+  })",
+                              fake);
   TensorRef base = vector_of(Values{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
   const int64_t sizes[] = {8};
   for (const int64_t offset : {0, 1}) {
@@ -187,7 +202,8 @@ TEST_CASE("a view that strided memory cannot give is taken of a copy") {
     %r = reshape %t {shape = [6]}
     %b = neg %r
     return %b
-  })", fake);
+  })",
+                              fake);
   TensorRef x = tensor_of({1, 2, 3, 4, 5, 6}, {2, 3});
   REQUIRE(values_of(*run(*e, {x.get()})[0]) == Values{-1, -4, -2, -5, -3, -6});
   const auto d = compile_text(R"(graph @g(%x: f32[s0, s1]) -> (f32[s0 * s1]) {
@@ -195,7 +211,8 @@ TEST_CASE("a view that strided memory cannot give is taken of a copy") {
     %r = reshape %t {shape = [s0 * s1]}
     %b = neg %r
     return %b
-  })", fake);
+  })",
+                              fake);
   REQUIRE(values_of(*run(*d, {x.get()})[0]) == Values{-1, -4, -2, -5, -3, -6});
   TensorRef row = tensor_of({1, 2, 3}, {1, 3});
   REQUIRE(values_of(*run(*d, {row.get()})[0]) == Values{-1, -2, -3});
@@ -211,7 +228,8 @@ TEST_CASE("outputs are memory of their own, whatever they are in the graph") {
     %w = reshape %b {shape = [2, 2]}
     %s = slice %x {starts = [1], limits = [3], strides = [1]}
     return %x, %a, %a, %v, %s, %c, %w
-  })", fake);
+  })",
+                              fake);
   TensorRef x = vector_of({1, 2, 3, 4});
   const auto out = run(*e, {x.get()});
   REQUIRE(values_of(*out[0]) == Values{1, 2, 3, 4});
@@ -235,7 +253,8 @@ TEST_CASE("outputs are memory of their own, whatever they are in the graph") {
 TEST_CASE("states are written back, donated ones in their own memory") {
   FakeBackend fake;
   fake.in_place = true;
-  const char* kept = R"(graph @g(%x: f32[2], %n: f32[2] state "n" -> 0, %m: f32[2] state "m" -> 2 donated) -> (f32[2], f32[2], f32[2]) {
+  const char* kept =
+      R"(graph @g(%x: f32[2], %n: f32[2] state "n" -> 0, %m: f32[2] state "m" -> 2 donated) -> (f32[2], f32[2], f32[2]) {
     %n1 = add %n, %x
     %old = neg %n
     %m1 = add %m, %x
@@ -269,7 +288,8 @@ TEST_CASE("a donated state that is read after its new value exists is not overwr
     %n1 = add %n, %x
     %d = sub %n1, %n
     return %n1, %d
-  })", fake);
+  })",
+                              fake);
   TensorRef x = vector_of({1, 2}), n = vector_of({10, 20});
   const auto out = run(*e, {x.get(), n.get()});
   REQUIRE(values_of(*out[1]) == Values{1, 2});
@@ -292,7 +312,8 @@ TEST_CASE("refused composites are decomposed, refused primitives are an error th
   fake.refuses = {"neg"};
   CompileOptions both = fake.options();
   both.backends.push_back(second.factory());
-  const auto two = Executable::compile(graph_of(R"(graph @g(%x: f32[3]) -> (f32[3]) { %a = neg %x  %b = add %a, %x  return %b })"), both);
+  const auto two =
+      Executable::compile(graph_of(R"(graph @g(%x: f32[3]) -> (f32[3]) { %a = neg %x  %b = add %a, %x  return %b })"), both);
   fake.launches.clear();
   REQUIRE(values_of(*run(*two, {x.get()})[0]) == Values{0, 0, 0});
   REQUIRE(second.ops() == std::vector<std::string>{"neg"});
@@ -310,10 +331,13 @@ TEST_CASE("errors of backends name the node and leave nothing behind") {
   const std::string compile = error_of([&] {
     compile_text(R"(graph @g(%x: f32[3]) -> (f32[3]) { %a = neg %x  %b = mul %a, %x loc("m.cpp":7)  return %b })", fake);
   });
-  REQUIRE(contains(compile, "TSR-X001 backend 'fake' cannot compile %b = mul (m.cpp:7): plugin 'acme.fake' (Acme): the fake was told to fail"));
+  REQUIRE(contains(
+      compile,
+      "TSR-X001 backend 'fake' cannot compile %b = mul (m.cpp:7): plugin 'acme.fake' (Acme): the fake was told to fail"));
   REQUIRE(fake.compiled == fake.destroyed);
   {
-    const auto e = compile_text(R"(graph @g(%x: f32[3]) -> (f32[3], f32[3]) { %a = neg %x  %b = div %a, %x loc("m.cpp":9)  return %a, %b })", fake);
+    const auto e = compile_text(
+        R"(graph @g(%x: f32[3]) -> (f32[3], f32[3]) { %a = neg %x  %b = div %a, %x loc("m.cpp":9)  return %a, %b })", fake);
     fake.fails = {"div"};
     TensorRef x = vector_of({1, 2, 3});
     REQUIRE(error_of([&] { run(*e, {x.get()}); }) == "TSR-R010 integer division by zero in %b = div (m.cpp:9)");
@@ -338,7 +362,8 @@ TEST_CASE("cond runs one branch") {
       region(%c: f32[s0]) { return %c }
     %q = add %r, %r
     return %q
-  })", fake);
+  })",
+                              fake);
   TensorRef yes = tensor_of({1}, {}, TSR_BOOL), no = tensor_of({0}, {}, TSR_BOOL), x = vector_of({1, 2, 3});
   REQUIRE(values_of(*run(*e, {yes.get(), x.get()})[0]) == Values{-2, -4, -6});
   REQUIRE(values_of(*run(*e, {no.get(), x.get()})[0]) == Values{2, 4, 6});
@@ -357,7 +382,8 @@ TEST_CASE("while_loop carries values, with invariants and a count known to no on
         return %a2, %b2
       }
     return %n, %y
-  })", fake);
+  })",
+                              fake);
   TensorRef zero = tensor_of({0}, {}), x = vector_of({1, 3}), five = tensor_of({5}, {}), none = tensor_of({-1}, {});
   auto out = run(*e, {zero.get(), x.get(), five.get()});
   REQUIRE(values_of(*out[0]) == Values{5});
@@ -371,16 +397,20 @@ TEST_CASE("while_loop carries values, with invariants and a count known to no on
 TEST_CASE("scan walks both ways and stacks what it makes") {
   for (const bool reverse : {false, true}) {
     FakeBackend fake;
-    const auto e = compile_text(std::string(R"(graph @g(%c: f32[2], %xs: f32[s0, 2], %k: f32[]) -> (f32[2], f32[s0, 2]) symbols { s0: 0.. } {
-      %last, %ys = scan %c, %xs, %k {carried = 1, scanned = 1, length = s0, reverse = )") + (reverse ? "true" : "false") + R"(} : f32[2], f32[s0, 2]
+    const auto e = compile_text(
+        std::string(R"(graph @g(%c: f32[2], %xs: f32[s0, 2], %k: f32[]) -> (f32[2], f32[s0, 2]) symbols { s0: 0.. } {
+      %last, %ys = scan %c, %xs, %k {carried = 1, scanned = 1, length = s0, reverse = )") +
+            (reverse ? "true" : "false") + R"(} : f32[2], f32[s0, 2]
         region(%a: f32[2], %x: f32[2], %f: f32[]) {
           %s = add %a, %x
           %m = mul %s, %f
           return %s, %m
         }
       return %last, %ys
-    })", fake);
-    TensorRef c = vector_of({0, 100}), xs = tensor_of({1, 2, 3, 4, 5, 6}, {3, 2}), k = tensor_of({10}, {}), empty = tensor_of({}, {0, 2});
+    })",
+        fake);
+    TensorRef c = vector_of({0, 100}), xs = tensor_of({1, 2, 3, 4, 5, 6}, {3, 2}), k = tensor_of({10}, {}),
+              empty = tensor_of({}, {0, 2});
     auto out = run(*e, {c.get(), xs.get(), k.get()});
     REQUIRE(values_of(*out[0]) == Values{9, 112});
     REQUIRE(values_of(*out[1]) == (reverse ? Values{90, 1120, 80, 1100, 50, 1060} : Values{10, 1020, 40, 1060, 90, 1120}));
@@ -398,7 +428,8 @@ TEST_CASE("where nothing is computed, nothing is waited for") {
       region(%a: f32[]) { %p = lt %a, %a  %q = lt %a, %a  return %q }
       region(%b: f32[]) { %c = neg %b  return %c }
     return %y
-  })", fake);
+  })",
+                              fake);
   TensorRef x = tensor_of({3}, {});
   REQUIRE(run(*e, {x.get()}).size() == 1);
 }
@@ -411,7 +442,8 @@ TEST_CASE("one executable serves many threads") {
     %c = add %b, %x
     %d = add %c, %c
     return %d
-  })", fake);
+  })",
+                              fake);
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (int t = 0; t < 4; ++t)
@@ -436,13 +468,15 @@ TEST_CASE("sizes too large for memory are an error, not a crash") {
     %e = add %c, %d
     %f = add %e, %y
     return %f
-  })", fake);
+  })",
+                              fake);
   TensorRef x = tensor_of(Values(100000, 1), {100000}), y = tensor_of(Values(100000, 1), {100000}), small = vector_of({1, 2});
   REQUIRE(contains(error_of([&] { run(*e, {x.get(), y.get()}); }), "TSR-R001"));
   REQUIRE(values_of(*run(*e, {small.get(), small.get()})[0]).size() == 16);
   CompileOptions limited = fake.options();
   limited.arena_max_bytes = 128;
-  const auto f = Executable::compile(graph_of(R"(graph @g(%x: f32[s0]) -> (f32[s0]) { %a = neg %x  %b = neg %a  return %b })"), limited);
+  const auto f =
+      Executable::compile(graph_of(R"(graph @g(%x: f32[s0]) -> (f32[s0]) { %a = neg %x  %b = neg %a  return %b })"), limited);
   REQUIRE(contains(error_of([&] { run(*f, {y.get()}); }), "TSR-R025"));
   REQUIRE(values_of(*run(*f, {small.get()})[0]) == Values{1, 2});
 }
@@ -456,7 +490,8 @@ TEST_CASE("describe names every step") {
     %b = add %a, %x
     %r = reshape %b {shape = [4]}
     return %r
-  })"), options);
+  })"),
+                                     options);
   TensorRef x = tensor_of({1, 2, 3, 4}, {2, 2});
   run(*e, {x.get()});
   const auto j = nlohmann::json::parse(e->describe_json());

@@ -33,7 +33,8 @@ struct Built {
     x = g->create_input("x", f32x4);
     y = g->create_input("y", f32x4);
   }
-  tsr_id node(const char* op, std::vector<tsr_id> operands, tsr_id before = TSR_NONE, tsr_id region = 0, const char* name = "") {
+  tsr_id node(const char* op, std::vector<tsr_id> operands, tsr_id before = TSR_NONE, tsr_id region = 0,
+              const char* name = "") {
     NodeSpec s;
     s.op = op;
     s.operands = std::move(operands);
@@ -153,9 +154,11 @@ TEST_CASE("what cannot be is refused") {
   CHECK(message_of([&] { b.g->set_operand(c, 1, b.x); }) == "TSR-B001 %c = neg has no operand 1");
   CHECK(message_of([&] { b.g->replace_uses(b.x, other); }) ==
         "TSR-B001 cannot replace %x of type f32[4] by %other of type f32[5]");
-  CHECK(message_of([&] { b.g->replace_uses(b.x, b.out(inside)); }) == "TSR-B001 cannot replace a value by one of another region");
+  CHECK(message_of([&] { b.g->replace_uses(b.x, b.out(inside)); }) ==
+        "TSR-B001 cannot replace a value by one of another region");
   const tsr_id foreign[] = {b.out(inside)};
-  CHECK(message_of([&] { b.g->set_outputs(0, foreign); }) == "TSR-B001 %1 cannot be an output of region 0: it belongs to another");
+  CHECK(message_of([&] { b.g->set_outputs(0, foreign); }) ==
+        "TSR-B001 %1 cannot be an output of region 0: it belongs to another");
   CHECK(message_of([&] { b.g->set_attr(a, tsr_attr{}); }) != "none");
   CHECK(b.g->num_live_nodes() == 3);
 }
@@ -204,7 +207,9 @@ TEST_CASE("a region belongs to one node, which does not stand in it") {
     s.regions = std::move(owned);
     return b.g->create_node(s, where);
   };
-  CHECK(message_of([&] { cond({regions[0], regions[0]}); }) == "TSR-B001 region " + std::to_string(regions[0]) + " is not free to become part of 'cond'");
+  CHECK(message_of([&] {
+          cond({regions[0], regions[0]});
+        }) == "TSR-B001 region " + std::to_string(regions[0]) + " is not free to become part of 'cond'");
   CHECK(code_of([&] { cond({regions[0], 0}); }) == "TSR-B001");
   CHECK(code_of([&] { cond({regions[0], regions[1]}, regions[1]); }) == "TSR-B001");  // it would contain itself
   const tsr_id n = cond({regions[0], regions[1]});
@@ -251,7 +256,8 @@ TEST_CASE("attributes are copied, completed and sorted") {
   CHECK(std::string(b.g->attr(n, "choice")->s) == "b");
   CHECK(b.g->attr(n, "i")->i == 3);  // the default
   CHECK(b.g->attr(n, "nothing") == nullptr);
-  for (uint32_t i = 1; i < b.g->node(n).num_attrs; ++i) CHECK(std::strcmp(b.g->node(n).attrs[i - 1].name, b.g->node(n).attrs[i].name) < 0);
+  for (uint32_t i = 1; i < b.g->node(n).num_attrs; ++i)
+    CHECK(std::strcmp(b.g->node(n).attrs[i - 1].name, b.g->node(n).attrs[i].name) < 0);
 
   const uint32_t before = b.g->node(n).num_attrs;
   c.s = "c";
@@ -317,7 +323,8 @@ TEST_CASE("a clone is equal, independent, and without gaps") {
 TEST_CASE("large constants are shared by clones and outlive the original") {
   std::unique_ptr<Graph> copy;
   {
-    const auto g = parse("graph @g() -> (f32[4096])\n{\n  %c = constant {value = dense<f32[4096]: splat 3.0>}\n  return %c\n}\n");
+    const auto g =
+        parse("graph @g() -> (f32[4096])\n{\n  %c = constant {value = dense<f32[4096]: splat 3.0>}\n  return %c\n}\n");
     copy = g->clone();
     CHECK(copy->attr(0, "value")->tensor->data == g->attr(0, "value")->tensor->data);
   }

@@ -51,8 +51,7 @@ TEST_CASE("dtype variables bind, and derived dtypes follow") {
   CHECK(type_of("%q: f32[2], %x: c64[2]", "polar %q, %x") == "c64[2]");  // real(T) before T is known
   CHECK(type_of("%q: f64[2], %x: c64[2]", "polar %q, %x") == "TSR-I031");
   CHECK(message_of("%x: f32[2], %y: f64[2]", "add %x, %y")
-            .find("add: operand 'b' has the type f64[2], expected the dtype f32, as operand 'a' has") !=
-        std::string::npos);
+            .find("add: operand 'b' has the type f64[2], expected the dtype f32, as operand 'a' has") != std::string::npos);
 }
 
 TEST_CASE("broadcasting follows NumPy") {

@@ -84,8 +84,8 @@ TEST_CASE("notices appear once, warnings each time") {
   log_notice("only once in log_test");
   log_warning("again");
   log_warning("again");
-  CHECK(capture.chunks == std::vector<std::string>{"tessera: note: only once in log_test\n",
-                                                   "tessera: warning: again\n", "tessera: warning: again\n"});
+  CHECK(capture.chunks == std::vector<std::string>{"tessera: note: only once in log_test\n", "tessera: warning: again\n",
+                                                   "tessera: warning: again\n"});
 }
 
 TEST_CASE("texts from several threads are not mixed") {

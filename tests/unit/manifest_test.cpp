@@ -32,13 +32,12 @@ TEST_CASE("sha256 of the published examples") {
 }
 
 TEST_CASE("a manifest is read whole") {
-  const Manifest m =
-      parse_manifest(manifest("[[options]]\nname = \"isa\"\ntype = \"string\"\ndefault = \"native\"\nchoices = "
-                              "[\"native\", \"avx2\"]\nhelp = \"Instruction set.\"\n"
-                              "[[options]]\nname = \"scale\"\ntype = \"float\"\ndefault = 2\nmin = 0.5\n"
-                              "[[options]]\nname = \"flags\"\ntype = \"strings\"\ndefault = [\"a\"]\n",
-                              "needs = [\"acme.opset.y\"]\n"),
-                     "dir/acme.pass.x.toml");
+  const Manifest m = parse_manifest(manifest("[[options]]\nname = \"isa\"\ntype = \"string\"\ndefault = \"native\"\nchoices = "
+                                             "[\"native\", \"avx2\"]\nhelp = \"Instruction set.\"\n"
+                                             "[[options]]\nname = \"scale\"\ntype = \"float\"\ndefault = 2\nmin = 0.5\n"
+                                             "[[options]]\nname = \"flags\"\ntype = \"strings\"\ndefault = [\"a\"]\n",
+                                             "needs = [\"acme.opset.y\"]\n"),
+                                    "dir/acme.pass.x.toml");
   CHECK(m.faults.empty());
   CHECK(m.id == "acme.pass.x");
   CHECK(m.vendor == "Acme \"and\" sons");
@@ -72,8 +71,8 @@ TEST_CASE("every fault of a manifest is found at once") {
 }
 
 TEST_CASE("text that is not TOML or not a manifest gives a fault, never an exception") {
-  for (const char* text : {"", "[plugin", "plugin = 3", "[[plugin]]", "options = 1", "[plugin]\noptions = []",
-                           "\xff\xfe", "a = 1979-05-27", "[plugin]\nid = []"}) {
+  for (const char* text : {"", "[plugin", "plugin = 3", "[[plugin]]", "options = 1", "[plugin]\noptions = []", "\xff\xfe",
+                           "a = 1979-05-27", "[plugin]\nid = []"}) {
     INFO(text);
     CHECK_FALSE(parse_manifest(text, "m.toml").faults.empty());
   }

@@ -253,8 +253,7 @@ TEST_CASE("errors name code, file, member, offset and what was expected") {
   }
   SECTION("encryption") {
     s.bytes[s.entry + 8] ^= 1;
-    CHECK(refusal(s.bytes) ==
-          "TSR-N004 in.npz: member 'x.npy': byte " + std::to_string(s.entry + 8) + ": an encrypted member");
+    CHECK(refusal(s.bytes) == "TSR-N004 in.npz: member 'x.npy': byte " + std::to_string(s.entry + 8) + ": an encrypted member");
   }
   SECTION("another compression") {
     put(s.bytes, s.entry + 10, 14, 2);
@@ -322,29 +321,24 @@ TEST_CASE("npy headers: what is refused, and why") {
         "TSR-N008 in.npz: byte 10: shape (9223372036854775807,) of '<f4' exceeds 63 bits of bytes");
   CHECK(with("'<f4'", "(0, 4294967296, 4294967296)") ==
         "TSR-N008 in.npz: byte 10: shape (0, 4294967296, 4294967296) of '<f4' exceeds 63 bits of bytes");
-  CHECK(with("'<f4'", "(9223372036854775808,)") ==
-        "TSR-N008 in.npz: byte 61: a size in the shape does not fit 63 bits");
+  CHECK(with("'<f4'", "(9223372036854775808,)") == "TSR-N008 in.npz: byte 61: a size in the shape does not fit 63 bits");
   CHECK(with("'<f4'", "(-1,)") == "TSR-N008 in.npz: byte 61: negative size in the shape");
-  CHECK(with("'<f4'", "(3)", 12) ==
-        "TSR-N006 in.npz: byte 62: found a number in parentheses, expected a tuple for the shape");
+  CHECK(with("'<f4'", "(3)", 12) == "TSR-N006 in.npz: byte 62: found a number in parentheses, expected a tuple for the shape");
   CHECK(with("'<f4'", "(1 2)") == "TSR-N006 in.npz: byte 63: found '2' in the shape, expected ',' or ')'");
   CHECK(with("'<f4'", "(x,)") == "TSR-N006 in.npz: byte 61: found 'x' in the shape, expected a size");
   std::string deep = "(";
   for (int i = 0; i < 65; ++i) deep += "1,";
   CHECK(with("'<f4'", deep + ")", 4).substr(0, 8) == "TSR-N008");
 
-  for (const char* bad : {"'|O'", "'<U2'", "'|S4'", "'<M8[s]'", "'<f16'", "'<c32'", "'|V4'", "'>V2'", "'<i3'", "'|f4'",
-                          "'f4'", "''", "'<f04'"}) {
+  for (const char* bad :
+       {"'|O'", "'<U2'", "'|S4'", "'<M8[s]'", "'<f16'", "'<c32'", "'|V4'", "'>V2'", "'<i3'", "'|f4'", "'f4'", "''", "'<f04'"}) {
     INFO(bad);
     CHECK(with(bad, "(1,)", 4).substr(0, 8) == "TSR-N007");
   }
-  CHECK(with("[('a', '<f4')]", "(1,)", 4) ==
-        "TSR-N007 in.npz: byte 20: a structured element type; expected a number type");
+  CHECK(with("[('a', '<f4')]", "(1,)", 4) == "TSR-N007 in.npz: byte 20: a structured element type; expected a number type");
 
-  CHECK(refusal(npy("{'descr': '<f4', 'shape': (1,)}", 4)) ==
-        "TSR-N006 in.npz: byte 41: the header has no 'fortran_order'");
-  CHECK(refusal(npy("{'descr': '<f4', 'descr': '<f4'}", 4)) ==
-        "TSR-N006 in.npz: byte 27: key 'descr' twice in the header");
+  CHECK(refusal(npy("{'descr': '<f4', 'shape': (1,)}", 4)) == "TSR-N006 in.npz: byte 41: the header has no 'fortran_order'");
+  CHECK(refusal(npy("{'descr': '<f4', 'descr': '<f4'}", 4)) == "TSR-N006 in.npz: byte 27: key 'descr' twice in the header");
   CHECK(refusal(npy("{'what': 1}", 4)) ==
         "TSR-N006 in.npz: byte 11: unknown key 'what' in the header; expected descr, fortran_order and shape");
   CHECK(refusal(npy("{'descr': '<f4", 0)) == "TSR-N006 in.npz: byte 20: unterminated string in the header");
@@ -386,8 +380,7 @@ TEST_CASE("files that cannot be read or written") {
   const auto one = [](const Array& a) { return std::span(&a, 1); };
   CHECK(code([&] { (void)npz::read(dir / "absent.npz"); }) ==
         "TSR-N001 " + (dir / "absent.npz") + ": byte 0: cannot open: No such file or directory");
-  CHECK(code([&] { (void)npz::read(dir.path.string()); }) ==
-        "TSR-N001 " + dir.path.string() + ": byte 0: not a regular file");
+  CHECK(code([&] { (void)npz::read(dir.path.string()); }) == "TSR-N001 " + dir.path.string() + ": byte 0: not a regular file");
   CHECK(code([&] { npz::write(dir / "no/such/x.npz", one(x)); }).substr(0, 8) == "TSR-N001");
   if (fs::exists("/dev/full")) {
     CHECK(code([&] { npz::write("/dev/full", one(x)); }) ==
@@ -397,8 +390,7 @@ TEST_CASE("files that cannot be read or written") {
   Array bad = x;
   bad.shape = {3};
   CHECK(code([&] { npz::write(dir / "x.npz", one(bad)); }) ==
-        "TSR-N008 " + (dir / "x.npz") +
-            ": member 'x': byte 0: the array has 8 bytes, expected 12 for shape (3,) of '<f4'");
+        "TSR-N008 " + (dir / "x.npz") + ": member 'x': byte 0: the array has 8 bytes, expected 12 for shape (3,) of '<f4'");
   bad = x;
   bad.descr = ">f4";
   CHECK(code([&] { npz::write(dir / "x.npz", one(bad)); }).substr(0, 8) == "TSR-N007");
@@ -444,8 +436,7 @@ TEST_CASE("dtypes that numpy lacks travel as raw, unpacked bytes") {
   CHECK_THROWS_WITH(npz::to_elements({"w", "<f4", {1}, bytes_of<float>({1})}, TSR_I32, "f"),
                     "f: member 'w': byte 0: element type '<f4', expected '<i4' for i32");
   CHECK_THROWS_AS(npz::to_elements({"w", "|V2", {1}, bytes_of<uint16_t>({1})}, TSR_F32, "f"), npz::Error);
-  CHECK(npz::to_elements({"w", "|V2", {1}, bytes_of<uint16_t>({0x3C00})}, TSR_F16, "f") ==
-        bytes_of<uint16_t>({0x3C00}));
+  CHECK(npz::to_elements({"w", "|V2", {1}, bytes_of<uint16_t>({0x3C00})}, TSR_F16, "f") == bytes_of<uint16_t>({0x3C00}));
   const uint16_t bf = 0x3F80;
   CHECK(npz::from_elements("b", TSR_BF16, {}, &bf).descr == "|V2");
 }

@@ -161,9 +161,9 @@ TEST_CASE("differentiable ops have gradients") {
   const std::set<std::string> without = {
       // no gradient exists or is defined
       "argmax", "argmin", "bitcast", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "constant", "digamma",
-      "dim_value", "eq", "ge", "gt", "iota", "is_finite", "is_inf", "is_nan", "le", "logical_and", "logical_not",
-      "logical_or", "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount", "random_bits", "random_int",
-      "random_normal", "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left", "shift_right",
+      "dim_value", "eq", "ge", "gt", "iota", "is_finite", "is_inf", "is_nan", "le", "logical_and", "logical_not", "logical_or",
+      "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount", "random_bits", "random_int", "random_normal",
+      "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left", "shift_right",
       // through their regions
       "cond", "scan", "while_loop",
       // through their decomposition
@@ -204,8 +204,7 @@ TEST_CASE("every gradient builds, in every shape of the golden values") {
       const tsr_id node = g->value(g->region(0).outputs[0]).def_node;
       if (node == TSR_NONE) continue;
       bool any = false;
-      for (uint32_t i = 0; i < g->node(node).num_results; ++i)
-        any |= differentiable(*g->value(g->node(node).results[i]).type);
+      for (uint32_t i = 0; i < g->node(node).num_results; ++i) any |= differentiable(*g->value(g->node(node).results[i]).type);
       if (!any) continue;
       INFO(print_graph(*g));
       g->begin("test");
@@ -407,8 +406,7 @@ std::string view_text(const std::string& op, std::vector<int64_t> sizes, std::ve
   out.rank = static_cast<uint32_t>(out_sizes.size());
   out.sizes = out_sizes.data();
   std::vector<int64_t> found(out_sizes.size() + 1);
-  std::sort(attrs.begin(), attrs.end(),
-            [](const tsr_attr& a, const tsr_attr& b) { return std::string(a.name) < b.name; });
+  std::sort(attrs.begin(), attrs.end(), [](const tsr_attr& a, const tsr_attr& b) { return std::string(a.name) < b.name; });
   tsr_call call{};
   call.struct_size = sizeof call;
   call.op = op.c_str();
@@ -439,8 +437,7 @@ TEST_CASE("views know their strides, or that they are copies") {
   CHECK(view_text("broadcast_to", {4, 1}, {1, 1}, {2, 4, 3}, {}) == "+0 [0, 1, 0]");
   CHECK(view_text("slice", {8, 8}, {8, 1}, {4, 2}, {ints("starts", starts), ints("strides", steps)}) == "+10 [16, 3]");
   CHECK(view_text("slice", {8, 8}, {8, 1}, {4, 2}, {ints("starts", starts), ints("strides", back)}) == "copy");
-  CHECK(view_text("as_strided", {4, 5}, {5, 1}, {2, 2}, {ints("strides", deep), sdk::attr_dim("offset", 3)}) ==
-        "+3 [1, 5]");
+  CHECK(view_text("as_strided", {4, 5}, {5, 1}, {2, 2}, {ints("strides", deep), sdk::attr_dim("offset", 3)}) == "+3 [1, 5]");
   CHECK(view_text("as_strided", {4, 5}, {1, 4}, {2, 2}, {ints("strides", deep), sdk::attr_dim("offset", 3)}) == "copy");
   CHECK(view_text("diagonal", {4, 5}, {5, 1}, {3},
                   {sdk::attr_int("offset", 2), sdk::attr_int("axis1", 0), sdk::attr_int("axis2", -1)}) == "+2 [6]");

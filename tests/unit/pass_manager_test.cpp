@@ -2,8 +2,9 @@
 // Running pipelines: transactions, verification, reports, dumps, bisection, reproducers, and passes that misbehave.
 #include "pass/pass_manager.hpp"
 
-#include <catch2/catch.hpp>
+#include <unistd.h>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -11,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <unistd.h>
 
 #include "config/config.hpp"
 #include "context/context.hpp"
@@ -96,14 +96,17 @@ struct TemporaryFolder {
 struct Captured {  // what is logged
   std::string text;
   LogSink before;
-  explicit Captured(const char* artifacts) : before(set_log_sink([this](std::string_view s) { text += s; })) { configure_logs(artifacts); }
+  explicit Captured(const char* artifacts) : before(set_log_sink([this](std::string_view s) { text += s; })) {
+    configure_logs(artifacts);
+  }
   ~Captured() {
     set_log_sink(std::move(before));
     configure_logs("");
   }
 };
 
-const char* const kText = "graph @g(%x: f32[4]) -> (f32[4]) {\n  %a = neg %x : f32[4]\n  %b = neg %a : f32[4]\n  return %b\n}\n";
+const char* const kText =
+    "graph @g(%x: f32[4]) -> (f32[4]) {\n  %a = neg %x : f32[4]\n  %b = neg %a : f32[4]\n  return %b\n}\n";
 
 std::unique_ptr<Graph> parse(const std::string& text = kText) { return parse_graph(test_ops(), text, "test.tsr"); }
 
@@ -146,7 +149,8 @@ Error error_of(const std::function<void()>& f) {
 TEST_CASE("a report has every pass with what it did") {
   Passes pass;
   const auto g = parse();
-  const PassReport r = run_passes(*g, {pass("grow", add_dead_node), pass("look", nothing), pass("shrink", erase_dead_nodes)}, quiet());
+  const PassReport r =
+      run_passes(*g, {pass("grow", add_dead_node), pass("look", nothing), pass("shrink", erase_dead_nodes)}, quiet());
   REQUIRE(r.runs.size() == 3);
   CHECK(r.runs[0].name == "grow");
   CHECK(r.runs[0].changed);
@@ -225,7 +229,8 @@ TEST_CASE("a pass that edits but reports no change is a bug, and is taken back")
   const Error e = error_of([&] { run_passes(*g, {pass("liar", lie)}, quiet()); });
   CHECK(e.code() == "TSR-B011");
   CHECK(e.family() == TSR_BUG);
-  CHECK(e.message() == "pass 'liar' on graph @g: plugin 'acme.pass.test' (Acme): pass 'liar' edited the graph but reported no change");
+  CHECK(e.message() ==
+        "pass 'liar' on graph @g: plugin 'acme.pass.test' (Acme): pass 'liar' edited the graph but reported no change");
   CHECK(fingerprint(*g) == before);
   // The other way round is no more than modesty.
   const PassReport r = run_passes(*g, {pass("modest", [](Graph&, const tsr_options*) { return true; })}, quiet());
@@ -312,7 +317,8 @@ TEST_CASE("the whole-graph verifier runs when it is asked to") {
 TEST_CASE("dumps") {
   Passes pass;
   TemporaryFolder folder;
-  const std::vector<BoundPass> pipeline = {pass("grow", add_dead_node), pass("look", nothing), pass("shrink", erase_dead_nodes)};
+  const std::vector<BoundPass> pipeline = {pass("grow", add_dead_node), pass("look", nothing),
+                                           pass("shrink", erase_dead_nodes)};
   PassOptions o = quiet();
   o.dump_after = DumpWhen::kChanged;
   o.dump_dir = (folder.path / "deeper").string();
@@ -361,7 +367,8 @@ TEST_CASE("verbose logging shows the graph after each change") {
 
 TEST_CASE("bisection counts the passes of the process") {
   Passes pass;
-  const std::vector<BoundPass> pipeline = {pass("grow", add_dead_node), pass("grow2", add_dead_node), pass("grow3", add_dead_node)};
+  const std::vector<BoundPass> pipeline = {pass("grow", add_dead_node), pass("grow2", add_dead_node),
+                                           pass("grow3", add_dead_node)};
   const Captured log("");
   const int64_t started = passes_started();
   PassOptions o = quiet();
@@ -379,8 +386,8 @@ TEST_CASE("bisection counts the passes of the process") {
   const auto line = [&](int64_t k, const std::string& verb, const std::string& name) {
     return "[passes] bisect: " + verb + " pass (" + std::to_string(started + k) + ") " + name + " on graph @g\n";
   };
-  CHECK(log.text == line(1, "running", "grow") + line(2, "running", "grow2") + line(3, "running", "grow3") + line(4, "running", "grow") +
-                        line(5, "not running", "grow2") + line(6, "not running", "grow3"));
+  CHECK(log.text == line(1, "running", "grow") + line(2, "running", "grow2") + line(3, "running", "grow3") +
+                        line(4, "running", "grow") + line(5, "not running", "grow2") + line(6, "not running", "grow3"));
   o.bisect_limit = 0;
   CHECK(run_passes(*parse(), pipeline, o).runs[0].skipped);
 }
@@ -453,7 +460,8 @@ TEST_CASE("options come from the config") {
   CHECK(defaults.reproducer == Reproducer::kOnError);
   CHECK(defaults.reproducer_dir == "");
   const PassOptions o = options(
-      "verify = \"each\"\ndump_after = \"all\"\ndump_dir = \"d\"\nbisect_limit = 7\nreproducer = \"always\"\nreproducer_dir = \"r\"\n");
+      "verify = \"each\"\ndump_after = \"all\"\ndump_dir = \"d\"\nbisect_limit = 7\nreproducer = \"always\"\nreproducer_dir = "
+      "\"r\"\n");
   CHECK(o.verify == VerifyWhen::kEach);
   CHECK(o.dump_after == DumpWhen::kAll);
   CHECK(o.dump_dir == "d");

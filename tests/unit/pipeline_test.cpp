@@ -73,16 +73,21 @@ TEST_CASE("errors point at the place") {
   CHECK(refusal("cse dce") == "TSR-C020 pipeline, column 5: found 'd', expected ',' or the end\n  cse dce\n      ^");
   CHECK(refusal("fuse{max") == "TSR-C020 pipeline, column 9: found the end, expected '='\n  fuse{max\n          ^");
   CHECK(refusal("fuse{max=}") == "TSR-C020 pipeline, column 10: found '}', expected a value\n  fuse{max=}\n           ^");
-  CHECK(refusal("fuse{max=1 min=2}") == "TSR-C020 pipeline, column 12: found 'm', expected ',' or '}'\n  fuse{max=1 min=2}\n             ^");
-  CHECK(refusal("fuse{=1}") == "TSR-C020 pipeline, column 6: found '=', expected the name of an option, or '}'\n  fuse{=1}\n       ^");
+  CHECK(refusal("fuse{max=1 min=2}") ==
+        "TSR-C020 pipeline, column 12: found 'm', expected ',' or '}'\n  fuse{max=1 min=2}\n             ^");
+  CHECK(refusal("fuse{=1}") ==
+        "TSR-C020 pipeline, column 6: found '=', expected the name of an option, or '}'\n  fuse{=1}\n       ^");
   CHECK(refusal("fuse{a=\"x}") == "TSR-C020 pipeline, column 11: found the end, expected '\"'\n  fuse{a=\"x}\n            ^");
-  CHECK(refusal("fuse{a=[1, 2}") == "TSR-C020 pipeline, column 13: found '}', expected ',' or ']'\n  fuse{a=[1, 2}\n              ^");
+  CHECK(refusal("fuse{a=[1, 2}") ==
+        "TSR-C020 pipeline, column 13: found '}', expected ',' or ']'\n  fuse{a=[1, 2}\n              ^");
   CHECK(refusal("fuse{a=[[1]]}") == "TSR-C020 pipeline, column 9: found '[', expected a value\n  fuse{a=[[1]]}\n          ^");
-  CHECK(refusal("fuse{a=1, a=2}") ==
-        "TSR-C020 pipeline, column 11: found 'a', expected another option: 'a' is given twice\n  fuse{a=1, a=2}\n            ^");
+  CHECK(
+      refusal("fuse{a=1, a=2}") ==
+      "TSR-C020 pipeline, column 11: found 'a', expected another option: 'a' is given twice\n  fuse{a=1, a=2}\n            ^");
   CHECK(refusal("cse}") == "TSR-C020 pipeline, column 4: found '}', expected ',' or the end\n  cse}\n     ^");
   CHECK(refusal("cse,\n!") == "TSR-C020 pipeline, column 6: found '!', expected the name of a pass\n  cse, !\n       ^");
-  CHECK(refusal(std::string("cse,\x01", 5)) == "TSR-C020 pipeline, column 5: found byte 1, expected the name of a pass\n  cse, \n      ^");
+  CHECK(refusal(std::string("cse,\x01", 5)) ==
+        "TSR-C020 pipeline, column 5: found byte 1, expected the name of a pass\n  cse, \n      ^");
   // A long text is cut around the place.
   const std::string far = refusal(std::string(1000, 'a') + " !" + std::string(1000, 'b'));
   CHECK(far.size() < 250);

@@ -129,7 +129,8 @@ TEST_CASE("a chain of temporaries needs the memory of two, outputs none of it") 
     %c = neg %b
     %d = neg %c
     return %d
-  })", fake);
+  })",
+                              fake);
   REQUIRE(e->plan().is_static);
   REQUIRE(e->plan().primary->arena_bytes == std::vector<int64_t>{2048});
   REQUIRE(e->plan().primary->output_bytes == 1024);
@@ -139,7 +140,8 @@ TEST_CASE("a chain of temporaries needs the memory of two, outputs none of it") 
     %b = neg %a
     %c = neg %b
     return %c
-  })", fake);
+  })",
+                                     fake);
   // The input is the caller's, so the first kernel needs memory; from there on everything happens in the output.
   REQUIRE(in_place->plan().primary->arena_bytes == std::vector<int64_t>{0});
   fake.launches.clear();
@@ -162,7 +164,8 @@ TEST_CASE("memory that is read again is not overwritten in place") {
     %d = add %t, %u
     %r = reshape %d {shape = [4]}
     return %r, %a
-  })", fake);
+  })",
+                              fake);
   TensorRef x = vector_of({1, 2, 3, 4});
   const auto out = run(*e, {x.get()});
   REQUIRE(values_of(*out[0]) == std::vector<double>{0, 0, 0, 0});
@@ -172,7 +175,8 @@ TEST_CASE("memory that is read again is not overwritten in place") {
     %u = transpose %a {perm = [1, 0]}
     %d = add %a, %u
     return %d
-  })", fake);
+  })",
+                              fake);
   TensorRef y = tensor_of({1, 2, 3, 4}, {2, 2});
   REQUIRE(values_of(*run(*f, {y.get()})[0]) == std::vector<double>{-2, -5, -5, -8});
 }
@@ -185,7 +189,8 @@ TEST_CASE("workspaces live for one step") {
     %b = neg %a
     %c = neg %b
     return %c
-  })", fake);
+  })",
+                              fake);
   REQUIRE(e->plan().primary->arena_bytes == std::vector<int64_t>{4096 + 2 * 64});
   TensorRef x = tensor_of(std::vector<double>(16, 1), {16});
   REQUIRE(values_of(*run(*e, {x.get()})[0]) == std::vector<double>(16, -1));

@@ -26,9 +26,7 @@ using tessera::test::replace_all;
 
 namespace {
 
-std::string broken_dir() {
-  return fs::absolute(tessera::test::build_dir() + "/tests/broken").lexically_normal().string();
-}
+std::string broken_dir() { return fs::absolute(tessera::test::build_dir() + "/tests/broken").lexically_normal().string(); }
 
 struct Outcome {
   std::string text;  // the error as printed, or "loaded: ids"
@@ -59,8 +57,7 @@ Outcome try_load(const std::string& dir, const std::string& config, const std::v
   Outcome out;
   try {
     const auto context = Context::create(&options, bare_host());
-    for (const LoadedPlugin* p : context->plugins().plugins())
-      out.text += (out.text.empty() ? "loaded: " : ", ") + p->id;
+    for (const LoadedPlugin* p : context->plugins().plugins()) out.text += (out.text.empty() ? "loaded: " : ", ") + p->id;
     if (out.text.empty()) out.text = "loaded: nothing";
   } catch (const Error& e) {
     out = {normalised(e.what(), dir) + "\n", e.family(), e.code()};
@@ -231,9 +228,8 @@ TEST_CASE("duplicates and absences") {
     const Scratch scratch;
     scratch.manifest("good", [](std::string text) { return text; });
     scratch.manifest("short_desc", replacing("pass:short_desc", "pass:good"));
-    check_golden(
-        "golden/plugins/same_factory.txt",
-        try_load(scratch.dir(), "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.short_desc\"]\n").text);
+    check_golden("golden/plugins/same_factory.txt",
+                 try_load(scratch.dir(), "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.short_desc\"]\n").text);
   }
   SECTION("a plugin that is not there") {
     check_golden("golden/plugins/not_found.txt", try_load(broken_dir(), load_line("acme.broken.goood")).text);
@@ -243,8 +239,7 @@ TEST_CASE("duplicates and absences") {
     scratch.manifest("good", replacing("version = \"1.0.0\"", "version = \"2.0.0\""));
     const std::vector<std::string> dirs = {scratch.dir(), broken_dir(), scratch.dir() + "/none"};
     const std::vector<Manifest> found = find_manifests(dirs);
-    const auto good =
-        std::find_if(found.begin(), found.end(), [](const Manifest& m) { return m.id == "acme.broken.good"; });
+    const auto good = std::find_if(found.begin(), found.end(), [](const Manifest& m) { return m.id == "acme.broken.good"; });
     REQUIRE(good != found.end());
     CHECK(good->version == "2.0.0");
     CHECK(good->faults.empty());
@@ -255,17 +250,15 @@ TEST_CASE("all faults of the config and of all plugins come in one message") {
   const Scratch scratch;
   scratch.manifest("good", replacing("platform = \"[^\"]*\"", "platform = \"plan9-mips\""));
   scratch.manifest("short_desc", replacing("default = 1\n", "default = 12\n"));
-  const Outcome out =
-      try_load(scratch.dir(),
-               "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.short_desc\", \"acme.broken.nothing\"]\n"
-               "[pipeline]\nverfy = \"each\"\npasses = [\"good\", \"missing\"]\n");
+  const Outcome out = try_load(scratch.dir(),
+                               "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.short_desc\", \"acme.broken.nothing\"]\n"
+                               "[pipeline]\nverfy = \"each\"\npasses = [\"good\", \"missing\"]\n");
   check_golden("golden/plugins/several.txt", out.text);
 }
 
 TEST_CASE("faults of several libraries come in one message, and the sound ones are destroyed again") {
-  const Outcome out =
-      try_load(broken_dir(),
-               "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.null_query\", \"acme.broken.newer_major\"]\n");
+  const Outcome out = try_load(
+      broken_dir(), "[plugins]\nload = [\"acme.broken.good\", \"acme.broken.null_query\", \"acme.broken.newer_major\"]\n");
   CHECK(out.text.find("TSR-P024") != std::string::npos);
   CHECK(out.text.find("TSR-P026") != std::string::npos);
   CHECK(out.family == TSR_BUG);
@@ -274,10 +267,9 @@ TEST_CASE("faults of several libraries come in one message, and the sound ones a
 TEST_CASE("an optional plugin that is absent, or lacks a library of the system, is left out with one line") {
   std::string said;
   LogSink before = set_log_sink([&](std::string_view lines) { said += lines; });
-  const Outcome absent =
-      try_load(broken_dir(),
-               "[plugins]\nload = [\"acme.broken.good\", { id = \"acme.backend.npu\", optional = true }]\n"
-               "[npu]\nspeed = 3\n[pipeline]\npasses = [\"good\", \"npu\"]\n");
+  const Outcome absent = try_load(broken_dir(),
+                                  "[plugins]\nload = [\"acme.broken.good\", { id = \"acme.backend.npu\", optional = true }]\n"
+                                  "[npu]\nspeed = 3\n[pipeline]\npasses = [\"good\", \"npu\"]\n");
   const Outcome lacking = try_load(broken_dir(),
                                    "[plugins]\nload = [{ id = \"acme.broken.missing_library\", optional = true }]\n"
                                    "[pipeline]\npasses = [\"missing_library\"]\n");
@@ -327,10 +319,9 @@ TEST_CASE("lookups name what there is") {
     CHECK(changed == 0);
   }
   SECTION("unknown names") {
-    CHECK_THROWS_WITH(
-        context->pass("godo"),
-        Catch::Contains("error[TSR-P030] no loaded plugin provides the pass 'godo'; did you mean 'good'?") &&
-            Catch::Contains("passes of the loaded plugins: good, short_desc"));
+    CHECK_THROWS_WITH(context->pass("godo"),
+                      Catch::Contains("error[TSR-P030] no loaded plugin provides the pass 'godo'; did you mean 'good'?") &&
+                          Catch::Contains("passes of the loaded plugins: good, short_desc"));
   }
   SECTION("the pipeline carries the options: section, then the entry's own") {
     const std::vector<BoundPass> passes = context->pipeline(context->config());
@@ -345,8 +336,7 @@ TEST_CASE("lookups name what there is") {
     CHECK(std::string(TSR_AT(tsr_option, view->items, view->stride, 1)->s) == "round");
   }
   SECTION("options of a textual pipeline") {
-    const std::vector<std::pair<std::string, std::string>> given = {
-        {"level", "9"}, {"shape", "square"}, {"tags", "x,y"}};
+    const std::vector<std::pair<std::string, std::string>> given = {{"level", "9"}, {"shape", "square"}, {"tags", "x,y"}};
     const OptionSet set = context->pass_options("good", given, "pipeline");
     CHECK(set.find("level")->i == 9);
     CHECK(set.find("shape")->s == "square");

@@ -91,8 +91,7 @@ TEST_CASE("the witness satisfies the graph") {
     const auto g = random_graph(test_ops(), seed, options);
     const Sizes& s = g->sizes();
     REQUIRE(witness.size() == s.symbols().size());
-    for (size_t i = 0; i < witness.size(); ++i)
-      REQUIRE((s.symbols()[i].min <= witness[i] && witness[i] <= s.symbols()[i].max));
+    for (size_t i = 0; i < witness.size(); ++i) REQUIRE((s.symbols()[i].min <= witness[i] && witness[i] <= s.symbols()[i].max));
     for (const Assumption& a : s.assumptions())
       REQUIRE(Sizes::holds(a.relation, s.evaluate(a.a, witness), s.evaluate(a.b, witness)));
     for (tsr_id v = 0; v < g->num_values(); ++v)

@@ -29,8 +29,7 @@ std::string code_of(const std::function<void()>& f) {
   }
 }
 
-tsr_opset opset(const char* prefix, const tsr_record_file& file, const tsr_op_impl* impls = nullptr,
-                size_t num_impls = 0) {
+tsr_opset opset(const char* prefix, const tsr_record_file& file, const tsr_op_impl* impls = nullptr, size_t num_impls = 0) {
   tsr_opset set{};
   set.struct_size = sizeof set;
   set.prefix = prefix;
@@ -43,16 +42,13 @@ tsr_opset opset(const char* prefix, const tsr_record_file& file, const tsr_op_im
   return set;
 }
 
-std::string add(OpRegistry& registry, const char* prefix, const char* text, const tsr_op_impl* impls = nullptr,
-                size_t n = 0) {
+std::string add(OpRegistry& registry, const char* prefix, const char* text, const tsr_op_impl* impls = nullptr, size_t n = 0) {
   const tsr_record_file file{"r.tops", text};
   const tsr_opset set = opset(prefix, file, impls, n);
   return code_of([&] { registry.add(set, "acme.opset"); });
 }
 
-tsr_error* no_compute(void*, const tsr_call*, const tsr_tensor*, uint32_t, const tsr_tensor*, uint32_t) {
-  return nullptr;
-}
+tsr_error* no_compute(void*, const tsr_call*, const tsr_tensor*, uint32_t, const tsr_tensor*, uint32_t) { return nullptr; }
 
 // Replaces the one node of the graph by its decomposition and gives the text.
 std::string decomposed(const std::string& text) {
@@ -145,8 +141,7 @@ TEST_CASE("the registry finds ops, suggests, and refuses what contradicts itself
   OpRegistry r;
   CHECK(add(r, "", "op f(%x: T[*S]) -> (T[*S]) where T: any") == "");
   CHECK(add(r, "", "op f(%x: T[*S]) -> (T[*S]) where T: any") == "TSR-O003");
-  CHECK(add(r, "acme", "op f(%x: T[*S]) -> (T[*S]) where T: any op f(%x: T[*S]) -> (T[*S]) where T: any") ==
-        "TSR-O003");
+  CHECK(add(r, "acme", "op f(%x: T[*S]) -> (T[*S]) where T: any op f(%x: T[*S]) -> (T[*S]) where T: any") == "TSR-O003");
   CHECK(r.find("acme.f") == nullptr);  // all or nothing
   CHECK(add(r, "acme", "op f(%x: T[*S]) -> (T[*S]) where T: any") == "TSR-O005");
   CHECK(add(r, "acme", "op f(%x: T[*S]) -> (T[*S]) where T: any decompose { return %x }") == "");
@@ -297,8 +292,8 @@ TEST_CASE("a decomposition that does not fit its record is the plugin's bug") {
 }
 
 TEST_CASE("gradients are built from text") {
-  const auto g = parse_graph(
-      test_ops(), "graph @g(%a: f32[4], %b: f32[4], %d: f32[4]) { %y = mul %a, %b %e = exp %y return %e }", "t.tsr");
+  const auto g = parse_graph(test_ops(),
+                             "graph @g(%a: f32[4], %b: f32[4], %d: f32[4]) { %y = mul %a, %b %e = exp %y return %e }", "t.tsr");
   g->begin("grad");
   const tsr_id d = g->find_value("d"), mul = g->region(0).first, exp = g->node(mul).next;
   const tsr_id none[] = {TSR_NONE};
@@ -321,9 +316,8 @@ TEST_CASE("gradients are built from text") {
         "}\n");
   g->begin("grad");
   const tsr_id sum[] = {d};
-  CHECK_THROWS_WITH(
-      build_grad(*parse_graph(test_ops(), "graph @g(%d: f32[4]) { %y = add %d, %d return %y }", "t"), 0, sum),
-      Catch::Contains("TSR-O008"));
+  CHECK_THROWS_WITH(build_grad(*parse_graph(test_ops(), "graph @g(%d: f32[4]) { %y = add %d, %d return %y }", "t"), 0, sum),
+                    Catch::Contains("TSR-O008"));
 }
 
 TEST_CASE("messages of the record reader are golden") {

@@ -100,7 +100,9 @@ bool replace_by(Graph& g, tsr_id n, tsr_id v) {
 }  // namespace
 
 TEST_CASE("rules run to a fixed point, dead producers included") {
-  const auto g = parse("graph @g(%x: f32[4]) -> (f32[4])\n{\n  %a = neg %x\n  %b = neg %a\n  %c = neg %b\n  %d = neg %c\n  %e = exp %d\n  return %e\n}\n");
+  const auto g = parse(
+      "graph @g(%x: f32[4]) -> (f32[4])\n{\n  %a = neg %x\n  %b = neg %a\n  %c = neg %b\n  %d = neg %c\n  %e = exp %d\n  "
+      "return %e\n}\n");
   Rules rules;
   rules.add("cancel", "neg", cancel);
   CHECK(rules.run(*g));
@@ -115,7 +117,13 @@ TEST_CASE("greater benefit first, then the given order, rules for any op among t
     std::string order;
     Rules rules;
     for (const auto& [name, op, benefit] : given)
-      rules.add("rule", op, [&order, name = name](Graph&, tsr_id) { order += name; return false; }, benefit);
+      rules.add(
+          "rule", op,
+          [&order, name = name](Graph&, tsr_id) {
+            order += name;
+            return false;
+          },
+          benefit);
     CHECK_FALSE(rules.run(*g));
     return order;
   };
@@ -127,7 +135,9 @@ TEST_CASE("greater benefit first, then the given order, rules for any op among t
 
 TEST_CASE("an edit brings back users, new nodes and producers") {
   // mul(a, b) becomes add(a, b) when a has one use: true only after the exp that also used it is gone.
-  const auto g = parse("graph @g(%x: f32[4]) -> (f32[4], f32[4])\n{\n  %a = neg %x\n  %m = mul %a, %x\n  %u = exp %a\n  %k = exp %x\n  return %m, %k\n}\n");
+  const auto g = parse(
+      "graph @g(%x: f32[4]) -> (f32[4], f32[4])\n{\n  %a = neg %x\n  %m = mul %a, %x\n  %u = exp %a\n  %k = exp %x\n  return "
+      "%m, %k\n}\n");
   Rules rules;
   rules.add("single-use", "neg", [](Graph& graph, tsr_id n) {
     const auto uses = graph.uses(graph.node(n).results[0]);
@@ -196,8 +206,10 @@ TEST_CASE("rules that undo each other are stopped") {
   const auto g = parse("graph @g(%x: f32[4]) -> (f32[4])\n{\n  %a = neg %x\n  return %a\n}\n");
   const std::string before = fingerprint(*g);
   Rules rules;
-  rules.add("to-exp", "neg", [](Graph& graph, tsr_id n) { return replace_by(graph, n, make(graph, "exp", {graph.node(n).operands[0]}, n)); });
-  rules.add("to-neg", "exp", [](Graph& graph, tsr_id n) { return replace_by(graph, n, make(graph, "neg", {graph.node(n).operands[0]}, n)); });
+  rules.add("to-exp", "neg",
+            [](Graph& graph, tsr_id n) { return replace_by(graph, n, make(graph, "exp", {graph.node(n).operands[0]}, n)); });
+  rules.add("to-neg", "exp",
+            [](Graph& graph, tsr_id n) { return replace_by(graph, n, make(graph, "neg", {graph.node(n).operands[0]}, n)); });
   try {
     rules.run(*g);
     FAIL("settled");
@@ -230,7 +242,8 @@ TEST_CASE("a rule's error ends the run, and the listener with it") {
   REQUIRE_NOTHROW(g->commit());
 
   // A rule may run the driver itself; the outer run goes on watching.
-  const auto h = parse("graph @g(%x: f32[4]) -> (f32[4])\n{\n  %z = exp %x\n  %a = neg %z\n  %b = neg %a\n  %c = neg %b\n  return %c\n}\n");
+  const auto h = parse(
+      "graph @g(%x: f32[4]) -> (f32[4])\n{\n  %z = exp %x\n  %a = neg %z\n  %b = neg %a\n  %c = neg %b\n  return %c\n}\n");
   Rules outer;
   bool nested = false;
   outer.add("outer", "exp", [&](Graph& graph, tsr_id) {
@@ -249,9 +262,8 @@ TEST_CASE("random graphs stay sound and settle") {
     const auto g = random_graph(test_ops(), seed);
     Rules rules;
     rules.add("cancel", "neg", cancel);
-    rules.add("exp-to-neg", "exp", [](Graph& graph, tsr_id n) {
-      return replace_by(graph, n, make(graph, "neg", {graph.node(n).operands[0]}, n));
-    });
+    rules.add("exp-to-neg", "exp",
+              [](Graph& graph, tsr_id n) { return replace_by(graph, n, make(graph, "neg", {graph.node(n).operands[0]}, n)); });
     INFO("seed " << seed);
     bool first = false;
     REQUIRE_NOTHROW(first = rules.run(*g));

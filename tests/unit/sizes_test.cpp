@@ -2,8 +2,8 @@
 // Symbolic sizes: the normal form against brute-force evaluation, ranges, comparison, overflow, text, checkpoints.
 #include "ir/sizes.hpp"
 
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <optional>
 #include <random>
 #include <set>
@@ -45,8 +45,10 @@ struct Case {
   std::unique_ptr<Raw> draw(int depth) {
     auto r = std::make_unique<Raw>();
     if (depth == 0 || below(6) == 0) {
-      if (below(3) == 0) r->number = below(21) - 8;
-      else r->symbol = static_cast<int>(below(4));
+      if (below(3) == 0)
+        r->number = below(21) - 8;
+      else
+        r->symbol = static_cast<int>(below(4));
       return r;
     }
     r->op = static_cast<tsr_dim_op>(1 + below(7));
@@ -90,11 +92,13 @@ struct Four {  // s0: 0.., s1: 1..8, s2: 2..2, s3: -5..5
   std::vector<tsr_dim> symbols;
   const std::vector<std::pair<int64_t, int64_t>> ranges{{0, INT64_MAX}, {1, 8}, {2, 2}, {-5, 5}};
   Four() {
-    for (size_t i = 0; i < ranges.size(); ++i) symbols.push_back(sizes.symbol("s" + std::to_string(i), ranges[i].first, ranges[i].second, false));
+    for (size_t i = 0; i < ranges.size(); ++i)
+      symbols.push_back(sizes.symbol("s" + std::to_string(i), ranges[i].first, ranges[i].second, false));
   }
   std::vector<int64_t> values(std::mt19937_64& random) const {
     std::vector<int64_t> v;
-    for (const auto& [min, max] : ranges) v.push_back(min + static_cast<int64_t>(random() % static_cast<uint64_t>(std::min<int64_t>(max - min, 40) + 1)));
+    for (const auto& [min, max] : ranges)
+      v.push_back(min + static_cast<int64_t>(random() % static_cast<uint64_t>(std::min<int64_t>(max - min, 40) + 1)));
     return v;
   }
 };
@@ -125,10 +129,12 @@ TEST_CASE("the normal form has the value of the expression as written") {
       const std::optional<int64_t> want = evaluate(*c.raw, values);
       if (!want) continue;
       int64_t have = 0;
-      INFO(text(*c.raw) << " as " << four.sizes.print(d) << " at " << values[0] << " " << values[1] << " " << values[2] << " " << values[3]);
+      INFO(text(*c.raw) << " as " << four.sizes.print(d) << " at " << values[0] << " " << values[1] << " " << values[2] << " "
+                        << values[3]);
       REQUIRE_NOTHROW(have = four.sizes.evaluate(d, values));
       if (have != *want) REQUIRE(have == *want);
-      if (have < range.min || have > range.max) FAIL("the range " << range.min << ".." << range.max << " does not hold " << have);
+      if (have < range.min || have > range.max)
+        FAIL("the range " << range.min << ".." << range.max << " does not hold " << have);
       ++compared;
     }
   }
@@ -174,7 +180,8 @@ TEST_CASE("comparison agrees with every pair of values") {
       }
       for (int r = 0; r <= TSR_DIVISIBLE; ++r) {
         if (truth[r] == TSR_UNKNOWN) continue;
-        INFO(four.sizes.print(x) << " and " << four.sizes.print(y) << ", relation " << r << " at " << values[0] << " " << values[1] << " " << values[3]);
+        INFO(four.sizes.print(x) << " and " << four.sizes.print(y) << ", relation " << r << " at " << values[0] << " "
+                                 << values[1] << " " << values[3]);
         if (r == TSR_DIVISIBLE && vy == 0) continue;  // x mod y has no value there
         if (Sizes::holds(static_cast<tsr_relation>(r), vx, vy) != (truth[r] == TSR_TRUE)) FAIL("compare says " << truth[r]);
       }
@@ -235,8 +242,7 @@ TEST_CASE("text reads back as the same size") {
       std::optional<int64_t> want;
       try {
         want = four.sizes.evaluate(d, values);
-      } catch (const Error&) {
-      }
+      } catch (const Error&) {}
       if (want) REQUIRE(g->sizes().evaluate(back, values) == *want);
     }
   }
@@ -252,7 +258,8 @@ TEST_CASE("printing follows precedence") {
   CHECK(s.print(s.sub(s.mul(a, b), s.mul(b, 3))) == "a * b - b * 3");
   CHECK(s.print(s.sub(a, b)) == "a - b");
   CHECK(s.print(s.sub(a, 4)) == "a - 4");
-  CHECK(s.print(s.make(TSR_DIM_MIN, s.floordiv(s.add(a, 1), 2), s.mul(b, s.make(TSR_DIM_MOD, a, 3)))) == "min(b * mod(a, 3), floordiv(a + 1, 2))");
+  CHECK(s.print(s.make(TSR_DIM_MIN, s.floordiv(s.add(a, 1), 2), s.mul(b, s.make(TSR_DIM_MOD, a, 3)))) ==
+        "min(b * mod(a, 3), floordiv(a + 1, 2))");
 }
 
 TEST_CASE("ranges") {
@@ -343,7 +350,8 @@ TEST_CASE("a product of many sums is refused instead of being multiplied out") {
   Sizes s;
   tsr_dim product = 1;
   CHECK(code_of([&] {
-          for (int i = 0; i < 40; ++i) product = s.mul(product, s.add(s.fresh("x", 0, 100, false), s.fresh("y", 0, 100, false)));
+          for (int i = 0; i < 40; ++i)
+            product = s.mul(product, s.add(s.fresh("x", 0, 100, false), s.fresh("y", 0, 100, false)));
         }) == "TSR-S005");
 }
 
@@ -369,7 +377,8 @@ TEST_CASE("symbols") {
 
   Sizes other;
   const tsr_dim x = other.symbol("x", 0, 10, false);
-  const tsr_dim imported = other.import(s, s.add(s.mul(a, 2), u), [&](uint32_t symbol) { return symbol == 0 ? x : tsr_dim{5}; });
+  const tsr_dim imported =
+      other.import(s, s.add(s.mul(a, 2), u), [&](uint32_t symbol) { return symbol == 0 ? x : tsr_dim{5}; });
   CHECK(other.print(imported) == "x * 2 + 5");
 }
 

@@ -176,10 +176,8 @@ TEST_CASE("constants of every dtype read back bit for bit") {
   CHECK(load_as<float>(TSR_F32, tensor_of(*parse(constant("dense<f32[2]: [1.0, 0.1]>"))).data, 1) == 0.1f);
   CHECK(load_as<double>(TSR_F64, tensor_of(*parse(constant("dense<f64[]: 5e-324>"))).data, 0) == 5e-324);
   CHECK(std::signbit(load_as<float>(TSR_F32, tensor_of(*parse(constant("dense<f32[]: -0.0>"))).data, 0)));
-  CHECK(load_as<uint64_t>(TSR_U64, tensor_of(*parse(constant("dense<u64[]: 18446744073709551615>"))).data, 0) ==
-        UINT64_MAX);
-  CHECK(load_as<int64_t>(TSR_I64, tensor_of(*parse(constant("dense<i64[]: -9223372036854775808>"))).data, 0) ==
-        INT64_MIN);
+  CHECK(load_as<uint64_t>(TSR_U64, tensor_of(*parse(constant("dense<u64[]: 18446744073709551615>"))).data, 0) == UINT64_MAX);
+  CHECK(load_as<int64_t>(TSR_I64, tensor_of(*parse(constant("dense<i64[]: -9223372036854775808>"))).data, 0) == INT64_MIN);
   const auto packed = parse(constant("dense<i4[3]: [-8, 7, -1]>"));
   CHECK(load_as<int>(TSR_I4, tensor_of(*packed).data, 0) == -8);
   CHECK(load_as<int>(TSR_I4, tensor_of(*packed).data, 2) == -1);
@@ -197,8 +195,7 @@ TEST_CASE("constants of every dtype read back bit for bit") {
   CHECK(print_graph(*parse(constant("dense<bool[2, 0]: []>"))).find("dense<bool[2, 0]: []>") != std::string::npos);
 
   // Every code of the 8-bit and 16-bit floats.
-  for (const uint32_t dtype :
-       {TSR_F16, TSR_BF16, TSR_F8E4M3FN, TSR_F8E4M3FNUZ, TSR_F8E5M2, TSR_F8E5M2FNUZ, TSR_F8E8M0}) {
+  for (const uint32_t dtype : {TSR_F16, TSR_BF16, TSR_F8E4M3FN, TSR_F8E4M3FNUZ, TSR_F8E5M2, TSR_F8E5M2FNUZ, TSR_F8E8M0}) {
     const int64_t n = int64_t{1} << dtype_bits(dtype);
     for (int64_t first = 0; first < n; first += 64) {
       std::string hex;
@@ -227,12 +224,11 @@ TEST_CASE("long constants are hex, or elided on request") {
 
 TEST_CASE("constants that do not fit their type are refused") {
   for (const char* bad :
-       {"dense<f32[2]: [1.0]>", "dense<f32[2]: [1.0, 2.0, 3.0]>", "dense<u4[]: 16>", "dense<u8[]: -1>",
-        "dense<i8[]: 128>", "dense<i8[]: -129>", "dense<f16[]: 70000>", "dense<f8e4m3fn[]: 500.0>",
-        "dense<f8e4m3fn[]: inf>", "dense<f4e2m1[]: nan>", "dense<f32[]: 1e39>", "dense<f8e8m0[]: -1.0>",
-        "dense<f32[1]: hex \"00\">", "dense<f32[1]: hex \"0000000g\">", "dense<u4[1]: hex \"10\">",
-        "dense<f32[s0]: []>", "dense<f32[2; 1]: [1.0, 2.0]>", "dense<f32[9000000000000000]: [1.0]>",
-        "dense<f32[]: nan(0x7ff8000000000001)>"}) {
+       {"dense<f32[2]: [1.0]>", "dense<f32[2]: [1.0, 2.0, 3.0]>", "dense<u4[]: 16>", "dense<u8[]: -1>", "dense<i8[]: 128>",
+        "dense<i8[]: -129>", "dense<f16[]: 70000>", "dense<f8e4m3fn[]: 500.0>", "dense<f8e4m3fn[]: inf>",
+        "dense<f4e2m1[]: nan>", "dense<f32[]: 1e39>", "dense<f8e8m0[]: -1.0>", "dense<f32[1]: hex \"00\">",
+        "dense<f32[1]: hex \"0000000g\">", "dense<u4[1]: hex \"10\">", "dense<f32[s0]: []>", "dense<f32[2; 1]: [1.0, 2.0]>",
+        "dense<f32[9000000000000000]: [1.0]>", "dense<f32[]: nan(0x7ff8000000000001)>"}) {
     INFO(bad);
     CHECK(code_of(constant(bad)) == "TSR-I011");
   }
@@ -280,11 +276,9 @@ TEST_CASE("every attribute kind reads back, defaults are not printed") {
       "%0 = annotate %x {b = true, choice = \"b\", d = bf16, f = 1e-05, fs = [inf, -0.0, nan], i = -7, is = [], n = s0 "
       "* 2, "
       "ns = [s0, 4], s = \"a\\n\\\"\", ss = [\"\", \"b\"], t = dense<i8[2]: [1, -1]>} : f32[s0]";
-  const std::string text =
-      "graph @g(%x: f32[s0]) -> (f32[s0])\n  symbols { s0: 0.. }\n{\n  " + line + "\n  return %0\n}\n";
+  const std::string text = "graph @g(%x: f32[s0]) -> (f32[s0])\n  symbols { s0: 0.. }\n{\n  " + line + "\n  return %0\n}\n";
   CHECK(print_graph(*parse(text)) == text);
-  const auto g =
-      parse("graph @g(%x: f32[2]) { %0 = annotate %x {i = 3, f = 0.5, is = [1], t = dense<i8[]: 1>} return %0 }");
+  const auto g = parse("graph @g(%x: f32[2]) { %0 = annotate %x {i = 3, f = 0.5, is = [1], t = dense<i8[]: 1>} return %0 }");
   CHECK(print_node(*g, g->region(0).first) == "%0 = annotate %x {t = dense<i8[]: 1>} : f32[2]");
   CHECK(g->attr(g->region(0).first, "i")->i == 3);
 }
@@ -306,8 +300,7 @@ TEST_CASE("floats print as the shortest text that reads back") {
 }
 
 TEST_CASE("a module holds several graphs, each checked") {
-  const std::string two =
-      "graph @a(%x: f32[s0]) { return %x }\n// second\ngraph @b(%x: f32[4]) { %y = neg %x return %y }\n";
+  const std::string two = "graph @a(%x: f32[s0]) { return %x }\n// second\ngraph @b(%x: f32[4]) { %y = neg %x return %y }\n";
   const auto graphs = parse_module(test_ops(), two, "two.tsr");
   REQUIRE(graphs.size() == 2);
   CHECK(std::string(graphs[1]->tables().name) == "b");

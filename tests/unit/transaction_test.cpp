@@ -116,9 +116,10 @@ TEST_CASE("edits need a transaction") {
   neg.operands = {x};
   const tsr_type t = *g->value(x).type;
   for (const auto& edit : std::vector<std::function<void()>>{
-           [&] { g->create_node(neg); }, [&] { g->erase_node(add); }, [&] { g->move_node(add, TSR_NONE); }, [&] { g->set_operand(add, 0, x); },
-           [&] { g->replace_uses(a, x); }, [&] { g->set_type(a, t); }, [&] { g->set_name(a, "z"); }, [&] { g->create_region({}); },
-           [&] { g->set_outputs(0, {}); }, [&] { g->create_input("z", t); }, [&] { g->set_state(x, 0, false); }, [&] { g->rename("z"); }})
+           [&] { g->create_node(neg); }, [&] { g->erase_node(add); }, [&] { g->move_node(add, TSR_NONE); },
+           [&] { g->set_operand(add, 0, x); }, [&] { g->replace_uses(a, x); }, [&] { g->set_type(a, t); },
+           [&] { g->set_name(a, "z"); }, [&] { g->create_region({}); }, [&] { g->set_outputs(0, {}); },
+           [&] { g->create_input("z", t); }, [&] { g->set_state(x, 0, false); }, [&] { g->rename("z"); }})
     CHECK(code_of(edit) == "TSR-B001");
   CHECK(code_of([&] { g->commit(); }) == "TSR-B001");
   CHECK(code_of([&] { g->rollback(); }) == "TSR-B001");

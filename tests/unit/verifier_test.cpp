@@ -216,10 +216,7 @@ const std::multimap<int, Break>& breaks() {
       {21, [](Broken& b) { const_cast<tsr_tensor*>(Access::attr(*b.g, b.n("c"), 0).tensor)->data = nullptr; }},
       {21, [](Broken& b) { const_cast<tsr_tensor*>(Access::attr(*b.g, b.n("c"), 0).tensor)->device = 1; }},
       {21, [](Broken& b) { const_cast<tsr_tensor*>(Access::attr(*b.g, b.n("c"), 0).tensor)->flags = 0; }},
-      {21,
-       [](Broken& b) {
-         const_cast<int64_t*>(Access::attr(*b.g, b.n("c"), 0).tensor->sizes)[0] = b.g->sizes().find("s0");
-       }},
+      {21, [](Broken& b) { const_cast<int64_t*>(Access::attr(*b.g, b.n("c"), 0).tensor->sizes)[0] = b.g->sizes().find("s0"); }},
       {22, [](Broken& b) { Access::type(*b.g, b.v("a")).dtype = 99; }},
       {22, [](Broken& b) { Access::type(*b.g, b.v("a")).rank = 65; }},
       {22,

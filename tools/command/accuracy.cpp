@@ -73,20 +73,17 @@ OutputError compare_outputs(const tsr_tensor& a, const tsr_tensor& r) {
         add_real(load_as<double>(a.dtype, a.data, i), load_as<double>(r.dtype, r.data, i), e, sums);
         break;
       case DtypeClass::Complex:
-        add_complex(load_as<ComplexValue<double>>(a.dtype, a.data, i),
-                    load_as<ComplexValue<double>>(r.dtype, r.data, i), e, sums);
+        add_complex(load_as<ComplexValue<double>>(a.dtype, a.data, i), load_as<ComplexValue<double>>(r.dtype, r.data, i), e,
+                    sums);
         break;
       case DtypeClass::Sint:
         add_integer(load_as<int64_t>(a.dtype, a.data, i), load_as<int64_t>(r.dtype, r.data, i), e, sums);
         break;
-      default:
-        add_integer(load_as<uint64_t>(a.dtype, a.data, i), load_as<uint64_t>(r.dtype, r.data, i), e, sums);
-        break;
+      default: add_integer(load_as<uint64_t>(a.dtype, a.data, i), load_as<uint64_t>(r.dtype, r.data, i), e, sums); break;
     }
   }
   if (sums.difference > 0)
-    e.rel_l2 =
-        sums.reference > 0 ? std::sqrt(sums.difference / sums.reference) : std::numeric_limits<double>::infinity();
+    e.rel_l2 = sums.reference > 0 ? std::sqrt(sums.difference / sums.reference) : std::numeric_limits<double>::infinity();
   const int64_t bytes = storage_bytes(a.dtype, n);
   if (is_packed(a.dtype)) {  // the unused bits of the last byte are nobody's
     const uint32_t bits = dtype_bits(a.dtype) == 2 ? TSR_U2 : TSR_U4;

@@ -20,8 +20,7 @@ int bench(const Command& command, const std::vector<std::string>& args) {
   options.positional("MODEL", &model);
   context.add_to(options);
   input.add_to(options);
-  options.integer("iters", "N", &budget.iterations, 1, 1000000000,
-                  "Timed calls (default: as many as fit into --seconds).");
+  options.integer("iters", "N", &budget.iterations, 1, 1000000000, "Timed calls (default: as many as fit into --seconds).");
   options.integer("warmup", "N", &budget.warmup, 0, 1000000000, "Calls before them that are not timed (default 3).");
   options.number("seconds", "S", &budget.seconds, 0.001, 1e6, "Time for the timed calls (default 2).");
   options.flag("progress", &progress_lines, "Say on stderr, in plain lines, what takes more than a second.");

@@ -35,8 +35,7 @@ std::span<const Command> commands() {
       {"new", "op|pass|backend NAME [--dir DIR] [--vendor NAME]",
        "Writes the files of a new plugin that builds and passes its test.",
        "tessera new pass fold_scales --dir plugins/fold_scales", scaffold},
-      {"version", "", "Prints the versions of the command, the plugin ABI and the IR.", "tessera version --json",
-       version},
+      {"version", "", "Prints the versions of the command, the plugin ABI and the IR.", "tessera version --json", version},
       {"help", "[COMMAND]", "Prints this text, or the help of one command.", "tessera help compare", help},
   };
   return table;

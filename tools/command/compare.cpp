@@ -33,8 +33,7 @@ Session open_with(ContextArguments context, const std::string& config, const std
 
 void check_same_model(const Signature& a, const Signature& b, const std::string& config) {
   const auto same = [](const std::vector<ValueInfo>& x, const std::vector<ValueInfo>& y) {
-    return x.size() == y.size() &&
-           std::equal(x.begin(), x.end(), y.begin(), [](const ValueInfo& v, const ValueInfo& w) {
+    return x.size() == y.size() && std::equal(x.begin(), x.end(), y.begin(), [](const ValueInfo& v, const ValueInfo& w) {
              return v.name == w.name && v.dtype == w.dtype && v.sizes.size() == w.sizes.size();
            });
   };
@@ -46,8 +45,8 @@ void check_same_model(const Signature& a, const Signature& b, const std::string&
 // Compiles, makes the inputs when nobody has yet, and calls once. The session ends here: executables share arenas, so that memory can
 // only be told apart while no other one is alive.
 Side call_once(const ContextArguments& context, const std::string& config, const std::string& model,
-               const InputArguments& arguments, std::optional<Inputs>& inputs, int64_t& input_use,
-               const Signature* like, Progress& progress) {
+               const InputArguments& arguments, std::optional<Inputs>& inputs, int64_t& input_use, const Signature* like,
+               Progress& progress) {
   Side side;
   side.config = config;
   const std::vector<tsr_device> host = {0};
@@ -102,8 +101,7 @@ void measure(Side& a, const Session& sa, Side& b, const Session& sb, const Input
   const double limit = now_ms() + timing.seconds * 1e3;
   constexpr size_t kLeastBlocks = 5;
   const auto blocks = [&] { return a.times.size() / 2; };
-  while (timing.blocks > 0 ? blocks() < static_cast<size_t>(timing.blocks)
-                           : now_ms() < limit || blocks() < kLeastBlocks) {
+  while (timing.blocks > 0 ? blocks() < static_cast<size_t>(timing.blocks) : now_ms() < limit || blocks() < kLeastBlocks) {
     a.times.push_back(ca.calls(na));
     b.times.push_back(cb.calls(nb));
     b.times.push_back(cb.calls(nb));
@@ -131,10 +129,9 @@ Json error_json(const OutputError& e) {
 }
 
 Json side_json(const Side& s) {
-  Json out = {{"config", s.config},         {"compile_ms", s.compile_ms},
-              {"pack_ms", s.pack_ms},       {"first_call_ms", s.first_call_ms},
-              {"peak_bytes", s.peak_bytes}, {"error", nullptr},
-              {"outputs", nullptr},         {"time", nullptr}};
+  Json out = {
+      {"config", s.config},         {"compile_ms", s.compile_ms}, {"pack_ms", s.pack_ms}, {"first_call_ms", s.first_call_ms},
+      {"peak_bytes", s.peak_bytes}, {"error", nullptr},           {"outputs", nullptr},   {"time", nullptr}};
   if (!s.errors.empty()) out["error"] = error_json(worst(s.errors));
   if (!s.errors.empty()) {
     out["outputs"] = Json::array();
@@ -168,8 +165,7 @@ std::string table_text(const Side& a, const Side& b, const std::string& referenc
   }
   if (!a.times.empty()) {
     row("median call", [](const Side& s) { return ms_text(quantile(s.times, 0.5)); });
-    row("p10 .. p90",
-        [](const Side& s) { return ms_text(quantile(s.times, 0.1)) + " .. " + ms_text(quantile(s.times, 0.9)); });
+    row("p10 .. p90", [](const Side& s) { return ms_text(quantile(s.times, 0.1)) + " .. " + ms_text(quantile(s.times, 0.9)); });
   }
   row("first call", [](const Side& s) { return ms_text(s.first_call_ms); });
   row("peak memory", [](const Side& s) { return bytes_text(static_cast<double>(s.peak_bytes)); });
@@ -228,8 +224,7 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   b.outputs.clear();
   std::optional<Verdict> verdict;
   if (!no_time) {
-    const Session sa = open_with(context, config_a, model, progress),
-                  sb = open_with(context, config_b, model, progress);
+    const Session sa = open_with(context, config_a, model, progress), sb = open_with(context, config_b, model, progress);
     measure(a, sa, b, sb, *inputs, timing, progress);
     verdict = judge(a.times, b.times);
   }

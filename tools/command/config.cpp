@@ -53,10 +53,9 @@ int explain(const Options& options, const Json& d) {
   size_t n = 0;
   for (const Json& p : d.at("passes")) {
     std::string set;
-    for (const auto& [name, value] : p.at("options").items())
-      set += (set.empty() ? "" : ", ") + name + " = " + toml(value);
-    passes.row({std::to_string(++n), p.value("name", ""),
-                p.at("plugin").is_string() ? p.at("plugin").get<std::string>() : "-", set, p.value("origin", "")});
+    for (const auto& [name, value] : p.at("options").items()) set += (set.empty() ? "" : ", ") + name + " = " + toml(value);
+    passes.row({std::to_string(++n), p.value("name", ""), p.at("plugin").is_string() ? p.at("plugin").get<std::string>() : "-",
+                set, p.value("origin", "")});
   }
   std::cout << passes.text();
   return kOk;
@@ -69,8 +68,8 @@ int list_options(const Options& options, const Json& d) {
   }
   for (const Json& k : d.at("keys")) {
     const std::string range = limits(k);
-    std::cout << styled(Style::kBold, k.value("key", "")) << "  " << k.value("type", "")
-              << (range.empty() ? "" : " " + range) << ", default " << toml(k.at("default"))
+    std::cout << styled(Style::kBold, k.value("key", "")) << "  " << k.value("type", "") << (range.empty() ? "" : " " + range)
+              << ", default " << toml(k.at("default"))
               << (k.at("plugin").is_string() ? ", of " + k.at("plugin").get<std::string>() : "") << "\n    "
               << k.value("help", "") << "\n";
   }
@@ -101,16 +100,14 @@ int config(const Command& command, const std::vector<std::string>& args) {
   context.add_to(options, true, false);
   if (!options.parse(args)) return kOk;
   if (!file.empty() && !context.config.empty())
-    throw usage_error("TSR-U003",
-                      "the config is given twice: " + quote(file) + " and --config " + quote(context.config));
+    throw usage_error("TSR-U003", "the config is given twice: " + quote(file) + " and --config " + quote(context.config));
   if (!file.empty()) context.config = file;
   if (verb == "modes") return modes(options);
   if (verb == "explain") return explain(options, Json::parse(embed::Context(context.options()).explain()));
   if (verb == "options") return list_options(options, Json::parse(embed::Context(context.options()).options()));
-  throw usage_error(
-      "TSR-U001",
-      "tessera config: unknown subcommand " + quote(verb) + did_you_mean(verb, {"explain", "options", "modes"}),
-      "expected explain, options or modes");
+  throw usage_error("TSR-U001",
+                    "tessera config: unknown subcommand " + quote(verb) + did_you_mean(verb, {"explain", "options", "modes"}),
+                    "expected explain, options or modes");
 }
 
 }  // namespace tessera::command

@@ -28,8 +28,8 @@ void add_steps(Table& table, const Json& plan, const std::string& prefix) {
     const Json measured = row.value("measured_ms", Json());
     table.row({number, word_at(row, "kind"), word_at(row, "op"), names(row, "results"), names(row, "operands"),
                word_at(row, "backend"), word_at(row, "kernel"), bytes_cell(row.value("bytes", Json())),
-               bytes_cell(row.value("workspace_bytes", Json())),
-               measured.is_number() ? ms_text(measured.get<double>()) : "-", word_at(row, "loc")});
+               bytes_cell(row.value("workspace_bytes", Json())), measured.is_number() ? ms_text(measured.get<double>()) : "-",
+               word_at(row, "loc")});
     size_t region = 0;
     for (const Json& nested : row.value("regions", Json::array()))
       add_steps(table, nested, number + "." + std::to_string(region++) + ".");
@@ -40,8 +40,8 @@ void add_steps(Table& table, const Json& plan, const std::string& prefix) {
 
 std::string plan_text(const std::string& description) {
   const Json d = Json::parse(description);
-  Table table("lllllllrrrl", {"step", "kind", "op", "results", "operands", "backend", "kernel", "bytes", "workspace",
-                              "measured", "from"});
+  Table table("lllllllrrrl",
+              {"step", "kind", "op", "results", "operands", "backend", "kernel", "bytes", "workspace", "measured", "from"});
   add_steps(table, d, "");
   std::string out = table.text() + "\n";
   const Json memory = d.value("memory", Json::object());

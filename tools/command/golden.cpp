@@ -33,8 +33,7 @@ void bless(const std::string& path, const std::vector<std::string>& file, const 
   std::string text;
   for (const std::string& line : file)
     if (!line.starts_with(kMark)) text += line + "\n";
-  for (const std::string& line : actual)
-    text += (line.empty() ? std::string(kMark) : std::string(kMark) + " " + line) + "\n";
+  for (const std::string& line : actual) text += (line.empty() ? std::string(kMark) : std::string(kMark) + " " + line) + "\n";
   write_file(path, text);
   std::fprintf(stderr, "tessera: rewrote the expectation in %s\n", path.c_str());
 }

@@ -69,11 +69,9 @@ Range parse_range(const std::string& name, const std::string& text) {
   const auto lo = parts.size() == 2 ? parse_number(parts[0]) : std::nullopt,
              hi = parts.size() == 2 ? parse_number(parts[1]) : std::nullopt;
   if (!lo || !hi)
-    throw usage_error("TSR-U004",
-                      "--range " + name + ": found " + quote(text) + ", expected LO:HI, such as 0:9 or -1:1");
+    throw usage_error("TSR-U004", "--range " + name + ": found " + quote(text) + ", expected LO:HI, such as 0:9 or -1:1");
   if (*lo > *hi)
-    throw usage_error("TSR-U005",
-                      "--range " + name + ": found " + quote(text) + ", whose end lies below its beginning");
+    throw usage_error("TSR-U005", "--range " + name + ": found " + quote(text) + ", whose end lies below its beginning");
   return {*lo, *hi, parse_int(parts[0]), parse_int(parts[1]), text};
 }
 
@@ -82,8 +80,7 @@ std::pair<int64_t, int64_t> limits(uint32_t dtype) {
   const int bits = dtype_bits(dtype);
   if (is_bool(dtype)) return {0, 1};
   if (is_signed_int(dtype))
-    return {bits == 64 ? INT64_MIN : -(int64_t{1} << (bits - 1)),
-            bits == 64 ? INT64_MAX : (int64_t{1} << (bits - 1)) - 1};
+    return {bits == 64 ? INT64_MIN : -(int64_t{1} << (bits - 1)), bits == 64 ? INT64_MAX : (int64_t{1} << (bits - 1)) - 1};
   return {0, bits == 64 ? INT64_MAX : (int64_t{1} << bits) - 1};
 }
 
@@ -183,8 +180,7 @@ Inputs make_inputs(const Signature& signature, const InputArguments& arguments) 
   const auto known = [&](const std::string& what, const std::string& name) -> const ValueInfo* {
     if (const ValueInfo* v = signature.find(name)) return v;
     std::vector<std::string> names = signature.labels();
-    const std::string list =
-        names.size() > 12 ? std::to_string(names.size()) + " inputs; see: tessera opt MODEL" : join(names);
+    const std::string list = names.size() > 12 ? std::to_string(names.size()) + " inputs; see: tessera opt MODEL" : join(names);
     for (const ValueInfo& v : signature.inputs)
       if (!v.key.empty()) names.push_back(v.name);
     throw usage_error("TSR-U007", what + ": the model has no input " + quote(name) + did_you_mean(name, names),
@@ -223,9 +219,8 @@ Inputs make_inputs(const Signature& signature, const InputArguments& arguments) 
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const ValueInfo& in = signature.inputs[i];
     const auto file = files.find(i);
-    const std::vector<int64_t> sizes = file == files.end()
-                                           ? signature.evaluate(in.sizes, out.symbols, "input " + quote(in.label()))
-                                           : file->second->shape;
+    const std::vector<int64_t> sizes =
+        file == files.end() ? signature.evaluate(in.sizes, out.symbols, "input " + quote(in.label())) : file->second->shape;
     const embed::Tensor dense = embed::Tensor::create(in.dtype, sizes);
     if (file != files.end()) {
       const std::vector<std::byte> bytes = npz::to_elements(*file->second, in.dtype, arguments.file);

@@ -20,8 +20,7 @@ int64_t elements(const tsr_tensor& t) {
 std::string element(uint32_t dtype, const void* data, int64_t i) {
   switch (dtype_info(dtype).cls) {
     case DtypeClass::Float:
-      return dtype == TSR_F64 ? float_text(load_as<double>(dtype, data, i))
-                              : float_text(load_as<float>(dtype, data, i));
+      return dtype == TSR_F64 ? float_text(load_as<double>(dtype, data, i)) : float_text(load_as<float>(dtype, data, i));
     case DtypeClass::Complex: {
       const uint32_t part = dtype == TSR_C64 ? TSR_F32 : TSR_F64;
       return "(" + element(part, data, 2 * i) + ", " + element(part, data, 2 * i + 1) + ")";
@@ -69,8 +68,8 @@ std::string summary(const tsr_tensor& t) {
   std::string out;
   if (nans < n) {
     const std::string what = complex ? " |z| " : " ";
-    out = "min" + what + number_text(min) + ", mean" + what + number_text(sum / static_cast<double>(n - nans)) +
-          ", max" + what + number_text(max);
+    out = "min" + what + number_text(min) + ", mean" + what + number_text(sum / static_cast<double>(n - nans)) + ", max" +
+          what + number_text(max);
   }
   if (nans > 0) out += (out.empty() ? "" : ", ") + std::to_string(nans) + " of " + std::to_string(n) + " are NaN";
   return out;

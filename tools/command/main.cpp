@@ -60,14 +60,11 @@ int dispatch(const std::vector<std::string>& args) {
   if (const Command* c = find(name)) return c->run(*c, {args.begin() + 1, args.end()});
   std::vector<std::string> names;
   for (const Command& c : commands()) names.push_back(c.name);
-  throw usage_error("TSR-U001", "unknown command " + quote(args[0]) + did_you_mean(args[0], names),
-                    "see: tessera help");
+  throw usage_error("TSR-U001", "unknown command " + quote(args[0]) + did_you_mean(args[0], names), "see: tessera help");
 }
 
 // npz files are input: their faults are the user's, but for those of the machine.
-Error of(const npz::Error& e) {
-  return {e.code() == "TSR-N010" ? TSR_ENVIRONMENT : TSR_USER, e.code(), e.what(), e.hint()};
-}
+Error of(const npz::Error& e) { return {e.code() == "TSR-N010" ? TSR_ENVIRONMENT : TSR_USER, e.code(), e.what(), e.hint()}; }
 
 int report(const Error& e, bool json) {
   std::fflush(stdout);
@@ -95,8 +92,8 @@ int guarded_main(const std::vector<std::string>& args) {
   } catch (const std::bad_alloc&) {
     return report(Error(TSR_ENVIRONMENT, "TSR-R001", "out of memory"), json);
   } catch (const std::exception& e) {
-    return report(
-        Error(TSR_BUG, "TSR-B000", e.what(), "this is a bug in Tessera: please report it with the command line"), json);
+    return report(Error(TSR_BUG, "TSR-B000", e.what(), "this is a bug in Tessera: please report it with the command line"),
+                  json);
   }
 }
 

@@ -81,8 +81,7 @@ int scaffold(const Command& command, const std::vector<std::string>& args) {
   std::string kind, name, dir, vendor = "acme";
   options.positional("op, pass or backend", &kind);
   options.positional("NAME", &name);
-  options.value("dir,d", "DIR", &dir,
-                "Where the files go: a directory that is empty or not there yet (default: ./NAME).");
+  options.value("dir,d", "DIR", &dir, "Where the files go: a directory that is empty or not there yet (default: ./NAME).");
   options.value("vendor", "NAME", &vendor, "First part of the plugin's id (default: acme).");
   if (!options.parse(args)) return kOk;
   const std::vector<std::string> kinds = {"op", "pass", "backend"};
@@ -92,14 +91,12 @@ int scaffold(const Command& command, const std::vector<std::string>& args) {
   check_word("NAME", name);
   check_word("--vendor", vendor);
   if (vendor == "tessera")
-    throw usage_error("TSR-U009", "--vendor 'tessera' is that of first-party plugins",
-                      "choose the name of your organisation");
+    throw usage_error("TSR-U009", "--vendor 'tessera' is that of first-party plugins", "choose the name of your organisation");
 
   const fs::path from = template_dir() / kind, to = dir.empty() ? fs::path(name) : fs::path(dir);
   std::error_code error;
   if (fs::exists(to, error) && !(fs::is_directory(to, error) && fs::is_empty(to, error)))
-    throw usage_error("TSR-U009", to.string() + " exists and is not an empty directory",
-                      "choose another one with --dir");
+    throw usage_error("TSR-U009", to.string() + " exists and is not an empty directory", "choose another one with --dir");
   const std::vector<std::pair<std::string, std::string>> values = {
       {"@NAME@", name}, {"@CLASS@", class_name(name)}, {"@VENDOR@", vendor}};
   std::vector<std::string> files;
@@ -113,14 +110,12 @@ int scaffold(const Command& command, const std::vector<std::string>& args) {
     files.push_back(target.string());
   }
   if (error || files.empty())
-    throw Error(TSR_ENVIRONMENT, "TSR-E011", "the template " + from.string() + " cannot be read",
-                "install Tessera again");
+    throw Error(TSR_ENVIRONMENT, "TSR-E011", "the template " + from.string() + " cannot be read", "install Tessera again");
   std::sort(files.begin(), files.end());
 
   const std::string id = vendor + "." + (kind == "op" ? "opset" : kind) + "." + name;
   if (options.json()) {
-    print_json("tessera.new/1",
-               {{"kind", kind}, {"name", name}, {"id", id}, {"directory", to.string()}, {"files", files}});
+    print_json("tessera.new/1", {{"kind", kind}, {"name", name}, {"id", id}, {"directory", to.string()}, {"files", files}});
     return kOk;
   }
   std::cout << "wrote the " << kind << " plugin " << styled(Style::kBold, id) << ":\n";

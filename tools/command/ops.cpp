@@ -25,8 +25,7 @@ bool has_trait(const Json& op, const char* trait) {
 std::string where_text(const Json& op) {
   std::string out;
   const Json where = op.value("where", Json::object());
-  for (const auto& [variable, dtypes] : where.items())
-    out += (out.empty() ? "" : "; ") + variable + ": " + words(dtypes);
+  for (const auto& [variable, dtypes] : where.items()) out += (out.empty() ? "" : "; ") + variable + ": " + words(dtypes);
   return out;
 }
 
@@ -49,15 +48,13 @@ void print_details(const Json& op) {
   std::cout << styled(Style::kBold, op.value("signature", "")) << "\n";
   if (const std::string where = where_text(op); !where.empty()) std::cout << "  " << where << "\n";
   std::cout << "\n" << op.value("doc", "") << "\n";
-  if (const std::string numerics = op.value("numerics", ""); !numerics.empty())
-    std::cout << "\nNumerics: " << numerics << "\n";
+  if (const std::string numerics = op.value("numerics", ""); !numerics.empty()) std::cout << "\nNumerics: " << numerics << "\n";
   if (!op.at("attributes").empty()) {
     std::cout << "\nAttributes:\n";
-    for (const Json& a : op.at("attributes"))
-      std::cout << "  " << a.value("name", "") << ": " << attribute_text(a) << "\n";
+    for (const Json& a : op.at("attributes")) std::cout << "  " << a.value("name", "") << ": " << attribute_text(a) << "\n";
   }
-  std::cout << "\nTraits: " << properties(op) << "\nFrom " << op.value("plugin", "") << ", " << op.value("file", "")
-            << ":" << op.value("line", 0) << "\n";
+  std::cout << "\nTraits: " << properties(op) << "\nFrom " << op.value("plugin", "") << ", " << op.value("file", "") << ":"
+            << op.value("line", 0) << "\n";
 }
 
 // "elementwise_binary.tops" -> "Elementwise binary"
@@ -115,8 +112,7 @@ int ops(const Command& command, const std::vector<std::string>& args) {
     if ((name.empty() || name == names.back()) && (!composite || has_trait(op, "composite"))) chosen.push_back(op);
   }
   if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end())
-    throw usage_error("TSR-U007", "no loaded op set has an op " + quote(name) + did_you_mean(name, names),
-                      "see: tessera ops");
+    throw usage_error("TSR-U007", "no loaded op set has an op " + quote(name) + did_you_mean(name, names), "see: tessera ops");
   if (options.json()) {
     print_json("tessera.ops/1", {{"ops", chosen}});
   } else if (markdown) {

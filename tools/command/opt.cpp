@@ -21,10 +21,9 @@ std::string timing_tree(const Json& report) {
       table.row({"-", "|- " + run.value("pass", ""), "", "skipped by the bisect limit"});
       continue;
     }
-    table.row({ms_text(run.value("ms", 0.0)), "|- " + run.value("pass", ""), nodes,
-               run.value("changed", false) ? "" : "no change"});
-    if (const double verify = run.value("verify_ms", 0.0); verify > 0)
-      table.row({ms_text(verify), "|  `- verify", "", ""});
+    table.row(
+        {ms_text(run.value("ms", 0.0)), "|- " + run.value("pass", ""), nodes, run.value("changed", false) ? "" : "no change"});
+    if (const double verify = run.value("verify_ms", 0.0); verify > 0) table.row({ms_text(verify), "|  `- verify", "", ""});
   }
   return table.text();
 }
@@ -38,17 +37,15 @@ int opt(const Command& command, const std::vector<std::string>& args) {
   int64_t bisect = -1;
   bool timing = false, locations = false, authors = false, check = false, progress_lines = false;
   options.positional("FILE", &file);
-  options.value(
-      "passes,p", "LIST", &passes,
-      "Passes in order, with options: \"canonicalize,fuse{max_size=64}\"; default: the config's; '' for none.");
+  options.value("passes,p", "LIST", &passes,
+                "Passes in order, with options: \"canonicalize,fuse{max_size=64}\"; default: the config's; '' for none.");
   context.add_to(options, true, false);
   options.value("output,o", "FILE", &output, "Write the text there instead of to stdout.");
   options.choice("dump-after", {"none", "changed", "all"}, &dump_after,
                  "Print the graph after passes that changed it, or after all.");
   options.value("dump-dir", "DIR", &dump_dir, "Write those dumps as files there; default: to stderr.");
   options.choice("verify", {"changed", "never", "each"}, &verify, "When the whole-graph verifier runs.");
-  options.integer("bisect-limit", "N", &bisect, -1, INT64_MAX,
-                  "Run only the first N passes; every decision is logged.");
+  options.integer("bisect-limit", "N", &bisect, -1, INT64_MAX, "Run only the first N passes; every decision is logged.");
   options.flag("timing", &timing, "Print the time of every pass to stderr.");
   options.flag("locations", &locations, "Print source locations.");
   options.flag("authors", &authors, "Print which pass made or last edited each node.");

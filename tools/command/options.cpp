@@ -57,8 +57,8 @@ void Options::choice(const char* name, std::vector<std::string> choices, std::st
   value(name, join(choices, "|").c_str(), out, help);
   impl_->checks.push_back([this, option, choices, out] {
     if (impl_->values.count(option.substr(2)) && std::find(choices.begin(), choices.end(), *out) == choices.end())
-      throw usage_error("TSR-U004", option + ": found " + quote(*out) + ", expected " + join(choices, ", ") +
-                                        did_you_mean(*out, choices));
+      throw usage_error("TSR-U004",
+                        option + ": found " + quote(*out) + ", expected " + join(choices, ", ") + did_you_mean(*out, choices));
   });
 }
 
@@ -88,8 +88,7 @@ void Options::number(const char* name, const char* what, double* out, double min
     const auto v = parse_number(*word);
     if (!v) throw usage_error("TSR-U004", option + ": found " + quote(*word) + ", expected a number");
     if (*v < min || *v > max)
-      throw usage_error("TSR-U005",
-                        option + ": found " + *word + ", expected " + number_text(min) + ".." + number_text(max));
+      throw usage_error("TSR-U005", option + ": found " + *word + ", expected " + number_text(min) + ".." + number_text(max));
     *out = *v;
   });
 }
@@ -138,8 +137,7 @@ bool Options::parse(const std::vector<std::string>& args) {
   }
   if (m.rest.size() > m.positionals.size())
     throw usage_error(
-        "TSR-U003",
-        std::string("tessera ") + m.command.name + ": superfluous argument " + quote(m.rest[m.positionals.size()]),
+        "TSR-U003", std::string("tessera ") + m.command.name + ": superfluous argument " + quote(m.rest[m.positionals.size()]),
         m.see());
   for (const auto& check : m.checks) check();
   return true;

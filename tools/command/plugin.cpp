@@ -12,17 +12,14 @@ int status_of(const Json& faults) {
   int status = kOk;
   for (const Json& f : faults) {
     const std::string family = f.value("family", "bug");
-    status = std::max<int>(status, family == "user"          ? kUserMistake
-                                   : family == "environment" ? kEnvironmentFault
-                                                             : kBug);
+    status = std::max<int>(status, family == "user" ? kUserMistake : family == "environment" ? kEnvironmentFault : kBug);
   }
   return status;
 }
 
 void print_faults(const Json& faults) {
   for (const Json& f : faults) {
-    std::cerr << styled(Style::kRed, "error", 2) << "[" << f.value("code", "") << "] " << f.value("message", "")
-              << "\n";
+    std::cerr << styled(Style::kRed, "error", 2) << "[" << f.value("code", "") << "] " << f.value("message", "") << "\n";
     if (const std::string hint = f.value("hint", ""); !hint.empty()) std::cerr << "  hint: " << hint << "\n";
   }
 }
@@ -78,8 +75,8 @@ int check(const Options& options, const std::string& path) {
   for (const Json& f : d.at("factories"))
     std::cout << "  provides " << f.value("kind", "") << " " << quote(f.value("name", "")) << "\n";
   for (const Json& o : p.at("options"))
-    std::cout << "  option " << o.value("name", "") << " (" << o.value("type", "") << ", default "
-              << o.value("default", "") << "): " << o.value("help", "") << "\n";
+    std::cout << "  option " << o.value("name", "") << " (" << o.value("type", "") << ", default " << o.value("default", "")
+              << "): " << o.value("help", "") << "\n";
   return status;
 }
 
@@ -97,8 +94,7 @@ int plugin(const Command& command, const std::vector<std::string>& args) {
   if (!options.parse(args)) return kOk;
   if (verb == "list") {
     if (!path.empty())
-      throw usage_error("TSR-U003", "tessera plugin list: superfluous argument " + quote(path),
-                        "see: tessera plugin --help");
+      throw usage_error("TSR-U003", "tessera plugin list: superfluous argument " + quote(path), "see: tessera plugin --help");
     return list(options, context, all);
   }
   if (verb == "check") {
@@ -106,8 +102,7 @@ int plugin(const Command& command, const std::vector<std::string>& args) {
       throw usage_error("TSR-U003", "tessera plugin check: PATH is missing", "name a plugin's library or its manifest");
     return check(options, path);
   }
-  throw usage_error("TSR-U001",
-                    "tessera plugin: unknown subcommand " + quote(verb) + did_you_mean(verb, {"list", "check"}),
+  throw usage_error("TSR-U001", "tessera plugin: unknown subcommand " + quote(verb) + did_you_mean(verb, {"list", "check"}),
                     "expected list or check");
 }
 

@@ -15,9 +15,7 @@
 namespace tessera::command {
 namespace {
 
-const char* kind_name(uint32_t kind) {
-  return kind == TSR_INPUT_PARAM ? "param" : kind == TSR_INPUT_STATE ? "state" : "arg";
-}
+const char* kind_name(uint32_t kind) { return kind == TSR_INPUT_PARAM ? "param" : kind == TSR_INPUT_STATE ? "state" : "arg"; }
 
 Json sizes_json(const embed::Tensor& t) { return std::vector<int64_t>(t.sizes().begin(), t.sizes().end()); }
 
@@ -76,9 +74,8 @@ int run_model(const Command& command, const std::vector<std::string>& args) {
                      {"source", inputs.from_file[i] ? "file" : "random"}});
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
-      Json o = {{"name", s.signature.outputs[i].name},
-                {"dtype", dtype_name(outputs[i].dtype())},
-                {"shape", sizes_json(outputs[i])}};
+      Json o = {
+          {"name", s.signature.outputs[i].name}, {"dtype", dtype_name(outputs[i].dtype())}, {"shape", sizes_json(outputs[i])}};
       if (print) o["value"] = literal(outputs[i].desc());
       outs.push_back(std::move(o));
     }

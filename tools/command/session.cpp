@@ -13,8 +13,7 @@ double now_ms() {
 }
 
 void ContextArguments::add_to(Options& o, bool with_config, bool with_threads) {
-  if (with_config)
-    o.value("config,c", "FILE", &config, "Config file, or the name of an installed one (default: default).");
+  if (with_config) o.value("config,c", "FILE", &config, "Config file, or the name of an installed one (default: default).");
   o.list("set", "KEY=VALUE", &overrides, "Override a key of the config, such as numerics=relaxed.");
   o.list("plugin-dir", "DIR", &plugin_dirs, "Search this directory for plugins first.");
   if (with_threads)

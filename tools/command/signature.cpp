@@ -120,12 +120,10 @@ int64_t Signature::evaluate(tsr_dim d, const std::vector<int64_t>& values, const
   const auto v = eval(eval, d);
   if (v && *v >= 0) return *v;
   std::string known;
-  for (size_t i = 0; i < symbols.size(); ++i)
-    known += (i ? ", " : "") + symbols[i].name + " = " + std::to_string(values[i]);
+  for (size_t i = 0; i < symbols.size(); ++i) known += (i ? ", " : "") + symbols[i].name + " = " + std::to_string(values[i]);
   throw usage_error("TSR-U006",
                     what + ": the size " + dim_text(d) +
-                        (v ? " is " + std::to_string(*v) + ", expected at least 0" : " has no value") + " with " +
-                        known,
+                        (v ? " is " + std::to_string(*v) + ", expected at least 0" : " has no value") + " with " + known,
                     "choose other sizes with --dim NAME=SIZE");
 }
 
@@ -147,8 +145,8 @@ std::vector<int64_t> Signature::bind(const std::map<size_t, std::vector<int64_t>
     const SymbolInfo& s = symbols[symbol];
     if (value < s.min || value > s.max)
       throw usage_error("TSR-U005",
-                        from + ": size " + s.name + " is " + std::to_string(value) + ", expected " +
-                            std::to_string(s.min) + ".." + (s.max == INT64_MAX ? "" : std::to_string(s.max)),
+                        from + ": size " + s.name + " is " + std::to_string(value) + ", expected " + std::to_string(s.min) +
+                            ".." + (s.max == INT64_MAX ? "" : std::to_string(s.max)),
                         "the model declares this range");
     Source& b = bound[symbol];
     if (!b.from.empty() && b.value != value)
@@ -163,11 +161,10 @@ std::vector<int64_t> Signature::bind(const std::map<size_t, std::vector<int64_t>
   for (const SymbolInfo& s : symbols)
     if (!s.unbacked) names.push_back(s.name);
   for (const auto& [name, value] : given) {
-    const auto at = std::find_if(symbols.begin(), symbols.end(),
-                                 [&](const SymbolInfo& s) { return s.name == name && !s.unbacked; });
+    const auto at =
+        std::find_if(symbols.begin(), symbols.end(), [&](const SymbolInfo& s) { return s.name == name && !s.unbacked; });
     if (at == symbols.end())
-      throw usage_error("TSR-U006",
-                        "--dim " + name + ": the model has no size of that name" + did_you_mean(name, names),
+      throw usage_error("TSR-U006", "--dim " + name + ": the model has no size of that name" + did_you_mean(name, names),
                         names.empty() ? "all of its sizes are numbers" : "its sizes: " + join(names));
     set(static_cast<size_t>(at - symbols.begin()), value, "--dim " + name);
   }
@@ -184,8 +181,8 @@ std::vector<int64_t> Signature::bind(const std::map<size_t, std::vector<int64_t>
       if (!TSR_DIM_IS_EXPR(d)) {
         if (d != shape[axis])
           throw usage_error("TSR-U006",
-                            where + ": found size " + std::to_string(shape[axis]) + ", expected " + std::to_string(d) +
-                                " of " + type_text(in),
+                            where + ": found size " + std::to_string(shape[axis]) + ", expected " + std::to_string(d) + " of " +
+                                type_text(in),
                             "give the array the model's shape");
       } else if (const tsr_dim_expr& e = exprs_[TSR_DIM_EXPR_ID(d)]; e.op == TSR_DIM_SYMBOL) {
         set(e.symbol, shape[axis], where);
@@ -198,9 +195,9 @@ std::vector<int64_t> Signature::bind(const std::map<size_t, std::vector<int64_t>
     if (!bound[i].from.empty())
       values.push_back(bound[i].value);
     else
-      values.push_back(s.hint >= 0 ? s.hint
-                                   : std::clamp<int64_t>(8, std::max<int64_t>(s.min, 0),
-                                                         std::max(s.max, std::max<int64_t>(s.min, 0))));
+      values.push_back(s.hint >= 0
+                           ? s.hint
+                           : std::clamp<int64_t>(8, std::max<int64_t>(s.min, 0), std::max(s.max, std::max<int64_t>(s.min, 0))));
   }
   return values;
 }

@@ -39,7 +39,7 @@ class Signature {
 
   // The input called so, by its name or its key; null: none. A name wins over another input's key.
   [[nodiscard]] const ValueInfo* find(std::string_view name) const;
-  [[nodiscard]] std::vector<std::string> labels() const;  // of the inputs, keys where they have one, in order
+  [[nodiscard]] std::vector<std::string> labels() const;              // of the inputs, keys where they have one, in order
   [[nodiscard]] std::string type_text(const ValueInfo& value) const;  // "f32[s0, 4]"
   // Value of a size for these symbols. Throws TSR-U006 naming `what` when it overflows, divides by zero or is negative.
   [[nodiscard]] int64_t evaluate(tsr_dim d, const std::vector<int64_t>& values, const std::string& what) const;

@@ -113,11 +113,9 @@ std::optional<double> parse_number(std::string_view text) {
   return v && std::isfinite(*v) ? v : std::nullopt;
 }
 
-std::pair<std::string, std::string> name_and_value(const std::string& option, const std::string& text,
-                                                   const char* expected) {
+std::pair<std::string, std::string> name_and_value(const std::string& option, const std::string& text, const char* expected) {
   const size_t at = text.find('=');
-  if (at == text.npos || at == 0)
-    throw usage_error("TSR-U004", option + ": found " + quote(text) + ", expected " + expected);
+  if (at == text.npos || at == 0) throw usage_error("TSR-U004", option + ": found " + quote(text) + ", expected " + expected);
   return {text.substr(0, at), text.substr(at + 1)};
 }
 

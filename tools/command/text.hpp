@@ -22,8 +22,7 @@ std::optional<int64_t> parse_int(std::string_view text);    // the whole of it, 
 std::optional<double> parse_number(std::string_view text);  // the whole of it, finite
 
 // "NAME=VALUE" of an option. Throws TSR-U004 naming the option.
-std::pair<std::string, std::string> name_and_value(const std::string& option, const std::string& text,
-                                                   const char* expected);
+std::pair<std::string, std::string> name_and_value(const std::string& option, const std::string& text, const char* expected);
 
 std::string bytes_text(double bytes);  // "12.5 MiB"
 std::string ms_text(double ms);        // "1.25 ms", "310 us", "2.4 s"

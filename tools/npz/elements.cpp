@@ -32,10 +32,9 @@ std::vector<std::byte> to_elements(const Array& array, uint32_t dtype, const std
   const bool small =
       packed && ((is_signed_int(dtype) && array.descr == "|i1") || (is_unsigned_int(dtype) && array.descr == "|u1"));
   if (!is_valid_dtype(dtype) || !(own || raw || small))
-    throw Error(
-        "TSR-N007", file, array.name, 0,
-        "element type '" + array.descr + "', expected '" + expected + "' for " + std::string(dtype_name(dtype)),
-        "convert the array before it is saved; a type that numpy lacks is saved with x.view('V1') or x.view('V2')");
+    throw Error("TSR-N007", file, array.name, 0,
+                "element type '" + array.descr + "', expected '" + expected + "' for " + std::string(dtype_name(dtype)),
+                "convert the array before it is saved; a type that numpy lacks is saved with x.view('V1') or x.view('V2')");
   if (!packed) {
     std::vector<std::byte> out = array.data;
     if (dtype == TSR_BOOL)
@@ -73,8 +72,8 @@ Array from_elements(std::string name, uint32_t dtype, std::vector<int64_t> shape
   }
   array.data.resize(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i)
-    array.data[static_cast<size_t>(i)] = is_float(dtype) ? std::byte{detail::load_packed<4>(data, i)}
-                                                         : static_cast<std::byte>(load_as<int64_t>(dtype, data, i));
+    array.data[static_cast<size_t>(i)] =
+        is_float(dtype) ? std::byte{detail::load_packed<4>(data, i)} : static_cast<std::byte>(load_as<int64_t>(dtype, data, i));
   return array;
 }
 

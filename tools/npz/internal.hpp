@@ -97,12 +97,9 @@ class FileSink {
 
 // -------------------------------------------------------------------------------------------------------------- little
 
-[[nodiscard]] std::string quoted(
-    const std::string& text);  // 'text', what is not printable as \xNN, long text shortened
+[[nodiscard]] std::string quoted(const std::string& text);  // 'text', what is not printable as \xNN, long text shortened
 // a * b, or false when it does not fit.
-[[nodiscard]] inline bool multiply(uint64_t a, uint64_t b, uint64_t& out) {
-  return !__builtin_mul_overflow(a, b, &out);
-}
+[[nodiscard]] inline bool multiply(uint64_t a, uint64_t b, uint64_t& out) { return !__builtin_mul_overflow(a, b, &out); }
 
 inline constexpr char save_again_hint[] = "the file is damaged or was cut short: copy or save it again";
 

@@ -17,7 +17,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "elements are kept as little-endian files hold them");
 
 constexpr size_t max_header =
-    size_t{1} << 20;  // numpy refuses above 10,000 by default; structured types, refused below, are the long ones
+    size_t{1} << 20;             // numpy refuses above 10,000 by default; structured types, refused below, are the long ones
 constexpr size_t max_rank = 64;  // numpy 2's limit
 
 constexpr char shape_hint[] = "save the array again with numpy.save or numpy.savez";
@@ -45,9 +45,7 @@ std::optional<Element> parse_descr(const std::string& descr) {
   if (descr[2] == '0') return std::nullopt;
   e.big_endian = descr[0] == '>' && e.size > 1;
   if (e.kind == 'f' && e.size == 1) e.kind = 'V';  // 8-bit floats, as some releases of ml_dtypes spell them
-  const auto one_of = [&](std::initializer_list<size_t> sizes) {
-    return std::ranges::find(sizes, e.size) != sizes.end();
-  };
+  const auto one_of = [&](std::initializer_list<size_t> sizes) { return std::ranges::find(sizes, e.size) != sizes.end(); };
   bool known = false;
   switch (e.kind) {
     case 'f': known = one_of({2, 4, 8}); break;
@@ -64,8 +62,7 @@ std::optional<Element> parse_descr(const std::string& descr) {
 
 std::string unsupported_hint(const std::string& descr) {
   const char kind = descr.size() > 1 ? descr[1] : 0;
-  if (kind == 'O')
-    return "object arrays hold pickled Python objects, which are never loaded; convert with .astype('float32')";
+  if (kind == 'O') return "object arrays hold pickled Python objects, which are never loaded; convert with .astype('float32')";
   if (kind == 'U' || kind == 'S') return "tensors hold no text; encode it as integers";
   if (kind == 'M' || kind == 'm') return "convert times to integers with .view('int64')";
   if (kind == 'V') return "save a type that numpy lacks as raw elements of 1 or 2 bytes: x.view('V1') or x.view('V2')";
@@ -118,8 +115,7 @@ class HeaderParser {
     in_.fail(code, base_ + at, message, hint);
   }
   char peek() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
-      ++at_;
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
   }
   [[nodiscard]] std::string found() {
@@ -141,8 +137,7 @@ class HeaderParser {
   }
   std::string element_type() {
     if (peek() == '[' || peek() == '(')
-      fail(at_, "a structured element type; expected a number type", "TSR-N007",
-           "save each field as an array of its own");
+      fail(at_, "a structured element type; expected a number type", "TSR-N007", "save each field as an array of its own");
     const size_t at = at_;
     std::string descr = string();
     if (!parse_descr(descr))
@@ -270,12 +265,10 @@ Array read_npy(ByteReader& in) {
   if (in.size < 10) in.fail("TSR-N006", in.size, "the .npy ends in its first 10 bytes", save_again_hint);
   in.read(prefix, 8);
   if (std::memcmp(prefix, "\x93NUMPY", 6) != 0)
-    in.fail("TSR-N006", 0, "it does not begin with \\x93NUMPY",
-            "only .npy members are read: write the file with numpy.savez");
+    in.fail("TSR-N006", 0, "it does not begin with \\x93NUMPY", "only .npy members are read: write the file with numpy.savez");
   const int major = prefix[6], minor = prefix[7];
   if (major < 1 || major > 3 || minor != 0)
-    in.fail("TSR-N006", 6,
-            ".npy version " + std::to_string(major) + "." + std::to_string(minor) + "; expected 1.0, 2.0 or 3.0",
+    in.fail("TSR-N006", 6, ".npy version " + std::to_string(major) + "." + std::to_string(minor) + "; expected 1.0, 2.0 or 3.0",
             "save it with a current numpy");
   const size_t width = major == 1 ? 2 : 4;
   if (in.size < 8 + width) in.fail("TSR-N006", in.size, "the .npy ends inside its header", save_again_hint);
@@ -297,8 +290,7 @@ Array read_npy(ByteReader& in) {
   const uint64_t rest = in.size - in.position;
   if (!bytes)
     in.fail("TSR-N008", base,
-            "shape " + print_shape(header.shape) + " of '" + element.canonical() + "' exceeds 63 bits of bytes",
-            shape_hint);
+            "shape " + print_shape(header.shape) + " of '" + element.canonical() + "' exceeds 63 bits of bytes", shape_hint);
   if (*bytes != rest)
     in.fail("TSR-N008", in.position,
             "found " + std::to_string(rest) + " bytes of data, expected " + std::to_string(*bytes) + " for shape " +
@@ -315,14 +307,11 @@ Array read_npy(ByteReader& in) {
     if (element.big_endian) swap_bytes(array.data, element.kind == 'c' ? element.size / 2 : element.size);
     if (element.kind == 'b')
       for (std::byte& b : array.data) b = std::byte{b != std::byte{0}};
-    if (header.fortran_order && array.shape.size() > 1)
-      array.data = to_row_major(array.data, array.shape, element.size);
+    if (header.fortran_order && array.shape.size() > 1) array.data = to_row_major(array.data, array.shape, element.size);
   } catch (const std::bad_alloc&) {
-    in.fail("TSR-N010", in.position, "no memory for " + std::to_string(*bytes) + " bytes",
-            "use a machine with more memory");
+    in.fail("TSR-N010", in.position, "no memory for " + std::to_string(*bytes) + " bytes", "use a machine with more memory");
   } catch (const std::length_error&) {
-    in.fail("TSR-N010", in.position, "no memory for " + std::to_string(*bytes) + " bytes",
-            "use a machine with more memory");
+    in.fail("TSR-N010", in.position, "no memory for " + std::to_string(*bytes) + " bytes", "use a machine with more memory");
   }
   return array;
 }
@@ -336,11 +325,10 @@ std::string npy_header(const Array& array, const std::string& file) {
   if (!bytes || *bytes != array.data.size() || array.shape.size() > max_rank)
     throw Error("TSR-N008", file, array.name, 0,
                 "the array has " + std::to_string(array.data.size()) + " bytes, expected " +
-                    (bytes ? std::to_string(*bytes) : "a representable size") + " for shape " +
-                    print_shape(array.shape) + " of '" + array.descr + "'",
+                    (bytes ? std::to_string(*bytes) : "a representable size") + " for shape " + print_shape(array.shape) +
+                    " of '" + array.descr + "'",
                 "pass contiguous data and at most 64 dimensions");
-  std::string dict =
-      "{'descr': '" + array.descr + "', 'fortran_order': False, 'shape': " + print_shape(array.shape) + ", }";
+  std::string dict = "{'descr': '" + array.descr + "', 'fortran_order': False, 'shape': " + print_shape(array.shape) + ", }";
   // numpy leaves room for the first dimension to grow to 21 digits, and aligns the data to 64.
   if (!array.shape.empty()) dict.append(21 - std::to_string(array.shape[0]).size(), ' ');
   dict.append(63 - (10 + dict.size()) % 64, ' ');

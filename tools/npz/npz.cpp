@@ -19,8 +19,8 @@ namespace tessera::npz {
 namespace {
 
 std::string describe(const std::string& file, const std::string& member, uint64_t offset, const std::string& message) {
-  return file + ": " + (member.empty() ? "" : "member " + quoted(member) + ": ") + "byte " + std::to_string(offset) +
-         ": " + message;
+  return file + ": " + (member.empty() ? "" : "member " + quoted(member) + ": ") + "byte " + std::to_string(offset) + ": " +
+         message;
 }
 
 class FileSource final : public Source {
@@ -44,8 +44,7 @@ class FileSource final : public Source {
     while (n > 0) {
       const ssize_t got = ::pread(fd_, p, std::min<size_t>(n, 1u << 30), static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0)
-        fail(std::string("cannot read: ") + std::strerror(errno), "check the disk or the network share", offset);
+      if (got < 0) fail(std::string("cannot read: ") + std::strerror(errno), "check the disk or the network share", offset);
       if (got == 0) fail("the file became shorter while it was read", "let its writer finish first", offset);
       p += got;
       n -= static_cast<size_t>(got);

@@ -45,8 +45,7 @@ struct Array {
 //   TSR-N010  not enough memory
 class Error : public std::runtime_error {
  public:
-  Error(std::string code, std::string file, std::string member, uint64_t offset, const std::string& message,
-        std::string hint);
+  Error(std::string code, std::string file, std::string member, uint64_t offset, const std::string& message, std::string hint);
 
   [[nodiscard]] const std::string& code() const noexcept { return code_; }
   [[nodiscard]] const std::string& file() const noexcept { return file_; }

@@ -81,20 +81,17 @@ class DirectoryReader {
       damaged(end, "the directory is said to be " + std::to_string(d.size) + " bytes at " + std::to_string(d.offset) +
                        "; expected it to end at " + std::to_string(limit));
     if (d.entries > d.size / entry_size)
-      damaged(end, std::to_string(d.entries) + " entries are claimed in a directory of " + std::to_string(d.size) +
-                       " bytes");
+      damaged(end, std::to_string(d.entries) + " entries are claimed in a directory of " + std::to_string(d.size) + " bytes");
     return d;
   }
 
   uint64_t locate64(const unsigned char* locator, uint64_t end, Directory& d) {
     const uint64_t at = u64(locator + 8), locator_at = end - locator_size;
     if (u32(locator + 4) != 0 || u32(locator + 16) > 1) unsupported(locator_at, "an archive of several disks");
-    if (at > locator_at || locator_at - at < end64_size)
-      damaged(locator_at, "the zip64 locator points outside of the file");
+    if (at > locator_at || locator_at - at < end64_size) damaged(locator_at, "the zip64 locator points outside of the file");
     unsigned char p[end64_size];
     source_.read_at(at, p, sizeof p);
-    if (u32(p) != end64_signature || u64(p + 4) != locator_at - at - 12)
-      damaged(at, "no zip64 end-of-directory record");
+    if (u32(p) != end64_signature || u64(p + 4) != locator_at - at - 12) damaged(at, "no zip64 end-of-directory record");
     if (u32(p + 16) != 0 || u32(p + 20) != 0) unsupported(at, "an archive of several disks");
     if (u64(p + 24) != u64(p + 32)) damaged(at + 24, "two different numbers of entries in the zip64 record");
     d = {u64(p + 48), u64(p + 40), u64(p + 32)};
@@ -116,16 +113,15 @@ class DirectoryReader {
     if (u16(p + 8) & 0x0020) unsupported(place + 8, "a member of patch data", m.name);
     m.method = u16(p + 10);
     if (m.method != 0 && m.method != 8)
-      unsupported(place + 10,
-                  "compression method " + std::to_string(m.method) + "; expected 0 (stored) or 8 (deflated)", m.name);
+      unsupported(place + 10, "compression method " + std::to_string(m.method) + "; expected 0 (stored) or 8 (deflated)",
+                  m.name);
     m.crc = u32(p + 16);
     m.compressed_size = u32(p + 20);
     m.size = u32(p + 24);
     m.header_offset = u32(p + 42);
     if (u16(p + 34) != 0) unsupported(place + 34, "an archive of several disks", m.name);
     zip64_extra(p + entry_size + name, extra, place, m);
-    if (m.method == 0 && m.size != m.compressed_size)
-      damaged(place + 20, "a stored member with two different sizes", m.name);
+    if (m.method == 0 && m.size != m.compressed_size) damaged(place + 20, "a stored member with two different sizes", m.name);
     if (m.method == 8 && m.size / max_expansion > m.compressed_size)
       damaged(place + 24, std::to_string(m.compressed_size) + " deflated bytes cannot become " + std::to_string(m.size),
               m.name);
@@ -166,8 +162,7 @@ class DirectoryReader {
     if (u32(p) != local_signature) damaged(at, "found no member where the directory points", m.name);
     const size_t name = u16(p + 26), extra = u16(p + 28);
     if (limit - at - local_size < name + extra || m.compressed_size > limit - at - local_size - name - extra)
-      damaged(at, "the member claims " + std::to_string(m.compressed_size) + " bytes, more than the file has for it",
-              m.name);
+      damaged(at, "the member claims " + std::to_string(m.compressed_size) + " bytes, more than the file has for it", m.name);
     std::string local_name(name, '\0');
     if (name) source_.read_at(at + local_size, local_name.data(), name);
     if (local_name != m.name || u16(p + 8) != m.method)

@@ -107,8 +107,7 @@ class Deflater {
 
 }  // namespace
 
-void ZipWriter::add(const std::string& name, const std::string& head, const std::vector<std::byte>& body,
-                    bool compress) {
+void ZipWriter::add(const std::string& name, const std::string& head, const std::vector<std::byte>& body, bool compress) {
   Member m;
   m.name = name;
   m.method = compress ? 8 : 0;
@@ -145,17 +144,8 @@ void ZipWriter::finish() {
   const uint64_t end = sink_.position(), size = end - start, count = members_.size();
   Record r;
   if (count > 0xFFFF || start > zip64_limit || size > zip64_limit) {
-    r.u32(0x06064B50)
-        .u64(44)
-        .u16(version)
-        .u16(version)
-        .u32(0)
-        .u32(0)
-        .u64(count)
-        .u64(count)
-        .u64(size)
-        .u64(start);                           // 4.3.14
-    r.u32(0x07064B50).u32(0).u64(end).u32(1);  // 4.3.15
+    r.u32(0x06064B50).u64(44).u16(version).u16(version).u32(0).u32(0).u64(count).u64(count).u64(size).u64(start);  // 4.3.14
+    r.u32(0x07064B50).u32(0).u64(end).u32(1);                                                                      // 4.3.15
   }
   const uint64_t entries = std::min<uint64_t>(count, 0xFFFF);
   r.u32(0x06054B50).u16(0).u16(0).u16(entries).u16(entries);  // 4.3.16
@@ -167,14 +157,12 @@ void ZipWriter::finish() {
 
 FileSink::FileSink(std::string path) : path_(std::move(path)), target_(path_) {
   std::error_code ignored;
-  if (const auto real = std::filesystem::canonical(path_, ignored); !ignored)
-    target_ = real.string();  // keep a symbolic link
+  if (const auto real = std::filesystem::canonical(path_, ignored); !ignored) target_ = real.string();  // keep a symbolic link
   struct stat info;
   const bool in_place = ::stat(target_.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
   static std::atomic<unsigned> serial{0};  // two threads may write one path: the last rename wins
   if (!in_place) temporary_ = target_ + ".partial-" + std::to_string(::getpid()) + "-" + std::to_string(serial++);
-  fd_ = ::open((in_place ? target_ : temporary_).c_str(), O_WRONLY | O_CLOEXEC | (in_place ? 0 : O_CREAT | O_TRUNC),
-               0666);
+  fd_ = ::open((in_place ? target_ : temporary_).c_str(), O_WRONLY | O_CLOEXEC | (in_place ? 0 : O_CREAT | O_TRUNC), 0666);
   if (fd_ < 0) {
     const int error = errno;
     temporary_.clear();

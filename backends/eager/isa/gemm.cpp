@@ -12,12 +12,14 @@ constexpr int64_t kV = VecOf<float>::width;
 #if defined(__AVX512F__)
 constexpr int kMR = 14;  // 28 accumulators of 32 registers
 #else
-constexpr int kMR = 6;   // 12 of 16
+constexpr int kMR = 6;  // 12 of 16
 #endif
 constexpr int64_t kNR = 2 * kV;
 constexpr int64_t kKC = 256, kMC = kMR == 14 ? 112 : 96, kNC = 128;
 
-[[gnu::always_inline]] inline V splat(float x) { return x - V{}; }  // x - 0 is x, and the compiler knows; 0 + x would turn -0 into 0
+[[gnu::always_inline]] inline V splat(float x) {
+  return x - V{};
+}  // x - 0 is x, and the compiler knows; 0 + x would turn -0 into 0
 
 // acc = sum over p of a[p * kMR ..] x b[p * b_step ..]
 template <int MR>
@@ -173,8 +175,10 @@ void dots(const GemmArgs& g) {
 
 template <int Rows>
 void rows_of(const GemmArgs& g) {
-  if (g.b_n == 1) few_rows<Rows>(g);
-  else dots<Rows>(g);
+  if (g.b_n == 1)
+    few_rows<Rows>(g);
+  else
+    dots<Rows>(g);
 }
 
 }  // namespace
@@ -209,8 +213,8 @@ void EAGER_ISA(gemm)(const GemmArgs& g) {
           for (int64_t i = 0; i < mc; i += kMR) {
             V acc[kMR][2];
             kernel<kMR>(kc, pa + i * kc, 1, kMR, pb + j * kc, kNR, acc);
-            update<kMR>(acc, g.c + (ic + i) * g.c_m + jc + j, g.c_m, mc - i, nc - j < kNR ? nc - j : kNR, pc == 0 && !g.accumulate,
-                        g.bias && pc + kc == g.k ? g.bias + jc + j : nullptr);
+            update<kMR>(acc, g.c + (ic + i) * g.c_m + jc + j, g.c_m, mc - i, nc - j < kNR ? nc - j : kNR,
+                        pc == 0 && !g.accumulate, g.bias && pc + kc == g.k ? g.bias + jc + j : nullptr);
           }
       }
     }

@@ -6,8 +6,8 @@
 #include "../tile.hpp"
 
 #define EAGER_CAT2(a, b) a##_##b
-#define EAGER_CAT(a, b) EAGER_CAT2(a, b)
-#define EAGER_ISA(name) EAGER_CAT(name, EAGER_ISA_NAME)
+#define EAGER_CAT(a, b)  EAGER_CAT2(a, b)
+#define EAGER_ISA(name)  EAGER_CAT(name, EAGER_ISA_NAME)
 
 #if defined(__AVX512F__)
 #define EAGER_VECTOR_BYTES 64

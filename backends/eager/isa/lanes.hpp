@@ -30,18 +30,28 @@ template <class T>
 
 // The element as it is, squared, its magnitude, or its squared distance from a value: applied before combining.
 struct AsIs {
-  template <class X> [[gnu::always_inline]] X operator()(X x) const { return x; }
+  template <class X>
+  [[gnu::always_inline]] X operator()(X x) const {
+    return x;
+  }
 };
 struct Squared {
-  template <class X> [[gnu::always_inline]] X operator()(X x) const { return x * x; }
+  template <class X>
+  [[gnu::always_inline]] X operator()(X x) const {
+    return x * x;
+  }
 };
 struct Magnitude {
-  template <class X> [[gnu::always_inline]] X operator()(X x) const { return x < 0 ? -x : x; }
+  template <class X>
+  [[gnu::always_inline]] X operator()(X x) const {
+    return x < 0 ? -x : x;
+  }
 };
 template <class T>
 struct SquaredFrom {
   T mean;
-  template <class X> [[gnu::always_inline]] X operator()(X x) const {
+  template <class X>
+  [[gnu::always_inline]] X operator()(X x) const {
     const X d = x - mean;
     return d * d;
   }

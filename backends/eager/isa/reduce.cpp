@@ -11,7 +11,8 @@ void run(const void* x, int64_t n, void* out) {
 }
 
 template <class R, class T, class Map>
-void column(const void* base, const int64_t* offsets, int64_t first, int64_t rows, int64_t total, int64_t cols, void* lanes, void* out) {
+void column(const void* base, const int64_t* offsets, int64_t first, int64_t rows, int64_t total, int64_t cols, void* lanes,
+            void* out) {
   static_assert(sizeof(T) <= 8);
   const Map map{};
   const int64_t width = total >= kLongFrom ? kLongLanes : kShortLanes;
@@ -44,17 +45,21 @@ struct Entry {
   ChunkFn chunk;
   ColumnFn column;
 };
-#define ENTRY(KIND, COMP, OP, T, MAP) {Reduce::KIND, Comp::COMP, run<OP, T, MAP>, column<OP, T, MAP>}
+#define ENTRY(KIND, COMP, OP, T, MAP) \
+  { Reduce::KIND, Comp::COMP, run<OP, T, MAP>, column<OP, T, MAP> }
 constexpr Entry kEntries[] = {
-    ENTRY(Sum, F32, SumOp, float, AsIs), ENTRY(Sum, F64, SumOp, double, AsIs), ENTRY(Sum, I32, SumOp, uint32_t, AsIs),
-    ENTRY(Sum, I64, SumOp, uint64_t, AsIs), ENTRY(Sum, U64, SumOp, uint64_t, AsIs),
-    ENTRY(Prod, F32, ProdOp, float, AsIs), ENTRY(Prod, F64, ProdOp, double, AsIs), ENTRY(Prod, I32, ProdOp, uint32_t, AsIs),
-    ENTRY(Prod, I64, ProdOp, uint64_t, AsIs), ENTRY(Prod, U64, ProdOp, uint64_t, AsIs),
-    ENTRY(Max, F32, MaxOp, float, AsIs), ENTRY(Max, F64, MaxOp, double, AsIs), ENTRY(Max, I32, MaxOp, int32_t, AsIs),
-    ENTRY(Max, I64, MaxOp, int64_t, AsIs), ENTRY(Max, U64, MaxOp, uint64_t, AsIs), ENTRY(Max, U8, MaxOp, uint8_t, AsIs),
-    ENTRY(Min, F32, MinOp, float, AsIs), ENTRY(Min, F64, MinOp, double, AsIs), ENTRY(Min, I32, MinOp, int32_t, AsIs),
-    ENTRY(Min, I64, MinOp, int64_t, AsIs), ENTRY(Min, U64, MinOp, uint64_t, AsIs), ENTRY(Min, U8, MinOp, uint8_t, AsIs),
-    ENTRY(SumSq, F32, SumOp, float, Squared), ENTRY(SumSq, F64, SumOp, double, Squared),
+    ENTRY(Sum, F32, SumOp, float, AsIs),         ENTRY(Sum, F64, SumOp, double, AsIs),
+    ENTRY(Sum, I32, SumOp, uint32_t, AsIs),      ENTRY(Sum, I64, SumOp, uint64_t, AsIs),
+    ENTRY(Sum, U64, SumOp, uint64_t, AsIs),      ENTRY(Prod, F32, ProdOp, float, AsIs),
+    ENTRY(Prod, F64, ProdOp, double, AsIs),      ENTRY(Prod, I32, ProdOp, uint32_t, AsIs),
+    ENTRY(Prod, I64, ProdOp, uint64_t, AsIs),    ENTRY(Prod, U64, ProdOp, uint64_t, AsIs),
+    ENTRY(Max, F32, MaxOp, float, AsIs),         ENTRY(Max, F64, MaxOp, double, AsIs),
+    ENTRY(Max, I32, MaxOp, int32_t, AsIs),       ENTRY(Max, I64, MaxOp, int64_t, AsIs),
+    ENTRY(Max, U64, MaxOp, uint64_t, AsIs),      ENTRY(Max, U8, MaxOp, uint8_t, AsIs),
+    ENTRY(Min, F32, MinOp, float, AsIs),         ENTRY(Min, F64, MinOp, double, AsIs),
+    ENTRY(Min, I32, MinOp, int32_t, AsIs),       ENTRY(Min, I64, MinOp, int64_t, AsIs),
+    ENTRY(Min, U64, MinOp, uint64_t, AsIs),      ENTRY(Min, U8, MinOp, uint8_t, AsIs),
+    ENTRY(SumSq, F32, SumOp, float, Squared),    ENTRY(SumSq, F64, SumOp, double, Squared),
     ENTRY(SumAbs, F32, SumOp, float, Magnitude), ENTRY(SumAbs, F64, SumOp, double, Magnitude),
 };
 

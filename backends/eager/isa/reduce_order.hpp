@@ -19,25 +19,45 @@ namespace {
 inline constexpr int64_t kLongLanes = 32, kShortLanes = 8, kLongFrom = 128;
 
 struct SumOp {
-  template <class T> static constexpr T identity() { return T(0); }
-  template <class X> [[gnu::always_inline]] static X run(X a, X b) { return a + b; }
+  template <class T>
+  static constexpr T identity() {
+    return T(0);
+  }
+  template <class X>
+  [[gnu::always_inline]] static X run(X a, X b) {
+    return a + b;
+  }
 };
 struct ProdOp {
-  template <class T> static constexpr T identity() { return T(1); }
-  template <class X> [[gnu::always_inline]] static X run(X a, X b) { return a * b; }
+  template <class T>
+  static constexpr T identity() {
+    return T(1);
+  }
+  template <class X>
+  [[gnu::always_inline]] static X run(X a, X b) {
+    return a * b;
+  }
 };
 // NaN wins. Written for scalars and for vectors alike.
 struct MaxOp {
-  template <class T> static constexpr T identity() {
+  template <class T>
+  static constexpr T identity() {
     return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
   }
-  template <class X> [[gnu::always_inline]] static X run(X a, X b) { return ((a != a) | (a > b)) ? a : b; }
+  template <class X>
+  [[gnu::always_inline]] static X run(X a, X b) {
+    return ((a != a) | (a > b)) ? a : b;
+  }
 };
 struct MinOp {
-  template <class T> static constexpr T identity() {
+  template <class T>
+  static constexpr T identity() {
     return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
   }
-  template <class X> [[gnu::always_inline]] static X run(X a, X b) { return ((a != a) | (a < b)) ? a : b; }
+  template <class X>
+  [[gnu::always_inline]] static X run(X a, X b) {
+    return ((a != a) | (a < b)) ? a : b;
+  }
 };
 
 template <class R, class T>

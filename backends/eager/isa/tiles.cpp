@@ -30,26 +30,26 @@ void p(const TileArgs& a) {  // predicates
   map1<T, uint8_t>(a, F{params_of(a)});
 }
 
-#define EAGER_FN(NAME, T, EXPR)                                            \
-  struct NAME {                                                            \
-    Params k;                                                              \
-    [[gnu::always_inline]] auto operator()(T x) const { return EXPR; }     \
+#define EAGER_FN(NAME, T, EXPR)                                        \
+  struct NAME {                                                        \
+    Params k;                                                          \
+    [[gnu::always_inline]] auto operator()(T x) const { return EXPR; } \
   };
-#define EAGER_FN_BOTH(NAME, EXPR)                                          \
-  template <class T>                                                       \
-  struct NAME {                                                            \
-    Params k;                                                              \
-    [[gnu::always_inline]] auto operator()(T x) const { return EXPR; }     \
+#define EAGER_FN_BOTH(NAME, EXPR)                                      \
+  template <class T>                                                   \
+  struct NAME {                                                        \
+    Params k;                                                          \
+    [[gnu::always_inline]] auto operator()(T x) const { return EXPR; } \
   };
 
 // f32 through f64, rounded once
-#define EAGER_FN_WIDE(NAME, EXPR)                                                    \
-  struct NAME {                                                                      \
-    Params k;                                                                        \
-    [[gnu::always_inline]] float operator()(float v) const {                         \
-      const double x = v;                                                            \
-      return static_cast<float>(EXPR);                                               \
-    }                                                                                \
+#define EAGER_FN_WIDE(NAME, EXPR)                            \
+  struct NAME {                                              \
+    Params k;                                                \
+    [[gnu::always_inline]] float operator()(float v) const { \
+      const double x = v;                                    \
+      return static_cast<float>(EXPR);                       \
+    }                                                        \
   };
 
 EAGER_FN_BOTH(Abs, fabs_(x))
@@ -69,19 +69,19 @@ template <class T>
 [[gnu::always_inline]] inline T choose(bool c, T a, T b) {
   return c ? a : b;
 }
-EAGER_FN_BOTH(LeakyRelu, choose(x > 0, x, x * static_cast<T>(k.a)))
+EAGER_FN_BOTH(LeakyRelu, choose(x > 0, x, x* static_cast<T>(k.a)))
 template <class T>
 [[gnu::always_inline]] inline T clamp01(T x) {
   const T low = x < 0 ? T(0) : x;  // NaN stays
   return low > 1 ? T(1) : low;
 }
-EAGER_FN_BOTH(HardSigmoid, clamp01(x * static_cast<T>(k.a) + static_cast<T>(k.b)))
+EAGER_FN_BOTH(HardSigmoid, clamp01(x* static_cast<T>(k.a) + static_cast<T>(k.b)))
 template <class T>
 [[gnu::always_inline]] inline T relu6(T x) {
   const T low = x < 0 ? T(0) : x;
   return low > 6 ? T(6) : low;
 }
-EAGER_FN_BOTH(HardSwish, x * relu6(x + T(3)) / T(6))
+EAGER_FN_BOTH(HardSwish, x* relu6(x + T(3)) / T(6))
 
 EAGER_FN(Rsqrt32, float, static_cast<float>(1.0 / __builtin_sqrt(static_cast<double>(x))))
 EAGER_FN(Rsqrt64, double, 1.0 / __builtin_sqrt(x))
@@ -92,7 +92,8 @@ EAGER_FN_WIDE(Erf, derf_short(x))
 // -inf * 0: the short exponential does not reach 0 by itself
 EAGER_FN_WIDE(Gelu, x == -kInf<double> ? kNan<double> : x * dphi_short(x))
 // 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): no cancellation for negative x
-EAGER_FN_WIDE(GeluTanh, x == -kInf<double> ? kNan<double> : x * dsigmoid_short(1.5957691216057308 * (x + 0.044715 * (x * x * x))))
+EAGER_FN_WIDE(GeluTanh,
+              x == -kInf<double> ? kNan<double> : x * dsigmoid_short(1.5957691216057308 * (x + 0.044715 * (x * x * x))))
 EAGER_FN_WIDE(Silu, x == -kInf<double> ? kNan<double> : x * dsigmoid_short(x))
 EAGER_FN_WIDE(Exp2, dexp(x * 0.6931471805599453))
 EAGER_FN_WIDE(Expm1, dexpm1(x))
@@ -100,10 +101,10 @@ EAGER_FN_WIDE(Log, dlog(x))
 EAGER_FN_WIDE(Log2, dlog(x) * 1.4426950408889634)
 EAGER_FN_WIDE(Log10, dlog(x) * 0.4342944819032518)
 EAGER_FN_WIDE(Log1p, dlog1p(x))
-EAGER_FN_WIDE(Elu, choose(x > 0, x, k.a * dexpm1(x)))
+EAGER_FN_WIDE(Elu, choose(x > 0, x, k.a* dexpm1(x)))
 EAGER_FN_WIDE(Selu, 1.0507009873554804934193349852946 * choose(x > 0, x, 1.6732632423543772848170429916717 * dexpm1(x)))
-EAGER_FN_WIDE(Celu, choose(x > 0, x, k.a * dexpm1(x / k.a)))
-EAGER_FN_WIDE(Softplus, choose(x * k.a > k.b, x, dlog1p(dexp(x * k.a)) / k.a))
+EAGER_FN_WIDE(Celu, choose(x > 0, x, k.a* dexpm1(x / k.a)))
+EAGER_FN_WIDE(Softplus, choose(x* k.a > k.b, x, dlog1p(dexp(x* k.a)) / k.a))
 // tanh(log(1 + e)) = (e^2 + 2e) / (e^2 + 2e + 2)
 [[gnu::always_inline]] inline double dmish(double x) {
   const double e = dexp(x > 30.0 ? 30.0 : x);
@@ -150,15 +151,25 @@ template <class T, class F>
 void c(const TileArgs& a) {
   map2<T, uint8_t>(a, F{});
 }
-#define EAGER_FN2(NAME, EXPR)                                                  \
-  template <class T>                                                           \
-  struct NAME {                                                                \
-    [[gnu::always_inline]] auto operator()(T a, T b) const { return EXPR; }    \
+#define EAGER_FN2(NAME, EXPR)                                               \
+  template <class T>                                                        \
+  struct NAME {                                                             \
+    [[gnu::always_inline]] auto operator()(T a, T b) const { return EXPR; } \
   };
-template <class T> struct Wrap { using type = T; };  // the type in which + - * wrap
-template <> struct Wrap<int32_t> { using type = uint32_t; };
-template <> struct Wrap<int64_t> { using type = uint64_t; };
-template <class T> using W = typename Wrap<T>::type;
+template <class T>
+struct Wrap {
+  using type = T;
+};  // the type in which + - * wrap
+template <>
+struct Wrap<int32_t> {
+  using type = uint32_t;
+};
+template <>
+struct Wrap<int64_t> {
+  using type = uint64_t;
+};
+template <class T>
+using W = typename Wrap<T>::type;
 EAGER_FN2(Add, static_cast<T>(static_cast<W<T>>(a) + static_cast<W<T>>(b)))
 EAGER_FN2(Sub, static_cast<T>(static_cast<W<T>>(a) - static_cast<W<T>>(b)))
 EAGER_FN2(Mul, static_cast<T>(static_cast<W<T>>(a) * static_cast<W<T>>(b)))
@@ -170,7 +181,7 @@ EAGER_FN2(Fmin, b != b ? a : (a != a ? b : (a < b ? a : b)))
 EAGER_FN2(Copysign, copysign_(a, b))
 EAGER_FN2(IMax, a > b ? a : b)
 EAGER_FN2(IMin, a < b ? a : b)
-EAGER_FN2(And, static_cast<T>(a & b))
+EAGER_FN2(And, static_cast<T>(a& b))
 EAGER_FN2(Or, static_cast<T>(a | b))
 EAGER_FN2(Xor, static_cast<T>(a ^ b))
 EAGER_FN2(Eq, static_cast<uint8_t>(a == b))
@@ -220,14 +231,14 @@ void pow32(const TileArgs& t) {
   }
 }
 // A bool byte is true when it is not 0.
-#define EAGER_FN2_BOOL(NAME, EXPR)                                                         \
-  struct NAME {                                                                            \
-    [[gnu::always_inline]] uint8_t operator()(uint8_t x, uint8_t y) const {                \
-      const uint8_t a = x != 0, b = y != 0;                                                \
-      return static_cast<uint8_t>(EXPR);                                                   \
-    }                                                                                      \
+#define EAGER_FN2_BOOL(NAME, EXPR)                                          \
+  struct NAME {                                                             \
+    [[gnu::always_inline]] uint8_t operator()(uint8_t x, uint8_t y) const { \
+      const uint8_t a = x != 0, b = y != 0;                                 \
+      return static_cast<uint8_t>(EXPR);                                    \
+    }                                                                       \
   };
-EAGER_FN2_BOOL(BAnd, a & b)
+EAGER_FN2_BOOL(BAnd, a& b)
 EAGER_FN2_BOOL(BOr, a | b)
 EAGER_FN2_BOOL(BXor, a ^ b)
 EAGER_FN2_BOOL(BEq, a == b)
@@ -247,9 +258,13 @@ void select(const TileArgs& t) {
   for (int64_t i = 0; i < t.n; ++i) y[i] = q[i] ? a[i] : b[i];
 }
 template <class T>
-[[gnu::always_inline]] inline T lower(T x, T lo) { return x != x ? x : lo != lo ? lo : x < lo ? lo : x; }
+[[gnu::always_inline]] inline T lower(T x, T lo) {
+  return x != x ? x : lo != lo ? lo : x < lo ? lo : x;
+}
 template <class T>
-[[gnu::always_inline]] inline T upper(T x, T hi) { return x != x ? x : hi != hi ? hi : x > hi ? hi : x; }
+[[gnu::always_inline]] inline T upper(T x, T hi) {
+  return x != x ? x : hi != hi ? hi : x > hi ? hi : x;
+}
 template <class T>
 void clamp(const TileArgs& t) {
   const T* x = static_cast<const T*>(t.in[0]);
@@ -260,46 +275,133 @@ void clamp(const TileArgs& t) {
   for (int64_t i = 0; i < t.n; ++i) y[i] = upper(lower(x[i], lo[i]), hi[i]);
 }
 template <class T>
-struct Lower { [[gnu::always_inline]] T operator()(T x, T lo) const { return lower(x, lo); } };
+struct Lower {
+  [[gnu::always_inline]] T operator()(T x, T lo) const { return lower(x, lo); }
+};
 template <class T>
-struct Upper { [[gnu::always_inline]] T operator()(T x, T hi) const { return upper(x, hi); } };
+struct Upper {
+  [[gnu::always_inline]] T operator()(T x, T hi) const { return upper(x, hi); }
+};
 
-#define BOTH(OP, FN) {Op::OP, Comp::F32, u<float, FN<float>>}, {Op::OP, Comp::F64, u<double, FN<double>>}
-#define BOTHP(OP) {Op::OP, Comp::F32, p<float, OP<float>>}, {Op::OP, Comp::F64, p<double, OP<double>>}
-#define F32(OP) {Op::OP, Comp::F32, u<float, OP>}
-#define INTS(KIND, OP, FN)                                                                                    \
-  {Op::OP, Comp::I32, KIND<int32_t, FN<int32_t>>}, {Op::OP, Comp::I64, KIND<int64_t, FN<int64_t>>},           \
-  {Op::OP, Comp::U64, KIND<uint64_t, FN<uint64_t>>}
-#define FLOATS(KIND, OP, FN) {Op::OP, Comp::F32, KIND<float, FN<float>>}, {Op::OP, Comp::F64, KIND<double, FN<double>>}
-#define BOOLS(OP, FN) {Op::OP, Comp::U8, b<uint8_t, FN>}
-#define ALL(OP, FN) {Op::OP, Comp::F32, FN<float>}, {Op::OP, Comp::F64, FN<double>}, {Op::OP, Comp::I32, FN<int32_t>}, \
-  {Op::OP, Comp::I64, FN<int64_t>}, {Op::OP, Comp::U64, FN<uint64_t>}
+#define BOTH(OP, FN) \
+  {Op::OP, Comp::F32, u<float, FN<float>>}, { Op::OP, Comp::F64, u<double, FN<double>> }
+#define BOTHP(OP) \
+  {Op::OP, Comp::F32, p<float, OP<float>>}, { Op::OP, Comp::F64, p<double, OP<double>> }
+#define F32(OP) \
+  { Op::OP, Comp::F32, u<float, OP> }
+#define INTS(KIND, OP, FN)                                                                            \
+  {Op::OP, Comp::I32, KIND<int32_t, FN<int32_t>>}, {Op::OP, Comp::I64, KIND<int64_t, FN<int64_t>>}, { \
+    Op::OP, Comp::U64, KIND<uint64_t, FN<uint64_t>>                                                   \
+  }
+#define FLOATS(KIND, OP, FN) \
+  {Op::OP, Comp::F32, KIND<float, FN<float>>}, { Op::OP, Comp::F64, KIND<double, FN<double>> }
+#define BOOLS(OP, FN) \
+  { Op::OP, Comp::U8, b<uint8_t, FN> }
+#define ALL(OP, FN)                                                                                  \
+  {Op::OP, Comp::F32, FN<float>}, {Op::OP, Comp::F64, FN<double>}, {Op::OP, Comp::I32, FN<int32_t>}, \
+      {Op::OP, Comp::I64, FN<int64_t>}, {                                                            \
+    Op::OP, Comp::U64, FN<uint64_t>                                                                  \
+  }
 
 constexpr Entry kEntries[] = {
-    BOTH(Abs, Abs), BOTH(Neg, Neg), BOTH(Sign, Sign), BOTH(Sqrt, Sqrt), BOTH(Reciprocal, Reciprocal), BOTH(Floor, Floor),
-    BOTH(Ceil, Ceil), BOTH(Trunc, Trunc), BOTH(Round, Round), BOTH(Relu, Relu), BOTH(LeakyRelu, LeakyRelu),
-    BOTH(HardSigmoid, HardSigmoid), BOTH(HardSwish, HardSwish),
-    BOTHP(IsNan), BOTHP(IsInf), BOTHP(IsFinite),
-    {Op::Rsqrt, Comp::F32, u<float, Rsqrt32>}, {Op::Rsqrt, Comp::F64, u<double, Rsqrt64>},
-    F32(Exp), F32(Exp2), F32(Expm1), F32(Log), F32(Log2), F32(Log10), F32(Log1p), F32(Tanh), F32(Sigmoid), F32(Erf), F32(Gelu),
-    F32(GeluTanh), F32(Silu), F32(Elu), F32(Selu), F32(Celu), F32(Softplus), F32(Mish),
-    {Op::Sin, Comp::F32, trig<0>}, {Op::Cos, Comp::F32, trig<1>},
-    INTS(u, Abs, IAbs), INTS(u, Neg, INeg), INTS(u, Sign, ISign), INTS(u, BitNot, INot), INTS(u, Relu, IRelu),
-    {Op::LogicalNot, Comp::U8, u<uint8_t, BNot<uint8_t>>}, {Op::BitNot, Comp::U8, u<uint8_t, BNot<uint8_t>>},
+    BOTH(Abs, Abs),
+    BOTH(Neg, Neg),
+    BOTH(Sign, Sign),
+    BOTH(Sqrt, Sqrt),
+    BOTH(Reciprocal, Reciprocal),
+    BOTH(Floor, Floor),
+    BOTH(Ceil, Ceil),
+    BOTH(Trunc, Trunc),
+    BOTH(Round, Round),
+    BOTH(Relu, Relu),
+    BOTH(LeakyRelu, LeakyRelu),
+    BOTH(HardSigmoid, HardSigmoid),
+    BOTH(HardSwish, HardSwish),
+    BOTHP(IsNan),
+    BOTHP(IsInf),
+    BOTHP(IsFinite),
+    {Op::Rsqrt, Comp::F32, u<float, Rsqrt32>},
+    {Op::Rsqrt, Comp::F64, u<double, Rsqrt64>},
+    F32(Exp),
+    F32(Exp2),
+    F32(Expm1),
+    F32(Log),
+    F32(Log2),
+    F32(Log10),
+    F32(Log1p),
+    F32(Tanh),
+    F32(Sigmoid),
+    F32(Erf),
+    F32(Gelu),
+    F32(GeluTanh),
+    F32(Silu),
+    F32(Elu),
+    F32(Selu),
+    F32(Celu),
+    F32(Softplus),
+    F32(Mish),
+    {Op::Sin, Comp::F32, trig<0>},
+    {Op::Cos, Comp::F32, trig<1>},
+    INTS(u, Abs, IAbs),
+    INTS(u, Neg, INeg),
+    INTS(u, Sign, ISign),
+    INTS(u, BitNot, INot),
+    INTS(u, Relu, IRelu),
+    {Op::LogicalNot, Comp::U8, u<uint8_t, BNot<uint8_t>>},
+    {Op::BitNot, Comp::U8, u<uint8_t, BNot<uint8_t>>},
 
-    FLOATS(b, Add, Add), FLOATS(b, Sub, Sub), FLOATS(b, Mul, Mul), FLOATS(b, Div, Div), FLOATS(b, Maximum, Maximum),
-    FLOATS(b, Minimum, Minimum), FLOATS(b, Fmax, Fmax), FLOATS(b, Fmin, Fmin), FLOATS(b, Copysign, Copysign),
+    FLOATS(b, Add, Add),
+    FLOATS(b, Sub, Sub),
+    FLOATS(b, Mul, Mul),
+    FLOATS(b, Div, Div),
+    FLOATS(b, Maximum, Maximum),
+    FLOATS(b, Minimum, Minimum),
+    FLOATS(b, Fmax, Fmax),
+    FLOATS(b, Fmin, Fmin),
+    FLOATS(b, Copysign, Copysign),
     {Op::Pow, Comp::F32, pow32},
-    FLOATS(c, Eq, Eq), FLOATS(c, Ne, Ne), FLOATS(c, Lt, Lt), FLOATS(c, Le, Le), FLOATS(c, Gt, Gt), FLOATS(c, Ge, Ge),
-    INTS(b, Add, Add), INTS(b, Sub, Sub), INTS(b, Mul, Mul), INTS(b, Maximum, IMax), INTS(b, Minimum, IMin), INTS(b, BitAnd, And),
-    INTS(b, BitOr, Or), INTS(b, BitXor, Xor), INTS(c, Eq, Eq), INTS(c, Ne, Ne), INTS(c, Lt, Lt), INTS(c, Le, Le), INTS(c, Gt, Gt),
+    FLOATS(c, Eq, Eq),
+    FLOATS(c, Ne, Ne),
+    FLOATS(c, Lt, Lt),
+    FLOATS(c, Le, Le),
+    FLOATS(c, Gt, Gt),
+    FLOATS(c, Ge, Ge),
+    INTS(b, Add, Add),
+    INTS(b, Sub, Sub),
+    INTS(b, Mul, Mul),
+    INTS(b, Maximum, IMax),
+    INTS(b, Minimum, IMin),
+    INTS(b, BitAnd, And),
+    INTS(b, BitOr, Or),
+    INTS(b, BitXor, Xor),
+    INTS(c, Eq, Eq),
+    INTS(c, Ne, Ne),
+    INTS(c, Lt, Lt),
+    INTS(c, Le, Le),
+    INTS(c, Gt, Gt),
     INTS(c, Ge, Ge),
-    BOOLS(LogicalAnd, BAnd), BOOLS(LogicalOr, BOr), BOOLS(LogicalXor, BXor), BOOLS(BitAnd, BAnd), BOOLS(BitOr, BOr),
-    BOOLS(BitXor, BXor), BOOLS(Maximum, BOr), BOOLS(Minimum, BAnd), BOOLS(Eq, BEq), BOOLS(Ne, BXor), BOOLS(Lt, BLt), BOOLS(Le, BLe),
-    BOOLS(Gt, BGt), BOOLS(Ge, BGe),
+    BOOLS(LogicalAnd, BAnd),
+    BOOLS(LogicalOr, BOr),
+    BOOLS(LogicalXor, BXor),
+    BOOLS(BitAnd, BAnd),
+    BOOLS(BitOr, BOr),
+    BOOLS(BitXor, BXor),
+    BOOLS(Maximum, BOr),
+    BOOLS(Minimum, BAnd),
+    BOOLS(Eq, BEq),
+    BOOLS(Ne, BXor),
+    BOOLS(Lt, BLt),
+    BOOLS(Le, BLe),
+    BOOLS(Gt, BGt),
+    BOOLS(Ge, BGe),
 
-    ALL(Select, select), {Op::Select, Comp::U8, select<uint8_t>},
-    ALL(Clamp, clamp), FLOATS(b, ClampLo, Lower), FLOATS(b, ClampHi, Upper), INTS(b, ClampLo, Lower), INTS(b, ClampHi, Upper),
+    ALL(Select, select),
+    {Op::Select, Comp::U8, select<uint8_t>},
+    ALL(Clamp, clamp),
+    FLOATS(b, ClampLo, Lower),
+    FLOATS(b, ClampHi, Upper),
+    INTS(b, ClampLo, Lower),
+    INTS(b, ClampHi, Upper),
 };
 
 }  // namespace

@@ -43,7 +43,8 @@ void run_parallel(int64_t n, int64_t grain, void (*fn)(void*, int64_t, int64_t),
   std::vector<std::thread> workers;
   int64_t begin = 0;
   for (int64_t i = 0; i < parts; ++i) {
-    const int64_t end = i + 1 == parts ? n : std::min(n, begin + std::max(grain, (n - begin) * (i % 2 ? 2 : 1) / (parts - i + 1)));
+    const int64_t end =
+        i + 1 == parts ? n : std::min(n, begin + std::max(grain, (n - begin) * (i % 2 ? 2 : 1) / (parts - i + 1)));
     if (end > begin) workers.emplace_back([=] { fn(ctx, begin, end); });
     begin = end;
   }
@@ -259,8 +260,8 @@ struct Backend::Impl {
     check(table->compile(self, &compile, &c.kernel));
   }
 
-  std::vector<Tensor> launch(Compiled& c, const std::vector<const Tensor*>& operands, const std::vector<ResultType>& results, int repeats,
-                             double* seconds) {
+  std::vector<Tensor> launch(Compiled& c, const std::vector<const Tensor*>& operands, const std::vector<ResultType>& results,
+                             int repeats, double* seconds) {
     std::vector<tsr_tensor> in, out;
     for (const Tensor* t : operands) {
       in.push_back(t ? view_of(*t) : tsr_tensor{});
@@ -347,8 +348,8 @@ std::vector<Tensor> Backend::run(const std::string& op, std::vector<const Tensor
   return impl_->launch(c, operands, results, 1, nullptr);
 }
 
-double Backend::time(const std::string& op, std::vector<const Tensor*> operands, std::vector<Attr> attrs, std::vector<ResultType> results,
-                     int repeats) {
+double Backend::time(const std::string& op, std::vector<const Tensor*> operands, std::vector<Attr> attrs,
+                     std::vector<ResultType> results, int repeats) {
   Impl::Compiled c;
   impl_->compile(c, op, operands, attrs, results);
   double seconds = 0;

@@ -22,7 +22,7 @@ struct Tensor {
   int64_t offset = 0;
 
   Tensor() = default;
-  Tensor(uint32_t dtype, std::vector<int64_t> sizes);                // dense, zeroed
+  Tensor(uint32_t dtype, std::vector<int64_t> sizes);  // dense, zeroed
   template <class T>
   Tensor(uint32_t dtype, std::vector<int64_t> sizes, std::initializer_list<T> values) : Tensor(dtype, std::move(sizes)) {
     int64_t i = 0;
@@ -33,7 +33,9 @@ struct Tensor {
   double at(int64_t flat) const { return tessera::load_as<double>(dtype, data.data(), position(flat)); }
   int64_t int_at(int64_t flat) const { return tessera::load_as<int64_t>(dtype, data.data(), position(flat)); }
   template <class T>
-  void set(int64_t flat, T v) { tessera::store_from(dtype, data.data(), position(flat), v); }
+  void set(int64_t flat, T v) {
+    tessera::store_from(dtype, data.data(), position(flat), v);
+  }
 };
 
 // As `t`, but laid out with gaps, permuted or reversed: the same values through other strides.
@@ -78,7 +80,8 @@ class Backend {
     return run(op, std::move(operands), std::move(attrs), {std::move(result)})[0];
   }
   // Seconds per launch, best of `repeats`.
-  double time(const std::string& op, std::vector<const Tensor*> operands, std::vector<Attr> attrs, std::vector<ResultType> results, int repeats);
+  double time(const std::string& op, std::vector<const Tensor*> operands, std::vector<Attr> attrs,
+              std::vector<ResultType> results, int repeats);
 
  private:
   struct Impl;

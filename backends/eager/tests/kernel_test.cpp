@@ -24,8 +24,10 @@ double tolerance(uint32_t dtype) {
     case TSR_F32: return 3e-7;
     case TSR_F16: return 6e-4;
     case TSR_BF16: return 5e-3;
-    case TSR_F8E4M3FN: case TSR_F8E4M3FNUZ: return 0.07;
-    case TSR_F8E5M2: case TSR_F8E5M2FNUZ: return 0.13;
+    case TSR_F8E4M3FN:
+    case TSR_F8E4M3FNUZ: return 0.07;
+    case TSR_F8E5M2:
+    case TSR_F8E5M2FNUZ: return 0.13;
     default: return 0.26;
   }
 }
@@ -45,15 +47,18 @@ void check_close(const Tensor& got, const std::function<double(int64_t)>& want, 
 }  // namespace
 
 TEST_CASE("broadcasting addition over strides and dtypes") {
-  for (uint32_t d : {TSR_F64, TSR_F32, TSR_F16, TSR_BF16, TSR_F8E4M3FN, TSR_F8E5M2, TSR_F4E2M1, TSR_I32, TSR_I8, TSR_I4, TSR_U2, TSR_I64})
+  for (uint32_t d :
+       {TSR_F64, TSR_F32, TSR_F16, TSR_BF16, TSR_F8E4M3FN, TSR_F8E5M2, TSR_F4E2M1, TSR_I32, TSR_I8, TSR_I4, TSR_U2, TSR_I64})
     for (int variant : {-1, 0, 1, 2}) {
       Tensor a = random(d, {5, 7, 33}, 1), b = random(d, {7, 1}, 2);
       const Tensor va = variant < 0 ? a : strided(a, variant), vb = variant < 0 ? b : strided(b, variant);
       const Tensor y = backend().run1("add", {&va, &vb}, {}, {d, {5, 7, 33}});
       Tensor want(d, {5, 7, 33});
       for (int64_t i = 0; i < y.elements(); ++i) {
-        if (tessera::is_int(d)) want.set(i, a.int_at(i) + b.int_at(i / 33 % 7));
-        else want.set(i, d == TSR_F64 ? a.at(i) + b.at(i / 33 % 7) : double(float(a.at(i)) + float(b.at(i / 33 % 7))));
+        if (tessera::is_int(d))
+          want.set(i, a.int_at(i) + b.int_at(i / 33 % 7));
+        else
+          want.set(i, d == TSR_F64 ? a.at(i) + b.at(i / 33 % 7) : double(float(a.at(i)) + float(b.at(i / 33 % 7))));
       }
       INFO(tessera::dtype_name(d) << " variant " << variant);
       const bool same = y.data == want.data;
@@ -85,11 +90,14 @@ TEST_CASE("sums do not depend on layout, threads or ISA") {
       set_threads(1);
     }
     const Tensor y = backend().run1("reduce_sum", {&x}, {ints("axes", {0}), flag("keepdims", false)}, {TSR_F32, {21}});
-    check_close(y, [&](int64_t c) {
-      double s = 0;
-      for (int64_t r = 0; r < rows; ++r) s += x.at(r * 21 + c);
-      return s;
-    }, std::sqrt(double(rows)));
+    check_close(
+        y,
+        [&](int64_t c) {
+          double s = 0;
+          for (int64_t r = 0; r < rows; ++r) s += x.at(r * 21 + c);
+          return s;
+        },
+        std::sqrt(double(rows)));
   }
 }
 
@@ -123,11 +131,14 @@ TEST_CASE("matmul of every dtype and layout") {
               REQUIRE(y.int_at(i) == w.int_at(0));
             }
           } else {
-            check_close(y, [&](int64_t i) {
-              double s = 0;
-              for (int64_t p = 0; p < k; ++p) s += a.at(i / 67 * k + p) * b.at(p * 67 + i % 67);
-              return s;
-            }, std::max(20.0, double(k)));
+            check_close(
+                y,
+                [&](int64_t i) {
+                  double s = 0;
+                  for (int64_t p = 0; p < k; ++p) s += a.at(i / 67 * k + p) * b.at(p * 67 + i % 67);
+                  return s;
+                },
+                std::max(20.0, double(k)));
           }
         }
 }
@@ -151,12 +162,15 @@ TEST_CASE("softmax and layer_norm along any axis") {
     }
   const Tensor x = random(TSR_F32, {3, 4, 50}, 3), w = random(TSR_F32, {4, 50}, 4), b = random(TSR_F32, {4, 50}, 5);
   const Tensor y = backend().run1("layer_norm", {&x, &w, &b}, {integer("axis", 1), number("eps", 1e-5)}, {TSR_F32, x.sizes});
-  check_close(y, [&](int64_t i) {
-    double mean = 0, var = 0;
-    for (int64_t j = 0; j < 200; ++j) mean += x.at(i / 200 * 200 + j) / 200;
-    for (int64_t j = 0; j < 200; ++j) var += std::pow(x.at(i / 200 * 200 + j) - mean, 2) / 200;
-    return (x.at(i) - mean) / std::sqrt(var + 1e-5) * w.at(i % 200) + b.at(i % 200);
-  }, 4);
+  check_close(
+      y,
+      [&](int64_t i) {
+        double mean = 0, var = 0;
+        for (int64_t j = 0; j < 200; ++j) mean += x.at(i / 200 * 200 + j) / 200;
+        for (int64_t j = 0; j < 200; ++j) var += std::pow(x.at(i / 200 * 200 + j) - mean, 2) / 200;
+        return (x.at(i) - mean) / std::sqrt(var + 1e-5) * w.at(i % 200) + b.at(i % 200);
+      },
+      4);
 }
 
 TEST_CASE("moving elements: transpose, slice, concat, pad") {
@@ -164,8 +178,10 @@ TEST_CASE("moving elements: transpose, slice, concat, pad") {
     const Tensor x = random(d, {37, 50, 6}, 1, 0, 5);
     const Tensor t = backend().run1("transpose", {&x}, {ints("perm", {2, 0, 1})}, {d, {6, 37, 50}});
     for (int64_t i = 0; i < t.elements(); ++i) REQUIRE(t.at(i) == x.at(i / 50 % 37 * 300 + i % 50 * 6 + i / 1850));
-    const Tensor s = backend().run1("slice", {&x}, {dims("limits", {37, -1, 6}), dims("starts", {3, 49, 0}), ints("strides", {2, -7, 1})}, {d, {17, 8, 6}});
-    for (int64_t i = 0; i < s.elements(); ++i) REQUIRE(s.at(i) == x.at((3 + i / 48 * 2) * 300 + (49 - i / 6 % 8 * 7) * 6 + i % 6));
+    const Tensor s = backend().run1(
+        "slice", {&x}, {dims("limits", {37, -1, 6}), dims("starts", {3, 49, 0}), ints("strides", {2, -7, 1})}, {d, {17, 8, 6}});
+    for (int64_t i = 0; i < s.elements(); ++i)
+      REQUIRE(s.at(i) == x.at((3 + i / 48 * 2) * 300 + (49 - i / 6 % 8 * 7) * 6 + i % 6));
     const Tensor y = random(d, {37, 50, 3}, 2, 0, 5);
     const Tensor c = backend().run1("concat", {&x, &y, &x}, {integer("axis", -1)}, {d, {37, 50, 15}});
     for (int64_t i = 0; i < c.elements(); ++i) {
@@ -202,9 +218,10 @@ std::vector<Sample> samples() {
   for (uint32_t d : {TSR_F32, TSR_BF16, TSR_F16, TSR_F64, TSR_F8E4M3FN}) {
     const Tensor x = random(d, {rows, cols}, 1, -8, 8), y = random(d, {cols}, 2, 0.1, 3), big = random(d, {9, 20000}, 3);
     const ResultType same{d, {rows, cols}};
-    for (const char* op : {"abs", "neg", "sign", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "cbrt", "reciprocal", "sin",
-                           "cos", "tan", "asin", "atan", "sinh", "cosh", "tanh", "asinh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid",
-                           "floor", "ceil", "round", "trunc", "relu", "selu", "silu", "mish", "hardswish"})
+    for (const char* op : {"abs",  "neg",   "sign",  "exp",        "exp2", "expm1",  "log",    "log2",     "log10",   "log1p",
+                           "sqrt", "rsqrt", "cbrt",  "reciprocal", "sin",  "cos",    "tan",    "asin",     "atan",    "sinh",
+                           "cosh", "tanh",  "asinh", "erf",        "erfc", "erfinv", "lgamma", "digamma",  "sigmoid", "floor",
+                           "ceil", "round", "trunc", "relu",       "selu", "silu",   "mish",   "hardswish"})
       out.push_back({op, {x}, {}, {same}});
     out.push_back({"gelu", {x}, {text("approximate", "none")}, {same}});
     out.push_back({"gelu", {x}, {text("approximate", "tanh")}, {same}});
@@ -212,7 +229,8 @@ std::vector<Sample> samples() {
     out.push_back({"elu", {x}, {number("alpha", 0.7)}, {same}});
     out.push_back({"celu", {x}, {number("alpha", 0.7)}, {same}});
     out.push_back({"softplus", {x}, {number("beta", 1.5), number("threshold", 20)}, {same}});
-    for (const char* op : {"add", "sub", "mul", "div", "floor_div", "remainder", "fmod", "pow", "atan2", "hypot", "maximum", "fmin", "copysign"})
+    for (const char* op :
+         {"add", "sub", "mul", "div", "floor_div", "remainder", "fmod", "pow", "atan2", "hypot", "maximum", "fmin", "copysign"})
       out.push_back({op, {x, y}, {}, {same}});
     for (const char* op : {"softmax", "log_softmax"})
       for (int64_t axis : {0, 1}) out.push_back({op, {x}, {integer("axis", axis)}, {same}});
@@ -233,13 +251,19 @@ std::vector<Sample> samples() {
     for (uint32_t to : {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U8, TSR_I64, TSR_F64, TSR_F4E2M1})
       if (to != d) out.push_back({"cast", {x}, {dtype("dtype", to)}, {{to, {rows, cols}}}});
 
-    const Tensor a = random(d, {130, 300}, 4), w = random(d, {517, 300}, 5), bias = random(d, {517}, 6), wt = random(d, {300, 517}, 7);
+    const Tensor a = random(d, {130, 300}, 4), w = random(d, {517, 300}, 5), bias = random(d, {517}, 6),
+                 wt = random(d, {300, 517}, 7);
     out.push_back({"linear", {a, w, bias}, {}, {{d, {130, 517}}}, true});
     out.push_back({"matmul", {a, wt}, {}, {{d, {130, 517}}}, true});
     const Tensor q = random(d, {3, 90, 32}, 8), k = random(d, {3, 150, 32}, 9), v = random(d, {3, 150, 40}, 10);
     out.push_back({"attention", {q, k, v}, {flag("causal", false), number("scale", 0)}, {{d, {3, 90, 40}}}, true});
     const Tensor image = random(d, {2, 6, 15, 17}, 11), filter = random(d, {8, 3, 3, 3}, 12);
-    out.push_back({"conv", {image, filter}, {ints("dilations", {1, 1}), integer("groups", 2), ints("pad_high", {1, 1}), ints("pad_low", {1, 1}), ints("strides", {2, 1})}, {{d, {2, 8, 8, 17}}}, true});
+    out.push_back({"conv",
+                   {image, filter},
+                   {ints("dilations", {1, 1}), integer("groups", 2), ints("pad_high", {1, 1}), ints("pad_low", {1, 1}),
+                    ints("strides", {2, 1})},
+                   {{d, {2, 8, 8, 17}}},
+                   true});
   }
   Tensor state(TSR_U64, {2}, {int64_t{0x123456789abcdef}, int64_t{77}});
   for (uint32_t d : {TSR_F32, TSR_F64, TSR_BF16}) {
@@ -278,12 +302,15 @@ TEST_CASE("results are the same bits on every ISA and thread count") {
         if (serial.empty()) serial = got;
         if (first.empty()) first = got;
         for (size_t r = 0; r < got.size(); ++r) {
-          INFO(s.op << " of " << tessera::dtype_name(s.operands[0].dtype) << " to " << tessera::dtype_name(got[r].dtype) << " on " << t.isa << ", "
-                    << threads << " threads");
+          INFO(s.op << " of " << tessera::dtype_name(s.operands[0].dtype) << " to " << tessera::dtype_name(got[r].dtype)
+                    << " on " << t.isa << ", " << threads << " threads");
           const bool as_serial = got[r].data == serial[r].data, as_first = got[r].data == first[r].data;
           CHECK(as_serial);
-          if (!s.own_order) CHECK(as_first);
-          else check_close(got[r], [&](int64_t i) { return first[r].at(i); }, tolerance(got[r].dtype) < 1e-6 ? 100 : 4);
+          if (!s.own_order)
+            CHECK(as_first);
+          else
+            check_close(
+                got[r], [&](int64_t i) { return first[r].at(i); }, tolerance(got[r].dtype) < 1e-6 ? 100 : 4);
         }
       }
     }

@@ -17,46 +17,54 @@
 extern "C" {
 #endif
 
-typedef struct tsr_context tsr_context;        /* a config with its plugins */
-typedef struct tsr_executable tsr_executable;  /* immutable, reentrant */
+typedef struct tsr_context tsr_context;       /* a config with its plugins */
+typedef struct tsr_executable tsr_executable; /* immutable, reentrant */
 typedef struct tsr_callable_handle tsr_callable_handle;
 
 /* A tensor that owns a reference to its buffer. Clients read `desc` directly and never write it; refcount, then memory, are
  * managed by tensor_retain / tensor_release. desc.sizes and desc.strides point into the same allocation. */
 typedef struct tsr_tensor_handle {
   tsr_tensor desc;
-  int64_t refcount;              /* atomic; through tensor_retain / tensor_release only */
+  int64_t refcount; /* atomic; through tensor_retain / tensor_release only */
   uint32_t requires_grad;
   uint32_t reserved;
 } tsr_tensor_handle;
 
 typedef struct tsr_context_options {
   size_t struct_size;
-  const char* config_path;                       /* NULL: the built-in default (configs/default.toml beside the library) */
-  const char* config_text;                       /* used instead of a file when not NULL; named "<text>" in messages */
-  const char* const* overrides;    size_t num_overrides;    /* "partitioner.budget=0.5": TOML values */
-  const char* const* plugin_dirs;  size_t num_plugin_dirs;  /* searched before the default directory */
+  const char* config_path; /* NULL: the built-in default (configs/default.toml beside the library) */
+  const char* config_text; /* used instead of a file when not NULL; named "<text>" in messages */
+  const char* const* overrides;
+  size_t num_overrides; /* "partitioner.budget=0.5": TOML values */
+  const char* const* plugin_dirs;
+  size_t num_plugin_dirs; /* searched before the default directory */
 } tsr_context_options;
 
 typedef enum tsr_arg_kind {
-  TSR_ARG_TENSOR = 0, TSR_ARG_INT, TSR_ARG_FLOAT, TSR_ARG_BOOL, TSR_ARG_STRING, TSR_ARG_ENUM, TSR_ARG_NONE,
-  TSR_ARG_LENGTH,                                /* the length of a container, or presence of an optional (0, 1) */
-  TSR_ARG_KEYS                                   /* the keys of a map, joined by '\n', in order */
+  TSR_ARG_TENSOR = 0,
+  TSR_ARG_INT,
+  TSR_ARG_FLOAT,
+  TSR_ARG_BOOL,
+  TSR_ARG_STRING,
+  TSR_ARG_ENUM,
+  TSR_ARG_NONE,
+  TSR_ARG_LENGTH, /* the length of a container, or presence of an optional (0, 1) */
+  TSR_ARG_KEYS    /* the keys of a map, joined by '\n', in order */
 } tsr_arg_kind;
 
-typedef struct tsr_arg { /* one leaf of a call's flattened arguments */
-  tsr_tensor_handle* tensor;     /* borrowed */
+typedef struct tsr_arg {     /* one leaf of a call's flattened arguments */
+  tsr_tensor_handle* tensor; /* borrowed */
   int64_t i;
   double f;
   const char* s;
-  uint32_t kind;                 /* tsr_arg_kind */
-  uint32_t role;                 /* TSR_INPUT_ARG, or _PARAM / _STATE for a module's tensors */
+  uint32_t kind; /* tsr_arg_kind */
+  uint32_t role; /* TSR_INPUT_ARG, or _PARAM / _STATE for a module's tensors */
 } tsr_arg;
 
 typedef struct tsr_callable_desc {
   size_t struct_size;
-  const char* name;              /* "fn" */
-  tsr_loc loc;                   /* of the compile call */
+  const char* name; /* "fn" */
+  tsr_loc loc;      /* of the compile call */
   void* self;
   /* Runs the function over the recorder's inputs (one per tensor leaf, in order). *structure: the client's description of the
    * outputs' nesting, kept with the entry and handed back by `call`. */
@@ -64,18 +72,19 @@ typedef struct tsr_callable_desc {
   void (*structure_free)(void* structure);
   /* The path of leaf `index` for messages ("x", "state['h'][0]"), written into buf; only called off the hot path. */
   void (*path)(void* self, const tsr_arg* args, size_t num_args, size_t index, char* buf, size_t capacity);
-  const char* backend;           /* NULL: the config's order */
-  const char* mode;              /* NULL: the config's */
-  int32_t dynamic;               /* -1 auto, 0 false, 1 true */
+  const char* backend; /* NULL: the config's order */
+  const char* mode;    /* NULL: the config's */
+  int32_t dynamic;     /* -1 auto, 0 false, 1 true */
   uint32_t fullgraph;
-  const char* const* options;    size_t num_options;   /* "key=value" as config overrides */
+  const char* const* options;
+  size_t num_options; /* "key=value" as config overrides */
 } tsr_callable_desc;
 
 typedef struct tsr_api {
   size_t struct_size;
   uint32_t abi_major, abi_minor;
   const char* version;
-  const tsr_host* host;          /* errors, logs, devices, capture services */
+  const tsr_host* host; /* errors, logs, devices, capture services */
 
   void (*error_free)(tsr_error*);
   void (*string_free)(char*);
@@ -83,32 +92,33 @@ typedef struct tsr_api {
   /* ---- context */
   tsr_error* (*context_create)(const tsr_context_options*, tsr_context**);
   void (*context_destroy)(tsr_context*);
-  tsr_error* (*config_explain)(tsr_context*, char** json);             /* every value and where it came from */
-  tsr_error* (*config_options)(tsr_context*, char** json);             /* all known keys with type, range, default, help */
-  tsr_error* (*plugin_list)(const tsr_context_options*, int all, char** json);  /* without loading; faults included */
-  tsr_error* (*plugin_check)(const char* path, char** json);           /* one library or manifest */
-  tsr_error* (*op_list)(tsr_context*, char** json);                    /* records */
-  tsr_error* (*loaded)(tsr_context*, char** json);                     /* plugins and factories in use */
+  tsr_error* (*config_explain)(tsr_context*, char** json); /* every value and where it came from */
+  tsr_error* (*config_options)(tsr_context*, char** json); /* all known keys with type, range, default, help */
+  tsr_error* (*plugin_list)(const tsr_context_options*, int all, char** json); /* without loading; faults included */
+  tsr_error* (*plugin_check)(const char* path, char** json);                   /* one library or manifest */
+  tsr_error* (*op_list)(tsr_context*, char** json);                            /* records */
+  tsr_error* (*loaded)(tsr_context*, char** json);                             /* plugins and factories in use */
 
   /* ---- tensors: buffers are 64-byte aligned, refcounted, pooled per device */
   tsr_error* (*tensor_create)(uint32_t dtype, uint32_t rank, const int64_t* sizes, tsr_device, tsr_tensor_handle**);
-  tsr_error* (*tensor_wrap)(const tsr_tensor* desc, void (*deleter)(void* ctx), void* ctx, tsr_tensor_handle**); /* no copy; strides NULL: dense */
-  tsr_error* (*tensor_view)(tsr_tensor_handle* base, int64_t offset, uint32_t rank, const int64_t* sizes, const int64_t* strides,
-                            tsr_tensor_handle**);                       /* offset in elements from base's first */
+  tsr_error* (*tensor_wrap)(const tsr_tensor* desc, void (*deleter)(void* ctx), void* ctx,
+                            tsr_tensor_handle**); /* no copy; strides NULL: dense */
+  tsr_error* (*tensor_view)(tsr_tensor_handle* base, int64_t offset, uint32_t rank, const int64_t* sizes,
+                            const int64_t* strides, tsr_tensor_handle**); /* offset in elements from base's first */
   tsr_error* (*tensor_copy)(tsr_tensor_handle* from, tsr_device to, tsr_tensor_handle** dense); /* always a dense copy */
   void (*tensor_retain)(tsr_tensor_handle*);
   void (*tensor_release)(tsr_tensor_handle*);
-  tsr_error* (*tensor_from_dlpack)(void* dl_managed_tensor, tsr_tensor_handle**);  /* DLManagedTensor*: consumed on success */
+  tsr_error* (*tensor_from_dlpack)(void* dl_managed_tensor, tsr_tensor_handle**); /* DLManagedTensor*: consumed on success */
   tsr_error* (*tensor_to_dlpack)(tsr_tensor_handle*, void** dl_managed_tensor);
   int64_t (*memory_in_use)(tsr_device);
   int64_t (*memory_peak)(tsr_device, int reset);
 
   /* ---- graphs */
-  tsr_error* (*graph_load)(tsr_context*, const char* path, tsr_graph**);  /* through the frontend that takes the file */
+  tsr_error* (*graph_load)(tsr_context*, const char* path, tsr_graph**); /* through the frontend that takes the file */
   tsr_error* (*graph_parse)(tsr_context*, const char* text, size_t length, const char* file, tsr_graph**);
   tsr_error* (*graph_clone)(tsr_graph*, tsr_graph**);
   void (*graph_destroy)(tsr_graph*);
-  tsr_error* (*graph_print)(tsr_graph*, uint32_t flags, char** text);     /* TSR_PRINT_* */
+  tsr_error* (*graph_print)(tsr_graph*, uint32_t flags, char** text); /* TSR_PRINT_* */
   tsr_error* (*graph_verify)(tsr_graph*);
   const tsr_tables* (*graph_tables)(const tsr_graph*);
   /* pipeline: "canonicalize,cse,dce" or "fuse{max_size=64}"; NULL: the config's. *report: timing tree as JSON, may be NULL. */
@@ -119,28 +129,30 @@ typedef struct tsr_api {
   tsr_error* (*compile)(tsr_context*, tsr_graph*, const char* backends, tsr_executable**);
   void (*executable_destroy)(tsr_executable*);
   /* inputs: one per graph input, in order (args, params and states as the graph lists them). outputs: new references. */
-  tsr_error* (*run)(tsr_executable*, tsr_tensor_handle* const* inputs, size_t num_inputs, tsr_tensor_handle** outputs, size_t num_outputs);
-  tsr_error* (*executable_describe)(tsr_executable*, char** json);       /* signature, step table, memory plan, compile times */
-  const tsr_tables* (*executable_graph)(const tsr_executable*);          /* the final graph */
+  tsr_error* (*run)(tsr_executable*, tsr_tensor_handle* const* inputs, size_t num_inputs, tsr_tensor_handle** outputs,
+                    size_t num_outputs);
+  tsr_error* (*executable_describe)(tsr_executable*, char** json); /* signature, step table, memory plan, compile times */
+  const tsr_tables* (*executable_graph)(const tsr_executable*);    /* the final graph */
 
   /* ---- callables: capture on the first call, dispatch later */
   tsr_error* (*callable_create)(tsr_context*, const tsr_callable_desc*, tsr_callable_handle**);
   void (*callable_destroy)(tsr_callable_handle*);
   tsr_error* (*call)(tsr_callable_handle*, const tsr_arg* args, size_t num_args, tsr_tensor_handle** outputs, size_t capacity,
                      size_t* num_outputs, void** structure);
-  tsr_error* (*callable_describe)(tsr_callable_handle*, char** json);    /* entries, guards, counts */
+  tsr_error* (*callable_describe)(tsr_callable_handle*, char** json); /* entries, guards, counts */
   void (*callable_reset)(tsr_callable_handle*);
 
   /* ---- one op on concrete tensors, now (cached by signature, runs on the config's fallback backend) */
-  tsr_error* (*eager_op)(tsr_context*, const char* op, tsr_tensor_handle* const* operands /* NULL: omitted */, size_t num_operands,
-                         const tsr_attr* attrs, size_t num_attrs, tsr_tensor_handle** results, size_t capacity, size_t* num_results);
+  tsr_error* (*eager_op)(tsr_context*, const char* op, tsr_tensor_handle* const* operands /* NULL: omitted */,
+                         size_t num_operands, const tsr_attr* attrs, size_t num_attrs, tsr_tensor_handle** results,
+                         size_t capacity, size_t* num_results);
 
   /* ---- appended since the first version of this table */
-  tsr_error* (*config_modes)(char** json);                              /* the modes: name, help, what each sets; needs no context */
+  tsr_error* (*config_modes)(char** json); /* the modes: name, help, what each sets; needs no context */
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u
-#define TSR_PRINT_AUTHORS 2u
+#define TSR_PRINT_AUTHORS   2u
 
 /* NULL when the library cannot serve this major version. */
 TSR_EXPORT const tsr_api* tsr_get_api(uint32_t abi_major);

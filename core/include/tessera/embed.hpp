@@ -165,9 +165,7 @@ class Executable {
   [[nodiscard]] tsr_executable* handle() const noexcept { return handle_.get(); }
   // The final graph: its inputs and outputs are those of run().
   [[nodiscard]] const tsr_tables& tables() const { return *api().executable_graph(handle()); }
-  [[nodiscard]] std::string describe() const {
-    return text_of(api().executable_describe, handle());
-  }  // JSON: "executable"
+  [[nodiscard]] std::string describe() const { return text_of(api().executable_describe, handle()); }  // JSON: "executable"
   [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs) const {
     std::vector<tsr_tensor_handle*> in;
     in.reserve(inputs.size());
@@ -197,8 +195,7 @@ struct ContextOptions {
 // The C form of ContextOptions, for as long as it and they live.
 class ContextOptionsView {
  public:
-  explicit ContextOptionsView(const ContextOptions& o)
-      : overrides_(pointers(o.overrides)), dirs_(pointers(o.plugin_dirs)) {
+  explicit ContextOptionsView(const ContextOptions& o) : overrides_(pointers(o.overrides)), dirs_(pointers(o.plugin_dirs)) {
     c_.struct_size = sizeof c_;
     c_.config_path = o.config_path.empty() ? nullptr : o.config_path.c_str();
     c_.config_text = o.config_text.empty() ? nullptr : o.config_text.c_str();
@@ -238,9 +235,7 @@ class Context {
   }
   // The config's pipeline; returns the report (JSON: "pass report").
   std::string run_passes(Graph& graph) const { return run_pipeline(graph, nullptr); }
-  std::string run_passes(Graph& graph, const std::string& pipeline) const {
-    return run_pipeline(graph, pipeline.c_str());
-  }
+  std::string run_passes(Graph& graph, const std::string& pipeline) const { return run_pipeline(graph, pipeline.c_str()); }
   // backends: "eager,reference"; empty: the config's order.
   [[nodiscard]] Executable compile(Graph graph, const std::string& backends = {}) const {
     tsr_executable* e = nullptr;

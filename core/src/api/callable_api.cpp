@@ -12,19 +12,22 @@ Callable& of(tsr_callable_handle* c) { return *reinterpret_cast<Callable*>(&requ
 tsr_error* create(tsr_context* c, const tsr_callable_desc* desc, tsr_callable_handle** out) noexcept {
   return guarded([&] {
     required(out, "the callable to be returned");
-    *out = reinterpret_cast<tsr_callable_handle*>(new Callable(required(c, "context").context, required(desc, "the description")));
+    *out =
+        reinterpret_cast<tsr_callable_handle*>(new Callable(required(c, "context").context, required(desc, "the description")));
   });
 }
 
-tsr_error* call(tsr_callable_handle* c, const tsr_arg* args, size_t num_args, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
-                void** structure) noexcept {
+tsr_error* call(tsr_callable_handle* c, const tsr_arg* args, size_t num_args, tsr_tensor_handle** outputs, size_t capacity,
+                size_t* num_outputs, void** structure) noexcept {
   return guarded([&] { of(c).call(args, num_args, outputs, capacity, num_outputs, structure); });
 }
 
-tsr_error* eager_op(tsr_context* c, const char* op, tsr_tensor_handle* const* operands, size_t num_operands, const tsr_attr* attrs, size_t num_attrs,
-                    tsr_tensor_handle** results, size_t capacity, size_t* num_results) noexcept {
+tsr_error* eager_op(tsr_context* c, const char* op, tsr_tensor_handle* const* operands, size_t num_operands,
+                    const tsr_attr* attrs, size_t num_attrs, tsr_tensor_handle** results, size_t capacity,
+                    size_t* num_results) noexcept {
   return guarded([&] {
-    required(c, "context").eager->run(&required(op, "the op"), operands, num_operands, attrs, num_attrs, results, capacity, num_results);
+    required(c, "context")
+        .eager->run(&required(op, "the op"), operands, num_operands, attrs, num_attrs, results, capacity, num_results);
   });
 }
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "api/api.hpp"
-#include "dispatch/eager.hpp"
 #include "api/op_list.hpp"
+#include "dispatch/eager.hpp"
 #include "log/log.hpp"
 #include "runtime/device.hpp"
 
@@ -57,18 +57,28 @@ tsr_error* json(char** out, F&& f) noexcept {
 void context_functions(tsr_api& t) {
   t.context_create = context_create;
   t.context_destroy = [](tsr_context* c) noexcept { delete c; };
-  t.config_explain = [](tsr_context* c, char** out) noexcept { return json(out, [&] { return required(c, "context").context->config().explain_json(); }); };
-  t.config_options = [](tsr_context* c, char** out) noexcept { return json(out, [&] { return required(c, "context").context->config().options_json(); }); };
+  t.config_explain = [](tsr_context* c, char** out) noexcept {
+    return json(out, [&] { return required(c, "context").context->config().explain_json(); });
+  };
+  t.config_options = [](tsr_context* c, char** out) noexcept {
+    return json(out, [&] { return required(c, "context").context->config().options_json(); });
+  };
   t.config_modes = [](char** out) noexcept { return json(out, [] { return modes_json(); }); };
-  t.plugin_list = [](const tsr_context_options* o, int all, char** out) noexcept { return json(out, [&] { return plugin_list_json(o, all != 0); }); };
+  t.plugin_list = [](const tsr_context_options* o, int all, char** out) noexcept {
+    return json(out, [&] { return plugin_list_json(o, all != 0); });
+  };
   t.plugin_check = [](const char* path, char** out) noexcept {
     return json(out, [&] {
       required(path, "the path");
       return plugin_check_json(path, host());
     });
   };
-  t.op_list = [](tsr_context* c, char** out) noexcept { return json(out, [&] { return op_list_json(required(c, "context").context->ops()); }); };
-  t.loaded = [](tsr_context* c, char** out) noexcept { return json(out, [&] { return required(c, "context").context->plugins().loaded_json(); }); };
+  t.op_list = [](tsr_context* c, char** out) noexcept {
+    return json(out, [&] { return op_list_json(required(c, "context").context->ops()); });
+  };
+  t.loaded = [](tsr_context* c, char** out) noexcept {
+    return json(out, [&] { return required(c, "context").context->plugins().loaded_json(); });
+  };
 }
 
 }  // namespace tessera::core::api

@@ -19,7 +19,8 @@ tsr_error* compile(tsr_context* c, tsr_graph* g, const char* backends, tsr_execu
   });
 }
 
-tsr_error* run(tsr_executable* e, tsr_tensor_handle* const* inputs, size_t num_inputs, tsr_tensor_handle** outputs, size_t num_outputs) noexcept {
+tsr_error* run(tsr_executable* e, tsr_tensor_handle* const* inputs, size_t num_inputs, tsr_tensor_handle** outputs,
+               size_t num_outputs) noexcept {
   return guarded([&] {
     if (num_inputs > 0) required(inputs, "inputs");
     if (num_outputs > 0) required(outputs, "outputs");

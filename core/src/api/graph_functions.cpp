@@ -22,7 +22,8 @@ std::string read_file(const std::string& path) {
   if (std::filesystem::is_directory(path, code))
     throw user_error("TSR-R030", path + " is a directory; expected a model file", "name the file itself");
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw user_error("TSR-R030", "cannot read " + path + ": " + std::strerror(errno), "check the path and its permissions");
+  if (!in)
+    throw user_error("TSR-R030", "cannot read " + path + ": " + std::strerror(errno), "check the path and its permissions");
   std::string bytes;
   in.seekg(0, std::ios::end);
   if (const auto end = in.tellg(); end > 0) bytes.resize(static_cast<size_t>(end));
@@ -74,7 +75,8 @@ tsr_error* clone(tsr_graph* g, tsr_graph** out) noexcept {
 }
 
 tsr_error* print(tsr_graph* g, uint32_t flags, char** text) noexcept {
-  return guarded([&] { required(text, "the text to be returned") = to_c_string(print_graph(Graph::from(&required(g, "graph")), flags)); });
+  return guarded(
+      [&] { required(text, "the text to be returned") = to_c_string(print_graph(Graph::from(&required(g, "graph")), flags)); });
 }
 
 tsr_error* run_pipeline(tsr_context* c, tsr_graph* g, const char* pipeline, char** report) noexcept {

@@ -42,7 +42,8 @@ Json describe(const OpRecord& r) {
   Json traits = Json::array(), operands = Json::array(), results = Json::array(), attributes = Json::array();
   std::istringstream words(r.trait_text);
   for (std::string word; words >> word;) traits.push_back(word);
-  for (const OperandDecl& o : r.operands) operands.push_back({{"name", o.name}, {"optional", o.optional}, {"variadic", o.variadic}});
+  for (const OperandDecl& o : r.operands)
+    operands.push_back({{"name", o.name}, {"optional", o.optional}, {"variadic", o.variadic}});
   for (const ResultDecl& d : r.results) results.push_back({{"name", d.name}});
   for (const AttrDecl& a : r.attrs) {
     Json fallback = nullptr;
@@ -51,7 +52,11 @@ Json describe(const OpRecord& r) {
       append_attr(text, nullptr, a.fallback);
       fallback = text;
     }
-    attributes.push_back({{"name", a.name}, {"kind", attr_kind_name(a.kind)}, {"required", a.required}, {"default", fallback}, {"choices", a.choices}});
+    attributes.push_back({{"name", a.name},
+                          {"kind", attr_kind_name(a.kind)},
+                          {"required", a.required},
+                          {"default", fallback},
+                          {"choices", a.choices}});
   }
   return {{"name", r.name},
           {"signature", r.signature},

@@ -16,21 +16,27 @@ tsr_error* create(uint32_t dtype, uint32_t rank, const int64_t* sizes, tsr_devic
   return guarded([&] { required(out, "the tensor to be returned") = tensor_create(dtype, span_of(sizes, rank), device); });
 }
 tsr_error* wrap(const tsr_tensor* desc, void (*deleter)(void*), void* ctx, tsr_tensor_handle** out) noexcept {
-  return guarded([&] { required(out, "the tensor to be returned") = tensor_wrap(required(desc, "the description"), deleter, ctx); });
+  return guarded(
+      [&] { required(out, "the tensor to be returned") = tensor_wrap(required(desc, "the description"), deleter, ctx); });
 }
-tsr_error* view(tsr_tensor_handle* base, int64_t offset, uint32_t rank, const int64_t* sizes, const int64_t* strides, tsr_tensor_handle** out) noexcept {
+tsr_error* view(tsr_tensor_handle* base, int64_t offset, uint32_t rank, const int64_t* sizes, const int64_t* strides,
+                tsr_tensor_handle** out) noexcept {
   return guarded([&] {
-    required(out, "the tensor to be returned") = tensor_view(*Tensor::from(&required(base, "the base")), offset, span_of(sizes, rank), strides);
+    required(out, "the tensor to be returned") =
+        tensor_view(*Tensor::from(&required(base, "the base")), offset, span_of(sizes, rank), strides);
   });
 }
 tsr_error* copy(tsr_tensor_handle* from, tsr_device to, tsr_tensor_handle** out) noexcept {
-  return guarded([&] { required(out, "the tensor to be returned") = tensor_copy(*Tensor::from(&required(from, "the tensor")), to); });
+  return guarded(
+      [&] { required(out, "the tensor to be returned") = tensor_copy(*Tensor::from(&required(from, "the tensor")), to); });
 }
 tsr_error* from_dlpack(void* managed, tsr_tensor_handle** out) noexcept {
-  return guarded([&] { required(out, "the tensor to be returned") = tensor_from_dlpack(static_cast<dl::DLManagedTensor*>(managed)); });
+  return guarded(
+      [&] { required(out, "the tensor to be returned") = tensor_from_dlpack(static_cast<dl::DLManagedTensor*>(managed)); });
 }
 tsr_error* to_dlpack(tsr_tensor_handle* t, void** out) noexcept {
-  return guarded([&] { required(out, "the DLPack tensor to be returned") = tensor_to_dlpack(*Tensor::from(&required(t, "the tensor"))); });
+  return guarded(
+      [&] { required(out, "the DLPack tensor to be returned") = tensor_to_dlpack(*Tensor::from(&required(t, "the tensor"))); });
 }
 
 }  // namespace

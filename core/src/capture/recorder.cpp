@@ -29,7 +29,8 @@ struct CaptureFunctions {
       r.client_observes_ = true;
       return;
     }
-    const auto at = std::find(r.inputs_.begin(), r.inputs_.end(), value);  // inputs have the first ids: found at once, if at all
+    const auto at =
+        std::find(r.inputs_.begin(), r.inputs_.end(), value);  // inputs have the first ids: found at once, if at all
     if (at != r.inputs_.end()) r.observed_[static_cast<size_t>(at - r.inputs_.begin())] = 1;
   }
   static void set_outputs(Recorder& r, const tsr_id* values, uint32_t count) {
@@ -50,7 +51,8 @@ tsr_error* guarded(F&& f) noexcept {
   }
 }
 
-tsr_error* record_op(tsr_recorder* recorder, const tsr_node_desc* desc, tsr_id* results, uint32_t capacity, uint32_t* num_results) noexcept {
+tsr_error* record_op(tsr_recorder* recorder, const tsr_node_desc* desc, tsr_id* results, uint32_t capacity,
+                     uint32_t* num_results) noexcept {
   Graph& g = Recorder::from(recorder).graph();
   tsr_id node = TSR_NONE;
   if (tsr_error* e = graph_api().node_create(g.handle(), desc, 0, TSR_NONE, &node)) return e;
@@ -58,7 +60,8 @@ tsr_error* record_op(tsr_recorder* recorder, const tsr_node_desc* desc, tsr_id* 
     const tsr_node& n = g.node(node);
     *num_results = n.num_results;
     if (n.num_results > capacity)
-      throw bug("TSR-B030", "recording " + g.describe(node) + ": " + std::to_string(n.num_results) + " results, room for " + std::to_string(capacity));
+      throw bug("TSR-B030", "recording " + g.describe(node) + ": " + std::to_string(n.num_results) + " results, room for " +
+                                std::to_string(capacity));
     std::copy(n.results, n.results + n.num_results, results);
   });
 }
@@ -75,9 +78,10 @@ const tsr_capture_api& capture_api() {
         const auto& inputs = Recorder::from(r).inputs();
         return index < inputs.size() ? inputs[index] : TSR_NONE;
       },
-      .set_outputs = [](tsr_recorder* r, const tsr_id* values, uint32_t count) noexcept {
-        return guarded([&] { CaptureFunctions::set_outputs(Recorder::from(r), values, count); });
-      },
+      .set_outputs =
+          [](tsr_recorder* r, const tsr_id* values, uint32_t count) noexcept {
+            return guarded([&] { CaptureFunctions::set_outputs(Recorder::from(r), values, count); });
+          },
       .observe = [](tsr_recorder* r, tsr_id value) noexcept { CaptureFunctions::observe(Recorder::from(r), value); },
   };
   return table;

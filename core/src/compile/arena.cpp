@@ -39,7 +39,9 @@ int64_t plan_arena(std::span<ArenaItem> items) {
     if (item.offset > kLimit - bytes)
       throw environment_error("TSR-R001", "out of memory: a plan needs more than 2^62 bytes of arena", "use smaller sizes");
     const Placed p{item.offset, item.offset + bytes, item.first, item.last};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), p, [](const Placed& a, const Placed& b) { return a.offset < b.offset; }), p);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), p, [](const Placed& a, const Placed& b) { return a.offset < b.offset; }),
+        p);
     total = std::max(total, p.end);
   }
   return total;

@@ -71,7 +71,8 @@ class Assigner {
   // Assigns `n` and returns the node to go on with: its successor, or the first node of its decomposition.
   tsr_id node(tsr_id n) {
     const OpRecord& record = g_.record_of(n);
-    if (record.has(kConstant) && g_.attr(n, "value") && g_.attr(n, "value")->kind == TSR_ATTR_TENSOR) return set(n, {Assignment::kConstant, nullptr});
+    if (record.has(kConstant) && g_.attr(n, "value") && g_.attr(n, "value")->kind == TSR_ATTR_TENSOR)
+      return set(n, {Assignment::kConstant, nullptr});
     if (record.has(kControl)) {
       for (uint32_t i = 0; i < g_.node(n).num_regions; ++i) region(g_.node(n).regions[i]);
       return set(n, {Assignment::kControl, nullptr});
@@ -92,8 +93,10 @@ class Assigner {
     }
     if (record.can_decompose()) return decompose(n);
     if (record.impl && record.impl->compute) return set(n, {Assignment::kHost, nullptr});
-    throw user_error("TSR-R020", "no backend takes " + g_.describe(n) + ", and op '" + record.name +
-                                     "' has neither a decomposition nor a host kernel" + (refusals.empty() ? "; no backend is configured" : ":" + refusals),
+    throw user_error("TSR-R020",
+                     "no backend takes " + g_.describe(n) + ", and op '" + record.name +
+                         "' has neither a decomposition nor a host kernel" +
+                         (refusals.empty() ? "; no backend is configured" : ":" + refusals),
                      "add a backend that takes it; the last of backends.order should take every op");
   }
 
@@ -101,7 +104,9 @@ class Assigner {
   // operand for which it then says no is made dense first.
   bool views_dense_memory(tsr_id n, const OpRecord& record) const {
     const tsr_node& x = g_.node(n);
-    if (!record.has(kView) || !record.impl || !record.impl->view || x.num_results != 1 || x.num_operands == 0 || x.operands[0] == TSR_NONE) return false;
+    if (!record.has(kView) || !record.impl || !record.impl->view || x.num_results != 1 || x.num_operands == 0 ||
+        x.operands[0] == TSR_NONE)
+      return false;
     const tsr_type& in = *g_.value(x.operands[0]).type;
     const tsr_type& out = *g_.value(x.results[0]).type;
     // A packed tensor is viewed only where the answer cannot depend on the sizes of a call.
@@ -135,7 +140,8 @@ class Assigner {
   tsr_id decompose(tsr_id n) {
     const int depth = depth_of(n) + 1;
     if (depth > kMaxDepth)
-      throw bug("TSR-B020", "the decomposition of " + g_.describe(n) + " leads back to itself", "report this to the vendor of the op's plugin");
+      throw bug("TSR-B020", "the decomposition of " + g_.describe(n) + " leads back to itself",
+                "report this to the vendor of the op's plugin");
     const std::string what = g_.describe(n);
     const tsr_id before = g_.node(n).prev, parent = g_.node(n).parent, next = g_.node(n).next;
     const auto made_from = static_cast<tsr_id>(g_.num_values());

@@ -93,7 +93,9 @@ Json describe_plan(const Plan& p) {
     row["predicted_ms"] = milliseconds(t.predicted_seconds);
     row["measured_ms"] = milliseconds(t.measured_seconds);
     row["loc"] = nullptr;
-    if (t.loc.file) row["loc"] = std::string(t.loc.file) + ":" + std::to_string(t.loc.line) + (t.loc.column ? ":" + std::to_string(t.loc.column) : "");
+    if (t.loc.file)
+      row["loc"] =
+          std::string(t.loc.file) + ":" + std::to_string(t.loc.line) + (t.loc.column ? ":" + std::to_string(t.loc.column) : "");
     if (s.control) {
       Json regions = Json::array();
       for (const auto& r : s.control->regions) regions.push_back(describe_plan(*r));
@@ -107,8 +109,7 @@ Json describe_plan(const Plan& p) {
   std::vector<std::shared_ptr<const SectionLayout>> layouts;
   try {
     layouts = layouts_at_hints(p, hints);
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
   int64_t arena = 0, output = 0, constants = 0;
   Json by_device = Json::object();
   for (size_t d = 0; d < p.arena_devices.size(); ++d) {
@@ -164,20 +165,26 @@ std::string Executable::describe_json() const {
 std::string Executable::plan_text() const {
   const Json plan = describe_plan(*plan_);
   std::string out = "plan of " + std::string(graph_->tables().name);
-  const auto cell = [](std::string s, size_t width) { return s.size() < width ? s + std::string(width - s.size(), ' ') : s + " "; };
+  const auto cell = [](std::string s, size_t width) {
+    return s.size() < width ? s + std::string(width - s.size(), ' ') : s + " ";
+  };
   const auto names = [](const Json& list) {
     std::string s;
     for (const Json& n : list) s += (s.empty() ? "" : ", ") + (n.is_null() ? std::string("_") : n.get<std::string>());
     return s;
   };
   for (const Json& s : plan["steps"]) {
-    out += "\n  " + cell(std::to_string(s["index"].get<int64_t>()), 5) + cell(s["kind"], 9) + cell(s["op"].is_null() ? "" : s["op"].get<std::string>(), 22) +
-           cell(s["backend"], 11) + cell(std::to_string(s["bytes"].get<int64_t>()) + " B", 14) + names(s["results"]) + " <- " + names(s["operands"]);
+    out += "\n  " + cell(std::to_string(s["index"].get<int64_t>()), 5) + cell(s["kind"], 9) +
+           cell(s["op"].is_null() ? "" : s["op"].get<std::string>(), 22) + cell(s["backend"], 11) +
+           cell(std::to_string(s["bytes"].get<int64_t>()) + " B", 14) + names(s["results"]) + " <- " + names(s["operands"]);
     if (!s["loc"].is_null()) out += "  # " + s["loc"].get<std::string>();
   }
   const Json& m = plan["memory"];
-  const auto bytes = [&](const char* key) { return m[key].is_null() ? std::string("?") : std::to_string(m[key].get<int64_t>()); };
-  out += "\n  arena " + bytes("arena_bytes") + " B, outputs " + bytes("output_bytes") + " B, constants " + bytes("constant_bytes") + " B";
+  const auto bytes = [&](const char* key) {
+    return m[key].is_null() ? std::string("?") : std::to_string(m[key].get<int64_t>());
+  };
+  out += "\n  arena " + bytes("arena_bytes") + " B, outputs " + bytes("output_bytes") + " B, constants " +
+         bytes("constant_bytes") + " B";
   return out;
 }
 

@@ -68,8 +68,9 @@ void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_t
     std::string names;
     if (what[0] == 'i')
       for (const InputSpec& i : plan_->inputs) names += (names.empty() ? ": " : ", ") + i.name;
-    throw user_error("TSR-T020", "graph '" + std::string(graph_->tables().name) + "' got " + std::to_string(found) + " " + what + "s, expected " +
-                                     std::to_string(expected) + names,
+    throw user_error("TSR-T020",
+                     "graph '" + std::string(graph_->tables().name) + "' got " + std::to_string(found) + " " + what +
+                         "s, expected " + std::to_string(expected) + names,
                      std::string("pass one tensor per ") + what + " of the graph, in its order");
   };
   count(inputs.size(), num_inputs(), "input");
@@ -78,7 +79,8 @@ void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_t
   Small<Tensor*, 64> handles(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i])
-      throw user_error("TSR-T020", "input '" + plan_->inputs[i].name + "' of graph '" + std::string(graph_->tables().name) + "' is missing (a null handle)");
+      throw user_error("TSR-T020", "input '" + plan_->inputs[i].name + "' of graph '" + std::string(graph_->tables().name) +
+                                       "' is missing (a null handle)");
     descs[i] = &inputs[i]->desc;
     handles[i] = Tensor::from(inputs[i]);
   }
@@ -91,7 +93,8 @@ void Executable::run_trusted(tsr_tensor_handle* const* inputs, tsr_tensor_handle
   if (plan_->fast) {
     bool aligned = true;
     if (plan_->needs_alignment)
-      for (size_t i = 0; i < num_inputs(); ++i) aligned = aligned && reinterpret_cast<uintptr_t>(inputs[i]->desc.data) % kAlignment == 0;
+      for (size_t i = 0; i < num_inputs(); ++i)
+        aligned = aligned && reinterpret_cast<uintptr_t>(inputs[i]->desc.data) % kAlignment == 0;
     if (aligned) return plan_->fast_calls.run(*plan_, inputs, outputs);
   }
   const size_t n = num_inputs(), m = num_outputs();

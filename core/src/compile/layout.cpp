@@ -136,8 +136,10 @@ class LayoutMaker {
         const Step& kernel = *p_.steps[step.kernel_step];
         const bool host = !kernel.kernel.sizes && step.record->impl && step.record->impl->compute_sizes;
         Exec& e = emit(i, step, host ? Exec::kComputeSizes : Exec::kSizes);
-        if (host) e.call = runtime_call(step.node);
-        else workspace(kernel, e);
+        if (host)
+          e.call = runtime_call(step.node);
+        else
+          workspace(kernel, e);
         return;
       }
       case TSR_STEP_CONTROL: emit(i, step, Exec::kControl); return;
@@ -202,7 +204,8 @@ class LayoutMaker {
 
   // Makes the copy slot real.
   void activate(uint32_t slot) {
-    const auto at = std::find_if(p_.steps.begin(), p_.steps.end(), [&](const auto& s) { return s->kind == TSR_STEP_COPY && s->outputs[0] == slot; });
+    const auto at = std::find_if(p_.steps.begin(), p_.steps.end(),
+                                 [&](const auto& s) { return s->kind == TSR_STEP_COPY && s->outputs[0] == slot; });
     own_storage(slot);
     emit(static_cast<uint32_t>(at - p_.steps.begin()), **at, Exec::kCopy);
   }
@@ -295,10 +298,13 @@ class LayoutMaker {
     const uint32_t slot = e.inputs[static_cast<size_t>(k)];
     const Resolved& r = l_.slots[slot];
     if (!r.dense || r.offset != 0 || !r.aligned) return kNone;
-    if (p_.slots[slot].dtype != p_.slots[e.outputs[0]].dtype && dtype_bits(p_.slots[slot].dtype) != dtype_bits(p_.slots[e.outputs[0]].dtype)) return kNone;
+    if (p_.slots[slot].dtype != p_.slots[e.outputs[0]].dtype &&
+        dtype_bits(p_.slots[slot].dtype) != dtype_bits(p_.slots[e.outputs[0]].dtype))
+      return kNone;
     if (slot_bytes(slot) != bytes_[l_.slots[e.outputs[0]].index]) return kNone;
     for (size_t i = 0; i < e.inputs.size(); ++i)  // the same memory through another operand would be read while it is written
-      if (static_cast<int32_t>(i) != k && e.inputs[i] != kNone && l_.slots[e.inputs[i]].place == r.place && l_.slots[e.inputs[i]].index == r.index)
+      if (static_cast<int32_t>(i) != k && e.inputs[i] != kNone && l_.slots[e.inputs[i]].place == r.place &&
+          l_.slots[e.inputs[i]].index == r.index)
         return kNone;
     return slot;
   }
@@ -329,8 +335,9 @@ class LayoutMaker {
         if (p_.slots[p_.storages[s].slot].device != in.device || bytes_[s] != input_bytes(i)) break;
         const Exec& producer = l_.program[first_[s]];
         const uint32_t slot = overwritable(producer);
-        const bool in_place = slot != kNone && l_.slots[slot].place == Resolved::kRoot && l_.slots[slot].index == p_.input_root(i) &&
-                              input_last_[i] == first_[s] && find(l_.slots[producer.outputs[0]].index) == s;
+        const bool in_place = slot != kNone && l_.slots[slot].place == Resolved::kRoot &&
+                              l_.slots[slot].index == p_.input_root(i) && input_last_[i] == first_[s] &&
+                              find(l_.slots[producer.outputs[0]].index) == s;
         const bool dead = !input_used_[i] || (input_last_[i] != kNever && input_last_[i] < first_[s]);
         if (in_place || (dead && section_ == 0 && p_.num_sections == 1)) given_[s] = i;
         break;
@@ -371,8 +378,10 @@ class LayoutMaker {
       if (items[d].empty()) continue;
       l_.arena_bytes[d] = plan_arena(items[d]);
       if (p_.arena_max_bytes > 0 && l_.arena_bytes[d] > p_.arena_max_bytes)
-        throw user_error("TSR-R025", "the plan needs an arena of " + std::to_string(l_.arena_bytes[d]) + " bytes on device '" +
-                                         device(p_.arena_devices[d]).name() + "'; runtime.arena_max_bytes allows " + std::to_string(p_.arena_max_bytes),
+        throw user_error("TSR-R025",
+                         "the plan needs an arena of " + std::to_string(l_.arena_bytes[d]) + " bytes on device '" +
+                             device(p_.arena_devices[d]).name() + "'; runtime.arena_max_bytes allows " +
+                             std::to_string(p_.arena_max_bytes),
                          "raise runtime.arena_max_bytes, or use smaller sizes");
       for (size_t k = 0; k < items[d].size(); ++k) {
         const auto [is_workspace, id] = owners[d][k];
@@ -408,7 +417,7 @@ class LayoutMaker {
   std::span<const InputLayout> inputs_;
   std::shared_ptr<SectionLayout> out_;
   SectionLayout& l_;
-  std::vector<int64_t> bytes_;              // by storage, as are the next five
+  std::vector<int64_t> bytes_;  // by storage, as are the next five
   std::vector<uint32_t> claim_, parent_, first_, last_, given_;
   std::vector<uint32_t> input_last_;
   std::vector<uint8_t> input_used_;
@@ -416,7 +425,8 @@ class LayoutMaker {
 
 }  // namespace
 
-std::shared_ptr<const SectionLayout> make_layout(const Plan& plan, uint32_t section, const int64_t* dims, std::span<const InputLayout> inputs,
+std::shared_ptr<const SectionLayout> make_layout(const Plan& plan, uint32_t section, const int64_t* dims,
+                                                 std::span<const InputLayout> inputs,
                                                  std::shared_ptr<const SectionLayout> previous) {
   return LayoutMaker(plan, section, dims, inputs, std::move(previous)).make();
 }

@@ -15,8 +15,8 @@ namespace tessera::core {
 
 struct Resolved {  // a slot
   enum Place : uint8_t { kNowhere, kRoot, kFixed, kStorage } place = kNowhere;
-  uint32_t index = 0;            // kRoot: root; kFixed: constant; kStorage: storage, while the layout is being made
-  int64_t offset = 0;            // bytes
+  uint32_t index = 0;  // kRoot: root; kFixed: constant; kStorage: storage, while the layout is being made
+  int64_t offset = 0;  // bytes
   const int64_t* sizes = nullptr;
   const int64_t* strides = nullptr;
   bool dense = true, aligned = true;
@@ -35,18 +35,18 @@ struct Exec {  // a step that runs
 // Immutable once made; shared by every lease of a plan.
 struct SectionLayout {
   uint32_t section = 0;
-  std::vector<Resolved> slots;            // of all sections up to this one
+  std::vector<Resolved> slots;  // of all sections up to this one
   std::vector<Exec> program;
-  std::vector<int64_t> arena_bytes;       // per arena device
+  std::vector<int64_t> arena_bytes;  // per arena device
   struct Output {
     uint32_t output;
-    uint32_t root;                        // output_root(output), or the input or dynamic buffer whose memory it shares
-    int64_t bytes;                        // to allocate; 0 when shared
+    uint32_t root;  // output_root(output), or the input or dynamic buffer whose memory it shares
+    int64_t bytes;  // to allocate; 0 when shared
   };
-  std::vector<Output> outputs;            // whose memory this section provides
+  std::vector<Output> outputs;  // whose memory this section provides
   int64_t output_bytes = 0;
   std::vector<std::pair<uint32_t, int64_t>> storage_places;  // root and offset of each storage placed so far
-  std::deque<std::vector<int64_t>> numbers;  // behind sizes and strides
+  std::deque<std::vector<int64_t>> numbers;                  // behind sizes and strides
   std::deque<std::unique_ptr<RuntimeCall>> calls;
   std::shared_ptr<const SectionLayout> previous;  // owns numbers that `slots` borrows
 };
@@ -55,11 +55,12 @@ struct SectionLayout {
 struct InputLayout {
   const int64_t* strides = nullptr;  // null: dense
   bool aligned = true;
-  bool give_away = false;            // a donated state whose memory nobody else reads in this call
+  bool give_away = false;  // a donated state whose memory nobody else reads in this call
 };
 
 // `dims` holds every size known up to `section`. Throws TSR-R001 when sizes are too large, TSR-T002 for a negative size.
-std::shared_ptr<const SectionLayout> make_layout(const Plan& plan, uint32_t section, const int64_t* dims, std::span<const InputLayout> inputs,
+std::shared_ptr<const SectionLayout> make_layout(const Plan& plan, uint32_t section, const int64_t* dims,
+                                                 std::span<const InputLayout> inputs,
                                                  std::shared_ptr<const SectionLayout> previous);
 
 // Layouts of every section for dense inputs and the sizes that these symbols give: for estimates and descriptions.

@@ -10,13 +10,13 @@ namespace tessera::core {
 struct Factory;
 
 struct CompileOptions {
-  std::vector<const Factory*> backends;   // in order of preference; the last is the fallback
-  const Factory* executor = nullptr;      // runs static plans another way; null: step by step
-  bool relaxed = false;                   // numerics = "relaxed"
-  int threads = 0;                        // of parallel loops during a run; 0: the process's default
-  int64_t arena_max_bytes = 0;            // a larger arena is refused; 0: no limit
-  bool measure = false;                   // time every step of every run (describe shows the means)
-  std::shared_ptr<const void> keep;       // what owns the backends
+  std::vector<const Factory*> backends;  // in order of preference; the last is the fallback
+  const Factory* executor = nullptr;     // runs static plans another way; null: step by step
+  bool relaxed = false;                  // numerics = "relaxed"
+  int threads = 0;                       // of parallel loops during a run; 0: the process's default
+  int64_t arena_max_bytes = 0;           // a larger arena is refused; 0: no limit
+  bool measure = false;                  // time every step of every run (describe shows the means)
+  std::shared_ptr<const void> keep;      // what owns the backends
 };
 
 }  // namespace tessera::core

@@ -63,7 +63,8 @@ StepTable::StepTable(const Plan& plan, bool active) {
     row.workspace_bytes = workspace[i];
     row.predicted_seconds = s->predicted_seconds;
     const int64_t runs = s->measured_runs.load(std::memory_order_relaxed);
-    row.measured_seconds = runs ? static_cast<double>(s->measured_ns.load(std::memory_order_relaxed)) * 1e-9 / static_cast<double>(runs) : -1;
+    row.measured_seconds =
+        runs ? static_cast<double>(s->measured_ns.load(std::memory_order_relaxed)) * 1e-9 / static_cast<double>(runs) : -1;
     if (s->node != TSR_NONE) row.loc = plan.graph->node(s->node).loc;
     rows.push_back(row);
   }

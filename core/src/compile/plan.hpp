@@ -45,7 +45,7 @@ enum class Home : uint8_t {
 struct Slot {
   tsr_id value = TSR_NONE;  // whose tensor it is
   uint32_t dtype = 0, rank = 0;
-  uint32_t dims = 0;        // first of `rank` entries of Plan::dims
+  uint32_t dims = 0;  // first of `rank` entries of Plan::dims
   tsr_device device = 0;
   Home home = Home::kStorage;
   uint32_t index = 0;
@@ -61,12 +61,12 @@ struct Storage {
 
 // When a copy step runs (bits); otherwise its result is its source.
 enum CopyReason : uint32_t {
-  kCopyAlways = 1,         // to another device
-  kCopyStrided = 2,        // the kernel wants row-major inputs
-  kCopyUnaligned = 4,      // the kernel wants 64-byte aligned inputs
-  kCopyOutput = 8,         // an output needs memory of its own, unless its source's can be given away
-  kCopyWriteback = 16,     // into the memory of state input `target`
-  kCopyForView = 32,       // the view that follows may only succeed on dense memory
+  kCopyAlways = 1,      // to another device
+  kCopyStrided = 2,     // the kernel wants row-major inputs
+  kCopyUnaligned = 4,   // the kernel wants 64-byte aligned inputs
+  kCopyOutput = 8,      // an output needs memory of its own, unless its source's can be given away
+  kCopyWriteback = 16,  // into the memory of state input `target`
+  kCopyForView = 32,    // the view that follows may only succeed on dense memory
 };
 
 struct ControlPlan {  // nested plans of one control step
@@ -82,23 +82,23 @@ struct Step {
   tsr_step_kind kind = TSR_STEP_KERNEL;
   tsr_id node = TSR_NONE;
   const OpRecord* record = nullptr;
-  const Factory* backend = nullptr;   // null: the host
-  tsr_kernel kernel{};                // TSR_STEP_KERNEL with a backend; owned
-  uint32_t kernel_step = kNone;       // TSR_STEP_SECTION: whose kernel's `sizes` is called
+  const Factory* backend = nullptr;  // null: the host
+  tsr_kernel kernel{};               // TSR_STEP_KERNEL with a backend; owned
+  uint32_t kernel_step = kNone;      // TSR_STEP_SECTION: whose kernel's `sizes` is called
   tsr_device device = 0;
   uint32_t section = 0;
   std::vector<uint32_t> inputs, outputs;  // slots; kNone: omitted operand
-  std::vector<uint32_t> symbols;      // TSR_STEP_SECTION: what it computes
-  uint32_t copy = 0;                  // CopyReason bits
-  uint32_t target = kNone;            // output or state input of a copy
+  std::vector<uint32_t> symbols;          // TSR_STEP_SECTION: what it computes
+  uint32_t copy = 0;                      // CopyReason bits
+  uint32_t target = kNone;                // output or state input of a copy
   std::unique_ptr<ControlPlan> control;
-  double predicted_seconds = -1;      // by the backend; negative: unknown
+  double predicted_seconds = -1;  // by the backend; negative: unknown
   mutable std::atomic<int64_t> measured_ns{0}, measured_runs{0};
-  Step() { kernel.in_place = -1; }    // until a backend says otherwise
+  Step() { kernel.in_place = -1; }  // until a backend says otherwise
 };
 
 struct Constant {
-  BufferRef owned;      // when it had to be moved to a device
+  BufferRef owned;  // when it had to be moved to a device
   void* data = nullptr;
   tsr_id value;
   tsr_device device;
@@ -106,11 +106,11 @@ struct Constant {
 
 struct InputSpec {
   std::string name;
-  uint32_t kind = 0;          // tsr_input_kind
+  uint32_t kind = 0;  // tsr_input_kind
   uint32_t dtype = 0, rank = 0;
   tsr_device device = 0;
   std::vector<tsr_dim> sizes;
-  std::vector<tsr_dim> strides;     // empty: any
+  std::vector<tsr_dim> strides;  // empty: any
   uint32_t writeback = kNone;
   bool donated = false;
   bool static_sizes = true;
@@ -120,14 +120,14 @@ struct InputSpec {
 class Plan {
  public:
   int threads = 0;
-  bool fast = false;                       // FastCall fits, when inputs are dense (or as their types say) and aligned where that matters
+  bool fast = false;  // FastCall fits, when inputs are dense (or as their types say) and aligned where that matters
   mutable FastCallPool fast_calls;
-  bool needs_alignment = false;            // some kernel wants aligned inputs: then the addresses of inputs are part of a layout
+  bool needs_alignment = false;  // some kernel wants aligned inputs: then the addresses of inputs are part of a layout
 
   // `known`: the symbols that the surrounding plan knows when this one starts (one flag per symbol); empty for the body.
   // `kernels` false: for an estimate, nothing is compiled.
-  static std::unique_ptr<Plan> build(Graph& graph, tsr_id region, const std::vector<Assignment>& assignment, const CompileOptions& options,
-                                     const std::vector<uint8_t>& known, bool kernels);
+  static std::unique_ptr<Plan> build(Graph& graph, tsr_id region, const std::vector<Assignment>& assignment,
+                                     const CompileOptions& options, const std::vector<uint8_t>& known, bool kernels);
   ~Plan();
   Plan(const Plan&) = delete;
 
@@ -140,13 +140,13 @@ class Plan {
   std::vector<std::unique_ptr<Step>> steps;
   std::vector<Constant> constants;
   std::vector<DimRef> dims;
-  std::vector<uint32_t> output_slots;      // one per output of the region
-  std::vector<tsr_device> arena_devices;   // devices with an arena
+  std::vector<uint32_t> output_slots;     // one per output of the region
+  std::vector<tsr_device> arena_devices;  // devices with an arena
   SizeProgram program;
   uint32_t num_sections = 1;
   uint32_t num_dynamic = 0;
-  bool is_static = true;                   // one section, and no size depends on a symbol
-  bool gives_away = false;                 // some state input is donated
+  bool is_static = true;    // one section, and no size depends on a symbol
+  bool gives_away = false;  // some state input is donated
   int64_t arena_max_bytes = 0;
   bool measure = false;
   bool nested = false;
@@ -154,7 +154,7 @@ class Plan {
   const Factory* executor = nullptr;
   std::unique_ptr<StepTable> executor_table;
   void* prepared = nullptr;
-  double pack_seconds = 0;                 // spent on moving constants
+  double pack_seconds = 0;  // spent on moving constants
 
   // Roots: what addresses are relative to.
   uint32_t input_root(uint32_t i) const { return i; }
@@ -173,10 +173,10 @@ class Plan {
 
   // ---- running (runtime/run.cpp)
   struct Args {
-    const tsr_tensor* const* inputs;         // checked against the types; one per input
-    Tensor* const* handles = nullptr;        // the same as handles: needed to give donated memory away
-    const int64_t* outer_dims = nullptr;     // values of the symbols that are known already
-    bool trusted = false;                    // guards have checked dtypes, ranks, sizes, strides and devices
+    const tsr_tensor* const* inputs;      // checked against the types; one per input
+    Tensor* const* handles = nullptr;     // the same as handles: needed to give donated memory away
+    const int64_t* outer_dims = nullptr;  // values of the symbols that are known already
+    bool trusted = false;                 // guards have checked dtypes, ranks, sizes, strides and devices
   };
   void run(const Args& args, TensorRef* outputs) const;
   // Checks count, dtype, rank, sizes, strides, device; throws TSR-T02x. Sets dims of the symbols that inputs determine.
@@ -201,7 +201,7 @@ class Plan {
     tsr_dim expr = 0;     // kSolve
   };
   std::vector<Bind> binds_;
-  std::vector<uint32_t> bound_symbols_;    // whose ranges are checked
+  std::vector<uint32_t> bound_symbols_;  // whose ranges are checked
   struct Relation {
     uint32_t relation;
     DimRef a, b;

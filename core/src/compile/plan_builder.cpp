@@ -65,7 +65,8 @@ class PlanBuilder {
     if (p_.is_static) {
       std::vector<InputLayout> dense(p_.inputs.size());
       for (size_t i = 0; i < dense.size(); ++i) {
-        if (!p_.inputs[i].strides.empty()) dense[i].strides = p_.inputs[i].strides.data();  // plain numbers: checked in inputs()
+        if (!p_.inputs[i].strides.empty())
+          dense[i].strides = p_.inputs[i].strides.data();  // plain numbers: checked in inputs()
         dense[i].give_away = p_.inputs[i].donated && p_.inputs[i].writeback != TSR_NONE && !p_.nested;
       }
       std::vector<int64_t> dims(std::max<size_t>(1, p_.program.num_slots()), 0);
@@ -253,7 +254,8 @@ class PlanBuilder {
 
   void node(tsr_id n) {
     const tsr_node& x = g_.node(n);
-    bool computed = assignment_[n].kind != Assignment::kBackend || !(assignment_[n].backend->as<tsr_backend>().capabilities & TSR_CAP_NO_COMPUTE);
+    bool computed = assignment_[n].kind != Assignment::kBackend ||
+                    !(assignment_[n].backend->as<tsr_backend>().capabilities & TSR_CAP_NO_COMPUTE);
     for (uint32_t i = 0; i < x.num_operands; ++i) computed = computed && !uncomputed_.count(x.operands[i]);
     if (!computed)
       for (uint32_t i = 0; i < x.num_results; ++i) uncomputed_.insert(x.results[i]);
@@ -307,7 +309,8 @@ class PlanBuilder {
       for (uint32_t k = 0; k < t.rank; ++k) g_.sizes().collect_symbols(t.sizes[k], operands);
     }
     for (const uint32_t s : results)
-      if (g_.sizes().symbols()[s].unbacked && std::find(operands.begin(), operands.end(), s) == operands.end()) out.push_back(s);
+      if (g_.sizes().symbols()[s].unbacked && std::find(operands.begin(), operands.end(), s) == operands.end())
+        out.push_back(s);
     return out;
   }
 
@@ -395,19 +398,23 @@ class PlanBuilder {
       c->reverse = number("reverse") != 0;
       c->length = p_.program.ref(g_.attr(n, "length")->i);
     } else {
-      throw user_error("TSR-R024", g_.describe(n) + ": the host runs the control ops cond, while_loop and scan; it does not know '" + std::string(op) + "'");
+      throw user_error("TSR-R024", g_.describe(n) +
+                                       ": the host runs the control ops cond, while_loop and scan; it does not know '" +
+                                       std::string(op) + "'");
     }
     std::vector<uint32_t> in;
     for (uint32_t i = 0; i < x.num_operands; ++i) in.push_back(operand(x.operands[i], g_.value(x.operands[i]).type->device));
     if (op == "cond") c->predicate_unknown = uncomputed_.count(x.operands[0]) != 0;
     std::vector<uint8_t> uncomputed;
-    for (uint32_t i = op == "cond" ? 1 : 0; i < x.num_operands; ++i) uncomputed.push_back(uncomputed_.count(x.operands[i]) != 0);
+    for (uint32_t i = op == "cond" ? 1 : 0; i < x.num_operands; ++i)
+      uncomputed.push_back(uncomputed_.count(x.operands[i]) != 0);
     std::vector<uint8_t> known(g_.sizes().symbols().size());
     for (uint32_t s = 0; s < known.size(); ++s) known[s] = p_.program.known(s) != SizeProgram::kUnknown;
     for (uint32_t i = 0; i < x.num_regions; ++i) {
       PlanBuilder nested(g_, x.regions[i], assignment_, options_, kernels_);
       c->regions.push_back(nested.build(known, uncomputed));
-      if (op == "while_loop" && i == 0) c->predicate_unknown = nested.uncomputed_.count(g_.region(x.regions[0]).outputs[0]) != 0;
+      if (op == "while_loop" && i == 0)
+        c->predicate_unknown = nested.uncomputed_.count(g_.region(x.regions[0]).outputs[0]) != 0;
     }
     const std::vector<uint32_t> symbols = computed_symbols(n);
     const uint32_t own_section = section_;
@@ -479,11 +486,13 @@ class PlanBuilder {
     try {
       s.backend->check(table.compile(s.backend->self, &request, &s.kernel));
     } catch (const Error& e) {
-      throw Error(e.family(), e.code(), "backend '" + s.backend->name + "' cannot compile " + g_.describe(s.node) + ": " + e.message(), e.hint());
+      throw Error(e.family(), e.code(),
+                  "backend '" + s.backend->name + "' cannot compile " + g_.describe(s.node) + ": " + e.message(), e.hint());
     }
     if (table.cost) s.predicted_seconds = table.cost(s.backend->self, g_.handle(), s.node);
     if (!s.kernel.launch)
-      throw bug("TSR-B022", "backend '" + s.backend->name + "' compiled " + g_.describe(s.node) + " to a kernel without a launch function",
+      throw bug("TSR-B022",
+                "backend '" + s.backend->name + "' compiled " + g_.describe(s.node) + " to a kernel without a launch function",
                 "report this to " + (s.backend->plugin ? s.backend->plugin->vendor : "the vendor"));
   }
 
@@ -513,8 +522,10 @@ class PlanBuilder {
       const bool plain = e.kind == Exec::kLaunch || e.kind == Exec::kCopy;
       if (plain && core::device(p_.steps[e.step]->device).kind() == kind) continue;
       if (log_enabled(Artifact::kPerfHints))
-        log_write(Artifact::kPerfHints, "executor '" + options_.executor->name + "' does not run graph '" + std::string(g_.tables().name) + "': " +
-                                            (plain ? "a step runs on '" + core::device(p_.steps[e.step]->device).name() + "'" : std::string("it has steps that only the host runs")));
+        log_write(Artifact::kPerfHints, "executor '" + options_.executor->name + "' does not run graph '" +
+                                            std::string(g_.tables().name) + "': " +
+                                            (plain ? "a step runs on '" + core::device(p_.steps[e.step]->device).name() + "'"
+                                                   : std::string("it has steps that only the host runs")));
       return;
     }
     p_.executor_table = std::make_unique<StepTable>(p_, true);
@@ -525,7 +536,8 @@ class PlanBuilder {
   // The last section that reads each slot, through views and copies.
   void lifetimes() {
     const auto use = [&](uint32_t slot, uint32_t section) {
-      for (; slot != kNone; slot = p_.slots[slot].source) p_.slots[slot].last_section = std::max(p_.slots[slot].last_section, section);
+      for (; slot != kNone; slot = p_.slots[slot].source)
+        p_.slots[slot].last_section = std::max(p_.slots[slot].last_section, section);
     };
     for (const auto& s : p_.steps)
       for (const uint32_t in : s->inputs) use(in, s->section);
@@ -546,8 +558,8 @@ class PlanBuilder {
   std::unordered_set<tsr_id> uncomputed_;  // results of backends that compute nothing, and what depends on them
 };
 
-std::unique_ptr<Plan> Plan::build(Graph& graph, tsr_id region, const std::vector<Assignment>& assignment, const CompileOptions& options,
-                                  const std::vector<uint8_t>& known, bool kernels) {
+std::unique_ptr<Plan> Plan::build(Graph& graph, tsr_id region, const std::vector<Assignment>& assignment,
+                                  const CompileOptions& options, const std::vector<uint8_t>& known, bool kernels) {
   return PlanBuilder(graph, region, assignment, options, kernels).build(known);
 }
 

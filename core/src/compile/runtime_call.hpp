@@ -15,7 +15,7 @@ class Graph;
 // Owns what `call` points at; attributes other than sizes are borrowed from the graph.
 struct RuntimeCall {
   tsr_call call{};
-  std::vector<tsr_type> types;           // of the operands
+  std::vector<tsr_type> types;  // of the operands
   std::vector<const tsr_type*> operands;
   std::vector<tsr_attr> attrs;
   std::vector<std::vector<int64_t>> dims;  // sizes of operands, then of DIMS attributes

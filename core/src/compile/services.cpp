@@ -66,18 +66,21 @@ void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out) {
     }
     const tsr_id def = graph.value(v).def_node;
     const tsr_attr* value = def == TSR_NONE || !graph.record_of(def).has(kConstant) ? nullptr : graph.attr(def, "value");
-    if (!value || value->kind != TSR_ATTR_TENSOR) throw unfit(graph, node, "operand %" + std::string(graph.value(v).name) + " is not a constant");
+    if (!value || value->kind != TSR_ATTR_TENSOR)
+      throw unfit(graph, node, "operand %" + std::string(graph.value(v).name) + " is not a constant");
     tsr_tensor desc = *value->tensor;
     desc.device = kCpu;
     inputs.emplace_back(tensor_wrap(desc, nullptr, nullptr));
     handles.push_back(inputs.back().get());
-    spec.operands.push_back(one->create_input("x" + std::to_string(i), one->make_type(static_cast<tsr_dtype>(desc.dtype), {desc.sizes, desc.rank})));
+    spec.operands.push_back(one->create_input("x" + std::to_string(i),
+                                              one->make_type(static_cast<tsr_dtype>(desc.dtype), {desc.sizes, desc.rank})));
     seen.emplace_back(v, spec.operands.back());
   }
   for (uint32_t i = 0; i < n.num_results; ++i) {
     const tsr_type& t = *graph.value(n.results[i]).type;
     for (uint32_t k = 0; k < t.rank; ++k)
-      if (TSR_DIM_IS_EXPR(t.sizes[k])) throw unfit(graph, node, "result %" + std::string(graph.value(n.results[i]).name) + " has a symbolic size");
+      if (TSR_DIM_IS_EXPR(t.sizes[k]))
+        throw unfit(graph, node, "result %" + std::string(graph.value(n.results[i]).name) + " has a symbolic size");
     spec.result_types.push_back(one->make_type(static_cast<tsr_dtype>(t.dtype), {t.sizes, t.rank}));
   }
   spec.typed = true;
@@ -87,7 +90,8 @@ void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out) {
 
   CompileOptions options = current_options();
   // The last backend is the fallback; one that computes nothing has no values to give.
-  std::erase_if(options.backends, [](const Factory* f) { return (f->as<tsr_backend>().capabilities & TSR_CAP_NO_COMPUTE) != 0; });
+  std::erase_if(options.backends,
+                [](const Factory* f) { return (f->as<tsr_backend>().capabilities & TSR_CAP_NO_COMPUTE) != 0; });
   if (options.backends.size() > 1) options.backends.erase(options.backends.begin(), options.backends.end() - 1);
   options.measure = false;
   std::unique_ptr<Executable> executable;

@@ -33,7 +33,8 @@ int64_t apply(uint32_t op, int64_t a, int64_t b) {
     case TSR_DIM_MIN: return std::min(a, b);
     default: return std::max(a, b);
   }
-  throw user_error("TSR-S001", "a size overflows 64 bits: " + std::to_string(a) + " and " + std::to_string(b), "use smaller sizes");
+  throw user_error("TSR-S001", "a size overflows 64 bits: " + std::to_string(a) + " and " + std::to_string(b),
+                   "use smaller sizes");
 }
 
 }  // namespace
@@ -70,7 +71,8 @@ void SizeProgram::finish() {
                        "give an input a dimension of exactly that symbol");
     last = std::max(last, i.section);
   }
-  std::stable_sort(code_.begin(), code_.end(), [](const Instruction& a, const Instruction& b) { return a.section < b.section; });
+  std::stable_sort(code_.begin(), code_.end(),
+                   [](const Instruction& a, const Instruction& b) { return a.section < b.section; });
   begin_.assign(last + 2, 0);
   for (const Instruction& i : code_) ++begin_[i.section + 1];
   for (size_t s = 1; s < begin_.size(); ++s) begin_[s] += begin_[s - 1];
@@ -84,7 +86,8 @@ void SizeProgram::evaluate(uint32_t section, int64_t* dims) const {
   }
 }
 
-int64_t SizeProgram::solve(tsr_dim d, int64_t value, std::span<const uint8_t> bound, const int64_t* dims, int64_t* solution) const {
+int64_t SizeProgram::solve(tsr_dim d, int64_t value, std::span<const uint8_t> bound, const int64_t* dims,
+                           int64_t* solution) const {
   const auto known = [&](tsr_dim x) {
     std::vector<uint32_t> symbols;
     sizes_->collect_symbols(x, symbols);

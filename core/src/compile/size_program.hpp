@@ -14,7 +14,7 @@ namespace tessera::core {
 class Sizes;
 
 struct DimRef {
-  int32_t slot = -1;   // of dims[]; -1: `number`
+  int32_t slot = -1;  // of dims[]; -1: `number`
   int64_t number = 0;
   int64_t value(const int64_t* dims) const { return slot < 0 ? number : dims[slot]; }
 };

@@ -6,15 +6,16 @@
 
 namespace tessera::core {
 
-bool try_view(const tsr_op_impl& impl, const RuntimeCall& call, std::span<const int64_t> operand_strides, std::span<const int64_t> sizes,
-              uint32_t dtype, int64_t* strides, int64_t* offset) {
+bool try_view(const tsr_op_impl& impl, const RuntimeCall& call, std::span<const int64_t> operand_strides,
+              std::span<const int64_t> sizes, uint32_t dtype, int64_t* strides, int64_t* offset) {
   if (!impl.view || call.call.num_operands == 0 || !call.operands[0]) return false;
   const tsr_type& operand = *call.operands[0];
   // The callback computes addresses only; a base in the middle of the address space leaves room on both sides.
   const auto base = reinterpret_cast<char*>(uintptr_t{1} << 46);
   const auto rank = static_cast<uint32_t>(sizes.size());
   const bool dense = is_dense(operand.rank, operand.sizes, operand_strides.data());
-  const tsr_tensor in{base, operand.dtype, operand.rank, operand.sizes, operand_strides.data(), 0, dense ? TSR_TENSOR_CONTIGUOUS : 0u};
+  const tsr_tensor in{
+      base, operand.dtype, operand.rank, operand.sizes, operand_strides.data(), 0, dense ? TSR_TENSOR_CONTIGUOUS : 0u};
   tsr_tensor out{nullptr, dtype, rank, sizes.data(), strides, 0, 0};
   for (uint32_t i = 0; i < rank; ++i) strides[i] = 0;
   if (impl.view(impl.self, &call.call, &in, &out, strides) != 1) return false;

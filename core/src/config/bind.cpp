@@ -71,8 +71,7 @@ std::vector<std::string> Config::provided(std::string_view kind) const {
   std::vector<std::string> names;
   for (const PluginSection& s : sections_)
     for (const std::string& p : s.provides)
-      if (p.size() > kind.size() && p[kind.size()] == ':' && p.starts_with(kind))
-        names.push_back(p.substr(kind.size() + 1));
+      if (p.size() > kind.size() && p[kind.size()] == ':' && p.starts_with(kind)) names.push_back(p.substr(kind.size() + 1));
   return names;
 }
 
@@ -94,8 +93,7 @@ void Config::apply_sections(Faults& faults) {
       std::vector<std::string> keys = all_key_names();
       for (const PluginSection& p : sections_)
         for (const OptionDecl& d : p.decls) keys.push_back(p.section + "." + d.name);
-      faults.add(TSR_USER, "TSR-C002",
-                 given.place + ": unknown key '" + given.key + "'" + did_you_mean(given.key, keys),
+      faults.add(TSR_USER, "TSR-C002", given.place + ": unknown key '" + given.key + "'" + did_you_mean(given.key, keys),
                  "a section is one of Tessera's own or the last part of the id of a plugin in plugins.load");
       return;
     }
@@ -105,10 +103,9 @@ void Config::apply_sections(Faults& faults) {
       for (const OptionDecl& d : s->decls) names.push_back(d.name);
       std::string suggestion = closest(option, names);
       if (!suggestion.empty()) suggestion = "; did you mean '" + section + "." + suggestion + "'?";
-      faults.add(
-          TSR_USER, "TSR-C002",
-          given.place + ": unknown key '" + given.key + "': plugin '" + s->id + "' has no such option" + suggestion,
-          "its options: " + quoted_list(names));
+      faults.add(TSR_USER, "TSR-C002",
+                 given.place + ": unknown key '" + given.key + "': plugin '" + s->id + "' has no such option" + suggestion,
+                 "its options: " + quoted_list(names));
       return;
     }
     if (auto setting = check_given(*decl, given, faults)) s->settings[option] = std::move(*setting);
@@ -145,8 +142,8 @@ PassRequest Config::complete(PassRequest request, Faults& faults) const {
     const OptionDecl* decl = find_decl(s->decls, name);
     if (!decl) {
       faults.add(TSR_USER, "TSR-C002",
-                 given_place(setting.origin) + ": pass '" + request.name + "' (plugin '" + s->id +
-                     "') has no option '" + name + "'" + did_you_mean(name, names),
+                 given_place(setting.origin) + ": pass '" + request.name + "' (plugin '" + s->id + "') has no option '" + name +
+                     "'" + did_you_mean(name, names),
                  "its options: " + quoted_list(names));
       continue;
     }
@@ -169,15 +166,13 @@ void Config::resolve_passes(Faults& faults) {
   for (const PassRequest& request : requested_passes_) {
     if (!provider("pass:" + request.name)) {
       if (!absent(request.name))
-        faults.add(
-            TSR_USER, "TSR-C008",
-            given_place(request.origin) + ": 'pipeline.passes' names '" + request.name +
-                "', which no loaded plugin provides" + did_you_mean(request.name, known),
-            "passes of the loaded plugins: " + quoted_list(known) + "; further plugins are named in plugins.load");
+        faults.add(TSR_USER, "TSR-C008",
+                   given_place(request.origin) + ": 'pipeline.passes' names '" + request.name +
+                       "', which no loaded plugin provides" + did_you_mean(request.name, known),
+                   "passes of the loaded plugins: " + quoted_list(known) + "; further plugins are named in plugins.load");
       continue;
     }
-    if (std::find(skip.value.strings.begin(), skip.value.strings.end(), request.name) != skip.value.strings.end())
-      continue;
+    if (std::find(skip.value.strings.begin(), skip.value.strings.end(), request.name) != skip.value.strings.end()) continue;
     passes_.push_back(complete(request, faults));
   }
   if (skip.origin.kind == Origin::kMode) return;  // a mode cannot know the pipeline
@@ -196,11 +191,11 @@ void Config::resolve_names(Faults& faults) {
     const Setting& s = setting(key);
     if (provider(std::string(kind) + ":" + name) || (may_be_absent && absent(name))) return;
     const std::vector<std::string> known = provided(kind);
-    faults.add(TSR_USER, "TSR-C008",
-               given_place(s.origin) + ": '" + key + "' names the " + kind + " '" + name +
-                   "', which no loaded plugin provides" + did_you_mean(name, known),
-               std::string(kind) + "s of the loaded plugins: " + quoted_list(known) +
-                   "; further plugins are named in plugins.load");
+    faults.add(
+        TSR_USER, "TSR-C008",
+        given_place(s.origin) + ": '" + key + "' names the " + kind + " '" + name + "', which no loaded plugin provides" +
+            did_you_mean(name, known),
+        std::string(kind) + "s of the loaded plugins: " + quoted_list(known) + "; further plugins are named in plugins.load");
   };
   const Setting& order = setting("backends.order");
   const std::vector<std::string>& names = order.value.strings;
@@ -215,9 +210,8 @@ void Config::resolve_names(Faults& faults) {
   }
   if (!names.empty() && absent(names.back()) && !provider("backend:" + names.back())) {
     // The last one is what everything else falls back on: to go on without it would change results silently.
-    const bool optional = std::any_of(plugins_.begin(), plugins_.end(), [&](const PluginRequest& r) {
-      return r.optional && last_part(r.id) == names.back();
-    });
+    const bool optional = std::any_of(plugins_.begin(), plugins_.end(),
+                                      [&](const PluginRequest& r) { return r.optional && last_part(r.id) == names.back(); });
     if (optional)
       faults.add(TSR_USER, "TSR-C008",
                  given_place(order.origin) + ": the fallback backend '" + names.back() +

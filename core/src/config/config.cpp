@@ -65,8 +65,7 @@ std::vector<PluginRequest> read_plugins(const Given& given, const std::string& f
       faults.add(TSR_USER, "TSR-C003", place + ": 'plugins.load': found an empty string, expected a plugin id");
     const bool twice = std::any_of(out.begin(), out.end(), [&](const PluginRequest& r) { return r.id == request.id; });
     if (twice)
-      faults.add(TSR_USER, "TSR-C010", place + ": 'plugins.load' names '" + request.id + "' twice",
-                 "remove one of them");
+      faults.add(TSR_USER, "TSR-C010", place + ": 'plugins.load' names '" + request.id + "' twice", "remove one of them");
     if (!request.id.empty() && !twice) out.push_back(std::move(request));
   }
   return out;
@@ -111,12 +110,10 @@ std::vector<PassRequest> read_passes(const Given& given, const std::string& file
           if (field.kind == TomlNode::kString)
             request.name = field.s;
           else
-            faults.add(TSR_USER, "TSR-C003",
-                       at + ": 'pipeline.passes': 'name' is " + describe(field) + ", expected a string");
+            faults.add(TSR_USER, "TSR-C003", at + ": 'pipeline.passes': 'name' is " + describe(field) + ", expected a string");
           good = good && field.kind == TomlNode::kString;
         } else if (to_value(field, &value)) {
-          request.given.emplace_back(field.key,
-                                     Setting{std::move(value), given.raw ? given.origin : origin_of(file, field)});
+          request.given.emplace_back(field.key, Setting{std::move(value), given.raw ? given.origin : origin_of(file, field)});
         } else {
           faults.add(TSR_USER, "TSR-C003",
                      at + ": 'pipeline.passes': option '" + field.key + "' is " + describe(field) +
@@ -128,8 +125,7 @@ std::vector<PassRequest> read_passes(const Given& given, const std::string& file
         good = false;
       }
     } else {
-      faults.add(TSR_USER, "TSR-C003",
-                 place + ": 'pipeline.passes': found " + describe(item) + ", expected a pass's name");
+      faults.add(TSR_USER, "TSR-C003", place + ": 'pipeline.passes': found " + describe(item) + ", expected a pass's name");
       good = false;
     }
     if (good) out.push_back(std::move(request));
@@ -236,8 +232,7 @@ void Config::merge(Faults& faults) {
     }
     for (const TomlNode& item : top.items) {
       const std::string key = top.key + "." + item.key;
-      if (!assign({&item, key, place_of(path_, item), origin_of(path_, item)}))
-        add_unknown(place_of(path_, item), key, faults);
+      if (!assign({&item, key, place_of(path_, item), origin_of(path_, item)})) add_unknown(place_of(path_, item), key, faults);
     }
   }
 
@@ -275,9 +270,8 @@ Config Config::derive(std::optional<std::string_view> mode, std::span<const std:
     for (const PluginSection& s : sections_) {
       if (s.section != section) continue;
       // A pass reads its options at every run; everything else got them when it was created.
-      fixed = !std::all_of(s.provides.begin(), s.provides.end(), [](const std::string& p) {
-        return p.starts_with("pass:") || p.starts_with("partitioner:");
-      });
+      fixed = !std::all_of(s.provides.begin(), s.provides.end(),
+                           [](const std::string& p) { return p.starts_with("pass:") || p.starts_with("partitioner:"); });
     }
     if (fixed)
       faults.add(TSR_USER, "TSR-C012", o.place + ": '" + o.key + "' is fixed when the context is created",

@@ -104,8 +104,8 @@ class Config {
   void resolve_names(Faults& faults);
   const PluginSection* provider(std::string_view kind_and_name) const;  // of "pass:cse"; null: none
   std::vector<std::string> provided(std::string_view kind) const;       // names: of "pass", "cse", ...
-  bool absent(std::string_view name) const;  // is it the last part of a plugin that is not there?
-  PassRequest complete(PassRequest request, Faults& faults) const;  // fills in `options`
+  bool absent(std::string_view name) const;                             // is it the last part of a plugin that is not there?
+  PassRequest complete(PassRequest request, Faults& faults) const;      // fills in `options`
 
   std::string path_;
   std::shared_ptr<const ConfigDocument> document_;

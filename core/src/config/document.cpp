@@ -103,8 +103,7 @@ size_t asserting_line(std::string_view text) {
   std::vector<size_t> ends;  // one past the newline of each line
   for (size_t i = 0; i < text.size(); ++i)
     if (text[i] == '\n' || i + 1 == text.size()) ends.push_back(i + 1);
-  const auto at =
-      std::partition_point(ends.begin(), ends.end(), [&](size_t end) { return !asserts(text.substr(0, end)); });
+  const auto at = std::partition_point(ends.begin(), ends.end(), [&](size_t end) { return !asserts(text.substr(0, end)); });
   return static_cast<size_t>(at - ends.begin()) + 1;
 }
 
@@ -134,10 +133,10 @@ TomlNode parse_toml(std::string_view text, const std::string& name) {
                          ": not valid TOML: " + std::string(e.description()),
                      "see https://toml.io for the syntax");
   } catch (const ParserAssertion&) {
-    throw user_error("TSR-C001",
-                     name + ":" + std::to_string(asserting_line(text)) +
-                         ":1: not valid TOML: found a character that cannot start a key",
-                     "see https://toml.io for the syntax");
+    throw user_error(
+        "TSR-C001",
+        name + ":" + std::to_string(asserting_line(text)) + ":1: not valid TOML: found a character that cannot start a key",
+        "see https://toml.io for the syntax");
   }
 }
 

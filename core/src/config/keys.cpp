@@ -35,9 +35,7 @@ KeyDecl real(const char* name, double fallback, double min, double max, const ch
   return d;
 }
 KeyDecl boolean(const char* name, bool fallback, const char* help) { return key(name, Value::of_bool(fallback), help); }
-KeyDecl text(const char* name, const char* fallback, const char* help) {
-  return key(name, Value::of_string(fallback), help);
-}
+KeyDecl text(const char* name, const char* fallback, const char* help) { return key(name, Value::of_string(fallback), help); }
 KeyDecl choice(const char* name, std::vector<std::string> choices, const char* help) {
   KeyDecl d = text(name, choices.front().c_str(), help);  // the first is the default
   d.choices = std::move(choices);
@@ -55,11 +53,9 @@ std::vector<KeyDecl> make_keys() {
   return {
       text("name", "", "A name for reports."),
       choice("mode", mode_names(), "A named set of values; see `tessera config modes`."),
-      choice("numerics", {"strict", "relaxed"},
-             "strict: fused bits equal unfused bits. relaxed gives that up for speed."),
+      choice("numerics", {"strict", "relaxed"}, "strict: fused bits equal unfused bits. relaxed gives that up for speed."),
 
-      fixed(list("plugins.path",
-                 "Directories searched for plugins before the default one; relative to the config file.")),
+      fixed(list("plugins.path", "Directories searched for plugins before the default one; relative to the config file.")),
 
       choice("pipeline.verify", {"changed", "never", "each"},
              "Run the whole-graph verifier after passes that changed the graph, after none, or after each."),
@@ -70,16 +66,14 @@ std::vector<KeyDecl> make_keys() {
       integer("pipeline.bisect_limit", -1, -1, kNoLimit, "Run only the first N passes of the process; -1: all."),
       choice("pipeline.reproducer", {"on_error", "none", "always"},
              "When a pass writes a file from which its run can be replayed."),
-      text("pipeline.reproducer_dir", "",
-           "Directory for reproducers; empty: 'tessera' in the directory for temporary files."),
+      text("pipeline.reproducer_dir", "", "Directory for reproducers; empty: 'tessera' in the directory for temporary files."),
 
       list("backends.order", "Backends in order of preference; the last is the fallback and must take every op."),
       choice("backends.use", {"all", "fallback"}, "fallback: ignore every backend but the last of backends.order."),
 
       text("partitioner.name", "",
            "Splits the joint graph of training into forward and backward; empty: keep every activation."),
-      real("partitioner.budget", 1.0, 0, 1,
-           "Part of the activation memory that may be kept for backward; 1 keeps everything."),
+      real("partitioner.budget", 1.0, 0, 1, "Part of the activation memory that may be kept for backward; 1 keeps everything."),
       integer("partitioner.budget_bytes", -1, -1, kNoLimit, "The same as bytes; -1: partitioner.budget holds."),
 
       text("executor.name", "", "Runs the step table another way; empty: step by step."),
@@ -124,8 +118,7 @@ std::vector<std::string> all_key_names() {
 
 bool is_known_section(std::string_view section) {
   return std::any_of(known_keys().begin(), known_keys().end(), [&](const KeyDecl& k) {
-    return k.name.size() > section.size() && k.name[section.size()] == '.' &&
-           std::string_view(k.name).starts_with(section);
+    return k.name.size() > section.size() && k.name[section.size()] == '.' && std::string_view(k.name).starts_with(section);
   });
 }
 

@@ -15,8 +15,7 @@ std::string_view trimmed(std::string_view s) {
 bool is_dotted_key(std::string_view key) {
   bool word = false;  // the current part has a character
   for (const char c : key) {
-    const bool in_word =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    const bool in_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
     if (!in_word && (c != '.' || !word)) return false;
     word = in_word;
   }
@@ -40,14 +39,11 @@ std::string place_of(const std::string& file, const TomlNode& node) {
   return file + ":" + std::to_string(node.line) + ":" + std::to_string(node.column);
 }
 
-Origin origin_of(const std::string& file, const TomlNode& node) {
-  return {Origin::kFile, file, node.line, node.column};
-}
+Origin origin_of(const std::string& file, const TomlNode& node) { return {Origin::kFile, file, node.line, node.column}; }
 
 TomlNode parse_override_value(std::string_view raw, const std::string& place) {
   const std::string value(trimmed(raw));
-  if (value.empty())
-    throw user_error("TSR-C006", place + ": found no value after '='", "an empty string is written \"\"");
+  if (value.empty()) throw user_error("TSR-C006", place + ": found no value after '='", "an empty string is written \"\"");
   // A newline would smuggle further keys into the one-line document below.
   if (value.find_first_of("\r\n") != value.npos)
     throw user_error("TSR-C006", place + ": found a line break, expected one TOML value");
@@ -56,8 +52,7 @@ TomlNode parse_override_value(std::string_view raw, const std::string& place) {
     if (document.items.size() == 1 && document.items[0].key == "v") return std::move(document.items[0]);
   } catch (const Error& e) {
     if (std::string_view("\"'[{").find(value[0]) != std::string_view::npos)
-      throw user_error("TSR-C006", place + ": " + e.message(),
-                       "quote the whole argument so that the shell leaves it alone");
+      throw user_error("TSR-C006", place + ": " + e.message(), "quote the whole argument so that the shell leaves it alone");
   }
   TomlNode word;
   word.kind = TomlNode::kString;
@@ -72,8 +67,7 @@ Override parse_override(std::string_view text, const std::string& source) {
   out.origin = {Origin::kOverride, source, 0, 0};
   const size_t equals = text.find('=');
   if (equals == text.npos)
-    throw user_error("TSR-C006", out.place + ": found no '=', expected key=value",
-                     "for example: partitioner.budget=0.5");
+    throw user_error("TSR-C006", out.place + ": found no '=', expected key=value", "for example: partitioner.budget=0.5");
   out.key = std::string(trimmed(text.substr(0, equals)));
   if (!is_dotted_key(out.key))
     throw user_error("TSR-C006", out.place + ": found the key '" + out.key + "', expected words joined by dots",

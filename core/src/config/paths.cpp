@@ -14,8 +14,7 @@ fs::path module_dir() {
   static const fs::path dir = [] {
     Dl_info info{};
     std::error_code error;
-    if (dladdr(reinterpret_cast<const void*>(&module_dir), &info) == 0 || !info.dli_fname)
-      return fs::current_path(error);
+    if (dladdr(reinterpret_cast<const void*>(&module_dir), &info) == 0 || !info.dli_fname) return fs::current_path(error);
     // dli_fname is argv[0] for code that is linked into the program itself.
     fs::path file = fs::path(info.dli_fname).has_parent_path() ? fs::path(info.dli_fname) : fs::path("/proc/self/exe");
     const fs::path real = fs::canonical(file, error);
@@ -28,8 +27,7 @@ fs::path module_dir() {
 
 std::string default_plugin_dir() {
   std::error_code error;
-  const fs::path beside =
-      module_dir() / "tessera" / "plugins";  // whatever the distribution calls its library directory
+  const fs::path beside = module_dir() / "tessera" / "plugins";  // whatever the distribution calls its library directory
   if (fs::is_directory(beside, error)) return beside.string();
   return (module_dir().parent_path() / "lib" / "tessera" / "plugins").string();
 }

@@ -78,16 +78,14 @@ const Factory& Context::frontend_for(std::string_view path, std::string_view hea
     for (size_t i = 0; i < table.num_extensions; ++i) known += std::string(i ? ", " : " (") + table.extensions[i];
     if (table.num_extensions > 0) known += ")";
   }
-  throw user_error(
-      "TSR-P031", std::string(path) + ": no loaded frontend reads this file",
-      "loaded frontends: " + (known.empty() ? "none" : known) + "; further ones are named in plugins.load");
+  throw user_error("TSR-P031", std::string(path) + ": no loaded frontend reads this file",
+                   "loaded frontends: " + (known.empty() ? "none" : known) + "; further ones are named in plugins.load");
 }
 
 std::vector<const Factory*> Context::backends_in_order(const Config& config) const {
   std::vector<const Factory*> out;
   for (const std::string& name : config.get_strings("backends.order"))
-    if (const Factory* f = plugins_.find(TSR_BACKEND, name))
-      out.push_back(f);  // an absent optional one has had its notice
+    if (const Factory* f = plugins_.find(TSR_BACKEND, name)) out.push_back(f);  // an absent optional one has had its notice
   if (out.empty())
     throw user_error("TSR-C011", config.source_path() + ": 'backends.order' names no backend that is there",
                      "backends of the loaded plugins: " + join(plugins_.names(TSR_BACKEND)));
@@ -118,8 +116,7 @@ std::vector<const Factory*> Context::backends_named(std::string_view list) const
 std::vector<BoundPass> Context::pipeline(const Config& config) const {
   std::vector<BoundPass> out;
   for (const PassRequest& r : config.passes())
-    if (const Factory* f = plugins_.find(TSR_PASS, r.name))
-      out.push_back({f, r.options});  // absent: an optional plugin's
+    if (const Factory* f = plugins_.find(TSR_PASS, r.name)) out.push_back({f, r.options});  // absent: an optional plugin's
   return out;
 }
 

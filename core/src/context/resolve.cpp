@@ -46,15 +46,14 @@ ConfigSource read_source(const tsr_context_options& options) {
   return source;
 }
 
-void check_needs(const std::vector<ResolvedPlugin>& plugins, const std::vector<PluginRequest>& requested,
-                 Faults& faults) {
+void check_needs(const std::vector<ResolvedPlugin>& plugins, const std::vector<PluginRequest>& requested, Faults& faults) {
   for (const ResolvedPlugin& p : plugins)
     for (const std::string& id : p.manifest->needs)
       if (std::none_of(requested.begin(), requested.end(), [&](const PluginRequest& r) { return r.id == id; }))
-        faults.add(TSR_USER, "TSR-P011",
-                   p.manifest->place("needs") + ": plugin '" + p.manifest->id + "' needs '" + id +
-                       "', which is not in plugins.load",
-                   "add \"" + id + "\" to plugins.load");
+        faults.add(
+            TSR_USER, "TSR-P011",
+            p.manifest->place("needs") + ": plugin '" + p.manifest->id + "' needs '" + id + "', which is not in plugins.load",
+            "add \"" + id + "\" to plugins.load");
 }
 
 void check_factories(const std::vector<ResolvedPlugin>& plugins, Faults& faults) {
@@ -91,10 +90,9 @@ Resolved resolve_plugins(const tsr_context_options* given) {
       if (request.optional)
         out.notices.push_back("optional plugin '" + request.id + "' is not installed; going on without it");
       else
-        out.faults.add(
-            TSR_USER, "TSR-P001",
-            to_text(request.origin) + ": plugin '" + request.id + "' not found" + did_you_mean(request.id, known),
-            "searched: " + join(out.search_dirs));
+        out.faults.add(TSR_USER, "TSR-P001",
+                       to_text(request.origin) + ": plugin '" + request.id + "' not found" + did_you_mean(request.id, known),
+                       "searched: " + join(out.search_dirs));
       continue;
     }
     const size_t before = out.faults.size();

@@ -28,15 +28,18 @@ Callable::Callable(std::shared_ptr<const Context> context, const tsr_callable_de
   std::vector<std::string> overrides;
   for (size_t i = 0; i < desc_.num_options; ++i) overrides.emplace_back(desc_.options[i]);
   config_ = desc_.mode || !overrides.empty()
-                ? context_->config().derive(desc_.mode && *desc_.mode ? std::optional<std::string_view>(desc_.mode) : std::nullopt, overrides)
+                ? context_->config().derive(
+                      desc_.mode && *desc_.mode ? std::optional<std::string_view>(desc_.mode) : std::nullopt, overrides)
                 : context_->config();
   options_ = api::compile_options(context_, config_, desc_.backend);
   options_.keep = nullptr;  // entries go with this callable, which holds the context
   passes_ = context_->pipeline(config_);
   limit_ = config_.get_int("guards.recompile_limit");
   // auto compiles for the sizes at hand, unless the config makes sizes symbols at the first capture.
-  dynamic_ = desc_.dynamic == 1 || (desc_.dynamic < 0 && (config_.get_string("guards.dynamic") == "true" ||
-                                                          (config_.get_string("guards.dynamic") == "auto" && !config_.get_bool("guards.assume_static_by_default"))));
+  dynamic_ = desc_.dynamic == 1 ||
+             (desc_.dynamic < 0 &&
+              (config_.get_string("guards.dynamic") == "true" ||
+               (config_.get_string("guards.dynamic") == "auto" && !config_.get_bool("guards.assume_static_by_default"))));
   desc_.name = name_.c_str();
   desc_.loc.file = file_.c_str();
   desc_.backend = desc_.mode = nullptr;
@@ -69,16 +72,19 @@ const Callable::Entry* Callable::find(const State& state, const tsr_arg* args, s
   for (const Group* g : groups->list) {
     key.clear();
     if (!g->mask.key(args, count, key)) continue;
-    for (const Entry* e = g->map.find(hash_words(key.data(), key.size()), key.data(), key.size()); e; e = e->next.load(std::memory_order_acquire))
+    for (const Entry* e = g->map.find(hash_words(key.data(), key.size()), key.data(), key.size()); e;
+         e = e->next.load(std::memory_order_acquire))
       if (!g->mask.symbolic || e->symbolic.hold(args)) return e;
   }
   return nullptr;
 }
 
-void Callable::run(const Entry& e, const tsr_arg* args, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs) const {
+void Callable::run(const Entry& e, const tsr_arg* args, tsr_tensor_handle** outputs, size_t capacity,
+                   size_t* num_outputs) const {
   const uint32_t n = e.num_inputs, m = e.num_outputs;
   if (m > capacity)
-    throw user_error("TSR-E003", "'" + name_ + "' returns " + std::to_string(m) + " tensors, there is room for " + std::to_string(capacity));
+    throw user_error(
+        "TSR-E003", "'" + name_ + "' returns " + std::to_string(m) + " tensors, there is room for " + std::to_string(capacity));
   tsr_tensor_handle* stack[64];
   std::vector<tsr_tensor_handle*> heap;
   tsr_tensor_handle** in = stack;
@@ -88,17 +94,21 @@ void Callable::run(const Entry& e, const tsr_arg* args, tsr_tensor_handle** outp
   }
   const uint32_t* leaves = n <= Entry::kInline ? e.leaves : e.inputs.data();
   for (uint32_t i = 0; i < n; ++i) in[i] = args[leaves[i]].tensor;
-  if (e.fast) e.calls.run(*e.plan, in, outputs);
-  else e.executable->run_trusted(in, outputs);
+  if (e.fast)
+    e.calls.run(*e.plan, in, outputs);
+  else
+    e.executable->run_trusted(in, outputs);
   *num_outputs = m;
 }
 
-void Callable::call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs, void** structure) {
+void Callable::call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
+                    void** structure) {
   State& state = *state_.load(std::memory_order_acquire);
   const Entry* e = find(state, args, count);
   if (!e) [[unlikely]] {
     for (size_t i = 0; i < count; ++i)
-      if (args[i].kind == TSR_ARG_TENSOR && !args[i].tensor) throw user_error("TSR-E002", "argument " + path_of(args, count, i) + " of '" + name_ + "' is a null tensor");
+      if (args[i].kind == TSR_ARG_TENSOR && !args[i].tensor)
+        throw user_error("TSR-E002", "argument " + path_of(args, count, i) + " of '" + name_ + "' is a null tensor");
     e = miss(args, count);
     if (!e) return run_uncached(args, count, outputs, capacity, num_outputs, structure);
   }
@@ -136,7 +146,8 @@ void Callable::explain_miss(State& state, const tsr_arg* args, size_t count, boo
   std::stable_sort(recent.begin(), recent.end(), [](const Entry* a, const Entry* b) {
     return a->tick.load(std::memory_order_relaxed) > b->tick.load(std::memory_order_relaxed);
   });
-  const std::string head = "Recompiling function " + name_ + " in " + place() + "\n    triggered by the following guard failure(s):";
+  const std::string head =
+      "Recompiling function " + name_ + " in " + place() + "\n    triggered by the following guard failure(s):";
   std::string text = head, all = head, last;
   for (const Entry* e : recent) {
     const std::string id = std::to_string(state.frame.id()) + "/" + std::to_string(e->number) + ": ";
@@ -150,8 +161,10 @@ void Callable::explain_miss(State& state, const tsr_arg* args, size_t count, boo
   if (verbose) log_write(Artifact::kRecompilesVerbose, all);
   if (at_limit && !state.warned) {
     state.warned = true;
-    log_warning("tessera hit config.recompile_limit (" + std::to_string(limit_) + ")\n   function: '" + name_ + "' (" + place() + ")\n   last reason: " + last +
-                "\nTo log all recompilation reasons, use TESSERA_LOGS=\"recompiles\".\nTo diagnose recompilation issues, see docs/recompiles.md");
+    log_warning("tessera hit config.recompile_limit (" + std::to_string(limit_) + ")\n   function: '" + name_ + "' (" +
+                place() + ")\n   last reason: " + last +
+                "\nTo log all recompilation reasons, use TESSERA_LOGS=\"recompiles\".\nTo diagnose recompilation issues, see "
+                "docs/recompiles.md");
   }
 }
 
@@ -167,14 +180,19 @@ std::string Callable::path_of(const tsr_arg* args, size_t count, size_t index) c
 
 struct Callable::Capture {
   std::unique_ptr<Graph> graph;
-  std::vector<uint32_t> leaves;   // argument of each graph input
-  std::vector<uint8_t> used;      // by graph input
-  std::vector<std::string> paths; // by argument
+  std::vector<uint32_t> leaves;    // argument of each graph input
+  std::vector<uint8_t> used;       // by graph input
+  std::vector<std::string> paths;  // by argument
   void* structure = nullptr;
   void (*structure_free)(void*) = nullptr;
   Capture() = default;
-  Capture(Capture&& o) noexcept : graph(std::move(o.graph)), leaves(std::move(o.leaves)), used(std::move(o.used)), paths(std::move(o.paths)),
-                                  structure(std::exchange(o.structure, nullptr)), structure_free(o.structure_free) {}
+  Capture(Capture&& o) noexcept
+      : graph(std::move(o.graph)),
+        leaves(std::move(o.leaves)),
+        used(std::move(o.used)),
+        paths(std::move(o.paths)),
+        structure(std::exchange(o.structure, nullptr)),
+        structure_free(o.structure_free) {}
   ~Capture() {
     if (structure && structure_free) structure_free(structure);
   }
@@ -227,10 +245,13 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count) {
   for (const Factory* f : context_->plugins().all(TSR_FRONTEND))
     if (!frontend && f->as<tsr_frontend>().capture) frontend = f;
   const ServiceScope scope(options_);
-  if (frontend) frontend->check(frontend->as<tsr_frontend>().capture(frontend->self, recorder.handle(), &callable));
-  else throw_if(callable.invoke(callable.self, recorder.handle()));
+  if (frontend)
+    frontend->check(frontend->as<tsr_frontend>().capture(frontend->self, recorder.handle(), &callable));
+  else
+    throw_if(callable.invoke(callable.self, recorder.handle()));
   if (!recorder.has_outputs())
-    throw user_error("TSR-G002", "capturing '" + name_ + "' (" + place() + ") set no outputs", "the client must call set_outputs, with no values for a function without results");
+    throw user_error("TSR-G002", "capturing '" + name_ + "' (" + place() + ") set no outputs",
+                     "the client must call set_outputs, with no values for a function without results");
   for (uint32_t i = 0; i < c.leaves.size(); ++i) {
     c.used.push_back(recorder.used(i));
     // What the function never looked at is not guarded: the graph must not rely on its type either.
@@ -321,7 +342,8 @@ std::unique_ptr<Callable::Entry> Callable::make_entry(const tsr_arg* args, size_
     sizes.collect_symbols(a.a, symbols);
     sizes.collect_symbols(a.b, symbols);
     // About sizes that are computed later: checked by the plan when they are known.
-    if (std::all_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return bound[s] != 0; })) e->symbolic.relations.push_back(a);
+    if (std::all_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return bound[s] != 0; }))
+      e->symbolic.relations.push_back(a);
   }
   e->mask.finish();
   e->structure = std::exchange(c.structure, nullptr);
@@ -346,7 +368,8 @@ void Callable::insert(State& state, std::unique_ptr<Entry> owned, const tsr_arg*
     group->mask = e->mask;
   }
   WordBuffer key;
-  if (!group->mask.key(args, count, key)) throw bug("TSR-B031", "the arguments of '" + name_ + "' changed while it was captured");
+  if (!group->mask.key(args, count, key))
+    throw bug("TSR-B031", "the arguments of '" + name_ + "' changed while it was captured");
   const uint64_t hash = hash_words(key.data(), key.size());
   if (Entry* first = group->map.find(hash, key.data(), key.size())) {
     while (Entry* next = first->next.load(std::memory_order_relaxed)) first = next;
@@ -363,7 +386,8 @@ void Callable::insert(State& state, std::unique_ptr<Entry> owned, const tsr_arg*
     state.lists.push_back(std::move(list));  // earlier lists may still be walked
   }
   if (log_enabled(Artifact::kGuards)) {
-    std::string text = "guards of " + name_ + " " + std::to_string(state.frame.id()) + "/" + std::to_string(e->number) + " (" + place() + ")";
+    std::string text =
+        "guards of " + name_ + " " + std::to_string(state.frame.id()) + "/" + std::to_string(e->number) + " (" + place() + ")";
     for (const std::string& g : guard_texts(e->expected, e->symbolic)) text += "\n  " + g;
     log_write(Artifact::kGuards, text);
   }
@@ -371,7 +395,8 @@ void Callable::insert(State& state, std::unique_ptr<Entry> owned, const tsr_arg*
 
 // Past the limit: captured again and run on the fallback backend as it is, each time. Nothing is kept, so a function whose arguments
 // never repeat cannot fill the memory.
-void Callable::run_uncached(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs, void** structure) {
+void Callable::run_uncached(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity,
+                            size_t* num_outputs, void** structure) {
   std::unique_ptr<Executable> executable;
   std::vector<tsr_tensor_handle*> in;
   {
@@ -387,7 +412,8 @@ void Callable::run_uncached(const tsr_arg* args, size_t count, tsr_tensor_handle
     if (structure) *structure = kept;
   }
   if (executable->num_outputs() > capacity)
-    throw user_error("TSR-E003", "'" + name_ + "' returns " + std::to_string(executable->num_outputs()) + " tensors, there is room for " + std::to_string(capacity));
+    throw user_error("TSR-E003", "'" + name_ + "' returns " + std::to_string(executable->num_outputs()) +
+                                     " tensors, there is room for " + std::to_string(capacity));
   executable->run_trusted(in.data(), outputs);
   *num_outputs = executable->num_outputs();
 }

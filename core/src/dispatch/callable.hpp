@@ -35,9 +35,10 @@ class Callable {
 
   // Throws what the capture, the compiler and the kernels report; then no output is set. *structure belongs to the entry and stays valid
   // until the callable goes (of a call that ran uncached, past the limit: until this thread's next call).
-  void call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs, void** structure);
-  void reset();                        // forgets every entry
-  std::string describe_json() const;   // schema: docs/json.md, "callable"
+  void call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
+            void** structure);
+  void reset();                       // forgets every entry
+  std::string describe_json() const;  // schema: docs/json.md, "callable"
 
  private:
   struct Entry;
@@ -53,10 +54,11 @@ class Callable {
   std::unique_ptr<Executable> compile(Capture& capture, const CompileOptions& options, bool with_passes);
   std::unique_ptr<Entry> make_entry(const tsr_arg* args, size_t count);
   void insert(State& state, std::unique_ptr<Entry> entry, const tsr_arg* args, size_t count);
-  void run_uncached(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs, void** structure);
+  void run_uncached(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
+                    void** structure);
   void explain_miss(State& state, const tsr_arg* args, size_t count, bool at_limit);
   std::string path_of(const tsr_arg* args, size_t count, size_t index) const;
-  std::string place() const;           // "FILE:LINE"
+  std::string place() const;  // "FILE:LINE"
 
   std::shared_ptr<const Context> context_;
   std::string name_, file_;
@@ -68,7 +70,7 @@ class Callable {
   int64_t limit_ = 8;
 
   std::atomic<State*> state_{nullptr};
-  mutable std::mutex mutex_;           // misses
+  mutable std::mutex mutex_;                    // misses
   std::vector<std::unique_ptr<State>> states_;  // the last is current; earlier ones may still be read by a call
   std::map<std::thread::id, void*> transient_;  // structures of uncached calls
 };

@@ -29,12 +29,12 @@ struct alignas(64) Callable::Entry {
   void* structure = nullptr;
   std::atomic<Entry*> next{nullptr};  // with the same key, told apart by symbolic guards
   mutable std::atomic<uint64_t> tick{0}, hits{0};
-  const Plan* plan = nullptr;         // of the executable
+  const Plan* plan = nullptr;  // of the executable
   uint32_t num_inputs = 0, num_outputs = 0;
-  bool fast = false;                  // `calls` may be used
+  bool fast = false;  // `calls` may be used
   static constexpr uint32_t kInline = 12;
-  uint32_t leaves[kInline];           // argument of each graph input, when there are no more than that
-  std::vector<uint32_t> inputs;       // the same, of any length
+  uint32_t leaves[kInline];      // argument of each graph input, when there are no more than that
+  std::vector<uint32_t> inputs;  // the same, of any length
 
   size_t number = 0;
   std::unique_ptr<Executable> executable;

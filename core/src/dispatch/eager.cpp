@@ -31,7 +31,8 @@ constexpr size_t kMaxEntries = 8192;
 constexpr int64_t kMaxKeyData = 64;
 
 // False: this call cannot be cached.
-bool make_key(WordBuffer& key, const char* op, tsr_tensor_handle* const* operands, size_t num_operands, const tsr_attr* attrs, size_t num_attrs) {
+bool make_key(WordBuffer& key, const char* op, tsr_tensor_handle* const* operands, size_t num_operands, const tsr_attr* attrs,
+              size_t num_attrs) {
   key.push_text(op);
   for (size_t i = 0; i < num_operands; ++i) {
     key.reserve(2 + 2 * kMaxRank);
@@ -106,8 +107,8 @@ EagerCache::EagerCache(std::shared_ptr<const Context> context) : context_(std::m
 }
 EagerCache::~EagerCache() = default;
 
-std::unique_ptr<Executable> EagerCache::compile(const char* op, tsr_tensor_handle* const* operands, size_t num_operands, const tsr_attr* attrs,
-                                                size_t num_attrs) const {
+std::unique_ptr<Executable> EagerCache::compile(const char* op, tsr_tensor_handle* const* operands, size_t num_operands,
+                                                const tsr_attr* attrs, size_t num_attrs) const {
   auto g = std::make_unique<Graph>(context_->ops(), op);
   NodeSpec spec;
   spec.op = op;
@@ -131,8 +132,8 @@ std::unique_ptr<Executable> EagerCache::compile(const char* op, tsr_tensor_handl
   return Executable::compile(std::move(g), options_);
 }
 
-void EagerCache::run(const char* op, tsr_tensor_handle* const* operands, size_t num_operands, const tsr_attr* attrs, size_t num_attrs,
-                     tsr_tensor_handle** results, size_t capacity, size_t* num_results) {
+void EagerCache::run(const char* op, tsr_tensor_handle* const* operands, size_t num_operands, const tsr_attr* attrs,
+                     size_t num_attrs, tsr_tensor_handle** results, size_t capacity, size_t* num_results) {
   struct Reader {  // keeps generations alive while an executable of one of them is in use
     std::atomic<int64_t>& count;
     explicit Reader(std::atomic<int64_t>& c) : count(c) { count.fetch_add(1, std::memory_order_seq_cst); }
@@ -140,7 +141,8 @@ void EagerCache::run(const char* op, tsr_tensor_handle* const* operands, size_t 
   };
   const auto launch = [&](const Executable& e, const std::vector<uint32_t>* given) {
     if (e.num_outputs() > capacity)
-      throw user_error("TSR-E003", "op '" + std::string(op) + "' has " + std::to_string(e.num_outputs()) + " results, there is room for " + std::to_string(capacity));
+      throw user_error("TSR-E003", "op '" + std::string(op) + "' has " + std::to_string(e.num_outputs()) +
+                                       " results, there is room for " + std::to_string(capacity));
     *num_results = e.num_outputs();
     if (given && given->size() == num_operands) return e.run_trusted(operands, results);
     std::vector<tsr_tensor_handle*> in;
@@ -156,7 +158,8 @@ void EagerCache::run(const char* op, tsr_tensor_handle* const* operands, size_t 
   const uint64_t hash = hash_words(key.data(), key.size());
   {
     const Reader reader(readers_);
-    if (const Entry* e = current_.load(std::memory_order_seq_cst)->map.find(hash, key.data(), key.size())) return launch(*e->executable, &e->inputs);
+    if (const Entry* e = current_.load(std::memory_order_seq_cst)->map.find(hash, key.data(), key.size()))
+      return launch(*e->executable, &e->inputs);
   }
   auto entry = std::make_unique<Entry>();
   entry->executable = compile(op, operands, num_operands, attrs, num_attrs);
@@ -171,7 +174,8 @@ void EagerCache::run(const char* op, tsr_tensor_handle* const* operands, size_t 
       current_.store(generations_.back().get(), std::memory_order_seq_cst);
     }
     // Only this thread reads: nobody can be in a generation that is no longer current.
-    if (generations_.size() > 1 && readers_.load(std::memory_order_seq_cst) == 1) generations_.erase(generations_.begin(), generations_.end() - 1);
+    if (generations_.size() > 1 && readers_.load(std::memory_order_seq_cst) == 1)
+      generations_.erase(generations_.begin(), generations_.end() - 1);
     Generation& g = *generations_.back();
     found = g.map.find(hash, key.data(), key.size());  // another thread may have been faster
     if (!found) {

@@ -30,8 +30,8 @@ class EagerCache {
  private:
   struct Generation;
   struct Entry;
-  std::unique_ptr<Executable> compile(const char* op, tsr_tensor_handle* const* operands, size_t num_operands, const tsr_attr* attrs,
-                                      size_t num_attrs) const;
+  std::unique_ptr<Executable> compile(const char* op, tsr_tensor_handle* const* operands, size_t num_operands,
+                                      const tsr_attr* attrs, size_t num_attrs) const;
 
   std::shared_ptr<const Context> context_;
   CompileOptions options_;

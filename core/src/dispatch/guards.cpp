@@ -43,7 +43,8 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out) const {
         if (leaf.fixed == all) {
           for (uint32_t k = 0; k < leaf.rank; ++k) out.push(static_cast<uint64_t>(t.sizes[k]));
         } else {
-          for (uint64_t rest = leaf.fixed; rest; rest &= rest - 1) out.push(static_cast<uint64_t>(t.sizes[std::countr_zero(rest)]));
+          for (uint64_t rest = leaf.fixed; rest; rest &= rest - 1)
+            out.push(static_cast<uint64_t>(t.sizes[std::countr_zero(rest)]));
         }
         if (!leaf.dense)
           for (uint32_t k = 0; k < leaf.rank; ++k) out.push(static_cast<uint64_t>(t.strides[k]));
@@ -171,24 +172,29 @@ void tensor_mismatches(const Expected& e, const tsr_arg& a, std::vector<std::str
   if (want && have && want->kind() != have->kind())
     out.push_back(head + "device mismatch. expected " + device_name(e.device) + ", actual " + device_name(t.device));
   if (t.dtype != e.dtype)
-    out.push_back(head + "dtype mismatch. expected " + std::string(dtype_display_name(e.dtype)) + ", actual " + std::string(dtype_display_name(t.dtype)));
+    out.push_back(head + "dtype mismatch. expected " + std::string(dtype_display_name(e.dtype)) + ", actual " +
+                  std::string(dtype_display_name(t.dtype)));
   if (want && have && want->kind() == have->kind() && want->index() != have->index())
     out.push_back(head + "device index mismatch. expected " + number(want->index()) + ", actual " + number(have->index()));
-  if ((a.tensor->requires_grad != 0) != (e.requires_grad != 0)) out.push_back(head + "requires_grad mismatch. expected requires_grad=" + (e.requires_grad ? "1" : "0"));
+  if ((a.tensor->requires_grad != 0) != (e.requires_grad != 0))
+    out.push_back(head + "requires_grad mismatch. expected requires_grad=" + (e.requires_grad ? "1" : "0"));
   if (t.rank != e.sizes.size()) {
-    out.push_back(head + "rank mismatch. expected " + number(static_cast<int64_t>(e.sizes.size())) + ", actual " + number(t.rank));
+    out.push_back(head + "rank mismatch. expected " + number(static_cast<int64_t>(e.sizes.size())) + ", actual " +
+                  number(t.rank));
     return;
   }
   for (uint32_t k = 0; k < t.rank; ++k)
     if (e.symbols[k] < 0 && t.sizes[k] != e.sizes[k])
-      out.push_back(head + "size mismatch at index " + number(k) + ". expected " + number(e.sizes[k]) + ", actual " + number(t.sizes[k]));
+      out.push_back(head + "size mismatch at index " + number(k) + ". expected " + number(e.sizes[k]) + ", actual " +
+                    number(t.sizes[k]));
   const bool dense = t.flags & TSR_TENSOR_CONTIGUOUS;
   if (dense && e.dense) return;
   std::vector<int64_t> strides = e.strides;
   if (e.dense) dense_strides({t.sizes, t.rank}, strides.data());  // of the sizes at hand: they may be symbols
   for (uint32_t k = 0; k < t.rank; ++k)
     if (t.strides[k] != strides[k]) {
-      out.push_back(head + "stride mismatch at index " + number(k) + ". expected " + number(strides[k]) + ", actual " + number(t.strides[k]));
+      out.push_back(head + "stride mismatch at index " + number(k) + ". expected " + number(strides[k]) + ", actual " +
+                    number(t.strides[k]));
     }
 }
 
@@ -202,7 +208,8 @@ std::string relation_text(const Sizes& sizes, const Assumption& r) {
   return sizes.print(r.a) + kText[r.relation] + sizes.print(r.b);
 }
 
-void symbolic_mismatches(const std::vector<Expected>& expected, const SymbolicGuards& g, const tsr_arg* args, std::vector<std::string>& out) {
+void symbolic_mismatches(const std::vector<Expected>& expected, const SymbolicGuards& g, const tsr_arg* args,
+                         std::vector<std::string>& out) {
   if (!g.sizes) return;
   std::vector<int64_t> values(g.sizes->symbols().size(), 0);
   for (const auto& p : g.binds) values[p.symbol] = args[p.leaf].tensor->desc.sizes[p.dim];
@@ -213,25 +220,28 @@ void symbolic_mismatches(const std::vector<Expected>& expected, const SymbolicGu
   };
   for (const auto& b : g.bounds) {
     if (values[b.symbol] < b.min)
-      out.push_back("tensor '" + expected[b.leaf].path + "' size mismatch at index " + std::to_string(b.dim) + ". expected >= " + std::to_string(b.min) + ", actual " + std::to_string(values[b.symbol]));
+      out.push_back("tensor '" + expected[b.leaf].path + "' size mismatch at index " + std::to_string(b.dim) +
+                    ". expected >= " + std::to_string(b.min) + ", actual " + std::to_string(values[b.symbol]));
     if (values[b.symbol] > b.max)
-      out.push_back("tensor '" + expected[b.leaf].path + "' size mismatch at index " + std::to_string(b.dim) + ". expected <= " + std::to_string(b.max) + ", actual " + std::to_string(values[b.symbol]));
+      out.push_back("tensor '" + expected[b.leaf].path + "' size mismatch at index " + std::to_string(b.dim) +
+                    ". expected <= " + std::to_string(b.max) + ", actual " + std::to_string(values[b.symbol]));
   }
   for (const auto& p : g.equals)
-    if (args[p.leaf].tensor->desc.sizes[p.dim] != values[p.symbol]) out.push_back(size_text(expected, p.leaf, p.dim) + " == " + first(p.symbol));
+    if (args[p.leaf].tensor->desc.sizes[p.dim] != values[p.symbol])
+      out.push_back(size_text(expected, p.leaf, p.dim) + " == " + first(p.symbol));
   for (const Assumption& r : g.relations) {
     bool holds = false;
     try {
       holds = Sizes::holds(r.relation, g.sizes->evaluate(r.a, values), g.sizes->evaluate(r.b, values));
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
     if (!holds) out.push_back(relation_text(*g.sizes, r) + (r.why.empty() ? "" : "  # " + r.why));
   }
 }
 
 }  // namespace
 
-std::vector<std::string> mismatches(const std::vector<Expected>& expected, const SymbolicGuards& symbolic, const tsr_arg* args, size_t count, bool all) {
+std::vector<std::string> mismatches(const std::vector<Expected>& expected, const SymbolicGuards& symbolic, const tsr_arg* args,
+                                    size_t count, bool all) {
   std::vector<std::string> out;
   const auto done = [&] { return !all && !out.empty(); };
   // Leaves only correspond up to the first difference in structure.
@@ -240,12 +250,15 @@ std::vector<std::string> mismatches(const std::vector<Expected>& expected, const
     const Expected& e = expected[i];
     const bool structure = e.kind == TSR_ARG_LENGTH || e.kind == TSR_ARG_KEYS;
     if (e.kind == args[i].kind && !(structure && !value_equal(e, args[i]))) continue;
-    if (e.kind == args[i].kind || e.kind == TSR_ARG_NONE) out.push_back(value_text(e));
-    else out.push_back("type(" + e.path + ") is " + kind_text(e.kind) + ", actual " + kind_text(args[i].kind));
+    if (e.kind == args[i].kind || e.kind == TSR_ARG_NONE)
+      out.push_back(value_text(e));
+    else
+      out.push_back("type(" + e.path + ") is " + kind_text(e.kind) + ", actual " + kind_text(args[i].kind));
     return out;
   }
   if (count != expected.size()) {
-    out.push_back("number of arguments mismatch. expected " + std::to_string(expected.size()) + ", actual " + std::to_string(count));
+    out.push_back("number of arguments mismatch. expected " + std::to_string(expected.size()) + ", actual " +
+                  std::to_string(count));
     return out;
   }
   for (size_t i = 0; i < count && !done(); ++i)
@@ -271,7 +284,9 @@ std::vector<std::string> guard_texts(const std::vector<Expected>& expected, cons
     if (!e.guarded) continue;
     std::string s = "tensor '" + e.path + "': " + std::string(dtype_name(e.dtype)) + "[";
     for (size_t k = 0; k < e.sizes.size(); ++k)
-      s += (k ? ", " : "") + (e.symbols[k] < 0 ? std::to_string(e.sizes[k]) : std::string(symbolic.sizes->symbols()[static_cast<size_t>(e.symbols[k])].name));
+      s +=
+          (k ? ", " : "") + (e.symbols[k] < 0 ? std::to_string(e.sizes[k])
+                                              : std::string(symbolic.sizes->symbols()[static_cast<size_t>(e.symbols[k])].name));
     s += "]";
     if (!e.dense) {
       s += ", strides [";
@@ -283,7 +298,8 @@ std::vector<std::string> guard_texts(const std::vector<Expected>& expected, cons
     out.push_back(std::move(s));
   }
   for (const auto& b : symbolic.bounds)
-    out.push_back(std::to_string(b.min) + " <= " + size_text(expected, b.leaf, b.dim) + (b.max == INT64_MAX ? "" : " <= " + std::to_string(b.max)));
+    out.push_back(std::to_string(b.min) + " <= " + size_text(expected, b.leaf, b.dim) +
+                  (b.max == INT64_MAX ? "" : " <= " + std::to_string(b.max)));
   for (const auto& p : symbolic.equals)
     for (const auto& q : symbolic.binds)
       if (q.symbol == p.symbol) out.push_back(size_text(expected, p.leaf, p.dim) + " == " + size_text(expected, q.leaf, q.dim));

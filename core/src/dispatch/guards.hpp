@@ -14,11 +14,11 @@ namespace tessera::core {
 
 // What is fixed about one leaf of the flattened arguments.
 struct LeafGuard {
-  uint32_t kind = 0;       // tsr_arg_kind
-  bool guarded = false;    // of tensors: the graph relies on it. Other leaves always are.
-  bool dense = false;      // row-major; else the strides are part of the key
+  uint32_t kind = 0;     // tsr_arg_kind
+  bool guarded = false;  // of tensors: the graph relies on it. Other leaves always are.
+  bool dense = false;    // row-major; else the strides are part of the key
   uint32_t rank = 0;
-  uint64_t fixed = 0;      // bit i: the size at index i is part of the key; else it is a symbol
+  uint64_t fixed = 0;  // bit i: the size at index i is part of the key; else it is a symbol
   bool operator==(const LeafGuard&) const = default;
 };
 
@@ -26,7 +26,7 @@ struct LeafGuard {
 struct Mask {
   std::vector<LeafGuard> leaves;
   bool symbolic = false;
-  size_t words = 0;        // of a key, texts not counted
+  size_t words = 0;  // of a key, texts not counted
   void finish();
   bool operator==(const Mask& o) const { return leaves == o.leaves; }
   // Appends the words of these arguments. False: they cannot match whatever the numbers are (count, kinds, ranks).
@@ -35,7 +35,7 @@ struct Mask {
 
 // The arguments at capture, kept to explain why a later call does not match.
 struct Expected {
-  std::string path;        // "x", "state['h'][0]"
+  std::string path;  // "x", "state['h'][0]"
   uint32_t kind = 0;
   bool guarded = true;
   int64_t i = 0;
@@ -60,7 +60,7 @@ struct SymbolicGuards {
     uint32_t leaf, dim;
   };
   std::vector<Bounds> bounds;
-  const Sizes* sizes = nullptr;      // of the executable's graph
+  const Sizes* sizes = nullptr;  // of the executable's graph
   std::vector<Assumption> relations;
   bool empty() const { return binds.empty() && relations.empty(); }
   bool hold(const tsr_arg* args) const;
@@ -68,7 +68,8 @@ struct SymbolicGuards {
 
 // Why these arguments do not match, in the words of docs/recompiles.md: the first guard that fails, structure and plain values before
 // tensors. `all`: every failing guard. Empty: everything matches.
-std::vector<std::string> mismatches(const std::vector<Expected>& expected, const SymbolicGuards& symbolic, const tsr_arg* args, size_t count, bool all);
+std::vector<std::string> mismatches(const std::vector<Expected>& expected, const SymbolicGuards& symbolic, const tsr_arg* args,
+                                    size_t count, bool all);
 // Every guard as text: "c == 0.5", "tensor 'x': f32[3], cpu".
 std::vector<std::string> guard_texts(const std::vector<Expected>& expected, const SymbolicGuards& symbolic);
 

@@ -76,7 +76,10 @@ inline uint64_t hash_words(const uint64_t* w, size_t n) noexcept {
 template <class T>
 class WordMap {
  public:
-  WordMap() { tables_.push_back(std::make_unique<Table>(8)); current_.store(tables_.back().get(), std::memory_order_release); }
+  WordMap() {
+    tables_.push_back(std::make_unique<Table>(8));
+    current_.store(tables_.back().get(), std::memory_order_release);
+  }
 
   T* find(uint64_t hash, const uint64_t* words, size_t n) const noexcept {
     const Table* t = current_.load(std::memory_order_acquire);

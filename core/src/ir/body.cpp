@@ -85,8 +85,8 @@ class BodyBuilder {
  private:
   [[noreturn]] void fail(const std::string& what, const std::string& hint = {}) const {
     throw bug("TSR-O007",
-              r_.file + ":" + std::to_string(line_) + ": " + (grad_ ? "grad" : "decompose") + " of " +
-                  g_.describe(node_) + ": " + what,
+              r_.file + ":" + std::to_string(line_) + ": " + (grad_ ? "grad" : "decompose") + " of " + g_.describe(node_) +
+                  ": " + what,
               hint.empty() ? "the record comes from plugin '" + r_.plugin + "'" : hint);
   }
 
@@ -225,11 +225,8 @@ class BodyBuilder {
   }
 
   // The dtype that the callee's record asks for at this place; else the dtype of its first tensor operand; else of ours.
-  uint32_t literal_dtype(const OpRecord& callee, const std::vector<tsr_id>& operands, size_t at,
-                         const BuildValue& v) const {
-    auto decl = [&](size_t i) -> const OperandDecl& {
-      return callee.operands[std::min(i, callee.operands.size() - 1)];
-    };
+  uint32_t literal_dtype(const OpRecord& callee, const std::vector<tsr_id>& operands, size_t at, const BuildValue& v) const {
+    auto decl = [&](size_t i) -> const OperandDecl& { return callee.operands[std::min(i, callee.operands.size() - 1)]; };
     auto type_of = [&](size_t i) { return g_.value(operands[i]).type->dtype; };
     if (!callee.operands.empty()) {
       const DtypePattern& p = decl(at).dtype;
@@ -314,8 +311,7 @@ class BodyBuilder {
 
   uint32_t dtype_named(const std::string& name) const {
     if (auto it = dtypes_.find(name); it != dtypes_.end()) return it->second;
-    if (r_.dtype_sets.count(name))
-      fail("the dtype " + name + " cannot be told: the operands that have it are left out");
+    if (r_.dtype_sets.count(name)) fail("the dtype " + name + " cannot be told: the operands that have it are left out");
     return dtype_from_name(name);
   }
 
@@ -378,9 +374,7 @@ class BodyBuilder {
       v.f = e.kind == BodyExpr::kSum ? x + y : e.kind == BodyExpr::kDifference ? x - y : x * y;
       return v;
     }
-    const tsr_dim_op op = e.kind == BodyExpr::kSum          ? TSR_DIM_ADD
-                          : e.kind == BodyExpr::kDifference ? TSR_DIM_SUB
-                                                            : TSR_DIM_MUL;
+    const tsr_dim_op op = e.kind == BodyExpr::kSum ? TSR_DIM_ADD : e.kind == BodyExpr::kDifference ? TSR_DIM_SUB : TSR_DIM_MUL;
     return dim_value(g_.sizes().make(op, dim(a), dim(b)));
   }
 
@@ -409,8 +403,7 @@ class BodyBuilder {
       const tsr_type& t = type_of(e.args[0]);
       const int64_t rank = t.rank;
       if (i < -rank || i >= rank)
-        fail("size(%" + e.args[0].text + ", " + std::to_string(i) + "): there are " + std::to_string(rank) +
-             " dimensions");
+        fail("size(%" + e.args[0].text + ", " + std::to_string(i) + "): there are " + std::to_string(rank) + " dimensions");
       return dim_value(t.sizes[i < 0 ? i + rank : i]);
     }
     if (f == "real" || f == "complex" || f == "accumulate") {
@@ -457,9 +450,7 @@ class BodyBuilder {
   tsr_attr attribute(const BuildValue& v, const AttrDecl& decl) const {
     tsr_attr a{};
     a.kind = decl.kind;
-    auto wrong = [&] {
-      fail("attribute '" + decl.name + "' takes a value of kind " + std::string(attr_kind_name(decl.kind)));
-    };
+    auto wrong = [&] { fail("attribute '" + decl.name + "' takes a value of kind " + std::string(attr_kind_name(decl.kind))); };
     switch (decl.kind) {
       case TSR_ATTR_INT: a.i = plain(v); break;
       case TSR_ATTR_DIM: a.i = dim(v); break;
@@ -476,9 +467,7 @@ class BodyBuilder {
       case TSR_ATTR_INTS: a.ints = array<int64_t>(v, a, [this](const BuildValue& x) { return plain(x); }); break;
       case TSR_ATTR_DIMS: a.ints = array<int64_t>(v, a, [this](const BuildValue& x) { return dim(x); }); break;
       case TSR_ATTR_FLOATS: a.floats = array<double>(v, a, [this](const BuildValue& x) { return real(x); }); break;
-      case TSR_ATTR_STRINGS:
-        a.strings = array<const char*>(v, a, [this](const BuildValue& x) { return string(x); });
-        break;
+      case TSR_ATTR_STRINGS: a.strings = array<const char*>(v, a, [this](const BuildValue& x) { return string(x); }); break;
       default:
         if (v.kind != BuildValue::kTensor) wrong();
         a.tensor = v.tensor;
@@ -521,8 +510,7 @@ std::vector<tsr_id> build_decomposition(Graph& g, tsr_id node) {
   }
   const tsr_node& n = g.node(node);
   const auto blame = [&](const std::string& what) {
-    throw bug("TSR-O007", "decompose of " + g.describe(node) + ": " + what,
-              "the record comes from plugin '" + r.plugin + "'");
+    throw bug("TSR-O007", "decompose of " + g.describe(node) + ": " + what, "the record comes from plugin '" + r.plugin + "'");
   };
   if (out.size() != n.num_results)
     blame("found " + std::to_string(out.size()) + " replacements for " + std::to_string(n.num_results) + " results");
@@ -550,8 +538,8 @@ std::vector<tsr_id> build_grad(Graph& g, tsr_id node, std::span<const tsr_id> gr
   const OpRecord& r = g.record_of(node);
   const tsr_node& n = g.node(node);
   if (grad_results.size() != n.num_results)
-    throw bug("TSR-B003", "grad of " + g.describe(node) + ": found " + std::to_string(grad_results.size()) +
-                              " gradients for " + std::to_string(n.num_results) + " results");
+    throw bug("TSR-B003", "grad of " + g.describe(node) + ": found " + std::to_string(grad_results.size()) + " gradients for " +
+                              std::to_string(n.num_results) + " results");
   std::vector<tsr_id> out(n.num_operands, TSR_NONE);
   if (!r.grad_body && !(r.impl && r.impl->grad)) nothing_to_build(g, node, "gradient");
   if (std::all_of(grad_results.begin(), grad_results.end(), [](tsr_id v) { return v == TSR_NONE; })) return out;

@@ -16,10 +16,10 @@ struct Function {
   size_t arguments;
   bool of_value;  // the first argument is a %value
 };
-constexpr Function kFunctions[] = {
-    {"floordiv", 2, false}, {"mod", 2, false},     {"min", 2, false},        {"max", 2, false},  {"range", 2, false},
-    {"real", 1, false},     {"complex", 1, false}, {"accumulate", 1, false}, {"shape", 1, true}, {"size", 2, true},
-    {"rank", 1, true},      {"numel", 1, true},    {"dtype", 1, true}};
+constexpr Function kFunctions[] = {{"floordiv", 2, false}, {"mod", 2, false},  {"min", 2, false},     {"max", 2, false},
+                                   {"range", 2, false},    {"real", 1, false}, {"complex", 1, false}, {"accumulate", 1, false},
+                                   {"shape", 1, true},     {"size", 2, true},  {"rank", 1, true},     {"numel", 1, true},
+                                   {"dtype", 1, true}};
 
 class BodyParser {
  public:
@@ -57,8 +57,7 @@ class BodyParser {
 
  private:
   [[noreturn]] void fail(const Token& t, const std::string& what) const {
-    in_.source().fail("TSR-O007", t.offset,
-                      std::string(grad_ ? "grad" : "decompose") + " of op " + r_.name + ": " + what);
+    in_.source().fail("TSR-O007", t.offset, std::string(grad_ ? "grad" : "decompose") + " of op " + r_.name + ": " + what);
   }
 
   BodyStatement statement() {
@@ -196,8 +195,8 @@ class BodyParser {
       e.kind = BodyExpr::kFloat;
       e.f = t.text == "inf" ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
     } else if (in_.at("(")) {
-      const auto* f = std::find_if(std::begin(kFunctions), std::end(kFunctions),
-                                   [&](const Function& k) { return k.name == t.text; });
+      const auto* f =
+          std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](const Function& k) { return k.name == t.text; });
       if (f == std::end(kFunctions)) fail(t, "there is no function '" + std::string(t.text) + "'");
       e.kind = BodyExpr::kCall;
       in_.next();
@@ -205,8 +204,7 @@ class BodyParser {
       while (in_.accept(","));
       in_.expect(")");
       if (e.args.size() != f->arguments)
-        fail(t,
-             e.text + " takes " + std::to_string(f->arguments) + " arguments, found " + std::to_string(e.args.size()));
+        fail(t, e.text + " takes " + std::to_string(f->arguments) + " arguments, found " + std::to_string(e.args.size()));
     } else {
       e.kind = BodyExpr::kName;
       if (t.text != "invalid" && dtype_from_name(t.text) == TSR_DTYPE_INVALID && !r_.dtype_sets.count(e.text))

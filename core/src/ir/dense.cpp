@@ -115,8 +115,8 @@ void Reader::float_element(uint32_t dtype, void* data, int64_t index) {
   const Token t = next();
   auto refuse = [&](const char* why) {
     source().fail("TSR-I011", first.offset,
-                  "found " + std::string(negative ? "-" : "") + std::string(t.text.substr(0, 40)) +
-                      ", expected a value of " + std::string(dtype_name(dtype)) + ": " + why);
+                  "found " + std::string(negative ? "-" : "") + std::string(t.text.substr(0, 40)) + ", expected a value of " +
+                      std::string(dtype_name(dtype)) + ": " + why);
   };
   if (dtype == TSR_F32 && (t.kind == Tok::kFloat || t.kind == Tok::kInt)) {
     float v;  // straight from the text: through f64 it would round twice
@@ -228,15 +228,12 @@ const tsr_tensor* Reader::dense() {
   } else if (accept_word("hex")) {
     const Token t = expect(Tok::kString, "the bytes as a string of hex digits");
     if (t.text.size() / 2 != static_cast<uint64_t>(bytes) || t.text.size() % 2 != 0)
-      source().fail("TSR-I011", t.offset,
-                    "found " + std::to_string(t.text.size()) + " hex digits, expected " + std::to_string(bytes) +
-                        " bytes of two digits");
+      source().fail(
+          "TSR-I011", t.offset,
+          "found " + std::to_string(t.text.size()) + " hex digits, expected " + std::to_string(bytes) + " bytes of two digits");
     reserve(bytes);
     auto value = [](char c) {
-      return c >= '0' && c <= '9'   ? c - '0'
-             : c >= 'a' && c <= 'f' ? c - 'a' + 10
-             : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                    : -1;
+      return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
     };
     for (int64_t i = 0; i < bytes; ++i) {
       const int hi = value(t.text[static_cast<size_t>(2 * i)]), lo = value(t.text[static_cast<size_t>(2 * i + 1)]);

@@ -30,8 +30,7 @@ class Comparison {
     const auto &xa = a_.sizes().assumptions(), &xb = b_.sizes().assumptions();
     if (xa.size() != xb.size()) return "the number of assumptions";
     for (size_t i = 0; i < xa.size(); ++i)
-      if (xa[i].relation != xb[i].relation || !dim(xa[i].a, xb[i].a) || !dim(xa[i].b, xb[i].b) ||
-          xa[i].why != xb[i].why)
+      if (xa[i].relation != xb[i].relation || !dim(xa[i].a, xb[i].a) || !dim(xa[i].b, xb[i].b) || xa[i].why != xb[i].why)
         return "assumption " + std::to_string(i);
     region(0, 0);
     return found_;
@@ -45,10 +44,9 @@ class Comparison {
       for (const tsr_dim_expr& e : s.exprs()) {
         auto side = [&](tsr_dim d) { return TSR_DIM_IS_EXPR(d) ? TSR_DIM_OF_EXPR(out[TSR_DIM_EXPR_ID(d)]) : d; };
         const int64_t key[] = {e.op, e.symbol, side(e.lhs), side(e.rhs)};
-        out.push_back(known
-                          .try_emplace(std::string(reinterpret_cast<const char*>(key), sizeof key),
-                                       static_cast<uint32_t>(known.size()))
-                          .first->second);
+        out.push_back(
+            known.try_emplace(std::string(reinterpret_cast<const char*>(key), sizeof key), static_cast<uint32_t>(known.size()))
+                .first->second);
       }
     };
     number(a_.sizes(), dims_a_);

@@ -15,9 +15,22 @@ namespace tessera::core {
 
 // One reversible step. Old pointers stay valid because the graph's memory only grows.
 struct Graph::Undo {
-  enum Kind { kCreateNode, kEraseNode, kMove, kOperand, kAttrs, kType, kName, kCreateRegion, kOutputs, kCreateInput, kState, kGraphName } kind;
-  tsr_id id = TSR_NONE;          // node, value or region
-  tsr_id other = TSR_NONE;       // successor, old operand
+  enum Kind {
+    kCreateNode,
+    kEraseNode,
+    kMove,
+    kOperand,
+    kAttrs,
+    kType,
+    kName,
+    kCreateRegion,
+    kOutputs,
+    kCreateInput,
+    kState,
+    kGraphName
+  } kind;
+  tsr_id id = TSR_NONE;     // node, value or region
+  tsr_id other = TSR_NONE;  // successor, old operand
   uint32_t index = 0, count = 0;
   const void* old = nullptr;
   const char* author = nullptr;  // of the node, before the edit
@@ -46,7 +59,8 @@ std::string type_key(const tsr_type& t) {
 int64_t tensor_bytes(tsr_dtype dtype, int64_t elements) {
   int64_t bits;
   if (__builtin_mul_overflow(elements, static_cast<int64_t>(tessera::dtype_info(dtype).bits), &bits) || bits > INT64_MAX - 7)
-    throw user_error("TSR-S001", "a tensor of " + std::to_string(elements) + " elements overflows 64 bits", "use smaller sizes");
+    throw user_error("TSR-S001", "a tensor of " + std::to_string(elements) + " elements overflows 64 bits",
+                     "use smaller sizes");
   return (bits + 7) / 8;
 }
 
@@ -190,7 +204,8 @@ tsr_attr Graph::copy_attr(const tsr_attr& a) {
       }
       // A bool is one of two bytes: that any other reads as true must not depend on who reads it.
       if (t->dtype == TSR_BOOL && t->data != a.tensor->data)
-        for (size_t i = 0; i < bytes; ++i) static_cast<uint8_t*>(t->data)[i] = static_cast<const uint8_t*>(a.tensor->data)[i] != 0;
+        for (size_t i = 0; i < bytes; ++i)
+          static_cast<uint8_t*>(t->data)[i] = static_cast<const uint8_t*>(a.tensor->data)[i] != 0;
       c.tensor = t;
       break;
     }
@@ -417,7 +432,8 @@ tsr_id Graph::create_node(const NodeSpec& spec, tsr_id region, tsr_id before) {
   n.results = results;
   nodes_.push_back(n);
   for (uint32_t i = 0; i < n.num_results; ++i) {
-    results[i] = new_value((*types)[i], i < spec.result_names.size() ? std::string_view(spec.result_names[i]) : std::string_view());
+    results[i] =
+        new_value((*types)[i], i < spec.result_names.size() ? std::string_view(spec.result_names[i]) : std::string_view());
     tsr_value& v = values_[results[i]];
     v.def_node = id;
     v.def_index = i;
@@ -446,8 +462,10 @@ void Graph::revive(tsr_id n, bool alive) {
   live_nodes_ += alive ? 1 : -1;
   auto mark = [&](tsr_id v) {
     values_[v].alive = alive;
-    if (alive) take_name(v);
-    else release_name(v);
+    if (alive)
+      take_name(v);
+    else
+      release_name(v);
   };
   for (uint32_t i = 0; i < x.num_results; ++i) mark(x.results[i]);
   for (uint32_t i = 0; i < x.num_regions; ++i) {
@@ -464,7 +482,8 @@ void Graph::erase_node(tsr_id n) {
   const tsr_node& x = nodes_[n];
   for (uint32_t i = 0; i < x.num_results; ++i)
     if (!uses_[x.results[i]].empty())
-      misuse("cannot erase " + describe(n) + ": %" + values_[x.results[i]].name + " still has " + std::to_string(uses_[x.results[i]].size()) + " uses");
+      misuse("cannot erase " + describe(n) + ": %" + values_[x.results[i]].name + " still has " +
+             std::to_string(uses_[x.results[i]].size()) + " uses");
   if (listener_) listener_->erased(n);
   for (uint32_t i = 0; i < x.num_operands; ++i) remove_use(x.operands[i], {n, i});
   Undo u{Undo::kEraseNode};
@@ -553,8 +572,8 @@ void Graph::replace_uses(tsr_id from, tsr_id to) {
   bool agree = a.dtype == b.dtype && a.rank == b.rank && a.device == b.device;
   for (uint32_t i = 0; agree && i < a.rank; ++i) agree = sizes_.compare(TSR_EQ, a.sizes[i], b.sizes[i]) == TSR_TRUE;
   if (!agree)
-    misuse("cannot replace %" + std::string(values_[from].name) + " of type " + print_type(*this, a) + " by %" + values_[to].name + " of type " +
-           print_type(*this, b));
+    misuse("cannot replace %" + std::string(values_[from].name) + " of type " + print_type(*this, a) + " by %" +
+           values_[to].name + " of type " + print_type(*this, b));
   if (values_[from].region != values_[to].region) misuse("cannot replace a value by one of another region");
   // From the back, where removing one leaves the others where they are.
   while (!uses_[from].empty()) {
@@ -575,11 +594,13 @@ void Graph::replace_node(tsr_id n, std::span<const tsr_id> values, tsr_id made_f
   check_node(n);
   const std::span<const tsr_id> results(nodes_[n].results, nodes_[n].num_results);
   if (values.size() != results.size())
-    misuse("cannot replace " + describe(n) + " by " + std::to_string(values.size()) + " values, it has " + std::to_string(results.size()) + " results");
+    misuse("cannot replace " + describe(n) + " by " + std::to_string(values.size()) + " values, it has " +
+           std::to_string(results.size()) + " results");
   for (size_t i = 0; i < values.size(); ++i) replace_uses(results[i], values[i]);
   erase_node(n);
   for (size_t i = 0; i < values.size(); ++i)
-    if (values[i] >= made_from && find_value(values_[results[i]].name) == TSR_NONE) set_name(values[i], values_[results[i]].name);
+    if (values[i] >= made_from && find_value(values_[results[i]].name) == TSR_NONE)
+      set_name(values[i], values_[results[i]].name);
 }
 
 void Graph::set_type(tsr_id v, const tsr_type& t) {
@@ -640,7 +661,9 @@ void Graph::set_outputs(tsr_id region, std::span<const tsr_id> values) {
   if (region >= regions_.size() || !regions_[region].alive) misuse("no live region with id " + std::to_string(region));
   for (tsr_id v : values) {
     check_value(v);
-    if (values_[v].region != region) misuse("%" + std::string(values_[v].name) + " cannot be an output of region " + std::to_string(region) + ": it belongs to another");
+    if (values_[v].region != region)
+      misuse("%" + std::string(values_[v].name) + " cannot be an output of region " + std::to_string(region) +
+             ": it belongs to another");
   }
   tsr_region& r = regions_[region];
   Undo u{Undo::kOutputs};
@@ -867,7 +890,8 @@ struct Cloner {
     const tsr_node& x = from.node(n);
     NodeSpec s;
     s.op = x.op;
-    for (uint32_t i = 0; i < x.num_operands; ++i) s.operands.push_back(x.operands[i] == TSR_NONE ? TSR_NONE : values[x.operands[i]]);
+    for (uint32_t i = 0; i < x.num_operands; ++i)
+      s.operands.push_back(x.operands[i] == TSR_NONE ? TSR_NONE : values[x.operands[i]]);
     s.attrs.assign(x.attrs, x.attrs + x.num_attrs);
     s.loc = x.loc;
     s.typed = true;

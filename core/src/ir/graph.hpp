@@ -57,7 +57,7 @@ class Graph {
   const tsr_node& node(tsr_id n) const { return nodes_[n]; }
   const tsr_value& value(tsr_id v) const { return values_[v]; }
   const tsr_region& region(tsr_id r) const { return regions_[r]; }
-  size_t num_nodes() const { return nodes_.size(); }     // dead ones included
+  size_t num_nodes() const { return nodes_.size(); }  // dead ones included
   size_t num_values() const { return values_.size(); }
   size_t num_regions() const { return regions_.size(); }
   size_t num_live_nodes() const { return live_nodes_; }
@@ -65,7 +65,7 @@ class Graph {
   // Where this operand stands in the uses of its value. Meaningless for an omitted operand.
   uint32_t use_index(tsr_id node, uint32_t operand) const { return node_slots_[node][operand]; }
   uint32_t output_use_index(tsr_id region, uint32_t output) const { return output_slots_[region][output]; }
-  tsr_id find_value(std::string_view name) const;         // TSR_NONE when there is none
+  tsr_id find_value(std::string_view name) const;  // TSR_NONE when there is none
   Sizes& sizes() { return sizes_; }
   const Sizes& sizes() const { return sizes_; }
   const tsr_attr* attr(tsr_id node, std::string_view name) const;  // null when it has none
@@ -87,7 +87,8 @@ class Graph {
   void set_name(tsr_id value, std::string_view name);
   tsr_id create_region(std::span<const tsr_type> input_types, std::span<const std::string> names = {});
   void set_outputs(tsr_id region, std::span<const tsr_id> values);
-  tsr_id create_input(std::string_view name, const tsr_type& type, tsr_input_kind kind = TSR_INPUT_ARG, const char* key = nullptr);
+  tsr_id create_input(std::string_view name, const tsr_type& type, tsr_input_kind kind = TSR_INPUT_ARG,
+                      const char* key = nullptr);
   void set_state(tsr_id value, uint32_t writeback, bool donated);
   void rename(std::string_view graph_name);
 

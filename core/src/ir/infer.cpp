@@ -36,9 +36,7 @@ std::string shape_text(const std::vector<ShapeItem>& shape) {
   return s;
 }
 
-bool unknown_shape(const std::vector<ShapeItem>& shape) {
-  return shape.size() == 1 && shape[0].kind == ShapeItem::kUnknown;
-}
+bool unknown_shape(const std::vector<ShapeItem>& shape) { return shape.size() == 1 && shape[0].kind == ShapeItem::kUnknown; }
 
 // One application under inspection: binds the names of the record's patterns, then builds the results from them.
 class Application {
@@ -185,8 +183,7 @@ class Application {
           v = {t.dtype, i};
         } else if (v.dtype != t.dtype) {
           fail("TSR-I031",
-               found(i) + ", expected the dtype " + std::string(dtype_name(v.dtype)) + ", as " + operand(v.from) +
-                   " has",
+               found(i) + ", expected the dtype " + std::string(dtype_name(v.dtype)) + ", as " + operand(v.from) + " has",
                "ops do not promote: insert a cast");
         }
         break;
@@ -199,8 +196,7 @@ class Application {
   void match_derived(uint32_t i, const DtypePattern& p, uint32_t dtype) {
     if (p.kind != DtypePattern::kRealOf && p.kind != DtypePattern::kComplexOf) return;
     const uint32_t want = result_dtype(p);
-    if (dtype != want)
-      fail("TSR-I031", found(i) + ", expected the dtype " + std::string(dtype_name(want)), "insert a cast");
+    if (dtype != want) fail("TSR-I031", found(i) + ", expected the dtype " + std::string(dtype_name(want)), "insert a cast");
   }
 
   static std::string set_text(uint64_t mask) {
@@ -219,13 +215,12 @@ class Application {
     }
     const Dtype& v = dtypes_[p.slot];
     if (v.from == kUnbound)
-      fail("TSR-I035", "the dtype " + p.name + " cannot be known: the operands that would tell it are left out",
-           r_.signature);
+      fail("TSR-I035", "the dtype " + p.name + " cannot be known: the operands that would tell it are left out", r_.signature);
     if (p.kind == DtypePattern::kVariable) return v.dtype;
     const uint32_t d = p.kind == DtypePattern::kRealOf ? to_real_dtype(v.dtype) : to_complex_dtype(v.dtype);
     if (d == TSR_DTYPE_INVALID)
-      fail("TSR-I031", "there is no " + std::string(p.kind == DtypePattern::kRealOf ? "real" : "complex") +
-                           " dtype for " + std::string(dtype_name(v.dtype)));
+      fail("TSR-I031", "there is no " + std::string(p.kind == DtypePattern::kRealOf ? "real" : "complex") + " dtype for " +
+                           std::string(dtype_name(v.dtype)));
     return d;
   }
 
@@ -298,8 +293,8 @@ class Application {
     if (item.kind == ShapeItem::kRun) other = "as in " + operand(given.from);
     if (given.rank != length)
       fail("TSR-I032",
-           found(i) + ": the number of dimensions that stand for " + (item.kind == ShapeItem::kRun ? "*" : "$") +
-               item.name + " is " + std::to_string(length) + ", expected " + std::to_string(given.rank) + ", " + other,
+           found(i) + ": the number of dimensions that stand for " + (item.kind == ShapeItem::kRun ? "*" : "$") + item.name +
+               " is " + std::to_string(length) + ", expected " + std::to_string(given.rank) + ", " + other,
            r_.signature);
     for (uint32_t k = 0; k < length; ++k)
       require_equal(t.sizes[run + k], given.sizes[k], "TSR-I032", i, static_cast<uint32_t>(run) + k, other);
@@ -357,8 +352,7 @@ class Application {
 
   Run bound_run(uint32_t slot) const {
     if (runs_[slot].from == kUnbound)
-      fail("TSR-I035",
-           "the sizes *" + r_.run_names[slot] + " cannot be known: the operand that would tell them is left out",
+      fail("TSR-I035", "the sizes *" + r_.run_names[slot] + " cannot be known: the operand that would tell them is left out",
            r_.signature);
     return runs_[slot];
   }
@@ -413,9 +407,8 @@ class Application {
   [[noreturn]] void no_broadcast(const Run& a, const Run& b, uint32_t dimension, tsr_dim x, tsr_dim y) const {
     const bool unproved = sizes_.compare(TSR_EQ, x, y) == TSR_UNKNOWN;
     fail("TSR-I033",
-         "the sizes " + dim_text(x) + " and " + dim_text(y) + " in dimension " + std::to_string(dimension) +
-             " of the result " + (unproved ? "are not known to be equal: " : "do not broadcast: ") + found(a.from) +
-             ", " + found(b.from),
+         "the sizes " + dim_text(x) + " and " + dim_text(y) + " in dimension " + std::to_string(dimension) + " of the result " +
+             (unproved ? "are not known to be equal: " : "do not broadcast: ") + found(a.from) + ", " + found(b.from),
          unproved ? "record the equality with dim_require before the edit" : "sizes must be equal, or one of them 1");
   }
 
@@ -435,8 +428,7 @@ class Application {
     std::array<bool, kMaxRank> reduced{};
     for (uint32_t k = 0; k < axes.count; ++k) {
       const uint32_t a = axis(axes.ints[k], in.rank, axes.name);
-      if (reduced[a])
-        fail("TSR-I034", "attribute '" + std::string(axes.name) + "' names axis " + std::to_string(a) + " twice");
+      if (reduced[a]) fail("TSR-I034", "attribute '" + std::string(axes.name) + "' names axis " + std::to_string(a) + " twice");
       reduced[a] = true;
     }
     if (axes.count == 0) return in;
@@ -455,14 +447,13 @@ class Application {
     const Run in = bound_run(item.arg_slots[0]);
     const tsr_attr& perm = c_.attrs[item.arg_slots[1]];
     if (perm.count != in.rank)
-      fail("TSR-I034", "attribute '" + std::string(perm.name) + "' has " + counted(perm.count, "number") +
-                           ", expected " + std::to_string(in.rank) + ", one per dimension");
+      fail("TSR-I034", "attribute '" + std::string(perm.name) + "' has " + counted(perm.count, "number") + ", expected " +
+                           std::to_string(in.rank) + ", one per dimension");
     std::array<bool, kMaxRank> seen{};
     tsr_dim* out = new_dims(in.rank);
     for (uint32_t k = 0; k < in.rank; ++k) {
       const uint32_t a = axis(perm.ints[k], in.rank, perm.name);
-      if (seen[a])
-        fail("TSR-I034", "attribute '" + std::string(perm.name) + "' names axis " + std::to_string(a) + " twice");
+      if (seen[a]) fail("TSR-I034", "attribute '" + std::string(perm.name) + "' names axis " + std::to_string(a) + " twice");
       seen[a] = true;
       out[k] = in.sizes[a];
     }
@@ -508,8 +499,7 @@ class Application {
            "write the types, or give the op an infer callback");
     size_t capacity = 16 + c_.num_operands;
     for (uint32_t i = 0; i < c_.num_attrs; ++i) capacity = std::max<size_t>(capacity, 16 + size_t{c_.attrs[i].count});
-    for (uint32_t i = 0; i < c_.num_regions; ++i)
-      capacity = std::max<size_t>(capacity, 16 + size_t{c_.regions[i].num_outputs});
+    for (uint32_t i = 0; i < c_.num_regions; ++i) capacity = std::max<size_t>(capacity, 16 + size_t{c_.regions[i].num_outputs});
     std::vector<tsr_type> types(capacity);
     uint32_t count = 0;
     const size_t assumed = sizes_.assumptions().size();
@@ -522,8 +512,7 @@ class Application {
            "record it with dim_require before the edit");
     }
     if (count > capacity)
-      blame("infer gave " + std::to_string(count) + " results, more than the " + std::to_string(capacity) +
-            " asked for");
+      blame("infer gave " + std::to_string(count) + " results, more than the " + std::to_string(capacity) + " asked for");
     types.resize(count);
     const bool open_ended = r_.results.size() == 1 && unknown_shape(r_.results[0].shape);
     if (!open_ended && count != r_.results.size())
@@ -533,8 +522,8 @@ class Application {
       if (t.rank > 0 && !t.sizes) blame("infer gave result " + std::to_string(i) + " no sizes");
       if (!is_valid_dtype(t.dtype)) blame("infer gave result " + std::to_string(i) + " no valid dtype");
       if (const uint32_t want = result_dtype(result(i).dtype); want != TSR_DTYPE_INVALID && want != t.dtype)
-        blame("infer gave result " + std::to_string(i) + " the dtype " + std::string(dtype_name(t.dtype)) +
-              ", expected " + std::string(dtype_name(want)));
+        blame("infer gave result " + std::to_string(i) + " the dtype " + std::string(dtype_name(t.dtype)) + ", expected " +
+              std::string(dtype_name(want)));
       if (!unknown_shape(result(i).shape)) {  // the record fixes this one
         tsr_type fixed{};
         build_shape(result(i), fixed);
@@ -548,15 +537,13 @@ class Application {
   void check_count(size_t count) const {
     const bool open_ended = r_.results.size() == 1 && unknown_shape(r_.results[0].shape);
     if (!open_ended && count != r_.results.size())
-      fail("TSR-I039", "found " + counted(count, "result") + ", expected " + std::to_string(r_.results.size()),
-           r_.signature);
+      fail("TSR-I039", "found " + counted(count, "result") + ", expected " + std::to_string(r_.results.size()), r_.signature);
   }
 
   void check_pattern(const ResultDecl& d, const tsr_type& t, size_t i) {
     const uint32_t want = result_dtype(d.dtype);
     auto refuse = [&](const std::string& expected) {
-      fail("TSR-I039",
-           "result " + std::to_string(i) + " has the type " + print_type(&sizes_, t) + ", expected " + expected);
+      fail("TSR-I039", "result " + std::to_string(i) + " has the type " + print_type(&sizes_, t) + ", expected " + expected);
     };
     if (want != TSR_DTYPE_INVALID && want != t.dtype) refuse("the dtype " + std::string(dtype_name(want)));
     if (unknown_shape(d.shape)) return;
@@ -613,8 +600,8 @@ std::vector<tsr_type> infer(Graph& graph, const OpRecord& record, const tsr_call
   return infer(graph, record, call, Prove::kAssume);
 }
 
-void check_result_types(Graph& graph, const OpRecord& record, const tsr_call& call,
-                        std::span<const tsr_type* const> stored, Prove prove) {
+void check_result_types(Graph& graph, const OpRecord& record, const tsr_call& call, std::span<const tsr_type* const> stored,
+                        Prove prove) {
   Application a(graph, record, call, prove);
   a.match_operands();
   if (record.has(kUnbacked))
@@ -628,8 +615,8 @@ CallView::CallView(const Graph& g, tsr_id node) {
   fill(g, n.op, {n.operands, n.num_operands}, {n.attrs, n.num_attrs}, {n.regions, n.num_regions});
 }
 
-CallView::CallView(const Graph& g, const OpRecord& record, std::span<const tsr_id> operands,
-                   std::span<const tsr_attr> attrs, std::span<const tsr_id> regions) {
+CallView::CallView(const Graph& g, const OpRecord& record, std::span<const tsr_id> operands, std::span<const tsr_attr> attrs,
+                   std::span<const tsr_id> regions) {
   fill(g, record.name.c_str(), operands, attrs, regions);
 }
 

@@ -27,15 +27,15 @@ std::vector<tsr_type> infer(Graph& graph, const OpRecord& record, const tsr_call
 // Throws TSR-I039 unless the stored result types are what the record gives: dtype, rank and sizes. Strides and devices are not
 // compared: layout and placement are decided by passes, not by records. Results of ops whose sizes depend on data are only
 // matched against the record's patterns, for inferring them again would make new symbols.
-void check_result_types(Graph& graph, const OpRecord& record, const tsr_call& call,
-                        std::span<const tsr_type* const> stored, Prove prove);
+void check_result_types(Graph& graph, const OpRecord& record, const tsr_call& call, std::span<const tsr_type* const> stored,
+                        Prove prove);
 
 // A tsr_call over values of a graph. Borrows the graph's tables: valid until the next edit.
 class CallView {
  public:
   CallView(const Graph& graph, tsr_id node);
-  CallView(const Graph& graph, const OpRecord& record, std::span<const tsr_id> operands,
-           std::span<const tsr_attr> attrs, std::span<const tsr_id> regions);
+  CallView(const Graph& graph, const OpRecord& record, std::span<const tsr_id> operands, std::span<const tsr_attr> attrs,
+           std::span<const tsr_id> regions);
   CallView(const CallView&) = delete;
   const tsr_call& call() const { return call_; }
 

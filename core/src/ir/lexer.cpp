@@ -134,9 +134,7 @@ bool is_plain_name(std::string_view s) {
   return true;
 }
 
-bool is_identifier(std::string_view s) {
-  return !s.empty() && is_alpha(s[0]) && std::all_of(s.begin(), s.end(), is_word);
-}
+bool is_identifier(std::string_view s) { return !s.empty() && is_alpha(s[0]) && std::all_of(s.begin(), s.end(), is_word); }
 
 void append_quoted(std::string& out, std::string_view s) {
   static constexpr char kHex[] = "0123456789abcdef";
@@ -235,8 +233,8 @@ void Lexer::read_number() {
   token_.text = s.substr(begin, position_ - begin);
   if (is_word(look(0)))
     source_.fail("TSR-I001", position_,
-                 "found '" + std::string(1, look(0)) + "' right after the number " +
-                     std::string(token_.text.substr(0, 40)) + ", expected a blank or punctuation");
+                 "found '" + std::string(1, look(0)) + "' right after the number " + std::string(token_.text.substr(0, 40)) +
+                     ", expected a blank or punctuation");
 }
 
 void Lexer::advance() {
@@ -320,13 +318,10 @@ Token Lexer::expect(Tok kind, std::string_view what) {
   return next();
 }
 
-void Lexer::unexpected(std::string_view expected, std::string hint) const {
-  unexpected(token_, expected, std::move(hint));
-}
+void Lexer::unexpected(std::string_view expected, std::string hint) const { unexpected(token_, expected, std::move(hint)); }
 
 void Lexer::unexpected(const Token& found, std::string_view expected, std::string hint) const {
-  source_.fail("TSR-I003", found.offset, "found " + describe(found) + ", expected " + std::string(expected),
-               std::move(hint));
+  source_.fail("TSR-I003", found.offset, "found " + describe(found) + ", expected " + std::string(expected), std::move(hint));
 }
 
 std::string Lexer::unescape(const Token& t) const {
@@ -362,8 +357,7 @@ std::string Lexer::unescape(const Token& t) const {
         i += 2;
         break;
       }
-      default:
-        source_.fail("TSR-I001", base + i - 1, "found an unknown escape, expected \\n \\t \\r \\\" \\\\ or \\xHH");
+      default: source_.fail("TSR-I001", base + i - 1, "found an unknown escape, expected \\n \\t \\r \\\" \\\\ or \\xHH");
     }
   }
   return out;

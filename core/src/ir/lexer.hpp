@@ -98,9 +98,7 @@ class Lexer {
   void skip_blanks();
   void read_string();
   void read_number();
-  char look(size_t ahead) const {
-    return position_ + ahead < source_.text.size() ? source_.text[position_ + ahead] : '\0';
-  }
+  char look(size_t ahead) const { return position_ + ahead < source_.text.size() ? source_.text[position_ + ahead] : '\0'; }
 
   Source source_;
   bool multiline_strings_;

@@ -15,8 +15,7 @@ namespace {
 struct Memory {                                // a base, so that it is there before the Reader that allocates from it
   std::pmr::monotonic_buffer_resource header;  // types that are compared at the end
   char initial[4096];
-  std::pmr::monotonic_buffer_resource node{initial,
-                                           sizeof initial};  // of one node of the body, nested regions included
+  std::pmr::monotonic_buffer_resource node{initial, sizeof initial};  // of one node of the body, nested regions included
 };
 
 constexpr const char* kDeclared = "write the types that the body returns, or leave the part from '->' out";
@@ -107,8 +106,8 @@ class GraphParser : Memory, public Reader {
   }
 
   void assumptions() {
-    static constexpr std::pair<const char*, tsr_relation> kRelations[] = {
-        {"==", TSR_EQ}, {"!=", TSR_NE}, {"<", TSR_LT}, {"<=", TSR_LE}, {">", TSR_GT}, {">=", TSR_GE}};
+    static constexpr std::pair<const char*, tsr_relation> kRelations[] = {{"==", TSR_EQ}, {"!=", TSR_NE}, {"<", TSR_LT},
+                                                                          {"<=", TSR_LE}, {">", TSR_GT},  {">=", TSR_GE}};
     uint32_t count = 0;
     expect("{");
     while (!at("}")) {
@@ -129,8 +128,7 @@ class GraphParser : Memory, public Reader {
         }
         b = dim_operand();
         expect("==");
-        if (integer() != 0)
-          source().fail("TSR-I012", t.offset, "found a remainder that is not 0, expected: a % b == 0");
+        if (integer() != 0) source().fail("TSR-I012", t.offset, "found a remainder that is not 0, expected: a % b == 0");
         if (b == 0) source().fail("TSR-I012", t.offset, "found a division by zero");
       } else {
         bool found = false;
@@ -194,8 +192,8 @@ class GraphParser : Memory, public Reader {
         const bool donated = at_word("donated");
         if (donated && kind == TSR_INPUT_PARAM) unexpected("',' or ')': a param cannot be donated");
         if (donated) next();
-        const tsr_id v = placed(
-            kind_token, [&] { return g_.create_input(input_name, type, kind, has_key ? key.c_str() : nullptr); });
+        const tsr_id v =
+            placed(kind_token, [&] { return g_.create_input(input_name, type, kind, has_key ? key.c_str() : nullptr); });
         if (writeback != TSR_NONE || donated) g_.set_state(v, writeback, donated);
       } while (accept(","));
     if (!at(")")) unexpected("',' or ')'");
@@ -216,10 +214,10 @@ class GraphParser : Memory, public Reader {
   void check_outputs(const Token& arrow, bool typed, const std::vector<tsr_type>& declared) {
     const tsr_region& r = g_.region(0);
     if (typed && declared.size() != r.num_outputs)
-      source().fail("TSR-I010", arrow.offset,
-                    "found " + counted(declared.size(), "result type") + ", but the body returns " +
-                        counted(r.num_outputs, "value"),
-                    kDeclared);
+      source().fail(
+          "TSR-I010", arrow.offset,
+          "found " + counted(declared.size(), "result type") + ", but the body returns " + counted(r.num_outputs, "value"),
+          kDeclared);
     for (uint32_t i = 0; typed && i < r.num_outputs; ++i) {
       const tsr_value& v = g_.value(r.outputs[i]);
       if (!agree(*v.type, declared[i]) || !same_layout(*v.type, declared[i]))
@@ -230,10 +228,9 @@ class GraphParser : Memory, public Reader {
     }
     for (const Writeback& w : writebacks_) {
       if (w.output >= r.num_outputs)
-        source().fail(
-            "TSR-I010", w.token.offset,
-            "found output " + std::to_string(w.output) + ", but the graph has " + counted(r.num_outputs, "output"),
-            "outputs are counted from 0");
+        source().fail("TSR-I010", w.token.offset,
+                      "found output " + std::to_string(w.output) + ", but the graph has " + counted(r.num_outputs, "output"),
+                      "outputs are counted from 0");
       const tsr_type& have = *g_.value(r.outputs[w.output]).type;
       if (!agree(have, w.type))
         source().fail("TSR-I010", w.token.offset,
@@ -344,8 +341,8 @@ class GraphParser : Memory, public Reader {
       spec.result_types = placed(op, [&] { return infer(g_, record, view.call()); });
       if (results.size() != spec.result_types.size())
         source().fail("TSR-I009", first.offset,
-                      "found " + counted(results.size(), "name") + " for the " +
-                          counted(spec.result_types.size(), "result") + " of " + record.name,
+                      "found " + counted(results.size(), "name") + " for the " + counted(spec.result_types.size(), "result") +
+                          " of " + record.name,
                       record.signature);
     }
     spec.typed = true;
@@ -375,10 +372,10 @@ class GraphParser : Memory, public Reader {
         known.push_back(a.name);
         list += (list.empty() ? "" : ", ") + a.name;
       }
-      source().fail("TSR-I020", t.offset,
-                    "found " + describe(t) + ", which is no attribute of " + record.name +
-                        did_you_mean(t.text.substr(0, 80), known),
-                    "its attributes: " + (list.empty() ? "none" : list));
+      source().fail(
+          "TSR-I020", t.offset,
+          "found " + describe(t) + ", which is no attribute of " + record.name + did_you_mean(t.text.substr(0, 80), known),
+          "its attributes: " + (list.empty() ? "none" : list));
     }
     for (const tsr_attr& a : spec.attrs)
       if (a.name == decl->name.c_str())

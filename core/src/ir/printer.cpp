@@ -27,8 +27,7 @@ void append_real(std::string& out, T v) {
     return;
   }
   char buffer[40];
-  const std::string_view text(buffer,
-                              static_cast<size_t>(std::to_chars(buffer, buffer + sizeof buffer, v).ptr - buffer));
+  const std::string_view text(buffer, static_cast<size_t>(std::to_chars(buffer, buffer + sizeof buffer, v).ptr - buffer));
   out += text;
   if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
 }

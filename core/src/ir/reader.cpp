@@ -109,9 +109,9 @@ tsr_dim Reader::plain(const Token& t, bool negative) {
 
 tsr_dim Reader::combine(tsr_dim_op op, tsr_dim a, tsr_dim b, const Token& at, DimState& state) {
   if (++state.operators > limits_.expression_operators)
-    source().fail("TSR-I002", at.offset,
-                  "found a size of more than " + std::to_string(limits_.expression_operators) +
-                      " operators, expected a shorter one");
+    source().fail(
+        "TSR-I002", at.offset,
+        "found a size of more than " + std::to_string(limits_.expression_operators) + " operators, expected a shorter one");
   if (sizes_) {
     try {
       return sizes_->make(op, a, b);
@@ -142,8 +142,7 @@ tsr_dim Reader::dim_atom(DimState& state) {
     next();
     static constexpr std::pair<std::string_view, tsr_dim_op> kFunctions[] = {
         {"floordiv", TSR_DIM_FLOORDIV}, {"mod", TSR_DIM_MOD}, {"min", TSR_DIM_MIN}, {"max", TSR_DIM_MAX}};
-    const auto* f =
-        std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](auto& k) { return k.first == t.text; });
+    const auto* f = std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](auto& k) { return k.first == t.text; });
     if (at("(")) {
       if (f == std::end(kFunctions)) unexpected(t, "floordiv, mod, min or max before '('");
       next();
@@ -193,8 +192,7 @@ tsr_dim Reader::dim() {
 
 std::string type_problem(const Sizes* sizes, const tsr_type& t) {
   if (!is_valid_dtype(t.dtype)) return "its dtype is invalid";
-  if (t.rank > kMaxRank)
-    return "it has " + std::to_string(t.rank) + " dimensions, more than " + std::to_string(kMaxRank);
+  if (t.rank > kMaxRank) return "it has " + std::to_string(t.rank) + " dimensions, more than " + std::to_string(kMaxRank);
   int64_t elements = 1;
   bool overflow = false, fixed = true;
   for (uint32_t i = 0; i < t.rank; ++i) {
@@ -247,9 +245,8 @@ tsr_type Reader::type() {
     const uint32_t rank = t.rank;
     const tsr_dim* strides = read("]");
     if (t.rank != rank)
-      source().fail(
-          "TSR-I008", semicolon.offset,
-          "found " + counted(t.rank, "stride") + " for " + counted(rank, "dimension") + ", expected one each");
+      source().fail("TSR-I008", semicolon.offset,
+                    "found " + counted(t.rank, "stride") + " for " + counted(rank, "dimension") + ", expected one each");
     if (rank > 0) t.strides = strides;
   }
   if (!at("]")) unexpected(t.strides ? "',' or ']'" : "',', ';' or ']'");

@@ -12,8 +12,8 @@
 namespace tessera::core {
 
 const AttrDecl* OpRecord::attr(std::string_view attr_name) const {
-  const auto it = std::lower_bound(attrs.begin(), attrs.end(), attr_name,
-                                   [](const AttrDecl& a, std::string_view n) { return a.name < n; });
+  const auto it =
+      std::lower_bound(attrs.begin(), attrs.end(), attr_name, [](const AttrDecl& a, std::string_view n) { return a.name < n; });
   return it != attrs.end() && it->name == attr_name ? &*it : nullptr;
 }
 
@@ -53,8 +53,8 @@ void OpRegistry::add(const tsr_opset& set, const std::string& plugin) {
       if (other)
         throw user_error("TSR-O003",
                          record->file + ":" + std::to_string(record->line) + ": op '" + record->name +
-                             "' is already defined at " + other->file + ":" + std::to_string(other->line) +
-                             " by plugin '" + other->plugin + "'",
+                             "' is already defined at " + other->file + ":" + std::to_string(other->line) + " by plugin '" +
+                             other->plugin + "'",
                          hint + "; an op set with a prefix of its own cannot collide");
       added.emplace(record->name, std::move(record));
     }
@@ -76,10 +76,10 @@ void OpRegistry::add(const tsr_opset& set, const std::string& plugin) {
     if (r.impl) throw bug("TSR-O004", "plugin '" + plugin + "' has callbacks for the op '" + r.name + "' twice");
     const char* both = impl.decompose && r.decompose_body ? "decompose" : impl.grad && r.grad_body ? "grad" : nullptr;
     if (both)
-      throw bug("TSR-O006",
-                r.file + ":" + std::to_string(r.line) + ": op '" + r.name + "' has a " + both + " body and a " + both +
-                    " callback",
-                "keep one of them");
+      throw bug(
+          "TSR-O006",
+          r.file + ":" + std::to_string(r.line) + ": op '" + r.name + "' has a " + both + " body and a " + both + " callback",
+          "keep one of them");
     r.impl = &impl;
   }
   for (const auto& [name, r] : added) {
@@ -134,8 +134,8 @@ tsr_attr checked(const OpRecord& record, const AttrDecl& decl, tsr_attr a) {
   a.name = decl.name.c_str();
   if (a.kind != decl.kind) {
     // A plain number is a size too, and an empty list is a list of anything.
-    const bool dims = (a.kind == TSR_ATTR_INT && decl.kind == TSR_ATTR_DIM) ||
-                      (a.kind == TSR_ATTR_INTS && decl.kind == TSR_ATTR_DIMS);
+    const bool dims =
+        (a.kind == TSR_ATTR_INT && decl.kind == TSR_ATTR_DIM) || (a.kind == TSR_ATTR_INTS && decl.kind == TSR_ATTR_DIMS);
     const bool empty = is_list(a.kind) && is_list(decl.kind) && a.count == 0;
     if (!dims && !empty)
       fail(record, "TSR-I023",
@@ -183,14 +183,12 @@ tsr_attr checked(const OpRecord& record, const AttrDecl& decl, tsr_attr a) {
         if (!a.strings || !a.strings[i]) bad("has no elements behind its count");
       break;
     case TSR_ATTR_TENSOR: {
-      if (!a.tensor || !is_valid_dtype(a.tensor->dtype) || (a.tensor->rank > 0 && !a.tensor->sizes))
-        bad("holds no tensor");
+      if (!a.tensor || !is_valid_dtype(a.tensor->dtype) || (a.tensor->rank > 0 && !a.tensor->sizes)) bad("holds no tensor");
       int64_t n = 1;
       bool empty = false;
       for (uint32_t i = 0; i < a.tensor->rank; ++i) {
         const int64_t d = a.tensor->sizes[i];
-        if (d < 0 || (d > 0 && __builtin_mul_overflow(n, d, &n)))
-          bad("holds a tensor whose shape is negative or overflows");
+        if (d < 0 || (d > 0 && __builtin_mul_overflow(n, d, &n))) bad("holds a tensor whose shape is negative or overflows");
         empty |= d == 0;
       }
       if (!a.tensor->data && !empty) bad("holds a tensor without data");
@@ -221,8 +219,7 @@ std::vector<tsr_attr> complete_attrs(const OpRecord& record, std::span<const tsr
       out.push_back(decl.fallback);
     else
       fail(record, "TSR-I022",
-           "attribute '" + decl.name + "' of kind " + std::string(attr_kind_name(decl.kind)) + " is missing",
-           record.signature);
+           "attribute '" + decl.name + "' of kind " + std::string(attr_kind_name(decl.kind)) + " is missing", record.signature);
   }
   if (used != given.size())
     for (const tsr_attr& a : given)

@@ -18,15 +18,24 @@ namespace tessera::core {
 class Graph;
 
 enum Trait : uint32_t {
-  kPure = 1u << 0, kElementwise = 1u << 1, kCommutative = 1u << 2, kIdempotent = 1u << 3, kInvolution = 1u << 4,
-  kReduction = 1u << 5, kView = 1u << 6, kComposite = 1u << 7, kRandom = 1u << 8, kControl = 1u << 9,
-  kUnbacked = 1u << 10, kConstant = 1u << 11,
+  kPure = 1u << 0,
+  kElementwise = 1u << 1,
+  kCommutative = 1u << 2,
+  kIdempotent = 1u << 3,
+  kInvolution = 1u << 4,
+  kReduction = 1u << 5,
+  kView = 1u << 6,
+  kComposite = 1u << 7,
+  kRandom = 1u << 8,
+  kControl = 1u << 9,
+  kUnbacked = 1u << 10,
+  kConstant = 1u << 11,
 };
 
 // One item of a shape pattern: M | *S | 4 | $attr | f(args) | ?
 struct ShapeItem {
   enum Kind { kDim, kRun, kNumber, kAttr, kCall, kUnknown } kind;
-  std::string name;                 // of the dim, run, attribute or function
+  std::string name;  // of the dim, run, attribute or function
   int64_t number = 0;
   uint32_t slot = 0;                // index in the record's dim_names, run_names or attrs; a call: ShapeFunction
   std::vector<std::string> args;    // of a call: run names, or "$attr"
@@ -39,7 +48,7 @@ struct DtypePattern {
   enum Kind { kVariable, kConcrete, kAttr, kRealOf, kComplexOf, kUnknown } kind;
   std::string name;
   tsr_dtype dtype = TSR_DTYPE_INVALID;
-  uint32_t slot = 0;                // index in the record's dtype_names or attrs
+  uint32_t slot = 0;  // index in the record's dtype_names or attrs
 };
 
 struct OperandDecl {
@@ -57,33 +66,33 @@ struct ResultDecl {
 
 struct AttrDecl {
   std::string name;
-  uint32_t kind;     // tsr_attr_kind
+  uint32_t kind;  // tsr_attr_kind
   bool required = true;
-  tsr_attr fallback{};              // the default; pointers into the record's storage
+  tsr_attr fallback{};  // the default; pointers into the record's storage
   std::vector<std::string> choices;
 };
 
 struct Body;  // a decompose or grad body as parsed (records_parser.cpp)
 
 struct OpRecord {
-  std::string name;                 // with its prefix
+  std::string name;  // with its prefix
   std::string doc, numerics;
-  uint32_t traits = 0;              // Trait bits
-  std::string trait_text;           // "pure elementwise"
+  uint32_t traits = 0;     // Trait bits
+  std::string trait_text;  // "pure elementwise"
   std::vector<OperandDecl> operands;
-  std::vector<AttrDecl> attrs;      // sorted by name
+  std::vector<AttrDecl> attrs;  // sorted by name
   std::vector<ResultDecl> results;
   std::map<std::string, uint64_t> dtype_sets;  // variable -> bit set of tsr_dtype
   // What the patterns bind, in order of appearance; at most kMaxNames of each.
   std::vector<std::string> dtype_names, dim_names, run_names;
-  std::vector<uint64_t> dtype_masks;           // dtype_sets, indexed as dtype_names
+  std::vector<uint64_t> dtype_masks;  // dtype_sets, indexed as dtype_names
   std::shared_ptr<const Body> decompose_body, grad_body;
   const tsr_op_impl* impl = nullptr;  // C++ callbacks, or null
-  std::string plugin;               // id of the plugin that brought it
+  std::string plugin;                 // id of the plugin that brought it
   std::string file;
   uint32_t line = 0;
-  std::string signature;            // the record's first line as printed in the op reference
-  uint32_t index = 0;               // tsr_node.op_index
+  std::string signature;  // the record's first line as printed in the op reference
+  uint32_t index = 0;     // tsr_node.op_index
 
   static constexpr size_t kMaxNames = 32;
 

@@ -260,15 +260,13 @@ class RecordsParser {
   void call(ShapeItem& item, const Token& t) {
     static constexpr std::pair<std::string_view, ShapeFunction> kFunctions[] = {
         {"broadcast", kBroadcast}, {"reduce", kReduce}, {"permute", kPermute}, {"concat", kConcat}};
-    const auto* f =
-        std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](auto& k) { return k.first == t.text; });
+    const auto* f = std::find_if(std::begin(kFunctions), std::end(kFunctions), [&](auto& k) { return k.first == t.text; });
     if (f == std::end(kFunctions)) in_.unexpected(t, "broadcast, reduce, permute or concat");
     item.slot = f->second;
     in_.expect("(");
     do {
       const Token arg = in_.next();
-      if (arg.kind != Tok::kIdent && arg.kind != Tok::kAttr)
-        in_.unexpected(arg, "the name of a run of sizes, or $attribute");
+      if (arg.kind != Tok::kIdent && arg.kind != Tok::kAttr) in_.unexpected(arg, "the name of a run of sizes, or $attribute");
       item.args.push_back((arg.kind == Tok::kAttr ? "$" : "") + std::string(arg.text));
     } while (in_.accept(","));
     in_.expect(")");
@@ -297,8 +295,7 @@ class RecordsParser {
           if (other.name == a.name) contradiction(t.offset, "attribute '" + a.name + "' is declared twice");
         in_.expect(":");
         const Token kind = in_.expect(Tok::kIdent, "the attribute's kind");
-        const auto* k =
-            std::find_if(std::begin(kKinds), std::end(kKinds), [&](auto& e) { return e.first == kind.text; });
+        const auto* k = std::find_if(std::begin(kKinds), std::end(kKinds), [&](auto& e) { return e.first == kind.text; });
         if (k == std::end(kKinds))
           in_.unexpected(kind, "int, float, bool, str, dtype, dim, ints, floats, dims, strs or tensor" +
                                    did_you_mean(kind.text, names_of(kKinds)));
@@ -351,8 +348,7 @@ class RecordsParser {
           (t.text == "doc" ? r_->doc : r_->numerics) = sentences();
       }
     }
-    if (in_.peek().kind != Tok::kEnd && !in_.at_word("op"))
-      in_.unexpected("a clause, the next op or the end of the text");
+    if (in_.peek().kind != Tok::kEnd && !in_.at_word("op")) in_.unexpected("a clause, the next op or the end of the text");
   }
 
   std::string sentences() {
@@ -432,8 +428,7 @@ class RecordsParser {
     for (uint32_t i = 0; i < r_->attrs.size(); ++i) {
       if (r_->attrs[i].name != name) continue;
       if (r_->attrs[i].kind != kind)
-        contradiction(place,
-                      "$" + std::string(name) + " must be a " + std::string(attr_kind_name(kind)) + " attribute here");
+        contradiction(place, "$" + std::string(name) + " must be a " + std::string(attr_kind_name(kind)) + " attribute here");
       return i;
     }
     contradiction(place, "$" + std::string(name) + " is no attribute of the op");
@@ -450,8 +445,7 @@ class RecordsParser {
 
   void resolve_dtype(DtypePattern& p, bool bind, size_t place) {
     if (p.kind == DtypePattern::kAttr) p.slot = attr_slot(p.name, TSR_ATTR_DTYPE, place);
-    if (p.kind != DtypePattern::kVariable && p.kind != DtypePattern::kRealOf && p.kind != DtypePattern::kComplexOf)
-      return;
+    if (p.kind != DtypePattern::kVariable && p.kind != DtypePattern::kRealOf && p.kind != DtypePattern::kComplexOf) return;
     if (!r_->dtype_sets.count(p.name)) {
       std::vector<std::string> known;
       for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d) known.emplace_back(dtype_name(d));
@@ -533,8 +527,8 @@ std::string_view attr_kind_name(uint32_t kind) {
   return "?";
 }
 
-std::vector<std::unique_ptr<OpRecord>> parse_records(std::string_view text, std::string_view file,
-                                                     std::string_view prefix, const std::string& plugin) {
+std::vector<std::unique_ptr<OpRecord>> parse_records(std::string_view text, std::string_view file, std::string_view prefix,
+                                                     const std::string& plugin) {
   try {
     return RecordsParser(text, file, prefix, plugin).run();
   } catch (const Error& e) {

@@ -82,8 +82,10 @@ bool rewrite(Graph& g, std::span<const tsr_pattern* const> patterns) {
   std::unordered_map<std::string_view, std::vector<const tsr_pattern*>> by_op;
   std::vector<const tsr_pattern*> any;
   for (const tsr_pattern* p : sorted) {
-    if (!p->op) any.push_back(p);
-    else by_op[p->op];
+    if (!p->op)
+      any.push_back(p);
+    else
+      by_op[p->op];
   }
   for (auto& [op, list] : by_op)  // keeps the order of benefit between rules for this op and rules for any op
     for (const tsr_pattern* p : sorted)

@@ -147,9 +147,11 @@ bool Sizes::MonomialLess::operator()(const Monomial& a, const Monomial& b) const
 void Sizes::accumulate(Polynomial& p, const Monomial& m, int64_t coefficient, bool subtract) const {
   const auto [it, fresh] = p.try_emplace(m, 0);
   it->second = subtract ? checked_sub(it->second, coefficient) : checked_add(it->second, coefficient);
-  if (it->second == 0) p.erase(it);
+  if (it->second == 0)
+    p.erase(it);
   else if (fresh && p.size() > kMaxTerms)
-    throw user_error("TSR-S005", "a size has more than " + std::to_string(kMaxTerms) + " terms when multiplied out", "use simpler sizes");
+    throw user_error("TSR-S005", "a size has more than " + std::to_string(kMaxTerms) + " terms when multiplied out",
+                     "use simpler sizes");
 }
 
 Sizes::Polynomial Sizes::times(const Polynomial& a, const Polynomial& b) const {
@@ -157,7 +159,8 @@ Sizes::Polynomial Sizes::times(const Polynomial& a, const Polynomial& b) const {
   for (const auto& [ma, ca] : a)
     for (const auto& [mb, cb] : b) {
       Monomial m(ma.size() + mb.size());
-      std::merge(ma.begin(), ma.end(), mb.begin(), mb.end(), m.begin(), [this](tsr_dim x, tsr_dim y) { return atom_less(x, y); });
+      std::merge(ma.begin(), ma.end(), mb.begin(), mb.end(), m.begin(),
+                 [this](tsr_dim x, tsr_dim y) { return atom_less(x, y); });
       accumulate(p, m, checked_mul(ca, cb));
     }
   return p;
@@ -177,9 +180,7 @@ Sizes::Polynomial Sizes::polynomial(tsr_dim d) const {
       for (const auto& [m, c] : polynomial(e.rhs)) accumulate(p, m, c, e.op == TSR_DIM_SUB);
       return p;
     case TSR_DIM_MUL: return times(polynomial(e.lhs), polynomial(e.rhs));
-    default:
-      p[{d}] = 1;
-      return p;
+    default: p[{d}] = 1; return p;
   }
 }
 
@@ -421,7 +422,9 @@ tsr_truth Sizes::decide(tsr_relation r, tsr_dim a, tsr_dim b) const {
         case TSR_LE: q.max = 0; break;
         case TSR_GT: q.min = 1; break;
         case TSR_GE: q.min = 0; break;
-        case TSR_NE: if (c == 0) nonzero = true; break;
+        case TSR_NE:
+          if (c == 0) nonzero = true;
+          break;
         case TSR_DIVISIBLE: break;
       }
       const Range bound = add_range({c, c}, mul_range(q, {sign, sign}));
@@ -429,7 +432,7 @@ tsr_truth Sizes::decide(tsr_relation r, tsr_dim a, tsr_dim b) const {
       range.max = std::min(range.max, bound.max);
     }
   }
-  const bool always_less = range.max < 0, always_greater = range.min > 0;
+  const bool always_less = range.max<0, always_greater = range.min> 0;
   const bool zero = range.min == 0 && range.max == 0;
   nonzero = nonzero || always_less || always_greater;
   switch (r) {
@@ -449,7 +452,8 @@ void Sizes::require(tsr_relation r, tsr_dim a, tsr_dim b, std::string why) {
   switch (compare(r, a, b)) {
     case TSR_TRUE: return;
     case TSR_FALSE:
-      throw user_error("TSR-S004", why + ": " + print(a) + " " + kText[r] + " " + print(b) + " does not hold", "give sizes for which it holds");
+      throw user_error("TSR-S004", why + ": " + print(a) + " " + kText[r] + " " + print(b) + " does not hold",
+                       "give sizes for which it holds");
     case TSR_UNKNOWN:
       assumptions_.push_back({r, a, b, std::move(why)});
       if (std::string key = terms_key(assumptions_.back()); !key.empty())
@@ -529,9 +533,7 @@ std::string print_at(const std::vector<tsr_dim_expr>& exprs, const std::vector<t
       }
       return level > 1 ? "(" + s + ")" : s;
     }
-    case TSR_DIM_MUL:
-      s = sub(e.lhs, 2) + " * " + sub(e.rhs, 3);
-      return level > 2 ? "(" + s + ")" : s;
+    case TSR_DIM_MUL: s = sub(e.lhs, 2) + " * " + sub(e.rhs, 3); return level > 2 ? "(" + s + ")" : s;
     default: {
       static const char* const kName[] = {"", "", "", "", "floordiv", "mod", "min", "max"};
       return std::string(kName[e.op]) + "(" + sub(e.lhs, 1) + ", " + sub(e.rhs, 1) + ")";

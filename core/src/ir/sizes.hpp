@@ -80,7 +80,7 @@ class Sizes {
   // Value of `d` given one value per symbol (in table order). Throws on overflow or division by zero.
   int64_t evaluate(tsr_dim d, std::span<const int64_t> symbol_values) const;
   static bool holds(tsr_relation r, int64_t a, int64_t b);
-  bool is_unbacked(tsr_dim d) const;  // mentions an unbacked symbol
+  bool is_unbacked(tsr_dim d) const;                                  // mentions an unbacked symbol
   void collect_symbols(tsr_dim d, std::vector<uint32_t>& out) const;  // appends each once, in order of first appearance
 
   std::string print(tsr_dim d) const;  // "s0*2 + 1"

@@ -65,9 +65,8 @@ class Verifier {
         uses_of(x.results[i]);
         for (const tsr_use& u : g_.uses(x.results[i]))
           if (u.node != TSR_NONE && g_.node(u.node).parent == x.parent && order_[u.node] <= order_[n])
-            fail(
-                6, u.node,
-                "operand " + std::to_string(u.operand) + ", %" + g_.value(x.results[i]).name + ", is defined after it");
+            fail(6, u.node,
+                 "operand " + std::to_string(u.operand) + ", %" + g_.value(x.results[i]).name + ", is defined after it");
       }
       against_record(n);
     }
@@ -78,8 +77,7 @@ class Verifier {
   [[noreturn]] void fail(int invariant, const std::string& what) const {
     char code[16];
     std::snprintf(code, sizeof code, "TSR-I1%02d", invariant);
-    throw bug(code,
-              "graph @" + std::string(g_.tables().name) + " breaks invariant V" + std::string(code + 6) + ": " + what,
+    throw bug(code, "graph @" + std::string(g_.tables().name) + " breaks invariant V" + std::string(code + 6) + ": " + what,
               "the edit that did it is a bug: run with `pipeline.verify = \"each\"` to find the pass");
   }
   [[noreturn]] void fail(int invariant, tsr_id node, const std::string& what) const {
@@ -118,16 +116,14 @@ class Verifier {
       if (!is_identifier(symbol)) fail(25, "the symbol '" + symbol + "' is not named by an identifier");
       if (!names.insert(s.name).second) fail(25, "there are two symbols '" + symbol + "'");
       if (s.min > s.max)
-        fail(25, "the range " + std::to_string(s.min) + ".." + std::to_string(s.max) + " of symbol '" + symbol +
-                     "' is empty");
+        fail(25, "the range " + std::to_string(s.min) + ".." + std::to_string(s.max) + " of symbol '" + symbol + "' is empty");
     }
     const Sizes::WithoutAssumptions scope(writable_.sizes());
     for (const Assumption& a : sizes_.assumptions()) {
       if (!known(a.a, exprs.size()) || !known(a.b, exprs.size()))
         fail(24, "an assumption names an expression that does not exist");
       if (sizes_.compare(a.relation, a.a, a.b) == TSR_FALSE)
-        fail(26, "the assumption about " + sizes_.print(a.a) + " and " + sizes_.print(a.b) +
-                     " holds for no value: " + a.why);
+        fail(26, "the assumption about " + sizes_.print(a.a) + " and " + sizes_.print(a.b) + " holds for no value: " + a.why);
     }
   }
 
@@ -175,8 +171,7 @@ class Verifier {
         const std::string where = "region " + std::to_string(r);
         if (n >= g_.num_nodes() || !g_.node(n).alive)
           fail(2, "the list of " + where + " holds node " + std::to_string(n) + ", which is not alive");
-        if (g_.node(n).parent != r)
-          fail(2, n, "it is in the list of " + where + ", but names another region as its parent");
+        if (g_.node(n).parent != r) fail(2, n, "it is in the list of " + where + ", but names another region as its parent");
         if (g_.node(n).prev != previous) fail(2, n, "its predecessor in " + where + " is not the one it names");
         if (order_[n] != 0) fail(2, n, "the list of " + where + " comes back to it");
         order_[n] = static_cast<uint32_t>(++count);
@@ -211,8 +206,8 @@ class Verifier {
   void value(tsr_id id, tsr_id region) {
     const tsr_value& v = g_.value(id);
     if (v.region != region)
-      fail(8, "value " + name(id) + " names region " + std::to_string(v.region) + ", but is defined in " +
-                  std::to_string(region));
+      fail(8,
+           "value " + name(id) + " names region " + std::to_string(v.region) + ", but is defined in " + std::to_string(region));
     if (!v.name || !*v.name) fail(10, "value " + std::to_string(id) + " has no name");
     if (g_.find_value(v.name) != id) fail(10, "the name " + name(id) + " does not lead to its value");
     type(id);
@@ -238,8 +233,7 @@ class Verifier {
       value(region.inputs[i], r);
       const bool block = v.input_kind == TSR_INPUT_BLOCK;
       if (v.input_kind == TSR_INPUT_NONE || v.input_kind > TSR_INPUT_BLOCK || block != (r != 0))
-        fail(12,
-             "input " + name(region.inputs[i]) + " is not of a kind that region " + std::to_string(r) + " can have");
+        fail(12, "input " + name(region.inputs[i]) + " is not of a kind that region " + std::to_string(r) + " can have");
     }
     for (const tsr_id n : nodes_of(g_, r))
       for (uint32_t i = 0; i < g_.node(n).num_results; ++i) result(n, i);
@@ -253,8 +247,7 @@ class Verifier {
       const tsr_id id = body.inputs[i];
       const tsr_value& v = g_.value(id);
       if (v.input_kind == TSR_INPUT_STATE) {
-        if (v.writeback >= body.num_outputs)
-          fail(13, "state " + name(id) + " is written back with no output of the graph");
+        if (v.writeback >= body.num_outputs) fail(13, "state " + name(id) + " is written back with no output of the graph");
         if (!written.insert(v.writeback).second)
           fail(13, "state " + name(id) + " is written back with the output of another state");
         const tsr_type &have = *g_.value(body.outputs[v.writeback]).type, &want = *v.type;
@@ -262,8 +255,8 @@ class Verifier {
         for (uint32_t k = 0; agree && k < want.rank; ++k)
           agree = sizes_.compare(TSR_EQ, have.sizes[k], want.sizes[k]) == TSR_TRUE;
         if (!agree)
-          fail(13, "state " + name(id) + " of type " + print_type(g_, want) +
-                       " is written back with an output of type " + print_type(g_, have));
+          fail(13, "state " + name(id) + " of type " + print_type(g_, want) + " is written back with an output of type " +
+                       print_type(g_, have));
         if (v.key && !keys.insert(v.key).second) fail(15, "two states have the key \"" + std::string(v.key) + "\"");
       } else if (v.writeback != TSR_NONE) {
         fail(13, "input " + name(id) + " is written back, but is no state");
@@ -274,8 +267,7 @@ class Verifier {
       if (r == 0) continue;
       for (uint32_t i = 0; i < g_.region(r).num_inputs; ++i) {
         const tsr_value& v = g_.value(g_.region(r).inputs[i]);
-        if (v.writeback != TSR_NONE)
-          fail(13, "the region's input " + name(g_.region(r).inputs[i]) + " is written back");
+        if (v.writeback != TSR_NONE) fail(13, "the region's input " + name(g_.region(r).inputs[i]) + " is written back");
         if (v.donated) fail(14, "the region's input " + name(g_.region(r).inputs[i]) + " is donated");
       }
     }
@@ -345,8 +337,8 @@ class Verifier {
   void uses_of(tsr_id v) {
     const auto uses = g_.uses(v);
     if (g_.value(v).num_uses != uses.size())
-      fail(9, name(v) + " counts " + std::to_string(g_.value(v).num_uses) + " uses, the table has " +
-                  std::to_string(uses.size()));
+      fail(9,
+           name(v) + " counts " + std::to_string(g_.value(v).num_uses) + " uses, the table has " + std::to_string(uses.size()));
     scratch_.clear();
     for (const tsr_use& u : uses) {
       bool real;
@@ -395,8 +387,7 @@ class Verifier {
 
   void type(tsr_id id) {
     const tsr_type& t = *g_.value(id).type;
-    const tsr_type*& same =
-        sound_types_[reinterpret_cast<uintptr_t>(&t) / alignof(std::max_align_t) % sound_types_.size()];
+    const tsr_type*& same = sound_types_[reinterpret_cast<uintptr_t>(&t) / alignof(std::max_align_t) % sound_types_.size()];
     if (same == &t) return;
     if (t.rank <= kMaxRank) {
       dims_exist({t.sizes, t.rank}, [&] { return "the type of " + name(id); });
@@ -443,8 +434,7 @@ class Verifier {
 
     // Attributes are kept as complete_attrs made them, so comparing with the declarations is enough for the order.
     if (x.num_attrs != record->attrs.size())
-      fail(17, n,
-           "it has " + std::to_string(x.num_attrs) + " attributes, expected " + std::to_string(record->attrs.size()));
+      fail(17, n, "it has " + std::to_string(x.num_attrs) + " attributes, expected " + std::to_string(record->attrs.size()));
     for (uint32_t i = 0; i < x.num_attrs; ++i) {
       const tsr_attr& a = x.attrs[i];
       const AttrDecl& d = record->attrs[i];
@@ -460,8 +450,7 @@ class Verifier {
     } catch (const Error& e) {
       fail(17, n, e.message());
     }
-    if (x.num_regions > 0 && !record->has(kControl))
-      fail(20, n, "it owns regions, but " + record->name + " is no control op");
+    if (x.num_regions > 0 && !record->has(kControl)) fail(20, n, "it owns regions, but " + record->name + " is no control op");
     const CallView view(g_, n);
     std::vector<const tsr_type*> stored(x.num_results);
     for (uint32_t i = 0; i < x.num_results; ++i) stored[i] = g_.value(x.results[i]).type;

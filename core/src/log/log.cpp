@@ -92,9 +92,9 @@ Levels parse(std::string_view spec, const char* where) {
         names.emplace_back(r.name);
         list += (list.empty() ? "" : ", ") + names.back();
       }
-      throw user_error(
-          "TSR-L001", std::string(where) + ": unknown artifact '" + std::string(item) + "'" + did_you_mean(item, names),
-          "artifacts: " + list + "; +name is verbose, -name silent, all means every one");
+      throw user_error("TSR-L001",
+                       std::string(where) + ": unknown artifact '" + std::string(item) + "'" + did_you_mean(item, names),
+                       "artifacts: " + list + "; +name is verbose, -name silent, all means every one");
     }
     levels[static_cast<size_t>(artifact)] = level;
   }

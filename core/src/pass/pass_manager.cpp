@@ -107,7 +107,8 @@ class Runner {
       std::string hint = e.hint();
       if (o_.reproducer != Reproducer::kNone) {
         const std::string path = write_file(reproducer_dir_, reproducer, make_reproducer(g_, pass, e.message()));
-        hint += (hint.empty() ? "" : "\n  ") + (path.empty() ? "no reproducer: cannot write to '" + reproducer_dir_ + "'" : "reproducer: " + path);
+        hint += (hint.empty() ? "" : "\n  ") +
+                (path.empty() ? "no reproducer: cannot write to '" + reproducer_dir_ + "'" : "reproducer: " + path);
       }
       throw Error(e.family(), e.code(), "pass '" + run.name + "' on graph @" + g_.tables().name + ": " + e.message(), hint);
     }
@@ -128,8 +129,8 @@ class Runner {
     const int64_t number = ++g_passes_started;
     if (o_.bisect_limit < 0) return false;
     const bool skipped = number > o_.bisect_limit;
-    log_always(Artifact::kPasses, std::string("bisect: ") + (skipped ? "not running" : "running") + " pass (" + std::to_string(number) + ") " +
-                                      pass.factory->name + " on graph @" + g_.tables().name);
+    log_always(Artifact::kPasses, std::string("bisect: ") + (skipped ? "not running" : "running") + " pass (" +
+                                      std::to_string(number) + ") " + pass.factory->name + " on graph @" + g_.tables().name);
     return skipped;
   }
 
@@ -143,7 +144,8 @@ class Runner {
     run.seconds = seconds_since(start);
     const std::string blame = "plugin '" + f.plugin->id + "' (" + f.plugin->vendor + "): ";
     if (run.changed && !claimed)
-      throw bug("TSR-B011", blame + "pass '" + f.name + "' edited the graph but reported no change", "set *changed to 1 (return true from run)");
+      throw bug("TSR-B011", blame + "pass '" + f.name + "' edited the graph but reported no change",
+                "set *changed to 1 (return true from run)");
     const auto check_start = Clock::now();
     try {
       // Before the commit: a broken graph is rolled back too.
@@ -159,12 +161,14 @@ class Runner {
     const bool asked = o_.dump_after == DumpWhen::kAll || (o_.dump_after == DumpWhen::kChanged && run.changed);
     const bool logged = run.changed && log_enabled(Artifact::kPasses, 1);
     if (!asked && !logged) return;
-    const std::string title = "// after pass " + std::to_string(position) + " " + run.name + (run.changed ? "" : " (no change)") + "\n";
+    const std::string title =
+        "// after pass " + std::to_string(position) + " " + run.name + (run.changed ? "" : " (no change)") + "\n";
     if (asked && !o_.dump_dir.empty()) {
       char number[32];
       std::snprintf(number, sizeof number, "%02zu-", position);
       const std::string file = number + base(pass) + ".tsr";
-      if (write_file(o_.dump_dir, file, title + print_graph(g_, kPrintLocations)).empty()) cannot_write(o_.dump_dir, file, "pipeline.dump_dir");
+      if (write_file(o_.dump_dir, file, title + print_graph(g_, kPrintLocations)).empty())
+        cannot_write(o_.dump_dir, file, "pipeline.dump_dir");
     } else {
       log_always(Artifact::kPasses, title + print_graph(g_, kPrintElideConstants));
     }
@@ -195,8 +199,8 @@ std::string print_timing_tree(const PassReport& report) {
     if (r.skipped) {
       std::snprintf(line, sizeof line, "         -     |- %s (skipped by bisect)\n", r.name.c_str());
     } else {
-      std::snprintf(line, sizeof line, "%10.3f ms  |- %-20s %6zu -> %6zu nodes%s\n", r.seconds * 1e3, r.name.c_str(), r.nodes_before,
-                    r.nodes_after, r.changed ? "" : "  (no change)");
+      std::snprintf(line, sizeof line, "%10.3f ms  |- %-20s %6zu -> %6zu nodes%s\n", r.seconds * 1e3, r.name.c_str(),
+                    r.nodes_before, r.nodes_after, r.changed ? "" : "  (no change)");
       s += line;
       if (r.verify_seconds <= 0) continue;
       std::snprintf(line, sizeof line, "%10.3f ms  |  `- verify\n", r.verify_seconds * 1e3);
@@ -209,8 +213,13 @@ std::string print_timing_tree(const PassReport& report) {
 std::string timing_json(const PassReport& report) {
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   for (const PassRun& r : report.runs)
-    runs.push_back({{"pass", r.name}, {"ms", r.seconds * 1e3}, {"verify_ms", r.verify_seconds * 1e3}, {"changed", r.changed},
-                    {"skipped", r.skipped}, {"nodes_before", r.nodes_before}, {"nodes_after", r.nodes_after}});
+    runs.push_back({{"pass", r.name},
+                    {"ms", r.seconds * 1e3},
+                    {"verify_ms", r.verify_seconds * 1e3},
+                    {"changed", r.changed},
+                    {"skipped", r.skipped},
+                    {"nodes_before", r.nodes_before},
+                    {"nodes_after", r.nodes_after}});
   return nlohmann::ordered_json{{"ms", report.seconds * 1e3}, {"passes", runs}}.dump();
 }
 

@@ -20,16 +20,16 @@ enum class Reproducer { kNone, kOnError, kAlways };
 struct PassOptions {
   VerifyWhen verify = VerifyWhen::kChanged;  // the whole-graph verifier; edited nodes are always checked at commit
   DumpWhen dump_after = DumpWhen::kNone;
-  std::string dump_dir;          // files NN-GRAPH-PASS.tsr; empty: printed under the log artifact "passes", enabled or not
-  int64_t bisect_limit = -1;     // run only the first N passes of the process; -1: all. Each decision is logged.
+  std::string dump_dir;       // files NN-GRAPH-PASS.tsr; empty: printed under the log artifact "passes", enabled or not
+  int64_t bisect_limit = -1;  // run only the first N passes of the process; -1: all. Each decision is logged.
   Reproducer reproducer = Reproducer::kOnError;
-  std::string reproducer_dir;    // files tessera-reproducer-GRAPH-PASS.tsr; empty: "tessera" in the directory for temporary files
+  std::string reproducer_dir;  // files tessera-reproducer-GRAPH-PASS.tsr; empty: "tessera" in the directory for temporary files
 };
 
 struct PassRun {
   std::string name;
-  double seconds = 0;          // in the pass
-  double verify_seconds = 0;   // checking what it did: the edited nodes, and the whole graph where the options ask for it
+  double seconds = 0;         // in the pass
+  double verify_seconds = 0;  // checking what it did: the edited nodes, and the whole graph where the options ask for it
   bool changed = false, skipped = false;
   size_t nodes_before = 0, nodes_after = 0;
 };
@@ -42,7 +42,8 @@ struct PassReport {
 // its plugin and, when written, the reproducer file. The graph must not be in a transaction.
 // Passes come from any number of threads (on different graphs); bisection counts them in the order in which they start.
 PassReport run_passes(Graph& graph, const std::vector<BoundPass>& pipeline, const PassOptions& options);
-PassOptions pass_options_of(const Config& config);  // the keys pipeline.verify, dump_after, dump_dir, bisect_limit, reproducer, reproducer_dir
+PassOptions pass_options_of(
+    const Config& config);  // the keys pipeline.verify, dump_after, dump_dir, bisect_limit, reproducer, reproducer_dir
 
 int64_t passes_started();  // by this process so far: what bisect_limit is compared with
 

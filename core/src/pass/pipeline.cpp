@@ -28,7 +28,9 @@ class Reader {
  private:
   [[noreturn]] void fail(const std::string& expected) const {
     const unsigned char c = at_ < text_.size() ? static_cast<unsigned char>(text_[at_]) : 0;
-    const std::string found = at_ >= text_.size() ? "the end" : c > ' ' && c < 127 ? "'" + std::string(1, text_[at_]) + "'" : "byte " + std::to_string(c);
+    const std::string found = at_ >= text_.size()  ? "the end"
+                              : c > ' ' && c < 127 ? "'" + std::string(1, text_[at_]) + "'"
+                                                   : "byte " + std::to_string(c);
     // One line, cut where it would not fit a screen; the caret counts the characters shown.
     constexpr size_t kBefore = 60, kAfter = 40;
     const size_t from = at_ > kBefore ? at_ - kBefore : 0;
@@ -36,8 +38,8 @@ class Reader {
     for (char& x : shown)
       if (static_cast<unsigned char>(x) < ' ') x = ' ';
     throw user_error("TSR-C020",
-                     "pipeline, column " + std::to_string(at_ + 1) + ": found " + found + ", expected " + expected + "\n  " + shown + "\n  " +
-                         std::string(at_ - from, ' ') + "^",
+                     "pipeline, column " + std::to_string(at_ + 1) + ": found " + found + ", expected " + expected + "\n  " +
+                         shown + "\n  " + std::string(at_ - from, ' ') + "^",
                      "write passes as: canonicalize, fuse{max_size=64}, dce");
   }
   void skip() {
@@ -52,7 +54,9 @@ class Reader {
   std::string word(const char* what) {
     skip();
     const size_t begin = at_;
-    auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-' || c == '+'; };
+    auto part = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || c == '-' || c == '+';
+    };
     while (at_ < text_.size() && part(text_[at_])) ++at_;
     if (at_ == begin) fail(what);
     return std::string(text_.substr(begin, at_ - begin));
@@ -65,8 +69,10 @@ class Reader {
     while (!accept(']')) {
       const std::string item = scalar();
       s += item[0] == '"' ? item : "\"" + item + "\"";
-      if (accept(',')) s += ", ";
-      else if (skip(); at_ >= text_.size() || text_[at_] != ']') fail("',' or ']'");
+      if (accept(','))
+        s += ", ";
+      else if (skip(); at_ >= text_.size() || text_[at_] != ']')
+        fail("',' or ']'");
     }
     return s + "]";
   }

@@ -72,8 +72,7 @@ class Reader {
     if (options) read_options(*options);
     // A newer SDK may have appended keys; the handshake decides whether this host can run its plugin.
     if (m_.abi_minor > TSR_ABI_MINOR) return;
-    for (const auto& [node, key] : unknown_)
-      wrong(*node, "unknown key '" + key + "'" + did_you_mean(node->key, known_));
+    for (const auto& [node, key] : unknown_) wrong(*node, "unknown key '" + key + "'" + did_you_mean(node->key, known_));
   }
 
  private:
@@ -157,8 +156,7 @@ class Reader {
         wrong(*p.find("provides"), "provides holds '" + item + "' twice");
     }
     for (const TomlNode& item : p.items)
-      if (std::find(known_.begin(), known_.end(), item.key) == known_.end())
-        unknown_.push_back({&item, "plugin." + item.key});
+      if (std::find(known_.begin(), known_.end(), item.key) == known_.end()) unknown_.push_back({&item, "plugin." + item.key});
   }
 
   void read_options(const TomlNode& list) {
@@ -185,8 +183,8 @@ class Reader {
       bad_option(*name, what + "is declared twice");
     const TomlNode* type = t.find("type");
     if (!type || type->kind != TomlNode::kString || !parse_option_type(type->s, &decl->type)) {
-      bad_option(type ? *type : t, what + "type is " + (type ? describe(*type) : "missing") +
-                                       ", expected int, float, bool, string or strings");
+      bad_option(type ? *type : t,
+                 what + "type is " + (type ? describe(*type) : "missing") + ", expected int, float, bool, string or strings");
       return false;
     }
     const bool numeric = decl->type == OptionType::kInt || decl->type == OptionType::kFloat;
@@ -201,8 +199,7 @@ class Reader {
         Value value;
         const bool strings = decl->type == OptionType::kString || decl->type == OptionType::kStrings;
         if (!strings || !to_value(f, &value) || value.type != OptionType::kStrings || value.strings.empty())
-          bad_option(f, what + "choices is " + describe(f) +
-                            ", expected an array of strings, and only for string and strings");
+          bad_option(f, what + "choices is " + describe(f) + ", expected an array of strings, and only for string and strings");
         else
           decl->choices = std::move(value.strings);
       } else if (f.key == "help") {
@@ -344,8 +341,7 @@ std::vector<Manifest> find_manifests(std::span<const std::string> dirs) {
       if (earlier == out.end()) {
         out.push_back(std::move(m));
       } else if (earlier - out.begin() >= static_cast<ptrdiff_t>(first)) {
-        earlier->faults.add(TSR_USER, "TSR-P004",
-                            m.place("id") + ": id '" + m.id + "' is also that of " + earlier->place("id"),
+        earlier->faults.add(TSR_USER, "TSR-P004", m.place("id") + ": id '" + m.id + "' is also that of " + earlier->place("id"),
                             "remove one of the two manifests");
       }
     }

@@ -128,10 +128,10 @@ class Loader {
     // The versions stand first in every version of the struct: an incompatible one is not read any further.
     if (!read_prefix(given, kVersionPrefix, sizeof *desc, desc, &size) ||
         (desc->abi_major == TSR_ABI_MAJOR && size < kDescPrefix))
-      return blame("TSR-P025",
-                   "its description has struct_size " + std::to_string(size) + ", expected at least " +
-                       std::to_string(kDescPrefix),
-                   "set desc.struct_size = sizeof(tsr_plugin_desc)");
+      return blame(
+          "TSR-P025",
+          "its description has struct_size " + std::to_string(size) + ", expected at least " + std::to_string(kDescPrefix),
+          "set desc.struct_size = sizeof(tsr_plugin_desc)");
     if (desc->abi_major != TSR_ABI_MAJOR)
       return user("TSR-P026",
                   "the library is built for plugin ABI " + std::to_string(desc->abi_major) + "." +
@@ -149,8 +149,7 @@ class Loader {
   }
 
   // Reads and checks the factory array; on success every factory has a table copy.
-  bool factories(const tsr_plugin_desc& desc, void* instance, std::vector<Factory>* out,
-                 std::vector<TableCopy>* tables) {
+  bool factories(const tsr_plugin_desc& desc, void* instance, std::vector<Factory>* out, std::vector<TableCopy>* tables) {
     const tsr_factory* items = nullptr;
     size_t count = 0, stride = 0;
     tsr_error* error = nullptr;
@@ -158,8 +157,8 @@ class Loader {
     if (returned(error, "TSR-P041", "could not list its factories")) return false;
     if (count > 0 && (!items || stride < kFactoryPrefix))
       return blame("TSR-P041",
-                   "its factory array is " + std::string(items ? "" : "NULL or ") + "of stride " +
-                       std::to_string(stride) + ", expected at least " + std::to_string(kFactoryPrefix),
+                   "its factory array is " + std::string(items ? "" : "NULL or ") + "of stride " + std::to_string(stride) +
+                       ", expected at least " + std::to_string(kFactoryPrefix),
                    "set *items, *count and *stride = sizeof(tsr_factory)");
     const size_t before = faults_.size();
     std::vector<std::string> found;
@@ -172,8 +171,7 @@ class Loader {
         continue;
       }
       if (!f.name || !*f.name || !f.table) {
-        blame("TSR-P044",
-              where + " (" + kind_name(f.kind) + ") has " + (f.name && *f.name ? "a null table" : "no name"),
+        blame("TSR-P044", where + " (" + kind_name(f.kind) + ") has " + (f.name && *f.name ? "a null table" : "no name"),
               "set both");
         continue;
       }
@@ -194,8 +192,7 @@ class Loader {
     std::sort(promised.begin(), promised.end());
     std::sort(found.begin(), found.end());
     if (faults_.size() == before && promised != found)
-      blame("TSR-P042",
-            "it provides " + join(found) + "; its manifest (" + m_.place("provides") + ") says " + join(promised),
+      blame("TSR-P042", "it provides " + join(found) + "; its manifest (" + m_.place("provides") + ") says " + join(promised),
             "list every factory under PROVIDES of tessera_add_plugin()");
     return faults_.size() == before;
   }
@@ -204,9 +201,7 @@ class Loader {
     faults_.add(family, code, m_.library_path + ": plugin '" + m_.id + "' (" + m_.vendor + "): " + what, hint);
     return false;
   }
-  bool user(const char* code, const std::string& what, const std::string& hint) {
-    return add(TSR_USER, code, what, hint);
-  }
+  bool user(const char* code, const std::string& what, const std::string& hint) { return add(TSR_USER, code, what, hint); }
   // A contract that the plugin broke: its vendor must hear of it.
   bool blame(const std::string& code, const std::string& what, const std::string& hint) {
     return add(TSR_BUG, code.c_str(), what, hint.empty() ? "report this to " + m_.vendor : hint);
@@ -228,16 +223,15 @@ class Loader {
                                      : "rebuild the plugin with this SDK");
     if (text_of(d.sanitizer) != host_sanitizer())
       user("TSR-P033",
-           "the library is built with sanitizer '" + text_of(d.sanitizer) + "', this host with '" + host_sanitizer() +
-               "'",
+           "the library is built with sanitizer '" + text_of(d.sanitizer) + "', this host with '" + host_sanitizer() + "'",
            "two sanitizer run times cannot share a process: build both the same way");
     const auto same = [&](const char* what, const char* found, const std::string& expected) {
       if (!found)
         blame("TSR-P027", std::string("its ") + what + " is NULL", "set desc." + std::string(what));
       else if (found != expected)
         blame("TSR-P028",
-              std::string("the library says ") + what + " '" + found + "', its manifest (" + m_.place(what) + ") '" +
-                  expected + "'",
+              std::string("the library says ") + what + " '" + found + "', its manifest (" + m_.place(what) + ") '" + expected +
+                  "'",
               "use TSR_PLUGIN_ID, TSR_PLUGIN_VERSION and TSR_PLUGIN_VENDOR, which tessera_add_plugin() defines");
     };
     same("id", d.id, m_.id);
@@ -327,11 +321,9 @@ bool PluginHost::load(const Manifest& m, const OptionSet& options, bool optional
       return loader.add(TSR_ENVIRONMENT, "TSR-P021", "a library that it needs is missing: " + opened.reason,
                         "install that library, or make the plugin { optional = true }");
     case OpenProblem::kUndefinedSymbol:
-      return loader.blame("TSR-P022", opened.reason,
-                          "link the plugin with what defines the symbol (tessera_add_plugin: LINK)");
+      return loader.blame("TSR-P022", opened.reason, "link the plugin with what defines the symbol (tessera_add_plugin: LINK)");
     case OpenProblem::kNoEntryPoint: return loader.user("TSR-P023", opened.reason, "is this library a Tessera plugin?");
-    case OpenProblem::kReplaced:
-      return loader.user("TSR-P034", opened.reason, "restart the process to use the new library");
+    case OpenProblem::kReplaced: return loader.user("TSR-P034", opened.reason, "restart the process to use the new library");
     case OpenProblem::kNotALibrary:
       return loader.add(TSR_ENVIRONMENT, "TSR-P020", "cannot be opened: " + opened.reason, "install the plugin again");
   }
@@ -340,10 +332,8 @@ bool PluginHost::load(const Manifest& m, const OptionSet& options, bool optional
   const tsr_plugin_desc& d = instance->desc;
   if (!loader.create(d, options, &instance->self)) return false;
   instance->created = true;
-  instance->plugin = {m.id,   m.version,      m.vendor, m.stability, text_of(d.build_info),
-                      m.path, m.library_path, m.hash,   {}};
-  for (size_t i = 0; i < d.num_features_provided; ++i)
-    instance->plugin.features.push_back(text_of(d.features_provided[i]));
+  instance->plugin = {m.id, m.version, m.vendor, m.stability, text_of(d.build_info), m.path, m.library_path, m.hash, {}};
+  for (size_t i = 0; i < d.num_features_provided; ++i) instance->plugin.features.push_back(text_of(d.features_provided[i]));
   std::vector<Factory> found;
   if (!loader.factories(d, instance->self, &found, &instance->tables)) {
     destroy_quietly(d, instance->self, m.id);
@@ -354,10 +344,9 @@ bool PluginHost::load(const Manifest& m, const OptionSet& options, bool optional
     factories_.push_back(std::make_unique<Factory>(std::move(f)));
   }
   if (log_enabled(Artifact::kPlugins))
-    log_write(Artifact::kPlugins, "loaded " + m.id + " " + m.version + " (" + m.vendor + ") from " + m.library_path +
-                                      ": " + join(m.provides));
-  if (log_enabled(Artifact::kPlugins, 1))
-    log_write(Artifact::kPlugins, 1, "  " + m.hash + ", " + text_of(d.build_info));
+    log_write(Artifact::kPlugins,
+              "loaded " + m.id + " " + m.version + " (" + m.vendor + ") from " + m.library_path + ": " + join(m.provides));
+  if (log_enabled(Artifact::kPlugins, 1)) log_write(Artifact::kPlugins, 1, "  " + m.hash + ", " + text_of(d.build_info));
   instances_.push_back(std::move(instance));
   return true;
 }
@@ -374,8 +363,8 @@ const Factory& PluginHost::get(tsr_kind kind, std::string_view name) const {
   throw user_error("TSR-P030",
                    "no loaded plugin provides the " + std::string(kind_name(kind)) + " '" + std::string(name) + "'" +
                        did_you_mean(name, known),
-                   std::string(kind == TSR_PASS ? "passe" : kind_name(kind)) +
-                       "s of the loaded plugins: " + join(known) + "; further plugins are named in plugins.load");
+                   std::string(kind == TSR_PASS ? "passe" : kind_name(kind)) + "s of the loaded plugins: " + join(known) +
+                       "; further plugins are named in plugins.load");
 }
 
 std::vector<const Factory*> PluginHost::all(tsr_kind kind) const {

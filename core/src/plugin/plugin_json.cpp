@@ -77,8 +77,7 @@ std::string plugin_list_json(const tsr_context_options* options, bool all) {
   Json plugins = Json::array();
   for (const Manifest& m : resolved.manifests) {
     const auto& requested = resolved.config.plugins();
-    const auto request =
-        std::find_if(requested.begin(), requested.end(), [&](const PluginRequest& r) { return r.id == m.id; });
+    const auto request = std::find_if(requested.begin(), requested.end(), [&](const PluginRequest& r) { return r.id == m.id; });
     if (request == requested.end() && !all) continue;
     Faults faults;
     check_manifest(m, faults);
@@ -89,8 +88,7 @@ std::string plugin_list_json(const tsr_context_options* options, bool all) {
   }
   Json missing = Json::array();
   for (const PluginRequest& r : resolved.config.plugins())
-    if (std::none_of(resolved.manifests.begin(), resolved.manifests.end(),
-                     [&](const Manifest& m) { return m.id == r.id; }))
+    if (std::none_of(resolved.manifests.begin(), resolved.manifests.end(), [&](const Manifest& m) { return m.id == r.id; }))
       missing.push_back({{"id", r.id}, {"optional", r.optional}, {"origin", to_text(r.origin)}});
   return json_text(Json{{"config", resolved.config.source_path()},
                         {"searched", resolved.search_dirs},
@@ -108,15 +106,10 @@ std::string plugin_check_json(const std::string& path, const tsr_host& host) {
   std::error_code error;
   if (!fs::is_regular_file(manifest_path, error)) {
     const bool there = fs::exists(path, error);
-    faults.add(
-        TSR_USER, "TSR-P001",
-        path + ": " + (there ? "no manifest '" + manifest_path.string() + "' beside it" : "no such file"),
-        there ? "build the plugin with tessera_add_plugin(), which writes one" : "name a plugin's library or manifest");
-    out = {{"path", path},
-           {"ok", false},
-           {"plugin", nullptr},
-           {"factories", Json::array()},
-           {"faults", faults_json(faults)}};
+    faults.add(TSR_USER, "TSR-P001",
+               path + ": " + (there ? "no manifest '" + manifest_path.string() + "' beside it" : "no such file"),
+               there ? "build the plugin with tessera_add_plugin(), which writes one" : "name a plugin's library or manifest");
+    out = {{"path", path}, {"ok", false}, {"plugin", nullptr}, {"factories", Json::array()}, {"faults", faults_json(faults)}};
     return json_text(out);
   }
   const Manifest m = read_manifest(manifest_path.string());

@@ -42,11 +42,11 @@ const std::vector<Spec>& specs() {
        sizeof(tsr_device_table),
        TSR_THROUGH(tsr_device_table, event_elapsed),
        {TSR_FIELD(tsr_device_table, name), TSR_FIELD(tsr_device_table, info), TSR_FIELD(tsr_device_table, alloc),
-        TSR_FIELD(tsr_device_table, free), TSR_FIELD(tsr_device_table, copy),
-        TSR_FIELD(tsr_device_table, stream_create), TSR_FIELD(tsr_device_table, stream_destroy),
-        TSR_FIELD(tsr_device_table, stream_synchronize), TSR_FIELD(tsr_device_table, event_create),
-        TSR_FIELD(tsr_device_table, event_destroy), TSR_FIELD(tsr_device_table, event_record),
-        TSR_FIELD(tsr_device_table, event_wait), TSR_FIELD(tsr_device_table, event_elapsed)}},
+        TSR_FIELD(tsr_device_table, free), TSR_FIELD(tsr_device_table, copy), TSR_FIELD(tsr_device_table, stream_create),
+        TSR_FIELD(tsr_device_table, stream_destroy), TSR_FIELD(tsr_device_table, stream_synchronize),
+        TSR_FIELD(tsr_device_table, event_create), TSR_FIELD(tsr_device_table, event_destroy),
+        TSR_FIELD(tsr_device_table, event_record), TSR_FIELD(tsr_device_table, event_wait),
+        TSR_FIELD(tsr_device_table, event_elapsed)}},
       {TSR_BACKEND,
        sizeof(tsr_backend),
        TSR_THROUGH(tsr_backend, compile),
@@ -59,8 +59,7 @@ const std::vector<Spec>& specs() {
       {TSR_STORE,
        sizeof(tsr_store),
        TSR_THROUGH(tsr_store, list),
-       {TSR_FIELD(tsr_store, get), TSR_FIELD(tsr_store, put), TSR_FIELD(tsr_store, remove),
-        TSR_FIELD(tsr_store, list)}},
+       {TSR_FIELD(tsr_store, get), TSR_FIELD(tsr_store, put), TSR_FIELD(tsr_store, remove), TSR_FIELD(tsr_store, list)}},
   };
   return all;
 }
@@ -125,8 +124,7 @@ bool read_prefix(const void* source, size_t prefix, size_t size, void* out, size
   return true;
 }
 
-TableCopy copy_table(tsr_kind kind, const std::string& factory, const void* table,
-                     std::vector<TableProblem>* problems) {
+TableCopy copy_table(tsr_kind kind, const std::string& factory, const void* table, std::vector<TableProblem>* problems) {
   const Spec& spec = spec_of(kind);
   TableCopy copy;
   copy.bytes = std::make_unique<std::byte[]>(spec.size);

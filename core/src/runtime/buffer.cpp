@@ -161,8 +161,8 @@ void free_handle_block(void* p, size_t bytes) noexcept {
 
 Buffer* allocate_buffer(Device& device, size_t bytes) {
   if (bytes > size_t{1} << 46)  // beyond any address space, and beyond the size classes
-    throw environment_error("TSR-R001", "out of memory on device '" + device.name() + "': asked for " +
-                                            std::to_string(bytes) + " bytes",
+    throw environment_error("TSR-R001",
+                            "out of memory on device '" + device.name() + "': asked for " + std::to_string(bytes) + " bytes",
                             "use smaller sizes");
   const uint32_t c = size_class_of(bytes);
   Buffer* b = nullptr;

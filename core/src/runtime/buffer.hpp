@@ -14,12 +14,12 @@ namespace tessera::core {
 // buffer is taken and given back without the system allocator. Thread-safe; made with one reference.
 struct Buffer {
   std::atomic<int64_t> refs{1};
-  void* data = nullptr;         // lowest address
-  size_t bytes = 0;             // usable bytes from `data`
-  size_t capacity = 0;          // of the block
+  void* data = nullptr;  // lowest address
+  size_t bytes = 0;      // usable bytes from `data`
+  size_t capacity = 0;   // of the block
   Device* device = nullptr;
-  uint32_t size_class = 0;      // kWrapped: memory of somebody else
-  Buffer* next = nullptr;       // in a free list
+  uint32_t size_class = 0;  // kWrapped: memory of somebody else
+  Buffer* next = nullptr;   // in a free list
   void (*deleter)(void* ctx) = nullptr;
   void* deleter_ctx = nullptr;
 

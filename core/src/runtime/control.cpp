@@ -44,7 +44,9 @@ tsr_tensor slice(const tsr_tensor& t, int64_t index) {
   s.strides += 1;
   const int64_t elements = is_packed(t.dtype) ? index * num_elements({s.sizes, s.rank}) : index * t.strides[0];
   if (is_packed(t.dtype) && elements * dtype_bits(t.dtype) % 8 != 0)
-    throw user_error("TSR-R026", "scan over a packed " + std::string(dtype_name(t.dtype)) + " tensor whose slices do not begin at a byte", "cast it to i8 or u8 first");
+    throw user_error("TSR-R026",
+                     "scan over a packed " + std::string(dtype_name(t.dtype)) + " tensor whose slices do not begin at a byte",
+                     "cast it to i8 or u8 first");
   s.data = static_cast<char*>(t.data) + element_offset_bytes(dtype_bits(t.dtype), elements);
   s.flags = is_dense(s.rank, s.sizes, s.strides) ? TSR_TENSOR_CONTIGUOUS : 0;
   return s;
@@ -75,7 +77,8 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Le
   for (uint32_t i = 0; i < c.scanned; ++i) {
     const tsr_tensor& t = r.launch.inputs[c.carried + i];
     if (t.rank == 0 || t.sizes[0] != length)
-      throw user_error("TSR-R026", "scan over " + std::to_string(length) + " steps: scanned operand " + std::to_string(i) + " is " + type_text(t.dtype, {t.sizes, t.rank}));
+      throw user_error("TSR-R026", "scan over " + std::to_string(length) + " steps: scanned operand " + std::to_string(i) +
+                                       " is " + type_text(t.dtype, {t.sizes, t.rank}));
     inputs[c.carried + i] = &slices[i];
   }
   std::vector<TensorRef> carried(c.carried), stacked;
@@ -129,7 +132,8 @@ void run_control(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
       const size_t i = static_cast<size_t>(at - r.step->symbols.begin());
       const int64_t found = results[k]->desc.sizes[d];
       if (set[i] && lease.dims[*at] != found)
-        throw user_error("TSR-R021", "two results of a control op disagree about size " + std::string(plan.graph->sizes().symbols()[*at].name) + ": " +
+        throw user_error("TSR-R021", "two results of a control op disagree about size " +
+                                         std::string(plan.graph->sizes().symbols()[*at].name) + ": " +
                                          std::to_string(lease.dims[*at]) + " and " + std::to_string(found));
       lease.dims[*at] = found;
       set[i] = 1;
@@ -137,7 +141,9 @@ void run_control(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
     lease.dynamics[plan.slots[slot].index] = std::move(results[k]);
   }
   if (std::find(set.begin(), set.end(), 0) != set.end())
-    throw user_error("TSR-R021", "a result of a control op has a size that is computed from symbols which no result has as a size of its own");
+    throw user_error(
+        "TSR-R021",
+        "a result of a control op has a size that is computed from symbols which no result has as a size of its own");
 }
 
 }  // namespace tessera::core

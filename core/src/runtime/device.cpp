@@ -30,14 +30,14 @@ size_t physical_bytes() {
 }
 
 Error out_of_memory(const std::string& device, size_t bytes, const std::string& why) {
-  return environment_error("TSR-R001", "out of memory on device '" + device + "': asked for " + std::to_string(bytes) +
-                                           " bytes" + (why.empty() ? "" : "; " + why),
+  return environment_error("TSR-R001",
+                           "out of memory on device '" + device + "': asked for " + std::to_string(bytes) + " bytes" +
+                               (why.empty() ? "" : "; " + why),
                            "use smaller sizes, release tensors that are no longer needed, or a device with more memory");
 }
 
 void* host_allocate(size_t bytes) {
-  if (bytes > physical_bytes())
-    throw out_of_memory("cpu", bytes, "the machine has " + std::to_string(physical_bytes()));
+  if (bytes > physical_bytes()) throw out_of_memory("cpu", bytes, "the machine has " + std::to_string(physical_bytes()));
   // Huge pages for what spans several: fewer TLB misses in streaming kernels.
   const bool huge = bytes >= 2 * kHugePage;
   const size_t align = huge ? kHugePage : kAlignment;
@@ -87,9 +87,7 @@ class DeviceRegistry {
     return add(std::string(kind), index, full);
   }
 
-  Device* find(tsr_device id) noexcept {
-    return id < kMaxDevices ? devices_[id].load(std::memory_order_acquire) : nullptr;
-  }
+  Device* find(tsr_device id) noexcept { return id < kMaxDevices ? devices_[id].load(std::memory_order_acquire) : nullptr; }
 
   std::vector<Device*> all() {
     std::vector<Device*> out;
@@ -108,15 +106,16 @@ class DeviceRegistry {
       std::lock_guard lock(mutex_);
       if (const auto* old = d.provider_.load(std::memory_order_acquire)) {
         if (old->plugin == plugin) continue;
-        throw user_error("TSR-R003", "device '" + d.name() + "' is provided by plugin '" + old->plugin +
-                                         "' in this process, and by plugin '" + plugin + "'",
+        throw user_error("TSR-R003",
+                         "device '" + d.name() + "' is provided by plugin '" + old->plugin +
+                             "' in this process, and by plugin '" + plugin + "'",
                          "keep one of the two plugins in the config");
       }
       tsr_device_info info{};
       info.struct_size = sizeof info;
       if (table.info) throw_if(table.info(self, i, &info), plugin, vendor);
-      providers_.push_back(std::make_unique<Device::Provider>(
-          Device::Provider{&table, self, info.host_accessible != 0, plugin, vendor, keep}));
+      providers_.push_back(
+          std::make_unique<Device::Provider>(Device::Provider{&table, self, info.host_accessible != 0, plugin, vendor, keep}));
       d.provider_.store(providers_.back().get(), std::memory_order_release);
     }
   }

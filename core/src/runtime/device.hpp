@@ -14,7 +14,7 @@
 
 namespace tessera::core {
 
-inline constexpr size_t kAlignment = 64;           // of every buffer and of every offset in an arena, bytes
+inline constexpr size_t kAlignment = 64;  // of every buffer and of every offset in an arena, bytes
 inline constexpr tsr_device kCpu = 0;
 inline constexpr tsr_device kNoDevice = 0xffffffffu;
 
@@ -43,8 +43,7 @@ class Device {
   void count_allocated(int64_t bytes) noexcept {
     const int64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     int64_t peak = peak_.load(std::memory_order_relaxed);
-    while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
-    }
+    while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {}
   }
   void count_freed(int64_t bytes) noexcept { in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
   int64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }

@@ -17,7 +17,9 @@ using namespace dl;
 DLDataType to_dl_dtype(uint32_t dtype) {
   const auto bits = static_cast<uint8_t>(dtype_bits(dtype));
   switch (dtype) {
-    case TSR_F64: case TSR_F32: case TSR_F16: return {kFloat, bits, 1};
+    case TSR_F64:
+    case TSR_F32:
+    case TSR_F16: return {kFloat, bits, 1};
     case TSR_BF16: return {kBfloat, bits, 1};
     case TSR_F8E4M3FN: return {kFloat8E4M3FN, bits, 1};
     case TSR_F8E4M3FNUZ: return {kFloat8E4M3FNUZ, bits, 1};
@@ -26,7 +28,8 @@ DLDataType to_dl_dtype(uint32_t dtype) {
     case TSR_F8E8M0: return {kFloat8E8M0FNU, bits, 1};
     case TSR_F4E2M1: return {kFloat4E2M1FN, bits, 1};
     case TSR_BOOL: return {kBool, bits, 1};
-    case TSR_C64: case TSR_C128: return {kComplex, bits, 1};
+    case TSR_C64:
+    case TSR_C128: return {kComplex, bits, 1};
     default: return {is_signed_int(dtype) ? kInt : kUInt, bits, 1};
   }
 }
@@ -37,8 +40,9 @@ uint32_t from_dl_dtype(DLDataType t) {
       const DLDataType mine = to_dl_dtype(d);
       if (mine.code == t.code && mine.bits == t.bits) return d;
     }
-  throw user_error("TSR-T010", "DLPack: dtype with code " + std::to_string(t.code) + ", " + std::to_string(t.bits) + " bits, " +
-                                   std::to_string(t.lanes) + " lanes has no counterpart",
+  throw user_error("TSR-T010",
+                   "DLPack: dtype with code " + std::to_string(t.code) + ", " + std::to_string(t.bits) + " bits, " +
+                       std::to_string(t.lanes) + " lanes has no counterpart",
                    "convert the tensor before handing it over");
 }
 
@@ -74,9 +78,15 @@ Tensor* tensor_from_dlpack(DLManagedTensor* managed) {
   const DLTensor& t = managed->dl_tensor;
   if (t.ndim < 0) throw user_error("TSR-T002", "DLPack: rank " + std::to_string(t.ndim));
   const uint32_t dtype = from_dl_dtype(t.dtype);
-  if (t.ndim > 0 && !t.shape) throw user_error("TSR-T005", "DLPack: a tensor of rank " + std::to_string(t.ndim) + " without a shape");
-  const tsr_tensor desc{t.data ? static_cast<char*>(t.data) + t.byte_offset : nullptr, dtype, static_cast<uint32_t>(t.ndim), t.shape,
-                        t.strides, from_dl_device(t.device), 0};
+  if (t.ndim > 0 && !t.shape)
+    throw user_error("TSR-T005", "DLPack: a tensor of rank " + std::to_string(t.ndim) + " without a shape");
+  const tsr_tensor desc{t.data ? static_cast<char*>(t.data) + t.byte_offset : nullptr,
+                        dtype,
+                        static_cast<uint32_t>(t.ndim),
+                        t.shape,
+                        t.strides,
+                        from_dl_device(t.device),
+                        0};
   return tensor_wrap(
       desc,
       [](void* p) {

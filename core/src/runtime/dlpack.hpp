@@ -12,8 +12,19 @@ namespace tessera::core::dl {
 enum DeviceType : int32_t { kCpu = 1, kCuda = 2, kRocm = 10 };
 
 enum TypeCode : uint8_t {
-  kInt = 0, kUInt = 1, kFloat = 2, kOpaque = 3, kBfloat = 4, kComplex = 5, kBool = 6,
-  kFloat8E4M3FN = 10, kFloat8E4M3FNUZ = 11, kFloat8E5M2 = 12, kFloat8E5M2FNUZ = 13, kFloat8E8M0FNU = 14, kFloat4E2M1FN = 17,
+  kInt = 0,
+  kUInt = 1,
+  kFloat = 2,
+  kOpaque = 3,
+  kBfloat = 4,
+  kComplex = 5,
+  kBool = 6,
+  kFloat8E4M3FN = 10,
+  kFloat8E4M3FNUZ = 11,
+  kFloat8E5M2 = 12,
+  kFloat8E5M2FNUZ = 13,
+  kFloat8E8M0FNU = 14,
+  kFloat4E2M1FN = 17,
 };
 
 struct DLDevice {

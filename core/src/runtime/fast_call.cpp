@@ -92,7 +92,8 @@ FastCall* FastCall::make(const Plan& p) {
         t += sizeof(tsr_tensor);
       }
     if (e.workspace_root != kNone) {
-      by_base[base_of(e.workspace_root)].emplace_back(launches_at + i * sizeof(Launch) + offsetof(Launch, launch) + offsetof(tsr_launch, workspace), e.workspace_offset);
+      by_base[base_of(e.workspace_root)].emplace_back(
+          launches_at + i * sizeof(Launch) + offsetof(Launch, launch) + offsetof(tsr_launch, workspace), e.workspace_offset);
       ++num_patches;
     }
   }
@@ -102,7 +103,7 @@ FastCall* FastCall::make(const Plan& p) {
   const size_t patches_at = reserve(num_patches * sizeof(Patch));
   const size_t dims_at = reserve(std::max<size_t>(1, p.program.num_slots()) * sizeof(int64_t));
 
-  char* block = static_cast<char*>(::operator new((at + 63) / 64 * 64, std::align_val_t{64}));
+  char* block = static_cast<char*>(::operator new ((at + 63) / 64 * 64, std::align_val_t{64}));
   std::fill(block, block + at, char{0});
   auto* f = new (block) FastCall;
   f->num_inputs_ = n;
@@ -126,7 +127,8 @@ FastCall* FastCall::make(const Plan& p) {
     const Resolved& r = l.slots[p.output_slots[o.output]];
     std::copy_n(r.sizes, s.rank, numbers);
     std::copy_n(r.strides, s.rank, numbers + s.rank);
-    f->outputs_[o.output] = {&device(s.device), nullptr, static_cast<size_t>(o.bytes), numbers, numbers + s.rank, s.dtype, s.rank};
+    f->outputs_[o.output] = {&device(s.device), nullptr, static_cast<size_t>(o.bytes), numbers, numbers + s.rank,
+                             s.dtype,           s.rank};
     numbers += 2 * s.rank;
   }
   f->threads_ = p.threads;
@@ -162,7 +164,7 @@ FastCall* FastCall::make(const Plan& p) {
   return f;
 }
 
-void FastCall::destroy(FastCall* f) noexcept { ::operator delete(f, std::align_val_t{64}); }
+void FastCall::destroy(FastCall* f) noexcept { ::operator delete (f, std::align_val_t{64}); }
 
 inline void FastCall::set(Base& base, void* p) {
   if (base.value == p) return;  // parameters are where they were
@@ -221,7 +223,8 @@ void FastCall::run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tenso
   try {
     for (; made < num_outputs_; ++made) {
       Output& o = outputs_[made];
-      outputs[made] = tensor_over(o.buffer, o.buffer->data, o.dtype, o.rank, o.sizes, o.strides, o.device->id(), TSR_TENSOR_CONTIGUOUS);
+      outputs[made] =
+          tensor_over(o.buffer, o.buffer->data, o.dtype, o.rank, o.sizes, o.strides, o.device->id(), TSR_TENSOR_CONTIGUOUS);
       o.buffer = nullptr;
     }
   } catch (...) {

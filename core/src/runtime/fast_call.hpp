@@ -36,7 +36,7 @@ class FastCall {
 
   uint32_t num_inputs_ = 0, num_outputs_ = 0, num_launches_ = 0, num_arenas_ = 0;
   int threads_ = 0;
-  Base* bases_ = nullptr;      // inputs, outputs, arenas
+  Base* bases_ = nullptr;  // inputs, outputs, arenas
   Output* outputs_ = nullptr;
   Launch* launches_ = nullptr;
   Arena* arenas_ = nullptr;

@@ -67,9 +67,15 @@ std::atomic<int64_t> live_leases{0};
 }
 
 Lease::Lease(const Plan& p)
-    : plan(p), dims(std::max<size_t>(1, p.program.num_slots()), 0), sections(p.num_sections), bases(p.num_roots(), nullptr),
-      outputs(p.output_slots.size(), nullptr), output_roots(p.output_slots.size(), kNone), dynamics(p.num_dynamic),
-      arenas(p.num_sections * p.arena_devices.size(), nullptr), inputs(p.inputs.size()) {
+    : plan(p),
+      dims(std::max<size_t>(1, p.program.num_slots()), 0),
+      sections(p.num_sections),
+      bases(p.num_roots(), nullptr),
+      outputs(p.output_slots.size(), nullptr),
+      output_roots(p.output_slots.size(), kNone),
+      dynamics(p.num_dynamic),
+      arenas(p.num_sections * p.arena_devices.size(), nullptr),
+      inputs(p.inputs.size()) {
   live_leases.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -55,11 +55,11 @@ struct Lease {
   const Plan& plan;
   std::vector<int64_t> dims;
   std::vector<SectionRun> sections;
-  std::vector<void*> bases;                 // of roots, in this call
-  std::vector<Buffer*> outputs;             // allocated for this call, by output
-  std::vector<uint32_t> output_roots;       // where output j lies
+  std::vector<void*> bases;            // of roots, in this call
+  std::vector<Buffer*> outputs;        // allocated for this call, by output
+  std::vector<uint32_t> output_roots;  // where output j lies
   std::vector<TensorRef> dynamics;
-  std::vector<Buffer*> arenas;              // by section and arena device
+  std::vector<Buffer*> arenas;  // by section and arena device
   std::vector<int64_t> key;
   std::vector<InputLayout> inputs;
 };

@@ -22,7 +22,9 @@ namespace {
 std::string place(const Plan& plan, uint32_t i) {
   const std::string graph = plan.graph->tables().name ? plan.graph->tables().name : "";
   if (plan.nested) return "region input '" + plan.inputs[i].name + "'";
-  const char* kind = plan.inputs[i].kind == TSR_INPUT_PARAM ? "param" : plan.inputs[i].kind == TSR_INPUT_STATE ? "state" : "input";
+  const char* kind = plan.inputs[i].kind == TSR_INPUT_PARAM   ? "param"
+                     : plan.inputs[i].kind == TSR_INPUT_STATE ? "state"
+                                                              : "input";
   return std::string(kind) + " '" + plan.inputs[i].name + "' (number " + std::to_string(i) + " of graph '" + graph + "')";
 }
 
@@ -40,8 +42,9 @@ std::string found_type(const tsr_tensor& t) { return type_text(t.dtype, {t.sizes
   const tsr_dim d = plan.inputs[i].sizes[k];
   std::string want = std::to_string(expected);
   if (TSR_DIM_IS_EXPR(d)) want = plan.graph->sizes().print(d) + " = " + want;
-  throw user_error("TSR-T023", place(plan, i) + ": size mismatch at index " + std::to_string(k) + ". found " + std::to_string(t.sizes[k]) +
-                                   " (" + found_type(t) + "), expected " + want + " (" + expected_type(plan, i) + ")",
+  throw user_error("TSR-T023",
+                   place(plan, i) + ": size mismatch at index " + std::to_string(k) + ". found " + std::to_string(t.sizes[k]) +
+                       " (" + found_type(t) + "), expected " + want + " (" + expected_type(plan, i) + ")",
                    "pass a tensor of that shape, or compile for this one");
 }
 
@@ -54,20 +57,26 @@ void Plan::bind(const Args& args, int64_t* dims) const {
       const InputSpec& in = inputs[i];
       const tsr_tensor& t = *args.inputs[i];
       if (t.dtype != in.dtype)
-        throw user_error("TSR-T021", place(*this, i) + ": dtype mismatch. found " + std::string(dtype_name(t.dtype)) + ", expected " + std::string(dtype_name(in.dtype)),
+        throw user_error("TSR-T021",
+                         place(*this, i) + ": dtype mismatch. found " + std::string(dtype_name(t.dtype)) + ", expected " +
+                             std::string(dtype_name(in.dtype)),
                          "cast it to " + std::string(dtype_name(in.dtype)));
       if (t.rank != in.rank)
-        throw user_error("TSR-T022", place(*this, i) + ": rank mismatch. found " + std::to_string(t.rank) + " (" + found_type(t) + "), expected " +
-                                         std::to_string(in.rank) + " (" + expected_type(*this, i) + ")",
+        throw user_error("TSR-T022",
+                         place(*this, i) + ": rank mismatch. found " + std::to_string(t.rank) + " (" + found_type(t) +
+                             "), expected " + std::to_string(in.rank) + " (" + expected_type(*this, i) + ")",
                          "reshape it to rank " + std::to_string(in.rank));
       if (t.device != in.device)
-        throw user_error("TSR-T024", place(*this, i) + ": device mismatch. found '" + device(t.device).name() + "', expected '" + device(in.device).name() + "'",
+        throw user_error("TSR-T024",
+                         place(*this, i) + ": device mismatch. found '" + device(t.device).name() + "', expected '" +
+                             device(in.device).name() + "'",
                          "copy it to '" + device(in.device).name() + "'");
       if (!in.strides.empty())
         for (uint32_t k = 0; k < in.rank; ++k)
           if (t.sizes[k] > 1 && t.strides[k] != in.strides[k])
-            throw user_error("TSR-T027", place(*this, i) + ": stride mismatch at index " + std::to_string(k) + ". found " + std::to_string(t.strides[k]) +
-                                             ", expected " + std::to_string(in.strides[k]),
+            throw user_error("TSR-T027",
+                             place(*this, i) + ": stride mismatch at index " + std::to_string(k) + ". found " +
+                                 std::to_string(t.strides[k]) + ", expected " + std::to_string(in.strides[k]),
                              "pass a tensor of the layout that the graph was captured with");
     }
   bool evaluated = false;
@@ -93,11 +102,14 @@ void Plan::bind(const Args& args, int64_t* dims) const {
         int64_t solution = 0;
         const int64_t symbol = program.solve(b.expr, found, flags, dims, &solution);
         if (symbol == -1)
-          throw user_error("TSR-R023", place(*this, b.input) + ": " + graph->sizes().print(b.expr) + " = " + std::to_string(found) + " has no single solution",
+          throw user_error("TSR-R023",
+                           place(*this, b.input) + ": " + graph->sizes().print(b.expr) + " = " + std::to_string(found) +
+                               " has no single solution",
                            "give an input a dimension of exactly that symbol");
         if (symbol == -2)
-          throw user_error("TSR-T023", place(*this, b.input) + ": size mismatch at index " + std::to_string(b.dim) + ". found " + std::to_string(found) +
-                                           ", which no value of " + graph->sizes().print(b.expr) + " gives (" + expected_type(*this, b.input) + ")");
+          throw user_error("TSR-T023", place(*this, b.input) + ": size mismatch at index " + std::to_string(b.dim) +
+                                           ". found " + std::to_string(found) + ", which no value of " +
+                                           graph->sizes().print(b.expr) + " gives (" + expected_type(*this, b.input) + ")");
         dims[symbol] = solution;
         flags[static_cast<size_t>(symbol)] = 1;
         break;
@@ -115,9 +127,10 @@ void Plan::bind(const Args& args, int64_t* dims) const {
     if (dims[s] >= symbol.min && dims[s] <= symbol.max) continue;
     for (const Bind& b : binds_)
       if ((b.kind == Bind::kSymbol || b.kind == Bind::kSolve) && b.symbol == s)
-        throw user_error("TSR-T025", place(*this, b.input) + ": size at index " + std::to_string(b.dim) + " is out of range. found " + symbol.name + " = " +
-                                         std::to_string(dims[s]) + ", expected " + std::to_string(symbol.min) + ".." +
-                                         (symbol.max == INT64_MAX ? "" : std::to_string(symbol.max)),
+        throw user_error("TSR-T025",
+                         place(*this, b.input) + ": size at index " + std::to_string(b.dim) + " is out of range. found " +
+                             symbol.name + " = " + std::to_string(dims[s]) + ", expected " + std::to_string(symbol.min) + ".." +
+                             (symbol.max == INT64_MAX ? "" : std::to_string(symbol.max)),
                          "pass a size in that range, or compile for this one");
   }
   check_relations(0, dims);
@@ -126,8 +139,10 @@ void Plan::bind(const Args& args, int64_t* dims) const {
 void Plan::check_relations(uint32_t section, const int64_t* dims) const {
   for (const Relation& r : relations_)
     if (r.section == section && !Sizes::holds(static_cast<tsr_relation>(r.relation), r.a.value(dims), r.b.value(dims)))
-      throw user_error("TSR-T026", "the sizes of this call break an assumption of graph '" + std::string(graph->tables().name) + "': " + r.text + ", found " +
-                                       std::to_string(r.a.value(dims)) + " and " + std::to_string(r.b.value(dims)) + (r.why.empty() ? "" : " (" + r.why + ")"),
+      throw user_error("TSR-T026",
+                       "the sizes of this call break an assumption of graph '" + std::string(graph->tables().name) +
+                           "': " + r.text + ", found " + std::to_string(r.a.value(dims)) + " and " +
+                           std::to_string(r.b.value(dims)) + (r.why.empty() ? "" : " (" + r.why + ")"),
                        "pass sizes that keep it, or compile for these");
 }
 
@@ -151,7 +166,8 @@ bool Plan::describe_inputs(Lease& lease, const Args& args) const {
     if (gives_away && inputs[i].donated && inputs[i].writeback != TSR_NONE) {
       // Memory that another input reads too is not given away: writing it early would change that input.
       in.give_away = args.handles != nullptr;
-      for (uint32_t k = 0; in.give_away && k < inputs.size(); ++k) in.give_away = k == i || args.handles[k]->buffer != args.handles[i]->buffer;
+      for (uint32_t k = 0; in.give_away && k < inputs.size(); ++k)
+        in.give_away = k == i || args.handles[k]->buffer != args.handles[i]->buffer;
       irregular = irregular || !in.give_away;
     }
   }
@@ -210,11 +226,12 @@ void set_symbols(const Plan& plan, const Step& step, const int64_t* values, int6
     const tsr_symbol& symbol = plan.graph->sizes().symbols()[s];
     const int64_t v = values[k];
     if (v < 0 || v < symbol.min || v > symbol.max)
-      throw user_error("TSR-R021", "size " + std::string(symbol.name) + " = " + std::to_string(v) + " computed by " + plan.graph->describe(step.node) +
-                                       " is out of its range " + std::to_string(symbol.min) + ".." + (symbol.max == INT64_MAX ? "" : std::to_string(symbol.max)));
+      throw user_error("TSR-R021", "size " + std::string(symbol.name) + " = " + std::to_string(v) + " computed by " +
+                                       plan.graph->describe(step.node) + " is out of its range " + std::to_string(symbol.min) +
+                                       ".." + (symbol.max == INT64_MAX ? "" : std::to_string(symbol.max)));
     if (plan.program.known(s) <= step.section && dims[s] != v)
-      throw user_error("TSR-R021", "size " + std::string(symbol.name) + " is " + std::to_string(dims[s]) + ", and " + plan.graph->describe(step.node) +
-                                       " computed " + std::to_string(v));
+      throw user_error("TSR-R021", "size " + std::string(symbol.name) + " is " + std::to_string(dims[s]) + ", and " +
+                                       plan.graph->describe(step.node) + " computed " + std::to_string(v));
     dims[s] = v;
   }
 }
@@ -279,7 +296,8 @@ void Plan::run_sections(Lease& lease, const Args& args) const {
             break;
           case Exec::kCompute: {
             const tsr_op_impl& impl = *r.step->record->impl;
-            throw_if(impl.compute(impl.self, &r.exec->call->call, r.launch.inputs, r.launch.num_inputs, r.launch.outputs, r.launch.num_outputs));
+            throw_if(impl.compute(impl.self, &r.exec->call->call, r.launch.inputs, r.launch.num_inputs, r.launch.outputs,
+                                  r.launch.num_outputs));
             break;
           }
           case Exec::kCopy: copy_tensor(r.launch.outputs[0], r.launch.inputs[0]); break;
@@ -298,7 +316,9 @@ void Plan::run_sections(Lease& lease, const Args& args) const {
         rethrow_at(*this, *r.step, e);
       }
       if (measure) {
-        r.step->measured_ns.fetch_add(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count(), std::memory_order_relaxed);
+        r.step->measured_ns.fetch_add(
+            std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count(),
+            std::memory_order_relaxed);
         r.step->measured_runs.fetch_add(1, std::memory_order_relaxed);
       }
     }
@@ -313,7 +333,8 @@ void Plan::run_executor(Lease& lease, const SectionLayout& layout) const {
     char* base = nullptr;
     if (r.place == Resolved::kRoot) base = static_cast<char*>(lease.bases[r.index]);
     if (r.place == Resolved::kFixed) base = static_cast<char*>(constants[r.index].data);
-    tensors[i] = {base ? base + r.offset : nullptr, s.dtype, s.rank, r.sizes, r.strides, s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u};
+    tensors[i] = {base ? base + r.offset : nullptr,    s.dtype, s.rank, r.sizes, r.strides, s.device,
+                  r.dense ? TSR_TENSOR_CONTIGUOUS : 0u};
   }
   executor->check(executor->as<tsr_executor>().run(executor->self, prepared, tensors.data(), lease.dims.data(), nullptr));
 }
@@ -343,7 +364,8 @@ void Plan::run(const Args& args, TensorRef* outputs) const {
       shared->retain();
       buffer = BufferRef(shared);
     }
-    outputs[j] = TensorRef(tensor_over(buffer.get(), static_cast<char*>(lease.bases[root]) + r.offset, s.dtype, s.rank, r.sizes, r.strides, s.device, TSR_TENSOR_CONTIGUOUS));
+    outputs[j] = TensorRef(tensor_over(buffer.get(), static_cast<char*>(lease.bases[root]) + r.offset, s.dtype, s.rank, r.sizes,
+                                       r.strides, s.device, TSR_TENSOR_CONTIGUOUS));
     buffer.take();
   }
 }

@@ -39,7 +39,7 @@ void check_rank(size_t rank) {
     throw user_error("TSR-T002", "a tensor of rank " + std::to_string(rank) + "; expected at most " + std::to_string(kMaxRank));
 }
 
-struct Extent {  // in elements, relative to element 0; empty tensors: both 0
+struct Extent {               // in elements, relative to element 0; empty tensors: both 0
   int64_t low = 0, high = 0;  // inclusive
   bool ok = true;
 };
@@ -107,8 +107,9 @@ int64_t checked_bytes(uint32_t dtype, std::span<const int64_t> sizes, std::strin
   for (const int64_t s : sizes) fits = fits && !__builtin_mul_overflow(elements, s > 0 ? s : 1, &elements);
   const int64_t bytes = fits ? storage_bytes(dtype, elements) : -1;
   if (bytes < 0)
-    throw environment_error("TSR-R001", "out of memory on device '" + std::string(device) + "': " + type_text(dtype, sizes) +
-                                            " asks for more bytes than a 64-bit size can count",
+    throw environment_error("TSR-R001",
+                            "out of memory on device '" + std::string(device) + "': " + type_text(dtype, sizes) +
+                                " asks for more bytes than a 64-bit size can count",
                             "use smaller sizes");
   return empty ? 0 : bytes;
 }
@@ -132,7 +133,8 @@ Tensor* tensor_create(uint32_t dtype, std::span<const int64_t> sizes, tsr_device
 
 Tensor* tensor_wrap(const tsr_tensor& desc, void (*deleter)(void*), void* ctx) {
   check_rank(desc.rank);
-  if (desc.rank > 0 && !desc.sizes) throw user_error("TSR-T005", "tensor_wrap: rank " + std::to_string(desc.rank) + " without sizes");
+  if (desc.rank > 0 && !desc.sizes)
+    throw user_error("TSR-T005", "tensor_wrap: rank " + std::to_string(desc.rank) + " without sizes");
   const std::span<const int64_t> sizes(desc.sizes, desc.rank);
   Device& d = device(desc.device);
   const int64_t dense_bytes = checked_bytes(desc.dtype, sizes, d.name());
@@ -187,10 +189,10 @@ Tensor* tensor_view(Tensor& base, int64_t offset, std::span<const int64_t> sizes
     if (inside && bits >= 8) inside = at + e.low * (bits / 8) >= 0 && at + (e.high + 1) * (bits / 8) <= length;
     if (inside && bits < 8) inside = at + dense_bytes <= length;
     if (!inside)
-      throw user_error("TSR-T003", "view " + type_text(dtype, sizes) + " at offset " + std::to_string(offset) +
-                                       " reaches outside of its base " +
-                                       type_text(dtype, {base.desc.sizes, base.desc.rank}) + " (" + std::to_string(length) +
-                                       " bytes)",
+      throw user_error("TSR-T003",
+                       "view " + type_text(dtype, sizes) + " at offset " + std::to_string(offset) +
+                           " reaches outside of its base " + type_text(dtype, {base.desc.sizes, base.desc.rank}) + " (" +
+                           std::to_string(length) + " bytes)",
                        "choose offset, sizes and strides so that every element lies in the base's buffer");
   }
   const auto rank = static_cast<uint32_t>(sizes.size());
@@ -216,7 +218,8 @@ Tensor* tensor_over(Buffer* buffer, void* data, uint32_t dtype, uint32_t rank, c
 
 void tensor_release(tsr_tensor_handle* h) noexcept {
   // As for buffers: a sole owner needs no read-modify-write.
-  if (__atomic_load_n(&h->refcount, __ATOMIC_ACQUIRE) != 1 && __atomic_fetch_sub(&h->refcount, 1, __ATOMIC_ACQ_REL) != 1) return;
+  if (__atomic_load_n(&h->refcount, __ATOMIC_ACQUIRE) != 1 && __atomic_fetch_sub(&h->refcount, 1, __ATOMIC_ACQ_REL) != 1)
+    return;
   Tensor* t = Tensor::from(h);
   Buffer* buffer = t->buffer;
   const size_t bytes = handle_bytes(t->desc.rank);

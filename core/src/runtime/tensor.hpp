@@ -13,7 +13,6 @@
 
 namespace tessera::core {
 
-
 // What a tsr_tensor_handle* really points at. One allocation: sizes, then strides, follow the struct. Thread-safe as far as the
 // reference count goes; the description is never written after construction.
 struct Tensor : tsr_tensor_handle {
@@ -74,7 +73,7 @@ class TensorRef {  // an owning pointer
 
 // ---- arithmetic on descriptions
 
-int64_t num_elements(std::span<const int64_t> sizes);      // unchecked: for sizes that have been checked
+int64_t num_elements(std::span<const int64_t> sizes);  // unchecked: for sizes that have been checked
 void dense_strides(std::span<const int64_t> sizes, int64_t* strides);
 bool is_dense(uint32_t rank, const int64_t* sizes, const int64_t* strides);
 // Bytes of a dense tensor. Throws TSR-T001, TSR-T002, and TSR-R001 when they do not fit an address.

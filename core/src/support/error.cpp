@@ -76,8 +76,7 @@ void throw_if(tsr_error* e, std::string_view plugin_id, std::string_view vendor)
   if (!e) return;
   std::string message = e->message;
   // Only a bug is blamed on somebody: a user's mistake stays the user's, whichever library noticed it.
-  if (e->family == TSR_BUG)
-    message = "plugin '" + std::string(plugin_id) + "' (" + std::string(vendor) + "): " + message;
+  if (e->family == TSR_BUG) message = "plugin '" + std::string(plugin_id) + "' (" + std::string(vendor) + "): " + message;
   Error out(e->family, e->code, std::move(message), e->hint);
   host_core().error_free(e);
   throw out;
@@ -87,7 +86,8 @@ void throw_if(tsr_error* e, std::string_view plugin_id, std::string_view vendor)
 namespace abi {
 tsr_error* error_create(uint32_t family, const char* code, const char* message, const char* hint) {
   const bool known = family >= TSR_USER && family <= TSR_BUG;
-  return make(known ? static_cast<tsr_family>(family) : TSR_BUG, code ? code : "TSR-B000", message ? message : "", hint ? hint : "");
+  return make(known ? static_cast<tsr_family>(family) : TSR_BUG, code ? code : "TSR-B000", message ? message : "",
+              hint ? hint : "");
 }
 const char* error_code(const tsr_error* e) { return e->code.c_str(); }
 const char* error_message(const tsr_error* e) { return e->message.c_str(); }

@@ -61,6 +61,4 @@ const tsr_opset table = acme();
 
 }  // namespace
 
-TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
-  plugin.add_raw(TSR_OPSET, "acme", &table, nullptr);
-}
+TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) { plugin.add_raw(TSR_OPSET, "acme", &table, nullptr); }

@@ -65,8 +65,7 @@ t::Value double_is_sum(t::Graph g, t::Node n) {
 t::Value division_is_product(t::Graph g, t::Node n) {
   const uint32_t dtype = n.result().type().dtype();
   const auto c = splat(n.operand(1));
-  if (!tessera::is_float(dtype) || !c || !keeps_type(n, n.operand(0)) || !has_exact_reciprocal(*c, dtype))
-    return g.none();
+  if (!tessera::is_float(dtype) || !c || !keeps_type(n, n.operand(0)) || !has_exact_reciprocal(*c, dtype)) return g.none();
   const auto at = t::Graph::before(n);
   return g.op(at, "mul", {n.operand(0), scalar(g, at, dtype, 1 / *c)});
 }

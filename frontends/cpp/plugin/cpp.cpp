@@ -9,7 +9,9 @@ namespace {
 class Cpp final : public sdk::Frontend {
   const char* description() const override { return "C++ functions over tessera::Tensor, captured by running them once"; }
   bool can_capture() const override { return true; }
-  void capture(tsr_recorder* recorder, const tsr_callable& callable) override { sdk::check(callable.invoke(callable.self, recorder)); }
+  void capture(tsr_recorder* recorder, const tsr_callable& callable) override {
+    sdk::check(callable.invoke(callable.self, recorder));
+  }
 };
 
 }  // namespace

@@ -91,7 +91,8 @@ struct HostValues : FlattenVisitor {  // tensors only hold their place: after a 
 };
 }  // namespace
 
-bool same_host_values(const std::function<void(FlattenVisitor&)>& before, const std::function<void(FlattenVisitor&)>& after, size_t* leaf) {
+bool same_host_values(const std::function<void(FlattenVisitor&)>& before, const std::function<void(FlattenVisitor&)>& after,
+                      size_t* leaf) {
   HostValues a, b;
   a.placeholders = b.placeholders = true;
   before(a);
@@ -101,7 +102,8 @@ bool same_host_values(const std::function<void(FlattenVisitor&)>& before, const 
     const tsr_arg &x = a.storage[i], &y = b.storage[i];
     bool same = x.kind == y.kind;
     if (same && x.kind != TSR_ARG_TENSOR)
-      same = x.i == y.i && std::memcmp(&x.f, &y.f, sizeof x.f) == 0 && ((!x.s && !y.s) || (x.s && y.s && std::strcmp(x.s, y.s) == 0));
+      same = x.i == y.i && std::memcmp(&x.f, &y.f, sizeof x.f) == 0 &&
+             ((!x.s && !y.s) || (x.s && y.s && std::strcmp(x.s, y.s) == 0));
     if (!same) {
       *leaf = i;
       return false;
@@ -162,10 +164,13 @@ tsr_error* invoke(void*, tsr_recorder* recorder, const tsr_arg*, size_t, void** 
     capture.observe(recorder, TSR_NONE);  // every look at a type goes through type_of(), which reports it
     const TraceScope scope(trace);
     std::vector<Tensor> inputs;
-    for (uint32_t i = 0; i < capture.num_inputs(recorder); ++i) inputs.push_back(make_traced(trace, capture.input(recorder, i)));
+    for (uint32_t i = 0; i < capture.num_inputs(recorder); ++i)
+      inputs.push_back(make_traced(trace, capture.input(recorder, i)));
     CallFrame::Traced t = frame.run(inputs);
     if (!t.changed_host_value.empty())
-      fail("TSR-F041", "the compiled function changes the host value " + t.changed_host_value + ", which would not change again on later calls",
+      fail("TSR-F041",
+           "the compiled function changes the host value " + t.changed_host_value +
+               ", which would not change again on later calls",
            "make it a tensor (0-d), or change it outside the compiled function");
 
     auto s = std::make_unique<Structure>();
@@ -173,7 +178,9 @@ tsr_error* invoke(void*, tsr_recorder* recorder, const tsr_arg*, size_t, void** 
     s->num_results = t.results.size();
     std::vector<tsr_id> outputs;
     for (const Tensor& r : t.results) {
-      if (!r.defined()) fail("TSR-F042", "the compiled function returns an undefined tensor", "use std::optional<Tensor> for results that may be absent");
+      if (!r.defined())
+        fail("TSR-F042", "the compiled function returns an undefined tensor",
+             "use std::optional<Tensor> for results that may be absent");
       outputs.push_back(value_of(*trace, r));
     }
     for (size_t i = 0; i < t.mutated.size(); ++i) {
@@ -196,7 +203,8 @@ tsr_error* invoke(void*, tsr_recorder* recorder, const tsr_arg*, size_t, void** 
     return to_c(e);
   } catch (const std::exception& e) {
     frame.thrown = std::current_exception();
-    return api().host->core->error_create(TSR_USER, "TSR-G003", (std::string("the function threw while it was captured: ") + e.what()).c_str(), nullptr);
+    return api().host->core->error_create(
+        TSR_USER, "TSR-G003", (std::string("the function threw while it was captured: ") + e.what()).c_str(), nullptr);
   } catch (...) {
     frame.thrown = std::current_exception();
     return api().host->core->error_create(TSR_USER, "TSR-G003", "the function threw while it was captured", nullptr);
@@ -207,8 +215,7 @@ void path(void*, const tsr_arg*, size_t, size_t index, char* buf, size_t capacit
   std::string p;
   try {
     if (t_frame) p = t_frame->path(index);
-  } catch (const std::exception&) {
-  }
+  } catch (const std::exception&) {}
   if (p.empty()) p = "arg" + std::to_string(index);
   std::snprintf(buf, capacity, "%s", p.c_str());
 }
@@ -216,7 +223,9 @@ void path(void*, const tsr_arg*, size_t, size_t index, char* buf, size_t capacit
 }  // namespace
 
 Callable::Callable(CompileOptions options, std::source_location where)
-    : options_(std::move(options)), file_(where.file_name()), context_(options_.context ? *options_.context : Context::current()) {
+    : options_(std::move(options)),
+      file_(where.file_name()),
+      context_(options_.context ? *options_.context : Context::current()) {
   if (options_.name.empty()) options_.name = "fn";
   std::vector<const char*> overrides;
   for (const std::string& o : options_.options) overrides.push_back(o.c_str());

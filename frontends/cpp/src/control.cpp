@@ -54,7 +54,8 @@ tsr_id trace_region(RegionCallback f, const std::vector<tsr_type>& types) {
 // In the trace, as the op will see them: concrete tensors become constants.
 std::vector<Tensor> traced(const std::vector<Tensor>& ts) {
   std::vector<Tensor> out;
-  for (const Tensor& t : ts) out.push_back(t.is_traced() ? t : make_traced(current_trace_shared(), value_of(*current_trace(), t)));
+  for (const Tensor& t : ts)
+    out.push_back(t.is_traced() ? t : make_traced(current_trace_shared(), value_of(*current_trace(), t)));
   return out;
 }
 std::vector<tsr_type> types(const std::vector<Tensor>& ts) {
@@ -76,13 +77,16 @@ std::vector<Tensor> cond(const Tensor& pred, RegionCallback a, RegionCallback b,
   return out;
 }
 
-std::vector<Tensor> while_loop(RegionCallback c, RegionCallback b, const std::vector<Tensor>& init, const std::vector<Tensor>& invariant) {
+std::vector<Tensor> while_loop(RegionCallback c, RegionCallback b, const std::vector<Tensor>& init,
+                               const std::vector<Tensor>& invariant) {
   std::vector<Tensor> args = init;
   append(args, invariant);
   if (!current_trace()) {
     while (call(c, args).at(0).item<bool>()) {
       std::vector<Tensor> next = call(b, args);
-      if (next.size() != init.size()) fail("TSR-F029", "while_loop: the body returns " + std::to_string(next.size()) + " tensors, expected " + std::to_string(init.size()));
+      if (next.size() != init.size())
+        fail("TSR-F029", "while_loop: the body returns " + std::to_string(next.size()) + " tensors, expected " +
+                             std::to_string(init.size()));
       std::move(next.begin(), next.end(), args.begin());
     }
     args.resize(init.size());
@@ -96,7 +100,8 @@ std::vector<Tensor> while_loop(RegionCallback c, RegionCallback b, const std::ve
   return out;
 }
 
-std::vector<Tensor> scan(RegionCallback b, const std::vector<Tensor>& init, const std::vector<Tensor>& xs, const std::vector<Tensor>& invariant, bool reverse) {
+std::vector<Tensor> scan(RegionCallback b, const std::vector<Tensor>& init, const std::vector<Tensor>& xs,
+                         const std::vector<Tensor>& invariant, bool reverse) {
   if (xs.empty()) fail("TSR-F030", "scan: nothing to scan over", "give at least one tensor in xs, or use while_loop");
   const SymInt length = xs[0].size(0);
   if (!current_trace()) {
@@ -133,8 +138,9 @@ std::vector<Tensor> scan(RegionCallback b, const std::vector<Tensor>& init, cons
   const tsr_id regions[] = {trace_region(b, in)};
   append(args, scanned);
   append(args, rest);
-  const tsr_attr attrs[] = {int_attr("carried", static_cast<int64_t>(init.size())), int_attr("scanned", static_cast<int64_t>(xs.size())),
-                            bool_attr("reverse", reverse), dim_attr("length", length)};
+  const tsr_attr attrs[] = {int_attr("carried", static_cast<int64_t>(init.size())),
+                            int_attr("scanned", static_cast<int64_t>(xs.size())), bool_attr("reverse", reverse),
+                            dim_attr("length", length)};
   std::vector<Tensor> out;
   run_op("scan", args, attrs, out, regions);
   return out;

@@ -24,23 +24,29 @@ Tensor make(const std::vector<int64_t>& sizes, DType d, const Device& device = {
 void store(const Tensor& t, int64_t i, Scalar v) {
   const uint32_t d = static_cast<uint32_t>(t.dtype());
   void* p = t.handle()->desc.data;
-  if (v.kind() == Scalar::kComplex) store_from(d, p, i, v.as_complex());
-  else if (v.kind() == Scalar::kFloat) store_from(d, p, i, v.as_double());
-  else store_from(d, p, i, v.as_int());
+  if (v.kind() == Scalar::kComplex)
+    store_from(d, p, i, v.as_complex());
+  else if (v.kind() == Scalar::kFloat)
+    store_from(d, p, i, v.as_double());
+  else
+    store_from(d, p, i, v.as_int());
 }
 
 template <class T>
 Tensor copy_in(const std::vector<T>& values, std::vector<int64_t> shape, DType d) {
   int64_t known = 1, inferred = -1;
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == -1 && inferred < 0) inferred = static_cast<int64_t>(i);
-    else known *= shape[i];
+    if (shape[i] == -1 && inferred < 0)
+      inferred = static_cast<int64_t>(i);
+    else
+      known *= shape[i];
   }
   const int64_t n = static_cast<int64_t>(values.size());
   if (inferred >= 0 && known > 0) shape[static_cast<size_t>(inferred)] = n / known;
   int64_t count = 1;
   for (int64_t s : shape) count *= s;
-  if (count != n) fail("TSR-F022", "tensor(): " + std::to_string(n) + " values do not fit a shape of " + std::to_string(count) + " elements");
+  if (count != n)
+    fail("TSR-F022", "tensor(): " + std::to_string(n) + " values do not fit a shape of " + std::to_string(count) + " elements");
   Tensor t = make(shape, d);
   for (int64_t i = 0; i < n; ++i) store(t, i, Scalar(static_cast<T>(values[static_cast<size_t>(i)])));
   return t;
@@ -86,7 +92,8 @@ Tensor tensor(const std::vector<bool>& v, std::vector<int64_t> s) { return copy_
 
 Tensor from_blob(void* data, std::vector<int64_t> shape, DType d, std::vector<int64_t> strides) {
   if (!strides.empty() && strides.size() != shape.size())
-    fail("TSR-F024", "from_blob: " + std::to_string(strides.size()) + " strides for " + std::to_string(shape.size()) + " sizes");
+    fail("TSR-F024",
+         "from_blob: " + std::to_string(strides.size()) + " strides for " + std::to_string(shape.size()) + " sizes");
   tsr_tensor t{};
   t.data = data;
   t.dtype = static_cast<uint32_t>(d);

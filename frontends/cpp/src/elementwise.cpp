@@ -11,7 +11,8 @@ using namespace detail;
 namespace {
 
 [[noreturn]] void no_promotion(const char* op, const Tensor& a, const Tensor& b) {
-  fail("TSR-F010", std::string(op) + ": " + std::string(name(a.dtype())) + " and " + std::string(name(b.dtype())) + " have no common type",
+  fail("TSR-F010",
+       std::string(op) + ": " + std::string(name(a.dtype())) + " and " + std::string(name(b.dtype())) + " have no common type",
        "convert one with .to(dtype)");
 }
 
@@ -41,7 +42,8 @@ Tensor beside(const char* op, const Tensor& t, Scalar s) {
   r.add_tensor(raw(t.dtype()), static_cast<uint32_t>(t.dim()));
   r.add_scalar(kind_of(s));
   if (r.get() == TSR_DTYPE_INVALID)
-    fail("TSR-F010", std::string(op) + ": a scalar of this kind does not combine with " + std::string(name(t.dtype())), "convert the tensor with .to(dtype)");
+    fail("TSR-F010", std::string(op) + ": a scalar of this kind does not combine with " + std::string(name(t.dtype())),
+         "convert the tensor with .to(dtype)");
   return scalar(s, static_cast<DType>(r.get()));
 }
 
@@ -67,10 +69,16 @@ Tensor divide(const Tensor& a, const Tensor& b, DType d) {
 
 }  // namespace
 
-#define TESSERA_ARITHMETIC(sym, op)                                                                              \
-  Tensor operator sym(const Tensor& a, const Tensor& b) { return binary(op, a, b); }                            \
-  Tensor operator sym(const Tensor& a, Scalar s) { const Tensor b = beside(op, a, s); return binary_as(op, a, b, b.dtype()); } \
-  Tensor operator sym(Scalar s, const Tensor& b) { const Tensor a = beside(op, b, s); return binary_as(op, a, b, a.dtype()); }
+#define TESSERA_ARITHMETIC(sym, op)                                                  \
+  Tensor operator sym(const Tensor& a, const Tensor& b) { return binary(op, a, b); } \
+  Tensor operator sym(const Tensor& a, Scalar s) {                                   \
+    const Tensor b = beside(op, a, s);                                               \
+    return binary_as(op, a, b, b.dtype());                                           \
+  }                                                                                  \
+  Tensor operator sym(Scalar s, const Tensor& b) {                                   \
+    const Tensor a = beside(op, b, s);                                               \
+    return binary_as(op, a, b, a.dtype());                                           \
+  }
 TESSERA_ARITHMETIC(+, "add")
 TESSERA_ARITHMETIC(-, "sub")
 TESSERA_ARITHMETIC(*, "mul")
@@ -88,24 +96,38 @@ TESSERA_ARITHMETIC(^, "bitwise_xor")
 
 // True division, as Python's: integers become floats.
 Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b, common("div", a, b)); }
-Tensor operator/(const Tensor& a, Scalar s) { const Tensor b = beside("div", a, s); return divide(a, b, b.dtype()); }
-Tensor operator/(Scalar s, const Tensor& b) { const Tensor a = beside("div", b, s); return divide(a, b, a.dtype()); }
+Tensor operator/(const Tensor& a, Scalar s) {
+  const Tensor b = beside("div", a, s);
+  return divide(a, b, b.dtype());
+}
+Tensor operator/(Scalar s, const Tensor& b) {
+  const Tensor a = beside("div", b, s);
+  return divide(a, b, a.dtype());
+}
 Tensor operator~(const Tensor& x) { return unary("bitwise_not", x); }
 Tensor Tensor::operator-() const { return unary("neg", *this); }
 
-#define TESSERA_METHOD(name, how, op) Tensor Tensor::name() const { return how(op, *this); }
-TESSERA_METHOD(abs, unary, "abs") TESSERA_METHOD(neg, unary, "neg") TESSERA_METHOD(sign, unary, "sign")
-TESSERA_METHOD(exp, float_unary, "exp") TESSERA_METHOD(exp2, float_unary, "exp2") TESSERA_METHOD(expm1, float_unary, "expm1")
-TESSERA_METHOD(log, float_unary, "log") TESSERA_METHOD(log2, float_unary, "log2") TESSERA_METHOD(log10, float_unary, "log10")
-TESSERA_METHOD(log1p, float_unary, "log1p") TESSERA_METHOD(sqrt, float_unary, "sqrt") TESSERA_METHOD(rsqrt, float_unary, "rsqrt")
-TESSERA_METHOD(reciprocal, float_unary, "reciprocal") TESSERA_METHOD(sin, float_unary, "sin") TESSERA_METHOD(cos, float_unary, "cos")
-TESSERA_METHOD(tan, float_unary, "tan") TESSERA_METHOD(tanh, float_unary, "tanh") TESSERA_METHOD(sigmoid, float_unary, "sigmoid")
-TESSERA_METHOD(erf, float_unary, "erf") TESSERA_METHOD(erfc, float_unary, "erfc")
-TESSERA_METHOD(floor, rounding, "floor") TESSERA_METHOD(ceil, rounding, "ceil") TESSERA_METHOD(round, rounding, "round") TESSERA_METHOD(trunc, rounding, "trunc")
-TESSERA_METHOD(relu, unary, "relu") TESSERA_METHOD(isnan, float_unary, "is_nan") TESSERA_METHOD(isinf, float_unary, "is_inf")
+#define TESSERA_METHOD(name, how, op) \
+  Tensor Tensor::name() const { return how(op, *this); }
+TESSERA_METHOD(abs, unary, "abs")
+TESSERA_METHOD(neg, unary, "neg") TESSERA_METHOD(sign, unary, "sign") TESSERA_METHOD(exp, float_unary, "exp")
+    TESSERA_METHOD(exp2, float_unary, "exp2") TESSERA_METHOD(expm1, float_unary, "expm1")
+        TESSERA_METHOD(log, float_unary, "log") TESSERA_METHOD(log2, float_unary, "log2")
+            TESSERA_METHOD(log10, float_unary, "log10") TESSERA_METHOD(log1p, float_unary, "log1p")
+                TESSERA_METHOD(sqrt, float_unary, "sqrt") TESSERA_METHOD(rsqrt, float_unary, "rsqrt")
+                    TESSERA_METHOD(reciprocal, float_unary, "reciprocal") TESSERA_METHOD(sin, float_unary, "sin")
+                        TESSERA_METHOD(cos, float_unary, "cos") TESSERA_METHOD(tan, float_unary, "tan")
+                            TESSERA_METHOD(tanh, float_unary, "tanh") TESSERA_METHOD(sigmoid, float_unary, "sigmoid")
+                                TESSERA_METHOD(erf, float_unary, "erf") TESSERA_METHOD(erfc, float_unary, "erfc")
+                                    TESSERA_METHOD(floor, rounding, "floor") TESSERA_METHOD(ceil, rounding, "ceil")
+                                        TESSERA_METHOD(round, rounding, "round") TESSERA_METHOD(trunc, rounding, "trunc")
+                                            TESSERA_METHOD(relu, unary, "relu") TESSERA_METHOD(isnan, float_unary, "is_nan")
+                                                TESSERA_METHOD(isinf, float_unary, "is_inf")
 #undef TESSERA_METHOD
 
-Tensor Tensor::square() const { return *this * *this; }
+                                                    Tensor Tensor::square() const {
+  return *this * *this;
+}
 Tensor Tensor::logical_not() const { return unary("logical_not", to(boolean)); }
 Tensor Tensor::pow(const Tensor& e) const { return binary("pow", *this, e); }
 Tensor Tensor::pow(Scalar e) const {
@@ -121,7 +143,9 @@ Tensor Tensor::clamp(std::optional<Scalar> lo, std::optional<Scalar> hi) const {
   const DType d = static_cast<DType>(r.get());
   return run_op1("clamp", {to(d), lo ? scalar(*lo, d) : Tensor(), hi ? scalar(*hi, d) : Tensor()});
 }
-Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const { return run_op1("select", {mask, scalar(value, dtype()), *this}); }
+Tensor Tensor::masked_fill(const Tensor& mask, Scalar value) const {
+  return run_op1("select", {mask, scalar(value, dtype()), *this});
+}
 
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
   const DType d = common("where", a, b);

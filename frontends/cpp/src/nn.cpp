@@ -32,8 +32,10 @@ size_t ModuleBase::registrations() const {
 void ModuleBase::collect(const std::string& prefix, std::vector<Leaf>& leaves, std::vector<const bool*>& flags) {
   flags.push_back(&training_);
   for (const Entry& e : entries_) {
-    if (e.child) e.child->collect(prefix + e.name + ".", leaves, flags);
-    else leaves.push_back({e.tensor, e.buffer, prefix + e.name});
+    if (e.child)
+      e.child->collect(prefix + e.name + ".", leaves, flags);
+    else
+      leaves.push_back({e.tensor, e.buffer, prefix + e.name});
   }
 }
 
@@ -84,13 +86,15 @@ void ModuleBase::load_state_dict(const std::map<std::string, Tensor>& state) {
     if (!l.tensor->defined()) continue;
     known.insert(l.path);
     auto it = state.find(l.path);
-    if (it == state.end()) faults += "\n  missing: " + l.path;
+    if (it == state.end())
+      faults += "\n  missing: " + l.path;
     else if (it->second.sizes() != l.tensor->sizes() || it->second.dtype() != l.tensor->dtype())
       faults += "\n  " + l.path + ": shape or dtype differs";
   }
   for (const auto& [key, t] : state)
     if (!known.count(key)) faults += "\n  unexpected: " + key;
-  if (!faults.empty()) fail("TSR-F040", "the state does not fit the module:" + faults, "save the state from a module of the same structure");
+  if (!faults.empty())
+    fail("TSR-F040", "the state does not fit the module:" + faults, "save the state from a module of the same structure");
   for (const Leaf& l : leaves())
     if (l.tensor->defined()) *l.tensor = state.at(l.path);
 }
@@ -118,7 +122,8 @@ Linear::Linear(int64_t in, int64_t out, bool with_bias, DType d) {
   add("bias", bias);
 }
 Embedding::Embedding(int64_t count, int64_t width, DType d) : weight(randn({count, width}).to(d)) { add("weight", weight); }
-LayerNorm::LayerNorm(int64_t width, double e, DType d) : weight(ones({width}, d)), bias(zeros({width}, d)), shape{width}, eps(e) {
+LayerNorm::LayerNorm(int64_t width, double e, DType d)
+    : weight(ones({width}, d)), bias(zeros({width}, d)), shape{width}, eps(e) {
   add("weight", weight);
   add("bias", bias);
 }

@@ -27,7 +27,8 @@ Tensor widen(const Tensor& x) { return is_int(raw(x)) || is_bool(raw(x)) ? x.to(
 
 void need_float(const char* op, const Tensor& x) {
   if (!is_float(raw(x)) && !is_complex(raw(x)))
-    fail("TSR-F021", std::string(op) + " of a " + std::string(name(x.dtype())) + " tensor: expected floating point or complex", "convert it with .to(f32)");
+    fail("TSR-F021", std::string(op) + " of a " + std::string(name(x.dtype())) + " tensor: expected floating point or complex",
+         "convert it with .to(f32)");
 }
 
 std::pair<Tensor, Tensor> extreme(const char* reduction, const char* arg, const Tensor& x, int64_t axis, bool keepdim) {
@@ -50,17 +51,28 @@ Tensor Tensor::mean(Axes axes, bool keepdim) const {
   need_float("mean", *this);
   return reduce("mean", *this, axes, keepdim);
 }
-Tensor Tensor::amax(Axes axes, bool keepdim) const { return reduce("reduce_max", *this, axes.empty() ? all_axes(*this) : axes, keepdim); }
-Tensor Tensor::amin(Axes axes, bool keepdim) const { return reduce("reduce_min", *this, axes.empty() ? all_axes(*this) : axes, keepdim); }
-std::pair<Tensor, Tensor> Tensor::max(int64_t axis, bool keepdim) const { return extreme("reduce_max", "argmax", *this, axis, keepdim); }
-std::pair<Tensor, Tensor> Tensor::min(int64_t axis, bool keepdim) const { return extreme("reduce_min", "argmin", *this, axis, keepdim); }
+Tensor Tensor::amax(Axes axes, bool keepdim) const {
+  return reduce("reduce_max", *this, axes.empty() ? all_axes(*this) : axes, keepdim);
+}
+Tensor Tensor::amin(Axes axes, bool keepdim) const {
+  return reduce("reduce_min", *this, axes.empty() ? all_axes(*this) : axes, keepdim);
+}
+std::pair<Tensor, Tensor> Tensor::max(int64_t axis, bool keepdim) const {
+  return extreme("reduce_max", "argmax", *this, axis, keepdim);
+}
+std::pair<Tensor, Tensor> Tensor::min(int64_t axis, bool keepdim) const {
+  return extreme("reduce_min", "argmin", *this, axis, keepdim);
+}
 Tensor Tensor::argmax(std::optional<int64_t> axis, bool keepdim) const { return arg("argmax", *this, axis, keepdim); }
 Tensor Tensor::argmin(std::optional<int64_t> axis, bool keepdim) const { return arg("argmin", *this, axis, keepdim); }
 Tensor Tensor::var(Axes axes, double correction, bool keepdim) const {
   need_float("var", *this);
-  return run_op1("variance", {*this}, {ints_attr("axes", axes), float_attr("correction", correction), bool_attr("keepdims", keepdim)});
+  return run_op1("variance", {*this},
+                 {ints_attr("axes", axes), float_attr("correction", correction), bool_attr("keepdims", keepdim)});
 }
-Tensor Tensor::std(Axes axes, double correction, bool keepdim) const { return var(std::move(axes), correction, keepdim).sqrt(); }
+Tensor Tensor::std(Axes axes, double correction, bool keepdim) const {
+  return var(std::move(axes), correction, keepdim).sqrt();
+}
 Tensor Tensor::norm(double p, Axes axes, bool keepdim) const {
   need_float("norm", *this);
   if (axes.empty()) axes = all_axes(*this);
@@ -78,13 +90,15 @@ Tensor Tensor::log_softmax(int64_t axis) const { return F::log_softmax(*this, ax
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype())
-    fail("TSR-F010", "matmul: " + std::string(name(a.dtype())) + " and " + std::string(name(b.dtype())) + " differ", "convert one with .to(dtype)");
+    fail("TSR-F010", "matmul: " + std::string(name(a.dtype())) + " and " + std::string(name(b.dtype())) + " differ",
+         "convert one with .to(dtype)");
   return run_op1("matmul", {a, b});
 }
 Tensor Tensor::matmul(const Tensor& b) const { return tessera::matmul(*this, b); }
 Tensor einsum_dot(const Tensor& a, const Tensor& b, Axes lhs_batch, Axes rhs_batch, Axes lhs_contract, Axes rhs_contract) {
-  return run_op1("dot_general", {a, b}, {ints_attr("lhs_batch", lhs_batch), ints_attr("rhs_batch", rhs_batch),
-                                         ints_attr("lhs_contract", lhs_contract), ints_attr("rhs_contract", rhs_contract)});
+  return run_op1("dot_general", {a, b},
+                 {ints_attr("lhs_batch", lhs_batch), ints_attr("rhs_batch", rhs_batch), ints_attr("lhs_contract", lhs_contract),
+                  ints_attr("rhs_contract", rhs_contract)});
 }
 
 }  // namespace tessera

@@ -31,7 +31,10 @@ std::shared_ptr<tsr_context> create(const char* path, const char* text, const st
 }  // namespace
 
 Error::Error(std::string code, std::string message, std::string hint)
-    : std::runtime_error(text_of(code, message, hint)), code_(std::move(code)), message_(std::move(message)), hint_(std::move(hint)) {}
+    : std::runtime_error(text_of(code, message, hint)),
+      code_(std::move(code)),
+      message_(std::move(message)),
+      hint_(std::move(hint)) {}
 
 namespace detail {
 
@@ -57,13 +60,17 @@ void check(tsr_error* e) {
 void fail(const char* code, const std::string& message, const std::string& hint) { throw UserError(code, message, hint); }
 
 tsr_error* to_c(const Error& e) {
-  const uint32_t family = dynamic_cast<const UserError*>(&e) ? TSR_USER : dynamic_cast<const EnvironmentError*>(&e) ? TSR_ENVIRONMENT : TSR_BUG;
-  return api().host->core->error_create(family, e.code().c_str(), e.message().c_str(), e.hint().empty() ? nullptr : e.hint().c_str());
+  const uint32_t family = dynamic_cast<const UserError*>(&e)          ? TSR_USER
+                          : dynamic_cast<const EnvironmentError*>(&e) ? TSR_ENVIRONMENT
+                                                                      : TSR_BUG;
+  return api().host->core->error_create(family, e.code().c_str(), e.message().c_str(),
+                                        e.hint().empty() ? nullptr : e.hint().c_str());
 }
 
 }  // namespace detail
 
-Context::Context(const std::string& path, const std::vector<std::string>& overrides) : handle_(create(path.c_str(), nullptr, overrides)) {}
+Context::Context(const std::string& path, const std::vector<std::string>& overrides)
+    : handle_(create(path.c_str(), nullptr, overrides)) {}
 Context Context::from_text(const std::string& toml, const std::vector<std::string>& overrides) {
   return Context(create(nullptr, toml.c_str(), overrides));
 }
@@ -175,7 +182,8 @@ bool operator==(SymInt a, SymInt b) {
   if (!x || !y)
     detail::fail("TSR-G002", "whether " + a.str() + " == " + b.str() + " depends on data, but host code branches on it",
                  "use tessera::cond, or compute it outside the compiled function");
-  detail::check(detail::graph_api().dim_require(g, *x == *y ? TSR_EQ : TSR_NE, a.raw(), b.raw(), "host code compared these sizes"));
+  detail::check(
+      detail::graph_api().dim_require(g, *x == *y ? TSR_EQ : TSR_NE, a.raw(), b.raw(), "host code compared these sizes"));
   return *x == *y;
 }
 

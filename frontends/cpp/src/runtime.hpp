@@ -7,9 +7,9 @@
 
 namespace tessera::detail {
 
-const tsr_api& api();                 // throws when libtessera is of another major version
+const tsr_api& api();  // throws when libtessera is of another major version
 inline const tsr_graph_api& graph_api() { return *api().host->graph; }
-void check(tsr_error* e);             // throws the error as UserError, EnvironmentError or BugError and frees it
+void check(tsr_error* e);  // throws the error as UserError, EnvironmentError or BugError and frees it
 // For errors that this library finds itself.
 [[noreturn]] void fail(const char* code, const std::string& message, const std::string& hint = {});
 tsr_error* to_c(const Error& e);

@@ -15,8 +15,8 @@ namespace {
 int64_t wrap(const char* op, int64_t axis, int64_t rank) {
   const int64_t a = axis < 0 ? axis + rank : axis;
   if (a < 0 || a >= rank)
-    fail("TSR-F005", std::string(op) + ": dimension " + std::to_string(axis) + " is out of range for rank " + std::to_string(rank) + ": expected " +
-                         std::to_string(-rank) + ".." + std::to_string(rank - 1));
+    fail("TSR-F005", std::string(op) + ": dimension " + std::to_string(axis) + " is out of range for rank " +
+                         std::to_string(rank) + ": expected " + std::to_string(-rank) + ".." + std::to_string(rank - 1));
   return a;
 }
 
@@ -102,8 +102,10 @@ Tensor Tensor::flatten(int64_t start, int64_t end) const {
   Shape s;
   SymInt joined = 1;
   for (int64_t i = 0; i < rank; ++i) {
-    if (i < start || i > end) s.push_back(size(i));
-    else joined = joined * size(i);
+    if (i < start || i > end)
+      s.push_back(size(i));
+    else
+      joined = joined * size(i);
     if (i == end) s.push_back(joined);
   }
   return reshape(std::move(s));
@@ -120,7 +122,9 @@ Tensor Tensor::expand(Shape shape) const {
   return run_op1("broadcast_to", {*this}, {d.attr("shape")});
 }
 Tensor Tensor::flip(Axes axes) const { return run_op1("flip", {*this}, {ints_attr("axes", axes)}); }
-Tensor Tensor::roll(Axes shifts, Axes axes) const { return run_op1("roll", {*this}, {ints_attr("shifts", shifts), ints_attr("axes", axes)}); }
+Tensor Tensor::roll(Axes shifts, Axes axes) const {
+  return run_op1("roll", {*this}, {ints_attr("shifts", shifts), ints_attr("axes", axes)});
+}
 Tensor Tensor::repeat(Axes repeats) const {
   Tensor x = *this;
   while (x.dim() < static_cast<int64_t>(repeats.size())) x = x.unsqueeze(0);
@@ -155,7 +159,8 @@ Tensor Tensor::select(int64_t axis, SymInt at) const {
   const SymInt n = size(axis);
   if (!at.is_symbolic() && at.raw() < 0) at = n + at;
   if (!at.is_symbolic() && !n.is_symbolic() && (at.raw() < 0 || at.raw() >= n.raw()))
-    fail("TSR-F016", "index " + std::to_string(at.raw()) + " is out of range for dimension " + std::to_string(axis) + " of size " + n.str());
+    fail("TSR-F016", "index " + std::to_string(at.raw()) + " is out of range for dimension " + std::to_string(axis) +
+                         " of size " + n.str());
   const Axes axes{axis};
   return run_op1("squeeze", {slice(axis, at, at + 1)}, {ints_attr("axes", axes)});
 }
@@ -167,7 +172,8 @@ Tensor Tensor::index(std::initializer_list<Index> items) const {
     consumed += i.kind == Index::kAt || i.kind == Index::kSlice || i.kind == Index::kTensor;
     if (i.kind == Index::kEllipsis && std::exchange(ellipsis, true)) fail("TSR-F017", "index: only one Ellipsis is allowed");
   }
-  if (consumed > dim()) fail("TSR-F017", "index: " + std::to_string(consumed) + " indices for a tensor of rank " + std::to_string(dim()));
+  if (consumed > dim())
+    fail("TSR-F017", "index: " + std::to_string(consumed) + " indices for a tensor of rank " + std::to_string(dim()));
   Tensor x = *this;
   int64_t axis = 0, tensors = 0;
   for (const Index& i : items) {
@@ -247,10 +253,12 @@ Tensor Tensor::index_select(int64_t axis, const Tensor& indices) const {
   return run_op1("gather", {*this, nonnegative(indices, size(axis))}, {int_attr("axis", axis)});
 }
 Tensor Tensor::scatter(int64_t axis, const Tensor& indices, const Tensor& src) const {
-  return run_op1("scatter", {*this, indices, src}, {int_attr("axis", wrap("scatter", axis, dim())), string_attr("reduction", "none")});
+  return run_op1("scatter", {*this, indices, src},
+                 {int_attr("axis", wrap("scatter", axis, dim())), string_attr("reduction", "none")});
 }
 Tensor Tensor::scatter_add(int64_t axis, const Tensor& indices, const Tensor& src) const {
-  return run_op1("scatter", {*this, indices, src}, {int_attr("axis", wrap("scatter_add", axis, dim())), string_attr("reduction", "add")});
+  return run_op1("scatter", {*this, indices, src},
+                 {int_attr("axis", wrap("scatter_add", axis, dim())), string_attr("reduction", "add")});
 }
 namespace {
 std::pair<Tensor, Tensor> two(const char* op, const Tensor& x, std::initializer_list<tsr_attr> attrs) {

@@ -18,18 +18,24 @@ using detail::fail;
 
 Tensor::Tensor(const Tensor& o) : bits_(o.bits_) {
   if (!bits_) return;
-  if (is_traced()) traced()->refs.fetch_add(1, std::memory_order_relaxed);
-  else api().tensor_retain(handle_unchecked());
+  if (is_traced())
+    traced()->refs.fetch_add(1, std::memory_order_relaxed);
+  else
+    api().tensor_retain(handle_unchecked());
 }
 
 void Tensor::release() {
-  if (!is_traced()) api().tensor_release(handle_unchecked());
-  else if (traced()->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete traced();
+  if (!is_traced())
+    api().tensor_release(handle_unchecked());
+  else if (traced()->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    delete traced();
 }
 
 namespace {
 void need_defined(const Tensor& t) {
-  if (!t.defined()) fail("TSR-F004", "an undefined tensor is used", "assign it first; omitted optional arguments are the only use for undefined tensors");
+  if (!t.defined())
+    fail("TSR-F004", "an undefined tensor is used",
+         "assign it first; omitted optional arguments are the only use for undefined tensors");
 }
 const tsr_tensor& desc(const Tensor& t) { return t.handle()->desc; }
 }  // namespace
@@ -37,7 +43,8 @@ const tsr_tensor& desc(const Tensor& t) { return t.handle()->desc; }
 tsr_tensor_handle* Tensor::handle() const {
   need_defined(*this);
   if (is_traced())
-    fail("TSR-G001", "the value of a tensor is read inside a compiled function: it does not exist while the function is captured",
+    fail("TSR-G001",
+         "the value of a tensor is read inside a compiled function: it does not exist while the function is captured",
          "use tessera::where or tessera::cond instead of branching on it, or read it outside the compiled function");
   return handle_unchecked();
 }
@@ -51,15 +58,17 @@ namespace {
 int64_t wrap(int64_t axis, int64_t rank) {
   const int64_t a = axis < 0 ? axis + rank : axis;
   if (a < 0 || a >= (rank ? rank : 1))
-    fail("TSR-F005", "dimension " + std::to_string(axis) + " is out of range for a tensor of rank " + std::to_string(rank) + ": expected " +
-                         std::to_string(-rank) + ".." + std::to_string(rank - 1));
+    fail("TSR-F005", "dimension " + std::to_string(axis) + " is out of range for a tensor of rank " + std::to_string(rank) +
+                         ": expected " + std::to_string(-rank) + ".." + std::to_string(rank - 1));
   return a;
 }
 }  // namespace
 
 SymInt Tensor::size(int64_t axis) const {
   const int64_t a = wrap(axis, dim());
-  if (!is_traced()) return desc(*this).rank ? SymInt(desc(*this).sizes[a]) : (fail("TSR-F005", "a 0-d tensor has no dimension " + std::to_string(axis)), SymInt(0));
+  if (!is_traced())
+    return desc(*this).rank ? SymInt(desc(*this).sizes[a])
+                            : (fail("TSR-F005", "a 0-d tensor has no dimension " + std::to_string(axis)), SymInt(0));
   const tsr_type& t = detail::type_of(*traced());
   if (t.rank == 0) fail("TSR-F005", "a 0-d tensor has no dimension " + std::to_string(axis));
   return SymInt(t.sizes[a], traced()->trace->graph);
@@ -119,7 +128,8 @@ Tensor& Tensor::requires_grad_(bool on) {
 
 void* Tensor::raw_data() const {
   if (desc(*this).device != 0)
-    fail("TSR-F006", "the tensor is on " + device().name() + ": its memory cannot be read by the host", "call .to(\"cpu\") first");
+    fail("TSR-F006", "the tensor is on " + device().name() + ": its memory cannot be read by the host",
+         "call .to(\"cpu\") first");
   return desc(*this).data;
 }
 
@@ -151,8 +161,10 @@ T Tensor::item() const {
   int64_t n = 1;
   for (uint32_t i = 0; i < d.rank; ++i) n *= d.sizes[i];
   if (n != 1) fail("TSR-F007", "item() needs a tensor of one element; this one has " + std::to_string(n), "index it first");
-  if constexpr (std::is_same_v<T, bool>) return load_as<double>(d.dtype, d.data, 0) != 0;
-  else return load_as<T>(d.dtype, d.data, 0);
+  if constexpr (std::is_same_v<T, bool>)
+    return load_as<double>(d.dtype, d.data, 0) != 0;
+  else
+    return load_as<T>(d.dtype, d.data, 0);
 }
 
 template <class T>
@@ -163,75 +175,87 @@ std::vector<T> Tensor::to_vector() const {
   std::vector<T> out;
   out.reserve(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) {
-    if constexpr (std::is_same_v<T, bool>) out.push_back(load_as<double>(d.dtype, d.data, i) != 0);
-    else out.push_back(load_as<T>(d.dtype, d.data, i));
+    if constexpr (std::is_same_v<T, bool>)
+      out.push_back(load_as<double>(d.dtype, d.data, i) != 0);
+    else
+      out.push_back(load_as<T>(d.dtype, d.data, i));
   }
   return out;
 }
 
-template <class T> constexpr DType dtype_of();
-#define TESSERA_OF(T, D) template <> constexpr DType dtype_of<T>() { return D; }
-TESSERA_OF(double, f64) TESSERA_OF(float, f32) TESSERA_OF(int8_t, i8) TESSERA_OF(int16_t, i16) TESSERA_OF(int32_t, i32) TESSERA_OF(int64_t, i64)
-TESSERA_OF(uint8_t, u8) TESSERA_OF(uint16_t, u16) TESSERA_OF(uint32_t, u32) TESSERA_OF(uint64_t, u64) TESSERA_OF(bool, boolean)
-TESSERA_OF(std::complex<float>, c64) TESSERA_OF(std::complex<double>, c128)
+template <class T>
+constexpr DType dtype_of();
+#define TESSERA_OF(T, D)          \
+  template <>                     \
+  constexpr DType dtype_of<T>() { \
+    return D;                     \
+  }
+TESSERA_OF(double, f64)
+TESSERA_OF(float, f32) TESSERA_OF(int8_t, i8) TESSERA_OF(int16_t, i16) TESSERA_OF(int32_t, i32) TESSERA_OF(int64_t, i64)
+    TESSERA_OF(uint8_t, u8) TESSERA_OF(uint16_t, u16) TESSERA_OF(uint32_t, u32) TESSERA_OF(uint64_t, u64)
+        TESSERA_OF(bool, boolean) TESSERA_OF(std::complex<float>, c64) TESSERA_OF(std::complex<double>, c128)
 #undef TESSERA_OF
 
-template <class T>
-T* Tensor::data() const {
+            template <class T>
+            T* Tensor::data() const {
   if (dtype() != dtype_of<T>())
-    fail("TSR-F008", "data<T>() asks for " + std::string(name(dtype_of<T>())) + " but the tensor is " + std::string(name(dtype())), "convert it with .to(dtype) first");
+    fail("TSR-F008",
+         "data<T>() asks for " + std::string(name(dtype_of<T>())) + " but the tensor is " + std::string(name(dtype())),
+         "convert it with .to(dtype) first");
   if (!is_contiguous()) fail("TSR-F009", "data<T>() needs a contiguous tensor", "call .contiguous() first");
   return static_cast<T*>(raw_data());
 }
 
-#define TESSERA_VALUES(T)                  \
-  template T Tensor::item<T>() const;      \
-  template T* Tensor::data<T>() const;     \
+#define TESSERA_VALUES(T)              \
+  template T Tensor::item<T>() const;  \
+  template T* Tensor::data<T>() const; \
   template std::vector<T> Tensor::to_vector<T>() const;
-TESSERA_VALUES(double) TESSERA_VALUES(float) TESSERA_VALUES(int8_t) TESSERA_VALUES(int16_t) TESSERA_VALUES(int32_t) TESSERA_VALUES(int64_t)
-TESSERA_VALUES(uint8_t) TESSERA_VALUES(uint16_t) TESSERA_VALUES(uint32_t) TESSERA_VALUES(uint64_t) TESSERA_VALUES(bool)
-TESSERA_VALUES(std::complex<float>) TESSERA_VALUES(std::complex<double>)
+TESSERA_VALUES(double)
+TESSERA_VALUES(float) TESSERA_VALUES(int8_t) TESSERA_VALUES(int16_t) TESSERA_VALUES(int32_t) TESSERA_VALUES(int64_t)
+    TESSERA_VALUES(uint8_t) TESSERA_VALUES(uint16_t) TESSERA_VALUES(uint32_t) TESSERA_VALUES(uint64_t) TESSERA_VALUES(bool)
+        TESSERA_VALUES(std::complex<float>) TESSERA_VALUES(std::complex<double>)
 #undef TESSERA_VALUES
 
-namespace {
-std::string number(uint32_t dtype, const void* data, int64_t i) {
-  char buf[64];
-  if (is_bool(dtype)) return load_as<double>(dtype, data, i) != 0 ? "true" : "false";
-  if (is_complex(dtype)) {
-    const auto z = load_as<std::complex<double>>(dtype, data, i);
-    std::snprintf(buf, sizeof buf, "%.4g%+.4gi", z.real(), z.imag());
-  } else if (is_float(dtype)) {
-    std::snprintf(buf, sizeof buf, "%.4g", load_as<double>(dtype, data, i));
-  } else if (is_unsigned_int(dtype)) {
-    return std::to_string(load_as<uint64_t>(dtype, data, i));
-  } else {
-    return std::to_string(load_as<int64_t>(dtype, data, i));
-  }
-  return buf;
-}
-
-// Long dimensions show their first and last three entries.
-void print(const Tensor& t, int64_t axis, int64_t offset, std::string& s) {
-  const std::vector<int64_t> sizes = t.sizes();
-  if (axis == static_cast<int64_t>(sizes.size())) {
-    s += number(static_cast<uint32_t>(t.dtype()), t.raw_data(), offset);
-    return;
-  }
-  int64_t step = 1;
-  for (size_t i = static_cast<size_t>(axis) + 1; i < sizes.size(); ++i) step *= sizes[i];
-  const int64_t n = sizes[static_cast<size_t>(axis)];
-  s += "[";
-  for (int64_t i = 0; i < n; ++i) {
-    if (i) s += axis + 1 == static_cast<int64_t>(sizes.size()) ? ", " : ",\n" + std::string(static_cast<size_t>(axis) + 1, ' ');
-    if (n > 8 && i == 3) {
-      s += "...";
-      i = n - 4;
-      continue;
+            namespace {
+  std::string number(uint32_t dtype, const void* data, int64_t i) {
+    char buf[64];
+    if (is_bool(dtype)) return load_as<double>(dtype, data, i) != 0 ? "true" : "false";
+    if (is_complex(dtype)) {
+      const auto z = load_as<std::complex<double>>(dtype, data, i);
+      std::snprintf(buf, sizeof buf, "%.4g%+.4gi", z.real(), z.imag());
+    } else if (is_float(dtype)) {
+      std::snprintf(buf, sizeof buf, "%.4g", load_as<double>(dtype, data, i));
+    } else if (is_unsigned_int(dtype)) {
+      return std::to_string(load_as<uint64_t>(dtype, data, i));
+    } else {
+      return std::to_string(load_as<int64_t>(dtype, data, i));
     }
-    print(t, axis + 1, offset + i * step, s);
+    return buf;
   }
-  s += "]";
-}
+
+  // Long dimensions show their first and last three entries.
+  void print(const Tensor& t, int64_t axis, int64_t offset, std::string& s) {
+    const std::vector<int64_t> sizes = t.sizes();
+    if (axis == static_cast<int64_t>(sizes.size())) {
+      s += number(static_cast<uint32_t>(t.dtype()), t.raw_data(), offset);
+      return;
+    }
+    int64_t step = 1;
+    for (size_t i = static_cast<size_t>(axis) + 1; i < sizes.size(); ++i) step *= sizes[i];
+    const int64_t n = sizes[static_cast<size_t>(axis)];
+    s += "[";
+    for (int64_t i = 0; i < n; ++i) {
+      if (i)
+        s += axis + 1 == static_cast<int64_t>(sizes.size()) ? ", " : ",\n" + std::string(static_cast<size_t>(axis) + 1, ' ');
+      if (n > 8 && i == 3) {
+        s += "...";
+        i = n - 4;
+        continue;
+      }
+      print(t, axis + 1, offset + i * step, s);
+    }
+    s += "]";
+  }
 }  // namespace
 
 std::string Tensor::str() const {

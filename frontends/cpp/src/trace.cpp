@@ -99,7 +99,8 @@ void run_op(const char* op, std::span<const Tensor> operands, std::span<const ts
   if (!regions.empty()) throw BugError("TSR-B020", std::string("op '") + op + "' with regions cannot run outside a trace", "");
   tsr_tensor_handle* out[kMaxResults];
   size_t n = 0;
-  check(api().eager_op(Context::current().handle(), op, handles, operands.size(), attrs.data(), attrs.size(), out, kMaxResults, &n));
+  check(api().eager_op(Context::current().handle(), op, handles, operands.size(), attrs.data(), attrs.size(), out, kMaxResults,
+                       &n));
   for (size_t i = 0; i < n; ++i) results.push_back(Tensor::adopt(out[i]));
 }
 

@@ -17,10 +17,10 @@ namespace tessera::detail {
 struct Trace {
   tsr_recorder* recorder = nullptr;
   tsr_graph* graph = nullptr;
-  tsr_id region = 0;                                     // where nodes go: the body, or a region of cond / while_loop / scan
-  bool alive = true;                                     // cleared when the trace ends; tensors of it are then refused
-  std::unordered_map<const void*, tsr_id> lifted;        // concrete tensors that became constants, by handle, per region
-  std::vector<Tensor> kept;                              // keeps their handles from being reused while the map refers to them
+  tsr_id region = 0;                               // where nodes go: the body, or a region of cond / while_loop / scan
+  bool alive = true;                               // cleared when the trace ends; tensors of it are then refused
+  std::unordered_map<const void*, tsr_id> lifted;  // concrete tensors that became constants, by handle, per region
+  std::vector<Tensor> kept;                        // keeps their handles from being reused while the map refers to them
 };
 
 struct Traced {
@@ -30,9 +30,9 @@ struct Traced {
   tsr_id region;
 };
 
-Trace* current_trace();                                  // null: operations run at once
+Trace* current_trace();  // null: operations run at once
 const std::shared_ptr<Trace>& current_trace_shared();
-class TraceScope {                                       // makes a trace current
+class TraceScope {  // makes a trace current
  public:
   explicit TraceScope(std::shared_ptr<Trace> t);
   ~TraceScope();
@@ -42,7 +42,7 @@ class TraceScope {                                       // makes a trace curren
 };
 
 Tensor make_traced(const std::shared_ptr<Trace>& trace, tsr_id value);
-tsr_id value_of(Trace& trace, const Tensor& t);          // lifts a concrete tensor to a constant; TSR_NONE for an undefined one
+tsr_id value_of(Trace& trace, const Tensor& t);  // lifts a concrete tensor to a constant; TSR_NONE for an undefined one
 const tsr_type& type_of(const Traced& t);
 
 // Records the op, or runs it when nothing is being traced. An undefined operand is an omitted one.

@@ -42,31 +42,58 @@ extern "C" {
 /* 1 when the struct at `p` is long enough to hold `field` (that is, its writer knew of the field). */
 #define TSR_HAS(p, type, field) ((p)->struct_size >= offsetof(type, field) + sizeof((p)->field))
 
-typedef uint32_t tsr_id;          /* index of a node, value or region in its graph's tables; stable during a transaction */
-#define TSR_NONE 0xffffffffu      /* "no such thing": an omitted optional operand, no parent, end of a list */
+typedef uint32_t tsr_id;     /* index of a node, value or region in its graph's tables; stable during a transaction */
+#define TSR_NONE 0xffffffffu /* "no such thing": an omitted optional operand, no parent, end of a list */
 
 /* ---------------------------------------------------------------------------------------------------- data types */
 
 typedef enum tsr_dtype {
   TSR_DTYPE_INVALID = 0,
-  TSR_F64, TSR_F32, TSR_F16, TSR_BF16,
-  TSR_F8E4M3FN, TSR_F8E4M3FNUZ, TSR_F8E5M2, TSR_F8E5M2FNUZ, TSR_F8E8M0, TSR_F4E2M1,
-  TSR_I2, TSR_I4, TSR_I8, TSR_I16, TSR_I32, TSR_I64,
-  TSR_U2, TSR_U4, TSR_U8, TSR_U16, TSR_U32, TSR_U64,
-  TSR_BOOL, TSR_C64, TSR_C128,
+  TSR_F64,
+  TSR_F32,
+  TSR_F16,
+  TSR_BF16,
+  TSR_F8E4M3FN,
+  TSR_F8E4M3FNUZ,
+  TSR_F8E5M2,
+  TSR_F8E5M2FNUZ,
+  TSR_F8E8M0,
+  TSR_F4E2M1,
+  TSR_I2,
+  TSR_I4,
+  TSR_I8,
+  TSR_I16,
+  TSR_I32,
+  TSR_I64,
+  TSR_U2,
+  TSR_U4,
+  TSR_U8,
+  TSR_U16,
+  TSR_U32,
+  TSR_U64,
+  TSR_BOOL,
+  TSR_C64,
+  TSR_C128,
   TSR_DTYPE_COUNT
 } tsr_dtype;
 /* Sub-byte types (i2 u2 i4 u4 f4e2m1) are packed, element 0 in the low bits of byte 0; a packed tensor is contiguous. */
 
 /* A size, stride or symbolic attribute: a plain i64, or a handle of an expression interned in the graph (TSR_DIM_IS_EXPR). */
 typedef int64_t tsr_dim;
-#define TSR_DIM_EXPR_BASE INT64_MIN
-#define TSR_DIM_IS_EXPR(d) ((d) < INT64_MIN + ((int64_t)1 << 32))
-#define TSR_DIM_EXPR_ID(d) ((uint32_t)((uint64_t)(d) - (uint64_t)INT64_MIN))
+#define TSR_DIM_EXPR_BASE   INT64_MIN
+#define TSR_DIM_IS_EXPR(d)  ((d) < INT64_MIN + ((int64_t)1 << 32))
+#define TSR_DIM_EXPR_ID(d)  ((uint32_t)((uint64_t)(d) - (uint64_t)INT64_MIN))
 #define TSR_DIM_OF_EXPR(id) ((tsr_dim)(INT64_MIN + (int64_t)(id)))
 
 typedef enum tsr_dim_op {
-  TSR_DIM_SYMBOL = 0, TSR_DIM_ADD, TSR_DIM_SUB, TSR_DIM_MUL, TSR_DIM_FLOORDIV, TSR_DIM_MOD, TSR_DIM_MIN, TSR_DIM_MAX
+  TSR_DIM_SYMBOL = 0,
+  TSR_DIM_ADD,
+  TSR_DIM_SUB,
+  TSR_DIM_MUL,
+  TSR_DIM_FLOORDIV,
+  TSR_DIM_MOD,
+  TSR_DIM_MIN,
+  TSR_DIM_MAX
 } tsr_dim_op;
 
 typedef struct tsr_dim_expr { /* element of tsr_tables.exprs; operands have smaller ids than their user */
@@ -76,20 +103,20 @@ typedef struct tsr_dim_expr { /* element of tsr_tables.exprs; operands have smal
 } tsr_dim_expr;
 
 typedef struct tsr_symbol {
-  const char* name;           /* "s0", "u0"; unique in the graph */
-  int64_t min, max;           /* inclusive range that every use may rely on */
-  int64_t hint;               /* a value seen at capture, or -1 */
-  uint32_t unbacked;          /* 1: known only once data has been computed */
+  const char* name;  /* "s0", "u0"; unique in the graph */
+  int64_t min, max;  /* inclusive range that every use may rely on */
+  int64_t hint;      /* a value seen at capture, or -1 */
+  uint32_t unbacked; /* 1: known only once data has been computed */
   uint32_t reserved;
 } tsr_symbol;
 
-typedef uint32_t tsr_device;  /* process-wide id interned by the host: 0 is "cpu"; tsr_host_core.device_name gives "null:1" */
+typedef uint32_t tsr_device; /* process-wide id interned by the host: 0 is "cpu"; tsr_host_core.device_name gives "null:1" */
 
 typedef struct tsr_type {
-  uint32_t dtype;             /* tsr_dtype */
+  uint32_t dtype; /* tsr_dtype */
   uint32_t rank;
-  const tsr_dim* sizes;       /* [rank] */
-  const tsr_dim* strides;     /* [rank], in elements; NULL: dense row-major, or no matter */
+  const tsr_dim* sizes;   /* [rank] */
+  const tsr_dim* strides; /* [rank], in elements; NULL: dense row-major, or no matter */
   tsr_device device;
   uint32_t reserved;
 } tsr_type;
@@ -102,10 +129,10 @@ typedef struct tsr_tensor {
   const int64_t* sizes;
   const int64_t* strides;
   tsr_device device;
-  uint32_t flags;             /* TSR_TENSOR_* */
+  uint32_t flags; /* TSR_TENSOR_* */
 } tsr_tensor;
-#define TSR_TENSOR_CONTIGUOUS 1u   /* dense row-major */
-#define TSR_TENSOR_ABSENT 2u       /* stands for an omitted optional operand; no other field is valid */
+#define TSR_TENSOR_CONTIGUOUS 1u /* dense row-major */
+#define TSR_TENSOR_ABSENT     2u /* stands for an omitted optional operand; no other field is valid */
 
 /* ---------------------------------------------------------------------------------------------------- attributes */
 
@@ -126,7 +153,7 @@ typedef enum tsr_attr_kind {
 
 typedef struct tsr_attr {
   const char* name;
-  uint32_t kind;              /* tsr_attr_kind */
+  uint32_t kind; /* tsr_attr_kind */
   uint32_t count;
   int64_t i;
   double f;
@@ -139,47 +166,59 @@ typedef struct tsr_attr {
 
 /* --------------------------------------------------------------------------------------------------- graph tables */
 
-typedef struct tsr_use { tsr_id node; uint32_t operand; } tsr_use;  /* node TSR_NONE: a region's output number `operand` */
+typedef struct tsr_use {
+  tsr_id node;
+  uint32_t operand;
+} tsr_use; /* node TSR_NONE: a region's output number `operand` */
 
-typedef enum tsr_input_kind { TSR_INPUT_NONE = 0, TSR_INPUT_ARG, TSR_INPUT_PARAM, TSR_INPUT_STATE, TSR_INPUT_BLOCK } tsr_input_kind;
+typedef enum tsr_input_kind {
+  TSR_INPUT_NONE = 0,
+  TSR_INPUT_ARG,
+  TSR_INPUT_PARAM,
+  TSR_INPUT_STATE,
+  TSR_INPUT_BLOCK
+} tsr_input_kind;
 
 typedef struct tsr_value {
-  const char* name;           /* without '%'; unique in the graph */
+  const char* name; /* without '%'; unique in the graph */
   const tsr_type* type;
-  tsr_id def_node;            /* TSR_NONE: a region's input */
-  uint32_t def_index;         /* result number of def_node, or input number of `region` */
-  tsr_id region;              /* where it is defined */
-  uint32_t input_kind;        /* tsr_input_kind; graph inputs are arg, param or state; inputs of nested regions BLOCK */
-  uint32_t writeback;         /* state: the graph output written back into it; else TSR_NONE */
-  uint32_t donated;           /* state or arg: its memory may be reused by an output */
+  tsr_id def_node;     /* TSR_NONE: a region's input */
+  uint32_t def_index;  /* result number of def_node, or input number of `region` */
+  tsr_id region;       /* where it is defined */
+  uint32_t input_kind; /* tsr_input_kind; graph inputs are arg, param or state; inputs of nested regions BLOCK */
+  uint32_t writeback;  /* state: the graph output written back into it; else TSR_NONE */
+  uint32_t donated;    /* state or arg: its memory may be reused by an output */
   uint32_t num_uses;
   uint32_t alive;
-  const char* key;            /* param/state: the name in the state dict ("layers.0.weight"); may be NULL */
+  const char* key; /* param/state: the name in the state dict ("layers.0.weight"); may be NULL */
 } tsr_value;
 
-typedef struct tsr_loc { const char* file; uint32_t line, column; } tsr_loc; /* file NULL: unknown */
+typedef struct tsr_loc {
+  const char* file;
+  uint32_t line, column;
+} tsr_loc; /* file NULL: unknown */
 
 typedef struct tsr_node {
-  const char* op;             /* "add", "acme.relu6"; interned: equal names have equal pointers within one graph */
-  uint32_t op_index;          /* dense per context; for switch tables see tsr_graph_api.op_index */
+  const char* op;    /* "add", "acme.relu6"; interned: equal names have equal pointers within one graph */
+  uint32_t op_index; /* dense per context; for switch tables see tsr_graph_api.op_index */
   uint32_t alive;
-  const tsr_id* operands;     /* value ids; TSR_NONE for an omitted optional operand */
+  const tsr_id* operands; /* value ids; TSR_NONE for an omitted optional operand */
   uint32_t num_operands;
   uint32_t num_results;
   const tsr_id* results;
-  const tsr_attr* attrs;      /* sorted by name; defaults are filled in */
+  const tsr_attr* attrs; /* sorted by name; defaults are filled in */
   uint32_t num_attrs;
   uint32_t num_regions;
   const tsr_id* regions;
-  tsr_id parent;              /* region that holds it */
-  tsr_id prev, next;          /* program order inside the region */
+  tsr_id parent;     /* region that holds it */
+  tsr_id prev, next; /* program order inside the region */
   tsr_loc loc;
-  const char* author;         /* who created or last edited it: "capture", "text", a pass */
+  const char* author; /* who created or last edited it: "capture", "text", a pass */
 } tsr_node;
 
 typedef struct tsr_region {
-  tsr_id parent_node;         /* TSR_NONE: the graph's body, which is region 0 */
-  tsr_id first, last;         /* nodes, linked by tsr_node.next */
+  tsr_id parent_node; /* TSR_NONE: the graph's body, which is region 0 */
+  tsr_id first, last; /* nodes, linked by tsr_node.next */
   const tsr_id* inputs;
   uint32_t num_inputs;
   uint32_t num_outputs;
@@ -192,11 +231,16 @@ typedef struct tsr_region {
 typedef struct tsr_tables {
   size_t struct_size;
   const char* name;
-  const tsr_node* nodes;       size_t num_nodes,   node_stride;
-  const tsr_value* values;     size_t num_values,  value_stride;
-  const tsr_region* regions;   size_t num_regions, region_stride;
-  const tsr_symbol* symbols;   size_t num_symbols, symbol_stride;
-  const tsr_dim_expr* exprs;   size_t num_exprs,   expr_stride;
+  const tsr_node* nodes;
+  size_t num_nodes, node_stride;
+  const tsr_value* values;
+  size_t num_values, value_stride;
+  const tsr_region* regions;
+  size_t num_regions, region_stride;
+  const tsr_symbol* symbols;
+  size_t num_symbols, symbol_stride;
+  const tsr_dim_expr* exprs;
+  size_t num_exprs, expr_stride;
 } tsr_tables;
 
 typedef struct tsr_graph tsr_graph;
@@ -229,9 +273,9 @@ typedef struct tsr_host_core {
   void (*parallel)(int64_t n, int64_t grain, void (*fn)(void* ctx, int64_t begin, int64_t end), void* ctx);
   int (*num_threads)(void);
 
-  tsr_device (*device_id)(const char* name);       /* interns */
-  const char* (*device_name)(tsr_device);          /* lives as long as the process */
-  uint32_t (*op_index)(const char* op);            /* interns; equals tsr_node.op_index of that op */
+  tsr_device (*device_id)(const char* name); /* interns */
+  const char* (*device_name)(tsr_device);    /* lives as long as the process */
+  uint32_t (*op_index)(const char* op);      /* interns; equals tsr_node.op_index of that op */
 } tsr_host_core;
 
 /* ------------------------------------------------------------------------------------------- reading, editing, building */
@@ -239,14 +283,16 @@ typedef struct tsr_host_core {
 typedef struct tsr_node_desc { /* what to create; types may be NULL: then they are inferred from the op's record */
   size_t struct_size;
   const char* op;
-  const tsr_id* operands;      uint32_t num_operands;
+  const tsr_id* operands;
+  uint32_t num_operands;
   uint32_t num_attrs;
-  const tsr_attr* attrs;       /* any order; copied, tensors included; defaults are filled in by the host */
-  const tsr_id* regions;       uint32_t num_regions; /* made by region_create, not yet owned by a node */
-  uint32_t num_results;        /* only read when result_types is given */
+  const tsr_attr* attrs; /* any order; copied, tensors included; defaults are filled in by the host */
+  const tsr_id* regions;
+  uint32_t num_regions; /* made by region_create, not yet owned by a node */
+  uint32_t num_results; /* only read when result_types is given */
   const tsr_type* const* result_types;
   tsr_loc loc;
-  const char* result_name;     /* hint for the name of result 0; may be NULL */
+  const char* result_name; /* hint for the name of result 0; may be NULL */
 } tsr_node_desc;
 
 typedef enum tsr_relation { TSR_EQ = 0, TSR_NE, TSR_LT, TSR_LE, TSR_GT, TSR_GE, TSR_DIVISIBLE } tsr_relation;
@@ -257,7 +303,8 @@ typedef struct tsr_pattern tsr_pattern;
 typedef struct tsr_graph_api {
   size_t struct_size;
   const tsr_tables* (*tables)(const tsr_graph*);
-  const char* (*op_traits)(const tsr_graph*, const char* op); /* space-separated traits of the record ("pure elementwise ..."), NULL: unknown op */
+  const char* (*op_traits)(
+      const tsr_graph*, const char* op); /* space-separated traits of the record ("pure elementwise ..."), NULL: unknown op */
 
   /* Uses of a value, in no particular order; valid until the next edit. */
   const tsr_use* (*uses)(const tsr_graph*, tsr_id value, uint32_t* count);
@@ -272,8 +319,9 @@ typedef struct tsr_graph_api {
   void* (*scratch)(tsr_graph*, size_t bytes);
 
   /* Edits: only inside a pass run, a rewrite callback, a decompose or grad callback, or an import. */
-  tsr_error* (*node_create)(tsr_graph*, const tsr_node_desc*, tsr_id region, tsr_id before /* TSR_NONE: at the end */, tsr_id* node);
-  tsr_error* (*node_erase)(tsr_graph*, tsr_id node);              /* its results must be unused */
+  tsr_error* (*node_create)(tsr_graph*, const tsr_node_desc*, tsr_id region, tsr_id before /* TSR_NONE: at the end */,
+                            tsr_id* node);
+  tsr_error* (*node_erase)(tsr_graph*, tsr_id node);               /* its results must be unused */
   tsr_error* (*node_move)(tsr_graph*, tsr_id node, tsr_id before); /* within its region */
   tsr_error* (*set_operand)(tsr_graph*, tsr_id node, uint32_t index, tsr_id value);
   tsr_error* (*set_attr)(tsr_graph*, tsr_id node, const tsr_attr*);
@@ -284,7 +332,8 @@ typedef struct tsr_graph_api {
   /* Regions and the graph's own signature. region_create makes a free region; its inputs have the given types. */
   tsr_error* (*region_create)(tsr_graph*, const tsr_type* const* input_types, uint32_t num_inputs, tsr_id* region);
   tsr_error* (*region_set_outputs)(tsr_graph*, tsr_id region, const tsr_id* values, uint32_t count);
-  tsr_error* (*input_create)(tsr_graph*, const char* name, const tsr_type*, uint32_t input_kind, const char* key, tsr_id* value);
+  tsr_error* (*input_create)(tsr_graph*, const char* name, const tsr_type*, uint32_t input_kind, const char* key,
+                             tsr_id* value);
   tsr_error* (*input_set_state)(tsr_graph*, tsr_id value, uint32_t writeback_output, int donated);
 
   /* Inlines `node`'s record decomposition (text or callback) before it, replaces its uses and erases it. */
@@ -303,7 +352,7 @@ typedef struct tsr_graph_api {
 
 /* One rewrite rule. `op` NULL: any op. Return 1 in *changed when the graph was edited. Rules with greater benefit go first. */
 struct tsr_pattern {
-  const char* name;            /* for logs: "add-zero" */
+  const char* name; /* for logs: "add-zero" */
   const char* op;
   uint32_t benefit;
   uint32_t reserved;
@@ -318,8 +367,8 @@ typedef struct tsr_capture_api tsr_capture_api;
 typedef struct tsr_host { /* what a plugin may call; lives as long as the process */
   size_t struct_size;
   uint32_t abi_major, abi_minor, ir_version, reserved;
-  const char* version;             /* Tessera's, "0.1.0" */
-  const char* sanitizer;           /* "", "address", "thread" */
+  const char* version;   /* Tessera's, "0.1.0" */
+  const char* sanitizer; /* "", "address", "thread" */
   const tsr_host_core* core;
   const tsr_graph_api* graph;
   const tsr_capture_api* capture;
@@ -328,43 +377,56 @@ typedef tsr_host tsr_host_info;
 
 typedef struct tsr_option { /* a validated option of the plugin, defaults filled in */
   const char* name;
-  uint32_t kind;               /* TSR_ATTR_INT, _FLOAT, _BOOL, _STRING or _STRINGS */
+  uint32_t kind; /* TSR_ATTR_INT, _FLOAT, _BOOL, _STRING or _STRINGS */
   uint32_t count;
   int64_t i;
   double f;
   const char* s;
   const char* const* strings;
 } tsr_option;
-typedef struct tsr_options { size_t struct_size; const tsr_option* items; size_t count, stride; } tsr_options;
+typedef struct tsr_options {
+  size_t struct_size;
+  const tsr_option* items;
+  size_t count, stride;
+} tsr_options;
 
 typedef enum tsr_kind {
-  TSR_OPSET = 1, TSR_FRONTEND, TSR_PASS, TSR_PARTITIONER, TSR_DEVICE, TSR_BACKEND, TSR_EXECUTOR, TSR_STORE
+  TSR_OPSET = 1,
+  TSR_FRONTEND,
+  TSR_PASS,
+  TSR_PARTITIONER,
+  TSR_DEVICE,
+  TSR_BACKEND,
+  TSR_EXECUTOR,
+  TSR_STORE
 } tsr_kind;
 
 typedef struct tsr_factory {
-  uint32_t kind;               /* tsr_kind */
+  uint32_t kind; /* tsr_kind */
   uint32_t reserved;
-  const char* name;            /* "eager", "cse"; unique per kind; listed in the manifest as "backend:eager" */
-  const void* table;           /* const tsr_backend*, const tsr_pass*, ... by kind; lives as long as the instance */
-  void* self;                  /* first argument of every function of the table */
+  const char* name;  /* "eager", "cse"; unique per kind; listed in the manifest as "backend:eager" */
+  const void* table; /* const tsr_backend*, const tsr_pass*, ... by kind; lives as long as the instance */
+  void* self;        /* first argument of every function of the table */
 } tsr_factory;
 
 typedef struct tsr_plugin_desc {
   size_t struct_size;
-  uint32_t abi_major, abi_minor;         /* it was built against */
-  uint32_t abi_minor_min;                /* oldest host it runs on */
+  uint32_t abi_major, abi_minor; /* it was built against */
+  uint32_t abi_minor_min;        /* oldest host it runs on */
   uint32_t ir_min, ir_max;
   uint32_t reserved;
-  const char* id;                        /* "tessera.backend.eager" */
+  const char* id; /* "tessera.backend.eager" */
   const char* version;
   const char* vendor;
-  const char* sanitizer;                 /* must equal the host's */
-  const char* build_info;                /* compiler, flags, commit: free text; part of cache keys */
-  const char* const* features_needed;    size_t num_features_needed;    /* features of the host; unknown: refused */
-  const char* const* features_provided;  size_t num_features_provided;
+  const char* sanitizer;  /* must equal the host's */
+  const char* build_info; /* compiler, flags, commit: free text; part of cache keys */
+  const char* const* features_needed;
+  size_t num_features_needed; /* features of the host; unknown: refused */
+  const char* const* features_provided;
+  size_t num_features_provided;
   tsr_error* (*create)(const tsr_host*, const tsr_options*, void** instance);
   tsr_error* (*factories)(void* instance, const tsr_factory** items, size_t* count, size_t* stride);
-  void (*destroy)(void* instance);       /* the library itself is never unloaded */
+  void (*destroy)(void* instance); /* the library itself is never unloaded */
 } tsr_plugin_desc;
 
 /* The one exported symbol. Cheap, no side effects; the desc is static. NULL: the plugin cannot describe itself to this host. */
@@ -374,23 +436,28 @@ typedef const tsr_plugin_desc* (*tsr_plugin_query_fn)(const tsr_host_info* host)
 /* --------------------------------------------------------------------------------------------------- kind: opset */
 
 typedef struct tsr_signature { /* of a nested region */
-  const tsr_type* const* inputs;  uint32_t num_inputs;
+  const tsr_type* const* inputs;
+  uint32_t num_inputs;
   uint32_t num_outputs;
   const tsr_type* const* outputs;
 } tsr_signature;
 
 typedef struct tsr_call { /* an op applied to operands; not necessarily a node yet */
   size_t struct_size;
-  tsr_graph* graph;                       /* sizes are interned in it; NULL at run time (all sizes are numbers then) */
+  tsr_graph* graph; /* sizes are interned in it; NULL at run time (all sizes are numbers then) */
   const char* op;
-  const tsr_type* const* operands;        /* NULL entry: omitted optional operand */
+  const tsr_type* const* operands; /* NULL entry: omitted optional operand */
   uint32_t num_operands;
   uint32_t num_attrs;
-  const tsr_attr* attrs;                  /* sorted by name, defaults filled in; at run time DIM and DIMS are plain numbers */
-  const tsr_signature* regions;           uint32_t num_regions;
+  const tsr_attr* attrs; /* sorted by name, defaults filled in; at run time DIM and DIMS are plain numbers */
+  const tsr_signature* regions;
+  uint32_t num_regions;
 } tsr_call;
 
-typedef struct tsr_cost { size_t struct_size; double flops, bytes_read, bytes_written; } tsr_cost;
+typedef struct tsr_cost {
+  size_t struct_size;
+  double flops, bytes_read, bytes_written;
+} tsr_cost;
 
 /* C++ escape hatches of an op record; each may be NULL. */
 typedef struct tsr_op_impl {
@@ -414,13 +481,18 @@ typedef struct tsr_op_impl {
   tsr_error* (*cost)(void* self, const tsr_call*, tsr_cost*);
 } tsr_op_impl;
 
-typedef struct tsr_record_file { const char* name; const char* text; } tsr_record_file; /* name is for messages */
+typedef struct tsr_record_file {
+  const char* name;
+  const char* text;
+} tsr_record_file; /* name is for messages */
 
 typedef struct tsr_opset {
   size_t struct_size;
-  const char* prefix;                     /* "" for the standard set, "acme" for ops called "acme.NAME" */
-  const tsr_record_file* files;           size_t num_files, file_stride;
-  const tsr_op_impl* impls;               size_t num_impls, impl_stride;
+  const char* prefix; /* "" for the standard set, "acme" for ops called "acme.NAME" */
+  const tsr_record_file* files;
+  size_t num_files, file_stride;
+  const tsr_op_impl* impls;
+  size_t num_impls, impl_stride;
 } tsr_opset;
 
 /* --------------------------------------------------------------------------------------------------- kind: frontend */
@@ -451,7 +523,8 @@ typedef struct tsr_callable { /* the user's function, as its language's client h
 
 typedef struct tsr_frontend {
   size_t struct_size;
-  const char* const* extensions;          size_t num_extensions; /* ".tsr"; empty for capture-only frontends */
+  const char* const* extensions;
+  size_t num_extensions; /* ".tsr"; empty for capture-only frontends */
   const char* description;
   /* 0: not mine; 100: certain. `head` holds the first bytes of the file. NULL: go by extension. */
   int (*probe)(void* self, const char* head, size_t length);
@@ -465,8 +538,8 @@ typedef struct tsr_frontend {
 
 typedef struct tsr_pass {
   size_t struct_size;
-  const char* summary;                    /* one sentence: what it does */
-  const char* ensures;                    /* one sentence: what later passes may assume */
+  const char* summary; /* one sentence: what it does */
+  const char* ensures; /* one sentence: what later passes may assume */
   tsr_error* (*run)(void* self, tsr_graph*, const tsr_options*, int* changed);
 } tsr_pass;
 
@@ -474,11 +547,11 @@ typedef struct tsr_pass {
 
 typedef struct tsr_device_info {
   size_t struct_size;
-  const char* name;                       /* "null:0", "cuda:0" */
+  const char* name; /* "null:0", "cuda:0" */
   const char* description;
-  uint32_t host_accessible;               /* 1: the host may read and write its memory directly */
+  uint32_t host_accessible; /* 1: the host may read and write its memory directly */
   uint32_t reserved;
-  int64_t total_bytes, free_bytes;        /* 0: unknown */
+  int64_t total_bytes, free_bytes; /* 0: unknown */
 } tsr_device_info;
 
 typedef struct tsr_stream tsr_stream;
@@ -487,7 +560,7 @@ typedef struct tsr_device_graph tsr_device_graph;
 
 typedef struct tsr_device_table { /* index: the number behind the colon */
   size_t struct_size;
-  const char* name;                       /* "null" */
+  const char* name; /* "null" */
   uint32_t count;
   uint32_t reserved;
   tsr_error* (*info)(void* self, uint32_t index, tsr_device_info*);
@@ -510,34 +583,35 @@ typedef struct tsr_device_table { /* index: the number behind the colon */
   void (*graph_destroy)(void* self, tsr_device_graph*);
 } tsr_device_table;
 #define TSR_COPY_TO_DEVICE 0u
-#define TSR_COPY_TO_HOST 1u
-#define TSR_COPY_WITHIN 2u
+#define TSR_COPY_TO_HOST   1u
+#define TSR_COPY_WITHIN    2u
 
 /* --------------------------------------------------------------------------------------------------- kind: backend */
 
 typedef enum tsr_claim { TSR_CLAIM_NO = 0, TSR_CLAIM_YES = 1, TSR_CLAIM_DECOMPOSE = 2 } tsr_claim;
 
 /* Capabilities of a backend. */
-#define TSR_CAP_STRIDED_INPUTS 1ull       /* kernels accept any strides; else the host copies to row-major first */
-#define TSR_CAP_FUSION 2ull               /* compiles `fused` regions */
-#define TSR_CAP_DETERMINISTIC 4ull        /* the same bits on every run and thread count */
-#define TSR_CAP_UNALIGNED 8ull            /* tolerates data aligned to the element only; else 64 bytes */
-#define TSR_CAP_NO_COMPUTE 16ull          /* results are never computed (null): the host does not read values from it */
+#define TSR_CAP_STRIDED_INPUTS 1ull  /* kernels accept any strides; else the host copies to row-major first */
+#define TSR_CAP_FUSION         2ull  /* compiles `fused` regions */
+#define TSR_CAP_DETERMINISTIC  4ull  /* the same bits on every run and thread count */
+#define TSR_CAP_UNALIGNED      8ull  /* tolerates data aligned to the element only; else 64 bytes */
+#define TSR_CAP_NO_COMPUTE     16ull /* results are never computed (null): the host does not read values from it */
 
 typedef struct tsr_launch {
   size_t struct_size;
-  const tsr_tensor* inputs;   uint32_t num_inputs;   /* the node's operands; omitted ones are TSR_TENSOR_ABSENT */
+  const tsr_tensor* inputs;
+  uint32_t num_inputs; /* the node's operands; omitted ones are TSR_TENSOR_ABSENT */
   uint32_t num_outputs;
-  const tsr_tensor* outputs;                          /* dense row-major, never alias an input unless stated by `in_place` */
-  void* workspace;                                    /* at least what `workspace` asked for, 64-byte aligned */
-  const int64_t* dims;                                /* evaluated sizes; slots were given out at compile time */
+  const tsr_tensor* outputs; /* dense row-major, never alias an input unless stated by `in_place` */
+  void* workspace;           /* at least what `workspace` asked for, 64-byte aligned */
+  const int64_t* dims;       /* evaluated sizes; slots were given out at compile time */
   tsr_stream* stream;
 } tsr_launch;
 
 typedef struct tsr_kernel {
   size_t struct_size;
   void* self;
-  const char* name;           /* for step tables and profiles; lives as long as the kernel */
+  const char* name; /* for step tables and profiles; lives as long as the kernel */
   /* Bytes of workspace for these dims. NULL: none. */
   int64_t (*workspace)(void* self, const int64_t* dims);
   /* Data-dependent results: computes the unbacked symbols (order of first appearance in the result types). NULL: there are none. */
@@ -547,16 +621,16 @@ typedef struct tsr_kernel {
   /* Bytes for the cache, allocated by `alloc`; NULL: not cacheable. */
   tsr_error* (*serialize)(void* self, void* (*alloc)(void* ctx, size_t), void* ctx);
   void (*destroy)(void* self);
-  int32_t in_place;           /* -1, or the input whose memory output 0 may take over */
+  int32_t in_place; /* -1, or the input whose memory output 0 may take over */
   uint32_t reserved;
 } tsr_kernel;
 
 typedef struct tsr_compile {
   size_t struct_size;
-  tsr_graph* graph;           /* read only */
-  tsr_id node;                /* one node, or a `fused` node whose region is to be compiled */
+  tsr_graph* graph; /* read only */
+  tsr_id node;      /* one node, or a `fused` node whose region is to be compiled */
   tsr_device device;
-  uint32_t relaxed;           /* 1: numerics = "relaxed" */
+  uint32_t relaxed; /* 1: numerics = "relaxed" */
   uint32_t reserved;
   /* Slot of `dims` that will hold this size at launch. Numbers get no slot: -1. */
   int32_t (*dim_slot)(void* ctx, tsr_dim);
@@ -565,8 +639,8 @@ typedef struct tsr_compile {
 
 typedef struct tsr_backend {
   size_t struct_size;
-  const char* device;         /* "cpu", "null": a device's name */
-  uint64_t capabilities;      /* TSR_CAP_* */
+  const char* device;    /* "cpu", "null": a device's name */
+  uint64_t capabilities; /* TSR_CAP_* */
   /* `why` (static string or scratch memory) explains a refusal. Called for composites before and after decomposition. */
   tsr_claim (*claim)(void* self, tsr_graph*, tsr_id node, const char** why);
   tsr_error* (*compile)(void* self, const tsr_compile*, tsr_kernel* out);
@@ -580,16 +654,16 @@ typedef struct tsr_backend {
 
 typedef struct tsr_partition { /* arrays indexed by node id of the joint graph; allocated by the host */
   size_t struct_size;
-  int64_t budget_bytes;        /* activations kept for backward must fit; -1: none given */
-  double budget_fraction;      /* 0..1 of what saving everything needs; used when budget_bytes is -1 */
-  uint8_t* in_forward;         /* out: 1 when the node runs in the forward graph */
-  uint8_t* in_backward;        /* out: 1 when it runs in the backward graph; both: recomputed */
+  int64_t budget_bytes;   /* activations kept for backward must fit; -1: none given */
+  double budget_fraction; /* 0..1 of what saving everything needs; used when budget_bytes is -1 */
+  uint8_t* in_forward;    /* out: 1 when the node runs in the forward graph */
+  uint8_t* in_backward;   /* out: 1 when it runs in the backward graph; both: recomputed */
   size_t num_nodes;
-  tsr_id first_backward;       /* first node of the backward half in program order */
-  uint32_t feasible;           /* out: 0 when the budget cannot be met; then the smallest plan is given */
-  int64_t saved_bytes;         /* out */
-  double recompute_seconds;    /* out */
-  double bound_gap;            /* out: how far from optimal the plan can be, 0..1; negative: unknown */
+  tsr_id first_backward;    /* first node of the backward half in program order */
+  uint32_t feasible;        /* out: 0 when the budget cannot be met; then the smallest plan is given */
+  int64_t saved_bytes;      /* out */
+  double recompute_seconds; /* out */
+  double bound_gap;         /* out: how far from optimal the plan can be, 0..1; negative: unknown */
 } tsr_partition;
 
 typedef struct tsr_partitioner {
@@ -598,21 +672,33 @@ typedef struct tsr_partitioner {
   tsr_error* (*partition)(void* self, tsr_graph* joint, const tsr_options*, tsr_partition*);
 } tsr_partitioner;
 
-typedef enum tsr_step_kind { TSR_STEP_KERNEL = 0, TSR_STEP_VIEW, TSR_STEP_COPY, TSR_STEP_SECTION, TSR_STEP_CONTROL } tsr_step_kind;
+typedef enum tsr_step_kind {
+  TSR_STEP_KERNEL = 0,
+  TSR_STEP_VIEW,
+  TSR_STEP_COPY,
+  TSR_STEP_SECTION,
+  TSR_STEP_CONTROL
+} tsr_step_kind;
 typedef struct tsr_step { /* one row of an executable's plan */
-  uint32_t kind;               /* tsr_step_kind */
-  tsr_id node;                 /* provenance in the final graph */
+  uint32_t kind;          /* tsr_step_kind */
+  tsr_id node;            /* provenance in the final graph */
   const char* op;
   const char* backend;
-  const tsr_kernel* kernel;    /* TSR_STEP_KERNEL */
-  const uint32_t* inputs;      uint32_t num_inputs;   /* tensor slots */
+  const tsr_kernel* kernel; /* TSR_STEP_KERNEL */
+  const uint32_t* inputs;
+  uint32_t num_inputs; /* tensor slots */
   uint32_t num_outputs;
   const uint32_t* outputs;
-  int64_t workspace_bytes;     /* -1: depends on dims */
+  int64_t workspace_bytes;                    /* -1: depends on dims */
   double predicted_seconds, measured_seconds; /* negative: unknown */
   tsr_loc loc;
 } tsr_step;
-typedef struct tsr_step_table { size_t struct_size; const tsr_step* steps; size_t count, stride; uint32_t num_slots, reserved; } tsr_step_table;
+typedef struct tsr_step_table {
+  size_t struct_size;
+  const tsr_step* steps;
+  size_t count, stride;
+  uint32_t num_slots, reserved;
+} tsr_step_table;
 
 typedef struct tsr_executor {
   size_t struct_size;

@@ -77,9 +77,7 @@ static_assert(dtype_table[TSR_F4E2M1].name == "f4e2m1" && dtype_table[TSR_I64].n
   return dtype_table[is_valid_dtype(dtype) ? dtype : 0];
 }
 [[nodiscard]] constexpr std::string_view dtype_name(uint32_t dtype) noexcept { return dtype_info(dtype).name; }
-[[nodiscard]] constexpr std::string_view dtype_display_name(uint32_t dtype) noexcept {
-  return dtype_info(dtype).display;
-}
+[[nodiscard]] constexpr std::string_view dtype_display_name(uint32_t dtype) noexcept { return dtype_info(dtype).display; }
 [[nodiscard]] constexpr int dtype_bits(uint32_t dtype) noexcept { return dtype_info(dtype).bits; }
 // By `name`; TSR_DTYPE_INVALID when there is no such dtype.
 [[nodiscard]] constexpr tsr_dtype dtype_from_name(std::string_view name) noexcept {
@@ -276,8 +274,7 @@ template <ElementScalar T>
 // Overflow; f64 -> f32, f16 and bf16 give infinity. Neighbours of a packed element keep their bits, but their byte is
 // rewritten: two threads must not store into one byte. Preconditions as for load_as; an invalid dtype writes nothing.
 template <ElementScalar T>
-inline void store_from(uint32_t dtype, void* base, int64_t index, const T& value,
-                       Overflow mode = Overflow::PyTorch) noexcept {
+inline void store_from(uint32_t dtype, void* base, int64_t index, const T& value, Overflow mode = Overflow::PyTorch) noexcept {
   using namespace detail;
   switch (dtype) {
     case TSR_F64: return store_raw(base, index, convert<double>(value));
@@ -323,8 +320,7 @@ inline void cast_element(uint32_t to, void* dst, int64_t dst_index, uint32_t fro
     case DtypeClass::Sint: return store_from(to, dst, dst_index, load_as<int64_t>(from, src, src_index), mode);
     case DtypeClass::Uint:
     case DtypeClass::Bool: return store_from(to, dst, dst_index, load_as<uint64_t>(from, src, src_index), mode);
-    case DtypeClass::Complex:
-      return store_from(to, dst, dst_index, load_as<ComplexValue<double>>(from, src, src_index), mode);
+    case DtypeClass::Complex: return store_from(to, dst, dst_index, load_as<ComplexValue<double>>(from, src, src_index), mode);
     case DtypeClass::Invalid: assert(!"cast_element: not a dtype");
   }
 }

@@ -110,9 +110,8 @@ template <FloatFormat F, class S>
     if (e >= emin) code += static_cast<uint32_t>(e - emin) << F.man_bits;
   }  // else below half of the smallest subnormal: zero
   if (code > F.max_finite) {
-    const bool clamp =
-        F.exp_bits == 2 ||
-        (F.bits() == 8 && (mode == Overflow::Saturate || (mode == Overflow::PyTorch && F == format_f8e4m3fn)));
+    const bool clamp = F.exp_bits == 2 ||
+                       (F.bits() == 8 && (mode == Overflow::Saturate || (mode == Overflow::PyTorch && F == format_f8e4m3fn)));
     if (!clamp && F.fnuz) return F.nan;
     code = clamp ? F.max_finite : F.overflow;
   }

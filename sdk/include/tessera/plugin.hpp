@@ -95,7 +95,9 @@ tsr_error* guarded(F&& f) noexcept {
 }
 
 inline bool log_enabled(const char* artifact, int level = 0) { return host().core->log_enabled(artifact, level) != 0; }
-inline void log(const char* artifact, const std::string& text, int level = 0) { host().core->log_write(artifact, level, text.c_str()); }
+inline void log(const char* artifact, const std::string& text, int level = 0) {
+  host().core->log_write(artifact, level, text.c_str());
+}
 
 // Runs f(begin, end) over disjoint ranges of [0, n) on the host's threads. f may throw: the first exception is rethrown here.
 template <class F>
@@ -225,7 +227,7 @@ struct Value {
   }
 };
 
-class NodeRange { // live nodes of a region in program order; the current node may be erased after its successor was read
+class NodeRange {  // live nodes of a region in program order; the current node may be erased after its successor was read
  public:
   NodeRange(tsr_graph* g, tsr_id first) : g_(g), first_(first) {}
   struct Iterator {
@@ -252,20 +254,69 @@ class NodeRange { // live nodes of a region in program order; the current node m
 
 // ------------------------------------------------------------------------------------------------- attributes to create
 
-inline tsr_attr attr_int(const char* n, int64_t v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_INT; a.i = v; return a; }
-inline tsr_attr attr_float(const char* n, double v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_FLOAT; a.f = v; return a; }
-inline tsr_attr attr_bool(const char* n, bool v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_BOOL; a.i = v; return a; }
-inline tsr_attr attr_string(const char* n, const char* v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_STRING; a.s = v; return a; }
-inline tsr_attr attr_dtype(const char* n, tsr_dtype v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_DTYPE; a.i = v; return a; }
-inline tsr_attr attr_dim(const char* n, tsr_dim v) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_DIM; a.i = v; return a; }
+inline tsr_attr attr_int(const char* n, int64_t v) {
+  tsr_attr a{};
+  a.name = n;
+  a.kind = TSR_ATTR_INT;
+  a.i = v;
+  return a;
+}
+inline tsr_attr attr_float(const char* n, double v) {
+  tsr_attr a{};
+  a.name = n;
+  a.kind = TSR_ATTR_FLOAT;
+  a.f = v;
+  return a;
+}
+inline tsr_attr attr_bool(const char* n, bool v) {
+  tsr_attr a{};
+  a.name = n;
+  a.kind = TSR_ATTR_BOOL;
+  a.i = v;
+  return a;
+}
+inline tsr_attr attr_string(const char* n, const char* v) {
+  tsr_attr a{};
+  a.name = n;
+  a.kind = TSR_ATTR_STRING;
+  a.s = v;
+  return a;
+}
+inline tsr_attr attr_dtype(const char* n, tsr_dtype v) {
+  tsr_attr a{};
+  a.name = n;
+  a.kind = TSR_ATTR_DTYPE;
+  a.i = v;
+  return a;
+}
+inline tsr_attr attr_dim(const char* n, tsr_dim v) {
+  tsr_attr a{};
+  a.name = n;
+  a.kind = TSR_ATTR_DIM;
+  a.i = v;
+  return a;
+}
 // Spans are borrowed until the node is created.
 inline tsr_attr attr_ints(const char* n, std::span<const int64_t> v) {
-  tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_INTS; a.ints = v.data(); a.count = static_cast<uint32_t>(v.size()); return a;
+  tsr_attr a{};
+  a.name = n;
+  a.kind = TSR_ATTR_INTS;
+  a.ints = v.data();
+  a.count = static_cast<uint32_t>(v.size());
+  return a;
 }
 inline tsr_attr attr_dims(const char* n, std::span<const tsr_dim> v) {
-  tsr_attr a = attr_ints(n, v); a.kind = TSR_ATTR_DIMS; return a;
+  tsr_attr a = attr_ints(n, v);
+  a.kind = TSR_ATTR_DIMS;
+  return a;
 }
-inline tsr_attr attr_tensor(const char* n, const tsr_tensor& t) { tsr_attr a{}; a.name = n; a.kind = TSR_ATTR_TENSOR; a.tensor = &t; return a; }
+inline tsr_attr attr_tensor(const char* n, const tsr_tensor& t) {
+  tsr_attr a{};
+  a.name = n;
+  a.kind = TSR_ATTR_TENSOR;
+  a.tensor = &t;
+  return a;
+}
 
 // -------------------------------------------------------------------------------------------------------------- graph
 
@@ -281,7 +332,9 @@ class Graph {
   NodeRange nodes(tsr_id region = 0) const { return {g_, region_raw(region).first}; }
   const tsr_region& region_raw(tsr_id r) const { return *TSR_AT(tsr_region, t_->regions, t_->region_stride, r); }
   std::span<const tsr_id> inputs(tsr_id region = 0) const { return {region_raw(region).inputs, region_raw(region).num_inputs}; }
-  std::span<const tsr_id> outputs(tsr_id region = 0) const { return {region_raw(region).outputs, region_raw(region).num_outputs}; }
+  std::span<const tsr_id> outputs(tsr_id region = 0) const {
+    return {region_raw(region).outputs, region_raw(region).num_outputs};
+  }
   size_t num_node_slots() const { return t_->num_nodes; }
   size_t num_value_slots() const { return t_->num_values; }
   // Does the record of `op` have this trait?
@@ -311,10 +364,12 @@ class Graph {
   }
   tsr_truth compare(tsr_relation r, tsr_dim a, tsr_dim b) const { return api().dim_compare(g_, r, a, b); }
   void require(tsr_relation r, tsr_dim a, tsr_dim b, const char* why) const { check(api().dim_require(g_, r, a, b, why)); }
-  tsr_dim symbol(const char* prefix, int64_t min, int64_t max, bool unbacked) const { return api().symbol_create(g_, prefix, min, max, unbacked); }
+  tsr_dim symbol(const char* prefix, int64_t min, int64_t max, bool unbacked) const {
+    return api().symbol_create(g_, prefix, min, max, unbacked);
+  }
 
   // ---- building and editing; types are inferred from the record
-  struct At { // where a new node goes
+  struct At {  // where a new node goes
     tsr_id region = 0, before = TSR_NONE;
     tsr_loc loc{};
   };
@@ -339,7 +394,9 @@ class Graph {
     return {g_, out};
   }
   Value op(At at, const char* name, std::initializer_list<Value> operands, std::initializer_list<tsr_attr> attrs = {}) const {
-    return create(at, name, std::span<const Value>(operands.begin(), operands.size()), std::span<const tsr_attr>(attrs.begin(), attrs.size())).result(0);
+    return create(at, name, std::span<const Value>(operands.begin(), operands.size()),
+                  std::span<const tsr_attr>(attrs.begin(), attrs.size()))
+        .result(0);
   }
   Value none() const { return {g_, TSR_NONE}; }  // an omitted optional operand
   // A constant with the bytes of `t` (dense, host memory).
@@ -363,7 +420,9 @@ class Graph {
     return changed != 0;
   }
   template <class T>
-  T* scratch(size_t n) const { return static_cast<T*>(api().scratch(g_, n * sizeof(T))); }
+  T* scratch(size_t n) const {
+    return static_cast<T*>(api().scratch(g_, n * sizeof(T)));
+  }
   const char* scratch_string(const std::string& s) const {
     char* p = scratch<char>(s.size() + 1);
     std::copy(s.begin(), s.end(), p);
@@ -400,10 +459,22 @@ struct Options {
     }
     return nullptr;
   }
-  int64_t get_int(std::string_view n, int64_t fallback) const { auto* o = find(n); return o ? o->i : fallback; }
-  double get_float(std::string_view n, double fallback) const { auto* o = find(n); return o ? (o->kind == TSR_ATTR_INT ? double(o->i) : o->f) : fallback; }
-  bool get_bool(std::string_view n, bool fallback) const { auto* o = find(n); return o ? o->i != 0 : fallback; }
-  std::string_view get_string(std::string_view n, std::string_view fallback) const { auto* o = find(n); return o ? o->s : fallback; }
+  int64_t get_int(std::string_view n, int64_t fallback) const {
+    auto* o = find(n);
+    return o ? o->i : fallback;
+  }
+  double get_float(std::string_view n, double fallback) const {
+    auto* o = find(n);
+    return o ? (o->kind == TSR_ATTR_INT ? double(o->i) : o->f) : fallback;
+  }
+  bool get_bool(std::string_view n, bool fallback) const {
+    auto* o = find(n);
+    return o ? o->i != 0 : fallback;
+  }
+  std::string_view get_string(std::string_view n, std::string_view fallback) const {
+    auto* o = find(n);
+    return o ? o->s : fallback;
+  }
 };
 
 // -------------------------------------------------------------------------------------------------------------- kinds
@@ -420,16 +491,16 @@ class Pass {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  virtual std::string name() const = 0;                                  // asked once, after compile
-  virtual int64_t workspace(const int64_t* /*dims*/) { return 0; }       // bytes
+  virtual std::string name() const = 0;                             // asked once, after compile
+  virtual int64_t workspace(const int64_t* /*dims*/) { return 0; }  // bytes
   virtual bool has_workspace() const { return false; }
-  virtual bool has_sizes() const { return false; }                       // data-dependent results
+  virtual bool has_sizes() const { return false; }  // data-dependent results
   virtual void sizes(const tsr_launch&, std::span<int64_t> /*symbols*/) {}
-  virtual void launch(const tsr_launch&) = 0;                            // reentrant; never allocates
+  virtual void launch(const tsr_launch&) = 0;  // reentrant; never allocates
   virtual int in_place() const { return -1; }
 };
 
-struct Compile { // what a backend is asked to compile
+struct Compile {  // what a backend is asked to compile
   const tsr_compile* p;
   Graph graph() const { return Graph(p->graph); }
   Node node() const { return {p->graph, p->node}; }
@@ -643,9 +714,9 @@ const tsr_plugin_desc* describe(const tsr_host_info* h, const char* id, const ch
 }  // namespace tessera::sdk
 
 // Defines the exported symbol; the block that follows fills `plugin`.
-#define TESSERA_PLUGIN(ID, VERSION, VENDOR)                                                          \
-  static void tessera_plugin_fill(::tessera::sdk::Plugin& plugin);                                   \
-  extern "C" TSR_EXPORT const tsr_plugin_desc* tsr_plugin_query(const tsr_host_info* host_info) {    \
-    return ::tessera::sdk::describe<tessera_plugin_fill>(host_info, ID, VERSION, VENDOR);            \
-  }                                                                                                  \
+#define TESSERA_PLUGIN(ID, VERSION, VENDOR)                                                       \
+  static void tessera_plugin_fill(::tessera::sdk::Plugin& plugin);                                \
+  extern "C" TSR_EXPORT const tsr_plugin_desc* tsr_plugin_query(const tsr_host_info* host_info) { \
+    return ::tessera::sdk::describe<tessera_plugin_fill>(host_info, ID, VERSION, VENDOR);         \
+  }                                                                                               \
   static void tessera_plugin_fill([[maybe_unused]] ::tessera::sdk::Plugin& plugin)

@@ -28,15 +28,15 @@ namespace tessera {
 enum class Dynamic : int32_t { automatic = -1, no = 0, yes = 1 };
 
 struct CompileOptions {
-  bool fullgraph = false;                // a graph break is an error
-  Dynamic dynamic = Dynamic::automatic;  // sizes as symbols
-  std::string backend = {};              // "eager", "cpu,eager"; empty: the config's order
-  std::string mode = {};                 // "default", "reduce-overhead", ...; empty: the config's
-  std::vector<std::string> options = {}; // config overrides: "guards.recompile_limit=16"
-  bool disable = false;                  // call the function itself
-  std::string name = {};                 // for messages; empty: "fn"
-  std::vector<std::string> args = {};    // names of the arguments; empty: arg0, arg1, ...
-  std::optional<Context> context = {};   // empty: Context::current() at the compile call
+  bool fullgraph = false;                 // a graph break is an error
+  Dynamic dynamic = Dynamic::automatic;   // sizes as symbols
+  std::string backend = {};               // "eager", "cpu,eager"; empty: the config's order
+  std::string mode = {};                  // "default", "reduce-overhead", ...; empty: the config's
+  std::vector<std::string> options = {};  // config overrides: "guards.recompile_limit=16"
+  bool disable = false;                   // call the function itself
+  std::string name = {};                  // for messages; empty: "fn"
+  std::vector<std::string> args = {};     // names of the arguments; empty: arg0, arg1, ...
+  std::optional<Context> context = {};    // empty: Context::current() at the compile call
 };
 
 bool is_compiling();  // inside a traced function
@@ -46,8 +46,8 @@ namespace detail {
 // ---- visitors of compiled calls
 struct FlattenVisitor : VisitorBase {  // fills tsr_arg; on the hot path
   std::vector<tsr_arg>* out;
-  std::vector<std::string>* texts;     // owns the strings of this call
-  bool placeholders = false;           // tensors are only counted
+  std::vector<std::string>* texts;  // owns the strings of this call
+  bool placeholders = false;        // tensors are only counted
   bool wants_keys() const { return true; }
   tsr_arg& push(uint32_t kind) {
     tsr_arg& a = out->emplace_back();
@@ -74,7 +74,7 @@ struct CollectVisitor : VisitorBase {  // addresses of the tensor leaves
   void module(nn::ModuleBase& m);
 };
 
-struct PathVisitor : VisitorBase {     // the path of leaf number `target`
+struct PathVisitor : VisitorBase {  // the path of leaf number `target`
   size_t target, at = 0;
   std::vector<std::string> stack;
   std::string found;
@@ -98,28 +98,28 @@ struct PathVisitor : VisitorBase {     // the path of leaf number `target`
 
 // What a trace needs to know of one call, without its types.
 struct CallFrame {
-  std::function<void(FlattenVisitor&)> flatten;            // again, after the run: host values must not have changed
+  std::function<void(FlattenVisitor&)> flatten;  // again, after the run: host values must not have changed
   std::function<std::string(size_t)> path;
   // Runs the function on a copy of the arguments. `inputs` are the traced tensor leaves in order; returns the tensor leaves of the
   // result, the leaves of mutable arguments after the run, and the skeleton of the result.
   struct Traced {
     std::vector<Tensor> results;
-    std::vector<Tensor> mutated;                           // one per mutable tensor leaf, in order
-    std::vector<size_t> mutable_leaves;                    // their numbers among the tensor leaves
+    std::vector<Tensor> mutated;         // one per mutable tensor leaf, in order
+    std::vector<size_t> mutable_leaves;  // their numbers among the tensor leaves
     std::shared_ptr<void> skeleton;
-    std::string changed_host_value;                        // the path of one that the run changed; empty: none
+    std::string changed_host_value;  // the path of one that the run changed; empty: none
   };
   std::function<Traced(const std::vector<Tensor>& inputs)> run;
   std::exception_ptr thrown;
 };
 
-struct Structure {                     // kept with each entry
+struct Structure {  // kept with each entry
   std::shared_ptr<void> skeleton;
   size_t num_results = 0;
-  std::vector<std::pair<size_t, size_t>> writebacks;       // output number -> tensor leaf number
+  std::vector<std::pair<size_t, size_t>> writebacks;  // output number -> tensor leaf number
 };
 
-class Callable {                       // owns the host's handle
+class Callable {  // owns the host's handle
  public:
   Callable(CompileOptions options, std::source_location where);
   ~Callable();
@@ -127,7 +127,7 @@ class Callable {                       // owns the host's handle
   // Outputs are new references. Rethrows what the user's function threw while it was traced.
   const Structure& call(CallFrame& frame, const std::vector<tsr_arg>& args, std::vector<tsr_tensor_handle*>& outputs);
   const CompileOptions& options() const { return options_; }
-  std::string describe() const;        // entries and guards, as JSON
+  std::string describe() const;  // entries and guards, as JSON
   void reset();
 
  private:
@@ -137,7 +137,7 @@ class Callable {                       // owns the host's handle
   tsr_callable_handle* handle_ = nullptr;
 };
 
-struct Scratch {                       // per-thread memory of calls, so that a hit allocates nothing; calls may nest
+struct Scratch {  // per-thread memory of calls, so that a hit allocates nothing; calls may nest
   std::vector<tsr_arg> args;
   std::vector<std::string> texts;
   std::vector<tsr_tensor_handle*> outputs;
@@ -153,8 +153,10 @@ class ScratchScope {
   Scratch* s_;
 };
 
-template <class A> inline constexpr bool is_mutable_arg = std::is_lvalue_reference_v<A> && !std::is_const_v<std::remove_reference_t<A>>;
-template <class A> inline constexpr bool is_module_arg = std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<A>>;
+template <class A>
+inline constexpr bool is_mutable_arg = std::is_lvalue_reference_v<A> && !std::is_const_v<std::remove_reference_t<A>>;
+template <class A>
+inline constexpr bool is_module_arg = std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<A>>;
 
 void save_module(nn::ModuleBase& m, std::vector<std::pair<Tensor*, Tensor>>& saved);
 
@@ -165,17 +167,21 @@ struct TraceArg {
   explicit TraceArg(std::remove_cvref_t<A>& v) : value(v) {}
   std::remove_cvref_t<A>& get() { return value; }
 };
-template <class A> requires is_module_arg<A>
+template <class A>
+requires is_module_arg<A>
 struct TraceArg<A> {
   std::remove_cvref_t<A>& module;
   std::vector<std::pair<Tensor*, Tensor>> saved;
   explicit TraceArg(std::remove_cvref_t<A>& m) : module(m) { save_module(m, saved); }
-  ~TraceArg() { for (auto& [p, t] : saved) *p = t; }
+  ~TraceArg() {
+    for (auto& [p, t] : saved) *p = t;
+  }
   std::remove_cvref_t<A>& get() { return module; }
 };
 
 std::vector<size_t> module_buffer_leaves(nn::ModuleBase& m, size_t first);
-bool same_host_values(const std::function<void(FlattenVisitor&)>& a, const std::function<void(FlattenVisitor&)>& b, size_t* leaf);
+bool same_host_values(const std::function<void(FlattenVisitor&)>& a, const std::function<void(FlattenVisitor&)>& b,
+                      size_t* leaf);
 std::vector<std::string> argument_names(const CompileOptions& options, size_t count);
 
 }  // namespace detail
@@ -222,7 +228,9 @@ class Compiled<R(A...)> {
   }
 
   std::string describe() const { return callable_ ? callable_->describe() : "{}"; }  // entries, guards, counts as JSON
-  void reset() const { if (callable_) callable_->reset(); }                           // forgets every entry
+  void reset() const {
+    if (callable_) callable_->reset();
+  }  // forgets every entry
   const std::function<R(A...)>& original() const { return *fn_; }
 
  private:
@@ -287,23 +295,38 @@ class Compiled<R(A...)> {
 };
 
 namespace detail {
-template <class F> struct SignatureOf : SignatureOf<decltype(std::function(std::declval<F>()))> {};
-template <class R, class... A> struct SignatureOf<std::function<R(A...)>> { using type = R(A...); };
-template <class M> struct MemberSignature;
-template <class M, class R, class... A> struct MemberSignature<R (M::*)(A...)> { using type = R(A...); using with_self = R(M&, A...); };
-template <class M, class R, class... A> struct MemberSignature<R (M::*)(A...) const> { using type = R(A...); using with_self = R(M&, A...); };
+template <class F>
+struct SignatureOf : SignatureOf<decltype(std::function(std::declval<F>()))> {};
+template <class R, class... A>
+struct SignatureOf<std::function<R(A...)>> {
+  using type = R(A...);
+};
+template <class M>
+struct MemberSignature;
+template <class M, class R, class... A>
+struct MemberSignature<R (M::*)(A...)> {
+  using type = R(A...);
+  using with_self = R(M&, A...);
+};
+template <class M, class R, class... A>
+struct MemberSignature<R (M::*)(A...) const> {
+  using type = R(A...);
+  using with_self = R(M&, A...);
+};
 }  // namespace detail
 
 // A function, lambda or function object with one call operator (not a template: name the argument types).
-template <class F> requires(!std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<F>>)
-auto compile(F&& fn, CompileOptions options = {}, std::source_location where = std::source_location::current()) {
+template <class F>
+requires(!std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<F>>) auto compile(
+    F&& fn, CompileOptions options = {}, std::source_location where = std::source_location::current()) {
   using Signature = typename detail::SignatureOf<std::decay_t<F>>::type;
   return Compiled<Signature>(std::forward<F>(fn), std::move(options), where);
 }
 
 // A module, in place: its parameters and buffers are inputs of the graph, their names and state keys stay, and calling the module calls
 // the compiled forward from now on. Returns the compiled forward, which takes the module as its first argument.
-template <class M> requires std::is_base_of_v<nn::ModuleBase, M>
+template <class M>
+requires std::is_base_of_v<nn::ModuleBase, M>
 auto compile(M& module, CompileOptions options = {}, std::source_location where = std::source_location::current()) {
   using Signature = typename detail::MemberSignature<decltype(&M::forward)>::with_self;
   if (options.name.empty()) options.name = "forward";
@@ -316,7 +339,9 @@ auto compile(M& module, CompileOptions options = {}, std::source_location where 
 
 namespace nn {
 template <class Derived>
-bool Module<Derived>::is_tracing() { return is_compiling(); }
+bool Module<Derived>::is_tracing() {
+  return is_compiling();
+}
 template <class Derived>
 template <class D, class... A>
 auto Module<Derived>::call_compiled(D& self, A&&... a) {

@@ -19,21 +19,21 @@
 // Names the members of a struct that tensors and guarded values live in. Write it in the struct's namespace, after the struct:
 //   struct State { tessera::Tensor h, c; int64_t step; };
 //   TESSERA_FIELDS(State, h, c, step)
-#define TESSERA_FIELDS(T, ...)                                                    \
-  template <class V>                                                              \
-  void tessera_fields(T& value, V&& visit) {                                      \
-    TESSERA_EACH(TESSERA_VISIT_FIELD, __VA_ARGS__)                                \
-  }                                                                               \
+#define TESSERA_FIELDS(T, ...)                     \
+  template <class V>                               \
+  void tessera_fields(T& value, V&& visit) {       \
+    TESSERA_EACH(TESSERA_VISIT_FIELD, __VA_ARGS__) \
+  }                                                \
   inline void tessera_has_fields(const T*) {}
-#define TESSERA_VISIT_FIELD(m) visit(#m, value.m);
-#define TESSERA_EXPAND4(...) TESSERA_EXPAND3(TESSERA_EXPAND3(TESSERA_EXPAND3(__VA_ARGS__)))
-#define TESSERA_EXPAND3(...) TESSERA_EXPAND2(TESSERA_EXPAND2(TESSERA_EXPAND2(__VA_ARGS__)))
-#define TESSERA_EXPAND2(...) TESSERA_EXPAND1(TESSERA_EXPAND1(TESSERA_EXPAND1(__VA_ARGS__)))
-#define TESSERA_EXPAND1(...) __VA_ARGS__
-#define TESSERA_PARENS ()
-#define TESSERA_EACH(f, ...) __VA_OPT__(TESSERA_EXPAND4(TESSERA_EACH_STEP(f, __VA_ARGS__)))
+#define TESSERA_VISIT_FIELD(m)       visit(#m, value.m);
+#define TESSERA_EXPAND4(...)         TESSERA_EXPAND3(TESSERA_EXPAND3(TESSERA_EXPAND3(__VA_ARGS__)))
+#define TESSERA_EXPAND3(...)         TESSERA_EXPAND2(TESSERA_EXPAND2(TESSERA_EXPAND2(__VA_ARGS__)))
+#define TESSERA_EXPAND2(...)         TESSERA_EXPAND1(TESSERA_EXPAND1(TESSERA_EXPAND1(__VA_ARGS__)))
+#define TESSERA_EXPAND1(...)         __VA_ARGS__
+#define TESSERA_PARENS               ()
+#define TESSERA_EACH(f, ...)         __VA_OPT__(TESSERA_EXPAND4(TESSERA_EACH_STEP(f, __VA_ARGS__)))
 #define TESSERA_EACH_STEP(f, x, ...) f(x) __VA_OPT__(TESSERA_EACH_AGAIN TESSERA_PARENS(f, __VA_ARGS__))
-#define TESSERA_EACH_AGAIN() TESSERA_EACH_STEP
+#define TESSERA_EACH_AGAIN()         TESSERA_EACH_STEP
 
 namespace tessera {
 
@@ -43,23 +43,39 @@ class ModuleBase;
 
 namespace detail {
 
-template <class T> concept HasFields = requires(const T* p) { tessera_has_fields(p); };
-template <class T> inline constexpr bool is_optional = false;
-template <class T> inline constexpr bool is_optional<std::optional<T>> = true;
-template <class T> inline constexpr bool is_sequence = false;
-template <class T, class A> inline constexpr bool is_sequence<std::vector<T, A>> = true;
-template <class T, size_t N> inline constexpr bool is_sequence<std::array<T, N>> = true;
-template <class T> inline constexpr bool is_map = false;
-template <class K, class T, class C, class A> inline constexpr bool is_map<std::map<K, T, C, A>> = true;
-template <class T> inline constexpr bool is_tuple = false;
-template <class... T> inline constexpr bool is_tuple<std::tuple<T...>> = true;
-template <class A, class B> inline constexpr bool is_tuple<std::pair<A, B>> = true;
-template <class T> inline constexpr bool always_false = false;
+template <class T>
+concept HasFields = requires(const T* p) {
+  tessera_has_fields(p);
+};
+template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+template <class T>
+inline constexpr bool is_sequence = false;
+template <class T, class A>
+inline constexpr bool is_sequence<std::vector<T, A>> = true;
+template <class T, size_t N>
+inline constexpr bool is_sequence<std::array<T, N>> = true;
+template <class T>
+inline constexpr bool is_map = false;
+template <class K, class T, class C, class A>
+inline constexpr bool is_map<std::map<K, T, C, A>> = true;
+template <class T>
+inline constexpr bool is_tuple = false;
+template <class... T>
+inline constexpr bool is_tuple<std::tuple<T...>> = true;
+template <class A, class B>
+inline constexpr bool is_tuple<std::pair<A, B>> = true;
+template <class T>
+inline constexpr bool always_false = false;
 
 template <class K>
 std::string key_text(const K& k) {
-  if constexpr (std::is_arithmetic_v<K>) return std::to_string(k);
-  else return std::string(k);
+  if constexpr (std::is_arithmetic_v<K>)
+    return std::to_string(k);
+  else
+    return std::string(k);
 }
 
 // A visitor has: tensor(Tensor&), integer(int64_t), real(double), boolean(bool), enumeration(int64_t), string(const std::string&), none(),
@@ -122,7 +138,9 @@ void visit(V& v, T& x) {
       v.leave();
     });
   } else {
-    static_assert(always_false<U>, "tessera: this type cannot be an argument or result of a compiled function; name its members with TESSERA_FIELDS(Type, members...)");
+    static_assert(always_false<U>,
+                  "tessera: this type cannot be an argument or result of a compiled function; name its members with "
+                  "TESSERA_FIELDS(Type, members...)");
   }
 }
 

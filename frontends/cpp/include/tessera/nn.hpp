@@ -31,13 +31,13 @@ class ModuleBase {
   std::vector<std::pair<std::string, Tensor*>> named_parameters();
   std::vector<std::pair<std::string, Tensor*>> named_buffers();
   int64_t num_parameters();
-  std::map<std::string, Tensor> state_dict();                       // parameters and buffers
+  std::map<std::string, Tensor> state_dict();  // parameters and buffers
   // Every key must be there and fit in shape and dtype; throws UserError listing what is missing, unexpected or of another shape.
   void load_state_dict(const std::map<std::string, Tensor>& state);
   void train(bool on = true);
   void eval() { train(false); }
   bool is_training() const { return training_; }
-  void to(DType dtype);                                             // floating-point parameters and buffers
+  void to(DType dtype);  // floating-point parameters and buffers
 
   // ---- for the frontend
   struct Leaf {
@@ -45,14 +45,14 @@ class ModuleBase {
     bool buffer;
     std::string path;
   };
-  const std::vector<Leaf>& leaves();                                // cached; order of registration
+  const std::vector<Leaf>& leaves();  // cached; order of registration
   const std::vector<const bool*>& training_flags();
 
  protected:
   Tensor& add(const std::string& name, Tensor& parameter);
   Tensor& add_buffer(const std::string& name, Tensor& buffer);
-  template <class M> requires std::is_base_of_v<ModuleBase, M>
-  M& add(const std::string& name, M& child) {
+  template <class M>
+  requires std::is_base_of_v<ModuleBase, M> M& add(const std::string& name, M& child) {
     add_child(name, child);
     return child;
   }
@@ -120,7 +120,8 @@ struct Conv2d : Module<Conv2d> {
   Tensor weight, bias;  // [out, in / groups, k, k], [out]
   Axes stride, padding, dilation;
   int64_t groups;
-  Conv2d(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1, int64_t groups = 1, bool with_bias = true, DType = f32);
+  Conv2d(int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t padding = 0, int64_t dilation = 1,
+         int64_t groups = 1, bool with_bias = true, DType = f32);
   Tensor forward(const Tensor& x) { return F::conv2d(x, weight, bias, stride, padding, dilation, groups); }
 };
 // Running statistics are buffers; in training they are updated by assignment.
@@ -146,7 +147,10 @@ class ModuleList : public ModuleBase {
   struct Iterator {
     std::unique_ptr<M>* p;
     M& operator*() const { return **p; }
-    Iterator& operator++() { ++p; return *this; }
+    Iterator& operator++() {
+      ++p;
+      return *this;
+    }
     bool operator!=(const Iterator& o) const { return p != o.p; }
   };
   Iterator begin() { return {items_.data()}; }

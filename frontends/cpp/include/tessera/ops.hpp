@@ -11,7 +11,7 @@
 namespace tessera {
 
 // ---- creation
-Tensor empty(Shape shape, DType = f32, const Device& = {});   // concrete; contents unspecified
+Tensor empty(Shape shape, DType = f32, const Device& = {});  // concrete; contents unspecified
 Tensor zeros(Shape shape, DType = f32);
 Tensor ones(Shape shape, DType = f32);
 Tensor full(Shape shape, Scalar value, DType = f32);
@@ -46,16 +46,22 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor einsum_dot(const Tensor& a, const Tensor& b, Axes lhs_batch, Axes rhs_batch, Axes lhs_contract, Axes rhs_contract);
 
 // ---- control flow that does not break the graph: functions over tensors, traced into regions
-template <class Then, class Else> std::vector<Tensor> cond(const Tensor& pred, Then&& then_fn, Else&& else_fn, const std::vector<Tensor>& args);
-template <class Cond, class Body> std::vector<Tensor> while_loop(Cond&& cond_fn, Body&& body_fn, const std::vector<Tensor>& init, const std::vector<Tensor>& invariant = {});
-template <class Body> std::pair<std::vector<Tensor>, std::vector<Tensor>> scan(Body&& body, const std::vector<Tensor>& init, const std::vector<Tensor>& xs, const std::vector<Tensor>& invariant = {}, bool reverse = false);
+template <class Then, class Else>
+std::vector<Tensor> cond(const Tensor& pred, Then&& then_fn, Else&& else_fn, const std::vector<Tensor>& args);
+template <class Cond, class Body>
+std::vector<Tensor> while_loop(Cond&& cond_fn, Body&& body_fn, const std::vector<Tensor>& init,
+                               const std::vector<Tensor>& invariant = {});
+template <class Body>
+std::pair<std::vector<Tensor>, std::vector<Tensor>> scan(Body&& body, const std::vector<Tensor>& init,
+                                                         const std::vector<Tensor>& xs,
+                                                         const std::vector<Tensor>& invariant = {}, bool reverse = false);
 
 // ---- random numbers: a counter-based generator with explicit state. Compiled functions take it as an argument.
 struct Generator {
-  Tensor state;                              // u64[2]: key, counter; replaced by every draw
+  Tensor state;  // u64[2]: key, counter; replaced by every draw
   explicit Generator(uint64_t seed = 0);
 };
-Generator& default_generator();              // of this thread; used outside compiled functions
+Generator& default_generator();  // of this thread; used outside compiled functions
 void manual_seed(uint64_t seed);
 Tensor rand(Shape shape, DType = f32, Generator* = nullptr);
 Tensor randn(Shape shape, DType = f32, Generator* = nullptr);
@@ -74,32 +80,50 @@ Tensor hardsigmoid(const Tensor& x);
 Tensor softmax(const Tensor& x, int64_t axis);
 Tensor log_softmax(const Tensor& x, int64_t axis);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});  // weight [out, in]
-Tensor layer_norm(const Tensor& x, const std::vector<int64_t>& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+Tensor layer_norm(const Tensor& x, const std::vector<int64_t>& normalized_shape, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
 Tensor rms_norm(const Tensor& x, const std::vector<int64_t>& normalized_shape, const Tensor& weight = {}, double eps = 1e-6);
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
-Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& var, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5);
 Tensor embedding(const Tensor& indices, const Tensor& weight);
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask = {}, bool causal = false, double scale = 0);
-Tensor conv(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Axes stride = {1}, Axes padding = {0}, Axes dilation = {1}, int64_t groups = 1);
-inline Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b = {}, Axes stride = {1}, Axes padding = {0}, Axes dilation = {1}, int64_t groups = 1) {
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask = {},
+                                    bool causal = false, double scale = 0);
+Tensor conv(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, Axes stride = {1}, Axes padding = {0},
+            Axes dilation = {1}, int64_t groups = 1);
+inline Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b = {}, Axes stride = {1}, Axes padding = {0},
+                     Axes dilation = {1}, int64_t groups = 1) {
   return conv(x, w, b, std::move(stride), std::move(padding), std::move(dilation), groups);
 }
-Tensor max_pool2d(const Tensor& x, Axes kernel, Axes stride = {}, Axes padding = {0}, Axes dilation = {1}, bool ceil_mode = false);
-Tensor avg_pool2d(const Tensor& x, Axes kernel, Axes stride = {}, Axes padding = {0}, bool ceil_mode = false, bool count_include_pad = true);
+Tensor max_pool2d(const Tensor& x, Axes kernel, Axes stride = {}, Axes padding = {0}, Axes dilation = {1},
+                  bool ceil_mode = false);
+Tensor avg_pool2d(const Tensor& x, Axes kernel, Axes stride = {}, Axes padding = {0}, bool ceil_mode = false,
+                  bool count_include_pad = true);
 Tensor adaptive_avg_pool2d(const Tensor& x, Axes output);
 Tensor interpolate(const Tensor& x, Shape output, const std::string& mode = "nearest", bool align_corners = false);
-Tensor pad(const Tensor& x, Axes pad, const std::string& mode = "constant", double value = 0);  // PyTorch's order: last dimension first
+Tensor pad(const Tensor& x, Axes pad, const std::string& mode = "constant",
+           double value = 0);  // PyTorch's order: last dimension first
 Tensor dropout(const Tensor& x, double p, bool training, Generator* = nullptr);
-Tensor one_hot(const Tensor& indices, int64_t classes);   // i64
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const std::string& reduction = "mean", int64_t ignore_index = -100, double label_smoothing = 0);
+Tensor one_hot(const Tensor& indices, int64_t classes);  // i64
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const std::string& reduction = "mean",
+                     int64_t ignore_index = -100, double label_smoothing = 0);
 Tensor mse_loss(const Tensor& x, const Tensor& target, const std::string& reduction = "mean");
 }  // namespace F
 
 // ---- any op of the loaded op sets by name: op("acme.relu6", {x}, {{"max", 6.0}}). A tensor that is not defined is an omitted operand.
 class AttrValue {
  public:
-  AttrValue(bool v); AttrValue(int v); AttrValue(int64_t v); AttrValue(double v); AttrValue(const char* v); AttrValue(std::string v);
-  AttrValue(DType v); AttrValue(Axes v); AttrValue(std::vector<double> v); AttrValue(SymInt v); AttrValue(Shape v);
+  AttrValue(bool v);
+  AttrValue(int v);
+  AttrValue(int64_t v);
+  AttrValue(double v);
+  AttrValue(const char* v);
+  AttrValue(std::string v);
+  AttrValue(DType v);
+  AttrValue(Axes v);
+  AttrValue(std::vector<double> v);
+  AttrValue(SymInt v);
+  AttrValue(Shape v);
   tsr_attr_kind kind;
   int64_t i = 0;
   double f = 0;
@@ -113,14 +137,22 @@ std::vector<Tensor> op_multi(const char* name, const std::vector<Tensor>& operan
 
 namespace detail {
 using RegionFn = void (*)(void* ctx, const std::vector<Tensor>& in, std::vector<Tensor>& out);
-struct RegionCallback { RegionFn fn; void* ctx; };
+struct RegionCallback {
+  RegionFn fn;
+  void* ctx;
+};
 template <class F>
 RegionCallback region(F& f) {
-  return {[](void* c, const std::vector<Tensor>& in, std::vector<Tensor>& out) { out = (*static_cast<std::remove_reference_t<F>*>(c))(in); }, (void*)&f};
+  return {[](void* c, const std::vector<Tensor>& in, std::vector<Tensor>& out) {
+            out = (*static_cast<std::remove_reference_t<F>*>(c))(in);
+          },
+          (void*)&f};
 }
 std::vector<Tensor> cond(const Tensor& pred, RegionCallback a, RegionCallback b, const std::vector<Tensor>& args);
-std::vector<Tensor> while_loop(RegionCallback c, RegionCallback b, const std::vector<Tensor>& init, const std::vector<Tensor>& invariant);
-std::vector<Tensor> scan(RegionCallback b, const std::vector<Tensor>& init, const std::vector<Tensor>& xs, const std::vector<Tensor>& invariant, bool reverse);
+std::vector<Tensor> while_loop(RegionCallback c, RegionCallback b, const std::vector<Tensor>& init,
+                               const std::vector<Tensor>& invariant);
+std::vector<Tensor> scan(RegionCallback b, const std::vector<Tensor>& init, const std::vector<Tensor>& xs,
+                         const std::vector<Tensor>& invariant, bool reverse);
 }  // namespace detail
 
 // cond's functions take the args and return vectors of equal types; while_loop's condition returns one bool[] tensor.
@@ -134,8 +166,9 @@ std::vector<Tensor> while_loop(Cond&& c, Body&& b, const std::vector<Tensor>& in
 }
 // The body takes (carried, slices of xs, invariants) and returns (carried, outputs to stack); returns final carried and stacked outputs.
 template <class Body>
-std::pair<std::vector<Tensor>, std::vector<Tensor>> scan(Body&& body, const std::vector<Tensor>& init, const std::vector<Tensor>& xs,
-                                                         const std::vector<Tensor>& invariant, bool reverse) {
+std::pair<std::vector<Tensor>, std::vector<Tensor>> scan(Body&& body, const std::vector<Tensor>& init,
+                                                         const std::vector<Tensor>& xs, const std::vector<Tensor>& invariant,
+                                                         bool reverse) {
   std::vector<Tensor> all = detail::scan(detail::region(body), init, xs, invariant, reverse);
   std::vector<Tensor> stacked(all.begin() + static_cast<std::ptrdiff_t>(init.size()), all.end());
   all.resize(init.size());

@@ -25,11 +25,14 @@ struct Traced;
 // A number on one side of an operator; weak in promotion, as in PyTorch.
 class Scalar {
  public:
-  template <class T> requires std::is_arithmetic_v<T>
-  Scalar(T v) {
-    if constexpr (std::is_same_v<T, bool>) kind_ = kBool, i_ = v;
-    else if constexpr (std::is_integral_v<T>) kind_ = kInt, i_ = static_cast<int64_t>(v);
-    else kind_ = kFloat, f_ = static_cast<double>(v);
+  template <class T>
+  requires std::is_arithmetic_v<T> Scalar(T v) {
+    if constexpr (std::is_same_v<T, bool>)
+      kind_ = kBool, i_ = v;
+    else if constexpr (std::is_integral_v<T>)
+      kind_ = kInt, i_ = static_cast<int64_t>(v);
+    else
+      kind_ = kFloat, f_ = static_cast<double>(v);
   }
   Scalar(std::complex<double> v) : kind_(kComplex), f_(v.real()), im_(v.imag()) {}
   enum Kind { kBool, kInt, kFloat, kComplex };
@@ -49,7 +52,8 @@ struct Slice {
   std::optional<SymInt> start, stop;
   int64_t step = 1;
   Slice() = default;
-  Slice(std::optional<SymInt> start_, std::optional<SymInt> stop_, int64_t step_ = 1) : start(start_), stop(stop_), step(step_) {}
+  Slice(std::optional<SymInt> start_, std::optional<SymInt> stop_, int64_t step_ = 1)
+      : start(start_), stop(stop_), step(step_) {}
 };
 struct None_t {};
 inline constexpr None_t None{};
@@ -73,30 +77,35 @@ class Tensor {
     std::swap(bits_, o.bits_);
     return *this;
   }
-  ~Tensor() { if (bits_) release(); }
+  ~Tensor() {
+    if (bits_) release();
+  }
 
   bool defined() const { return bits_ != 0; }
   explicit operator bool() const = delete;  // truth of a tensor's value: item<bool>()
 
   // ---- description
   int64_t dim() const;
-  SymInt size(int64_t axis) const;            // negative axes count from the end
+  SymInt size(int64_t axis) const;  // negative axes count from the end
   Shape shape() const;
-  std::vector<int64_t> sizes() const;         // as numbers
-  std::vector<int64_t> strides() const;       // in elements; of a concrete tensor
+  std::vector<int64_t> sizes() const;    // as numbers
+  std::vector<int64_t> strides() const;  // in elements; of a concrete tensor
   SymInt numel() const;
   DType dtype() const;
   Device device() const;
   bool is_contiguous() const;
   bool requires_grad() const;
   Tensor& requires_grad_(bool on = true);
-  std::string str() const;                    // values, for people
+  std::string str() const;  // values, for people
 
   // ---- values (a concrete tensor in host memory)
-  template <class T> T item() const;          // of one element
-  template <class T> T* data() const;         // checks that T matches dtype(); the tensor must be contiguous
+  template <class T>
+  T item() const;  // of one element
+  template <class T>
+  T* data() const;  // checks that T matches dtype(); the tensor must be contiguous
   void* raw_data() const;
-  template <class T> std::vector<T> to_vector() const;  // row-major, converted
+  template <class T>
+  std::vector<T> to_vector() const;  // row-major, converted
 
   // ---- conversion
   Tensor to(DType) const;
@@ -105,7 +114,7 @@ class Tensor {
   Tensor clone() const;
 
   // ---- shape
-  Tensor reshape(Shape shape) const;          // one -1 is inferred
+  Tensor reshape(Shape shape) const;  // one -1 is inferred
   Tensor view(Shape shape) const { return reshape(std::move(shape)); }
   Tensor permute(Axes perm) const;
   Tensor transpose(int64_t a, int64_t b) const;
@@ -114,7 +123,7 @@ class Tensor {
   Tensor squeeze() const;
   Tensor squeeze(int64_t axis) const;
   Tensor flatten(int64_t start = 0, int64_t end = -1) const;
-  Tensor expand(Shape shape) const;           // -1 keeps a size
+  Tensor expand(Shape shape) const;  // -1 keeps a size
   Tensor flip(Axes axes) const;
   Tensor roll(Axes shifts, Axes axes) const;
   Tensor repeat(Axes repeats) const;
@@ -131,22 +140,47 @@ class Tensor {
 
   // ---- elementwise
   Tensor operator-() const;
-  Tensor abs() const; Tensor neg() const; Tensor sign() const;
-  Tensor exp() const; Tensor exp2() const; Tensor expm1() const;
-  Tensor log() const; Tensor log2() const; Tensor log10() const; Tensor log1p() const;
-  Tensor sqrt() const; Tensor rsqrt() const; Tensor reciprocal() const; Tensor square() const;
-  Tensor sin() const; Tensor cos() const; Tensor tan() const; Tensor tanh() const; Tensor sigmoid() const;
-  Tensor erf() const; Tensor erfc() const;
-  Tensor floor() const; Tensor ceil() const; Tensor round() const; Tensor trunc() const;
-  Tensor relu() const; Tensor isnan() const; Tensor isinf() const; Tensor logical_not() const;
-  Tensor pow(const Tensor& e) const; Tensor pow(Scalar e) const;
+  Tensor abs() const;
+  Tensor neg() const;
+  Tensor sign() const;
+  Tensor exp() const;
+  Tensor exp2() const;
+  Tensor expm1() const;
+  Tensor log() const;
+  Tensor log2() const;
+  Tensor log10() const;
+  Tensor log1p() const;
+  Tensor sqrt() const;
+  Tensor rsqrt() const;
+  Tensor reciprocal() const;
+  Tensor square() const;
+  Tensor sin() const;
+  Tensor cos() const;
+  Tensor tan() const;
+  Tensor tanh() const;
+  Tensor sigmoid() const;
+  Tensor erf() const;
+  Tensor erfc() const;
+  Tensor floor() const;
+  Tensor ceil() const;
+  Tensor round() const;
+  Tensor trunc() const;
+  Tensor relu() const;
+  Tensor isnan() const;
+  Tensor isinf() const;
+  Tensor logical_not() const;
+  Tensor pow(const Tensor& e) const;
+  Tensor pow(Scalar e) const;
   Tensor clamp(std::optional<Scalar> lo, std::optional<Scalar> hi = {}) const;
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
   // ---- reductions; without axes over everything
-  Tensor sum() const; Tensor sum(Axes axes, bool keepdim = false) const;
-  Tensor prod() const; Tensor prod(Axes axes, bool keepdim = false) const;
-  Tensor mean() const; Tensor mean(Axes axes, bool keepdim = false) const;
+  Tensor sum() const;
+  Tensor sum(Axes axes, bool keepdim = false) const;
+  Tensor prod() const;
+  Tensor prod(Axes axes, bool keepdim = false) const;
+  Tensor mean() const;
+  Tensor mean(Axes axes, bool keepdim = false) const;
   Tensor amax(Axes axes = {}, bool keepdim = false) const;
   Tensor amin(Axes axes = {}, bool keepdim = false) const;
   Tensor max() const { return amax(); }
@@ -159,7 +193,8 @@ class Tensor {
   Tensor std(Axes axes, double correction = 1, bool keepdim = false) const;
   Tensor norm(double p = 2, Axes axes = {}, bool keepdim = false) const;
   Tensor logsumexp(Axes axes, bool keepdim = false) const;
-  Tensor any() const; Tensor all() const;
+  Tensor any() const;
+  Tensor all() const;
   Tensor cumsum(int64_t axis) const;
   Tensor softmax(int64_t axis) const;
   Tensor log_softmax(int64_t axis) const;
@@ -180,7 +215,7 @@ class Tensor {
   static Tensor adopt(tsr_tensor_handle* h) { return Tensor(reinterpret_cast<uintptr_t>(h)); }  // takes the reference
   static Tensor adopt(detail::Traced* t) { return Tensor(reinterpret_cast<uintptr_t>(t) | 1); }
   bool is_traced() const { return (bits_ & 1) != 0; }
-  tsr_tensor_handle* handle() const;       // concrete; borrowed
+  tsr_tensor_handle* handle() const;                                                                   // concrete; borrowed
   tsr_tensor_handle* handle_unchecked() const { return reinterpret_cast<tsr_tensor_handle*>(bits_); }  // known to be concrete
   detail::Traced* traced() const { return reinterpret_cast<detail::Traced*>(bits_ & ~uintptr_t{1}); }
 
@@ -205,14 +240,15 @@ class Index {
   Tensor tensor;
 };
 
-#define TESSERA_BINARY(op)                        \
+#define TESSERA_BINARY(op)                          \
   Tensor operator op(const Tensor&, const Tensor&); \
   Tensor operator op(const Tensor&, Scalar);        \
   Tensor operator op(Scalar, const Tensor&);
-TESSERA_BINARY(+) TESSERA_BINARY(-) TESSERA_BINARY(*) TESSERA_BINARY(/) TESSERA_BINARY(%)
-TESSERA_BINARY(==) TESSERA_BINARY(!=) TESSERA_BINARY(<) TESSERA_BINARY(<=) TESSERA_BINARY(>) TESSERA_BINARY(>=)
-TESSERA_BINARY(&) TESSERA_BINARY(|) TESSERA_BINARY(^)
+TESSERA_BINARY(+)
+TESSERA_BINARY(-) TESSERA_BINARY(*) TESSERA_BINARY(/) TESSERA_BINARY(%) TESSERA_BINARY(==) TESSERA_BINARY(!=) TESSERA_BINARY(<)
+    TESSERA_BINARY(<=) TESSERA_BINARY(>) TESSERA_BINARY(>=) TESSERA_BINARY(&) TESSERA_BINARY(|) TESSERA_BINARY(^)
 #undef TESSERA_BINARY
-Tensor operator~(const Tensor&);
+        Tensor
+        operator~(const Tensor&);
 
 }  // namespace tessera

@@ -22,36 +22,61 @@ namespace tessera {
 class Error : public std::runtime_error {
  public:
   Error(std::string code, std::string message, std::string hint);
-  const std::string& code() const { return code_; }        // "TSR-I201"; stable
+  const std::string& code() const { return code_; }  // "TSR-I201"; stable
   const std::string& message() const { return message_; }
-  const std::string& hint() const { return hint_; }        // what to do; may be empty
+  const std::string& hint() const { return hint_; }  // what to do; may be empty
 
  private:
   std::string code_, message_, hint_;
 };
-class UserError : public Error { using Error::Error; };         // the caller's mistake
-class EnvironmentError : public Error { using Error::Error; };  // the machine's fault at run time
-class BugError : public Error { using Error::Error; };          // Tessera's or a plugin's
+class UserError : public Error {
+  using Error::Error;
+};  // the caller's mistake
+class EnvironmentError : public Error {
+  using Error::Error;
+};  // the machine's fault at run time
+class BugError : public Error {
+  using Error::Error;
+};  // Tessera's or a plugin's
 
 // ------------------------------------------------------------------------------------------------------- dtype, device
 
 enum class DType : uint32_t {
-  f64 = TSR_F64, f32 = TSR_F32, f16 = TSR_F16, bf16 = TSR_BF16,
-  f8e4m3fn = TSR_F8E4M3FN, f8e4m3fnuz = TSR_F8E4M3FNUZ, f8e5m2 = TSR_F8E5M2, f8e5m2fnuz = TSR_F8E5M2FNUZ, f8e8m0 = TSR_F8E8M0,
+  f64 = TSR_F64,
+  f32 = TSR_F32,
+  f16 = TSR_F16,
+  bf16 = TSR_BF16,
+  f8e4m3fn = TSR_F8E4M3FN,
+  f8e4m3fnuz = TSR_F8E4M3FNUZ,
+  f8e5m2 = TSR_F8E5M2,
+  f8e5m2fnuz = TSR_F8E5M2FNUZ,
+  f8e8m0 = TSR_F8E8M0,
   f4e2m1 = TSR_F4E2M1,
-  i2 = TSR_I2, i4 = TSR_I4, i8 = TSR_I8, i16 = TSR_I16, i32 = TSR_I32, i64 = TSR_I64,
-  u2 = TSR_U2, u4 = TSR_U4, u8 = TSR_U8, u16 = TSR_U16, u32 = TSR_U32, u64 = TSR_U64,
-  boolean = TSR_BOOL, c64 = TSR_C64, c128 = TSR_C128
+  i2 = TSR_I2,
+  i4 = TSR_I4,
+  i8 = TSR_I8,
+  i16 = TSR_I16,
+  i32 = TSR_I32,
+  i64 = TSR_I64,
+  u2 = TSR_U2,
+  u4 = TSR_U4,
+  u8 = TSR_U8,
+  u16 = TSR_U16,
+  u32 = TSR_U32,
+  u64 = TSR_U64,
+  boolean = TSR_BOOL,
+  c64 = TSR_C64,
+  c128 = TSR_C128
 };
-inline constexpr DType f64 = DType::f64, f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, i8 = DType::i8, i16 = DType::i16,
-                       i32 = DType::i32, i64 = DType::i64, u8 = DType::u8, u16 = DType::u16, u32 = DType::u32, u64 = DType::u64,
-                       boolean = DType::boolean, c64 = DType::c64, c128 = DType::c128;
+inline constexpr DType f64 = DType::f64, f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, i8 = DType::i8,
+                       i16 = DType::i16, i32 = DType::i32, i64 = DType::i64, u8 = DType::u8, u16 = DType::u16, u32 = DType::u32,
+                       u64 = DType::u64, boolean = DType::boolean, c64 = DType::c64, c128 = DType::c128;
 std::string_view name(DType);
 
 class Device {
  public:
-  Device() = default;                      // "cpu"
-  Device(const char* name);                // "null:1"; throws UserError when no loaded plugin offers it
+  Device() = default;        // "cpu"
+  Device(const char* name);  // "null:1"; throws UserError when no loaded plugin offers it
   explicit Device(tsr_device id) : id_(id) {}
   tsr_device id() const { return id_; }
   std::string name() const;
@@ -83,22 +108,32 @@ class SymInt {
   friend SymInt operator*(SymInt a, SymInt b);
   friend SymInt operator/(SymInt a, SymInt b);  // floor
   friend SymInt operator%(SymInt a, SymInt b);
-  friend bool operator==(SymInt a, SymInt b);   // decided by ranges where possible, else by a guard
+  friend bool operator==(SymInt a, SymInt b);  // decided by ranges where possible, else by a guard
 
  private:
   tsr_dim d_;
   tsr_graph* g_ = nullptr;
 };
 // Exact matches, so that `n + 1` does not choose between SymInt and the built-in int64_t operators.
-template <class I> requires std::is_integral_v<I> SymInt operator+(SymInt a, I b) { return a + SymInt(static_cast<int64_t>(b)); }
-template <class I> requires std::is_integral_v<I> SymInt operator-(SymInt a, I b) { return a - SymInt(static_cast<int64_t>(b)); }
-template <class I> requires std::is_integral_v<I> SymInt operator*(SymInt a, I b) { return a * SymInt(static_cast<int64_t>(b)); }
-template <class I> requires std::is_integral_v<I> SymInt operator/(SymInt a, I b) { return a / SymInt(static_cast<int64_t>(b)); }
-template <class I> requires std::is_integral_v<I> SymInt operator%(SymInt a, I b) { return a % SymInt(static_cast<int64_t>(b)); }
-template <class I> requires std::is_integral_v<I> bool operator==(SymInt a, I b) { return a == SymInt(static_cast<int64_t>(b)); }
-template <class I> requires std::is_integral_v<I> SymInt operator+(I a, SymInt b) { return SymInt(static_cast<int64_t>(a)) + b; }
-template <class I> requires std::is_integral_v<I> SymInt operator-(I a, SymInt b) { return SymInt(static_cast<int64_t>(a)) - b; }
-template <class I> requires std::is_integral_v<I> SymInt operator*(I a, SymInt b) { return SymInt(static_cast<int64_t>(a)) * b; }
+template <class I>
+requires std::is_integral_v<I> SymInt operator+(SymInt a, I b) { return a + SymInt(static_cast<int64_t>(b)); }
+template <class I>
+requires std::is_integral_v<I> SymInt operator-(SymInt a, I b) { return a - SymInt(static_cast<int64_t>(b)); }
+template <class I>
+requires std::is_integral_v<I> SymInt operator*(SymInt a, I b) { return a * SymInt(static_cast<int64_t>(b)); }
+template <class I>
+requires std::is_integral_v<I> SymInt operator/(SymInt a, I b) { return a / SymInt(static_cast<int64_t>(b)); }
+template <class I>
+requires std::is_integral_v<I> SymInt operator%(SymInt a, I b) { return a % SymInt(static_cast<int64_t>(b)); }
+template <class I>
+requires std::is_integral_v<I>
+bool operator==(SymInt a, I b) { return a == SymInt(static_cast<int64_t>(b)); }
+template <class I>
+requires std::is_integral_v<I> SymInt operator+(I a, SymInt b) { return SymInt(static_cast<int64_t>(a)) + b; }
+template <class I>
+requires std::is_integral_v<I> SymInt operator-(I a, SymInt b) { return SymInt(static_cast<int64_t>(a)) - b; }
+template <class I>
+requires std::is_integral_v<I> SymInt operator*(I a, SymInt b) { return SymInt(static_cast<int64_t>(a)) * b; }
 
 using Shape = std::vector<SymInt>;
 using Axes = std::vector<int64_t>;
