@@ -2,37 +2,18 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "dispatch/callable_state.hpp"
+#include "dispatch/callable.hpp"
 
 namespace tessera::core {
-
-namespace {
-std::mutex frame_mutex;
-int64_t next_frame = 0, live_frames = 0;
-}  // namespace
-
-void Frame::acquire() {
-  if (id_ >= 0) return;
-  const std::lock_guard lock(frame_mutex);
-  id_ = next_frame++;
-  ++live_frames;
-}
-
-void Frame::reset() {
-  if (id_ < 0) return;
-  id_ = -1;
-  const std::lock_guard lock(frame_mutex);
-  if (--live_frames == 0) next_frame = 0;
-}
 
 std::string Callable::describe_json() const {
   using Json = nlohmann::ordered_json;
   const std::lock_guard lock(mutex_);
-  const State& state = *state_.load(std::memory_order_relaxed);
+  const EntryTable& table = *table_.load(std::memory_order_relaxed);
   Json entries = Json::array();
-  for (const auto& e : state.entries) {
+  for (const auto& e : table.entries()) {
     Json x;
-    x["id"] = std::to_string(state.frame.id()) + "/" + std::to_string(e->number);
+    x["id"] = frame_->compile(e->number).text();
     x["guards"] = guard_texts(e->expected, e->symbolic);
     x["symbolic"] = e->mask.symbolic;
     x["hits"] = e->hits.load(std::memory_order_relaxed);
@@ -42,12 +23,12 @@ std::string Callable::describe_json() const {
     entries.push_back(std::move(x));
   }
   Json out;
-  out["name"] = name_;
-  out["loc"] = place();
+  out["name"] = frame_->name();
+  out["loc"] = frame_->place();
   out["dynamic"] = dynamic_;
-  out["recompile_limit"] = limit_;
-  out["misses"] = state.misses;
-  out["masks"] = state.all_groups.size();
+  out["recompile_limit"] = frame_->limits().recompile;
+  out["misses"] = misses_;
+  out["masks"] = table.num_groups();
   out["entries"] = std::move(entries);
   return out.dump();
 }

@@ -1,32 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entries of a callable. Internal to dispatch/.
+// One compiled version of a frame: the facts about the arguments that it was compiled for, and what runs for them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "compile/executable.hpp"
-#include "dispatch/callable.hpp"
 #include "dispatch/guards.hpp"
 
 namespace tessera::core {
 
-// Frame numbers as logs print them ("3/0"): given at a callable's first compile; they count from 0 again once no callable has one.
-class Frame {
- public:
-  ~Frame() { reset(); }
-  void acquire();
-  void reset();
-  int64_t id() const { return id_; }
-
- private:
-  int64_t id_ = -1;
-};
-
-struct alignas(64) Callable::Entry {
+// Immutable once it is in a table, but for the counters.
+struct alignas(64) Entry {
   // What a hit reads comes first, on as few cache lines as possible.
   mutable FastCallPool calls;
-  void* structure = nullptr;
+  void* structure = nullptr;          // the client's description of the outputs
   std::atomic<Entry*> next{nullptr};  // with the same key, told apart by symbolic guards
   mutable std::atomic<uint64_t> tick{0}, hits{0};
   const Plan* plan = nullptr;  // of the executable
@@ -36,41 +25,20 @@ struct alignas(64) Callable::Entry {
   uint32_t leaves[kInline];      // argument of each graph input, when there are no more than that
   std::vector<uint32_t> inputs;  // the same, of any length
 
-  size_t number = 0;
+  int64_t number = 0;  // among the compiles of its frame
   std::unique_ptr<Executable> executable;
   Mask mask;
   std::vector<Expected> expected;
   SymbolicGuards symbolic;
   double compile_seconds = 0;
   void (*structure_free)(void*) = nullptr;
+
+  Entry() = default;
   ~Entry() {
     if (structure && structure_free) structure_free(structure);
   }
-};
-
-struct Callable::Group {
-  Mask mask;
-  WordMap<Entry> map;
-};
-
-struct Callable::Groups {
-  std::vector<const Group*> list;
-};
-
-struct Callable::State {
-  State() {
-    lists.push_back(std::make_unique<Groups>());
-    groups.store(lists.back().get(), std::memory_order_relaxed);
-  }
-  std::atomic<const Groups*> groups{nullptr};
-  std::atomic<uint64_t> tick{1};
-  // Under the callable's lock:
-  std::vector<std::unique_ptr<Groups>> lists;
-  std::vector<std::unique_ptr<Group>> all_groups;
-  std::vector<std::unique_ptr<Entry>> entries;
-  Frame frame;
-  uint64_t misses = 0;
-  bool warned = false;
+  // Outputs are new references; the arguments fit the guards.
+  void run(const tsr_arg* args, tsr_tensor_handle** outputs) const;
 };
 
 }  // namespace tessera::core

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What running the client's function once has recorded. Internal to dispatch/.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "capture/recorder.hpp"
+#include "dispatch/callable.hpp"
+#include "ir/graph.hpp"
+
+namespace tessera::core {
+
+struct Callable::Capture {
+  std::unique_ptr<Graph> graph;
+  std::vector<uint32_t> leaves;    // argument of each graph input
+  std::vector<uint8_t> used;       // by graph input
+  std::vector<std::string> paths;  // by argument
+  void* structure = nullptr;
+  void (*structure_free)(void*) = nullptr;
+  Capture() = default;
+  Capture(Capture&& o) noexcept
+      : graph(std::move(o.graph)),
+        leaves(std::move(o.leaves)),
+        used(std::move(o.used)),
+        paths(std::move(o.paths)),
+        structure(std::exchange(o.structure, nullptr)),
+        structure_free(o.structure_free) {}
+  ~Capture() {
+    if (structure && structure_free) structure_free(structure);
+  }
+};
+
+}  // namespace tessera::core

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dispatch as logs and warnings show it. The texts are documented in docs/recompiles.md.
+#include "dispatch/events.hpp"
+#include "ir/printer.hpp"
+#include "log/log.hpp"
+
+namespace tessera::core {
+
+namespace {
+
+// A source line behind a guard ("c == 0.5   # model.cpp:14") belongs to the guards and verbose forms only.
+std::string without_source(const std::string& guard) {
+  const size_t at = guard.find("  # ");
+  if (at == std::string::npos) return guard;
+  const size_t end = guard.find_last_not_of(' ', at);
+  return guard.substr(0, end == std::string::npos ? 0 : end + 1);
+}
+
+class DispatchLog final : public DispatchListener {
+  bool wants_reasons() const override {
+    return log_enabled(Artifact::kRecompiles) || log_enabled(Artifact::kRecompilesVerbose);
+  }
+  bool wants_guards() const override { return log_enabled(Artifact::kGuards); }
+
+  void recompiling(const RecompileEvent& e) override {
+    std::string text = "Recompiling function " + e.frame.name() + " in " + e.frame.place() +
+                       "\n    triggered by the following guard failure(s):";
+    std::string all = text;
+    for (const MissReason& r : e.reasons) {
+      if (r.guards.empty()) continue;
+      const std::string id = "\n    - " + r.entry.text() + ": ";
+      text += id + without_source(r.guards.front());
+      for (const std::string& g : r.guards) all += id + g;
+    }
+    if (!e.advice.empty()) all += "\n    " + e.advice;
+    log_write(Artifact::kRecompiles, text);
+    log_write(Artifact::kRecompilesVerbose, all);
+  }
+
+  void capture_ended(const CaptureEvent& e) override {
+    if (e.graph && log_enabled(Artifact::kGraph)) log_write(Artifact::kGraph, print_graph(*e.graph));
+  }
+
+  void compiled(const CompiledEvent& e) override {
+    if (!log_enabled(Artifact::kGuards)) return;
+    std::string text = "guards of " + e.frame.name() + " " + e.id.text() + " (" + e.frame.place() + ")";
+    for (const std::string& g : e.guards) text += "\n  " + g;
+    log_write(Artifact::kGuards, text);
+  }
+
+  void limit_hit(const LimitEvent& e) override {
+    log_warning(std::string("tessera hit config.") + e.key + " (" + std::to_string(e.limit) + ")\n   function: '" +
+                e.frame.name() + "' (" + e.frame.place() + ")\n   last reason: " + without_source(e.last_reason) +
+                "\nTo log all recompilation reasons, use TESSERA_LOGS=\"recompiles\".\nTo diagnose recompilation issues, see "
+                "docs/recompiles.md");
+  }
+
+  void graph_break(const GraphBreakEvent& e) override {
+    if (!log_enabled(Artifact::kGraphBreaks)) return;
+    std::string text = "Graph break in " + e.frame.name() + " at " + e.place + " [" + e.code + "]: " + e.what;
+    if (!e.why.empty()) text += "\n    why: " + e.why;
+    if (!e.hint.empty()) text += "\n    hint: " + e.hint;
+    log_write(Artifact::kGraphBreaks, text);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<DispatchListener> make_dispatch_log() { return std::make_shared<DispatchLog>(); }
+
+}  // namespace tessera::core

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dispatch/entry_table.hpp"
+
+#include <algorithm>
+
+#include "support/error.hpp"
+
+namespace tessera::core {
+
+EntryTable::EntryTable() {
+  orders_.push_back(std::make_unique<Order>());
+  order_.store(orders_.back().get(), std::memory_order_release);
+}
+EntryTable::~EntryTable() = default;
+
+const Entry* EntryTable::find(const tsr_arg* args, size_t count) const {
+  const Order* order = order_.load(std::memory_order_acquire);
+  WordBuffer key;
+  for (const Group* g : *order) {
+    key.clear();
+    if (!g->mask.key(args, count, key)) continue;
+    for (const Entry* e = g->map.find(hash_words(key.data(), key.size()), key.data(), key.size()); e;
+         e = e->next.load(std::memory_order_acquire))
+      if (!g->mask.symbolic || e->symbolic.hold(args)) return e;
+  }
+  return nullptr;
+}
+
+// A tick that two threads may share, and a count that may miss one: exact enough to order entries, and free of contention.
+void EntryTable::used(const Entry& e) const {
+  const uint64_t now = tick_.load(std::memory_order_relaxed);
+  e.tick.store(now, std::memory_order_relaxed);
+  tick_.store(now + 1, std::memory_order_relaxed);
+  e.hits.store(e.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+const Entry* EntryTable::insert(std::unique_ptr<Entry> owned, const tsr_arg* args, size_t count) {
+  Entry* e = owned.get();
+  const uint64_t now = tick_.load(std::memory_order_relaxed);
+  e->tick.store(now, std::memory_order_relaxed);
+  tick_.store(now + 1, std::memory_order_relaxed);
+  Group* group = nullptr;
+  for (const auto& g : groups_)
+    if (g->mask == e->mask) group = g.get();
+  const bool fresh = !group;
+  std::unique_ptr<Group> made;
+  if (fresh) {
+    made = std::make_unique<Group>();
+    group = made.get();
+    group->mask = e->mask;
+  }
+  WordBuffer key;
+  if (!group->mask.key(args, count, key)) throw bug("TSR-B031", "the arguments of a call changed while it was captured");
+  entries_.push_back(std::move(owned));
+  if (made) groups_.push_back(std::move(made));
+  const uint64_t hash = hash_words(key.data(), key.size());
+  if (Entry* first = group->map.find(hash, key.data(), key.size())) {
+    while (Entry* next = first->next.load(std::memory_order_relaxed)) first = next;
+    first->next.store(e, std::memory_order_release);
+  } else {
+    group->map.insert(hash, key.data(), key.size(), e, e->fast ? e->calls.fill(*e->plan) : nullptr);
+  }
+  if (fresh) {  // symbolic masks last: an exact match is the better one
+    auto order = std::make_unique<Order>();
+    for (const bool symbolic : {false, true})
+      for (const auto& g : groups_)
+        if (g->mask.symbolic == symbolic) order->push_back(g.get());
+    order_.store(order.get(), std::memory_order_release);
+    orders_.push_back(std::move(order));
+  }
+  return e;
+}
+
+std::vector<const Entry*> EntryTable::recent() const {
+  std::vector<const Entry*> out;
+  for (const auto& e : entries_) out.push_back(e.get());
+  std::stable_sort(out.begin(), out.end(), [](const Entry* a, const Entry* b) {
+    return a->tick.load(std::memory_order_relaxed) > b->tick.load(std::memory_order_relaxed);
+  });
+  return out;
+}
+
+}  // namespace tessera::core
