@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// From C++ text to callable code: clang and ORC inside the process, or the system's compiler as a process. Objects are cached on disk,
+// and equal texts share one module within a process.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isa.hpp"
+#include "object_cache.hpp"
+
+namespace cpu {
+
+enum class Toolchain {
+  kClang,   // clang 19 and ORC in this process
+  kSystem,  // a compiler as a process, its shared library opened
+};
+// Whether this build has libtessera_cpu_jit beside the plugin. Opens nothing.
+bool have_clang();
+
+struct Source {
+  std::string name;                  // for messages: "gelu"
+  std::string text;                  // C++20 that includes nothing
+  std::vector<std::string> symbols;  // extern "C" functions to find in it
+  int optimize = 1;                  // 1: explicit vectors, little to do; 2: the compiler's O2 with its vectorisers
+};
+
+// Code that stays executable as long as the module lives.
+class Module {
+ public:
+  virtual ~Module() = default;
+  void* address(size_t symbol) const { return addresses_[symbol]; }  // by its place in Source::symbols
+  template <class Fn>
+  Fn* function(size_t symbol = 0) const {
+    return reinterpret_cast<Fn*>(addresses_[symbol]);
+  }
+
+ protected:
+  std::vector<void*> addresses_;
+};
+using ModulePtr = std::shared_ptr<const Module>;
+
+class Compiler {
+ public:
+  struct Options {
+    Toolchain toolchain = Toolchain::kClang;
+    const Isa* isa = &native_isa();
+    std::string cache_directory;          // empty: no cache on disk
+    std::string system_compiler = "c++";  // looked for in PATH
+  };
+  // Throws TSR-J002 (environment) when the toolchain is kClang and this build or machine has none. Loads nothing yet.
+  explicit Compiler(Options options);
+  ~Compiler();
+  Compiler(const Compiler&) = delete;
+
+  // Compiles what neither this process nor the cache has, on several of the host's threads; one module per source, in order.
+  // Throws TSR-J001 (bug: the text does not compile; the message holds the compiler's, with lines), J002, J003 (environment).
+  // Thread-safe.
+  std::vector<ModulePtr> compile(std::span<const Source> sources);
+  ModulePtr compile(const Source& source) { return compile({&source, 1})[0]; }
+
+  struct Stats {
+    int64_t compiled = 0, from_disk = 0, from_memory = 0;
+    double compile_seconds = 0, link_seconds = 0;  // summed over threads
+  };
+  Stats stats() const;
+  const Isa& isa() const { return *options_.isa; }
+
+ private:
+  std::string key_of(const Source& source) const;
+  std::string build(const Source& source) const;  // an object, or a shared library
+  ModulePtr load(const Source& source, const std::string& object) const;
+  ModulePtr obtain(const Source& source, const std::string& key);
+
+  Options options_;
+  ObjectCache cache_;
+  std::string toolchain_;  // names the compiler and its version in keys
+  mutable std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<const Module>, std::less<>> modules_;
+  std::atomic<int64_t> compiled_{0}, from_disk_{0}, from_memory_{0}, compile_ns_{0}, link_ns_{0};
+};
+
+}  // namespace cpu
