@@ -2,6 +2,7 @@
 #include "api/api.hpp"
 #include "compile/executable.hpp"
 #include "ir/graph.hpp"
+#include "trace/trace.hpp"
 
 namespace tessera::core::api {
 
@@ -14,8 +15,10 @@ tsr_error* compile(tsr_context* c, tsr_graph* g, const char* backends, tsr_execu
     std::unique_ptr<Graph> graph(&Graph::from(&required(g, "graph")));  // consumed whatever happens
     required(out, "the executable to be returned");
     const auto& context = required(c, "context").context;
-    *out = reinterpret_cast<tsr_executable*>(
-        Executable::compile(std::move(graph), compile_options(context, context->config(), backends)).release());
+    auto executable = traced_compile({"graph", graph->tables().name, {}, {}}, [&] {
+      return Executable::compile(std::move(graph), compile_options(context, context->config(), backends));
+    });
+    *out = reinterpret_cast<tsr_executable*>(executable.release());
   });
 }
 

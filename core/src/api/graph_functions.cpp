@@ -12,6 +12,8 @@
 #include "ir/verifier.hpp"
 #include "pass/pass_manager.hpp"
 #include "pass/pipeline.hpp"
+#include "trace/trace.hpp"
+#include "trace/trace_graph.hpp"
 
 namespace tessera::core::api {
 
@@ -86,7 +88,10 @@ tsr_error* run_pipeline(tsr_context* c, tsr_graph* g, const char* pipeline, char
     const std::vector<BoundPass> passes = pipeline ? bind_pipeline(*context, pipeline) : context->pipeline(context->config());
     const CompileOptions options = compile_options(context, context->config(), nullptr);
     const ServiceScope scope(options);
-    const PassReport r = run_passes(graph, passes, pass_options_of(context->config()));
+    const PassReport r = traced_compile({"passes", graph.tables().name, {}, {}}, [&] {
+      if (trace_details()) trace_graph(graph, "input");
+      return run_passes(graph, passes, pass_options_of(context->config()));
+    });
     if (report) *report = to_c_string(timing_json(r));
   });
 }

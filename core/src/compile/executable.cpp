@@ -10,6 +10,8 @@
 #include "ir/graph.hpp"
 #include "log/log.hpp"
 #include "support/error.hpp"
+#include "trace/trace.hpp"
+#include "trace/trace_graph.hpp"
 
 namespace tessera::core {
 
@@ -53,11 +55,20 @@ std::unique_ptr<Executable> Executable::compile(std::unique_ptr<Graph> graph, co
   e->keep_ = options.keep;
   e->graph_ = std::move(graph);
   if (e->graph_->in_transaction()) e->graph_->commit();
-  const std::vector<Assignment> assignment = assign_backends(*e->graph_, options);
+  const std::vector<Assignment> assignment = [&] {
+    const TracePhase phase("assign");
+    return assign_backends(*e->graph_, options);
+  }();
   e->times.assign = watch.lap();
-  e->plan_ = Plan::build(*e->graph_, 0, assignment, options, {}, true);
+  if (trace_details()) trace_graph(*e->graph_, "final");
+  watch.lap();
+  {
+    const TracePhase phase("plan");
+    e->plan_ = Plan::build(*e->graph_, 0, assignment, options, {}, true);
+  }
   e->graph_->reset_scratch();
   e->times.kernels = watch.lap();
+  if (trace_details()) TraceEvent("steps").json("executable", e->describe_json()).write();
   if (log_enabled(Artifact::kPlan)) log_write(Artifact::kPlan, e->plan_text());
   return e;
 }

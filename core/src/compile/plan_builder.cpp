@@ -15,6 +15,7 @@
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
+#include "trace/trace.hpp"
 
 namespace tessera::core {
 
@@ -483,11 +484,18 @@ class PlanBuilder {
     request.ctx = &p_.program;
     s.kernel.struct_size = sizeof(tsr_kernel);
     s.kernel.in_place = -1;
+    const int64_t begin = trace_details() ? trace_clock() : -1;
     try {
       s.backend->check(table.compile(s.backend->self, &request, &s.kernel));
     } catch (const Error& e) {
       throw Error(e.family(), e.code(),
                   "backend '" + s.backend->name + "' cannot compile " + g_.describe(s.node) + ": " + e.message(), e.hint());
+    }
+    if (begin >= 0) {
+      TraceEvent event("kernel", begin);
+      event.text("op", g_.node(s.node).op).text("backend", s.backend->name);
+      if (s.kernel.name) event.text("kernel", s.kernel.name);
+      event.since(begin).write();
     }
     if (table.cost) s.predicted_seconds = table.cost(s.backend->self, g_.handle(), s.node);
     if (!s.kernel.launch)

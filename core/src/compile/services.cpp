@@ -11,6 +11,7 @@
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
+#include "trace/trace.hpp"
 
 namespace tessera::core {
 
@@ -96,7 +97,7 @@ void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out) {
   options.measure = false;
   std::unique_ptr<Executable> executable;
   try {
-    executable = Executable::compile(std::move(one), options);
+    executable = traced_compile({"constant", n.op, {}, {}}, [&] { return Executable::compile(std::move(one), options); });
   } catch (const Error& e) {
     if (e.code() == "TSR-R020") throw unfit(graph, node, e.message());
     throw;

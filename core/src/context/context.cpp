@@ -7,6 +7,7 @@
 #include "config/document.hpp"
 #include "context/resolve.hpp"
 #include "log/log.hpp"
+#include "trace/trace.hpp"
 
 namespace tessera::core {
 namespace {
@@ -48,6 +49,12 @@ std::shared_ptr<Context> Context::create(const tsr_context_options* options, con
   }
   faults.throw_if_any();
   for (const std::string& notice : notices) log_notice(notice);
+  if (trace_enabled())
+    TraceEvent("context")
+        .text("config", config.source_path())
+        .text("mode", config.get_string("mode"))
+        .json("loaded", context->plugins_.loaded_json())
+        .write();
   return context;
 }
 

@@ -10,6 +10,7 @@
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
 #include "support/error.hpp"
+#include "trace/trace.hpp"
 
 namespace tessera::core {
 
@@ -129,7 +130,7 @@ std::unique_ptr<Executable> EagerCache::compile(const char* op, tsr_tensor_handl
   }
   const tsr_id n = g->create_node(spec);
   g->set_outputs(0, {g->node(n).results, g->node(n).num_results});
-  return Executable::compile(std::move(g), options_);
+  return traced_compile({"op", op, {}, {}}, [&] { return Executable::compile(std::move(g), options_); });
 }
 
 void EagerCache::run(const char* op, tsr_tensor_handle* const* operands, size_t num_operands, const tsr_attr* attrs,

@@ -12,7 +12,7 @@ using Listeners = std::vector<std::shared_ptr<DispatchListener>>;
 
 class Forward final : public DispatchListener {
  public:
-  Forward() : list_(std::make_shared<Listeners>(1, make_dispatch_log())) {}
+  Forward() : list_(std::make_shared<Listeners>(Listeners{make_dispatch_log(), make_dispatch_trace()})) {}
 
   void add(std::shared_ptr<DispatchListener> l) {
     const std::lock_guard lock(mutex_);

@@ -90,6 +90,7 @@ void remove_dispatch_listener(const DispatchListener* listener);
 // Forwards to every listener.
 DispatchListener& dispatch_events();
 
-std::shared_ptr<DispatchListener> make_dispatch_log();  // the artifacts recompiles, guards, graph, graph_breaks, and warnings
+std::shared_ptr<DispatchListener> make_dispatch_log();    // the artifacts recompiles, guards, graph, graph_breaks, and warnings
+std::shared_ptr<DispatchListener> make_dispatch_trace();  // docs/trace.md
 
 }  // namespace tessera::core

@@ -4,6 +4,7 @@
 #include "dispatch/callable_capture.hpp"
 #include "dispatch/events.hpp"
 #include "support/error.hpp"
+#include "trace/trace.hpp"
 
 namespace tessera::core {
 
@@ -20,10 +21,12 @@ const Entry* Callable::miss(const tsr_arg* args, size_t count) {
   if (at_limit) return nullptr;
   frame_->acquire();
   const CompileId id = frame_->next();
+  TraceCompile trace({"function", frame_->name(), frame_->place(), id.text()});
   std::unique_ptr<Entry> entry;
   try {
     entry = make_entry(args, count, id);
   } catch (const Error& e) {
+    trace.failed(e);
     dispatch_events().failed({*frame_, id, e});
     throw;
   }
@@ -44,6 +47,7 @@ void Callable::run_uncached(const tsr_arg* args, size_t count, tsr_tensor_handle
   std::vector<tsr_tensor_handle*> in;
   {
     const std::lock_guard lock(mutex_);  // the client's function runs for one thread at a time
+    const TraceCompile trace({"fallback", frame_->name(), frame_->place(), {}});
     Capture c = capture(args, count);
     CompileOptions fallback = options_;
     fallback.backends.erase(fallback.backends.begin(), fallback.backends.end() - 1);

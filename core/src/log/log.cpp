@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -48,6 +49,9 @@ using Levels = std::array<signed char, kNumArtifacts>;  // -1 silent, 0 normal, 
 
 struct State {
   std::array<std::atomic<signed char>, kNumArtifacts> levels;
+  std::atomic<uint64_t> tapped{0};  // bit per artifact
+  static_assert(kNumArtifacts <= 64);
+  std::atomic<LogTap> tap{nullptr};
   std::mutex sink_mutex;
   LogSink sink;
   std::set<std::string, std::less<>> notices;
@@ -141,12 +145,25 @@ bool find_artifact(std::string_view name, Artifact* out) {
   return false;
 }
 
+namespace {
+bool printed(const State& s, Artifact artifact, int level) {
+  return s.levels[static_cast<size_t>(artifact)].load(std::memory_order_relaxed) >= std::max(level, 0);
+}
+bool tapped(const State& s, Artifact artifact, int level) {
+  return level <= 0 && (s.tapped.load(std::memory_order_relaxed) >> static_cast<unsigned>(artifact) & 1) != 0;
+}
+}  // namespace
+
 bool log_enabled(Artifact artifact, int level) {
-  return state().levels[static_cast<size_t>(artifact)].load(std::memory_order_relaxed) >= std::max(level, 0);
+  const State& s = state();
+  return printed(s, artifact, level) || tapped(s, artifact, level);
 }
 
 void log_write(Artifact artifact, int level, std::string_view text) {
-  if (log_enabled(artifact, level)) log_always(artifact, text);
+  const State& s = state();
+  if (tapped(s, artifact, level))
+    if (const LogTap tap = s.tap.load(std::memory_order_acquire)) tap(artifact, text);
+  if (printed(s, artifact, level)) log_always(artifact, text);
 }
 
 void log_always(Artifact artifact, std::string_view text) {
@@ -189,6 +206,14 @@ LogSink set_log_sink(LogSink sink) {
   const std::lock_guard lock(s.sink_mutex);
   std::swap(s.sink, sink);
   return sink;
+}
+
+void set_log_tap(LogTap tap, std::span<const Artifact> artifacts) {
+  State& s = state();
+  uint64_t bits = 0;
+  for (const Artifact a : artifacts) bits |= uint64_t{1} << static_cast<unsigned>(a);
+  s.tap.store(tap, std::memory_order_release);
+  s.tapped.store(tap ? bits : 0, std::memory_order_relaxed);
 }
 
 namespace abi {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,11 @@ void log_startup_check();
 // Redirects whole lines (with prefix and newline); an empty function restores stderr. Returns the previous sink.
 using LogSink = std::function<void(std::string_view lines)>;
 LogSink set_log_sink(LogSink sink);
+
+// A second reader of some artifacts: they count as enabled at the normal level, and the tap gets their texts as they are, whether
+// TESSERA_LOGS prints them or not. Null: none. The tap may be called by any thread.
+using LogTap = void (*)(Artifact artifact, std::string_view text);
+void set_log_tap(LogTap tap, std::span<const Artifact> artifacts);
 
 // The functions of tsr_host_core. An unknown artifact is never enabled.
 namespace abi {

@@ -17,6 +17,8 @@
 #include "log/log.hpp"
 #include "pass/pipeline.hpp"
 #include "support/error.hpp"
+#include "trace/trace.hpp"
+#include "trace/trace_graph.hpp"
 
 namespace tessera::core {
 namespace {
@@ -114,6 +116,7 @@ class Runner {
     }
     if (!standing.empty()) std::remove(standing.c_str());
     run.nodes_after = g_.num_live_nodes();
+    trace(run, position);
     dump(pass, run, position);
     return run;
   }
@@ -157,6 +160,21 @@ class Runner {
     run.verify_seconds = seconds_since(check_start);
   }
 
+  void trace(const PassRun& run, size_t position) const {
+    if (!trace_details()) return;
+    const int64_t passed = static_cast<int64_t>((run.seconds + run.verify_seconds) * 1e9);
+    TraceEvent("pass", trace_clock() - passed)
+        .text("name", run.name)
+        .number("position", static_cast<int64_t>(position))
+        .real("us", run.seconds * 1e6)
+        .real("verify_us", run.verify_seconds * 1e6)
+        .flag("changed", run.changed)
+        .number("nodes_before", static_cast<int64_t>(run.nodes_before))
+        .number("nodes_after", static_cast<int64_t>(run.nodes_after))
+        .write();
+    if (run.changed) trace_graph(g_, "pass", run.name);
+  }
+
   void dump(const BoundPass& pass, const PassRun& run, size_t position) const {
     const bool asked = o_.dump_after == DumpWhen::kAll || (o_.dump_after == DumpWhen::kChanged && run.changed);
     const bool logged = run.changed && log_enabled(Artifact::kPasses, 1);
@@ -184,6 +202,7 @@ class Runner {
 PassReport run_passes(Graph& g, const std::vector<BoundPass>& pipeline, const PassOptions& options) {
   PassReport report;
   const auto begin = Clock::now();
+  const TracePhase phase("passes");
   Runner runner(g, options);
   for (size_t k = 0; k < pipeline.size(); ++k) report.runs.push_back(runner.run(pipeline[k], k + 1));
   report.seconds = seconds_since(begin);
