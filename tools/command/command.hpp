@@ -33,6 +33,7 @@ const char* family_name(tsr_family family);  // "user", "environment", "bug"
 //   TSR-U003  missing or superfluous argument     TSR-U008  a file that cannot be read or written
 //   TSR-U004  malformed value of an option        TSR-U009  a name or directory that `new` cannot use
 //   TSR-U005  a value out of range                TSR-U010  a check that did not hold
+//                                                 TSR-U011  a folder without a trace
 inline Error usage_error(const char* code, const std::string& message, const std::string& hint = {}) {
   return {TSR_USER, code, message, hint};
 }
@@ -45,6 +46,7 @@ int compare(const Command&, const std::vector<std::string>&);
 int plugin(const Command&, const std::vector<std::string>&);
 int config(const Command&, const std::vector<std::string>&);
 int ops(const Command&, const std::vector<std::string>&);
+int report_traces(const Command&, const std::vector<std::string>&);
 int scaffold(const Command&, const std::vector<std::string>&);
 int version(const Command&, const std::vector<std::string>&);
 int help(const Command&, const std::vector<std::string>&);

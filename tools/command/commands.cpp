@@ -35,6 +35,9 @@ std::span<const Command> commands() {
       {"new", "op|pass|backend NAME [--dir DIR] [--vendor NAME]",
        "Writes the files of a new plugin that builds and passes its test.",
        "tessera new pass fold_scales --dir plugins/fold_scales", scaffold},
+      {"report", "DIR [--output FILE.html] [--perfetto FILE.json]",
+       "Turns a folder of traces (TESSERA_TRACE) into one HTML page and a Perfetto trace.",
+       "TESSERA_TRACE=trace tessera run model.tsr && tessera report trace", report_traces},
       {"version", "", "Prints the versions of the command, the plugin ABI and the IR.", "tessera version --json", version},
       {"help", "[COMMAND]", "Prints this text, or the help of one command.", "tessera help compare", help},
   };

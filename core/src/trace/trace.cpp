@@ -268,21 +268,22 @@ void TraceEvent::write() {
 
 TraceCompile::TraceCompile(const TraceSubject& subject) {
   if (!trace_enabled()) return;
+  // Single ops and evaluated constants come in thousands.
+  const bool details = std::strcmp(subject.kind, "op") != 0 && std::strcmp(subject.kind, "constant") != 0;
+  const std::string host_stack = details ? host_stack_json() : std::string();  // its cost is not the compile's
   id_ = state().next_compile++;
   begin_ = trace_clock();
   exceptions_ = std::uncaught_exceptions();
   Json stack = Json::array();
   for (auto at = t_compiles.rbegin(); at != t_compiles.rend(); ++at)
     stack.push_back({{"compile", at->id}, {"name", at->name}, {"loc", at->place}});
-  // Single ops and evaluated constants come in thousands.
-  const bool details = std::strcmp(subject.kind, "op") != 0 && std::strcmp(subject.kind, "constant") != 0;
   t_compiles.push_back({id_, details, subject.name, subject.place});
   TraceEvent e("compile_begin", begin_);
   e.text("kind", subject.kind).text("name", subject.name);
   if (!subject.place.empty()) e.text("loc", subject.place);
   if (!subject.entry.empty()) e.text("entry", subject.entry);
   e.json("stack", stack.dump(-1, ' ', false, Json::error_handler_t::replace));
-  if (details) e.json("host_stack", host_stack_json());
+  if (details) e.json("host_stack", host_stack);
   e.write();
 }
 
