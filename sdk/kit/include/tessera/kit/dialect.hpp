@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// How C-like text of a device looks, instruction by instruction: the small interface that separates kernels from languages. Loops, launch
+// signatures and reductions across lanes belong to the emitter of a family of devices (emit.hpp: CPU); instructions, types, constants, functions
+// and memory accesses are here and are shared.
+//
+// A value of `lanes` lanes is a vector; 1 is a scalar. What a piece of text needs to be declared (types, helpers) is noted in Needs, and comes
+// out of prelude().
+#pragma once
+
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "tessera/kit/ir.hpp"
+
+namespace tessera::kit {
+
+struct Needs {
+  std::set<std::pair<Type, int>> types;           // vector types; Bool: the mask type
+  std::set<std::pair<std::string, int>> helpers;  // by the dialect's own names, with lanes
+};
+
+class Dialect {
+ public:
+  virtual ~Dialect() = default;
+  virtual std::string type(Type t, int lanes, Needs& needs) const = 0;  // of a value
+  virtual std::string memory_type(Type t) const = 0;                    // of an element in memory
+  virtual std::string constant(Type t, uint64_t bits) const = 0;        // a scalar
+  virtual std::string splat(Type t, int lanes, const std::string& scalar, Needs& needs) const = 0;
+  // An instruction without memory access: Neg .. Select, Call aside. `args` are texts of operands, all of `lanes` lanes; `shift` is the number by which
+  // a Shl or Shr shifts when that is constant and below the width, else -1.
+  virtual std::string instruction(const Inst& x, Type operand, int lanes, std::span<const std::string> args, int shift,
+                                  Needs& needs) const = 0;
+  // A scalar routine of the C library on every lane (`where`: only lanes for which it holds, the others keep the operand).
+  virtual std::string external(const Function& f, int lanes, std::span<const std::string> args, Needs& needs) const = 0;
+  // Contiguous elements; `count` is the text of how many lanes are alive, empty: all. A load gives 0 in the others.
+  virtual std::string load(Type t, int lanes, const std::string& pointer, const std::string& count, Needs& needs) const = 0;
+  virtual std::string store(Type t, int lanes, const std::string& pointer, const std::string& value, const std::string& count,
+                            Needs& needs) const = 0;
+  // Of a comparison's mask, for lane loops: the bool of lane j.
+  virtual std::string function_head(const Function& f, int lanes, Needs& needs) const = 0;  // up to and including "{"
+  virtual std::string function_name(const Function& f, int lanes) const = 0;
+  virtual std::string prelude(const Needs& needs) const = 0;
+};
+
+// C++ with GCC's vector extension, for g++ and clang alike.
+const Dialect& cpu_dialect();
+
+}  // namespace tessera::kit

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a piece of the graph, as a plugin sees it, to one kernel: pointwise ops, casts, broadcasting, views (folded into index expressions),
+// concatenation, padding, gathers, reductions and the normalisations built of them.
+//
+// The numbers are those of the graph's numerics rules, op by op: every source op's result is rounded to its dtype, so a fused region gives
+// the bits of its ops compiled one at a time.
+//
+// The iteration space comes from the first reduction's operand (its kept dimensions are the parallel axes, its reduced ones the loops' axes), or
+// else from the largest output. Reductions that depend on each other follow in loops over the same axes; those that do not share a loop.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/kit/ir.hpp"
+#include "tessera/plugin.hpp"
+
+namespace tessera::kit {
+
+// Why something is no kernel: not an error, a decision that a fusion pass or a backend's `claim` reads.
+struct Unfit {
+  std::string why;
+};
+
+// A piece of one region of a graph.
+struct Piece {
+  sdk::Graph graph;
+  std::vector<sdk::Node> nodes;  // in program order
+  std::vector<sdk::Value>
+      inputs;  // what the nodes use and do not define; constants of one element may be missing and become literals
+  std::vector<sdk::Value> outputs;  // results of the nodes
+};
+// The body of a `fused` node (its region's inputs and outputs), or any other node by itself. An omitted operand is no input; the i-th input
+// is operand operand_of[i] of the node.
+struct NodePiece {
+  Piece piece;
+  std::vector<uint32_t> operand_of;
+};
+NodePiece piece_of(sdk::Graph g, sdk::Node n);
+
+struct Lowered {
+  Kernel kernel;                     // buffers: the inputs, then the outputs, in the piece's order
+  std::vector<tsr_dim> symbol_dims;  // one per kernel symbol: the size that the launch passes
+};
+
+// Can this node be part of a kernel? Its op, dtypes and attributes are looked at, not its neighbours. Empty: yes; else the reason.
+std::string why_not(sdk::Graph g, sdk::Node n);
+
+// Throws Unfit when the piece is no single kernel; sdk::Error for a fault. The kernel is verified.
+Lowered lower(const Piece& piece, const std::string& name);
+
+// The input whose memory the first output may take over, or -1: every load of it is at the index that the same point stores, in the loop that
+// stores it.
+int in_place_input(Kernel& k);
+
+}  // namespace tessera::kit

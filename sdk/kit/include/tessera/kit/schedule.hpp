@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a kernel is spread over a CPU's vectors and threads. Chosen from the kernel's index expressions and a description of the device; it never
+// changes a bit of the results.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tessera/kit/ir.hpp"
+
+namespace tessera::kit {
+
+struct Device {
+  int cores = 1;
+  int vector_bytes = 32;                                                 // of one register: 16, 32 or 64
+  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 16 << 20;  // l1, l2 per core
+  double memory_bandwidth = 20e9, cache_bandwidth = 80e9;                // bytes per second, all cores; beyond and inside l3
+};
+
+struct Schedule {
+  // Whose points lie side by side in a vector: an axis of the loops (a row is reduced lane by lane) or a parallel one. kNone: scalars.
+  uint32_t lane_axis = kNone;
+  bool lanes_in_loop = false;
+  int width = 1;            // lanes of a vector, maybe several registers
+  int64_t block = 1;        // points of a parallel lane axis per unit of work
+  bool split = false;       // one reduction is spread over units, chunk by chunk; a second phase joins them
+  int64_t unit_points = 0;  // points of one unit, 0: known only at launch
+};
+
+// The default choice of an analytic model; see docs/kernel_kit.md.
+Schedule choose_schedule(Kernel& k, const Device& device);
+
+}  // namespace tessera::kit

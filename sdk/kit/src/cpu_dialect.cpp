@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+// C++ on GCC's vector extension: vectors of any power of two of lanes, which the compiler cuts into registers. Masks are vectors of 0 and -1 of
+// 32 bits, whatever was compared.
+#include <charconv>
+#include <cmath>
+
+#include "tessera/kit/dialect.hpp"
+
+namespace tessera::kit {
+namespace {
+
+const char* element_name(Type t) {  // of vector types
+  switch (t) {
+    case Type::F16:
+    case Type::BF16: return "u16";
+    case Type::Bool: return "i32";
+    default: return type_name(t);
+  }
+}
+const char* scalar_name(Type t) {
+  switch (t) {
+    case Type::Bool: return "bool";
+    case Type::I8: return "signed char";
+    case Type::I16: return "short";
+    case Type::I32: return "int";
+    case Type::I64: return "i64";
+    case Type::U8: return "unsigned char";
+    case Type::U16:
+    case Type::F16:
+    case Type::BF16: return "unsigned short";
+    case Type::U32: return "unsigned";
+    case Type::U64: return "u64";
+    case Type::F32: return "float";
+    default: return "double";
+  }
+}
+Type element_type(Type t) { return t == Type::F16 || t == Type::BF16 ? Type::U16 : t == Type::Bool ? Type::I32 : t; }
+Type integer_of(int bytes, bool is_signed) {
+  switch (bytes) {
+    case 1: return is_signed ? Type::I8 : Type::U8;
+    case 2: return is_signed ? Type::I16 : Type::U16;
+    case 4: return is_signed ? Type::I32 : Type::U32;
+    default: return is_signed ? Type::I64 : Type::U64;
+  }
+}
+std::string number(uint64_t n) { return std::to_string(n); }
+
+class CpuDialect final : public Dialect {
+ public:
+  std::string type(Type t, int lanes, Needs& needs) const override {
+    if (lanes == 1) return scalar_name(t);
+    needs.types.emplace(element_type(t), lanes);
+    return std::string(element_name(t)) + "x" + std::to_string(lanes);
+  }
+  std::string memory_type(Type t) const override { return t == Type::Bool ? "unsigned char" : scalar_name(t); }
+
+  std::string constant(Type t, uint64_t bits) const override {
+    switch (t) {
+      case Type::Bool: return bits ? "true" : "false";
+      case Type::F32:
+      case Type::F64: {
+        const double x = constant_float(t, bits);
+        const bool wide = t == Type::F64;
+        if (std::isnan(x))
+          return "__builtin_bit_cast(" + std::string(scalar_name(t)) + ", " + number(bits) + (wide ? "ull)" : "u)");
+        if (std::isinf(x)) return std::string(x < 0 ? "-" : "") + (wide ? "__builtin_inf()" : "__builtin_inff()");
+        char buffer[64];
+        const auto end = wide ? std::to_chars(buffer, buffer + sizeof buffer, x).ptr
+                              : std::to_chars(buffer, buffer + sizeof buffer, static_cast<float>(x)).ptr;
+        std::string s(buffer, end);
+        if (s.find_first_of(".e") == s.npos) s += ".0";
+        return wide ? s : s + "f";
+      }
+      case Type::I64: return "(i64)" + number(bits) + "ull";
+      case Type::U64: return number(bits) + "ull";
+      case Type::U32: return number(bits) + "u";
+      case Type::I32: return "(int)" + number(bits) + "u";
+      default: return "(" + std::string(scalar_name(t)) + ")" + number(bits);
+    }
+  }
+
+  std::string splat(Type t, int lanes, const std::string& scalar, Needs& needs) const override {
+    if (lanes == 1) return scalar;
+    type(t, lanes, needs);
+    const std::string name = std::string("splat_") + element_name(t) + "x" + std::to_string(lanes);
+    needs.helpers.emplace("splat_" + std::string(type_name(element_type(t))), lanes);
+    return name + "(" + (t == Type::Bool ? "-(int)(" + scalar + ")" : scalar) + ")";
+  }
+
+  std::string instruction(const Inst& x, Type in, int lanes, std::span<const std::string> a, int shift,
+                          Needs& needs) const override {
+    return lanes == 1 ? scalar(x, in, a, shift, needs) : vector(x, in, lanes, a, shift, needs);
+  }
+
+  std::string external(const Function& f, int lanes, std::span<const std::string> a, Needs& needs) const override {
+    const bool guarded = f.params.size() == 2 && f.params[1] == Type::Bool;
+    if (lanes == 1) {
+      if (guarded) return "(" + a[1] + " ? __builtin_" + f.external + "(" + a[0] + ") : " + a[0] + ")";
+      return "__builtin_" + f.external + "(" + a[0] + (a.size() > 1 ? ", " + a[1] : "") + ")";
+    }
+    type(Type::F64, lanes, needs);
+    if (guarded) type(Type::Bool, lanes, needs);
+    needs.helpers.emplace((guarded ? "where_" : f.params.size() == 2 ? "lanes2_" : "lanes_") + f.external, lanes);
+    return (guarded ? "where_" : "lanes_") + f.external + "_x" + std::to_string(lanes) + "(" + a[0] +
+           (a.size() > 1 ? ", " + a[1] : "") + ")";
+  }
+
+  std::string load(Type t, int lanes, const std::string& p, const std::string& count, Needs& needs) const override {
+    if (lanes == 1) return t == Type::Bool ? "*(" + p + ") != 0" : "*(" + p + ")";
+    const Type e = t == Type::Bool ? Type::U8 : element_type(t);
+    const std::string v = type(e, lanes, needs);
+    std::string text;
+    if (count.empty()) {
+      text = "*(const " + v + "_m*)(" + p + ")";
+    } else {
+      needs.helpers.emplace(std::string("some_") + type_name(e), lanes);
+      text = "load_some_" + v + "(" + p + ", " + count + ")";
+    }
+    return t == Type::Bool ? "__builtin_convertvector(" + text + " != 0, " + type(Type::Bool, lanes, needs) + ")" : text;
+  }
+
+  std::string store(Type t, int lanes, const std::string& p, const std::string& value, const std::string& count,
+                    Needs& needs) const override {
+    if (lanes == 1) return "*(" + p + ") = " + value;
+    const Type e = t == Type::Bool ? Type::U8 : element_type(t);
+    const std::string v = type(e, lanes, needs);
+    const std::string x = t == Type::Bool ? "__builtin_convertvector(" + value + " & 1, " + v + ")" : value;
+    if (count.empty()) return "*(" + v + "_m*)(" + p + ") = " + x;
+    needs.helpers.emplace(std::string("some_") + type_name(e), lanes);
+    return "store_some_" + v + "(" + p + ", " + x + ", " + count + ")";
+  }
+
+  std::string function_name(const Function& f, int lanes) const override {
+    return lanes == 1 ? f.name : f.name + "_x" + std::to_string(lanes);
+  }
+  std::string function_head(const Function& f, int lanes, Needs& needs) const override {
+    std::string s = "INLINE " + type(f.result, lanes, needs) + " " + function_name(f, lanes) + "(";
+    for (size_t i = 0; i < f.params.size(); ++i)
+      s += (i ? ", " : "") + type(f.params[i], lanes, needs) + " v" + std::to_string(i);
+    return s + ") {\n";
+  }
+
+  std::string prelude(const Needs& needs) const override;
+
+ private:
+  std::string cast_vector(const std::string& x, Type to, int lanes, Needs& needs) const {
+    return "__builtin_convertvector(" + x + ", " + type(to, lanes, needs) + ")";
+  }
+  // The mask in lanes of the width of `t`.
+  std::string mask_for(const std::string& m, Type t, int lanes, Needs& needs) const {
+    const int bytes = t == Type::Bool ? 4 : type_bytes(t);
+    return bytes == 4 ? m : cast_vector(m, integer_of(bytes, true), lanes, needs);
+  }
+  std::string helper(const std::string& name, int lanes, Needs& needs) const {
+    needs.helpers.emplace(name, lanes);
+    return lanes == 1 ? name : name + "_x" + std::to_string(lanes);
+  }
+
+  std::string half(const Inst& x, Type in, int lanes, const std::string& a, Needs& needs) const {
+    type(Type::F32, lanes, needs), type(Type::U32, lanes, needs), type(Type::U16, lanes, needs), type(Type::Bool, lanes, needs);
+    if (in == Type::BF16) return helper("widen_bf16", lanes, needs) + "(" + a + ")";
+    if (in == Type::F16) return helper("widen_f16", lanes, needs) + "(" + a + ")";
+    if (x.type == Type::F16) return helper("narrow_f16", lanes, needs) + "(" + a + ")";
+    return helper(x.exact ? "cut_bf16" : "narrow_bf16", lanes, needs) + "(" + a + ")";
+  }
+
+  static const char* infix(Op op) {
+    switch (op) {
+      case Op::Add: return " + ";
+      case Op::Sub: return " - ";
+      case Op::Mul: return " * ";
+      case Op::Div: return " / ";
+      case Op::Rem: return " % ";
+      case Op::And: return " & ";
+      case Op::Or: return " | ";
+      case Op::Xor: return " ^ ";
+      case Op::Eq: return " == ";
+      case Op::Ne: return " != ";
+      case Op::Lt: return " < ";
+      case Op::Le: return " <= ";
+      case Op::Gt: return " > ";
+      case Op::Ge: return " >= ";
+      default: return " ? ";
+    }
+  }
+
+  std::string scalar(const Inst& x, Type in, std::span<const std::string> a, int shift, Needs& needs) const {
+    const std::string t = scalar_name(x.type);
+    const bool wide = x.type == Type::F64;
+    const auto unsigned_of = [&] { return std::string(scalar_name(integer_of(type_bytes(x.type), false))); };
+    switch (x.op) {
+      case Op::Neg: return is_float(x.type) ? "-" + a[0] : "(" + t + ")(0 - (" + unsigned_of() + ")" + a[0] + ")";
+      case Op::Abs:
+        if (is_float(x.type)) return std::string(wide ? "__builtin_fabs(" : "__builtin_fabsf(") + a[0] + ")";
+        if (is_unsigned(x.type)) return a[0];
+        return "(" + a[0] + " < 0 ? (" + t + ")(0 - (" + unsigned_of() + ")" + a[0] + ") : " + a[0] + ")";
+      case Op::Sqrt: return std::string(wide ? "__builtin_sqrt(" : "__builtin_sqrtf(") + a[0] + ")";
+      case Op::Floor: return std::string(wide ? "__builtin_floor(" : "__builtin_floorf(") + a[0] + ")";
+      case Op::Ceil: return std::string(wide ? "__builtin_ceil(" : "__builtin_ceilf(") + a[0] + ")";
+      case Op::Trunc: return std::string(wide ? "__builtin_trunc(" : "__builtin_truncf(") + a[0] + ")";
+      case Op::Round: return std::string(wide ? "__builtin_nearbyint(" : "__builtin_nearbyintf(") + a[0] + ")";
+      case Op::Fma: return std::string(wide ? "__builtin_fma(" : "__builtin_fmaf(") + a[0] + ", " + a[1] + ", " + a[2] + ")";
+      case Op::Not: return (x.type == Type::Bool ? "!" : "~") + a[0];
+      case Op::Popcount: return "(" + t + ")__builtin_popcountll((u64)(" + unsigned_of() + ")" + a[0] + ")";
+      case Op::Convert:
+        if (in == Type::F16 || in == Type::BF16 || x.type == Type::F16 || x.type == Type::BF16)
+          return half(x, in, 1, a[0], needs);
+        return "(" + t + ")" + a[0];
+      case Op::Bitcast: return "__builtin_bit_cast(" + t + ", " + a[0] + ")";
+      case Op::Select: return a[0] + " ? " + a[1] + " : " + a[2];
+      case Op::Shl:
+      case Op::Shr: {
+        const int bits = type_bytes(x.type) * 8;
+        const std::string n = shift >= 0 ? std::to_string(shift) : "(" + unsigned_of() + ")" + a[1];
+        const std::string v = x.op == Op::Shl ? "(" + t + ")((" + unsigned_of() + ")" + a[0] + " << " + n + ")"
+                                              : "(" + t + ")(" + a[0] + " >> " + n + ")";
+        if (shift >= 0) return v;
+        const std::string beyond =
+            x.op == Op::Shr && is_signed(x.type) ? "(" + t + ")(" + a[0] + " < 0 ? -1 : 0)" : "(" + t + ")0";
+        return n + " < " + std::to_string(bits) + " ? " + v + " : " + beyond;
+      }
+      default: break;
+    }
+    if (is_compare(x.op)) return a[0] + infix(x.op) + a[1];
+    if (is_float(x.type)) return a[0] + infix(x.op) + a[1];
+    if (x.op == Op::Add || x.op == Op::Sub || x.op == Op::Mul)
+      return "(" + t + ")((" + unsigned_of() + ")" + a[0] + infix(x.op) + "(" + unsigned_of() + ")" + a[1] + ")";
+    return "(" + t + ")(" + a[0] + infix(x.op) + a[1] + ")";
+  }
+
+  std::string vector(const Inst& x, Type in, int lanes, std::span<const std::string> a, int shift, Needs& needs) const {
+    const std::string t = type(x.type, lanes, needs);
+    const auto bits = [&](Type of, bool sign) { return type(integer_of(type_bytes(of), sign), lanes, needs); };
+    switch (x.op) {
+      case Op::Neg:
+        if (is_float(x.type)) return "-" + a[0];
+        return "(" + t + ")(0 - (" + bits(x.type, false) + ")" + a[0] + ")";
+      case Op::Abs:
+        if (is_float(x.type))
+          return "(" + t + ")((" + bits(x.type, false) + ")" + a[0] + " & " +
+                 (x.type == Type::F64 ? "0x7fffffffffffffffull" : "0x7fffffffu") + ")";
+        if (is_unsigned(x.type)) return a[0];
+        return "(" + a[0] + " < 0) ? (" + t + ")(0 - (" + bits(x.type, false) + ")" + a[0] + ") : " + a[0];
+      case Op::Sqrt:
+      case Op::Floor:
+      case Op::Ceil:
+      case Op::Trunc:
+      case Op::Round: return helper(std::string(op_name(x.op)) + "_" + type_name(x.type), lanes, needs) + "(" + a[0] + ")";
+      case Op::Fma:
+        return helper(std::string("fma_") + type_name(x.type), lanes, needs) + "(" + a[0] + ", " + a[1] + ", " + a[2] + ")";
+      case Op::Popcount: return helper(std::string("popcount_") + type_name(x.type), lanes, needs) + "(" + a[0] + ")";
+      case Op::Not: return "~" + a[0];
+      case Op::Convert: {
+        if (in == Type::F16 || in == Type::BF16 || x.type == Type::F16 || x.type == Type::BF16)
+          return half(x, in, lanes, a[0], needs);
+        if (in == Type::Bool) return cast_vector("(" + a[0] + " & 1)", x.type, lanes, needs);
+        return cast_vector(a[0], x.type, lanes, needs);
+      }
+      case Op::Bitcast: return "(" + t + ")" + a[0];
+      case Op::Select:
+        if (x.type == Type::Bool) return "(" + a[0] + " & " + a[1] + ") | (~" + a[0] + " & " + a[2] + ")";
+        return mask_for(a[0], x.type, lanes, needs) + " ? " + a[1] + " : " + a[2];
+      case Op::Shl:
+      case Op::Shr: {
+        const std::string u = bits(x.type, false);
+        const std::string n = shift >= 0 ? std::to_string(shift)
+                                         : "((" + u + ")" + a[1] + " & " + std::to_string(type_bytes(x.type) * 8 - 1) + ")";
+        const std::string right = is_signed(x.type) && shift < 0 ? "(" + t + ")" + n : n;
+        const std::string v = x.op == Op::Shl ? "(" + t + ")((" + u + ")" + a[0] + " << " + n + ")" : a[0] + " >> " + right;
+        if (shift >= 0) return v;
+        const std::string beyond = x.op == Op::Shr && is_signed(x.type) ? "(" + t + ")(" + a[0] + " < 0)" : "(" + t + "){}";
+        return "((" + u + ")" + a[1] + " < " + std::to_string(type_bytes(x.type) * 8) + ") ? " + v + " : " + beyond;
+      }
+      default: break;
+    }
+    if (is_compare(x.op)) {
+      const std::string c = "(" + a[0] + infix(x.op) + a[1] + ")";
+      return type_bytes(in) == 4 ? c : cast_vector(c, Type::Bool, lanes, needs);
+    }
+    if (is_signed(x.type) && (x.op == Op::Add || x.op == Op::Sub || x.op == Op::Mul)) {
+      const std::string u = bits(x.type, false);
+      return "(" + t + ")((" + u + ")" + a[0] + infix(x.op) + "(" + u + ")" + a[1] + ")";
+    }
+    return a[0] + infix(x.op) + a[1];
+  }
+};
+
+// ---- what the text needs to be declared
+
+struct VectorType {
+  std::string name, element;
+};
+
+std::string lane_loop(int lanes, const std::string& statement) {
+  return "  for (int j = 0; j < " + std::to_string(lanes) + "; ++j) " + statement + "\n";
+}
+
+std::string math_helper(const std::string& name, int lanes) {
+  // floor_f32, fma_f64, popcount_u32: through the compiler's own vector builtin where it has one.
+  const size_t cut = name.rfind('_');
+  const std::string op = name.substr(0, cut), t = name.substr(cut + 1), v = t + "x" + std::to_string(lanes),
+                    suffix = t == "f32" ? "f" : "";
+  const std::string n = std::to_string(lanes);
+  if (op == "fma")
+    return "INLINE " + v + " fma_" + t + "_x" + n + "(" + v + " a, " + v + " b, " + v +
+           " c) {\n#if __has_builtin(__builtin_elementwise_fma)\n  return "
+           "__builtin_elementwise_fma(a, b, c);\n#else\n  " +
+           v + " r;\n" + lane_loop(lanes, "r[j] = __builtin_fma" + suffix + "(a[j], b[j], c[j]);") + "  return r;\n#endif\n}\n";
+  if (op == "popcount")
+    return "INLINE " + v + " popcount_" + t + "_x" + n + "(" + v + " a) {\n  " + v + " r;\n" +
+           lane_loop(lanes, t == "i32" || t == "u32" ? "r[j] = __builtin_popcount((unsigned)a[j]);"
+                                                     : "r[j] = __builtin_popcountll((u64)a[j]);") +
+           "  return r;\n}\n";
+  const std::string builtin = op == "round" ? "roundeven" : op;
+  return "INLINE " + v + " " + op + "_" + t + "_x" + n + "(" + v + " a) {\n#if __has_builtin(__builtin_elementwise_" + builtin +
+         ")\n  return __builtin_elementwise_" + builtin + "(a);\n#else\n  " + v + " r;\n" +
+         lane_loop(lanes, "r[j] = __builtin_" + (op == "round" ? "nearbyint" : op) + suffix + "(a[j]);") +
+         "  return r;\n#endif\n}\n";
+}
+
+// Formats: docs/ir.md, rule 7. The same operations as float_formats.hpp.
+std::string half_helper(const std::string& name, int lanes) {
+  const std::string n = lanes == 1 ? "" : "_x" + std::to_string(lanes);
+  const std::string x = "x" + std::to_string(lanes);
+  const std::string u16 = lanes == 1 ? "unsigned short" : "u16" + x, u32 = lanes == 1 ? "unsigned" : "u32" + x,
+                    f32 = lanes == 1 ? "float" : "f32" + x;
+  const auto to = [&](const std::string& t, const std::string& v) {
+    return lanes == 1 ? "(" + t + ")(" + v + ")" : "__builtin_convertvector(" + v + ", " + t + ")";
+  };
+  const auto as = [&](const std::string& t, const std::string& v) {
+    return lanes == 1 ? "__builtin_bit_cast(" + t + ", " + v + ")" : "((" + t + ")(" + v + "))";
+  };
+  const std::string zero = lanes == 1 ? "0u" : u32 + "{}";
+  if (name == "widen_bf16")
+    return "INLINE " + f32 + " widen_bf16" + n + "(" + u16 + " h) { return " + as(f32, to(u32, "h") + " << 16") + "; }\n";
+  if (name == "cut_bf16")
+    return "INLINE " + u16 + " cut_bf16" + n + "(" + f32 + " x) { return " + to(u16, as(u32, "x") + " >> 16") + "; }\n";
+  if (name == "narrow_bf16")
+    return "INLINE " + u16 + " narrow_bf16" + n + "(" + f32 + " x) {\n  const " + u32 + " b = " + as(u32, "x") +
+           ", r = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;\n  return " +
+           to(u16, "(x != x) ? " + (lanes == 1 ? std::string("0x7fc0u") : zero + " + 0x7fc0u") + " : r") + ";\n}\n";
+  if (name == "widen_f16")
+    return "INLINE " + f32 + " widen_f16" + n + "(" + u16 + " h) {\n  const " + u32 + " w = " + to(u32, "h") +
+           ", sign = (w & 0x8000u) << 16, mag = (w & 0x7fffu) << 13;\n  const " + u32 +
+           " quiet = (mag > 0x0f800000u) ? (~mag & 0x400000u) : " + zero +
+           ", special = mag + 0x70000000u + quiet, normal = mag + 0x38000000u;\n  const " + f32 +
+           " s = " + as(f32, "mag + 0x38800000u") + " - 6.103515625e-05f;\n  const " + u32 + " small = " + as(u32, "s") +
+           ";\n  return " + as(f32, "sign | ((mag >= 0x0f800000u) ? special : (mag >= 0x00800000u) ? normal : small)") +
+           ";\n}\n";
+  return "INLINE " + u16 + " narrow_f16" + n + "(" + f32 + " x) {\n  const " + u32 + " raw = " + as(u32, "x") +
+         ", mag = raw & 0x7fffffffu;\n  const " + u32 + " special = (mag > 0x7f800000u) ? 0x7e00u | ((mag >> 13) & 0x3ffu) : " +
+         (lanes == 1 ? std::string("0x7c00u") : zero + " + 0x7c00u") + ";\n  const " + u32 +
+         " normal = (mag + 0xc8000fffu + ((mag >> 13) & 1u)) >> 13;\n  const " + f32 + " t = " + as(f32, "mag") +
+         " + 0.5f;\n  const " + u32 + " small = " + as(u32, "t") +
+         " - 0x3f000000u, code = (mag >= 0x47800000u) ? special : (mag < 0x38800000u) ? small : normal;\n  return " +
+         to(u16, "((raw ^ mag) >> 16) | code") + ";\n}\n";
+}
+
+// Alive lanes only. A vector of 4- or 8-byte elements has masked instructions on AVX-512; elsewhere lane by lane.
+std::string some_helpers(const std::string& t, int lanes) {
+  const std::string v = t + "x" + std::to_string(lanes);
+  static constexpr std::pair<const char*, const char*> elements[] = {
+      {"f32", "float"},          {"f64", "double"}, {"i8", "signed char"}, {"u8", "unsigned char"}, {"i16", "short"},
+      {"u16", "unsigned short"}, {"i32", "int"},    {"u32", "unsigned"},   {"i64", "i64"},          {"u64", "u64"}};
+  std::string e;
+  for (const auto& [name, spelled] : elements)
+    if (t == name) e = spelled;
+  return "INLINE " + v + " load_some_" + v + "(const " + e + "* p, i64 n) {\n  " + v +
+         " r = {};\n  for (i64 j = 0; j < n; ++j) r[j] = p[j];\n  return r;\n}\n" + "INLINE void store_some_" + v + "(" + e +
+         "* p, " + v + " x, i64 n) {\n  for (i64 j = 0; j < n; ++j) p[j] = x[j];\n}\n";
+}
+
+std::string CpuDialect::prelude(const Needs& needs) const {
+  std::string s =
+      "typedef __INT64_TYPE__ i64;\ntypedef __UINT64_TYPE__ u64;\n#define INLINE static inline __attribute__((always_inline))\n"
+      "#ifndef __has_builtin\n#define __has_builtin(x) 0\n#endif\n"
+      "struct tsr_kernel_args {\n  void* const* buffers;\n  const i64* dims;\n  void* workspace;\n  unsigned* faults;\n};\n"
+      "INLINE i64 floordiv(i64 a, i64 b) { const i64 q = a / b; return q - (i64)((a % b != 0) & ((a < 0) != (b < 0))); }\n"
+      "INLINE i64 mod(i64 a, i64 b) { const i64 r = a % b; return r + (i64)((r != 0) & ((r < 0) != (b < 0))) * b; }\n"
+      "INLINE i64 min(i64 a, i64 b) { return a < b ? a : b; }\nINLINE i64 max(i64 a, i64 b) { return a > b ? a : b; }\n";
+  for (const auto& [t, lanes] : needs.types) {
+    const std::string name = std::string(element_name(t)) + "x" + std::to_string(lanes);
+    const std::string bytes = std::to_string(type_bytes(t) * lanes), e = scalar_name(t);
+    s += "typedef " + e + " " + name + " __attribute__((vector_size(" + bytes + ")));\n";
+    s += "typedef " + e + " " + name + "_m __attribute__((vector_size(" + bytes + "), aligned(" +
+         std::to_string(type_bytes(t)) + "), may_alias));\n";
+  }
+  for (const auto& [name, lanes] : needs.helpers) {
+    const std::string n = std::to_string(lanes);
+    if (name.starts_with("splat_")) {
+      const Type t = type_named(name.substr(6));
+      const std::string v = std::string(element_name(t)) + "x" + n;
+      s += "INLINE " + v + " splat_" + v + "(" + scalar_name(t) + " x) { return " + v + "{";
+      for (int j = 0; j < lanes; ++j) s += j ? ", x" : "x";
+      s += "}; }\n";
+    } else if (name.starts_with("some_")) {
+      s += some_helpers(name.substr(5), lanes);
+    } else if (name.starts_with("widen_") || name.starts_with("narrow_") || name.starts_with("cut_")) {
+      s += half_helper(name, lanes);
+    } else if (name.starts_with("where_")) {
+      const std::string f = name.substr(6), v = "f64x" + n;
+      s += "INLINE " + v + " where_" + f + "_x" + n + "(" + v + " a, i32x" + n + " c) {\n" +
+           lane_loop(lanes, "if (c[j]) a[j] = __builtin_" + f + "(a[j]);") + "  return a;\n}\n";
+    } else if (name.starts_with("lanes_")) {
+      const std::string f = name.substr(6), v = "f64x" + n;
+      s += "INLINE " + v + " lanes_" + f + "_x" + n + "(" + v + " a) {\n" +
+           lane_loop(lanes, "a[j] = __builtin_" + f + "(a[j]);") + "  return a;\n}\n";
+    } else if (name.starts_with("lanes2_")) {
+      const std::string f = name.substr(7), v = "f64x" + n;
+      s += "INLINE " + v + " lanes_" + f + "_x" + n + "(" + v + " a, " + v + " b) {\n" +
+           lane_loop(lanes, "a[j] = __builtin_" + f + "(a[j], b[j]);") + "  return a;\n}\n";
+    } else {
+      s += math_helper(name, lanes);
+    }
+  }
+  return s;
+}
+
+}  // namespace
+
+const Dialect& cpu_dialect() {
+  static const CpuDialect d;
+  return d;
+}
+
+}  // namespace tessera::kit

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library of functions. Each is a sequence of IEEE operations without branches, written once for every device and for the interpreter.
+//
+// f32 functions either stay in f32 or go through f64 and round once at the end (0.5 ulp), which needs no hi/lo arithmetic; what ends in
+// `_short` is good to 1e-9, enough for f32. f64 functions are the platform's. Polynomials: Cephes (S. Moshier) for exp and tanh; erfc after
+// W. Press et al., Numerical Recipes 3rd ed. 6.2.2 (its Chebyshev series, 14 terms, as powers); the others are Taylor and atanh series.
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "tessera/kit/builder.hpp"
+#include "tessera/plugin.hpp"
+
+namespace tessera::kit {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Ex horner(Ex x, std::initializer_list<double> coefficients) {
+  auto at = coefficients.begin();
+  Ex p = x.lit(*at++);
+  for (; at != coefficients.end(); ++at) p = p * x + *at;
+  return p;
+}
+Ex copysign(Ex magnitude, Ex sign) {
+  const bool wide = magnitude.type() == Type::F64;
+  const Type u = wide ? Type::U64 : Type::U32;
+  const auto top = static_cast<int64_t>(wide ? 0x8000000000000000ull : 0x80000000ull);
+  const Ex m = magnitude.as(u), s = sign.as(u);
+  return ((m & m.lit(~top)) | (s & s.lit(top))).as(magnitude.type());
+}
+
+// ---- f32
+
+Ex exp_f32(Ex x) {
+  Ex c = select(x > 89.0, x.lit(89.0), x);
+  c = select(c < -104.0, c.lit(-104.0), c);
+  const Ex t = c * 1.44269504088896341 + 12582912.0;  // 1.5 * 2^23: the integer lands in the low mantissa bits
+  const Ex n = t - 12582912.0;
+  const Ex i = t.as(Type::I32) - t.as(Type::I32).lit(int64_t{0x4B400000});
+  const Ex r = (c - n * 0.693359375) - n * -2.12194440e-4;
+  Ex p = horner(r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
+  p = (p * (r * r) + r) + 1.0;
+  const Ex i1 = i >> 1;  // two factors: n reaches from -150 (subnormals) to 128
+  const Ex bias = i.lit(int64_t{127});
+  const Ex y = (p * ((i1 + bias) << 23).as(Type::F32)) * (((i - i1) + bias) << 23).as(Type::F32);
+  return select(ne(x, x), x, y);
+}
+
+// ---- f64, for f32 results
+
+struct Reduced {
+  Ex n, bits;  // the integer, as a number and in the low bits of an i64
+};
+Reduced round_to_integer(Ex x) {
+  const Ex t = x + 6755399441055744.0;
+  return {t - 6755399441055744.0, t.as(Type::I64)};
+}
+Ex exponent_of(Ex n) { return (n << 52).as(Type::F64); }  // n: the biased exponent
+
+Ex dexp(Ex x) {
+  Ex c = select(x > 710.0, x.lit(710.0), x);
+  c = select(c < -745.5, c.lit(-745.5), c);
+  const Reduced q = round_to_integer(c * 1.4426950408889634);
+  const Ex i = q.bits - q.bits.lit(int64_t{0x4338000000000000});
+  const Ex r = (c - q.n * 0x1.62e42fee00000p-1) - q.n * 0x1.a39ef35793c76p-33;
+  Ex p = horner(
+      r, {1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5});
+  p = (p * (r * r) + r) + 1.0;
+  // i / 2 by a logical shift of the biased value: AVX2 has no arithmetic one for 64 bits.
+  const Ex u = (i + i.lit(int64_t{2048})).as(Type::U64) >> 1;
+  const Ex i1 = u.as(Type::I64) - i.lit(int64_t{1024});
+  const Ex bias = i.lit(int64_t{1023});
+  const Ex y = (p * exponent_of(i1 + bias)) * exponent_of((i - i1) + bias);
+  return select(ne(x, x), x, y);
+}
+
+// |x| up to 700; relative error 4e-10.
+Ex dexp_short(Ex x) {
+  Ex c = select(x > 700.0, x.lit(700.0), x);
+  c = select(c < -700.0, c.lit(-700.0), c);
+  const Reduced q = round_to_integer(c * 1.4426950408889634);
+  const Ex r = c - q.n * 0.6931471805599453;
+  Ex p = horner(r, {1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5});
+  p = (p * (r * r) + r) + 1.0;
+  const Ex y = p * exponent_of(q.bits - q.bits.lit(int64_t{0x4338000000000000 - 1023}));
+  return select(ne(x, x), x, y);
+}
+
+Ex dtanh_short(Ex x) {
+  const Ex a = abs(x);
+  const Ex big = 1.0 - 2.0 / (dexp_short(a + a) + 1.0);
+  const Ex z = x * x;
+  const Ex p = horner(z, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
+  const Ex small = (p * z) * x + x;
+  return select(a >= 0.625, copysign(big, x), small);
+}
+
+Ex dsigmoid_short(Ex x) { return 1.0 / (1.0 + dexp_short(-x)); }
+
+// erfc(z) for z >= 0; relative error 2e-9.
+Ex derfc_short(Ex z) {
+  const Ex t = 2.0 / (2.0 + z), y = 2.0 * t - 1.0;
+  const Ex p =
+      horner(y, {2.072307095552e-05, 1.3371503491072e-05, -0.0001546337908224, -3.2113772311552e-05, 0.00065795384776192,
+                 -0.000182782141716608, -0.002339277724046976, 0.00177066611862992, 0.008823558177643265, -0.009874534918291385,
+                 -0.04689548216099473, 0.04734341752106748, 0.6726432205460083, -0.6717940851517215});
+  return t * dexp_short(p - z * z);
+}
+
+Ex derf_short(Ex x) {
+  const Ex a = abs(x), z = x * x;
+  const Ex big = copysign(1.0 - derfc_short(a), x);
+  const Ex p = horner(z, {-1.0 / 9360, 1.0 / 1320, -1.0 / 216, 1.0 / 42, -0.1, 1.0 / 3});  // Taylor: (-1)^n / (n! (2n + 1))
+  const Ex small = 1.1283791670955126 * (x - (p * z) * x);
+  return select(a > 0.5, big, small);
+}
+
+// The normal distribution function.
+Ex dphi_short(Ex x) {
+  const Ex tail = 0.5 * derfc_short(abs(x) * 0.7071067811865476);
+  return select(x > 0.0, 1.0 - tail, tail);
+}
+
+// x: any f32 value, or a product of such (positive normal f64, zero, negative, infinite, NaN).
+Ex dlog(Ex x) {
+  const Ex b = x.as(Type::U64);
+  // Exponent such that the mantissa m lies in [sqrt(1/2), sqrt(2)).
+  const Ex e = ((b - b.lit(int64_t{0x3fe6a09e667f3bcd})) >> 52).as(Type::I64);
+  const Ex k = select(e < e.lit(int64_t{2048}), e, e - e.lit(int64_t{4096}));
+  const Ex m = (b - (k.as(Type::U64) << 52)).as(Type::F64);
+  const Ex kd = (k + k.lit(int64_t{0x4338000000000000})).as(Type::F64) - 6755399441055744.0;
+  const Ex s = (m - 1.0) / (m + 1.0);
+  const Ex z = s * s;
+  const Ex p = horner(z, {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3});
+  const Ex y = kd * 0x1.62e42fefa39efp-1 + (2.0 * s + (2.0 * s) * (p * z));
+  const Ex finite = select(eq(x, kInf), x, y);
+  return select(x > 0.0, finite, select(eq(x, 0.0), x.lit(-kInf), x.lit(kNan)));
+}
+
+Ex dexpm1(Ex x) {
+  const Ex p = horner(x, {1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5});
+  const Ex small = (p * (x * x)) + x;
+  return select(abs(x) < 0.03125, small, dexp(x) - 1.0);
+}
+
+Ex dlog1p(Ex x) {
+  const Ex u = 1.0 + x;
+  const Ex d = u - 1.0;
+  const Ex l = dlog(u);
+  const Ex y = l * (x / d);  // W. Kahan: the rounding error of u cancels
+  return select(eq(d, 0.0), x, select(eq(u, kInf) | (u <= 0.0), l, y));
+}
+
+// sin (phase 0) and cos (phase 1) for |x| < 2^20.
+Ex dsincos(Ex x, int64_t phase) {
+  const Reduced t = round_to_integer(x * 0x1.45f306dc9c883p-1);
+  const Ex q = t.bits + t.bits.lit(phase);
+  const Ex r = ((x - t.n * 0x1.921fb54400000p+0) - t.n * 0x1.0b4611a600000p-34) - t.n * 0x1.3198a2e037073p-69;
+  const Ex z = r * r;
+  Ex s = horner(z, {1.0 / 6227020800.0, -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6});
+  s = (s * z) * r + r;
+  const Ex c = horner(z, {1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5, 1.0});
+  const Ex y = select(ne(q & q.lit(int64_t{1}), q.lit(int64_t{0})), c, s);
+  return (y.as(Type::I64) ^ ((q & q.lit(int64_t{2})) << 62)).as(Type::F64);
+}
+
+// As C's pow. Whether b is an integer, and odd, is seen by rounding to integers: exact, since every f32 beyond 2^24 is even.
+Ex dpow(Ex a, Ex b) {
+  const double magic = 6755399441055744.0;
+  const Ex y0 = dexp(b * dlog(abs(a)));
+  const Ex e = select(abs(b) < 1e9, b, 0.0), half = 0.5 * e;
+  const Ex odd_or_even = select(eq((half + magic) - magic, half), y0, copysign(y0, a));
+  const Ex fraction = select(a < 0.0, a.lit(kNan), y0);
+  const Ex is_whole = eq((e + magic) - magic, e);
+  const Ex whole = select(is_whole, odd_or_even, fraction);
+  Ex v = select(eq(a, -kInf) & !is_whole, y0, whole);
+  v = select(ne(a, a), a, v);
+  v = select(ne(b, b), b, v);
+  v = select(eq(b, 1.0), a, v);
+  v = select(eq(b, 2.0), a * a, v);
+  v = select(eq(b, 0.0), 1.0, v);
+  v = select(eq(a, 1.0), 1.0, v);
+  return select(eq(a, -1.0) & eq(abs(b), kInf), 1.0, v);
+}
+
+// tanh(log(1 + e)) = (e^2 + 2e) / (e^2 + 2e + 2)
+Ex dmish(Ex x) {
+  const Ex e = dexp(select(x > 30.0, x.lit(30.0), x));
+  const Ex q = e * (e + 2.0);
+  return select(eq(x, -kInf), x.lit(kNan), x * (q / (q + 2.0)));
+}
+
+// Remainders after fmod; as PyTorch.
+Ex remainder_of(Ex r, Ex b) {
+  const Ex zero = r.lit(0.0);
+  return select(ne(r, zero) & ((r < zero) ^ (b < zero)), r + b, r);
+}
+Ex floor_div_of(Ex a, Ex b, Ex mod) {
+  const Ex zero = a.lit(0.0);
+  Ex q = (a - mod) / b;
+  q = select(ne(mod, zero) & ((b < zero) ^ (mod < zero)), q - 1.0, q);
+  const Ex low{q.b, q.b->unary(Op::Floor, q.v)};
+  const Ex near = select((q - low) > 0.5, low + 1.0, low);
+  return select(eq(b, 0.0), a / b, select(eq(q, 0.0), copysign(zero, a / b), near));
+}
+
+class Library {
+ public:
+  Library() {
+    for (const char* name : {"exp",  "exp2", "expm1", "log",  "log2", "log10", "log1p", "sin",   "cos", "tan",  "asin",
+                             "acos", "atan", "sinh",  "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "cbrt"})
+      external(name, {Type::F64});
+    for (const char* name : {"pow", "atan2", "hypot", "fmod"}) external(name, {Type::F64, Type::F64});
+    // Only where the second operand is true.
+    guarded("sin");
+    guarded("cos");
+
+    f32("exp_f32", 1, [](auto& a) { return exp_f32(a[0]); });
+    wide("tanh_f32", dtanh_short);
+    wide("sigmoid_f32", dsigmoid_short);
+    wide("erf_f32", derf_short);
+    // -inf * 0: the short exponential does not reach 0 by itself
+    wide("gelu_f32", [](Ex x) { return select(eq(x, -kInf), x.lit(kNan), x * dphi_short(x)); });
+    // 0.5 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): no cancellation for negative x
+    wide("gelu_tanh_f32", [](Ex x) {
+      return select(eq(x, -kInf), x.lit(kNan), x * dsigmoid_short(1.5957691216057308 * (x + 0.044715 * (x * x * x))));
+    });
+    wide("silu_f32", [](Ex x) { return select(eq(x, -kInf), x.lit(kNan), x * dsigmoid_short(x)); });
+    wide("exp2_f32", [](Ex x) { return dexp(x * 0.6931471805599453); });
+    wide("expm1_f32", dexpm1);
+    wide("log_f32", dlog);
+    wide("log2_f32", [](Ex x) { return dlog(x) * 1.4426950408889634; });
+    wide("log10_f32", [](Ex x) { return dlog(x) * 0.4342944819032518; });
+    wide("log1p_f32", dlog1p);
+    wide("rsqrt_f32", [](Ex x) { return 1.0 / sqrt(x); });
+    wide("selu_f32", [](Ex x) {
+      return 1.0507009873554804934193349852946 * select(x > 0.0, x, 1.6732632423543772848170429916717 * dexpm1(x));
+    });
+    wide("mish_f32", [](Ex x) { return select(ne(x, x), x, dmish(x)); });
+    // Attributes are f64 operands.
+    wide_with("elu_f32", 1, [](auto& a) { return select(a[0] > 0.0, a[0], a[1] * dexpm1(a[0])); });
+    wide_with("celu_f32", 1, [](auto& a) { return select(a[0] > 0.0, a[0], a[1] * dexpm1(a[0] / a[1])); });
+    wide_with("softplus_f32", 2, [](auto& a) { return select(a[0] * a[1] > a[2], a[0], dlog1p(dexp(a[0] * a[1])) / a[1]); });
+    trig("sin_f32", "sin_where", 0);
+    trig("cos_f32", "cos_where", 1);
+    f32("pow_f32", 2, [](auto& a) { return dpow(a[0].to(Type::F64), a[1].to(Type::F64)).to(Type::F32); });
+    for (const char* name : {"tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erfc", "cbrt"})
+      wide(std::string(name) + "_f32", [name](Ex x) { return call(std::string(name) + "_f64", x); });
+    for (const char* name : {"atan2", "hypot", "fmod"})
+      f32(std::string(name) + "_f32", 2,
+          [name](auto& a) { return call(std::string(name) + "_f64", a[0].to(Type::F64), a[1].to(Type::F64)).to(Type::F32); });
+    f32("remainder_f32", 2, [](auto& a) { return remainder_of(call("fmod_f32", a[0], a[1]), a[1]); });
+    f32("floor_div_f32", 2, [](auto& a) { return floor_div_of(a[0], a[1], call("fmod_f32", a[0], a[1])); });
+
+    // f64
+    f64("rsqrt_f64", 1, [](auto& a) { return 1.0 / sqrt(a[0]); });
+    f64("sigmoid_f64", 1, [](auto& a) { return 1.0 / (1.0 + call("exp_f64", -a[0])); });
+    f64("gelu_f64", 1, [](auto& a) { return (0.5 * a[0]) * call("erfc_f64", -a[0] * 0.70710678118654752440); });
+    f64("gelu_tanh_f64", 1, [](auto& a) {
+      const Ex x = a[0];
+      return x / (1.0 + call("exp_f64", -1.5957691216057307118 * (x + 0.044715 * (x * x * x))));
+    });
+    f64("silu_f64", 1, [](auto& a) { return a[0] / (1.0 + call("exp_f64", -a[0])); });
+    f64("mish_f64", 1, [](auto& a) {
+      const Ex x = a[0];
+      return x * call("tanh_f64", select(x > 40.0, x, call("log1p_f64", call("exp_f64", x))));
+    });
+    f64("selu_f64", 1, [](auto& a) {
+      const Ex x = a[0];
+      return 1.0507009873554804934193349852946 * select(x > 0.0, x, 1.6732632423543772848170429916717 * call("expm1_f64", x));
+    });
+    f64("elu_f64", 2, [](auto& a) { return select(a[0] > 0.0, a[0], a[1] * call("expm1_f64", a[0])); });
+    f64("celu_f64", 2, [](auto& a) { return select(a[0] > 0.0, a[0], a[1] * call("expm1_f64", a[0] / a[1])); });
+    f64("softplus_f64", 3,
+        [](auto& a) { return select(a[0] * a[1] > a[2], a[0], call("log1p_f64", call("exp_f64", a[0] * a[1])) / a[1]); });
+    f64("remainder_f64", 2, [](auto& a) { return remainder_of(call("fmod_f64", a[0], a[1]), a[1]); });
+    f64("floor_div_f64", 2, [](auto& a) { return floor_div_of(a[0], a[1], call("fmod_f64", a[0], a[1])); });
+  }
+
+  std::vector<Function> all;
+  std::unordered_map<std::string, uint32_t> names;
+
+ private:
+  void insert(Function f) {
+    names.emplace(f.name, static_cast<uint32_t>(all.size()));
+    all.push_back(std::move(f));
+  }
+  void external(const std::string& name, std::vector<Type> params) {
+    Function f;
+    f.name = name + "_f64";
+    f.params = std::move(params);
+    f.result = Type::F64;
+    f.external = name;
+    insert(std::move(f));
+  }
+  void guarded(const std::string& name) {
+    Function f;
+    f.name = name + "_where";
+    f.params = {Type::F64, Type::Bool};
+    f.result = Type::F64;
+    f.external = name;
+    insert(std::move(f));
+  }
+  template <class F>
+  void define(std::string name, std::vector<Type> params, F body);
+  template <class F>
+  void f32(std::string name, size_t n, F body) {
+    define(std::move(name), std::vector<Type>(n, Type::F32), body);
+  }
+  template <class F>
+  void f64(std::string name, size_t n, F body) {
+    define(std::move(name), std::vector<Type>(n, Type::F64), body);
+  }
+  template <class F>
+  void wide(std::string name, F body) {
+    f32(std::move(name), 1, [body](auto& a) { return body(a[0].to(Type::F64)).to(Type::F32); });
+  }
+  template <class F>
+  void wide_with(std::string name, size_t more, F body) {
+    std::vector<Type> params{Type::F32};
+    params.insert(params.end(), more, Type::F64);
+    define(std::move(name), params, [body](auto& a) {
+      a[0] = a[0].to(Type::F64);
+      return body(a).to(Type::F32);
+    });
+  }
+  void trig(const std::string& name, const std::string& where, int64_t phase) {
+    f32(name, 1, [where, phase](auto& a) {
+      const Ex x = a[0].to(Type::F64), fast = dsincos(x, phase), far = !(abs(x) < 1048576.0);
+      return select(far, call(where, x, far), fast).to(Type::F32);
+    });
+  }
+};
+
+// Set while the library is made: functions may call those before them.
+thread_local const Library* building = nullptr;
+
+template <class F>
+void Library::define(std::string name, std::vector<Type> params, F body) {
+  Function f;
+  f.name = std::move(name);
+  f.params = std::move(params);
+  Builder b(f);
+  std::vector<Ex> args;
+  for (uint32_t i = 0; i < f.params.size(); ++i) {
+    Inst p;
+    p.op = Op::Param;
+    p.type = f.params[i];
+    p.id = i;
+    args.push_back({&b, b.emit(p)});
+  }
+  building = this;  // calls of functions that stand before this one
+  const Ex out = body(args);
+  building = nullptr;
+  f.value = out.v;
+  f.result = out.type();
+  insert(std::move(f));
+}
+
+const Library& library() {
+  if (building) return *building;
+  static const Library l;
+  return l;
+}
+
+}  // namespace
+
+const Function& function(uint32_t id) { return library().all[id]; }
+size_t num_functions() { return library().all.size(); }
+uint32_t function_named(std::string_view name) {
+  const auto& names = library().names;
+  const auto at = names.find(std::string(name));
+  if (at == names.end()) throw sdk::Error(TSR_BUG, "TSR-K002", "the kernel kit has no function '" + std::string(name) + "'");
+  return at->second;
+}
+
+}  // namespace tessera::kit

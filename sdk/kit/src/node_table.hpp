@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph that lowering works on: nodes of the piece in few kinds, composites taken apart, sizes as index expressions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/kit/builder.hpp"
+#include "tessera/kit/lower.hpp"
+
+namespace tessera::kit {
+
+enum class Kind : uint8_t { Input, Constant, Iota, Size, Elementwise, Cast, View, Reduce, Concat, Pad, Gather };
+
+// How a view reads: position of the operand from the position of the result.
+enum class ViewKind : uint8_t { Reshape, Transpose, Broadcast, Slice };
+
+struct Tensor {  // a node with its one result
+  Kind kind = Kind::Input;
+  uint32_t dtype = TSR_DTYPE_INVALID;
+  std::vector<Expr> shape;
+  std::vector<int> operands;
+  uint32_t origin = kNone;
+  // Input: buffer; Iota: axis; Concat, Gather: axis
+  uint32_t number = 0;
+  double constant = 0;  // Constant, of its dtype
+  uint64_t bits = 0;    // Constant: its bits
+  Expr size = kZero;    // Size
+  std::string op;       // Elementwise
+  std::vector<double> params;
+  ViewKind view = ViewKind::Reshape;
+  std::vector<int64_t> perm;        // Transpose
+  std::vector<Expr> starts, steps;  // Slice; Pad: low
+  ReduceKind reduce = ReduceKind::Sum;
+  std::vector<uint32_t> axes;  // Reduce: the dimensions, which keep size 1
+};
+
+// Builds Tensors from graph nodes. Throws Unfit.
+class TensorTable {
+ public:
+  TensorTable(sdk::Graph g, IndexPool& pool, Kernel* kernel) : g_(g), pool_(pool), kernel_(kernel) {}
+
+  int input(sdk::Value v, uint32_t buffer);
+  // Adds the node; operands that are unknown are one-element constants or, in `alone` mode, inputs.
+  int add(sdk::Node n, bool alone);
+  int find(tsr_id value) const;
+  const Tensor& at(int i) const { return tensors_[static_cast<size_t>(i)]; }
+  Expr expr(tsr_dim d);
+  std::vector<Expr> shape(sdk::Type t);
+  std::vector<tsr_dim> symbol_dims;
+
+ private:
+  int push(Tensor t);
+  int operand(sdk::Node n, uint32_t i, bool alone);
+  int elementwise(std::string op, uint32_t dtype, std::vector<int> operands, std::vector<double> params = {});
+  int cast(int x, uint32_t dtype);
+  int reduce(ReduceKind kind, int x, const std::vector<uint32_t>& axes);
+  int view(ViewKind kind, int x, std::vector<Expr> shape);
+  int literal(double x, uint32_t dtype);
+  int count_of(int x, const std::vector<uint32_t>& axes, double minus);
+  int normalise(sdk::Node n, int x, int weight, int bias, bool rms);
+  int composite(sdk::Node n, std::string_view op, bool alone);
+  std::vector<uint32_t> axes_of(sdk::Node n, std::string_view name, size_t rank);
+
+  sdk::Graph g_;
+  IndexPool& pool_;
+  Kernel* kernel_;
+  std::vector<Tensor> tensors_;
+  std::vector<std::pair<tsr_id, int>> values_;
+  std::vector<std::pair<uint32_t, Expr>> symbols_;
+  uint32_t origin_ = kNone;
+};
+
+// The numbers of one elementwise op on values of the dtype's compute type (params: the op's attributes). nullopt: unknown op or dtype.
+// The result has the compute type of the result's dtype; `exact`: it is one of the operands' values, so narrowing it is exact.
+struct Computed {
+  Ex value;
+  bool exact;
+};
+bool known_elementwise(std::string_view op, uint32_t dtype, size_t operands);
+Computed compute_elementwise(std::string_view op, uint32_t dtype, std::vector<Ex>& a, const std::vector<double>& params);
+// Why this conversion is not done here; empty: it is.
+std::string why_no_cast(uint32_t from, uint32_t to);
+// From a value of storage type to a value of storage type.
+Ex compute_cast(Ex x, uint32_t from, uint32_t to);
+
+}  // namespace tessera::kit

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/kit/schedule.hpp"
+
+#include <algorithm>
+
+namespace tessera::kit {
+namespace {
+
+constexpr int64_t kChunk = 4096;           // points that one vector loop reduces, see ReduceOrder
+constexpr int64_t kPointwiseBlock = 4096;  // points of a unit: 16 KiB of f32 per operand, half of an L1 for two
+constexpr int kColumnRegisters =
+    4;  // registers side by side when columns are reduced: a cache line or more per row and operand
+
+// How well an axis serves as the lanes: accesses that are contiguous along it, and those that are neither contiguous nor constant.
+struct Fit {
+  int contiguous = 0, scattered = 0;
+  int score() const { return 2 * contiguous - 3 * scattered; }
+};
+
+class Chooser {
+ public:
+  Chooser(Kernel& k, const Device& d) : k_(k), d_(d) {}
+
+  Schedule run() {
+    Schedule s;
+    const int lanes = std::max(1, d_.vector_bytes / element_bytes());
+    uint32_t best = kNone;
+    for (size_t i = k_.parallel.size(); i-- > 0;)  // ties: the innermost
+      if (best == kNone || fit(k_.parallel[i]).score() > fit(best).score()) best = k_.parallel[i];
+    if (!k_.loops.empty()) {
+      const uint32_t inner = k_.loops[0].axes.back();
+      const Fit row = fit(inner), column = best == kNone ? Fit{} : fit(best);
+      if (best == kNone || row.score() >= column.score()) {
+        s.lane_axis = inner;
+        s.lanes_in_loop = true;
+        s.width = shrink(lanes, inner);
+        s.split = splits();
+        return s;
+      }
+      s.lane_axis = best;
+      s.width = shrink(lanes * kColumnRegisters, best);
+      s.block = s.width;
+      return s;
+    }
+    if (best == kNone) return s;
+    s.lane_axis = best;
+    s.width = shrink(lanes, best);
+    s.block = (kPointwiseBlock + s.width - 1) / s.width * s.width;
+    // A row of few points is one unit.
+    if (const auto n = k_.pool.as_number(k_.pool.extent(best)); n && *n <= 2 * s.block)
+      s.block = std::max<int64_t>(s.width, (*n + s.width - 1) / s.width * s.width);
+    return s;
+  }
+
+ private:
+  // Of what is mostly computed: vectors hold 4-byte lanes unless buffers of 8-byte elements are as many.
+  int element_bytes() const {
+    int wide = 0, other = 0;
+    for (const Buffer& b : k_.buffers) (type_bytes(b.type) == 8 ? wide : other)++;
+    return wide > other ? 8 : 4;
+  }
+
+  Fit fit(uint32_t axis) {
+    Fit f;
+    for (const Inst& x : k_.insts) {
+      if (x.op != Op::Load && x.op != Op::Store) continue;
+      const auto a = k_.pool.affine(x.index, axis);
+      if (!a)
+        ++f.scattered;
+      else if (a->coefficient == kOne)
+        ++f.contiguous;
+      else if (a->coefficient != kZero)
+        ++f.scattered;
+    }
+    return f;
+  }
+
+  // No more lanes than there are points.
+  int shrink(int lanes, uint32_t axis) {
+    const auto n = k_.pool.as_number(k_.pool.extent(axis));
+    while (n && lanes > 1 && lanes / 2 >= *n) lanes /= 2;
+    return lanes;
+  }
+
+  // One long reduction and too few rows to keep the cores busy.
+  bool splits() {
+    if (k_.loops.size() != 1 || k_.loops[0].axes.size() != 1) return false;
+    const auto e = k_.pool.as_number(k_.pool.extent(k_.loops[0].axes[0]));
+    if (e && *e < 4 * kChunk) return false;
+    Expr rows = kOne;
+    for (const uint32_t a : k_.parallel) rows = k_.pool.mul(rows, k_.pool.extent(a));
+    const auto n = k_.pool.as_number(rows);
+    if (!n || *n >= 4 * d_.cores || d_.cores < 2) return false;
+    for (const Item& i : k_.loops[0].body) {
+      const Inst& x = k_.insts[i.id];
+      if (x.op == Op::Store || x.op == Op::Check) return false;
+      if (x.op == Op::Reduce &&
+          (x.id == static_cast<uint32_t>(ReduceKind::ArgMax) || x.id == static_cast<uint32_t>(ReduceKind::ArgMin)))
+        return false;
+    }
+    return true;
+  }
+
+  Kernel& k_;
+  const Device& d_;
+};
+
+}  // namespace
+
+Schedule choose_schedule(Kernel& k, const Device& device) { return Chooser(k, device).run(); }
+
+}  // namespace tessera::kit

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Emitted C++ against the interpreter, bit for bit: every kind of loop, dtype and tail, at every vector width of this machine, with the work
+// cut into pieces anywhere.
+#include <catch2/catch.hpp>
+
+#include "kit_support.hpp"
+#include "tessera/kit/interpret.hpp"
+#include "tessera/kit/text.hpp"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+struct Case {
+  std::string graph;
+  std::vector<std::vector<int64_t>> symbols = {{}};
+};
+
+// The graphs' kernels in one module per machine level.
+void check(const std::vector<Case>& cases, bool wild = true) {
+  std::vector<kit::Lowered> kernels;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    INFO(cases[i].graph);
+    const auto g = parse(cases[i].graph);
+    try {
+      kernels.push_back(lower_graph(*g, "k" + std::to_string(i)));
+    } catch (const kit::Unfit& u) {
+      FAIL(u.why);
+    }
+  }
+  std::mt19937_64 random(7);
+  for (const Level& level : levels()) {
+    kit::ModuleText module(kit::cpu_dialect());
+    kit::Device device;
+    device.cores = 4;
+    device.vector_bytes = level.vector_bytes;
+    for (auto& k : kernels) module.add(k.kernel, kit::choose_schedule(k.kernel, device));
+    const std::string text = module.text();
+    const Compiled compiled(text, level.flags);
+    for (size_t i = 0; i < cases.size(); ++i)
+      for (const auto& symbols : cases[i].symbols) {
+        INFO(cases[i].graph << "\n" << kit::print(kernels[i].kernel) << "\nvector bytes " << level.vector_bytes);
+        const Data input = make_data(kernels[i].kernel, symbols, 11 * i + 1, wild);
+        Data want = input, got = input;
+        const uint32_t faults = kit::interpret(kernels[i].kernel, want.pointers(), symbols);
+        REQUIRE(run_compiled(compiled, kernels[i].kernel.name, got, symbols, random) == faults);
+        const std::string d = difference(kernels[i].kernel, want, got);
+        if (!d.empty()) FAIL("interpreter and compiled text differ at " << d << "\n" << text);
+      }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("pointwise kernels") {
+  std::vector<Case> cases;
+  for (const std::string n : {"1", "5", "16", "1000", "8192"})
+    cases.push_back(
+        {"graph @g(%x: f32[" + n + "], %y: f32[" + n + "]) {\n %a = mul %x, %y\n %b = add %a, %x\n return %b\n}\n"});
+  cases.push_back({"graph @g(%x: f32[s0, 7], %b: f32[7]) symbols { s0: 0.. } {\n %a = add %x, %b\n return %a\n}\n",
+                   {{0}, {1}, {3}, {100}}});
+  cases.push_back(
+      {"graph @g(%x: bf16[s0, 40], %b: bf16[40]) symbols { s0: 1.. } {\n %a = add %x, %b\n %c = gelu %a\n return %c\n}\n",
+       {{1}, {13}}});
+  cases.push_back({"graph @g(%x: f16[77]) {\n %a = mul %x, %x\n %c = silu %a\n return %c, %a\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: f64[33], %y: f64[33]) {\n %a = div %x, %y\n %c = exp %a\n %d = maximum %c, %y\n return %d\n}\n"});
+  cases.push_back({"graph @g(%x: f32[4, 9, 6]) {\n %a = transpose %x {perm = [2, 0, 1]}\n %c = neg %a\n return %c\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: f32[12, 50], %y: f32[50, 12]) {\n %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n"});
+  cases.push_back({"graph @g(%x: f32[], %y: f32[3]) {\n %c = sub %y, %x\n return %c\n}\n"});
+  cases.push_back({"graph @g(%x: f32[], %y: f32[]) {\n %c = sub %y, %x\n return %c\n}\n"});
+  check(cases);
+}
+
+TEST_CASE("every elementwise op on every dtype it takes") {
+  std::vector<Case> cases;
+  const auto unary = [&](const std::string& op, const std::vector<std::string>& dtypes) {
+    for (const auto& t : dtypes) cases.push_back({"graph @g(%x: " + t + "[45]) {\n %a = " + op + " %x\n return %a\n}\n"});
+  };
+  const auto binary = [&](const std::string& op, const std::vector<std::string>& dtypes) {
+    for (const auto& t : dtypes)
+      cases.push_back({"graph @g(%x: " + t + "[45], %y: " + t + "[45]) {\n %a = " + op + " %x, %y\n return %a\n}\n"});
+  };
+  for (const char* op :
+       {"exp",      "tanh",      "gelu",        "log", "erf",  "sigmoid", "silu",   "sqrt",      "rsqrt",      "floor", "ceil",
+        "round",    "trunc",     "abs",         "neg", "sign", "relu",    "sin",    "cos",       "log1p",      "expm1", "exp2",
+        "softplus", "hardswish", "hardsigmoid", "elu", "selu", "mish",    "is_nan", "is_finite", "reciprocal", "atan",  "cbrt"})
+    unary(op, {"f32", "f64"});
+  for (const char* op : {"gelu", "neg", "relu", "sqrt", "is_inf"}) unary(op, {"bf16", "f16"});
+  for (const char* op : {"abs", "neg", "sign", "bitwise_not", "popcount", "relu"})
+    unary(op, {"i8", "i16", "i32", "i64", "u8", "u32", "u64"});
+  unary("logical_not", {"bool"});
+  for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum", "fmax", "fmin", "pow", "atan2", "fmod", "remainder",
+                         "floor_div", "copysign", "eq", "lt", "ge", "hypot"})
+    binary(op, {"f32", "f64", "bf16"});
+  for (const char* op : {"add", "sub", "mul", "div", "floor_div", "remainder", "fmod", "maximum", "minimum", "bitwise_and",
+                         "bitwise_xor", "shift_left", "shift_right", "ne", "le", "gt"})
+    binary(op, {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"});
+  for (const char* op : {"logical_and", "logical_xor", "eq", "lt", "maximum"}) binary(op, {"bool"});
+  for (const char* t : {"f32", "bf16", "i8", "i64", "bool", "f64"})
+    cases.push_back({std::string("graph @g(%c: bool[45], %x: ") + t + "[45], %y: " + t +
+                     "[]) {\n %a = select %c, %x, %y\n return %a\n}\n"});
+  check(cases);
+}
+
+TEST_CASE("casts") {
+  std::vector<Case> cases;
+  const std::vector<std::string> types = {"f32", "f64", "bf16", "f16", "i8",  "i16", "i32",
+                                          "i64", "u8",  "u16",  "u32", "u64", "bool"};
+  for (const auto& from : types)
+    for (const auto& to : types) {
+      const bool narrow = to == "bf16" || to == "f16";
+      if (narrow && (from == "f64" || from == "i32" || from == "u32" || from == "i64" || from == "u64")) continue;
+      cases.push_back({"graph @g(%x: " + from + "[37]) {\n %a = cast %x {dtype = " + to + "}\n return %a\n}\n"});
+    }
+  check(cases);
+}
+
+TEST_CASE("rows") {
+  std::vector<Case> cases;
+  for (const std::string n : {"1", "7", "32", "100", "128", "200", "4096", "5000", "20000"})
+    cases.push_back({"graph @g(%x: f32[3, " + n +
+                     "]) {\n %a = reduce_sum %x {axes = [1]}\n %b = reduce_max %x {axes = [1]}\n return %a, %b\n}\n"});
+  for (const std::string t : {"f32", "bf16", "f64", "f16"})
+    cases.push_back({"graph @g(%x: " + t + "[s0, s1]) symbols { s0: 0..; s1: 0.. } {\n %a = softmax %x\n return %a\n}\n",
+                     {{2, 1}, {3, 50}, {2, 127}, {2, 128}, {1, 4097}, {0, 5}, {2, 0}}});
+  cases.push_back(
+      {"graph @g(%x: f32[s0, 96], %w: f32[96], %b: f32[96]) symbols { s0: 1.. } {\n %a = layer_norm %x, %w, %b\n return "
+       "%a\n}\n",
+       {{5}}});
+  cases.push_back(
+      {"graph @g(%x: bf16[4, 200], %r: bf16[4, 200], %w: bf16[200]) {\n %h = add %x, %r\n %a = rms_norm %h, %w\n return %h, "
+       "%a\n}\n"});
+  cases.push_back({"graph @g(%x: f32[4, 200]) {\n %a = log_softmax %x\n return %a\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: i32[4, 77]) {\n %a = reduce_sum %x {axes = [1]}\n %b = reduce_prod %x {axes = [1]}\n %c = argmax %x {axis "
+       "= 1}\n return %a, %b, %c\n}\n"});
+  cases.push_back({"graph @g(%x: f32[4, 77]) {\n %a = argmin %x {axis = 1}\n %b = argmax %x {axis = 0}\n return %a\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: bool[4, 77]) {\n %a = reduce_any %x {axes = [1]}\n %b = reduce_all %x {axes = [1], keepdims = true}\n "
+       "return %a, %b\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: f32[4, 300]) {\n %m = mean %x {axes = [1], keepdims = true}\n %v = variance %x {axes = [1]}\n return %m, "
+       "%v\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: i8[4, 300]) {\n %m = reduce_max %x {axes = [1], keepdims = true}\n %v = reduce_sum %x {axes = [1]}\n "
+       "return %m, %v\n}\n"});
+  check(cases);
+}
+
+TEST_CASE("columns and whole tensors") {
+  std::vector<Case> cases;
+  for (const std::string n : {"1", "7", "100", "128", "200", "5000"})
+    for (const std::string c : {"1", "16", "100"})
+      cases.push_back({"graph @g(%x: f32[" + n + ", " + c + "]) {\n %a = reduce_sum %x {axes = [0]}\n return %a\n}\n"});
+  for (const std::string t : {"f32", "bf16", "f64", "i64", "u8"})
+    cases.push_back(
+        {"graph @g(%x: " + t + "[s0, s1]) symbols { s0: 0..; s1: 0.. } {\n %a = reduce_sum %x {axes = [0]}\n return %a\n}\n",
+         {{1, 1}, {50, 3}, {127, 130}, {4100, 70}, {0, 5}}});
+  cases.push_back({"graph @g(%x: f32[60, 33]) {\n %a = softmax %x {axis = 0}\n return %a\n}\n"});
+  cases.push_back({"graph @g(%x: f32[60, 33]) {\n %a = argmax %x {axis = 0}\n return %a\n}\n"});
+  for (const std::string n : {"10", "4096", "40000", "100001"})
+    cases.push_back({"graph @g(%x: f32[" + n +
+                     "]) {\n %a = reduce_sum %x {axes = [0]}\n %m = reduce_max %x {axes = [0]}\n return %a, %m\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: f32[s0]) symbols { s0: 0.. } {\n %q = mul %x, %x\n %a = reduce_sum %q {axes = [0]}\n %r = sqrt %a\n "
+       "return %r\n}\n",
+       {{0}, {100}, {127}, {5000}, {70000}}});
+  cases.push_back({"graph @g(%x: f32[6, 5, 7, 11]) {\n %a = reduce_sum %x {axes = [0, 2, 3]}\n return %a\n}\n"});
+  cases.push_back({"graph @g(%x: f32[6, 5, 256]) {\n %a = reduce_sum %x {axes = [0, 2]}\n return %a\n}\n"});
+  check(cases);
+}
+
+TEST_CASE("views and gathers and joined tensors") {
+  std::vector<Case> cases;
+  cases.push_back(
+      {"graph @g(%x: f32[2, 6, 4], %y: f32[12, 4]) {\n %a = reshape %x {shape = [12, 4]}\n %c = add %a, %y\n return %c\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: f32[s0, 12, 8], %y: f32[s0, 96]) symbols { s0: 1.. } {\n %t = transpose %x {perm = [0, 2, 1]}\n %a = "
+       "reshape %t {shape = [s0, 96]}\n %c = mul %a, %y\n return %c\n}\n",
+       {{1}, {3}}});
+  cases.push_back(
+      {"graph @g(%x: f32[10, 20]) {\n %a = slice %x {starts = [1, 19], limits = [9, -1], strides = [3, -2]}\n %c = neg %a\n "
+       "return %c\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: f32[10, 20], %y: f32[3, 20]) {\n %a = neg %x\n %c = concat %a, %y {axis = 0}\n %d = exp %c\n return "
+       "%d\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: f32[10, 20], %y: f32[10, 5]) {\n %c = concat %x, %y {axis = 1}\n %d = exp %c\n return %d\n}\n"});
+  cases.push_back({"graph @g(%x: f32[10, 20]) {\n %c = pad %x {low = [1, 2], high = [0, 3]}\n %d = exp %c\n return %d\n}\n"});
+  cases.push_back({"graph @g(%x: f32[9, 20], %i: i64[30]) {\n %c = gather %x, %i {axis = 0}\n %d = exp %c\n return %d\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: f32[9, 20], %i: i64[9, 1]) {\n %l = log_softmax %x {axis = 1}\n %c = take_along_axis %l, %i {axis = 1}\n "
+       "%r = reshape %c {shape = [9]}\n %d = neg %r\n return %d\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: f32[6, 6]) {\n %r = iota {shape = [6, 1], axis = 0, dtype = i64}\n %c = iota {shape = [1, 6], axis = 1, "
+       "dtype = i64}\n %m = le %c, %r\n %n = cast %m {dtype = f32}\n %y = mul %x, %n\n return %y\n}\n"});
+  cases.push_back({"graph @g(%x: f32[5, 9]) {\n %a = flip %x {axes = [1]}\n %c = exp %a\n return %c\n}\n"});
+  check(cases);
+}
