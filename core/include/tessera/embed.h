@@ -27,8 +27,10 @@ typedef struct tsr_tensor_handle {
   tsr_tensor desc;
   int64_t refcount; /* atomic; through tensor_retain / tensor_release only */
   uint32_t requires_grad;
-  uint32_t reserved;
+  uint32_t marks; /* what tensor_mark has said about its dimensions; 0: nothing */
 } tsr_tensor_handle;
+
+typedef enum tsr_mark { TSR_MARK_DYNAMIC = 1, TSR_MARK_STATIC, TSR_MARK_UNBACKED } tsr_mark;
 
 typedef struct tsr_context_options {
   size_t struct_size;
@@ -48,8 +50,10 @@ typedef enum tsr_arg_kind {
   TSR_ARG_STRING,
   TSR_ARG_ENUM,
   TSR_ARG_NONE,
-  TSR_ARG_LENGTH, /* the length of a container, or presence of an optional (0, 1) */
-  TSR_ARG_KEYS    /* the keys of a map, joined by '\n', in order */
+  TSR_ARG_LENGTH,   /* the length of a container, or presence of an optional (0, 1) */
+  TSR_ARG_KEYS,     /* the keys of a map, joined by '\n', in order */
+  TSR_ARG_SYM_INT,  /* a number whose uses the client reports (tsr_capture_api.scalar): i */
+  TSR_ARG_SYM_FLOAT /* f */
 } tsr_arg_kind;
 
 typedef struct tsr_arg {     /* one leaf of a call's flattened arguments */
@@ -149,6 +153,14 @@ typedef struct tsr_api {
 
   /* ---- appended since the first version of this table */
   tsr_error* (*config_modes)(char** json); /* the modes: name, help, what each sets; needs no context */
+  /* Says how compiled functions treat a dimension of this tensor. DYNAMIC: a symbol in [min, max] from the first compile on, and an error
+   * (TSR-D001) when the function needs its value; STATIC: a number; UNBACKED: a symbol that nothing may be guarded on. Dimensions count
+   * from the end when negative. Throws TSR-D003 for a dimension that is not there or an empty range. */
+  tsr_error* (*tensor_mark)(tsr_tensor_handle*, int64_t dim, uint32_t tsr_mark, int64_t min, int64_t max);
+  void (*reset)(void); /* callable_reset of every callable there is: frames count from 0 again */
+  /* Whether this thread records gradients: part of every guard. */
+  int (*grad_enabled)(void);
+  int (*set_grad_enabled)(int on); /* what it was */
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

@@ -2,6 +2,8 @@
 #include "api/api.hpp"
 #include "dispatch/callable.hpp"
 #include "dispatch/eager.hpp"
+#include "dispatch/global_state.hpp"
+#include "dispatch/marks.hpp"
 
 namespace tessera::core::api {
 
@@ -12,8 +14,8 @@ Callable& of(tsr_callable_handle* c) { return *reinterpret_cast<Callable*>(&requ
 tsr_error* create(tsr_context* c, const tsr_callable_desc* desc, tsr_callable_handle** out) noexcept {
   return guarded([&] {
     required(out, "the callable to be returned");
-    *out =
-        reinterpret_cast<tsr_callable_handle*>(new Callable(required(c, "context").context, required(desc, "the description")));
+    *out = reinterpret_cast<tsr_callable_handle*>(
+        make_callable(required(c, "context").context, required(desc, "the description")));
   });
 }
 
@@ -35,7 +37,7 @@ tsr_error* eager_op(tsr_context* c, const char* op, tsr_tensor_handle* const* op
 
 void callable_functions(tsr_api& t) {
   t.callable_create = create;
-  t.callable_destroy = [](tsr_callable_handle* c) noexcept { delete reinterpret_cast<Callable*>(c); };
+  t.callable_destroy = [](tsr_callable_handle* c) noexcept { drop_callable(reinterpret_cast<Callable*>(c)); };
   t.call = call;
   t.callable_describe = [](tsr_callable_handle* c, char** json) noexcept {
     return guarded([&] { required(json, "the text to be returned") = to_c_string(of(c).describe_json()); });
@@ -44,6 +46,12 @@ void callable_functions(tsr_api& t) {
     if (c) of(c).reset();
   };
   t.eager_op = eager_op;
+  t.tensor_mark = [](tsr_tensor_handle* h, int64_t dim, uint32_t mark, int64_t min, int64_t max) noexcept {
+    return guarded([&] { mark_tensor(required(h, "the tensor"), dim, mark, min, max); });
+  };
+  t.reset = [] noexcept { reset_callables(); };
+  t.grad_enabled = [] noexcept -> int { return core::grad_enabled(); };
+  t.set_grad_enabled = [](int on) noexcept -> int { return core::set_grad_enabled(on != 0); };
 }
 
 }  // namespace tessera::core::api

@@ -2,6 +2,7 @@
 #include "capture/recorder.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "ir/graph.hpp"
 #include "ir/graph_api.hpp"
@@ -21,6 +22,21 @@ tsr_id Recorder::add_input(const std::string& name, const tsr_type& type, tsr_in
 
 bool Recorder::used(uint32_t i) const { return !client_observes_ || observed_[i] || graph_->value(inputs_[i]).num_uses > 0; }
 
+void Recorder::add_float(uint32_t arg, const std::string& name) {
+  Scalar s;
+  s.kind = TSR_SCALAR_INPUT;
+  s.input = graph_->create_input(name, graph_->make_type(TSR_F64, {}));
+  scalars_.emplace(arg, s);
+}
+
+void Recorder::add_symbol(uint32_t arg, const std::string& name, tsr_dim symbol) {
+  Scalar s;
+  s.kind = TSR_SCALAR_DIM;
+  s.dim = symbol;
+  s.input = graph_->create_input(name, graph_->make_type(TSR_U8, {&symbol, 1}));
+  scalars_.emplace(arg, s);
+}
+
 std::unique_ptr<Graph> Recorder::take() { return std::move(graph_); }
 
 struct CaptureFunctions {
@@ -33,6 +49,24 @@ struct CaptureFunctions {
         std::find(r.inputs_.begin(), r.inputs_.end(), value);  // inputs have the first ids: found at once, if at all
     if (at != r.inputs_.end()) r.observed_[static_cast<size_t>(at - r.inputs_.begin())] = 1;
   }
+  static void scalar(const Recorder& r, uint32_t arg, tsr_scalar& out) {
+    const auto at = r.scalars_.find(arg);
+    if (at == r.scalars_.end())
+      throw user_error("TSR-E002", "argument number " + std::to_string(arg) + " of the captured call is no symbolic number");
+    const Scalar& s = at->second;
+    const tsr_scalar all{out.struct_size, static_cast<uint32_t>(s.kind), s.kind == TSR_SCALAR_INPUT ? s.input : TSR_NONE,
+                         s.dim};
+    std::memcpy(&out, &all, std::min(out.struct_size, sizeof all));
+  }
+  static void scalar_used(Recorder& r, uint32_t arg, bool as_number, const char* where) {
+    const auto at = r.scalars_.find(arg);
+    if (at == r.scalars_.end()) return;
+    Scalar& s = at->second;
+    s.used = true;
+    s.read = s.read || as_number;
+    if (where && s.where.empty() && (as_number || s.kind == TSR_SCALAR_NUMBER)) s.where = where;
+  }
+  using Scalar = Recorder::Scalar;
   static void set_outputs(Recorder& r, const tsr_id* values, uint32_t count) {
     r.graph_->set_outputs(0, {values, count});
     r.has_outputs_ = true;
@@ -83,6 +117,14 @@ const tsr_capture_api& capture_api() {
             return guarded([&] { CaptureFunctions::set_outputs(Recorder::from(r), values, count); });
           },
       .observe = [](tsr_recorder* r, tsr_id value) noexcept { CaptureFunctions::observe(Recorder::from(r), value); },
+      .scalar =
+          [](tsr_recorder* r, uint32_t arg, tsr_scalar* out) noexcept {
+            return guarded([&] { CaptureFunctions::scalar(Recorder::from(r), arg, *out); });
+          },
+      .scalar_used =
+          [](tsr_recorder* r, uint32_t arg, int as_number, const char* where) noexcept {
+            CaptureFunctions::scalar_used(Recorder::from(r), arg, as_number != 0, where);
+          },
   };
   return table;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,9 +31,24 @@ class Recorder {
   const std::vector<tsr_id>& inputs() const { return inputs_; }
   bool has_outputs() const { return has_outputs_; }
 
+  // Numbers among the arguments, by the number of their leaf. Those that are symbols are graph inputs too, behind those of tensors:
+  // a float as f64[], an integer n as an u8[n] whose elements nobody reads, because what is symbolic in a graph is its sizes.
+  struct Scalar {
+    tsr_scalar_kind kind = TSR_SCALAR_NUMBER;
+    tsr_id input = TSR_NONE;
+    tsr_dim dim = 0;
+    bool used = false, read = false;  // read: as a number, by host code
+    std::string where;                // of the first use that makes it a guard
+  };
+  void add_number(uint32_t arg) { scalars_.emplace(arg, Scalar()); }
+  void add_float(uint32_t arg, const std::string& name);
+  void add_symbol(uint32_t arg, const std::string& name, tsr_dim symbol);
+  const std::map<uint32_t, Scalar>& scalars() const { return scalars_; }
+
   // Whether the function can have seen input `i`: the graph uses it, or its type was looked at, or the client does not say
   // what it looks at (see tsr_capture_api.observe).
   bool used(uint32_t i) const;
+  bool client_observes() const { return client_observes_; }
   std::unique_ptr<Graph> take();
 
  private:
@@ -40,6 +56,7 @@ class Recorder {
   std::unique_ptr<Graph> graph_;
   std::vector<tsr_id> inputs_;
   std::vector<uint8_t> observed_;
+  std::map<uint32_t, Scalar> scalars_;
   bool client_observes_ = false, has_outputs_ = false;
 };
 

@@ -185,7 +185,7 @@ void Config::merge(Faults& faults) {
       requested_passes_ = read_passes(given, path_, faults);
       passes_origin_ = given.origin;
     } else if (const KeyDecl* decl = find_key(given.key)) {
-      if (auto setting = check_given(*decl, given, faults)) settings_[given.key] = std::move(*setting);
+      if (auto setting = check_given(*decl, given, faults)) settings_[decl->name] = std::move(*setting);
     } else {
       return false;
     }

@@ -83,15 +83,25 @@ std::vector<KeyDecl> make_keys() {
       integer("runtime.arena_max_bytes", 0, 0, kNoLimit, "A plan that needs a larger arena is refused; 0: no limit."),
 
       integer("guards.recompile_limit", 8, 1, 1e9,
-              "Entries of one function before further misses run on the fallback backend."),
+              "Entries of one function, or of one continuation, before further misses run on the fallback backend. Also called "
+              "cache_size_limit."),
       integer("guards.accumulated_recompile_limit", 256, 1, 1e9,
-              "The same limit over all functions of the process that share code."),
+              "The same limit over all functions of the process that share code. Also called accumulated_cache_size_limit."),
       choice("guards.dynamic", {"auto", "true", "false"},
              "auto: a size is a number first, and a symbol once it has changed. true: symbols at once. false: always "
              "numbers."),
       boolean("guards.assume_static_by_default", true,
               "With dynamic = \"auto\": false makes every size a symbol at the first capture."),
-      boolean("guards.specialize_float", false, "true: guard float arguments by value; false: they become 0-d inputs."),
+      boolean("guards.automatic_dynamic", true, "With dynamic = \"auto\": false never makes a symbol of what has changed."),
+      choice("guards.automatic_dynamic_as", {"dynamic", "unbacked"},
+             "What a size that has changed becomes: a symbol that may be guarded on, or one that may not."),
+      boolean("guards.duck_shaping", true, "Sizes that are equal at capture share one symbol, and must stay equal."),
+      boolean("guards.specialize_zero", true, "A size of 0 is always a number."),
+      boolean("guards.specialize_one", true, "A size of 1 is always a number: what broadcasts is known at compile time."),
+      boolean("guards.specialize_float", false,
+              "true: guard SymFloat arguments by value until one changes; false: they become 0-d inputs at once."),
+      boolean("guards.specialize_int", false, "true: guard SymInt arguments by value, also after a change."),
+      boolean("guards.force_parameter_static_shapes", true, "Sizes of parameters are numbers unless they are marked."),
 
       text("log.artifacts", "", "As TESSERA_LOGS, which wins over it: \"recompiles,+guards\"."),
   };
@@ -106,6 +116,8 @@ const std::vector<KeyDecl>& known_keys() {
 
 const KeyDecl* find_key(std::string_view name) {
   const auto& keys = known_keys();
+  if (name == "guards.cache_size_limit") name = "guards.recompile_limit";
+  if (name == "guards.accumulated_cache_size_limit") name = "guards.accumulated_recompile_limit";
   const auto at = std::find_if(keys.begin(), keys.end(), [&](const KeyDecl& k) { return k.name == name; });
   return at == keys.end() ? nullptr : &*at;
 }

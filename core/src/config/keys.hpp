@@ -15,7 +15,7 @@ struct KeyDecl : OptionDecl {  // `name` is the full key: "pipeline.verify"
   bool fixed = false;          // decides which plugins are loaded, or is read once per context: see Config::derive
 };
 const std::vector<KeyDecl>& known_keys();
-const KeyDecl* find_key(std::string_view key);
+const KeyDecl* find_key(std::string_view key);  // by its name, or by one that it had before
 // Keys whose values are lists of entries, checked by code of their own.
 inline constexpr std::string_view kPluginsLoad = "plugins.load";
 inline constexpr std::string_view kPipelinePasses = "pipeline.passes";

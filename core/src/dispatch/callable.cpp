@@ -24,11 +24,7 @@ Callable::Callable(std::shared_ptr<const Context> context, const tsr_callable_de
   options_ = api::compile_options(context_, config_, desc_.backend);
   options_.keep = nullptr;  // entries go with this callable, which holds the context
   passes_ = context_->pipeline(config_);
-  // auto compiles for the sizes at hand, unless the config makes sizes symbols at the first capture.
-  dynamic_ = desc_.dynamic == 1 ||
-             (desc_.dynamic < 0 &&
-              (config_.get_string("guards.dynamic") == "true" ||
-               (config_.get_string("guards.dynamic") == "auto" && !config_.get_bool("guards.assume_static_by_default"))));
+  policy_ = GuardPolicy::of(config_, desc_.dynamic);
   frame_ = std::make_unique<Frame>(
       desc_.name && *desc_.name ? desc_.name : "fn", desc_.loc.file ? desc_.loc.file : "<unknown>", desc_.loc.line,
       Frame::Limits{config_.get_int("guards.recompile_limit"), config_.get_int("guards.accumulated_recompile_limit")});
@@ -51,31 +47,55 @@ void Callable::reset() {
   const std::lock_guard lock(mutex_);
   frame_->reset();
   misses_ = 0;
+  profile_.clear();
   tables_.push_back(std::make_unique<EntryTable>());
   table_.store(tables_.back().get(), std::memory_order_release);
+}
+
+namespace {
+// Owns the callables: a reset of all may still hold one that its client has dropped meanwhile.
+struct Registry {
+  std::mutex mutex;
+  std::map<Callable*, std::shared_ptr<Callable>> live;
+};
+Registry& registry() {
+  static auto* r = new Registry;  // callables with static storage go after any destructor here
+  return *r;
+}
+}  // namespace
+
+Callable* make_callable(std::shared_ptr<const Context> context, const tsr_callable_desc& desc) {
+  auto made = std::make_shared<Callable>(std::move(context), desc);
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  return r.live.emplace(made.get(), made).first->first;
+}
+
+void drop_callable(Callable* callable) {
+  std::shared_ptr<Callable> last;  // outlives the lock: clients free their structures when it goes
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  if (const auto at = r.live.find(callable); at != r.live.end()) {
+    last = std::move(at->second);
+    r.live.erase(at);
+  }
+}
+
+void reset_callables() {
+  std::vector<std::shared_ptr<Callable>> all;
+  {
+    Registry& r = registry();
+    const std::lock_guard lock(r.mutex);
+    for (const auto& [key, callable] : r.live) all.push_back(callable);
+  }
+  // Without the registry's lock: a capture that runs under a callable's lock may make callables.
+  for (const auto& callable : all) callable->reset();
 }
 
 void Callable::check_capacity(size_t outputs, size_t capacity) const {
   if (outputs > capacity)
     throw user_error("TSR-E003", "'" + frame_->name() + "' returns " + std::to_string(outputs) +
                                      " tensors, there is room for " + std::to_string(capacity));
-}
-
-void Entry::run(const tsr_arg* args, tsr_tensor_handle** outputs) const {
-  const uint32_t n = num_inputs;
-  tsr_tensor_handle* stack[64];
-  std::vector<tsr_tensor_handle*> heap;
-  tsr_tensor_handle** in = stack;
-  if (n > 64) {
-    heap.resize(n);
-    in = heap.data();
-  }
-  const uint32_t* from = n <= kInline ? leaves : inputs.data();
-  for (uint32_t i = 0; i < n; ++i) in[i] = args[from[i]].tensor;
-  if (fast)
-    calls.run(*plan, in, outputs);
-  else
-    executable->run_trusted(in, outputs);
 }
 
 void Callable::call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,

@@ -15,6 +15,7 @@
 #include "config/config.hpp"
 #include "dispatch/entry_table.hpp"
 #include "dispatch/frame.hpp"
+#include "dispatch/input_policy.hpp"
 #include "tessera/embed.h"
 
 namespace tessera::core {
@@ -50,9 +51,10 @@ class Callable {
   void run_uncached(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
                     void** structure);
   // compile_call.cpp
-  Capture capture(const tsr_arg* args, size_t count);
+  std::vector<std::string> paths_of(const tsr_arg* args, size_t count) const;
+  Capture capture(const tsr_arg* args, size_t count, const std::vector<std::string>& paths, const Specialised& specialised);
   std::unique_ptr<Executable> compile(Capture& capture, const CompileOptions& options, bool with_passes);
-  std::unique_ptr<Entry> make_entry(const tsr_arg* args, size_t count, const CompileId& id);
+  std::unique_ptr<Entry> make_entry(const tsr_arg* args, size_t count, CompileId id);
   // explain.cpp
   void explain_miss(const EntryTable& table, const tsr_arg* args, size_t count, bool at_limit);
 
@@ -61,14 +63,21 @@ class Callable {
   Config config_;
   CompileOptions options_;
   std::vector<BoundPass> passes_;
-  bool dynamic_ = false;
+  GuardPolicy policy_;
 
   std::atomic<EntryTable*> table_{nullptr};
   mutable std::mutex mutex_;                         // misses; guards what follows
   std::vector<std::unique_ptr<EntryTable>> tables_;  // the last is current; earlier ones may still be read by a call
   std::unique_ptr<Frame> frame_;
   uint64_t misses_ = 0;
+  DynamicProfile profile_;
+  bool capture_was_symbolic_ = false;           // of the last attempt
   std::map<std::thread::id, void*> transient_;  // structures of uncached calls
 };
+
+// Callables as clients hold them. Every live one is known, so that all can be reset at once.
+Callable* make_callable(std::shared_ptr<const Context> context, const tsr_callable_desc& desc);
+void drop_callable(Callable* callable);
+void reset_callables();
 
 }  // namespace tessera::core

@@ -2,6 +2,7 @@
 // What running the client's function once has recorded. Internal to dispatch/.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,15 +10,18 @@
 
 #include "capture/recorder.hpp"
 #include "dispatch/callable.hpp"
+#include "dispatch/input_policy.hpp"
 #include "ir/graph.hpp"
 
 namespace tessera::core {
 
 struct Callable::Capture {
   std::unique_ptr<Graph> graph;
-  std::vector<uint32_t> leaves;    // argument of each graph input
-  std::vector<uint8_t> used;       // by graph input
-  std::vector<std::string> paths;  // by argument
+  std::vector<uint32_t> leaves;     // argument of each graph input: tensors, then symbolic numbers
+  std::vector<uint8_t> used;        // by graph input
+  std::vector<ArgPolicy> policies;  // by argument
+  std::map<uint32_t, Recorder::Scalar> scalars;
+  bool observed = false;  // the client has said what it looks at
   void* structure = nullptr;
   void (*structure_free)(void*) = nullptr;
   Capture() = default;
@@ -25,9 +29,12 @@ struct Callable::Capture {
       : graph(std::move(o.graph)),
         leaves(std::move(o.leaves)),
         used(std::move(o.used)),
-        paths(std::move(o.paths)),
+        policies(std::move(o.policies)),
+        scalars(std::move(o.scalars)),
+        observed(o.observed),
         structure(std::exchange(o.structure, nullptr)),
         structure_free(o.structure_free) {}
+  Capture& operator=(Capture&&) = delete;
   ~Capture() {
     if (structure && structure_free) structure_free(structure);
   }

@@ -13,9 +13,10 @@ std::string Callable::describe_json() const {
   Json entries = Json::array();
   for (const auto& e : table.entries()) {
     Json x;
-    x["id"] = frame_->compile(e->number).text();
-    x["guards"] = guard_texts(e->expected, e->symbolic);
-    x["symbolic"] = e->mask.symbolic;
+    x["id"] = e->id.text();
+    x["guards"] = Json::array();
+    for (const GuardText& g : e->guards.texts()) x["guards"].push_back(g.text);
+    x["symbolic"] = e->guards.mask.symbolic;
     x["hits"] = e->hits.load(std::memory_order_relaxed);
     x["last_used"] = e->tick.load(std::memory_order_relaxed);
     x["compile_ms"] = e->compile_seconds * 1e3;
@@ -25,7 +26,7 @@ std::string Callable::describe_json() const {
   Json out;
   out["name"] = frame_->name();
   out["loc"] = frame_->place();
-  out["dynamic"] = dynamic_;
+  out["dynamic"] = policy_.dynamic == GuardPolicy::kTrue;
   out["recompile_limit"] = frame_->limits().recompile;
   out["misses"] = misses_;
   out["masks"] = table.num_groups();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a call that missed to an entry: capture, passes, kernels, guards.
+// From a call that missed to an entry: capture, passes, kernels. Guards: make_guards.cpp.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -8,39 +8,87 @@
 #include "context/context.hpp"
 #include "dispatch/callable_capture.hpp"
 #include "dispatch/events.hpp"
+#include "dispatch/make_guards.hpp"
 #include "ir/graph.hpp"
 #include "pass/pass_manager.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
 
-Callable::Capture Callable::capture(const tsr_arg* args, size_t count) {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Symbols for the sizes of the inputs of one capture.
+class InputSymbols {
+ public:
+  InputSymbols(Sizes& sizes, bool duck_shaping) : sizes_(sizes), duck_shaping_(duck_shaping) {}
+  tsr_dim size(const DimPolicy& p, int64_t value) {
+    if (p.kind == DimPolicy::kFixed) return value;
+    if (p.kind == DimPolicy::kUnbacked) return sizes_.fresh("u", p.min, p.max, true, value);
+    // Marked dimensions have ranges of their own.
+    if (p.marked || !duck_shaping_) return sizes_.fresh("s", p.min, p.max, false, value);
+    const auto [at, fresh] = by_size_.try_emplace(value, 0);
+    if (fresh) at->second = sizes_.fresh("s", p.min, p.max, false, value);
+    return at->second;
+  }
+
+ private:
+  Sizes& sizes_;
+  bool duck_shaping_;
+  std::map<int64_t, tsr_dim> by_size_;
+};
+
+}  // namespace
+
+std::vector<std::string> Callable::paths_of(const tsr_arg* args, size_t count) const {
+  std::vector<std::string> paths;
+  for (size_t i = 0; i < count; ++i) paths.push_back(path_of(args, count, i));
+  return paths;
+}
+
+Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std::vector<std::string>& paths,
+                                    const Specialised& specialised) {
   Capture c;
   c.structure_free = desc_.structure_free;
   Recorder recorder(context_->ops(), frame_->name());
   Graph& g = recorder.graph();
-  std::map<int64_t, tsr_dim> by_size;  // duck shaping: equal sizes are one symbol
-  for (size_t i = 0; i < count; ++i) {
-    c.paths.push_back(path_of(args, count, i));
+  InputSymbols symbols(g.sizes(), policy_.duck_shaping);
+  for (uint32_t i = 0; i < count; ++i) {
+    c.policies.push_back(input_policy(policy_, profile_, paths[i], args[i], i, specialised));
     if (args[i].kind != TSR_ARG_TENSOR) continue;
+    const ArgPolicy& p = c.policies.back();
     const tsr_tensor& t = args[i].tensor->desc;
-    std::vector<tsr_dim> sizes(t.sizes, t.sizes + t.rank);
-    if (dynamic_)
-      for (tsr_dim& s : sizes)
-        if (s >= 2) {  // 0 and 1 are special to broadcasting: always numbers
-          const auto [at, fresh] = by_size.try_emplace(s, 0);
-          if (fresh) at->second = g.sizes().fresh("s", 2, INT64_MAX, false, s);
-          s = at->second;
-        }
+    std::vector<tsr_dim> sizes, strides;
+    for (uint32_t d = 0; d < t.rank; ++d) {
+      sizes.push_back(symbols.size(p.dims[d], t.sizes[d]));
+      strides.push_back(p.any_strides ? g.sizes().fresh("t", 0, INT64_MAX, false, t.strides[d]) : t.strides[d]);
+    }
     tsr_type type{};
     type.dtype = t.dtype;
     type.rank = t.rank;
     type.sizes = sizes.data();
-    type.strides = t.flags & TSR_TENSOR_CONTIGUOUS ? nullptr : t.strides;
+    type.strides = t.flags & TSR_TENSOR_CONTIGUOUS ? nullptr : strides.data();
     type.device = t.device;
-    recorder.add_input(c.paths.back(), type, args[i].role == TSR_INPUT_PARAM ? TSR_INPUT_PARAM : TSR_INPUT_ARG);
-    c.leaves.push_back(static_cast<uint32_t>(i));
+    recorder.add_input(paths[i], type, args[i].role == TSR_INPUT_PARAM ? TSR_INPUT_PARAM : TSR_INPUT_ARG);
+    c.leaves.push_back(i);
   }
+  const size_t num_tensors = c.leaves.size();
+  for (uint32_t i = 0; i < count; ++i) {
+    if (args[i].kind != TSR_ARG_SYM_FLOAT && args[i].kind != TSR_ARG_SYM_INT) continue;
+    if (c.policies[i].scalar == ArgPolicy::kNumber) {
+      recorder.add_number(i);
+      continue;
+    }
+    if (args[i].kind == TSR_ARG_SYM_FLOAT)
+      recorder.add_float(i, paths[i]);
+    else
+      recorder.add_symbol(i, paths[i], g.sizes().fresh("s", c.policies[i].min, INT64_MAX, false, args[i].i));
+    c.leaves.push_back(i);
+  }
+  capture_was_symbolic_ = !g.sizes().symbols().empty();
 
   struct Invocation {
     const tsr_callable_desc& desc;
@@ -68,10 +116,21 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count) {
   if (!recorder.has_outputs())
     throw user_error("TSR-G002", "capturing '" + frame_->name() + "' (" + frame_->place() + ") set no outputs",
                      "the client must call set_outputs, with no values for a function without results");
-  for (uint32_t i = 0; i < c.leaves.size(); ++i) {
+  c.observed = recorder.client_observes();
+  c.scalars = recorder.scalars();
+  // What the function never looked at is not guarded: the graph must not rely on its type either.
+  const auto unused = [&](tsr_id value) { g.set_type(value, g.make_type(TSR_F32, {})); };
+  for (uint32_t i = 0; i < num_tensors; ++i) {
     c.used.push_back(recorder.used(i));
-    // What the function never looked at is not guarded: the graph must not rely on its type either.
-    if (!c.used.back()) g.set_type(recorder.inputs()[i], g.make_type(TSR_F32, {}));
+    if (!c.used.back()) unused(recorder.inputs()[i]);
+  }
+  std::vector<uint8_t> symbols_used;
+  for (size_t i = num_tensors; i < c.leaves.size(); ++i) {
+    const Recorder::Scalar& s = c.scalars.at(c.leaves[i]);
+    if (s.kind == TSR_SCALAR_DIM && symbols_used.empty()) symbols_used = used_symbols(g);
+    c.used.push_back(s.kind == TSR_SCALAR_DIM ? symbols_used[g.sizes().exprs()[TSR_DIM_EXPR_ID(s.dim)].symbol] != 0
+                                              : g.value(s.input).num_uses > 0);
+    if (!c.used.back()) unused(s.input);
   }
   g.commit();
   c.graph = recorder.take();
@@ -82,94 +141,64 @@ std::unique_ptr<Executable> Callable::compile(Capture& c, const CompileOptions& 
   const ServiceScope scope(options);
   const auto start = std::chrono::steady_clock::now();
   if (with_passes) run_passes(*c.graph, passes_, pass_options_of(config_));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = seconds_since(start);
   std::unique_ptr<Executable> e = Executable::compile(std::move(c.graph), options);
   e->times.passes = seconds;
   return e;
 }
 
-std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, const CompileId& id) {
+namespace {
+
+// Whether an error may come from a size being a symbol: then the call is captured again with numbers.
+bool may_be_symbolic(const Error& e) {
+  static constexpr std::string_view kCodes[] = {"TSR-I", "TSR-S", "TSR-F", "TSR-R020", "TSR-R023"};
+  return std::any_of(std::begin(kCodes), std::end(kCodes), [&](std::string_view c) { return e.code().starts_with(c); });
+}
+
+}  // namespace
+
+std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, CompileId id) {
   const auto start = std::chrono::steady_clock::now();
   DispatchListener& events = dispatch_events();
-  events.capture_begins(*frame_, id);
-  Capture c = capture(args, count);
-  events.capture_ended(
-      {*frame_, id, c.graph.get(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()});
-  auto e = std::make_unique<Entry>();
-  e->executable = compile(c, options_, true);
-  e->plan = &e->executable->plan();
-  e->fast = e->plan->fast && !e->plan->needs_alignment;
-  e->inputs = c.leaves;
-  e->num_inputs = static_cast<uint32_t>(c.leaves.size());
-  e->num_outputs = static_cast<uint32_t>(e->executable->num_outputs());
-  std::copy_n(c.leaves.begin(), std::min<size_t>(c.leaves.size(), Entry::kInline), e->leaves);
-  const Graph& g = e->executable->graph();
-  const Sizes& sizes = g.sizes();
-
-  e->expected.resize(count);
-  e->mask.leaves.resize(count);
-  for (size_t i = 0; i < count; ++i) {
-    Expected& x = e->expected[i];
-    LeafGuard& l = e->mask.leaves[i];
-    x.path = std::move(c.paths[i]);
-    x.kind = l.kind = args[i].kind;
-    x.role = args[i].role;
-    l.guarded = args[i].kind != TSR_ARG_TENSOR;
-    if (args[i].kind == TSR_ARG_TENSOR) continue;
-    x.i = args[i].i;
-    x.f = args[i].f;
-    if ((args[i].kind == TSR_ARG_STRING || args[i].kind == TSR_ARG_KEYS) && args[i].s) x.s = args[i].s;
-  }
-  std::vector<uint8_t> bound(sizes.symbols().size(), 0);
-  for (uint32_t k = 0; k < c.leaves.size(); ++k) {
-    const uint32_t i = c.leaves[k];
-    const tsr_tensor& t = args[i].tensor->desc;
-    const tsr_type& type = *g.value(g.region(0).inputs[k]).type;
-    Expected& x = e->expected[i];
-    LeafGuard& l = e->mask.leaves[i];
-    x.guarded = l.guarded = c.used[k] != 0;
-    x.dtype = t.dtype;
-    x.device = t.device;
-    x.requires_grad = args[i].tensor->requires_grad != 0;
-    x.sizes.assign(t.sizes, t.sizes + t.rank);
-    x.strides.assign(t.strides, t.strides + t.rank);
-    x.symbols.assign(t.rank, -1);
-    x.dense = t.flags & TSR_TENSOR_CONTIGUOUS;
-    if (!l.guarded) continue;
-    l.rank = t.rank;
-    l.dense = x.dense;
-    for (uint32_t d = 0; d < t.rank; ++d) {
-      if (!TSR_DIM_IS_EXPR(type.sizes[d])) {
-        l.fixed |= uint64_t{1} << d;
-        continue;
-      }
-      const uint32_t symbol = sizes.exprs()[TSR_DIM_EXPR_ID(type.sizes[d])].symbol;  // captured sizes are plain symbols
-      x.symbols[d] = static_cast<int32_t>(symbol);
-      if (bound[symbol]) {
-        e->symbolic.equals.push_back({i, d, symbol});
-        continue;
-      }
-      bound[symbol] = 1;
-      e->symbolic.binds.push_back({i, d, symbol});
-      const tsr_symbol& s = sizes.symbols()[symbol];
-      e->symbolic.bounds.push_back({symbol, s.min, s.max, i, d});
+  const std::vector<std::string> paths = paths_of(args, count);
+  for (size_t i = 0; i < count; ++i) profile_.see(paths[i], args[i]);
+  Specialised specialised;
+  for (;; ++id.attempt) {
+    try {
+      const auto begun = std::chrono::steady_clock::now();
+      events.capture_begins(*frame_, id);
+      Capture c = capture(args, count, paths, specialised);
+      events.capture_ended({*frame_, id, c.graph.get(), seconds_since(begun)});
+      // A symbol that may be 1 is taken to be equal to what it is broadcast against. Where that is wrong for the very call that is
+      // compiled, the symbol was one too many.
+      if (specialise_what_does_not_hold(*c.graph, c.leaves, c.policies, args, paths, specialised)) continue;
+      auto e = std::make_unique<Entry>();
+      e->id = id;
+      e->executable = compile(c, options_, true);
+      e->plan = &e->executable->plan();
+      e->fast = e->plan->fast && !e->plan->needs_alignment;
+      e->inputs = c.leaves;
+      e->num_inputs = static_cast<uint32_t>(c.leaves.size());
+      e->num_scalars = static_cast<uint32_t>(
+          std::count_if(c.leaves.begin(), c.leaves.end(), [&](uint32_t i) { return args[i].kind != TSR_ARG_TENSOR; }));
+      e->num_outputs = static_cast<uint32_t>(e->executable->num_outputs());
+      std::copy_n(c.leaves.begin(), std::min<size_t>(c.leaves.size(), Entry::kInline), e->leaves);
+      e->guards =
+          make_guards(e->executable->graph(), {c.leaves, c.used, c.policies, c.scalars, c.observed}, args, count, paths);
+      // Layouts that only the call knows are looked at in each.
+      e->trusted = std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
+                                [](const LeafGuard& l) { return l.guarded && l.layout == LeafGuard::kNotDense; });
+      e->fast = e->fast && e->trusted;
+      e->structure = std::exchange(c.structure, nullptr);
+      e->structure_free = desc_.structure_free;
+      e->compile_seconds = seconds_since(start);
+      return e;
+    } catch (const Error& e) {
+      events.failed({*frame_, id, e});
+      if (specialised.all || !capture_was_symbolic_ || !may_be_symbolic(e)) throw;
+      specialised.all = true;
     }
   }
-  e->symbolic.sizes = &sizes;
-  for (const Assumption& a : sizes.assumptions()) {
-    std::vector<uint32_t> symbols;
-    sizes.collect_symbols(a.a, symbols);
-    sizes.collect_symbols(a.b, symbols);
-    // About sizes that are computed later: checked by the plan when they are known.
-    if (std::all_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return bound[s] != 0; }))
-      e->symbolic.relations.push_back(a);
-  }
-  e->number = id.compile;
-  e->mask.finish();
-  e->structure = std::exchange(c.structure, nullptr);
-  e->structure_free = desc_.structure_free;
-  e->compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return e;
 }
 
 }  // namespace tessera::core

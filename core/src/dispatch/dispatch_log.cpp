@@ -8,14 +8,6 @@ namespace tessera::core {
 
 namespace {
 
-// A source line behind a guard ("c == 0.5   # model.cpp:14") belongs to the guards and verbose forms only.
-std::string without_source(const std::string& guard) {
-  const size_t at = guard.find("  # ");
-  if (at == std::string::npos) return guard;
-  const size_t end = guard.find_last_not_of(' ', at);
-  return guard.substr(0, end == std::string::npos ? 0 : end + 1);
-}
-
 class DispatchLog final : public DispatchListener {
   bool wants_reasons() const override {
     return log_enabled(Artifact::kRecompiles) || log_enabled(Artifact::kRecompilesVerbose);
@@ -29,8 +21,8 @@ class DispatchLog final : public DispatchListener {
     for (const MissReason& r : e.reasons) {
       if (r.guards.empty()) continue;
       const std::string id = "\n    - " + r.entry.text() + ": ";
-      text += id + without_source(r.guards.front());
-      for (const std::string& g : r.guards) all += id + g;
+      text += id + r.guards.front().text;
+      for (const GuardText& g : r.guards) all += id + g.full();
     }
     if (!e.advice.empty()) all += "\n    " + e.advice;
     log_write(Artifact::kRecompiles, text);
@@ -44,13 +36,13 @@ class DispatchLog final : public DispatchListener {
   void compiled(const CompiledEvent& e) override {
     if (!log_enabled(Artifact::kGuards)) return;
     std::string text = "guards of " + e.frame.name() + " " + e.id.text() + " (" + e.frame.place() + ")";
-    for (const std::string& g : e.guards) text += "\n  " + g;
+    for (const GuardText& g : e.guards) text += "\n  " + g.full();
     log_write(Artifact::kGuards, text);
   }
 
   void limit_hit(const LimitEvent& e) override {
     log_warning(std::string("tessera hit config.") + e.key + " (" + std::to_string(e.limit) + ")\n   function: '" +
-                e.frame.name() + "' (" + e.frame.place() + ")\n   last reason: " + without_source(e.last_reason) +
+                e.frame.name() + "' (" + e.frame.place() + ")\n   last reason: " + e.last_reason +
                 "\nTo log all recompilation reasons, use TESSERA_LOGS=\"recompiles\".\nTo diagnose recompilation issues, see "
                 "docs/recompiles.md");
   }

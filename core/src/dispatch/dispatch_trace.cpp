@@ -23,7 +23,7 @@ class DispatchTrace final : public DispatchListener {
   void recompiling(const RecompileEvent& e) override {
     if (!trace_enabled()) return;
     nlohmann::ordered_json reasons = nlohmann::ordered_json::array();
-    for (const MissReason& r : e.reasons) reasons.push_back({{"entry", r.entry.text()}, {"guards", r.guards}});
+    for (const MissReason& r : e.reasons) reasons.push_back({{"entry", r.entry.text()}, {"guards", full_texts(r.guards)}});
     TraceEvent line = about("recompile", e.frame);
     line.text("entry", e.next.text());
     line.json("reasons", reasons.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
@@ -39,7 +39,7 @@ class DispatchTrace final : public DispatchListener {
   }
 
   void compiled(const CompiledEvent& e) override {
-    if (trace_enabled()) TraceEvent("guards").text("entry", e.id.text()).texts("guards", e.guards).write();
+    if (trace_enabled()) TraceEvent("guards").text("entry", e.id.text()).texts("guards", full_texts(e.guards)).write();
   }
 
   void limit_hit(const LimitEvent& e) override {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compile/executable.hpp"
+#include "dispatch/frame.hpp"
 #include "dispatch/guards.hpp"
 
 namespace tessera::core {
@@ -20,16 +21,16 @@ struct alignas(64) Entry {
   mutable std::atomic<uint64_t> tick{0}, hits{0};
   const Plan* plan = nullptr;  // of the executable
   uint32_t num_inputs = 0, num_outputs = 0;
-  bool fast = false;  // `calls` may be used
+  bool fast = false;         // `calls` may be used
+  bool trusted = true;       // the guards imply what the plan would check
+  uint32_t num_scalars = 0;  // graph inputs that are numbers: the last ones
   static constexpr uint32_t kInline = 12;
   uint32_t leaves[kInline];      // argument of each graph input, when there are no more than that
   std::vector<uint32_t> inputs;  // the same, of any length
 
-  int64_t number = 0;  // among the compiles of its frame
+  CompileId id;
   std::unique_ptr<Executable> executable;
-  Mask mask;
-  std::vector<Expected> expected;
-  SymbolicGuards symbolic;
+  Guards guards;
   double compile_seconds = 0;
   void (*structure_free)(void*) = nullptr;
 
@@ -39,6 +40,9 @@ struct alignas(64) Entry {
   }
   // Outputs are new references; the arguments fit the guards.
   void run(const tsr_arg* args, tsr_tensor_handle** outputs) const;
+
+ private:
+  void run_on(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
 };
 
 }  // namespace tessera::core

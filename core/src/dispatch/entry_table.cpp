@@ -18,10 +18,11 @@ const Entry* EntryTable::find(const tsr_arg* args, size_t count) const {
   WordBuffer key;
   for (const Group* g : *order) {
     key.clear();
-    if (!g->mask.key(args, count, key)) continue;
+    uint32_t marks = 0;
+    if (!g->mask.key(args, count, key, &marks)) continue;
     for (const Entry* e = g->map.find(hash_words(key.data(), key.size()), key.data(), key.size()); e;
          e = e->next.load(std::memory_order_acquire))
-      if (!g->mask.symbolic || e->symbolic.hold(args)) return e;
+      if ((!g->mask.symbolic || e->guards.symbolic.hold(args)) && (marks == 0 || e->guards.covers_marks(args))) return e;
   }
   return nullptr;
 }
@@ -41,16 +42,20 @@ const Entry* EntryTable::insert(std::unique_ptr<Entry> owned, const tsr_arg* arg
   tick_.store(now + 1, std::memory_order_relaxed);
   Group* group = nullptr;
   for (const auto& g : groups_)
-    if (g->mask == e->mask) group = g.get();
+    if (g->mask == e->guards.mask) group = g.get();
   const bool fresh = !group;
   std::unique_ptr<Group> made;
   if (fresh) {
     made = std::make_unique<Group>();
     group = made.get();
-    group->mask = e->mask;
+    group->mask = e->guards.mask;
   }
   WordBuffer key;
-  if (!group->mask.key(args, count, key)) throw bug("TSR-B031", "the arguments of a call changed while it was captured");
+  uint32_t marks = 0;
+  if (!group->mask.key(args, count, key, &marks))
+    throw bug("TSR-B031", "the arguments of a call changed while it was captured");
+  if (!(e->guards.mask.symbolic ? e->guards.symbolic.hold(args) : true) || (marks != 0 && !e->guards.covers_marks(args)))
+    throw bug("TSR-B031", "compiled code does not fit the call that it was compiled for");
   entries_.push_back(std::move(owned));
   if (made) groups_.push_back(std::move(made));
   const uint64_t hash = hash_words(key.data(), key.size());

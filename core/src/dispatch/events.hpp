@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dispatch/frame.hpp"
+#include "dispatch/guards.hpp"
 
 namespace tessera::core {
 
@@ -17,7 +18,7 @@ class Graph;
 
 struct MissReason {  // why one cached entry did not fit
   CompileId entry;
-  std::vector<std::string> guards;  // those that failed; the first is the reason
+  std::vector<GuardText> guards;  // those that failed; the first is the reason
 };
 
 struct RecompileEvent {
@@ -37,9 +38,9 @@ struct CaptureEvent {
 struct CompiledEvent {
   const Frame& frame;
   CompileId id;
-  const std::vector<std::string>& guards;  // as texts
-  const Executable& executable;            // its final graph, step table and times
-  double seconds = 0;                      // capture, passes and kernels
+  const std::vector<GuardText>& guards;
+  const Executable& executable;  // its final graph, step table and times
+  double seconds = 0;            // capture, passes and kernels
 };
 
 struct FailedEvent {  // a capture or a compile that threw
@@ -52,7 +53,7 @@ struct LimitEvent {
   const Frame& frame;
   const char* key;  // "recompile_limit"
   int64_t limit;
-  std::string last_reason;  // "0/7: tensor 'x' size mismatch ..."
+  std::string last_reason;  // "0/7: tensor 'x' size mismatch ..."; empty: nothing was cached
 };
 
 struct GraphBreakEvent {

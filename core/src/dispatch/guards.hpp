@@ -12,11 +12,20 @@
 
 namespace tessera::core {
 
+// A guard in words, and the source line that caused it where that is known: "c == 0.5", "model.cpp:12".
+struct GuardText {
+  std::string text, source;
+  std::string full() const;  // the text padded to 55 columns, then "  # " and the source
+};
+
+std::vector<std::string> full_texts(const std::vector<GuardText>& guards);
+
 // What is fixed about one leaf of the flattened arguments.
 struct LeafGuard {
-  uint32_t kind = 0;     // tsr_arg_kind
-  bool guarded = false;  // of tensors: the graph relies on it. Other leaves always are.
-  bool dense = false;    // row-major; else the strides are part of the key
+  enum Layout : uint8_t { kDense, kStrides, kNotDense };  // row-major; the strides are part of the key; any others
+  uint32_t kind = 0;                                      // tsr_arg_kind
+  bool guarded = false;  // the graph relies on it: of tensors their type, of others their value
+  Layout layout = kDense;
   uint32_t rank = 0;
   uint64_t fixed = 0;  // bit i: the size at index i is part of the key; else it is a symbol
   bool operator==(const LeafGuard&) const = default;
@@ -25,12 +34,13 @@ struct LeafGuard {
 // The mask of a group of entries: entries with equal masks differ in numbers only, so one probe finds the right one.
 struct Mask {
   std::vector<LeafGuard> leaves;
-  bool symbolic = false;
-  size_t words = 0;  // of a key, texts not counted
+  bool symbolic = false;  // some size or number is a symbol
+  size_t words = 0;       // of a key, texts not counted
   void finish();
-  bool operator==(const Mask& o) const { return leaves == o.leaves; }
-  // Appends the words of these arguments. False: they cannot match whatever the numbers are (count, kinds, ranks).
-  bool key(const tsr_arg* args, size_t count, WordBuffer& out) const;
+  bool operator==(const Mask& o) const { return leaves == o.leaves && symbolic == o.symbolic; }
+  // Appends the words of these arguments and of the thread's global state, and adds up their marks. False: they cannot match whatever
+  // the numbers are (count, kinds, ranks).
+  bool key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* marks) const;
 };
 
 // The arguments at capture, kept to explain why a later call does not match.
@@ -41,15 +51,18 @@ struct Expected {
   int64_t i = 0;
   double f = 0;
   std::string s;
+  std::string source;  // of the guard on a number
   uint32_t dtype = 0, requires_grad = 0, role = 0;
   tsr_device device = 0;
   std::vector<int64_t> sizes, strides;
-  bool dense = true;
-  std::vector<int32_t> symbols;  // by dimension: the symbol, or -1 for a fixed size
+  LeafGuard::Layout layout = LeafGuard::kDense;
+  std::vector<int32_t> symbols;          // by dimension: the symbol, or -1 for a fixed size
+  std::vector<std::string> dim_sources;  // by dimension: why a symbol ended up fixed; empty: no such dimension
 };
 
 // Relations among sizes that are symbols.
 struct SymbolicGuards {
+  static constexpr uint32_t kNumber = 0xffffffffu;  // in place of a dimension: the leaf is the number itself
   struct Place {
     uint32_t leaf, dim, symbol;
   };
@@ -66,11 +79,22 @@ struct SymbolicGuards {
   bool hold(const tsr_arg* args) const;
 };
 
-// Why these arguments do not match, in the words of docs/recompiles.md: the first guard that fails, structure and plain values before
-// tensors. `all`: every failing guard. Empty: everything matches.
-std::vector<std::string> mismatches(const std::vector<Expected>& expected, const SymbolicGuards& symbolic, const tsr_arg* args,
-                                    size_t count, bool all);
-// Every guard as text: "c == 0.5", "tensor 'x': f32[3], cpu".
-std::vector<std::string> guard_texts(const std::vector<Expected>& expected, const SymbolicGuards& symbolic);
+// Everything that an entry relies on.
+struct Guards {
+  Mask mask;
+  uint64_t global = 0;  // global_state()
+  std::vector<Expected> expected;
+  SymbolicGuards symbolic;
+  // Whether this entry treats every marked dimension of these arguments as its mark asks.
+  bool covers_marks(const tsr_arg* args) const;
+  // Why these arguments do not match, in the words of docs/recompiles.md: every guard that fails, structure, plain values, tensors,
+  // relations. `all` false: at most the first. Empty: everything matches.
+  std::vector<GuardText> mismatches(const tsr_arg* args, size_t count, bool all) const;
+  // Every guard: "c == 0.5", "tensor 'x': f32[3], cpu".
+  std::vector<GuardText> texts() const;
+};
+
+// The guard on a leaf that is no tensor: "c == 0.5".
+std::string value_text(const Expected& e);
 
 }  // namespace tessera::core

@@ -16,26 +16,25 @@ const Entry* Callable::miss(const tsr_arg* args, size_t count) {
   EntryTable& table = *table_.load(std::memory_order_relaxed);
   if (const Entry* e = table.find(args, count)) return e;  // another thread has compiled it meanwhile
   ++misses_;
-  const bool at_limit = static_cast<int64_t>(table.entries().size()) >= frame_->limits().recompile;
-  if (!table.entries().empty()) explain_miss(table, args, count, at_limit);
+  const bool at_limit = static_cast<int64_t>(table.entries().size()) >= frame_->limits().recompile ||
+                        frame_->accumulated() >= frame_->limits().accumulated;
+  if (!table.entries().empty() || at_limit) explain_miss(table, args, count, at_limit);
   if (at_limit) return nullptr;
   frame_->acquire();
   const CompileId id = frame_->next();
   TraceCompile trace({"function", frame_->name(), frame_->place(), id.text()});
-  std::unique_ptr<Entry> entry;
+  const Entry* e = nullptr;
   try {
-    entry = make_entry(args, count, id);
-  } catch (const Error& e) {
-    trace.failed(e);
-    dispatch_events().failed({*frame_, id, e});
+    e = table.insert(make_entry(args, count, id), args, count);
+  } catch (const Error& error) {
+    trace.failed(error);
     throw;
   }
-  const Entry* e = table.insert(std::move(entry), args, count);
   frame_->finish();
   DispatchListener& events = dispatch_events();
-  std::vector<std::string> guards;
-  if (events.wants_guards()) guards = guard_texts(e->expected, e->symbolic);
-  events.compiled({*frame_, id, guards, *e->executable, e->compile_seconds});
+  std::vector<GuardText> guards;
+  if (events.wants_guards()) guards = e->guards.texts();
+  events.compiled({*frame_, e->id, guards, *e->executable, e->compile_seconds});
   return e;
 }
 
@@ -44,11 +43,13 @@ const Entry* Callable::miss(const tsr_arg* args, size_t count) {
 void Callable::run_uncached(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity,
                             size_t* num_outputs, void** structure) {
   std::unique_ptr<Executable> executable;
-  std::vector<tsr_tensor_handle*> in;
+  std::vector<tsr_tensor_handle*> in;  // tensors alone: every number is one
   {
     const std::lock_guard lock(mutex_);  // the client's function runs for one thread at a time
     const TraceCompile trace({"fallback", frame_->name(), frame_->place(), {}});
-    Capture c = capture(args, count);
+    Specialised numbers;
+    numbers.all = true;
+    Capture c = capture(args, count, paths_of(args, count), numbers);
     CompileOptions fallback = options_;
     fallback.backends.erase(fallback.backends.begin(), fallback.backends.end() - 1);
     executable = compile(c, fallback, false);

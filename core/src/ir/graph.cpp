@@ -405,6 +405,10 @@ tsr_id Graph::create_node(const NodeSpec& spec, tsr_id region, tsr_id before) {
       sizes_.restore(before_inference);  // a node that was refused leaves no assumptions behind
       throw;
     }
+    if (sizes_.assumptions().size() > before_inference.assumptions)
+      sizes_.place_assumptions(
+          before_inference.assumptions,
+          (spec.loc.file ? spec.loc.file + (":" + std::to_string(spec.loc.line)) + " in " : "in ") + rec.name);
     types = &inferred;
   }
 

@@ -455,10 +455,15 @@ void Sizes::require(tsr_relation r, tsr_dim a, tsr_dim b, std::string why) {
       throw user_error("TSR-S004", why + ": " + print(a) + " " + kText[r] + " " + print(b) + " does not hold",
                        "give sizes for which it holds");
     case TSR_UNKNOWN:
-      assumptions_.push_back({r, a, b, std::move(why)});
+      assumptions_.push_back({r, a, b, std::move(why), {}});
       if (std::string key = terms_key(assumptions_.back()); !key.empty())
         by_terms_[std::move(key)].push_back(static_cast<uint32_t>(assumptions_.size() - 1));
   }
+}
+
+void Sizes::place_assumptions(size_t first, const std::string& where) {
+  for (size_t i = first; i < assumptions_.size(); ++i)
+    if (assumptions_[i].where.empty()) assumptions_[i].where = where;
 }
 
 bool Sizes::holds(tsr_relation r, int64_t a, int64_t b) {
@@ -511,13 +516,14 @@ bool Sizes::is_unbacked(tsr_dim d) const {
 
 namespace {
 // Precedence: sum 1, product 2, atom 3.
-std::string print_at(const std::vector<tsr_dim_expr>& exprs, const std::vector<tsr_symbol>& symbols, tsr_dim d, int level) {
+template <class Name>
+std::string print_at(const std::vector<tsr_dim_expr>& exprs, const Name& name, tsr_dim d, int level) {
   if (!TSR_DIM_IS_EXPR(d)) return std::to_string(d);
   const tsr_dim_expr& e = exprs[TSR_DIM_EXPR_ID(d)];
-  auto sub = [&](tsr_dim x, int l) { return print_at(exprs, symbols, x, l); };
+  auto sub = [&](tsr_dim x, int l) { return print_at(exprs, name, x, l); };
   std::string s;
   switch (e.op) {
-    case TSR_DIM_SYMBOL: return symbols[e.symbol].name;
+    case TSR_DIM_SYMBOL: return name(e.symbol);
     case TSR_DIM_ADD:
     case TSR_DIM_SUB: {
       s = sub(e.lhs, 1);
@@ -542,7 +548,15 @@ std::string print_at(const std::vector<tsr_dim_expr>& exprs, const std::vector<t
 }
 }  // namespace
 
-std::string Sizes::print(tsr_dim d) const { return print_at(exprs_, symbols_, d, 1); }
+std::string Sizes::print(tsr_dim d) const {
+  return print_at(
+      exprs_, [this](uint32_t s) { return std::string(symbols_[s].name); }, d, 1);
+}
+
+std::string Sizes::print(tsr_dim d, std::span<const std::string> names) const {
+  return print_at(
+      exprs_, [names](uint32_t s) { return names[s]; }, d, 1);
+}
 
 tsr_dim Sizes::import(const Sizes& other, tsr_dim d, const std::function<tsr_dim(uint32_t)>& map) {
   if (!TSR_DIM_IS_EXPR(d)) return d;

@@ -24,6 +24,7 @@ struct Assumption {  // a relation that a guard has established; `divisible`: a 
   tsr_relation relation;
   tsr_dim a, b;
   std::string why;
+  std::string where = {};  // the op that caused it and its source line: "model.cpp:12 in add"; empty: unknown
 };
 
 // One per graph. Equal expressions are equal handles. Not thread-safe.
@@ -76,6 +77,8 @@ class Sizes {
   // Records the relation unless it is provable. Throws TSR-S004 when it is provably false.
   void require(tsr_relation r, tsr_dim a, tsr_dim b, std::string why);
   const std::vector<Assumption>& assumptions() const { return assumptions_; }
+  // Says where the assumptions from number `first` on came from, unless that is known.
+  void place_assumptions(size_t first, const std::string& where);
 
   // Value of `d` given one value per symbol (in table order). Throws on overflow or division by zero.
   int64_t evaluate(tsr_dim d, std::span<const int64_t> symbol_values) const;
@@ -83,7 +86,8 @@ class Sizes {
   bool is_unbacked(tsr_dim d) const;                                  // mentions an unbacked symbol
   void collect_symbols(tsr_dim d, std::vector<uint32_t>& out) const;  // appends each once, in order of first appearance
 
-  std::string print(tsr_dim d) const;  // "s0*2 + 1"
+  std::string print(tsr_dim d) const;                                      // "s0*2 + 1"
+  std::string print(tsr_dim d, std::span<const std::string> names) const;  // with other names for the symbols, in table order
   const std::vector<tsr_symbol>& symbols() const { return symbols_; }
   const std::vector<tsr_dim_expr>& exprs() const { return exprs_; }
   // Rebuilds an expression of `other` here, with `map` giving the replacement of each of its symbols.

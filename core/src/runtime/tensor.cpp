@@ -29,7 +29,7 @@ Tensor* make_handle(Buffer* buffer, void* data, uint32_t dtype, uint32_t rank, c
   t->desc = {data, dtype, rank, dims, dims + rank, device, flags};
   t->refcount = 1;
   t->requires_grad = 0;
-  t->reserved = 0;
+  t->marks = 0;
   t->buffer = buffer;
   return t;
 }

@@ -24,6 +24,18 @@ void FlattenVisitor::tensor(Tensor& t) {
   push(TSR_ARG_TENSOR).tensor = t.handle_unchecked();
 }
 
+void FlattenVisitor::sym_int(SymInt& x) {
+  if (TSR_DIM_IS_EXPR(x.number()) && !placeholders)
+    fail("TSR-F001", "a symbolic number of a traced function is passed to a compiled function outside its trace");
+  push(TSR_ARG_SYM_INT).i = placeholders ? 0 : x.number();
+}
+
+void FlattenVisitor::sym_float(SymFloat& x) {
+  if (x.is_symbolic() && !placeholders)
+    fail("TSR-F001", "a symbolic number of a traced function is passed to a compiled function outside its trace");
+  push(TSR_ARG_SYM_FLOAT).f = placeholders ? 0 : x.number();
+}
+
 void FlattenVisitor::text(uint32_t kind, std::string s) {
   // tsr_arg borrows the characters; a deque-like growth would do, but calls with strings are rare and short.
   texts->push_back(std::move(s));
@@ -44,6 +56,8 @@ void FlattenVisitor::module(nn::ModuleBase& m) {
 void CollectVisitor::module(nn::ModuleBase& m) {
   for (const nn::ModuleBase::Leaf& l : m.leaves()) tensors.push_back(l.tensor);
 }
+
+void ScalarVisitor::module(nn::ModuleBase& m) { at += static_cast<uint32_t>(m.leaves().size() + m.training_flags().size()); }
 
 void PathVisitor::leaf() {
   if (at++ == target)
@@ -149,6 +163,7 @@ thread_local CallFrame* t_frame = nullptr;
 // The host calls this on a miss, on the calling thread.
 tsr_error* invoke(void*, tsr_recorder* recorder, const tsr_arg*, size_t, void** structure) {
   CallFrame& frame = *t_frame;
+  frame.thrown = nullptr;  // of an earlier attempt
   auto trace = std::make_shared<Trace>();
   struct End {  // tensors that escape the trace are refused later instead of touching a graph that is gone
     Trace& t;

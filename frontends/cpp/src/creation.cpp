@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "attrs.hpp"
+#include "sym.hpp"
 #include "tessera/compile.hpp"
 #include "tessera/dtypes.hpp"
 #include "trace.hpp"
@@ -57,6 +58,8 @@ Tensor copy_in(const std::vector<T>& values, std::vector<int64_t> shape, DType d
 Tensor empty(Shape shape, DType d, const Device& device) { return make(numbers(shape), d, device); }
 
 Tensor scalar(Scalar value, DType d) {
+  if (value.sym())
+    if (Tensor t = traced_value(*value.sym(), value.where()); t.defined()) return t.to(d);
   Tensor t = make({}, d);
   store(t, 0, value);
   return t;

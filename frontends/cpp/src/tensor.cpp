@@ -64,35 +64,35 @@ int64_t wrap(int64_t axis, int64_t rank) {
 }
 }  // namespace
 
-SymInt Tensor::size(int64_t axis) const {
+SymInt Tensor::size(int64_t axis, std::source_location where) const {
   const int64_t a = wrap(axis, dim());
   if (!is_traced())
     return desc(*this).rank ? SymInt(desc(*this).sizes[a])
                             : (fail("TSR-F005", "a 0-d tensor has no dimension " + std::to_string(axis)), SymInt(0));
   const tsr_type& t = detail::type_of(*traced());
   if (t.rank == 0) fail("TSR-F005", "a 0-d tensor has no dimension " + std::to_string(axis));
-  return SymInt(t.sizes[a], traced()->trace->graph);
+  return SymInt(t.sizes[a], traced()->trace->graph, where);
 }
 
-Shape Tensor::shape() const {
+Shape Tensor::shape(std::source_location where) const {
   Shape s;
   const int64_t rank = dim();
   s.reserve(static_cast<size_t>(rank));
-  for (int64_t i = 0; i < rank; ++i) s.push_back(size(i));
+  for (int64_t i = 0; i < rank; ++i) s.push_back(size(i, where));
   return s;
 }
 
-std::vector<int64_t> Tensor::sizes() const {
+std::vector<int64_t> Tensor::sizes(std::source_location where) const {
   std::vector<int64_t> s;
-  for (const SymInt& d : shape()) s.push_back(d);
+  for (const SymInt& d : shape(where)) s.push_back(d);
   return s;
 }
 
 std::vector<int64_t> Tensor::strides() const { return {desc(*this).strides, desc(*this).strides + desc(*this).rank}; }
 
-SymInt Tensor::numel() const {
+SymInt Tensor::numel(std::source_location where) const {
   SymInt n = 1;
-  for (const SymInt& d : shape()) n = n * d;
+  for (const SymInt& d : shape(where)) n = n * d;
   return n;
 }
 
@@ -191,13 +191,22 @@ constexpr DType dtype_of();
     return D;                     \
   }
 TESSERA_OF(double, f64)
-TESSERA_OF(float, f32) TESSERA_OF(int8_t, i8) TESSERA_OF(int16_t, i16) TESSERA_OF(int32_t, i32) TESSERA_OF(int64_t, i64)
-    TESSERA_OF(uint8_t, u8) TESSERA_OF(uint16_t, u16) TESSERA_OF(uint32_t, u32) TESSERA_OF(uint64_t, u64)
-        TESSERA_OF(bool, boolean) TESSERA_OF(std::complex<float>, c64) TESSERA_OF(std::complex<double>, c128)
+TESSERA_OF(float, f32)
+TESSERA_OF(int8_t, i8)
+TESSERA_OF(int16_t, i16)
+TESSERA_OF(int32_t, i32)
+TESSERA_OF(int64_t, i64)
+TESSERA_OF(uint8_t, u8)
+TESSERA_OF(uint16_t, u16)
+TESSERA_OF(uint32_t, u32)
+TESSERA_OF(uint64_t, u64)
+TESSERA_OF(bool, boolean)
+TESSERA_OF(std::complex<float>, c64)
+TESSERA_OF(std::complex<double>, c128)
 #undef TESSERA_OF
 
-            template <class T>
-            T* Tensor::data() const {
+template <class T>
+T* Tensor::data() const {
   if (dtype() != dtype_of<T>())
     fail("TSR-F008",
          "data<T>() asks for " + std::string(name(dtype_of<T>())) + " but the tensor is " + std::string(name(dtype())),
@@ -211,51 +220,59 @@ TESSERA_OF(float, f32) TESSERA_OF(int8_t, i8) TESSERA_OF(int16_t, i16) TESSERA_O
   template T* Tensor::data<T>() const; \
   template std::vector<T> Tensor::to_vector<T>() const;
 TESSERA_VALUES(double)
-TESSERA_VALUES(float) TESSERA_VALUES(int8_t) TESSERA_VALUES(int16_t) TESSERA_VALUES(int32_t) TESSERA_VALUES(int64_t)
-    TESSERA_VALUES(uint8_t) TESSERA_VALUES(uint16_t) TESSERA_VALUES(uint32_t) TESSERA_VALUES(uint64_t) TESSERA_VALUES(bool)
-        TESSERA_VALUES(std::complex<float>) TESSERA_VALUES(std::complex<double>)
+TESSERA_VALUES(float)
+TESSERA_VALUES(int8_t)
+TESSERA_VALUES(int16_t)
+TESSERA_VALUES(int32_t)
+TESSERA_VALUES(int64_t)
+TESSERA_VALUES(uint8_t)
+TESSERA_VALUES(uint16_t)
+TESSERA_VALUES(uint32_t)
+TESSERA_VALUES(uint64_t)
+TESSERA_VALUES(bool)
+TESSERA_VALUES(std::complex<float>)
+TESSERA_VALUES(std::complex<double>)
 #undef TESSERA_VALUES
 
-            namespace {
-  std::string number(uint32_t dtype, const void* data, int64_t i) {
-    char buf[64];
-    if (is_bool(dtype)) return load_as<double>(dtype, data, i) != 0 ? "true" : "false";
-    if (is_complex(dtype)) {
-      const auto z = load_as<std::complex<double>>(dtype, data, i);
-      std::snprintf(buf, sizeof buf, "%.4g%+.4gi", z.real(), z.imag());
-    } else if (is_float(dtype)) {
-      std::snprintf(buf, sizeof buf, "%.4g", load_as<double>(dtype, data, i));
-    } else if (is_unsigned_int(dtype)) {
-      return std::to_string(load_as<uint64_t>(dtype, data, i));
-    } else {
-      return std::to_string(load_as<int64_t>(dtype, data, i));
-    }
-    return buf;
+namespace {
+std::string number(uint32_t dtype, const void* data, int64_t i) {
+  char buf[64];
+  if (is_bool(dtype)) return load_as<double>(dtype, data, i) != 0 ? "true" : "false";
+  if (is_complex(dtype)) {
+    const auto z = load_as<std::complex<double>>(dtype, data, i);
+    std::snprintf(buf, sizeof buf, "%.4g%+.4gi", z.real(), z.imag());
+  } else if (is_float(dtype)) {
+    std::snprintf(buf, sizeof buf, "%.4g", load_as<double>(dtype, data, i));
+  } else if (is_unsigned_int(dtype)) {
+    return std::to_string(load_as<uint64_t>(dtype, data, i));
+  } else {
+    return std::to_string(load_as<int64_t>(dtype, data, i));
   }
+  return buf;
+}
 
-  // Long dimensions show their first and last three entries.
-  void print(const Tensor& t, int64_t axis, int64_t offset, std::string& s) {
-    const std::vector<int64_t> sizes = t.sizes();
-    if (axis == static_cast<int64_t>(sizes.size())) {
-      s += number(static_cast<uint32_t>(t.dtype()), t.raw_data(), offset);
-      return;
-    }
-    int64_t step = 1;
-    for (size_t i = static_cast<size_t>(axis) + 1; i < sizes.size(); ++i) step *= sizes[i];
-    const int64_t n = sizes[static_cast<size_t>(axis)];
-    s += "[";
-    for (int64_t i = 0; i < n; ++i) {
-      if (i)
-        s += axis + 1 == static_cast<int64_t>(sizes.size()) ? ", " : ",\n" + std::string(static_cast<size_t>(axis) + 1, ' ');
-      if (n > 8 && i == 3) {
-        s += "...";
-        i = n - 4;
-        continue;
-      }
-      print(t, axis + 1, offset + i * step, s);
-    }
-    s += "]";
+// Long dimensions show their first and last three entries.
+void print(const Tensor& t, int64_t axis, int64_t offset, std::string& s) {
+  const std::vector<int64_t> sizes = t.sizes();
+  if (axis == static_cast<int64_t>(sizes.size())) {
+    s += number(static_cast<uint32_t>(t.dtype()), t.raw_data(), offset);
+    return;
   }
+  int64_t step = 1;
+  for (size_t i = static_cast<size_t>(axis) + 1; i < sizes.size(); ++i) step *= sizes[i];
+  const int64_t n = sizes[static_cast<size_t>(axis)];
+  s += "[";
+  for (int64_t i = 0; i < n; ++i) {
+    if (i) s += axis + 1 == static_cast<int64_t>(sizes.size()) ? ", " : ",\n" + std::string(static_cast<size_t>(axis) + 1, ' ');
+    if (n > 8 && i == 3) {
+      s += "...";
+      i = n - 4;
+      continue;
+    }
+    print(t, axis + 1, offset + i * step, s);
+  }
+  s += "]";
+}
 }  // namespace
 
 std::string Tensor::str() const {

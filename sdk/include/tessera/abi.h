@@ -499,6 +499,20 @@ typedef struct tsr_opset {
 
 /* A graph under construction by executing host code. The host owns the recorder; values are ids of its graph. */
 typedef struct tsr_recorder tsr_recorder;
+
+/* What a number among the arguments (TSR_ARG_SYM_INT, TSR_ARG_SYM_FLOAT) is in this capture. */
+typedef enum tsr_scalar_kind {
+  TSR_SCALAR_NUMBER = 0, /* the number of this call: using it makes its value a guard */
+  TSR_SCALAR_INPUT,      /* of a float: `value`, f64[] */
+  TSR_SCALAR_DIM         /* of an integer: `dim`, a symbol; as a tensor: op dim_value */
+} tsr_scalar_kind;
+typedef struct tsr_scalar {
+  size_t struct_size;
+  uint32_t kind; /* tsr_scalar_kind */
+  tsr_id value;
+  tsr_dim dim;
+} tsr_scalar;
+
 struct tsr_capture_api {
   size_t struct_size;
   tsr_graph* (*graph)(tsr_recorder*);
@@ -510,6 +524,12 @@ struct tsr_capture_api {
    * promises to report every such look; then inputs that are neither looked at nor used by the graph are not guarded. Without
    * that promise every input is guarded. */
   void (*observe)(tsr_recorder*, tsr_id value);
+  /* ---- appended since the first version of this table */
+  /* `arg` is the number of the leaf among all arguments. */
+  tsr_error* (*scalar)(tsr_recorder*, uint32_t arg, tsr_scalar* out);
+  /* Says that the function has used the number. `as_number`: host code has read its value, which becomes a guard whatever the kind is.
+   * `where`: "model.cpp:12", may be NULL. Without the promise above every number counts as read. */
+  void (*scalar_used)(tsr_recorder*, uint32_t arg, int as_number, const char* where);
 };
 
 typedef struct tsr_callable { /* the user's function, as its language's client hands it over */

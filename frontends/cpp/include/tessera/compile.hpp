@@ -58,6 +58,8 @@ struct FlattenVisitor : VisitorBase {  // fills tsr_arg; on the hot path
   void tensor(Tensor& t);
   void integer(int64_t x) { push(TSR_ARG_INT).i = x; }
   void real(double x) { push(TSR_ARG_FLOAT).f = x; }
+  void sym_int(SymInt& x);
+  void sym_float(SymFloat& x);
   void boolean(bool x) { push(TSR_ARG_BOOL).i = x; }
   void enumeration(int64_t x) { push(TSR_ARG_ENUM).i = x; }
   void string(const std::string& s) { text(TSR_ARG_STRING, s); }
@@ -74,6 +76,34 @@ struct CollectVisitor : VisitorBase {  // addresses of the tensor leaves
   void module(nn::ModuleBase& m);
 };
 
+struct ScalarVisitor : VisitorBase {  // the symbolic numbers, by the number of their leaf
+  uint32_t at = 0;
+  std::vector<std::pair<uint32_t, SymInt*>> ints;
+  std::vector<std::pair<uint32_t, SymFloat*>> floats;
+  std::vector<SymInt> bound_ints;  // as they were when keep() was called
+  std::vector<SymFloat> bound_floats;
+  void keep() {
+    for (const auto& [leaf, n] : ints) bound_ints.push_back(*n);
+    for (const auto& [leaf, f] : floats) bound_floats.push_back(*f);
+  }
+  void tensor(Tensor&) { ++at; }
+  void integer(int64_t) { ++at; }
+  void real(double) { ++at; }
+  void sym_int(SymInt& x) { ints.emplace_back(at++, &x); }
+  void sym_float(SymFloat& x) { floats.emplace_back(at++, &x); }
+  void boolean(bool) { ++at; }
+  void enumeration(int64_t) { ++at; }
+  void string(const std::string&) { ++at; }
+  void keys(std::string) { ++at; }
+  void length(size_t) { ++at; }
+  void none() { ++at; }
+  void module(nn::ModuleBase& m);
+};
+// While a function is traced: makes its symbolic arguments what the recorder took them for.
+void bind_scalars(const ScalarVisitor& args);
+bool scalars_unchanged(const ScalarVisitor& before, const ScalarVisitor& after, size_t* leaf);
+void settle_scalars(const ScalarVisitor& results);  // a result is a number: its value becomes a guard
+
 struct PathVisitor : VisitorBase {  // the path of leaf number `target`
   size_t target, at = 0;
   std::vector<std::string> stack;
@@ -87,6 +117,8 @@ struct PathVisitor : VisitorBase {  // the path of leaf number `target`
   void tensor(Tensor&) { leaf(); }
   void integer(int64_t) { leaf(); }
   void real(double) { leaf(); }
+  void sym_int(SymInt&) { leaf(); }
+  void sym_float(SymFloat&) { leaf(); }
   void boolean(bool) { leaf(); }
   void enumeration(int64_t) { leaf(); }
   void string(const std::string&) { leaf(); }
@@ -270,12 +302,19 @@ class Compiled<R(A...)> {
       size_t next = 0;
       for (Tensor* leaf : leaves.tensors)
         if (leaf->defined()) *leaf = inputs[next++];
+      detail::ScalarVisitor numbers;
+      (detail::visit(numbers, copies.get()), ...);
+      detail::bind_scalars(numbers);
+      numbers.keep();
       if constexpr (std::is_void_v<R>) {
         (*c_.fn_)(static_cast<A>(copies.get())...);
       } else {
         auto result = std::make_shared<R>((*c_.fn_)(static_cast<A>(copies.get())...));
         detail::CollectVisitor out;
         detail::visit(out, *result);
+        detail::ScalarVisitor plain;
+        detail::visit(plain, *result);
+        detail::settle_scalars(plain);
         for (Tensor* r : out.tensors) t.results.push_back(std::exchange(*r, Tensor()));
         t.skeleton = result;
       }
@@ -283,7 +322,10 @@ class Compiled<R(A...)> {
       // Host values that the function changed would not change again on a hit: that is an error, not a wrong number.
       size_t changed = 0;
       auto after = [&](detail::FlattenVisitor& v) { (detail::visit(v, copies.get()), ...); };
-      if (!detail::same_host_values(flatten, after, &changed)) t.changed_host_value = path_of(changed);
+      detail::ScalarVisitor numbers_after;
+      (detail::visit(numbers_after, copies.get()), ...);
+      if (!detail::same_host_values(flatten, after, &changed) || !detail::scalars_unchanged(numbers, numbers_after, &changed))
+        t.changed_host_value = path_of(changed);
       return t;
     }
     const Compiled& c_;

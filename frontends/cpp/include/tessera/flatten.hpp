@@ -78,7 +78,7 @@ std::string key_text(const K& k) {
     return std::string(k);
 }
 
-// A visitor has: tensor(Tensor&), integer(int64_t), real(double), boolean(bool), enumeration(int64_t), string(const std::string&), none(),
+// A visitor has: tensor(Tensor&), integer(int64_t), real(double), sym_int(SymInt&), sym_float(SymFloat&), boolean(bool), enumeration(int64_t), string(const std::string&), none(),
 // length(size_t), keys(std::string), module(nn::ModuleBase&), and enter(kind, text) / leave() around members ("." name, "[" index or key).
 // Paths follow Python: state['h'][0].
 template <class V, class T>
@@ -90,6 +90,10 @@ void visit(V& v, T& x) {
     v.enter('.', "state");
     v.tensor(const_cast<Tensor&>(x.state));
     v.leave();
+  } else if constexpr (std::is_same_v<U, SymInt>) {
+    v.sym_int(const_cast<SymInt&>(x));
+  } else if constexpr (std::is_same_v<U, SymFloat>) {
+    v.sym_float(const_cast<SymFloat&>(x));
   } else if constexpr (std::is_base_of_v<nn::ModuleBase, U>) {
     v.module(const_cast<U&>(x));
   } else if constexpr (std::is_same_v<U, bool>) {
@@ -153,6 +157,8 @@ struct VisitorBase {
   void leave() {}
   void integer(int64_t) {}
   void real(double) {}
+  void sym_int(SymInt&) {}
+  void sym_float(SymFloat&) {}
   void boolean(bool) {}
   void enumeration(int64_t) {}
   void string(const std::string&) {}

@@ -35,16 +35,32 @@ class Scalar {
       kind_ = kFloat, f_ = static_cast<double>(v);
   }
   Scalar(std::complex<double> v) : kind_(kComplex), f_(v.real()), im_(v.imag()) {}
+  // A symbolic number stays symbolic beside a tensor; `where` is named by the guard when it has to be a number.
+  Scalar(const SymFloat& v, std::source_location where = std::source_location::current())
+      : kind_(kFloat), f_(v.number()), sym_(v.node()), where_(where) {}
+  Scalar(const SymInt& v, std::source_location where = std::source_location::current());
   enum Kind { kBool, kInt, kFloat, kComplex };
   Kind kind() const { return kind_; }
-  int64_t as_int() const { return kind_ <= kInt ? i_ : static_cast<int64_t>(f_); }
-  double as_double() const { return kind_ <= kInt ? static_cast<double>(i_) : f_; }
+  // As a number: of a symbolic one this makes a guard.
+  int64_t as_int() const {
+    if (sym_) return static_cast<int64_t>(read());
+    return kind_ <= kInt ? i_ : static_cast<int64_t>(f_);
+  }
+  double as_double() const {
+    if (sym_) return read();
+    return kind_ <= kInt ? static_cast<double>(i_) : f_;
+  }
   std::complex<double> as_complex() const { return {as_double(), kind_ == kComplex ? im_ : 0.0}; }
+  const std::shared_ptr<const detail::SymNode>& sym() const { return sym_; }  // null: a plain number
+  std::source_location where() const { return where_; }
 
  private:
+  double read() const;
   Kind kind_;
   int64_t i_ = 0;
   double f_ = 0, im_ = 0;
+  std::shared_ptr<const detail::SymNode> sym_;
+  std::source_location where_;
 };
 
 // One entry of Tensor::index: an integer (removes the dimension), Slice, None (inserts one), Ellipsis, or an index tensor.
@@ -86,11 +102,15 @@ class Tensor {
 
   // ---- description
   int64_t dim() const;
-  SymInt size(int64_t axis) const;  // negative axes count from the end
-  Shape shape() const;
-  std::vector<int64_t> sizes() const;    // as numbers
+  // Symbolic while a dynamic program is traced; a guard on it as a number names the line of this call. Negative axes count from the end.
+  SymInt size(int64_t axis, std::source_location where = std::source_location::current()) const;
+  SymInt sym_size(int64_t axis, std::source_location where = std::source_location::current()) const {
+    return size(axis, where);
+  }
+  Shape shape(std::source_location where = std::source_location::current()) const;
+  std::vector<int64_t> sizes(std::source_location where = std::source_location::current()) const;  // as numbers
   std::vector<int64_t> strides() const;  // in elements; of a concrete tensor
-  SymInt numel() const;
+  SymInt numel(std::source_location where = std::source_location::current()) const;
   DType dtype() const;
   Device device() const;
   bool is_contiguous() const;
@@ -245,10 +265,20 @@ class Index {
   Tensor operator op(const Tensor&, Scalar);        \
   Tensor operator op(Scalar, const Tensor&);
 TESSERA_BINARY(+)
-TESSERA_BINARY(-) TESSERA_BINARY(*) TESSERA_BINARY(/) TESSERA_BINARY(%) TESSERA_BINARY(==) TESSERA_BINARY(!=) TESSERA_BINARY(<)
-    TESSERA_BINARY(<=) TESSERA_BINARY(>) TESSERA_BINARY(>=) TESSERA_BINARY(&) TESSERA_BINARY(|) TESSERA_BINARY(^)
+TESSERA_BINARY(-)
+TESSERA_BINARY(*)
+TESSERA_BINARY(/)
+TESSERA_BINARY(%)
+TESSERA_BINARY(==)
+TESSERA_BINARY(!=)
+TESSERA_BINARY(<)
+TESSERA_BINARY(<=)
+TESSERA_BINARY(>)
+TESSERA_BINARY(>=)
+TESSERA_BINARY(&)
+TESSERA_BINARY(|)
+TESSERA_BINARY(^)
 #undef TESSERA_BINARY
-        Tensor
-        operator~(const Tensor&);
+Tensor operator~(const Tensor&);
 
 }  // namespace tessera

@@ -6,5 +6,6 @@
 #include "tessera/flatten.hpp"
 #include "tessera/nn.hpp"
 #include "tessera/ops.hpp"
+#include "tessera/policy.hpp"
 #include "tessera/tensor.hpp"
 #include "tessera/types.hpp"

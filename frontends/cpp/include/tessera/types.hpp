@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tessera/abi.h"
+#include "tessera/sym.hpp"
 
 struct tsr_context;  // embed.h
 
@@ -87,53 +88,6 @@ class Device {
 };
 
 // ---------------------------------------------------------------------------------------------------------------- sizes
-
-// A size: a number, or while tracing a dynamic program an expression over symbols. Reading it as a number (int64_t(n), or
-// branching on a comparison) specialises the program: the value seen becomes a guard.
-class SymInt {
- public:
-  SymInt(int64_t v) : d_(v) {}
-  SymInt(int v) : d_(v) {}
-  SymInt(unsigned v) : d_(v) {}
-  SymInt(unsigned long v) : d_(static_cast<int64_t>(v)) {}
-  SymInt(tsr_dim d, tsr_graph* g) : d_(d), g_(g) {}
-  bool is_symbolic() const { return TSR_DIM_IS_EXPR(d_); }
-  operator int64_t() const;
-  tsr_dim raw() const { return d_; }
-  tsr_graph* graph() const { return g_; }
-  std::string str() const;
-
-  friend SymInt operator+(SymInt a, SymInt b);
-  friend SymInt operator-(SymInt a, SymInt b);
-  friend SymInt operator*(SymInt a, SymInt b);
-  friend SymInt operator/(SymInt a, SymInt b);  // floor
-  friend SymInt operator%(SymInt a, SymInt b);
-  friend bool operator==(SymInt a, SymInt b);  // decided by ranges where possible, else by a guard
-
- private:
-  tsr_dim d_;
-  tsr_graph* g_ = nullptr;
-};
-// Exact matches, so that `n + 1` does not choose between SymInt and the built-in int64_t operators.
-template <class I>
-requires std::is_integral_v<I> SymInt operator+(SymInt a, I b) { return a + SymInt(static_cast<int64_t>(b)); }
-template <class I>
-requires std::is_integral_v<I> SymInt operator-(SymInt a, I b) { return a - SymInt(static_cast<int64_t>(b)); }
-template <class I>
-requires std::is_integral_v<I> SymInt operator*(SymInt a, I b) { return a * SymInt(static_cast<int64_t>(b)); }
-template <class I>
-requires std::is_integral_v<I> SymInt operator/(SymInt a, I b) { return a / SymInt(static_cast<int64_t>(b)); }
-template <class I>
-requires std::is_integral_v<I> SymInt operator%(SymInt a, I b) { return a % SymInt(static_cast<int64_t>(b)); }
-template <class I>
-requires std::is_integral_v<I>
-bool operator==(SymInt a, I b) { return a == SymInt(static_cast<int64_t>(b)); }
-template <class I>
-requires std::is_integral_v<I> SymInt operator+(I a, SymInt b) { return SymInt(static_cast<int64_t>(a)) + b; }
-template <class I>
-requires std::is_integral_v<I> SymInt operator-(I a, SymInt b) { return SymInt(static_cast<int64_t>(a)) - b; }
-template <class I>
-requires std::is_integral_v<I> SymInt operator*(I a, SymInt b) { return SymInt(static_cast<int64_t>(a)) * b; }
 
 using Shape = std::vector<SymInt>;
 using Axes = std::vector<int64_t>;

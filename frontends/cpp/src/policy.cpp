@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/policy.hpp"
+
+#include "runtime.hpp"
+
+namespace tessera {
+
+using detail::api;
+using detail::check;
+
+void reset() { api().reset(); }
+
+void mark_dynamic(const Tensor& t, int64_t dim, int64_t min, int64_t max) {
+  check(api().tensor_mark(t.handle(), dim, TSR_MARK_DYNAMIC, min, max));
+}
+void mark_static(const Tensor& t, int64_t dim) { check(api().tensor_mark(t.handle(), dim, TSR_MARK_STATIC, 0, INT64_MAX)); }
+void mark_unbacked(const Tensor& t, int64_t dim, int64_t min, int64_t max) {
+  check(api().tensor_mark(t.handle(), dim, TSR_MARK_UNBACKED, min, max));
+}
+
+bool is_grad_enabled() { return api().grad_enabled() != 0; }
+GradMode::GradMode(bool on) : previous_(api().set_grad_enabled(on) != 0) {}
+GradMode::~GradMode() { api().set_grad_enabled(previous_); }
+
+}  // namespace tessera
