@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "api/api.hpp"
+#include "capture/host_functions.hpp"
 #include "capture/recorder.hpp"
 #include "ir/graph_api.hpp"
 #include "log/log.hpp"
@@ -63,6 +64,7 @@ const tsr_host_core& host_core() {
         return d ? d->name().c_str() : "?";
       },
       .op_index = op_index,
+      .host_call = call_host_function,
   };
   return table;
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "capture/breaks.hpp"
+#include "capture/host_functions.hpp"
 #include "ir/graph.hpp"
 #include "ir/graph_api.hpp"
 #include "support/error.hpp"
@@ -11,7 +13,36 @@
 namespace tessera::core {
 
 Recorder::Recorder(const OpRegistry& ops, std::string name) : graph_(std::make_unique<Graph>(ops, name)) {}
+Recorder::Recorder(std::unique_ptr<Graph> begun, std::map<uint32_t, Scalar> scalars)
+    : graph_(std::move(begun)), scalars_(std::move(scalars)) {
+  const tsr_region& body = graph_->region(0);
+  size_t tensors = body.num_inputs;
+  for (const auto& [arg, s] : scalars_) tensors -= s.input != TSR_NONE;
+  inputs_.assign(body.inputs, body.inputs + tensors);
+  observed_.resize(inputs_.size());
+}
 Recorder::~Recorder() = default;
+
+void Recorder::restart(const std::string& name) {
+  graph_->restart();
+  graph_->rename(name);
+  inputs_.clear();
+  observed_.clear();
+  has_outputs_ = false;
+  for (auto& [arg, s] : scalars_) {
+    s.input = TSR_NONE;
+    s.used = s.read = false;
+    s.where.clear();
+  }
+}
+
+void Recorder::add_scalar(uint32_t arg, const std::string& name, const Scalar& like) {
+  Scalar& s = scalars_[arg];
+  s.kind = like.kind;
+  s.dim = like.dim;
+  if (s.kind == TSR_SCALAR_INPUT) s.input = graph_->create_input(name, graph_->make_type(TSR_F64, {}));
+  if (s.kind == TSR_SCALAR_DIM) s.input = graph_->create_input(name, graph_->make_type(TSR_U8, {&s.dim, 1}));
+}
 
 tsr_id Recorder::add_input(const std::string& name, const tsr_type& type, tsr_input_kind kind) {
   const tsr_id v = graph_->create_input(name, type, kind, kind == TSR_INPUT_ARG ? nullptr : name.c_str());
@@ -71,6 +102,16 @@ struct CaptureFunctions {
     r.graph_->set_outputs(0, {values, count});
     r.has_outputs_ = true;
   }
+  static void graph_break(Recorder& r, tsr_break& b) {
+    if (!r.break_handler_) {
+      if (b.step && b.step->destroy) b.step->destroy(b.step->self);
+      const BreakReason& no = break_reason(21);
+      throw user_error(break_code_text(no.code),
+                       place_text(b.loc) + ": " + break_reason(b.code).title + ", where the graph cannot be broken: " + no.what,
+                       no.fixes);
+    }
+    r.break_handler_->graph_break(r, b);
+  }
 };
 
 namespace {
@@ -124,6 +165,21 @@ const tsr_capture_api& capture_api() {
       .scalar_used =
           [](tsr_recorder* r, uint32_t arg, int as_number, const char* where) noexcept {
             CaptureFunctions::scalar_used(Recorder::from(r), arg, as_number != 0, where);
+          },
+      .graph_break =
+          [](tsr_recorder* r, tsr_break* b) noexcept {
+            return guarded([&] {
+              if (!b) throw user_error("TSR-E002", "graph_break: a null pointer was passed as the description");
+              CaptureFunctions::graph_break(Recorder::from(r), *b);
+            });
+          },
+      .host_function =
+          [](tsr_recorder* r, void* self, tsr_error* (*call)(void*, const tsr_tensor*, uint32_t, const tsr_tensor*, uint32_t),
+             void (*destroy)(void*), int64_t* function) noexcept {
+            return guarded([&] {
+              if (!call || !function) throw user_error("TSR-E002", "host_function: a null pointer was passed");
+              *function = add_host_function(Recorder::from(r).graph(), {self, call, destroy});
+            });
           },
   };
   return table;

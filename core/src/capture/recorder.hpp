@@ -20,6 +20,13 @@ const tsr_capture_api& capture_api();
 // Used by one thread, for one capture.
 class Recorder {
  public:
+  // Who goes on after a graph break: runs what has been recorded and restarts the recorder with the values that are still needed.
+  class BreakHandler {
+   public:
+    virtual ~BreakHandler() = default;
+    virtual void graph_break(Recorder& recorder, tsr_break& request) = 0;  // throws; then the recorder is as it was
+  };
+
   Recorder(const OpRegistry& ops, std::string name);
   ~Recorder();
   static Recorder& from(tsr_recorder* r) { return *reinterpret_cast<Recorder*>(r); }
@@ -40,6 +47,8 @@ class Recorder {
     bool used = false, read = false;  // read: as a number, by host code
     std::string where;                // of the first use that makes it a guard
   };
+  // Goes on in a graph that has its inputs already: a copy of one that another capture began with.
+  Recorder(std::unique_ptr<Graph> begun, std::map<uint32_t, Scalar> scalars);
   void add_number(uint32_t arg) { scalars_.emplace(arg, Scalar()); }
   void add_float(uint32_t arg, const std::string& name);
   void add_symbol(uint32_t arg, const std::string& name, tsr_dim symbol);
@@ -51,12 +60,19 @@ class Recorder {
   bool client_observes() const { return client_observes_; }
   std::unique_ptr<Graph> take();
 
+  void set_break_handler(BreakHandler* h) { break_handler_ = h; }
+  // An empty graph in place of the one so far, at the same address; see Graph::restart. Numbers keep their kinds and symbols; those that are
+  // inputs are to be added again, behind the inputs of tensors.
+  void restart(const std::string& name);
+  void add_scalar(uint32_t arg, const std::string& name, const Scalar& like);
+
  private:
   friend struct CaptureFunctions;
   std::unique_ptr<Graph> graph_;
   std::vector<tsr_id> inputs_;
   std::vector<uint8_t> observed_;
   std::map<uint32_t, Scalar> scalars_;
+  BreakHandler* break_handler_ = nullptr;
   bool client_observes_ = false, has_outputs_ = false;
 };
 

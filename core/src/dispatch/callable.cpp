@@ -7,6 +7,7 @@
 
 #include "api/api.hpp"
 #include "context/context.hpp"
+#include "dispatch/path_capture.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
@@ -48,6 +49,9 @@ void Callable::reset() {
   frame_->reset();
   misses_ = 0;
   profile_.clear();
+  if (!paths_.empty())
+    for (const auto& f : paths_.back()->frames) f->frame->reset();
+  paths_.push_back(std::make_unique<Paths>());
   tables_.push_back(std::make_unique<EntryTable>());
   table_.store(tables_.back().get(), std::memory_order_release);
 }
@@ -102,9 +106,19 @@ void Callable::call(const tsr_arg* args, size_t count, tsr_tensor_handle** outpu
                     void** structure) {
   const EntryTable& table = *table_.load(std::memory_order_acquire);
   const Entry* e = table.find(args, count);
-  if (!e) [[unlikely]] {
-    e = miss(args, count);
-    if (!e) return run_uncached(args, count, outputs, capacity, num_outputs, structure);
+  if (!e || e->then) [[unlikely]] {
+    const Output out{outputs, capacity, num_outputs, structure};
+    if (!e) {
+      PathCapture path(*this, args, count);
+      e = miss(args, count, path);
+      if (!e && !path.done()) run_uncached(args, count, path, out);
+      if (path.done()) path.deliver(out);
+      if (!e) return;
+    }
+    if (e->then) {
+      table.used(*e);
+      return run_path(e, args, count, out);
+    }
   }
   if (e->num_outputs > capacity) [[unlikely]]
     check_capacity(e->num_outputs, capacity);

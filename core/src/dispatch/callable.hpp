@@ -22,7 +22,11 @@ namespace tessera::core {
 
 class Context;
 class Executable;
+class Graph;
 struct BoundPass;
+struct Path;
+struct Paths;
+class Recorder;
 
 // Thread-safe. A hit takes no lock and allocates nothing but its outputs (see EntryTable). A miss compiles under the callable's lock:
 // threads that miss meanwhile wait, then look again.
@@ -42,19 +46,35 @@ class Callable {
 
  private:
   struct Capture;
+  class PathCapture;
+  struct Output {  // where a call's results go
+    tsr_tensor_handle** tensors;
+    size_t capacity;
+    size_t* count;
+    void** structure;
+  };
 
   // callable.cpp
   void check_capacity(size_t outputs, size_t capacity) const;
   std::string path_of(const tsr_arg* args, size_t count, size_t index) const;
   // miss.cpp
-  const Entry* miss(const tsr_arg* args, size_t count);  // null: past the limit
-  void run_uncached(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
-                    void** structure);
+  // Null: past the limit, or the capture broke and `path` has run the call.
+  const Entry* miss(const tsr_arg* args, size_t count, PathCapture& path);
+  void run_uncached(const tsr_arg* args, size_t count, PathCapture& path, const Output& out);
+  void keep_for_thread(void* structure);  // until this thread's next call that keeps one
+  // segment_run.cpp, path_capture.cpp: functions with graph breaks
+  void run_path(const Entry* e, const tsr_arg* args, size_t count, const Output& out);
+  // The call has left the paths that are known: runs the function. Or the entry to go on with, which another thread has made meanwhile.
+  const Entry* continue_path(Path& path, const tsr_arg* args, size_t count, const Output& out);
   // compile_call.cpp
   std::vector<std::string> paths_of(const tsr_arg* args, size_t count) const;
-  Capture capture(const tsr_arg* args, size_t count, const std::vector<std::string>& paths, const Specialised& specialised);
-  std::unique_ptr<Executable> compile(Capture& capture, const CompileOptions& options, bool with_passes);
-  std::unique_ptr<Entry> make_entry(const tsr_arg* args, size_t count, CompileId id);
+  std::unique_ptr<Recorder> begin_capture(Capture& c, const tsr_arg* args, size_t count, const std::vector<std::string>& paths,
+                                          const Specialised& specialised);
+  Capture capture(const tsr_arg* args, size_t count, const std::vector<std::string>& paths, const Specialised& specialised,
+                  PathCapture& path);
+  std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileOptions& options, bool with_passes);
+  CompileOptions fallback_options() const;  // the last backend alone
+  std::unique_ptr<Entry> make_entry(const tsr_arg* args, size_t count, CompileId id, PathCapture& path);
   // explain.cpp
   void explain_miss(const EntryTable& table, const tsr_arg* args, size_t count, bool at_limit);
 
@@ -66,12 +86,14 @@ class Callable {
   GuardPolicy policy_;
 
   std::atomic<EntryTable*> table_{nullptr};
-  mutable std::mutex mutex_;                         // misses; guards what follows
+  mutable std::recursive_mutex mutex_;               // misses (a host step may call the function again); guards what follows
   std::vector<std::unique_ptr<EntryTable>> tables_;  // the last is current; earlier ones may still be read by a call
   std::unique_ptr<Frame> frame_;
   uint64_t misses_ = 0;
   DynamicProfile profile_;
-  bool capture_was_symbolic_ = false;           // of the last attempt
+  bool capture_was_symbolic_ = false;          // of the last attempt
+  std::vector<std::unique_ptr<Paths>> paths_;  // as tables_
+  std::atomic<uint64_t> segment_tick_{1};
   std::map<std::thread::id, void*> transient_;  // structures of uncached calls
 };
 

@@ -16,7 +16,8 @@
 namespace tessera::core {
 
 struct Callable::Capture {
-  std::unique_ptr<Graph> graph;
+  std::unique_ptr<Graph> start;     // the graph before the function ran
+  std::unique_ptr<Graph> graph;     // null: the graph broke, and all is done (see PathCapture)
   std::vector<uint32_t> leaves;     // argument of each graph input: tensors, then symbolic numbers
   std::vector<uint8_t> used;        // by graph input
   std::vector<ArgPolicy> policies;  // by argument
@@ -26,7 +27,8 @@ struct Callable::Capture {
   void (*structure_free)(void*) = nullptr;
   Capture() = default;
   Capture(Capture&& o) noexcept
-      : graph(std::move(o.graph)),
+      : start(std::move(o.start)),
+        graph(std::move(o.graph)),
         leaves(std::move(o.leaves)),
         used(std::move(o.used)),
         policies(std::move(o.policies)),

@@ -9,6 +9,7 @@
 #include "dispatch/callable_capture.hpp"
 #include "dispatch/events.hpp"
 #include "dispatch/make_guards.hpp"
+#include "dispatch/path_capture.hpp"
 #include "ir/graph.hpp"
 #include "pass/pass_manager.hpp"
 #include "support/error.hpp"
@@ -49,11 +50,10 @@ std::vector<std::string> Callable::paths_of(const tsr_arg* args, size_t count) c
   return paths;
 }
 
-Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std::vector<std::string>& paths,
-                                    const Specialised& specialised) {
-  Capture c;
-  c.structure_free = desc_.structure_free;
-  Recorder recorder(context_->ops(), frame_->name());
+std::unique_ptr<Recorder> Callable::begin_capture(Capture& c, const tsr_arg* args, size_t count,
+                                                  const std::vector<std::string>& paths, const Specialised& specialised) {
+  auto made = std::make_unique<Recorder>(context_->ops(), frame_->name());
+  Recorder& recorder = *made;
   Graph& g = recorder.graph();
   InputSymbols symbols(g.sizes(), policy_.duck_shaping);
   for (uint32_t i = 0; i < count; ++i) {
@@ -75,7 +75,6 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std
     recorder.add_input(paths[i], type, args[i].role == TSR_INPUT_PARAM ? TSR_INPUT_PARAM : TSR_INPUT_ARG);
     c.leaves.push_back(i);
   }
-  const size_t num_tensors = c.leaves.size();
   for (uint32_t i = 0; i < count; ++i) {
     if (args[i].kind != TSR_ARG_SYM_FLOAT && args[i].kind != TSR_ARG_SYM_INT) continue;
     if (c.policies[i].scalar == ArgPolicy::kNumber) {
@@ -89,6 +88,18 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std
     c.leaves.push_back(i);
   }
   capture_was_symbolic_ = !g.sizes().symbols().empty();
+  return made;
+}
+
+Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std::vector<std::string>& paths,
+                                    const Specialised& specialised, PathCapture& path) {
+  Capture c;
+  c.structure_free = desc_.structure_free;
+  const std::unique_ptr<Recorder> made =
+      path.follows() ? path.begin_again(c, paths) : begin_capture(c, args, count, paths, specialised);
+  Recorder& recorder = *made;
+  Graph& g = recorder.graph();
+  path.begins(recorder, c, paths);
 
   struct Invocation {
     const tsr_callable_desc& desc;
@@ -114,11 +125,13 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std
   else
     throw_if(callable.invoke(callable.self, recorder.handle()));
   if (!recorder.has_outputs())
-    throw user_error("TSR-G002", "capturing '" + frame_->name() + "' (" + frame_->place() + ") set no outputs",
+    throw user_error("TSR-E004", "capturing '" + frame_->name() + "' (" + frame_->place() + ") set no outputs",
                      "the client must call set_outputs, with no values for a function without results");
+  if (path.finish(recorder, c)) return c;
   c.observed = recorder.client_observes();
   c.scalars = recorder.scalars();
   // What the function never looked at is not guarded: the graph must not rely on its type either.
+  const size_t num_tensors = recorder.inputs().size();
   const auto unused = [&](tsr_id value) { g.set_type(value, g.make_type(TSR_F32, {})); };
   for (uint32_t i = 0; i < num_tensors; ++i) {
     c.used.push_back(recorder.used(i));
@@ -137,12 +150,18 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std
   return c;
 }
 
-std::unique_ptr<Executable> Callable::compile(Capture& c, const CompileOptions& options, bool with_passes) {
+CompileOptions Callable::fallback_options() const {
+  CompileOptions fallback = options_;
+  fallback.backends.erase(fallback.backends.begin(), fallback.backends.end() - 1);
+  return fallback;
+}
+
+std::unique_ptr<Executable> Callable::compile(std::unique_ptr<Graph> graph, const CompileOptions& options, bool with_passes) {
   const ServiceScope scope(options);
   const auto start = std::chrono::steady_clock::now();
-  if (with_passes) run_passes(*c.graph, passes_, pass_options_of(config_));
+  if (with_passes) run_passes(*graph, passes_, pass_options_of(config_));
   const double seconds = seconds_since(start);
-  std::unique_ptr<Executable> e = Executable::compile(std::move(c.graph), options);
+  std::unique_ptr<Executable> e = Executable::compile(std::move(graph), options);
   e->times.passes = seconds;
   return e;
 }
@@ -157,7 +176,7 @@ bool may_be_symbolic(const Error& e) {
 
 }  // namespace
 
-std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, CompileId id) {
+std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, CompileId id, PathCapture& path) {
   const auto start = std::chrono::steady_clock::now();
   DispatchListener& events = dispatch_events();
   const std::vector<std::string> paths = paths_of(args, count);
@@ -166,15 +185,16 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, C
   for (;; ++id.attempt) {
     try {
       const auto begun = std::chrono::steady_clock::now();
-      events.capture_begins(*frame_, id);
-      Capture c = capture(args, count, paths, specialised);
+      if (!path.broke_before()) events.capture_begins(*frame_, id);
+      Capture c = capture(args, count, paths, specialised, path);
+      if (path.done()) return nullptr;
       events.capture_ended({*frame_, id, c.graph.get(), seconds_since(begun)});
       // A symbol that may be 1 is taken to be equal to what it is broadcast against. Where that is wrong for the very call that is
       // compiled, the symbol was one too many.
       if (specialise_what_does_not_hold(*c.graph, c.leaves, c.policies, args, paths, specialised)) continue;
       auto e = std::make_unique<Entry>();
       e->id = id;
-      e->executable = compile(c, options_, true);
+      e->executable = compile(std::move(c.graph), options_, true);
       e->plan = &e->executable->plan();
       e->fast = e->plan->fast && !e->plan->needs_alignment;
       e->inputs = c.leaves;
@@ -194,9 +214,10 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, C
       e->compile_seconds = seconds_since(start);
       return e;
     } catch (const Error& e) {
-      events.failed({*frame_, id, e});
+      if (!path.broke_before()) events.failed({*frame_, id, e});
       if (specialised.all || !capture_was_symbolic_ || !may_be_symbolic(e)) throw;
       specialised.all = true;
+      path.again();
     }
   }
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dispatch as logs and warnings show it. The texts are documented in docs/recompiles.md.
+#include <algorithm>
+
 #include "dispatch/events.hpp"
 #include "ir/printer.hpp"
 #include "log/log.hpp"
@@ -49,9 +51,16 @@ class DispatchLog final : public DispatchListener {
 
   void graph_break(const GraphBreakEvent& e) override {
     if (!log_enabled(Artifact::kGraphBreaks)) return;
-    std::string text = "Graph break in " + e.frame.name() + " at " + e.place + " [" + e.code + "]: " + e.what;
+    std::string text = "Graph break in " + e.frame.name() + " at " + e.place + " [" + e.code + "]\n    " + e.what;
     if (!e.why.empty()) text += "\n    why: " + e.why;
-    if (!e.hint.empty()) text += "\n    hint: " + e.hint;
+    for (size_t at = 0; at < e.hint.size();) {
+      const size_t end = std::min(e.hint.find('\n', at), e.hint.size());
+      text += "\n    fix: " + e.hint.substr(at, end - at);
+      at = end + 1;
+    }
+    if (!e.after.empty()) text += "\n    after: " + e.after;
+    if (!e.next.empty()) text += "\n    continues as: " + e.next;
+    text += "\n    more: docs/graph_breaks.md";
     log_write(Artifact::kGraphBreaks, text);
   }
 };

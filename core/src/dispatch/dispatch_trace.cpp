@@ -56,6 +56,8 @@ class DispatchTrace final : public DispatchListener {
         .text("what", e.what)
         .text("why", e.why)
         .text("hint", e.hint)
+        .text("after", e.after)
+        .text("continues_as", e.next)
         .write();
   }
 

@@ -12,6 +12,8 @@
 
 namespace tessera::core {
 
+struct Continuation;
+
 // Immutable once it is in a table, but for the counters.
 struct alignas(64) Entry {
   // What a hit reads comes first, on as few cache lines as possible.
@@ -29,7 +31,8 @@ struct alignas(64) Entry {
   std::vector<uint32_t> inputs;  // the same, of any length
 
   CompileId id;
-  std::unique_ptr<Executable> executable;
+  std::shared_ptr<Executable> executable;  // null: a segment without operations
+  std::shared_ptr<Continuation> then;      // of a function with graph breaks (segment.hpp); null: the outputs are the results
   Guards guards;
   double compile_seconds = 0;
   void (*structure_free)(void*) = nullptr;

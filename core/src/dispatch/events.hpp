@@ -59,7 +59,8 @@ struct LimitEvent {
 struct GraphBreakEvent {
   const Frame& frame;
   CompileId id;
-  std::string code, what, place, why, hint;  // code: "TSR-G101"; place: "model.cpp:14"
+  std::string code, what, place, why, hint;  // code: "TSR-G010"; place: "model.cpp:14"; hint: one per line
+  std::string after, next;                   // what the segment holds that ends here; the function that goes on
 };
 
 struct FallbackEvent {  // a call that ran without compiled code of its own

@@ -104,7 +104,7 @@ void tensor_mismatches(const Expected& e, const tsr_arg& a, std::vector<GuardTex
     return;
   }
   for (uint32_t k = 0; k < t.rank; ++k)
-    if (e.symbols[k] < 0 && t.sizes[k] != e.sizes[k])
+    if (e.symbols[k] == -1 && t.sizes[k] != e.sizes[k])
       say("size mismatch at index " + number(k) + ". expected " + number(e.sizes[k]) + ", actual " + number(t.sizes[k]),
           e.dim_sources[k]);
   const bool dense = t.flags & TSR_TENSOR_CONTIGUOUS;
@@ -253,9 +253,10 @@ std::vector<GuardText> Guards::texts() const {
     }
     std::string s = "tensor '" + e.path + "': " + std::string(dtype_name(e.dtype)) + "[";
     for (size_t k = 0; k < e.sizes.size(); ++k)
-      s +=
-          (k ? ", " : "") + (e.symbols[k] < 0 ? std::to_string(e.sizes[k])
-                                              : std::string(symbolic.sizes->symbols()[static_cast<size_t>(e.symbols[k])].name));
+      s += (k ? ", " : "") + (e.symbols[k] == -1 ? std::to_string(e.sizes[k])
+                              : e.symbols[k] == Expected::kDerived
+                                  ? "_"
+                                  : std::string(symbolic.sizes->symbols()[static_cast<size_t>(e.symbols[k])].name));
     s += "]";
     if (e.layout == LeafGuard::kStrides) {
       s += ", strides [";
@@ -268,7 +269,7 @@ std::vector<GuardText> Guards::texts() const {
     if (e.requires_grad) s += ", requires_grad=1";
     out.push_back({std::move(s), {}});
     for (size_t k = 0; k < e.sizes.size(); ++k)
-      if (e.symbols[k] < 0 && !e.dim_sources[k].empty())
+      if (e.symbols[k] == -1 && !e.dim_sources[k].empty())
         out.push_back({e.path + ".size(" + std::to_string(k) + ") == " + std::to_string(e.sizes[k]), e.dim_sources[k]});
   }
   const std::vector<std::string> names = symbol_names(expected, symbolic);

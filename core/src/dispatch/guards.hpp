@@ -56,8 +56,9 @@ struct Expected {
   tsr_device device = 0;
   std::vector<int64_t> sizes, strides;
   LeafGuard::Layout layout = LeafGuard::kDense;
-  std::vector<int32_t> symbols;          // by dimension: the symbol, or -1 for a fixed size
-  std::vector<std::string> dim_sources;  // by dimension: why a symbol ended up fixed; empty: no such dimension
+  std::vector<int32_t> symbols;            // by dimension: the symbol, or -1 for a fixed size
+  static constexpr int32_t kDerived = -2;  // or this: behind a graph break, a size that follows from others
+  std::vector<std::string> dim_sources;    // by dimension: why a symbol ended up fixed; empty: no such dimension
 };
 
 // Relations among sizes that are symbols.

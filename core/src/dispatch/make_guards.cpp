@@ -25,7 +25,7 @@ std::vector<SymbolPlace> symbol_places(const Graph& g, const std::vector<uint32_
     const tsr_type& type = *g.value(g.region(0).inputs[k]).type;
     const bool number = args[leaves[k]].kind != TSR_ARG_TENSOR;
     for (uint32_t d = 0; d < type.rank; ++d)
-      if (TSR_DIM_IS_EXPR(type.sizes[d]))
+      if (TSR_DIM_IS_EXPR(type.sizes[d]) && g.sizes().exprs()[TSR_DIM_EXPR_ID(type.sizes[d])].op == TSR_DIM_SYMBOL)
         out.push_back({leaves[k], number ? kScalarDim : d, g.sizes().exprs()[TSR_DIM_EXPR_ID(type.sizes[d])].symbol});
   }
   return out;
@@ -189,7 +189,12 @@ Guards make_guards(const Graph& g, const CapturedInputs& in, const tsr_arg* args
         l.fixed |= uint64_t{1} << d;
         continue;
       }
-      const uint32_t symbol = sizes.exprs()[TSR_DIM_EXPR_ID(type.sizes[d])].symbol;  // captured sizes are plain symbols
+      const tsr_dim_expr& size = sizes.exprs()[TSR_DIM_EXPR_ID(type.sizes[d])];
+      if (size.op != TSR_DIM_SYMBOL) {  // behind a graph break: the segment that made the tensor made it of that size
+        x.symbols[d] = Expected::kDerived;
+        continue;
+      }
+      const uint32_t symbol = size.symbol;
       if (const Assumption* pin = pinned[symbol]; pin && !sizes.symbols()[symbol].unbacked) {
         if (in.policies[i].dims[d].marked) refuse_specialised(paths[i], d, std::to_string(t.sizes[d]), reason(*pin));
         l.fixed |= uint64_t{1} << d;

@@ -3,12 +3,13 @@
 #include "compile/executable.hpp"
 #include "dispatch/callable_capture.hpp"
 #include "dispatch/events.hpp"
+#include "dispatch/path_capture.hpp"
 #include "support/error.hpp"
 #include "trace/trace.hpp"
 
 namespace tessera::core {
 
-const Entry* Callable::miss(const tsr_arg* args, size_t count) {
+const Entry* Callable::miss(const tsr_arg* args, size_t count, PathCapture& path) {
   for (size_t i = 0; i < count; ++i)
     if (args[i].kind == TSR_ARG_TENSOR && !args[i].tensor)
       throw user_error("TSR-E002", "argument " + path_of(args, count, i) + " of '" + frame_->name() + "' is a null tensor");
@@ -16,16 +17,24 @@ const Entry* Callable::miss(const tsr_arg* args, size_t count) {
   EntryTable& table = *table_.load(std::memory_order_relaxed);
   if (const Entry* e = table.find(args, count)) return e;  // another thread has compiled it meanwhile
   ++misses_;
+  path.start(*paths_.back(), table);
+  if (path.broke_before()) {  // whether its head has to be compiled is known once it has been recorded
+    make_entry(args, count, {}, path);
+    return nullptr;
+  }
   const bool at_limit = static_cast<int64_t>(table.entries().size()) >= frame_->limits().recompile ||
                         frame_->accumulated() >= frame_->limits().accumulated;
   if (!table.entries().empty() || at_limit) explain_miss(table, args, count, at_limit);
   if (at_limit) return nullptr;
   frame_->acquire();
   const CompileId id = frame_->next();
+  path.decided(id);
   TraceCompile trace({"function", frame_->name(), frame_->place(), id.text()});
   const Entry* e = nullptr;
   try {
-    e = table.insert(make_entry(args, count, id), args, count);
+    std::unique_ptr<Entry> made = make_entry(args, count, id, path);
+    if (!made) return nullptr;
+    e = table.insert(std::move(made), args, count);
   } catch (const Error& error) {
     trace.failed(error);
     throw;
@@ -38,10 +47,15 @@ const Entry* Callable::miss(const tsr_arg* args, size_t count) {
   return e;
 }
 
+void Callable::keep_for_thread(void* structure) {
+  void*& kept = transient_[std::this_thread::get_id()];
+  if (kept && desc_.structure_free) desc_.structure_free(kept);
+  kept = structure;
+}
+
 // Past the limit: captured again and run on the fallback backend as it is, each time. Nothing is kept, so a function whose arguments
 // never repeat cannot fill the memory.
-void Callable::run_uncached(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity,
-                            size_t* num_outputs, void** structure) {
+void Callable::run_uncached(const tsr_arg* args, size_t count, PathCapture& path, const Output& out) {
   std::unique_ptr<Executable> executable;
   std::vector<tsr_tensor_handle*> in;  // tensors alone: every number is one
   {
@@ -49,20 +63,45 @@ void Callable::run_uncached(const tsr_arg* args, size_t count, tsr_tensor_handle
     const TraceCompile trace({"fallback", frame_->name(), frame_->place(), {}});
     Specialised numbers;
     numbers.all = true;
-    Capture c = capture(args, count, paths_of(args, count), numbers);
-    CompileOptions fallback = options_;
-    fallback.backends.erase(fallback.backends.begin(), fallback.backends.end() - 1);
-    executable = compile(c, fallback, false);
+    path.keep_nothing();
+    Capture c = capture(args, count, paths_of(args, count), numbers, path);
+    if (path.done()) return;
+    executable = compile(std::move(c.graph), fallback_options(), false);
     for (const uint32_t leaf : c.leaves) in.push_back(args[leaf].tensor);
-    void*& kept = transient_[std::this_thread::get_id()];
-    if (kept && desc_.structure_free) desc_.structure_free(kept);
-    kept = std::exchange(c.structure, nullptr);
-    if (structure) *structure = kept;
+    if (out.structure) *out.structure = c.structure;
+    keep_for_thread(std::exchange(c.structure, nullptr));
   }
   dispatch_events().fallback({*frame_, "the recompile limit was hit"});
-  check_capacity(executable->num_outputs(), capacity);
-  executable->run_trusted(in.data(), outputs);
-  *num_outputs = executable->num_outputs();
+  check_capacity(executable->num_outputs(), out.capacity);
+  executable->run_trusted(in.data(), out.tensors);
+  *out.count = executable->num_outputs();
+}
+
+// ------------------------------------------------------------------------------------------------- functions with breaks
+
+const Entry* Callable::continue_path(Path& known, const tsr_arg* args, size_t count, const Output& out) {
+  PathCapture path(*this, args, count, known);
+  {
+    const std::lock_guard lock(mutex_);
+    EntryTable& table = *table_.load(std::memory_order_relaxed);
+    if (&table == known.table) {  // else everything has been forgotten meanwhile
+      const PathStep& last = known.steps.back();
+      if (!known.position && !last.seen.opaque) {
+        const std::vector<uint64_t>& key = last.seen.key;
+        known.position = last.entry->then->children.find(hash_words(key.data(), key.size()), key.data(), key.size());
+      }
+      if (known.position)
+        if (const Entry* e = known.position->table.find(known.values.args.data(), known.values.args.size())) return e;
+      ++misses_;
+      path.start(*paths_.back(), table);
+      make_entry(args, count, {}, path);
+    }
+  }
+  if (path.done())
+    path.deliver(out);
+  else
+    call(args, count, out.tensors, out.capacity, out.count, out.structure);
+  return nullptr;
 }
 
 }  // namespace tessera::core

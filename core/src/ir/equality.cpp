@@ -16,21 +16,23 @@ bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::b
 
 class Comparison {
  public:
-  Comparison(const Graph& a, const Graph& b) : a_(a), b_(b), values_(a.num_values(), TSR_NONE) {}
+  Comparison(const Graph& a, const Graph& b, bool computation = false, bool same_callbacks = false)
+      : a_(a), b_(b), computation_(computation), same_callbacks_(same_callbacks), values_(a.num_values(), TSR_NONE) {}
 
   std::string run() {
-    if (std::string_view(a_.tables().name) != b_.tables().name) return "the graphs' names";
+    if (!computation_ && std::string_view(a_.tables().name) != b_.tables().name) return "the graphs' names";
     const auto &sa = a_.sizes().symbols(), &sb = b_.sizes().symbols();
     if (sa.size() != sb.size()) return "the number of symbols";
     for (size_t i = 0; i < sa.size(); ++i)
-      if (std::strcmp(sa[i].name, sb[i].name) != 0 || sa[i].min != sb[i].min || sa[i].max != sb[i].max ||
-          sa[i].hint != sb[i].hint || sa[i].unbacked != sb[i].unbacked)
+      if ((!computation_ && (std::strcmp(sa[i].name, sb[i].name) != 0 || sa[i].hint != sb[i].hint)) || sa[i].min != sb[i].min ||
+          sa[i].max != sb[i].max || sa[i].unbacked != sb[i].unbacked)
         return "symbol " + std::string(sa[i].name);
     canonical_dims();
     const auto &xa = a_.sizes().assumptions(), &xb = b_.sizes().assumptions();
     if (xa.size() != xb.size()) return "the number of assumptions";
     for (size_t i = 0; i < xa.size(); ++i)
-      if (xa[i].relation != xb[i].relation || !dim(xa[i].a, xb[i].a) || !dim(xa[i].b, xb[i].b) || xa[i].why != xb[i].why)
+      if (xa[i].relation != xb[i].relation || !dim(xa[i].a, xb[i].a) || !dim(xa[i].b, xb[i].b) ||
+          (!computation_ && xa[i].why != xb[i].why))
         return "assumption " + std::to_string(i);
     region(0, 0);
     return found_;
@@ -74,9 +76,10 @@ class Comparison {
   bool define(tsr_id x, tsr_id y) {
     const tsr_value &v = a_.value(x), &w = b_.value(y);
     values_[x] = y;
-    if (!text(v.name, w.name)) return fail("the names %" + std::string(v.name) + " and %" + w.name);
+    if (!computation_ && !text(v.name, w.name)) return fail("the names %" + std::string(v.name) + " and %" + w.name);
     if (!type(*v.type, *w.type)) return fail("the type of %" + std::string(v.name));
-    if (v.input_kind != w.input_kind || v.writeback != w.writeback || v.donated != w.donated || !text(v.key, w.key))
+    if (v.input_kind != w.input_kind || v.writeback != w.writeback || v.donated != w.donated ||
+        (!computation_ && !text(v.key, w.key)))
       return fail("the input %" + std::string(v.name));
     return true;
   }
@@ -108,9 +111,10 @@ class Comparison {
       if (!use(x.operands[i], y.operands[i])) return fail("operand " + std::to_string(i) + " of " + where);
     for (uint32_t i = 0; i < x.num_attrs; ++i)
       if (!text(x.attrs[i].name, y.attrs[i].name) ||
-          !same_attr(x.attrs[i], y.attrs[i], [this](tsr_dim p, tsr_dim q) { return dim(p, q); }))
+          (!(same_callbacks_ && std::strcmp(x.attrs[i].name, "callback") == 0) &&
+           !same_attr(x.attrs[i], y.attrs[i], [this](tsr_dim p, tsr_dim q) { return dim(p, q); })))
         return fail("attribute " + std::string(x.attrs[i].name) + " of " + where);
-    if (!text(x.loc.file, y.loc.file) || x.loc.line != y.loc.line || x.loc.column != y.loc.column)
+    if (!computation_ && (!text(x.loc.file, y.loc.file) || x.loc.line != y.loc.line || x.loc.column != y.loc.column))
       return fail("the location of " + where);
     for (uint32_t i = 0; i < x.num_regions; ++i)
       if (!region(x.regions[i], y.regions[i])) return false;
@@ -120,6 +124,7 @@ class Comparison {
   }
 
   const Graph &a_, &b_;
+  const bool computation_, same_callbacks_;
   std::vector<tsr_id> values_;
   std::vector<uint32_t> dims_a_, dims_b_;
   std::string found_;
@@ -157,5 +162,27 @@ bool same_attr(const tsr_attr& a, const tsr_attr& b) {
 
 std::string difference(const Graph& a, const Graph& b) { return Comparison(a, b).run(); }
 bool equal(const Graph& a, const Graph& b) { return difference(a, b).empty(); }
+bool same_computation(const Graph& a, const Graph& b, bool same_callbacks) {
+  return Comparison(a, b, true, same_callbacks).run().empty();
+}
+
+uint64_t computation_hash(const Graph& g) {
+  uint64_t h = 0x9E3779B97F4A7C15u;
+  const auto mix = [&](uint64_t x) { h = (h ^ x) * 0xBF58476D1CE4E5B9u, h ^= h >> 29; };
+  const auto type = [&](const tsr_type& t) {
+    mix(t.dtype | uint64_t{t.rank} << 32);
+    for (uint32_t i = 0; i < t.rank; ++i) mix(TSR_DIM_IS_EXPR(t.sizes[i]) ? ~uint64_t{0} : static_cast<uint64_t>(t.sizes[i]));
+  };
+  const tsr_region& body = g.region(0);
+  for (uint32_t i = 0; i < body.num_inputs; ++i) type(*g.value(body.inputs[i]).type);
+  for (const tsr_id n : nodes_of(g, 0)) {
+    const tsr_node& node = g.node(n);
+    mix(std::hash<std::string_view>()(node.op));
+    mix(node.num_operands | uint64_t{node.num_results} << 32);
+    if (node.num_results > 0) type(*g.value(node.results[0]).type);
+  }
+  mix(body.num_outputs);
+  return h;
+}
 
 }  // namespace tessera::core

@@ -942,4 +942,27 @@ std::unique_ptr<Graph> Graph::clone() const {
   return g;
 }
 
+// ------------------------------------------------------------------------------------------------------------ restart
+
+void Graph::restart() {
+  require_edit();
+  if (marks_.size() != 1) misuse("a graph can only start again while it is built, outside of other transactions");
+  nodes_.clear();
+  values_.clear();
+  regions_.clear();
+  uses_.clear();
+  node_slots_.clear();
+  output_slots_.clear();
+  names_ = NameTable();
+  next_suffix_.clear();
+  journal_.clear();
+  edited_.clear();
+  owners_.clear();
+  marks_.back() = {0, 0, sizes_.checkpoint(), marks_.back().author, 0};
+  live_nodes_ = 0;
+  next_anonymous_ = 0;
+  create_region({});
+  journal_.clear();  // as in the constructor
+}
+
 }  // namespace tessera::core

@@ -42,6 +42,9 @@ class Graph {
   ~Graph();
   Graph(const Graph&) = delete;
   std::unique_ptr<Graph> clone() const;  // live nodes only, ids renumbered in program order
+  // For a capture that goes on after a graph break: takes back inputs, nodes and outputs, as if newly made; sizes stay (symbols,
+  // expressions, assumptions), so that handles of sizes that host code holds keep their meaning. Only while the graph is built.
+  void restart();
 
   static Graph& from(tsr_graph* g) { return *reinterpret_cast<Graph*>(g); }
   static const Graph& from(const tsr_graph* g) { return *reinterpret_cast<const Graph*>(g); }

@@ -110,6 +110,11 @@ tsr_dim Sizes::find(std::string_view name) const {
   return it == by_name_.end() ? -1 : it->second;
 }
 
+void Sizes::observe(uint32_t symbol, int64_t value) {
+  symbols_[symbol].hint = value;
+  symbols_[symbol].unbacked = 0;
+}
+
 void Sizes::restore(const Checkpoint& before) {
   for (; assumptions_.size() > before.assumptions; assumptions_.pop_back())
     if (const auto it = by_terms_.find(terms_key(assumptions_.back())); it != by_terms_.end()) {

@@ -38,6 +38,8 @@ class Sizes {
   tsr_dim symbol(std::string name, int64_t min, int64_t max, bool unbacked, int64_t hint = -1);
   // A new symbol named prefix0, prefix1, ...
   tsr_dim fresh(std::string_view prefix, int64_t min, int64_t max, bool unbacked, int64_t hint = -1);
+  // The value that the symbol has in the call at hand becomes its hint; from now on it is known before the program runs.
+  void observe(uint32_t symbol, int64_t value);
   tsr_dim find(std::string_view name) const;  // -1 when there is none (a symbol is never -1)
 
   // Simplified: constants fold, sums and products are normalised (linear terms collected in symbol order), x floordiv 1,

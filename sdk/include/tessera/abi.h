@@ -276,6 +276,10 @@ typedef struct tsr_host_core {
   tsr_device (*device_id)(const char* name); /* interns */
   const char* (*device_name)(tsr_device);    /* lives as long as the process */
   uint32_t (*op_index)(const char* op);      /* interns; equals tsr_node.op_index of that op */
+  /* ---- appended since the first version of this table */
+  /* Calls the host function that tsr_capture_api.host_function has registered, for ops that stand for one. */
+  struct tsr_error* (*host_call)(int64_t function, const struct tsr_tensor* inputs, uint32_t num_inputs,
+                                 const struct tsr_tensor* outputs, uint32_t num_outputs);
 } tsr_host_core;
 
 /* ------------------------------------------------------------------------------------------- reading, editing, building */
@@ -512,6 +516,53 @@ typedef struct tsr_scalar {
   tsr_id value;
   tsr_dim dim;
 } tsr_scalar;
+struct tsr_tensor_handle; /* embed.h */
+
+typedef enum tsr_read_kind {
+  TSR_READ_NONE = 0,
+  TSR_READ_BOOL,   /* of a tensor of one element, converted: i */
+  TSR_READ_INT,    /* i */
+  TSR_READ_FLOAT,  /* f */
+  TSR_READ_TENSOR, /* all elements: tensor */
+  TSR_READ_MEMORY  /* the same, and host code may write them: it runs at every call from here on */
+} tsr_read_kind;
+
+/* Host code that runs at every call between two segments, on tensors that exist. */
+typedef struct tsr_host_step {
+  size_t struct_size;
+  void* self;
+  /* results: new references. *key: whatever else of the outcome later host code can see; bytes of the callee, valid until its
+   * next call on this thread. Thread-safe, as the calls of the compiled function are. */
+  tsr_error* (*run)(void* self, struct tsr_tensor_handle* const* inputs, uint32_t num_inputs,
+                    struct tsr_tensor_handle** results, uint32_t capacity, uint32_t* num_results, const void** key,
+                    size_t* key_length, void** outcome);
+  void (*outcome_free)(void* outcome); /* of what `run` returned: the client's own record of what came out */
+  void (*destroy)(void* self);         /* the host owns the step from graph_break on, whether that succeeds or not */
+} tsr_host_step;
+
+/* A graph break: host code needs what only running the graph gives. */
+typedef struct tsr_break {
+  size_t struct_size;
+  uint32_t code;      /* of docs/graph_breaks.md: 10 is TSR-G010 */
+  uint32_t read_kind; /* tsr_read_kind */
+  tsr_loc loc;        /* of the host code that breaks the graph */
+  const char* detail; /* what stands there: "item<float>() of f32[]"; may be NULL */
+  tsr_id read;        /* the value that is read; TSR_NONE: none */
+  uint32_t num_live;
+  const tsr_id* live; /* every value that host code can still reach, each once */
+  tsr_id* rebound;    /* out [num_live]: the same values as inputs of the next graph */
+  int64_t i;          /* out: what was read */
+  double f;
+  struct tsr_tensor_handle* tensor; /* out: a new reference */
+  const tsr_host_step* step;        /* runs after the segment; NULL: none */
+  const tsr_id* step_inputs;        /* among `live` */
+  uint32_t num_step_inputs;
+  uint32_t step_capacity;
+  tsr_id* step_results; /* out: its results as inputs of the next graph */
+  uint32_t num_step_results;
+  uint32_t forbidden; /* 1: an error, as under fullgraph */
+  void* outcome;      /* out: of the step, borrowed until the capture ends */
+} tsr_break;
 
 struct tsr_capture_api {
   size_t struct_size;
@@ -530,6 +581,17 @@ struct tsr_capture_api {
   /* Says that the function has used the number. `as_number`: host code has read its value, which becomes a guard whatever the kind is.
    * `where`: "model.cpp:12", may be NULL. Without the promise above every number counts as read. */
   void (*scalar_used)(tsr_recorder*, uint32_t arg, int as_number, const char* where);
+  /* Ends the segment: the graph so far is compiled and run, and recording goes on in an empty graph behind the same handle, whose
+   * inputs are the values that are still live. Ids of the graph before mean nothing afterwards; handles of sizes keep their meaning.
+   * An error (fullgraph, a kernel that fails) leaves the recorder as it was. */
+  tsr_error* (*graph_break)(tsr_recorder*, tsr_break*);
+  /* Makes a function of the client known to the graph that is being recorded: a number for an attribute of an op whose kernel calls
+   * tsr_host_core.host_call. The graph and its copies keep it. `call` gets host memory, inputs of any strides, and writes outputs, which
+   * are row-major; it may run on any thread. */
+  tsr_error* (*host_function)(tsr_recorder*, void* self,
+                              tsr_error* (*call)(void* self, const tsr_tensor* inputs, uint32_t num_inputs,
+                                                 const tsr_tensor* outputs, uint32_t num_outputs),
+                              void (*destroy)(void* self), int64_t* function);
 };
 
 typedef struct tsr_callable { /* the user's function, as its language's client hands it over */
