@@ -152,6 +152,17 @@ int main() {
         {.dynamic = Dynamic::no, .name = "fn", .args = {"x", "c"}});
     for (int c = 1; c <= 4; ++c) fn(ones({3}), c);
     compiles(fn);
+
+    std::fprintf(stderr, "\n== 10: without reset after 9, gn(x, c): y = big(x); graph_break(); return y + c; the same calls\n");
+    auto gn = compile(
+        [](const Tensor& x, int64_t c) {
+          const Tensor y = big(x);
+          graph_break();
+          return y + c;
+        },
+        {.dynamic = Dynamic::no, .name = "gn", .args = {"x", "c"}});
+    for (int c = 1; c <= 4; ++c) gn(ones({3}), c);
+    for (const Explanation::Graph& g : explain(gn).graphs) std::fprintf(stderr, "%s %s\n", g.id.c_str(), g.function.c_str());
   }
 
   two_calls("dtype", ones({4}), ones({4}, bf16));

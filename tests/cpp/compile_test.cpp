@@ -122,7 +122,7 @@ TEST_CASE("errors inside the function reach the caller as they were thrown") {
   });
   CHECK_THROWS_WITH(f(ones({2})), "mine");
   CHECK_THROWS_AS(f(ones({2, 2})), UserError);
-  auto g = compile([](const Tensor& x) { return x.sum().item<float>() > 0 ? x : -x; });
+  auto g = compile([](const Tensor& x) { return x.sum().item<float>() > 0 ? x : -x; }, {.fullgraph = true});
   CHECK_THROWS_WITH(g(ones({2})), Catch::Contains("TSR-G001"));
   CHECK(f(ones({2, 7})).numel() == 14);  // the callable is still usable
 }

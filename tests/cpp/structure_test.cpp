@@ -98,3 +98,12 @@ TEST_CASE("guard names show the path") {
   f(make());
   CHECK(f.describe().find("state.groups['a'][1]") != std::string::npos);
 }
+
+TEST_CASE("a mutable argument can become another argument") {
+  auto f = compile([](Tensor& state, const Tensor& x) { state = x; });
+  Tensor state = zeros({2});
+  for (int i = 1; i < 3; ++i) {
+    f(state, full({2}, i));
+    CHECK(state.to_vector<float>() == std::vector<float>(2, static_cast<float>(i)));
+  }
+}

@@ -47,11 +47,6 @@ constexpr BreakReason kReasons[] = {
      "It runs as it is, at every call, between the compiled parts.",
      "call the function itself when it can be captured\n"
      "host_call(fn, inputs) for effects that need no break"},
-    {14, BreakKind::kMayChange, "An operation that no backend takes",
-     "None of the function's backends takes the operation, and it has no decomposition.",
-     "It runs on its own, on the fallback backend of the context.",
-     "add a backend that takes it, or a fallback, to the function's backends: tessera ops NAME shows who takes an operation\n"
-     "give the operation's record a decomposition"},
     {15, BreakKind::kMayChange, "A tensor moves to another device", "to(device) is called on a tensor of the graph.",
      "A graph's values stay on the device where they are computed.",
      "move the tensor before the compiled function is called, or after"},

@@ -161,21 +161,19 @@ namespace {
 thread_local CallFrame* t_frame = nullptr;
 
 // The host calls this on a miss, on the calling thread.
-tsr_error* invoke(void*, tsr_recorder* recorder, const tsr_arg*, size_t, void** structure) {
+tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg*, size_t, void** structure) {
   CallFrame& frame = *t_frame;
   frame.thrown = nullptr;  // of an earlier attempt
   auto trace = std::make_shared<Trace>();
   struct End {  // tensors that escape the trace are refused later instead of touching a graph that is gone
     Trace& t;
-    ~End() {
-      t.alive = false;
-      t.kept.clear();
-    }
+    ~End() { t.end(); }
   } end{*trace};
   try {
     const tsr_capture_api& capture = *api().host->capture;
     trace->recorder = recorder;
     trace->graph = capture.graph(recorder);
+    trace->loc = *static_cast<const tsr_loc*>(self);
     capture.observe(recorder, TSR_NONE);  // every look at a type goes through type_of(), which reports it
     const TraceScope scope(trace);
     std::vector<Tensor> inputs;
@@ -200,12 +198,11 @@ tsr_error* invoke(void*, tsr_recorder* recorder, const tsr_arg*, size_t, void** 
     }
     for (size_t i = 0; i < t.mutated.size(); ++i) {
       const size_t leaf = t.mutable_leaves[i];
-      const Tensor& now = t.mutated[i];
+      Tensor& now = t.mutated[i];
       if (!now.defined()) continue;
       // Unchanged leaves still hold the traced input that was put there.
-      bool unchanged = false;
-      if (now.is_traced())
-        for (const Tensor& in : inputs) unchanged |= in.traced()->value == now.traced()->value;
+      Tensor& given = t.given[i];
+      const bool unchanged = now.is_traced() && given.defined() && given.traced()->value == now.traced()->value;
       if (unchanged) continue;
       s->writebacks.emplace_back(outputs.size(), leaf);
       outputs.push_back(value_of(*trace, now));
@@ -213,16 +210,8 @@ tsr_error* invoke(void*, tsr_recorder* recorder, const tsr_arg*, size_t, void** 
     check(capture.set_outputs(recorder, outputs.data(), static_cast<uint32_t>(outputs.size())));
     *structure = s.release();
     return nullptr;
-  } catch (const Error& e) {
-    frame.thrown = std::current_exception();
-    return to_c(e);
-  } catch (const std::exception& e) {
-    frame.thrown = std::current_exception();
-    return api().host->core->error_create(
-        TSR_USER, "TSR-G003", (std::string("the function threw while it was captured: ") + e.what()).c_str(), nullptr);
   } catch (...) {
-    frame.thrown = std::current_exception();
-    return api().host->core->error_create(TSR_USER, "TSR-G003", "the function threw while it was captured", nullptr);
+    return hold_exception("the function threw while it was captured");
   }
 }
 
@@ -237,8 +226,30 @@ void path(void*, const tsr_arg*, size_t, size_t index, char* buf, size_t capacit
 
 }  // namespace
 
+tsr_error* hold_exception(const char* what) {
+  if (t_frame) t_frame->thrown = std::current_exception();
+  try {
+    throw;
+  } catch (const Error& e) {
+    return to_c(e);
+  } catch (const std::exception& e) {
+    return api().host->core->error_create(TSR_USER, "TSR-G003", (std::string(what) + ": " + e.what()).c_str(), nullptr);
+  } catch (...) {
+    return api().host->core->error_create(TSR_USER, "TSR-G003", what, nullptr);
+  }
+}
+
+void check_held(tsr_error* e) {
+  if (e && t_frame && t_frame->thrown) {
+    api().error_free(e);
+    std::rethrow_exception(std::exchange(t_frame->thrown, nullptr));
+  }
+  check(e);
+}
+
 Callable::Callable(CompileOptions options, std::source_location where)
     : options_(std::move(options)),
+      where_(where),
       file_(where.file_name()),
       context_(options_.context ? *options_.context : Context::current()) {
   if (options_.name.empty()) options_.name = "fn";
@@ -247,7 +258,8 @@ Callable::Callable(CompileOptions options, std::source_location where)
   tsr_callable_desc d{};
   d.struct_size = sizeof d;
   d.name = options_.name.c_str();
-  d.loc = {file_.c_str(), where.line(), where.column()};
+  d.loc = loc_ = {file_.c_str(), where.line(), where.column()};
+  d.self = &loc_;
   d.invoke = invoke;
   d.structure_free = [](void* s) { delete static_cast<Structure*>(s); };
   d.path = path;
@@ -274,13 +286,7 @@ const Structure& Callable::call(CallFrame& frame, const std::vector<tsr_arg>& ar
   size_t n = 0;
   void* structure = nullptr;
   tsr_error* e = api().call(handle_, args.data(), args.size(), buffer, kCapacity, &n, &structure);
-  if (e) {
-    if (frame.thrown) {  // what the user's function threw, not our report of it
-      api().error_free(e);
-      std::rethrow_exception(std::exchange(frame.thrown, nullptr));
-    }
-    check(e);
-  }
+  check_held(e);
   outputs.assign(buffer, buffer + n);
   return *static_cast<const Structure*>(structure);
 }

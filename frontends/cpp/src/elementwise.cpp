@@ -69,22 +69,35 @@ Tensor divide(const Tensor& a, const Tensor& b, DType d) {
 
 }  // namespace
 
-#define TESSERA_ARITHMETIC(sym, op)                                                  \
-  Tensor operator sym(const Tensor& a, const Tensor& b) { return binary(op, a, b); } \
-  Tensor operator sym(const Tensor& a, Scalar s) {                                   \
-    const Tensor b = beside(op, a, s);                                               \
-    return binary_as(op, a, b, b.dtype());                                           \
-  }                                                                                  \
-  Tensor operator sym(Scalar s, const Tensor& b) {                                   \
-    const Tensor a = beside(op, b, s);                                               \
-    return binary_as(op, a, b, a.dtype());                                           \
+#define TESSERA_WITH_SCALAR(sym, op)               \
+  Tensor operator sym(const Tensor& a, Scalar s) { \
+    const AtPlace at(s.where());                   \
+    const Tensor b = beside(op, a, s);             \
+    return binary_as(op, a, b, b.dtype());         \
+  }                                                \
+  Tensor operator sym(Scalar s, const Tensor& b) { \
+    const AtPlace at(s.where());                   \
+    const Tensor a = beside(op, b, s);             \
+    return binary_as(op, a, b, a.dtype());         \
   }
+#define TESSERA_ARITHMETIC(sym, op)                              \
+  Tensor operator sym(const Tensor& a, const TensorOperand& b) { \
+    const AtPlace at(b.where);                                   \
+    return binary(op, a, b.tensor);                              \
+  }                                                              \
+  TESSERA_WITH_SCALAR(sym, op)
+#define TESSERA_EQUALITY(sym, op)                                       \
+  Tensor operator sym(const TensorOperand& a, const TensorOperand& b) { \
+    const AtPlace at(b.where);                                          \
+    return binary(op, a.tensor, b.tensor);                              \
+  }                                                                     \
+  TESSERA_WITH_SCALAR(sym, op)
 TESSERA_ARITHMETIC(+, "add")
 TESSERA_ARITHMETIC(-, "sub")
 TESSERA_ARITHMETIC(*, "mul")
 TESSERA_ARITHMETIC(%, "remainder")
-TESSERA_ARITHMETIC(==, "eq")
-TESSERA_ARITHMETIC(!=, "ne")
+TESSERA_EQUALITY(==, "eq")
+TESSERA_EQUALITY(!=, "ne")
 TESSERA_ARITHMETIC(<, "lt")
 TESSERA_ARITHMETIC(<=, "le")
 TESSERA_ARITHMETIC(>, "gt")
@@ -93,14 +106,21 @@ TESSERA_ARITHMETIC(&, "bitwise_and")
 TESSERA_ARITHMETIC(|, "bitwise_or")
 TESSERA_ARITHMETIC(^, "bitwise_xor")
 #undef TESSERA_ARITHMETIC
+#undef TESSERA_EQUALITY
+#undef TESSERA_WITH_SCALAR
 
 // True division, as Python's: integers become floats.
-Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b, common("div", a, b)); }
+Tensor operator/(const Tensor& a, const TensorOperand& b) {
+  const AtPlace at(b.where);
+  return divide(a, b.tensor, common("div", a, b.tensor));
+}
 Tensor operator/(const Tensor& a, Scalar s) {
+  const AtPlace at(s.where());
   const Tensor b = beside("div", a, s);
   return divide(a, b, b.dtype());
 }
 Tensor operator/(Scalar s, const Tensor& b) {
+  const AtPlace at(s.where());
   const Tensor a = beside("div", b, s);
   return divide(a, b, a.dtype());
 }
@@ -110,24 +130,35 @@ Tensor Tensor::operator-() const { return unary("neg", *this); }
 #define TESSERA_METHOD(name, how, op) \
   Tensor Tensor::name() const { return how(op, *this); }
 TESSERA_METHOD(abs, unary, "abs")
-TESSERA_METHOD(neg, unary, "neg") TESSERA_METHOD(sign, unary, "sign") TESSERA_METHOD(exp, float_unary, "exp")
-    TESSERA_METHOD(exp2, float_unary, "exp2") TESSERA_METHOD(expm1, float_unary, "expm1")
-        TESSERA_METHOD(log, float_unary, "log") TESSERA_METHOD(log2, float_unary, "log2")
-            TESSERA_METHOD(log10, float_unary, "log10") TESSERA_METHOD(log1p, float_unary, "log1p")
-                TESSERA_METHOD(sqrt, float_unary, "sqrt") TESSERA_METHOD(rsqrt, float_unary, "rsqrt")
-                    TESSERA_METHOD(reciprocal, float_unary, "reciprocal") TESSERA_METHOD(sin, float_unary, "sin")
-                        TESSERA_METHOD(cos, float_unary, "cos") TESSERA_METHOD(tan, float_unary, "tan")
-                            TESSERA_METHOD(tanh, float_unary, "tanh") TESSERA_METHOD(sigmoid, float_unary, "sigmoid")
-                                TESSERA_METHOD(erf, float_unary, "erf") TESSERA_METHOD(erfc, float_unary, "erfc")
-                                    TESSERA_METHOD(floor, rounding, "floor") TESSERA_METHOD(ceil, rounding, "ceil")
-                                        TESSERA_METHOD(round, rounding, "round") TESSERA_METHOD(trunc, rounding, "trunc")
-                                            TESSERA_METHOD(relu, unary, "relu") TESSERA_METHOD(isnan, float_unary, "is_nan")
-                                                TESSERA_METHOD(isinf, float_unary, "is_inf")
+TESSERA_METHOD(neg, unary, "neg")
+TESSERA_METHOD(sign, unary, "sign")
+TESSERA_METHOD(exp, float_unary, "exp")
+TESSERA_METHOD(exp2, float_unary, "exp2")
+TESSERA_METHOD(expm1, float_unary, "expm1")
+TESSERA_METHOD(log, float_unary, "log")
+TESSERA_METHOD(log2, float_unary, "log2")
+TESSERA_METHOD(log10, float_unary, "log10")
+TESSERA_METHOD(log1p, float_unary, "log1p")
+TESSERA_METHOD(sqrt, float_unary, "sqrt")
+TESSERA_METHOD(rsqrt, float_unary, "rsqrt")
+TESSERA_METHOD(reciprocal, float_unary, "reciprocal")
+TESSERA_METHOD(sin, float_unary, "sin")
+TESSERA_METHOD(cos, float_unary, "cos")
+TESSERA_METHOD(tan, float_unary, "tan")
+TESSERA_METHOD(tanh, float_unary, "tanh")
+TESSERA_METHOD(sigmoid, float_unary, "sigmoid")
+TESSERA_METHOD(erf, float_unary, "erf")
+TESSERA_METHOD(erfc, float_unary, "erfc")
+TESSERA_METHOD(floor, rounding, "floor")
+TESSERA_METHOD(ceil, rounding, "ceil")
+TESSERA_METHOD(round, rounding, "round")
+TESSERA_METHOD(trunc, rounding, "trunc")
+TESSERA_METHOD(relu, unary, "relu")
+TESSERA_METHOD(isnan, float_unary, "is_nan")
+TESSERA_METHOD(isinf, float_unary, "is_inf")
 #undef TESSERA_METHOD
 
-                                                    Tensor Tensor::square() const {
-  return *this * *this;
-}
+Tensor Tensor::square() const { return *this * *this; }
 Tensor Tensor::logical_not() const { return unary("logical_not", to(boolean)); }
 Tensor Tensor::pow(const Tensor& e) const { return binary("pow", *this, e); }
 Tensor Tensor::pow(Scalar e) const {

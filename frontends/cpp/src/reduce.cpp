@@ -42,11 +42,17 @@ Tensor arg(const char* op, const Tensor& x, std::optional<int64_t> axis, bool ke
 
 }  // namespace
 
-Tensor Tensor::sum() const { return sum(all_axes(*this)); }
+Tensor Tensor::sum(std::source_location where) const {
+  const AtPlace at(where);
+  return sum(all_axes(*this));
+}
 Tensor Tensor::sum(Axes axes, bool keepdim) const { return reduce("reduce_sum", widen(*this), axes, keepdim); }
 Tensor Tensor::prod() const { return prod(all_axes(*this)); }
 Tensor Tensor::prod(Axes axes, bool keepdim) const { return reduce("reduce_prod", widen(*this), axes, keepdim); }
-Tensor Tensor::mean() const { return mean(all_axes(*this)); }
+Tensor Tensor::mean(std::source_location where) const {
+  const AtPlace at(where);
+  return mean(all_axes(*this));
+}
 Tensor Tensor::mean(Axes axes, bool keepdim) const {
   need_float("mean", *this);
   return reduce("mean", *this, axes, keepdim);
@@ -82,8 +88,14 @@ Tensor Tensor::logsumexp(Axes axes, bool keepdim) const {
   need_float("logsumexp", *this);
   return reduce("logsumexp", *this, axes, keepdim);
 }
-Tensor Tensor::any() const { return reduce("reduce_any", to(boolean), all_axes(*this), false); }
-Tensor Tensor::all() const { return reduce("reduce_all", to(boolean), all_axes(*this), false); }
+Tensor Tensor::any(std::source_location where) const {
+  const AtPlace at(where);
+  return reduce("reduce_any", to(boolean), all_axes(*this), false);
+}
+Tensor Tensor::all(std::source_location where) const {
+  const AtPlace at(where);
+  return reduce("reduce_all", to(boolean), all_axes(*this), false);
+}
 Tensor Tensor::cumsum(int64_t axis) const { return run_op1("cumsum", {widen(*this)}, {int_attr("axis", axis)}); }
 Tensor Tensor::softmax(int64_t axis) const { return F::softmax(*this, axis); }
 Tensor Tensor::log_softmax(int64_t axis) const { return F::log_softmax(*this, axis); }

@@ -72,7 +72,8 @@ void SymInt::used() const {
 
 SymInt::operator int64_t() const {
   if (!is_symbolic()) return d_;
-  const auto hint = hint_of(*detail::graph_api().tables(g_), d_);
+  auto hint = hint_of(*detail::graph_api().tables(g_), d_);
+  if (!hint && detail::break_for_size(g_, where_)) hint = hint_of(*detail::graph_api().tables(g_), d_);
   if (!hint)
     detail::fail("TSR-G002", "the size " + str() + " depends on data, or is marked unbacked, but host code asks for its value",
                  "keep it symbolic (do not convert it to int64_t), or compute it outside the compiled function");
@@ -104,7 +105,12 @@ bool decide(tsr_relation relation, tsr_relation negated, const char* sign, SymIn
   const tsr_truth known = detail::graph_api().dim_compare(g, relation, a.raw(), b.raw());
   if (known != TSR_UNKNOWN) return known == TSR_TRUE;
   const tsr_tables& t = *detail::graph_api().tables(g);
-  const auto x = hint_of(t, a.raw()), y = hint_of(t, b.raw());
+  auto x = hint_of(t, a.raw()), y = hint_of(t, b.raw());
+  if ((!x || !y) && detail::break_for_size(g, a.where().line() ? a.where() : b.where())) {
+    const tsr_tables& now = *detail::graph_api().tables(g);
+    x = hint_of(now, a.raw());
+    y = hint_of(now, b.raw());
+  }
   if (!x || !y)
     detail::fail(
         "TSR-G002",

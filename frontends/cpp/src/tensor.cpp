@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "attrs.hpp"
+#include "tessera/breaks.hpp"
 #include "tessera/dtypes.hpp"
 #include "trace.hpp"
 
@@ -38,14 +39,21 @@ void need_defined(const Tensor& t) {
          "assign it first; omitted optional arguments are the only use for undefined tensors");
 }
 const tsr_tensor& desc(const Tensor& t) { return t.handle()->desc; }
+
+std::string type_text(const Tensor& t) {
+  std::string s(name(t.dtype()));
+  s += "[";
+  for (int64_t i = 0; i < t.dim(); ++i) s += (i ? ", " : "") + t.size(i).str();
+  return s + "]";
+}
 }  // namespace
 
 tsr_tensor_handle* Tensor::handle() const {
   need_defined(*this);
-  if (is_traced())
-    fail("TSR-G001",
-         "the value of a tensor is read inside a compiled function: it does not exist while the function is captured",
-         "use tessera::where or tessera::cond instead of branching on it, or read it outside the compiled function");
+  if (is_traced()) {
+    detail::Traced& t = *const_cast<Tensor*>(this)->traced();
+    return detail::read_tensor(t, detail::loc_of(t), "its memory is used", true).handle_unchecked();
+  }
   return handle_unchecked();
 }
 
@@ -88,7 +96,19 @@ std::vector<int64_t> Tensor::sizes(std::source_location where) const {
   return s;
 }
 
-std::vector<int64_t> Tensor::strides() const { return {desc(*this).strides, desc(*this).strides + desc(*this).rank}; }
+std::vector<int64_t> Tensor::strides() const {
+  if (is_traced()) {
+    const tsr_type& t = detail::type_of(*const_cast<Tensor*>(this)->traced());
+    tsr_graph* g = const_cast<Tensor*>(this)->traced()->trace->graph;
+    std::vector<int64_t> out(t.rank, 1);
+    if (t.strides)
+      for (uint32_t i = 0; i < t.rank; ++i) out[i] = SymInt(t.strides[i], g);
+    else
+      for (uint32_t i = t.rank; i-- > 1;) out[i - 1] = out[i] * SymInt(t.sizes[i], g);
+    return out;
+  }
+  return {desc(*this).strides, desc(*this).strides + desc(*this).rank};
+}
 
 SymInt Tensor::numel(std::source_location where) const {
   SymInt n = 1;
@@ -126,7 +146,12 @@ Tensor& Tensor::requires_grad_(bool on) {
 
 // -------------------------------------------------------------------------------------------------------------- values
 
-void* Tensor::raw_data() const {
+void* Tensor::raw_data(std::source_location where) const {
+  need_defined(*this);
+  if (is_traced()) {
+    detail::Traced& t = *const_cast<Tensor*>(this)->traced();
+    return detail::read_tensor(t, detail::to_loc(where), "raw_data() of " + type_text(*this), true).raw_data(where);
+  }
   if (desc(*this).device != 0)
     fail("TSR-F006", "the tensor is on " + device().name() + ": its memory cannot be read by the host",
          "call .to(\"cpu\") first");
@@ -135,6 +160,16 @@ void* Tensor::raw_data() const {
 
 Tensor Tensor::to(const Device& d) const {
   if (device() == d) return *this;
+  if (is_traced()) {
+    const auto move = [d](const std::vector<Tensor>& in) {
+      detail::StepResult r;
+      r.tensors.push_back(in[0].to(d));
+      return r;
+    };
+    return detail::host_step(15, detail::loc_of(*const_cast<Tensor*>(this)->traced()), "to(\"" + d.name() + "\")", {*this},
+                             move)
+        .tensors[0];
+  }
   tsr_tensor_handle* out = nullptr;
   check(api().tensor_copy(handle(), d.id(), &out));
   return adopt(out);
@@ -154,21 +189,91 @@ Tensor Tensor::to(DType d) const {
   return detail::run_op1("cast", {*this}, {detail::dtype_attr("dtype", d)});
 }
 
+namespace {
+
+void need_one(int64_t n) {
+  if (n != 1) fail("TSR-F007", "item() needs a tensor of one element; this one has " + std::to_string(n), "index it first");
+}
+
 template <class T>
-T Tensor::item() const {
-  const Tensor host = to(Device());
+constexpr const char* type_name() {
+  if constexpr (std::is_same_v<T, bool>) return "bool";
+  if constexpr (std::is_same_v<T, float>) return "float";
+  if constexpr (std::is_same_v<T, double>) return "double";
+  if constexpr (std::is_integral_v<T>)
+    return sizeof(T) == 8 ? "int64_t" : sizeof(T) == 4 ? "int" : sizeof(T) == 2 ? "int16_t" : "int8_t";
+  return "std::complex";
+}
+
+template <class T>
+T load_one(const Tensor& t) {
+  const Tensor host = t.to(Device());
   const tsr_tensor& d = desc(host);
   int64_t n = 1;
   for (uint32_t i = 0; i < d.rank; ++i) n *= d.sizes[i];
-  if (n != 1) fail("TSR-F007", "item() needs a tensor of one element; this one has " + std::to_string(n), "index it first");
+  need_one(n);
   if constexpr (std::is_same_v<T, bool>)
     return load_as<double>(d.dtype, d.data, 0) != 0;
   else
     return load_as<T>(d.dtype, d.data, 0);
 }
 
+// What is read of a tensor of one element while the function around is captured: exactly what load_one gives of it.
 template <class T>
-std::vector<T> Tensor::to_vector() const {
+T read_one(detail::Traced& t, const tsr_loc& loc, const std::string& detail) {
+  const uint32_t dtype = detail::type_of(t).dtype;
+  if constexpr (std::is_same_v<T, bool>) return detail::read_bool(t, loc, detail);
+  if constexpr (std::is_integral_v<T>)  // to a narrower type floats saturate and integers wrap
+    if (std::is_same_v<T, int64_t> || (!is_float(dtype) && !std::is_same_v<T, bool>))
+      return static_cast<T>(detail::read_int(t, loc, detail));
+  if constexpr (std::is_floating_point_v<T>)  // one rounding, not two
+    if (std::is_same_v<T, double> || is_float(dtype)) return static_cast<T>(detail::read_float(t, loc, detail));
+  return load_one<T>(detail::read_tensor(t, loc, detail, false));
+}
+
+}  // namespace
+
+Tensor Tensor::item() const {
+  const int64_t rank = dim();
+  if (rank == 0) return *this;
+  if (numel() != 1) need_one(is_traced() ? -1 : static_cast<int64_t>(numel()));
+  return reshape({});
+}
+
+template <class T>
+T Tensor::item(std::source_location where) const {
+  need_defined(*this);
+  if (!is_traced()) return load_one<T>(*this);
+  if (dim() > 0 && !(numel() == 1)) need_one(numel());
+  return read_one<T>(*const_cast<Tensor*>(this)->traced(), detail::to_loc(where),
+                     std::string("item<") + type_name<T>() + ">() of " + type_text(*this));
+}
+
+Tensor::operator bool() const {
+  need_defined(*this);
+  if (!is_traced()) return load_one<bool>(*this);
+  if (dim() > 0 && !(numel() == 1)) need_one(numel());
+  detail::Traced& t = *const_cast<Tensor*>(this)->traced();
+  return detail::read_bool(t, detail::loc_of(t), "the truth of " + type_text(*this));
+}
+
+template <class T>
+T Tensor::convert() const {
+  need_defined(*this);
+  if (!is_traced()) return load_one<T>(*this);
+  if (dim() > 0 && !(numel() == 1)) need_one(numel());
+  detail::Traced& t = *const_cast<Tensor*>(this)->traced();
+  return read_one<T>(t, detail::loc_of(t), std::string(type_name<T>()) + "() of " + type_text(*this));
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector(std::source_location where) const {
+  need_defined(*this);
+  if (is_traced()) {
+    detail::Traced& t = *const_cast<Tensor*>(this)->traced();
+    return detail::read_tensor(t, detail::to_loc(where), "to_vector() of " + type_text(*this), false)
+        .template to_vector<T>(where);
+  }
   const Tensor host = to(Device()).contiguous();
   const tsr_tensor& d = desc(host);
   const int64_t n = host.numel();
@@ -206,19 +311,19 @@ TESSERA_OF(std::complex<double>, c128)
 #undef TESSERA_OF
 
 template <class T>
-T* Tensor::data() const {
+T* Tensor::data(std::source_location where) const {
   if (dtype() != dtype_of<T>())
     fail("TSR-F008",
          "data<T>() asks for " + std::string(name(dtype_of<T>())) + " but the tensor is " + std::string(name(dtype())),
          "convert it with .to(dtype) first");
   if (!is_contiguous()) fail("TSR-F009", "data<T>() needs a contiguous tensor", "call .contiguous() first");
-  return static_cast<T*>(raw_data());
+  return static_cast<T*>(raw_data(where));
 }
 
-#define TESSERA_VALUES(T)              \
-  template T Tensor::item<T>() const;  \
-  template T* Tensor::data<T>() const; \
-  template std::vector<T> Tensor::to_vector<T>() const;
+#define TESSERA_VALUES(T)                                  \
+  template T Tensor::item<T>(std::source_location) const;  \
+  template T* Tensor::data<T>(std::source_location) const; \
+  template std::vector<T> Tensor::to_vector<T>(std::source_location) const;
 TESSERA_VALUES(double)
 TESSERA_VALUES(float)
 TESSERA_VALUES(int8_t)
@@ -233,6 +338,21 @@ TESSERA_VALUES(bool)
 TESSERA_VALUES(std::complex<float>)
 TESSERA_VALUES(std::complex<double>)
 #undef TESSERA_VALUES
+#define TESSERA_CONVERT(T) template T Tensor::convert<T>() const;
+TESSERA_CONVERT(double)
+TESSERA_CONVERT(float)
+TESSERA_CONVERT(char)
+TESSERA_CONVERT(signed char)
+TESSERA_CONVERT(unsigned char)
+TESSERA_CONVERT(short)
+TESSERA_CONVERT(unsigned short)
+TESSERA_CONVERT(int)
+TESSERA_CONVERT(unsigned)
+TESSERA_CONVERT(long)
+TESSERA_CONVERT(unsigned long)
+TESSERA_CONVERT(long long)
+TESSERA_CONVERT(unsigned long long)
+#undef TESSERA_CONVERT
 
 namespace {
 std::string number(uint32_t dtype, const void* data, int64_t i) {

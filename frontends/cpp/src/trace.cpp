@@ -10,6 +10,7 @@ bool is_compiling() { return detail::current_trace() != nullptr; }
 namespace detail {
 namespace {
 thread_local std::shared_ptr<Trace> t_trace;
+thread_local std::source_location t_place;
 constexpr size_t kMaxResults = 256;
 }  // namespace
 
@@ -23,7 +24,29 @@ Tensor make_traced(const std::shared_ptr<Trace>& trace, tsr_id value) {
   t->trace = trace;
   t->value = value;
   t->region = trace->region;
+  t->next = trace->live;
+  if (t->next) t->next->previous = t;
+  trace->live = t;
   return Tensor::adopt(t);
+}
+
+AtPlace::AtPlace(const std::source_location& where) : previous_(t_place) {
+  if (t_trace && previous_.line() == 0) t_place = where;  // an operation made of others stands where it was written
+}
+AtPlace::~AtPlace() { t_place = previous_; }
+
+Traced::~Traced() {
+  if (!trace->alive) return;
+  (previous ? previous->next : trace->live) = next;
+  if (next) next->previous = previous;
+}
+
+void Trace::end() {
+  alive = false;
+  kept.clear();
+  lifted.clear();
+  for (Traced* t = live; t; t = std::exchange(t->next, nullptr)) t->previous = nullptr;
+  live = nullptr;
 }
 
 const tsr_type& type_of(const Traced& t) {
@@ -78,6 +101,7 @@ void run_op(const char* op, std::span<const Tensor> operands, std::span<const ts
     d.num_attrs = static_cast<uint32_t>(attrs.size());
     d.regions = regions.data();
     d.num_regions = static_cast<uint32_t>(regions.size());
+    if (t_place.line()) d.loc = {t_place.file_name(), t_place.line(), t_place.column()};
     tsr_id node = TSR_NONE;
     check(graph_api().node_create(trace->graph, &d, trace->region, TSR_NONE, &node));
     const tsr_tables& tables = *graph_api().tables(trace->graph);

@@ -136,7 +136,7 @@ struct CallFrame {
   // result, the leaves of mutable arguments after the run, and the skeleton of the result.
   struct Traced {
     std::vector<Tensor> results;
-    std::vector<Tensor> mutated;         // one per mutable tensor leaf, in order
+    std::vector<Tensor> given, mutated;  // before and after the run, one per mutable tensor leaf, in order
     std::vector<size_t> mutable_leaves;  // their numbers among the tensor leaves
     std::shared_ptr<void> skeleton;
     std::string changed_host_value;  // the path of one that the run changed; empty: none
@@ -159,12 +159,15 @@ class Callable {  // owns the host's handle
   // Outputs are new references. Rethrows what the user's function threw while it was traced.
   const Structure& call(CallFrame& frame, const std::vector<tsr_arg>& args, std::vector<tsr_tensor_handle*>& outputs);
   const CompileOptions& options() const { return options_; }
+  const std::source_location& where() const { return where_; }
   std::string describe() const;  // entries and guards, as JSON
   void reset();
 
  private:
   CompileOptions options_;
+  std::source_location where_;
   std::string file_;
+  tsr_loc loc_{};  // of the compile call
   Context context_;
   tsr_callable_handle* handle_ = nullptr;
 };
@@ -264,6 +267,9 @@ class Compiled<R(A...)> {
     if (callable_) callable_->reset();
   }  // forgets every entry
   const std::function<R(A...)>& original() const { return *fn_; }
+  Compiled afresh() const {  // of the same function and options, with nothing compiled yet
+    return callable_ ? Compiled(*fn_, callable_->options(), callable_->where()) : *this;
+  }
 
  private:
   using Refs = std::tuple<std::remove_cvref_t<A>&...>;
@@ -302,6 +308,7 @@ class Compiled<R(A...)> {
       size_t next = 0;
       for (Tensor* leaf : leaves.tensors)
         if (leaf->defined()) *leaf = inputs[next++];
+      for (size_t leaf : t.mutable_leaves) t.given.push_back(*leaves.tensors[leaf]);
       detail::ScalarVisitor numbers;
       (detail::visit(numbers, copies.get()), ...);
       detail::bind_scalars(numbers);

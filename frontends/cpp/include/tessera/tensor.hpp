@@ -6,6 +6,7 @@
 #include <complex>
 #include <cstddef>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -26,7 +27,7 @@ struct Traced;
 class Scalar {
  public:
   template <class T>
-  requires std::is_arithmetic_v<T> Scalar(T v) {
+  requires std::is_arithmetic_v<T> Scalar(T v, std::source_location where = std::source_location::current()) : where_(where) {
     if constexpr (std::is_same_v<T, bool>)
       kind_ = kBool, i_ = v;
     else if constexpr (std::is_integral_v<T>)
@@ -52,7 +53,7 @@ class Scalar {
   }
   std::complex<double> as_complex() const { return {as_double(), kind_ == kComplex ? im_ : 0.0}; }
   const std::shared_ptr<const detail::SymNode>& sym() const { return sym_; }  // null: a plain number
-  std::source_location where() const { return where_; }
+  std::source_location where() const { return where_; }                       // of the expression that it stands in
 
  private:
   double read() const;
@@ -98,7 +99,6 @@ class Tensor {
   }
 
   bool defined() const { return bits_ != 0; }
-  explicit operator bool() const = delete;  // truth of a tensor's value: item<bool>()
 
   // ---- description
   int64_t dim() const;
@@ -118,14 +118,20 @@ class Tensor {
   Tensor& requires_grad_(bool on = true);
   std::string str() const;  // values, for people
 
-  // ---- values (a concrete tensor in host memory)
+  // ---- values. Inside a compiled function reading one breaks the graph (docs/graph_breaks.md); what is read is then part of the path
+  // that later calls are compared with.
+  Tensor item() const;  // of one element, as a 0-d tensor: breaks nothing until it is converted
   template <class T>
-  T item() const;  // of one element
+  T item(std::source_location where = std::source_location::current()) const;  // of one element
+  // The value of a tensor of one element, as item<T>(): `if (x.sum() > 0)`, `double(x.mean())`. defined() says whether there is a tensor.
+  explicit operator bool() const;
   template <class T>
-  T* data() const;  // checks that T matches dtype(); the tensor must be contiguous
-  void* raw_data() const;
+  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) explicit operator T() const { return convert<T>(); }
   template <class T>
-  std::vector<T> to_vector() const;  // row-major, converted
+  T* data(std::source_location where = std::source_location::current()) const;  // T must match dtype(); contiguous
+  void* raw_data(std::source_location where = std::source_location::current()) const;
+  template <class T>
+  std::vector<T> to_vector(std::source_location where = std::source_location::current()) const;  // row-major, converted
 
   // ---- conversion
   Tensor to(DType) const;
@@ -195,11 +201,11 @@ class Tensor {
   Tensor masked_fill(const Tensor& mask, Scalar value) const;
 
   // ---- reductions; without axes over everything
-  Tensor sum() const;
+  Tensor sum(std::source_location where = std::source_location::current()) const;
   Tensor sum(Axes axes, bool keepdim = false) const;
   Tensor prod() const;
   Tensor prod(Axes axes, bool keepdim = false) const;
-  Tensor mean() const;
+  Tensor mean(std::source_location where = std::source_location::current()) const;
   Tensor mean(Axes axes, bool keepdim = false) const;
   Tensor amax(Axes axes = {}, bool keepdim = false) const;
   Tensor amin(Axes axes = {}, bool keepdim = false) const;
@@ -213,8 +219,8 @@ class Tensor {
   Tensor std(Axes axes, double correction = 1, bool keepdim = false) const;
   Tensor norm(double p = 2, Axes axes = {}, bool keepdim = false) const;
   Tensor logsumexp(Axes axes, bool keepdim = false) const;
-  Tensor any() const;
-  Tensor all() const;
+  Tensor any(std::source_location where = std::source_location::current()) const;
+  Tensor all(std::source_location where = std::source_location::current()) const;
   Tensor cumsum(int64_t axis) const;
   Tensor softmax(int64_t axis) const;
   Tensor log_softmax(int64_t axis) const;
@@ -242,6 +248,8 @@ class Tensor {
  private:
   explicit Tensor(uintptr_t bits) : bits_(bits) {}
   void release();
+  template <class T>
+  T convert() const;
   uintptr_t bits_ = 0;  // tsr_tensor_handle*, or Traced* with the low bit set
 };
 
@@ -260,17 +268,29 @@ class Index {
   Tensor tensor;
 };
 
-#define TESSERA_BINARY(op)                          \
-  Tensor operator op(const Tensor&, const Tensor&); \
-  Tensor operator op(const Tensor&, Scalar);        \
+// A tensor on the right of an operator, with the place where it stands: operators take no further arguments.
+struct TensorOperand {
+  const Tensor& tensor;
+  std::source_location where;
+  TensorOperand(const Tensor& t, std::source_location w = std::source_location::current()) : tensor(t), where(w) {}
+};
+
+#define TESSERA_BINARY(op)                                 \
+  Tensor operator op(const Tensor&, const TensorOperand&); \
+  Tensor operator op(const Tensor&, Scalar);               \
+  Tensor operator op(Scalar, const Tensor&);
+// Both sides alike, so that the reversed form that C++20 looks at is not another candidate.
+#define TESSERA_EQUALITY(op)                                      \
+  Tensor operator op(const TensorOperand&, const TensorOperand&); \
+  Tensor operator op(const Tensor&, Scalar);                      \
   Tensor operator op(Scalar, const Tensor&);
 TESSERA_BINARY(+)
 TESSERA_BINARY(-)
 TESSERA_BINARY(*)
 TESSERA_BINARY(/)
 TESSERA_BINARY(%)
-TESSERA_BINARY(==)
-TESSERA_BINARY(!=)
+TESSERA_EQUALITY(==)
+TESSERA_EQUALITY(!=)
 TESSERA_BINARY(<)
 TESSERA_BINARY(<=)
 TESSERA_BINARY(>)
@@ -279,6 +299,7 @@ TESSERA_BINARY(&)
 TESSERA_BINARY(|)
 TESSERA_BINARY(^)
 #undef TESSERA_BINARY
+#undef TESSERA_EQUALITY
 Tensor operator~(const Tensor&);
 
 }  // namespace tessera

@@ -2,7 +2,9 @@
 // The C++ frontend in one header.
 #pragma once
 
+#include "tessera/breaks.hpp"
 #include "tessera/compile.hpp"
+#include "tessera/explain.hpp"
 #include "tessera/flatten.hpp"
 #include "tessera/nn.hpp"
 #include "tessera/ops.hpp"
