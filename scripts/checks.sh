@@ -20,6 +20,7 @@ bad-input|fast|malformed files and wrong arguments: coded message, exit status 2
 json|fast|bench dispatch --json writes one JSON document with the documented keys
 pass-scaling|time|canonicalize + CSE + DCE, 10,000 against 5,000 nodes: at most 2.4 times
 dispatch|time|ns per public call of a no-op executable
+cache-kills|slow|a thousand processes killed while they write to one cache: no damaged entry is served
 build-time|time|full release build without a compiler cache, under 12 min on 2 cores
 asan|slow|the suite under address and undefined-behaviour sanitizers
 tsan|slow|the suite under the thread sanitizer
@@ -77,6 +78,10 @@ check_tsan() { build_for_testing tsan && run_tests tsan; }
 check_coverage() {
   setup coverage
   scripts/coverage.sh && figure=$(grep -m1 '^lines:' build/coverage/summary.txt)
+}
+
+check_cache_kills() {
+  TESSERA_BUILD_DIR=$PWD/build/release tests/cache/killed.sh "$PWD/build/release/tests/cache_stress" "$PWD/build/checks/cache" 1000
 }
 
 check_clean_demo() { scripts/clean_debian.sh demo; }

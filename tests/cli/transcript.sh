@@ -15,7 +15,7 @@ transcript=$1 work=$2
 build=$TESSERA_BUILD_DIR source=$TESSERA_SOURCE_DIR
 here=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$work" && mkdir -p "$work" && cp -r "$here/files/." "$work" && cd "$work" || exit 1
-unset TESSERA_LOGS TESSERA_TRACE TESSERA_CONFIG
+unset TESSERA_LOGS TESSERA_TRACE TESSERA_CONFIG TESSERA_CACHE_DIR TESSERA_GRAPH_CACHE
 export PATH="$build/bin:$PATH" LC_ALL=C.UTF-8 NPZ="$source/tests/golden/npz" OMP_NUM_THREADS=2
 bless=${TESSERA_BLESS:-}
 unset TESSERA_BLESS # the commands under test know it too

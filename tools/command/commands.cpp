@@ -24,6 +24,14 @@ std::span<const Command> commands() {
        "tessera plugin list --all\n"
        "tessera plugin check build/plugins/acme.backend.npu.so",
        plugin},
+      {"compile", "MODEL --cache-dir DIR [--shapes s0=8,s1=128]...",
+       "Compiles a model into a cache, for an image or an init container.",
+       "tessera compile model.tsr --cache-dir /opt/app/cache --shapes s0=1 --shapes s0=64", compile_model},
+      {"cache", "ls | prune [--max-bytes N] | export FILE | import FILE",
+       "Lists, prunes, exports or imports what compilation has cached.",
+       "tessera cache ls --cache-dir ~/.cache/tessera\n"
+       "tessera cache export warm.tsrcache",
+       cache},
       {"config", "explain [FILE] | options [FILE] | modes", "Explains a config: its values and where each came from.",
        "tessera config explain configs/default.toml --set numerics=relaxed\n"
        "tessera config options",

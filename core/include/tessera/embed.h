@@ -161,6 +161,12 @@ typedef struct tsr_api {
   /* Whether this thread records gradients: part of every guard. */
   int (*grad_enabled)(void);
   int (*set_grad_enabled)(int on); /* what it was */
+  /* The context's cache (TSR-K002: it has none): its entries; the least recently used removed until max_bytes are left; all of it into
+   * one file; a file that was exported into it. */
+  tsr_error* (*cache_list)(tsr_context*, char** json);
+  tsr_error* (*cache_prune)(tsr_context*, uint64_t max_bytes, char** json);
+  tsr_error* (*cache_export)(tsr_context*, const char* path, char** json);
+  tsr_error* (*cache_import)(tsr_context*, const char* path, char** json);
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

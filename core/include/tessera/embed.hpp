@@ -246,12 +246,29 @@ class Context {
   [[nodiscard]] std::string options() const { return text_of(api().config_options, handle()); }
   [[nodiscard]] std::string ops() const { return text_of(api().op_list, handle()); }
   [[nodiscard]] std::string loaded() const { return text_of(api().loaded, handle()); }
+  // The cache (JSON: docs/json.md). Throw TSR-K002 when this context has none.
+  [[nodiscard]] std::string cache_list() const { return text_of(api().cache_list, handle()); }
+  std::string cache_prune(uint64_t max_bytes) const {
+    return with_text([&](char** out) { return api().cache_prune(handle(), max_bytes, out); });
+  }
+  std::string cache_export(const std::string& path) const {
+    return with_text([&](char** out) { return api().cache_export(handle(), path.c_str(), out); });
+  }
+  std::string cache_import(const std::string& path) const {
+    return with_text([&](char** out) { return api().cache_import(handle(), path.c_str(), out); });
+  }
 
  private:
   static tsr_context* create(const ContextOptions& options) {
     tsr_context* c = nullptr;
     check(api().context_create(ContextOptionsView(options).get(), &c));
     return c;
+  }
+  template <class F>
+  static std::string with_text(F&& f) {
+    char* out = nullptr;
+    check(f(&out));
+    return take(out);
   }
   std::string run_pipeline(Graph& graph, const char* pipeline) const {
     char* report = nullptr;

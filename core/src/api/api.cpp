@@ -24,6 +24,7 @@ tsr_api make_table() {
   graph_functions(t);
   executable_functions(t);
   callable_functions(t);
+  cache_functions(t);
   return t;
 }
 

@@ -50,5 +50,6 @@ void tensor_functions(tsr_api&);
 void graph_functions(tsr_api&);
 void executable_functions(tsr_api&);
 void callable_functions(tsr_api&);
+void cache_functions(tsr_api&);
 
 }  // namespace tessera::core::api

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/api.hpp"
+#include "compile/cached.hpp"
 #include "compile/executable.hpp"
 #include "ir/graph.hpp"
 #include "trace/trace.hpp"
@@ -15,8 +16,9 @@ tsr_error* compile(tsr_context* c, tsr_graph* g, const char* backends, tsr_execu
     std::unique_ptr<Graph> graph(&Graph::from(&required(g, "graph")));  // consumed whatever happens
     required(out, "the executable to be returned");
     const auto& context = required(c, "context").context;
+    const CompileOptions options = compile_options(context, context->config(), backends);
     auto executable = traced_compile({"graph", graph->tables().name, {}, {}}, [&] {
-      return Executable::compile(std::move(graph), compile_options(context, context->config(), backends));
+      return compile_cached(std::move(graph), {*context, context->config(), {}, options});
     });
     *out = reinterpret_cast<tsr_executable*>(executable.release());
   });

@@ -49,6 +49,13 @@ class Small {
 Executable::~Executable() = default;
 
 std::unique_ptr<Executable> Executable::compile(std::unique_ptr<Graph> graph, const CompileOptions& options) {
+  return compile(std::move(graph), options, nullptr, nullptr);
+}
+
+std::unique_ptr<Executable> Executable::compile(std::unique_ptr<Graph> graph, const CompileOptions& given,
+                                                std::vector<Assignment>* assigned, SavedKernels* kernels) {
+  CompileOptions options = given;
+  options.save = kernels;
   ServiceScope scope(options);
   Stopwatch watch;
   std::unique_ptr<Executable> e(new Executable);
@@ -60,17 +67,34 @@ std::unique_ptr<Executable> Executable::compile(std::unique_ptr<Graph> graph, co
     return assign_backends(*e->graph_, options);
   }();
   e->times.assign = watch.lap();
-  if (trace_details()) trace_graph(*e->graph_, "final");
-  watch.lap();
+  e->plan(assignment, options);
+  if (assigned) *assigned = assignment;
+  return e;
+}
+
+std::unique_ptr<Executable> Executable::restore(std::unique_ptr<Graph> graph, const std::vector<Assignment>& assignment,
+                                                const SavedKernels& kernels, const CompileOptions& given) {
+  CompileOptions options = given;
+  options.restore = &kernels;
+  ServiceScope scope(options);
+  std::unique_ptr<Executable> e(new Executable);
+  e->keep_ = options.keep;
+  e->graph_ = std::move(graph);
+  e->plan(assignment, options);
+  return e;
+}
+
+void Executable::plan(const std::vector<Assignment>& assignment, const CompileOptions& options) {
+  if (trace_details()) trace_graph(*graph_, "final");
+  Stopwatch watch;
   {
     const TracePhase phase("plan");
-    e->plan_ = Plan::build(*e->graph_, 0, assignment, options, {}, true);
+    plan_ = Plan::build(*graph_, 0, assignment, options, {}, true);
   }
-  e->graph_->reset_scratch();
-  e->times.kernels = watch.lap();
-  if (trace_details()) TraceEvent("steps").json("executable", e->describe_json()).write();
-  if (log_enabled(Artifact::kPlan)) log_write(Artifact::kPlan, e->plan_text());
-  return e;
+  graph_->reset_scratch();
+  times.kernels = watch.lap();
+  if (trace_details()) TraceEvent("steps").json("executable", describe_json()).write();
+  log_plan();
 }
 
 void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs) const {

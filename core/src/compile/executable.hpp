@@ -19,6 +19,12 @@ class Executable {
   // Assigns, decomposes, compiles and plans. The graph has been through its passes; it is kept. Throws TSR-R020 (no backend takes
   // a node), TSR-R023 (a size that nothing determines), TSR-R025, and what backends report.
   static std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileOptions& options);
+  // As compile(), and says what a cache keeps: the assignment by node id of the final graph, and those kernels that can be saved.
+  static std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileOptions& options,
+                                             std::vector<Assignment>* assignment, SavedKernels* kernels);
+  // From what compile() made of it before: a graph that is assigned and decomposed already.
+  static std::unique_ptr<Executable> restore(std::unique_ptr<Graph> graph, const std::vector<Assignment>& assignment,
+                                             const SavedKernels& kernels, const CompileOptions& options);
   ~Executable();
 
   // inputs: one per graph input, in order. outputs: new references, one per graph output. States with a writeback are updated in
@@ -42,6 +48,8 @@ class Executable {
 
  private:
   Executable() = default;
+  void log_plan() const;  // plan_log.cpp
+  void plan(const std::vector<Assignment>& assignment, const CompileOptions& options);
   std::shared_ptr<const void> keep_;  // outlives the rest: destroyed last
   std::unique_ptr<Graph> graph_;
   std::unique_ptr<Plan> plan_;

@@ -8,6 +8,7 @@
 namespace tessera::core {
 
 struct Factory;
+struct SavedKernels;
 
 struct CompileOptions {
   std::vector<const Factory*> backends;  // in order of preference; the last is the fallback
@@ -17,6 +18,9 @@ struct CompileOptions {
   int64_t arena_max_bytes = 0;           // a larger arena is refused; 0: no limit
   bool measure = false;                  // time every step of every run (describe shows the means)
   std::shared_ptr<const void> keep;      // what owns the backends
+  // Set for one compile only: kernels to take instead of compiling them, and where to put those that can be kept.
+  const SavedKernels* restore = nullptr;
+  SavedKernels* save = nullptr;
 };
 
 }  // namespace tessera::core

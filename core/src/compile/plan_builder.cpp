@@ -9,6 +9,7 @@
 #include "compile/layout.hpp"
 #include "compile/options.hpp"
 #include "compile/plan.hpp"
+#include "compile/saved_kernels.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
 #include "log/log.hpp"
@@ -475,18 +476,22 @@ class PlanBuilder {
     request.device = s.device;
     request.relaxed = options_.relaxed;
     request.dim_slot = [](void* ctx, tsr_dim d) noexcept -> int32_t {
+      auto& asked = *static_cast<Asked*>(ctx);
       try {
-        return static_cast<SizeProgram*>(ctx)->slot(d);
+        const int32_t slot = asked.program.slot(d);
+        asked.any = asked.any || slot >= 0;
+        return slot;
       } catch (...) {
         return -1;  // out of memory; the plan is abandoned soon
       }
     };
-    request.ctx = &p_.program;
+    Asked asked{p_.program};
+    request.ctx = &asked;
     s.kernel.struct_size = sizeof(tsr_kernel);
     s.kernel.in_place = -1;
     const int64_t begin = trace_details() ? trace_clock() : -1;
     try {
-      s.backend->check(table.compile(s.backend->self, &request, &s.kernel));
+      if (!restored(table, s)) s.backend->check(table.compile(s.backend->self, &request, &s.kernel));
     } catch (const Error& e) {
       throw Error(e.family(), e.code(),
                   "backend '" + s.backend->name + "' cannot compile " + g_.describe(s.node) + ": " + e.message(), e.hint());
@@ -498,10 +503,41 @@ class PlanBuilder {
       event.since(begin).write();
     }
     if (table.cost) s.predicted_seconds = table.cost(s.backend->self, g_.handle(), s.node);
+    save(s, asked.any);
     if (!s.kernel.launch)
       throw bug("TSR-B022",
                 "backend '" + s.backend->name + "' compiled " + g_.describe(s.node) + " to a kernel without a launch function",
                 "report this to " + (s.backend->plugin ? s.backend->plugin->vendor : "the vendor"));
+  }
+
+  struct Asked {  // which slots a backend has asked for
+    SizeProgram& program;
+    bool any = false;
+  };
+
+  // Takes the kernel from a cache, when it holds one that its backend still reads.
+  bool restored(const tsr_backend& table, Step& s) const {
+    if (!options_.restore || !table.deserialize) return false;
+    const auto at = options_.restore->bytes.find(s.node);
+    if (at == options_.restore->bytes.end()) return false;
+    s.backend->check(table.deserialize(s.backend->self, at->second.data(), at->second.size(), &s.kernel));
+    return true;
+  }
+
+  void save(const Step& s, bool reads_dims) const {
+    if (!options_.save || reads_dims || !s.kernel.serialize) return;
+    std::string bytes;
+    const auto alloc = [](void* ctx, size_t n) noexcept -> void* {
+      auto& out = *static_cast<std::string*>(ctx);
+      try {
+        out.resize(n);
+        return out.data();
+      } catch (...) {
+        return nullptr;
+      }
+    };
+    s.backend->check(s.kernel.serialize(s.kernel.self, alloc, &bytes));
+    options_.save->bytes[s.node] = std::move(bytes);
   }
 
   void relations() {

@@ -103,6 +103,12 @@ std::vector<KeyDecl> make_keys() {
       boolean("guards.specialize_int", false, "true: guard SymInt arguments by value, also after a change."),
       boolean("guards.force_parameter_static_shapes", true, "Sizes of parameters are numbers unless they are marked."),
 
+      fixed(text("cache.store", "", "The store that keeps compiled graphs and profiles; empty: the first that is loaded.")),
+      fixed(boolean("cache.graphs", true, "Keep compiled graphs; TESSERA_GRAPH_CACHE=0 wins over it.")),
+      fixed(boolean("cache.profiles", true, "Keep which sizes were found dynamic, for the next process.")),
+      fixed(text("cache.key_file", "",
+                 "File with the key (32 bytes or more) that signs entries; needed where other users can write to the store.")),
+
       text("log.artifacts", "", "As TESSERA_LOGS, which wins over it: \"recompiles,+guards\"."),
   };
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cache/cache.hpp"
 #include "config/document.hpp"
 #include "context/resolve.hpp"
 #include "log/log.hpp"
@@ -49,6 +50,7 @@ std::shared_ptr<Context> Context::create(const tsr_context_options* options, con
   }
   faults.throw_if_any();
   for (const std::string& notice : notices) log_notice(notice);
+  context->cache_ = Cache::open(context->plugins_, config);
   if (trace_enabled())
     TraceEvent("context")
         .text("config", config.source_path())

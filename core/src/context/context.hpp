@@ -15,6 +15,8 @@
 
 namespace tessera::core {
 
+class Cache;
+
 // One step of the pipeline: the pass and its options (`options.view()` goes to tsr_pass.run).
 struct BoundPass {
   const Factory* factory;
@@ -34,6 +36,7 @@ class Context : public std::enable_shared_from_this<Context> {
   const Config& config() const { return config_; }
   const OpRegistry& ops() const { return ops_; }
   const PluginHost& plugins() const { return plugins_; }
+  Cache* cache() const { return cache_.get(); }  // thread-safe; null: nothing is cached
 
   // ---- lookups by name; a missing one throws TSR-P030 with a suggestion
   const Factory& pass(std::string_view name) const { return plugins_.get(TSR_PASS, name); }
@@ -64,6 +67,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Config config_;
   PluginHost plugins_;
   OpRegistry ops_;  // after plugins_: its records point into opset factories
+  std::unique_ptr<Cache> cache_;
 };
 
 // Manifests in the search path of these options, without opening a library: `tessera plugin list [--all]`. Without `all`,

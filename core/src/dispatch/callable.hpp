@@ -16,6 +16,7 @@
 #include "dispatch/entry_table.hpp"
 #include "dispatch/frame.hpp"
 #include "dispatch/input_policy.hpp"
+#include "dispatch/profile_store.hpp"
 #include "tessera/embed.h"
 
 namespace tessera::core {
@@ -91,6 +92,7 @@ class Callable {
   std::unique_ptr<Frame> frame_;
   uint64_t misses_ = 0;
   DynamicProfile profile_;
+  ProfileStore profile_store_;
   bool capture_was_symbolic_ = false;          // of the last attempt
   std::vector<std::unique_ptr<Paths>> paths_;  // as tables_
   std::atomic<uint64_t> segment_tick_{1};

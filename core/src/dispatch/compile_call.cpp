@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 
+#include "compile/cached.hpp"
 #include "compile/services.hpp"
 #include "context/context.hpp"
 #include "dispatch/callable_capture.hpp"
@@ -157,13 +158,8 @@ CompileOptions Callable::fallback_options() const {
 }
 
 std::unique_ptr<Executable> Callable::compile(std::unique_ptr<Graph> graph, const CompileOptions& options, bool with_passes) {
-  const ServiceScope scope(options);
-  const auto start = std::chrono::steady_clock::now();
-  if (with_passes) run_passes(*graph, passes_, pass_options_of(config_));
-  const double seconds = seconds_since(start);
-  std::unique_ptr<Executable> e = Executable::compile(std::move(graph), options);
-  e->times.passes = seconds;
-  return e;
+  if (with_passes) return compile_cached(std::move(graph), {*context_, config_, passes_, options});
+  return Executable::compile(std::move(graph), options);
 }
 
 namespace {

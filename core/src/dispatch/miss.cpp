@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens when no entry fits: compile one, or run without.
 #include "compile/executable.hpp"
+#include "context/context.hpp"
 #include "dispatch/callable_capture.hpp"
 #include "dispatch/events.hpp"
 #include "dispatch/path_capture.hpp"
@@ -27,6 +28,7 @@ const Entry* Callable::miss(const tsr_arg* args, size_t count, PathCapture& path
   if (!table.entries().empty() || at_limit) explain_miss(table, args, count, at_limit);
   if (at_limit) return nullptr;
   frame_->acquire();
+  profile_store_.load(context_->cache(), *frame_, profile_);
   const CompileId id = frame_->next();
   path.decided(id);
   TraceCompile trace({"function", frame_->name(), frame_->place(), id.text()});
@@ -40,6 +42,7 @@ const Entry* Callable::miss(const tsr_arg* args, size_t count, PathCapture& path
     throw;
   }
   frame_->finish();
+  profile_store_.save(context_->cache(), *frame_, profile_);
   DispatchListener& events = dispatch_events();
   std::vector<GuardText> guards;
   if (events.wants_guards()) guards = e->guards.texts();

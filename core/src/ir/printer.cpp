@@ -242,7 +242,7 @@ class Printer {
       append_int(text, s.min);
       text += "..";
       if (s.max != INT64_MAX) append_int(text, s.max);
-      if (s.hint != -1) {
+      if (s.hint != -1 && !(flags_ & kPrintWithoutHints)) {
         text += " hint ";
         append_int(text, s.hint);
       }

@@ -17,6 +17,7 @@ class Sizes;
 enum PrintFlags : uint32_t {
   kPrintLocations = 1,       // loc("file":line:column), as TSR_PRINT_LOCATIONS
   kPrintAuthors = 2,         // who made each node, as a comment, as TSR_PRINT_AUTHORS
+  kPrintWithoutHints = 8,    // symbols without the values seen at capture: what graphs have in common that serve the same calls
   kPrintElideConstants = 4,  // `dense<f32[512]: elided>` for more than 64 elements: for reading, cannot be parsed
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "log/log.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
@@ -101,7 +102,12 @@ tsr_dim Sizes::symbol(std::string name, int64_t min, int64_t max, bool unbacked,
 tsr_dim Sizes::fresh(std::string_view prefix, int64_t min, int64_t max, bool unbacked, int64_t hint) {
   for (size_t i = symbols_.size();; ++i) {
     std::string name = std::string(prefix) + std::to_string(i);
-    if (!by_name_.count(name)) return symbol(std::move(name), min, max, unbacked, hint);
+    if (by_name_.count(name)) continue;
+    if (log_enabled(Artifact::kSymNode))
+      log_write(Artifact::kSymNode, "symbol " + name + (unbacked ? ", computed from data" : "") + ", at least " +
+                                        std::to_string(min) + (max == INT64_MAX ? "" : ", at most " + std::to_string(max)) +
+                                        (hint < 0 ? "" : ", is " + std::to_string(hint) + " now"));
+    return symbol(std::move(name), min, max, unbacked, hint);
   }
 }
 
@@ -460,6 +466,9 @@ void Sizes::require(tsr_relation r, tsr_dim a, tsr_dim b, std::string why) {
       throw user_error("TSR-S004", why + ": " + print(a) + " " + kText[r] + " " + print(b) + " does not hold",
                        "give sizes for which it holds");
     case TSR_UNKNOWN:
+      if (log_enabled(Artifact::kSymNode))
+        log_write(Artifact::kSymNode,
+                  "assumed " + print(a) + " " + kText[r] + " " + print(b) + (why.empty() ? "" : ": " + why));
       assumptions_.push_back({r, a, b, std::move(why), {}});
       if (std::string key = terms_key(assumptions_.back()); !key.empty())
         by_terms_[std::move(key)].push_back(static_cast<uint32_t>(assumptions_.size() - 1));

@@ -791,6 +791,15 @@ typedef struct tsr_executor {
   void (*release)(void* self, void* prepared);
 } tsr_executor;
 
+typedef struct tsr_store_info {
+  size_t struct_size;
+  const char*
+      location; /* for messages: a folder, a host; lives as long as the instance. NULL or "": nobody named one, nothing is kept */
+  uint32_t exclusive; /* 1: only this user (and the administrator) can change what `get` returns. Else entries must be signed */
+  uint32_t writable;  /* 0: put and remove are not called */
+  const char* why;    /* why it is not exclusive; may be NULL; valid until the next call */
+} tsr_store_info;
+
 typedef struct tsr_store {
   size_t struct_size;
   /* key: lower-case hex. get: *found 0 or 1, bytes through alloc. put: atomic, last writer wins. */
@@ -798,6 +807,7 @@ typedef struct tsr_store {
   tsr_error* (*put)(void* self, const char* key, const void* bytes, size_t length);
   tsr_error* (*remove)(void* self, const char* key);
   tsr_error* (*list)(void* self, void (*each)(void* ctx, const char* key, uint64_t bytes, int64_t last_used_unix), void* ctx);
+  tsr_error* (*info)(void* self, tsr_store_info*); /* asked once, before anything else. NULL: writable, and not exclusive */
 } tsr_store;
 
 #ifdef __cplusplus

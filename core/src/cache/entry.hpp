@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of one cached entry, as every store keeps them and as bundles carry them. Little-endian:
+//   "TSRCACHE" | u32 version | u32 kind | key: 64 hex digits | u64 length | SHA-256 of the payload: 64 hex digits
+//   | HMAC-SHA256 of everything else: 64 hex digits, or 64 '-' when it is not signed | payload
+// Entries are code: nothing of a payload is looked at before all of this has been checked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::core {
+
+enum class CacheKind : uint32_t { kGraph = 1, kProfile = 2 };
+const char* cache_kind_name(CacheKind kind);  // "graph", "profile"; "?" for another number
+
+inline constexpr size_t kCacheHeaderSize = 8 + 4 + 4 + 64 + 8 + 64 + 64;
+
+bool is_cache_key(std::string_view key);  // 64 lower-case hex digits
+
+// `signing_key` empty: not signed.
+std::string encode_entry(CacheKind kind, std::string_view key, std::string_view payload, std::string_view signing_key);
+
+struct EntryView {  // borrows the bytes
+  CacheKind kind;
+  std::string_view key, payload;
+  bool is_signed;
+};
+// "" and *out, or why the bytes are refused. With a signing key, only entries that it signed are accepted.
+std::string decode_entry(std::string_view bytes, std::string_view signing_key, EntryView* out);
+// The length of the entry that begins here, by its header alone; 0: there is no header of an entry.
+uint64_t entry_length(std::string_view bytes);
+
+// Payloads are lists of sections.
+class SectionWriter {
+ public:
+  void add(uint32_t tag, std::string_view bytes);
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+struct Section {
+  uint32_t tag;
+  std::string_view bytes;
+};
+bool read_sections(std::string_view payload, std::vector<Section>* out);  // false: malformed
+
+// Bounds-checked little-endian numbers and strings ("u32 length, bytes").
+class ByteReader {
+ public:
+  explicit ByteReader(std::string_view bytes) : rest_(bytes) {}
+  bool u8(uint8_t* v) { return number(v); }
+  bool u32(uint32_t* v) { return number(v); }
+  bool u64(uint64_t* v) { return number(v); }
+  bool bytes(uint64_t n, std::string_view* v) {
+    if (n > rest_.size()) return false;
+    *v = rest_.substr(0, static_cast<size_t>(n));
+    rest_.remove_prefix(static_cast<size_t>(n));
+    return true;
+  }
+  bool text(std::string* v) {
+    uint32_t n = 0;
+    std::string_view s;
+    if (!u32(&n) || !bytes(n, &s)) return false;
+    *v = s;
+    return true;
+  }
+  bool done() const { return rest_.empty(); }
+
+ private:
+  template <class T>
+  bool number(T* v) {
+    if (rest_.size() < sizeof(T)) return false;
+    *v = 0;
+    for (size_t i = 0; i < sizeof(T); ++i)
+      *v |= static_cast<T>(static_cast<T>(static_cast<unsigned char>(rest_[i])) << (8 * i));
+    rest_.remove_prefix(sizeof(T));
+    return true;
+  }
+  std::string_view rest_;
+};
+class ByteWriter {
+ public:
+  void u8(uint8_t v) { number(v); }
+  void u32(uint32_t v) { number(v); }
+  void u64(uint64_t v) { number(v); }
+  void bytes(std::string_view v) { out_ += v; }
+  void text(std::string_view v) {
+    u32(static_cast<uint32_t>(v.size()));
+    out_ += v;
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  template <class T>
+  void number(T v) {
+    for (size_t i = 0; i < sizeof(T); ++i) out_ += static_cast<char>(static_cast<unsigned char>(v >> (8 * i)));
+  }
+  std::string out_;
+};
+
+}  // namespace tessera::core

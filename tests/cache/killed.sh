@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Kills processes that write to one cache at random moments, two at a time, and checks that no damaged entry is ever served: not to
+# the writers, which end with an error when they get one, and not to a reader after each kill.
+# usage: killed.sh CACHE_STRESS FOLDER KILLS
+set -uo pipefail
+stress=$1 folder=$2 kills=$3
+rm -rf "$folder" && mkdir -p "$folder" && chmod 700 "$folder"
+RANDOM=1
+entries=0
+for ((i = 0; i < kills; i += 2)); do
+  "$stress" write "$folder" "$i" & a=$!
+  "$stress" write "$folder" "$((i + 1))" & b=$!
+  sleep "0.0$((RANDOM % 90 + 10))"
+  kill -9 "$a" 2>/dev/null; sleep "0.00$((RANDOM % 9))"; kill -9 "$b" 2>/dev/null
+  for pid in "$a" "$b"; do
+    wait "$pid" 2>/dev/null
+    status=$?
+    [ "$status" = 137 ] || { echo "FAIL: a writer ended by itself, status $status"; exit 1; }
+  done
+  entries=$("$stress" check "$folder" 0) || { echo "FAIL after $((i + 2)) kills"; exit 1; }
+done
+[ "$entries" -gt 0 ] || { echo "FAIL: nothing was ever written"; exit 1; }
+echo "$kills kills, $entries sound entries, $(find "$folder" -path '*/new/*' | wc -l) leftovers"

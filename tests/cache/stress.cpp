@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// usage: cache_stress write|check FOLDER SEED
+// write: puts and gets entries until it is killed; what it gets must be what somebody put. check: every entry of the folder is whole.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "cache/cache.hpp"
+#include "log/log.hpp"
+#include "plugin/sha256.hpp"
+#include "support.hpp"
+
+using namespace tessera::core;
+
+namespace {
+
+// Recognisable from its first 64 characters on, of a length that depends on the writer.
+std::string payload_of(const std::string& key, unsigned variant) {
+  std::string out = key;
+  const std::string block = sha256_hex(key + std::to_string(variant));
+  for (unsigned i = 0; i < variant % 700; ++i) out += block;
+  return out;
+}
+
+bool is_sound(const std::string& key, const std::string& payload) {
+  if (!payload.starts_with(key) || payload.size() % 64 != 0) return false;
+  for (size_t at = 128; at < payload.size(); at += 64)
+    if (payload.compare(at, 64, payload, 64, 64) != 0) return false;
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  std::string said;
+  set_log_sink([&](std::string_view lines) { said += lines; });
+  const auto context = tessera::test::make_context(argv[2], {}, {}, {"disk.max_bytes=3000000"});
+  Cache* cache = context->cache();
+  if (!cache) return std::fprintf(stderr, "no cache: %s", said.c_str()), 2;
+  if (std::strcmp(argv[1], "check") == 0) {
+    size_t sound = 0;
+    for (const Cache::Item& i : cache->list()) {
+      const auto payload = cache->get(CacheKind::kGraph, i.key);
+      if (!payload || !is_sound(i.key, *payload))
+        return std::fprintf(stderr, "entry %s is damaged: %s\n", i.key.c_str(), said.c_str()), 1;
+      ++sound;
+    }
+    std::printf("%zu\n", sound);
+    return 0;
+  }
+  unsigned seed = static_cast<unsigned>(std::atoi(argv[3]));
+  for (;;) {
+    seed = seed * 1664525 + 1013904223;
+    const std::string key = sha256_hex(std::to_string(seed >> 10 & 63));
+    if (const auto payload = cache->get(CacheKind::kGraph, key); payload && !is_sound(key, *payload))
+      return std::fprintf(stderr, "got a damaged entry %s\n", key.c_str()), 1;
+    cache->put(CacheKind::kGraph, key, payload_of(key, seed >> 16));
+    if (!said.empty()) return std::fprintf(stderr, "%s", said.c_str()), 1;  // a refusal or a failed write
+  }
+}
