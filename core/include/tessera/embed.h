@@ -84,6 +84,11 @@ typedef struct tsr_callable_desc {
   size_t num_options; /* "key=value" as config overrides */
 } tsr_callable_desc;
 
+typedef struct tsr_binding { /* the value of an input, fixed while its model is imported */
+  const char* name;
+  const tsr_tensor* value; /* dense host memory; borrowed */
+} tsr_binding;
+
 typedef struct tsr_api {
   size_t struct_size;
   uint32_t abi_major, abi_minor;
@@ -152,6 +157,10 @@ typedef struct tsr_api {
                          size_t capacity, size_t* num_results);
 
   /* ---- appended since the first version of this table */
+  /* As graph_load; the inputs named by bindings become constants, for models that compute shapes from them. A name that the
+   * frontend does not ask for is an error (TSR-E013). */
+  tsr_error* (*graph_load_bound)(tsr_context*, const char* path, const tsr_binding* bindings, size_t count, size_t stride,
+                                 tsr_graph**);
   tsr_error* (*config_modes)(char** json); /* the modes: name, help, what each sets; needs no context */
   /* Says how compiled functions treat a dimension of this tensor. DYNAMIC: a symbol in [min, max] from the first compile on, and an error
    * (TSR-D001) when the function needs its value; STATIC: a number; UNBACKED: a symbol that nothing may be guarded on. Dimensions count

@@ -228,6 +228,15 @@ class Context {
     check(api().graph_load(handle(), path.c_str(), &g));
     return Graph(g);
   }
+  // Inputs of these names become constants.
+  [[nodiscard]] Graph load(const std::string& path, std::span<const std::pair<std::string, Tensor>> bound) const {
+    std::vector<tsr_binding> bindings;
+    bindings.reserve(bound.size());
+    for (const auto& [name, tensor] : bound) bindings.push_back({name.c_str(), &tensor.desc()});
+    tsr_graph* g = nullptr;
+    check(api().graph_load_bound(handle(), path.c_str(), bindings.data(), bindings.size(), sizeof(tsr_binding), &g));
+    return Graph(g);
+  }
   [[nodiscard]] Graph parse(std::string_view text, const std::string& name) const {  // text IR; `name` is for messages
     tsr_graph* g = nullptr;
     check(api().graph_parse(handle(), text.data(), text.size(), name.c_str(), &g));

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "api/api.hpp"
 #include "compile/services.hpp"
@@ -19,21 +23,46 @@ namespace tessera::core::api {
 
 namespace {
 
-std::string read_file(const std::string& path) {
-  std::error_code code;
-  if (std::filesystem::is_directory(path, code))
-    throw user_error("TSR-R030", path + " is a directory; expected a model file", "name the file itself");
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
-    throw user_error("TSR-R030", "cannot read " + path + ": " + std::strerror(errno), "check the path and its permissions");
-  std::string bytes;
-  in.seekg(0, std::ios::end);
-  if (const auto end = in.tellg(); end > 0) bytes.resize(static_cast<size_t>(end));
-  in.seekg(0);
-  in.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (!in && !bytes.empty()) throw environment_error("TSR-R030", "cannot read " + path + ": " + std::strerror(errno));
-  return bytes;
-}
+// A model file. Large ones are mapped, so that a frontend which reads parts of it brings only those into memory.
+class ModelFile {
+ public:
+  explicit ModelFile(const std::string& path) {
+    std::error_code code;
+    if (std::filesystem::is_directory(path, code))
+      throw user_error("TSR-R030", path + " is a directory; expected a model file", "name the file itself");
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+      throw user_error("TSR-R030", "cannot read " + path + ": " + std::strerror(errno), "check the path and its permissions");
+    struct Close {
+      int fd;
+      ~Close() { ::close(fd); }
+    } const close{fd};
+    struct stat info {};
+    if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size >= kMapped) {
+      length_ = static_cast<size_t>(info.st_size);
+      mapping_ = ::mmap(nullptr, length_, PROT_READ, MAP_PRIVATE, fd, 0);
+      if (mapping_ != MAP_FAILED) return;
+      mapping_ = nullptr;
+    }
+    char buffer[1 << 16];
+    for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) != 0;) {
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw environment_error("TSR-R030", "cannot read " + path + ": " + std::strerror(errno));
+      bytes_.append(buffer, static_cast<size_t>(n));
+    }
+  }
+  ModelFile(const ModelFile&) = delete;
+  ~ModelFile() {
+    if (mapping_) ::munmap(mapping_, length_);
+  }
+  std::string_view bytes() const { return mapping_ ? std::string_view(static_cast<const char*>(mapping_), length_) : bytes_; }
+
+ private:
+  static constexpr off_t kMapped = off_t{1} << 20;
+  void* mapping_ = nullptr;
+  size_t length_ = 0;
+  std::string bytes_;
+};
 
 // A graph that outlives its context handle: it borrows the records.
 tsr_graph* hand_out(std::unique_ptr<Graph> g, const std::shared_ptr<const Context>& context) {
@@ -44,20 +73,35 @@ tsr_graph* hand_out(std::unique_ptr<Graph> g, const std::shared_ptr<const Contex
   return g.release()->handle();
 }
 
-tsr_error* load(tsr_context* c, const char* path, tsr_graph** out) noexcept {
+tsr_error* load_bound(tsr_context* c, const char* path, const tsr_binding* bindings, size_t count, size_t stride,
+                      tsr_graph** out) noexcept {
   return guarded([&] {
     required(out, "the graph to be returned");
     const auto& context = required(c, "context").context;
     const std::string name = &required(path, "the path");
-    const std::string bytes = read_file(name);
-    const Factory& frontend = context->frontend_for(name, std::string_view(bytes).substr(0, 4096));
+    const ModelFile file(name);
+    const std::string_view bytes = file.bytes();
+    const Factory& frontend = context->frontend_for(name, bytes.substr(0, 4096));
     auto g = std::make_unique<Graph>(context->ops(), std::filesystem::path(name).stem().string());
+    std::vector<Graph::Binding> bound;
+    for (size_t i = 0; i < count; ++i) {
+      const tsr_binding& b = *TSR_AT(tsr_binding, bindings, stride, i);
+      bound.push_back({&required(b.name, "the name of a binding"), required(b.value, "the value of a binding"), false});
+    }
+    g->set_bindings(std::move(bound));
     const CompileOptions options = compile_options(context, context->config(), nullptr);
     const ServiceScope scope(options);
     frontend.check(frontend.as<tsr_frontend>().import(frontend.self, bytes.data(), bytes.size(), name.c_str(), g->handle()));
+    for (const Graph::Binding& b : g->bindings())
+      if (!b.asked)
+        throw user_error("TSR-E013", name + ": no input '" + b.name + "' whose value can be fixed",
+                         "name an input of the model; frontend '" + frontend.name + "' reads this file");
+    g->set_bindings({});
     *out = hand_out(std::move(g), context);
   });
 }
+
+tsr_error* load(tsr_context* c, const char* path, tsr_graph** out) noexcept { return load_bound(c, path, nullptr, 0, 0, out); }
 
 tsr_error* parse(tsr_context* c, const char* text, size_t length, const char* file, tsr_graph** out) noexcept {
   return guarded([&] {
@@ -100,6 +144,7 @@ tsr_error* run_pipeline(tsr_context* c, tsr_graph* g, const char* pipeline, char
 
 void graph_functions(tsr_api& t) {
   t.graph_load = load;
+  t.graph_load_bound = load_bound;
   t.graph_parse = parse;
   t.graph_clone = clone;
   t.graph_destroy = [](tsr_graph* g) noexcept {

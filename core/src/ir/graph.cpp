@@ -45,6 +45,11 @@ constexpr size_t kOwnedConstant = 4096;
   throw bug("TSR-B001", what, "this is a bug in the code that edits the graph");
 }
 
+uintptr_t element_alignment(uint32_t dtype) {
+  const auto bytes = static_cast<uintptr_t>(std::max(dtype_bits(dtype) / 8, 1));
+  return is_complex(dtype) ? bytes / 2 : bytes;
+}
+
 std::string type_key(const tsr_type& t) {
   std::string k;
   const uint32_t head[] = {t.dtype, t.rank, t.device, t.strides ? 1u : 0u};
@@ -190,7 +195,11 @@ tsr_attr Graph::copy_attr(const tsr_attr& a) {
       t->strides = strides;
       t->flags = TSR_TENSOR_CONTIGUOUS;
       const size_t bytes = static_cast<size_t>(tensor_bytes(static_cast<tsr_dtype>(t->dtype), elements));
-      if (bytes >= kOwnedConstant && share_constants_) {  // the source keeps it alive through owners_, which clone() copied
+      // Shared: the source keeps it alive through owners_, which clone() copied. A bool is copied, to be normalised below.
+      const bool kept = (a.tensor->flags & TSR_TENSOR_KEPT) != 0 && t->dtype != TSR_BOOL;
+      if (kept && reinterpret_cast<uintptr_t>(a.tensor->data) % element_alignment(t->dtype) != 0)
+        misuse("a constant names memory that is not aligned to its elements");
+      if (kept || (bytes >= kOwnedConstant && share_constants_)) {
         t->data = a.tensor->data;
       } else if (bytes >= kOwnedConstant) {
         std::shared_ptr<void> data(std::aligned_alloc(64, (bytes + 63) / 64 * 64), std::free);

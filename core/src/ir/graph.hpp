@@ -119,6 +119,23 @@ class Graph {
   // Keeps something alive as long as the graph (a mapping behind constants).
   void keep(std::shared_ptr<const void> owner) { owners_.push_back(std::move(owner)); }
 
+  // ---- inputs whose values the caller of an import has fixed
+  struct Binding {
+    std::string name;
+    tsr_tensor value;  // borrowed
+    bool asked = false;
+  };
+  void set_bindings(std::vector<Binding> bindings) { bindings_ = std::move(bindings); }
+  const std::vector<Binding>& bindings() const { return bindings_; }
+  const tsr_tensor* bound_input(std::string_view name) {
+    for (Binding& b : bindings_)
+      if (b.name == name) {
+        b.asked = true;
+        return &b.value;
+      }
+    return nullptr;
+  }
+
   // ---- events for the rewrite driver
   struct Listener {
     virtual ~Listener() = default;
@@ -182,6 +199,7 @@ class Graph {
   std::vector<tsr_id> edited_;
   std::vector<Mark> marks_;
   std::vector<std::shared_ptr<const void>> owners_;
+  std::vector<Binding> bindings_;
   Listener* listener_ = nullptr;
   const char* author_ = nullptr;
   size_t live_nodes_ = 0;

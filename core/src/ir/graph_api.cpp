@@ -192,6 +192,15 @@ const tsr_graph_api kApi = {
             of(g).tables();
           });
         },
+    .keep =
+        [](tsr_graph* g, void (*release)(void* ctx), void* ctx) noexcept {
+          return guarded([&] {
+            of(g).keep(std::shared_ptr<const void>(ctx, [release](const void* p) {
+              if (release) release(const_cast<void*>(p));
+            }));
+          });
+        },
+    .bound_input = [](tsr_graph* g, const char* name) noexcept { return of(g).bound_input(name); },
 };
 
 }  // namespace

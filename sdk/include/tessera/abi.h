@@ -133,6 +133,9 @@ typedef struct tsr_tensor {
 } tsr_tensor;
 #define TSR_TENSOR_CONTIGUOUS 1u /* dense row-major */
 #define TSR_TENSOR_ABSENT     2u /* stands for an omitted optional operand; no other field is valid */
+/* Of a `constant` to be created: the data, aligned to its element, is never written and lives as long as the graph does
+ * (tsr_graph_api.keep), so it is named and not copied. */
+#define TSR_TENSOR_KEPT 4u
 
 /* ---------------------------------------------------------------------------------------------------- attributes */
 
@@ -352,6 +355,14 @@ typedef struct tsr_graph_api {
   tsr_error* (*estimate)(tsr_graph*, int64_t* peak_bytes, double* seconds);
   /* Parses text IR (graph bodies of records or whole graphs) into this empty graph: frontends. `file` is for messages. */
   tsr_error* (*parse)(tsr_graph*, const char* text, size_t length, const char* file);
+
+  /* ---- appended since the first version of this table */
+  /* release(ctx) is called once neither the graph, nor what was cloned or compiled from it, can refer to what ctx stands for:
+   * the memory behind constants that were made with TSR_TENSOR_KEPT. On an error it has been called already. */
+  tsr_error* (*keep)(tsr_graph*, void (*release)(void* ctx), void* ctx);
+  /* During an import: the value that the caller fixed for the input of this name (tsr_api.graph_load_bound), which then becomes a
+   * constant; NULL: none. Dense host memory, valid while the import lasts. */
+  const tsr_tensor* (*bound_input)(tsr_graph*, const char* name);
 } tsr_graph_api;
 
 /* One rewrite rule. `op` NULL: any op. Return 1 in *changed when the graph was edited. Rules with greater benefit go first. */
