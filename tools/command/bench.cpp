@@ -29,7 +29,7 @@ int bench(const Command& command, const std::vector<std::string>& args) {
     throw usage_error("TSR-U003", "--iters and --seconds are both given", "one of them says when to stop");
 
   Progress progress(progress_lines);
-  Session s = open_session(context, model, progress);
+  Session s = open_session(context, model, progress, fixed_inputs(input));
   progress.phase("preparing inputs");
   const Inputs inputs = make_inputs(s.signature, input);
   const std::vector<tsr_device> devices = devices_of(s.executable);

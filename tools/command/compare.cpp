@@ -26,9 +26,10 @@ struct Side {
   int64_t peak_bytes = 0;  // of a call, with the inputs and the constants
 };
 
-Session open_with(ContextArguments context, const std::string& config, const std::string& model, Progress& progress) {
+Session open_with(ContextArguments context, const std::string& config, const std::string& model,
+                  const InputArguments& arguments, Progress& progress) {
   context.config = config;
-  return open_session(context, model, progress);
+  return open_session(context, model, progress, fixed_inputs(arguments));
 }
 
 void check_same_model(const Signature& a, const Signature& b, const std::string& config) {
@@ -51,7 +52,7 @@ Side call_once(const ContextArguments& context, const std::string& config, const
   side.config = config;
   const std::vector<tsr_device> host = {0};
   const int64_t empty = memory_in_use(host);
-  const Session session = open_with(context, config, model, progress);
+  const Session session = open_with(context, config, model, arguments, progress);
   const std::vector<tsr_device> devices = devices_of(session.executable);
   side.signature = session.signature;
   if (like) check_same_model(*like, session.signature, config);
@@ -224,7 +225,8 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   b.outputs.clear();
   std::optional<Verdict> verdict;
   if (!no_time) {
-    const Session sa = open_with(context, config_a, model, progress), sb = open_with(context, config_b, model, progress);
+    const Session sa = open_with(context, config_a, model, input, progress),
+                  sb = open_with(context, config_b, model, input, progress);
     measure(a, sa, b, sb, *inputs, timing, progress);
     verdict = judge(a.times, b.times);
   }

@@ -166,6 +166,8 @@ void InputArguments::add_to(Options& o) {
   o.integer("seed", "N", &seed, 0, INT64_MAX, "Seed of random inputs (default 0).");
   o.list("range", "NAME=LO:HI", &ranges,
          "Random values of one input: floats in [LO, HI), integers LO..HI. Default: normal; 0..9.");
+  o.list("fix", "NAME", &fixed,
+         "Make this input a constant, with its value of --inputs: for models whose shapes depend on it.");
   o.list("dim", "NAME=SIZE", &dims, "A size that the inputs do not tell. Default: its hint, else 8.");
 }
 
@@ -173,6 +175,32 @@ int64_t Inputs::bytes() const {
   int64_t total = 0;
   for (const embed::Tensor& t : tensors) total += storage_bytes(t.dtype(), t.elements());
   return total;
+}
+
+std::vector<std::pair<std::string, embed::Tensor>> fixed_inputs(const InputArguments& arguments) {
+  std::vector<std::pair<std::string, embed::Tensor>> out;
+  if (arguments.fixed.empty()) return out;
+  if (arguments.file.empty())
+    throw usage_error("TSR-U007", "--fix " + arguments.fixed[0] + ": no file gives its value", "name one with --inputs");
+  const std::vector<npz::Array> arrays = npz::read(arguments.file);
+  for (const std::string& name : arguments.fixed) {
+    const auto array = std::find_if(arrays.begin(), arrays.end(), [&](const npz::Array& a) { return a.name == name; });
+    std::vector<std::string> names;
+    for (const npz::Array& a : arrays) names.push_back(a.name);
+    if (array == arrays.end())
+      throw usage_error("TSR-U007",
+                        "--fix " + name + ": " + arguments.file + " has no array " + quote(name) + did_you_mean(name, names),
+                        "it has " + join(names));
+    uint32_t dtype = TSR_F64;
+    while (dtype < TSR_DTYPE_COUNT && npz::descr_of(dtype) != array->descr) ++dtype;
+    if (dtype == TSR_DTYPE_COUNT || array->descr.starts_with("|V"))
+      throw usage_error("TSR-U007", "--fix " + name + ": its element type " + quote(array->descr) + " names no dtype");
+    const embed::Tensor t = embed::Tensor::create(dtype, array->shape);
+    const std::vector<std::byte> bytes = npz::to_elements(*array, dtype, arguments.file);
+    if (!bytes.empty()) std::memcpy(t.data(), bytes.data(), bytes.size());
+    out.emplace_back(name, t);
+  }
+  return out;
 }
 
 Inputs make_inputs(const Signature& signature, const InputArguments& arguments) {
@@ -205,6 +233,7 @@ Inputs make_inputs(const Signature& signature, const InputArguments& arguments) 
   std::map<size_t, const npz::Array*> files;
   std::map<size_t, std::vector<int64_t>> shapes;
   for (const npz::Array& a : arrays) {
+    if (std::find(arguments.fixed.begin(), arguments.fixed.end(), a.name) != arguments.fixed.end()) continue;
     const auto index = static_cast<size_t>(known(arguments.file, a.name) - signature.inputs.data());
     if (!files.emplace(index, &a).second)
       throw usage_error("TSR-U007",

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command.hpp"
@@ -12,13 +13,16 @@
 
 namespace tessera::command {
 
-// What the options --inputs, --seed, --range and --dim say.
+// What the options --inputs, --fix, --seed, --range and --dim say.
 struct InputArguments {
   std::string file;
   int64_t seed = 0;
-  std::vector<std::string> ranges, dims;
+  std::vector<std::string> ranges, dims, fixed;
   void add_to(Options&);
 };
+
+// The arrays of --inputs that --fix names: their inputs become constants while the model is imported. Throws npz errors, TSR-U007.
+std::vector<std::pair<std::string, embed::Tensor>> fixed_inputs(const InputArguments& arguments);
 
 struct Inputs {
   std::vector<embed::Tensor> tensors;  // in the order of the signature, on the device that it says

@@ -38,7 +38,7 @@ int run_model(const Command& command, const std::vector<std::string>& args) {
   if (!options.parse(args)) return kOk;
 
   Progress progress(progress_lines);
-  Session s = open_session(context, model, progress);
+  Session s = open_session(context, model, progress, fixed_inputs(input));
   progress.phase("preparing inputs");
   const Inputs inputs = make_inputs(s.signature, input);
   const std::vector<tsr_device> devices = devices_of(s.executable);

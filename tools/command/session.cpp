@@ -26,12 +26,13 @@ embed::ContextOptions ContextArguments::options() const {
   return out;
 }
 
-Session open_session(const ContextArguments& arguments, const std::string& model, Progress& progress) {
+Session open_session(const ContextArguments& arguments, const std::string& model, Progress& progress,
+                     const std::vector<std::pair<std::string, embed::Tensor>>& fixed) {
   progress.phase("loading plugins");
   embed::Context context(arguments.options());
   progress.phase("reading " + model);
   const double start = now_ms();
-  embed::Graph graph = context.load(model);
+  embed::Graph graph = fixed.empty() ? context.load(model) : context.load(model, fixed);
   const double loaded = now_ms();
   Signature signature(graph.tables());
   progress.phase("compiling " + model);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command.hpp"
@@ -31,7 +32,9 @@ struct Session {
   double pack_ms;      // rearranging constants for kernels
   std::string passes;  // JSON: "pass report"
 };
-Session open_session(const ContextArguments& arguments, const std::string& model, Progress& progress);
+// `fixed`: values of inputs that become constants.
+Session open_session(const ContextArguments& arguments, const std::string& model, Progress& progress,
+                     const std::vector<std::pair<std::string, embed::Tensor>>& fixed = {});
 
 // The devices whose memory a model can use: those of its values, and the host.
 std::vector<tsr_device> devices_of(const embed::Executable& executable);
