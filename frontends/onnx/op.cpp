@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "importer.hpp"
+
+namespace tessera::onnx {
+
+void Op::fail(const char* code, const std::string& message, const std::string& hint) const {
+  onnx::fail(code, place_ + ": " + message, hint);
+}
+
+V Op::in(size_t i) const {
+  if (!has(i)) fail(kNode, "input " + std::to_string(i) + " is missing");
+  return inputs_[i];
+}
+
+const AttributeProto* Op::find(std::string_view name) const {
+  for (const AttributeProto* a : attributes_)
+    if (a->name == name) return a;
+  return nullptr;
+}
+
+const AttributeProto* Op::typed(std::string_view name, int type, const char* what) const {
+  const AttributeProto* a = find(name);
+  if (a && a->type != type) fail(kNode, "attribute '" + std::string(name) + "' is not " + what);
+  return a;
+}
+
+namespace {
+template <class T>
+T required(const Op& op, std::string_view name, std::optional<T>&& fallback) {
+  if (!fallback) op.fail(kNode, "attribute '" + std::string(name) + "' is missing");
+  return std::move(*fallback);
+}
+}  // namespace
+
+int64_t Op::i(std::string_view name, std::optional<int64_t> fallback) const {
+  const auto* a = typed(name, AttributeProto::Int, "an integer");
+  return a ? a->i : required(*this, name, std::move(fallback));
+}
+double Op::f(std::string_view name, std::optional<double> fallback) const {
+  const auto* a = typed(name, AttributeProto::Float, "a float");
+  return a ? static_cast<double>(a->f) : required(*this, name, std::move(fallback));
+}
+std::string_view Op::s(std::string_view name, std::optional<std::string_view> fallback) const {
+  const auto* a = typed(name, AttributeProto::String, "a string");
+  return a ? a->s : required(*this, name, std::move(fallback));
+}
+Ints Op::ints(std::string_view name, std::optional<Ints> fallback) const {
+  const auto* a = typed(name, AttributeProto::Ints, "a list of integers");
+  return a ? a->ints : required(*this, name, std::move(fallback));
+}
+std::vector<double> Op::reals(std::string_view name, std::optional<std::vector<double>> fallback) const {
+  const auto* a = typed(name, AttributeProto::Floats, "a list of floats");
+  return a ? std::vector<double>(a->floats.begin(), a->floats.end()) : required(*this, name, std::move(fallback));
+}
+std::vector<std::string_view> Op::strings(std::string_view name) const {
+  const auto* a = typed(name, AttributeProto::Strings, "a list of strings");
+  return a ? a->strings : std::vector<std::string_view>();
+}
+V Op::tensor(std::string_view name) const {
+  const auto* a = typed(name, AttributeProto::Tensor, "a tensor");
+  if (!a || !a->t) fail(kNode, "attribute '" + std::string(name) + "' is missing");
+  return b.constant(importer.tensors().load(*a->t, "attribute '" + std::string(name) + "'"));
+}
+const GraphProto& Op::graph(std::string_view name) const {
+  const auto* a = typed(name, AttributeProto::Graph, "a graph");
+  if (!a || !a->g) fail(kNode, "attribute '" + std::string(name) + "' is missing");
+  return *a->g;
+}
+
+std::optional<Dims> Op::declared(size_t i) const {
+  if (!wants(i)) return std::nullopt;
+  const TypeProto* t = importer.declared(node.outputs[i]);
+  if (!t || t->kind != TypeProto::Tensor || !t->has_shape) return std::nullopt;
+  Dims out;
+  for (const TypeProto::Dim& d : t->dims) out.push_back(importer.declared_dim(d));
+  return out;
+}
+
+tsr_dtype Op::declared_dtype(size_t i) const {
+  const TypeProto* t = wants(i) ? importer.declared(node.outputs[i]) : nullptr;
+  return t && t->kind == TypeProto::Tensor ? dtype_of(t->element) : TSR_DTYPE_INVALID;
+}
+
+// Names the inputs of the graph that the value is computed from: their values are what the caller would have to fix.
+void Op::need(size_t i) const {
+  std::set<std::string> roots;
+  std::set<tsr_id> seen;
+  std::vector<tsr_id> stack = {in(i).id()};
+  while (!stack.empty()) {
+    const sdk::Value v = b.graph().value(stack.back());
+    stack.pop_back();
+    if (!seen.insert(v.id).second) continue;
+    if (const sdk::Node def = v.def()) {
+      for (uint32_t k = 0; k < def.num_operands(); ++k)
+        if (def.has_operand(k)) stack.push_back(def.operand(k).id);
+    } else if (v.raw().input_kind == TSR_INPUT_ARG) {
+      roots.insert(std::string(v.name()));
+    }
+  }
+  std::string names;
+  for (const std::string& r : roots) names += (names.empty() ? "'" : ", '") + r + "'";
+  fail(kData,
+       "the value of input " + std::to_string(i) + " '" + std::string(node.inputs[i]) +
+           "' must be known when the model is imported; it " +
+           (names.empty() ? "is computed from data" : "depends on the graph inputs: " + names),
+       "fix the value of those inputs (tessera run --fix NAME), or export the model with constants there");
+}
+
+Dims Op::sizes(size_t i) const {
+  auto d = b.ints(in(i));
+  if (!d) need(i);
+  return *d;
+}
+
+Ints Op::numbers(size_t i) const {
+  const Dims d = sizes(i);
+  if (!Build::are_numbers(d)) unsupported("input " + std::to_string(i) + " holds symbolic sizes; expected numbers");
+  return d;
+}
+
+tsr_dim Op::size(size_t i) const {
+  const Dims d = sizes(i);
+  expect(d.size() == 1, "input " + std::to_string(i) + " has " + std::to_string(d.size()) + " elements; expected one");
+  return d[0];
+}
+
+int64_t Op::number(size_t i) const {
+  const Ints d = numbers(i);
+  expect(d.size() == 1, "input " + std::to_string(i) + " has " + std::to_string(d.size()) + " elements; expected one");
+  return d[0];
+}
+
+std::vector<double> Op::reals(size_t i) const {
+  auto r = b.reals(in(i));
+  if (!r) need(i);
+  return *r;
+}
+
+int64_t Op::axis(int64_t a, int64_t rank) const {
+  if (a < -rank || a >= rank) fail(kNode, "axis " + std::to_string(a) + " of a tensor of rank " + std::to_string(rank));
+  return a < 0 ? a + rank : a;
+}
+
+Ints Op::axes(Ints list, int64_t rank) const {
+  for (int64_t& a : list) a = axis(a, rank);
+  Ints sorted = list;
+  std::sort(sorted.begin(), sorted.end());
+  expect(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), "an axis is named twice");
+  return list;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- table
+
+namespace {
+
+constexpr Family kFamilies[] = {activation_records, attention_records, control_records,  conv_records,      elementwise_records,
+                                index_records,      linalg_records,    loss_records,     microsoft_records, ml_records,
+                                norm_records,       pool_records,      quantize_records, random_records,    recurrent_records,
+                                reduce_records,     resize_records,    sequence_records, shape_records,     signal_records,
+                                training_records,   vision_records};
+
+using Table = std::map<std::pair<std::string_view, std::string_view>, const Record*>;
+const Table& table() {
+  static const Table t = [] {
+    Table out;
+    for (const Family family : kFamilies)
+      for (const Record& r : family()) out[{r.domain, r.name}] = &r;
+    return out;
+  }();
+  return t;
+}
+
+size_t distance(std::string_view a, std::string_view b) {  // Levenshtein
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+const Record* find_record(std::string_view domain, std::string_view name) {
+  const auto found = table().find({domain, name});
+  return found == table().end() ? nullptr : found->second;
+}
+
+std::string nearest_operator(std::string_view domain, std::string_view name) {
+  std::string best;
+  size_t least = 3;
+  if (name.size() > 64) return best;
+  for (const auto& [key, record] : table())
+    if (key.first == domain && distance(key.second, name) < least) {
+      least = distance(key.second, name);
+      best = key.second;
+    }
+  return best;
+}
+
+}  // namespace tessera::onnx

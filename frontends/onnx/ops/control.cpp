@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// If, Loop and Scan: nested graphs become regions. Regions see their own inputs only, so what a nested graph uses of the scope around it
+// becomes operands.
+#include <algorithm>
+
+#include "../dynamic.hpp"
+#include "../importer.hpp"
+#include "../wire.hpp"
+
+namespace tessera::onnx {
+namespace {
+
+using sdk::attr_int;
+
+struct Captured {
+  std::vector<V> values;
+  std::vector<std::string_view> names;
+};
+
+Captured captured(Op& op, std::span<const GraphProto* const> graphs) {
+  Captured c;
+  op.importer.captures(graphs, &c.values, &c.names);
+  return c;
+}
+
+std::vector<V> as_they_are(std::vector<V> v) { return v; }
+
+void if_(Op& op) {
+  Build& b = op.b;
+  const GraphProto &yes = op.graph("then_branch"), &no = op.graph("else_branch");
+  const V condition = b.reshape(op.in(0), {});
+  if (const auto known = b.ints(condition); known && Build::are_numbers(*known)) {
+    const auto out = op.importer.inline_graph((*known)[0] != 0 ? yes : no, {});
+    for (size_t i = 0; i < out.size(); ++i) op.out(out[i], i);
+    return;
+  }
+  const GraphProto* both[] = {&yes, &no};
+  const Captured c = captured(op, both);
+  const std::vector<tsr_type> types = b.types_of(c.values);
+  const auto none = [](std::span<const V>) { return std::vector<V>(); };
+  const tsr_id regions[] = {op.importer.region(yes, types, c.names, none, as_they_are),
+                            op.importer.region(no, types, c.names, none, as_they_are)};
+  const sdk::Graph g = b.graph();
+  for (size_t i = 0; i < std::min(g.outputs(regions[0]).size(), g.outputs(regions[1]).size()); ++i) {
+    const sdk::Type a = g.value(g.outputs(regions[0])[i]).type(), z = g.value(g.outputs(regions[1])[i]).type();
+    if (a.dtype() != z.dtype() || a.rank() != z.rank())
+      op.need(0);  // the branches give different types: only one of them can be in the graph
+  }
+  std::vector<V> operands = {condition};
+  operands.insert(operands.end(), c.values.begin(), c.values.end());
+  const auto out = b.ops("cond", operands, {}, regions);
+  for (size_t i = 0; i < out.size(); ++i) op.out(out[i], i);
+}
+
+// Does the body hand its condition through, or say true? Then the trip count alone ends the loop.
+bool condition_is_constant(const GraphProto& body) {
+  if (body.outputs.empty() || body.inputs.size() < 2) return false;
+  std::string_view name = body.outputs[0].name;
+  for (int hops = 0; hops < 64; ++hops) {
+    if (name == body.inputs[1].name) return true;
+    for (const TensorProto& t : body.initializers)
+      if (t.name == name) return t.has_raw && t.raw.size() == 1 && t.raw[0] != 0;
+    const auto node = std::find_if(body.nodes.begin(), body.nodes.end(),
+                                   [&](const NodeProto& n) { return !n.outputs.empty() && n.outputs[0] == name; });
+    if (node == body.nodes.end()) return false;
+    if (node->op_type == "Constant") {
+      for (const AttributeProto& a : node->attributes)
+        if (a.name == "value" && a.t && a.t->type == DataType::Bool) {
+          if (a.t->has_raw) return a.t->raw.size() == 1 && a.t->raw[0] != 0;
+          for (Fields f(a.t->message); f.next();)
+            if (f.number() == 5) {
+              bool value = false;
+              each_varint(f, [&](uint64_t v) { value = v != 0; });
+              return value;
+            }
+        }
+      return false;
+    }
+    if (node->op_type != "Identity" || node->inputs.size() != 1) return false;
+    name = node->inputs[0];
+  }
+  return false;
+}
+
+// Shapes that change from turn to turn have no type here; sizes that only look different are required to agree.
+void check_carried(Op& op, std::span<const V> before, std::span<const V> after) {
+  for (size_t i = 0; i < before.size(); ++i)
+    if (before[i].dtype() != after[i].dtype() || before[i].rank() != after[i].rank())
+      op.unsupported("carried value " + std::to_string(i) + " changes its dtype or rank from turn to turn");
+}
+
+void loop(Op& op) {
+  Build& b = op.b;
+  const GraphProto& body = op.graph("body");
+  const size_t carried = op.num_inputs() >= 2 ? op.num_inputs() - 2 : 0;
+  op.expect(body.inputs.size() == carried + 2 && body.outputs.size() >= carried + 1,
+            "the body does not take the iteration, the condition and the carried values");
+  const size_t scanned = body.outputs.size() - carried - 1;
+  const GraphProto* only[] = {&body};
+  const Captured c = captured(op, only);
+  std::vector<V> state;
+  for (size_t i = 0; i < carried; ++i) state.push_back(op.in(i + 2));
+  const V start = op.has(1) ? b.reshape(op.in(1), {}) : V();
+  const auto start_known = start ? b.ints(start) : std::optional<Dims>(Dims{1});
+  const bool starts = start_known && (*start_known)[0] == 1;
+
+  if (op.has(0) && condition_is_constant(body)) {  // a counted loop: a scan over the iteration numbers
+    V trips = b.cast(b.reshape(op.in(0), {}), TSR_I64);
+    if (!starts) trips = b.select(start, trips, b.integer(0));
+    const V turns = dynamic_range(b, b.ints(trips) ? b.dim(b.max((*b.ints(trips))[0], 0)) : maximum(trips, b.integer(0)));
+    std::vector<V> args = state;
+    args.push_back(turns);
+    const V yes = b.known({1}, 0, TSR_BOOL);
+    args.insert(args.end(), c.values.begin(), c.values.end());
+    std::vector<tsr_type> types = b.types_of(args);
+    --types[carried].rank;
+    ++types[carried].sizes;
+    const tsr_id regions[] = {op.importer.region(
+        body, types, c.names,
+        [&](std::span<const V> in) {
+          std::vector<V> own = {in[carried], yes};
+          own.insert(own.end(), in.begin(), in.begin() + static_cast<int64_t>(carried));
+          return own;
+        },
+        [&](std::vector<V> out) {
+          out.erase(out.begin());
+          check_carried(op, state, out);
+          return out;
+        })};
+    const tsr_attr attrs[] = {attr_int("carried", static_cast<int64_t>(carried)), attr_int("scanned", 1),
+                              sdk::attr_dim("length", turns.size(0))};
+    const auto r = b.ops("scan", args, attrs, regions);
+    for (size_t i = 0; i < r.size(); ++i) op.out(r[i], i);
+    return;
+  }
+
+  // Any other loop: (iteration, condition, carried ..., one buffer per scan output) while the condition holds. Buffers have room for the
+  // greatest number of turns, which must be known.
+  tsr_dim most = 0;
+  if (scanned > 0) {
+    if (!op.has(0))
+      op.unsupported("a loop with scan outputs whose number of turns nothing bounds", "give the loop a trip count");
+    most = op.size(0);
+  }
+  const V limit = op.has(0) ? b.cast(b.reshape(op.in(0), {}), TSR_I64) : V();
+  std::vector<V> args = {b.dim(0), start ? start : b.known({1}, 0, TSR_BOOL)};
+  args.insert(args.end(), state.begin(), state.end());
+  std::vector<V> invariant;
+  if (limit) invariant.push_back(limit);
+  // What the buffers hold is known once the body has been translated: a first translation is thrown away.
+  std::vector<V> buffers;
+  if (scanned > 0) {
+    std::vector<V> probe = args;
+    probe.insert(probe.end(), c.values.begin(), c.values.end());
+    std::vector<tsr_type> element(scanned);
+    (void)op.importer.region(
+        body, b.types_of(probe), c.names, [](std::span<const V> in) { return std::vector<V>(in.begin(), in.end()); },
+        [&](std::vector<V> out) {
+          for (size_t i = 0; i < scanned; ++i) element[i] = *b.graph().value(out[carried + 1 + i].id()).type().p;
+          return out;
+        });
+    for (const tsr_type& t : element) {
+      Dims shape = {most};
+      shape.insert(shape.end(), t.sizes, t.sizes + t.rank);
+      buffers.push_back(b.full(0, static_cast<tsr_dtype>(t.dtype), shape));
+    }
+  }
+  args.insert(args.end(), buffers.begin(), buffers.end());
+  const size_t changing = args.size();
+  args.insert(args.end(), invariant.begin(), invariant.end());
+  args.insert(args.end(), c.values.begin(), c.values.end());
+  const std::vector<tsr_type> types = b.types_of(args);
+
+  const tsr_id condition = b.make_region(
+      types, [&](std::span<const V> in) { return std::vector<V>{limit ? both(in[1], in[0] < in[changing]) : in[1]}; });
+  V turn;
+  std::vector<V> filling;
+  const tsr_id turns = op.importer.region(
+      body, types, c.names,
+      [&](std::span<const V> in) {
+        turn = in[0];
+        filling.assign(in.begin() + static_cast<int64_t>(2 + carried), in.begin() + static_cast<int64_t>(changing));
+        return std::vector<V>(in.begin(), in.begin() + static_cast<int64_t>(2 + carried));
+      },
+      [&](std::vector<V> out) {
+        std::vector<V> results = {turn + b.integer(1), b.reshape(out[0], {})};
+        check_carried(op, state, std::span(out).subspan(1));
+        results.insert(results.end(), out.begin() + 1, out.begin() + static_cast<int64_t>(1 + carried));
+        for (size_t i = 0; i < scanned; ++i) {
+          std::vector<V> operands = {filling[i], b.expand(out[1 + carried + i], {0}), turn};
+          for (int64_t d = 1; d < filling[i].rank(); ++d) operands.push_back(b.integer(0));
+          results.push_back(b.op("dynamic_update_slice", operands));
+        }
+        return results;
+      });
+  const tsr_id regions[] = {condition, turns};
+  const tsr_attr attrs[] = {attr_int("carried", static_cast<int64_t>(changing))};
+  const auto r = b.ops("while_loop", args, attrs, regions);
+  for (size_t i = 0; i < carried; ++i) op.out(r[i + 2], i);
+  for (size_t i = 0; i < scanned; ++i) op.out(b.gather(r[2 + carried + i], dynamic_range(b, r[0]), 0), carried + i);
+}
+
+// The body over slices along dimension 0: `xs` are the scanned tensors, `state` the carried ones.
+std::vector<V> scan_over(Op& op, const GraphProto& body, const std::vector<V>& state, const std::vector<V>& xs) {
+  Build& b = op.b;
+  const size_t carried = state.size();
+  const tsr_dim length = xs[0].size(0);
+  const GraphProto* only[] = {&body};
+  const Captured c = captured(op, only);
+  std::vector<V> args = state;
+  args.insert(args.end(), xs.begin(), xs.end());
+  args.insert(args.end(), c.values.begin(), c.values.end());
+  std::vector<tsr_type> types = b.types_of(args);
+  for (size_t i = 0; i < xs.size(); ++i) {
+    op.expect(xs[i].rank() > 0, "a scan over a scalar");
+    --types[carried + i].rank;
+    ++types[carried + i].sizes;
+  }
+  const tsr_id regions[] = {op.importer.region(
+      body, types, c.names, [](std::span<const V> in) { return std::vector<V>(in.begin(), in.end()); },
+      [&](std::vector<V> out) {
+        check_carried(op, state, out);
+        return out;
+      })};
+  const tsr_attr attrs[] = {attr_int("carried", static_cast<int64_t>(carried)),
+                            attr_int("scanned", static_cast<int64_t>(xs.size())), sdk::attr_dim("length", length)};
+  return b.ops("scan", args, attrs, regions);
+}
+
+// Opset 8: one scan per sample of a batch, along dimension 1; the first input holds the lengths of the sequences.
+void scan_batch(Op& op, const GraphProto& body, size_t scanned) {
+  Build& b = op.b;
+  if (op.has(0)) op.unsupported("sequence lengths", "export for opset 9 or newer");
+  const size_t inputs = op.num_inputs() - 1, carried = inputs - scanned;
+  const tsr_dim batch = op.in(1).rank() > 0 ? op.in(1).size(0) : 0;
+  if (!Build::is_number(batch) || batch < 1 || batch > 1024)
+    op.unsupported("a batch of a symbolic size", "export for opset 9 or newer");
+  const Ints back = op.ints("directions", Ints(scanned, 0)), first = {0};
+  op.expect(back.size() == scanned, "directions do not fit the scan inputs");
+  std::vector<std::vector<V>> results(op.num_outputs());
+  for (int64_t i = 0; i < batch; ++i) {
+    std::vector<V> state, xs;
+    for (size_t k = 0; k < inputs; ++k) {
+      V v = b.squeeze(b.slice(op.in(k + 1), 0, i, i + 1), {0});
+      if (k >= carried && back[k - carried]) v = v.call("flip", {sdk::attr_ints("axes", first)});
+      (k < carried ? state : xs).push_back(v);
+    }
+    const auto r = scan_over(op, body, state, xs);
+    op.expect(r.size() >= results.size(), "the body gives too few outputs");
+    for (size_t k = 0; k < results.size(); ++k) results[k].push_back(b.expand(r[k], {0}));
+  }
+  for (size_t k = 0; k < results.size(); ++k) op.out(b.concat(results[k], 0), k);
+}
+
+void scan(Op& op) {
+  Build& b = op.b;
+  const GraphProto& body = op.graph("body");
+  const auto scanned = static_cast<size_t>(std::max<int64_t>(op.i("num_scan_inputs"), 0));
+  op.expect(scanned >= 1 && scanned + (op.version < 9 ? 1 : 0) <= op.num_inputs(),
+            "attribute 'num_scan_inputs' is " + std::to_string(scanned));
+  if (op.version < 9) return scan_batch(op, body, scanned);
+  const size_t carried = op.num_inputs() - scanned;
+  op.expect(body.outputs.size() >= carried, "the body gives fewer outputs than there are states");
+  const size_t outputs = body.outputs.size() - carried;
+  const Ints axes = op.ints("scan_input_axes", Ints(scanned, 0)), back = op.ints("scan_input_directions", Ints(scanned, 0));
+  const Ints out_axes = op.ints("scan_output_axes", Ints(outputs, 0)),
+             out_back = op.ints("scan_output_directions", Ints(outputs, 0));
+  op.expect(axes.size() == scanned && back.size() == scanned && out_axes.size() == outputs && out_back.size() == outputs,
+            "axes or directions do not fit the scan inputs and outputs");
+  const Ints first = {0};
+  std::vector<V> state, xs;
+  for (size_t i = 0; i < carried; ++i) state.push_back(op.in(i));
+  for (size_t i = 0; i < scanned; ++i) {
+    V x = op.in(carried + i);
+    const int64_t axis = op.axis(axes[i], x.rank());
+    Ints perm = {axis};
+    for (int64_t d = 0; d < x.rank(); ++d)
+      if (d != axis) perm.push_back(d);
+    x = b.transpose(x, perm);
+    if (back[i]) x = x.call("flip", {sdk::attr_ints("axes", first)});
+    xs.push_back(x);
+  }
+  const auto r = scan_over(op, body, state, xs);
+  for (size_t i = 0; i < r.size(); ++i) {
+    V y = r[i];
+    if (i >= carried) {
+      if (out_back[i - carried]) y = y.call("flip", {sdk::attr_ints("axes", first)});
+      const int64_t axis = op.axis(out_axes[i - carried], y.rank());
+      Ints perm;
+      for (int64_t d = 1; d < y.rank(); ++d) perm.push_back(d);
+      perm.insert(perm.begin() + axis, 0);
+      y = b.transpose(y, perm);
+    }
+    op.out(y, i);
+  }
+}
+
+constexpr Record kRecords[] = {
+    {"", "If", if_},
+    {"", "Loop", loop},
+    {"", "Scan", scan},
+};
+
+}  // namespace
+
+std::span<const Record> control_records() { return kRecords; }
+
+}  // namespace tessera::onnx

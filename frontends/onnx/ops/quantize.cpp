@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantised tensors: integers (or narrow floats) with a scale and a zero point per tensor, axis or block.
+#include <algorithm>
+#include <cmath>
+
+#include "../window.hpp"
+#include "cast.hpp"
+
+namespace tessera::onnx {
+namespace {
+
+using sdk::attr_int;
+using sdk::attr_ints;
+
+// A scale or zero point, so that it broadcasts against x: one for all, one per index along `axis`, or one per block of `block` indices.
+V spread(Op& op, const V& v, const V& x, int64_t axis, int64_t block) {
+  Build& b = op.b;
+  if (v.rank() == 0) return v;
+  if (v.rank() == 1 && block == 0) {
+    if (v.size(0) == 1) return b.reshape(v, {});
+    axis = op.axis(axis, x.rank());
+    return b.expand(v, axes_from(1, x.rank() - axis));
+  }
+  axis = op.axis(axis, x.rank());
+  op.expect(v.rank() == x.rank(),
+            "a scale of rank " + std::to_string(v.rank()) + " for an input of rank " + std::to_string(x.rank()));
+  const tsr_dim n = x.size(axis), m = v.size(axis);
+  if (n == m) return v;
+  if (block == 0) {
+    op.expect(Build::is_number(n) && Build::is_number(m) && m > 0, "the block size cannot be told");
+    block = (n + m - 1) / m;
+  }
+  Dims wide = v.sizes(), flat = v.sizes();
+  wide.insert(wide.begin() + axis + 1, block);
+  flat[static_cast<size_t>(axis)] = b.mul(m, block);
+  return b.slice(b.reshape(b.broadcast(b.expand(v, {axis + 1}), wide), flat), axis, 0, n);
+}
+
+std::pair<double, double> limits(tsr_dtype d) {
+  const int bits = dtype_bits(d);
+  return is_signed_int(d) ? std::pair(-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1)
+                          : std::pair(0.0, std::ldexp(1.0, bits) - 1);
+}
+
+// round(value) + zero, saturated: `value` is x / scale, `zero` broadcasts.
+V saturate(Op& op, const V& value, const V& zero, tsr_dtype to) {
+  Build& b = op.b;
+  if (!is_int(to)) {
+    V v = value;
+    if (zero) v = v + b.cast(zero, v.dtype());
+    return cast_to(op, v, to);
+  }
+  V r = b.cast(value, value.dtype() == TSR_F64 ? TSR_F64 : TSR_F32).call("round");
+  if (zero) r = r + b.cast(zero, r.dtype());
+  const auto [lo, hi] = limits(to);
+  return b.cast(b.op("clamp", {r, b.scalar(lo, r.dtype()), b.scalar(hi, r.dtype())}), to);
+}
+
+tsr_dtype dtype_attr(Op& op, std::string_view name) {
+  const int64_t v = op.i(name, 0);
+  if (v == 0) return TSR_DTYPE_INVALID;
+  const tsr_dtype d = dtype_of(static_cast<DataType>(v));
+  if (d == TSR_DTYPE_INVALID) op.fail(kType, "attribute '" + std::string(name) + "' is " + type_name(static_cast<DataType>(v)));
+  return d;
+}
+
+void quantize_linear(Op& op) {
+  Build& b = op.b;
+  const V x = op.in(0);
+  const int64_t axis = op.i("axis", 1), block = op.i("block_size", 0);
+  V scale = spread(op, op.in(1), x, axis, block), zero;
+  if (op.has(2)) zero = spread(op, op.in(2), x, axis, block);
+  tsr_dtype to = dtype_attr(op, "output_dtype");
+  if (to == TSR_DTYPE_INVALID) to = zero ? zero.dtype() : TSR_U8;
+  tsr_dtype t = dtype_attr(op, "precision");
+  if (t == TSR_DTYPE_INVALID) t = scale.dtype();
+  if (!is_float(t) || is_f8(t)) t = TSR_F32;
+  op.out(saturate(op, b.cast(x, t) / b.cast(scale, t), zero, to));
+}
+
+void dequantize_linear(Op& op) {
+  Build& b = op.b;
+  const V x = op.in(0);
+  const int64_t axis = op.i("axis", 1), block = op.i("block_size", 0);
+  const V scale = spread(op, op.in(1), x, axis, block);
+  tsr_dtype to = dtype_attr(op, "output_dtype");
+  if (to == TSR_DTYPE_INVALID) to = scale.dtype();
+  const tsr_dtype t = Build::wide(is_f8(scale.dtype()) ? TSR_F32 : scale.dtype());
+  V v = b.cast(x, is_int(x.dtype()) ? TSR_I32 : t);
+  if (op.has(2)) v = v - b.cast(spread(op, op.in(2), x, axis, block), v.dtype());
+  op.out(b.cast(b.cast(v, t) * b.cast(scale, t), to));
+}
+
+void dynamic_quantize_linear(Op& op) {
+  Build& b = op.b;
+  const V x = op.in();
+  const Ints all = axes_from(0, x.rank());
+  const V zero = b.scalar(0, x.dtype());
+  const V low = minimum(b.reduce("reduce_min", x, all, false), zero),
+          high = maximum(b.reduce("reduce_max", x, all, false), zero);
+  const V scale = (high - low) / 255.0;
+  const V point = b.cast(b.op("clamp", {(-low / scale).call("round"), zero, b.scalar(255, x.dtype())}), TSR_U8);
+  op.out(saturate(op, x / scale, point, TSR_U8), 0);
+  op.out(scale, 1);
+  op.out(point, 2);
+}
+
+// An operand of an integer product without its zero point. A vector counts rows of a left operand, columns of a right one.
+V centred(Op& op, const V& v, const V& zero, bool left) {
+  Build& b = op.b;
+  const V wide = b.cast(v, TSR_I32);
+  if (!zero) return wide;
+  V z = b.cast(zero, TSR_I32);
+  if (z.rank() == 1 && z.size(0) == 1) z = b.reshape(z, {});
+  if (z.rank() == 1 && left && v.rank() > 1) z = b.expand(z, {1});
+  return wide - z;
+}
+
+void matmul_integer(Op& op) {
+  op.out(op.b.matmul(centred(op, op.in(0), op.opt(2), true), centred(op, op.in(1), op.opt(3), false)));
+}
+
+void qlinear_matmul(Op& op) {
+  Build& b = op.b;
+  const V product = b.matmul(centred(op, op.in(0), op.in(2), true), centred(op, op.in(3), op.in(5), false));
+  const auto scale = [&](size_t i, bool left) {
+    V s = b.cast(op.in(i), TSR_F32);
+    if (s.rank() == 1 && s.size(0) == 1) s = b.reshape(s, {});
+    return s.rank() == 1 && left ? b.expand(s, {1}) : s;
+  };
+  const V value = b.cast(product, TSR_F32) * (scale(1, true) * scale(4, false) / scale(6, true));
+  V zero = op.in(7);
+  if (zero.rank() == 1 && zero.size(0) == 1) zero = b.reshape(zero, {});
+  op.out(saturate(op, value, zero, op.in(7).dtype()));
+}
+
+void qlinear_conv(Op& op) {
+  Build& b = op.b;
+  const V x = op.in(0), weight = op.in(3);
+  const auto channel = [&](const V& v, int64_t rank) {  // per output channel, in front of `rank` dimensions
+    if (v.rank() == 0) return v;
+    return v.size(0) == 1 ? b.reshape(v, {}) : b.expand(v, axes_from(1, rank + 1));
+  };
+  const V xi = b.cast(x, TSR_I32) - b.reshape(b.cast(op.in(2), TSR_I32), {});
+  const V wi = b.cast(weight, TSR_I32) - channel(b.cast(op.in(5), TSR_I32), weight.rank() - 1);
+  op.expect(weight.rank() >= 3, "weights of rank " + std::to_string(weight.rank()));
+  Ints kernel(weight.sizes().begin() + 2, weight.sizes().end());
+  if (!Build::are_numbers(kernel)) op.unsupported("weights of symbolic sizes");
+  const Window w = window(op, x, kernel);
+  const V sums = b.op("conv", {xi, wi, op.opt(8)},
+                      {attr_ints("strides", w.strides), attr_ints("pad_low", w.low), attr_ints("pad_high", w.high),
+                       attr_ints("dilations", w.dilations), attr_int("groups", op.i("group", 1))});
+  const V scale = b.reshape(b.cast(op.in(1), TSR_F32), {}) * channel(b.cast(op.in(4), TSR_F32), weight.rank() - 2) /
+                  b.reshape(b.cast(op.in(6), TSR_F32), {});
+  op.out(saturate(op, b.cast(sums, TSR_F32) * scale, b.reshape(op.in(7), {}), op.in(7).dtype()));
+}
+
+constexpr Record kRecords[] = {
+    {"", "QuantizeLinear", quantize_linear},
+    {"", "DequantizeLinear", dequantize_linear},
+    {"", "DynamicQuantizeLinear", dynamic_quantize_linear},
+    {"", "MatMulInteger", matmul_integer},
+    {"", "QLinearMatMul", qlinear_matmul},
+    {"", "QLinearConv", qlinear_conv},
+    {"com.microsoft", "QuantizeLinear", quantize_linear},
+    {"com.microsoft", "DequantizeLinear", dequantize_linear},
+};
+
+}  // namespace
+
+std::span<const Record> quantize_records() { return kRecords; }
+
+}  // namespace tessera::onnx
