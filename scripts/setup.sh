@@ -14,7 +14,7 @@ packages_of() { # group
       else # Debian 12's default Boost is 1.74; 1.81 is beside it
         echo libboost1.81-dev libboost-program-options1.81-dev libboost-filesystem1.81-dev
       fi ;;
-    test) echo catch2 python3 ;;
+    test) echo catch2 python3 python3-venv ;;
     format) echo clang-format git ;;
     fuzz) echo clang libclang-rt-dev ;;
     coverage) echo gcovr ;;
