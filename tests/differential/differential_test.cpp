@@ -51,18 +51,18 @@ bool distinct(const Case& c) {
 }
 
 // "" or what went wrong.
-std::string run_case(const Case& c, std::map<std::string, double>& report) {
+std::string run_case(const Case& c, const std::string& backend, std::map<std::string, double>& report) {
   std::string failures;
   const auto note = [&](Layout l, const std::string& what) {
-    if (failures.empty()) failures = c.where + ": " + layout_name(l) + " inputs: " + what + "\n" + c.text();
+    if (failures.empty()) failures = c.where + " on " + backend + ": " + layout_name(l) + " inputs: " + what + "\n" + c.text();
   };
   try {
-    const e::Executable eager = compile(c.text(), "eager"), reference = compile(c.text(), "reference");
+    const e::Executable tested = compile(c.text(), backend), reference = compile(c.text(), "reference");
     for (const Layout layout : layouts) {
       if (layout != Layout::Dense && !has_layouts(c)) break;
       if (layout == Layout::Repeated && distinct(c)) continue;
       const std::vector<e::Tensor> in = inputs(c, layout, false);
-      const std::vector<e::Tensor> got = eager.run(in), want = reference.run(in);
+      const std::vector<e::Tensor> got = tested.run(in), want = reference.run(in);
       std::vector<e::Tensor> magnitude;
       for (size_t r = 0; r < want.size(); ++r) {
         const uint32_t dtype = want[r].dtype();
@@ -83,7 +83,7 @@ std::string run_case(const Case& c, std::map<std::string, double>& report) {
   return failures;
 }
 
-void run_file(const std::string& file) {
+void run_file(const std::string& file, const std::string& backend = "eager") {
   const char* only = std::getenv("TESSERA_CASE");
   std::map<std::string, double> report;
   size_t ran = 0, failed = 0;
@@ -91,7 +91,7 @@ void run_file(const std::string& file) {
   for (const Case& c : all_cases()) {
     if (!c.where.starts_with(file + ".cases:") || (only && c.op != only)) continue;
     ++ran;
-    if (const std::string what = run_case(c, report); !what.empty()) {
+    if (const std::string what = run_case(c, backend, report); !what.empty()) {
       ++failed;
       if (failed <= 20) log += what;
     }
@@ -112,6 +112,11 @@ TEST_CASE("reductions and scans agree with the reference") { run_file("reduce");
 TEST_CASE("contractions, convolution and pooling agree with the reference") { run_file("linalg"); }
 TEST_CASE("composites agree with the reference") { run_file("nn"); }
 TEST_CASE("random ops give the reference's bits") { run_file("random"); }
+
+TEST_CASE("products, convolutions and composites agree with the reference on every instruction set of the cpu backend") {
+  for (const std::string& backend : cpu_backends())
+    for (const char* file : {"linalg", "nn"}) run_file(file, backend);
+}
 
 TEST_CASE("every op has cases") {
   std::set<std::string> with_cases;

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "tessera/dtypes.hpp"
 
@@ -24,24 +25,60 @@ std::vector<int64_t> row_major(const std::vector<int64_t>& sizes) {
 
 }  // namespace
 
+namespace {
+
+e::Context make_context(const std::string& more_plugins, const std::string& order, const std::string& sections) {
+  e::ContextOptions o;
+  o.config_text =
+      "name = \"differential\"\n"
+      "[plugins]\n"
+      "load = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.eager\"" +
+      more_plugins +
+      "]\n"
+      "[backends]\n"
+      "order = [" +
+      order + "]\n" + sections;
+  if (const char* build = std::getenv("TESSERA_BUILD_DIR")) o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
+  return e::Context(o);
+}
+
+const e::Context& cpu_context(const std::string& isa) {
+  static std::map<std::string, e::Context> contexts;
+  if (const auto it = contexts.find(isa); it != contexts.end()) return it->second;
+  return contexts
+      .emplace(isa, make_context(", \"tessera.backend.cpu\"", "\"cpu\", \"eager\"", "[cpu]\nisa = \"" + isa + "\"\n"))
+      .first->second;
+}
+
+}  // namespace
+
 const e::Context& context() {
-  static const e::Context c = [] {
-    e::ContextOptions o;
-    o.config_text =
-        "name = \"differential\"\n"
-        "[plugins]\n"
-        "load = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.eager\", "
-        "\"tessera.backend.reference\"]\n"
-        "[backends]\n"
-        "order = [\"eager\", \"reference\"]\n";
-    if (const char* build = std::getenv("TESSERA_BUILD_DIR")) o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
-    return e::Context(o);
-  }();
+  static const e::Context c = make_context(", \"tessera.backend.reference\"", "\"eager\", \"reference\"", "");
   return c;
 }
 
 e::Executable compile(const std::string& text, const std::string& backend) {
+  if (backend.starts_with("cpu:")) {
+    const e::Context& c = cpu_context(backend.substr(4));
+    return c.compile(c.parse(text, "case"), "cpu,eager");
+  }
   return context().compile(context().parse(text, "case"), backend);
+}
+
+std::vector<std::string> cpu_backends() {
+  std::vector<std::string> out;
+#ifdef TESSERA_TEST_CPU
+  for (const char* isa : {"baseline", "avx2", "avx512", "avx512_bf16", "amx"}) {
+    try {
+      cpu_context(isa);
+    } catch (const e::Error& error) {
+      if (error.code() != "TSR-C004" && error.message().find("TSR-C004") == std::string::npos) throw;
+      break;  // this machine has no more
+    }
+    out.push_back(std::string("cpu:") + isa);
+  }
+#endif
+  return out;
 }
 
 const char* layout_name(Layout l) {

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <thread>
 
+#include "bare_host.hpp"
 #include "jit/compiler.hpp"
 #include "tessera/plugin.hpp"
 
@@ -20,23 +21,7 @@ namespace fs = std::filesystem;
 namespace sdk = tessera::sdk;
 using namespace cpu;
 
-// The part of a host that Compiler uses: a loop over threads, and no logs.
-const bool host_is_set = [] {
-  static tsr_host_core core{};
-  core.struct_size = sizeof core;
-  core.log_enabled = [](const char*, int) { return 0; };
-  core.num_threads = [] { return 3; };
-  core.parallel = [](int64_t n, int64_t, void (*fn)(void*, int64_t, int64_t), void* ctx) {
-    std::vector<std::thread> threads;
-    for (int64_t t = 0; t < 3; ++t) threads.emplace_back([=] { fn(ctx, n * t / 3, n * (t + 1) / 3); });
-    for (std::thread& t : threads) t.join();
-  };
-  static tsr_host host{};
-  host.struct_size = sizeof host;
-  host.core = &core;
-  sdk::host_slot() = &host;
-  return true;
-}();
+const bool host_is_set = (bare::set_host(), true);
 
 class Directory {
  public:

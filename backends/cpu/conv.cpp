@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conv.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "strided.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace cpu {
+
+namespace sdk = tessera::sdk;
+
+namespace {
+
+// One spatial dimension is a row of height 1.
+struct Attributes {
+  int64_t stride[2] = {1, 1}, low[2] = {0, 0}, high[2] = {0, 0}, dilation[2] = {1, 1};
+  int64_t groups = 1;
+  explicit Attributes(const sdk::Node& n) : groups(n.attr("groups").as_int()) {
+    const auto read = [&](const char* name, int64_t(&to)[2]) {
+      const auto v = n.attr(name).as_ints();
+      for (size_t i = 0; i < v.size() && i < 2; ++i) to[2 - v.size() + i] = v[i];
+    };
+    read("strides", stride), read("pad_low", low), read("pad_high", high), read("dilations", dilation);
+  }
+};
+
+struct Shape {
+  Attributes a;
+  int64_t images, channels, in[2], outputs, out[2], kernel[2];  // channels and outputs of a group
+  const float* x = nullptr;
+  int64_t total = 0;  // elements of x
+  int64_t batches() const { return images * a.groups; }
+  int64_t depth() const { return channels * kernel[0] * kernel[1]; }
+  int64_t positions() const { return out[0] * out[1]; }
+  // A tap of one element that walks every position: rows follow each other.
+  void flatten() {
+    if (kernel[0] != 1 || kernel[1] != 1 || in[0] != out[0] || in[1] != out[1] || a.stride[0] != 1 || a.stride[1] != 1 ||
+        a.low[0] != 0 || a.low[1] != 0)
+      return;
+    in[1] *= in[0], out[1] *= out[0];
+    in[0] = out[0] = 1;
+  }
+};
+
+// Positions of a panel that lie in one row of the output.
+struct Run {
+  int at, n;
+  int64_t y, x;  // input position of the first, for tap 0
+};
+
+template <int NR>
+inline void copy(float* to, const float* from, int n) {
+  if (n <= 4)
+    std::memcpy(to, from, 16);
+  else if (n <= 8 || NR == 8)
+    std::memcpy(to, from, 32);
+  else if (n <= 16 || NR == 16)
+    std::memcpy(to, from, 64);
+  else
+    std::memcpy(to, from, 128);
+}
+
+template <int NR>
+void panel(const void* context, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) {
+  const Shape& s = *static_cast<const Shape*>(context);
+  const int64_t base =
+      batch * s.channels * s.in[0] * s.in[1];  // batch entries are (image, group), channels of groups follow each other
+  Run runs[NR];
+  int num = 0;
+  for (int j = 0; j < cols;) {
+    const int64_t o = column + j, oy = o / s.out[1], ox = o % s.out[1];
+    const int n = static_cast<int>(std::min<int64_t>(cols - j, s.out[1] - ox));
+    runs[num++] = {j, n, oy * s.a.stride[0] - s.a.low[0], ox * s.a.stride[1] - s.a.low[1]};
+    j += n;
+  }
+  int64_t c = k0 / (s.kernel[0] * s.kernel[1]), ky = k0 / s.kernel[1] % s.kernel[0], kx = k0 % s.kernel[1];
+  for (int64_t k = 0; k < count; ++k, out += NR) {
+    for (int r = 0; r < num; ++r) {
+      const Run& run = runs[r];
+      float* row = out + run.at;
+      const int64_t iy = run.y + ky * s.a.dilation[0], ix = run.x + kx * s.a.dilation[1];
+      if (iy < 0 || iy >= s.in[0]) {
+        std::memset(row, 0, static_cast<size_t>(run.n) * 4);
+        continue;
+      }
+      const int64_t at = base + (c * s.in[0] + iy) * s.in[1] + ix;
+      if (s.a.stride[1] == 1) {
+        const int low = static_cast<int>(std::clamp<int64_t>(-ix, 0, run.n)),
+                  high = static_cast<int>(std::clamp<int64_t>(s.in[1] - ix, low, run.n));
+        // More is copied than the run has: what follows it is written next.
+        if (at >= 0 && at + NR <= s.total)
+          copy<NR>(row, s.x + at, run.n);
+        else
+          for (int j = low; j < high; ++j) row[j] = s.x[at + j];
+        for (int j = 0; j < low; ++j) row[j] = 0.0f;
+        for (int j = high; j < run.n; ++j) row[j] = 0.0f;
+      } else {
+        const int64_t step = s.a.stride[1];
+        const int low = static_cast<int>(std::clamp<int64_t>(ix >= 0 ? 0 : (-ix + step - 1) / step, 0, run.n));
+        const int high =
+            static_cast<int>(std::clamp<int64_t>(ix >= s.in[1] ? 0 : (s.in[1] - ix + step - 1) / step, low, run.n));
+        for (int j = 0; j < low; ++j) row[j] = 0.0f;
+        for (int j = low; j < high; ++j) row[j] = s.x[at + j * step];
+        for (int j = high; j < run.n; ++j) row[j] = 0.0f;
+      }
+    }
+    if (++kx == s.kernel[1]) {
+      kx = 0;
+      if (++ky == s.kernel[0]) ky = 0, ++c;
+    }
+  }
+}
+
+PanelSource* panel_source(const GemmIsa& isa) { return isa.nr == 32 ? panel<32> : isa.nr == 16 ? panel<16> : panel<8>; }
+
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
+
+class ConvKernel final : public sdk::Kernel {
+ public:
+  ConvKernel(const sdk::Compile& c, const Isa& isa)
+      : attributes_(c.node()),
+        isa_(gemm_kernels(isa, TSR_F32, TSR_F32)),
+        x_(c, c.node().operand(0).type()),
+        w_(c, c.node().operand(1).type()),
+        out_(c, c.node().result().type()),
+        has_bias_(c.node().has_operand(2)) {
+    slots_ = std::max(1, sdk::host().core->num_threads());
+    for (uint32_t i = 0; i < 3; ++i) strided_[i] = c.node().has_operand(i) && may_be_strided(c.graph(), c.node().operand(i));
+    if (has_bias_) bias_ = LaunchSizes(c, c.node().operand(2).type());
+    pack_constant(c.node().operand(1));
+  }
+
+  std::string name() const override { return std::string("cpu.conv.") + (packed_ ? "packed." : "") + isa_->name; }
+  bool has_workspace() const override { return true; }
+
+  int64_t workspace(const int64_t* d) override {
+    return product_workspace(d) + (strided_[0] ? x_.bytes(d) : 0) + (strided_[1] ? w_.bytes(d) : 0) +
+           (strided_[2] ? bias_.bytes(d) : 0);
+  }
+
+  void launch(const tsr_launch& l) override {
+    Shape s = shape(l.dims);
+    char* space = static_cast<char*>(l.workspace) + product_workspace(l.dims);
+    const auto dense = [&](uint32_t i) -> const float* {
+      const tsr_tensor& t = l.inputs[i];
+      if (!strided_[i] || (t.flags & TSR_TENSOR_CONTIGUOUS)) return static_cast<const float*>(t.data);
+      copy_dense(t, space);
+      const char* at = space;
+      space += (i == 0 ? x_ : i == 1 ? w_ : bias_).bytes(l.dims);
+      return reinterpret_cast<const float*>(at);
+    };
+    s.x = dense(0);
+    s.total = s.batches() * s.channels * s.in[0] * s.in[1];
+    Gemm g;
+    g.isa = isa_;
+    g.a_dtype = g.b_dtype = g.c_dtype = TSR_F32;
+    g.batch.push(s.images, {0, 0});
+    g.batch.push(s.a.groups, {s.outputs * s.depth(), 0});
+    g.m.push(s.outputs, {s.depth()});
+    g.n.push(s.positions(), {1});
+    g.k.push(s.depth(), {1, 1});
+    if (packed_) {
+      g.packed_a = packed_.get();
+      g.packed_a_count = s.a.groups;
+    } else {
+      g.a = dense(1);
+    }
+    if (has_bias_) g.row_bias = dense(2);
+    g.row_bias_count = s.a.groups;
+    s.flatten();
+    g.panel = panel_source(*isa_);
+    g.panel_context = &s;
+    g.c = l.outputs[0].data;
+    gemm_run(g, l.workspace, slots_);
+  }
+
+ private:
+  Shape shape(const int64_t* d) const {
+    const int rank = static_cast<int>(x_.dims.size());
+    Shape s{attributes_, x_.at(0, d), 0, {1, x_.at(rank - 1, d)}, 0, {1, out_.at(rank - 1, d)}, {1, w_.at(rank - 1, d)}};
+    s.channels = x_.at(1, d) / s.a.groups;
+    s.outputs = w_.at(0, d) / s.a.groups;
+    if (rank == 4) s.in[0] = x_.at(2, d), s.out[0] = out_.at(2, d), s.kernel[0] = w_.at(2, d);
+    return s;
+  }
+
+  int64_t product_workspace(const int64_t* d) const {
+    const Shape s = shape(d);
+    return gemm_workspace(*isa_, s.batches(), s.outputs, s.positions(), s.depth(), {packed_ != nullptr, false, true}, slots_);
+  }
+
+  void pack_constant(const sdk::Value& v) {
+    if (!v.def() || !v.def().is("constant")) return;
+    const auto start = std::chrono::steady_clock::now();
+    const tsr_tensor& t = v.def().attr("value").as_tensor();
+    const int64_t groups = attributes_.groups, outputs = t.sizes[0] / groups;
+    int64_t depth = 1;
+    for (uint32_t d = 1; d < t.rank; ++d) depth *= t.sizes[d];
+    if (outputs * depth == 0) return;
+    const int64_t step = packed_left_bytes(*isa_, outputs, depth);
+    packed_.reset(std::aligned_alloc(64, static_cast<size_t>(step * groups)));
+    if (!packed_) throw std::bad_alloc();
+    Nest<1> m;
+    Nest<2> k;
+    m.push(outputs, {depth});
+    k.push(depth, {1, 1});
+    for (int64_t g = 0; g < groups; ++g)
+      pack_left(*isa_, static_cast<const float*>(t.data) + g * outputs * depth, TSR_F32, m, k,
+                static_cast<char*>(packed_.get()) + g * step);
+    log_packing(step * groups, start);
+  }
+
+  Attributes attributes_;
+  const GemmIsa* isa_;
+  LaunchSizes x_, w_, out_, bias_;
+  bool has_bias_, strided_[3] = {};
+  int slots_ = 1;
+  std::unique_ptr<void, Free> packed_;
+};
+
+}  // namespace
+
+const char* refuse_conv(const sdk::Node& n) {
+  for (uint32_t i = 0; i < n.num_operands(); ++i)
+    if (n.has_operand(i) && n.operand(i).type().dtype() != TSR_F32) return "cpu convolves f32";
+  const sdk::Type x = n.operand(0).type(), w = n.operand(1).type();
+  if (x.rank() != 3 && x.rank() != 4) return "cpu convolves over one or two dimensions";
+  const int64_t groups = n.attr("groups").as_int();
+  // Few rows for a group waste most of a tile.
+  if (groups > 1 && (TSR_DIM_IS_EXPR(w.size(0)) || w.size(0) / groups < 8))
+    return "cpu leaves depthwise convolutions to others";
+  return nullptr;
+}
+
+std::unique_ptr<sdk::Kernel> make_conv(const sdk::Compile& c, const Isa& isa) { return std::make_unique<ConvKernel>(c, isa); }
+
+}  // namespace cpu

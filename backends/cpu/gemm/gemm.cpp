@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gemm.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <unistd.h>
+
+#include "tessera/dtypes.hpp"
+#include "tessera/plugin.hpp"
+
+namespace cpu {
+namespace {
+
+namespace sdk = tessera::sdk;
+
+constexpr int64_t kLine = 64;
+int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t level2_bytes() {
+  static const int64_t bytes = [] {
+    const long n = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return n > 0 ? int64_t{n} : int64_t{512} << 10;
+  }();
+  return bytes;
+}
+
+// How K is cut: equal pieces of at most about kc.
+struct Cut {
+  int64_t k, padded, piece;
+  Cut(const GemmIsa& isa, int64_t depth) : k(depth), padded(std::max<int64_t>(isa.k_unit, round_up(depth, isa.k_unit))) {
+    const int64_t pieces = std::max<int64_t>(1, ceil_div(padded, isa.kc + isa.kc / 4));
+    piece = std::max<int64_t>(isa.k_unit, round_up(ceil_div(padded, pieces), std::max<int64_t>(isa.k_unit, 8)));
+  }
+};
+
+// How M is cut into tiles of nearly equal height, and tiles into blocks whose piece of A fits in half of the second-level cache.
+struct Rows {
+  int64_t m, unit, tiles, base, extra, per_block, blocks;
+  Rows(const GemmIsa& isa, int64_t rows, int64_t piece, bool one_block) : m(rows), unit(isa.row_unit) {
+    const int64_t units = ceil_div(m, unit);
+    tiles = ceil_div(units * unit, isa.mr);
+    base = units / tiles;
+    extra = units % tiles;
+    const int64_t fit = one_block ? tiles : std::max<int64_t>(4, level2_bytes() / 2 / (isa.mr * piece * isa.packed_bytes));
+    blocks = ceil_div(tiles, fit);
+    per_block = ceil_div(tiles, blocks);
+    blocks = ceil_div(tiles, per_block);
+  }
+  int64_t first_row(int64_t tile) const { return (tile * base + std::min(tile, extra)) * unit; }
+  int height(int64_t tile) const { return static_cast<int>((base + (tile < extra ? 1 : 0)) * unit); }
+  int rows_of(int64_t tile) const { return static_cast<int>(std::min<int64_t>(height(tile), m - first_row(tile))); }
+  int64_t padded() const { return (tiles * base + extra) * unit; }
+};
+
+// Columns between two walks over the pieces of K: their sums wait in a block of this many bytes at most.
+constexpr int64_t kWaiting = 192 << 10;
+
+struct Plan {
+  const GemmIsa& isa;
+  Cut cut;
+  Rows rows;
+  int64_t panels, group;  // of isa.nr columns; panels between two walks
+  bool whole_b;           // B is packed as a whole first: its panels are read by more than one block of rows
+  int64_t a_bytes, b_bytes, slot_bytes, bias_bytes;
+  int64_t total(int slots) const { return a_bytes + b_bytes + bias_bytes + slots * slot_bytes; }
+
+  Plan(const GemmIsa& kernels, int64_t batch, int64_t m, int64_t n, int64_t k, GemmForm form)
+      : isa(kernels),
+        cut(kernels, k),
+        // A panel that is made on the way is made once, for all rows.
+        rows(kernels, std::max<int64_t>(1, m), cut.piece, form.panel),
+        panels(ceil_div(n, kernels.nr)) {
+    const int64_t block_rows = rows.height(0) * rows.per_block;
+    const int64_t most = std::max<int64_t>(1, panels);
+    group = cut.piece >= cut.padded ? 1 : std::clamp<int64_t>(kWaiting / (block_rows * isa.nr * 4), 1, most);
+    whole_b = !form.packed_b && !form.panel && rows.blocks > 1;
+    a_bytes = form.packed_a ? 0 : round_up(batch * left_bytes(), kLine);
+    b_bytes = whole_b ? round_up(batch * packed_matrix_bytes(isa, n, k), kLine) : 0;
+    bias_bytes = round_up(panels * isa.nr * 4, kLine);
+    const int64_t sums = round_up(group * block_rows * isa.nr * 4, kLine);
+    const int64_t panel = form.packed_b || whole_b ? 0 : round_up(cut.piece * isa.nr * isa.packed_bytes + 256, kLine);
+    slot_bytes = sums + panel;
+  }
+  // Of one batch entry of A.
+  int64_t left_bytes() const { return round_up(rows.padded() * cut.padded * isa.packed_bytes + 64, kLine); }
+};
+
+// Packs K range [k0, k0 + count) of rows (or columns) at `rows_at`; the nest of K may have outer loops, whose offsets `which` selects.
+void pack_range(void (*pack)(const PackArgs&), const GemmIsa& isa, const void* src, uint32_t dtype, const int64_t* rows_at,
+                int rows, int height, const Nest<2>& k, int which, int64_t k0, int64_t count, int64_t padded, char* out) {
+  const int64_t inner = k.rank == 0 ? 1 : k.sizes[k.rank - 1], step = k.rank == 0 ? 1 : k.strides[which][k.rank - 1];
+  PackArgs p{src, dtype, rows_at, rows, height, step, 0, out};
+  if (k.rank <= 1) {
+    p.src = static_cast<const char*>(src) + k0 * step * tessera::dtype_bits(dtype) / 8;
+    p.k = count;
+    pack(p);
+  } else {  // bf16 kernels come here with one loop only: pairs must not straddle two runs
+    int64_t moved[64];
+    for (int64_t done = 0; done < count;) {
+      const int64_t at = k0 + done, run = std::min(inner - at % inner, count - done);
+      int64_t offset[2];
+      k.at(at, offset);
+      for (int r = 0; r < rows; ++r) moved[r] = rows_at[r] + offset[which];
+      p.rows_at = moved;
+      p.k = run;
+      p.out = out + done * height * isa.packed_bytes;
+      pack(p);
+      done += run;
+    }
+  }
+  // The zeros behind the end of K. Both forms of bf16 leave their last pair or row of 32 complete.
+  const int64_t have = isa.bf16 ? (pack == isa.pack_a && isa.row_unit > 1 ? round_up(count, 32) : round_up(count, 2)) : count;
+  if (have < padded)
+    std::memset(out + have * height * isa.packed_bytes, 0, static_cast<size_t>((padded - have) * height * isa.packed_bytes));
+}
+
+void pack_panel(const GemmIsa& isa, const void* b, uint32_t dtype, const Nest<1>& n, int64_t columns, const Nest<2>& k,
+                int64_t panel, int64_t k0, int64_t count, int64_t padded, char* out) {
+  int64_t at[64];
+  const int cols = static_cast<int>(std::min<int64_t>(isa.nr, columns - panel * isa.nr));
+  for (int j = 0; j < cols; ++j) {
+    int64_t o[1];
+    n.at(panel * isa.nr + j, o);
+    at[j] = o[0];
+  }
+  pack_range(isa.pack_b, isa, b, dtype, at, cols, isa.nr, k, 1, k0, count, padded, out);
+}
+
+void pack_one_tile(const GemmIsa& isa, const void* a, uint32_t dtype, const Nest<1>& m, const Nest<2>& k, const Cut& cut,
+                   const Rows& rows_of, int64_t tile, char* out) {
+  int64_t at[64];
+  const int rows = rows_of.rows_of(tile);
+  for (int r = 0; r < rows; ++r) {
+    int64_t o[1];
+    m.at(rows_of.first_row(tile) + r, o);
+    at[r] = o[0];
+  }
+  pack_range(isa.pack_a, isa, a, dtype, at, rows, rows_of.height(tile), k, 0, 0, cut.k, cut.padded, out);
+}
+
+class Run {
+ public:
+  Run(const Gemm& g, void* workspace, int slots)
+      : g_(g),
+        isa_(*g.isa),
+        m_(g.m.total()),
+        n_(g.n.total()),
+        k_(g.k.total()),
+        batches_(g.batch.total()),
+        plan_(*g.isa, batches_, m_, n_, k_, {g.packed_a != nullptr, g.packed_b != nullptr, g.panel != nullptr}) {
+    char* w = static_cast<char*>(workspace);
+    a_ = w, w += plan_.a_bytes;
+    b_ = w, w += plan_.b_bytes;
+    bias_ = reinterpret_cast<float*>(w), w += plan_.bias_bytes;
+    scratch_ = w;
+    // Some 20 us of work for a thread at least.
+    const double flops = 2.0 * static_cast<double>(batches_ * m_) * static_cast<double>(n_) * static_cast<double>(k_ + 1);
+    const int64_t units = batches_ * plan_.rows.blocks * plan_.panels;
+    slots_ = std::min<int64_t>({slots, sdk::host().core->num_threads(), units, static_cast<int64_t>(flops / 2e6) + 1});
+  }
+
+  void operator()() {
+    if (batches_ * m_ * n_ == 0) return;
+    widen_bias();
+    if (!g_.packed_a) each(batches_ * plan_.rows.tiles, [this](int64_t t) { pack_tile(t); });
+    if (plan_.whole_b) each(batches_ * plan_.panels, [this](int64_t p) { pack_whole(p); });
+    sdk::parallel(slots_, 1, [this](int64_t begin, int64_t end) {
+      if (isa_.begin) isa_.begin();
+      for (int64_t s = begin; s < end; ++s) slot(s);
+      if (isa_.end) isa_.end();
+    });
+  }
+
+ private:
+  template <class F>
+  void each(int64_t n, F&& f) {
+    sdk::parallel(n, std::max<int64_t>(1, ceil_div(n, slots_)), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) f(i);
+    });
+  }
+
+  void widen_bias() {
+    if (!g_.bias || g_.epilogue) return;
+    for (int64_t j = 0; j < n_; ++j)
+      bias_[j] = tessera::load_as<float>(static_cast<tsr_dtype>(g_.bias_dtype), g_.bias, j * g_.bias_stride);
+  }
+
+  const void* a_of(int64_t batch) const { return moved(g_.a, g_.a_dtype, batch, 0); }
+  const void* b_of(int64_t batch) const { return moved(g_.b, g_.b_dtype, batch, 1); }
+  const void* moved(const void* base, uint32_t dtype, int64_t batch, int which) const {
+    int64_t at[2];
+    g_.batch.at(batch, at);
+    return static_cast<const char*>(base) + at[which] * tessera::dtype_bits(dtype) / 8;
+  }
+
+  // Tiles of A lie one after the other, each with all of K.
+  const char* a_tile(int64_t batch, int64_t tile) const {
+    const char* base = g_.packed_a ? static_cast<const char*>(g_.packed_a) : a_;
+    if (g_.packed_a) batch %= g_.packed_a_count;
+    return base + batch * plan_.left_bytes() + plan_.rows.first_row(tile) * plan_.cut.padded * isa_.packed_bytes;
+  }
+
+  void pack_tile(int64_t index) {
+    const int64_t batch = index / plan_.rows.tiles, tile = index % plan_.rows.tiles;
+    pack_one_tile(isa_, a_of(batch), g_.a_dtype, g_.m, g_.k, plan_.cut, plan_.rows, tile,
+                  const_cast<char*>(a_tile(batch, tile)));
+  }
+
+  int64_t panel_bytes() const { return plan_.cut.padded * isa_.nr * isa_.packed_bytes; }
+
+  void pack_whole(int64_t index) {
+    const int64_t batch = index / plan_.panels, panel = index % plan_.panels;
+    pack_panel(isa_, b_of(batch), g_.b_dtype, g_.n, n_, g_.k, panel, 0, k_, plan_.cut.padded, b_ + index * panel_bytes());
+  }
+
+  void slot(int64_t s) {
+    char* scratch = scratch_ + s * plan_.slot_bytes;
+    const int64_t units = batches_ * plan_.rows.blocks * plan_.panels;
+    int64_t u = units * s / slots_;
+    const int64_t end = units * (s + 1) / slots_;
+    while (u < end) {
+      const int64_t panel = u % plan_.panels, block = u / plan_.panels % plan_.rows.blocks,
+                    batch = u / plan_.panels / plan_.rows.blocks;
+      const int64_t count = std::min(plan_.panels - panel, end - u);
+      for (int64_t done = 0; done < count; done += plan_.group)
+        columns(batch, block, panel + done, std::min(plan_.group, count - done), scratch);
+      u += count;
+    }
+  }
+
+  // One block of rows against `count` panels.
+  void columns(int64_t batch, int64_t block, int64_t panel, int64_t count, char* scratch) {
+    const Rows& rows = plan_.rows;
+    const int64_t first = block * rows.per_block, last = std::min(rows.tiles, first + rows.per_block);
+    const int64_t block_rows = rows.height(0) * rows.per_block;
+    float* sums = reinterpret_cast<float*>(scratch);
+    char* packed = scratch + round_up(plan_.group * block_rows * isa_.nr * 4, kLine);
+    const bool plain = !g_.epilogue && !g_.bias && !g_.row_bias && g_.c_dtype == TSR_F32;
+    const float* row_bias = g_.row_bias ? g_.row_bias + batch % g_.row_bias_count * m_ : nullptr;
+    for (int64_t k0 = 0; k0 < plan_.cut.padded; k0 += plan_.cut.piece) {
+      const int64_t k = std::min(plan_.cut.piece, plan_.cut.padded - k0);
+      const bool final = k0 + k >= plan_.cut.padded;
+      for (int64_t p = 0; p < count; ++p) {
+        const int64_t col = (panel + p) * isa_.nr;
+        const char* b = nullptr;
+        if (g_.packed_b || plan_.whole_b) {
+          const char* base = g_.packed_b ? static_cast<const char*>(g_.packed_b) : b_ + batch * plan_.panels * panel_bytes();
+          b = base + (panel + p) * panel_bytes() + k0 * isa_.nr * isa_.packed_bytes;
+        } else if (g_.panel) {
+          const int64_t have = std::min(k, k_ - k0);
+          g_.panel(g_.panel_context, batch, col, static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col)), k0, have,
+                   reinterpret_cast<float*>(packed));
+          if (have < k) std::memset(packed + have * isa_.nr * 4, 0, static_cast<size_t>((k - have) * isa_.nr * 4));
+          b = packed;
+        } else {
+          pack_panel(isa_, b_of(batch), g_.b_dtype, g_.n, n_, g_.k, panel + p, k0, std::min(k, k_ - k0), k, packed);
+          b = packed;
+        }
+        const int cols = static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col));
+        for (int64_t t = first; t < last; ++t) {
+          const int height = rows.height(t), have = rows.rows_of(t);
+          const char* a = a_tile(batch, t) + k0 * height * isa_.packed_bytes;
+          const int64_t row = rows.first_row(t), out = (batch * m_ + row) * n_ + col;
+          if (plain && cols == isa_.nr && have == height) {
+            isa_.micro[height](k, a, b, static_cast<float*>(g_.c) + out, n_, k0 > 0);
+            continue;
+          }
+          float* tile = sums + (p * block_rows + row - rows.first_row(first)) * isa_.nr;
+          isa_.micro[height](k, a, b, tile, isa_.nr, k0 > 0);
+          if (!final) continue;
+          if (g_.epilogue) {
+            const TileArgs args{tile, isa_.nr, batch, row, col, have, cols, g_.context};
+            g_.epilogue(&args);
+          } else {
+            isa_.store({tile, isa_.nr, have, cols, g_.bias ? bias_ + col : nullptr, row_bias ? row_bias + row : nullptr,
+                        static_cast<char*>(g_.c) + out * tessera::dtype_bits(g_.c_dtype) / 8, g_.c_dtype, n_});
+          }
+        }
+      }
+    }
+  }
+
+  const Gemm& g_;
+  const GemmIsa& isa_;
+  int64_t m_, n_, k_, batches_;
+  Plan plan_;
+  int64_t slots_;
+  char *a_, *b_, *scratch_;
+  float* bias_;
+};
+
+}  // namespace
+
+const GemmIsa* gemm_kernels(const Isa& isa, uint32_t a, uint32_t b) {
+  const auto taken = [](uint32_t d) { return d == TSR_F32 || d == TSR_BF16 || d == TSR_F16; };
+  if (!taken(a) || !taken(b)) return nullptr;
+  if (a == TSR_BF16 && b == TSR_BF16) {
+    if (isa.amx) return gemm_bf16_amx();
+    if (isa.bf16_dot) return gemm_bf16_avx512();
+  }
+  return isa.level >= 2 ? gemm_f32_avx512() : isa.level == 1 ? gemm_f32_avx2() : gemm_f32_baseline();
+}
+
+int64_t gemm_workspace(const GemmIsa& isa, int64_t batch, int64_t m, int64_t n, int64_t k, GemmForm form, int slots) {
+  if (batch * m * n == 0) return 0;
+  return Plan(isa, batch, m, n, k, form).total(slots);
+}
+
+void gemm_run(const Gemm& g, void* workspace, int slots) { Run(g, workspace, slots)(); }
+
+int64_t packed_matrix_bytes(const GemmIsa& isa, int64_t n, int64_t k) {
+  return round_up(n, isa.nr) * Cut(isa, k).padded * isa.packed_bytes + 64;
+}
+
+void pack_matrix(const GemmIsa& isa, const void* b, uint32_t dtype, const Nest<1>& n, const Nest<2>& k, void* out) {
+  const int64_t columns = n.total(), depth = k.total(), padded = Cut(isa, depth).padded;
+  const int64_t panel_bytes = padded * isa.nr * isa.packed_bytes, panels = ceil_div(columns, isa.nr);
+  sdk::parallel(panels, std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, panel_bytes)),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t p = begin; p < end; ++p)
+                    pack_panel(isa, b, dtype, n, columns, k, p, 0, depth, padded, static_cast<char*>(out) + p * panel_bytes);
+                });
+}
+
+void log_packing(int64_t bytes, std::chrono::steady_clock::time_point start) {
+  if (!sdk::log_enabled("benchmarking")) return;
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  sdk::log("benchmarking",
+           "cpu: packed a constant of " + std::to_string(bytes) + " bytes in " + std::to_string(took.count()) + " ms");
+}
+
+int64_t packed_left_bytes(const GemmIsa& isa, int64_t m, int64_t k) {
+  return Plan(isa, 1, m, isa.nr, k, {false, true, false}).left_bytes();
+}
+
+void pack_left(const GemmIsa& isa, const void* a, uint32_t dtype, const Nest<1>& m, const Nest<2>& k, void* out) {
+  const Plan plan(isa, 1, m.total(), isa.nr, k.total(), {false, true, false});
+  sdk::parallel(plan.rows.tiles, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t)
+      pack_one_tile(isa, a, dtype, m, k, plan.cut, plan.rows, t,
+                    static_cast<char*>(out) + plan.rows.first_row(t) * plan.cut.padded * isa.packed_bytes);
+  });
+}
+
+}  // namespace cpu

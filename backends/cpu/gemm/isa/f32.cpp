@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// f32 products, compiled once per instruction set (contraction allowed: products are exempt from the bit-for-bit rules). Every sum adds its
+// products in the order of k, so it does not depend on the tile's height or on how the result is split among threads.
+#include "pack.hpp"
+#include "store.hpp"
+
+#define CPU_CAT2(a, b) a##b
+#define CPU_CAT(a, b)  CPU_CAT2(a, b)
+
+namespace cpu {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kMR = 14;  // 28 of 32 registers hold sums
+#elif defined(__AVX2__)
+constexpr int kMR = 6;  // 12 of 16
+#else
+constexpr int kMR = 4;
+#endif
+constexpr int kNR = 2 * kLanes;
+
+template <int H>
+void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add) {
+  const float* a = static_cast<const float*>(pa);
+  const float* b = static_cast<const float*>(pb);
+  Vec acc[H][2];
+#pragma GCC unroll 16
+  for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = Vec{};
+  for (int64_t p = 0; p < k; ++p, a += H, b += kNR) {
+    const Vec b0 = load(b), b1 = load(b + kLanes);
+    __builtin_prefetch(b + 16 * kNR);
+    if (kNR > 16) __builtin_prefetch(b + 16 * kNR + 16);
+#pragma GCC unroll 16
+    for (int i = 0; i < H; ++i) {
+      const Vec x = splat(a[i]);
+      acc[i][0] += x * b0;
+      acc[i][1] += x * b1;
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < H; ++i) {
+    float* row = sums + i * ld;
+    if (add) {
+      acc[i][0] += load(row);
+      acc[i][1] += load(row + kLanes);
+    }
+    store(row, acc[i][0]);
+    store(row + kLanes, acc[i][1]);
+  }
+}
+
+template <int... H>
+constexpr GemmIsa table(const char* name) {
+  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, pack_f32, pack_f32, store_tile, nullptr, nullptr};
+  ((t.micro[H] = micro<H>), ...);
+  return t;
+}
+
+}  // namespace
+
+const GemmIsa* CPU_CAT(gemm_f32_, CPU_ISA_NAME)() {
+#if defined(__AVX512F__)
+  static constexpr GemmIsa t = table<1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14>("avx512");
+#elif defined(__AVX2__)
+  static constexpr GemmIsa t = table<1, 2, 3, 4, 5, 6>("avx2");
+#else
+  static constexpr GemmIsa t = table<1, 2, 3, 4>("baseline");
+#endif
+  return &t;
+}
+
+}  // namespace cpu

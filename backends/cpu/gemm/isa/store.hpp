@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A finished tile of sums to the result: rounded to its dtype, with a bias in between. Included by the files that are compiled per
+// instruction set.
+#pragma once
+
+#include "../tables.hpp"
+#include "lanes.hpp"
+#include "tessera/abi.h"
+
+namespace cpu {
+namespace {
+
+// To nearest even; NaN becomes the quiet NaN.
+inline uint16_t to_bf16(float x) {
+  const uint32_t u = __builtin_bit_cast(uint32_t, x);
+  const uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+  return static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
+}
+inline float bf16_to_float(uint16_t x) { return __builtin_bit_cast(float, static_cast<uint32_t>(x) << 16); }
+
+// To nearest even by the addition of a power of two that leaves 10 bits of fraction; overflow gives infinity.
+inline uint16_t to_f16(float x) {
+  const uint32_t u = __builtin_bit_cast(uint32_t, x), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+  if (a > 0x7f800000u) return static_cast<uint16_t>(0x7e00u);
+  if (a >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  if (a < 0x38800000u) {  // subnormal results: units of 2^-24
+    const float r = __builtin_bit_cast(float, a) + 0.5f;
+    return static_cast<uint16_t>(sign | (__builtin_bit_cast(uint32_t, r) - 0x3f000000u));
+  }
+  const uint32_t r = a + 0xfffu + (a >> 13 & 1);
+  return static_cast<uint16_t>(sign | ((r - 0x38000000u) >> 13));
+}
+inline float f16_to_float(uint16_t h) {
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, rest = h & 0x7fff;
+  const float m = rest < 0x400    ? static_cast<float>(rest) * 0x1p-24f
+                  : rest < 0x7c00 ? __builtin_bit_cast(float, (rest << 13) + 0x38000000u)
+                                  : __builtin_bit_cast(float, (rest << 13) | 0x7f800000u);
+  return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, m) | sign);
+}
+
+[[maybe_unused]] void store_tile(const StoreArgs& s) {
+  for (int i = 0; i < s.rows; ++i) {
+    const float* x = s.sums + i * s.ld;
+    if (s.dtype == TSR_F32) {
+      float* y = static_cast<float*>(s.out) + i * s.out_ld;
+      if (s.row_bias) {
+        const float b = s.row_bias[i];
+#pragma omp simd
+        for (int j = 0; j < s.cols; ++j) y[j] = x[j] + b;
+      } else if (s.bias) {
+#pragma omp simd
+        for (int j = 0; j < s.cols; ++j) y[j] = x[j] + s.bias[j];
+      } else {
+        std::memcpy(y, x, static_cast<size_t>(s.cols) * sizeof(float));
+      }
+      continue;
+    }
+    uint16_t* y = static_cast<uint16_t*>(s.out) + i * s.out_ld;
+    if (s.dtype == TSR_BF16) {
+      if (s.bias) {
+#pragma omp simd
+        for (int j = 0; j < s.cols; ++j) y[j] = to_bf16(bf16_to_float(to_bf16(x[j])) + s.bias[j]);
+      } else {
+#pragma omp simd
+        for (int j = 0; j < s.cols; ++j) y[j] = to_bf16(x[j]);
+      }
+    } else {
+      for (int j = 0; j < s.cols; ++j) {
+        const uint16_t h = to_f16(x[j]);
+        y[j] = s.bias ? to_f16(f16_to_float(h) + s.bias[j]) : h;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cpu

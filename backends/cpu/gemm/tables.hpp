@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is compiled once per instruction set for matrix products: micro-kernels, packing, and the store of a finished tile.
+//
+// Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008: A is packed in tiles of `height` rows, B in panels of
+// `nr` columns, and a micro-kernel keeps height x nr sums in registers. Packed forms, with K rounded up to `k_unit` by zeros:
+//   f32        [k][height] floats, k_unit 1. bf16 and f16 are widened while they are packed.
+//   bf16 pairs [k / 2][height][2], k_unit 32: the two products that one dot instruction adds lie side by side.
+//   bf16 rows  [k / 32][height][32], k_unit 32: the left side's form for tiles (AMX); the right side is in pairs.
+#pragma once
+
+#include <cstdint>
+
+namespace cpu {
+
+// `k` elements of `rows` rows: row r begins at src + rows_at[r], its elements are k_stride apart (in elements). Rows from `rows` to
+// `height` become zeros. `out` is where element 0 goes; 16 floats behind the last element may not be touched.
+struct PackArgs {
+  const void* src;
+  uint32_t dtype;          // tsr_dtype of src: f32, bf16 or f16
+  const int64_t* rows_at;  // [rows], in elements
+  int rows, height;
+  int64_t k_stride, k;
+  void* out;
+};
+
+// A tile of sums, `ld` floats between rows, on its way to the result.
+struct StoreArgs {
+  const float* sums;
+  int64_t ld;
+  int rows, cols;
+  const float* bias;      // [cols], or null
+  const float* row_bias;  // [rows], or null; f32 results only
+  void* out;
+  uint32_t dtype;  // f32, bf16 or f16: rounded once; with a bias, once before and once after it is added
+  int64_t out_ld;  // elements
+};
+
+struct GemmIsa {
+  const char* name;
+  bool bf16;             // operands are packed as bf16; else as f32
+  int mr, nr;            // the largest tile
+  int row_unit;          // heights are multiples of it; rows beyond the matrix are zeros
+  int64_t k_unit;        // packed K is a multiple of it
+  int64_t kc;            // elements of K between two additions to the sums in memory
+  int64_t packed_bytes;  // of an element
+  // sums[i][j] (+)= sum over k of a[k][i] * b[k][j]; k is a multiple of k_unit; height rows, nr columns, `ld` floats between rows.
+  using Micro = void (*)(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add);
+  Micro micro[33];  // by height; null where that height is not used
+  void (*pack_a)(const PackArgs&);
+  void (*pack_b)(const PackArgs&);
+  void (*store)(const StoreArgs&);
+  void (*begin)();  // before and after micro-kernels on a thread; may be null
+  void (*end)();
+};
+
+const GemmIsa* gemm_f32_baseline();
+const GemmIsa* gemm_f32_avx2();
+const GemmIsa* gemm_f32_avx512();
+const GemmIsa* gemm_bf16_avx512();
+const GemmIsa* gemm_bf16_amx();
+
+}  // namespace cpu

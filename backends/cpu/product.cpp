@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "product.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+
+#include "strided.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace cpu {
+
+namespace sdk = tessera::sdk;
+
+namespace {
+
+bool is_half_or_single(uint32_t d) { return d == TSR_F32 || d == TSR_BF16 || d == TSR_F16; }
+
+std::vector<int> axes_of(const sdk::Node& n, const char* name, int rank) {
+  std::vector<int> out;
+  for (const int64_t a : n.attr(name).as_ints()) out.push_back(static_cast<int>(a < 0 ? a + rank : a));
+  return out;
+}
+
+ProductAxes dot_general_axes(const sdk::Node& n) {
+  const int ra = static_cast<int>(n.operand(0).type().rank()), rb = static_cast<int>(n.operand(1).type().rank());
+  const auto lb = axes_of(n, "lhs_batch", ra), rb_ = axes_of(n, "rhs_batch", rb);
+  const auto lc = axes_of(n, "lhs_contract", ra), rc = axes_of(n, "rhs_contract", rb);
+  ProductAxes out;
+  for (size_t i = 0; i < lb.size(); ++i) out.batch.push_back({lb[i], rb_[i]});
+  for (size_t i = 0; i < lc.size(); ++i) out.k.push_back({lc[i], rc[i]});
+  const auto free = [](int rank, const std::vector<int>& x, const std::vector<int>& y, std::vector<int>& to) {
+    for (int d = 0; d < rank; ++d)
+      if (std::find(x.begin(), x.end(), d) == x.end() && std::find(y.begin(), y.end(), d) == y.end()) to.push_back(d);
+  };
+  free(ra, lb, lc, out.m);
+  free(rb, rb_, rc, out.n);
+  return out;
+}
+
+ProductAxes matmul_axes(const sdk::Node& n) {
+  const int ra = static_cast<int>(n.operand(0).type().rank()), rb = static_cast<int>(n.operand(1).type().rank());
+  ProductAxes out;
+  out.k.push_back({ra - 1, rb == 1 ? 0 : rb - 2});
+  if (rb > 1) out.n.push_back(rb - 1);
+  const int batch_a = std::max(0, ra - 2), batch_b = std::max(0, rb - 2), batch = std::max(batch_a, batch_b);
+  if (batch_b == 0) {  // a plain matrix on the right: the batch of the left is more rows
+    for (int d = 0; d + 1 < ra; ++d) out.m.push_back(d);
+    return out;
+  }
+  for (int i = 0; i < batch; ++i)
+    out.batch.push_back({std::max(-1, i - (batch - batch_a)), std::max(-1, i - (batch - batch_b))});
+  if (ra > 1) out.m.push_back(ra - 2);
+  return out;
+}
+
+ProductAxes linear_axes(const sdk::Node& n) {
+  const int last = static_cast<int>(n.operand(0).type().rank()) - 1;
+  ProductAxes out;
+  out.k.push_back({last, 1});
+  for (int d = 0; d < last; ++d) out.m.push_back(d);
+  out.n.push_back(0);
+  return out;
+}
+
+int64_t stride_at(const tsr_tensor& t, int axis) { return axis < 0 || t.sizes[axis] == 1 ? 0 : t.strides[axis]; }
+int64_t size_at(const tsr_tensor& t, int axis) { return axis < 0 ? 1 : t.sizes[axis]; }
+
+struct Free {
+  void operator()(void* p) const { std::free(p); }
+};
+
+class ProductKernel final : public sdk::Kernel {
+ public:
+  ProductKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& product, ProductAxes axes, ProductOperands operands,
+                std::unique_ptr<ProductEpilogue> behind, std::string name)
+      : axes_(std::move(axes)),
+        at_(operands),
+        behind_(std::move(behind)),
+        a_(c, product.operand(0).type()),
+        b_(c, product.operand(1).type()),
+        name_(std::move(name)) {
+    isa_ = product_kernels(isa, product, axes_);
+    slots_ = std::max(1, sdk::host().core->num_threads());
+    pack_constant(c.node().operand(at_.index[1]));
+  }
+
+  std::string name() const override { return "cpu." + name_ + (packed_ ? ".packed" : "") + "." + isa_->name; }
+  bool has_workspace() const override { return true; }
+  int in_place() const override { return behind_ ? behind_->in_place() : -1; }
+  int64_t workspace(const int64_t* d) override { return product_workspace(d) + (behind_ ? behind_->workspace(d) : 0); }
+
+  void launch(const tsr_launch& l) override {
+    const tsr_tensor &a = l.inputs[at_.index[0]], &b = l.inputs[at_.index[1]];
+    Gemm g;
+    g.isa = isa_;
+    g.a = a.data, g.b = b.data;
+    g.a_dtype = a.dtype, g.b_dtype = b.dtype;
+    for (const auto& [x, y] : axes_.batch)
+      g.batch.push(size_at(a, x) == 1 ? size_at(b, y) : size_at(a, x), {stride_at(a, x), stride_at(b, y)});
+    for (const int x : axes_.m) g.m.push(a.sizes[x], {a.strides[x]});
+    for (const int x : axes_.n) g.n.push(b.sizes[x], {b.strides[x]});
+    for (const auto& [x, y] : axes_.k) g.k.push(a.sizes[x], {a.strides[x], b.strides[y]});
+    g.packed_b = packed_.get();
+    if (behind_)
+      return behind_->run(g, l, static_cast<char*>(l.workspace) + product_workspace(l.dims), l.workspace, slots_, name());
+    g.c = l.outputs[0].data;
+    g.c_dtype = l.outputs[0].dtype;
+    if (at_.bias) {
+      const tsr_tensor& bias = l.inputs[at_.index[2]];
+      g.bias = bias.data;
+      g.bias_dtype = bias.dtype;
+      g.bias_stride = bias.strides[0];
+    }
+    if (swaps(g.m.total(), g.n.total())) swap(g);
+    gemm_run(g, l.workspace, slots_);
+  }
+
+ private:
+  int64_t product_workspace(const int64_t* d) const {
+    int64_t batch = 1, m = 1, n = 1, k = 1;
+    for (const auto& [x, y] : axes_.batch) {
+      const int64_t s = a_.at(x, d);
+      batch *= s == 1 ? b_.at(y, d) : s;
+    }
+    for (const int x : axes_.m) m *= a_.at(x, d);
+    for (const int x : axes_.n) n *= b_.at(x, d);
+    for (const auto& [x, y] : axes_.k) k *= a_.at(x, d);
+    if (swaps(m, n)) std::swap(m, n);
+    return gemm_workspace(*isa_, batch, m, n, k, {false, packed_ != nullptr, false}, slots_);
+  }
+
+  // A column of results is a row of the transposed product, which wastes no lanes.
+  bool swaps(int64_t m, int64_t n) const { return n == 1 && m > 1 && !packed_ && !at_.bias && !behind_; }
+  static void swap(Gemm& g) {
+    std::swap(g.a, g.b);
+    std::swap(g.a_dtype, g.b_dtype);
+    std::swap(g.m, g.n);
+    for (Nest<2>* nest : {&g.batch, &g.k})
+      for (int d = 0; d < nest->rank; ++d) std::swap(nest->strides[0][d], nest->strides[1][d]);
+  }
+
+  // A constant right side without a batch is packed now, once.
+  void pack_constant(const sdk::Value& v) {
+    if (!v.def() || !v.def().is("constant") || !v.type().is_static()) return;
+    for (const auto& [x, y] : axes_.batch)
+      if (y >= 0) return;
+    const auto start = std::chrono::steady_clock::now();
+    const tsr_tensor& t = v.def().attr("value").as_tensor();
+    std::vector<int64_t> strides(t.rank, 1);
+    for (int d = static_cast<int>(t.rank) - 2; d >= 0; --d)
+      strides[static_cast<size_t>(d)] = strides[static_cast<size_t>(d) + 1] * t.sizes[d + 1];
+    Nest<1> n;
+    Nest<2> k;
+    for (const int y : axes_.n) n.push(t.sizes[y], {strides[static_cast<size_t>(y)]});
+    for (const auto& [x, y] : axes_.k) k.push(t.sizes[y], {0, strides[static_cast<size_t>(y)]});
+    const int64_t bytes = packed_matrix_bytes(*isa_, n.total(), k.total());
+    packed_.reset(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64)));
+    if (!packed_) throw std::bad_alloc();
+    pack_matrix(*isa_, t.data, t.dtype, n, k, packed_.get());
+    log_packing(bytes, start);
+  }
+
+  ProductAxes axes_;
+  ProductOperands at_;
+  std::unique_ptr<ProductEpilogue> behind_;
+  LaunchSizes a_, b_;
+  std::string name_;
+  const GemmIsa* isa_ = nullptr;
+  int slots_ = 1;
+  std::unique_ptr<void, Free> packed_;
+};
+
+}  // namespace
+
+bool is_product(std::string_view op) { return op == "dot_general" || op == "matmul" || op == "linear"; }
+
+ProductClaim claim_product(const sdk::Node& node) {
+  ProductClaim out;
+  const uint32_t a = node.operand(0).type().dtype(), b = node.operand(1).type().dtype(), c = node.result().type().dtype();
+  if (!is_half_or_single(a) || !is_half_or_single(b) || !is_half_or_single(c)) {
+    out.why = "cpu multiplies matrices of f32, bf16 and f16";
+    return out;
+  }
+  for (uint32_t i = 0; i < node.num_operands(); ++i)
+    if (node.has_operand(i) && node.operand(i).type().rank() > static_cast<uint32_t>(kMaxRank)) {
+      out.why = "cpu takes tensors of at most 32 dimensions";
+      return out;
+    }
+  out.axes = node.is("linear") ? linear_axes(node) : node.is("matmul") ? matmul_axes(node) : dot_general_axes(node);
+  out.bias = node.is("linear") && node.has_operand(2);
+  return out;
+}
+
+const GemmIsa* product_kernels(const Isa& isa, const sdk::Node& product, const ProductAxes& axes) {
+  // Pairs of bf16 must be neighbours along one dim.
+  if (axes.k.size() > 1) return gemm_kernels(isa, TSR_F32, TSR_F32);
+  return gemm_kernels(isa, product.operand(0).type().dtype(), product.operand(1).type().dtype());
+}
+
+std::unique_ptr<sdk::Kernel> make_product(const sdk::Compile& c, const Isa& isa) {
+  ProductClaim claim = claim_product(c.node());
+  if (claim.why) throw sdk::Error(TSR_BUG, "TSR-B005", "cpu was asked to compile a product that it does not claim");
+  return make_product(c, isa, c.node(), std::move(claim.axes), {{0, 1, 2}, claim.bias}, nullptr, std::string(c.node().op()));
+}
+
+std::unique_ptr<sdk::Kernel> make_product(const sdk::Compile& c, const Isa& isa, const sdk::Node& product, ProductAxes axes,
+                                          ProductOperands operands, std::unique_ptr<ProductEpilogue> behind, std::string name) {
+  return std::make_unique<ProductKernel>(c, isa, product, std::move(axes), operands, std::move(behind), std::move(name));
+}
+
+}  // namespace cpu

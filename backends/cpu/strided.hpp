@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operands that a kernel wants dense, and which may come with any strides.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tessera/plugin.hpp"
+
+namespace cpu {
+
+// Dense bytes of `t` at `to`, on the host's threads. Not for packed dtypes.
+void copy_dense(const tsr_tensor& t, void* to);
+int64_t dense_bytes(uint32_t dtype, int64_t elements);  // rounded up to 64
+
+// Whether a launch may find other strides than row-major here: results of kernels are dense, views and inputs need not be.
+bool may_be_strided(const tessera::sdk::Graph& g, const tessera::sdk::Value& v);
+
+// Sizes of one operand as a launch knows them.
+struct LaunchSizes {
+  std::vector<tessera::sdk::LaunchDim> dims;
+  uint32_t dtype = 0;
+  LaunchSizes() = default;
+  LaunchSizes(const tessera::sdk::Compile& c, const tessera::sdk::Type& t) : dtype(t.dtype()) {
+    for (const tsr_dim d : t.sizes()) dims.push_back(tessera::sdk::launch_dim(c, d));
+  }
+  int64_t at(int axis, const int64_t* d) const { return axis < 0 ? 1 : dims[static_cast<size_t>(axis)].get(d); }
+  int64_t bytes(const int64_t* d) const {
+    int64_t n = 1;
+    for (const auto& x : dims) n *= x.get(d);
+    return dense_bytes(dtype, n);
+  }
+};
+
+}  // namespace cpu

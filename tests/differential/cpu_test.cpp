@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the cpu backend does with constants: weights are packed when the graph is compiled. The same numbers as inputs go another way, and the
+// reference says what is right.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runner.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace tessera::differential {
+
+namespace {
+
+std::string type(const std::string& dtype, const std::vector<int64_t>& sizes) {
+  std::string out = dtype + "[";
+  for (size_t i = 0; i < sizes.size(); ++i) out += (i ? ", " : "") + std::to_string(sizes[i]);
+  return out + "]";
+}
+
+// Multiples of 1/64 in [-1, 1]: exact in every dtype, so are their products, and in f32 their sums here.
+std::vector<float> values(const std::vector<int64_t>& sizes, uint64_t seed) {
+  int64_t n = 1;
+  for (const int64_t s : sizes) n *= s;
+  std::mt19937_64 random(seed);
+  std::vector<float> out;
+  for (int64_t i = 0; i < n; ++i) out.push_back(static_cast<float>(static_cast<int64_t>(random() % 129) - 64) / 64);
+  return out;
+}
+
+std::string literal(const std::string& dtype, const std::vector<int64_t>& sizes, const std::vector<float>& v) {
+  std::string out = "constant {value = dense<" + type(dtype, sizes) + ": [";
+  for (size_t i = 0; i < v.size(); ++i) {
+    char text[32];
+    std::snprintf(text, sizeof text, i ? ", %.6f" : "%.6f", static_cast<double>(v[i]));
+    out += text;
+  }
+  return out + "]>}";
+}
+
+struct Model {
+  const char* op;
+  const char* attributes;
+  std::vector<int64_t> x, w, bias;  // bias: empty for none
+};
+
+void check(const Model& m, const std::string& dtype, uint32_t code) {
+  const std::string call = std::string("%y = ") + m.op + " %x, %w" +
+                           (m.bias.empty() ? std::string(m.op[0] == 'l' || m.op[0] == 'c' ? ", _" : "") : ", %b") + " " +
+                           m.attributes;
+  std::string text = "graph @g(%x: " + type(dtype, m.x) + ") {\n  %w = " + literal(dtype, m.w, values(m.w, 2)) + "\n";
+  if (!m.bias.empty()) text += "  %b = " + literal(dtype, m.bias, values(m.bias, 3)) + "\n";
+  text += "  " + call + "\n  return %y\n}\n";
+  INFO(call << " " << dtype << type("", m.x) << type("", m.w));
+  const std::vector<float> v = values(m.x, 1);
+  std::vector<char> bytes(v.size() * static_cast<size_t>(dtype_bits(code)) / 8);
+  for (size_t i = 0; i < v.size(); ++i) store_from(code, bytes.data(), static_cast<int64_t>(i), v[i]);
+  for (const std::string& backend : cpu_backends()) {
+    INFO(backend);
+    // The reference rounds linear once, bias included; eager rounds where the record says, before the bias too.
+    const e::Executable tested = compile(text, backend), reference = compile(text, code == TSR_F32 ? "reference" : "eager");
+    CHECK(tested.describe().find("packed") != std::string::npos);
+    for (const Layout layout : {Layout::Dense, Layout::Transposed, Layout::Sliced}) {
+      const std::vector<e::Tensor> in = {arrange(code, m.x, bytes, layout)};
+      const e::Tensor got = tested.run(in)[0], want = reference.run(in)[0];
+      REQUIRE(got.elements() == want.elements());
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < want.elements(); ++i)
+        if (load_as<float>(code, got.data(), i) != load_as<float>(code, want.data(), i)) ++wrong;
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("products with constant weights are exact where sums are") {
+  const Model models[] = {
+      {"linear", "", {3, 7, 50}, {37, 50}, {37}},
+      {"linear", "", {1, 130}, {65, 130}, {}},
+      {"matmul", "", {33, 64}, {64, 70}, {}},
+      {"matmul", "", {2, 5, 64}, {64, 40}, {}},
+      {"dot_general", "{lhs_contract = [0, 2], rhs_contract = [1, 0]}", {4, 9, 6}, {6, 4, 35}, {}},
+  };
+  for (const Model& m : models) {
+    check(m, "f32", TSR_F32);
+    check(m, "f16", TSR_F16);
+    check(m, "bf16", TSR_BF16);
+  }
+}
+
+TEST_CASE("convolutions with constant weights are exact where sums are") {
+  const Model models[] = {
+      {"conv",
+       "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}",
+       {2, 5, 9, 11},
+       {13, 5, 3, 3},
+       {13}},
+      {"conv",
+       "{strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}",
+       {1, 24, 7, 7},
+       {40, 24, 1, 1},
+       {}},
+      {"conv",
+       "{strides = [2, 2], pad_low = [3, 3], pad_high = [3, 3], dilations = [1, 1]}",
+       {1, 3, 30, 33},
+       {16, 3, 7, 7},
+       {16}},
+      {"conv",
+       "{strides = [1, 2], pad_low = [0, 2], pad_high = [3, 1], dilations = [2, 3]}",
+       {1, 4, 12, 20},
+       {9, 4, 3, 2},
+       {9}},
+      {"conv",
+       "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1], groups = 3}",
+       {2, 6, 8, 40},
+       {24, 2, 3, 3},
+       {24}},
+      {"conv", "{strides = [1], pad_low = [2], pad_high = [1], dilations = [1]}", {2, 7, 45}, {10, 7, 4}, {10}},
+      {"conv", "{strides = [1, 1], pad_low = [4, 4], pad_high = [4, 4], dilations = [1, 1]}", {1, 2, 3, 3}, {8, 2, 5, 5}, {8}},
+  };
+  for (const Model& m : models) check(m, "f32", TSR_F32);
+}
+
+}  // namespace tessera::differential
