@@ -36,13 +36,13 @@ json_of() { python3 -c "import json,sys; d=json.load(sys.stdin); $1"; }
 
 check_boundary() { tests_named '^e2e\.(boundary|plugin_directory)'; }
 check_abi_header() { tests_named '^e2e\.abi_header$'; }
-check_abi_versions() { tests_named 'broken|handshake|plugin_host'; }
-check_round_trip() { tests_named 'round_?trip'; }
-check_verifier() { tests_named 'verif'; }
-check_ops() { tests_named '^(conformance|golden|differential|ops)'; }
-check_scaffolds() { tests_named 'scaffold|tessera_new'; }
-check_out_of_tree() { tests_named '^e2e\.(install|consumer)|out_of_tree'; }
-check_bad_input() { tests_named 'bad_input|cli'; }
+check_abi_versions() { tests_named '^unit\.(plugin_host|manifest)_test$'; }
+check_round_trip() { tests_named '^unit\.random_graph_test$'; }
+check_verifier() { tests_named '^unit\.verifier_test$'; }
+check_ops() { tests_named '^(differential|opset)\.'; }
+check_scaffolds() { tests_named '^scaffold\.'; }
+check_out_of_tree() { tests_named '^e2e\.(install|consumer)$|^out_of_tree\.'; }
+check_bad_input() { tests_named '^cli\.|^unit\.(config|manifest|npz|text|records|buffer|dlpack)_test$'; }
 
 check_json() {
   ./dev bench dispatch --json | json_of 'assert set(d["tensors"]) == {"1", "8", "64"}, d

@@ -12,7 +12,7 @@ namespace {
 TileOp tile_op(const Build& b, Op op, uint32_t dtype, int inputs, bool splat) {
   TileOp t;
   t.fn = find_tile(*b.isa, op, comp_of(dtype));
-  if (!t.fn) fail("TSR-B004", "op '" + b.op() + "' does not exist for dtype " + std::string(tessera::dtype_name(dtype)));
+  if (!t.fn) fail("TSR-B032", "op '" + b.op() + "' does not exist for dtype " + std::string(tessera::dtype_name(dtype)));
   t.num_inputs = inputs;
   t.splat = splat;
   // Integer ops need the width of the type they stand for: shifts, popcount, wrapping divisions.

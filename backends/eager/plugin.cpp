@@ -41,7 +41,7 @@ class EagerBackend final : public sdk::Backend {
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c) override {
     const OpEntry* e = find_op(c.node().op());
     if (!e)
-      throw sdk::Error(TSR_BUG, "TSR-B005",
+      throw sdk::Error(TSR_BUG, "TSR-B033",
                        "eager was asked to compile '" + std::string(c.node().op()) + "', which it does not claim");
     return e->make(Build{c, c.node(), isa_}, e->arg);
   }

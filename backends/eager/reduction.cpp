@@ -147,7 +147,7 @@ void reduce(const Isa& isa, const ReduceSpec& spec, const View& x, std::span<con
   ChunkFn chunk = isa.chunk(kind, comp);
   ColumnFn column = isa.column(kind, comp);
   if (!chunk) chunk = scalar_chunk(kind, comp);
-  if (!chunk) fail("TSR-B004", "this reduction does not exist for dtype " + std::string(tessera::dtype_name(x.dtype)));
+  if (!chunk) fail("TSR-B032", "this reduction does not exist for dtype " + std::string(tessera::dtype_name(x.dtype)));
 
   // Columns side by side, when the results are contiguous in x and the reduced elements are not.
   const Nest<1>& kept = plan.kept;

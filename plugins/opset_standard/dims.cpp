@@ -107,7 +107,7 @@ bool Dims::known(std::span<const tsr_dim> d) {
 
 tsr_dim Dims::make(tsr_dim_op op, tsr_dim a, tsr_dim b) const {
   if (known(a) && known(b)) return compute(op, a, b);
-  if (!graph_) throw sdk::Error(TSR_BUG, "TSR-B004", "a symbolic size was given without a graph");
+  if (!graph_) throw sdk::Error(TSR_BUG, "TSR-B008", "a symbolic size was given without a graph");
   tsr_dim out = 0;
   sdk::check(sdk::host().graph->dim(graph_, op, a, b, &out));
   return out;
@@ -135,7 +135,7 @@ bool Dims::assume(tsr_relation r, tsr_dim a, tsr_dim b, const char* why) const {
 }
 
 tsr_dim Dims::unbacked(int64_t min, int64_t max) const {
-  if (!graph_) throw sdk::Error(TSR_BUG, "TSR-B004", "a size that depends on data cannot be inferred without a graph");
+  if (!graph_) throw sdk::Error(TSR_BUG, "TSR-B008", "a size that depends on data cannot be inferred without a graph");
   return sdk::host().graph->symbol_create(graph_, "u", min, max, 1);
 }
 

@@ -227,7 +227,7 @@ void Config::resolve_names(Faults& faults) {
 const OptionSet& Config::plugin_options(std::string_view plugin_id) const {
   for (const PluginSection& s : sections_)
     if (s.id == plugin_id) return s.options;
-  throw bug("TSR-B040", "plugin '" + std::string(plugin_id) + "' is not part of this config");
+  throw bug("TSR-B041", "plugin '" + std::string(plugin_id) + "' is not part of this config");
 }
 
 OptionSet Config::pass_options(std::string_view pass, std::span<const std::pair<std::string, std::string>> given,

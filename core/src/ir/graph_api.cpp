@@ -47,7 +47,7 @@ NodeSpec to_spec(const tsr_node_desc& d) {
 void check_dims(const Graph& g, std::initializer_list<tsr_dim> dims) {
   for (const tsr_dim d : dims)
     if (TSR_DIM_IS_EXPR(d) && TSR_DIM_EXPR_ID(d) >= g.sizes().exprs().size())
-      throw bug("TSR-B004",
+      throw bug("TSR-B012",
                 "size handle " + std::to_string(TSR_DIM_EXPR_ID(d)) + " is not of graph '" + std::string(g.tables().name) + "'",
                 "handles are valid in the graph that made them, until its transaction is rolled back");
 }
@@ -135,7 +135,7 @@ const tsr_graph_api kApi = {
         [](tsr_graph* g, const char* name, const tsr_type* t, uint32_t kind, const char* key, tsr_id* v) noexcept {
           return guarded([&] {
             if (kind < TSR_INPUT_ARG || kind > TSR_INPUT_STATE)
-              throw bug("TSR-B005", "input '" + std::string(name ? name : "") + "' has kind " + std::to_string(kind) +
+              throw bug("TSR-B009", "input '" + std::string(name ? name : "") + "' has kind " + std::to_string(kind) +
                                         "; expected arg, param or state");
             *v = of(g).create_input(name ? name : "", *t, static_cast<tsr_input_kind>(kind), key);
             of(g).tables();

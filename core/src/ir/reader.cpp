@@ -310,7 +310,7 @@ tsr_attr Reader::attr(uint32_t kind) {
       break;
     }
     case TSR_ATTR_TENSOR: a.tensor = dense(); break;
-    default: throw bug("TSR-B002", "attribute kind " + std::to_string(kind) + " has no text form");
+    default: throw bug("TSR-B006", "attribute kind " + std::to_string(kind) + " has no text form");
   }
   return a;
 }

@@ -120,7 +120,7 @@ void run_op(const char* op, std::span<const Tensor> operands, std::span<const ts
     if (operands[i].defined() && operands[i].is_traced()) type_of(*operands[i].traced());
     handles[i] = operands[i].defined() ? operands[i].handle() : nullptr;
   }
-  if (!regions.empty()) throw BugError("TSR-B020", std::string("op '") + op + "' with regions cannot run outside a trace", "");
+  if (!regions.empty()) throw BugError("TSR-B035", std::string("op '") + op + "' with regions cannot run outside a trace", "");
   tsr_tensor_handle* out[kMaxResults];
   size_t n = 0;
   check(api().eager_op(Context::current().handle(), op, handles, operands.size(), attrs.data(), attrs.size(), out, kMaxResults,

@@ -652,7 +652,7 @@ class Plugin {
     std::string name;
   };
   static void export_kernel(std::unique_ptr<Kernel> k, tsr_kernel* out) {
-    if (!k) throw Error(TSR_BUG, "TSR-B003", "compile returned no kernel");
+    if (!k) throw Error(TSR_BUG, "TSR-B007", "compile returned no kernel");
     auto box = std::make_unique<KernelBox>();
     box->name = k->name();
     out->struct_size = sizeof *out;
