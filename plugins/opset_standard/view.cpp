@@ -17,8 +17,9 @@ int64_t count(const tsr_tensor& t) {
   return n;
 }
 
-// Dense row-major; dimensions of size 1 may have any stride.
+// Dense row-major; dimensions of size 1 may have any stride, and so may all of a tensor without elements.
 bool contiguous(const tsr_tensor& t) {
+  if (count(t) == 0) return true;
   int64_t expected = 1;
   for (uint32_t i = t.rank; i-- > 0;) {
     if (t.sizes[i] != 1 && t.strides[i] != expected) return false;
@@ -45,7 +46,7 @@ bool same_start(const ViewQuery& q) {
 }
 
 bool reshape(const ViewQuery& q) {
-  if (count(q.in) == 0 || contiguous(q.in)) {
+  if (contiguous(q.in)) {
     row_major(q);
     return same_start(q);
   }

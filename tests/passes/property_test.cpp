@@ -56,6 +56,7 @@ Counts check(const std::string& pipeline, uint64_t from, uint64_t to) {
     }
     if (may_not_end(*g)) continue;
     const Outcome want = run_on_reference(*g, witness, seed);
+    REQUIRE(want.error.find("TSR-B") == std::string::npos);
     if (!want.error.empty()) {  // an index out of range, a division by zero: what is dead may be gone, so nothing is promised
       ++c.failing;
       continue;

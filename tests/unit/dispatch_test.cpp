@@ -27,10 +27,10 @@ const tsr_api& api_table() { return *tsr_get_api(TSR_ABI_MAJOR); }
 void check(tsr_error* e) { throw_if(e); }
 
 tsr_context* make_context(const char* backends, const char* more = "") {
-  const std::string config = std::string(
-                                 "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.backend.reference\", "
-                                 "\"tessera.backend.null\"]\n[backends]\norder = ") +
-                             backends + "\n" + more;
+  std::string config =
+      "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.backend.reference\", \"tessera.backend.null\"]\n"
+      "[backends]\norder = ";
+  config.append(backends).append("\n").append(more);
   const std::string dir = build_dir() + "/lib/tessera/plugins";
   const char* dirs[] = {dir.c_str()};
   tsr_context_options o{};

@@ -94,9 +94,9 @@ TEST_CASE("texts from several threads are not mixed") {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([t] {
-      for (int i = 0; i < 50; ++i)
-        log_write(Artifact::kPlan,
-                  std::string(20, static_cast<char>('a' + t)) + "\n" + std::string(20, static_cast<char>('a' + t)));
+      std::string text(41, static_cast<char>('a' + t));
+      text[20] = '\n';
+      for (int i = 0; i < 50; ++i) log_write(Artifact::kPlan, text);
     });
   for (std::thread& t : threads) t.join();
   REQUIRE(capture.chunks.size() == 200);
