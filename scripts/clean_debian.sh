@@ -4,6 +4,7 @@
 # ./dev command. Prints how long the clone and the command took.
 #
 # usage: scripts/clean_debian.sh demo|test|COMMAND... [--keep]      as root (debootstrap, mounts in a private namespace)
+# TESSERA_CLEAN_CCACHE=DIR lends the tree a compiler cache: what is installed is proved all the same, the time is not a cold one.
 # The base tree is made once under ${TESSERA_CLEAN_TREE:-/tmp/debian}; each run works on a copy of it. The package mirror is
 # the one that this machine's apt uses.
 set -euo pipefail
@@ -93,6 +94,12 @@ unshare --mount --pid --fork bash -euc '
   done
   mkdir -p "$tree/dev/shm" "$tree/dev/pts"
   mount -t tmpfs -o mode=1777 tmpfs "$tree/dev/shm"
+  mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts "$tree/dev/pts" # terminals, as every machine has them
+  ln -s pts/ptmx "$tree/dev/ptmx"
+  if [ -n "${TESSERA_CLEAN_CCACHE:-}" ]; then
+    mkdir -p "$tree/root/.cache/ccache"
+    mount --bind "$TESSERA_CLEAN_CCACHE" "$tree/root/.cache/ccache"
+  fi
   ln -s /proc/self/fd "$tree/dev/fd"
   ln -s /proc/self/fd/1 "$tree/dev/stdout"
   ln -s /proc/self/fd/2 "$tree/dev/stderr"
