@@ -18,6 +18,7 @@
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
 #include "npz/npz.hpp"
+#include "places.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -38,7 +39,7 @@ bool plain(const tsr_type& t) { return !is_packed(t.dtype); }
 // Calls f for every golden graph that `wanted` takes by its text's op name.
 template <class F>
 void for_each_case(const std::function<bool(const core::OpRecord&)>& wanted, F&& f) {
-  const std::string dir = std::string(TESSERA_TEST_DIR) + "/golden/ops";
+  const std::string dir = tessera::test::source_dir() + "/tests/golden/ops";
   std::vector<std::filesystem::path> files;
   for (const auto& e : std::filesystem::directory_iterator(dir))
     if (e.path().extension() == ".tsr") files.push_back(e.path());

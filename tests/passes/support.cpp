@@ -13,6 +13,7 @@
 #include "compile/services.hpp"
 #include "ir/printer.hpp"
 #include "pass/pipeline.hpp"
+#include "places.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -22,7 +23,7 @@ using namespace core;
 
 std::vector<std::string> pass_names() {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(TESSERA_TEST_DIR "/passes"))
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/tests/passes"))
     if (entry.is_directory()) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
@@ -33,7 +34,8 @@ const Context& pass_context() {
     std::string config = "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.backend.reference\"";
     for (const std::string& name : pass_names()) config += ", \"tessera.pass." + name + "\"";
     config += "]\n[backends]\norder = [\"reference\"]\n";
-    const char* dirs[] = {TESSERA_PLUGIN_DIR};
+    const std::string dir = build_dir() + "/lib/tessera/plugins";
+    const char* dirs[] = {dir.c_str()};
     tsr_context_options options{};
     options.struct_size = sizeof options;
     options.config_text = config.c_str();

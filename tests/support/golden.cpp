@@ -9,6 +9,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "places.hpp"
+
 namespace tessera::test {
 namespace {
 
@@ -21,7 +23,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
-std::string golden_path(const std::string& path) { return std::string(TESSERA_TEST_DIR "/") + path; }
+std::string golden_path(const std::string& path) {
+  return source_dir() + "/tests/" + path;
+}
 
 std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

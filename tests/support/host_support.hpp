@@ -2,9 +2,9 @@
 // A host for tests that load plugins but never run a graph: the core's own services and no graph tables.
 #pragma once
 
-#include <cstdlib>
 #include <string>
 
+#include "places.hpp"
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
 
@@ -14,13 +14,6 @@ inline const tsr_host& bare_host() {
   static const tsr_host host = core::make_host(&core::host_core(), nullptr, nullptr);
   return host;
 }
-
-inline std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : ".";
-}
-inline std::string source_dir() { return environment("TESSERA_SOURCE_DIR"); }
-inline std::string build_dir() { return environment("TESSERA_BUILD_DIR"); }
 
 inline std::string replace_all(std::string text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); !from.empty() && at != text.npos; at = text.find(from, at + to.size()))

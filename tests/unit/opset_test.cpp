@@ -18,6 +18,7 @@
 #include "ir/records.hpp"
 #include "ir/verifier.hpp"
 #include "opset.hpp"
+#include "places.hpp"
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
@@ -127,7 +128,7 @@ bool differentiate(Graph& g) {
 // Graphs of one op each, over many shapes and dtypes: those of the golden values.
 std::vector<std::string> golden_files() {
   std::vector<std::string> out;
-  for (const auto& e : std::filesystem::directory_iterator(std::string(TESSERA_TEST_DIR) + "/golden/ops"))
+  for (const auto& e : std::filesystem::directory_iterator(tessera::test::source_dir() + "/tests/golden/ops"))
     if (e.path().extension() == ".tsr") out.push_back(e.path().string());
   std::sort(out.begin(), out.end());
   return out;
@@ -553,7 +554,7 @@ TEST_CASE("composites and gradients build over symbolic sizes") {
 
 TEST_CASE("the mapping tables name ops of the set") {
   for (const char* name : {"aten_mapping.md", "onnx_mapping.md"}) {
-    std::istringstream lines(read(std::string(TESSERA_TEST_DIR) + "/../docs/" + name));
+    std::istringstream lines(read(tessera::test::source_dir() + "/docs/" + name));
     int rows = 0;
     for (std::string line; std::getline(lines, line);) {
       // | operator | `op`, `op` | remark |

@@ -336,7 +336,7 @@ TEST_CASE("messages of the record reader are golden") {
 TEST_CASE("the records of the standard set are read") {
   size_t count = 0;
   for (const auto& entry :
-       std::filesystem::directory_iterator(std::string(TESSERA_TEST_DIR) + "/../plugins/opset_standard/records")) {
+       std::filesystem::directory_iterator(tessera::test::golden_path("../plugins/opset_standard/records"))) {
     if (entry.path().extension() != ".tops") continue;
     const std::string text = tessera::test::read_file(entry.path().string());
     const auto records = parse_records(text, entry.path().filename().string(), "", "tessera.opset.standard");
