@@ -20,7 +20,8 @@ for top in ("core", "sdk", "plugins", "frontends", "backends", "tools"):
         if path.suffix not in (".cpp", ".hpp", ".h", ".tops") or "tests" in path.parts or "templates" in path.parts:
             continue
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-            for code in re.findall(r"TSR-([A-Z]\d{3})", line):
+            line = line.split("//")[0]
+            for code in re.findall(r"\"TSR-([A-Z]\d{3})", line):
                 used.setdefault(code, "%s:%d" % (path, number))
 missing = sorted(set(used) - known)
 for code in missing:
