@@ -23,9 +23,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
-std::string golden_path(const std::string& path) {
-  return source_dir() + "/tests/" + path;
-}
+std::string golden_path(const std::string& path) { return source_dir() + "/tests/" + path; }
 
 std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
