@@ -295,16 +295,16 @@ Callable::PathCapture::Recorded Callable::PathCapture::record(Recorder& recorder
   Graph& g = recorder.graph();
   r.next = std::make_shared<Continuation>();
   Continuation& next = *r.next;
-  std::unordered_map<tsr_id, Source> sources;
+  std::unordered_map<tsr_id, ValueSource> sources;
   for (uint32_t k = 0; k < recorder.inputs().size(); ++k)
-    sources.emplace(recorder.inputs()[k], Source{Source::kArgument, leaves_[k]});
+    sources.emplace(recorder.inputs()[k], ValueSource{ValueSource::kArgument, leaves_[k]});
   for (const auto& [arg, s] : recorder.scalars())
-    if (s.input != TSR_NONE) sources.emplace(s.input, Source{Source::kArgument, scalars_.at(arg)});
+    if (s.input != TSR_NONE) sources.emplace(s.input, ValueSource{ValueSource::kArgument, scalars_.at(arg)});
   std::vector<tsr_id> outputs;
   const auto source = [&](tsr_id v) {
     if (v >= g.num_values() || !g.value(v).alive || g.value(v).region != 0)
       throw bug("TSR-B032", "graph_break: value " + std::to_string(v) + " is not one of the graph's body");
-    const auto [at, fresh] = sources.try_emplace(v, Source{Source::kOutput, static_cast<uint32_t>(outputs.size())});
+    const auto [at, fresh] = sources.try_emplace(v, ValueSource{ValueSource::kOutput, static_cast<uint32_t>(outputs.size())});
     if (fresh) outputs.push_back(v);
     return at->second;
   };
@@ -319,7 +319,7 @@ Callable::PathCapture::Recorded Callable::PathCapture::record(Recorder& recorder
   for (const tsr_id v : values) next.values.push_back(source(v));
   r.live = std::move(values);
   if (b) {
-    for (const auto& [arg, at] : scalars_) next.values.push_back({Source::kArgument, at});
+    for (const auto& [arg, at] : scalars_) next.values.push_back({ValueSource::kArgument, at});
     next.code = b->code;
     next.read_kind = b->read_kind;
     next.file = b->loc.file ? b->loc.file : "";
@@ -638,19 +638,20 @@ void Callable::PathCapture::restart(Recorder& recorder, tsr_break& b, const Reco
     }
     if (i < carried) {
       const tsr_value& v = g.value(r.live[i]);
-      const Source s = r.next->values[i];
+      const ValueSource s = r.next->values[i];
       in.before = r.live[i];
       in.dtype = v.type->dtype;
       in.device = v.type->device;
       in.sizes.assign(v.type->sizes, v.type->sizes + v.type->rank);
       if (v.type->strides) in.strides.assign(v.type->strides, v.type->strides + v.type->rank);
-      in.name = s.kind == Source::kArgument ? names_[s.index] : base_name(v.name);
+      in.name = s.kind == ValueSource::kArgument ? names_[s.index] : base_name(v.name);
       if (v.input_kind == TSR_INPUT_PARAM) in.kind = TSR_INPUT_PARAM;
       for (size_t d = 0; d < in.sizes.size(); ++d)
         if (const int64_t symbol = symbol_of(in.sizes[d]); symbol >= 0) {
           bound[static_cast<size_t>(symbol)] = 1;
           // A size that a segment has found out; one that is marked unbacked stays unknown.
-          if (s.kind == Source::kOutput && g.sizes().symbols()[static_cast<size_t>(symbol)].unbacked && d < in.actual.size())
+          if (s.kind == ValueSource::kOutput && g.sizes().symbols()[static_cast<size_t>(symbol)].unbacked &&
+              d < in.actual.size())
             known.emplace_back(static_cast<uint32_t>(symbol), in.actual[d]);
         }
     } else {

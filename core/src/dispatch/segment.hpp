@@ -25,10 +25,10 @@ class Executable;
 class Graph;
 
 // Where a value comes from when a segment has run.
-struct Source {
+struct ValueSource {
   enum Kind : uint32_t { kArgument, kOutput } kind;
   uint32_t index;  // of the position's arguments, or the segment's outputs
-  bool operator==(const Source&) const = default;
+  bool operator==(const ValueSource&) const = default;
 };
 
 struct Segment {
@@ -102,15 +102,15 @@ struct Continuation {
   std::shared_ptr<Segment> segment;
   bool returns = false;
   // The results of the function; or the arguments of the next position, each source once, before those that the host step adds.
-  std::vector<Source> values;
+  std::vector<ValueSource> values;
 
   // Breaks only:
   uint32_t code = 0, read_kind = 0;
   tsr_loc loc{};  // `file` lives in `file`
   std::string file, detail;
-  Source read{Source::kArgument, 0};
+  ValueSource read{ValueSource::kArgument, 0};
   std::shared_ptr<HostStep> step;
-  std::vector<Source> step_inputs;
+  std::vector<ValueSource> step_inputs;
   WordMap<Child> children;
   std::vector<std::unique_ptr<Child>> owned;
 

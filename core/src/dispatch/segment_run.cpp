@@ -30,8 +30,8 @@ namespace {
 // Tensors of up to this many bytes are compared as a whole; reading a larger one means that host code always runs.
 constexpr int64_t kMaxKeyBytes = 4096;
 
-TensorRef value_at(Source s, const tsr_arg* args, const std::vector<TensorRef>& outputs) {
-  if (s.kind == Source::kOutput) return TensorRef::share(outputs[s.index].get());
+TensorRef value_at(ValueSource s, const tsr_arg* args, const std::vector<TensorRef>& outputs) {
+  if (s.kind == ValueSource::kOutput) return TensorRef::share(outputs[s.index].get());
   const tsr_arg& a = args[s.index];
   if (a.kind == TSR_ARG_TENSOR) return TensorRef::share(a.tensor);
   TensorRef number(tensor_create(TSR_F64, {}, 0));  // a symbolic float, as a tensor
@@ -80,7 +80,7 @@ void run_step(const Continuation& next, const tsr_arg* args, const std::vector<T
   constexpr uint32_t kCapacity = 256;
   std::vector<tsr_tensor_handle*> in, out(kCapacity, nullptr);
   std::vector<TensorRef> inputs;
-  for (const Source s : next.step_inputs) in.push_back(inputs.emplace_back(value_at(s, args, outputs)).get());
+  for (const ValueSource s : next.step_inputs) in.push_back(inputs.emplace_back(value_at(s, args, outputs)).get());
   const tsr_host_step& step = next.step->call;
   uint32_t n = 0;
   const void* key = nullptr;
@@ -130,7 +130,7 @@ Values next_values(const Continuation& next, Values& before, std::vector<TensorR
   after.owned.resize(n + results.size());
   for (size_t i = 0; i < n + results.size(); ++i) {
     tsr_arg& a = after.args[i];
-    if (i < n && next.values[i].kind == Source::kArgument) {  // each source stands there once
+    if (i < n && next.values[i].kind == ValueSource::kArgument) {  // each source stands there once
       const uint32_t from = next.values[i].index;
       a = before.args[from];
       if (from < before.owned.size()) after.owned[i] = std::move(before.owned[from]);
