@@ -42,7 +42,7 @@ Tensor clip_by_norm(const Tensor& gradient, double limit) {
 int main() {
   setenv("TESSERA_LOGS", "graph_breaks,recompiles", 0);
 
-  part("a loop that data ends: one graph before it, one for its turns, none after it");
+  part("a loop that data ends: a graph for what comes before it, for its first turn and for all others");
   {
     auto f = compile(square_root, {.name = "square_root", .args = {"a"}});
     for (const float a : {2.f, 9.f, 100.f, 2.f, 9.f, 100.f}) f(full({3}, a));

@@ -114,7 +114,8 @@ std::vector<std::vector<float>> values(const std::vector<Tensor>& x) {
 
 TEST_CASE("random programs with breaks compute what they compute op by op") {
   Random r(4711);
-  for (int program = 0; program < 30; ++program) {
+  size_t breaks = 0, graphs = 0;
+  for (int program = 0; program < 150; ++program) {
     const std::vector<Statement> code = random_program(r, 2);
     std::atomic<int> runs{0};
     auto f = compile(
@@ -127,7 +128,7 @@ TEST_CASE("random programs with breaks compute what they compute op by op") {
         {.options = {"guards.recompile_limit=100000", "guards.accumulated_recompile_limit=100000"}});
     std::vector<std::vector<Tensor>> inputs;
     std::vector<std::vector<std::vector<float>>> expected;
-    for (int call = 0; call < 8; ++call) {
+    for (int call = 0; call < 10; ++call) {
       inputs.push_back(random_inputs(r));
       std::vector<Tensor> x = inputs.back();
       run(code, x);
@@ -138,7 +139,12 @@ TEST_CASE("random programs with breaks compute what they compute op by op") {
     const int before = runs;
     for (size_t i = inputs.size(); i-- > 0;) REQUIRE(values(f(inputs[i])) == expected[i]);
     REQUIRE(runs == before);  // ways that have been taken need no host code
+    const Explanation e = explain(f);
+    breaks += e.break_count();
+    graphs += e.graph_count();
   }
+  CHECK(breaks > 150);
+  CHECK(graphs > 300);
 }
 
 TEST_CASE("many threads take new and known ways through one function") {

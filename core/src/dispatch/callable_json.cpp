@@ -37,6 +37,7 @@ std::string Callable::describe_json() const {
     x["last_used"] = e->tick.load(std::memory_order_relaxed);
     x["compile_ms"] = e->compile_seconds * 1e3;
     if (e->then) x["breaks"] = !e->then->returns;
+    if (e->executable) x["ops"] = ops_of(e->executable->graph());
     if (e->executable) x["executable"] = Json::parse(e->executable->describe_json());
     entries.push_back(std::move(x));
   }

@@ -25,9 +25,12 @@ double since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Values are named by the operations that made them; what makes a name unique within a graph would change from segment to segment.
-std::string base_name(std::string_view name) {
+// Values are named by the operations that make them; what makes a name unique within a graph would change from segment to segment.
+std::string name_of(const Graph& g, tsr_id value) {
+  const tsr_value& v = g.value(value);
+  std::string_view name = v.name;
   const size_t at = name.find_last_not_of("0123456789");
+  if (at == std::string_view::npos && v.def_node != TSR_NONE) return g.node(v.def_node).op;
   if (at != std::string_view::npos && at > 0 && at + 1 < name.size() && name[at] == '_') name = name.substr(0, at);
   return std::string(name);
 }
@@ -644,7 +647,7 @@ void Callable::PathCapture::restart(Recorder& recorder, tsr_break& b, const Reco
       in.device = v.type->device;
       in.sizes.assign(v.type->sizes, v.type->sizes + v.type->rank);
       if (v.type->strides) in.strides.assign(v.type->strides, v.type->strides + v.type->rank);
-      in.name = s.kind == ValueSource::kArgument ? names_[s.index] : base_name(v.name);
+      in.name = s.kind == ValueSource::kArgument ? names_[s.index] : name_of(g, r.live[i]);
       if (v.input_kind == TSR_INPUT_PARAM) in.kind = TSR_INPUT_PARAM;
       for (size_t d = 0; d < in.sizes.size(); ++d)
         if (const int64_t symbol = symbol_of(in.sizes[d]); symbol >= 0) {

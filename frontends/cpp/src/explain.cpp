@@ -14,7 +14,7 @@ int64_t Explanation::op_count() const {
 std::string Explanation::str() const {
   std::string s = std::to_string(graphs.size()) + (graphs.size() == 1 ? " graph, " : " graphs, ") +
                   std::to_string(breaks.size()) + (breaks.size() == 1 ? " graph break, " : " graph breaks, ") +
-                  std::to_string(op_count()) + " operations\n";
+                  std::to_string(op_count()) + (op_count() == 1 ? " operation\n" : " operations\n");
   for (const Graph& g : graphs) {
     s += "graph " + g.id + ": " + g.function + " (" + g.place + "), " + std::to_string(g.ops) +
          (g.ops == 1 ? " operation\n" : " operations\n");
