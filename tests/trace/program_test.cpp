@@ -88,4 +88,30 @@ TEST_CASE("a program that compiles functions records them") {
   for (const Json& p : select(events, "phase")) phases.insert(p["name"].get<std::string>());
   CHECK(phases.count("capture") == 1);
 }
+
+TEST_CASE("a second process starts dynamic, and takes what the first one compiled") {
+  const TemporaryFolder cache;
+  const std::string command = "TESSERA_CACHE_DIR='" + cache.path + "' " + PROGRAM_mlp;
+  const auto functions = [](const std::vector<Json>& events) {
+    std::map<std::string, int> compiles;
+    for (const Json& e : select(events, "compile_begin"))
+      if (e["kind"] == "function") ++compiles[e["name"].get<std::string>() + e["loc"].get<std::string>()];
+    return compiles;
+  };
+  const auto cached = [](const std::vector<Json>& events) {
+    std::map<std::string, int> count;
+    for (const Json& e : select(events, "cache")) ++count[e["what"].get<std::string>() + " " + e["kind"].get<std::string>()];
+    return count;
+  };
+  const std::vector<Json> first = record(command);
+  CHECK(cached(first)["store graph"] == 2);
+  CHECK(cached(first)["store profile"] == 1);
+  CHECK(functions(first).begin()->second == 2);  // the size of its batch changes
+  const std::vector<Json> second = record(command);
+  check_compiles(second);
+  for (const auto& [name, compiles] : functions(second)) CHECK(compiles == 1);
+  CHECK(cached(second) == std::map<std::string, int>{{"hit graph", 1}, {"hit profile", 1}});
+  CHECK(select(second, "recompile").empty());
+  CHECK(select(second, "pass").empty());
+}
 #endif
