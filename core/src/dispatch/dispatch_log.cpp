@@ -1,14 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dispatch as logs and warnings show it. The texts are documented in docs/recompiles.md.
 #include <algorithm>
+#include <span>
 
 #include "dispatch/events.hpp"
+#include "ir/graph.hpp"
 #include "ir/printer.hpp"
 #include "log/log.hpp"
 
 namespace tessera::core {
 
 namespace {
+
+// "\n  x.size(0): s0, at least 2, 8 in this call" per size of an input that is a symbol.
+std::string symbols_of_inputs(const Graph& g) {
+  std::string out;
+  for (const tsr_id v : std::span(g.region(0).inputs, g.region(0).num_inputs)) {
+    const tsr_value& value = g.value(v);
+    for (uint32_t d = 0; d < value.type->rank; ++d) {
+      const tsr_dim size = value.type->sizes[d];
+      if (!TSR_DIM_IS_EXPR(size) || g.sizes().exprs()[TSR_DIM_EXPR_ID(size)].op != TSR_DIM_SYMBOL) continue;
+      const tsr_symbol& s = g.sizes().symbols()[g.sizes().exprs()[TSR_DIM_EXPR_ID(size)].symbol];
+      out += "\n  " + std::string(value.name) + ".size(" + std::to_string(d) + "): " + s.name + ", at least " +
+             std::to_string(s.min);
+      if (s.max != INT64_MAX) out += ", at most " + std::to_string(s.max);
+      if (s.unbacked) out += ", never guarded on";
+      if (s.hint >= 0) out += ", " + std::to_string(s.hint) + " in this call";
+    }
+  }
+  return out;
+}
 
 class DispatchLog final : public DispatchListener {
   bool wants_reasons() const override {
@@ -32,7 +53,15 @@ class DispatchLog final : public DispatchListener {
   }
 
   void capture_ended(const CaptureEvent& e) override {
-    if (e.graph && log_enabled(Artifact::kGraph)) log_write(Artifact::kGraph, print_graph(*e.graph));
+    if (!e.graph) return;
+    if (log_enabled(Artifact::kGraph)) log_write(Artifact::kGraph, print_graph(*e.graph));
+    if (log_enabled(Artifact::kGraphCode))
+      log_write(Artifact::kGraphCode, "const tessera::embed::Graph graph = context.parse(R\"tsr(\n" + print_graph(*e.graph) +
+                                          ")tsr\", \"" + e.frame.name() + "\");");
+    if (log_enabled(Artifact::kDynamic))
+      if (const std::string text = symbols_of_inputs(*e.graph); !text.empty())
+        log_write(Artifact::kDynamic,
+                  e.frame.name() + " " + e.id.text() + " (" + e.frame.place() + ") takes as symbols" + text);
   }
 
   void compiled(const CompiledEvent& e) override {
