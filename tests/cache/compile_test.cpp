@@ -123,7 +123,6 @@ TEST_CASE("an entry that decodes and makes no sense is refused, and compiled aga
   bad.push_back(assigned.replace(at, 5, "other"));
   for (const std::string& p : bad) {
     context->cache()->put(CacheKind::kGraph, key, p);
-    std::string warnings;
     const Compiled again = compile(context_in(folder.path));
     CHECK_FALSE(again.hit);
     CHECK(again.graph == good.graph);

@@ -8,9 +8,13 @@ stress=$1 folder=$2 kills=$3
 rm -rf "$folder" && mkdir -p "$folder" && chmod 700 "$folder"
 RANDOM=1
 entries=0
+ready=$folder.ready
 for ((i = 0; i < kills; i += 2)); do
-  "$stress" write "$folder" "$i" & a=$!
-  "$stress" write "$folder" "$((i + 1))" & b=$!
+  : >"$ready"
+  "$stress" write "$folder" "$i" >>"$ready" & a=$!
+  "$stress" write "$folder" "$((i + 1))" >>"$ready" & b=$!
+  # Both are writing before the moment is drawn.
+  until [ "$(wc -l <"$ready")" = 2 ] || ! kill -0 "$a" 2>/dev/null || ! kill -0 "$b" 2>/dev/null; do sleep 0.01; done
   sleep "0.0$((RANDOM % 90 + 10))"
   kill -9 "$a" 2>/dev/null; sleep "0.00$((RANDOM % 9))"; kill -9 "$b" 2>/dev/null
   for pid in "$a" "$b"; do

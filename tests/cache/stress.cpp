@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // usage: cache_stress write|check FOLDER SEED
-// write: puts and gets entries until it is killed; what it gets must be what somebody put. check: every entry of the folder is whole.
+// write: says "ready", then puts and gets entries until it is killed; what it gets must be what somebody put. check: every entry of the folder is whole.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -49,6 +49,8 @@ int main(int argc, char** argv) {
     std::printf("%zu\n", sound);
     return 0;
   }
+  std::puts("ready");
+  std::fflush(stdout);
   unsigned seed = static_cast<unsigned>(std::atoi(argv[3]));
   for (;;) {
     seed = seed * 1664525 + 1013904223;
