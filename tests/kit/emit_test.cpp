@@ -89,15 +89,14 @@ TEST_CASE("every elementwise op on every dtype it takes") {
         "softplus", "hardswish", "hardsigmoid", "elu", "selu", "mish",    "is_nan", "is_finite", "reciprocal", "atan",  "cbrt"})
     unary(op, {"f32", "f64"});
   for (const char* op : {"gelu", "neg", "relu", "sqrt", "is_inf"}) unary(op, {"bf16", "f16"});
-  for (const char* op : {"abs", "neg", "sign", "bitwise_not", "popcount", "relu"})
-    unary(op, {"i8", "i16", "i32", "i64", "u8", "u32", "u64"});
+  for (const char* op : {"abs", "neg", "sign", "bitwise_not", "popcount", "relu"}) unary(op, {"i8", "i32", "i64", "u16"});
   unary("logical_not", {"bool"});
   for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum", "fmax", "fmin", "pow", "atan2", "fmod", "remainder",
                          "floor_div", "copysign", "eq", "lt", "ge", "hypot"})
     binary(op, {"f32", "f64", "bf16"});
   for (const char* op : {"add", "sub", "mul", "div", "floor_div", "remainder", "fmod", "maximum", "minimum", "bitwise_and",
                          "bitwise_xor", "shift_left", "shift_right", "ne", "le", "gt"})
-    binary(op, {"i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"});
+    binary(op, {"i8", "u16", "i32", "u64"});
   for (const char* op : {"logical_and", "logical_xor", "eq", "lt", "maximum"}) binary(op, {"bool"});
   for (const char* t : {"f32", "bf16", "i8", "i64", "bool", "f64"})
     cases.push_back({std::string("graph @g(%c: bool[45], %x: ") + t + "[45], %y: " + t +

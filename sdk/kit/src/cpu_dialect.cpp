@@ -390,9 +390,9 @@ std::string CpuDialect::prelude(const Needs& needs) const {
     if (name.starts_with("splat_")) {
       const Type t = type_named(name.substr(6));
       const std::string v = std::string(element_name(t)) + "x" + n;
-      s += "INLINE " + v + " splat_" + v + "(" + scalar_name(t) + " x) { return " + v + "{";
-      for (int j = 0; j < lanes; ++j) s += j ? ", x" : "x";
-      s += "}; }\n";
+      // x - 0 is x, also for -0.0.
+      s += "INLINE " + v + " splat_" + v + "(" + scalar_name(t) + " x) { return x " + (is_float(t) ? "- " : "+ ") + v +
+           "{}; }\n";
     } else if (name.starts_with("some_")) {
       s += some_helpers(name.substr(5), lanes);
     } else if (name.starts_with("widen_") || name.starts_with("narrow_") || name.starts_with("cut_")) {

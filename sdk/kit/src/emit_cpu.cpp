@@ -650,7 +650,7 @@ class KernelWriter {
   std::vector<uint32_t> outer_axes() const {
     std::vector<uint32_t> o;
     for (const uint32_t a : k_.parallel)
-      if (a != s_.lane_axis || s_.width == 1) o.push_back(a);
+      if ((a != s_.lane_axis || s_.width == 1) && a != s_.tile_axis) o.push_back(a);
     return o;
   }
   std::string product(const std::vector<uint32_t>& axes) {
@@ -687,7 +687,8 @@ class KernelWriter {
     if (phase != Phase::Whole) {
       line("const i64 n_chunks = " + chunk_count(k_.loops[0]) + ", rows = " + product(outer) + ";");
     }
-    if (lanes && outer.empty()) {  // units are neighbours: one run
+    const bool tiled = s_.tile_axis != kNone;
+    if (lanes && outer.empty() && !tiled) {  // units are neighbours: one run
       const std::string axis = k_.axis_names[s_.lane_axis];
       line("i64 " + axis + " = begin * " + std::to_string(s_.block) + ";");
       line("const i64 stop = min(" + extent(s_.lane_axis) + ", end * " + std::to_string(s_.block) + ");");
@@ -710,8 +711,13 @@ class KernelWriter {
     if (phase == Phase::Join) line("const i64 row = unit;");
     if (lanes && !one_block)
       take("block", "(" + extent(s_.lane_axis) + " + " + std::to_string(s_.block - 1) + ") / " + block, false);
+    if (tiled) take("tile", tile_count(), false);
     for (size_t i = outer.size(); i-- > 0;) take(k_.axis_names[outer[i]], extent(outer[i]), i == 0);
     if (outer.empty()) line("(void)" + rest + ";");
+    if (tiled) {
+      const std::string n = std::to_string(s_.tile_points);
+      line("const i64 tile_begin = tile * " + n + ", tile_end = min(" + extent(s_.tile_axis) + ", tile_begin + " + n + ");");
+    }
     if (lanes) {
       const std::string axis = k_.axis_names[s_.lane_axis];
       line("i64 " + axis + " = " + (one_block ? "0" : "block * " + block) + ";");
@@ -724,11 +730,25 @@ class KernelWriter {
     close();
   }
 
+  std::string tile_count() {
+    const std::string n = std::to_string(s_.tile_points), less = std::to_string(s_.tile_points - 1);
+    return "(" + extent(s_.tile_axis) + " + " + less + ") / " + n;
+  }
+
   // Lanes along a parallel axis: what is equal for all of them first.
   void columns(const std::string& axis, const std::string& stop) {
-    for (const Item& i : k_.body)
-      if (!i.is_loop && !varying_[i.id] && k_.insts[i.id].op != Op::Store) inst(i.id, {});
+    const bool tiled = s_.tile_axis != kNone;
+    const auto equal_for_all = [&] {
+      for (const Item& i : k_.body)
+        if (!i.is_loop && !varying_[i.id] && k_.insts[i.id].op != Op::Store) inst(i.id, {});
+    };
+    if (!tiled) equal_for_all();
     lane_range(axis, stop, divides(k_.pool.extent(s_.lane_axis), s_.width), [&](const Lanes& lanes) {
+      if (tiled) {
+        const std::string t = k_.axis_names[s_.tile_axis];
+        open("for (i64 " + t + " = tile_begin; " + t + " < tile_end; ++" + t + ") {");
+        equal_for_all();
+      }
       for (const Item& i : k_.body) {
         if (i.is_loop) {
           const Loop& l = k_.loops[i.id];
@@ -746,6 +766,7 @@ class KernelWriter {
           inst(i.id, lanes);
         }
       }
+      if (tiled) close();
     });
   }
 
@@ -813,7 +834,9 @@ class KernelWriter {
       line("plan[0] = 0;");
       if (lanes) {
         const std::string n = extent(s_.lane_axis), b = std::to_string(s_.block);
-        line("plan[1] = rows * ((" + n + " + " + std::to_string(s_.block - 1) + ") / " + b + ");");
+        const std::string tiles = s_.tile_axis == kNone ? "" : " * (" + tile_count() + ")";
+        if (s_.tile_axis != kNone) grain_points = std::to_string(s_.tile_points);
+        line("plan[1] = rows * ((" + n + " + " + std::to_string(s_.block - 1) + ") / " + b + ")" + tiles + ";");
         line("plan[2] = max(1, " + std::to_string(kGrainPoints) + " / max(1, min(" + n + ", " + b + ") * (" + grain_points +
              ")));");
       } else {

@@ -392,6 +392,7 @@ class Lowering {
     for (const Demand& d : demands_) last = std::max(last, d.level);
     for (const Output& o : outputs_)
       if (o.full) last = std::max(last, o.level);
+    for (int level = 0; level <= last; ++level) find_kept(level);
     for (int level = 0; level <= last; ++level) {
       b.begin_loop(loop_);
       for (Demand& d : demands_)
@@ -402,13 +403,72 @@ class Lowering {
           b.set_origin(t.origin);
           d.value = b.reduce(t.reduce, b.convert(v, compute_type(b.type_of(v))));
         }
+      // All values first: an output's memory may hold a kept one until then.
+      for (const Output& o : outputs_)
+        if (o.full && o.level == level) eval(o.tensor, o.at, kNone);
       for (const Output& o : outputs_)
         if (o.full && o.level == level) store(o);
       b.end_loop();
       in_loop_.clear();
+      for (const auto& key : now_kept_) kept_[key].done = true;  // from the next loop on
+      now_kept_.clear();
     }
     for (const Output& o : outputs_)
       if (!o.full) store(o);
+  }
+
+  // ---- values that are kept between loops
+
+  // Expensive values that loops up to this one compute, by the number of loops. One that a later loop computes again is kept in an output of
+  // its type, whose element of the same point is written for good in the last loop only.
+  void find_kept(int level) {
+    std::map<std::pair<int, Position>, bool> seen;
+    const auto walk = [&](const auto& self, int id, const Position& at) -> void {
+      if (!seen.emplace(std::make_pair(id, at), true).second) return;
+      const Tensor& t = table_.at(id);
+      switch (t.kind) {
+        case Kind::Elementwise:
+          if (expensive(t) && uses_loop(at)) note_expensive(id, at, level);
+          [[fallthrough]];
+        case Kind::Cast:
+          for (const int x : t.operands) self(self, x, broadcast(at, table_.at(x)));
+          return;
+        case Kind::View: return self(self, t.operands[0], through_view(t, at));
+        default: return;  // what is padded, joined or gathered is not followed
+      }
+    };
+    for (const Demand& d : demands_)
+      if (d.level == level) walk(walk, table_.at(d.reduction).operands[0], reduced(table_.at(d.reduction), d.at));
+    for (const Output& o : outputs_)
+      if (o.full && o.level == level) walk(walk, o.tensor, o.at);
+  }
+  bool expensive(const Tensor& t) const {
+    const uint32_t dtype = table_.at(t.operands.back()).dtype;
+    if (!is_float(type_of(dtype))) return false;
+    static constexpr std::string_view cheap[] = {
+        "add",    "sub",    "mul",       "div",      "maximum",    "minimum",     "fmax",     "fmin", "clamp_low",
+        "neg",    "abs",    "sqrt",      "floor",    "ceil",       "round",       "trunc",    "relu", "clamp_high",
+        "eq",     "ne",     "lt",        "le",       "gt",         "ge",          "select",   "sign", "reciprocal",
+        "is_nan", "is_inf", "is_finite", "copysign", "leaky_relu", "hardsigmoid", "hardswish"};
+    return std::find(std::begin(cheap), std::end(cheap), t.op) == std::end(cheap);
+  }
+  void note_expensive(int id, const Position& at, int level) {
+    const auto [it, fresh] = expensive_.try_emplace({id, at}, level);
+    if (fresh || it->second == level) return;
+    if (const auto known = kept_.find({id, at}); known != kept_.end()) {
+      if (level > known->second.until) kept_.erase(known);  // needed longer than its place is free
+      it->second = level;
+      return;
+    }
+    for (const Output& o : outputs_) {
+      const Buffer& b = k_.buffers[o.buffer];
+      if (!o.full || o.level < level || b.type != type_of(table_.at(id).dtype)) continue;
+      // The element that this point stores for good: taken by one value only, and not the value itself.
+      if (o.tensor == id || std::any_of(kept_.begin(), kept_.end(), [&](const auto& k) { return k.second.buffer == o.buffer; }))
+        continue;
+      kept_[{id, at}] = {o.buffer, pool_.linear(o.at, table_.at(o.tensor).shape), o.level};
+      return;
+    }
   }
 
   void store(const Output& o) {
@@ -423,7 +483,18 @@ class Lowering {
     if (const auto it = known_.find(key); it != known_.end()) return it->second;
     if (const auto it = in_loop_.find(key); it != in_loop_.end()) return it->second;
     if (k_.insts.size() > kMaxInsts) unfit("it is too large");
-    const uint32_t v = compute(id, at, guard);
+    const auto kept = guard == kNone ? kept_.find({id, at}) : kept_.end();
+    uint32_t v = kNone;
+    if (kept != kept_.end() && kept->second.done) {
+      b_->set_origin(table_.at(id).origin);
+      v = b_->load(kept->second.buffer, type_of(table_.at(id).dtype), kept->second.index);
+    } else {
+      v = compute(id, at, guard);
+      if (kept != kept_.end() && b_->depth(v) > 0) {
+        b_->store(kept->second.buffer, kept->second.index, v);
+        now_kept_.push_back({id, at});
+      }
+    }
     (b_->depth(v) == 0 ? known_ : in_loop_).emplace(key, v);
     return v;
   }
@@ -554,6 +625,15 @@ class Lowering {
   std::map<std::tuple<int, Position, bool>, int> levels_;
   std::vector<Demand> demands_;
   Builder* b_ = nullptr;
+  struct Kept {
+    uint32_t buffer = kNone;
+    Expr index = kZero;
+    int until = 0;      // loop that stores the output
+    bool done = false;  // the loop that computes it has ended
+  };
+  std::map<std::pair<int, Position>, int> expensive_;  // first loop that computes it
+  std::map<std::pair<int, Position>, Kept> kept_;
+  std::vector<std::pair<int, Position>> now_kept_;
   std::map<std::tuple<int, Position, uint32_t>, uint32_t> known_, in_loop_;
 };
 
@@ -616,13 +696,14 @@ int in_place_input(Kernel& k) {
   for (size_t l = 0; l < k.loops.size(); ++l)
     for (const Item& i : k.loops[l].body)
       if (!i.is_loop) home[i.id] = static_cast<int>(l);
+  // Every store must be at one place; the first one counts, for a later loop would read what it wrote.
   const Inst* store = nullptr;
   int where = -1;
   for (size_t i = 0; i < k.insts.size(); ++i)
     if (k.insts[i].op == Op::Store && k.insts[i].id == static_cast<uint32_t>(output)) {
-      if (store) return -1;
+      if (store && store->index != k.insts[i].index) return -1;
+      where = store ? std::min(where, home[i]) : home[i];
       store = &k.insts[i];
-      where = home[i];
     }
   if (!store) return -1;
   for (size_t b = 0; b < k.buffers.size(); ++b) {

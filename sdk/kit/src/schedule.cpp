@@ -11,6 +11,10 @@ constexpr int64_t kPointwiseBlock = 4096;  // points of a unit: 16 KiB of f32 pe
 constexpr int kColumnRegisters =
     4;  // registers side by side when columns are reduced: a cache line or more per row and operand
 
+constexpr int kWideColumnRegisters = 16;  // .. of simple reductions over many columns: fewer pages are touched at a time
+constexpr int64_t kTilePoints = 16;       // rows of a transposed tile: a cache line of f32
+constexpr int64_t kTileLanes = 64;        // columns of it
+
 // How well an axis serves as the lanes: accesses that are contiguous along it, and those that are neither contiguous nor constant.
 struct Fit {
   int contiguous = 0, scattered = 0;
@@ -38,7 +42,9 @@ class Chooser {
         return s;
       }
       s.lane_axis = best;
-      s.width = shrink(lanes * kColumnRegisters, best);
+      const auto columns = k_.pool.as_number(k_.pool.extent(best));
+      const bool wide = columns && *columns >= 2LL * d_.cores * lanes * kWideColumnRegisters && simple();
+      s.width = shrink(lanes * (wide ? kWideColumnRegisters : kColumnRegisters), best);
       s.block = s.width;
       return s;
     }
@@ -46,6 +52,13 @@ class Chooser {
     s.lane_axis = best;
     s.width = shrink(lanes, best);
     s.block = (kPointwiseBlock + s.width - 1) / s.width * s.width;
+    for (const uint32_t a : k_.parallel)
+      if (a != best && transposed(a, best)) s.tile_axis = a;
+    if (s.tile_axis != kNone) {
+      s.tile_points = kTilePoints;
+      s.block = std::max<int64_t>(s.width, kTileLanes / s.width * s.width);
+      return s;
+    }
     // A row of few points is one unit.
     if (const auto n = k_.pool.as_number(k_.pool.extent(best)); n && *n <= 2 * s.block)
       s.block = std::max<int64_t>(s.width, (*n + s.width - 1) / s.width * s.width);
@@ -73,6 +86,27 @@ class Chooser {
         ++f.scattered;
     }
     return f;
+  }
+
+  // Is some access contiguous along `a` and scattered along the lanes?
+  bool transposed(uint32_t a, uint32_t lane) {
+    for (const Inst& x : k_.insts) {
+      if (x.op != Op::Load && x.op != Op::Store) continue;
+      const auto along = k_.pool.affine(x.index, a), lanes = k_.pool.affine(x.index, lane);
+      if (along && lanes && along->coefficient == kOne && lanes->coefficient != kOne && lanes->coefficient != kZero)
+        return true;
+    }
+    return false;
+  }
+
+  // Little is computed per element, so that values as wide as several registers do no harm.
+  bool simple() const {
+    size_t n = 0;
+    for (const Inst& x : k_.insts) {
+      if (x.op == Op::Call) return false;
+      n += x.op != Op::Const;
+    }
+    return n <= 8;
   }
 
   // No more lanes than there are points.

@@ -63,11 +63,14 @@ class Verifier {
     }
     body(l.body, depth + 1);
     axes_.resize(axes_.size() - l.axes.size());
-    for (const Item& i : l.body)
-      if (!i.is_loop && k_.insts[i.id].op == Op::Reduce) {
+    for (const Item& i : l.body) {
+      const Inst& x = k_.insts[i.is_loop ? 0 : i.id];
+      if (!i.is_loop && x.op == Op::Reduce) {
         visible_[i.id] = 1;
         outer.push_back(i.id);
       }
+      if (!i.is_loop && x.op == Op::Store && x.args[1] == kNone) stored_.emplace_back(x.id, x.index);
+    }
   }
 
   void need(bool holds, uint32_t i, const char* check, const std::string& expected) const {
@@ -95,8 +98,9 @@ class Verifier {
   void access(uint32_t i, const Inst& x, bool store) {
     need(x.id < k_.buffers.size(), i, "V6", "loads and stores name a buffer");
     const Buffer& b = k_.buffers[x.id];
-    need(b.access == Access::InOut || (b.access == Access::Out) == store, i, "V6",
-         store ? "an output is stored" : "an input is loaded");
+    const bool earlier = std::find(stored_.begin(), stored_.end(), std::make_pair(x.id, x.index)) != stored_.end();
+    need(b.access == Access::InOut || (b.access == Access::Out) == store || (!store && earlier), i, "V6",
+         store ? "an output is stored" : "an input is loaded, or what an earlier loop stored");
     need(b.type == (store ? k_.insts[x.args[0]].type : x.type), i, "V6", "the value has the type of the buffer");
     index(i, x.index);
     if (x.args[store ? 1 : 0] == kNone) {
@@ -225,6 +229,7 @@ class Verifier {
   Kernel& k_;
   std::vector<uint8_t> seen_, visible_, loops_;
   std::vector<uint32_t> axes_;
+  std::vector<std::pair<uint32_t, Expr>> stored_;  // by loops that are over
 };
 
 }  // namespace

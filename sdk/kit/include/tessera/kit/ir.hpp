@@ -26,7 +26,8 @@
 //    i64, u32, u64, f32, f64 and bool; i8, i16, u8, u16, f16 and bf16 are stored and converted (to nearest even; NaN becomes the quiet NaN).
 //  - A reduction combines the values of its loop, in the row-major order of the loop's axes, as ReduceOrder (interpret.hpp) says: a function of
 //    their number alone. `dot` is exempt: any order, and fused multiply-add.
-//  - Loads read inputs, never what this kernel stores, except through an `inout` buffer at the very index that the same point stores later.
+//  - Loads read inputs, and of what this kernel stores only the element of an `out` or `inout` buffer that the same point stored in an earlier
+//    loop, or (`inout`) stores later.
 //  - Every index lies inside its buffer for every point; a load or store under a predicate only where the predicate holds.
 #pragma once
 

@@ -21,8 +21,12 @@ struct Schedule {
   // Whose points lie side by side in a vector: an axis of the loops (a row is reduced lane by lane) or a parallel one. kNone: scalars.
   uint32_t lane_axis = kNone;
   bool lanes_in_loop = false;
-  int width = 1;            // lanes of a vector, maybe several registers
-  int64_t block = 1;        // points of a parallel lane axis per unit of work
+  int width = 1;      // lanes of a vector, maybe several registers
+  int64_t block = 1;  // points of a parallel lane axis per unit of work
+  // A parallel axis along which accesses are contiguous that are scattered along the lanes (a transpose). Units then take tile_points of it, and
+  // go through them for each vector, so that every cache line that was touched is used up. kNone: none.
+  uint32_t tile_axis = kNone;
+  int64_t tile_points = 1;
   bool split = false;       // one reduction is spread over units, chunk by chunk; a second phase joins them
   int64_t unit_points = 0;  // points of one unit, 0: known only at launch
 };
