@@ -34,6 +34,7 @@ void DynamicProfile::Source::merge(const Source& o) {
   if (rank_state == kDynamic) return;
   if (o.rank_state == kDynamic || o.rank != rank) {  // there is no telling which size became which
     rank_state = kDynamic;
+    rank = 0;
     sizes.clear();
     strides = {};
     return;
