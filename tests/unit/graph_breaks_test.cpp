@@ -26,7 +26,7 @@ TEST_CASE("every graph break says what, why and how to avoid it") {
 
 TEST_CASE("docs/graph_breaks.md holds the table") {
   const std::string marker = "<!-- From here on made from core/src/capture/breaks.cpp: ./dev bless -->\n";
-  const std::string page = tessera::test::read_file("../docs/graph_breaks.md");
+  const std::string page = tessera::test::read_file(tessera::test::golden_path("../docs/graph_breaks.md"));
   const size_t at = page.find(marker);
   REQUIRE(at != std::string::npos);
   tessera::test::check_golden("../docs/graph_breaks.md", page.substr(0, at + marker.size()) + break_table_markdown());
