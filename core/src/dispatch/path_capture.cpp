@@ -306,7 +306,7 @@ Callable::PathCapture::Recorded Callable::PathCapture::record(Recorder& recorder
   std::vector<tsr_id> outputs;
   const auto source = [&](tsr_id v) {
     if (v >= g.num_values() || !g.value(v).alive || g.value(v).region != 0)
-      throw bug("TSR-B032", "graph_break: value " + std::to_string(v) + " is not one of the graph's body");
+      throw bug("TSR-B036", "graph_break: value " + std::to_string(v) + " is not one of the graph's body");
     const auto [at, fresh] = sources.try_emplace(v, ValueSource{ValueSource::kOutput, static_cast<uint32_t>(outputs.size())});
     if (fresh) outputs.push_back(v);
     return at->second;
@@ -701,7 +701,7 @@ void Callable::PathCapture::restart(Recorder& recorder, tsr_break& b, const Reco
       rebound[in.before] = id;
     } else {
       if (b.num_step_results >= b.step_capacity)
-        throw bug("TSR-B033", "graph_break: a host step gave more than " + std::to_string(b.step_capacity) + " results");
+        throw bug("TSR-B037", "graph_break: a host step gave more than " + std::to_string(b.step_capacity) + " results");
       b.step_results[b.num_step_results++] = id;
     }
   }
