@@ -106,7 +106,7 @@ void Callable::call(const tsr_arg* args, size_t count, tsr_tensor_handle** outpu
                     void** structure) {
   const EntryTable& table = *table_.load(std::memory_order_acquire);
   const Entry* e = table.find(args, count);
-  if (!e || e->then) [[unlikely]] {
+  if (!e || e->in_path) [[unlikely]] {
     const Output out{outputs, capacity, num_outputs, structure};
     if (!e) {
       PathCapture path(*this, args, count);
@@ -115,7 +115,7 @@ void Callable::call(const tsr_arg* args, size_t count, tsr_tensor_handle** outpu
       if (path.done()) path.deliver(out);
       if (!e) return;
     }
-    if (e->then) {
+    if (e->in_path) {
       table.used(*e);
       return run_path(e, args, count, out);
     }

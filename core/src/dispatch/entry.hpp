@@ -24,6 +24,7 @@ struct alignas(64) Entry {
   const Plan* plan = nullptr;  // of the executable
   uint32_t num_inputs = 0, num_outputs = 0;
   bool fast = false;         // `calls` may be used
+  bool in_path = false;      // `then` is set
   bool trusted = true;       // the guards imply what the plan would check
   uint32_t num_scalars = 0;  // graph inputs that are numbers: the last ones
   static constexpr uint32_t kInline = 12;

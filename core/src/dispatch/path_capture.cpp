@@ -401,6 +401,7 @@ const Entry* Callable::PathCapture::advance(Recorded& r, Seen& seen, void* struc
   e->executable = segment.executable;
   e->id = frame_->frame->compile(segment.number);
   e->then = r.next;
+  e->in_path = true;
   e->compile_seconds = segment.compile_seconds;
   std::vector<TensorRef> outputs, results;
   run_segment(*e, now_.args.data(), outputs, results, seen);
