@@ -39,6 +39,8 @@ function bytes(n) {
     n /= 1024;
   }
 }
+// A long name or path that may break behind its separators.
+const breakable = text => str(text).split(/(?<=[/_.:])/).flatMap((part, i) => i ? [document.createElement("wbr"), part] : [part]);
 const plural = (n, one, many) => n.toLocaleString("en") + " " + (n === 1 ? one : many || one + "s");
 
 const processes = list(model.processes), compiles = list(model.compiles), events = list(model.events);

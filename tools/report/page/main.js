@@ -54,10 +54,10 @@ function show() {
 
 (() => {
   const first = processes[0] || {}, when = new Date(num(first.unix_us) / 1000);
-  document.getElementById("top").append(h("span", {class: "mark", "aria-hidden": "true"}), h("h1", {}, "Tessera report"),
+  document.getElementById("top").append(...[h("span", {class: "mark", "aria-hidden": "true"}), h("h1", {}, "Tessera report"),
     h("code", {class: "command muted", title: processes.map(p => str(p.command)).join("\n")}, str(first.command)),
     processes.length > 1 ? h("span", {class: "muted nowrap"}, "and " + plural(processes.length - 1, "more process", "more processes")) : null,
-    h("span", {class: "muted nowrap"}, processes.length && !isNaN(when) ? when.toISOString().slice(0, 16).replace("T", " ") + " UTC" : ""));
+    h("span", {class: "muted nowrap"}, processes.length && !isNaN(when) ? when.toISOString().slice(0, 16).replace("T", " ") + " UTC" : "")].filter(node => node));
   const compileTree = h("div", {}, tree(""));
   const search = h("input", {class: "search", type: "search", placeholder: "Search functions and graphs", "aria-label": "Search functions and graphs"});
   let wait = 0;

@@ -37,8 +37,8 @@ function functionsTable() {
   }
   const rows = [...functions.values()], most = Math.max(1, ...rows.map(f => f.us));
   return sortable([
-    {name: "function", value: f => str(f.name), cell: f => h("a", {href: compileLink(f.compiles[f.compiles.length - 1])}, str(f.name))},
-    {name: "from", value: f => str(f.loc), cell: f => h("span", {class: "mono muted"}, str(f.loc) || str(f.kind))},
+    {name: "function", value: f => str(f.name), cell: f => h("a", {href: compileLink(f.compiles[f.compiles.length - 1])}, breakable(f.name))},
+    {name: "from", value: f => str(f.loc), cell: f => h("span", {class: "mono muted"}, breakable(str(f.loc) || f.kind))},
     {name: "compiles", value: f => f.compiles.length, right: true},
     {name: "recompiles", value: f => f.recompiles, right: true},
     {name: "breaks", value: f => f.breaks, right: true},
