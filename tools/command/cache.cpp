@@ -21,6 +21,8 @@ std::string date_text(int64_t unix_seconds) {
   return text;
 }
 
+std::string entries_text(size_t n) { return std::to_string(n) + (n == 1 ? " entry" : " entries"); }
+
 void say_refused(const Json& answer) {
   for (const Json& why : answer.value("reasons", Json::array()))
     std::cerr << styled(Style::kYellow, "refused", 2) << ": " << why.get<std::string>() << "\n";
@@ -60,7 +62,7 @@ int cache(const Command& command, const std::vector<std::string>& args) {
       table.row(
           {e["key"].get<std::string>().substr(0, 16), bytes_text(e["bytes"].get<double>()), date_text(e["last_used_unix"])});
     if (!answer["entries"].empty()) std::cout << table.text() << "\n";
-    std::cout << answer["entries"].size() << " entries, " << bytes_text(answer["bytes"].get<double>()) << " in "
+    std::cout << entries_text(answer["entries"].size()) << ", " << bytes_text(answer["bytes"].get<double>()) << " in "
               << answer["location"].get<std::string>() << "\n";
     return kOk;
   }
@@ -71,7 +73,7 @@ int cache(const Command& command, const std::vector<std::string>& args) {
     if (options.json())
       print_json("tessera.cache_prune/1", answer);
     else
-      std::cout << "removed " << answer["removed"].size() << " entries, " << bytes_text(bytes) << "\n";
+      std::cout << "removed " << entries_text(answer["removed"].size()) << ", " << bytes_text(bytes) << "\n";
     return kOk;
   }
   const Json answer = Json::parse(what == "export" ? c.cache_export(file) : c.cache_import(file));
@@ -79,7 +81,7 @@ int cache(const Command& command, const std::vector<std::string>& args) {
   if (options.json())
     print_json(what == "export" ? "tessera.cache_export/1" : "tessera.cache_import/1", answer);
   else
-    std::cout << (what == "export" ? "exported " : "imported ") << answer["entries"].get<int64_t>() << " entries, "
+    std::cout << (what == "export" ? "exported " : "imported ") << entries_text(answer["entries"].get<size_t>()) << ", "
               << bytes_text(answer["bytes"].get<double>()) << (what == "export" ? " to " : " from ") << file << "\n";
   return answer["refused"].get<int64_t>() > 0 ? kCheckFailed : kOk;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
+#include <link.h>
 
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -16,9 +18,49 @@ namespace tessera::core {
 
 namespace {
 
+// The linker's hash of what holds this function; "" when it was linked without --build-id. Layout of notes: elf(5).
+std::string build_id() {
+  struct Search {
+    uintptr_t address;
+    std::string found;
+  } search{reinterpret_cast<uintptr_t>(&build_id), {}};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* ctx) -> int {
+        auto& s = *static_cast<Search*>(ctx);
+        bool mine = false;
+        for (int i = 0; i < object->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& p = object->dlpi_phdr[i];
+          const uintptr_t begin = object->dlpi_addr + p.p_vaddr;
+          mine = mine || (p.p_type == PT_LOAD && s.address >= begin && s.address - begin < p.p_memsz);
+        }
+        for (int i = 0; mine && i < object->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& p = object->dlpi_phdr[i];
+          if (p.p_type != PT_NOTE) continue;
+          const char* at = reinterpret_cast<const char*>(object->dlpi_addr + p.p_vaddr);
+          const char* const end = at + p.p_memsz;
+          const auto padded = [](size_t n) { return (n + 3) / 4 * 4; };
+          while (static_cast<size_t>(end - at) >= sizeof(ElfW(Nhdr))) {
+            ElfW(Nhdr) note;
+            std::memcpy(&note, at, sizeof note);
+            at += sizeof note;
+            const size_t size = padded(note.n_namesz) + padded(note.n_descsz);
+            if (size > static_cast<size_t>(end - at)) break;
+            const char* const id = at + padded(note.n_namesz);
+            if (note.n_type == NT_GNU_BUILD_ID && std::string_view(at, note.n_namesz) == std::string_view("GNU\0", 4))
+              s.found = sha256_hex({id, note.n_descsz});
+            at += size;
+          }
+        }
+        return mine ? 1 : 0;
+      },
+      &search);
+  return search.found;
+}
+
 // This library, or the program that it is linked into: a core built anew may compile differently under the same version.
 const std::string& core_hash() {
   static const std::string hash = [] {
+    if (std::string id = build_id(); !id.empty()) return id;
     Dl_info self{};
     if (dladdr(reinterpret_cast<void*>(&core_hash), &self) == 0 || !self.dli_fname) return std::string("unknown");
     try {
