@@ -115,3 +115,16 @@ TEST_CASE("a second process starts dynamic, and takes what the first one compile
   CHECK(select(second, "pass").empty());
 }
 #endif
+
+#if defined(PROGRAM_tessera_command) && defined(PROGRAM_mlp) && defined(PROGRAM_graph_breaks) && defined(PROGRAM_recompiles)
+TEST_CASE("every documented event is recorded by some program") {
+  const TemporaryFolder cache;
+  std::set<std::string> recorded;
+  for (const std::string program : {PROGRAM_mlp, PROGRAM_graph_breaks, PROGRAM_recompiles}) {
+    const std::vector<Json> events = record("TESSERA_CACHE_DIR='" + cache.path + "' " + program);
+    for (const Json& e : events) recorded.insert(e["event"].get<std::string>());
+    check_compiles(events);
+  }
+  CHECK(recorded == TraceSchema().events());
+}
+#endif
