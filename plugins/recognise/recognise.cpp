@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recognise.hpp"
+
+#include "rules.hpp"
+
+namespace tessera::passes {
+namespace {
+
+struct Ready {
+  const Rule* rule;
+  Pattern pattern;
+};
+
+const std::vector<Ready>& ready() {
+  static const std::vector<Ready> list = [] {
+    std::vector<Ready> out;
+    for (const Rule& r : rules()) out.push_back({&r, Pattern(r.pattern)});
+    return out;
+  }();
+  return list;
+}
+
+tsr_error* apply(void* self, tsr_graph* graph, tsr_id id, int* changed) noexcept {
+  return sdk::guarded([&] {
+    const Ready& r = *static_cast<const Ready*>(self);
+    Candidate c{sdk::Graph(graph), {graph, id}, {}};
+    if (c.n.num_results() != 1 || !r.pattern.match(c.g, c.out(), &c.found) || !r.rule->when(c)) return;
+    const sdk::Value v = r.rule->becomes(c);
+    *changed = 1;
+    if (v.raw().type != c.out().raw().type) {  // equal sizes that are written differently: left alone
+      c.g.erase(v.def());
+      return;
+    }
+    if (sdk::log_enabled("passes")) sdk::log("passes", std::string("recognise: ") + r.rule->name + " at " + c.g.print(c.n));
+    const std::string name(c.out().name());
+    c.g.replace_uses(c.out(), v);
+    c.g.erase(c.n);
+    c.g.set_name(v, name.c_str());
+  });
+}
+
+class Pass final : public sdk::Pass {
+  const char* summary() const override { return "puts composites together that exporters took apart"; }
+  const char* ensures() const override {
+    return "gelu, silu, norms and attention are one op where a rule knows how they were taken apart";
+  }
+  bool run(sdk::Graph g, const sdk::Options& options) override { return options.get_bool("enabled", true) && recognise(g); }
+};
+
+}  // namespace
+
+bool recognise(sdk::Graph g) {
+  std::vector<tsr_pattern> patterns;
+  for (const Ready& r : ready()) {
+    tsr_pattern p{};
+    p.name = r.rule->name;
+    p.op = r.pattern.root().c_str();
+    p.self = const_cast<Ready*>(&r);
+    p.apply = apply;
+    patterns.push_back(p);
+  }
+  return g.rewrite(patterns);
+}
+
+}  // namespace tessera::passes
+
+TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
+  plugin.add_pass("recognise", std::make_unique<tessera::passes::Pass>());
+}

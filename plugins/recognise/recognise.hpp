@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <tessera/plugin.hpp>
+
+namespace tessera::passes {
+
+// Puts composites back together that exporters took apart: gelu, silu, layer and RMS normalisation, attention. The rules are rules.cpp, one
+// per line. Every rewrite is logged (TESSERA_LOGS=passes) and may change last bits of the result.
+// Later passes may assume: nothing; they find composites where the model had them.
+bool recognise(sdk::Graph g);
+
+}  // namespace tessera::passes
