@@ -362,7 +362,7 @@ TEST_CASE("hostile nesting is refused, not followed") {
 }
 
 TEST_CASE("the shipped configs parse, and every list is what it claims") {
-  for (const char* name : {"default", "eager", "reference", "null"}) {
+  for (const char* name : {"default", "eager", "reference", "null", "cpu"}) {
     INFO(name);
     const std::string path = tessera::test::source_dir() + "/configs/" + name + ".toml";
     Faults faults;
