@@ -96,7 +96,6 @@ struct Continuation {
   struct Child {  // a position: what comes after this break when the host has seen a certain thing
     EntryTable table;
     SegmentFrame* frame = nullptr;
-    std::shared_ptr<Outcome> outcome;
   };
 
   std::shared_ptr<Segment> segment;
