@@ -7,6 +7,13 @@ set -uo pipefail
 stress=$1 folder=$2 kills=$3
 rm -rf "$folder" && mkdir -p "$folder" && chmod 700 "$folder"
 RANDOM=1
+# The shell reports every killed job there; so do the writers what they found.
+exec 2>"$folder.said"
+fail() {
+  echo "FAIL: $*"
+  grep -v ' Killed ' "$folder.said"
+  exit 1
+}
 entries=0
 ready=$folder.ready
 for ((i = 0; i < kills; i += 2)); do
@@ -20,9 +27,9 @@ for ((i = 0; i < kills; i += 2)); do
   for pid in "$a" "$b"; do
     wait "$pid" 2>/dev/null
     status=$?
-    [ "$status" = 137 ] || { echo "FAIL: a writer ended by itself, status $status"; exit 1; }
+    [ "$status" = 137 ] || fail "a writer ended by itself, status $status"
   done
-  entries=$("$stress" check "$folder" 0) || { echo "FAIL after $((i + 2)) kills"; exit 1; }
+  entries=$("$stress" check "$folder" 0) || fail "after $((i + 2)) kills"
 done
-[ "$entries" -gt 0 ] || { echo "FAIL: nothing was ever written"; exit 1; }
+[ "$entries" -gt 0 ] || fail "nothing was ever written"
 echo "$kills kills, $entries sound entries, $(find "$folder" -path '*/new/*' | wc -l) leftovers"
