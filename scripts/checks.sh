@@ -21,6 +21,8 @@ json|fast|bench dispatch --json writes one JSON document with the documented key
 pass-scaling|time|canonicalize + CSE + DCE, 10,000 against 5,000 nodes: at most 2.4 times
 dispatch|time|ns per public call of a no-op executable
 cache-kills|slow|a thousand processes killed while they write to one cache: no damaged entry is served
+recompile|time|us per compile of a one-op function on null, at most 1,000
+dispatch-fuzz|slow|100,000 random calls over random dynamic policies equal the reference exactly
 build-time|time|full release build without a compiler cache, under 12 min on 2 cores
 asan|slow|the suite under address and undefined-behaviour sanitizers
 tsan|slow|the suite under the thread sanitizer
@@ -60,6 +62,13 @@ check_dispatch() {
   figure=$(./dev bench dispatch --json | json_of 'print("; ".join(
     k + " " + ", ".join("%s: %.0f ns" % (n, v) for n, v in d[k].items()) for k in ("tensors", "entries")))')
 }
+
+check_recompile() {
+  figure=$(./dev bench recompile --json | json_of 'print("; ".join("%s: %.0f us" % (k, d[k]) for k in ("first", "recompile", "first_dynamic"))
+    + ": " + ("met" if d["recompile"] <= 1000 else "not met"))')
+}
+
+check_dispatch_fuzz() { TESSERA_FUZZ_CALLS=100000 tests_named '^dispatch_fuzz$'; }
 
 check_build_time() {
   local tree=build/timing start seconds

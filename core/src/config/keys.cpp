@@ -87,6 +87,8 @@ std::vector<KeyDecl> make_keys() {
               "cache_size_limit."),
       integer("guards.accumulated_recompile_limit", 256, 1, 1e9,
               "The same limit over all functions of the process that share code. Also called accumulated_cache_size_limit."),
+      boolean("guards.fail_on_recompile_limit_hit", false, "true: hitting a limit is an error."),
+      boolean("guards.error_on_recompile", false, "true: every recompile is an error."),
       choice("guards.dynamic", {"auto", "true", "false"},
              "auto: a size is a number first, and a symbol once it has changed. true: symbols at once. false: always "
              "numbers."),

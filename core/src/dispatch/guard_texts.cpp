@@ -84,32 +84,36 @@ std::string place_text(const std::vector<Expected>& expected, uint32_t leaf, uin
   return dim == SymbolicGuards::kNumber ? path : path + ".size(" + std::to_string(dim) + ")";
 }
 
-void tensor_mismatches(const Expected& e, const tsr_arg& a, std::vector<GuardText>& out) {
+void tensor_mismatches(const Expected& e, const tsr_arg& a, uint32_t leaf, std::vector<GuardText>& out) {
   const tsr_tensor& t = a.tensor->desc;
   const std::string head = "tensor '" + e.path + "' ";
   const auto number = [](int64_t x) { return std::to_string(x); };
-  const auto say = [&](std::string text, std::string source = {}) { out.push_back({head + text, std::move(source)}); };
+  const auto say = [&](GuardText::Kind kind, std::string text, uint32_t dim = 0, std::string source = {}) {
+    out.push_back({head + text, std::move(source), kind, leaf, dim});
+  };
   const Device *want = find_device(e.device), *have = find_device(t.device);
   if (want && have && want->kind() != have->kind())
-    say("device mismatch. expected " + device_name(e.device) + ", actual " + device_name(t.device));
+    say(GuardText::kDevice, "device mismatch. expected " + device_name(e.device) + ", actual " + device_name(t.device));
   if (t.dtype != e.dtype)
-    say("dtype mismatch. expected " + std::string(dtype_display_name(e.dtype)) + ", actual " +
-        std::string(dtype_display_name(t.dtype)));
+    say(GuardText::kDtype, "dtype mismatch. expected " + std::string(dtype_display_name(e.dtype)) + ", actual " +
+                               std::string(dtype_display_name(t.dtype)));
   if (want && have && want->kind() == have->kind() && want->index() != have->index())
-    say("device index mismatch. expected " + number(want->index()) + ", actual " + number(have->index()));
+    say(GuardText::kDevice, "device index mismatch. expected " + number(want->index()) + ", actual " + number(have->index()));
   if ((a.tensor->requires_grad != 0) != (e.requires_grad != 0))
-    say(std::string("requires_grad mismatch. expected requires_grad=") + (e.requires_grad ? "1" : "0"));
+    say(GuardText::kGrad, std::string("requires_grad mismatch. expected requires_grad=") + (e.requires_grad ? "1" : "0"));
   if (t.rank != e.sizes.size()) {
-    say("rank mismatch. expected " + number(static_cast<int64_t>(e.sizes.size())) + ", actual " + number(t.rank));
+    say(GuardText::kRank,
+        "rank mismatch. expected " + number(static_cast<int64_t>(e.sizes.size())) + ", actual " + number(t.rank));
     return;
   }
   for (uint32_t k = 0; k < t.rank; ++k)
     if (e.symbols[k] == -1 && t.sizes[k] != e.sizes[k])
-      say("size mismatch at index " + number(k) + ". expected " + number(e.sizes[k]) + ", actual " + number(t.sizes[k]),
+      say(GuardText::kSize,
+          "size mismatch at index " + number(k) + ". expected " + number(e.sizes[k]) + ", actual " + number(t.sizes[k]), k,
           e.dim_sources[k]);
   const bool dense = t.flags & TSR_TENSOR_CONTIGUOUS;
   if (e.layout == LeafGuard::kNotDense) {
-    if (dense) say("layout mismatch. expected one that is not row-major");
+    if (dense) say(GuardText::kLayout, "layout mismatch. expected one that is not row-major");
     return;
   }
   if (dense && e.layout == LeafGuard::kDense) return;
@@ -118,14 +122,17 @@ void tensor_mismatches(const Expected& e, const tsr_arg& a, std::vector<GuardTex
     dense_strides({t.sizes, t.rank}, strides.data());  // of the sizes at hand: they may be symbols
   for (uint32_t k = 0; k < t.rank; ++k)
     if (t.strides[k] != strides[k])
-      say("stride mismatch at index " + number(k) + ". expected " + number(strides[k]) + ", actual " + number(t.strides[k]));
+      say(GuardText::kLayout,
+          "stride mismatch at index " + number(k) + ". expected " + number(strides[k]) + ", actual " + number(t.strides[k]), k);
   for (const DimMark& m : marks_of(a.tensor->marks)) {
     const bool symbol = e.symbols[m.dim] >= 0;
     if (symbol != (m.mark != TSR_MARK_STATIC))
-      say("mark mismatch at index " + number(m.dim) + ". expected " + (symbol ? "dynamic" : "static") + ", actual " +
-          (symbol                        ? "static"
-           : m.mark == TSR_MARK_UNBACKED ? "unbacked"
-                                         : "dynamic"));
+      say(GuardText::kMark,
+          "mark mismatch at index " + number(m.dim) + ". expected " + (symbol ? "dynamic" : "static") + ", actual " +
+              (symbol                        ? "static"
+               : m.mark == TSR_MARK_UNBACKED ? "unbacked"
+                                             : "dynamic"),
+          m.dim);
   }
 }
 
@@ -158,15 +165,19 @@ void symbolic_mismatches(const std::vector<Expected>& expected, const SymbolicGu
     if (v >= b.min && v <= b.max) continue;
     const std::string bound = v < b.min ? ">= " + std::to_string(b.min) : "<= " + std::to_string(b.max);
     if (b.dim == SymbolicGuards::kNumber)
-      out.push_back({expected[b.leaf].path + " " + bound, {}});
+      out.push_back({expected[b.leaf].path + " " + bound, {}, GuardText::kBound, b.leaf, b.dim});
     else
       out.push_back({"tensor '" + expected[b.leaf].path + "' size mismatch at index " + std::to_string(b.dim) + ". expected " +
                          bound + ", actual " + std::to_string(v),
-                     {}});
+                     {},
+                     GuardText::kBound,
+                     b.leaf,
+                     b.dim});
   }
   for (const auto& p : g.equals)
     if (value_at(p.leaf, p.dim) != values[p.symbol])
-      out.push_back({place_text(expected, p.leaf, p.dim) + " == " + names[p.symbol], "equal at capture"});
+      out.push_back({place_text(expected, p.leaf, p.dim) + " == " + names[p.symbol], "equal at capture", GuardText::kEqual,
+                     p.leaf, p.dim});
   for (const Assumption& r : g.relations) {
     bool holds = false;
     try {
@@ -216,26 +227,30 @@ std::vector<GuardText> Guards::mismatches(const tsr_arg* args, size_t count, boo
     const bool structure = e.kind == TSR_ARG_LENGTH || e.kind == TSR_ARG_KEYS;
     if (e.kind == args[i].kind && !(structure && !value_equal(e, args[i]))) continue;
     if (e.kind == args[i].kind || e.kind == TSR_ARG_NONE)
-      out.push_back({value_text(e), {}});
+      out.push_back({value_text(e), {}, GuardText::kStructure, static_cast<uint32_t>(i)});
     else
-      out.push_back({"type(" + e.path + ") is " + kind_text(e.kind) + ", actual " + kind_text(args[i].kind), {}});
+      out.push_back({"type(" + e.path + ") is " + kind_text(e.kind) + ", actual " + kind_text(args[i].kind),
+                     {},
+                     GuardText::kStructure,
+                     static_cast<uint32_t>(i)});
     return out;
   }
   if (count != expected.size()) {
     out.push_back(
         {"number of arguments mismatch. expected " + std::to_string(expected.size()) + ", actual " + std::to_string(count),
-         {}});
+         {},
+         GuardText::kStructure});
     return out;
   }
   if (const uint64_t now = global_state(); now != global)
-    out.push_back({std::string("GLOBAL_STATE changed: ") + global_state_text(global, now), {}});
+    out.push_back({std::string("GLOBAL_STATE changed: ") + global_state_text(global, now), {}, GuardText::kGlobal});
   for (size_t i = 0; i < count && !done(); ++i)
     if (expected[i].kind != TSR_ARG_TENSOR && expected[i].guarded && !value_equal(expected[i], args[i]))
-      out.push_back({value_text(expected[i]), expected[i].source});
+      out.push_back({value_text(expected[i]), expected[i].source, GuardText::kValue, static_cast<uint32_t>(i)});
   bool ranks = true;
   for (size_t i = 0; i < count && !done(); ++i)
     if (expected[i].kind == TSR_ARG_TENSOR && expected[i].guarded) {
-      tensor_mismatches(expected[i], args[i], out);
+      tensor_mismatches(expected[i], args[i], static_cast<uint32_t>(i), out);
       ranks = ranks && args[i].tensor->desc.rank == expected[i].sizes.size();
     }
   if (!done() && ranks) symbolic_mismatches(expected, symbolic, args, out);

@@ -14,8 +14,25 @@ namespace tessera::core {
 
 // A guard in words, and the source line that caused it where that is known: "c == 0.5", "model.cpp:12".
 struct GuardText {
+  enum Kind : uint8_t {
+    kStructure,
+    kGlobal,
+    kValue,
+    kDevice,
+    kDtype,
+    kGrad,
+    kRank,
+    kSize,
+    kLayout,
+    kMark,
+    kBound,
+    kEqual,
+    kRelation
+  };
   std::string text, source;
-  std::string full() const;  // the text padded to 55 columns, then "  # " and the source
+  Kind kind = kValue;
+  uint32_t leaf = 0, dim = 0;  // of those about one argument
+  std::string full() const;    // the text padded to 55 columns, then "  # " and the source
 };
 
 std::vector<std::string> full_texts(const std::vector<GuardText>& guards);

@@ -10,6 +10,16 @@
 
 namespace tessera::core {
 
+namespace {
+// Why the most recently used entry does not fit: "0/1: c == 0.5".
+std::string last_reason(const EntryTable& table, const tsr_arg* args, size_t count) {
+  for (const Entry* e : table.recent())
+    if (const auto failed = e->guards.mismatches(args, count, false); !failed.empty())
+      return CompileId{e->id.frame, e->id.compile, 0}.text() + ": " + failed.front().text;
+  return "nothing is compiled yet";
+}
+}  // namespace
+
 const Entry* Callable::miss(const tsr_arg* args, size_t count, PathCapture& path) {
   for (size_t i = 0; i < count; ++i)
     if (args[i].kind == TSR_ARG_TENSOR && !args[i].tensor)
@@ -26,7 +36,17 @@ const Entry* Callable::miss(const tsr_arg* args, size_t count, PathCapture& path
   const bool at_limit = static_cast<int64_t>(table.entries().size()) >= frame_->limits().recompile ||
                         frame_->accumulated() >= frame_->limits().accumulated;
   if (!table.entries().empty() || at_limit) explain_miss(table, args, count, at_limit);
+  if (at_limit && config_.get_bool("guards.fail_on_recompile_limit_hit"))
+    throw user_error("TSR-D012",
+                     "hit a recompile limit: function '" + frame_->name() + "' (" + frame_->place() + "), " +
+                         last_reason(table, args, count),
+                     "see docs/recompiles.md for what to change, or raise the limit");
   if (at_limit) return nullptr;
+  if (!table.entries().empty() && config_.get_bool("guards.error_on_recompile"))
+    throw user_error("TSR-D011",
+                     "function '" + frame_->name() + "' (" + frame_->place() +
+                         ") would recompile, and guards.error_on_recompile is set: " + last_reason(table, args, count),
+                     "see docs/recompiles.md for what to change");
   frame_->acquire();
   profile_store_.load(context_->cache(), *frame_, profile_);
   const CompileId id = frame_->next();

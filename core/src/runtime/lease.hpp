@@ -26,6 +26,7 @@ class SectionRun {
   void drop() { layout_.reset(); }
   std::vector<Ready>& program() { return ready_; }
   const std::vector<uint32_t>& used_roots() const { return used_; }
+  std::vector<int64_t> key;  // of the layout, where it was found by one: a call like the last takes no lock
   void set_base(uint32_t root, void* base) {
     if (bases_[root] == base) return;
     bases_[root] = base;

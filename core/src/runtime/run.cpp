@@ -178,6 +178,7 @@ const std::shared_ptr<const SectionLayout>& Plan::layout_for(Lease& lease, uint3
   SectionRun& run = lease.sections[section];
   if (is_static && !irregular) {
     if (run.layout() != primary.get()) run.materialise(*this, primary, lease.dims.data());
+    run.key.clear();
     return run.shared_layout();
   }
   // The key: every number that a layout of this section depends on.
@@ -194,6 +195,8 @@ const std::shared_ptr<const SectionLayout>& Plan::layout_for(Lease& lease, uint3
       key.push_back((in.aligned ? 1 : 0) + (in.give_away ? 2 : 0) + (in.strides ? 4 : 0));
       if (in.strides) key.insert(key.end(), in.strides, in.strides + inputs[i].rank);
     }
+  const SectionLayout* before = section > 0 ? lease.sections[section - 1].layout() : nullptr;
+  if (run.layout() && run.key == key && run.layout()->previous.get() == before) return run.shared_layout();
   std::shared_ptr<const SectionLayout> layout;
   {
     std::lock_guard lock(layouts_mutex_);
@@ -209,6 +212,7 @@ const std::shared_ptr<const SectionLayout>& Plan::layout_for(Lease& lease, uint3
     layouts_[key] = layout;
   }
   if (run.layout() != layout.get()) run.materialise(*this, layout, lease.dims.data());
+  run.key = key;
   return run.shared_layout();
 }
 
