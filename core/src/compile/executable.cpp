@@ -97,7 +97,7 @@ void Executable::plan(const std::vector<Assignment>& assignment, const CompileOp
   log_plan();
 }
 
-void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs) const {
+void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs, bool guarded) const {
   const auto count = [&](size_t found, size_t expected, const char* what) {
     if (found == expected) return;
     std::string names;
@@ -120,7 +120,7 @@ void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_t
     handles[i] = Tensor::from(inputs[i]);
   }
   Small<TensorRef, 16> results(outputs.size());
-  plan_->run({descs.data(), handles.data(), nullptr, false}, results.data());
+  plan_->run({descs.data(), handles.data(), nullptr, guarded, false}, results.data());
   for (size_t j = 0; j < outputs.size(); ++j) outputs[j] = results[j].take();
 }
 
@@ -140,7 +140,7 @@ void Executable::run_trusted(tsr_tensor_handle* const* inputs, tsr_tensor_handle
     handles[i] = Tensor::from(inputs[i]);
   }
   Small<TensorRef, 16> results(m);
-  plan_->run({descs.data(), handles.data(), nullptr, true}, results.data());
+  plan_->run({descs.data(), handles.data(), nullptr, true, true}, results.data());
   for (size_t j = 0; j < m; ++j) outputs[j] = results[j].take();
 }
 

@@ -30,7 +30,8 @@ class Executable {
   // inputs: one per graph input, in order. outputs: new references, one per graph output. States with a writeback are updated in
   // place. Throws TSR-T020 to TSR-T027 for wrong inputs; then no state has changed. After an error from a kernel, states are
   // unchanged unless they are donated.
-  void run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs) const;
+  // guarded: inputs that the graph does not read are not looked at.
+  void run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs, bool guarded = false) const;
   // The same without the checks: for callers whose guards imply them.
   void run_trusted(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
 

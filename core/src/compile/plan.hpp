@@ -114,6 +114,7 @@ struct InputSpec {
   uint32_t writeback = kNone;
   bool donated = false;
   bool static_sizes = true;
+  bool read = true;  // by the graph
 };
 
 // Immutable after build(); run() may be called from many threads.
@@ -176,6 +177,7 @@ class Plan {
     const tsr_tensor* const* inputs;      // checked against the types; one per input
     Tensor* const* handles = nullptr;     // the same as handles: needed to give donated memory away
     const int64_t* outer_dims = nullptr;  // values of the symbols that are known already
+    bool guarded = false;                 // inputs that the graph does not read may be anything: guards leave them out
     bool trusted = false;                 // guards have checked dtypes, ranks, sizes, strides and devices
   };
   void run(const Args& args, TensorRef* outputs) const;

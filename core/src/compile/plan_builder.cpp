@@ -133,6 +133,7 @@ class PlanBuilder {
         }
       spec.writeback = region_ == 0 ? v.writeback : TSR_NONE;
       spec.donated = region_ == 0 && v.donated != 0;
+      spec.read = v.num_uses > 0 || spec.writeback != TSR_NONE;
       p_.gives_away = p_.gives_away || (spec.donated && spec.writeback != TSR_NONE);
       for (const tsr_dim d : spec.sizes) spec.static_sizes = spec.static_sizes && !TSR_DIM_IS_EXPR(d);
       p_.inputs.push_back(std::move(spec));

@@ -29,7 +29,7 @@ void Entry::run_on(tsr_tensor_handle* const* in, tsr_tensor_handle** outputs) co
   else if (trusted)
     executable->run_trusted(in, outputs);
   else
-    executable->run({in, num_inputs}, {outputs, num_outputs});
+    executable->run({in, num_inputs}, {outputs, num_outputs}, true);
 }
 
 }  // namespace tessera::core

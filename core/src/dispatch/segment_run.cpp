@@ -110,7 +110,7 @@ void run_segment(const Entry& e, const tsr_arg* args, std::vector<TensorRef>& ou
     if (e.trusted)
       e.executable->run_trusted(in.data(), out.data());
     else
-      e.executable->run(in, out);
+      e.executable->run(in, out, true);
     for (tsr_tensor_handle* h : out) outputs.emplace_back(h);
   }
   if (next.returns) return;

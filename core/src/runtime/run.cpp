@@ -56,6 +56,7 @@ void Plan::bind(const Args& args, int64_t* dims) const {
     for (uint32_t i = 0; i < inputs.size(); ++i) {
       const InputSpec& in = inputs[i];
       const tsr_tensor& t = *args.inputs[i];
+      if (args.guarded && !in.read) continue;
       if (t.dtype != in.dtype)
         throw user_error("TSR-T021",
                          place(*this, i) + ": dtype mismatch. found " + std::string(dtype_name(t.dtype)) + ", expected " +
