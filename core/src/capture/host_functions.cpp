@@ -4,8 +4,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 
 #include "ir/graph.hpp"
+#include "ir/records.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
@@ -46,6 +48,16 @@ int64_t add_host_function(Graph& graph, const HostFunction& function) {
   }
   graph.keep(std::move(kept));
   return number;
+}
+
+bool has_host_functions(const Graph& graph) {
+  for (tsr_id n = 0; n < graph.num_nodes(); ++n) {
+    const tsr_node& node = graph.node(n);
+    if (!node.alive || graph.record_of(n).has(kPure)) continue;
+    for (uint32_t i = 0; i < node.num_attrs; ++i)
+      if (std::string_view(node.attrs[i].name) == "callback") return true;
+  }
+  return false;
 }
 
 tsr_error* call_host_function(int64_t function, const tsr_tensor* inputs, uint32_t num_inputs, const tsr_tensor* outputs,

@@ -19,6 +19,8 @@ struct HostFunction {
 
 // The graph and its copies keep the function; its number is never used again.
 int64_t add_host_function(Graph& graph, const HostFunction& function);
+// Whether an operation of the graph calls one: then the graph means nothing in another process.
+bool has_host_functions(const Graph& graph);
 // TSR-R032 for a number that stands for nothing, as in a graph that was read from a file.
 tsr_error* call_host_function(int64_t function, const tsr_tensor* inputs, uint32_t num_inputs, const tsr_tensor* outputs,
                               uint32_t num_outputs) noexcept;

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "cache/cache.hpp"
+#include "capture/host_functions.hpp"
 #include "compile/executable.hpp"
 #include "compile/services.hpp"
 #include "context/context.hpp"
@@ -35,9 +36,10 @@ std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileR
 }
 
 // What asks to see the passes run, or to run some of them, is not answered from a cache.
-bool may_be_cached(const CompileRequest& r) {
+bool may_be_cached(const Graph& graph, const CompileRequest& r) {
   const Cache* cache = r.context.cache();
   if (!cache || !cache->keeps(CacheKind::kGraph)) return false;
+  if (has_host_functions(graph)) return false;
   const PassOptions o = pass_options_of(r.config);
   return o.bisect_limit < 0 && o.dump_after == DumpWhen::kNone && o.reproducer != Reproducer::kAlways;
 }
@@ -45,7 +47,7 @@ bool may_be_cached(const CompileRequest& r) {
 }  // namespace
 
 std::unique_ptr<Executable> compile_cached(std::unique_ptr<Graph> graph, const CompileRequest& r) {
-  if (!may_be_cached(r)) return compile(std::move(graph), r);
+  if (!may_be_cached(*graph, r)) return compile(std::move(graph), r);
   if (graph->in_transaction()) graph->commit();
   Cache& cache = *r.context.cache();
   const std::string name = graph->tables().name;
