@@ -50,7 +50,7 @@ double measure(F&& call) {
   return times[kBatches / 2];
 }
 
-const std::vector<std::string> kManyEntries = {"guards.recompile_limit=2000"};
+const std::vector<std::string> kManyEntries = {"guards.recompile_limit=2000", "guards.accumulated_recompile_limit=100000"};
 
 double by_tensors_1() {
   auto f = tessera::compile([](const Tensor& a) { return gather_up(a); }, {.dynamic = tessera::Dynamic::no});
