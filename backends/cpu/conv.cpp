@@ -2,10 +2,9 @@
 #include "conv.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
 
+#include "packed.hpp"
 #include "strided.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -117,10 +116,6 @@ void panel(const void* context, int64_t batch, int64_t column, int cols, int64_t
 
 PanelSource* panel_source(const GemmIsa& isa) { return isa.nr == 32 ? panel<32> : isa.nr == 16 ? panel<16> : panel<8>; }
 
-struct Free {
-  void operator()(void* p) const { std::free(p); }
-};
-
 class ConvKernel final : public sdk::Kernel {
  public:
   ConvKernel(const sdk::Compile& c, const Isa& isa)
@@ -138,6 +133,8 @@ class ConvKernel final : public sdk::Kernel {
 
   std::string name() const override { return std::string("cpu.conv.") + (packed_ ? "packed." : "") + isa_->name; }
   bool has_workspace() const override { return true; }
+  double pack_seconds() const override { return packed_.seconds(); }
+  int64_t held_bytes() const override { return packed_.bytes(); }
 
   int64_t workspace(const int64_t* d) override {
     return product_workspace(d) + (strided_[0] ? x_.bytes(d) : 0) + (strided_[1] ? w_.bytes(d) : 0) +
@@ -166,7 +163,7 @@ class ConvKernel final : public sdk::Kernel {
     g.n.push(s.positions(), {1});
     g.k.push(s.depth(), {1, 1});
     if (packed_) {
-      g.packed_a = packed_.get();
+      g.packed_a = packed_.data();
       g.packed_a_count = s.a.groups;
     } else {
       g.a = dense(1);
@@ -192,28 +189,26 @@ class ConvKernel final : public sdk::Kernel {
 
   int64_t product_workspace(const int64_t* d) const {
     const Shape s = shape(d);
-    return gemm_workspace(*isa_, s.batches(), s.outputs, s.positions(), s.depth(), {packed_ != nullptr, false, true}, slots_);
+    return gemm_workspace(*isa_, s.batches(), s.outputs, s.positions(), s.depth(), {static_cast<bool>(packed_), false, true},
+                          slots_);
   }
 
   void pack_constant(const sdk::Value& v) {
     if (!v.def() || !v.def().is("constant")) return;
-    const auto start = std::chrono::steady_clock::now();
     const tsr_tensor& t = v.def().attr("value").as_tensor();
     const int64_t groups = attributes_.groups, outputs = t.sizes[0] / groups;
     int64_t depth = 1;
     for (uint32_t d = 1; d < t.rank; ++d) depth *= t.sizes[d];
     if (outputs * depth == 0) return;
     const int64_t step = packed_left_bytes(*isa_, outputs, depth);
-    packed_.reset(std::aligned_alloc(64, static_cast<size_t>(step * groups)));
-    if (!packed_) throw std::bad_alloc();
     Nest<1> m;
     Nest<2> k;
     m.push(outputs, {depth});
     k.push(depth, {1, 1});
-    for (int64_t g = 0; g < groups; ++g)
-      pack_left(*isa_, static_cast<const float*>(t.data) + g * outputs * depth, TSR_F32, m, k,
-                static_cast<char*>(packed_.get()) + g * step);
-    log_packing(step * groups, start);
+    packed_.make(step * groups, [&](char* to) {
+      for (int64_t g = 0; g < groups; ++g)
+        pack_left(*isa_, static_cast<const float*>(t.data) + g * outputs * depth, TSR_F32, m, k, to + g * step);
+    });
   }
 
   Attributes attributes_;
@@ -221,7 +216,7 @@ class ConvKernel final : public sdk::Kernel {
   LaunchSizes x_, w_, out_, bias_;
   bool has_bias_, strided_[3] = {};
   int slots_ = 1;
-  std::unique_ptr<void, Free> packed_;
+  PackedConstant packed_;
 };
 
 }  // namespace

@@ -2,10 +2,9 @@
 #include "product.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <string>
 
+#include "packed.hpp"
 #include "strided.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -67,10 +66,6 @@ ProductAxes linear_axes(const sdk::Node& n) {
 int64_t stride_at(const tsr_tensor& t, int axis) { return axis < 0 || t.sizes[axis] == 1 ? 0 : t.strides[axis]; }
 int64_t size_at(const tsr_tensor& t, int axis) { return axis < 0 ? 1 : t.sizes[axis]; }
 
-struct Free {
-  void operator()(void* p) const { std::free(p); }
-};
-
 class ProductKernel final : public sdk::Kernel {
  public:
   ProductKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& product, ProductAxes axes, ProductOperands operands,
@@ -89,6 +84,8 @@ class ProductKernel final : public sdk::Kernel {
   std::string name() const override { return "cpu." + name_ + (packed_ ? ".packed" : "") + "." + isa_->name; }
   bool has_workspace() const override { return true; }
   int in_place() const override { return behind_ ? behind_->in_place() : -1; }
+  double pack_seconds() const override { return packed_.seconds(); }
+  int64_t held_bytes() const override { return packed_.bytes(); }
   int64_t workspace(const int64_t* d) override { return product_workspace(d) + (behind_ ? behind_->workspace(d) : 0); }
 
   void launch(const tsr_launch& l) override {
@@ -102,7 +99,7 @@ class ProductKernel final : public sdk::Kernel {
     for (const int x : axes_.m) g.m.push(a.sizes[x], {a.strides[x]});
     for (const int x : axes_.n) g.n.push(b.sizes[x], {b.strides[x]});
     for (const auto& [x, y] : axes_.k) g.k.push(a.sizes[x], {a.strides[x], b.strides[y]});
-    g.packed_b = packed_.get();
+    g.packed_b = packed_.data();
     if (behind_)
       return behind_->run(g, l, static_cast<char*>(l.workspace) + product_workspace(l.dims), l.workspace, slots_, name());
     g.c = l.outputs[0].data;
@@ -128,7 +125,7 @@ class ProductKernel final : public sdk::Kernel {
     for (const int x : axes_.n) n *= b_.at(x, d);
     for (const auto& [x, y] : axes_.k) k *= a_.at(x, d);
     if (swaps(m, n)) std::swap(m, n);
-    return gemm_workspace(*isa_, batch, m, n, k, {false, packed_ != nullptr, false}, slots_);
+    return gemm_workspace(*isa_, batch, m, n, k, {false, static_cast<bool>(packed_), false}, slots_);
   }
 
   // A column of results is a row of the transposed product, which wastes no lanes.
@@ -146,7 +143,6 @@ class ProductKernel final : public sdk::Kernel {
     if (!v.def() || !v.def().is("constant") || !v.type().is_static()) return;
     for (const auto& [x, y] : axes_.batch)
       if (y >= 0) return;
-    const auto start = std::chrono::steady_clock::now();
     const tsr_tensor& t = v.def().attr("value").as_tensor();
     std::vector<int64_t> strides(t.rank, 1);
     for (int d = static_cast<int>(t.rank) - 2; d >= 0; --d)
@@ -155,11 +151,8 @@ class ProductKernel final : public sdk::Kernel {
     Nest<2> k;
     for (const int y : axes_.n) n.push(t.sizes[y], {strides[static_cast<size_t>(y)]});
     for (const auto& [x, y] : axes_.k) k.push(t.sizes[y], {0, strides[static_cast<size_t>(y)]});
-    const int64_t bytes = packed_matrix_bytes(*isa_, n.total(), k.total());
-    packed_.reset(std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64)));
-    if (!packed_) throw std::bad_alloc();
-    pack_matrix(*isa_, t.data, t.dtype, n, k, packed_.get());
-    log_packing(bytes, start);
+    packed_.make(packed_matrix_bytes(*isa_, n.total(), k.total()),
+                 [&](char* to) { pack_matrix(*isa_, t.data, t.dtype, n, k, to); });
   }
 
   ProductAxes axes_;
@@ -169,7 +162,7 @@ class ProductKernel final : public sdk::Kernel {
   std::string name_;
   const GemmIsa* isa_ = nullptr;
   int slots_ = 1;
-  std::unique_ptr<void, Free> packed_;
+  PackedConstant packed_;
 };
 
 }  // namespace

@@ -51,6 +51,8 @@ class FakeBackend {
   std::set<std::string> fails_to_compile;
   bool in_place = false;  // elementwise kernels may overwrite operand 0
   int64_t workspace = 0;  // bytes that every kernel asks for; it fills them
+  int64_t holds = 0;      // bytes that every kernel says it keeps
+  bool fails_to_prepare = false;
 
   // ---- what the kernels noted
   struct Launch {
@@ -60,6 +62,7 @@ class FakeBackend {
     void* workspace;
   };
   std::vector<Launch> launches;
+  std::vector<std::vector<std::string>> prepared;  // ops of each call
   std::atomic<int> compiled{0}, destroyed{0};
 
   FakeBackend() {
@@ -72,6 +75,7 @@ class FakeBackend {
     table_.struct_size = sizeof table_;
     table_.claim = claim;
     table_.compile = compile;
+    table_.prepare = prepare;
   }
   const core::Factory* factory() {
     factory_.name = name;
@@ -107,6 +111,17 @@ class FakeBackend {
     return TSR_CLAIM_YES;
   }
 
+  static tsr_error* prepare(void* self, const tsr_compile* requests, size_t count, size_t stride) noexcept {
+    auto& b = *static_cast<FakeBackend*>(self);
+    if (b.fails_to_prepare) return core::host_core().error_create(TSR_BUG, "TSR-X002", "the fake was told to fail", nullptr);
+    b.prepared.emplace_back();
+    for (size_t i = 0; i < count; ++i) {
+      const tsr_compile& c = *TSR_AT(tsr_compile, requests, stride, i);
+      b.prepared.back().emplace_back(core::Graph::from(c.graph).node(c.node).op);
+    }
+    return nullptr;
+  }
+
   static tsr_error* compile(void* self, const tsr_compile* c, tsr_kernel* out) noexcept {
     auto& b = *static_cast<FakeBackend*>(self);
     const std::string op = core::Graph::from(c->graph).node(c->node).op;
@@ -119,6 +134,7 @@ class FakeBackend {
     if (b.workspace > 0)
       out->workspace = [](void* p, const int64_t*) noexcept { return static_cast<Kernel*>(p)->owner->workspace; };
     if (op == "nonzero") out->sizes = sizes;
+    if (b.holds > 0) out->held_bytes = b.holds, out->pack_seconds = 0.25;
     out->launch = launch;
     out->destroy = [](void* p) noexcept {
       auto* k = static_cast<Kernel*>(p);

@@ -510,6 +510,45 @@ TEST_CASE("describe names every step") {
   REQUIRE(table.table.steps[0].kernel->launch != nullptr);
 }
 
+TEST_CASE("a backend hears of all its kernels of a plan before it compiles the first") {
+  FakeBackend fake;
+  const char* text = R"(graph @g(%x: f32[4], %p: bool[]) -> (f32[4]) {
+    %a = neg %x
+    %b = add %a, %a
+    %c = cond %p, %b : f32[4]
+      region(%u: f32[4]) { %v = mul %u, %u  return %v }
+      region(%w: f32[4]) { return %w }
+    return %c
+  })";
+  const auto e = Executable::compile(graph_of(text), fake.options());
+  std::multiset<std::vector<std::string>> seen(fake.prepared.begin(), fake.prepared.end());
+  REQUIRE(seen == std::multiset<std::vector<std::string>>{{"mul"}, {"neg", "add"}});
+  fake.fails_to_prepare = true;
+  REQUIRE_THROWS_WITH(
+      Executable::compile(graph_of("graph @h(%x: f32[4]) -> (f32[4]) { %a = neg %x  return %a }"), fake.options()),
+      Catch::Contains("backend 'fake' cannot compile graph 'h': plugin 'acme.fake' (Acme): the fake was told to fail"));
+}
+
+TEST_CASE("memory that kernels keep is counted while they live, their packing is reported") {
+  FakeBackend fake;
+  fake.holds = 1000;
+  const int64_t before = device(kCpu).in_use();
+  {
+    const auto e = Executable::compile(graph_of(R"(graph @g(%x: f32[4]) -> (f32[4]) {
+      %a = neg %x
+      %b = add %a, %a
+      return %b
+    })"),
+                                       fake.options());
+    REQUIRE(device(kCpu).in_use() == before + 2000);
+    const auto j = nlohmann::json::parse(e->describe_json());
+    REQUIRE(j["memory"]["kernel_bytes"] == 2000);
+    REQUIRE(j["compile"]["pack_ms"] == 500);
+    REQUIRE(e->plan_text().find("kept by kernels 2000 B") != std::string::npos);
+  }
+  REQUIRE(device(kCpu).in_use() == before);
+}
+
 TEST_CASE("an executor gets the table of active steps and the tensors of each call") {
   struct Executor {
     std::vector<tsr_step> steps;

@@ -324,13 +324,6 @@ void pack_matrix(const GemmIsa& isa, const void* b, uint32_t dtype, const Nest<1
                 });
 }
 
-void log_packing(int64_t bytes, std::chrono::steady_clock::time_point start) {
-  if (!sdk::log_enabled("benchmarking")) return;
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  sdk::log("benchmarking",
-           "cpu: packed a constant of " + std::to_string(bytes) + " bytes in " + std::to_string(took.count()) + " ms");
-}
-
 int64_t packed_left_bytes(const GemmIsa& isa, int64_t m, int64_t k) {
   return Plan(isa, 1, m, isa.nr, k, {false, true, false}).left_bytes();
 }

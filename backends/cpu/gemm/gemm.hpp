@@ -6,7 +6,6 @@
 // of threads, and not on M or N.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -70,9 +69,6 @@ void gemm_run(const Gemm& g, void* workspace, int slots);
 // B of one matrix in the form that micro-kernels read, for any M.
 int64_t packed_matrix_bytes(const GemmIsa& isa, int64_t n, int64_t k);
 void pack_matrix(const GemmIsa& isa, const void* b, uint32_t dtype, const Nest<1>& n, const Nest<2>& k, void* out);
-
-// Says in the log (artifact "benchmarking") what packing a constant took.
-void log_packing(int64_t bytes, std::chrono::steady_clock::time_point start);
 
 // A of one matrix, for any N.
 int64_t packed_left_bytes(const GemmIsa& isa, int64_t m, int64_t k);

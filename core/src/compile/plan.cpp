@@ -4,6 +4,7 @@
 #include "compile/layout.hpp"
 #include "ir/graph.hpp"
 #include "plugin/plugin_host.hpp"
+#include "runtime/device.hpp"
 #include "runtime/lease.hpp"
 
 namespace tessera::core {
@@ -11,8 +12,10 @@ namespace tessera::core {
 Plan::~Plan() {
   if (prepared) executor->as<tsr_executor>().release(executor->self, prepared);
   for (auto& l : leases_) delete l.load();
-  for (const auto& s : steps)
+  for (const auto& s : steps) {
     if (s->kernel.destroy) s->kernel.destroy(s->kernel.self);
+    if (s->kernel.held_bytes > 0) core::device(s->device).count_freed(s->kernel.held_bytes);
+  }
 }
 
 // A lock-free bag of a few leases: taking one is an exchange, so nothing can be taken twice and nothing has to be counted.

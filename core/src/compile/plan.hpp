@@ -155,7 +155,8 @@ class Plan {
   const Factory* executor = nullptr;
   std::unique_ptr<StepTable> executor_table;
   void* prepared = nullptr;
-  double pack_seconds = 0;  // spent on moving constants
+  double pack_seconds = 0;  // spent on moving and rearranging constants
+  int64_t held_bytes = 0;   // kept by kernels
 
   // Roots: what addresses are relative to.
   uint32_t input_root(uint32_t i) const { return i; }

@@ -48,8 +48,7 @@ class PlanBuilder {
     for (uint32_t j = 0; j < r.num_outputs; ++j) p_.output_names.emplace_back(g_.value(r.outputs[j]).name);
     for (const tsr_id n : nodes_of(g_, region_)) node(n);
     outputs();
-    if (kernels_)
-      for (auto& s : p_.steps) compile(*s);
+    if (kernels_) compile_all();
     relations();
     p_.program.finish();
     lifetimes();
@@ -467,32 +466,68 @@ class PlanBuilder {
 
   // ---------------------------------------------------------------------------------------------------- kernels
 
-  void compile(Step& s) {
-    if (s.kind != TSR_STEP_KERNEL || !s.backend) return;
-    const tsr_backend& table = s.backend->as<tsr_backend>();
+  struct Asked {  // what a backend is asked, and whether it has asked for slots in turn
     tsr_compile request{};
-    request.struct_size = sizeof request;
-    request.graph = g_.handle();
-    request.node = s.node;
-    request.device = s.device;
-    request.relaxed = options_.relaxed;
-    request.dim_slot = [](void* ctx, tsr_dim d) noexcept -> int32_t {
-      auto& asked = *static_cast<Asked*>(ctx);
+    SizeProgram* program = nullptr;
+    bool any = false;
+  };
+
+  void ask(const Step& s, Asked& asked) {
+    asked.program = &p_.program;
+    asked.request.struct_size = sizeof asked.request;
+    asked.request.graph = g_.handle();
+    asked.request.node = s.node;
+    asked.request.device = s.device;
+    asked.request.relaxed = options_.relaxed;
+    asked.request.dim_slot = [](void* ctx, tsr_dim d) noexcept -> int32_t {
+      auto& a = *static_cast<Asked*>(ctx);
       try {
-        const int32_t slot = asked.program.slot(d);
-        asked.any = asked.any || slot >= 0;
+        const int32_t slot = a.program->slot(d);
+        a.any = a.any || slot >= 0;
         return slot;
       } catch (...) {
         return -1;  // out of memory; the plan is abandoned soon
       }
     };
-    Asked asked{p_.program};
-    request.ctx = &asked;
+    asked.request.ctx = &asked;
+  }
+
+  // Each backend hears of all its kernels before it is asked for the first, but for those that the cache has.
+  void compile_all() {
+    std::vector<Asked> asked(p_.steps.size());  // they stay where they are: requests point to them
+    std::vector<std::pair<const Factory*, std::vector<tsr_compile>>> told;
+    for (size_t i = 0; i < p_.steps.size(); ++i) {
+      const Step& s = *p_.steps[i];
+      if (s.kind != TSR_STEP_KERNEL || !s.backend) continue;
+      ask(s, asked[i]);
+      const tsr_backend& table = s.backend->as<tsr_backend>();
+      if (!table.prepare || saved_bytes(table, s)) continue;
+      auto it = std::find_if(told.begin(), told.end(), [&](const auto& t) { return t.first == s.backend; });
+      if (it == told.end()) it = told.insert(told.end(), {s.backend, {}});
+      it->second.push_back(asked[i].request);
+    }
+    for (const auto& [backend, requests] : told) {
+      const tsr_backend& table = backend->as<tsr_backend>();
+      try {
+        backend->check(table.prepare(backend->self, requests.data(), requests.size(), sizeof(tsr_compile)));
+      } catch (const Error& e) {
+        throw Error(
+            e.family(), e.code(),
+            "backend '" + backend->name + "' cannot compile graph '" + std::string(g_.tables().name) + "': " + e.message(),
+            e.hint());
+      }
+    }
+    for (size_t i = 0; i < p_.steps.size(); ++i) compile(*p_.steps[i], asked[i]);
+  }
+
+  void compile(Step& s, Asked& asked) {
+    if (s.kind != TSR_STEP_KERNEL || !s.backend) return;
+    const tsr_backend& table = s.backend->as<tsr_backend>();
     s.kernel.struct_size = sizeof(tsr_kernel);
     s.kernel.in_place = -1;
     const int64_t begin = trace_details() ? trace_clock() : -1;
     try {
-      if (!restored(table, s)) s.backend->check(table.compile(s.backend->self, &request, &s.kernel));
+      if (!restored(table, s)) s.backend->check(table.compile(s.backend->self, &asked.request, &s.kernel));
     } catch (const Error& e) {
       throw Error(e.family(), e.code(),
                   "backend '" + s.backend->name + "' cannot compile " + g_.describe(s.node) + ": " + e.message(), e.hint());
@@ -503,6 +538,11 @@ class PlanBuilder {
       if (s.kernel.name) event.text("kernel", s.kernel.name);
       event.since(begin).write();
     }
+    if (s.kernel.pack_seconds > 0) p_.pack_seconds += s.kernel.pack_seconds;
+    if (s.kernel.held_bytes > 0) {
+      p_.held_bytes += s.kernel.held_bytes;
+      device(s.device).count_allocated(s.kernel.held_bytes);
+    }
     if (table.cost) s.predicted_seconds = table.cost(s.backend->self, g_.handle(), s.node);
     save(s, asked.any);
     if (!s.kernel.launch)
@@ -511,18 +551,18 @@ class PlanBuilder {
                 "report this to " + (s.backend->plugin ? s.backend->plugin->vendor : "the vendor"));
   }
 
-  struct Asked {  // which slots a backend has asked for
-    SizeProgram& program;
-    bool any = false;
-  };
-
   // Takes the kernel from a cache, when it holds one that its backend still reads.
   bool restored(const tsr_backend& table, Step& s) const {
-    if (!options_.restore || !table.deserialize) return false;
-    const auto at = options_.restore->bytes.find(s.node);
-    if (at == options_.restore->bytes.end()) return false;
-    s.backend->check(table.deserialize(s.backend->self, at->second.data(), at->second.size(), &s.kernel));
+    const std::string* bytes = saved_bytes(table, s);
+    if (!bytes) return false;
+    s.backend->check(table.deserialize(s.backend->self, bytes->data(), bytes->size(), &s.kernel));
     return true;
+  }
+
+  const std::string* saved_bytes(const tsr_backend& table, const Step& s) const {
+    if (!options_.restore || !table.deserialize) return nullptr;
+    const auto at = options_.restore->bytes.find(s.node);
+    return at == options_.restore->bytes.end() ? nullptr : &at->second;
   }
 
   void save(const Step& s, bool reads_dims) const {

@@ -716,6 +716,9 @@ typedef struct tsr_kernel {
   void (*destroy)(void* self);
   int32_t in_place; /* -1, or the input whose memory output 0 may take over */
   uint32_t reserved;
+  /* ---- appended since the first version of this table */
+  double pack_seconds; /* the part of compile that went into rearranging constants: reported apart */
+  int64_t held_bytes;  /* memory that the kernel keeps for its life, such as rearranged constants: counted with its device's */
 } tsr_kernel;
 
 typedef struct tsr_compile {
@@ -741,6 +744,10 @@ typedef struct tsr_backend {
   tsr_error* (*deserialize)(void* self, const void* bytes, size_t length, tsr_kernel* out);
   /* Predicted seconds of one node. NULL: unknown. */
   double (*cost)(void* self, tsr_graph*, tsr_id node);
+  /* ---- appended since the first version of this table */
+  /* Told of all that `compile` will be asked for one plan, before it is asked, so that code for several kernels is made at once. `compile` gets
+   * the same requests one by one, unless the plan is given up in between. NULL: does not care. */
+  tsr_error* (*prepare)(void* self, const tsr_compile* requests, size_t count, size_t stride);
 } tsr_backend;
 
 /* --------------------------------------------------------------------------------------- kinds: partitioner, executor, store */

@@ -498,6 +498,8 @@ class Kernel {
   virtual void sizes(const tsr_launch&, std::span<int64_t> /*symbols*/) {}
   virtual void launch(const tsr_launch&) = 0;  // reentrant; never allocates
   virtual int in_place() const { return -1; }
+  virtual double pack_seconds() const { return 0; }  // of compile, spent on rearranging constants; asked once, after compile
+  virtual int64_t held_bytes() const { return 0; }   // memory that it keeps, such as rearranged constants; asked once
 };
 
 struct Compile {  // what a backend is asked to compile
@@ -533,6 +535,9 @@ class Backend {
   virtual uint64_t capabilities() const = 0;  // TSR_CAP_*
   virtual Claim claim(Graph g, Node n) = 0;
   virtual std::unique_ptr<Kernel> compile(const Compile&) = 0;
+  // What compile() will be asked next for one plan: code may be made for all of it at once. Graphs compile concurrently, and a plan may be
+  // given up after this.
+  virtual void prepare(std::span<const Compile> /*requests*/) {}
   virtual double cost(Graph, Node) { return -1; }  // seconds; negative: unknown
 };
 
@@ -590,6 +595,13 @@ class Plugin {
       } catch (...) {
         return -1.0;
       }
+    };
+    t->prepare = [](void* self, const tsr_compile* requests, size_t count, size_t stride) noexcept {
+      return guarded([&] {
+        std::vector<Compile> all;
+        for (size_t i = 0; i < count; ++i) all.push_back(Compile{TSR_AT(tsr_compile, requests, stride, i)});
+        static_cast<Backend*>(self)->prepare(all);
+      });
     };
     add(TSR_BACKEND, name, std::move(t), std::shared_ptr<Backend>(std::move(b)));
   }
@@ -655,7 +667,10 @@ class Plugin {
     if (!k) throw Error(TSR_BUG, "TSR-B007", "compile returned no kernel");
     auto box = std::make_unique<KernelBox>();
     box->name = k->name();
-    out->struct_size = sizeof *out;
+    // Hosts before these fields bring a smaller struct.
+    if (TSR_HAS(out, tsr_kernel, pack_seconds)) out->pack_seconds = k->pack_seconds();
+    if (TSR_HAS(out, tsr_kernel, held_bytes)) out->held_bytes = k->held_bytes();
+    out->struct_size = std::min(out->struct_size, sizeof *out);
     out->name = box->name.c_str();
     out->in_place = k->in_place();
     if (k->has_workspace())
