@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "conv_shape.hpp"
+#include "depthwise/depthwise.hpp"
 #include "packed.hpp"
 #include "strided.hpp"
 #include "tessera/dtypes.hpp"
@@ -13,37 +15,6 @@ namespace cpu {
 namespace sdk = tessera::sdk;
 
 namespace {
-
-// One spatial dimension is a row of height 1.
-struct Attributes {
-  int64_t stride[2] = {1, 1}, low[2] = {0, 0}, high[2] = {0, 0}, dilation[2] = {1, 1};
-  int64_t groups = 1;
-  explicit Attributes(const sdk::Node& n) : groups(n.attr("groups").as_int()) {
-    const auto read = [&](const char* name, int64_t(&to)[2]) {
-      const auto v = n.attr(name).as_ints();
-      for (size_t i = 0; i < v.size() && i < 2; ++i) to[2 - v.size() + i] = v[i];
-    };
-    read("strides", stride), read("pad_low", low), read("pad_high", high), read("dilations", dilation);
-  }
-};
-
-struct Shape {
-  Attributes a;
-  int64_t images, channels, in[2], outputs, out[2], kernel[2];  // channels and outputs of a group
-  const float* x = nullptr;
-  int64_t total = 0;  // elements of x
-  int64_t batches() const { return images * a.groups; }
-  int64_t depth() const { return channels * kernel[0] * kernel[1]; }
-  int64_t positions() const { return out[0] * out[1]; }
-  // A tap of one element that walks every position: rows follow each other.
-  void flatten() {
-    if (kernel[0] != 1 || kernel[1] != 1 || in[0] != out[0] || in[1] != out[1] || a.stride[0] != 1 || a.stride[1] != 1 ||
-        a.low[0] != 0 || a.low[1] != 0)
-      return;
-    in[1] *= in[0], out[1] *= out[0];
-    in[0] = out[0] = 1;
-  }
-};
 
 // Positions of a panel that lie in one row of the output.
 struct Run {
@@ -65,7 +36,7 @@ inline void copy(float* to, const float* from, int n) {
 
 template <int NR>
 void panel(const void* context, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) {
-  const Shape& s = *static_cast<const Shape*>(context);
+  const ConvShape& s = *static_cast<const ConvShape*>(context);
   const int64_t base =
       batch * s.channels * s.in[0] * s.in[1];  // batch entries are (image, group), channels of groups follow each other
   Run runs[NR];
@@ -142,7 +113,7 @@ class ConvKernel final : public sdk::Kernel {
   }
 
   void launch(const tsr_launch& l) override {
-    Shape s = shape(l.dims);
+    ConvShape s = shape(l.dims);
     char* space = static_cast<char*>(l.workspace) + product_workspace(l.dims);
     const auto dense = [&](uint32_t i) -> const float* {
       const tsr_tensor& t = l.inputs[i];
@@ -178,17 +149,10 @@ class ConvKernel final : public sdk::Kernel {
   }
 
  private:
-  Shape shape(const int64_t* d) const {
-    const int rank = static_cast<int>(x_.dims.size());
-    Shape s{attributes_, x_.at(0, d), 0, {1, x_.at(rank - 1, d)}, 0, {1, out_.at(rank - 1, d)}, {1, w_.at(rank - 1, d)}};
-    s.channels = x_.at(1, d) / s.a.groups;
-    s.outputs = w_.at(0, d) / s.a.groups;
-    if (rank == 4) s.in[0] = x_.at(2, d), s.out[0] = out_.at(2, d), s.kernel[0] = w_.at(2, d);
-    return s;
-  }
+  ConvShape shape(const int64_t* d) const { return {attributes_, x_, w_, out_, d}; }
 
   int64_t product_workspace(const int64_t* d) const {
-    const Shape s = shape(d);
+    const ConvShape s = shape(d);
     return gemm_workspace(*isa_, s.batches(), s.outputs, s.positions(), s.depth(), {static_cast<bool>(packed_), false, true},
                           slots_);
   }
@@ -211,7 +175,7 @@ class ConvKernel final : public sdk::Kernel {
     });
   }
 
-  Attributes attributes_;
+  ConvAttributes attributes_;
   const GemmIsa* isa_;
   LaunchSizes x_, w_, out_, bias_;
   bool has_bias_, strided_[3] = {};
@@ -221,18 +185,28 @@ class ConvKernel final : public sdk::Kernel {
 
 }  // namespace
 
+namespace {
+
+// Few rows for a group waste most of a tile.
+bool few_rows(const sdk::Node& n) {
+  const int64_t groups = n.attr("groups").as_int();
+  const tsr_dim outputs = n.operand(1).type().size(0);
+  return groups > 1 && (TSR_DIM_IS_EXPR(outputs) || outputs / groups < 8);
+}
+
+}  // namespace
+
 const char* refuse_conv(const sdk::Node& n) {
   for (uint32_t i = 0; i < n.num_operands(); ++i)
     if (n.has_operand(i) && n.operand(i).type().dtype() != TSR_F32) return "cpu convolves f32";
-  const sdk::Type x = n.operand(0).type(), w = n.operand(1).type();
+  const sdk::Type x = n.operand(0).type();
   if (x.rank() != 3 && x.rank() != 4) return "cpu convolves over one or two dimensions";
-  const int64_t groups = n.attr("groups").as_int();
-  // Few rows for a group waste most of a tile.
-  if (groups > 1 && (TSR_DIM_IS_EXPR(w.size(0)) || w.size(0) / groups < 8))
-    return "cpu leaves depthwise convolutions to others";
-  return nullptr;
+  return few_rows(n) ? refuse_depthwise(n) : nullptr;
 }
 
-std::unique_ptr<sdk::Kernel> make_conv(const sdk::Compile& c, const Isa& isa) { return std::make_unique<ConvKernel>(c, isa); }
+std::unique_ptr<sdk::Kernel> make_conv(const sdk::Compile& c, const Isa& isa) {
+  if (few_rows(c.node())) return make_depthwise(c, isa);
+  return std::make_unique<ConvKernel>(c, isa);
+}
 
 }  // namespace cpu

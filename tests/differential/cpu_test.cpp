@@ -46,7 +46,8 @@ struct Model {
   std::vector<int64_t> x, w, bias;  // bias: empty for none
 };
 
-void check(const Model& m, const std::string& dtype, uint32_t code) {
+// `kernel`: part of the name of the kernel that is to run.
+void check(const Model& m, const std::string& dtype, uint32_t code, const char* kernel = "packed") {
   const std::string call = std::string("%y = ") + m.op + " %x, %w" +
                            (m.bias.empty() ? std::string(m.op[0] == 'l' || m.op[0] == 'c' ? ", _" : "") : ", %b") + " " +
                            m.attributes;
@@ -61,7 +62,7 @@ void check(const Model& m, const std::string& dtype, uint32_t code) {
     INFO(backend);
     // The reference rounds linear once, bias included; eager rounds where the record says, before the bias too.
     const e::Executable tested = compile(text, backend), reference = compile(text, code == TSR_F32 ? "reference" : "eager");
-    CHECK(tested.describe().find("packed") != std::string::npos);
+    CHECK(tested.describe().find(kernel) != std::string::npos);
     for (const Layout layout : {Layout::Dense, Layout::Transposed, Layout::Sliced}) {
       const std::vector<e::Tensor> in = {arrange(code, m.x, bytes, layout)};
       const e::Tensor got = tested.run(in)[0], want = reference.run(in)[0];
@@ -89,6 +90,33 @@ TEST_CASE("products with constant weights are exact where sums are") {
     check(m, "f16", TSR_F16);
     check(m, "bf16", TSR_BF16);
   }
+}
+
+TEST_CASE("depthwise convolutions are exact where sums are") {
+  const Model models[] = {
+      {"conv",
+       "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1], groups = 7}",
+       {2, 7, 9, 35},
+       {7, 1, 3, 3},
+       {7}},
+      {"conv",
+       "{strides = [2, 2], pad_low = [2, 2], pad_high = [2, 2], dilations = [1, 1], groups = 5}",
+       {1, 5, 14, 14},
+       {5, 1, 5, 5},
+       {}},
+      {"conv",
+       "{strides = [2, 3], pad_low = [0, 4], pad_high = [3, 0], dilations = [3, 2], groups = 3}",
+       {3, 3, 11, 29},
+       {6, 1, 2, 4},
+       {6}},
+      {"conv", "{strides = [2], pad_low = [1], pad_high = [0], dilations = [1], groups = 4}", {2, 4, 21}, {4, 1, 3}, {4}},
+      {"conv",
+       "{strides = [1, 1], pad_low = [3, 5], pad_high = [3, 5], dilations = [1, 1], groups = 2}",
+       {1, 2, 1, 2},
+       {2, 1, 4, 3},
+       {2}},
+  };
+  for (const Model& m : models) check(m, "f32", TSR_F32, "depthwise");
 }
 
 TEST_CASE("convolutions with constant weights are exact where sums are") {

@@ -2,6 +2,7 @@
 #include "gemm.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include <unistd.h>
@@ -38,13 +39,15 @@ struct Cut {
 // How M is cut into tiles of nearly equal height, and tiles into blocks whose piece of A fits in half of the second-level cache.
 struct Rows {
   int64_t m, unit, tiles, base, extra, per_block, blocks;
-  Rows(const GemmIsa& isa, int64_t rows, int64_t piece, bool one_block) : m(rows), unit(isa.row_unit) {
+  // `least`: of blocks, where rows suffice to give each some work behind a panel that is made for it; 0: as many as fit.
+  Rows(const GemmIsa& isa, int64_t rows, int64_t piece, int64_t least) : m(rows), unit(isa.row_unit) {
     const int64_t units = ceil_div(m, unit);
     tiles = ceil_div(units * unit, isa.mr);
     base = units / tiles;
     extra = units % tiles;
-    const int64_t fit = one_block ? tiles : std::max<int64_t>(4, level2_bytes() / 2 / (isa.mr * piece * isa.packed_bytes));
-    blocks = ceil_div(tiles, fit);
+    constexpr int64_t kBehindPanel = 8;
+    blocks = least > 0 ? std::clamp<int64_t>(least, 1, std::max<int64_t>(1, tiles / kBehindPanel))
+                       : ceil_div(tiles, std::max<int64_t>(4, level2_bytes() / 2 / (isa.mr * piece * isa.packed_bytes)));
     per_block = ceil_div(tiles, blocks);
     blocks = ceil_div(tiles, per_block);
   }
@@ -57,21 +60,26 @@ struct Rows {
 // Columns between two walks over the pieces of K: their sums wait in a block of this many bytes at most.
 constexpr int64_t kWaiting = 192 << 10;
 
+// Units of work that a thread takes on average: enough to even out what else the machine does.
+constexpr int64_t kUnitsPerSlot = 4;
+
 struct Plan {
   const GemmIsa& isa;
   Cut cut;
+  int64_t panels;  // of isa.nr columns
   Rows rows;
-  int64_t panels, group;  // of isa.nr columns; panels between two walks
-  bool whole_b;           // B is packed as a whole first: its panels are read by more than one block of rows
+  int64_t group;  // panels between two walks
+  bool whole_b;   // B is packed as a whole first: its panels are read by more than one block of rows
   int64_t a_bytes, b_bytes, slot_bytes, bias_bytes;
   int64_t total(int slots) const { return a_bytes + b_bytes + bias_bytes + slots * slot_bytes; }
 
-  Plan(const GemmIsa& kernels, int64_t batch, int64_t m, int64_t n, int64_t k, GemmForm form)
+  Plan(const GemmIsa& kernels, int64_t batch, int64_t m, int64_t n, int64_t k, GemmForm form, int slots)
       : isa(kernels),
         cut(kernels, k),
-        // A panel that is made on the way is made once, for all rows.
-        rows(kernels, std::max<int64_t>(1, m), cut.piece, form.panel),
-        panels(ceil_div(n, kernels.nr)) {
+        panels(ceil_div(n, kernels.nr)),
+        // A panel that is made on the way is made once, for all rows, unless that leaves too few units for the threads.
+        rows(kernels, std::max<int64_t>(1, m), cut.piece,
+             form.panel ? ceil_div(kUnitsPerSlot * slots, std::max<int64_t>(1, batch * panels)) : 0) {
     const int64_t block_rows = rows.height(0) * rows.per_block;
     const int64_t most = std::max<int64_t>(1, panels);
     group = cut.piece >= cut.padded ? 1 : std::clamp<int64_t>(kWaiting / (block_rows * isa.nr * 4), 1, most);
@@ -149,7 +157,7 @@ class Run {
         n_(g.n.total()),
         k_(g.k.total()),
         batches_(g.batch.total()),
-        plan_(*g.isa, batches_, m_, n_, k_, {g.packed_a != nullptr, g.packed_b != nullptr, g.panel != nullptr}) {
+        plan_(*g.isa, batches_, m_, n_, k_, {g.packed_a != nullptr, g.packed_b != nullptr, g.panel != nullptr}, slots) {
     char* w = static_cast<char*>(workspace);
     a_ = w, w += plan_.a_bytes;
     b_ = w, w += plan_.b_bytes;
@@ -218,9 +226,14 @@ class Run {
   void slot(int64_t s) {
     char* scratch = scratch_ + s * plan_.slot_bytes;
     const int64_t units = batches_ * plan_.rows.blocks * plan_.panels;
-    int64_t u = units * s / slots_;
-    const int64_t end = units * (s + 1) / slots_;
-    while (u < end) {
+    const int64_t chunk = slots_ == 1 ? units : std::clamp<int64_t>(units / (slots_ * kUnitsPerSlot), 1, plan_.group);
+    // Who computes what does not change any sum, so whoever is free takes the next units.
+    for (int64_t u = 0, end = 0;;) {
+      if (u >= end) {
+        u = next_.fetch_add(chunk, std::memory_order_relaxed);
+        end = std::min(units, u + chunk);
+        if (u >= units) return;
+      }
       const int64_t panel = u % plan_.panels, block = u / plan_.panels % plan_.rows.blocks,
                     batch = u / plan_.panels / plan_.rows.blocks;
       const int64_t count = std::min(plan_.panels - panel, end - u);
@@ -246,8 +259,7 @@ class Run {
         const int64_t col = (panel + p) * isa_.nr;
         const char* b = nullptr;
         if (g_.packed_b || plan_.whole_b) {
-          const char* base = g_.packed_b ? static_cast<const char*>(g_.packed_b) : b_ + batch * plan_.panels * panel_bytes();
-          b = base + (panel + p) * panel_bytes() + k0 * isa_.nr * isa_.packed_bytes;
+          b = panel_at(batch, panel + p) + k0 * isa_.nr * isa_.packed_bytes;
         } else if (g_.panel) {
           const int64_t have = std::min(k, k_ - k0);
           g_.panel(g_.panel_context, batch, col, static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col)), k0, have,
@@ -259,16 +271,17 @@ class Run {
           b = packed;
         }
         const int cols = static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col));
-        for (int64_t t = first; t < last; ++t) {
+        Ahead ahead = ahead_of(batch, b, panel, p, count, k0, k, last - first);
+        for (int64_t t = first; t < last; ++t, ahead.next += ahead.step * k) {
           const int height = rows.height(t), have = rows.rows_of(t);
           const char* a = a_tile(batch, t) + k0 * height * isa_.packed_bytes;
           const int64_t row = rows.first_row(t), out = (batch * m_ + row) * n_ + col;
           if (plain && cols == isa_.nr && have == height) {
-            isa_.micro[height](k, a, b, static_cast<float*>(g_.c) + out, n_, k0 > 0);
+            isa_.micro[height](k, a, b, static_cast<float*>(g_.c) + out, n_, k0 > 0, ahead.next, ahead.step);
             continue;
           }
           float* tile = sums + (p * block_rows + row - rows.first_row(first)) * isa_.nr;
-          isa_.micro[height](k, a, b, tile, isa_.nr, k0 > 0);
+          isa_.micro[height](k, a, b, tile, isa_.nr, k0 > 0, ahead.next, ahead.step);
           if (!final) continue;
           if (g_.epilogue) {
             const TileArgs args{tile, isa_.nr, batch, row, col, have, cols, g_.context};
@@ -282,11 +295,35 @@ class Run {
     }
   }
 
+  // What micro-kernels fetch beside their work: the panel that is read next, each tile its share of it; with one tile, what follows in the same
+  // panel. Packed weights come from far away: the nearest caches' own look-ahead is too short for them.
+  struct Ahead {
+    const char* next;
+    int64_t step;  // bytes for each k
+  };
+  Ahead ahead_of(int64_t batch, const char* b, int64_t panel, int64_t p, int64_t count, int64_t k0, int64_t k,
+                 int64_t tiles) const {
+    constexpr int64_t kInPanel = 8192;
+    const int64_t row = isa_.nr * isa_.packed_bytes;
+    if (!g_.packed_b && !plan_.whole_b) return {b, 0};
+    if (tiles == 1) return {b + kInPanel, row};
+    const bool more = p + 1 < count, final = k0 + k >= plan_.cut.padded;
+    const int64_t then = more ? panel + p + 1 : final ? std::min(panel + count, plan_.panels - 1) : panel;
+    return {panel_at(batch, then) + (more ? k0 : final ? 0 : k0 + k) * row, ceil_div(row, tiles)};
+  }
+
+  // Of B as a whole.
+  const char* panel_at(int64_t batch, int64_t panel) const {
+    const char* base = g_.packed_b ? static_cast<const char*>(g_.packed_b) : b_ + batch * plan_.panels * panel_bytes();
+    return base + panel * panel_bytes();
+  }
+
   const Gemm& g_;
   const GemmIsa& isa_;
   int64_t m_, n_, k_, batches_;
   Plan plan_;
   int64_t slots_;
+  std::atomic<int64_t> next_{0};  // unit that nobody has taken yet
   char *a_, *b_, *scratch_;
   float* bias_;
 };
@@ -305,7 +342,7 @@ const GemmIsa* gemm_kernels(const Isa& isa, uint32_t a, uint32_t b) {
 
 int64_t gemm_workspace(const GemmIsa& isa, int64_t batch, int64_t m, int64_t n, int64_t k, GemmForm form, int slots) {
   if (batch * m * n == 0) return 0;
-  return Plan(isa, batch, m, n, k, form).total(slots);
+  return Plan(isa, batch, m, n, k, form, slots).total(slots);
 }
 
 void gemm_run(const Gemm& g, void* workspace, int slots) { Run(g, workspace, slots)(); }
@@ -325,11 +362,11 @@ void pack_matrix(const GemmIsa& isa, const void* b, uint32_t dtype, const Nest<1
 }
 
 int64_t packed_left_bytes(const GemmIsa& isa, int64_t m, int64_t k) {
-  return Plan(isa, 1, m, isa.nr, k, {false, true, false}).left_bytes();
+  return Plan(isa, 1, m, isa.nr, k, {false, true, false}, 1).left_bytes();
 }
 
 void pack_left(const GemmIsa& isa, const void* a, uint32_t dtype, const Nest<1>& m, const Nest<2>& k, void* out) {
-  const Plan plan(isa, 1, m.total(), isa.nr, k.total(), {false, true, false});
+  const Plan plan(isa, 1, m.total(), isa.nr, k.total(), {false, true, false}, 1);
   sdk::parallel(plan.rows.tiles, 4, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t)
       pack_one_tile(isa, a, dtype, m, k, plan.cut, plan.rows, t,

@@ -44,7 +44,9 @@ struct GemmIsa {
   int64_t kc;            // elements of K between two additions to the sums in memory
   int64_t packed_bytes;  // of an element
   // sums[i][j] (+)= sum over k of a[k][i] * b[k][j]; k is a multiple of k_unit; height rows, nr columns, `ld` floats between rows.
-  using Micro = void (*)(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add);
+  // Beside that it fetches what lies at `next`, and `step` bytes further with every k, into the second-level cache; it need not.
+  using Micro = void (*)(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const char* next,
+                         int64_t step);
   Micro micro[33];  // by height; null where that height is not used
   void (*pack_a)(const PackArgs&);
   void (*pack_b)(const PackArgs&);

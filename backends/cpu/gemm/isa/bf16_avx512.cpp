@@ -11,7 +11,7 @@ namespace {
 constexpr int kMR = 14, kNR = 32;
 
 template <int H>
-void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add) {
+void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add, const char* next, int64_t step) {
   const uint32_t* a = static_cast<const uint32_t*>(pa);
   const char* b = static_cast<const char*>(pb);
   __m512 acc[H][2];
@@ -20,6 +20,8 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
   for (int64_t p = 0; p < k / 2; ++p, a += H, b += 128) {
     const __m512bh b0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b));
     const __m512bh b1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + 64));
+    _mm_prefetch(next, _MM_HINT_T1);
+    next += 2 * step;
     _mm_prefetch(b + 16 * 128, _MM_HINT_T0);
     _mm_prefetch(b + 16 * 128 + 64, _MM_HINT_T0);
 #pragma GCC unroll 16

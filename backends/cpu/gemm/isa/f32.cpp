@@ -20,7 +20,7 @@ constexpr int kMR = 4;
 constexpr int kNR = 2 * kLanes;
 
 template <int H>
-void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add) {
+void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add, const char* next, int64_t step) {
   const float* a = static_cast<const float*>(pa);
   const float* b = static_cast<const float*>(pb);
   Vec acc[H][2];
@@ -28,6 +28,9 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
   for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = Vec{};
   for (int64_t p = 0; p < k; ++p, a += H, b += kNR) {
     const Vec b0 = load(b), b1 = load(b + kLanes);
+    __builtin_prefetch(next, 0, 2);
+    if (H <= 8 && kNR > 16) __builtin_prefetch(next + 64, 0, 2);  // few tiles: more than a line for each k
+    next += step;
     __builtin_prefetch(b + 16 * kNR);
     if (kNR > 16) __builtin_prefetch(b + 16 * kNR + 16);
 #pragma GCC unroll 16

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is compiled once per instruction set for convolutions of one channel with one filter.
+#pragma once
+
+#include <cstdint>
+
+namespace cpu {
+
+// out[y][x] = bias + sum over t of weights[t] * in[y * in_row + x + offsets[t]], added in the order of t. Reads up to 16 floats behind the last
+// column that a tap needs; writes `rows` rows of `cols` floats, out_row apart, and nothing else.
+struct DepthwiseArgs {
+  const float* in;
+  int64_t in_row;
+  const float* weights;    // [taps]
+  const int64_t* offsets;  // [taps]
+  int taps;
+  float bias;
+  float* out;
+  int64_t out_row;
+  int64_t rows, cols;
+};
+using Depthwise = void(const DepthwiseArgs&);
+
+Depthwise depthwise_baseline, depthwise_avx2, depthwise_avx512;
+
+}  // namespace cpu
