@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every model through ours and the peers, one process for each, in turns: run time, spread, cold and warm compile, packing, peak memory.
+
+    python compare.py PROGRAM MODELS_DIR [--json] [--only NAME,...] [--engines NAME,...] [--threads N] [--rounds N] [--plot FILE.svg]
+
+Ours are configs: tessera:eager, tessera:cpu, tessera:default. The processes of a model live side by side; in every round each runs for a while and
+the others wait, so that a busy moment of the machine does not hit one of them alone.
+"""
+import argparse
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PEERS = ["eager", "compile", "freezing", "onnxruntime", "openvino"]
+OURS = ["tessera:eager", "tessera:cpu", "tessera:default"]
+MODELS = ["gpt2-1x128", "bert-1x128", "bert-8x128", "resnet50-1", "resnet50-8", "mobilenetv3-1", "vit-b16-1", "encoder-8x64"]
+
+
+def say(*words):
+    print(*words, file=sys.stderr, flush=True)
+
+
+class Side:
+    def __init__(self, engine, model, args, cache):
+        self.engine, self.times = engine, []
+        folder = os.path.join(args.models, model)
+        env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(cache, "inductor"), TESSERA_CACHE_DIR=os.path.join(cache, "tessera"), OMP_NUM_THREADS=str(args.threads))
+        if engine.startswith("tessera:"):
+            command = [args.program, "--serve", f"{folder}/model.onnx", f"{folder}/in.npz", engine.split(":")[1], "--threads", str(args.threads)]
+        else:
+            command = [sys.executable, os.path.join(HERE, "peer.py"), engine, model, folder, str(args.threads)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        self.facts = self.read()
+
+    def read(self):
+        line = self.process.stdout.readline()
+        if line:
+            return json.loads(line)
+        self.process.wait()
+        raise RuntimeError(self.process.stderr.read().strip().splitlines()[-1:] or "it said nothing")
+
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def compile_ms(facts):
+    """From the model to the first result, packing apart."""
+    return facts["compile_ms"] + (facts["first_call_ms"] if "pack_ms" not in facts else 0)
+
+
+def error_of(path, folder):
+    got, want = np.load(path)["out0"].astype(np.float64), np.load(os.path.join(folder, "out.npz"))["y"].astype(np.float64)
+    return float(np.abs(got - want).max() / np.abs(want).max()) if got.shape == want.shape else math.inf
+
+
+def measure(model, args):
+    folder = os.path.join(args.models, model)
+    cache = tempfile.mkdtemp(prefix="bench-models-")
+    sides, rows = [], {}
+    try:
+        for engine in args.engines:
+            try:
+                cold = Side(engine, model, args, cache)
+                row = rows[engine] = {"cold": cold.facts}
+                if engine in ("eager", "onnxruntime", "openvino") or args.quick:
+                    sides.append(cold)
+                else:  # what a second process finds in the caches
+                    cold.close()
+                    warm = Side(engine, model, args, cache)
+                    row["warm"] = warm.facts
+                    sides.append(warm)
+            except RuntimeError as e:
+                rows[engine] = {"failed": str(e)[:300]}
+                say(f"{model}: {engine} failed: {e}")
+        for side in sides:
+            side.ask("run 0.5")
+        for _ in range(args.rounds):
+            for side in sides:
+                side.times += side.ask(f"run {args.seconds}")["ms"]
+        for side in sides:
+            times = sorted(side.times)
+            out = os.path.join(cache, "out.npz")
+            side.ask(f"save {out}")
+            rows[side.engine].update(
+                median_ms=statistics.median(times), p10_ms=times[len(times) // 10], p90_ms=times[len(times) * 9 // 10], calls=len(times),
+                error=error_of(out, folder), peak_bytes=side.ask("memory")["peak_bytes"])
+    finally:
+        for side in sides:
+            side.close()
+        shutil.rmtree(cache, ignore_errors=True)
+    return {"model": model, "load": os.getloadavg()[0], "engines": rows}
+
+
+def best(rows, names):
+    known = [(rows[n]["median_ms"], n) for n in names if "median_ms" in rows.get(n, {})]
+    return min(known) if known else (math.nan, "")
+
+
+def table(results, args):
+    ours, peers = [e for e in args.engines if e in OURS], [e for e in args.engines if e in PEERS]
+    lines = ["| ms per call | " + " | ".join(ours + peers) + " | against the best peer |", "|---" * (len(ours) + len(peers) + 2) + "|"]
+    ratios = []
+    for r in results:
+        rows = r["engines"]
+
+        def cell(e):
+            x = rows.get(e, {})
+            return f"{x['median_ms']:.3g} ({x['p10_ms']:.3g}-{x['p90_ms']:.3g})" if "median_ms" in x else "-"
+
+        ratio = best(rows, peers)[0] / best(rows, ours)[0] if peers and ours else math.nan
+        ratios.append(ratio)
+        lines.append("| " + " | ".join([r["model"], *map(cell, ours + peers), f"{ratio:.2f}"]) + " |")
+    known = [x for x in ratios if not math.isnan(x)]
+    if known:
+        lines.append(f"\nGeometric mean of the speed-up over the best peer: {math.exp(sum(map(math.log, known)) / len(known)):.2f}, least {min(known):.2f}. "
+                     f"{args.threads} threads, median (10th to 90th percentile).")
+    lines += ["", "| compile ms, cold / warm; pack ms; peak MiB | " + " | ".join(ours + peers) + " |", "|---" * (len(ours) + len(peers) + 1) + "|"]
+    for r in results:
+
+        def facts(e):
+            x = r["engines"].get(e, {})
+            if "cold" not in x:
+                return "-"
+            text = f"{compile_ms(x['cold']):.0f}" + (f" / {compile_ms(x['warm']):.0f}" if "warm" in x else "")
+            text += f"; {x['cold']['pack_ms']:.0f}" if "pack_ms" in x["cold"] else ""
+            return text + (f"; {x['peak_bytes'] / 2**20:.0f}" if "peak_bytes" in x else "")
+
+        lines.append("| " + " | ".join([r["model"], *map(facts, ours + peers)]) + " |")
+    lines += ["", "| greatest difference from PyTorch by greatest value | " + " | ".join(ours + peers) + " |", "|---" * (len(ours) + len(peers) + 1) + "|"]
+    for r in results:
+        lines.append("| " + " | ".join([r["model"]] + [f"{r['engines'][e]['error']:.1e}" if "error" in r["engines"].get(e, {}) else "-" for e in ours + peers]) + " |")
+    return "\n".join(lines)
+
+
+def plot(results, args):
+    """Speed against the best peer of each model: one group of bars per model."""
+    colours = ["#bbbbbb", "#777777", "#d62728", "#aec7e8", "#1f77b4", "#17becf", "#2ca02c", "#9467bd"]
+    bar, gap, height, left = 14, 26, 260, 50
+    group = bar * len(args.engines) + gap
+    width = left + group * len(results) + 20
+    top = max((best(r["engines"], PEERS)[0] / x["median_ms"] for r in results for x in r["engines"].values() if "median_ms" in x), default=1) * 1.1
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height + 90}" font-family="sans-serif" font-size="11">',
+           '<rect width="100%" height="100%" fill="white"/>', '<text x="10" y="16">speed, the best peer of each model = 1</text>']
+    base = height + 20
+
+    def y(v):
+        return base - v / top * (height - 20)
+
+    for tick in [i / 4 for i in range(0, int(top * 4) + 1)]:
+        out.append(f'<line x1="{left}" x2="{width - 10}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" stroke="{"#333" if tick == 1 else "#ddd"}"/><text x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    for i, r in enumerate(results):
+        x = left + gap / 2 + i * group
+        reference = best(r["engines"], PEERS)[0]
+        for k, engine in enumerate(args.engines):
+            ms = r["engines"].get(engine, {}).get("median_ms")
+            if ms and not math.isnan(reference):
+                v = reference / ms
+                out.append(f'<rect x="{x + k * bar:.1f}" y="{y(v):.1f}" width="{bar - 2}" height="{base - y(v):.1f}" fill="{colours[k % len(colours)]}"><title>{engine} {ms:.2f} ms</title></rect>')
+        out.append(f'<text x="{x + bar * len(args.engines) / 2:.1f}" y="{base + 16}" text-anchor="middle">{r["model"]}</text>')
+    for k, engine in enumerate(args.engines):
+        at = left + k * (width - left) / len(args.engines)
+        out.append(f'<rect x="{at:.1f}" y="{base + 34}" width="10" height="10" fill="{colours[k % len(colours)]}"/><text x="{at + 14:.1f}" y="{base + 43}">{engine}</text>')
+    with open(args.plot, "w") as f:
+        f.write("\n".join(out + ["</svg>"]) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("models")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", default=",".join(MODELS))
+    parser.add_argument("--engines", default=",".join(OURS + PEERS))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--quick", action="store_true", help="no second process for warm compile times")
+    parser.add_argument("--plot", default="cpu-models.svg")
+    args = parser.parse_args()
+    args.engines = args.engines.split(",")
+    names = args.only.split(",")
+    subprocess.run([sys.executable, os.path.join(HERE, "models.py"), args.models, *names], check=True, stdout=sys.stderr)
+    results = []
+    for name in names:
+        say("measuring", name)
+        results.append(measure(name, args))
+    plot(results, args)
+    if args.json:
+        print(json.dumps({"schema": "tessera.bench.cpu-models.peers/1", "threads": args.threads, "models": results}, indent=1))
+    else:
+        print(table(results, args))
+
+
+main()
