@@ -2,6 +2,10 @@
 #include "plugin/sha256.hpp"
 
 #include <sys/stat.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 #include <array>
 #include <bit>
@@ -30,22 +34,106 @@ constexpr std::array<uint32_t, 64> kRound = {
     0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
     0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
+using State = std::array<uint32_t, 8>;
+
+void compress_plain(State& state, const unsigned char* p, size_t blocks) {  // section 6.2.2
+  for (; blocks > 0; --blocks, p += 64) {
+    std::array<uint32_t, 64> w;
+    for (size_t t = 0; t < 16; ++t)
+      w[t] = static_cast<uint32_t>(p[4 * t]) << 24 | static_cast<uint32_t>(p[4 * t + 1]) << 16 |
+             static_cast<uint32_t>(p[4 * t + 2]) << 8 | p[4 * t + 3];
+    for (size_t t = 16; t < 64; ++t) {
+      const uint32_t s0 = std::rotr(w[t - 15], 7) ^ std::rotr(w[t - 15], 18) ^ (w[t - 15] >> 3);
+      const uint32_t s1 = std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ (w[t - 2] >> 10);
+      w[t] = w[t - 16] + s0 + w[t - 7] + s1;
+    }
+    auto [a, b, c, d, e, f, g, h] = state;
+    for (size_t t = 0; t < 64; ++t) {
+      const uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
+      const uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRound[t] + w[t];
+      const uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
+      const uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
+      h = g;
+      g = f;
+      f = e;
+      e = d + t1;
+      d = c;
+      c = b;
+      b = a;
+      a = t1 + t2;
+    }
+    const State sum = {a, b, c, d, e, f, g, h};
+    for (size_t i = 0; i < 8; ++i) state[i] += sum[i];
+  }
+}
+
+#if defined(__x86_64__)
+// The same on the SHA extensions (Intel SDM, SHA256RNDS2): four rounds a step, the state held as (ABEF, CDGH). Hashing every plugin's
+// library stands in front of each start, and takes a tenth of the plain loop's time here.
+__attribute__((target("sha,sse4.1,ssse3"))) void compress_sha_ni(State& state, const unsigned char* p, size_t blocks) {
+  const auto load = [](const void* at) __attribute__((target("sse2"))) {
+    return _mm_loadu_si128(static_cast<const __m128i*>(at));
+  };
+  const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  const __m128i cdab = _mm_shuffle_epi32(load(state.data()), 0xb1), efgh = _mm_shuffle_epi32(load(state.data() + 4), 0x1b);
+  __m128i abef = _mm_alignr_epi8(cdab, efgh, 8), cdgh = _mm_blend_epi16(efgh, cdab, 0xf0);
+  for (; blocks > 0; --blocks, p += 64) {
+    const __m128i abef_before = abef, cdgh_before = cdgh;
+    __m128i w[4];
+    for (int step = 0; step < 16; ++step) {
+      __m128i& next = w[step % 4];
+      if (step < 4) {
+        next = _mm_shuffle_epi8(load(p + 16 * step), big_endian);
+      } else {
+        const __m128i last = w[(step + 3) % 4], before = w[(step + 2) % 4];
+        const __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(next, w[(step + 1) % 4]), _mm_alignr_epi8(last, before, 4));
+        next = _mm_sha256msg2_epu32(sum, last);
+      }
+      const __m128i words = _mm_add_epi32(next, load(&kRound[static_cast<size_t>(4 * step)]));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, words);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(words, 0x0e));
+    }
+    abef = _mm_add_epi32(abef, abef_before);
+    cdgh = _mm_add_epi32(cdgh, cdgh_before);
+  }
+  const __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data()), _mm_blend_epi16(feba, dchg, 0xf0));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data() + 4), _mm_alignr_epi8(dchg, feba, 8));
+}
+
+bool has_sha_ni() {
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & bit_SHA) != 0 && __builtin_cpu_supports("sse4.1");
+}
+#endif
+
+void compress(State& state, const unsigned char* p, size_t blocks) {
+#if defined(__x86_64__)
+  static const bool fast = has_sha_ni();
+  if (fast) return compress_sha_ni(state, p, blocks);
+#endif
+  compress_plain(state, p, blocks);
+}
+
 class Sha256 {
  public:
   void update(const void* data, size_t n) {
     const auto* p = static_cast<const unsigned char*>(data);
     length_ += n;
-    while (n > 0) {
+    if (used_ > 0) {
       const size_t take = std::min(n, block_.size() - used_);
       std::memcpy(block_.data() + used_, p, take);
       used_ += take;
       p += take;
       n -= take;
-      if (used_ == block_.size()) {
-        compress();
-        used_ = 0;
-      }
+      if (used_ < block_.size()) return;
+      compress(state_, block_.data(), 1);
+      used_ = 0;
     }
+    compress(state_, p, n / 64);
+    p += n / 64 * 64;
+    used_ = n % 64;
+    if (used_ > 0) std::memcpy(block_.data(), p, used_);
   }
 
   std::string hex() {
@@ -64,38 +152,8 @@ class Sha256 {
   }
 
  private:
-  void compress() {  // section 6.2.2
-    std::array<uint32_t, 64> w;
-    for (size_t t = 0; t < 16; ++t)
-      w[t] = static_cast<uint32_t>(block_[4 * t]) << 24 | static_cast<uint32_t>(block_[4 * t + 1]) << 16 |
-             static_cast<uint32_t>(block_[4 * t + 2]) << 8 | block_[4 * t + 3];
-    for (size_t t = 16; t < 64; ++t) {
-      const uint32_t s0 = std::rotr(w[t - 15], 7) ^ std::rotr(w[t - 15], 18) ^ (w[t - 15] >> 3);
-      const uint32_t s1 = std::rotr(w[t - 2], 17) ^ std::rotr(w[t - 2], 19) ^ (w[t - 2] >> 10);
-      w[t] = w[t - 16] + s0 + w[t - 7] + s1;
-    }
-    auto [a, b, c, d, e, f, g, h] = state_;
-    for (size_t t = 0; t < 64; ++t) {
-      const uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
-      const uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRound[t] + w[t];
-      const uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
-      const uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
-      h = g;
-      g = f;
-      f = e;
-      e = d + t1;
-      d = c;
-      c = b;
-      b = a;
-      a = t1 + t2;
-    }
-    const std::array<uint32_t, 8> sum = {a, b, c, d, e, f, g, h};
-    for (size_t i = 0; i < 8; ++i) state_[i] += sum[i];
-  }
-
   // Section 5.3.3: the square roots of the first eight primes.
-  std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                    0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  State state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::array<unsigned char, 64> block_{};
   size_t used_ = 0;
   uint64_t length_ = 0;
