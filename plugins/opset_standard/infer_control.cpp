@@ -106,12 +106,21 @@ void scan(Infer& in) {
   }
 }
 
+void fused(Infer& in) {
+  expect_regions(in, 1);
+  const tsr_signature& body = in.call().regions[0];
+  expect_inputs(in, "fused", body, 0);
+  for (uint32_t i = 0; i < body.num_outputs; ++i)
+    in.result(static_cast<tsr_dtype>(body.outputs[i]->dtype), {body.outputs[i]->sizes, body.outputs[i]->rank});
+}
+
 }  // namespace
 
 void add_infer_control(Table& t) {
   t.infer("cond", cond);
   t.infer("while_loop", while_loop);
   t.infer("scan", scan);
+  t.infer("fused", fused);
 }
 
 }  // namespace tessera::opset

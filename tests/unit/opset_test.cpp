@@ -166,7 +166,7 @@ TEST_CASE("differentiable ops have gradients") {
       "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount", "random_bits", "random_int", "random_normal",
       "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left", "shift_right",
       // through their regions
-      "cond", "scan", "while_loop",
+      "cond", "fused", "scan", "while_loop",
       // through their decomposition
       "adaptive_avg_pool", "adaptive_max_pool", "attention", "batch_norm", "batch_norm_training", "diagonal", "dropout",
       "group_norm", "interpolate", "mse_loss", "roll", "split", "stack", "tile",

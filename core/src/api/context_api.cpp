@@ -5,6 +5,7 @@
 
 #include "api/api.hpp"
 #include "api/op_list.hpp"
+#include "compile/late_passes.hpp"
 #include "dispatch/eager.hpp"
 #include "log/log.hpp"
 #include "runtime/device.hpp"
@@ -26,6 +27,8 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
   o.threads = static_cast<int>(config.get_int("runtime.threads"));
   o.arena_max_bytes = config.get_int("runtime.arena_max_bytes");
   o.measure = log_enabled(Artifact::kBenchmarking);
+  if (LatePasses late{context->pipeline(config, TSR_STAGE_ASSIGNED), pass_options_of(config)}; !late.passes.empty())
+    o.late_passes = std::make_shared<const LatePasses>(std::move(late));
   o.keep = context;
   return o;
 }

@@ -5,10 +5,12 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "compile/inline_fused.hpp"
 #include "compile/options.hpp"
 #include "compile/view.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
+#include "log/log.hpp"
 #include "plugin/plugin_host.hpp"
 #include "runtime/tensor.hpp"
 #include "support/error.hpp"
@@ -73,6 +75,7 @@ class Assigner {
     const OpRecord& record = g_.record_of(n);
     if (record.has(kConstant) && g_.attr(n, "value") && g_.attr(n, "value")->kind == TSR_ATTR_TENSOR)
       return set(n, {Assignment::kConstant, nullptr});
+    if (record.name == "fused") return fused(n);
     if (record.has(kControl)) {
       for (uint32_t i = 0; i < g_.node(n).num_regions; ++i) region(g_.node(n).regions[i]);
       return set(n, {Assignment::kControl, nullptr});
@@ -98,6 +101,23 @@ class Assigner {
                          "' has neither a decomposition nor a host kernel" +
                          (refusals.empty() ? "; no backend is configured" : ":" + refusals),
                      "add a backend that takes it; the last of backends.order should take every op");
+  }
+
+  // A fused group goes to the backend that it names. When that one is absent or refuses, its nodes stand alone again.
+  tsr_id fused(tsr_id n) {
+    const tsr_attr* name = g_.attr(n, "backend");
+    for (const Factory* backend : options_.backends) {
+      const tsr_backend& table = backend->as<tsr_backend>();
+      if (!name || backend->name != name->s || !(table.capabilities & TSR_CAP_FUSION)) continue;
+      const char* why = nullptr;
+      if (table.claim(backend->self, g_.handle(), n, &why) == TSR_CLAIM_YES) return set(n, {Assignment::kBackend, backend});
+      if (log_enabled(Artifact::kPerfHints))
+        log_write(Artifact::kPerfHints,
+                  "backend '" + backend->name + "' refuses " + g_.describe(n) + ": " + (why ? why : "no reason given"));
+    }
+    const tsr_id before = g_.node(n).prev, parent = g_.node(n).parent;
+    inline_fused(g_, n);
+    return before == TSR_NONE ? g_.region(parent).first : g_.node(before).next;
   }
 
   // Whether the op says "view" for a dense operand of these sizes (of the hints, when they are symbolic). At run time a strided

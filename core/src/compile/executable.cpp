@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 
+#include "compile/late_passes.hpp"
 #include "compile/layout.hpp"
 #include "compile/services.hpp"
 #include "ir/graph.hpp"
@@ -62,10 +63,12 @@ std::unique_ptr<Executable> Executable::compile(std::unique_ptr<Graph> graph, co
   e->keep_ = options.keep;
   e->graph_ = std::move(graph);
   if (e->graph_->in_transaction()) e->graph_->commit();
-  const std::vector<Assignment> assignment = [&] {
+  const auto assign = [&] {
     const TracePhase phase("assign");
     return assign_backends(*e->graph_, options);
-  }();
+  };
+  std::vector<Assignment> assignment = assign();
+  if (options.late_passes && run_late_passes(*e->graph_, *options.late_passes)) assignment = assign();
   e->times.assign = watch.lap();
   e->plan(assignment, options);
   if (assigned) *assigned = assignment;

@@ -8,16 +8,18 @@
 namespace tessera::core {
 
 struct Factory;
+struct LatePasses;
 struct SavedKernels;
 
 struct CompileOptions {
-  std::vector<const Factory*> backends;  // in order of preference; the last is the fallback
-  const Factory* executor = nullptr;     // runs static plans another way; null: step by step
-  bool relaxed = false;                  // numerics = "relaxed"
-  int threads = 0;                       // of parallel loops during a run; 0: the process's default
-  int64_t arena_max_bytes = 0;           // a larger arena is refused; 0: no limit
-  bool measure = false;                  // time every step of every run (describe shows the means)
-  std::shared_ptr<const void> keep;      // what owns the backends
+  std::vector<const Factory*> backends;           // in order of preference; the last is the fallback
+  const Factory* executor = nullptr;              // runs static plans another way; null: step by step
+  bool relaxed = false;                           // numerics = "relaxed"
+  int threads = 0;                                // of parallel loops during a run; 0: the process's default
+  int64_t arena_max_bytes = 0;                    // a larger arena is refused; 0: no limit
+  bool measure = false;                           // time every step of every run (describe shows the means)
+  std::shared_ptr<const LatePasses> late_passes;  // TSR_STAGE_ASSIGNED; null: none
+  std::shared_ptr<const void> keep;               // what owns the backends
   // Set for one compile only: kernels to take instead of compiling them, and where to put those that can be kept.
   const SavedKernels* restore = nullptr;
   SavedKernels* save = nullptr;

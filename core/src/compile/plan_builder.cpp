@@ -301,6 +301,7 @@ class PlanBuilder {
     const tsr_node& x = g_.node(n);
     std::vector<uint32_t> results, operands, out;
     if (!g_.record_of(n).has(kUnbacked) && !g_.record_of(n).has(kControl)) return out;
+    if (g_.record_of(n).name == "fused") return out;  // none of its nodes does
     for (uint32_t i = 0; i < x.num_results; ++i) {
       const tsr_type& t = *g_.value(x.results[i]).type;
       for (uint32_t k = 0; k < t.rank; ++k) g_.sizes().collect_symbols(t.sizes[k], results);

@@ -95,6 +95,7 @@ void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out) {
                 [](const Factory* f) { return (f->as<tsr_backend>().capabilities & TSR_CAP_NO_COMPUTE) != 0; });
   if (options.backends.size() > 1) options.backends.erase(options.backends.begin(), options.backends.end() - 1);
   options.measure = false;
+  options.late_passes = nullptr;
   std::unique_ptr<Executable> executable;
   try {
     executable = traced_compile({"constant", n.op, {}, {}}, [&] { return Executable::compile(std::move(one), options); });
@@ -115,6 +116,21 @@ void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out) {
     if (bytes) std::memcpy(data, t.data, bytes);
     out[i] = {data, t.dtype, t.rank, sizes, sizes + t.rank, kCpu, TSR_TENSOR_CONTIGUOUS};
   }
+}
+
+const char* backend_of(Graph& graph, tsr_id node, uint64_t* capabilities) {
+  if (capabilities) *capabilities = 0;
+  if (node >= graph.num_nodes() || !graph.node(node).alive) return nullptr;
+  const OpRecord& record = graph.record_of(node);
+  if (record.has(kConstant) || record.has(kControl)) return nullptr;
+  for (const Factory* f : current_options().backends) {
+    const tsr_backend& table = f->as<tsr_backend>();
+    const char* why = nullptr;
+    if (table.claim(f->self, graph.handle(), node, &why) != TSR_CLAIM_YES) continue;
+    if (capabilities) *capabilities = table.capabilities;
+    return f->name.c_str();
+  }
+  return nullptr;
 }
 
 namespace {

@@ -31,6 +31,9 @@ class ServiceScope {
 // the kernel throws.
 void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out);
 
+// The first backend of the services' options that claims the node; null: none. See tsr_graph_api.backend_of.
+const char* backend_of(Graph& graph, tsr_id node, uint64_t* capabilities);
+
 struct Estimate {
   int64_t peak_bytes = 0;  // arena plus outputs of one run; inputs and constants, which exist before, are not counted
   double seconds = 0;      // sum over the steps; see docs/runtime.md for the model

@@ -122,10 +122,11 @@ std::vector<const Factory*> Context::backends_named(std::string_view list) const
   return out;
 }
 
-std::vector<BoundPass> Context::pipeline(const Config& config) const {
+std::vector<BoundPass> Context::pipeline(const Config& config, uint32_t stage) const {
   std::vector<BoundPass> out;
   for (const PassRequest& r : config.passes())
-    if (const Factory* f = plugins_.find(TSR_PASS, r.name)) out.push_back({f, r.options});  // absent: an optional plugin's
+    if (const Factory* f = plugins_.find(TSR_PASS, r.name))  // absent: an optional plugin's
+      if (f->as<tsr_pass>().stage == stage) out.push_back({f, r.options});
   return out;
 }
 

@@ -53,7 +53,8 @@ class Context : public std::enable_shared_from_this<Context> {
   // "eager,reference" as given to compile(); throws TSR-P030, TSR-C for an empty list.
   std::vector<const Factory*> backends_named(std::string_view comma_separated) const;
   const Factory& fallback_backend() const { return *backends_in_order().back(); }
-  std::vector<BoundPass> pipeline(const Config& config) const;
+  // The config's passes of one stage (TSR_STAGE_*).
+  std::vector<BoundPass> pipeline(const Config& config, uint32_t stage = TSR_STAGE_GRAPH) const;
   const Factory* partitioner(const Config& config) const;  // null: none configured
   const Factory* executor(const Config& config) const;     // null: none configured, or an optional one is absent
   // Options of one pass of a textual pipeline ("fuse{max_size=64}"); see Config::pass_options.

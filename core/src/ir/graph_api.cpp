@@ -201,6 +201,13 @@ const tsr_graph_api kApi = {
           });
         },
     .bound_input = [](tsr_graph* g, const char* name) noexcept { return of(g).bound_input(name); },
+    .backend_of = [](tsr_graph* g, tsr_id n, uint64_t* capabilities) noexcept -> const char* {
+      try {
+        return backend_of(of(g), n, capabilities);
+      } catch (...) {
+        return nullptr;  // out of memory
+      }
+    },
 };
 
 }  // namespace

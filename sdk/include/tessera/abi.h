@@ -363,6 +363,9 @@ typedef struct tsr_graph_api {
   /* During an import: the value that the caller fixed for the input of this name (tsr_api.graph_load_bound), which then becomes a
    * constant; NULL: none. Dense host memory, valid while the import lasts. */
   const tsr_tensor* (*bound_input)(tsr_graph*, const char* name);
+  /* The name of the backend that runs this node: the first of those in use that claims it; lives as long as the process.
+   * NULL: none does, or the host runs it. `capabilities` (may be NULL) gets its TSR_CAP_*. */
+  const char* (*backend_of)(tsr_graph*, tsr_id node, uint64_t* capabilities);
 } tsr_graph_api;
 
 /* One rewrite rule. `op` NULL: any op. Return 1 in *changed when the graph was edited. Rules with greater benefit go first. */
@@ -634,7 +637,11 @@ typedef struct tsr_pass {
   const char* summary; /* one sentence: what it does */
   const char* ensures; /* one sentence: what later passes may assume */
   tsr_error* (*run)(void* self, tsr_graph*, const tsr_options*, int* changed);
+  uint32_t stage; /* TSR_STAGE_*: when the config's pipeline runs it */
+  uint32_t reserved;
 } tsr_pass;
+#define TSR_STAGE_GRAPH    0u /* in its place in the pipeline */
+#define TSR_STAGE_ASSIGNED 1u /* after the others, when every node has a backend and refused composites are decomposed */
 
 /* --------------------------------------------------------------------------------------------------- kind: device */
 

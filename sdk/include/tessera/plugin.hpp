@@ -429,6 +429,11 @@ class Graph {
     p[s.size()] = 0;
     return p;
   }
+  // The backend that runs this node, and its TSR_CAP_*; empty: the host, or nobody.
+  std::string_view backend_of(Node n, uint64_t* capabilities = nullptr) const {
+    const char* name = api().backend_of(g_, n.id, capabilities);
+    return name ? name : std::string_view();
+  }
   std::string print(Node n = {}) const { return api().print(g_, n.id); }
 
  private:
@@ -484,6 +489,7 @@ class Pass {
   virtual ~Pass() = default;
   virtual const char* summary() const = 0;
   virtual const char* ensures() const = 0;
+  virtual uint32_t stage() const { return TSR_STAGE_GRAPH; }
   virtual bool run(Graph g, const Options& options) = 0;  // true: the graph changed
 };
 
@@ -565,6 +571,7 @@ class Plugin {
     t->struct_size = sizeof *t;
     t->summary = p->summary();
     t->ensures = p->ensures();
+    t->stage = p->stage();
     t->run = [](void* self, tsr_graph* g, const tsr_options* o, int* changed) noexcept {
       return guarded([&] { *changed = static_cast<Pass*>(self)->run(Graph(g), Options{o}) ? 1 : 0; });
     };

@@ -24,7 +24,8 @@ void Builder::end_loop() {
 uint32_t Builder::place(const Inst& inst) const {
   const auto inner = static_cast<uint32_t>(scopes_.size() - 1);
   if (inner == 0) return 0;
-  if (inst.op == Op::Reduce || inst.op == Op::Store) return inner;
+  // A check of a loop without points must not be made.
+  if (inst.op == Op::Reduce || inst.op == Op::Store || inst.op == Op::Check) return inner;
   uint32_t d = 0;
   for (const uint32_t a : inst.args)
     if (a != kNone) d = std::max(d, depth_[a]);

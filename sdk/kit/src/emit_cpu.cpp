@@ -61,6 +61,16 @@ class KernelWriter {
 
   // Which values differ between lanes.
   void classify() {
+    after_loop_.assign(k_.insts.size(), 0);
+    for (uint32_t i = 0; i < k_.insts.size(); ++i) {
+      const Inst& x = k_.insts[i];
+      bool after = x.op == Op::Reduce;
+      for (const uint32_t a : x.args) after = after || (a != kNone && after_loop_[a]);
+      std::vector<uint32_t> values;
+      if (x.op == Op::Index || x.op == Op::Load || x.op == Op::Store) k_.pool.collect(x.index, AtomKind::Value, values);
+      for (const uint32_t v : values) after = after || after_loop_[v];
+      after_loop_[i] = after;
+    }
     if (s_.lane_axis == kNone || s_.width == 1) return;
     for (uint32_t i = 0; i < k_.insts.size(); ++i) {
       const Inst& x = k_.insts[i];
@@ -164,7 +174,7 @@ class KernelWriter {
   }
 
   std::string pointer(const Inst& x, const std::string& lane = {}) const {
-    return k_.buffers[x.id].name + "_p + (" + expr(x.index, lane) + ")";
+    return "b_" + k_.buffers[x.id].name + " + (" + expr(x.index, lane) + ")";
   }
 
   // ---- instructions
@@ -671,7 +681,7 @@ class KernelWriter {
     for (size_t i = 0; i < k_.buffers.size(); ++i) {
       const Buffer& b = k_.buffers[i];
       const std::string t = std::string(b.access == Access::In ? "const " : "") + d_.memory_type(b.type) + "*";
-      line(t + " const " + b.name + "_p = (" + t + ")a->buffers[" + std::to_string(i) + "]; (void)" + b.name + "_p;");
+      line(t + " const b_" + b.name + " = (" + t + ")a->buffers[" + std::to_string(i) + "]; (void)b_" + b.name + ";");
     }
     bool faults = false;
     for (const Inst& x : k_.insts) faults = faults || x.op == Op::Check;
@@ -740,7 +750,7 @@ class KernelWriter {
     const bool tiled = s_.tile_axis != kNone;
     const auto equal_for_all = [&] {
       for (const Item& i : k_.body)
-        if (!i.is_loop && !varying_[i.id] && k_.insts[i.id].op != Op::Store) inst(i.id, {});
+        if (!i.is_loop && !varying_[i.id] && !after_loop_[i.id] && k_.insts[i.id].op != Op::Store) inst(i.id, {});
     };
     if (!tiled) equal_for_all();
     lane_range(axis, stop, divides(k_.pool.extent(s_.lane_axis), s_.width), [&](const Lanes& lanes) {
@@ -762,7 +772,7 @@ class KernelWriter {
           for (const uint32_t r : rs)
             line("const " + type(k_.insts[r].type, varying_[r] ? lanes.n : 1) + " " + name(r) + " = r" + std::to_string(r) +
                  ";");
-        } else if (varying_[i.id] || k_.insts[i.id].op == Op::Store) {
+        } else if (varying_[i.id] || after_loop_[i.id] || k_.insts[i.id].op == Op::Store) {
           inst(i.id, lanes);
         }
       }
@@ -805,13 +815,7 @@ class KernelWriter {
     }
   }
 
-  bool depends_on_loop(uint32_t id) const {
-    const Inst& x = k_.insts[id];
-    if (x.op == Op::Reduce) return true;
-    for (const uint32_t a : x.args)
-      if (a != kNone && depends_on_loop(a)) return true;
-    return false;
-  }
+  bool depends_on_loop(uint32_t id) const { return after_loop_[id] != 0; }
 
   void plan() {
     open("extern \"C\" void " + k_.name + "_plan(const i64* dims, i64* plan) {");
@@ -853,7 +857,8 @@ class KernelWriter {
   const Dialect& d_;
   Kernel& k_;
   Schedule s_;
-  std::vector<uint8_t> varying_;
+  std::vector<uint8_t> varying_;     // by instruction: differs between lanes
+  std::vector<uint8_t> after_loop_;  // needs the result of a loop
   std::string head_, out_;
   int indent_ = 0;
 };

@@ -560,6 +560,7 @@ class Lowering {
           }
           p[t.number] = pool_.sub(p[t.number], size);
         }
+        if (parts.empty()) return b.constant_of_bits(type, 0);  // of nothing but empty tensors
         uint32_t v = parts.back().second;
         for (size_t i = parts.size() - 1; i-- > 0;) v = b.select(parts[i].first, parts[i].second, v);
         return v;

@@ -103,7 +103,8 @@ class Verifier {
          store ? "an output is stored" : "an input is loaded, or what an earlier loop stored");
     need(b.type == (store ? k_.insts[x.args[0]].type : x.type), i, "V6", "the value has the type of the buffer");
     index(i, x.index);
-    if (x.args[store ? 1 : 0] == kNone) {
+    // Of an empty buffer nothing is accessed: some loop has no points.
+    if (x.args[store ? 1 : 0] == kNone && b.extent != kZero) {
       need(!k_.pool.nonnegative(k_.pool.sub(k_.pool.sub(kZero, x.index), kOne)) &&
                !k_.pool.nonnegative(k_.pool.sub(x.index, b.extent)),
            i, "V10", "an index lies inside its buffer");

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+
+#include "groups.hpp"
+
+namespace tessera::passes {
+
+sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend) {
+  const tsr_graph_api& api = g.api();
+  std::vector<const tsr_type*> types;
+  std::vector<tsr_id> operands;
+  for (const sdk::Value& v : piece.inputs) {
+    types.push_back(v.type().p);
+    operands.push_back(v.id);
+  }
+  tsr_id region = TSR_NONE;
+  sdk::check(api.region_create(g.handle(), types.data(), static_cast<uint32_t>(types.size()), &region));
+  std::map<tsr_id, tsr_id> inner;
+  for (size_t i = 0; i < operands.size(); ++i) inner[operands[i]] = g.inputs(region)[i];
+
+  const auto copy = [&](sdk::Node n) {
+    const tsr_node raw = n.raw();
+    std::vector<tsr_id> ids;
+    for (uint32_t i = 0; i < raw.num_operands; ++i)
+      ids.push_back(raw.operands[i] == TSR_NONE ? TSR_NONE : inner.at(raw.operands[i]));
+    std::vector<const tsr_type*> results;
+    for (uint32_t i = 0; i < raw.num_results; ++i) results.push_back(n.result(i).type().p);
+    const std::string name(n.result().name());
+    tsr_node_desc d{};
+    d.struct_size = sizeof d;
+    d.op = raw.op;
+    d.operands = ids.data();
+    d.num_operands = raw.num_operands;
+    d.attrs = raw.attrs;
+    d.num_attrs = raw.num_attrs;
+    d.num_results = raw.num_results;
+    d.result_types = results.data();
+    d.loc = raw.loc;
+    d.result_name = name.c_str();
+    tsr_id made = TSR_NONE;
+    sdk::check(api.node_create(g.handle(), &d, region, TSR_NONE, &made));
+    for (uint32_t i = 0; i < raw.num_results; ++i) inner[n.raw().results[i]] = g.node(made).raw().results[i];
+  };
+  for (const sdk::Node& n : piece.nodes) {
+    for (uint32_t i = 0; i < n.num_operands(); ++i)  // literals come along
+      if (n.has_operand(i) && !inner.count(n.operand(i).id)) copy(n.operand(i).def());
+    copy(n);
+  }
+  std::vector<tsr_id> outputs;
+  for (const sdk::Value& v : piece.outputs) outputs.push_back(inner.at(v.id));
+  sdk::check(api.region_set_outputs(g.handle(), region, outputs.data(), static_cast<uint32_t>(outputs.size())));
+
+  const sdk::Node last = piece.nodes.back();
+  std::vector<sdk::Value> values;
+  for (const tsr_id v : operands) values.push_back(g.value(v));
+  const tsr_attr attrs[] = {sdk::attr_string("backend", backend.c_str())};
+  const tsr_id regions[] = {region};
+  const sdk::Node fused = g.create({last.raw().parent, last.raw().next, last.raw().loc}, "fused", values, attrs, regions);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < piece.outputs.size(); ++i) {
+    names.emplace_back(piece.outputs[i].name());
+    g.replace_uses(piece.outputs[i], fused.result(static_cast<uint32_t>(i)));
+  }
+  for (size_t i = piece.nodes.size(); i-- > 0;) g.erase(piece.nodes[i]);
+  for (size_t i = 0; i < names.size(); ++i) g.set_name(fused.result(static_cast<uint32_t>(i)), names[i].c_str());
+  return fused;
+}
+
+}  // namespace tessera::passes

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "groups.hpp"
+
+#include <algorithm>
+#include <queue>
+
+namespace tessera::passes {
+namespace {
+
+constexpr uint32_t kNone = 0xffffffffu;
+
+// Calls of library functions, by element and loop: what is computed again in a second loop counts again.
+int heavy_calls(const kit::Kernel& k) {
+  int n = 0;
+  for (const kit::Inst& x : k.insts) n += x.op == kit::Op::Call;
+  return n;
+}
+
+bool is_literal(sdk::Value v) {
+  const sdk::Node def = v.def();
+  return def && def.is("constant") && v.type().elements() == 1;
+}
+
+template <class T>
+void add_once(std::vector<T>& list, const T& x) {
+  if (std::find(list.begin(), list.end(), x) == list.end()) list.push_back(x);
+}
+
+}  // namespace
+
+Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options) : g_(g), options_(options) {
+  for (const sdk::Node& n : g.nodes(region)) {
+    position_[n.id] = static_cast<uint32_t>(nodes_.size());
+    Group group;
+    group.items = {static_cast<uint32_t>(nodes_.size())};
+    nodes_.push_back(n);
+    uint64_t capabilities = 0;
+    const std::string_view backend = g.backend_of(n, &capabilities);
+    if (!backend.empty() && (capabilities & TSR_CAP_FUSION) && kit::why_not(g, n).empty()) {
+      try {
+        group.heavy = heavy_calls(kit::lower(piece(group.items), "k").kernel);
+        group.backend = backend;
+      } catch (const kit::Unfit&) {}
+    }
+    group_of_.push_back(static_cast<uint32_t>(groups_.size()));
+    groups_.push_back(std::move(group));
+  }
+}
+
+uint32_t Groups::producer(sdk::Value v) const {
+  const sdk::Node def = v.def();
+  if (!def) return kNone;
+  const auto at = position_.find(def.id);
+  return at == position_.end() ? kNone : at->second;
+}
+
+// A view that the core takes as it is: no bytes move.
+bool Groups::free_view(uint32_t item) const {
+  const sdk::Node& n = nodes_[item];
+  return n.is("reshape") || n.is("expand_dims") || n.is("squeeze");
+}
+
+bool Groups::is_fused(const Group& g) const {
+  if (g.backend.empty() || g.items.size() < 2) return false;
+  size_t work = 0, moving = 0;
+  for (const uint32_t i : g.items) {
+    if (free_view(i)) continue;
+    ++moving;
+    work += !g_.has_trait(nodes_[i].raw().op, "view");
+  }
+  return work > 0 && moving > 1;
+}
+
+kit::Piece Groups::piece(const std::vector<uint32_t>& items) const {
+  kit::Piece p{g_, {}, {}, {}};
+  const auto inside = [&](uint32_t item) { return item != kNone && std::binary_search(items.begin(), items.end(), item); };
+  for (const uint32_t i : items) {
+    const sdk::Node& n = nodes_[i];
+    p.nodes.push_back(n);
+    for (uint32_t k = 0; k < n.num_operands(); ++k) {
+      if (!n.has_operand(k)) continue;
+      const sdk::Value v = n.operand(k);
+      if (!inside(producer(v)) && !is_literal(v)) add_once(p.inputs, v);
+    }
+    for (uint32_t k = 0; k < n.num_results(); ++k) {
+      const sdk::Value v = n.result(k);
+      for (const tsr_use& u : v.uses()) {
+        const auto user = u.node == TSR_NONE ? position_.end() : position_.find(u.node);
+        if (user != position_.end() && inside(user->second)) continue;
+        p.outputs.push_back(v);
+        break;
+      }
+    }
+  }
+  return p;
+}
+
+std::vector<uint32_t> Groups::predecessors(uint32_t group) const {
+  std::vector<uint32_t> out;
+  for (const uint32_t i : groups_[group].items) {
+    const sdk::Node& n = nodes_[i];
+    for (uint32_t k = 0; k < n.num_operands(); ++k) {
+      if (!n.has_operand(k)) continue;
+      const uint32_t p = producer(n.operand(k));
+      if (p != kNone && group_of_[p] != group) add_once(out, group_of_[p]);
+    }
+  }
+  return out;
+}
+
+bool Groups::between(uint32_t a, uint32_t b) const {
+  std::vector<uint32_t> stack;
+  std::vector<uint8_t> seen(groups_.size(), 0);
+  const uint32_t first = groups_[a].items.front();
+  for (const uint32_t p : predecessors(b))
+    if (p != a) stack.push_back(p);
+  while (!stack.empty()) {
+    const uint32_t x = stack.back();
+    stack.pop_back();
+    // All of x stands before a: nothing of a can lead there.
+    if (seen[x]++ || groups_[x].items.back() < first) continue;
+    for (const uint32_t p : predecessors(x)) {
+      if (p == a) return true;
+      stack.push_back(p);
+    }
+  }
+  return false;
+}
+
+std::string Groups::why_not(uint32_t a, uint32_t b, int& heavy) const {
+  const Group &x = groups_[a], &y = groups_[b];
+  if (x.items.size() + y.items.size() > options_.max_size)
+    return "the group would have more than max_fusion_size = " + std::to_string(options_.max_size) + " nodes";
+  if (between(a, b) || between(b, a)) return "another node needs the one and feeds the other";
+  std::vector<uint32_t> items;
+  std::merge(x.items.begin(), x.items.end(), y.items.begin(), y.items.end(), std::back_inserter(items));
+  const kit::Piece p = piece(items);
+  if (p.inputs.size() + p.outputs.size() > options_.max_buffers)
+    return "the group would have more than max_buffers = " + std::to_string(options_.max_buffers) + " inputs and outputs";
+  try {
+    heavy = heavy_calls(kit::lower(p, "k").kernel);
+    if (heavy > x.heavy + y.heavy) return "an expensive op would be computed once per loop";
+    return {};
+  } catch (const kit::Unfit& u) {
+    return u.why;
+  }
+}
+
+bool Groups::join(uint32_t a, uint32_t b) {
+  int heavy = 0;
+  if (groups_[a].backend.empty() || groups_[a].backend != groups_[b].backend || !why_not(a, b, heavy).empty()) return false;
+  if (groups_[b].items.front() < groups_[a].items.front()) std::swap(a, b);
+  std::vector<uint32_t> items;
+  std::merge(groups_[a].items.begin(), groups_[a].items.end(), groups_[b].items.begin(), groups_[b].items.end(),
+             std::back_inserter(items));
+  for (const uint32_t i : groups_[b].items) group_of_[i] = a;
+  groups_[a].items = std::move(items);
+  groups_[a].heavy = heavy;
+  groups_[b].items.clear();
+  groups_[b].backend.clear();
+  return true;
+}
+
+void Groups::grow() {
+  // Twice: what a small group could not take, the grown one may (a reduction that gives the group its loops).
+  for (int round = 0; round < 2; ++round) {
+    bool changed = false;
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      if (groups_[group_of_[i]].backend.empty()) continue;
+      // The largest value first: it saves most.
+      std::vector<std::pair<double, uint32_t>> edges;
+      for (uint32_t k = 0; k < nodes_[i].num_operands(); ++k) {
+        if (!nodes_[i].has_operand(k)) continue;
+        const sdk::Value v = nodes_[i].operand(k);
+        if (const uint32_t p = producer(v); p != kNone && !is_literal(v)) edges.emplace_back(-tensor_bytes(g_, v.type()), p);
+      }
+      std::sort(edges.begin(), edges.end());
+      for (const auto& [bytes, p] : edges) {
+        const uint32_t a = group_of_[p], b = group_of_[i];
+        if (a == b || groups_[a].backend.empty() || groups_[a].backend != groups_[b].backend) continue;
+        int heavy = 0;
+        const std::string why = why_not(a, b, heavy);
+        if (why.empty()) {
+          join(a, b);
+          refused_.erase({p, i});
+          changed = true;
+        } else {
+          refused_[{p, i}] = why;
+        }
+      }
+    }
+    if (!changed) break;
+  }
+  if (!options_.horizontal) return;
+  // Sideways: readers of one tensor.
+  std::map<tsr_id, std::vector<uint32_t>> readers;
+  for (uint32_t i = 0; i < nodes_.size(); ++i)
+    for (uint32_t k = 0; k < nodes_[i].num_operands(); ++k)
+      if (nodes_[i].has_operand(k) && !is_literal(nodes_[i].operand(k))) add_once(readers[nodes_[i].operand(k).id], i);
+  for (const auto& [value, items] : readers)
+    for (size_t a = 0; a < items.size(); ++a)
+      for (size_t b = a + 1; b < items.size(); ++b) {
+        const uint32_t x = group_of_[items[a]], y = group_of_[items[b]];
+        // Small tensors (weights of one row) are not worth it.
+        if (x != y && tensor_bytes(g_, g_.value(value).type()) >= 4096) join(x, y);
+      }
+}
+
+std::vector<Groups::Refusal> Groups::refusals() const {
+  std::vector<Refusal> out;
+  for (const auto& [edge, why] : refused_)
+    if (group_of_[edge.first] != group_of_[edge.second]) out.push_back({edge.first, edge.second, why});
+  return out;
+}
+
+std::vector<uint32_t> Groups::order() const {
+  std::vector<uint32_t> waiting(groups_.size(), 0);
+  std::vector<std::vector<uint32_t>> after(groups_.size());
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].items.empty()) continue;
+    for (const uint32_t p : predecessors(g)) {
+      after[p].push_back(g);
+      ++waiting[g];
+    }
+  }
+  const auto later = [&](uint32_t a, uint32_t b) { return groups_[a].items.front() > groups_[b].items.front(); };
+  std::priority_queue<uint32_t, std::vector<uint32_t>, decltype(later)> ready(later);
+  for (uint32_t g = 0; g < groups_.size(); ++g)
+    if (!groups_[g].items.empty() && waiting[g] == 0) ready.push(g);
+  std::vector<uint32_t> out;
+  while (!ready.empty()) {
+    const uint32_t g = ready.top();
+    ready.pop();
+    out.insert(out.end(), groups_[g].items.begin(), groups_[g].items.end());
+    for (const uint32_t n : after[g])
+      if (--waiting[n] == 0) ready.push(n);
+  }
+  return out;
+}
+
+}  // namespace tessera::passes

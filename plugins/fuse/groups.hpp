@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which nodes go together. A group grows along its values (a producer joins its consumer) and, last, sideways (two groups that read the same
+// tensor). Every step is tried by lowering the joined group: what the kit can express as one kernel, with no expensive op computed more often than
+// before, is joined; the reason of a refusal is kept for the hints.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/kit/lower.hpp"
+#include "tessera/plugin.hpp"
+
+namespace tessera::passes {
+
+struct FuseOptions {
+  size_t max_size = 64, max_buffers = 48;
+  bool horizontal = true;
+};
+
+struct Group {
+  std::vector<uint32_t> items;  // positions in Groups::nodes, ascending
+  std::string backend;          // empty: never fused
+  int heavy = 0;                // calls of functions per element, over all loops
+};
+
+class Groups {
+ public:
+  Groups(sdk::Graph g, tsr_id region, const FuseOptions& options);
+  void grow();
+
+  const std::vector<sdk::Node>& nodes() const { return nodes_; }
+  const std::vector<Group>& groups() const { return groups_; }  // emptied ones have no items
+  // Worth a kernel of its own: more than one node, and not views alone.
+  bool is_fused(const Group& g) const;
+  kit::Piece piece(const std::vector<uint32_t>& items) const;
+  // All nodes, each group's in a row, every value before its uses.
+  std::vector<uint32_t> order() const;
+  // Producer and consumer that could not be joined, and why.
+  struct Refusal {
+    uint32_t producer, consumer;
+    std::string why;
+  };
+  std::vector<Refusal> refusals() const;
+
+ private:
+  uint32_t producer(sdk::Value v) const;       // kNone: not of this region's nodes
+  bool between(uint32_t a, uint32_t b) const;  // is there a path from a to b through another group?
+  std::vector<uint32_t> predecessors(uint32_t group) const;
+  bool join(uint32_t a, uint32_t b);
+  std::string why_not(uint32_t a, uint32_t b, int& heavy) const;
+  bool free_view(uint32_t item) const;
+
+  sdk::Graph g_;
+  FuseOptions options_;
+  std::vector<sdk::Node> nodes_;
+  std::map<tsr_id, uint32_t> position_;  // of a node
+  std::vector<Group> groups_;
+  std::vector<uint32_t> group_of_;
+  std::map<std::pair<uint32_t, uint32_t>, std::string> refused_;  // by the items whose edge was tried
+};
+
+// Bytes of a tensor, symbols at their hints.
+double tensor_bytes(sdk::Graph g, sdk::Type t);
+
+// Makes the group's nodes the body of a `fused` node; they must stand in a row. Returns that node.
+sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend);
+
+}  // namespace tessera::passes

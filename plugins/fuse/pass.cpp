@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pass.hpp"
+
+#include <cstdio>
+
+#include "groups.hpp"
+
+namespace tessera::passes {
+namespace {
+
+std::string bytes_text(double n) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer,
+                n >= 1e6   ? "%.1f MB"
+                : n >= 1e3 ? "%.1f KB"
+                           : "%.0f B",
+                n >= 1e6   ? n / 1e6
+                : n >= 1e3 ? n / 1e3
+                           : n);
+  return buffer;
+}
+std::string node_text(sdk::Node n) { return "%" + std::string(n.result().name()) + " = " + std::string(n.op()); }
+
+class Fuse : public sdk::Pass {
+ public:
+  const char* summary() const override {
+    return "Makes groups of nodes that one kernel can compute into fused nodes of their backend.";
+  }
+  const char* ensures() const override { return "Nothing new; the bits of every output are as before."; }
+  uint32_t stage() const override { return TSR_STAGE_ASSIGNED; }
+
+  bool run(sdk::Graph g, const sdk::Options& given) override {
+    FuseOptions options;
+    options.max_size = static_cast<size_t>(given.get_int("max_fusion_size", 64));
+    options.max_buffers = static_cast<size_t>(given.get_int("max_buffers", 48));
+    options.horizontal = given.get_bool("horizontal", true);
+    if (options.max_size < 2) return false;
+    bool changed = false;
+    for (const tsr_id r : regions(g)) changed |= region(g, r, options);
+    return changed;
+  }
+
+ private:
+  // The body and the regions of control flow; a fused node's body stays as it is.
+  static std::vector<tsr_id> regions(sdk::Graph g) {
+    std::vector<tsr_id> all{0};
+    for (size_t i = 0; i < all.size(); ++i)
+      for (const sdk::Node& n : g.nodes(all[i]))
+        if (!n.is("fused")) all.insert(all.end(), n.regions().begin(), n.regions().end());
+    return all;
+  }
+
+  static bool region(sdk::Graph g, tsr_id r, const FuseOptions& options) {
+    Groups groups(g, r, options);
+    groups.grow();
+    hints(g, groups);
+    bool any = false;
+    for (const Group& x : groups.groups()) any = any || groups.is_fused(x);
+    if (!any) return false;
+    // Groups in a row first: then each can take the place of its last node.
+    sdk::Node at{g.handle(), g.region_raw(r).first};
+    for (const uint32_t i : groups.order()) {
+      const sdk::Node n = groups.nodes()[i];
+      if (n == at)
+        at = at.next();
+      else
+        sdk::check(g.api().node_move(g.handle(), n.id, at.id));
+    }
+    for (const Group& x : groups.groups()) {
+      if (!groups.is_fused(x)) continue;
+      const kit::Piece p = groups.piece(x.items);
+      if (sdk::log_enabled("fusion")) sdk::log("fusion", decision(g, p, x.backend));
+      form(g, p, x.backend);
+    }
+    return true;
+  }
+
+  // What a group saves: each value inside it is neither written nor read, and an input that several nodes share is read once.
+  static std::string decision(sdk::Graph g, const kit::Piece& p, const std::string& backend) {
+    double saved = 0;
+    std::string names;
+    for (const sdk::Node& n : p.nodes) {
+      names += (names.empty() ? "" : ", ") + std::string(n.op());
+      for (uint32_t i = 0; i < n.num_operands(); ++i) {
+        if (!n.has_operand(i)) continue;
+        const sdk::Value v = n.operand(i);
+        bool inside = false;
+        for (const sdk::Node& d : p.nodes) inside = inside || (v.def() && v.def() == d);
+        if (inside) saved += tensor_bytes(g, v.type());
+      }
+      for (uint32_t i = 0; i < n.num_results(); ++i) {
+        bool out = false;
+        for (const sdk::Value& v : p.outputs) out = out || v == n.result(i);
+        if (!out) saved += tensor_bytes(g, n.result(i).type());
+      }
+    }
+    for (const sdk::Value& v : p.inputs) {
+      int readers = 0;
+      for (const sdk::Node& n : p.nodes)
+        for (uint32_t i = 0; i < n.num_operands(); ++i) readers += n.has_operand(i) && n.operand(i) == v;
+      if (readers > 1) saved += (readers - 1) * tensor_bytes(g, v.type());
+    }
+    return backend + ": " + std::to_string(p.nodes.size()) + " nodes become one, ending in " + node_text(p.nodes.back()) +
+           "; saves " + bytes_text(saved) + " of memory traffic (" + names + ")";
+  }
+
+  static void hints(sdk::Graph g, const Groups& groups) {
+    if (!sdk::log_enabled("perf_hints") && !sdk::log_enabled("fusion", 1)) return;
+    for (const Groups::Refusal& r : groups.refusals()) {
+      const sdk::Node a = groups.nodes()[r.producer], b = groups.nodes()[r.consumer];
+      const double bytes = 2 * tensor_bytes(g, a.result().type());
+      const std::string text = "fuse: " + node_text(a) + " and " + node_text(b) + " stay apart (" + bytes_text(bytes) +
+                               " are written and read again): " + r.why;
+      if (bytes >= 65536) sdk::log("perf_hints", text);
+      sdk::log("fusion", text, 1);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<sdk::Pass> make_fuse() { return std::make_unique<Fuse>(); }
+
+}  // namespace tessera::passes

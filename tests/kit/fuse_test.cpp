@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pass fuse, and fused against unfused bits on random graphs: by the interpreter, against the reference backend where arithmetic is exact, and
+// as compiled text.
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include "api/api.hpp"
+#include "compile/executable.hpp"
+#include "compile/services.hpp"
+#include "context/context.hpp"
+#include "golden.hpp"
+#include "ir/parser.hpp"
+#include "ir/printer.hpp"
+#include "kit_support.hpp"
+#include "pass/pass_manager.hpp"
+#include "pass/pipeline.hpp"
+#include "random_graph.hpp"
+#include "runtime/tensor.hpp"
+#include "support/error.hpp"
+#include "tessera/dtypes.hpp"
+#include "tessera/kit/interpret.hpp"
+#include "tessera/kit/text.hpp"
+#include "tessera/kit/verify.hpp"
+
+using namespace tessera;
+using namespace tessera::core;
+using namespace tessera::test;
+
+namespace {
+
+std::shared_ptr<const Context> make_context(const std::string& order, const std::string& passes) {
+  const std::string config =
+      "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.backend.reference\", \"acme.backend.kit\", "
+      "\"tessera.pass.fuse\"]\n"
+      "[pipeline]\npasses = [" +
+      passes + "]\n[backends]\norder = [" + order + "]\n";
+  const char* dirs[] = {TESSERA_PLUGIN_DIR, KIT_PLUGIN_DIR};
+  tsr_context_options options{};
+  options.struct_size = sizeof options;
+  options.config_text = config.c_str();
+  options.plugin_dirs = dirs;
+  options.num_plugin_dirs = 2;
+  return Context::create(&options, api::host());
+}
+struct Pipelines {
+  std::shared_ptr<const Context> reference = make_context("\"reference\"", ""),
+                                 apart = make_context("\"kit\", \"reference\"", ""),
+                                 fused = make_context("\"kit\", \"reference\"", "\"fuse\"");
+};
+const Pipelines& pipelines() {
+  static const Pipelines p;
+  return p;
+}
+
+struct Outcome {
+  std::vector<TensorRef> outputs;
+  std::string error;
+  size_t kernels = 0;
+};
+Outcome run(const std::shared_ptr<const Context>& context, const Graph& g, const std::vector<int64_t>& symbols, uint64_t seed) {
+  Outcome out;
+  try {
+    const auto e = Executable::compile(g.clone(), api::compile_options(context, context->config(), nullptr));
+    std::mt19937_64 random(seed);
+    std::vector<TensorRef> inputs;
+    for (uint32_t i = 0; i < g.region(0).num_inputs; ++i) {
+      const tsr_type& t = *g.value(g.region(0).inputs[i]).type;
+      std::vector<int64_t> sizes;
+      for (uint32_t k = 0; k < t.rank; ++k) sizes.push_back(g.sizes().evaluate(t.sizes[k], symbols));
+      inputs.emplace_back(tensor_create(t.dtype, sizes, 0));
+      const tsr_tensor& d = inputs.back()->desc;
+      const int64_t n = num_elements({d.sizes, d.rank});
+      for (int64_t k = 0; k < n; ++k) {
+        const double x = is_float(t.dtype) ? static_cast<double>(static_cast<int64_t>(random() % 2001) - 1000) / 128
+                                           : static_cast<double>(random() % 5);
+        store_from(t.dtype, d.data, k, random() % 16 == 0 && is_float(t.dtype) ? -0.0 : x);
+      }
+    }
+    std::vector<tsr_tensor_handle*> handles;
+    for (const TensorRef& t : inputs) handles.push_back(t.get());
+    std::vector<tsr_tensor_handle*> results(e->num_outputs(), nullptr);
+    e->run(handles, results);
+    for (tsr_tensor_handle* r : results) out.outputs.emplace_back(r);
+  } catch (const Error& e) {
+    out.error = e.code() + " " + e.message();
+  }
+  return out;
+}
+std::string bits_differ(const Outcome& a, const Outcome& b) {
+  if (a.error != b.error) return "one ended with '" + a.error + "', the other with '" + b.error + "'";
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    const tsr_tensor &x = a.outputs[i]->desc, &y = b.outputs[i]->desc;
+    if (is_packed(x.dtype) || is_complex(x.dtype)) continue;
+    const int64_t n = num_elements({x.sizes, x.rank});
+    const auto width = static_cast<size_t>(dtype_bits(x.dtype)) / 8;
+    for (int64_t k = 0; k < n; ++k) {
+      if (std::memcmp(static_cast<const char*>(x.data) + static_cast<size_t>(k) * width,
+                      static_cast<const char*>(y.data) + static_cast<size_t>(k) * width, width) == 0)
+        continue;
+      const double p = is_float(x.dtype) ? load_as<double>(x.dtype, x.data, k) : 0,
+                   q = is_float(x.dtype) ? load_as<double>(x.dtype, y.data, k) : 0;
+      if (p != p && q != q) continue;
+      return "output " + std::to_string(i) + " differs at " + std::to_string(k) + ": " + std::to_string(p) + " and " +
+             std::to_string(q);
+    }
+  }
+  return "";
+}
+
+uint64_t bit(uint32_t dtype) { return uint64_t{1} << dtype; }
+constexpr uint32_t kInts[] = {TSR_I8, TSR_I16, TSR_I32, TSR_I64, TSR_U8, TSR_U16, TSR_U32, TSR_U64, TSR_BOOL};
+
+bool may_not_end(const Graph& g) {
+  for (tsr_id n = 0; n < g.num_nodes(); ++n)
+    if (g.node(n).alive && std::strcmp(g.node(n).op, "while_loop") == 0) return true;
+  return false;
+}
+
+std::string fuse_text(const std::string& text) {
+  const auto g = core::parse_graph(pipelines().fused->ops(), text, "case.tsr");
+  const CompileOptions options = api::compile_options(pipelines().fused, pipelines().fused->config(), nullptr);
+  const ServiceScope scope(options);
+  PassOptions o;
+  o.verify = VerifyWhen::kEach;
+  o.reproducer = Reproducer::kNone;
+  run_passes(*g, bind_pipeline(*pipelines().fused, "fuse"), o);
+  const std::string after = print_graph(*g);
+  REQUIRE(print_graph(*core::parse_graph(pipelines().fused->ops(), after, "after.tsr")) == after);
+  return after;
+}
+
+}  // namespace
+
+TEST_CASE("what fuse makes of graphs") {
+  for (const std::string& path : golden_files("kit/fuse", ".tsr")) {
+    INFO(path);
+    check_golden(path.substr(0, path.size() - 4) + ".expected", fuse_text(read_file(golden_path(path))));
+  }
+}
+
+TEST_CASE("fused bits are unfused bits") {
+  size_t fused = 0, compared = 0;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    std::vector<int64_t> witness;
+    RandomGraphOptions options;
+    options.devices = false;
+    options.states = false;
+    options.max_nodes = 24;
+    options.witness = &witness;
+    options.dtypes = bit(TSR_F32) | bit(TSR_BF16) | bit(TSR_BOOL) | bit(TSR_I64) | bit(TSR_I8) | bit(TSR_F16) | bit(TSR_F64);
+    const auto g = random_graph(pipelines().fused->ops(), seed, options);
+    if (may_not_end(*g)) continue;
+    INFO("seed " << seed << "\n" << print_graph(*g));
+    const Outcome want = run(pipelines().apart, *g, witness, seed);
+    const Outcome got = run(pipelines().fused, *g, witness, seed);
+    // What fails may fail elsewhere, or not at all where the fault was dead code.
+    if (!want.error.empty()) continue;
+    const std::string d = bits_differ(want, got);
+    if (!d.empty()) FAIL(d << "\n" << fuse_text(print_graph(*g)));
+    ++compared;
+    fused += fuse_text(print_graph(*g)).find(" fused ") != std::string::npos;
+  }
+  CHECK(compared > 800);
+  CHECK(fused > 200);
+}
+
+TEST_CASE("exact arithmetic agrees with the reference backend") {
+  size_t compared = 0;
+  for (uint64_t seed = 5000; seed < 6000; ++seed) {
+    std::vector<int64_t> witness;
+    RandomGraphOptions options;
+    options.devices = false;
+    options.states = false;
+    options.symbolic = false;
+    options.max_nodes = 24;
+    options.witness = &witness;
+    for (const uint32_t t : kInts) options.dtypes |= bit(t);
+    const auto g = random_graph(pipelines().fused->ops(), seed, options);
+    if (may_not_end(*g)) continue;
+    INFO("seed " << seed << "\n" << print_graph(*g));
+    const Outcome want = run(pipelines().reference, *g, witness, seed), got = run(pipelines().fused, *g, witness, seed);
+    if (!want.error.empty()) continue;
+    const std::string d = bits_differ(want, got);
+    if (!d.empty()) FAIL(d << "\n" << fuse_text(print_graph(*g)));
+    ++compared;
+  }
+  CHECK(compared > 600);
+}
+
+TEST_CASE("kernels of random graphs: compiled text gives the interpreter's bits") {
+  const std::string file = (std::filesystem::temp_directory_path() / ("kit_dump_" + std::to_string(::getpid()))).string();
+  setenv("KIT_DUMP", file.c_str(), 1);
+  for (uint64_t seed = 9000; seed < 9150; ++seed) {
+    std::vector<int64_t> witness;
+    RandomGraphOptions options;
+    options.devices = false;
+    options.states = false;
+    options.max_nodes = 24;
+    options.witness = &witness;
+    options.dtypes = bit(TSR_F32) | bit(TSR_BF16) | bit(TSR_BOOL) | bit(TSR_I64) | bit(TSR_I8) | bit(TSR_F64);
+    const auto g = random_graph(pipelines().fused->ops(), seed, options);
+    if (!may_not_end(*g)) run(pipelines().fused, *g, witness, seed);
+  }
+  unsetenv("KIT_DUMP");
+  std::ifstream in(file);
+  const std::string all((std::istreambuf_iterator<char>(in)), {});
+  std::filesystem::remove(file);
+  std::map<std::string, kit::Kernel> kernels;
+  for (size_t at = 0; at < all.size();) {
+    const size_t end = all.find("----\n", at);
+    const std::string text = all.substr(at, end - at);
+    if (kernels.size() < 250 && !kernels.count(text)) kernels.emplace(text, kit::parse(text));
+    at = end + 5;
+  }
+  REQUIRE(kernels.size() > 60);
+  const Level level = levels().back();
+  kit::ModuleText module(kit::cpu_dialect());
+  kit::Device device;
+  device.cores = 2;
+  device.vector_bytes = level.vector_bytes;
+  int number = 0;
+  for (auto& [text, k] : kernels) {
+    kit::verify(k);
+    k.name = "k" + std::to_string(number++);
+    module.add(k, kit::choose_schedule(k, device));
+  }
+  const Compiled compiled(module.text(), "-O0" + level.flags.substr(3));
+  std::mt19937_64 random(5);
+  for (auto& [text, k] : kernels) {
+    INFO(text);
+    for (const int64_t size : {3, 1, 40}) {
+      std::vector<int64_t> symbols;
+      for (const kit::Symbol& s : k.symbols) symbols.push_back(std::max(s.min, size));
+      kit::IndexEnv env;
+      env.symbols = symbols;
+      const bool fits = std::all_of(k.buffers.begin(), k.buffers.end(), [&](const kit::Buffer& b) {
+        const int64_t n = k.pool.evaluate(b.extent, env);
+        return n >= 0 && n < 1000000;
+      });
+      if (!fits) continue;  // sizes that the graph's assumptions exclude
+      const Data input = make_data(k, symbols, static_cast<uint64_t>(size), true);
+      Data want = input, got = input;
+      uint32_t faults = 0;
+      try {
+        faults = kit::interpret(k, want.pointers(), symbols);
+      } catch (const sdk::Error&) {
+        continue;  // sizes that the graph's assumptions exclude
+      }
+      REQUIRE(run_compiled(compiled, k.name, got, symbols, random) == faults);
+      REQUIRE(difference(k, want, got) == "");
+    }
+  }
+}
