@@ -160,7 +160,7 @@ uint32_t run_compiled(const Compiled& c, const std::string& name, Data& data, co
   std::vector<char> workspace(static_cast<size_t>(plan.workspace) + 64);
   std::vector<void*> pointers = data.pointers();
   uint32_t faults = 0;
-  const kit::KernelArgs args{pointers.data(), dims.data(), workspace.data(), &faults};
+  const kit::KernelArgs args{pointers.data(), dims.data(), workspace.data(), &faults, static_cast<int64_t>(random() % 2)};
   const auto phase = [&](const std::string& symbol, int64_t units) {
     const auto f = reinterpret_cast<kit::KernelRange>(c.symbol(symbol));
     std::vector<std::pair<int64_t, int64_t>> pieces;

@@ -130,6 +130,19 @@ class CpuDialect final : public Dialect {
     return "store_some_" + v + "(" + p + ", " + x + ", " + count + ")";
   }
 
+  std::string stream(Type t, int lanes, const std::string& p, const std::string& value, const std::string& flag,
+                     Needs& needs) const override {
+    const Type e = t == Type::Bool ? Type::U8 : element_type(t);
+    const std::string v = type(e, lanes, needs);
+    const std::string x = t == Type::Bool ? "__builtin_convertvector(" + value + " & 1, " + v + ")" : value;
+    needs.helpers.emplace(std::string("stream_") + type_name(e), lanes);
+    return "stream_" + v + "(" + p + ", " + x + ", " + flag + ")";
+  }
+  std::string stream_fence(const std::string& flag, Needs& needs) const override {
+    needs.helpers.emplace("fence", 1);
+    return "fence(" + flag + ")";
+  }
+
   std::string function_name(const Function& f, int lanes) const override {
     return lanes == 1 ? f.name : f.name + "_x" + std::to_string(lanes);
   }
@@ -374,7 +387,8 @@ std::string CpuDialect::prelude(const Needs& needs) const {
   std::string s =
       "typedef __INT64_TYPE__ i64;\ntypedef __UINT64_TYPE__ u64;\n#define INLINE static inline __attribute__((always_inline))\n"
       "#ifndef __has_builtin\n#define __has_builtin(x) 0\n#endif\n"
-      "struct tsr_kernel_args {\n  void* const* buffers;\n  const i64* dims;\n  void* workspace;\n  unsigned* faults;\n};\n"
+      "struct tsr_kernel_args {\n  void* const* buffers;\n  const i64* dims;\n  void* workspace;\n  unsigned* faults;\n  i64 "
+      "stream;\n};\n"
       "INLINE i64 floordiv(i64 a, i64 b) { const i64 q = a / b; return q - (i64)((a % b != 0) & ((a < 0) != (b < 0))); }\n"
       "INLINE i64 mod(i64 a, i64 b) { const i64 r = a % b; return r + (i64)((r != 0) & ((r < 0) != (b < 0))) * b; }\n"
       "INLINE i64 min(i64 a, i64 b) { return a < b ? a : b; }\nINLINE i64 max(i64 a, i64 b) { return a > b ? a : b; }\n";
@@ -395,6 +409,16 @@ std::string CpuDialect::prelude(const Needs& needs) const {
            "{}; }\n";
     } else if (name.starts_with("some_")) {
       s += some_helpers(name.substr(5), lanes);
+    } else if (name.starts_with("stream_")) {
+      const Type t = type_named(name.substr(7));
+      const std::string v = std::string(element_name(t)) + "x" + n;
+      s += "INLINE void stream_" + v + "(" + scalar_name(t) + "* p, " + v +
+           " x, i64 stream) {\n#if __has_builtin(__builtin_nontemporal_store)\n  if (stream && ((u64)p & " +
+           std::to_string(type_bytes(t) * lanes - 1) + "u) == 0) return __builtin_nontemporal_store(x, (" + v +
+           "*)p);\n#endif\n  *(" + v + "_m*)p = x;\n}\n";
+    } else if (name == "fence") {
+      s += "INLINE void fence(i64 stream) {\n#if __has_builtin(__builtin_nontemporal_store) && "
+           "__has_builtin(__builtin_ia32_sfence)\n  if (stream) __builtin_ia32_sfence();\n#endif\n}\n";
     } else if (name.starts_with("widen_") || name.starts_with("narrow_") || name.starts_with("cut_")) {
       s += half_helper(name, lanes);
     } else if (name.starts_with("where_")) {

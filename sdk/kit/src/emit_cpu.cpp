@@ -15,6 +15,8 @@ namespace {
 
 constexpr ReduceOrder kOrder;
 constexpr int64_t kGrainPoints = 16384;  // of one task: several microseconds
+constexpr int64_t kRow = 4096;           // elements of a row that is kept beside the output, at most
+constexpr int64_t kRowBytes = 32 << 10;  // of all of them together
 
 }  // namespace
 
@@ -26,6 +28,8 @@ class KernelWriter {
   std::string run() {
     check();
     classify();
+    find_kept();
+    find_streamed();
     head_ = "// " + k_.name + ": ";
     for (const Buffer& b : k_.buffers) head_ += b.name + (&b == &k_.buffers.back() ? "\n" : ", ");
     out_ = head_;
@@ -81,6 +85,50 @@ class KernelWriter {
       varying_[i] = v;
     }
   }
+  // Outputs that hold a value of an earlier loop until the last one: that value can wait in a short row of its own instead, which stays in the
+  // first-level cache. Rows of more elements stay in the output.
+  void find_kept() {
+    kept_.assign(k_.buffers.size(), 0);
+    last_store_.assign(k_.buffers.size(), kNone);
+    for (const Loop& l : k_.loops)
+      for (const Item& i : l.body)
+        if (!i.is_loop && k_.insts[i.id].op == Op::Store) last_store_[k_.insts[i.id].id] = i.id;
+    if (!s_.lanes_in_loop || s_.width == 1 || s_.split || k_.loops.empty() || k_.loops[0].axes.size() != 1) return;
+    const auto n = k_.pool.as_number(points(k_.loops[0]));
+    if (n && *n > kRow) return;
+    int64_t bytes = 0;
+    for (uint32_t b = 0; b < k_.buffers.size(); ++b) {
+      if (k_.buffers[b].access != Access::Out) continue;
+      bool loaded = false, fits = true;
+      for (const Inst& x : k_.insts) {
+        if ((x.op != Op::Load && x.op != Op::Store) || x.id != b) continue;
+        loaded = loaded || x.op == Op::Load;
+        fits = fits && contiguous(x) && x.args[x.op == Op::Load ? 0 : 1] == kNone && last_store_[b] != kNone &&
+               x.index == k_.insts[last_store_[b]].index;
+      }
+      bytes += kRow * type_bytes(k_.buffers[b].type);
+      if (loaded && fits && bytes <= kRowBytes) kept_[b] = 1;
+    }
+  }
+  bool in_row(uint32_t id) const {
+    const Inst& x = k_.insts[id];
+    return kept_[x.id] && (x.op == Op::Load || last_store_[x.id] != id);
+  }
+
+  // Stores of whole vectors to memory that this kernel does not read.
+  void find_streamed() {
+    streamed_.assign(k_.insts.size(), 0);
+    if (s_.lane_axis == kNone || s_.width == 1 || (parallel_lanes() && !k_.loops.empty()) || s_.tile_axis != kNone) return;
+    for (uint32_t id = 0; id < k_.insts.size(); ++id) {
+      const Inst& x = k_.insts[id];
+      if (x.op != Op::Store || k_.buffers[x.id].access != Access::Out || x.args[1] != kNone || !contiguous(x)) continue;
+      const bool loaded =
+          std::any_of(k_.insts.begin(), k_.insts.end(), [&](const Inst& y) { return y.op == Op::Load && y.id == x.id; });
+      streamed_[id] = !loaded || (kept_[x.id] && last_store_[x.id] == id);
+    }
+    streams_ = std::any_of(streamed_.begin(), streamed_.end(), [](uint8_t x) { return x != 0; });
+  }
+
   bool index_varies(Expr e) const {
     if (k_.pool.uses(e, AtomKind::Axis, s_.lane_axis)) return true;
     std::vector<uint32_t> values;
@@ -173,7 +221,10 @@ class KernelWriter {
     return s + ")";
   }
 
-  std::string pointer(const Inst& x, const std::string& lane = {}) const {
+  std::string pointer(uint32_t id, const std::string& lane = {}) const {
+    const Inst& x = k_.insts[id];
+    if (in_row(id))
+      return "row_" + k_.buffers[x.id].name + " + " + k_.axis_names[s_.lane_axis] + (lane.empty() ? "" : " + " + lane);
     return "b_" + k_.buffers[x.id].name + " + (" + expr(x.index, lane) + ")";
   }
 
@@ -181,13 +232,17 @@ class KernelWriter {
 
   void inst(uint32_t id, const Lanes& outer) {
     const Inst& x = k_.insts[id];
+    if (x.origin != kNone && x.origin != said_ && x.op != Op::Const && x.op != Op::Reduce) {
+      line("// " + k_.origins[x.origin]);
+      said_ = x.origin;
+    }
     const Lanes l = varying_[id] ? outer : Lanes{};
     const std::string t = x.type == Type::None ? "" : "const " + type(x.type, l.n) + " " + name(id) + " = ";
     switch (x.op) {
       case Op::Const: return;
       case Op::Index: return index(id, x, l);
       case Op::Load: return load(id, x, l);
-      case Op::Store: return store(x, outer);
+      case Op::Store: return store(id, x, outer);
       case Op::Check: return fault(x, outer);
       case Op::Reduce: return;
       default: break;
@@ -228,42 +283,70 @@ class KernelWriter {
     const std::string t = type(x.type, l.n), n = name(id);
     const bool guarded = x.args[0] != kNone;
     if (l.n == 1) {
-      const std::string v = d_.load(x.type, 1, pointer(x), "", m_.needs_);
+      const std::string v = d_.load(x.type, 1, pointer(id), "", m_.needs_);
       return line("const " + t + " " + n + " = " + (guarded ? ref(x.args[0], 1) + " ? " + v + " : " + ref(x.args[1], 1) : v) +
                   ";");
     }
     const bool uniform_guard = guarded && !varying_[x.args[0]];
     if (contiguous(x) && (!guarded || uniform_guard)) {
-      const std::string v = d_.load(x.type, l.n, pointer(x), l.count, m_.needs_);
+      const std::string v = d_.load(x.type, l.n, pointer(id), l.count, m_.needs_);
       if (!guarded) return line("const " + t + " " + n + " = " + v + ";");
       line(t + " " + n + " = " + ref(x.args[1], l.n) + ";");
       return line("if (" + ref(x.args[0], 1) + ") " + n + " = " + v + ";");
     }
     line(t + " " + n + " = " + (guarded ? ref(x.args[1], l.n) : "{}") + ";");
-    std::string element = d_.load(x.type, 1, pointer(x, "j"), "", m_.needs_);
+    std::string element = d_.load(x.type, 1, pointer(id, "j"), "", m_.needs_);
     if (x.type == Type::Bool) element = "-(int)(" + element + ")";
-    if (!index_varies(x.index)) element = d_.load(x.type, 1, pointer(x), "", m_.needs_);
+    if (!index_varies(x.index)) element = d_.load(x.type, 1, pointer(id), "", m_.needs_);
     if (x.type == Type::Bool && !index_varies(x.index)) element = "-(int)(" + element + ")";
     lane_loop(l,
               (guarded ? "if (" + name(x.args[0]) + (uniform_guard ? "" : "[j]") + ") " : "") + n + "[j] = " + element + ";");
   }
 
-  void store(const Inst& x, const Lanes& outer) {
+  void store(uint32_t id, const Inst& x, const Lanes& outer) {
     // Along lanes the value varies, or the position does, or both do.
     const bool wide = outer.n > 1 && (varying_[x.args[0]] || index_varies(x.index));
     const Type t = k_.buffers[x.id].type;
     const std::string guard = x.args[1] == kNone ? "" : "if (" + ref(x.args[1], 1) + ") ";
     if (!wide) {
       const std::string v = ref(x.args[0], 1);
-      return line(guard + d_.store(t, 1, pointer(x), v, "", m_.needs_) + ";");
+      return line(guard + d_.store(t, 1, pointer(id), v, "", m_.needs_) + ";");
     }
+    if (streamed_[id] && outer.count.empty() && outer.n == s_.width)
+      return line(d_.stream(t, outer.n, pointer(id), ref(x.args[0], outer.n), stream_flag(x.id), m_.needs_) + ";");
     if (contiguous(x) && (x.args[1] == kNone || !varying_[x.args[1]]))
-      return line(guard + d_.store(t, outer.n, pointer(x), ref(x.args[0], outer.n), outer.count, m_.needs_) + ";");
+      return line(guard + d_.store(t, outer.n, pointer(id), ref(x.args[0], outer.n), outer.count, m_.needs_) + ";");
     std::string v = varying_[x.args[0]] ? name(x.args[0]) + "[j]" : ref(x.args[0], 1);
     if (t == Type::Bool) v = "(unsigned char)(" + v + " != 0)";
     const std::string lane_guard =
         x.args[1] == kNone ? "" : "if (" + name(x.args[1]) + (varying_[x.args[1]] ? "[j]" : "") + ") ";
-    lane_loop(outer, lane_guard + d_.store(t, 1, pointer(x, "j"), v, "", m_.needs_) + ";");
+    lane_loop(outer, lane_guard + d_.store(t, 1, pointer(id, "j"), v, "", m_.needs_) + ";");
+  }
+
+  // Whether stores to the buffer go past the caches: the launch says so, and a long row may still have to be read.
+  std::string stream_flag(uint32_t buffer) {
+    if (!kept_[buffer] || k_.pool.as_number(points(k_.loops[0]))) return "stream";
+    return "(stream && row_" + k_.buffers[buffer].name + " == memory_" + k_.buffers[buffer].name + ")";
+  }
+  // Memory of rows, once per range; and where the row of this point is.
+  void row_memory() {
+    for (uint32_t b = 0; b < k_.buffers.size(); ++b)
+      if (kept_[b])
+        line("alignas(64) " + d_.memory_type(k_.buffers[b].type) + " memory_" + k_.buffers[b].name + "[" +
+             std::to_string(kRow) + "];");
+  }
+  void row_pointers() {
+    for (uint32_t b = 0; b < k_.buffers.size(); ++b) {
+      if (!kept_[b]) continue;
+      const std::string name = k_.buffers[b].name, t = d_.memory_type(k_.buffers[b].type) + "*";
+      std::string at = "memory_" + name;
+      if (!k_.pool.as_number(points(k_.loops[0]))) {
+        const auto index = k_.pool.affine(k_.insts[last_store_[b]].index, s_.lane_axis);
+        at = expr(points(k_.loops[0])) + " <= " + std::to_string(kRow) + " ? " + at + " : b_" + name + " + (" +
+             expr(index->rest) + ")";
+      }
+      line(t + " const row_" + name + " = " + at + ";");
+    }
   }
 
   void fault(const Inst& x, const Lanes& outer) {
@@ -686,7 +769,10 @@ class KernelWriter {
     bool faults = false;
     for (const Inst& x : k_.insts) faults = faults || x.op == Op::Check;
     if (faults) line("unsigned faults = 0;");
+    if (streams_) line("const i64 stream = a->stream;");
+    row_memory();
     units(phase);
+    if (streams_) line(d_.stream_fence("stream", m_.needs_) + ";");
     if (faults) line("if (faults) __atomic_fetch_or(a->faults, faults, __ATOMIC_RELAXED);");
     close();
   }
@@ -698,7 +784,7 @@ class KernelWriter {
       line("const i64 n_chunks = " + chunk_count(k_.loops[0]) + ", rows = " + product(outer) + ";");
     }
     const bool tiled = s_.tile_axis != kNone;
-    if (lanes && outer.empty() && !tiled) {  // units are neighbours: one run
+    if (lanes && outer.empty() && !tiled && !by_rows()) {  // units are neighbours: one run
       const std::string axis = k_.axis_names[s_.lane_axis];
       line("i64 " + axis + " = begin * " + std::to_string(s_.block) + ";");
       line("const i64 stop = min(" + extent(s_.lane_axis) + ", end * " + std::to_string(s_.block) + ");");
@@ -747,6 +833,7 @@ class KernelWriter {
 
   // Lanes along a parallel axis: what is equal for all of them first.
   void columns(const std::string& axis, const std::string& stop) {
+    if (by_rows()) return columns_by_rows(axis, stop);
     const bool tiled = s_.tile_axis != kNone;
     const auto equal_for_all = [&] {
       for (const Item& i : k_.body)
@@ -780,7 +867,117 @@ class KernelWriter {
     });
   }
 
+  // Of columns side by side: row by row, whole stretches of memory at a time. The running values of all columns of the unit are in memory.
+  bool by_rows() const {
+    if (!s_.row_by_row || k_.loops.size() != 1) return false;
+    const std::vector<uint32_t> rs = reductions(k_.loops[0]);
+    return !rs.empty() && std::all_of(rs.begin(), rs.end(), [&](uint32_t r) { return varying_[r] && !is_arg(k_.insts[r]); });
+  }
+  void columns_by_rows(const std::string& axis, const std::string& stop) {
+    const Loop& l = k_.loops[0];
+    const std::vector<uint32_t> rs = reductions(l);
+    const auto total = k_.pool.as_number(points(l));
+    const bool chunked = !total || *total > kOrder.chunk, whole = divides(k_.pool.extent(s_.lane_axis), s_.width);
+    const std::string vectors = std::to_string(s_.block / s_.width), w = std::to_string(s_.width);
+    const std::string g = total ? (*total >= kOrder.long_from ? "32" : "8") : "g";
+    const auto items = [&](const Lanes& lanes, bool after) {
+      for (const Item& i : k_.body) {
+        if (i.is_loop) continue;
+        const bool store = k_.insts[i.id].op == Op::Store, late = after_loop_[i.id] || store;
+        if (late ? after : varying_[i.id] != 0) inst(i.id, lanes);
+      }
+    };
+    const auto each_vector = [&](const auto& body) {
+      open("{");
+      line("i64 " + axis + " = first, c = 0;");
+      open("for (; " + axis + " + " + w + " <= " + stop + "; " + axis + " += " + w + ", ++c) {");
+      body(Lanes{s_.width, ""});
+      close();
+      if (!whole) {
+        open("if (" + axis + " < " + stop + ") {");
+        line("const i64 m = " + stop + " - " + axis + ";");
+        body(Lanes{s_.width, "m"});
+        close();
+      }
+      close();
+    };
+    const auto halves = [&](uint32_t r, const std::string& array, const std::string& from) {
+      line("for (i64 h = " + from + " / 2; h > 0; h /= 2)");
+      line("  for (i64 j = 0; j < h; ++j) " + array + "[j][c] = " + combiner(k_.insts[r], s_.width) + "(" + array + "[j][c], " +
+           array + "[j + h][c]);");
+    };
+    line("const i64 first = " + axis + ";");
+    for (const Item& i : k_.body)
+      if (!i.is_loop && !varying_[i.id] && !after_loop_[i.id] && k_.insts[i.id].op != Op::Store) inst(i.id, {});
+    line("i64 t = 0" + std::string(chunked ? ", chunks = 0;" : ";"));
+    if (!total) line("const i64 g = " + expr(points(l)) + " >= 128 ? 32 : 8;");
+    for (const uint32_t r : rs) {
+      const std::string v = type(reduced_type(k_.insts[r]), s_.width), a = "a" + std::to_string(r);
+      line(v + " " + a + "[" + (total ? g : "32") + "][" + vectors + "];");
+      line("for (i64 j = 0; j < " + g + "; ++j)");
+      line("  for (i64 c = 0; c < " + vectors + "; ++c) " + a + "[j][c] = " + identity(k_.insts[r], s_.width) + ";");
+      if (!chunked) continue;
+      line(v + " f" + a + "[8][" + vectors + "];");
+      line("for (i64 j = 0; j < 8; ++j)");
+      line("  for (i64 c = 0; c < " + vectors + "; ++c) f" + a + "[j][c] = " + identity(k_.insts[r], s_.width) + ";");
+    }
+    const auto close_chunk = [&] {
+      open("for (i64 c = 0; c < " + vectors + "; ++c) {");
+      for (const uint32_t r : rs) {
+        const std::string a = "a" + std::to_string(r), f = "f" + a + "[chunks & 7][c]";
+        halves(r, a, g);
+        line(f + " = chunks < 8 ? " + a + "[0][c] : " + combiner(k_.insts[r], s_.width) + "(" + f + ", " + a + "[0][c]);");
+        line("for (i64 j = 0; j < " + g + "; ++j) " + a + "[j][c] = " + identity(k_.insts[r], s_.width) + ";");
+      }
+      close();
+      line("++chunks;");
+    };
+    for (const uint32_t a : l.axes)
+      open("for (i64 " + k_.axis_names[a] + " = 0; " + k_.axis_names[a] + " < " + extent(a) + "; ++" + k_.axis_names[a] +
+           ") {");
+    each_vector([&](const Lanes& lanes) {
+      items(lanes, false);
+      for (const Item& i : l.body) {
+        const Inst& x = k_.insts[i.id];
+        if (x.op != Op::Reduce) {
+          inst(i.id, lanes);
+          continue;
+        }
+        const std::string slot = "a" + std::to_string(i.id) + "[t & (" + g + " - 1)][c]";
+        line(slot + " = " + combiner(x, s_.width) + "(" + slot + ", " + taken(x, s_.width) + ");");
+      }
+    });
+    if (chunked) {
+      open("if ((++t & 4095) == 0) {");
+      close_chunk();
+      close();
+    } else {
+      line("++t;");
+    }
+    for (size_t i = 0; i < l.axes.size(); ++i) close();
+    if (chunked) {
+      open("if ((t & 4095) != 0 || chunks == 0) {");
+      close_chunk();
+      close();
+    }
+    each_vector([&](const Lanes& lanes) {
+      for (const uint32_t r : rs) {
+        const std::string a = "a" + std::to_string(r);
+        if (chunked) {
+          open("if (chunks > 1) {");
+          halves(r, "f" + a, "8");
+          close();
+        } else {
+          halves(r, a, g);
+        }
+        line("const " + type(k_.insts[r].type, s_.width) + " " + name(r) + " = " + (chunked ? "f" : "") + a + "[0][c];");
+      }
+      items(lanes, true);
+    });
+  }
+
   void rows(Phase phase) {
+    row_pointers();
     for (const Item& i : k_.body) {
       if (!i.is_loop) {
         if (phase != Phase::Partial || k_.insts[i.id].op != Op::Store) {
@@ -859,6 +1056,11 @@ class KernelWriter {
   Schedule s_;
   std::vector<uint8_t> varying_;     // by instruction: differs between lanes
   std::vector<uint8_t> after_loop_;  // needs the result of a loop
+  std::vector<uint8_t> streamed_;    // stores that may go past the caches
+  bool streams_ = false;
+  uint32_t said_ = kNone;             // the source op that the last comment names
+  std::vector<uint8_t> kept_;         // by buffer: its earlier values wait in a row
+  std::vector<uint32_t> last_store_;  // by buffer
   std::string head_, out_;
   int indent_ = 0;
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "axes.hpp"
@@ -417,6 +418,17 @@ class Lowering {
       if (!o.full) store(o);
   }
 
+  // x^2 and x^3: the bits of pow, at once.
+  std::optional<Ex> known_power(const Tensor& t, const std::vector<Ex>& args) const {
+    if (t.op != "pow") return std::nullopt;
+    const Tensor& exponent = table_.at(t.operands[1]);
+    if (exponent.kind != Kind::Constant) return std::nullopt;
+    const double e = constant_float(type_of(exponent.dtype), exponent.bits);
+    if (e == 2) return args[0] * args[0];
+    if (e == 3 && args[0].type() == Type::F32) return call("cube_f32", args[0]);
+    return std::nullopt;
+  }
+
   // ---- values that are kept between loops
 
   // Expensive values that loops up to this one compute, by the number of loops. One that a later loop computes again is kept in an output of
@@ -539,6 +551,7 @@ class Lowering {
         origin();
         std::vector<Ex> args;
         for (const uint32_t v : values) args.push_back({&b, b.convert(v, compute_type(b.type_of(v)))});
+        if (const auto v = known_power(t, args)) return b.convert(v->v, type);
         const Computed c = compute_elementwise(t.op, table_.at(t.operands.back()).dtype, args, t.params);
         return b.convert(c.value.v, type, c.exact);
       }
@@ -679,6 +692,8 @@ NodePiece piece_of(sdk::Graph g, sdk::Node n) {
   for (uint32_t i = 0; i < n.num_operands(); ++i) {
     if (!n.has_operand(i)) continue;
     const sdk::Value v = n.operand(i);
+    // A literal, here as in a fused group.
+    if (v.def() && v.def().is("constant") && v.type().elements() == 1 && type_of(v.type().dtype()) != Type::None) continue;
     if (std::find(p.piece.inputs.begin(), p.piece.inputs.end(), v) != p.piece.inputs.end()) continue;
     p.piece.inputs.push_back(v);
     p.operand_of.push_back(i);

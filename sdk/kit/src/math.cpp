@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library of functions. Each is a sequence of IEEE operations without branches, written once for every device and for the interpreter.
 //
-// Fused multiply-add appears here only, written as such. f32 functions either stay in f32 or go through f64 and round once at the end (0.5 ulp), which needs no hi/lo arithmetic; what ends in
-// `_short` is good to 1e-9, enough for f32. f64 functions are the platform's. Polynomials: minimax fits of our own where it says so; Cephes (S. Moshier) for tanh and the f64 exp's reduction; erfc after
-// W. Press et al., Numerical Recipes 3rd ed. 6.2.2 (its Chebyshev series, 14 terms, as powers); the others are Taylor and atanh series.
+// Fused multiply-add appears here only, written as such. f32 functions either stay in f32 or go through f64 and round once at the end (0.5
+// ulp), which needs no hi/lo arithmetic. f64 functions are the platform's. Polynomials: minimax fits of our own where it says so; Cephes
+// (S. Moshier) for tanh and the f64 exp's reduction; the others are Taylor and atanh series.
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -40,21 +40,85 @@ Ex horner_fma(Ex x, std::initializer_list<double> coefficients) {
   return p;
 }
 
-// At most 1.0 ulp. The polynomial is the minimax one of (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2, relative to the result: 5e-11.
-Ex exp_f32(Ex x) {
-  Ex c = select(x > 89.0, x.lit(89.0), x);
-  c = select(c < -104.0, c.lit(-104.0), c);
+// exp(c) = 2^n (1 + s) for |c| up to 110: s in [-0.3, 0.42], good to half an ulp of 1. The polynomial is the minimax one of (exp(r) - 1 - r) / r^2
+// on |r| <= ln(2) / 2, relative to the result: 5e-11.
+struct ExpParts {
+  Ex n, s;  // n: i32
+};
+ExpParts exp_parts(Ex c) {
   const Ex t = fma(c, c.lit(1.44269504088896341), c.lit(12582912.0));  // 1.5 * 2^23: the integer lands in the low mantissa bits
   const Ex n = t - 12582912.0;
   const Ex i = t.as(Type::I32) - t.as(Type::I32).lit(int64_t{0x4B400000});
   const Ex r = fma(n, n.lit(2.12194440e-4), fma(n, n.lit(-0.693359375), c));
   const Ex q = horner_fma(
       r, {0.00019918393809348345, 0.001394617953337729, 0.008333263918757439, 0.041666269302368164, 0.1666666716337204, 0.5});
-  const Ex p = fma(q * r, r, r) + 1.0;
-  const Ex i1 = i >> 1;  // two factors: n reaches from -150 (subnormals) to 128
-  const Ex bias = i.lit(int64_t{127});
-  const Ex y = (p * ((i1 + bias) << 23).as(Type::F32)) * (((i - i1) + bias) << 23).as(Type::F32);
-  return select(ne(x, x), x, y);
+  return {i, fma(q * r, r, r)};
+}
+Ex power_of_two(Ex n) { return ((n + n.lit(int64_t{127})) << 23).as(Type::F32); }  // -126 <= n <= 127
+// x 2^n in two steps: n reaches from -159 (subnormals) to 128.
+Ex scale(Ex x, Ex n) {
+  const Ex half = n >> 1;
+  return (x * power_of_two(half)) * power_of_two(n - half);
+}
+
+// At most 1.0 ulp.
+Ex exp_f32(Ex x) {
+  Ex c = select(x > 89.0, x.lit(89.0), x);
+  c = select(c < -104.0, c.lit(-104.0), c);
+  const ExpParts e = exp_parts(c);
+  return select(ne(x, x), x, scale(e.s + 1.0, e.n));
+}
+
+// From 0.625 on 1 - 2 / (exp(2x) + 1), with the rounding errors of the sum and the quotient taken along; below an odd polynomial. At most
+// 0.7 ulp.
+Ex tanh_f32(Ex x) {
+  const Ex a = abs(x), twice = a + a;
+  const ExpParts e = exp_parts(select(twice > 30.0, x.lit(30.0), twice));
+  const Ex p = power_of_two(e.n), whole = p + 1.0, part = p * e.s;
+  const Ex d = whole + part, dl = (whole - d) + part;
+  const Ex t = 2.0 / d, rest = fma(-t, dl, fma(-t, d, t.lit(2.0)));
+  const Ex hi = 1.0 - t, lo = ((1.0 - hi) - t) - (rest * t) * 0.5;
+  const Ex z = x * x;
+  const Ex q = horner_fma(z, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
+  return select(ne(x, x), x, select(a >= 0.625, copysign(hi + lo, x), fma(q * z, x, x)));
+}
+
+// With u = exp(-|x|) = 2^n (1 + s): 1 / (1 + u), or u / (1 + u), the quotient as a sum of two.
+struct SigmoidParts {
+  Ex positive, negative, n;  // for x >= 0; otherwise times 2^n
+};
+SigmoidParts sigmoid_parts(Ex x) {
+  const Ex a = -abs(x);
+  const ExpParts e = exp_parts(select(a < -110.0, x.lit(-110.0), a));
+  const Ex least = e.n.lit(int64_t{-40}), p = power_of_two(select(e.n < least, least, e.n));
+  const Ex whole = p + 1.0, wl = (1.0 - whole) + p, part = p * e.s;
+  const Ex d = whole + part, dl = ((whole - d) + part) + wl;
+  const Ex t = 1.0 / d, c = fma(-t, dl, fma(-t, d, t.lit(1.0))) * t;
+  return {t + c, t + fma(e.s, t, fma(e.s, c, c)), e.n};
+}
+Ex sigmoid_f32(Ex x) {  // at most 1.2 ulp
+  const SigmoidParts s = sigmoid_parts(x);
+  return select(ne(x, x), x, select(x >= 0.0, s.positive, scale(s.negative, s.n)));
+}
+Ex silu_f32(Ex x) {  // at most 1.8 ulp
+  const SigmoidParts s = sigmoid_parts(x);
+  const Ex y = select(x >= 0.0, x * s.positive, scale(x * s.negative, s.n));
+  return select(x < -110.0, x * 0.0, select(ne(x, x), x, y));  // -inf gives NaN
+}
+
+// Below 0.95 an odd polynomial; from there 1 - exp(-P(|x|)), 1 up to rounding from 4 on. Minimax fits of ours, relative (6e-10) and absolute (4e-11).
+// At most 1.0 ulp.
+Ex erf_f32(Ex x) {
+  const Ex a = abs(x), z = x * x;
+  const Ex p = horner_fma(z, {8.185086335288361e-05, -0.0008097701938822865, 0.005196951795369387, -0.026857705786824226,
+                              0.11283663660287857, -0.37612631916999817, 0.12837916612625122});
+  const Ex q = horner_fma(select(a > 4.0, x.lit(4.0), a),
+                          {2.1278858184814453e-05, -0.00043657602509483695, 0.004181245807558298, -0.025146089494228363,
+                           0.10832108557224274, 0.6333098411560059, 1.1295331716537476, -0.0001784535270417109});
+  const ExpParts e = exp_parts(-q);
+  const Ex u = power_of_two(e.n);
+  const Ex big = copysign(fma(-u, e.s, 1.0 - u), x);
+  return select(ne(x, x), x, select(a < 0.95, fma(x, p, x), big));
 }
 
 // x times the normal distribution function, whose tail is exp(-P(|x|)) with the P of degree 8 that makes the absolute error of the tail least
@@ -99,47 +163,6 @@ Ex dexp(Ex x) {
   const Ex bias = i.lit(int64_t{1023});
   const Ex y = (p * exponent_of(i1 + bias)) * exponent_of((i - i1) + bias);
   return select(ne(x, x), x, y);
-}
-
-// |x| up to 700; relative error 4e-10.
-Ex dexp_short(Ex x) {
-  Ex c = select(x > 700.0, x.lit(700.0), x);
-  c = select(c < -700.0, c.lit(-700.0), c);
-  const Reduced q = round_to_integer(c * 1.4426950408889634);
-  const Ex r = c - q.n * 0.6931471805599453;
-  Ex p = horner(r, {1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5});
-  p = (p * (r * r) + r) + 1.0;
-  const Ex y = p * exponent_of(q.bits - q.bits.lit(int64_t{0x4338000000000000 - 1023}));
-  return select(ne(x, x), x, y);
-}
-
-Ex dtanh_short(Ex x) {
-  const Ex a = abs(x);
-  const Ex big = 1.0 - 2.0 / (dexp_short(a + a) + 1.0);
-  const Ex z = x * x;
-  const Ex p = horner(z, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
-  const Ex small = (p * z) * x + x;
-  return select(a >= 0.625, copysign(big, x), small);
-}
-
-Ex dsigmoid_short(Ex x) { return 1.0 / (1.0 + dexp_short(-x)); }
-
-// erfc(z) for z >= 0; relative error 2e-9.
-Ex derfc_short(Ex z) {
-  const Ex t = 2.0 / (2.0 + z), y = 2.0 * t - 1.0;
-  const Ex p =
-      horner(y, {2.072307095552e-05, 1.3371503491072e-05, -0.0001546337908224, -3.2113772311552e-05, 0.00065795384776192,
-                 -0.000182782141716608, -0.002339277724046976, 0.00177066611862992, 0.008823558177643265, -0.009874534918291385,
-                 -0.04689548216099473, 0.04734341752106748, 0.6726432205460083, -0.6717940851517215});
-  return t * dexp_short(p - z * z);
-}
-
-Ex derf_short(Ex x) {
-  const Ex a = abs(x), z = x * x;
-  const Ex big = copysign(1.0 - derfc_short(a), x);
-  const Ex p = horner(z, {-1.0 / 9360, 1.0 / 1320, -1.0 / 216, 1.0 / 42, -0.1, 1.0 / 3});  // Taylor: (-1)^n / (n! (2n + 1))
-  const Ex small = 1.1283791670955126 * (x - (p * z) * x);
-  return select(a > 0.5, big, small);
 }
 
 // x: any f32 value, or a product of such (positive normal f64, zero, negative, infinite, NaN).
@@ -199,6 +222,7 @@ Ex dpow(Ex a, Ex b) {
   v = select(ne(b, b), b, v);
   v = select(eq(b, 1.0), a, v);
   v = select(eq(b, 2.0), a * a, v);
+  v = select(eq(b, 3.0), (a * a) * a, v);
   v = select(eq(b, 0.0), 1.0, v);
   v = select(eq(a, 1.0), 1.0, v);
   return select(eq(a, -1.0) & eq(abs(b), kInf), 1.0, v);
@@ -237,13 +261,16 @@ class Library {
     guarded("cos");
 
     f32("exp_f32", 1, [](auto& a) { return exp_f32(a[0]); });
-    wide("tanh_f32", dtanh_short);
-    wide("sigmoid_f32", dsigmoid_short);
-    wide("erf_f32", derf_short);
+    f32("tanh_f32", 1, [](auto& a) { return tanh_f32(a[0]); });
+    f32("sigmoid_f32", 1, [](auto& a) { return sigmoid_f32(a[0]); });
+    f32("silu_f32", 1, [](auto& a) { return silu_f32(a[0]); });
+    f32("erf_f32", 1, [](auto& a) { return erf_f32(a[0]); });
+    f32("cube_f32", 1, [](auto& a) {  // as pow
+      const Ex x = a[0].to(Type::F64);
+      return ((x * x) * x).to(Type::F32);
+    });
     f32("gelu_f32", 1, [](auto& a) { return gelu_f32(a[0]); });
     f32("gelu_tanh_f32", 1, [](auto& a) { return gelu_tanh_f32(a[0]); });
-    // -inf * 0: the short exponential does not reach 0 by itself
-    wide("silu_f32", [](Ex x) { return select(eq(x, -kInf), x.lit(kNan), x * dsigmoid_short(x)); });
     wide("exp2_f32", [](Ex x) { return dexp(x * 0.6931471805599453); });
     wide("expm1_f32", dexpm1);
     wide("log_f32", dlog);

@@ -12,6 +12,7 @@ constexpr int kColumnRegisters =
     4;  // registers side by side when columns are reduced: a cache line or more per row and operand
 
 constexpr int kWideColumnRegisters = 16;  // .. of simple reductions over many columns: fewer pages are touched at a time
+constexpr int64_t kRowColumns = 512;      // columns of a unit that goes row by row: with 32 running values each, 64 KiB of f32
 constexpr int64_t kTilePoints = 16;       // rows of a transposed tile: a cache line of f32
 constexpr int64_t kTileLanes = 64;        // columns of it
 
@@ -43,6 +44,16 @@ class Chooser {
       }
       s.lane_axis = best;
       const auto columns = k_.pool.as_number(k_.pool.extent(best));
+      if (k_.loops.size() == 1 && (!columns || *columns >= int64_t{4} * lanes) && plain_reductions()) {
+        s.row_by_row = true;
+        s.width = lanes;
+        s.block = kRowColumns;
+        if (columns) {  // equal shares
+          const int64_t shares = d_.cores * ((*columns + d_.cores * kRowColumns - 1) / (d_.cores * kRowColumns));
+          s.block = ((*columns + shares - 1) / shares + lanes - 1) / lanes * lanes;
+        }
+        return s;
+      }
       const bool wide = columns && *columns >= 2LL * d_.cores * lanes * kWideColumnRegisters && simple();
       s.width = shrink(lanes * (wide ? kWideColumnRegisters : kColumnRegisters), best);
       s.block = s.width;
@@ -97,6 +108,18 @@ class Chooser {
         return true;
     }
     return false;
+  }
+
+  // Their running values can be in memory: few, each with one value.
+  bool plain_reductions() const {
+    int n = 0;
+    for (const Inst& x : k_.insts) {
+      if (x.op != Op::Reduce) continue;
+      const auto kind = static_cast<ReduceKind>(x.id);
+      if (kind > ReduceKind::All && kind != ReduceKind::Dot) return false;
+      ++n;
+    }
+    return n > 0 && n <= 3;
   }
 
   // Little is computed per element, so that values as wide as several registers do no harm.

@@ -38,7 +38,11 @@ class Dialect {
   virtual std::string load(Type t, int lanes, const std::string& pointer, const std::string& count, Needs& needs) const = 0;
   virtual std::string store(Type t, int lanes, const std::string& pointer, const std::string& value, const std::string& count,
                             Needs& needs) const = 0;
-  // Of a comparison's mask, for lane loops: the bool of lane j.
+  // A store of all lanes that goes past the caches where the expression `flag` is not 0 and the address allows it; what follows such stores, once
+  // and before anybody else reads what they wrote.
+  virtual std::string stream(Type t, int lanes, const std::string& pointer, const std::string& value, const std::string& flag,
+                             Needs& needs) const = 0;
+  virtual std::string stream_fence(const std::string& flag, Needs& needs) const = 0;
   virtual std::string function_head(const Function& f, int lanes, Needs& needs) const = 0;  // up to and including "{"
   virtual std::string function_name(const Function& f, int lanes) const = 0;
   virtual std::string prelude(const Needs& needs) const = 0;

@@ -26,6 +26,7 @@ struct KernelArgs {
   const int64_t* dims;   // one per symbol
   void* workspace;
   uint32_t* faults;  // kFault.. are or-ed in, atomically
+  int64_t stream;    // not 0: the outputs are so large that they should not displace what the caches hold
 };
 struct KernelPlan {                // as NAME_plan fills it
   int64_t workspace;               // bytes

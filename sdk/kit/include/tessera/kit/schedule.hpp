@@ -27,6 +27,9 @@ struct Schedule {
   // go through them for each vector, so that every cache line that was touched is used up. kNone: none.
   uint32_t tile_axis = kNone;
   int64_t tile_points = 1;
+  // One reduction along other axes than the lanes: its points are walked row by row, each over all lanes of the unit, whose running values are in
+  // memory. What is read then are long stretches.
+  bool row_by_row = false;
   bool split = false;       // one reduction is spread over units, chunk by chunk; a second phase joins them
   int64_t unit_points = 0;  // points of one unit, 0: known only at launch
 };
