@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cpu backend: matrix products on kernels of its own. The rest goes to the next backend of the config.
+// The cpu backend: matrix products on kernels of its own, and text for what the kernel kit lowers. The rest goes to the next backend of
+// the config.
 #include "tessera/plugin.hpp"
 
+#include <algorithm>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
 #include "conv.hpp"
-#include "jit/isa.hpp"
+#include "generated.hpp"
+#include "jit/compiler.hpp"
 #include "product.hpp"
 
 namespace cpu {
 
 namespace sdk = tessera::sdk;
+namespace kit = tessera::kit;
 
 namespace {
 
@@ -23,27 +31,98 @@ const Isa& choose_isa(std::string_view name) {
   return *isa;
 }
 
+Compiler::Options compiler_options(const sdk::Options& o, const Isa& isa) {
+  Compiler::Options out;
+  const std::string_view which = o.get_string("compiler", "auto");
+  out.toolchain = which == "system" || (which == "auto" && !have_clang()) ? Toolchain::kSystem : Toolchain::kClang;
+  out.isa = &isa;
+  out.system_compiler = o.get_string("system_compiler", "c++");
+  if (o.get_bool("cache", true)) {
+    out.cache_directory = o.get_string("cache_directory", "");
+    if (out.cache_directory.empty()) out.cache_directory = default_cache_directory();
+  }
+  return out;
+}
+
 class CpuBackend final : public sdk::Backend {
  public:
-  explicit CpuBackend(const sdk::Options& options) : isa_(choose_isa(options.get_string("isa", "auto"))) {}
+  explicit CpuBackend(const sdk::Options& options)
+      : isa_(choose_isa(options.get_string("isa", "auto"))),
+        generate_(options.get_bool("generate", true)),
+        device_(describe_device(isa_)),
+        compiler_(compiler_options(options, isa_)) {}
   const char* device() const override { return "cpu"; }
-  uint64_t capabilities() const override { return TSR_CAP_STRIDED_INPUTS | TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED; }
+  uint64_t capabilities() const override {
+    return TSR_CAP_STRIDED_INPUTS | TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED | (generate_ ? TSR_CAP_FUSION : 0);
+  }
 
-  sdk::Claim claim(sdk::Graph, sdk::Node n) override {
-    if (!is_product(n.op()) && !n.is("conv")) return sdk::no("cpu takes matrix products and convolutions only");
-    const char* why = n.is("conv") ? refuse_conv(n) : claim_product(n).why;
-    return why ? sdk::no(why) : sdk::yes();
+  sdk::Claim claim(sdk::Graph g, sdk::Node n) override {
+    if (is_product(n.op()) || n.is("conv")) {
+      const char* why = n.is("conv") ? refuse_conv(n) : claim_product(n).why;
+      return why ? sdk::no(why) : sdk::yes();
+    }
+    if (!generate_) return sdk::no("cpu has no kernel of its own for this op, and generate is off");
+    if (!n.regions().empty() && !n.is("fused")) return sdk::no("cpu has no kernel for an op with regions");
+    try {
+      check_node(g, n);
+      return sdk::yes();
+    } catch (const kit::Unfit& u) {
+      // What has no kernel, but parts that have.
+      static constexpr std::string_view parts[] = {
+          "cross_entropy", "mse_loss", "logsumexp", "group_norm", "batch_norm_training",
+          "split",         "stack",    "norm",      "sum_to",     "tile"};
+      if (std::find(std::begin(parts), std::end(parts), n.op()) != std::end(parts))
+        return sdk::decompose("its parts are generated");
+      return sdk::no(g.scratch_string(u.why));
+    }
   }
 
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c) override {
     if (is_product(c.node().op())) return make_product(c, isa_);
     if (c.node().is("conv")) return make_conv(c, isa_);
-    throw sdk::Error(TSR_BUG, "TSR-B005",
-                     "cpu was asked to compile '" + std::string(c.node().op()) + "', which it does not claim");
+    Draft d = draft_or_fail(c);
+    ModulePtr module = compiler_.find(d.source);
+    if (!module) {
+      compile_region(c);
+      module = compiler_.compile(d.source);
+    }
+    return make_generated(c, std::move(d), std::move(module), device_);
   }
 
  private:
+  Draft draft_or_fail(const sdk::Compile& c) const {
+    try {
+      return draft(c.graph(), c.node(), device_, /*log=*/true);
+    } catch (const kit::Unfit& u) {
+      throw sdk::Error(TSR_BUG, "TSR-B005",
+                       "cpu was asked to compile '" + std::string(c.node().op()) + "', which it cannot: " + u.why,
+                       "set generate = false in [cpu], and report it");
+    }
+  }
+
+  // Compiles whatever this backend is likely to be asked for next: all that it would claim beside this node, at once.
+  void compile_region(const sdk::Compile& c) {
+    const sdk::Graph g = c.graph();
+    std::vector<Source> sources;
+    for (const sdk::Node& n : g.nodes(c.node().raw().parent)) {
+      if (is_product(n.op()) || n.is("conv") || n.is("constant") || (!n.regions().empty() && !n.is("fused"))) continue;
+      if (g.has_trait(n.raw().op, "view")) continue;  // mostly no kernels
+      try {
+        if (n.regions().empty() && !kit::why_not(g, n).empty()) continue;
+        sources.push_back(draft(g, n, device_, /*log=*/false).source);
+      } catch (const kit::Unfit&) {}
+    }
+    std::vector<ModulePtr> modules = compiler_.compile(sources);
+    std::lock_guard lock(mutex_);
+    last_region_ = std::move(modules);  // until the next region: each kernel takes its own share soon
+  }
+
   const Isa& isa_;
+  bool generate_;
+  kit::Device device_;
+  Compiler compiler_;
+  std::mutex mutex_;
+  std::vector<ModulePtr> last_region_;
 };
 
 }  // namespace

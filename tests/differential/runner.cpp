@@ -42,11 +42,17 @@ e::Context make_context(const std::string& more_plugins, const std::string& orde
   return e::Context(o);
 }
 
-const e::Context& cpu_context(const std::string& isa) {
+const e::Context& cpu_context(const std::string& isa, bool fused = false) {
   static std::map<std::string, e::Context> contexts;
-  if (const auto it = contexts.find(isa); it != contexts.end()) return it->second;
+  if (const auto it = contexts.find(isa + (fused ? "+" : "")); it != contexts.end()) return it->second;
+  const char* build = std::getenv("TESSERA_BUILD_DIR");
+  const std::string cache = build ? std::string(build) + "/cache/cpu" : std::string();
   return contexts
-      .emplace(isa, make_context(", \"tessera.backend.cpu\"", "\"cpu\", \"eager\"", "[cpu]\nisa = \"" + isa + "\"\n"))
+      .emplace(isa + (fused ? "+" : ""),
+               make_context(std::string(", \"tessera.backend.cpu\"") + (fused ? ", \"tessera.pass.fuse\"" : ""),
+                            "\"cpu\", \"eager\"",
+                            "[cpu]\nisa = \"" + isa + "\"\ncache_directory = \"" + cache + "\"\n" +
+                                (fused ? "[pipeline]\npasses = [\"fuse\"]\n" : "")))
       .first->second;
 }
 
@@ -58,8 +64,9 @@ const e::Context& context() {
 }
 
 e::Executable compile(const std::string& text, const std::string& backend) {
-  if (backend.starts_with("cpu:")) {
-    const e::Context& c = cpu_context(backend.substr(4));
+  const bool fused = backend.starts_with("cpu+fuse:");
+  if (fused || backend.starts_with("cpu:")) {
+    const e::Context& c = cpu_context(backend.substr(backend.find(':') + 1), fused);
     return c.compile(c.parse(text, "case"), "cpu,eager");
   }
   return context().compile(context().parse(text, "case"), backend);

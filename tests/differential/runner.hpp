@@ -15,7 +15,8 @@ namespace e = tessera::embed;
 // The context of all tests here: op set, eager, reference and null, no passes. Made on first use.
 const e::Context& context();
 
-// `text` is one graph. Throws e::Error. Backends: "eager", "reference", "null", or "cpu:ISA" for the cpu backend with eager behind it.
+// `text` is one graph. Throws e::Error. Backends: "eager", "reference", "null", or "cpu:ISA" for the cpu backend with eager
+// behind it, or "cpu+fuse:ISA" for the same with the pass fuse.
 e::Executable compile(const std::string& text, const std::string& backend);
 // "cpu:baseline", "cpu:avx2", ...: every instruction set that this machine has; empty without the cpu backend.
 std::vector<std::string> cpu_backends();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <unordered_map>
 
 #include "tessera/plugin.hpp"
@@ -44,24 +46,148 @@ ModulePtr Compiler::load(const Source& s, const std::string& object) const {
   return options_.toolchain == Toolchain::kClang ? clang_load(s, object) : system_load(s, object);
 }
 
-ModulePtr Compiler::obtain(const Source& s, const std::string& key) {
-  std::optional<std::string> object = cache_.get(key);
-  if (object) {
-    from_disk_.fetch_add(1, std::memory_order_relaxed);
-  } else {
-    const Clock::time_point start = Clock::now();
-    object = build(s);
-    compile_ns_.fetch_add(ns_since(start), std::memory_order_relaxed);
-    compiled_.fetch_add(1, std::memory_order_relaxed);
-    const std::string trouble = cache_.put(key, *object);
-    if (!trouble.empty() && sdk::log_enabled("perf_hints"))
-      sdk::log("perf_hints", "cpu: compiled objects are not cached: " + trouble);
+// ---- batches: several texts in one compilation, for what that costs apart from their length
+
+namespace {
+
+constexpr size_t kBatch = 12;                         // texts of one compilation at most
+constexpr std::string_view kReference = "batch of ";  // a cached object may be the key of the batch that holds it
+
+// One source of a batch, with the module of all of them.
+class Part final : public Module {
+ public:
+  Part(ModulePtr whole, size_t first, size_t count) : whole_(std::move(whole)) {
+    for (size_t i = 0; i < count; ++i) addresses_.push_back(whole_->address(first + i));
   }
+
+ private:
+  ModulePtr whole_;
+};
+
+}  // namespace
+
+void Compiler::store(const std::string& key, const std::string& object) const {
+  const std::string trouble = cache_.put(key, object);
+  if (!trouble.empty() && sdk::log_enabled("perf_hints"))
+    sdk::log("perf_hints", "cpu: compiled objects are not cached: " + trouble);
+}
+
+ModulePtr Compiler::linked(const Source& s, const std::string& object) {
   const Clock::time_point start = Clock::now();
-  ModulePtr m = load(s, *object);
+  ModulePtr m = load(s, object);
   link_ns_.fetch_add(ns_since(start), std::memory_order_relaxed);
   return m;
 }
+
+// Sources of equal optimisation, whose symbols differ.
+std::vector<ModulePtr> Compiler::build_batch(std::span<const Source* const> batch, std::span<const std::string* const> keys) {
+  const Clock::time_point start = Clock::now();
+  const auto count = [&] {
+    compile_ns_.fetch_add(ns_since(start), std::memory_order_relaxed);
+    compiled_.fetch_add(static_cast<int64_t>(batch.size()), std::memory_order_relaxed);
+  };
+  if (batch.size() == 1) {
+    const std::string object = build(*batch[0]);
+    count();
+    store(*keys[0], object);
+    return {linked(*batch[0], object)};
+  }
+  Source all;
+  all.optimize = batch[0]->optimize;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    all.name += (i ? ", " : "") + batch[i]->name;
+    // Helpers of one text are apart from those of another; extern "C" names are seen by all.
+    all.text += "namespace part" + std::to_string(i) + " {\n" + batch[i]->text + "}\n";
+    all.symbols.insert(all.symbols.end(), batch[i]->symbols.begin(), batch[i]->symbols.end());
+  }
+  const std::string object = build(all), key = key_of(all);
+  count();
+  store(key, object);
+  const ModulePtr whole = linked(all, object);
+  std::vector<ModulePtr> out;
+  size_t first = 0;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    store(*keys[i], std::string(kReference) + std::to_string(first) + " " + key);
+    out.push_back(std::make_shared<Part>(whole, first, batch[i]->symbols.size()));
+    first += batch[i]->symbols.size();
+  }
+  return out;
+}
+
+// What the disk has; null: nothing. `batches`: of this call, by key.
+ModulePtr Compiler::from_disk(const Source& s, const std::string& key, std::map<std::string, ModulePtr>& batches) {
+  const std::optional<std::string> object = cache_.get(key);
+  if (!object) return nullptr;
+  if (!object->starts_with(kReference)) {
+    from_disk_.fetch_add(1, std::memory_order_relaxed);
+    return linked(s, *object);
+  }
+  const size_t blank = object->find(' ', kReference.size());
+  if (blank == std::string::npos) return nullptr;
+  const auto first = static_cast<size_t>(std::strtoull(object->c_str() + kReference.size(), nullptr, 10));
+  const std::string batch = object->substr(blank + 1);
+  auto it = batches.find(batch);
+  if (it == batches.end()) {
+    // The key of a batch says which symbols it has, on its fifth line; see key_of().
+    const std::optional<std::string> bytes = cache_.get(batch);
+    if (!bytes) return nullptr;
+    Source all;
+    all.name = s.name;
+    size_t at = 0;
+    for (int line = 0; line < 4 && at != std::string::npos; ++line) at = batch.find('\n', at ? at + 1 : 0);
+    if (at == std::string::npos) return nullptr;
+    for (size_t end = batch.find('\n', at + 1), from = at + 1; from < end;) {
+      const size_t stop = batch.find(' ', from);
+      if (stop == std::string::npos || stop > end) break;
+      all.symbols.push_back(batch.substr(from, stop - from));
+      from = stop + 1;
+    }
+    it = batches.emplace(batch, linked(all, *bytes)).first;
+  }
+  from_disk_.fetch_add(1, std::memory_order_relaxed);
+  return std::make_shared<Part>(it->second, first, s.symbols.size());
+}
+
+ModulePtr Compiler::find(const Source& source) const {
+  std::lock_guard lock(mutex_);
+  const auto it = modules_.find(key_of(source));
+  return it == modules_.end() ? nullptr : it->second.lock();
+}
+
+namespace {
+
+// As many batches as threads, or more where they would be too long; texts of about the same length in each. A source goes alone when a symbol of
+// its is another's too.
+std::vector<std::vector<size_t>> batches_of(std::span<const Source> sources, std::vector<size_t> which) {
+  std::vector<std::vector<size_t>> out;
+  std::vector<size_t> together;
+  std::unordered_map<std::string_view, int> uses;
+  for (const size_t i : which)
+    for (const std::string& symbol : sources[i].symbols) ++uses[symbol];
+  for (const size_t i : which) {
+    bool alone = sources[i].optimize != 1;
+    for (const std::string& symbol : sources[i].symbols) alone = alone || uses[symbol] > 1;
+    if (alone)
+      out.push_back({i});
+    else
+      together.push_back(i);
+  }
+  if (together.empty()) return out;
+  std::stable_sort(together.begin(), together.end(),
+                   [&](size_t a, size_t b) { return sources[a].text.size() > sources[b].text.size(); });
+  const size_t threads = static_cast<size_t>(std::max(1, sdk::host().core->num_threads()));
+  const size_t n = std::min(together.size(), std::max(threads, (together.size() + kBatch - 1) / kBatch));
+  std::vector<std::pair<size_t, std::vector<size_t>>> bins(n);  // length, sources
+  for (const size_t i : together) {
+    auto& bin = *std::min_element(bins.begin(), bins.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    bin.first += sources[i].text.size() + 4000;  // and what any text costs
+    bin.second.push_back(i);
+  }
+  for (auto& bin : bins) out.push_back(std::move(bin.second));
+  return out;
+}
+
+}  // namespace
 
 std::vector<ModulePtr> Compiler::compile(std::span<const Source> sources) {
   if (options_.toolchain == Toolchain::kSystem) {
@@ -85,11 +211,24 @@ std::vector<ModulePtr> Compiler::compile(std::span<const Source> sources) {
         missing.push_back(i);
     }
   }
+  std::vector<size_t> to_build;
+  if (cache_.enabled()) {
+    std::map<std::string, ModulePtr> batches;
+    for (const size_t i : missing)
+      if (!(out[i] = from_disk(sources[i], keys[i], batches))) to_build.push_back(i);
+  } else {
+    to_build = missing;
+  }
   // Two callers that miss the same text at once both compile it; the later module replaces the earlier in the table.
-  sdk::parallel(static_cast<int64_t>(missing.size()), 1, [&](int64_t begin, int64_t end) {
+  const std::vector<std::vector<size_t>> batches = batches_of(sources, to_build);
+  sdk::parallel(static_cast<int64_t>(batches.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
-      const size_t i = missing[static_cast<size_t>(k)];
-      out[i] = obtain(sources[i], keys[i]);
+      const std::vector<size_t>& batch = batches[static_cast<size_t>(k)];
+      std::vector<const Source*> texts;
+      std::vector<const std::string*> names;
+      for (const size_t i : batch) texts.push_back(&sources[i]), names.push_back(&keys[i]);
+      const std::vector<ModulePtr> made = build_batch(texts, names);
+      for (size_t j = 0; j < batch.size(); ++j) out[batch[j]] = made[j];
     }
   });
   std::lock_guard lock(mutex_);

@@ -59,11 +59,14 @@ class Compiler {
   ~Compiler();
   Compiler(const Compiler&) = delete;
 
-  // Compiles what neither this process nor the cache has, on several of the host's threads; one module per source, in order.
+  // Compiles what neither this process nor the cache has, on several of the host's threads, several texts at a time; one module per source, in
+  // order.
   // Throws TSR-J001 (bug: the text does not compile; the message holds the compiler's, with lines), J002, J003 (environment).
   // Thread-safe.
   std::vector<ModulePtr> compile(std::span<const Source> sources);
   ModulePtr compile(const Source& source) { return compile({&source, 1})[0]; }
+  // What this process has compiled or loaded and somebody still holds; else null. Thread-safe.
+  ModulePtr find(const Source& source) const;
 
   struct Stats {
     int64_t compiled = 0, from_disk = 0, from_memory = 0;
@@ -76,7 +79,10 @@ class Compiler {
   std::string key_of(const Source& source) const;
   std::string build(const Source& source) const;  // an object, or a shared library
   ModulePtr load(const Source& source, const std::string& object) const;
-  ModulePtr obtain(const Source& source, const std::string& key);
+  void store(const std::string& key, const std::string& object) const;
+  ModulePtr linked(const Source& source, const std::string& object);
+  std::vector<ModulePtr> build_batch(std::span<const Source* const> batch, std::span<const std::string* const> keys);
+  ModulePtr from_disk(const Source& source, const std::string& key, std::map<std::string, ModulePtr>& batches);
 
   Options options_;
   ObjectCache cache_;

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "generated.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+
+#include "strided.hpp"
+#include "tessera/dtypes.hpp"
+#include "tessera/kit/schedule.hpp"
+
+namespace cpu {
+
+namespace sdk = tessera::sdk;
+namespace kit = tessera::kit;
+
+namespace {
+
+constexpr size_t kMaxBuffers = 128, kMaxSymbols = 64;
+
+int64_t cache_bytes(int name, int64_t otherwise) {
+  const long n = sysconf(name);
+  return n > 0 ? int64_t{n} : otherwise;
+}
+
+std::string identifier(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return out;
+}
+
+class GeneratedKernel final : public sdk::Kernel {
+ public:
+  GeneratedKernel(const sdk::Compile& c, Draft d, ModulePtr module, const kit::Device& device)
+      : module_(std::move(module)),
+        stream_from_(device.l3_bytes / 2),
+        name_("cpu." + d.name.substr(2)),
+        operand_of_(std::move(d.operand_of)) {
+    body_ = module_->function<void(const kit::KernelArgs*, int64_t, int64_t)>(0);
+    plan_ = module_->function<void(const int64_t*, kit::KernelPlan*)>(1);
+    if (d.source.symbols.size() > 2) join_ = module_->function<void(const kit::KernelArgs*, int64_t, int64_t)>(2);
+    for (const tsr_dim s : d.lowered.symbol_dims) symbols_.push_back(sdk::launch_dim(c, s));
+    const int in = kit::in_place_input(d.lowered.kernel);
+    if (in >= 0 && static_cast<size_t>(in) < operand_of_.size())
+      in_place_ = static_cast<int>(operand_of_[static_cast<size_t>(in)]);
+    for (const uint32_t operand : operand_of_) {
+      const sdk::Value v = c.node().operand(operand);
+      strided_.emplace_back();
+      if (may_be_strided(c.graph(), v)) strided_.back() = LaunchSizes(c, v.type());
+      may_stride_.push_back(may_be_strided(c.graph(), v));
+    }
+    if (operand_of_.size() + c.node().num_results() > kMaxBuffers || symbols_.size() > kMaxSymbols)
+      throw sdk::Error(TSR_BUG, "TSR-B005", "cpu was given a region of more operands than it claims");
+  }
+
+  std::string name() const override { return name_; }
+  int in_place() const override { return in_place_; }
+  bool has_workspace() const override { return true; }
+  int64_t workspace(const int64_t* dims) override {
+    int64_t bytes = own_workspace(dims);
+    for (size_t i = 0; i < strided_.size(); ++i)
+      if (may_stride_[i]) bytes += strided_[i].bytes(dims);
+    return bytes;
+  }
+
+  void launch(const tsr_launch& l) override {
+    void* buffers[kMaxBuffers];
+    int64_t symbols[kMaxSymbols];
+    kit::KernelPlan plan;
+    fill(l.dims, symbols);
+    plan_(symbols, &plan);
+    char* space = static_cast<char*>(l.workspace) + (plan.workspace + 63) / 64 * 64;
+    size_t n = 0;
+    for (size_t i = 0; i < operand_of_.size(); ++i) {
+      const tsr_tensor& t = l.inputs[operand_of_[i]];
+      void* data = t.data;
+      if (may_stride_[i] && !(t.flags & TSR_TENSOR_CONTIGUOUS)) {
+        copy_dense(t, space);
+        data = space;
+        space += strided_[i].bytes(l.dims);
+      }
+      buffers[n++] = data;
+    }
+    for (uint32_t i = 0; i < l.num_outputs; ++i) buffers[n++] = l.outputs[i].data;
+    uint32_t faults = 0;
+    kit::KernelArgs args{buffers, symbols, l.workspace, &faults, exceeds_cache(l) ? 1 : 0};
+    run(body_, args, plan.units, plan.grain);
+    if (plan.join_units > 0 && join_) run(join_, args, plan.join_units, plan.join_grain);
+    if (faults) [[unlikely]]
+      fail(faults);
+  }
+
+ private:
+  using Range = void(const kit::KernelArgs*, int64_t, int64_t);
+  struct Call {
+    Range* range;
+    const kit::KernelArgs* args;
+  };
+  static void run(Range* range, const kit::KernelArgs& args, int64_t units, int64_t grain) {
+    if (units <= 0) return;
+    if (units <= grain) return range(&args, 0, units);
+    Call call{range, &args};
+    sdk::host().core->parallel(
+        units, grain,
+        [](void* p, int64_t begin, int64_t end) { static_cast<Call*>(p)->range(static_cast<Call*>(p)->args, begin, end); },
+        &call);
+  }
+
+  // Outputs of which nothing would be left in the last-level cache when somebody reads them.
+  bool exceeds_cache(const tsr_launch& l) const {
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < l.num_outputs; ++i) {
+      int64_t n = tessera::dtype_bits(l.outputs[i].dtype) / 8;
+      for (uint32_t d = 0; d < l.outputs[i].rank; ++d) n *= l.outputs[i].sizes[d];
+      bytes += n;
+    }
+    return bytes > stream_from_;
+  }
+
+  void fill(const int64_t* dims, int64_t* symbols) const {
+    for (size_t i = 0; i < symbols_.size(); ++i) symbols[i] = symbols_[i].get(dims);
+  }
+  int64_t own_workspace(const int64_t* dims) const {
+    int64_t symbols[kMaxSymbols];
+    kit::KernelPlan plan;
+    fill(dims, symbols);
+    plan_(symbols, &plan);
+    return (plan.workspace + 63) / 64 * 64;
+  }
+
+  [[noreturn]] void fail(uint32_t faults) const {
+    if (faults & kit::kFaultDivision)
+      throw sdk::Error(TSR_USER, "TSR-R010", "integer division by zero in '" + name_ + "'", "check the divisor");
+    throw sdk::Error(TSR_USER, "TSR-R011", "an index is out of range in '" + name_ + "'", "check the indices");
+  }
+
+  ModulePtr module_;
+  int64_t stream_from_;
+  std::string name_;
+  std::vector<uint32_t> operand_of_;
+  std::vector<sdk::LaunchDim> symbols_;
+  std::vector<LaunchSizes> strided_;
+  std::vector<uint8_t> may_stride_;
+  Range *body_ = nullptr, *join_ = nullptr;
+  void (*plan_)(const int64_t*, kit::KernelPlan*) = nullptr;
+  int in_place_ = -1;
+};
+
+}  // namespace
+
+// Every `from` that is a whole identifier, or the beginning of one that goes on with "_plan" or "_join".
+static std::string renamed(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  return text;
+}
+
+kit::Device describe_device(const Isa& isa) {
+  kit::Device d;
+  d.cores = std::max(1, sdk::host().core->num_threads());
+  d.vector_bytes = isa.vector_bits / 8;
+  d.l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, d.l1_bytes);
+  d.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, d.l2_bytes);
+  d.l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, d.l3_bytes);
+  return d;
+}
+
+std::string kernel_name(const sdk::Graph& g, const sdk::Node& n) {
+  // Prefixed: a kernel called "exp" would be what its own call of exp finds.
+  if (n.regions().size() != 1) return "k_" + identifier(n.op());
+  std::string out = "k_fused";
+  for (const sdk::Node& x : g.nodes(n.regions()[0]))
+    if (!x.is("constant") && out.size() < 80) out += "_" + identifier(x.op());
+  return out;
+}
+
+std::string without_comments(const std::string& text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    size_t end = text.find('\n', at);
+    if (end == std::string::npos) end = text.size();
+    const std::string_view line(text.data() + at, end - at);
+    const size_t comment = line.find("//"), first = line.find_first_not_of(' ');
+    if (comment == std::string_view::npos)
+      out.append(line).push_back('\n');
+    else if (comment != first)
+      out.append(line.substr(0, line.find_last_not_of(' ', comment - 1) + 1)).push_back('\n');
+    at = end + 1;
+  }
+  return out;
+}
+
+namespace {
+
+struct Lowering {
+  kit::NodePiece piece;
+  kit::Lowered lowered;
+};
+Lowering lower_node(const sdk::Graph& g, const sdk::Node& n, const std::string& name) {
+  Lowering l{kit::piece_of(g, n), {}};
+  const kit::Piece& p = l.piece.piece;
+  for (const auto* values : {&p.inputs, &p.outputs})
+    for (const sdk::Value& v : *values)
+      if (v.type().elements() == 0) throw kit::Unfit{"empty tensors are left to others"};
+  if (p.inputs.size() + p.outputs.size() > kMaxBuffers) throw kit::Unfit{"more operands than a kernel takes"};
+  l.lowered = kit::lower(p, name);
+  if (l.lowered.symbol_dims.size() > kMaxSymbols) throw kit::Unfit{"more symbolic sizes than a kernel takes"};
+  return l;
+}
+
+uint64_t fnv(std::string_view text) {  // FNV-1a, 64 bits
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
+}
+
+}  // namespace
+
+void check_node(const sdk::Graph& g, const sdk::Node& n) { lower_node(g, n, "k"); }
+
+Draft draft(const sdk::Graph& g, const sdk::Node& n, const kit::Device& device, bool log) {
+  // The text under a name that stands for its final one, which holds a hash of it: kernels of several structures may be linked together.
+  static const std::string kName = "k_this_kernel";
+  Lowering l = lower_node(g, n, kName);
+  Draft d;
+  d.lowered = std::move(l.lowered);
+  // Names of the graph's values and sizes do not matter to the code, and need not be identifiers.
+  for (size_t i = 0; i < d.lowered.kernel.buffers.size(); ++i) d.lowered.kernel.buffers[i].name = "b" + std::to_string(i);
+  for (size_t i = 0; i < d.lowered.kernel.symbols.size(); ++i) d.lowered.kernel.symbols[i].name = "n" + std::to_string(i);
+  d.schedule = kit::choose_schedule(d.lowered.kernel, device);
+  d.operand_of = std::move(l.piece.operand_of);
+  kit::ModuleText module(kit::cpu_dialect());
+  module.add(d.lowered.kernel, d.schedule);
+  const std::string text = module.text(), bare = without_comments(text);
+  char hash[20];
+  std::snprintf(hash, sizeof hash, "_%012llx", static_cast<unsigned long long>(fnv(bare) >> 16));
+  d.name = kernel_name(g, n);
+  d.source.name = d.name + hash;
+  d.source.text = renamed(bare, kName, d.source.name);
+  d.source.symbols = {d.source.name, d.source.name + "_plan"};
+  if (d.schedule.split) d.source.symbols.push_back(d.source.name + "_join");
+  if (log && sdk::log_enabled("output_code")) {
+    std::string origins;
+    for (const std::string& o : d.lowered.kernel.origins) origins += "// " + o + "\n";
+    sdk::log("output_code", "// cpu." + d.source.name + " computes\n" + origins + renamed(text, kName, d.source.name));
+  }
+  return d;
+}
+
+std::unique_ptr<sdk::Kernel> make_generated(const sdk::Compile& c, Draft d, ModulePtr module, const kit::Device& device) {
+  return std::make_unique<GeneratedKernel>(c, std::move(d), std::move(module), device);
+}
+
+}  // namespace cpu

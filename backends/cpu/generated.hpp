@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that the kernel kit lowers to text: fused regions, and single ops that the kit knows. Text of one structure is compiled once,
+// whatever nodes it came from; all kernels of a plan are compiled together.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/compiler.hpp"
+#include "tessera/kit/emit.hpp"
+#include "tessera/kit/lower.hpp"
+#include "tessera/plugin.hpp"
+
+namespace cpu {
+
+// Of this machine, for schedules.
+tessera::kit::Device describe_device(const Isa& isa);
+
+// A kernel on its way: lowered and written, not yet compiled.
+struct Draft {
+  tessera::kit::Lowered lowered;
+  tessera::kit::Schedule schedule;
+  std::vector<uint32_t> operand_of;  // of each input buffer
+  std::string name;                  // "k_fused_add_gelu"
+  Source source;                     // symbols: the body, the plan, and the second phase where there is one
+};
+// Whether the node can be a kernel here. Throws tessera::kit::Unfit; writes no text.
+void check_node(const tessera::sdk::Graph& g, const tessera::sdk::Node& n);
+// Throws tessera::kit::Unfit.
+Draft draft(const tessera::sdk::Graph& g, const tessera::sdk::Node& n, const tessera::kit::Device& device, bool log);
+// Text without comments, which say where a kernel came from: texts of one structure are equal.
+std::string without_comments(const std::string& text);
+// An identifier from the ops of a node: "fused_add_gelu", "layer_norm".
+std::string kernel_name(const tessera::sdk::Graph& g, const tessera::sdk::Node& n);
+
+std::unique_ptr<tessera::sdk::Kernel> make_generated(const tessera::sdk::Compile& c, Draft draft, ModulePtr module,
+                                                     const tessera::kit::Device& device);
+
+}  // namespace cpu

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fused groups on the cpu backend: the bits of their nodes one by one, on every instruction set, and close to the reference.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runner.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace tessera::differential {
+
+namespace {
+
+struct Program {
+  const char* name;
+  double tolerance;  // of the largest magnitude, in f32; a narrower dtype adds two of its ulps
+  const char* text;  // T: dtype
+};
+// Rows of 40, 197 and 4100: short, cut off, and longer than what is kept beside the outputs.
+constexpr Program kPrograms[] = {
+    {"gelu", 1e-6, "graph @g(%x: T[12, 197], %b: T[197]) {\n  %a = add %x, %b\n  %y = gelu %a\n  return %y\n}\n"},
+    {"softmax", 1e-6,
+     "graph @g(%x: T[9, 197], %m: T[9, 1]) {\n  %s = mul %x, 0.125\n  %a = add %s, %m\n  %p = softmax %a {axis = -1}\n"
+     "  return %p\n}\n"},
+    {"long rows", 1e-5,
+     "graph @g(%x: T[3, 4100]) {\n  %a = add %x, %x\n  %p = softmax %a {axis = -1}\n  %y = mul %p, 3.0\n  return %y\n}\n"},
+    {"residual and layer_norm", 4e-6,
+     "graph @g(%x: T[7, 40], %r: T[7, 40], %w: T[40], %b: T[40]) {\n  %h = add %x, %r\n"
+     "  %y = layer_norm %h, %w, %b {axis = -1}\n  %z = tanh %y\n  return %h, %z\n}\n"},
+    {"rms_norm", 4e-6,
+     "graph @g(%x: T[5, 197], %r: T[5, 197], %w: T[197]) {\n  %h = add %x, %r\n  %y = rms_norm %h, %w {axis = -1}\n"
+     "  %g = silu %y\n  return %h, %g\n}\n"},
+    {"columns", 4e-6,
+     "graph @g(%x: T[300, 197], %y: T[300, 197]) {\n  %p = mul %x, %y\n  %s = reduce_sum %p {axes = [0]}\n"
+     "  %q = reduce_max %p {axes = [0]}\n  %z = sub %q, %s\n  return %z\n}\n"},
+    {"columns of many rows", 4e-6,
+     "graph @g(%x: T[8200, 70]) {\n  %p = mul %x, %x\n  %s = reduce_sum %p {axes = [0]}\n  return %s\n}\n"},
+    {"a long sum", 4e-6,
+     "graph @g(%x: T[60, 2000], %y: T[60, 2000]) {\n  %p = mul %x, %y\n  %s = reduce_sum %p {axes = [0, 1]}\n  return %s\n}\n"},
+    {"transpose", 1e-6,
+     "graph @g(%x: T[70, 33], %y: T[33, 70]) {\n  %t = transpose %x {perm = [1, 0]}\n  %a = add %t, %y\n  %z = erf %a\n"
+     "  return %z\n}\n"},
+    {"heads", 1e-6,
+     "graph @g(%x: T[6, 96], %b: T[96]) {\n  %a = add %x, %b\n  %h = reshape %a {shape = [6, 4, 24]}\n"
+     "  %t = transpose %h {perm = [1, 0, 2]}\n  %s = mul %t, 0.5\n  %y = sigmoid %s\n  return %y\n}\n"},
+    {"powers", 2e-6,
+     "graph @g(%x: T[5, 197]) {\n  %p = pow %x, 3.0\n  %q = mul %p, 0.044715\n  %r = add %x, %q\n  %s = pow %r, 2.0\n  return "
+     "%s\n}\n"},
+    {"cross entropy", 4e-6, "graph @g(%x: T[33, 197], %t: i64[33]) {\n  %y = cross_entropy %x, %t\n  return %y\n}\n"},
+    {"adam", 1e-6,
+     "graph @g(%p: T[11, 70], %g: T[11, 70], %m: T[11, 70]) {\n  %a = mul %m, 0.9\n  %b = mul %g, 0.1\n  %n = add %a, %b\n"
+     "  %v = mul %g, %g\n  %q = sqrt %v\n  %d = add %q, 1.0\n  %u = div %n, %d\n  %w = sub %p, %u\n  return %w, %n\n}\n"},
+    {"embedding", 1e-6,
+     "graph @g(%w: T[197, 40], %t: i64[33], %p: T[33, 40]) {\n  %e = embedding %w, %t\n  %a = add %e, %p\n"
+     "  %y = layer_norm %a {axis = -1}\n  return %y\n}\n"},
+    {"joined", 1e-6,
+     "graph @g(%x: T[5, 70], %y: T[5, 33]) {\n  %a = neg %x\n  %b = exp %y\n  %c = concat %a, %b {axis = 1}\n  %z = mul %c, "
+     "%c\n"
+     "  return %z\n}\n"},
+};
+
+std::vector<e::Tensor> inputs_of(const e::Executable& x, const std::string& dtype, int64_t classes) {
+  std::vector<e::Tensor> out;
+  const tsr_tables& t = x.tables();
+  const tsr_region* region = TSR_AT(tsr_region, t.regions, t.region_stride, 0);
+  std::mt19937_64 random(dtype.size());
+  for (uint32_t i = 0; i < region->num_inputs; ++i) {
+    const tsr_type& type = *TSR_AT(tsr_value, t.values, t.value_stride, region->inputs[i])->type;
+    const e::Tensor in = e::Tensor::create(type.dtype, {type.sizes, type.rank});
+    for (int64_t k = 0; k < in.elements(); ++k) {
+      if (type.dtype == TSR_I64)
+        static_cast<int64_t*>(in.data())[k] = static_cast<int64_t>(random() % static_cast<uint64_t>(classes));
+      else
+        store_from(type.dtype, in.data(), k, static_cast<double>(static_cast<int64_t>(random() % 4001) - 2000) / 1000);
+    }
+    out.push_back(in);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("fused bits are unfused bits on every instruction set, and near the reference") {
+  const std::vector<std::string> backends = cpu_backends();
+  size_t fused = 0;
+  for (const Program& p : kPrograms)
+    for (const std::string dtype : {"f32", "bf16", "f16"}) {
+      if (dtype == "f16" && p.tolerance > 4e-6) continue;
+      std::string text = p.text;
+      for (size_t at = 0; (at = text.find("T[", at)) != text.npos; at += dtype.size()) text.replace(at, 1, dtype);
+      INFO(p.name << " " << dtype);
+      const e::Executable reference = compile(text, "reference");
+      const std::vector<e::Tensor> in = inputs_of(reference, dtype, 197), want = reference.run(in);
+      std::vector<e::Tensor> first;
+      for (const std::string& backend : backends)
+        for (const std::string& name : {backend, "cpu+fuse" + backend.substr(3)}) {
+          INFO(name);
+          const e::Executable x = compile(text, name);
+          fused += x.describe().find("k_fused") != std::string::npos || x.describe().find("cpu.fused") != std::string::npos;
+          const std::vector<e::Tensor> got = x.run(in);
+          REQUIRE(got.size() == want.size());
+          for (size_t r = 0; r < got.size(); ++r) {
+            const uint32_t code = got[r].dtype();
+            double worst = 0, most = 0;
+            for (int64_t i = 0; i < got[r].elements(); ++i) {
+              const auto a = load_as<double>(code, got[r].data(), i), b = load_as<double>(code, want[r].data(), i);
+              worst = std::max(worst, std::abs(a - b));
+              most = std::max(most, std::abs(b));
+            }
+            const double ulps = code == TSR_BF16 ? 2 / 128.0 : code == TSR_F16 ? 2 / 1024.0 : 0;
+            CHECK(worst <= (p.tolerance + ulps) * most);
+            if (first.size() <= r) {
+              first.push_back(got[r]);
+            } else {
+              const auto bytes = static_cast<size_t>(storage_bytes(code, got[r].elements()));
+              CHECK(std::memcmp(got[r].data(), first[r].data(), bytes) == 0);
+            }
+          }
+        }
+    }
+  if (!backends.empty()) CHECK(fused > backends.size() * 30);
+}
+
+}  // namespace tessera::differential
