@@ -24,10 +24,12 @@ struct Program {
 constexpr Program kPrograms[] = {
     {"gelu", 1e-6, "graph @g(%x: T[12, 197], %b: T[197]) {\n  %a = add %x, %b\n  %y = gelu %a\n  return %y\n}\n"},
     {"softmax", 1e-6,
-     "graph @g(%x: T[9, 197], %m: T[9, 1]) {\n  %s = mul %x, 0.125\n  %a = add %s, %m\n  %p = softmax %a {axis = -1}\n"
+     "graph @g(%x: T[9, 197], %m: T[9, 1]) {\n  %k7 = constant {value = dense<T[]: [0.125]>}\n  %s = mul %x, %k7\n  %a = add "
+     "%s, %m\n  %p = softmax %a {axis = -1}\n"
      "  return %p\n}\n"},
     {"long rows", 1e-5,
-     "graph @g(%x: T[3, 4100]) {\n  %a = add %x, %x\n  %p = softmax %a {axis = -1}\n  %y = mul %p, 3.0\n  return %y\n}\n"},
+     "graph @g(%x: T[3, 4100]) {\n  %a = add %x, %x\n  %p = softmax %a {axis = -1}\n  %k8 = constant {value = dense<T[]: "
+     "[3.0]>}\n  %y = mul %p, %k8\n  return %y\n}\n"},
     {"residual and layer_norm", 4e-6,
      "graph @g(%x: T[7, 40], %r: T[7, 40], %w: T[40], %b: T[40]) {\n  %h = add %x, %r\n"
      "  %y = layer_norm %h, %w, %b {axis = -1}\n  %z = tanh %y\n  return %h, %z\n}\n"},
@@ -46,14 +48,19 @@ constexpr Program kPrograms[] = {
      "  return %z\n}\n"},
     {"heads", 1e-6,
      "graph @g(%x: T[6, 96], %b: T[96]) {\n  %a = add %x, %b\n  %h = reshape %a {shape = [6, 4, 24]}\n"
-     "  %t = transpose %h {perm = [1, 0, 2]}\n  %s = mul %t, 0.5\n  %y = sigmoid %s\n  return %y\n}\n"},
+     "  %t = transpose %h {perm = [1, 0, 2]}\n  %k9 = constant {value = dense<T[]: [0.5]>}\n  %s = mul %t, %k9\n  %y = sigmoid "
+     "%s\n  return %y\n}\n"},
     {"powers", 2e-6,
-     "graph @g(%x: T[5, 197]) {\n  %p = pow %x, 3.0\n  %q = mul %p, 0.044715\n  %r = add %x, %q\n  %s = pow %r, 2.0\n  return "
+     "graph @g(%x: T[5, 197]) {\n  %k10 = constant {value = dense<T[]: [3.0]>}\n  %p = pow %x, %k10\n  %k11 = constant {value "
+     "= dense<T[]: [0.044715]>}\n  %q = mul %p, %k11\n  %r = add %x, %q\n  %k12 = constant {value = dense<T[]: [2.0]>}\n  %s = "
+     "pow %r, %k12\n  return "
      "%s\n}\n"},
     {"cross entropy", 4e-6, "graph @g(%x: T[33, 197], %t: i64[33]) {\n  %y = cross_entropy %x, %t\n  return %y\n}\n"},
     {"adam", 1e-6,
-     "graph @g(%p: T[11, 70], %g: T[11, 70], %m: T[11, 70]) {\n  %a = mul %m, 0.9\n  %b = mul %g, 0.1\n  %n = add %a, %b\n"
-     "  %v = mul %g, %g\n  %q = sqrt %v\n  %d = add %q, 1.0\n  %u = div %n, %d\n  %w = sub %p, %u\n  return %w, %n\n}\n"},
+     "graph @g(%p: T[11, 70], %g: T[11, 70], %m: T[11, 70]) {\n  %k13 = constant {value = dense<T[]: [0.9]>}\n  %a = mul %m, "
+     "%k13\n  %k14 = constant {value = dense<T[]: [0.1]>}\n  %b = mul %g, %k14\n  %n = add %a, %b\n"
+     "  %v = mul %g, %g\n  %q = sqrt %v\n  %k15 = constant {value = dense<T[]: [1.0]>}\n  %d = add %q, %k15\n  %u = div %n, "
+     "%d\n  %w = sub %p, %u\n  return %w, %n\n}\n"},
     {"embedding", 1e-6,
      "graph @g(%w: T[197, 40], %t: i64[33], %p: T[33, 40]) {\n  %e = embedding %w, %t\n  %a = add %e, %p\n"
      "  %y = layer_norm %a {axis = -1}\n  return %y\n}\n"},

@@ -378,9 +378,26 @@ std::string some_helpers(const std::string& t, int lanes) {
   std::string e;
   for (const auto& [name, spelled] : elements)
     if (t == name) e = spelled;
-  return "INLINE " + v + " load_some_" + v + "(const " + e + "* p, i64 n) {\n  " + v +
-         " r = {};\n  for (i64 j = 0; j < n; ++j) r[j] = p[j];\n  return r;\n}\n" + "INLINE void store_some_" + v + "(" + e +
-         "* p, " + v + " x, i64 n) {\n  for (i64 j = 0; j < n; ++j) p[j] = x[j];\n}\n";
+  const std::string plain_load = "  " + v + " r = {};\n  for (i64 j = 0; j < n; ++j) r[j] = p[j];\n  return r;\n",
+                    plain_store = "  for (i64 j = 0; j < n; ++j) p[j] = x[j];\n";
+  std::string load = plain_load, store = plain_store;
+  if (t == "f32" && (lanes == 16 || lanes == 8)) {
+    const bool wide = lanes == 16;
+    const std::string condition = wide ? "#if defined(__AVX512F__) && __has_builtin(__builtin_ia32_loadups512_mask)\n"
+                                       : "#if defined(__AVX2__) && __has_builtin(__builtin_ia32_maskloadps256)\n  typedef int "
+                                         "mask __attribute__((vector_size(32)));\n"
+                                         "  const mask alive = mask{0, 1, 2, 3, 4, 5, 6, 7} < (int)n;\n";
+    load = condition +
+           (wide ? "  return __builtin_ia32_loadups512_mask(p, " + v + "{}, (unsigned short)((1u << n) - 1));\n"
+                 : "  return __builtin_ia32_maskloadps256((const " + v + "*)p, alive);\n") +
+           "#else\n" + plain_load + "#endif\n";
+    store = condition +
+            (wide ? "  __builtin_ia32_storeups512_mask(p, x, (unsigned short)((1u << n) - 1));\n"
+                  : "  __builtin_ia32_maskstoreps256((" + v + "*)p, alive, x);\n") +
+            "#else\n" + plain_store + "#endif\n";
+  }
+  return "INLINE " + v + " load_some_" + v + "(const " + e + "* p, i64 n) {\n" + load + "}\n" + "INLINE void store_some_" + v +
+         "(" + e + "* p, " + v + " x, i64 n) {\n" + store + "}\n";
 }
 
 std::string CpuDialect::prelude(const Needs& needs) const {
