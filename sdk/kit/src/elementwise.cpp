@@ -100,6 +100,7 @@ constexpr Known kKnown[] = {
     {"select", kAll, 3},
     {"clamp_low", kReals, 2},
     {"clamp_high", kReals, 2},
+    {"divide_many", kFloats, 2},
 };
 
 Ex op1(Op op, Ex x) { return {x.b, x.b->unary(op, x.v)}; }
@@ -224,6 +225,11 @@ Computed on_float(std::string_view op, std::vector<Ex>& a, const std::vector<dou
   if (op == "add") return {x + y, false};
   if (op == "sub") return {x - y, false};
   if (op == "div") return {x / y, false};
+  // Of softmax: many values by one, whose reciprocal is computed once. The remainder corrects the quotient (P. Markstein 1990).
+  if (op == "divide_many") {
+    const Ex r = 1.0 / y, q = x * r;
+    return {fma(fma(-q, y, x), r, q), false};
+  }
   if (op == "maximum") return {select(is_nan(x), x, select(x > y, x, y)), true};
   if (op == "minimum") return {select(is_nan(x), x, select(x < y, x, y)), true};
   if (op == "fmax") return {select(is_nan(y), x, select(is_nan(x), y, select(x > y, x, y))), true};

@@ -223,8 +223,8 @@ int TensorTable::composite(sdk::Node n, std::string_view op, bool alone) {
     const int d = elementwise("sub", wide, {c, reduce(ReduceKind::Max, c, axes)});
     const int e = elementwise("exp", wide, {d});
     const int s = reduce(ReduceKind::Sum, e, axes);
-    const int r =
-        op == "softmax" ? elementwise("div", wide, {e, s}) : elementwise("sub", wide, {d, elementwise("log", wide, {s})});
+    const int r = op == "softmax" ? elementwise("divide_many", wide, {e, s})
+                                  : elementwise("sub", wide, {d, elementwise("log", wide, {s})});
     return cast(r, dtype);
   }
   if (op == "layer_norm") return normalise(n, operand(n, 0, alone), optional(1), optional(2), false);
