@@ -3,6 +3,7 @@
 // 32 bits, whatever was compared.
 #include <charconv>
 #include <cmath>
+#include <vector>
 
 #include "tessera/kit/dialect.hpp"
 
@@ -130,6 +131,13 @@ class CpuDialect final : public Dialect {
     return "store_some_" + v + "(" + p + ", " + x + ", " + count + ")";
   }
 
+  std::string transpose(Type t, int lanes, const std::string& p, const std::string& step, const std::string& square,
+                        Needs& needs) const override {
+    const Type e = element_type(t);
+    const std::string v = type(e, lanes, needs);
+    needs.helpers.emplace(std::string("transpose_") + type_name(e), lanes);
+    return "transpose_" + v + "(" + p + ", " + step + ", " + square + ")";
+  }
   std::string stream(Type t, int lanes, const std::string& p, const std::string& value, const std::string& flag,
                      Needs& needs) const override {
     const Type e = t == Type::Bool ? Type::U8 : element_type(t);
@@ -143,6 +151,19 @@ class CpuDialect final : public Dialect {
     return "fence(" + flag + ")";
   }
 
+  std::string hide(Type t, int lanes, const std::string& value, Needs& needs) const override {
+    if (type_bytes(t) * lanes > 64 || type_bytes(t) * lanes < 16) return value;
+    const Type e = element_type(t);
+    type(e, lanes, needs);
+    needs.helpers.emplace(std::string("hide_") + type_name(e), lanes);
+    return "hide_" + std::string(element_name(t)) + "x" + std::to_string(lanes) + "(" + value + ")";
+  }
+  std::string instead(const Function& f, int lanes) const override {
+    if (f.name != "ldexp_f32" || lanes != 16) return {};
+    return "#if defined(__AVX512F__) && __has_builtin(__builtin_ia32_scalefps512_mask)\n  return "
+           "__builtin_ia32_scalefps512_mask(v0, "
+           "__builtin_convertvector(v1, f32x16), v0, (unsigned short)-1, 4);\n#endif\n";
+  }
   std::string function_name(const Function& f, int lanes) const override {
     return lanes == 1 ? f.name : f.name + "_x" + std::to_string(lanes);
   }
@@ -400,6 +421,35 @@ std::string some_helpers(const std::string& t, int lanes) {
          "(" + e + "* p, " + v + " x, i64 n) {\n" + store + "}\n";
 }
 
+// By halves (J. Eklundh 1972): in step h, rows i and i + h exchange the lanes whose number has and has not the bit h.
+std::string transpose_helper(const std::string& v, const std::string& element, int lanes) {
+  std::string s = "INLINE void transpose_" + v + "(const " + element + "* p, i64 step, " + element + "* square) {\n";
+  std::vector<std::string> row;
+  for (int j = 0; j < lanes; ++j) {
+    row.push_back("r" + std::to_string(j));
+    s += "  const " + v + " " + row.back() + " = *(const " + v + "_m*)(p + " + std::to_string(j) + " * step);\n";
+  }
+  int fresh = lanes;
+  for (int h = lanes / 2; h > 0; h /= 2)
+    for (int i = 0; i < lanes; ++i) {
+      if (i & h) continue;
+      const auto at = static_cast<size_t>(i), other = static_cast<size_t>(i + h);
+      std::string low, high;
+      for (int l = 0; l < lanes; ++l) {
+        low += ", " + std::to_string(l & h ? lanes + l - h : l);
+        high += ", " + std::to_string(l & h ? lanes + l : l + h);
+      }
+      const std::string a = "r" + std::to_string(fresh++), b = "r" + std::to_string(fresh++),
+                        both = row[at] + ", " + row[other];
+      s += "  const " + v + " " + a + " = __builtin_shufflevector(" + both + low + "), " + b + " = __builtin_shufflevector(" +
+           both + high + ");\n";
+      row[at] = a, row[other] = b;
+    }
+  for (int j = 0; j < lanes; ++j)
+    s += "  *(" + v + "_m*)(square + " + std::to_string(j * lanes) + ") = " + row[static_cast<size_t>(j)] + ";\n";
+  return s + "}\n";
+}
+
 std::string CpuDialect::prelude(const Needs& needs) const {
   std::string s =
       "typedef __INT64_TYPE__ i64;\ntypedef __UINT64_TYPE__ u64;\n#define INLINE static inline __attribute__((always_inline))\n"
@@ -433,6 +483,13 @@ std::string CpuDialect::prelude(const Needs& needs) const {
            " x, i64 stream) {\n#if __has_builtin(__builtin_nontemporal_store)\n  if (stream && ((u64)p & " +
            std::to_string(type_bytes(t) * lanes - 1) + "u) == 0) return __builtin_nontemporal_store(x, (" + v +
            "*)p);\n#endif\n  *(" + v + "_m*)p = x;\n}\n";
+    } else if (name.starts_with("transpose_")) {
+      const Type t = type_named(name.substr(10));
+      s += transpose_helper(std::string(element_name(t)) + "x" + n, scalar_name(t), lanes);
+    } else if (name.starts_with("hide_")) {
+      const std::string v = std::string(element_name(type_named(name.substr(5)))) + "x" + n;
+      s += "INLINE " + v + " hide_" + v + "(" + v +
+           " x) {\n#ifdef __AVX512F__\n  __asm__(\"\" : \"+v\"(x));\n#endif\n  return x;\n}\n";
     } else if (name == "fence") {
       s += "INLINE void fence(i64 stream) {\n#if __has_builtin(__builtin_nontemporal_store) && "
            "__has_builtin(__builtin_ia32_sfence)\n  if (stream) __builtin_ia32_sfence();\n#endif\n}\n";

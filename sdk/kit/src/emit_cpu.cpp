@@ -88,6 +88,7 @@ class KernelWriter {
   // Outputs that hold a value of an earlier loop until the last one: that value can wait in a short row of its own instead, which stays in the
   // first-level cache. Rows of more elements stay in the output.
   void find_kept() {
+    in_square_.assign(k_.insts.size(), 0);
     kept_.assign(k_.buffers.size(), 0);
     last_store_.assign(k_.buffers.size(), kNone);
     for (const Loop& l : k_.loops)
@@ -118,7 +119,7 @@ class KernelWriter {
   // Stores of whole vectors to memory that this kernel does not read.
   void find_streamed() {
     streamed_.assign(k_.insts.size(), 0);
-    if (s_.lane_axis == kNone || s_.width == 1 || (parallel_lanes() && !k_.loops.empty()) || s_.tile_axis != kNone) return;
+    if (s_.lane_axis == kNone || s_.width == 1 || (parallel_lanes() && !k_.loops.empty())) return;
     for (uint32_t id = 0; id < k_.insts.size(); ++id) {
       const Inst& x = k_.insts[id];
       if (x.op != Op::Store || k_.buffers[x.id].access != Access::Out || x.args[1] != kNone || !contiguous(x)) continue;
@@ -197,12 +198,24 @@ class KernelWriter {
       const bool plain =
           lanes > 1 && infix(x, in) && !(f.insts[x.args[0]].op == Op::Const && f.insts[x.args[1]].op == Op::Const);
       for (const uint32_t a : x.args)
-        if (a != kNone) args.push_back(arg(a, !plain));
+        if (a != kNone) args.push_back(shield(f.insts, x, a, lanes, arg(a, !plain)));
       body += "  const " + type(x.type, lanes) + " v" + std::to_string(i) + " = " +
               operation(x, in, lanes, args, shift_of(f.insts, x)) + ";\n";
     }
     body += "  return " + arg(f.value, true) + ";\n}\n";
-    m_.functions_ += d_.function_head(f, lanes, m_.needs_) + body;
+    m_.functions_ += d_.function_head(f, lanes, m_.needs_) + d_.instead(f, lanes) + body;
+  }
+
+  // LLVM 19 folds bitwise operations of three operands, one of them a constant, under a mask into a vpternlog with the wrong table. So that
+  // it never sees two in a row, the operand of one that comes from another is hidden.
+  std::string shield(const std::vector<Inst>& insts, const Inst& x, uint32_t operand, int lanes, const std::string& text) {
+    const auto bitwise = [](const Inst& i) {
+      return (i.op == Op::And || i.op == Op::Or || i.op == Op::Xor || i.op == Op::Not) && i.type != Type::Bool;
+    };
+    if (lanes == 1 || !bitwise(x)) return text;
+    const Inst* from = &insts[operand];
+    while (from->op == Op::Bitcast) from = &insts[from->args[0]];
+    return bitwise(*from) ? d_.hide(x.type, lanes, text, m_.needs_) : text;
   }
 
   static int shift_of(const std::vector<Inst>& insts, const Inst& x) {
@@ -254,7 +267,8 @@ class KernelWriter {
       if (a != kNone) {
         const Inst& o = k_.insts[a];
         const bool scalar = plain && !varying_[a];
-        args.push_back(scalar ? (o.op == Op::Const ? d_.constant(o.type, o.bits) : name(a)) : ref(a, l.n));
+        args.push_back(scalar ? (o.op == Op::Const ? d_.constant(o.type, o.bits) : name(a))
+                              : shield(k_.insts, x, a, varying_[a] ? l.n : 1, ref(a, l.n)));
       }
     line(t + operation(x, in, l.n, args, shift_of(k_.insts, x)) + ";");
   }
@@ -286,6 +300,11 @@ class KernelWriter {
       const std::string v = d_.load(x.type, 1, pointer(id), "", m_.needs_);
       return line("const " + t + " " + n + " = " + (guarded ? ref(x.args[0], 1) + " ? " + v + " : " + ref(x.args[1], 1) : v) +
                   ";");
+    }
+    if (in_square_[id]) {
+      const std::string axis = k_.axis_names[s_.tile_axis];
+      const std::string at = "square" + std::to_string(id) + " + (" + axis + " - " + axis + "_0) * " + std::to_string(l.n);
+      return line("const " + t + " " + n + " = " + d_.load(x.type, l.n, at, "", m_.needs_) + ";");
     }
     const bool uniform_guard = guarded && !varying_[x.args[0]];
     if (contiguous(x) && (!guarded || uniform_guard)) {
@@ -839,13 +858,7 @@ class KernelWriter {
       for (const Item& i : k_.body)
         if (!i.is_loop && !varying_[i.id] && !after_loop_[i.id] && k_.insts[i.id].op != Op::Store) inst(i.id, {});
     };
-    if (!tiled) equal_for_all();
-    lane_range(axis, stop, divides(k_.pool.extent(s_.lane_axis), s_.width), [&](const Lanes& lanes) {
-      if (tiled) {
-        const std::string t = k_.axis_names[s_.tile_axis];
-        open("for (i64 " + t + " = tile_begin; " + t + " < tile_end; ++" + t + ") {");
-        equal_for_all();
-      }
+    const auto items = [&](const Lanes& lanes) {
       for (const Item& i : k_.body) {
         if (i.is_loop) {
           const Loop& l = k_.loops[i.id];
@@ -863,8 +876,56 @@ class KernelWriter {
           inst(i.id, lanes);
         }
       }
-      if (tiled) close();
+    };
+    if (!tiled) equal_for_all();
+    const std::vector<uint32_t> turned = tiled ? transposed_loads() : std::vector<uint32_t>();
+    const std::string w = std::to_string(s_.width);
+    lane_range(axis, stop, divides(k_.pool.extent(s_.lane_axis), s_.width), [&](const Lanes& lanes) {
+      if (!tiled) return items(lanes);
+      const std::string t = k_.axis_names[s_.tile_axis];
+      line("i64 " + t + "_0 = tile_begin;");
+      if (!turned.empty() && lanes.count.empty()) {  // squares that are loaded along the other axis and transposed in registers
+        open("for (; " + t + "_0 + " + w + " <= tile_end; " + t + "_0 += " + w + ") {");
+        for (const uint32_t id : turned) {
+          const Inst& x = k_.insts[id];
+          const auto along = k_.pool.affine(x.index, s_.lane_axis);
+          const std::string square = "square" + std::to_string(id);
+          line("alignas(64) " + d_.memory_type(x.type) + " " + square + "[" + w + " * " + w + "];");
+          open("{");
+          line("const i64 " + t + " = " + t + "_0;");
+          line(d_.transpose(x.type, s_.width, pointer(id), expr(along->coefficient), square, m_.needs_) + ";");
+          close();
+          in_square_[id] = 1;
+        }
+        open("for (i64 " + t + " = " + t + "_0; " + t + " < " + t + "_0 + " + w + "; ++" + t + ") {");
+        equal_for_all();
+        items(lanes);
+        close();
+        for (const uint32_t id : turned) in_square_[id] = 0;
+        close();
+      }
+      open("for (i64 " + t + " = " + t + "_0; " + t + " < tile_end; ++" + t + ") {");
+      equal_for_all();
+      items(lanes);
+      close();
     });
+  }
+
+  // Loads that are contiguous along the tile's axis and at equal steps along the lanes.
+  std::vector<uint32_t> transposed_loads() {
+    std::vector<uint32_t> out;
+    for (const Item& i : k_.body) {
+      if (i.is_loop) continue;
+      const Inst& x = k_.insts[i.id];
+      if (x.op != Op::Load || x.args[0] != kNone || x.type == Type::Bool || type_bytes(x.type) > 4 || s_.width < 4) continue;
+      std::vector<uint32_t> values;
+      k_.pool.collect(x.index, AtomKind::Value, values);
+      const auto along = k_.pool.affine(x.index, s_.tile_axis), lanes = k_.pool.affine(x.index, s_.lane_axis);
+      if (values.empty() && along && along->coefficient == kOne && lanes && lanes->coefficient != kZero &&
+          lanes->coefficient != kOne)
+        out.push_back(i.id);
+    }
+    return out;
   }
 
   // Of columns side by side: row by row, whole stretches of memory at a time. The running values of all columns of the unit are in memory.
@@ -1058,6 +1119,7 @@ class KernelWriter {
   std::vector<uint8_t> after_loop_;  // needs the result of a loop
   std::vector<uint8_t> streamed_;    // stores that may go past the caches
   bool streams_ = false;
+  std::vector<uint8_t> in_square_;    // loads that read a transposed square at this place of the text
   uint32_t said_ = kNone;             // the source op that the last comment names
   std::vector<uint8_t> kept_;         // by buffer: its earlier values wait in a row
   std::vector<uint32_t> last_store_;  // by buffer

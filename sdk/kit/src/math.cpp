@@ -55,11 +55,12 @@ ExpParts exp_parts(Ex c) {
   return {i, fma(q * r, r, r)};
 }
 Ex power_of_two(Ex n) { return ((n + n.lit(int64_t{127})) << 23).as(Type::F32); }  // -126 <= n <= 127
-// x 2^n in two steps: n reaches from -159 (subnormals) to 128.
-Ex scale(Ex x, Ex n) {
+// x 2^n, rounded once, in two steps: n reaches from -159 (subnormals) to 128. A device that has it as one instruction takes that.
+Ex ldexp_f32(Ex x, Ex n) {
   const Ex half = n >> 1;
   return (x * power_of_two(half)) * power_of_two(n - half);
 }
+Ex scale(Ex x, Ex n) { return call("ldexp_f32", x, n); }
 
 // At most 1.0 ulp.
 Ex exp_f32(Ex x) {
@@ -80,7 +81,7 @@ Ex tanh_f32(Ex x) {
   const Ex hi = 1.0 - t, lo = ((1.0 - hi) - t) - (rest * t) * 0.5;
   const Ex z = x * x;
   const Ex q = horner_fma(z, {-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1});
-  return select(ne(x, x), x, copysign(select(a >= 0.625, hi + lo, fma(q * z, a, a)), x));
+  return copysign(select(a >= 0.625, hi + lo, fma(q * z, a, a)), x);  // NaN comes through
 }
 
 // With u = exp(-|x|) = 2^n (1 + s): 1 / (1 + u), or u / (1 + u), the quotient as a sum of two.
@@ -118,7 +119,7 @@ Ex erf_f32(Ex x) {
   const ExpParts e = exp_parts(-q);
   const Ex u = power_of_two(e.n);
   const Ex big = copysign(fma(-u, e.s, 1.0 - u), x);
-  return select(ne(x, x), x, select(a < 0.95, fma(x, p, x), big));
+  return select(a < 0.95, fma(x, p, x), big);  // NaN comes through
 }
 
 // x times the normal distribution function, whose tail is exp(-P(|x|)) with the P of degree 8 that makes the absolute error of the tail least
@@ -260,6 +261,7 @@ class Library {
     guarded("sin");
     guarded("cos");
 
+    define("ldexp_f32", {Type::F32, Type::I32}, [](auto& a) { return ldexp_f32(a[0], a[1]); });
     f32("exp_f32", 1, [](auto& a) { return exp_f32(a[0]); });
     f32("tanh_f32", 1, [](auto& a) { return tanh_f32(a[0]); });
     f32("sigmoid_f32", 1, [](auto& a) { return sigmoid_f32(a[0]); });

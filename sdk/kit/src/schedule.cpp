@@ -13,7 +13,7 @@ constexpr int kColumnRegisters =
 
 constexpr int kWideColumnRegisters = 16;  // .. of simple reductions over many columns: fewer pages are touched at a time
 constexpr int64_t kRowColumns = 512;      // columns of a unit that goes row by row: with 32 running values each, 64 KiB of f32
-constexpr int64_t kTilePoints = 16;       // rows of a transposed tile: a cache line of f32
+constexpr int64_t kTilePoints = 64;       // rows of a transposed tile: four cache lines of f32
 constexpr int64_t kTileLanes = 64;        // columns of it
 
 // How well an axis serves as the lanes: accesses that are contiguous along it, and those that are neither contiguous nor constant.

@@ -38,6 +38,10 @@ class Dialect {
   virtual std::string load(Type t, int lanes, const std::string& pointer, const std::string& count, Needs& needs) const = 0;
   virtual std::string store(Type t, int lanes, const std::string& pointer, const std::string& value, const std::string& count,
                             Needs& needs) const = 0;
+  // A statement that copies a square of lanes x lanes elements from memory, transposed: element (j, t), at pointer + j * step + t, goes to
+  // square[t * lanes + j].
+  virtual std::string transpose(Type t, int lanes, const std::string& pointer, const std::string& step,
+                                const std::string& square, Needs& needs) const = 0;
   // A store of all lanes that goes past the caches where the expression `flag` is not 0 and the address allows it; what follows such stores, once
   // and before anybody else reads what they wrote.
   virtual std::string stream(Type t, int lanes, const std::string& pointer, const std::string& value, const std::string& flag,
@@ -45,6 +49,10 @@ class Dialect {
   virtual std::string stream_fence(const std::string& flag, Needs& needs) const = 0;
   virtual std::string function_head(const Function& f, int lanes, Needs& needs) const = 0;  // up to and including "{"
   virtual std::string function_name(const Function& f, int lanes) const = 0;
+  // The same value, of whose origin the device's compiler knows nothing.
+  virtual std::string hide(Type, int /*lanes*/, const std::string& value, Needs&) const { return value; }
+  // Text at the beginning of a function's body that returns the same bits another way, where the device has one; else nothing.
+  virtual std::string instead(const Function& /*f*/, int /*lanes*/) const { return {}; }
   virtual std::string prelude(const Needs& needs) const = 0;
 };
 
