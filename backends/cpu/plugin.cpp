@@ -77,22 +77,33 @@ class CpuBackend final : public sdk::Backend {
     }
   }
 
+  // The kernels of a plan are compiled together.
+  void prepare(std::span<const sdk::Compile> requests) override {
+    std::vector<Source> sources;
+    for (const sdk::Compile& c : requests) {
+      const sdk::Node n = c.node();
+      if (is_product(n.op()) || n.is("conv")) continue;
+      sources.push_back(draft_or_fail(c, /*log=*/false).source);
+    }
+    if (sources.empty()) return;
+    std::vector<ModulePtr> modules = compiler_.compile(sources);
+    std::lock_guard lock(mutex_);
+    prepared_ = std::move(modules);  // until the next plan: each kernel takes its own share soon
+  }
+
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c) override {
     if (is_product(c.node().op())) return make_product(c, isa_);
     if (c.node().is("conv")) return make_conv(c, isa_);
-    Draft d = draft_or_fail(c);
+    Draft d = draft_or_fail(c, /*log=*/true);
     ModulePtr module = compiler_.find(d.source);
-    if (!module) {
-      compile_region(c);
-      module = compiler_.compile(d.source);
-    }
+    if (!module) module = compiler_.compile(d.source);
     return make_generated(c, std::move(d), std::move(module), device_);
   }
 
  private:
-  Draft draft_or_fail(const sdk::Compile& c) const {
+  Draft draft_or_fail(const sdk::Compile& c, bool log) const {
     try {
-      return draft(c.graph(), c.node(), device_, /*log=*/true);
+      return draft(c.graph(), c.node(), device_, log);
     } catch (const kit::Unfit& u) {
       throw sdk::Error(TSR_BUG, "TSR-B005",
                        "cpu was asked to compile '" + std::string(c.node().op()) + "', which it cannot: " + u.why,
@@ -100,29 +111,12 @@ class CpuBackend final : public sdk::Backend {
     }
   }
 
-  // Compiles whatever this backend is likely to be asked for next: all that it would claim beside this node, at once.
-  void compile_region(const sdk::Compile& c) {
-    const sdk::Graph g = c.graph();
-    std::vector<Source> sources;
-    for (const sdk::Node& n : g.nodes(c.node().raw().parent)) {
-      if (is_product(n.op()) || n.is("conv") || n.is("constant") || (!n.regions().empty() && !n.is("fused"))) continue;
-      if (g.has_trait(n.raw().op, "view")) continue;  // mostly no kernels
-      try {
-        if (n.regions().empty() && !kit::why_not(g, n).empty()) continue;
-        sources.push_back(draft(g, n, device_, /*log=*/false).source);
-      } catch (const kit::Unfit&) {}
-    }
-    std::vector<ModulePtr> modules = compiler_.compile(sources);
-    std::lock_guard lock(mutex_);
-    last_region_ = std::move(modules);  // until the next region: each kernel takes its own share soon
-  }
-
   const Isa& isa_;
   bool generate_;
   kit::Device device_;
   Compiler compiler_;
   std::mutex mutex_;
-  std::vector<ModulePtr> last_region_;
+  std::vector<ModulePtr> prepared_;
 };
 
 }  // namespace
