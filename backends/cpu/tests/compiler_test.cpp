@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -222,6 +223,49 @@ TEST_CASE("objects are found on disk by another compiler") {
     Compiler other(with(t, d.cache(), &all_isas()[0]));
     CHECK(call(other.compile(s)) == 41);
     CHECK(other.stats().from_disk == (native_isa().level == 0 ? 1 : 0));
+  }
+}
+
+TEST_CASE("texts of different symbols are compiled together, and found one by one") {
+  for (const Toolchain t : toolchains()) {
+    Directory d;
+    std::vector<Source> sources;
+    for (int i = 0; i < 5; ++i) {
+      const std::string name = "f" + std::to_string(i);
+      // Helpers of the same name are no trouble.
+      sources.push_back({name,
+                         "#define INLINE static inline\nstruct pair { int a, b; };\nINLINE int helper() { return " +
+                             std::to_string(i) + "; }\nextern \"C\" int " + name +
+                             "() { return helper(); }\nextern \"C\" int " + name +
+                             "_twice(const pair*) { return 2 * helper(); }\n",
+                         {name, name + "_twice"}});
+    }
+    const auto right = [&](const ModulePtr& m, int i) { return call(m) == i && call(m, 1) == 2 * i; };
+    {
+      Compiler c(with(t, d.cache()));
+      const std::vector<ModulePtr> m = c.compile(sources);
+      for (int i = 0; i < 5; ++i) CHECK(right(m[static_cast<size_t>(i)], i));
+      CHECK(c.stats().compiled == 5);
+    }
+    {
+      Compiler c(with(t, d.cache()));
+      CHECK(right(c.compile(sources[3]), 3));
+      std::reverse(sources.begin(), sources.end());
+      const std::vector<ModulePtr> m = c.compile(sources);
+      for (int i = 0; i < 5; ++i) CHECK(right(m[static_cast<size_t>(i)], 4 - i));
+      std::reverse(sources.begin(), sources.end());
+      CHECK(c.stats().compiled == 0);
+      CHECK(c.stats().from_disk >= 5);
+    }
+    // A file says where a kernel is; what it names may be gone.
+    uintmax_t largest = 0;
+    for (const auto& e : fs::directory_iterator(d.cache())) largest = std::max(largest, e.file_size());
+    for (const auto& e : fs::directory_iterator(d.cache()))
+      if (e.file_size() > largest / 2) fs::remove(e);
+    Compiler c(with(t, d.cache()));
+    const std::vector<ModulePtr> m = c.compile(sources);
+    for (int i = 0; i < 5; ++i) CHECK(right(m[static_cast<size_t>(i)], i));
+    CHECK(c.stats().compiled > 0);
   }
 }
 
