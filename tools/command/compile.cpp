@@ -63,7 +63,7 @@ int compile_model(const Command& command, const std::vector<std::string>& args) 
                {{"model", model}, {"cache", location}, {"compile_ms", s.compile_ms}, {"entries_added", added}, {"runs", runs}});
     return kOk;
   }
-  std::cout << (added > 0 ? "compiled " : "was cached already: ") << model << " in " << ms_text(s.compile_ms)
+  std::cout << (added > 0 ? "compiled " : "nothing to add for ") << model << " in " << ms_text(s.compile_ms)
             << "; cache: " << location << "\n";
   if (!runs.empty()) {
     Table table("lrr", {"shapes", "first call", "peak memory"});

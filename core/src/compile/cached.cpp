@@ -14,6 +14,7 @@
 #include "pass/pass_manager.hpp"
 #include "plugin/sha256.hpp"
 #include "support/error.hpp"
+#include "tessera/dtypes.hpp"
 #include "trace/trace.hpp"
 
 namespace tessera::core {
@@ -35,11 +36,29 @@ std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileR
   return e;
 }
 
+// An entry holds its graph's constants, and its key their hash: past some size both cost more than the compile that they save.
+bool has_large_constants(const Graph& graph) {
+  constexpr int64_t kMost = int64_t{4} << 20;
+  int64_t bytes = 0;
+  for (tsr_id n = 0; n < graph.num_nodes(); ++n) {
+    const tsr_node& node = graph.node(n);
+    if (!node.alive) continue;
+    for (uint32_t i = 0; i < node.num_attrs; ++i) {
+      if (node.attrs[i].kind != TSR_ATTR_TENSOR) continue;
+      const tsr_tensor& t = *node.attrs[i].tensor;
+      int64_t elements = 1;
+      for (uint32_t d = 0; d < t.rank; ++d) elements *= t.sizes[d];
+      bytes += storage_bytes(t.dtype, elements);
+    }
+  }
+  return bytes > kMost;
+}
+
 // What asks to see the passes run, or to run some of them, is not answered from a cache.
 bool may_be_cached(const Graph& graph, const CompileRequest& r) {
   const Cache* cache = r.context.cache();
   if (!cache || !cache->keeps(CacheKind::kGraph)) return false;
-  if (has_host_functions(graph)) return false;
+  if (has_host_functions(graph) || has_large_constants(graph)) return false;
   const PassOptions o = pass_options_of(r.config);
   return o.bisect_limit < 0 && o.dump_after == DumpWhen::kNone && o.reproducer != Reproducer::kAlways;
 }
