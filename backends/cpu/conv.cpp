@@ -6,6 +6,7 @@
 
 #include "conv_shape.hpp"
 #include "depthwise/depthwise.hpp"
+#include "gather/tables.hpp"
 #include "packed.hpp"
 #include "strided.hpp"
 #include "tessera/dtypes.hpp"
@@ -16,76 +17,50 @@ namespace sdk = tessera::sdk;
 
 namespace {
 
-// Positions of a panel that lie in one row of the output.
-struct Run {
-  int at, n;
-  int64_t y, x;  // input position of the first, for tap 0
+// A convolution in work, as panels of its matrix need it.
+struct Panels {
+  static constexpr int kMaxTaps = 1024;
+  const ConvShape& s;
+  Gather* gather;
+  int nr, taps;
+  int64_t tap_at[kMaxTaps];
+
+  Panels(const ConvShape& shape, const GemmIsa& isa)
+      : s(shape),
+        gather(isa.nr == 32   ? gather_avx512
+               : isa.nr == 16 ? gather_avx2
+                              : gather_baseline),
+        nr(isa.nr),
+        taps(static_cast<int>(s.kernel[0] * s.kernel[1])) {
+    for (int t = 0; t < taps; ++t) tap_at[t] = t / s.kernel[1] * s.a.dilation[0] * s.in[1] + t % s.kernel[1] * s.a.dilation[1];
+  }
+
+  void fill(int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) const {
+    int64_t column_at[32];
+    uint32_t seen[kMaxTaps];
+    std::fill_n(seen, taps, 0u);
+    // Columns that lie in one row of the output see a tap in one range of them.
+    for (int j = 0; j < cols;) {
+      const int64_t o = column + j, oy = o / s.out[1], ox = o % s.out[1];
+      const int n = static_cast<int>(std::min<int64_t>(cols - j, s.out[1] - ox));
+      const int64_t y = oy * s.a.stride[0] - s.a.low[0], x = ox * s.a.stride[1] - s.a.low[1], step = s.a.stride[1];
+      for (int i = 0; i < n; ++i) column_at[j + i] = y * s.in[1] + x + i * step;
+      for (int t = 0; t < taps; ++t) {
+        const int64_t iy = y + t / s.kernel[1] * s.a.dilation[0], ix = x + t % s.kernel[1] * s.a.dilation[1];
+        if (iy < 0 || iy >= s.in[0]) continue;
+        const int64_t low = std::clamp<int64_t>(ix >= 0 ? 0 : (-ix + step - 1) / step, 0, n);
+        const int64_t high = std::clamp<int64_t>(ix >= s.in[1] ? 0 : (s.in[1] - ix + step - 1) / step, low, n);
+        seen[t] |= static_cast<uint32_t>(((uint64_t{1} << high) - (uint64_t{1} << low)) << j);
+      }
+      j += n;
+    }
+    for (int j = cols; j < nr; ++j) column_at[j] = column_at[cols - 1] + (j - cols + 1);  // seen by no tap
+    // Batch entries are (image, group), and channels of groups follow each other.
+    const int64_t plane = s.in[0] * s.in[1];
+    const bool near = column_at[nr - 1] - column_at[0] < (int64_t{1} << 30);
+    gather({s.x + batch * s.channels * plane, plane, taps, tap_at, column_at, seen, near, k0, count, out});
+  }
 };
-
-template <int NR>
-inline void copy(float* to, const float* from, int n) {
-  if (n <= 4)
-    std::memcpy(to, from, 16);
-  else if (n <= 8 || NR == 8)
-    std::memcpy(to, from, 32);
-  else if (n <= 16 || NR == 16)
-    std::memcpy(to, from, 64);
-  else
-    std::memcpy(to, from, 128);
-}
-
-template <int NR>
-void panel(const void* context, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) {
-  const ConvShape& s = *static_cast<const ConvShape*>(context);
-  const int64_t base =
-      batch * s.channels * s.in[0] * s.in[1];  // batch entries are (image, group), channels of groups follow each other
-  Run runs[NR];
-  int num = 0;
-  for (int j = 0; j < cols;) {
-    const int64_t o = column + j, oy = o / s.out[1], ox = o % s.out[1];
-    const int n = static_cast<int>(std::min<int64_t>(cols - j, s.out[1] - ox));
-    runs[num++] = {j, n, oy * s.a.stride[0] - s.a.low[0], ox * s.a.stride[1] - s.a.low[1]};
-    j += n;
-  }
-  int64_t c = k0 / (s.kernel[0] * s.kernel[1]), ky = k0 / s.kernel[1] % s.kernel[0], kx = k0 % s.kernel[1];
-  for (int64_t k = 0; k < count; ++k, out += NR) {
-    for (int r = 0; r < num; ++r) {
-      const Run& run = runs[r];
-      float* row = out + run.at;
-      const int64_t iy = run.y + ky * s.a.dilation[0], ix = run.x + kx * s.a.dilation[1];
-      if (iy < 0 || iy >= s.in[0]) {
-        std::memset(row, 0, static_cast<size_t>(run.n) * 4);
-        continue;
-      }
-      const int64_t at = base + (c * s.in[0] + iy) * s.in[1] + ix;
-      if (s.a.stride[1] == 1) {
-        const int low = static_cast<int>(std::clamp<int64_t>(-ix, 0, run.n)),
-                  high = static_cast<int>(std::clamp<int64_t>(s.in[1] - ix, low, run.n));
-        // More is copied than the run has: what follows it is written next.
-        if (at >= 0 && at + NR <= s.total)
-          copy<NR>(row, s.x + at, run.n);
-        else
-          for (int j = low; j < high; ++j) row[j] = s.x[at + j];
-        for (int j = 0; j < low; ++j) row[j] = 0.0f;
-        for (int j = high; j < run.n; ++j) row[j] = 0.0f;
-      } else {
-        const int64_t step = s.a.stride[1];
-        const int low = static_cast<int>(std::clamp<int64_t>(ix >= 0 ? 0 : (-ix + step - 1) / step, 0, run.n));
-        const int high =
-            static_cast<int>(std::clamp<int64_t>(ix >= s.in[1] ? 0 : (s.in[1] - ix + step - 1) / step, low, run.n));
-        for (int j = 0; j < low; ++j) row[j] = 0.0f;
-        for (int j = low; j < high; ++j) row[j] = s.x[at + j * step];
-        for (int j = high; j < run.n; ++j) row[j] = 0.0f;
-      }
-    }
-    if (++kx == s.kernel[1]) {
-      kx = 0;
-      if (++ky == s.kernel[0]) ky = 0, ++c;
-    }
-  }
-}
-
-PanelSource* panel_source(const GemmIsa& isa) { return isa.nr == 32 ? panel<32> : isa.nr == 16 ? panel<16> : panel<8>; }
 
 class ConvKernel final : public sdk::Kernel {
  public:
@@ -124,7 +99,6 @@ class ConvKernel final : public sdk::Kernel {
       return reinterpret_cast<const float*>(at);
     };
     s.x = dense(0);
-    s.total = s.batches() * s.channels * s.in[0] * s.in[1];
     Gemm g;
     g.isa = isa_;
     g.a_dtype = g.b_dtype = g.c_dtype = TSR_F32;
@@ -142,8 +116,11 @@ class ConvKernel final : public sdk::Kernel {
     if (has_bias_) g.row_bias = dense(2);
     g.row_bias_count = s.a.groups;
     s.flatten();
-    g.panel = panel_source(*isa_);
-    g.panel_context = &s;
+    const Panels panels(s, *isa_);
+    g.panel = [](const void* p, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) {
+      static_cast<const Panels*>(p)->fill(batch, column, cols, k0, count, out);
+    };
+    g.panel_context = &panels;
     g.c = l.outputs[0].data;
     gemm_run(g, l.workspace, slots_);
   }
@@ -201,7 +178,14 @@ const char* refuse_conv(const sdk::Node& n) {
     if (n.has_operand(i) && n.operand(i).type().dtype() != TSR_F32) return "cpu convolves f32";
   const sdk::Type x = n.operand(0).type();
   if (x.rank() != 3 && x.rank() != 4) return "cpu convolves over one or two dimensions";
-  return few_rows(n) ? refuse_depthwise(n) : nullptr;
+  if (few_rows(n)) return refuse_depthwise(n);
+  int64_t taps = 1;
+  for (uint32_t d = 2; d < x.rank(); ++d) {
+    const tsr_dim size = n.operand(1).type().size(static_cast<int>(d));
+    if (TSR_DIM_IS_EXPR(size)) return "the filter's size is symbolic";
+    taps *= size;
+  }
+  return taps > Panels::kMaxTaps ? "the filter has more than 1024 taps" : nullptr;
 }
 
 std::unique_ptr<sdk::Kernel> make_conv(const sdk::Compile& c, const Isa& isa) {

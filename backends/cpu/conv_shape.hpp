@@ -25,7 +25,6 @@ struct ConvShape {
   ConvAttributes a;
   int64_t images, channels, in[2], outputs, out[2], kernel[2];  // channels and outputs of a group
   const float* x = nullptr;
-  int64_t total = 0;  // elements of x
   // Of a launch with these operands.
   ConvShape(const ConvAttributes& attributes, const LaunchSizes& x_sizes, const LaunchSizes& w, const LaunchSizes& y,
             const int64_t* d)

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is compiled once per instruction set to gather panels of input values for convolutions.
+#pragma once
+
+#include <cstdint>
+
+namespace cpu {
+
+// out[k][j] for `count` rows of nr columns from depth k0 on: depth k is the tap k % taps of channel k / taps. Column j of it is
+// x[channel * plane + tap_at[tap] + column_at[j]] where bit j of seen[tap] is set, else 0. Reads nothing else.
+struct GatherArgs {
+  const float* x;
+  int64_t plane;
+  int taps;
+  const int64_t* tap_at;     // [taps]
+  const int64_t* column_at;  // [nr]
+  const uint32_t* seen;      // [taps]
+  bool near;                 // columns lie within 2^31 elements of each other
+  int64_t k0, count;
+  float* out;
+};
+using Gather = void(const GatherArgs&);
+
+Gather gather_baseline, gather_avx2, gather_avx512;  // nr 8, 16, 32
+
+}  // namespace cpu
