@@ -12,9 +12,9 @@
 #include <string>
 #include <string_view>
 
-namespace tessera::core {
+#include "support/error.hpp"
 
-class Error;
+namespace tessera::core {
 
 inline constexpr const char* kTraceSchema = "tessera.trace/1";
 
