@@ -420,6 +420,55 @@ TEST_CASE("scan walks both ways and stacks what it makes") {
   }
 }
 
+TEST_CASE("scan takes sizes that only the data knows from the first step, and holds the others to them") {
+  FakeBackend fake;
+  const auto e = compile_text(R"(graph @g(%xs: f32[s0, 3]) -> (i64[s0, u0, 1]) symbols { s0: 0..; u0: 0.. unbacked } {
+      %ys = scan %xs {carried = 0, scanned = 1, length = s0} : i64[s0, u0, 1]
+        region(%x: f32[3]) {
+          %n = nonzero %x : i64[u0, 1]
+          return %n
+        }
+      return %ys
+    })",
+                              fake);
+  TensorRef xs = tensor_of({0, 5, 6, 7, 0, 8}, {2, 3}), uneven = tensor_of({0, 5, 6, 7, 0, 0}, {2, 3}),
+            none = tensor_of({}, {0, 3});
+  const auto out = run(*e, {xs.get()});
+  REQUIRE(sizes_of(*out[0]) == std::vector<int64_t>{2, 2, 1});
+  REQUIRE(values_of(*out[0]) == Values{1, 2, 0, 2});
+  REQUIRE(sizes_of(*run(*e, {none.get()})[0]) == std::vector<int64_t>{0, 0, 1});
+  REQUIRE(contains(error_of([&] { run(*e, {uneven.get()}); }),
+                   "TSR-R026 scan: step 1 gives i64[1, 1] for result 0, the first step i64[2, 1]"));
+}
+
+TEST_CASE("what a region assumes about sizes of its own is checked where it learns them") {
+  FakeBackend fake;
+  const auto e =
+      compile_text(R"(graph @g(%p: bool[], %x: f32[3]) -> (f32[3]) symbols { u0: 0.. unbacked } assume { u0 * 2 == 6 } {
+      %r = cond %p, %x : f32[3]
+        region(%a: f32[3]) {
+          %n = nonzero %a : i64[u0, 1]
+          %f = cast %n {dtype = f32} : f32[u0, 1]
+          %t = reshape %f {shape = [3]} : f32[3]
+          %s = add %t, %a
+          return %s
+        }
+        region(%b: f32[3]) {
+          return %b
+        }
+      return %r
+    })",
+                   fake);
+  TensorRef yes = tensor_of({1}, {}, TSR_BOOL), no = tensor_of({0}, {}, TSR_BOOL), full = vector_of({1, 1, 1}),
+            two = vector_of({1, 0, 1});
+  REQUIRE(values_of(*run(*e, {yes.get(), full.get()})[0]) == Values{1, 2, 3});
+  REQUIRE(values_of(*run(*e, {no.get(), two.get()})[0]) == Values{1, 0, 1});
+  REQUIRE(contains(error_of([&] {
+                     run(*e, {yes.get(), two.get()});
+                   }),
+                   "TSR-T026 the sizes of this call break an assumption of graph 'g': u0 * 2 == 6, found 4 and 6"));
+}
+
 TEST_CASE("where nothing is computed, nothing is waited for") {
   FakeBackend fake;
   fake.capabilities |= TSR_CAP_NO_COMPUTE;

@@ -49,7 +49,7 @@ class PlanBuilder {
     for (const tsr_id n : nodes_of(g_, region_)) node(n);
     outputs();
     if (kernels_) compile_all();
-    relations();
+    relations(known);
     p_.program.finish();
     lifetimes();
     for (const Slot& s : p_.slots)
@@ -582,16 +582,20 @@ class PlanBuilder {
     options_.save->bytes[s.node] = std::move(bytes);
   }
 
-  void relations() {
-    if (region_ != 0) return;
+  // Every assumption is checked by the plan that learns the last of its symbols: those of the plan around it are in `known`.
+  void relations(const std::vector<uint8_t>& known) {
     for (const Assumption& a : g_.sizes().assumptions()) {
       static const char* const kText[] = {"==", "!=", "<", "<=", ">", ">="};
       Plan::Relation r;
       r.relation = a.relation;
-      r.a = p_.program.ref(a.a);
-      r.b = p_.program.ref(a.b);
       r.section = std::max(p_.program.section_of(a.a), p_.program.section_of(a.b));
       if (r.section == SizeProgram::kUnknown) continue;  // about a symbol that this plan does not use
+      std::vector<uint32_t> symbols;
+      g_.sizes().collect_symbols(a.a, symbols);
+      g_.sizes().collect_symbols(a.b, symbols);
+      if (p_.nested && std::all_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return known[s] != 0; })) continue;
+      r.a = p_.program.ref(a.a);
+      r.b = p_.program.ref(a.b);
       r.text = a.relation == TSR_DIVISIBLE ? g_.sizes().print(a.a) + " % " + g_.sizes().print(a.b) + " == 0"
                                            : g_.sizes().print(a.a) + " " + kText[a.relation] + " " + g_.sizes().print(a.b);
       r.why = a.why;

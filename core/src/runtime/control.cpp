@@ -81,19 +81,27 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Le
                                        " is " + type_text(t.dtype, {t.sizes, t.rank}));
     inputs[c.carried + i] = &slices[i];
   }
-  std::vector<TensorRef> carried(c.carried), stacked;
-  // Results after the carried ones: their sizes are those of the node's types.
-  for (size_t k = c.carried; k < r.step->outputs.size(); ++k) {
-    const Slot& s = plan.slots[r.step->outputs[k]];
-    std::vector<int64_t> sizes;
-    for (uint32_t d = 0; d < s.rank; ++d) sizes.push_back(plan.dims_of(r.step->outputs[k])[d].value(lease.dims.data()));
-    stacked.emplace_back(tensor_create(s.dtype, sizes, s.device));
-  }
+  std::vector<TensorRef> carried(c.carried), stacked(r.step->outputs.size() - c.carried);
   for (int64_t step = 0; step < length; ++step) {
     const int64_t at = c.reverse ? length - 1 - step : step;
     for (uint32_t i = 0; i < c.scanned; ++i) slices[i] = slice(r.launch.inputs[c.carried + i], at);
     std::vector<TensorRef> out = run_region(*c.regions[0], lease, inputs);
-    for (size_t k = 0; k < stacked.size(); ++k) copy_tensor(slice(stacked[k]->desc, at), out[c.carried + k]->desc);
+    for (size_t k = 0; k < stacked.size(); ++k) {
+      const tsr_tensor& t = out[c.carried + k]->desc;
+      if (!stacked[k]) {  // the first step tells what only the data knows of the sizes
+        std::vector<int64_t> sizes = {length};
+        sizes.insert(sizes.end(), t.sizes, t.sizes + t.rank);
+        stacked[k] = TensorRef(tensor_create(t.dtype, sizes, plan.slots[r.step->outputs[c.carried + k]].device));
+      }
+      const tsr_tensor place = slice(stacked[k]->desc, at);
+      if (!std::equal(place.sizes, place.sizes + place.rank, t.sizes))
+        throw user_error("TSR-R026",
+                         "scan: step " + std::to_string(step) + " gives " + type_text(t.dtype, {t.sizes, t.rank}) +
+                             " for result " + std::to_string(c.carried + k) + ", the first step " +
+                             type_text(place.dtype, {place.sizes, place.rank}),
+                         "results that are stacked have one size in all steps: pad them, or stack what they are reduced to");
+      copy_tensor(place, t);
+    }
     for (uint32_t i = 0; i < c.carried; ++i) {
       carried[i] = std::move(out[i]);
       inputs[i] = &carried[i]->desc;
@@ -101,7 +109,17 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Le
   }
   for (uint32_t i = 0; i < c.carried; ++i)
     if (!carried[i]) carried[i] = own(*inputs[i]);
-  for (TensorRef& t : stacked) carried.push_back(std::move(t));
+  for (size_t k = 0; k < stacked.size(); ++k) {
+    if (!stacked[k]) {  // no step ran: empty, and 0 where a step would have told the size
+      const uint32_t slot = r.step->outputs[c.carried + k];
+      const tsr_type& t = *plan.graph->value(plan.slots[slot].value).type;
+      const std::span<const int64_t> symbols(lease.dims.data(), plan.program.num_symbols());
+      std::vector<int64_t> sizes;
+      for (uint32_t d = 0; d < t.rank; ++d) sizes.push_back(plan.graph->sizes().evaluate(t.sizes[d], symbols));
+      stacked[k] = TensorRef(tensor_create(plan.slots[slot].dtype, sizes, plan.slots[slot].device));
+    }
+    carried.push_back(std::move(stacked[k]));
+  }
   return carried;
 }
 
@@ -109,6 +127,7 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Le
 
 void run_control(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
   const ControlPlan& c = *r.step->control;
+  for (const uint32_t s : r.step->symbols) lease.dims[s] = 0;  // what an earlier call found
   std::vector<TensorRef> results;
   switch (c.kind) {
     case ControlPlan::kCond: {
