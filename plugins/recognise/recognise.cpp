@@ -27,10 +27,9 @@ tsr_error* apply(void* self, tsr_graph* graph, tsr_id id, int* changed) noexcept
     if (c.n.num_results() != 1 || !r.pattern.match(c.g, c.out(), &c.found) || !r.rule->when(c)) return;
     const sdk::Value v = r.rule->becomes(c);
     *changed = 1;
-    if (v.raw().type != c.out().raw().type) {  // equal sizes that are written differently: left alone
-      c.g.erase(v.def());
-      return;
-    }
+    if (v.raw().type != c.out().raw().type)
+      throw sdk::Error(TSR_BUG, "TSR-B000",
+                       std::string("rule '") + r.rule->name + "' gives another type than " + c.g.print(c.n));
     if (sdk::log_enabled("passes")) sdk::log("passes", std::string("recognise: ") + r.rule->name + " at " + c.g.print(c.n));
     const std::string name(c.out().name());
     c.g.replace_uses(c.out(), v);

@@ -72,8 +72,11 @@ bool attends(C c) {
   const sdk::Type q = c.found["q"].type(), t = c.found["t"].type(), v = c.found["v"].type(), out = c.out().type();
   const uint32_t rank = q.rank();
   if (rank < 3 || t.rank() != rank || v.rank() != rank || !is_float(q.dtype()) || c.found.number("d", 1) == 0) return false;
+  if (out.rank() != rank || out.dtype() != q.dtype() || out.size(-1) != v.size(-1) || out.size(-2) != q.size(-2)) return false;
+  const auto equal = [&](tsr_dim a, tsr_dim b) { return c.g.compare(TSR_EQ, a, b) == TSR_TRUE; };
+  if (!equal(q.size(-1), t.size(-2)) || !equal(t.size(-1), v.size(-2))) return false;
   for (uint32_t i = 0; i + 2 < rank; ++i)
-    if (q.size(i) != t.size(i) || q.size(i) != v.size(i)) return false;
+    if (q.size(i) != out.size(i) || !equal(q.size(i), t.size(i)) || !equal(q.size(i), v.size(i))) return false;
   const int64_t axis = c.found["p"].def().attr("axis").as_int();
   if (axis != -1 && axis != static_cast<int64_t>(rank) - 1) return false;
   if (c.found.has("mask")) {
@@ -85,7 +88,7 @@ bool attends(C c) {
       if (m.size(i) != 1 && m.size(i) != want) return false;
     }
   }
-  return out.rank() == rank;
+  return true;
 }
 V attention(C c) {
   const double scale = c.found.number("s", 1) * c.found.number("a", 1) * c.found.number("b", 1) / c.found.number("d", 1);
