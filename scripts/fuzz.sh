@@ -23,6 +23,7 @@ one() { # target
   mkdir -p "$work/$name" "$findings"
   local seeds=()
   [ ! -d "$corpus" ] || seeds=("$corpus")
+  [ "$name" != onnx_fuzz ] || seeds+=(tests/onnx/fixtures)
   if "$1" -max_total_time="$each" -timeout=25 -rss_limit_mb=3000 -print_final_stats=1 -artifact_prefix="$findings" \
     "$work/$name" "${seeds[@]}" >"$work/$name.log" 2>&1; then
     echo "clean  $name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$name.log") runs in $each s"

@@ -13,21 +13,42 @@ namespace {
 
 constexpr int64_t kKnown = 4096;  // elements that shape arithmetic looks at
 constexpr int kFoldDepth = 100;
+constexpr size_t kMostValues = 4'000'000;  // that a model may need: a short file can ask for many
+
+[[noreturn]] void omitted() { fail(kNode, "an input that the operator needs is omitted"); }
 
 }  // namespace
 
 // --------------------------------------------------------------------------------------------------------------- values
 
-tsr_dtype V::dtype() const { return info_->dtype; }
-const Dims& V::sizes() const { return info_->sizes; }
+tsr_dtype V::dtype() const {
+  if (!info_) omitted();
+  return info_->dtype;
+}
+const Dims& V::sizes() const {
+  if (!info_) omitted();
+  return info_->sizes;
+}
+tsr_dim V::size(int64_t axis) const {
+  const int64_t a = axis < 0 ? axis + rank() : axis;
+  if (a < 0 || a >= rank())
+    fail(kNode, "a tensor of rank " + std::to_string(rank()) + " where one of at least " +
+                    std::to_string(axis < 0 ? -axis : axis + 1) + " dimensions is expected");
+  return sizes()[static_cast<size_t>(a)];
+}
 Build& V::build() const { return *info_->build; }
-tsr_id V::id() const { return info_->build->materialise(*info_); }
+tsr_id V::id() const {
+  if (!info_) omitted();
+  return info_->build->materialise(*info_);
+}
 V V::call(const char* name, std::initializer_list<tsr_attr> attrs) const { return build().op(name, {*this}, attrs); }
 V V::call(const char* name, const V& o, std::initializer_list<tsr_attr> attrs) const {
   return build().op(name, {*this, o}, attrs);
 }
 
 V Build::make(tsr_dtype dtype, Dims sizes) {
+  if (infos_.size() >= kMostValues)
+    fail(kLimit, "more than " + std::to_string(kMostValues) + " values", "the model repeats itself without end");
   V::Info& info = infos_.emplace_back();
   info.build = this;
   info.dtype = dtype;
@@ -348,6 +369,16 @@ tsr_id Build::make_region(std::span<const tsr_type> types, const std::function<s
   return id;
 }
 
+// Every node that lives must be in a region of the graph.
+void Build::discard(tsr_id id) {
+  sdk::check(graph_.api().region_set_outputs(graph_.handle(), id, nullptr, 0));
+  for (sdk::Node n{graph_.handle(), graph_.region_raw(id).last}; n;) {
+    const sdk::Node before = n.prev();
+    graph_.erase(n);
+    n = before;
+  }
+}
+
 std::vector<tsr_type> Build::types_of(std::span<const V> values) {
   std::vector<tsr_type> out;
   for (const V& v : values) out.push_back(*graph_.value(v.id()).type().p);
@@ -380,6 +411,7 @@ V Build::slice(const V& v, int64_t axis, tsr_dim start, tsr_dim limit, int64_t s
   Dims starts(v.sizes().size(), 0), limits = v.sizes();
   Ints strides(v.sizes().size(), 1);
   const auto a = static_cast<size_t>(axis);
+  (void)v.size(axis);
   if (start == 0 && limit == limits[a] && stride == 1) return v;
   starts[a] = start;
   limits[a] = limit;

@@ -37,7 +37,7 @@ class V {
   [[nodiscard]] tsr_dtype dtype() const;
   [[nodiscard]] const Dims& sizes() const;
   [[nodiscard]] int64_t rank() const { return static_cast<int64_t>(sizes().size()); }
-  [[nodiscard]] tsr_dim size(int64_t axis) const { return sizes()[static_cast<size_t>(axis < 0 ? axis + rank() : axis)]; }
+  [[nodiscard]] tsr_dim size(int64_t axis) const;  // throws kNode when there is no such dimension
   [[nodiscard]] tsr_id id() const;  // in the region that is being built; makes the constant or the size arithmetic if need be
   [[nodiscard]] Build& build() const;
   [[nodiscard]] bool same(const V& o) const { return info_ == o.info_; }
@@ -126,6 +126,7 @@ class Build {
 
   // A region whose inputs have these types; `fill` builds its body and gives its outputs. It is handed to ops().
   tsr_id make_region(std::span<const tsr_type> types, const std::function<std::vector<V>(std::span<const V>)>& fill);
+  void discard(tsr_id region);  // one that was made to look at its types
   [[nodiscard]] std::vector<tsr_type> types_of(std::span<const V> values);
 
   V cast(const V& v, tsr_dtype dtype);         // itself when it has the dtype

@@ -281,6 +281,8 @@ void Importer::node(const NodeProto& n, size_t index) {
   Op op(*this, b, n, version, std::move(in), std::move(attributes), place);
   try {
     if (!translate_known(op)) record->translate(op);
+  } catch (const std::out_of_range&) {  // at(): a list that the file says is shorter than the operator needs
+    fail(kNode, place + ": an attribute or input has fewer elements than the operator needs");
   } catch (const sdk::Error& e) {
     if (std::string_view(e.what()).starts_with(path_)) throw;
     throw sdk::Error(e.family, e.code, place + ": " + e.what(), e.hint);

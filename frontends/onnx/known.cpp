@@ -159,7 +159,10 @@ class Arithmetic {
     if (std::abs(static_cast<double>(e[0]) - static_cast<double>(a[0])) / std::abs(static_cast<double>(s[0])) > kMost)
       return false;
     Dims out;
-    for (int64_t v = a[0]; s[0] > 0 ? v < e[0] : v > e[0]; v += s[0]) out.push_back(v);
+    for (int64_t v = a[0]; s[0] > 0 ? v < e[0] : v > e[0];) {
+      out.push_back(v);
+      if (__builtin_add_overflow(v, s[0], &v)) break;
+    }
     return set(std::move(out), 1, op_.in(0).dtype());
   }
   bool constant_of_shape() {

@@ -35,10 +35,15 @@ T required(const Op& op, std::string_view name, std::optional<T>&& fallback) {
   if (!fallback) op.fail(kNode, "attribute '" + std::string(name) + "' is missing");
   return std::move(*fallback);
 }
+// The least numbers of 64 bits stand for sizes that are expressions.
+void expect_number(const Op& op, std::string_view name, int64_t v) {
+  if (!Build::is_number(v)) op.unsupported("attribute '" + std::string(name) + "' holds an integer near the least of 64 bits");
+}
 }  // namespace
 
 int64_t Op::i(std::string_view name, std::optional<int64_t> fallback) const {
   const auto* a = typed(name, AttributeProto::Int, "an integer");
+  if (a) expect_number(*this, name, a->i);
   return a ? a->i : required(*this, name, std::move(fallback));
 }
 double Op::f(std::string_view name, std::optional<double> fallback) const {
@@ -51,7 +56,20 @@ std::string_view Op::s(std::string_view name, std::optional<std::string_view> fa
 }
 Ints Op::ints(std::string_view name, std::optional<Ints> fallback) const {
   const auto* a = typed(name, AttributeProto::Ints, "a list of integers");
+  if (a)
+    for (const int64_t v : a->ints) expect_number(*this, name, v);
   return a ? a->ints : required(*this, name, std::move(fallback));
+}
+int64_t Op::small(std::string_view name, std::optional<int64_t> fallback) const {
+  const int64_t v = i(name, fallback);
+  expect(v >= -INT32_MAX && v <= INT32_MAX, "attribute '" + std::string(name) + "' is " + std::to_string(v));
+  return v;
+}
+Ints Op::small_ints(std::string_view name, std::optional<Ints> fallback) const {
+  Ints list = ints(name, std::move(fallback));
+  for (const int64_t v : list)
+    expect(v >= -INT32_MAX && v <= INT32_MAX, "attribute '" + std::string(name) + "' holds " + std::to_string(v));
+  return list;
 }
 std::vector<double> Op::reals(std::string_view name, std::optional<std::vector<double>> fallback) const {
   const auto* a = typed(name, AttributeProto::Floats, "a list of floats");
@@ -79,6 +97,11 @@ std::optional<Dims> Op::declared(size_t i) const {
   Dims out;
   for (const TypeProto::Dim& d : t->dims) out.push_back(importer.declared_dim(d));
   return out;
+}
+
+tsr_dim Op::declared_size(int64_t axis, size_t i) const {
+  const auto d = declared(i);
+  return d && axis >= 0 && axis < static_cast<int64_t>(d->size()) ? (*d)[static_cast<size_t>(axis)] : -1;
 }
 
 tsr_dtype Op::declared_dtype(size_t i) const {
@@ -191,6 +214,8 @@ size_t distance(std::string_view a, std::string_view b) {  // Levenshtein
 }
 
 }  // namespace
+
+std::span<const Family> families() { return kFamilies; }
 
 const Record* find_record(std::string_view domain, std::string_view name) {
   const auto found = table().find({domain, name});

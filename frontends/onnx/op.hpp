@@ -52,7 +52,8 @@ class Op {
   [[nodiscard]] const std::vector<V>& outputs() const { return outputs_; }
   // What the model says of an output's shape: -1 where a size is not said; nothing when the rank is not.
   [[nodiscard]] std::optional<Dims> declared(size_t i = 0) const;
-  [[nodiscard]] tsr_dtype declared_dtype(size_t i = 0) const;  // TSR_DTYPE_INVALID: not said
+  [[nodiscard]] tsr_dim declared_size(int64_t axis, size_t i = 0) const;  // -1: not said
+  [[nodiscard]] tsr_dtype declared_dtype(size_t i = 0) const;             // TSR_DTYPE_INVALID: not said
 
   // ---- attributes; throw kNode when the type is another
   [[nodiscard]] const AttributeProto* find(std::string_view name) const;
@@ -62,6 +63,9 @@ class Op {
   [[nodiscard]] double f(std::string_view name, std::optional<double> fallback = {}) const;
   [[nodiscard]] std::string_view s(std::string_view name, std::optional<std::string_view> fallback = {}) const;
   [[nodiscard]] Ints ints(std::string_view name, std::optional<Ints> fallback = {}) const;
+  // Of magnitudes below 2^31, so that what is computed with them stays in 64 bits; throw kNode otherwise.
+  [[nodiscard]] int64_t small(std::string_view name, std::optional<int64_t> fallback = {}) const;
+  [[nodiscard]] Ints small_ints(std::string_view name, std::optional<Ints> fallback = {}) const;
   [[nodiscard]] std::vector<double> reals(std::string_view name, std::optional<std::vector<double>> fallback = {}) const;
   [[nodiscard]] std::vector<std::string_view> strings(std::string_view name) const;
   [[nodiscard]] V tensor(std::string_view name) const;  // an initializer of its own
@@ -127,6 +131,7 @@ std::span<const Record> shape_records();
 std::span<const Record> signal_records();
 std::span<const Record> training_records();
 std::span<const Record> vision_records();
+std::span<const Family> families();  // all of them
 
 // The newest version of ai.onnx that the translations were written against.
 inline constexpr int64_t kNewestOpset = 28;

@@ -94,7 +94,7 @@ std::shared_ptr<MappedFile> MappedFile::open(const std::string& path, std::strin
     if (why) *why = std::string(what) + ": " + std::strerror(errno);
     return nullptr;
   };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block the open
   if (fd < 0) return failed("cannot open");
   struct Close {
     int fd;

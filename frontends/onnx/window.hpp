@@ -43,7 +43,7 @@ inline Window window(Op& op, const V& x, Ints kernel) {
       w.high[i] = total - w.low[i];
     }
   } else if (automatic == "NOTSET" || automatic.empty()) {
-    const Ints pads = op.ints("pads", Ints(2 * n, 0));
+    const Ints pads = op.small_ints("pads", Ints(2 * n, 0));
     op.expect(pads.size() == 2 * n, std::to_string(pads.size()) + " pads for " + std::to_string(n) + " spatial dimensions");
     w.low.assign(pads.begin(), pads.begin() + static_cast<int64_t>(n));
     w.high.assign(pads.begin() + static_cast<int64_t>(n), pads.end());

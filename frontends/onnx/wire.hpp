@@ -63,6 +63,7 @@ class Fields {
 
   [[nodiscard]] uint32_t number() const { return number_; }
   [[nodiscard]] Wire wire() const { return wire_; }
+  [[nodiscard]] const char* at() const { return p_; }                // behind the field
   [[nodiscard]] std::string_view payload() const { return bytes_; }  // of Bytes, Fixed32 and Fixed64
   [[nodiscard]] int64_t integer() const {
     expect(Wire::Varint, "a field whose wire type is not that of an integer");
@@ -106,7 +107,7 @@ void each_fixed(const Fields& field, F&& f) {
   constexpr Wire single = sizeof(T) == 4 ? Wire::Fixed32 : Wire::Fixed64;
   const std::string_view b = field.payload();
   if ((field.wire() != Wire::Bytes && field.wire() != single) || b.size() % sizeof(T) != 0)
-    throw Malformed{b.data(), "a packed field that is not a whole number of elements"};
+    throw Malformed{field.at(), "a packed field that is not a whole number of elements"};
   for (size_t i = 0; i < b.size(); i += sizeof(T)) f(load_unaligned<T>(b.data() + i));
 }
 

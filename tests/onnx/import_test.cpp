@@ -134,10 +134,10 @@ TEST_CASE("a model that is wrong is refused with a code, the place, and what to 
   add("a missing attribute", with_nodes({node("Concat", {"x", "x"}, {"y"})}));
   add("a form that is not translated",
       with_nodes({node("Det", {"w"}, {"d"}), add_weight}, {tensor("w", kFloat, {4, 4}, std::string(64, 0))}));
-  add("axes that are data", model(graph({{node("ReduceSum", {"x", "a"}, {"y"})},
+  add("axes that are data", model(graph({{node("Unsqueeze", {"x", "a"}, {"y"})},
                                          {},
                                          {value_info("x", kFloat, {2, 3}), value_info("a", kInt64, {1})},
-                                         {value_info("y", kFloat, {1, 1})}}))
+                                         {value_info("y", kFloat, {"p", "q", "r"})}}))
                                 .bytes());
   const auto function = [](const char* calls) {
     return Msg()
@@ -306,4 +306,52 @@ TEST_CASE("weights stay in the mapped file where they lie aligned") {
   const int64_t before = anonymous();
   const e::Graph g = context().load((folder / "big/m.onnx").string());
   CHECK(anonymous() - before < 4096);
+}
+
+TEST_CASE("axes of a reduction may arrive at run time") {
+  const Folder folder;
+  for (const bool keep : {true, false}) {
+    folder.write("m.onnx", model(graph({{node("ReduceMean", {"x", "axes"}, {"y"}, {attribute("keepdims", int64_t{keep})})},
+                                        {},
+                                        {value_info("x", kFloat, {2, "n", 3}), value_info("axes", kInt64, {2})},
+                                        {value_info("y", kFloat, {})}}),
+                                 18)
+                               .bytes());
+    const e::Executable model = context().compile(context().load((folder / "m.onnx").string()));
+    const int64_t shape[] = {2, 2, 3}, two[] = {2};
+    const e::Tensor x = e::Tensor::create(TSR_F32, shape), axes = e::Tensor::create(TSR_I64, two);
+    for (int i = 0; i < 12; ++i) static_cast<float*>(x.data())[i] = static_cast<float>(i);
+    struct Expected {
+      int64_t a, b;
+      std::vector<int64_t> kept, left;
+      std::vector<float> values;
+    };
+    for (const Expected& w : {Expected{0, -1, {1, 2, 1}, {2}, {4, 7}}, Expected{1, 2, {2, 1, 1}, {2}, {2.5, 8.5}},
+                              Expected{0, 1, {1, 1, 3}, {3}, {4.5, 5.5, 6.5}}}) {
+      static_cast<int64_t*>(axes.data())[0] = w.a;
+      static_cast<int64_t*>(axes.data())[1] = w.b;
+      const e::Tensor inputs[] = {x, axes};
+      const e::Tensor y = model.run(inputs)[0].copy_to(0);
+      CHECK(std::vector<int64_t>(y.sizes().begin(), y.sizes().end()) == (keep ? w.kept : w.left));
+      REQUIRE(y.elements() == static_cast<int64_t>(w.values.size()));
+      for (size_t i = 0; i < w.values.size(); ++i) CHECK(static_cast<const float*>(y.data())[i] == w.values[i]);
+    }
+  }
+}
+
+TEST_CASE("the seeds of the fuzz target are models that import and compile, or are refused") {
+  const Folder folder;
+  folder.write("w", std::string(256, '\1'));
+  int seeds = 0;
+  for (const auto& seed : fs::directory_iterator(std::string(TESSERA_TEST_DIR) + "/fuzz/onnx_corpus")) {
+    INFO(seed.path());
+    fs::copy_file(seed.path(), folder / "m.onnx", fs::copy_options::overwrite_existing);
+    const auto compile = [&] { (void)context().compile(context().load((folder / "m.onnx").string())); };
+    if (seed.path().filename().string().starts_with("bad_"))
+      CHECK_THROWS_AS(compile(), e::Error);
+    else
+      CHECK_NOTHROW(compile());
+    ++seeds;
+  }
+  CHECK(seeds > 5);
 }

@@ -153,12 +153,13 @@ void loop(Op& op) {
     std::vector<V> probe = args;
     probe.insert(probe.end(), c.values.begin(), c.values.end());
     std::vector<tsr_type> element(scanned);
-    (void)op.importer.region(
+    const tsr_id first = op.importer.region(
         body, b.types_of(probe), c.names, [](std::span<const V> in) { return std::vector<V>(in.begin(), in.end()); },
         [&](std::vector<V> out) {
           for (size_t i = 0; i < scanned; ++i) element[i] = *b.graph().value(out[carried + 1 + i].id()).type().p;
           return out;
         });
+    b.discard(first);
     for (const tsr_type& t : element) {
       Dims shape = {most};
       shape.insert(shape.end(), t.sizes, t.sizes + t.rank);

@@ -46,8 +46,8 @@ void conv_transpose(Op& op) {
   const size_t n = kernel.size();
   op.expect(static_cast<int64_t>(n) == x.rank() - 2, "weights do not fit the input");
   const Ints ones(n, 1), zeros(n, 0);
-  const Ints strides = op.ints("strides", ones), dilations = op.ints("dilations", ones);
-  Ints output_pad = op.ints("output_padding", zeros), pads = op.ints("pads", Ints(2 * n, 0));
+  const Ints strides = op.small_ints("strides", ones), dilations = op.small_ints("dilations", ones);
+  Ints output_pad = op.small_ints("output_padding", zeros), pads = op.small_ints("pads", Ints(2 * n, 0));
   op.expect(strides.size() == n && dilations.size() == n && output_pad.size() == n && pads.size() == 2 * n,
             "an attribute does not fit the input");
   const std::string_view automatic = op.s("auto_pad", "NOTSET");
@@ -55,11 +55,12 @@ void conv_transpose(Op& op) {
   if (automatic == "VALID") pads.assign(2 * n, 0);
   Ints low(pads.begin(), pads.begin() + static_cast<int64_t>(n)), high(pads.begin() + static_cast<int64_t>(n), pads.end());
   if (op.has_attr("output_shape") || same) {
-    Ints want = op.ints("output_shape", Ints{});
+    Ints want = op.small_ints("output_shape", Ints{});
     if (want.size() == n + 2) want.erase(want.begin(), want.begin() + 2);
     for (size_t i = 0; i < n; ++i) {
       const tsr_dim size = x.size(static_cast<int64_t>(i) + 2);
       if (!Build::is_number(size)) op.unsupported("an output shape for a symbolic size", "export with explicit pads");
+      op.expect(size < INT32_MAX && kernel[i] < INT32_MAX, "a size of 2^31 or more");
       const int64_t out = want.empty() ? size * strides[i] : want.at(i);
       int64_t total = strides[i] * (size - 1) + output_pad[i] + (kernel[i] - 1) * dilations[i] + 1 - out;
       if (total < 0) {  // more than the convolution reaches: the rest is padding behind

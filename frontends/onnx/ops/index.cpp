@@ -74,8 +74,7 @@ void one_hot(Op& op) {
   const int64_t axis = op.axis_attr("axis", -1, indices.rank() + 1);
   const V off = b.reshape(b.slice(values, 0, 0, 1), {}), on = b.reshape(b.slice(values, 0, 1, 2), {});
   V depth = b.cast(b.reshape(op.in(1), {}), TSR_I64);
-  const auto declared = op.declared();
-  const V classes = dynamic_range(b, depth, declared ? (*declared)[static_cast<size_t>(axis)] : -1);
+  const V classes = dynamic_range(b, depth, op.declared_size(axis));
   const V n = b.dim(classes.size(0));
   indices = b.expand(b.select(indices < 0.0, indices + n, indices), {axis});
   const V along = b.expand(classes, axes_from(1, indices.rank() - axis));
@@ -94,8 +93,7 @@ void top_k(Op& op) {
     k = (*known)[0];
   } else {  // a k that is data: the front of the whole order
     const auto sorted = b.ops("sort", {x}, {attr_int("axis", axis), sdk::attr_bool("descending", largest)});
-    const auto declared = op.declared();
-    const V front = dynamic_range(b, b.reshape(op.in(1), {}), declared ? (*declared)[static_cast<size_t>(axis)] : -1);
+    const V front = dynamic_range(b, b.reshape(op.in(1), {}), op.declared_size(axis));
     op.out(b.gather(sorted[0], front, axis), 0);
     return op.out(b.gather(sorted[1], front, axis), 1);
   }
@@ -142,8 +140,8 @@ void col2im(Op& op) {
   const Ints image = op.numbers(1), block = op.numbers(2);
   const size_t n = image.size();
   op.expect(n >= 1 && block.size() == n && x.rank() == 3, "expected rank 3, and as many block as image sizes");
-  const Ints ones(n, 1), dilations = op.ints("dilations", ones), strides = op.ints("strides", ones);
-  const Ints pads = op.ints("pads", Ints(2 * n, 0));
+  const Ints ones(n, 1), dilations = op.small_ints("dilations", ones), strides = op.small_ints("strides", ones);
+  const Ints pads = op.small_ints("pads", Ints(2 * n, 0));
   op.expect(dilations.size() == n && strides.size() == n && pads.size() == 2 * n,
             "strides, dilations or pads do not fit the image");
   // The index of (tap, position) in the padded image; rows of taps, columns of positions.
@@ -151,8 +149,10 @@ void col2im(Op& op) {
   tsr_dim taps = 1, positions = 1, padded = 1;
   Ints counts(n);
   for (size_t d = 0; d < n; ++d) {
+    op.expect(strides[d] > 0 && image[d] > 0 && image[d] < INT32_MAX && block[d] > 0 && block[d] < INT32_MAX,
+              "an image, block or stride below 1 or too large");
     counts[d] = (image[d] + pads[d] + pads[n + d] - dilations[d] * (block[d] - 1) - 1) / strides[d] + 1;
-    op.expect(strides[d] > 0 && counts[d] > 0 && block[d] > 0, "the block does not fit into the image");
+    op.expect(counts[d] > 0, "the block does not fit into the image");
     taps = b.mul(taps, block[d]);
     positions = b.mul(positions, counts[d]);
     padded = b.mul(padded, image[d] + pads[d] + pads[n + d]);

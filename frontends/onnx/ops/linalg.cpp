@@ -65,6 +65,8 @@ class Einsum {
     } else {
       output = labels(output, -1);
     }
+    for (const char c : output)
+      op_.expect(std::count(output.begin(), output.end(), c) == 1, "the result names a dimension twice");
     Term all = terms[0];
     for (size_t i = 1; i < terms.size(); ++i) {
       std::string later = output;

@@ -128,7 +128,8 @@ void label_encoder(Op& op) {
 void tree_ensemble(Op& op) {
   Build& b = op.b;
   const V x = op.in();
-  const Ints features = op.ints("nodes_featureids"), yes = op.ints("nodes_truenodeids"), no = op.ints("nodes_falsenodeids");
+  const Ints features = op.ints("nodes_featureids"), yes = op.small_ints("nodes_truenodeids"),
+             no = op.small_ints("nodes_falsenodeids");
   const Ints yes_leaf = op.ints("nodes_trueleafs"), no_leaf = op.ints("nodes_falseleafs"), roots = op.ints("tree_roots"),
              targets = op.ints("leaf_targetids");
   const V splits = op.tensor("nodes_splits"), weights = op.tensor("leaf_weights"), modes = op.tensor("nodes_modes");
@@ -172,9 +173,13 @@ void tree_ensemble(Op& op) {
   const tsr_dtype t = x.dtype();
   const V threshold = b.concat({b.cast(splits, t), b.full(0, t, {leaves})}, 0);
   Ints kinds;
-  for (const double m : *mode) kinds.push_back(static_cast<int64_t>(m));
+  for (const double m : *mode) {
+    op.expect(m >= 0 && m <= 6, "attribute 'nodes_modes' holds " + std::to_string(m));
+    kinds.push_back(static_cast<int64_t>(m));
+  }
   const V kind = with_leaves(kinds, false);
   Ints track = op.ints("nodes_missing_value_tracks_true", Ints(static_cast<size_t>(n), 0));
+  op.expect(fits(track), "the lists of nodes or leaves differ in length");
   const bool missing = std::any_of(track.begin(), track.end(), [](int64_t v) { return v != 0; });
   // Set membership: row i of the table holds the members of node i, filled up with NaN.
   V members;
@@ -189,6 +194,7 @@ void tree_ensemble(Op& op) {
         sets.back().push_back(v);
     size_t widest = 1, at = 0;
     for (const auto& s : sets) widest = std::max(widest, s.size());
+    op.expect(static_cast<size_t>(n + leaves) < (size_t{1} << 24) / widest, "sets of members that are too large");
     std::vector<double> table(static_cast<size_t>(n + leaves) * widest, __builtin_nan(""));
     for (int64_t i = 0; i < n; ++i)
       if (kinds[static_cast<size_t>(i)] == 6) {

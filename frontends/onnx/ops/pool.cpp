@@ -81,10 +81,11 @@ void global_lp_pool(Op& op) {
 void max_unpool(Op& op) {
   Build& b = op.b;
   const V x = op.in(0), index = op.in(1);
-  const Ints kernel = op.ints("kernel_shape");
+  const Ints kernel = op.small_ints("kernel_shape");
   const size_t n = kernel.size();
   op.expect(static_cast<int64_t>(n) == x.rank() - 2, "the kernel does not fit the input");
-  const Ints strides = op.ints("strides", Ints(n, 1)), pads = op.ints("pads", Ints(2 * n, 0));
+  const Ints strides = op.small_ints("strides", Ints(n, 1)), pads = op.small_ints("pads", Ints(2 * n, 0));
+  op.expect(strides.size() == n && pads.size() == 2 * n, "strides or pads do not fit the input");
   Dims shape = {x.size(0), x.size(1)};
   for (size_t i = 0; i < n; ++i)
     shape.push_back(b.add(b.mul(b.sub(x.size(static_cast<int64_t>(i) + 2), 1), strides[i]), kernel[i] - pads[i] - pads[n + i]));

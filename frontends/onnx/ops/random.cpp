@@ -67,7 +67,7 @@ void multinomial(Op& op) {
   const V f = b.cast(x, Build::wide(x.dtype()));
   const V c = f.call("softmax", {sdk::attr_int("axis", 1)}).call("cumsum", {sdk::attr_int("axis", 1)});
   const V u =
-      random_uniform(op, {x.size(0), op.i("sample_size", 1)}, f.dtype()) * b.slice(c, 1, b.sub(x.size(1), 1), x.size(1));
+      random_uniform(op, {x.size(0), op.small("sample_size", 1)}, f.dtype()) * b.slice(c, 1, b.sub(x.size(1), 1), x.size(1));
   op.out(b.cast(c.call("searchsorted", u, {sdk::attr_bool("right", true)}), dtype_attr(op, TSR_I32)));
 }
 

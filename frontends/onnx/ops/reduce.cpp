@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions, arg-reductions, running sums.
+#include "../dynamic.hpp"
 #include "../op.hpp"
 
 namespace tessera::onnx {
@@ -40,11 +41,88 @@ V count(Op& op, const V& x, const Plan& p, tsr_dtype dtype) {
 
 enum class Kind { Sum, Prod, Max, Min, Mean, L1, L2, SumSquare, LogSum, LogSumExp };
 
+// Axes that arrive when the model runs: one dimension after the other is reduced or left as it is, at full size, and what was reduced shrinks
+// at the end. An axis out of range reduces nothing.
+class RunTimeAxes {
+ public:
+  RunTimeAxes(Op& op, const V& x) : op_(op), b_(op.b), sizes_(x.sizes()) {
+    const V axes = b_.cast(op.in(1), TSR_I64);
+    const int64_t length = vector_length(op, 1);
+    for (int64_t d = 0; d < x.rank(); ++d) {
+      const auto n = static_cast<double>(d);
+      const V hit = either(axes == n, axes == n - static_cast<double>(x.rank()));
+      chosen_.push_back(hit.call("reduce_any", {sdk::attr_ints("axes", Ints{0})}));
+    }
+    rank_ = op.flag("keepdims", true) ? x.rank() : x.rank() - length;
+    op.expect(rank_ >= 0, std::to_string(length) + " axes of a tensor of rank " + std::to_string(x.rank()));
+  }
+
+  // `name` over the chosen dimensions, each element in all places that it stands for.
+  V reduce(const char* name, V v) const {
+    for (size_t d = 0; d < chosen_.size(); ++d) {
+      const V r = b_.reduce(name, v, {static_cast<int64_t>(d)}, true);
+      v = b_.select(chosen_[d], b_.broadcast(r, sizes_), v);
+    }
+    return v;
+  }
+
+  V shrink(V v) const {
+    const auto declared = op_.declared();
+    const bool keep = rank_ == v.rank(), said = declared && static_cast<int64_t>(declared->size()) == rank_;
+    std::vector<V> kept;
+    for (size_t d = 0; d < chosen_.size(); ++d) {
+      const V n = b_.select(chosen_[d], b_.dim(1), b_.dim(sizes_[d]));
+      kept.push_back(b_.expand(n, {0}));
+      v = b_.gather(v, dynamic_range(b_, n, keep && said ? (*declared)[d] : -1), static_cast<int64_t>(d));
+    }
+    if (keep) return v;
+    std::vector<V> left;
+    for (const V& c : chosen_) left.push_back(b_.expand(negated(c), {0}));
+    const V shape = kept.empty() ? b_.known({}) : b_.op("masked_select", {b_.concat(kept, 0), b_.concat(left, 0)});
+    return dynamic_reshape(b_, v, b_.reshape(shape, {rank_}), said ? *declared : Dims{});
+  }
+
+ private:
+  Op& op_;
+  Build& b_;
+  Dims sizes_;
+  std::vector<V> chosen_;  // bool[]
+  int64_t rank_ = 0;       // of the result
+};
+
+template <Kind K>
+void reduce_at_run_time(Op& op) {
+  Build& b = op.b;
+  const V x = op.in(), f = b.cast(x, is_float(x.dtype()) ? Build::wide(x.dtype()) : TSR_F64);
+  const RunTimeAxes axes(op, x);
+  V y;
+  switch (K) {
+    case Kind::Sum: y = axes.reduce("reduce_sum", x); break;
+    case Kind::Prod: y = axes.reduce("reduce_prod", x); break;
+    case Kind::Max: y = axes.reduce("reduce_max", x); break;
+    case Kind::Min: y = axes.reduce("reduce_min", x); break;
+    case Kind::Mean: y = axes.reduce("mean", f); break;
+    case Kind::L1: y = axes.reduce("reduce_sum", x.call("abs")); break;
+    case Kind::L2: y = axes.reduce("reduce_sum", f * f).call("sqrt"); break;
+    case Kind::SumSquare: y = axes.reduce("reduce_sum", x * x); break;
+    case Kind::LogSum: y = axes.reduce("reduce_sum", f).call("log"); break;
+    case Kind::LogSumExp: {
+      const V most = axes.reduce("reduce_max", f), from = b.select(most.call("is_finite"), most, 0.0);
+      y = axes.reduce("reduce_sum", (f - from).call("exp")).call("log") + from;
+      break;
+    }
+  }
+  op.out(axes.shrink(b.cast(y, x.dtype())));
+}
+
 template <Kind K>
 void reduce(Op& op) {
   Build& b = op.b;
   const V x = op.in();
-  const Plan p = plan(op, K == Kind::Sum ? 13 : 18);
+  constexpr int64_t since = K == Kind::Sum ? 13 : 18;
+  // Without axes all are reduced, or none: a vector that may be empty must be known.
+  if (op.version >= since && op.has(1) && !b.ints(op.in(1)) && vector_length(op, 1) > 0) return reduce_at_run_time<K>(op);
+  const Plan p = plan(op, since);
   const auto r = [&](const char* name, const V& v) { return p.noop ? v : b.reduce(name, v, p.axes, p.keepdims); };
   switch (K) {
     case Kind::Sum: return op.out(r("reduce_sum", x));

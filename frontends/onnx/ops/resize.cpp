@@ -54,7 +54,7 @@ V resample(Op& op, const V& x, const Rules& r, const Axis& a) {
   Build& b = op.b;
   const int64_t n = a.in, m = a.out;
   const auto clamp = [n](int64_t i) { return std::clamp<int64_t>(i, 0, n - 1); };
-  op.expect(n > 0 && m >= 0 && m < (int64_t{1} << 31),
+  op.expect(n > 0 && m >= 0 && m < (int64_t{1} << 22),
             "a resize of " + std::to_string(n) + " to " + std::to_string(m) + " elements");
   std::vector<double> outside(static_cast<size_t>(m), 0);
   bool any_outside = false;
@@ -72,8 +72,10 @@ V resample(Op& op, const V& x, const Rules& r, const Axis& a) {
   } else {
     // Antialiasing stretches the filter where the picture shrinks.
     const double stretch = r.antialias ? std::min(a.scale, 1.0) : 1.0, reach = r.mode == "cubic" ? 2 : 1;
-    const auto taps = static_cast<int64_t>(2 * std::ceil(reach / stretch));
-    op.expect(taps <= 4096, "a reduction by more than 1000");
+    const auto taps = static_cast<int64_t>(std::min(2 * std::ceil(reach / stretch), 8192.0));
+    op.expect(taps > 0 && taps <= 4096, "a reduction by more than 1000");
+    op.expect(taps * m < (int64_t{1} << 24),
+              "a resize to " + std::to_string(m) + " elements of " + std::to_string(taps) + " taps each");
     std::vector<std::vector<int64_t>> at(static_cast<size_t>(taps), std::vector<int64_t>(static_cast<size_t>(m)));
     std::vector<std::vector<double>> weight(static_cast<size_t>(taps), std::vector<double>(static_cast<size_t>(m)));
     for (int64_t i = 0; i < m; ++i) {
@@ -186,6 +188,7 @@ void resize(Op& op) {
       const double s = static_cast<double>(sizes[i]) / static_cast<double>(in);
       common = policy == "not_larger" ? std::min(common, s) : std::max(common, s);
     }
+    op.expect(common > 0 && common < 1e9, "a scale of " + std::to_string(common));
     for (size_t i = 0; i < axes.size(); ++i)
       sizes[i] = static_cast<int64_t>(std::floor(common * static_cast<double>(x.size(axes[i])) + 0.5));
     scales.assign(axes.size(), common);
@@ -202,6 +205,7 @@ void resize(Op& op) {
         a.exact = false;
       } else if (Build::is_number(a.in)) {
         const double exact = static_cast<double>(a.in) * span * a.scale;
+        op.expect(exact >= 0 && exact < 0x1p31, "a resize to " + std::to_string(exact) + " elements");
         // scales are f32: 0.6 is a little more than 0.6
         a.out = static_cast<int64_t>(
             std::floor(exact + (std::abs(exact - std::round(exact)) < 1e-5 * std::max(1.0, exact) ? 0.5 : 0.0)));
@@ -242,6 +246,8 @@ void upsample(Op& op) {
   std::vector<Axis> list;
   for (size_t i = 0; i < scales.size(); ++i) {
     if (scales[i] == 1) continue;
+    op.expect(scales[i] > 0 && scales[i] < 1e9 && static_cast<double>(x.size(static_cast<int64_t>(i))) * scales[i] < 0x1p31,
+              "a scale of " + std::to_string(scales[i]));
     Axis a{static_cast<int64_t>(i), x.sizes()[i], 0, scales[i], 0, 1, true};
     if (!Build::is_number(a.in) && a.scale != std::floor(a.scale))
       op.unsupported("a scale of " + std::to_string(a.scale) + " of a symbolic size");

@@ -22,7 +22,10 @@ size_t position(Op& op, size_t input, size_t count, bool end) {
 }
 
 void sequence_empty(Op& op) { op.out(op.b.sequence({})); }
-void sequence_construct(Op& op) { op.out(op.b.sequence({op.inputs().begin(), op.inputs().end()})); }
+void sequence_construct(Op& op) {
+  for (size_t i = 0; i < op.num_inputs(); ++i) (void)op.in(i);  // none is omitted
+  op.out(op.b.sequence({op.inputs().begin(), op.inputs().end()}));
+}
 
 void sequence_insert(Op& op) {
   std::vector<V> e = elements(op, 0);

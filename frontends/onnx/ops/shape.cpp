@@ -124,8 +124,7 @@ void split(Op& op) {
       V start = b.integer(0);
       for (size_t i = 0; i < outputs; ++i) {
         const V length = element(b, op.in(1), static_cast<int64_t>(i));
-        const auto declared = op.declared(i);
-        const V index = start + dynamic_range(b, length, declared ? (*declared)[static_cast<size_t>(axis)] : -1);
+        const V index = start + dynamic_range(b, length, op.declared_size(axis, i));
         op.out(b.gather(x, index, axis), i);
         start = start + length;
       }
@@ -324,11 +323,10 @@ void tile(Op& op) {
               std::to_string(r->size()) + " repeats for rank " + std::to_string(x.rank()));
     return op.out(x.call("tile", {attr_ints("repeats", *r)}));
   }
-  const auto declared = op.declared();
   for (int64_t d = 0; d < x.rank(); ++d) {
     const V n = b.dim(x.size(d));
     const V all = n * element(b, op.in(1), d);
-    x = b.gather(x, dynamic_range(b, all, declared ? (*declared)[static_cast<size_t>(d)] : -1).call("remainder", n), d);
+    x = b.gather(x, dynamic_range(b, all, op.declared_size(d)).call("remainder", n), d);
   }
   op.out(x);
 }
@@ -416,7 +414,8 @@ void trilu(Op& op) {
   const V x = op.in(0);
   const bool upper = op.flag("upper", true);
   if (!op.has(1) || b.ints(op.in(1))) {
-    const int64_t k = op.has(1) ? op.number(1) : 0;
+    constexpr int64_t most = int64_t{1} << 60;  // beyond any size
+    const int64_t k = op.has(1) ? std::clamp(op.number(1), -most, most) : 0;
     return op.out(x.call(upper ? "triu" : "tril", {attr_int("diagonal", k)}));
   }
   const V d = b.iota({1, x.size(-1)}, 1) - b.iota({x.size(-2), 1}, 0), k = b.reshape(op.in(1), {});
@@ -426,7 +425,7 @@ void trilu(Op& op) {
 void depth_to_space(Op& op) {
   Build& b = op.b;
   const V x = op.in();
-  const int64_t s = op.i("blocksize");
+  const int64_t s = op.small("blocksize");
   op.expect(x.rank() == 4 && s > 0, "expected rank 4 and a positive blocksize");
   const tsr_dim n = x.size(0), c = b.floordiv(x.size(1), s * s), h = x.size(2), w = x.size(3);
   const bool dcr = op.s("mode", "DCR") == "DCR";
@@ -438,7 +437,7 @@ void depth_to_space(Op& op) {
 void space_to_depth(Op& op) {
   Build& b = op.b;
   const V x = op.in();
-  const int64_t s = op.i("blocksize");
+  const int64_t s = op.small("blocksize");
   op.expect(x.rank() == 4 && s > 0, "expected rank 4 and a positive blocksize");
   const tsr_dim n = x.size(0), c = x.size(1), h = b.floordiv(x.size(2), s), w = b.floordiv(x.size(3), s);
   const bool dcr = op.s("mode", "DCR") == "DCR";
@@ -456,6 +455,7 @@ void center_crop_pad(Op& op) {
   for (size_t i = 0; i < axes.size(); ++i) {
     const auto a = static_cast<size_t>(axes[i]);
     if (!Build::is_number(x.sizes()[a])) op.unsupported("a symbolic size along axis " + std::to_string(a));
+    op.expect(to[i] >= 0, "a size of " + std::to_string(to[i]));
     const int64_t extra = to[i] - x.sizes()[a];
     // Cropping starts at the lower half; padding puts the odd element behind.
     low[a] = extra >= 0 ? extra / 2 : -(-extra / 2);

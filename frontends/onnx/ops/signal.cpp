@@ -107,6 +107,7 @@ void dft(Op& op) {
     n = op.size(1);
   else if (inverse && onesided)
     n = b.mul(b.sub(n, 1), 2);
+  op.expect(!Build::is_number(n) || (n > 0 && n < INT32_MAX), "a length of " + std::to_string(n));
   op.out(b.cast(b.transpose(transform(op, x, n, inverse, onesided), back), t));
 }
 
@@ -122,6 +123,7 @@ void stft(Op& op) {
     length = op.size(3);
   else
     length = op.in(2).size(0);
+  op.expect(!Build::is_number(length) || (length > 0 && length < INT32_MAX), "frames of " + std::to_string(length));
   const tsr_dim frames = b.add(b.floordiv(b.sub(x.size(1), length), hop), 1);
   const V index = b.iota({frames, 1}, 0) * static_cast<double>(hop) + b.iota({1, length}, 1);
   V framed = b.gather(x, index, 1);  // [batch, frames, length, 1 or 2]
@@ -148,11 +150,13 @@ void mel_weight_matrix(Op& op) {
   const int64_t rows = length / 2 + 1;
   op.expect(rows * bins <= 1 << 26, "a matrix of " + std::to_string(rows) + " by " + std::to_string(bins));
   const auto mel = [](double f) { return 2595 * std::log10(1 + f / 700); };
+  op.expect(low > -700 && high > -700 && std::isfinite(low) && std::isfinite(high), "a frequency out of range");
   const double step = (mel(high) - mel(low)) / static_cast<double>(bins + 2);
   std::vector<int64_t> edge;
   for (int64_t i = 0; i < bins + 2; ++i) {
     const double f = 700 * (std::pow(10, (static_cast<double>(i) * step + mel(low)) / 2595) - 1);
-    edge.push_back(static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * f / static_cast<double>(rate))));
+    const double at = std::floor(static_cast<double>(length + 1) * f / static_cast<double>(rate));
+    edge.push_back(static_cast<int64_t>(std::clamp(at, -1.0, 2.0 * static_cast<double>(rows))));
   }
   std::vector<double> w(static_cast<size_t>(rows * bins), 0);
   for (int64_t i = 0; i < bins; ++i) {

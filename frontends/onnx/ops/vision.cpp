@@ -41,6 +41,7 @@ void grid_sample(Op& op) {
   const V x0 = op.in(0), grid = op.in(1);
   const int64_t r = x0.rank() - 2;
   op.expect(r >= 1 && grid.rank() == x0.rank(), "ranks of input and grid differ");
+  if (r > 3) op.unsupported(std::to_string(r) + " spatial dimensions", "at most 3 are known here");
   std::string mode(op.s("mode", op.version < 20 ? "bilinear" : "linear"));
   if (mode == "bilinear") mode = "linear";
   if (mode == "bicubic") mode = "cubic";
@@ -144,7 +145,7 @@ void affine_grid(Op& op) {
 void roi_align(Op& op) {
   Build& b = op.b;
   const V x = op.in(0), rois = op.in(1);
-  const int64_t samples = op.i("sampling_ratio", 0), ph = op.i("output_height", 1), pw = op.i("output_width", 1);
+  const int64_t samples = op.small("sampling_ratio", 0), ph = op.small("output_height", 1), pw = op.small("output_width", 1);
   if (samples <= 0)
     op.unsupported("a number of samples that depends on the size of each region (sampling_ratio 0)",
                    "export with a sampling_ratio above 0");
@@ -175,15 +176,17 @@ void roi_align(Op& op) {
              tx = taps(positions(column(0), column(2), pw, b.dim(W, t)));
   const V image = b.gather(b.cast(x, t), op.in(2), 0);  // [R, C, H, W]
   const V flat = b.reshape(image, {R, C, b.mul(H, W)});
+  op.expect(ph > 0 && pw > 0, "an output of no size");
   const int64_t ny = ph * samples, nx = pw * samples;
+  const tsr_dim points = b.mul(ny, nx);
   const V inside = b.cast(both(b.expand(ty.inside, {2}), b.expand(tx.inside, {1})), t);  // [R, ny, nx]
   std::vector<V> parts;
   for (int corner = 0; corner < 4; ++corner) {
     const V &yi = corner / 2 ? ty.high : ty.low, &xi = corner % 2 ? tx.high : tx.low;
     const V &wy = corner / 2 ? ty.w_high : ty.w_low, &wx = corner % 2 ? tx.w_high : tx.w_low;
-    const V index = b.reshape(b.expand(yi, {2}) * b.dim(W) + b.expand(xi, {1}), {R, 1, ny * nx});
-    const V value = flat.call("take_along_axis", b.broadcast(index, {R, C, ny * nx}), {attr_int("axis", 2)});
-    parts.push_back(value * b.reshape(b.expand(wy, {2}) * b.expand(wx, {1}) * inside, {R, 1, ny * nx}));
+    const V index = b.reshape(b.expand(yi, {2}) * b.dim(W) + b.expand(xi, {1}), {R, 1, points});
+    const V value = flat.call("take_along_axis", b.broadcast(index, {R, C, points}), {attr_int("axis", 2)});
+    parts.push_back(value * b.reshape(b.expand(wy, {2}) * b.expand(wx, {1}) * inside, {R, 1, points}));
   }
   // The greatest of the four weighted neighbours, not of their sum: so the operator is defined.
   const V sampled =
