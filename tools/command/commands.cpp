@@ -5,18 +5,23 @@ namespace tessera::command {
 
 std::span<const Command> commands() {
   static const Command table[] = {
-      {"run", "MODEL [--config FILE] [--inputs IN.npz] [--outputs OUT.npz] [options]",
+      {"run", "MODEL [--config FILE] [--inputs FILE]... [--outputs OUT.npz] [options]",
        "Runs a model once and writes or summarises its outputs.",
        "tessera run model.tsr --config configs/default.toml --inputs in.npz --outputs out.npz\n"
-       "tessera run model.tsr --dim s0=32 --range ids=0:50256 --seed 7 --memory",
+       "tessera run model.tsr --dim s0=32 --range ids=0:50256 --seed 7 --memory\n"
+       "tessera run model.onnx --inputs test_data_set_0/input_0.pb --inputs mask=mask.npy",
        run_model},
-      {"bench", "MODEL [--config FILE] [--inputs IN.npz] [options]",
+      {"bench", "MODEL [--config FILE] [--inputs FILE]... [options]",
        "Measures what a model costs: compile time, time per call, memory.",
        "tessera bench model.tsr --config configs/default.toml --inputs in.npz --threads 4 --json", bench},
       {"opt", "FILE [--passes LIST] [options]", "Runs passes over a graph and prints it as text IR.",
        "tessera opt model.tsr --passes canonicalize,cse,dce --timing\n"
        "tessera opt model.tsr --dump-after changed --dump-dir dumps --verify each",
        opt},
+      {"import", "MODEL --output OUT.tsr [--weights OUT.npz] [options]", "Writes a model as text IR, its weights beside it.",
+       "tessera import model.onnx --output model.tsr\n"
+       "tessera run model.tsr --inputs model.npz --inputs in.npz",
+       import_model},
       {"compare", "A.toml B.toml MODEL [options]",
        "Compares two configs on one model: numerics against a reference, speed, memory, compile time.",
        "tessera compare configs/eager.toml configs/default.toml model.tsr --seconds 5", compare},

@@ -159,10 +159,36 @@ embed::Tensor placed(const embed::Tensor& dense, const Signature& signature, con
   return in.device == 0 ? dense : dense.copy_to(in.device);
 }
 
+struct FileArray {
+  npz::Array array;
+  std::string file;
+};
+
+// The arrays of all files. One that holds a single array gives it the file's own name for it (.pb), else its stem, unless NAME= says.
+std::vector<FileArray> read_arrays(const InputArguments& arguments) {
+  std::vector<FileArray> out;
+  for (const std::string& argument : arguments.files) {
+    const auto single = [](const std::string& f) { return f.ends_with(".npy") || f.ends_with(".pb"); };
+    const size_t equals = single(argument) ? argument.find('=') : argument.npos;
+    const std::string file = equals == argument.npos ? argument : argument.substr(equals + 1);
+    std::vector<npz::Array> arrays;
+    if (file.ends_with(".pb"))
+      arrays.push_back(npz::read_tensor_proto(file));
+    else
+      arrays = npz::read(file);
+    for (npz::Array& a : arrays) {
+      if (equals != argument.npos) a.name = argument.substr(0, equals);
+      out.push_back({std::move(a), file});
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 void InputArguments::add_to(Options& o) {
-  o.value("inputs,i", "IN.npz", &file, "Arrays by input name; those that it lacks are random.");
+  o.list("inputs,i", "FILE", &files,
+         "Arrays by input name: an .npz, or an .npy or .pb (ONNX TensorProto) as [NAME=]FILE. What no file gives is random.");
   o.integer("seed", "N", &seed, 0, INT64_MAX, "Seed of random inputs (default 0).");
   o.list("range", "NAME=LO:HI", &ranges,
          "Random values of one input: floats in [LO, HI), integers LO..HI. Default: normal; 0..9.");
@@ -180,23 +206,25 @@ int64_t Inputs::bytes() const {
 std::vector<std::pair<std::string, embed::Tensor>> fixed_inputs(const InputArguments& arguments) {
   std::vector<std::pair<std::string, embed::Tensor>> out;
   if (arguments.fixed.empty()) return out;
-  if (arguments.file.empty())
+  if (arguments.files.empty())
     throw usage_error("TSR-U007", "--fix " + arguments.fixed[0] + ": no file gives its value", "name one with --inputs");
-  const std::vector<npz::Array> arrays = npz::read(arguments.file);
+  const std::vector<FileArray> arrays = read_arrays(arguments);
   for (const std::string& name : arguments.fixed) {
-    const auto array = std::find_if(arrays.begin(), arrays.end(), [&](const npz::Array& a) { return a.name == name; });
+    const auto found = std::find_if(arrays.begin(), arrays.end(), [&](const FileArray& a) { return a.array.name == name; });
     std::vector<std::string> names;
-    for (const npz::Array& a : arrays) names.push_back(a.name);
-    if (array == arrays.end())
-      throw usage_error("TSR-U007",
-                        "--fix " + name + ": " + arguments.file + " has no array " + quote(name) + did_you_mean(name, names),
-                        "it has " + join(names));
+    for (const FileArray& a : arrays) names.push_back(a.array.name);
+    if (found == arrays.end())
+      throw usage_error(
+          "TSR-U007",
+          "--fix " + name + ": " + join(arguments.files) + " has no array " + quote(name) + did_you_mean(name, names),
+          "it has " + join(names));
+    const npz::Array* const array = &found->array;
     uint32_t dtype = TSR_F64;
     while (dtype < TSR_DTYPE_COUNT && npz::descr_of(dtype) != array->descr) ++dtype;
     if (dtype == TSR_DTYPE_COUNT || array->descr.starts_with("|V"))
       throw usage_error("TSR-U007", "--fix " + name + ": its element type " + quote(array->descr) + " names no dtype");
     const embed::Tensor t = embed::Tensor::create(dtype, array->shape);
-    const std::vector<std::byte> bytes = npz::to_elements(*array, dtype, arguments.file);
+    const std::vector<std::byte> bytes = npz::to_elements(*array, dtype, found->file);
     if (!bytes.empty()) std::memcpy(t.data(), bytes.data(), bytes.size());
     out.emplace_back(name, t);
   }
@@ -228,17 +256,17 @@ Inputs make_inputs(const Signature& signature, const InputArguments& arguments) 
     dims[name] = *v;
   }
 
-  std::vector<npz::Array> arrays;
-  if (!arguments.file.empty()) arrays = npz::read(arguments.file);
-  std::map<size_t, const npz::Array*> files;
+  const std::vector<FileArray> arrays = read_arrays(arguments);
+  std::map<size_t, const FileArray*> files;
   std::map<size_t, std::vector<int64_t>> shapes;
-  for (const npz::Array& a : arrays) {
+  for (const FileArray& f : arrays) {
+    const npz::Array& a = f.array;
     if (std::find(arguments.fixed.begin(), arguments.fixed.end(), a.name) != arguments.fixed.end()) continue;
-    const auto index = static_cast<size_t>(known(arguments.file, a.name) - signature.inputs.data());
-    if (!files.emplace(index, &a).second)
+    const auto index = static_cast<size_t>(known(f.file, a.name) - signature.inputs.data());
+    if (!files.emplace(index, &f).second)
       throw usage_error("TSR-U007",
-                        arguments.file + ": the input " + quote(signature.inputs[index].name) + " is given twice, as " +
-                            quote(files[index]->name) + " and " + quote(a.name),
+                        f.file + ": the input " + quote(signature.inputs[index].name) + " is given twice, as " +
+                            quote(files[index]->array.name) + " and " + quote(a.name),
                         "keep one of the two arrays");
     shapes[index] = a.shape;
   }
@@ -248,11 +276,12 @@ Inputs make_inputs(const Signature& signature, const InputArguments& arguments) 
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const ValueInfo& in = signature.inputs[i];
     const auto file = files.find(i);
-    const std::vector<int64_t> sizes =
-        file == files.end() ? signature.evaluate(in.sizes, out.symbols, "input " + quote(in.label())) : file->second->shape;
+    const std::vector<int64_t> sizes = file == files.end()
+                                           ? signature.evaluate(in.sizes, out.symbols, "input " + quote(in.label()))
+                                           : file->second->array.shape;
     const embed::Tensor dense = embed::Tensor::create(in.dtype, sizes);
     if (file != files.end()) {
-      const std::vector<std::byte> bytes = npz::to_elements(*file->second, in.dtype, arguments.file);
+      const std::vector<std::byte> bytes = npz::to_elements(file->second->array, in.dtype, file->second->file);
       if (!bytes.empty()) std::memcpy(dense.data(), bytes.data(), bytes.size());
     } else {
       clear(dense);

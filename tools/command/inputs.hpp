@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of one call: arrays of a file by name, the rest seeded random.
+// The inputs of one call: arrays of files by name, the rest seeded random.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tessera::command {
 
 // What the options --inputs, --fix, --seed, --range and --dim say.
 struct InputArguments {
-  std::string file;
+  std::vector<std::string> files;
   int64_t seed = 0;
   std::vector<std::string> ranges, dims, fixed;
   void add_to(Options&);

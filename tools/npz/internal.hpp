@@ -22,6 +22,9 @@ class Source {
   std::string label;
 };
 
+// Throws TSR-N001.
+[[nodiscard]] std::unique_ptr<Source> open_source(const std::string& path);
+
 // The bytes of one .npy, front to back.
 class ByteReader {
  public:

@@ -154,6 +154,8 @@ std::string quoted(const std::string& text) {
   return out + (text.size() > most ? "...'" : "'");
 }
 
+std::unique_ptr<Source> open_source(const std::string& path) { return std::make_unique<FileSource>(path); }
+
 std::vector<Array> read(const std::string& path) {
   FileSource source(path);
   return read_source(source, std::filesystem::path(path).stem().string());

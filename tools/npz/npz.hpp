@@ -43,6 +43,7 @@ struct Array {
 //   TSR-N008  shape out of range, or not the size of the data
 //   TSR-N009  bad or repeated member name
 //   TSR-N010  not enough memory
+//   TSR-N011  malformed TensorProto
 class Error : public std::runtime_error {
  public:
   Error(std::string code, std::string file, std::string member, uint64_t offset, const std::string& message, std::string hint);
@@ -63,6 +64,10 @@ class Error : public std::runtime_error {
 // or empty (read_bytes). Throws Error.
 [[nodiscard]] std::vector<Array> read(const std::string& path);
 [[nodiscard]] std::vector<Array> read_bytes(std::span<const std::byte> bytes, const std::string& label = "<memory>");
+
+// The tensor of a file that holds one ONNX TensorProto, as the test data of ONNX models (.pb). Its name is that of the tensor, or the
+// file's stem when it has none. A dtype that numpy lacks comes as raw bytes. Throws Error.
+[[nodiscard]] Array read_tensor_proto(const std::string& path);
 
 // Writes an .npz, or an .npy when the path ends in ".npy" (one array then, its name unused, compress ignored). A
 // regular file appears complete or not at all: the bytes go to a temporary file beside it, which is renamed. Throws

@@ -180,6 +180,10 @@ typedef struct tsr_api {
 
 #define TSR_PRINT_LOCATIONS 1u
 #define TSR_PRINT_AUTHORS   2u
+/* Constants of the main region with more than TSR_PRINT_PARAMS_ABOVE elements are printed as `param` inputs of their names, after
+ * the graph's own inputs: the text is that of a graph which computes the same from them. */
+#define TSR_PRINT_PARAMS       16u
+#define TSR_PRINT_PARAMS_ABOVE 64
 
 /* NULL when the library cannot serve this major version. */
 TSR_EXPORT const tsr_api* tsr_get_api(uint32_t abi_major);

@@ -54,7 +54,7 @@ void append_float(std::string& out, double v) {
 
 namespace {
 
-static_assert(kPrintLocations == TSR_PRINT_LOCATIONS && kPrintAuthors == TSR_PRINT_AUTHORS);
+static_assert(kPrintLocations == TSR_PRINT_LOCATIONS && kPrintAuthors == TSR_PRINT_AUTHORS && kPrintParams == TSR_PRINT_PARAMS);
 constexpr size_t kWidth = 120;  // a header beyond this is broken into lines
 
 void append_dim(std::string& out, const Sizes* sizes, tsr_dim d) {
@@ -78,7 +78,11 @@ void append_list(std::string& out, uint32_t n, F&& element) {
 
 class Printer {
  public:
-  Printer(const Graph& g, uint32_t flags) : g_(g), flags_(flags) {}
+  Printer(const Graph& g, uint32_t flags) : g_(g), flags_(flags) {
+    if (!(flags & kPrintParams)) return;
+    for (const tsr_id n : nodes_of(g, 0))
+      if (is_param(g.node(n))) params_.push_back(g.node(n).results[0]);
+  }
 
   std::string text;
 
@@ -167,8 +171,16 @@ class Printer {
     if (any) text += '}';
   }
 
+  static bool is_param(const tsr_node& n) {
+    if (std::string_view(n.op) != "constant" || n.num_attrs == 0 || n.attrs[0].kind != TSR_ATTR_TENSOR) return false;
+    int64_t elements = 1;
+    for (uint32_t d = 0; d < n.attrs[0].tensor->rank; ++d) elements *= n.attrs[0].tensor->sizes[d];
+    return elements > TSR_PRINT_PARAMS_ABOVE;
+  }
+
   void body(tsr_id region, unsigned depth) {
     for (tsr_id n : nodes_of(g_, region)) {
+      if (region == 0 && !params_.empty() && is_param(g_.node(n))) continue;
       indent(depth);
       node(n, depth);
       text += '\n';
@@ -181,7 +193,14 @@ class Printer {
     text += '\n';
   }
 
-  void input(tsr_id id) {
+  // Input number `i` of the text: the graph's own, then the constants that are printed as such.
+  void input(uint32_t i) {
+    const tsr_region& r = g_.region(0);
+    if (i < r.num_inputs) return input_of(r.inputs[i]);
+    typed_value(params_[i - r.num_inputs]);
+    text += " param";
+  }
+  void input_of(tsr_id id) {
     const tsr_value& v = g_.value(id);
     typed_value(id);
     if (v.input_kind == TSR_INPUT_PARAM) text += " param";
@@ -204,16 +223,17 @@ class Printer {
     append_name(text, '@', g_.tables().name);
     const size_t open = text.size();
     text += '(';
-    append_list(text, r.num_inputs, [&](uint32_t i) { input(r.inputs[i]); });
+    const uint32_t inputs = r.num_inputs + static_cast<uint32_t>(params_.size());
+    append_list(text, inputs, [&](uint32_t i) { input(i); });
     text += ") -> ";
     results(r);
     if (text.size() > kWidth) {
       text.resize(open);
       text += '(';
-      for (uint32_t i = 0; i < r.num_inputs; ++i) {
+      for (uint32_t i = 0; i < inputs; ++i) {
         newline(2);
-        input(r.inputs[i]);
-        if (i + 1 < r.num_inputs) text += ',';
+        input(i);
+        if (i + 1 < inputs) text += ',';
       }
       text += ')';
       newline(2);
@@ -278,6 +298,7 @@ class Printer {
 
   const Graph& g_;
   uint32_t flags_;
+  std::vector<tsr_id> params_;  // results of constants that are printed as inputs
 };
 
 }  // namespace

@@ -18,6 +18,7 @@ enum PrintFlags : uint32_t {
   kPrintLocations = 1,       // loc("file":line:column), as TSR_PRINT_LOCATIONS
   kPrintAuthors = 2,         // who made each node, as a comment, as TSR_PRINT_AUTHORS
   kPrintWithoutHints = 8,    // symbols without the values seen at capture: what graphs have in common that serve the same calls
+  kPrintParams = 16,         // large constants as inputs, as TSR_PRINT_PARAMS
   kPrintElideConstants = 4,  // `dense<f32[512]: elided>` for more than 64 elements: for reading, cannot be parsed
 };
 
