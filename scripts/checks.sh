@@ -29,6 +29,8 @@ tsan|slow|the suite under the thread sanitizer
 coverage|slow|line coverage of core/
 clean-demo|root|clean Debian 12: git clone, ./dev demo
 clean-test|root|clean Debian 12: git clone, ./dev test
+onnx-suite|peers|the ONNX backend test suite on eager and reference, and on ONNX Runtime by the same reasons
+onnx-models|peers|real models exported by PyTorch, against its own outputs: max|a-b| <= 1e-4 max|b|, static and dynamic
 fuzz|hours|every parser fuzzed for at least ten minutes, an hour in total, nothing found
 '
 
@@ -95,9 +97,28 @@ check_cache_kills() {
 
 check_clean_demo() { scripts/clean_debian.sh demo; }
 check_clean_test() { scripts/clean_debian.sh test; }
+check_onnx_suite() {
+  local suite venv=${TESSERA_ONNX_PEERS:-build/peers_onnx} config package
+  for config in eager reference; do
+    TESSERA_SOURCE_DIR=$PWD tests/onnx/suite.sh "$(binary onnx_suite)" "$config" --json "build/checks/onnx_$config.json" | tee "build/checks/onnx_$config.txt"
+  done
+  suite=${TESSERA_ONNX_SUITE:-$(echo build/onnx_suite-*/)}
+  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+  for package in onnx onnxruntime; do
+    "$venv/bin/python" -c "import $package" 2>/dev/null || "$venv/bin/pip" install --quiet --disable-pip-version-check "$package"
+  done
+  "$venv/bin/python" -W ignore tests/onnx/peers.py "$suite" build/checks/onnx_eager.json | tee build/checks/onnx_peers.txt
+  figure=$(sed 's/^/eager /' build/checks/onnx_eager.txt; sed 's/^/reference /' build/checks/onnx_reference.txt; cat build/checks/onnx_peers.txt)
+}
+check_onnx_models() {
+  local log=build/checks/onnx_models.txt status=0
+  tests/onnx/real/run.sh "$(binary tessera)" | tee "$log" || status=$?
+  figure=$(tail -n 2 "$log" | paste -sd ';')
+  return "$status"
+}
 check_fuzz() { setup fuzz && scripts/fuzz.sh 3600 600; }
 
-# run_checks ALL [FILTER]
+# run_checks ALL [FILTER]    ALL: "" leaves out what needs root, hours or peers; "peers": those that need peers alone
 run_checks() {
   local all=$1 filter=${2:-} name class title log start passed=0 failed=() skipped=() figure
   build_for_testing release
@@ -105,6 +126,7 @@ run_checks() {
   while IFS='|' read -r name class title; do
     [ -n "$name" ] || continue
     [[ -z $filter || $name =~ $filter ]] || continue
+    [[ $all != peers || $class == peers ]] || continue
     if [ -z "$all" ] && [[ $class =~ ^(root|hours|peers)$ ]]; then
       printf '%s\n' "${yellow}skip${plain}  $name: $title ($class; use --all)"
       skipped+=("$name")

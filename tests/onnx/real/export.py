@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports models with seeded weights to ONNX, with inputs and PyTorch's own outputs beside them.
 
-    python export.py OUT_DIR [NAME...] [--exporter dynamo|script]
+    python export.py OUT_DIR [NAME...] [--exporter dynamo|script] [--encoder DIR]
 
 Needs torch, torchvision, transformers, onnx and onnxscript from PyPI. For every model: OUT_DIR/NAME/static.onnx and dynamic.onnx, and for every
-set of shapes SHAPES_in.npz and SHAPES_out.npz. `static` is run with the first set of shapes only.
+set of shapes SHAPES_in.npz and SHAPES_out.npz. `static` takes the first set of shapes only. bert_base has dynamic_external.onnx too, the weights in
+a file beside it. --encoder: the folder of the sentence encoder's weights (examples/sentences/fetch.sh), exported as minilm. A model whose files
+are there is left alone.
 """
 import argparse
 import os
 import warnings
 
 import numpy as np
+import onnx
 import torch
 from torch import nn
 
@@ -55,16 +58,30 @@ class Logits(nn.Module):
         return self.model(input_ids=input_ids, use_cache=False, return_dict=False, **extra)[0]
 
 
-def image_model(build, size=224):
+class Sentence(nn.Module):
+    """all-MiniLM-L6-v2: the mean over a sentence's tokens, of length 1."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, attention_mask):
+        hidden = self.model(input_ids=input_ids, attention_mask=attention_mask, return_dict=False)[0]
+        mask = attention_mask.unsqueeze(-1).to(hidden.dtype)
+        mean = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
+        return nn.functional.normalize(mean, p=2, dim=1)
+
+
+def image_model(build, size=224, more=()):
     def make():
-        return build(), ["x"], {0: "batch"}, lambda n, _: (torch.randn(n, 3, size, size),), [(1, 0), (3, 0)]
+        return build(), ["x"], {0: "batch"}, lambda n, _: (torch.randn(n, 3, size, size),), [(1, 0), (3, 0), *more]
 
     return make
 
 
-def text_model(build, vocabulary, masked):
+def text_model(build, vocabulary, masked, more=(), wrap=Logits):
     def make():
-        model = Logits(build(), masked)
+        model = wrap(build(), masked) if wrap is Logits else wrap(build())
 
         def inputs(batch, length):
             ids = torch.randint(0, vocabulary, (batch, length))
@@ -75,12 +92,12 @@ def text_model(build, vocabulary, masked):
                 mask[1, length // 2:] = 0
             return (ids, mask)
 
-        return model, ["input_ids", "attention_mask"][: 2 if masked else 1], {0: "batch", 1: "length"}, inputs, [(2, 16), (3, 33)]
+        return model, ["input_ids", "attention_mask"][: 2 if masked else 1], {0: "batch", 1: "length"}, inputs, [(2, 16), (3, 33), *more]
 
     return make
 
 
-def models():
+def models(encoder):
     import torchvision.models as tv
     import transformers as tf
 
@@ -93,18 +110,23 @@ def models():
     def llama():
         return tf.LlamaForCausalLM(tf.LlamaConfig(vocab_size=1000, hidden_size=256, intermediate_size=688, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=2))
 
-    return {
-        "resnet50": image_model(lambda: tv.resnet50(weights=None)),
+    table = {
+        "resnet50": image_model(lambda: tv.resnet50(weights=None), more=[(8, 0)]),
         "mobilenet_v3": image_model(lambda: tv.mobilenet_v3_large(weights=None)),
         "vit_b_16": image_model(lambda: tv.vit_b_16(weights=None)),
         "unet": image_model(UNet, 64),
-        "bert_base": text_model(bert, 30522, True),
-        "gpt2": text_model(gpt2, 50257, False),
-        "llama": text_model(llama, 1000, False),
+        "bert_base": text_model(bert, 30522, True, [(1, 128), (8, 128)]),
+        "gpt2": text_model(gpt2, 50257, False, [(1, 128)]),
+        "llama": text_model(llama, 1000, False, [(1, 128)]),
     }
+    if encoder:
+        table["minilm"] = text_model(lambda: tf.BertModel.from_pretrained(encoder), 30522, True, [(8, 64)], Sentence)
+    return table
 
 
 def export(name, make, out, exporter):
+    if os.path.exists(os.path.join(out, "done")):
+        return
     torch.manual_seed(0)
     model, names, axes, inputs, shapes = make()
     # Running statistics that are not 0 and 1.
@@ -131,6 +153,13 @@ def export(name, make, out, exporter):
             kwargs["dynamic_axes"] = {n: axes for n in names}
         with torch.no_grad():
             torch.onnx.export(model, args, path, input_names=names, output_names=["y"], dynamo=exporter == "dynamo", external_data=False, **kwargs)
+        if kind == "dynamic" and name == "bert_base":
+            weights = "dynamic_external.data"
+            if os.path.exists(os.path.join(out, weights)):
+                os.remove(os.path.join(out, weights))  # or the new ones would be appended
+            onnx.save_model(onnx.load(path), os.path.join(out, "dynamic_external.onnx"), save_as_external_data=True, location=weights)
+    with open(os.path.join(out, "done"), "w"):
+        pass
     print(name, "exported", flush=True)
 
 
@@ -139,8 +168,9 @@ def main():
     parser.add_argument("out")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--exporter", default="dynamo", choices=["dynamo", "script"])
+    parser.add_argument("--encoder")
     args = parser.parse_args()
-    table = models()
+    table = models(args.encoder)
     for name in args.names or table:
         export(name, table[name], os.path.join(args.out, name), args.exporter)
 
