@@ -7,7 +7,7 @@ packages_of() { # group
   case $1 in
     build)
       echo g++ cmake ninja-build ccache lld pkg-config git ca-certificates libtbb-dev libdnnl-dev libtomlplusplus-dev \
-        nlohmann-json3-dev zlib1g-dev \
+        nlohmann-json3-dev zlib1g-dev libutf8proc-dev \
         llvm-19-dev libclang-19-dev libclang-cpp19-dev
       if [ "$distribution" = ubuntu ]; then # untested
         echo libboost-dev libboost-program-options-dev libboost-filesystem-dev
@@ -15,6 +15,7 @@ packages_of() { # group
         echo libboost1.81-dev libboost-program-options1.81-dev libboost-filesystem1.81-dev
       fi ;;
     test) echo catch2 python3 python3-venv ;;
+    demo) echo python3 python3-venv ;;
     format) echo clang-format git ;;
     fuzz) echo clang libclang-rt-dev ;;
     coverage) echo gcovr ;;
