@@ -57,12 +57,20 @@ class RunTimeAxes {
     op.expect(rank_ >= 0, std::to_string(length) + " axes of a tensor of rank " + std::to_string(x.rank()));
   }
 
-  // `name` over the chosen dimensions, each element in all places that it stands for.
+  // `name` over the chosen dimensions, each element in all places that it stands for. A dimension that may be empty has one place more.
   V reduce(const char* name, V v) const {
     for (size_t d = 0; d < chosen_.size(); ++d) {
-      const V r = b_.reduce(name, v, {static_cast<int64_t>(d)}, true);
-      v = b_.select(chosen_[d], b_.broadcast(r, sizes_), v);
+      const auto axis = static_cast<int64_t>(d);
+      const V r = b_.reduce(name, v, {axis}, true);
+      v = b_.select(chosen_[d], b_.broadcast(r, v.sizes()), v);
+      if (!b_.proven(TSR_GT, sizes_[d], 0)) v = b_.concat({v, r}, axis);
     }
+    return v;
+  }
+
+  // Without those places.
+  V trim(V v) const {
+    for (size_t d = 0; d < sizes_.size(); ++d) v = b_.slice(v, static_cast<int64_t>(d), 0, sizes_[d]);
     return v;
   }
 
@@ -108,7 +116,7 @@ void reduce_at_run_time(Op& op) {
     case Kind::LogSum: y = axes.reduce("reduce_sum", f).call("log"); break;
     case Kind::LogSumExp: {
       const V most = axes.reduce("reduce_max", f), from = b.select(most.call("is_finite"), most, 0.0);
-      y = axes.reduce("reduce_sum", (f - from).call("exp")).call("log") + from;
+      y = axes.reduce("reduce_sum", (f - axes.trim(from)).call("exp")).call("log") + from;
       break;
     }
   }
