@@ -64,7 +64,7 @@ TEST_CASE("a run of the command records passes, graphs, kernels and steps") {
   const std::vector<Json> compiles = select(events, "compile_begin");
   REQUIRE(compiles.size() >= 2);
   CHECK(compiles[0]["kind"] == "passes");
-  CHECK(select(events, "pass").size() == 4);
+  CHECK(select(events, "pass").size() == 5);
   const std::vector<Json> graphs = select(events, "graph");
   REQUIRE(graphs.size() >= 2);
   CHECK(graphs.front()["stage"] == "input");
