@@ -190,6 +190,58 @@ TEST_CASE("duck shaping: equal sizes must stay equal, unless it is off") {
   CHECK(traced == 1);
 }
 
+TEST_CASE("relations with an integer that host code reads as well are guards") {
+  auto f = compile([](const Tensor& x, SymInt n) {
+    const Tensor y = x.slice(0, 0, n);
+    return n == 3 ? y + 1 : y;
+  });
+  const auto want = [](int64_t size, int64_t n) {
+    return std::vector<float>(static_cast<size_t>(std::min(size, n)), n == 3 ? 2.0f : 1.0f);
+  };
+  for (const auto& [size, n] : std::vector<std::pair<int64_t, int64_t>>{{5, 2}, {6, 3}, {2, 3}, {7, 3}, {3, 4}, {2, 2}})
+    CHECK(values(f(ones({size}), n)) == want(size, n));
+}
+
+TEST_CASE("a symbolic integer is not negative") {
+  int traced = 0;
+  auto f = compile([&](const Tensor& x, SymInt n) { return ++traced, x * n; },
+                   {.dynamic = Dynamic::yes, .options = {"guards.specialize_one=false", "guards.specialize_zero=false"}});
+  for (const int64_t n : {0, 1, 5, -1, -1, 7, -2}) CHECK(values(f(ones({1}), n)) == std::vector<float>{static_cast<float>(n)});
+  CHECK(traced == 3);
+}
+
+TEST_CASE("host code that reads a stride makes it a guard") {
+  auto f = compile([](const Tensor& x) { return x * x.strides()[0]; });
+  std::vector<float> data(64, 1);
+  for (const int64_t s : {4, 5, 6, 7, 6, 9})
+    CHECK(values(f(from_blob(data.data(), {2, 2}, f32, {s, 1}))) == std::vector<float>(4, static_cast<float>(s)));
+}
+
+TEST_CASE("what becomes unbacked by itself never makes a call fail that ran before") {
+  int traced = 0;
+  auto f = compile([&](const Tensor& x, const Tensor& y) { return ++traced, x + y; },
+                   {.options = {"guards.automatic_dynamic_as=unbacked"}});
+  for (const auto& [n, m] : std::vector<std::pair<int64_t, int64_t>>{{3, 3}, {4, 4}, {5, 5}, {4, 1}, {1, 4}, {6, 6}})
+    CHECK(f(ones({n}), ones({m})).sizes() == std::vector<int64_t>{std::max(n, m)});
+  CHECK_THROWS(f(ones({4}), ones({5})));
+  CHECK(f(ones({8}), ones({8})).sizes() == std::vector<int64_t>{8});
+  auto decides = compile([](const Tensor& x) { return x.size(0) % 2 == 0 ? x * 2 : x; },
+                         {.options = {"guards.automatic_dynamic_as=unbacked"}});
+  for (const int64_t n : {3, 4, 5, 6, 7})
+    CHECK(values(decides(ones({n}))) == std::vector<float>(static_cast<size_t>(n), n % 2 == 0 ? 2.0f : 1.0f));
+
+  // A mark forbids guards: the same is an error of the call there, and a tensor without the mark does not hit that entry.
+  auto g = compile([](const Tensor& x, const Tensor& y) { return x + y; }, {.dynamic = Dynamic::yes});
+  const auto marked = [](int64_t n) {
+    Tensor t = ones({n});
+    mark_unbacked(t, 0);
+    return t;
+  };
+  CHECK(g(marked(4), ones({4})).sizes() == std::vector<int64_t>{4});
+  CHECK_THROWS_WITH(g(marked(1), ones({5})), Catch::Contains("TSR-T026"));
+  CHECK(g(ones({1}), ones({5})).sizes() == std::vector<int64_t>{5});
+}
+
 TEST_CASE("gradient mode is a guard") {
   int traced = 0;
   auto f = compile([&](const Tensor& x) { return ++traced, x + 1; });

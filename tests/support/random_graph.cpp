@@ -164,6 +164,22 @@ class Generator {
         g_.set_state(v, TSR_NONE, true);
       values_[0].push_back(v);
     }
+    bind_symbols();
+  }
+
+  // What no input has as a size, one more input has: a graph with a symbol that nothing determines cannot run.
+  void bind_symbols() {
+    std::vector<uint8_t> bound(g_.sizes().symbols().size(), 0);
+    const tsr_region& body = g_.region(0);
+    for (uint32_t i = 0; i < body.num_inputs; ++i) {
+      const tsr_type& t = *g_.value(body.inputs[i]).type;
+      for (uint32_t k = 0; k < t.rank; ++k)
+        for (size_t s = 0; s < symbols_.size(); ++s) bound[s] |= t.sizes[k] == symbols_[s];
+    }
+    Shape rest;
+    for (size_t s = 0; s < symbols_.size(); ++s)
+      if (!bound[s]) rest.push_back(symbols_[s]);
+    if (!rest.empty()) g_.create_input({}, type(dtypes_[0], rest), TSR_INPUT_ARG, nullptr);
   }
 
   void outputs() {

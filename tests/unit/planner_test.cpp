@@ -106,19 +106,19 @@ TEST_CASE("a size program evaluates each expression once its symbols are known")
   REQUIRE(error_of([&] { p.evaluate(0, dims.data()); }).substr(0, 8) == "TSR-S001");
 }
 
-TEST_CASE("sums and products are solved for their one unknown symbol") {
+TEST_CASE("a symbol that nothing determines is refused, alone and in expressions") {
   Sizes sizes;
   const tsr_dim s = sizes.symbol("s0", 0, INT64_MAX, false), t = sizes.symbol("s1", 0, INT64_MAX, false);
-  SizeProgram p(sizes);
-  const std::vector<uint8_t> known = {0, 1};
-  const std::vector<int64_t> dims = {0, 10};
-  int64_t x = -1;
-  REQUIRE(p.solve(sizes.add(sizes.mul(s, 3), 1), 13, known, dims.data(), &x) == 0);
-  REQUIRE(x == 4);
-  REQUIRE(p.solve(sizes.mul(s, 3), 13, known, dims.data(), &x) == -2);
-  REQUIRE(p.solve(sizes.add(s, t), 13, known, dims.data(), &x) == 0);
-  REQUIRE(x == 3);
-  REQUIRE(p.solve(sizes.make(TSR_DIM_FLOORDIV, s, 2), 3, known, dims.data(), &x) == -1);
+  SizeProgram alone(sizes), inside(sizes), known(sizes);
+  alone.set_known(0, 0);
+  alone.ref(t);
+  REQUIRE(error_of([&] { alone.finish(); }).substr(0, 16) == "TSR-R023 size s1");
+  inside.set_known(0, 0);
+  inside.ref(sizes.add(s, t));
+  REQUIRE(error_of([&] { inside.finish(); }).substr(0, 8) == "TSR-R023");
+  known.set_known(0, 0);
+  known.ref(s);
+  REQUIRE(error_of([&] { known.finish(); }).empty());
 }
 
 TEST_CASE("a chain of temporaries needs the memory of two, outputs none of it") {

@@ -382,6 +382,23 @@ TEST_CASE("symbols") {
   CHECK(other.print(imported) == "x * 2 + 5");
 }
 
+TEST_CASE("sums and products are solved for one symbol") {
+  Sizes s;
+  const tsr_dim a = s.symbol("s0", 0, INT64_MAX, false), b = s.symbol("s1", 0, INT64_MAX, false);
+  const std::vector<int64_t> values = {0, 10};
+  int64_t x = -1;
+  using Solution = Sizes::Solution;
+  CHECK(s.solve(s.add(s.mul(a, 3), 1), 0, 13, values, &x) == Solution::kFound);
+  CHECK(x == 4);
+  CHECK(s.solve(s.mul(a, 3), 0, 13, values, &x) == Solution::kNone);
+  CHECK(s.solve(s.add(a, b), 0, 13, values, &x) == Solution::kFound);
+  CHECK(x == 3);
+  CHECK(s.solve(s.sub(b, a), 0, 7, values, &x) == Solution::kFound);
+  CHECK(x == 3);
+  CHECK(s.solve(s.make(TSR_DIM_FLOORDIV, a, 2), 0, 3, values, &x) == Solution::kMany);
+  CHECK(s.solve(s.add(s.mul(a, b), a), 0, 22, values, &x) == Solution::kMany);  // on both sides
+}
+
 TEST_CASE("a checkpoint takes back handles, symbols and assumptions") {
   Sizes s;
   const tsr_dim a = s.symbol("a", 0, 100, false);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compile/assign.hpp"
+#include "compile/input_facts.hpp"
 #include "compile/size_program.hpp"
 #include "runtime/buffer.hpp"
 #include "runtime/fast_call.hpp"
@@ -170,6 +171,9 @@ class Plan {
 
   const DimRef* dims_of(uint32_t slot) const { return dims.data() + slots[slot].dims; }
 
+  // What bind() checks and what it takes the values of symbols from. Whoever has established all of it may call with `trusted`.
+  InputFacts facts;
+
   // The layout for dense, aligned inputs when the plan is static; null otherwise.
   std::shared_ptr<const SectionLayout> primary;
 
@@ -196,15 +200,7 @@ class Plan {
   const std::shared_ptr<const SectionLayout>& layout_for(Lease& lease, uint32_t section, bool regular) const;
   bool describe_inputs(Lease& lease, const Args& args) const;
 
-  struct Bind {
-    uint32_t input, dim;
-    enum Kind : uint8_t { kSymbol, kNumber, kCheck, kSolve } kind;
-    uint32_t symbol = 0;  // kSymbol
-    DimRef expected;      // kNumber, kCheck
-    tsr_dim expr = 0;     // kSolve
-  };
-  std::vector<Bind> binds_;
-  std::vector<uint32_t> bound_symbols_;  // whose ranges are checked
+  std::vector<DimRef> expected_;  // by facts.dims, of those that are kCheck
   struct Relation {
     uint32_t relation;
     DimRef a, b;

@@ -141,51 +141,11 @@ class PlanBuilder {
     binds(known);
   }
 
-  // How inputs determine symbols: a dimension that is exactly a symbol binds it; a sum or product with one unknown symbol is solved
-  // for it; everything else is checked once the symbols are known.
   void binds(const std::vector<uint8_t>& known) {
-    std::vector<uint8_t> bound = known;
-    bound.resize(g_.sizes().symbols().size(), 0);
-    std::vector<Plan::Bind> later;
-    const auto for_each = [&](auto&& f) {
-      for (uint32_t i = 0; i < p_.inputs.size(); ++i)
-        for (uint32_t k = 0; k < p_.inputs[i].rank; ++k) f(i, k, p_.inputs[i].sizes[k]);
-    };
-    const auto bind = [&](uint32_t symbol) {
-      bound[symbol] = 1;
-      p_.program.set_known(symbol, 0);
-      p_.bound_symbols_.push_back(symbol);
-    };
-    for_each([&](uint32_t i, uint32_t k, tsr_dim d) {
-      if (!TSR_DIM_IS_EXPR(d)) {
-        p_.binds_.push_back({i, k, Plan::Bind::kNumber, 0, {-1, d}, 0});
-        return;
-      }
-      const tsr_dim_expr& e = g_.sizes().exprs()[TSR_DIM_EXPR_ID(d)];
-      if (e.op == TSR_DIM_SYMBOL && !bound[e.symbol]) {
-        p_.binds_.push_back({i, k, Plan::Bind::kSymbol, e.symbol, {}, d});
-        bind(e.symbol);
-      } else {
-        later.push_back({i, k, Plan::Bind::kCheck, 0, p_.program.ref(d), d});
-      }
-    });
-    for (bool progress = true; progress;) {  // one symbol at a time: solving one may leave another with a single unknown
-      progress = false;
-      for (Plan::Bind& b : later) {
-        if (b.kind != Plan::Bind::kCheck) continue;
-        std::vector<uint32_t> symbols;
-        g_.sizes().collect_symbols(b.expr, symbols);
-        symbols.erase(std::remove_if(symbols.begin(), symbols.end(), [&](uint32_t s) { return bound[s] != 0; }), symbols.end());
-        if (symbols.size() != 1) continue;
-        b.kind = Plan::Bind::kSolve;
-        b.symbol = symbols[0];
-        p_.binds_.push_back(b);
-        bind(symbols[0]);
-        b.kind = Plan::Bind::kCheck;
-        progress = true;
-      }
-    }
-    p_.binds_.insert(p_.binds_.end(), later.begin(), later.end());
+    p_.facts = input_facts(g_, region_, known);
+    for (const uint32_t s : p_.facts.symbols) p_.program.set_known(s, 0);
+    for (const InputFacts::Dim& d : p_.facts.dims)
+      p_.expected_.push_back(d.kind == InputFacts::Dim::kCheck ? p_.program.ref(d.size) : DimRef());
   }
 
   // ------------------------------------------------------------------------------------------------------ nodes

@@ -45,7 +45,10 @@ SizeProgram::SizeProgram(const Sizes& sizes)
 int32_t SizeProgram::slot(tsr_dim d) {
   if (!TSR_DIM_IS_EXPR(d)) return -1;
   const tsr_dim_expr& e = sizes_->exprs()[TSR_DIM_EXPR_ID(d)];
-  if (e.op == TSR_DIM_SYMBOL) return static_cast<int32_t>(e.symbol);
+  if (e.op == TSR_DIM_SYMBOL) {
+    read_.push_back(d);
+    return static_cast<int32_t>(e.symbol);
+  }
   if (const auto it = slots_.find(d); it != slots_.end()) return it->second;
   const DimRef a = ref(e.lhs), b = ref(e.rhs);  // operands first: the order of the code
   const auto target = static_cast<int32_t>(num_slots_++);
@@ -63,14 +66,18 @@ uint32_t SizeProgram::section_of(tsr_dim d) const {
 }
 
 void SizeProgram::finish() {
+  const auto need = [&](tsr_dim d, uint32_t section) {
+    if (section == kUnknown)
+      throw user_error("TSR-R023", "size " + sizes_->print(d) + " uses a symbol that no input size or node determines",
+                       "give an input a dimension of exactly that symbol");
+  };
   uint32_t last = 0;
   for (Instruction& i : code_) {
     i.section = section_of(i.source);
-    if (i.section == kUnknown)
-      throw user_error("TSR-R023", "size " + sizes_->print(i.source) + " uses a symbol that no input size or node determines",
-                       "give an input a dimension of exactly that symbol");
+    need(i.source, i.section);
     last = std::max(last, i.section);
   }
+  for (const tsr_dim d : read_) need(d, section_of(d));
   std::stable_sort(code_.begin(), code_.end(),
                    [](const Instruction& a, const Instruction& b) { return a.section < b.section; });
   begin_.assign(last + 2, 0);
@@ -83,37 +90,6 @@ void SizeProgram::evaluate(uint32_t section, int64_t* dims) const {
   for (uint32_t k = begin_[section]; k < begin_[section + 1]; ++k) {
     const Instruction& i = code_[k];
     dims[i.target] = apply(i.op, i.a.value(dims), i.b.value(dims));
-  }
-}
-
-int64_t SizeProgram::solve(tsr_dim d, int64_t value, std::span<const uint8_t> bound, const int64_t* dims,
-                           int64_t* solution) const {
-  const auto known = [&](tsr_dim x) {
-    std::vector<uint32_t> symbols;
-    sizes_->collect_symbols(x, symbols);
-    return std::all_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return bound[s] != 0; });
-  };
-  const std::span<const int64_t> symbols(dims, section_.size());
-  for (;;) {
-    const tsr_dim_expr& e = sizes_->exprs()[TSR_DIM_EXPR_ID(d)];
-    if (e.op == TSR_DIM_SYMBOL) {
-      *solution = value;
-      return e.symbol;
-    }
-    const bool left = known(e.lhs);
-    if (left == known(e.rhs)) return -1;
-    const int64_t other = sizes_->evaluate(left ? e.lhs : e.rhs, symbols);
-    switch (e.op) {
-      case TSR_DIM_ADD: value = apply(TSR_DIM_SUB, value, other); break;
-      case TSR_DIM_SUB: value = left ? apply(TSR_DIM_SUB, other, value) : apply(TSR_DIM_ADD, value, other); break;
-      case TSR_DIM_MUL:
-        if (other == 0 || value % other != 0) return -2;
-        value /= other;
-        break;
-      default: return -1;  // several values of the symbol give the same result
-    }
-    d = left ? e.rhs : e.lhs;
-    if (!TSR_DIM_IS_EXPR(d)) return -1;
   }
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -40,9 +39,6 @@ class SizeProgram {
   size_t num_slots() const { return num_slots_; }
   // Runs the instructions of one section. Throws TSR-S001 (overflow), TSR-S003 (division by zero).
   void evaluate(uint32_t section, int64_t* dims) const;
-  // Solves expression `d` == `value` for the one symbol in it that is still unknown; -1: it cannot be solved that way, -2: it has
-  // no integer solution, else the symbol, and its value in *solution.
-  int64_t solve(tsr_dim d, int64_t value, std::span<const uint8_t> bound, const int64_t* dims, int64_t* solution) const;
 
  private:
   struct Instruction {
@@ -55,6 +51,7 @@ class SizeProgram {
   const Sizes* sizes_;
   std::vector<uint32_t> section_;
   std::unordered_map<tsr_dim, int32_t> slots_;
+  std::vector<tsr_dim> read_;  // plain symbols that somebody reads
   std::vector<Instruction> code_;
   std::vector<uint32_t> begin_;  // first instruction of each section
   size_t num_slots_;

@@ -142,7 +142,8 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std
   for (size_t i = num_tensors; i < c.leaves.size(); ++i) {
     const Recorder::Scalar& s = c.scalars.at(c.leaves[i]);
     if (s.kind == TSR_SCALAR_DIM && symbols_used.empty()) symbols_used = used_symbols(g);
-    c.used.push_back(s.kind == TSR_SCALAR_DIM ? symbols_used[g.sizes().exprs()[TSR_DIM_EXPR_ID(s.dim)].symbol] != 0
+    // What host code looked at has been used, even when the range of the symbol was all it needed.
+    c.used.push_back(s.kind == TSR_SCALAR_DIM ? s.used || symbols_used[g.sizes().exprs()[TSR_DIM_EXPR_ID(s.dim)].symbol] != 0
                                               : g.value(s.input).num_uses > 0);
     if (!c.used.back()) unused(s.input);
   }
@@ -199,8 +200,8 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, C
           std::count_if(c.leaves.begin(), c.leaves.end(), [&](uint32_t i) { return args[i].kind != TSR_ARG_TENSOR; }));
       e->num_outputs = static_cast<uint32_t>(e->executable->num_outputs());
       std::copy_n(c.leaves.begin(), std::min<size_t>(c.leaves.size(), Entry::kInline), e->leaves);
-      e->guards =
-          make_guards(e->executable->graph(), {c.leaves, c.used, c.policies, c.scalars, c.observed}, args, count, paths);
+      e->guards = make_guards(e->executable->graph(), e->plan->facts, {c.leaves, c.used, c.policies, c.scalars, c.observed},
+                              args, count, paths);
       // Layouts that only the call knows are looked at in each.
       e->trusted = std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
                                 [](const LeafGuard& l) { return l.guarded && l.layout == LeafGuard::kNotDense; });
@@ -211,8 +212,9 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, C
       return e;
     } catch (const Error& e) {
       if (!path.broke_before()) events.failed({*frame_, id, e});
-      if (specialised.all || !capture_was_symbolic_ || !may_be_symbolic(e)) throw;
-      specialised.all = true;
+      const bool unbacked = policy_.automatic_unbacked && !specialised.backed && e.code().starts_with("TSR-G");
+      if (specialised.all || !capture_was_symbolic_ || !(unbacked || may_be_symbolic(e))) throw;
+      (unbacked ? specialised.backed : specialised.all) = true;
       path.again();
     }
   }

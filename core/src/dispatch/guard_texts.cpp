@@ -81,7 +81,9 @@ std::string device_name(tsr_device id) {
 // "x.size(0)", or "n" for a number.
 std::string place_text(const std::vector<Expected>& expected, uint32_t leaf, uint32_t dim) {
   const std::string& path = expected[leaf].path;
-  return dim == SymbolicGuards::kNumber ? path : path + ".size(" + std::to_string(dim) + ")";
+  if (dim == SymbolicGuards::kNumber) return path;
+  return SymbolicGuards::is_size(dim) ? path + ".size(" + std::to_string(dim) + ")"
+                                      : path + ".stride(" + std::to_string(dim - SymbolicGuards::kStride) + ")";
 }
 
 void tensor_mismatches(const Expected& e, const tsr_arg& a, uint32_t leaf, std::vector<GuardText>& out) {
@@ -155,17 +157,26 @@ void symbolic_mismatches(const std::vector<Expected>& expected, const SymbolicGu
                          std::vector<GuardText>& out) {
   if (!g.sizes) return;
   const std::vector<std::string> names = symbol_names(expected, g);
-  const auto value_at = [&](uint32_t leaf, uint32_t dim) {
-    return dim == SymbolicGuards::kNumber ? args[leaf].i : args[leaf].tensor->desc.sizes[dim];
-  };
+  const auto value_at = [&](uint32_t leaf, uint32_t dim) { return SymbolicGuards::value_at(args, leaf, dim); };
   std::vector<int64_t> values(g.sizes->symbols().size(), 0);
-  for (const auto& p : g.binds) values[p.symbol] = value_at(p.leaf, p.dim);
+  bool solved = true;
+  try {
+    solved = g.values(args, values);
+  } catch (const Error&) {
+    solved = false;
+  }
+  if (!solved) {
+    for (const auto& d : g.derived)
+      out.push_back(
+          {place_text(expected, d.leaf, d.dim) + " == " + g.sizes->print(d.size, names), {}, GuardText::kEqual, d.leaf, d.dim});
+    return;
+  }
   for (const auto& b : g.bounds) {
     const int64_t v = values[b.symbol];
     if (v >= b.min && v <= b.max) continue;
     const std::string bound = v < b.min ? ">= " + std::to_string(b.min) : "<= " + std::to_string(b.max);
-    if (b.dim == SymbolicGuards::kNumber)
-      out.push_back({expected[b.leaf].path + " " + bound, {}, GuardText::kBound, b.leaf, b.dim});
+    if (!SymbolicGuards::is_size(b.dim))
+      out.push_back({place_text(expected, b.leaf, b.dim) + " " + bound, {}, GuardText::kBound, b.leaf, b.dim});
     else
       out.push_back({"tensor '" + expected[b.leaf].path + "' size mismatch at index " + std::to_string(b.dim) + ". expected " +
                          bound + ", actual " + std::to_string(v),
@@ -178,13 +189,15 @@ void symbolic_mismatches(const std::vector<Expected>& expected, const SymbolicGu
     if (value_at(p.leaf, p.dim) != values[p.symbol])
       out.push_back({place_text(expected, p.leaf, p.dim) + " == " + names[p.symbol], "equal at capture", GuardText::kEqual,
                      p.leaf, p.dim});
-  for (const Assumption& r : g.relations) {
+  const auto relation = [&](const Assumption& r) {
     bool holds = false;
     try {
       holds = Sizes::holds(r.relation, g.sizes->evaluate(r.a, values), g.sizes->evaluate(r.b, values));
     } catch (const Error&) {}
     if (!holds) out.push_back(relation_text(g, names, r));
-  }
+  };
+  for (const Assumption& r : g.relations) relation(r);
+  for (const auto& a : g.asserted) relation(a.relation);
 }
 
 }  // namespace

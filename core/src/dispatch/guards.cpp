@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/guards.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "dispatch/global_state.hpp"
@@ -17,7 +18,7 @@ void Mask::finish() {
     if (l.kind == TSR_ARG_SYM_INT && l.rank > 0 && !l.guarded) symbolic = true;
     if (l.kind != TSR_ARG_TENSOR || !l.guarded) continue;
     words += l.rank + (l.layout == LeafGuard::kStrides ? l.rank : 0);
-    symbolic = symbolic || static_cast<uint32_t>(std::popcount(l.fixed)) != l.rank;
+    symbolic = symbolic || l.layout == LeafGuard::kNotDense || static_cast<uint32_t>(std::popcount(l.fixed)) != l.rank;
   }
 }
 
@@ -67,31 +68,60 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
   return true;
 }
 
+int64_t SymbolicGuards::value_at(const tsr_arg* args, uint32_t leaf, uint32_t dim) {
+  const tsr_arg& a = args[leaf];
+  if (dim == kNumber) return a.i;
+  return is_size(dim) ? a.tensor->desc.sizes[dim] : a.tensor->desc.strides[dim - kStride];
+}
+
+bool SymbolicGuards::values(const tsr_arg* args, std::span<int64_t> out) const {
+  for (const Place& p : binds) out[p.symbol] = value_at(args, p.leaf, p.dim);
+  for (const Derived& d : derived) {
+    const int64_t size = value_at(args, d.leaf, d.dim);
+    if (d.solves >= 0) {
+      const auto symbol = static_cast<uint32_t>(d.solves);
+      if (sizes->solve(d.size, symbol, size, out, &out[symbol]) != Sizes::Solution::kFound) return false;
+    } else if (sizes->evaluate(d.size, out) != size) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool SymbolicGuards::hold(const tsr_arg* args) const {
   int64_t stack[64];
   std::vector<int64_t> heap;
-  int64_t* values = stack;
+  int64_t* known = stack;
   const size_t n = sizes ? sizes->symbols().size() : 0;
   if (n > 64) {
     heap.resize(n);
-    values = heap.data();
+    known = heap.data();
   }
-  const auto value_at = [&](const Place& p) {
-    return p.dim == kNumber ? args[p.leaf].i : args[p.leaf].tensor->desc.sizes[p.dim];
-  };
-  for (const Place& p : binds) values[p.symbol] = value_at(p);
-  for (const Place& p : equals)
-    if (values[p.symbol] != value_at(p)) return false;
-  for (const Bounds& b : bounds)
-    if (values[b.symbol] < b.min || values[b.symbol] > b.max) return false;
-  if (relations.empty()) return true;
+  const bool simple = derived.empty() && relations.empty() && asserted.empty();
   try {
-    for (const Assumption& r : relations)
-      if (!Sizes::holds(r.relation, sizes->evaluate(r.a, {values, n}), sizes->evaluate(r.b, {values, n}))) return false;
+    if (!values(args, {known, n})) return false;
+    for (const Place& p : equals)
+      if (known[p.symbol] != value_at(args, p.leaf, p.dim)) return false;
+    for (const Bounds& b : bounds)
+      if (known[b.symbol] < b.min || known[b.symbol] > b.max) return false;
+    return simple || relations_hold(args, {known, n});
   } catch (const Error&) {
     return false;  // a size expression overflows for these sizes: the graph was not made for them
   }
-  return true;
+}
+
+bool SymbolicGuards::relations_hold(const tsr_arg* args, std::span<const int64_t> known) const {
+  const auto holds = [&](const Assumption& r) {
+    return Sizes::holds(r.relation, sizes->evaluate(r.a, known), sizes->evaluate(r.b, known));
+  };
+  const auto marked = [&](const Place& p) {
+    const DimMark* mark = mark_of(args[p.leaf].tensor->marks, p.dim);
+    return mark && mark->mark == TSR_MARK_UNBACKED;
+  };
+  return std::all_of(relations.begin(), relations.end(), holds) &&
+         std::all_of(asserted.begin(), asserted.end(), [&](const Asserted& a) {
+           return holds(a.relation) || std::any_of(a.places.begin(), a.places.end(), marked);
+         });
 }
 
 bool Guards::covers_marks(const tsr_arg* args) const {

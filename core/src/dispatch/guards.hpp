@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -81,10 +82,20 @@ struct Expected {
 // Relations among sizes that are symbols.
 struct SymbolicGuards {
   static constexpr uint32_t kNumber = 0xffffffffu;  // in place of a dimension: the leaf is the number itself
+  static constexpr uint32_t kStride = 0x80000000u;  // added to one: its stride
   struct Place {
     uint32_t leaf, dim, symbol;
   };
+  static bool is_size(uint32_t dim) { return dim < kStride; }
+  static int64_t value_at(const tsr_arg* args, uint32_t leaf, uint32_t dim);
   std::vector<Place> binds, equals;  // the first place of each symbol gives it its value
+  // Behind graph breaks: sizes that are expressions, some of which give a symbol its value.
+  struct Derived {
+    uint32_t leaf, dim;
+    tsr_dim size;
+    int64_t solves;  // the symbol, or -1
+  };
+  std::vector<Derived> derived;  // after `binds`, and in an order in which each can be worked out
   struct Bounds {
     uint32_t symbol;
     int64_t min, max;
@@ -93,8 +104,19 @@ struct SymbolicGuards {
   std::vector<Bounds> bounds;
   const Sizes* sizes = nullptr;  // of the executable's graph
   std::vector<Assumption> relations;
-  bool empty() const { return binds.empty() && relations.empty(); }
+  // Relations about sizes that are marked unbacked at `places`. The mark forbids guards: where the tensors of a call carry it there too,
+  // the plan reports what does not hold; without it, it is a miss.
+  struct Asserted {
+    Assumption relation;
+    std::vector<Place> places;
+  };
+  std::vector<Asserted> asserted;
+  // The value of every symbol that has one. False: some expression has no solution. Throws as Sizes::evaluate().
+  bool values(const tsr_arg* args, std::span<int64_t> out) const;
   bool hold(const tsr_arg* args) const;
+
+ private:
+  bool relations_hold(const tsr_arg* args, std::span<const int64_t> values) const;
 };
 
 // Everything that an entry relies on.

@@ -37,7 +37,7 @@ int64_t least_size(const GuardPolicy& p) { return p.specialize_one ? 2 : p.speci
 bool special(const GuardPolicy& p, int64_t size) { return (size == 0 && p.specialize_zero) || (size == 1 && p.specialize_one); }
 
 DimPolicy dim_policy(const GuardPolicy& p, const DynamicProfile::Source* seen, const std::string& path, const tsr_arg& arg,
-                     uint32_t d, bool specialised) {
+                     uint32_t d, bool specialised, bool backed) {
   const int64_t size = arg.tensor->desc.sizes[d];
   DimPolicy out;
   if (const DimMark* mark = mark_of(arg.tensor->marks, d)) {
@@ -64,7 +64,7 @@ DimPolicy dim_policy(const GuardPolicy& p, const DynamicProfile::Source* seen, c
   if (p.static_parameters && arg.role == TSR_INPUT_PARAM) return out;
   const bool automatic = p.dynamic == GuardPolicy::kAuto && p.automatic && seen && seen->size_is_dynamic(d);
   if (p.dynamic == GuardPolicy::kAuto && p.assume_static && !automatic) return out;
-  out.kind = automatic && p.automatic_unbacked ? DimPolicy::kUnbacked : DimPolicy::kSymbol;
+  out.kind = automatic && p.automatic_unbacked && !backed ? DimPolicy::kUnbacked : DimPolicy::kSymbol;
   out.min = size == 0 ? 0 : least_size(p);
   return out;
 }
@@ -80,7 +80,7 @@ ArgPolicy input_policy(const GuardPolicy& p, const DynamicProfile& profile, cons
     case TSR_ARG_TENSOR: {
       const tsr_tensor& t = arg.tensor->desc;
       for (uint32_t d = 0; d < t.rank; ++d)
-        out.dims.push_back(dim_policy(p, seen, path, arg, d, specialised.contains(index, d)));
+        out.dims.push_back(dim_policy(p, seen, path, arg, d, specialised.contains(index, d), specialised.backed));
       out.any_strides = !(t.flags & TSR_TENSOR_CONTIGUOUS) && automatic && !specialised.all &&
                         (seen->strides.state == DynamicProfile::kDynamic || seen->rank_state == DynamicProfile::kDynamic);
       break;

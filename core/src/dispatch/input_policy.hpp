@@ -41,6 +41,7 @@ struct ArgPolicy {
 // What has turned out to need fixing during earlier attempts to capture this call.
 struct Specialised {
   bool all = false;
+  bool backed = false;                           // what became unbacked without being marked is a symbol like any other
   std::set<std::pair<uint32_t, uint32_t>> dims;  // argument, dimension (kScalarDim: the number)
   bool contains(uint32_t arg, uint32_t dim) const { return all || dims.count({arg, dim}) != 0; }
 };

@@ -49,6 +49,10 @@ std::vector<const Assumption*> pinned_symbols(const Sizes& sizes) {
   return out;
 }
 
+bool is_marked(const std::vector<ArgPolicy>& policies, uint32_t arg, uint32_t dim) {
+  return arg < policies.size() && dim < policies[arg].dims.size() && policies[arg].dims[dim].marked;
+}
+
 }  // namespace
 
 std::vector<uint8_t> used_symbols(const Graph& g) {
@@ -88,7 +92,8 @@ bool specialise_what_does_not_hold(const Graph& g, const std::vector<uint32_t>& 
   std::vector<uint8_t> bound(values.size(), 0);
   for (const SymbolPlace& p : places) {
     values[p.symbol] = value_at(args[p.arg], p.dim);
-    bound[p.symbol] = sizes.symbols()[p.symbol].unbacked ? 0 : 1;  // about these nothing is decided before the run
+    // About sizes that are marked unbacked nothing is decided before the run.
+    bound[p.symbol] = !(sizes.symbols()[p.symbol].unbacked && is_marked(policies, p.arg, p.dim));
   }
   bool any = false;
   for (const Assumption& a : sizes.assumptions()) {
@@ -104,7 +109,7 @@ bool specialise_what_does_not_hold(const Graph& g, const std::vector<uint32_t>& 
     bool progress = false;
     for (const SymbolPlace& p : places) {
       if (std::find(symbols.begin(), symbols.end(), p.symbol) == symbols.end()) continue;
-      if (p.dim != kScalarDim && policies[p.arg].dims[p.dim].marked)
+      if (is_marked(policies, p.arg, p.dim))
         refuse_specialised(paths[p.arg], p.dim, std::to_string(values[p.symbol]), reason(a));
       progress = specialised.dims.insert({p.arg, p.dim}).second || progress;
     }
@@ -114,111 +119,196 @@ bool specialise_what_does_not_hold(const Graph& g, const std::vector<uint32_t>& 
   return any;
 }
 
-Guards make_guards(const Graph& g, const CapturedInputs& in, const tsr_arg* args, size_t count,
-                   const std::vector<std::string>& paths) {
-  const Sizes& sizes = g.sizes();
-  const std::vector<const Assumption*> pinned = pinned_symbols(sizes);
-  Guards out;
-  out.global = global_state();
-  out.expected.resize(count);
-  out.mask.leaves.resize(count);
-  for (size_t i = 0; i < count; ++i) {
-    Expected& x = out.expected[i];
-    LeafGuard& l = out.mask.leaves[i];
-    x.path = paths[i];
-    x.kind = l.kind = args[i].kind;
-    x.role = args[i].role;
-    x.guarded = l.guarded = args[i].kind != TSR_ARG_TENSOR;
-    if (args[i].kind == TSR_ARG_TENSOR) continue;
-    x.i = args[i].i;
-    x.f = args[i].f;
-    if ((args[i].kind == TSR_ARG_STRING || args[i].kind == TSR_ARG_KEYS) && args[i].s) x.s = args[i].s;
-    const auto scalar = in.scalars.find(static_cast<uint32_t>(i));
-    if (scalar == in.scalars.end()) continue;
+namespace {
+
+// Turns the facts that a plan relies on into guards, so that none of them can fail behind a hit.
+class GuardMaker {
+ public:
+  GuardMaker(const Graph& g, const InputFacts& facts, const CapturedInputs& in, const tsr_arg* args, size_t count,
+             const std::vector<std::string>& paths)
+      : g_(g),
+        sizes_(g.sizes()),
+        facts_(facts),
+        in_(in),
+        args_(args),
+        paths_(paths),
+        pinned_(pinned_symbols(g.sizes())),
+        bound_(g.sizes().symbols().size(), 0),
+        keyed_(bound_) {
+    out_.expected.resize(count);
+    out_.mask.leaves.resize(count);
+  }
+
+  Guards make() {
+    out_.global = global_state();
+    out_.symbolic.sizes = &sizes_;
+    for (size_t i = 0; i < out_.expected.size(); ++i) plain(static_cast<uint32_t>(i));
+    for (uint32_t k = 0; k < in_.leaves.size(); ++k)
+      if (args_[in_.leaves[k]].kind == TSR_ARG_TENSOR) tensor(k);
+    for (const InputFacts::Dim& f : facts_.dims) dim(f);
+    for (const uint32_t r : facts_.relations) relation(sizes_.assumptions()[r]);
+    out_.mask.finish();
+    return std::move(out_);
+  }
+
+ private:
+  void plain(uint32_t i) {
+    const tsr_arg& a = args_[i];
+    Expected& x = out_.expected[i];
+    LeafGuard& l = out_.mask.leaves[i];
+    x.path = paths_[i];
+    x.kind = l.kind = a.kind;
+    x.role = a.role;
+    x.guarded = l.guarded = a.kind != TSR_ARG_TENSOR;
+    if (a.kind == TSR_ARG_TENSOR) return;
+    x.i = a.i;
+    x.f = a.f;
+    if ((a.kind == TSR_ARG_STRING || a.kind == TSR_ARG_KEYS) && a.s) x.s = a.s;
+    const auto scalar = in_.scalars.find(i);
+    if (scalar == in_.scalars.end()) return;
     const Recorder::Scalar& s = scalar->second;
-    x.guarded = l.guarded = !in.observed || s.read || (s.kind == TSR_SCALAR_NUMBER && s.used);
+    x.guarded = l.guarded = !in_.observed || s.read || (s.kind == TSR_SCALAR_NUMBER && s.used);
     x.source = s.where;
   }
 
-  std::vector<uint8_t> bound(sizes.symbols().size(), 0);
-  const auto bind = [&](uint32_t leaf, uint32_t dim, uint32_t symbol) {
-    if (bound[symbol]) {
-      out.symbolic.equals.push_back({leaf, dim, symbol});
-      return;
-    }
-    bound[symbol] = 1;
-    out.symbolic.binds.push_back({leaf, dim, symbol});
-    const tsr_symbol& s = sizes.symbols()[symbol];
-    if (!pinned[symbol] && (s.min > 0 || s.max < INT64_MAX)) out.symbolic.bounds.push_back({symbol, s.min, s.max, leaf, dim});
-  };
-  for (uint32_t k = 0; k < in.leaves.size(); ++k) {
-    const uint32_t i = in.leaves[k];
-    const tsr_type& type = *g.value(g.region(0).inputs[k]).type;
-    Expected& x = out.expected[i];
-    LeafGuard& l = out.mask.leaves[i];
-    if (args[i].kind != TSR_ARG_TENSOR) {
-      if (args[i].kind == TSR_ARG_SYM_FLOAT || !in.used[k] || l.guarded) continue;
-      const uint32_t symbol = sizes.exprs()[TSR_DIM_EXPR_ID(type.sizes[0])].symbol;
-      if (pinned[symbol]) {
-        x.guarded = l.guarded = true;
-        x.source = reason(*pinned[symbol]);
-      } else {
-        x.guarded = false;
-        l.rank = 1;  // one symbol
-      }
-      bind(i, SymbolicGuards::kNumber, symbol);
-      continue;
-    }
-    const tsr_tensor& t = args[i].tensor->desc;
-    x.guarded = l.guarded = in.used[k] != 0;
+  void tensor(uint32_t k) {
+    const uint32_t i = in_.leaves[k];
+    const tsr_tensor& t = args_[i].tensor->desc;
+    Expected& x = out_.expected[i];
+    LeafGuard& l = out_.mask.leaves[i];
+    x.guarded = l.guarded = in_.used[k] != 0;
     x.dtype = t.dtype;
     x.device = t.device;
-    x.requires_grad = args[i].tensor->requires_grad != 0;
+    x.requires_grad = args_[i].tensor->requires_grad != 0;
     x.sizes.assign(t.sizes, t.sizes + t.rank);
     x.strides.assign(t.strides, t.strides + t.rank);
     x.symbols.assign(t.rank, -1);
     x.dim_sources.assign(t.rank, {});
     x.layout = t.flags & TSR_TENSOR_CONTIGUOUS ? LeafGuard::kDense
-               : in.policies[i].any_strides    ? LeafGuard::kNotDense
+               : in_.policies[i].any_strides   ? LeafGuard::kNotDense
                                                : LeafGuard::kStrides;
-    if (!l.guarded) continue;
+    if (!l.guarded) return;
     l.rank = t.rank;
     l.layout = x.layout;
-    for (uint32_t d = 0; d < t.rank; ++d) {
-      if (!TSR_DIM_IS_EXPR(type.sizes[d])) {
-        l.fixed |= uint64_t{1} << d;
-        continue;
-      }
-      const tsr_dim_expr& size = sizes.exprs()[TSR_DIM_EXPR_ID(type.sizes[d])];
-      if (size.op != TSR_DIM_SYMBOL) {  // behind a graph break: the segment that made the tensor made it of that size
-        x.symbols[d] = Expected::kDerived;
-        continue;
-      }
-      const uint32_t symbol = size.symbol;
-      if (const Assumption* pin = pinned[symbol]; pin && !sizes.symbols()[symbol].unbacked) {
-        if (in.policies[i].dims[d].marked) refuse_specialised(paths[i], d, std::to_string(t.sizes[d]), reason(*pin));
-        l.fixed |= uint64_t{1} << d;
-        x.dim_sources[d] = reason(*pin);
-      } else {
-        x.symbols[d] = static_cast<int32_t>(symbol);
-      }
-      bind(i, d, symbol);
+  }
+
+  void dim(const InputFacts::Dim& f) {
+    using Dim = InputFacts::Dim;
+    const uint32_t leaf = in_.leaves[f.input];
+    const bool number = args_[leaf].kind != TSR_ARG_TENSOR;
+    if (!in_.used[f.input]) unguarded("the type of '" + paths_[leaf] + "'");
+    if (f.kind == Dim::kStride) return bind(leaf, SymbolicGuards::kStride | f.dim, f.symbol);
+    if (f.kind == Dim::kNumber) {
+      if (!number) out_.mask.leaves[leaf].fixed |= uint64_t{1} << f.dim;
+      return;
+    }
+    const tsr_dim_expr& size = sizes_.exprs()[TSR_DIM_EXPR_ID(f.size)];
+    if (size.op == TSR_DIM_SYMBOL) return number ? scalar(leaf, size.symbol) : symbol(leaf, f.dim, size.symbol);
+    // Behind a graph break: the segment that made the tensor made it of that size.
+    out_.expected[leaf].symbols[f.dim] = Expected::kDerived;
+    const bool solves = f.kind == Dim::kSolve;
+    out_.symbolic.derived.push_back({leaf, f.dim, f.size, solves ? static_cast<int64_t>(f.symbol) : -1});
+    if (!solves) return;
+    bound_[f.symbol] = 1;
+    bounds(leaf, f.dim, f.symbol);
+  }
+
+  void scalar(uint32_t leaf, uint32_t symbol) {
+    Expected& x = out_.expected[leaf];
+    LeafGuard& l = out_.mask.leaves[leaf];
+    if (pinned_[symbol] && !l.guarded) {
+      x.guarded = l.guarded = true;
+      x.source = reason(*pinned_[symbol]);
+    }
+    if (l.guarded)
+      keyed_[symbol] = 1;
+    else
+      l.rank = 1;  // one symbol
+    bind(leaf, SymbolicGuards::kNumber, symbol);
+  }
+
+  void symbol(uint32_t leaf, uint32_t d, uint32_t symbol) {
+    Expected& x = out_.expected[leaf];
+    const Assumption* pin = pinned_[symbol];
+    if (pin && !sizes_.symbols()[symbol].unbacked) {
+      if (is_marked(in_.policies, leaf, d)) refuse_specialised(paths_[leaf], d, std::to_string(x.sizes[d]), reason(*pin));
+      out_.mask.leaves[leaf].fixed |= uint64_t{1} << d;
+      x.dim_sources[d] = reason(*pin);
+      keyed_[symbol] = 1;
+    } else {
+      x.symbols[d] = static_cast<int32_t>(symbol);
+    }
+    if (sizes_.symbols()[symbol].unbacked && is_marked(in_.policies, leaf, d)) marked_.push_back({leaf, d, symbol});
+    bind(leaf, d, symbol);
+  }
+
+  void bind(uint32_t leaf, uint32_t d, uint32_t symbol) {
+    if (bound_[symbol]) {
+      out_.symbolic.equals.push_back({leaf, d, symbol});
+      return;
+    }
+    bound_[symbol] = 1;
+    out_.symbolic.binds.push_back({leaf, d, symbol});
+    bounds(leaf, d, symbol);
+  }
+
+  void bounds(uint32_t leaf, uint32_t d, uint32_t symbol) {
+    const tsr_symbol& s = sizes_.symbols()[symbol];
+    const bool any_size = s.min <= 0 && s.max == INT64_MAX && SymbolicGuards::is_size(d);
+    if (!keyed_[symbol] && !any_size && !(s.min == INT64_MIN && s.max == INT64_MAX))
+      out_.symbolic.bounds.push_back({symbol, s.min, s.max, leaf, d});
+  }
+
+  void relation(const Assumption& a) {
+    std::vector<uint32_t> symbols;
+    sizes_.collect_symbols(a.a, symbols);
+    sizes_.collect_symbols(a.b, symbols);
+    for (const uint32_t s : symbols)
+      if (!bound_[s]) unguarded("size " + std::string(sizes_.symbols()[s].name));
+    // What the key fixes needs no second look, unless this very call violates it.
+    if (std::all_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return keyed_[s] != 0; }) && holds_now(a)) return;
+    std::vector<SymbolicGuards::Place> places;
+    for (const SymbolicGuards::Place& p : marked_)
+      if (std::find(symbols.begin(), symbols.end(), p.symbol) != symbols.end()) places.push_back(p);
+    if (places.empty())
+      out_.symbolic.relations.push_back(a);
+    else
+      out_.symbolic.asserted.push_back({a, std::move(places)});
+  }
+
+  bool holds_now(const Assumption& a) {
+    std::vector<int64_t> values(sizes_.symbols().size(), 0);
+    try {
+      return out_.symbolic.values(args_, values) &&
+             Sizes::holds(a.relation, sizes_.evaluate(a.a, values), sizes_.evaluate(a.b, values));
+    } catch (const Error&) {
+      return false;
     }
   }
-  out.symbolic.sizes = &sizes;
-  for (const Assumption& a : sizes.assumptions()) {
-    std::vector<uint32_t> symbols;
-    sizes.collect_symbols(a.a, symbols);
-    sizes.collect_symbols(a.b, symbols);
-    // About sizes that are computed later, and about unbacked ones: checked by the plan when they are known.
-    if (!std::all_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return bound[s] && !sizes.symbols()[s].unbacked; }))
-      continue;
-    // What a pinned symbol is, is part of the key.
-    if (symbols.size() == 1 && pinned[symbols[0]]) continue;
-    out.symbolic.relations.push_back(a);
+
+  [[noreturn]] void unguarded(const std::string& what) const {
+    throw bug("TSR-B042", "compiled code of '" + std::string(g_.tables().name) + "' relies on " + what +
+                              ", which no guard of its entry covers");
   }
-  out.mask.finish();
-  return out;
+
+  const Graph& g_;
+  const Sizes& sizes_;
+  const InputFacts& facts_;
+  const CapturedInputs& in_;
+  const tsr_arg* args_;
+  const std::vector<std::string>& paths_;
+  const std::vector<const Assumption*> pinned_;
+  std::vector<uint8_t> bound_;                 // symbols that have a value
+  std::vector<uint8_t> keyed_;                 // those whose value is part of the key
+  std::vector<SymbolicGuards::Place> marked_;  // sizes that are marked unbacked
+  Guards out_;
+};
+
+}  // namespace
+
+Guards make_guards(const Graph& g, const InputFacts& facts, const CapturedInputs& in, const tsr_arg* args, size_t count,
+                   const std::vector<std::string>& paths) {
+  return GuardMaker(g, facts, in, args, count, paths).make();
 }
 
 }  // namespace tessera::core

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "capture/recorder.hpp"
+#include "compile/input_facts.hpp"
 #include "dispatch/guards.hpp"
 #include "dispatch/input_policy.hpp"
 
@@ -24,7 +25,9 @@ struct CapturedInputs {
 };
 
 // Throws TSR-D001 when a dimension that is marked dynamic must be a number.
-Guards make_guards(const Graph& final, const CapturedInputs& inputs, const tsr_arg* args, size_t count,
+// `facts` are those that the executable relies on: each becomes part of the key or a relation. Throws TSR-B042 where one would be
+// left without a guard.
+Guards make_guards(const Graph& final, const InputFacts& facts, const CapturedInputs& inputs, const tsr_arg* args, size_t count,
                    const std::vector<std::string>& paths);
 
 // Which symbols appear in what nodes compute with, or in an assumption; by symbol.

@@ -64,7 +64,7 @@ void use_binding_inputs(const Graph& g, std::vector<uint8_t>& used) {
   const auto symbol_of = [&](tsr_dim d) -> int64_t {
     if (!TSR_DIM_IS_EXPR(d)) return -1;
     const tsr_dim_expr& e = sizes.exprs()[TSR_DIM_EXPR_ID(d)];
-    return e.op == TSR_DIM_SYMBOL ? e.symbol : -1;
+    return e.op == TSR_DIM_SYMBOL ? static_cast<int64_t>(e.symbol) : -1;
   };
   for (const bool pass : {true, false})  // those that are used anyway first
     for (uint32_t k = 0; k < body.num_inputs; ++k) {
@@ -140,25 +140,32 @@ void Callable::PathCapture::again() {
   if (broke_) decided_.reset();  // the head may have been compiled
 }
 
-std::unique_ptr<Recorder> Callable::PathCapture::begin_again(Capture& c, const std::vector<std::string>&) {
+std::unique_ptr<Recorder> Callable::PathCapture::begin_again(Capture& c, const std::vector<std::string>& names) {
   const Entry& head = *path_->steps.front().entry;
   const Segment& segment = *head.then->segment;
   std::unique_ptr<Graph> g = segment.start->clone();
   g->begin("capture");
-  for (const SymbolicGuards::Place& p : head.guards.symbolic.binds) g->sizes().observe(p.symbol, place_value(p, args_));
+  for (const SymbolicGuards::Place& p : head.guards.symbolic.binds)
+    if (!g->sizes().symbols()[p.symbol].unbacked) g->sizes().observe(p.symbol, SymbolicGuards::value_at(args_, p.leaf, p.dim));
+  c.policies.resize(count_);
+  for (size_t i = 0; i < count_; ++i)
+    c.policies[i] =
+        policy_of(args_[i], args_[i].kind == TSR_ARG_TENSOR && !(args_[i].tensor->desc.flags & TSR_TENSOR_CONTIGUOUS));
   for (size_t k = 0; k < head.inputs.size(); ++k) {
     const uint32_t leaf = head.inputs[k];
     if (args_[leaf].kind != TSR_ARG_TENSOR || head.guards.mask.leaves[leaf].guarded) continue;
     // The head does not depend on it, so that it may be of another type now than it was then.
     const tsr_tensor& t = args_[leaf].tensor->desc;
-    const tsr_id v = g->region(0).inputs[k];
-    const tsr_type& before = *g->value(v).type;
+    c.policies[leaf] = input_policy(c_.policy_, c_.profile_, names[leaf], args_[leaf], leaf, {});
+    c.policies[leaf].any_strides = false;
     std::vector<tsr_dim> sizes(t.sizes, t.sizes + t.rank);
-    for (uint32_t i = 0; i < t.rank && t.rank == before.rank; ++i)
-      if (TSR_DIM_IS_EXPR(before.sizes[i]) && sizes[i] >= 2) sizes[i] = g->sizes().fresh("s", 2, INT64_MAX, false, t.sizes[i]);
+    for (uint32_t i = 0; i < t.rank; ++i)
+      if (const DimPolicy& p = c.policies[leaf].dims[i]; p.kind != DimPolicy::kFixed)
+        sizes[i] = g->sizes().fresh(p.kind == DimPolicy::kUnbacked ? "u" : "s", p.min, p.max, p.kind == DimPolicy::kUnbacked,
+                                    t.sizes[i]);
     tsr_type type = g->make_type(static_cast<tsr_dtype>(t.dtype), sizes, t.device);
     if (!(t.flags & TSR_TENSOR_CONTIGUOUS)) type.strides = g->copy_dims({t.strides, t.rank});
-    g->set_type(v, type);
+    g->set_type(g->region(0).inputs[k], type);
   }
   c.leaves = head.inputs;
   c_.capture_was_symbolic_ = !g->sizes().symbols().empty();
@@ -177,10 +184,6 @@ void Callable::PathCapture::begins(Recorder& recorder, Capture& capture, const s
   names_ = names;
   host_.clear();
   policies_ = capture.policies;
-  if (policies_.empty())
-    for (size_t i = 0; i < count_; ++i)
-      policies_.push_back(
-          policy_of(args_[i], args_[i].kind == TSR_ARG_TENSOR && !(args_[i].tensor->desc.flags & TSR_TENSOR_CONTIGUOUS)));
   scalars_.clear();
   for (const auto& [arg, s] : recorder.scalars()) scalars_[arg] = arg;
   broke_ = false;
@@ -231,7 +234,7 @@ void Callable::PathCapture::graph_break(Recorder& recorder, tsr_break& b) {
     e = s.entry;
     if (!following()) now_ = std::move(path_->values);
   } else {
-    e = advance(r, seen, nullptr);
+    e = advance(r, seen);
   }
 
   SegmentFrame* next = frame_after(b, seen);
@@ -279,9 +282,9 @@ bool Callable::PathCapture::finish(Recorder& recorder, Capture& capture) {
   r.next->returns = true;
   if (following()) diverge();
   Seen seen;
-  const Entry* e = advance(r, seen, capture.structure);
-  structure_ = std::exchange(capture.structure, nullptr);
-  if (!e) c_.keep_for_thread(structure_);
+  structure_ = capture.structure;
+  advance(r, seen, &capture.structure);
+  if (void* own = std::exchange(capture.structure, nullptr)) c_.keep_for_thread(own);
   done_ = true;
   return true;
 }
@@ -338,7 +341,7 @@ Callable::PathCapture::Recorded Callable::PathCapture::record(Recorder& recorder
   for (const auto& [arg, s] : recorder.scalars()) r.scalars.emplace(scalars_.at(arg), s);
   for (uint32_t k = 0; k < recorder.inputs().size(); ++k) r.used.push_back(recorder.used(k));
   for (const auto& [arg, s] : recorder.scalars())
-    if (s.input != TSR_NONE) r.used.push_back(s.kind == TSR_SCALAR_INPUT && g.value(s.input).num_uses > 0);
+    if (s.input != TSR_NONE) r.used.push_back(s.kind == TSR_SCALAR_DIM ? s.used : g.value(s.input).num_uses > 0);
   use_binding_inputs(*r.graph, r.used);
   // What host code never looked at is not guarded: the graph must not rely on its type either.
   r.graph->begin("capture");
@@ -376,15 +379,16 @@ void Callable::PathCapture::diverge() {
 
 Guards Callable::PathCapture::guards_of(const Segment& s, const Recorded& r) const {
   const Graph& g = s.executable ? s.executable->graph() : *s.recorded;  // passes may assume more than the capture did
+  const InputFacts facts = s.executable ? s.executable->plan().facts : input_facts(g, 0, {});
   Guards guards =
-      make_guards(g, {leaves_, r.used, policies_, r.scalars, r.observed}, now_.args.data(), now_.args.size(), names_);
+      make_guards(g, facts, {leaves_, r.used, policies_, r.scalars, r.observed}, now_.args.data(), now_.args.size(), names_);
   if (!guards.symbolic.hold(now_.args.data()))
     throw user_error("TSR-S004", "'" + frame_->frame->name() + "' (" + frame_->frame->place() +
                                      ") assumes a relation between sizes that does not hold for this very call");
   return guards;
 }
 
-const Entry* Callable::PathCapture::advance(Recorded& r, Seen& seen, void* structure) {
+const Entry* Callable::PathCapture::advance(Recorded& r, Seen& seen, void** structure) {
   // Other host values than before can lead to the same head again and again: so many of them are kept.
   constexpr size_t kMaxAliases = 4096;
   bool keep = table_ && table_->entries().size() < kMaxAliases && paths_->entries < Paths::kMaxEntries &&
@@ -396,6 +400,7 @@ const Entry* Callable::PathCapture::advance(Recorded& r, Seen& seen, void* struc
   // Layouts that only the call knows are looked at in each.
   e->trusted = std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
                             [](const LeafGuard& l) { return l.guarded && l.layout == LeafGuard::kNotDense; });
+  keep = keep && e->guards.covers_marks(now_.args.data());
   e->inputs = leaves_;
   e->num_inputs = static_cast<uint32_t>(leaves_.size());
   e->executable = segment.executable;
@@ -408,7 +413,7 @@ const Entry* Callable::PathCapture::advance(Recorded& r, Seen& seen, void* struc
   segment.tick.store(c_.segment_tick_.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
   const Entry* made = nullptr;
   if (keep) {
-    e->structure = structure;
+    if (structure) e->structure = std::exchange(*structure, nullptr);
     e->structure_free = c_.desc_.structure_free;
     made = table_->insert(std::move(e), now_.args.data(), now_.args.size());
     ++paths_->entries;
@@ -631,7 +636,7 @@ void Callable::PathCapture::restart(Recorder& recorder, tsr_break& b, const Reco
     if (next)
       for (size_t k = 0; k < next->entry->guards.symbolic.binds.size() && k < next->sizes.size(); ++k)
         if (const SymbolicGuards::Place& p = next->entry->guards.symbolic.binds[k];
-            p.leaf == i && p.dim != SymbolicGuards::kNumber)
+            p.leaf == i && SymbolicGuards::is_size(p.dim))
           in.actual[p.dim] = next->sizes[k];
     const bool dense = t ? (t->flags & TSR_TENSOR_CONTIGUOUS) != 0 : x->layout == LeafGuard::kDense;
     if (!dense) {

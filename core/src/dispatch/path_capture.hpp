@@ -60,7 +60,7 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   bool as_before(const Recorded& r) const;  // as the path's next step
   void diverge();                           // the function did something else than on the path: its values, again
   // Runs what has been recorded; null: nothing of it is kept.
-  const Entry* advance(Recorded& r, Seen& seen, void* structure);
+  const Entry* advance(Recorded& r, Seen& seen, void** structure = nullptr);  // takes the structure when it is kept
   std::shared_ptr<Segment> segment_for(Recorded& r, bool* keep);
   Guards guards_of(const Segment& s, const Recorded& r) const;
   std::vector<GuardText> why_not(const Segment& s) const;

@@ -161,7 +161,6 @@ void run_segment(const Entry& e, const tsr_arg* args, std::vector<TensorRef>& ou
                  Seen& seen);
 // The values after it, the results of the host step last; what is not among them is released. `before` gives up what it owns.
 Values next_values(const Continuation& next, Values& before, std::vector<TensorRef>& outputs, std::vector<TensorRef>& results);
-int64_t place_value(const SymbolicGuards::Place& place, const tsr_arg* args);  // of the symbol that has its value from there
 // References to the results of the function.
 void give_results(const Continuation& next, const tsr_arg* args, const std::vector<TensorRef>& outputs,
                   tsr_tensor_handle** out);

@@ -119,10 +119,6 @@ void run_segment(const Entry& e, const tsr_arg* args, std::vector<TensorRef>& ou
   if (seen.opaque) seen.key.clear();
 }
 
-int64_t place_value(const SymbolicGuards::Place& p, const tsr_arg* args) {
-  return p.dim == SymbolicGuards::kNumber ? args[p.leaf].i : args[p.leaf].tensor->desc.sizes[p.dim];
-}
-
 Values next_values(const Continuation& next, Values& before, std::vector<TensorRef>& outputs, std::vector<TensorRef>& results) {
   Values after;
   const size_t n = next.values.size();
@@ -175,7 +171,8 @@ void Callable::run_path(const Entry* e, const tsr_arg* args, size_t count, const
       if (out.structure) *out.structure = e->structure;
       return;
     }
-    for (const SymbolicGuards::Place& p : e->guards.symbolic.binds) step.sizes.push_back(place_value(p, now.args.data()));
+    for (const SymbolicGuards::Place& p : e->guards.symbolic.binds)
+      step.sizes.push_back(SymbolicGuards::value_at(now.args.data(), p.leaf, p.dim));
     now = next_values(next, now, outputs, results);
     const std::vector<uint64_t>& key = step.seen.key;
     path.position = step.seen.opaque ? nullptr : next.children.find(hash_words(key.data(), key.size()), key.data(), key.size());

@@ -509,6 +509,36 @@ int64_t Sizes::evaluate(tsr_dim d, std::span<const int64_t> values) const {
   }
 }
 
+Sizes::Solution Sizes::solve(tsr_dim d, uint32_t symbol, int64_t value, std::span<const int64_t> values,
+                             int64_t* solution) const {
+  const auto mentions = [&](tsr_dim x) {
+    std::vector<uint32_t> symbols;
+    collect_symbols(x, symbols);
+    return std::find(symbols.begin(), symbols.end(), symbol) != symbols.end();
+  };
+  for (;;) {
+    if (!TSR_DIM_IS_EXPR(d)) return Solution::kMany;
+    const tsr_dim_expr& e = exprs_[TSR_DIM_EXPR_ID(d)];
+    if (e.op == TSR_DIM_SYMBOL) {
+      *solution = value;
+      return e.symbol == symbol ? Solution::kFound : Solution::kMany;
+    }
+    const bool right = mentions(e.rhs);
+    if (right == mentions(e.lhs)) return Solution::kMany;
+    const int64_t other = evaluate(right ? e.lhs : e.rhs, values);
+    switch (e.op) {
+      case TSR_DIM_ADD: value = checked_sub(value, other); break;
+      case TSR_DIM_SUB: value = right ? checked_sub(other, value) : checked_add(value, other); break;
+      case TSR_DIM_MUL:
+        if (other == 0 || value % other != 0) return Solution::kNone;
+        value /= other;
+        break;
+      default: return Solution::kMany;
+    }
+    d = right ? e.rhs : e.lhs;
+  }
+}
+
 void Sizes::collect_symbols(tsr_dim d, std::vector<uint32_t>& out) const {
   if (!TSR_DIM_IS_EXPR(d)) return;
   const tsr_dim_expr& e = exprs_[TSR_DIM_EXPR_ID(d)];

@@ -85,6 +85,10 @@ class Sizes {
   // Value of `d` given one value per symbol (in table order). Throws on overflow or division by zero.
   int64_t evaluate(tsr_dim d, std::span<const int64_t> symbol_values) const;
   static bool holds(tsr_relation r, int64_t a, int64_t b);
+  // Solves `d` == `value` for a symbol that it mentions; all others have values. kNone: no integer does it; kMany: several may, or what
+  // stands around the symbol cannot be undone. Throws as evaluate().
+  enum class Solution { kFound, kNone, kMany };
+  Solution solve(tsr_dim d, uint32_t symbol, int64_t value, std::span<const int64_t> symbol_values, int64_t* solution) const;
   bool is_unbacked(tsr_dim d) const;                                  // mentions an unbacked symbol
   void collect_symbols(tsr_dim d, std::vector<uint32_t>& out) const;  // appends each once, in order of first appearance
 

@@ -48,6 +48,14 @@ std::string found_type(const tsr_tensor& t) { return type_text(t.dtype, {t.sizes
                    "pass a tensor of that shape, or compile for this one");
 }
 
+// As the tensor has it; of a row-major one that carries none, what its sizes say.
+int64_t stride_of(const tsr_tensor& t, uint32_t dim) {
+  if (t.strides) return t.strides[dim];
+  int64_t stride = 1;
+  for (uint32_t k = dim + 1; k < t.rank; ++k) stride *= t.sizes[k];
+  return stride;
+}
+
 }  // namespace
 
 void Plan::bind(const Args& args, int64_t* dims) const {
@@ -81,56 +89,49 @@ void Plan::bind(const Args& args, int64_t* dims) const {
                              "pass a tensor of the layout that the graph was captured with");
     }
   bool evaluated = false;
-  uint8_t bound[64];
-  std::vector<uint8_t> many;
-  std::span<uint8_t> flags;
-  for (const Bind& b : binds_) {
-    const tsr_tensor& t = *args.inputs[b.input];
-    const int64_t found = t.sizes[b.dim];
-    switch (b.kind) {
-      case Bind::kNumber:
-        if (found != b.expected.number) size_mismatch(*this, b.input, b.dim, t, b.expected.number);
+  for (size_t f = 0; f < facts.dims.size(); ++f) {
+    const InputFacts::Dim& fact = facts.dims[f];
+    const tsr_tensor& t = *args.inputs[fact.input];
+    const int64_t found = t.sizes[fact.dim];
+    switch (fact.kind) {
+      case InputFacts::Dim::kNumber:
+        if (found != fact.size) size_mismatch(*this, fact.input, fact.dim, t, fact.size);
         break;
-      case Bind::kSymbol: dims[b.symbol] = found; break;
-      case Bind::kSolve: {
-        if (flags.empty()) {  // solving is rare: only then it matters which symbols have values
-          if (program.num_symbols() > sizeof bound) many.resize(program.num_symbols());
-          flags = many.empty() ? std::span<uint8_t>(bound, program.num_symbols()) : std::span<uint8_t>(many);
-          std::fill(flags.begin(), flags.end(), uint8_t{1});
-          for (const Bind& other : binds_)
-            if (other.kind == Bind::kSolve) flags[other.symbol] = 0;
+      case InputFacts::Dim::kSymbol: dims[fact.symbol] = found; break;
+      case InputFacts::Dim::kStride: dims[fact.symbol] = stride_of(t, fact.dim); break;
+      case InputFacts::Dim::kSolve:
+        switch (graph->sizes().solve(fact.size, fact.symbol, found, {dims, program.num_symbols()}, &dims[fact.symbol])) {
+          case Sizes::Solution::kFound: break;
+          case Sizes::Solution::kMany:
+            throw user_error("TSR-R023",
+                             place(*this, fact.input) + ": " + graph->sizes().print(fact.size) + " = " + std::to_string(found) +
+                                 " has no single solution",
+                             "give an input a dimension of exactly that symbol");
+          case Sizes::Solution::kNone:
+            throw user_error("TSR-T023", place(*this, fact.input) + ": size mismatch at index " + std::to_string(fact.dim) +
+                                             ". found " + std::to_string(found) + ", which no value of " +
+                                             graph->sizes().print(fact.size) + " gives (" + expected_type(*this, fact.input) +
+                                             ")");
         }
-        int64_t solution = 0;
-        const int64_t symbol = program.solve(b.expr, found, flags, dims, &solution);
-        if (symbol == -1)
-          throw user_error("TSR-R023",
-                           place(*this, b.input) + ": " + graph->sizes().print(b.expr) + " = " + std::to_string(found) +
-                               " has no single solution",
-                           "give an input a dimension of exactly that symbol");
-        if (symbol == -2)
-          throw user_error("TSR-T023", place(*this, b.input) + ": size mismatch at index " + std::to_string(b.dim) +
-                                           ". found " + std::to_string(found) + ", which no value of " +
-                                           graph->sizes().print(b.expr) + " gives (" + expected_type(*this, b.input) + ")");
-        dims[symbol] = solution;
-        flags[static_cast<size_t>(symbol)] = 1;
         break;
-      }
-      case Bind::kCheck:
+      case InputFacts::Dim::kCheck:
         if (!evaluated) program.evaluate(0, dims);
         evaluated = true;
-        if (found != b.expected.value(dims)) size_mismatch(*this, b.input, b.dim, t, b.expected.value(dims));
+        if (const int64_t expected = expected_[f].value(dims); found != expected)
+          size_mismatch(*this, fact.input, fact.dim, t, expected);
         break;
     }
   }
   if (!evaluated) program.evaluate(0, dims);
-  for (const uint32_t s : bound_symbols_) {
+  for (const uint32_t s : facts.symbols) {
     const tsr_symbol& symbol = graph->sizes().symbols()[s];
     if (dims[s] >= symbol.min && dims[s] <= symbol.max) continue;
-    for (const Bind& b : binds_)
-      if ((b.kind == Bind::kSymbol || b.kind == Bind::kSolve) && b.symbol == s)
+    for (const InputFacts::Dim& fact : facts.dims)
+      if (fact.kind != InputFacts::Dim::kNumber && fact.kind != InputFacts::Dim::kCheck && fact.symbol == s)
         throw user_error("TSR-T025",
-                         place(*this, b.input) + ": size at index " + std::to_string(b.dim) + " is out of range. found " +
-                             symbol.name + " = " + std::to_string(dims[s]) + ", expected " + std::to_string(symbol.min) + ".." +
+                         place(*this, fact.input) + (fact.kind == InputFacts::Dim::kStride ? ": stride" : ": size") +
+                             " at index " + std::to_string(fact.dim) + " is out of range. found " + symbol.name + " = " +
+                             std::to_string(dims[s]) + ", expected " + std::to_string(symbol.min) + ".." +
                              (symbol.max == INT64_MAX ? "" : std::to_string(symbol.max)),
                          "pass a size in that range, or compile for this one");
   }

@@ -190,10 +190,8 @@ void bind_scalars(const ScalarVisitor& args) {
   };
   for (const auto& [arg, n] : args.ints) {
     const tsr_scalar s = ask(arg);
-    if (s.kind == TSR_SCALAR_DIM)
-      *n = SymInt(s.dim, trace->graph);
-    else
-      n->arg_ = arg + 1;
+    if (s.kind == TSR_SCALAR_DIM) *n = SymInt(s.dim, trace->graph);
+    n->arg_ = arg + 1;
   }
   for (const auto& [arg, f] : args.floats) {
     const tsr_scalar s = ask(arg);

@@ -59,7 +59,7 @@ class SymInt {
 
  private:
   friend void detail::bind_scalars(const detail::ScalarVisitor&);
-  void used() const;  // tells the trace that an argument guarded by value has been looked at
+  void used() const;  // tells the trace that an argument has been looked at: its value, or the range of its symbol, becomes a guard
 
   tsr_dim d_;
   tsr_graph* g_ = nullptr;
