@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "api/api.hpp"
 #include "context/context.hpp"
@@ -26,6 +27,7 @@ Callable::Callable(std::shared_ptr<const Context> context, const tsr_callable_de
   options_.keep = nullptr;  // entries go with this callable, which holds the context
   passes_ = context_->pipeline(config_);
   policy_ = GuardPolicy::of(config_, desc_.dynamic);
+  rules_ = RecompileRules::of(config_);
   frame_ = std::make_unique<Frame>(
       desc_.name && *desc_.name ? desc_.name : "fn", desc_.loc.file ? desc_.loc.file : "<unknown>", desc_.loc.line,
       Frame::Limits{config_.get_int("guards.recompile_limit"), config_.get_int("guards.accumulated_recompile_limit")});
@@ -45,12 +47,12 @@ Callable::~Callable() {
 }
 
 void Callable::reset() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(turn_);
   frame_->reset();
   misses_ = 0;
   profile_.clear();
-  if (!paths_.empty())
-    for (const auto& f : paths_.back()->frames) f->frame->reset();
+  for (const auto& paths : paths_)  // of older ones too: a capture may have gone on in them after a reset
+    for (const auto& f : paths->frames) f->frame->reset();
   paths_.push_back(std::make_unique<Paths>());
   tables_.push_back(std::make_unique<EntryTable>());
   table_.store(tables_.back().get(), std::memory_order_release);

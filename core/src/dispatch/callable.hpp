@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +16,8 @@
 #include "dispatch/frame.hpp"
 #include "dispatch/input_policy.hpp"
 #include "dispatch/profile_store.hpp"
+#include "dispatch/recompile_rules.hpp"
+#include "dispatch/turn.hpp"
 #include "tessera/embed.h"
 
 namespace tessera::core {
@@ -29,8 +30,9 @@ struct Path;
 struct Paths;
 class Recorder;
 
-// Thread-safe. A hit takes no lock and allocates nothing but its outputs (see EntryTable). A miss compiles under the callable's lock:
-// threads that miss meanwhile wait, then look again.
+// Thread-safe. A hit takes no lock and allocates nothing but its outputs (see EntryTable). One thread at a time captures and compiles:
+// threads that miss meanwhile wait for their turn, then look again. Where the capture runs compiled segments, and with them host functions that
+// may wait for other threads, it steps aside.
 class Callable {
  public:
   // `desc` is copied. Throws TSR-C and TSR-P errors for its backend, mode and options.
@@ -77,7 +79,7 @@ class Callable {
   CompileOptions fallback_options() const;  // the last backend alone
   std::unique_ptr<Entry> make_entry(const tsr_arg* args, size_t count, CompileId id, PathCapture& path);
   // explain.cpp
-  void explain_miss(const EntryTable& table, const tsr_arg* args, size_t count, bool at_limit);
+  void explain_miss(const EntryTable& table, const tsr_arg* args, size_t count, const RecompileRules::Limit& limit);
 
   std::shared_ptr<const Context> context_;
   tsr_callable_desc desc_{};
@@ -85,15 +87,15 @@ class Callable {
   CompileOptions options_;
   std::vector<BoundPass> passes_;
   GuardPolicy policy_;
+  RecompileRules rules_;
 
   std::atomic<EntryTable*> table_{nullptr};
-  mutable std::recursive_mutex mutex_;               // misses (a host step may call the function again); guards what follows
+  mutable Turn turn_;                                // of misses (a host step may call the function again); guards what follows
   std::vector<std::unique_ptr<EntryTable>> tables_;  // the last is current; earlier ones may still be read by a call
   std::unique_ptr<Frame> frame_;
   uint64_t misses_ = 0;
   DynamicProfile profile_;
   ProfileStore profile_store_;
-  bool capture_was_symbolic_ = false;          // of the last attempt
   std::vector<std::unique_ptr<Paths>> paths_;  // as tables_
   std::atomic<uint64_t> segment_tick_{1};
   std::map<std::thread::id, void*> transient_;  // structures of uncached calls

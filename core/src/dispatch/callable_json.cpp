@@ -25,7 +25,7 @@ size_t ops_of(const Graph& g) {
 }  // namespace
 
 std::string Callable::describe_json() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(turn_);
   const EntryTable& table = *table_.load(std::memory_order_relaxed);
   Json entries = Json::array();
   for (const auto& e : table.entries()) {

@@ -88,7 +88,6 @@ std::unique_ptr<Recorder> Callable::begin_capture(Capture& c, const tsr_arg* arg
       recorder.add_symbol(i, paths[i], g.sizes().fresh("s", c.policies[i].min, INT64_MAX, false, args[i].i));
     c.leaves.push_back(i);
   }
-  capture_was_symbolic_ = !g.sizes().symbols().empty();
   return made;
 }
 
@@ -101,6 +100,7 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std
   Recorder& recorder = *made;
   Graph& g = recorder.graph();
   path.begins(recorder, c, paths);
+  path.symbolic = !g.sizes().symbols().empty();
 
   struct Invocation {
     const tsr_callable_desc& desc;
@@ -213,7 +213,7 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, C
     } catch (const Error& e) {
       if (!path.broke_before()) events.failed({*frame_, id, e});
       const bool unbacked = policy_.automatic_unbacked && !specialised.backed && e.code().starts_with("TSR-G");
-      if (specialised.all || !capture_was_symbolic_ || !(unbacked || may_be_symbolic(e))) throw;
+      if (specialised.all || !path.symbolic || !(unbacked || may_be_symbolic(e))) throw;
       (unbacked ? specialised.backed : specialised.all) = true;
       path.again();
     }

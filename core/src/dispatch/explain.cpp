@@ -6,9 +6,9 @@
 
 namespace tessera::core {
 
-void Callable::explain_miss(const EntryTable& table, const tsr_arg* args, size_t count, bool at_limit) {
+void Callable::explain_miss(const EntryTable& table, const tsr_arg* args, size_t count, const RecompileRules::Limit& limit) {
   DispatchListener& events = dispatch_events();
-  const bool warns = at_limit && !frame_->warned;
+  const bool warns = limit && !frame_->warned;
   if (!warns && !events.wants_reasons()) return;
   std::vector<MissReason> reasons;
   for (const Entry* e : table.recent())
@@ -35,10 +35,7 @@ void Callable::explain_miss(const EntryTable& table, const tsr_arg* args, size_t
   std::string last;
   for (const MissReason& r : reasons)
     if (last.empty() && !r.guards.empty()) last = r.entry.text() + ": " + r.guards.front().text;
-  const Frame::Limits& limits = frame_->limits();
-  const bool own = static_cast<int64_t>(table.entries().size()) >= limits.recompile;
-  events.limit_hit(
-      {*frame_, own ? "recompile_limit" : "accumulated_recompile_limit", own ? limits.recompile : limits.accumulated, last});
+  events.limit_hit({*frame_, limit.key, limit.value, last});
 }
 
 }  // namespace tessera::core

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens when no entry fits: compile one, or run without.
+#include <algorithm>
+#include <mutex>
+
 #include "compile/executable.hpp"
 #include "context/context.hpp"
 #include "dispatch/callable_capture.hpp"
@@ -18,13 +21,34 @@ std::string last_reason(const EntryTable& table, const tsr_arg* args, size_t cou
       return CompileId{e->id.frame, e->id.compile, 0}.text() + ": " + failed.front().text;
   return "nothing is compiled yet";
 }
+
+// Captures nest where a capture runs a segment whose host functions call what is being captured.
+thread_local std::vector<const Callable*> t_capturing;
+constexpr std::ptrdiff_t kMaxNested = 32;
+
+class Capturing {
+ public:
+  Capturing(const Callable& callable, const Frame& frame) {
+    if (std::count(t_capturing.begin(), t_capturing.end(), &callable) >= kMaxNested)
+      throw user_error("TSR-D013",
+                       "the capture of '" + frame.name() + "' (" + frame.place() + ") calls '" + frame.name() + "' again, " +
+                           std::to_string(kMaxNested) +
+                           " times over: host code that runs between its compiled parts calls the function itself, and no call "
+                           "comes to an end",
+                       "give the recursion an end, or call the function that is not compiled from host code");
+    t_capturing.push_back(&callable);
+  }
+  ~Capturing() { t_capturing.pop_back(); }
+  Capturing(const Capturing&) = delete;
+};
 }  // namespace
 
 const Entry* Callable::miss(const tsr_arg* args, size_t count, PathCapture& path) {
   for (size_t i = 0; i < count; ++i)
     if (args[i].kind == TSR_ARG_TENSOR && !args[i].tensor)
       throw user_error("TSR-E002", "argument " + path_of(args, count, i) + " of '" + frame_->name() + "' is a null tensor");
-  const std::lock_guard lock(mutex_);
+  const Capturing capturing(*this, *frame_);
+  const std::lock_guard lock(turn_);
   EntryTable& table = *table_.load(std::memory_order_relaxed);
   if (const Entry* e = table.find(args, count)) return e;  // another thread has compiled it meanwhile
   ++misses_;
@@ -33,20 +57,13 @@ const Entry* Callable::miss(const tsr_arg* args, size_t count, PathCapture& path
     make_entry(args, count, {}, path);
     return nullptr;
   }
-  const bool at_limit = static_cast<int64_t>(table.entries().size()) >= frame_->limits().recompile ||
-                        frame_->accumulated() >= frame_->limits().accumulated;
-  if (!table.entries().empty() || at_limit) explain_miss(table, args, count, at_limit);
-  if (at_limit && config_.get_bool("guards.fail_on_recompile_limit_hit"))
-    throw user_error("TSR-D012",
-                     "hit a recompile limit: function '" + frame_->name() + "' (" + frame_->place() + "), " +
-                         last_reason(table, args, count),
-                     "see docs/recompiles.md for what to change, or raise the limit");
-  if (at_limit) return nullptr;
-  if (!table.entries().empty() && config_.get_bool("guards.error_on_recompile"))
-    throw user_error("TSR-D011",
-                     "function '" + frame_->name() + "' (" + frame_->place() +
-                         ") would recompile, and guards.error_on_recompile is set: " + last_reason(table, args, count),
-                     "see docs/recompiles.md for what to change");
+  const bool compiled = !table.entries().empty();
+  const RecompileRules::Limit limit = RecompileRules::limit_hit(*frame_, static_cast<int64_t>(table.entries().size()));
+  if (compiled || limit) {
+    explain_miss(table, args, count, limit);
+    rules_.check(*frame_, limit, compiled, last_reason(table, args, count));
+  }
+  if (limit) return nullptr;
   frame_->acquire();
   profile_store_.load(context_->cache(), *frame_, profile_);
   const CompileId id = frame_->next();
@@ -82,7 +99,7 @@ void Callable::run_uncached(const tsr_arg* args, size_t count, PathCapture& path
   std::unique_ptr<Executable> executable;
   std::vector<tsr_tensor_handle*> in;  // tensors alone: every number is one
   {
-    const std::lock_guard lock(mutex_);  // the client's function runs for one thread at a time
+    const std::lock_guard lock(turn_);
     const TraceCompile trace({"fallback", frame_->name(), frame_->place(), {}});
     Specialised numbers;
     numbers.all = true;
@@ -105,7 +122,8 @@ void Callable::run_uncached(const tsr_arg* args, size_t count, PathCapture& path
 const Entry* Callable::continue_path(Path& known, const tsr_arg* args, size_t count, const Output& out) {
   PathCapture path(*this, args, count, known);
   {
-    const std::lock_guard lock(mutex_);
+    const Capturing capturing(*this, *frame_);
+    const std::lock_guard lock(turn_);
     EntryTable& table = *table_.load(std::memory_order_relaxed);
     if (&table == known.table) {  // else everything has been forgotten meanwhile
       const PathStep& last = known.steps.back();

@@ -18,7 +18,8 @@ namespace tessera::core {
 // One run of the function, on a call that no path fits. Until the first break it does nothing: a function without breaks is captured as
 // one graph. At a break it ends the segment, finds or compiles it, runs it, and lets recording go on in the continuation. When the call has
 // been along a known path before it left it, finished segments are only recorded and compared: their results are the ones that the call
-// has already. Used under the callable's lock.
+// has already. Used by the thread whose turn it is; while segments run it may be
+// another's, and what the callable holds may grow.
 class Callable::PathCapture final : public Recorder::BreakHandler {
  public:
   PathCapture(Callable& callable, const tsr_arg* args, size_t count) : c_(callable), args_(args), count_(count) {}
@@ -27,7 +28,8 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
     path_ = &path;
   }
 
-  void again();  // another attempt, with fewer symbols and from the start
+  void again();           // another attempt, with fewer symbols and from the start
+  bool symbolic = false;  // the last attempt began with symbols
 
   // ---- in this order
   void start(Paths& paths, EntryTable& table);
@@ -61,11 +63,13 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   void diverge();                           // the function did something else than on the path: its values, again
   // Runs what has been recorded; null: nothing of it is kept.
   const Entry* advance(Recorded& r, Seen& seen, void** structure = nullptr);  // takes the structure when it is kept
+  void run(const Entry& e, std::vector<TensorRef>& outputs, std::vector<TensorRef>& results, Seen& seen);
+  bool may_keep() const;
   std::shared_ptr<Segment> segment_for(Recorded& r, bool* keep);
   Guards guards_of(const Segment& s, const Recorded& r) const;
   std::vector<GuardText> why_not(const Segment& s) const;
-  void explain(bool at_limit);
-  void know(Expected x);  // a value of the host on the way here
+  void explain(const RecompileRules::Limit& limit);  // throws where the config forbids it
+  void know(Expected x);                             // a value of the host on the way here
   void announce(const tsr_break& request, const Recorded& r, const Frame& next);
   Continuation::Child* child(Continuation& next, const Seen& seen);
   SegmentFrame* frame_after(const tsr_break& request, const Seen& seen);
