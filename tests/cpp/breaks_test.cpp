@@ -322,6 +322,27 @@ TEST_CASE("past the limit of a continuation it still computes the right thing") 
     for (int i = 1; i <= 6; ++i) CHECK(values(f(full({2}, i))) == std::vector<float>(2, static_cast<float>(2 * i * i)));
 }
 
+TEST_CASE("limits and error_on_recompile hold for continuations") {
+  const auto body = [](const Tensor& x, int64_t c) {
+    const Tensor y = x + 1;
+    graph_break();
+    return y.sum() > 0 ? y * c : y - c;
+  };
+  const auto f = compile(body, {.args = {"x", "c"}, .options = {"guards.error_on_recompile=true"}});
+  CHECK(values(f(ones({2}), 3)) == std::vector<float>{6, 6});
+  CHECK(values(f(full({2}, -4), 3)) == std::vector<float>{-6, -6});  // the other way for the first time is no recompile
+  for (int i = 0; i < 2; ++i)
+    CHECK_THROWS_WITH(f(ones({2}), 5),
+                      Catch::Contains("TSR-D011") && Catch::Contains("'tessera_resume_in_fn_at_") && Catch::Contains("c == 3"));
+  CHECK(values(f(ones({2}), 3)) == std::vector<float>{6, 6});
+
+  const auto g =
+      compile(body, {.args = {"x", "c"}, .options = {"guards.recompile_limit=1", "guards.fail_on_recompile_limit_hit=true"}});
+  CHECK(values(g(ones({2}), 3)) == std::vector<float>{6, 6});
+  CHECK_THROWS_WITH(g(ones({2}), 5), Catch::Contains("TSR-D012") && Catch::Contains("'tessera_resume_in_fn_at_"));
+  CHECK(values(g(ones({2}), 3)) == std::vector<float>{6, 6});
+}
+
 TEST_CASE("explain says which graphs there are and why") {
   const Explanation e = explain(compile(
                                     [](const Tensor& x) {

@@ -27,8 +27,7 @@ std::unique_ptr<Recorder> Callable::PathCapture::begin_again(Capture& c, const s
   for (const SymbolicGuards::Place& p : head.guards.symbolic.binds) {
     // What this call marks unbacked stays unknown.
     const DimMark* mark = SymbolicGuards::is_size(p.dim) ? mark_of(args_[p.leaf].tensor->marks, p.dim) : nullptr;
-    if (!mark || mark->mark != TSR_MARK_UNBACKED)
-      g->sizes().observe(p.symbol, SymbolicGuards::value_at(args_, p.leaf, p.dim));
+    if (!mark || mark->mark != TSR_MARK_UNBACKED) g->sizes().observe(p.symbol, SymbolicGuards::value_at(args_, p.leaf, p.dim));
   }
   c.policies.resize(count_);
   for (size_t i = 0; i < count_; ++i)

@@ -59,7 +59,8 @@ class SymInt {
 
  private:
   friend void detail::bind_scalars(const detail::ScalarVisitor&);
-  void used() const;  // tells the trace that an argument has been looked at: its value, or the range of its symbol, becomes a guard
+  void used()
+      const;  // tells the trace that an argument has been looked at: its value, or the range of its symbol, becomes a guard
 
   tsr_dim d_;
   tsr_graph* g_ = nullptr;
