@@ -328,7 +328,7 @@ TEST_CASE("limits and error_on_recompile hold for continuations") {
     graph_break();
     return y.sum() > 0 ? y * c : y - c;
   };
-  const auto f = compile(body, {.args = {"x", "c"}, .options = {"guards.error_on_recompile=true"}});
+  const auto f = compile(body, {.options = {"guards.error_on_recompile=true"}, .args = {"x", "c"}});
   CHECK(values(f(ones({2}), 3)) == std::vector<float>{6, 6});
   CHECK(values(f(full({2}, -4), 3)) == std::vector<float>{-6, -6});  // the other way for the first time is no recompile
   for (int i = 0; i < 2; ++i)
@@ -337,7 +337,7 @@ TEST_CASE("limits and error_on_recompile hold for continuations") {
   CHECK(values(f(ones({2}), 3)) == std::vector<float>{6, 6});
 
   const auto g =
-      compile(body, {.args = {"x", "c"}, .options = {"guards.recompile_limit=1", "guards.fail_on_recompile_limit_hit=true"}});
+      compile(body, {.options = {"guards.recompile_limit=1", "guards.fail_on_recompile_limit_hit=true"}, .args = {"x", "c"}});
   CHECK(values(g(ones({2}), 3)) == std::vector<float>{6, 6});
   CHECK_THROWS_WITH(g(ones({2}), 5), Catch::Contains("TSR-D012") && Catch::Contains("'tessera_resume_in_fn_at_"));
   CHECK(values(g(ones({2}), 3)) == std::vector<float>{6, 6});
