@@ -7,6 +7,8 @@
 namespace tessera::onnx {
 namespace {
 
+constexpr int64_t kMostElements = 4096;  // every one is a value of the graph
+
 const std::vector<V>& elements(Op& op, size_t i) {
   const std::vector<V>* e = Build::elements_of(op.in(i));
   if (!e) op.fail(kType, "input " + std::to_string(i) + " is a tensor; expected a sequence");
@@ -64,7 +66,7 @@ void split_to_sequence(Op& op) {
   bool keep = true;
   if (!op.has(1)) {
     if (!Build::is_number(n)) op.unsupported("one element per index along a symbolic size");
-    op.expect(n <= 65536, std::to_string(n) + " elements");
+    op.expect(n <= kMostElements, std::to_string(n) + " elements");
     sizes.assign(static_cast<size_t>(n), 1);
     keep = op.flag("keepdims", true);
   } else if (const auto known = b.ints(op.in(1))) {
@@ -72,7 +74,7 @@ void split_to_sequence(Op& op) {
     if (op.in(1).rank() == 0) {  // chunks of that size, the last one maybe shorter
       if (!Build::is_number(n) || !Build::is_number(sizes[0])) op.unsupported("chunks of a symbolic size");
       const int64_t each = sizes[0];
-      op.expect(each > 0 && n / each <= 65536, "chunks of " + std::to_string(each));
+      op.expect(each > 0 && n / each <= kMostElements, "chunks of " + std::to_string(each));
       sizes.clear();
       for (int64_t left = n; left > 0; left -= each) sizes.push_back(std::min(each, left));
     }
