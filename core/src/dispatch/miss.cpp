@@ -99,6 +99,7 @@ void Callable::run_uncached(const tsr_arg* args, size_t count, PathCapture& path
   std::unique_ptr<Executable> executable;
   std::vector<tsr_tensor_handle*> in;  // tensors alone: every number is one
   {
+    const Capturing capturing(*this, *frame_);
     const std::lock_guard lock(turn_);
     const TraceCompile trace({"fallback", frame_->name(), frame_->place(), {}});
     Specialised numbers;

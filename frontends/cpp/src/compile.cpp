@@ -93,10 +93,6 @@ std::vector<size_t> module_buffer_leaves(nn::ModuleBase& m, size_t first) {
   return out;
 }
 
-void save_module(nn::ModuleBase& m, std::vector<std::pair<Tensor*, Tensor>>& saved) {
-  for (const nn::ModuleBase::Leaf& l : m.leaves()) saved.emplace_back(l.tensor, *l.tensor);
-}
-
 namespace {
 struct HostValues : FlattenVisitor {  // tensors only hold their place: after a run they are traced ones
   std::vector<tsr_arg> storage;
@@ -126,6 +122,24 @@ bool same_host_values(const std::function<void(FlattenVisitor&)>& before, const 
   *leaf = n;
   return a.storage.size() == b.storage.size();
 }
+
+namespace {
+thread_local int t_inlined = 0;
+constexpr int kMaxInlined = 200;
+}  // namespace
+
+Inlined::Inlined(const Callable* callable) : traced_(is_compiling()) {
+  if (!traced_) return;
+  if (t_inlined >= kMaxInlined)
+    fail(
+        "TSR-F047",
+        "compiled functions call each other " + std::to_string(kMaxInlined) + " deep while '" +
+            (callable ? callable->options().name : std::string("fn")) +
+            "' is traced: a traced call always takes the same way, so that recursion needs an end that does not depend on data",
+        "recurse on a plain integer, or use while_loop");
+  ++t_inlined;
+}
+Inlined::~Inlined() { t_inlined -= traced_; }
 
 std::vector<std::string> argument_names(const CompileOptions& options, size_t count) {
   std::vector<std::string> names = options.args;

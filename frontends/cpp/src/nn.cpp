@@ -41,11 +41,13 @@ void ModuleBase::collect(const std::string& prefix, std::vector<Leaf>& leaves, s
 
 const std::vector<ModuleBase::Leaf>& ModuleBase::leaves() {
   // A module may grow between calls (ModuleList::emplace): collect again when the count changed.
-  if (const size_t n = registrations(); n != collected_) {
+  if (const size_t n = registrations(); n != collected_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(collecting_);  // several threads may be the first
+    if (n == collected_.load(std::memory_order_relaxed)) return leaves_;
     leaves_.clear();
     flags_.clear();
     collect("", leaves_, flags_);
-    collected_ = n;
+    collected_.store(n, std::memory_order_release);
   }
   return leaves_;
 }

@@ -17,19 +17,26 @@ using detail::api;
 using detail::check;
 using detail::fail;
 
-Tensor::Tensor(const Tensor& o) : bits_(o.bits_) {
-  if (!bits_) return;
-  if (is_traced())
-    traced()->refs.fetch_add(1, std::memory_order_relaxed);
+namespace {
+// Of the reference that a tensor itself holds, whatever stands in its place for this thread.
+detail::Traced* traced_of(uintptr_t bits) {
+  return bits & 1 ? reinterpret_cast<detail::Traced*>(bits & ~uintptr_t{1}) : nullptr;
+}
+}  // namespace
+
+void Tensor::retain() const {
+  if (detail::Traced* t = traced_of(bits_))
+    t->refs.fetch_add(1, std::memory_order_relaxed);
   else
-    api().tensor_retain(handle_unchecked());
+    api().tensor_retain(reinterpret_cast<tsr_tensor_handle*>(bits_));
 }
 
 void Tensor::release() {
-  if (!is_traced())
-    api().tensor_release(handle_unchecked());
-  else if (traced()->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
-    delete traced();
+  detail::Traced* t = traced_of(bits_);
+  if (!t)
+    api().tensor_release(reinterpret_cast<tsr_tensor_handle*>(bits_));
+  else if (t->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    delete t;
 }
 
 namespace {

@@ -21,6 +21,7 @@
 #include "tessera/embed.h"
 #include "tessera/flatten.hpp"
 #include "tessera/nn.hpp"
+#include "tessera/substitutes.hpp"
 #include "tessera/tensor.hpp"
 
 namespace tessera {
@@ -188,14 +189,23 @@ class ScratchScope {
   Scratch* s_;
 };
 
+// A compiled function that another one calls while it is traced is part of that one's graph. Throws TSR-F047 when such calls nest without end.
+class Inlined {
+ public:
+  explicit Inlined(const Callable* callable);
+  ~Inlined();
+  Inlined(const Inlined&) = delete;
+
+ private:
+  const bool traced_;
+};
+
 template <class A>
 inline constexpr bool is_mutable_arg = std::is_lvalue_reference_v<A> && !std::is_const_v<std::remove_reference_t<A>>;
 template <class A>
 inline constexpr bool is_module_arg = std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<A>>;
 
-void save_module(nn::ModuleBase& m, std::vector<std::pair<Tensor*, Tensor>>& saved);
-
-// A module's tensors are replaced while it is traced and come back afterwards; other arguments are copied.
+// A module's tensors have substitutes while it is traced, which only the tracing thread sees; other arguments are copied.
 template <class A>
 struct TraceArg {
   std::remove_cvref_t<A> value;
@@ -206,11 +216,8 @@ template <class A>
 requires is_module_arg<A>
 struct TraceArg<A> {
   std::remove_cvref_t<A>& module;
-  std::vector<std::pair<Tensor*, Tensor>> saved;
-  explicit TraceArg(std::remove_cvref_t<A>& m) : module(m) { save_module(m, saved); }
-  ~TraceArg() {
-    for (auto& [p, t] : saved) *p = t;
-  }
+  SubstituteModule substitutes;
+  explicit TraceArg(std::remove_cvref_t<A>& m) : module(m), substitutes(m) {}
   std::remove_cvref_t<A>& get() { return module; }
 };
 
@@ -233,7 +240,10 @@ class Compiled<R(A...)> {
         callable_(options.disable ? nullptr : std::make_shared<detail::Callable>(std::move(options), where)) {}
 
   R operator()(A... args) const {
-    if (!callable_ || is_compiling()) return (*fn_)(std::forward<A>(args)...);
+    if (!callable_ || is_compiling()) {
+      const detail::Inlined inlined(callable_.get());
+      return (*fn_)(std::forward<A>(args)...);
+    }
     using Refs = std::tuple<std::remove_cvref_t<A>&...>;
     Refs refs(const_cast<std::remove_cvref_t<A>&>(args)...);
     detail::ScratchScope scratch;
@@ -307,7 +317,7 @@ class Compiled<R(A...)> {
       (each(copies.get(), detail::is_mutable_arg<A>), ...);
       size_t next = 0;
       for (Tensor* leaf : leaves.tensors)
-        if (leaf->defined()) *leaf = inputs[next++];
+        if (leaf->defined()) detail::give(*leaf, inputs[next++]);
       for (size_t leaf : t.mutable_leaves) t.given.push_back(*leaves.tensors[leaf]);
       detail::ScalarVisitor numbers;
       (detail::visit(numbers, copies.get()), ...);

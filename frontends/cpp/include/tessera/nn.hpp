@@ -8,9 +8,11 @@
 //   };
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,7 +72,8 @@ class ModuleBase {
   std::vector<Leaf> leaves_;
   std::vector<const bool*> flags_;
   bool training_ = true;
-  size_t collected_ = SIZE_MAX;
+  std::atomic<size_t> collected_{SIZE_MAX};  // registrations that leaves_ and flags_ are made of
+  std::mutex collecting_;
   size_t registrations() const;
 };
 

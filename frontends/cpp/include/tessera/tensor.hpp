@@ -19,9 +19,15 @@ struct tsr_tensor_handle;  // embed.h
 
 namespace tessera {
 
+class Tensor;
+
 namespace detail {
 struct Traced;
-}
+struct Substitutes;
+extern constinit thread_local Substitutes*
+    t_substitutes;  // see substitutes.hpp; null but while a function is traced on a module
+uintptr_t* substitute_of(const Tensor* t, uintptr_t* own, bool assigns);
+}  // namespace detail
 
 // A number on one side of an operator; weak in promotion, as in PyTorch.
 class Scalar {
@@ -83,22 +89,24 @@ class Index;
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(const Tensor& o);
-  Tensor(Tensor&& o) noexcept : bits_(std::exchange(o.bits_, 0)) {}
+  Tensor(const Tensor& o) : bits_(o.bits()) {
+    if (bits_) retain();
+  }
+  Tensor(Tensor&& o) noexcept : bits_(std::exchange(o.place(false), 0)) {}
   Tensor& operator=(const Tensor& o) {
     Tensor copy(o);
-    std::swap(bits_, copy.bits_);
+    std::swap(place(true), copy.bits_);
     return *this;
   }
-  Tensor& operator=(Tensor&& o) noexcept {
-    std::swap(bits_, o.bits_);
+  Tensor& operator=(Tensor&& o) {
+    std::swap(place(true), o.place(false));
     return *this;
   }
   ~Tensor() {
     if (bits_) release();
   }
 
-  bool defined() const { return bits_ != 0; }
+  bool defined() const { return bits() != 0; }
 
   // ---- description
   int64_t dim() const;
@@ -240,16 +248,29 @@ class Tensor {
   // ---- plumbing (client code and tests)
   static Tensor adopt(tsr_tensor_handle* h) { return Tensor(reinterpret_cast<uintptr_t>(h)); }  // takes the reference
   static Tensor adopt(detail::Traced* t) { return Tensor(reinterpret_cast<uintptr_t>(t) | 1); }
-  bool is_traced() const { return (bits_ & 1) != 0; }
-  tsr_tensor_handle* handle() const;                                                                   // concrete; borrowed
-  tsr_tensor_handle* handle_unchecked() const { return reinterpret_cast<tsr_tensor_handle*>(bits_); }  // known to be concrete
-  detail::Traced* traced() const { return reinterpret_cast<detail::Traced*>(bits_ & ~uintptr_t{1}); }
+  bool is_traced() const { return (bits() & 1) != 0; }
+  tsr_tensor_handle* handle() const;                                                                    // concrete; borrowed
+  tsr_tensor_handle* handle_unchecked() const { return reinterpret_cast<tsr_tensor_handle*>(bits()); }  // known to be concrete
+  detail::Traced* traced() const { return reinterpret_cast<detail::Traced*>(bits() & ~uintptr_t{1}); }
 
  private:
+  friend struct detail::Substitutes;
   explicit Tensor(uintptr_t bits) : bits_(bits) {}
+  void retain() const;
   void release();
   template <class T>
   T convert() const;
+  // The tensor of a module has another value for a thread that traces a function on the module.
+  uintptr_t bits() const {
+    if (detail::t_substitutes) [[unlikely]]
+      return *detail::substitute_of(this, const_cast<uintptr_t*>(&bits_), false);
+    return bits_;
+  }
+  uintptr_t& place(bool assigns) {
+    if (detail::t_substitutes) [[unlikely]]
+      return *detail::substitute_of(this, &bits_, assigns);
+    return bits_;
+  }
   uintptr_t bits_ = 0;  // tsr_tensor_handle*, or Traced* with the low bit set
 };
 
