@@ -83,7 +83,7 @@ class CpuBackend final : public sdk::Backend {
     for (const sdk::Compile& c : requests) {
       const sdk::Node n = c.node();
       if (is_product(n.op()) || n.is("conv")) continue;
-      sources.push_back(draft_or_fail(c, /*log=*/false).source);
+      sources.push_back(draft_or_fail(c, /*log=*/true).source);
     }
     if (sources.empty()) return;
     std::vector<ModulePtr> modules = compiler_.compile(sources);
@@ -94,7 +94,7 @@ class CpuBackend final : public sdk::Backend {
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c) override {
     if (is_product(c.node().op())) return make_product(c, isa_);
     if (c.node().is("conv")) return make_conv(c, isa_);
-    Draft d = draft_or_fail(c, /*log=*/true);
+    Draft d = draft_or_fail(c, /*log=*/false);
     ModulePtr module = compiler_.find(d.source);
     if (!module) module = compiler_.compile(d.source);
     return make_generated(c, std::move(d), std::move(module), device_);

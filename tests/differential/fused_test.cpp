@@ -64,6 +64,10 @@ constexpr Program kPrograms[] = {
     {"embedding", 1e-6,
      "graph @g(%w: T[197, 40], %t: i64[33], %p: T[33, 40]) {\n  %e = embedding %w, %t\n  %a = add %e, %p\n"
      "  %y = layer_norm %a {axis = -1}\n  return %y\n}\n"},
+    {"parts by constant indices", 1e-6,
+     "graph @g(%x: T[3, 40, 33]) {\n  %i = constant {value = dense<i64[]: [0]>}\n  %j = constant {value = dense<i64[]: [2]>}\n"
+     "  %a = gather %x, %i {axis = 0}\n  %b = gather %x, %j {axis = 0}\n  %t = transpose %b {perm = [1, 0]}\n"
+     "  %u = transpose %t {perm = [1, 0]}\n  %y = mul %a, %u\n  return %y\n}\n"},
     {"joined", 1e-6,
      "graph @g(%x: T[5, 70], %y: T[5, 33]) {\n  %a = neg %x\n  %b = exp %y\n  %c = concat %a, %b {axis = 1}\n  %z = mul %c, "
      "%c\n"

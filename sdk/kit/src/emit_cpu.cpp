@@ -152,6 +152,8 @@ class KernelWriter {
   std::string expr(Expr e, const std::string& lane = {}) const {
     return k_.pool.text(e, [&](const Atom& a) {
       if (a.kind == AtomKind::Symbol) return symbol_name(a.id);
+      if (a.kind == AtomKind::Value && k_.insts[a.id].op == Op::Const)
+        return "(i64)(" + d_.constant(k_.insts[a.id].type, k_.insts[a.id].bits) + ")";
       if (a.kind == AtomKind::Value)
         return "(i64)v" + std::to_string(a.id) + (varying_[a.id] && !lane.empty() ? "[" + lane + "]" : "");
       if (a.id == s_.lane_axis && !lane.empty()) return "(" + k_.axis_names[a.id] + " + " + lane + ")";

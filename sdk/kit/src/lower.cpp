@@ -297,6 +297,11 @@ class Lowering {
     return p;
   }
 
+  static int64_t signed_bits(const Inst& c) {
+    const int unused = 64 - 8 * type_bytes(c.type);
+    return static_cast<int64_t>(c.bits << unused) >> unused;
+  }
+
   // Position of a gather's indices, and of its operand once the index is known.
   Position gather_index(const Tensor& t, const Position& at) {
     if (t.op == "take_along_axis") return at;
@@ -593,6 +598,13 @@ class Lowering {
       case Kind::Gather: {
         const uint32_t raw = eval(t.operands[1], gather_index(t, at), guard);
         origin();
+        // A constant index that is certainly inside is a slice.
+        if (const Inst& c = b.inst(raw); c.op == Op::Const && is_integer(c.type)) {
+          const int64_t n = is_unsigned(c.type) ? static_cast<int64_t>(c.bits) : signed_bits(c);
+          const Expr at_n = pool_.number(n);
+          if (n >= 0 && pool_.less(at_n, table_.at(t.operands[0]).shape[t.number]))
+            return eval(t.operands[0], gathered(t, at, at_n), guard);
+        }
         const uint32_t i = b.convert(raw, Type::I64);
         const uint32_t zero = b.constant(Type::I64, int64_t{0});
         const uint32_t in = b.binary(Op::And, b.binary(Op::Ge, i, zero),
