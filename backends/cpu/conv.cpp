@@ -74,6 +74,9 @@ class ConvKernel final : public sdk::Kernel {
     slots_ = std::max(1, sdk::host().core->num_threads());
     for (uint32_t i = 0; i < 3; ++i) strided_[i] = c.node().has_operand(i) && may_be_strided(c.graph(), c.node().operand(i));
     if (has_bias_) bias_ = LaunchSizes(c, c.node().operand(2).type());
+    const sdk::Type x = c.node().operand(0).type(), w = c.node().operand(1).type(), y = c.node().result().type();
+    point_ = attributes_.groups == 1;
+    for (int d = 2; d < static_cast<int>(x.rank()); ++d) point_ = point_ && x.size(d) == 1 && y.size(d) == 1 && w.size(d) == 1;
     pack_constant(c.node().operand(1));
   }
 
@@ -102,6 +105,17 @@ class ConvKernel final : public sdk::Kernel {
     Gemm g;
     g.isa = isa_;
     g.a_dtype = g.b_dtype = g.c_dtype = TSR_F32;
+    if (point_) {  // one position: a product whose columns are output channels
+      g.m.push(s.images, {s.channels});
+      g.n.push(s.outputs, {s.channels});
+      g.k.push(s.channels, {1, 1});
+      g.a = s.x;
+      g.packed_b = packed_.data();
+      if (!packed_) g.b = dense(1);
+      if (has_bias_) g.bias = dense(2), g.bias_dtype = TSR_F32;
+      g.c = l.outputs[0].data;
+      return gemm_run(g, l.workspace, slots_);
+    }
     g.batch.push(s.images, {0, 0});
     g.batch.push(s.a.groups, {s.outputs * s.depth(), 0});
     g.m.push(s.outputs, {s.depth()});
@@ -130,6 +144,8 @@ class ConvKernel final : public sdk::Kernel {
 
   int64_t product_workspace(const int64_t* d) const {
     const ConvShape s = shape(d);
+    if (point_)
+      return gemm_workspace(*isa_, 1, s.images, s.outputs, s.depth(), {false, static_cast<bool>(packed_), false}, slots_);
     return gemm_workspace(*isa_, s.batches(), s.outputs, s.positions(), s.depth(), {static_cast<bool>(packed_), false, true},
                           slots_);
   }
@@ -141,6 +157,15 @@ class ConvKernel final : public sdk::Kernel {
     int64_t depth = 1;
     for (uint32_t d = 1; d < t.rank; ++d) depth *= t.sizes[d];
     if (outputs * depth == 0) return;
+    if (point_) {
+      Nest<1> n;
+      Nest<2> k;
+      n.push(outputs, {depth});
+      k.push(depth, {0, 1});
+      packed_.make(packed_matrix_bytes(*isa_, outputs, depth),
+                   [&](char* to) { pack_matrix(*isa_, t.data, TSR_F32, n, k, to); });
+      return;
+    }
     const int64_t step = packed_left_bytes(*isa_, outputs, depth);
     Nest<1> m;
     Nest<2> k;
@@ -155,7 +180,7 @@ class ConvKernel final : public sdk::Kernel {
   ConvAttributes attributes_;
   const GemmIsa* isa_;
   LaunchSizes x_, w_, out_, bias_;
-  bool has_bias_, strided_[3] = {};
+  bool has_bias_, strided_[3] = {}, point_ = false;
   int slots_ = 1;
   PackedConstant packed_;
 };

@@ -12,7 +12,7 @@ namespace cpu {
 struct ConvAttributes {
   int64_t stride[2] = {1, 1}, low[2] = {0, 0}, high[2] = {0, 0}, dilation[2] = {1, 1};
   int64_t groups = 1;
-  explicit ConvAttributes(const tessera::sdk::Node& n) : groups(n.attr("groups").as_int()) {
+  explicit ConvAttributes(const tessera::sdk::Node& n) : groups(n.is("conv") ? n.attr("groups").as_int() : 1) {
     const auto read = [&](const char* name, int64_t(&to)[2]) {
       const auto v = n.attr(name).as_ints();
       for (size_t i = 0; i < v.size() && i < 2; ++i) to[2 - v.size() + i] = v[i];
@@ -34,6 +34,20 @@ struct ConvShape {
     outputs = w.at(0, d) / a.groups;
     in[1] = x_sizes.at(rank - 1, d), out[1] = y.at(rank - 1, d), kernel[1] = w.at(rank - 1, d);
     if (rank == 4) in[0] = x_sizes.at(2, d), out[0] = y.at(2, d), kernel[0] = w.at(2, d);
+  }
+  // Of a window that moves over each channel.
+  ConvShape(const ConvAttributes& attributes, const int64_t (&window)[2], const LaunchSizes& x_sizes, const LaunchSizes& y,
+            const int64_t* d)
+      : a(attributes),
+        images(x_sizes.at(0, d)),
+        channels(x_sizes.at(1, d)),
+        in{1, 0},
+        outputs(1),
+        out{1, 0},
+        kernel{window[0], window[1]} {
+    const int rank = static_cast<int>(x_sizes.dims.size());
+    in[1] = x_sizes.at(rank - 1, d), out[1] = y.at(rank - 1, d);
+    if (rank == 4) in[0] = x_sizes.at(2, d), out[0] = y.at(2, d);
   }
   int64_t batches() const { return images * a.groups; }
   int64_t depth() const { return channels * kernel[0] * kernel[1]; }

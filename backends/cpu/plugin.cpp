@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cpu backend: matrix products on kernels of its own, and text for what the kernel kit lowers. The rest goes to the next backend of
+// The cpu backend: products, convolutions and pooling on kernels of its own, and text for what the kernel kit lowers. The rest goes to the next backend of
 // the config.
 #include "tessera/plugin.hpp"
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "conv.hpp"
+#include "depthwise/max_pool.hpp"
 #include "generated.hpp"
 #include "jit/compiler.hpp"
 #include "product.hpp"
@@ -61,6 +62,10 @@ class CpuBackend final : public sdk::Backend {
       const char* why = n.is("conv") ? refuse_conv(n) : claim_product(n).why;
       return why ? sdk::no(why) : sdk::yes();
     }
+    if (n.is("max_pool")) {
+      const char* why = refuse_max_pool(n);
+      return why ? sdk::no(why) : sdk::yes();
+    }
     if (!generate_) return sdk::no("cpu has no kernel of its own for this op, and generate is off");
     if (!n.regions().empty() && !n.is("fused")) return sdk::no("cpu has no kernel for an op with regions");
     try {
@@ -82,7 +87,7 @@ class CpuBackend final : public sdk::Backend {
     std::vector<Source> sources;
     for (const sdk::Compile& c : requests) {
       const sdk::Node n = c.node();
-      if (is_product(n.op()) || n.is("conv")) continue;
+      if (is_product(n.op()) || n.is("conv") || n.is("max_pool")) continue;
       sources.push_back(draft_or_fail(c, /*log=*/true).source);
     }
     if (sources.empty()) return;
@@ -94,6 +99,7 @@ class CpuBackend final : public sdk::Backend {
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c) override {
     if (is_product(c.node().op())) return make_product(c, isa_);
     if (c.node().is("conv")) return make_conv(c, isa_);
+    if (c.node().is("max_pool")) return make_max_pool(c, isa_);
     Draft d = draft_or_fail(c, /*log=*/false);
     ModulePtr module = compiler_.find(d.source);
     if (!module) module = compiler_.compile(d.source);

@@ -93,6 +93,44 @@ TEST_CASE("products with constant weights are exact where sums are") {
   }
 }
 
+TEST_CASE("the greatest of a window, with padding, NaN and infinities") {
+  struct Pool {
+    const char* attributes;
+    std::vector<int64_t> x;
+  };
+  const Pool pools[] = {
+      {"{kernel = [3, 3], strides = [2, 2], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}", {2, 5, 23, 37}},
+      {"{kernel = [2, 3], strides = [1, 3], pad_low = [0, 1], pad_high = [1, 0], dilations = [2, 2]}", {1, 3, 9, 50}},
+      {"{kernel = [2, 2], strides = [2, 2], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1], ceil_mode = true}",
+       {1, 2, 7, 7}},
+      {"{kernel = [5], strides = [1], pad_low = [2], pad_high = [2], dilations = [1]}", {2, 2, 19}},
+  };
+  for (const Pool& pool : pools) {
+    const std::string text =
+        "graph @g(%x: " + type("f32", pool.x) + ") {\n  %y, %i = max_pool %x " + pool.attributes + "\n  return %y\n}\n";
+    INFO(text);
+    std::vector<float> v = values(pool.x, 1);
+    for (size_t i = 0; i < v.size(); i += 13) v[i] = i % 3 == 0 ? std::nanf("") : i % 3 == 1 ? INFINITY : -INFINITY;
+    std::vector<char> bytes(v.size() * 4);
+    std::memcpy(bytes.data(), v.data(), bytes.size());
+    for (const std::string& backend : cpu_backends()) {
+      INFO(backend);
+      const e::Executable tested = compile(text, backend), reference = compile(text, "reference");
+      CHECK(tested.describe().find("cpu.max_pool") != std::string::npos);
+      for (const Layout layout : {Layout::Dense, Layout::Transposed}) {
+        const std::vector<e::Tensor> in = {arrange(TSR_F32, pool.x, bytes, layout)};
+        const e::Tensor got = tested.run(in)[0], want = reference.run(in)[0];
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < want.elements(); ++i) {
+          const float a = load_as<float>(TSR_F32, got.data(), i), b = load_as<float>(TSR_F32, want.data(), i);
+          if (!(a == b || (a != a && b != b))) ++wrong;
+        }
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("depthwise convolutions are exact where sums are") {
   const Model models[] = {
       {"conv",
@@ -132,6 +170,11 @@ TEST_CASE("convolutions with constant weights are exact where sums are") {
        {1, 24, 7, 7},
        {40, 24, 1, 1},
        {}},
+      {"conv",
+       "{strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}",
+       {3, 40, 1, 1},
+       {21, 40, 1, 1},
+       {21}},
       {"conv",
        "{strides = [2, 2], pad_low = [3, 3], pad_high = [3, 3], dilations = [1, 1]}",
        {1, 3, 30, 33},

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <string>
 
 #include "conv_shape.hpp"
+#include "depthwise/phases.hpp"
 #include "depthwise/tables.hpp"
 
 namespace cpu {
@@ -15,51 +15,11 @@ namespace sdk = tessera::sdk;
 
 namespace {
 
-constexpr int64_t kMaxTaps = 256, kBehind = 16;  // floats that a kernel may read behind a row
+constexpr int64_t kMaxTaps = 256;
 
 Depthwise* kernel_of(const Isa& isa) {
   return isa.level >= 2 ? depthwise_avx512 : isa.level == 1 ? depthwise_avx2 : depthwise_baseline;
 }
-
-// Where the columns of a padded plane lie: those with the same remainder modulo the stride beside each other.
-struct Phases {
-  int64_t stride, columns, row, rows;
-  explicit Phases(const ConvShape& s)
-      : stride(s.a.stride[1]),
-        // As far as a tap reaches.
-        columns(std::max<int64_t>(0, s.out[1] + (s.kernel[1] - 1) * s.a.dilation[1] / stride)),
-        row((columns + kBehind + 15) / 16 * 16),
-        rows(std::max<int64_t>(0, (s.out[0] - 1) * s.a.stride[0] + (s.kernel[0] - 1) * s.a.dilation[0] + 1)) {}
-  int64_t floats() const { return stride * rows * row + kBehind; }
-  int64_t bytes() const { return (floats() * 4 + 63) / 64 * 64; }
-  // Of the tap (ky, kx).
-  int64_t offset(const ConvShape& s, int64_t ky, int64_t kx) const {
-    const int64_t at = kx * s.a.dilation[1];
-    return (at % stride * rows + ky * s.a.dilation[0]) * row + at / stride;
-  }
-  void fill(const ConvShape& s, const float* plane, float* to) const {
-    for (int64_t phase = 0; phase < stride; ++phase)
-      for (int64_t y = 0; y < rows; ++y) {
-        float* out = to + (phase * rows + y) * row;
-        const int64_t iy = y - s.a.low[0];
-        if (iy < 0 || iy >= s.in[0]) {
-          std::memset(out, 0, static_cast<size_t>(row) * 4);
-          continue;
-        }
-        // Column c holds input column phase + c * stride - low.
-        const int64_t shift = phase - s.a.low[1];
-        const int64_t first = std::clamp<int64_t>(shift >= 0 ? 0 : (-shift + stride - 1) / stride, 0, columns);
-        const int64_t end = std::clamp<int64_t>(s.in[1] > shift ? (s.in[1] - shift + stride - 1) / stride : 0, first, columns);
-        const float* from = plane + iy * s.in[1] + shift;
-        std::memset(out, 0, static_cast<size_t>(first) * 4);
-        if (stride == 1)
-          std::memcpy(out + first, from + first, static_cast<size_t>(end - first) * 4);
-        else
-          for (int64_t c = first; c < end; ++c) out[c] = from[c * stride];
-        std::memset(out + end, 0, static_cast<size_t>(row - end) * 4);
-      }
-  }
-};
 
 class DepthwiseKernel final : public sdk::Kernel {
  public:
@@ -115,7 +75,7 @@ class DepthwiseKernel final : public sdk::Kernel {
         for (int64_t from; (from = next.fetch_add(chunk, std::memory_order_relaxed)) < planes;)
           for (int64_t p = from; p < std::min(planes, from + chunk); ++p) {
             const int64_t channel = p / s.outputs, filter = p % (s.a.groups * s.outputs);  // channel: of all images
-            if (filled != channel) phases.fill(s, x + channel * plane, padded);
+            if (filled != channel) phases.fill(s, x + channel * plane, 0.0f, padded);
             filled = channel;
             kernel({padded, phases.row * s.a.stride[0], w + filter * taps, offsets, static_cast<int>(taps),
                     bias ? bias[filter] : 0.0f, static_cast<float*>(l.outputs[0].data) + p * positions, s.out[1], s.out[0],

@@ -20,7 +20,10 @@ struct DepthwiseArgs {
   int64_t rows, cols;
 };
 using Depthwise = void(const DepthwiseArgs&);
+// The greatest of the taps, without weights and bias; NaN wins, and the first of equal values.
+using WindowMax = void(const DepthwiseArgs&);
 
 Depthwise depthwise_baseline, depthwise_avx2, depthwise_avx512;
+WindowMax window_max_baseline, window_max_avx2, window_max_avx512;
 
 }  // namespace cpu

@@ -60,6 +60,9 @@ struct Rows {
 // Columns between two walks over the pieces of K: their sums wait in a block of this many bytes at most.
 constexpr int64_t kWaiting = 192 << 10;
 
+// Bytes that a thread packs beforehand at least: models have many small weights, and waking threads for each takes longer than they do.
+constexpr int64_t kPackAtOnce = int64_t{1} << 20;
+
 // Units of work that a thread takes on average: enough to even out what else the machine does.
 constexpr int64_t kUnitsPerSlot = 4;
 
@@ -354,11 +357,10 @@ int64_t packed_matrix_bytes(const GemmIsa& isa, int64_t n, int64_t k) {
 void pack_matrix(const GemmIsa& isa, const void* b, uint32_t dtype, const Nest<1>& n, const Nest<2>& k, void* out) {
   const int64_t columns = n.total(), depth = k.total(), padded = Cut(isa, depth).padded;
   const int64_t panel_bytes = padded * isa.nr * isa.packed_bytes, panels = ceil_div(columns, isa.nr);
-  sdk::parallel(panels, std::max<int64_t>(1, (int64_t{1} << 18) / std::max<int64_t>(1, panel_bytes)),
-                [&](int64_t begin, int64_t end) {
-                  for (int64_t p = begin; p < end; ++p)
-                    pack_panel(isa, b, dtype, n, columns, k, p, 0, depth, padded, static_cast<char*>(out) + p * panel_bytes);
-                });
+  sdk::parallel(panels, std::max<int64_t>(1, kPackAtOnce / std::max<int64_t>(1, panel_bytes)), [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p)
+      pack_panel(isa, b, dtype, n, columns, k, p, 0, depth, padded, static_cast<char*>(out) + p * panel_bytes);
+  });
 }
 
 int64_t packed_left_bytes(const GemmIsa& isa, int64_t m, int64_t k) {
@@ -367,11 +369,13 @@ int64_t packed_left_bytes(const GemmIsa& isa, int64_t m, int64_t k) {
 
 void pack_left(const GemmIsa& isa, const void* a, uint32_t dtype, const Nest<1>& m, const Nest<2>& k, void* out) {
   const Plan plan(isa, 1, m.total(), isa.nr, k.total(), {false, true, false}, 1);
-  sdk::parallel(plan.rows.tiles, 4, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t)
-      pack_one_tile(isa, a, dtype, m, k, plan.cut, plan.rows, t,
-                    static_cast<char*>(out) + plan.rows.first_row(t) * plan.cut.padded * isa.packed_bytes);
-  });
+  const int64_t tile_bytes = isa.mr * plan.cut.padded * isa.packed_bytes;
+  sdk::parallel(plan.rows.tiles, std::max<int64_t>(1, kPackAtOnce / std::max<int64_t>(1, tile_bytes)),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t t = begin; t < end; ++t)
+                    pack_one_tile(isa, a, dtype, m, k, plan.cut, plan.rows, t,
+                                  static_cast<char*>(out) + plan.rows.first_row(t) * plan.cut.padded * isa.packed_bytes);
+                });
 }
 
 }  // namespace cpu
