@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Buffers and tensors: ownership, pooling, counters, views, strided copies, and everything that must be refused.
+#include <atomic>
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -78,6 +79,35 @@ TEST_CASE("tensors are dense, aligned and counted") {
   REQUIRE(cpu.peak(false) == before + 64 + 8000);
   REQUIRE(cpu.peak(true) == before + 64 + 8000);
   REQUIRE(cpu.peak(false) == before);
+}
+
+TEST_CASE("bytes in use are exact whichever thread frees, the maximum is where one thread allocates") {
+  Device& cpu = device(kCpu);
+  const int64_t before = cpu.in_use();
+  TensorRef a = make(TSR_F32, {16}), b = make(TSR_F32, {32});
+  std::atomic<int> step{0};
+  std::thread other([&] {
+    a = TensorRef();  // noted by a thread that goes on
+    step = 1;
+    while (step != 2) std::this_thread::yield();
+    b = TensorRef();
+  });
+  while (step != 1) std::this_thread::yield();
+  CHECK(cpu.in_use() == before + 128);
+  step = 2;
+  other.join();
+  CHECK(cpu.in_use() == before);
+  cpu.peak(true);
+  for (int i = 0; i < 3; ++i) {
+    TensorRef small = make(TSR_F32, {16});
+    small = TensorRef();
+    TensorRef large = make(TSR_F32, {64 << 10});  // more than a thread notes
+    TensorRef more = make(TSR_F32, {16});
+  }
+  CHECK(cpu.in_use() == before);
+  CHECK(cpu.peak(true) == before + (256 << 10) + 64);
+  TensorRef last = make(TSR_F32, {16});
+  CHECK(cpu.peak(false) == before + 64);
 }
 
 TEST_CASE("a released block is used again") {

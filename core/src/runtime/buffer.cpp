@@ -2,6 +2,7 @@
 #include "runtime/buffer.hpp"
 
 #include <array>
+#include <memory>
 #include <mutex>
 #include <new>
 
@@ -67,8 +68,6 @@ void give_central(Buffer* b) noexcept {
   if (!CentralPool::of(b->device->id()).give(b)) destroy(b);
 }
 
-int64_t counted(size_t bytes) { return static_cast<int64_t>((bytes + kAlignment - 1) / kAlignment * kAlignment); }
-
 Buffer* allocate_block(Device& device, uint32_t c, size_t capacity) {
   auto b = std::make_unique<Buffer>();
   try {
@@ -84,18 +83,12 @@ Buffer* allocate_block(Device& device, uint32_t c, size_t capacity) {
   return b.release();
 }
 
-// A pointer is all the static TLS that this library asks for: initial-exec saves the call per access that a shared library
-// otherwise pays, also when it is loaded with dlopen.
-#if defined(__GNUC__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-__attribute__((tls_model("initial-exec")))
-#endif
-thread_local ThreadCache* t_cache = nullptr;
 thread_local bool t_dead = false;
 
 struct CacheOwner {
   ~CacheOwner() {
-    ThreadCache* c = t_cache;
-    t_cache = nullptr;
+    ThreadCache* c = t_thread_cache;
+    t_thread_cache = nullptr;
     t_dead = true;
     delete c;
   }
@@ -103,29 +96,34 @@ struct CacheOwner {
 
 }  // namespace
 
-ThreadCache* thread_cache() noexcept {
-  if (t_cache) [[likely]]
-    return t_cache;
+constinit thread_local ThreadCache* t_thread_cache TESSERA_INITIAL_EXEC = nullptr;
+
+ThreadCache* make_thread_cache() noexcept {
   if (t_dead) return nullptr;
   static thread_local CacheOwner owner;
   (void)owner;
-  t_cache = new (std::nothrow) ThreadCache;
-  return t_cache;
+  t_thread_cache = new (std::nothrow) ThreadCache;
+  return t_thread_cache;
 }
 
-void ThreadCache::add(uint32_t device) {
-  if (device >= devices.size()) devices.resize(device + 1);
-  devices[device] = std::make_unique<Bins>();
+ThreadCache::Bins& ThreadCache::add(Device& device) {
+  auto bins = std::make_unique<Bins>();
+  device.add_ledger(&bins->ledger);
+  by_device[device.id()] = bins.release();
+  return *by_device[device.id()];
 }
 
 ThreadCache::~ThreadCache() {
-  for (auto& bins : devices)
-    if (bins)
-      for (Buffer*& head : bins->head)
-        while (Buffer* b = head) {
-          head = b->next;
-          give_central(b);
-        }
+  for (uint32_t id = 0; id < kMaxDevices; ++id) {
+    const std::unique_ptr<Bins> bins(by_device[id]);
+    if (!bins) continue;
+    for (Buffer*& head : bins->head)
+      while (Buffer* b = head) {
+        head = b->next;
+        give_central(b);
+      }
+    find_device(id)->remove_ledger(&bins->ledger);
+  }
   while (FreeHandle* h = handles) {
     handles = h->next;
     ::operator delete(h);
@@ -136,49 +134,24 @@ ThreadCache::~ThreadCache() {
   }
 }
 
-void* allocate_handle_block(size_t bytes) {
-  if (bytes <= ThreadCache::kHandleBytes) {
-    if (ThreadCache* cache = thread_cache(); cache && cache->handles) {
-      ThreadCache::FreeHandle* h = cache->handles;
-      cache->handles = h->next;
-      --cache->num_handles;
-      return h;
-    }
-    return ::operator new(ThreadCache::kHandleBytes);
-  }
-  return ::operator new(bytes);
-}
-
-void free_handle_block(void* p, size_t bytes) noexcept {
-  if (bytes <= ThreadCache::kHandleBytes)
-    if (ThreadCache* cache = thread_cache(); cache && cache->num_handles < ThreadCache::kMaxHandles) {
-      cache->handles = ::new (p) ThreadCache::FreeHandle{cache->handles};
-      ++cache->num_handles;
-      return;
-    }
-  ::operator delete(p);
-}
-
 Buffer* allocate_buffer(Device& device, size_t bytes) {
   if (bytes > size_t{1} << 46)  // beyond any address space, and beyond the size classes
     throw environment_error("TSR-R001",
                             "out of memory on device '" + device.name() + "': asked for " + std::to_string(bytes) + " bytes",
                             "use smaller sizes");
   const uint32_t c = size_class_of(bytes);
-  Buffer* b = nullptr;
-  if (c < ThreadCache::kClasses)
-    if (ThreadCache* cache = thread_cache()) {
-      ThreadCache::Bins& bins = cache->bins(device.id());
-      if ((b = bins.head[c])) {
-        bins.head[c] = b->next;
-        bins.bytes -= b->capacity;
-      }
-    }
-  if (!b) b = CentralPool::of(device.id()).take(c);
+  ThreadCache* const cache = thread_cache();
+  if (c < ThreadCache::kClasses && cache) [[likely]]
+    if (Buffer* b = cache->take(device, c, bytes)) [[likely]]
+      return b;
+  Buffer* b = CentralPool::of(device.id()).take(c);
   if (!b) b = allocate_block(device, c, size_class_bytes(c));
   b->refs.store(1, std::memory_order_relaxed);
   b->bytes = bytes;
-  device.count_allocated(counted(bytes));
+  if (cache)
+    device.count_allocated(counted_bytes(bytes), cache->bins(device).ledger);
+  else
+    device.count_allocated(counted_bytes(bytes));
   return b;
 }
 
@@ -203,7 +176,7 @@ Buffer* wrap_buffer(Device& device, void* data, size_t bytes, void (*deleter)(vo
 
 void Buffer::recycle(Buffer* b) noexcept {
   ThreadCache* cache = thread_cache();
-  if (b->size_class == kWrapped) {
+  if (b->size_class == kWrapped) [[unlikely]] {
     if (b->deleter) b->deleter(b->deleter_ctx);
     if (cache && cache->num_headers < ThreadCache::kMaxHandles) {
       b->next = cache->headers;
@@ -214,22 +187,24 @@ void Buffer::recycle(Buffer* b) noexcept {
     }
     return;
   }
-  b->device->count_freed(counted(b->bytes));
-  if (b->size_class < ThreadCache::kClasses && cache) {
-    ThreadCache::Bins& bins = cache->bins(b->device->id());
-    if (bins.bytes + b->capacity <= ThreadCache::kMaxBytes) {
-      b->next = bins.head[b->size_class];
-      bins.head[b->size_class] = b;
-      bins.bytes += b->capacity;
-      return;
-    }
-  }
+  if (cache && cache->give(b)) [[likely]]
+    return;
+  if (cache)
+    b->device->count_freed(counted_bytes(b->bytes), cache->bins(*b->device).ledger);
+  else
+    b->device->count_freed(counted_bytes(b->bytes));
   give_central(b);
 }
 
+void settle_counts(Device& device) noexcept {
+  ThreadCache* cache = thread_cache();
+  if (cache && cache->by_device[device.id()])
+    device.count_freed(cache->by_device[device.id()]->ledger.freed.exchange(0, std::memory_order_relaxed));
+}
+
 void trim_pool(Device& device) noexcept {
-  if (ThreadCache* cache = thread_cache(); cache && device.id() < cache->devices.size() && cache->devices[device.id()]) {
-    ThreadCache::Bins& bins = *cache->devices[device.id()];
+  if (ThreadCache* cache = thread_cache(); cache && cache->by_device[device.id()]) {
+    ThreadCache::Bins& bins = *cache->by_device[device.id()];
     for (Buffer*& head : bins.head)
       while (Buffer* b = head) {
         head = b->next;

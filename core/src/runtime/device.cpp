@@ -10,13 +10,13 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/pool.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
 
 namespace {
 
-constexpr size_t kMaxDevices = 256;
 constexpr size_t kHugePage = size_t{2} << 20;
 
 // More than this cannot be backed by memory, whatever the kernel's overcommit policy lets malloc promise: refusing up front
@@ -184,9 +184,30 @@ void Device::synchronize() {
   if (p.table->stream_synchronize) throw_if(p.table->stream_synchronize(p.self, nullptr), p.plugin, p.vendor);
 }
 
+void Device::add_ledger(const Ledger* l) {
+  const std::lock_guard lock(ledgers_mutex_);
+  ledgers_.push_back(l);
+}
+
+void Device::remove_ledger(Ledger* l) noexcept {
+  const std::lock_guard lock(ledgers_mutex_);
+  std::erase(ledgers_, l);
+  count_freed(l->freed.exchange(0, std::memory_order_relaxed));
+}
+
+int64_t Device::in_use() const {
+  const std::lock_guard lock(ledgers_mutex_);
+  int64_t bytes = in_use_.load(std::memory_order_relaxed);
+  for (const Ledger* l : ledgers_) bytes -= l->freed.load(std::memory_order_relaxed);
+  return bytes;
+}
+
 int64_t Device::peak(bool reset) noexcept {
   const int64_t peak = peak_.load(std::memory_order_relaxed);
-  if (reset) peak_.store(in_use(), std::memory_order_relaxed);
+  if (reset) {
+    settle_counts(*this);  // else what this thread has noted could be allocated again unseen
+    peak_.store(in_use(), std::memory_order_relaxed);
+  }
   return peak;
 }
 

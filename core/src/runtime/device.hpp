@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@ namespace tessera::core {
 inline constexpr size_t kAlignment = 64;  // of every buffer and of every offset in an arena, bytes
 inline constexpr tsr_device kCpu = 0;
 inline constexpr tsr_device kNoDevice = 0xffffffffu;
+inline constexpr size_t kMaxDevices = 256;
 
 // One memory and the counters over it. Objects are made on first mention of their name and live as long as the process.
 // Thread-safe. An interned device that no plugin provides exists, but allocating on it is error TSR-R002.
@@ -40,13 +42,40 @@ class Device {
   void synchronize();
 
   // Bytes of live buffers, counted by the owner of the buffers (buffer.cpp), and their maximum.
+  //
+  // What a thread frees it notes in a ledger of its own at first, and takes from there what it allocates next: a steady call touches no
+  // counter that others write. The maximum is exact while one thread allocates, and at most kMaxNoted too high for each further one.
+  struct Ledger {  // written by its thread alone
+    std::atomic<int64_t> freed{0};
+  };
+  static constexpr int64_t kMaxNoted = 64 << 10;
+  void add_ledger(const Ledger* l);
+  void remove_ledger(Ledger* l) noexcept;
+  void count_allocated(int64_t bytes, Ledger& own) noexcept {
+    const int64_t noted = own.freed.load(std::memory_order_relaxed);
+    if (noted >= bytes) [[likely]] {
+      own.freed.store(noted - bytes, std::memory_order_relaxed);
+      return;
+    }
+    own.freed.store(0, std::memory_order_relaxed);
+    count_allocated(bytes - noted);
+  }
+  void count_freed(int64_t bytes, Ledger& own) noexcept {
+    const int64_t noted = own.freed.load(std::memory_order_relaxed) + bytes;
+    if (noted <= kMaxNoted) [[likely]] {
+      own.freed.store(noted, std::memory_order_relaxed);
+      return;
+    }
+    own.freed.store(0, std::memory_order_relaxed);
+    count_freed(noted);
+  }
   void count_allocated(int64_t bytes) noexcept {
     const int64_t now = in_use_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     int64_t peak = peak_.load(std::memory_order_relaxed);
     while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {}
   }
   void count_freed(int64_t bytes) noexcept { in_use_.fetch_sub(bytes, std::memory_order_relaxed); }
-  int64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
+  int64_t in_use() const;
   int64_t peak(bool reset) noexcept;
 
  private:
@@ -65,6 +94,8 @@ class Device {
   uint32_t index_;
   std::string name_;
   std::atomic<const Provider*> provider_{nullptr};
+  mutable std::mutex ledgers_mutex_;
+  std::vector<const Ledger*> ledgers_;
   alignas(64) std::atomic<int64_t> in_use_{0};
   std::atomic<int64_t> peak_{0};
 };

@@ -5,13 +5,12 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <new>
+
+#include "runtime/buffer.hpp"
+#include "runtime/device.hpp"
 
 namespace tessera::core {
-
-struct Buffer;
-class Device;
 
 // Size classes: multiples of 64 bytes up to 256, then four per doubling. At most a fifth of a block is unused.
 inline constexpr uint32_t kSizeClasses = 4 + 4 * 42;
@@ -30,17 +29,29 @@ constexpr size_t size_class_bytes(uint32_t c) noexcept {
 static_assert(size_class_of(64) == 0 && size_class_of(65) == 1 && size_class_of(256) == 3 && size_class_of(257) == 4);
 static_assert(size_class_bytes(4) == 320 && size_class_bytes(7) == 512 && size_class_of(512) == 7 && size_class_of(513) == 8);
 
+// Thread-locals of this library that every call reads: initial-exec saves the call per access that a shared library otherwise pays, also
+// when it is loaded with dlopen. They are few and small, because they come out of the little static TLS that is left then.
+#if defined(__GNUC__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define TESSERA_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+#else
+#define TESSERA_INITIAL_EXEC
+#endif
+
+inline int64_t counted_bytes(size_t bytes) { return static_cast<int64_t>((bytes + kAlignment - 1) / kAlignment * kAlignment); }
+
 // What a thread keeps for itself: blocks of up to 64 KiB, at most 1 MiB per device, and handle blocks of one size.
 struct ThreadCache {
-  static constexpr uint32_t kClasses = size_class_of(64 << 10) + 1;
+  static constexpr size_t kMaxBlock = 64 << 10;
+  static constexpr uint32_t kClasses = size_class_of(kMaxBlock) + 1;
   static constexpr size_t kMaxBytes = 1 << 20;
   static constexpr uint32_t kMaxHandles = 256;
   static constexpr size_t kHandleBytes = 192;
   struct Bins {
     Buffer* head[kClasses] = {};
     size_t bytes = 0;
+    Device::Ledger ledger;
   };
-  std::vector<std::unique_ptr<Bins>> devices;  // by device id
+  Bins* by_device[kMaxDevices] = {};
   struct FreeHandle {
     FreeHandle* next;
   };
@@ -51,19 +62,67 @@ struct ThreadCache {
   uint32_t num_headers = 0;
 
   ~ThreadCache();
-  Bins& bins(uint32_t device) {
-    if (device >= devices.size() || !devices[device]) add(device);
-    return *devices[device];
+  Bins& bins(Device& device) {
+    Bins* b = by_device[device.id()];
+    return b ? *b : add(device);
+  }
+  // A block of class c, counted, with one reference. Null: there is none here.
+  Buffer* take(Device& device, uint32_t c, size_t bytes) {
+    Bins& own = bins(device);
+    Buffer* b = own.head[c];
+    if (!b) [[unlikely]]
+      return nullptr;
+    own.head[c] = b->next;
+    own.bytes -= b->capacity;
+    b->refs.store(1, std::memory_order_relaxed);
+    b->bytes = bytes;
+    device.count_allocated(counted_bytes(bytes), own.ledger);
+    return b;
+  }
+  // Takes in, and counts as freed, a pooled block that nobody refers to. False: it is too large, or there are enough of them.
+  bool give(Buffer* b) {
+    Bins& own = bins(*b->device);
+    if (b->size_class >= kClasses || own.bytes + b->capacity > kMaxBytes) [[unlikely]]
+      return false;
+    b->device->count_freed(counted_bytes(b->bytes), own.ledger);
+    b->next = own.head[b->size_class];
+    own.head[b->size_class] = b;
+    own.bytes += b->capacity;
+    return true;
   }
 
  private:
-  void add(uint32_t device);
+  Bins& add(Device& device);
 };
 
+extern constinit thread_local ThreadCache* t_thread_cache TESSERA_INITIAL_EXEC;
+ThreadCache* make_thread_cache() noexcept;
 // The calling thread's cache, or null while the thread is being torn down.
-ThreadCache* thread_cache() noexcept;
+inline ThreadCache* thread_cache() noexcept { return t_thread_cache ? t_thread_cache : make_thread_cache(); }
 
-void* allocate_handle_block(size_t bytes);
-void free_handle_block(void* p, size_t bytes) noexcept;
+// The device's counters take over what the calling thread has noted.
+void settle_counts(Device& device) noexcept;
+
+inline void* allocate_handle_block(size_t bytes) {
+  if (bytes > ThreadCache::kHandleBytes) [[unlikely]]
+    return ::operator new(bytes);
+  ThreadCache* cache = thread_cache();
+  if (!cache || !cache->handles) [[unlikely]]
+    return ::operator new(ThreadCache::kHandleBytes);
+  ThreadCache::FreeHandle* h = cache->handles;
+  cache->handles = h->next;
+  --cache->num_handles;
+  return h;
+}
+
+inline void free_handle_block(void* p, size_t bytes) noexcept {
+  if (bytes <= ThreadCache::kHandleBytes) [[likely]]
+    if (ThreadCache* cache = thread_cache(); cache && cache->num_handles < ThreadCache::kMaxHandles) {
+      cache->handles = ::new (p) ThreadCache::FreeHandle{cache->handles};
+      ++cache->num_handles;
+      return;
+    }
+  ::operator delete(p);
+}
 
 }  // namespace tessera::core
