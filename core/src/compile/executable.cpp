@@ -128,12 +128,12 @@ void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_t
 }
 
 void Executable::run_trusted(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const {
-  if (plan_->fast) {
+  if (plan_->fast_call) {
     bool aligned = true;
     if (plan_->needs_alignment)
       for (size_t i = 0; i < num_inputs(); ++i)
         aligned = aligned && reinterpret_cast<uintptr_t>(inputs[i]->desc.data) % kAlignment == 0;
-    if (aligned) return plan_->fast_calls.run(*plan_, inputs, outputs);
+    if (aligned) return plan_->fast_call->run(*plan_, inputs, outputs);
   }
   const size_t n = num_inputs(), m = num_outputs();
   Small<const tsr_tensor*, 64> descs(n);

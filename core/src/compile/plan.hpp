@@ -122,8 +122,8 @@ struct InputSpec {
 class Plan {
  public:
   int threads = 0;
-  bool fast = false;  // FastCall fits, when inputs are dense (or as their types say) and aligned where that matters
-  mutable FastCallPool fast_calls;
+  FastCall::Owner
+      fast_call;  // null: it does not fit. For inputs that are dense (or as their types say) and aligned where that matters
   bool needs_alignment = false;  // some kernel wants aligned inputs: then the addresses of inputs are part of a layout
 
   // `known`: the symbols that the surrounding plan knows when this one starts (one flag per symbol); empty for the body.

@@ -193,7 +193,6 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, C
       e->id = id;
       e->executable = compile(std::move(c.graph), options_, true);
       e->plan = &e->executable->plan();
-      e->fast = e->plan->fast && !e->plan->needs_alignment;
       e->inputs = c.leaves;
       e->num_inputs = static_cast<uint32_t>(c.leaves.size());
       e->num_scalars = static_cast<uint32_t>(
@@ -205,7 +204,7 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, C
       // Layouts that only the call knows are looked at in each.
       e->trusted = std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
                                 [](const LeafGuard& l) { return l.guarded && l.layout == LeafGuard::kNotDense; });
-      e->fast = e->fast && e->trusted;
+      if (e->trusted && !e->plan->needs_alignment && e->num_scalars == 0) e->fast = e->plan->fast_call.get();
       e->structure = std::exchange(c.structure, nullptr);
       e->structure_free = desc_.structure_free;
       e->compile_seconds = seconds_since(start);

@@ -5,7 +5,7 @@
 
 namespace tessera::core {
 
-void Entry::run(const tsr_arg* args, tsr_tensor_handle** outputs) const {
+void Entry::run_slowly(const tsr_arg* args, tsr_tensor_handle** outputs) const {
   const uint32_t n = num_inputs;
   tsr_tensor_handle* stack[64];
   std::vector<tsr_tensor_handle*> heap;
@@ -17,16 +17,9 @@ void Entry::run(const tsr_arg* args, tsr_tensor_handle** outputs) const {
   const uint32_t* from = n <= kInline ? leaves : inputs.data();
   const uint32_t tensors = n - num_scalars;
   for (uint32_t i = 0; i < tensors; ++i) in[i] = args[from[i]].tensor;
-  if (num_scalars == 0) return run_on(in, outputs);
   ScalarInputs scalars(num_scalars);
   for (uint32_t i = tensors; i < n; ++i) in[i] = scalars.add(args[from[i]]);
-  run_on(in, outputs);
-}
-
-void Entry::run_on(tsr_tensor_handle* const* in, tsr_tensor_handle** outputs) const {
-  if (fast)
-    calls.run(*plan, in, outputs);
-  else if (trusted)
+  if (trusted)
     executable->run_trusted(in, outputs);
   else
     executable->run({in, num_inputs}, {outputs, num_outputs}, true);

@@ -17,13 +17,12 @@ struct Continuation;
 // Immutable once it is in a table, but for the counters.
 struct alignas(64) Entry {
   // What a hit reads comes first, on as few cache lines as possible.
-  mutable FastCallPool calls;
+  const FastCall* fast = nullptr;     // of the plan, when the guards imply all that it takes for granted; else null
   void* structure = nullptr;          // the client's description of the outputs
   std::atomic<Entry*> next{nullptr};  // with the same key, told apart by symbolic guards
   mutable std::atomic<uint64_t> tick{0}, hits{0};
   const Plan* plan = nullptr;  // of the executable
   uint32_t num_inputs = 0, num_outputs = 0;
-  bool fast = false;         // `calls` may be used
   bool in_path = false;      // `then` is set
   bool trusted = true;       // the guards imply what the plan would check
   uint32_t num_scalars = 0;  // graph inputs that are numbers: the last ones
@@ -43,10 +42,14 @@ struct alignas(64) Entry {
     if (structure && structure_free) structure_free(structure);
   }
   // Outputs are new references; the arguments fit the guards.
-  void run(const tsr_arg* args, tsr_tensor_handle** outputs) const;
+  void run(const tsr_arg* args, tsr_tensor_handle** outputs) const {
+    if (fast) [[likely]]
+      return fast->run(*plan, args, num_inputs <= kInline ? leaves : inputs.data(), outputs);
+    run_slowly(args, outputs);
+  }
 
  private:
-  void run_on(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
+  void run_slowly(const tsr_arg* args, tsr_tensor_handle** outputs) const;
 };
 
 }  // namespace tessera::core

@@ -63,7 +63,7 @@ const Entry* EntryTable::insert(std::unique_ptr<Entry> owned, const tsr_arg* arg
     while (Entry* next = first->next.load(std::memory_order_relaxed)) first = next;
     first->next.store(e, std::memory_order_release);
   } else {
-    group->map.insert(hash, key.data(), key.size(), e, e->fast ? e->calls.fill(*e->plan) : nullptr);
+    group->map.insert(hash, key.data(), key.size(), e, e->fast);
   }
   if (fresh) {  // symbolic masks last: an exact match is the better one
     auto order = std::make_unique<Order>();

@@ -3,71 +3,143 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <new>
-#include <optional>
+#include <type_traits>
+#include <vector>
 
 #include "compile/layout.hpp"
 #include "compile/plan.hpp"
 #include "plugin/plugin_host.hpp"
 #include "runtime/lease.hpp"
 #include "runtime/parallel.hpp"
+#include "runtime/pool.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
 
-struct FastCall::Patch {
-  void** where;
-  int64_t offset;
-};
-struct FastCall::Base {
-  void* value;
-  uint32_t begin, end;  // patches
-};
-struct FastCall::Output {
-  Device* device;
-  Buffer* buffer;
-  size_t bytes;
-  const int64_t *sizes, *strides;
-  uint32_t dtype, rank;
-};
-struct FastCall::Arena {
-  Device* device;
-  Buffer* buffer;
-  int64_t bytes;
+namespace {
+
+// What a call has on its stack: addresses that operands are relative to, the buffers it holds, the operands of one launch.
+constexpr size_t kMaxBases = 1024, kMaxHeld = 256, kMaxOperands = 256;
+
+constexpr uint32_t kAbsolute = 0;  // the base of constants, of omitted operands and of no workspace: null
+
+}  // namespace
+
+struct FastCall::Operand {
+  uint64_t type, place;  // dtype and rank, device and flags: two pairs of adjacent fields of tsr_tensor
+  int64_t offset;        // bytes from its base
+  uint32_t base;
+  uint32_t numbers;
 };
 struct FastCall::Launch {
   tsr_error* (*fn)(void*, const tsr_launch*);
   void* self;
-  tsr_launch launch;
-  const Step* step;
+  uint32_t num_inputs, num_outputs;
+  uint32_t workspace_base;
+  uint32_t index;  // among the plan's steps
+  int64_t workspace_offset;
 };
+struct FastCall::Output {
+  Device* device;
+  size_t bytes;
+  uint32_t size_class;
+  uint32_t dtype, rank;
+  uint32_t numbers;
+};
+struct FastCall::Arena {
+  Device* device;
+  size_t bytes;
+  uint32_t size_class;
+};
+static_assert(offsetof(tsr_tensor, rank) == offsetof(tsr_tensor, dtype) + 4);
+static_assert(offsetof(tsr_tensor, flags) == offsetof(tsr_tensor, device) + 4);
 
 bool FastCall::fits(const Plan& p) {
   if (!p.primary || p.measure || p.gives_away || p.nested) return false;
   for (const Exec& e : p.primary->program)
-    if (e.kind != Exec::kLaunch) return false;
+    if (e.kind != Exec::kLaunch || e.inputs.size() + e.outputs.size() > kMaxOperands) return false;
   for (const auto& o : p.primary->outputs)
     if (o.root != p.output_root(o.output)) return false;
-  return p.primary->outputs.size() == p.output_slots.size();
+  return p.primary->outputs.size() == p.output_slots.size() &&
+         1 + p.inputs.size() + p.output_slots.size() + p.arena_devices.size() <= kMaxBases &&
+         p.output_slots.size() + p.arena_devices.size() <= kMaxHeld;
 }
 
-FastCall* FastCall::make(const Plan& p) {
+FastCall::Owner FastCall::make(const Plan& p) {
   const SectionLayout& l = *p.primary;
   const auto n = static_cast<uint32_t>(p.inputs.size()), m = static_cast<uint32_t>(p.output_slots.size());
   std::vector<uint32_t> arena_of(p.arena_devices.size(), kNone);
   uint32_t arenas = 0;
   for (size_t d = 0; d < l.arena_bytes.size(); ++d)
     if (l.arena_bytes[d] > 0) arena_of[d] = arenas++;
-  size_t tensors = 0;
-  for (const Exec& e : l.program) tensors += e.inputs.size() + e.outputs.size();
-
-  // Base number of a root: inputs, then outputs, then arenas.
-  const auto base_of = [&](uint32_t root) {
-    if (root < n + m) return root;
-    return n + m + arena_of[root - p.arena_root(0, 0)];
+  const auto base_of = [&](uint32_t root) {  // null, inputs, outputs, arenas
+    return 1 + (root < n + m ? root : n + m + arena_of[root - p.arena_root(0, 0)]);
   };
-  std::vector<std::vector<std::pair<size_t, int64_t>>> by_base(n + m + arenas);  // offsets of pointers in the block
-  size_t num_patches = 0;
+
+  std::vector<Operand> operands;
+  std::vector<Launch> launches;
+  std::vector<Output> outputs(m);
+  std::vector<int64_t> numbers(p.program.num_slots(), 0);  // first the slots of sizes, on which nothing depends here
+  const size_t first_number = numbers.size();
+  const auto add_numbers = [&](const Resolved& r, uint32_t rank) {  // equal ones once
+    std::vector<int64_t> both(r.sizes, r.sizes + rank);
+    both.insert(both.end(), r.strides, r.strides + rank);
+    auto at = std::search(numbers.begin() + static_cast<std::ptrdiff_t>(first_number), numbers.end(), both.begin(), both.end());
+    const auto index = static_cast<uint32_t>(at - numbers.begin());
+    if (at == numbers.end()) numbers.insert(at, both.begin(), both.end());
+    return index;
+  };
+  // Larger ones never come from a thread's own pool.
+  const auto class_of = [](size_t bytes) { return bytes <= ThreadCache::kMaxBlock ? size_class_of(bytes) : kNone; };
+  const auto pair = [](uint32_t low, uint32_t high) {  // as they stand in memory
+    const uint32_t both[2] = {low, high};
+    uint64_t out;
+    std::memcpy(&out, both, sizeof out);
+    return out;
+  };
+  const auto add_operand = [&](uint32_t slot) {
+    if (slot == kNone) {
+      operands.push_back({0, pair(0, TSR_TENSOR_ABSENT), 0, kAbsolute, 0});
+      return;
+    }
+    const Slot& s = p.slots[slot];
+    const Resolved& r = l.slots[slot];
+    Operand o{pair(s.dtype, s.rank), pair(s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u), r.offset, kAbsolute, 0};
+    if (r.place == Resolved::kFixed) o.offset += reinterpret_cast<intptr_t>(p.constants[r.index].data);
+    if (r.place == Resolved::kRoot) o.base = base_of(r.index);
+    if (r.place == Resolved::kNowhere) o.offset = 0;
+    o.numbers = add_numbers(r, s.rank);
+    operands.push_back(o);
+  };
+  for (const Exec& e : l.program) {
+    const Step& step = *p.steps[e.step];
+    Launch launch{step.kernel.launch,
+                  step.kernel.self,
+                  static_cast<uint32_t>(e.inputs.size()),
+                  static_cast<uint32_t>(e.outputs.size()),
+                  kAbsolute,
+                  e.step,
+                  0};
+    if (e.workspace_root != kNone) {
+      launch.workspace_base = base_of(e.workspace_root);
+      launch.workspace_offset = e.workspace_offset;
+    }
+    launches.push_back(launch);
+    for (const auto* slots : {&e.inputs, &e.outputs})
+      for (const uint32_t slot : *slots) add_operand(slot);
+  }
+  for (const auto& o : l.outputs) {
+    const uint32_t slot = p.output_slots[o.output];
+    const Slot& s = p.slots[slot];
+    outputs[o.output] = {&device(s.device),
+                         static_cast<size_t>(o.bytes),
+                         class_of(static_cast<size_t>(o.bytes)),
+                         s.dtype,
+                         s.rank,
+                         add_numbers(l.slots[slot], s.rank)};
+  }
 
   size_t at = sizeof(FastCall);
   const auto reserve = [&](size_t bytes) {
@@ -75,199 +147,155 @@ FastCall* FastCall::make(const Plan& p) {
     at += (bytes + 7) / 8 * 8;
     return begin;
   };
-  const size_t bases_at = reserve((n + m + arenas) * sizeof(Base));
+  const size_t launches_at = reserve(launches.size() * sizeof(Launch));
   const size_t outputs_at = reserve(m * sizeof(Output));
-  const size_t launches_at = reserve(l.program.size() * sizeof(Launch));
   const size_t arenas_at = reserve(arenas * sizeof(Arena));
-  const size_t tensors_at = reserve(tensors * sizeof(tsr_tensor));
-  size_t t = tensors_at;
-  for (size_t i = 0; i < l.program.size(); ++i) {
-    const Exec& e = l.program[i];
-    for (const auto* slots : {&e.inputs, &e.outputs})
-      for (const uint32_t slot : *slots) {
-        if (slot != kNone && l.slots[slot].place == Resolved::kRoot) {
-          by_base[base_of(l.slots[slot].index)].emplace_back(t + offsetof(tsr_tensor, data), l.slots[slot].offset);
-          ++num_patches;
-        }
-        t += sizeof(tsr_tensor);
-      }
-    if (e.workspace_root != kNone) {
-      by_base[base_of(e.workspace_root)].emplace_back(
-          launches_at + i * sizeof(Launch) + offsetof(Launch, launch) + offsetof(tsr_launch, workspace), e.workspace_offset);
-      ++num_patches;
-    }
-  }
-  size_t dims = 0;
-  for (const uint32_t slot : p.output_slots) dims += 2 * p.slots[slot].rank;
-  const size_t output_dims_at = reserve(dims * sizeof(int64_t));
-  const size_t patches_at = reserve(num_patches * sizeof(Patch));
-  const size_t dims_at = reserve(std::max<size_t>(1, p.program.num_slots()) * sizeof(int64_t));
-
+  const size_t operands_at = reserve(operands.size() * sizeof(Operand));
+  const size_t numbers_at = reserve(numbers.size() * sizeof(int64_t));
   char* block = static_cast<char*>(::operator new ((at + 63) / 64 * 64, std::align_val_t{64}));
-  std::fill(block, block + at, char{0});
   auto* f = new (block) FastCall;
   f->num_inputs_ = n;
   f->num_outputs_ = m;
-  f->num_launches_ = static_cast<uint32_t>(l.program.size());
+  f->num_launches_ = static_cast<uint32_t>(launches.size());
   f->num_arenas_ = arenas;
-  f->bases_ = reinterpret_cast<Base*>(block + bases_at);
-  f->outputs_ = reinterpret_cast<Output*>(block + outputs_at);
-  f->launches_ = reinterpret_cast<Launch*>(block + launches_at);
-  f->arenas_ = reinterpret_cast<Arena*>(block + arenas_at);
-  f->patches_ = reinterpret_cast<Patch*>(block + patches_at);
-  uint32_t patch = 0;
-  for (size_t b = 0; b < by_base.size(); ++b) {
-    f->bases_[b].begin = patch;
-    for (const auto& [where, offset] : by_base[b]) f->patches_[patch++] = {reinterpret_cast<void**>(block + where), offset};
-    f->bases_[b].end = patch;
-  }
-  auto* numbers = reinterpret_cast<int64_t*>(block + output_dims_at);
-  for (const auto& o : l.outputs) {
-    const Slot& s = p.slots[p.output_slots[o.output]];
-    const Resolved& r = l.slots[p.output_slots[o.output]];
-    std::copy_n(r.sizes, s.rank, numbers);
-    std::copy_n(r.strides, s.rank, numbers + s.rank);
-    f->outputs_[o.output] = {&device(s.device), nullptr, static_cast<size_t>(o.bytes), numbers, numbers + s.rank,
-                             s.dtype,           s.rank};
-    numbers += 2 * s.rank;
-  }
   f->threads_ = p.threads;
+  const auto put = [&](const auto& items, size_t where) {
+    using T = typename std::decay_t<decltype(items)>::value_type;
+    return std::uninitialized_copy(items.begin(), items.end(), reinterpret_cast<T*>(block + where)) - items.size();
+  };
+  f->launches_ = put(launches, launches_at);
+  f->operands_ = put(operands, operands_at);
+  f->outputs_ = put(outputs, outputs_at);
+  f->numbers_ = put(numbers, numbers_at);
+  std::vector<Arena> arena_list(arenas);
   for (size_t d = 0; d < arena_of.size(); ++d)
-    if (arena_of[d] != kNone) f->arenas_[arena_of[d]] = {&device(p.arena_devices[d]), nullptr, l.arena_bytes[d]};
-  auto* tensor = reinterpret_cast<tsr_tensor*>(block + tensors_at);
-  for (size_t i = 0; i < l.program.size(); ++i) {
-    const Exec& e = l.program[i];
-    const Step& step = *p.steps[e.step];
-    Launch& launch = f->launches_[i];
-    launch.fn = step.kernel.launch;
-    launch.self = step.kernel.self;
-    launch.step = &step;
-    launch.launch.struct_size = sizeof(tsr_launch);
-    launch.launch.dims = reinterpret_cast<const int64_t*>(block + dims_at);
-    launch.launch.inputs = tensor;
-    launch.launch.num_inputs = static_cast<uint32_t>(e.inputs.size());
-    launch.launch.outputs = tensor + e.inputs.size();
-    launch.launch.num_outputs = static_cast<uint32_t>(e.outputs.size());
-    for (const auto* slots : {&e.inputs, &e.outputs})
-      for (const uint32_t slot : *slots) {
-        tsr_tensor& x = *tensor++;
-        if (slot == kNone) {
-          x.flags = TSR_TENSOR_ABSENT;
-          continue;
-        }
-        const Slot& s = p.slots[slot];
-        const Resolved& r = l.slots[slot];
-        x = {nullptr, s.dtype, s.rank, r.sizes, r.strides, s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u};
-        if (r.place == Resolved::kFixed) x.data = static_cast<char*>(p.constants[r.index].data) + r.offset;
-      }
-  }
-  return f;
+    if (arena_of[d] != kNone) {
+      const auto bytes = static_cast<size_t>(l.arena_bytes[d]);
+      arena_list[arena_of[d]] = {&device(p.arena_devices[d]), bytes, class_of(bytes)};
+    }
+  f->arenas_ = put(arena_list, arenas_at);
+  return Owner(f);
 }
 
-void FastCall::destroy(FastCall* f) noexcept { ::operator delete (f, std::align_val_t{64}); }
-
-inline void FastCall::set(Base& base, void* p) {
-  if (base.value == p) return;  // parameters are where they were
-  base.value = p;
-  for (uint32_t k = base.begin; k < base.end; ++k) *patches_[k].where = static_cast<char*>(p) + patches_[k].offset;
+void FastCall::Free::operator()(const FastCall* f) const noexcept {
+  ::operator delete (const_cast<FastCall*>(f), std::align_val_t{64});
 }
 
-void FastCall::prepare(tsr_tensor_handle* const* inputs) {
-  for (uint32_t i = 0; i < std::min(num_launches_, 4u); ++i) __builtin_prefetch(launches_[i].self);
-  Base* base = bases_;
-  for (uint32_t i = 0; i < num_inputs_; ++i) set(*base++, inputs[i]->desc.data);
-  for (uint32_t j = 0; j < num_outputs_; ++j) {
-    Output& o = outputs_[j];
-    o.buffer = allocate_buffer(*o.device, o.bytes);
-    set(*base++, o.buffer->data);
-  }
-  for (uint32_t k = 0; k < num_arenas_; ++k) {
-    Arena& a = arenas_[k];
-    a.buffer = take_arena(*a.device, a.bytes);
-    set(*base++, a.buffer->data);
-  }
-}
+// Outputs, then arenas. Whatever happens, a call lets go of all of it.
+struct FastCall::Held {
+  ThreadCache* const cache = thread_cache();
+  uint32_t size = 0, first = 0;  // those before `first` have gone to their tensors
+  uint32_t num_outputs;
+  Buffer* buffers[kMaxHeld];
 
-void FastCall::launch(const Plan& plan) {
-  for (uint32_t i = 0; i < num_launches_; ++i) {
-    Launch& l = launches_[i];
-    tsr_error* e = l.fn(l.self, &l.launch);
+  explicit Held(uint32_t n) : num_outputs(n) {}  // leaves `buffers` alone
+  Held(const Held&) = delete;
+  ~Held() {
+    for (uint32_t i = first; i < size; ++i) {
+      // Small arenas are ordinary buffers of the thread's pool; large ones are shared by all calls.
+      Buffer* b = buffers[i];
+      if (i < num_outputs || b->size_class >= ThreadCache::kClasses || !cache || !cache->give(b)) [[unlikely]]
+        give_back(b, i < num_outputs);
+    }
+  }
+  template <class T>
+  void* take(const T& t) {  // an output or an arena
+    Buffer* b = nullptr;
+    if (t.size_class != kNone && cache) [[likely]]
+      b = cache->take(*t.device, t.size_class, t.bytes);
+    if (!b) [[unlikely]]
+      b = std::is_same_v<T, Arena> && t.size_class == kNone ? take_arena(*t.device, static_cast<int64_t>(t.bytes))
+                                                            : allocate_buffer(*t.device, t.bytes);
+    buffers[size++] = b;
+    return b->data;
+  }
+
+ private:
+  static void give_back(Buffer* b, bool output) noexcept {
+    if (output || b->size_class < ThreadCache::kClasses)
+      b->release();
+    else
+      give_arena(b);
+  }
+};
+
+void FastCall::launch(const Plan& plan, void* const* bases) const {
+  tsr_tensor tensors[kMaxOperands];
+  tsr_launch call;
+  call.struct_size = sizeof call;
+  call.inputs = tensors;
+  call.dims = numbers_;
+  call.stream = nullptr;
+  const auto at = [bases](uint32_t base, int64_t offset) {
+    return reinterpret_cast<void*>(reinterpret_cast<intptr_t>(bases[base]) + offset);
+  };
+  const Operand* o = operands_;
+  for (const Launch *l = launches_, *end = l + num_launches_; l != end; ++l) {
+    tsr_tensor* t = tensors;
+    for (const Operand* last = o + l->num_inputs + l->num_outputs; o != last; ++o, ++t) {
+      t->data = at(o->base, o->offset);
+      std::memcpy(&t->dtype, &o->type, sizeof o->type);
+      std::memcpy(&t->device, &o->place, sizeof o->place);
+      t->sizes = numbers_ + o->numbers;
+      t->strides = t->sizes + t->rank;
+    }
+    call.num_inputs = l->num_inputs;
+    call.num_outputs = l->num_outputs;
+    call.outputs = tensors + l->num_inputs;
+    call.workspace = at(l->workspace_base, l->workspace_offset);
+    tsr_error* e = l->fn(l->self, &call);
     if (!e) [[likely]]
       continue;
+    const Step& step = *plan.steps[l->index];
     try {
-      l.step->backend->check(e);
+      step.backend->check(e);
     } catch (const Error& error) {
-      rethrow_at(plan, *l.step, error);
+      rethrow_at(plan, step, error);
     }
   }
 }
 
-void FastCall::run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) {
-  struct Cleanup {  // whatever happens, the block holds no memory afterwards
-    FastCall& f;
-    ~Cleanup() {
-      for (uint32_t k = 0; k < f.num_arenas_; ++k)
-        if (Buffer* b = std::exchange(f.arenas_[k].buffer, nullptr)) give_arena(b);
-      for (uint32_t j = 0; j < f.num_outputs_; ++j)
-        if (Buffer* b = std::exchange(f.outputs_[j].buffer, nullptr)) b->release();
-    }
-  } cleanup{*this};
-  prepare(inputs);
-  if (threads_ > 0) {
-    const ThreadLimit limit(threads_);
-    launch(plan);
-  } else {
-    launch(plan);
-  }
-  uint32_t made = 0;
+void FastCall::give(Held& held, tsr_tensor_handle** outputs) const {
   try {
-    for (; made < num_outputs_; ++made) {
-      Output& o = outputs_[made];
-      outputs[made] =
-          tensor_over(o.buffer, o.buffer->data, o.dtype, o.rank, o.sizes, o.strides, o.device->id(), TSR_TENSOR_CONTIGUOUS);
-      o.buffer = nullptr;
+    for (uint32_t& j = held.first; j < num_outputs_; ++j) {
+      const Output& o = outputs_[j];
+      const int64_t* sizes = numbers_ + o.numbers;
+      Buffer* b = held.buffers[j];
+      outputs[j] = tensor_over(b, b->data, o.dtype, o.rank, sizes, sizes + o.rank, o.device->id(), TSR_TENSOR_CONTIGUOUS);
     }
   } catch (...) {
-    while (made > 0) tensor_release(outputs[--made]);
+    for (uint32_t j = 0; j < held.first; ++j) tensor_release(outputs[j]);
     throw;
   }
 }
 
-FastCallPool::~FastCallPool() {
-  for (auto& p : places_)
-    if (FastCall* call = p.load()) FastCall::destroy(call);
+template <class DataOf>
+inline void FastCall::run_on(const Plan& plan, DataOf data_of, tsr_tensor_handle** outputs) const {
+  for (uint32_t i = 0; i < std::min(num_launches_, 4u); ++i) __builtin_prefetch(launches_[i].self);
+  void* bases[kMaxBases];
+  void** base = bases;
+  *base++ = nullptr;
+  for (uint32_t i = 0; i < num_inputs_; ++i) *base++ = data_of(i);
+  Held held(num_outputs_);
+  for (const Output *o = outputs_, *end = o + num_outputs_; o != end; ++o) *base++ = held.take(*o);
+  for (const Arena *a = arenas_, *end = a + num_arenas_; a != end; ++a) *base++ = held.take(*a);
+  if (threads_ > 0) {
+    const ThreadLimit limit(threads_);
+    launch(plan, bases);
+  } else {
+    launch(plan, bases);
+  }
+  give(held, outputs);
 }
 
-const FastCall* FastCallPool::fill(const Plan& plan) {
-  FastCall* call = FastCall::make(plan);
-  if (FastCall* other = places_[0].exchange(call, std::memory_order_acq_rel)) FastCall::destroy(other);
-  return call;
+void FastCall::run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const {
+  run_on(
+      plan, [inputs](uint32_t i) { return inputs[i]->desc.data; }, outputs);
 }
 
-void FastCallPool::run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) {
-  FastCall* call = nullptr;
-  std::atomic<FastCall*>* place = &places_[0];
-  for (auto& p : places_)
-    if (p.load(std::memory_order_relaxed) && (call = p.exchange(nullptr, std::memory_order_acquire))) {
-      place = &p;
-      break;
-    }
-  if (!call) call = FastCall::make(plan);
-  struct Return {
-    std::atomic<FastCall*>* places;
-    std::atomic<FastCall*>* place;
-    FastCall* call;
-    ~Return() {
-      // Another thread may have put its own block there meanwhile: that one moves to a free place, or goes.
-      FastCall* other = place->exchange(call, std::memory_order_acq_rel);
-      for (size_t k = 0; other && k < kPlaces; ++k) {
-        FastCall* none = nullptr;
-        if (places[k].compare_exchange_strong(none, other, std::memory_order_acq_rel)) other = nullptr;
-      }
-      if (other) FastCall::destroy(other);
-    }
-  } give_back{places_, place, call};
-  call->run(plan, inputs, outputs);
+void FastCall::run(const Plan& plan, const tsr_arg* args, const uint32_t* leaves, tsr_tensor_handle** outputs) const {
+  run_on(
+      plan, [args, leaves](uint32_t i) { return args[leaves[i]].tensor->desc.data; }, outputs);
 }
 
 }  // namespace tessera::core

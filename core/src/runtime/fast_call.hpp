@@ -2,8 +2,8 @@
 // The steady call: a static plan of kernels alone, flattened into one block of memory.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "tessera/embed.h"
 
@@ -12,49 +12,42 @@ namespace tessera::core {
 class Plan;
 
 // Everything that a call of such a plan reads stands in one allocation in the order in which it is read, because with many cached
-// executables a call is as fast as the cache lines it touches are few. One call at a time uses a block; Plan keeps a few.
+// executables a call is as fast as the cache lines it touches are few. The block is never written: a call describes the tensors of one
+// launch after the other on its stack, so that any number of threads share a block without taking turns.
 class FastCall {
  public:
   // Whether a plan can be run this way: one section, static sizes, kernels only, outputs in memory of their own.
   static bool fits(const Plan& plan);
-  static FastCall* make(const Plan& plan);
-  static void destroy(FastCall*) noexcept;
+  struct Free {
+    void operator()(const FastCall*) const noexcept;
+  };
+  using Owner = std::unique_ptr<const FastCall, Free>;
+  static Owner make(const Plan& plan);
 
   // The inputs are as the plan's primary layout expects them. Outputs are new references. Throws what kernels report.
-  void run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs);
+  void run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
+  // Graph input i is the tensor args[leaves[i]].
+  void run(const Plan& plan, const tsr_arg* args, const uint32_t* leaves, tsr_tensor_handle** outputs) const;
 
  private:
   FastCall() = default;
+  struct Operand;
   struct Launch;
-  struct Patch;
   struct Output;
   struct Arena;
-  struct Base;
-  void set(Base& base, void* p);
-  void prepare(tsr_tensor_handle* const* inputs);
-  void launch(const Plan& plan);
+  struct Held;
+  template <class DataOf>
+  void run_on(const Plan& plan, DataOf data_of, tsr_tensor_handle** outputs) const;
+  void launch(const Plan& plan, void* const* bases) const;
+  void give(Held& held, tsr_tensor_handle** outputs) const;
 
   uint32_t num_inputs_ = 0, num_outputs_ = 0, num_launches_ = 0, num_arenas_ = 0;
   int threads_ = 0;
-  Base* bases_ = nullptr;  // inputs, outputs, arenas
-  Output* outputs_ = nullptr;
-  Launch* launches_ = nullptr;
-  Arena* arenas_ = nullptr;
-  Patch* patches_ = nullptr;
-};
-
-// A lock-free bag of blocks for one plan: taking one is an exchange, so nothing can be taken twice.
-class FastCallPool {
- public:
-  FastCallPool() = default;
-  ~FastCallPool();
-  FastCallPool(const FastCallPool&) = delete;
-  const FastCall* fill(const Plan& plan);  // makes the first block now
-  void run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs);
-
- private:
-  static constexpr size_t kPlaces = 3;  // calls in flight beyond that make their own
-  std::atomic<FastCall*> places_[kPlaces] = {};
+  const Launch* launches_ = nullptr;
+  const Operand* operands_ = nullptr;  // of all launches
+  const Output* outputs_ = nullptr;
+  const Arena* arenas_ = nullptr;
+  const int64_t* numbers_ = nullptr;  // values of the size program; sizes, then strides, of each operand and output
 };
 
 }  // namespace tessera::core
