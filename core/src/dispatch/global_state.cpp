@@ -3,10 +3,12 @@
 
 #include <utility>
 
+#include "runtime/pool.hpp"
+
 namespace tessera::core {
 
 namespace {
-constinit thread_local uint64_t t_state = 1;
+constinit thread_local uint64_t t_state TESSERA_INITIAL_EXEC = 1;
 }
 
 uint64_t global_state() noexcept { return t_state; }

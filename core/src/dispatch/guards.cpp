@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <cstring>
 
 #include "dispatch/global_state.hpp"
 #include "dispatch/marks.hpp"
@@ -11,60 +13,105 @@
 namespace tessera::core {
 
 void Mask::finish() {
-  words = 1;
+  words_ = 1;
   symbolic = false;
+  readers_.clear();
   for (const LeafGuard& l : leaves) {
-    words += 1;
-    if (l.kind == TSR_ARG_SYM_INT && l.rank > 0 && !l.guarded) symbolic = true;
-    if (l.kind != TSR_ARG_TENSOR || !l.guarded) continue;
-    words += l.rank + (l.layout == LeafGuard::kStrides ? l.rank : 0);
-    symbolic = symbolic || l.layout == LeafGuard::kNotDense || static_cast<uint32_t>(std::popcount(l.fixed)) != l.rank;
+    Reader r{Reader::kNothing, l.rank, l.kind | uint64_t{l.role} << 32, l.fixed, l.layout == LeafGuard::kStrides};
+    words_ += 1;
+    const bool all_fixed = static_cast<uint32_t>(std::popcount(l.fixed)) == l.rank;
+    switch (l.kind) {
+      case TSR_ARG_TENSOR:
+        if (!l.guarded) break;
+        r.how = all_fixed && l.layout != LeafGuard::kStrides ? Reader::kFixedTensor : Reader::kTensor;
+        words_ += l.rank + (l.layout == LeafGuard::kStrides ? l.rank : 0);
+        symbolic = symbolic || l.layout == LeafGuard::kNotDense || !all_fixed;
+        break;
+      case TSR_ARG_SYM_FLOAT:
+        if (l.guarded) r.how = Reader::kFloat;
+        break;
+      case TSR_ARG_FLOAT: r.how = Reader::kFloat; break;
+      case TSR_ARG_STRING:
+      case TSR_ARG_KEYS: r.how = Reader::kText; break;
+      case TSR_ARG_NONE: break;
+      default:
+        if (l.guarded) r.how = Reader::kInteger;
+        if (l.kind == TSR_ARG_SYM_INT && l.rank > 0 && !l.guarded) symbolic = true;
+        break;
+    }
+    readers_.push_back(r);
   }
 }
 
+namespace {
+
+uint64_t two_fields(const uint32_t& first) {  // the second stands behind it
+  uint64_t out;
+  std::memcpy(&out, &first, sizeof out);
+  return out;
+}
+static_assert(std::endian::native == std::endian::little);
+static_assert(offsetof(tsr_tensor, rank) == offsetof(tsr_tensor, dtype) + 4);
+static_assert(offsetof(tsr_tensor, flags) == offsetof(tsr_tensor, device) + 4);
+static_assert(offsetof(tsr_arg, role) == offsetof(tsr_arg, kind) + 4);
+static_assert(offsetof(tsr_tensor_handle, marks) == offsetof(tsr_tensor_handle, requires_grad) + 4);
+
+// dtype, device, requires_grad, rank and flags: each is a small number in bits of its own.
+inline uint64_t type_word(const tsr_tensor_handle& h, uint32_t& marks) {
+  uint64_t word = two_fields(h.desc.dtype) | two_fields(h.desc.device) << 8;
+  if (const uint64_t state = two_fields(h.requires_grad)) [[unlikely]] {
+    if (h.requires_grad != 0) word |= uint64_t{1} << 16;
+    marks |= static_cast<uint32_t>(state >> 32);
+  }
+  return word;
+}
+
+}  // namespace
+
 bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* marks) const {
-  if (count != leaves.size()) return false;
-  out.reserve(words);
-  out.push(global_state());
+  if (count != readers_.size()) return false;
+  out.reserve(words_);
+  uint64_t* w = out.end();
+  *w++ = global_state();
+  uint32_t all_marks = 0;
   const tsr_arg* a = args;
-  for (const LeafGuard& leaf : leaves) {
+  for (const Reader& r : readers_) {
     const tsr_arg& arg = *a++;
-    if (arg.kind != leaf.kind) return false;
-    switch (leaf.kind) {
-      case TSR_ARG_TENSOR: {
-        if (!leaf.guarded) break;
-        if (!arg.tensor) return false;  // the miss reports it
-        const tsr_tensor_handle& h = *arg.tensor;
-        const tsr_tensor& t = h.desc;
-        if (t.rank != leaf.rank || ((t.flags & TSR_TENSOR_CONTIGUOUS) != 0) != (leaf.layout == LeafGuard::kDense)) return false;
-        *marks |= h.marks;
-        out.push(t.dtype | uint64_t{arg.role} << 8 | uint64_t{h.requires_grad != 0} << 16 | uint64_t{t.device} << 32);
-        const uint64_t all = leaf.rank < 64 ? (uint64_t{1} << leaf.rank) - 1 : ~uint64_t{0};
-        if (leaf.fixed == all) {
-          for (uint32_t k = 0; k < leaf.rank; ++k) out.push(static_cast<uint64_t>(t.sizes[k]));
-        } else {
-          for (uint64_t rest = leaf.fixed; rest; rest &= rest - 1)
-            out.push(static_cast<uint64_t>(t.sizes[std::countr_zero(rest)]));
-        }
-        if (leaf.layout == LeafGuard::kStrides)
-          for (uint32_t k = 0; k < leaf.rank; ++k) out.push(static_cast<uint64_t>(t.strides[k]));
+    if (r.how == Reader::kFixedTensor) [[likely]] {
+      if (two_fields(arg.kind) != r.kind_and_role || !arg.tensor) return false;  // a null tensor: the miss reports it
+      const tsr_tensor& t = arg.tensor->desc;
+      if (t.rank != r.rank) return false;
+      *w++ = type_word(*arg.tensor, all_marks);
+      const int64_t* sizes = t.sizes;
+      for (const int64_t* end = sizes + r.rank; sizes != end; ++sizes) *w++ = static_cast<uint64_t>(*sizes);
+      continue;
+    }
+    if (arg.kind != static_cast<uint32_t>(r.kind_and_role)) return false;
+    switch (r.how) {
+      case Reader::kFixedTensor: break;
+      case Reader::kTensor: {
+        if (two_fields(arg.kind) != r.kind_and_role || !arg.tensor) return false;
+        const tsr_tensor& t = arg.tensor->desc;
+        if (t.rank != r.rank) return false;
+        *w++ = type_word(*arg.tensor, all_marks);
+        for (uint64_t rest = r.fixed; rest; rest &= rest - 1) *w++ = static_cast<uint64_t>(t.sizes[std::countr_zero(rest)]);
+        if (r.strides)
+          for (uint32_t k = 0; k < r.rank; ++k) *w++ = static_cast<uint64_t>(t.strides[k]);
         break;
       }
-      case TSR_ARG_SYM_FLOAT:
-        if (!leaf.guarded) break;
-        [[fallthrough]];
-      case TSR_ARG_FLOAT: out.push(std::bit_cast<uint64_t>(arg.f)); break;
-      case TSR_ARG_STRING:
-      case TSR_ARG_KEYS:
+      case Reader::kInteger: *w++ = static_cast<uint64_t>(arg.i); break;
+      case Reader::kFloat: *w++ = std::bit_cast<uint64_t>(arg.f); break;
+      case Reader::kText:
+        out.set_end(w);
         out.push_text(arg.s ? arg.s : "");
-        out.reserve(words);
+        out.reserve(words_);
+        w = out.end();
         break;
-      case TSR_ARG_NONE: break;
-      default:
-        if (leaf.guarded) out.push(static_cast<uint64_t>(arg.i));
-        break;
+      case Reader::kNothing: break;
     }
   }
+  out.set_end(w);
+  *marks = all_marks;
   return true;
 }
 

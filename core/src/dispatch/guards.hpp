@@ -44,6 +44,7 @@ struct LeafGuard {
   uint32_t kind = 0;                                      // tsr_arg_kind
   bool guarded = false;  // the graph relies on it: of tensors their type, of others their value
   Layout layout = kDense;
+  uint32_t role = 0;  // of a guarded tensor
   uint32_t rank = 0;
   uint64_t fixed = 0;  // bit i: the size at index i is part of the key; else it is a symbol
   bool operator==(const LeafGuard&) const = default;
@@ -53,12 +54,23 @@ struct LeafGuard {
 struct Mask {
   std::vector<LeafGuard> leaves;
   bool symbolic = false;  // some size or number is a symbol
-  size_t words = 0;       // of a key, texts not counted
-  void finish();
+  void finish();          // after the last change to leaves
   bool operator==(const Mask& o) const { return leaves == o.leaves && symbolic == o.symbolic; }
-  // Appends the words of these arguments and of the thread's global state, and adds up their marks. False: they cannot match whatever
+  // Appends the words of these arguments and of the thread's global state, and the union of their marks. False: they cannot match whatever
   // the numbers are (count, kinds, ranks).
   bool key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* marks) const;
+
+ private:
+  // How the words of a leaf are read.
+  struct Reader {
+    enum How : uint32_t { kNothing, kFixedTensor, kTensor, kInteger, kFloat, kText } how;
+    uint32_t rank;
+    uint64_t kind_and_role;  // as they stand in tsr_arg; the role counts for tensors
+    uint64_t fixed;
+    bool strides;  // are part of the key
+  };
+  std::vector<Reader> readers_;
+  size_t words_ = 0;  // of a key, texts not counted
 };
 
 // The arguments at capture, kept to explain why a later call does not match.

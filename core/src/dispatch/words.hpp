@@ -9,6 +9,7 @@
 #include <new>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tessera::core {
@@ -24,6 +25,9 @@ class WordBuffer {
       grow(n);
   }
   void push(uint64_t w) { *end_++ = w; }
+  // To write reserved words through a pointer that lives in a register: begin there, then say where the words end.
+  uint64_t* end() { return end_; }
+  void set_end(uint64_t* end) { end_ = end; }
   void clear() { end_ = data_; }
   void push_text(std::string_view s) {
     reserve(2 + s.size() / 8);
@@ -54,20 +58,18 @@ class WordBuffer {
   uint64_t *data_, *end_, *limit_;
 };
 
-// Four independent multiply-and-fold lanes (the mixing step of wyhash): about one word per cycle. Equal keys are compared in
-// full afterwards, so that a collision costs time only.
+// The sum of one 128-bit product per pair of words, each pair under another key (NH, of UMAC: RFC 4418), then a mixing step (wyhash's).
+// The products do not wait for each other. Equal keys are compared in full afterwards, so that a collision costs time only.
 inline uint64_t hash_words(const uint64_t* w, size_t n) noexcept {
-  constexpr uint64_t k[4] = {0x9E3779B97F4A7C15u, 0xBF58476D1CE4E5B9u, 0x94D049BB133111EBu, 0xD6E8FEB86659FD93u};
-  const auto mix = [](uint64_t a, uint64_t b) {
-    const auto p = static_cast<unsigned __int128>(a) * b;
-    return static_cast<uint64_t>(p) ^ static_cast<uint64_t>(p >> 64);
-  };
-  uint64_t lane[4] = {k[0] ^ n, k[1], k[2], k[3]};
-  size_t i = 0;
-  for (; i + 4 <= n; i += 4)
-    for (size_t j = 0; j < 4; ++j) lane[j] = mix(lane[j] ^ w[i + j], k[j]) + k[(j + 1) & 3];
-  for (size_t j = 0; i < n; ++i, ++j) lane[j] = mix(lane[j] ^ w[i], k[j]) + k[(j + 1) & 3];
-  return mix(lane[0] ^ (lane[1] << 1), k[2] ^ lane[2]) ^ mix(lane[3], k[1] ^ lane[1]);
+  constexpr uint64_t kStep = 0x9E3779B97F4A7C15u;
+  using Wide = unsigned __int128;
+  Wide sum = n;
+  uint64_t key = 0xBF58476D1CE4E5B9u;
+  const uint64_t* const end = w + (n & ~size_t{1});
+  for (; w != end; w += 2, key += kStep) sum += static_cast<Wide>(w[0] + key) * (w[1] - key);
+  if (n & 1) sum += static_cast<Wide>(w[0] + key) * ~key;
+  const Wide mixed = static_cast<Wide>(static_cast<uint64_t>(sum) ^ static_cast<uint64_t>(sum >> 64)) * 0x94D049BB133111EBu;
+  return static_cast<uint64_t>(mixed) ^ static_cast<uint64_t>(mixed >> 64);
 }
 
 // Maps keys to values that live elsewhere. find() takes no lock and may run while another thread inserts; inserts exclude each
@@ -89,9 +91,9 @@ class WordMap {
       if (!node) return nullptr;
       if (slot.hash != hash) continue;  // written before the node was published
       // With many entries each of these is a cache miss: ask for all of them at once instead of one after the other.
-      for (size_t k = 0; k < 4; ++k) __builtin_prefetch(reinterpret_cast<const char*>(node) + 64 * k);
-      for (size_t k = 0; k < 2; ++k) __builtin_prefetch(reinterpret_cast<const char*>(slot.value) + 64 * k, 1);
-      for (size_t k = 0; k < 10; ++k) __builtin_prefetch(static_cast<const char*>(slot.hint) + 64 * k);
+      prefetch(node, std::make_index_sequence<3>());
+      prefetch(slot.value, std::make_index_sequence<2>());
+      prefetch(slot.hint, std::make_index_sequence<9>());
       if (node->size == n && std::memcmp(node->words(), words, n * sizeof(uint64_t)) == 0) return slot.value;
     }
   }
@@ -111,6 +113,10 @@ class WordMap {
   size_t size() const { return nodes_.size(); }
 
  private:
+  template <size_t... K>
+  static void prefetch(const void* p, std::index_sequence<K...>) {
+    (__builtin_prefetch(static_cast<const char*>(p) + 64 * K), ...);
+  }
   struct Node {  // the words follow
     uint64_t hash;
     size_t size;
