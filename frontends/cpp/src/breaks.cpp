@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <span>
 
 #include "attrs.hpp"
 #include "tessera/dtypes.hpp"
@@ -207,14 +208,11 @@ StepResult host_step(uint32_t code, const tsr_loc& where, const std::string& det
 }
 
 std::string host_key(const std::function<void(FlattenVisitor&)>& flatten) {
-  std::vector<tsr_arg> args;
-  std::vector<std::string> texts;
-  FlattenVisitor v;
-  v.out = &args;
-  v.texts = &texts;
+  ArgBuffer args;
+  FlattenVisitor v(args);
   flatten(v);
   std::string key;
-  for (const tsr_arg& a : args) {
+  for (const tsr_arg& a : std::span(args.data(), args.size())) {
     key.append(reinterpret_cast<const char*>(&a.kind), sizeof a.kind);
     key.append(reinterpret_cast<const char*>(&a.i), sizeof a.i);
     key.append(reinterpret_cast<const char*>(&a.f), sizeof a.f);

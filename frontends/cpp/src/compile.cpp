@@ -2,6 +2,7 @@
 // The untyped half of tessera::compile.
 #include "tessera/compile.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -11,7 +12,7 @@ namespace tessera::detail {
 
 // ------------------------------------------------------------------------------------------------------------ visitors
 
-void FlattenVisitor::tensor(Tensor& t) {
+void FlattenVisitor::other_tensor(Tensor& t) {
   if (placeholders) {
     push(TSR_ARG_TENSOR);
     return;
@@ -20,8 +21,7 @@ void FlattenVisitor::tensor(Tensor& t) {
     push(TSR_ARG_NONE);
     return;
   }
-  if (t.is_traced()) fail("TSR-F001", "a tensor of a traced function is passed to a compiled function outside its trace");
-  push(TSR_ARG_TENSOR).tensor = t.handle_unchecked();
+  fail("TSR-F001", "a tensor of a traced function is passed to a compiled function outside its trace");
 }
 
 void FlattenVisitor::sym_int(SymInt& x) {
@@ -36,19 +36,10 @@ void FlattenVisitor::sym_float(SymFloat& x) {
   push(TSR_ARG_SYM_FLOAT).f = placeholders ? 0 : x.number();
 }
 
-void FlattenVisitor::text(uint32_t kind, std::string s) {
-  // tsr_arg borrows the characters; a deque-like growth would do, but calls with strings are rare and short.
-  texts->push_back(std::move(s));
-  push(kind);
-  size_t k = texts->size();
-  for (size_t i = out->size(); i-- > 0 && k > 0;)  // the vector may have moved: point every string argument at its text again
-    if ((*out)[i].kind == TSR_ARG_STRING || (*out)[i].kind == TSR_ARG_KEYS) (*out)[i].s = (*texts)[--k].c_str();
-}
-
 void FlattenVisitor::module(nn::ModuleBase& m) {
   for (const nn::ModuleBase::Leaf& l : m.leaves()) {
     tensor(*l.tensor);
-    if (l.tensor->defined() && !placeholders) out->back().role = l.buffer ? TSR_INPUT_ARG : TSR_INPUT_PARAM;
+    if (l.tensor->defined() && !placeholders) out.back().role = l.buffer ? TSR_INPUT_ARG : TSR_INPUT_PARAM;
   }
   for (const bool* flag : m.training_flags()) boolean(*flag);
 }
@@ -93,23 +84,22 @@ std::vector<size_t> module_buffer_leaves(nn::ModuleBase& m, size_t first) {
   return out;
 }
 
-namespace {
-struct HostValues : FlattenVisitor {  // tensors only hold their place: after a run they are traced ones
-  std::vector<tsr_arg> storage;
-  std::vector<std::string> strings;
-  HostValues() { out = &storage, texts = &strings; }
-};
-}  // namespace
+void WritebackVisitor::module(nn::ModuleBase& m) {
+  for (const nn::ModuleBase::Leaf& l : m.leaves()) tensor(*l.tensor);
+}
+void ResultVisitor::module(nn::ModuleBase& m) {
+  for (const nn::ModuleBase::Leaf& l : m.leaves()) tensor(*l.tensor);
+}
 
 bool same_host_values(const std::function<void(FlattenVisitor&)>& before, const std::function<void(FlattenVisitor&)>& after,
                       size_t* leaf) {
-  HostValues a, b;
-  a.placeholders = b.placeholders = true;
-  before(a);
-  after(b);
-  const size_t n = std::min(a.storage.size(), b.storage.size());
+  ArgBuffer a, b;  // tensors only hold their place: after a run they are traced ones
+  FlattenVisitor visit_a(a, true), visit_b(b, true);
+  before(visit_a);
+  after(visit_b);
+  const size_t n = std::min(a.size(), b.size());
   for (size_t i = 0; i < n; ++i) {
-    const tsr_arg &x = a.storage[i], &y = b.storage[i];
+    const tsr_arg &x = a.data()[i], &y = b.data()[i];
     bool same = x.kind == y.kind;
     if (same && x.kind != TSR_ARG_TENSOR)
       same = x.i == y.i && std::memcmp(&x.f, &y.f, sizeof x.f) == 0 &&
@@ -120,7 +110,7 @@ bool same_host_values(const std::function<void(FlattenVisitor&)>& before, const 
     }
   }
   *leaf = n;
-  return a.storage.size() == b.storage.size();
+  return a.size() == b.size();
 }
 
 namespace {
@@ -147,32 +137,66 @@ std::vector<std::string> argument_names(const CompileOptions& options, size_t co
   return names;
 }
 
-// ----------------------------------------------------------------------------------------------------------- scratch
+// --------------------------------------------------------------------------------------------------------- memory of calls
+
+struct ArgBuffer::Spare {
+  std::vector<tsr_arg> args;
+  std::vector<std::unique_ptr<std::string>> texts;  // their characters must not move
+  size_t used = 0;
+};
 
 namespace {
-// Calls nest when a traced function calls another compiled one; each depth has its own buffers.
-thread_local std::vector<std::unique_ptr<Scratch>> t_scratch;
-thread_local size_t t_depth = 0;
-}  // namespace
+thread_local std::vector<std::unique_ptr<ArgBuffer::Spare>> t_spares;  // calls nest: a traced function may call a compiled one
+}
 
-ScratchScope::ScratchScope() {
-  if (t_depth == t_scratch.size()) t_scratch.push_back(std::make_unique<Scratch>());
-  s_ = t_scratch[t_depth++].get();
+ArgBuffer::Spare& ArgBuffer::spare() {
+  if (!spare_) {
+    if (t_spares.empty()) {
+      spare_ = new Spare;
+    } else {
+      spare_ = t_spares.back().release();
+      t_spares.pop_back();
+    }
+  }
+  return *spare_;
 }
-ScratchScope::~ScratchScope() {
-  --t_depth;
-  s_->args.clear();
-  s_->texts.clear();
-  for (tsr_tensor_handle* h : s_->outputs)
-    if (h) api().tensor_release(h);
-  s_->outputs.clear();
+
+void ArgBuffer::grow() {
+  Spare& s = spare();
+  const size_t used = size();
+  s.args.resize(std::max(s.args.size(), 2 * used));
+  if (begin_ == stack_) std::copy_n(stack_, used, s.args.data());
+  begin_ = s.args.data();
+  end_ = begin_ + used;
+  limit_ = begin_ + s.args.size();
 }
+
+void ArgBuffer::push_text(uint32_t kind, std::string text) {
+  Spare& s = spare();
+  if (s.used == s.texts.size()) s.texts.push_back(std::make_unique<std::string>());
+  std::string& kept = *s.texts[s.used++];
+  kept.assign(text);
+  push(kind).s = kept.c_str();
+}
+
+void ArgBuffer::give_back() noexcept {
+  spare_->used = 0;
+  try {
+    t_spares.emplace_back(spare_);
+  } catch (...) {
+    delete spare_;
+  }
+}
+
+void Outputs::release(tsr_tensor_handle* h) { api().tensor_release(h); }
 
 // ------------------------------------------------------------------------------------------------------------- calling
 
 namespace {
 
-thread_local CallFrame* t_frame = nullptr;
+constinit thread_local CallFrame* t_frame = nullptr;
+constexpr size_t kMaxOutputs = 4096;
+constinit thread_local tsr_tensor_handle* t_outputs[kMaxOutputs] = {};  // of the call that returns
 
 // The host calls this on a miss, on the calling thread.
 tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg*, size_t, void** structure) {
@@ -288,20 +312,21 @@ Callable::Callable(CompileOptions options, std::source_location where)
 
 Callable::~Callable() { api().callable_destroy(handle_); }
 
-const Structure& Callable::call(CallFrame& frame, const std::vector<tsr_arg>& args, std::vector<tsr_tensor_handle*>& outputs) {
+const Structure& Callable::call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs) {
   struct Current {
     CallFrame* previous;
     explicit Current(CallFrame* f) : previous(std::exchange(t_frame, f)) {}
     ~Current() { t_frame = previous; }
   } current(&frame);
-  // The buffer keeps its size between calls of this thread; entries beyond num_outputs stay null.
-  constexpr size_t kCapacity = 4096;
-  thread_local tsr_tensor_handle* buffer[kCapacity];
+  std::unique_ptr<tsr_tensor_handle*[]> own;  // inside another call, whose outputs may stand in the thread's already
+  if (current.previous) [[unlikely]]
+    own.reset(new tsr_tensor_handle*[kMaxOutputs]);
+  tsr_tensor_handle** const buffer = own ? own.get() : t_outputs;
   size_t n = 0;
   void* structure = nullptr;
-  tsr_error* e = api().call(handle_, args.data(), args.size(), buffer, kCapacity, &n, &structure);
-  check_held(e);
-  outputs.assign(buffer, buffer + n);
+  if (tsr_error* e = api().call(handle_, args.data(), args.size(), buffer, kMaxOutputs, &n, &structure)) [[unlikely]]
+    check_held(e);
+  outputs.assign(buffer, n);
   return *static_cast<const Structure*>(structure);
 }
 

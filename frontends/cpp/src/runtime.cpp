@@ -37,11 +37,14 @@ Error::Error(std::string code, std::string message, std::string hint)
 
 namespace detail {
 
-const tsr_api& api() {
-  static const tsr_api* const table = tsr_get_api(TSR_ABI_MAJOR);
+constinit std::atomic<const tsr_api*> g_api{nullptr};
+
+const tsr_api& load_api() {
+  const tsr_api* const table = tsr_get_api(TSR_ABI_MAJOR);
   if (!table || table->abi_minor < TSR_ABI_MINOR)
     throw EnvironmentError("TSR-E001", "libtessera is of another version than the headers this program was built with",
                            "install matching versions of the library and its headers");
+  g_api.store(table, std::memory_order_release);
   return *table;
 }
 

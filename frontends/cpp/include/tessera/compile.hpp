@@ -44,31 +44,63 @@ bool is_compiling();  // inside a traced function
 
 namespace detail {
 
+// The flattened arguments of one call, with the strings among them. They stand on the stack in a call of ordinary width; more of them,
+// and strings, go to memory that the thread keeps, so that a call like an earlier one allocates nothing.
+class ArgBuffer {
+ public:
+  ArgBuffer() : begin_(stack_), end_(stack_), limit_(stack_ + kStack) {}
+  ArgBuffer(const ArgBuffer&) = delete;
+  ~ArgBuffer() {
+    if (spare_) [[unlikely]]
+      give_back();
+  }
+  tsr_arg& push(uint32_t kind) {
+    if (end_ == limit_) [[unlikely]]
+      grow();
+    *end_ = {nullptr, 0, 0, nullptr, kind, TSR_INPUT_ARG};
+    return *end_++;
+  }
+  void push_text(uint32_t kind, std::string s);
+  tsr_arg& back() { return end_[-1]; }
+  const tsr_arg* data() const { return begin_; }
+  size_t size() const { return static_cast<size_t>(end_ - begin_); }
+
+  struct Spare;
+
+ private:
+  static constexpr size_t kStack = 96;
+  Spare& spare();
+  void grow();
+  void give_back() noexcept;
+  tsr_arg *begin_, *end_, *limit_;
+  Spare* spare_ = nullptr;
+  tsr_arg stack_[kStack];
+};
+
 // ---- visitors of compiled calls
 struct FlattenVisitor : VisitorBase {  // fills tsr_arg; on the hot path
-  std::vector<tsr_arg>* out;
-  std::vector<std::string>* texts;  // owns the strings of this call
-  bool placeholders = false;        // tensors are only counted
+  ArgBuffer& out;
+  bool placeholders;  // tensors are only counted
+  explicit FlattenVisitor(ArgBuffer& to, bool only_count = false) : out(to), placeholders(only_count) {}
   bool wants_keys() const { return true; }
-  tsr_arg& push(uint32_t kind) {
-    tsr_arg& a = out->emplace_back();
-    a.kind = kind;
-    a.role = TSR_INPUT_ARG;
-    return a;
+  tsr_arg& push(uint32_t kind) { return out.push(kind); }
+  void tensor(Tensor& t) {
+    if (placeholders || !t.defined() || t.is_traced()) [[unlikely]]
+      return other_tensor(t);
+    push(TSR_ARG_TENSOR).tensor = t.handle_unchecked();
   }
-  void tensor(Tensor& t);
+  void other_tensor(Tensor& t);
   void integer(int64_t x) { push(TSR_ARG_INT).i = x; }
   void real(double x) { push(TSR_ARG_FLOAT).f = x; }
   void sym_int(SymInt& x);
   void sym_float(SymFloat& x);
   void boolean(bool x) { push(TSR_ARG_BOOL).i = x; }
   void enumeration(int64_t x) { push(TSR_ARG_ENUM).i = x; }
-  void string(const std::string& s) { text(TSR_ARG_STRING, s); }
-  void keys(std::string s) { text(TSR_ARG_KEYS, std::move(s)); }
+  void string(const std::string& s) { out.push_text(TSR_ARG_STRING, s); }
+  void keys(std::string s) { out.push_text(TSR_ARG_KEYS, std::move(s)); }
   void length(size_t n) { push(TSR_ARG_LENGTH).i = static_cast<int64_t>(n); }
   void none() { push(TSR_ARG_NONE); }
   void module(nn::ModuleBase& m);
-  void text(uint32_t kind, std::string s);
 };
 
 struct CollectVisitor : VisitorBase {  // addresses of the tensor leaves
@@ -131,8 +163,6 @@ struct PathVisitor : VisitorBase {  // the path of leaf number `target`
 
 // What a trace needs to know of one call, without its types.
 struct CallFrame {
-  std::function<void(FlattenVisitor&)> flatten;  // again, after the run: host values must not have changed
-  std::function<std::string(size_t)> path;
   // Runs the function on a copy of the arguments. `inputs` are the traced tensor leaves in order; returns the tensor leaves of the
   // result, the leaves of mutable arguments after the run, and the skeleton of the result.
   struct Traced {
@@ -142,8 +172,12 @@ struct CallFrame {
     std::shared_ptr<void> skeleton;
     std::string changed_host_value;  // the path of one that the run changed; empty: none
   };
-  std::function<Traced(const std::vector<Tensor>& inputs)> run;
+  virtual std::string path(size_t leaf) = 0;
+  virtual Traced run(const std::vector<Tensor>& inputs) = 0;
   std::exception_ptr thrown;
+
+ protected:
+  ~CallFrame() = default;
 };
 
 struct Structure {  // kept with each entry
@@ -152,13 +186,41 @@ struct Structure {  // kept with each entry
   std::vector<std::pair<size_t, size_t>> writebacks;  // output number -> tensor leaf number
 };
 
+// The tensors that a call has returned; those that nobody takes are released.
+class Outputs {
+ public:
+  Outputs() = default;
+  Outputs(const Outputs&) = delete;
+  ~Outputs() {
+    for (size_t i = 0; i < size_; ++i)
+      if (data_[i]) [[unlikely]]
+        release(data_[i]);
+    if (data_ != stack_) [[unlikely]]
+      delete[] data_;
+  }
+  void assign(tsr_tensor_handle* const* from, size_t n) {
+    if (n > kStack) [[unlikely]]
+      data_ = new tsr_tensor_handle*[n];
+    for (size_t i = 0; i < n; ++i) data_[i] = from[i];
+    size_ = n;
+  }
+  Tensor take(size_t i) { return Tensor::adopt(std::exchange(data_[i], nullptr)); }
+
+ private:
+  static constexpr size_t kStack = 32;
+  static void release(tsr_tensor_handle* h);
+  tsr_tensor_handle** data_ = stack_;
+  size_t size_ = 0;
+  tsr_tensor_handle* stack_[kStack];
+};
+
 class Callable {  // owns the host's handle
  public:
   Callable(CompileOptions options, std::source_location where);
   ~Callable();
   Callable(const Callable&) = delete;
   // Outputs are new references. Rethrows what the user's function threw while it was traced.
-  const Structure& call(CallFrame& frame, const std::vector<tsr_arg>& args, std::vector<tsr_tensor_handle*>& outputs);
+  const Structure& call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs);
   const CompileOptions& options() const { return options_; }
   const std::source_location& where() const { return where_; }
   std::string describe() const;  // entries and guards, as JSON
@@ -173,20 +235,26 @@ class Callable {  // owns the host's handle
   tsr_callable_handle* handle_ = nullptr;
 };
 
-struct Scratch {  // per-thread memory of calls, so that a hit allocates nothing; calls may nest
-  std::vector<tsr_arg> args;
-  std::vector<std::string> texts;
-  std::vector<tsr_tensor_handle*> outputs;
+// Puts outputs where they belong: into the leaves of mutable arguments, or one after the other into those of a result.
+struct WritebackVisitor : VisitorBase {
+  Outputs& out;
+  const std::pair<size_t, size_t>*next, *end;  // ascending by leaf
+  size_t at = 0;
+  WritebackVisitor(Outputs& from, const Structure& s) : out(from), next(s.writebacks.data()), end(next + s.writebacks.size()) {}
+  void tensor(Tensor& t) {
+    if (next != end && next->second == at) t = out.take(next++->first);
+    ++at;
+  }
+  void module(nn::ModuleBase& m);
 };
-class ScratchScope {
- public:
-  ScratchScope();
-  ~ScratchScope();
-  Scratch& operator*() const { return *s_; }
-  Scratch* operator->() const { return s_; }
-
- private:
-  Scratch* s_;
+struct ResultVisitor : VisitorBase {
+  Outputs& out;
+  size_t at = 0, count;
+  ResultVisitor(Outputs& from, size_t n) : out(from), count(n) {}
+  void tensor(Tensor& t) {
+    if (at < count) t = out.take(at++);
+  }
+  void module(nn::ModuleBase& m);
 };
 
 // A compiled function that another one calls while it is traced is part of that one's graph. Throws TSR-F047 when such calls nest without end.
@@ -246,28 +314,23 @@ class Compiled<R(A...)> {
     }
     using Refs = std::tuple<std::remove_cvref_t<A>&...>;
     Refs refs(const_cast<std::remove_cvref_t<A>&>(args)...);
-    detail::ScratchScope scratch;
-    detail::FlattenVisitor flatten;
-    flatten.out = &scratch->args;
-    flatten.texts = &scratch->texts;
+    detail::ArgBuffer flat;
+    detail::FlattenVisitor flatten(flat);
     std::apply([&](auto&... a) { (detail::visit(flatten, a), ...); }, refs);
 
-    // The frame is only looked into when the call misses; it holds references, so making it costs next to nothing.
-    Frame frame(*this, refs);
-    const detail::Structure& s = callable_->call(frame, scratch->args, scratch->outputs);
-    auto& out = scratch->outputs;
-    for (const auto& [output, leaf] : s.writebacks) {
-      detail::CollectVisitor leaves;
-      std::apply([&](auto&... a) { (detail::visit(leaves, a), ...); }, refs);
-      *leaves.tensors[leaf] = Tensor::adopt(std::exchange(out[output], nullptr));
+    Frame frame(*this, refs);  // only looked into when the call misses
+    detail::Outputs out;
+    const detail::Structure& s = callable_->call(frame, flat, out);
+    if (!s.writebacks.empty()) {
+      detail::WritebackVisitor write(out, s);
+      std::apply([&](auto&... a) { (detail::visit(write, a), ...); }, refs);
     }
     if constexpr (std::is_same_v<R, Tensor>) {
-      return Tensor::adopt(std::exchange(out[0], nullptr));
+      return out.take(0);
     } else if constexpr (!std::is_void_v<R>) {
       R result = *static_cast<const R*>(s.skeleton.get());
-      detail::CollectVisitor leaves;
-      detail::visit(leaves, result);
-      for (size_t i = 0; i < s.num_results; ++i) *leaves.tensors[i] = Tensor::adopt(std::exchange(out[i], nullptr));
+      detail::ResultVisitor fill(out, s.num_results);
+      detail::visit(fill, result);
       return result;
     }
   }
@@ -284,12 +347,12 @@ class Compiled<R(A...)> {
  private:
   using Refs = std::tuple<std::remove_cvref_t<A>&...>;
 
-  struct Frame : detail::CallFrame {
-    Frame(const Compiled& c, Refs& refs) : c_(c), refs_(refs) {
-      flatten = [this](detail::FlattenVisitor& v) { std::apply([&](auto&... a) { (detail::visit(v, a), ...); }, refs_); };
-      path = [this](size_t leaf) { return path_of(leaf); };
-      run = [this](const std::vector<Tensor>& inputs) { return trace(inputs); };
-    }
+  struct Frame final : detail::CallFrame {
+    Frame(const Compiled& c, Refs& refs) : c_(c), refs_(refs) {}
+    std::string path(size_t leaf) override { return path_of(leaf); }
+    Traced run(const std::vector<Tensor>& inputs) override { return trace(inputs); }
+
+   private:
     std::string path_of(size_t leaf) {
       detail::PathVisitor v;
       v.target = leaf;
@@ -338,10 +401,13 @@ class Compiled<R(A...)> {
       for (size_t leaf : t.mutable_leaves) t.mutated.push_back(*leaves.tensors[leaf]);
       // Host values that the function changed would not change again on a hit: that is an error, not a wrong number.
       size_t changed = 0;
-      auto after = [&](detail::FlattenVisitor& v) { (detail::visit(v, copies.get()), ...); };
+      const auto before = [&](detail::FlattenVisitor& v) {
+        std::apply([&](auto&... a) { (detail::visit(v, a), ...); }, refs_);
+      };
+      const auto after = [&](detail::FlattenVisitor& v) { (detail::visit(v, copies.get()), ...); };
       detail::ScalarVisitor numbers_after;
       (detail::visit(numbers_after, copies.get()), ...);
-      if (!detail::same_host_values(flatten, after, &changed) || !detail::scalars_unchanged(numbers, numbers_after, &changed))
+      if (!detail::same_host_values(before, after, &changed) || !detail::scalars_unchanged(numbers, numbers_after, &changed))
         t.changed_host_value = path_of(changed);
       return t;
     }
