@@ -7,9 +7,11 @@
 //            size only, the other seven tensors are shared
 //
 // Every argument is used by the graph, hence guarded. Each figure is the median of batches, so that a preempted one does not count.
+// instructions.sh counts the instructions of a call instead: a number that another program on the machine does not change.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
@@ -29,11 +31,18 @@ Tensor gather_up(const T&... xs) {
 
 struct Options {
   bool json = false;
+  std::string only;  // "tensors/8": this figure alone
+  size_t calls = 0;  // with `only`: this many calls, not timed
 };
+Options options;
 
 // ns per call of `call(i)`, i counting up.
 template <class F>
 double measure(F&& call) {
+  if (options.calls > 0) {
+    for (size_t i = 0; i < options.calls; ++i) call(i);
+    return 0;
+  }
   using Clock = std::chrono::steady_clock;
   constexpr int kBatches = 31;
   const auto run = [&](size_t begin, size_t n) {
@@ -88,10 +97,13 @@ double by_tensors_64() {
   return measure([&](size_t) { f(xs); });
 }
 
-std::string print(const std::vector<std::pair<std::string, double>>& figures, bool json) {
+using Figures = std::vector<std::pair<std::string, double>>;
+
+std::string print(const Figures& figures, bool json) {
   std::string s;
   char text[64];
   for (const auto& [name, ns] : figures) {
+    if (ns < 0) continue;  // left out
     std::snprintf(text, sizeof text, json ? "%s\"%s\": %.1f" : "%s%6s: %8.1f ns",
                   s.empty() ? ""
                   : json    ? ", "
@@ -105,24 +117,35 @@ std::string print(const std::vector<std::pair<std::string, double>>& figures, bo
 }  // namespace
 
 int main(int argc, char** argv) {
-  Options options;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) {
       options.json = true;
+    } else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+      options.only = argv[++i];
+    } else if (std::strcmp(argv[i], "--calls") == 0 && i + 1 < argc) {
+      options.calls = std::strtoull(argv[++i], nullptr, 10);
     } else {
       std::fprintf(stderr,
-                   "usage: bench-dispatch [--json]\nns per call of a compiled function with nothing to compute.\nexample: "
-                   "bench-dispatch --json\n");
+                   "usage: bench-dispatch [--json] [--only FIGURE [--calls N]]\n"
+                   "ns per call of a compiled function with nothing to compute.\n"
+                   "  --only FIGURE  one figure: tensors/8, entries/1000\n"
+                   "  --calls N      make N calls and time nothing (for instruction counts)\n"
+                   "example: bench-dispatch --json\n");
       return std::strcmp(argv[i], "--help") == 0 ? 0 : 2;
     }
   }
   try {
     const tessera::Context context("null");
     const tessera::ContextScope scope(context);
-    const std::vector<std::pair<std::string, double>> tensors = {
-        {"1", by_tensors_1()}, {"8", by_entries(1)}, {"64", by_tensors_64()}};
-    std::vector<std::pair<std::string, double>> entries;
-    for (const size_t n : {1, 8, 64, 1000}) entries.emplace_back(std::to_string(n), by_entries(n));
+    const auto figure = [](const std::string& name, auto&& f) {
+      return options.only.empty() || options.only == name ? f() : -1.0;
+    };
+    const Figures tensors = {{"1", figure("tensors/1", by_tensors_1)},
+                             {"8", figure("tensors/8", [] { return by_entries(1); })},
+                             {"64", figure("tensors/64", by_tensors_64)}};
+    Figures entries;
+    for (const size_t n : {1, 8, 64, 1000})
+      entries.emplace_back(std::to_string(n), figure("entries/" + std::to_string(n), [n] { return by_entries(n); }));
     if (options.json)
       std::printf("{\"schema\": \"tessera.bench.dispatch/1\", \"unit\": \"ns\", \"tensors\": {%s}, \"entries\": {%s}}\n",
                   print(tensors, true).c_str(), print(entries, true).c_str());

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls of bench-dispatch through torch.compile (eager backend: nothing but its own overhead is measured) and jax.jit.
+"""The calls of bench-dispatch and bench-recompile through torch.compile (backend "eager": its own overhead) and jax.jit.
 
-Prints microseconds per call of a function that is cached: by the number of its arguments, and by the number of cached entries.
+usage: peers.py OURS [--json] [--recompile]    OURS: what the benchmark printed with --json
+
+Everything is in microseconds per call. A call is one tensor of ones from the concatenation of n arguments; "plain" is the same function
+without torch.compile, which the compiled call runs as well. Entries are called round robin: 8 arguments, of which the first has another size
+in each. A recompile is a call of x + 1 with a size that was not seen before.
 """
 import json
 import statistics
 import sys
 import time
 
+TENSORS = (1, 8, 64)
+ENTRIES = (1, 8, 64, 256)
 
-def measure(call):
-    n = 50
+
+def measure(call, batches=31):
+    n = 10
     while True:
         start = time.perf_counter()
         for _ in range(n):
@@ -19,7 +26,7 @@ def measure(call):
             break
         n *= 2
     times = []
-    for _ in range(31):
+    for _ in range(batches):
         start = time.perf_counter()
         for _ in range(n):
             call()
@@ -32,13 +39,38 @@ def round_robin(call, items):
 
     def one():
         nonlocal at
-        call(items[at])
+        call(*items[at])
         at = (at + 1) % len(items)
 
     return one
 
 
-def torch_figures():
+def recompile(f, ones):
+    times = []
+    for i in range(40):
+        x = ones(i + 1)
+        start = time.perf_counter()
+        f(x)
+        times.append((time.perf_counter() - start) * 1e6)
+    return statistics.median(times[10:])
+
+
+def dispatch(gather, compiled, ones):
+    out = {"tensors": {}, "entries": {}}
+    for n in TENSORS:
+        f, xs = compiled(gather), [ones(16) for _ in range(n)]
+        f(*xs)
+        out["tensors"][str(n)] = measure(lambda: f(*xs))
+    for n in ENTRIES:
+        f, shared = compiled(gather), [ones(16) for _ in range(7)]
+        calls = [(ones(i + 1), *shared) for i in range(n)]
+        for call in calls:
+            f(*call)
+        out["entries"][str(n)] = measure(round_robin(f, calls))
+    return out
+
+
+def torch_figures(what):
     import torch
     import torch._dynamo
 
@@ -47,65 +79,59 @@ def torch_figures():
     limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
     setattr(config, limit, 2000)
     setattr(config, "accumulated_" + limit, 4000)
-    out = {"tensors": {}, "entries": {}}
-    for n in (1, 8, 64):
+
+    def compiled(fn):
         torch._dynamo.reset()
-        f = torch.compile(lambda *xs: sum(xs[1:], xs[0]), backend="eager", dynamic=False)
+        return torch.compile(fn, backend="eager", dynamic=False)
+
+    def gather(*xs):
+        return torch.cat(xs).sum(0, keepdim=True)
+
+    if what == "recompile":
+        return torch.__version__, {"recompile": recompile(compiled(lambda x: x + 1), torch.ones)}
+    out = dispatch(gather, compiled, torch.ones)
+    out["plain"] = {}
+    for n in TENSORS:
         xs = [torch.ones(16) for _ in range(n)]
-        f(*xs)
-        out["tensors"][n] = measure(lambda: f(*xs))
-    for n in (1, 8, 64, 256):
-        torch._dynamo.reset()
-        f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
-        xs = [torch.ones(i + 1) for i in range(n)]
-        for x in xs:
-            f(x)
-        out["entries"][n] = measure(round_robin(f, xs))
-    torch._dynamo.reset()
-    f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
-    times = []
-    for i in range(20):
-        x = torch.ones(i + 1)
-        start = time.perf_counter()
-        f(x)
-        times.append((time.perf_counter() - start) * 1e6)
-    out["recompile"] = statistics.median(times)
+        out["plain"][str(n)] = measure(lambda: gather(*xs))
     return torch.__version__, out
 
 
-def jax_figures():
+def jax_figures(what):
     import jax
     import jax.numpy as jnp
 
-    out = {"tensors": {}, "entries": {}}
-    for n in (1, 8, 64):
-        f = jax.jit(lambda *xs: sum(xs[1:], xs[0]))
-        xs = [jnp.ones(16) for _ in range(n)]
-        f(*xs).block_until_ready()
-        out["tensors"][n] = measure(lambda: f(*xs))
-    for n in (1, 8, 64, 256):
-        f = jax.jit(lambda x: x + 1)
-        xs = [jnp.ones(i + 1) for i in range(n)]
-        for x in xs:
-            f(x)
-        out["entries"][n] = measure(round_robin(f, xs))
-    return jax.__version__, out
+    if what == "recompile":
+        return jax.__version__, {"recompile": recompile(jax.jit(lambda x: x + 1), jnp.ones)}
+    return jax.__version__, dispatch(lambda *xs: jnp.concatenate(xs).sum(0, keepdims=True), lambda fn: jax.jit(lambda *xs: fn(*xs)),
+                                     jnp.ones)
+
+
+def table(figures, what):
+    names = list(figures)
+    rows = [("recompile", None)] if what == "recompile" else [(k, n) for k in ("tensors", "plain", "entries") for n in
+                                                              sorted({m for f in figures.values() for m in f.get(k, {})}, key=int)]
+    print(f"{'us per call':18}" + "".join(f"{name + ' ' + figures[name].get('version', ''):>22}" for name in names))
+    for kind, n in rows:
+        cells = [figures[name].get(kind) if n is None else figures[name].get(kind, {}).get(n) for name in names]
+        print(f"{kind + (' ' + n if n else ''):18}" + "".join(f"{'-' if c is None else f'{c:.3f}':>22}" for c in cells))
 
 
 def main():
-    figures = {}
+    what = "recompile" if "--recompile" in sys.argv else "dispatch"
+    with open(sys.argv[1], encoding="utf-8") as f:
+        ours = json.load(f)
+    if what == "recompile":
+        figures = {"tessera": {"recompile": ours["recompile"]}}
+    else:
+        figures = {"tessera": {k: {n: ns / 1e3 for n, ns in ours[k].items()} for k in ("tensors", "entries")}}
     for name, run in (("torch", torch_figures), ("jax", jax_figures)):
-        version, figures[name] = run()
+        version, figures[name] = run(what)
         figures[name]["version"] = version
     if "--json" in sys.argv:
-        print(json.dumps({"schema": "tessera.bench.dispatch.peers/1", "unit": "us", **figures}))
-        return
-    for name, f in figures.items():
-        print(f"{name} {f['version']}, us per call")
-        for key in ("tensors", "entries"):
-            print("  " + key + ": " + ", ".join(f"{n}: {t:.1f}" for n, t in f[key].items()))
-        if "recompile" in f:
-            print(f"  recompile: {f['recompile']:.0f}")
+        print(json.dumps({"schema": f"tessera.bench.{what}.peers/1", "unit": "us", **figures}))
+    else:
+        table(figures, what)
 
 
 main()

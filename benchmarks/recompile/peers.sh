@@ -1,8 +1,5 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: peers.sh PROGRAM [--json]    bench-recompile, then the peers of bench-dispatch, whose figures end with PyTorch's recompile
+# usage: peers.sh PROGRAM [--json]    bench-recompile beside torch.compile and jax.jit
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-"$@"
-shift
-exec "$here/../dispatch/peers.sh" true "$@"
+exec "$(cd "$(dirname "$0")" && pwd)/../dispatch/peers.sh" "$@" --recompile
