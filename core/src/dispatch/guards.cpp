@@ -45,9 +45,11 @@ void Mask::finish() {
 
 namespace {
 
-uint64_t two_fields(const uint32_t& first) {  // the second stands behind it
+// Two adjacent 32-bit fields of a struct as one word.
+template <class T>
+inline uint64_t two_fields(const T& object, size_t offset) {
   uint64_t out;
-  std::memcpy(&out, &first, sizeof out);
+  std::memcpy(&out, reinterpret_cast<const char*>(&object) + offset, sizeof out);
   return out;
 }
 static_assert(std::endian::native == std::endian::little);
@@ -58,8 +60,8 @@ static_assert(offsetof(tsr_tensor_handle, marks) == offsetof(tsr_tensor_handle, 
 
 // dtype, device, requires_grad, rank and flags: each is a small number in bits of its own.
 inline uint64_t type_word(const tsr_tensor_handle& h, uint32_t& marks) {
-  uint64_t word = two_fields(h.desc.dtype) | two_fields(h.desc.device) << 8;
-  if (const uint64_t state = two_fields(h.requires_grad)) [[unlikely]] {
+  uint64_t word = two_fields(h.desc, offsetof(tsr_tensor, dtype)) | two_fields(h.desc, offsetof(tsr_tensor, device)) << 8;
+  if (const uint64_t state = two_fields(h, offsetof(tsr_tensor_handle, requires_grad))) [[unlikely]] {
     if (h.requires_grad != 0) word |= uint64_t{1} << 16;
     marks |= static_cast<uint32_t>(state >> 32);
   }
@@ -78,7 +80,8 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
   for (const Reader& r : readers_) {
     const tsr_arg& arg = *a++;
     if (r.how == Reader::kFixedTensor) [[likely]] {
-      if (two_fields(arg.kind) != r.kind_and_role || !arg.tensor) return false;  // a null tensor: the miss reports it
+      if (two_fields(arg, offsetof(tsr_arg, kind)) != r.kind_and_role || !arg.tensor)
+        return false;  // a null tensor: the miss reports it
       const tsr_tensor& t = arg.tensor->desc;
       if (t.rank != r.rank) return false;
       *w++ = type_word(*arg.tensor, all_marks);
@@ -90,7 +93,7 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
     switch (r.how) {
       case Reader::kFixedTensor: break;
       case Reader::kTensor: {
-        if (two_fields(arg.kind) != r.kind_and_role || !arg.tensor) return false;
+        if (two_fields(arg, offsetof(tsr_arg, kind)) != r.kind_and_role || !arg.tensor) return false;
         const tsr_tensor& t = arg.tensor->desc;
         if (t.rank != r.rank) return false;
         *w++ = type_word(*arg.tensor, all_marks);

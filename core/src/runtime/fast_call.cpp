@@ -234,8 +234,8 @@ void FastCall::launch(const Plan& plan, void* const* bases) const {
     tsr_tensor* t = tensors;
     for (const Operand* last = o + l->num_inputs + l->num_outputs; o != last; ++o, ++t) {
       t->data = at(o->base, o->offset);
-      std::memcpy(&t->dtype, &o->type, sizeof o->type);
-      std::memcpy(&t->device, &o->place, sizeof o->place);
+      std::memcpy(reinterpret_cast<char*>(t) + offsetof(tsr_tensor, dtype), &o->type, sizeof o->type);
+      std::memcpy(reinterpret_cast<char*>(t) + offsetof(tsr_tensor, device), &o->place, sizeof o->place);
       t->sizes = numbers_ + o->numbers;
       t->strides = t->sizes + t->rank;
     }
