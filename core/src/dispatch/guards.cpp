@@ -76,6 +76,7 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
   uint64_t* w = out.end();
   *w++ = global_state();
   uint32_t all_marks = 0;
+  size_t text_words = 0;
   const tsr_arg* a = args;
   for (const Reader& r : readers_) {
     const tsr_arg& arg = *a++;
@@ -106,11 +107,15 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
       case Reader::kFloat: *w++ = std::bit_cast<uint64_t>(arg.f); break;
       case Reader::kText:
         out.set_end(w);
+        text_words -= out.size();
         out.push_text(arg.s ? arg.s : "");
-        out.reserve(words_);
+        text_words += out.size();
+        out.reserve(words_ + text_words - out.size());
         w = out.end();
         break;
-      case Reader::kNothing: break;
+      case Reader::kNothing:
+        if (arg.kind == TSR_ARG_TENSOR && !arg.tensor) return false;
+        break;
     }
   }
   out.set_end(w);
