@@ -189,7 +189,7 @@ class GuardMaker {
                                                : LeafGuard::kStrides;
     if (!l.guarded) return;
     l.rank = t.rank;
-    l.role = args[i].role;
+    l.role = args_[i].role;
     l.layout = x.layout;
   }
 
