@@ -32,6 +32,7 @@ V dynamic_reshape(Build& b, const V& x, const V& shape, const Dims& hint) {
 int64_t vector_length(const Op& op, size_t i) {
   const V v = op.in(i);
   if (v.rank() != 1 || !Build::is_number(v.size(0))) op.need(i);
+  op.expect(v.size(0) <= 4096, "input " + std::to_string(i) + " has " + std::to_string(v.size(0)) + " elements; at most 4096");
   return v.size(0);
 }
 
