@@ -191,7 +191,7 @@ int64_t setting(const char* name, int64_t otherwise) {
 }  // namespace
 
 TEST_CASE("random calls over random policies equal the reference") {
-  const int64_t calls = setting("TESSERA_FUZZ_CALLS", 2000), seed = setting("TESSERA_FUZZ_SEED", 1);
+  const int64_t calls = setting("TESSERA_FUZZ_CALLS", 3000), seed = setting("TESSERA_FUZZ_SEED", 1);
   Random r(static_cast<uint64_t>(seed));
   const char* source = std::getenv("TESSERA_SOURCE_DIR");
   const Context reference(std::string(source ? source : ".") + "/configs/reference.toml");
