@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "conv_operands.hpp"
 #include "conv_shape.hpp"
 #include "depthwise/depthwise.hpp"
 #include "gather/tables.hpp"
@@ -64,56 +65,43 @@ struct Panels {
 
 class ConvKernel final : public sdk::Kernel {
  public:
-  ConvKernel(const sdk::Compile& c, const Isa& isa)
-      : attributes_(c.node()),
-        isa_(gemm_kernels(isa, TSR_F32, TSR_F32)),
-        x_(c, c.node().operand(0).type()),
-        w_(c, c.node().operand(1).type()),
-        out_(c, c.node().result().type()),
-        has_bias_(c.node().has_operand(2)) {
+  ConvKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv)
+      : attributes_(conv), isa_(gemm_kernels(isa, TSR_F32, TSR_F32)), o_(c, conv) {
     slots_ = std::max(1, sdk::host().core->num_threads());
-    for (uint32_t i = 0; i < 3; ++i) strided_[i] = c.node().has_operand(i) && may_be_strided(c.graph(), c.node().operand(i));
-    if (has_bias_) bias_ = LaunchSizes(c, c.node().operand(2).type());
-    const sdk::Type x = c.node().operand(0).type(), w = c.node().operand(1).type(), y = c.node().result().type();
+    const sdk::Type x = conv.operand(0).type(), w = conv.operand(1).type(), y = conv.result().type();
     point_ = attributes_.groups == 1;
     for (int d = 2; d < static_cast<int>(x.rank()); ++d) point_ = point_ && x.size(d) == 1 && y.size(d) == 1 && w.size(d) == 1;
-    pack_constant(c.node().operand(1));
+    pack_constant(c.node().operand(o_.at[1]));
   }
 
-  std::string name() const override { return std::string("cpu.conv.") + (packed_ ? "packed." : "") + isa_->name; }
+  std::string name() const override { return "cpu.conv" + o_.name() + (packed_ ? ".packed." : ".") + isa_->name; }
   bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
 
-  int64_t workspace(const int64_t* d) override {
-    return product_workspace(d) + (strided_[0] ? x_.bytes(d) : 0) + (strided_[1] ? w_.bytes(d) : 0) +
-           (strided_[2] ? bias_.bytes(d) : 0);
-  }
+  int64_t workspace(const int64_t* d) override { return product_workspace(d) + o_.workspace(d); }
 
   void launch(const tsr_launch& l) override {
     ConvShape s = shape(l.dims);
     char* space = static_cast<char*>(l.workspace) + product_workspace(l.dims);
-    const auto dense = [&](uint32_t i) -> const float* {
-      const tsr_tensor& t = l.inputs[i];
-      if (!strided_[i] || (t.flags & TSR_TENSOR_CONTIGUOUS)) return static_cast<const float*>(t.data);
-      copy_dense(t, space);
-      const char* at = space;
-      space += (i == 0 ? x_ : i == 1 ? w_ : bias_).bytes(l.dims);
-      return reinterpret_cast<const float*>(at);
-    };
-    s.x = dense(0);
+    s.x = o_.dense(l, 0, &space);
     Gemm g;
     g.isa = isa_;
     g.a_dtype = g.b_dtype = g.c_dtype = TSR_F32;
+    FinishStep steps[Finish::kMaxSteps] = {};
+    g.steps = steps;
     if (point_) {  // one position: a product whose columns are output channels
       g.m.push(s.images, {s.channels});
       g.n.push(s.outputs, {s.channels});
       g.k.push(s.channels, {1, 1});
       g.a = s.x;
       g.packed_b = packed_.data();
-      if (!packed_) g.b = dense(1);
-      if (has_bias_) g.bias = dense(2), g.bias_dtype = TSR_F32;
+      if (!packed_) g.b = o_.dense(l, 1, &space);
+      g.bias = o_.dense(l, 2, &space), g.bias_dtype = TSR_F32;
       g.c = l.outputs[0].data;
+      g.num_steps = o_.steps(l, space, steps);
+      for (FinishStep& f : steps)
+        if (f.mode == FinishStep::kColumn) f.mode = FinishStep::kRow;
       return gemm_run(g, l.workspace, slots_);
     }
     g.batch.push(s.images, {0, 0});
@@ -125,9 +113,9 @@ class ConvKernel final : public sdk::Kernel {
       g.packed_a = packed_.data();
       g.packed_a_count = s.a.groups;
     } else {
-      g.a = dense(1);
+      g.a = o_.dense(l, 1, &space);
     }
-    if (has_bias_) g.row_bias = dense(2);
+    g.row_bias = o_.dense(l, 2, &space);
     g.row_bias_count = s.a.groups;
     s.flatten();
     const Panels panels(s, *isa_);
@@ -136,11 +124,12 @@ class ConvKernel final : public sdk::Kernel {
     };
     g.panel_context = &panels;
     g.c = l.outputs[0].data;
+    g.num_steps = o_.steps(l, space, steps);
     gemm_run(g, l.workspace, slots_);
   }
 
  private:
-  ConvShape shape(const int64_t* d) const { return {attributes_, x_, w_, out_, d}; }
+  ConvShape shape(const int64_t* d) const { return {attributes_, o_.x, o_.w, o_.out, d}; }
 
   int64_t product_workspace(const int64_t* d) const {
     const ConvShape s = shape(d);
@@ -179,8 +168,8 @@ class ConvKernel final : public sdk::Kernel {
 
   ConvAttributes attributes_;
   const GemmIsa* isa_;
-  LaunchSizes x_, w_, out_, bias_;
-  bool has_bias_, strided_[3] = {}, point_ = false;
+  ConvOperands o_;
+  bool point_ = false;
   int slots_ = 1;
   PackedConstant packed_;
 };
@@ -214,8 +203,9 @@ const char* refuse_conv(const sdk::Node& n) {
 }
 
 std::unique_ptr<sdk::Kernel> make_conv(const sdk::Compile& c, const Isa& isa) {
-  if (few_rows(c.node())) return make_depthwise(c, isa);
-  return std::make_unique<ConvKernel>(c, isa);
+  const sdk::Node conv = c.node().is("fused") ? anchor_of(c.node()) : c.node();
+  if (few_rows(conv)) return make_depthwise(c, isa, conv);
+  return std::make_unique<ConvKernel>(c, isa, conv);
 }
 
 }  // namespace cpu

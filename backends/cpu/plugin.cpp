@@ -10,6 +10,7 @@
 
 #include "conv.hpp"
 #include "depthwise/max_pool.hpp"
+#include "finish.hpp"
 #include "generated.hpp"
 #include "jit/compiler.hpp"
 #include "product.hpp"
@@ -66,6 +67,10 @@ class CpuBackend final : public sdk::Backend {
       const char* why = refuse_max_pool(n);
       return why ? sdk::no(why) : sdk::yes();
     }
+    if (const sdk::Node anchor = anchor_of(n)) {
+      const char* why = anchor.is("conv") ? refuse_conv(anchor) : claim_product(anchor).why;
+      return why || !Finish::of(n, anchor, &why) ? sdk::no(why) : sdk::yes();
+    }
     if (!generate_) return sdk::no("cpu has no kernel of its own for this op, and generate is off");
     if (!n.regions().empty() && !n.is("fused")) return sdk::no("cpu has no kernel for an op with regions");
     try {
@@ -87,7 +92,7 @@ class CpuBackend final : public sdk::Backend {
     std::vector<Source> sources;
     for (const sdk::Compile& c : requests) {
       const sdk::Node n = c.node();
-      if (is_product(n.op()) || n.is("conv") || n.is("max_pool")) continue;
+      if (is_product(n.op()) || n.is("conv") || n.is("max_pool") || anchor_of(n)) continue;
       sources.push_back(draft_or_fail(c, /*log=*/true).source);
     }
     if (sources.empty()) return;
@@ -97,8 +102,10 @@ class CpuBackend final : public sdk::Backend {
   }
 
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c) override {
-    if (is_product(c.node().op())) return make_product(c, isa_);
-    if (c.node().is("conv")) return make_conv(c, isa_);
+    const sdk::Node anchor = anchor_of(c.node());
+    const std::string_view op = anchor ? anchor.op() : c.node().op();
+    if (is_product(op)) return make_product(c, isa_);
+    if (op == "conv") return make_conv(c, isa_);
     if (c.node().is("max_pool")) return make_max_pool(c, isa_);
     Draft d = draft_or_fail(c, /*log=*/false);
     ModulePtr module = compiler_.find(d.source);

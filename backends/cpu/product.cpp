@@ -2,8 +2,10 @@
 #include "product.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
+#include "finish.hpp"
 #include "packed.hpp"
 #include "strided.hpp"
 #include "tessera/dtypes.hpp"
@@ -68,28 +70,34 @@ int64_t size_at(const tsr_tensor& t, int axis) { return axis < 0 ? 1 : t.sizes[a
 
 class ProductKernel final : public sdk::Kernel {
  public:
-  ProductKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& product, ProductAxes axes, ProductOperands operands,
-                std::unique_ptr<ProductEpilogue> behind, std::string name)
-      : axes_(std::move(axes)),
-        at_(operands),
-        behind_(std::move(behind)),
-        a_(c, product.operand(0).type()),
-        b_(c, product.operand(1).type()),
-        name_(std::move(name)) {
+  ProductKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& product, ProductAxes axes)
+      : axes_(std::move(axes)), a_(c, product.operand(0).type()), b_(c, product.operand(1).type()), name_(product.op()) {
     isa_ = product_kernels(isa, product, axes_);
     slots_ = std::max(1, sdk::host().core->num_threads());
-    pack_constant(c.node().operand(at_.index[1]));
+    bias_ = product.is("linear") && product.has_operand(2);
+    const bool alone = product == c.node();
+    for (uint32_t i = 0; i < product.num_operands() && i < 3; ++i)
+      if (product.has_operand(i)) at_[i] = alone ? i : outer_operand(c.node(), product, i);
+    if (!alone) {
+      const char* why = nullptr;
+      finish_ = Finish::of(c.node(), product, &why);
+      if (!finish_)
+        throw sdk::Error(TSR_BUG, "TSR-B005", std::string("cpu was asked to compile a group that it does not claim: ") + why);
+      finish_->bind(c);
+    }
+    pack_constant(c.node().operand(at_[1]));
   }
 
-  std::string name() const override { return "cpu." + name_ + (packed_ ? ".packed" : "") + "." + isa_->name; }
+  std::string name() const override {
+    return "cpu." + name_ + (finish_ ? finish_->name() : "") + (packed_ ? ".packed." : ".") + isa_->name;
+  }
   bool has_workspace() const override { return true; }
-  int in_place() const override { return behind_ ? behind_->in_place() : -1; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
-  int64_t workspace(const int64_t* d) override { return product_workspace(d) + (behind_ ? behind_->workspace(d) : 0); }
+  int64_t workspace(const int64_t* d) override { return product_workspace(d) + (finish_ ? finish_->workspace(d) : 0); }
 
   void launch(const tsr_launch& l) override {
-    const tsr_tensor &a = l.inputs[at_.index[0]], &b = l.inputs[at_.index[1]];
+    const tsr_tensor &a = l.inputs[at_[0]], &b = l.inputs[at_[1]];
     Gemm g;
     g.isa = isa_;
     g.a = a.data, g.b = b.data;
@@ -100,12 +108,15 @@ class ProductKernel final : public sdk::Kernel {
     for (const int x : axes_.n) g.n.push(b.sizes[x], {b.strides[x]});
     for (const auto& [x, y] : axes_.k) g.k.push(a.sizes[x], {a.strides[x], b.strides[y]});
     g.packed_b = packed_.data();
-    if (behind_)
-      return behind_->run(g, l, static_cast<char*>(l.workspace) + product_workspace(l.dims), l.workspace, slots_, name());
+    FinishStep steps[Finish::kMaxSteps];
+    if (finish_) {
+      g.num_steps = finish_->steps(l, static_cast<char*>(l.workspace) + product_workspace(l.dims), steps);
+      g.steps = steps;
+    }
     g.c = l.outputs[0].data;
     g.c_dtype = l.outputs[0].dtype;
-    if (at_.bias) {
-      const tsr_tensor& bias = l.inputs[at_.index[2]];
+    if (bias_) {
+      const tsr_tensor& bias = l.inputs[at_[2]];
       g.bias = bias.data;
       g.bias_dtype = bias.dtype;
       g.bias_stride = bias.strides[0];
@@ -129,7 +140,7 @@ class ProductKernel final : public sdk::Kernel {
   }
 
   // A column of results is a row of the transposed product, which wastes no lanes.
-  bool swaps(int64_t m, int64_t n) const { return n == 1 && m > 1 && !packed_ && !at_.bias && !behind_; }
+  bool swaps(int64_t m, int64_t n) const { return n == 1 && m > 1 && !packed_ && !bias_ && !finish_; }
   static void swap(Gemm& g) {
     std::swap(g.a, g.b);
     std::swap(g.a_dtype, g.b_dtype);
@@ -156,8 +167,9 @@ class ProductKernel final : public sdk::Kernel {
   }
 
   ProductAxes axes_;
-  ProductOperands at_;
-  std::unique_ptr<ProductEpilogue> behind_;
+  uint32_t at_[3] = {0, 1, 2};  // of the compiled node
+  bool bias_ = false;
+  std::optional<Finish> finish_;
   LaunchSizes a_, b_;
   std::string name_;
   const GemmIsa* isa_ = nullptr;
@@ -182,7 +194,6 @@ ProductClaim claim_product(const sdk::Node& node) {
       return out;
     }
   out.axes = node.is("linear") ? linear_axes(node) : node.is("matmul") ? matmul_axes(node) : dot_general_axes(node);
-  out.bias = node.is("linear") && node.has_operand(2);
   return out;
 }
 
@@ -193,14 +204,10 @@ const GemmIsa* product_kernels(const Isa& isa, const sdk::Node& product, const P
 }
 
 std::unique_ptr<sdk::Kernel> make_product(const sdk::Compile& c, const Isa& isa) {
-  ProductClaim claim = claim_product(c.node());
+  const sdk::Node product = c.node().is("fused") ? anchor_of(c.node()) : c.node();
+  ProductClaim claim = claim_product(product);
   if (claim.why) throw sdk::Error(TSR_BUG, "TSR-B005", "cpu was asked to compile a product that it does not claim");
-  return make_product(c, isa, c.node(), std::move(claim.axes), {{0, 1, 2}, claim.bias}, nullptr, std::string(c.node().op()));
-}
-
-std::unique_ptr<sdk::Kernel> make_product(const sdk::Compile& c, const Isa& isa, const sdk::Node& product, ProductAxes axes,
-                                          ProductOperands operands, std::unique_ptr<ProductEpilogue> behind, std::string name) {
-  return std::make_unique<ProductKernel>(c, isa, product, std::move(axes), operands, std::move(behind), std::move(name));
+  return std::make_unique<ProductKernel>(c, isa, product, std::move(claim.axes));
 }
 
 }  // namespace cpu

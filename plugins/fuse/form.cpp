@@ -5,7 +5,7 @@
 
 namespace tessera::passes {
 
-sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend) {
+sdk::Node make_group(sdk::Graph g, const kit::Piece& piece, const std::string& backend) {
   const tsr_graph_api& api = g.api();
   std::vector<const tsr_type*> types;
   std::vector<tsr_id> operands;
@@ -55,7 +55,10 @@ sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend
   for (const tsr_id v : operands) values.push_back(g.value(v));
   const tsr_attr attrs[] = {sdk::attr_string("backend", backend.c_str())};
   const tsr_id regions[] = {region};
-  const sdk::Node fused = g.create({last.raw().parent, last.raw().next, last.raw().loc}, "fused", values, attrs, regions);
+  return g.create({last.raw().parent, last.raw().next, last.raw().loc}, "fused", values, attrs, regions);
+}
+
+void replace_by_group(sdk::Graph g, const kit::Piece& piece, sdk::Node fused) {
   std::vector<std::string> names;
   for (size_t i = 0; i < piece.outputs.size(); ++i) {
     names.emplace_back(piece.outputs[i].name());
@@ -63,6 +66,11 @@ sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend
   }
   for (size_t i = piece.nodes.size(); i-- > 0;) g.erase(piece.nodes[i]);
   for (size_t i = 0; i < names.size(); ++i) g.set_name(fused.result(static_cast<uint32_t>(i)), names[i].c_str());
+}
+
+sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend) {
+  const sdk::Node fused = make_group(g, piece, backend);
+  replace_by_group(g, piece, fused);
   return fused;
 }
 

@@ -65,7 +65,14 @@ class Groups {
 // Bytes of a tensor, symbols at their hints.
 double tensor_bytes(sdk::Graph g, sdk::Type t);
 
-// Makes the group's nodes the body of a `fused` node; they must stand in a row. Returns that node.
+// A `fused` node behind the group's last node, with copies of its nodes as the body. Nobody uses it yet.
+sdk::Node make_group(sdk::Graph g, const kit::Piece& piece, const std::string& backend);
+// Lets it take the place of the group's nodes.
+void replace_by_group(sdk::Graph g, const kit::Piece& piece, sdk::Node fused);
+// Both. The nodes must stand in a row, or in a chain of single readers.
 sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend);
+
+// Groups of a product or convolution and what follows it, in one region. True: the graph was edited.
+bool fuse_epilogues(sdk::Graph g, tsr_id region);
 
 }  // namespace tessera::passes

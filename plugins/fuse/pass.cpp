@@ -36,7 +36,10 @@ class Fuse : public sdk::Pass {
     options.horizontal = given.get_bool("horizontal", true);
     if (options.max_size < 2) return false;
     bool changed = false;
-    for (const tsr_id r : regions(g)) changed |= region(g, r, options);
+    for (const tsr_id r : regions(g)) {
+      if (given.get_bool("epilogues", true)) changed |= fuse_epilogues(g, r);
+      changed |= region(g, r, options);
+    }
     return changed;
   }
 

@@ -93,6 +93,71 @@ TEST_CASE("products with constant weights are exact where sums are") {
   }
 }
 
+TEST_CASE("what follows a product or convolution has the bits that it has alone") {
+  struct Group {
+    const char* kernel;
+    std::vector<int64_t> x, r;
+    const char* text;  // X, R: types of the inputs
+  };
+  const Group groups[] = {
+      {"cpu.conv.add.relu",
+       {2, 5, 9, 11},
+       {2, 13, 9, 11},
+       "  %w = constant {value = dense<f32[13, 5, 3, 3]: splat 0.375>}\n"
+       "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}\n"
+       "  %a = add %c, %r\n  %y = relu %a\n"},
+      {"cpu.conv.depthwise.hardswish.mul",
+       {1, 6, 14, 14},
+       {1, 6, 7, 7},
+       "  %w = constant {value = dense<f32[6, 1, 3, 3]: splat -0.625>}\n"
+       "  %c = conv %x, %w, _ {strides = [2, 2], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1], groups = 6}\n"
+       "  %a = hardswish %c\n  %y = mul %r, %a\n"},
+      {"cpu.conv.mul.clamp",
+       {2, 24, 7, 7},
+       {40, 1, 1},
+       "  %w = constant {value = dense<f32[40, 24, 1, 1]: splat 0.125>}\n  %lo = constant {value = dense<f32[]: -0.5>}\n"
+       "  %hi = constant {value = dense<f32[]: 1.5>}\n"
+       "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}\n"
+       "  %a = mul %c, %r\n  %y = clamp %a, %lo, %hi\n"},
+      {"cpu.conv.add.relu",
+       {3, 40, 1, 1},
+       {21, 1, 1},
+       "  %w = constant {value = dense<f32[21, 40, 1, 1]: splat 0.125>}\n"
+       "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}\n"
+       "  %a = add %c, %r\n  %y = relu %a\n"},
+      {"cpu.linear.add.relu",
+       {37, 50},
+       {37, 70},
+       "  %w = constant {value = dense<f32[70, 50]: splat 0.25>}\n  %b = constant {value = dense<f32[70]: splat -0.75>}\n"
+       "  %c = linear %x, %w, %b\n  %a = add %r, %c\n  %y = relu %a\n"},
+      {"cpu.matmul.add",
+       {3, 33, 900},
+       {40},
+       "  %w = constant {value = dense<f32[900, 40]: splat 0.0625>}\n  %c = matmul %x, %w\n  %y = add %c, %r\n"},
+  };
+  for (const Group& group : groups) {
+    const std::string text =
+        "graph @g(%x: " + type("f32", group.x) + ", %r: " + type("f32", group.r) + ") {\n" + group.text + "  return %y\n}\n";
+    INFO(text);
+    const std::vector<float> x = values(group.x, 1), r = values(group.r, 2);
+    std::vector<char> xs(x.size() * 4), rs(r.size() * 4);
+    std::memcpy(xs.data(), x.data(), xs.size());
+    std::memcpy(rs.data(), r.data(), rs.size());
+    for (const std::string& backend : cpu_backends()) {
+      INFO(backend);
+      const std::string isa = backend.substr(backend.find(':') + 1);
+      const e::Executable fused = compile(text, "cpu+fuse:" + isa), alone = compile(text, "cpu:" + isa);
+      CHECK(fused.describe().find(group.kernel) != std::string::npos);
+      for (const Layout layout : {Layout::Dense, Layout::Transposed, Layout::Sliced}) {
+        const std::vector<e::Tensor> in = {arrange(TSR_F32, group.x, xs, layout), arrange(TSR_F32, group.r, rs, layout)};
+        const e::Tensor got = fused.run(in)[0], want = alone.run(in)[0];
+        REQUIRE(got.elements() == want.elements());
+        CHECK(std::memcmp(got.data(), want.data(), static_cast<size_t>(want.elements()) * 4) == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("the greatest of a window, with padding, NaN and infinities") {
   struct Pool {
     const char* attributes;

@@ -5,9 +5,11 @@
 #include <atomic>
 #include <string>
 
+#include "conv_operands.hpp"
 #include "conv_shape.hpp"
 #include "depthwise/phases.hpp"
 #include "depthwise/tables.hpp"
+#include "gemm/gemm.hpp"
 
 namespace cpu {
 
@@ -23,42 +25,28 @@ Depthwise* kernel_of(const Isa& isa) {
 
 class DepthwiseKernel final : public sdk::Kernel {
  public:
-  DepthwiseKernel(const sdk::Compile& c, const Isa& isa)
-      : attributes_(c.node()),
-        isa_(isa),
-        x_(c, c.node().operand(0).type()),
-        w_(c, c.node().operand(1).type()),
-        out_(c, c.node().result().type()),
-        has_bias_(c.node().has_operand(2)) {
+  DepthwiseKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv)
+      : attributes_(conv), isa_(isa), finish_(gemm_kernels(isa, TSR_F32, TSR_F32)->finish), o_(c, conv) {
     slots_ = std::max(1, sdk::host().core->num_threads());
-    for (uint32_t i = 0; i < 3; ++i) strided_[i] = c.node().has_operand(i) && may_be_strided(c.graph(), c.node().operand(i));
-    if (has_bias_) bias_ = LaunchSizes(c, c.node().operand(2).type());
   }
 
-  std::string name() const override { return std::string("cpu.conv.depthwise.") + isa_.name; }
+  std::string name() const override { return "cpu.conv.depthwise" + o_.name() + "." + isa_.name; }
   bool has_workspace() const override { return true; }
 
   int64_t workspace(const int64_t* d) override {
-    const ConvShape s(attributes_, x_, w_, out_, d);
-    return slots_ * Phases(s).bytes() + (strided_[0] ? x_.bytes(d) : 0) + (strided_[1] ? w_.bytes(d) : 0) +
-           (strided_[2] ? bias_.bytes(d) : 0);
+    const ConvShape s(attributes_, o_.x, o_.w, o_.out, d);
+    return slots_ * Phases(s).bytes() + o_.workspace(d);
   }
 
   void launch(const tsr_launch& l) override {
-    const ConvShape s(attributes_, x_, w_, out_, l.dims);
+    const ConvShape s(attributes_, o_.x, o_.w, o_.out, l.dims);
     const int64_t planes = s.images * s.a.groups * s.outputs;
     if (planes * s.positions() == 0) return;
     const Phases phases(s);
     char* space = static_cast<char*>(l.workspace) + slots_ * phases.bytes();
-    const auto dense = [&](uint32_t i) -> const float* {
-      const tsr_tensor& t = l.inputs[i];
-      if (!strided_[i] || (t.flags & TSR_TENSOR_CONTIGUOUS)) return static_cast<const float*>(t.data);
-      copy_dense(t, space);
-      const char* at = space;
-      space += (i == 0 ? x_ : i == 1 ? w_ : bias_).bytes(l.dims);
-      return reinterpret_cast<const float*>(at);
-    };
-    const float *x = dense(0), *w = dense(1), *bias = has_bias_ ? dense(2) : nullptr;
+    const float *x = o_.dense(l, 0, &space), *w = o_.dense(l, 1, &space), *bias = o_.dense(l, 2, &space);
+    FinishStep steps[Finish::kMaxSteps];
+    const int num_steps = o_.steps(l, space, steps);
     const int64_t taps = s.kernel[0] * s.kernel[1], plane = s.in[0] * s.in[1], positions = s.positions();
     int64_t offsets[kMaxTaps];
     for (int64_t t = 0; t < taps; ++t) offsets[t] = phases.offset(s, t / s.kernel[1], t % s.kernel[1]);
@@ -77,9 +65,11 @@ class DepthwiseKernel final : public sdk::Kernel {
             const int64_t channel = p / s.outputs, filter = p % (s.a.groups * s.outputs);  // channel: of all images
             if (filled != channel) phases.fill(s, x + channel * plane, 0.0f, padded);
             filled = channel;
+            float* out = static_cast<float*>(l.outputs[0].data) + p * positions;
             kernel({padded, phases.row * s.a.stride[0], w + filter * taps, offsets, static_cast<int>(taps),
-                    bias ? bias[filter] : 0.0f, static_cast<float*>(l.outputs[0].data) + p * positions, s.out[1], s.out[0],
-                    s.out[1]});
+                    bias ? bias[filter] : 0.0f, out, s.out[1], s.out[0], s.out[1]});
+            if (num_steps > 0)
+              finish_({out, positions, 1, static_cast<int>(positions), p * positions, filter, 0, steps, num_steps});
           }
       }
     });
@@ -88,8 +78,8 @@ class DepthwiseKernel final : public sdk::Kernel {
  private:
   ConvAttributes attributes_;
   const Isa& isa_;
-  LaunchSizes x_, w_, out_, bias_;
-  bool has_bias_, strided_[3] = {};
+  void (*finish_)(const FinishArgs&);
+  ConvOperands o_;
   int slots_ = 1;
 };
 
@@ -107,8 +97,8 @@ const char* refuse_depthwise(const sdk::Node& n) {
   return nullptr;
 }
 
-std::unique_ptr<sdk::Kernel> make_depthwise(const sdk::Compile& c, const Isa& isa) {
-  return std::make_unique<DepthwiseKernel>(c, isa);
+std::unique_ptr<sdk::Kernel> make_depthwise(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv) {
+  return std::make_unique<DepthwiseKernel>(c, isa, conv);
 }
 
 }  // namespace cpu

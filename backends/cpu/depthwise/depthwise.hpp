@@ -12,6 +12,8 @@ namespace cpu {
 
 // Null: a convolution for make_depthwise; else the reason why not.
 const char* refuse_depthwise(const tessera::sdk::Node& node);
-std::unique_ptr<tessera::sdk::Kernel> make_depthwise(const tessera::sdk::Compile& c, const Isa& isa);
+// `conv` is the compiled node, or lies in its region.
+std::unique_ptr<tessera::sdk::Kernel> make_depthwise(const tessera::sdk::Compile& c, const Isa& isa,
+                                                     const tessera::sdk::Node& conv);
 
 }  // namespace cpu

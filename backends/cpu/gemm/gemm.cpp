@@ -281,6 +281,7 @@ class Run {
           const int64_t row = rows.first_row(t), out = (batch * m_ + row) * n_ + col;
           if (plain && cols == isa_.nr && have == height) {
             isa_.micro[height](k, a, b, static_cast<float*>(g_.c) + out, n_, k0 > 0, ahead.next, ahead.step);
+            if (final && g_.num_steps > 0) finish(batch, row, col, have, cols, out);
             continue;
           }
           float* tile = sums + (p * block_rows + row - rows.first_row(first)) * isa_.nr;
@@ -292,6 +293,7 @@ class Run {
           } else {
             isa_.store({tile, isa_.nr, have, cols, g_.bias ? bias_ + col : nullptr, row_bias ? row_bias + row : nullptr,
                         static_cast<char*>(g_.c) + out * tessera::dtype_bits(g_.c_dtype) / 8, g_.c_dtype, n_});
+            if (g_.num_steps > 0) finish(batch, row, col, have, cols, out);
           }
         }
       }
@@ -319,6 +321,11 @@ class Run {
   const char* panel_at(int64_t batch, int64_t panel) const {
     const char* base = g_.packed_b ? static_cast<const char*>(g_.packed_b) : b_ + batch * plan_.panels * panel_bytes();
     return base + panel * panel_bytes();
+  }
+
+  void finish(int64_t batch, int64_t row, int64_t col, int rows, int cols, int64_t out) const {
+    const int64_t of_group = batch % g_.row_bias_count * m_;
+    isa_.finish({static_cast<float*>(g_.c) + out, n_, rows, cols, out, of_group + row, col, g_.steps, g_.num_steps});
   }
 
   const Gemm& g_;

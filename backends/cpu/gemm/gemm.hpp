@@ -53,7 +53,9 @@ struct Gemm {
   int64_t bias_stride = 1;
   const float* row_bias = nullptr;  // [row_bias_count, m], f32, for batch entries 0 .. row_bias_count - 1, over and over
   int64_t row_bias_count = 1;
-  Epilogue* epilogue = nullptr;  // instead of the store to c and the bias
+  const FinishStep* steps = nullptr;  // on the results, which are f32
+  int num_steps = 0;
+  Epilogue* epilogue = nullptr;  // instead of the store to c, the bias and the steps
   const void* context = nullptr;
 };
 

@@ -35,6 +35,25 @@ struct StoreArgs {
   int64_t out_ld;  // elements
 };
 
+// One op on finished results, in place.
+struct FinishStep {
+  enum Kind : uint32_t { kAdd, kMul, kRelu, kClamp, kHardswish } kind;
+  // Where the other operand of kAdd and kMul lies: at the result's own place, one value for a column or for a row of the result, one for all.
+  enum Mode : uint32_t { kDense, kRow, kColumn, kScalar } mode;
+  const float* data;  // element 0; null with kScalar
+  float lo, hi;       // kClamp; lo: the value with kScalar
+};
+
+// `rows` rows of `cols` results, ld apart, that begin at row `row` and column `col` of the result and at its element `at`.
+struct FinishArgs {
+  float* y;
+  int64_t ld;
+  int rows, cols;
+  int64_t at, row, col;
+  const FinishStep* steps;
+  int num_steps;
+};
+
 struct GemmIsa {
   const char* name;
   bool bf16;             // operands are packed as bf16; else as f32
@@ -51,6 +70,7 @@ struct GemmIsa {
   void (*pack_a)(const PackArgs&);
   void (*pack_b)(const PackArgs&);
   void (*store)(const StoreArgs&);
+  void (*finish)(const FinishArgs&);
   void (*begin)();  // before and after micro-kernels on a thread; may be null
   void (*end)();
 };

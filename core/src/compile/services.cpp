@@ -122,7 +122,7 @@ const char* backend_of(Graph& graph, tsr_id node, uint64_t* capabilities) {
   if (capabilities) *capabilities = 0;
   if (node >= graph.num_nodes() || !graph.node(node).alive) return nullptr;
   const OpRecord& record = graph.record_of(node);
-  if (record.has(kConstant) || record.has(kControl)) return nullptr;
+  if (record.has(kConstant) || (record.has(kControl) && record.name != "fused")) return nullptr;
   for (const Factory* f : current_options().backends) {
     const tsr_backend& table = f->as<tsr_backend>();
     const char* why = nullptr;

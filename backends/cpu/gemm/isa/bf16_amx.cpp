@@ -2,6 +2,7 @@
 // bf16 products on tiles (AMX): 2 x 2 tiles of 16 x 16 sums, K in steps of 32.
 #include <immintrin.h>
 
+#include "finish.hpp"
 #include "pack.hpp"
 #include "store.hpp"
 
@@ -71,7 +72,7 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
 }
 
 constexpr GemmIsa table() {
-  GemmIsa t{"amx", true, kMR, kNR, 16, 32, 1024, 2, {}, pack_rows, pack_pairs, store_tile, begin, end};
+  GemmIsa t{"amx", true, kMR, kNR, 16, 32, 1024, 2, {}, pack_rows, pack_pairs, store_tile, finish_tile, begin, end};
   t.micro[16] = micro<16>;
   t.micro[32] = micro<32>;
   return t;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // f32 products, compiled once per instruction set (contraction allowed: products are exempt from the bit-for-bit rules). Every sum adds its
 // products in the order of k, so it does not depend on the tile's height or on how the result is split among threads.
+#include "finish.hpp"
 #include "pack.hpp"
 #include "store.hpp"
 
@@ -54,7 +55,7 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
 
 template <int... H>
 constexpr GemmIsa table(const char* name) {
-  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, pack_f32, pack_f32, store_tile, nullptr, nullptr};
+  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, pack_f32, pack_f32, store_tile, finish_tile, nullptr, nullptr};
   ((t.micro[H] = micro<H>), ...);
   return t;
 }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Simple ops behind a product or a convolution, computed on what has just been written while it is in the nearest cache. They round as they
+// do alone: none of them contracts with another.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gemm/tables.hpp"
+#include "strided.hpp"
+#include "tessera/plugin.hpp"
+
+namespace cpu {
+
+// The chain of steps behind `anchor` in the region of a `fused` node.
+class Finish {
+ public:
+  static constexpr size_t kMaxSteps = 8;
+
+  // Null, and why: the region holds something else, or its result is not the end of the chain. `anchor`'s result is f32.
+  static std::optional<Finish> of(const tessera::sdk::Node& fused, const tessera::sdk::Node& anchor, const char** why);
+
+  // Sizes of the operands that are read; of the compiled node.
+  void bind(const tessera::sdk::Compile& c);
+  int64_t workspace(const int64_t* dims) const;
+  // Fills `out`; operands that are not dense are copied to `space`.
+  int steps(const tsr_launch& l, char* space, FinishStep* out) const;
+  std::string name() const;  // ".add.relu"
+
+ private:
+  struct Step {
+    FinishStep::Kind kind;
+    FinishStep::Mode mode = FinishStep::kScalar;
+    uint32_t operand = 0;  // of the fused node, unless the mode is kScalar
+    float lo = 0, hi = 0;
+    LaunchSizes sizes;
+    bool strided = false;
+  };
+  std::vector<Step> steps_;
+};
+
+// The one product or convolution in the region of a `fused` node; false: none, or several.
+tessera::sdk::Node anchor_of(const tessera::sdk::Node& fused);
+// Which operand of the fused node stands for operand `i` of a node in its region.
+uint32_t outer_operand(const tessera::sdk::Node& fused, const tessera::sdk::Node& inner, uint32_t i);
+
+}  // namespace cpu
