@@ -5,8 +5,8 @@
 #
 # usage: scripts/clean_debian.sh demo|test|COMMAND... [--keep]      as root (debootstrap, mounts in a private namespace)
 # TESSERA_CLEAN_CCACHE=DIR lends the tree a compiler cache: what is installed is proved all the same, the time is not a cold one.
-# The base tree is made once under ${TESSERA_CLEAN_TREE:-/tmp/debian}; each run works on a copy of it. The package mirror is
-# the one that this machine's apt uses.
+# The base tree is made once under ${TESSERA_CLEAN_TREE:-/tmp/debian}; each run works on a copy of it. The package mirrors are
+# the ones that this machine's apt and pip use.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 for part in common setup; do . "scripts/$part.sh"; done
@@ -61,6 +61,10 @@ done
 [ -s "$tree/etc/apt/sources.list" ] || [ -s "$tree/etc/apt/sources.list.d/debian.sources" ] ||
   echo "deb $uri bookworm main" >"$tree/etc/apt/sources.list"
 cp -L /etc/resolv.conf /etc/hosts "$tree/etc/"
+# PyPI as this machine's pip reaches it: its settings, and the certificates that they rest on.
+[ ! -f /etc/pip.conf ] || cp -L /etc/pip.conf "$tree/etc/"
+cp -L /etc/ssl/certs/ca-certificates.crt "$tree/etc/ssl/certs/"
+mapfile -t pip_settings < <(env | grep '^PIP_' || true)
 
 mkdir -p "$tree/source"
 cat >"$tree/root/prove.sh" <<'INNER'
@@ -80,8 +84,10 @@ say "git clone + ./dev ${arguments[*]} in the clean tree"
 git_directory=$(git rev-parse --show-toplevel)
 # The mounts live in a namespace of their own and end with it.
 unshare --mount --pid --fork bash -euc '
-  tree=$1 repository=$2
-  shift 2
+  tree=$1 repository=$2 settings=$3
+  shift 3 # then as many settings of pip
+  pip=("${@:1:settings}")
+  shift "$settings"
   mount --make-rprivate /
   mount --bind "$repository" "$tree/source"
   mount -o remount,ro,bind "$tree/source"
@@ -104,4 +110,4 @@ unshare --mount --pid --fork bash -euc '
   ln -s /proc/self/fd/1 "$tree/dev/stdout"
   ln -s /proc/self/fd/2 "$tree/dev/stderr"
   exec chroot "$tree" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-    bash /root/prove.sh "$@"' prove "$tree" "$git_directory" "${arguments[@]}" </dev/null
+    "${pip[@]}" bash /root/prove.sh "$@"' prove "$tree" "$git_directory" "${#pip_settings[@]}" "${pip_settings[@]}" "${arguments[@]}" </dev/null
