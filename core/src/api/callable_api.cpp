@@ -49,8 +49,8 @@ void callable_functions(tsr_api& t) {
   t.tensor_mark = [](tsr_tensor_handle* h, int64_t dim, uint32_t mark, int64_t min, int64_t max) noexcept {
     return guarded([&] { mark_tensor(required(h, "the tensor"), dim, mark, min, max); });
   };
-  t.reset = [] noexcept { reset_callables(); };
-  t.grad_enabled = [] noexcept -> int { return core::grad_enabled(); };
+  t.reset = []() noexcept { reset_callables(); };
+  t.grad_enabled = []() noexcept -> int { return core::grad_enabled(); };
   t.set_grad_enabled = [](int on) noexcept -> int { return core::set_grad_enabled(on != 0); };
 }
 
