@@ -2,6 +2,7 @@
 #include "dispatch/entry_table.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "support/error.hpp"
 
@@ -77,11 +78,14 @@ const Entry* EntryTable::insert(std::unique_ptr<Entry> owned, const tsr_arg* arg
 }
 
 std::vector<const Entry*> EntryTable::recent() const {
+  // Hits move the ticks meanwhile, and a sort whose order changes under it runs out of its range: sort what was read once.
+  std::vector<std::pair<decltype(Entry::tick)::value_type, const Entry*>> ticks;
+  ticks.reserve(entries_.size());
+  for (const auto& e : entries_) ticks.emplace_back(e->tick.load(std::memory_order_relaxed), e.get());
+  std::stable_sort(ticks.begin(), ticks.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<const Entry*> out;
-  for (const auto& e : entries_) out.push_back(e.get());
-  std::stable_sort(out.begin(), out.end(), [](const Entry* a, const Entry* b) {
-    return a->tick.load(std::memory_order_relaxed) > b->tick.load(std::memory_order_relaxed);
-  });
+  out.reserve(ticks.size());
+  for (const auto& t : ticks) out.push_back(t.second);
   return out;
 }
 
