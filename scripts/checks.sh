@@ -98,16 +98,13 @@ check_cache_kills() {
 check_clean_demo() { scripts/clean_debian.sh demo; }
 check_clean_test() { scripts/clean_debian.sh test; }
 check_onnx_suite() {
-  local suite venv=${TESSERA_ONNX_PEERS:-build/peers_onnx} config package
+  local suite python config
   for config in eager reference; do
     TESSERA_SOURCE_DIR=$PWD tests/onnx/suite.sh "$(binary onnx_suite)" "$config" --json "build/checks/onnx_$config.json" | tee "build/checks/onnx_$config.txt"
   done
   suite=${TESSERA_ONNX_SUITE:-$(echo build/onnx_suite-*/)}
-  [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-  for package in onnx onnxruntime; do
-    "$venv/bin/python" -c "import $package" 2>/dev/null || "$venv/bin/pip" install --quiet --disable-pip-version-check "$package"
-  done
-  "$venv/bin/python" -W ignore tests/onnx/peers.py "$suite" build/checks/onnx_eager.json | tee build/checks/onnx_peers.txt
+  python=$(scripts/peers.sh onnx onnxruntime)
+  "$python" -W ignore tests/onnx/peers.py "$suite" build/checks/onnx_eager.json | tee build/checks/onnx_peers.txt
   figure=$(sed 's/^/eager /' build/checks/onnx_eager.txt; sed 's/^/reference /' build/checks/onnx_reference.txt; cat build/checks/onnx_peers.txt)
 }
 check_onnx_models() {
