@@ -13,24 +13,10 @@
 #include <sstream>
 
 #include "command.hpp"
+#include "tessera/closest.hpp"
 
 namespace tessera::command {
 namespace {
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
 
 template <class T>
 std::string shortest(T v) {
@@ -61,15 +47,7 @@ std::optional<T> parse_whole(std::string_view text) {
 }  // namespace
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
-  const std::string* best = nullptr;
-  size_t distance = std::max<size_t>(2, word.size() / 3) + 1;
-  for (const std::string& c : candidates) {
-    const size_t d = edit_distance(word, c);
-    if (d < distance && d < std::max(word.size(), c.size())) {
-      best = &c;
-      distance = d;
-    }
-  }
+  const std::string* best = closest_word(word, candidates);
   return best ? "; did you mean " + quote(*best) + "?" : "";
 }
 

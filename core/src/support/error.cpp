@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/error.hpp"
 
-#include <algorithm>
 #include <new>
+
+#include "tessera/closest.hpp"
 
 // The object behind tsr_error*: the host makes and frees it.
 struct tsr_error {
@@ -24,21 +25,6 @@ tsr_error* make(tsr_family family, std::string_view code, std::string_view messa
   } catch (...) {
     return &out_of_memory();
   }
-}
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace
@@ -99,16 +85,8 @@ void error_free(tsr_error* e) {
 }  // namespace abi
 
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
-  std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
-  for (const std::string& c : candidates) {
-    const size_t d = edit_distance(word, c);
-    if (d < best_distance) {
-      best_distance = d;
-      best = c;
-    }
-  }
-  return best;
+  const std::string* best = closest_word(word, candidates);
+  return best ? *best : std::string();
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
