@@ -13,7 +13,7 @@ static tsr_error* run(void* self, tsr_graph* graph, const tsr_options* options, 
   *changed = 0;
   return NULL;
 }
-static tsr_pass the_pass = {sizeof(tsr_pass), "does nothing", "nothing", run};
+static tsr_pass the_pass = {sizeof(tsr_pass), "does nothing", "nothing", run, TSR_STAGE_GRAPH, 0};
 static tsr_factory the_factories[2] = {{TSR_PASS, 0, BROKEN_NAME, &the_pass, NULL},
                                        {TSR_PASS, 0, BROKEN_NAME, &the_pass, NULL}};
 

@@ -102,7 +102,8 @@ void tensor_mismatches(const Expected& e, const tsr_arg& a, uint32_t leaf, std::
   if (want && have && want->kind() == have->kind() && want->index() != have->index())
     say(GuardText::kDevice, "device index mismatch. expected " + number(want->index()) + ", actual " + number(have->index()));
   if ((a.tensor->requires_grad != 0) != (e.requires_grad != 0))
-    say(GuardText::kGrad, std::string("requires_grad mismatch. expected requires_grad=") + (e.requires_grad ? "1" : "0"));
+    say(GuardText::kGrad, e.requires_grad ? "requires_grad mismatch. expected requires_grad=1"
+                                          : "requires_grad mismatch. expected requires_grad=0");
   if (t.rank != e.sizes.size()) {
     say(GuardText::kRank,
         "rank mismatch. expected " + number(static_cast<int64_t>(e.sizes.size())) + ", actual " + number(t.rank));

@@ -68,7 +68,7 @@ std::string command_line() {
   for (char& c : s)
     if (c == '\0') c = ' ';
   constexpr size_t kLimit = 1000;
-  if (s.size() > kLimit) s = s.substr(0, kLimit) + "...";
+  if (s.size() > kLimit) s.replace(kLimit, s.npos, "...");
   return s;
 }
 
