@@ -4,6 +4,7 @@
 #include "tessera/plugin.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "finish.hpp"
 #include "generated.hpp"
 #include "jit/compiler.hpp"
+#include "payoff.hpp"
 #include "product.hpp"
 
 namespace cpu {
@@ -36,6 +38,7 @@ const Isa& choose_isa(std::string_view name) {
 Compiler::Options compiler_options(const sdk::Options& o, const Isa& isa) {
   Compiler::Options out;
   const std::string_view which = o.get_string("compiler", "auto");
+  // "auto" without clang compiles nothing; see has_compiler().
   out.toolchain = which == "system" || (which == "auto" && !have_clang()) ? Toolchain::kSystem : Toolchain::kClang;
   out.isa = &isa;
   out.system_compiler = o.get_string("system_compiler", "c++");
@@ -51,11 +54,13 @@ class CpuBackend final : public sdk::Backend {
   explicit CpuBackend(const sdk::Options& options)
       : isa_(choose_isa(options.get_string("isa", "auto"))),
         generate_(options.get_bool("generate", true)),
+        auto_compiler_(options.get_string("compiler", "auto") == "auto"),
+        pays_after_(options.get_int("pays_after", 0)),
         device_(describe_device(isa_)),
         compiler_(compiler_options(options, isa_)) {}
   const char* device() const override { return "cpu"; }
   uint64_t capabilities() const override {
-    return TSR_CAP_STRIDED_INPUTS | TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED | (generate_ ? TSR_CAP_FUSION : 0);
+    return TSR_CAP_STRIDED_INPUTS | TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED | TSR_CAP_FUSION;
   }
 
   sdk::Claim claim(sdk::Graph g, sdk::Node n) override {
@@ -75,13 +80,15 @@ class CpuBackend final : public sdk::Backend {
     if (!n.regions().empty() && !n.is("fused")) return sdk::no("cpu has no kernel for an op with regions");
     try {
       check_node(g, n);
+      if (!n.is("fused") && !pays(g, n)) return sdk::no("generating code for so little work does not pay");
+      if (!has_compiler()) return sdk::no("there is no compiler for generated code");
       return sdk::yes();
     } catch (const kit::Unfit& u) {
       // What has no kernel, but parts that have.
       static constexpr std::string_view parts[] = {
           "cross_entropy", "mse_loss", "logsumexp", "group_norm", "batch_norm_training",
           "split",         "stack",    "norm",      "sum_to",     "tile"};
-      if (std::find(std::begin(parts), std::end(parts), n.op()) != std::end(parts))
+      if (std::find(std::begin(parts), std::end(parts), n.op()) != std::end(parts) && pays(g, n) && has_compiler())
         return sdk::decompose("its parts are generated");
       return sdk::no(g.scratch_string(u.why));
     }
@@ -114,6 +121,31 @@ class CpuBackend final : public sdk::Backend {
   }
 
  private:
+  // A fused group comes from nodes that were claimed: its program pays.
+  bool pays(const sdk::Graph& g, const sdk::Node& n) const {
+    const Payoff p = predict_payoff(g, pays_after_);
+    if (!p.pays && p.first == n && sdk::log_enabled("perf_hints")) {  // once per graph
+      char text[200];
+      std::snprintf(text, sizeof text,
+                    "cpu generates no code for graph '%s': it would save about %.1f us per call, and take %.0f ms once; [cpu] "
+                    "pays_after = %lld calls",
+                    g.tables().name, p.saved_seconds * 1e6, Payoff::kCompileSeconds * 1e3, static_cast<long long>(pays_after_));
+      sdk::log("perf_hints", text);
+    }
+    return p.pays;
+  }
+
+  // compiler = "auto" goes on without one; any other is there, or compile() says why not.
+  bool has_compiler() {
+    if (!auto_compiler_) return true;
+    std::call_once(compiler_asked_, [&] {
+      const std::string why = why_no_clang();
+      compiler_found_ = why.empty();
+      if (!compiler_found_) sdk::log("notice", "cpu generates no code and leaves it to the next backend: " + why);
+    });
+    return compiler_found_;
+  }
+
   Draft draft_or_fail(const sdk::Compile& c, bool log) const {
     try {
       return draft(c.graph(), c.node(), device_, log);
@@ -125,7 +157,10 @@ class CpuBackend final : public sdk::Backend {
   }
 
   const Isa& isa_;
-  bool generate_;
+  bool generate_, auto_compiler_;
+  int64_t pays_after_;
+  std::once_flag compiler_asked_;
+  bool compiler_found_ = false;
   kit::Device device_;
   Compiler compiler_;
   std::mutex mutex_;

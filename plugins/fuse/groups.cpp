@@ -172,7 +172,8 @@ void Groups::grow() {
       for (uint32_t k = 0; k < nodes_[i].num_operands(); ++k) {
         if (!nodes_[i].has_operand(k)) continue;
         const sdk::Value v = nodes_[i].operand(k);
-        if (const uint32_t p = producer(v); p != kNone && !is_literal(v)) edges.emplace_back(-tensor_bytes(g_, v.type()), p);
+        if (const uint32_t p = producer(v); p != kNone && !is_literal(v))
+          edges.emplace_back(-kit::bytes_at_hints(g_, v.type()), p);
       }
       std::sort(edges.begin(), edges.end());
       for (const auto& [bytes, p] : edges) {
@@ -202,7 +203,7 @@ void Groups::grow() {
       for (size_t b = a + 1; b < items.size(); ++b) {
         const uint32_t x = group_of_[items[a]], y = group_of_[items[b]];
         // Small tensors (weights of one row) are not worth it.
-        if (x != y && tensor_bytes(g_, g_.value(value).type()) >= 4096) join(x, y);
+        if (x != y && kit::bytes_at_hints(g_, g_.value(value).type()) >= 4096) join(x, y);
       }
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/kit/hints.hpp"
 #include "tessera/kit/lower.hpp"
 #include "tessera/plugin.hpp"
 
@@ -61,9 +62,6 @@ class Groups {
   std::vector<uint32_t> group_of_;
   std::map<std::pair<uint32_t, uint32_t>, std::string> refused_;  // by the items whose edge was tried
 };
-
-// Bytes of a tensor, symbols at their hints.
-double tensor_bytes(sdk::Graph g, sdk::Type t);
 
 // A `fused` node behind the group's last node, with copies of its nodes as the body. Nobody uses it yet.
 sdk::Node make_group(sdk::Graph g, const kit::Piece& piece, const std::string& backend);

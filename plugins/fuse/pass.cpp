@@ -89,19 +89,19 @@ class Fuse : public sdk::Pass {
         const sdk::Value v = n.operand(i);
         bool inside = false;
         for (const sdk::Node& d : p.nodes) inside = inside || (v.def() && v.def() == d);
-        if (inside) saved += tensor_bytes(g, v.type());
+        if (inside) saved += kit::bytes_at_hints(g, v.type());
       }
       for (uint32_t i = 0; i < n.num_results(); ++i) {
         bool out = false;
         for (const sdk::Value& v : p.outputs) out = out || v == n.result(i);
-        if (!out) saved += tensor_bytes(g, n.result(i).type());
+        if (!out) saved += kit::bytes_at_hints(g, n.result(i).type());
       }
     }
     for (const sdk::Value& v : p.inputs) {
       int readers = 0;
       for (const sdk::Node& n : p.nodes)
         for (uint32_t i = 0; i < n.num_operands(); ++i) readers += n.has_operand(i) && n.operand(i) == v;
-      if (readers > 1) saved += (readers - 1) * tensor_bytes(g, v.type());
+      if (readers > 1) saved += (readers - 1) * kit::bytes_at_hints(g, v.type());
     }
     return backend + ": " + std::to_string(p.nodes.size()) + " nodes become one, ending in " + node_text(p.nodes.back()) +
            "; saves " + bytes_text(saved) + " of memory traffic (" + names + ")";
@@ -111,7 +111,7 @@ class Fuse : public sdk::Pass {
     if (!sdk::log_enabled("perf_hints") && !sdk::log_enabled("fusion", 1)) return;
     for (const Groups::Refusal& r : groups.refusals()) {
       const sdk::Node a = groups.nodes()[r.producer], b = groups.nodes()[r.consumer];
-      const double bytes = 2 * tensor_bytes(g, a.result().type());
+      const double bytes = 2 * kit::bytes_at_hints(g, a.result().type());
       const std::string text = "fuse: " + node_text(a) + " and " + node_text(b) + " stay apart (" + bytes_text(bytes) +
                                " are written and read again): " + r.why;
       if (bytes >= 65536) sdk::log("perf_hints", text);

@@ -74,6 +74,16 @@ const cpu_jit_api& clang_api() {
   return *api;
 }
 
+std::string why_no_clang() {
+  if (!have_clang()) return "this build has no compiler inside the process (LLVM 19 was not found)";
+  try {
+    clang_api();
+    return {};
+  } catch (const sdk::Error& e) {
+    return e.what();
+  }
+}
+
 std::string clang_build(const Source& s, const Isa& isa) {
   const std::string name = s.name + ".cpp";
   cpu_jit_request r{};

@@ -23,6 +23,8 @@ enum class Toolchain {
 };
 // Whether this build has libtessera_cpu_jit beside the plugin. Opens nothing.
 bool have_clang();
+// Opens it. Empty: it is there; else why not, in one line.
+std::string why_no_clang();
 
 struct Source {
   std::string name;                  // for messages: "gelu"

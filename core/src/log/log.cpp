@@ -225,9 +225,12 @@ int log_enabled(const char* artifact, int level) noexcept {
 
 void log_write(const char* artifact, int level, const char* text) noexcept {
   Artifact a;
-  if (!artifact || !text || !find_artifact(artifact, &a)) return;
+  if (!artifact || !text) return;
   try {
-    core::log_write(a, level, text);
+    if (std::string_view(artifact) == "notice")
+      log_notice(text);
+    else if (find_artifact(artifact, &a))
+      core::log_write(a, level, text);
   } catch (...) {
     // A log line is not worth an error; out of memory surfaces where the program needs it.
   }

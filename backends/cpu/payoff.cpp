@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "payoff.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+#include "tessera/kit/hints.hpp"
+
+namespace cpu {
+
+namespace sdk = tessera::sdk;
+namespace kit = tessera::kit;
+
+namespace {
+
+// Of kernels that run one op each: what starting one costs, bytes per second from the last-level cache or beyond, and what an elementary function
+// costs per element.
+constexpr double kLaunch = 0.3e-6, kBandwidth = 12e9, kFunction = 1e-9;
+constexpr double kShare = 0.5;       // of that time, what generated kernels save by fusion and by vector functions
+constexpr double kIterations = 100;  // of a loop, of which none is known
+
+constexpr int64_t kUnknown = 64;  // of a size that nothing tells
+
+// Computed by kernels that are there already, or by nobody.
+bool is_free(const sdk::Node& n) {
+  static constexpr std::string_view ops[] = {"constant", "reshape",     "expand_dims", "squeeze", "linear",
+                                             "matmul",   "dot_general", "conv",        "max_pool"};
+  return std::find(std::begin(ops), std::end(ops), n.op()) != std::end(ops);
+}
+
+bool calls_functions(const sdk::Node& n) {
+  static constexpr std::string_view ops[] = {
+      "exp",  "exp2",    "expm1",       "log",  "log1p", "log2", "tanh",          "sin",      "cos",  "erf",
+      "gelu", "sigmoid", "silu",        "pow",  "mish",  "elu",  "softplus",      "selu",     "celu", "atan2",
+      "tan",  "softmax", "log_softmax", "asin", "acos",  "atan", "cross_entropy", "logsumexp"};
+  return std::find(std::begin(ops), std::end(ops), n.op()) != std::end(ops);
+}
+
+struct Count {
+  const sdk::Graph& g;
+  double enough;
+  Payoff& out;
+
+  // Counts one region; false: enough.
+  bool region(tsr_id r, double times) {
+    for (const sdk::Node& n : g.nodes(r)) {
+      if (is_free(n)) continue;
+      if (!n.regions().empty() && !n.is("fused")) {
+        for (const tsr_id inner : n.regions())
+          if (!region(inner, n.is("cond") ? times : times * kIterations)) return false;
+        continue;
+      }
+      if (!out.first) out.first = n;
+      double seconds = kLaunch;
+      for (uint32_t i = 0; i < n.num_operands(); ++i)
+        if (n.has_operand(i)) seconds += kit::bytes_at_hints(g, n.operand(i).type(), kUnknown) / kBandwidth;
+      for (uint32_t i = 0; i < n.num_results(); ++i)
+        seconds += kit::bytes_at_hints(g, n.result(i).type(), kUnknown) / kBandwidth;
+      if (n.num_results() > 0 && calls_functions(n))
+        seconds += kit::elements_at_hints(g, n.result().type(), kUnknown) * kFunction;
+      out.saved_seconds += times * seconds * kShare;
+      if (out.saved_seconds >= enough) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+Payoff predict_payoff(sdk::Graph g, int64_t calls) {
+  Payoff out;
+  if (calls == 0) return out;
+  Count count{g, Payoff::kCompileSeconds / static_cast<double>(calls), out};
+  out.pays = !count.region(0, 1);
+  return out;
+}
+
+}  // namespace cpu
