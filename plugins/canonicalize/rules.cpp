@@ -43,6 +43,11 @@ V transpose_chain(M m) {
   for (int64_t p : outer) perm.push_back(inside[static_cast<size_t>(p < 0 ? p + rank : p)]);
   return m.g.op(m.here(), "transpose", {inner(m)}, {attr_ints("perm", perm)});
 }
+// By a matrix that was transposed: linear takes it as it was.
+bool matmul_transposed(M m) {
+  return m.from(1, "transpose") && m.in(1).type().rank() == 2 && !identity_perm(m.def(1).attr("perm").as_ints());
+}
+V linear(M m) { return m.g.op(m.here(), "linear", {m.in(0), m.def(1).operand(0), m.g.none()}); }
 V reshape_chain(M m) { return m.g.op(m.here(), "reshape", {inner(m)}, {*m.n.attr("shape").p}); }
 V broadcast_chain(M m) { return m.g.op(m.here(), "broadcast_to", {inner(m)}, {*m.n.attr("shape").p}); }
 bool cast_back(M m) {
@@ -120,6 +125,7 @@ constexpr Rule kRules[] = {
   {"reshape-chain",       "reshape",      [](M m) { return m.from(0, "reshape"); },                                reshape_chain},
   {"transpose-identity",  "transpose",    [](M m) { return identity_perm(m.n.attr("perm").as_ints()); },           first},
   {"transpose-chain",     "transpose",    [](M m) { return m.from(0, "transpose"); },                              transpose_chain},
+  {"matmul-transposed",   "matmul",       matmul_transposed,                                                       linear},
   {"broadcast-same",      "broadcast_to", [](M m) { return m.in_keeps_type(); },                                   first},
   {"broadcast-chain",     "broadcast_to", [](M m) { return m.from(0, "broadcast_to"); },                           broadcast_chain},
   {"expand-dims-none",    "expand_dims",  empty_axes,                                                              first},
