@@ -19,10 +19,6 @@ namespace {
 
 constexpr int64_t kMaxTaps = 256;
 
-Depthwise* kernel_of(const Isa& isa) {
-  return isa.level >= 2 ? depthwise_avx512 : isa.level == 1 ? depthwise_avx2 : depthwise_baseline;
-}
-
 class DepthwiseKernel final : public sdk::Kernel {
  public:
   DepthwiseKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv)
@@ -50,7 +46,8 @@ class DepthwiseKernel final : public sdk::Kernel {
     const int64_t taps = s.kernel[0] * s.kernel[1], plane = s.in[0] * s.in[1], positions = s.positions();
     int64_t offsets[kMaxTaps];
     for (int64_t t = 0; t < taps; ++t) offsets[t] = phases.offset(s, t / s.kernel[1], t % s.kernel[1]);
-    Depthwise* kernel = kernel_of(isa_);
+    Depthwise* kernel = isa_.level >= 2 ? depthwise_avx512 : isa_.level == 1 ? depthwise_avx2 : depthwise_baseline;
+    CopyPlane* copy_plane = isa_.level >= 2 ? copy_plane_avx512 : isa_.level == 1 ? copy_plane_avx2 : copy_plane_baseline;
     const double work = static_cast<double>(planes * positions) * static_cast<double>(taps + 4);
     const int64_t slots =
         std::min<int64_t>({slots_, sdk::host().core->num_threads(), planes, static_cast<int64_t>(work / 2e5) + 1});
@@ -59,11 +56,13 @@ class DepthwiseKernel final : public sdk::Kernel {
     sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
       for (int64_t slot = begin; slot < end; ++slot) {
         float* padded = reinterpret_cast<float*>(static_cast<char*>(l.workspace) + slot * phases.bytes());
+        phases.clear(0.0f, padded);
+        PlaneCopy copy = phases.copy(s, padded);
         int64_t filled = -1;
         for (int64_t from; (from = next.fetch_add(chunk, std::memory_order_relaxed)) < planes;)
           for (int64_t p = from; p < std::min(planes, from + chunk); ++p) {
             const int64_t channel = p / s.outputs, filter = p % (s.a.groups * s.outputs);  // channel: of all images
-            if (filled != channel) phases.fill(s, x + channel * plane, 0.0f, padded);
+            if (filled != channel) copy.plane = x + channel * plane, copy_plane(copy);
             filled = channel;
             float* out = static_cast<float*>(l.outputs[0].data) + p * positions;
             kernel({padded, phases.row * s.a.stride[0], w + filter * taps, offsets, static_cast<int>(taps),

@@ -27,34 +27,88 @@ void rows_at(const DepthwiseArgs& d, int64_t y) {
   float* out = d.out + y * d.out_row;
   for (int64_t x = 0; x < d.cols; x += kLanes) {
     Vec sum[Rows];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) sum[r] = Op::first(d);
     for (int t = 0; t < d.taps; ++t) {
       const Vec w = Op::weight(d, t);
       const float* from = in + d.offsets[t] + x;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int r = 0; r < Rows; ++r) sum[r] = Op::step(sum[r], w, load(from + r * d.in_row));
     }
     const int64_t left = d.cols - x;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
       if (left >= kLanes)
         store(out + r * d.out_row + x, sum[r]);
       else
-        std::memcpy(out + r * d.out_row + x, &sum[r], static_cast<size_t>(left) * sizeof(float));
+        store_some(out + r * d.out_row + x, sum[r], static_cast<int>(left));
     }
   }
 }
 
 template <class Op>
 void all_rows(const DepthwiseArgs& d) {
-  int64_t y = 0;
-  for (; y + 4 <= d.rows; y += 4) rows_at<Op, 4>(d, y);
-  for (; y < d.rows; ++y) rows_at<Op, 1>(d, y);
+  for (int64_t y = 0; y < d.rows;) {
+    const int64_t left = d.rows - y;
+    switch (left) {
+      case 1: return rows_at<Op, 1>(d, y);
+      case 2: return rows_at<Op, 2>(d, y);
+      case 3: return rows_at<Op, 3>(d, y);
+      case 4: return rows_at<Op, 4>(d, y);
+      case 5: return rows_at<Op, 5>(d, y);
+      case 6: return rows_at<Op, 6>(d, y);
+      case 7: return rows_at<Op, 7>(d, y);
+      case 8: return rows_at<Op, 8>(d, y);
+      default: break;
+    }
+    if (left == 14) {  // as 7 and 7, not 8 and 6
+      rows_at<Op, 7>(d, y);
+      y += 7;
+    } else {
+      rows_at<Op, 8>(d, y);
+      y += 8;
+    }
+  }
+}
+
+void copy_row(const float* from, int64_t n, int64_t stride, float* to) {
+  int64_t c = 0;
+  if (stride == 1) {
+    for (; c + kLanes <= n; c += kLanes) store(to + c, load(from + c));
+    if (c < n) store_some(to + c, load_some(from + c, static_cast<int>(n - c)), static_cast<int>(n - c));
+    return;
+  }
+#if defined(__AVX512F__)
+  if (stride == 2) {
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    for (; c < n; c += 16) {
+      const uint32_t lanes = n - c >= 16 ? 0xffffu : (1u << (n - c)) - 1, wanted = _pdep_u32(lanes, 0x55555555);
+      const __m512 a = _mm512_maskz_loadu_ps(static_cast<__mmask16>(wanted), from + 2 * c),
+                   b = _mm512_maskz_loadu_ps(static_cast<__mmask16>(wanted >> 16), from + 2 * c + 16);
+      _mm512_mask_storeu_ps(to + c, static_cast<__mmask16>(lanes), _mm512_permutex2var_ps(a, even, b));
+    }
+    return;
+  }
+#endif
+  for (; c < n; ++c) to[c] = from[c * stride];
+}
+
+void copy_plane(const PlaneCopy& p) {
+  for (int64_t f = 0; f < p.stride; ++f) {
+    const int64_t shift = f - p.low;  // column c is the plane's column shift + c * stride
+    const int64_t first = shift >= 0 ? 0 : (-shift + p.stride - 1) / p.stride;
+    int64_t end = p.in_row > shift ? (p.in_row - shift + p.stride - 1) / p.stride : 0;
+    if (end > p.columns) end = p.columns;
+    if (end <= first) continue;
+    const float* from = p.plane + p.skip + shift + first * p.stride;
+    float* to = p.to + f * p.phase + p.first * p.row + first;
+    for (int64_t y = 0; y < p.rows; ++y, from += p.in_row, to += p.row) copy_row(from, end - first, p.stride, to);
+  }
 }
 
 }  // namespace
 
+void CPU_CAT(copy_plane_, CPU_ISA_NAME)(const PlaneCopy& p) { copy_plane(p); }
 void CPU_CAT(depthwise_, CPU_ISA_NAME)(const DepthwiseArgs& d) { all_rows<Sum>(d); }
 void CPU_CAT(window_max_, CPU_ISA_NAME)(const DepthwiseArgs& d) { all_rows<Max>(d); }
 

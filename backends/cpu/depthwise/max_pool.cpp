@@ -49,12 +49,16 @@ class MaxPoolKernel final : public sdk::Kernel {
     int64_t offsets[kMaxTaps];
     for (int t = 0; t < taps; ++t) offsets[t] = phases.offset(s, t / kernel_[1], t % kernel_[1]);
     WindowMax* kernel = isa_.level >= 2 ? window_max_avx512 : isa_.level == 1 ? window_max_avx2 : window_max_baseline;
+    CopyPlane* copy_plane = isa_.level >= 2 ? copy_plane_avx512 : isa_.level == 1 ? copy_plane_avx2 : copy_plane_baseline;
     const int64_t slots = std::min<int64_t>({slots_, sdk::host().core->num_threads(), planes});
     sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
       for (int64_t slot = begin; slot < end; ++slot) {
         float* padded = reinterpret_cast<float*>(space + slot * phases.bytes());
+        phases.clear(-std::numeric_limits<float>::infinity(), padded);
+        PlaneCopy copy = phases.copy(s, padded);
         for (int64_t p = planes * slot / slots; p < planes * (slot + 1) / slots; ++p) {
-          phases.fill(s, x + p * s.in[0] * s.in[1], -std::numeric_limits<float>::infinity(), padded);
+          copy.plane = x + p * s.in[0] * s.in[1];
+          copy_plane(copy);
           kernel({padded, phases.row * s.a.stride[0], nullptr, offsets, taps, 0.0f,
                   static_cast<float*>(l.outputs[0].data) + p * positions, s.out[1], s.out[0], s.out[1]});
         }

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "conv_shape.hpp"
+#include "depthwise/tables.hpp"
 
 namespace cpu {
 
@@ -27,28 +27,16 @@ struct Phases {
     const int64_t at = kx * s.a.dilation[1];
     return (at % stride * rows + ky * s.a.dilation[0]) * row + at / stride;
   }
-  // `padding`: the value outside of the plane.
-  void fill(const ConvShape& s, const float* plane, float padding, float* to) const {
-    for (int64_t phase = 0; phase < stride; ++phase)
-      for (int64_t y = 0; y < rows; ++y) {
-        float* out = to + (phase * rows + y) * row;
-        const int64_t iy = y - s.a.low[0];
-        if (iy < 0 || iy >= s.in[0]) {
-          std::fill_n(out, row, padding);
-          continue;
-        }
-        // Column c holds input column phase + c * stride - low.
-        const int64_t shift = phase - s.a.low[1];
-        const int64_t first = std::clamp<int64_t>(shift >= 0 ? 0 : (-shift + stride - 1) / stride, 0, columns);
-        const int64_t end = std::clamp<int64_t>(s.in[1] > shift ? (s.in[1] - shift + stride - 1) / stride : 0, first, columns);
-        const float* from = plane + iy * s.in[1] + shift;
-        std::fill_n(out, first, padding);
-        if (stride == 1)
-          std::memcpy(out + first, from + first, static_cast<size_t>(end - first) * 4);
-        else
-          for (int64_t c = first; c < end; ++c) out[c] = from[c * stride];
-        std::fill_n(out + end, row - end, padding);
-      }
+  // What a kernel copies of every plane to the same place `to`, which `clear` has filled with the padding once.
+  void clear(float padding, float* to) const { std::fill_n(to, floats(), padding); }
+  PlaneCopy copy(const ConvShape& s, float* to) const {
+    PlaneCopy p{};
+    const int64_t y0 = std::clamp<int64_t>(s.a.low[0], 0, rows), y1 = std::clamp<int64_t>(s.a.low[0] + s.in[0], y0, rows);
+    p.in_row = s.in[1], p.skip = (y0 - s.a.low[0]) * s.in[1];
+    p.to = to, p.row = row, p.phase = rows * row;
+    p.first = y0, p.rows = y1 - y0;
+    p.stride = stride, p.low = s.a.low[1], p.columns = columns;
+    return p;
   }
 };
 

@@ -19,10 +19,22 @@ struct DepthwiseArgs {
   int64_t out_row;
   int64_t rows, cols;
 };
+// Rows [first, first + rows) of a padded plane from the plane's rows, which begin at `plane` + skip, in_row apart: row y of phase f goes to
+// to + f * phase + y * row, where column c of it (of `columns`) is the plane's column f + c * stride - low, as far as there is one.
+struct PlaneCopy {
+  const float* plane;
+  int64_t in_row, skip;
+  float* to;
+  int64_t row, phase;
+  int64_t first, rows;
+  int64_t stride, low, columns;
+};
+using CopyPlane = void(const PlaneCopy&);
 using Depthwise = void(const DepthwiseArgs&);
 // The greatest of the taps, without weights and bias; NaN wins, and the first of equal values.
 using WindowMax = void(const DepthwiseArgs&);
 
+CopyPlane copy_plane_baseline, copy_plane_avx2, copy_plane_avx512;
 Depthwise depthwise_baseline, depthwise_avx2, depthwise_avx512;
 WindowMax window_max_baseline, window_max_avx2, window_max_avx512;
 

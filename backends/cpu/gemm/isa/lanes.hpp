@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <cstring>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 namespace cpu {
 namespace {
@@ -25,6 +28,28 @@ typedef uint32_t Bits __attribute__((vector_size(4 * kLanes)));
   return v;
 }
 [[gnu::always_inline]] inline void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
+// How many of them there are left to do.
+[[gnu::always_inline]] inline int lanes_of(int64_t left) { return left < kLanes ? static_cast<int>(left) : kLanes; }
+// The first n lanes.
+[[gnu::always_inline]] inline void store_some(float* p, Vec v, int n) {
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), reinterpret_cast<__m512>(v));
+#else
+  if (n == kLanes) return store(p, v);
+  for (int i = 0; i < n; ++i) p[i] = v[i];
+#endif
+}
+// The first n lanes, zeros behind them; reads nothing else.
+[[gnu::always_inline]] inline Vec load_some(const float* p, int n) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Vec>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
+#else
+  if (n == kLanes) return load(p);
+  Vec v{};
+  for (int i = 0; i < n; ++i) v[i] = p[i];
+  return v;
+#endif
+}
 // x - 0 is x, and the compiler knows; 0 + x would turn -0 into 0.
 [[gnu::always_inline]] inline Vec splat(float x) { return x - Vec{}; }
 
