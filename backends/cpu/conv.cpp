@@ -2,12 +2,11 @@
 #include "conv.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "conv_operands.hpp"
+#include "conv_positions.hpp"
 #include "conv_shape.hpp"
 #include "depthwise/depthwise.hpp"
-#include "gather/tables.hpp"
 #include "packed.hpp"
 #include "strided.hpp"
 #include "tessera/dtypes.hpp"
@@ -18,51 +17,6 @@ namespace sdk = tessera::sdk;
 
 namespace {
 
-// A convolution in work, as panels of its matrix need it.
-struct Panels {
-  static constexpr int kMaxTaps = 1024;
-  const ConvShape& s;
-  Gather* gather;
-  int nr, taps;
-  int64_t tap_at[kMaxTaps];
-
-  Panels(const ConvShape& shape, const GemmIsa& isa)
-      : s(shape),
-        gather(isa.nr == 32   ? gather_avx512
-               : isa.nr == 16 ? gather_avx2
-                              : gather_baseline),
-        nr(isa.nr),
-        taps(static_cast<int>(s.kernel[0] * s.kernel[1])) {
-    for (int t = 0; t < taps; ++t) tap_at[t] = t / s.kernel[1] * s.a.dilation[0] * s.in[1] + t % s.kernel[1] * s.a.dilation[1];
-  }
-
-  void fill(int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) const {
-    int64_t column_at[32];
-    uint32_t seen[kMaxTaps];
-    std::fill_n(seen, taps, 0u);
-    // Columns that lie in one row of the output see a tap in one range of them.
-    for (int j = 0; j < cols;) {
-      const int64_t o = column + j, oy = o / s.out[1], ox = o % s.out[1];
-      const int n = static_cast<int>(std::min<int64_t>(cols - j, s.out[1] - ox));
-      const int64_t y = oy * s.a.stride[0] - s.a.low[0], x = ox * s.a.stride[1] - s.a.low[1], step = s.a.stride[1];
-      for (int i = 0; i < n; ++i) column_at[j + i] = y * s.in[1] + x + i * step;
-      for (int t = 0; t < taps; ++t) {
-        const int64_t iy = y + t / s.kernel[1] * s.a.dilation[0], ix = x + t % s.kernel[1] * s.a.dilation[1];
-        if (iy < 0 || iy >= s.in[0]) continue;
-        const int64_t low = std::clamp<int64_t>(ix >= 0 ? 0 : (-ix + step - 1) / step, 0, n);
-        const int64_t high = std::clamp<int64_t>(ix >= s.in[1] ? 0 : (s.in[1] - ix + step - 1) / step, low, n);
-        seen[t] |= static_cast<uint32_t>(((uint64_t{1} << high) - (uint64_t{1} << low)) << j);
-      }
-      j += n;
-    }
-    for (int j = cols; j < nr; ++j) column_at[j] = column_at[cols - 1] + (j - cols + 1);  // seen by no tap
-    // Batch entries are (image, group), and channels of groups follow each other.
-    const int64_t plane = s.in[0] * s.in[1];
-    const bool near = column_at[nr - 1] - column_at[0] < (int64_t{1} << 30);
-    gather({s.x + batch * s.channels * plane, plane, taps, tap_at, column_at, seen, near, k0, count, out});
-  }
-};
-
 class ConvKernel final : public sdk::Kernel {
  public:
   ConvKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv)
@@ -71,10 +25,14 @@ class ConvKernel final : public sdk::Kernel {
     const sdk::Type x = conv.operand(0).type(), w = conv.operand(1).type(), y = conv.result().type();
     point_ = attributes_.groups == 1;
     for (int d = 2; d < static_cast<int>(x.rank()); ++d) point_ = point_ && x.size(d) == 1 && y.size(d) == 1 && w.size(d) == 1;
+    rows_ = !point_ && attributes_.groups == 1 && choose_rows(*isa_, x, w, y);
     pack_constant(c.node().operand(o_.at[1]));
+    rows_ = rows_ && packed_;
   }
 
-  std::string name() const override { return "cpu.conv" + o_.name() + (packed_ ? ".packed." : ".") + isa_->name; }
+  std::string name() const override {
+    return "cpu.conv" + o_.name() + (rows_ ? ".rows" : "") + (packed_ ? ".packed." : ".") + isa_->name;
+  }
   bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
@@ -104,6 +62,23 @@ class ConvKernel final : public sdk::Kernel {
         if (f.mode == FinishStep::kColumn) f.mode = FinishStep::kRow;
       return gemm_run(g, l.workspace, slots_);
     }
+    s.flatten();
+    const Panels panels(s, *isa_);
+    g.source_context = &panels;
+    g.c = l.outputs[0].data;
+    if (rows_) {
+      g.m.push(s.images * s.positions(), {0});
+      g.n.push(s.outputs, {0});
+      g.k.push(s.depth(), {0, 0});
+      g.packed_b = packed_.data();
+      g.row_source = [](const void* p, int64_t row, int rows, float* out) {
+        static_cast<const Panels*>(p)->rows(row, rows, out);
+      };
+      g.turned = s.positions();
+      g.bias = o_.dense(l, 2, &space), g.bias_dtype = TSR_F32;
+      g.num_steps = o_.steps(l, space, steps);
+      return gemm_run(g, l.workspace, slots_);
+    }
     g.batch.push(s.images, {0, 0});
     g.batch.push(s.a.groups, {s.outputs * s.depth(), 0});
     g.m.push(s.outputs, {s.depth()});
@@ -117,13 +92,9 @@ class ConvKernel final : public sdk::Kernel {
     }
     g.row_bias = o_.dense(l, 2, &space);
     g.row_bias_count = s.a.groups;
-    s.flatten();
-    const Panels panels(s, *isa_);
     g.panel = [](const void* p, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) {
-      static_cast<const Panels*>(p)->fill(batch, column, cols, k0, count, out);
+      static_cast<const Panels*>(p)->columns(batch, column, cols, k0, count, out);
     };
-    g.panel_context = &panels;
-    g.c = l.outputs[0].data;
     g.num_steps = o_.steps(l, space, steps);
     gemm_run(g, l.workspace, slots_);
   }
@@ -135,8 +106,25 @@ class ConvKernel final : public sdk::Kernel {
     const ConvShape s = shape(d);
     if (point_)
       return gemm_workspace(*isa_, 1, s.images, s.outputs, s.depth(), {false, static_cast<bool>(packed_), false}, slots_);
+    if (rows_) return gemm_workspace(*isa_, 1, s.images * s.positions(), s.outputs, s.depth(), {false, true, false}, slots_);
     return gemm_workspace(*isa_, s.batches(), s.outputs, s.positions(), s.depth(), {static_cast<bool>(packed_), false, true},
                           slots_);
+  }
+
+  // By the sizes that are known; a number of images that is not counts as one.
+  static bool choose_rows(const GemmIsa& isa, sdk::Type x, sdk::Type w, sdk::Type y) {
+    int64_t positions = 1, depth = 1;
+    for (uint32_t d = 1; d < w.rank(); ++d) {
+      if (TSR_DIM_IS_EXPR(w.size(d))) return false;
+      depth *= w.size(d);
+    }
+    for (uint32_t d = 2; d < y.rank(); ++d) {
+      if (TSR_DIM_IS_EXPR(y.size(d))) return false;
+      positions *= y.size(d);
+    }
+    if (TSR_DIM_IS_EXPR(w.size(0)) || positions * depth == 0) return false;
+    const int64_t images = TSR_DIM_IS_EXPR(x.size(0)) ? 1 : x.size(0);
+    return positions_as_rows(isa, images, w.size(0), positions, depth);
   }
 
   void pack_constant(const sdk::Value& v) {
@@ -146,7 +134,7 @@ class ConvKernel final : public sdk::Kernel {
     int64_t depth = 1;
     for (uint32_t d = 1; d < t.rank; ++d) depth *= t.sizes[d];
     if (outputs * depth == 0) return;
-    if (point_) {
+    if (point_ || rows_) {
       Nest<1> n;
       Nest<2> k;
       n.push(outputs, {depth});
@@ -169,7 +157,7 @@ class ConvKernel final : public sdk::Kernel {
   ConvAttributes attributes_;
   const GemmIsa* isa_;
   ConvOperands o_;
-  bool point_ = false;
+  bool point_ = false, rows_ = false;  // which product it is: of channels alone; with positions as rows
   int slots_ = 1;
   PackedConstant packed_;
 };

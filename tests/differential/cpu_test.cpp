@@ -106,6 +106,12 @@ TEST_CASE("what follows a product or convolution has the bits that it has alone"
        "  %w = constant {value = dense<f32[13, 5, 3, 3]: splat 0.375>}\n"
        "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}\n"
        "  %a = add %c, %r\n  %y = relu %a\n"},
+      {"cpu.conv.add.relu.rows",
+       {2, 112, 7, 7},
+       {2, 120, 7, 7},
+       "  %w = constant {value = dense<f32[120, 112, 3, 3]: splat 0.375>}\n"
+       "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}\n"
+       "  %a = add %c, %r\n  %y = relu %a\n"},
       {"cpu.conv.depthwise.hardswish.mul",
        {1, 6, 14, 14},
        {1, 6, 7, 7},
@@ -204,6 +210,11 @@ TEST_CASE("depthwise convolutions are exact where sums are") {
        {7, 1, 3, 3},
        {7}},
       {"conv",
+       "{strides = [2, 2], pad_low = [1, 2], pad_high = [1, 2], dilations = [1, 1], groups = 4}",
+       {1, 4, 40, 67},
+       {4, 1, 3, 5},
+       {}},
+      {"conv",
        "{strides = [2, 2], pad_low = [2, 2], pad_high = [2, 2], dilations = [1, 1], groups = 5}",
        {1, 5, 14, 14},
        {5, 1, 5, 5},
@@ -259,6 +270,27 @@ TEST_CASE("convolutions with constant weights are exact where sums are") {
       {"conv", "{strides = [1, 1], pad_low = [4, 4], pad_high = [4, 4], dilations = [1, 1]}", {1, 2, 3, 3}, {8, 2, 5, 5}, {8}},
   };
   for (const Model& m : models) check(m, "f32", TSR_F32);
+}
+
+TEST_CASE("convolutions whose positions are rows of the product are exact where sums are") {
+  const Model models[] = {
+      {"conv",
+       "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}",
+       {2, 112, 7, 7},
+       {120, 112, 3, 3},
+       {120}},
+      {"conv",
+       "{strides = [2, 2], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}",
+       {2, 112, 14, 13},
+       {120, 112, 3, 3},
+       {}},
+      {"conv",
+       "{strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}",
+       {2, 1000, 7, 7},
+       {120, 1000, 1, 1},
+       {120}},
+  };
+  for (const Model& m : models) check(m, "f32", TSR_F32, ".rows");
 }
 
 TEST_CASE("a graph of symbolic sizes is compiled once and right for every size") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers panels of input values, compiled once per instruction set. Vectors whose columns are neighbours are loaded, others gathered; lanes that
-// lie in the padding are masked, so nothing is read there.
+// Gathers panels of input values, compiled once per instruction set. Columns come in runs, one per row of the output that they lie in; within a run
+// they are `step` apart. With a step of 1, or 2 where vectors can be picked apart, each run is a masked load or two; lanes that lie in the padding
+// are masked, so nothing is read there.
 #include "gather/tables.hpp"
 #include "gemm/isa/lanes.hpp"
 
@@ -14,69 +15,194 @@
 namespace cpu {
 namespace {
 
-constexpr int kNR = 2 * kLanes;
-
-#if defined(__AVX512F__)
-using Index = __m512i;
-Index index_of(const int32_t* at) { return _mm512_loadu_si512(at); }
-[[gnu::always_inline]] inline void row(const float* from, uint32_t seen, bool together, Index index, float* out) {
-  const auto mask = static_cast<__mmask16>(seen);
-  _mm512_storeu_ps(
-      out, together ? _mm512_maskz_loadu_ps(mask, from) : _mm512_mask_i32gather_ps(_mm512_setzero_ps(), mask, index, from, 4));
-}
-#elif defined(__AVX2__)
-using Index = __m256i;
-Index index_of(const int32_t* at) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)); }
-[[gnu::always_inline]] inline void row(const float* from, uint32_t seen, bool together, Index index, float* out) {
-  const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-  const __m256i mask = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(seen)), bits), bits);
-  _mm256_storeu_ps(out, together ? _mm256_maskload_ps(from, mask)
-                                 : _mm256_mask_i32gather_ps(_mm256_setzero_ps(), from, index, _mm256_castsi256_ps(mask), 4));
-}
-#endif
-
 void one_by_one(const GatherArgs& g) {
   int64_t channel = g.k0 / g.taps;
   int tap = static_cast<int>(g.k0 % g.taps);
   float* out = g.out;
-  for (int64_t k = 0; k < g.count; ++k, out += kNR) {
+  for (int64_t k = 0; k < g.count; ++k, out += g.width) {
     const float* from = g.x + channel * g.plane + g.tap_at[tap];
-    for (int j = 0; j < kNR; ++j) out[j] = g.seen[tap] >> j & 1 ? from[g.column_at[j]] : 0.0f;
+    for (int j = 0; j < g.width; ++j) out[j] = g.seen[tap] >> j & 1 ? from[g.column_at[j]] : 0.0f;
     if (++tap == g.taps) tap = 0, ++channel;
   }
 }
+
+#if defined(__AVX2__)
+
+// Lanes of one vector whose columns follow each other: lane j is at base + step * j.
+struct LaneRun {
+  int64_t base;
+  uint32_t lanes;
+};
+constexpr int kMaxRuns = 4;
+
+#if defined(__AVX512F__)
+using Mask = __mmask16;
+Mask mask_of(uint32_t bits) { return static_cast<Mask>(bits); }
+[[gnu::always_inline]] inline __m512 load_more(__m512 v, const float* p, Mask m) { return _mm512_mask_loadu_ps(v, m, p); }
+using Register = __m512;
+[[gnu::always_inline]] inline Register zero() { return _mm512_setzero_ps(); }
+template <bool kWhole>
+[[gnu::always_inline]] inline void put(float* p, Register v, Mask m) {
+  if constexpr (kWhole)
+    _mm512_storeu_ps(p, v);
+  else
+    _mm512_mask_storeu_ps(p, m, v);
+}
+[[gnu::always_inline]] inline Register pick(const float* p, const int32_t* at, uint32_t seen) {
+  return _mm512_mask_i32gather_ps(zero(), mask_of(seen), _mm512_loadu_si512(at), p, 4);
+}
+#else
+using Mask = __m256i;
+Mask mask_of(uint32_t seen) {
+  const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int>(seen)), bits), bits);
+}
+using Register = __m256;
+[[gnu::always_inline]] inline Register zero() { return _mm256_setzero_ps(); }
+template <bool kWhole>
+[[gnu::always_inline]] inline void put(float* p, Register v, Mask m) {
+  if constexpr (kWhole)
+    _mm256_storeu_ps(p, v);
+  else
+    _mm256_maskstore_ps(p, m, v);
+}
+[[gnu::always_inline]] inline Register load_more(Register v, const float* p, Mask m) {
+  return _mm256_or_ps(v, _mm256_maskload_ps(p, m));
+}
+[[gnu::always_inline]] inline Register pick(const float* p, const int32_t* at, uint32_t seen) {
+  return _mm256_mask_i32gather_ps(zero(), p, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)),
+                                  _mm256_castsi256_ps(mask_of(seen)), 4);
+}
+#endif
+
+// One vector of one tap in all of the panel's channels: channel i at from + i * plane, to out + i * rows.
+struct Walk {
+  const float* from;
+  int64_t plane;
+  float* out;
+  int64_t rows, channels, ahead;
+  int lanes;  // that are written
+};
+
+template <int N, bool kWhole>
+void along(const Walk& w, const LaneRun* runs, uint32_t seen) {
+  const Mask written = mask_of((1u << w.lanes) - 1);
+  Mask m[N];
+  for (int n = 0; n < N; ++n) m[n] = mask_of(runs[n].lanes & seen);
+  const float* from = w.from;
+  float* out = w.out;
+  for (int64_t c = 0; c < w.channels; ++c, from += w.plane, out += w.rows) {
+    __builtin_prefetch(from + runs[0].base + w.ahead);
+    Register v = zero();
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) v = load_more(v, from + runs[n].base, m[n]);
+    put<kWhole>(out, v, written);
+  }
+}
+
+#if defined(__AVX512F__)
+// Every second element of two vectors in a row.
+template <int N, bool kWhole>
+void along_two(const Walk& w, const LaneRun* runs, uint32_t seen) {
+  const Mask written = mask_of((1u << w.lanes) - 1);
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  Mask low[N], high[N];
+  for (int n = 0; n < N; ++n) {
+    low[n] = mask_of(_pdep_u32(runs[n].lanes & seen, 0x5555));
+    high[n] = mask_of(_pdep_u32((runs[n].lanes & seen) >> 8, 0x5555));
+  }
+  const float* from = w.from;
+  float* out = w.out;
+  for (int64_t c = 0; c < w.channels; ++c, from += w.plane, out += w.rows) {
+    __builtin_prefetch(from + runs[0].base + w.ahead);
+    __m512 a = zero(), b = zero();
+#pragma GCC unroll 4
+    for (int n = 0; n < N; ++n) {
+      a = load_more(a, from + runs[n].base, low[n]);
+      b = load_more(b, from + runs[n].base + 16, high[n]);
+    }
+    put<kWhole>(out, _mm512_permutex2var_ps(a, even, b), written);
+  }
+}
+#endif
+
+// The runs of `lanes` columns, as far as some tap sees them; more than kMaxRuns: there are too many.
+int runs_of(const int64_t* columns, int lanes, uint32_t used, int64_t step, LaneRun* runs) {
+  int n = 0;
+  for (int j = 0; j < lanes; ++j) {
+    if (!(used >> j & 1)) continue;
+    const int64_t base = columns[j] - step * j;
+    if (n == 0 || base != runs[n - 1].base) {
+      if (n == kMaxRuns) return n + 1;
+      runs[n++] = {base, 0};
+    }
+    runs[n - 1].lanes |= 1u << j;
+  }
+  return n;
+}
+
+template <bool kWhole>
+void one_tap(const Walk& w, const LaneRun* runs, int count, int64_t step, uint32_t seen, const int64_t* columns) {
+#if defined(__AVX512F__)
+  if (step == 2) switch (count) {
+      case 0:
+      case 1: return along_two<1, kWhole>(w, runs, seen);
+      case 2: return along_two<2, kWhole>(w, runs, seen);
+      case 3: return along_two<3, kWhole>(w, runs, seen);
+      case 4: return along_two<4, kWhole>(w, runs, seen);
+      default: break;
+    }
+#endif
+  if (step == 1) switch (count) {
+      case 0:
+      case 1: return along<1, kWhole>(w, runs, seen);
+      case 2: return along<2, kWhole>(w, runs, seen);
+      case 3: return along<3, kWhole>(w, runs, seen);
+      case 4: return along<4, kWhole>(w, runs, seen);
+      default: break;
+    }
+  int32_t at[kLanes] = {};
+  for (int j = 0; j < w.lanes; ++j) at[j] = static_cast<int32_t>(columns[j] - columns[0]);
+  const Mask written = mask_of((1u << w.lanes) - 1);
+  for (int64_t c = 0; c < w.channels; ++c) {
+    const float* from = w.from + c * w.plane + columns[0];
+    __builtin_prefetch(from + w.ahead);
+    put<kWhole>(w.out + c * w.rows, pick(from, at, seen), written);
+  }
+}
+
+// Columns [first, first + lanes), tap by tap.
+void vector(const GatherArgs& g, int first, int lanes) {
+  const int64_t* columns = g.column_at + first;
+  const uint32_t all = (1u << lanes) - 1;
+  uint32_t used = 0;
+  for (int t = 0; t < g.taps; ++t) used |= g.seen[t] >> first & all;
+  LaneRun runs[kMaxRuns] = {};
+  const int count = runs_of(columns, lanes, used, g.step, runs);
+  for (int t = 0; t < g.taps; ++t) {
+    // The depths of this tap: channels from the first one on whose depth is k0 or more.
+    const int64_t channel = (g.k0 - t + g.taps - 1) / g.taps, depth = channel * g.taps + t;
+    if (depth >= g.k0 + g.count) continue;
+    const Walk w{g.x + channel * g.plane + g.tap_at[t], g.plane, g.out + (depth - g.k0) * g.width + first,
+                 static_cast<int64_t>(g.taps) * g.width, (g.k0 + g.count - depth + g.taps - 1) / g.taps,
+                 // Channels are far apart: what is read some rows later is fetched now.
+                 g.plane * (g.taps == 1 ? 12 : 2), lanes};
+    const uint32_t seen = g.seen[t] >> first & all;
+    if (lanes == kLanes)
+      one_tap<true>(w, runs, count, g.step, seen, columns);
+    else
+      one_tap<false>(w, runs, count, g.step, seen, columns);
+  }
+}
+
+#endif
 
 }  // namespace
 
 void CPU_CAT(gather_, CPU_ISA_NAME)(const GatherArgs& g) {
 #if defined(__AVX2__)
   if (!g.near) return one_by_one(g);
-  Index index[2];
-  bool together[2];
-  for (int h = 0; h < 2; ++h) {
-    int32_t at[kLanes];
-    const int64_t* columns = g.column_at + h * kLanes;
-    together[h] = true;
-    for (int j = 0; j < kLanes; ++j) {
-      at[j] = static_cast<int32_t>(columns[j] - columns[0]);
-      together[h] = together[h] && at[j] == j;
-    }
-    index[h] = index_of(at);
-  }
-  const int64_t low = g.column_at[0], high = g.column_at[kLanes];
-  // Channels are far apart: what is read some rows later is fetched now.
-  const int64_t ahead = g.plane * (g.taps == 1 ? 12 : 2);
-  int64_t channel = g.k0 / g.taps;
-  int tap = static_cast<int>(g.k0 % g.taps);
-  float* out = g.out;
-  for (int64_t k = 0; k < g.count; ++k, out += kNR) {
-    const float* from = g.x + channel * g.plane + g.tap_at[tap];
-    __builtin_prefetch(from + low + ahead);
-    __builtin_prefetch(from + high + ahead);
-    row(from + low, g.seen[tap], together[0], index[0], out);
-    row(from + high, g.seen[tap] >> kLanes, together[1], index[1], out + kLanes);
-    if (++tap == g.taps) tap = 0, ++channel;
-  }
+  for (int first = 0; first < g.width; first += kLanes) vector(g, first, g.width - first < kLanes ? g.width - first : kLanes);
 #else
   one_by_one(g);
 #endif

@@ -6,15 +6,17 @@
 
 namespace cpu {
 
-// out[k][j] for `count` rows of nr columns from depth k0 on: depth k is the tap k % taps of channel k / taps. Column j of it is
-// x[channel * plane + tap_at[tap] + column_at[j]] where bit j of seen[tap] is set, else 0. Reads nothing else.
+// out[k][j] for `count` rows of `width` columns from depth k0 on: depth k is the tap k % taps of channel k / taps. Column j of it is
+// x[channel * plane + tap_at[tap] + column_at[j]] where bit j of seen[tap] is set, else 0. Reads and writes nothing else.
 struct GatherArgs {
   const float* x;
   int64_t plane;
   int taps;
   const int64_t* tap_at;     // [taps]
-  const int64_t* column_at;  // [nr]
+  int width;                 // at most nr
+  const int64_t* column_at;  // [width]
   const uint32_t* seen;      // [taps]
+  int64_t step;              // between columns that lie in one row of the output
   bool near;                 // columns lie within 2^31 elements of each other
   int64_t k0, count;
   float* out;

@@ -193,7 +193,7 @@ class Run {
   }
 
   void widen_bias() {
-    if (!g_.bias || g_.epilogue) return;
+    if (!g_.bias || g_.epilogue || g_.turned) return;
     for (int64_t j = 0; j < n_; ++j)
       bias_[j] = tessera::load_as<float>(static_cast<tsr_dtype>(g_.bias_dtype), g_.bias, j * g_.bias_stride);
   }
@@ -215,6 +215,9 @@ class Run {
 
   void pack_tile(int64_t index) {
     const int64_t batch = index / plan_.rows.tiles, tile = index % plan_.rows.tiles;
+    if (g_.row_source)
+      return g_.row_source(g_.source_context, plan_.rows.first_row(tile), plan_.rows.rows_of(tile),
+                           reinterpret_cast<float*>(const_cast<char*>(a_tile(batch, tile))));
     pack_one_tile(isa_, a_of(batch), g_.a_dtype, g_.m, g_.k, plan_.cut, plan_.rows, tile,
                   const_cast<char*>(a_tile(batch, tile)));
   }
@@ -253,7 +256,7 @@ class Run {
     const int64_t block_rows = rows.height(0) * rows.per_block;
     float* sums = reinterpret_cast<float*>(scratch);
     char* packed = scratch + round_up(plan_.group * block_rows * isa_.nr * 4, kLine);
-    const bool plain = !g_.epilogue && !g_.bias && !g_.row_bias && g_.c_dtype == TSR_F32;
+    const bool plain = !g_.epilogue && !g_.bias && !g_.row_bias && !g_.turned && g_.num_steps == 0 && g_.c_dtype == TSR_F32;
     const float* row_bias = g_.row_bias ? g_.row_bias + batch % g_.row_bias_count * m_ : nullptr;
     for (int64_t k0 = 0; k0 < plan_.cut.padded; k0 += plan_.cut.piece) {
       const int64_t k = std::min(plan_.cut.piece, plan_.cut.padded - k0);
@@ -265,7 +268,7 @@ class Run {
           b = panel_at(batch, panel + p) + k0 * isa_.nr * isa_.packed_bytes;
         } else if (g_.panel) {
           const int64_t have = std::min(k, k_ - k0);
-          g_.panel(g_.panel_context, batch, col, static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col)), k0, have,
+          g_.panel(g_.source_context, batch, col, static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col)), k0, have,
                    reinterpret_cast<float*>(packed));
           if (have < k) std::memset(packed + have * isa_.nr * 4, 0, static_cast<size_t>((k - have) * isa_.nr * 4));
           b = packed;
@@ -281,7 +284,6 @@ class Run {
           const int64_t row = rows.first_row(t), out = (batch * m_ + row) * n_ + col;
           if (plain && cols == isa_.nr && have == height) {
             isa_.micro[height](k, a, b, static_cast<float*>(g_.c) + out, n_, k0 > 0, ahead.next, ahead.step);
-            if (final && g_.num_steps > 0) finish(batch, row, col, have, cols, out);
             continue;
           }
           float* tile = sums + (p * block_rows + row - rows.first_row(first)) * isa_.nr;
@@ -290,10 +292,12 @@ class Run {
           if (g_.epilogue) {
             const TileArgs args{tile, isa_.nr, batch, row, col, have, cols, g_.context};
             g_.epilogue(&args);
+          } else if (g_.turned) {
+            store_turned(tile, row, col, have, cols);
           } else {
             isa_.store({tile, isa_.nr, have, cols, g_.bias ? bias_ + col : nullptr, row_bias ? row_bias + row : nullptr,
-                        static_cast<char*>(g_.c) + out * tessera::dtype_bits(g_.c_dtype) / 8, g_.c_dtype, n_});
-            if (g_.num_steps > 0) finish(batch, row, col, have, cols, out);
+                        static_cast<char*>(g_.c) + out * tessera::dtype_bits(g_.c_dtype) / 8, g_.c_dtype, n_},
+                       {nullptr, n_, have, cols, out, batch % g_.row_bias_count * m_ + row, col, g_.steps, g_.num_steps});
           }
         }
       }
@@ -323,9 +327,17 @@ class Run {
     return base + panel * panel_bytes();
   }
 
-  void finish(int64_t batch, int64_t row, int64_t col, int rows, int cols, int64_t out) const {
-    const int64_t of_group = batch % g_.row_bias_count * m_;
-    isa_.finish({static_cast<float*>(g_.c) + out, n_, rows, cols, out, of_group + row, col, g_.steps, g_.num_steps});
+  // Rows that lie in one image of C follow each other there, columns are `turned` apart.
+  void store_turned(const float* tile, int64_t row, int64_t col, int rows, int cols) const {
+    const float* bias = g_.bias ? static_cast<const float*>(g_.bias) + col : nullptr;
+    for (int done = 0; done < rows;) {
+      const int64_t image = (row + done) / g_.turned, at = (row + done) % g_.turned;
+      const int n = static_cast<int>(std::min<int64_t>(rows - done, g_.turned - at));
+      const int64_t out = (image * n_ + col) * g_.turned + at;
+      isa_.turn({tile + done * isa_.nr, isa_.nr, n, cols, nullptr, bias, static_cast<float*>(g_.c) + out, TSR_F32, g_.turned},
+                {nullptr, g_.turned, cols, n, out, col, at, g_.steps, g_.num_steps});
+      done += n;
+    }
   }
 
   const Gemm& g_;

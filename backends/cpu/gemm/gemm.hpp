@@ -33,6 +33,9 @@ using Epilogue = void(const TileArgs*);
 // columns from `cols` to nr; it may write up to nr floats behind the end. For matrices that exist nowhere, such as a convolution's.
 using PanelSource = void(const void* context, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out);
 
+// Writes rows [row, row + rows) of A, all of K, as f32 micro-kernels of that height read them: out[k][rows]. Of batch entry 0.
+using RowSource = void(const void* context, int64_t row, int rows, float* out);
+
 struct Gemm {
   const GemmIsa* isa = nullptr;
   Nest<2> batch;  // strides of a, b
@@ -43,16 +46,19 @@ struct Gemm {
   const void* packed_a =
       nullptr;  // what pack_left wrote, for batch entries 0 .. packed_a_count - 1, over and over; then a is not read
   int64_t packed_a_count = 1;
-  PanelSource* panel = nullptr;  // then b is not read
-  const void* panel_context = nullptr;
-  const void* packed_b = nullptr;  // what pack_matrix wrote, for batch 0 (no batch in b); then b is not read
-  void* c = nullptr;               // dense [batch, m, n]; not read with an epilogue
-  uint32_t c_dtype = 0;            // f32, bf16 or f16
-  const void* bias = nullptr;      // [n] of bias_dtype, bias_stride apart
+  PanelSource* panel = nullptr;          // then b is not read
+  RowSource* row_source = nullptr;       // then a is not read; f32 kernels, no batch
+  const void* source_context = nullptr;  // of either
+  const void* packed_b = nullptr;        // what pack_matrix wrote, for batch 0 (no batch in b); then b is not read
+  void* c = nullptr;                     // dense [batch, m, n]; not read with an epilogue
+  uint32_t c_dtype = 0;                  // f32, bf16 or f16
+  const void* bias = nullptr;            // [n] of bias_dtype, bias_stride apart
   uint32_t bias_dtype = 0;
   int64_t bias_stride = 1;
   const float* row_bias = nullptr;  // [row_bias_count, m], f32, for batch entries 0 .. row_bias_count - 1, over and over
   int64_t row_bias_count = 1;
+  // Not 0: C lies turned, as [m / turned, n, turned], and is f32; `bias` is f32, and rows and columns of the steps are those of C. No batch.
+  int64_t turned = 0;
   const FinishStep* steps = nullptr;  // on the results, which are f32
   int num_steps = 0;
   Epilogue* epilogue = nullptr;  // instead of the store to c, the bias and the steps

@@ -69,7 +69,10 @@ struct GemmIsa {
   Micro micro[33];  // by height; null where that height is not used
   void (*pack_a)(const PackArgs&);
   void (*pack_b)(const PackArgs&);
-  void (*store)(const StoreArgs&);
+  // With f32 results the steps are applied on the way; f is the place of the same tile in the result, and not used otherwise.
+  void (*store)(const StoreArgs&, const FinishArgs& f);
+  // The transposed tile: out[column * out_ld + row], f32, row_bias by column; f counts rows and columns of the result. Null: none.
+  void (*turn)(const StoreArgs&, const FinishArgs& f);
   void (*finish)(const FinishArgs&);
   void (*begin)();  // before and after micro-kernels on a thread; may be null
   void (*end)();

@@ -4,6 +4,7 @@
 #include "finish.hpp"
 #include "pack.hpp"
 #include "store.hpp"
+#include "turn.hpp"
 
 #define CPU_CAT2(a, b) a##b
 #define CPU_CAT(a, b)  CPU_CAT2(a, b)
@@ -55,7 +56,7 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
 
 template <int... H>
 constexpr GemmIsa table(const char* name) {
-  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, pack_f32, pack_f32, store_tile, finish_tile, nullptr, nullptr};
+  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, pack_f32, pack_f32, store_tile, turn_tile, finish_tile, nullptr, nullptr};
   ((t.micro[H] = micro<H>), ...);
   return t;
 }

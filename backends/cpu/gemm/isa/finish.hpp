@@ -1,55 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps on a finished tile, in place. Included by the files that are compiled per instruction set, where contraction is allowed: so no step may
-// hold a product that is added to something.
+// Steps on finished results, a vector at a time. Included by the files that are compiled per instruction set, where contraction is allowed: so no step
+// may hold a product that is added to something, and each ends in a barrier.
 #pragma once
 
 #include "../tables.hpp"
+#include "lanes.hpp"
 
 namespace cpu {
 namespace {
 
 // Both bounds propagate NaN of x; they are no NaN themselves.
-[[gnu::always_inline]] inline float limited(float x, float lo, float hi) {
-  const float a = x < lo ? lo : x;
+[[gnu::always_inline]] inline Vec limited(Vec x, Vec lo, Vec hi) {
+  const Vec a = x < lo ? lo : x;
   return a > hi ? hi : a;
 }
 
-template <class F>
-[[gnu::always_inline]] inline void each(float* y, int n, F f) {
-#pragma omp simd
-  for (int j = 0; j < n; ++j) y[j] = f(y[j], j);
+// What an add or mul takes for the n results from row i, column j of the tile on.
+[[gnu::always_inline]] inline Vec other(const FinishStep& s, const FinishArgs& a, int64_t i, int64_t j, int n) {
+  switch (s.mode) {
+    case FinishStep::kDense: return load_some(s.data + a.at + i * a.ld + j, n);
+    case FinishStep::kRow: return load_some(s.data + a.col + j, n);
+    case FinishStep::kColumn: return splat(s.data[a.row + i]);
+    default: return splat(s.lo);
+  }
+}
+
+// All steps on z, the n results from row i, column j of the tile on.
+[[gnu::always_inline]] inline Vec finished(Vec z, const FinishArgs& a, int64_t i, int64_t j, int n) {
+  for (int k = 0; k < a.num_steps; ++k) {
+    const FinishStep& s = a.steps[k];
+    switch (s.kind) {
+      case FinishStep::kAdd: z = z + other(s, a, i, j, n); break;
+      case FinishStep::kMul: z = z * other(s, a, i, j, n); break;
+      case FinishStep::kRelu: z = (z > 0) | (z != z) ? z : Vec{}; break;
+      case FinishStep::kClamp: z = limited(z, splat(s.lo), splat(s.hi)); break;
+      case FinishStep::kHardswish: z = z * limited(z + splat(3.0f), Vec{}, splat(6.0f)) / splat(6.0f); break;
+    }
+    __asm__("" : "+x"(z));
+  }
+  return z;
 }
 
 [[maybe_unused]] void finish_tile(const FinishArgs& a) {
-  for (int i = 0; i < a.rows; ++i) {
-    float* y = a.y + i * a.ld;
-    for (int k = 0; k < a.num_steps; ++k) {
-      const FinishStep& s = a.steps[k];
-      const float* v = s.mode == FinishStep::kDense ? s.data + a.at + i * a.ld
-                       : s.mode == FinishStep::kRow ? s.data + a.col
-                                                    : nullptr;
-      const float x = s.mode == FinishStep::kColumn ? s.data[a.row + i] : s.lo;
-      switch (s.kind) {
-        case FinishStep::kAdd:
-          if (v)
-            each(y, a.cols, [v](float z, int j) { return z + v[j]; });
-          else
-            each(y, a.cols, [x](float z, int) { return z + x; });
-          break;
-        case FinishStep::kMul:
-          if (v)
-            each(y, a.cols, [v](float z, int j) { return z * v[j]; });
-          else
-            each(y, a.cols, [x](float z, int) { return z * x; });
-          break;
-        case FinishStep::kRelu: each(y, a.cols, [](float z, int) { return z > 0 || z != z ? z : 0.0f; }); break;
-        case FinishStep::kClamp: each(y, a.cols, [&s](float z, int) { return limited(z, s.lo, s.hi); }); break;
-        case FinishStep::kHardswish:
-          each(y, a.cols, [](float z, int) { return z * limited(z + 3.0f, 0.0f, 6.0f) / 6.0f; });
-          break;
-      }
+  for (int64_t i = 0; i < a.rows; ++i)
+    for (int64_t j = 0; j < a.cols; j += kLanes) {
+      float* y = a.y + i * a.ld + j;
+      const int n = lanes_of(a.cols - j);
+      store_some(y, finished(load_some(y, n), a, i, j, n), n);
     }
-  }
 }
 
 }  // namespace

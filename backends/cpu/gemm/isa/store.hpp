@@ -4,6 +4,7 @@
 #pragma once
 
 #include "../tables.hpp"
+#include "finish.hpp"
 #include "lanes.hpp"
 #include "tessera/abi.h"
 
@@ -38,23 +39,24 @@ inline float f16_to_float(uint16_t h) {
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, m) | sign);
 }
 
-[[maybe_unused]] void store_tile(const StoreArgs& s) {
+// f32: bias and steps on the way to memory. Tiles of sums are whole vectors wide.
+[[gnu::always_inline]] inline void store_f32(const StoreArgs& s, const FinishArgs& f) {
+  for (int64_t i = 0; i < s.rows; ++i)
+    for (int64_t j = 0; j < s.cols; j += kLanes) {
+      const int n = lanes_of(s.cols - j);
+      Vec z = load(s.sums + i * s.ld + j);
+      if (s.row_bias)
+        z = z + splat(s.row_bias[i]);
+      else if (s.bias)
+        z = z + load_some(s.bias + j, n);
+      store_some(static_cast<float*>(s.out) + i * s.out_ld + j, finished(z, f, i, j, n), n);
+    }
+}
+
+[[maybe_unused]] void store_tile(const StoreArgs& s, const FinishArgs& f) {
+  if (s.dtype == TSR_F32) return store_f32(s, f);
   for (int i = 0; i < s.rows; ++i) {
     const float* x = s.sums + i * s.ld;
-    if (s.dtype == TSR_F32) {
-      float* y = static_cast<float*>(s.out) + i * s.out_ld;
-      if (s.row_bias) {
-        const float b = s.row_bias[i];
-#pragma omp simd
-        for (int j = 0; j < s.cols; ++j) y[j] = x[j] + b;
-      } else if (s.bias) {
-#pragma omp simd
-        for (int j = 0; j < s.cols; ++j) y[j] = x[j] + s.bias[j];
-      } else {
-        std::memcpy(y, x, static_cast<size_t>(s.cols) * sizeof(float));
-      }
-      continue;
-    }
     uint16_t* y = static_cast<uint16_t*>(s.out) + i * s.out_ld;
     if (s.dtype == TSR_BF16) {
       if (s.bias) {

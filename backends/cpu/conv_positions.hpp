@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// A convolution as a product of weights and input values, one column or one row of these for each position of the output.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "conv_shape.hpp"
+#include "gather/tables.hpp"
+#include "gemm/gemm.hpp"
+
+namespace cpu {
+
+// A convolution in work: where positions lie in the input, and the matrix of input values, which exists nowhere, in the pieces that the product reads.
+struct Panels {
+  static constexpr int kMaxTaps = 1024;
+  const ConvShape& s;
+  Gather* gather;
+  int nr, taps;
+  int64_t tap_at[kMaxTaps];
+
+  Panels(const ConvShape& shape, const GemmIsa& isa)
+      : s(shape),
+        gather(isa.nr == 32   ? gather_avx512
+               : isa.nr == 16 ? gather_avx2
+                              : gather_baseline),
+        nr(isa.nr),
+        taps(static_cast<int>(s.kernel[0] * s.kernel[1])) {
+    for (int t = 0; t < taps; ++t) tap_at[t] = t / s.kernel[1] * s.a.dilation[0] * s.in[1] + t % s.kernel[1] * s.a.dilation[1];
+  }
+
+  // Where positions [first, first + count) lie in the input, and which taps see them. They are counted through all images.
+  void locate(int64_t first, int count, int64_t* at, uint32_t* seen) const {
+    std::fill_n(seen, taps, 0u);
+    // Positions that lie in one row of the output see a tap in one range of them.
+    for (int j = 0; j < count;) {
+      const int64_t position = first + j, image = position / s.positions(), o = position % s.positions(), oy = o / s.out[1],
+                    ox = o % s.out[1];
+      const int n = static_cast<int>(std::min<int64_t>(count - j, s.out[1] - ox));
+      const int64_t y = oy * s.a.stride[0] - s.a.low[0], x = ox * s.a.stride[1] - s.a.low[1], step = s.a.stride[1];
+      const int64_t corner = image * s.a.groups * s.channels * s.in[0] * s.in[1] + y * s.in[1] + x;
+      for (int i = 0; i < n; ++i) at[j + i] = corner + i * step;
+      for (int t = 0; t < taps; ++t) {
+        const int64_t iy = y + t / s.kernel[1] * s.a.dilation[0], ix = x + t % s.kernel[1] * s.a.dilation[1];
+        if (iy < 0 || iy >= s.in[0]) continue;
+        const int64_t low = std::clamp<int64_t>(ix >= 0 ? 0 : (-ix + step - 1) / step, 0, n);
+        const int64_t high = std::clamp<int64_t>(ix >= s.in[1] ? 0 : (s.in[1] - ix + step - 1) / step, low, n);
+        seen[t] |= static_cast<uint32_t>(((uint64_t{1} << high) - (uint64_t{1} << low)) << j);
+      }
+      j += n;
+    }
+  }
+
+  void take(const float* x, int width, const int64_t* at, const uint32_t* seen, int64_t k0, int64_t count, float* out) const {
+    const auto [low, high] = std::minmax_element(at, at + width);
+    const bool near = *high - *low < (int64_t{1} << 30);
+    gather({x, s.in[0] * s.in[1], taps, tap_at, width, at, seen, s.a.stride[1], near, k0, count, out});
+  }
+
+  // Positions as columns of the product.
+  void columns(int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) const {
+    int64_t at[32];
+    uint32_t seen[kMaxTaps];
+    locate(column, cols, at, seen);
+    for (int j = cols; j < nr; ++j) at[j] = at[cols - 1];  // seen by no tap
+    // Batch entries are (image, group), and channels of groups follow each other.
+    take(s.x + batch * s.channels * s.in[0] * s.in[1], nr, at, seen, k0, count, out);
+  }
+
+  // Positions as its rows.
+  void rows(int64_t row, int count, float* out) const {
+    int64_t at[32];
+    uint32_t seen[kMaxTaps];
+    locate(row, count, at, seen);
+    take(s.x, count, at, seen, 0, s.depth(), out);
+  }
+};
+
+// Which way round the product is; see the definition.
+bool positions_as_rows(const GemmIsa& isa, int64_t images, int64_t outputs, int64_t positions, int64_t depth);
+
+}  // namespace cpu
