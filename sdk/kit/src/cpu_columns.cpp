@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lanes along a parallel axis: columns side by side.
+#include "cpu_writer.hpp"
+
+namespace tessera::kit {
+
+std::string KernelWriter::tile_count() {
+  const std::string n = std::to_string(s_.tile_points), less = std::to_string(s_.tile_points - 1);
+  return "(" + extent(s_.tile_axis) + " + " + less + ") / " + n;
+}
+
+void KernelWriter::columns(const std::string& axis, const std::string& stop) {
+  if (by_rows()) return columns_by_rows(axis, stop);
+  const bool tiled = s_.tile_axis != kNone;
+  const auto equal_for_all = [&] {
+    for (const Item& i : k_.body)
+      if (!i.is_loop && !varying_[i.id] && !after_loop_[i.id] && k_.insts[i.id].op != Op::Store) inst(i.id, {});
+  };
+  const auto items = [&](const Lanes& lanes) {
+    for (const Item& i : k_.body) {
+      if (i.is_loop) {
+        const Loop& l = k_.loops[i.id];
+        const auto rs = reductions(l);
+        // Results are seen after the loop; its other names are not.
+        for (const uint32_t r : rs) line(type(k_.insts[r].type, varying_[r] ? lanes.n : 1) + " r" + std::to_string(r) + ";");
+        open("{");
+        serial_loop(l, lanes);
+        for (const uint32_t r : rs) line("r" + std::to_string(r) + " = " + name(r) + ";");
+        close();
+        for (const uint32_t r : rs)
+          line("const " + type(k_.insts[r].type, varying_[r] ? lanes.n : 1) + " " + name(r) + " = r" + std::to_string(r) + ";");
+      } else if (varying_[i.id] || after_loop_[i.id] || k_.insts[i.id].op == Op::Store) {
+        inst(i.id, lanes);
+      }
+    }
+  };
+  if (!tiled) equal_for_all();
+  const std::vector<uint32_t> turned = tiled ? transposed_loads() : std::vector<uint32_t>();
+  const std::string w = std::to_string(s_.width);
+  lane_range(axis, stop, divides(k_.pool.extent(s_.lane_axis), s_.width), [&](const Lanes& lanes) {
+    if (!tiled) return items(lanes);
+    const std::string t = k_.axis_names[s_.tile_axis];
+    line("i64 " + t + "_0 = tile_begin;");
+    if (!turned.empty() && lanes.count.empty()) {  // squares that are loaded along the other axis and transposed in registers
+      open("for (; " + t + "_0 + " + w + " <= tile_end; " + t + "_0 += " + w + ") {");
+      for (const uint32_t id : turned) {
+        const Inst& x = k_.insts[id];
+        const auto along = k_.pool.affine(x.index, s_.lane_axis);
+        const std::string square = "square" + std::to_string(id);
+        line("alignas(64) " + d_.memory_type(x.type) + " " + square + "[" + w + " * " + w + "];");
+        open("{");
+        line("const i64 " + t + " = " + t + "_0;");
+        line(d_.transpose(x.type, s_.width, pointer(id), expr(along->coefficient), square, m_.needs_) + ";");
+        close();
+        in_square_[id] = 1;
+      }
+      open("for (i64 " + t + " = " + t + "_0; " + t + " < " + t + "_0 + " + w + "; ++" + t + ") {");
+      equal_for_all();
+      items(lanes);
+      close();
+      for (const uint32_t id : turned) in_square_[id] = 0;
+      close();
+    }
+    open("for (i64 " + t + " = " + t + "_0; " + t + " < tile_end; ++" + t + ") {");
+    equal_for_all();
+    items(lanes);
+    close();
+  });
+}
+
+std::vector<uint32_t> KernelWriter::transposed_loads() {
+  std::vector<uint32_t> out;
+  for (const Item& i : k_.body) {
+    if (i.is_loop) continue;
+    const Inst& x = k_.insts[i.id];
+    if (x.op != Op::Load || x.args[0] != kNone || x.type == Type::Bool || type_bytes(x.type) > 4 || s_.width < 4) continue;
+    std::vector<uint32_t> values;
+    k_.pool.collect(x.index, AtomKind::Value, values);
+    const auto along = k_.pool.affine(x.index, s_.tile_axis), lanes = k_.pool.affine(x.index, s_.lane_axis);
+    if (values.empty() && along && along->coefficient == kOne && lanes && lanes->coefficient != kZero &&
+        lanes->coefficient != kOne)
+      out.push_back(i.id);
+  }
+  return out;
+}
+
+bool KernelWriter::by_rows() const {
+  if (!s_.row_by_row || k_.loops.size() != 1) return false;
+  const std::vector<uint32_t> rs = reductions(k_.loops[0]);
+  return !rs.empty() && std::all_of(rs.begin(), rs.end(), [&](uint32_t r) { return varying_[r] && !is_arg(k_.insts[r]); });
+}
+
+void KernelWriter::columns_by_rows(const std::string& axis, const std::string& stop) {
+  const Loop& l = k_.loops[0];
+  const std::vector<uint32_t> rs = reductions(l);
+  const auto total = k_.pool.as_number(points(l));
+  const bool chunked = !total || *total > kOrder.chunk, whole = divides(k_.pool.extent(s_.lane_axis), s_.width);
+  const std::string vectors = std::to_string(s_.block / s_.width), w = std::to_string(s_.width);
+  const std::string g = total ? (*total >= kOrder.long_from ? "32" : "8") : "g";
+  const auto items = [&](const Lanes& lanes, bool after) {
+    for (const Item& i : k_.body) {
+      if (i.is_loop) continue;
+      const bool store = k_.insts[i.id].op == Op::Store, late = after_loop_[i.id] || store;
+      if (late ? after : varying_[i.id] != 0) inst(i.id, lanes);
+    }
+  };
+  const auto each_vector = [&](const auto& body) {
+    open("{");
+    line("i64 " + axis + " = first, c = 0;");
+    open("for (; " + axis + " + " + w + " <= " + stop + "; " + axis + " += " + w + ", ++c) {");
+    body(Lanes{s_.width, ""});
+    close();
+    if (!whole) {
+      open("if (" + axis + " < " + stop + ") {");
+      line("const i64 m = " + stop + " - " + axis + ";");
+      body(Lanes{s_.width, "m"});
+      close();
+    }
+    close();
+  };
+  const auto halves = [&](uint32_t r, const std::string& array, const std::string& from) {
+    line("for (i64 h = " + from + " / 2; h > 0; h /= 2)");
+    line("  for (i64 j = 0; j < h; ++j) " + array + "[j][c] = " + combiner(k_.insts[r], s_.width) + "(" + array + "[j][c], " +
+         array + "[j + h][c]);");
+  };
+  line("const i64 first = " + axis + ";");
+  for (const Item& i : k_.body)
+    if (!i.is_loop && !varying_[i.id] && !after_loop_[i.id] && k_.insts[i.id].op != Op::Store) inst(i.id, {});
+  line("i64 t = 0" + std::string(chunked ? ", chunks = 0;" : ";"));
+  if (!total) line("const i64 g = " + expr(points(l)) + " >= 128 ? 32 : 8;");
+  for (const uint32_t r : rs) {
+    const std::string v = type(reduced_type(k_.insts[r]), s_.width), a = "a" + std::to_string(r);
+    line(v + " " + a + "[" + (total ? g : "32") + "][" + vectors + "];");
+    line("for (i64 j = 0; j < " + g + "; ++j)");
+    line("  for (i64 c = 0; c < " + vectors + "; ++c) " + a + "[j][c] = " + identity(k_.insts[r], s_.width) + ";");
+    if (!chunked) continue;
+    line(v + " f" + a + "[8][" + vectors + "];");
+    line("for (i64 j = 0; j < 8; ++j)");
+    line("  for (i64 c = 0; c < " + vectors + "; ++c) f" + a + "[j][c] = " + identity(k_.insts[r], s_.width) + ";");
+  }
+  const auto close_chunk = [&] {
+    open("for (i64 c = 0; c < " + vectors + "; ++c) {");
+    for (const uint32_t r : rs) {
+      const std::string a = "a" + std::to_string(r), f = "f" + a + "[chunks & 7][c]";
+      halves(r, a, g);
+      line(f + " = chunks < 8 ? " + a + "[0][c] : " + combiner(k_.insts[r], s_.width) + "(" + f + ", " + a + "[0][c]);");
+      line("for (i64 j = 0; j < " + g + "; ++j) " + a + "[j][c] = " + identity(k_.insts[r], s_.width) + ";");
+    }
+    close();
+    line("++chunks;");
+  };
+  for (const uint32_t a : l.axes)
+    open("for (i64 " + k_.axis_names[a] + " = 0; " + k_.axis_names[a] + " < " + extent(a) + "; ++" + k_.axis_names[a] + ") {");
+  each_vector([&](const Lanes& lanes) {
+    items(lanes, false);
+    for (const Item& i : l.body) {
+      const Inst& x = k_.insts[i.id];
+      if (x.op != Op::Reduce) {
+        inst(i.id, lanes);
+        continue;
+      }
+      const std::string slot = "a" + std::to_string(i.id) + "[t & (" + g + " - 1)][c]";
+      line(slot + " = " + combiner(x, s_.width) + "(" + slot + ", " + taken(x, s_.width) + ");");
+    }
+  });
+  if (chunked) {
+    open("if ((++t & 4095) == 0) {");
+    close_chunk();
+    close();
+  } else {
+    line("++t;");
+  }
+  for (size_t i = 0; i < l.axes.size(); ++i) close();
+  if (chunked) {
+    open("if ((t & 4095) != 0 || chunks == 0) {");
+    close_chunk();
+    close();
+  }
+  each_vector([&](const Lanes& lanes) {
+    for (const uint32_t r : rs) {
+      const std::string a = "a" + std::to_string(r);
+      if (chunked) {
+        open("if (chunks > 1) {");
+        halves(r, "f" + a, "8");
+        close();
+      } else {
+        halves(r, a, g);
+      }
+      line("const " + type(k_.insts[r].type, s_.width) + " " + name(r) + " = " + (chunked ? "f" : "") + a + "[0][c];");
+    }
+    items(lanes, true);
+  });
+}
+
+}  // namespace tessera::kit

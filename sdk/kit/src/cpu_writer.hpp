@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the text of one kernel for the CPU: range bodies of three shapes.
+//  - lanes along a parallel axis (pointwise kernels; reductions of columns, whose running values are arrays of vectors),
+//  - lanes along the innermost axis of a reduction (rows: running values in registers, folded at the end),
+//  - no lanes (what fits neither), one point at a time.
+// Every vector loop is an unmasked body and one masked tail, left out where sizes say that there is none.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/kit/emit.hpp"
+#include "tessera/kit/interpret.hpp"
+
+namespace tessera::kit {
+
+// Each section of the declarations is defined in the file that it names.
+class KernelWriter {
+ public:
+  KernelWriter(ModuleText& m, Kernel& k, const Schedule& s)
+      : m_(m), d_(m.dialect_), k_(k), s_(s), varying_(k.insts.size(), 0) {}
+
+  std::string run();
+
+ private:
+  static constexpr ReduceOrder kOrder{};
+  static constexpr int64_t kGrainPoints = 16384;  // of one task: several microseconds
+  static constexpr int64_t kRow = 4096;           // elements of a row that is kept beside the output, at most
+  static constexpr int64_t kRowBytes = 32 << 10;  // of all of them together
+
+  enum class Phase { Whole, Partial, Join };
+  struct Lanes {
+    int n = 1;
+    std::string count;  // text of how many are alive; empty: all
+  };
+
+  // ---- cpu_writer.cpp
+  void check();
+  // Which values differ between lanes.
+  void classify();
+  // Outputs that hold a value of an earlier loop until the last one: that value can wait in a short row of its own instead, which stays in the
+  // first-level cache. Rows of more elements stay in the output.
+  void find_kept();
+  bool in_row(uint32_t id) const;
+  // Stores of whole vectors to memory that this kernel does not read.
+  void find_streamed();
+  bool index_varies(Expr e) const;
+  void symbols(const std::string& from);
+  void range(const std::string& function, Phase phase);
+
+  // ---- cpu_text.cpp
+  void line(const std::string& s) { out_ += std::string(static_cast<size_t>(indent_) * 2, ' ') + s + "\n"; }
+  void open(const std::string& s);
+  void close(const std::string& s = "}");
+  std::string expr(Expr e, const std::string& lane = {}) const;
+  // Apart from every other name here.
+  std::string symbol_name(uint32_t s) const { return "d_" + k_.symbols[s].name; }
+  std::string extent(uint32_t axis) const { return expr(k_.pool.extent(axis)); }
+  std::string name(uint32_t v) const { return "v" + std::to_string(v); }
+  std::string type(Type t, int lanes) { return d_.type(t, lanes, m_.needs_); }
+  // An operand as a value of so many lanes.
+  std::string ref(uint32_t v, int lanes);
+  // In an infix operation a scalar may stand beside a vector.
+  bool infix(const Inst& x, Type in) const;
+  void function_text(uint32_t id, int lanes);
+  // LLVM 19 folds bitwise operations of three operands, one of them a constant, under a mask into a vpternlog with the wrong table. So that
+  // it never sees two in a row, the operand of one that comes from another is hidden.
+  std::string shield(const std::vector<Inst>& insts, const Inst& x, uint32_t operand, int lanes, const std::string& text);
+  static int shift_of(const std::vector<Inst>& insts, const Inst& x);
+  std::string operation(const Inst& x, Type in, int lanes, std::span<const std::string> args, int shift);
+  std::string pointer(uint32_t id, const std::string& lane = {}) const;
+  void lane_loop(const Lanes& l, const std::string& statement);
+
+  // ---- cpu_instructions.cpp
+  void inst(uint32_t id, const Lanes& outer);
+  void index(uint32_t id, const Inst& x, const Lanes& l);
+  // 1: contiguous along the lanes.
+  bool contiguous(const Inst& x);
+  void load(uint32_t id, const Inst& x, const Lanes& l);
+  void store(uint32_t id, const Inst& x, const Lanes& outer);
+  // Whether stores to the buffer go past the caches: the launch says so, and a long row may still have to be read.
+  std::string stream_flag(uint32_t buffer);
+  // Memory of rows, once per range; and where the row of this point is.
+  void row_memory();
+  void row_pointers();
+  void fault(const Inst& x, const Lanes& outer);
+
+  // ---- cpu_reductions.cpp
+  static ReduceKind kind(const Inst& x) { return static_cast<ReduceKind>(x.id); }
+  Type reduced_type(const Inst& x) const { return k_.insts[x.args[0]].type; }
+  static bool is_arg(const Inst& x) { return kind(x) == ReduceKind::ArgMax || kind(x) == ReduceKind::ArgMin; }
+  std::string identity(const Inst& x, int lanes);
+  // The name of the function that combines two running values.
+  std::string combiner(const Inst& x, int lanes);
+  // Of one vector's lanes, by halves.
+  std::string folder(const Inst& x, int lanes);
+  std::vector<uint32_t> reductions(const Loop& l) const;
+  Expr points(const Loop& l);
+  // The value that a reduction takes in, as so many lanes; a dot multiplies first.
+  std::string taken(const Inst& x, int lanes);
+  void serial_loop(const Loop& l, const Lanes& lanes);
+  // Points come in order, so a later one wins only when it is strictly more, or the first NaN.
+  void take_arg(uint32_t r, const Inst& x, int n);
+
+  // ---- cpu_lanes.cpp
+  void body_of(const Loop& l, const Lanes& lanes);
+  // Stores only: full vectors, then what is left.
+  void store_loop(const Loop& l);
+  bool divides(Expr n, int64_t by) { return k_.pool.mod(n, k_.pool.number(by)) == kZero; }
+  // for (; axis + W <= end; axis += W) { body } and the masked rest.
+  template <class F>
+  void lane_range(const std::string& axis, const std::string& end, bool whole, F body) {
+    const std::string w = std::to_string(s_.width);
+    open("for (; " + axis + " + " + w + " <= " + end + "; " + axis + " += " + w + ") {");
+    body(Lanes{s_.width, ""});
+    close();
+    if (whole) return;
+    open("if (" + axis + " < " + end + ") {");
+    line("const i64 m = " + end + " - " + axis + ";");
+    body(Lanes{s_.width, "m"});
+    close();
+  }
+  // One chunk [c0, c1) of the row, in groups of `group` lanes (32, or 8 in short rows); declares s<r> for each reduction.
+  void row_chunk(const Loop& l, const std::string& c0, const std::string& c1, int group, bool whole);
+  void declare_results(const std::vector<uint32_t>& rs);
+  // Short and long rows are reduced in different numbers of lanes.
+  void row_by_length(const Loop& l, const std::string& c0, const std::string& c1, const std::optional<int64_t>& total,
+                     bool chunks_are_long);
+  void row_loop(const Loop& l);
+  // f<r>[8] holds the second level after `chunks` chunks; the result goes to s<r>.
+  void fold_chunks(const std::vector<uint32_t>& rs);
+
+  // ---- cpu_split.cpp
+  std::string chunk_count(const Loop& l);
+  std::string partial(uint32_t which, const Inst& x, const std::string& c);
+  void partial_loop(const Loop& l);
+  void join_loop(const Loop& l);
+
+  // ---- cpu_columns.cpp
+  std::string tile_count();
+  // Lanes along a parallel axis: what is equal for all of them first.
+  void columns(const std::string& axis, const std::string& stop);
+  // Loads that are contiguous along the tile's axis and at equal steps along the lanes.
+  std::vector<uint32_t> transposed_loads();
+  // Of columns side by side: row by row, whole stretches of memory at a time. The running values of all columns of the unit are in memory.
+  bool by_rows() const;
+  void columns_by_rows(const std::string& axis, const std::string& stop);
+
+  // ---- cpu_units.cpp
+  std::vector<uint32_t> outer_axes() const;
+  std::string product(const std::vector<uint32_t>& axes);
+  bool parallel_lanes() const { return s_.lane_axis != kNone && !s_.lanes_in_loop && s_.width > 1; }
+  void units(Phase phase);
+  void rows(Phase phase);
+  bool depends_on_loop(uint32_t id) const { return after_loop_[id] != 0; }
+  void plan();
+
+  ModuleText& m_;
+  const Dialect& d_;
+  Kernel& k_;
+  Schedule s_;
+  std::vector<uint8_t> varying_;     // by instruction: differs between lanes
+  std::vector<uint8_t> after_loop_;  // needs the result of a loop
+  std::vector<uint8_t> streamed_;    // stores that may go past the caches
+  bool streams_ = false;
+  std::vector<uint8_t> in_square_;    // loads that read a transposed square at this place of the text
+  uint32_t said_ = kNone;             // the source op that the last comment names
+  std::vector<uint8_t> kept_;         // by buffer: its earlier values wait in a row
+  std::vector<uint32_t> last_store_;  // by buffer
+  std::string head_, out_;
+  int indent_ = 0;
+};
+
+}  // namespace tessera::kit
