@@ -8,7 +8,8 @@ namespace cpu {
 // panel, and weights are read once for all images; the input values are packed beforehand, and each tile is transposed when it is stored.
 // Cycles for each k, one per row of a tile; what gathering nr or mr values costs, and what a transposed tile costs, was measured on AVX-512.
 bool positions_as_rows(const GemmIsa& isa, int64_t images, int64_t outputs, int64_t positions, int64_t depth) {
-  if (!isa.turn) return false;
+  constexpr int64_t kMostPacked = 8 << 20;  // values: what is packed beforehand is workspace
+  if (!isa.turn || images * positions > kMostPacked / depth) return false;
   const auto up = [](int64_t n, int64_t unit) { return static_cast<double>((n + unit - 1) / unit); };
   const auto channels = static_cast<double>(outputs), all = static_cast<double>(images * positions);
   constexpr double kGather = 5, kTurn = 180;
