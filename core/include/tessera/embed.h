@@ -65,6 +65,19 @@ typedef struct tsr_arg {     /* one leaf of a call's flattened arguments */
   uint32_t role; /* TSR_INPUT_ARG, or _PARAM / _STATE for a module's tensors */
 } tsr_arg;
 
+typedef enum tsr_guard_kind { TSR_GUARD_VALUE = 1, TSR_GUARD_TENSOR, TSR_GUARD_GLOBAL } tsr_guard_kind;
+typedef struct tsr_guard_info { /* what a guard filter is asked about */
+  size_t struct_size;
+  uint32_t kind; /* tsr_guard_kind; hosts ask about values and tensors, clients about globals */
+  uint32_t reserved;
+  const char* path; /* "c", "self.weight" */
+  const char* text; /* "c == 0.5", "tensor 'x'" */
+} tsr_guard_info;
+
+/* *num_outputs of a call that the client is to serve by running its function as it is (tsr_callable_desc.runs_itself). Nothing of the
+ * function has run then. */
+#define TSR_RUN_YOURSELF ((size_t)-1)
+
 typedef struct tsr_callable_desc {
   size_t struct_size;
   const char* name; /* "fn" */
@@ -82,6 +95,16 @@ typedef struct tsr_callable_desc {
   uint32_t fullgraph;
   const char* const* options;
   size_t num_options; /* "key=value" as config overrides */
+  /* ---- appended since the first version of this struct */
+  /* 1: a call that no compiled code serves (by stance, past a limit, after an error that is suppressed) reports TSR_RUN_YOURSELF, and the
+   * client runs its function as it is. *structure is then not NULL when compiled functions that it calls must not compile meanwhile: see
+   * set_reuse_only. 0: such a call is captured, run on the fallback backend and forgotten. */
+  uint32_t runs_itself;
+  uint32_t reserved;
+  /* UNSAFE. Asked about each guard of a new entry; *keep is 1 beforehand, 0 drops the guard: the entry then serves calls that it was not compiled
+   * for, and gives what it was compiled to give. Memory stays safe: types of tensors whose guard is dropped are checked at each call, with
+   * errors. Guards on structure, on sizes that are symbols and on relations among them cannot be dropped. NULL: every guard stays. */
+  tsr_error* (*guard_filter)(void* self, const tsr_guard_info*, int* keep);
 } tsr_callable_desc;
 
 typedef struct tsr_binding { /* the value of an input, fixed while its model is imported */
@@ -176,6 +199,12 @@ typedef struct tsr_api {
   tsr_error* (*cache_prune)(tsr_context*, uint64_t max_bytes, char** json);
   tsr_error* (*cache_export)(tsr_context*, const char* path, char** json);
   tsr_error* (*cache_import)(tsr_context*, const char* path, char** json);
+  /* How every callable of the process behaves: "default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile",
+   * "aot_eager_then_compile". Throws TSR-D004 for another name. */
+  tsr_error* (*set_stance)(const char* name);
+  const char* (*stance)(void);
+  int (*set_reuse_only)(int on);                    /* of this thread: use entries, compile nothing; what it was */
+  void (*callable_recompile)(tsr_callable_handle*); /* the entries there are serve no call any more */
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

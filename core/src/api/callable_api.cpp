@@ -4,6 +4,7 @@
 #include "dispatch/eager.hpp"
 #include "dispatch/global_state.hpp"
 #include "dispatch/marks.hpp"
+#include "dispatch/stance.hpp"
 
 namespace tessera::core::api {
 
@@ -48,6 +49,12 @@ void callable_functions(tsr_api& t) {
   t.eager_op = eager_op;
   t.tensor_mark = [](tsr_tensor_handle* h, int64_t dim, uint32_t mark, int64_t min, int64_t max) noexcept {
     return guarded([&] { mark_tensor(required(h, "the tensor"), dim, mark, min, max); });
+  };
+  t.set_stance = [](const char* name) noexcept { return guarded([&] { change_stance(&required(name, "the stance")); }); };
+  t.stance = []() noexcept { return stance_name(core::stance()); };
+  t.set_reuse_only = [](int on) noexcept -> int { return core::set_reuse_only(on != 0); };
+  t.callable_recompile = [](tsr_callable_handle* c) noexcept {
+    if (c) of(c).recompile();
   };
   t.reset = []() noexcept { reset_callables(); };
   t.grad_enabled = []() noexcept -> int { return core::grad_enabled(); };

@@ -89,6 +89,15 @@ std::vector<KeyDecl> make_keys() {
               "The same limit over all functions of the process that share code. Also called accumulated_cache_size_limit."),
       boolean("guards.fail_on_recompile_limit_hit", false, "true: hitting a limit is an error."),
       boolean("guards.error_on_recompile", false, "true: every recompile is an error."),
+      integer("guards.max_entries", 0, 0, 1e9,
+              "Entries of one function that are kept: the least recently used goes. 0: no limit."),
+      integer("guards.max_bytes", 0, 0, kNoLimit, "The same by the bytes that entries hold. 0: no limit."),
+      boolean("guards.suppress_errors", false,
+              "true: a function that cannot be captured or compiled runs without compiled code, with one warning."),
+      choice(
+          "guards.on_busy", {"wait", "fallback"},
+          "A call that misses while another thread compiles the same function: waits for that entry, or runs without compiled "
+          "code."),
       choice("guards.dynamic", {"auto", "true", "false"},
              "auto: a size is a number first, and a symbol once it has changed. true: symbols at once. false: always "
              "numbers."),

@@ -9,6 +9,7 @@
 #include "api/api.hpp"
 #include "context/context.hpp"
 #include "dispatch/path_capture.hpp"
+#include "dispatch/stance.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
@@ -28,6 +29,9 @@ Callable::Callable(std::shared_ptr<const Context> context, const tsr_callable_de
   passes_ = context_->pipeline(config_);
   policy_ = GuardPolicy::of(config_, desc_.dynamic);
   rules_ = RecompileRules::of(config_);
+  table_limits_ = {config_.get_int("guards.max_entries"), config_.get_int("guards.max_bytes")};
+  suppress_errors_ = config_.get_bool("guards.suppress_errors");
+  fallback_when_busy_ = config_.get_string("guards.on_busy") == "fallback";
   frame_ = std::make_unique<Frame>(
       desc_.name && *desc_.name ? desc_.name : "fn", desc_.loc.file ? desc_.loc.file : "<unknown>", desc_.loc.line,
       Frame::Limits{config_.get_int("guards.recompile_limit"), config_.get_int("guards.accumulated_recompile_limit")});
@@ -50,12 +54,29 @@ void Callable::reset() {
   const std::lock_guard lock(turn_);
   frame_->reset();
   misses_ = 0;
+  failures_ = 0;
+  warned_suppressed_ = first_call_gone_ = false;
   profile_.clear();
   for (const auto& paths : paths_)  // of older ones too: a capture may have gone on in them after a reset
     for (const auto& f : paths->frames) f->frame->reset();
+  recompile();
+}
+
+void Callable::recompile() {
+  const std::lock_guard lock(turn_);
   paths_.push_back(std::make_unique<Paths>());
-  tables_.push_back(std::make_unique<EntryTable>());
+  tables_.push_back(std::make_unique<EntryTable>(table_limits_));
   table_.store(tables_.back().get(), std::memory_order_release);
+  publish();
+}
+
+void Callable::stance_changed() { publish(); }
+
+void Callable::publish() {
+  static const auto* const nothing = new EntryTable;  // callables with static storage go after any destructor here
+  const std::lock_guard lock(publishing_);
+  const EntryTable* now = table_.load(std::memory_order_acquire);
+  front_.store(now->evicts() || stance() == Stance::kForceEager ? nothing : now, std::memory_order_release);
 }
 
 namespace {
@@ -74,7 +95,9 @@ Callable* make_callable(std::shared_ptr<const Context> context, const tsr_callab
   auto made = std::make_shared<Callable>(std::move(context), desc);
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
-  return r.live.emplace(made.get(), made).first->first;
+  Callable* const callable = r.live.emplace(made.get(), made).first->first;
+  callable->stance_changed();  // it may have, before this one was known
+  return callable;
 }
 
 void drop_callable(Callable* callable) {
@@ -87,15 +110,24 @@ void drop_callable(Callable* callable) {
   }
 }
 
-void reset_callables() {
+namespace {
+// To be used without the registry's lock: a capture that runs under a callable's lock may make callables.
+std::vector<std::shared_ptr<Callable>> live_callables() {
   std::vector<std::shared_ptr<Callable>> all;
-  {
-    Registry& r = registry();
-    const std::lock_guard lock(r.mutex);
-    for (const auto& [key, callable] : r.live) all.push_back(callable);
-  }
-  // Without the registry's lock: a capture that runs under a callable's lock may make callables.
-  for (const auto& callable : all) callable->reset();
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  for (const auto& [key, callable] : r.live) all.push_back(callable);
+  return all;
+}
+}  // namespace
+
+void reset_callables() {
+  for (const auto& callable : live_callables()) callable->reset();
+}
+
+void change_stance(std::string_view name) {
+  set_stance(name);
+  for (const auto& callable : live_callables()) callable->stance_changed();
 }
 
 void Callable::check_capacity(size_t outputs, size_t capacity) const {
@@ -106,28 +138,44 @@ void Callable::check_capacity(size_t outputs, size_t capacity) const {
 
 void Callable::call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
                     void** structure) {
-  const EntryTable& table = *table_.load(std::memory_order_acquire);
+  const EntryTable& table = *front_.load(std::memory_order_acquire);
   const Entry* e = table.find(args, count);
-  if (!e || e->in_path) [[unlikely]] {
-    const Output out{outputs, capacity, num_outputs, structure};
-    if (!e) {
-      PathCapture path(*this, args, count);
-      e = miss(args, count, path);
-      if (!e && !path.done()) run_uncached(args, count, path, out);
-      if (path.done()) path.deliver(out);
-      if (!e) return;
-    }
-    if (e->in_path) {
-      table.used(*e);
-      return run_path(e, args, count, out);
-    }
-  }
+  if (!e || e->in_path) [[unlikely]]
+    return call_slowly(table, e, args, count, {outputs, capacity, num_outputs, structure});
   if (e->num_outputs > capacity) [[unlikely]]
     check_capacity(e->num_outputs, capacity);
   e->run(args, outputs);
   *num_outputs = e->num_outputs;
   if (structure) *structure = e->structure;
   table.used(*e);
+}
+
+void Callable::call_slowly(const EntryTable& front, const Entry* e, const tsr_arg* args, size_t count, const Output& out) {
+  if (e) {
+    front.used(*e);
+    return run_path(front, e, args, count, out);
+  }
+  if (stance() == Stance::kForceEager) return run_without({"the stance is 'force_eager'"}, args, count, out);
+  for (;;) {
+    EntryTable& table = *table_.load(std::memory_order_acquire);
+    const EntryTable::Reader reader(table);
+    if (table.evicts()) e = table.find(args, count);
+    if (!e) {
+      PathCapture path(*this, args, count);
+      Without without;
+      e = miss(table, args, count, path, without);
+      if (without.look_again) continue;
+      if (without.why) return run_without(without, args, count, out);
+      if (path.done()) return path.deliver(out);
+    }
+    table.used(*e);
+    if (e->in_path) return run_path(table, e, args, count, out);
+    check_capacity(e->num_outputs, out.capacity);
+    e->run(args, out.tensors);
+    *out.count = e->num_outputs;
+    if (out.structure) *out.structure = e->structure;
+    return;
+  }
 }
 
 std::string Callable::path_of(const tsr_arg* args, size_t count, size_t index) const {

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -23,6 +25,7 @@
 namespace tessera::core {
 
 class Context;
+class Error;
 class Executable;
 class Graph;
 struct BoundPass;
@@ -31,7 +34,7 @@ struct Paths;
 class Recorder;
 
 // Thread-safe. A hit takes no lock and allocates nothing but its outputs (see EntryTable). One thread at a time captures and compiles:
-// threads that miss meanwhile wait for their turn, then look again. Where the capture runs compiled segments, and with them host functions that
+// threads that miss meanwhile wait for their turn, then look again, or run the function as it is (guards.on_busy). Where the capture runs compiled segments, and with them host functions that
 // may wait for other threads, it steps aside.
 class Callable {
  public:
@@ -41,10 +44,13 @@ class Callable {
   Callable(const Callable&) = delete;
 
   // Throws what the capture, the compiler and the kernels report; then no output is set. *structure belongs to the entry and stays valid
-  // until the callable goes (of a call that ran uncached, past the limit: until this thread's next call).
+  // until the callable goes (of a call that ran uncached: until this thread's next call). *num_outputs may be TSR_RUN_YOURSELF, but only
+  // before anything of the function has run.
   void call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
             void** structure);
-  void reset();                       // forgets every entry
+  void reset();                       // forgets every entry, and what was learned about sizes
+  void recompile();                   // the entries there are serve no call any more
+  void stance_changed();              // by whoever has changed it
   std::string describe_json() const;  // schema: docs/json.md, "callable"
 
  private:
@@ -58,16 +64,28 @@ class Callable {
   };
 
   // callable.cpp
+  void call_slowly(const EntryTable& front, const Entry* e, const tsr_arg* args, size_t count, const Output& out);
+  void publish();
   void check_capacity(size_t outputs, size_t capacity) const;
   std::string path_of(const tsr_arg* args, size_t count, size_t index) const;
   // miss.cpp
-  // Null: past the limit, or the capture broke and `path` has run the call.
-  const Entry* miss(const tsr_arg* args, size_t count, PathCapture& path);
-  void run_uncached(const tsr_arg* args, size_t count, PathCapture& path, const Output& out);
+  struct Without {              // a call that is served without compiled code
+    const char* why = nullptr;  // null: it is not
+    bool reuse_only = false;    // what it calls compiles nothing either
+    bool with_passes = false;   // on the fallback backend
+    bool look_again = false;    // everything was forgotten while the call waited
+  };
+  // Null: to be served without compiled code, as `without` says, or the capture broke and `path` has run the call.
+  const Entry* miss(EntryTable& table, const tsr_arg* args, size_t count, PathCapture& path, Without& without);
+  bool suppresses(const Error& error);  // whether guards.suppress_errors hides it; then warns, once
+  // without.cpp
+  void run_without(const Without& without, const tsr_arg* args, size_t count, const Output& out);
+  void run_uncached(const tsr_arg* args, size_t count, PathCapture& path, bool with_passes, const Output& out);
   void keep_for_thread(void* structure);  // until this thread's next call that keeps one
   // segment_run.cpp, path_capture.cpp: functions with graph breaks
-  void run_path(const Entry* e, const tsr_arg* args, size_t count, const Output& out);
-  // The call has left the paths that are known: runs the function. Or the entry to go on with, which another thread has made meanwhile.
+  void run_path(const EntryTable& table, const Entry* e, const tsr_arg* args, size_t count, const Output& out);
+  // The call has left the paths that are known: runs the function, without what has run already. Or the entry to go on with, which another
+  // thread has made meanwhile.
   const Entry* continue_path(Path& path, const tsr_arg* args, size_t count, const Output& out);
   // compile_call.cpp
   std::vector<std::string> paths_of(const tsr_arg* args, size_t count) const;
@@ -88,12 +106,21 @@ class Callable {
   std::vector<BoundPass> passes_;
   GuardPolicy policy_;
   RecompileRules rules_;
+  EntryTable::Limits table_limits_;
+  bool suppress_errors_ = false, fallback_when_busy_ = false;
 
-  std::atomic<EntryTable*> table_{nullptr};
+  // What calls look in first: the current table; or one without entries, where a call has to look further (call_slowly): under a stance that
+  // uses none, and in tables that evict, whose readers count themselves.
+  std::atomic<const EntryTable*> front_{nullptr};
+  std::atomic<EntryTable*> table_{nullptr};          // the current one
+  std::mutex publishing_;                            // of `front_`
   mutable Turn turn_;                                // of misses (a host step may call the function again); guards what follows
   std::vector<std::unique_ptr<EntryTable>> tables_;  // the last is current; earlier ones may still be read by a call
   std::unique_ptr<Frame> frame_;
   uint64_t misses_ = 0;
+  int64_t failures_ = 0;  // calls whose error was suppressed: each counts as an entry
+  bool warned_suppressed_ = false;
+  bool first_call_gone_ = false;  // of the stances that begin without compiled code
   DynamicProfile profile_;
   ProfileStore profile_store_;
   std::vector<std::unique_ptr<Paths>> paths_;  // as tables_
@@ -105,5 +132,7 @@ class Callable {
 Callable* make_callable(std::shared_ptr<const Context> context, const tsr_callable_desc& desc);
 void drop_callable(Callable* callable);
 void reset_callables();
+// Sets the stance of the process; throws TSR-D004 for a name that is none. See stance.hpp.
+void change_stance(std::string_view name);
 
 }  // namespace tessera::core

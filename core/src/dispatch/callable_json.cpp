@@ -26,7 +26,7 @@ size_t ops_of(const Graph& g) {
 
 std::string Callable::describe_json() const {
   const std::lock_guard lock(turn_);
-  const EntryTable& table = *table_.load(std::memory_order_relaxed);
+  const EntryTable& table = *tables_.back();
   Json entries = Json::array();
   for (const auto& e : table.entries()) {
     Json x;
@@ -79,6 +79,7 @@ std::string Callable::describe_json() const {
   out["dynamic"] = policy_.dynamic == GuardPolicy::kTrue;
   out["recompile_limit"] = frame_->limits().recompile;
   out["misses"] = misses_;
+  out["evicted"] = table.evicted();
   out["masks"] = table.num_groups();
   out["entries"] = std::move(entries);
   if (!frames.empty()) {

@@ -9,6 +9,7 @@
 #include "context/context.hpp"
 #include "dispatch/callable_capture.hpp"
 #include "dispatch/events.hpp"
+#include "dispatch/guard_filter.hpp"
 #include "dispatch/make_guards.hpp"
 #include "dispatch/path_capture.hpp"
 #include "ir/graph.hpp"
@@ -165,6 +166,19 @@ std::unique_ptr<Executable> Callable::compile(std::unique_ptr<Graph> graph, cons
 
 namespace {
 
+// What an executable holds: its constants, and a guess for tables and kernels.
+int64_t bytes_held(const Executable& e) {
+  int64_t bytes = 16384 + 1024 * static_cast<int64_t>(e.plan().steps.size());
+  const Graph& g = e.graph();
+  for (tsr_id n = 0; n < g.num_nodes(); ++n) {
+    const tsr_node& node = g.node(n);
+    for (uint32_t i = 0; node.alive && i < node.num_attrs; ++i)
+      if (const tsr_attr& a = node.attrs[i]; a.kind == TSR_ATTR_TENSOR && a.tensor)
+        bytes += checked_bytes(a.tensor->dtype, {a.tensor->sizes, a.tensor->rank}, "cpu");
+  }
+  return bytes;
+}
+
 // Whether an error may come from a size being a symbol: then the call is captured again with numbers.
 bool may_be_symbolic(const Error& e) {
   static constexpr std::string_view kCodes[] = {"TSR-I", "TSR-S", "TSR-F", "TSR-R020", "TSR-R023"};
@@ -201,10 +215,12 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, C
       std::copy_n(c.leaves.begin(), std::min<size_t>(c.leaves.size(), Entry::kInline), e->leaves);
       e->guards = make_guards(e->executable->graph(), e->plan->facts, {c.leaves, c.used, c.policies, c.scalars, c.observed},
                               args, count, paths);
-      // Layouts that only the call knows are looked at in each.
-      e->trusted = std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
+      // Layouts that only the call knows are looked at in each, and so are tensors that have lost their guard.
+      e->trusted = !filter_guards(e->guards, desc_) &&
+                   std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
                                 [](const LeafGuard& l) { return l.guarded && l.layout == LeafGuard::kNotDense; });
       if (e->trusted && !e->plan->needs_alignment && e->num_scalars == 0) e->fast = e->plan->fast_call.get();
+      e->bytes = bytes_held(*e->executable);
       e->structure = std::exchange(c.structure, nullptr);
       e->structure_free = desc_.structure_free;
       e->compile_seconds = seconds_since(start);

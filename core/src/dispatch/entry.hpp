@@ -31,6 +31,8 @@ struct alignas(64) Entry {
   std::vector<uint32_t> inputs;  // the same, of any length
 
   CompileId id;
+  std::vector<uint64_t> key;               // in its group
+  int64_t bytes = 0;                       // that it holds, as near as can be told
   std::shared_ptr<Executable> executable;  // null: a segment without operations
   std::shared_ptr<Continuation> then;      // of a function with graph breaks (segment.hpp); null: the outputs are the results
   Guards guards;

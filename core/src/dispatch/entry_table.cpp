@@ -8,14 +8,24 @@
 
 namespace tessera::core {
 
-EntryTable::EntryTable() {
-  orders_.push_back(std::make_unique<Order>());
-  order_.store(orders_.back().get(), std::memory_order_release);
+EntryTable::EntryTable(Limits limits)
+    : counts_(limits.entries > 0 || limits.bytes > 0 ? std::make_unique<Count[]>(kCounts) : nullptr), limits_(limits) {
+  publish();
 }
-EntryTable::~EntryTable() = default;
+
+EntryTable::~EntryTable() {
+  for (const auto& [structure, free] : structures_) free(structure);
+}
+
+std::atomic<int64_t>* EntryTable::count_of_this_thread() const {
+  static std::atomic<size_t> next{0};
+  thread_local const size_t mine = next.fetch_add(1, std::memory_order_relaxed) % kCounts;
+  return &counts_[mine].value;
+}
 
 const Entry* EntryTable::find(const tsr_arg* args, size_t count) const {
-  const Order* order = order_.load(std::memory_order_acquire);
+  // Sequentially consistent, like a reader's count: whoever is not counted yet when an order is replaced sees the new one.
+  const Order* order = order_.load(std::memory_order_seq_cst);
   WordBuffer key;
   for (const Group* g : *order) {
     key.clear();
@@ -36,45 +46,103 @@ void EntryTable::used(const Entry& e) const {
   e.hits.store(e.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
+void EntryTable::add_to(Group& group, Entry& e) {
+  const uint64_t hash = hash_words(e.key.data(), e.key.size());
+  if (Entry* first = group.map.find(hash, e.key.data(), e.key.size())) {
+    while (Entry* next = first->next.load(std::memory_order_relaxed)) first = next;
+    first->next.store(&e, std::memory_order_release);
+  } else {
+    group.map.insert(hash, e.key.data(), e.key.size(), &e, e.fast);
+  }
+}
+
+void EntryTable::publish() {  // symbolic masks last: an exact match is the better one
+  auto order = std::make_unique<Order>();
+  for (const bool symbolic : {false, true})
+    for (const auto& g : groups_)
+      if (g->mask.symbolic == symbolic) order->push_back(g.get());
+  order_.store(order.get(), std::memory_order_seq_cst);
+  orders_.push_back(std::move(order));
+}
+
 const Entry* EntryTable::insert(std::unique_ptr<Entry> owned, const tsr_arg* args, size_t count) {
   Entry* e = owned.get();
   const uint64_t now = tick_.load(std::memory_order_relaxed);
   e->tick.store(now, std::memory_order_relaxed);
   tick_.store(now + 1, std::memory_order_relaxed);
-  Group* group = nullptr;
-  for (const auto& g : groups_)
-    if (g->mask == e->guards.mask) group = g.get();
-  const bool fresh = !group;
-  std::unique_ptr<Group> made;
-  if (fresh) {
-    made = std::make_unique<Group>();
-    group = made.get();
-    group->mask = e->guards.mask;
-  }
+  const Guards& guards = e->guards;
   WordBuffer key;
   uint32_t marks = 0;
-  if (!group->mask.key(args, count, key, &marks))
+  if (!guards.mask.key(args, count, key, &marks))
     throw bug("TSR-B031", "the arguments of a call changed while it was captured");
-  if (!(e->guards.mask.symbolic ? e->guards.symbolic.hold(args) : true) || (marks != 0 && !e->guards.covers_marks(args)))
+  if (!(guards.mask.symbolic ? guards.symbolic.hold(args) : true) || (marks != 0 && !guards.covers_marks(args)))
     throw bug("TSR-B031", "compiled code does not fit the call that it was compiled for");
+  e->key.assign(key.data(), key.data() + key.size());
   entries_.push_back(std::move(owned));
-  if (made) groups_.push_back(std::move(made));
-  const uint64_t hash = hash_words(key.data(), key.size());
-  if (Entry* first = group->map.find(hash, key.data(), key.size())) {
-    while (Entry* next = first->next.load(std::memory_order_relaxed)) first = next;
-    first->next.store(e, std::memory_order_release);
+  Group* group = nullptr;
+  for (const auto& g : groups_)
+    if (g->mask == guards.mask) group = g.get();
+  if (!group) {
+    groups_.push_back(std::make_unique<Group>());
+    group = groups_.back().get();
+    group->mask = guards.mask;
+    add_to(*group, *e);
+    publish();
   } else {
-    group->map.insert(hash, key.data(), key.size(), e, e->fast);
+    add_to(*group, *e);
   }
-  if (fresh) {  // symbolic masks last: an exact match is the better one
-    auto order = std::make_unique<Order>();
-    for (const bool symbolic : {false, true})
-      for (const auto& g : groups_)
-        if (g->mask.symbolic == symbolic) order->push_back(g.get());
-    order_.store(order.get(), std::memory_order_release);
-    orders_.push_back(std::move(order));
-  }
+  if (counts_) evict(e);
   return e;
+}
+
+// Entries that functions with graph breaks go on from stay: the paths behind them are theirs.
+void EntryTable::evict(const Entry* keep) {
+  free_retired();
+  for (;;) {
+    int64_t bytes = 0;
+    size_t oldest = entries_.size();
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      const Entry& e = *entries_[i];
+      bytes += e.bytes;
+      if (&e == keep || e.in_path) continue;
+      if (oldest == entries_.size() ||
+          e.tick.load(std::memory_order_relaxed) < entries_[oldest]->tick.load(std::memory_order_relaxed))
+        oldest = i;
+    }
+    const bool many = limits_.entries > 0 && static_cast<int64_t>(entries_.size()) > limits_.entries;
+    const bool large = limits_.bytes > 0 && bytes > limits_.bytes;
+    if ((!many && !large) || oldest == entries_.size()) return;
+    std::unique_ptr<Entry> gone = std::move(entries_[oldest]);
+    entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(oldest));
+    ++evicted_;
+    // Its group is built anew without it. A call that walks the old one may miss what stands there, and looks again under the lock.
+    const auto old = std::find_if(groups_.begin(), groups_.end(), [&](const auto& g) { return g->mask == gone->guards.mask; });
+    auto fresh = std::make_unique<Group>();
+    fresh->mask = gone->guards.mask;
+    for (const auto& e : entries_)
+      if (e->guards.mask == fresh->mask) e->next.store(nullptr, std::memory_order_release);
+    for (const auto& e : entries_)
+      if (e->guards.mask == fresh->mask) add_to(*fresh, *e);
+    retired_groups_.push_back(std::move(*old));
+    if (fresh->map.size() == 0)
+      groups_.erase(old);
+    else
+      *old = std::move(fresh);
+    publish();
+    retired_.push_back(std::move(gone));
+  }
+}
+
+void EntryTable::free_retired() {
+  if (retired_.empty()) return;
+  int64_t calls = 0;
+  for (size_t i = 0; i < kCounts; ++i) calls += counts_[i].value.load(std::memory_order_seq_cst);
+  if (calls > 1) return;  // another one than the caller's
+  for (const auto& e : retired_)
+    if (e->structure && e->structure_free) structures_.emplace_back(std::exchange(e->structure, nullptr), e->structure_free);
+  retired_.clear();
+  retired_groups_.clear();
+  orders_.erase(orders_.begin(), orders_.end() - 1);
 }
 
 std::vector<const Entry*> EntryTable::recent() const {

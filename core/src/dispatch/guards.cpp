@@ -28,11 +28,13 @@ void Mask::finish() {
         symbolic = symbolic || l.layout == LeafGuard::kNotDense || !all_fixed;
         break;
       case TSR_ARG_SYM_FLOAT:
+      case TSR_ARG_FLOAT:
         if (l.guarded) r.how = Reader::kFloat;
         break;
-      case TSR_ARG_FLOAT: r.how = Reader::kFloat; break;
       case TSR_ARG_STRING:
-      case TSR_ARG_KEYS: r.how = Reader::kText; break;
+      case TSR_ARG_KEYS:
+        if (l.guarded) r.how = Reader::kText;
+        break;
       case TSR_ARG_NONE: break;
       default:
         if (l.guarded) r.how = Reader::kInteger;

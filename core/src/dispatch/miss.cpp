@@ -2,12 +2,17 @@
 // What happens when no entry fits: compile one, or run without.
 #include <algorithm>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "compile/executable.hpp"
 #include "context/context.hpp"
 #include "dispatch/callable_capture.hpp"
+#include "dispatch/capturing.hpp"
 #include "dispatch/events.hpp"
 #include "dispatch/path_capture.hpp"
+#include "dispatch/stance.hpp"
+#include "log/log.hpp"
 #include "support/error.hpp"
 #include "trace/trace.hpp"
 
@@ -21,62 +26,67 @@ std::string last_reason(const EntryTable& table, const tsr_arg* args, size_t cou
       return CompileId{e->id.frame, e->id.compile, 0}.text() + ": " + failed.front().text;
   return "nothing is compiled yet";
 }
-
-// Captures nest where a capture runs a segment whose host functions call what is being captured.
-thread_local std::vector<const Callable*> t_capturing;
-constexpr std::ptrdiff_t kMaxNested = 32;
-
-class Capturing {
- public:
-  Capturing(const Callable& callable, const Frame& frame) {
-    if (std::count(t_capturing.begin(), t_capturing.end(), &callable) >= kMaxNested)
-      throw user_error("TSR-D013",
-                       "the capture of '" + frame.name() + "' (" + frame.place() + ") calls '" + frame.name() + "' again, " +
-                           std::to_string(kMaxNested) +
-                           " times over: host code that runs between its compiled parts calls the function itself, and no call "
-                           "comes to an end",
-                       "give the recursion an end, or call the function that is not compiled from host code");
-    t_capturing.push_back(&callable);
-  }
-  ~Capturing() { t_capturing.pop_back(); }
-  Capturing(const Capturing&) = delete;
-};
 }  // namespace
 
-const Entry* Callable::miss(const tsr_arg* args, size_t count, PathCapture& path) {
+const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count, PathCapture& path, Without& without) {
   for (size_t i = 0; i < count; ++i)
     if (args[i].kind == TSR_ARG_TENSOR && !args[i].tensor)
       throw user_error("TSR-E002", "argument " + path_of(args, count, i) + " of '" + frame_->name() + "' is a null tensor");
+  const auto serve = [&](Without how) {
+    without = how;
+    return nullptr;
+  };
+  if (reuse_only()) return serve({"the function that calls it is past its limit", true});
+  const Stance now = stance();
+  if (now == Stance::kEagerOnRecompile) return serve({"the stance is 'eager_on_recompile'"});
   const Capturing capturing(*this, *frame_);
-  const std::lock_guard lock(turn_);
-  EntryTable& table = *table_.load(std::memory_order_relaxed);
-  if (const Entry* e = table.find(args, count)) return e;  // another thread has compiled it meanwhile
-  ++misses_;
-  path.start(*paths_.back(), table);
-  if (path.broke_before()) {  // whether its head has to be compiled is known once it has been recorded
-    make_entry(args, count, {}, path);
+  std::unique_lock lock(turn_, std::defer_lock);
+  if (!fallback_when_busy_)
+    lock.lock();
+  else if (!lock.try_lock())
+    return serve({"another thread compiles the function"});
+  if (&table != tables_.back().get()) {  // everything has been forgotten meanwhile
+    without.look_again = true;
     return nullptr;
   }
-  const bool compiled = !table.entries().empty();
-  const RecompileRules::Limit limit = RecompileRules::limit_hit(*frame_, static_cast<int64_t>(table.entries().size()));
-  if (compiled || limit) {
-    explain_miss(table, args, count, limit);
-    rules_.check(*frame_, limit, compiled, last_reason(table, args, count));
+  if (const Entry* e = table.find(args, count)) return e;  // another thread has compiled it meanwhile
+  ++misses_;
+  if (now == Stance::kFailOnRecompile) RecompileRules::refuse(*frame_, last_reason(table, args, count));
+  if ((now == Stance::kEagerThenCompile || now == Stance::kAotEagerThenCompile) && table.entries().empty() &&
+      !std::exchange(first_call_gone_, true)) {
+    const std::vector<std::string> paths = paths_of(args, count);
+    for (size_t i = 0; i < count; ++i) profile_.see(paths[i], args[i]);
+    return serve({"the first call under its stance", false, now == Stance::kAotEagerThenCompile});
   }
-  if (limit) return nullptr;
-  frame_->acquire();
-  profile_store_.load(context_->cache(), *frame_, profile_);
-  const CompileId id = frame_->next();
-  path.decided(id);
-  TraceCompile trace({"function", frame_->name(), frame_->place(), id.text()});
+  path.start(*paths_.back(), table);
+  const bool compiled = !table.entries().empty();
+  CompileId id;
+  if (!path.broke_before()) {  // else whether its head has to be compiled is known once it has been recorded
+    const RecompileRules::Limit limit =
+        RecompileRules::limit_hit(*frame_, static_cast<int64_t>(table.entries().size()) + failures_);
+    if (compiled || limit) {
+      explain_miss(table, args, count, failures_ == 0 ? limit : RecompileRules::Limit());  // failures have had their warning
+      rules_.check(*frame_, limit, compiled, last_reason(table, args, count));
+    }
+    if (limit) return serve({"the recompile limit was hit", true});
+    frame_->acquire();
+    profile_store_.load(context_->cache(), *frame_, profile_);
+    id = frame_->next();
+    path.decided(id);
+  }
+  std::optional<TraceCompile> trace;
+  if (!path.broke_before()) trace.emplace(TraceSubject{"function", frame_->name(), frame_->place(), id.text()});
   const Entry* e = nullptr;
   try {
     std::unique_ptr<Entry> made = make_entry(args, count, id, path);
     if (!made) return nullptr;
     e = table.insert(std::move(made), args, count);
   } catch (const Error& error) {
-    trace.failed(error);
-    throw;
+    if (trace) trace->failed(error);
+    // What the function has done before a break would happen twice.
+    if (path.ran() || !suppresses(error)) throw;
+    ++failures_;
+    return serve({"it could not be compiled"});
   }
   frame_->finish();
   profile_store_.save(context_->cache(), *frame_, profile_);
@@ -87,35 +97,13 @@ const Entry* Callable::miss(const tsr_arg* args, size_t count, PathCapture& path
   return e;
 }
 
-void Callable::keep_for_thread(void* structure) {
-  void*& kept = transient_[std::this_thread::get_id()];
-  if (kept && desc_.structure_free) desc_.structure_free(kept);
-  kept = structure;
-}
-
-// Past the limit: captured again and run on the fallback backend as it is, each time. Nothing is kept, so a function whose arguments
-// never repeat cannot fill the memory.
-void Callable::run_uncached(const tsr_arg* args, size_t count, PathCapture& path, const Output& out) {
-  std::unique_ptr<Executable> executable;
-  std::vector<tsr_tensor_handle*> in;  // tensors alone: every number is one
-  {
-    const Capturing capturing(*this, *frame_);
-    const std::lock_guard lock(turn_);
-    const TraceCompile trace({"fallback", frame_->name(), frame_->place(), {}});
-    Specialised numbers;
-    numbers.all = true;
-    path.keep_nothing();
-    Capture c = capture(args, count, paths_of(args, count), numbers, path);
-    if (path.done()) return;
-    executable = compile(std::move(c.graph), fallback_options(), false);
-    for (const uint32_t leaf : c.leaves) in.push_back(args[leaf].tensor);
-    if (out.structure) *out.structure = c.structure;
-    keep_for_thread(std::exchange(c.structure, nullptr));
-  }
-  dispatch_events().fallback({*frame_, "the recompile limit was hit"});
-  check_capacity(executable->num_outputs(), out.capacity);
-  executable->run_trusted(in.data(), out.tensors);
-  *out.count = executable->num_outputs();
+bool Callable::suppresses(const Error& error) {
+  if (!suppress_errors_ || desc_.fullgraph || error.family() == TSR_BUG) return false;
+  if (!std::exchange(warned_suppressed_, true))
+    log_warning(
+        "'" + frame_->name() + "' (" + frame_->place() +
+        ") runs without compiled code where it cannot be compiled, because guards.suppress_errors is set: " + error.what());
+  return true;
 }
 
 // ------------------------------------------------------------------------------------------------- functions with breaks
@@ -125,24 +113,20 @@ const Entry* Callable::continue_path(Path& known, const tsr_arg* args, size_t co
   {
     const Capturing capturing(*this, *frame_);
     const std::lock_guard lock(turn_);
-    EntryTable& table = *table_.load(std::memory_order_relaxed);
-    if (&table == known.table) {  // else everything has been forgotten meanwhile
-      const PathStep& last = known.steps.back();
-      if (!known.position && !last.seen.opaque) {
-        const std::vector<uint64_t>& key = last.seen.key;
-        known.position = last.entry->then->children.find(hash_words(key.data(), key.size()), key.data(), key.size());
-      }
-      if (known.position)
-        if (const Entry* e = known.position->table.find(known.values.args.data(), known.values.args.size())) return e;
-      ++misses_;
-      path.start(*paths_.back(), table);
-      make_entry(args, count, {}, path);
+    const PathStep& last = known.steps.back();
+    if (!known.position && !last.seen.opaque) {
+      const std::vector<uint64_t>& key = last.seen.key;
+      known.position = last.entry->then->children.find(hash_words(key.data(), key.size()), key.data(), key.size());
     }
+    if (known.position)
+      if (const Entry* e = known.position->table.find(known.values.args.data(), known.values.args.size())) return e;
+    ++misses_;
+    // Its paths may have been forgotten meanwhile. It goes on along them all the same: what has run must not run again.
+    const auto at = std::find_if(tables_.begin(), tables_.end(), [&](const auto& t) { return t.get() == known.table; });
+    path.start(*paths_.at(static_cast<size_t>(at - tables_.begin())), **at);
+    make_entry(args, count, {}, path);
   }
-  if (path.done())
-    path.deliver(out);
-  else
-    call(args, count, out.tensors, out.capacity, out.count, out.structure);
+  path.deliver(out);
   return nullptr;
 }
 

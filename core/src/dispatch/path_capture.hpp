@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "dispatch/callable_capture.hpp"
+#include "dispatch/events.hpp"
 #include "dispatch/make_guards.hpp"
 #include "dispatch/segment.hpp"
 
 namespace tessera::core {
+
+class TraceCompile;
 
 // One run of the function, on a call that no path fits. Until the first break it does nothing: a function without breaks is captured as
 // one graph. At a break it ends the segment, finds or compiles it, runs it, and lets recording go on in the continuation. When the call has
@@ -26,6 +29,7 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   // Goes on where `path` ends.
   PathCapture(Callable& callable, const tsr_arg* args, size_t count, Path& path) : PathCapture(callable, args, count) {
     path_ = &path;
+    ran_ = true;
   }
 
   void again();           // another attempt, with fewer symbols and from the start
@@ -43,6 +47,7 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   // The function has returned. False: it is one graph, and the caller compiles it.
   bool finish(Recorder& recorder, Capture& capture);
   bool done() const { return done_; }
+  bool ran() const { return ran_; }  // part of the function has run, whose effects must not recur
   void deliver(const Output& out);
 
  private:
@@ -68,8 +73,12 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   std::shared_ptr<Segment> segment_for(Recorded& r, bool* keep);
   Guards guards_of(const Segment& s, const Recorded& r) const;
   std::vector<GuardText> why_not(const Segment& s) const;
+  std::vector<MissReason> reasons() const;           // by segment, the most recently used first
   void explain(const RecompileRules::Limit& limit);  // throws where the config forbids it
-  void know(Expected x);                             // a value of the host on the way here
+  // Why a segment that is not compiled yet must not be: the limit, the stance, the caller. Null: it may. Throws where that is an error.
+  const char* forbidden(const RecompileRules::Limit& limit) const;
+  std::shared_ptr<Executable> compile(const Graph& recorded, const CompileId& id, TraceCompile* trace);
+  void know(Expected x);  // a value of the host on the way here
   void announce(const tsr_break& request, const Recorded& r, const Frame& next);
   Continuation::Child* child(Continuation& next, const Seen& seen);
   SegmentFrame* frame_after(const tsr_break& request, const Seen& seen);
@@ -96,7 +105,7 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   std::vector<Expected> host_;            // plain arguments of the function and numbers that were read, on the way here
   std::vector<ArgPolicy> policies_;       // by argument
   std::map<uint32_t, uint32_t> scalars_;  // symbolic numbers: argument of the function -> argument of this position
-  bool broke_ = false, done_ = false;
+  bool broke_ = false, done_ = false, ran_ = false;
 
   // ---- when done
   std::vector<TensorRef> results_;

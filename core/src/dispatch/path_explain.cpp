@@ -6,6 +6,7 @@
 #include "dispatch/events.hpp"
 #include "dispatch/path_capture.hpp"
 #include "dispatch/path_values.hpp"
+#include "dispatch/stance.hpp"
 
 namespace tessera::core {
 
@@ -37,33 +38,54 @@ std::vector<GuardText> Callable::PathCapture::why_not(const Segment& s) const {
   return out;
 }
 
-void Callable::PathCapture::explain(const RecompileRules::Limit& limit) {
-  Frame& frame = *frame_->frame;
-  DispatchListener& events = dispatch_events();
-  const bool warns = limit && !frame.warned;
-  const RecompileRules& rules = c_.rules_;
-  if (!warns && !events.wants_reasons() && !rules.error_on_recompile && !(limit && rules.fail_on_limit)) return;
+std::vector<MissReason> Callable::PathCapture::reasons() const {
   std::vector<const Segment*> recent;
   for (const auto& s : frame_->segments)
     if (s->number >= 0) recent.push_back(s.get());
   std::stable_sort(recent.begin(), recent.end(), [](const Segment* a, const Segment* b) {
     return a->tick.load(std::memory_order_relaxed) > b->tick.load(std::memory_order_relaxed);
   });
-  std::vector<MissReason> reasons;
-  std::string last;
-  for (const Segment* s : recent) {
-    reasons.push_back({frame.compile(s->number), why_not(*s)});
-    if (last.empty() && !reasons.back().guards.empty())
-      last = reasons.back().entry.text() + ": " + reasons.back().guards.front().text;
-  }
+  std::vector<MissReason> out;
+  for (const Segment* s : recent) out.push_back({frame_->frame->compile(s->number), why_not(*s)});
+  return out;
+}
+
+namespace {
+// The first guard that failed, of the segment used last among those that have one: "2/0: c == 1".
+std::string last_of(const std::vector<MissReason>& reasons) {
+  for (const MissReason& r : reasons)
+    if (!r.guards.empty()) return r.entry.text() + ": " + r.guards.front().text;
+  return {};
+}
+}  // namespace
+
+void Callable::PathCapture::explain(const RecompileRules::Limit& limit) {
+  Frame& frame = *frame_->frame;
+  DispatchListener& events = dispatch_events();
+  const bool warns = limit && !frame.warned;
+  const RecompileRules& rules = c_.rules_;
+  if (!warns && !events.wants_reasons() && !rules.error_on_recompile && !(limit && rules.fail_on_limit)) return;
+  const std::vector<MissReason> all = reasons();
+  const std::string last = last_of(all);
   // Without a guard that failed it is no recompile: another path has come to the same place for the first time.
   const bool recompile = !last.empty();
-  if (recompile) events.recompiling({frame, frame.next(), reasons, {}});
+  if (recompile) events.recompiling({frame, frame.next(), all, {}});
   if (warns) {
     frame.warned = true;
     events.limit_hit({frame, limit.key, limit.value, last});
   }
   rules.check(frame, limit, recompile, last);
+}
+
+const char* Callable::PathCapture::forbidden(const RecompileRules::Limit& limit) const {
+  if (frame_ == paths_->head && !root_) return "the recompile limit was hit";
+  if (frame_ == paths_->head && decided_) return nullptr;
+  if (limit) return "the recompile limit was hit";
+  if (reuse_only()) return "the function that calls it is past its limit";
+  if (stance() == Stance::kEagerOnRecompile) return "the stance is 'eager_on_recompile'";
+  if (stance() != Stance::kFailOnRecompile) return nullptr;
+  const std::string last = last_of(reasons());
+  RecompileRules::refuse(*frame_->frame, last.empty() ? "nothing is compiled yet for this way through the function" : last);
 }
 
 void Callable::PathCapture::announce(const tsr_break& b, const Recorded& r, const Frame& next) {

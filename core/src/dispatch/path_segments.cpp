@@ -5,6 +5,7 @@
 
 #include "compile/executable.hpp"
 #include "dispatch/events.hpp"
+#include "dispatch/guard_filter.hpp"
 #include "dispatch/path_capture.hpp"
 #include "dispatch/path_values.hpp"
 #include "ir/equality.hpp"
@@ -51,6 +52,7 @@ Guards Callable::PathCapture::guards_of(const Segment& s, const Recorded& r) con
 
 // Host functions inside may wait for other threads that call the same function: they must be able to capture meanwhile.
 void Callable::PathCapture::run(const Entry& e, std::vector<TensorRef>& outputs, std::vector<TensorRef>& results, Seen& seen) {
+  ran_ = true;
   const Turn::Aside aside(c_.turn_);
   run_segment(e, now_.args.data(), outputs, results, seen);
 }
@@ -59,7 +61,7 @@ bool Callable::PathCapture::may_keep() const {
   // Other host values than before can lead to the same head again and again: so many of them are kept.
   constexpr size_t kMaxAliases = 4096;
   return table_ && table_->entries().size() < kMaxAliases && paths_->entries < Paths::kMaxEntries &&
-         root_ == c_.table_.load(std::memory_order_relaxed);  // else everything has been forgotten meanwhile
+         root_ == c_.tables_.back().get();  // else everything has been forgotten meanwhile
 }
 
 const Entry* Callable::PathCapture::advance(Recorded& r, Seen& seen, void** structure) {
@@ -68,8 +70,9 @@ const Entry* Callable::PathCapture::advance(Recorded& r, Seen& seen, void** stru
   r.next->segment = segment_for(r, &keep);
   Segment& segment = *r.next->segment;
   e->guards = guards_of(segment, r);
-  // Layouts that only the call knows are looked at in each.
-  e->trusted = std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
+  // Layouts that only the call knows are looked at in each, and so are tensors that have lost their guard.
+  e->trusted = !filter_guards(e->guards, c_.desc_) &&
+               std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
                             [](const LeafGuard& l) { return l.guarded && l.layout == LeafGuard::kNotDense; });
   keep = keep && e->guards.covers_marks(now_.args.data());
   e->inputs = leaves_;
@@ -105,6 +108,23 @@ const Entry* Callable::PathCapture::advance(Recorded& r, Seen& seen, void** stru
   return made;
 }
 
+// A segment whose error is suppressed is one for the fallback backend: what the function did before it must not happen twice.
+std::shared_ptr<Executable> Callable::PathCapture::compile(const Graph& recorded, const CompileId& id, TraceCompile* trace) {
+  Frame& frame = *frame_->frame;
+  DispatchListener& events = dispatch_events();
+  const bool planned = !trace;  // and traced as the function
+  try {
+    if (!planned) events.capture_begins(frame, id);
+    events.capture_ended({frame, id, &recorded, seconds_since(began_)});
+    return c_.compile(recorded.clone(), c_.options_, true);
+  } catch (const Error& error) {
+    if (!planned) events.failed({frame, id, error});
+    if (trace) trace->failed(error);
+    if (!c_.suppresses(error)) throw;
+  }
+  return c_.compile(recorded.clone(), c_.fallback_options(), false);
+}
+
 std::shared_ptr<Segment> Callable::PathCapture::segment_for(Recorded& r, bool* keep) {
   const bool head = frame_ == paths_->head;
   const auto differs = [](const Expected& x, const tsr_arg& a) {
@@ -136,11 +156,12 @@ std::shared_ptr<Segment> Callable::PathCapture::segment_for(Recorded& r, bool* k
   if (r.graph->region(0).num_outputs > 0 || has_effects(*r.graph)) {
     const bool planned = head && decided_;
     const RecompileRules::Limit limit = planned ? RecompileRules::Limit{} : RecompileRules::limit_hit(frame, frame.compiles());
-    if (!planned && (frame.compiles() > 0 || limit)) explain(limit);
+    const char* const why = forbidden(limit);
+    if (!planned && (limit || (frame.compiles() > 0 && !why))) explain(limit);
     DispatchListener& events = dispatch_events();
-    if (limit || (head && !root_)) {
+    if (why) {
       *keep = false;
-      events.fallback({frame, "the recompile limit was hit"});
+      events.fallback({frame, why});
       const TraceCompile trace({"fallback", frame.name(), frame.place(), {}});
       s->executable = c_.compile(r.graph->clone(), c_.fallback_options(), false);
       s->recorded = std::move(r.graph);
@@ -150,15 +171,7 @@ std::shared_ptr<Segment> Callable::PathCapture::segment_for(Recorded& r, bool* k
     const CompileId id = planned ? *decided_ : frame.next();
     std::optional<TraceCompile> trace;
     if (!planned) trace.emplace(TraceSubject{"function", frame.name(), frame.place(), id.text()});
-    try {
-      if (!planned) events.capture_begins(frame, id);
-      events.capture_ended({frame, id, r.graph.get(), seconds_since(began_)});
-      s->executable = c_.compile(r.graph->clone(), c_.options_, true);
-    } catch (const Error& error) {
-      if (!planned) events.failed({frame, id, error});
-      if (trace) trace->failed(error);
-      throw;
-    }
+    s->executable = compile(*r.graph, id, trace ? &*trace : nullptr);
     s->recorded = std::move(r.graph);
     s->guards = guards_of(*s, r);
     s->number = id.compile;

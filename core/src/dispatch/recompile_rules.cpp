@@ -33,4 +33,11 @@ void RecompileRules::check(const Frame& frame, const Limit& limit, bool recompil
                      "see docs/recompiles.md for what to change");
 }
 
+void RecompileRules::refuse(const Frame& frame, const std::string& last_reason) {
+  throw user_error("TSR-D010",
+                   "a compile is needed while the stance is 'fail_on_recompile': function '" + frame.name() + "' (" +
+                       frame.place() + "), " + last_reason,
+                   "call it with arguments that it was compiled for, or change the stance");
+}
+
 }  // namespace tessera::core

@@ -27,6 +27,8 @@ struct RecompileRules {
   // Before a compile, or before a run without one because of `limit`. Throws TSR-D012 where a limit is an error, TSR-D011 where a recompile
   // is one. `recompile`: there are versions, and their guards failed; `last_reason`: of the most recently used one.
   void check(const Frame& frame, const Limit& limit, bool recompile, const std::string& last_reason) const;
+  // Throws TSR-D010: the stance forbids every compile.
+  [[noreturn]] static void refuse(const Frame& frame, const std::string& last_reason);
 };
 
 }  // namespace tessera::core

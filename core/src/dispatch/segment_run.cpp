@@ -150,9 +150,9 @@ void give_results(const Continuation& next, const tsr_arg* args, const std::vect
 
 // ------------------------------------------------------------------------------------------------------------- a call
 
-void Callable::run_path(const Entry* e, const tsr_arg* args, size_t count, const Output& out) {
+void Callable::run_path(const EntryTable& table, const Entry* e, const tsr_arg* args, size_t count, const Output& out) {
   Path path;
-  path.table = table_.load(std::memory_order_acquire);
+  path.table = &table;
   Values& now = path.values;
   now.args.assign(args, args + count);
   for (;;) {

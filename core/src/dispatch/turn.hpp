@@ -23,6 +23,17 @@ class Turn {
     }
     take(lock, 1);
   }
+  bool try_lock() {
+    const std::lock_guard lock(mutex_);
+    if (owner_ == std::this_thread::get_id()) {
+      ++depth_;
+      return true;
+    }
+    if (depth_ != 0) return false;
+    owner_ = std::this_thread::get_id();
+    depth_ = 1;
+    return true;
+  }
   void unlock() {
     const std::lock_guard lock(mutex_);
     if (--depth_ == 0) leave();

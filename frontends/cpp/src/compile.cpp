@@ -211,7 +211,8 @@ tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg*, size_t, vo
     const tsr_capture_api& capture = *api().host->capture;
     trace->recorder = recorder;
     trace->graph = capture.graph(recorder);
-    trace->loc = *static_cast<const tsr_loc*>(self);
+    trace->callable = static_cast<const Callable*>(self);
+    trace->loc = trace->callable->loc();
     capture.observe(recorder, TSR_NONE);  // every look at a type goes through type_of(), which reports it
     const TraceScope scope(trace);
     std::vector<Tensor> inputs;
@@ -250,6 +251,16 @@ tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg*, size_t, vo
     return nullptr;
   } catch (...) {
     return hold_exception("the function threw while it was captured");
+  }
+}
+
+tsr_error* filter_guard(void* self, const tsr_guard_info* g, int* keep) {
+  try {
+    const auto& filter = static_cast<const Callable*>(self)->options().guard_filter_unsafe;
+    *keep = filter({static_cast<GuardInfo::Kind>(g->kind), g->path, g->text});
+    return nullptr;
+  } catch (...) {
+    return hold_exception("the guard filter threw");
   }
 }
 
@@ -297,7 +308,7 @@ Callable::Callable(CompileOptions options, std::source_location where)
   d.struct_size = sizeof d;
   d.name = options_.name.c_str();
   d.loc = loc_ = {file_.c_str(), where.line(), where.column()};
-  d.self = &loc_;
+  d.self = this;
   d.invoke = invoke;
   d.structure_free = [](void* s) { delete static_cast<Structure*>(s); };
   d.path = path;
@@ -307,12 +318,14 @@ Callable::Callable(CompileOptions options, std::source_location where)
   d.fullgraph = options_.fullgraph;
   d.options = overrides.data();
   d.num_options = overrides.size();
+  d.runs_itself = 1;
+  if (options_.guard_filter_unsafe) d.guard_filter = filter_guard;
   check(api().callable_create(context_.handle(), &d, &handle_));
 }
 
 Callable::~Callable() { api().callable_destroy(handle_); }
 
-const Structure& Callable::call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs) {
+const Structure* Callable::call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs) {
   struct Current {
     CallFrame* previous;
     explicit Current(CallFrame* f) : previous(std::exchange(t_frame, f)) {}
@@ -326,8 +339,19 @@ const Structure& Callable::call(CallFrame& frame, const ArgBuffer& args, Outputs
   void* structure = nullptr;
   if (tsr_error* e = api().call(handle_, args.data(), args.size(), buffer, kMaxOutputs, &n, &structure)) [[unlikely]]
     check_held(e);
+  if (n == TSR_RUN_YOURSELF) [[unlikely]] {
+    frame.reuse_only = structure != nullptr;
+    return nullptr;
+  }
   outputs.assign(buffer, n);
-  return *static_cast<const Structure*>(structure);
+  return static_cast<const Structure*>(structure);
+}
+
+ReuseOnly::ReuseOnly(bool on) : on_(on) {
+  if (on_) previous_ = api().set_reuse_only(1) != 0;
+}
+ReuseOnly::~ReuseOnly() {
+  if (on_) api().set_reuse_only(previous_);
 }
 
 std::string Callable::describe() const {
@@ -339,5 +363,6 @@ std::string Callable::describe() const {
 }
 
 void Callable::reset() { api().callable_reset(handle_); }
+void Callable::recompile() { api().callable_recompile(handle_); }
 
 }  // namespace tessera::detail

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/policy.hpp"
 
+#include <string_view>
+
 #include "runtime.hpp"
 
 namespace tessera {
@@ -17,6 +19,18 @@ void mark_static(const Tensor& t, int64_t dim) { check(api().tensor_mark(t.handl
 void mark_unbacked(const Tensor& t, int64_t dim, int64_t min, int64_t max) {
   check(api().tensor_mark(t.handle(), dim, TSR_MARK_UNBACKED, min, max));
 }
+
+namespace {
+constexpr const char* kStances[] = {"default",           "force_eager",        "eager_on_recompile",
+                                    "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile"};
+}
+Stance stance() {
+  const std::string_view now = api().stance();
+  for (size_t i = 0; i < std::size(kStances); ++i)
+    if (now == kStances[i]) return static_cast<Stance>(i);
+  return Stance::standard;
+}
+void set_stance(Stance s) { check(api().set_stance(kStances[static_cast<size_t>(s)])); }
 
 bool is_grad_enabled() { return api().grad_enabled() != 0; }
 GradMode::GradMode(bool on) : previous_(api().set_grad_enabled(on) != 0) {}

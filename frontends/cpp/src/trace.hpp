@@ -18,8 +18,10 @@
 namespace tessera::detail {
 
 struct Traced;
+class Callable;
 
 struct Trace {
+  const Callable* callable = nullptr;  // whose function is traced
   tsr_recorder* recorder = nullptr;
   tsr_graph* graph = nullptr;
   tsr_id region = 0;                               // where nodes go: the body, or a region of cond / while_loop / scan

@@ -14,6 +14,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -28,6 +29,13 @@ namespace tessera {
 
 enum class Dynamic : int32_t { automatic = -1, no = 0, yes = 1 };
 
+// A guard that a filter is asked about.
+struct GuardInfo {
+  enum Kind { value = TSR_GUARD_VALUE, tensor = TSR_GUARD_TENSOR, global = TSR_GUARD_GLOBAL } kind;  // global: of guarded()
+  std::string_view path;                                                                             // "c", "self.weight"
+  std::string_view text;                                                                             // "c == 0.5"
+};
+
 struct CompileOptions {
   bool fullgraph = false;                 // a graph break is an error
   Dynamic dynamic = Dynamic::automatic;   // sizes as symbols
@@ -38,6 +46,9 @@ struct CompileOptions {
   std::string name = {};                  // for messages; empty: "fn"
   std::vector<std::string> args = {};     // names of the arguments; empty: arg0, arg1, ...
   std::optional<Context> context = {};    // empty: Context::current() at the compile call
+  // UNSAFE. Asked about each guard of a new entry; false drops it: the entry then serves calls that it was not compiled for, and gives what it
+  // was compiled to give. Types of tensors that have lost their guard are checked at each call, with errors. policy.hpp has ready-made ones.
+  std::function<bool(const GuardInfo&)> guard_filter_unsafe = {};
 };
 
 bool is_compiling();  // inside a traced function
@@ -175,6 +186,7 @@ struct CallFrame {
   virtual std::string path(size_t leaf) = 0;
   virtual Traced run(const std::vector<Tensor>& inputs) = 0;
   std::exception_ptr thrown;
+  bool reuse_only = false;  // when the function is to be run as it is: without compiling what it calls
 
  protected:
   ~CallFrame() = default;
@@ -219,12 +231,16 @@ class Callable {  // owns the host's handle
   Callable(CompileOptions options, std::source_location where);
   ~Callable();
   Callable(const Callable&) = delete;
-  // Outputs are new references. Rethrows what the user's function threw while it was traced.
-  const Structure& call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs);
+  // Outputs are new references. Rethrows what the user's function threw while it was traced. Null: no compiled code serves the call, and
+  // the function is to be run as it is.
+  const Structure* call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs);
   const CompileOptions& options() const { return options_; }
+  const tsr_loc& loc() const { return loc_; }
   const std::source_location& where() const { return where_; }
   std::string describe() const;  // entries and guards, as JSON
   void reset();
+  void recompile();
+  const Context& context() const { return context_; }
 
  private:
   CompileOptions options_;
@@ -233,6 +249,16 @@ class Callable {  // owns the host's handle
   tsr_loc loc_{};  // of the compile call
   Context context_;
   tsr_callable_handle* handle_ = nullptr;
+};
+
+class ReuseOnly {  // compiled functions called on this thread compile nothing while one lives with `on`
+ public:
+  explicit ReuseOnly(bool on);
+  ~ReuseOnly();
+  ReuseOnly(const ReuseOnly&) = delete;
+
+ private:
+  bool on_, previous_ = false;
 };
 
 // Puts outputs where they belong: into the leaves of mutable arguments, or one after the other into those of a result.
@@ -320,7 +346,13 @@ class Compiled<R(A...)> {
 
     Frame frame(*this, refs);  // only looked into when the call misses
     detail::Outputs out;
-    const detail::Structure& s = callable_->call(frame, flat, out);
+    const detail::Structure* const structure = callable_->call(frame, flat, out);
+    if (!structure) [[unlikely]] {
+      const ContextScope context(callable_->context());
+      const detail::ReuseOnly nested(frame.reuse_only);
+      return (*fn_)(std::forward<A>(args)...);
+    }
+    const detail::Structure& s = *structure;
     if (!s.writebacks.empty()) {
       detail::WritebackVisitor write(out, s);
       std::apply([&](auto&... a) { (detail::visit(write, a), ...); }, refs);
@@ -338,7 +370,11 @@ class Compiled<R(A...)> {
   std::string describe() const { return callable_ ? callable_->describe() : "{}"; }  // entries, guards, counts as JSON
   void reset() const {
     if (callable_) callable_->reset();
-  }  // forgets every entry
+  }  // forgets every entry, and what was learned about sizes
+  // From now on the entries there are serve no call: the next call of each kind compiles again.
+  void recompile() const {
+    if (callable_) callable_->recompile();
+  }
   const std::function<R(A...)>& original() const { return *fn_; }
   Compiled afresh() const {  // of the same function and options, with nothing compiled yet
     return callable_ ? Compiled(*fn_, callable_->options(), callable_->where()) : *this;

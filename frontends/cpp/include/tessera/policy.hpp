@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compiled functions are told beside their arguments: marks on dimensions, whether gradients are recorded, reset.
+// What compiled functions are told beside their arguments: marks on dimensions, the stance, whether gradients are recorded, reset.
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "tessera/compile.hpp"
 #include "tessera/tensor.hpp"
 
 namespace tessera {
@@ -21,6 +25,41 @@ void reset();
 void mark_dynamic(const Tensor& t, int64_t dim, int64_t min = 0, int64_t max = INT64_MAX);
 void mark_static(const Tensor& t, int64_t dim);
 void mark_unbacked(const Tensor& t, int64_t dim, int64_t min = 0, int64_t max = INT64_MAX);
+
+// How compiled functions behave, all of them and in every thread.
+enum class Stance {
+  standard,               // use what fits, compile what misses
+  force_eager,            // call the functions themselves
+  eager_on_recompile,     // use what fits; a call that misses runs the function itself
+  fail_on_recompile,      // use what fits; a call that misses is an error (TSR-D010)
+  eager_then_compile,     // a function's first call runs it as it is and shows what varies; later ones compile
+  aot_eager_then_compile  // the same, with the first call through the passes to the fallback backend
+};
+Stance stance();
+void set_stance(Stance s);
+class StanceScope {  // sets it while it lives
+ public:
+  explicit StanceScope(Stance s) : previous_(stance()) { set_stance(s); }
+  ~StanceScope() { set_stance(previous_); }
+  StanceScope(const StanceScope&) = delete;
+
+ private:
+  Stance previous_;
+};
+
+// Filters for CompileOptions::guard_filter_unsafe.
+inline bool skip_all_guards_unsafe(const GuardInfo&) { return false; }
+inline bool keep_tensor_guards_unsafe(const GuardInfo& g) { return g.kind == GuardInfo::tensor; }
+inline bool skip_guards_on_globals_unsafe(const GuardInfo& g) { return g.kind != GuardInfo::global; }
+// On what lies below one of these paths: {"self"} stands for self.weight, self.training, and so on.
+inline auto skip_guards_under_unsafe(std::vector<std::string> paths) {
+  return [paths = std::move(paths)](const GuardInfo& g) {
+    for (const std::string& p : paths)
+      if (g.path.substr(0, p.size()) == p && (g.path.size() == p.size() || g.path[p.size()] == '.' || g.path[p.size()] == '['))
+        return false;
+    return true;
+  };
+}
 
 // Whether this thread records gradients. Compiled code is guarded on it.
 bool is_grad_enabled();
