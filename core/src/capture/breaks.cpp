@@ -47,6 +47,14 @@ constexpr BreakReason kReasons[] = {
      "It runs as it is, at every call, between the compiled parts.",
      "call the function itself when it can be captured\n"
      "host_call(fn, inputs) for effects that need no break"},
+    {14, BreakKind::kMayChange, "An operation that no backend takes",
+     "None of the function's backends takes the operation, whole or decomposed, and its op set brings no kernel for host "
+     "memory.",
+     "The operation runs by itself, at every call, on the fallback backend of the config; what comes before and after it is "
+     "compiled.",
+     "name a backend that takes it behind the others: {.backend = \"cpu,eager\"}, or leave `backend` empty for the config's "
+     "order\n"
+     "write it with operations that the backend takes"},
     {15, BreakKind::kMayChange, "A tensor moves to another device", "to(device) is called on a tensor of the graph.",
      "A graph's values stay on the device where they are computed.",
      "move the tensor before the compiled function is called, or after"},

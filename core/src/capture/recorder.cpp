@@ -112,6 +112,15 @@ struct CaptureFunctions {
     }
     r.break_handler_->graph_break(r, b);
   }
+  static bool taken(Recorder& r, tsr_id node) {
+    Graph& g = *r.graph_;
+    if (node >= g.num_nodes() || !g.node(node).alive)
+      throw bug("TSR-B036", "taken: node " + std::to_string(node) + " is not one of the graph's");
+    // Inside a region nothing can be broken off: there an op that nobody takes is the compiler's error.
+    if (!r.node_check_ || g.node(node).parent != 0 || r.node_check_->taken(g, node)) return true;
+    g.erase_node(node);
+    return false;
+  }
 };
 
 namespace {
@@ -179,6 +188,13 @@ const tsr_capture_api& capture_api() {
             return guarded([&] {
               if (!call || !function) throw user_error("TSR-E002", "host_function: a null pointer was passed");
               *function = add_host_function(Recorder::from(r).graph(), {self, call, destroy});
+            });
+          },
+      .taken =
+          [](tsr_recorder* r, tsr_id node, int* taken) noexcept {
+            return guarded([&] {
+              if (!taken) throw user_error("TSR-E002", "taken: a null pointer was passed for the answer");
+              *taken = CaptureFunctions::taken(Recorder::from(r), node);
             });
           },
   };

@@ -27,6 +27,13 @@ class Recorder {
     virtual void graph_break(Recorder& recorder, tsr_break& request) = 0;  // throws; then the recorder is as it was
   };
 
+  // Who knows which nodes can be compiled.
+  class NodeCheck {
+   public:
+    virtual ~NodeCheck() = default;
+    virtual bool taken(Graph& graph, tsr_id node) = 0;
+  };
+
   Recorder(const OpRegistry& ops, std::string name);
   ~Recorder();
   static Recorder& from(tsr_recorder* r) { return *reinterpret_cast<Recorder*>(r); }
@@ -61,6 +68,7 @@ class Recorder {
   std::unique_ptr<Graph> take();
 
   void set_break_handler(BreakHandler* h) { break_handler_ = h; }
+  void set_node_check(NodeCheck* c) { node_check_ = c; }  // null: every node is taken
   // An empty graph in place of the one so far, at the same address; see Graph::restart. Numbers keep their kinds and symbols; those that are
   // inputs are to be added again, behind the inputs of tensors.
   void restart(const std::string& name);
@@ -73,6 +81,7 @@ class Recorder {
   std::vector<uint8_t> observed_;
   std::map<uint32_t, Scalar> scalars_;
   BreakHandler* break_handler_ = nullptr;
+  NodeCheck* node_check_ = nullptr;
   bool client_observes_ = false, has_outputs_ = false;
 };
 

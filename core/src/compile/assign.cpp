@@ -2,6 +2,7 @@
 #include "compile/assign.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <string_view>
 #include <unordered_map>
 
@@ -48,6 +49,20 @@ class Assigner {
     region(0);
     out_.resize(g_.num_nodes());
     return std::move(out_);
+  }
+
+  // Whether somebody takes the node whole. *decompose: nobody, but its decomposition may do better.
+  bool taken_whole(tsr_id n, bool* decompose) const {
+    const OpRecord& record = g_.record_of(n);
+    if (record.has(kConstant) || record.has(kControl) || record.name == "fused" || views_dense_memory(n, record)) return true;
+    *decompose = record.can_decompose();
+    for (const Factory* backend : options_.backends) {
+      const char* why = nullptr;
+      const int claim = backend->as<tsr_backend>().claim(backend->self, g_.handle(), n, &why);
+      if (claim == TSR_CLAIM_YES) return true;
+      if (claim == TSR_CLAIM_DECOMPOSE && *decompose) return false;
+    }
+    return !*decompose && record.impl && record.impl->compute;
   }
 
  private:
@@ -204,6 +219,22 @@ class Assigner {
 };
 
 }  // namespace
+
+bool assignable(Graph& graph, tsr_id node, const CompileOptions& options) {
+  bool decompose = false;
+  if (Assigner(graph, options).taken_whole(node, &decompose)) return true;
+  if (!decompose) return false;
+  const std::unique_ptr<Graph> copy = graph.clone();
+  copy->begin("assign");
+  copy->set_outputs(0, {copy->node(node).results, copy->node(node).num_results});
+  try {
+    Assigner(*copy, options).run();
+  } catch (const Error& e) {
+    if (e.code() != "TSR-R020") throw;
+    return false;
+  }
+  return true;
+}
 
 std::vector<Assignment> assign_backends(Graph& graph, const CompileOptions& options) {
   const bool nested = graph.in_transaction();

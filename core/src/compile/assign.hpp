@@ -28,6 +28,9 @@ struct Assignment {
 // every backend and its reason.
 std::vector<Assignment> assign_backends(Graph& graph, const CompileOptions& options);
 
+// Whether assign_backends() would find somebody for this node of the body. Looks at the node as it stands, transaction or not.
+bool assignable(Graph& graph, tsr_id node, const CompileOptions& options);
+
 // Sizes to plan with before any are known: hints, else the smallest value of the range, at least 2.
 std::vector<int64_t> hint_values(const Graph& graph);
 int64_t hint_size(const Graph& graph, tsr_dim d, const std::vector<int64_t>& hints);

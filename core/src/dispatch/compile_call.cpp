@@ -11,6 +11,7 @@
 #include "dispatch/events.hpp"
 #include "dispatch/guard_filter.hpp"
 #include "dispatch/make_guards.hpp"
+#include "dispatch/node_check.hpp"
 #include "dispatch/path_capture.hpp"
 #include "ir/graph.hpp"
 #include "pass/pass_manager.hpp"
@@ -121,6 +122,8 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std
   const Factory* frontend = nullptr;
   for (const Factory* f : context_->plugins().all(TSR_FRONTEND))
     if (!frontend && f->as<tsr_frontend>().capture) frontend = f;
+  BackendCheck check(*context_, options_);
+  if (check.needed()) recorder.set_node_check(&check);
   const ServiceScope scope(options_);
   if (frontend)
     frontend->check(frontend->as<tsr_frontend>().capture(frontend->self, recorder.handle(), &callable));

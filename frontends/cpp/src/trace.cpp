@@ -104,6 +104,9 @@ void run_op(const char* op, std::span<const Tensor> operands, std::span<const ts
     if (t_place.line()) d.loc = {t_place.file_name(), t_place.line(), t_place.column()};
     tsr_id node = TSR_NONE;
     check(graph_api().node_create(trace->graph, &d, trace->region, TSR_NONE, &node));
+    int taken = 1;
+    check(api().host->capture->taken(trace->recorder, node, &taken));
+    if (!taken) return run_between(op, operands, attrs, results, t_place.line() ? to_loc(t_place) : trace->loc);
     const tsr_tables& tables = *graph_api().tables(trace->graph);
     const tsr_node& n = *TSR_AT(tsr_node, tables.nodes, tables.node_stride, node);
     for (uint32_t i = 0; i < n.num_results; ++i) results.push_back(make_traced(current_trace_shared(), n.results[i]));

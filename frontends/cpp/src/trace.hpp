@@ -79,6 +79,10 @@ bool break_for_size(tsr_graph* graph, const std::source_location& where);
 // All elements; `memory`: host code may write them. Valid as long as `t`.
 const Tensor& read_tensor(Traced& t, const tsr_loc& loc, const std::string& detail, bool memory);
 
+// Breaks the graph and runs the op at once, now and at every later call that comes here: no backend of the function takes it.
+void run_between(const char* op, std::span<const Tensor> operands, std::span<const tsr_attr> attrs,
+                 std::vector<Tensor>& results, const tsr_loc& where);
+
 // While one lives, operations are recorded as being of this place.
 class AtPlace {
  public:

@@ -606,6 +606,10 @@ struct tsr_capture_api {
                               tsr_error* (*call)(void* self, const tsr_tensor* inputs, uint32_t num_inputs,
                                                  const tsr_tensor* outputs, uint32_t num_outputs),
                               void (*destroy)(void* self), int64_t* function);
+  /* Whether the backends of the capture take the node that was recorded last: whole, decomposed, or by a kernel of the op set's. 0: nobody does,
+   * and the node is gone again. The client then ends the segment where it stood (graph_break, code 14) with a host step that runs the
+   * op itself. */
+  tsr_error* (*taken)(tsr_recorder*, tsr_id node, int* taken);
 };
 
 typedef struct tsr_callable { /* the user's function, as its language's client hands it over */
