@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <future>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include <tessera/tessera.hpp>
@@ -13,6 +14,7 @@ using namespace tessera;
 namespace {
 
 std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
+size_t entries(const std::string& description) { return nlohmann::json::parse(description)["entries"].size(); }
 
 // A call in another thread. What it returns or throws comes with get().
 template <class F>
@@ -157,4 +159,70 @@ TEST_CASE("recursion without an end is an error, one with an end is not") {
   const auto recursive = compile([&](const Tensor& x) { return half(x * 2); });
   down = recursive;
   CHECK(values(recursive(ones({8}))) == std::vector<float>{16});
+}
+
+TEST_CASE("traced code may wait for another thread's first call of the same function") {
+  for (const int64_t size : {5, 2}) {  // another entry, and the one that is being made
+    std::atomic<int> traces{0};
+    std::function<Tensor(const Tensor&)> again;
+    std::vector<float> other;
+    const auto f = compile(
+        [&](const Tensor& x) {
+          if (traces++ == 0) other = beside([&] { return values(again(ones({size}))); }).get();
+          return x + 1;
+        },
+        {.dynamic = Dynamic::no});
+    again = f;
+    CHECK(values(f(ones({2}))) == std::vector<float>{2, 2});
+    CHECK(other == std::vector<float>(static_cast<size_t>(size), 2));
+    CHECK(traces == 2);
+    CHECK(values(f(ones({size}))) == other);
+    CHECK(traces == 2);
+    CHECK(entries(f.describe()) == (size == 2 ? 1 : 2));
+  }
+}
+
+TEST_CASE("traced code may wait for a thread that is behind a break of the same function") {
+  std::atomic<int> traces{0}, steps{0};
+  std::function<Tensor(const Tensor&)> again;
+  std::vector<float> other;
+  const auto step = disable([&](const Tensor& t) { return ++steps, t; });
+  const auto f = compile(
+      [&](const Tensor& x) {
+        ++traces;
+        const Tensor y = step(x * 2);
+        if (y.sum() > 0) return y + 1;
+        if (traces == 2) other = beside([&] { return values(again(full({2}, -3))); }).get();
+        return y - 1;
+      },
+      {.dynamic = Dynamic::no});
+  again = f;
+  CHECK(values(f(ones({2}))) == std::vector<float>{3, 3});
+  CHECK(values(f(full({2}, -1))) == std::vector<float>{-3, -3});
+  CHECK(other == std::vector<float>{-7, -7});
+  CHECK(traces == 3);
+  CHECK(steps == 3);
+  CHECK(values(f(full({2}, -2))) == std::vector<float>{-5, -5});
+  CHECK(traces == 3);
+}
+
+TEST_CASE("a traced function may look at itself while another thread waits for it") {
+  std::atomic<int> traces{0};
+  std::function<std::string()> describe;
+  std::function<Tensor(const Tensor&)> again;
+  const auto f = compile(
+      [&](const Tensor& x) {
+        if (traces++ == 0) {
+          auto other = beside([&] { return again(ones({5})); });
+          describe();
+          other.get();
+          describe();
+        }
+        return x + 1;
+      },
+      {.dynamic = Dynamic::no});
+  describe = [&] { return f.describe(); };
+  again = f;
+  CHECK(values(f(ones({2}))) == std::vector<float>{2, 2});
+  CHECK(entries(f.describe()) == 2);
 }

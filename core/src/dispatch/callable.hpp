@@ -77,6 +77,8 @@ class Callable {
   };
   // Null: to be served without compiled code, as `without` says, or the capture broke and `path` has run the call.
   const Entry* miss(EntryTable& table, const tsr_arg* args, size_t count, PathCapture& path, Without& without);
+  // The number of a compile that has been traced: another thread may have compiled meanwhile.
+  CompileId number_again(const CompileId& id);
   bool suppresses(const Error& error);  // whether guards.suppress_errors hides it; then warns, once
   // without.cpp
   void run_without(const Without& without, const tsr_arg* args, size_t count, const Output& out);

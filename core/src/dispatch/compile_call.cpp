@@ -125,10 +125,14 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std
   BackendCheck check(*context_, options_);
   if (check.needed()) recorder.set_node_check(&check);
   const ServiceScope scope(options_);
-  if (frontend)
-    frontend->check(frontend->as<tsr_frontend>().capture(frontend->self, recorder.handle(), &callable));
-  else
-    throw_if(callable.invoke(callable.self, recorder.handle()));
+  {
+    Turn::Lent lent(turn_);  // the function may wait for other threads, and with that for their calls of it
+    path.lends(&lent);
+    if (frontend)
+      frontend->check(frontend->as<tsr_frontend>().capture(frontend->self, recorder.handle(), &callable));
+    else
+      throw_if(callable.invoke(callable.self, recorder.handle()));
+  }
   if (!recorder.has_outputs())
     throw user_error("TSR-E004", "capturing '" + frame_->name() + "' (" + frame_->place() + ") set no outputs",
                      "the client must call set_outputs, with no values for a function without results");

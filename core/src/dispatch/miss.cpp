@@ -80,6 +80,8 @@ const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count
   try {
     std::unique_ptr<Entry> made = make_entry(args, count, id, path);
     if (!made) return nullptr;
+    if (const Entry* same = table.find(args, count)) return same;  // of a thread that has traced it, too
+    made->id = number_again(made->id);
     e = table.insert(std::move(made), args, count);
   } catch (const Error& error) {
     if (trace) trace->failed(error);
@@ -95,6 +97,12 @@ const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count
   if (events.wants_guards()) guards = e->guards.texts();
   events.compiled({*frame_, e->id, guards, *e->executable, e->compile_seconds});
   return e;
+}
+
+CompileId Callable::number_again(const CompileId& id) {
+  frame_->acquire();  // a reset may have taken its number
+  const CompileId next = frame_->next(id.attempt);
+  return id.frame == next.frame && id.compile == next.compile ? id : next;
 }
 
 bool Callable::suppresses(const Error& error) {

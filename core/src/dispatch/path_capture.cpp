@@ -74,6 +74,7 @@ void Callable::PathCapture::begins(Recorder& recorder, Capture& capture, const s
 
 void Callable::PathCapture::begin_head() {
   broke_ = true;
+  if (decided_) *decided_ = c_.number_again(*decided_);
   if (!paths_->head) {
     paths_->frames.push_back(std::make_unique<SegmentFrame>(*c_.frame_));
     paths_->head = paths_->frames.back().get();
@@ -83,6 +84,7 @@ void Callable::PathCapture::begin_head() {
 }
 
 void Callable::PathCapture::graph_break(Recorder& recorder, tsr_break& b) {
+  const Turn::Back back(c_.turn_, lent_);
   std::shared_ptr<HostStep> step;
   if (b.step) {
     step = std::make_shared<HostStep>();

@@ -40,6 +40,7 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   bool broke_before() const { return paths_->head != nullptr; }
   void decided(const CompileId& id) { decided_ = id; }  // the head is to be compiled, whatever is recorded
   void keep_nothing() { root_ = nullptr; }
+  void lends(Turn::Lent* lent) { lent_ = lent; }  // while the function runs; graph_break() has the turn again
   bool follows() const { return path_ != nullptr; }
   std::unique_ptr<Recorder> begin_again(Capture& c, const std::vector<std::string>& names);  // as the path's head was begun
   void begins(Recorder& recorder, Capture& capture, const std::vector<std::string>& names);
@@ -85,6 +86,7 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   void restart(Recorder& recorder, tsr_break& request, const Recorded& r);
 
   Callable& c_;
+  Turn::Lent* lent_ = nullptr;
   const tsr_arg* args_;
   const size_t count_;
   Path* path_ = nullptr;
