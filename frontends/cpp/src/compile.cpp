@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 
 #include "trace.hpp"
 
@@ -130,6 +131,57 @@ Inlined::Inlined(const Callable* callable) : traced_(is_compiling()) {
   ++t_inlined;
 }
 Inlined::~Inlined() { t_inlined -= traced_; }
+
+namespace {
+// One tensor of one argument, by where it stands.
+struct Place {
+  const Tensor* tensor;
+  size_t argument;
+};
+}  // namespace
+
+void share_objects(std::span<const Argument> args, std::span<size_t> first) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    bool changes = false;
+    size_t earliest = i;
+    for (size_t j = 0; j < args.size(); ++j) {
+      if (args[j].object != args[i].object || args[j].type != args[i].type) continue;
+      earliest = std::min(earliest, j);
+      changes = changes || args[j].is_mutable;
+    }
+    first[i] = changes ? earliest : i;
+  }
+}
+
+std::string aliases(std::span<const Argument> args, const CompileOptions& options, bool* apart) {
+  thread_local CollectVisitor leaves;
+  thread_local std::vector<Place> places;
+  thread_local std::vector<size_t> first;
+  places.clear();
+  for (size_t i = 0; i < args.size(); ++i) {
+    leaves.tensors.clear();
+    args[i].collect(args[i].object, leaves);
+    for (const Tensor* t : leaves.tensors) places.push_back({t, i});
+  }
+  std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return std::less<>()(a.tensor, b.tensor); });
+  first.resize(args.size());
+  share_objects(args, first);
+  for (size_t k = 0, end = 0; k < places.size(); k = end) {  // all arguments that show one tensor
+    bool changes = false, one = true;
+    for (end = k; end < places.size() && places[end].tensor == places[k].tensor; ++end) {
+      changes = changes || args[places[end].argument].is_mutable;
+      one = one && first[places[end].argument] == first[places[k].argument];
+    }
+    *apart = *apart || (changes && !one);
+  }
+  std::string text;
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (first[i] == i) continue;
+    const std::vector<std::string> names = argument_names(options, args.size());
+    text += (text.empty() ? "" : ", ") + names[i] + " is " + names[first[i]];
+  }
+  return text;
+}
 
 std::vector<std::string> argument_names(const CompileOptions& options, size_t count) {
   std::vector<std::string> names = options.args;

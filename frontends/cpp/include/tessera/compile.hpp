@@ -8,11 +8,14 @@
 // tensors of modules passed or compiled are inputs. Values that should be guarded are arguments.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -261,6 +264,17 @@ class ReuseOnly {  // compiled functions called on this thread compile nothing w
   bool on_, previous_ = false;
 };
 
+// Where the tensors of one argument stand: to find objects that a call passes twice.
+struct Places : VisitorBase {
+  uintptr_t low = UINTPTR_MAX, high = 0;
+  void tensor(Tensor& t) {
+    const auto at = reinterpret_cast<uintptr_t>(&t);
+    low = at < low ? at : low;
+    high = at > high ? at : high;
+  }
+  void module(nn::ModuleBase&) {}  // a module's own: see aliases()
+};
+
 // Puts outputs where they belong: into the leaves of mutable arguments, or one after the other into those of a result.
 struct WritebackVisitor : VisitorBase {
   Outputs& out;
@@ -298,6 +312,46 @@ template <class A>
 inline constexpr bool is_mutable_arg = std::is_lvalue_reference_v<A> && !std::is_const_v<std::remove_reference_t<A>>;
 template <class A>
 inline constexpr bool is_module_arg = std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<A>>;
+// Of a function that may replace tensors of its arguments: whether two of them are one object decides what it computes.
+template <class... A>
+inline constexpr bool may_alias = sizeof...(A) > 1 && ((is_mutable_arg<A> && !is_module_arg<A>) || ...);
+
+// One argument of such a function.
+template <class T>
+inline constexpr char type_id = 0;  // its address tells types apart
+struct Argument {
+  const void* object;
+  const void* type;
+  bool is_mutable;
+  Places places;
+  void (*collect)(const void* object, CollectVisitor& leaves);
+  template <class A>
+  static Argument of(std::remove_cvref_t<A>& a) {
+    Argument out{&a,
+                 &type_id<std::remove_cvref_t<A>>,
+                 is_mutable_arg<A> && !is_module_arg<A>,
+                 {},
+                 [](const void* object, CollectVisitor& v) {
+                   visit(v, *static_cast<std::remove_cvref_t<A>*>(const_cast<void*>(object)));
+                 }};
+    visit(out.places, a);
+    return out;
+  }
+};
+// Whether two of them may share a tensor that the function may replace.
+inline bool may_share(std::span<const Argument> args) {
+  for (size_t i = 1; i < args.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if ((args[i].is_mutable || args[j].is_mutable) && args[i].places.low <= args[j].places.high &&
+          args[j].places.low <= args[i].places.high)
+        return true;
+  return false;
+}
+// By argument: the first one that is the same object, where the function may replace tensors of one of them; else itself.
+void share_objects(std::span<const Argument> args, std::span<size_t> first);
+// What of it decides the compile: "b is a", by names of arguments; empty: nothing. *apart: some share tensors without being one object of one
+// type, which a traced run cannot do as they do. Allocates nothing where nothing is shared.
+std::string aliases(std::span<const Argument> args, const CompileOptions& options, bool* apart);
 
 // A module's tensors have substitutes while it is traced, which only the tracing thread sees; other arguments are copied.
 template <class A>
@@ -343,15 +397,15 @@ class Compiled<R(A...)> {
     detail::ArgBuffer flat;
     detail::FlattenVisitor flatten(flat);
     std::apply([&](auto&... a) { (detail::visit(flatten, a), ...); }, refs);
+    if constexpr (detail::may_alias<A...>)
+      if (!flatten_aliases(flat, refs)) [[unlikely]]
+        return run_itself(false, std::forward<A>(args)...);
 
     Frame frame(*this, refs);  // only looked into when the call misses
     detail::Outputs out;
     const detail::Structure* const structure = callable_->call(frame, flat, out);
-    if (!structure) [[unlikely]] {
-      const ContextScope context(callable_->context());
-      const detail::ReuseOnly nested(frame.reuse_only);
-      return (*fn_)(std::forward<A>(args)...);
-    }
+    if (!structure) [[unlikely]]
+      return run_itself(frame.reuse_only, std::forward<A>(args)...);
     const detail::Structure& s = *structure;
     if (!s.writebacks.empty()) {
       detail::WritebackVisitor write(out, s);
@@ -383,6 +437,26 @@ class Compiled<R(A...)> {
  private:
   using Refs = std::tuple<std::remove_cvref_t<A>&...>;
 
+  R run_itself(bool reuse_only, A... args) const {
+    const ContextScope context(callable_->context());
+    const detail::ReuseOnly nested(reuse_only);
+    return (*fn_)(std::forward<A>(args)...);
+  }
+  // Which arguments are one object, as the last leaf: a text, or nothing. False: the function has to run as it is.
+  bool flatten_aliases(detail::ArgBuffer& flat, Refs& refs) const {
+    const auto all =
+        std::apply([](auto&... a) { return std::array<detail::Argument, sizeof...(A)>{detail::Argument::of<A>(a)...}; }, refs);
+    bool apart = false;
+    std::string text;
+    if (detail::may_share(all)) [[unlikely]]
+      text = detail::aliases(all, callable_->options(), &apart);
+    if (text.empty())
+      flat.push(TSR_ARG_NONE);
+    else
+      flat.push_text(TSR_ARG_STRING, std::move(text));
+    return !apart;
+  }
+
   struct Frame final : detail::CallFrame {
     Frame(const Compiled& c, Refs& refs) : c_(c), refs_(refs) {}
     std::string path(size_t leaf) override { return path_of(leaf); }
@@ -395,6 +469,7 @@ class Compiled<R(A...)> {
       const std::vector<std::string> names = detail::argument_names(c_.callable_->options(), sizeof...(A));
       size_t i = 0;
       std::apply([&](auto&... a) { ((v.enter(0, names[i++]), detail::visit(v, a), v.leave()), ...); }, refs_);
+      if (detail::may_alias<A...> && v.found.empty()) return "aliasing";  // the leaf behind all others
       return v.found;
     }
     Traced trace(const std::vector<Tensor>& inputs) {
@@ -402,6 +477,17 @@ class Compiled<R(A...)> {
     }
     Traced trace_on(const std::vector<Tensor>& inputs, detail::TraceArg<A>... copies) {
       Traced t;
+      // An object that is passed twice is one object in the traced run, too.
+      std::array<void*, sizeof...(A)> objects{static_cast<void*>(&copies.get())...};
+      if constexpr (detail::may_alias<A...>) {
+        const auto all = std::apply(
+            [](auto&... a) { return std::array<detail::Argument, sizeof...(A)>{detail::Argument::of<A>(a)...}; }, refs_);
+        std::array<size_t, sizeof...(A)> first;
+        detail::share_objects(all, first);
+        for (size_t i = 0; i < all.size(); ++i) objects[i] = objects[first[i]];
+      }
+      Refs given = refs_to(objects, std::index_sequence_for<A...>());
+      const auto visit_all = [&](auto& visitor) { std::apply([&](auto&... a) { (detail::visit(visitor, a), ...); }, given); };
       detail::CollectVisitor leaves;
       size_t begin = 0;
       auto each = [&](auto& arg, bool is_mutable) {
@@ -413,19 +499,19 @@ class Compiled<R(A...)> {
         }
         begin = leaves.tensors.size();
       };
-      (each(copies.get(), detail::is_mutable_arg<A>), ...);
+      std::apply([&](auto&... a) { (each(a, detail::is_mutable_arg<A>), ...); }, given);
       size_t next = 0;
       for (Tensor* leaf : leaves.tensors)
         if (leaf->defined()) detail::give(*leaf, inputs[next++]);
       for (size_t leaf : t.mutable_leaves) t.given.push_back(*leaves.tensors[leaf]);
       detail::ScalarVisitor numbers;
-      (detail::visit(numbers, copies.get()), ...);
+      visit_all(numbers);
       detail::bind_scalars(numbers);
       numbers.keep();
       if constexpr (std::is_void_v<R>) {
-        (*c_.fn_)(static_cast<A>(copies.get())...);
+        invoke(given, std::index_sequence_for<A...>());
       } else {
-        auto result = std::make_shared<R>((*c_.fn_)(static_cast<A>(copies.get())...));
+        auto result = std::make_shared<R>(invoke(given, std::index_sequence_for<A...>()));
         detail::CollectVisitor out;
         detail::visit(out, *result);
         detail::ScalarVisitor plain;
@@ -440,12 +526,20 @@ class Compiled<R(A...)> {
       const auto before = [&](detail::FlattenVisitor& v) {
         std::apply([&](auto&... a) { (detail::visit(v, a), ...); }, refs_);
       };
-      const auto after = [&](detail::FlattenVisitor& v) { (detail::visit(v, copies.get()), ...); };
+      const auto after = [&](detail::FlattenVisitor& v) { visit_all(v); };
       detail::ScalarVisitor numbers_after;
-      (detail::visit(numbers_after, copies.get()), ...);
+      visit_all(numbers_after);
       if (!detail::same_host_values(before, after, &changed) || !detail::scalars_unchanged(numbers, numbers_after, &changed))
         t.changed_host_value = path_of(changed);
       return t;
+    }
+    template <size_t... I>
+    static Refs refs_to(const std::array<void*, sizeof...(A)>& objects, std::index_sequence<I...>) {
+      return Refs(*static_cast<std::remove_cvref_t<A>*>(objects[I])...);
+    }
+    template <size_t... I>
+    R invoke(Refs& given, std::index_sequence<I...>) {
+      return (*c_.fn_)(static_cast<A>(std::get<I>(given))...);
     }
     const Compiled& c_;
     Refs& refs_;
