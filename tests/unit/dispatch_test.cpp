@@ -60,13 +60,13 @@ class Function {
   tsr_callable_handle* handle = nullptr;
 
   Function(Body b, std::vector<std::string> n, int dynamic = 0, std::vector<std::string> options = {},
-           tsr_context* context = nullptr)
+           tsr_context* context = nullptr, const char* name = "fn")
       : body(std::move(b)), names(std::move(n)) {
     std::vector<const char*> overrides;
     for (const std::string& o : options) overrides.push_back(o.c_str());
     tsr_callable_desc d{};
     d.struct_size = sizeof d;
-    d.name = "fn";
+    d.name = name;
     d.loc = {"model.cpp", 12, 3};
     d.self = this;
     d.invoke = [](void* self, tsr_recorder* r, const tsr_arg*, size_t, void** structure) noexcept {
@@ -387,6 +387,55 @@ TEST_CASE("past the limit calls still run, entries still hit, and there is one w
   TensorRef x = ones({2});
   REQUIRE(values_of(*fn({arg(x)})[0]) == Values{2, 2});
   REQUIRE(fn.captures == captures);
+}
+
+TEST_CASE("a function that is made again and again is pointed out") {
+  Recompiles log("perf_hints");
+  TensorRef x = ones({2});
+  std::string said;
+  for (int i = 0; i < 20; ++i) {
+    Function fn(kDouble, {"x"}, 0, {"guards.recompile_limit=17"}, nullptr, "again");
+    fn({arg(x)});
+    api_table().callable_reset(fn.handle);
+    fn({arg(x)});
+    said += log.take();
+  }
+  const std::string notice =
+      "17 compiled functions 'again' have been made at model.cpp:12, and each compiles for itself: make it once and keep it";
+  REQUIRE(said.find(notice) != std::string::npos);
+  REQUIRE(said.find("have been made", said.find(notice) + notice.size()) == std::string::npos);
+}
+
+TEST_CASE("stances, for a client that does not run its function by itself") {
+  Function fn(kDouble, {"x"});
+  TensorRef a = ones({3}), b = ones({4});
+  struct Default {
+    ~Default() { check(api_table().set_stance("default")); }
+  } at_the_end;
+  for (const char* stance : {"force_eager", "eager_on_recompile", "eager_then_compile", "aot_eager_then_compile"}) {
+    check(api_table().set_stance(stance));
+    REQUIRE(std::string(api_table().stance()) == stance);
+    api_table().callable_reset(fn.handle);
+    REQUIRE(values_of(*fn({arg(a)})[0]) == Values(3, 2));
+    REQUIRE(fn.describe()["entries"].empty());
+  }
+  check(api_table().set_stance("default"));
+  fn({arg(a)});
+  const int captures = fn.captures;
+  check(api_table().set_stance("force_eager"));
+  REQUIRE(values_of(*fn({arg(a)})[0]) == Values(3, 2));
+  REQUIRE(fn.captures == captures + 1);
+  check(api_table().set_stance("eager_on_recompile"));
+  REQUIRE(values_of(*fn({arg(a)})[0]) == Values(3, 2));
+  REQUIRE(fn.captures == captures + 1);
+  REQUIRE(values_of(*fn({arg(b)})[0]) == Values(4, 2));
+  REQUIRE(fn.captures == captures + 2);
+  REQUIRE(fn.describe()["entries"].size() == 1);
+  tsr_error* e = api_table().set_stance("eager_on_recompiles");
+  REQUIRE(e);
+  const std::string text = api_table().host->core->error_message(e);
+  api_table().error_free(e);
+  REQUIRE(text.find("unknown stance 'eager_on_recompiles'; did you mean 'eager_on_recompile'?") != std::string::npos);
 }
 
 TEST_CASE("reset forgets the entries and counts frames from 0") {

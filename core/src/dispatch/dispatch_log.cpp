@@ -78,6 +78,13 @@ class DispatchLog final : public DispatchListener {
                 "docs/recompiles.md");
   }
 
+  void redefined(const RedefinedEvent& e) override {
+    log_write(Artifact::kPerfHints, std::to_string(e.count) + " compiled functions '" + e.frame.name() +
+                                        "' have been made at " + e.frame.place() +
+                                        ", and each compiles for itself: make it once and keep it (docs/recompiles.md, \"One "
+                                        "function, made again and again\")");
+  }
+
   void graph_break(const GraphBreakEvent& e) override {
     if (!log_enabled(Artifact::kGraphBreaks)) return;
     std::string text = "Graph break in " + e.frame.name() + " at " + e.place + " [" + e.code + "]\n    " + e.what;

@@ -53,6 +53,9 @@ class Forward final : public DispatchListener {
   void limit_hit(const LimitEvent& e) override {
     for (const auto& l : *listeners()) l->limit_hit(e);
   }
+  void redefined(const RedefinedEvent& e) override {
+    for (const auto& l : *listeners()) l->redefined(e);
+  }
   void graph_break(const GraphBreakEvent& e) override {
     for (const auto& l : *listeners()) l->graph_break(e);
   }

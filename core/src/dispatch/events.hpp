@@ -56,6 +56,11 @@ struct LimitEvent {
   std::string last_reason;  // "0/7: tensor 'x' size mismatch ..."; empty: nothing was cached
 };
 
+struct RedefinedEvent {  // a compiled function that is made again and again, each time to be compiled anew
+  const Frame& frame;
+  int64_t count;  // of this name and place
+};
+
 struct GraphBreakEvent {
   const Frame& frame;
   CompileId id;
@@ -82,6 +87,7 @@ class DispatchListener {
   virtual void compiled(const CompiledEvent&) {}
   virtual void failed(const FailedEvent&) {}
   virtual void limit_hit(const LimitEvent&) {}
+  virtual void redefined(const RedefinedEvent&) {}
   virtual void graph_break(const GraphBreakEvent&) {}
   virtual void fallback(const FallbackEvent&) {}
 };

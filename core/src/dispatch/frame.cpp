@@ -12,7 +12,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   int64_t next = 0, live = 0;
-  std::map<std::string, int64_t> compiles;  // by code: "model.cpp:12 fn"
+  std::map<std::string, int64_t> compiles, definitions;  // by code: "model.cpp:12 fn"
 };
 Registry& registry() {
   static auto* r = new Registry;  // frames with static storage may go after any destructor here
@@ -52,6 +52,13 @@ void Frame::reset() {
   if (const auto at = r.compiles.find(code_of(*this)); at != r.compiles.end() && (at->second -= compiles_) <= 0)
     r.compiles.erase(at);
   compiles_ = 0;
+}
+
+int64_t Frame::define() {
+  if (std::exchange(defined_, true)) return 0;
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  return ++r.definitions[code_of(*this)];
 }
 
 void Frame::finish() {

@@ -48,6 +48,10 @@ class Frame {
   // Compiles of every frame of this name and place since the process began, or since each was reset.
   int64_t accumulated() const;
 
+  // Of a frame that is about to be compiled: how many of this name and place have been in this process, itself included; 0 when it has been
+  // counted before. More than a few mean that a compiled function is made again and again instead of once.
+  int64_t define();
+
   bool warned = false;  // of a limit
 
  private:
@@ -55,6 +59,7 @@ class Frame {
   uint32_t line_;
   Limits limits_;
   int64_t id_ = -1, compiles_ = 0;
+  bool defined_ = false;
 };
 
 }  // namespace tessera::core

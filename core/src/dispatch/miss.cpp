@@ -70,6 +70,8 @@ const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count
     }
     if (limit) return serve({"the recompile limit was hit", true});
     frame_->acquire();
+    if (const int64_t count = frame_->define(); count == frame_->limits().recompile)
+      dispatch_events().redefined({*frame_, count});
     profile_store_.load(context_->cache(), *frame_, profile_);
     id = frame_->next();
     path.decided(id);
