@@ -34,8 +34,9 @@ struct Paths;
 class Recorder;
 
 // Thread-safe. A hit takes no lock and allocates nothing but its outputs (see EntryTable). One thread at a time captures and compiles:
-// threads that miss meanwhile wait for their turn, then look again, or run the function as it is (guards.on_busy). Where the capture runs compiled segments, and with them host functions that
-// may wait for other threads, it steps aside.
+// threads that miss meanwhile wait for their turn, then look again, or run the function as it is (guards.on_busy). Where the capture runs
+// compiled segments, and with them host functions that may wait for other threads, it steps aside; while it traces the function it lends
+// its turn (Turn::Lent).
 class Callable {
  public:
   // `desc` is copied. Throws TSR-C and TSR-P errors for its backend, mode and options.

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "compile/executable.hpp"
+#include "context/context.hpp"
 #include "dispatch/events.hpp"
 #include "dispatch/guard_filter.hpp"
 #include "dispatch/path_capture.hpp"
@@ -122,7 +123,9 @@ std::shared_ptr<Executable> Callable::PathCapture::compile(const Graph& recorded
     if (trace) trace->failed(error);
     if (!c_.suppresses(error)) throw;
   }
-  return c_.compile(recorded.clone(), c_.fallback_options(), false);
+  CompileOptions fallback = c_.options_;
+  fallback.backends = {&c_.context_->fallback_backend()};  // of the config: the function's own may be the one that fails
+  return c_.compile(recorded.clone(), fallback, false);
 }
 
 std::shared_ptr<Segment> Callable::PathCapture::segment_for(Recorded& r, bool* keep) {
