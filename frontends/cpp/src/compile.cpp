@@ -391,7 +391,7 @@ const Structure* Callable::call(CallFrame& frame, const ArgBuffer& args, Outputs
   void* structure = nullptr;
   if (tsr_error* e = api().call(handle_, args.data(), args.size(), buffer, kMaxOutputs, &n, &structure)) [[unlikely]]
     check_held(e);
-  if (n == TSR_RUN_YOURSELF) [[unlikely]] {
+  if (n > Outputs::kStack && n == TSR_RUN_YOURSELF) [[unlikely]] {  // assign() asks the first of these, too
     frame.reuse_only = structure != nullptr;
     return nullptr;
   }

@@ -204,6 +204,7 @@ struct Structure {  // kept with each entry
 // The tensors that a call has returned; those that nobody takes are released.
 class Outputs {
  public:
+  static constexpr size_t kStack = 32;
   Outputs() = default;
   Outputs(const Outputs&) = delete;
   ~Outputs() {
@@ -222,7 +223,6 @@ class Outputs {
   Tensor take(size_t i) { return Tensor::adopt(std::exchange(data_[i], nullptr)); }
 
  private:
-  static constexpr size_t kStack = 32;
   static void release(tsr_tensor_handle* h);
   tsr_tensor_handle** data_ = stack_;
   size_t size_ = 0;
