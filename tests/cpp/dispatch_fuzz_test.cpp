@@ -4,6 +4,7 @@
 // shows as a wrong number. TESSERA_FUZZ_CALLS and TESSERA_FUZZ_SEED change how many calls each case makes, and which.
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <optional>
 #include <random>
 
 #include <tessera/embed.h>
@@ -105,7 +106,7 @@ struct Subject {
   Compiled<Tensor(const Tensor&, const Tensor&, SymFloat, SymInt, bool)> compiled;
 };
 
-Subject make(Random& r) {
+Subject make(Random& r, bool served_otherwise) {
   const Program program(r);
   CompileOptions o;
   o.dynamic = static_cast<Dynamic>(pick(r, -1, 1));
@@ -120,6 +121,11 @@ Subject make(Random& r) {
   flip("assume_static_by_default", "false", 20);
   flip("automatic_dynamic", "false", 10);
   if (wide()) flip("automatic_dynamic_as", "unbacked", 20);
+  if (served_otherwise) {
+    flip("max_entries", "2", 40);
+    flip("max_bytes", "40000", 20);
+    flip("suppress_errors", "true", 30);
+  }
   o.options.push_back("guards.recompile_limit=" + std::to_string(chance(r, 30) ? 3 : 200));
   o.options.push_back("guards.accumulated_recompile_limit=1000000");
   std::string policy = "dynamic " + std::to_string(static_cast<int>(o.dynamic));
@@ -192,7 +198,8 @@ int64_t setting(const char* name, int64_t otherwise) {
   return s && *s ? std::atoll(s) : otherwise;
 }
 
-void random_calls(bool wide_set, int64_t fewest) {
+// `served_otherwise`: by stance, by entries that come and go, after errors.
+void random_calls(bool wide_set, int64_t fewest, bool served_otherwise = false) {
   wide_flag() = wide_set;
   const int64_t calls = setting("TESSERA_FUZZ_CALLS", fewest), seed = setting("TESSERA_FUZZ_SEED", 1);
   Random r(static_cast<uint64_t>(seed));
@@ -203,7 +210,7 @@ void random_calls(bool wide_set, int64_t fewest) {
   for (int64_t call = 0; call < calls; ++call) {
     if (call % 40 == 0) {
       if (subjects.size() >= 16) subjects.erase(subjects.begin());
-      subjects.push_back(make(r));
+      subjects.push_back(make(r, served_otherwise));
     }
     const Subject& s = subjects[static_cast<size_t>(pick(r, 0, static_cast<int64_t>(subjects.size()) - 1))];
     std::vector<std::vector<float>> storage;
@@ -211,7 +218,16 @@ void random_calls(bool wide_set, int64_t fewest) {
     const double c = static_cast<double>(pick(r, -2, 5));
     const int64_t n = pick(r, wide() ? -1 : 0, 5);
     const bool flag = chance(r, 50);
+    std::optional<StanceScope> stance;
+    if (served_otherwise && chance(r, 30)) {
+      static constexpr Stance kStances[] = {Stance::force_eager, Stance::eager_on_recompile, Stance::eager_then_compile,
+                                            Stance::aot_eager_then_compile};
+      stance.emplace(kStances[pick(r, 0, 3)]);
+    }
+    if (served_otherwise && chance(r, 2)) s.compiled.recompile();
+    if (served_otherwise && chance(r, 1)) s.compiled.reset();
     const Outcome got = outcome([&] { return s.compiled(x, y, c, n, flag); });
+    stance.reset();
     // What a mark asks for may be impossible for the program.
     if (!got.error.empty() && (x.handle()->marks != 0 || y.handle()->marks != 0)) {
       ++refused;
@@ -235,3 +251,5 @@ void random_calls(bool wide_set, int64_t fewest) {
 TEST_CASE("random calls over random policies equal the reference") { random_calls(false, 2000); }
 
 TEST_CASE("so do those with graph breaks, marks and inputs that are one tensor") { random_calls(true, 1000); }
+
+TEST_CASE("and those that no compiled code serves, or whose entries come and go") { random_calls(true, 1000, true); }

@@ -12,6 +12,9 @@ std::string advice_for(const GuardPolicy& policy, const Guards& guards, const Gu
   const Expected& x = guards.expected[g.leaf < guards.expected.size() ? g.leaf : 0];
   const std::string path = "'" + x.path + "'", dim = std::to_string(g.dim);
   const auto see = [](std::string text, const char* section) { return text + " (docs/recompiles.md, \"" + section + "\")"; };
+  // The leaf that a client adds behind all others where arguments may be one object.
+  if (x.path == "aliasing" && g.leaf + 1 == guards.expected.size())
+    return see("pass a clone() for one of two arguments that are one object", "One object as two arguments");
   switch (g.kind) {
     case GuardText::kStructure:
       return see("give " + path + " the same structure at every call, or compile one function per structure",
