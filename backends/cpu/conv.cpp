@@ -26,7 +26,7 @@ class ConvKernel final : public sdk::Kernel {
     point_ = attributes_.groups == 1;
     for (int d = 2; d < static_cast<int>(x.rank()); ++d) point_ = point_ && x.size(d) == 1 && y.size(d) == 1 && w.size(d) == 1;
     rows_ = !point_ && attributes_.groups == 1 && choose_rows(*isa_, x, w, y);
-    pack_constant(c.node().operand(o_.at[1]));
+    pack_constant(c, c.node().operand(o_.at[1]));
     rows_ = rows_ && packed_;
   }
 
@@ -36,6 +36,7 @@ class ConvKernel final : public sdk::Kernel {
   bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
+  uint64_t unread() const override { return packed_ ? uint64_t{1} << o_.at[1] : 0; }
 
   int64_t workspace(const int64_t* d) override { return product_workspace(d) + o_.workspace(d); }
 
@@ -127,7 +128,7 @@ class ConvKernel final : public sdk::Kernel {
     return positions_as_rows(isa, images, w.size(0), positions, depth);
   }
 
-  void pack_constant(const sdk::Value& v) {
+  void pack_constant(const sdk::Compile& c, const sdk::Value& v) {
     if (!v.def() || !v.def().is("constant")) return;
     const tsr_tensor& t = v.def().attr("value").as_tensor();
     const int64_t groups = attributes_.groups, outputs = t.sizes[0] / groups;
@@ -139,7 +140,8 @@ class ConvKernel final : public sdk::Kernel {
       Nest<2> k;
       n.push(outputs, {depth});
       k.push(depth, {0, 1});
-      packed_.make(packed_matrix_bytes(*isa_, outputs, depth),
+      packed_.make(c, v, std::string("right ") + isa_->name + " n " + text_of(n) + " k " + text_of(k),
+                   packed_matrix_bytes(*isa_, outputs, depth),
                    [&](char* to) { pack_matrix(*isa_, t.data, TSR_F32, n, k, to); });
       return;
     }
@@ -148,7 +150,9 @@ class ConvKernel final : public sdk::Kernel {
     Nest<2> k;
     m.push(outputs, {depth});
     k.push(depth, {1, 1});
-    packed_.make(step * groups, [&](char* to) {
+    const std::string form =
+        std::string("left ") + isa_->name + " groups " + std::to_string(groups) + " m " + text_of(m) + " k " + text_of(k);
+    packed_.make(c, v, form, step * groups, [&](char* to) {
       for (int64_t g = 0; g < groups; ++g)
         pack_left(*isa_, static_cast<const float*>(t.data) + g * outputs * depth, TSR_F32, m, k, to + g * step);
     });

@@ -6,32 +6,33 @@
 #include <new>
 #include <string>
 
-#include <sys/mman.h>
-
-#include "tessera/plugin.hpp"
-
 namespace cpu {
 
 namespace sdk = tessera::sdk;
 
 void PackedConstant::Free::operator()(char* p) const { std::free(p); }
 
-void PackedConstant::make(int64_t bytes, const std::function<void(char* to)>& fill) {
-  const auto start = std::chrono::steady_clock::now();
-  // Weights are read from end to end in every call: large pages spare most misses of the TLB.
-  constexpr size_t kLargePage = size_t{2} << 20;
-  const size_t align = bytes >= static_cast<int64_t>(4 * kLargePage) ? kLargePage : 64;
-  const size_t size = (static_cast<size_t>(bytes) + align - 1) / align * align;
-  data_.reset(static_cast<char*>(std::aligned_alloc(align, size)));
-  if (!data_) throw std::bad_alloc();
-  if (align == kLargePage) madvise(data_.get(), size, MADV_HUGEPAGE);  // advice: where it is refused, nothing is lost
-  bytes_ = static_cast<int64_t>(size);
-  fill(data_.get());
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  seconds_ = took.count();
-  if (sdk::log_enabled("benchmarking"))
-    sdk::log("benchmarking",
-             "cpu: packed a constant of " + std::to_string(bytes) + " bytes in " + std::to_string(1e3 * seconds_) + " ms");
+void PackedConstant::make(const sdk::Compile& c, const sdk::Value& v, const std::string& form, int64_t bytes,
+                          const std::function<void(char* to)>& fill) {
+  double seconds = 0;
+  const auto timed = [&](char* to) {
+    const auto start = std::chrono::steady_clock::now();
+    fill(to);
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (sdk::log_enabled("benchmarking"))
+      sdk::log("benchmarking",
+               "cpu: packed a constant of " + std::to_string(bytes) + " bytes in " + std::to_string(1e3 * seconds) + " ms");
+  };
+  data_ = c.rearranged(v, form, bytes, timed);
+  if (data_) return;
+  constexpr size_t kAlign = 64;
+  const size_t size = (static_cast<size_t>(bytes) + kAlign - 1) / kAlign * kAlign;
+  own_.reset(static_cast<char*>(std::aligned_alloc(kAlign, size)));
+  if (!own_) throw std::bad_alloc();
+  own_bytes_ = static_cast<int64_t>(size);
+  timed(own_.get());
+  own_seconds_ = seconds;
+  data_ = own_.get();
 }
 
 }  // namespace cpu

@@ -1,30 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constants in the form that kernels read, made once when a graph is compiled and kept by the kernel.
+// Constants in the form that kernels read, made once and kept by the host, or by the kernel where the host cannot.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+
+#include "gemm/nest.hpp"
+#include "tessera/plugin.hpp"
 
 namespace cpu {
 
 class PackedConstant {
  public:
-  // Takes `bytes` bytes, 64-byte aligned, and has `fill` write all of them. Says in the log (artifact "benchmarking") what that took.
-  void make(int64_t bytes, const std::function<void(char* to)>& fill);
+  // `bytes` bytes, 64-byte aligned, all of which `fill` writes unless the host has them: `form` names what they are made of the constant `v`, see
+  // tsr_compile.rearranged. Says in the log (artifact "benchmarking") what filling took.
+  void make(const tessera::sdk::Compile& c, const tessera::sdk::Value& v, const std::string& form, int64_t bytes,
+            const std::function<void(char* to)>& fill);
 
   explicit operator bool() const { return data_ != nullptr; }
-  const char* data() const { return data_.get(); }
-  int64_t bytes() const { return bytes_; }
-  double seconds() const { return seconds_; }  // that `make` took
+  const char* data() const { return data_; }
+  int64_t bytes() const { return own_bytes_; }  // that the host does not count
+  double seconds() const { return own_seconds_; }
 
  private:
   struct Free {
     void operator()(char* p) const;
   };
-  std::unique_ptr<char, Free> data_;
-  int64_t bytes_ = 0;
-  double seconds_ = 0;
+  const char* data_ = nullptr;
+  std::unique_ptr<char, Free> own_;
+  int64_t own_bytes_ = 0;
+  double own_seconds_ = 0;
 };
+
+// Sizes and strides, for the names of forms.
+template <int N>
+std::string text_of(const Nest<N>& nest) {
+  std::string out = "[";
+  for (int d = 0; d < nest.rank; ++d) {
+    out += (d ? " " : "") + std::to_string(nest.sizes[d]);
+    for (int i = 0; i < N; ++i) out += ":" + std::to_string(nest.strides[i][d]);
+  }
+  return out + "]";
+}
 
 }  // namespace cpu

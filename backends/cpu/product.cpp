@@ -85,7 +85,7 @@ class ProductKernel final : public sdk::Kernel {
         throw sdk::Error(TSR_BUG, "TSR-B005", std::string("cpu was asked to compile a group that it does not claim: ") + why);
       finish_->bind(c);
     }
-    pack_constant(c.node().operand(at_[1]));
+    pack_constant(c, c.node().operand(at_[1]));
   }
 
   std::string name() const override {
@@ -94,6 +94,7 @@ class ProductKernel final : public sdk::Kernel {
   bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
+  uint64_t unread() const override { return packed_ ? uint64_t{1} << at_[1] : 0; }
   int64_t workspace(const int64_t* d) override { return product_workspace(d) + (finish_ ? finish_->workspace(d) : 0); }
 
   void launch(const tsr_launch& l) override {
@@ -150,7 +151,7 @@ class ProductKernel final : public sdk::Kernel {
   }
 
   // A constant right side without a batch is packed now, once.
-  void pack_constant(const sdk::Value& v) {
+  void pack_constant(const sdk::Compile& c, const sdk::Value& v) {
     if (!v.def() || !v.def().is("constant") || !v.type().is_static()) return;
     for (const auto& [x, y] : axes_.batch)
       if (y >= 0) return;
@@ -162,7 +163,8 @@ class ProductKernel final : public sdk::Kernel {
     Nest<2> k;
     for (const int y : axes_.n) n.push(t.sizes[y], {strides[static_cast<size_t>(y)]});
     for (const auto& [x, y] : axes_.k) k.push(t.sizes[y], {0, strides[static_cast<size_t>(y)]});
-    packed_.make(packed_matrix_bytes(*isa_, n.total(), k.total()),
+    packed_.make(c, v, std::string("right ") + isa_->name + " n " + text_of(n) + " k " + text_of(k),
+                 packed_matrix_bytes(*isa_, n.total(), k.total()),
                  [&](char* to) { pack_matrix(*isa_, t.data, t.dtype, n, k, to); });
   }
 

@@ -98,22 +98,33 @@ std::shared_ptr<MappedFile> MappedFile::open(const std::string& path, std::strin
   if (fd < 0) return failed("cannot open");
   struct Close {
     int fd;
-    ~Close() { ::close(fd); }
-  } const close{fd};
+    ~Close() {
+      if (fd >= 0) ::close(fd);
+    }
+  } close{fd};
   struct stat info {};
   if (::fstat(fd, &info) != 0) return failed("cannot stat");
   if (!S_ISREG(info.st_mode)) {
     if (why) *why = "not a regular file";
     return nullptr;
   }
-  if (info.st_size == 0) return std::shared_ptr<MappedFile>(new MappedFile("", 0));
+  if (info.st_size == 0) return std::shared_ptr<MappedFile>(new MappedFile("", 0, -1));
   void* p = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
   if (p == MAP_FAILED) return failed("cannot map");
-  return std::shared_ptr<MappedFile>(new MappedFile(static_cast<const char*>(p), static_cast<size_t>(info.st_size)));
+  close.fd = -1;
+  return std::shared_ptr<MappedFile>(new MappedFile(static_cast<const char*>(p), static_cast<size_t>(info.st_size), fd));
 }
 
 MappedFile::~MappedFile() {
   if (length_) ::munmap(const_cast<char*>(data_), length_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void MappedFile::name_source(sdk::Graph g, std::string_view part, const void* copy) const {
+  const tsr_graph_api& api = g.api();
+  if (fd_ < 0 || part.empty() || !TSR_HAS(&api, tsr_graph_api, constant_source) || !api.constant_source) return;
+  sdk::check(
+      api.constant_source(g.handle(), copy ? copy : part.data(), part.size(), fd_, static_cast<uint64_t>(part.data() - data_)));
 }
 
 void MappedFile::forget(std::string_view part) const {
@@ -127,7 +138,9 @@ void MappedFile::forget(std::string_view part) const {
 
 Tensors::Tensors(sdk::Graph graph, std::string path, std::shared_ptr<MappedFile> file)
     : graph_(graph), path_(std::move(path)), file_(std::move(file)) {
-  if (file_) keep(graph_, file_);
+  if (!file_) return;
+  keep(graph_, file_);
+  file_->name_source(graph_, file_->bytes());
 }
 
 void* Tensors::allocate(size_t bytes) {
@@ -175,6 +188,7 @@ HostTensor Tensors::load(const TensorProto& t, const std::string& what) {
     return out;
   }
   void* copy = allocate(out.bytes);
+  if (v.file) v.file->name_source(graph_, v.bytes, copy);
   if (out.bytes) std::memcpy(copy, v.bytes.data(), out.bytes);
   if (v.file && out.bytes >= kForget) v.file->forget(v.bytes);
   out.data = copy;
@@ -218,6 +232,7 @@ Tensors::View Tensors::external(const TensorProto& t, size_t bytes, const std::s
     auto mapped = MappedFile::open(file.string(), &why);
     if (!mapped) refuse(why, "put the file beside the model, under this name");
     keep(graph_, mapped);
+    mapped->name_source(graph_, mapped->bytes());
     found = files_.emplace(location, std::move(mapped)).first;
   }
   const std::string_view all = found->second->bytes();

@@ -35,11 +35,14 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   [[nodiscard]] std::string_view bytes() const { return {data_, length_}; }
   void forget(std::string_view part) const;  // its pages are clean: they may leave memory
+  // Tells the host that `copy`, or the mapping where it is null, holds these bytes of the file.
+  void name_source(sdk::Graph g, std::string_view part, const void* copy = nullptr) const;
 
  private:
-  MappedFile(const char* data, size_t length) : data_(data), length_(length) {}
+  MappedFile(const char* data, size_t length, int fd) : data_(data), length_(length), fd_(fd) {}
   const char* data_;
   size_t length_;
+  int fd_;
 };
 
 class Tensors {

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,6 +38,10 @@ class File {
   }
   File(const File&) = delete;
   int get() const { return fd_; }
+  void reset(int fd) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = fd;
+  }
   // Errors of delayed writes appear here.
   int close() {
     const int r = ::close(fd_);
@@ -47,6 +52,9 @@ class File {
  private:
   int fd_;
 };
+
+// An entry that nobody has read yet was used when it was written.
+int64_t used(const struct stat& s) { return static_cast<int64_t>(std::max(s.st_atime, s.st_mtime)); }
 
 void make_folder(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) fail("make the folder", path);
@@ -114,16 +122,34 @@ std::string DiskStore::file_of(const std::string& key) const {
   return root() + "/" + key.substr(0, 2) + "/" + key;
 }
 
-bool DiskStore::get(const std::string& key, const std::function<void*(size_t)>& alloc) {
-  const std::string path = file_of(key);
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+namespace {
+
+// False: there is none.
+bool open_entry(const std::string& path, File& file, struct stat* s) {
+  file.reset(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return false;
     fail("open", path);
   }
+  if (fstat(file.get(), s) != 0) fail("look at", path);
+  if (!S_ISREG(s->st_mode)) throw Error(TSR_ENVIRONMENT, "TSR-K010", "'" + path + "' is not a file");
+  return true;
+}
+
+// A read-only folder cannot remember; its owner prunes it.
+void note_use(const File& file, const struct stat& s) {
+  if (time(nullptr) - used(s) <= kRecencySeconds) return;
+  const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+  futimens(file.get(), times);
+}
+
+}  // namespace
+
+bool DiskStore::get(const std::string& key, const std::function<void*(size_t)>& alloc) {
+  const std::string path = file_of(key);
+  File file(-1);
   struct stat s {};
-  if (fstat(file.get(), &s) != 0) fail("look at", path);
-  if (!S_ISREG(s.st_mode)) throw Error(TSR_ENVIRONMENT, "TSR-K010", "'" + path + "' is not a file");
+  if (!open_entry(path, file, &s)) return false;
   auto* to = static_cast<char*>(alloc(static_cast<size_t>(s.st_size)));
   if (!to && s.st_size > 0)
     throw Error(TSR_ENVIRONMENT, "TSR-R001", "out of memory for an entry of " + std::to_string(s.st_size) + " bytes");
@@ -134,13 +160,38 @@ bool DiskStore::get(const std::string& key, const std::function<void*(size_t)>& 
     if (n == 0) throw Error(TSR_ENVIRONMENT, "TSR-K010", "'" + path + "' became shorter while it was read");
     at += n;
   }
-  // A read-only folder cannot remember; its owner prunes it.
-  if (time(nullptr) - s.st_mtime > kRecencySeconds) futimens(file.get(), nullptr);
+  note_use(file, s);
   return true;
 }
 
-void DiskStore::put(const std::string& key, const void* bytes, size_t length) {
+bool DiskStore::map(const std::string& key, Mapping* out) {
+  const std::string path = file_of(key);
+  File file(-1);
+  struct stat s {};
+  if (!open_entry(path, file, &s)) return false;
+  out->length = static_cast<size_t>(s.st_size);
+  if (out->length > 0) {
+    void* p = mmap(nullptr, out->length, PROT_READ, MAP_SHARED, file.get(), 0);
+    if (p == MAP_FAILED) fail("map", path);
+    out->bytes = p;
+  }
+  out->identity[0] = s.st_dev;
+  out->identity[1] = s.st_ino;
+  out->identity[2] = static_cast<uint64_t>(s.st_size);
+  out->identity[3] = static_cast<uint64_t>(s.st_mtim.tv_sec) * 1000000000u + static_cast<uint64_t>(s.st_mtim.tv_nsec);
+  note_use(file, s);
+  return true;
+}
+
+void DiskStore::unmap(const void* bytes, size_t length) {
+  if (length > 0) munmap(const_cast<void*>(bytes), length);
+}
+
+void DiskStore::put(const std::string& key, std::span<const tsr_part> parts) {
   const std::string path = file_of(key), folder = path.substr(0, path.size() - key.size() - 1);
+  size_t length = 0;
+  for (const tsr_part& p : parts) length += p.length;
+  if (max_bytes_ > 0 && length > max_bytes_) return;  // it would push out everything else, and then itself
   make_room(length);
   make_folder(folder);
   const std::string unfinished =
@@ -148,13 +199,15 @@ void DiskStore::put(const std::string& key, const void* bytes, size_t length) {
   try {
     File file(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (file.get() < 0) fail("make", unfinished);
-    const auto* from = static_cast<const char*>(bytes);
-    for (size_t left = length; left > 0;) {
-      const ssize_t n = ::write(file.get(), from, left);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail("write", unfinished);
-      from += n;
-      left -= static_cast<size_t>(n);
+    for (const tsr_part& part : parts) {
+      const auto* from = static_cast<const char*>(part.bytes);
+      for (size_t left = part.length; left > 0;) {
+        const ssize_t n = ::write(file.get(), from, left);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) fail("write", unfinished);
+        from += n;
+        left -= static_cast<size_t>(n);
+      }
     }
     // The bytes must be on the disk before the name is, or a loss of power could leave an empty entry under it.
     if (fsync(file.get()) != 0) fail("write", unfinished);
@@ -178,7 +231,7 @@ void DiskStore::list(const std::function<void(const std::string&, uint64_t, int6
     for (const std::string& key : names_in(root() + "/" + part)) {
       struct stat s {};
       if (!is_key(key) || lstat((root() + "/" + part + "/" + key).c_str(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
-      each(key, static_cast<uint64_t>(s.st_size), static_cast<int64_t>(s.st_mtime));
+      each(key, static_cast<uint64_t>(s.st_size), used(s));
     }
   }
 }

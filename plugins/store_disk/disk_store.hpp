@@ -2,14 +2,18 @@
 // A folder as a store. Entries are files that appear whole or not at all, whatever process dies when:
 //   PATH/1/ab/abcdef...   an entry, read only
 //   PATH/1/new/PID-N      one that is being written; leftovers of dead processes are removed after an hour
-// Any number of processes may share a folder. Recency is the time of modification, renewed at most once a minute.
+// Any number of processes may share a folder. Recency is the time of access, renewed at most once a minute; the time of modification stays
+// that of the writing, so that a mapped entry says whether it has been touched since.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <string>
+
+#include "tessera/abi.h"
 
 namespace tessera::store {
 
@@ -28,8 +32,15 @@ class DiskStore {
 
   // Thread-safe. Keys are 64 lower-case hex digits; anything else throws. False: there is no such entry.
   bool get(const std::string& key, const std::function<void*(size_t)>& alloc);
-  void put(const std::string& key, const void* bytes, size_t length);
-  void remove(const std::string& key);  // one that is not there is no error
+  void put(const std::string& key, std::span<const tsr_part> parts);
+  struct Mapping {
+    const void* bytes = nullptr;
+    size_t length = 0;
+    uint64_t identity[4] = {};  // device, inode, length, time of modification
+  };
+  static void unmap(const void* bytes, size_t length);
+  bool map(const std::string& key, Mapping* out);  // until unmap()
+  void remove(const std::string& key);             // one that is not there is no error
   void list(const std::function<void(const std::string& key, uint64_t bytes, int64_t used)>& each);
 
  private:

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <tessera/plugin.hpp>
 
@@ -34,7 +36,28 @@ tsr_error* get(void* self, const char* key, void* (*alloc)(void*, size_t), void*
 }
 
 tsr_error* put(void* self, const char* key, const void* bytes, size_t length) noexcept {
-  return sdk::guarded([&] { of(self).put(key, bytes, length); });
+  const tsr_part whole{bytes, length};
+  return sdk::guarded([&] { of(self).put(key, {&whole, 1}); });
+}
+
+tsr_error* put_parts(void* self, const char* key, const tsr_part* parts, size_t count) noexcept {
+  return sdk::guarded([&] { of(self).put(key, {parts, count}); });
+}
+
+tsr_error* map(void* self, const char* key, tsr_mapping* out, int* found) noexcept {
+  return sdk::guarded([&] {
+    auto mapping = std::make_unique<DiskStore::Mapping>();
+    *found = of(self).map(key, mapping.get()) ? 1 : 0;
+    if (!*found) return;
+    out->bytes = mapping->bytes;
+    out->length = mapping->length;
+    std::copy(std::begin(mapping->identity), std::end(mapping->identity), out->identity);
+    out->release = [](void* ctx) noexcept {
+      const std::unique_ptr<DiskStore::Mapping> m(static_cast<DiskStore::Mapping*>(ctx));
+      DiskStore::unmap(m->bytes, m->length);
+    };
+    out->ctx = mapping.release();
+  });
 }
 
 tsr_error* remove(void* self, const char* key) noexcept {
@@ -47,7 +70,7 @@ tsr_error* list(void* self, void (*each)(void*, const char*, uint64_t, int64_t),
   });
 }
 
-const tsr_store kTable = {sizeof(tsr_store), get, put, remove, list, info};
+const tsr_store kTable = {sizeof(tsr_store), get, put, remove, list, info, map, put_parts};
 
 }  // namespace
 

@@ -30,6 +30,8 @@ int bench(const Command& command, const std::vector<std::string>& args) {
 
   Progress progress(progress_lines);
   Session s = open_session(context, model, progress, fixed_inputs(input));
+  progress.phase("writing the cache");
+  s.context.cache_flush();  // what is measured next should have the machine for itself
   progress.phase("preparing inputs");
   const Inputs inputs = make_inputs(s.signature, input);
   const std::vector<tsr_device> devices = devices_of(s.executable);

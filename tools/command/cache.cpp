@@ -35,7 +35,7 @@ int cache(const Command& command, const std::vector<std::string>& args) {
   ContextArguments context;
   std::string what, file, dir;
   int64_t max_bytes = 0;
-  options.positional("ls|prune|export|import", &what);
+  options.positional("ls|prune|export|import|verify", &what);
   options.positional("FILE", &file, false);
   options.value("cache-dir", "DIR", &dir, "The cache's folder; as TESSERA_CACHE_DIR.");
   options.integer("max-bytes", "N", &max_bytes, 0, INT64_MAX,
@@ -43,8 +43,9 @@ int cache(const Command& command, const std::vector<std::string>& args) {
   context.add_to(options, true, false);
   if (!options.parse(args)) return kOk;
   const bool has_file = what == "export" || what == "import";
-  if (!has_file && what != "ls" && what != "prune")
-    throw usage_error("TSR-U001", "unknown subcommand " + quote(what) + did_you_mean(what, {"ls", "prune", "export", "import"}),
+  if (!has_file && what != "ls" && what != "prune" && what != "verify")
+    throw usage_error("TSR-U001",
+                      "unknown subcommand " + quote(what) + did_you_mean(what, {"ls", "prune", "export", "import", "verify"}),
                       "see: tessera help cache");
   if (has_file && file.empty()) throw usage_error("TSR-U003", "cache " + what + ": no FILE given", "see: tessera help cache");
   if (!has_file && !file.empty()) throw usage_error("TSR-U003", "cache " + what + " takes no FILE", "see: tessera help cache");
@@ -75,6 +76,16 @@ int cache(const Command& command, const std::vector<std::string>& args) {
     else
       std::cout << "removed " << entries_text(answer["removed"].size()) << ", " << bytes_text(bytes) << "\n";
     return kOk;
+  }
+  if (what == "verify") {
+    const Json answer = Json::parse(c.cache_verify());
+    say_refused(answer);
+    if (options.json())
+      print_json("tessera.cache_verify/1", answer);
+    else
+      std::cout << entries_text(answer["entries"].get<size_t>()) << ", " << bytes_text(answer["bytes"].get<double>())
+                << ": sound\n";
+    return answer["refused"].get<int64_t>() > 0 ? kCheckFailed : kOk;
   }
   const Json answer = Json::parse(what == "export" ? c.cache_export(file) : c.cache_import(file));
   say_refused(answer);

@@ -32,8 +32,8 @@ std::span<const Command> commands() {
       {"compile", "MODEL --cache-dir DIR [--shapes s0=8,s1=128]...",
        "Compiles a model into a cache, for an image or an init container.",
        "tessera compile model.tsr --cache-dir /opt/app/cache --shapes s0=1 --shapes s0=64", compile_model},
-      {"cache", "ls | prune [--max-bytes N] | export FILE | import FILE",
-       "Lists, prunes, exports or imports what compilation has cached.",
+      {"cache", "ls | prune [--max-bytes N] | export FILE | import FILE | verify",
+       "Lists, prunes, exports, imports or checks what compilation has cached.",
        "tessera cache ls --cache-dir ~/.cache/tessera\n"
        "tessera cache export warm.tsrcache",
        cache},

@@ -37,13 +37,11 @@ Session open_session(const ContextArguments& arguments, const std::string& model
   Signature signature(graph.tables());
   progress.phase("compiling " + model);
   const double begin = now_ms();
-  std::string passes = context.run_passes(graph);
-  embed::Executable executable = context.compile(std::move(graph));
+  embed::Executable executable = context.compile_model(std::move(graph));
   const double end = now_ms();
   const Json description = Json::parse(executable.describe());
   const double pack = number_at(description, Json::json_pointer("/compile/pack_ms"), 0);
-  return {std::move(context), std::move(signature), std::move(executable), loaded - start, end - begin - pack, pack,
-          std::move(passes)};
+  return {std::move(context), std::move(signature), std::move(executable), loaded - start, end - begin - pack, pack};
 }
 
 std::vector<tsr_device> devices_of(const embed::Executable& executable) {

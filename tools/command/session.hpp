@@ -27,10 +27,9 @@ struct Session {
   embed::Context context;
   Signature signature;
   embed::Executable executable;
-  double load_ms;      // reading and importing the model
-  double compile_ms;   // from the graph to a ready executable, passes included, without packing
-  double pack_ms;      // rearranging constants for kernels
-  std::string passes;  // JSON: "pass report"
+  double load_ms;     // reading and importing the model
+  double compile_ms;  // from the graph to a ready executable, passes included, without packing
+  double pack_ms;     // rearranging constants for kernels
 };
 // `fixed`: values of inputs that become constants.
 Session open_session(const ContextArguments& arguments, const std::string& model, Progress& progress,

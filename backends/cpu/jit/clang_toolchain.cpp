@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "elf_loader.hpp"
 #include "tessera/plugin.hpp"
 #include "toolchains.hpp"
 
@@ -100,6 +101,9 @@ std::string clang_build(const Source& s, const Isa& isa) {
   return object;
 }
 
-ModulePtr clang_load(const Source& s, const std::string& object) { return std::make_shared<LinkedModule>(s, object); }
+ModulePtr clang_load(const Source& s, const std::string& object) {
+  if (ModulePtr m = load_elf(object, s.symbols)) return m;
+  return std::make_shared<LinkedModule>(s, object);
+}
 
 }  // namespace cpu

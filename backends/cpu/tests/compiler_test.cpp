@@ -14,6 +14,8 @@
 
 #include "bare_host.hpp"
 #include "jit/compiler.hpp"
+#include "jit/elf_loader.hpp"
+#include "jit/toolchains.hpp"
 #include "tessera/plugin.hpp"
 
 namespace {
@@ -138,6 +140,43 @@ TEST_CASE("text becomes code, on every instruction set and by both toolchains, w
         CHECK(std::memcmp(y.data(), want.data(), y.size() * sizeof(float)) == 0);
       }
     }
+}
+
+TEST_CASE("clang's objects are loaded without LLVM, and damaged ones never end the process") {
+  if (!have_clang()) return;
+  const Source s{"kernel", kKernel, {"scalar", "kernel"}};
+  const std::string object = clang_build(s, native_isa());
+  const ModulePtr m = load_elf(object, s.symbols);
+  REQUIRE(m);  // else every start would load LLVM
+  CHECK(m->function<float(float)>(0)(2.0f) == std::exp(2.0f));
+  std::vector<float> x(37, 3.0f), y(37);
+  struct {
+    const float* x;
+    float* y;
+  } args{x.data(), y.data()};
+  m->function<void(const void*, long, long)>(1)(&args, 0, 37);
+  CHECK(y == std::vector<float>(37, (3.0f * 0.5f + 0.25f) * 3.0f + 2.0f));
+  CHECK_FALSE(load_elf(object, {"kernel", "missing"}));
+  // What it has no answer for is left to ORC.
+  Source data = constant("k", 0);
+  data.text = "static int n; extern \"C\" int f() { return n++; }\n";
+  CHECK_FALSE(load_elf(clang_build(data, native_isa()), data.symbols));
+  Compiler c(with(Toolchain::kClang));
+  const ModulePtr counter = c.compile(data);
+  CHECK(call(counter) == 0);
+  CHECK(call(counter) == 1);
+  for (size_t n = 0; n < object.size(); n += 7) load_elf(object.substr(0, n), s.symbols);
+  unsigned seed = 11;
+  for (int i = 0; i < 20000; ++i) {
+    std::string bad = object;
+    for (int k = 0; k <= i % 3; ++k) {
+      seed = seed * 1664525 + 1013904223;
+      // Half of them in the headers of the file and of sections, which say where everything is.
+      const size_t at = (seed >> 8) % bad.size();
+      bad[i % 2 ? at : at % 64] = static_cast<char>(seed >> 24);
+    }
+    load_elf(bad, s.symbols);
+  }
 }
 
 TEST_CASE("several sources at once: equal texts share a module") {

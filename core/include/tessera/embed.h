@@ -205,6 +205,12 @@ typedef struct tsr_api {
   const char* (*stance)(void);
   int (*set_reuse_only)(int on);                    /* of this thread: use entries, compile nothing; what it was */
   void (*callable_recompile)(tsr_callable_handle*); /* the entries there are serve no call any more */
+  /* graph_run_passes with the config's pipeline, then compile with its backends; a cache that knows the result saves both. */
+  tsr_error* (*compile_model)(tsr_context*, tsr_graph*, tsr_executable**);
+  /* Large entries of the cache are written beside the program's work: waits until all of them are. Without a cache: nothing. */
+  void (*cache_flush)(tsr_context*);
+  /* Reads every entry whole and checks it; what is damaged is removed. */
+  tsr_error* (*cache_verify)(tsr_context*, char** json);
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

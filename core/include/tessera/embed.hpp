@@ -251,6 +251,12 @@ class Context {
     check(api().compile(handle(), graph.release(), backends.empty() ? nullptr : backends.c_str(), &e));
     return Executable(e);
   }
+  // The config's pipeline, then its backends; a cache saves both.
+  [[nodiscard]] Executable compile_model(Graph graph) const {
+    tsr_executable* e = nullptr;
+    check(api().compile_model(handle(), graph.release(), &e));
+    return Executable(e);
+  }
   [[nodiscard]] std::string explain() const { return text_of(api().config_explain, handle()); }
   [[nodiscard]] std::string options() const { return text_of(api().config_options, handle()); }
   [[nodiscard]] std::string ops() const { return text_of(api().op_list, handle()); }
@@ -266,6 +272,8 @@ class Context {
   std::string cache_import(const std::string& path) const {
     return with_text([&](char** out) { return api().cache_import(handle(), path.c_str(), out); });
   }
+  std::string cache_verify() const { return text_of(api().cache_verify, handle()); }
+  void cache_flush() const { api().cache_flush(handle()); }  // waits for what is still being written
 
  private:
   static tsr_context* create(const ContextOptions& options) {

@@ -16,6 +16,7 @@ Cache& cache_of(tsr_context* c) {
   if (!cache)
     throw user_error("TSR-K002", "this config keeps no cache",
                      "load a store (tessera.store.disk) and name its folder: TESSERA_CACHE_DIR=DIR, or disk.path");
+  cache->flush();  // what this process is still writing is part of it
   return *cache;
 }
 
@@ -58,6 +59,15 @@ void cache_functions(tsr_api& t) {
       Cache& cache = cache_of(c);
       return Json{{"location", cache.location()}, {"removed", items_json(cache.prune(max_bytes))}};
     });
+  };
+  t.cache_verify = [](tsr_context* c, char** out) noexcept {
+    return answer(out, [&] {
+      Cache& cache = cache_of(c);
+      return transfer_json(cache, cache.verify());
+    });
+  };
+  t.cache_flush = [](tsr_context* c) noexcept {
+    if (c && c->context->cache()) c->context->cache()->flush();
   };
   t.cache_export = [](tsr_context* c, const char* path, char** out) noexcept {
     return answer(out, [&] {

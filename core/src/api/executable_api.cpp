@@ -11,14 +11,15 @@ namespace {
 
 Executable& of(tsr_executable* e) { return *reinterpret_cast<Executable*>(&required(e, "executable")); }
 
-tsr_error* compile(tsr_context* c, tsr_graph* g, const char* backends, tsr_executable** out) noexcept {
+tsr_error* compile(tsr_context* c, tsr_graph* g, const char* backends, bool with_passes, tsr_executable** out) noexcept {
   return guarded([&] {
     std::unique_ptr<Graph> graph(&Graph::from(&required(g, "graph")));  // consumed whatever happens
     required(out, "the executable to be returned");
     const auto& context = required(c, "context").context;
     const CompileOptions options = compile_options(context, context->config(), backends);
+    const std::vector<BoundPass> passes = with_passes ? context->pipeline(context->config()) : std::vector<BoundPass>();
     auto executable = traced_compile({"graph", graph->tables().name, {}, {}}, [&] {
-      return compile_cached(std::move(graph), {*context, context->config(), {}, options});
+      return compile_cached(std::move(graph), {*context, context->config(), passes, options});
     });
     *out = reinterpret_cast<tsr_executable*>(executable.release());
   });
@@ -36,7 +37,12 @@ tsr_error* run(tsr_executable* e, tsr_tensor_handle* const* inputs, size_t num_i
 }  // namespace
 
 void executable_functions(tsr_api& t) {
-  t.compile = compile;
+  t.compile = [](tsr_context* c, tsr_graph* g, const char* backends, tsr_executable** out) noexcept {
+    return compile(c, g, backends, false, out);
+  };
+  t.compile_model = [](tsr_context* c, tsr_graph* g, tsr_executable** out) noexcept {
+    return compile(c, g, nullptr, true, out);
+  };
   t.executable_destroy = [](tsr_executable* e) noexcept { delete reinterpret_cast<Executable*>(e); };
   t.run = run;
   t.executable_describe = [](tsr_executable* e, char** json) noexcept {

@@ -87,6 +87,7 @@ Cache::Transfer Cache::export_bundle(const std::string& path) {
       t.reasons.push_back(item.key.substr(0, 16) + ": " + why);
       continue;
     }
+    if (entry.kind == CacheKind::kDigests || entry.kind == CacheKind::kChecked) continue;  // about the files of this machine
     out += bytes;
     ++t.entries;
     t.bytes += bytes.size();
@@ -100,6 +101,26 @@ Cache::Transfer Cache::export_bundle(const std::string& path) {
     const std::string why = std::strerror(errno);
     std::remove(unfinished.c_str());
     throw environment_error("TSR-K001", "cannot write the bundle '" + path + "': " + why);
+  }
+  return t;
+}
+
+Cache::Transfer Cache::verify() {
+  Transfer t;
+  for (const Item& item : list()) {
+    std::string bytes;
+    if (!fetch(item.key, &bytes)) continue;  // removed meanwhile
+    EntryView entry{};
+    std::string why = decode_entry(bytes, signing_key_, &entry);
+    if (why.empty() && entry.key != item.key) why = "it stands under another key than its own";
+    if (why.empty()) {
+      ++t.entries;
+      t.bytes += bytes.size();
+      continue;
+    }
+    ++t.refused;
+    t.reasons.push_back(item.key.substr(0, 16) + ": " + why);
+    if (writable_) store_.check(store_.as<tsr_store>().remove(store_.self, item.key.c_str()));
   }
   return t;
 }

@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 
+#include "cache/digest.hpp"
 #include "config/config.hpp"
 #include "log/log.hpp"
 #include "plugin/plugin_host.hpp"
@@ -82,6 +84,7 @@ std::unique_ptr<Cache> Cache::open(const PluginHost& plugins, const Config& conf
   cache->graphs_ = graphs;
   cache->profiles_ = profiles;
   cache->writable_ = !table(store).info || info.writable != 0;
+  cache->maps_ = table(store).map && table(store).put_parts && info.exclusive != 0;
   if (const std::string& path = config.get_string("cache.key_file"); !path.empty()) {
     cache->signing_key_ = read_key_file(path);
   } else if (info.exclusive == 0) {
@@ -165,6 +168,109 @@ void Cache::put(CacheKind kind, const std::string& key, std::string_view payload
     // Once is enough for a disk that is full.
     warn_once("the cache in '" + location_ + "' cannot be written: " + e.message());
     trace("failed", kind, key, -1, e.message());
+  }
+}
+
+void Cache::put_later(CacheKind kind, std::string key, std::string payload) {
+  if (!keeps(kind) || !writable_) return;
+  writer_.add([this, kind, key = std::move(key), payload = std::move(payload)] { put(kind, key, payload); });
+}
+
+// ---------------------------------------------------------------------------------------------------------------- blobs
+
+std::shared_ptr<const Blob> Cache::map(const std::string& key, size_t bytes, CheckedBlobs& checked) {
+  if (!keeps_blobs()) return nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = blobs_.find(key); at != blobs_.end())
+      if (std::shared_ptr<const Blob> b = at->second.lock(); b && b->bytes() == bytes) return b;
+  }
+  std::shared_ptr<const Blob> b = map_entry(key, bytes, checked);
+  if (!b) return nullptr;
+  const std::lock_guard lock(mutex_);
+  if (blobs_.size() > 4096) std::erase_if(blobs_, [](const auto& e) { return e.second.expired(); });
+  blobs_[key] = b;
+  return b;
+}
+
+// Null: there is no such entry. Throws what the store reports.
+std::shared_ptr<const void> Cache::map_bytes(const std::string& key, std::string_view* entry,
+                                             CheckedBlobs::Identity* identity) {
+  tsr_mapping m{};
+  m.struct_size = sizeof m;
+  int found = 0;
+  store_.check(table(store_).map(store_.self, key.c_str(), &m, &found));
+  if (!found) return nullptr;
+  *entry = {static_cast<const char*>(m.bytes), m.length};
+  std::copy(std::begin(m.identity), std::end(m.identity), identity->begin());
+  return std::shared_ptr<const tsr_mapping>(new tsr_mapping(m), [](const tsr_mapping* p) {
+    const std::unique_ptr<const tsr_mapping> mapping(p);
+    if (mapping->release) mapping->release(mapping->ctx);
+  });
+}
+
+std::shared_ptr<const Blob> Cache::map_entry(const std::string& key, size_t bytes, CheckedBlobs& checked) {
+  std::string_view entry;
+  CheckedBlobs::Identity identity{};
+  std::shared_ptr<const void> owner;
+  try {
+    owner = map_bytes(key, &entry, &identity);
+  } catch (const Error& e) {
+    warn_once("the cache in '" + location_ + "' cannot be read: " + e.message());
+    trace("failed", CacheKind::kBlob, key, -1, e.message());
+    return nullptr;
+  }
+  if (!owner) {
+    trace("miss", CacheKind::kBlob, key, -1, {});
+    return nullptr;
+  }
+  std::string digest;
+  std::string why = decode_blob_header(entry, key, signing_key_, &digest);
+  if (why.empty() && entry.size() - kBlobOffset != bytes)
+    why = "it holds " + std::to_string(entry.size() - kBlobOffset) + " bytes of memory, expected " + std::to_string(bytes);
+  if (why.empty() && !checked.has(key, identity)) {
+    if (content_digest(entry.substr(kBlobOffset), true) == digest)
+      checked.add(key, identity);
+    else
+      why = "its bytes do not have the hash that it states";
+  }
+  if (!why.empty()) {
+    refuse(CacheKind::kBlob, key, why);
+    return nullptr;
+  }
+  trace("hit", CacheKind::kBlob, key, static_cast<int64_t>(entry.size()), {});
+  return Blob::borrow(entry.substr(kBlobOffset), owner, true);
+}
+
+void Cache::put_later(const std::string& key, std::shared_ptr<const Blob> blob, std::shared_ptr<CheckedBlobs> checked) {
+  if (!keeps_blobs()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    blobs_[key] = blob;
+  }
+  if (!writable_) return;
+  writer_.add([this, key, blob = std::move(blob), checked = std::move(checked)] { put_blob(key, *blob, *checked); });
+}
+
+void Cache::put_later(const std::string& key, std::shared_ptr<const CheckedBlobs> checked) {
+  if (!keeps_blobs() || !writable_) return;
+  writer_.add([this, key, checked = std::move(checked)] { put(CacheKind::kChecked, key, checked->encode()); });
+}
+
+void Cache::put_blob(const std::string& key, const Blob& blob, CheckedBlobs& checked) {
+  try {
+    const std::string digest = content_digest(blob.view(), false);
+    const std::string header = encode_blob_header(key, blob.bytes(), digest, signing_key_);
+    const tsr_part parts[] = {{header.data(), header.size()}, {blob.data(), blob.bytes()}};
+    store_.check(table(store_).put_parts(store_.self, key.c_str(), parts, std::size(parts)));
+    trace("store", CacheKind::kBlob, key, static_cast<int64_t>(header.size() + blob.bytes()), {});
+    // Another process may have put its own there meanwhile: the same bytes, if its header says so.
+    std::string_view entry;
+    CheckedBlobs::Identity identity{};
+    if (const auto owner = map_bytes(key, &entry, &identity); owner && entry.starts_with(header)) checked.add(key, identity);
+  } catch (const Error& e) {
+    warn_once("the cache in '" + location_ + "' cannot be written: " + e.message());
+    trace("failed", CacheKind::kBlob, key, -1, e.message());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,7 +14,9 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/blob.hpp"
 #include "cache/entry.hpp"
+#include "cache/writer.hpp"
 
 namespace tessera::core {
 
@@ -29,10 +32,26 @@ class Cache {
   static std::unique_ptr<Cache> open(const PluginHost& plugins, const Config& config);
   ~Cache();
 
-  bool keeps(CacheKind kind) const { return kind == CacheKind::kGraph ? graphs_ : profiles_; }
+  bool keeps(CacheKind kind) const { return kind == CacheKind::kProfile ? profiles_ : graphs_; }
   // The payload under this key, if there is one that can be trusted. Counts as a use of the entry.
   std::optional<std::string> get(CacheKind kind, const std::string& key);
   void put(CacheKind kind, const std::string& key, std::string_view payload);
+  // put(), after everything that was given to the writer before.
+  void put_later(CacheKind kind, std::string key, std::string payload);
+
+  // ---- blobs: entries that are mapped instead of read
+  // Only in a store that maps, and that nobody else can write to: what is checked once must stay as it is. Signatures do not help
+  // there, since they are checked against what was mapped at that moment.
+  bool keeps_blobs() const { return graphs_ && maps_; }
+  // The memory under this key, if there is one of this size that can be trusted. Header and size are checked each time, all of it when
+  // `checked` does not know it; then it is added there. The same blob for as long as somebody in this process has it.
+  std::shared_ptr<const Blob> map(const std::string& key, size_t bytes, CheckedBlobs& checked);
+  // Written beside the program's work; in between, map() gives it to others of this process. What has been written counts as checked: it
+  // was in memory a moment ago.
+  void put_later(const std::string& key, std::shared_ptr<const Blob> blob, std::shared_ptr<CheckedBlobs> checked);
+  void put_later(const std::string& key, std::shared_ptr<const CheckedBlobs> checked);  // as it is by then
+  void flush() { writer_.flush(); }  // until all of that is written, or has failed
+
   // What was got turned out to be unusable: it is reported and removed.
   void refuse(CacheKind kind, const std::string& key, const std::string& why);
 
@@ -52,6 +71,8 @@ class Cache {
     uint64_t bytes = 0;
     std::vector<std::string> reasons;  // of what was refused
   };
+  // Reads and checks everything; what is refused is removed where that can be done.
+  Transfer verify();
   Transfer export_bundle(const std::string& path);
   Transfer import_bundle(const std::string& path);
 
@@ -61,12 +82,18 @@ class Cache {
   void warn_once(const std::string& text);
   void trace(const char* what, CacheKind kind, const std::string& key, int64_t bytes, const std::string& why) const;
 
+  std::shared_ptr<const Blob> map_entry(const std::string& key, size_t bytes, CheckedBlobs& checked);
+  void put_blob(const std::string& key, const Blob& blob, CheckedBlobs& checked);
+  std::shared_ptr<const void> map_bytes(const std::string& key, std::string_view* entry, CheckedBlobs::Identity* identity);
+
   const Factory& store_;
   std::string location_, signing_key_;
-  bool graphs_ = true, profiles_ = true;
+  bool graphs_ = true, profiles_ = true, maps_ = false;
   std::atomic<bool> writable_{true};
   std::mutex mutex_;
   std::set<std::string> warned_;
+  std::map<std::string, std::weak_ptr<const Blob>> blobs_;  // of this process, by key
+  CacheWriter writer_;                                      // its jobs use all of the above
 };
 
 // A bundle: "TSRBUNDLE1\n", entries one behind the other, then 64 hex digits: SHA-256 of everything before. "" or why it is refused;

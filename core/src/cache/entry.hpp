@@ -12,10 +12,14 @@
 
 namespace tessera::core {
 
-enum class CacheKind : uint32_t { kGraph = 1, kProfile = 2 };
-const char* cache_kind_name(CacheKind kind);  // "graph", "profile"; "?" for another number
+// digests: of the constants in one file. blob: memory that is mapped. checked: which blobs of a graph were found sound. docs/caches.md.
+enum class CacheKind : uint32_t { kGraph = 1, kProfile = 2, kDigests = 3, kBlob = 4, kChecked = 5 };
+const char* cache_kind_name(CacheKind kind);  // "graph", "profile", ..; "?" for another number
 
 inline constexpr size_t kCacheHeaderSize = 8 + 4 + 4 + 64 + 8 + 64 + 64;
+// A blob's memory begins here, so that a mapping of the entry has it on a page of its own; between the header and it are zeros, and
+// the hash in the header is its content_digest().
+inline constexpr size_t kBlobOffset = 4096;
 
 bool is_cache_key(std::string_view key);  // 64 lower-case hex digits
 
@@ -29,6 +33,10 @@ struct EntryView {  // borrows the bytes
 };
 // "" and *out, or why the bytes are refused. With a signing key, only entries that it signed are accepted.
 std::string decode_entry(std::string_view bytes, std::string_view signing_key, EntryView* out);
+// The first kBlobOffset bytes of a blob's entry; `digest`: content_digest() of its memory.
+std::string encode_blob_header(std::string_view key, size_t bytes, const std::string& digest, std::string_view signing_key);
+// As decode_entry, without looking at the memory: "" and what its digest should be, or why it is refused.
+std::string decode_blob_header(std::string_view entry, std::string_view key, std::string_view signing_key, std::string* digest);
 // The length of the entry that begins here, by its header alone; 0: there is no header of an entry.
 uint64_t entry_length(std::string_view bytes);
 

@@ -2,10 +2,14 @@
 #include "compile/cached.hpp"
 
 #include <chrono>
+#include <optional>
 
 #include "cache/cache.hpp"
+#include "cache/constant_digests.hpp"
 #include "capture/host_functions.hpp"
+#include "compile/constant_forms.hpp"
 #include "compile/executable.hpp"
+#include "compile/graph_constants.hpp"
 #include "compile/services.hpp"
 #include "context/context.hpp"
 #include "ir/graph.hpp"
@@ -14,7 +18,6 @@
 #include "pass/pass_manager.hpp"
 #include "plugin/sha256.hpp"
 #include "support/error.hpp"
-#include "tessera/dtypes.hpp"
 #include "trace/trace.hpp"
 
 namespace tessera::core {
@@ -36,31 +39,94 @@ std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileR
   return e;
 }
 
-// An entry holds its graph's constants, and its key their hash: past some size both cost more than the compile that they save.
-bool has_large_constants(const Graph& graph) {
-  constexpr int64_t kMost = int64_t{4} << 20;
-  int64_t bytes = 0;
-  for (tsr_id n = 0; n < graph.num_nodes(); ++n) {
-    const tsr_node& node = graph.node(n);
-    if (!node.alive) continue;
-    for (uint32_t i = 0; i < node.num_attrs; ++i) {
-      if (node.attrs[i].kind != TSR_ATTR_TENSOR) continue;
-      const tsr_tensor& t = *node.attrs[i].tensor;
-      int64_t elements = 1;
-      for (uint32_t d = 0; d < t.rank; ++d) elements *= t.sizes[d];
-      bytes += storage_bytes(t.dtype, elements);
-    }
-  }
-  return bytes > kMost;
-}
-
 // What asks to see the passes run, or to run some of them, is not answered from a cache.
 bool may_be_cached(const Graph& graph, const CompileRequest& r) {
   const Cache* cache = r.context.cache();
   if (!cache || !cache->keeps(CacheKind::kGraph)) return false;
-  if (has_host_functions(graph) || has_large_constants(graph)) return false;
+  if (has_host_functions(graph)) return false;
   const PassOptions o = pass_options_of(r.config);
   return o.bisect_limit < 0 && o.dump_after == DumpWhen::kNone && o.reproducer != Reproducer::kAlways;
+}
+
+// What must not differ between a graph and what its entry reads back to.
+std::string text_of(const Graph& graph, ConstantForms& forms) {
+  const GraphConstants constants(graph);
+  std::vector<std::string> digests;
+  for (const GraphConstants::Item& i : constants.items()) digests.push_back(forms.digest(i.view()));
+  const ConstantContents contents(constants, digests);
+  return print_graph(graph, kPrintLocations, &contents);
+}
+
+// A store that does not map holds constants in entries, which are read whole: past some size that takes longer than a compile.
+bool is_too_large(const Graph& graph, ConstantForms& forms) {
+  constexpr size_t kMost = size_t{4} << 20;
+  if (forms.keeps_blobs()) return false;
+  size_t bytes = 0;
+  const GraphConstants constants(graph);
+  for (const GraphConstants::Item& i : constants.items())
+    if (!forms.captured(forms.digest(i.view()), i.bytes)) bytes += i.bytes;
+  return bytes > kMost;
+}
+
+// Null: the cache has nothing that can be used. Else the executable has taken the captured graph, whose constants it borrows.
+std::unique_ptr<Executable> restore(std::unique_ptr<Graph>& captured, const std::string& key, const CompileRequest& r,
+                                    ConstantForms& forms) {
+  Cache& cache = *r.context.cache();
+  CachedGraph found;
+  {
+    const TracePhase phase("cache");
+    const auto payload = cache.get(CacheKind::kGraph, key);
+    if (!payload) return nullptr;
+    const std::string why = decode_graph(*payload, r.context.ops(), r.options.backends, &found, &forms);
+    if (!why.empty()) {
+      cache.refuse(CacheKind::kGraph, key, why);
+      return nullptr;
+    }
+  }
+  found.graph->sources() = captured->sources();
+  const auto owner = std::make_shared<std::unique_ptr<Graph>>();
+  found.graph->keep(owner);
+  CompileOptions options = r.options;
+  options.forms = &forms;
+  try {
+    std::unique_ptr<Executable> e = Executable::restore(std::move(found.graph), found.assignment, found.kernels, options);
+    *owner = std::move(captured);
+    forms.store();
+    return e;
+  } catch (const Error& e) {
+    // A compile makes the program run all the same, or says better what is wrong.
+    cache.refuse(CacheKind::kGraph, key, e.message());
+    return nullptr;
+  }
+}
+
+void store(const Executable& e, const std::string& key, const CompileRequest& r, const std::vector<Assignment>& assignment,
+           const SavedKernels& kernels, ConstantForms& forms) {
+  const TracePhase phase("cache");
+  Cache& cache = *r.context.cache();
+  const std::string name = e.graph().tables().name;
+  if (is_too_large(e.graph(), forms)) {
+    log_write(Artifact::kPasses, "graph @" + name + " is not cached: the store keeps no constants of this size");
+    return;
+  }
+  std::string payload = encode_graph(e.graph(), assignment, kernels, forms);
+  if (!forms.store()) {
+    log_write(Artifact::kPasses, "graph @" + name + " is not cached: a file that holds constants of it has just changed");
+    return;
+  }
+  // Kept only if it reads back to the same: a cache must never make a difference.
+  CachedGraph again;
+  std::string why = decode_graph(payload, r.context.ops(), r.options.backends, &again, &forms);
+  if (why.empty()) {
+    again.graph->sources() = e.graph().sources();
+    if (text_of(*again.graph, forms) != text_of(e.graph(), forms)) why = "its text reads back to another graph";
+  }
+  if (!why.empty())
+    log_warning("graph @" + name + " is not cached: " + why);
+  else if (forms.stored_blobs())
+    cache.put_later(CacheKind::kGraph, key, std::move(payload));  // behind what it needs
+  else
+    cache.put(CacheKind::kGraph, key, payload);
 }
 
 }  // namespace
@@ -68,47 +134,33 @@ bool may_be_cached(const Graph& graph, const CompileRequest& r) {
 std::unique_ptr<Executable> compile_cached(std::unique_ptr<Graph> graph, const CompileRequest& r) {
   if (!may_be_cached(*graph, r)) return compile(std::move(graph), r);
   if (graph->in_transaction()) graph->commit();
-  Cache& cache = *r.context.cache();
   const std::string name = graph->tables().name;
-  std::string key;
-  CachedGraph found;
-  {
-    const TracePhase phase("cache");
-    key = sha256_hex(cache_environment(r) + "\ngraph\n" + print_graph(*graph, kPrintLocations | kPrintWithoutHints));
-    if (const auto payload = cache.get(CacheKind::kGraph, key)) {
-      const std::string why = decode_graph(*payload, r.context.ops(), r.options.backends, &found);
-      if (!why.empty()) {
-        cache.refuse(CacheKind::kGraph, key, why);
-        found = {};
-      }
-    }
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<TracePhase> phase("cache");
+  const GraphConstants constants(*graph);
+  const std::vector<std::string> digests = constant_digests(graph->sources(), constants.views(), *r.context.cache(),
+                                                            static_cast<int>(r.config.get_int("cache.settle_seconds")));
+  const ConstantContents contents(constants, digests);
+  const std::string key =
+      sha256_hex(cache_environment(r) + "\ngraph\n" + print_graph(*graph, kPrintLocations | kPrintWithoutHints, &contents));
+  std::optional<ConstantForms> forms(std::in_place, *r.context.cache(), graph->sources(), constants, digests, key);
+  phase.reset();
+  if (std::unique_ptr<Executable> e = restore(graph, key, r, *forms)) {
+    e->times.passes = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() - e->times.kernels;
+    log_write(Artifact::kPasses, "graph @" + name + " comes from the cache, entry " + key.substr(0, 16));
+    return e;
   }
-  if (found.graph) {
-    try {
-      std::unique_ptr<Executable> e = Executable::restore(std::move(found.graph), found.assignment, found.kernels, r.options);
-      log_write(Artifact::kPasses, "graph @" + name + " comes from the cache, entry " + key.substr(0, 16));
-      return e;
-    } catch (const Error& e) {
-      // A compile makes the program run all the same, or says better what is wrong.
-      cache.refuse(CacheKind::kGraph, key, e.message());
-    }
-  }
+  // Anew: it remembers constants by their addresses, and those of what could not be restored are gone.
+  forms.emplace(*r.context.cache(), graph->sources(), constants, digests, key);
+  CompileOptions options = r.options;
+  options.forms = &*forms;
   const double seconds = passes(*graph, r);
   SavedKernels kernels;
   std::vector<Assignment> assignment;
-  std::unique_ptr<Executable> e = Executable::compile(std::move(graph), r.options, &assignment, &kernels);
+  // The graph itself goes through: what `constants` borrows lives as long as the executable.
+  std::unique_ptr<Executable> e = Executable::compile(std::move(graph), options, &assignment, &kernels);
   e->times.passes = seconds;
-  const TracePhase phase("cache");
-  std::string payload = encode_graph(e->graph(), assignment, kernels);
-  // Kept only if it reads back to the same: a cache must never make a difference.
-  CachedGraph again;
-  std::string why = decode_graph(payload, r.context.ops(), r.options.backends, &again);
-  if (why.empty() && print_graph(*again.graph, kPrintLocations) != print_graph(e->graph(), kPrintLocations))
-    why = "its text reads back to another graph";
-  if (why.empty())
-    cache.put(CacheKind::kGraph, key, payload);
-  else
-    log_warning("graph @" + name + " is not cached: " + why);
+  store(*e, key, r, assignment, kernels, *forms);
   return e;
 }
 

@@ -16,6 +16,7 @@
 namespace tessera::core {
 
 class Config;
+class ConstantForms;
 class Context;
 class Executable;
 class Graph;
@@ -42,9 +43,10 @@ struct CachedGraph {
   std::vector<Assignment> assignment;  // by node id of that graph
   SavedKernels kernels;                // of those backends that can write theirs
 };
-std::string encode_graph(const Graph& graph, const std::vector<Assignment>& assignment, const SavedKernels& kernels);
-// "" and *out, or why the payload cannot be used. `backends`: those that may be assigned to.
+std::string encode_graph(const Graph& graph, const std::vector<Assignment>& assignment, const SavedKernels& kernels,
+                         ConstantForms& forms);
+// "" and *out, or why the payload cannot be used. `backends`: those that may be assigned to. The graph borrows what `forms` calls captured.
 std::string decode_graph(std::string_view payload, const OpRegistry& ops, const std::vector<const Factory*>& backends,
-                         CachedGraph* out, const ReadLimits& limits = {});
+                         CachedGraph* out, ConstantForms* forms = nullptr, const ReadLimits& limits = {});
 
 }  // namespace tessera::core

@@ -4,6 +4,7 @@
 
 #include "cache/entry.hpp"
 #include "compile/cached.hpp"
+#include "compile/graph_constants.hpp"
 #include "ir/graph.hpp"
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
@@ -15,7 +16,7 @@ namespace tessera::core {
 
 namespace {
 
-enum Tag : uint32_t { kText = 1, kAssignment = 2, kKernel = 3 };
+enum Tag : uint32_t { kText = 1, kAssignment = 2, kKernel = 3, kConstants = 4 };
 
 void append_order(const Graph& g, tsr_id region, std::vector<tsr_id>* order) {
   for (const tsr_id n : nodes_of(g, region)) {
@@ -32,9 +33,12 @@ std::vector<tsr_id> program_order(const Graph& g) {
 
 }  // namespace
 
-std::string encode_graph(const Graph& graph, const std::vector<Assignment>& assignment, const SavedKernels& kernels) {
+std::string encode_graph(const Graph& graph, const std::vector<Assignment>& assignment, const SavedKernels& kernels,
+                         ConstantForms& forms) {
   SectionWriter out;
-  out.add(kText, print_graph(graph, kPrintLocations));
+  const GraphConstants constants(graph);
+  out.add(kText, print_graph(graph, kPrintLocations, &constants));
+  if (!constants.items().empty()) out.add(kConstants, encode_constants(constants, graph, forms));
   ByteWriter a;
   const std::vector<tsr_id> order = program_order(graph);
   for (uint32_t i = 0; i < order.size(); ++i) {
@@ -55,7 +59,7 @@ std::string encode_graph(const Graph& graph, const std::vector<Assignment>& assi
 }
 
 std::string decode_graph(std::string_view payload, const OpRegistry& ops, const std::vector<const Factory*>& backends,
-                         CachedGraph* out, const ReadLimits& limits) {
+                         CachedGraph* out, ConstantForms* forms, const ReadLimits& given) {
   std::vector<Section> sections;
   if (!read_sections(payload, &sections)) return "its sections are malformed";
   const auto find = [&](uint32_t tag) {
@@ -63,8 +67,14 @@ std::string decode_graph(std::string_view payload, const OpRegistry& ops, const 
   };
   const auto text = find(kText), assigned = find(kAssignment);
   if (text == sections.end() || assigned == sections.end()) return "it has no graph, or no assignment of its nodes";
+  RestoredConstants constants;
+  ReadLimits limits = given;
+  limits.constants = &constants;
+  if (const auto at = find(kConstants); at != sections.end())
+    if (std::string why = decode_constants(at->bytes, forms, &constants); !why.empty()) return why;
   try {
     out->graph = parse_graph(ops, text->bytes, "<cache>", limits);
+    for (auto& owner : constants.owners) out->graph->keep(std::move(owner));
     verify(*out->graph);
   } catch (const Error& e) {
     return "its graph cannot be read: " + e.message();

@@ -126,6 +126,7 @@ Json describe_plan(const Plan& p) {
   memory["arena_by_device"] = known ? by_device : Json(nullptr);
   memory["constant_bytes"] = constants;
   memory["kernel_bytes"] = p.held_bytes;
+  memory["mapped_bytes"] = p.mapped_bytes;
   memory["output_bytes"] = known ? Json(output) : Json(nullptr);
   memory["peak_bytes"] = known ? Json(arena + output) : Json(nullptr);
   out["memory"] = std::move(memory);
@@ -187,6 +188,7 @@ std::string Executable::plan_text() const {
   out += "\n  arena " + bytes("arena_bytes") + " B, outputs " + bytes("output_bytes") + " B, constants " +
          bytes("constant_bytes") + " B";
   if (plan_->held_bytes > 0) out += ", kept by kernels " + bytes("kernel_bytes") + " B";
+  if (plan_->mapped_bytes > 0) out += ", mapped from the cache " + bytes("mapped_bytes") + " B";
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 namespace tessera::core {
 
+class ConstantForms;
 struct Factory;
 struct LatePasses;
 struct SavedKernels;
@@ -23,6 +24,7 @@ struct CompileOptions {
   // Set for one compile only: kernels to take instead of compiling them, and where to put those that can be kept.
   const SavedKernels* restore = nullptr;
   SavedKernels* save = nullptr;
+  ConstantForms* forms = nullptr;  // a cache's, for this compile; null: kernels' forms of constants are made
 };
 
 }  // namespace tessera::core

@@ -16,6 +16,7 @@ Plan::~Plan() {
     if (s->kernel.destroy) s->kernel.destroy(s->kernel.self);
     if (s->kernel.held_bytes > 0) core::device(s->device).count_freed(s->kernel.held_bytes);
   }
+  if (form_bytes > 0) core::device(kCpu).count_freed(form_bytes);
 }
 
 // A lock-free bag of a few leases: taking one is an exchange, so nothing can be taken twice and nothing has to be counted.

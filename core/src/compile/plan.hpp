@@ -22,6 +22,7 @@
 
 namespace tessera::core {
 
+class Blob;
 class Error;
 class Graph;
 class Plan;
@@ -156,8 +157,11 @@ class Plan {
   const Factory* executor = nullptr;
   std::unique_ptr<StepTable> executor_table;
   void* prepared = nullptr;
-  double pack_seconds = 0;  // spent on moving and rearranging constants
-  int64_t held_bytes = 0;   // kept by kernels
+  double pack_seconds = 0;   // spent on moving and rearranging constants
+  int64_t held_bytes = 0;    // kept by kernels, forms of constants included
+  int64_t form_bytes = 0;    // of those forms, what this process made
+  int64_t mapped_bytes = 0;  // and what it shares with others through the cache
+  std::vector<std::shared_ptr<const Blob>> forms;
 
   // Roots: what addresses are relative to.
   uint32_t input_root(uint32_t i) const { return i; }

@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "cache/blob.hpp"
+#include "compile/constant_forms.hpp"
 #include "compile/layout.hpp"
 #include "compile/options.hpp"
 #include "compile/plan.hpp"
@@ -48,7 +50,10 @@ class PlanBuilder {
     for (uint32_t j = 0; j < r.num_outputs; ++j) p_.output_names.emplace_back(g_.value(r.outputs[j]).name);
     for (const tsr_id n : nodes_of(g_, region_)) node(n);
     outputs();
-    if (kernels_) compile_all();
+    if (kernels_) {
+      compile_all();
+      place_constants();
+    }
     relations(known);
     p_.program.finish();
     lifetimes();
@@ -202,11 +207,7 @@ class PlanBuilder {
     if (device == kCpu && reinterpret_cast<uintptr_t>(t.data) % kAlignment == 0) {
       c.data = t.data;
     } else {
-      c.owned = BufferRef(allocate_buffer(core::device(device), static_cast<size_t>(bytes)));
-      c.data = c.owned->data;
-      const auto start = std::chrono::steady_clock::now();
-      if (kernels_) core::device(device).copy(c.data, t.data, static_cast<size_t>(bytes), TSR_COPY_TO_DEVICE);
-      p_.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      unplaced_.push_back({p_.constants.size(), t.data, static_cast<size_t>(bytes)});
     }
     p_.constants.push_back(std::move(c));
     const uint32_t slot = add_slot(value, device, Home::kConstant, static_cast<uint32_t>(p_.constants.size() - 1));
@@ -431,7 +432,74 @@ class PlanBuilder {
     tsr_compile request{};
     SizeProgram* program = nullptr;
     bool any = false;
+    PlanBuilder* builder = nullptr;
+    const Step* step = nullptr;
   };
+
+  // Constants that lie on another device, or not on 64 bytes, once it is known who reads them: what kernels have in a form of their own stays
+  // where it is, and so does what is large and read by kernels that do not care.
+  void place_constants() {
+    constexpr size_t kWorthStaying = 64 << 10;
+    enum : uint8_t { kRead = 1, kAligned = 2 };
+    std::vector<uint8_t> needs(p_.slots.size());
+    for (const auto& s : p_.steps) {
+      const bool kernel = s->kind == TSR_STEP_KERNEL || s->kind == TSR_STEP_SECTION;
+      const uint64_t caps = !kernel ? 0 : s->backend ? s->backend->as<tsr_backend>().capabilities : uint64_t{TSR_CAP_UNALIGNED};
+      for (size_t i = 0; i < s->inputs.size(); ++i) {
+        if (s->inputs[i] == kNone) continue;
+        const bool unread = s->kind == TSR_STEP_KERNEL && i < 64 && (s->kernel.unread >> i & 1) != 0;
+        if (unread) continue;
+        needs[s->inputs[i]] |= caps & TSR_CAP_UNALIGNED ? uint8_t{kRead} : uint8_t{kRead | kAligned};
+      }
+    }
+    for (const uint32_t slot : p_.output_slots) needs[slot] |= kRead | kAligned;
+    std::vector<uint8_t> of_constant(p_.constants.size());
+    for (size_t slot = 0; slot < p_.slots.size(); ++slot)
+      if (p_.slots[slot].home == Home::kConstant) of_constant[p_.slots[slot].index] |= needs[slot];
+    for (const Unplaced& u : unplaced_) {
+      Constant& c = p_.constants[u.constant];
+      const uint8_t need = of_constant[u.constant];
+      const bool stays = c.device == kCpu && (need == 0 || (need == kRead && u.bytes > kWorthStaying));
+      if (stays) {
+        c.data = const_cast<void*>(u.data);
+        continue;
+      }
+      c.owned = BufferRef(allocate_buffer(core::device(c.device), u.bytes));
+      c.data = c.owned->data;
+      const auto start = std::chrono::steady_clock::now();
+      core::device(c.device).copy(c.data, u.data, u.bytes, TSR_COPY_TO_DEVICE);
+      p_.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+  }
+
+  // A constant in a kernel's own form: from the cache of this compile, or made now.
+  const void* rearranged(const Step& s, tsr_id id, std::string_view form, size_t bytes,
+                         tsr_error* (*fill)(void* fill_ctx, void* to), void* fill_ctx) {
+    const tsr_id def = id < g_.num_values() ? g_.value(id).def_node : TSR_NONE;
+    const tsr_attr* value = def == TSR_NONE ? nullptr : g_.attr(def, "value");
+    if (!value || value->kind != TSR_ATTR_TENSOR)
+      throw bug("TSR-B025", "a kernel of " + g_.describe(s.node) + " wants a form of something that is no constant");
+    std::string key;
+    std::shared_ptr<const Blob> form_of;
+    if (options_.forms) form_of = options_.forms->find(*s.backend, *value->tensor, form, bytes, &key);
+    if (!form_of) {
+      const auto start = std::chrono::steady_clock::now();
+      const std::shared_ptr<Blob> made = Blob::allocate(bytes);
+      s.backend->check(fill(fill_ctx, made->fill()));
+      p_.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      if (!key.empty()) options_.forms->made(key, made);
+      form_of = made;
+    }
+    if (form_of->mapped()) {
+      p_.mapped_bytes += static_cast<int64_t>(bytes);
+    } else {
+      p_.form_bytes += static_cast<int64_t>(bytes);
+      p_.held_bytes += static_cast<int64_t>(bytes);
+      core::device(kCpu).count_allocated(static_cast<int64_t>(bytes));
+    }
+    p_.forms.push_back(form_of);
+    return form_of->data();
+  }
 
   void ask(const Step& s, Asked& asked) {
     asked.program = &p_.program;
@@ -451,6 +519,19 @@ class PlanBuilder {
       }
     };
     asked.request.ctx = &asked;
+    asked.builder = this;
+    asked.step = &s;
+    asked.request.rearranged = [](void* ctx, tsr_id constant, const char* form, size_t bytes,
+                                  tsr_error* (*fill)(void* fill_ctx, void* to), void* fill_ctx,
+                                  const void** data) noexcept -> tsr_error* {
+      auto& a = *static_cast<Asked*>(ctx);
+      try {
+        *data = a.builder->rearranged(*a.step, constant, form, bytes, fill, fill_ctx);
+        return nullptr;
+      } catch (...) {
+        return current_exception_to_c();
+      }
+    };
   }
 
   // Each backend hears of all its kernels before it is asked for the first, but for those that the cache has.
@@ -605,6 +686,12 @@ class PlanBuilder {
   std::unordered_map<tsr_id, uint32_t> slot_of_;
   std::map<std::pair<tsr_id, tsr_device>, uint32_t> constant_slot_;
   std::map<std::tuple<uint32_t, tsr_device, uint32_t>, uint32_t> copies_;
+  struct Unplaced {
+    size_t constant;  // of Plan::constants
+    const void* data;
+    size_t bytes;
+  };
+  std::vector<Unplaced> unplaced_;
   std::unordered_set<tsr_id> uncomputed_;  // results of backends that compute nothing, and what depends on them
 };
 

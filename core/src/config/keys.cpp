@@ -117,6 +117,9 @@ std::vector<KeyDecl> make_keys() {
       fixed(text("cache.store", "", "The store that keeps compiled graphs and profiles; empty: the first that is loaded.")),
       fixed(boolean("cache.graphs", true, "Keep compiled graphs; TESSERA_GRAPH_CACHE=0 wins over it.")),
       fixed(boolean("cache.profiles", true, "Keep which sizes were found dynamic, for the next process.")),
+      fixed(integer("cache.settle_seconds", 60, 2, 86400,
+                    "A file is recognised by its identity once it has been left alone for this long; before that its constants "
+                    "are hashed.")),
       fixed(text("cache.key_file", "",
                  "File with the key (32 bytes or more) that signs entries; needed where other users can write to the store.")),
 

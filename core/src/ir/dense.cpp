@@ -203,7 +203,15 @@ const tsr_tensor* Reader::dense() {
     std::memset(data, 0, static_cast<size_t>(std::min<int64_t>(n, 16)));
     if (is_packed(type.dtype) && n > 0) data[n - 1] = 0;
   };
-  if (accept_word("splat")) {
+  uint32_t flags = TSR_TENSOR_CONTIGUOUS;
+  if (limits_.constants && accept_word("ref")) {
+    const Token t = expect(Tok::kInt, "the number of a constant");
+    uint64_t number = 0;
+    std::from_chars(t.text.data(), t.text.data() + t.text.size(), number);
+    data = static_cast<char*>(const_cast<void*>(limits_.constants->find(number, type.dtype, bytes)));
+    if (!data) source().fail("TSR-I011", t.offset, "found the number of a constant that is not there, or of another size");
+    flags |= TSR_TENSOR_KEPT;
+  } else if (accept_word("splat")) {
     if (elements > 0) {
       if (bytes > limits_.splat_bytes - splat_bytes_)
         source().fail("TSR-I002", begin,
@@ -279,13 +287,13 @@ const tsr_tensor* Reader::dense() {
     strides[i] = s;
     s *= std::max<int64_t>(type.sizes[i], 1);
   }
-  *tensor = {data, type.dtype, type.rank, type.sizes, strides, 0, TSR_TENSOR_CONTIGUOUS};
+  *tensor = {data, type.dtype, type.rank, type.sizes, strides, 0, flags};
   return tensor;
 }
 
 // ------------------------------------------------------------------------------------------------------------ printing
 
-void append_dense(std::string& out, const tsr_tensor& t, uint32_t flags) {
+void append_dense(std::string& out, const tsr_tensor& t, uint32_t flags, const NamedConstants* names) {
   static constexpr char kHex[] = "0123456789abcdef";
   const int64_t n = element_count(t);
   out += "dense<";
@@ -295,7 +303,16 @@ void append_dense(std::string& out, const tsr_tensor& t, uint32_t flags) {
   type.sizes = t.sizes;
   append_type(out, nullptr, type);
   out += ": ";
-  if (n > 1 && same_elements(t, n) && has_plain_text(t, 0)) {
+  if (names) {
+    const size_t at = out.size();
+    out += "ref ";
+    if (names->print(out, t)) {
+      out += '>';
+      return;
+    }
+    out.resize(at);
+  }
+  if (is_splat(t)) {
     out += "splat ";
     append_element(out, t, 0);
     out += '>';
@@ -325,6 +342,11 @@ void append_dense(std::string& out, const tsr_tensor& t, uint32_t flags) {
     out += '"';
   }
   out += '>';
+}
+
+bool is_splat(const tsr_tensor& t) {
+  const int64_t n = element_count(t);
+  return n > 1 && same_elements(t, n) && has_plain_text(t, 0);
 }
 
 bool same_constant(const tsr_tensor& x, const tsr_tensor& y) {

@@ -195,6 +195,12 @@ tsr_attr Graph::copy_attr(const tsr_attr& a) {
   return c;
 }
 
+std::shared_ptr<const void> Graph::owner_of(const void* p) const {
+  for (const auto& owner : owners_)
+    if (owner.get() == p) return owner;
+  return nullptr;
+}
+
 // -------------------------------------------------------------------------------------------------------------- names
 
 const char* Graph::unique_name(std::string_view base) {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/constant_source.hpp"
 #include "ir/name_table.hpp"
 #include "ir/sizes.hpp"
 #include "tessera/abi.h"
@@ -118,6 +119,10 @@ class Graph {
   void reset_scratch();
   // Keeps something alive as long as the graph (a mapping behind constants).
   void keep(std::shared_ptr<const void> owner) { owners_.push_back(std::move(owner)); }
+  // What was given to keep() under this address, or made for a large constant that begins there; null: neither.
+  std::shared_ptr<const void> owner_of(const void* p) const;
+  ConstantSources& sources() { return sources_; }
+  const ConstantSources& sources() const { return sources_; }
 
   // ---- inputs whose values the caller of an import has fixed
   struct Binding {
@@ -199,6 +204,7 @@ class Graph {
   std::vector<tsr_id> edited_;
   std::vector<Mark> marks_;
   std::vector<std::shared_ptr<const void>> owners_;
+  ConstantSources sources_;
   std::vector<Binding> bindings_;
   Listener* listener_ = nullptr;
   const char* author_ = nullptr;

@@ -208,6 +208,8 @@ const tsr_graph_api kApi = {
         return nullptr;  // out of memory
       }
     },
+    .constant_source = [](tsr_graph* g, const void* data, size_t length, int fd,
+                          uint64_t offset) noexcept { return guarded([&] { of(g).sources().add(data, length, fd, offset); }); },
 };
 
 }  // namespace

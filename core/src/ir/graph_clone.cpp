@@ -57,6 +57,7 @@ std::unique_ptr<Graph> Graph::clone() const {
   g->sizes_.~Sizes();
   new (&g->sizes_) Sizes(sizes_);  // handles keep their meaning: sizes need no renaming
   g->owners_ = owners_;
+  g->sources_ = sources_;
   g->share_constants_ = true;
   Cloner c(*this, *g);
   const tsr_region& r = regions_[0];

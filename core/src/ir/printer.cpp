@@ -78,7 +78,7 @@ void append_list(std::string& out, uint32_t n, F&& element) {
 
 class Printer {
  public:
-  Printer(const Graph& g, uint32_t flags) : g_(g), flags_(flags) {
+  Printer(const Graph& g, uint32_t flags, const NamedConstants* names = nullptr) : g_(g), flags_(flags), names_(names) {
     if (!(flags & kPrintParams)) return;
     for (const tsr_id n : nodes_of(g, 0))
       if (is_param(g.node(n))) params_.push_back(g.node(n).results[0]);
@@ -166,7 +166,7 @@ class Printer {
       any = true;
       text += a.name;
       text += " = ";
-      append_attr(text, &g_.sizes(), a, flags_);
+      append_attr(text, &g_.sizes(), a, flags_, names_);
     }
     if (any) text += '}';
   }
@@ -298,6 +298,7 @@ class Printer {
 
   const Graph& g_;
   uint32_t flags_;
+  const NamedConstants* names_;
   std::vector<tsr_id> params_;  // results of constants that are printed as inputs
 };
 
@@ -335,7 +336,7 @@ void append_type(std::string& out, const Sizes* sizes, const tsr_type& t) {
   }
 }
 
-void append_attr(std::string& out, const Sizes* sizes, const tsr_attr& a, uint32_t flags) {
+void append_attr(std::string& out, const Sizes* sizes, const tsr_attr& a, uint32_t flags, const NamedConstants* names) {
   switch (a.kind) {
     case TSR_ATTR_INT: append_int(out, a.i); break;
     case TSR_ATTR_FLOAT: append_float(out, a.f); break;
@@ -343,7 +344,7 @@ void append_attr(std::string& out, const Sizes* sizes, const tsr_attr& a, uint32
     case TSR_ATTR_STRING: append_quoted(out, a.s); break;
     case TSR_ATTR_DTYPE: out += dtype_name(static_cast<uint32_t>(a.i)); break;
     case TSR_ATTR_DIM: append_dim(out, sizes, a.i); break;
-    case TSR_ATTR_TENSOR: append_dense(out, *a.tensor, flags); break;
+    case TSR_ATTR_TENSOR: append_dense(out, *a.tensor, flags, names); break;
     default:
       out += '[';
       append_list(out, a.count, [&](uint32_t i) {
@@ -373,8 +374,8 @@ std::string print_attr_value(const Graph& g, const tsr_attr& attr) {
   return out;
 }
 
-std::string print_graph(const Graph& g, uint32_t flags) {
-  Printer p(g, flags);
+std::string print_graph(const Graph& g, uint32_t flags, const NamedConstants* names) {
+  Printer p(g, flags, names);
   p.graph();
   return std::move(p.text);
 }

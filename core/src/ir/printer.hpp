@@ -12,6 +12,7 @@
 namespace tessera::core {
 
 class Graph;
+class NamedConstants;
 class Sizes;
 
 enum PrintFlags : uint32_t {
@@ -22,7 +23,7 @@ enum PrintFlags : uint32_t {
   kPrintElideConstants = 4,  // `dense<f32[512]: elided>` for more than 64 elements: for reading, cannot be parsed
 };
 
-std::string print_graph(const Graph& graph, uint32_t flags = kPrintLocations);
+std::string print_graph(const Graph& graph, uint32_t flags = kPrintLocations, const NamedConstants* names = nullptr);
 // One node without indentation or line break at its end, regions included.
 std::string print_node(const Graph& graph, tsr_id node, uint32_t flags = 0);
 std::string print_type(const Graph& graph, const tsr_type& type);
@@ -30,7 +31,8 @@ std::string print_type(const Graph& graph, const tsr_type& type);
 std::string print_type(const Sizes* sizes, const tsr_type& type);
 
 void append_type(std::string& out, const Sizes* sizes, const tsr_type& type);
-void append_attr(std::string& out, const Sizes* sizes, const tsr_attr& attr, uint32_t flags = 0);
+void append_attr(std::string& out, const Sizes* sizes, const tsr_attr& attr, uint32_t flags = 0,
+                 const NamedConstants* names = nullptr);
 // The shortest text that reads back to the same f64, always with a point or an exponent: "1.0".
 void append_float(std::string& out, double value);
 void append_float(std::string& out, float value);

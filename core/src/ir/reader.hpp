@@ -12,6 +12,7 @@
 
 namespace tessera::core {
 
+class NamedConstants;
 class Sizes;
 
 // What a short text may ask for. Everything else is bounded by the length of the text itself.
@@ -20,7 +21,8 @@ struct ReadLimits {
   uint32_t region_depth = 100;
   uint32_t assumptions = 1024;  // stated by one graph: proving one may have to look at the others
   uint32_t expression_depth = 100;
-  uint32_t expression_operators = 1024;  // of one size
+  uint32_t expression_operators = 1024;       // of one size
+  const NamedConstants* constants = nullptr;  // null: a text has to spell all of its constants
 };
 
 class Reader : public Lexer {

@@ -366,6 +366,10 @@ typedef struct tsr_graph_api {
   /* The name of the backend that runs this node: the first of those in use that claims it; lives as long as the process.
    * NULL: none does, or the host runs it. `capabilities` (may be NULL) gets its TSR_CAP_*. */
   const char* (*backend_of)(tsr_graph*, tsr_id node, uint64_t* capabilities);
+  /* Says that the `length` bytes at `data`, which constants made with TSR_TENSOR_KEPT name, are those at `offset` of the regular file
+   * behind `fd`: mapped from it, or read through `fd` after this call. A cache may then recognise them by the file, which it looks at
+   * again, instead of reading them. The host keeps a descriptor of its own; what it cannot use it ignores. */
+  tsr_error* (*constant_source)(tsr_graph*, const void* data, size_t length, int fd, uint64_t offset);
 } tsr_graph_api;
 
 /* One rewrite rule. `op` NULL: any op. Return 1 in *changed when the graph was edited. Rules with greater benefit go first. */
@@ -730,6 +734,9 @@ typedef struct tsr_kernel {
   /* ---- appended since the first version of this table */
   double pack_seconds; /* the part of compile that went into rearranging constants: reported apart */
   int64_t held_bytes;  /* memory that the kernel keeps for its life, such as rearranged constants: counted with its device's */
+  /* Bit i: `launch` never reads the data of inputs[i], a constant that it has in a form of its own; it may be missing (its pointer is then
+   * one that must not be followed). */
+  uint64_t unread;
 } tsr_kernel;
 
 typedef struct tsr_compile {
@@ -742,6 +749,13 @@ typedef struct tsr_compile {
   /* Slot of `dims` that will hold this size at launch. Numbers get no slot: -1. */
   int32_t (*dim_slot)(void* ctx, tsr_dim);
   void* ctx;
+  /* ---- appended since the first version of this struct */
+  /* Only during `compile`. The value of a `constant`, rearranged into `bytes` bytes: *data is aligned to 64 bytes, never written again, and lives
+   * as long as the kernel. The host makes it with `fill`, which writes all of it, or has it from a cache or another kernel: `form` names
+   * the rearrangement with all that it depends on besides the constant and the plugin's build (instruction set, tile sizes, axes). Its
+   * time and memory are counted by the host, not in the kernel's pack_seconds and held_bytes. NULL: this host cannot. */
+  tsr_error* (*rearranged)(void* ctx, tsr_id constant, const char* form, size_t bytes,
+                           tsr_error* (*fill)(void* fill_ctx, void* to), void* fill_ctx, const void** data);
 } tsr_compile;
 
 typedef struct tsr_backend {
@@ -829,6 +843,22 @@ typedef struct tsr_store_info {
   const char* why;    /* why it is not exclusive; may be NULL; valid until the next call */
 } tsr_store_info;
 
+typedef struct tsr_mapping {
+  size_t struct_size;
+  const void* bytes; /* aligned to 4096 bytes, shared with whoever maps the same entry; stay as they are until `release` */
+  size_t length;
+  void (*release)(void* ctx);
+  void* ctx;
+  /* Where the bytes lie, and when they were put there: equal numbers mean bytes that nobody has written to since, as far as the place
+   * itself can tell. */
+  uint64_t identity[4];
+} tsr_mapping;
+
+typedef struct tsr_part {
+  const void* bytes;
+  size_t length;
+} tsr_part;
+
 typedef struct tsr_store {
   size_t struct_size;
   /* key: lower-case hex. get: *found 0 or 1, bytes through alloc. put: atomic, last writer wins. */
@@ -837,6 +867,11 @@ typedef struct tsr_store {
   tsr_error* (*remove)(void* self, const char* key);
   tsr_error* (*list)(void* self, void (*each)(void* ctx, const char* key, uint64_t bytes, int64_t last_used_unix), void* ctx);
   tsr_error* (*info)(void* self, tsr_store_info*); /* asked once, before anything else. NULL: writable, and not exclusive */
+  /* ---- appended since the first version of this table */
+  /* As `get`, without a copy. NULL: entries are only read as a whole, and large ones are not kept. */
+  tsr_error* (*map)(void* self, const char* key, tsr_mapping* out, int* found);
+  /* As `put`, of parts that lie one behind the other. NULL: as `map`. */
+  tsr_error* (*put_parts)(void* self, const char* key, const tsr_part* parts, size_t count);
 } tsr_store;
 
 #ifdef __cplusplus

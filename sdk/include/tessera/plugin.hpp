@@ -26,6 +26,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -506,6 +507,7 @@ class Kernel {
   virtual int in_place() const { return -1; }
   virtual double pack_seconds() const { return 0; }  // of compile, spent on rearranging constants; asked once, after compile
   virtual int64_t held_bytes() const { return 0; }   // memory that it keeps, such as rearranged constants; asked once
+  virtual uint64_t unread() const { return 0; }      // bit i: launch never reads input i's data, a constant; asked once
 };
 
 struct Compile {  // what a backend is asked to compile
@@ -514,6 +516,20 @@ struct Compile {  // what a backend is asked to compile
   Node node() const { return {p->graph, p->node}; }
   bool relaxed() const { return p->relaxed != 0; }
   int32_t slot(tsr_dim d) const { return p->dim_slot(p->ctx, d); }
+  // A constant in the form that a kernel reads: see tsr_compile.rearranged. `fill` takes a char* to `bytes` bytes. Null: the host
+  // cannot; the kernel then keeps what it makes.
+  template <class F>
+  const char* rearranged(const Value& constant, const std::string& form, int64_t bytes, F&& fill) const {
+    if (!TSR_HAS(p, tsr_compile, rearranged) || !p->rearranged) return nullptr;
+    const void* data = nullptr;
+    check(p->rearranged(
+        p->ctx, constant.id, form.c_str(), static_cast<size_t>(bytes),
+        [](void* f, void* to) noexcept {
+          return guarded([&] { (*static_cast<std::remove_reference_t<F>*>(f))(static_cast<char*>(to)); });
+        },
+        const_cast<void*>(static_cast<const void*>(&fill)), &data));
+    return static_cast<const char*>(data);
+  }
 };
 
 // A size or symbolic attribute resolved at launch: a number, or a slot of dims.
@@ -677,6 +693,7 @@ class Plugin {
     // Hosts before these fields bring a smaller struct.
     if (TSR_HAS(out, tsr_kernel, pack_seconds)) out->pack_seconds = k->pack_seconds();
     if (TSR_HAS(out, tsr_kernel, held_bytes)) out->held_bytes = k->held_bytes();
+    if (TSR_HAS(out, tsr_kernel, unread)) out->unread = k->unread();
     out->struct_size = std::min(out->struct_size, sizeof *out);
     out->name = box->name.c_str();
     out->in_place = k->in_place();
