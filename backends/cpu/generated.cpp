@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cstdio>
 
+#include "saved.hpp"
 #include "strided.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/kit/schedule.hpp"
@@ -38,9 +39,7 @@ class GeneratedKernel final : public sdk::Kernel {
         stream_from_(device.l3_bytes / 2),
         name_("cpu." + d.name.substr(2)),
         operand_of_(std::move(d.operand_of)) {
-    body_ = module_->function<void(const kit::KernelArgs*, int64_t, int64_t)>(0);
-    plan_ = module_->function<void(const int64_t*, kit::KernelPlan*)>(1);
-    if (d.source.symbols.size() > 2) join_ = module_->function<void(const kit::KernelArgs*, int64_t, int64_t)>(2);
+    find_functions();
     for (const tsr_dim s : d.lowered.symbol_dims) symbols_.push_back(sdk::launch_dim(c, s));
     const int in = kit::in_place_input(d.lowered.kernel);
     if (in >= 0 && static_cast<size_t>(in) < operand_of_.size())
@@ -53,6 +52,62 @@ class GeneratedKernel final : public sdk::Kernel {
     }
     if (operand_of_.size() + c.node().num_results() > kMaxBuffers || symbols_.size() > kMaxSymbols)
       throw sdk::Error(TSR_BUG, "TSR-B005", "cpu was given a region of more operands than it claims");
+  }
+
+  // Of what serialize() wrote: the object, what follows it, and the length of that.
+  GeneratedKernel(std::string_view bytes, Compiler& compiler, const kit::Device& device) : stream_from_(device.l3_bytes / 2) {
+    constexpr size_t kLength = sizeof(uint64_t);
+    if (bytes.size() < kLength) SavedReader::fail();
+    const auto length = SavedReader(bytes.substr(bytes.size() - kLength)).number<uint64_t>();
+    if (length > bytes.size() - kLength) SavedReader::fail();
+    const size_t object = bytes.size() - kLength - static_cast<size_t>(length);
+    SavedReader in(bytes.substr(object, static_cast<size_t>(length)));
+    Linked linked;
+    linked.object = bytes.substr(0, object);
+    linked.id = in.text();
+    const auto symbols = in.number<uint64_t>();
+    for (uint64_t i = 0; i < symbols; ++i) linked.symbols.emplace_back(in.text());
+    const auto first = in.number<uint64_t>(), count = in.number<uint64_t>();
+    name_ = in.text();
+    operand_of_ = in.numbers<uint32_t>();
+    symbols_ = in.numbers<sdk::LaunchDim>();
+    may_stride_ = in.numbers<uint8_t>();
+    for (size_t i = 0; i < may_stride_.size(); ++i) {
+      strided_.emplace_back();
+      strided_.back().dtype = in.number<uint32_t>();
+      strided_.back().dims = in.numbers<sdk::LaunchDim>();
+    }
+    in_place_ = in.number<int>();
+    in.end();
+    if (count < 2 || count > 3 || may_stride_.size() != operand_of_.size() || operand_of_.size() > kMaxBuffers ||
+        symbols_.size() > kMaxSymbols)
+      SavedReader::fail();
+    module_ = compiler.restore(std::move(linked), static_cast<size_t>(first), static_cast<size_t>(count));
+    find_functions();
+  }
+
+  bool can_serialize() const override { return module_->linked() != nullptr; }
+  std::string serialize() const override {
+    const Linked& l = *module_->linked();
+    SavedWriter w;
+    w.text(l.id);
+    w.number<uint64_t>(l.symbols.size());
+    for (const std::string& s : l.symbols) w.text(s);
+    w.number<uint64_t>(module_->first());
+    w.number<uint64_t>(module_->count());
+    w.text(name_);
+    w.numbers(operand_of_);
+    w.numbers(symbols_);
+    w.numbers(may_stride_);
+    for (const LaunchSizes& s : strided_) {
+      w.number(s.dtype);
+      w.numbers(s.dims);
+    }
+    w.number(in_place_);
+    const std::string rest = w.take();
+    SavedWriter length;
+    length.number<uint64_t>(rest.size());
+    return l.object + rest + length.take();
   }
 
   std::string name() const override { return name_; }
@@ -94,6 +149,11 @@ class GeneratedKernel final : public sdk::Kernel {
 
  private:
   using Range = void(const kit::KernelArgs*, int64_t, int64_t);
+  void find_functions() {
+    body_ = module_->function<Range>(0);
+    plan_ = module_->function<void(const int64_t*, kit::KernelPlan*)>(1);
+    if (module_->count() > 2) join_ = module_->function<Range>(2);
+  }
   struct Call {
     Range* range;
     const kit::KernelArgs* args;
@@ -251,6 +311,10 @@ Draft draft(const sdk::Graph& g, const sdk::Node& n, const kit::Device& device, 
 
 std::unique_ptr<sdk::Kernel> make_generated(const sdk::Compile& c, Draft d, ModulePtr module, const kit::Device& device) {
   return std::make_unique<GeneratedKernel>(c, std::move(d), std::move(module), device);
+}
+
+std::unique_ptr<sdk::Kernel> restore_generated(std::string_view bytes, Compiler& compiler, const kit::Device& device) {
+  return std::make_unique<GeneratedKernel>(bytes, compiler, device);
 }
 
 }  // namespace cpu

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "jit/compiler.hpp"
@@ -36,5 +37,8 @@ std::string kernel_name(const tessera::sdk::Graph& g, const tessera::sdk::Node& 
 
 std::unique_ptr<tessera::sdk::Kernel> make_generated(const tessera::sdk::Compile& c, Draft draft, ModulePtr module,
                                                      const tessera::kit::Device& device);
+// Of what Kernel::serialize wrote. Throws TSR-J004.
+std::unique_ptr<tessera::sdk::Kernel> restore_generated(std::string_view bytes, Compiler& compiler,
+                                                        const tessera::kit::Device& device);
 
 }  // namespace cpu

@@ -108,6 +108,12 @@ class CpuBackend final : public sdk::Backend {
     prepared_ = std::move(modules);  // until the next plan: each kernel takes its own share soon
   }
 
+  // Generated kernels come whole; the others are made in microseconds.
+  bool can_deserialize() const override { return true; }
+  std::unique_ptr<sdk::Kernel> deserialize(std::string_view bytes) override {
+    return restore_generated(bytes, compiler_, device_);
+  }
+
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c) override {
     const sdk::Node anchor = anchor_of(c.node());
     const std::string_view op = anchor ? anchor.op() : c.node().op();

@@ -128,7 +128,7 @@ def table(results, args):
     if known:
         lines.append(f"\nGeometric mean of the speed-up over the best peer: {math.exp(sum(map(math.log, known)) / len(known)):.2f}, least {min(known):.2f}. "
                      f"{args.threads} threads, median (10th to 90th percentile).")
-    lines += ["", "| compile ms, cold / warm; pack ms; peak MiB | " + " | ".join(ours + peers) + " |", "|---" * (len(ours) + len(peers) + 1) + "|"]
+    lines += ["", "| compile ms, cold / warm; pack ms, cold / warm; peak MiB | " + " | ".join(ours + peers) + " |", "|---" * (len(ours) + len(peers) + 1) + "|"]
     for r in results:
 
         def facts(e):
@@ -136,7 +136,8 @@ def table(results, args):
             if "cold" not in x:
                 return "-"
             text = f"{compile_ms(x['cold']):.0f}" + (f" / {compile_ms(x['warm']):.0f}" if "warm" in x else "")
-            text += f"; {x['cold']['pack_ms']:.0f}" if "pack_ms" in x["cold"] else ""
+            if "pack_ms" in x["cold"]:
+                text += f"; {x['cold']['pack_ms']:.0f}" + (f" / {x['warm']['pack_ms']:.0f}" if "warm" in x else "")
             return text + (f"; {x['peak_bytes'] / 2**20:.0f}" if "peak_bytes" in x else "")
 
         lines.append("| " + " | ".join([r["model"], *map(facts, ours + peers)]) + " |")

@@ -51,9 +51,7 @@ class Model {
     const double start = now_ms();
     e::Graph graph = context.load(model);
     const double loaded = now_ms();
-    context.run_passes(graph);
-    const double passed = now_ms();
-    executable_ = std::make_unique<e::Executable>(context.compile(std::move(graph)));
+    executable_ = std::make_unique<e::Executable>(context.compile_model(std::move(graph)));
     const double ready = now_ms();
     const Json described = Json::parse(executable_->describe());
     const double pack = described["compile"]["pack_ms"];
@@ -61,14 +59,16 @@ class Model {
     const double before = now_ms();
     last_ = executable_->run(inputs_);
     facts = {{"load_ms", loaded - start},
-             {"passes_ms", passed - loaded},
+             {"passes_ms", described["compile"]["passes_ms"]},
              {"compile_ms", ready - loaded - pack},
              {"pack_ms", pack},
              {"first_call_ms", now_ms() - before},
              {"steps", described["steps"].size()},
              {"arena_bytes", described["memory"]["arena_bytes"]},
              {"constant_bytes", described["memory"]["constant_bytes"]},
-             {"kernel_bytes", described["memory"]["kernel_bytes"]}};
+             {"kernel_bytes", described["memory"]["kernel_bytes"]},
+             {"mapped_bytes", described["memory"]["mapped_bytes"]}};
+    context.cache_flush();  // calls are timed on a machine that does nothing else
   }
 
   // Milliseconds of each call.

@@ -58,7 +58,8 @@ Side call_once(const ContextArguments& context, const std::string& config, const
   if (like) check_same_model(*like, session.signature, config);
   side.compile_ms = session.compile_ms;
   side.pack_ms = session.pack_ms;
-  int64_t shared = input_use;  // in use already when this side began
+  session.context.cache_flush();  // what is timed should have the machine for itself
+  int64_t shared = input_use;     // in use already when this side began
   if (!inputs) {
     progress.phase("preparing inputs");
     const int64_t before = memory_in_use(devices);

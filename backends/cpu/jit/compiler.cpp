@@ -53,11 +53,14 @@ namespace {
 constexpr size_t kBatch = 12;                         // texts of one compilation at most
 constexpr std::string_view kReference = "batch of ";  // a cached object may be the key of the batch that holds it
 
-// One source of a batch, with the module of all of them.
+// Some functions of a module: one source of a batch, with the module of all of them.
 class Part final : public Module {
  public:
-  Part(ModulePtr whole, size_t first, size_t count) : whole_(std::move(whole)) {
+  Part(ModulePtr whole, size_t first, size_t count) : Part(whole, whole->linked(), first, count) {}
+  Part(ModulePtr whole, std::shared_ptr<const Linked> linked, size_t first, size_t count) : whole_(std::move(whole)) {
     for (size_t i = 0; i < count; ++i) addresses_.push_back(whole_->address(first + i));
+    linked_ = std::move(linked);
+    first_ = first;
   }
 
  private:
@@ -72,11 +75,36 @@ void Compiler::store(const std::string& key, const std::string& object) const {
     sdk::log("perf_hints", "cpu: compiled objects are not cached: " + trouble);
 }
 
-ModulePtr Compiler::linked(const Source& s, const std::string& object) {
+ModulePtr Compiler::link(const Source& s, const std::string& object, const std::string& key) {
   const Clock::time_point start = Clock::now();
   ModulePtr m = load(s, object);
   link_ns_.fetch_add(ns_since(start), std::memory_order_relaxed);
-  return m;
+  const std::string path = cache_.path_of(key);
+  auto linked = std::make_shared<const Linked>(Linked{path.substr(path.rfind('/') + 1), object, s.symbols});
+  return std::make_shared<Part>(std::move(m), std::move(linked), 0, s.symbols.size());
+}
+
+ModulePtr Compiler::restore(Linked linked, size_t first, size_t count) {
+  if (first > linked.symbols.size() || count > linked.symbols.size() - first)
+    throw sdk::Error(TSR_ENVIRONMENT, "TSR-J004", "a saved kernel names functions that its object has not");
+  std::lock_guard lock(mutex_);
+  ModulePtr whole;
+  if (const auto it = restored_.find(linked.id); it != restored_.end()) whole = it->second.lock();
+  if (!whole || whole->linked()->symbols != linked.symbols || whole->linked()->object.size() != linked.object.size()) {
+    Source s;
+    s.name = linked.id;
+    s.symbols = linked.symbols;
+    const Clock::time_point start = Clock::now();
+    const ModulePtr m = load(s, linked.object);
+    link_ns_.fetch_add(ns_since(start), std::memory_order_relaxed);
+    const size_t all = linked.symbols.size();
+    const std::string id = linked.id;
+    whole = std::make_shared<Part>(m, std::make_shared<const Linked>(std::move(linked)), 0, all);
+    if (restored_.size() > 1024) std::erase_if(restored_, [](const auto& r) { return r.second.expired(); });
+    restored_[id] = whole;
+  }
+  from_disk_.fetch_add(1, std::memory_order_relaxed);
+  return std::make_shared<Part>(whole, first, count);
 }
 
 // Sources of equal optimisation, whose symbols differ.
@@ -90,7 +118,7 @@ std::vector<ModulePtr> Compiler::build_batch(std::span<const Source* const> batc
     const std::string object = build(*batch[0]);
     count();
     store(*keys[0], object);
-    return {linked(*batch[0], object)};
+    return {link(*batch[0], object, *keys[0])};
   }
   Source all;
   all.optimize = batch[0]->optimize;
@@ -103,7 +131,7 @@ std::vector<ModulePtr> Compiler::build_batch(std::span<const Source* const> batc
   const std::string object = build(all), key = key_of(all);
   count();
   store(key, object);
-  const ModulePtr whole = linked(all, object);
+  const ModulePtr whole = link(all, object, key);
   std::vector<ModulePtr> out;
   size_t first = 0;
   for (size_t i = 0; i < batch.size(); ++i) {
@@ -120,7 +148,7 @@ ModulePtr Compiler::from_disk(const Source& s, const std::string& key, std::map<
   if (!object) return nullptr;
   if (!object->starts_with(kReference)) {
     from_disk_.fetch_add(1, std::memory_order_relaxed);
-    return linked(s, *object);
+    return link(s, *object, key);
   }
   const size_t blank = object->find(' ', kReference.size());
   if (blank == std::string::npos) return nullptr;
@@ -142,7 +170,7 @@ ModulePtr Compiler::from_disk(const Source& s, const std::string& key, std::map<
       all.symbols.push_back(batch.substr(from, stop - from));
       from = stop + 1;
     }
-    it = batches.emplace(batch, linked(all, *bytes)).first;
+    it = batches.emplace(batch, link(all, *bytes, batch)).first;
   }
   from_disk_.fetch_add(1, std::memory_order_relaxed);
   return std::make_shared<Part>(it->second, first, s.symbols.size());

@@ -33,10 +33,21 @@ struct Source {
   int optimize = 1;                  // 1: explicit vectors, little to do; 2: the compiler's O2 with its vectorisers
 };
 
+// What modules were linked from.
+struct Linked {
+  std::string id;                    // of the text and all that it was compiled with
+  std::string object;                // an object, or a shared library
+  std::vector<std::string> symbols;  // all of its functions
+};
+
 // Code that stays executable as long as the module lives.
 class Module {
  public:
   virtual ~Module() = default;
+  // What this came from, and which of its symbols is the first here; null: unknown.
+  const std::shared_ptr<const Linked>& linked() const { return linked_; }
+  size_t first() const { return first_; }
+  size_t count() const { return addresses_.size(); }
   void* address(size_t symbol) const { return addresses_[symbol]; }  // by its place in Source::symbols
   template <class Fn>
   Fn* function(size_t symbol = 0) const {
@@ -45,6 +56,8 @@ class Module {
 
  protected:
   std::vector<void*> addresses_;
+  std::shared_ptr<const Linked> linked_;
+  size_t first_ = 0;
 };
 using ModulePtr = std::shared_ptr<const Module>;
 
@@ -70,6 +83,9 @@ class Compiler {
   // What this process has compiled or loaded and somebody still holds; else null. Thread-safe.
   ModulePtr find(const Source& source) const;
 
+  // A module that another process had: `count` of its functions from `first` on. Thread-safe.
+  ModulePtr restore(Linked linked, size_t first, size_t count);
+
   struct Stats {
     int64_t compiled = 0, from_disk = 0, from_memory = 0;
     double compile_seconds = 0, link_seconds = 0;  // summed over threads
@@ -82,7 +98,7 @@ class Compiler {
   std::string build(const Source& source) const;  // an object, or a shared library
   ModulePtr load(const Source& source, const std::string& object) const;
   void store(const std::string& key, const std::string& object) const;
-  ModulePtr linked(const Source& source, const std::string& object);
+  ModulePtr link(const Source& source, const std::string& object, const std::string& key);
   std::vector<ModulePtr> build_batch(std::span<const Source* const> batch, std::span<const std::string* const> keys);
   ModulePtr from_disk(const Source& source, const std::string& key, std::map<std::string, ModulePtr>& batches);
 
@@ -91,6 +107,7 @@ class Compiler {
   std::string toolchain_;  // names the compiler and its version in keys
   mutable std::mutex mutex_;
   std::map<std::string, std::weak_ptr<const Module>, std::less<>> modules_;
+  std::map<std::string, std::weak_ptr<const Module>, std::less<>> restored_;  // by Linked::id
   std::atomic<int64_t> compiled_{0}, from_disk_{0}, from_memory_{0}, compile_ns_{0}, link_ns_{0};
 };
 

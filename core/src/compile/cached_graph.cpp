@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The payload of an entry of kind "graph". Nodes are numbered in program order, nested regions included, which a text keeps.
 #include <algorithm>
+#include <unordered_map>
 
 #include "cache/entry.hpp"
 #include "compile/cached.hpp"
@@ -16,7 +17,10 @@ namespace tessera::core {
 
 namespace {
 
-enum Tag : uint32_t { kText = 1, kAssignment = 2, kKernel = 3, kConstants = 4 };
+enum Tag : uint32_t { kText = 1, kAssignment = 2, kKernel = 3, kConstants = 4, kBlocks = 5 };
+
+// Kernels are stored as lists of blocks, equal ones once: kernels that were compiled together begin with the same object.
+constexpr size_t kBlock = 4096;
 
 void append_order(const Graph& g, tsr_id region, std::vector<tsr_id>* order) {
   for (const tsr_id n : nodes_of(g, region)) {
@@ -47,14 +51,26 @@ std::string encode_graph(const Graph& graph, const std::vector<Assignment>& assi
     if (assigned.kind == Assignment::kBackend) a.text(assigned.backend->name);
   }
   out.add(kAssignment, a.take());
+  ByteWriter blocks;
+  std::unordered_map<std::string_view, uint32_t> index;
   for (uint32_t i = 0; i < order.size(); ++i) {
     const auto at = kernels.bytes.find(order[i]);
     if (at == kernels.bytes.end()) continue;
     ByteWriter k;
     k.u32(i);
-    k.bytes(at->second);
+    k.u64(at->second.size());
+    for (size_t from = 0; from < at->second.size(); from += kBlock) {
+      const std::string_view block = std::string_view(at->second).substr(from, kBlock);
+      const auto [known, added] = index.try_emplace(block, static_cast<uint32_t>(index.size()));
+      if (added) {
+        blocks.u32(static_cast<uint32_t>(block.size()));
+        blocks.bytes(block);
+      }
+      k.u32(known->second);
+    }
     out.add(kKernel, k.take());
   }
+  out.add(kBlocks, blocks.take());
   return out.take();
 }
 
@@ -97,14 +113,29 @@ std::string decode_graph(std::string_view payload, const OpRegistry& ops, const 
     out->assignment[n] = a;
   }
   if (!in.done()) return "its assignment is longer than its graph";
+  std::vector<std::string_view> blocks;
+  if (const auto at = find(kBlocks); at != sections.end()) {
+    ByteReader b(at->bytes);
+    while (!b.done()) {
+      uint32_t length = 0;
+      blocks.emplace_back();
+      if (!b.u32(&length) || length > kBlock || !b.bytes(length, &blocks.back())) return "its kernels are malformed";
+    }
+  }
   for (const Section& s : sections) {
     if (s.tag != kKernel) continue;
     ByteReader k(s.bytes);
     uint32_t index = 0;
-    if (!k.u32(&index) || index >= order.size()) return "a kernel of it is malformed";
-    std::string_view bytes;
-    k.bytes(s.bytes.size() - sizeof index, &bytes);
-    out->kernels.bytes[order[index]] = bytes;
+    uint64_t length = 0;
+    if (!k.u32(&index) || index >= order.size() || !k.u64(&length)) return "a kernel of it is malformed";
+    std::string bytes;
+    while (!k.done()) {
+      uint32_t block = 0;
+      if (!k.u32(&block) || block >= blocks.size()) return "a kernel of it is malformed";
+      bytes += blocks[block];
+    }
+    if (bytes.size() != length) return "a kernel of it is malformed";
+    out->kernels.bytes[order[index]] = std::move(bytes);
   }
   return {};
 }

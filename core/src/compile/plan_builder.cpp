@@ -602,7 +602,7 @@ class PlanBuilder {
   }
 
   const std::string* saved_bytes(const tsr_backend& table, const Step& s) const {
-    if (!options_.restore || !table.deserialize) return nullptr;
+    if (!options_.restore || !table.deserialize || log_enabled(Artifact::kOutputCode)) return nullptr;
     const auto at = options_.restore->bytes.find(s.node);
     return at == options_.restore->bytes.end() ? nullptr : &at->second;
   }

@@ -508,6 +508,11 @@ class Kernel {
   virtual double pack_seconds() const { return 0; }  // of compile, spent on rearranging constants; asked once, after compile
   virtual int64_t held_bytes() const { return 0; }   // memory that it keeps, such as rearranged constants; asked once
   virtual uint64_t unread() const { return 0; }      // bit i: launch never reads input i's data, a constant; asked once
+  // For caches: bytes of which Backend::deserialize makes the same kernel, in any process that runs this plugin with the same options on such
+  // a machine. Only asked of kernels whose sizes are all numbers. Objects that several kernels share go first: a cache stores equal
+  // beginnings once.
+  virtual bool can_serialize() const { return false; }
+  virtual std::string serialize() const { return {}; }
 };
 
 struct Compile {  // what a backend is asked to compile
@@ -560,7 +565,9 @@ class Backend {
   // What compile() will be asked next for one plan: code may be made for all of it at once. Graphs compile concurrently, and a plan may be
   // given up after this.
   virtual void prepare(std::span<const Compile> /*requests*/) {}
-  virtual double cost(Graph, Node) { return -1; }  // seconds; negative: unknown
+  virtual bool can_deserialize() const { return false; }
+  virtual std::unique_ptr<Kernel> deserialize(std::string_view /*bytes*/) { return nullptr; }  // throws when it cannot
+  virtual double cost(Graph, Node) { return -1; }                                              // seconds; negative: unknown
 };
 
 class Frontend {
@@ -612,6 +619,12 @@ class Plugin {
     t->compile = [](void* self, const tsr_compile* c, tsr_kernel* out) noexcept {
       return guarded([&] { export_kernel(static_cast<Backend*>(self)->compile(Compile{c}), out); });
     };
+    if (b->can_deserialize())
+      t->deserialize = [](void* self, const void* bytes, size_t length, tsr_kernel* out) noexcept {
+        return guarded([&] {
+          export_kernel(static_cast<Backend*>(self)->deserialize({static_cast<const char*>(bytes), length}), out);
+        });
+      };
     t->cost = [](void* self, tsr_graph* g, tsr_id n) noexcept {
       try {
         return static_cast<Backend*>(self)->cost(Graph(g), {g, n});
@@ -708,6 +721,15 @@ class Plugin {
     out->launch = [](void* self, const tsr_launch* l) noexcept {
       return guarded([&] { static_cast<KernelBox*>(self)->kernel->launch(*l); });
     };
+    if (k->can_serialize())
+      out->serialize = [](void* self, void* (*alloc)(void*, size_t), void* ctx) noexcept {
+        return guarded([&] {
+          const std::string bytes = static_cast<KernelBox*>(self)->kernel->serialize();
+          void* to = alloc(ctx, bytes.size());
+          if (!to && !bytes.empty()) throw std::bad_alloc();
+          std::copy(bytes.begin(), bytes.end(), static_cast<char*>(to));
+        });
+      };
     out->destroy = [](void* self) noexcept { delete static_cast<KernelBox*>(self); };
     box->kernel = std::move(k);
     out->self = box.release();
