@@ -90,7 +90,7 @@ std::vector<std::string> constant_digests(const ConstantSources& sources, const 
         if (const ConstantSource* s = sources.find(constants[i].data(), constants[i].size()); s && s->file.get() == source)
           out[i] = content_digest(constants[i], true);
     } else if (file.changed) {
-      cache.put(CacheKind::kDigests, file.key, write_known(file.digests));
+      cache.put_later(CacheKind::kDigests, file.key, write_known(file.digests));
     }
   }
   return out;

@@ -31,6 +31,7 @@ class ConstantForms {
   bool keeps_blobs() const;
 
   std::string digest(std::string_view constant);
+  void know(std::string_view constant, std::string_view digest) { digests_[{constant.data(), constant.size()}] = digest; }
   // A constant of the captured graph with this content; null: it has none.
   const void* captured(const std::string& digest, size_t bytes) const;
 

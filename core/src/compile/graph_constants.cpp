@@ -121,6 +121,7 @@ std::string decode_constants(std::string_view section, ConstantForms* forms, Res
       return kMalformed;
     }
     out->items.push_back({data, dtype, static_cast<size_t>(bytes)});
+    if (forms) forms->know(out->items.back().view(), digest);
   }
   return in.done() ? "" : kMalformed;
 }

@@ -204,7 +204,7 @@ class PlanBuilder {
     c.value = value;
     c.device = device;
     const int64_t bytes = checked_bytes(t.dtype, {t.sizes, t.rank}, core::device(device).name());
-    if (device == kCpu && reinterpret_cast<uintptr_t>(t.data) % kAlignment == 0) {
+    if (!kernels_ || (device == kCpu && reinterpret_cast<uintptr_t>(t.data) % kAlignment == 0)) {
       c.data = t.data;
     } else {
       unplaced_.push_back({p_.constants.size(), t.data, static_cast<size_t>(bytes)});
