@@ -34,6 +34,17 @@ size_t alignment(tsr_dtype dtype) {
   return bytes == 0 ? 1 : is_complex(dtype) ? bytes / 2 : bytes;
 }
 
+void copy_bytes(void* to, std::string_view from) {
+  constexpr size_t kPart = size_t{1} << 20;
+  const auto parts = static_cast<int64_t>((from.size() + kPart - 1) / kPart);
+  sdk::parallel(parts, 2, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const std::string_view part = from.substr(static_cast<size_t>(i) * kPart, kPart);
+      std::memcpy(static_cast<char*>(to) + static_cast<size_t>(i) * kPart, part.data(), part.size());
+    }
+  });
+}
+
 std::string shape_text(const std::vector<int64_t>& dims) {
   std::string s = "[";
   for (size_t i = 0; i < dims.size(); ++i) s += (i ? ", " : "") + std::to_string(dims[i]);
@@ -144,11 +155,16 @@ Tensors::Tensors(sdk::Graph graph, std::string path, std::shared_ptr<MappedFile>
 }
 
 void* Tensors::allocate(size_t bytes) {
-  void* p = std::aligned_alloc(64, (std::max<size_t>(bytes, 1) + 63) / 64 * 64);
+  // Filling weights costs more in page faults than in copying, unless pages are large. What is left behind the last of those has small ones.
+  constexpr size_t kLargePage = size_t{2} << 20;
+  const size_t align = bytes >= kLargePage ? kLargePage : 64;
+  void* p = std::aligned_alloc(align, (std::max<size_t>(bytes, 1) + align - 1) / align * align);
   if (!p)
     throw sdk::Error(TSR_ENVIRONMENT, "TSR-R001",
                      path_ + ": out of memory for a constant of " + std::to_string(bytes) + " bytes");
   keep(graph_, std::shared_ptr<const void>(p, [](const void* q) { std::free(const_cast<void*>(q)); }));
+  if (align == kLargePage)
+    ::madvise(p, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);  // advice: where it is refused, nothing is lost
   return p;
 }
 
@@ -189,7 +205,7 @@ HostTensor Tensors::load(const TensorProto& t, const std::string& what) {
   }
   void* copy = allocate(out.bytes);
   if (v.file) v.file->name_source(graph_, v.bytes, copy);
-  if (out.bytes) std::memcpy(copy, v.bytes.data(), out.bytes);
+  copy_bytes(copy, v.bytes);
   if (v.file && out.bytes >= kForget) v.file->forget(v.bytes);
   out.data = copy;
   return out;

@@ -19,7 +19,8 @@ class SourceFile {
   SourceFile(const SourceFile&) = delete;
 
   // What tells this file, with this content, from every other: file system, inode, size, times of the last change of data (mtime) and of data
-  // or inode (ctime) in nanoseconds. "" when it cannot tell:
+  // or inode (ctime) in nanoseconds, and the content of sixteen pages, in case a file system was itself copied with all of that.
+  // "" when it cannot tell:
   //  - the file has changed since it was first named, so that nobody knows which of its contents was read;
   //  - it changed less than `settle_seconds` before that, or in the future: a further write may leave the same times;
   //  - its file system does not keep ctime by itself, as far as is known here. A list names those that do: ext2 to ext4, xfs, btrfs, f2fs, zfs,
