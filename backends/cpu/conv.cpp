@@ -153,6 +153,7 @@ class ConvKernel final : public sdk::Kernel {
     const std::string form =
         std::string("left ") + isa_->name + " groups " + std::to_string(groups) + " m " + text_of(m) + " k " + text_of(k);
     packed_.make(c, v, form, step * groups, [&](char* to) {
+      for (int64_t g = 0; g < groups; ++g) clear_slack(to + g * step, step);
       for (int64_t g = 0; g < groups; ++g)
         pack_left(*isa_, static_cast<const float*>(t.data) + g * outputs * depth, TSR_F32, m, k, to + g * step);
     });

@@ -17,6 +17,7 @@ void PackedConstant::make(const sdk::Compile& c, const sdk::Value& v, const std:
   double seconds = 0;
   const auto timed = [&](char* to) {
     const auto start = std::chrono::steady_clock::now();
+    clear_slack(to, bytes);
     fill(to);
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (sdk::log_enabled("benchmarking"))

@@ -2,7 +2,9 @@
 // Constants in the form that kernels read, made once and kept by the host, or by the kernel where the host cannot.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +13,13 @@
 #include "tessera/plugin.hpp"
 
 namespace cpu {
+
+// Kernels read up to so many bytes beyond what a form holds. They are zeros: what is kept must not depend on what lay there before.
+inline constexpr int64_t kPackedSlack = 128;
+inline void clear_slack(char* form, int64_t bytes) {
+  const int64_t n = std::min(bytes, kPackedSlack);
+  std::memset(form + bytes - n, 0, static_cast<size_t>(n));
+}
 
 class PackedConstant {
  public:

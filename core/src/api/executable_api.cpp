@@ -4,6 +4,7 @@
 #include "compile/executable.hpp"
 #include "ir/graph.hpp"
 #include "trace/trace.hpp"
+#include "trace/trace_graph.hpp"
 
 namespace tessera::core::api {
 
@@ -19,6 +20,7 @@ tsr_error* compile(tsr_context* c, tsr_graph* g, const char* backends, bool with
     const CompileOptions options = compile_options(context, context->config(), backends);
     const std::vector<BoundPass> passes = with_passes ? context->pipeline(context->config()) : std::vector<BoundPass>();
     auto executable = traced_compile({"graph", graph->tables().name, {}, {}}, [&] {
+      if (with_passes && trace_details()) trace_graph(*graph, "input");
       return compile_cached(std::move(graph), {*context, context->config(), passes, options});
     });
     *out = reinterpret_cast<tsr_executable*>(executable.release());
