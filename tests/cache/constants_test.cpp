@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include "api/api.hpp"
@@ -363,6 +364,39 @@ TEST_CASE("users of one process share one mapping, other processes map the same 
   CHECK(context->cache()->map(key, bytes - 1, checked) == nullptr);
   CHECK(entry_files(folder.path, key).empty());
   CHECK(one->view() == copy);
+}
+
+TEST_CASE("a folder that cannot be written serves its blobs, checked on each start") {
+  if (geteuid() != 0) return;  // needs a second user
+  const TemporaryFolder folder;
+  const std::string key = sha256_hex("blob");
+  {
+    const auto context = make_context(folder.path);
+    const auto blob = Blob::allocate(100000);
+    std::memset(blob->fill(), 'x', blob->bytes());
+    context->cache()->put_later(key, blob, std::make_shared<CheckedBlobs>());
+    context->cache()->flush();
+  }
+  for (const auto& e : std::filesystem::recursive_directory_iterator(folder.path))
+    std::filesystem::permissions(e.path(), static_cast<std::filesystem::perms>(e.is_directory() ? 0755 : 0644));
+  chmod(folder.path.c_str(), 0755);
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string plugins =
+        std::string(getenv("TESSERA_BUILD_DIR") ? getenv("TESSERA_BUILD_DIR") : ".") + "/lib/tessera/plugins";
+    if (setuid(65534) != 0) _exit(2);
+    if (access(plugins.c_str(), R_OK | X_OK) != 0) _exit(0);  // a build tree in root's home is closed to that user
+    const auto context = make_context(folder.path);
+    CheckedBlobs checked;
+    const auto blob = context->cache() ? context->cache()->map(key, 100000, checked) : nullptr;
+    if (!blob || blob->view() != std::string(100000, 'x') || !checked.changed()) _exit(1);
+    context->cache()->put_later(sha256_hex("other"), blob, std::make_shared<CheckedBlobs>());
+    context->cache()->flush();
+    _exit(context->cache()->list().size() == 1 ? 0 : 3);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("an entry beyond the limit is not kept, and pushes nothing out") {
