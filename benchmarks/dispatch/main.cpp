@@ -6,14 +6,17 @@
 //   entries: by the number of cached entries, called round robin: 8 tensors, static shapes; entries differ in the first tensor's
 //            size only, the other seven tensors are shared
 //
-// Every argument is used by the graph, hence guarded. Each figure is the median of batches, so that a preempted one does not count.
+// Every argument is used by the graph, hence guarded. All figures are taken side by side: round after round runs a short batch of each, every
+// batch after a lap over its entries that is not timed, and a figure is the lowest decile of its batches. What else the machine does then
+// slows some rounds of every figure instead of all rounds of one, and the slow ones do not count.
 // instructions.sh counts the instructions of a call instead: a number that another program on the machine does not change.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,86 +32,97 @@ Tensor gather_up(const T&... xs) {
   return tessera::cat({xs...}).sum({0}, true);
 }
 
-struct Options {
-  bool json = false;
-  std::string only;  // "tensors/8": this figure alone
-  size_t calls = 0;  // with `only`: this many calls, not timed
+// One figure: makes `n` calls, going on where the last batch ended; returns their nanoseconds in all.
+struct Case {
+  std::string group, name;
+  size_t lap;  // calls after which it begins anew
+  std::function<double(size_t n)> batch;
+  size_t calls = 0;                // of a batch
+  std::vector<double> times = {};  // per call, by batch
 };
-Options options;
 
-// ns per call of `call(i)`, i counting up.
 template <class F>
-double measure(F&& call) {
-  if (options.calls > 0) {
-    for (size_t i = 0; i < options.calls; ++i) call(i);
-    return 0;
-  }
+double timed(size_t n, F&& call) {
   using Clock = std::chrono::steady_clock;
-  constexpr int kBatches = 31;
-  const auto run = [&](size_t begin, size_t n) {
-    const auto start = Clock::now();
-    for (size_t i = begin; i < begin + n; ++i) call(i);
-    return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
-  };
-  size_t n = 1000;
-  while (run(0, n) < 5e6) n *= 2;  // batches of at least 5 ms
-  std::vector<double> times;
-  size_t at = 0;
-  for (int b = 0; b < kBatches; ++b, at += n) times.push_back(run(at, n) / static_cast<double>(n));
-  std::nth_element(times.begin(), times.begin() + kBatches / 2, times.end());
-  return times[kBatches / 2];
+  const auto start = Clock::now();
+  for (size_t i = 0; i < n; ++i) call();
+  return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
 }
 
 const std::vector<std::string> kManyEntries = {"guards.recompile_limit=2000", "guards.accumulated_recompile_limit=100000"};
 
-double by_tensors_1() {
+Case by_tensors_1() {
   auto f = tessera::compile([](const Tensor& a) { return gather_up(a); }, {.dynamic = tessera::Dynamic::no});
   const Tensor a = tessera::ones({16});
-  return measure([&](size_t) { f(a); });
+  return {"tensors", "1", 1, [f, a](size_t n) { return timed(n, [&] { f(a); }); }};
 }
 
-auto compile_8() {
-  return tessera::compile([](const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d, const Tensor& e,
-                             const Tensor& g, const Tensor& h, const Tensor& i) { return gather_up(a, b, c, d, e, g, h, i); },
-                          {.dynamic = tessera::Dynamic::no, .options = kManyEntries});
-}
-
-double by_entries(size_t entries) {
-  auto f = compile_8();
-  std::vector<Tensor> first, shared;
-  for (size_t i = 0; i < entries; ++i) first.push_back(tessera::ones({static_cast<int64_t>(i + 1)}));
-  for (int i = 0; i < 7; ++i) shared.push_back(tessera::ones({16}));
-  const auto call = [&](const Tensor& x) {
-    return f(x, shared[0], shared[1], shared[2], shared[3], shared[4], shared[5], shared[6]);
-  };
-  for (const Tensor& x : first) call(x);
-  size_t next = 0;
-  return measure([&](size_t) {
-    call(first[next]);
-    if (++next == entries) next = 0;
-  });
-}
-
-double by_tensors_64() {
+Case by_tensors_64() {
   auto f = tessera::compile([](const std::vector<Tensor>& xs) { return tessera::cat(xs).sum({0}, true); },
                             {.dynamic = tessera::Dynamic::no});
   std::vector<Tensor> xs;
   for (int i = 0; i < 64; ++i) xs.push_back(tessera::ones({16}));
-  return measure([&](size_t) { f(xs); });
+  return {"tensors", "64", 1, [f, xs](size_t n) { return timed(n, [&] { f(xs); }); }};
 }
 
-using Figures = std::vector<std::pair<std::string, double>>;
+Case by_entries(const char* group, const char* name, size_t entries) {
+  auto f = tessera::compile([](const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d, const Tensor& e,
+                               const Tensor& g, const Tensor& h, const Tensor& i) { return gather_up(a, b, c, d, e, g, h, i); },
+                            {.dynamic = tessera::Dynamic::no, .options = kManyEntries});
+  std::vector<Tensor> first, s;
+  for (size_t i = 0; i < entries; ++i) first.push_back(tessera::ones({static_cast<int64_t>(i + 1)}));
+  for (int i = 0; i < 7; ++i) s.push_back(tessera::ones({16}));
+  size_t next = 0;
+  const auto batch = [f, first, s, next](size_t n) mutable {
+    return timed(n, [&] {
+      f(first[next], s[0], s[1], s[2], s[3], s[4], s[5], s[6]);
+      if (++next == first.size()) next = 0;
+    });
+  };
+  return {group, name, entries, batch};
+}
 
-std::string print(const Figures& figures, bool json) {
+const std::vector<std::pair<std::string, Case (*)()>> kFigures = {
+    {"tensors/1", by_tensors_1},
+    {"tensors/8", [] { return by_entries("tensors", "8", 1); }},
+    {"tensors/64", by_tensors_64},
+    {"entries/1", [] { return by_entries("entries", "1", 1); }},
+    {"entries/8", [] { return by_entries("entries", "8", 8); }},
+    {"entries/64", [] { return by_entries("entries", "64", 64); }},
+    {"entries/1000", [] { return by_entries("entries", "1000", 1000); }},
+};
+
+void measure(std::vector<Case>& cases) {
+  constexpr int kRounds = 400;
+  constexpr double kBatch = 2e5;  // nanoseconds, at least
+  for (Case& c : cases) {
+    c.batch(c.lap);  // compiles
+    c.batch(std::max<size_t>(c.lap, 1000));
+    for (c.calls = c.lap; c.batch(c.calls) < kBatch;) c.calls *= 2;
+  }
+  for (int round = 0; round < kRounds; ++round)
+    for (Case& c : cases) {
+      c.batch(std::max<size_t>(c.lap, 100));
+      c.times.push_back(c.batch(c.calls) / static_cast<double>(c.calls));
+    }
+}
+
+double lowest_decile(std::vector<double> times) {
+  const auto at = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 10);
+  std::nth_element(times.begin(), at, times.end());
+  return *at;
+}
+
+std::string print(const std::vector<Case>& cases, const std::string& group, bool json) {
   std::string s;
   char text[64];
-  for (const auto& [name, ns] : figures) {
-    if (ns < 0) continue;  // left out
+  for (const Case& c : cases) {
+    if (c.group != group) continue;
     std::snprintf(text, sizeof text, json ? "%s\"%s\": %.1f" : "%s%6s: %8.1f ns",
                   s.empty() ? ""
                   : json    ? ", "
                             : "\n  ",
-                  name.c_str(), ns);
+                  c.name.c_str(), lowest_decile(c.times));
     s += text;
   }
   return s;
@@ -117,17 +131,21 @@ std::string print(const Figures& figures, bool json) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  bool json = false;
+  std::string only;
+  size_t calls = 0;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) {
-      options.json = true;
+      json = true;
     } else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
-      options.only = argv[++i];
+      only = argv[++i];
     } else if (std::strcmp(argv[i], "--calls") == 0 && i + 1 < argc) {
-      options.calls = std::strtoull(argv[++i], nullptr, 10);
+      calls = std::strtoull(argv[++i], nullptr, 10);
     } else {
       std::fprintf(stderr,
                    "usage: bench-dispatch [--json] [--only FIGURE [--calls N]]\n"
-                   "ns per call of a compiled function with nothing to compute.\n"
+                   "ns per call of a compiled function with nothing to compute: the lowest decile of 400 batches per figure,\n"
+                   "each of at least 0.2 ms, taken in turns with those of the other figures.\n"
                    "  --only FIGURE  one figure: tensors/8, entries/1000\n"
                    "  --calls N      make N calls and time nothing (for instruction counts)\n"
                    "example: bench-dispatch --json\n");
@@ -137,20 +155,24 @@ int main(int argc, char** argv) {
   try {
     const tessera::Context context("null");
     const tessera::ContextScope scope(context);
-    const auto figure = [](const std::string& name, auto&& f) {
-      return options.only.empty() || options.only == name ? f() : -1.0;
-    };
-    const Figures tensors = {{"1", figure("tensors/1", by_tensors_1)},
-                             {"8", figure("tensors/8", [] { return by_entries(1); })},
-                             {"64", figure("tensors/64", by_tensors_64)}};
-    Figures entries;
-    for (const size_t n : {1, 8, 64, 1000})
-      entries.emplace_back(std::to_string(n), figure("entries/" + std::to_string(n), [n] { return by_entries(n); }));
-    if (options.json)
+    std::vector<Case> cases;
+    for (const auto& [name, make] : kFigures)
+      if (only.empty() || only == name) cases.push_back(make());
+    if (cases.empty()) {
+      std::fprintf(stderr, "bench-dispatch: there is no figure '%s'\n", only.c_str());
+      return 2;
+    }
+    if (calls > 0) {
+      for (Case& c : cases) c.batch(calls);
+      return 0;
+    }
+    measure(cases);
+    const std::string tensors = print(cases, "tensors", json), entries = print(cases, "entries", json);
+    if (json)
       std::printf("{\"schema\": \"tessera.bench.dispatch/1\", \"unit\": \"ns\", \"tensors\": {%s}, \"entries\": {%s}}\n",
-                  print(tensors, true).c_str(), print(entries, true).c_str());
+                  tensors.c_str(), entries.c_str());
     else
-      std::printf("tensors\n  %s\nentries (8 tensors)\n  %s\n", print(tensors, false).c_str(), print(entries, false).c_str());
+      std::printf("tensors\n  %s\nentries (8 tensors)\n  %s\n", tensors.c_str(), entries.c_str());
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 2;
