@@ -97,6 +97,22 @@ TEST_CASE("a hit allocates nothing") {
 }
 #endif
 
+TEST_CASE("a long text before the tensors") {
+  auto f =
+      compile([](const std::string& s, const Tensor& a, const Tensor& b) { return a + b * static_cast<int>(s.size() % 7); },
+              {.dynamic = Dynamic::no, .options = {"guards.recompile_limit=100"}});
+  const Tensor x = ones({3}), y = ones({3}), z = ones({1});
+  for (int round = 0; round < 2; ++round)  // then they hit
+    for (const size_t n : {1, 5000, 9000}) {
+      const std::string s(n, 'a');
+      const std::vector<float> expected(3, 1 + static_cast<float>(n % 7));
+      CHECK(values(f(s, x, y)) == expected);
+      CHECK(values(f(s, x, z)) == expected);
+      CHECK(values(f(s, z, x)) == expected);
+      CHECK(values(f(s, z, z)) == std::vector<float>(1, expected[0]));
+    }
+}
+
 TEST_CASE("many arguments: each finds its place") {
   auto f = compile([](const std::vector<Tensor>& xs, const Tensor& last) {
     Tensor sum = last * 1000;

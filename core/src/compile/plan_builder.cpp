@@ -78,7 +78,7 @@ class PlanBuilder {
       std::vector<int64_t> dims(std::max<size_t>(1, p_.program.num_slots()), 0);
       p_.primary = make_layout(p_, 0, dims.data(), dense, nullptr);
       hand_to_executor();
-      if (!p_.executor && kernels_ && FastCall::fits(p_)) p_.fast_call = FastCall::make(p_);
+      if (!p_.executor && kernels_) p_.fast_call = FastCall::make(p_);
     }
     return std::move(plan_);
   }

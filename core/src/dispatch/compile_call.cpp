@@ -219,7 +219,9 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, C
       e->num_scalars = static_cast<uint32_t>(
           std::count_if(c.leaves.begin(), c.leaves.end(), [&](uint32_t i) { return args[i].kind != TSR_ARG_TENSOR; }));
       e->num_outputs = static_cast<uint32_t>(e->executable->num_outputs());
-      std::copy_n(c.leaves.begin(), std::min<size_t>(c.leaves.size(), Entry::kInline), e->leaves);
+      if (!c.leaves.empty() && c.leaves[0] < Entry::kScattered) e->first_input = static_cast<uint16_t>(c.leaves[0]);
+      for (uint32_t i = 0; i < e->num_inputs; ++i)
+        if (c.leaves[i] != c.leaves[0] + i) e->first_input = Entry::kScattered;
       e->guards = make_guards(e->executable->graph(), e->plan->facts, {c.leaves, c.used, c.policies, c.scalars, c.observed},
                               args, count, paths);
       // Layouts that only the call knows are looked at in each, and so are tensors that have lost their guard.

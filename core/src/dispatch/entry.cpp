@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dispatch/entry.hpp"
 
+#include <algorithm>
+
 #include "compile/plan.hpp"
 #include "dispatch/scalar_inputs.hpp"
 
 namespace tessera::core {
 
+void Entry::set_key(uint64_t key_hash, const uint64_t* words, size_t n) {
+  if (n > kInlineKey) long_key_ = std::make_unique<uint64_t[]>(n);
+  hash = key_hash;
+  key_size = static_cast<uint32_t>(n);
+  std::copy_n(words, n, n > kInlineKey ? long_key_.get() : short_key_);
+}
+
 void Entry::run_slowly(const tsr_arg* args, tsr_tensor_handle** outputs) const {
   const uint32_t n = num_inputs;
-  const uint32_t* from = n <= kInline ? leaves : inputs.data();
+  const uint32_t* from = inputs.data();
   if (trusted && num_scalars == 0 && plan->fast_call) {  // it takes aligned inputs for granted: as good as all are
     bool aligned = true;
     for (uint32_t i = 0; i < n; ++i)
       aligned = aligned && reinterpret_cast<uintptr_t>(args[from[i]].tensor->desc.data) % kAlignment == 0;
-    if (aligned) return plan->fast_call->run(*plan, args, from, outputs);
+    if (aligned) return plan->fast_call->run(args, from, outputs);
   }
   tsr_tensor_handle* stack[64];
   std::vector<tsr_tensor_handle*> heap;

@@ -9,29 +9,37 @@
 #include "compile/executable.hpp"
 #include "dispatch/frame.hpp"
 #include "dispatch/guards.hpp"
+#include "runtime/block_pool.hpp"
 
 namespace tessera::core {
 
 struct Continuation;
 
-// Immutable once it is in a table, but for the counters.
+// Immutable once it is in a table, but for the counters. A hit reads the first two cache lines, what `fast` points at, and nothing else.
 struct alignas(64) Entry {
-  // What a hit reads comes first, on as few cache lines as possible.
   const FastCall* fast = nullptr;     // of the plan, when the guards imply all that it takes for granted; else null
   void* structure = nullptr;          // the client's description of the outputs
   std::atomic<Entry*> next{nullptr};  // with the same key, told apart by symbolic guards
   mutable std::atomic<uint64_t> tick{0}, hits{0};
-  const Plan* plan = nullptr;  // of the executable
-  uint32_t num_inputs = 0, num_outputs = 0;
-  bool in_path = false;      // `then` is set
-  bool trusted = true;       // the guards imply what the plan would check
-  uint32_t num_scalars = 0;  // graph inputs that are numbers: the last ones
-  static constexpr uint32_t kInline = 12;
-  uint32_t leaves[kInline];      // argument of each graph input, when there are no more than that
-  std::vector<uint32_t> inputs;  // the same, of any length
+  uint64_t hash = 0;  // of the key
+  uint32_t num_outputs = 0;
+  uint32_t key_size = 0;              // words
+  bool in_path = false;               // `then` is set
+  bool trusted = true;                // the guards imply what the plan would check
+  uint16_t first_input = kScattered;  // graph input i is argument first_input + i
+  static constexpr uint16_t kScattered = 0xffff;
+  static constexpr uint32_t kInlineKey = 8;
 
+ private:
+  uint64_t short_key_[kInlineKey];
+  std::unique_ptr<uint64_t[]> long_key_;
+
+ public:
+  std::vector<uint32_t> inputs;  // argument of each graph input
+  uint32_t num_inputs = 0;
+  uint32_t num_scalars = 0;    // graph inputs that are numbers: the last ones
+  const Plan* plan = nullptr;  // of the executable
   CompileId id;
-  std::vector<uint64_t> key;               // in its group
   int64_t bytes = 0;                       // that it holds, as near as can be told
   std::shared_ptr<Executable> executable;  // null: a segment without operations
   std::shared_ptr<Continuation> then;      // of a function with graph breaks (segment.hpp); null: the outputs are the results
@@ -43,10 +51,17 @@ struct alignas(64) Entry {
   ~Entry() {
     if (structure && structure_free) structure_free(structure);
   }
+  static void* operator new(size_t bytes) { return allocate_lines(bytes); }
+  static void operator delete(void* p, size_t bytes) noexcept { free_lines(p, bytes); }
+
+  // What finds it in its group (see Mask::key).
+  void set_key(uint64_t key_hash, const uint64_t* words, size_t n);
+  const uint64_t* key() const { return key_size <= kInlineKey ? short_key_ : long_key_.get(); }
   // Outputs are new references; the arguments fit the guards.
   void run(const tsr_arg* args, tsr_tensor_handle** outputs) const {
     if (fast) [[likely]]
-      return fast->run(*plan, args, num_inputs <= kInline ? leaves : inputs.data(), outputs);
+      return first_input != kScattered ? fast->run(args + first_input, nullptr, outputs)
+                                       : fast->run(args, inputs.data(), outputs);
     run_slowly(args, outputs);
   }
 

@@ -4,9 +4,33 @@
 #include <algorithm>
 #include <utility>
 
+#include "dispatch/type_ids.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
+
+void EntryMap::place(Table& t, Entry& e) {
+  size_t i = e.hash & t.mask;
+  while (t.slots[i].entry.load(std::memory_order_relaxed)) i = (i + 1) & t.mask;
+  t.slots[i].hash = e.hash;
+  t.slots[i].fast = e.fast;
+  t.slots[i].entry.store(&e, std::memory_order_release);
+}
+
+void EntryMap::grow(size_t capacity) {
+  auto larger = std::make_unique<Table>(capacity);
+  if (!tables_.empty())
+    for (size_t i = 0; i <= tables_.back()->mask; ++i)
+      if (Entry* e = tables_.back()->slots[i].entry.load(std::memory_order_relaxed)) place(*larger, *e);
+  tables_.push_back(std::move(larger));
+  current_.store(tables_.back().get(), std::memory_order_release);
+}
+
+void EntryMap::insert(Entry& e) {
+  if ((size_ + 1) * 2 > tables_.back()->mask + 1) grow((tables_.back()->mask + 1) * 2);
+  place(*tables_.back(), e);
+  ++size_;
+}
 
 EntryTable::EntryTable(Limits limits)
     : counts_(limits.entries > 0 || limits.bytes > 0 ? std::make_unique<Count[]>(kCounts) : nullptr), limits_(limits) {
@@ -47,12 +71,11 @@ void EntryTable::used(const Entry& e) const {
 }
 
 void EntryTable::add_to(Group& group, Entry& e) {
-  const uint64_t hash = hash_words(e.key.data(), e.key.size());
-  if (Entry* first = group.map.find(hash, e.key.data(), e.key.size())) {
+  if (Entry* first = group.map.find(e.hash, e.key(), e.key_size)) {
     while (Entry* next = first->next.load(std::memory_order_relaxed)) first = next;
     first->next.store(&e, std::memory_order_release);
   } else {
-    group.map.insert(hash, e.key.data(), e.key.size(), &e, e.fast);
+    group.map.insert(e);
   }
 }
 
@@ -73,11 +96,14 @@ const Entry* EntryTable::insert(std::unique_ptr<Entry> owned, const tsr_arg* arg
   const Guards& guards = e->guards;
   WordBuffer key;
   uint32_t marks = 0;
+  guards.mask.number_types(args, count);
   if (!guards.mask.key(args, count, key, &marks))
     throw bug("TSR-B031", "the arguments of a call changed while it was captured");
   if (!(guards.mask.symbolic ? guards.symbolic.hold(args) : true) || (marks != 0 && !guards.covers_marks(args)))
     throw bug("TSR-B031", "compiled code does not fit the call that it was compiled for");
-  e->key.assign(key.data(), key.data() + key.size());
+  // What it returns may be an argument of the next call.
+  if (e->executable && e->executable->plan().fast_call) e->executable->plan().fast_call->number_outputs(give_type_number);
+  e->set_key(hash_words(key.data(), key.size()), key.data(), key.size());
   entries_.push_back(std::move(owned));
   Group* group = nullptr;
   for (const auto& g : groups_)

@@ -12,6 +12,56 @@
 
 namespace tessera::core {
 
+// The entries of one mask by their keys: as a WordMap, but the keys stand in the entries, so that a hit reads a slot, its entry, and what runs.
+class EntryMap {
+ public:
+  EntryMap() { grow(8); }
+  // The first of a key; null: there is none.
+  Entry* find(uint64_t hash, const uint64_t* words, size_t n) const noexcept {
+    const Table* t = current_.load(std::memory_order_acquire);
+    for (size_t i = hash & t->mask;; i = (i + 1) & t->mask) {
+      const Slot& slot = t->slots[i];
+      Entry* e = slot.entry.load(std::memory_order_acquire);
+      if (!e) return nullptr;
+      if (slot.hash != hash) continue;  // written before the entry was published
+      // With many entries each of these lines is a cache miss: ask for all of them at once instead of one after the other. (Not in a
+      // function of its own: GCC takes one that does nothing else for pure, and drops the call.)
+      if (t->mask >= kCached) {
+        const auto entry = reinterpret_cast<uintptr_t>(e), fast = reinterpret_cast<uintptr_t>(slot.fast);
+        for (size_t k = 0; k < 2; ++k) __builtin_prefetch(reinterpret_cast<const void*>(entry + 64 * k));
+#pragma GCC unroll 5
+        for (size_t k = 0; k < 5; ++k) __builtin_prefetch(reinterpret_cast<const void*>(fast + 64 * k));
+      }
+      if (e->key_size == n && equal(e->key(), words, n)) return e;
+    }
+  }
+  void insert(Entry& e);  // its key is new
+  size_t size() const { return size_; }
+
+ private:
+  static constexpr size_t kCached = 64;  // so many slots' entries stay in the first level of caches anyway
+  struct alignas(32) Slot {
+    std::atomic<Entry*> entry{nullptr};
+    uint64_t hash = 0;
+    const FastCall* fast = nullptr;
+  };
+  struct Table {
+    explicit Table(size_t capacity) : mask(capacity - 1), slots(std::make_unique<Slot[]>(capacity)) {}
+    size_t mask;
+    std::unique_ptr<Slot[]> slots;
+  };
+  static bool equal(const uint64_t* a, const uint64_t* b, size_t n) {
+    uint64_t differ = 0;
+    for (size_t i = 0; i < n; ++i) differ |= a[i] ^ b[i];
+    return differ == 0;
+  }
+  static void place(Table& t, Entry& e);
+  void grow(size_t capacity);
+  std::atomic<const Table*> current_{nullptr};
+  std::vector<std::unique_ptr<Table>> tables_;  // the last is current; a reader may be in an earlier one
+  size_t size_ = 0;
+};
+
 // Entries stand in groups by the mask of what is fixed about their arguments; each group is one hash table that is read while it grows, so
 // that a call costs one probe per mask, whatever the number of entries. find() and used() may run in any thread at any time; the rest
 // excludes each other by a lock of the caller.
@@ -63,7 +113,7 @@ class EntryTable {
   static constexpr size_t kCounts = 16;  // threads share them
   struct Group {
     Mask mask;
-    WordMap<Entry> map;
+    EntryMap map;
   };
   using Order = std::vector<const Group*>;
 

@@ -8,12 +8,14 @@
 
 #include "dispatch/global_state.hpp"
 #include "dispatch/marks.hpp"
+#include "dispatch/type_ids.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
 
 void Mask::finish() {
   words_ = 1;
+  num_types_ = 0;
   symbolic = false;
   readers_.clear();
   for (const LeafGuard& l : leaves) {
@@ -23,7 +25,12 @@ void Mask::finish() {
     switch (l.kind) {
       case TSR_ARG_TENSOR:
         if (!l.guarded) break;
-        r.how = all_fixed && l.layout != LeafGuard::kStrides ? Reader::kFixedTensor : Reader::kTensor;
+        if (all_fixed && l.layout != LeafGuard::kNotDense) {
+          r.how = Reader::kType;
+          ++num_types_;
+          break;
+        }
+        r.how = Reader::kTensor;
         words_ += l.rank + (l.layout == LeafGuard::kStrides ? l.rank : 0);
         symbolic = symbolic || l.layout == LeafGuard::kNotDense || !all_fixed;
         break;
@@ -60,14 +67,19 @@ static_assert(offsetof(tsr_tensor, flags) == offsetof(tsr_tensor, device) + 4);
 static_assert(offsetof(tsr_arg, role) == offsetof(tsr_arg, kind) + 4);
 static_assert(offsetof(tsr_tensor_handle, marks) == offsetof(tsr_tensor_handle, requires_grad) + 4);
 
+// Whether it requires a gradient, in bit `at`; adds its marks.
+inline uint64_t state_word(const tsr_tensor_handle& h, unsigned at, uint32_t& marks) {
+  const uint64_t state = two_fields(h, offsetof(tsr_tensor_handle, requires_grad));
+  if (state == 0) [[likely]]
+    return 0;
+  marks |= static_cast<uint32_t>(state >> 32);
+  return static_cast<uint64_t>(h.requires_grad != 0) << at;
+}
+
 // dtype, device, requires_grad, rank and flags: each is a small number in bits of its own.
 inline uint64_t type_word(const tsr_tensor_handle& h, uint32_t& marks) {
-  uint64_t word = two_fields(h.desc, offsetof(tsr_tensor, dtype)) | two_fields(h.desc, offsetof(tsr_tensor, device)) << 8;
-  if (const uint64_t state = two_fields(h, offsetof(tsr_tensor_handle, requires_grad))) [[unlikely]] {
-    if (h.requires_grad != 0) word |= uint64_t{1} << 16;
-    marks |= static_cast<uint32_t>(state >> 32);
-  }
-  return word;
+  return two_fields(h.desc, offsetof(tsr_tensor, dtype)) | two_fields(h.desc, offsetof(tsr_tensor, device)) << 8 |
+         state_word(h, 16, marks);
 }
 
 }  // namespace
@@ -77,24 +89,30 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
   out.reserve(words_);
   uint64_t* w = out.end();
   *w++ = global_state();
+  // Numbers of types come next, two to a word; then what else there is.
+  char* types = reinterpret_cast<char*>(w);
+  w += (num_types_ + 1) / 2;
+  if (num_types_ % 2 != 0) w[-1] = 0;
   uint32_t all_marks = 0;
   size_t text_words = 0;
+  std::ptrdiff_t type_bytes = 0;
   const tsr_arg* a = args;
   for (const Reader& r : readers_) {
     const tsr_arg& arg = *a++;
-    if (r.how == Reader::kFixedTensor) [[likely]] {
+    if (r.how == Reader::kType) [[likely]] {
       if (two_fields(arg, offsetof(tsr_arg, kind)) != r.kind_and_role || !arg.tensor)
         return false;  // a null tensor: the miss reports it
-      const tsr_tensor& t = arg.tensor->desc;
-      if (t.rank != r.rank) return false;
-      *w++ = type_word(*arg.tensor, all_marks);
-      const int64_t* sizes = t.sizes;
-      for (const int64_t* end = sizes + r.rank; sizes != end; ++sizes) *w++ = static_cast<uint64_t>(*sizes);
+      const uint32_t type = known_type_of(arg.tensor);
+      if (type == 0) [[unlikely]]
+        return false;  // nothing was compiled for it
+      const uint32_t word = type << 1 | static_cast<uint32_t>(state_word(*arg.tensor, 0, all_marks));
+      std::memcpy(types, &word, sizeof word);
+      types += sizeof word;
       continue;
     }
     if (arg.kind != static_cast<uint32_t>(r.kind_and_role)) return false;
     switch (r.how) {
-      case Reader::kFixedTensor: break;
+      case Reader::kType: break;
       case Reader::kTensor: {
         if (two_fields(arg, offsetof(tsr_arg, kind)) != r.kind_and_role || !arg.tensor) return false;
         const tsr_tensor& t = arg.tensor->desc;
@@ -109,11 +127,13 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
       case Reader::kFloat: *w++ = std::bit_cast<uint64_t>(arg.f); break;
       case Reader::kText:
         out.set_end(w);
+        type_bytes = types - reinterpret_cast<const char*>(out.data());
         text_words -= out.size();
         out.push_text(arg.s ? arg.s : "");
         text_words += out.size();
         out.reserve(words_ + text_words - out.size());
-        w = out.end();
+        w = out.end();  // the words may have moved
+        types = reinterpret_cast<char*>(w - out.size()) + type_bytes;
         break;
       case Reader::kNothing:
         if (arg.kind == TSR_ARG_TENSOR && !arg.tensor) return false;
@@ -123,6 +143,12 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
   out.set_end(w);
   *marks = all_marks;
   return true;
+}
+
+void Mask::number_types(const tsr_arg* args, size_t count) const {
+  for (size_t i = 0; i < count && i < readers_.size(); ++i)
+    if (readers_[i].how == Reader::kType && args[i].kind == TSR_ARG_TENSOR && args[i].tensor)
+      give_type_number(args[i].tensor->desc);
 }
 
 int64_t SymbolicGuards::value_at(const tsr_arg* args, uint32_t leaf, uint32_t dim) {

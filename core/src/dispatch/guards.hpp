@@ -59,18 +59,21 @@ struct Mask {
   // Appends the words of these arguments and of the thread's global state, and the union of their marks. False: they cannot match whatever
   // the numbers are (count, kinds, ranks).
   bool key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* marks) const;
+  // Before the key of what is to be found later: tensors of which everything is fixed stand in keys by the number of their type.
+  void number_types(const tsr_arg* args, size_t count) const;
 
  private:
   // How the words of a leaf are read.
   struct Reader {
-    enum How : uint32_t { kNothing, kFixedTensor, kTensor, kInteger, kFloat, kText } how;
+    enum How : uint32_t { kNothing, kType, kTensor, kInteger, kFloat, kText } how;
     uint32_t rank;
     uint64_t kind_and_role;  // as they stand in tsr_arg; the role counts for tensors
     uint64_t fixed;
     bool strides;  // are part of the key
   };
   std::vector<Reader> readers_;
-  size_t words_ = 0;  // of a key, texts not counted
+  size_t words_ = 0;  // of a key at most, texts not counted
+  size_t num_types_ = 0;
 };
 
 // The arguments at capture, kept to explain why a later call does not match.

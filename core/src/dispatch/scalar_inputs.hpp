@@ -24,6 +24,7 @@ class ScalarInputs {
     s.tensor.desc = {&s.value, integer ? TSR_U8 : TSR_F64, integer ? 1u : 0u, s.dims, s.dims + 1, 0, TSR_TENSOR_CONTIGUOUS};
     s.tensor.refcount = 1;
     s.tensor.requires_grad = s.tensor.marks = 0;
+    s.tensor.type = 0;
     s.tensor.buffer = nullptr;
     return &s.tensor;
   }

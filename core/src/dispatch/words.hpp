@@ -9,7 +9,6 @@
 #include <new>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace tessera::core {
@@ -90,15 +89,10 @@ class WordMap {
       const Node* node = slot.node.load(std::memory_order_acquire);
       if (!node) return nullptr;
       if (slot.hash != hash) continue;  // written before the node was published
-      // With many entries each of these is a cache miss: ask for all of them at once instead of one after the other.
-      prefetch(node, std::make_index_sequence<3>());
-      prefetch(slot.value, std::make_index_sequence<2>());
-      prefetch(slot.hint, std::make_index_sequence<9>());
-      if (node->size == n && std::memcmp(node->words(), words, n * sizeof(uint64_t)) == 0) return slot.value;
+      if (node->size == n && std::memcmp(node->words(), words, n * sizeof(uint64_t)) == 0) return node->value;
     }
   }
-  // `hint`: memory that whoever finds the value will read next; may be null.
-  void insert(uint64_t hash, const uint64_t* words, size_t n, T* value, const void* hint = nullptr) {
+  void insert(uint64_t hash, const uint64_t* words, size_t n, T* value) {
     if ((nodes_.size() + 1) * 2 > tables_.back()->mask + 1) {
       auto larger = std::make_unique<Table>((tables_.back()->mask + 1) * 2);
       for (const auto& node : nodes_) place(*larger, node.get());
@@ -106,22 +100,17 @@ class WordMap {
       current_.store(tables_.back().get(), std::memory_order_release);
     }
     nodes_.emplace_back(static_cast<Node*>(::operator new(sizeof(Node) + n * sizeof(uint64_t))));
-    Node* node = new (nodes_.back().get()) Node{hash, n, value, hint};
+    Node* node = new (nodes_.back().get()) Node{hash, n, value};
     std::memcpy(node + 1, words, n * sizeof(uint64_t));
     place(*tables_.back(), node);
   }
   size_t size() const { return nodes_.size(); }
 
  private:
-  template <size_t... K>
-  static void prefetch(const void* p, std::index_sequence<K...>) {
-    (__builtin_prefetch(static_cast<const char*>(p) + 64 * K), ...);
-  }
   struct Node {  // the words follow
     uint64_t hash;
     size_t size;
     T* value;
-    const void* hint;
     const uint64_t* words() const { return reinterpret_cast<const uint64_t*>(this + 1); }
   };
   struct FreeNode {
@@ -130,8 +119,6 @@ class WordMap {
   struct Slot {
     std::atomic<const Node*> node{nullptr};
     uint64_t hash = 0;
-    T* value = nullptr;
-    const void* hint = nullptr;
   };
   struct Table {
     explicit Table(size_t capacity) : mask(capacity - 1), slots(std::make_unique<Slot[]>(capacity)) {}
@@ -142,8 +129,6 @@ class WordMap {
     size_t i = node->hash & t.mask;
     while (t.slots[i].node.load(std::memory_order_relaxed)) i = (i + 1) & t.mask;
     t.slots[i].hash = node->hash;
-    t.slots[i].value = node->value;
-    t.slots[i].hint = node->hint;
     t.slots[i].node.store(node, std::memory_order_release);
   }
   std::atomic<const Table*> current_{nullptr};

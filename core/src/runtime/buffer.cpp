@@ -126,7 +126,7 @@ ThreadCache::~ThreadCache() {
   }
   while (FreeHandle* h = handles) {
     handles = h->next;
-    ::operator delete(h);
+    free_lines(h, kHandleBytes);
   }
   while (Buffer* b = headers) {
     headers = b->next;

@@ -4,13 +4,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <new>
 #include <type_traits>
-#include <vector>
+#include <utility>
 
 #include "compile/layout.hpp"
 #include "compile/plan.hpp"
 #include "plugin/plugin_host.hpp"
+#include "runtime/block_pool.hpp"
 #include "runtime/lease.hpp"
 #include "runtime/parallel.hpp"
 #include "runtime/pool.hpp"
@@ -18,167 +21,268 @@
 
 namespace tessera::core {
 
+// A tsr_tensor without its data, as it stands in memory behind that. Sizes, then strides, follow.
+struct TensorImage {
+  uint32_t dtype, rank;
+  const int64_t *sizes, *strides;
+  tsr_device device;
+  uint32_t flags;
+};
+static_assert(sizeof(tsr_tensor) == sizeof(void*) + sizeof(TensorImage));
+static_assert(offsetof(tsr_tensor, dtype) == sizeof(void*) + offsetof(TensorImage, dtype));
+static_assert(offsetof(tsr_tensor, rank) == sizeof(void*) + offsetof(TensorImage, rank));
+static_assert(offsetof(tsr_tensor, sizes) == sizeof(void*) + offsetof(TensorImage, sizes));
+static_assert(offsetof(tsr_tensor, strides) == sizeof(void*) + offsetof(TensorImage, strides));
+static_assert(offsetof(tsr_tensor, device) == sizeof(void*) + offsetof(TensorImage, device));
+static_assert(offsetof(tsr_tensor, flags) == sizeof(void*) + offsetof(TensorImage, flags));
+
 namespace {
 
-// What a call has on its stack: addresses that operands are relative to, the buffers it holds, the operands of one launch.
-constexpr size_t kMaxBases = 1024, kMaxHeld = 256, kMaxOperands = 256;
+// What a call has on its stack: addresses that tensors lie at, the buffers it holds, the operands of one launch.
+constexpr size_t kMaxBases = 4096, kMaxHeld = 256, kMaxOperands = 256;
 
-constexpr uint32_t kAbsolute = 0;  // the base of constants, of omitted operands and of no workspace: null
+// Images of all plans, each once: with many entries of a function most of their tensors are alike.
+std::shared_ptr<const TensorImage> image_of(uint32_t dtype, uint32_t rank, const int64_t* sizes, const int64_t* strides,
+                                            tsr_device device, uint32_t flags) {
+  using Key = std::vector<int64_t>;
+  struct Known {
+    std::mutex mutex;
+    std::map<Key, std::weak_ptr<const TensorImage>> images;
+  };
+  static auto* known = new Known;  // never destroyed: plans with static storage go after any destructor here
+  Key key = {dtype, rank, device, flags};
+  key.insert(key.end(), sizes, sizes + rank);
+  key.insert(key.end(), strides, strides + rank);
+  const std::lock_guard lock(known->mutex);
+  std::weak_ptr<const TensorImage>& kept = known->images[key];
+  if (auto there = kept.lock()) return there;
+  const size_t bytes = sizeof(TensorImage) + 2 * size_t{rank} * sizeof(int64_t);
+  auto* image = static_cast<TensorImage*>(allocate_lines(bytes));
+  auto* numbers = reinterpret_cast<int64_t*>(image + 1);
+  std::copy_n(sizes, rank, numbers);
+  std::copy_n(strides, rank, numbers + rank);
+  ::new (image) TensorImage{dtype, rank, numbers, numbers + rank, device, flags};
+  std::shared_ptr<const TensorImage> made(image, [bytes, key](const TensorImage* i) {
+    {
+      const std::lock_guard guard(known->mutex);
+      const auto at = known->images.find(key);
+      if (at != known->images.end() && at->second.expired()) known->images.erase(at);  // else it has been made anew
+    }
+    free_lines(const_cast<TensorImage*>(i), bytes);
+  });
+  kept = made;
+  return made;
+}
 
 }  // namespace
 
-struct FastCall::Operand {
-  uint64_t type, place;  // dtype and rank, device and flags: two pairs of adjacent fields of tsr_tensor
-  int64_t offset;        // bytes from its base
-  uint32_t base;
-  uint32_t numbers;
-};
+static_assert(sizeof(FastCall) == 64);
+
 struct FastCall::Launch {
   tsr_error* (*fn)(void*, const tsr_launch*);
   void* self;
-  uint32_t num_inputs, num_outputs;
-  uint32_t workspace_base;
-  uint32_t index;  // among the plan's steps
-  int64_t workspace_offset;
+  uint16_t num_inputs, num_outputs;
+  uint16_t workspace;  // base
+};
+struct FastCall::Cold {
+  const Plan& plan;
+  std::vector<std::shared_ptr<const TensorImage>> images;  // keeps them
+  size_t bytes;                                            // of the block
 };
 struct FastCall::Output {
   Device* device;
   size_t bytes;
+  const TensorImage* image;
   uint32_t size_class;
-  uint32_t dtype, rank;
-  uint32_t numbers;
+  mutable uint32_t type;  // its number, or 0
 };
 struct FastCall::Arena {
   Device* device;
   size_t bytes;
   uint32_t size_class;
 };
-static_assert(offsetof(tsr_tensor, rank) == offsetof(tsr_tensor, dtype) + 4);
-static_assert(offsetof(tsr_tensor, flags) == offsetof(tsr_tensor, device) + 4);
+struct FastCall::Place {  // within an input, an output or an arena
+  int64_t offset;         // bytes
+  uint32_t base;
+};
 
-bool FastCall::fits(const Plan& p) {
+namespace {
+
+bool fits(const Plan& p) {
   if (!p.primary || p.measure || p.gives_away || p.nested) return false;
   for (const Exec& e : p.primary->program)
     if (e.kind != Exec::kLaunch || e.inputs.size() + e.outputs.size() > kMaxOperands) return false;
   for (const auto& o : p.primary->outputs)
     if (o.root != p.output_root(o.output)) return false;
-  return p.primary->outputs.size() == p.output_slots.size() &&
-         1 + p.inputs.size() + p.output_slots.size() + p.arena_devices.size() <= kMaxBases &&
-         p.output_slots.size() + p.arena_devices.size() <= kMaxHeld;
+  return p.primary->outputs.size() == p.output_slots.size() && p.output_slots.size() + p.arena_devices.size() <= kMaxHeld;
 }
 
-FastCall::Owner FastCall::make(const Plan& p) {
-  const SectionLayout& l = *p.primary;
-  const auto n = static_cast<uint32_t>(p.inputs.size()), m = static_cast<uint32_t>(p.output_slots.size());
-  std::vector<uint32_t> arena_of(p.arena_devices.size(), kNone);
-  uint32_t arenas = 0;
-  for (size_t d = 0; d < l.arena_bytes.size(); ++d)
-    if (l.arena_bytes[d] > 0) arena_of[d] = arenas++;
-  const auto base_of = [&](uint32_t root) {  // null, inputs, outputs, arenas
-    return 1 + (root < n + m ? root : n + m + arena_of[root - p.arena_root(0, 0)]);
-  };
+// Larger ones never come from a thread's own pool.
+uint32_t class_of(size_t bytes) { return bytes <= ThreadCache::kMaxBlock ? size_class_of(bytes) : kNone; }
 
-  std::vector<Operand> operands;
-  std::vector<Launch> launches;
-  std::vector<Output> outputs(m);
-  std::vector<int64_t> numbers(p.program.num_slots(), 0);  // first the slots of sizes, on which nothing depends here
-  const size_t first_number = numbers.size();
-  const auto add_numbers = [&](const Resolved& r, uint32_t rank) {  // equal ones once
-    std::vector<int64_t> both(r.sizes, r.sizes + rank);
-    both.insert(both.end(), r.strides, r.strides + rank);
-    auto at = std::search(numbers.begin() + static_cast<std::ptrdiff_t>(first_number), numbers.end(), both.begin(), both.end());
-    const auto index = static_cast<uint32_t>(at - numbers.begin());
-    if (at == numbers.end()) numbers.insert(at, both.begin(), both.end());
-    return index;
-  };
-  // Larger ones never come from a thread's own pool.
-  const auto class_of = [](size_t bytes) { return bytes <= ThreadCache::kMaxBlock ? size_class_of(bytes) : kNone; };
-  const auto pair = [](uint32_t low, uint32_t high) {  // as they stand in memory
-    const uint32_t both[2] = {low, high};
-    uint64_t out;
-    std::memcpy(&out, both, sizeof out);
-    return out;
-  };
-  const auto add_operand = [&](uint32_t slot) {
-    if (slot == kNone) {
-      operands.push_back({0, pair(0, TSR_TENSOR_ABSENT), 0, kAbsolute, 0});
-      return;
+}  // namespace
+
+// Collects the parts of a block, then writes it. Bases are numbered: null, inputs, outputs, arenas, constants, places within the others.
+class FastCall::Maker {
+ public:
+  explicit Maker(const Plan& plan) : p_(plan), l_(*plan.primary) {}
+
+  Owner make() {
+    for (size_t d = 0; d < l_.arena_bytes.size(); ++d) {
+      arena_of_.push_back(static_cast<uint32_t>(arenas_.size()));
+      const auto bytes = static_cast<size_t>(l_.arena_bytes[d]);
+      if (bytes > 0) arenas_.push_back({&device(p_.arena_devices[d]), bytes, class_of(bytes)});
     }
-    const Slot& s = p.slots[slot];
-    const Resolved& r = l.slots[slot];
-    Operand o{pair(s.dtype, s.rank), pair(s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u), r.offset, kAbsolute, 0};
-    if (r.place == Resolved::kFixed) o.offset += reinterpret_cast<intptr_t>(p.constants[r.index].data);
-    if (r.place == Resolved::kRoot) o.base = base_of(r.index);
-    if (r.place == Resolved::kNowhere) o.offset = 0;
-    o.numbers = add_numbers(r, s.rank);
-    operands.push_back(o);
-  };
-  for (const Exec& e : l.program) {
-    const Step& step = *p.steps[e.step];
-    Launch launch{step.kernel.launch,
-                  step.kernel.self,
-                  static_cast<uint32_t>(e.inputs.size()),
-                  static_cast<uint32_t>(e.outputs.size()),
-                  kAbsolute,
-                  e.step,
-                  0};
-    if (e.workspace_root != kNone) {
-      launch.workspace_base = base_of(e.workspace_root);
-      launch.workspace_offset = e.workspace_offset;
+    // Constants have to be counted before the first place has a number.
+    each_operand([this](const Resolved& r) {
+      if (r.place == Resolved::kFixed) fixed(r);
+    });
+    for (const Exec& e : l_.program) launch(e);
+    outputs_.resize(p_.output_slots.size());
+    for (const auto& o : l_.outputs) {
+      const auto bytes = static_cast<size_t>(o.bytes);
+      const Slot& s = p_.slots[p_.output_slots[o.output]];
+      outputs_[o.output] = {&device(s.device), bytes, image(p_.output_slots[o.output], TSR_TENSOR_CONTIGUOUS), class_of(bytes),
+                            0};
     }
-    launches.push_back(launch);
+    if (first_place() + places_.size() > kMaxBases) return nullptr;
+    return write();
+  }
+
+ private:
+  template <class F>
+  void each_operand(F f) const {
+    for (const Exec& e : l_.program)
+      for (const auto* slots : {&e.inputs, &e.outputs})
+        for (const uint32_t slot : *slots)
+          if (slot != kNone) f(l_.slots[slot]);
+  }
+
+  size_t first_fixed() const { return 1 + p_.inputs.size() + p_.output_slots.size() + arenas_.size(); }
+  size_t first_place() const { return first_fixed() + fixed_.size(); }
+
+  uint32_t fixed(const Resolved& r) {
+    void* const address = static_cast<char*>(p_.constants[r.index].data) + r.offset;
+    const auto at = std::find(fixed_.begin(), fixed_.end(), address);
+    const size_t index = static_cast<size_t>(at - fixed_.begin());
+    if (at == fixed_.end()) fixed_.push_back(address);
+    return static_cast<uint32_t>(first_fixed() + index);
+  }
+
+  // Whether there are too many to count this way is looked at in the end.
+  uint16_t base(uint32_t root, int64_t offset) { return static_cast<uint16_t>(base_of(root, offset)); }
+  uint32_t base_of(uint32_t root, int64_t offset) {
+    const auto n = static_cast<uint32_t>(p_.inputs.size()), m = static_cast<uint32_t>(p_.output_slots.size());
+    const uint32_t whole = 1 + (root < n + m ? root : n + m + arena_of_[root - p_.arena_root(0, 0)]);
+    if (offset == 0) return whole;
+    const auto [at, fresh] = place_of_.try_emplace({whole, offset}, static_cast<uint32_t>(places_.size()));
+    if (fresh) places_.push_back({offset, whole});
+    return static_cast<uint32_t>(first_place()) + at->second;
+  }
+
+  const TensorImage* image(uint32_t slot, uint32_t flags) {
+    const Slot& s = p_.slots[slot];
+    const Resolved& r = l_.slots[slot];
+    return keep(image_of(s.dtype, s.rank, r.sizes, r.strides, s.device, flags));
+  }
+  const TensorImage* keep(std::shared_ptr<const TensorImage> i) {
+    if (std::find(images_.begin(), images_.end(), i) == images_.end()) images_.push_back(i);
+    return i.get();
+  }
+
+  void launch(const Exec& e) {
+    const Step& step = *p_.steps[e.step];
+    launches_.push_back({step.kernel.launch, step.kernel.self, static_cast<uint16_t>(e.inputs.size()),
+                         static_cast<uint16_t>(e.outputs.size()),
+                         e.workspace_root == kNone ? uint16_t{0} : base(e.workspace_root, e.workspace_offset)});
     for (const auto* slots : {&e.inputs, &e.outputs})
-      for (const uint32_t slot : *slots) add_operand(slot);
-  }
-  for (const auto& o : l.outputs) {
-    const uint32_t slot = p.output_slots[o.output];
-    const Slot& s = p.slots[slot];
-    outputs[o.output] = {&device(s.device),
-                         static_cast<size_t>(o.bytes),
-                         class_of(static_cast<size_t>(o.bytes)),
-                         s.dtype,
-                         s.rank,
-                         add_numbers(l.slots[slot], s.rank)};
+      for (const uint32_t slot : *slots) {
+        if (slot == kNone) {
+          operands_.push_back(keep(image_of(0, 0, nullptr, nullptr, 0, TSR_TENSOR_ABSENT)));
+          bases_.push_back(0);
+          continue;
+        }
+        const Resolved& r = l_.slots[slot];
+        operands_.push_back(image(slot, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u));
+        bases_.push_back(static_cast<uint16_t>(r.place == Resolved::kFixed  ? fixed(r)
+                                               : r.place == Resolved::kRoot ? base(r.index, r.offset)
+                                                                            : 0));
+      }
   }
 
-  size_t at = sizeof(FastCall);
-  const auto reserve = [&](size_t bytes) {
-    const size_t begin = at;
-    at += (bytes + 7) / 8 * 8;
-    return begin;
-  };
-  const size_t launches_at = reserve(launches.size() * sizeof(Launch));
-  const size_t outputs_at = reserve(m * sizeof(Output));
-  const size_t arenas_at = reserve(arenas * sizeof(Arena));
-  const size_t operands_at = reserve(operands.size() * sizeof(Operand));
-  const size_t numbers_at = reserve(numbers.size() * sizeof(int64_t));
-  char* block = static_cast<char*>(::operator new ((at + 63) / 64 * 64, std::align_val_t{64}));
-  auto* f = new (block) FastCall;
-  f->num_inputs_ = n;
-  f->num_outputs_ = m;
-  f->num_launches_ = static_cast<uint32_t>(launches.size());
-  f->num_arenas_ = arenas;
-  f->threads_ = p.threads;
-  const auto put = [&](const auto& items, size_t where) {
-    using T = typename std::decay_t<decltype(items)>::value_type;
-    return std::uninitialized_copy(items.begin(), items.end(), reinterpret_cast<T*>(block + where)) - items.size();
-  };
-  f->launches_ = put(launches, launches_at);
-  f->operands_ = put(operands, operands_at);
-  f->outputs_ = put(outputs, outputs_at);
-  f->numbers_ = put(numbers, numbers_at);
-  std::vector<Arena> arena_list(arenas);
-  for (size_t d = 0; d < arena_of.size(); ++d)
-    if (arena_of[d] != kNone) {
-      const auto bytes = static_cast<size_t>(l.arena_bytes[d]);
-      arena_list[arena_of[d]] = {&device(p.arena_devices[d]), bytes, class_of(bytes)};
-    }
-  f->arenas_ = put(arena_list, arenas_at);
-  return Owner(f);
+  Owner write() {
+    size_t end = sizeof(FastCall);
+    const auto reserve = [&](const auto& items) {
+      const size_t begin = (end + 7) / 8 * 8;
+      end = begin + items.size() * sizeof(items[0]);
+      return static_cast<uint32_t>(begin);
+    };
+    const std::vector<int64_t> dims(p_.program.num_slots(), 0);  // nothing depends on them here
+    const uint32_t launches_at = reserve(launches_), operands_at = reserve(operands_), bases_at = reserve(bases_),
+                   outputs_at = reserve(outputs_), arenas_at = reserve(arenas_), fixed_at = reserve(fixed_),
+                   places_at = reserve(places_), dims_at = reserve(dims);
+    if (end > UINT32_MAX || p_.inputs.size() > UINT16_MAX) return nullptr;
+    auto cold = std::unique_ptr<const Cold>(new Cold{p_, std::move(images_), end});
+    char* block = static_cast<char*>(allocate_lines(end));
+    auto* f = ::new (block) FastCall;
+    f->cold_ = cold.release();
+    f->num_launches_ = static_cast<uint32_t>(launches_.size());
+    f->num_inputs_ = static_cast<uint16_t>(p_.inputs.size());
+    f->num_outputs_ = static_cast<uint16_t>(outputs_.size());
+    f->num_arenas_ = static_cast<uint16_t>(arenas_.size());
+    f->num_fixed_ = static_cast<uint16_t>(fixed_.size());
+    f->num_places_ = static_cast<uint16_t>(places_.size());
+    f->threads_ = p_.threads;
+    f->outputs_ = outputs_at;
+    f->arenas_ = arenas_at;
+    f->operands_ = operands_at;
+    f->bases_ = bases_at;
+    f->fixed_ = fixed_at;
+    f->places_ = places_at;
+    f->dims_ = dims_at;
+    const auto put = [&](const auto& items, uint32_t where) {
+      using T = typename std::decay_t<decltype(items)>::value_type;
+      std::uninitialized_copy(items.begin(), items.end(), reinterpret_cast<T*>(block + where));
+    };
+    put(launches_, launches_at);
+    put(operands_, operands_at);
+    put(bases_, bases_at);
+    put(outputs_, outputs_at);
+    put(arenas_, arenas_at);
+    put(fixed_, fixed_at);
+    put(places_, places_at);
+    put(dims, dims_at);
+    return Owner(f);
+  }
+
+  const Plan& p_;
+  const SectionLayout& l_;
+  std::vector<uint32_t> arena_of_;
+  std::vector<Launch> launches_;
+  std::vector<const TensorImage*> operands_;
+  std::vector<uint16_t> bases_;  // of operands
+  std::vector<Output> outputs_;
+  std::vector<Arena> arenas_;
+  std::vector<void*> fixed_;
+  std::vector<Place> places_;
+  std::map<std::pair<uint32_t, int64_t>, uint32_t> place_of_;
+  std::vector<std::shared_ptr<const TensorImage>> images_;
+};
+
+FastCall::Owner FastCall::make(const Plan& plan) { return fits(plan) ? Maker(plan).make() : nullptr; }
+
+void FastCall::number_outputs(uint32_t (*number_of)(const tsr_tensor&)) const {
+  for (const Output *o = at<Output>(outputs_), *end = o + num_outputs_; o != end; ++o) {
+    tsr_tensor t;
+    t.data = nullptr;
+    std::memcpy(&t.dtype, o->image, sizeof *o->image);
+    __atomic_store_n(&o->type, number_of(t), __ATOMIC_RELAXED);
+  }
 }
 
 void FastCall::Free::operator()(const FastCall* f) const noexcept {
-  ::operator delete (const_cast<FastCall*>(f), std::align_val_t{64});
+  const std::unique_ptr<const Cold> cold(f->cold_);
+  free_lines(const_cast<FastCall*>(f), cold->bytes);
 }
 
 // Outputs, then arenas. Whatever happens, a call lets go of all of it.
@@ -219,34 +323,30 @@ struct FastCall::Held {
   }
 };
 
-void FastCall::launch(const Plan& plan, void* const* bases) const {
+void FastCall::launch(void* const* bases) const {
   tsr_tensor tensors[kMaxOperands];
   tsr_launch call;
   call.struct_size = sizeof call;
   call.inputs = tensors;
-  call.dims = numbers_;
+  call.dims = at<int64_t>(dims_);
   call.stream = nullptr;
-  const auto at = [bases](uint32_t base, int64_t offset) {
-    return reinterpret_cast<void*>(reinterpret_cast<intptr_t>(bases[base]) + offset);
-  };
-  const Operand* o = operands_;
-  for (const Launch *l = launches_, *end = l + num_launches_; l != end; ++l) {
+  const TensorImage* const* image = at<const TensorImage*>(operands_);
+  const uint16_t* base = at<uint16_t>(bases_);
+  for (const Launch *l = at<Launch>(sizeof(FastCall)), *end = l + num_launches_; l != end; ++l) {
     tsr_tensor* t = tensors;
-    for (const Operand* last = o + l->num_inputs + l->num_outputs; o != last; ++o, ++t) {
-      t->data = at(o->base, o->offset);
-      std::memcpy(reinterpret_cast<char*>(t) + offsetof(tsr_tensor, dtype), &o->type, sizeof o->type);
-      std::memcpy(reinterpret_cast<char*>(t) + offsetof(tsr_tensor, device), &o->place, sizeof o->place);
-      t->sizes = numbers_ + o->numbers;
-      t->strides = t->sizes + t->rank;
+    for (const tsr_tensor* const last = t + l->num_inputs + l->num_outputs; t != last; ++t) {
+      t->data = bases[*base++];
+      std::memcpy(&t->dtype, *image++, sizeof(TensorImage));
     }
     call.num_inputs = l->num_inputs;
     call.num_outputs = l->num_outputs;
     call.outputs = tensors + l->num_inputs;
-    call.workspace = at(l->workspace_base, l->workspace_offset);
+    call.workspace = bases[l->workspace];
     tsr_error* e = l->fn(l->self, &call);
     if (!e) [[likely]]
       continue;
-    const Step& step = *plan.steps[l->index];
+    const Plan& plan = cold_->plan;
+    const Step& step = *plan.steps[plan.primary->program[static_cast<size_t>(l - at<Launch>(sizeof(FastCall)))].step];
     try {
       step.backend->check(e);
     } catch (const Error& error) {
@@ -255,13 +355,32 @@ void FastCall::launch(const Plan& plan, void* const* bases) const {
   }
 }
 
+namespace {
+
+// Over the whole of `b`, whose reference it takes.
+inline Tensor* make_tensor(ThreadCache* cache, Buffer* b, const TensorImage& image, uint32_t type) {
+  const uint32_t numbers = 2 * image.rank;
+  auto* t = static_cast<Tensor*>(allocate_handle_block(sizeof(Tensor) + numbers * sizeof(int64_t), cache));
+  t->desc.data = b->data;
+  std::memcpy(&t->desc.dtype, &image, sizeof image);
+  int64_t* dims = t->dims();
+  t->desc.sizes = dims;
+  t->desc.strides = dims + image.rank;
+  for (uint32_t k = 0; k < numbers; ++k) dims[k] = image.sizes[k];  // strides follow sizes
+  t->refcount = 1;
+  t->requires_grad = t->marks = 0;
+  t->type = type;
+  t->buffer = b;
+  return t;
+}
+
+}  // namespace
+
 void FastCall::give(Held& held, tsr_tensor_handle** outputs) const {
+  const Output* o = at<Output>(outputs_);
   try {
     for (uint32_t& j = held.first; j < num_outputs_; ++j) {
-      const Output& o = outputs_[j];
-      const int64_t* sizes = numbers_ + o.numbers;
-      Buffer* b = held.buffers[j];
-      outputs[j] = tensor_over(b, b->data, o.dtype, o.rank, sizes, sizes + o.rank, o.device->id(), TSR_TENSOR_CONTIGUOUS);
+      outputs[j] = make_tensor(held.cache, held.buffers[j], *o[j].image, __atomic_load_n(&o[j].type, __ATOMIC_RELAXED));
     }
   } catch (...) {
     for (uint32_t j = 0; j < held.first; ++j) tensor_release(outputs[j]);
@@ -270,32 +389,37 @@ void FastCall::give(Held& held, tsr_tensor_handle** outputs) const {
 }
 
 template <class DataOf>
-inline void FastCall::run_on(const Plan& plan, DataOf data_of, tsr_tensor_handle** outputs) const {
-  for (uint32_t i = 0; i < std::min(num_launches_, 4u); ++i) __builtin_prefetch(launches_[i].self);
+inline void FastCall::run_on(DataOf data_of, tsr_tensor_handle** outputs) const {
+  const Launch* launches = at<Launch>(sizeof(FastCall));
+  for (uint32_t i = 0; i < std::min(num_launches_, 4u); ++i) __builtin_prefetch(launches[i].self);
   void* bases[kMaxBases];
   void** base = bases;
   *base++ = nullptr;
   for (uint32_t i = 0; i < num_inputs_; ++i) *base++ = data_of(i);
   Held held(num_outputs_);
-  for (const Output *o = outputs_, *end = o + num_outputs_; o != end; ++o) *base++ = held.take(*o);
-  for (const Arena *a = arenas_, *end = a + num_arenas_; a != end; ++a) *base++ = held.take(*a);
+  for (const Output *o = at<Output>(outputs_), *end = o + num_outputs_; o != end; ++o) *base++ = held.take(*o);
+  for (const Arena *a = at<Arena>(arenas_), *end = a + num_arenas_; a != end; ++a) *base++ = held.take(*a);
+  for (void *const *f = at<void*>(fixed_), *const *end = f + num_fixed_; f != end; ++f) *base++ = *f;
+  for (const Place *p = at<Place>(places_), *end = p + num_places_; p != end; ++p)
+    *base++ = reinterpret_cast<void*>(reinterpret_cast<intptr_t>(bases[p->base]) + p->offset);
   if (threads_ > 0) {
     const ThreadLimit limit(threads_);
-    launch(plan, bases);
+    launch(bases);
   } else {
-    launch(plan, bases);
+    launch(bases);
   }
   give(held, outputs);
 }
 
-void FastCall::run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const {
-  run_on(
-      plan, [inputs](uint32_t i) { return inputs[i]->desc.data; }, outputs);
+void FastCall::run(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const {
+  run_on([inputs](uint32_t i) { return inputs[i]->desc.data; }, outputs);
 }
 
-void FastCall::run(const Plan& plan, const tsr_arg* args, const uint32_t* leaves, tsr_tensor_handle** outputs) const {
-  run_on(
-      plan, [args, leaves](uint32_t i) { return args[leaves[i]].tensor->desc.data; }, outputs);
+void FastCall::run(const tsr_arg* args, const uint32_t* leaves, tsr_tensor_handle** outputs) const {
+  if (leaves)
+    run_on([args, leaves](uint32_t i) { return args[leaves[i]].tensor->desc.data; }, outputs);
+  else
+    run_on([args](uint32_t i) { return args[i].tensor->desc.data; }, outputs);
 }
 
 }  // namespace tessera::core

@@ -2,6 +2,7 @@
 // The steady call: a static plan of kernels alone, flattened into one block of memory.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -10,14 +11,16 @@
 namespace tessera::core {
 
 class Plan;
+struct TensorImage;
 
-// Everything that a call of such a plan reads stands in one allocation in the order in which it is read, because with many cached
-// executables a call is as fast as the cache lines it touches are few. The block is never written: a call describes the tensors of one
-// launch after the other on its stack, so that any number of threads share a block without taking turns.
-class FastCall {
+// Everything that a call of such a plan reads stands in one block in the order in which it is read, because with many cached executables a
+// call is as fast as the cache lines it touches are few; what describes a tensor is shared with every block that has one like it. The
+// block is not written once it is in use: a call describes the tensors of one launch after the other on its stack, so that any number of threads
+// share a block without taking turns.
+class alignas(64) FastCall {
  public:
-  // Whether a plan can be run this way: one section, static sizes, kernels only, outputs in memory of their own.
-  static bool fits(const Plan& plan);
+  // Null: the plan cannot be run this way. It takes one section, static sizes, kernels only, and outputs in memory of their own. The plan
+  // outlives what is made of it.
   struct Free {
     void operator()(const FastCall*) const noexcept;
   };
@@ -25,29 +28,39 @@ class FastCall {
   static Owner make(const Plan& plan);
 
   // The inputs are as the plan's primary layout expects them. Outputs are new references. Throws what kernels report.
-  void run(const Plan& plan, tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
-  // Graph input i is the tensor args[leaves[i]].
-  void run(const Plan& plan, const tsr_arg* args, const uint32_t* leaves, tsr_tensor_handle** outputs) const;
+  void run(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
+  // Graph input i is the tensor args[leaves[i]], or, when `leaves` is null, args[i].
+  void run(const tsr_arg* args, const uint32_t* leaves, tsr_tensor_handle** outputs) const;
+
+  // Gives outputs the number of their type from now on (Tensor::type). Thread-safe; the same number for the same type, always.
+  void number_outputs(uint32_t (*number_of)(const tsr_tensor&)) const;
 
  private:
   FastCall() = default;
-  struct Operand;
   struct Launch;
   struct Output;
   struct Arena;
+  struct Place;
   struct Held;
+  class Maker;
+  template <class T>
+  const T* at(uint32_t offset) const {
+    return reinterpret_cast<const T*>(reinterpret_cast<const char*>(this) + offset);
+  }
   template <class DataOf>
-  void run_on(const Plan& plan, DataOf data_of, tsr_tensor_handle** outputs) const;
-  void launch(const Plan& plan, void* const* bases) const;
+  void run_on(DataOf data_of, tsr_tensor_handle** outputs) const;
+  void launch(void* const* bases) const;
   void give(Held& held, tsr_tensor_handle** outputs) const;
 
-  uint32_t num_inputs_ = 0, num_outputs_ = 0, num_launches_ = 0, num_arenas_ = 0;
+  // One line of the block; the launches follow, and the rest stands at distances in bytes from here.
+  struct Cold;
+  const Cold* cold_ = nullptr;  // what a call does not read
+  uint32_t num_launches_ = 0;
   int threads_ = 0;
-  const Launch* launches_ = nullptr;
-  const Operand* operands_ = nullptr;  // of all launches
-  const Output* outputs_ = nullptr;
-  const Arena* arenas_ = nullptr;
-  const int64_t* numbers_ = nullptr;  // values of the size program; sizes, then strides, of each operand and output
+  uint16_t num_inputs_ = 0, num_outputs_ = 0, num_arenas_ = 0, num_fixed_ = 0, num_places_ = 0;
+  uint32_t operands_ = 0, bases_ = 0;  // of all launches
+  uint32_t outputs_ = 0, arenas_ = 0, fixed_ = 0, places_ = 0;
+  uint32_t dims_ = 0;  // values of the size program
 };
 
 }  // namespace tessera::core

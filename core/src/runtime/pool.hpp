@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <new>
 
+#include "runtime/block_pool.hpp"
 #include "runtime/buffer.hpp"
 #include "runtime/device.hpp"
 
@@ -39,7 +40,8 @@ static_assert(size_class_bytes(4) == 320 && size_class_bytes(7) == 512 && size_c
 
 inline int64_t counted_bytes(size_t bytes) { return static_cast<int64_t>((bytes + kAlignment - 1) / kAlignment * kAlignment); }
 
-// What a thread keeps for itself: blocks of up to 64 KiB, at most 1 MiB per device, and handle blocks of one size.
+// What a thread keeps for itself: blocks of up to 64 KiB, at most 1 MiB per device, and handle blocks of one size, which begin at cache
+// lines.
 struct ThreadCache {
   static constexpr size_t kMaxBlock = 64 << 10;
   static constexpr uint32_t kClasses = size_class_of(kMaxBlock) + 1;
@@ -81,8 +83,10 @@ struct ThreadCache {
   }
   // Takes in, and counts as freed, a pooled block that nobody refers to. False: it is too large, or there are enough of them.
   bool give(Buffer* b) {
+    if (b->size_class >= kClasses) [[unlikely]]
+      return false;
     Bins& own = bins(*b->device);
-    if (b->size_class >= kClasses || own.bytes + b->capacity > kMaxBytes) [[unlikely]]
+    if (own.bytes + b->capacity > kMaxBytes) [[unlikely]]
       return false;
     b->device->count_freed(counted_bytes(b->bytes), own.ledger);
     b->next = own.head[b->size_class];
@@ -103,26 +107,25 @@ inline ThreadCache* thread_cache() noexcept { return t_thread_cache ? t_thread_c
 // The device's counters take over what the calling thread has noted.
 void settle_counts(Device& device) noexcept;
 
-inline void* allocate_handle_block(size_t bytes) {
+inline void* allocate_handle_block(size_t bytes, ThreadCache* cache) {
   if (bytes > ThreadCache::kHandleBytes) [[unlikely]]
-    return ::operator new(bytes);
-  ThreadCache* cache = thread_cache();
+    return allocate_lines(bytes);
   if (!cache || !cache->handles) [[unlikely]]
-    return ::operator new(ThreadCache::kHandleBytes);
+    return allocate_lines(ThreadCache::kHandleBytes);
   ThreadCache::FreeHandle* h = cache->handles;
   cache->handles = h->next;
   --cache->num_handles;
   return h;
 }
 
-inline void free_handle_block(void* p, size_t bytes) noexcept {
+inline void free_handle_block(void* p, size_t bytes, ThreadCache* cache) noexcept {
   if (bytes <= ThreadCache::kHandleBytes) [[likely]]
-    if (ThreadCache* cache = thread_cache(); cache && cache->num_handles < ThreadCache::kMaxHandles) {
+    if (cache && cache->num_handles < ThreadCache::kMaxHandles) [[likely]] {
       cache->handles = ::new (p) ThreadCache::FreeHandle{cache->handles};
       ++cache->num_handles;
       return;
     }
-  ::operator delete(p);
+  free_lines(p, bytes <= ThreadCache::kHandleBytes ? ThreadCache::kHandleBytes : bytes);
 }
 
 }  // namespace tessera::core

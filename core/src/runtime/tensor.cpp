@@ -10,6 +10,7 @@
 
 namespace tessera::core {
 
+static_assert(sizeof(tsr_tensor_handle) + sizeof(Tensor::type) <= 64, "what guards read is one cache line");
 static_assert(sizeof(Tensor) + 2 * 6 * sizeof(int64_t) <= ThreadCache::kHandleBytes, "rank 6 fits a pooled handle");
 
 namespace {
@@ -18,7 +19,7 @@ size_t handle_bytes(uint32_t rank) { return sizeof(Tensor) + 2 * size_t{rank} * 
 
 Tensor* make_handle(Buffer* buffer, void* data, uint32_t dtype, uint32_t rank, const int64_t* sizes, const int64_t* strides,
                     tsr_device device, uint32_t flags) {
-  auto* t = static_cast<Tensor*>(allocate_handle_block(handle_bytes(rank)));
+  auto* t = static_cast<Tensor*>(allocate_handle_block(handle_bytes(rank), thread_cache()));
   int64_t* dims = t->dims();
   for (uint32_t i = 0; i < rank; ++i) dims[i] = sizes[i];
   if (strides) {
@@ -30,6 +31,7 @@ Tensor* make_handle(Buffer* buffer, void* data, uint32_t dtype, uint32_t rank, c
   t->refcount = 1;
   t->requires_grad = 0;
   t->marks = 0;
+  t->type = 0;
   t->buffer = buffer;
   return t;
 }
@@ -222,8 +224,10 @@ void tensor_release(tsr_tensor_handle* h) noexcept {
     return;
   Tensor* t = Tensor::from(h);
   Buffer* buffer = t->buffer;
-  const size_t bytes = handle_bytes(t->desc.rank);
-  free_handle_block(t, bytes);
+  ThreadCache* const cache = thread_cache();
+  free_handle_block(t, handle_bytes(t->desc.rank), cache);
+  if (buffer->refs.load(std::memory_order_acquire) == 1 && cache && cache->give(buffer)) [[likely]]
+    return;
   buffer->release();
 }
 

@@ -16,6 +16,9 @@ namespace tessera::core {
 // What a tsr_tensor_handle* really points at. One allocation: sizes, then strides, follow the struct. Thread-safe as far as the
 // reference count goes; the description is never written after construction.
 struct Tensor : tsr_tensor_handle {
+  // The number that dispatch gives to its description (dispatch/type_ids.hpp); 0: none yet. Through known_type_of() only. It stands in the
+  // handle's first cache line, and guards read nothing behind that.
+  uint32_t type;
   Buffer* buffer;  // one reference
 
   int64_t* dims() { return reinterpret_cast<int64_t*>(this + 1); }
