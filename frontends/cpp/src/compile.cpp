@@ -299,7 +299,7 @@ tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg*, size_t, vo
       outputs.push_back(value_of(*trace, now));
     }
     check(capture.set_outputs(recorder, outputs.data(), static_cast<uint32_t>(outputs.size())));
-    *structure = s.release();
+    *structure = KeptStructure::keep(std::move(s));
     return nullptr;
   } catch (...) {
     return hold_exception("the function threw while it was captured");
@@ -362,7 +362,7 @@ Callable::Callable(CompileOptions options, std::source_location where)
   d.loc = loc_ = {file_.c_str(), where.line(), where.column()};
   d.self = this;
   d.invoke = invoke;
-  d.structure_free = [](void* s) { delete static_cast<Structure*>(s); };
+  d.structure_free = KeptStructure::drop;
   d.path = path;
   d.backend = options_.backend.empty() ? nullptr : options_.backend.c_str();
   d.mode = options_.mode.empty() ? nullptr : options_.mode.c_str();
@@ -377,7 +377,7 @@ Callable::Callable(CompileOptions options, std::source_location where)
 
 Callable::~Callable() { api().callable_destroy(handle_); }
 
-const Structure* Callable::call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs) {
+KeptStructure Callable::call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs) {
   struct Current {
     CallFrame* previous;
     explicit Current(CallFrame* f) : previous(std::exchange(t_frame, f)) {}
@@ -393,10 +393,10 @@ const Structure* Callable::call(CallFrame& frame, const ArgBuffer& args, Outputs
     check_held(e);
   if (n > Outputs::kStack && n == TSR_RUN_YOURSELF) [[unlikely]] {  // assign() asks the first of these, too
     frame.reuse_only = structure != nullptr;
-    return nullptr;
+    return KeptStructure(nullptr);
   }
   outputs.assign(buffer, n);
-  return static_cast<const Structure*>(structure);
+  return KeptStructure(structure);
 }
 
 ReuseOnly::ReuseOnly(bool on) : on_(on) {

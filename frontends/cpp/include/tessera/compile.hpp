@@ -99,9 +99,10 @@ struct FlattenVisitor : VisitorBase {  // fills tsr_arg; on the hot path
   bool wants_keys() const { return true; }
   tsr_arg& push(uint32_t kind) { return out.push(kind); }
   void tensor(Tensor& t) {
-    if (placeholders || !t.defined() || t.is_traced()) [[unlikely]]
+    tsr_tensor_handle* const h = t.handle_unchecked();  // or a traced one
+    if (placeholders || !h || (reinterpret_cast<uintptr_t>(h) & 1)) [[unlikely]]
       return other_tensor(t);
-    push(TSR_ARG_TENSOR).tensor = t.handle_unchecked();
+    push(TSR_ARG_TENSOR).tensor = h;
   }
   void other_tensor(Tensor& t);
   void integer(int64_t x) { push(TSR_ARG_INT).i = x; }
@@ -201,6 +202,25 @@ struct Structure {  // kept with each entry
   std::vector<std::pair<size_t, size_t>> writebacks;  // output number -> tensor leaf number
 };
 
+// A structure as the host keeps it for its entry. Whether anything is to be written back stands in the pointer: most calls then look at nothing
+// behind it.
+class KeptStructure {
+ public:
+  explicit KeptStructure(const void* kept) : bits_(reinterpret_cast<uintptr_t>(kept)) {}
+  static void* keep(std::unique_ptr<Structure> s) {
+    const uintptr_t writes_back = s->writebacks.empty() ? 0 : 1;
+    return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(s.release()) | writes_back);
+  }
+  static void drop(void* kept) { delete const_cast<Structure*>(&*KeptStructure(kept)); }
+  explicit operator bool() const { return bits_ != 0; }
+  bool writes_back() const { return (bits_ & 1) != 0; }
+  const Structure& operator*() const { return *reinterpret_cast<const Structure*>(bits_ & ~uintptr_t{1}); }
+  const Structure* operator->() const { return &**this; }
+
+ private:
+  uintptr_t bits_;
+};
+
 // The tensors that a call has returned; those that nobody takes are released.
 class Outputs {
  public:
@@ -236,7 +256,7 @@ class Callable {  // owns the host's handle
   Callable(const Callable&) = delete;
   // Outputs are new references. Rethrows what the user's function threw while it was traced. Null: no compiled code serves the call, and
   // the function is to be run as it is.
-  const Structure* call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs);
+  KeptStructure call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs);
   const CompileOptions& options() const { return options_; }
   const tsr_loc& loc() const { return loc_; }
   const std::source_location& where() const { return where_; }
@@ -403,19 +423,18 @@ class Compiled<R(A...)> {
 
     Frame frame(*this, refs);  // only looked into when the call misses
     detail::Outputs out;
-    const detail::Structure* const structure = callable_->call(frame, flat, out);
-    if (!structure) [[unlikely]]
+    const detail::KeptStructure s = callable_->call(frame, flat, out);
+    if (!s) [[unlikely]]
       return run_itself(frame.reuse_only, std::forward<A>(args)...);
-    const detail::Structure& s = *structure;
-    if (!s.writebacks.empty()) {
-      detail::WritebackVisitor write(out, s);
+    if (s.writes_back()) {
+      detail::WritebackVisitor write(out, *s);
       std::apply([&](auto&... a) { (detail::visit(write, a), ...); }, refs);
     }
     if constexpr (std::is_same_v<R, Tensor>) {
       return out.take(0);
     } else if constexpr (!std::is_void_v<R>) {
-      R result = *static_cast<const R*>(s.skeleton.get());
-      detail::ResultVisitor fill(out, s.num_results);
+      R result = *static_cast<const R*>(s->skeleton.get());
+      detail::ResultVisitor fill(out, s->num_results);
       detail::visit(fill, result);
       return result;
     }
