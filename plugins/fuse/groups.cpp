@@ -42,7 +42,10 @@ Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options) : g_(g),
         group.backend = backend;
       } catch (const kit::Unfit&) {}
     }
-    group_of_.push_back(static_cast<uint32_t>(groups_.size()));
+    const auto id = static_cast<uint32_t>(groups_.size());
+    group_of_.push_back(id);
+    rank_.push_back(id);
+    by_rank_.push_back(id);
     groups_.push_back(std::move(group));
   }
 }
@@ -111,20 +114,44 @@ std::vector<uint32_t> Groups::predecessors(uint32_t group) const {
 bool Groups::between(uint32_t a, uint32_t b) const {
   std::vector<uint32_t> stack;
   std::vector<uint8_t> seen(groups_.size(), 0);
-  const uint32_t first = groups_[a].items.front();
   for (const uint32_t p : predecessors(b))
     if (p != a) stack.push_back(p);
   while (!stack.empty()) {
     const uint32_t x = stack.back();
     stack.pop_back();
-    // All of x stands before a: nothing of a can lead there.
-    if (seen[x]++ || groups_[x].items.back() < first) continue;
+    if (seen[x]++ || rank_[x] < rank_[a]) continue;  // nothing of a leads to what comes before a
     for (const uint32_t p : predecessors(x)) {
       if (p == a) return true;
       stack.push_back(p);
     }
   }
   return false;
+}
+
+// The joined group takes the place that leaves what it needs before it and what needs it behind it. Only what stood between the two moves.
+void Groups::rank_joined(uint32_t joined, uint32_t other) {
+  const uint32_t first = std::min(rank_[joined], rank_[other]), last = std::max(rank_[joined], rank_[other]);
+  std::vector<uint32_t> before, behind;
+  std::vector<uint8_t> needs(last - first + 1, 0);  // by rank: needs the joined group
+  const auto leads_behind = [&](uint32_t p) {
+    return p == joined || (rank_[p] >= first && rank_[p] <= last && needs[rank_[p] - first]);
+  };
+  for (uint32_t r = first; r <= last; ++r) {
+    const uint32_t x = by_rank_[r];
+    if (x == joined || x == other) continue;
+    const std::vector<uint32_t> from = predecessors(x);
+    needs[r - first] = std::any_of(from.begin(), from.end(), leads_behind);
+    (needs[r - first] ? behind : before).push_back(x);
+  }
+  uint32_t r = first;
+  const auto place = [&](uint32_t x) {
+    by_rank_[r] = x;
+    rank_[x] = r++;
+  };
+  for (const uint32_t x : before) place(x);
+  place(other);  // empty now
+  place(joined);
+  for (const uint32_t x : behind) place(x);
 }
 
 std::string Groups::why_not(uint32_t a, uint32_t b, int& heavy) const {
@@ -158,6 +185,7 @@ bool Groups::join(uint32_t a, uint32_t b) {
   groups_[a].heavy = heavy;
   groups_[b].items.clear();
   groups_[b].backend.clear();
+  rank_joined(a, b);
   return true;
 }
 
@@ -236,6 +264,7 @@ std::vector<uint32_t> Groups::order() const {
     for (const uint32_t n : after[g])
       if (--waiting[n] == 0) ready.push(n);
   }
+  if (out.size() != nodes_.size()) throw sdk::Error(TSR_BUG, "TSR-B043", "groups of fused nodes need each other");
   return out;
 }
 

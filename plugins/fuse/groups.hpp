@@ -51,6 +51,7 @@ class Groups {
   bool between(uint32_t a, uint32_t b) const;  // is there a path from a to b through another group?
   std::vector<uint32_t> predecessors(uint32_t group) const;
   bool join(uint32_t a, uint32_t b);
+  void rank_joined(uint32_t joined, uint32_t other);
   std::string why_not(uint32_t a, uint32_t b, int& heavy) const;
   bool free_view(uint32_t item) const;
 
@@ -60,6 +61,9 @@ class Groups {
   std::map<tsr_id, uint32_t> position_;  // of a node
   std::vector<Group> groups_;
   std::vector<uint32_t> group_of_;
+  // A group comes after all that it needs: its rank. Positions do not say that: a group that spans many nodes is behind some of what stands
+  // before its last one.
+  std::vector<uint32_t> rank_, by_rank_;
   std::map<std::pair<uint32_t, uint32_t>, std::string> refused_;  // by the items whose edge was tried
 };
 
