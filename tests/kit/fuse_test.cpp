@@ -24,6 +24,7 @@
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/kit/interpret.hpp"
+#include "tessera/kit/lower.hpp"
 #include "tessera/kit/text.hpp"
 #include "tessera/kit/verify.hpp"
 
@@ -121,14 +122,14 @@ bool may_not_end(const Graph& g) {
   return false;
 }
 
-std::string fuse_text(const std::string& text) {
+std::string fuse_text(const std::string& text, const std::string& pipeline = "fuse") {
   const auto g = core::parse_graph(pipelines().fused->ops(), text, "case.tsr");
   const CompileOptions options = api::compile_options(pipelines().fused, pipelines().fused->config(), nullptr);
   const ServiceScope scope(options);
   PassOptions o;
   o.verify = VerifyWhen::kEach;
   o.reproducer = Reproducer::kNone;
-  run_passes(*g, bind_pipeline(*pipelines().fused, "fuse"), o);
+  run_passes(*g, bind_pipeline(*pipelines().fused, pipeline), o);
   const std::string after = print_graph(*g);
   REQUIRE(print_graph(*core::parse_graph(pipelines().fused->ops(), after, "after.tsr")) == after);
   return after;
@@ -141,6 +142,40 @@ TEST_CASE("what fuse makes of graphs") {
     INFO(path);
     check_golden(path.substr(0, path.size() - 4) + ".expected", fuse_text(read_file(golden_path(path))));
   }
+}
+
+TEST_CASE("groups that span others do not need each other") {
+  // %d may not join %a: through the group of %b and %c, which stands on both sides of the sort, %a leads to what %d needs.
+  const std::string text = fuse_text(
+      "graph @g(%x: f32[64, 64], %y: f32[64, 64]) {\n"
+      "  %b = exp %x\n  %s, %i = sort %b {axis = 1}\n  %a = abs %y\n  %c = mul %b, %a\n  %d = add %s, %a\n"
+      "  return %c, %d\n}\n",
+      "fuse{max_fusion_size=2}");
+  CHECK(text.find("= fused %x, %a") != std::string::npos);
+  CHECK(text.find("%d = add") != std::string::npos);
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    RandomGraphOptions options;
+    options.max_nodes = 60;
+    options.devices = false;
+    options.states = false;
+    const auto g = random_graph(pipelines().fused->ops(), seed, options);
+    INFO("seed " << seed << "\n" << print_graph(*g));
+    CHECK_NOTHROW(fuse_text(print_graph(*g), "fuse{max_fusion_size=" + std::to_string(2 + seed % 5) + "}"));
+  }
+}
+
+TEST_CASE("an output takes over the memory of an input that nobody reads any more") {
+  const auto kernel = [](const char* lines) {
+    return kit::parse(
+        std::string("kernel @k(%x: in f32[16], %y: in f32[16], %u: out f32[16], %v: out f32[16]) {\n parallel p0 < 16 {\n") +
+        lines + "\n }\n}\n");
+  };
+  kit::Kernel both = kernel("%0 = load %x[p0] : f32\n %1 = load %y[p0] : f32\n store %u[p0], %0\n store %v[p0], %1");
+  CHECK(kit::in_place_input(both) == 0);
+  kit::Kernel second = kernel("%0 = load %x[15 - p0] : f32\n %1 = load %y[p0] : f32\n store %u[p0], %1\n store %v[p0], %0");
+  CHECK(kit::in_place_input(second) == 1);
+  kit::Kernel late = kernel("%0 = load %x[15 - p0] : f32\n store %u[p0], %0\n %2 = load %y[p0] : f32\n store %v[p0], %2");
+  CHECK(kit::in_place_input(late) == -1);
 }
 
 TEST_CASE("fused bits are unfused bits") {

@@ -5,6 +5,7 @@
 #include "tessera/kit/lower.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -719,18 +720,24 @@ int in_place_input(Kernel& k) {
   for (size_t i = 0; i < k.buffers.size() && output < 0; ++i)
     if (k.buffers[i].access == Access::Out) output = static_cast<int>(i);
   if (output < 0) return -1;
-  // Body of each load and store: -1 the parallel points', else the loop. One store only.
-  std::vector<int> home(k.insts.size(), -1);
-  for (size_t l = 0; l < k.loops.size(); ++l)
-    for (const Item& i : k.loops[l].body)
-      if (!i.is_loop) home[i.id] = static_cast<int>(l);
-  // Every store must be at one place; the first one counts, for a later loop would read what it wrote.
+  // When each instruction runs within one point, the others of its loops aside.
+  std::vector<uint32_t> when(k.insts.size(), 0);
+  uint32_t now = 0;
+  const std::function<void(const std::vector<Item>&)> walk = [&](const std::vector<Item>& body) {
+    for (const Item& i : body)
+      if (i.is_loop)
+        walk(k.loops[i.id].body);
+      else
+        when[i.id] = now++;
+  };
+  walk(k.body);
+  // Every store must be at one place; the first one counts, for what comes later would read what it wrote.
   const Inst* store = nullptr;
-  int where = -1;
+  uint32_t written = 0;
   for (size_t i = 0; i < k.insts.size(); ++i)
     if (k.insts[i].op == Op::Store && k.insts[i].id == static_cast<uint32_t>(output)) {
       if (store && store->index != k.insts[i].index) return -1;
-      where = store ? std::min(where, home[i]) : home[i];
+      written = store ? std::min(written, when[i]) : when[i];
       store = &k.insts[i];
     }
   if (!store) return -1;
@@ -743,8 +750,7 @@ int in_place_input(Kernel& k) {
     for (size_t i = 0; i < k.insts.size(); ++i) {
       const Inst& x = k.insts[i];
       if (x.op != Op::Load || x.id != b) continue;
-      // In an earlier loop of the same point it is read before anything is stored; in a later one after it.
-      fits = fits && x.index == store->index && home[i] <= where;
+      fits = fits && x.index == store->index && when[i] < written;
     }
     if (fits) return static_cast<int>(b);
   }

@@ -50,8 +50,7 @@ std::string why_not(sdk::Graph g, sdk::Node n);
 // Throws Unfit when the piece is no single kernel; sdk::Error for a fault. The kernel is verified.
 Lowered lower(const Piece& piece, const std::string& name);
 
-// The input whose memory the first output may take over, or -1: every load of it is at the index that the same point stores, in the loop that
-// stores it.
+// The input whose memory the first output may take over, or -1: every load of it is at the index that the same point stores, and before that.
 int in_place_input(Kernel& k);
 
 }  // namespace tessera::kit
