@@ -5,6 +5,7 @@
 #include <set>
 
 #include "importer.hpp"
+#include "tessera/closest.hpp"
 
 namespace tessera::onnx {
 
@@ -185,7 +186,7 @@ constexpr Family kFamilies[] = {activation_records, attention_records, control_r
                                 index_records,      linalg_records,    loss_records,     microsoft_records, ml_records,
                                 norm_records,       pool_records,      quantize_records, random_records,    recurrent_records,
                                 reduce_records,     resize_records,    sequence_records, shape_records,     signal_records,
-                                training_records,   vision_records};
+                                text_records,       training_records,  vision_records};
 
 using Table = std::map<std::pair<std::string_view, std::string_view>, const Record*>;
 const Table& table() {
@@ -196,21 +197,6 @@ const Table& table() {
     return out;
   }();
   return t;
-}
-
-size_t distance(std::string_view a, std::string_view b) {  // Levenshtein
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace
@@ -227,8 +213,8 @@ std::string nearest_operator(std::string_view domain, std::string_view name) {
   size_t least = 3;
   if (name.size() > 64) return best;
   for (const auto& [key, record] : table())
-    if (key.first == domain && distance(key.second, name) < least) {
-      least = distance(key.second, name);
+    if (key.first == domain && edit_distance(key.second, name) < least) {
+      least = edit_distance(key.second, name);
       best = key.second;
     }
   return best;

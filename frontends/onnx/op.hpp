@@ -129,6 +129,7 @@ std::span<const Record> resize_records();
 std::span<const Record> sequence_records();
 std::span<const Record> shape_records();
 std::span<const Record> signal_records();
+std::span<const Record> text_records();
 std::span<const Record> training_records();
 std::span<const Record> vision_records();
 std::span<const Family> families();  // all of them

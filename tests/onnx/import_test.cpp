@@ -339,6 +339,49 @@ TEST_CASE("axes of a reduction may arrive at run time") {
   }
 }
 
+TEST_CASE("n-grams are counted with gaps, weighed and put into their columns, whatever the length of the text") {
+  const Folder folder;
+  const auto vectorizer = [&](const char* mode, const std::vector<int64_t>& starts) {
+    folder.write(
+        "m.onnx",
+        model(graph({{node("TfIdfVectorizer", {"x"}, {"y"},
+                           {text_attribute("mode", mode), attribute("min_gram_length", int64_t{1}),
+                            attribute("max_gram_length", int64_t{2}), attribute("max_skip_count", int64_t{1}),
+                            attribute("pool_int64s", std::vector<int64_t>{7, 3, 7, 3, 3, 3}), attribute("ngram_counts", starts),
+                            attribute("ngram_indexes", std::vector<int64_t>{2, 0, 1, 4}),
+                            attribute("weights", std::vector<float>{2, 3, 5, 7, 11})})},
+                     {},
+                     {value_info("x", kInt64, {"n", "length"})},
+                     {value_info("y", kFloat, {"n", 5})}}))
+            .bytes());
+    return context().compile(context().load((folder / "m.onnx").string()));
+  };
+  struct Text {
+    int64_t rows, length;
+    std::vector<int64_t> items;
+    std::vector<float> counts;
+  };
+  const std::vector<Text> texts = {{2, 5, {7, 3, 3, 7, 3, 3, 1, 3, 9, 9}, {3, 3, 2, 0, 2, 2, 0, 0, 0, 1}},
+                                   {1, 1, {7}, {0, 0, 1, 0, 0}},
+                                   {1, 2, {7, 3}, {1, 1, 1, 0, 0}}};
+  const float weights[] = {2, 3, 5, 7, 11};
+  for (const char* mode : {"TF", "IDF", "TFIDF"}) {
+    const e::Executable m = vectorizer(mode, {0, 2});
+    for (const Text& t : texts) {
+      const int64_t shape[] = {t.rows, t.length};
+      const e::Tensor x = e::Tensor::create(TSR_I64, shape);
+      std::copy(t.items.begin(), t.items.end(), static_cast<int64_t*>(x.data()));
+      const e::Tensor y = m.run(std::span(&x, 1))[0].copy_to(0);
+      REQUIRE(y.elements() == static_cast<int64_t>(t.counts.size()));
+      for (size_t i = 0; i < t.counts.size(); ++i) {
+        const float count = std::string(mode) == "IDF" ? t.counts[i] > 0 : t.counts[i];
+        CHECK(static_cast<const float*>(y.data())[i] == count * (std::string(mode) == "TF" ? 1 : weights[i % 5]));
+      }
+    }
+  }
+  CHECK_THROWS_WITH(vectorizer("TF", {0, 3}), Catch::Contains("do not divide the pool"));
+}
+
 TEST_CASE("the seeds of the fuzz target are models that import and compile, or are refused") {
   const Folder folder;
   folder.write("w", std::string(256, '\1'));

@@ -48,6 +48,13 @@ inline Msg attribute(const char* name, const std::vector<int64_t>& v) {
   for (const int64_t x : v) a.i(8, x);
   return a.i(20, 7);
 }
+inline Msg text_attribute(const char* name, const char* v) { return Msg().s(1, name).s(4, v).i(20, 3); }
+inline Msg attribute(const char* name, const std::vector<float>& v) {
+  Msg a;
+  a.s(1, name);
+  for (const float x : v) a.f(7, x);
+  return a.i(20, 6);
+}
 inline Msg attribute(const char* name, const Msg& graph) { return Msg().s(1, name).m(6, graph).i(20, 5); }
 
 inline Msg node(const char* op, Names in, Names out, std::initializer_list<Msg> attributes = {}, const char* domain = "") {
