@@ -60,7 +60,8 @@ int main() {
     std::printf("training moved the running mean of %s: %g -> %g\n", "stage1.norm", before[0], after[0]);
     model.eval();
     std::printf("logits: %s\n", model(images(2)).str().c_str());
-    return difference == 0 && before != after ? 0 : 1;
+    // Compiled code adds in an order of its own: a few roundings of numbers below 1.
+    return difference < 1e-6 && before != after ? 0 : 1;
   } catch (const tessera::Error& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 2;

@@ -37,7 +37,8 @@ int main() {
     std::printf("second call, same bits: %s\n", same ? "yes" : "no");
     const Tensor other = model(tessera::randn({3, 64}));  // another size: a guard fails, it compiles again
     std::printf("batch of 3: %s\n", other.str().c_str());
-    return difference == 0 && same ? 0 : 1;
+    // Compiled code adds in an order of its own: a few roundings of numbers up to 1.
+    return difference < 1e-6 && same ? 0 : 1;
   } catch (const tessera::Error& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 2;
