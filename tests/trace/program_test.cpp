@@ -64,7 +64,7 @@ TEST_CASE("a run of the command records passes, graphs, kernels and steps") {
   const std::vector<Json> compiles = select(events, "compile_begin");
   REQUIRE(compiles.size() >= 1);
   CHECK(compiles[0]["kind"] == "graph");
-  CHECK(select(events, "pass").size() == 5);
+  CHECK(select(events, "pass").size() == 6);
   const std::vector<Json> graphs = select(events, "graph");
   REQUIRE(graphs.size() >= 2);
   CHECK(graphs.front()["stage"] == "input");
@@ -110,7 +110,9 @@ TEST_CASE("a second process starts dynamic, and takes what the first one compile
   const std::vector<Json> second = record(command);
   check_compiles(second);
   for (const auto& [name, compiles] : functions(second)) CHECK(compiles == 1);
-  CHECK(cached(second) == std::map<std::string, int>{{"hit graph", 1}, {"hit profile", 1}});
+  CHECK(cached(second)["hit graph"] == 1);
+  CHECK(cached(second)["hit profile"] == 1);
+  CHECK(cached(second).count("miss graph") == 0);
   CHECK(select(second, "recompile").empty());
   CHECK(select(second, "pass").empty());
 }
