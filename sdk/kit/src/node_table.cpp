@@ -276,6 +276,8 @@ int TensorTable::add(sdk::Node n, bool alone) {
     const tsr_loc loc = n.raw().loc;
     std::string text = "%" + std::string(n.result().name()) + " = " + op;
     if (loc.file) text += std::string(" (") + loc.file + ":" + std::to_string(loc.line) + ")";
+    for (char& c : text)  // names may hold anything, and this goes into comments of one line
+      if (static_cast<unsigned char>(c) < ' ' || c == '\\') c = ' ';
     kernel_->origins.push_back(std::move(text));
     origin_ = static_cast<uint32_t>(kernel_->origins.size() - 1);
   }
