@@ -2,7 +2,8 @@
 // Memory-bound kernels through the whole compiler, in GB/s of least traffic (every input read once, every output written once), beside the
 // rate of a plain copy in the same run. Two sizes: inside the last-level cache and far beyond it. Interleaved, medians.
 // bench-cpu-kernels [--json] [--threads N] [--config FILE]... [--dtype f32|bf16] [--only NAME] [--size near|far] [--runs N]
-// [--cpu-time] [--set KEY=VALUE]...
+// [--cpu-time] [--dynamic] [--set KEY=VALUE]...
+// --dynamic: every config a second time with both sizes symbols, and what that costs, as a part of the time with numbers.
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,6 +65,18 @@ std::string replaced(std::string s, const std::string& what, const std::string& 
   return s;
 }
 
+// Its text with these sizes.
+std::string text_of(const Case& c, const std::string& dtype, const std::string& rows, const std::string& cols) {
+  std::string text = c.text;
+  for (const auto& [what, by] : {std::pair<std::string, std::string>{"T[R, C]", dtype + "[" + rows + ", " + cols + "]"},
+                                 {"T[C, R]", dtype + "[" + cols + ", " + rows + "]"},
+                                 {"T[C]", dtype + "[" + cols + "]"},
+                                 {"[R]", "[" + rows + "]"},
+                                 {"T[]", dtype + "[]"}})
+    text = replaced(text, what, by);
+  return text;
+}
+
 embed::Tensor filled(uint32_t dtype, std::span<const int64_t> sizes, int64_t classes) {
   embed::Tensor t = embed::Tensor::create(dtype, sizes);
   const int64_t n = t.elements();
@@ -117,7 +130,7 @@ int64_t last_cache() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool json = false;
+  bool json = false, dynamic = false;
   int runs = 11, threads = 0;
   std::string dtypes = "f32,bf16", only, size = "near,far";
   std::vector<std::string> configs, overrides;
@@ -130,6 +143,8 @@ int main(int argc, char** argv) {
       threads = std::max(1, std::atoi(value().c_str()));
     else if (a == "--cpu-time")  // for a machine that others use, with one thread
       cpu_time = true;
+    else if (a == "--dynamic")
+      dynamic = true;
     else if (a == "--size")
       size = value();
     else if (a == "--config")
@@ -145,7 +160,7 @@ int main(int argc, char** argv) {
     else
       return std::fprintf(stderr,
                           "usage: bench-cpu-kernels [--json] [--threads N] [--config FILE]... [--set KEY=VALUE]... "
-                          "[--dtype f32|bf16] [--only NAME] [--size near|far] [--runs N] [--cpu-time]\n"),
+                          "[--dtype f32|bf16] [--only NAME] [--size near|far] [--runs N] [--cpu-time] [--dynamic]\n"),
              2;
   }
   if (configs.empty()) configs = {TESSERA_SOURCE_DIR "/configs/eager.toml", TESSERA_SOURCE_DIR "/configs/cpu.toml"};
@@ -172,26 +187,27 @@ int main(int argc, char** argv) {
         if (!json) {
           std::printf("%s[%lld, %lld], %d threads: GB/s of least traffic\n%-18s %10s", dtype.c_str(),
                       static_cast<long long>(rows), static_cast<long long>(cols), threads, "", "memcpy");
-          for (const auto& [name, context] : contexts) std::printf(" %10s", name.c_str());
+          for (const auto& [name, context] : contexts) {
+            std::printf(" %10s", name.c_str());
+            if (dynamic) std::printf(" %10s %6s", "dynamic", "time");
+          }
           std::printf("\n");
         }
         for (const Case& c : kCases) {
           if (!only.empty() && std::string(c.name).find(only) == std::string::npos) continue;
-          std::string text = c.text;
-          for (const auto& [what, by] : {std::pair<std::string, std::string>{
-                                             "T[R, C]", dtype + "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]"},
-                                         {"T[C, R]", dtype + "[" + std::to_string(cols) + ", " + std::to_string(rows) + "]"},
-                                         {"T[C]", dtype + "[" + std::to_string(cols) + "]"},
-                                         {"[R]", "[" + std::to_string(rows) + "]"},
-                                         {"T[]", dtype + "[]"}})
-            text = replaced(text, what, by);
           const double bytes = c.traffic * static_cast<double>(rows * cols) * tessera::dtype_bits(type) / 8;
           std::vector<embed::Tensor> inputs;
           std::vector<embed::Executable> executables;
-          for (const auto& [name, context] : contexts) {
+          std::vector<std::string> names;
+          const auto add = [&](const std::string& name, const embed::Context& context, const std::string& text) {
             embed::Graph g = context.parse(text, c.name);
             context.run_passes(g);
             executables.push_back(context.compile(std::move(g)));
+            names.push_back(name);
+          };
+          for (const auto& [name, context] : contexts) {
+            add(name, context, text_of(c, dtype, std::to_string(rows), std::to_string(cols)));
+            if (dynamic) add(name + " dynamic", context, text_of(c, dtype, "s0", "s1"));
           }
           const tsr_tables& t = executables[0].tables();
           const tsr_region* region = TSR_AT(tsr_region, t.regions, t.region_stride, 0);
@@ -206,8 +222,7 @@ int main(int argc, char** argv) {
           std::vector<Way> ways;
           ways.push_back({"memcpy", [&] { plain_copy(to.data(), from.data(), static_cast<int64_t>(bytes / 2), threads); }, {}});
           for (size_t k = 0; k < executables.size(); ++k)
-            ways.push_back(
-                {contexts[k].first, [&, k] { [[maybe_unused]] const auto results = executables[k].run(inputs); }, {}});
+            ways.push_back({names[k], [&, k] { [[maybe_unused]] const auto results = executables[k].run(inputs); }, {}});
           // In the cache one way at a time keeps its data there; several calls make one sample.
           const int calls = std::max(1, static_cast<int>(4e7 / bytes));
           for (int r = -2; r < runs; ++r)
@@ -223,6 +238,10 @@ int main(int argc, char** argv) {
             const double rate = bytes / w.median() * 1e-9;
             row[w.name] = {{"seconds", w.median()}, {"gb_per_s", rate}};
             if (!json) std::printf(" %10.1f", rate);
+            if (!w.name.ends_with(" dynamic")) continue;
+            const double part = w.median() / (&w - 1)->median();  // its static sibling stands before it
+            row[w.name]["of_static"] = part;
+            if (!json) std::printf(" %6.2f", part);
           }
           if (!json) std::printf("\n");
           std::fflush(stdout);
