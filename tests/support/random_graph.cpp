@@ -164,7 +164,7 @@ class Generator {
         g_.set_state(v, TSR_NONE, true);
       values_[0].push_back(v);
     }
-    bind_symbols();
+    if (!o_.unbound) bind_symbols();
   }
 
   // What no input has as a size, one more input has: a graph with a symbol that nothing determines cannot run.
