@@ -102,7 +102,7 @@ check_onnx_suite() {
   for config in eager reference; do
     TESSERA_SOURCE_DIR=$PWD tests/onnx/suite.sh "$(binary onnx_suite)" "$config" --json "build/checks/onnx_$config.json" | tee "build/checks/onnx_$config.txt"
   done
-  suite=${TESSERA_ONNX_SUITE:-$(echo build/onnx_suite-*/)}
+  suite=$(TESSERA_SOURCE_DIR=$PWD tests/onnx/suite.sh --path)
   python=$(scripts/peers.sh onnx onnxruntime)
   "$python" -W ignore tests/onnx/peers.py "$suite" build/checks/onnx_eager.json | tee build/checks/onnx_peers.txt
   figure=$(sed 's/^/eager /' build/checks/onnx_eager.txt; sed 's/^/reference /' build/checks/onnx_reference.txt; cat build/checks/onnx_peers.txt)

@@ -53,6 +53,8 @@ def same(got, want, rtol, atol):
 
 
 def run(folder):
+    if not os.path.exists(os.path.join(folder, "model.onnx")):
+        sys.exit(f"{folder} holds no model.onnx: is that the suite that the results are of?")
     tolerance = {"rtol": 1e-3, "atol": 1e-7}
     if os.path.exists(os.path.join(folder, "data.json")):
         with open(os.path.join(folder, "data.json")) as f:
