@@ -91,6 +91,9 @@ TEST_CASE("every elementwise op on every dtype it takes") {
   for (const char* op : {"gelu", "neg", "relu", "sqrt", "is_inf"}) unary(op, {"bf16", "f16"});
   for (const char* op : {"abs", "neg", "sign", "bitwise_not", "popcount", "relu"}) unary(op, {"i8", "i32", "i64", "u16"});
   unary("logical_not", {"bool"});
+  for (const std::string t : {"f32", "f64"})
+    cases.push_back({"graph @g(%x: " + t + "[45]) {\n %c = constant {value = dense<" + t +
+                     "[]: -2.5>}\n %n = neg %c\n %a = add %x, %n\n return %a\n}\n"});
   for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum", "fmax", "fmin", "pow", "atan2", "fmod", "remainder",
                          "floor_div", "copysign", "eq", "lt", "ge", "hypot"})
     binary(op, {"f32", "f64", "bf16"});

@@ -10,6 +10,9 @@
 namespace tessera::kit {
 namespace {
 
+// Two signs in a row are another operator.
+std::string minus(const std::string& x) { return x.starts_with('-') ? "-(" + x + ")" : "-" + x; }
+
 const char* element_name(Type t) {  // of vector types
   switch (t) {
     case Type::F16:
@@ -223,7 +226,7 @@ class CpuDialect final : public Dialect {
     const bool wide = x.type == Type::F64;
     const auto unsigned_of = [&] { return std::string(scalar_name(integer_of(type_bytes(x.type), false))); };
     switch (x.op) {
-      case Op::Neg: return is_float(x.type) ? "-" + a[0] : "(" + t + ")(0 - (" + unsigned_of() + ")" + a[0] + ")";
+      case Op::Neg: return is_float(x.type) ? minus(a[0]) : "(" + t + ")(0 - (" + unsigned_of() + ")" + a[0] + ")";
       case Op::Abs:
         if (is_float(x.type)) return std::string(wide ? "__builtin_fabs(" : "__builtin_fabsf(") + a[0] + ")";
         if (is_unsigned(x.type)) return a[0];
@@ -267,7 +270,7 @@ class CpuDialect final : public Dialect {
     const auto bits = [&](Type of, bool sign) { return type(integer_of(type_bytes(of), sign), lanes, needs); };
     switch (x.op) {
       case Op::Neg:
-        if (is_float(x.type)) return "-" + a[0];
+        if (is_float(x.type)) return minus(a[0]);
         return "(" + t + ")(0 - (" + bits(x.type, false) + ")" + a[0] + ")";
       case Op::Abs:
         if (is_float(x.type))
