@@ -260,11 +260,11 @@ KernelPtr make_gather_nd(const Build& b, int) {
   return make_kernel(b, [batch, op = b.op()](const tsr_launch& l) {
     const View x(l.inputs[0]), out(l.outputs[0]);
     const Tuples t(View(l.inputs[1]), batch);
-    t.check(op, x);
     View from = dims_between(x, batch + static_cast<int>(t.length), x.rank());
     View to = dense_view(out.data, out.dtype, from.sizes);
     const int64_t n = from.elements(), size = element_bytes(x.dtype);
     if (n == 0) return;
+    t.check(op, x);
     if (size > 0 && from.dense())
       return sdk::parallel(t.count, std::max<int64_t>(1, kGrain / (n + 8)), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i)
@@ -284,10 +284,10 @@ KernelPtr make_scatter_nd(const Build& b, int) {
   return make_overwriting_kernel(b, [combine, isa = b.isa, op = b.op()](const tsr_launch& l) {
     const View x(l.inputs[0]), updates(l.inputs[2]), out(l.outputs[0]);
     const Tuples t(View(l.inputs[1]), 0);
-    t.check(op, x);
+    const int64_t n = x.sizes.product(static_cast<int>(t.length));  // elements of one slice: contiguous in the output
+    if (n > 0) t.check(op, x);
     const View dense = dense_view(out.data, out.dtype, out.sizes);
     if (x.data != out.data) copy_view(x, dense);
-    const int64_t n = x.sizes.product(static_cast<int>(t.length));  // elements of one slice: contiguous in the output
     const int lead = t.indices.rank() - 1;
     const Nest<1> tuples = nest_of(dims_between(updates, 0, lead)),
                   slice = nest_of(dims_between(updates, lead, updates.rank()));
