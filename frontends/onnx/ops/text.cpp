@@ -8,6 +8,7 @@ namespace tessera::onnx {
 namespace {
 
 constexpr int64_t kMostSkips = 1024, kMostEmptyColumns = int64_t{1} << 20;
+constexpr int64_t kMostComparisons = int64_t{1} << 14;  // each is a few nodes; a short file can ask for billions
 
 // How often each n-gram of `pool` [P, n] stands in each row of x [N, L], its items `skip` places apart: [N, P].
 V occurrences(Build& b, const V& x, const V& pool, int64_t n, int64_t skip) {
@@ -43,7 +44,7 @@ void tf_idf_vectorizer(Op& op) {
   const bool vector = x.rank() == 1;
   x = b.cast(vector ? b.expand(x, {0}) : x, TSR_I64);
   std::vector<V> counts;
-  int64_t counted = 0;
+  int64_t counted = 0, comparisons = 0;
   for (int64_t n = 1; n <= static_cast<int64_t>(starts.size()); ++n) {
     const auto level = static_cast<size_t>(n - 1);
     const int64_t begin = starts[level],
@@ -57,6 +58,9 @@ void tf_idf_vectorizer(Op& op) {
       counts.push_back(b.full(0, TSR_F32, {x.size(0), p}));
       continue;
     }
+    comparisons += n * (n == 1 ? 1 : skips + 1);
+    if (comparisons > kMostComparisons)
+      op.unsupported("n-grams and skips that take over " + std::to_string(kMostComparisons) + " comparisons");
     const V grams_of_n = b.reshape(b.known(Dims(pool.begin() + begin, pool.begin() + end)), {p, n});
     V sum;
     for (int64_t skip = 1; skip <= (n == 1 ? 1 : skips + 1); ++skip) {  // a single item has nothing to skip
