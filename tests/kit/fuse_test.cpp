@@ -20,7 +20,7 @@
 #include "pass/pass_manager.hpp"
 #include "pass/pipeline.hpp"
 #include "random_graph.hpp"
-#include "runtime/tensor.hpp"
+#include "random_run.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/kit/interpret.hpp"
@@ -35,19 +35,10 @@ using namespace tessera::test;
 namespace {
 
 std::shared_ptr<const Context> make_context(const std::string& order, const std::string& passes) {
-  const std::string config =
-      "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.backend.reference\", \"acme.backend.kit\", "
-      "\"tessera.pass.fuse\"]\n"
-      "[pipeline]\npasses = [" +
-      passes + "]\n[backends]\norder = [" + order + "]\n";
-  const char* dirs[] = {TESSERA_PLUGIN_DIR, KIT_PLUGIN_DIR};
-  tsr_context_options options{};
-  options.struct_size = sizeof options;
-  options.config_text = config.c_str();
-  options.plugin_dirs = dirs;
-  options.num_plugin_dirs = 2;
-  return Context::create(&options, api::host());
+  return random_context("\"tessera.backend.reference\", \"acme.backend.kit\", \"tessera.pass.fuse\"", order,
+                        "[pipeline]\npasses = [" + passes + "]\n", {TESSERA_PLUGIN_DIR, KIT_PLUGIN_DIR});
 }
+
 struct Pipelines {
   std::shared_ptr<const Context> reference = make_context("\"reference\"", ""),
                                  apart = make_context("\"kit\", \"reference\"", ""),
@@ -58,69 +49,23 @@ const Pipelines& pipelines() {
   return p;
 }
 
-struct Outcome {
-  std::vector<TensorRef> outputs;
-  std::string error;
-  size_t kernels = 0;
-};
 Outcome run(const std::shared_ptr<const Context>& context, const Graph& g, const std::vector<int64_t>& symbols, uint64_t seed) {
-  Outcome out;
   try {
-    const auto e = Executable::compile(g.clone(), api::compile_options(context, context->config(), nullptr));
-    std::mt19937_64 random(seed);
-    std::vector<TensorRef> inputs;
-    for (uint32_t i = 0; i < g.region(0).num_inputs; ++i) {
-      const tsr_type& t = *g.value(g.region(0).inputs[i]).type;
-      std::vector<int64_t> sizes;
-      for (uint32_t k = 0; k < t.rank; ++k) sizes.push_back(g.sizes().evaluate(t.sizes[k], symbols));
-      inputs.emplace_back(tensor_create(t.dtype, sizes, 0));
-      const tsr_tensor& d = inputs.back()->desc;
-      const int64_t n = num_elements({d.sizes, d.rank});
-      for (int64_t k = 0; k < n; ++k) {
-        const double x = is_float(t.dtype) ? static_cast<double>(static_cast<int64_t>(random() % 2001) - 1000) / 128
-                                           : static_cast<double>(random() % 5);
-        store_from(t.dtype, d.data, k, random() % 16 == 0 && is_float(t.dtype) ? -0.0 : x);
-      }
-    }
-    std::vector<tsr_tensor_handle*> handles;
-    for (const TensorRef& t : inputs) handles.push_back(t.get());
-    std::vector<tsr_tensor_handle*> results(e->num_outputs(), nullptr);
-    e->run(handles, results);
-    for (tsr_tensor_handle* r : results) out.outputs.emplace_back(r);
+    return test::run(*test::compile(context, g), random_inputs(g, symbols, seed));
   } catch (const Error& e) {
-    out.error = e.code() + " " + e.message();
+    if (e.family() == TSR_BUG) throw;
+    return {{}, e.code() + " " + e.message()};
   }
-  return out;
 }
 std::string bits_differ(const Outcome& a, const Outcome& b) {
   if (a.error != b.error) return "one ended with '" + a.error + "', the other with '" + b.error + "'";
-  for (size_t i = 0; i < a.outputs.size(); ++i) {
-    const tsr_tensor &x = a.outputs[i]->desc, &y = b.outputs[i]->desc;
-    if (is_packed(x.dtype) || is_complex(x.dtype)) continue;
-    const int64_t n = num_elements({x.sizes, x.rank});
-    const auto width = static_cast<size_t>(dtype_bits(x.dtype)) / 8;
-    for (int64_t k = 0; k < n; ++k) {
-      if (std::memcmp(static_cast<const char*>(x.data) + static_cast<size_t>(k) * width,
-                      static_cast<const char*>(y.data) + static_cast<size_t>(k) * width, width) == 0)
-        continue;
-      const double p = is_float(x.dtype) ? load_as<double>(x.dtype, x.data, k) : 0,
-                   q = is_float(x.dtype) ? load_as<double>(x.dtype, y.data, k) : 0;
-      if (p != p && q != q) continue;
-      return "output " + std::to_string(i) + " differs at " + std::to_string(k) + ": " + std::to_string(p) + " and " +
-             std::to_string(q);
-    }
-  }
+  for (size_t i = 0; i < a.outputs.size(); ++i)
+    if (const std::string d = first_difference(a.outputs[i]->desc, b.outputs[i]->desc, true); !d.empty())
+      return "output " + std::to_string(i) + ": " + d;
   return "";
 }
 
-uint64_t bit(uint32_t dtype) { return uint64_t{1} << dtype; }
 constexpr uint32_t kInts[] = {TSR_I8, TSR_I16, TSR_I32, TSR_I64, TSR_U8, TSR_U16, TSR_U32, TSR_U64, TSR_BOOL};
-
-bool may_not_end(const Graph& g) {
-  for (tsr_id n = 0; n < g.num_nodes(); ++n)
-    if (g.node(n).alive && std::strcmp(g.node(n).op, "while_loop") == 0) return true;
-  return false;
-}
 
 std::string fuse_text(const std::string& text, const std::string& pipeline = "fuse") {
   const auto g = core::parse_graph(pipelines().fused->ops(), text, "case.tsr");
@@ -187,7 +132,8 @@ TEST_CASE("fused bits are unfused bits") {
     options.states = false;
     options.max_nodes = 24;
     options.witness = &witness;
-    options.dtypes = bit(TSR_F32) | bit(TSR_BF16) | bit(TSR_BOOL) | bit(TSR_I64) | bit(TSR_I8) | bit(TSR_F16) | bit(TSR_F64);
+    options.dtypes = dtype_bit(TSR_F32) | dtype_bit(TSR_BF16) | dtype_bit(TSR_BOOL) | dtype_bit(TSR_I64) | dtype_bit(TSR_I8) |
+                     dtype_bit(TSR_F16) | dtype_bit(TSR_F64);
     const auto g = random_graph(pipelines().fused->ops(), seed, options);
     if (may_not_end(*g)) continue;
     INFO("seed " << seed << "\n" << print_graph(*g));
@@ -214,7 +160,7 @@ TEST_CASE("exact arithmetic agrees with the reference backend") {
     options.symbolic = false;
     options.max_nodes = 24;
     options.witness = &witness;
-    for (const uint32_t t : kInts) options.dtypes |= bit(t);
+    for (const uint32_t t : kInts) options.dtypes |= dtype_bit(t);
     const auto g = random_graph(pipelines().fused->ops(), seed, options);
     if (may_not_end(*g)) continue;
     INFO("seed " << seed << "\n" << print_graph(*g));
@@ -237,7 +183,8 @@ TEST_CASE("kernels of random graphs: compiled text gives the interpreter's bits"
     options.states = false;
     options.max_nodes = 24;
     options.witness = &witness;
-    options.dtypes = bit(TSR_F32) | bit(TSR_BF16) | bit(TSR_BOOL) | bit(TSR_I64) | bit(TSR_I8) | bit(TSR_F64);
+    options.dtypes = dtype_bit(TSR_F32) | dtype_bit(TSR_BF16) | dtype_bit(TSR_BOOL) | dtype_bit(TSR_I64) | dtype_bit(TSR_I8) |
+                     dtype_bit(TSR_F64);
     const auto g = random_graph(pipelines().fused->ops(), seed, options);
     if (!may_not_end(*g)) run(pipelines().fused, *g, witness, seed);
   }

@@ -11,16 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "api/api.hpp"
-#include "compile/executable.hpp"
-#include "context/context.hpp"
 #include "ir/printer.hpp"
 #include "ir/records.hpp"
 #include "random_graph.hpp"
-#include "runner.hpp"
-#include "runtime/tensor.hpp"
+#include "random_run.hpp"
 #include "support/error.hpp"
-#include "tessera/dtypes.hpp"
 #include "tolerance.hpp"
 
 using namespace tessera;
@@ -30,15 +25,7 @@ using tessera::test::RandomGraphOptions;
 namespace {
 
 std::shared_ptr<const Context> make_context(const std::string& plugins, const std::string& order, const std::string& more) {
-  const std::string config =
-      "[plugins]\nload = [\"tessera.opset.standard\", " + plugins + "]\n[backends]\norder = [" + order + "]\n" + more;
-  const char* dirs[] = {TESSERA_PLUGIN_DIR};
-  tsr_context_options options{};
-  options.struct_size = sizeof options;
-  options.config_text = config.c_str();
-  options.plugin_dirs = dirs;
-  options.num_plugin_dirs = 1;
-  return Context::create(&options, api::host());
+  return test::random_context(plugins, order, more, {TESSERA_PLUGIN_DIR});
 }
 
 struct Pipelines {
@@ -52,47 +39,6 @@ struct Pipelines {
 const Pipelines& pipelines() {
   static const Pipelines p;
   return p;
-}
-
-std::unique_ptr<Executable> compile(const std::shared_ptr<const Context>& context, const Graph& g) {
-  return Executable::compile(g.clone(), api::compile_options(context, context->config(), nullptr));
-}
-
-std::vector<TensorRef> make_inputs(const Graph& g, const std::vector<int64_t>& symbols, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<TensorRef> out;
-  for (uint32_t i = 0; i < g.region(0).num_inputs; ++i) {
-    const tsr_type& t = *g.value(g.region(0).inputs[i]).type;
-    std::vector<int64_t> sizes;
-    for (uint32_t k = 0; k < t.rank; ++k) sizes.push_back(g.sizes().evaluate(t.sizes[k], symbols));
-    out.emplace_back(tensor_create(t.dtype, sizes, 0));
-    const tsr_tensor& d = out.back()->desc;
-    const int64_t n = num_elements({d.sizes, d.rank});
-    for (int64_t k = 0; k < n; ++k) {
-      const double x = is_float(t.dtype) ? static_cast<double>(static_cast<int64_t>(random() % 2001) - 1000) / 128
-                                         : static_cast<double>(random() % 5);
-      store_from(t.dtype, d.data, k, x);
-    }
-  }
-  return out;
-}
-
-struct Outcome {
-  std::vector<TensorRef> outputs;
-  std::string error;
-};
-Outcome run(const Executable& e, const std::vector<TensorRef>& inputs) {
-  Outcome out;
-  try {
-    std::vector<tsr_tensor_handle*> handles, results(e.num_outputs(), nullptr);
-    for (const TensorRef& t : inputs) handles.push_back(t.get());
-    e.run(handles, results);
-    for (tsr_tensor_handle* r : results) out.outputs.emplace_back(r);
-  } catch (const Error& error) {
-    if (error.family() == TSR_BUG) throw;
-    out.error = error.code() + " " + error.message();
-  }
-  return out;
 }
 
 // By value: is it what exact arithmetic of exact operands gives? An op without a row in the table of tolerances is exact.
@@ -115,31 +61,6 @@ std::vector<uint8_t> exact_values(const Graph& g) {
     }
   }
   return exact;
-}
-
-// `bitwise`: zeros have signs. NaN equals NaN.
-std::string differs(const tsr_tensor& x, const tsr_tensor& y, bool bitwise) {
-  if (is_packed(x.dtype) || is_complex(x.dtype)) return "";
-  const int64_t n = num_elements({x.sizes, x.rank});
-  if (n != num_elements({y.sizes, y.rank})) return "the sizes differ";
-  const auto width = static_cast<size_t>(dtype_bits(x.dtype)) / 8;
-  for (int64_t k = 0; k < n; ++k) {
-    if (std::memcmp(static_cast<const char*>(x.data) + static_cast<size_t>(k) * width,
-                    static_cast<const char*>(y.data) + static_cast<size_t>(k) * width, width) == 0)
-      continue;
-    const bool floats = is_float(x.dtype);
-    const double p = floats ? load_as<double>(x.dtype, x.data, k) : 0, q = floats ? load_as<double>(x.dtype, y.data, k) : 0;
-    if (floats && ((p != p && q != q) || (!bitwise && p == q))) continue;
-    return "element " + std::to_string(k) + ": " + differential::print_element(x, k) + " and " +
-           differential::print_element(y, k);
-  }
-  return "";
-}
-
-bool may_not_end(const Graph& g) {
-  for (tsr_id n = 0; n < g.num_nodes(); ++n)
-    if (g.node(n).alive && std::strcmp(g.node(n).op, "while_loop") == 0) return true;
-  return false;
 }
 
 // Other sizes for which everything the graph says of its symbols holds; false: none were found.
@@ -170,8 +91,6 @@ bool other_sizes(const Graph& g, std::vector<int64_t>& symbols, std::mt19937_64&
   return false;
 }
 
-uint64_t bit(uint32_t dtype) { return uint64_t{1} << dtype; }
-
 struct Counts {
   size_t graphs = 0, values = 0, dynamic = 0;
 };
@@ -183,21 +102,21 @@ void one(uint64_t seed, Counts& counts) {
   options.states = false;
   options.max_nodes = 24;
   options.witness = &symbols;
-  options.dtypes =
-      bit(TSR_F32) | bit(TSR_BF16) | bit(TSR_BOOL) | bit(TSR_I64) | bit(TSR_I32) | bit(TSR_U8) | bit(TSR_F16) | bit(TSR_F64);
+  options.dtypes = test::dtype_bit(TSR_F32) | test::dtype_bit(TSR_BF16) | test::dtype_bit(TSR_BOOL) | test::dtype_bit(TSR_I64) |
+                   test::dtype_bit(TSR_I32) | test::dtype_bit(TSR_U8) | test::dtype_bit(TSR_F16) | test::dtype_bit(TSR_F64);
   const auto g = test::random_graph(pipelines().fused->ops(), seed, options);
-  if (may_not_end(*g)) return;
+  if (test::may_not_end(*g)) return;
   INFO("seed " << seed << "\n" << print_graph(*g));
   std::unique_ptr<Executable> reference, apart, fused;
   try {
-    reference = compile(pipelines().reference, *g);
+    reference = test::compile(pipelines().reference, *g);
   } catch (const Error& e) {
     if (e.family() == TSR_BUG) FAIL(e.what());
     return;
   }
   try {
-    apart = compile(pipelines().apart, *g);
-    fused = compile(pipelines().fused, *g);
+    apart = test::compile(pipelines().apart, *g);
+    fused = test::compile(pipelines().fused, *g);
   } catch (const Error& e) {
     FAIL(e.what());
   }
@@ -205,8 +124,9 @@ void one(uint64_t seed, Counts& counts) {
   std::mt19937_64 random(seed);
   for (int shape = 0; shape < 3; ++shape) {
     if (shape > 0 && !other_sizes(*g, symbols, random)) break;
-    const std::vector<TensorRef> inputs = make_inputs(*g, symbols, seed);
-    const Outcome want = run(*reference, inputs), whole = run(*fused, inputs), parts = run(*apart, inputs);
+    const std::vector<TensorRef> inputs = test::random_inputs(*g, symbols, seed);
+    const test::Outcome want = test::run(*reference, inputs), whole = test::run(*fused, inputs),
+                        parts = test::run(*apart, inputs);
     // What fails may fail elsewhere, or not at all where the fault was dead code.
     if (!want.error.empty()) continue;
     INFO("shape " << shape);
@@ -214,10 +134,10 @@ void one(uint64_t seed, Counts& counts) {
     if (!parts.error.empty()) FAIL(parts.error);
     for (size_t i = 0; i < want.outputs.size(); ++i) {
       INFO("output " << i);
-      if (const std::string d = differs(parts.outputs[i]->desc, whole.outputs[i]->desc, true); !d.empty())
+      if (const std::string d = test::first_difference(parts.outputs[i]->desc, whole.outputs[i]->desc, true); !d.empty())
         FAIL("apart and fused: " << d);
       if (!exact[g->region(0).outputs[i]]) continue;
-      if (const std::string d = differs(want.outputs[i]->desc, whole.outputs[i]->desc, false); !d.empty())
+      if (const std::string d = test::first_difference(want.outputs[i]->desc, whole.outputs[i]->desc, false); !d.empty())
         FAIL("reference and cpu: " << d);
       ++counts.values;
     }
@@ -252,14 +172,14 @@ TEST_CASE("a symbol that nothing determines is refused by every backend, and onl
     options.unbound = true;
     options.max_nodes = 6;
     options.witness = &symbols;
-    options.dtypes = bit(TSR_F32) | bit(TSR_I64) | bit(TSR_BOOL);
+    options.dtypes = test::dtype_bit(TSR_F32) | test::dtype_bit(TSR_I64) | test::dtype_bit(TSR_BOOL);
     const auto g = test::random_graph(pipelines().fused->ops(), seed, options);
-    if (may_not_end(*g)) continue;
+    if (test::may_not_end(*g)) continue;
     INFO("seed " << seed << "\n" << print_graph(*g));
     const auto outcome = [&](const std::shared_ptr<const Context>& context) {
       try {
-        const auto e = compile(context, *g);
-        return run(*e, make_inputs(*g, symbols, seed)).error.substr(0, 8);
+        const auto e = test::compile(context, *g);
+        return test::run(*e, test::random_inputs(*g, symbols, seed)).error.substr(0, 8);
       } catch (const Error& e) {
         return e.code();
       }
