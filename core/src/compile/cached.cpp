@@ -109,7 +109,7 @@ void store(const Executable& e, const std::string& key, const CompileRequest& r,
     log_write(Artifact::kPasses, "graph @" + name + " is not cached: the store keeps no constants of this size");
     return;
   }
-  std::string payload = encode_graph(e.graph(), assignment, kernels, forms);
+  std::string payload = encode_graph(e.graph(), assignment, kernels, &forms);
   if (!forms.store()) {
     log_write(Artifact::kPasses, "graph @" + name + " is not cached: a file that holds constants of it has just changed");
     return;

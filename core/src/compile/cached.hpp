@@ -38,13 +38,14 @@ std::unique_ptr<Executable> compile_cached(std::unique_ptr<Graph> graph, const C
 std::string cache_environment(const CompileRequest& request);
 
 // ---- the payload of an entry of kind "graph"
+// `forms` null: no captured graph and no blobs stand behind the entry, which then holds every constant itself.
 struct CachedGraph {
   std::unique_ptr<Graph> graph;        // as it was planned
   std::vector<Assignment> assignment;  // by node id of that graph
   SavedKernels kernels;                // of those backends that can write theirs
 };
 std::string encode_graph(const Graph& graph, const std::vector<Assignment>& assignment, const SavedKernels& kernels,
-                         ConstantForms& forms);
+                         ConstantForms* forms);
 // "" and *out, or why the payload cannot be used. `backends`: those that may be assigned to. The graph borrows what `forms` calls captured.
 std::string decode_graph(std::string_view payload, const OpRegistry& ops, const std::vector<const Factory*>& backends,
                          CachedGraph* out, ConstantForms* forms = nullptr, const ReadLimits& limits = {});

@@ -38,7 +38,7 @@ std::vector<tsr_id> program_order(const Graph& g) {
 }  // namespace
 
 std::string encode_graph(const Graph& graph, const std::vector<Assignment>& assignment, const SavedKernels& kernels,
-                         ConstantForms& forms) {
+                         ConstantForms* forms) {
   SectionWriter out;
   const GraphConstants constants(graph);
   out.add(kText, print_graph(graph, kPrintLocations, &constants));

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cache/blob.hpp"
+#include "cache/digest.hpp"
 #include "cache/entry.hpp"
 #include "compile/constant_forms.hpp"
 #include "ir/graph.hpp"
@@ -68,22 +69,22 @@ bool ConstantContents::print(std::string& out, const tsr_tensor& t) const {
   return true;
 }
 
-std::string encode_constants(const GraphConstants& constants, const Graph& graph, ConstantForms& forms) {
+std::string encode_constants(const GraphConstants& constants, const Graph& graph, ConstantForms* forms) {
   ByteWriter out;
   out.u32(static_cast<uint32_t>(constants.items().size()));
   for (const GraphConstants::Item& i : constants.items()) {
-    const std::string digest = forms.digest(i.view());
+    const std::string digest = forms ? forms->digest(i.view()) : content_digest(i.view(), false);
     out.u32(i.dtype);
     out.u64(i.bytes);
     out.bytes(digest);
-    if (forms.captured(digest, i.bytes)) {
+    if (forms && forms->captured(digest, i.bytes)) {
       out.u8(kCaptured);
-    } else if (i.bytes <= kInlineBytes || !forms.keeps_blobs()) {
+    } else if (i.bytes <= kInlineBytes || !forms || !forms->keeps_blobs()) {
       out.u8(kInline);
       out.bytes(i.view());
     } else {
       out.u8(kBlob);
-      forms.keep(digest, i.view(), graph.owner_of(i.data));
+      forms->keep(digest, i.view(), graph.owner_of(i.data));
     }
   }
   return out.take();
