@@ -5,6 +5,8 @@
 
 #include <tessera/tessera.hpp>
 
+#include "support.hpp"
+
 namespace app {
 struct Pair {
   tessera::Tensor a, b;
@@ -13,11 +15,6 @@ TESSERA_FIELDS(Pair, a, b)
 }  // namespace app
 
 using namespace tessera;
-
-namespace {
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
-size_t entries(const std::string& description) { return nlohmann::json::parse(description)["entries"].size(); }
-}  // namespace
 
 TEST_CASE("one tensor passed twice is one tensor in the compiled function") {
   int traced = 0;

@@ -5,11 +5,9 @@
 
 #include <tessera/tessera.hpp>
 
-using namespace tessera;
+#include "support.hpp"
 
-namespace {
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
-}  // namespace
+using namespace tessera;
 
 TEST_CASE("a branch on a tensor takes both ways, and host code runs once for each") {
   int runs = 0;

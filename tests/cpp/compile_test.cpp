@@ -5,10 +5,11 @@
 
 #include <tessera/tessera.hpp>
 
+#include "support.hpp"
+
 using namespace tessera;
 
 namespace {
-size_t entries(const std::string& description) { return nlohmann::json::parse(description).at("entries").size(); }
 
 struct Scale : nn::Module<Scale> {
   Tensor weight = ones({3});

@@ -5,10 +5,11 @@
 
 #include <tessera/tessera.hpp>
 
+#include "support.hpp"
+
 using namespace tessera;
 
 namespace {
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 std::string guards(const std::string& description) {
   std::string all;
   const auto json = nlohmann::json::parse(description);

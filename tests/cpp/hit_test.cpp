@@ -8,6 +8,8 @@
 
 #include <tessera/tessera.hpp>
 
+#include "support.hpp"
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_ALLOCATIONS 0
 #elif defined(__has_feature)
@@ -45,8 +47,6 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::fre
 using namespace tessera;
 
 namespace {
-
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 
 #if COUNTS_ALLOCATIONS
 template <class F>

@@ -4,12 +4,12 @@
 #include <cmath>
 
 #include "picky.hpp"
+#include "support.hpp"
 
 using namespace tessera;
 using Catch::Contains;
 
 namespace {
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 CompileOptions picky(CompileOptions o = {}) {
   o.backend = "picky";
   o.context = picky_context();

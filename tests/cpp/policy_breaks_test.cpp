@@ -5,12 +5,12 @@
 #include <stdexcept>
 
 #include "picky.hpp"
+#include "support.hpp"
 
 using namespace tessera;
 using Catch::Contains;
 
 namespace {
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 // How many segments its continuations have compiled.
 size_t compiled_tails(const std::string& description) {
   size_t n = 0;

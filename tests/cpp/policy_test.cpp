@@ -9,12 +9,12 @@
 
 #include <tessera/tessera.hpp>
 
+#include "support.hpp"
+
 using namespace tessera;
 using Catch::Contains;
 
 namespace {
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
-size_t entries(const std::string& description) { return nlohmann::json::parse(description)["entries"].size(); }
 struct Counted {  // x + 1, counting how often the host runs it
   std::shared_ptr<std::atomic<int>> runs = std::make_shared<std::atomic<int>>(0);
   Tensor operator()(const Tensor& x) const { return ++*runs, x + 1; }

@@ -4,6 +4,8 @@
 
 #include <tessera/tessera.hpp>
 
+#include "support.hpp"
+
 namespace app {
 enum class Kind { plus, minus };
 struct State {
@@ -19,7 +21,6 @@ using namespace tessera;
 using app::State;
 
 namespace {
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 State make() {
   State s;
   s.h = tensor({1.f, 2.f});

@@ -4,10 +4,11 @@
 
 #include <tessera/tessera.hpp>
 
+#include "support.hpp"
+
 using namespace tessera;
 
 namespace {
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 Tensor grid(std::vector<int64_t> shape) {
   int64_t n = 1;
   for (int64_t s : shape) n *= s;

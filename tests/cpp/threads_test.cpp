@@ -9,12 +9,11 @@
 
 #include <tessera/tessera.hpp>
 
+#include "support.hpp"
+
 using namespace tessera;
 
 namespace {
-
-std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
-size_t entries(const std::string& description) { return nlohmann::json::parse(description)["entries"].size(); }
 
 // A call in another thread. What it returns or throws comes with get().
 template <class F>
