@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/options.hpp"
+#include "support/text.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,12 +11,6 @@ namespace tessera::core {
 namespace {
 
 constexpr std::array<const char*, 5> kTypeNames = {"int", "float", "bool", "string", "strings"};
-
-std::string join(const std::vector<std::string>& items) {
-  std::string out;
-  for (const std::string& s : items) out += (out.empty() ? "" : ", ") + s;
-  return out;
-}
 
 // The shortest text that reads back to the same number, always recognisable as a float.
 std::string float_text(double v) {
@@ -28,7 +23,7 @@ std::string float_text(double v) {
   return out;
 }
 
-std::string quoted(const std::string& s) {
+std::string in_quotes(const std::string& s) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string out = "\"";
   for (const char c : s) {
@@ -107,16 +102,16 @@ std::string to_text(const Value& value) {
     case OptionType::kInt: return std::to_string(value.i);
     case OptionType::kFloat: return float_text(value.f);
     case OptionType::kBool: return value.b ? "true" : "false";
-    case OptionType::kString: return quoted(value.s);
+    case OptionType::kString: return in_quotes(value.s);
     case OptionType::kStrings: break;
   }
   std::vector<std::string> items;
-  for (const std::string& s : value.strings) items.push_back(quoted(s));
-  return "[" + join(items) + "]";
+  for (const std::string& s : value.strings) items.push_back(in_quotes(s));
+  return "[" + listed(items) + "]";
 }
 
 std::string range_text(const OptionDecl& decl) {
-  if (!decl.choices.empty()) return "one of " + join(decl.choices);
+  if (!decl.choices.empty()) return "one of " + listed(decl.choices);
   const bool low = std::isfinite(decl.min), high = std::isfinite(decl.max);
   if (low && high) return bound_text(decl.min, decl.type) + ".." + bound_text(decl.max, decl.type);
   if (low) return ">= " + bound_text(decl.min, decl.type);
@@ -154,7 +149,7 @@ std::string check_value(const OptionDecl& decl, Value* value) {
       if (decl.choices.empty()) return "";
       const auto bad = std::find_if_not(value->strings.begin(), value->strings.end(), choice);
       if (bad == value->strings.end()) return "";
-      return "found " + quoted(*bad) + ", expected " + range_text(decl);
+      return "found " + in_quotes(*bad) + ", expected " + range_text(decl);
     }
   }
   return "found " + to_text(*value) + ", expected " + range_text(decl);

@@ -8,18 +8,11 @@
 #include "config/document.hpp"
 #include "context/resolve.hpp"
 #include "log/log.hpp"
+#include "support/text.hpp"
 #include "trace/trace.hpp"
 
 namespace tessera::core {
-namespace {
-
-std::string join(const std::vector<std::string>& items) {
-  std::string out;
-  for (const std::string& s : items) out += (out.empty() ? "" : ", ") + s;
-  return out.empty() ? "none" : out;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Context::Context(const tsr_host& host) : plugins_(host) {}
 Context::~Context() = default;
@@ -97,7 +90,7 @@ std::vector<const Factory*> Context::backends_in_order(const Config& config) con
     if (const Factory* f = plugins_.find(TSR_BACKEND, name)) out.push_back(f);  // an absent optional one has had its notice
   if (out.empty())
     throw user_error("TSR-C011", config.source_path() + ": 'backends.order' names no backend that is there",
-                     "backends of the loaded plugins: " + join(plugins_.names(TSR_BACKEND)));
+                     "backends of the loaded plugins: " + listed(plugins_.names(TSR_BACKEND), "none"));
   if (config.get_string("backends.use") == "fallback") out.erase(out.begin(), out.end() - 1);
   return out;
 }
@@ -118,7 +111,7 @@ std::vector<const Factory*> Context::backends_named(std::string_view list) const
   }
   if (out.empty())
     throw user_error("TSR-C011", "the list of backends '" + std::string(list) + "' names none",
-                     "backends of the loaded plugins: " + join(plugins_.names(TSR_BACKEND)));
+                     "backends of the loaded plugins: " + listed(plugins_.names(TSR_BACKEND), "none"));
   return out;
 }
 

@@ -6,15 +6,10 @@
 
 #include "config/document.hpp"
 #include "config/paths.hpp"
+#include "support/text.hpp"
 
 namespace tessera::core {
 namespace {
-
-std::string join(const std::vector<std::string>& items) {
-  std::string out;
-  for (const std::string& s : items) out += (out.empty() ? "" : ", ") + s;
-  return out.empty() ? "nothing" : out;
-}
 
 // The prefix of the options that the caller knew of.
 tsr_context_options read_options(const tsr_context_options* given) {
@@ -92,7 +87,7 @@ Resolved resolve_plugins(const tsr_context_options* given) {
       else
         out.faults.add(TSR_USER, "TSR-P001",
                        to_text(request.origin) + ": plugin '" + request.id + "' not found" + did_you_mean(request.id, known),
-                       "searched: " + join(out.search_dirs));
+                       "searched: " + listed(out.search_dirs, "nothing"));
       continue;
     }
     const size_t before = out.faults.size();

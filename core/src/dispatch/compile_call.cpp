@@ -15,15 +15,12 @@
 #include "dispatch/path_capture.hpp"
 #include "ir/graph.hpp"
 #include "pass/pass_manager.hpp"
+#include "support/clock.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
 
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Symbols for the sizes of the inputs of one capture.
 class InputSymbols {

@@ -9,13 +9,13 @@ namespace tessera::core {
 
 namespace {
 
-struct Registry {
+struct FrameRegistry {
   std::mutex mutex;
   int64_t next = 0, live = 0;
   std::map<std::string, int64_t> compiles, definitions;  // by code: "model.cpp:12 fn"
 };
-Registry& registry() {
-  static auto* r = new Registry;  // frames with static storage may go after any destructor here
+FrameRegistry& frame_registry() {
+  static auto* r = new FrameRegistry;  // frames with static storage may go after any destructor here
   return *r;
 }
 std::string code_of(const Frame& f) { return f.place() + " " + f.name(); }
@@ -36,7 +36,7 @@ std::string Frame::place() const { return file_ + ":" + std::to_string(line_); }
 
 void Frame::acquire() {
   if (id_ >= 0) return;
-  Registry& r = registry();
+  FrameRegistry& r = frame_registry();
   const std::lock_guard lock(r.mutex);
   id_ = r.next++;
   ++r.live;
@@ -46,7 +46,7 @@ void Frame::reset() {
   warned = false;
   if (id_ < 0) return;
   id_ = -1;
-  Registry& r = registry();
+  FrameRegistry& r = frame_registry();
   const std::lock_guard lock(r.mutex);
   if (--r.live == 0) r.next = 0;
   if (const auto at = r.compiles.find(code_of(*this)); at != r.compiles.end() && (at->second -= compiles_) <= 0)
@@ -56,20 +56,20 @@ void Frame::reset() {
 
 int64_t Frame::define() {
   if (std::exchange(defined_, true)) return 0;
-  Registry& r = registry();
+  FrameRegistry& r = frame_registry();
   const std::lock_guard lock(r.mutex);
   return ++r.definitions[code_of(*this)];
 }
 
 void Frame::finish() {
   ++compiles_;
-  Registry& r = registry();
+  FrameRegistry& r = frame_registry();
   const std::lock_guard lock(r.mutex);
   ++r.compiles[code_of(*this)];
 }
 
 int64_t Frame::accumulated() const {
-  Registry& r = registry();
+  FrameRegistry& r = frame_registry();
   const std::lock_guard lock(r.mutex);
   const auto at = r.compiles.find(code_of(*this));
   return at == r.compiles.end() ? 0 : at->second;

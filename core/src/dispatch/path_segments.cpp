@@ -11,6 +11,7 @@
 #include "dispatch/path_values.hpp"
 #include "ir/equality.hpp"
 #include "ir/records.hpp"
+#include "support/clock.hpp"
 #include "support/error.hpp"
 #include "trace/trace.hpp"
 

@@ -2,8 +2,6 @@
 // What host code has seen, as facts that guards are explained with. Internal to dispatch/.
 #pragma once
 
-#include <chrono>
-
 #include "dispatch/guards.hpp"
 #include "dispatch/input_policy.hpp"
 #include "dispatch/segment.hpp"
@@ -18,9 +16,5 @@ bool same_continuation(const Continuation& a, const Continuation& b);  // of seg
 bool same_value(const Expected& a, const Expected& b);
 // What a capture takes as fixed about an argument that another segment hands over: what its type says.
 ArgPolicy policy_of(const tsr_arg& a, bool any_strides);
-
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 }  // namespace tessera::core

@@ -6,12 +6,11 @@
 #include "cache/cache.hpp"
 #include "dispatch/frame.hpp"
 #include "plugin/sha256.hpp"
+#include "support/limits.hpp"
 
 namespace tessera::core {
 
 namespace {
-
-constexpr uint32_t kMaxRank = 64;
 
 // Programs are told apart by their names: "main.cpp:12" is in many of them.
 std::string program() {

@@ -16,6 +16,7 @@
 #include "ir/verifier.hpp"
 #include "log/log.hpp"
 #include "pass/pipeline.hpp"
+#include "support/clock.hpp"
 #include "support/error.hpp"
 #include "trace/trace.hpp"
 #include "trace/trace_graph.hpp"
@@ -24,7 +25,6 @@ namespace tessera::core {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 // Counts over the process, so that one limit bisects a whole compilation, however many graphs it has.
 std::atomic<int64_t> g_passes_started{0};

@@ -10,6 +10,7 @@
 #include "plugin/library.hpp"
 #include "plugin/manifest.hpp"
 #include "plugin/tables.hpp"
+#include "support/text.hpp"
 
 #ifndef TESSERA_VERSION
 #define TESSERA_VERSION "0.1.0"
@@ -26,12 +27,6 @@ constexpr size_t kVersionPrefix = offsetof(tsr_plugin_desc, abi_minor) + sizeof(
 constexpr size_t kFactoryPrefix = offsetof(tsr_factory, self) + sizeof(tsr_factory::self);
 
 std::string text_of(const char* s) { return s ? s : ""; }
-
-std::string join(const std::vector<std::string>& items) {
-  std::string out;
-  for (const std::string& s : items) out += (out.empty() ? "" : ", ") + s;
-  return out.empty() ? "nothing" : out;
-}
 
 std::string what_escaped() {
   try {
@@ -192,7 +187,9 @@ class Loader {
     std::sort(promised.begin(), promised.end());
     std::sort(found.begin(), found.end());
     if (faults_.size() == before && promised != found)
-      blame("TSR-P042", "it provides " + join(found) + "; its manifest (" + m_.place("provides") + ") says " + join(promised),
+      blame("TSR-P042",
+            "it provides " + listed(found, "nothing") + "; its manifest (" + m_.place("provides") + ") says " +
+                listed(promised, "nothing"),
             "list every factory under PROVIDES of tessera_add_plugin()");
     return faults_.size() == before;
   }
@@ -246,7 +243,8 @@ class Loader {
       for (size_t i = 0; i < d.num_features_needed; ++i) {
         const std::string feature = text_of(d.features_needed[i]);
         if (std::find(known.begin(), known.end(), feature) == known.end())
-          user("TSR-P029", "it needs the feature '" + feature + "', which this host has not; it has " + join(known),
+          user("TSR-P029",
+               "it needs the feature '" + feature + "', which this host has not; it has " + listed(known, "nothing"),
                "use a newer Tessera, or a build of the plugin for this one");
       }
     if (d.num_features_provided > 0 && !d.features_provided)
@@ -344,8 +342,8 @@ bool PluginHost::load(const Manifest& m, const OptionSet& options, bool optional
     factories_.push_back(std::make_unique<Factory>(std::move(f)));
   }
   if (log_enabled(Artifact::kPlugins))
-    log_write(Artifact::kPlugins,
-              "loaded " + m.id + " " + m.version + " (" + m.vendor + ") from " + m.library_path + ": " + join(m.provides));
+    log_write(Artifact::kPlugins, "loaded " + m.id + " " + m.version + " (" + m.vendor + ") from " + m.library_path + ": " +
+                                      listed(m.provides, "nothing"));
   if (log_enabled(Artifact::kPlugins, 1)) log_write(Artifact::kPlugins, 1, "  " + m.hash + ", " + text_of(d.build_info));
   instances_.push_back(std::move(instance));
   return true;
@@ -363,8 +361,8 @@ const Factory& PluginHost::get(tsr_kind kind, std::string_view name) const {
   throw user_error("TSR-P030",
                    "no loaded plugin provides the " + std::string(kind_name(kind)) + " '" + std::string(name) + "'" +
                        did_you_mean(name, known),
-                   std::string(kind == TSR_PASS ? "passe" : kind_name(kind)) + "s of the loaded plugins: " + join(known) +
-                       "; further plugins are named in plugins.load");
+                   std::string(kind == TSR_PASS ? "passe" : kind_name(kind)) +
+                       "s of the loaded plugins: " + listed(known, "nothing") + "; further plugins are named in plugins.load");
 }
 
 std::vector<const Factory*> PluginHost::all(tsr_kind kind) const {

@@ -15,7 +15,7 @@ constexpr size_t kLine = 64;
 // Larger blocks are rare, and fill pages of their own.
 constexpr size_t kMaxLines = 64;
 // Chunks begin small and grow, so that a program with one compiled function keeps little and one with many gets large pages.
-constexpr size_t kFirstChunk = 32 << 10, kHugePage = 2 << 20;
+constexpr size_t kFirstChunk = 32 << 10;
 
 struct Pool {
   std::mutex mutex;

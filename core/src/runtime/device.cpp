@@ -10,14 +10,13 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/block_pool.hpp"
 #include "runtime/pool.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
 
 namespace {
-
-constexpr size_t kHugePage = size_t{2} << 20;
 
 // More than this cannot be backed by memory, whatever the kernel's overcommit policy lets malloc promise: refusing up front
 // gives a message where touching the pages would end the process.
