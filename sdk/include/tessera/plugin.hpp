@@ -513,6 +513,10 @@ class Kernel {
   // beginnings once.
   virtual bool can_serialize() const { return false; }
   virtual std::string serialize() const { return {}; }
+
+ private:
+  friend class Plugin;
+  std::string exported_name_;  // what name() said: the host borrows it
 };
 
 struct Compile {  // what a backend is asked to compile
@@ -695,44 +699,38 @@ class Plugin {
     keep_.push_back(std::move(self));
   }
 
-  struct KernelBox {
-    std::unique_ptr<Kernel> kernel;
-    std::string name;
-  };
   static void export_kernel(std::unique_ptr<Kernel> k, tsr_kernel* out) {
     if (!k) throw Error(TSR_BUG, "TSR-B007", "compile returned no kernel");
-    auto box = std::make_unique<KernelBox>();
-    box->name = k->name();
+    k->exported_name_ = k->name();
     // Hosts before these fields bring a smaller struct.
     if (TSR_HAS(out, tsr_kernel, pack_seconds)) out->pack_seconds = k->pack_seconds();
     if (TSR_HAS(out, tsr_kernel, held_bytes)) out->held_bytes = k->held_bytes();
     if (TSR_HAS(out, tsr_kernel, unread)) out->unread = k->unread();
     out->struct_size = std::min(out->struct_size, sizeof *out);
-    out->name = box->name.c_str();
+    out->name = k->exported_name_.c_str();
     out->in_place = k->in_place();
     if (k->has_workspace())
       out->workspace = [](void* self, const int64_t* dims) noexcept -> int64_t {
-        return static_cast<KernelBox*>(self)->kernel->workspace(dims);
+        return static_cast<Kernel*>(self)->workspace(dims);
       };
     if (k->has_sizes())
       out->sizes = [](void* self, const tsr_launch* l, int64_t* s, uint32_t n) noexcept {
-        return guarded([&] { static_cast<KernelBox*>(self)->kernel->sizes(*l, {s, n}); });
+        return guarded([&] { static_cast<Kernel*>(self)->sizes(*l, {s, n}); });
       };
     out->launch = [](void* self, const tsr_launch* l) noexcept {
-      return guarded([&] { static_cast<KernelBox*>(self)->kernel->launch(*l); });
+      return guarded([&] { static_cast<Kernel*>(self)->launch(*l); });
     };
     if (k->can_serialize())
       out->serialize = [](void* self, void* (*alloc)(void*, size_t), void* ctx) noexcept {
         return guarded([&] {
-          const std::string bytes = static_cast<KernelBox*>(self)->kernel->serialize();
+          const std::string bytes = static_cast<Kernel*>(self)->serialize();
           void* to = alloc(ctx, bytes.size());
           if (!to && !bytes.empty()) throw std::bad_alloc();
           std::copy(bytes.begin(), bytes.end(), static_cast<char*>(to));
         });
       };
-    out->destroy = [](void* self) noexcept { delete static_cast<KernelBox*>(self); };
-    box->kernel = std::move(k);
-    out->self = box.release();
+    out->destroy = [](void* self) noexcept { delete static_cast<Kernel*>(self); };
+    out->self = k.release();
   }
 
   std::vector<tsr_factory> factories_;
