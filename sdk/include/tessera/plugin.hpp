@@ -78,12 +78,11 @@ inline void check(tsr_error* e) {
   throw out;
 }
 
-template <class F>
-tsr_error* guarded(F&& f) noexcept {
+// The exception that is being handled, as an error of the host's.
+inline tsr_error* current_error() noexcept {
   const tsr_host_core& c = *host().core;
   try {
-    f();
-    return nullptr;
+    throw;
   } catch (const Error& e) {
     return c.error_create(e.family, e.code.c_str(), e.what(), e.hint.empty() ? nullptr : e.hint.c_str());
   } catch (const std::bad_alloc&) {
@@ -92,6 +91,16 @@ tsr_error* guarded(F&& f) noexcept {
     return c.error_create(TSR_BUG, "TSR-P900", e.what(), "report this to the plugin's vendor");
   } catch (...) {
     return c.error_create(TSR_BUG, "TSR-P900", "unknown exception", "report this to the plugin's vendor");
+  }
+}
+
+template <class F>
+tsr_error* guarded(F&& f) noexcept {
+  try {
+    f();
+    return nullptr;
+  } catch (...) {
+    return current_error();
   }
 }
 
