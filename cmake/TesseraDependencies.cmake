@@ -26,18 +26,7 @@ target_include_directories(tessera_toml SYSTEM INTERFACE ${_toml_include})
 target_compile_definitions(tessera_toml INTERFACE TOML_HEADER_ONLY=1 TOML_ENABLE_FORMATTERS=1)
 add_library(Tessera::toml ALIAS tessera_toml)
 
-# Links OpenMP where parallel loops use it. Under TSan it is off (see TESSERA_NO_OPENMP): then the macro of the same name
-# tells the code to take the std::thread implementation.
-add_library(tessera_openmp INTERFACE)
-add_library(Tessera::openmp ALIAS tessera_openmp)
+# For what links oneDNN, which runs on OpenMP; the core finds the runtime when the process runs. Under TSan it is off.
 if(NOT TESSERA_NO_OPENMP)
   find_package(OpenMP QUIET COMPONENTS CXX)
-endif()
-if(OpenMP_CXX_FOUND)
-  target_link_libraries(tessera_openmp INTERFACE OpenMP::OpenMP_CXX)
-else()
-  target_compile_definitions(tessera_openmp INTERFACE TESSERA_NO_OPENMP=1)
-  if(NOT TESSERA_NO_OPENMP)
-    tessera_left_out("OpenMP" "the compiler has none" "apt-get install libgomp1 with g++, or libomp-dev with clang")
-  endif()
 endif()

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -90,6 +91,25 @@ TEST_CASE("several threads may start loops at once") {
     });
   for (std::thread& t : callers) t.join();
   REQUIRE(failures == 0);
+}
+
+TEST_CASE("loops of fewer parts keep the threads of larger ones") {
+  ThreadLimit threads(4);
+  struct Seen {
+    std::mutex mutex;
+    std::set<std::thread::id> ids;
+  } seen;
+  for (int k = 0; k < 50; ++k)
+    for (const int64_t n : {4, 2})
+      parallel(
+          n, 1,
+          [](void* ctx, int64_t, int64_t) {
+            auto* s = static_cast<Seen*>(ctx);
+            std::lock_guard lock(s->mutex);
+            s->ids.insert(std::this_thread::get_id());
+          },
+          &seen);
+  REQUIRE(seen.ids.size() <= 4);
 }
 
 TEST_CASE("a limit ends with its scope") {

@@ -4,18 +4,12 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
-
-#if defined(_OPENMP) && !defined(TESSERA_NO_OPENMP)
-#define TESSERA_WITH_OPENMP 1
-#include <omp.h>
-#else
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
-#include <vector>
-#endif
+
+#include "support/openmp.hpp"
 
 namespace tessera::core {
 
@@ -53,19 +47,7 @@ struct Loop {
   }
 };
 
-#ifdef TESSERA_WITH_OPENMP
-
-void run_parts(const Loop& loop) {
-#pragma omp parallel num_threads(loop.parts)
-  {
-    // The runtime may give fewer threads than asked; the parts stay the same.
-    for (int part = omp_get_thread_num(); part < loop.parts; part += omp_get_num_threads()) loop.run(part);
-  }
-}
-bool inside_parallel() { return t_inside || omp_in_parallel(); }
-
-#else
-
+// Threads of the standard library, where there is no OpenMP.
 class Pool {
  public:
   static Pool& get() {
@@ -116,10 +98,29 @@ class Pool {
   const Loop* loop_ = nullptr;
 };
 
-void run_parts(const Loop& loop) { Pool::get().run(loop); }
-bool inside_parallel() { return t_inside; }
+// The team is always that of `threads`, also where there are fewer parts: libgomp ends the threads that a smaller team does not need, and makes them
+// anew for the next larger one.
+void run_parts(const Loop& loop, int threads) {
+  const OpenMp* omp = openmp();
+  if (!omp) return Pool::get().run(loop);
+  struct Region {
+    const Loop& loop;
+    const OpenMp& omp;
+  } region{loop, *omp};
+  omp->parallel(
+      [](void* p) {
+        const Region& r = *static_cast<Region*>(p);
+        // The runtime may give fewer threads than asked; the parts stay the same.
+        for (int part = r.omp.thread_num(); part < r.loop.parts; part += r.omp.num_threads()) r.loop.run(part);
+      },
+      &region, static_cast<unsigned>(threads), 0);
+}
 
-#endif
+bool inside_parallel() {
+  if (t_inside) return true;
+  const OpenMp* omp = openmp();
+  return omp && omp->in_parallel();
+}
 
 }  // namespace
 
@@ -132,10 +133,11 @@ void parallel(int64_t n, int64_t grain, void (*fn)(void*, int64_t, int64_t), voi
   if (n <= 0) return;
   grain = std::max<int64_t>(1, grain);
   const int64_t wanted = (n - 1) / grain + 1;
-  const int64_t threads = wanted > 1 ? std::min<int64_t>(wanted, num_threads()) : 1;
+  const int team = wanted > 1 ? num_threads() : 1;
+  const int64_t threads = std::min<int64_t>(wanted, team);
   if (threads <= 1) return fn(ctx, 0, n);
   const int64_t chunk = std::max(grain, (n - 1) / threads + 1);
-  run_parts({n, chunk, static_cast<int>((n - 1) / chunk + 1), fn, ctx});
+  run_parts({n, chunk, static_cast<int>((n - 1) / chunk + 1), fn, ctx}, team);
 }
 
 ThreadLimit::ThreadLimit(int limit) noexcept : previous_(t_limit) { t_limit = limit; }
