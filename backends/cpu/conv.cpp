@@ -10,6 +10,7 @@
 #include "packed.hpp"
 #include "strided.hpp"
 #include "tessera/dtypes.hpp"
+#include "winograd/winograd.hpp"
 
 namespace cpu {
 
@@ -25,18 +26,24 @@ class ConvKernel final : public sdk::Kernel {
     const sdk::Type x = conv.operand(0).type(), w = conv.operand(1).type(), y = conv.result().type();
     point_ = attributes_.groups == 1;
     for (int d = 2; d < static_cast<int>(x.rank()); ++d) point_ = point_ && x.size(d) == 1 && y.size(d) == 1 && w.size(d) == 1;
-    rows_ = !point_ && attributes_.groups == 1 && choose_rows(*isa_, x, w, y);
+    if (!point_ && attributes_.groups == 1) choose_way(isa, x, w, y);
     pack_constant(c, c.node().operand(o_.at[1]));
     rows_ = rows_ && packed_;
+    if (!packed_) winograd_ = nullptr;
   }
 
   std::string name() const override {
-    return "cpu.conv" + o_.name() + (rows_ ? ".rows" : "") + (packed_ ? ".packed." : ".") + isa_->name;
+    return "cpu.conv" + o_.name() +
+           (winograd_ ? ".winograd"
+            : rows_   ? ".rows"
+                      : "") +
+           (packed_ ? ".packed." : ".") + isa_->name;
   }
   bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
-  uint64_t unread() const override { return packed_ ? uint64_t{1} << o_.at[1] : 0; }
+  // Minimal filtering keeps the weights for results that are not finite.
+  uint64_t unread() const override { return packed_ && !winograd_ ? uint64_t{1} << o_.at[1] : 0; }
 
   int64_t workspace(const int64_t* d) override { return product_workspace(d) + o_.workspace(d); }
 
@@ -64,9 +71,17 @@ class ConvKernel final : public sdk::Kernel {
       return gemm_run(g, l.workspace, slots_);
     }
     s.flatten();
+    g.c = l.outputs[0].data;
+    if (winograd_) {
+      char* copies = space;  // of the operands of steps; there is none of a constant
+      const float* bias = o_.dense(l, 2, &copies);
+      g.num_steps = o_.steps(l, copies, steps);
+      if (winograd_run({isa_, winograd_, &s, packed_.data(), bias, static_cast<float*>(g.c), steps, g.num_steps}, l.workspace,
+                       slots_))
+        return;
+    }
     const Panels panels(s, *isa_);
     g.source_context = &panels;
-    g.c = l.outputs[0].data;
     if (rows_) {
       g.m.push(s.images * s.positions(), {0});
       g.n.push(s.outputs, {0});
@@ -85,7 +100,7 @@ class ConvKernel final : public sdk::Kernel {
     g.m.push(s.outputs, {s.depth()});
     g.n.push(s.positions(), {1});
     g.k.push(s.depth(), {1, 1});
-    if (packed_) {
+    if (packed_ && !winograd_) {
       g.packed_a = packed_.data();
       g.packed_a_count = s.a.groups;
     } else {
@@ -108,24 +123,34 @@ class ConvKernel final : public sdk::Kernel {
     if (point_)
       return gemm_workspace(*isa_, 1, s.images, s.outputs, s.depth(), {false, static_cast<bool>(packed_), false}, slots_);
     if (rows_) return gemm_workspace(*isa_, 1, s.images * s.positions(), s.outputs, s.depth(), {false, true, false}, slots_);
-    return gemm_workspace(*isa_, s.batches(), s.outputs, s.positions(), s.depth(), {static_cast<bool>(packed_), false, true},
-                          slots_);
+    const bool packed = packed_ && !winograd_;
+    const int64_t bytes =
+        gemm_workspace(*isa_, s.batches(), s.outputs, s.positions(), s.depth(), {packed, false, true}, slots_);
+    return winograd_ ? std::max(bytes, winograd_workspace(*isa_, *winograd_, s, slots_)) : bytes;
   }
 
   // By the sizes that are known; a number of images that is not counts as one.
-  static bool choose_rows(const GemmIsa& isa, sdk::Type x, sdk::Type w, sdk::Type y) {
+  void choose_way(const Isa& isa, sdk::Type x, sdk::Type w, sdk::Type y) {
     int64_t positions = 1, depth = 1;
     for (uint32_t d = 1; d < w.rank(); ++d) {
-      if (TSR_DIM_IS_EXPR(w.size(d))) return false;
-      depth *= w.size(d);
+      if (TSR_DIM_IS_EXPR(w.size(static_cast<int>(d)))) return;
+      depth *= w.size(static_cast<int>(d));
     }
     for (uint32_t d = 2; d < y.rank(); ++d) {
-      if (TSR_DIM_IS_EXPR(y.size(d))) return false;
-      positions *= y.size(d);
+      if (TSR_DIM_IS_EXPR(y.size(static_cast<int>(d)))) return;
+      positions *= y.size(static_cast<int>(d));
     }
-    if (TSR_DIM_IS_EXPR(w.size(0)) || positions * depth == 0) return false;
-    const int64_t images = TSR_DIM_IS_EXPR(x.size(0)) ? 1 : x.size(0);
-    return positions_as_rows(isa, images, w.size(0), positions, depth);
+    if (TSR_DIM_IS_EXPR(w.size(0)) || positions * depth == 0) return;
+    const int64_t images = TSR_DIM_IS_EXPR(x.size(0)) ? 1 : x.size(0), outputs = w.size(0);
+    const ConvCycles direct = conv_cycles(*isa_, images, outputs, positions, depth);
+    rows_ = direct.rows;
+    const ConvAttributes& a = attributes_;
+    if (y.rank() != 4 || w.size(2) != 3 || w.size(3) != 3 || a.stride[0] != 1 || a.stride[1] != 1 || a.dilation[0] != 1 ||
+        a.dilation[1] != 1)
+      return;
+    if (!winograd_pays(*isa_, images, w.size(1), outputs, {y.size(2), y.size(3)}, direct.cycles)) return;
+    winograd_ = isa.level >= 2 ? &winograd_avx512() : isa.level == 1 ? &winograd_avx2() : &winograd_baseline();
+    rows_ = false;
   }
 
   void pack_constant(const sdk::Compile& c, const sdk::Value& v) {
@@ -135,6 +160,14 @@ class ConvKernel final : public sdk::Kernel {
     int64_t depth = 1;
     for (uint32_t d = 1; d < t.rank; ++d) depth *= t.sizes[d];
     if (outputs * depth == 0) return;
+    if (winograd_) {
+      const int64_t channels = t.sizes[1];
+      const std::string form =
+          std::string("winograd ") + isa_->name + " " + std::to_string(outputs) + " " + std::to_string(channels);
+      packed_.make(c, v, form, winograd_packed_bytes(*isa_, outputs, channels),
+                   [&](char* to) { winograd_pack(*isa_, static_cast<const float*>(t.data), outputs, channels, to); });
+      return;
+    }
     if (point_ || rows_) {
       Nest<1> n;
       Nest<2> k;
@@ -162,7 +195,8 @@ class ConvKernel final : public sdk::Kernel {
   ConvAttributes attributes_;
   const GemmIsa* isa_;
   ConvOperands o_;
-  bool point_ = false, rows_ = false;  // which product it is: of channels alone; with positions as rows
+  bool point_ = false, rows_ = false;      // which product it is: of channels alone; with positions as rows
+  const WinogradIsa* winograd_ = nullptr;  // by minimal filtering
   int slots_ = 1;
   PackedConstant packed_;
 };

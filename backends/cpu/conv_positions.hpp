@@ -76,7 +76,11 @@ struct Panels {
   }
 };
 
-// Which way round the product is; see the definition.
-bool positions_as_rows(const GemmIsa& isa, int64_t images, int64_t outputs, int64_t positions, int64_t depth);
+// What the product takes, and which way round it takes less; see the definition.
+struct ConvCycles {
+  double cycles;
+  bool rows;  // positions as rows
+};
+ConvCycles conv_cycles(const GemmIsa& isa, int64_t images, int64_t outputs, int64_t positions, int64_t depth);
 
 }  // namespace cpu

@@ -110,8 +110,14 @@ TEST_CASE("what follows a product or convolution has the bits that it has alone"
        {2, 112, 7, 7},
        {2, 120, 7, 7},
        "  %w = constant {value = dense<f32[120, 112, 3, 3]: splat 0.375>}\n"
-       "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}\n"
+       "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [2, 2], pad_high = [2, 2], dilations = [2, 2]}\n"
        "  %a = add %c, %r\n  %y = relu %a\n"},
+      {"cpu.conv.add.hardswish.winograd",
+       {2, 40, 15, 31},
+       {2, 72, 15, 31},
+       "  %w = constant {value = dense<f32[72, 40, 3, 3]: splat 0.375>}\n"
+       "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}\n"
+       "  %a = add %c, %r\n  %y = hardswish %a\n"},
       {"cpu.conv.depthwise.hardswish.mul",
        {1, 6, 14, 14},
        {1, 6, 7, 7},
@@ -275,7 +281,7 @@ TEST_CASE("convolutions with constant weights are exact where sums are") {
 TEST_CASE("convolutions whose positions are rows of the product are exact where sums are") {
   const Model models[] = {
       {"conv",
-       "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}",
+       "{strides = [1, 1], pad_low = [2, 2], pad_high = [2, 2], dilations = [2, 2]}",
        {2, 112, 7, 7},
        {120, 112, 3, 3},
        {120}},
@@ -291,6 +297,51 @@ TEST_CASE("convolutions whose positions are rows of the product are exact where 
        {120}},
   };
   for (const Model& m : models) check(m, "f32", TSR_F32, ".rows");
+}
+
+TEST_CASE("convolutions by minimal filtering are exact where sums are") {
+  const char* padded = "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}";
+  const Model models[] = {
+      {"conv", padded, {1, 32, 15, 31}, {40, 32, 3, 3}, {40}},  // a last line and a last column of one result
+      {"conv", padded, {3, 16, 5, 6}, {64, 16, 3, 3}, {}},      // several lines of blocks in one tile, across images
+      {"conv", padded, {2, 520, 7, 8}, {64, 520, 3, 3}, {64}},  // sums in two pieces
+      {"conv", padded, {1, 24, 60, 61}, {96, 24, 3, 3}, {96}},  // several tiles in one line
+      {"conv",
+       "{strides = [1, 1], pad_low = [0, 3], pad_high = [2, 0], dilations = [1, 1]}",
+       {2, 48, 20, 33},
+       {70, 48, 3, 3},
+       {}},
+  };
+  for (const Model& m : models) check(m, "f32", TSR_F32, ".winograd");
+}
+
+TEST_CASE("minimal filtering leaves infinities, NaN and large values where they are") {
+  const std::vector<int64_t> x = {2, 16, 30, 30}, w = {32, 16, 3, 3};
+  // One tap of one channel for each result: sums of one value and zeros, which differences with its neighbours must not touch.
+  std::string weights;
+  for (int64_t i = 0; i < 32 * 16 * 9; ++i) weights += std::string(i ? ", " : "") + (i % 151 == 7 ? "1.0" : "0.0");
+  const std::string text = "graph @g(%x: " + type("f32", x) + ") {\n  %w = constant {value = dense<" + type("f32", w) + ": [" +
+                           weights + "]>}\n  %y = conv %x, %w, _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], " +
+                           "dilations = [1, 1]}\n  return %y\n}\n";
+  for (const float special : {3e38f, INFINITY, std::nanf("")}) {
+    std::vector<float> v = values(x, 1);
+    for (size_t i = 5; i < v.size(); i += 1009) v[i] = special, v[i - 2] = -special;
+    std::vector<char> bytes(v.size() * 4);
+    std::memcpy(bytes.data(), v.data(), bytes.size());
+    for (const std::string& backend : cpu_backends()) {
+      INFO(backend << " " << special);
+      const e::Executable tested = compile(text, backend), reference = compile(text, "reference");
+      CHECK(tested.describe().find(".winograd") != std::string::npos);
+      const std::vector<e::Tensor> in = {arrange(TSR_F32, x, bytes, Layout::Dense)};
+      const e::Tensor got = tested.run(in)[0], want = reference.run(in)[0];
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < want.elements(); ++i) {
+        const float a = load_as<float>(TSR_F32, got.data(), i), b = load_as<float>(TSR_F32, want.data(), i);
+        if (!(a == b || (a != a && b != b))) ++wrong;
+      }
+      CHECK(wrong == 0);
+    }
+  }
 }
 
 TEST_CASE("a graph of symbolic sizes is compiled once and right for every size") {

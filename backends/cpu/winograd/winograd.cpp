@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "winograd/winograd.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include "tessera/plugin.hpp"
+
+namespace cpu {
+namespace {
+
+namespace sdk = tessera::sdk;
+
+constexpr int kPoints = 16;
+constexpr int64_t kLine = 64;
+int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// How the blocks of all images are cut into tiles, the rows of one call of a micro-kernel: some whole lines of blocks of an image, or a part of one line.
+// Tiles follow each other in groups whose transformed input values stay in the second-level cache.
+struct Tiles {
+  static constexpr int64_t kNear = 1 << 20;  // bytes
+
+  int64_t wide, lines;             // blocks of a line; lines of all images
+  int64_t image_lines;             // of one image
+  int64_t together, parts, tiles;  // lines in one tile, or tiles in one line; one of them is 1
+  int64_t per_group, groups;
+
+  Tiles(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s)
+      : wide(ceil_div(s.out[1], 2)), lines(s.images * ceil_div(s.out[0], 2)), image_lines(ceil_div(s.out[0], 2)) {
+    const int64_t most = std::min(isa.mr, kernels.most);
+    together = std::max<int64_t>(1, most / wide);
+    parts = ceil_div(wide, most);
+    tiles = ceil_div(lines, together) * parts;
+    const int64_t tile_bytes = kPoints * s.channels * together * ceil_div(wide, parts) * 4;
+    // Filters are read once for each group.
+    per_group = std::clamp<int64_t>(kNear / tile_bytes, std::min<int64_t>(4, tiles), tiles);
+    groups = ceil_div(tiles, per_group);
+    per_group = ceil_div(tiles, groups);
+    groups = ceil_div(tiles, per_group);
+  }
+  struct Tile {
+    int64_t line, lines, column, columns;
+    int height() const { return static_cast<int>(lines * columns); }
+  };
+  Tile tile(int64_t t) const {
+    if (parts == 1) {
+      const int64_t line = t * together;
+      return {line, std::min(together, lines - line), 0, wide};
+    }
+    const int64_t part = t % parts, base = wide / parts, extra = wide % parts;
+    return {t / parts, 1, part * base + std::min(part, extra), base + (part < extra ? 1 : 0)};
+  }
+  // Blocks before tile t.
+  int64_t before(int64_t t) const {
+    if (t >= tiles) return lines * wide;
+    const Tile at = tile(t);
+    return at.line * wide + at.column;
+  }
+  int64_t first(int64_t group) const { return group * per_group; }
+  int64_t last(int64_t group) const { return std::min(tiles, (group + 1) * per_group); }
+  int64_t blocks(int64_t group) const { return before(last(group)) - before(first(group)); }
+  int64_t most_blocks() const {  // of a group
+    int64_t n = 0;
+    for (int64_t g = 0; g < groups; ++g) n = std::max(n, blocks(g));
+    return n;
+  }
+};
+
+// Pieces of K as in other products.
+int64_t piece_of(const GemmIsa& isa, int64_t channels) {
+  const int64_t pieces = std::max<int64_t>(1, ceil_div(channels, isa.kc + isa.kc / 4));
+  return round_up(ceil_div(channels, pieces), 8);
+}
+
+struct Plan {
+  Tiles t;
+  int64_t panels;
+  // Threads take whole groups, or, where there are too few of them, panels of output channels of a group whose input values all of them transformed before.
+  bool by_group;
+  int64_t sums_bytes, values_bytes;  // of a thread; of a thread or of all groups
+  Plan(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s, int slots)
+      : t(isa, kernels, s), panels(ceil_div(s.outputs, isa.nr)), by_group(t.groups >= 3 * slots || slots == 1) {
+    const int64_t blocks = t.most_blocks();
+    sums_bytes = round_up(kPoints * blocks * isa.nr * 4, kLine);
+    values_bytes = round_up(kPoints * s.channels * (by_group ? blocks : t.lines * t.wide) * 4 + kLine, kLine);
+  }
+  int64_t total(int slots) const { return slots * sums_bytes + (by_group ? slots : 1) * values_bytes; }
+};
+
+class Run {
+ public:
+  Run(const WinogradConv& c, void* workspace, int slots)
+      : c_(c), isa_(*c.isa), s_(*c.shape), plan_(isa_, *c.kernels, s_, slots), piece_(piece_of(isa_, s_.channels)) {
+    sums_ = static_cast<char*>(workspace);
+    values_ = sums_ + slots * plan_.sums_bytes;
+    slots_ = std::min<int64_t>(slots, sdk::host().core->num_threads());
+  }
+
+  bool operator()() {
+    const Tiles& t = plan_.t;
+    if (plan_.by_group) {
+      each(t.groups, [&](int64_t group, int64_t slot) {
+        float* values = reinterpret_cast<float*>(values_ + slot * plan_.values_bytes);
+        for (int64_t tile = t.first(group); tile < t.last(group); ++tile)
+          transform(tile, 0, s_.channels, values + (t.before(tile) - t.before(t.first(group))) * kPoints * s_.channels);
+        for (int64_t p = 0; p < plan_.panels; ++p) panel(group, p, values, slot);
+      });
+    } else {
+      float* values = reinterpret_cast<float*>(values_);
+      const int64_t chunk = std::max<int64_t>(16, ceil_div(s_.channels, 4)), chunks = ceil_div(s_.channels, chunk);
+      each(t.tiles * chunks, [&](int64_t unit, int64_t) {
+        const int64_t tile = unit / chunks, from = unit % chunks * chunk;
+        transform(tile, from, std::min(s_.channels, from + chunk), values + t.before(tile) * kPoints * s_.channels);
+      });
+      each(t.groups * plan_.panels, [&](int64_t unit, int64_t slot) {
+        const int64_t group = unit / plan_.panels;
+        panel(group, unit % plan_.panels, values + t.before(t.first(group)) * kPoints * s_.channels, slot);
+      });
+    }
+    return finite_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  // f(unit, slot) for n units, by whoever is free.
+  template <class F>
+  void each(int64_t n, F&& f) {
+    std::atomic<int64_t> next{0};
+    sdk::parallel(std::min(slots_, n), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t slot = begin; slot < end; ++slot)
+        for (int64_t unit; (unit = next.fetch_add(1, std::memory_order_relaxed)) < n;) f(unit, slot);
+    });
+  }
+
+  // Input values of one tile in channels [from, to): point by point, each [channel][block] as micro-kernels read rows.
+  void transform(int64_t tile, int64_t from, int64_t to, float* values) const {
+    const Tiles::Tile at = plan_.t.tile(tile);
+    const int64_t plane = s_.in[0] * s_.in[1], height = at.height();
+    for (int64_t l = 0; l < at.lines; ++l) {
+      const int64_t line = at.line + l, image = line / plan_.t.image_lines, y = line % plan_.t.image_lines;
+      c_.kernels->in({s_.x + (image * s_.channels + from) * plane, plane, s_.in[0], s_.in[1], 2 * y - s_.a.low[0],
+                      2 * at.column - s_.a.low[1], static_cast<int>(at.columns), to - from,
+                      values + from * height + l * at.columns, s_.channels * height, height});
+    }
+  }
+
+  // All blocks of a group in the output channels of one panel.
+  void panel(int64_t group, int64_t p, const float* values, int64_t slot) {
+    const Tiles& t = plan_.t;
+    float* sums = reinterpret_cast<float*>(sums_ + slot * plan_.sums_bytes);
+    const int64_t begin = t.before(t.first(group)), point = t.blocks(group) * isa_.nr, tiles = t.last(group) - t.first(group);
+    const int64_t filter_floats = s_.channels * isa_.nr;
+    const float* filters = reinterpret_cast<const float*>(c_.packed) + p * kPoints * filter_floats;
+    for (int64_t q = 0; q < kPoints; ++q, filters += filter_floats)
+      for (int64_t k0 = 0; k0 < s_.channels; k0 += piece_) {
+        const int64_t k = std::min(piece_, s_.channels - k0);
+        // Each tile fetches its share of the filters that are read next.
+        const char* next = reinterpret_cast<const char*>(filters + (k0 + k) * isa_.nr);
+        const int64_t step = ceil_div(isa_.nr * 4, tiles);
+        for (int64_t i = t.first(group); i < t.last(group); ++i, next += step * k) {
+          const int64_t blocks = t.before(i) - begin;
+          const int height = t.tile(i).height();
+          isa_.micro[height](k, values + (blocks * kPoints + q * height) * s_.channels + k0 * height, filters + k0 * isa_.nr,
+                             sums + q * point + blocks * isa_.nr, isa_.nr, k0 > 0, next, step);
+        }
+      }
+    bool finite = true;
+    for (int64_t i = t.first(group); i < t.last(group); ++i)
+      finite = results(i, p, sums + (t.before(i) - begin) * isa_.nr, point) && finite;
+    if (!finite) finite_.store(false, std::memory_order_relaxed);
+  }
+
+  bool results(int64_t tile, int64_t p, const float* sums, int64_t point) const {
+    const Tiles::Tile at = plan_.t.tile(tile);
+    const int64_t channel = p * isa_.nr, positions = s_.positions();
+    bool finite = true;
+    for (int64_t l = 0; l < at.lines; ++l) {
+      const int64_t line = at.line + l, image = line / plan_.t.image_lines, y = 2 * (line % plan_.t.image_lines),
+                    x = 2 * at.column;
+      const int64_t position = y * s_.out[1] + x, out = (image * s_.outputs + channel) * positions + position;
+      const int columns = static_cast<int>(std::min(2 * at.columns, s_.out[1] - x));
+      finite = c_.kernels->out({sums + l * at.columns * isa_.nr,
+                                point,
+                                isa_.nr,
+                                static_cast<int>(at.columns),
+                                static_cast<int>(std::min<int64_t>(isa_.nr, s_.outputs - channel)),
+                                static_cast<int>(std::min<int64_t>(2, s_.out[0] - y)),
+                                columns,
+                                c_.bias ? c_.bias + channel : nullptr,
+                                c_.y + out,
+                                positions,
+                                s_.out[1],
+                                {nullptr, positions, 0, 0, out, channel, position, c_.steps, c_.num_steps}}) &&
+               finite;
+    }
+    return finite;
+  }
+
+  const WinogradConv& c_;
+  const GemmIsa& isa_;
+  const ConvShape& s_;
+  Plan plan_;
+  int64_t piece_, slots_;
+  char *sums_, *values_;
+  std::atomic<bool> finite_{true};
+};
+
+}  // namespace
+
+bool winograd_pays(const GemmIsa& isa, int64_t images, int64_t channels, int64_t outputs, const int64_t (&out)[2],
+                   double direct) {
+  if (channels < 16 || outputs < isa.nr) return false;
+  const double blocks = static_cast<double>(images * ceil_div(out[0], 2) * ceil_div(out[1], 2));
+  const double in = static_cast<double>(channels), panels = static_cast<double>(ceil_div(outputs, isa.nr)),
+               all = static_cast<double>(outputs);
+  // Transforms take some two cycles for each block and channel (measured on AVX-512), and filters come from memory at 8 bytes a cycle.
+  constexpr double kTransform = 2, kFilterBytes = 8;
+  const double products = std::max(kPoints * blocks * in * panels, kPoints * in * all * 4 / kFilterBytes);
+  return products + kTransform * blocks * (in + all) < 0.9 * direct;
+}
+
+int64_t winograd_packed_bytes(const GemmIsa& isa, int64_t outputs, int64_t channels) {
+  return kPoints * round_up(outputs, isa.nr) * channels * 4 + kLine;
+}
+
+void winograd_pack(const GemmIsa& isa, const float* filters, int64_t outputs, int64_t channels, char* to) {
+  const int64_t panels = ceil_div(outputs, isa.nr), nr = isa.nr;
+  sdk::parallel(panels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      float* u = reinterpret_cast<float*>(to) + p * kPoints * channels * nr;
+      for (int64_t c = 0; c < channels; ++c)
+        for (int64_t j = 0; j < nr; ++j) {
+          const int64_t o = p * nr + j;
+          double rows[4][3] = {};
+          if (o < outputs) {
+            const float* g = filters + (o * channels + c) * 9;
+            for (int x = 0; x < 3; ++x) {
+              const double g0 = g[x], g1 = g[3 + x], g2 = g[6 + x];
+              rows[0][x] = g0, rows[1][x] = (g0 + g1 + g2) / 2, rows[2][x] = (g0 - g1 + g2) / 2, rows[3][x] = g2;
+            }
+          }
+          for (int y = 0; y < 4; ++y) {
+            const double(&r)[3] = rows[y];
+            const double all[4] = {r[0], (r[0] + r[1] + r[2]) / 2, (r[0] - r[1] + r[2]) / 2, r[2]};
+            for (int x = 0; x < 4; ++x) u[((4 * y + x) * channels + c) * nr + j] = static_cast<float>(all[x]);
+          }
+        }
+    }
+  });
+  std::fill_n(to + winograd_packed_bytes(isa, outputs, channels) - kLine, kLine, char{0});
+}
+
+int64_t winograd_workspace(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s, int slots) {
+  return s.images * s.positions() == 0 ? 0 : Plan(isa, kernels, s, slots).total(slots);
+}
+
+bool winograd_run(const WinogradConv& c, void* workspace, int slots) {
+  return c.shape->images * c.shape->positions() == 0 || Run(c, workspace, slots)();
+}
+
+}  // namespace cpu
