@@ -111,11 +111,19 @@ class ConvKernel final : public sdk::Kernel {
     g.panel = [](const void* p, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) {
       static_cast<const Panels*>(p)->columns(batch, column, cols, k0, count, out);
     };
+    if (s.is_flat() && (s.outputs <= kFewOutputs || s.channels <= kFewChannels)) {
+      g.rows_b = s.x;
+      g.rows_b_batch = s.channels * s.positions();
+      g.rows_b_ld = s.positions();
+    }
     g.num_steps = o_.steps(l, space, steps);
     gemm_run(g, l.workspace, slots_);
   }
 
  private:
+  // Panels of input values are read where they lie, instead of gathered, where few tiles read them, or where they are small.
+  static constexpr int64_t kFewOutputs = 60, kFewChannels = 48;
+
   ConvShape shape(const int64_t* d) const { return {attributes_, o_.x, o_.w, o_.out, d}; }
 
   int64_t product_workspace(const int64_t* d) const {

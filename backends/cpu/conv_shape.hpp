@@ -53,10 +53,12 @@ struct ConvShape {
   int64_t depth() const { return channels * kernel[0] * kernel[1]; }
   int64_t positions() const { return out[0] * out[1]; }
   // A tap of one element that walks every position: rows follow each other.
+  bool is_flat() const {
+    return kernel[0] == 1 && kernel[1] == 1 && in[0] == out[0] && in[1] == out[1] && a.stride[0] == 1 && a.stride[1] == 1 &&
+           a.low[0] == 0 && a.low[1] == 0;
+  }
   void flatten() {
-    if (kernel[0] != 1 || kernel[1] != 1 || in[0] != out[0] || in[1] != out[1] || a.stride[0] != 1 || a.stride[1] != 1 ||
-        a.low[0] != 0 || a.low[1] != 0)
-      return;
+    if (!is_flat()) return;
     in[1] *= in[0], out[1] *= out[0];
     in[0] = out[0] = 1;
   }

@@ -264,7 +264,10 @@ class Run {
       for (int64_t p = 0; p < count; ++p) {
         const int64_t col = (panel + p) * isa_.nr;
         const char* b = nullptr;
-        if (g_.packed_b || plan_.whole_b) {
+        const float* rows_b = nullptr;  // of a panel that is read where it lies
+        if (g_.rows_b && col + isa_.nr <= n_) {
+          rows_b = g_.rows_b + batch * g_.rows_b_batch + k0 * g_.rows_b_ld + col;
+        } else if (g_.packed_b || plan_.whole_b) {
           b = panel_at(batch, panel + p) + k0 * isa_.nr * isa_.packed_bytes;
         } else if (g_.panel) {
           const int64_t have = std::min(k, k_ - k0);
@@ -283,11 +286,11 @@ class Run {
           const char* a = a_tile(batch, t) + k0 * height * isa_.packed_bytes;
           const int64_t row = rows.first_row(t), out = (batch * m_ + row) * n_ + col;
           if (plain && cols == isa_.nr && have == height) {
-            isa_.micro[height](k, a, b, static_cast<float*>(g_.c) + out, n_, k0 > 0, ahead.next, ahead.step);
+            multiply(height, k, a, b, rows_b, static_cast<float*>(g_.c) + out, n_, k0 > 0, ahead);
             continue;
           }
           float* tile = sums + (p * block_rows + row - rows.first_row(first)) * isa_.nr;
-          isa_.micro[height](k, a, b, tile, isa_.nr, k0 > 0, ahead.next, ahead.step);
+          multiply(height, k, a, b, rows_b, tile, isa_.nr, k0 > 0, ahead);
           if (!final) continue;
           if (g_.epilogue) {
             const TileArgs args{tile, isa_.nr, batch, row, col, have, cols, g_.context};
@@ -319,6 +322,14 @@ class Run {
     const bool more = p + 1 < count, final = k0 + k >= plan_.cut.padded;
     const int64_t then = more ? panel + p + 1 : final ? std::min(panel + count, plan_.panels - 1) : panel;
     return {panel_at(batch, then) + (more ? k0 : final ? 0 : k0 + k) * row, ceil_div(row, tiles)};
+  }
+
+  void multiply(int height, int64_t k, const char* a, const char* b, const float* rows_b, float* sums, int64_t ld, bool add,
+                const Ahead& ahead) const {
+    if (rows_b)
+      isa_.micro_at[height](k, a, rows_b, g_.rows_b_ld, sums, ld, add);
+    else
+      isa_.micro[height](k, a, b, sums, ld, add, ahead.next, ahead.step);
   }
 
   // Of B as a whole.

@@ -46,7 +46,10 @@ struct Gemm {
   const void* packed_a =
       nullptr;  // what pack_left wrote, for batch entries 0 .. packed_a_count - 1, over and over; then a is not read
   int64_t packed_a_count = 1;
-  PanelSource* panel = nullptr;          // then b is not read
+  PanelSource* panel = nullptr;  // then b is not read, but for whole panels of `rows_b`
+  // Not null: B of batch entry i has its rows at rows_b + i * rows_b_batch, rows_b_ld floats apart. f32 kernels; with `panel`.
+  const float* rows_b = nullptr;
+  int64_t rows_b_batch = 0, rows_b_ld = 0;
   RowSource* row_source = nullptr;       // then a is not read; f32 kernels, no batch
   const void* source_context = nullptr;  // of either
   const void* packed_b = nullptr;        // what pack_matrix wrote, for batch 0 (no batch in b); then b is not read

@@ -54,10 +54,41 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
   }
 }
 
+// Where B is read by few tiles, a panel of it is not worth its copying. Each row is another stream, so they are fetched some rows ahead.
+template <int H>
+void micro_at(int64_t k, const void* pa, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add) {
+  const float* a = static_cast<const float*>(pa);
+  Vec acc[H][2];
+#pragma GCC unroll 16
+  for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = Vec{};
+  for (int64_t p = 0; p < k; ++p, a += H, b += b_ld) {
+    const Vec b0 = load(b), b1 = load(b + kLanes);
+    __builtin_prefetch(b + 8 * b_ld);
+    __builtin_prefetch(b + 8 * b_ld + kNR - 1);
+#pragma GCC unroll 16
+    for (int i = 0; i < H; ++i) {
+      const Vec x = splat(a[i]);
+      acc[i][0] += x * b0;
+      acc[i][1] += x * b1;
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < H; ++i) {
+    float* row = sums + i * ld;
+    if (add) {
+      acc[i][0] += load(row);
+      acc[i][1] += load(row + kLanes);
+    }
+    store(row, acc[i][0]);
+    store(row + kLanes, acc[i][1]);
+  }
+}
+
 template <int... H>
 constexpr GemmIsa table(const char* name) {
-  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, pack_f32, pack_f32, store_tile, turn_tile, finish_tile, nullptr, nullptr};
-  ((t.micro[H] = micro<H>), ...);
+  GemmIsa t{name, false,    kMR,      kNR,        1,         1,           384,     4,      {},
+            {},   pack_f32, pack_f32, store_tile, turn_tile, finish_tile, nullptr, nullptr};
+  ((t.micro[H] = micro<H>, t.micro_at[H] = micro_at<H>), ...);
   return t;
 }
 
