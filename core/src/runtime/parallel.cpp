@@ -48,10 +48,10 @@ struct Loop {
 };
 
 // Threads of the standard library, where there is no OpenMP.
-class Pool {
+class ThreadPool {
  public:
-  static Pool& get() {
-    static Pool* pool = new Pool;  // never joined: worker threads may still wait when static destructors run
+  static ThreadPool& get() {
+    static ThreadPool* pool = new ThreadPool;  // never joined: worker threads may still wait when static destructors run
     return *pool;
   }
   void run(const Loop& loop) {
@@ -102,7 +102,7 @@ class Pool {
 // anew for the next larger one.
 void run_parts(const Loop& loop, int threads) {
   const OpenMp* omp = openmp();
-  if (!omp) return Pool::get().run(loop);
+  if (!omp) return ThreadPool::get().run(loop);
   struct Region {
     const Loop& loop;
     const OpenMp& omp;
