@@ -11,8 +11,6 @@ namespace {
 
 uint32_t accumulate(uint32_t dtype) { return dtype == TSR_F16 || dtype == TSR_BF16 ? static_cast<uint32_t>(TSR_F32) : dtype; }
 
-[[noreturn]] void unfit(std::string why) { throw Unfit{std::move(why)}; }
-
 std::vector<double> params_of(sdk::Node n, std::string_view op) {
   if (op == "leaky_relu") return {n.attr("slope").as_float()};
   if (op == "elu" || op == "celu") return {n.attr("alpha").as_float()};

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/kit/builder.hpp"
@@ -12,6 +13,8 @@
 namespace tessera::kit {
 
 enum class Kind : uint8_t { Input, Constant, Iota, Size, Elementwise, Cast, View, Reduce, Concat, Pad, Gather };
+
+[[noreturn]] inline void unfit(std::string why) { throw Unfit{std::move(why)}; }
 
 // How a view reads: position of the operand from the position of the result.
 enum class ViewKind : uint8_t { Reshape, Transpose, Broadcast, Slice };
