@@ -383,19 +383,22 @@ KeptStructure Callable::call(CallFrame& frame, const ArgBuffer& args, Outputs& o
     explicit Current(CallFrame* f) : previous(std::exchange(t_frame, f)) {}
     ~Current() { t_frame = previous; }
   } current(&frame);
-  std::unique_ptr<tsr_tensor_handle*[]> own;  // inside another call, whose outputs may stand in the thread's already
-  if (current.previous) [[unlikely]]
-    own.reset(new tsr_tensor_handle*[kMaxOutputs]);
-  tsr_tensor_handle** const buffer = own ? own.get() : t_outputs;
   size_t n = 0;
   void* structure = nullptr;
-  if (tsr_error* e = api().call(handle_, args.data(), args.size(), buffer, kMaxOutputs, &n, &structure)) [[unlikely]]
-    check_held(e);
-  if (n > Outputs::kStack && n == TSR_RUN_YOURSELF) [[unlikely]] {  // assign() asks the first of these, too
-    frame.reuse_only = structure != nullptr;
-    return KeptStructure(nullptr);
-  }
-  outputs.assign(buffer, n);
+  const auto call_into = [&](tsr_tensor_handle** buffer) {
+    if (tsr_error* e = api().call(handle_, args.data(), args.size(), buffer, kMaxOutputs, &n, &structure)) [[unlikely]]
+      check_held(e);
+    if (n > Outputs::kStack && n == TSR_RUN_YOURSELF) [[unlikely]] {  // assign() asks the first of these, too
+      frame.reuse_only = structure != nullptr;
+      structure = nullptr;
+      return;
+    }
+    outputs.assign(buffer, n);
+  };
+  if (!current.previous) [[likely]]
+    call_into(t_outputs);
+  else  // inside another call, whose outputs may stand in the thread's already
+    call_into(std::make_unique_for_overwrite<tsr_tensor_handle*[]>(kMaxOutputs).get());
   return KeptStructure(structure);
 }
 

@@ -5,8 +5,6 @@
 
 namespace tessera {
 
-bool is_compiling() { return detail::current_trace() != nullptr; }
-
 namespace detail {
 namespace {
 thread_local std::shared_ptr<Trace> t_trace;
@@ -14,10 +12,17 @@ thread_local std::source_location t_place;
 constexpr size_t kMaxResults = 256;
 }  // namespace
 
+constinit thread_local const Trace* t_traced_now = nullptr;
+
 Trace* current_trace() { return t_trace.get(); }
 const std::shared_ptr<Trace>& current_trace_shared() { return t_trace; }
-TraceScope::TraceScope(std::shared_ptr<Trace> t) : previous_(std::exchange(t_trace, std::move(t))) {}
-TraceScope::~TraceScope() { t_trace = std::move(previous_); }
+TraceScope::TraceScope(std::shared_ptr<Trace> t) : previous_(std::exchange(t_trace, std::move(t))) {
+  t_traced_now = t_trace.get();
+}
+TraceScope::~TraceScope() {
+  t_trace = std::move(previous_);
+  t_traced_now = t_trace.get();
+}
 
 Tensor make_traced(const std::shared_ptr<Trace>& trace, tsr_id value) {
   auto* t = new Traced;

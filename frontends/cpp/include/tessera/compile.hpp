@@ -54,7 +54,7 @@ struct CompileOptions {
   std::function<bool(const GuardInfo&)> guard_filter_unsafe = {};
 };
 
-bool is_compiling();  // inside a traced function
+inline bool is_compiling() { return detail::t_traced_now != nullptr; }  // inside a traced function
 
 namespace detail {
 
@@ -74,6 +74,28 @@ class ArgBuffer {
     *end_ = {nullptr, 0, 0, nullptr, kind, TSR_INPUT_ARG};
     return *end_++;
   }
+  // These tensors, when all of them are concrete: no call comes between one and the next, so that all of it stays in registers. False: nothing
+  // has been pushed.
+  template <class... T>
+  [[gnu::always_inline]] bool push_tensors(const T&... tensors) {
+    if (t_substitutes || static_cast<size_t>(limit_ - end_) < sizeof...(T)) [[unlikely]]
+      return false;
+    tsr_arg* to = end_;
+    if (!(write(*to++, tensors) && ...)) [[unlikely]]
+      return false;
+    end_ = to;
+    return true;
+  }
+  bool push_tensors(std::span<const Tensor> tensors) {
+    if (t_substitutes || static_cast<size_t>(limit_ - end_) < tensors.size()) [[unlikely]]
+      return false;
+    tsr_arg* to = end_;
+    for (const Tensor& t : tensors)
+      if (!write(*to++, t)) [[unlikely]]
+        return false;
+    end_ = to;
+    return true;
+  }
   void push_text(uint32_t kind, std::string s);
   tsr_arg& back() { return end_[-1]; }
   const tsr_arg* data() const { return begin_; }
@@ -83,6 +105,11 @@ class ArgBuffer {
 
  private:
   static constexpr size_t kStack = 96;
+  static bool write(tsr_arg& to, const Tensor& t) {  // false: it is undefined or traced
+    const uintptr_t bits = t.bits_;
+    to = {reinterpret_cast<tsr_tensor_handle*>(bits), 0, 0, nullptr, TSR_ARG_TENSOR, TSR_INPUT_ARG};
+    return bits != 0 && (bits & 1) == 0;
+  }
   Spare& spare();
   void grow();
   void give_back() noexcept;
@@ -105,6 +132,7 @@ struct FlattenVisitor : VisitorBase {  // fills tsr_arg; on the hot path
     push(TSR_ARG_TENSOR).tensor = h;
   }
   void other_tensor(Tensor& t);
+  bool tensors(std::span<const Tensor> ts) { return !placeholders && out.push_tensors(ts); }
   void integer(int64_t x) { push(TSR_ARG_INT).i = x; }
   void real(double x) { push(TSR_ARG_FLOAT).f = x; }
   void sym_int(SymInt& x);
@@ -235,6 +263,11 @@ class Outputs {
       delete[] data_;
   }
   void assign(tsr_tensor_handle* const* from, size_t n) {
+    if (n == 1) [[likely]] {
+      stack_[0] = from[0];
+      size_ = 1;
+      return;
+    }
     if (n > kStack) [[unlikely]]
       data_ = new tsr_tensor_handle*[n];
     for (size_t i = 0; i < n; ++i) data_[i] = from[i];
@@ -415,8 +448,12 @@ class Compiled<R(A...)> {
     using Refs = std::tuple<std::remove_cvref_t<A>&...>;
     Refs refs(const_cast<std::remove_cvref_t<A>&>(args)...);
     detail::ArgBuffer flat;
-    detail::FlattenVisitor flatten(flat);
-    std::apply([&](auto&... a) { (detail::visit(flatten, a), ...); }, refs);
+    if constexpr (sizeof...(A) > 0 && (std::is_same_v<std::remove_cvref_t<A>, Tensor> && ...)) {
+      if (!flat.push_tensors(args...)) [[unlikely]]
+        flatten(flat, refs);
+    } else {
+      flatten(flat, refs);
+    }
     if constexpr (detail::may_alias<A...>)
       if (!flatten_aliases(flat, refs)) [[unlikely]]
         return run_itself(false, std::forward<A>(args)...);
@@ -456,6 +493,10 @@ class Compiled<R(A...)> {
  private:
   using Refs = std::tuple<std::remove_cvref_t<A>&...>;
 
+  [[gnu::noinline]] static void flatten(detail::ArgBuffer& flat, Refs& refs) {
+    detail::FlattenVisitor visitor(flat);
+    std::apply([&](auto&... a) { (detail::visit(visitor, a), ...); }, refs);
+  }
   R run_itself(bool reuse_only, A... args) const {
     const ContextScope context(callable_->context());
     const detail::ReuseOnly nested(reuse_only);

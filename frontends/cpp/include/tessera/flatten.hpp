@@ -113,6 +113,8 @@ void visit(V& v, T& x) {
     if (x) visit(v, *x);
   } else if constexpr (is_sequence<U>) {
     v.length(x.size());
+    if constexpr (std::is_same_v<typename U::value_type, Tensor> && requires { v.tensors(x); })
+      if (v.tensors(x)) return;
     size_t i = 0;
     for (auto& e : x) {
       v.enter_index(i++);

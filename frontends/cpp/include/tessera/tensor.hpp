@@ -22,8 +22,11 @@ namespace tessera {
 class Tensor;
 
 namespace detail {
+class ArgBuffer;
+struct Trace;
 struct Traced;
 struct Substitutes;
+extern constinit thread_local const Trace* t_traced_now;  // the trace that this thread records; null: none
 extern constinit thread_local Substitutes*
     t_substitutes;  // see substitutes.hpp; null but while a function is traced on a module
 uintptr_t* substitute_of(const Tensor* t, uintptr_t* own, bool assigns);
@@ -255,6 +258,7 @@ class Tensor {
 
  private:
   friend struct detail::Substitutes;
+  friend class detail::ArgBuffer;
   explicit Tensor(uintptr_t bits) : bits_(bits) {}
   void retain() const;
   void release();
