@@ -35,9 +35,11 @@ tsr_error* guarded(F&& f) noexcept {
 }
 
 char* to_c_string(const std::string& s);  // string_free frees it
+[[noreturn, gnu::cold]] void refuse_null(const char* what);
 template <class T>
 T& required(T* p, const char* what) {  // a null pointer from a client is the client's mistake, not a crash
-  if (!p) throw user_error("TSR-E002", std::string("a null pointer was passed as ") + what);
+  if (!p) [[unlikely]]
+    refuse_null(what);
   return *p;
 }
 

@@ -20,11 +20,6 @@ tsr_error* create(tsr_context* c, const tsr_callable_desc* desc, tsr_callable_ha
   });
 }
 
-tsr_error* call(tsr_callable_handle* c, const tsr_arg* args, size_t num_args, tsr_tensor_handle** outputs, size_t capacity,
-                size_t* num_outputs, void** structure) noexcept {
-  return guarded([&] { of(c).call(args, num_args, outputs, capacity, num_outputs, structure); });
-}
-
 tsr_error* eager_op(tsr_context* c, const char* op, tsr_tensor_handle* const* operands, size_t num_operands,
                     const tsr_attr* attrs, size_t num_attrs, tsr_tensor_handle** results, size_t capacity,
                     size_t* num_results) noexcept {
@@ -39,7 +34,7 @@ tsr_error* eager_op(tsr_context* c, const char* op, tsr_tensor_handle* const* op
 void callable_functions(tsr_api& t) {
   t.callable_create = create;
   t.callable_destroy = [](tsr_callable_handle* c) noexcept { drop_callable(reinterpret_cast<Callable*>(c)); };
-  t.call = call;
+  t.call = call_callable;
   t.callable_describe = [](tsr_callable_handle* c, char** json) noexcept {
     return guarded([&] { required(json, "the text to be returned") = to_c_string(of(c).describe_json()); });
   };

@@ -12,6 +12,8 @@
 
 namespace tessera::core::api {
 
+void refuse_null(const char* what) { throw user_error("TSR-E002", std::string("a null pointer was passed as ") + what); }
+
 char* to_c_string(const std::string& s) {
   auto* p = static_cast<char*>(std::malloc(s.size() + 1));
   if (!p) throw std::bad_alloc();

@@ -136,18 +136,39 @@ void Callable::check_capacity(size_t outputs, size_t capacity) const {
                                      " tensors, there is room for " + std::to_string(capacity));
 }
 
-void Callable::call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
-                    void** structure) {
+// In one function with all that a hit goes through but the run itself.
+[[gnu::always_inline]] inline void Callable::call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs,
+                                                  size_t capacity, size_t* num_outputs, void** structure) {
   const EntryTable& table = *front_.load(std::memory_order_acquire);
-  const Entry* e = table.find(args, count);
-  if (!e || e->in_path) [[unlikely]]
-    return call_slowly(table, e, args, count, {outputs, capacity, num_outputs, structure});
-  if (e->num_outputs > capacity) [[unlikely]]
-    check_capacity(e->num_outputs, capacity);
-  e->run(args, outputs);
+  PlainMemory memory;
+  const FastCall* fast = nullptr;
+  const Entry* const e = table.find_plain(args, count, memory, &fast);
+  if (!fast || e->num_outputs > capacity) [[unlikely]]
+    return call_generally(table, e, args, count, {outputs, capacity, num_outputs, structure});
+  fast->run_on(memory.bases, outputs);
   *num_outputs = e->num_outputs;
   if (structure) *structure = e->structure;
   table.used(*e);
+}
+
+void Callable::call_generally(const EntryTable& front, const Entry* e, const tsr_arg* args, size_t count, const Output& out) {
+  if (!e) e = front.find(args, count);
+  if (!e || e->in_path) return call_slowly(front, e, args, count, out);
+  check_capacity(e->num_outputs, out.capacity);
+  e->run(args, out.tensors);
+  *out.count = e->num_outputs;
+  if (out.structure) *out.structure = e->structure;
+  front.used(*e);
+}
+
+tsr_error* call_callable(tsr_callable_handle* c, const tsr_arg* args, size_t count, tsr_tensor_handle** outputs,
+                         size_t capacity, size_t* num_outputs, void** structure) noexcept {
+  try {  // not by guarded(): its function would be one more that the arguments go through
+    reinterpret_cast<Callable&>(api::required(c, "callable")).call(args, count, outputs, capacity, num_outputs, structure);
+    return nullptr;
+  } catch (...) {
+    return current_exception_to_c();
+  }
 }
 
 void Callable::call_slowly(const EntryTable& front, const Entry* e, const tsr_arg* args, size_t count, const Output& out) {

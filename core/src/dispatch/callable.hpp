@@ -65,6 +65,7 @@ class Callable {
   };
 
   // callable.cpp
+  void call_generally(const EntryTable& front, const Entry* e, const tsr_arg* args, size_t count, const Output& out);
   void call_slowly(const EntryTable& front, const Entry* e, const tsr_arg* args, size_t count, const Output& out);
   void publish();
   void check_capacity(size_t outputs, size_t capacity) const;
@@ -135,6 +136,9 @@ class Callable {
 Callable* make_callable(std::shared_ptr<const Context> context, const tsr_callable_desc& desc);
 void drop_callable(Callable* callable);
 void reset_callables();
+// Callable::call as clients call it.
+tsr_error* call_callable(tsr_callable_handle* callable, const tsr_arg* args, size_t count, tsr_tensor_handle** outputs,
+                         size_t capacity, size_t* num_outputs, void** structure) noexcept;
 // Sets the stance of the process; throws TSR-D004 for a name that is none. See stance.hpp.
 void change_stance(std::string_view name);
 

@@ -2,16 +2,23 @@
 #include "dispatch/entry.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "compile/plan.hpp"
 #include "dispatch/scalar_inputs.hpp"
+#include "support/error.hpp"
 
 namespace tessera::core {
 
-void Entry::set_key(uint64_t key_hash, const uint64_t* words, size_t n) {
+void Entry::set_key(uint64_t key_hash, uint64_t state, const uint64_t* words, size_t n) {
+  if (state > kMaxState || n > kMaxKey)
+    throw environment_error("TSR-R001",
+                            "the guarded values of a call take " + std::to_string(8 * n) + " bytes, at most " +
+                                std::to_string(8 * kMaxKey) + " fit an entry",
+                            "pass shorter texts or fewer arguments");
   if (n > kInlineKey) long_key_ = std::make_unique<uint64_t[]>(n);
   hash = key_hash;
-  key_size = static_cast<uint32_t>(n);
+  state_and_size_ = static_cast<uint32_t>(state_and_size(state, n));
   std::copy_n(words, n, n > kInlineKey ? long_key_.get() : short_key_);
 }
 

@@ -9,25 +9,47 @@
 
 namespace tessera::core {
 
+namespace {
+
+// Whether the addresses of a call's arguments are all that the entry runs on.
+bool runs_plainly(const Entry& e) {
+  const PlainLeaves& leaves = e.guards.mask.plain();
+  return leaves.fit && e.fast && !e.in_path && e.fast->runs_on_few_bases() &&
+         std::equal(e.inputs.begin(), e.inputs.end(), leaves.typed.begin(), leaves.typed.end(),
+                    [](uint32_t input, const PlainLeaves::Typed& leaf) { return input * sizeof(tsr_arg) == leaf.at; });
+}
+
+}  // namespace
+
 void EntryMap::place(Table& t, Entry& e) {
   size_t i = e.hash & t.mask;
   while (t.slots[i].entry.load(std::memory_order_relaxed)) i = (i + 1) & t.mask;
-  t.slots[i].hash = e.hash;
-  t.slots[i].fast = e.fast;
-  t.slots[i].entry.store(&e, std::memory_order_release);
+  const auto fast = reinterpret_cast<uintptr_t>(e.fast);
+  t.slots[i].fast = runs_plainly(e) ? fast | (e.needs_alignment ? 1 : 0) : 0;
+  t.slots[i].entry.store(reinterpret_cast<uintptr_t>(&e) | e.hash >> kTagShift, std::memory_order_release);
 }
 
 void EntryMap::grow(size_t capacity) {
   auto larger = std::make_unique<Table>(capacity);
   if (!tables_.empty())
     for (size_t i = 0; i <= tables_.back()->mask; ++i)
-      if (Entry* e = tables_.back()->slots[i].entry.load(std::memory_order_relaxed)) place(*larger, *e);
+      if (const uintptr_t e = tables_.back()->slots[i].entry.load(std::memory_order_relaxed))
+        place(*larger, *reinterpret_cast<Entry*>(e & ~kTags));
   tables_.push_back(std::move(larger));
   current_.store(tables_.back().get(), std::memory_order_release);
 }
 
+Entry* EntryMap::same_key(const Entry& e) const {
+  const Table& t = *tables_.back();
+  for (size_t i = e.hash & t.mask;; i = (i + 1) & t.mask) {
+    auto* const other = reinterpret_cast<Entry*>(t.slots[i].entry.load(std::memory_order_relaxed) & ~kTags);
+    if (!other || other->has_key_of(e)) return other;
+  }
+}
+
+// At most a quarter of the slots are taken: hardly a search then goes beyond the first, and the processor guesses that right.
 void EntryMap::insert(Entry& e) {
-  if ((size_ + 1) * 2 > tables_.back()->mask + 1) grow((tables_.back()->mask + 1) * 2);
+  if ((size_ + 1) * 4 > tables_.back()->mask + 1) grow((tables_.back()->mask + 1) * 2);
   place(*tables_.back(), e);
   ++size_;
 }
@@ -51,27 +73,21 @@ const Entry* EntryTable::find(const tsr_arg* args, size_t count) const {
   // Sequentially consistent, like a reader's count: whoever is not counted yet when an order is replaced sees the new one.
   const Order* order = order_.load(std::memory_order_seq_cst);
   WordBuffer key;
-  for (const Group* g : *order) {
+  for (const Group* g : order->all) {
     key.clear();
     uint32_t marks = 0;
     if (!g->mask.key(args, count, key, &marks)) continue;
-    for (const Entry* e = g->map.find(hash_words(key.data(), key.size()), key.data(), key.size()); e;
+    uintptr_t fast;
+    const uint64_t* const words = key.data();
+    for (const Entry* e = g->map.find(g->mask.hash(words, key.size()), words[0], words + 1, key.size() - 1, &fast); e;
          e = e->next.load(std::memory_order_acquire))
       if ((!g->mask.symbolic || e->guards.symbolic.hold(args)) && (marks == 0 || e->guards.covers_marks(args))) return e;
   }
   return nullptr;
 }
 
-// A tick that two threads may share, and a count that may miss one: exact enough to order entries, and free of contention.
-void EntryTable::used(const Entry& e) const {
-  const uint64_t now = tick_.load(std::memory_order_relaxed);
-  e.tick.store(now, std::memory_order_relaxed);
-  tick_.store(now + 1, std::memory_order_relaxed);
-  e.hits.store(e.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-}
-
 void EntryTable::add_to(Group& group, Entry& e) {
-  if (Entry* first = group.map.find(e.hash, e.key(), e.key_size)) {
+  if (Entry* first = group.map.same_key(e)) {
     while (Entry* next = first->next.load(std::memory_order_relaxed)) first = next;
     first->next.store(&e, std::memory_order_release);
   } else {
@@ -83,7 +99,9 @@ void EntryTable::publish() {  // symbolic masks last: an exact match is the bett
   auto order = std::make_unique<Order>();
   for (const bool symbolic : {false, true})
     for (const auto& g : groups_)
-      if (g->mask.symbolic == symbolic) order->push_back(g.get());
+      if (g->mask.symbolic == symbolic) order->all.push_back(g.get());
+  order->groups = order->all.data();
+  while (order->plain < order->all.size() && order->all[order->plain]->mask.plain().fit) ++order->plain;
   order_.store(order.get(), std::memory_order_seq_cst);
   orders_.push_back(std::move(order));
 }
@@ -103,7 +121,7 @@ const Entry* EntryTable::insert(std::unique_ptr<Entry> owned, const tsr_arg* arg
     throw bug("TSR-B031", "compiled code does not fit the call that it was compiled for");
   // What it returns may be an argument of the next call.
   if (e->executable && e->executable->plan().fast_call) e->executable->plan().fast_call->number_outputs(give_type_number);
-  e->set_key(hash_words(key.data(), key.size()), key.data(), key.size());
+  e->set_key(guards.mask.hash(key.data(), key.size()), key.data()[0], key.data() + 1, key.size() - 1);
   entries_.push_back(std::move(owned));
   Group* group = nullptr;
   for (const auto& g : groups_)

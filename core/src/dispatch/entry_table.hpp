@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dispatch/entry.hpp"
+#include "dispatch/plain_call.hpp"
 #include "dispatch/words.hpp"
 
 namespace tessera::core {
@@ -16,45 +17,56 @@ namespace tessera::core {
 class EntryMap {
  public:
   EntryMap() { grow(8); }
-  // The first of a key; null: there is none.
-  Entry* find(uint64_t hash, const uint64_t* words, size_t n) const noexcept {
+  // The first of a key; null: there is none. *fast: what runs when it is hit by a PlainCall, 0: nothing that can; one more when the call's
+  // tensors have to be aligned.
+  [[gnu::always_inline]] Entry* find(uint64_t hash, uint64_t state, const uint64_t* words, size_t n,
+                                     uintptr_t* fast) const noexcept {
     const Table* t = current_.load(std::memory_order_acquire);
-    for (size_t i = hash & t->mask;; i = (i + 1) & t->mask) {
-      const Slot& slot = t->slots[i];
-      Entry* e = slot.entry.load(std::memory_order_acquire);
-      if (!e) return nullptr;
-      if (slot.hash != hash) continue;  // written before the entry was published
+    const Slot* const slots = t->slots;
+    const size_t mask = t->mask;
+    for (size_t i = hash & mask;; i = (i + 1) & mask) {
+      const Slot& slot = slots[i];
+      const uintptr_t tagged = slot.entry.load(std::memory_order_acquire);
+      if (((tagged ^ hash >> kTagShift) & kTags) != 0) [[unlikely]] {
+        if (!tagged) return nullptr;
+        continue;
+      }
+      if (tagged < kTags) [[unlikely]]  // empty, and the tag is 0
+        return nullptr;
+      Entry* const e = reinterpret_cast<Entry*>(tagged & ~kTags);
       // With many entries each of these lines is a cache miss: ask for all of them at once instead of one after the other. (Not in a
       // function of its own: GCC takes one that does nothing else for pure, and drops the call.)
-      if (t->mask >= kCached) {
-        const auto entry = reinterpret_cast<uintptr_t>(e), fast = reinterpret_cast<uintptr_t>(slot.fast);
-        for (size_t k = 0; k < 2; ++k) __builtin_prefetch(reinterpret_cast<const void*>(entry + 64 * k));
-#pragma GCC unroll 5
-        for (size_t k = 0; k < 5; ++k) __builtin_prefetch(reinterpret_cast<const void*>(fast + 64 * k));
+      if (mask >= kCached) {
+        __builtin_prefetch(e);
+#pragma GCC unroll 4
+        for (size_t k = 0; k < 4; ++k) __builtin_prefetch(reinterpret_cast<const void*>(slot.fast + 64 * k));
       }
-      if (e->key_size == n && equal(e->key(), words, n)) return e;
+      if (e->has_key(state, words, n)) [[likely]] {
+        *fast = slot.fast;  // written before the entry was published
+        return e;
+      }
     }
   }
-  void insert(Entry& e);  // its key is new
+  void insert(Entry& e);                  // its key is new
+  Entry* same_key(const Entry& e) const;  // the first; null: there is none
   size_t size() const { return size_; }
 
  private:
   static constexpr size_t kCached = 64;  // so many slots' entries stay in the first level of caches anyway
-  struct alignas(32) Slot {
-    std::atomic<Entry*> entry{nullptr};
-    uint64_t hash = 0;
-    const FastCall* fast = nullptr;
+  // The low bits of an entry's address are free: six bits of its hash stand there.
+  static constexpr uintptr_t kTags = alignof(Entry) - 1;
+  static constexpr unsigned kTagShift = 58;
+  struct Slot {
+    std::atomic<uintptr_t> entry{0};
+    uintptr_t fast = 0;
   };
+  static_assert(sizeof(Slot) == 16);
   struct Table {
-    explicit Table(size_t capacity) : mask(capacity - 1), slots(std::make_unique<Slot[]>(capacity)) {}
+    explicit Table(size_t capacity) : mask(capacity - 1), memory(std::make_unique<Slot[]>(capacity)), slots(memory.get()) {}
     size_t mask;
-    std::unique_ptr<Slot[]> slots;
+    std::unique_ptr<Slot[]> memory;
+    Slot* slots;
   };
-  static bool equal(const uint64_t* a, const uint64_t* b, size_t n) {
-    uint64_t differ = 0;
-    for (size_t i = 0; i < n; ++i) differ |= a[i] ^ b[i];
-    return differ == 0;
-  }
   static void place(Table& t, Entry& e);
   void grow(size_t capacity);
   std::atomic<const Table*> current_{nullptr};
@@ -97,7 +109,31 @@ class EntryTable {
   };
 
   const Entry* find(const tsr_arg* args, size_t count) const;  // null: no entry's guards hold
-  void used(const Entry& e) const;                             // it is the most recent one now
+  // The same in the groups that a PlainCall fits. Null: there may be one yet. With *fast != null the bases in `memory` are what that runs on.
+  [[gnu::always_inline]] const Entry* find_plain(const tsr_arg* args, size_t count, PlainMemory& memory,
+                                                 const FastCall** fast) const {
+    // Sequentially consistent, like a reader's count: whoever is not counted yet when an order is replaced sees the new one.
+    const Order* const order = order_.load(std::memory_order_seq_cst);
+    for (const Group *const *g = order->groups, *const *end = g + order->plain; g != end; ++g) {
+      const PlainLeaves& leaves = (*g)->mask.plain();
+      PlainCall call;
+      if (leaves.count != count || !call.read(leaves, args, memory)) continue;
+      uintptr_t runs;
+      if (const Entry* e = (*g)->map.find(call.hash, call.state, memory.key, call.words, &runs)) {
+        *fast = (runs & call.unaligned) == 0 ? reinterpret_cast<const FastCall*>(runs & ~uintptr_t{1}) : nullptr;
+        return e;
+      }
+    }
+    return nullptr;
+  }
+  // It is the most recent one now. A tick that two threads may share, and a count that may miss one: exact enough to order entries, and free of
+  // contention.
+  void used(const Entry& e) const {
+    const uint64_t now = tick_.load(std::memory_order_relaxed);
+    e.tick.store(now, std::memory_order_relaxed);
+    tick_.store(now + 1, std::memory_order_relaxed);
+    e.hits.store(e.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
 
   // `args` are those that it was made for; the caller's thread has one Reader. Throws TSR-B031 when its own guards refuse them.
   const Entry* insert(std::unique_ptr<Entry> entry, const tsr_arg* args, size_t count);
@@ -115,7 +151,11 @@ class EntryTable {
     Mask mask;
     EntryMap map;
   };
-  using Order = std::vector<const Group*>;
+  struct Order {
+    std::vector<const Group*> all;  // in the order in which they are asked
+    const Group* const* groups;     // the same
+    size_t plain = 0;               // so many of the first ones
+  };
 
   std::atomic<int64_t>* count_of_this_thread() const;
   static void add_to(Group& group, Entry& e);

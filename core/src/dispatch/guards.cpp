@@ -8,6 +8,7 @@
 
 #include "dispatch/global_state.hpp"
 #include "dispatch/marks.hpp"
+#include "dispatch/plain_call.hpp"
 #include "dispatch/type_ids.hpp"
 #include "support/error.hpp"
 
@@ -50,22 +51,37 @@ void Mask::finish() {
     }
     readers_.push_back(r);
   }
+  find_plain();
+}
+
+void Mask::find_plain() {
+  PlainLeaves p;
+  p.count = static_cast<uint32_t>(readers_.size());
+  for (size_t i = 0; i < readers_.size(); ++i) {
+    const Reader& r = readers_[i];
+    const auto kind = static_cast<uint32_t>(r.kind_and_role);
+    const auto at = static_cast<uint32_t>(i * sizeof(tsr_arg));
+    switch (r.how) {
+      case Reader::kType: p.typed.push_back({r.kind_and_role, at, 0}); break;
+      case Reader::kInteger: p.values.push_back({kind, at, static_cast<uint32_t>(at + offsetof(tsr_arg, i)), 0}); break;
+      case Reader::kFloat: p.values.push_back({kind, at, static_cast<uint32_t>(at + offsetof(tsr_arg, f)), 0}); break;
+      case Reader::kNothing: p.unread.push_back({kind, at}); break;
+      case Reader::kTensor:
+      case Reader::kText: plain_ = {}; return;
+    }
+  }
+  p.fit =
+      !symbolic && !p.typed.empty() && p.typed.size() <= PlainLeaves::kMaxTyped && p.values.size() <= PlainLeaves::kMaxValues;
+  for (size_t i = 0; p.fit && i < p.typed.size(); ++i) p.typed[i].factor = plain_hash::kFactors[i];
+  for (size_t i = 0; p.fit && i < p.values.size(); ++i) p.values[i].factor = plain_hash::kFactors[plain_hash::kFirstValue + i];
+  plain_ = p.fit ? std::move(p) : PlainLeaves();
+}
+
+uint64_t Mask::hash(const uint64_t* key, size_t words) const {
+  return plain_.fit ? plain_hash::of_key(key, plain_.typed.size(), plain_.values.size()) : hash_words(key, words);
 }
 
 namespace {
-
-// Two adjacent 32-bit fields of a struct as one word.
-template <class T>
-inline uint64_t two_fields(const T& object, size_t offset) {
-  uint64_t out;
-  std::memcpy(&out, reinterpret_cast<const char*>(&object) + offset, sizeof out);
-  return out;
-}
-static_assert(std::endian::native == std::endian::little);
-static_assert(offsetof(tsr_tensor, rank) == offsetof(tsr_tensor, dtype) + 4);
-static_assert(offsetof(tsr_tensor, flags) == offsetof(tsr_tensor, device) + 4);
-static_assert(offsetof(tsr_arg, role) == offsetof(tsr_arg, kind) + 4);
-static_assert(offsetof(tsr_tensor_handle, marks) == offsetof(tsr_tensor_handle, requires_grad) + 4);
 
 // Whether it requires a gradient, in bit `at`; adds its marks.
 inline uint64_t state_word(const tsr_tensor_handle& h, unsigned at, uint32_t& marks) {

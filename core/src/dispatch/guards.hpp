@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dispatch/plain_call.hpp"
 #include "dispatch/words.hpp"
 #include "ir/sizes.hpp"
 #include "tessera/embed.h"
@@ -59,6 +60,8 @@ struct Mask {
   // Appends the words of these arguments and of the thread's global state, and the union of their marks. False: they cannot match whatever
   // the numbers are (count, kinds, ranks).
   bool key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* marks) const;
+  uint64_t hash(const uint64_t* key, size_t words) const;
+  const PlainLeaves& plain() const { return plain_; }
   // Before the key of what is to be found later: tensors of which everything is fixed stand in keys by the number of their type.
   void number_types(const tsr_arg* args, size_t count) const;
 
@@ -72,6 +75,8 @@ struct Mask {
     bool strides;  // are part of the key
   };
   std::vector<Reader> readers_;
+  PlainLeaves plain_;
+  void find_plain();
   size_t words_ = 0;  // of a key at most, texts not counted
   size_t num_types_ = 0;
 };

@@ -54,6 +54,12 @@ uint32_t find_type_number(const tsr_tensor& t) noexcept {
   return number ? *number : 0;
 }
 
+uint32_t note_type_number(Tensor& t) noexcept {
+  const uint32_t n = find_type_number(t.desc);
+  if (n != 0) __atomic_store_n(&t.type, n, __ATOMIC_RELAXED);  // whoever else is here writes the same
+  return n;
+}
+
 uint32_t give_type_number(const tsr_tensor& t) {
   Types& all = types();
   const TypeWords words(t);

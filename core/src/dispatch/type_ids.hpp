@@ -19,15 +19,14 @@ uint32_t give_type_number(const tsr_tensor& t);
 // 0: no type like this has a number, so no compiled code was made for it. Takes no lock and allocates nothing.
 uint32_t find_type_number(const tsr_tensor& t) noexcept;
 
+// The same, and notes it in the tensor.
+[[gnu::cold]] uint32_t note_type_number(Tensor& t) noexcept;
+
 // As find_type_number, and looks at the description only until the tensor's type has a number.
 inline uint32_t known_type_of(tsr_tensor_handle* h) noexcept {
-  uint32_t& kept = Tensor::from(h)->type;
-  uint32_t n = __atomic_load_n(&kept, __ATOMIC_RELAXED);
-  if (n == 0) [[unlikely]] {
-    n = find_type_number(h->desc);
-    if (n != 0) __atomic_store_n(&kept, n, __ATOMIC_RELAXED);  // whoever else is here writes the same
-  }
-  return n;
+  Tensor& t = *Tensor::from(h);
+  const uint32_t n = __atomic_load_n(&t.type, __ATOMIC_RELAXED);
+  return n != 0 ? n : note_type_number(t);
 }
 
 }  // namespace tessera::core

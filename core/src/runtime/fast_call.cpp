@@ -39,7 +39,7 @@ static_assert(offsetof(tsr_tensor, flags) == sizeof(void*) + offsetof(TensorImag
 namespace {
 
 // What a call has on its stack: addresses that tensors lie at, the buffers it holds, the operands of one launch.
-constexpr size_t kMaxBases = 4096, kMaxHeld = 256, kMaxOperands = 256;
+constexpr size_t kMaxBases = 4096, kMaxOutputs = 256, kMaxArenas = 16, kMaxOperands = 256;
 
 // Images of all plans, each once: with many entries of a function most of their tensors are alike.
 std::shared_ptr<const TensorImage> image_of(uint32_t dtype, uint32_t rank, const int64_t* sizes, const int64_t* strides,
@@ -76,7 +76,7 @@ std::shared_ptr<const TensorImage> image_of(uint32_t dtype, uint32_t rank, const
 
 }  // namespace
 
-static_assert(sizeof(FastCall) == 64);
+static_assert(sizeof(FastCall) == 48);
 
 struct FastCall::Launch {
   tsr_error* (*fn)(void*, const tsr_launch*);
@@ -98,8 +98,8 @@ struct FastCall::Output {
 };
 struct FastCall::Arena {
   Device* device;
-  size_t bytes;
-  uint32_t size_class;
+  uint64_t bytes : 48, size_class : 16;       // bytes as devices count them
+  static constexpr uint32_t kLarge = 0xffff;  // in place of a class: shared by all calls
 };
 struct FastCall::Place {  // within an input, an output or an arena
   int64_t offset;         // bytes
@@ -114,7 +114,8 @@ bool fits(const Plan& p) {
     if (e.kind != Exec::kLaunch || e.inputs.size() + e.outputs.size() > kMaxOperands) return false;
   for (const auto& o : p.primary->outputs)
     if (o.root != p.output_root(o.output)) return false;
-  return p.primary->outputs.size() == p.output_slots.size() && p.output_slots.size() + p.arena_devices.size() <= kMaxHeld;
+  return p.primary->outputs.size() == p.output_slots.size() && p.arena_devices.size() <= kMaxArenas &&
+         p.output_slots.size() <= kMaxOutputs && p.primary->program.size() <= UINT16_MAX && p.threads <= INT16_MAX;
 }
 
 // Larger ones never come from a thread's own pool.
@@ -130,8 +131,9 @@ class FastCall::Maker {
   Owner make() {
     for (size_t d = 0; d < l_.arena_bytes.size(); ++d) {
       arena_of_.push_back(static_cast<uint32_t>(arenas_.size()));
-      const auto bytes = static_cast<size_t>(l_.arena_bytes[d]);
-      if (bytes > 0) arenas_.push_back({&device(p_.arena_devices[d]), bytes, class_of(bytes)});
+      const auto bytes = static_cast<size_t>(counted_bytes(static_cast<size_t>(l_.arena_bytes[d])));
+      if (bytes >> 48 != 0) return nullptr;
+      if (bytes > 0) arenas_.push_back({&device(p_.arena_devices[d]), bytes, class_of(bytes) & Arena::kLarge});
     }
     // Constants have to be counted before the first place has a number.
     each_operand([this](const Resolved& r) {
@@ -218,23 +220,23 @@ class FastCall::Maker {
       return static_cast<uint32_t>(begin);
     };
     const std::vector<int64_t> dims(p_.program.num_slots(), 0);  // nothing depends on them here
-    const uint32_t launches_at = reserve(launches_), operands_at = reserve(operands_), bases_at = reserve(bases_),
-                   outputs_at = reserve(outputs_), arenas_at = reserve(arenas_), fixed_at = reserve(fixed_),
-                   places_at = reserve(places_), dims_at = reserve(dims);
+    const uint32_t outputs_at = reserve(outputs_), arenas_at = reserve(arenas_), fixed_at = reserve(fixed_),
+                   places_at = reserve(places_), launches_at = reserve(launches_), operands_at = reserve(operands_),
+                   bases_at = reserve(bases_), dims_at = reserve(dims);
     if (end > UINT32_MAX || p_.inputs.size() > UINT16_MAX) return nullptr;
     auto cold = std::unique_ptr<const Cold>(new Cold{p_, std::move(images_), end});
     char* block = static_cast<char*>(allocate_lines(end));
     auto* f = ::new (block) FastCall;
     f->cold_ = cold.release();
-    f->num_launches_ = static_cast<uint32_t>(launches_.size());
+    f->num_launches_ = static_cast<uint16_t>(launches_.size());
     f->num_inputs_ = static_cast<uint16_t>(p_.inputs.size());
     f->num_outputs_ = static_cast<uint16_t>(outputs_.size());
     f->num_arenas_ = static_cast<uint16_t>(arenas_.size());
     f->num_fixed_ = static_cast<uint16_t>(fixed_.size());
     f->num_places_ = static_cast<uint16_t>(places_.size());
-    f->threads_ = p_.threads;
-    f->outputs_ = outputs_at;
-    f->arenas_ = arenas_at;
+    f->threads_ = static_cast<int16_t>(p_.threads);
+    f->arenas_ = static_cast<uint16_t>(arenas_at);
+    f->launches_ = launches_at;
     f->operands_ = operands_at;
     f->bases_ = bases_at;
     f->fixed_ = fixed_at;
@@ -271,8 +273,12 @@ class FastCall::Maker {
 
 FastCall::Owner FastCall::make(const Plan& plan) { return fits(plan) ? Maker(plan).make() : nullptr; }
 
+bool FastCall::runs_on_few_bases() const {
+  return 1u + num_inputs_ + num_outputs_ + num_arenas_ + num_fixed_ + num_places_ <= kFewBases;
+}
+
 void FastCall::number_outputs(uint32_t (*number_of)(const tsr_tensor&)) const {
-  for (const Output *o = at<Output>(outputs_), *end = o + num_outputs_; o != end; ++o) {
+  for (const Output *o = at<Output>(sizeof(FastCall)), *end = o + num_outputs_; o != end; ++o) {
     tsr_tensor t;
     t.data = nullptr;
     std::memcpy(&t.dtype, o->image, sizeof *o->image);
@@ -285,45 +291,99 @@ void FastCall::Free::operator()(const FastCall* f) const noexcept {
   free_lines(const_cast<FastCall*>(f), cold->bytes);
 }
 
-// Outputs, then arenas. Whatever happens, a call lets go of all of it.
-struct FastCall::Held {
-  ThreadCache* const cache = thread_cache();
-  uint32_t size = 0, first = 0;  // those before `first` have gone to their tensors
-  uint32_t num_outputs;
-  Buffer* buffers[kMaxHeld];
+namespace {
 
-  explicit Held(uint32_t n) : num_outputs(n) {}  // leaves `buffers` alone
+// A tensor over the whole of `b`, whose reference it takes; on failure, too.
+inline Tensor* make_tensor(ThreadCache* cache, Buffer* b, const TensorImage& image, uint32_t type) {
+  BufferRef owned(b);
+  const uint32_t rank = image.rank;
+  auto* t = static_cast<Tensor*>(allocate_handle_block(sizeof(Tensor) + 2 * rank * sizeof(int64_t), cache));
+  int64_t* const dims = t->dims();
+  t->desc.data = b->data;
+  t->desc.dtype = image.dtype;
+  t->desc.rank = rank;
+  t->desc.sizes = dims;
+  t->desc.strides = dims + rank;
+  t->desc.device = image.device;
+  t->desc.flags = image.flags;
+  for (uint32_t k = 0; k < rank; ++k)
+    std::memcpy(dims + 2 * k, image.sizes + 2 * k, 2 * sizeof(int64_t));  // strides follow sizes
+  t->refcount = 1;
+  t->requires_grad = t->marks = 0;
+  t->type = type;
+  t->buffer = owned.take();
+  return t;
+}
+
+}  // namespace
+
+// What a call has taken before it runs. Whatever happens, it lets go of the arenas, and when a kernel fails of the outputs.
+struct FastCall::Held {
+  tsr_tensor_handle** const outputs;
+  uint32_t num_outputs = 0, num_arenas = 0;
+  // Small arenas are blocks of the thread's own pool, with the low bit set when they had to be counted; large ones are shared by all calls.
+  uintptr_t arenas[kMaxArenas];
+
+  explicit Held(tsr_tensor_handle** to) : outputs(to) {}  // leaves `arenas` alone
   Held(const Held&) = delete;
   ~Held() {
-    for (uint32_t i = first; i < size; ++i) {
-      // Small arenas are ordinary buffers of the thread's pool; large ones are shared by all calls.
-      Buffer* b = buffers[i];
-      if (i < num_outputs || b->size_class >= ThreadCache::kClasses || !cache || !cache->give(b)) [[unlikely]]
-        give_back(b, i < num_outputs);
+    for (uint32_t i = 0; i < num_arenas; ++i) {
+      const uintptr_t a = arenas[i];
+      if ((a & 1) == 0) [[likely]]
+        t_thread_cache->put_back(reinterpret_cast<Buffer*>(a));
+      else
+        give_counted(reinterpret_cast<Buffer*>(a & ~uintptr_t{1}));
     }
+    for (uint32_t j = 0; j < num_outputs; ++j) [[unlikely]] tensor_release(outputs[j]);
   }
-  template <class T>
-  void* take(const T& t) {  // an output or an arena
+  void done() { num_outputs = 0; }
+
+  void* take(ThreadCache* cache, const Output& o) {
     Buffer* b = nullptr;
-    if (t.size_class != kNone && cache) [[likely]]
-      b = cache->take(*t.device, t.size_class, t.bytes);
+    if (o.size_class != kNone && cache) [[likely]]
+      b = cache->take(*o.device, o.size_class, o.bytes);
     if (!b) [[unlikely]]
-      b = std::is_same_v<T, Arena> && t.size_class == kNone ? take_arena(*t.device, static_cast<int64_t>(t.bytes))
-                                                            : allocate_buffer(*t.device, t.bytes);
-    buffers[size++] = b;
+      b = allocate_buffer(*o.device, o.bytes);
+    void* const data = b->data;
+    outputs[num_outputs] = make_tensor(cache, b, *o.image, __atomic_load_n(&o.type, __ATOMIC_RELAXED));
+    ++num_outputs;
+    return data;
+  }
+  void* take(ThreadCache* cache, const Arena& a) {
+    Buffer* b = a.size_class != Arena::kLarge && cache ? cache->borrow(*a.device, a.size_class, a.bytes) : nullptr;
+    arenas[num_arenas] = reinterpret_cast<uintptr_t>(b);
+    if (!b) [[unlikely]]
+      b = take_counted(a);
+    ++num_arenas;
     return b->data;
   }
 
  private:
-  static void give_back(Buffer* b, bool output) noexcept {
-    if (output || b->size_class < ThreadCache::kClasses)
+  [[gnu::noinline]] Buffer* take_counted(const Arena& a) {
+    Buffer* b = a.size_class == Arena::kLarge ? take_arena(*a.device, static_cast<int64_t>(a.bytes))
+                                              : allocate_buffer(*a.device, a.bytes);
+    arenas[num_arenas] = reinterpret_cast<uintptr_t>(b) | 1;
+    return b;
+  }
+  [[gnu::noinline]] static void give_counted(Buffer* b) noexcept {
+    if (b->size_class < ThreadCache::kClasses)
       b->release();
     else
       give_arena(b);
   }
 };
 
-void FastCall::launch(void* const* bases) const {
+void FastCall::failed(const Launch& l, tsr_error* e) const {
+  const Plan& plan = cold_->plan;
+  const Step& step = *plan.steps[plan.primary->program[static_cast<size_t>(&l - at<Launch>(launches_))].step];
+  try {
+    step.backend->check(e);
+  } catch (const Error& error) {
+    rethrow_at(plan, step, error);
+  }
+}
+
+[[gnu::always_inline]] inline void FastCall::launch(void* const* bases) const {
   tsr_tensor tensors[kMaxOperands];
   tsr_launch call;
   call.struct_size = sizeof call;
@@ -332,94 +392,63 @@ void FastCall::launch(void* const* bases) const {
   call.stream = nullptr;
   const TensorImage* const* image = at<const TensorImage*>(operands_);
   const uint16_t* base = at<uint16_t>(bases_);
-  for (const Launch *l = at<Launch>(sizeof(FastCall)), *end = l + num_launches_; l != end; ++l) {
+  for (const Launch *l = at<Launch>(launches_), *end = l + num_launches_; l != end; ++l) {
+    const uint32_t n = uint32_t{l->num_inputs} + l->num_outputs;
     tsr_tensor* t = tensors;
-    for (const tsr_tensor* const last = t + l->num_inputs + l->num_outputs; t != last; ++t) {
-      t->data = bases[*base++];
-      std::memcpy(&t->dtype, *image++, sizeof(TensorImage));
+#pragma GCC unroll 4
+    for (uint32_t k = 0; k < n; ++k, ++t) {
+      t->data = bases[base[k]];
+      std::memcpy(&t->dtype, image[k], sizeof(TensorImage));
     }
+    image += n;
+    base += n;
     call.num_inputs = l->num_inputs;
     call.num_outputs = l->num_outputs;
     call.outputs = tensors + l->num_inputs;
     call.workspace = bases[l->workspace];
-    tsr_error* e = l->fn(l->self, &call);
-    if (!e) [[likely]]
-      continue;
-    const Plan& plan = cold_->plan;
-    const Step& step = *plan.steps[plan.primary->program[static_cast<size_t>(l - at<Launch>(sizeof(FastCall)))].step];
-    try {
-      step.backend->check(e);
-    } catch (const Error& error) {
-      rethrow_at(plan, step, error);
-    }
+    if (tsr_error* e = l->fn(l->self, &call)) [[unlikely]]
+      failed(*l, e);
   }
 }
 
-namespace {
-
-// Over the whole of `b`, whose reference it takes.
-inline Tensor* make_tensor(ThreadCache* cache, Buffer* b, const TensorImage& image, uint32_t type) {
-  const uint32_t numbers = 2 * image.rank;
-  auto* t = static_cast<Tensor*>(allocate_handle_block(sizeof(Tensor) + numbers * sizeof(int64_t), cache));
-  t->desc.data = b->data;
-  std::memcpy(&t->desc.dtype, &image, sizeof image);
-  int64_t* dims = t->dims();
-  t->desc.sizes = dims;
-  t->desc.strides = dims + image.rank;
-  for (uint32_t k = 0; k < numbers; ++k) dims[k] = image.sizes[k];  // strides follow sizes
-  t->refcount = 1;
-  t->requires_grad = t->marks = 0;
-  t->type = type;
-  t->buffer = b;
-  return t;
-}
-
-}  // namespace
-
-void FastCall::give(Held& held, tsr_tensor_handle** outputs) const {
-  const Output* o = at<Output>(outputs_);
-  try {
-    for (uint32_t& j = held.first; j < num_outputs_; ++j) {
-      outputs[j] = make_tensor(held.cache, held.buffers[j], *o[j].image, __atomic_load_n(&o[j].type, __ATOMIC_RELAXED));
-    }
-  } catch (...) {
-    for (uint32_t j = 0; j < held.first; ++j) tensor_release(outputs[j]);
-    throw;
-  }
-}
-
-template <class DataOf>
-inline void FastCall::run_on(DataOf data_of, tsr_tensor_handle** outputs) const {
-  const Launch* launches = at<Launch>(sizeof(FastCall));
-  for (uint32_t i = 0; i < std::min(num_launches_, 4u); ++i) __builtin_prefetch(launches[i].self);
-  void* bases[kMaxBases];
-  void** base = bases;
-  *base++ = nullptr;
-  for (uint32_t i = 0; i < num_inputs_; ++i) *base++ = data_of(i);
-  Held held(num_outputs_);
-  for (const Output *o = at<Output>(outputs_), *end = o + num_outputs_; o != end; ++o) *base++ = held.take(*o);
-  for (const Arena *a = at<Arena>(arenas_), *end = a + num_arenas_; a != end; ++a) *base++ = held.take(*a);
+void FastCall::run_on(void** bases, tsr_tensor_handle** outputs) const {
+  Held held(outputs);
+  bases[0] = nullptr;
+  void** base = bases + 1 + num_inputs_;
+  ThreadCache* const cache = thread_cache();
+  for (const Output *o = at<Output>(sizeof(FastCall)), *end = o + num_outputs_; o != end; ++o) *base++ = held.take(cache, *o);
+  for (const Arena *a = at<Arena>(arenas_), *end = a + num_arenas_; a != end; ++a) *base++ = held.take(cache, *a);
   for (void *const *f = at<void*>(fixed_), *const *end = f + num_fixed_; f != end; ++f) *base++ = *f;
   for (const Place *p = at<Place>(places_), *end = p + num_places_; p != end; ++p)
     *base++ = reinterpret_cast<void*>(reinterpret_cast<intptr_t>(bases[p->base]) + p->offset);
-  if (threads_ > 0) {
-    const ThreadLimit limit(threads_);
+  if (threads_ > 0)
+    launch_limited(bases);
+  else
     launch(bases);
-  } else {
-    launch(bases);
-  }
-  give(held, outputs);
+  held.done();
+}
+
+void FastCall::launch_limited(void* const* bases) const {
+  const ThreadLimit limit(threads_);
+  launch(bases);
+}
+
+template <class DataOf>
+inline void FastCall::run_with(DataOf data_of, tsr_tensor_handle** outputs) const {
+  void* bases[kMaxBases];
+  for (uint32_t i = 0; i < num_inputs_; ++i) bases[1 + i] = data_of(i);
+  run_on(bases, outputs);
 }
 
 void FastCall::run(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const {
-  run_on([inputs](uint32_t i) { return inputs[i]->desc.data; }, outputs);
+  run_with([inputs](uint32_t i) { return inputs[i]->desc.data; }, outputs);
 }
 
 void FastCall::run(const tsr_arg* args, const uint32_t* leaves, tsr_tensor_handle** outputs) const {
   if (leaves)
-    run_on([args, leaves](uint32_t i) { return args[leaves[i]].tensor->desc.data; }, outputs);
+    run_with([args, leaves](uint32_t i) { return args[leaves[i]].tensor->desc.data; }, outputs);
   else
-    run_on([args](uint32_t i) { return args[i].tensor->desc.data; }, outputs);
+    run_with([args](uint32_t i) { return args[i].tensor->desc.data; }, outputs);
 }
 
 }  // namespace tessera::core

@@ -17,7 +17,7 @@ struct TensorImage;
 // call is as fast as the cache lines it touches are few; what describes a tensor is shared with every block that has one like it. The
 // block is not written once it is in use: a call describes the tensors of one launch after the other on its stack, so that any number of threads
 // share a block without taking turns.
-class alignas(64) FastCall {
+class FastCall {
  public:
   // Null: the plan cannot be run this way. It takes one section, static sizes, kernels only, and outputs in memory of their own. The plan
   // outlives what is made of it.
@@ -31,6 +31,11 @@ class alignas(64) FastCall {
   void run(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
   // Graph input i is the tensor args[leaves[i]], or, when `leaves` is null, args[i].
   void run(const tsr_arg* args, const uint32_t* leaves, tsr_tensor_handle** outputs) const;
+  // The address of graph input i's data is bases[1 + i]; there is room for kFewBases, and what else stands there goes. Only of a block that
+  // does with so many.
+  static constexpr size_t kFewBases = 256;
+  void run_on(void** bases, tsr_tensor_handle** outputs) const;
+  bool runs_on_few_bases() const;
 
   // Gives outputs the number of their type from now on (Tensor::type). Thread-safe; the same number for the same type, always.
   void number_outputs(uint32_t (*number_of)(const tsr_tensor&)) const;
@@ -48,19 +53,20 @@ class alignas(64) FastCall {
     return reinterpret_cast<const T*>(reinterpret_cast<const char*>(this) + offset);
   }
   template <class DataOf>
-  void run_on(DataOf data_of, tsr_tensor_handle** outputs) const;
+  void run_with(DataOf data_of, tsr_tensor_handle** outputs) const;
   void launch(void* const* bases) const;
-  void give(Held& held, tsr_tensor_handle** outputs) const;
+  [[gnu::noinline]] void launch_limited(void* const* bases) const;
+  [[gnu::cold, gnu::noinline]] void failed(const Launch& l, tsr_error* e) const;
 
-  // One line of the block; the launches follow, and the rest stands at distances in bytes from here.
+  // The outputs follow; the rest stands at distances in bytes from here.
   struct Cold;
   const Cold* cold_ = nullptr;  // what a call does not read
-  uint32_t num_launches_ = 0;
-  int threads_ = 0;
-  uint16_t num_inputs_ = 0, num_outputs_ = 0, num_arenas_ = 0, num_fixed_ = 0, num_places_ = 0;
+  uint16_t num_inputs_ = 0, num_outputs_ = 0, num_arenas_ = 0, num_fixed_ = 0, num_places_ = 0, num_launches_ = 0;
+  int16_t threads_ = 0;
+  uint16_t arenas_ = 0;
+  uint32_t fixed_ = 0, places_ = 0, launches_ = 0;
   uint32_t operands_ = 0, bases_ = 0;  // of all launches
-  uint32_t outputs_ = 0, arenas_ = 0, fixed_ = 0, places_ = 0;
-  uint32_t dims_ = 0;  // values of the size program
+  uint32_t dims_ = 0;                  // values of the size program
 };
 
 }  // namespace tessera::core

@@ -81,6 +81,23 @@ struct ThreadCache {
     device.count_allocated(counted_bytes(bytes), own.ledger);
     return b;
   }
+  // A block of class c for the time of a call, when what the thread has noted as freed covers it: the device's count and its maximum include it
+  // then already. Null: there is none, or it has to be counted.
+  Buffer* borrow(Device& device, uint32_t c, size_t bytes) {
+    Bins& own = bins(device);
+    Buffer* b = own.head[c];
+    if (!b || own.ledger.freed.load(std::memory_order_relaxed) < counted_bytes(bytes)) [[unlikely]]
+      return nullptr;
+    own.head[c] = b->next;
+    own.bytes -= b->capacity;
+    return b;
+  }
+  void put_back(Buffer* b) {
+    Bins& own = bins(*b->device);
+    b->next = own.head[b->size_class];
+    own.head[b->size_class] = b;
+    own.bytes += b->capacity;
+  }
   // Takes in, and counts as freed, a pooled block that nobody refers to. False: it is too large, or there are enough of them.
   bool give(Buffer* b) {
     if (b->size_class >= kClasses) [[unlikely]]
