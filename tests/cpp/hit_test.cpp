@@ -113,6 +113,36 @@ TEST_CASE("a long text before the tensors") {
     }
 }
 
+TEST_CASE("numbers, flags and tensors that are not read stand between the tensors") {
+  auto f = compile(
+      [](int k, const Tensor& a, bool twice, const Tensor&, const Tensor& b, double c) {
+        const Tensor y = a * k + b + c;
+        return twice ? y * 2 : y;
+      },
+      {.dynamic = Dynamic::no, .options = {"guards.recompile_limit=1000"}});
+  for (int round = 0; round < 2; ++round)  // then they hit
+    for (int k = 0; k < 3; ++k)
+      for (const bool twice : {false, true})
+        for (int64_t n = 1; n < 4; ++n)
+          for (const double c : {0.5, 1.0, 2.0, -1.0}) {
+            const double one = 3.0 * k + 5 + c;
+            const Tensor unread = round == 0 ? zeros({n}) : zeros({2, 2});
+            CHECK(values(f(k, full({n}, 3), twice, unread, full({1}, 5), c)) ==
+                  std::vector<float>(static_cast<size_t>(n), static_cast<float>(twice ? 2 * one : one)));
+          }
+}
+
+TEST_CASE("data that is not aligned") {
+  auto f = compile([](const Tensor& a, const Tensor& b) { return a * 2 + b; });
+  std::vector<float> storage(64, 4.0f);
+  for (int round = 0; round < 3; ++round)
+    for (int64_t shift = 0; shift < 5; ++shift) {
+      const Tensor there = from_blob(storage.data() + shift, {7}, f32), here = full({7}, round);
+      CHECK(values(f(there, here)) == std::vector<float>(7, static_cast<float>(8 + round)));
+      CHECK(values(f(here, there)) == std::vector<float>(7, static_cast<float>(2 * round + 4)));
+    }
+}
+
 TEST_CASE("many arguments: each finds its place") {
   auto f = compile([](const std::vector<Tensor>& xs, const Tensor& last) {
     Tensor sum = last * 1000;
