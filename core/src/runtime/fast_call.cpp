@@ -334,7 +334,7 @@ struct FastCall::Held {
       else
         give_counted(reinterpret_cast<Buffer*>(a & ~uintptr_t{1}));
     }
-    for (uint32_t j = 0; j < num_outputs; ++j) [[unlikely]] tensor_release(outputs[j]);
+    for (uint32_t j = 0; j < num_outputs; ++j) [[unlikely]] tensor_release(std::exchange(outputs[j], nullptr));
   }
   void done() { num_outputs = 0; }
 
