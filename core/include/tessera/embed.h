@@ -107,6 +107,17 @@ typedef struct tsr_callable_desc {
   tsr_error* (*guard_filter)(void* self, const tsr_guard_info*, int* keep);
 } tsr_callable_desc;
 
+typedef struct tsr_examples { /* calls to compile for before they come */
+  size_t struct_size;
+  void* self;
+  size_t count;
+  /* The arguments of call `index`, valid until callable_compile_ahead returns. Always on the thread that called that, and before `invoke`,
+   * `path` and `guard_filter` of the callable are asked about them. */
+  tsr_error* (*get)(void* self, size_t index, const tsr_arg** args, size_t* num_args);
+  uint32_t threads; /* that compile; 0: as many as parallel loops have */
+  uint32_t reserved;
+} tsr_examples;
+
 typedef struct tsr_binding { /* the value of an input, fixed while its model is imported */
   const char* name;
   const tsr_tensor* value; /* dense host memory; borrowed */
@@ -211,6 +222,10 @@ typedef struct tsr_api {
   void (*cache_flush)(tsr_context*);
   /* Reads every entry whole and checks it; what is damaged is removed. */
   tsr_error* (*cache_verify)(tsr_context*, char** json);
+  /* Makes entries for calls before they come, and runs none of them: examples are traced one after the other on this thread and compiled in
+   * parallel. *compiled: how many entries were made, also after an error; examples that entries serve already make none. An error is that of
+   * the first example that failed, whose number is in *failed (may be NULL); the others have been compiled. TSR-D014: it has a graph break. */
+  tsr_error* (*callable_compile_ahead)(tsr_callable_handle*, const tsr_examples*, size_t* compiled, size_t* failed);
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

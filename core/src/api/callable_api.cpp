@@ -20,6 +20,15 @@ tsr_error* create(tsr_context* c, const tsr_callable_desc* desc, tsr_callable_ha
   });
 }
 
+tsr_error* compile_ahead(tsr_callable_handle* c, const tsr_examples* examples, size_t* compiled, size_t* failed) noexcept {
+  return guarded([&] {
+    required(compiled, "the number to be returned") = 0;
+    const tsr_examples& e = required(examples, "the examples");
+    if (e.count > 0 && !e.get) throw user_error("TSR-E002", "callable_compile_ahead: the examples have no get function");
+    of(c).compile_ahead(e, compiled, failed);
+  });
+}
+
 tsr_error* eager_op(tsr_context* c, const char* op, tsr_tensor_handle* const* operands, size_t num_operands,
                     const tsr_attr* attrs, size_t num_attrs, tsr_tensor_handle** results, size_t capacity,
                     size_t* num_results) noexcept {
@@ -41,6 +50,7 @@ void callable_functions(tsr_api& t) {
   t.callable_reset = [](tsr_callable_handle* c) noexcept {
     if (c) of(c).reset();
   };
+  t.callable_compile_ahead = compile_ahead;
   t.eager_op = eager_op;
   t.tensor_mark = [](tsr_tensor_handle* h, int64_t dim, uint32_t mark, int64_t min, int64_t max) noexcept {
     return guarded([&] { mark_tensor(required(h, "the tensor"), dim, mark, min, max); });

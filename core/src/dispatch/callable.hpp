@@ -49,14 +49,21 @@ class Callable {
   // before anything of the function has run.
   void call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
             void** structure);
-  void reset();                       // forgets every entry, and what was learned about sizes
-  void recompile();                   // the entries there are serve no call any more
+  void reset();      // forgets every entry, and what was learned about sizes
+  void recompile();  // the entries there are serve no call any more
+  // Makes entries for calls before they come; runs nothing of what it compiles. Examples are traced one after the other on this thread, and
+  // compiled on up to `threads` threads (0: as many as parallel loops have). Each is compiled as if it were the first call: what varies among
+  // them counts as varying afterwards only. Returns when all are done; *compiled counts the entries made. Throws what the first example that
+  // failed reports, *failed (may be null) being its number: TSR-D014 at a graph break, TSR-D012 at a limit, and what captures and compilers
+  // report. The others are compiled all the same.
+  void compile_ahead(const tsr_examples& examples, size_t* compiled, size_t* failed);
   void stance_changed();              // by whoever has changed it
   std::string describe_json() const;  // schema: docs/json.md, "callable"
 
  private:
   struct Capture;
   class PathCapture;
+  struct Ahead;
   struct Output {  // where a call's results go
     tsr_tensor_handle** tensors;
     size_t capacity;
@@ -99,7 +106,17 @@ class Callable {
                   PathCapture& path);
   std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileOptions& options, bool with_passes);
   CompileOptions fallback_options() const;  // the last backend alone
-  std::unique_ptr<Entry> make_entry(const tsr_arg* args, size_t count, CompileId id, PathCapture& path);
+  // Whether an error may come from a size being a symbol: then the call is captured again with numbers.
+  static bool may_be_symbolic(const Error& error);
+  // What has been captured for this call and compiled, with its guards. Takes the capture's structure.
+  std::unique_ptr<Entry> entry_of(Capture& c, std::unique_ptr<Executable> executable, const CompileId& id, const tsr_arg* args,
+                                  size_t count, const std::vector<std::string>& paths);
+  std::unique_ptr<Entry> make_entry(const tsr_arg* args, size_t count, const std::vector<std::string>& paths, CompileId id,
+                                    PathCapture& path);
+  void see(const tsr_arg* args, size_t count, const std::vector<std::string>& paths);  // what varies among calls
+  // ahead.cpp
+  void trace_ahead(Ahead& a, EntryTable& table);
+  bool finish_ahead(Ahead& a, EntryTable& table);
   // explain.cpp
   void explain_miss(const EntryTable& table, const tsr_arg* args, size_t count, const RecompileRules::Limit& limit);
 

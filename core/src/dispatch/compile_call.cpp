@@ -183,19 +183,45 @@ int64_t bytes_held(const Executable& e) {
   return bytes;
 }
 
-// Whether an error may come from a size being a symbol: then the call is captured again with numbers.
-bool may_be_symbolic(const Error& e) {
+}  // namespace
+
+bool Callable::may_be_symbolic(const Error& e) {
   static constexpr std::string_view kCodes[] = {"TSR-I", "TSR-S", "TSR-F", "TSR-R020", "TSR-R023"};
   return std::any_of(std::begin(kCodes), std::end(kCodes), [&](std::string_view c) { return e.code().starts_with(c); });
 }
 
-}  // namespace
+std::unique_ptr<Entry> Callable::entry_of(Capture& c, std::unique_ptr<Executable> executable, const CompileId& id,
+                                          const tsr_arg* args, size_t count, const std::vector<std::string>& paths) {
+  auto e = std::make_unique<Entry>();
+  e->id = id;
+  e->executable = std::move(executable);
+  e->plan = &e->executable->plan();
+  e->inputs = c.leaves;
+  e->num_inputs = static_cast<uint32_t>(c.leaves.size());
+  e->num_scalars = static_cast<uint32_t>(
+      std::count_if(c.leaves.begin(), c.leaves.end(), [&](uint32_t i) { return args[i].kind != TSR_ARG_TENSOR; }));
+  e->num_outputs = static_cast<uint32_t>(e->executable->num_outputs());
+  if (!c.leaves.empty() && c.leaves[0] < Entry::kScattered) e->first_input = static_cast<uint16_t>(c.leaves[0]);
+  for (uint32_t i = 0; i < e->num_inputs; ++i)
+    if (c.leaves[i] != c.leaves[0] + i) e->first_input = Entry::kScattered;
+  e->guards = make_guards(e->executable->graph(), e->plan->facts, {c.leaves, c.used, c.policies, c.scalars, c.observed}, args,
+                          count, paths);
+  // Layouts that only the call knows are looked at in each, and so are tensors that have lost their guard.
+  e->trusted = !filter_guards(e->guards, desc_) &&
+               std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
+                            [](const LeafGuard& l) { return l.guarded && l.layout == LeafGuard::kNotDense; });
+  if (e->trusted && e->num_scalars == 0) e->fast = e->plan->fast_call.get();
+  e->needs_alignment = e->plan->needs_alignment;
+  e->bytes = bytes_held(*e->executable);
+  e->structure = std::exchange(c.structure, nullptr);
+  e->structure_free = desc_.structure_free;
+  return e;
+}
 
-std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, CompileId id, PathCapture& path) {
+std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, const std::vector<std::string>& paths,
+                                            CompileId id, PathCapture& path) {
   const auto start = std::chrono::steady_clock::now();
   DispatchListener& events = dispatch_events();
-  const std::vector<std::string> paths = paths_of(args, count);
-  for (size_t i = 0; i < count; ++i) profile_.see(paths[i], args[i]);
   Specialised specialised;
   for (;; ++id.attempt) {
     try {
@@ -207,29 +233,8 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, C
       // A symbol that may be 1 is taken to be equal to what it is broadcast against. Where that is wrong for the very call that is
       // compiled, the symbol was one too many.
       if (specialise_what_does_not_hold(*c.graph, c.leaves, c.policies, args, paths, specialised)) continue;
-      auto e = std::make_unique<Entry>();
-      e->id = id;
-      e->executable = compile(std::move(c.graph), options_, true);
-      e->plan = &e->executable->plan();
-      e->inputs = c.leaves;
-      e->num_inputs = static_cast<uint32_t>(c.leaves.size());
-      e->num_scalars = static_cast<uint32_t>(
-          std::count_if(c.leaves.begin(), c.leaves.end(), [&](uint32_t i) { return args[i].kind != TSR_ARG_TENSOR; }));
-      e->num_outputs = static_cast<uint32_t>(e->executable->num_outputs());
-      if (!c.leaves.empty() && c.leaves[0] < Entry::kScattered) e->first_input = static_cast<uint16_t>(c.leaves[0]);
-      for (uint32_t i = 0; i < e->num_inputs; ++i)
-        if (c.leaves[i] != c.leaves[0] + i) e->first_input = Entry::kScattered;
-      e->guards = make_guards(e->executable->graph(), e->plan->facts, {c.leaves, c.used, c.policies, c.scalars, c.observed},
-                              args, count, paths);
-      // Layouts that only the call knows are looked at in each, and so are tensors that have lost their guard.
-      e->trusted = !filter_guards(e->guards, desc_) &&
-                   std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
-                                [](const LeafGuard& l) { return l.guarded && l.layout == LeafGuard::kNotDense; });
-      if (e->trusted && e->num_scalars == 0) e->fast = e->plan->fast_call.get();
-      e->needs_alignment = e->plan->needs_alignment;
-      e->bytes = bytes_held(*e->executable);
-      e->structure = std::exchange(c.structure, nullptr);
-      e->structure_free = desc_.structure_free;
+      std::unique_ptr<Executable> executable = compile(std::move(c.graph), options_, true);
+      std::unique_ptr<Entry> e = entry_of(c, std::move(executable), id, args, count, paths);
       e->compile_seconds = seconds_since(start);
       return e;
     } catch (const Error& e) {

@@ -54,8 +54,7 @@ const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count
   if (now == Stance::kFailOnRecompile) RecompileRules::refuse(*frame_, last_reason(table, args, count));
   if ((now == Stance::kEagerThenCompile || now == Stance::kAotEagerThenCompile) && table.entries().empty() &&
       !std::exchange(first_call_gone_, true)) {
-    const std::vector<std::string> paths = paths_of(args, count);
-    for (size_t i = 0; i < count; ++i) profile_.see(paths[i], args[i]);
+    see(args, count, paths_of(args, count));
     return serve({"the first call under its stance", false, now == Stance::kAotEagerThenCompile});
   }
   path.start(*paths_.back(), table);
@@ -80,7 +79,9 @@ const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count
   if (!path.broke_before()) trace.emplace(TraceSubject{"function", frame_->name(), frame_->place(), id.text()});
   const Entry* e = nullptr;
   try {
-    std::unique_ptr<Entry> made = make_entry(args, count, id, path);
+    const std::vector<std::string> paths = paths_of(args, count);
+    see(args, count, paths);
+    std::unique_ptr<Entry> made = make_entry(args, count, paths, id, path);
     if (!made) return nullptr;
     if (const Entry* same = table.find(args, count)) return same;  // of a thread that has traced it, too
     made->id = number_again(made->id);
@@ -99,6 +100,10 @@ const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count
   if (events.wants_guards()) guards = e->guards.texts();
   events.compiled({*frame_, e->id, guards, *e->executable, e->compile_seconds});
   return e;
+}
+
+void Callable::see(const tsr_arg* args, size_t count, const std::vector<std::string>& paths) {
+  for (size_t i = 0; i < count; ++i) profile_.see(paths[i], args[i]);
 }
 
 CompileId Callable::number_again(const CompileId& id) {
@@ -134,7 +139,9 @@ const Entry* Callable::continue_path(Path& known, const tsr_arg* args, size_t co
     // Its paths may have been forgotten meanwhile. It goes on along them all the same: what has run must not run again.
     const auto at = std::find_if(tables_.begin(), tables_.end(), [&](const auto& t) { return t.get() == known.table; });
     path.start(*paths_.at(static_cast<size_t>(at - tables_.begin())), **at);
-    make_entry(args, count, {}, path);
+    const std::vector<std::string> paths = paths_of(args, count);
+    see(args, count, paths);
+    make_entry(args, count, paths, {}, path);
   }
   path.deliver(out);
   return nullptr;

@@ -90,6 +90,13 @@ void Callable::PathCapture::graph_break(Recorder& recorder, tsr_break& b) {
     step = std::make_shared<HostStep>();
     step->call = *b.step;
   }
+  if (ahead_)
+    throw user_error("TSR-D014",
+                     place_text(b.loc) + ": a graph break in '" + c_.frame_->name() +
+                         "', which is to be compiled ahead of its calls: " + break_reason(b.code).title +
+                         ". What follows depends on what the compiled part before it computes",
+                     "call the function with these arguments instead, which compiles its parts as it runs them; or avoid the "
+                     "break: docs/graph_breaks.md");
   const bool free = b.code == kGuardedBreak && recorder.graph().num_live_nodes() == 0;  // nothing is there to break
   if ((c_.desc_.fullgraph || b.forbidden) && !free) {
     const BreakReason& why = break_reason(b.code);

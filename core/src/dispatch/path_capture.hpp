@@ -40,6 +40,7 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   bool broke_before() const { return paths_->head != nullptr; }
   void decided(const CompileId& id) { decided_ = id; }  // the head is to be compiled, whatever is recorded
   void keep_nothing() { root_ = nullptr; }
+  void run_nothing() { ahead_ = true; }  // a break is an error (TSR-D014): there is no call whose parts could run
   void lends(Turn::Lent* lent) { lent_ = lent; }  // while the function runs; graph_break() has the turn again
   bool follows() const { return path_ != nullptr; }
   std::unique_ptr<Recorder> begin_again(Capture& c, const std::vector<std::string>& names);  // as the path's head was begun
@@ -107,7 +108,7 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   std::vector<Expected> host_;            // plain arguments of the function and numbers that were read, on the way here
   std::vector<ArgPolicy> policies_;       // by argument
   std::map<uint32_t, uint32_t> scalars_;  // symbolic numbers: argument of the function -> argument of this position
-  bool broke_ = false, done_ = false, ran_ = false;
+  bool broke_ = false, done_ = false, ran_ = false, ahead_ = false;
 
   // ---- when done
   std::vector<TensorRef> results_;

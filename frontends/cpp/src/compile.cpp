@@ -417,6 +417,38 @@ std::string Callable::describe() const {
   return s;
 }
 
+size_t Callable::compile_ahead(std::span<const Example> examples, int threads) {
+  struct Examples {
+    std::span<const Example> all;
+    CallFrame* previous = t_frame;
+    ~Examples() { t_frame = previous; }
+  } given{examples};
+  tsr_examples e{};
+  e.struct_size = sizeof e;
+  e.self = &given;
+  e.count = examples.size();
+  e.get = [](void* self, size_t index, const tsr_arg** args, size_t* count) -> tsr_error* {
+    const Example& example = static_cast<Examples*>(self)->all[index];
+    t_frame = example.frame;
+    *args = example.args->data();
+    *count = example.args->size();
+    return nullptr;
+  };
+  e.threads = static_cast<uint32_t>(std::max(0, threads));
+  size_t compiled = 0, failed = 0;
+  if (tsr_error* error = api().callable_compile_ahead(handle_, &e, &compiled, &failed)) {
+    if (failed < examples.size()) t_frame = examples[failed].frame;
+    check_held(error);
+  }
+  return compiled;
+}
+
+NotTraced::NotTraced(const std::string& name) {
+  if (is_compiling())
+    fail("TSR-F048", "compile_ahead of '" + name + "' is called by a function that is being traced",
+         "compile ahead before the first call");
+}
+
 void Callable::reset() { api().callable_reset(handle_); }
 void Callable::recompile() { api().callable_recompile(handle_); }
 

@@ -296,6 +296,11 @@ class Callable {  // owns the host's handle
   std::string describe() const;  // entries and guards, as JSON
   void reset();
   void recompile();
+  struct Example {
+    CallFrame* frame;
+    const ArgBuffer* args;
+  };
+  size_t compile_ahead(std::span<const Example> examples, int threads);  // as Compiled::compile_ahead
   const Context& context() const { return context_; }
 
  private:
@@ -369,6 +374,11 @@ inline constexpr bool is_module_arg = std::is_base_of_v<nn::ModuleBase, std::rem
 template <class... A>
 inline constexpr bool may_alias = sizeof...(A) > 1 && ((is_mutable_arg<A> && !is_module_arg<A>) || ...);
 
+// Throws TSR-F048 while a function is traced.
+struct NotTraced {
+  explicit NotTraced(const std::string& name);
+};
+
 // One argument of such a function.
 template <class T>
 inline constexpr char type_id = 0;  // its address tells types apart
@@ -421,6 +431,18 @@ struct TraceArg<A> {
   explicit TraceArg(std::remove_cvref_t<A>& m) : module(m), substitutes(m) {}
   std::remove_cvref_t<A>& get() { return module; }
 };
+
+// An argument as an example of compile_ahead holds it: modules by reference.
+template <class A>
+using ExampleArg = std::conditional_t<is_module_arg<A>, std::reference_wrapper<std::remove_cvref_t<A>>, std::remove_cvref_t<A>>;
+template <class T>
+T& example_value(T& a) {
+  return a;
+}
+template <class M>
+M& example_value(std::reference_wrapper<M>& m) {
+  return m.get();
+}
 
 std::vector<size_t> module_buffer_leaves(nn::ModuleBase& m, size_t first);
 bool same_host_values(const std::function<void(FlattenVisitor&)>& a, const std::function<void(FlattenVisitor&)>& b,
@@ -484,6 +506,36 @@ class Compiled<R(A...)> {
   // From now on the entries there are serve no call: the next call of each kind compiles again.
   void recompile() const {
     if (callable_) callable_->recompile();
+  }
+  // The arguments of one call: std::tuple<Tensor, double>; modules by reference.
+  using Example = std::tuple<detail::ExampleArg<A>...>;
+  // Compiles for calls before they come, without running any of it:
+  //   f.compile_ahead({{zeros({1, 768}), 0.5}, {zeros({8, 768}), 0.5}});
+  // The function is traced once per example, on this thread; what is traced is compiled on up to `threads` threads meanwhile (0: as many as
+  // parallel loops have). Each example is compiled as a first call would be: with dynamic = automatic its sizes are numbers, and only calls of
+  // other sizes find out what varies. Returns how many entries were made; examples that others serve make none. Throws what
+  // the first example that failed reports, after the others have been compiled: TSR-D014 for a function that breaks its graph, TSR-D012 past
+  // guards.recompile_limit, TSR-F048 inside a traced function. The stance does not matter. Nothing is done when compilation is disabled.
+  size_t compile_ahead(std::vector<Example> examples, int threads = 0) const {
+    if (!callable_) return 0;
+    const detail::NotTraced outside(callable_->options().name);
+    struct Call {
+      Call(const Compiled& c, Refs args) : refs(args), frame(c, refs) {}
+      Refs refs;
+      Frame frame;
+      detail::ArgBuffer flat;
+    };
+    std::vector<std::unique_ptr<Call>> calls;
+    std::vector<detail::Callable::Example> all;
+    for (Example& example : examples) {
+      auto refs = std::apply([](auto&... a) { return Refs(detail::example_value(a)...); }, example);
+      Call& call = *calls.emplace_back(std::make_unique<Call>(*this, refs));
+      detail::FlattenVisitor flatten(call.flat);
+      std::apply([&](auto&... a) { (detail::visit(flatten, a), ...); }, call.refs);
+      if constexpr (detail::may_alias<A...>) flatten_aliases(call.flat, call.refs);
+      all.push_back({&call.frame, &call.flat});
+    }
+    return callable_->compile_ahead(all, threads);
   }
   const std::function<R(A...)>& original() const { return *fn_; }
   Compiled afresh() const {  // of the same function and options, with nothing compiled yet
