@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compile/cached.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -24,16 +25,16 @@ namespace tessera::core {
 
 namespace {
 
-double passes(Graph& graph, const CompileRequest& r) {
-  if (r.passes.empty()) return 0;
+double passes(Graph& graph, const CompileRequest& r, const std::vector<BoundPass>& pipeline) {
+  if (pipeline.empty()) return 0;
   const ServiceScope scope(r.options);
   const auto start = std::chrono::steady_clock::now();
-  run_passes(graph, r.passes, pass_options_of(r.config));
+  run_passes(graph, pipeline, pass_options_of(r.config));
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileRequest& r) {
-  const double seconds = passes(*graph, r);
+  const double seconds = passes(*graph, r, r.passes);
   std::unique_ptr<Executable> e = Executable::compile(std::move(graph), r.options);
   e->times.passes = seconds;
   return e;
@@ -134,8 +135,14 @@ void store(const Executable& e, const std::string& key, const CompileRequest& r,
 std::unique_ptr<Executable> compile_cached(std::unique_ptr<Graph> graph, const CompileRequest& r) {
   if (!may_be_cached(*graph, r)) return compile(std::move(graph), r);
   if (graph->in_transaction()) graph->commit();
+  std::vector<BoundPass> pipeline = r.passes;
   const std::string name = graph->tables().name;
   const auto start = std::chrono::steady_clock::now();
+  // Passes that go by the sizes of the call at hand make of it a graph for more calls than one; that is what has an entry.
+  const auto of_call = std::stable_partition(
+      pipeline.begin(), pipeline.end(), [](const BoundPass& p) { return p.factory->as<tsr_pass>().stage == TSR_STAGE_CALL; });
+  const double call_seconds = passes(*graph, r, {pipeline.begin(), of_call});
+  pipeline.erase(pipeline.begin(), of_call);
   std::optional<TracePhase> phase("cache");
   const GraphConstants constants(*graph);
   const std::vector<std::string> digests = constant_digests(graph->sources(), constants.views(), *r.context.cache(),
@@ -154,7 +161,7 @@ std::unique_ptr<Executable> compile_cached(std::unique_ptr<Graph> graph, const C
   forms.emplace(*r.context.cache(), graph->sources(), constants, digests, key);
   CompileOptions options = r.options;
   options.forms = &*forms;
-  const double seconds = passes(*graph, r);
+  const double seconds = call_seconds + passes(*graph, r, pipeline);
   SavedKernels kernels;
   std::vector<Assignment> assignment;
   // The graph itself goes through: what `constants` borrows lives as long as the executable.

@@ -80,8 +80,8 @@ Override parse_override(std::string_view text, const std::string& source) {
 std::optional<Setting> check_given(const OptionDecl& decl, const Given& given, Faults& faults) {
   const std::string what = given.place + ": '" + given.key + "': ";
   Value value;
-  if (given.raw && decl.type == OptionType::kStrings && given.node->kind == TomlNode::kString) {
-    value = Value::of_strings(split_commas(given.node->s));
+  if (given.raw && decl.type == OptionType::kStrings && given.node->kind != TomlNode::kArray) {
+    value = Value::of_strings(split_commas(given.node->kind == TomlNode::kString ? given.node->s : *given.raw));
   } else if (given.raw && decl.type == OptionType::kString && given.node->kind != TomlNode::kString) {
     value = Value::of_string(*given.raw);
   } else if (!to_value(*given.node, &value)) {

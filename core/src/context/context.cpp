@@ -117,6 +117,7 @@ std::vector<const Factory*> Context::backends_named(std::string_view list) const
 
 std::vector<BoundPass> Context::pipeline(const Config& config, uint32_t stage) const {
   std::vector<BoundPass> out;
+  if (stage == TSR_STAGE_GRAPH) out = pipeline(config, TSR_STAGE_CALL);
   for (const PassRequest& r : config.passes())
     if (const Factory* f = plugins_.find(TSR_PASS, r.name))  // absent: an optional plugin's
       if (f->as<tsr_pass>().stage == stage) out.push_back({f, r.options});

@@ -53,7 +53,7 @@ class Context : public std::enable_shared_from_this<Context> {
   // "eager,reference" as given to compile(); throws TSR-P030, TSR-C for an empty list.
   std::vector<const Factory*> backends_named(std::string_view comma_separated) const;
   const Factory& fallback_backend() const { return *backends_in_order().back(); }
-  // The config's passes of one stage (TSR_STAGE_*).
+  // The config's passes of one stage (TSR_STAGE_*); before those of TSR_STAGE_GRAPH stand those of TSR_STAGE_CALL.
   std::vector<BoundPass> pipeline(const Config& config, uint32_t stage = TSR_STAGE_GRAPH) const;
   const Factory* partitioner(const Config& config) const;  // null: none configured
   const Factory* executor(const Config& config) const;     // null: none configured, or an optional one is absent

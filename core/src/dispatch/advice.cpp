@@ -64,12 +64,17 @@ std::string advice_for(const GuardPolicy& policy, const Guards& guards, const Gu
     case GuardText::kBound:
       if (g.dim == SymbolicGuards::kNumber)
         return see("integers below 2 are numbers: shift the range of " + path + ", or pass a 0-d tensor", "Another number");
-      return see("pad or bucket dimension " + dim + " of " + path + ", or widen the range of its mark", "Sizes 0 and 1");
+      return see(
+          "pad dimension " + dim + " of " + path + " (the pass 'bucket': bucket.buckets), or widen the range of its mark",
+          "Sizes 0 and 1");
     case GuardText::kEqual:
       return see("mark dimension " + dim + " of " + path + " dynamic, or set guards.duck_shaping = false", "Equal sizes");
     case GuardText::kRelation:
-      return see(g.source.empty() ? "pad or bucket the sizes so that it holds"
-                                  : "make " + g.source + " work for all sizes, or pad or bucket them so that it holds",
+      if (g.source.starts_with("bucket "))
+        return see("a size of another bucket: fewer or wider bucket.buckets make fewer entries", "Buckets");
+      return see(g.source.empty() ? "pad the sizes so that it holds (the pass 'bucket': bucket.buckets)"
+                                  : "make " + g.source +
+                                        " work for all sizes, or pad them so that it holds (the pass 'bucket': bucket.buckets)",
                  "A relation among sizes");
   }
   return "";

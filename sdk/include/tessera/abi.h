@@ -649,6 +649,7 @@ typedef struct tsr_pass {
   uint32_t reserved;
 } tsr_pass;
 #define TSR_STAGE_GRAPH    0u /* in its place in the pipeline */
+#define TSR_STAGE_CALL     2u /* before the others, wherever it stands: may go by the sizes of the call at hand (tsr_symbol.hint) */
 #define TSR_STAGE_ASSIGNED 1u /* after the others, when every node has a backend and refused composites are decomposed */
 
 /* --------------------------------------------------------------------------------------------------- kind: device */
