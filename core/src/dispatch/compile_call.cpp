@@ -240,7 +240,7 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, c
     } catch (const Error& e) {
       if (!path.broke_before()) events.failed({*frame_, id, e});
       const bool unbacked = policy_.automatic_unbacked && !specialised.backed && e.code().starts_with("TSR-G");
-      if (specialised.all || !path.symbolic || !(unbacked || may_be_symbolic(e))) throw;
+      if (specialised.all || !path.symbolic || path.host_failed() || !(unbacked || may_be_symbolic(e))) throw;
       (unbacked ? specialised.backed : specialised.all) = true;
       path.again();
     }

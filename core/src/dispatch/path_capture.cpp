@@ -16,8 +16,43 @@ void Callable::PathCapture::start(Paths& paths, EntryTable& table) {
 
 void Callable::PathCapture::again() {
   path_ = nullptr;
+  diverged_ = false;
   if (broke_) decided_.reset();  // the head may have been compiled
 }
+
+namespace {
+
+// Whether a tensor has the type of the graph's input `k` when the symbols that no other input has take its sizes; then they have done so.
+bool keeps_type(Graph& g, size_t k, const tsr_tensor& t) {
+  const tsr_region& body = g.region(0);
+  const tsr_type& type = *g.value(body.inputs[k]).type;
+  if (type.dtype != t.dtype || type.rank != t.rank || type.device != t.device || type.strides ||
+      !(t.flags & TSR_TENSOR_CONTIGUOUS))
+    return false;
+  std::vector<std::pair<uint32_t, int64_t>> values;
+  for (uint32_t d = 0; d < type.rank; ++d) {
+    if (!TSR_DIM_IS_EXPR(type.sizes[d])) {
+      if (type.sizes[d] != t.sizes[d]) return false;
+      continue;
+    }
+    const tsr_dim_expr& e = g.sizes().exprs()[TSR_DIM_EXPR_ID(type.sizes[d])];
+    if (e.op != TSR_DIM_SYMBOL) return false;
+    const tsr_symbol& symbol = g.sizes().symbols()[e.symbol];
+    if (symbol.unbacked || t.sizes[d] < symbol.min || t.sizes[d] > symbol.max) return false;
+    for (uint32_t j = 0; j < body.num_inputs; ++j) {
+      const tsr_type& other = *g.value(body.inputs[j]).type;
+      for (uint32_t i = 0; i < other.rank; ++i)
+        if ((j != k || i != d) && other.sizes[i] == type.sizes[d] && (j != k || t.sizes[i] != t.sizes[d]) &&
+            t.sizes[d] != symbol.hint)
+          return false;
+    }
+    values.emplace_back(e.symbol, t.sizes[d]);
+  }
+  for (const auto& [symbol, value] : values) g.sizes().observe(symbol, value);
+  return true;
+}
+
+}  // namespace
 
 std::unique_ptr<Recorder> Callable::PathCapture::begin_again(Capture& c, const std::vector<std::string>& names) {
   const Entry& head = *path_->steps.front().entry;
@@ -36,8 +71,9 @@ std::unique_ptr<Recorder> Callable::PathCapture::begin_again(Capture& c, const s
   for (size_t k = 0; k < head.inputs.size(); ++k) {
     const uint32_t leaf = head.inputs[k];
     if (args_[leaf].kind != TSR_ARG_TENSOR || head.guards.mask.leaves[leaf].guarded) continue;
-    // The head does not depend on it, so that it may be of another type now than it was then.
+    // The head does not depend on it, so that it may be of another type now than it was then; or of other sizes, of which it has symbols.
     const tsr_tensor& t = args_[leaf].tensor->desc;
+    if (keeps_type(*g, k, t)) continue;
     c.policies[leaf] = input_policy(c_.policy_, c_.profile_, names[leaf], args_[leaf], leaf, {});
     c.policies[leaf].any_strides = false;
     std::vector<tsr_dim> sizes(t.sizes, t.sizes + t.rank);
@@ -60,6 +96,8 @@ void Callable::PathCapture::begins(Recorder& recorder, Capture& capture, const s
   start_scalars_ = recorder.scalars();
   table_ = root_;
   at_ = 0;
+  done_at_ = 0;
+  host_failed_ = false;
   now_ = {};
   leaves_ = capture.leaves;
   names_ = names;
@@ -118,6 +156,7 @@ void Callable::PathCapture::graph_break(Recorder& recorder, tsr_break& b) {
   const bool followed = following();
   if (followed) {
     PathStep& s = path_->steps[at_++];
+    ++done_at_;
     seen = std::move(s.seen);
     e = s.entry;
     if (!following()) now_ = std::move(path_->values);

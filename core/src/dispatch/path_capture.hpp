@@ -30,6 +30,9 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   PathCapture(Callable& callable, const tsr_arg* args, size_t count, Path& path) : PathCapture(callable, args, count) {
     path_ = &path;
     ran_ = true;
+    for (const PathStep& s : path.steps)
+      done_before_.push_back(s.done.then ? Done::of(s.done.then, s.done.seen, s.done.outputs, s.done.results)
+                                         : Done::of(s.entry->then, s.seen, {}, {}));
   }
 
   void again();           // another attempt, with fewer symbols and from the start
@@ -40,7 +43,7 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   bool broke_before() const { return paths_->head != nullptr; }
   void decided(const CompileId& id) { decided_ = id; }  // the head is to be compiled, whatever is recorded
   void keep_nothing() { root_ = nullptr; }
-  void run_nothing() { ahead_ = true; }  // a break is an error (TSR-D014): there is no call whose parts could run
+  void run_nothing() { ahead_ = true; }           // a break is an error (TSR-D014): there is no call whose parts could run
   void lends(Turn::Lent* lent) { lent_ = lent; }  // while the function runs; graph_break() has the turn again
   bool follows() const { return path_ != nullptr; }
   std::unique_ptr<Recorder> begin_again(Capture& c, const std::vector<std::string>& names);  // as the path's head was begun
@@ -49,7 +52,8 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   // The function has returned. False: it is one graph, and the caller compiles it.
   bool finish(Recorder& recorder, Capture& capture);
   bool done() const { return done_; }
-  bool ran() const { return ran_; }  // part of the function has run, whose effects must not recur
+  bool host_failed() const { return host_failed_; }  // what host code reported is not for another attempt
+  bool ran() const { return ran_; }                  // part of the function has run, whose effects must not recur
   void deliver(const Output& out);
 
  private:
@@ -71,6 +75,7 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   // Runs what has been recorded; null: nothing of it is kept.
   const Entry* advance(Recorded& r, Seen& seen, void** structure = nullptr);  // takes the structure when it is kept
   void run(const Entry& e, std::vector<TensorRef>& outputs, std::vector<TensorRef>& results, Seen& seen);
+  bool repeats(const Entry& e) const;
   bool may_keep() const;
   std::shared_ptr<Segment> segment_for(Recorded& r, bool* keep);
   Guards guards_of(const Segment& s, const Recorded& r) const;
@@ -109,6 +114,11 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   std::vector<ArgPolicy> policies_;       // by argument
   std::map<uint32_t, uint32_t> scalars_;  // symbolic numbers: argument of the function -> argument of this position
   bool broke_ = false, done_ = false, ran_ = false, ahead_ = false;
+
+  // What this call has run, in order, attempts before this one included: it is not run again.
+  std::vector<Done> done_before_;
+  size_t done_at_ = 0;
+  bool host_failed_ = false, diverged_ = false;
 
   // ---- when done
   std::vector<TensorRef> results_;

@@ -28,6 +28,8 @@ bool has_effects(const Graph& g) {
 }  // namespace
 
 void Callable::PathCapture::diverge() {
+  diverged_ = true;
+  done_at_ = 0;
   now_ = {};
   now_.args.assign(args_, args_ + count_);
   for (size_t i = 0; i < at_; ++i) {
@@ -56,7 +58,42 @@ Guards Callable::PathCapture::guards_of(const Segment& s, const Recorded& r) con
 void Callable::PathCapture::run(const Entry& e, std::vector<TensorRef>& outputs, std::vector<TensorRef>& results, Seen& seen) {
   ran_ = true;
   const Turn::Aside aside(c_.turn_);
-  run_segment(e, now_.args.data(), outputs, results, seen);
+  if (done_at_ < done_before_.size() && repeats(e)) {
+    const Continuation& next = *e.then;
+    const Done& d = done_before_[done_at_++];
+    if (next.segment->effects)
+      for (const TensorRef& t : d.outputs) outputs.push_back(TensorRef::share(t.get()));
+    else
+      run_executable(e, now_.args.data(), outputs);
+    for (const TensorRef& t : d.results) results.push_back(TensorRef::share(t.get()));
+    if (diverged_ && !next.step)
+      read_value(next, now_.args.data(), outputs, seen);  // of another computation, maybe
+    else
+      seen = d.seen.again();
+    return;
+  }
+  done_before_.resize(std::min(done_before_.size(), done_at_));
+  host_failed_ = false;
+  try {
+    run_segment(e, now_.args.data(), outputs, results, seen);
+  } catch (...) {
+    host_failed_ = e.then->segment->effects || outputs.size() == (e.executable ? e.executable->num_outputs() : 0);
+    throw;
+  }
+  done_before_.push_back(Done::of(e.then, seen, outputs, results));
+  ++done_at_;
+}
+
+// Whether this segment and its host step have run in an earlier attempt of this call. Sizes may have been symbols then.
+bool Callable::PathCapture::repeats(const Entry& e) const {
+  const Continuation &before = *done_before_[done_at_].then, &now = *e.then;
+  const bool same_place = before.returns == now.returns && before.code == now.code && before.loc.line == now.loc.line &&
+                          before.loc.column == now.loc.column && before.file == now.file && before.read_kind == now.read_kind &&
+                          !before.step == !now.step && before.step_inputs.size() == now.step_inputs.size();
+  const bool effects = before.segment->effects || now.segment->effects;
+  return same_place &&
+         (!effects || (before.segment->effects == now.segment->effects &&
+                       done_before_[done_at_].outputs.size() == (e.executable ? e.executable->num_outputs() : 0)));
 }
 
 bool Callable::PathCapture::may_keep() const {
@@ -148,6 +185,7 @@ std::shared_ptr<Segment> Callable::PathCapture::segment_for(Recorded& r, bool* k
   auto s = std::make_shared<Segment>();
   s->hash = r.hash;
   s->ops = r.ops;
+  s->effects = has_effects(*r.graph);
   s->host = host_;
   s->host_varies.resize(host_.size());
   s->argument_varies.resize(now_.args.size());

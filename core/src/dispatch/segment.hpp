@@ -40,6 +40,7 @@ struct Segment {
   std::shared_ptr<Executable> executable;  // null: there is nothing to compute
   int64_t number = -1;                     // among the compiles of its frame; -1: nothing was compiled
   size_t ops = 0;                          // recorded
+  bool effects = false;                    // it calls host functions, which must not happen twice in one call
   double compile_seconds = 0;
   // The call that it was compiled for, to explain why a later one needs another: the arguments of its position, and the host's values
   // on the way to it (plain arguments of the function, numbers read). One that has been seen to change without changing the graph
@@ -80,6 +81,16 @@ struct Seen {
   std::shared_ptr<Outcome> outcome;
   std::vector<uint64_t> key;  // all of it, for comparison; empty with `opaque`
   bool opaque = false;        // too much to compare: host code has to run again
+  Seen again() const {        // the same, for another time
+    Seen s;
+    s.i = i;
+    s.f = f;
+    if (tensor) s.tensor = TensorRef::share(tensor.get());
+    s.outcome = outcome;
+    s.key = key;
+    s.opaque = opaque;
+    return s;
+  }
 };
 
 struct HostStep {
@@ -126,10 +137,21 @@ struct Values {
   std::vector<TensorRef> owned;  // by argument; null where the caller owns it
 };
 
+// What running a segment and its host step has given, where it must not be done again for the same call: what host code saw, the results
+// of the step, and the outputs of a segment with effects.
+struct Done {
+  std::shared_ptr<const Continuation> then;
+  Seen seen;
+  std::vector<TensorRef> outputs, results;
+  static Done of(const std::shared_ptr<const Continuation>& then, const Seen& seen, const std::vector<TensorRef>& outputs,
+                 const std::vector<TensorRef>& results);
+};
+
 // One entry of a path that a call has taken.
 struct PathStep {
   const Entry* entry = nullptr;
   Seen seen;
+  Done done;
   std::vector<int64_t> sizes;  // values of its symbols, in the order of symbolic.binds
 };
 
@@ -156,6 +178,10 @@ struct Paths {
 
 // ---- running (segment_run.cpp)
 
+// The segment of the entry alone.
+void run_executable(const Entry& e, const tsr_arg* args, std::vector<TensorRef>& outputs);
+// What host code reads at the break behind a segment, if anything.
+void read_value(const Continuation& next, const tsr_arg* args, const std::vector<TensorRef>& outputs, Seen& seen);
 // Runs the entry's segment and host step; fills in what the host sees. Throws what kernels and host steps report.
 void run_segment(const Entry& e, const tsr_arg* args, std::vector<TensorRef>& outputs, std::vector<TensorRef>& results,
                  Seen& seen);

@@ -96,26 +96,45 @@ void run_step(const Continuation& next, const tsr_arg* args, const std::vector<T
 
 }  // namespace
 
+Done Done::of(const std::shared_ptr<const Continuation>& then, const Seen& seen, const std::vector<TensorRef>& outputs,
+              const std::vector<TensorRef>& results) {
+  Done d;
+  d.then = then;
+  d.seen = seen.again();
+  if (then->segment->effects)
+    for (const TensorRef& t : outputs) d.outputs.push_back(TensorRef::share(t.get()));
+  for (const TensorRef& t : results) d.results.push_back(TensorRef::share(t.get()));
+  return d;
+}
+
+void run_executable(const Entry& e, const tsr_arg* args, std::vector<TensorRef>& outputs) {
+  if (!e.executable) return;
+  const std::vector<uint32_t>& inputs = e.inputs;
+  std::vector<tsr_tensor_handle*> in(inputs.size()), out(e.executable->num_outputs(), nullptr);
+  ScalarInputs scalars(static_cast<uint32_t>(inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const tsr_arg& a = args[inputs[i]];
+    in[i] = a.kind == TSR_ARG_TENSOR ? a.tensor : scalars.add(a);
+  }
+  if (e.trusted)
+    e.executable->run_trusted(in.data(), out.data());
+  else
+    e.executable->run(in, out, true);
+  for (tsr_tensor_handle* h : out) outputs.emplace_back(h);
+}
+
 void run_segment(const Entry& e, const tsr_arg* args, std::vector<TensorRef>& outputs, std::vector<TensorRef>& results,
                  Seen& seen) {
   const Continuation& next = *e.then;
-  if (e.executable) {
-    const std::vector<uint32_t>& inputs = e.inputs;
-    std::vector<tsr_tensor_handle*> in(inputs.size()), out(e.executable->num_outputs(), nullptr);
-    ScalarInputs scalars(static_cast<uint32_t>(inputs.size()));
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      const tsr_arg& a = args[inputs[i]];
-      in[i] = a.kind == TSR_ARG_TENSOR ? a.tensor : scalars.add(a);
-    }
-    if (e.trusted)
-      e.executable->run_trusted(in.data(), out.data());
-    else
-      e.executable->run(in, out, true);
-    for (tsr_tensor_handle* h : out) outputs.emplace_back(h);
-  }
+  run_executable(e, args, outputs);
   if (next.returns) return;
-  if (next.read_kind != TSR_READ_NONE) read(next, value_at(next.read, args, outputs), seen);
+  read_value(next, args, outputs, seen);
   if (next.step) run_step(next, args, outputs, results, seen);
+  if (seen.opaque) seen.key.clear();
+}
+
+void read_value(const Continuation& next, const tsr_arg* args, const std::vector<TensorRef>& outputs, Seen& seen) {
+  if (next.read_kind != TSR_READ_NONE) read(next, value_at(next.read, args, outputs), seen);
   if (seen.opaque) seen.key.clear();
 }
 
@@ -173,6 +192,7 @@ void Callable::run_path(const EntryTable& table, const Entry* e, const tsr_arg* 
     }
     for (const SymbolicGuards::Place& p : e->guards.symbolic.binds)
       step.sizes.push_back(SymbolicGuards::value_at(now.args.data(), p.leaf, p.dim));
+    if (next.step || segment.effects) step.done = Done::of(e->then, step.seen, outputs, results);
     now = next_values(next, now, outputs, results);
     const std::vector<uint64_t>& key = step.seen.key;
     path.position = step.seen.opaque ? nullptr : next.children.find(hash_words(key.data(), key.size()), key.data(), key.size());
