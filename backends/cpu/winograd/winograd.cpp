@@ -80,10 +80,12 @@ struct Plan {
   bool by_group;
   int64_t sums_bytes, values_bytes;  // of a thread; of a thread or of all groups
   Plan(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s, int slots)
-      : t(isa, kernels, s), panels(ceil_div(s.outputs, isa.nr)), by_group(t.groups >= 3 * slots || slots == 1) {
-    const int64_t blocks = t.most_blocks();
+      : t(isa, kernels, s), panels(ceil_div(s.outputs, isa.nr)) {
+    constexpr int64_t kMostValues = 32 << 20;
+    const int64_t blocks = t.most_blocks(), of_block = kPoints * s.channels * 4;
+    by_group = t.groups >= 3 * slots || slots == 1 || t.lines * t.wide > kMostValues / of_block;
     sums_bytes = round_up(kPoints * blocks * isa.nr * 4, kLine);
-    values_bytes = round_up(kPoints * s.channels * (by_group ? blocks : t.lines * t.wide) * 4 + kLine, kLine);
+    values_bytes = round_up((by_group ? blocks : t.lines * t.wide) * of_block + kLine, kLine);
   }
   int64_t total(int slots) const { return slots * sums_bytes + (by_group ? slots : 1) * values_bytes; }
 };
