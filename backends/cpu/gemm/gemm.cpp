@@ -166,10 +166,12 @@ class Run {
     b_ = w, w += plan_.b_bytes;
     bias_ = reinterpret_cast<float*>(w), w += plan_.bias_bytes;
     scratch_ = w;
-    // Some 20 us of work for a thread at least.
-    const double flops = 2.0 * static_cast<double>(batches_ * m_) * static_cast<double>(n_) * static_cast<double>(k_ + 1);
+    // Some 20 us of work for a thread at least: of arithmetic, or of fetching a right side that few rows share.
+    const double size = static_cast<double>(batches_) * static_cast<double>(n_) * static_cast<double>(k_ + 1);
+    const double threads =
+        std::max(2 * size * static_cast<double>(m_) / 2e6, size * static_cast<double>(isa_.packed_bytes) / 2e5);
     const int64_t units = batches_ * plan_.rows.blocks * plan_.panels;
-    slots_ = std::min<int64_t>({slots, sdk::host().core->num_threads(), units, static_cast<int64_t>(flops / 2e6) + 1});
+    slots_ = std::min<int64_t>({slots, sdk::host().core->num_threads(), units, static_cast<int64_t>(threads) + 1});
   }
 
   void operator()() {
