@@ -9,8 +9,6 @@
 #include <map>
 #include <mutex>
 
-#include "support/openmp.hpp"
-
 namespace tessera::core {
 namespace {
 
@@ -49,7 +47,6 @@ OpenResult open_library(const std::string& path, const std::string& hash) {
   const std::lock_guard lock(r.mutex);
   auto at = r.libraries.find(key);
   if (at == r.libraries.end()) {
-    openmp();  // before a plugin brings libgomp along with its own way of waiting
     boost::dll::shared_library library;
     boost::dll::fs::error_code failed;
     library.load(key, failed, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
