@@ -42,7 +42,10 @@ class Turn {
   }
   void unlock() {
     const std::lock_guard lock(mutex_);
-    if (--depth_ == 0) leave();
+    if (--depth_ == 0)
+      leave();
+    else if (lent_ && depth_ == lent_->depth_)
+      changed_.notify_all();  // it may be taken again
   }
 
   // Of the holder: while one lives, the turn is free, however often this thread has it.
