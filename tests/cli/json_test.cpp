@@ -136,7 +136,9 @@ TEST_CASE("ops --json and --markdown") {
   const Json one = document("ops add --config test.toml", "tessera.ops/1")["ops"];
   REQUIRE(one.size() == 1);
   CHECK(one[0]["doc"] == "Sum.");
-  for (const Json& op : document("ops --composite --config test.toml", "tessera.ops/1")["ops"]) {
+  const Json composites = document("ops --composite --config test.toml", "tessera.ops/1")["ops"];
+  CHECK_FALSE(composites.empty());
+  for (const Json& op : composites) {
     bool composite = false;
     for (const Json& t : op["traits"]) composite |= t == "composite";
     CHECK(composite);
