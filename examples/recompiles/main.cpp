@@ -3,6 +3,7 @@
 // TESSERA_LOGS=recompiles; docs/recompiles.md explains them.
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <tessera/tessera.hpp>
 #include <vector>
@@ -35,6 +36,7 @@ struct Adam {
   std::vector<std::map<std::string, SymFloat>> param_groups;
   std::vector<Tensor> params, exp_avg, exp_avg_sq;
   Tensor steps;
+  std::optional<Tensor> lr;  // in place of the group's
   explicit Adam(std::vector<Tensor> parameters) : params(std::move(parameters)), steps(zeros({})) {
     param_groups.push_back({{"lr", 0.01}, {"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}});
     for (const Tensor& p : params) {
@@ -43,11 +45,11 @@ struct Adam {
     }
   }
 };
-TESSERA_FIELDS(Adam, param_groups, params, exp_avg, exp_avg_sq, steps)
+TESSERA_FIELDS(Adam, param_groups, params, exp_avg, exp_avg_sq, steps, lr)
 
 void adam_step(Adam& self, const std::vector<Tensor>& grads) {
   auto& group = self.param_groups[0];
-  const SymFloat &lr = group.at("lr"), &beta1 = group.at("beta1"), &beta2 = group.at("beta2"), &eps = group.at("eps");
+  const SymFloat &beta1 = group.at("beta1"), &beta2 = group.at("beta2"), &eps = group.at("eps");
   self.steps = self.steps + 1;
   const Tensor correction1 = 1 - beta1.tensor().to(f32).pow(self.steps),
                correction2 = 1 - beta2.tensor().to(f32).pow(self.steps);
@@ -56,18 +58,23 @@ void adam_step(Adam& self, const std::vector<Tensor>& grads) {
     self.exp_avg[i] = self.exp_avg[i] * beta1 + g * (1 - beta1);
     self.exp_avg_sq[i] = self.exp_avg_sq[i] * beta2 + g * g * (1 - beta2);
     const Tensor size = (self.exp_avg_sq[i] / correction2).sqrt() + eps;
-    self.params[i] = self.params[i] - self.exp_avg[i] / correction1 / size * lr;
+    const Tensor step = self.exp_avg[i] / correction1 / size;
+    self.params[i] = self.params[i] - (self.lr ? step * *self.lr : step * group.at("lr"));
   }
 }
 
-void adam(std::vector<std::string> options) {
+void adam(std::vector<std::string> options, std::optional<Tensor> lr = {}) {
   nn::Linear model(3, 3);
   Adam optimizer({model.weight, model.bias});
+  optimizer.lr = std::move(lr);
   auto step = compile(adam_step, {.options = std::move(options), .name = "step", .args = {"self", "grads"}});
   for (int call = 1; call <= 5; ++call) {
     step(optimizer, {ones({3, 3}), ones({3})});
-    SymFloat& lr = optimizer.param_groups[0]["lr"];
-    lr = lr * 0.9;
+    SymFloat& group_lr = optimizer.param_groups[0]["lr"];
+    if (optimizer.lr)
+      optimizer.lr = *optimizer.lr * 0.9;
+    else
+      group_lr = group_lr * 0.9;
   }
   compiles(step);
 }
@@ -127,6 +134,8 @@ int main() {
   adam(kSpecializeFloat);
   row("6: row 5 with floats as they are by default");
   adam({});
+  row("6: row 5 with lr a 0-d tensor");
+  adam(kSpecializeFloat, scalar(0.01, f32));
 
   row("7: fn(x) = x + 1, dynamic = false; ones(i) for i = 1..9");
   {
