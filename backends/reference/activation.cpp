@@ -99,24 +99,25 @@ void softmax_lines(const Op& op, bool logarithm) {
 void softmax(const Op& op) { softmax_lines(op, false); }
 void log_softmax(const Op& op) { softmax_lines(op, true); }
 
-constexpr Entry entries[] = {
-    {"relu", relu},
-    {"leaky_relu", leaky_relu},
-    {"elu", elu},
-    {"selu", selu},
-    {"celu", celu},
-    {"gelu", gelu},
-    {"silu", silu},
-    {"softplus", softplus},
-    {"mish", mish},
-    {"hardsigmoid", hardsigmoid},
-    {"hardswish", hardswish},
-    {"softmax", softmax},
-    {"log_softmax", log_softmax},
-};
-
 }  // namespace
 
-std::span<const Entry> activation_ops() { return entries; }
+std::span<const Entry> activation_ops() {
+  static constexpr Entry entries[] = {
+      {"relu", relu},
+      {"leaky_relu", leaky_relu},
+      {"elu", elu},
+      {"selu", selu},
+      {"celu", celu},
+      {"gelu", gelu},
+      {"silu", silu},
+      {"softplus", softplus},
+      {"mish", mish},
+      {"hardsigmoid", hardsigmoid},
+      {"hardswish", hardswish},
+      {"softmax", softmax},
+      {"log_softmax", log_softmax},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

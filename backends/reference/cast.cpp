@@ -27,13 +27,14 @@ void bitcast(const Op& op) {
   }
 }
 
-constexpr Entry entries[] = {
-    {"cast", cast},
-    {"bitcast", bitcast},
-};
-
 }  // namespace
 
-std::span<const Entry> cast_ops() { return entries; }
+std::span<const Entry> cast_ops() {
+  static constexpr Entry entries[] = {
+      {"cast", cast},
+      {"bitcast", bitcast},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

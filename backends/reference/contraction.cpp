@@ -130,14 +130,15 @@ int64_t matmul_workspace(const Op& op) { return plan_matmul(op).workspace(); }
 void linear(const Op& op) { plan_linear(op).run(op); }
 int64_t linear_workspace(const Op& op) { return plan_linear(op).workspace(); }
 
-constexpr Entry entries[] = {
-    {"dot_general", dot_general, dot_general_workspace},
-    {"matmul", matmul, matmul_workspace},
-    {"linear", linear, linear_workspace},
-};
-
 }  // namespace
 
-std::span<const Entry> contraction_ops() { return entries; }
+std::span<const Entry> contraction_ops() {
+  static constexpr Entry entries[] = {
+      {"dot_general", dot_general, dot_general_workspace},
+      {"matmul", matmul, matmul_workspace},
+      {"linear", linear, linear_workspace},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

@@ -112,13 +112,14 @@ int64_t workspace(const Op& op) {
   return bytes;
 }
 
-constexpr Entry entries[] = {
-    {"conv", conv, workspace},
-    {"conv_transpose", conv_transpose, workspace},
-};
-
 }  // namespace
 
-std::span<const Entry> convolution_ops() { return entries; }
+std::span<const Entry> convolution_ops() {
+  static constexpr Entry entries[] = {
+      {"conv", conv, workspace},
+      {"conv_transpose", conv_transpose, workspace},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

@@ -199,22 +199,23 @@ void masked_select(const Op& op) {
     if (mask.integer(w.index()) != 0) y.copy_element(n++, x, x.offset(w.index()));
 }
 
-constexpr Entry entries[] = {
-    {"gather", gather},
-    {"embedding", embedding},
-    {"take_along_axis", take_along_axis},
-    {"gather_nd", gather_nd},
-    {"one_hot", one_hot},
-    {"dynamic_slice", dynamic_slice},
-    {"dynamic_update_slice", dynamic_update_slice},
-    {"scatter", scatter},
-    {"scatter_nd", scatter_nd},
-    {"nonzero", nonzero, nullptr, nonzero_sizes},
-    {"masked_select", masked_select, nullptr, masked_select_sizes},
-};
-
 }  // namespace
 
-std::span<const Entry> index_ops() { return entries; }
+std::span<const Entry> index_ops() {
+  static constexpr Entry entries[] = {
+      {"gather", gather},
+      {"embedding", embedding},
+      {"take_along_axis", take_along_axis},
+      {"gather_nd", gather_nd},
+      {"one_hot", one_hot},
+      {"dynamic_slice", dynamic_slice},
+      {"dynamic_update_slice", dynamic_update_slice},
+      {"scatter", scatter},
+      {"scatter_nd", scatter_nd},
+      {"nonzero", nonzero, nullptr, nonzero_sizes},
+      {"masked_select", masked_select, nullptr, masked_select_sizes},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

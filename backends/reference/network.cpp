@@ -12,8 +12,6 @@ namespace tessera::reference {
 
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
-
 // Workspace: the scores of one query.
 void attention(const Op& op) {
   const Tensor q = op.in(0), k = op.in(1), v = op.in(2), y = op.out();
@@ -123,14 +121,15 @@ void mse_loss(const Op& op) {
   if (reduction != "none") y.put<double>(0, reduction == "mean" ? total / static_cast<double>(x.elements()) : total);
 }
 
-constexpr Entry entries[] = {
-    {"attention", attention, attention_workspace},
-    {"cross_entropy", cross_entropy},
-    {"mse_loss", mse_loss},
-};
-
 }  // namespace
 
-std::span<const Entry> network_ops() { return entries; }
+std::span<const Entry> network_ops() {
+  static constexpr Entry entries[] = {
+      {"attention", attention, attention_workspace},
+      {"cross_entropy", cross_entropy},
+      {"mse_loss", mse_loss},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

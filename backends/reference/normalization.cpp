@@ -118,16 +118,17 @@ void batch_norm_training(const Op& op) {
   }
 }
 
-constexpr Entry entries[] = {
-    {"layer_norm", layer_norm},
-    {"rms_norm", rms_norm},
-    {"group_norm", group_norm},
-    {"batch_norm", batch_norm},
-    {"batch_norm_training", batch_norm_training},
-};
-
 }  // namespace
 
-std::span<const Entry> normalization_ops() { return entries; }
+std::span<const Entry> normalization_ops() {
+  static constexpr Entry entries[] = {
+      {"layer_norm", layer_norm},
+      {"rms_norm", rms_norm},
+      {"group_norm", group_norm},
+      {"batch_norm", batch_norm},
+      {"batch_norm_training", batch_norm_training},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

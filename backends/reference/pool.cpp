@@ -104,15 +104,16 @@ void adaptive_avg_pool(const Op& op) {
   });
 }
 
-constexpr Entry entries[] = {
-    {"max_pool", max_pool},
-    {"avg_pool", avg_pool},
-    {"adaptive_max_pool", adaptive_max_pool},
-    {"adaptive_avg_pool", adaptive_avg_pool},
-};
-
 }  // namespace
 
-std::span<const Entry> pool_ops() { return entries; }
+std::span<const Entry> pool_ops() {
+  static constexpr Entry entries[] = {
+      {"max_pool", max_pool},
+      {"avg_pool", avg_pool},
+      {"adaptive_max_pool", adaptive_max_pool},
+      {"adaptive_avg_pool", adaptive_avg_pool},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

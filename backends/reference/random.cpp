@@ -115,16 +115,17 @@ void dropout(const Op& op) {
   s.advance(op.out(1), x.elements());
 }
 
-constexpr Entry entries[] = {
-    {"random_bits", random_bits},
-    {"random_uniform", random_uniform},
-    {"random_normal", random_normal},
-    {"random_int", random_int},
-    {"dropout", dropout},
-};
-
 }  // namespace
 
-std::span<const Entry> random_ops() { return entries; }
+std::span<const Entry> random_ops() {
+  static constexpr Entry entries[] = {
+      {"random_bits", random_bits},
+      {"random_uniform", random_uniform},
+      {"random_normal", random_normal},
+      {"random_int", random_int},
+      {"dropout", dropout},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

@@ -11,8 +11,6 @@ namespace tessera::reference {
 
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
-
 // x with the reduced axes last: [kept..., reduced...]. The kept ones in order number the result's elements, with or without keepdims.
 struct Split {
   Tensor x;
@@ -285,28 +283,29 @@ void sum_to(const Op& op) {
   with_domain(x.dtype(), [&]<class T>() { accumulate<Sum<T>, T>(op, axes, itself, as_it_is); });
 }
 
-constexpr Entry entries[] = {
-    {"reduce_sum", reduce_sum},
-    {"reduce_prod", reduce_prod},
-    {"reduce_max", reduce_max},
-    {"reduce_min", reduce_min},
-    {"reduce_any", reduce_any},
-    {"reduce_all", reduce_all},
-    {"argmax", argmax},
-    {"argmin", argmin},
-    {"cumsum", cumsum},
-    {"cumprod", cumprod},
-    {"cummax", cummax},
-    {"cummin", cummin},
-    {"mean", mean},
-    {"variance", variance},
-    {"logsumexp", logsumexp},
-    {"norm", norm},
-    {"sum_to", sum_to},
-};
-
 }  // namespace
 
-std::span<const Entry> reduce_ops() { return entries; }
+std::span<const Entry> reduce_ops() {
+  static constexpr Entry entries[] = {
+      {"reduce_sum", reduce_sum},
+      {"reduce_prod", reduce_prod},
+      {"reduce_max", reduce_max},
+      {"reduce_min", reduce_min},
+      {"reduce_any", reduce_any},
+      {"reduce_all", reduce_all},
+      {"argmax", argmax},
+      {"argmin", argmin},
+      {"cumsum", cumsum},
+      {"cumprod", cumprod},
+      {"cummax", cummax},
+      {"cummin", cummin},
+      {"mean", mean},
+      {"variance", variance},
+      {"logsumexp", logsumexp},
+      {"norm", norm},
+      {"sum_to", sum_to},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

@@ -80,10 +80,11 @@ void interpolate(const Op& op) {
   }
 }
 
-constexpr Entry entries[] = {{"interpolate", interpolate}};
-
 }  // namespace
 
-std::span<const Entry> resample_ops() { return entries; }
+std::span<const Entry> resample_ops() {
+  static constexpr Entry entries[] = {{"interpolate", interpolate}};
+  return entries;
+}
 
 }  // namespace tessera::reference

@@ -276,35 +276,36 @@ void dynamic_broadcast_to(const Op& op) {
   broadcast_to(op);
 }
 
-constexpr Entry entries[] = {
-    {"constant", constant},
-    {"full", full},
-    {"iota", iota},
-    {"dim_value", dim_value},
-    {"shape_of", shape_of},
-    {"reshape", reshape},
-    {"transpose", transpose},
-    {"expand_dims", reshape},  // the row-major order stays
-    {"squeeze", reshape},
-    {"broadcast_to", broadcast_to},
-    {"slice", slice},
-    {"as_strided", as_strided},
-    {"flip", flip},
-    {"diagonal", diagonal},
-    {"concat", concat},
-    {"stack", stack},
-    {"split", split},
-    {"pad", pad},
-    {"tile", tile},
-    {"roll", roll},
-    {"tril", tril},
-    {"triu", triu},
-    {"dynamic_reshape", dynamic_reshape, nullptr, dynamic_reshape_sizes},
-    {"dynamic_broadcast_to", dynamic_broadcast_to, nullptr, dynamic_broadcast_to_sizes},
-};
-
 }  // namespace
 
-std::span<const Entry> shape_ops() { return entries; }
+std::span<const Entry> shape_ops() {
+  static constexpr Entry entries[] = {
+      {"constant", constant},
+      {"full", full},
+      {"iota", iota},
+      {"dim_value", dim_value},
+      {"shape_of", shape_of},
+      {"reshape", reshape},
+      {"transpose", transpose},
+      {"expand_dims", reshape},  // the row-major order stays
+      {"squeeze", reshape},
+      {"broadcast_to", broadcast_to},
+      {"slice", slice},
+      {"as_strided", as_strided},
+      {"flip", flip},
+      {"diagonal", diagonal},
+      {"concat", concat},
+      {"stack", stack},
+      {"split", split},
+      {"pad", pad},
+      {"tile", tile},
+      {"roll", roll},
+      {"tril", tril},
+      {"triu", triu},
+      {"dynamic_reshape", dynamic_reshape, nullptr, dynamic_reshape_sizes},
+      {"dynamic_broadcast_to", dynamic_broadcast_to, nullptr, dynamic_broadcast_to_sizes},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

@@ -148,15 +148,16 @@ void unique(const Op& op) {
 }
 int64_t unique_workspace(const Op& op) { return op.in(0).elements() * 3 * 8; }
 
-constexpr Entry entries[] = {
-    {"sort", sort, line_workspace},
-    {"topk", topk, line_workspace},
-    {"searchsorted", searchsorted},
-    {"unique", unique, unique_workspace, unique_sizes},
-};
-
 }  // namespace
 
-std::span<const Entry> sort_ops() { return entries; }
+std::span<const Entry> sort_ops() {
+  static constexpr Entry entries[] = {
+      {"sort", sort, line_workspace},
+      {"topk", topk, line_workspace},
+      {"searchsorted", searchsorted},
+      {"unique", unique, unique_workspace, unique_sizes},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

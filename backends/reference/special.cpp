@@ -10,7 +10,6 @@ namespace tessera::reference {
 
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double pi = std::numbers::pi;
 
@@ -145,16 +144,17 @@ void sigmoid(const Op& op) {
   unary(op, [](double x) { return 1 / (1 + std::exp(-x)); });
 }
 
-constexpr Entry entries[] = {
-    {"exp", exp},       {"exp2", exp2},     {"expm1", expm1},     {"log", log},         {"log2", log2}, {"log10", log10},
-    {"log1p", log1p},   {"sqrt", sqrt},     {"rsqrt", rsqrt},     {"cbrt", cbrt},       {"sin", sin},   {"cos", cos},
-    {"tan", tan},       {"asin", asin},     {"acos", acos},       {"atan", atan},       {"sinh", sinh}, {"cosh", cosh},
-    {"tanh", tanh},     {"asinh", asinh},   {"acosh", acosh},     {"atanh", atanh},     {"erf", erf},   {"erfc", erfc},
-    {"erfinv", erfinv}, {"lgamma", lgamma}, {"digamma", digamma}, {"sigmoid", sigmoid},
-};
-
 }  // namespace
 
-std::span<const Entry> special_ops() { return entries; }
+std::span<const Entry> special_ops() {
+  static constexpr Entry entries[] = {
+      {"exp", exp},       {"exp2", exp2},     {"expm1", expm1},     {"log", log},         {"log2", log2}, {"log10", log10},
+      {"log1p", log1p},   {"sqrt", sqrt},     {"rsqrt", rsqrt},     {"cbrt", cbrt},       {"sin", sin},   {"cos", cos},
+      {"tan", tan},       {"asin", asin},     {"acos", acos},       {"atan", atan},       {"sinh", sinh}, {"cosh", cosh},
+      {"tanh", tanh},     {"asinh", asinh},   {"acosh", acosh},     {"atanh", atanh},     {"erf", erf},   {"erfc", erfc},
+      {"erfinv", erfinv}, {"lgamma", lgamma}, {"digamma", digamma}, {"sigmoid", sigmoid},
+  };
+  return entries;
+}
 
 }  // namespace tessera::reference

@@ -6,6 +6,7 @@
 #include <complex>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 
 #include "tessera/abi.h"
 
@@ -13,6 +14,7 @@ namespace tessera::reference {
 
 __extension__ typedef __int128 Int;  // holds every i64 and u64 and their sums
 using Complex = std::complex<double>;
+inline constexpr double inf = std::numeric_limits<double>::infinity();
 
 // The low 64 bits of the product, all that is ever kept: a product of two u64 would leave the range of Int.
 inline Int times(Int a, Int b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }

@@ -6,7 +6,7 @@
 namespace tessera::onnx {
 namespace {
 
-constexpr int kDeepest = 64;  // nested graphs and types
+constexpr int kDeepestGraph = 64;  // nested graphs and types
 
 void read(TensorProto& t, std::string_view bytes) {
   t.message = bytes;
@@ -151,7 +151,7 @@ NodeProto read_node(std::string_view bytes, int depth) {
 }
 
 void read(GraphProto& g, std::string_view bytes, int depth) {
-  if (depth > kDeepest) throw Malformed{bytes.data(), "graphs nested more than 64 deep"};
+  if (depth > kDeepestGraph) throw Malformed{bytes.data(), "graphs nested more than 64 deep"};
   for (Fields f(bytes); f.next();) switch (f.number()) {
       case 1: g.nodes.push_back(read_node(f.bytes(), depth)); break;
       case 2: g.name = f.bytes(); break;

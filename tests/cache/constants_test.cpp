@@ -89,7 +89,7 @@ std::shared_ptr<Context> context_in(const std::string& folder, const std::string
 }
 
 // y = x . w + (w + w): the second term is folded.
-const char* const kGraph = R"(graph @net(%x: f32[192, 192] arg) -> (f32[192, 192])
+const char* const kFolds = R"(graph @net(%x: f32[192, 192] arg) -> (f32[192, 192])
 {
   %w = constant {value = dense<f32[192, 192]: ref 0>}
   %p = dot_general %x, %w {lhs_contract = [1], rhs_contract = [0]} : f32[192, 192]
@@ -111,7 +111,7 @@ Result run(const std::shared_ptr<Context>& context, const WeightFile& file, bool
   const OneConstant constants(mapping->data);
   ReadLimits limits;
   limits.constants = &constants;
-  auto graph = parse_graph(context->ops(), kGraph, "net.tsr", limits);
+  auto graph = parse_graph(context->ops(), kFolds, "net.tsr", limits);
   graph->keep(mapping);
   if (named) graph->sources().add(mapping->data, kBytes, mapping->fd, 0);
   Result out;

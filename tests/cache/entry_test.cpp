@@ -11,7 +11,7 @@
 using namespace tessera::core;
 
 namespace {
-const std::string kKey(64, 'a');
+const std::string kAllA(64, 'a');
 std::string why(const std::string& bytes, const std::string& signing_key = {}) {
   EntryView e{};
   return decode_entry(bytes, signing_key, &e);
@@ -53,11 +53,11 @@ TEST_CASE("HMAC-SHA256 gives the values of RFC 4231") {
 TEST_CASE("an entry reads back") {
   for (const std::string& payload : {std::string(), std::string("x"), std::string(100000, '\0')})
     for (const std::string& signing_key : {std::string(), std::string(32, 'k')}) {
-      const std::string bytes = encode_entry(CacheKind::kProfile, kKey, payload, signing_key);
+      const std::string bytes = encode_entry(CacheKind::kProfile, kAllA, payload, signing_key);
       EntryView e{};
       REQUIRE(decode_entry(bytes, signing_key, &e).empty());
       CHECK(e.kind == CacheKind::kProfile);
-      CHECK(e.key == kKey);
+      CHECK(e.key == kAllA);
       CHECK(e.payload == payload);
       CHECK(e.is_signed == !signing_key.empty());
       CHECK(entry_length(bytes) == bytes.size());
@@ -65,22 +65,22 @@ TEST_CASE("an entry reads back") {
 }
 
 TEST_CASE("an entry that lost or gained bytes is refused") {
-  const std::string bytes = encode_entry(CacheKind::kGraph, kKey, "payload", {});
+  const std::string bytes = encode_entry(CacheKind::kGraph, kAllA, "payload", {});
   for (size_t n = 0; n < bytes.size(); ++n) CHECK_FALSE(why(bytes.substr(0, n)).empty());
   CHECK(why(bytes + "x") == "it holds 8 bytes, its header says 7");
 }
 
 TEST_CASE("a changed byte never passes for the same entry") {
   const std::string secret(32, 's');
-  const std::string plain = encode_entry(CacheKind::kGraph, kKey, "payload", {});
-  const std::string signed_bytes = encode_entry(CacheKind::kGraph, kKey, "payload", secret);
+  const std::string plain = encode_entry(CacheKind::kGraph, kAllA, "payload", {});
+  const std::string signed_bytes = encode_entry(CacheKind::kGraph, kAllA, "payload", secret);
   for (size_t i = 0; i < plain.size(); ++i)
     for (const int bit : {1, 128}) {
       std::string changed = plain;
       changed[i] = static_cast<char>(changed[i] ^ bit);
       EntryView e{};
       // Key, kind and the mark "not signed" are not under the hash: whoever asked compares the first two.
-      if (decode_entry(changed, {}, &e).empty()) CHECK((e.key != kKey || e.kind != CacheKind::kGraph || e.is_signed));
+      if (decode_entry(changed, {}, &e).empty()) CHECK((e.key != kAllA || e.kind != CacheKind::kGraph || e.is_signed));
       std::string forged = signed_bytes;
       forged[i] = static_cast<char>(forged[i] ^ bit);
       CHECK_FALSE(why(forged, secret).empty());
@@ -89,13 +89,13 @@ TEST_CASE("a changed byte never passes for the same entry") {
 
 TEST_CASE("with a key, only its signature counts") {
   const std::string secret(32, 's'), other(32, 't');
-  CHECK(why(encode_entry(CacheKind::kGraph, kKey, "p", {}), secret) ==
+  CHECK(why(encode_entry(CacheKind::kGraph, kAllA, "p", {}), secret) ==
         "it is not signed, and cache.key_file asks for signatures");
-  CHECK(why(encode_entry(CacheKind::kGraph, kKey, "p", other), secret) ==
+  CHECK(why(encode_entry(CacheKind::kGraph, kAllA, "p", other), secret) ==
         "its signature is not that of the key in cache.key_file");
-  CHECK(why(encode_entry(CacheKind::kGraph, kKey, "p", secret), secret).empty());
+  CHECK(why(encode_entry(CacheKind::kGraph, kAllA, "p", secret), secret).empty());
   // Whoever has no key trusts the folder alone.
-  CHECK(why(encode_entry(CacheKind::kGraph, kKey, "p", secret)).empty());
+  CHECK(why(encode_entry(CacheKind::kGraph, kAllA, "p", secret)).empty());
 }
 
 TEST_CASE("keys are 64 hex digits") {
@@ -127,7 +127,7 @@ TEST_CASE("sections read back, and nothing reads past their end") {
 
 TEST_CASE("a bundle is refused when a byte of it is wrong") {
   std::string bundle =
-      "TSRBUNDLE1\n" + encode_entry(CacheKind::kGraph, kKey, "one", {}) + encode_entry(CacheKind::kGraph, kKey, "two", {});
+      "TSRBUNDLE1\n" + encode_entry(CacheKind::kGraph, kAllA, "one", {}) + encode_entry(CacheKind::kGraph, kAllA, "two", {});
   bundle += sha256_hex(bundle);
   std::vector<std::string> found;
   const auto each = [&](std::string_view e) { found.emplace_back(e); };

@@ -15,6 +15,8 @@
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
+namespace buffer_test {
+
 using namespace tessera::core;
 
 namespace {
@@ -330,3 +332,5 @@ TEST_CASE("blocks and handles travel between threads") {
   REQUIRE(device(kCpu).in_use() == before);
   trim_pool(device(kCpu));
 }
+
+}  // namespace buffer_test

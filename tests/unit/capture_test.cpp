@@ -12,6 +12,8 @@
 #include "ir/printer.hpp"
 #include "tessera/embed.h"
 
+namespace capture_test {
+
 using namespace tessera::core;
 using namespace tessera::test;
 
@@ -182,3 +184,5 @@ TEST_CASE("the null backend runs whole graphs on either of its devices") {
     api_table().executable_destroy(e);
   }
 }
+
+}  // namespace capture_test

@@ -15,6 +15,8 @@
 #include "host_support.hpp"
 #include "plugin/manifest.hpp"
 
+namespace config_test {
+
 using namespace tessera::core;
 using tessera::test::check_golden;
 namespace fs = std::filesystem;
@@ -373,3 +375,5 @@ TEST_CASE("the shipped configs parse, and every list is what it claims") {
     CHECK_FALSE(c.get_strings("backends.order").empty());
   }
 }
+
+}  // namespace config_test

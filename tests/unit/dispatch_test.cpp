@@ -15,6 +15,8 @@
 #include "log/log.hpp"
 #include "tessera/embed.h"
 
+namespace dispatch_test {
+
 using namespace tessera::core;
 using namespace tessera::test;
 
@@ -538,3 +540,5 @@ TEST_CASE("single ops: cached by signature, right for every shape, refused with 
     REQUIRE(values_of(*op("constant", {}, {attr})) == Values{v, v});
   }
 }
+
+}  // namespace dispatch_test

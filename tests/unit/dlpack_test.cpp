@@ -8,6 +8,8 @@
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
+namespace dlpack_test {
+
 using namespace tessera::core;
 
 namespace {
@@ -119,3 +121,5 @@ TEST_CASE("a device that DLPack does not number is not exported") {
   REQUIRE(error_code([&] { tensor_to_dlpack(*t); }) == "TSR-T011");
   REQUIRE(t->refcount == 1);
 }
+
+}  // namespace dlpack_test

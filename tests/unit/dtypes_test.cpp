@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+namespace dtypes_test {
+
 using namespace tessera;
 
 namespace {
@@ -378,3 +380,5 @@ TEST_CASE("result types of several operands, and the derived dtypes") {
   CHECK(to_float_dtype(TSR_U2) == TSR_F32);
   CHECK(to_float_dtype(TSR_F16) == TSR_F16);
 }
+
+}  // namespace dtypes_test

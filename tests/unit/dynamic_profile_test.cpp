@@ -9,6 +9,8 @@
 #include "runtime/tensor.hpp"
 #include "support/error.hpp"
 
+namespace dynamic_profile_test {
+
 using namespace tessera::core;
 using namespace tessera::test;
 
@@ -122,3 +124,5 @@ TEST_CASE("marks: the last one of a dimension wins, equal sets are one") {
   mark_tensor(*one, 0, TSR_MARK_DYNAMIC, 0, 8);
   CHECK(error_of([&] { input_policy(policy, {}, "x", tensor_arg(one), 0, {}); }).substr(0, 9) == "TSR-D001 ");
 }
+
+}  // namespace dynamic_profile_test

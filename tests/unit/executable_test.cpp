@@ -8,6 +8,8 @@
 #include "fake_backend.hpp"
 #include "runtime/lease.hpp"
 
+namespace executable_test {
+
 using namespace tessera::core;
 using namespace tessera::test;
 
@@ -657,3 +659,5 @@ TEST_CASE("an executor gets the table of active steps and the tensors of each ca
   REQUIRE(mine.runs == 2);
   REQUIRE(dynamic->plan_text().find("neg") != std::string::npos);
 }
+
+}  // namespace executable_test

@@ -13,6 +13,8 @@
 #include "support/error.hpp"
 #include "test_opset.hpp"
 
+namespace graph_breaks_test {
+
 using namespace tessera::core;
 
 TEST_CASE("every graph break says what, why and how to avoid it") {
@@ -123,3 +125,5 @@ TEST_CASE("a host function is gone with the last graph that has it") {
   copy.reset();
   CHECK(gone == 1);
 }
+
+}  // namespace graph_breaks_test

@@ -16,6 +16,8 @@
 #include "support/error.hpp"
 #include "test_opset.hpp"
 
+namespace graph_test {
+
 using namespace tessera::core;
 using namespace tessera::test;
 
@@ -349,3 +351,5 @@ TEST_CASE("sizes in bytes") {
   CHECK(tensor_bytes(TSR_C128, 2) == 32);
   CHECK(code_of([] { tensor_bytes(TSR_F64, INT64_MAX / 8); }) == "TSR-S001");
 }
+
+}  // namespace graph_test

@@ -12,6 +12,8 @@
 #include "support/error.hpp"
 #include "test_opset.hpp"
 
+namespace infer_test {
+
 using namespace tessera::core;
 using tessera::test::test_ops;
 
@@ -188,3 +190,5 @@ TEST_CASE("callbacks that break their contract are blamed") {
       CHECK_THROWS_WITH(parse(), Catch::Contains("TSR-I036") && Catch::Contains("'acme.opset'"));
   }
 }
+
+}  // namespace infer_test

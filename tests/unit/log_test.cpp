@@ -7,6 +7,8 @@
 #include "log/log.hpp"
 #include "support/error.hpp"
 
+namespace log_test {
+
 using namespace tessera::core;
 
 namespace {
@@ -118,3 +120,5 @@ TEST_CASE("the functions that plugins see take names and ignore what they do not
   abi::log_write("schedule", 0, nullptr);
   CHECK(capture.chunks == std::vector<std::string>{"[schedule] tile 8\n"});
 }
+
+}  // namespace log_test

@@ -10,6 +10,8 @@
 #include "support/error.hpp"
 #include "test_opset.hpp"
 
+namespace make_guards_test {
+
 using namespace tessera::core;
 using tessera::test::test_ops;
 
@@ -106,3 +108,5 @@ TEST_CASE("what no guard covers is a fault") {
     CHECK(e.code() == "TSR-B042");
   }
 }
+
+}  // namespace make_guards_test

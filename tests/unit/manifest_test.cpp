@@ -5,6 +5,8 @@
 #include "plugin/plugin_host.hpp"
 #include "plugin/sha256.hpp"
 
+namespace manifest_test {
+
 using namespace tessera::core;
 
 namespace {
@@ -83,3 +85,5 @@ TEST_CASE("kinds have names") {
   CHECK(kind_from_name("?") == 0);
   CHECK(kind_from_name("") == 0);
 }
+
+}  // namespace manifest_test

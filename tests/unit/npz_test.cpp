@@ -16,6 +16,8 @@
 #include "npz/elements.hpp"
 #include "tessera/abi.h"
 
+namespace npz_test {
+
 namespace fs = std::filesystem;
 using namespace tessera;
 using npz::Array;
@@ -440,3 +442,5 @@ TEST_CASE("dtypes that numpy lacks travel as raw, unpacked bytes") {
   const uint16_t bf = 0x3F80;
   CHECK(npz::from_elements("b", TSR_BF16, {}, &bf).descr == "|V2");
 }
+
+}  // namespace npz_test

@@ -24,7 +24,7 @@
 #include "tessera/dtypes.hpp"
 #include "tessera/plugin.hpp"
 
-namespace tessera::core {
+namespace tessera::core::opset_test {
 namespace {
 
 // Callbacks and the core must share one host: the tables of this process.
@@ -574,4 +574,4 @@ TEST_CASE("the mapping tables name ops of the set") {
 }
 
 }  // namespace
-}  // namespace tessera::core
+}  // namespace tessera::core::opset_test

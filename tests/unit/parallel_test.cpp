@@ -9,6 +9,8 @@
 
 #include "runtime/parallel.hpp"
 
+namespace parallel_test {
+
 using namespace tessera::core;
 
 namespace {
@@ -122,3 +124,5 @@ TEST_CASE("a limit ends with its scope") {
   }
   REQUIRE(num_threads() == before);
 }
+
+}  // namespace parallel_test

@@ -25,6 +25,8 @@
 #include "support/error.hpp"
 #include "test_opset.hpp"
 
+namespace pass_manager_test {
+
 namespace fs = std::filesystem;
 using namespace tessera::core;
 using namespace tessera::test;
@@ -474,3 +476,5 @@ TEST_CASE("options come from the config") {
   CHECK(code_of([&] { options("verify = \"sometimes\""); }) == "TSR-C004");
   CHECK(code_of([&] { options("bisect_limit = -2"); }) == "TSR-C004");
 }
+
+}  // namespace pass_manager_test

@@ -10,6 +10,8 @@
 #include "host_support.hpp"
 #include "support/error.hpp"
 
+namespace pipeline_test {
+
 using namespace tessera::core;
 using tessera::test::bare_host;
 using tessera::test::build_dir;
@@ -112,3 +114,5 @@ TEST_CASE("passes are found and their options completed") {
   CHECK(message_of([&] { bind_pipeline(*c, "constant_fold{max_bytes=-1}"); }).rfind("TSR-C004", 0) == 0);
   CHECK(message_of([&] { bind_pipeline(*c, "constant_fold{max_bytes=many}"); }).rfind("TSR-C003", 0) == 0);
 }
+
+}  // namespace pipeline_test

@@ -7,6 +7,8 @@
 
 #include "dispatch/entry_table.hpp"
 
+namespace plain_call_test {
+
 using namespace tessera::core;
 
 namespace {
@@ -115,3 +117,5 @@ TEST_CASE("what differs is not found") {
     REQUIRE(changed.find_plainly_in(table) == nullptr);
   }
 }
+
+}  // namespace plain_call_test

@@ -10,6 +10,8 @@
 #include "fake_backend.hpp"
 #include "ir/sizes.hpp"
 
+namespace planner_test {
+
 using namespace tessera::core;
 using namespace tessera::test;
 
@@ -238,3 +240,5 @@ TEST_CASE("constants are evaluated, what is not constant is refused") {
   const ServiceScope inner(nothing);
   REQUIRE(error_of([&] { evaluate_node(*g, a, {&out, 1}); }).substr(0, 8) == "TSR-R022");
 }
+
+}  // namespace planner_test

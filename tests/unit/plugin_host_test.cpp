@@ -18,6 +18,8 @@
 #include "plugin/manifest.hpp"
 #include "plugin/sha256.hpp"
 
+namespace plugin_host_test {
+
 namespace fs = std::filesystem;
 using namespace tessera::core;
 using tessera::test::bare_host;
@@ -384,3 +386,5 @@ TEST_CASE("plugin list and plugin check report faults instead of throwing them")
   CHECK(nlohmann::json::parse(plugin_check_json(dir + "/acme_not_a_plugin.so", bare_host()))["faults"][0]["code"] ==
         "TSR-P001");
 }
+
+}  // namespace plugin_host_test

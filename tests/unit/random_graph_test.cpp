@@ -13,6 +13,17 @@
 #include "support/error.hpp"
 #include "test_opset.hpp"
 
+#if __has_include("opset.hpp")
+#include "ir/body.hpp"
+#include "ir/graph_api.hpp"
+#include "opset.hpp"
+#include "plugin/plugin_host.hpp"
+#include "tessera/dtypes.hpp"
+#include "tessera/plugin.hpp"
+#endif
+
+namespace random_graph_test {
+
 using namespace tessera::core;
 using tessera::test::random_graph;
 using tessera::test::test_ops;
@@ -106,12 +117,6 @@ TEST_CASE("the witness satisfies the graph") {
 
 #if __has_include("opset.hpp")
 // The standard op set, where this build has it.
-#include "ir/body.hpp"
-#include "ir/graph_api.hpp"
-#include "opset.hpp"
-#include "plugin/plugin_host.hpp"
-#include "tessera/dtypes.hpp"
-#include "tessera/plugin.hpp"
 
 namespace {
 
@@ -210,3 +215,5 @@ TEST_CASE("random graphs over the standard set verify, round-trip, decompose and
   CHECK(gradients > 1000);
 }
 #endif
+
+}  // namespace random_graph_test

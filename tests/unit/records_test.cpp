@@ -15,6 +15,8 @@
 #include "support/error.hpp"
 #include "test_opset.hpp"
 
+namespace records_test {
+
 using namespace tessera::core;
 using tessera::test::test_ops;
 
@@ -348,3 +350,5 @@ TEST_CASE("the records of the standard set are read") {
   }
   CHECK(count >= 90);
 }
+
+}  // namespace records_test

@@ -19,6 +19,8 @@
 #include "support/error.hpp"
 #include "test_opset.hpp"
 
+namespace rewrite_test {
+
 using namespace tessera::core;
 using namespace tessera::test;
 
@@ -274,3 +276,5 @@ TEST_CASE("random graphs stay sound and settle") {
   }
   CHECK(changed > 50);
 }
+
+}  // namespace rewrite_test

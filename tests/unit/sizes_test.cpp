@@ -15,6 +15,8 @@
 #include "support/error.hpp"
 #include "test_opset.hpp"
 
+namespace sizes_test {
+
 using namespace tessera::core;
 
 namespace {
@@ -420,3 +422,5 @@ TEST_CASE("a checkpoint takes back handles, symbols and assumptions") {
   CHECK(s.print(sum) == "a * 3 + c * 3");
   CHECK(s.symbol("b", 0, 1, false) != c);
 }
+
+}  // namespace sizes_test

@@ -16,6 +16,8 @@
 #include "tessera/dtypes.hpp"
 #include "test_opset.hpp"
 
+namespace text_test {
+
 using namespace tessera;
 using namespace tessera::core;
 using tessera::test::test_ops;
@@ -371,3 +373,5 @@ TEST_CASE("messages of the text reader are golden") {
     tessera::test::check_golden(file.substr(0, file.size() - 4) + ".expected", out);
   }
 }
+
+}  // namespace text_test

@@ -14,6 +14,8 @@
 #include "support/error.hpp"
 #include "test_opset.hpp"
 
+namespace transaction_test {
+
 using namespace tessera::core;
 using namespace tessera::test;
 
@@ -192,3 +194,5 @@ graph @g(%x: f32[s0, 4], %y: f32[s1, 5], %z: f32[s1, 4]) -> (f32[s0, 4])
   g->commit();
   CHECK(g->sizes().assumptions().size() == 1);
 }
+
+}  // namespace transaction_test

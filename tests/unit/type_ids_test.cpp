@@ -9,6 +9,8 @@
 
 #include "runtime/block_pool.hpp"
 
+namespace type_ids_test {
+
 using namespace tessera::core;
 
 namespace {
@@ -101,3 +103,5 @@ TEST_CASE("blocks begin at cache lines, do not overlap, and serve again") {
   for (const auto& [p, bytes] : blocks) free_lines(p, bytes);
   free_lines(nullptr, 64);
 }
+
+}  // namespace type_ids_test

@@ -43,6 +43,8 @@ struct GraphTestAccess {
 
 }  // namespace tessera::core
 
+namespace verifier_test {
+
 using namespace tessera::core;
 using tessera::test::test_ops;
 using Access = GraphTestAccess;
@@ -341,3 +343,5 @@ TEST_CASE("a commit that breaks a node is rolled back") {
   CHECK(print_graph(*b.g) == before);
   CHECK_NOTHROW(verify(*b.g));
 }
+
+}  // namespace verifier_test

@@ -14,7 +14,7 @@ namespace sdk = tessera::sdk;
 
 namespace {
 
-constexpr int64_t kMaxTaps = 256;
+constexpr int64_t kMaxWindow = 256;
 
 class MaxPoolKernel final : public sdk::Kernel {
  public:
@@ -46,7 +46,7 @@ class MaxPoolKernel final : public sdk::Kernel {
       x = reinterpret_cast<const float*>(copy);
     }
     const int taps = static_cast<int>(kernel_[0] * kernel_[1]);
-    int64_t offsets[kMaxTaps];
+    int64_t offsets[kMaxWindow];
     for (int t = 0; t < taps; ++t) offsets[t] = phases.offset(s, t / kernel_[1], t % kernel_[1]);
     WindowMax* kernel = isa_.level >= 2 ? window_max_avx512 : isa_.level == 1 ? window_max_avx2 : window_max_baseline;
     CopyPlane* copy_plane = isa_.level >= 2 ? copy_plane_avx512 : isa_.level == 1 ? copy_plane_avx2 : copy_plane_baseline;
@@ -86,7 +86,7 @@ const char* refuse_max_pool(const sdk::Node& n) {
   if (kernel.empty() || kernel.size() > 2) return "cpu pools over one or two dimensions";
   int64_t taps = 1;
   for (const int64_t k : kernel) taps *= k;
-  return taps > kMaxTaps ? "the window has more than 256 elements" : nullptr;
+  return taps > kMaxWindow ? "the window has more than 256 elements" : nullptr;
 }
 
 std::unique_ptr<sdk::Kernel> make_max_pool(const sdk::Compile& c, const Isa& isa) {

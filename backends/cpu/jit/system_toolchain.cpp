@@ -26,7 +26,7 @@ namespace {
 namespace sdk = tessera::sdk;
 namespace fs = std::filesystem;
 
-const char* const kHint = "install a C++ compiler (apt-get install g++), or name one: system_compiler in [cpu]";
+const char* const kNoCompiler = "install a C++ compiler (apt-get install g++), or name one: system_compiler in [cpu]";
 
 class TemporaryDirectory {
  public:
@@ -67,13 +67,13 @@ int run(std::vector<std::string> arguments, const std::string& output) {
   const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (failed)
-    throw sdk::Error(TSR_ENVIRONMENT, "TSR-J003", "cannot start '" + arguments[0] + "': " + std::strerror(failed), kHint);
+    throw sdk::Error(TSR_ENVIRONMENT, "TSR-J003", "cannot start '" + arguments[0] + "': " + std::strerror(failed), kNoCompiler);
   int status = 0;
   while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR)
-      throw sdk::Error(TSR_ENVIRONMENT, "TSR-J003", "lost '" + arguments[0] + "': " + std::strerror(errno), kHint);
+      throw sdk::Error(TSR_ENVIRONMENT, "TSR-J003", "lost '" + arguments[0] + "': " + std::strerror(errno), kNoCompiler);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-    throw sdk::Error(TSR_ENVIRONMENT, "TSR-J003", "cannot start '" + arguments[0] + "'", kHint);
+    throw sdk::Error(TSR_ENVIRONMENT, "TSR-J003", "cannot start '" + arguments[0] + "'", kNoCompiler);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
@@ -108,7 +108,7 @@ std::string system_version(const std::string& compiler) {
   const TemporaryDirectory directory;
   const std::string out = directory.file("version");
   if (run({compiler, "--version"}, out) != 0)
-    throw sdk::Error(TSR_ENVIRONMENT, "TSR-J003", "'" + compiler + " --version' failed: " + slurp(out), kHint);
+    throw sdk::Error(TSR_ENVIRONMENT, "TSR-J003", "'" + compiler + " --version' failed: " + slurp(out), kNoCompiler);
   const std::string text = slurp(out);
   return text.substr(0, text.find('\n'));
 }
@@ -144,7 +144,7 @@ std::string system_build(const Source& s, const Isa& isa, const std::string& com
   command.insert(command.end(), {"-o", library, text, "-lm", "-lc", "-lgcc"});
   if (run(command, log) != 0) fail_text(s, slurp(log));
   std::string bytes = slurp(library);
-  if (bytes.empty()) throw sdk::Error(TSR_ENVIRONMENT, "TSR-J003", "'" + compiler + "' wrote no library", kHint);
+  if (bytes.empty()) throw sdk::Error(TSR_ENVIRONMENT, "TSR-J003", "'" + compiler + "' wrote no library", kNoCompiler);
   return bytes;
 }
 

@@ -39,7 +39,7 @@ void column(const void* base, const int64_t* offsets, int64_t first, int64_t row
   for (int64_t c = 0; c < cols; ++c) static_cast<T*>(out)[c] = acc[c];
 }
 
-struct Entry {
+struct Reducer {
   Reduce reduce;
   Comp comp;
   ChunkFn chunk;
@@ -47,7 +47,7 @@ struct Entry {
 };
 #define ENTRY(KIND, COMP, OP, T, MAP) \
   { Reduce::KIND, Comp::COMP, run<OP, T, MAP>, column<OP, T, MAP> }
-constexpr Entry kEntries[] = {
+constexpr Reducer kReducers[] = {
     ENTRY(Sum, F32, SumOp, float, AsIs),         ENTRY(Sum, F64, SumOp, double, AsIs),
     ENTRY(Sum, I32, SumOp, uint32_t, AsIs),      ENTRY(Sum, I64, SumOp, uint64_t, AsIs),
     ENTRY(Sum, U64, SumOp, uint64_t, AsIs),      ENTRY(Prod, F32, ProdOp, float, AsIs),
@@ -63,8 +63,8 @@ constexpr Entry kEntries[] = {
     ENTRY(SumAbs, F32, SumOp, float, Magnitude), ENTRY(SumAbs, F64, SumOp, double, Magnitude),
 };
 
-const Entry* find(Reduce r, Comp c) {
-  for (const Entry& e : kEntries)
+const Reducer* find(Reduce r, Comp c) {
+  for (const Reducer& e : kReducers)
     if (e.reduce == r && e.comp == c) return &e;
   return nullptr;
 }
@@ -72,11 +72,11 @@ const Entry* find(Reduce r, Comp c) {
 }  // namespace
 
 ChunkFn EAGER_ISA(find_chunk)(Reduce r, Comp c) {
-  const Entry* e = find(r, c);
+  const Reducer* e = find(r, c);
   return e ? e->chunk : nullptr;
 }
 ColumnFn EAGER_ISA(find_column)(Reduce r, Comp c) {
-  const Entry* e = find(r, c);
+  const Reducer* e = find(r, c);
   return e ? e->column : nullptr;
 }
 

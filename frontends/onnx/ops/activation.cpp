@@ -101,31 +101,32 @@ void hardmax(Op& op) {
   op.out(b.reshape(b.cast(here, x.dtype()), x.sizes()));
 }
 
-constexpr Record kRecords[] = {
-    {"", "Relu", relu},
-    {"", "Sigmoid", sigmoid},
-    {"", "LeakyRelu", leaky_relu},
-    {"", "Elu", elu},
-    {"", "Celu", celu},
-    {"", "Selu", selu},
-    {"", "Mish", mish},
-    {"", "Gelu", gelu},
-    {"", "Softplus", softplus},
-    {"", "Softsign", softsign},
-    {"", "HardSigmoid", hard_sigmoid},
-    {"", "HardSwish", hard_swish},
-    {"", "ThresholdedRelu", thresholded_relu},
-    {"", "PRelu", prelu},
-    {"", "Shrink", shrink},
-    {"", "Swish", swish},
-    {"", "SwiGLU", swiglu},
-    {"", "Softmax", softmax<false>},
-    {"", "LogSoftmax", softmax<true>},
-    {"", "Hardmax", hardmax},
-};
-
 }  // namespace
 
-std::span<const Record> activation_records() { return kRecords; }
+std::span<const Record> activation_records() {
+  static constexpr Record records[] = {
+      {"", "Relu", relu},
+      {"", "Sigmoid", sigmoid},
+      {"", "LeakyRelu", leaky_relu},
+      {"", "Elu", elu},
+      {"", "Celu", celu},
+      {"", "Selu", selu},
+      {"", "Mish", mish},
+      {"", "Gelu", gelu},
+      {"", "Softplus", softplus},
+      {"", "Softsign", softsign},
+      {"", "HardSigmoid", hard_sigmoid},
+      {"", "HardSwish", hard_swish},
+      {"", "ThresholdedRelu", thresholded_relu},
+      {"", "PRelu", prelu},
+      {"", "Shrink", shrink},
+      {"", "Swish", swish},
+      {"", "SwiGLU", swiglu},
+      {"", "Softmax", softmax<false>},
+      {"", "LogSoftmax", softmax<true>},
+      {"", "Hardmax", hardmax},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -232,13 +232,6 @@ void flex_attention(Op& op) {
   op.out(b.cast(b.matmul(p, b.cast(v, precision)), q.dtype()));
 }
 
-constexpr Record kRecords[] = {
-    {"", "Attention", attention},
-    {"", "RotaryEmbedding", rotary_embedding},
-    {"", "LinearAttention", linear_attention},
-    {"ai.onnx.preview", "FlexAttention", flex_attention},
-};
-
 }  // namespace
 
 V rotate(Build& b, const V& x, const V& cos, const V& sin, bool interleaved) {
@@ -251,6 +244,14 @@ V rotate(Build& b, const V& x, const V& cos, const V& sin, bool interleaved) {
   return b.reshape(b.concat({b.expand(re, {last + 1}), b.expand(im, {last + 1})}, last + 1), x.sizes());
 }
 
-std::span<const Record> attention_records() { return kRecords; }
+std::span<const Record> attention_records() {
+  static constexpr Record records[] = {
+      {"", "Attention", attention},
+      {"", "RotaryEmbedding", rotary_embedding},
+      {"", "LinearAttention", linear_attention},
+      {"ai.onnx.preview", "FlexAttention", flex_attention},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -296,14 +296,15 @@ void scan(Op& op) {
   }
 }
 
-constexpr Record kRecords[] = {
-    {"", "If", if_},
-    {"", "Loop", loop},
-    {"", "Scan", scan},
-};
-
 }  // namespace
 
-std::span<const Record> control_records() { return kRecords; }
+std::span<const Record> control_records() {
+  static constexpr Record records[] = {
+      {"", "If", if_},
+      {"", "Loop", loop},
+      {"", "Scan", scan},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -143,16 +143,17 @@ void deform_conv(Op& op) {
   op.out(b.cast(y, x.dtype()));
 }
 
-constexpr Record kRecords[] = {
-    {"", "Conv", conv},
-    {"", "ConvInteger", conv_integer},
-    {"", "ConvTranspose", conv_transpose},
-    {"", "CausalConvWithState", causal_conv_with_state},
-    {"", "DeformConv", deform_conv},
-};
-
 }  // namespace
 
-std::span<const Record> conv_records() { return kRecords; }
+std::span<const Record> conv_records() {
+  static constexpr Record records[] = {
+      {"", "Conv", conv},
+      {"", "ConvInteger", conv_integer},
+      {"", "ConvTranspose", conv_transpose},
+      {"", "CausalConvWithState", causal_conv_with_state},
+      {"", "DeformConv", deform_conv},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -252,25 +252,26 @@ void non_max_suppression(Op& op) {
   op.out(b.concat(columns, 1));
 }
 
-constexpr Record kRecords[] = {
-    {"", "Gather", gather},
-    {"", "GatherElements", gather_elements},
-    {"", "GatherND", gather_nd},
-    {"", "Scatter", scatter},
-    {"", "ScatterElements", scatter},
-    {"", "ScatterND", scatter_nd},
-    {"", "OneHot", one_hot},
-    {"", "TopK", top_k},
-    {"", "NonZero", nonzero},
-    {"", "Compress", compress},
-    {"", "Unique", unique},
-    {"", "Col2Im", col2im},
-    {"", "TensorScatter", tensor_scatter},
-    {"", "NonMaxSuppression", non_max_suppression},
-};
-
 }  // namespace
 
-std::span<const Record> index_records() { return kRecords; }
+std::span<const Record> index_records() {
+  static constexpr Record records[] = {
+      {"", "Gather", gather},
+      {"", "GatherElements", gather_elements},
+      {"", "GatherND", gather_nd},
+      {"", "Scatter", scatter},
+      {"", "ScatterElements", scatter},
+      {"", "ScatterND", scatter_nd},
+      {"", "OneHot", one_hot},
+      {"", "TopK", top_k},
+      {"", "NonZero", nonzero},
+      {"", "Compress", compress},
+      {"", "Unique", unique},
+      {"", "Col2Im", col2im},
+      {"", "TensorScatter", tensor_scatter},
+      {"", "NonMaxSuppression", non_max_suppression},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

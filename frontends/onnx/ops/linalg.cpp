@@ -202,15 +202,16 @@ void det(Op& op) {
   op.out(at(0, 0) * minor(1, 2) - at(0, 1) * minor(0, 2) + at(0, 2) * minor(0, 1));
 }
 
-constexpr Record kRecords[] = {
-    {"", "MatMul", matmul},
-    {"", "Gemm", gemm},
-    {"", "Einsum", einsum},
-    {"", "Det", det},
-};
-
 }  // namespace
 
-std::span<const Record> linalg_records() { return kRecords; }
+std::span<const Record> linalg_records() {
+  static constexpr Record records[] = {
+      {"", "MatMul", matmul},
+      {"", "Gemm", gemm},
+      {"", "Einsum", einsum},
+      {"", "Det", det},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -44,13 +44,14 @@ void softmax_cross_entropy_loss(Op& op) {
   op.out(logp, 1);
 }
 
-constexpr Record kRecords[] = {
-    {"", "NegativeLogLikelihoodLoss", nll_loss},
-    {"", "SoftmaxCrossEntropyLoss", softmax_cross_entropy_loss},
-};
-
 }  // namespace
 
-std::span<const Record> loss_records() { return kRecords; }
+std::span<const Record> loss_records() {
+  static constexpr Record records[] = {
+      {"", "NegativeLogLikelihoodLoss", nll_loss},
+      {"", "SoftmaxCrossEntropyLoss", softmax_cross_entropy_loss},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

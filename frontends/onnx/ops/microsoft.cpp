@@ -134,22 +134,23 @@ void rotary_embedding(Op& op) {
   op.out(flat ? b.reshape(y, op.in(0).sizes()) : y);
 }
 
-constexpr Record kRecords[] = {
-    {"com.microsoft", "Gelu", gelu},
-    {"com.microsoft", "BiasGelu", bias_gelu},
-    {"com.microsoft", "FastGelu", fast_gelu},
-    {"com.microsoft", "QuickGelu", quick_gelu},
-    {"com.microsoft", "FusedMatMul", fused_matmul},
-    {"com.microsoft", "LayerNormalization", layer_normalization},
-    {"com.microsoft", "SkipLayerNormalization", skip_layer_normalization<false>},
-    {"com.microsoft", "SkipSimplifiedLayerNormalization", skip_layer_normalization<true>},
-    {"com.microsoft", "Attention", attention},
-    {"com.microsoft", "MultiHeadAttention", multi_head_attention},
-    {"com.microsoft", "RotaryEmbedding", rotary_embedding},
-};
-
 }  // namespace
 
-std::span<const Record> microsoft_records() { return kRecords; }
+std::span<const Record> microsoft_records() {
+  static constexpr Record records[] = {
+      {"com.microsoft", "Gelu", gelu},
+      {"com.microsoft", "BiasGelu", bias_gelu},
+      {"com.microsoft", "FastGelu", fast_gelu},
+      {"com.microsoft", "QuickGelu", quick_gelu},
+      {"com.microsoft", "FusedMatMul", fused_matmul},
+      {"com.microsoft", "LayerNormalization", layer_normalization},
+      {"com.microsoft", "SkipLayerNormalization", skip_layer_normalization<false>},
+      {"com.microsoft", "SkipSimplifiedLayerNormalization", skip_layer_normalization<true>},
+      {"com.microsoft", "Attention", attention},
+      {"com.microsoft", "MultiHeadAttention", multi_head_attention},
+      {"com.microsoft", "RotaryEmbedding", rotary_embedding},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

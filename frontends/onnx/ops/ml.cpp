@@ -244,21 +244,22 @@ void tree_ensemble(Op& op) {
   op.out(y);
 }
 
-constexpr Record kRecords[] = {
-    {"ai.onnx.ml", "ArrayFeatureExtractor", array_feature_extractor},
-    {"ai.onnx.ml", "Binarizer", binarizer},
-    {"ai.onnx.ml", "Scaler", scaler},
-    {"ai.onnx.ml", "Normalizer", normalizer},
-    {"ai.onnx.ml", "LinearRegressor", linear_regressor},
-    {"ai.onnx.ml", "FeatureVectorizer", feature_vectorizer},
-    {"ai.onnx.ml", "Imputer", imputer},
-    {"ai.onnx.ml", "OneHotEncoder", one_hot_encoder},
-    {"ai.onnx.ml", "LabelEncoder", label_encoder},
-    {"ai.onnx.ml", "TreeEnsemble", tree_ensemble},
-};
-
 }  // namespace
 
-std::span<const Record> ml_records() { return kRecords; }
+std::span<const Record> ml_records() {
+  static constexpr Record records[] = {
+      {"ai.onnx.ml", "ArrayFeatureExtractor", array_feature_extractor},
+      {"ai.onnx.ml", "Binarizer", binarizer},
+      {"ai.onnx.ml", "Scaler", scaler},
+      {"ai.onnx.ml", "Normalizer", normalizer},
+      {"ai.onnx.ml", "LinearRegressor", linear_regressor},
+      {"ai.onnx.ml", "FeatureVectorizer", feature_vectorizer},
+      {"ai.onnx.ml", "Imputer", imputer},
+      {"ai.onnx.ml", "OneHotEncoder", one_hot_encoder},
+      {"ai.onnx.ml", "LabelEncoder", label_encoder},
+      {"ai.onnx.ml", "TreeEnsemble", tree_ensemble},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -157,21 +157,22 @@ void dropout(Op& op) {
   op.out(kept, 1);
 }
 
-constexpr Record kRecords[] = {
-    {"", "BatchNormalization", batch_normalization},
-    {"", "InstanceNormalization", instance_normalization},
-    {"", "GroupNormalization", group_normalization},
-    {"", "LayerNormalization", layer_normalization},
-    {"", "RMSNormalization", rms_normalization},
-    {"", "SimplifiedLayerNormalization", rms_normalization},
-    {"", "MeanVarianceNormalization", mean_variance_normalization},
-    {"", "LpNormalization", lp_normalization},
-    {"", "LRN", lrn},
-    {"", "Dropout", dropout},
-};
-
 }  // namespace
 
-std::span<const Record> norm_records() { return kRecords; }
+std::span<const Record> norm_records() {
+  static constexpr Record records[] = {
+      {"", "BatchNormalization", batch_normalization},
+      {"", "InstanceNormalization", instance_normalization},
+      {"", "GroupNormalization", group_normalization},
+      {"", "LayerNormalization", layer_normalization},
+      {"", "RMSNormalization", rms_normalization},
+      {"", "SimplifiedLayerNormalization", rms_normalization},
+      {"", "MeanVarianceNormalization", mean_variance_normalization},
+      {"", "LpNormalization", lp_normalization},
+      {"", "LRN", lrn},
+      {"", "Dropout", dropout},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

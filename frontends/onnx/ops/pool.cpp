@@ -104,18 +104,19 @@ void max_unpool(Op& op) {
   op.out(y);
 }
 
-constexpr Record kRecords[] = {
-    {"", "MaxPool", max_pool},
-    {"", "AveragePool", average_pool},
-    {"", "LpPool", lp_pool},
-    {"", "GlobalAveragePool", global_average_pool},
-    {"", "GlobalMaxPool", global_max_pool},
-    {"", "GlobalLpPool", global_lp_pool},
-    {"", "MaxUnpool", max_unpool},
-};
-
 }  // namespace
 
-std::span<const Record> pool_records() { return kRecords; }
+std::span<const Record> pool_records() {
+  static constexpr Record records[] = {
+      {"", "MaxPool", max_pool},
+      {"", "AveragePool", average_pool},
+      {"", "LpPool", lp_pool},
+      {"", "GlobalAveragePool", global_average_pool},
+      {"", "GlobalMaxPool", global_max_pool},
+      {"", "GlobalLpPool", global_lp_pool},
+      {"", "MaxUnpool", max_unpool},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

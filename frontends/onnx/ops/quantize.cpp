@@ -155,19 +155,20 @@ void qlinear_conv(Op& op) {
   op.out(saturate(op, b.cast(sums, TSR_F32) * scale, b.reshape(op.in(7), {}), op.in(7).dtype()));
 }
 
-constexpr Record kRecords[] = {
-    {"", "QuantizeLinear", quantize_linear},
-    {"", "DequantizeLinear", dequantize_linear},
-    {"", "DynamicQuantizeLinear", dynamic_quantize_linear},
-    {"", "MatMulInteger", matmul_integer},
-    {"", "QLinearMatMul", qlinear_matmul},
-    {"", "QLinearConv", qlinear_conv},
-    {"com.microsoft", "QuantizeLinear", quantize_linear},
-    {"com.microsoft", "DequantizeLinear", dequantize_linear},
-};
-
 }  // namespace
 
-std::span<const Record> quantize_records() { return kRecords; }
+std::span<const Record> quantize_records() {
+  static constexpr Record records[] = {
+      {"", "QuantizeLinear", quantize_linear},
+      {"", "DequantizeLinear", dequantize_linear},
+      {"", "DynamicQuantizeLinear", dynamic_quantize_linear},
+      {"", "MatMulInteger", matmul_integer},
+      {"", "QLinearMatMul", qlinear_matmul},
+      {"", "QLinearConv", qlinear_conv},
+      {"com.microsoft", "QuantizeLinear", quantize_linear},
+      {"com.microsoft", "DequantizeLinear", dequantize_linear},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

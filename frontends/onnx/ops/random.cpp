@@ -71,14 +71,15 @@ void multinomial(Op& op) {
   op.out(b.cast(c.call("searchsorted", u, {sdk::attr_bool("right", true)}), dtype_attr(op, TSR_I32)));
 }
 
-constexpr Record kRecords[] = {
-    {"", "RandomUniform", uniform<false>}, {"", "RandomUniformLike", uniform<true>},
-    {"", "RandomNormal", normal<false>},   {"", "RandomNormalLike", normal<true>},
-    {"", "Bernoulli", bernoulli},          {"", "Multinomial", multinomial},
-};
-
 }  // namespace
 
-std::span<const Record> random_records() { return kRecords; }
+std::span<const Record> random_records() {
+  static constexpr Record records[] = {
+      {"", "RandomUniform", uniform<false>}, {"", "RandomUniformLike", uniform<true>},
+      {"", "RandomNormal", normal<false>},   {"", "RandomNormalLike", normal<true>},
+      {"", "Bernoulli", bernoulli},          {"", "Multinomial", multinomial},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -242,14 +242,15 @@ void recurrent(Op& op) {
   Recurrent(op, C).run();
 }
 
-constexpr Record kRecords[] = {
-    {"", "RNN", recurrent<Cell::Rnn>},
-    {"", "GRU", recurrent<Cell::Gru>},
-    {"", "LSTM", recurrent<Cell::Lstm>},
-};
-
 }  // namespace
 
-std::span<const Record> recurrent_records() { return kRecords; }
+std::span<const Record> recurrent_records() {
+  static constexpr Record records[] = {
+      {"", "RNN", recurrent<Cell::Rnn>},
+      {"", "GRU", recurrent<Cell::Gru>},
+      {"", "LSTM", recurrent<Cell::Lstm>},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -197,18 +197,19 @@ void cumulative(Op& op) {
   op.out(r);
 }
 
-constexpr Record kRecords[] = {
-    {"", "ReduceSum", reduce<Kind::Sum>},       {"", "ReduceProd", reduce<Kind::Prod>},
-    {"", "ReduceMax", reduce<Kind::Max>},       {"", "ReduceMin", reduce<Kind::Min>},
-    {"", "ReduceMean", reduce<Kind::Mean>},     {"", "ReduceL1", reduce<Kind::L1>},
-    {"", "ReduceL2", reduce<Kind::L2>},         {"", "ReduceSumSquare", reduce<Kind::SumSquare>},
-    {"", "ReduceLogSum", reduce<Kind::LogSum>}, {"", "ReduceLogSumExp", reduce<Kind::LogSumExp>},
-    {"", "ArgMax", arg_reduce<true>},           {"", "ArgMin", arg_reduce<false>},
-    {"", "CumSum", cumulative<false>},          {"", "CumProd", cumulative<true>},
-};
-
 }  // namespace
 
-std::span<const Record> reduce_records() { return kRecords; }
+std::span<const Record> reduce_records() {
+  static constexpr Record records[] = {
+      {"", "ReduceSum", reduce<Kind::Sum>},       {"", "ReduceProd", reduce<Kind::Prod>},
+      {"", "ReduceMax", reduce<Kind::Max>},       {"", "ReduceMin", reduce<Kind::Min>},
+      {"", "ReduceMean", reduce<Kind::Mean>},     {"", "ReduceL1", reduce<Kind::L1>},
+      {"", "ReduceL2", reduce<Kind::L2>},         {"", "ReduceSumSquare", reduce<Kind::SumSquare>},
+      {"", "ReduceLogSum", reduce<Kind::LogSum>}, {"", "ReduceLogSumExp", reduce<Kind::LogSumExp>},
+      {"", "ArgMax", arg_reduce<true>},           {"", "ArgMin", arg_reduce<false>},
+      {"", "CumSum", cumulative<false>},          {"", "CumProd", cumulative<true>},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -260,13 +260,14 @@ void upsample(Op& op) {
   apply(op, r, list);
 }
 
-constexpr Record kRecords[] = {
-    {"", "Resize", resize},
-    {"", "Upsample", upsample},
-};
-
 }  // namespace
 
-std::span<const Record> resize_records() { return kRecords; }
+std::span<const Record> resize_records() {
+  static constexpr Record records[] = {
+      {"", "Resize", resize},
+      {"", "Upsample", upsample},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -133,23 +133,24 @@ void optional(Op& op) {
 void optional_has_element(Op& op) { op.out(op.b.known({op.has(0) ? 1 : 0}, 0, TSR_BOOL)); }
 void optional_get_element(Op& op) { op.out(op.in(0)); }
 
-constexpr Record kRecords[] = {
-    {"", "SequenceEmpty", sequence_empty},
-    {"", "SequenceConstruct", sequence_construct},
-    {"", "SequenceInsert", sequence_insert},
-    {"", "SequenceErase", sequence_erase},
-    {"", "SequenceAt", sequence_at},
-    {"", "SequenceLength", sequence_length},
-    {"", "SplitToSequence", split_to_sequence},
-    {"", "ConcatFromSequence", concat_from_sequence},
-    {"", "SequenceMap", sequence_map},
-    {"", "Optional", optional},
-    {"", "OptionalHasElement", optional_has_element},
-    {"", "OptionalGetElement", optional_get_element},
-};
-
 }  // namespace
 
-std::span<const Record> sequence_records() { return kRecords; }
+std::span<const Record> sequence_records() {
+  static constexpr Record records[] = {
+      {"", "SequenceEmpty", sequence_empty},
+      {"", "SequenceConstruct", sequence_construct},
+      {"", "SequenceInsert", sequence_insert},
+      {"", "SequenceErase", sequence_erase},
+      {"", "SequenceAt", sequence_at},
+      {"", "SequenceLength", sequence_length},
+      {"", "SplitToSequence", split_to_sequence},
+      {"", "ConcatFromSequence", concat_from_sequence},
+      {"", "SequenceMap", sequence_map},
+      {"", "Optional", optional},
+      {"", "OptionalHasElement", optional_has_element},
+      {"", "OptionalGetElement", optional_get_element},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -478,33 +478,34 @@ void reverse_sequence(Op& op) {
   op.out(x.call("take_along_axis", index, {attr_int("axis", time)}));
 }
 
-constexpr Record kRecords[] = {
-    {"", "Reshape", reshape},
-    {"", "Flatten", flatten},
-    {"", "Squeeze", squeeze},
-    {"", "Unsqueeze", unsqueeze},
-    {"", "Transpose", transpose},
-    {"", "Concat", concat},
-    {"", "Split", split},
-    {"", "Slice", slice},
-    {"", "Pad", pad},
-    {"", "Tile", tile},
-    {"", "Expand", expand},
-    {"", "Shape", shape},
-    {"", "Size", shape},
-    {"", "Constant", constant},
-    {"", "ConstantOfShape", constant_of_shape},
-    {"", "EyeLike", eye_like},
-    {"", "Range", range},
-    {"", "Trilu", trilu},
-    {"", "DepthToSpace", depth_to_space},
-    {"", "SpaceToDepth", space_to_depth},
-    {"", "CenterCropPad", center_crop_pad},
-    {"", "ReverseSequence", reverse_sequence},
-};
-
 }  // namespace
 
-std::span<const Record> shape_records() { return kRecords; }
+std::span<const Record> shape_records() {
+  static constexpr Record records[] = {
+      {"", "Reshape", reshape},
+      {"", "Flatten", flatten},
+      {"", "Squeeze", squeeze},
+      {"", "Unsqueeze", unsqueeze},
+      {"", "Transpose", transpose},
+      {"", "Concat", concat},
+      {"", "Split", split},
+      {"", "Slice", slice},
+      {"", "Pad", pad},
+      {"", "Tile", tile},
+      {"", "Expand", expand},
+      {"", "Shape", shape},
+      {"", "Size", shape},
+      {"", "Constant", constant},
+      {"", "ConstantOfShape", constant_of_shape},
+      {"", "EyeLike", eye_like},
+      {"", "Range", range},
+      {"", "Trilu", trilu},
+      {"", "DepthToSpace", depth_to_space},
+      {"", "SpaceToDepth", space_to_depth},
+      {"", "CenterCropPad", center_crop_pad},
+      {"", "ReverseSequence", reverse_sequence},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -174,17 +174,18 @@ void mel_weight_matrix(Op& op) {
   op.out(op.b.floats(w, to, {rows, bins}));
 }
 
-constexpr Record kRecords[] = {
-    {"", "HannWindow", hann},
-    {"", "HammingWindow", hamming},
-    {"", "BlackmanWindow", blackman},
-    {"", "DFT", dft},
-    {"", "STFT", stft},
-    {"", "MelWeightMatrix", mel_weight_matrix},
-};
-
 }  // namespace
 
-std::span<const Record> signal_records() { return kRecords; }
+std::span<const Record> signal_records() {
+  static constexpr Record records[] = {
+      {"", "HannWindow", hann},
+      {"", "HammingWindow", hamming},
+      {"", "BlackmanWindow", blackman},
+      {"", "DFT", dft},
+      {"", "STFT", stft},
+      {"", "MelWeightMatrix", mel_weight_matrix},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -92,12 +92,13 @@ void tf_idf_vectorizer(Op& op) {
   op.out(vector ? b.squeeze(y, {0}) : y);
 }
 
-constexpr Record kRecords[] = {
-    {"", "TfIdfVectorizer", tf_idf_vectorizer},
-};
-
 }  // namespace
 
-std::span<const Record> text_records() { return kRecords; }
+std::span<const Record> text_records() {
+  static constexpr Record records[] = {
+      {"", "TfIdfVectorizer", tf_idf_vectorizer},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

@@ -65,14 +65,15 @@ void momentum(Op& op) {
   }
 }
 
-constexpr Record kRecords[] = {
-    {"ai.onnx.preview.training", "Adagrad", adagrad},
-    {"ai.onnx.preview.training", "Adam", adam},
-    {"ai.onnx.preview.training", "Momentum", momentum},
-};
-
 }  // namespace
 
-std::span<const Record> training_records() { return kRecords; }
+std::span<const Record> training_records() {
+  static constexpr Record records[] = {
+      {"ai.onnx.preview.training", "Adagrad", adagrad},
+      {"ai.onnx.preview.training", "Adam", adam},
+      {"ai.onnx.preview.training", "Momentum", momentum},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx

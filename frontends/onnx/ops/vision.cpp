@@ -195,14 +195,15 @@ void roi_align(Op& op) {
   op.out(b.cast(b.reduce(max ? "reduce_max" : "mean", bins, {3, 5}, false), x.dtype()));
 }
 
-constexpr Record kRecords[] = {
-    {"", "GridSample", grid_sample},
-    {"", "AffineGrid", affine_grid},
-    {"", "RoiAlign", roi_align},
-};
-
 }  // namespace
 
-std::span<const Record> vision_records() { return kRecords; }
+std::span<const Record> vision_records() {
+  static constexpr Record records[] = {
+      {"", "GridSample", grid_sample},
+      {"", "AffineGrid", affine_grid},
+      {"", "RoiAlign", roi_align},
+  };
+  return records;
+}
 
 }  // namespace tessera::onnx
