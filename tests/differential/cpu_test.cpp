@@ -124,6 +124,42 @@ TEST_CASE("what follows a product or convolution has the bits that it has alone"
        "  %w = constant {value = dense<f32[6, 1, 3, 3]: splat -0.625>}\n"
        "  %c = conv %x, %w, _ {strides = [2, 2], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1], groups = 6}\n"
        "  %a = hardswish %c\n  %y = mul %r, %a\n"},
+      {"cpu.conv.depthwise.relu",
+       {1, 6, 20, 37},
+       {1},
+       "  %w = constant {value = dense<f32[6, 1, 3, 3]: splat -0.625>}\n"
+       "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1], groups = 6}\n"
+       "  %y = relu %c\n"},
+      {"cpu.conv.depthwise.hardswish",
+       {2, 3, 15, 16},
+       {1},
+       "  %w = constant {value = dense<f32[3, 1, 5, 5]: splat 0.375>}\n"
+       "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [2, 2], pad_high = [2, 2], dilations = [1, 1], groups = 3}\n"
+       "  %y = hardswish %c\n"},
+      {"cpu.conv.depthwise.add.relu",
+       {2, 3, 15, 33},
+       {2, 3, 15, 33},
+       "  %w = constant {value = dense<f32[3, 1, 3, 3]: splat 0.375>}\n"
+       "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1], groups = 3}\n"
+       "  %a = add %c, %r\n  %y = relu %a\n"},
+      {"cpu.conv.add",
+       {2, 5, 9, 11},
+       {2, 13, 9, 11},
+       "  %w = constant {value = dense<f32[13, 5, 3, 3]: splat 0.375>}\n"
+       "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}\n"
+       "  %y = add %c, %r\n"},
+      {"cpu.conv.hardswish",
+       {2, 24, 7, 9},
+       {1},
+       "  %w = constant {value = dense<f32[40, 24, 1, 1]: splat 0.125>}\n  %b = constant {value = dense<f32[40]: splat -0.75>}\n"
+       "  %c = conv %x, %w, %b {strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}\n"
+       "  %y = hardswish %c\n"},
+      {"cpu.conv.relu",
+       {1, 5, 9, 31},
+       {1},
+       "  %w = constant {value = dense<f32[13, 5, 3, 3]: splat 0.375>}\n"
+       "  %c = conv %x, %w, _ {strides = [2, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}\n"
+       "  %y = relu %c\n"},
       {"cpu.conv.mul.clamp",
        {2, 24, 7, 7},
        {40, 1, 1},

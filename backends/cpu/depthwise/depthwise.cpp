@@ -9,7 +9,6 @@
 #include "conv_shape.hpp"
 #include "depthwise/phases.hpp"
 #include "depthwise/tables.hpp"
-#include "gemm/gemm.hpp"
 
 namespace cpu {
 
@@ -21,8 +20,7 @@ constexpr int64_t kMaxTaps = 256;
 
 class DepthwiseKernel final : public sdk::Kernel {
  public:
-  DepthwiseKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv)
-      : attributes_(conv), isa_(isa), finish_(gemm_kernels(isa, TSR_F32, TSR_F32)->finish), o_(c, conv) {
+  DepthwiseKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv) : attributes_(conv), isa_(isa), o_(c, conv) {
     slots_ = std::max(1, sdk::host().core->num_threads());
   }
 
@@ -65,10 +63,9 @@ class DepthwiseKernel final : public sdk::Kernel {
             if (filled != channel) copy.plane = x + channel * plane, copy_plane(copy);
             filled = channel;
             float* out = static_cast<float*>(l.outputs[0].data) + p * positions;
+            const FinishArgs finish{positions, p * positions, filter, 0, steps, num_steps};
             kernel({padded, phases.row * s.a.stride[0], w + filter * taps, offsets, static_cast<int>(taps),
-                    bias ? bias[filter] : 0.0f, out, s.out[1], s.out[0], s.out[1]});
-            if (num_steps > 0)
-              finish_({out, positions, 1, static_cast<int>(positions), p * positions, filter, 0, steps, num_steps});
+                    bias ? bias[filter] : 0.0f, out, s.out[1], s.out[0], s.out[1], finish});
           }
       }
     });
@@ -77,7 +74,6 @@ class DepthwiseKernel final : public sdk::Kernel {
  private:
   ConvAttributes attributes_;
   const Isa& isa_;
-  void (*finish_)(const FinishArgs&);
   ConvOperands o_;
   int slots_ = 1;
 };

@@ -2,6 +2,7 @@
 // Convolution of one channel, compiled once per instruction set (contraction allowed, as for products). Several rows at a time keep enough
 // independent sums under way where rows are short.
 #include "depthwise/tables.hpp"
+#include "gemm/isa/finish.hpp"
 #include "gemm/isa/lanes.hpp"
 
 #define CPU_CAT2(a, b) a##b
@@ -21,7 +22,7 @@ struct Max {
   static Vec step(Vec best, Vec, Vec x) { return (x > best) | (x != x) ? x : best; }
 };
 
-template <class Op, int Rows>
+template <class Op, Chain C, int Rows>
 void rows_at(const DepthwiseArgs& d, int64_t y) {
   const float* in = d.in + y * d.in_row;
   float* out = d.out + y * d.out_row;
@@ -36,36 +37,40 @@ void rows_at(const DepthwiseArgs& d, int64_t y) {
       for (int r = 0; r < Rows; ++r) sum[r] = Op::step(sum[r], w, load(from + r * d.in_row));
     }
     const int64_t left = d.cols - x;
+    const auto put = [&](int r, int n) __attribute__((always_inline)) {
+      const Vec z = finished<C>(kept(sum[r]), d.finish, 0, (y + r) * d.out_row + x, n);
+      store_some(out + r * d.out_row + x, z, n);
+    };
+    if (left >= kLanes) {
 #pragma GCC unroll 8
-    for (int r = 0; r < Rows; ++r) {
-      if (left >= kLanes)
-        store(out + r * d.out_row + x, sum[r]);
-      else
-        store_some(out + r * d.out_row + x, sum[r], static_cast<int>(left));
+      for (int r = 0; r < Rows; ++r) put(r, kLanes);
+    } else {
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) put(r, static_cast<int>(left));
     }
   }
 }
 
-template <class Op>
+template <class Op, Chain C>
 void all_rows(const DepthwiseArgs& d) {
   for (int64_t y = 0; y < d.rows;) {
     const int64_t left = d.rows - y;
     switch (left) {
-      case 1: return rows_at<Op, 1>(d, y);
-      case 2: return rows_at<Op, 2>(d, y);
-      case 3: return rows_at<Op, 3>(d, y);
-      case 4: return rows_at<Op, 4>(d, y);
-      case 5: return rows_at<Op, 5>(d, y);
-      case 6: return rows_at<Op, 6>(d, y);
-      case 7: return rows_at<Op, 7>(d, y);
-      case 8: return rows_at<Op, 8>(d, y);
+      case 1: return rows_at<Op, C, 1>(d, y);
+      case 2: return rows_at<Op, C, 2>(d, y);
+      case 3: return rows_at<Op, C, 3>(d, y);
+      case 4: return rows_at<Op, C, 4>(d, y);
+      case 5: return rows_at<Op, C, 5>(d, y);
+      case 6: return rows_at<Op, C, 6>(d, y);
+      case 7: return rows_at<Op, C, 7>(d, y);
+      case 8: return rows_at<Op, C, 8>(d, y);
       default: break;
     }
     if (left == 14) {  // as 7 and 7, not 8 and 6
-      rows_at<Op, 7>(d, y);
+      rows_at<Op, C, 7>(d, y);
       y += 7;
     } else {
-      rows_at<Op, 8>(d, y);
+      rows_at<Op, C, 8>(d, y);
       y += 8;
     }
   }
@@ -109,7 +114,14 @@ void copy_plane(const PlaneCopy& p) {
 }  // namespace
 
 void CPU_CAT(copy_plane_, CPU_ISA_NAME)(const PlaneCopy& p) { copy_plane(p); }
-void CPU_CAT(depthwise_, CPU_ISA_NAME)(const DepthwiseArgs& d) { all_rows<Sum>(d); }
-void CPU_CAT(window_max_, CPU_ISA_NAME)(const DepthwiseArgs& d) { all_rows<Max>(d); }
+void CPU_CAT(depthwise_, CPU_ISA_NAME)(const DepthwiseArgs& d) {
+  switch (chain_of(d.finish)) {
+    case Chain::kNone: return all_rows<Sum, Chain::kNone>(d);
+    case Chain::kRelu: return all_rows<Sum, Chain::kRelu>(d);
+    case Chain::kHardswish: return all_rows<Sum, Chain::kHardswish>(d);
+    default: return all_rows<Sum, Chain::kAny>(d);
+  }
+}
+void CPU_CAT(window_max_, CPU_ISA_NAME)(const DepthwiseArgs& d) { all_rows<Max, Chain::kNone>(d); }
 
 }  // namespace cpu

@@ -59,8 +59,17 @@ class MaxPoolKernel final : public sdk::Kernel {
         for (int64_t p = planes * slot / slots; p < planes * (slot + 1) / slots; ++p) {
           copy.plane = x + p * s.in[0] * s.in[1];
           copy_plane(copy);
-          kernel({padded, phases.row * s.a.stride[0], nullptr, offsets, taps, 0.0f,
-                  static_cast<float*>(l.outputs[0].data) + p * positions, s.out[1], s.out[0], s.out[1]});
+          kernel({padded,
+                  phases.row * s.a.stride[0],
+                  nullptr,
+                  offsets,
+                  taps,
+                  0.0f,
+                  static_cast<float*>(l.outputs[0].data) + p * positions,
+                  s.out[1],
+                  s.out[0],
+                  s.out[1],
+                  {}});
         }
       }
     });

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 
+#include "gemm/tables.hpp"
+
 namespace cpu {
 
 // out[y][x] = bias + sum over t of weights[t] * in[y * in_row + x + offsets[t]], added in the order of t. Reads up to 16 floats behind the last
-// column that a tap needs; writes `rows` rows of `cols` floats, out_row apart, and nothing else.
+// column that a tap needs; writes `rows` rows of `cols` floats, out_row apart, and nothing else. The plane of results is one row to `finish`.
 struct DepthwiseArgs {
   const float* in;
   int64_t in_row;
@@ -18,6 +20,7 @@ struct DepthwiseArgs {
   float* out;
   int64_t out_row;
   int64_t rows, cols;
+  FinishArgs finish;
 };
 // Rows [first, first + rows) of a padded plane from the plane's rows, which begin at `plane` + skip, in_row apart: row y of phase f goes to
 // to + f * phase + y * row, where column c of it (of `columns`) is the plane's column f + c * stride - low, as far as there is one.
@@ -31,7 +34,7 @@ struct PlaneCopy {
 };
 using CopyPlane = void(const PlaneCopy&);
 using Depthwise = void(const DepthwiseArgs&);
-// The greatest of the taps, without weights and bias; NaN wins, and the first of equal values.
+// The greatest of the taps, without weights, bias and steps; NaN wins, and the first of equal values.
 using WindowMax = void(const DepthwiseArgs&);
 
 CopyPlane copy_plane_baseline, copy_plane_avx2, copy_plane_avx512;

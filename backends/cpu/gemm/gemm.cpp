@@ -302,7 +302,7 @@ class Run {
           } else {
             isa_.store({tile, isa_.nr, have, cols, g_.bias ? bias_ + col : nullptr, row_bias ? row_bias + row : nullptr,
                         static_cast<char*>(g_.c) + out * tessera::dtype_bits(g_.c_dtype) / 8, g_.c_dtype, n_},
-                       {nullptr, n_, have, cols, out, batch % g_.row_bias_count * m_ + row, col, g_.steps, g_.num_steps});
+                       {n_, out, batch % g_.row_bias_count * m_ + row, col, g_.steps, g_.num_steps});
           }
         }
       }
@@ -348,7 +348,7 @@ class Run {
       const int n = static_cast<int>(std::min<int64_t>(rows - done, g_.turned - at));
       const int64_t out = (image * n_ + col) * g_.turned + at;
       isa_.turn({tile + done * isa_.nr, isa_.nr, n, cols, nullptr, bias, static_cast<float*>(g_.c) + out, TSR_F32, g_.turned},
-                {nullptr, g_.turned, cols, n, out, col, at, g_.steps, g_.num_steps});
+                {g_.turned, out, col, at, g_.steps, g_.num_steps});
       done += n;
     }
   }

@@ -44,11 +44,9 @@ struct FinishStep {
   float lo, hi;       // kClamp; lo: the value with kScalar
 };
 
-// `rows` rows of `cols` results, ld apart, that begin at row `row` and column `col` of the result and at its element `at`.
+// What becomes of a tile that begins at row `row` and column `col` of the result and at its element `at`; its rows are ld apart there.
 struct FinishArgs {
-  float* y;
   int64_t ld;
-  int rows, cols;
   int64_t at, row, col;
   const FinishStep* steps;
   int num_steps;
@@ -76,7 +74,6 @@ struct GemmIsa {
   void (*store)(const StoreArgs&, const FinishArgs& f);
   // The transposed tile: out[column * out_ld + row], f32, row_bias by column; f counts rows and columns of the result. Null: none.
   void (*turn)(const StoreArgs&, const FinishArgs& f);
-  void (*finish)(const FinishArgs&);
   void (*begin)();  // before and after micro-kernels on a thread; may be null
   void (*end)();
 };

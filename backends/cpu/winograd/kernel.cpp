@@ -120,7 +120,8 @@ struct Pair {
   return zero;
 }
 
-bool out(const WinogradOut& w) {
+template <Chain C>
+bool out_with(const WinogradOut& w) {
   Vec zero{};
   for (int first = 0; first < w.channels; first += kLanes) {
     const int channels = lanes_of(w.channels - first);
@@ -137,7 +138,7 @@ bool out(const WinogradOut& w) {
         float* y = w.y + first * w.plane + r * w.width + 2 * block;
         for (int c = 0; c < channels; ++c, y += w.plane) {
           const Vec z = w.bias ? p.y[r][c] + splat(w.bias[first + c]) : p.y[r][c];
-          store_some(y, finished(z, f, first + c, 2 * block, columns), columns);
+          store_some(y, finished<C>(z, f, first + c, 2 * block, columns), columns);
         }
       }
     }
@@ -145,6 +146,10 @@ bool out(const WinogradOut& w) {
   bool finite = true;
   for (int i = 0; i < kLanes; ++i) finite = finite && zero[i] == zero[i];
   return finite;
+}
+
+bool out(const WinogradOut& w) {
+  return with_chain(w.finish, [&](auto c) { return out_with<c()>(w); });
 }
 
 }  // namespace

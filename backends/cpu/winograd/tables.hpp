@@ -32,7 +32,7 @@ struct WinogradOut {
   const float* bias;     // [channels], or null
   float* y;              // row 0, column 0 of channel 0
   int64_t plane, width;  // floats between channels, and between rows
-  FinishArgs finish;     // of row 0: its `at`, `row` (the channel), `col` and `ld`; y, rows and cols are not read
+  FinishArgs finish;     // of row 0: its `at`, `row` (the channel), `col` and `ld`
 };
 
 struct WinogradIsa {

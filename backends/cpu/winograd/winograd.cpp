@@ -192,7 +192,7 @@ class Run {
                                 c_.y + out,
                                 positions,
                                 s_.out[1],
-                                {nullptr, positions, 0, 0, out, channel, position, c_.steps, c_.num_steps}}) &&
+                                {positions, out, channel, position, c_.steps, c_.num_steps}}) &&
                finite;
     }
     return finite;

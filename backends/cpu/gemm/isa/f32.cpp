@@ -86,8 +86,7 @@ void micro_at(int64_t k, const void* pa, const float* b, int64_t b_ld, float* su
 
 template <int... H>
 constexpr GemmIsa table(const char* name) {
-  GemmIsa t{name, false,    kMR,      kNR,        1,         1,           384,     4,      {},
-            {},   pack_f32, pack_f32, store_tile, turn_tile, finish_tile, nullptr, nullptr};
+  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, {}, pack_f32, pack_f32, store_tile, turn_tile, nullptr, nullptr};
   ((t.micro[H] = micro<H>, t.micro_at[H] = micro_at<H>), ...);
   return t;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps on finished results, a vector at a time. Included by the files that are compiled per instruction set, where contraction is allowed: so no step
-// may hold a product that is added to something, and each ends in a barrier.
+// may hold a product that is added to something, and none contracts with the next.
 #pragma once
+
+#include <type_traits>
 
 #include "../tables.hpp"
 #include "lanes.hpp"
@@ -41,29 +43,62 @@ namespace {
   }
 }
 
-// All steps on z, the n results from row i, column j of the tile on.
-[[gnu::always_inline]] inline Vec finished(Vec z, const FinishArgs& a, int64_t i, int64_t j, int n) {
-  for (int k = 0; k < a.num_steps; ++k) {
-    const FinishStep& s = a.steps[k];
-    switch (s.kind) {
-      case FinishStep::kAdd: z = z + other(s, a, i, j, n); break;
-      case FinishStep::kMul: z = z * other(s, a, i, j, n); break;
-      case FinishStep::kRelu: z = (z > 0) | (z != z) ? z : Vec{}; break;
-      case FinishStep::kClamp: z = limited(z, splat(s.lo), splat(s.hi)); break;
-      case FinishStep::kHardswish: z = sixth(z * limited(z + splat(3.0f), Vec{}, splat(6.0f))); break;
-    }
-    __asm__("" : "+x"(z));
-  }
+// What a step computes must not contract with what the next one does.
+[[gnu::always_inline]] inline Vec kept(Vec z) {
+  __asm__("" : "+x"(z));
   return z;
 }
 
-[[maybe_unused]] void finish_tile(const FinishArgs& a) {
-  for (int64_t i = 0; i < a.rows; ++i)
-    for (int64_t j = 0; j < a.cols; j += kLanes) {
-      float* y = a.y + i * a.ld + j;
-      const int n = lanes_of(a.cols - j);
-      store_some(y, finished(load_some(y, n), a, i, j, n), n);
+[[gnu::always_inline]] inline Vec relu(Vec z) { return (z > 0) | (z != z) ? z : Vec{}; }
+[[gnu::always_inline]] inline Vec hardswish(Vec z) { return sixth(z * limited(z + splat(3.0f), Vec{}, splat(6.0f))); }
+
+// The chains of steps that models are made of: no step of these is looked at more than once for a tile.
+enum class Chain { kNone, kRelu, kHardswish, kAdd, kAddRelu, kAny };
+
+[[gnu::always_inline]] inline Chain chain_of(const FinishArgs& a) {
+  const FinishStep* s = a.steps;
+  if (a.num_steps == 0) return Chain::kNone;
+  const bool adds = s->kind == FinishStep::kAdd && s->mode == FinishStep::kDense;
+  if (a.num_steps == 1)
+    return s->kind == FinishStep::kRelu        ? Chain::kRelu
+           : s->kind == FinishStep::kHardswish ? Chain::kHardswish
+           : adds                              ? Chain::kAdd
+                                               : Chain::kAny;
+  return a.num_steps == 2 && adds && s[1].kind == FinishStep::kRelu ? Chain::kAddRelu : Chain::kAny;
+}
+
+// All steps on z, the n results from row i, column j of the tile on. C: chain_of(a), or kAny.
+template <Chain C>
+[[gnu::always_inline]] inline Vec finished(Vec z, const FinishArgs& a, int64_t i, int64_t j, int n) {
+  if constexpr (C == Chain::kAdd || C == Chain::kAddRelu) z = z + load_some(a.steps->data + a.at + i * a.ld + j, n);
+  if constexpr (C == Chain::kRelu || C == Chain::kAddRelu) z = relu(z);
+  if constexpr (C == Chain::kHardswish) z = hardswish(z);
+  if constexpr (C == Chain::kAny)
+    for (int k = 0; k < a.num_steps; ++k) {
+      const FinishStep& s = a.steps[k];
+      switch (s.kind) {
+        case FinishStep::kAdd: z = z + other(s, a, i, j, n); break;
+        case FinishStep::kMul: z = z * other(s, a, i, j, n); break;
+        case FinishStep::kRelu: z = relu(z); break;
+        case FinishStep::kClamp: z = limited(z, splat(s.lo), splat(s.hi)); break;
+        case FinishStep::kHardswish: z = hardswish(z); break;
+      }
+      z = kept(z);
     }
+  return z;
+}
+
+// f(std::integral_constant<Chain, C>) of the chain in `a`.
+template <class F>
+[[gnu::always_inline]] inline auto with_chain(const FinishArgs& a, F&& f) {
+  switch (chain_of(a)) {
+    case Chain::kNone: return f(std::integral_constant<Chain, Chain::kNone>{});
+    case Chain::kRelu: return f(std::integral_constant<Chain, Chain::kRelu>{});
+    case Chain::kHardswish: return f(std::integral_constant<Chain, Chain::kHardswish>{});
+    case Chain::kAdd: return f(std::integral_constant<Chain, Chain::kAdd>{});
+    case Chain::kAddRelu: return f(std::integral_constant<Chain, Chain::kAddRelu>{});
+    default: return f(std::integral_constant<Chain, Chain::kAny>{});
+  }
 }
 
 }  // namespace

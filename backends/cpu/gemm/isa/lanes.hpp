@@ -33,6 +33,7 @@ typedef uint32_t Bits __attribute__((vector_size(4 * kLanes)));
 // The first n lanes.
 [[gnu::always_inline]] inline void store_some(float* p, Vec v, int n) {
 #if defined(__AVX512F__)
+  if (__builtin_constant_p(n) && n == kLanes) return store(p, v);
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), reinterpret_cast<__m512>(v));
 #else
   if (n == kLanes) return store(p, v);
@@ -42,6 +43,7 @@ typedef uint32_t Bits __attribute__((vector_size(4 * kLanes)));
 // The first n lanes, zeros behind them; reads nothing else.
 [[gnu::always_inline]] inline Vec load_some(const float* p, int n) {
 #if defined(__AVX512F__)
+  if (__builtin_constant_p(n) && n == kLanes) return load(p);
   return reinterpret_cast<Vec>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
 #else
   if (n == kLanes) return load(p);

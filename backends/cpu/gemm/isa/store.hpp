@@ -40,21 +40,23 @@ inline float f16_to_float(uint16_t h) {
 }
 
 // f32: bias and steps on the way to memory. Tiles of sums are whole vectors wide.
-[[gnu::always_inline]] inline void store_f32(const StoreArgs& s, const FinishArgs& f) {
-  for (int64_t i = 0; i < s.rows; ++i)
-    for (int64_t j = 0; j < s.cols; j += kLanes) {
-      const int n = lanes_of(s.cols - j);
-      Vec z = load(s.sums + i * s.ld + j);
-      if (s.row_bias)
-        z = z + splat(s.row_bias[i]);
-      else if (s.bias)
-        z = z + load_some(s.bias + j, n);
-      store_some(static_cast<float*>(s.out) + i * s.out_ld + j, finished(z, f, i, j, n), n);
-    }
+template <Chain C>
+void store_f32(const StoreArgs& s, const FinishArgs& f) {
+  for (int64_t i = 0; i < s.rows; ++i) {
+    // z - 0 is z for every z, and so is z + -0.
+    const Vec bias = splat(s.row_bias ? s.row_bias[i] : -0.0f);
+    const auto one = [&](int64_t j, int n) __attribute__((always_inline)) {
+      const Vec z = load(s.sums + i * s.ld + j) + (s.bias ? load_some(s.bias + j, n) : bias);
+      store_some(static_cast<float*>(s.out) + i * s.out_ld + j, finished<C>(z, f, i, j, n), n);
+    };
+    int64_t j = 0;
+    for (; j + kLanes <= s.cols; j += kLanes) one(j, kLanes);
+    if (j < s.cols) one(j, static_cast<int>(s.cols - j));
+  }
 }
 
 [[maybe_unused]] void store_tile(const StoreArgs& s, const FinishArgs& f) {
-  if (s.dtype == TSR_F32) return store_f32(s, f);
+  if (s.dtype == TSR_F32) return with_chain(f, [&](auto c) { store_f32<c()>(s, f); });
   for (int i = 0; i < s.rows; ++i) {
     const float* x = s.sums + i * s.ld;
     uint16_t* y = static_cast<uint16_t*>(s.out) + i * s.out_ld;

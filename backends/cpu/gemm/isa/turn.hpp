@@ -32,7 +32,8 @@ template <int... I>
   }
 }
 
-[[maybe_unused]] void turn_tile(const StoreArgs& s, const FinishArgs& f) {
+template <Chain C>
+void turn_f32(const StoreArgs& s, const FinishArgs& f) {
   for (int i0 = 0; i0 < s.rows; i0 += kLanes)
     for (int j0 = 0; j0 < s.cols; j0 += kLanes) {
       const int rows = s.rows - i0 < kLanes ? s.rows - i0 : kLanes, cols = s.cols - j0 < kLanes ? s.cols - j0 : kLanes;
@@ -43,9 +44,13 @@ template <int... I>
       float* out = static_cast<float*>(s.out) + j0 * s.out_ld + i0;
       for (int j = 0; j < cols; ++j, out += s.out_ld) {
         const Vec z = s.row_bias ? v[j] + splat(s.row_bias[j0 + j]) : v[j];
-        store_some(out, finished(z, f, j0 + j, i0, rows), rows);
+        store_some(out, finished<C>(z, f, j0 + j, i0, rows), rows);
       }
     }
+}
+
+[[maybe_unused]] void turn_tile(const StoreArgs& s, const FinishArgs& f) {
+  with_chain(f, [&](auto c) { turn_f32<c()>(s, f); });
 }
 
 }  // namespace
