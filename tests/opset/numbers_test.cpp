@@ -65,7 +65,8 @@ void for_each_case(const std::function<bool(const core::OpRecord&)>& wanted, F&&
           usable = plain(t) && at != arrays.end();
           if (!usable) return;
           Array a = Array::make(t.dtype, at->second->shape);
-          std::memcpy(a.bytes.data(), at->second->data.data(), std::min(a.bytes.size(), at->second->data.size()));
+          const size_t bytes = std::min(a.bytes.size(), at->second->data.size());
+          if (bytes > 0) std::memcpy(a.bytes.data(), at->second->data.data(), bytes);
           out.push_back(std::move(a));
         }
       };

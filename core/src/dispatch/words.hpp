@@ -89,7 +89,7 @@ class WordMap {
       const Node* node = slot.node.load(std::memory_order_acquire);
       if (!node) return nullptr;
       if (slot.hash != hash) continue;  // written before the node was published
-      if (node->size == n && std::memcmp(node->words(), words, n * sizeof(uint64_t)) == 0) return node->value;
+      if (node->size == n && (n == 0 || std::memcmp(node->words(), words, n * sizeof(uint64_t)) == 0)) return node->value;
     }
   }
   void insert(uint64_t hash, const uint64_t* words, size_t n, T* value) {
@@ -101,7 +101,7 @@ class WordMap {
     }
     nodes_.emplace_back(static_cast<Node*>(::operator new(sizeof(Node) + n * sizeof(uint64_t))));
     Node* node = new (nodes_.back().get()) Node{hash, n, value};
-    std::memcpy(node + 1, words, n * sizeof(uint64_t));
+    if (n > 0) std::memcpy(node + 1, words, n * sizeof(uint64_t));  // of no words, `words` may be null
     place(*tables_.back(), node);
   }
   size_t size() const { return nodes_.size(); }
