@@ -24,6 +24,14 @@ const tsr_host& process_host() {
   return host;
 }
 
+struct Instance {
+  const tsr_plugin_desc* desc = nullptr;
+  void* p = nullptr;
+  ~Instance() {
+    if (p) desc->destroy(p);
+  }
+};
+
 const tsr_factory& reference() {
   static const tsr_factory* factory = [] {
     const char* build = std::getenv("TESSERA_BUILD_DIR");
@@ -31,13 +39,13 @@ const tsr_factory& reference() {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) throw std::runtime_error(dlerror());
     const auto query = reinterpret_cast<tsr_plugin_query_fn>(dlsym(library, "tsr_plugin_query"));
-    const tsr_plugin_desc* desc = query(&process_host());
+    static Instance instance;  // goes before what the library holds
+    instance.desc = query(&process_host());
     static const tsr_options none{sizeof(tsr_options), nullptr, 0, sizeof(tsr_option)};
-    void* instance = nullptr;
-    core::throw_if(desc->create(&process_host(), &none, &instance));
+    core::throw_if(instance.desc->create(&process_host(), &none, &instance.p));
     const tsr_factory* items = nullptr;
     size_t count = 0, stride = 0;
-    core::throw_if(desc->factories(instance, &items, &count, &stride));
+    core::throw_if(instance.desc->factories(instance.p, &items, &count, &stride));
     return items;
   }();
   return *factory;
