@@ -6,11 +6,13 @@ if(NOT Catch2_FOUND)
   message(FATAL_ERROR "Catch2 not found. On Debian 12: apt-get install catch2; or configure with -DTESSERA_BUILD_TESTS=OFF.")
 endif()
 
+# Programs that only test link this. What is tested is what users run; a test's own code need not be fast, and compiles in half the time.
+add_library(tessera_test_code INTERFACE)
+target_compile_options(tessera_test_code INTERFACE $<$<CONFIG:Release>:-O0>)
+
 # Catch2's main, compiled once. Debian's prebuilt one was compiled as C++11 and lacks the string_view printers.
 add_library(tessera_catch STATIC ${PROJECT_SOURCE_DIR}/tests/support/catch_main.cpp)
-# What is tested is what users run; the tests' own code is as fast as it must be with -O1, and compiles in two thirds of the time.
-target_compile_options(tessera_catch PUBLIC $<$<CONFIG:Release>:-O1>)
-target_link_libraries(tessera_catch PUBLIC Catch2::Catch2)
+target_link_libraries(tessera_catch PUBLIC tessera_test_code Catch2::Catch2)
 if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
   # Ubuntu 24.04 has Catch2 3; the tests use the part of it that both versions share, under version 2's header name.
   file(WRITE ${PROJECT_BINARY_DIR}/catch2_compat/catch2/catch.hpp
