@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-# tessera_unity(TARGET [SKIP FILE...])    compiles the sources of each directory of TARGET, up to eight at a time, as one unit:
+# tessera_unity(TARGET [SKIP FILE...] [SELDOM DIR...])    compiles the sources of each directory of TARGET, up to eight at a time, as one unit:
 # most of a small unit's time goes into headers and templates that its neighbours need too. Sources of one directory must not
 # define the same name twice, not even in anonymous namespaces. The presets debug and fuzz compile every source alone
-# (TESSERA_UNITY=OFF), so that a missing #include shows.
+# (TESSERA_UNITY=OFF), so that a missing #include shows. Units of directories named by SELDOM are what tessera_seldom is for.
 #
 # The units name sources relative to the project, not by CMake's absolute paths: two checkouts share a compiler cache.
+# tessera_seldom(TARGET...)    for code that runs seldom, or not for long: -O1 compiles in three quarters of the time.
+set(TESSERA_SELDOM_OPTIONS $<$<CONFIG:Release>:-O1>)
+function(tessera_seldom)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE ${TESSERA_SELDOM_OPTIONS})
+  endforeach()
+endfunction()
+
 option(TESSERA_UNITY "compile several sources of a directory as one unit" ON)
 
 function(tessera_unity target)
   if(NOT TESSERA_UNITY)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SKIP")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SKIP;SELDOM")
+  list(TRANSFORM arg_SELDOM PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   get_target_property(sources ${target} SOURCES)
   set(directories)
   set(alone 0)
@@ -26,9 +35,14 @@ function(tessera_unity target)
       math(EXPR alone "${alone} + 1")
       continue()
     endif()
+    cmake_path(GET source PARENT_PATH directory)
+    set(seldom ${directory} IN_LIST arg_SELDOM)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
     cmake_path(GET source PARENT_PATH directory)
     string(MAKE_C_IDENTIFIER ${directory} id)
+    if(${seldom})
+      list(APPEND seldom_ids ${id})
+    endif()
     list(APPEND directories ${id})
     list(APPEND in_${id} ${source})
   endforeach()
@@ -50,6 +64,9 @@ function(tessera_unity target)
         list(TRANSFORM part PREPEND ${PROJECT_SOURCE_DIR}/)
         set_source_files_properties(${part} PROPERTIES HEADER_FILE_ONLY ON)
         target_sources(${target} PRIVATE ${unit})
+        if(id IN_LIST seldom_ids)
+          set_source_files_properties(${unit} PROPERTIES COMPILE_OPTIONS "${TESSERA_SELDOM_OPTIONS}")
+        endif()
       endif()
     endforeach()
   endforeach()
