@@ -88,6 +88,21 @@ TEST_CASE("bench --json") {
   CHECK(d["threads"] == 2);
   CHECK(d["p10_ms"] <= d["median_ms"]);
   CHECK(d["median_ms"] <= d["p99_ms"]);
+  CHECK_FALSE(d.contains("executable"));
+}
+
+TEST_CASE("bench --steps --json") {
+  const Json d = document("bench mlp.tsr --config test.toml --threads 1 --iters 5 --steps", "tessera.bench/1");
+  CHECK(d["threads"] == 1);
+  CHECK(d["executable"]["threads"] == 1);
+  int kernels = 0;
+  for (const Json& step : d["executable"]["steps"])
+    if (step["kind"] == "kernel") {
+      ++kernels;
+      REQUIRE(step["measured_ms"].is_number());
+      CHECK(step["measured_ms"] > 0);
+    }
+  CHECK(kernels > 1);
 }
 
 TEST_CASE("compare --json") {

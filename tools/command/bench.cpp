@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "describe.hpp"
 #include "inputs.hpp"
 #include "json.hpp"
 #include "measure.hpp"
@@ -16,18 +17,20 @@ int bench(const Command& command, const std::vector<std::string>& args) {
   InputArguments input;
   Budget budget;
   std::string model;
-  bool progress_lines = false;
+  bool progress_lines = false, steps = false;
   options.positional("MODEL", &model);
   context.add_to(options);
   input.add_to(options);
   options.integer("iters", "N", &budget.iterations, 1, 1000000000, "Timed calls (default: as many as fit into --seconds).");
   options.integer("warmup", "N", &budget.warmup, 0, 1000000000, "Calls before them that are not timed (default 3).");
   options.number("seconds", "S", &budget.seconds, 0.001, 1e6, "Time for the timed calls (default 2).");
+  options.flag("steps", &steps, "Print where the time goes: the mean of every step, the slowest first.");
   options.flag("progress", &progress_lines, "Say on stderr, in plain lines, what takes more than a second.");
   if (!options.parse(args)) return kOk;
   if (options.given("iters") && options.given("seconds"))
     throw usage_error("TSR-U003", "--iters and --seconds are both given", "one of them says when to stop");
 
+  if (steps) context.overrides.push_back("runtime.measure_steps=true");
   Progress progress(progress_lines);
   Session s = open_session(context, model, progress, fixed_inputs(input));
   progress.phase("writing the cache");
@@ -63,24 +66,26 @@ int bench(const Command& command, const std::vector<std::string>& args) {
   double sum = 0;
   for (const double t : times) sum += t;
   if (options.json()) {
-    print_json("tessera.bench/1", {{"model", model},
-                                   {"config", context.config.empty() ? "default" : context.config},
-                                   {"threads", embed::api().host->core->num_threads()},
-                                   {"iterations", times.size()},
-                                   {"warmup", warmup},
-                                   {"median_ms", median},
-                                   {"p10_ms", p10},
-                                   {"p90_ms", p90},
-                                   {"p99_ms", p99},
-                                   {"mean_ms", sum / static_cast<double>(times.size())},
-                                   {"min_ms", *std::min_element(times.begin(), times.end())},
-                                   {"max_ms", *std::max_element(times.begin(), times.end())},
-                                   {"load_ms", s.load_ms},
-                                   {"compile_ms", s.compile_ms},
-                                   {"pack_ms", s.pack_ms},
-                                   {"first_call_ms", first},
-                                   {"peak_bytes", peak},
-                                   {"input_bytes", inputs.bytes()}});
+    Json document = {{"model", model},
+                     {"config", context.config.empty() ? "default" : context.config},
+                     {"threads", s.threads},
+                     {"iterations", times.size()},
+                     {"warmup", warmup},
+                     {"median_ms", median},
+                     {"p10_ms", p10},
+                     {"p90_ms", p90},
+                     {"p99_ms", p99},
+                     {"mean_ms", sum / static_cast<double>(times.size())},
+                     {"min_ms", *std::min_element(times.begin(), times.end())},
+                     {"max_ms", *std::max_element(times.begin(), times.end())},
+                     {"load_ms", s.load_ms},
+                     {"compile_ms", s.compile_ms},
+                     {"pack_ms", s.pack_ms},
+                     {"first_call_ms", first},
+                     {"peak_bytes", peak},
+                     {"input_bytes", inputs.bytes()}};
+    if (steps) document["executable"] = Json::parse(s.executable.describe());
+    print_json("tessera.bench/1", document);
     return kOk;
   }
   Table table("lr", {"", "value"});
@@ -91,9 +96,10 @@ int bench(const Command& command, const std::vector<std::string>& args) {
   table.row({"compile", ms_text(s.compile_ms)});
   table.row({"pack constants", ms_text(s.pack_ms)});
   table.row({"peak memory", bytes_text(static_cast<double>(peak))});
+  if (steps) std::cout << steps_text(s.executable.describe()) << "\n";
   std::cout << table.text() << "\n"
-            << times.size() << " calls after " << warmup << " of warm-up, " << embed::api().host->core->num_threads()
-            << " threads\n";
+            << times.size() << " calls after " << warmup << " of warm-up, " << s.threads
+            << (s.threads == 1 ? " thread\n" : " threads\n");
   return kOk;
 }
 

@@ -225,9 +225,11 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   a.outputs.clear();
   b.outputs.clear();
   std::optional<Verdict> verdict;
+  std::optional<int64_t> threads;  // of the timings
   if (!no_time) {
     const Session sa = open_with(context, config_a, model, input, progress),
                   sb = open_with(context, config_b, model, input, progress);
+    threads = sa.threads;
     measure(a, sa, b, sb, *inputs, timing, progress);
     verdict = judge(a.times, b.times);
   }
@@ -244,7 +246,7 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   if (options.json()) {
     Json document = {{"model", model},
                      {"reference", no_reference ? Json() : Json(reference)},
-                     {"threads", embed::api().host->core->num_threads()},
+                     {"threads", threads ? Json(*threads) : Json()},
                      {"a", side_json(a)},
                      {"b", side_json(b)},
                      {"speed", nullptr}};

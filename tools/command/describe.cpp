@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "describe.hpp"
 
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
 #include "json.hpp"
 #include "terminal.hpp"
 #include "text.hpp"
@@ -48,6 +52,32 @@ std::string plan_text(const std::string& description) {
   for (const char* key : {"arena", "output", "constant", "peak"})
     out += std::string(key) + ": " + bytes_cell(memory.value(std::string(key) + "_bytes", Json())) + "\n";
   return out;
+}
+
+std::string steps_text(const std::string& description) {
+  const Json d = Json::parse(description);
+  struct Row {
+    double ms;
+    const Json* step;
+  };
+  std::vector<Row> rows;
+  double sum = 0;
+  const Json steps = d.value("steps", Json::array());
+  for (const Json& step : steps) {
+    const Json measured = step.value("measured_ms", Json());
+    if (!measured.is_number()) continue;
+    rows.push_back({measured.get<double>(), &step});
+    sum += rows.back().ms;
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.ms > b.ms; });
+  Table table("rrrllll", {"part", "mean", "step", "op", "kernel", "results", "from"});
+  for (const Row& r : rows) {
+    char part[16];
+    std::snprintf(part, sizeof part, "%.1f %%", sum > 0 ? 100 * r.ms / sum : 0.0);
+    table.row({part, ms_text(r.ms), std::to_string(r.step->value("index", 0)), word_at(*r.step, "op"),
+               word_at(*r.step, "kernel"), names(*r.step, "results"), word_at(*r.step, "loc")});
+  }
+  return table.text() + "\nall steps: " + ms_text(sum) + "\n";
 }
 
 }  // namespace tessera::command

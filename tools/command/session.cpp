@@ -41,7 +41,8 @@ Session open_session(const ContextArguments& arguments, const std::string& model
   const double end = now_ms();
   const Json description = Json::parse(executable.describe());
   const double pack = number_at(description, Json::json_pointer("/compile/pack_ms"), 0);
-  return {std::move(context), std::move(signature), std::move(executable), loaded - start, end - begin - pack, pack};
+  const int64_t threads = description.value("threads", int64_t{1});
+  return {std::move(context), std::move(signature), std::move(executable), loaded - start, end - begin - pack, pack, threads};
 }
 
 std::vector<tsr_device> devices_of(const embed::Executable& executable) {

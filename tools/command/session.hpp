@@ -30,6 +30,7 @@ struct Session {
   double load_ms;     // reading and importing the model
   double compile_ms;  // from the graph to a ready executable, passes included, without packing
   double pack_ms;     // rearranging constants for kernels
+  int64_t threads;    // of its calls
 };
 // `fixed`: values of inputs that become constants.
 Session open_session(const ContextArguments& arguments, const std::string& model, Progress& progress,

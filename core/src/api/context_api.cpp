@@ -28,7 +28,7 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
   o.relaxed = config.get_string("numerics") == "relaxed";
   o.threads = static_cast<int>(config.get_int("runtime.threads"));
   o.arena_max_bytes = config.get_int("runtime.arena_max_bytes");
-  o.measure = log_enabled(Artifact::kBenchmarking);
+  o.measure = log_enabled(Artifact::kBenchmarking) || config.get_bool("runtime.measure_steps");
   if (LatePasses late{context->pipeline(config, TSR_STAGE_ASSIGNED), pass_options_of(config)}; !late.passes.empty())
     o.late_passes = std::make_shared<const LatePasses>(std::move(late));
   o.keep = context;

@@ -6,6 +6,7 @@
 #include "compile/layout.hpp"
 #include "ir/graph.hpp"
 #include "plugin/plugin_host.hpp"
+#include "runtime/parallel.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -155,6 +156,7 @@ std::string Executable::describe_json() const {
     outputs.push_back({{"name", g.value(v).name}, {"type", type_of(g, v)}});
   out["inputs"] = std::move(inputs);
   out["outputs"] = std::move(outputs);
+  out["threads"] = plan_->threads > 0 ? plan_->threads : num_threads();
   out.update(describe_plan(*plan_));
   out["compile"] = {{"total_ms", times.total() * 1e3},
                     {"passes_ms", times.passes * 1e3},

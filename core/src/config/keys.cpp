@@ -81,6 +81,7 @@ std::vector<KeyDecl> make_keys() {
 
       fixed(integer("runtime.threads", 0, 0, 4096, "Threads of parallel loops; 0: OMP_NUM_THREADS, or one per core.")),
       integer("runtime.arena_max_bytes", 0, 0, kNoLimit, "A plan that needs a larger arena is refused; 0: no limit."),
+      boolean("runtime.measure_steps", false, "Time every step of every call, for descriptions and `tessera bench --steps`."),
 
       integer("guards.recompile_limit", 8, 1, 1e9,
               "Entries of one function, or of one continuation, before further misses run on the fallback backend. Also called "
