@@ -60,6 +60,10 @@ struct Rows {
 // Columns between two walks over the pieces of K: their sums wait in a block of this many bytes at most.
 constexpr int64_t kWaiting = 192 << 10;
 
+// Neighbouring panels that are made on the way are multiplied together: each tile of rows meets all of them before the next one does, so that rows of the
+// result, and of what is added to them, are walked in stretches of a kilobyte.
+constexpr int64_t kTogether = 8, kTogetherBytes = 256 << 10;
+
 // Bytes that a thread packs beforehand at least: models have many small weights, and waking threads for each takes longer than they do.
 constexpr int64_t kPackAtOnce = int64_t{1} << 20;
 
@@ -71,9 +75,11 @@ struct Plan {
   Cut cut;
   int64_t panels;  // of isa.nr columns
   Rows rows;
-  int64_t group;  // panels between two walks
-  bool whole_b;   // B is packed as a whole first: its panels are read by more than one block of rows
+  int64_t group;   // panels between two walks
+  bool one_piece;  // all of K: then no sums wait
+  bool whole_b;    // B is packed as a whole first: its panels are read by more than one block of rows
   int64_t a_bytes, b_bytes, slot_bytes, bias_bytes;
+  int64_t sums_bytes, made_bytes;  // of a slot: sums, and a panel that is made on the way
   int64_t total(int slots) const { return a_bytes + b_bytes + bias_bytes + slots * slot_bytes; }
 
   Plan(const GemmIsa& kernels, int64_t batch, int64_t m, int64_t n, int64_t k, GemmForm form, int slots)
@@ -85,14 +91,21 @@ struct Plan {
              form.panel ? ceil_div(kUnitsPerSlot * slots, std::max<int64_t>(1, batch * panels)) : 0) {
     const int64_t block_rows = rows.height(0) * rows.per_block;
     const int64_t most = std::max<int64_t>(1, panels);
-    group = cut.piece >= cut.padded ? 1 : std::clamp<int64_t>(kWaiting / (block_rows * isa.nr * 4), 1, most);
+    one_piece = cut.piece >= cut.padded;
+    const int64_t panel_bytes = round_up(cut.piece * isa.nr * isa.packed_bytes + 256, kLine);
+    group = one_piece ? most : std::clamp<int64_t>(kWaiting / (block_rows * isa.nr * 4), 1, most);
+    if (form.panel)
+      group = std::clamp<int64_t>(batch * panels / (kUnitsPerSlot * slots), 1,
+                                  std::min(group, std::clamp<int64_t>(kTogetherBytes / panel_bytes, 1, kTogether)));
+    else if (one_piece)
+      group = 1;
     whole_b = !form.packed_b && !form.panel && rows.blocks > 1;
     a_bytes = form.packed_a ? 0 : round_up(batch * left_bytes(), kLine);
     b_bytes = whole_b ? round_up(batch * packed_matrix_bytes(isa, n, k), kLine) : 0;
     bias_bytes = round_up(panels * isa.nr * 4, kLine);
-    const int64_t sums = round_up(group * block_rows * isa.nr * 4, kLine);
-    const int64_t panel = form.packed_b || whole_b ? 0 : round_up(cut.piece * isa.nr * isa.packed_bytes + 256, kLine);
-    slot_bytes = sums + panel;
+    sums_bytes = round_up((one_piece ? isa.mr : group * block_rows) * isa.nr * 4, kLine);
+    made_bytes = form.packed_b || whole_b ? 0 : panel_bytes;
+    slot_bytes = sums_bytes + made_bytes * (form.panel ? group : 1);
   }
   // Of one batch entry of A.
   int64_t left_bytes() const { return round_up(rows.padded() * cut.padded * isa.packed_bytes + 64, kLine); }
@@ -170,8 +183,7 @@ class Run {
     const double size = static_cast<double>(batches_) * static_cast<double>(n_) * static_cast<double>(k_ + 1);
     const double threads =
         std::max(2 * size * static_cast<double>(m_) / 2e6, size * static_cast<double>(isa_.packed_bytes) / 2e5);
-    const int64_t units = batches_ * plan_.rows.blocks * plan_.panels;
-    slots_ = std::min<int64_t>({slots, sdk::host().core->num_threads(), units, static_cast<int64_t>(threads) + 1});
+    slots_ = std::min<int64_t>({slots, sdk::host().core->num_threads(), units(), static_cast<int64_t>(threads) + 1});
   }
 
   void operator()() {
@@ -199,6 +211,8 @@ class Run {
     for (int64_t j = 0; j < n_; ++j)
       bias_[j] = tessera::load_as<float>(static_cast<tsr_dtype>(g_.bias_dtype), g_.bias, j * g_.bias_stride);
   }
+
+  int64_t units() const { return batches_ * plan_.rows.blocks * plan_.panels; }
 
   const void* a_of(int64_t batch) const { return moved(g_.a, g_.a_dtype, batch, 0); }
   const void* b_of(int64_t batch) const { return moved(g_.b, g_.b_dtype, batch, 1); }
@@ -233,80 +247,19 @@ class Run {
 
   void slot(int64_t s) {
     char* scratch = scratch_ + s * plan_.slot_bytes;
-    const int64_t units = batches_ * plan_.rows.blocks * plan_.panels;
-    const int64_t chunk = slots_ == 1 ? units : std::clamp<int64_t>(units / (slots_ * kUnitsPerSlot), 1, plan_.group);
-    // Who computes what does not change any sum, so whoever is free takes the next units.
-    for (int64_t u = 0, end = 0;;) {
-      if (u >= end) {
-        u = next_.fetch_add(chunk, std::memory_order_relaxed);
-        end = std::min(units, u + chunk);
-        if (u >= units) return;
+    const int64_t blocks = plan_.rows.blocks;
+    // Blocks of rows of a panel that is made on the way follow each other: whoever made it has what it is made of.
+    const bool by_panel = g_.panel && blocks > 1;
+    const int64_t most = by_panel ? 1 : plan_.group, chunk = std::clamp<int64_t>(units() / (slots_ * kUnitsPerSlot), 1, most);
+    // Who computes what does not change any sum.
+    for (int64_t u; (u = next_.fetch_add(chunk, std::memory_order_relaxed)) < units();)
+      for (const int64_t end = std::min(units(), u + chunk); u < end;) {
+        const int64_t panel = by_panel ? u / blocks % plan_.panels : u % plan_.panels,
+                      block = by_panel ? u % blocks : u / plan_.panels % blocks, batch = u / plan_.panels / blocks;
+        const int64_t count = std::min({plan_.panels - panel, end - u, most});
+        columns(batch, block, panel, count, scratch);
+        u += count;
       }
-      const int64_t panel = u % plan_.panels, block = u / plan_.panels % plan_.rows.blocks,
-                    batch = u / plan_.panels / plan_.rows.blocks;
-      const int64_t count = std::min(plan_.panels - panel, end - u);
-      for (int64_t done = 0; done < count; done += plan_.group)
-        columns(batch, block, panel + done, std::min(plan_.group, count - done), scratch);
-      u += count;
-    }
-  }
-
-  // One block of rows against `count` panels.
-  void columns(int64_t batch, int64_t block, int64_t panel, int64_t count, char* scratch) {
-    const Rows& rows = plan_.rows;
-    const int64_t first = block * rows.per_block, last = std::min(rows.tiles, first + rows.per_block);
-    const int64_t block_rows = rows.height(0) * rows.per_block;
-    float* sums = reinterpret_cast<float*>(scratch);
-    char* packed = scratch + round_up(plan_.group * block_rows * isa_.nr * 4, kLine);
-    const bool plain = !g_.epilogue && !g_.bias && !g_.row_bias && !g_.turned && g_.num_steps == 0 && g_.c_dtype == TSR_F32;
-    const float* row_bias = g_.row_bias ? g_.row_bias + batch % g_.row_bias_count * m_ : nullptr;
-    for (int64_t k0 = 0; k0 < plan_.cut.padded; k0 += plan_.cut.piece) {
-      const int64_t k = std::min(plan_.cut.piece, plan_.cut.padded - k0);
-      const bool final = k0 + k >= plan_.cut.padded;
-      for (int64_t p = 0; p < count; ++p) {
-        const int64_t col = (panel + p) * isa_.nr;
-        const char* b = nullptr;
-        const float* rows_b = nullptr;  // of a panel that is read where it lies
-        if (g_.rows_b && col + isa_.nr <= n_) {
-          rows_b = g_.rows_b + batch * g_.rows_b_batch + k0 * g_.rows_b_ld + col;
-        } else if (g_.packed_b || plan_.whole_b) {
-          b = panel_at(batch, panel + p) + k0 * isa_.nr * isa_.packed_bytes;
-        } else if (g_.panel) {
-          const int64_t have = std::min(k, k_ - k0);
-          g_.panel(g_.source_context, batch, col, static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col)), k0, have,
-                   reinterpret_cast<float*>(packed));
-          if (have < k) std::memset(packed + have * isa_.nr * 4, 0, static_cast<size_t>((k - have) * isa_.nr * 4));
-          b = packed;
-        } else {
-          pack_panel(isa_, b_of(batch), g_.b_dtype, g_.n, n_, g_.k, panel + p, k0, std::min(k, k_ - k0), k, packed);
-          b = packed;
-        }
-        const int cols = static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col));
-        Ahead ahead = ahead_of(batch, b, panel, p, count, k0, k, last - first);
-        for (int64_t t = first; t < last; ++t, ahead.next += ahead.step * k) {
-          const int height = rows.height(t), have = rows.rows_of(t);
-          const char* a = a_tile(batch, t) + k0 * height * isa_.packed_bytes;
-          const int64_t row = rows.first_row(t), out = (batch * m_ + row) * n_ + col;
-          if (plain && cols == isa_.nr && have == height) {
-            multiply(height, k, a, b, rows_b, static_cast<float*>(g_.c) + out, n_, k0 > 0, ahead);
-            continue;
-          }
-          float* tile = sums + (p * block_rows + row - rows.first_row(first)) * isa_.nr;
-          multiply(height, k, a, b, rows_b, tile, isa_.nr, k0 > 0, ahead);
-          if (!final) continue;
-          if (g_.epilogue) {
-            const TileArgs args{tile, isa_.nr, batch, row, col, have, cols, g_.context};
-            g_.epilogue(&args);
-          } else if (g_.turned) {
-            store_turned(tile, row, col, have, cols);
-          } else {
-            isa_.store({tile, isa_.nr, have, cols, g_.bias ? bias_ + col : nullptr, row_bias ? row_bias + row : nullptr,
-                        static_cast<char*>(g_.c) + out * tessera::dtype_bits(g_.c_dtype) / 8, g_.c_dtype, n_},
-                       {n_, out, batch % g_.row_bias_count * m_ + row, col, g_.steps, g_.num_steps});
-          }
-        }
-      }
-    }
   }
 
   // What micro-kernels fetch beside their work: the panel that is read next, each tile its share of it; with one tile, what follows in the same
@@ -315,6 +268,82 @@ class Run {
     const char* next;
     int64_t step;  // bytes for each k
   };
+
+  // A panel of the right side on its way through the tiles of a block: packed, or as it lies in memory.
+  struct Side {
+    const char* b;
+    const float* rows_b;
+    int cols;
+    Ahead ahead;
+  };
+
+  // One block of rows against `count` panels.
+  void columns(int64_t batch, int64_t block, int64_t panel, int64_t count, char* scratch) {
+    const Rows& rows = plan_.rows;
+    const int64_t first = block * rows.per_block, last = std::min(rows.tiles, first + rows.per_block);
+    const int64_t block_rows = rows.height(0) * rows.per_block;
+    float* sums = reinterpret_cast<float*>(scratch);
+    const int64_t together = g_.panel ? count : 1;
+    Side sides[kTogether];
+    for (int64_t k0 = 0; k0 < plan_.cut.padded; k0 += plan_.cut.piece) {
+      const int64_t k = std::min(plan_.cut.piece, plan_.cut.padded - k0);
+      for (int64_t from = 0; from < count; from += together) {
+        for (int64_t i = 0; i < together; ++i) {
+          sides[i] = side(batch, panel + from + i, k0, k, scratch + plan_.sums_bytes + i * plan_.made_bytes);
+          sides[i].ahead = ahead_of(batch, sides[i].b, panel, from + i, count, k0, k, last - first);
+        }
+        for (int64_t t = first; t < last; ++t)
+          for (int64_t i = 0; i < together; ++i) {
+            const int64_t waiting = plan_.one_piece ? 0 : (from + i) * block_rows + rows.first_row(t) - rows.first_row(first);
+            tile(batch, t, (panel + from + i) * isa_.nr, k0, k, sides[i], sums + waiting * isa_.nr);
+            sides[i].ahead.next += sides[i].ahead.step * k;
+          }
+      }
+    }
+  }
+
+  // K range [k0, k0 + k) of a panel; one that is neither packed nor read where it lies is made at `packed`.
+  Side side(int64_t batch, int64_t panel, int64_t k0, int64_t k, char* packed) const {
+    const int64_t col = panel * isa_.nr;
+    Side s{nullptr, nullptr, static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col)), {}};
+    if (g_.rows_b && col + isa_.nr <= n_) {
+      s.rows_b = g_.rows_b + batch * g_.rows_b_batch + k0 * g_.rows_b_ld + col;
+    } else if (g_.packed_b || plan_.whole_b) {
+      s.b = panel_at(batch, panel) + k0 * isa_.nr * isa_.packed_bytes;
+    } else if (g_.panel) {
+      const int64_t have = std::min(k, k_ - k0);
+      g_.panel(g_.source_context, batch, col, s.cols, k0, have, reinterpret_cast<float*>(packed));
+      if (have < k) std::memset(packed + have * isa_.nr * 4, 0, static_cast<size_t>((k - have) * isa_.nr * 4));
+      s.b = packed;
+    } else {
+      pack_panel(isa_, b_of(batch), g_.b_dtype, g_.n, n_, g_.k, panel, k0, std::min(k, k_ - k0), k, packed);
+      s.b = packed;
+    }
+    return s;
+  }
+
+  // The tile t of rows times one panel, in K range [k0, k0 + k); with the last range it is stored. `sums`: where it waits until then.
+  void tile(int64_t batch, int64_t t, int64_t col, int64_t k0, int64_t k, const Side& s, float* sums) const {
+    const Rows& rows = plan_.rows;
+    const int height = rows.height(t), have = rows.rows_of(t);
+    const char* a = a_tile(batch, t) + k0 * height * isa_.packed_bytes;
+    const int64_t row = rows.first_row(t), out = (batch * m_ + row) * n_ + col;
+    const bool plain = !g_.epilogue && !g_.bias && !g_.row_bias && !g_.turned && g_.num_steps == 0 && g_.c_dtype == TSR_F32;
+    if (plain && s.cols == isa_.nr && have == height)
+      return multiply(height, k, a, s.b, s.rows_b, static_cast<float*>(g_.c) + out, n_, k0 > 0, s.ahead);
+    multiply(height, k, a, s.b, s.rows_b, sums, isa_.nr, k0 > 0, s.ahead);
+    if (k0 + k < plan_.cut.padded) return;
+    if (g_.epilogue) {
+      const TileArgs args{sums, isa_.nr, batch, row, col, have, s.cols, g_.context};
+      return g_.epilogue(&args);
+    }
+    if (g_.turned) return store_turned(sums, row, col, have, s.cols);
+    const int64_t rows_before = batch % g_.row_bias_count * m_ + row;
+    isa_.store({sums, isa_.nr, have, s.cols, g_.bias ? bias_ + col : nullptr, g_.row_bias ? g_.row_bias + rows_before : nullptr,
+                static_cast<char*>(g_.c) + out * tessera::dtype_bits(g_.c_dtype) / 8, g_.c_dtype, n_},
+               {n_, out, rows_before, col, g_.steps, g_.num_steps});
+  }
+
   Ahead ahead_of(int64_t batch, const char* b, int64_t panel, int64_t p, int64_t count, int64_t k0, int64_t k,
                  int64_t tiles) const {
     constexpr int64_t kInPanel = 8192;
