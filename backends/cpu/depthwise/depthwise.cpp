@@ -2,7 +2,6 @@
 #include "depthwise/depthwise.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <string>
 
 #include "conv_operands.hpp"
@@ -49,25 +48,23 @@ class DepthwiseKernel final : public sdk::Kernel {
     const double work = static_cast<double>(planes * positions) * static_cast<double>(taps + 4);
     const int64_t slots =
         std::min<int64_t>({slots_, sdk::host().core->num_threads(), planes, static_cast<int64_t>(work / 2e5) + 1});
-    const int64_t chunk = std::max<int64_t>(1, planes / (slots * 8));
-    std::atomic<int64_t> next{0};
-    sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t slot = begin; slot < end; ++slot) {
-        float* padded = reinterpret_cast<float*>(static_cast<char*>(l.workspace) + slot * phases.bytes());
-        phases.clear(0.0f, padded);
-        PlaneCopy copy = phases.copy(s, padded);
-        int64_t filled = -1;
-        for (int64_t from; (from = next.fetch_add(chunk, std::memory_order_relaxed)) < planes;)
-          for (int64_t p = from; p < std::min(planes, from + chunk); ++p) {
-            const int64_t channel = p / s.outputs, filter = p % (s.a.groups * s.outputs);  // channel: of all images
-            if (filled != channel) copy.plane = x + channel * plane, copy_plane(copy);
-            filled = channel;
-            float* out = static_cast<float*>(l.outputs[0].data) + p * positions;
-            const FinishArgs finish{positions, p * positions, filter, 0, steps, num_steps};
-            kernel({padded, phases.row * s.a.stride[0], w + filter * taps, offsets, static_cast<int>(taps),
-                    bias ? bias[filter] : 0.0f, out, s.out[1], s.out[0], s.out[1], finish});
-          }
-      }
+    each_plane(s, planes, slots, [&](int64_t slot) {
+      float* padded = reinterpret_cast<float*>(static_cast<char*>(l.workspace) + slot * phases.bytes());
+      phases.clear(0.0f, padded);
+      int64_t filled = -1, filled_from = 0;
+      return [&, padded, filled, filled_from](int64_t p, int64_t first, int64_t end) mutable {
+        const int64_t channel = p / s.outputs, filter = p % (s.a.groups * s.outputs);  // channel: of all images
+        if (filled != channel || filled_from != first) {
+          PlaneCopy copy = phases.copy(s, first, end, padded);
+          copy.plane = x + channel * plane;
+          copy_plane(copy);
+        }
+        filled = channel, filled_from = first;
+        const int64_t in_row = phases.row * s.a.stride[0], at = first * s.out[1];
+        const FinishArgs finish{positions, p * positions + at, filter, at, steps, num_steps};
+        kernel({padded + first * in_row, in_row, w + filter * taps, offsets, static_cast<int>(taps), bias ? bias[filter] : 0.0f,
+                static_cast<float*>(l.outputs[0].data) + p * positions + at, s.out[1], end - first, s.out[1], finish});
+      };
     });
   }
 

@@ -51,27 +51,21 @@ class MaxPoolKernel final : public sdk::Kernel {
     WindowMax* kernel = isa_.level >= 2 ? window_max_avx512 : isa_.level == 1 ? window_max_avx2 : window_max_baseline;
     CopyPlane* copy_plane = isa_.level >= 2 ? copy_plane_avx512 : isa_.level == 1 ? copy_plane_avx2 : copy_plane_baseline;
     const int64_t slots = std::min<int64_t>({slots_, sdk::host().core->num_threads(), planes});
-    sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t slot = begin; slot < end; ++slot) {
-        float* padded = reinterpret_cast<float*>(space + slot * phases.bytes());
-        phases.clear(-std::numeric_limits<float>::infinity(), padded);
-        PlaneCopy copy = phases.copy(s, padded);
-        for (int64_t p = planes * slot / slots; p < planes * (slot + 1) / slots; ++p) {
-          copy.plane = x + p * s.in[0] * s.in[1];
-          copy_plane(copy);
-          kernel({padded,
-                  phases.row * s.a.stride[0],
-                  nullptr,
-                  offsets,
-                  taps,
-                  0.0f,
-                  static_cast<float*>(l.outputs[0].data) + p * positions,
-                  s.out[1],
-                  s.out[0],
-                  s.out[1],
-                  {}});
-        }
-      }
+    each_plane(s, planes, slots, [&](int64_t slot) {
+      float* padded = reinterpret_cast<float*>(space + slot * phases.bytes());
+      phases.clear(-std::numeric_limits<float>::infinity(), padded);
+      return [&, padded](int64_t p, int64_t first, int64_t end) {
+        PlaneCopy copy = phases.copy(s, first, end, padded);
+        copy.plane = x + p * s.in[0] * s.in[1];
+        copy_plane(copy);
+        DepthwiseArgs window{};
+        window.in_row = phases.row * s.a.stride[0];
+        window.in = padded + first * window.in_row;
+        window.offsets = offsets, window.taps = taps;
+        window.out = static_cast<float*>(l.outputs[0].data) + p * positions + first * s.out[1];
+        window.rows = end - first, window.cols = window.out_row = s.out[1];
+        kernel(window);
+      };
     });
   }
 

@@ -7,6 +7,8 @@
 
 #include "conv_shape.hpp"
 #include "depthwise/tables.hpp"
+#include "shares.hpp"
+#include "tessera/plugin.hpp"
 
 namespace cpu {
 
@@ -29,9 +31,11 @@ struct Phases {
   }
   // What a kernel copies of every plane to the same place `to`, which `clear` has filled with the padding once.
   void clear(float padding, float* to) const { std::fill_n(to, floats(), padding); }
-  PlaneCopy copy(const ConvShape& s, float* to) const {
+  // Of the rows that results in rows [first, end) read.
+  PlaneCopy copy(const ConvShape& s, int64_t first, int64_t end, float* to) const {
     PlaneCopy p{};
-    const int64_t y0 = std::clamp<int64_t>(s.a.low[0], 0, rows), y1 = std::clamp<int64_t>(s.a.low[0] + s.in[0], y0, rows);
+    const int64_t top = first * s.a.stride[0], bottom = rows - (s.out[0] - end) * s.a.stride[0];
+    const int64_t y0 = std::clamp<int64_t>(s.a.low[0], top, bottom), y1 = std::clamp<int64_t>(s.a.low[0] + s.in[0], y0, bottom);
     p.in_row = s.in[1], p.skip = (y0 - s.a.low[0]) * s.in[1];
     p.to = to, p.row = row, p.phase = rows * row;
     p.first = y0, p.rows = y1 - y0;
@@ -39,5 +43,25 @@ struct Phases {
     return p;
   }
 };
+
+// Every plane of results, on `slots` threads at most: make(slot), on a thread of its own, gives what is called as work(plane, first, end) for rows of planes.
+// Threads share images, or, where there are fewer than threads, rows of all planes, as other convolutions share positions; planes where rows are few.
+template <class Make>
+void each_plane(const ConvShape& s, int64_t planes, int64_t slots, Make&& make) {
+  constexpr int64_t kRows = 14;  // of a thread: smaller pieces of planes are not worth a call each
+  const int64_t bands = s.images >= slots || s.out[0] < kRows * slots ? 1 : slots, units = planes * bands;
+  const int64_t chunk = std::max<int64_t>(1, units / (slots * 8));
+  Shares shares(units, slots);
+  tessera::sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t slot = begin; slot < end; ++slot) {
+      auto work = make(slot);
+      for (int64_t from, to; shares.take(slot, chunk, &from, &to);)
+        for (int64_t u = from; u < to; ++u) {
+          const int64_t band = u / planes;
+          work(u % planes, s.out[0] * band / bands, s.out[0] * (band + 1) / bands);
+        }
+    }
+  });
+}
 
 }  // namespace cpu

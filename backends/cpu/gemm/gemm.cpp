@@ -2,11 +2,12 @@
 #include "gemm.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+#include <optional>
 
 #include <unistd.h>
 
+#include "shares.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/plugin.hpp"
 
@@ -184,6 +185,7 @@ class Run {
     const double threads =
         std::max(2 * size * static_cast<double>(m_) / 2e6, size * static_cast<double>(isa_.packed_bytes) / 2e5);
     slots_ = std::min<int64_t>({slots, sdk::host().core->num_threads(), units(), static_cast<int64_t>(threads) + 1});
+    shares_.emplace(units(), slots_);
   }
 
   void operator()() {
@@ -252,8 +254,8 @@ class Run {
     const bool by_panel = g_.panel && blocks > 1;
     const int64_t most = by_panel ? 1 : plan_.group, chunk = std::clamp<int64_t>(units() / (slots_ * kUnitsPerSlot), 1, most);
     // Who computes what does not change any sum.
-    for (int64_t u; (u = next_.fetch_add(chunk, std::memory_order_relaxed)) < units();)
-      for (const int64_t end = std::min(units(), u + chunk); u < end;) {
+    for (int64_t u, end; shares_->take(s, chunk, &u, &end);)
+      while (u < end) {
         const int64_t panel = by_panel ? u / blocks % plan_.panels : u % plan_.panels,
                       block = by_panel ? u % blocks : u / plan_.panels % blocks, batch = u / plan_.panels / blocks;
         const int64_t count = std::min({plan_.panels - panel, end - u, most});
@@ -387,7 +389,7 @@ class Run {
   int64_t m_, n_, k_, batches_;
   Plan plan_;
   int64_t slots_;
-  std::atomic<int64_t> next_{0};  // unit that nobody has taken yet
+  std::optional<Shares> shares_;
   char *a_, *b_, *scratch_;
   float* bias_;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "shares.hpp"
 #include "tessera/plugin.hpp"
 
 namespace cpu {
@@ -124,13 +125,14 @@ class Run {
   }
 
  private:
-  // f(unit, slot) for n units, by whoever is free.
+  // f(unit, slot) for n units.
   template <class F>
   void each(int64_t n, F&& f) {
-    std::atomic<int64_t> next{0};
-    sdk::parallel(std::min(slots_, n), 1, [&](int64_t begin, int64_t end) {
+    const int64_t slots = std::min(slots_, n);
+    Shares shares(n, slots);
+    sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
       for (int64_t slot = begin; slot < end; ++slot)
-        for (int64_t unit; (unit = next.fetch_add(1, std::memory_order_relaxed)) < n;) f(unit, slot);
+        for (int64_t unit, behind; shares.take(slot, 1, &unit, &behind);) f(unit, slot);
     });
   }
 
