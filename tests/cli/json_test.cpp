@@ -101,6 +101,7 @@ TEST_CASE("bench --steps --json") {
       ++kernels;
       REQUIRE(step["measured_ms"].is_number());
       CHECK(step["measured_ms"] > 0);
+      CHECK(step["measured_runs"] == 5);  // without the first call and those of warm-up
     }
   CHECK(kernels > 1);
 }

@@ -24,7 +24,7 @@ int bench(const Command& command, const std::vector<std::string>& args) {
   options.integer("iters", "N", &budget.iterations, 1, 1000000000, "Timed calls (default: as many as fit into --seconds).");
   options.integer("warmup", "N", &budget.warmup, 0, 1000000000, "Calls before them that are not timed (default 3).");
   options.number("seconds", "S", &budget.seconds, 0.001, 1e6, "Time for the timed calls (default 2).");
-  options.flag("steps", &steps, "Print where the time goes: the mean of every step, the slowest first.");
+  options.flag("steps", &steps, "Print where the time goes: the mean of every step over the timed calls, the slowest first.");
   options.flag("progress", &progress_lines, "Say on stderr, in plain lines, what takes more than a second.");
   if (!options.parse(args)) return kOk;
   if (options.given("iters") && options.given("seconds"))
@@ -44,6 +44,8 @@ int bench(const Command& command, const std::vector<std::string>& args) {
   const double first = caller.call();
   const int64_t warmup = budget.warmup >= 0 ? budget.warmup : 3;
   for (int64_t i = 0; i < warmup; ++i) caller.call();
+
+  const std::string warm = steps ? s.executable.describe() : "";
 
   progress.phase("measuring");
   std::vector<double> times;
@@ -84,7 +86,7 @@ int bench(const Command& command, const std::vector<std::string>& args) {
                      {"first_call_ms", first},
                      {"peak_bytes", peak},
                      {"input_bytes", inputs.bytes()}};
-    if (steps) document["executable"] = Json::parse(s.executable.describe());
+    if (steps) document["executable"] = Json::parse(measured_since(warm, s.executable.describe()));
     print_json("tessera.bench/1", document);
     return kOk;
   }
@@ -96,7 +98,7 @@ int bench(const Command& command, const std::vector<std::string>& args) {
   table.row({"compile", ms_text(s.compile_ms)});
   table.row({"pack constants", ms_text(s.pack_ms)});
   table.row({"peak memory", bytes_text(static_cast<double>(peak))});
-  if (steps) std::cout << steps_text(s.executable.describe()) << "\n";
+  if (steps) std::cout << steps_text(measured_since(warm, s.executable.describe())) << "\n";
   std::cout << table.text() << "\n"
             << times.size() << " calls after " << warmup << " of warm-up, " << s.threads
             << (s.threads == 1 ? " thread\n" : " threads\n");

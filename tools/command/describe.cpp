@@ -40,6 +40,23 @@ void add_steps(Table& table, const Json& plan, const std::string& prefix) {
   }
 }
 
+void count_from(const Json& before, Json& after) {
+  const Json& old_steps = before.at("steps");
+  Json& steps = after.at("steps");
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Json& old = old_steps[i];
+    Json& step = steps[i];
+    const auto total = [](const Json& s) {
+      return s["measured_ms"].is_number() ? s["measured_ms"].get<double>() * s["measured_runs"].get<double>() : 0.0;
+    };
+    const int64_t runs = step["measured_runs"].get<int64_t>() - old["measured_runs"].get<int64_t>();
+    step["measured_ms"] = runs > 0 ? Json((total(step) - total(old)) / static_cast<double>(runs)) : Json(nullptr);
+    step["measured_runs"] = runs;
+    if (step.contains("regions"))
+      for (size_t r = 0; r < step["regions"].size(); ++r) count_from(old["regions"][r], step["regions"][r]);
+  }
+}
+
 }  // namespace
 
 std::string plan_text(const std::string& description) {
@@ -78,6 +95,12 @@ std::string steps_text(const std::string& description) {
                word_at(*r.step, "kernel"), names(*r.step, "results"), word_at(*r.step, "loc")});
   }
   return table.text() + "\nall steps: " + ms_text(sum) + "\n";
+}
+
+std::string measured_since(const std::string& before, const std::string& after) {
+  Json d = Json::parse(after);
+  count_from(Json::parse(before), d);
+  return d.dump();
 }
 
 }  // namespace tessera::command

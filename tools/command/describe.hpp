@@ -11,4 +11,7 @@ std::string plan_text(const std::string& description_json);
 // The steps of the same document that were measured, the slowest first, with their part of the sum. Those of nested plans are in that of their control step.
 std::string steps_text(const std::string& description_json);
 
+// `after`, with the times of its steps counted from `before` on, an earlier description of the same executable.
+std::string measured_since(const std::string& before, const std::string& after);
+
 }  // namespace tessera::command

@@ -93,6 +93,7 @@ Json describe_plan(const Plan& p) {
     row["workspace_bytes"] = t.workspace_bytes < 0 ? Json(nullptr) : Json(t.workspace_bytes);
     row["predicted_ms"] = milliseconds(t.predicted_seconds);
     row["measured_ms"] = milliseconds(t.measured_seconds);
+    row["measured_runs"] = s.measured_runs.load(std::memory_order_relaxed);
     row["loc"] = nullptr;
     if (t.loc.file)
       row["loc"] =
