@@ -7,6 +7,7 @@
 #include "conv_operands.hpp"
 #include "conv_shape.hpp"
 #include "depthwise/phases.hpp"
+#include "depthwise/planes.hpp"
 #include "depthwise/tables.hpp"
 
 namespace cpu {

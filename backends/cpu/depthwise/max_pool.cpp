@@ -6,6 +6,7 @@
 #include <string>
 
 #include "depthwise/phases.hpp"
+#include "depthwise/planes.hpp"
 #include "depthwise/tables.hpp"
 
 namespace cpu {

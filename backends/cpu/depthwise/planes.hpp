@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who computes which rows of which planes of results.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "conv_shape.hpp"
+#include "shares.hpp"
+#include "tessera/plugin.hpp"
+
+namespace cpu {
+
+// Every plane of results, on `slots` threads at most: make(slot), on a thread of its own, gives what is called as work(plane, first, end) for rows of planes.
+// Threads share images, or, where there are fewer than threads, rows of all planes, as other convolutions share positions; planes where rows are few.
+template <class Make>
+void each_plane(const ConvShape& s, int64_t planes, int64_t slots, Make&& make) {
+  constexpr int64_t kRows = 14;  // of a thread: smaller pieces of planes are not worth a call each
+  const int64_t bands = s.images >= slots || s.out[0] < kRows * slots ? 1 : slots, units = planes * bands;
+  const int64_t chunk = std::max<int64_t>(1, units / (slots * 8));
+  Shares shares(units, slots);
+  tessera::sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t slot = begin; slot < end; ++slot) {
+      auto work = make(slot);
+      for (int64_t from, to; shares.take(slot, chunk, &from, &to);)
+        for (int64_t u = from; u < to; ++u) {
+          const int64_t band = u / planes;
+          work(u % planes, s.out[0] * band / bands, s.out[0] * (band + 1) / bands);
+        }
+    }
+  });
+}
+
+}  // namespace cpu
