@@ -24,16 +24,6 @@ namespace tessera::core::api {
 
 const tsr_host& host();  // the table handed to plugins, with graph and capture services
 
-template <class F>
-tsr_error* guarded(F&& f) noexcept {
-  try {
-    f();
-    return nullptr;
-  } catch (...) {
-    return current_exception_to_c();
-  }
-}
-
 char* to_c_string(const std::string& s);  // string_free frees it
 [[noreturn, gnu::cold]] void refuse_null(const char* what);
 template <class T>

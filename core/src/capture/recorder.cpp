@@ -125,16 +125,6 @@ struct CaptureFunctions {
 
 namespace {
 
-template <class F>
-tsr_error* guarded(F&& f) noexcept {
-  try {
-    f();
-    return nullptr;
-  } catch (...) {
-    return current_exception_to_c();
-  }
-}
-
 tsr_error* record_op(tsr_recorder* recorder, const tsr_node_desc* desc, tsr_id* results, uint32_t capacity,
                      uint32_t* num_results) noexcept {
   Graph& g = Recorder::from(recorder).graph();

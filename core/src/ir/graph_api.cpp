@@ -15,16 +15,6 @@
 namespace tessera::core {
 namespace {
 
-template <class F>
-tsr_error* guarded(F&& f) noexcept {
-  try {
-    f();
-    return nullptr;
-  } catch (...) {
-    return current_exception_to_c();
-  }
-}
-
 Graph& of(tsr_graph* g) { return Graph::from(g); }
 const Graph& of(const tsr_graph* g) { return Graph::from(g); }
 

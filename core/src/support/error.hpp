@@ -41,6 +41,16 @@ inline Error bug(std::string code, std::string message, std::string hint = {}) {
 // The C form. to_c never throws (out of memory gives a static error object).
 tsr_error* to_c(const Error&) noexcept;
 tsr_error* current_exception_to_c() noexcept;  // inside a catch block: any exception
+// f() for a caller behind the C boundary: null, or what it threw.
+template <class F>
+tsr_error* guarded(F&& f) noexcept {
+  try {
+    f();
+    return nullptr;
+  } catch (...) {
+    return current_exception_to_c();
+  }
+}
 // Throws the error that `e` holds and frees it; returns when `e` is null.
 void throw_if(tsr_error* e);
 // As throw_if, and names the plugin: a TSR_BUG error from a callback gets "plugin 'id' (vendor): " in front.
