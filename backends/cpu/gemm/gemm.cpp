@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include <unistd.h>
 
@@ -76,7 +75,7 @@ struct Plan {
   Cut cut;
   int64_t panels;  // of isa.nr columns
   Rows rows;
-  int64_t group;   // panels between two walks
+  int64_t group;   // panels at a time
   bool one_piece;  // all of K: then no sums wait
   bool whole_b;    // B is packed as a whole first: its panels are read by more than one block of rows
   int64_t a_bytes, b_bytes, slot_bytes, bias_bytes;
@@ -91,15 +90,9 @@ struct Plan {
         rows(kernels, std::max<int64_t>(1, m), cut.piece,
              form.panel ? ceil_div(kUnitsPerSlot * slots, std::max<int64_t>(1, batch * panels)) : 0) {
     const int64_t block_rows = rows.height(0) * rows.per_block;
-    const int64_t most = std::max<int64_t>(1, panels);
     one_piece = cut.piece >= cut.padded;
     const int64_t panel_bytes = round_up(cut.piece * isa.nr * isa.packed_bytes + 256, kLine);
-    group = one_piece ? most : std::clamp<int64_t>(kWaiting / (block_rows * isa.nr * 4), 1, most);
-    if (form.panel)
-      group = std::clamp<int64_t>(batch * panels / (kUnitsPerSlot * slots), 1,
-                                  std::min(group, std::clamp<int64_t>(kTogetherBytes / panel_bytes, 1, kTogether)));
-    else if (one_piece)
-      group = 1;
+    group = group_of(batch, form, panel_bytes, block_rows, slots);
     whole_b = !form.packed_b && !form.panel && rows.blocks > 1;
     a_bytes = form.packed_a ? 0 : round_up(batch * left_bytes(), kLine);
     b_bytes = whole_b ? round_up(batch * packed_matrix_bytes(isa, n, k), kLine) : 0;
@@ -107,6 +100,14 @@ struct Plan {
     sums_bytes = round_up((one_piece ? isa.mr : group * block_rows) * isa.nr * 4, kLine);
     made_bytes = form.packed_b || whole_b ? 0 : panel_bytes;
     slot_bytes = sums_bytes + made_bytes * (form.panel ? group : 1);
+  }
+  // Panels that are made on the way: as many as are multiplied together, of what a unit of work leaves a thread. Others one by one, unless their sums wait
+  // between the pieces of K: then as many as fit.
+  int64_t group_of(int64_t batch, GemmForm form, int64_t panel_bytes, int64_t block_rows, int slots) const {
+    const int64_t waiting = one_piece ? panels : kWaiting / (block_rows * isa.nr * 4);
+    if (!form.panel) return one_piece ? 1 : std::clamp<int64_t>(waiting, 1, std::max<int64_t>(1, panels));
+    const int64_t together = std::clamp<int64_t>(kTogetherBytes / panel_bytes, 1, kTogether);
+    return std::max<int64_t>(1, std::min({batch * panels / (kUnitsPerSlot * slots), waiting, together, panels}));
   }
   // Of one batch entry of A.
   int64_t left_bytes() const { return round_up(rows.padded() * cut.padded * isa.packed_bytes + 64, kLine); }
@@ -174,18 +175,14 @@ class Run {
         n_(g.n.total()),
         k_(g.k.total()),
         batches_(g.batch.total()),
-        plan_(*g.isa, batches_, m_, n_, k_, {g.packed_a != nullptr, g.packed_b != nullptr, g.panel != nullptr}, slots) {
+        plan_(*g.isa, batches_, m_, n_, k_, {g.packed_a != nullptr, g.packed_b != nullptr, g.panel != nullptr}, slots),
+        slots_(threads(slots)),
+        shares_(units(), slots_) {
     char* w = static_cast<char*>(workspace);
     a_ = w, w += plan_.a_bytes;
     b_ = w, w += plan_.b_bytes;
     bias_ = reinterpret_cast<float*>(w), w += plan_.bias_bytes;
     scratch_ = w;
-    // Some 20 us of work for a thread at least: of arithmetic, or of fetching a right side that few rows share.
-    const double size = static_cast<double>(batches_) * static_cast<double>(n_) * static_cast<double>(k_ + 1);
-    const double threads =
-        std::max(2 * size * static_cast<double>(m_) / 2e6, size * static_cast<double>(isa_.packed_bytes) / 2e5);
-    slots_ = std::min<int64_t>({slots, sdk::host().core->num_threads(), units(), static_cast<int64_t>(threads) + 1});
-    shares_.emplace(units(), slots_);
   }
 
   void operator()() {
@@ -212,6 +209,14 @@ class Run {
     if (!g_.bias || g_.epilogue || g_.turned) return;
     for (int64_t j = 0; j < n_; ++j)
       bias_[j] = tessera::load_as<float>(static_cast<tsr_dtype>(g_.bias_dtype), g_.bias, j * g_.bias_stride);
+  }
+
+  // Some 20 us of work for a thread at least: of arithmetic, or of fetching a right side that few rows share.
+  int64_t threads(int most) const {
+    const double size = static_cast<double>(batches_) * static_cast<double>(n_) * static_cast<double>(k_ + 1);
+    const double worth =
+        std::max(2 * size * static_cast<double>(m_) / 2e6, size * static_cast<double>(isa_.packed_bytes) / 2e5);
+    return std::min<int64_t>({most, sdk::host().core->num_threads(), units(), static_cast<int64_t>(worth) + 1});
   }
 
   int64_t units() const { return batches_ * plan_.rows.blocks * plan_.panels; }
@@ -254,7 +259,7 @@ class Run {
     const bool by_panel = g_.panel && blocks > 1;
     const int64_t most = by_panel ? 1 : plan_.group, chunk = std::clamp<int64_t>(units() / (slots_ * kUnitsPerSlot), 1, most);
     // Who computes what does not change any sum.
-    for (int64_t u, end; shares_->take(s, chunk, &u, &end);)
+    for (int64_t u, end; shares_.take(s, chunk, &u, &end);)
       while (u < end) {
         const int64_t panel = by_panel ? u / blocks % plan_.panels : u % plan_.panels,
                       block = by_panel ? u % blocks : u / plan_.panels % blocks, batch = u / plan_.panels / blocks;
@@ -389,7 +394,7 @@ class Run {
   int64_t m_, n_, k_, batches_;
   Plan plan_;
   int64_t slots_;
-  std::optional<Shares> shares_;
+  Shares shares_;
   char *a_, *b_, *scratch_;
   float* bias_;
 };
