@@ -85,6 +85,8 @@ std::optional<Finish> Finish::of(const sdk::Node& fused, const sdk::Node& anchor
       s.kind = FinishStep::kRelu;
     } else if (n.is("hardswish")) {
       s.kind = FinishStep::kHardswish;
+    } else if (n.is("gelu")) {
+      s.kind = n.attr("approximate").as_string() == "tanh" ? FinishStep::kGeluTanh : FinishStep::kGelu;
     } else if (n.is("clamp")) {
       if (n.operand(0) != v) return refuse("the product's result is a bound");
       s.kind = FinishStep::kClamp;
@@ -160,7 +162,7 @@ int Finish::steps(const tsr_launch& l, char* space, FinishStep* out) const {
 }
 
 std::string Finish::name() const {
-  static constexpr const char* kNames[] = {".add", ".mul", ".relu", ".clamp", ".hardswish"};
+  static constexpr const char* kNames[] = {".add", ".mul", ".relu", ".clamp", ".hardswish", ".gelu", ".gelu_tanh"};
   std::string out;
   for (const Step& s : steps_) out += kNames[s.kind];
   return out;

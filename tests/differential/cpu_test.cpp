@@ -178,6 +178,16 @@ TEST_CASE("what follows a product or convolution has the bits that it has alone"
        {37, 70},
        "  %w = constant {value = dense<f32[70, 50]: splat 0.25>}\n  %b = constant {value = dense<f32[70]: splat -0.75>}\n"
        "  %c = linear %x, %w, %b\n  %a = add %r, %c\n  %y = relu %a\n"},
+      {"cpu.matmul.add.gelu",
+       {3, 33, 90},
+       {40},
+       "  %w = constant {value = dense<f32[90, 40]: splat 0.0625>}\n  %c = matmul %x, %w\n  %a = add %c, %r\n"
+       "  %y = gelu %a {approximate = \"none\"}\n"},
+      {"cpu.linear.gelu_tanh",
+       {37, 50},
+       {1},
+       "  %w = constant {value = dense<f32[70, 50]: splat 0.25>}\n  %b = constant {value = dense<f32[70]: splat -0.75>}\n"
+       "  %c = linear %x, %w, %b\n  %y = gelu %c {approximate = \"tanh\"}\n"},
       {"cpu.matmul.add",
        {3, 33, 900},
        {40},

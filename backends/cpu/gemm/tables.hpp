@@ -37,7 +37,7 @@ struct StoreArgs {
 
 // One op on finished results, in place.
 struct FinishStep {
-  enum Kind : uint32_t { kAdd, kMul, kRelu, kClamp, kHardswish } kind;
+  enum Kind : uint32_t { kAdd, kMul, kRelu, kClamp, kHardswish, kGelu, kGeluTanh } kind;
   // Where the other operand of kAdd and kMul lies: at the result's own place, one value for a column or for a row of the result, one for all.
   enum Mode : uint32_t { kDense, kRow, kColumn, kScalar } mode;
   const float* data;  // element 0; null with kScalar

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "../tables.hpp"
+#include "gelu.hpp"
 #include "lanes.hpp"
 
 namespace cpu {
@@ -43,12 +44,6 @@ namespace {
   }
 }
 
-// What a step computes must not contract with what the next one does.
-[[gnu::always_inline]] inline Vec kept(Vec z) {
-  __asm__("" : "+x"(z));
-  return z;
-}
-
 [[gnu::always_inline]] inline Vec relu(Vec z) { return (z > 0) | (z != z) ? z : Vec{}; }
 [[gnu::always_inline]] inline Vec hardswish(Vec z) { return sixth(z * limited(z + splat(3.0f), Vec{}, splat(6.0f))); }
 
@@ -82,6 +77,8 @@ template <Chain C>
         case FinishStep::kRelu: z = relu(z); break;
         case FinishStep::kClamp: z = limited(z, splat(s.lo), splat(s.hi)); break;
         case FinishStep::kHardswish: z = hardswish(z); break;
+        case FinishStep::kGelu: z = gelu(z); break;
+        case FinishStep::kGeluTanh: z = gelu_tanh(z); break;
       }
       z = kept(z);
     }

@@ -52,6 +52,11 @@ typedef uint32_t Bits __attribute__((vector_size(4 * kLanes)));
   return v;
 #endif
 }
+// What is computed from x must not contract with what x is.
+[[gnu::always_inline]] inline Vec kept(Vec x) {
+  __asm__("" : "+x"(x));
+  return x;
+}
 // x - 0 is x, and the compiler knows; 0 + x would turn -0 into 0.
 [[gnu::always_inline]] inline Vec splat(float x) { return x - Vec{}; }
 

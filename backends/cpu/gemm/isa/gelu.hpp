@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// gelu a vector at a time, operation by operation what the kernel kit's functions gelu_f32 and gelu_tanh_f32 are (sdk/kit/src/math.cpp, where the
+// polynomials come from): a gelu has the same bits behind a product as alone. Included by the files that are compiled per instruction set, where contraction
+// is allowed: a product that is added to something is kept apart.
+#pragma once
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "lanes.hpp"
+
+namespace cpu {
+namespace {
+
+// a * b + c, rounded once.
+[[gnu::always_inline]] inline Vec fused(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Vec>(
+      _mm512_fmadd_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)));
+#elif defined(__FMA__)
+  return reinterpret_cast<Vec>(
+      _mm256_fmadd_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b), reinterpret_cast<__m256>(c)));
+#else
+  for (int i = 0; i < kLanes; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return c;
+#endif
+}
+
+// The first coefficient is that of the highest power.
+template <int N>
+[[gnu::always_inline]] inline Vec polynomial(Vec x, const float (&c)[N]) {
+  Vec p = splat(c[0]);
+#pragma GCC unroll 16
+  for (int i = 1; i < N; ++i) p = fused(p, x, splat(c[i]));
+  return p;
+}
+
+typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
+[[gnu::always_inline]] inline Vec power_of_two(Ints n) { return reinterpret_cast<Vec>((n + 127) << 23); }
+
+[[gnu::always_inline]] inline Vec exp_f32(Vec x) {
+  Vec c = x > 89.0f ? splat(89.0f) : x;
+  c = c < -104.0f ? splat(-104.0f) : c;
+  const Vec t = fused(c, splat(1.44269504088896341f), splat(12582912.0f));
+  const Vec n = t - splat(12582912.0f);
+  const Vec r = fused(n, splat(2.12194440e-4f), fused(n, splat(-0.693359375f), c));
+  static constexpr float kExp[] = {0.00019918393809348345f, 0.001394617953337729f, 0.008333263918757439f,
+                                   0.041666269302368164f,   0.1666666716337204f,   0.5f};
+  const Vec y = fused(polynomial(r, kExp) * r, r, r) + splat(1.0f);
+#if defined(__AVX512F__)
+  const Vec scaled = reinterpret_cast<Vec>(_mm512_scalef_ps(reinterpret_cast<__m512>(y), reinterpret_cast<__m512>(n)));
+#else
+  const Ints i = reinterpret_cast<Ints>(t) - 0x4B400000, half = i >> 1;
+  const Vec scaled = (y * power_of_two(half)) * power_of_two(i - half);
+#endif
+  return x != x ? x : scaled;
+}
+
+[[gnu::always_inline]] inline Vec gelu(Vec x) {
+  static constexpr float kTail[] = {1.9214401205199624e-06f, -2.6769873408187192e-05f, 0.00012653235909832394f,
+                                    0.00010110955629512438f, -0.004904343505239807f,   0.03639371277580581f,
+                                    0.31829658670329286f,    0.797885686795797f,       0.6931471655063184f};
+  const Vec tail = kept(exp_f32(-polynomial(x < 0 ? -x : x, kTail)));
+  return x * (x > 0 ? splat(1.0f) - tail : tail);
+}
+
+[[gnu::always_inline]] inline Vec gelu_tanh(Vec x) {
+  constexpr double kTwice = -1.5957691216057308;
+  const Vec u = x * fused(x * x, splat(static_cast<float>(kTwice * 0.044715)), splat(static_cast<float>(kTwice)));
+  return x / (splat(1.0f) + kept(exp_f32(kept(u))));
+}
+
+}  // namespace
+}  // namespace cpu
