@@ -52,6 +52,11 @@ else()
   set(CMAKE_CXX_FLAGS_DEBUG "-Og -g")
 endif()
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC collects garbage of its own from 800 MB on instead of 128: a tenth less time. ./dev counts with more than that for a job.
+  add_compile_options("$<$<CONFIG:Release>:--param=ggc-min-heapsize=800000>")
+endif()
+
 add_compile_options(-Wall -Wextra)
 # No contraction across source operations: a fused and an unfused kernel must round at the same places (see docs on
 # numerics). For the same reason no target may use -ffast-math or a part of it that changes results.
