@@ -49,7 +49,9 @@ typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
                                    0.041666269302368164f,   0.1666666716337204f,   0.5f};
   const Vec y = fused(polynomial(r, kExp) * r, r, r) + splat(1.0f);
 #if defined(__AVX512F__)
-  const Vec scaled = reinterpret_cast<Vec>(_mm512_scalef_ps(reinterpret_cast<__m512>(y), reinterpret_cast<__m512>(n)));
+  // All lanes: GCC 12 warns of what the form without a mask does with the lanes that it does not leave out.
+  const Vec scaled = reinterpret_cast<Vec>(
+      _mm512_maskz_scalef_ps(static_cast<__mmask16>(0xffff), reinterpret_cast<__m512>(y), reinterpret_cast<__m512>(n)));
 #else
   const Ints i = reinterpret_cast<Ints>(t) - 0x4B400000, half = i >> 1;
   const Vec scaled = (y * power_of_two(half)) * power_of_two(i - half);
