@@ -19,7 +19,7 @@ Context::~Context() = default;
 
 std::shared_ptr<Context> Context::create(const tsr_context_options* options, const tsr_host& host) {
   log_startup_check();
-  Resolved resolved = resolve_plugins(options);
+  ResolvedPlugins resolved = resolve_plugins(options);
   resolved.faults.throw_if_any();
 
   std::shared_ptr<Context> context(new Context(host));

@@ -66,9 +66,9 @@ void check_factories(const std::vector<ResolvedPlugin>& plugins, Faults& faults)
 
 }  // namespace
 
-Resolved resolve_plugins(const tsr_context_options* given) {
+ResolvedPlugins resolve_plugins(const tsr_context_options* given) {
   const tsr_context_options options = read_options(given);
-  Resolved out;
+  ResolvedPlugins out;
   out.config = Config::parse(read_source(options), out.faults);
   for (size_t i = 0; i < options.num_plugin_dirs; ++i) out.search_dirs.emplace_back(options.plugin_dirs[i]);
   for (const std::string& dir : out.config.plugin_dirs()) out.search_dirs.push_back(dir);

@@ -13,11 +13,11 @@
 namespace tessera::core {
 
 struct ResolvedPlugin {
-  const Manifest* manifest;  // in Resolved::manifests
+  const Manifest* manifest;  // in ResolvedPlugins::manifests
   bool optional;
 };
 
-struct Resolved {
+struct ResolvedPlugins {
   Config config;                         // bound
   std::vector<std::string> search_dirs;  // in order
   std::vector<Manifest> manifests;       // everything found
@@ -27,6 +27,6 @@ struct Resolved {
 };
 
 // Throws only when the config file cannot be read (TSR-C005). Options may be null.
-Resolved resolve_plugins(const tsr_context_options* options);
+ResolvedPlugins resolve_plugins(const tsr_context_options* options);
 
 }  // namespace tessera::core

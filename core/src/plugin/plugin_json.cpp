@@ -73,7 +73,7 @@ std::string PluginHost::loaded_json() const {
 }
 
 std::string plugin_list_json(const tsr_context_options* options, bool all) {
-  const Resolved resolved = resolve_plugins(options);
+  const ResolvedPlugins resolved = resolve_plugins(options);
   Json plugins = Json::array();
   for (const Manifest& m : resolved.manifests) {
     const auto& requested = resolved.config.plugins();
