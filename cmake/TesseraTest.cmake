@@ -10,18 +10,19 @@ endif()
 add_library(tessera_test_code INTERFACE)
 target_compile_options(tessera_test_code INTERFACE $<$<CONFIG:Release>:-O0>)
 
-# Catch2's main, compiled once. Debian's prebuilt one was compiled as C++11 and lacks the string_view printers.
-add_library(tessera_catch STATIC ${PROJECT_SOURCE_DIR}/tests/support/catch_main.cpp)
-target_link_libraries(tessera_catch PUBLIC tessera_test_code Catch2::Catch2)
+# What a unit needs that asserts; and what a program of tests links: main and the runner come compiled from Catch2's package.
+add_library(tessera_catch_header INTERFACE)
+target_link_libraries(tessera_catch_header INTERFACE tessera_test_code Catch2::Catch2)
 # An exception within an assertion fails the test without the text of the expression; in return each assertion is no try block of its own.
-target_compile_definitions(tessera_catch PUBLIC CATCH_CONFIG_FAST_COMPILE)
+target_compile_definitions(tessera_catch_header INTERFACE CATCH_CONFIG_FAST_COMPILE)
 if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
   # Ubuntu 24.04 has Catch2 3; the tests use the part of it that both versions share, under version 2's header name.
   file(WRITE ${PROJECT_BINARY_DIR}/catch2_compat/catch2/catch.hpp
        "#pragma once\n#include <catch2/catch_all.hpp>\nusing Catch::Approx;\nnamespace Catch { using namespace Matchers; }\n")
-  target_include_directories(tessera_catch PUBLIC ${PROJECT_BINARY_DIR}/catch2_compat)
-  target_link_libraries(tessera_catch PUBLIC Catch2::Catch2WithMain)
+  target_include_directories(tessera_catch_header INTERFACE ${PROJECT_BINARY_DIR}/catch2_compat)
 endif()
+add_library(tessera_catch INTERFACE)
+target_link_libraries(tessera_catch INTERFACE tessera_catch_header Catch2::Catch2WithMain)
 
 set(TESSERA_TEST_ENVIRONMENT TESSERA_SOURCE_DIR=${PROJECT_SOURCE_DIR} TESSERA_BUILD_DIR=${PROJECT_BINARY_DIR}
     TESSERA_SANITIZE=${TESSERA_SANITIZE} TESSERA_CACHE_DIR= TESSERA_TRACE=
@@ -68,7 +69,7 @@ endfunction()
 function(tessera_add_test_binary name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK")
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE tessera_catch ${arg_LINK})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} tessera_catch)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   list(LENGTH arg_SOURCES count)
   if(count GREATER 2)

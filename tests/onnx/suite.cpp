@@ -14,11 +14,11 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 
 #include "compare.hpp"
 #include "model.hpp"
+#include "pattern.hpp"
 #include "tensors.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/embed.hpp"
@@ -227,12 +227,12 @@ int run(int argc, char** argv) {
   options.config_path = config;
   options.plugin_dirs = plugin_dirs;
   Runner runner(options);
-  const std::regex wanted(filter);
   std::vector<fs::path> cases;
   for (const auto& kind : fs::directory_iterator(directory))
     if (kind.is_directory())
       for (const auto& c : fs::directory_iterator(kind.path()))
-        if (fs::exists(c.path() / "model.onnx") && (filter.empty() || std::regex_search(c.path().filename().string(), wanted)))
+        if (fs::exists(c.path() / "model.onnx") &&
+            (filter.empty() || tessera::test::matches(c.path().filename().string(), filter)))
           cases.push_back(c.path());
   std::sort(cases.begin(), cases.end());
   std::vector<Result> results;

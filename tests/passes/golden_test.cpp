@@ -12,7 +12,6 @@
 // TESSERA_BLESS=1 rewrites the second halves.
 #include <catch2/catch.hpp>
 #include <fstream>
-#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
 #include "ir/verifier.hpp"
+#include "pattern.hpp"
 #include "support.hpp"
 #include "support/error.hpp"
 
@@ -40,9 +40,9 @@ struct File {
 File read_cases(const std::string& path) {
   File f;
   std::string text = read_file(golden_path(path));
-  std::smatch m;
-  REQUIRE(std::regex_search(text, m, std::regex("^// pipeline: (.*)\n")));
-  f.pipeline = m[1];
+  const std::vector<std::string> pipelines = captured(text, "^// pipeline: (.*)\n");
+  REQUIRE_FALSE(pipelines.empty());
+  f.pipeline = pipelines.front();
   const size_t begin = std::min(text.find("graph @"), text.size());
   f.head = text.substr(0, begin);
   text = text.substr(begin);
@@ -123,9 +123,8 @@ TEST_CASE("golden files of every pass") {
 
 TEST_CASE("each rule of canonicalize has a golden case that fires") {
   const std::string rules = read_file(golden_path("../plugins/canonicalize/rules.cpp"));
-  std::set<std::string> names;
-  const std::regex row("\\n  \\{\"([a-z-]+)\",");
-  for (std::sregex_iterator it(rules.begin(), rules.end(), row), end; it != end; ++it) names.insert((*it)[1]);
+  const std::vector<std::string> rows = captured(rules, "\\n  \\{\"([a-z-]+)\",");
+  const std::set<std::string> names(rows.begin(), rows.end());
   CHECK(names.size() > 40);
   std::set<std::string> seen;
   for (const std::string& path : golden_files("passes/canonicalize", ".tsr"))

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 
 #include "config/config.hpp"
@@ -13,6 +12,7 @@
 #include "config/layers.hpp"
 #include "golden.hpp"
 #include "host_support.hpp"
+#include "pattern.hpp"
 #include "plugin/manifest.hpp"
 
 namespace config_test {
@@ -321,11 +321,11 @@ TEST_CASE("every code of config, plugins and logs has one row in docs/errors.md"
   const std::string root = tessera::test::source_dir();
   const std::string page = read_text_file(root + "/docs/errors.md");
   std::set<std::string> codes;
-  const std::regex code("\"(TSR-[CPL][0-9]{3})\"");
   for (const char* dir : {"config", "plugin", "context", "log", "pass"})
     for (const auto& file : fs::directory_iterator(root + "/core/src/" + dir)) {
-      const std::string text = read_text_file(file.path().string());
-      for (std::sregex_iterator it(text.begin(), text.end(), code), end; it != end; ++it) codes.insert((*it)[1]);
+      const std::vector<std::string> named =
+          tessera::test::captured(read_text_file(file.path().string()), "\"(TSR-[CPL][0-9]{3})\"");
+      codes.insert(named.begin(), named.end());
     }
   CHECK(codes.size() > 40);
   for (const std::string& c : codes) {

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <regex>
 
 #include "config/document.hpp"
 #include "config/paths.hpp"
@@ -15,6 +14,7 @@
 #include "golden.hpp"
 #include "host_support.hpp"
 #include "log/log.hpp"
+#include "pattern.hpp"
 #include "plugin/manifest.hpp"
 #include "plugin/sha256.hpp"
 
@@ -25,6 +25,7 @@ using namespace tessera::core;
 using tessera::test::bare_host;
 using tessera::test::check_golden;
 using tessera::test::replace_all;
+using tessera::test::replaced;
 
 namespace {
 
@@ -40,8 +41,8 @@ std::string normalised(std::string text, const std::string& dir) {
   text = replace_all(std::move(text), fs::canonical(dir).string(), "DIR");
   text = replace_all(std::move(text), dir, "DIR");
   text = replace_all(std::move(text), default_plugin_dir(), "PLUGINS");
-  text = std::regex_replace(text, std::regex("sha256:[0-9a-f]{64}"), "sha256:<hash>");
-  text = std::regex_replace(text, std::regex("(, this host with )'[a-z]*'"), "$1'<sanitizer>'");
+  text = replaced(text, "sha256:[0-9a-f]{64}", "sha256:<hash>");
+  text = replaced(text, "(, this host with )'[a-z]*'", "$1'<sanitizer>'");
   return replace_all(std::move(text), host_platform(), "<platform>");
 }
 
@@ -100,7 +101,7 @@ class Scratch {
 
 std::function<std::string(std::string)> replacing(const std::string& pattern, const std::string& with) {
   return [=](const std::string& text) {
-    const std::string out = std::regex_replace(text, std::regex(pattern), with);
+    const std::string out = replaced(text, pattern, with);
     REQUIRE(out != text);
     return out;
   };
@@ -196,8 +197,8 @@ TEST_CASE("files that are no plugin libraries") {
   const auto pointing_at = [&](const std::string& file) {
     const std::string hash = sha256_file(scratch.dir() + "/" + file);
     return [=](std::string text) {
-      text = std::regex_replace(text, std::regex("library = \"[^\"]*\""), "library = \"" + file + "\"");
-      return std::regex_replace(text, std::regex("sha256:[0-9a-f]+"), "sha256:" + hash);
+      text = replaced(text, "library = \"[^\"]*\"", "library = \"" + file + "\"");
+      return replaced(text, "sha256:[0-9a-f]+", "sha256:" + hash);
     };
   };
   SECTION("a text file") {

@@ -100,7 +100,7 @@ class FileSink {
 
 // -------------------------------------------------------------------------------------------------------------- little
 
-[[nodiscard]] std::string quoted(const std::string& text);  // 'text', what is not printable as \xNN, long text shortened
+[[nodiscard]] std::string in_quotes(const std::string& text);  // 'text', what is not printable as \xNN, long text shortened
 // a * b, or false when it does not fit.
 [[nodiscard]] inline bool multiply(uint64_t a, uint64_t b, uint64_t& out) { return !__builtin_mul_overflow(a, b, &out); }
 

@@ -90,8 +90,8 @@ class HeaderParser {
       const size_t at = at_;
       const std::string key = string();
       bool* seen = key == "descr" ? &descr : key == "fortran_order" ? &order : key == "shape" ? &shape : nullptr;
-      if (!seen) fail(at, "unknown key " + quoted(key) + " in the header; expected descr, fortran_order and shape");
-      if (*seen) fail(at, "key " + quoted(key) + " twice in the header");
+      if (!seen) fail(at, "unknown key " + in_quotes(key) + " in the header; expected descr, fortran_order and shape");
+      if (*seen) fail(at, "key " + in_quotes(key) + " twice in the header");
       *seen = true;
       expect(':');
       if (seen == &descr)
@@ -119,7 +119,7 @@ class HeaderParser {
     return at_ < text_.size() ? text_[at_] : '\0';
   }
   [[nodiscard]] std::string found() {
-    return peek() == 0 && at_ >= text_.size() ? "the end" : quoted(std::string(1, text_[at_]));
+    return peek() == 0 && at_ >= text_.size() ? "the end" : in_quotes(std::string(1, text_[at_]));
   }
   void expect(char c) {
     if (peek() != c || at_ >= text_.size()) fail(at_, "found " + found() + " in the header, expected '" + c + "'");
@@ -141,7 +141,7 @@ class HeaderParser {
     const size_t at = at_;
     std::string descr = string();
     if (!parse_descr(descr))
-      fail(at, "element type " + quoted(descr) + " is none that tensors have", "TSR-N007", unsupported_hint(descr));
+      fail(at, "element type " + in_quotes(descr) + " is none that tensors have", "TSR-N007", unsupported_hint(descr));
     return descr;
   }
   bool boolean() {
@@ -319,7 +319,7 @@ Array read_npy(ByteReader& in) {
 std::string npy_header(const Array& array, const std::string& file) {
   const size_t item = item_size(array.descr);
   if (item == 0)
-    throw Error("TSR-N007", file, array.name, 0, "element type " + quoted(array.descr) + " cannot be written",
+    throw Error("TSR-N007", file, array.name, 0, "element type " + in_quotes(array.descr) + " cannot be written",
                 "use a canonical descr such as '<f4', '|u1', '|b1' or '|V2'");
   const auto bytes = array_bytes(array.shape, item);
   if (!bytes || *bytes != array.data.size() || array.shape.size() > max_rank)

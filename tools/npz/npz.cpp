@@ -19,7 +19,7 @@ namespace tessera::npz {
 namespace {
 
 std::string describe(const std::string& file, const std::string& member, uint64_t offset, const std::string& message) {
-  return file + ": " + (member.empty() ? "" : "member " + quoted(member) + ": ") + "byte " + std::to_string(offset) + ": " +
+  return file + ": " + (member.empty() ? "" : "member " + in_quotes(member) + ": ") + "byte " + std::to_string(offset) + ": " +
          message;
 }
 
@@ -139,7 +139,7 @@ Error::Error(std::string code, std::string file, std::string member, uint64_t of
       hint_(std::move(hint)),
       offset_(offset) {}
 
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   constexpr size_t most = 120;
   std::string out = "'";
   for (const unsigned char c : text.substr(0, most)) {

@@ -167,7 +167,7 @@ class DirectoryReader {
     if (name) source_.read_at(at + local_size, local_name.data(), name);
     if (local_name != m.name || u16(p + 8) != m.method)
       damaged(at,
-              "the member's own header names " + quoted(local_name) + " and method " + std::to_string(u16(p + 8)) +
+              "the member's own header names " + in_quotes(local_name) + " and method " + std::to_string(u16(p + 8)) +
                   "; expected what the directory says",
               m.name);
     m.data_offset = at + local_size + name + extra;
@@ -180,7 +180,7 @@ class DirectoryReader {
     std::ranges::sort(order, {}, &Member::header_offset);
     for (size_t i = 1; i < order.size(); ++i)
       if (order[i - 1]->data_offset + order[i - 1]->compressed_size > order[i]->header_offset)
-        damaged(order[i]->header_offset, "the member overlaps " + quoted(order[i - 1]->name), order[i]->name);
+        damaged(order[i]->header_offset, "the member overlaps " + in_quotes(order[i - 1]->name), order[i]->name);
   }
 
   Source& source_;
