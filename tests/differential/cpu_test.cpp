@@ -151,7 +151,8 @@ TEST_CASE("what follows a product or convolution has the bits that it has alone"
       {"cpu.conv.hardswish",
        {2, 24, 7, 9},
        {1},
-       "  %w = constant {value = dense<f32[40, 24, 1, 1]: splat 0.125>}\n  %b = constant {value = dense<f32[40]: splat -0.75>}\n"
+       "  %w = constant {value = dense<f32[40, 24, 1, 1]: splat 0.125>}\n  %b = constant {value = dense<f32[40]: splat "
+       "-0.75>}\n"
        "  %c = conv %x, %w, %b {strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}\n"
        "  %y = hardswish %c\n"},
       {"cpu.conv.relu",

@@ -44,7 +44,7 @@ void count_from(const Json& before, Json& after) {
   const Json& old_steps = before.at("steps");
   Json& steps = after.at("steps");
   for (size_t i = 0; i < steps.size(); ++i) {
-    const Json& old = old_steps[i];
+    const Json& old = old_steps.at(i);
     Json& step = steps[i];
     const auto total = [](const Json& s) {
       return s["measured_ms"].is_number() ? s["measured_ms"].get<double>() * s["measured_runs"].get<double>() : 0.0;
@@ -53,7 +53,7 @@ void count_from(const Json& before, Json& after) {
     step["measured_ms"] = runs > 0 ? Json((total(step) - total(old)) / static_cast<double>(runs)) : Json(nullptr);
     step["measured_runs"] = runs;
     if (step.contains("regions"))
-      for (size_t r = 0; r < step["regions"].size(); ++r) count_from(old["regions"][r], step["regions"][r]);
+      for (size_t r = 0; r < step["regions"].size(); ++r) count_from(old["regions"].at(r), step["regions"][r]);
   }
 }
 
