@@ -40,16 +40,27 @@ struct Cut {
 struct Rows {
   int64_t m, unit, tiles, base, extra, per_block, blocks;
   // `least`: of blocks, where rows suffice to give each some work behind a panel that is made for it; 0: as many as fit.
-  Rows(const GemmIsa& isa, int64_t rows, int64_t piece, int64_t least) : m(rows), unit(isa.row_unit) {
-    const int64_t units = ceil_div(m, unit);
-    tiles = ceil_div(units * unit, isa.mr);
+  // `slots`: threads that are to have rows of their own, see `apart`; 0: they share all rows.
+  Rows(const GemmIsa& isa, int64_t rows, int64_t piece, int64_t least, int64_t slots) : m(rows), unit(isa.row_unit) {
+    const int64_t units = ceil_div(m, unit), groups = apart(ceil_div(units * unit, isa.mr), slots);
+    tiles = round_up(ceil_div(units * unit, isa.mr), groups);
     base = units / tiles;
     extra = units % tiles;
     constexpr int64_t kBehindPanel = 8;
     blocks = least > 0 ? std::clamp<int64_t>(least, 1, std::max<int64_t>(1, tiles / kBehindPanel))
                        : ceil_div(tiles, std::max<int64_t>(4, level2_bytes() / 2 / (isa.mr * piece * isa.packed_bytes)));
+    blocks = round_up(blocks, groups);
     per_block = ceil_div(tiles, blocks);
     blocks = ceil_div(tiles, per_block);
+  }
+  // How many groups of threads have rows of their own, a divisor of `slots`: what reads or makes a row before and after cuts them in the same way, so a row
+  // stays in the caches of one core, where sharing all rows brings half of them from another's. Each group walks through all of B for it, which pays from
+  // four tiles on.
+  static int64_t apart(int64_t tiles, int64_t slots) {
+    constexpr int64_t kLeastTiles = 4;
+    int64_t groups = std::max<int64_t>(1, slots);
+    while (groups > 1 && (slots % groups != 0 || tiles < kLeastTiles * groups)) --groups;
+    return groups;
   }
   int64_t first_row(int64_t tile) const { return (tile * base + std::min(tile, extra)) * unit; }
   int height(int64_t tile) const { return static_cast<int>((base + (tile < extra ? 1 : 0)) * unit); }
@@ -88,7 +99,8 @@ struct Plan {
         panels(ceil_div(n, kernels.nr)),
         // A panel that is made on the way is made once, for all rows, unless that leaves too few units for the threads.
         rows(kernels, std::max<int64_t>(1, m), cut.piece,
-             form.panel ? ceil_div(kUnitsPerSlot * slots, std::max<int64_t>(1, batch * panels)) : 0) {
+             form.panel ? ceil_div(kUnitsPerSlot * slots, std::max<int64_t>(1, batch * panels)) : 0,
+             form.packed_b ? slots : 0) {
     const int64_t block_rows = rows.height(0) * rows.per_block;
     one_piece = cut.piece >= cut.padded;
     const int64_t panel_bytes = round_up(cut.piece * isa.nr * isa.packed_bytes + 256, kLine);
@@ -104,10 +116,12 @@ struct Plan {
   // Panels that are made on the way: as many as are multiplied together, of what a unit of work leaves a thread. Others one by one, unless their sums wait
   // between the pieces of K: then as many as fit.
   int64_t group_of(int64_t batch, GemmForm form, int64_t panel_bytes, int64_t block_rows, int slots) const {
-    const int64_t waiting = one_piece ? panels : kWaiting / (block_rows * isa.nr * 4);
-    if (!form.panel) return one_piece ? 1 : std::clamp<int64_t>(waiting, 1, std::max<int64_t>(1, panels));
+    if (one_piece && !form.panel) return 1;
+    const int64_t waiting = one_piece ? panels : kWaiting / (block_rows * isa.nr * 4),
+                  most = std::clamp<int64_t>(waiting, 1, std::max<int64_t>(1, panels));
+    if (!form.panel) return most;
     const int64_t together = std::clamp<int64_t>(kTogetherBytes / panel_bytes, 1, kTogether);
-    return std::max<int64_t>(1, std::min({batch * panels / (kUnitsPerSlot * slots), waiting, together, panels}));
+    return std::max<int64_t>(1, std::min({batch * panels / (kUnitsPerSlot * slots), most, together}));
   }
   // Of one batch entry of A.
   int64_t left_bytes() const { return round_up(rows.padded() * cut.padded * isa.packed_bytes + 64, kLine); }

@@ -171,6 +171,13 @@ TEST_CASE("more rows than one block holds") {
   check({2, 1200, 33, 900, true, false, TSR_BF16, TSR_BF16, false, false});
 }
 
+// Two and three threads with four tiles each; sums that wait between pieces of K; tiles that do not divide.
+TEST_CASE("threads with rows of their own") {
+  check({1, 190, 70, 1000, false, false, TSR_F32, TSR_F32, true, true});
+  check({1, 113, 257, 384, false, true, TSR_F32, TSR_F32, false, true});
+  check({1, 400, 70, 1100, false, false, TSR_BF16, TSR_BF16, true, true});
+}
+
 TEST_CASE("empty products") {
   check({1, 0, 5, 3, false, false});
   check({1, 5, 0, 3, false, false});
