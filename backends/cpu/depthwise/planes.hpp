@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 #include "conv_shape.hpp"
 #include "shares.hpp"
@@ -18,6 +19,10 @@ void each_plane(const ConvShape& s, int64_t planes, int64_t slots, Make&& make) 
   constexpr int64_t kRows = 14;  // of a thread: smaller pieces of planes are not worth a call each
   const int64_t bands = s.images >= slots || s.out[0] < kRows * slots ? 1 : slots, units = planes * bands;
   const int64_t chunk = std::max<int64_t>(1, units / (slots * 8));
+  // Bands end where lines of memory do, if they do: two threads that write to one wait for each other.
+  constexpr int64_t kLine = 64 / sizeof(float);
+  const int64_t rows = s.positions() % kLine == 0 ? kLine / std::gcd(kLine, s.out[1]) : 1;
+  const auto cut = [&](int64_t band) { return band == bands ? s.out[0] : s.out[0] * band / bands / rows * rows; };
   Shares shares(units, slots);
   tessera::sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
     for (int64_t slot = begin; slot < end; ++slot) {
@@ -25,7 +30,7 @@ void each_plane(const ConvShape& s, int64_t planes, int64_t slots, Make&& make) 
       for (int64_t from, to; shares.take(slot, chunk, &from, &to);)
         for (int64_t u = from; u < to; ++u) {
           const int64_t band = u / planes;
-          work(u % planes, s.out[0] * band / bands, s.out[0] * (band + 1) / bands);
+          work(u % planes, cut(band), cut(band + 1));
         }
     }
   });
