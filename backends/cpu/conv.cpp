@@ -130,7 +130,8 @@ class ConvKernel final : public sdk::Kernel {
     const ConvShape s = shape(d);
     if (point_)
       return gemm_workspace(*isa_, 1, s.images, s.outputs, s.depth(), {false, static_cast<bool>(packed_), false}, slots_);
-    if (rows_) return gemm_workspace(*isa_, 1, s.images * s.positions(), s.outputs, s.depth(), {false, true, false}, slots_);
+    if (rows_)
+      return gemm_workspace(*isa_, 1, s.images * s.positions(), s.outputs, s.depth(), {false, true, false, true}, slots_);
     const bool packed = packed_ && !winograd_;
     const int64_t bytes =
         gemm_workspace(*isa_, s.batches(), s.outputs, s.positions(), s.depth(), {packed, false, true}, slots_);

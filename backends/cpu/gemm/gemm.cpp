@@ -100,7 +100,7 @@ struct Plan {
         // A panel that is made on the way is made once, for all rows, unless that leaves too few units for the threads.
         rows(kernels, std::max<int64_t>(1, m), cut.piece,
              form.panel ? ceil_div(kUnitsPerSlot * slots, std::max<int64_t>(1, batch * panels)) : 0,
-             form.packed_b ? slots : 0) {
+             form.packed_b && !form.turned ? slots : 0) {
     const int64_t block_rows = rows.height(0) * rows.per_block;
     one_piece = cut.piece >= cut.padded;
     const int64_t panel_bytes = round_up(cut.piece * isa.nr * isa.packed_bytes + 256, kLine);
@@ -189,7 +189,8 @@ class Run {
         n_(g.n.total()),
         k_(g.k.total()),
         batches_(g.batch.total()),
-        plan_(*g.isa, batches_, m_, n_, k_, {g.packed_a != nullptr, g.packed_b != nullptr, g.panel != nullptr}, slots),
+        plan_(*g.isa, batches_, m_, n_, k_, {g.packed_a != nullptr, g.packed_b != nullptr, g.panel != nullptr, g.turned != 0},
+              slots),
         slots_(threads(slots)),
         shares_(units(), slots_) {
     char* w = static_cast<char*>(workspace);
@@ -352,6 +353,7 @@ class Run {
     const bool plain = !g_.epilogue && !g_.bias && !g_.row_bias && !g_.turned && g_.num_steps == 0 && g_.c_dtype == TSR_F32;
     if (plain && s.cols == isa_.nr && have == height)
       return multiply(height, k, a, s.b, s.rows_b, static_cast<float*>(g_.c) + out, n_, k0 > 0, s.ahead);
+    if (k0 + k >= plan_.cut.padded && g_.packed_b && !g_.turned) fetch_operands(out, have, s.cols);
     multiply(height, k, a, s.b, s.rows_b, sums, isa_.nr, k0 > 0, s.ahead);
     if (k0 + k < plan_.cut.padded) return;
     if (g_.epilogue) {
@@ -363,6 +365,16 @@ class Run {
     isa_.store({sums, isa_.nr, have, s.cols, g_.bias ? bias_ + col : nullptr, g_.row_bias ? g_.row_bias + rows_before : nullptr,
                 static_cast<char*>(g_.c) + out * tessera::dtype_bits(g_.c_dtype) / 8, g_.c_dtype, n_},
                {n_, out, rows_before, col, g_.steps, g_.num_steps});
+  }
+
+  // What is added to a tile of the result that begins at its element `out` is asked for before the tile is multiplied.
+  void fetch_operands(int64_t out, int rows, int cols) const {
+    for (int i = 0; i < g_.num_steps; ++i) {
+      const FinishStep& step = g_.steps[i];
+      if (step.mode != FinishStep::kDense || !step.data) continue;
+      for (int r = 0; r < rows; ++r)
+        for (int c = 0; c < cols; c += kLine / 4) __builtin_prefetch(step.data + out + r * n_ + c);
+    }
   }
 
   Ahead ahead_of(int64_t batch, const char* b, int64_t panel, int64_t p, int64_t count, int64_t k0, int64_t k,

@@ -68,9 +68,9 @@ struct Gemm {
   const void* context = nullptr;
 };
 
-// Where the operands come from, as far as the workspace depends on it.
+// Where the operands come from and how the result lies, as far as the workspace depends on it.
 struct GemmForm {
-  bool packed_a = false, packed_b = false, panel = false;
+  bool packed_a = false, packed_b = false, panel = false, turned = false;
 };
 // Bytes of workspace that `run` needs for these sizes on at most `slots` threads.
 int64_t gemm_workspace(const GemmIsa& isa, int64_t batch, int64_t m, int64_t n, int64_t k, GemmForm form, int slots);
