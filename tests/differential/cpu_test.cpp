@@ -283,6 +283,17 @@ TEST_CASE("depthwise convolutions are exact where sums are") {
        {1, 2, 1, 2},
        {2, 1, 4, 3},
        {2}},
+      // Two threads have bands of these planes: of 12 and 16 rows, and of 16 and 16.
+      {"conv",
+       "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1], groups = 24}",
+       {1, 24, 28, 36},
+       {24, 1, 3, 3},
+       {24}},
+      {"conv",
+       "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1], groups = 24}",
+       {1, 24, 32, 33},
+       {24, 1, 3, 3},
+       {24}},
   };
   for (const Model& m : models) check(m, "f32", TSR_F32, "depthwise");
 }

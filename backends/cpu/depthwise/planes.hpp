@@ -29,8 +29,8 @@ void each_plane(const ConvShape& s, int64_t planes, int64_t slots, Make&& make) 
       auto work = make(slot);
       for (int64_t from, to; shares.take(slot, chunk, &from, &to);)
         for (int64_t u = from; u < to; ++u) {
-          const int64_t band = u / planes;
-          work(u % planes, cut(band), cut(band + 1));
+          const int64_t band = u / planes, low = cut(band), high = cut(band + 1);
+          if (low < high) work(u % planes, low, high);
         }
     }
   });
