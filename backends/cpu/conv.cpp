@@ -108,8 +108,8 @@ class ConvKernel final : public sdk::Kernel {
     }
     g.row_bias = o_.dense(l, 2, &space);
     g.row_bias_count = s.a.groups;
-    g.panel = [](const void* p, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) {
-      static_cast<const Panels*>(p)->columns(batch, column, cols, k0, count, out);
+    g.panel = [](const void* p, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out, int64_t step) {
+      static_cast<const Panels*>(p)->columns(batch, column, cols, k0, count, out, step);
     };
     if (s.is_flat() && (s.outputs <= kFewOutputs || s.channels <= kFewChannels)) {
       g.rows_b = s.x;

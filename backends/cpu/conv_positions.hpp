@@ -16,6 +16,7 @@ struct Panels {
   static constexpr int kMaxTaps = 1024;
   const ConvShape& s;
   Gather* gather;
+  Spread* spread;
   int nr, taps;
   int64_t tap_at[kMaxTaps];
 
@@ -24,6 +25,9 @@ struct Panels {
         gather(isa.nr == 32   ? gather_avx512
                : isa.nr == 16 ? gather_avx2
                               : gather_baseline),
+        spread(isa.nr == 32   ? spread_avx512
+               : isa.nr == 16 ? spread_avx2
+                              : spread_baseline),
         nr(isa.nr),
         taps(static_cast<int>(s.kernel[0] * s.kernel[1])) {
     for (int t = 0; t < taps; ++t) tap_at[t] = t / s.kernel[1] * s.a.dilation[0] * s.in[1] + t % s.kernel[1] * s.a.dilation[1];
@@ -57,8 +61,15 @@ struct Panels {
     gather({x, s.in[0] * s.in[1], taps, tap_at, width, at, seen, s.a.stride[1], near, k0, count, out});
   }
 
-  // Positions as columns of the product.
-  void columns(int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) const {
+  // Positions as columns of the product, in panels of nr.
+  void columns(int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out, int64_t step) const {
+    if (s.is_flat())
+      return spread({s.x + (batch * s.channels + k0) * s.positions() + column, s.positions(), cols, count, out, step});
+    for (int done = 0; done < cols; done += nr, out += step)
+      panel(batch, column + done, std::min(nr, cols - done), k0, count, out);
+  }
+
+  void panel(int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) const {
     int64_t at[32];
     uint32_t seen[kMaxTaps];
     locate(column, cols, at, seen);

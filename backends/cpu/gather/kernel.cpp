@@ -171,6 +171,14 @@ void one_tap(const Walk& w, const LaneRun* runs, int count, int64_t step, uint32
   }
 }
 
+struct Depth {
+  int64_t at;
+  int tap;
+  Depth(const GatherArgs& g, int64_t k) : at(k / g.taps), tap(static_cast<int>(k % g.taps)) {}
+  // The first one whose depth of tap t is not before this.
+  int64_t channel(int t) const { return at + (t < tap ? 1 : 0); }
+};
+
 // Columns [first, first + lanes), tap by tap.
 void vector(const GatherArgs& g, int first, int lanes) {
   const int64_t* columns = g.column_at + first;
@@ -179,12 +187,12 @@ void vector(const GatherArgs& g, int first, int lanes) {
   for (int t = 0; t < g.taps; ++t) used |= g.seen[t] >> first & all;
   LaneRun runs[kMaxRuns] = {};
   const int count = runs_of(columns, lanes, used, g.step, runs);
+  const Depth low(g, g.k0), high(g, g.k0 + g.count);
   for (int t = 0; t < g.taps; ++t) {
-    // The depths of this tap: channels from the first one on whose depth is k0 or more.
-    const int64_t channel = (g.k0 - t + g.taps - 1) / g.taps, depth = channel * g.taps + t;
-    if (depth >= g.k0 + g.count) continue;
+    const int64_t channel = low.channel(t), channels = high.channel(t) - channel, depth = channel * g.taps + t;
+    if (channels <= 0) continue;
     const Walk w{g.x + channel * g.plane + g.tap_at[t], g.plane, g.out + (depth - g.k0) * g.width + first,
-                 static_cast<int64_t>(g.taps) * g.width, (g.k0 + g.count - depth + g.taps - 1) / g.taps,
+                 static_cast<int64_t>(g.taps) * g.width, channels,
                  // Channels are far apart: what is read some rows later is fetched now.
                  g.plane * (g.taps == 1 ? 12 : 2), lanes};
     const uint32_t seen = g.seen[t] >> first & all;
@@ -197,8 +205,33 @@ void vector(const GatherArgs& g, int first, int lanes) {
 
 #endif
 
+// Row by row: a stretch of a row is read in one go, however far apart rows are.
+void spread(const SpreadArgs& s) {
+  constexpr int kNR = 2 * kLanes;
+  constexpr int64_t kAhead = 4;  // rows
+  const int whole = s.cols / kNR, rest = s.cols % kNR;
+  const float* from = s.from;
+  float* out = s.out;
+  for (int64_t k = 0; k < s.count; ++k, from += s.row, out += kNR) {
+    float* to = out;
+    const float* x = from;
+    for (int i = 0; i < whole; ++i, x += kNR, to += s.step) {
+      __builtin_prefetch(x + kAhead * s.row, 0, 2);
+      __builtin_prefetch(x + kAhead * s.row + kNR - 1, 0, 2);
+      store(to, load(x));
+      store(to + kLanes, load(x + kLanes));
+    }
+    if (rest > 0) {
+      const int low = rest < kLanes ? rest : kLanes;
+      store(to, load_some(x, low));
+      if (rest > low) store(to + kLanes, load_some(x + kLanes, rest - low));
+    }
+  }
+}
+
 }  // namespace
 
+void CPU_CAT(spread_, CPU_ISA_NAME)(const SpreadArgs& s) { spread(s); }
 void CPU_CAT(gather_, CPU_ISA_NAME)(const GatherArgs& g) {
 #if defined(__AVX2__)
   if (!g.near) return one_by_one(g);

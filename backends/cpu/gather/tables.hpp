@@ -25,4 +25,17 @@ using Gather = void(const GatherArgs&);
 
 Gather gather_baseline, gather_avx2, gather_avx512;  // nr 8, 16, 32
 
+// Columns that follow each other in every row, to panels of nr: out[j / nr * step + k * nr + j % nr] = from[k * row + j] for j < cols and k < count.
+struct SpreadArgs {
+  const float* from;
+  int64_t row;
+  int cols;
+  int64_t count;
+  float* out;
+  int64_t step;
+};
+using Spread = void(const SpreadArgs&);
+
+Spread spread_baseline, spread_avx2, spread_avx512;  // nr 8, 16, 32
+
 }  // namespace cpu

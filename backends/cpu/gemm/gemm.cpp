@@ -291,6 +291,12 @@ class Run {
     int64_t step;  // bytes for each k
   };
 
+  // Where the tile lies that is finished after this one, as far as it is known: its first element in the result. No rows: nowhere.
+  struct Next {
+    int64_t out = 0;
+    int rows = 0;
+  };
+
   // A panel of the right side on its way through the tiles of a block: packed, or as it lies in memory.
   struct Side {
     const char* b;
@@ -310,21 +316,38 @@ class Run {
     for (int64_t k0 = 0; k0 < plan_.cut.padded; k0 += plan_.cut.piece) {
       const int64_t k = std::min(plan_.cut.piece, plan_.cut.padded - k0);
       for (int64_t from = 0; from < count; from += together) {
+        if (g_.panel && !g_.rows_b) make(batch, panel + from, together, k0, k, scratch + plan_.sums_bytes);
         for (int64_t i = 0; i < together; ++i) {
           sides[i] = side(batch, panel + from + i, k0, k, scratch + plan_.sums_bytes + i * plan_.made_bytes);
           sides[i].ahead = ahead_of(batch, sides[i].b, panel, from + i, count, k0, k, last - first);
         }
+        const auto next_of = [&](int64_t t, int64_t i) -> Next {
+          if (i == together) ++t, i = 0;
+          if (t == last || k0 + k < plan_.cut.padded || g_.turned) return {};
+          return {(batch * m_ + rows.first_row(t)) * n_ + (panel + from + i) * isa_.nr, rows.rows_of(t)};
+        };
         for (int64_t t = first; t < last; ++t)
           for (int64_t i = 0; i < together; ++i) {
             const int64_t waiting = plan_.one_piece ? 0 : (from + i) * block_rows + rows.first_row(t) - rows.first_row(first);
-            tile(batch, t, (panel + from + i) * isa_.nr, k0, k, sides[i], sums + waiting * isa_.nr);
+            tile(batch, t, (panel + from + i) * isa_.nr, k0, k, sides[i], sums + waiting * isa_.nr, next_of(t, i + 1));
             sides[i].ahead.next += sides[i].ahead.step * k;
           }
       }
     }
   }
 
-  // K range [k0, k0 + k) of a panel; one that is neither packed nor read where it lies is made at `packed`.
+  // K range [k0, k0 + k) of `count` panels.
+  void make(int64_t batch, int64_t panel, int64_t count, int64_t k0, int64_t k, char* to) const {
+    const int64_t col = panel * isa_.nr, have = std::min(k, k_ - k0), step = plan_.made_bytes / 4;
+    const int cols = static_cast<int>(std::min(count * isa_.nr, n_ - col));
+    float* out = reinterpret_cast<float*>(to);
+    g_.panel(g_.source_context, batch, col, cols, k0, have, out, step);
+    if (have == k) return;
+    for (int64_t i = 0; i < count; ++i)
+      std::memset(out + i * step + have * isa_.nr, 0, static_cast<size_t>((k - have) * isa_.nr * 4));
+  }
+
+  // K range [k0, k0 + k) of a panel. `packed`: where it is, or is to be, if it is neither packed beforehand nor read where it lies.
   Side side(int64_t batch, int64_t panel, int64_t k0, int64_t k, char* packed) const {
     const int64_t col = panel * isa_.nr;
     Side s{nullptr, nullptr, static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col)), {}};
@@ -333,9 +356,7 @@ class Run {
     } else if (g_.packed_b || plan_.whole_b) {
       s.b = panel_at(batch, panel) + k0 * isa_.nr * isa_.packed_bytes;
     } else if (g_.panel) {
-      const int64_t have = std::min(k, k_ - k0);
-      g_.panel(g_.source_context, batch, col, s.cols, k0, have, reinterpret_cast<float*>(packed));
-      if (have < k) std::memset(packed + have * isa_.nr * 4, 0, static_cast<size_t>((k - have) * isa_.nr * 4));
+      if (g_.rows_b) make(batch, panel, 1, k0, k, packed);
       s.b = packed;
     } else {
       pack_panel(isa_, b_of(batch), g_.b_dtype, g_.n, n_, g_.k, panel, k0, std::min(k, k_ - k0), k, packed);
@@ -345,7 +366,7 @@ class Run {
   }
 
   // The tile t of rows times one panel, in K range [k0, k0 + k); with the last range it is stored. `sums`: where it waits until then.
-  void tile(int64_t batch, int64_t t, int64_t col, int64_t k0, int64_t k, const Side& s, float* sums) const {
+  void tile(int64_t batch, int64_t t, int64_t col, int64_t k0, int64_t k, const Side& s, float* sums, const Next& next) const {
     const Rows& rows = plan_.rows;
     const int height = rows.height(t), have = rows.rows_of(t);
     const char* a = a_tile(batch, t) + k0 * height * isa_.packed_bytes;
@@ -353,8 +374,9 @@ class Run {
     const bool plain = !g_.epilogue && !g_.bias && !g_.row_bias && !g_.turned && g_.num_steps == 0 && g_.c_dtype == TSR_F32;
     if (plain && s.cols == isa_.nr && have == height)
       return multiply(height, k, a, s.b, s.rows_b, static_cast<float*>(g_.c) + out, n_, k0 > 0, s.ahead);
-    if (k0 + k >= plan_.cut.padded && g_.packed_b && !g_.turned) fetch_operands(out, have, s.cols);
+    fetch_operands(next, 0);
     multiply(height, k, a, s.b, s.rows_b, sums, isa_.nr, k0 > 0, s.ahead);
+    fetch_operands(next, 1);
     if (k0 + k < plan_.cut.padded) return;
     if (g_.epilogue) {
       const TileArgs args{sums, isa_.nr, batch, row, col, have, s.cols, g_.context};
@@ -367,13 +389,14 @@ class Run {
                {n_, out, rows_before, col, g_.steps, g_.num_steps});
   }
 
-  // What is added to a tile of the result that begins at its element `out` is asked for before the tile is multiplied.
-  void fetch_operands(int64_t out, int rows, int cols) const {
+  // Half of the columns of what is added to a tile: it comes from the last-level cache, so it is asked for a tile earlier, and in two parts, of which each
+  // is as much as the first-level cache can wait for at once.
+  void fetch_operands(const Next& next, int half) const {
     for (int i = 0; i < g_.num_steps; ++i) {
       const FinishStep& step = g_.steps[i];
       if (step.mode != FinishStep::kDense || !step.data) continue;
-      for (int r = 0; r < rows; ++r)
-        for (int c = 0; c < cols; c += kLine / 4) __builtin_prefetch(step.data + out + r * n_ + c);
+      const float* from = step.data + next.out + half * isa_.nr / 2;
+      for (int r = 0; r < next.rows; ++r) __builtin_prefetch(from + r * n_);
     }
   }
 

@@ -29,9 +29,11 @@ struct TileArgs {
 };
 using Epilogue = void(const TileArgs*);
 
-// Writes rows [k0, k0 + count) of columns [column, column + cols) of B of one batch entry as f32 kernels read them: out[k][nr], anything in the
-// columns from `cols` to nr; it may write up to nr floats behind the end. For matrices that exist nowhere, such as a convolution's.
-using PanelSource = void(const void* context, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out);
+// Writes rows [k0, k0 + count) of columns [column, column + cols) of B of one batch entry as f32 kernels read them, in panels out[k][nr] that are
+// `step` floats apart; anything in the columns of the last panel from `cols` on; it may write up to nr floats behind the end of each. For matrices
+// that exist nowhere, such as a convolution's.
+using PanelSource = void(const void* context, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out,
+                         int64_t step);
 
 // Writes rows [row, row + rows) of A, all of K, as f32 micro-kernels of that height read them: out[k][rows]. Of batch entry 0.
 using RowSource = void(const void* context, int64_t row, int rows, float* out);
