@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generated.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
 
 #include "saved.hpp"
 #include "strided.hpp"
+#include "tessera/caches.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/kit/schedule.hpp"
 
@@ -20,11 +19,6 @@ namespace kit = tessera::kit;
 namespace {
 
 constexpr size_t kMaxBuffers = 128, kMaxSymbols = 64;
-
-int64_t cache_bytes(int name, int64_t otherwise) {
-  const long n = sysconf(name);
-  return n > 0 ? int64_t{n} : otherwise;
-}
 
 std::string identifier(std::string_view text) {
   std::string out;
@@ -220,9 +214,9 @@ kit::Device describe_device(const Isa& isa) {
   kit::Device d;
   d.cores = std::max(1, sdk::host().core->num_threads());
   d.vector_bytes = isa.vector_bits / 8;
-  d.l1_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, d.l1_bytes);
-  d.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, d.l2_bytes);
-  d.l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, d.l3_bytes);
+  d.l1_bytes = tessera::cache_bytes(1, d.l1_bytes);
+  d.l2_bytes = tessera::cache_bytes(2, d.l2_bytes);
+  d.l3_bytes = tessera::cache_bytes(3, d.l3_bytes);
   return d;
 }
 

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/caches.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/embed.hpp"
 
@@ -122,11 +123,6 @@ void plain_copy(void* to, const void* from, int64_t bytes, int threads) {
       &job);
 }
 
-int64_t last_cache() {
-  const long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return l3 > 0 ? int64_t{l3} : int64_t{32} << 20;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -178,7 +174,8 @@ int main(int argc, char** argv) {
       contexts.emplace_back(name.substr(0, name.find('.')), embed::Context(o));
     }
     // A row of 1024: in the cache 1024 rows (4 MiB in f32), beyond it as many as make one tensor twice its size.
-    const int64_t cols = 1024, far = std::max<int64_t>(16384, 2 * last_cache() / (4 * cols) / 1024 * 1024);
+    const int64_t cols = 1024,
+                  far = std::max<int64_t>(16384, 2 * tessera::cache_bytes(3, int64_t{32} << 20) / (4 * cols) / 1024 * 1024);
     for (const std::string dtype : {"f32", "bf16"}) {
       if (dtypes.find(dtype) == dtypes.npos) continue;
       const uint32_t type = dtype == "f32" ? TSR_F32 : TSR_BF16;

@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include <unistd.h>
-
 #include "shares.hpp"
+#include "tessera/caches.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/plugin.hpp"
 
@@ -20,10 +19,7 @@ int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit;
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t level2_bytes() {
-  static const int64_t bytes = [] {
-    const long n = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return n > 0 ? int64_t{n} : int64_t{512} << 10;
-  }();
+  static const int64_t bytes = tessera::cache_bytes(2, int64_t{512} << 10);
   return bytes;
 }
 
