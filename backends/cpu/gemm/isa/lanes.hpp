@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -49,6 +49,15 @@ typedef uint32_t Bits __attribute__((vector_size(4 * kLanes)));
   if (n == kLanes) return load(p);
   Vec v{};
   for (int i = 0; i < n; ++i) v[i] = p[i];
+  return v;
+#endif
+}
+// v with zeros behind its first n lanes.
+[[gnu::always_inline]] inline Vec first_lanes(Vec v, int n) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Vec>(_mm512_maskz_mov_ps(static_cast<__mmask16>((1u << n) - 1), reinterpret_cast<__m512>(v)));
+#else
+  for (int i = n; i < kLanes; ++i) v[i] = 0.0f;
   return v;
 #endif
 }

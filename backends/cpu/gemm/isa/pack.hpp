@@ -2,11 +2,10 @@
 // Packing of both operands, included by the files that are compiled per instruction set.
 #pragma once
 
-#include <utility>
-
 #include "../tables.hpp"
 #include "lanes.hpp"
 #include "tessera/abi.h"
+#include "turned.hpp"
 
 namespace cpu {
 namespace {
@@ -23,56 +22,36 @@ inline float from_f16(uint16_t h) {
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, magnitude) | sign);
 }
 
-// Transposes kLanes x kLanes 32-bit elements in registers: log2(kLanes) rounds of exchanging halves between rows that are a power of two
-// apart.
-template <int Step, size_t... I>
-[[gnu::always_inline]] inline void exchange(Bits (&r)[kLanes], std::index_sequence<I...>) {
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    if (i & Step) continue;
-    const Bits a = r[i], b = r[i + Step];
-    r[i] = __builtin_shufflevector(a, b, (I & Step ? I - Step + kLanes : I)...);
-    r[i + Step] = __builtin_shufflevector(a, b, (I & Step ? I + kLanes : I + Step)...);
-  }
-}
-
-[[gnu::always_inline]] inline void transpose(Bits (&r)[kLanes]) {
-  constexpr std::make_index_sequence<kLanes> all;
-  if constexpr (kLanes >= 16) exchange<8>(r, all);
-  if constexpr (kLanes >= 8) exchange<4>(r, all);
-  exchange<2>(r, all);
-  exchange<1>(r, all);
-}
-
-// out[k * height + r] = word k of row r, for rows of contiguous 32-bit words.
-inline void pack_words(const char* const* row, int rows, int height, int64_t k, uint32_t* out) {
+// out[k * height + r] = word k of row r, for rows of contiguous 32-bit words: floats, or pairs of bf16.
+inline void pack_words(const char* const* row, int rows, int height, int64_t k, float* out) {
   for (int r0 = 0; r0 < height; r0 += kLanes) {
-    const int lanes = height - r0 < kLanes ? height - r0 : kLanes;
+    const int lanes = height - r0 < kLanes ? height - r0 : kLanes, have = rows - r0 < lanes ? rows - r0 : lanes;
+    const char* block[kLanes];
+    for (int i = 0; i < kLanes; ++i) block[i] = row[r0 + i < rows ? r0 + i : 0];
     int64_t p = 0;
     for (; p + kLanes <= k; p += kLanes) {
       // A whole vector may be stored where what it writes behind a short row is written again with the next k, or is full itself.
       const bool whole = lanes == kLanes || (r0 == 0 && (k - p - kLanes + 1) * height >= kLanes);
-      Bits block[kLanes];
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) {
-        block[i] = Bits{};
-        if (r0 + i >= rows) continue;
-        std::memcpy(&block[i], row[r0 + i] + 4 * p, sizeof(Bits));
-        __builtin_prefetch(row[r0 + i] + 4 * p + 512);  // more streams than the hardware follows
+      for (int i = 0; i < kLanes; ++i)
+        __builtin_prefetch(block[i] + 4 * p + 256, 0, 2);  // more streams than the hardware follows
+      Vec v[kLanes];
+      load_turned(block, 4 * p, v);
+      if (have < lanes) {
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) v[i] = first_lanes(v[i], have < 0 ? 0 : have);
       }
-      transpose(block);
       if (whole) {
 #pragma GCC unroll 16
-        for (int i = 0; i < kLanes; ++i) std::memcpy(out + (p + i) * height + r0, &block[i], sizeof(Bits));
+        for (int i = 0; i < kLanes; ++i) store(out + (p + i) * height + r0, v[i]);
       } else {
-        for (int i = 0; i < kLanes; ++i) std::memcpy(out + (p + i) * height + r0, &block[i], static_cast<size_t>(4 * lanes));
+        for (int i = 0; i < kLanes; ++i) store_some(out + (p + i) * height + r0, v[i], lanes);
       }
     }
     for (; p < k; ++p)
       for (int i = 0; i < lanes; ++i) {
-        uint32_t word = 0;
-        if (r0 + i < rows) std::memcpy(&word, row[r0 + i] + 4 * p, 4);
-        out[p * height + r0 + i] = word;
+        out[p * height + r0 + i] = 0.0f;
+        if (i < have) std::memcpy(out + p * height + r0 + i, block[i] + 4 * p, 4);
       }
   }
 }
@@ -110,7 +89,7 @@ void pack_widened(const PackArgs& p, Widen widen_one) {
   if (p.k_stride != 1 || p.rows < 2) return pack_widened<float>(p, [](float x) { return x; });
   const char* row[32];
   for (int r = 0; r < p.rows; ++r) row[r] = reinterpret_cast<const char*>(static_cast<const float*>(p.src) + p.rows_at[r]);
-  pack_words(row, p.rows, p.height, p.k, static_cast<uint32_t*>(p.out));
+  pack_words(row, p.rows, p.height, p.k, static_cast<float*>(p.out));
 }
 
 // Pairs of bf16; the caller passes an even k but for the end of a matrix, where one zero completes it.
@@ -121,7 +100,7 @@ void pack_widened(const PackArgs& p, Widen widen_one) {
   if (p.k_stride == 1) {
     const char* row[32];
     for (int r = 0; r < p.rows; ++r) row[r] = reinterpret_cast<const char*>(src + p.rows_at[r]);
-    pack_words(row, p.rows, p.height, pairs, out);
+    pack_words(row, p.rows, p.height, pairs, reinterpret_cast<float*>(out));
   } else {
     for (int64_t k = 0; k < pairs; ++k)
       for (int r = 0; r < p.height; ++r) {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Squares of kLanes x kLanes elements turned: in registers, and on the way from memory. Included by the files that are compiled per instruction set.
+#pragma once
+
+#include <cstring>
+#include <utility>
+
+#include "lanes.hpp"
+
+namespace cpu {
+namespace {
+
+// Rows of a and b, lane by lane in turn: of their lower and of their upper halves.
+template <int... I>
+[[gnu::always_inline]] inline void riffle(Vec a, Vec b, Vec& low, Vec& high, std::integer_sequence<int, I...>) {
+  low = __builtin_shufflevector(a, b, (I / 2 + I % 2 * kLanes)...);
+  high = __builtin_shufflevector(a, b, (kLanes / 2 + I / 2 + I % 2 * kLanes)...);
+}
+
+// Element i of v[j] and element j of v[i] change places: log2(kLanes) perfect shuffles of all rows (Stone 1971).
+[[maybe_unused, gnu::always_inline]] inline void transpose(Vec (&v)[kLanes]) {
+#pragma GCC unroll 4
+  for (int round = 1; round < kLanes; round *= 2) {
+    Vec w[kLanes];
+#pragma GCC unroll 8
+    for (int i = 0; i < kLanes / 2; ++i)
+      riffle(v[i], v[i + kLanes / 2], w[2 * i], w[2 * i + 1], std::make_integer_sequence<int, kLanes>());
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) v[i] = w[i];
+  }
+}
+
+// Within each four lanes: elements of a and b in turn, from element 2 * Half of the four on.
+template <int Half, int... I>
+[[gnu::always_inline]] inline Vec in_turn(Vec a, Vec b, std::integer_sequence<int, I...>) {
+  return __builtin_shufflevector(a, b, (I / 4 * 4 + 2 * Half + I % 4 / 2 + I % 2 * kLanes)...);
+}
+// Within each four lanes: two elements of a, then two of b, from element 2 * Half of the four on.
+template <int Half, int... I>
+[[gnu::always_inline]] inline Vec pairs(Vec a, Vec b, std::integer_sequence<int, I...>) {
+  return __builtin_shufflevector(a, b, (I / 4 * 4 + 2 * Half + I % 2 + I % 4 / 2 * kLanes)...);
+}
+
+// Four elements from each of the rows first, first + 4, .. from byte `at` of them on.
+[[gnu::always_inline]] inline Vec fours(const char* const* row, int first, int64_t at) {
+#if defined(__AVX2__)
+  const auto four = [&](int r) { return _mm_loadu_ps(reinterpret_cast<const float*>(row[first + r] + at)); };
+#endif
+#if defined(__AVX512F__)
+  __m512 v = _mm512_castps128_ps512(four(0));
+  v = _mm512_insertf32x4(v, four(4), 1);
+  v = _mm512_insertf32x4(v, four(8), 2);
+  return reinterpret_cast<Vec>(_mm512_insertf32x4(v, four(12), 3));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Vec>(_mm256_insertf128_ps(_mm256_castps128_ps256(four(0)), four(4), 1));
+#else
+  Vec v;
+  std::memcpy(&v, row[first] + at, sizeof v);
+  return v;
+#endif
+}
+
+// v[j] = element j behind byte `at` of each of kLanes rows. Loads of four elements do what moves values between fours; two rounds of shuffles are left,
+// where whole rows in registers take log2(kLanes).
+[[gnu::always_inline]] inline void load_turned(const char* const* row, int64_t at, Vec (&v)[kLanes]) {
+  constexpr std::make_integer_sequence<int, kLanes> all;
+#pragma GCC unroll 4
+  for (int q = 0; q < kLanes; q += 4) {
+    const int64_t from = at + 4 * q;
+    const Vec a = fours(row, 0, from), b = fours(row, 1, from), c = fours(row, 2, from), d = fours(row, 3, from);
+    const Vec ab = in_turn<0>(a, b, all), cd = in_turn<0>(c, d, all), ab2 = in_turn<1>(a, b, all), cd2 = in_turn<1>(c, d, all);
+    v[q] = pairs<0>(ab, cd, all);
+    v[q + 1] = pairs<1>(ab, cd, all);
+    v[q + 2] = pairs<0>(ab2, cd2, all);
+    v[q + 3] = pairs<1>(ab2, cd2, all);
+  }
+}
+
+}  // namespace
+}  // namespace cpu
