@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products: ours with weights packed beforehand, ours as they come, and oneDNN with reordered weights, interleaved in one run; GFLOP/s
 // and the fraction of what dependent-free FMA instructions reach in the same run.
-// bench-cpu-gemm [--json] [--threads N] [--isa NAME] [--dtype f32|bf16] [--runs N]
+// bench-cpu-gemm [--json] [--threads N] [--isa NAME] [--dtype f32|bf16] [--size MxNxK]... [--runs N]
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -127,6 +128,7 @@ void onednn(Problem& p, std::vector<Way>& ways) {
 int main(int argc, char** argv) {
   bool json = false;
   int runs = 15;
+  std::vector<std::array<int64_t, 3>> sizes;
   std::string isa_name = native_isa().name, dtype = "f32";
   bare::set_host();
   for (int i = 1; i < argc; ++i) {
@@ -142,8 +144,16 @@ int main(int argc, char** argv) {
       dtype = value();
     else if (a == "--runs")
       runs = std::max(1, std::atoi(value().c_str()));
-    else
-      return std::fprintf(stderr, "usage: bench-cpu-gemm [--json] [--threads N] [--isa NAME] [--dtype f32|bf16] [--runs N]\n"),
+    else if (a == "--size") {
+      long long m = 0, n = 0, k = 0;
+      const std::string size = value();
+      if (std::sscanf(size.c_str(), "%lldx%lldx%lld", &m, &n, &k) != 3 || m < 1 || n < 1 || k < 1)
+        return std::fprintf(stderr, "--size: found '%s', expected MxNxK, such as 128x768x768\n", size.c_str()), 2;
+      sizes.push_back({m, n, k});
+    } else
+      return std::fprintf(stderr,
+                          "usage: bench-cpu-gemm [--json] [--threads N] [--isa NAME] [--dtype f32|bf16] [--size MxNxK]... "
+                          "[--runs N]\n"),
              2;
   }
   const Isa* isa = find_isa(isa_name);
@@ -161,9 +171,10 @@ int main(int argc, char** argv) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   if (!json)
     std::printf("%s, %s, %d threads, peak %.1f GFLOP/s\n%-20s", kernels.name, dtype.c_str(), threads, top, "m x n x k");
-  const int64_t sizes[][3] = {{1, 3072, 768},     {8, 3072, 768},    {32, 3072, 768},   {128, 768, 768},  {128, 2304, 768},
-                              {128, 3072, 768},   {128, 768, 3072},  {128, 50257, 768}, {512, 384, 1536}, {512, 1536, 384},
-                              {1024, 1024, 1024}, {1024, 3072, 768}, {2048, 2048, 2048}};
+  if (sizes.empty())
+    sizes = {{1, 3072, 768},    {8, 3072, 768},    {32, 3072, 768},    {128, 768, 768},   {128, 2304, 768},
+             {128, 3072, 768},  {128, 768, 3072},  {128, 50257, 768},  {512, 384, 1536},  {512, 1536, 384},
+             {1024, 768, 3072}, {1024, 3072, 768}, {1024, 1024, 1024}, {2048, 2048, 2048}};
   bool header = !json;
   for (const auto& [m, n, k] : sizes) {
     Problem p{m, n, k, d, filled(d, m * k), filled(d, n * k), memory(m * n * 4), {}, {}, {}, {}};
