@@ -164,8 +164,7 @@ class CpuDialect final : public Dialect {
   std::string instead(const Function& f, int lanes) const override {
     if (f.name != "ldexp_f32" || lanes != 16) return {};
     return "#if defined(__AVX512F__) && __has_builtin(__builtin_ia32_scalefps512_mask)\n  return "
-           "__builtin_ia32_scalefps512_mask(v0, "
-           "__builtin_convertvector(v1, f32x16), v0, (unsigned short)-1, 4);\n#endif\n";
+           "__builtin_ia32_scalefps512_mask(v0, v2, v0, (unsigned short)-1, 4);\n#endif\n";
   }
   std::string function_name(const Function& f, int lanes) const override {
     return lanes == 1 ? f.name : f.name + "_x" + std::to_string(lanes);

@@ -43,7 +43,8 @@ Ex horner_fma(Ex x, std::initializer_list<double> coefficients) {
 // exp(c) = 2^n (1 + s) for |c| up to 110: s in [-0.3, 0.42], good to half an ulp of 1. The polynomial is the minimax one of (exp(r) - 1 - r) / r^2
 // on |r| <= ln(2) / 2, relative to the result: 5e-11.
 struct ExpParts {
-  Ex n, s;  // n: i32
+  Ex n, s;     // n: i32
+  Ex n_float;  // the same number
 };
 ExpParts exp_parts(Ex c) {
   const Ex t = fma(c, c.lit(1.44269504088896341), c.lit(12582912.0));  // 1.5 * 2^23: the integer lands in the low mantissa bits
@@ -52,23 +53,24 @@ ExpParts exp_parts(Ex c) {
   const Ex r = fma(n, n.lit(2.12194440e-4), fma(n, n.lit(-0.693359375), c));
   const Ex q = horner_fma(
       r, {0.00019918393809348345, 0.001394617953337729, 0.008333263918757439, 0.041666269302368164, 0.1666666716337204, 0.5});
-  return {i, fma(q * r, r, r)};
+  return {i, fma(q * r, r, r), n};
 }
 Ex power_of_two(Ex n) { return ((n + n.lit(int64_t{127})) << 23).as(Type::F32); }  // -126 <= n <= 127
-// x 2^n, rounded once, in two steps: n reaches from -159 (subnormals) to 128. A device that has it as one instruction takes that.
+// x 2^n, rounded once, in two steps: n reaches from -159 (subnormals) to 128. Where x is NaN, n may be anything. A device that has it as one instruction takes
+// that, with n as a float.
 Ex ldexp_f32(Ex x, Ex n) {
   const Ex half = n >> 1;
   return (x * power_of_two(half)) * power_of_two(n - half);
 }
-Ex scale(Ex x, Ex n) { return call("ldexp_f32", x, n); }
+Ex scale(Ex x, const ExpParts& e) { return {x.b, x.b->call("ldexp_f32", {x.v, e.n.v, e.n_float.v})}; }
 
-// At most 1.0 ulp.
-Ex exp_f32(Ex x) {
-  Ex c = select(x > 89.0, x.lit(89.0), x);
-  c = select(c < -104.0, c.lit(-104.0), c);
-  const ExpParts e = exp_parts(c);
-  return select(ne(x, x), x, scale(e.s + 1.0, e.n));
+// exp(x) for x up to 89: NaN comes through s.
+Ex exp_to_89_f32(Ex x) {
+  const ExpParts e = exp_parts(select(x < -104.0, x.lit(-104.0), x));
+  return scale(e.s + 1.0, e);
 }
+// At most 1.0 ulp.
+Ex exp_f32(Ex x) { return exp_to_89_f32(select(x > 89.0, x.lit(89.0), x)); }
 
 // From 0.625 on 1 - 2 / (exp(2x) + 1), with the rounding errors of the sum and the quotient taken along; below an odd polynomial. At most
 // 0.7 ulp.
@@ -86,7 +88,8 @@ Ex tanh_f32(Ex x) {
 
 // With u = exp(-|x|) = 2^n (1 + s): 1 / (1 + u), or u / (1 + u), the quotient as a sum of two.
 struct SigmoidParts {
-  Ex positive, negative, n;  // for x >= 0; otherwise times 2^n
+  Ex positive, negative;  // for x >= 0; otherwise times 2^n
+  ExpParts e;
 };
 SigmoidParts sigmoid_parts(Ex x) {
   const Ex a = -abs(x);
@@ -95,15 +98,15 @@ SigmoidParts sigmoid_parts(Ex x) {
   const Ex whole = p + 1.0, wl = (1.0 - whole) + p, part = p * e.s;
   const Ex d = whole + part, dl = ((whole - d) + part) + wl;
   const Ex t = 1.0 / d, c = fma(-t, dl, fma(-t, d, t.lit(1.0))) * t;
-  return {t + c, t + fma(e.s, t, fma(e.s, c, c)), e.n};
+  return {t + c, t + fma(e.s, t, fma(e.s, c, c)), e};
 }
 Ex sigmoid_f32(Ex x) {  // at most 1.2 ulp
   const SigmoidParts s = sigmoid_parts(x);
-  return select(ne(x, x), x, select(x >= 0.0, s.positive, scale(s.negative, s.n)));
+  return select(ne(x, x), x, select(x >= 0.0, s.positive, scale(s.negative, s.e)));
 }
 Ex silu_f32(Ex x) {  // at most 1.8 ulp
   const SigmoidParts s = sigmoid_parts(x);
-  const Ex y = select(x >= 0.0, x * s.positive, scale(x * s.negative, s.n));
+  const Ex y = select(x >= 0.0, x * s.positive, scale(x * s.negative, s.e));
   return select(x < -110.0, x * 0.0, select(ne(x, x), x, y));  // -inf gives NaN
 }
 
@@ -128,7 +131,7 @@ Ex gelu_f32(Ex x) {
   const Ex p = horner_fma(
       abs(x), {1.9214401205199624e-06, -2.6769873408187192e-05, 0.00012653235909832394, 0.00010110955629512438,
                -0.004904343505239807, 0.03639371277580581, 0.31829658670329286, 0.797885686795797, 0.6931471655063184});
-  const Ex tail = exp_f32(-p);
+  const Ex tail = exp_to_89_f32(-p);  // p > 0
   return x * select(x > 0.0, 1.0 - tail, tail);
 }
 
@@ -261,7 +264,7 @@ class Library {
     guarded("sin");
     guarded("cos");
 
-    define("ldexp_f32", {Type::F32, Type::I32}, [](auto& a) { return ldexp_f32(a[0], a[1]); });
+    define("ldexp_f32", {Type::F32, Type::I32, Type::F32}, [](auto& a) { return ldexp_f32(a[0], a[1]); });
     f32("exp_f32", 1, [](auto& a) { return exp_f32(a[0]); });
     f32("tanh_f32", 1, [](auto& a) { return tanh_f32(a[0]); });
     f32("sigmoid_f32", 1, [](auto& a) { return sigmoid_f32(a[0]); });

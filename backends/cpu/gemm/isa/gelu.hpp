@@ -39,9 +39,9 @@ template <int N>
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
 [[gnu::always_inline]] inline Vec power_of_two(Ints n) { return reinterpret_cast<Vec>((n + 127) << 23); }
 
-[[gnu::always_inline]] inline Vec exp_f32(Vec x) {
-  Vec c = x > 89.0f ? splat(89.0f) : x;
-  c = c < -104.0f ? splat(-104.0f) : c;
+// For x up to 89.
+[[gnu::always_inline]] inline Vec exp_to_89_f32(Vec x) {
+  const Vec c = x < -104.0f ? splat(-104.0f) : x;
   const Vec t = fused(c, splat(1.44269504088896341f), splat(12582912.0f));
   const Vec n = t - splat(12582912.0f);
   const Vec r = fused(n, splat(2.12194440e-4f), fused(n, splat(-0.693359375f), c));
@@ -50,20 +50,20 @@ typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
   const Vec y = fused(polynomial(r, kExp) * r, r, r) + splat(1.0f);
 #if defined(__AVX512F__)
   // All lanes: GCC 12 warns of what the form without a mask does with the lanes that it does not leave out.
-  const Vec scaled = reinterpret_cast<Vec>(
+  return reinterpret_cast<Vec>(
       _mm512_maskz_scalef_ps(static_cast<__mmask16>(0xffff), reinterpret_cast<__m512>(y), reinterpret_cast<__m512>(n)));
 #else
   const Ints i = reinterpret_cast<Ints>(t) - 0x4B400000, half = i >> 1;
-  const Vec scaled = (y * power_of_two(half)) * power_of_two(i - half);
+  return (y * power_of_two(half)) * power_of_two(i - half);
 #endif
-  return x != x ? x : scaled;
 }
+[[gnu::always_inline]] inline Vec exp_f32(Vec x) { return exp_to_89_f32(x > 89.0f ? splat(89.0f) : x); }
 
 [[gnu::always_inline]] inline Vec gelu(Vec x) {
   static constexpr float kTail[] = {1.9214401205199624e-06f, -2.6769873408187192e-05f, 0.00012653235909832394f,
                                     0.00010110955629512438f, -0.004904343505239807f,   0.03639371277580581f,
                                     0.31829658670329286f,    0.797885686795797f,       0.6931471655063184f};
-  const Vec tail = kept(exp_f32(-polynomial(x < 0 ? -x : x, kTail)));
+  const Vec tail = kept(exp_to_89_f32(-polynomial(x < 0 ? -x : x, kTail)));
   return x * (x > 0 ? splat(1.0f) - tail : tail);
 }
 
