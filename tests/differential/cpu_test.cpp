@@ -454,4 +454,31 @@ TEST_CASE("a graph of symbolic sizes is compiled once and right for every size")
   }
 }
 
+TEST_CASE("values round to bf16 alike, whatever instruction does it") {
+  // By classes of bits: quiet and signalling NaN, infinities, subnormals, ties, what rounds up to infinity; then anything. Vectors of numbers alone, and
+  // vectors with one of the others.
+  std::vector<uint32_t> bits;
+  std::mt19937_64 random(11);
+  const uint32_t special[] = {0x7fc00000, 0xffc12345, 0x7f800001, 0xffffffff, 0x7f800000, 0xff800000,
+                              0x00000001, 0x807fffff, 0x00400000, 0x00008000, 0x3f808000, 0x3f818000,
+                              0x3f808001, 0x7f7fffff, 0xff7f8000, 0x80000000, 0x00000000, 0x00800000};
+  for (const uint32_t s : special)
+    for (int lane = 0; lane < 16; ++lane)
+      for (int i = 0; i < 16; ++i) bits.push_back(i == lane ? s : 0x3f000000u + static_cast<uint32_t>(random() % 0x2000000));
+  for (int i = 0; i < 4096 + 5; ++i) bits.push_back(static_cast<uint32_t>(random()));
+  const auto n = static_cast<int64_t>(bits.size());
+  std::vector<char> bytes(bits.size() * 4);
+  std::memcpy(bytes.data(), bits.data(), bytes.size());
+  const std::string text = "graph @g(%x: f32[" + std::to_string(n) + "]) {\n  %y = cast %x {dtype = bf16}\n  return %y\n}\n";
+  const std::vector<e::Tensor> in = {arrange(TSR_F32, {n}, bytes, Layout::Dense)};
+  const std::vector<e::Tensor> want = compile(text, "eager").run(in);
+  for (const std::string& backend : cpu_backends()) {
+    INFO(backend);
+    const e::Executable tested = compile(text, backend);
+    CHECK(tested.describe().find("cpu.cast") != std::string::npos);
+    const std::vector<e::Tensor> got = tested.run(in);
+    CHECK(std::memcmp(got[0].data(), want[0].data(), bits.size() * 2) == 0);
+  }
+}
+
 }  // namespace tessera::differential

@@ -371,9 +371,15 @@ std::string half_helper(const std::string& name, int lanes) {
     return "INLINE " + f32 + " widen_bf16" + n + "(" + u16 + " h) { return " + as(f32, to(u32, "h") + " << 16") + "; }\n";
   if (name == "cut_bf16")
     return "INLINE " + u16 + " cut_bf16" + n + "(" + f32 + " x) { return " + to(u16, as(u32, "x") + " >> 16") + "; }\n";
+  // The instruction takes subnormals for zeros and keeps what a NaN holds: vectors with one of those (0xa1: NaN of both kinds, subnormal) go the long way.
+  static const std::string kInstruction =
+      "#if defined(__AVX512BF16__) && __has_builtin(__builtin_ia32_cvtneps2bf16_512_mask)\n"
+      "  typedef __bf16 bf16s __attribute__((vector_size(32)));\n"
+      "  if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0xa1, (unsigned short)-1) == 0, 1))\n"
+      "    return (u16x16)__builtin_ia32_cvtneps2bf16_512_mask(x, bf16s{}, (unsigned short)-1);\n#endif\n";
   if (name == "narrow_bf16")
-    return "INLINE " + u16 + " narrow_bf16" + n + "(" + f32 + " x) {\n  const " + u32 + " b = " + as(u32, "x") +
-           ", r = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;\n  return " +
+    return "INLINE " + u16 + " narrow_bf16" + n + "(" + f32 + " x) {\n" + (lanes == 16 ? kInstruction : "") + "  const " + u32 +
+           " b = " + as(u32, "x") + ", r = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;\n  return " +
            to(u16, "(x != x) ? " + (lanes == 1 ? std::string("0x7fc0u") : zero + " + 0x7fc0u") + " : r") + ";\n}\n";
   if (name == "widen_f16")
     return "INLINE " + f32 + " widen_f16" + n + "(" + u16 + " h) {\n  const " + u32 + " w = " + to(u32, "h") +
