@@ -29,7 +29,8 @@ struct Draft {
 // Whether the node can be a kernel here. Throws tessera::kit::Unfit; writes no text.
 void check_node(const tessera::sdk::Graph& g, const tessera::sdk::Node& n);
 // Throws tessera::kit::Unfit.
-Draft draft(const tessera::sdk::Graph& g, const tessera::sdk::Node& n, const tessera::kit::Device& device, bool log);
+Draft draft(const tessera::sdk::Graph& g, const tessera::sdk::Node& n, const tessera::kit::Device& device, bool relaxed,
+            bool log);
 // Text without comments, which say where a kernel came from: texts of one structure are equal.
 std::string without_comments(const std::string& text);
 // An identifier from the ops of a node: "fused_add_gelu", "layer_norm".

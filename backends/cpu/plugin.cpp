@@ -154,7 +154,7 @@ class CpuBackend final : public sdk::Backend {
 
   Draft draft_or_fail(const sdk::Compile& c, bool log) const {
     try {
-      return draft(c.graph(), c.node(), device_, log);
+      return draft(c.graph(), c.node(), device_, c.relaxed(), log);
     } catch (const kit::Unfit& u) {
       throw sdk::Error(TSR_BUG, "TSR-B005",
                        "cpu was asked to compile '" + std::string(c.node().op()) + "', which it cannot: " + u.why,

@@ -150,4 +150,41 @@ TEST_CASE("fused bits are unfused bits on every instruction set, and near the re
   if (!backends.empty()) CHECK(fused > backends.size() * 30);
 }
 
+TEST_CASE("relaxed numerics round a group's half values once") {
+  struct Half {
+    const char* name;
+    uint32_t code;
+  };
+  for (const auto& [name, code] : {Half{"bf16", TSR_BF16}, {"f16", TSR_F16}}) {
+    const std::string t(name);
+    const std::string text = "graph @g(%x: " + t + "[1003], %b: " + t +
+                             "[1003]) {\n  %a = add %x, %b\n  %m = mul %a, %x\n  %y = sub %m, %b\n  return %y\n}\n";
+    std::mt19937_64 random(5);
+    std::vector<char> x(2 * 1003), b(2 * 1003), each(2 * 1003), once(2 * 1003);
+    const auto rounded = [&](float v) {
+      char bits[2];
+      store_from(code, bits, 0, v);
+      return load_as<float>(code, bits, 0);
+    };
+    for (int64_t i = 0; i < 1003; ++i) {
+      store_from(code, x.data(), i, static_cast<float>(random() % 4001) / 1000 - 2);
+      store_from(code, b.data(), i, static_cast<float>(random() % 4001) / 1000 - 2);
+      const float p = load_as<float>(code, x.data(), i), q = load_as<float>(code, b.data(), i);
+      const float sum = p + q, product = sum * p, between = rounded(rounded(sum) * p);
+      store_from(code, each.data(), i, between - q);
+      store_from(code, once.data(), i, product - q);
+    }
+    CHECK(each != once);
+    const std::vector<e::Tensor> in = {arrange(code, {1003}, x, Layout::Dense), arrange(code, {1003}, b, Layout::Dense)};
+    for (const std::string& backend : cpu_backends()) {
+      INFO(backend << " " << name);
+      const std::string isa = backend.substr(backend.find(':'));
+      const std::vector<e::Tensor> strict = compile(text, "cpu+fuse" + isa).run(in),
+                                   relaxed = compile(text, "cpu+fuse+relaxed" + isa).run(in);
+      CHECK(std::memcmp(strict[0].data(), each.data(), each.size()) == 0);
+      CHECK(std::memcmp(relaxed[0].data(), once.data(), once.size()) == 0);
+    }
+  }
+}
+
 }  // namespace tessera::differential

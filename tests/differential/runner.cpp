@@ -27,32 +27,35 @@ std::vector<int64_t> row_major(const std::vector<int64_t>& sizes) {
 
 namespace {
 
-e::Context make_context(const std::string& more_plugins, const std::string& order, const std::string& sections) {
+e::Context make_context(const std::string& more_plugins, const std::string& order, const std::string& sections,
+                        const std::string& keys = {}) {
   e::ContextOptions o;
-  o.config_text =
-      "name = \"differential\"\n"
-      "[plugins]\n"
-      "load = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.eager\"" +
-      more_plugins +
-      "]\n"
-      "[backends]\n"
-      "order = [" +
-      order + "]\n" + sections;
+  o.config_text = "name = \"differential\"\n" + keys +
+                  "[plugins]\n"
+                  "load = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.eager\"" +
+                  more_plugins +
+                  "]\n"
+                  "[backends]\n"
+                  "order = [" +
+                  order + "]\n" + sections;
   if (const char* build = std::getenv("TESSERA_BUILD_DIR")) o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
   return e::Context(o);
 }
 
-const e::Context& cpu_context(const std::string& isa, bool fused = false) {
+// `kind`: "cpu", "cpu+fuse" or "cpu+fuse+relaxed".
+const e::Context& cpu_context(const std::string& isa, const std::string& kind = "cpu") {
   static std::map<std::string, e::Context> contexts;
-  if (const auto it = contexts.find(isa + (fused ? "+" : "")); it != contexts.end()) return it->second;
+  const std::string key = kind + ":" + isa;
+  if (const auto it = contexts.find(key); it != contexts.end()) return it->second;
   const char* build = std::getenv("TESSERA_BUILD_DIR");
   const std::string cache = build ? std::string(build) + "/cache/cpu" : std::string();
+  const bool fused = kind.starts_with("cpu+fuse"), relaxed = kind.ends_with("+relaxed");
   return contexts
-      .emplace(isa + (fused ? "+" : ""),
-               make_context(std::string(", \"tessera.backend.cpu\"") + (fused ? ", \"tessera.pass.fuse\"" : ""),
-                            "\"cpu\", \"eager\"",
-                            "[cpu]\nisa = \"" + isa + "\"\ncache_directory = \"" + cache + "\"\n" +
-                                (fused ? "[pipeline]\npasses = [\"fuse\"]\n" : "")))
+      .emplace(key, make_context(std::string(", \"tessera.backend.cpu\"") + (fused ? ", \"tessera.pass.fuse\"" : ""),
+                                 "\"cpu\", \"eager\"",
+                                 "[cpu]\nisa = \"" + isa + "\"\ncache_directory = \"" + cache + "\"\n" +
+                                     (fused ? "[pipeline]\npasses = [\"fuse\"]\n" : ""),
+                                 relaxed ? "numerics = \"relaxed\"\n" : ""))
       .first->second;
 }
 
@@ -64,9 +67,8 @@ const e::Context& context() {
 }
 
 e::Executable compile(const std::string& text, const std::string& backend) {
-  const bool fused = backend.starts_with("cpu+fuse:");
-  if (fused || backend.starts_with("cpu:")) {
-    const e::Context& c = cpu_context(backend.substr(backend.find(':') + 1), fused);
+  if (const size_t colon = backend.find(':'); colon != backend.npos) {
+    const e::Context& c = cpu_context(backend.substr(colon + 1), backend.substr(0, colon));
     return c.compile(c.parse(text, "case"), "cpu,eager");
   }
   return context().compile(context().parse(text, "case"), backend);

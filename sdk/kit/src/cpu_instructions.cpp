@@ -21,6 +21,7 @@ void KernelWriter::inst(uint32_t id, const Lanes& outer) {
     case Op::Reduce: return;
     default: break;
   }
+  if (s_.relaxed && through_half(id)) return line(t + ref(k_.insts[x.args[0]].args[0], l.n) + ";");
   std::vector<std::string> args;
   const Type in = x.args[0] == kNone ? x.type : k_.insts[x.args[0]].type;
   const bool plain = l.n > 1 && infix(x, in);
@@ -32,6 +33,14 @@ void KernelWriter::inst(uint32_t id, const Lanes& outer) {
                             : shield(k_.insts, x, a, varying_[a] ? l.n : 1, ref(a, l.n)));
     }
   line(t + operation(x, in, l.n, args, shift_of(k_.insts, x)) + ";");
+}
+
+bool KernelWriter::through_half(uint32_t id) const {
+  const Inst& x = k_.insts[id];
+  if (x.op != Op::Convert || x.type != Type::F32) return false;
+  const Inst& half = k_.insts[x.args[0]];
+  return half.op == Op::Convert && (half.type == Type::BF16 || half.type == Type::F16) &&
+         k_.insts[half.args[0]].type == Type::F32;
 }
 
 void KernelWriter::index(uint32_t id, const Inst& x, const Lanes& l) {

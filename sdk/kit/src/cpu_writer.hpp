@@ -76,6 +76,8 @@ class KernelWriter {
 
   // ---- cpu_instructions.cpp
   void inst(uint32_t id, const Lanes& outer);
+  // A value of f32 that was rounded to a half type and is widened again.
+  bool through_half(uint32_t id) const;
   void index(uint32_t id, const Inst& x, const Lanes& l);
   // 1: contiguous along the lanes.
   bool contiguous(const Inst& x);

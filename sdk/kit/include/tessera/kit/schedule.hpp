@@ -30,7 +30,9 @@ struct Schedule {
   // One reduction along other axes than the lanes: its points are walked row by row, each over all lanes of the unit, whose running values are in
   // memory. What is read then are long stretches.
   bool row_by_row = false;
-  bool split = false;       // one reduction is spread over units, chunk by chunk; a second phase joins them
+  bool split = false;  // one reduction is spread over units, chunk by chunk; a second phase joins them
+  // numerics = "relaxed": a value of a half type that the kernel goes on with is not rounded to it. choose_schedule leaves it false.
+  bool relaxed = false;
   int64_t unit_points = 0;  // points of one unit, 0: known only at launch
 };
 
