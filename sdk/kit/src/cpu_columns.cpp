@@ -51,10 +51,12 @@ void KernelWriter::columns(const std::string& axis, const std::string& stop) {
         open("{");
         line("const i64 " + t + " = " + t + "_0;");
         line(d_.transpose(x.type, s_.width, pointer(id), expr(along->coefficient), square, m_.needs_) + ";");
+        prefetch_square(id);
         close();
         in_square_[id] = 1;
       }
       open("for (i64 " + t + " = " + t + "_0; " + t + " < " + t + "_0 + " + w + "; ++" + t + ") {");
+      prefetch_rows(turned);
       equal_for_all();
       items(lanes);
       close();
@@ -82,6 +84,25 @@ std::vector<uint32_t> KernelWriter::transposed_loads() {
       out.push_back(i.id);
   }
   return out;
+}
+
+void KernelWriter::prefetch_square(uint32_t id) {
+  const std::string step = expr(k_.pool.affine(k_.insts[id].index, s_.lane_axis)->coefficient), w = std::to_string(s_.width);
+  const std::string ask = d_.prefetch(pointer(id) + " + j * (" + step + ") + " + w);
+  if (!ask.empty()) line("for (i64 j = 0; j < " + w + "; ++j) " + ask + ";");
+}
+
+void KernelWriter::prefetch_rows(const std::vector<uint32_t>& turned) {
+  for (const Item& i : k_.body) {
+    const Inst& x = k_.insts[i.id];
+    if (i.is_loop || x.op != Op::Load || x.args[0] != kNone || std::find(turned.begin(), turned.end(), i.id) != turned.end())
+      continue;
+    const auto along = k_.pool.affine(x.index, s_.tile_axis);
+    if (!varying_[i.id] || !contiguous(x) || !along || along->coefficient == kZero) continue;
+    const std::string ask =
+        d_.prefetch(pointer(i.id) + " + " + std::to_string(s_.width) + " * (" + expr(along->coefficient) + ")");
+    if (!ask.empty()) line(ask + ";");
+  }
 }
 
 bool KernelWriter::by_rows() const {

@@ -141,6 +141,7 @@ class CpuDialect final : public Dialect {
     needs.helpers.emplace(std::string("transpose_") + type_name(e), lanes);
     return "transpose_" + v + "(" + p + ", " + step + ", " + square + ")";
   }
+  std::string prefetch(const std::string& p) const override { return "__builtin_prefetch(" + p + ", 0, 2)"; }
   std::string stream(Type t, int lanes, const std::string& p, const std::string& value, const std::string& flag,
                      Needs& needs) const override {
     const Type e = t == Type::Bool ? Type::U8 : element_type(t);

@@ -147,6 +147,9 @@ class KernelWriter {
   void columns(const std::string& axis, const std::string& stop);
   // Loads that are contiguous along the tile's axis and at equal steps along the lanes.
   std::vector<uint32_t> transposed_loads();
+  // Asks for what the loads of the next square will read: rows of a square, and of the other operands, are too far apart for the hardware's own look-ahead.
+  void prefetch_square(uint32_t id);
+  void prefetch_rows(const std::vector<uint32_t>& turned);
   // Of columns side by side: row by row, whole stretches of memory at a time. The running values of all columns of the unit are in memory.
   bool by_rows() const;
   void columns_by_rows(const std::string& axis, const std::string& stop);

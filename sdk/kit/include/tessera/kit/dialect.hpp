@@ -49,6 +49,9 @@ class Dialect {
   virtual std::string stream_fence(const std::string& flag, Needs& needs) const = 0;
   virtual std::string function_head(const Function& f, int lanes, Needs& needs) const = 0;  // up to and including "{"
   virtual std::string function_name(const Function& f, int lanes) const = 0;
+  // A statement that asks for the line of memory at `pointer` to come near, not nearest: lines a power of two apart drive each other out of the nearest cache.
+  // The address may lie outside of the buffer. Nothing: the device has no such thing.
+  virtual std::string prefetch(const std::string& /*pointer*/) const { return {}; }
   // The same value, of whose origin the device's compiler knows nothing.
   virtual std::string hide(Type, int /*lanes*/, const std::string& value, Needs&) const { return value; }
   // Text at the beginning of a function's body that returns the same bits another way, where the device has one; else nothing.
