@@ -34,17 +34,20 @@ struct Cut {
 
 // How M is cut into tiles of nearly equal height, and tiles into blocks whose piece of A fits in half of the second-level cache.
 struct Rows {
-  int64_t m, unit, tiles, base, extra, per_block, blocks;
+  int64_t m, unit, groups, tiles, base, extra, per_block, blocks;
   // `least`: of blocks, where rows suffice to give each some work behind a panel that is made for it; 0: as many as fit.
-  // `slots`: threads that are to have rows of their own, see `apart`; 0: they share all rows.
-  Rows(const GemmIsa& isa, int64_t rows, int64_t piece, int64_t least, int64_t slots) : m(rows), unit(isa.row_unit) {
-    const int64_t units = ceil_div(m, unit), groups = apart(ceil_div(units * unit, isa.mr), slots);
+  // `slots`: threads that are to have rows of their own, see `apart`; 0: they share all rows. Then blocks are packed by whoever multiplies them, all of K
+  // at once: they are cut by that.
+  Rows(const GemmIsa& isa, int64_t rows, const Cut& cut, int64_t least, int64_t slots) : m(rows), unit(isa.row_unit) {
+    const int64_t units = ceil_div(m, unit);
+    groups = apart(ceil_div(units * unit, isa.mr), slots);
     tiles = round_up(ceil_div(units * unit, isa.mr), groups);
     base = units / tiles;
     extra = units % tiles;
-    constexpr int64_t kBehindPanel = 8;
+    constexpr int64_t kBehindPanel = 8, kLeastOwn = 12;
+    const int64_t fit = level2_bytes() / 2 / (isa.mr * (slots > 0 ? cut.padded : cut.piece) * isa.packed_bytes);
     blocks = least > 0 ? std::clamp<int64_t>(least, 1, std::max<int64_t>(1, tiles / kBehindPanel))
-                       : ceil_div(tiles, std::max<int64_t>(4, level2_bytes() / 2 / (isa.mr * piece * isa.packed_bytes)));
+                       : ceil_div(tiles, std::max<int64_t>(slots > 0 ? kLeastOwn : 4, fit));
     blocks = round_up(blocks, groups);
     per_block = ceil_div(tiles, blocks);
     blocks = ceil_div(tiles, per_block);
@@ -85,8 +88,12 @@ struct Plan {
   int64_t group;   // panels at a time
   bool one_piece;  // all of K: then no sums wait
   bool whole_b;    // B is packed as a whole first: its panels are read by more than one block of rows
+  // Threads pack the blocks of rows that they multiply right before they do, in memory of their own, so that they find them in their caches. Few threads
+  // share a block, or each would pack for little. Otherwise A is packed as a whole first.
+  bool own_a;
   int64_t a_bytes, b_bytes, slot_bytes, bias_bytes;
   int64_t sums_bytes, made_bytes;  // of a slot: sums, and a panel that is made on the way
+  int64_t own_at;                  // of a slot: where its block of rows is
   int64_t total(int slots) const { return a_bytes + b_bytes + bias_bytes + slots * slot_bytes; }
 
   Plan(const GemmIsa& kernels, int64_t batch, int64_t m, int64_t n, int64_t k, GemmForm form, int slots)
@@ -94,7 +101,7 @@ struct Plan {
         cut(kernels, k),
         panels(ceil_div(n, kernels.nr)),
         // A panel that is made on the way is made once, for all rows, unless that leaves too few units for the threads.
-        rows(kernels, std::max<int64_t>(1, m), cut.piece,
+        rows(kernels, std::max<int64_t>(1, m), cut,
              form.panel ? ceil_div(kUnitsPerSlot * slots, std::max<int64_t>(1, batch * panels)) : 0,
              form.packed_b && !form.turned ? slots : 0) {
     const int64_t block_rows = rows.height(0) * rows.per_block;
@@ -102,12 +109,15 @@ struct Plan {
     const int64_t panel_bytes = round_up(cut.piece * isa.nr * isa.packed_bytes + 256, kLine);
     group = group_of(batch, form, panel_bytes, block_rows, slots);
     whole_b = !form.packed_b && !form.panel && rows.blocks > 1;
-    a_bytes = form.packed_a ? 0 : round_up(batch * left_bytes(), kLine);
+    constexpr int64_t kMostForBlock = 4;
+    own_a = form.packed_b && !form.packed_a && !form.turned && slots <= kMostForBlock * rows.groups;
+    a_bytes = form.packed_a || own_a ? 0 : round_up(batch * left_bytes(), kLine);
     b_bytes = whole_b ? round_up(batch * packed_matrix_bytes(isa, n, k), kLine) : 0;
     bias_bytes = round_up(panels * isa.nr * 4, kLine);
     sums_bytes = round_up((one_piece ? isa.mr : group * block_rows) * isa.nr * 4, kLine);
     made_bytes = form.packed_b || whole_b ? 0 : panel_bytes;
-    slot_bytes = sums_bytes + made_bytes * (form.panel ? group : 1);
+    own_at = sums_bytes + made_bytes * (form.panel ? group : 1);
+    slot_bytes = own_at + (own_a ? round_up(block_rows * cut.padded * isa.packed_bytes + 64, kLine) : 0);
   }
   // Panels that are made on the way: as many as are multiplied together, of what a unit of work leaves a thread. Others one by one, unless their sums wait
   // between the pieces of K: then as many as fit.
@@ -199,7 +209,7 @@ class Run {
   void operator()() {
     if (batches_ * m_ * n_ == 0) return;
     widen_bias();
-    if (!g_.packed_a) each(batches_ * plan_.rows.tiles, [this](int64_t t) { pack_tile(t); });
+    if (!g_.packed_a && !plan_.own_a) each(batches_ * plan_.rows.tiles, [this](int64_t t) { pack_tile(t); });
     if (plan_.whole_b) each(batches_ * plan_.panels, [this](int64_t p) { pack_whole(p); });
     sdk::parallel(slots_, 1, [this](int64_t begin, int64_t end) {
       if (isa_.begin) isa_.begin();
@@ -244,7 +254,21 @@ class Run {
   const char* a_tile(int64_t batch, int64_t tile) const {
     const char* base = g_.packed_a ? static_cast<const char*>(g_.packed_a) : a_;
     if (g_.packed_a) batch %= g_.packed_a_count;
-    return base + batch * plan_.left_bytes() + plan_.rows.first_row(tile) * plan_.cut.padded * isa_.packed_bytes;
+    return base + batch * plan_.left_bytes() + bytes_before(tile);
+  }
+  int64_t bytes_before(int64_t tile) const { return plan_.rows.first_row(tile) * plan_.cut.padded * isa_.packed_bytes; }
+
+  // A slot's block of rows: which one is there.
+  struct Own {
+    char* at;
+    int64_t batch = -1, block = -1;
+  };
+  void pack_own(Own& own, int64_t batch, int64_t block, int64_t first, int64_t last) const {
+    if (own.batch == batch && own.block == block) return;
+    for (int64_t t = first; t < last; ++t)
+      pack_one_tile(isa_, a_of(batch), g_.a_dtype, g_.m, g_.k, plan_.cut, plan_.rows, t,
+                    own.at + bytes_before(t) - bytes_before(first));
+    own.batch = batch, own.block = block;
   }
 
   void pack_tile(int64_t index) {
@@ -265,6 +289,7 @@ class Run {
 
   void slot(int64_t s) {
     char* scratch = scratch_ + s * plan_.slot_bytes;
+    Own own{scratch + plan_.own_at};
     const int64_t blocks = plan_.rows.blocks;
     // Blocks of rows of a panel that is made on the way follow each other: whoever made it has what it is made of.
     const bool by_panel = g_.panel && blocks > 1;
@@ -275,7 +300,7 @@ class Run {
         const int64_t panel = by_panel ? u / blocks % plan_.panels : u % plan_.panels,
                       block = by_panel ? u % blocks : u / plan_.panels % blocks, batch = u / plan_.panels / blocks;
         const int64_t count = std::min({plan_.panels - panel, end - u, most});
-        columns(batch, block, panel, count, scratch);
+        columns(batch, block, panel, count, scratch, own);
         u += count;
       }
   }
@@ -302,9 +327,11 @@ class Run {
   };
 
   // One block of rows against `count` panels.
-  void columns(int64_t batch, int64_t block, int64_t panel, int64_t count, char* scratch) {
+  void columns(int64_t batch, int64_t block, int64_t panel, int64_t count, char* scratch, Own& own) {
     const Rows& rows = plan_.rows;
     const int64_t first = block * rows.per_block, last = std::min(rows.tiles, first + rows.per_block);
+    if (plan_.own_a) pack_own(own, batch, block, first, last);
+    const char* const left = plan_.own_a ? own.at : a_tile(batch, first);
     const int64_t block_rows = rows.height(0) * rows.per_block;
     float* sums = reinterpret_cast<float*>(scratch);
     const int64_t together = g_.panel ? count : 1;
@@ -325,7 +352,8 @@ class Run {
         for (int64_t t = first; t < last; ++t)
           for (int64_t i = 0; i < together; ++i) {
             const int64_t waiting = plan_.one_piece ? 0 : (from + i) * block_rows + rows.first_row(t) - rows.first_row(first);
-            tile(batch, t, (panel + from + i) * isa_.nr, k0, k, sides[i], sums + waiting * isa_.nr, next_of(t, i + 1));
+            tile(batch, t, left + bytes_before(t) - bytes_before(first), (panel + from + i) * isa_.nr, k0, k, sides[i],
+                 sums + waiting * isa_.nr, next_of(t, i + 1));
             sides[i].ahead.next += sides[i].ahead.step * k;
           }
       }
@@ -361,11 +389,12 @@ class Run {
     return s;
   }
 
-  // The tile t of rows times one panel, in K range [k0, k0 + k); with the last range it is stored. `sums`: where it waits until then.
-  void tile(int64_t batch, int64_t t, int64_t col, int64_t k0, int64_t k, const Side& s, float* sums, const Next& next) const {
+  // The tile t of rows, which lies at `left`, times one panel, in K range [k0, k0 + k); with the last range it is stored. `sums`: where it waits until then.
+  void tile(int64_t batch, int64_t t, const char* left, int64_t col, int64_t k0, int64_t k, const Side& s, float* sums,
+            const Next& next) const {
     const Rows& rows = plan_.rows;
     const int height = rows.height(t), have = rows.rows_of(t);
-    const char* a = a_tile(batch, t) + k0 * height * isa_.packed_bytes;
+    const char* a = left + k0 * height * isa_.packed_bytes;
     const int64_t row = rows.first_row(t), out = (batch * m_ + row) * n_ + col;
     const bool plain = !g_.epilogue && !g_.bias && !g_.row_bias && !g_.turned && g_.num_steps == 0 && g_.c_dtype == TSR_F32;
     if (plain && s.cols == isa_.nr && have == height)
