@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attention/attention.hpp"
 #include "conv.hpp"
 #include "depthwise/max_pool.hpp"
 #include "finish.hpp"
@@ -72,6 +73,10 @@ class CpuBackend final : public sdk::Backend {
       const char* why = refuse_max_pool(n);
       return why ? sdk::no(why) : sdk::yes();
     }
+    if (n.is("attention")) {
+      const char* why = refuse_attention(n);
+      return why ? sdk::no(why) : sdk::yes();
+    }
     if (const sdk::Node anchor = anchor_of(n)) {
       const char* why = anchor.is("conv") ? refuse_conv(anchor) : claim_product(anchor).why;
       return why || !Finish::of(n, anchor, &why) ? sdk::no(why) : sdk::yes();
@@ -99,7 +104,7 @@ class CpuBackend final : public sdk::Backend {
     std::vector<Source> sources;
     for (const sdk::Compile& c : requests) {
       const sdk::Node n = c.node();
-      if (is_product(n.op()) || n.is("conv") || n.is("max_pool") || anchor_of(n)) continue;
+      if (is_product(n.op()) || n.is("conv") || n.is("max_pool") || n.is("attention") || anchor_of(n)) continue;
       sources.push_back(draft_or_fail(c, /*log=*/true).source);
     }
     if (sources.empty()) return;
@@ -120,6 +125,7 @@ class CpuBackend final : public sdk::Backend {
     if (is_product(op)) return make_product(c, isa_);
     if (op == "conv") return make_conv(c, isa_);
     if (c.node().is("max_pool")) return make_max_pool(c, isa_);
+    if (c.node().is("attention")) return make_attention(c, isa_);
     Draft d = draft_or_fail(c, /*log=*/false);
     ModulePtr module = compiler_.find(d.source);
     if (!module) module = compiler_.compile(d.source);

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -450,6 +451,101 @@ TEST_CASE("a graph of symbolic sizes is compiled once and right for every size")
         // Probabilities are as far off as their logits, sums of up to 1000 products in f32; the sums of columns are exact.
         CHECK(worst <= (r == 0 ? 1e-4 : 0.0));
       }
+    }
+  }
+}
+
+TEST_CASE("attention with queries in lanes") {
+  struct Attention {
+    std::vector<int64_t> q, k, v, mask;  // mask: empty for none
+    const char* mask_type;
+    const char* attributes;
+  };
+  const Attention cases[] = {
+      {{2, 3, 64, 32}, {2, 3, 64, 32}, {2, 3, 64, 32}, {}, "", ""},
+      {{1, 2, 197, 64}, {1, 2, 197, 64}, {1, 2, 197, 64}, {}, "", "{scale = 0.25}"},
+      {{1, 4, 33, 16}, {1, 4, 33, 16}, {1, 4, 33, 5}, {}, "", "{causal = true}"},
+      {{1, 1, 70, 8}, {1, 1, 1300, 8}, {1, 1, 1300, 40}, {}, "", ""},  // sums are corrected twice
+      {{1, 1, 1100, 8}, {1, 1, 1100, 8}, {1, 1, 1100, 8}, {}, "", "{causal = true}"},
+      {{1, 6, 9, 12}, {1, 2, 11, 12}, {1, 2, 11, 12}, {}, "", ""},  // three heads share one
+      {{2, 2, 40, 16}, {2, 2, 50, 16}, {2, 2, 50, 16}, {2, 1, 1, 50}, "f32", ""},
+      {{2, 2, 40, 16}, {2, 2, 50, 16}, {2, 2, 50, 16}, {40, 50}, "f32", ""},
+      {{2, 2, 40, 16}, {2, 2, 50, 16}, {2, 2, 50, 16}, {2, 1, 40, 50}, "bool", ""},
+      {{2, 2, 40, 16}, {2, 2, 50, 16}, {2, 2, 50, 16}, {2, 2, 1, 50}, "bool", "{causal = true}"},
+      {{2, 2, 40, 16}, {2, 2, 700, 16}, {2, 2, 700, 16}, {2, 1, 40, 1}, "bool", ""},  // some queries see nothing
+      {{12, 7}, {9, 7}, {9, 3}, {}, "", ""},
+      {{2, 16, 4}, {2, 0, 4}, {2, 0, 4}, {}, "", ""},
+  };
+  for (const Attention& a : cases) {
+    const bool masked = !a.mask.empty(), flags = std::string(a.mask_type) == "bool";
+    const std::string text = "graph @g(%q: " + type("f32", a.q) + ", %k: " + type("f32", a.k) + ", %v: " + type("f32", a.v) +
+                             (masked ? ", %m: " + type(a.mask_type, a.mask) : "") + ") {\n  %y = attention %q, %k, %v, " +
+                             (masked ? "%m " : "_ ") + a.attributes + "\n  return %y\n}\n";
+    INFO(text);
+    for (const std::string& backend : cpu_backends()) {
+      INFO(backend);
+      const e::Executable tested = compile(text, backend), reference = compile(text, "reference");
+      CHECK(tested.describe().find("cpu.attention") != std::string::npos);
+      for (const Layout layout : {Layout::Dense, Layout::Transposed, Layout::Sliced}) {
+        std::vector<e::Tensor> in;
+        for (const std::vector<int64_t>* sizes : {&a.q, &a.k, &a.v}) {
+          std::vector<float> x = values(*sizes, in.size() + 1);
+          for (float& f : x) f *= 4;
+          std::vector<char> bytes(x.size() * 4);
+          std::memcpy(bytes.data(), x.data(), bytes.size());
+          in.push_back(arrange(TSR_F32, *sizes, bytes, layout));
+        }
+        if (masked) {
+          const std::vector<float> x = values(a.mask, 7);
+          std::vector<char> bytes(x.size() * (flags ? 1 : 4));
+          for (size_t i = 0; i < x.size(); ++i)
+            if (flags)
+              bytes[i] = x[i] > 0;
+            else
+              store_from(TSR_F32, bytes.data(), static_cast<int64_t>(i),
+                         i % 3 == 0 ? -std::numeric_limits<float>::infinity() : x[i]);
+          in.push_back(arrange(flags ? TSR_BOOL : TSR_F32, a.mask, bytes, layout));
+        }
+        const e::Tensor got = tested.run(in)[0], want = reference.run(in)[0];
+        REQUIRE(got.elements() == want.elements());
+        double worst = 0;
+        for (int64_t i = 0; i < want.elements(); ++i) {
+          const float g = load_as<float>(TSR_F32, got.data(), i), w = load_as<float>(TSR_F32, want.data(), i);
+          worst = std::max(worst, std::isnan(g) != std::isnan(w) ? 1.0
+                                  : std::isnan(w)                ? 0.0
+                                                                 : static_cast<double>(std::abs(g - w)));
+        }
+        // Scores are exact. Two sums of as many terms as there are keys, half of them on top of each other, and some units of exp and of the quotient; values
+        // are up to 4.
+        CHECK(worst <= 4 * static_cast<double>(a.k[a.k.size() - 2] + 16) * 0x1p-24);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention of infinities and NaN") {
+  const std::string text =
+      "graph @g(%q: f32[16, 2], %k: f32[20, 2], %v: f32[20, 3]) {\n  %y = attention %q, %k, %v, _ {scale = 1.0}\n  return "
+      "%y\n}\n";
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> q = values({16, 2}, 1), k = values({20, 2}, 2), v = values({20, 3}, 3);
+  q[2 * 3] = nan, q[2 * 5] = inf, q[2 * 7 + 1] = -inf, q[2 * 9] = 3e38f;
+  std::vector<e::Tensor> in;
+  for (const auto& [sizes, x] :
+       {std::pair<std::vector<int64_t>, std::vector<float>*>{{16, 2}, &q}, {{20, 2}, &k}, {{20, 3}, &v}}) {
+    std::vector<char> bytes(x->size() * 4);
+    std::memcpy(bytes.data(), x->data(), bytes.size());
+    in.push_back(arrange(TSR_F32, sizes, bytes, Layout::Dense));
+  }
+  const e::Tensor want = compile(text, "reference").run(in)[0];
+  for (const std::string& backend : cpu_backends()) {
+    INFO(backend);
+    const e::Tensor got = compile(text, backend).run(in)[0];
+    for (int64_t i = 0; i < want.elements(); ++i) {
+      INFO("element " << i);
+      const float g = load_as<float>(TSR_F32, got.data(), i), w = load_as<float>(TSR_F32, want.data(), i);
+      CHECK(std::isnan(g) == std::isnan(w));
+      if (!std::isnan(w)) CHECK(std::abs(g - w) <= 2e-6f);
     }
   }
 }

@@ -64,6 +64,19 @@ void pack_widened(const PackArgs& p, Widen widen_one) {
   for (int r = 1; r < p.rows; ++r) side_by_side = side_by_side && p.rows_at[r] == p.rows_at[0] + r;
   if (side_by_side) {
     const T* s = src + p.rows_at[0];
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == sizeof(float))
+      if (p.height <= kLanes) {  // whole vectors are stored: what one writes behind its k is written again with the next
+        for (int64_t k = 0; k < p.k; ++k, s += p.k_stride, out += p.height) {
+          const Vec v = load_some(s, p.height);
+          if ((p.k - k) * p.height >= kLanes)
+            store(out, v);
+          else
+            store_some(out, v, p.height);
+        }
+        return;
+      }
+#endif
     for (int64_t k = 0; k < p.k; ++k, s += p.k_stride, out += p.height)
       for (int r = 0; r < p.height; ++r) out[r] = widen_one(s[r]);
     return;

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "attention/tables.hpp"
+#include "gemm/gemm.hpp"
+#include "shares.hpp"
+#include "strided.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace cpu {
+
+namespace sdk = tessera::sdk;
+
+namespace {
+
+constexpr int64_t kFewQueries = 8;
+// Keys between two corrections of what was summed before (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018): their weights for a
+// panel of queries, 64 KiB at 32 queries, stay in the second-level cache.
+constexpr int64_t kKeysAtOnce = 512;
+constexpr int64_t kPartsPerSlot = 4;
+
+int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
+
+struct Sizes {
+  int64_t heads = 1, queries = 0, keys = 0, depth = 0, values = 0;
+};
+
+// n rows in tiles of nearly equal height, the higher ones first.
+struct Tiles {
+  int64_t count, base, extra;
+  Tiles(int64_t n, int64_t most) : count((n + most - 1) / most), base(count ? n / count : 0), extra(count ? n % count : 0) {}
+  int64_t first(int64_t t) const { return t * base + std::min(t, extra); }
+  int height(int64_t t) const { return static_cast<int>(base + (t < extra ? 1 : 0)); }
+};
+
+// What one thread works in, floats behind each other.
+struct Space {
+  int64_t keys, values, queries, weights, sums, row, total;  // where each begins; row: [3][width]
+  Space(const Sizes& s, int width) {
+    int64_t at = 0;
+    const auto take = [&](int64_t floats) {
+      const int64_t here = at;
+      at += round_up(floats + 32, 16);  // packing writes up to a vector behind the end
+      return here;
+    };
+    keys = take(s.keys * s.depth);
+    values = take(s.keys * s.values);
+    queries = take(s.depth * width);
+    weights = take(std::min(s.keys, kKeysAtOnce) * width);
+    sums = take(s.values * width);
+    row = take(3 * width);
+    total = at;
+  }
+};
+
+struct Strided {
+  const float* data;
+  int64_t head, row, col;
+};
+
+class AttentionKernel final : public sdk::Kernel {
+ public:
+  AttentionKernel(const sdk::Compile& c, const Isa& isa)
+      : isa_(isa), gemm_(*gemm_kernels(isa, TSR_F32, TSR_F32)), causal_(c.node().attr("causal").as_bool()) {
+    const sdk::Node n = c.node();
+    scale_ = n.attr("scale").as_float();
+    q_ = LaunchSizes(c, n.operand(0).type());
+    k_ = LaunchSizes(c, n.operand(1).type());
+    v_ = LaunchSizes(c, n.operand(2).type());
+    masked_ = n.has_operand(3);
+    slots_ = std::max(1, sdk::host().core->num_threads());
+  }
+
+  std::string name() const override { return std::string("cpu.attention.") + gemm_.name; }
+  bool has_workspace() const override { return true; }
+  int64_t workspace(const int64_t* d) override {
+    Sizes s;
+    const int rank = static_cast<int>(q_.dims.size());
+    for (int i = 0; i + 2 < rank; ++i) s.heads *= q_.at(i, d);
+    s.queries = q_.at(rank - 2, d), s.depth = q_.at(rank - 1, d);
+    s.keys = k_.at(rank - 2, d), s.values = v_.at(rank - 1, d);
+    return slots_ * Space(s, gemm_.nr).total * 4;
+  }
+
+  void launch(const tsr_launch& l) override {
+    const tsr_tensor &q = l.inputs[0], &k = l.inputs[1], &out = l.outputs[0];
+    const uint32_t rank = q.rank;
+    Sizes s;
+    for (uint32_t i = 0; i + 2 < rank; ++i) s.heads *= q.sizes[i];
+    s.queries = q.sizes[rank - 2], s.depth = q.sizes[rank - 1];
+    s.keys = k.sizes[rank - 2], s.values = out.sizes[rank - 1];
+    if (s.heads * s.queries * s.values == 0) return;
+    const Space space(s, gemm_.nr);
+    // A head, or where there are few of them a part of its queries: whoever takes a part packs the keys and values for it.
+    const int64_t panels = (s.queries + gemm_.nr - 1) / gemm_.nr, slots = std::min<int64_t>(slots_, sdk::host().core->num_threads()),
+                  parts = slots == 1 ? 1 : std::clamp<int64_t>((kPartsPerSlot * slots + s.heads - 1) / s.heads, 1, panels);
+    const double work = 2.0 * static_cast<double>(s.heads * s.queries) * static_cast<double>(s.keys) *
+                        static_cast<double>(s.depth + s.values);
+    const int64_t used = std::min<int64_t>({slots, s.heads * parts, static_cast<int64_t>(work / 2e6) + 1});
+    Shares shares(s.heads * parts, used);
+    sdk::parallel(used, 1, [&](int64_t begin, int64_t end) {
+      if (gemm_.begin) gemm_.begin();
+      for (int64_t slot = begin; slot < end; ++slot)
+        for (int64_t u, to; shares.take(slot, 1, &u, &to);)
+          part(l, s, space, u / parts, panels * (u % parts) / parts, panels * (u % parts + 1) / parts,
+               static_cast<float*>(l.workspace) + slot * space.total);
+      if (gemm_.end) gemm_.end();
+    });
+  }
+
+ private:
+  // Where the head with the index `flat` over the batch of q begins; `t` may have fewer heads along the last batch axis.
+  static Strided operand(const tsr_tensor& t, const tsr_tensor& q, int64_t flat) {
+    Strided o{static_cast<const float*>(t.data), 0, t.strides[t.rank - 2], t.strides[t.rank - 1]};
+    for (int d = static_cast<int>(t.rank) - 3; d >= 0; --d) {
+      int64_t i = flat % q.sizes[d];
+      flat /= q.sizes[d];
+      i /= std::max<int64_t>(1, q.sizes[d] / std::max<int64_t>(1, t.sizes[d]));
+      o.head += i * t.strides[d];
+    }
+    o.data += o.head;
+    return o;
+  }
+
+  // Its element for query 0 and key 0 of that head, and its strides; where it has no such axis, or one of size 1, 0.
+  static void mask_at(const tsr_tensor& m, const tsr_tensor& q, int64_t flat, WeighArgs& w) {
+    const auto stride = [&](int from_end) {
+      const int d = static_cast<int>(m.rank) - from_end;
+      return d < 0 || m.sizes[d] == 1 ? int64_t{0} : m.strides[d];
+    };
+    int64_t at = 0;
+    for (int d = static_cast<int>(q.rank) - 3; d >= 0; --d) {
+      at += flat % q.sizes[d] * stride(static_cast<int>(q.rank) - d);
+      flat /= q.sizes[d];
+    }
+    w.mask_row = stride(2), w.mask_col = stride(1);
+    if (m.dtype == TSR_BOOL)
+      w.mask_bool = static_cast<const uint8_t*>(m.data) + at;
+    else
+      w.mask_add = static_cast<const float*>(m.data) + at;
+  }
+
+  // Rows of the left side [rows][depth] in tiles, each with all of its depth.
+  void pack(const float* from, int64_t rows, int64_t row, int64_t col, int64_t depth, float* to) const {
+    const Tiles tiles(rows, gemm_.mr);
+    for (int64_t t = 0; t < tiles.count; ++t) {
+      int64_t at[64];
+      const int height = tiles.height(t);
+      for (int r = 0; r < height; ++r) at[r] = (tiles.first(t) + r) * row;
+      gemm_.pack_a({from, TSR_F32, at, height, height, col, depth, to + tiles.first(t) * depth});
+    }
+  }
+
+  // Panels [first, last) of queries of one head.
+  void part(const tsr_launch& l, const Sizes& s, const Space& space, int64_t head, int64_t first, int64_t last, float* at) const {
+    const tsr_tensor& q = l.inputs[0];
+    const Strided oq = operand(q, q, head), ok = operand(l.inputs[1], q, head), ov = operand(l.inputs[2], q, head);
+    const int width = gemm_.nr;
+    // Keys that no query of this part sees are not looked at.
+    const int64_t keys = causal_ ? std::min(s.keys, last * width) : s.keys;
+    float *const packed_k = at + space.keys, *const packed_v = at + space.values, *const packed_q = at + space.queries;
+    float *const weights = at + space.weights, *const sums = at + space.sums;
+    for (int64_t j = 0; j < keys; j += kKeysAtOnce) {
+      const int64_t n = std::min(kKeysAtOnce, keys - j);
+      pack(ok.data + j * ok.row, n, ok.row, ok.col, s.depth, packed_k + j * s.depth);
+      pack(ov.data + j * ov.row, s.values, ov.col, ov.row, n, packed_v + j * s.values);
+    }
+    const Tiles value_tiles(s.values, gemm_.mr);
+    const float scale = static_cast<float>(scale_ != 0 ? scale_ : 1.0 / std::sqrt(static_cast<double>(s.depth)));
+    for (int64_t p = first; p < last; ++p) {
+      const int64_t query = p * width;
+      const int queries = static_cast<int>(std::min<int64_t>(width, s.queries - query));
+      int64_t rows_at[64];
+      for (int i = 0; i < queries; ++i) rows_at[i] = (query + i) * oq.row;
+      gemm_.pack_b({oq.data, TSR_F32, rows_at, queries, width, oq.col, s.depth, packed_q});
+      WeighArgs w{};
+      w.scores = weights;
+      w.width = width, w.queries = queries;
+      w.scale = scale;
+      w.top = at + space.row, w.sum = w.top + width, w.correction = w.sum + width;
+      if (masked_) mask_at(l.inputs[3], q, head, w);
+      std::fill_n(w.top, width, -std::numeric_limits<float>::infinity());
+      std::fill_n(w.sum, width, 0.0f);
+      std::fill_n(sums, s.values * width, 0.0f);
+      const float* mask_add = w.mask_add ? w.mask_add + query * w.mask_row : nullptr;
+      const uint8_t* mask_bool = w.mask_bool ? w.mask_bool + query * w.mask_row : nullptr;
+      const int64_t seen = causal_ ? std::min(keys, query + width) : keys;
+      for (int64_t j = 0; j < seen; j += kKeysAtOnce) {
+        const int64_t all = std::min(kKeysAtOnce, keys - j), n = std::min(all, seen - j);
+        const Tiles tiles(all, gemm_.mr);
+        for (int64_t t = 0; t < tiles.count && tiles.first(t) < n; ++t)
+          gemm_.micro[tiles.height(t)](s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q, weights + tiles.first(t) * width,
+                                       width, false, reinterpret_cast<const char*>(packed_q), 0);
+        w.keys = n;
+        w.mask_add = mask_add ? mask_add + j * w.mask_col : nullptr;
+        w.mask_bool = mask_bool ? mask_bool + j * w.mask_col : nullptr;
+        w.seen = causal_ ? query - j + 1 : std::numeric_limits<int32_t>::max();
+        (isa_.level >= 2 ? weigh_avx512 : isa_.level == 1 ? weigh_avx2 : weigh_baseline)(w);
+        if (j > 0)
+          (isa_.level >= 2 ? correct_avx512 : isa_.level == 1 ? correct_avx2 : correct_baseline)(sums, s.values, width, w.correction);
+        for (int64_t t = 0; t < value_tiles.count; ++t)
+          gemm_.micro[value_tiles.height(t)](n, packed_v + j * s.values + value_tiles.first(t) * all, weights,
+                                             sums + value_tiles.first(t) * width, width, j > 0,
+                                             reinterpret_cast<const char*>(weights), 0);
+      }
+      const AttendedArgs a{sums, s.values, width, queries, w.sum,
+                           static_cast<float*>(l.outputs[0].data) + (head * s.queries + query) * s.values, s.values};
+      (isa_.level >= 2   ? store_attended_avx512
+       : isa_.level == 1 ? store_attended_avx2
+                         : store_attended_baseline)(a);
+    }
+  }
+
+  const Isa& isa_;
+  const GemmIsa& gemm_;
+  bool causal_, masked_ = false;
+  double scale_ = 0;
+  LaunchSizes q_, k_, v_;
+  int slots_ = 1;
+};
+
+}  // namespace
+
+const char* refuse_attention(const sdk::Node& n) {
+  for (uint32_t i = 0; i < 3; ++i)
+    if (n.operand(i).type().dtype() != TSR_F32) return "cpu's attention takes f32";
+  const sdk::Type q = n.operand(0).type();
+  if (q.rank() > static_cast<uint32_t>(kMaxRank)) return "cpu takes tensors of at most 32 dimensions";
+  const tsr_dim queries = q.sizes()[q.rank() - 2];
+  if (queries >= 0 && queries < kFewQueries) return "cpu's attention has queries in its lanes, and these are few";
+  return nullptr;
+}
+
+std::unique_ptr<sdk::Kernel> make_attention(const sdk::Compile& c, const Isa& isa) {
+  return std::make_unique<AttentionKernel>(c, isa);
+}
+
+}  // namespace cpu

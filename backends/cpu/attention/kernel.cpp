@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax over keys with queries in lanes, compiled once per instruction set (contraction allowed, as for products).
+#include "attention/tables.hpp"
+#include "gemm/isa/gelu.hpp"
+#include "gemm/isa/lanes.hpp"
+#include "gemm/isa/turned.hpp"
+
+#define CPU_CAT2(a, b) a##b
+#define CPU_CAT(a, b)  CPU_CAT2(a, b)
+
+namespace cpu {
+namespace {
+
+constexpr float kUnseen = -__builtin_inff();
+
+// A query's score of one key: kLanes queries from `first` on. Masked: there is a mask, or some keys are not seen.
+template <bool Masked>
+[[gnu::always_inline]] inline Vec score(const WeighArgs& w, int64_t key, int first) {
+  Vec s = load(w.scores + key * w.width + first) * splat(w.scale);
+  if constexpr (Masked) {
+    const int n = lanes_of(w.queries - first);
+    const int64_t at = key * w.mask_col + first * w.mask_row;
+    if (w.mask_add) {
+      Vec m = splat(w.mask_row == 0 ? w.mask_add[at] : 0.0f);
+      if (w.mask_row != 0)
+        for (int i = 0; i < n; ++i) m[i] = w.mask_add[at + i * w.mask_row];
+      s = s + m;
+    } else if (w.mask_bool) {
+      if (w.mask_row == 0)
+        s = w.mask_bool[at] ? s : splat(kUnseen);
+      else
+        for (int i = 0; i < n; ++i) s[i] = w.mask_bool[at + i * w.mask_row] ? s[i] : kUnseen;
+    }
+    for (int64_t i = 0; key >= w.seen + first + i && i < kLanes; ++i) s[i] = kUnseen;
+  }
+  return s;
+}
+
+template <bool Masked>
+void weigh(const WeighArgs& w) {
+  for (int first = 0; first < w.width; first += kLanes) {
+    const Vec before = load(w.top + first);
+    Vec top = before, other = before;
+    int64_t key = 0;
+    for (; key + 2 <= w.keys; key += 2) {
+      const Vec a = score<Masked>(w, key, first), b = score<Masked>(w, key + 1, first);
+      store(w.scores + key * w.width + first, a);
+      store(w.scores + (key + 1) * w.width + first, b);
+      top = a > top ? a : top;
+      other = b > other ? b : other;
+    }
+    if (key < w.keys) {
+      const Vec a = score<Masked>(w, key, first);
+      store(w.scores + key * w.width + first, a);
+      top = a > top ? a : top;
+    }
+    top = other > top ? other : top;
+    const Vec base = top == splat(kUnseen) ? Vec{} : top;  // no key is seen: all weights are exp(-inf)
+    const Vec correction = exp_to_89_f32(before - base);
+    Vec sum = load(w.sum + first) * correction, more{};
+    key = 0;
+    for (; key + 2 <= w.keys; key += 2) {
+      float* p = w.scores + key * w.width + first;
+      const Vec a = exp_to_89_f32(load(p) - base), b = exp_to_89_f32(load(p + w.width) - base);
+      store(p, a);
+      store(p + w.width, b);
+      sum += a;
+      more += b;
+    }
+    if (key < w.keys) {
+      float* p = w.scores + key * w.width + first;
+      const Vec a = exp_to_89_f32(load(p) - base);
+      store(p, a);
+      sum += a;
+    }
+    store(w.top + first, top);
+    store(w.sum + first, sum + more);
+    store(w.correction + first, correction);
+  }
+}
+
+}  // namespace
+
+void CPU_CAT(weigh_, CPU_ISA_NAME)(const WeighArgs& w) {
+  // The last query sees the most keys, the first the least.
+  if (w.mask_add || w.mask_bool || w.keys > w.seen)
+    weigh<true>(w);
+  else
+    weigh<false>(w);
+}
+
+void CPU_CAT(correct_, CPU_ISA_NAME)(float* sums, int64_t values, int width, const float* factor) {
+  for (int first = 0; first < width; first += kLanes) {
+    const Vec f = load(factor + first);
+    for (int64_t v = 0; v < values; ++v) store(sums + v * width + first, load(sums + v * width + first) * f);
+  }
+}
+
+void CPU_CAT(store_attended_, CPU_ISA_NAME)(const AttendedArgs& a) {
+  for (int first = 0; first < a.queries; first += kLanes) {
+    const int queries = lanes_of(a.queries - first);
+    const Vec weights = load(a.weights + first), factor = weights == Vec{} ? Vec{} : splat(1.0f) / weights;
+    for (int64_t v = 0; v < a.values; v += kLanes) {
+      const int values = lanes_of(a.values - v);
+      const char* row[kLanes];
+      for (int i = 0; i < kLanes; ++i)
+        row[i] = reinterpret_cast<const char*>(a.sums + (v + (i < values ? i : 0)) * a.width + first);
+      Vec turned[kLanes];
+      load_turned(row, 0, turned);
+      float* out = a.out + first * a.out_row + v;
+      for (int q = 0; q < queries; ++q, out += a.out_row) store_some(out, turned[q] * splat(factor[q]), values);
+    }
+  }
+}
+
+}  // namespace cpu

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is compiled once per instruction set for attention. Queries lie side by side in lanes, `width` of them (the columns of a product's panel), so the
+// greatest score and the sum of a query's weights need no horizontal steps, and weights are the right side of the second product as they are.
+#pragma once
+
+#include <cstdint>
+
+namespace cpu {
+
+// Scores of `keys` keys, scores[key * width + query], become weights exp(score * scale + mask - top) in place.
+struct WeighArgs {
+  float* scores;
+  int64_t keys;
+  int width, queries;  // queries: how many are not padding
+  float scale;
+  const float* mask_add;     // of the first of these keys and queries, or null
+  const uint8_t* mask_bool;  // alike; 0: not seen
+  int64_t mask_row, mask_col;  // elements between queries and between keys
+  int64_t seen;                // query i sees keys below seen + i; a number beyond all of them where it sees all
+  float *top, *sum;            // [width]: over the keys before; updated
+  float* correction;           // [width], out: what earlier sums, and results, are multiplied by
+};
+using Weigh = void(const WeighArgs&);
+
+// Results of the second product, sums[value * width + query]: multiplied by a factor per query.
+using Correct = void(float* sums, int64_t values, int width, const float* factor);
+
+// Divided by the sums of weights, to rows of the result; a query that saw no key gives 0.
+struct AttendedArgs {
+  const float* sums;
+  int64_t values;
+  int width, queries;
+  const float* weights;  // [width], the sums of weights
+  float* out;
+  int64_t out_row;
+};
+using StoreAttended = void(const AttendedArgs&);
+
+Weigh weigh_baseline, weigh_avx2, weigh_avx512;
+Correct correct_baseline, correct_avx2, correct_avx512;
+StoreAttended store_attended_baseline, store_attended_avx2, store_attended_avx512;
+
+}  // namespace cpu
