@@ -17,8 +17,8 @@ struct Case {
   std::vector<std::vector<int64_t>> symbols = {{}};
 };
 
-// The graphs' kernels in one module per machine level.
-void check(const std::vector<Case>& cases, bool wild = true) {
+// The graphs' kernels in one module per machine level. `split_block`: all are to be split, and units to have so many columns.
+void check(const std::vector<Case>& cases, bool wild = true, int64_t split_block = 0) {
   std::vector<kit::Lowered> kernels;
   for (size_t i = 0; i < cases.size(); ++i) {
     INFO(cases[i].graph);
@@ -35,7 +35,14 @@ void check(const std::vector<Case>& cases, bool wild = true) {
     kit::Device device;
     device.cores = 4;
     device.vector_bytes = level.vector_bytes;
-    for (auto& k : kernels) module.add(k.kernel, kit::choose_schedule(k.kernel, device));
+    for (auto& k : kernels) {
+      kit::Schedule schedule = kit::choose_schedule(k.kernel, device);
+      if (split_block > 0) {
+        REQUIRE(schedule.split);
+        schedule.block = split_block;
+      }
+      module.add(k.kernel, schedule);
+    }
     const std::string text = module.text();
     const Compiled compiled(text, level.flags);
     for (size_t i = 0; i < cases.size(); ++i)
@@ -173,6 +180,18 @@ TEST_CASE("columns and whole tensors") {
   cases.push_back({"graph @g(%x: f32[6, 5, 7, 11]) {\n %a = reduce_sum %x {axes = [0, 2, 3]}\n return %a\n}\n"});
   cases.push_back({"graph @g(%x: f32[6, 5, 256]) {\n %a = reduce_sum %x {axes = [0, 2]}\n return %a\n}\n"});
   check(cases);
+}
+
+TEST_CASE("columns of so many rows that chunks of them are units") {
+  const std::vector<Case> cases = {
+      {"graph @g(%x: f32[16500, 66]) {\n %a = reduce_sum %x {axes = [0]}\n return %a\n}\n"},  // the last chunk is cut off
+      {"graph @g(%x: f32[36870, 64]) {\n %a = reduce_max %x {axes = [0]}\n %b = reduce_sum %x {axes = [0]}\n return %a, "
+       "%b\n}\n"},  // ten chunks
+      {"graph @g(%x: bf16[2, 16384, 67]) {\n %q = mul %x, %x\n %a = reduce_sum %q {axes = [1]}\n %r = sqrt %a\n return "
+       "%r\n}\n"},
+  };
+  check(cases, true, 128);
+  check({cases[0]}, false, 32);  // several units side by side
 }
 
 TEST_CASE("views and gathers and joined tensors") {

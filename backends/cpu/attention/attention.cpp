@@ -97,10 +97,11 @@ class AttentionKernel final : public sdk::Kernel {
     if (s.heads * s.queries * s.values == 0) return;
     const Space space(s, gemm_.nr);
     // A head, or where there are few of them a part of its queries: whoever takes a part packs the keys and values for it.
-    const int64_t panels = (s.queries + gemm_.nr - 1) / gemm_.nr, slots = std::min<int64_t>(slots_, sdk::host().core->num_threads()),
+    const int64_t panels = (s.queries + gemm_.nr - 1) / gemm_.nr,
+                  slots = std::min<int64_t>(slots_, sdk::host().core->num_threads()),
                   parts = slots == 1 ? 1 : std::clamp<int64_t>((kPartsPerSlot * slots + s.heads - 1) / s.heads, 1, panels);
-    const double work = 2.0 * static_cast<double>(s.heads * s.queries) * static_cast<double>(s.keys) *
-                        static_cast<double>(s.depth + s.values);
+    const double work =
+        2.0 * static_cast<double>(s.heads * s.queries) * static_cast<double>(s.keys) * static_cast<double>(s.depth + s.values);
     const int64_t used = std::min<int64_t>({slots, s.heads * parts, static_cast<int64_t>(work / 2e6) + 1});
     Shares shares(s.heads * parts, used);
     sdk::parallel(used, 1, [&](int64_t begin, int64_t end) {
@@ -157,7 +158,8 @@ class AttentionKernel final : public sdk::Kernel {
   }
 
   // Panels [first, last) of queries of one head.
-  void part(const tsr_launch& l, const Sizes& s, const Space& space, int64_t head, int64_t first, int64_t last, float* at) const {
+  void part(const tsr_launch& l, const Sizes& s, const Space& space, int64_t head, int64_t first, int64_t last,
+            float* at) const {
     const tsr_tensor& q = l.inputs[0];
     const Strided oq = operand(q, q, head), ok = operand(l.inputs[1], q, head), ov = operand(l.inputs[2], q, head);
     const int width = gemm_.nr;
@@ -194,25 +196,27 @@ class AttentionKernel final : public sdk::Kernel {
         const int64_t all = std::min(kKeysAtOnce, keys - j), n = std::min(all, seen - j);
         const Tiles tiles(all, gemm_.mr);
         for (int64_t t = 0; t < tiles.count && tiles.first(t) < n; ++t)
-          gemm_.micro[tiles.height(t)](s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q, weights + tiles.first(t) * width,
-                                       width, false, reinterpret_cast<const char*>(packed_q), 0);
+          gemm_.micro[tiles.height(t)](s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q,
+                                       weights + tiles.first(t) * width, width, false, reinterpret_cast<const char*>(packed_q),
+                                       0);
         w.keys = n;
         w.mask_add = mask_add ? mask_add + j * w.mask_col : nullptr;
         w.mask_bool = mask_bool ? mask_bool + j * w.mask_col : nullptr;
         w.seen = causal_ ? query - j + 1 : std::numeric_limits<int32_t>::max();
         (isa_.level >= 2 ? weigh_avx512 : isa_.level == 1 ? weigh_avx2 : weigh_baseline)(w);
         if (j > 0)
-          (isa_.level >= 2 ? correct_avx512 : isa_.level == 1 ? correct_avx2 : correct_baseline)(sums, s.values, width, w.correction);
+          (isa_.level >= 2   ? correct_avx512
+           : isa_.level == 1 ? correct_avx2
+                             : correct_baseline)(sums, s.values, width, w.correction);
         for (int64_t t = 0; t < value_tiles.count; ++t)
           gemm_.micro[value_tiles.height(t)](n, packed_v + j * s.values + value_tiles.first(t) * all, weights,
                                              sums + value_tiles.first(t) * width, width, j > 0,
                                              reinterpret_cast<const char*>(weights), 0);
       }
-      const AttendedArgs a{sums, s.values, width, queries, w.sum,
-                           static_cast<float*>(l.outputs[0].data) + (head * s.queries + query) * s.values, s.values};
-      (isa_.level >= 2   ? store_attended_avx512
-       : isa_.level == 1 ? store_attended_avx2
-                         : store_attended_baseline)(a);
+      const AttendedArgs a{sums,    s.values, width,
+                           queries, w.sum,    static_cast<float*>(l.outputs[0].data) + (head * s.queries + query) * s.values,
+                           s.values};
+      (isa_.level >= 2 ? store_attended_avx512 : isa_.level == 1 ? store_attended_avx2 : store_attended_baseline)(a);
     }
   }
 

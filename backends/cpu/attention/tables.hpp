@@ -13,8 +13,8 @@ struct WeighArgs {
   int64_t keys;
   int width, queries;  // queries: how many are not padding
   float scale;
-  const float* mask_add;     // of the first of these keys and queries, or null
-  const uint8_t* mask_bool;  // alike; 0: not seen
+  const float* mask_add;       // of the first of these keys and queries, or null
+  const uint8_t* mask_bool;    // alike; 0: not seen
   int64_t mask_row, mask_col;  // elements between queries and between keys
   int64_t seen;                // query i sees keys below seen + i; a number beyond all of them where it sees all
   float *top, *sum;            // [width]: over the keys before; updated

@@ -9,8 +9,8 @@ std::string KernelWriter::tile_count() {
   return "(" + extent(s_.tile_axis) + " + " + less + ") / " + n;
 }
 
-void KernelWriter::columns(const std::string& axis, const std::string& stop) {
-  if (by_rows()) return columns_by_rows(axis, stop);
+void KernelWriter::columns(const std::string& axis, const std::string& stop, Phase phase) {
+  if (by_rows()) return columns_by_rows(axis, stop, phase);
   const bool tiled = s_.tile_axis != kNone;
   const auto equal_for_all = [&] {
     for (const Item& i : k_.body)
@@ -111,11 +111,12 @@ bool KernelWriter::by_rows() const {
   return !rs.empty() && std::all_of(rs.begin(), rs.end(), [&](uint32_t r) { return varying_[r] && !is_arg(k_.insts[r]); });
 }
 
-void KernelWriter::columns_by_rows(const std::string& axis, const std::string& stop) {
+void KernelWriter::columns_by_rows(const std::string& axis, const std::string& stop, Phase phase) {
   const Loop& l = k_.loops[0];
   const std::vector<uint32_t> rs = reductions(l);
   const auto total = k_.pool.as_number(points(l));
-  const bool chunked = !total || *total > kOrder.chunk, whole = divides(k_.pool.extent(s_.lane_axis), s_.width);
+  const bool chunked = phase == Phase::Whole && (!total || *total > kOrder.chunk),
+             whole = divides(k_.pool.extent(s_.lane_axis), s_.width);
   const std::string vectors = std::to_string(s_.block / s_.width), w = std::to_string(s_.width);
   const std::string g = total ? (*total >= kOrder.long_from ? "32" : "8") : "g";
   const auto items = [&](const Lanes& lanes, bool after) {
@@ -147,6 +148,24 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
   line("const i64 first = " + axis + ";");
   for (const Item& i : k_.body)
     if (!i.is_loop && !varying_[i.id] && !after_loop_[i.id] && k_.insts[i.id].op != Op::Store) inst(i.id, {});
+  if (phase == Phase::Join)
+    return each_vector([&](const Lanes& lanes) {
+      for (uint32_t i = 0; i < rs.size(); ++i) {
+        const Inst& x = k_.insts[rs[i]];
+        const std::string f = "f" + std::to_string(rs[i]), t = type(reduced_type(x), s_.width), combine = combiner(x, s_.width);
+        line(t + " " + f + "[8];");
+        line("for (i64 j = 0; j < 8; ++j) " + f + "[j] = " + identity(x, s_.width) + ";");
+        open("for (i64 q = 0; q < n_chunks; ++q) {");
+        line("const " + t +
+             " s = " + d_.load(reduced_type(x), s_.width, partial_row(i, x, "q") + " + " + axis, lanes.count, m_.needs_) + ";");
+        line(f + "[q & 7] = q < 8 ? s : " + combine + "(" + f + "[q & 7], s);");
+        close();
+        line("for (i64 h = 4; h > 0 && n_chunks > 1; h /= 2)");
+        line("  for (i64 j = 0; j < h; ++j) " + f + "[j] = " + combine + "(" + f + "[j], " + f + "[j + h]);");
+        line("const " + type(x.type, s_.width) + " " + name(rs[i]) + " = " + f + "[0];");
+      }
+      items(lanes, true);
+    });
   line("i64 t = 0" + std::string(chunked ? ", chunks = 0;" : ";"));
   if (!total) line("const i64 g = " + expr(points(l)) + " >= 128 ? 32 : 8;");
   for (const uint32_t r : rs) {
@@ -170,20 +189,44 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
     close();
     line("++chunks;");
   };
-  for (const uint32_t a : l.axes)
-    open("for (i64 " + k_.axis_names[a] + " = 0; " + k_.axis_names[a] + " < " + extent(a) + "; ++" + k_.axis_names[a] + ") {");
-  each_vector([&](const Lanes& lanes) {
+  // One point of the loop into the running value at `slot`.
+  const auto point = [&](const Lanes& lanes, const auto& slot) {
     items(lanes, false);
     for (const Item& i : l.body) {
       const Inst& x = k_.insts[i.id];
-      if (x.op != Op::Reduce) {
+      if (x.op != Op::Reduce)
         inst(i.id, lanes);
-        continue;
-      }
-      const std::string slot = "a" + std::to_string(i.id) + "[t & (" + g + " - 1)][c]";
-      line(slot + " = " + combiner(x, s_.width) + "(" + slot + ", " + taken(x, s_.width) + ");");
+      else
+        line(slot(i.id) + " = " + combiner(x, s_.width) + "(" + slot(i.id) + ", " + taken(x, s_.width) + ");");
     }
-  });
+  };
+  const auto array = [](uint32_t r, const std::string& row) { return "a" + std::to_string(r) + "[" + row + "][c]"; };
+  const auto loop = [&](uint32_t a, const std::string& from, const std::string& to) {
+    const std::string n = k_.axis_names[a];
+    open("for (i64 " + n + " = " + from + "; " + n + " < " + to + "; ++" + n + ") {");
+  };
+  if (phase == Phase::Partial) {
+    // Four points at a time that meet the same running values, which are so read and written a fourth as often.
+    line("const i64 c1 = min(" + extent(l.axes[0]) + ", chunk * 4096 + 4096);");
+    line("i64 c0 = chunk * 4096;");
+    open("for (; c0 + 4 * " + g + " <= c1; c0 += 4 * " + g + ") {");
+    open("for (i64 j = 0; j < " + g + "; ++j) {");
+    each_vector([&](const Lanes& lanes) {
+      for (const uint32_t r : rs)
+        line(type(reduced_type(k_.insts[r]), s_.width) + " s" + std::to_string(r) + " = " + array(r, "j") + ";");
+      open("for (i64 u = 0; u < 4; ++u) {");
+      line("const i64 " + k_.axis_names[l.axes[0]] + " = c0 + j + u * " + g + ";");
+      point(lanes, [](uint32_t r) { return "s" + std::to_string(r); });
+      close();
+      for (const uint32_t r : rs) line(array(r, "j") + " = s" + std::to_string(r) + ";");
+    });
+    close();
+    close();
+    loop(l.axes[0], "c0", "c1");
+  } else {
+    for (const uint32_t a : l.axes) loop(a, "0", extent(a));
+  }
+  each_vector([&](const Lanes& lanes) { point(lanes, [&](uint32_t r) { return array(r, "t & (" + g + " - 1)"); }); });
   if (chunked) {
     open("if ((++t & 4095) == 0) {");
     close_chunk();
@@ -197,6 +240,17 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
     close_chunk();
     close();
   }
+  if (phase == Phase::Partial)
+    return each_vector([&](const Lanes& lanes) {
+      for (uint32_t i = 0; i < rs.size(); ++i) {
+        const std::string a = "a" + std::to_string(rs[i]);
+        const Inst& x = k_.insts[rs[i]];
+        halves(rs[i], a, g);
+        line(d_.store(reduced_type(x), s_.width, partial_row(i, x, "chunk") + " + " + axis, a + "[0][c]", lanes.count,
+                      m_.needs_) +
+             ";");
+      }
+    });
   each_vector([&](const Lanes& lanes) {
     for (const uint32_t r : rs) {
       const std::string a = "a" + std::to_string(r);

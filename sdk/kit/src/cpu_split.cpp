@@ -11,6 +11,11 @@ std::string KernelWriter::partial(uint32_t which, const Inst& x, const std::stri
          " * rows + row) * n_chunks + " + c + "))[0]";
 }
 
+std::string KernelWriter::partial_row(uint32_t which, const Inst& x, const std::string& c) {
+  return "((" + d_.memory_type(reduced_type(x)) + "*)((u64*)a->workspace + ((" + std::to_string(which) +
+         " * rows + row) * n_chunks + " + c + ") * " + extent(s_.lane_axis) + "))";
+}
+
 void KernelWriter::partial_loop(const Loop& l) {
   const std::vector<uint32_t> rs = reductions(l);
   declare_results(rs);

@@ -28,7 +28,7 @@ void KernelWriter::units(Phase phase) {
     const std::string axis = k_.axis_names[s_.lane_axis];
     line("i64 " + axis + " = begin * " + std::to_string(s_.block) + ";");
     line("const i64 stop = min(" + extent(s_.lane_axis) + ", end * " + std::to_string(s_.block) + ");");
-    return columns(axis, "stop");
+    return columns(axis, "stop", phase);
   }
   open("for (i64 unit = begin; unit < end; ++unit) {");
   std::string rest = "unit";
@@ -40,13 +40,10 @@ void KernelWriter::units(Phase phase) {
   const std::string block = std::to_string(s_.block);
   const auto n_lane = lanes ? k_.pool.as_number(k_.pool.extent(s_.lane_axis)) : std::nullopt;
   const bool one_block = n_lane && *n_lane <= s_.block;
-  if (phase == Phase::Partial) {
-    take("chunk", "n_chunks", false);
-    line("const i64 row = " + rest + ";");
-  }
-  if (phase == Phase::Join) line("const i64 row = unit;");
+  if (phase == Phase::Partial) take("chunk", "n_chunks", false);
   if (lanes && !one_block)
     take("block", "(" + extent(s_.lane_axis) + " + " + std::to_string(s_.block - 1) + ") / " + block, false);
+  if (phase != Phase::Whole) line("const i64 row = " + rest + ";");
   if (tiled) take("tile", tile_count(), false);
   for (size_t i = outer.size(); i-- > 0;) take(k_.axis_names[outer[i]], extent(outer[i]), i == 0);
   if (outer.empty()) line("(void)" + rest + ";");
@@ -59,7 +56,7 @@ void KernelWriter::units(Phase phase) {
     line("i64 " + axis + " = " + (one_block ? "0" : "block * " + block) + ";");
     line("const i64 stop = " +
          (one_block ? extent(s_.lane_axis) : "min(" + extent(s_.lane_axis) + ", " + axis + " + " + block + ")") + ";");
-    columns(axis, "stop");
+    columns(axis, "stop", phase);
   } else {
     rows(phase);
   }
@@ -114,11 +111,15 @@ void KernelWriter::plan() {
   std::string grain_points = expr(inner);
   if (s_.split) {
     line("const i64 n_chunks = " + chunk_count(k_.loops[0]) + ";");
-    line("plan[0] = 8 * rows * n_chunks * " + std::to_string(reductions(k_.loops[0]).size()) + ";");
-    line("plan[1] = rows * n_chunks;");
-    line("plan[2] = " + std::to_string(kGrainPoints / kOrder.chunk) + ";");
-    line("plan[3] = rows;");
-    line("plan[4] = 64;");
+    const std::string blocks =
+        !lanes ? "1"
+               : "((" + extent(s_.lane_axis) + " + " + std::to_string(s_.block - 1) + ") / " + std::to_string(s_.block) + ")";
+    line("plan[0] = 8 * rows * n_chunks * " + std::to_string(reductions(k_.loops[0]).size()) +
+         (lanes ? " * " + extent(s_.lane_axis) : "") + ";");
+    line("plan[1] = rows * n_chunks * " + blocks + ";");
+    line("plan[2] = " + std::to_string(lanes ? 1 : kGrainPoints / kOrder.chunk) + ";");
+    line("plan[3] = rows * " + blocks + ";");
+    line("plan[4] = " + std::string(lanes ? "1" : "64") + ";");
   } else {
     line("plan[0] = 0;");
     if (lanes) {

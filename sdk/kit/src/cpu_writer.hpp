@@ -139,12 +139,14 @@ class KernelWriter {
   std::string chunk_count(const Loop& l);
   std::string partial(uint32_t which, const Inst& x, const std::string& c);
   void partial_loop(const Loop& l);
+  // The same of columns side by side: where the chunk's values of all columns of a row begin.
+  std::string partial_row(uint32_t which, const Inst& x, const std::string& c);
   void join_loop(const Loop& l);
 
   // ---- cpu_columns.cpp
   std::string tile_count();
   // Lanes along a parallel axis: what is equal for all of them first.
-  void columns(const std::string& axis, const std::string& stop);
+  void columns(const std::string& axis, const std::string& stop, Phase phase);
   // Loads that are contiguous along the tile's axis and at equal steps along the lanes.
   std::vector<uint32_t> transposed_loads();
   // Asks for what the loads of the next square will read: rows of a square, and of the other operands, are too far apart for the hardware's own look-ahead.
@@ -152,7 +154,7 @@ class KernelWriter {
   void prefetch_rows(const std::vector<uint32_t>& turned);
   // Of columns side by side: row by row, whole stretches of memory at a time. The running values of all columns of the unit are in memory.
   bool by_rows() const;
-  void columns_by_rows(const std::string& axis, const std::string& stop);
+  void columns_by_rows(const std::string& axis, const std::string& stop, Phase phase);
 
   // ---- cpu_units.cpp
   std::vector<uint32_t> outer_axes() const;

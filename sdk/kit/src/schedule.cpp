@@ -12,9 +12,11 @@ constexpr int kColumnRegisters =
     4;  // registers side by side when columns are reduced: a cache line or more per row and operand
 
 constexpr int kWideColumnRegisters = 16;  // .. of simple reductions over many columns: fewer pages are touched at a time
-constexpr int64_t kRowColumns = 512;      // columns of a unit that goes row by row: with 32 running values each, 64 KiB of f32
-constexpr int64_t kTilePoints = 64;       // rows of a transposed tile: four cache lines of f32
-constexpr int64_t kTileLanes = 64;        // columns of it
+constexpr int64_t kSplitColumns =
+    1024;                             // columns of a unit of a chunk of rows: its running values fit in the second-level cache
+constexpr int64_t kRowColumns = 512;  // columns of a unit that goes row by row: with 32 running values each, 64 KiB of f32
+constexpr int64_t kTilePoints = 64;   // rows of a transposed tile: four cache lines of f32
+constexpr int64_t kTileLanes = 64;    // columns of it
 
 // How well an axis serves as the lanes: accesses that are contiguous along it, and those that are neither contiguous nor constant.
 struct Fit {
@@ -51,6 +53,8 @@ class Chooser {
         if (columns) {  // equal shares
           const int64_t shares = d_.cores * ((*columns + d_.cores * kRowColumns - 1) / (d_.cores * kRowColumns));
           s.block = ((*columns + shares - 1) / shares + lanes - 1) / lanes * lanes;
+          if ((s.split = splits_rows(best)))
+            s.block = std::min((*columns + lanes - 1) / lanes * lanes, kSplitColumns / lanes * lanes);
         }
         return s;
       }
@@ -137,6 +141,29 @@ class Chooser {
     const auto n = k_.pool.as_number(k_.pool.extent(axis));
     while (n && lanes > 1 && lanes / 2 >= *n) lanes /= 2;
     return lanes;
+  }
+
+  // A long reduction of columns side by side: chunks of rows for each core, so that all of a row is read at once. Its columns apart would be stretches that
+  // lie a row apart, and memory far away gives half of what it has for those.
+  bool splits_rows(uint32_t lane_axis) {
+    if (d_.cores < 2 || k_.loops[0].axes.size() != 1) return false;
+    const auto n = k_.pool.as_number(k_.pool.extent(k_.loops[0].axes[0]));
+    if (!n || *n < d_.cores * kChunk) return false;
+    std::vector<uint8_t> varies(k_.insts.size(), 0);
+    for (uint32_t i = 0; i < k_.insts.size(); ++i) {
+      const Inst& x = k_.insts[i];
+      for (const uint32_t a : x.args) varies[i] |= a != kNone && varies[a];
+      if (x.op == Op::Index || x.op == Op::Load || x.op == Op::Store) {
+        std::vector<uint32_t> values;
+        k_.pool.collect(x.index, AtomKind::Value, values);
+        varies[i] |= k_.pool.uses(x.index, AtomKind::Axis, lane_axis);
+        for (const uint32_t v : values) varies[i] |= varies[v];
+      }
+    }
+    return std::all_of(k_.loops[0].body.begin(), k_.loops[0].body.end(), [&](const Item& i) {
+      const Inst& x = k_.insts[i.id];
+      return !i.is_loop && x.op != Op::Store && x.op != Op::Check && (x.op != Op::Reduce || varies[i.id]);
+    });
   }
 
   // One long reduction and too few rows to keep the cores busy.
