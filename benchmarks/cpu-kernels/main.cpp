@@ -2,7 +2,8 @@
 // Memory-bound kernels through the whole compiler, in GB/s of least traffic (every input read once, every output written once), beside the
 // rate of a plain copy in the same run. Two sizes: inside the last-level cache and far beyond it. Interleaved, medians.
 // bench-cpu-kernels [--json] [--threads N] [--config FILE]... [--dtype f32|bf16] [--only NAME] [--size near|far] [--runs N]
-// [--cpu-time] [--dynamic] [--set KEY=VALUE]...
+// [--cpu-time] [--dynamic] [--relaxed] [--set KEY=VALUE]...
+// --relaxed: the last config a second time with numerics = "relaxed", which is what compilers do that keep bf16 in f32 inside a kernel.
 // --dynamic: every config a second time with both sizes symbols, and what that costs, as a part of the time with numbers.
 #include <unistd.h>
 
@@ -126,7 +127,7 @@ void plain_copy(void* to, const void* from, int64_t bytes, int threads) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool json = false, dynamic = false;
+  bool json = false, dynamic = false, relaxed = false;
   int runs = 11, threads = 0;
   std::string dtypes = "f32,bf16", only, size = "near,far";
   std::vector<std::string> configs, overrides;
@@ -141,6 +142,8 @@ int main(int argc, char** argv) {
       cpu_time = true;
     else if (a == "--dynamic")
       dynamic = true;
+    else if (a == "--relaxed")
+      relaxed = true;
     else if (a == "--size")
       size = value();
     else if (a == "--config")
@@ -154,9 +157,10 @@ int main(int argc, char** argv) {
     else if (a == "--runs")
       runs = std::max(1, std::atoi(value().c_str()));
     else
-      return std::fprintf(stderr,
-                          "usage: bench-cpu-kernels [--json] [--threads N] [--config FILE]... [--set KEY=VALUE]... "
-                          "[--dtype f32|bf16] [--only NAME] [--size near|far] [--runs N] [--cpu-time] [--dynamic]\n"),
+      return std::fprintf(
+                 stderr,
+                 "usage: bench-cpu-kernels [--json] [--threads N] [--config FILE]... [--set KEY=VALUE]... "
+                 "[--dtype f32|bf16] [--only NAME] [--size near|far] [--runs N] [--cpu-time] [--dynamic] [--relaxed]\n"),
              2;
   }
   if (configs.empty()) configs = {TESSERA_SOURCE_DIR "/configs/eager.toml", TESSERA_SOURCE_DIR "/configs/cpu.toml"};
@@ -172,6 +176,9 @@ int main(int argc, char** argv) {
       const size_t slash = c.rfind('/');
       std::string name = slash == c.npos ? c : c.substr(slash + 1);
       contexts.emplace_back(name.substr(0, name.find('.')), embed::Context(o));
+      if (!relaxed || &c != &configs.back()) continue;
+      o.overrides.push_back("numerics=relaxed");
+      contexts.emplace_back("relaxed", embed::Context(o));
     }
     // A row of 1024: in the cache 1024 rows (4 MiB in f32), beyond it as many as make one tensor twice its size.
     const int64_t cols = 1024,

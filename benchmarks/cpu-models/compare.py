@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every model through ours and the peers, one process for each, in turns: run time, spread, cold and warm compile, packing, peak memory.
 
+NAME-bf16 is a model in bf16; see models.py.
+
     python compare.py PROGRAM MODELS_DIR [--json] [--only NAME,...] [--engines NAME,...] [--threads N] [--rounds N] [--plot FILE.svg]
 
 Ours are configs: tessera:eager, tessera:cpu, tessera:default. The processes of a model live side by side; in every round each runs for a while and
@@ -64,7 +66,9 @@ def compile_ms(facts):
 
 def error_of(path, folder):
     got, want = np.load(path)["out0"].astype(np.float64), np.load(os.path.join(folder, "out.npz"))["y"].astype(np.float64)
-    return float(np.abs(got - want).max() / np.abs(want).max()) if got.shape == want.shape else math.inf
+    if got.shape != want.shape:
+        return math.inf
+    return float(np.abs(got - want).max() / (np.abs(want).max() or 1.0))  # all zeros: the difference itself
 
 
 def measure(model, args):
@@ -187,8 +191,8 @@ def main():
     parser.add_argument("--only", default=",".join(MODELS))
     parser.add_argument("--engines", default=",".join(OURS + PEERS))
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--seconds", type=float, default=0.4, help="of each side in a round; short turns, so that a busy phase of the machine meets all")
     parser.add_argument("--quick", action="store_true", help="no second process for warm compile times")
     parser.add_argument("--plot", default="cpu-models.svg")
     args = parser.parse_args()

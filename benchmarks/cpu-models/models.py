@@ -3,7 +3,8 @@
 
     python models.py OUT_DIR [NAME...]
 
-Writes OUT_DIR/NAME/model.onnx, in.npz and out.npz, and leaves what is there already.
+Writes OUT_DIR/NAME/model.onnx, in.npz and out.npz, and leaves what is there already. NAME-bf16 is the same model with all of its weights and
+values in bf16; its inputs and outputs stay as they are.
 """
 import os
 import sys
@@ -39,6 +40,20 @@ class Sentence(nn.Module):
         y = self.model(input_ids, attention_mask)
         kept = attention_mask.unsqueeze(-1).to(y.dtype)
         return nn.functional.normalize((y * kept).sum(1) / kept.sum(1), dim=1)
+
+
+class Half(nn.Module):
+    """A model in bf16 whose inputs and output are f32."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model.to(torch.bfloat16)
+
+    def forward(self, *args, **named):
+        def cast(x):
+            return x.to(torch.bfloat16) if x.is_floating_point() else x
+
+        return self.model(*map(cast, args), **{k: cast(x) for k, x in named.items()}).float()
 
 
 def image(n, size=224):
@@ -92,14 +107,17 @@ MODELS = {
 
 def build(name):
     """The model in eval mode and its inputs by name; the same numbers every time."""
-    make, inputs = MODELS[name]
+    make, inputs = MODELS[name.removesuffix("-bf16")]
     torch.manual_seed(0)
     model = make()
-    for m in model.modules():  # running statistics that are not 0 and 1
-        if isinstance(m, nn.BatchNorm2d):
+    for m in model.modules():
+        if isinstance(m, nn.BatchNorm2d):  # running statistics that are not 0 and 1
             m.running_mean.normal_(0, 0.1)
             m.running_var.uniform_(0.5, 1.5)
-    return model.eval(), inputs()
+        if isinstance(m, nn.Linear) and not m.weight.any():  # ViT's head, whose outputs would all be 0
+            nn.init.normal_(m.weight, std=0.02)
+    model, values = model.eval(), inputs()
+    return Half(model) if name.endswith("-bf16") else model, values
 
 
 def export(name, folder):

@@ -59,7 +59,7 @@ def with_openvino():
     inputs = dict(np.load(os.path.join(folder, "in.npz")))
     core = ov.Core()
     start = milliseconds()
-    config = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    config = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "bf16" if name.endswith("-bf16") else "f32"}
     compiled = core.compile_model(os.path.join(folder, "model.onnx"), "CPU", config)
     request = compiled.create_infer_request()
     names = [i.get_any_name() for i in compiled.inputs]
