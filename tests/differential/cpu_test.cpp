@@ -489,10 +489,9 @@ TEST_CASE("attention with queries in lanes") {
       for (const Layout layout : {Layout::Dense, Layout::Transposed, Layout::Sliced}) {
         std::vector<e::Tensor> in;
         for (const std::vector<int64_t>* sizes : {&a.q, &a.k, &a.v}) {
-          std::vector<float> x = values(*sizes, in.size() + 1);
-          for (float& f : x) f *= 4;
+          const std::vector<float> x = values(*sizes, in.size() + 1);
           std::vector<char> bytes(x.size() * 4);
-          std::memcpy(bytes.data(), x.data(), bytes.size());
+          for (size_t i = 0; i < x.size(); ++i) store_from(TSR_F32, bytes.data(), static_cast<int64_t>(i), 4 * x[i]);
           in.push_back(arrange(TSR_F32, *sizes, bytes, layout));
         }
         if (masked) {
