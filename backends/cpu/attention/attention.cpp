@@ -60,7 +60,7 @@ struct Space {
 
 struct Strided {
   const float* data;
-  int64_t head, row, col;
+  int64_t row, col;
 };
 
 class AttentionKernel final : public sdk::Kernel {
@@ -117,14 +117,13 @@ class AttentionKernel final : public sdk::Kernel {
  private:
   // Where the head with the index `flat` over the batch of q begins; `t` may have fewer heads along the last batch axis.
   static Strided operand(const tsr_tensor& t, const tsr_tensor& q, int64_t flat) {
-    Strided o{static_cast<const float*>(t.data), 0, t.strides[t.rank - 2], t.strides[t.rank - 1]};
+    Strided o{static_cast<const float*>(t.data), t.strides[t.rank - 2], t.strides[t.rank - 1]};
     for (int d = static_cast<int>(t.rank) - 3; d >= 0; --d) {
       int64_t i = flat % q.sizes[d];
       flat /= q.sizes[d];
       i /= std::max<int64_t>(1, q.sizes[d] / std::max<int64_t>(1, t.sizes[d]));
-      o.head += i * t.strides[d];
+      o.data += i * t.strides[d];
     }
-    o.data += o.head;
     return o;
   }
 

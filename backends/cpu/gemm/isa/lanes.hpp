@@ -20,7 +20,6 @@ inline constexpr int kLanes = 4;
 #endif
 
 typedef float Vec __attribute__((vector_size(4 * kLanes)));
-typedef uint32_t Bits __attribute__((vector_size(4 * kLanes)));
 
 [[gnu::always_inline]] inline Vec load(const float* p) {
   Vec v;
