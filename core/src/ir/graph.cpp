@@ -171,7 +171,9 @@ tsr_attr Graph::copy_attr(const tsr_attr& a) {
       const bool kept = (a.tensor->flags & TSR_TENSOR_KEPT) != 0 && t->dtype != TSR_BOOL;
       if (kept && reinterpret_cast<uintptr_t>(a.tensor->data) % element_alignment(t->dtype) != 0)
         graph_misuse("a constant names memory that is not aligned to its elements");
-      if (kept || (bytes >= kOwnedConstant && share_constants_)) {
+      // A constant that moves, say into a region, is one that this graph holds already.
+      const auto held = bytes >= kOwnedConstant && t->dtype != TSR_BOOL ? held_.find(a.tensor->data) : held_.end();
+      if (kept || (bytes >= kOwnedConstant && share_constants_) || (held != held_.end() && bytes <= held->second)) {
         t->data = a.tensor->data;
       } else if (bytes >= kOwnedConstant) {
         std::shared_ptr<void> data(std::aligned_alloc(64, (bytes + 63) / 64 * 64), std::free);
@@ -182,6 +184,10 @@ tsr_attr Graph::copy_attr(const tsr_attr& a) {
       } else {
         t->data = allocate(bytes, 64);
         if (bytes) std::memcpy(t->data, a.tensor->data, bytes);
+      }
+      if (bytes >= kOwnedConstant) {
+        size_t& known = held_[t->data];
+        known = std::max(known, bytes);
       }
       // A bool is one of two bytes: that any other reads as true must not depend on who reads it.
       if (t->dtype == TSR_BOOL && t->data != a.tensor->data)

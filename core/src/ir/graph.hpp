@@ -204,6 +204,7 @@ class Graph {
   std::vector<tsr_id> edited_;
   std::vector<Mark> marks_;
   std::vector<std::shared_ptr<const void>> owners_;
+  std::unordered_map<const void*, size_t> held_;  // large constants that lie in memory which lives as long as this graph: bytes
   ConstantSources sources_;
   std::vector<Binding> bindings_;
   Listener* listener_ = nullptr;

@@ -164,6 +164,7 @@ void Graph::restart() {
   journal_.clear();
   edited_.clear();
   owners_.clear();
+  held_.clear();
   sources_ = {};
   marks_.back() = {0, 0, sizes_.checkpoint(), marks_.back().author, 0};
   live_nodes_ = 0;
