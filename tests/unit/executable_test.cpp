@@ -7,6 +7,7 @@
 #include "compile/layout.hpp"
 #include "fake_backend.hpp"
 #include "runtime/lease.hpp"
+#include "runtime/parallel.hpp"
 
 namespace executable_test {
 
@@ -419,6 +420,51 @@ TEST_CASE("scan walks both ways and stacks what it makes") {
     out = run(*e, {c.get(), empty.get(), k.get()});
     REQUIRE(values_of(*out[0]) == Values{0, 100});
     REQUIRE(sizes_of(*out[1]) == std::vector<int64_t>{0, 2});
+  }
+}
+
+TEST_CASE("a scan that carries nothing computes every turn, on any number of threads") {
+  FakeBackend fake;
+  const auto e =
+      compile_text(R"(graph @g(%xs: f32[s0, 16], %k: f32[16]) -> (f32[s0, 16], f32[s0, 16], f32[s0]) symbols { s0: 0.. } {
+      %a, %b, %c = scan %xs, %k {carried = 0, scanned = 1, length = s0} : f32[s0, 16], f32[s0, 16], f32[s0]
+        region(%x: f32[16], %f: f32[16]) {
+          %m = mul %x, %f
+          %s = reduce_sum %m {axes = [0]}
+          return %m, %x, %s
+        }
+      return %a, %b, %c
+    })",
+                   fake);
+  const auto aligned =
+      compile_text(R"(graph @g(%xs: f32[s0, 16], %k: f32[16]) -> (f32[s0, 16], f32[s0, 16]) symbols { s0: 0.. } {
+      %a, %b = scan %xs, %k {carried = 0, scanned = 1, length = s0} : f32[s0, 16], f32[s0, 16]
+        region(%x: f32[16], %f: f32[16]) {
+          %m = mul %x, %f
+          return %m, %x
+        }
+      return %a, %b
+    })",
+                   fake);
+  for (const int64_t length : {0, 1, 2, 7}) {
+    Values values, doubled, sums;
+    for (int64_t i = 0; i < length * 16; ++i) {
+      values.push_back(static_cast<float>(i));
+      doubled.push_back(static_cast<float>(2 * i));
+      if (i % 16 == 15) sums.push_back(static_cast<float>(2 * (16 * (i - 15) + 120)));
+    }
+    TensorRef xs = tensor_of(values, {length, 16}), k = tensor_of(Values(16, 2), {16});
+    for (const int threads : {1, 2, 3}) {
+      const ThreadLimit limit(threads);
+      const auto out = run(*e, {xs.get(), k.get()}), same = run(*aligned, {xs.get(), k.get()});
+      REQUIRE(values_of(*out[0]) == doubled);
+      REQUIRE(values_of(*out[1]) == values);
+      REQUIRE(values_of(*out[2]) == sums);
+      REQUIRE(sizes_of(*same[0]) == std::vector<int64_t>{length, 16});
+      REQUIRE(values_of(*same[0]) == doubled);
+      REQUIRE(values_of(*same[1]) == values);
+      REQUIRE((length == 0 || same[1]->desc.data != xs->desc.data));
+    }
   }
 }
 

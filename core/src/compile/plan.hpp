@@ -157,11 +157,22 @@ class Plan {
   const Factory* executor = nullptr;
   std::unique_ptr<StepTable> executor_table;
   void* prepared = nullptr;
+  // Of this plan alone; with_nested() adds those of its control steps.
   double pack_seconds = 0;   // spent on moving and rearranging constants
   int64_t held_bytes = 0;    // kept by kernels, forms of constants included
   int64_t form_bytes = 0;    // of those forms, what this process made
   int64_t mapped_bytes = 0;  // and what it shares with others through the cache
   std::vector<std::shared_ptr<const Blob>> forms;
+
+  // The sum of `what` over this plan and the nested ones.
+  template <class T>
+  T with_nested(T Plan::*what) const {
+    T sum = this->*what;
+    for (const auto& s : steps)
+      if (s->control)
+        for (const auto& r : s->control->regions) sum += r->with_nested(what);
+    return sum;
+  }
 
   // Roots: what addresses are relative to.
   uint32_t input_root(uint32_t i) const { return i; }
@@ -188,8 +199,11 @@ class Plan {
     const int64_t* outer_dims = nullptr;  // values of the symbols that are known already
     bool guarded = false;                 // inputs that the graph does not read may be anything: guards leave them out
     bool trusted = false;                 // guards have checked dtypes, ranks, sizes, strides and devices
+    void* const* places = nullptr;        // run_into(): memory of the results
   };
   void run(const Args& args, TensorRef* outputs) const;
+  // Writes result j, dense, to args.places[j], which is aligned to kAlignment and overlaps no input. All results lie on the host.
+  void run_into(const Args& args) const;
   // Checks count, dtype, rank, sizes, strides, device; throws TSR-T02x. Sets dims of the symbols that inputs determine.
   void bind(const Args& args, int64_t* dims) const;
 
@@ -199,6 +213,9 @@ class Plan {
   friend struct Lease;
   Lease* acquire() const;
   void release(Lease*) const noexcept;
+  // finish(lease, j, slot, its place) for every output j, before the lease is given back.
+  template <class Finish>
+  void run_leased(const Args& args, Finish&& finish) const;
   void run_sections(Lease& lease, const Args& args) const;
   void run_executor(Lease& lease, const SectionLayout& layout) const;
   const std::shared_ptr<const SectionLayout>& layout_for(Lease& lease, uint32_t section, bool regular) const;

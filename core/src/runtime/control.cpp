@@ -2,10 +2,13 @@
 // cond, while_loop and scan: the host runs nested plans.
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <mutex>
 
 #include "ir/graph.hpp"
 #include "runtime/copy.hpp"
 #include "runtime/lease.hpp"
+#include "runtime/parallel.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -68,6 +71,76 @@ std::vector<TensorRef> run_while(const ControlPlan& c, const Lease& lease, const
   return carried;
 }
 
+// A scan that carries nothing is a map: no turn needs another. Threads share them, each with an arena of its own and with kernels that run on it
+// alone, and every turn writes its slices of the results where they belong. What is left over by whole rounds of all threads is run turn by turn,
+// by kernels on all threads.
+std::vector<TensorRef> run_map(const Plan& body, const Lease& lease, const SectionRun::Ready& r, uint32_t scanned,
+                               int64_t length) {
+  const uint32_t n = r.launch.num_inputs;
+  const auto num_results = static_cast<uint32_t>(body.output_slots.size());
+  std::vector<TensorRef> stacked(num_results);
+  for (uint32_t k = 0; k < num_results; ++k) {
+    const Resolved& one = body.primary->slots[body.output_slots[k]];
+    const Slot& slot = body.slots[body.output_slots[k]];
+    std::vector<int64_t> sizes = {length};
+    sizes.insert(sizes.end(), one.sizes, one.sizes + slot.rank);
+    stacked[k] = TensorRef(tensor_create(slot.dtype, sizes, slot.device));
+  }
+  struct Turns {
+    const Plan& body;
+    const Lease& lease;
+    const SectionRun::Ready& r;
+    uint32_t n, scanned;
+    const std::vector<TensorRef>& stacked;
+    std::mutex mutex{};
+    int64_t failed = INT64_MAX;
+    std::exception_ptr error{};
+
+    void run(int64_t begin, int64_t end) {
+      std::vector<const tsr_tensor*> inputs(n);
+      std::vector<tsr_tensor> slices(scanned);
+      std::vector<void*> places(stacked.size());
+      for (uint32_t i = 0; i < n; ++i) inputs[i] = i < scanned ? &slices[i] : &r.launch.inputs[i];
+      Plan::Args args{};
+      args.inputs = inputs.data();
+      args.outer_dims = lease.dims.data();
+      args.places = places.data();
+      for (int64_t turn = begin; turn < end; ++turn) {
+        for (uint32_t i = 0; i < scanned; ++i) slices[i] = slice(r.launch.inputs[i], turn);
+        for (size_t k = 0; k < stacked.size(); ++k) places[k] = slice(stacked[k]->desc, turn).data;
+        try {
+          body.run_into(args);
+        } catch (...) {
+          std::lock_guard lock(mutex);
+          if (turn < failed) {  // as if one had come after the other
+            failed = turn;
+            error = std::current_exception();
+          }
+          return;
+        }
+      }
+    }
+  } turns{body, lease, r, n, scanned, stacked};
+  const int64_t threads = num_threads(), shared = threads > 1 ? length - length % threads : 0;
+  parallel(
+      shared, 1, [](void* t, int64_t begin, int64_t end) { static_cast<Turns*>(t)->run(begin, end); }, &turns);
+  if (!turns.error) turns.run(shared, length);
+  if (turns.error) std::rethrow_exception(turns.error);
+  return stacked;
+}
+
+// Whose results lie on the host, have sizes that are known without running anything, and slices that begin where kernels may write.
+bool is_map(const Plan& body, const ControlPlan& c) {
+  if (c.carried != 0 || !body.is_static || !body.primary) return false;
+  return std::all_of(body.output_slots.begin(), body.output_slots.end(), [&](uint32_t s) {
+    const Slot& slot = body.slots[s];
+    if (slot.device != kCpu || is_packed(slot.dtype)) return false;
+    return tensor_bytes(static_cast<tsr_dtype>(slot.dtype), num_elements({body.primary->slots[s].sizes, slot.rank})) %
+               kAlignment ==
+           0;
+  });
+}
+
 std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Lease& lease, const SectionRun::Ready& r) {
   const uint32_t n = r.launch.num_inputs;
   const int64_t length = c.length.value(lease.dims.data());
@@ -81,6 +154,7 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Le
                                        " is " + type_text(t.dtype, {t.sizes, t.rank}));
     inputs[c.carried + i] = &slices[i];
   }
+  if (is_map(*c.regions[0], c)) return run_map(*c.regions[0], lease, r, c.scanned, length);
   std::vector<TensorRef> carried(c.carried), stacked(r.step->outputs.size() - c.carried);
   for (int64_t step = 0; step < length; ++step) {
     const int64_t at = c.reverse ? length - 1 - step : step;

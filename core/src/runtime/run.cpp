@@ -277,6 +277,10 @@ void Plan::run_sections(Lease& lease, const Args& args) const {
     for (const SectionLayout::Output& o : layout.outputs) {
       lease.output_roots[o.output] = o.root;
       if (o.root != output_root(o.output)) continue;
+      if (args.places) {
+        lease.bases[o.root] = args.places[o.output];
+        continue;
+      }
       Buffer* b = allocate_buffer(device(slots[output_slots[o.output]].device), static_cast<size_t>(o.bytes));
       lease.outputs[o.output] = b;
       lease.bases[o.root] = b->data;
@@ -345,7 +349,8 @@ void Plan::run_executor(Lease& lease, const SectionLayout& layout) const {
   executor->check(executor->as<tsr_executor>().run(executor->self, prepared, tensors.data(), lease.dims.data(), nullptr));
 }
 
-void Plan::run(const Args& args, TensorRef* outputs) const {
+template <class Finish>
+void Plan::run_leased(const Args& args, Finish&& finish) const {
   struct Guard {
     const Plan& plan;
     Lease* lease;
@@ -357,9 +362,11 @@ void Plan::run(const Args& args, TensorRef* outputs) const {
   if (threads > 0) limit.emplace(threads);
   run_sections(lease, args);
   const SectionLayout& last = *lease.sections[num_sections - 1].layout();
-  for (uint32_t j = 0; j < output_slots.size(); ++j) {
-    const Slot& s = slots[output_slots[j]];
-    const Resolved& r = last.slots[output_slots[j]];
+  for (uint32_t j = 0; j < output_slots.size(); ++j) finish(lease, j, slots[output_slots[j]], last.slots[output_slots[j]]);
+}
+
+void Plan::run(const Args& args, TensorRef* outputs) const {
+  run_leased(args, [&](Lease& lease, uint32_t j, const Slot& s, const Resolved& r) {
     const uint32_t root = lease.output_roots[j];
     BufferRef buffer;
     if (root == output_root(j)) {
@@ -373,7 +380,17 @@ void Plan::run(const Args& args, TensorRef* outputs) const {
     outputs[j] = TensorRef(tensor_over(buffer.get(), static_cast<char*>(lease.bases[root]) + r.offset, s.dtype, s.rank, r.sizes,
                                        r.strides, s.device, TSR_TENSOR_CONTIGUOUS));
     buffer.take();
-  }
+  });
+}
+
+void Plan::run_into(const Args& args) const {
+  run_leased(args, [&](Lease& lease, uint32_t j, const Slot& s, const Resolved& r) {
+    const uint32_t root = lease.output_roots[j];
+    if (root == output_root(j)) return;  // written there by its step
+    const char* base = static_cast<char*>(lease.bases[root]) + r.offset;
+    copy_tensor({args.places[j], s.dtype, s.rank, r.sizes, r.strides, s.device, TSR_TENSOR_CONTIGUOUS},
+                {const_cast<char*>(base), s.dtype, s.rank, r.sizes, r.strides, s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u});
+  });
 }
 
 }  // namespace tessera::core
