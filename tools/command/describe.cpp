@@ -71,28 +71,59 @@ std::string plan_text(const std::string& description) {
   return out;
 }
 
+namespace {
+
+struct Measured {
+  double ms;  // of one call
+  std::string number;
+  Json step;
+};
+
+double total(const Json& step) {
+  const Json measured = step.value("measured_ms", Json());
+  return measured.is_number() ? measured.get<double>() * step.value("measured_runs", 0.0) : 0;
+}
+
+// The steps of `plan`, which takes `call_ms` of a call (negative: each step what was measured). Steps of nested plans share the time of their control step: turns
+// that threads run side by side take less time than they add up to.
+void collect(const Json& plan, const std::string& prefix, double call_ms, std::vector<Measured>& out) {
+  double sum = 0;
+  for (const Json& step : plan.value("steps", Json::array())) sum += total(step);
+  for (const Json& step : plan.value("steps", Json::array())) {
+    if (!step.value("measured_ms", Json()).is_number()) continue;
+    const double ms = call_ms < 0 ? step["measured_ms"].get<double>() : sum > 0 ? call_ms * total(step) / sum : 0;
+    const std::string number = prefix + std::to_string(step.value("index", 0));
+    const Json regions = step.value("regions", Json::array());
+    double inside = 0;
+    for (const Json& r : regions)
+      for (const Json& s : r.value("steps", Json::array())) inside += total(s);
+    if (inside <= 0) {
+      out.push_back({ms, number, step});
+      continue;
+    }
+    for (size_t r = 0; r < regions.size(); ++r) {
+      double part = 0;
+      for (const Json& s : regions[r].value("steps", Json::array())) part += total(s);
+      collect(regions[r], number + "." + std::to_string(r) + ".", ms * part / inside, out);
+    }
+  }
+}
+
+}  // namespace
+
 std::string steps_text(const std::string& description) {
   const Json d = Json::parse(description);
-  struct Row {
-    double ms;
-    const Json* step;
-  };
-  std::vector<Row> rows;
+  std::vector<Measured> rows;
+  collect(d, "", -1, rows);
   double sum = 0;
-  const Json steps = d.value("steps", Json::array());
-  for (const Json& step : steps) {
-    const Json measured = step.value("measured_ms", Json());
-    if (!measured.is_number()) continue;
-    rows.push_back({measured.get<double>(), &step});
-    sum += rows.back().ms;
-  }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.ms > b.ms; });
+  for (const Measured& r : rows) sum += r.ms;
+  std::stable_sort(rows.begin(), rows.end(), [](const Measured& a, const Measured& b) { return a.ms > b.ms; });
   Table table("rrrllll", {"part", "mean", "step", "op", "kernel", "results", "from"});
-  for (const Row& r : rows) {
+  for (const Measured& r : rows) {
     char part[16];
     std::snprintf(part, sizeof part, "%.1f %%", sum > 0 ? 100 * r.ms / sum : 0.0);
-    table.row({part, ms_text(r.ms), std::to_string(r.step->value("index", 0)), word_at(*r.step, "op"),
-               word_at(*r.step, "kernel"), names(*r.step, "results"), word_at(*r.step, "loc")});
+    table.row({part, ms_text(r.ms), r.number, word_at(r.step, "op"), word_at(r.step, "kernel"), names(r.step, "results"),
+               word_at(r.step, "loc")});
   }
   return table.text() + "\nall steps: " + ms_text(sum) + "\n";
 }

@@ -8,7 +8,8 @@ namespace tessera::command {
 // The document of executable_describe as a step table and a summary of memory, for people.
 std::string plan_text(const std::string& description_json);
 
-// The steps of the same document that were measured, the slowest first, with their part of the sum. Those of nested plans are in that of their control step.
+// The steps of the same document that were measured, the slowest first, with their part of the sum. Steps of nested plans share
+// the time of their control step.
 std::string steps_text(const std::string& description_json);
 
 // `after`, with the times of its steps counted from `before` on, an earlier description of the same executable.

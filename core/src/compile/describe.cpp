@@ -67,6 +67,7 @@ Json describe_plan(const Plan& p) {
   if (p.primary)
     for (const Exec& e : p.primary->program) active[e.step] = 1;
   Json steps = Json::array();
+  int64_t nested_arena = 0, nested_constants = 0;  // control steps run one after the other
   for (size_t i = 0; i < p.steps.size(); ++i) {
     const Step& s = *p.steps[i];
     const tsr_step& t = table.rows[i];
@@ -100,7 +101,15 @@ Json describe_plan(const Plan& p) {
           std::string(t.loc.file) + ":" + std::to_string(t.loc.line) + (t.loc.column ? ":" + std::to_string(t.loc.column) : "");
     if (s.control) {
       Json regions = Json::array();
-      for (const auto& r : s.control->regions) regions.push_back(describe_plan(*r));
+      const bool map = s.control->kind == ControlPlan::kScan && s.control->carried == 0;  // one on each thread
+      for (const auto& r : s.control->regions) {
+        Json nested = describe_plan(*r);
+        const Json& m = nested["memory"];
+        if (m["arena_bytes"].is_number())
+          nested_arena = std::max(nested_arena, m["arena_bytes"].get<int64_t>() * (map ? num_threads() : 1));
+        nested_constants += m["constant_bytes"].get<int64_t>();
+        regions.push_back(std::move(nested));
+      }
       row["regions"] = std::move(regions);
     }
     steps.push_back(std::move(row));
@@ -112,13 +121,15 @@ Json describe_plan(const Plan& p) {
   try {
     layouts = layouts_at_hints(p, hints);
   } catch (const Error&) {}
-  int64_t arena = 0, output = 0, constants = 0;
+  int64_t arena = nested_arena, output = 0, constants = nested_constants;
   Json by_device = Json::object();
+  if (nested_arena > 0) by_device[device(kCpu).name()] = nested_arena;
   for (size_t d = 0; d < p.arena_devices.size(); ++d) {
     int64_t bytes = 0;
     for (const auto& l : layouts) bytes += l->arena_bytes[d];
     arena += bytes;
-    by_device[device(p.arena_devices[d]).name()] = bytes;
+    const std::string name = device(p.arena_devices[d]).name();
+    by_device[name] = by_device.value(name, int64_t{0}) + bytes;
   }
   for (const auto& l : layouts) output += l->output_bytes;
   for (uint32_t slot = 0; slot < p.slots.size(); ++slot)
@@ -127,8 +138,8 @@ Json describe_plan(const Plan& p) {
   memory["arena_bytes"] = known ? Json(arena) : Json(nullptr);
   memory["arena_by_device"] = known ? by_device : Json(nullptr);
   memory["constant_bytes"] = constants;
-  memory["kernel_bytes"] = p.held_bytes;
-  memory["mapped_bytes"] = p.mapped_bytes;
+  memory["kernel_bytes"] = p.with_nested(&Plan::held_bytes);
+  memory["mapped_bytes"] = p.with_nested(&Plan::mapped_bytes);
   memory["output_bytes"] = known ? Json(output) : Json(nullptr);
   memory["peak_bytes"] = known ? Json(arena + output) : Json(nullptr);
   out["memory"] = std::move(memory);
@@ -163,7 +174,7 @@ std::string Executable::describe_json() const {
                     {"passes_ms", times.passes * 1e3},
                     {"assign_ms", times.assign * 1e3},
                     {"kernels_ms", times.kernels * 1e3},
-                    {"pack_ms", plan_->pack_seconds * 1e3}};
+                    {"pack_ms", plan_->with_nested(&Plan::pack_seconds) * 1e3}};
   return out.dump();
 }
 
@@ -178,20 +189,27 @@ std::string Executable::plan_text() const {
     for (const Json& n : list) s += (s.empty() ? "" : ", ") + (n.is_null() ? std::string("_") : n.get<std::string>());
     return s;
   };
-  for (const Json& s : plan["steps"]) {
-    out += "\n  " + cell(std::to_string(s["index"].get<int64_t>()), 5) + cell(s["kind"], 9) +
-           cell(s["op"].is_null() ? "" : s["op"].get<std::string>(), 22) + cell(s["backend"], 11) +
-           cell(std::to_string(s["bytes"].get<int64_t>()) + " B", 14) + names(s["results"]) + " <- " + names(s["operands"]);
-    if (!s["loc"].is_null()) out += "  # " + s["loc"].get<std::string>();
-  }
+  const auto lines = [&](const auto& self, const Json& p, const std::string& prefix) -> void {
+    for (const Json& s : p["steps"]) {
+      const std::string number = prefix + std::to_string(s["index"].get<int64_t>());
+      out += "\n  " + cell(number, 5) + cell(s["kind"], 9) + cell(s["op"].is_null() ? "" : s["op"].get<std::string>(), 22) +
+             cell(s["backend"], 11) + cell(std::to_string(s["bytes"].get<int64_t>()) + " B", 14) + names(s["results"]) +
+             " <- " + names(s["operands"]);
+      if (!s["loc"].is_null()) out += "  # " + s["loc"].get<std::string>();
+      size_t region = 0;
+      for (const Json& nested : s.value("regions", Json::array()))
+        self(self, nested, number + "." + std::to_string(region++) + ".");
+    }
+  };
+  lines(lines, plan, "");
   const Json& m = plan["memory"];
   const auto bytes = [&](const char* key) {
     return m[key].is_null() ? std::string("?") : std::to_string(m[key].get<int64_t>());
   };
   out += "\n  arena " + bytes("arena_bytes") + " B, outputs " + bytes("output_bytes") + " B, constants " +
          bytes("constant_bytes") + " B";
-  if (plan_->held_bytes > 0) out += ", kept by kernels " + bytes("kernel_bytes") + " B";
-  if (plan_->mapped_bytes > 0) out += ", mapped from the cache " + bytes("mapped_bytes") + " B";
+  if (plan_->with_nested(&Plan::held_bytes) > 0) out += ", kept by kernels " + bytes("kernel_bytes") + " B";
+  if (plan_->with_nested(&Plan::mapped_bytes) > 0) out += ", mapped from the cache " + bytes("mapped_bytes") + " B";
   return out;
 }
 
