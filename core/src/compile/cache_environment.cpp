@@ -12,6 +12,7 @@
 #include "pass/pipeline.hpp"
 #include "plugin/manifest.hpp"
 #include "plugin/sha256.hpp"
+#include "runtime/parallel.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
@@ -117,6 +118,7 @@ std::string cache_environment(const CompileRequest& r) {
   out += "passes " + print_pipeline(r.passes) + "\nbackends";
   for (const Factory* f : r.options.backends) out += " " + f->name;
   out += "\nexecutor " + (r.options.executor ? r.options.executor->name : std::string()) + "\n";
+  out += "threads " + std::to_string(num_threads()) + "\n";  // by which passes and schedules share work
   out += "relaxed " + std::to_string(r.options.relaxed) + "\n";
   const auto explained = nlohmann::ordered_json::parse(r.config.explain_json());
   for (const auto& v : explained.at("values"))
