@@ -17,7 +17,7 @@ namespace {
 // costs per element.
 constexpr double kLaunch = 0.3e-6, kBandwidth = 12e9, kFunction = 1e-9;
 constexpr double kShare = 0.5;       // of that time, what generated kernels save by fusion and by vector functions
-constexpr double kIterations = 100;  // of a loop, of which none is known
+constexpr double kIterations = 100;  // of a loop, where nothing says how many
 
 constexpr int64_t kUnknown = 64;  // of a size that nothing tells
 
@@ -41,13 +41,19 @@ struct Count {
   double enough;
   Payoff& out;
 
+  static double turns(const sdk::Node& n) {
+    if (n.is("cond")) return 1;
+    const sdk::Attr length = n.find("length");
+    return length && !TSR_DIM_IS_EXPR(length.as_int()) ? static_cast<double>(length.as_int()) : kIterations;
+  }
+
   // Counts one region; false: enough.
   bool region(tsr_id r, double times) {
     for (const sdk::Node& n : g.nodes(r)) {
       if (is_free(n)) continue;
       if (!n.regions().empty() && !n.is("fused")) {
         for (const tsr_id inner : n.regions())
-          if (!region(inner, n.is("cond") ? times : times * kIterations)) return false;
+          if (!region(inner, times * turns(n))) return false;
         continue;
       }
       if (!out.first) out.first = n;

@@ -42,20 +42,24 @@ e::Context make_context(const std::string& more_plugins, const std::string& orde
   return e::Context(o);
 }
 
-// `kind`: "cpu", "cpu+fuse" or "cpu+fuse+relaxed".
+// `kind`: "cpu", "cpu+fuse", "cpu+fuse+relaxed" or "cpu+fuse+map".
 const e::Context& cpu_context(const std::string& isa, const std::string& kind = "cpu") {
   static std::map<std::string, e::Context> contexts;
   const std::string key = kind + ":" + isa;
   if (const auto it = contexts.find(key); it != contexts.end()) return it->second;
   const char* build = std::getenv("TESSERA_BUILD_DIR");
   const std::string cache = build ? std::string(build) + "/cache/cpu" : std::string();
-  const bool fused = kind.starts_with("cpu+fuse"), relaxed = kind.ends_with("+relaxed");
+  const bool fused = kind.starts_with("cpu+fuse"), relaxed = kind.ends_with("+relaxed"), mapped = kind.ends_with("+map");
   return contexts
-      .emplace(key, make_context(std::string(", \"tessera.backend.cpu\"") + (fused ? ", \"tessera.pass.fuse\"" : ""),
-                                 "\"cpu\", \"eager\"",
-                                 "[cpu]\nisa = \"" + isa + "\"\ncache_directory = \"" + cache + "\"\n" +
-                                     (fused ? "[pipeline]\npasses = [\"fuse\"]\n" : ""),
-                                 relaxed ? "numerics = \"relaxed\"\n" : ""))
+      .emplace(key, make_context(
+                        std::string(", \"tessera.backend.cpu\"") + (fused ? ", \"tessera.pass.fuse\"" : "") +
+                            (mapped ? ", \"tessera.pass.map_batch\"" : ""),
+                        "\"cpu\", \"eager\"",
+                        "[cpu]\nisa = \"" + isa + "\"\ncache_directory = \"" + cache + "\"\n" +
+                            (fused ? std::string("[pipeline]\npasses = [") + (mapped ? "\"map_batch\", " : "") + "\"fuse\"]\n"
+                                   : "") +
+                            (mapped ? "[map_batch]\nmin_flops = 1\nmin_rows = 1\nmin_items = 2\n" : ""),
+                        relaxed ? "numerics = \"relaxed\"\n" : ""))
       .first->second;
 }
 
@@ -69,7 +73,9 @@ const e::Context& context() {
 e::Executable compile(const std::string& text, const std::string& backend) {
   if (const size_t colon = backend.find(':'); colon != backend.npos) {
     const e::Context& c = cpu_context(backend.substr(colon + 1), backend.substr(0, colon));
-    return c.compile(c.parse(text, "case"), "cpu,eager");
+    e::Graph g = c.parse(text, "case");
+    if (backend.starts_with("cpu+fuse+map:")) c.run_passes(g);  // fuse runs when backends are known, with compile()
+    return c.compile(std::move(g), "cpu,eager");
   }
   return context().compile(context().parse(text, "case"), backend);
 }
