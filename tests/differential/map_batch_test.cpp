@@ -29,7 +29,8 @@ std::string weights(const std::string& sizes, int64_t n, uint64_t seed) {
   std::string out = "constant {value = dense<f32[" + sizes + "]: [";
   for (int64_t i = 0; i < n; ++i) {
     char text[32];
-    std::snprintf(text, sizeof text, i ? ", %.6f" : "%.6f", static_cast<double>(static_cast<int64_t>(random() % 129) - 64) / 64);
+    std::snprintf(text, sizeof text, i ? ", %.6f" : "%.6f",
+                  static_cast<double>(static_cast<int64_t>(random() % 129) - 64) / 64);
     out += text;
   }
   return out + "]>}\n";
@@ -74,8 +75,9 @@ void compare(const std::string& text, const std::vector<e::Tensor>& in, size_t s
 TEST_CASE("a batch of images, item by item") {
   for (const int64_t items : {2, 3, 5}) {
     const std::string n = std::to_string(items);
-    const std::string text = "graph @g(%x: f32[" + n + ", 4, 9, 9]) {\n  %w = " + weights("8, 4, 3, 3", 288, 1) + "  %b = " + weights("8", 8, 2) +
-                             "  %v = " + weights("8, 8, 1, 1", 64, 3) + "  %u = " + weights("8, 1, 3, 3", 72, 4) + "  %f = " + weights("5, 8", 40, 5) + R"(
+    const std::string text = "graph @g(%x: f32[" + n + ", 4, 9, 9]) {\n  %w = " + weights("8, 4, 3, 3", 288, 1) +
+                             "  %b = " + weights("8", 8, 2) + "  %v = " + weights("8, 8, 1, 1", 64, 3) +
+                             "  %u = " + weights("8, 1, 3, 3", 72, 4) + "  %f = " + weights("5, 8", 40, 5) + R"(
   %c = conv %x, %w, %b {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}
   %r = relu %c
   %d = conv %r, %v, %b {strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}
@@ -95,7 +97,8 @@ TEST_CASE("a batch of images, item by item") {
 }
 
 TEST_CASE("a batch of sequences, item by item") {
-  const std::string text = "graph @g(%x: f32[4, 24, 32], %bias: f32[32]) {\n  %q = " + weights("32, 32", 1024, 1) + "  %k = " + weights("32, 32", 1024, 2) + R"(
+  const std::string text = "graph @g(%x: f32[4, 24, 32], %bias: f32[32]) {\n  %q = " + weights("32, 32", 1024, 1) +
+                           "  %k = " + weights("32, 32", 1024, 2) + R"(
   %xb = add %x, %bias
   %ql = linear %xb, %q
   %kl = linear %xb, %k
@@ -116,7 +119,9 @@ TEST_CASE("a batch of sequences, item by item") {
   return %z, %n
 }
 )";
-  compare(text, {arrange(TSR_F32, {4, 24, 32}, random_f32(4 * 24 * 32, 3), Layout::Dense), arrange(TSR_F32, {32}, random_f32(32, 4), Layout::Dense)},
+  compare(text,
+          {arrange(TSR_F32, {4, 24, 32}, random_f32(4 * 24 * 32, 3), Layout::Dense),
+           arrange(TSR_F32, {32}, random_f32(32, 4), Layout::Dense)},
           2);
 }
 
@@ -140,7 +145,8 @@ TEST_CASE("of the turns of a scan that fail, the first is the error of the call"
   CHECK_THROWS_WITH(run({0, 7, 0, 0, 9, 0}), Catch::Contains("index 7 is out of range"));
   CHECK_THROWS_WITH(run({0, 0, 0, 0, 0, 8}), Catch::Contains("index 8 is out of range"));
   const std::vector<e::Tensor> out = run({0, 1, 2, 2, 1, 0});
-  CHECK(std::memcmp(static_cast<const char*>(out[0].data()) + 2 * 64, static_cast<const char*>(table.data()) + 2 * 64, 64) == 0);
+  CHECK(std::memcmp(static_cast<const char*>(out[0].data()) + 2 * 64, static_cast<const char*>(table.data()) + 2 * 64, 64) ==
+        0);
 }
 
 }  // namespace tessera::differential

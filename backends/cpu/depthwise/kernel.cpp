@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution of one channel, compiled once per instruction set (contraction allowed, as for products). Several rows at a time keep enough
 // independent sums under way where rows are short.
+#include "depthwise/direct.hpp"
 #include "depthwise/tables.hpp"
 #include "gemm/isa/finish.hpp"
 #include "gemm/isa/lanes.hpp"
@@ -122,6 +123,9 @@ void CPU_CAT(depthwise_, CPU_ISA_NAME)(const DepthwiseArgs& d) {
     default: return all_rows<Sum, Chain::kAny>(d);
   }
 }
+#if defined(__AVX512F__)
+void depthwise_direct_avx512(const DirectArgs& d) { d.taps == 3 ? direct_of<3>(d) : direct_of<5>(d); }
+#endif
 void CPU_CAT(window_max_, CPU_ISA_NAME)(const DepthwiseArgs& d) { all_rows<Max, Chain::kNone>(d); }
 
 }  // namespace cpu

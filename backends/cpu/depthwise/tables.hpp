@@ -32,6 +32,18 @@ struct PlaneCopy {
   int64_t first, rows;
   int64_t stride, low, columns;
 };
+// The same without a copy: rows [first, end) of the results of one plane as it lies in memory. Square filters of 3 or 5 taps a side, stride 1 or 2
+// both ways. `out` and `finish` are those of the plane's first result.
+struct DirectArgs {
+  const float* plane;
+  int64_t rows, cols, low[2];  // of the plane; the padding above and to the left
+  int taps, stride;            // of a side
+  const float* weights;
+  float bias;
+  float* out;
+  int64_t out_cols, first, end;
+  FinishArgs finish;
+};
 using CopyPlane = void(const PlaneCopy&);
 using Depthwise = void(const DepthwiseArgs&);
 // The greatest of the taps, without weights, bias and steps; NaN wins, and the first of equal values.
@@ -39,6 +51,7 @@ using WindowMax = void(const DepthwiseArgs&);
 
 CopyPlane copy_plane_baseline, copy_plane_avx2, copy_plane_avx512;
 Depthwise depthwise_baseline, depthwise_avx2, depthwise_avx512;
+void depthwise_direct_avx512(const DirectArgs&);
 WindowMax window_max_baseline, window_max_avx2, window_max_avx512;
 
 }  // namespace cpu
