@@ -56,7 +56,8 @@ class Builder {
       }
       for (uint32_t i = 0; i < m.node.num_results(); ++i) {
         const auto uses = m.node.result(i).uses();
-        if (std::any_of(uses.begin(), uses.end(), [&](const tsr_use& u) { return u.node == TSR_NONE || !inside_.count(u.node); }))
+        if (std::any_of(uses.begin(), uses.end(),
+                        [&](const tsr_use& u) { return u.node == TSR_NONE || !inside_.count(u.node); }))
           results_.push_back(m.node.result(i));
       }
     }
@@ -104,7 +105,9 @@ class Builder {
           continue;
         }
         const t::Value v = m.node.operand(i);
-        operands.push_back(is_inside(v.def()) ? item_of_.at(v.id) : m.rule.reads[i] == Read::kRows ? slice_of_.at(v.id) : whole(v));
+        operands.push_back(is_inside(v.def())               ? item_of_.at(v.id)
+                           : m.rule.reads[i] == Read::kRows ? slice_of_.at(v.id)
+                                                            : whole(v));
       }
       const ItemAttrs attrs(m.node, items_);
       const t::Node made = g_.create({region_, TSR_NONE, m.node.raw().loc}, m.node.raw().op, operands, attrs.get());
@@ -136,8 +139,8 @@ class Builder {
       operands.push_back(reshape(at, v, shape));
     }
     operands.insert(operands.end(), whole_.begin(), whole_.end());
-    const std::vector<tsr_attr> attrs = {t::attr_int("carried", 0), t::attr_int("scanned", static_cast<int64_t>(slices_.size())),
-                                         t::attr_dim("length", items_)};
+    const std::vector<tsr_attr> attrs = {
+        t::attr_int("carried", 0), t::attr_int("scanned", static_cast<int64_t>(slices_.size())), t::attr_dim("length", items_)};
     const t::Node scan = g_.create(at, "scan", operands, attrs, std::span<const tsr_id>(&region_, 1));
     for (uint32_t i = 0; i < results_.size(); ++i) {
       const auto sizes = results_[i].type().sizes();
@@ -159,8 +162,8 @@ class Builder {
   std::set<tsr_id> inside_;
   std::vector<t::Value> slices_, whole_, results_;
   std::map<tsr_id, t::Value> slice_of_, whole_of_, item_of_;  // of the region, by values outside
-  std::vector<t::Node> constants_;                             // that the region has too
-  std::vector<std::pair<t::Value, std::string>> names_;  // given when the old nodes are gone
+  std::vector<t::Node> constants_;                            // that the region has too
+  std::vector<std::pair<t::Value, std::string>> names_;       // given when the old nodes are gone
   tsr_id region_ = TSR_NONE;
 };
 

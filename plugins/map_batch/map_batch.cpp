@@ -15,7 +15,9 @@ namespace t = tessera::sdk;
 namespace {
 
 class MapBatch final : public t::Pass {
-  const char* summary() const override { return "computes a batch item by item, one thread each, where items do not depend on each other"; }
+  const char* summary() const override {
+    return "computes a batch item by item, one thread each, where items do not depend on each other";
+  }
   const char* ensures() const override { return "nothing new; what backends choose by sizes, they choose for one item"; }
 
   bool run(t::Graph g, const t::Options& options) override {
@@ -50,9 +52,9 @@ class MapBatch final : public t::Pass {
   static std::string text(const Part& part, int64_t items) {
     char operations[32];
     std::snprintf(operations, sizeof operations, "%.4g", part.flops * 1e-6);
-    return std::to_string(part.members.size()) + " nodes, %" + std::string(part.members.front().node.result().name()) + " to %" +
-           std::string(part.members.back().node.result().name()) + ", run once for each of " + std::to_string(items) + " items, " + operations +
-           " million operations each";
+    return std::to_string(part.members.size()) + " nodes, %" + std::string(part.members.front().node.result().name()) +
+           " to %" + std::string(part.members.back().node.result().name()) + ", run once for each of " + std::to_string(items) +
+           " items, " + operations + " million operations each";
   }
 };
 

@@ -85,7 +85,8 @@ class Chooser {
   bool heavy(size_t i) const { return rules_[i] && rules_[i]->flops > 0; }
 
   void drop_light() {
-    const std::vector<char> after = depends([&](size_t i) { return heavy(i); }), before = leads([&](size_t i) { return heavy(i); });
+    const std::vector<char> after = depends([&](size_t i) { return heavy(i); }),
+                            before = leads([&](size_t i) { return heavy(i); });
     for (size_t i = 0; i < nodes_.size(); ++i)
       if (!after[i] && !before[i]) rules_[i].reset();
   }
@@ -119,7 +120,8 @@ class Chooser {
     return nodes_.size();
   }
   void drop_side_of(size_t blocker) {
-    const std::vector<char> after = depends([&](size_t i) { return i == blocker; }), before = leads([&](size_t i) { return i == blocker; });
+    const std::vector<char> after = depends([&](size_t i) { return i == blocker; }),
+                            before = leads([&](size_t i) { return i == blocker; });
     double flops_after = 0, flops_before = 0;
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (!rules_[i]) continue;

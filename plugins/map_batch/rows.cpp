@@ -20,7 +20,9 @@ void need(bool holds) {
 
 class Reader {
  public:
-  Reader(t::Graph g, t::Node n, int64_t items) : g_(g), n_(n), items_(items) { rule_.reads.assign(n.num_operands(), Read::kWhole); }
+  Reader(t::Graph g, t::Node n, int64_t items) : g_(g), n_(n), items_(items) {
+    rule_.reads.assign(n.num_operands(), Read::kWhole);
+  }
 
   Rule run() {
     need(n_.num_results() > 0 && n_.num_operands() > 0 && n_.regions().empty());
@@ -207,7 +209,8 @@ class Reader {
     need(q.rank() >= 3 && k.rank() == q.rank() && v.rank() == q.rank() && k.size(0) == q.size(0) && v.size(0) == q.size(0));
     for (uint32_t i = 0; i < 3; ++i) rows(i);
     if (n_.has_operand(3)) broadcasts(3);
-    flops(2.0 * static_cast<double>(k.size(-2)) * (1 + static_cast<double>(q.size(-1)) / static_cast<double>(std::max<int64_t>(1, v.size(-1)))));
+    flops(2.0 * static_cast<double>(k.size(-2)) *
+          (1 + static_cast<double>(q.size(-1)) / static_cast<double>(std::max<int64_t>(1, v.size(-1)))));
   }
   void gather() {
     if (axis("axis", n_.operand(0).type().rank()) != 0) return rows(0);

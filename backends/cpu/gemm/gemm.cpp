@@ -2,7 +2,11 @@
 #include "gemm.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <limits>
+#include <optional>
+#include <type_traits>
 
 #include "shares.hpp"
 #include "tessera/caches.hpp"
@@ -400,6 +404,15 @@ class Run {
     if (plain && s.cols == isa_.nr && have == height)
       return multiply(height, k, a, s.b, s.rows_b, static_cast<float*>(g_.c) + out, n_, k0 > 0, s.ahead);
     fetch_operands(next, 0);
+    if (done_ && k == plan_.cut.padded && s.cols == isa_.nr && have == height) {
+      DoneArgs d = *done_;
+      d.out = static_cast<float*>(g_.c) + out;
+      if (g_.row_bias) d.row_bias = g_.row_bias + batch % g_.row_bias_count * m_ + row;
+      if (d.other) d.other += out;
+      isa_.micro_done[height](k, a, s.rows_b ? s.rows_b : reinterpret_cast<const float*>(s.b),
+                              s.rows_b ? g_.rows_b_ld : isa_.nr, d);
+      return fetch_operands(next, 1);
+    }
     multiply(height, k, a, s.b, s.rows_b, sums, isa_.nr, k0 > 0, s.ahead);
     fetch_operands(next, 1);
     if (k0 + k < plan_.cut.padded) return;
@@ -463,6 +476,21 @@ class Run {
     }
   }
 
+  // How micro-kernels may finish whole tiles themselves, if they may.
+  std::optional<DoneArgs> done() const {
+    if (!isa_.micro_done[1] || g_.epilogue || g_.bias || g_.turned || g_.c_dtype != TSR_F32) return std::nullopt;
+    static constexpr auto kNoBias = [] {
+      std::array<float, std::extent_v<decltype(GemmIsa::micro)>> zeros{};
+      for (float& z : zeros) z = -0.0f;  // z + -0 is z for every z
+      return zeros;
+    }();
+    DoneArgs d{nullptr, n_, kNoBias.data(), nullptr, n_, -std::numeric_limits<float>::infinity()};
+    const FinishStep *step = g_.steps, *end = step + g_.num_steps;
+    if (step != end && step->kind == FinishStep::kAdd && step->mode == FinishStep::kDense) d.other = step++->data;
+    if (step != end && step->kind == FinishStep::kRelu) d.least = 0, ++step;
+    return step == end ? std::optional(d) : std::nullopt;
+  }
+
   const Gemm& g_;
   const GemmIsa& isa_;
   int64_t m_, n_, k_, batches_;
@@ -471,6 +499,7 @@ class Run {
   Shares shares_;
   char *a_, *b_, *scratch_;
   float* bias_;
+  std::optional<DoneArgs> done_ = done();
 };
 
 }  // namespace

@@ -52,6 +52,17 @@ struct FinishArgs {
   int num_steps;
 };
 
+// A whole tile of results that micro-kernels finish in registers: sum + bias of its row, + what `other` has there, and what is not above `least` becomes
+// that: 0 for relu, minus infinity for nothing.
+struct DoneArgs {
+  float* out;
+  int64_t out_ld;
+  const float* row_bias;  // [height]
+  const float* other;     // null: nothing is added
+  int64_t other_ld;
+  float least;
+};
+
 struct GemmIsa {
   const char* name;
   bool bf16;             // operands are packed as bf16; else as f32
@@ -68,6 +79,9 @@ struct GemmIsa {
   // The same on nr columns of B as they lie in memory, rows `b_ld` floats apart. f32 only, else null.
   using MicroAt = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add);
   MicroAt micro_at[33];
+  // The same with all of K, finished and written as `done` says. f32 only, else null.
+  using MicroDone = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& done);
+  MicroDone micro_done[33];
   void (*pack_a)(const PackArgs&);
   void (*pack_b)(const PackArgs&);
   // With f32 results the steps are applied on the way; f is the place of the same tile in the result, and not used otherwise.

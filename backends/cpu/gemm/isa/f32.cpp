@@ -84,10 +84,50 @@ void micro_at(int64_t k, const void* pa, const float* b, int64_t b_ld, float* su
   }
 }
 
+// Where K is short, a tile that waits in memory to be finished costs as much as its products.
+template <int H>
+void micro_done(int64_t k, const void* pa, const float* b, int64_t b_ld, const DoneArgs& d) {
+  const float* a = static_cast<const float*>(pa);
+  Vec acc[H][2];
+#pragma GCC unroll 16
+  for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = Vec{};
+  for (int64_t p = 0; p < k; ++p, a += H, b += b_ld) {
+    const Vec b0 = load(b), b1 = load(b + kLanes);
+    __builtin_prefetch(b + 8 * b_ld);
+    __builtin_prefetch(b + 8 * b_ld + kNR - 1);
+#pragma GCC unroll 16
+    for (int i = 0; i < H; ++i) {
+      const Vec x = splat(a[i]);
+      acc[i][0] += x * b0;
+      acc[i][1] += x * b1;
+    }
+  }
+  const Vec least = splat(d.least);
+#pragma GCC unroll 16
+  for (int i = 0; i < H; ++i) {
+    const Vec bias = splat(d.row_bias[i]);
+    acc[i][0] = kept(acc[i][0]) + bias;
+    acc[i][1] = kept(acc[i][1]) + bias;
+  }
+  if (d.other) {
+#pragma GCC unroll 16
+    for (int i = 0; i < H; ++i) {
+      acc[i][0] += load(d.other + i * d.other_ld);
+      acc[i][1] += load(d.other + i * d.other_ld + kLanes);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < H; ++i) {
+    float* row = d.out + i * d.out_ld;
+    store(row, acc[i][0] <= least ? least : acc[i][0]);  // NaN stays
+    store(row + kLanes, acc[i][1] <= least ? least : acc[i][1]);
+  }
+}
+
 template <int... H>
 constexpr GemmIsa table(const char* name) {
-  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, {}, pack_f32, pack_f32, store_tile, turn_tile, nullptr, nullptr};
-  ((t.micro[H] = micro<H>, t.micro_at[H] = micro_at<H>), ...);
+  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, {}, {}, pack_f32, pack_f32, store_tile, turn_tile, nullptr, nullptr};
+  ((t.micro[H] = micro<H>, t.micro_at[H] = micro_at<H>, t.micro_done[H] = micro_done<H>), ...);
   return t;
 }
 
