@@ -201,14 +201,22 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
     }
   };
   const auto array = [](uint32_t r, const std::string& row) { return "a" + std::to_string(r) + "[" + row + "][c]"; };
-  const auto loop = [&](uint32_t a, const std::string& from, const std::string& to) {
-    const std::string n = k_.axis_names[a];
-    open("for (i64 " + n + " = " + from + "; " + n + " < " + to + "; ++" + n + ") {");
+  const auto put = [&] {
+    each_vector([&](const Lanes& lanes) { point(lanes, [&](uint32_t r) { return array(r, "t & (" + g + " - 1)"); }); });
   };
-  if (phase == Phase::Partial) {
+  if (l.axes.size() == 1) {
     // Four points at a time that meet the same running values, which are so read and written a fourth as often.
-    line("const i64 c1 = min(" + extent(l.axes[0]) + ", chunk * 4096 + 4096);");
-    line("i64 c0 = chunk * 4096;");
+    const std::string n = extent(l.axes[0]);
+    if (phase == Phase::Partial) {
+      line("const i64 c1 = min(" + n + ", chunk * 4096 + 4096);");
+      line("i64 c0 = chunk * 4096;");
+    } else if (chunked) {
+      open("for (i64 c0 = 0; c0 < " + n + " || chunks == 0;) {");
+      line("const i64 c1 = min(" + n + ", c0 + 4096);");
+    } else {
+      line("const i64 c1 = " + n + ";");
+      line("i64 c0 = 0;");
+    }
     open("for (; c0 + 4 * " + g + " <= c1; c0 += 4 * " + g + ") {");
     open("for (i64 j = 0; j < " + g + "; ++j) {");
     each_vector([&](const Lanes& lanes) {
@@ -222,23 +230,32 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
     });
     close();
     close();
-    loop(l.axes[0], "c0", "c1");
-  } else {
-    for (const uint32_t a : l.axes) loop(a, "0", extent(a));
-  }
-  each_vector([&](const Lanes& lanes) { point(lanes, [&](uint32_t r) { return array(r, "t & (" + g + " - 1)"); }); });
-  if (chunked) {
-    open("if ((++t & 4095) == 0) {");
-    close_chunk();
+    open("for (t = 0; c0 < c1; ++c0, ++t) {");
+    line("const i64 " + k_.axis_names[l.axes[0]] + " = c0;");
+    put();
     close();
+    if (chunked) {
+      close_chunk();
+      close();
+    }
   } else {
+    for (const uint32_t a : l.axes) {
+      const std::string n = k_.axis_names[a];
+      open("for (i64 " + n + " = 0; " + n + " < " + extent(a) + "; ++" + n + ") {");
+    }
+    put();
     line("++t;");
-  }
-  for (size_t i = 0; i < l.axes.size(); ++i) close();
-  if (chunked) {
-    open("if ((t & 4095) != 0 || chunks == 0) {");
-    close_chunk();
-    close();
+    if (chunked) {
+      open("if ((t & 4095) == 0) {");
+      close_chunk();
+      close();
+    }
+    for (size_t i = 0; i < l.axes.size(); ++i) close();
+    if (chunked) {
+      open("if ((t & 4095) != 0 || chunks == 0) {");
+      close_chunk();
+      close();
+    }
   }
   if (phase == Phase::Partial)
     return each_vector([&](const Lanes& lanes) {
