@@ -129,9 +129,9 @@ std::vector<TensorRef> run_map(const Plan& body, const Lease& lease, const Secti
   return stacked;
 }
 
-// Whose results lie on the host, have sizes that are known without running anything, and slices that begin where kernels may write.
+// Turns in ascending order, whose results lie on the host, have sizes that are known without running anything, and slices that begin where kernels may write.
 bool is_map(const Plan& body, const ControlPlan& c) {
-  if (c.carried != 0 || !body.is_static || !body.primary) return false;
+  if (c.carried != 0 || c.reverse || !body.is_static || !body.primary) return false;
   return std::all_of(body.output_slots.begin(), body.output_slots.end(), [&](uint32_t s) {
     const Slot& slot = body.slots[s];
     if (slot.device != kCpu || is_packed(slot.dtype)) return false;
