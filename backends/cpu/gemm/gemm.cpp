@@ -402,7 +402,7 @@ class Run {
     const int64_t row = rows.first_row(t), out = (batch * m_ + row) * n_ + col;
     const bool plain = !g_.epilogue && !g_.bias && !g_.row_bias && !g_.turned && g_.num_steps == 0 && g_.c_dtype == TSR_F32;
     if (plain && s.cols == isa_.nr && have == height)
-      return multiply(height, k, a, s.b, s.rows_b, static_cast<float*>(g_.c) + out, n_, k0 > 0, s.ahead);
+      return multiply(height, k, a, s, static_cast<float*>(g_.c) + out, n_, k0 > 0);
     fetch_operands(next, 0);
     if (done_ && k == plan_.cut.padded && s.cols == isa_.nr && have == height) {
       DoneArgs d = *done_;
@@ -413,7 +413,7 @@ class Run {
                               s.rows_b ? g_.rows_b_ld : isa_.nr, d);
       return fetch_operands(next, 1);
     }
-    multiply(height, k, a, s.b, s.rows_b, sums, isa_.nr, k0 > 0, s.ahead);
+    multiply(height, k, a, s, sums, isa_.nr, k0 > 0);
     fetch_operands(next, 1);
     if (k0 + k < plan_.cut.padded) return;
     if (g_.epilogue) {
@@ -449,12 +449,10 @@ class Run {
     return {panel_at(batch, then) + (more ? k0 : final ? 0 : k0 + k) * row, ceil_div(row, tiles)};
   }
 
-  void multiply(int height, int64_t k, const char* a, const char* b, const float* rows_b, float* sums, int64_t ld, bool add,
-                const Ahead& ahead) const {
-    if (rows_b)
-      isa_.micro_at[height](k, a, rows_b, g_.rows_b_ld, sums, ld, add);
-    else
-      isa_.micro[height](k, a, b, sums, ld, add, ahead.next, ahead.step);
+  void multiply(int height, int64_t k, const char* a, const Side& s, float* sums, int64_t ld, bool add) const {
+    if (s.rows_b) return isa_.micro_at[height](k, a, s.rows_b, g_.rows_b_ld, sums, ld, add);
+    const GemmIsa::Micro* by_height = s.cols <= isa_.nr / 2 && isa_.micro_half[height] ? isa_.micro_half : isa_.micro;
+    by_height[height](k, a, s.b, sums, ld, add, s.ahead.next, s.ahead.step);
   }
 
   // Of B as a whole.

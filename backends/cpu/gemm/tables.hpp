@@ -76,6 +76,8 @@ struct GemmIsa {
   using Micro = void (*)(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const char* next,
                          int64_t step);
   Micro micro[33];  // by height; null where that height is not used
+  // The same for the left half of the columns; the other half of the sums may be anything. f32 only, else null.
+  Micro micro_half[33];
   // The same on nr columns of B as they lie in memory, rows `b_ld` floats apart. f32 only, else null.
   using MicroAt = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add);
   MicroAt micro_at[33];

@@ -46,7 +46,7 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
 
 template <int... H>
 constexpr GemmIsa table() {
-  GemmIsa t{"avx512_bf16", true,       kMR,        kNR,     1,       32,     768, 2, {}, {}, {},
+  GemmIsa t{"avx512_bf16", true,       kMR,        kNR,     1,       32,     768, 2, {}, {}, {}, {},
             pack_pairs,    pack_pairs, store_tile, nullptr, nullptr, nullptr};
   ((t.micro[H] = micro<H>), ...);
   return t;

@@ -21,36 +21,36 @@ constexpr int kMR = 4;
 #endif
 constexpr int kNR = 2 * kLanes;
 
-template <int H>
+// W: vectors of a row. With 1 only the left half of the panel's columns is computed, for a last panel that has no more.
+template <int H, int W>
 void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add, const char* next, int64_t step) {
   const float* a = static_cast<const float*>(pa);
   const float* b = static_cast<const float*>(pb);
-  Vec acc[H][2];
+  Vec acc[H][W];
 #pragma GCC unroll 16
-  for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = Vec{};
+  for (int i = 0; i < H; ++i)
+    for (int j = 0; j < W; ++j) acc[i][j] = Vec{};
   for (int64_t p = 0; p < k; ++p, a += H, b += kNR) {
-    const Vec b0 = load(b), b1 = load(b + kLanes);
+    Vec y[W];
+    for (int j = 0; j < W; ++j) y[j] = load(b + j * kLanes);
     __builtin_prefetch(next, 0, 2);
     if (H <= 8 && kNR > 16) __builtin_prefetch(next + 64, 0, 2);  // few tiles: more than a line for each k
     next += step;
     __builtin_prefetch(b + 16 * kNR);
-    if (kNR > 16) __builtin_prefetch(b + 16 * kNR + 16);
+    if (kNR > 16 && W > 1) __builtin_prefetch(b + 16 * kNR + 16);
 #pragma GCC unroll 16
     for (int i = 0; i < H; ++i) {
       const Vec x = splat(a[i]);
-      acc[i][0] += x * b0;
-      acc[i][1] += x * b1;
+      for (int j = 0; j < W; ++j) acc[i][j] += x * y[j];
     }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) {
     float* row = sums + i * ld;
-    if (add) {
-      acc[i][0] += load(row);
-      acc[i][1] += load(row + kLanes);
+    for (int j = 0; j < W; ++j) {
+      if (add) acc[i][j] += load(row + j * kLanes);
+      store(row + j * kLanes, acc[i][j]);
     }
-    store(row, acc[i][0]);
-    store(row + kLanes, acc[i][1]);
   }
 }
 
@@ -126,8 +126,9 @@ void micro_done(int64_t k, const void* pa, const float* b, int64_t b_ld, const D
 
 template <int... H>
 constexpr GemmIsa table(const char* name) {
-  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, {}, {}, pack_f32, pack_f32, store_tile, turn_tile, nullptr, nullptr};
-  ((t.micro[H] = micro<H>, t.micro_at[H] = micro_at<H>, t.micro_done[H] = micro_done<H>), ...);
+  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, {}, {}, {}, pack_f32, pack_f32, store_tile, turn_tile, nullptr, nullptr};
+  ((t.micro[H] = micro<H, 2>, t.micro_half[H] = micro<H, 1>, t.micro_at[H] = micro_at<H>, t.micro_done[H] = micro_done<H>),
+   ...);
   return t;
 }
 
