@@ -108,8 +108,8 @@ TEST_CASE("what follows a product or convolution has the bits that it has alone"
        "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}\n"
        "  %a = add %c, %r\n  %y = relu %a\n"},
       {"cpu.conv.add.relu.rows",
-       {2, 112, 7, 7},
-       {2, 120, 7, 7},
+       {5, 112, 3, 3},
+       {5, 120, 3, 3},
        "  %w = constant {value = dense<f32[120, 112, 3, 3]: splat 0.375>}\n"
        "  %c = conv %x, %w, _ {strides = [1, 1], pad_low = [2, 2], pad_high = [2, 2], dilations = [2, 2]}\n"
        "  %a = add %c, %r\n  %y = relu %a\n"},
@@ -422,17 +422,17 @@ TEST_CASE("convolutions whose positions are rows of the product are exact where 
   const Model models[] = {
       {"conv",
        "{strides = [1, 1], pad_low = [2, 2], pad_high = [2, 2], dilations = [2, 2]}",
-       {2, 112, 7, 7},
+       {5, 112, 3, 3},
        {120, 112, 3, 3},
        {120}},
       {"conv",
        "{strides = [2, 2], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}",
-       {2, 112, 14, 13},
+       {5, 112, 6, 5},
        {120, 112, 3, 3},
        {}},
       {"conv",
        "{strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}",
-       {2, 1000, 7, 7},
+       {5, 1000, 3, 3},
        {120, 1000, 1, 1},
        {120}},
   };
