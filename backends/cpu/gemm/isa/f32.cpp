@@ -54,11 +54,10 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
   }
 }
 
-// Where B is read by few tiles, a panel of it is not worth its copying. Each row is another stream, so they are fetched some rows ahead.
+// Of columns as they lie in memory: each row of B is another stream, so rows are fetched some ahead.
 template <int H>
-void micro_at(int64_t k, const void* pa, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add) {
+[[gnu::always_inline]] inline void products(int64_t k, const void* pa, const float* b, int64_t b_ld, Vec (&acc)[H][2]) {
   const float* a = static_cast<const float*>(pa);
-  Vec acc[H][2];
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = Vec{};
   for (int64_t p = 0; p < k; ++p, a += H, b += b_ld) {
@@ -72,6 +71,13 @@ void micro_at(int64_t k, const void* pa, const float* b, int64_t b_ld, float* su
       acc[i][1] += x * b1;
     }
   }
+}
+
+// Where B is read by few tiles, a panel of it is not worth its copying.
+template <int H>
+void micro_at(int64_t k, const void* pa, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add) {
+  Vec acc[H][2];
+  products<H>(k, pa, b, b_ld, acc);
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) {
     float* row = sums + i * ld;
@@ -87,21 +93,8 @@ void micro_at(int64_t k, const void* pa, const float* b, int64_t b_ld, float* su
 // Where K is short, a tile that waits in memory to be finished costs as much as its products.
 template <int H>
 void micro_done(int64_t k, const void* pa, const float* b, int64_t b_ld, const DoneArgs& d) {
-  const float* a = static_cast<const float*>(pa);
   Vec acc[H][2];
-#pragma GCC unroll 16
-  for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = Vec{};
-  for (int64_t p = 0; p < k; ++p, a += H, b += b_ld) {
-    const Vec b0 = load(b), b1 = load(b + kLanes);
-    __builtin_prefetch(b + 8 * b_ld);
-    __builtin_prefetch(b + 8 * b_ld + kNR - 1);
-#pragma GCC unroll 16
-    for (int i = 0; i < H; ++i) {
-      const Vec x = splat(a[i]);
-      acc[i][0] += x * b0;
-      acc[i][1] += x * b1;
-    }
-  }
+  products<H>(k, pa, b, b_ld, acc);
   const Vec least = splat(d.least);
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) {
