@@ -41,7 +41,6 @@ class Builder {
 
   // What comes from outside, slices first, and what goes there.
   void collect() {
-    std::vector<t::Value> whole;
     std::set<tsr_id> is_slice, is_whole;
     for (const Part::Member& m : part_.members) {
       for (uint32_t i = 0; i < m.node.num_operands(); ++i) {
@@ -51,7 +50,7 @@ class Builder {
         if (m.rule.reads[i] == Read::kRows) {
           if (is_slice.insert(v.id).second) slices_.push_back(v);
         } else if (!(v.def() && v.def().is("constant"))) {
-          if (is_whole.insert(v.id).second) whole.push_back(v);
+          if (is_whole.insert(v.id).second) whole_.push_back(v);
         }
       }
       for (uint32_t i = 0; i < m.node.num_results(); ++i) {
@@ -61,7 +60,6 @@ class Builder {
           results_.push_back(m.node.result(i));
       }
     }
-    whole_ = std::move(whole);
   }
 
   void make_region() {

@@ -12,14 +12,6 @@ using namespace tessera::test;
 
 using Values = std::vector<double>;
 
-namespace {
-bool contains(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return true;
-  UNSCOPED_INFO("found: " << text);
-  return false;
-}
-}  // namespace
-
 TEST_CASE("cond runs one branch") {
   FakeBackend fake;
   const auto e = compile_text(R"(graph @g(%p: bool[], %x: f32[s0]) -> (f32[s0]) {
@@ -148,8 +140,8 @@ TEST_CASE("scan takes sizes that only the data knows from the first step, and ho
   REQUIRE(sizes_of(*out[0]) == std::vector<int64_t>{2, 2, 1});
   REQUIRE(values_of(*out[0]) == Values{1, 2, 0, 2});
   REQUIRE(sizes_of(*run(*e, {none.get()})[0]) == std::vector<int64_t>{0, 0, 1});
-  REQUIRE(contains(error_of([&] { run(*e, {uneven.get()}); }),
-                   "TSR-R026 scan: step 1 gives i64[1, 1] for result 0, the first step i64[2, 1]"));
+  REQUIRE_THAT(error_of([&] { run(*e, {uneven.get()}); }),
+               Catch::Contains("TSR-R026 scan: step 1 gives i64[1, 1] for result 0, the first step i64[2, 1]"));
 }
 
 TEST_CASE("what a region assumes about sizes of its own is checked where it learns them") {
@@ -174,10 +166,10 @@ TEST_CASE("what a region assumes about sizes of its own is checked where it lear
             two = vector_of({1, 0, 1});
   REQUIRE(values_of(*run(*e, {yes.get(), full.get()})[0]) == Values{1, 2, 3});
   REQUIRE(values_of(*run(*e, {no.get(), two.get()})[0]) == Values{1, 0, 1});
-  REQUIRE(contains(error_of([&] {
-                     run(*e, {yes.get(), two.get()});
-                   }),
-                   "TSR-T026 the sizes of this call break an assumption of graph 'g': u0 * 2 == 6, found 4 and 6"));
+  REQUIRE_THAT(error_of([&] {
+                 run(*e, {yes.get(), two.get()});
+               }),
+               Catch::Contains("TSR-T026 the sizes of this call break an assumption of graph 'g': u0 * 2 == 6, found 4 and 6"));
 }
 
 }  // namespace control_test
