@@ -53,7 +53,7 @@ double peak(const GemmIsa& isa, int threads) {
       for (int64_t t = b; t < e; ++t) {
         const Memory a = memory(k * height * 4 + 64), x = memory(k * isa.nr * 4 + 64), c = memory(height * isa.nr * 4);
         for (int64_t i = 0; i < repeat; ++i)
-          isa.micro[height](k, a.get(), x.get(), reinterpret_cast<float*>(c.get()), isa.nr, false, x.get(), 0);
+          isa.micro[height](k, a.get(), x.get(), reinterpret_cast<float*>(c.get()), isa.nr, false, Ahead::only(x.get(), 0));
       }
       if (isa.end) isa.end();
     });

@@ -196,8 +196,7 @@ class AttentionKernel final : public sdk::Kernel {
         const Tiles tiles(all, gemm_.mr);
         for (int64_t t = 0; t < tiles.count && tiles.first(t) < n; ++t)
           gemm_.micro[tiles.height(t)](s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q,
-                                       weights + tiles.first(t) * width, width, false, reinterpret_cast<const char*>(packed_q),
-                                       0);
+                                       weights + tiles.first(t) * width, width, false, Ahead::only(packed_q, 0));
         w.keys = n;
         w.mask_add = mask_add ? mask_add + j * w.mask_col : nullptr;
         w.mask_bool = mask_bool ? mask_bool + j * w.mask_col : nullptr;
@@ -209,8 +208,7 @@ class AttentionKernel final : public sdk::Kernel {
                              : correct_baseline)(sums, s.values, width, w.correction);
         for (int64_t t = 0; t < value_tiles.count; ++t)
           gemm_.micro[value_tiles.height(t)](n, packed_v + j * s.values + value_tiles.first(t) * all, weights,
-                                             sums + value_tiles.first(t) * width, width, j > 0,
-                                             reinterpret_cast<const char*>(weights), 0);
+                                             sums + value_tiles.first(t) * width, width, j > 0, Ahead::only(weights, 0));
       }
       const AttendedArgs a{sums,    s.values, width,
                            queries, w.sum,    static_cast<float*>(l.outputs[0].data) + (head * s.queries + query) * s.values,

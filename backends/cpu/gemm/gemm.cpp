@@ -208,6 +208,7 @@ class Run {
     b_ = w, w += plan_.b_bytes;
     bias_ = reinterpret_cast<float*>(w), w += plan_.bias_bytes;
     scratch_ = w;
+    done_ = done();
   }
 
   void operator()() {
@@ -309,17 +310,16 @@ class Run {
       }
   }
 
-  // What micro-kernels fetch beside their work: the panel that is read next, each tile its share of it; with one tile, what follows in the same
-  // panel. Packed weights come from far away: the nearest caches' own look-ahead is too short for them.
-  struct Ahead {
-    const char* next;
-    int64_t step;  // bytes for each k
+  // A tile of the result: its first row and column. Negative: none.
+  struct Place {
+    int64_t row = -1, col = 0;
   };
 
-  // Where the tile lies that is finished after this one, as far as it is known: its first element in the result. No rows: nowhere.
-  struct Next {
-    int64_t out = 0;
-    int rows = 0;
+  // What is read after a panel: each of its tiles fetches its share of that; with one tile, what follows in the same panel. Packed weights come from far
+  // away: the nearest caches' own look-ahead is too short for them.
+  struct After {
+    const char* next;
+    int64_t step;  // bytes for each k
   };
 
   // A panel of the right side on its way through the tiles of a block: packed, or as it lies in memory.
@@ -327,7 +327,7 @@ class Run {
     const char* b;
     const float* rows_b;
     int cols;
-    Ahead ahead;
+    After after;
   };
 
   // One block of rows against `count` panels.
@@ -346,19 +346,18 @@ class Run {
         if (g_.panel && !g_.rows_b) make(batch, panel + from, together, k0, k, scratch + plan_.sums_bytes);
         for (int64_t i = 0; i < together; ++i) {
           sides[i] = side(batch, panel + from + i, k0, k, scratch + plan_.sums_bytes + i * plan_.made_bytes);
-          sides[i].ahead = ahead_of(batch, sides[i].b, panel, from + i, count, k0, k, last - first);
+          sides[i].after = after(batch, sides[i].b, panel, from + i, count, k0, k, last - first);
         }
-        const auto next_of = [&](int64_t t, int64_t i) -> Next {
+        const auto place = [&](int64_t t, int64_t i) -> Place {
           if (i == together) ++t, i = 0;
-          if (t == last || k0 + k < plan_.cut.padded || g_.turned) return {};
-          return {(batch * m_ + rows.first_row(t)) * n_ + (panel + from + i) * isa_.nr, rows.rows_of(t)};
+          return t == last ? Place{} : Place{rows.first_row(t), (panel + from + i) * isa_.nr};
         };
         for (int64_t t = first; t < last; ++t)
           for (int64_t i = 0; i < together; ++i) {
             const int64_t waiting = plan_.one_piece ? 0 : (from + i) * block_rows + rows.first_row(t) - rows.first_row(first);
-            tile(batch, t, left + bytes_before(t) - bytes_before(first), (panel + from + i) * isa_.nr, k0, k, sides[i],
-                 sums + waiting * isa_.nr, next_of(t, i + 1));
-            sides[i].ahead.next += sides[i].ahead.step * k;
+            tile(batch, t, left + bytes_before(t) - bytes_before(first), place(t, i), k0, k, sides[i], sums + waiting * isa_.nr,
+                 place(t, i + 1));
+            sides[i].after.next += sides[i].after.step * k;
           }
       }
     }
@@ -394,28 +393,40 @@ class Run {
   }
 
   // The tile t of rows, which lies at `left`, times one panel, in K range [k0, k0 + k); with the last range it is stored. `sums`: where it waits until then.
-  void tile(int64_t batch, int64_t t, const char* left, int64_t col, int64_t k0, int64_t k, const Side& s, float* sums,
-            const Next& next) const {
+  // `next`: the tile after this one.
+  void tile(int64_t batch, int64_t t, const char* left, Place at, int64_t k0, int64_t k, const Side& s, float* sums,
+            Place next) const {
     const Rows& rows = plan_.rows;
     const int height = rows.height(t), have = rows.rows_of(t);
     const char* a = left + k0 * height * isa_.packed_bytes;
-    const int64_t row = rows.first_row(t), out = (batch * m_ + row) * n_ + col;
-    const bool plain = !g_.epilogue && !g_.bias && !g_.row_bias && !g_.turned && g_.num_steps == 0 && g_.c_dtype == TSR_F32;
-    if (plain && s.cols == isa_.nr && have == height)
-      return multiply(height, k, a, s, static_cast<float*>(g_.c) + out, n_, k0 > 0);
-    fetch_operands(next, 0);
-    if (done_ && k == plan_.cut.padded && s.cols == isa_.nr && have == height) {
+    const auto [row, col] = at;
+    const int64_t out = (batch * m_ + row) * n_ + col;
+    const bool last = k0 + k >= plan_.cut.padded, whole = s.cols == isa_.nr && have == height;
+    // Tiles of a short K ask for what the one after them needs: it would come too late for themselves.
+    constexpr int64_t kShort = 96;
+    const Place wanted = plan_.cut.padded < kShort ? next : at;
+    Ahead ahead = Ahead::only(s.after.next, s.after.step);
+    if (whole && last && done_) {
       DoneArgs d = *done_;
       d.out = static_cast<float*>(g_.c) + out;
+      if (k0 > 0) d.sums = sums;
+      if (d.bias) d.bias += col;
       if (g_.row_bias) d.row_bias = g_.row_bias + batch % g_.row_bias_count * m_ + row;
       if (d.other) d.other += out;
-      isa_.micro_done[height](k, a, s.rows_b ? s.rows_b : reinterpret_cast<const float*>(s.b),
-                              s.rows_b ? g_.rows_b_ld : isa_.nr, d);
-      return fetch_operands(next, 1);
+      results_ahead(batch, wanted, sums, ahead);
+      return isa_.micro_done[height](k, a, s.rows_b ? s.rows_b : reinterpret_cast<const float*>(s.b),
+                                     s.rows_b ? g_.rows_b_ld : isa_.nr, d, ahead);
     }
-    multiply(height, k, a, s, sums, isa_.nr, k0 > 0);
-    fetch_operands(next, 1);
-    if (k0 + k < plan_.cut.padded) return;
+    if (whole && plain_ && !done_) {
+      results_ahead(batch, wanted, nullptr, ahead);
+      return multiply(height, k, a, s, static_cast<float*>(g_.c) + out, n_, k0 > 0, ahead);
+    }
+    if (last)
+      results_ahead(batch, wanted, k0 > 0 ? sums : nullptr, ahead);
+    else
+      ahead.lines[0] = waiting(sums);
+    multiply(height, k, a, s, sums, isa_.nr, k0 > 0, ahead);
+    if (!last) return;
     if (g_.epilogue) {
       const TileArgs args{sums, isa_.nr, batch, row, col, have, s.cols, g_.context};
       return g_.epilogue(&args);
@@ -427,18 +438,27 @@ class Run {
                {n_, out, rows_before, col, g_.steps, g_.num_steps});
   }
 
-  // Half of the columns of what is added to a tile: it comes from the last-level cache, so it is asked for a tile earlier, and in two parts, of which each
-  // is as much as the first-level cache can wait for at once.
-  void fetch_operands(const Next& next, int half) const {
-    for (int i = 0; i < g_.num_steps; ++i) {
-      const FinishStep& step = g_.steps[i];
-      if (step.mode != FinishStep::kDense || !step.data) continue;
-      const float* from = step.data + next.out + half * isa_.nr / 2;
-      for (int r = 0; r < next.rows; ++r) __builtin_prefetch(from + r * n_);
-    }
+  Ahead::Lines waiting(const float* sums) const {
+    return {reinterpret_cast<const char*>(sums), kLine, isa_.nr * static_cast<int64_t>(sizeof(float))};
   }
 
-  Ahead ahead_of(int64_t batch, const char* b, int64_t panel, int64_t p, int64_t count, int64_t k0, int64_t k,
+  // The lines of the result's tile at `p`, and of what is added to it; if nothing is, of the sums that wait for it.
+  void results_ahead(int64_t batch, Place p, const float* sums, Ahead& ahead) const {
+    if (sums) ahead.lines[1] = waiting(sums);
+    if (p.row < 0 || g_.epilogue) return;
+    int64_t at = (batch * m_ + p.row) * n_ + p.col, beside = kLine, step = n_;
+    const int64_t bytes = tessera::dtype_bits(g_.c_dtype) / 8;
+    if (g_.turned) {  // two columns at a time
+      at = (p.row / g_.turned * n_ + p.col) * g_.turned + p.row % g_.turned;
+      beside = g_.turned * bytes, step = 2 * g_.turned;
+    }
+    ahead.lines[0] = {static_cast<const char*>(g_.c) + at * bytes, beside, step * bytes};
+    for (int i = 0; i < g_.num_steps; ++i)
+      if (const FinishStep& f = g_.steps[i]; f.mode == FinishStep::kDense && f.data)
+        ahead.lines[1] = {reinterpret_cast<const char*>(f.data + at), beside, step * bytes};
+  }
+
+  After after(int64_t batch, const char* b, int64_t panel, int64_t p, int64_t count, int64_t k0, int64_t k,
                  int64_t tiles) const {
     constexpr int64_t kInPanel = 8192;
     const int64_t row = isa_.nr * isa_.packed_bytes;
@@ -449,10 +469,10 @@ class Run {
     return {panel_at(batch, then) + (more ? k0 : final ? 0 : k0 + k) * row, ceil_div(row, tiles)};
   }
 
-  void multiply(int height, int64_t k, const char* a, const Side& s, float* sums, int64_t ld, bool add) const {
-    if (s.rows_b) return isa_.micro_at[height](k, a, s.rows_b, g_.rows_b_ld, sums, ld, add);
+  void multiply(int height, int64_t k, const char* a, const Side& s, float* sums, int64_t ld, bool add, const Ahead& ahead) const {
+    if (s.rows_b) return isa_.micro_at[height](k, a, s.rows_b, g_.rows_b_ld, sums, ld, add, ahead);
     const GemmIsa::Micro* by_height = s.cols <= isa_.nr / 2 && isa_.micro_half[height] ? isa_.micro_half : isa_.micro;
-    by_height[height](k, a, s.b, sums, ld, add, s.ahead.next, s.ahead.step);
+    by_height[height](k, a, s.b, sums, ld, add, ahead);
   }
 
   // Of B as a whole.
@@ -474,16 +494,25 @@ class Run {
     }
   }
 
+  // Whether the result is the sums as they are.
+  bool plain() const {
+    return !g_.epilogue && !g_.bias && !g_.row_bias && !g_.turned && g_.num_steps == 0 && g_.c_dtype == TSR_F32;
+  }
+
   // How micro-kernels may finish whole tiles themselves, if they may.
   std::optional<DoneArgs> done() const {
-    if (!isa_.micro_done[1] || g_.epilogue || g_.bias || g_.turned || g_.c_dtype != TSR_F32) return std::nullopt;
+    if (!isa_.micro_done[1] || g_.epilogue || g_.turned || g_.c_dtype != TSR_F32) return std::nullopt;
     static constexpr auto kNoBias = [] {
       std::array<float, std::extent_v<decltype(GemmIsa::micro)>> zeros{};
       for (float& z : zeros) z = -0.0f;  // z + -0 is z for every z
       return zeros;
     }();
-    DoneArgs d{nullptr, n_, kNoBias.data(), nullptr, n_, -std::numeric_limits<float>::infinity()};
+    DoneArgs d{nullptr, n_, nullptr, nullptr, kNoBias.data(), nullptr, n_, -std::numeric_limits<float>::infinity()};
     const FinishStep *step = g_.steps, *end = step + g_.num_steps;
+    if (g_.bias)
+      d.bias = bias_;
+    else if (!g_.row_bias && step != end && step->kind == FinishStep::kAdd && step->mode == FinishStep::kRow)
+      d.bias = step++->data;
     if (step != end && step->kind == FinishStep::kAdd && step->mode == FinishStep::kDense) d.other = step++->data;
     if (step != end && step->kind == FinishStep::kRelu) d.least = 0, ++step;
     return step == end ? std::optional(d) : std::nullopt;
@@ -497,7 +526,8 @@ class Run {
   Shares shares_;
   char *a_, *b_, *scratch_;
   float* bias_;
-  std::optional<DoneArgs> done_ = done();
+  const bool plain_ = plain();
+  std::optional<DoneArgs> done_;
 };
 
 }  // namespace

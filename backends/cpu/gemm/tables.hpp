@@ -52,15 +52,34 @@ struct FinishArgs {
   int num_steps;
 };
 
-// A whole tile of results that micro-kernels finish in registers: sum + bias of its row, + what `other` has there, and what is not above `least` becomes
-// that: 0 for relu, minus infinity for nothing.
+// A whole tile of results that micro-kernels finish in registers: sum + bias, + what `other` has there, and what is not above `least` becomes that: 0 for
+// relu, minus infinity for nothing.
 struct DoneArgs {
   float* out;
   int64_t out_ld;
+  const float* sums;      // of the pieces of K before this one, nr floats between rows; null: there are none
+  const float* bias;      // [nr]; null: row_bias
   const float* row_bias;  // [height]
   const float* other;     // null: nothing is added
   int64_t other_ld;
   float least;
+};
+
+// What micro-kernels ask the caches for beside their work, a little with every k. They need not; all of it may be anywhere in the address space.
+struct Ahead {
+  const char* next;  // into the second-level cache, `step` bytes further with every k: packed weights come from far away
+  int64_t step;
+  // Into the nearest cache: the lines at `at` and `beside` bytes behind it, then `step` bytes further, as often as the tile has rows, spread over all of K.
+  // That is where results go, and what is added to them: asked for at once, at the end, so many lines keep the next tile's operands waiting.
+  struct Lines {
+    const char* at;
+    int64_t beside, step;
+  } lines[2];
+  // Nothing but `next`.
+  static Ahead only(const void* p, int64_t step) {
+    const char* next = static_cast<const char*>(p);
+    return {next, step, {{next, 0, 0}, {next, 0, 0}}};
+  }
 };
 
 struct GemmIsa {
@@ -72,17 +91,16 @@ struct GemmIsa {
   int64_t kc;            // elements of K between two additions to the sums in memory
   int64_t packed_bytes;  // of an element
   // sums[i][j] (+)= sum over k of a[k][i] * b[k][j]; k is a multiple of k_unit; height rows, nr columns, `ld` floats between rows.
-  // Beside that it fetches what lies at `next`, and `step` bytes further with every k, into the second-level cache; it need not.
-  using Micro = void (*)(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const char* next,
-                         int64_t step);
+  using Micro = void (*)(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const Ahead& ahead);
   Micro micro[33];  // by height; null where that height is not used
   // The same for the left half of the columns; the other half of the sums may be anything. f32 only, else null.
   Micro micro_half[33];
   // The same on nr columns of B as they lie in memory, rows `b_ld` floats apart. f32 only, else null.
-  using MicroAt = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add);
+  using MicroAt = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add,
+                           const Ahead& ahead);
   MicroAt micro_at[33];
-  // The same with all of K, finished and written as `done` says. f32 only, else null.
-  using MicroDone = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& done);
+  // `micro` and `micro_at` (of b_ld other than nr) with the last piece of K, finished and written as `done` says. f32 only, else null.
+  using MicroDone = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& done, const Ahead& ahead);
   MicroDone micro_done[33];
   void (*pack_a)(const PackArgs&);
   void (*pack_b)(const PackArgs&);

@@ -165,7 +165,7 @@ class Run {
           const int64_t blocks = t.before(i) - begin;
           const int height = t.tile(i).height();
           isa_.micro[height](k, values + (blocks * kPoints + q * height) * s_.channels + k0 * height, filters + k0 * isa_.nr,
-                             sums + q * point + blocks * isa_.nr, isa_.nr, k0 > 0, next, step);
+                             sums + q * point + blocks * isa_.nr, isa_.nr, k0 > 0, Ahead::only(next, step));
         }
       }
     bool finite = true;

@@ -2,6 +2,7 @@
 // bf16 products by VDPBF16PS: each lane adds two products of bf16 in f32. The instruction takes subnormals for zeros and rounds to nearest.
 #include <immintrin.h>
 
+#include "fetch.hpp"
 #include "finish.hpp"
 #include "pack.hpp"
 #include "store.hpp"
@@ -12,17 +13,23 @@ namespace {
 constexpr int kMR = 14, kNR = 32;
 
 template <int H>
-void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add, const char* next, int64_t step) {
+void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add, const Ahead& ahead) {
   const uint32_t* a = static_cast<const uint32_t*>(pa);
   const char* b = static_cast<const char*>(pb);
   __m512 acc[H][2];
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
-  for (int64_t p = 0; p < k / 2; ++p, a += H, b += 128) {
+  const char* next = ahead.next;
+  const int64_t pairs = k / 2, stretch = (pairs + H - 1) / H;
+  Ahead::Lines results = ahead.lines[0], others = ahead.lines[1];
+  for (int64_t p = 0; p < pairs;) {
+    fetch(results);
+    fetch(others);
+    for (const int64_t end = p + stretch < pairs ? p + stretch : pairs; p < end; ++p, a += H, b += 128) {
     const __m512bh b0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b));
     const __m512bh b1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + 64));
     _mm_prefetch(next, _MM_HINT_T1);
-    next += 2 * step;
+    next += 2 * ahead.step;
     _mm_prefetch(b + 16 * 128, _MM_HINT_T0);
     _mm_prefetch(b + 16 * 128 + 64, _MM_HINT_T0);
 #pragma GCC unroll 16
@@ -31,6 +38,7 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
       acc[i][0] = _mm512_dpbf16_ps(acc[i][0], x, b0);
       acc[i][1] = _mm512_dpbf16_ps(acc[i][1], x, b1);
     }
+  }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // f32 products, compiled once per instruction set (contraction allowed: products are exempt from the bit-for-bit rules). Every sum adds its
 // products in the order of k, so it does not depend on the tile's height or on how the result is split among threads.
+#include "fetch.hpp"
 #include "finish.hpp"
 #include "pack.hpp"
 #include "store.hpp"
@@ -21,29 +22,47 @@ constexpr int kMR = 4;
 #endif
 constexpr int kNR = 2 * kLanes;
 
-// W: vectors of a row. With 1 only the left half of the panel's columns is computed, for a last panel that has no more.
-template <int H, int W>
-void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add, const char* next, int64_t step) {
-  const float* a = static_cast<const float*>(pa);
-  const float* b = static_cast<const float*>(pb);
-  Vec acc[H][W];
+// W: vectors of a row. With 1 only the left half of the panel's columns is computed, for a last panel that has no more. kPacked: b_ld is kNR. Else each row
+// of B is another stream, and rows are fetched some ahead.
+template <int H, int W, bool kPacked>
+[[gnu::always_inline]] inline void products(int64_t k, const float* a, const float* b, int64_t b_ld, Vec (&acc)[H][W],
+                                            const Ahead& ahead) {
+  const char* next = ahead.next;
+  const int64_t step = ahead.step, stretch = (k + H - 1) / H;
+  Ahead::Lines results = ahead.lines[0], others = ahead.lines[1];
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i)
     for (int j = 0; j < W; ++j) acc[i][j] = Vec{};
-  for (int64_t p = 0; p < k; ++p, a += H, b += kNR) {
-    Vec y[W];
-    for (int j = 0; j < W; ++j) y[j] = load(b + j * kLanes);
-    __builtin_prefetch(next, 0, 2);
-    if (H <= 8 && kNR > 16) __builtin_prefetch(next + 64, 0, 2);  // few tiles: more than a line for each k
-    next += step;
-    __builtin_prefetch(b + 16 * kNR);
-    if (kNR > 16 && W > 1) __builtin_prefetch(b + 16 * kNR + 16);
+  for (int64_t p = 0; p < k;) {
+    fetch(results);
+    fetch(others);
+    for (const int64_t end = p + stretch < k ? p + stretch : k; p < end; ++p, a += H, b += kPacked ? kNR : b_ld) {
+      Vec y[W];
+      for (int j = 0; j < W; ++j) y[j] = load(b + j * kLanes);
+      if (kPacked) {
+        __builtin_prefetch(next, 0, 2);
+        if (H <= 8 && kNR > 16) __builtin_prefetch(next + 64, 0, 2);  // few tiles: more than a line for each k
+        next += step;
+        __builtin_prefetch(b + 16 * kNR);
+        if (kNR > 16 && W > 1) __builtin_prefetch(b + 16 * kNR + 16);
+      } else {
+        __builtin_prefetch(b + 8 * b_ld);
+        __builtin_prefetch(b + 8 * b_ld + kNR - 1);
+      }
 #pragma GCC unroll 16
-    for (int i = 0; i < H; ++i) {
-      const Vec x = splat(a[i]);
-      for (int j = 0; j < W; ++j) acc[i][j] += x * y[j];
+      for (int i = 0; i < H; ++i) {
+        const Vec x = splat(a[i]);
+        for (int j = 0; j < W; ++j) acc[i][j] += x * y[j];
+      }
     }
   }
+}
+
+template <int H, int W, bool kPacked>
+[[gnu::always_inline]] inline void summed(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld,
+                                          bool add, const Ahead& ahead) {
+  Vec acc[H][W];
+  products<H, W, kPacked>(k, static_cast<const float*>(a), b, b_ld, acc, ahead);
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) {
     float* row = sums + i * ld;
@@ -54,67 +73,56 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
   }
 }
 
-// Of columns as they lie in memory: each row of B is another stream, so rows are fetched some ahead.
-template <int H>
-[[gnu::always_inline]] inline void products(int64_t k, const void* pa, const float* b, int64_t b_ld, Vec (&acc)[H][2]) {
-  const float* a = static_cast<const float*>(pa);
-#pragma GCC unroll 16
-  for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = Vec{};
-  for (int64_t p = 0; p < k; ++p, a += H, b += b_ld) {
-    const Vec b0 = load(b), b1 = load(b + kLanes);
-    __builtin_prefetch(b + 8 * b_ld);
-    __builtin_prefetch(b + 8 * b_ld + kNR - 1);
-#pragma GCC unroll 16
-    for (int i = 0; i < H; ++i) {
-      const Vec x = splat(a[i]);
-      acc[i][0] += x * b0;
-      acc[i][1] += x * b1;
-    }
-  }
+template <int H, int W>
+void micro(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const Ahead& ahead) {
+  summed<H, W, true>(k, a, static_cast<const float*>(b), kNR, sums, ld, add, ahead);
 }
 
 // Where B is read by few tiles, a panel of it is not worth its copying.
 template <int H>
-void micro_at(int64_t k, const void* pa, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add) {
-  Vec acc[H][2];
-  products<H>(k, pa, b, b_ld, acc);
-#pragma GCC unroll 16
-  for (int i = 0; i < H; ++i) {
-    float* row = sums + i * ld;
-    if (add) {
-      acc[i][0] += load(row);
-      acc[i][1] += load(row + kLanes);
-    }
-    store(row, acc[i][0]);
-    store(row + kLanes, acc[i][1]);
-  }
+void micro_at(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add, const Ahead& ahead) {
+  summed<H, 2, false>(k, a, b, b_ld, sums, ld, add, ahead);
 }
 
-// Where K is short, a tile that waits in memory to be finished costs as much as its products.
-template <int H>
-void micro_done(int64_t k, const void* pa, const float* b, int64_t b_ld, const DoneArgs& d) {
+// A tile that waits in memory to be finished costs its way there and back.
+template <int H, bool kPacked>
+[[gnu::always_inline]] inline void finish(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& d,
+                                          const Ahead& ahead) {
   Vec acc[H][2];
-  products<H>(k, pa, b, b_ld, acc);
-  const Vec least = splat(d.least);
+  products<H, 2, kPacked>(k, static_cast<const float*>(a), b, b_ld, acc, ahead);
+  if (d.sums) {
 #pragma GCC unroll 16
-  for (int i = 0; i < H; ++i) {
-    const Vec bias = splat(d.row_bias[i]);
-    acc[i][0] = kept(acc[i][0]) + bias;
-    acc[i][1] = kept(acc[i][1]) + bias;
+    for (int i = 0; i < H; ++i)
+      for (int j = 0; j < 2; ++j) acc[i][j] += load(d.sums + i * kNR + j * kLanes);
+  }
+  if (d.bias) {
+    const Vec left = load(d.bias), right = load(d.bias + kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < H; ++i) {
+      acc[i][0] = kept(acc[i][0]) + left;
+      acc[i][1] = kept(acc[i][1]) + right;
+    }
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < H; ++i)
+      for (int j = 0; j < 2; ++j) acc[i][j] = kept(acc[i][j]) + splat(d.row_bias[i]);
   }
   if (d.other) {
 #pragma GCC unroll 16
-    for (int i = 0; i < H; ++i) {
-      acc[i][0] += load(d.other + i * d.other_ld);
-      acc[i][1] += load(d.other + i * d.other_ld + kLanes);
-    }
+    for (int i = 0; i < H; ++i)
+      for (int j = 0; j < 2; ++j) acc[i][j] += load(d.other + i * d.other_ld + j * kLanes);
   }
+  const Vec least = splat(d.least);
 #pragma GCC unroll 16
-  for (int i = 0; i < H; ++i) {
-    float* row = d.out + i * d.out_ld;
-    store(row, acc[i][0] <= least ? least : acc[i][0]);  // NaN stays
-    store(row + kLanes, acc[i][1] <= least ? least : acc[i][1]);
-  }
+  for (int i = 0; i < H; ++i)
+    for (int j = 0; j < 2; ++j)
+      store(d.out + i * d.out_ld + j * kLanes, acc[i][j] <= least ? least : acc[i][j]);  // NaN stays
+}
+
+template <int H>
+void micro_done(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& d, const Ahead& ahead) {
+  if (b_ld == kNR) return finish<H, true>(k, a, b, b_ld, d, ahead);
+  finish<H, false>(k, a, b, b_ld, d, ahead);
 }
 
 template <int... H>

@@ -48,7 +48,7 @@ namespace {
 [[gnu::always_inline]] inline Vec hardswish(Vec z) { return sixth(z * limited(z + splat(3.0f), Vec{}, splat(6.0f))); }
 
 // The chains of steps that models are made of: no step of these is looked at more than once for a tile.
-enum class Chain { kNone, kRelu, kHardswish, kAdd, kAddRelu, kAny };
+enum class Chain { kNone, kRelu, kHardswish, kAdd, kAddRelu, kBiasGelu, kBiasGeluTanh, kAny };
 
 [[gnu::always_inline]] inline Chain chain_of(const FinishArgs& a) {
   const FinishStep* s = a.steps;
@@ -59,13 +59,22 @@ enum class Chain { kNone, kRelu, kHardswish, kAdd, kAddRelu, kAny };
            : s->kind == FinishStep::kHardswish ? Chain::kHardswish
            : adds                              ? Chain::kAdd
                                                : Chain::kAny;
-  return a.num_steps == 2 && adds && s[1].kind == FinishStep::kRelu ? Chain::kAddRelu : Chain::kAny;
+  if (a.num_steps > 2) return Chain::kAny;
+  if (s->kind == FinishStep::kAdd && s->mode == FinishStep::kRow) {
+    if (s[1].kind == FinishStep::kGelu) return Chain::kBiasGelu;
+    if (s[1].kind == FinishStep::kGeluTanh) return Chain::kBiasGeluTanh;
+  }
+  return adds && s[1].kind == FinishStep::kRelu ? Chain::kAddRelu : Chain::kAny;
 }
 
 // All steps on z, the n results from row i, column j of the tile on. C: chain_of(a), or kAny.
 template <Chain C>
 [[gnu::always_inline]] inline Vec finished(Vec z, const FinishArgs& a, int64_t i, int64_t j, int n) {
   if constexpr (C == Chain::kAdd || C == Chain::kAddRelu) z = z + load_some(a.steps->data + a.at + i * a.ld + j, n);
+  if constexpr (C == Chain::kBiasGelu || C == Chain::kBiasGeluTanh) {
+    z = kept(z + load_some(a.steps->data + a.col + j, n));
+    z = C == Chain::kBiasGelu ? gelu(z) : gelu_tanh(z);
+  }
   if constexpr (C == Chain::kRelu || C == Chain::kAddRelu) z = relu(z);
   if constexpr (C == Chain::kHardswish) z = hardswish(z);
   if constexpr (C == Chain::kAny)
@@ -94,6 +103,8 @@ template <class F>
     case Chain::kHardswish: return f(std::integral_constant<Chain, Chain::kHardswish>{});
     case Chain::kAdd: return f(std::integral_constant<Chain, Chain::kAdd>{});
     case Chain::kAddRelu: return f(std::integral_constant<Chain, Chain::kAddRelu>{});
+    case Chain::kBiasGelu: return f(std::integral_constant<Chain, Chain::kBiasGelu>{});
+    case Chain::kBiasGeluTanh: return f(std::integral_constant<Chain, Chain::kBiasGeluTanh>{});
     default: return f(std::integral_constant<Chain, Chain::kAny>{});
   }
 }
