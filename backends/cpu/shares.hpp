@@ -18,22 +18,30 @@ class Shares {
     for (int64_t s = 0; s < shares_; ++s) next_[s].unit.store(first(s), std::memory_order_relaxed);
   }
 
-  // Up to `chunk` units [*from, *to), of the slot's own share first. False: all are taken. From any thread.
-  bool take(int64_t slot, int64_t chunk, int64_t* from, int64_t* to) {
+  // Up to `most` units [*from, *to), of the slot's own share first; at most half of what is left of a share, so that all slots are done at the same time.
+  // More than `whole` units end at a multiple of it, if `most` does. False: all are taken. From any thread.
+  bool take(int64_t slot, int64_t most, int64_t whole, int64_t* from, int64_t* to) {
     for (int64_t i = 0; i < shares_; ++i) {
       const int64_t share = (slot + i) % shares_, end = first(share + 1);
       std::atomic<int64_t>& next = next_[share].unit;
-      if (next.load(std::memory_order_relaxed) >= end) continue;
-      const int64_t at = next.fetch_add(chunk, std::memory_order_relaxed);
-      if (at >= end) continue;
-      *from = at;
-      *to = std::min(end, at + chunk);
-      return true;
+      int64_t at = next.load(std::memory_order_relaxed);
+      while (at < end) {
+        const int64_t behind = at + stretch(at, end - at, most, whole);
+        if (!next.compare_exchange_weak(at, behind, std::memory_order_relaxed)) continue;
+        *from = at;
+        *to = behind;
+        return true;
+      }
     }
     return false;
   }
+  bool take(int64_t slot, int64_t* from, int64_t* to) { return take(slot, 1, 1, from, to); }
 
  private:
+  static int64_t stretch(int64_t at, int64_t left, int64_t most, int64_t whole) {
+    const int64_t n = std::clamp<int64_t>(left / 2, 1, most), over = (at + n) % whole;
+    return n > over ? n - over : n;
+  }
   int64_t first(int64_t share) const { return units_ / shares_ * share + std::min(share, units_ % shares_); }
 
   struct alignas(64) Next {

@@ -52,8 +52,9 @@ double peak(const GemmIsa& isa, int threads) {
       if (isa.begin) isa.begin();
       for (int64_t t = b; t < e; ++t) {
         const Memory a = memory(k * height * 4 + 64), x = memory(k * isa.nr * 4 + 64), c = memory(height * isa.nr * 4);
+        float* sums = reinterpret_cast<float*>(c.get());
         for (int64_t i = 0; i < repeat; ++i)
-          isa.micro[height](k, a.get(), x.get(), reinterpret_cast<float*>(c.get()), isa.nr, false, Ahead::only(x.get(), 0));
+          isa.micro[height](k, a.get(), x.get(), sums, isa.nr, false, Ahead::only(x.get(), 0, sums));
       }
       if (isa.end) isa.end();
     });

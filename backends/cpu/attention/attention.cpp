@@ -107,7 +107,7 @@ class AttentionKernel final : public sdk::Kernel {
     sdk::parallel(used, 1, [&](int64_t begin, int64_t end) {
       if (gemm_.begin) gemm_.begin();
       for (int64_t slot = begin; slot < end; ++slot)
-        for (int64_t u, to; shares.take(slot, 1, &u, &to);)
+        for (int64_t u, to; shares.take(slot, &u, &to);)
           part(l, s, space, u / parts, panels * (u % parts) / parts, panels * (u % parts + 1) / parts,
                static_cast<float*>(l.workspace) + slot * space.total);
       if (gemm_.end) gemm_.end();
@@ -196,7 +196,7 @@ class AttentionKernel final : public sdk::Kernel {
         const Tiles tiles(all, gemm_.mr);
         for (int64_t t = 0; t < tiles.count && tiles.first(t) < n; ++t)
           gemm_.micro[tiles.height(t)](s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q,
-                                       weights + tiles.first(t) * width, width, false, Ahead::only(packed_q, 0));
+                                       weights + tiles.first(t) * width, width, false, Ahead::only(packed_q, 0, weights));
         w.keys = n;
         w.mask_add = mask_add ? mask_add + j * w.mask_col : nullptr;
         w.mask_bool = mask_bool ? mask_bool + j * w.mask_col : nullptr;
@@ -208,7 +208,7 @@ class AttentionKernel final : public sdk::Kernel {
                              : correct_baseline)(sums, s.values, width, w.correction);
         for (int64_t t = 0; t < value_tiles.count; ++t)
           gemm_.micro[value_tiles.height(t)](n, packed_v + j * s.values + value_tiles.first(t) * all, weights,
-                                             sums + value_tiles.first(t) * width, width, j > 0, Ahead::only(weights, 0));
+                                             sums + value_tiles.first(t) * width, width, j > 0, Ahead::only(weights, 0, sums));
       }
       const AttendedArgs a{sums,    s.values, width,
                            queries, w.sum,    static_cast<float*>(l.outputs[0].data) + (head * s.queries + query) * s.values,

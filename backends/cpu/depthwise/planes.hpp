@@ -27,7 +27,7 @@ void each_plane(const ConvShape& s, int64_t planes, int64_t slots, Make&& make) 
   tessera::sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
     for (int64_t slot = begin; slot < end; ++slot) {
       auto work = make(slot);
-      for (int64_t from, to; shares.take(slot, chunk, &from, &to);)
+      for (int64_t from, to; shares.take(slot, chunk, 1, &from, &to);)
         for (int64_t u = from; u < to; ++u) {
           const int64_t band = u / planes, low = cut(band), high = cut(band + 1);
           if (low < high) work(u % planes, low, high);

@@ -92,6 +92,8 @@ struct Plan {
   int64_t group;   // panels at a time
   bool one_piece;  // all of K: then no sums wait
   bool whole_b;    // B is packed as a whole first: its panels are read by more than one block of rows
+  // Pieces that a panel with a block of rows may be cut into, by tiles: threads that are done share what others have not begun.
+  int64_t parts, part_tiles;
   // Threads pack the blocks of rows that they multiply right before they do, in memory of their own, so that they find them in their caches. Few threads
   // share a block, or each would pack for little. Otherwise A is packed as a whole first.
   bool own_a;
@@ -112,6 +114,12 @@ struct Plan {
     one_piece = cut.piece >= cut.padded;
     const int64_t panel_bytes = round_up(cut.piece * isa.nr * isa.packed_bytes + 256, kLine);
     group = group_of(batch, form, panel_bytes, block_rows, slots);
+    // Some 2 us of work at least; a panel that is made on the way is made again for each part.
+    constexpr int64_t kLeastCycles = 8192, kMostParts = 8, kBehindMade = 4;
+    const int64_t tile_cycles = cut.padded * 2 * isa.mr,
+                  least = std::max<int64_t>(form.panel ? kBehindMade : 1, ceil_div(kLeastCycles, tile_cycles));
+    part_tiles = std::max(least, ceil_div(rows.per_block, kMostParts));
+    parts = ceil_div(rows.per_block, part_tiles);
     whole_b = !form.packed_b && !form.panel && rows.blocks > 1;
     constexpr int64_t kMostForBlock = 4;
     own_a = form.packed_b && !form.packed_a && !form.turned && slots <= kMostForBlock * rows.groups;
@@ -245,7 +253,7 @@ class Run {
     return std::min<int64_t>({most, sdk::host().core->num_threads(), units(), static_cast<int64_t>(worth) + 1});
   }
 
-  int64_t units() const { return batches_ * plan_.rows.blocks * plan_.panels; }
+  int64_t units() const { return batches_ * plan_.rows.blocks * plan_.panels * plan_.parts; }
 
   const void* a_of(int64_t batch) const { return moved(g_.a, g_.a_dtype, batch, 0); }
   const void* b_of(int64_t batch) const { return moved(g_.b, g_.b_dtype, batch, 1); }
@@ -263,17 +271,18 @@ class Run {
   }
   int64_t bytes_before(int64_t tile) const { return plan_.rows.first_row(tile) * plan_.cut.padded * isa_.packed_bytes; }
 
-  // A slot's block of rows: which one is there.
+  // A slot's block of rows: which tiles of which one are there.
   struct Own {
-    char* at;
-    int64_t batch = -1, block = -1;
+    char* at;  // of the block's first tile
+    int64_t batch = -1, block = -1, from = 0, to = 0;
   };
   void pack_own(Own& own, int64_t batch, int64_t block, int64_t first, int64_t last) const {
-    if (own.batch == batch && own.block == block) return;
-    for (int64_t t = first; t < last; ++t)
-      pack_one_tile(isa_, a_of(batch), g_.a_dtype, g_.m, g_.k, plan_.cut, plan_.rows, t,
-                    own.at + bytes_before(t) - bytes_before(first));
-    own.batch = batch, own.block = block;
+    if (own.batch != batch || own.block != block || first < own.from || first > own.to)
+      own = {own.at, batch, block, first, first};
+    const int64_t before = bytes_before(block * plan_.rows.per_block);
+    for (; own.to < last; ++own.to)
+      pack_one_tile(isa_, a_of(batch), g_.a_dtype, g_.m, g_.k, plan_.cut, plan_.rows, own.to,
+                    own.at + bytes_before(own.to) - before);
   }
 
   void pack_tile(int64_t index) {
@@ -298,21 +307,24 @@ class Run {
     const int64_t blocks = plan_.rows.blocks;
     // Blocks of rows of a panel that is made on the way follow each other: whoever made it has what it is made of.
     const bool by_panel = g_.panel && blocks > 1;
-    const int64_t most = by_panel ? 1 : plan_.group, chunk = std::clamp<int64_t>(units() / (slots_ * kUnitsPerSlot), 1, most);
+    const int64_t parts = plan_.parts, most = by_panel ? 1 : plan_.group,
+                  chunk = std::clamp<int64_t>(units() / parts / (slots_ * kUnitsPerSlot), 1, most);
     // Who computes what does not change any sum.
-    for (int64_t u, end; shares_.take(s, chunk, &u, &end);)
+    for (int64_t u, end; shares_.take(s, chunk * parts, parts, &u, &end);)
       while (u < end) {
-        const int64_t panel = by_panel ? u / blocks % plan_.panels : u % plan_.panels,
-                      block = by_panel ? u % blocks : u / plan_.panels % blocks, batch = u / plan_.panels / blocks;
-        const int64_t count = std::min({plan_.panels - panel, end - u, most});
-        columns(batch, block, panel, count, scratch, own);
-        u += count;
+        const int64_t unit = u / parts, panel = by_panel ? unit / blocks % plan_.panels : unit % plan_.panels,
+                      block = by_panel ? unit % blocks : unit / plan_.panels % blocks, batch = unit / plan_.panels / blocks;
+        const int64_t part = u % parts, behind = std::min(parts, part + end - u),
+                      count = behind - part < parts ? 1 : std::min({plan_.panels - panel, (end - u) / parts, most});
+        columns(batch, block, part * plan_.part_tiles, behind * plan_.part_tiles, panel, count, scratch, own);
+        u += count > 1 ? count * parts : behind - part;
       }
   }
 
-  // A tile of the result: its first row and column. Negative: none.
+  // A tile of the result: its first row and column. No rows: none.
   struct Place {
-    int64_t row = -1, col = 0;
+    int64_t row = 0, col = 0;
+    int rows = 0;
   };
 
   // What is read after a panel: each of its tiles fetches its share of that; with one tile, what follows in the same panel. Packed weights come from far
@@ -330,12 +342,15 @@ class Run {
     After after;
   };
 
-  // One block of rows against `count` panels.
-  void columns(int64_t batch, int64_t block, int64_t panel, int64_t count, char* scratch, Own& own) {
+  // Tiles [from_tile, to_tile) of a block of rows against `count` panels.
+  void columns(int64_t batch, int64_t block, int64_t from_tile, int64_t to_tile, int64_t panel, int64_t count, char* scratch,
+               Own& own) {
     const Rows& rows = plan_.rows;
-    const int64_t first = block * rows.per_block, last = std::min(rows.tiles, first + rows.per_block);
+    const int64_t begin = block * rows.per_block, first = begin + from_tile,
+                  last = std::min({rows.tiles, begin + rows.per_block, begin + to_tile});
+    if (first >= last) return;
     if (plan_.own_a) pack_own(own, batch, block, first, last);
-    const char* const left = plan_.own_a ? own.at : a_tile(batch, first);
+    const char* const left = plan_.own_a ? own.at + bytes_before(first) - bytes_before(begin) : a_tile(batch, first);
     const int64_t block_rows = rows.height(0) * rows.per_block;
     float* sums = reinterpret_cast<float*>(scratch);
     const int64_t together = g_.panel ? count : 1;
@@ -350,13 +365,15 @@ class Run {
         }
         const auto place = [&](int64_t t, int64_t i) -> Place {
           if (i == together) ++t, i = 0;
-          return t == last ? Place{} : Place{rows.first_row(t), (panel + from + i) * isa_.nr};
+          return t == last ? Place{} : Place{rows.first_row(t), (panel + from + i) * isa_.nr, rows.rows_of(t)};
         };
+        Place at = place(first, 0);
         for (int64_t t = first; t < last; ++t)
           for (int64_t i = 0; i < together; ++i) {
+            const Place next = place(t, i + 1);
             const int64_t waiting = plan_.one_piece ? 0 : (from + i) * block_rows + rows.first_row(t) - rows.first_row(first);
-            tile(batch, t, left + bytes_before(t) - bytes_before(first), place(t, i), k0, k, sides[i], sums + waiting * isa_.nr,
-                 place(t, i + 1));
+            tile(batch, t, left + bytes_before(t) - bytes_before(first), at, k0, k, sides[i], sums + waiting * isa_.nr, next);
+            at = next;
             sides[i].after.next += sides[i].after.step * k;
           }
       }
@@ -397,15 +414,23 @@ class Run {
   void tile(int64_t batch, int64_t t, const char* left, Place at, int64_t k0, int64_t k, const Side& s, float* sums,
             Place next) const {
     const Rows& rows = plan_.rows;
-    const int height = rows.height(t), have = rows.rows_of(t);
+    const int height = rows.height(t);
     const char* a = left + k0 * height * isa_.packed_bytes;
-    const auto [row, col] = at;
+    const auto [row, col, have] = at;
     const int64_t out = (batch * m_ + row) * n_ + col;
     const bool last = k0 + k >= plan_.cut.padded, whole = s.cols == isa_.nr && have == height;
-    // Tiles of a short K ask for what the one after them needs: it would come too late for themselves.
-    constexpr int64_t kShort = 96;
-    const Place wanted = plan_.cut.padded < kShort ? next : at;
-    Ahead ahead = Ahead::only(s.after.next, s.after.step);
+    if (s.rows_b) fetch_operands(batch, next, 0);
+    const bool in_place = whole && plain_ && !done_;
+    Ahead ahead;  // not of columns as they lie
+    if (!s.rows_b) {
+      ahead = Ahead::only(s.after.next, s.after.step, sums);
+      if (plan_.cut.padded < kShort)
+        short_ahead(batch, next, ahead);
+      else if (last || in_place)
+        results_ahead(batch, at, k0 > 0 ? sums : nullptr, ahead);
+      else
+        ahead.lines[0] = lines(sums, {0, 0, isa_.nr}, sizeof(float));
+    }
     if (whole && last && done_) {
       DoneArgs d = *done_;
       d.out = static_cast<float*>(g_.c) + out;
@@ -413,19 +438,16 @@ class Run {
       if (d.bias) d.bias += col;
       if (g_.row_bias) d.row_bias = g_.row_bias + batch % g_.row_bias_count * m_ + row;
       if (d.other) d.other += out;
-      results_ahead(batch, wanted, sums, ahead);
-      return isa_.micro_done[height](k, a, s.rows_b ? s.rows_b : reinterpret_cast<const float*>(s.b),
-                                     s.rows_b ? g_.rows_b_ld : isa_.nr, d, ahead);
+      if (s.rows_b)
+        isa_.micro_done_at[height](k, a, s.rows_b, g_.rows_b_ld, d);
+      else
+        isa_.micro_done[height](k, a, reinterpret_cast<const float*>(s.b), d, ahead);
+      if (s.rows_b) fetch_operands(batch, next, 1);
+      return;
     }
-    if (whole && plain_ && !done_) {
-      results_ahead(batch, wanted, nullptr, ahead);
-      return multiply(height, k, a, s, static_cast<float*>(g_.c) + out, n_, k0 > 0, ahead);
-    }
-    if (last)
-      results_ahead(batch, wanted, k0 > 0 ? sums : nullptr, ahead);
-    else
-      ahead.lines[0] = waiting(sums);
+    if (in_place) return multiply(height, k, a, s, static_cast<float*>(g_.c) + out, n_, k0 > 0, ahead);
     multiply(height, k, a, s, sums, isa_.nr, k0 > 0, ahead);
+    if (s.rows_b) fetch_operands(batch, next, 1);
     if (!last) return;
     if (g_.epilogue) {
       const TileArgs args{sums, isa_.nr, batch, row, col, have, s.cols, g_.context};
@@ -438,28 +460,49 @@ class Run {
                {n_, out, rows_before, col, g_.steps, g_.num_steps});
   }
 
-  Ahead::Lines waiting(const float* sums) const {
-    return {reinterpret_cast<const char*>(sums), kLine, isa_.nr * static_cast<int64_t>(sizeof(float))};
+  // Where element 0 of a tile of the result lies, and its lines: the second line of a row beside the first, or, turned, two columns at a time.
+  struct Lie {
+    int64_t at, beside, step;  // elements; beside 0: the next line
+  };
+  Lie lie(int64_t batch, Place p) const {
+    if (!g_.turned) return {(batch * m_ + p.row) * n_ + p.col, 0, n_};
+    return {(p.row / g_.turned * n_ + p.col) * g_.turned + p.row % g_.turned, g_.turned, 2 * g_.turned};
+  }
+  static Ahead::Lines lines(const void* base, const Lie& l, int64_t bytes) {
+    return {static_cast<const char*>(base) + l.at * bytes, l.beside ? l.beside * bytes : kLine, l.step * bytes};
+  }
+  // What is added to results at their own places; null: nothing.
+  const float* added() const {
+    for (int i = 0; i < g_.num_steps; ++i)
+      if (g_.steps[i].mode == FinishStep::kDense && g_.steps[i].data) return g_.steps[i].data;
+    return nullptr;
   }
 
-  // The lines of the result's tile at `p`, and of what is added to it; if nothing is, of the sums that wait for it.
+  // The lines of a tile of the result, and of what is added to it; if nothing is, of the sums that wait for it.
   void results_ahead(int64_t batch, Place p, const float* sums, Ahead& ahead) const {
-    if (sums) ahead.lines[1] = waiting(sums);
-    if (p.row < 0 || g_.epilogue) return;
-    int64_t at = (batch * m_ + p.row) * n_ + p.col, beside = kLine, step = n_;
-    const int64_t bytes = tessera::dtype_bits(g_.c_dtype) / 8;
-    if (g_.turned) {  // two columns at a time
-      at = (p.row / g_.turned * n_ + p.col) * g_.turned + p.row % g_.turned;
-      beside = g_.turned * bytes, step = 2 * g_.turned;
-    }
-    ahead.lines[0] = {static_cast<const char*>(g_.c) + at * bytes, beside, step * bytes};
-    for (int i = 0; i < g_.num_steps; ++i)
-      if (const FinishStep& f = g_.steps[i]; f.mode == FinishStep::kDense && f.data)
-        ahead.lines[1] = {reinterpret_cast<const char*>(f.data + at), beside, step * bytes};
+    if (sums) ahead.lines[1] = lines(sums, {0, 0, isa_.nr}, sizeof(float));
+    if (g_.epilogue) return;
+    const Lie l = lie(batch, p);
+    ahead.lines[0] = lines(g_.c, l, tessera::dtype_bits(g_.c_dtype) / 8);
+    if (added_) ahead.lines[1] = lines(added_, l, sizeof(float));
+  }
+
+  // Where K is short, what is added to a tile would come too late, so it is asked for a tile earlier. Results do not wait for each other there.
+  static constexpr int64_t kShort = 96;
+  void short_ahead(int64_t batch, Place next, Ahead& ahead) const {
+    if (added_ && next.rows > 0) ahead.lines[1] = lines(added_, lie(batch, next), sizeof(float));
+  }
+
+  // Half of what is added to a tile, at once: as much as the first-level cache can wait for.
+  void fetch_operands(int64_t batch, Place p, int half) const {
+    if (!added_) return;
+    const Lie l = lie(batch, p);
+    const float* from = added_ + l.at + half * (l.beside ? l.beside : isa_.nr / 2);
+    for (int i = 0; i < p.rows; ++i) __builtin_prefetch(from + i * l.step);
   }
 
   After after(int64_t batch, const char* b, int64_t panel, int64_t p, int64_t count, int64_t k0, int64_t k,
-                 int64_t tiles) const {
+              int64_t tiles) const {
     constexpr int64_t kInPanel = 8192;
     const int64_t row = isa_.nr * isa_.packed_bytes;
     if (!g_.packed_b && !plan_.whole_b) return {b, 0};
@@ -469,8 +512,9 @@ class Run {
     return {panel_at(batch, then) + (more ? k0 : final ? 0 : k0 + k) * row, ceil_div(row, tiles)};
   }
 
-  void multiply(int height, int64_t k, const char* a, const Side& s, float* sums, int64_t ld, bool add, const Ahead& ahead) const {
-    if (s.rows_b) return isa_.micro_at[height](k, a, s.rows_b, g_.rows_b_ld, sums, ld, add, ahead);
+  void multiply(int height, int64_t k, const char* a, const Side& s, float* sums, int64_t ld, bool add,
+                const Ahead& ahead) const {
+    if (s.rows_b) return isa_.micro_at[height](k, a, s.rows_b, g_.rows_b_ld, sums, ld, add);
     const GemmIsa::Micro* by_height = s.cols <= isa_.nr / 2 && isa_.micro_half[height] ? isa_.micro_half : isa_.micro;
     by_height[height](k, a, s.b, sums, ld, add, ahead);
   }
@@ -527,6 +571,7 @@ class Run {
   char *a_, *b_, *scratch_;
   float* bias_;
   const bool plain_ = plain();
+  const float* const added_ = added();
   std::optional<DoneArgs> done_;
 };
 

@@ -70,15 +70,15 @@ struct Ahead {
   const char* next;  // into the second-level cache, `step` bytes further with every k: packed weights come from far away
   int64_t step;
   // Into the nearest cache: the lines at `at` and `beside` bytes behind it, then `step` bytes further, as often as the tile has rows, spread over all of K.
-  // That is where results go, and what is added to them: asked for at once, at the end, so many lines keep the next tile's operands waiting.
+  // First where results go, then what is added to them: asked for at once, at the end, so many lines keep the next tile's operands waiting.
   struct Lines {
     const char* at;
     int64_t beside, step;
   } lines[2];
-  // Nothing but `next`.
-  static Ahead only(const void* p, int64_t step) {
-    const char* next = static_cast<const char*>(p);
-    return {next, step, {{next, 0, 0}, {next, 0, 0}}};
+  // Nothing but `next`, for a tile whose sums go to `own`.
+  static Ahead only(const void* next, int64_t step, const float* own) {
+    const char* at = reinterpret_cast<const char*>(own);
+    return {static_cast<const char*>(next), step, {{at, 0, 0}, {at, 0, 0}}};
   }
 };
 
@@ -95,13 +95,14 @@ struct GemmIsa {
   Micro micro[33];  // by height; null where that height is not used
   // The same for the left half of the columns; the other half of the sums may be anything. f32 only, else null.
   Micro micro_half[33];
-  // The same on nr columns of B as they lie in memory, rows `b_ld` floats apart. f32 only, else null.
-  using MicroAt = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add,
-                           const Ahead& ahead);
+  // The same on nr columns of B as they lie in memory, rows `b_ld` floats apart, of a short K. f32 only, else null.
+  using MicroAt = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add);
   MicroAt micro_at[33];
-  // `micro` and `micro_at` (of b_ld other than nr) with the last piece of K, finished and written as `done` says. f32 only, else null.
-  using MicroDone = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& done, const Ahead& ahead);
+  // Both with the last piece of K, finished and written as `done` says. f32 only, else null.
+  using MicroDone = void (*)(int64_t k, const void* a, const float* b, const DoneArgs& done, const Ahead& ahead);
   MicroDone micro_done[33];
+  using MicroDoneAt = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& done);
+  MicroDoneAt micro_done_at[33];
   void (*pack_a)(const PackArgs&);
   void (*pack_b)(const PackArgs&);
   // With f32 results the steps are applied on the way; f is the place of the same tile in the result, and not used otherwise.

@@ -132,7 +132,7 @@ class Run {
     Shares shares(n, slots);
     sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
       for (int64_t slot = begin; slot < end; ++slot)
-        for (int64_t unit, behind; shares.take(slot, 1, &unit, &behind);) f(unit, slot);
+        for (int64_t unit, behind; shares.take(slot, &unit, &behind);) f(unit, slot);
     });
   }
 
@@ -165,7 +165,7 @@ class Run {
           const int64_t blocks = t.before(i) - begin;
           const int height = t.tile(i).height();
           isa_.micro[height](k, values + (blocks * kPoints + q * height) * s_.channels + k0 * height, filters + k0 * isa_.nr,
-                             sums + q * point + blocks * isa_.nr, isa_.nr, k0 > 0, Ahead::only(next, step));
+                             sums + q * point + blocks * isa_.nr, isa_.nr, k0 > 0, Ahead::only(next, step, sums));
         }
       }
     bool finite = true;

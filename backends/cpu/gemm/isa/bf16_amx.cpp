@@ -72,7 +72,7 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
 }
 
 constexpr GemmIsa table() {
-  GemmIsa t{"amx", true, kMR, kNR, 16, 32, 1024, 2, {}, {}, {}, {}, pack_rows, pack_pairs, store_tile, nullptr, begin, end};
+  GemmIsa t{"amx", true, kMR, kNR, 16, 32, 1024, 2, {}, {}, {}, {}, {}, pack_rows, pack_pairs, store_tile, nullptr, begin, end};
   t.micro[16] = micro<16>;
   t.micro[32] = micro<32>;
   return t;

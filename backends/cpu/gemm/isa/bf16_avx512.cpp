@@ -20,25 +20,25 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
   const char* next = ahead.next;
-  const int64_t pairs = k / 2, stretch = (pairs + H - 1) / H;
+  const int64_t pairs = k / 2, stretch = stretch_of(pairs, H);
   Ahead::Lines results = ahead.lines[0], others = ahead.lines[1];
   for (int64_t p = 0; p < pairs;) {
-    fetch(results);
-    fetch(others);
+    fetch<true>(results);
+    fetch<false>(others);
     for (const int64_t end = p + stretch < pairs ? p + stretch : pairs; p < end; ++p, a += H, b += 128) {
-    const __m512bh b0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b));
-    const __m512bh b1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + 64));
-    _mm_prefetch(next, _MM_HINT_T1);
-    next += 2 * ahead.step;
-    _mm_prefetch(b + 16 * 128, _MM_HINT_T0);
-    _mm_prefetch(b + 16 * 128 + 64, _MM_HINT_T0);
+      const __m512bh b0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b));
+      const __m512bh b1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + 64));
+      _mm_prefetch(next, _MM_HINT_T1);
+      next += 2 * ahead.step;
+      _mm_prefetch(b + 16 * 128, _MM_HINT_T0);
+      _mm_prefetch(b + 16 * 128 + 64, _MM_HINT_T0);
 #pragma GCC unroll 16
-    for (int i = 0; i < H; ++i) {
-      const __m512bh x = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(a[i])));
-      acc[i][0] = _mm512_dpbf16_ps(acc[i][0], x, b0);
-      acc[i][1] = _mm512_dpbf16_ps(acc[i][1], x, b1);
+      for (int i = 0; i < H; ++i) {
+        const __m512bh x = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(a[i])));
+        acc[i][0] = _mm512_dpbf16_ps(acc[i][0], x, b0);
+        acc[i][1] = _mm512_dpbf16_ps(acc[i][1], x, b1);
+      }
     }
-  }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) {
@@ -54,7 +54,7 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
 
 template <int... H>
 constexpr GemmIsa table() {
-  GemmIsa t{"avx512_bf16", true,       kMR,        kNR,     1,       32,     768, 2, {}, {}, {}, {},
+  GemmIsa t{"avx512_bf16", true,       kMR,        kNR,     1,       32,     768, 2, {}, {}, {}, {}, {},
             pack_pairs,    pack_pairs, store_tile, nullptr, nullptr, nullptr};
   ((t.micro[H] = micro<H>), ...);
   return t;

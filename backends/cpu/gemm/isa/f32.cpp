@@ -22,47 +22,58 @@ constexpr int kMR = 4;
 #endif
 constexpr int kNR = 2 * kLanes;
 
-// W: vectors of a row. With 1 only the left half of the panel's columns is computed, for a last panel that has no more. kPacked: b_ld is kNR. Else each row
-// of B is another stream, and rows are fetched some ahead.
-template <int H, int W, bool kPacked>
-[[gnu::always_inline]] inline void products(int64_t k, const float* a, const float* b, int64_t b_ld, Vec (&acc)[H][W],
-                                            const Ahead& ahead) {
-  const char* next = ahead.next;
-  const int64_t step = ahead.step, stretch = (k + H - 1) / H;
-  Ahead::Lines results = ahead.lines[0], others = ahead.lines[1];
+// Adds the products of row k of both sides. W: vectors of a row.
+template <int H, int W>
+[[gnu::always_inline]] inline void add_products(const float* a, const float* b, Vec (&acc)[H][W]) {
+  Vec y[W];
+  for (int j = 0; j < W; ++j) y[j] = load(b + j * kLanes);
+#pragma GCC unroll 16
+  for (int i = 0; i < H; ++i) {
+    const Vec x = splat(a[i]);
+    for (int j = 0; j < W; ++j) acc[i][j] += x * y[j];
+  }
+}
+
+template <int H, int W>
+[[gnu::always_inline]] inline void clear(Vec (&acc)[H][W]) {
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i)
     for (int j = 0; j < W; ++j) acc[i][j] = Vec{};
+}
+
+template <int H, int W>
+[[gnu::always_inline]] inline void products(int64_t k, const float* a, const float* b, Vec (&acc)[H][W], const Ahead& ahead) {
+  const char* next = ahead.next;
+  const int64_t step = ahead.step, stretch = stretch_of(k, H);
+  Ahead::Lines results = ahead.lines[0], others = ahead.lines[1];
+  clear(acc);
   for (int64_t p = 0; p < k;) {
-    fetch(results);
-    fetch(others);
-    for (const int64_t end = p + stretch < k ? p + stretch : k; p < end; ++p, a += H, b += kPacked ? kNR : b_ld) {
-      Vec y[W];
-      for (int j = 0; j < W; ++j) y[j] = load(b + j * kLanes);
-      if (kPacked) {
-        __builtin_prefetch(next, 0, 2);
-        if (H <= 8 && kNR > 16) __builtin_prefetch(next + 64, 0, 2);  // few tiles: more than a line for each k
-        next += step;
-        __builtin_prefetch(b + 16 * kNR);
-        if (kNR > 16 && W > 1) __builtin_prefetch(b + 16 * kNR + 16);
-      } else {
-        __builtin_prefetch(b + 8 * b_ld);
-        __builtin_prefetch(b + 8 * b_ld + kNR - 1);
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < H; ++i) {
-        const Vec x = splat(a[i]);
-        for (int j = 0; j < W; ++j) acc[i][j] += x * y[j];
-      }
+    fetch<true>(results);
+    fetch<false>(others);
+    for (const int64_t end = p + stretch < k ? p + stretch : k; p < end; ++p, a += H, b += kNR) {
+      __builtin_prefetch(next, 0, 2);
+      if (H <= 8 && kNR > 16) __builtin_prefetch(next + 64, 0, 2);  // few tiles: more than a line for each k
+      next += step;
+      __builtin_prefetch(b + 16 * kNR);
+      if (kNR > 16 && W > 1) __builtin_prefetch(b + 16 * kNR + 16);
+      add_products(a, b, acc);
     }
   }
 }
 
-template <int H, int W, bool kPacked>
-[[gnu::always_inline]] inline void summed(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld,
-                                          bool add, const Ahead& ahead) {
-  Vec acc[H][W];
-  products<H, W, kPacked>(k, static_cast<const float*>(a), b, b_ld, acc, ahead);
+// Of columns as they lie in memory: each row of B is another stream, so rows are fetched some ahead.
+template <int H>
+[[gnu::always_inline]] inline void products_at(int64_t k, const float* a, const float* b, int64_t b_ld, Vec (&acc)[H][2]) {
+  clear(acc);
+  for (int64_t p = 0; p < k; ++p, a += H, b += b_ld) {
+    __builtin_prefetch(b + 8 * b_ld);
+    __builtin_prefetch(b + 8 * b_ld + kNR - 1);
+    add_products(a, b, acc);
+  }
+}
+
+template <int H, int W>
+[[gnu::always_inline]] inline void keep(Vec (&acc)[H][W], float* sums, int64_t ld, bool add) {
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) {
     float* row = sums + i * ld;
@@ -73,23 +84,8 @@ template <int H, int W, bool kPacked>
   }
 }
 
-template <int H, int W>
-void micro(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const Ahead& ahead) {
-  summed<H, W, true>(k, a, static_cast<const float*>(b), kNR, sums, ld, add, ahead);
-}
-
-// Where B is read by few tiles, a panel of it is not worth its copying.
 template <int H>
-void micro_at(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add, const Ahead& ahead) {
-  summed<H, 2, false>(k, a, b, b_ld, sums, ld, add, ahead);
-}
-
-// A tile that waits in memory to be finished costs its way there and back.
-template <int H, bool kPacked>
-[[gnu::always_inline]] inline void finish(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& d,
-                                          const Ahead& ahead) {
-  Vec acc[H][2];
-  products<H, 2, kPacked>(k, static_cast<const float*>(a), b, b_ld, acc, ahead);
+[[gnu::always_inline]] inline void finish(Vec (&acc)[H][2], const DoneArgs& d) {
   if (d.sums) {
 #pragma GCC unroll 16
     for (int i = 0; i < H; ++i)
@@ -115,20 +111,46 @@ template <int H, bool kPacked>
   const Vec least = splat(d.least);
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i)
-    for (int j = 0; j < 2; ++j)
-      store(d.out + i * d.out_ld + j * kLanes, acc[i][j] <= least ? least : acc[i][j]);  // NaN stays
+    for (int j = 0; j < 2; ++j) store(d.out + i * d.out_ld + j * kLanes, acc[i][j] <= least ? least : acc[i][j]);  // NaN stays
+}
+
+// With W 1 only the left half of the panel's columns is computed, for a last panel that has no more.
+template <int H, int W>
+void micro(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const Ahead& ahead) {
+  Vec acc[H][W];
+  products<H, W>(k, static_cast<const float*>(a), static_cast<const float*>(b), acc, ahead);
+  keep(acc, sums, ld, add);
+}
+
+// Where B is read by few tiles, a panel of it is not worth its copying.
+template <int H>
+void micro_at(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add) {
+  Vec acc[H][2];
+  products_at<H>(k, static_cast<const float*>(a), b, b_ld, acc);
+  keep(acc, sums, ld, add);
+}
+
+// A tile that waits in memory to be finished costs its way there and back.
+template <int H>
+void micro_done(int64_t k, const void* a, const float* b, const DoneArgs& d, const Ahead& ahead) {
+  Vec acc[H][2];
+  products<H, 2>(k, static_cast<const float*>(a), b, acc, ahead);
+  finish<H>(acc, d);
 }
 
 template <int H>
-void micro_done(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& d, const Ahead& ahead) {
-  if (b_ld == kNR) return finish<H, true>(k, a, b, b_ld, d, ahead);
-  finish<H, false>(k, a, b, b_ld, d, ahead);
+void micro_done_at(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& d) {
+  Vec acc[H][2];
+  products_at<H>(k, static_cast<const float*>(a), b, b_ld, acc);
+  finish<H>(acc, d);
 }
 
 template <int... H>
 constexpr GemmIsa table(const char* name) {
-  GemmIsa t{name, false, kMR, kNR, 1, 1, 384, 4, {}, {}, {}, {}, pack_f32, pack_f32, store_tile, turn_tile, nullptr, nullptr};
-  ((t.micro[H] = micro<H, 2>, t.micro_half[H] = micro<H, 1>, t.micro_at[H] = micro_at<H>, t.micro_done[H] = micro_done<H>),
+  GemmIsa t{name, false, kMR, kNR,      1,        1,          384,       4,       {},     {},
+            {},   {},    {},  pack_f32, pack_f32, store_tile, turn_tile, nullptr, nullptr};
+  ((t.micro[H] = micro<H, 2>, t.micro_half[H] = micro<H, 1>, t.micro_at[H] = micro_at<H>, t.micro_done[H] = micro_done<H>,
+    t.micro_done_at[H] = micro_done_at<H>),
    ...);
   return t;
 }

@@ -7,9 +7,18 @@
 namespace cpu {
 namespace {
 
+// The steps of K between two calls of fetch, which takes as long as some of them.
+[[gnu::always_inline]] inline int64_t stretch_of(int64_t k, int height) {
+  constexpr int64_t kLeast = 6;
+  const int64_t n = (k + height - 1) / height;
+  return n < kLeast ? kLeast : n;
+}
+
+// kWrite: for oneself alone. A line that another core wrote last would be asked for again by the store, otherwise.
+template <bool kWrite>
 [[gnu::always_inline]] inline void fetch(Ahead::Lines& lines) {
-  __builtin_prefetch(lines.at);
-  __builtin_prefetch(lines.at + lines.beside);
+  __builtin_prefetch(lines.at, kWrite);
+  __builtin_prefetch(lines.at + lines.beside, kWrite);
   lines.at += lines.step;
 }
 
