@@ -468,8 +468,9 @@ class Run {
     if (!g_.turned) return {(batch * m_ + p.row) * n_ + p.col, 0, n_};
     return {(p.row / g_.turned * n_ + p.col) * g_.turned + p.row % g_.turned, g_.turned, 2 * g_.turned};
   }
-  static Ahead::Lines lines(const void* base, const Lie& l, int64_t bytes) {
-    return {static_cast<const char*>(base) + l.at * bytes, l.beside ? l.beside * bytes : kLine, l.step * bytes};
+  Ahead::Lines lines(const void* base, const Lie& l, int64_t bytes) const {
+    const int64_t second = isa_.nr * bytes > kLine ? kLine : 0;
+    return {static_cast<const char*>(base) + l.at * bytes, l.beside ? l.beside * bytes : second, l.step * bytes};
   }
   // What is added to results at their own places; null: nothing.
   const float* added() const {

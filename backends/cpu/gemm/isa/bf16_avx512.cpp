@@ -20,7 +20,7 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
   const char* next = ahead.next;
-  const int64_t pairs = k / 2, stretch = stretch_of(pairs, H);
+  const int64_t pairs = k / 2, stretch = stretch_of(ahead, pairs, H);
   Ahead::Lines results = ahead.lines[0], others = ahead.lines[1];
   for (int64_t p = 0; p < pairs;) {
     fetch<true>(results);

@@ -44,7 +44,7 @@ template <int H, int W>
 template <int H, int W>
 [[gnu::always_inline]] inline void products(int64_t k, const float* a, const float* b, Vec (&acc)[H][W], const Ahead& ahead) {
   const char* next = ahead.next;
-  const int64_t step = ahead.step, stretch = stretch_of(k, H);
+  const int64_t step = ahead.step, stretch = stretch_of(ahead, k, H);
   Ahead::Lines results = ahead.lines[0], others = ahead.lines[1];
   clear(acc);
   for (int64_t p = 0; p < k;) {

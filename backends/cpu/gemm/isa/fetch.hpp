@@ -8,8 +8,9 @@ namespace cpu {
 namespace {
 
 // The steps of K between two calls of fetch, which takes as long as some of them.
-[[gnu::always_inline]] inline int64_t stretch_of(int64_t k, int height) {
+[[gnu::always_inline]] inline int64_t stretch_of(const Ahead& ahead, int64_t k, int height) {
   constexpr int64_t kLeast = 6;
+  if ((ahead.lines[0].step | ahead.lines[1].step) == 0) return k;
   const int64_t n = (k + height - 1) / height;
   return n < kLeast ? kLeast : n;
 }
