@@ -35,39 +35,94 @@ void KernelWriter::columns(const std::string& axis, const std::string& stop, Pha
     }
   };
   if (!tiled) equal_for_all();
-  const std::vector<uint32_t> turned = tiled ? transposed_loads() : std::vector<uint32_t>();
-  const std::string w = std::to_string(s_.width);
-  lane_range(axis, stop, divides(k_.pool.extent(s_.lane_axis), s_.width), [&](const Lanes& lanes) {
-    if (!tiled) return items(lanes);
-    const std::string t = k_.axis_names[s_.tile_axis];
-    line("i64 " + t + "_0 = tile_begin;");
-    if (!turned.empty() && lanes.count.empty()) {  // squares that are loaded along the other axis and transposed in registers
-      open("for (; " + t + "_0 + " + w + " <= tile_end; " + t + "_0 += " + w + ") {");
-      for (const uint32_t id : turned) {
-        const Inst& x = k_.insts[id];
-        const auto along = k_.pool.affine(x.index, s_.lane_axis);
-        const std::string square = "square" + std::to_string(id);
-        line("alignas(64) " + d_.memory_type(x.type) + " " + square + "[" + w + " * " + w + "];");
-        open("{");
-        line("const i64 " + t + " = " + t + "_0;");
-        line(d_.transpose(x.type, s_.width, pointer(id), expr(along->coefficient), square, m_.needs_) + ";");
-        prefetch_square(id);
-        close();
-        in_square_[id] = 1;
-      }
-      open("for (i64 " + t + " = " + t + "_0; " + t + " < " + t + "_0 + " + w + "; ++" + t + ") {");
-      prefetch_rows(turned);
-      equal_for_all();
-      items(lanes);
-      close();
-      for (const uint32_t id : turned) in_square_[id] = 0;
-      close();
-    }
-    open("for (i64 " + t + " = " + t + "_0; " + t + " < tile_end; ++" + t + ") {");
+  const bool whole = divides(k_.pool.extent(s_.lane_axis), s_.width);
+  if (!tiled) return lane_range(axis, stop, whole, items);
+  const std::string t = k_.axis_names[s_.tile_axis];
+  const auto tile = [&](const std::string& from, const Lanes& lanes) {
+    open("for (i64 " + t + " = " + from + "; " + t + " < tile_end; ++" + t + ") {");
     equal_for_all();
     items(lanes);
     close();
+  };
+  const std::vector<uint32_t> turned = transposed_loads();
+  if (turned.empty()) return lane_range(axis, stop, whole, [&](const Lanes& lanes) { tile("tile_begin", lanes); });
+  // Whole squares in the order of what is written, then what is left beside them.
+  const std::string w = std::to_string(s_.width);
+  line("const i64 " + axis + "_begin = " + axis + ";");
+  line("i64 " + t + "_0 = tile_begin;");
+  open("for (; " + t + "_0 + " + w + " <= tile_end; " + t + "_0 += " + w + ") {");
+  open("for (" + axis + " = " + axis + "_begin; " + axis + " + " + w + " <= " + stop + "; " + axis + " += " + w + ") {");
+  square(turned, [&] {
+    equal_for_all();
+    items({s_.width, ""});
   });
+  close();
+  close();
+  line(axis + " = " + axis + "_begin;");
+  lane_range(axis, stop, whole, [&](const Lanes& lanes) { tile(lanes.count.empty() ? t + "_0" : "tile_begin", lanes); });
+}
+
+void KernelWriter::square(const std::vector<uint32_t>& turned, const std::function<void()>& row) {
+  const std::string t = k_.axis_names[s_.tile_axis], w = std::to_string(s_.width);
+  const auto memory = [&](Type type, const std::string& name) {
+    line("alignas(64) " + d_.memory_type(type) + " " + name + "[" + w + " * " + w + "];");
+  };
+  const auto each_row = [&](const auto& body) {
+    open("for (i64 " + t + " = " + t + "_0; " + t + " < " + t + "_0 + " + w + "; ++" + t + ") {");
+    body();
+    close();
+  };
+  for (const uint32_t id : turned) {
+    const Inst& x = k_.insts[id];
+    const std::string name = "square" + std::to_string(id), step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
+    memory(x.type, name);
+    open("{");
+    line("const i64 " + t + " = " + t + "_0;");
+    line(d_.transpose(x.type, s_.width, pointer(id), step, name, m_.needs_) + ";");
+    prefetch("for (i64 j = 0; j < " + w + "; ++j) ", pointer(id) + " + (" + w + " + j) * (" + step + ")");
+    close();
+    in_square_[id] = 1;
+  }
+  std::vector<uint32_t> stores;
+  for (const Item& i : k_.body)
+    if (!i.is_loop && waits_in_square(i.id)) stores.push_back(i.id);
+  for (const uint32_t id : stores) memory(k_.buffers[k_.insts[id].id].type, "result" + std::to_string(id)), in_square_[id] = 1;
+  each_row([&] {
+    for (const Item& i : k_.body)
+      if (!i.is_loop && !in_square_[i.id] && k_.insts[i.id].op == Op::Load && varying_[i.id] && contiguous(k_.insts[i.id]))
+        prefetch("", pointer(i.id) + " + " + w);
+    row();
+  });
+  for (const uint32_t id : turned) in_square_[id] = 0;
+  for (const uint32_t id : stores) in_square_[id] = 0;
+  if (stores.empty()) return;
+  each_row([&] {
+    for (const uint32_t id : stores) {
+      const Inst& x = k_.insts[id];
+      const Type type = k_.buffers[x.id].type;
+      const std::string from = d_.load(type, s_.width, in_square(id), "", m_.needs_);
+      line(d_.stream(type, s_.width, pointer(id), from, stream_flag(x.id), m_.needs_) + ";");
+    }
+  });
+}
+
+bool KernelWriter::waits_in_square(uint32_t id) {
+  const Inst& x = k_.insts[id];
+  if (x.op != Op::Store || !streamed_[id] || k_.buffers[x.id].type == Type::Bool) return false;
+  std::vector<uint32_t> values;
+  k_.pool.collect(x.index, AtomKind::Value, values);
+  return values.empty() && (varying_[x.args[0]] || index_varies(x.index));
+}
+
+std::string KernelWriter::in_square(uint32_t id) const {
+  const std::string axis = k_.axis_names[s_.tile_axis];
+  return (k_.insts[id].op == Op::Load ? "square" : "result") + std::to_string(id) + " + (" + axis + " - " + axis + "_0) * " +
+         std::to_string(s_.width);
+}
+
+void KernelWriter::prefetch(const std::string& loop, const std::string& address) {
+  const std::string ask = d_.prefetch(address);
+  if (streams_ && !ask.empty()) line("if (stream) " + loop + ask + ";");
 }
 
 std::vector<uint32_t> KernelWriter::transposed_loads() {
@@ -84,25 +139,6 @@ std::vector<uint32_t> KernelWriter::transposed_loads() {
       out.push_back(i.id);
   }
   return out;
-}
-
-void KernelWriter::prefetch_square(uint32_t id) {
-  const std::string step = expr(k_.pool.affine(k_.insts[id].index, s_.lane_axis)->coefficient), w = std::to_string(s_.width);
-  const std::string ask = d_.prefetch(pointer(id) + " + j * (" + step + ") + " + w);
-  if (!ask.empty()) line("for (i64 j = 0; j < " + w + "; ++j) " + ask + ";");
-}
-
-void KernelWriter::prefetch_rows(const std::vector<uint32_t>& turned) {
-  for (const Item& i : k_.body) {
-    const Inst& x = k_.insts[i.id];
-    if (i.is_loop || x.op != Op::Load || x.args[0] != kNone || std::find(turned.begin(), turned.end(), i.id) != turned.end())
-      continue;
-    const auto along = k_.pool.affine(x.index, s_.tile_axis);
-    if (!varying_[i.id] || !contiguous(x) || !along || along->coefficient == kZero) continue;
-    const std::string ask =
-        d_.prefetch(pointer(i.id) + " + " + std::to_string(s_.width) + " * (" + expr(along->coefficient) + ")");
-    if (!ask.empty()) line(ask + ";");
-  }
 }
 
 bool KernelWriter::by_rows() const {

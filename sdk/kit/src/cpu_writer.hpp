@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -149,9 +150,15 @@ class KernelWriter {
   void columns(const std::string& axis, const std::string& stop, Phase phase);
   // Loads that are contiguous along the tile's axis and at equal steps along the lanes.
   std::vector<uint32_t> transposed_loads();
-  // Asks for what the loads of the next square will read: rows of a square, and of the other operands, are too far apart for the hardware's own look-ahead.
-  void prefetch_square(uint32_t id);
-  void prefetch_rows(const std::vector<uint32_t>& turned);
+  // A square of points, a vector's lanes both ways. Loads along the other axis are transposed in registers first. `row` computes one row of it; results wait
+  // until all loads are done: rows are often a multiple of 4 KiB apart, and there a load waits for a store before it that only seems to overlap.
+  void square(const std::vector<uint32_t>& turned, const std::function<void()>& row);
+  // Stores whose values do.
+  bool waits_in_square(uint32_t id);
+  // Where the row of a transposed load, or of a store that waits, is.
+  std::string in_square(uint32_t id) const;
+  // Asks for what the next square will read, where it comes from memory: its rows are too far apart for the hardware's own look-ahead.
+  void prefetch(const std::string& loop, const std::string& address);
   // Of columns side by side: row by row, whole stretches of memory at a time. The running values of all columns of the unit are in memory.
   bool by_rows() const;
   void columns_by_rows(const std::string& axis, const std::string& stop, Phase phase);
@@ -173,9 +180,10 @@ class KernelWriter {
   std::vector<uint8_t> after_loop_;  // needs the result of a loop
   std::vector<uint8_t> streamed_;    // stores that may go past the caches
   bool streams_ = false;
-  std::vector<uint8_t> in_square_;    // loads that read a transposed square at this place of the text
-  uint32_t said_ = kNone;             // the source op that the last comment names
-  std::vector<uint8_t> kept_;         // by buffer: its earlier values wait in a row
+  std::vector<uint8_t>
+      in_square_;              // loads that read a transposed square at this place of the text, and stores that wait in one
+  uint32_t said_ = kNone;      // the source op that the last comment names
+  std::vector<uint8_t> kept_;  // by buffer: its earlier values wait in a row
   std::vector<uint32_t> last_store_;  // by buffer
   std::string head_, out_;
   int indent_ = 0;
