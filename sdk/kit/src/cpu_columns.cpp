@@ -46,20 +46,26 @@ void KernelWriter::columns(const std::string& axis, const std::string& stop, Pha
   };
   const std::vector<uint32_t> turned = transposed_loads();
   if (turned.empty()) return lane_range(axis, stop, whole, [&](const Lanes& lanes) { tile("tile_begin", lanes); });
-  // Whole squares in the order of what is written, then what is left beside them.
+  // Whole squares in the order of what is written, then what is left beside them. As many as share a line that is transposed follow each other.
   const std::string w = std::to_string(s_.width);
-  line("const i64 " + axis + "_begin = " + axis + ";");
-  line("i64 " + t + "_0 = tile_begin;");
-  open("for (; " + t + "_0 + " + w + " <= tile_end; " + t + "_0 += " + w + ") {");
+  int bytes = 4;
+  for (const uint32_t id : turned) bytes = std::min(bytes, static_cast<int>(type_bytes(k_.insts[id].type)));
+  const std::string group = std::to_string(std::max(s_.width, 64 / bytes));
+  line("const i64 " + axis + "_begin = " + axis + ", " + t + "_end = tile_begin + (tile_end - tile_begin) / " + w + " * " + w +
+       ";");
+  open("for (i64 " + t + "_1 = tile_begin; " + t + "_1 < " + t + "_end; " + t + "_1 += " + group + ") {");
   open("for (" + axis + " = " + axis + "_begin; " + axis + " + " + w + " <= " + stop + "; " + axis + " += " + w + ") {");
+  open("for (i64 " + t + "_0 = " + t + "_1; " + t + "_0 < min(" + t + "_1 + " + group + ", " + t + "_end); " + t +
+       "_0 += " + w + ") {");
   square(turned, [&] {
     equal_for_all();
     items({s_.width, ""});
   });
   close();
   close();
+  close();
   line(axis + " = " + axis + "_begin;");
-  lane_range(axis, stop, whole, [&](const Lanes& lanes) { tile(lanes.count.empty() ? t + "_0" : "tile_begin", lanes); });
+  lane_range(axis, stop, whole, [&](const Lanes& lanes) { tile(lanes.count.empty() ? t + "_end" : "tile_begin", lanes); });
 }
 
 void KernelWriter::square(const std::vector<uint32_t>& turned, const std::function<void()>& row) {
