@@ -19,7 +19,7 @@ class Shares {
   }
 
   // Up to `most` units [*from, *to), of the slot's own share first; at most half of what is left of a share, so that all slots are done at the same time.
-  // More than `whole` units end at a multiple of it, if `most` does. False: all are taken. From any thread.
+  // More than `whole` units end at a multiple of it. False: all are taken. From any thread.
   bool take(int64_t slot, int64_t most, int64_t whole, int64_t* from, int64_t* to) {
     for (int64_t i = 0; i < shares_; ++i) {
       const int64_t share = (slot + i) % shares_, end = first(share + 1);

@@ -95,7 +95,7 @@ void KernelWriter::square(const std::vector<uint32_t>& turned, const std::functi
   for (const uint32_t id : stores) memory(k_.buffers[k_.insts[id].id].type, "result" + std::to_string(id)), in_square_[id] = 1;
   each_row([&] {
     for (const Item& i : k_.body)
-      if (!i.is_loop && !in_square_[i.id] && k_.insts[i.id].op == Op::Load && varying_[i.id] && contiguous(k_.insts[i.id]))
+      if (!i.is_loop && !in_square_[i.id] && k_.insts[i.id].op == Op::Load && knows_place(i.id) && contiguous(k_.insts[i.id]))
         prefetch("", pointer(i.id) + " + " + w);
     row();
   });
@@ -112,12 +112,15 @@ void KernelWriter::square(const std::vector<uint32_t>& turned, const std::functi
   });
 }
 
-bool KernelWriter::waits_in_square(uint32_t id) {
-  const Inst& x = k_.insts[id];
-  if (x.op != Op::Store || !streamed_[id] || k_.buffers[x.id].type == Type::Bool) return false;
+bool KernelWriter::knows_place(uint32_t id) const {
   std::vector<uint32_t> values;
-  k_.pool.collect(x.index, AtomKind::Value, values);
-  return values.empty() && (varying_[x.args[0]] || index_varies(x.index));
+  k_.pool.collect(k_.insts[id].index, AtomKind::Value, values);
+  return values.empty();
+}
+
+bool KernelWriter::waits_in_square(uint32_t id) const {
+  const Inst& x = k_.insts[id];
+  return x.op == Op::Store && streamed_[id] && k_.buffers[x.id].type != Type::Bool && knows_place(id);
 }
 
 std::string KernelWriter::in_square(uint32_t id) const {
@@ -137,10 +140,8 @@ std::vector<uint32_t> KernelWriter::transposed_loads() {
     if (i.is_loop) continue;
     const Inst& x = k_.insts[i.id];
     if (x.op != Op::Load || x.args[0] != kNone || x.type == Type::Bool || type_bytes(x.type) > 4 || s_.width < 4) continue;
-    std::vector<uint32_t> values;
-    k_.pool.collect(x.index, AtomKind::Value, values);
     const auto along = k_.pool.affine(x.index, s_.tile_axis), lanes = k_.pool.affine(x.index, s_.lane_axis);
-    if (values.empty() && along && along->coefficient == kOne && lanes && lanes->coefficient != kZero &&
+    if (knows_place(i.id) && along && along->coefficient == kOne && lanes && lanes->coefficient != kZero &&
         lanes->coefficient != kOne)
       out.push_back(i.id);
   }

@@ -154,7 +154,9 @@ class KernelWriter {
   // until all loads are done: rows are often a multiple of 4 KiB apart, and there a load waits for a store before it that only seems to overlap.
   void square(const std::vector<uint32_t>& turned, const std::function<void()>& row);
   // Stores whose values do.
-  bool waits_in_square(uint32_t id);
+  bool waits_in_square(uint32_t id) const;
+  // No loaded value is part of the index.
+  bool knows_place(uint32_t id) const;
   // Where the row of a transposed load, or of a store that waits, is.
   std::string in_square(uint32_t id) const;
   // Asks for what the next square will read, where it comes from memory: its rows are too far apart for the hardware's own look-ahead.
