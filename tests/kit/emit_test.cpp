@@ -159,6 +159,49 @@ TEST_CASE("rows") {
   check(cases);
 }
 
+TEST_CASE("rows that compute a function again in a later loop") {
+  std::vector<Case> cases;
+  for (const std::string n : {"1", "7", "100", "128", "200", "4096", "4100"})
+    for (const std::string t : {"bf16", "f16"})
+      cases.push_back({"graph @g(%x: " + t + "[3, " + n + "]) {\n %a = softmax %x\n return %a\n}\n"});
+  // Two functions and three loops; what the last one returns has another type than its row.
+  for (const std::string n : {"50", "s0"})
+    cases.push_back({"graph @g(%x: bf16[3, " + n + "]) " + (n == "s0" ? "symbols { s0: 0.. } " : "") +
+                         "{\n %c = cast %x {dtype = f32}\n %t = tanh %c\n %e = exp %c\n %y = add %t, %e\n"
+                         " %m = mean %y {axes = [1], keepdims = true}\n %d = sub %y, %m\n %q = mul %d, %d\n"
+                         " %v = reduce_sum %q {axes = [1], keepdims = true}\n %s = add %d, %v\n %r = cast %s {dtype = bf16}\n "
+                         "return %r\n}\n",
+                     n == "s0" ? std::vector<std::vector<int64_t>>{{0}, {9}, {130}, {4096}, {4099}}
+                               : std::vector<std::vector<int64_t>>{{}}});
+  // The same function, but not of the same value.
+  cases.push_back(
+      {"graph @g(%x: bf16[3, 70], %y: bf16[3, 70]) {\n %c = cast %x {dtype = f32}\n %k = cast %y {dtype = f32}\n %e = exp %c\n"
+       " %m = reduce_sum %e {axes = [1], keepdims = true}\n %f = exp %k\n %n = neg %c\n %h = exp %n\n %d = div %f, %m\n %s = "
+       "add %d, %h\n"
+       " %r = cast %s {dtype = bf16}\n return %r\n}\n"});
+  // Where the function is applied to what a gather finds.
+  cases.push_back(
+      {"graph @g(%x: bf16[40], %i: i64[3, 64]) {\n %g = gather %x, %i {axis = 0}\n %a = softmax %g\n return %a\n}\n"});
+  check(cases);
+}
+
+TEST_CASE("chains that round to 16 bits between operations") {
+  std::vector<Case> cases;
+  for (const std::string t : {"bf16", "f16"}) {
+    const std::string head = "graph @g(%x: " + t + "[333], %y: " + t + "[333]";
+    cases.push_back(
+        {head +
+         ") {\n %a = mul %x, %y\n %b = add %a, %x\n %c = div %b, %y\n %d = sqrt %c\n %e = sub %d, %a\n return %e, %b\n}\n"});
+    cases.push_back(
+        {head + ") {\n %a = div %x, %y\n %b = sub %a, %a\n %c = copysign %y, %b\n %d = mul %c, %y\n return %d\n}\n"});
+    // NaN of f32 may have any bits.
+    cases.push_back({head + ", %z: f32[333]) {\n %h = cast %z {dtype = " + t +
+                     "}\n %a = mul %h, %x\n %b = add %a, %y\n %c = cast %z {dtype = " + t +
+                     "}\n %d = maximum %b, %c\n return %d\n}\n"});
+  }
+  check(cases);
+}
+
 TEST_CASE("columns and whole tensors") {
   std::vector<Case> cases;
   for (const std::string n : {"1", "7", "100", "128", "200", "5000"})

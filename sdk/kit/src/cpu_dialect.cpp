@@ -155,6 +155,11 @@ class CpuDialect final : public Dialect {
     return "fence(" + flag + ")";
   }
 
+  std::string rounded(Type t, int lanes, const std::string& value, bool short_nan, Needs& needs) const override {
+    if (t != Type::BF16 || lanes == 1) return {};
+    type(Type::F32, lanes, needs), type(Type::U32, lanes, needs), type(Type::Bool, lanes, needs);
+    return helper(short_nan ? "round_bf16" : "round_any_bf16", lanes, needs) + "(" + value + ")";
+  }
   std::string hide(Type t, int lanes, const std::string& value, Needs& needs) const override {
     if (type_bytes(t) * lanes > 64 || type_bytes(t) * lanes < 16) return value;
     const Type e = element_type(t);
@@ -163,9 +168,13 @@ class CpuDialect final : public Dialect {
     return "hide_" + std::string(element_name(t)) + "x" + std::to_string(lanes) + "(" + value + ")";
   }
   std::string instead(const Function& f, int lanes) const override {
-    if (f.name != "ldexp_f32" || lanes != 16) return {};
-    return "#if defined(__AVX512F__) && __has_builtin(__builtin_ia32_scalefps512_mask)\n  return "
-           "__builtin_ia32_scalefps512_mask(v0, v2, v0, (unsigned short)-1, 4);\n#endif\n";
+    if (lanes != 16) return {};
+    const auto builtin = [](const std::string& name, const std::string& args) {
+      return "#if defined(__AVX512F__) && __has_builtin(" + name + ")\n  return " + name + "(" + args + ");\n#endif\n";
+    };
+    if (f.name == "ldexp_f32") return builtin("__builtin_ia32_scalefps512_mask", "v0, v2, v0, (unsigned short)-1, 4");
+    if (f.name == "nearest_f32") return builtin("__builtin_ia32_rndscaleps_mask", "v0, 8, v0, (unsigned short)-1, 4");
+    return {};
   }
   std::string function_name(const Function& f, int lanes) const override {
     return lanes == 1 ? f.name : f.name + "_x" + std::to_string(lanes);
@@ -382,6 +391,11 @@ std::string half_helper(const std::string& name, int lanes) {
     return "INLINE " + u16 + " narrow_bf16" + n + "(" + f32 + " x) {\n" + (lanes == 16 ? kInstruction : "") + "  const " + u32 +
            " b = " + as(u32, "x") + ", r = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;\n  return " +
            to(u16, "(x != x) ? " + (lanes == 1 ? std::string("0x7fc0u") : zero + " + 0x7fc0u") + " : r") + ";\n}\n";
+  if (name == "round_bf16" || name == "round_any_bf16") {
+    const std::string r = as(f32, "(b + 0x7fffu + ((b >> 16) & 1u)) & 0xffff0000u");
+    return "INLINE " + f32 + " " + name + n + "(" + f32 + " x) {\n  const " + u32 + " b = " + as(u32, "x") + ";\n  return " +
+           (name == "round_bf16" ? r : "(x != x) ? " + as(f32, zero + " + 0x7fc00000u") + " : " + r) + ";\n}\n";
+  }
   if (name == "widen_f16")
     return "INLINE " + f32 + " widen_f16" + n + "(" + u16 + " h) {\n  const " + u32 + " w = " + to(u32, "h") +
            ", sign = (w & 0x8000u) << 16, mag = (w & 0x7fffu) << 13;\n  const " + u32 +
@@ -502,7 +516,8 @@ std::string CpuDialect::prelude(const Needs& needs) const {
     } else if (name == "fence") {
       s += "INLINE void fence(i64 stream) {\n#if __has_builtin(__builtin_nontemporal_store) && "
            "__has_builtin(__builtin_ia32_sfence)\n  if (stream) __builtin_ia32_sfence();\n#endif\n}\n";
-    } else if (name.starts_with("widen_") || name.starts_with("narrow_") || name.starts_with("cut_")) {
+    } else if (name.starts_with("widen_") || name.starts_with("narrow_") || name.starts_with("cut_") ||
+               name.starts_with("round_bf16") || name.starts_with("round_any_")) {
       s += half_helper(name, lanes);
     } else if (name.starts_with("where_")) {
       const std::string f = name.substr(6), v = "f64x" + n;

@@ -6,6 +6,7 @@ namespace tessera::kit {
 
 void KernelWriter::inst(uint32_t id, const Lanes& outer) {
   const Inst& x = k_.insts[id];
+  if (unneeded_[id] && !recompute_) return;
   if (x.origin != kNone && x.origin != said_ && x.op != Op::Const && x.op != Op::Reduce) {
     line("// " + k_.origins[x.origin]);
     said_ = x.origin;
@@ -21,7 +22,12 @@ void KernelWriter::inst(uint32_t id, const Lanes& outer) {
     case Op::Reduce: return;
     default: break;
   }
-  if (s_.relaxed && through_half(id)) return line(t + ref(k_.insts[x.args[0]].args[0], l.n) + ";");
+  if (reads_repeat(id) && !recompute_)
+    return line(t + d_.load(x.type, l.n, repeat_place(repeats_[id], false), l.count, m_.needs_) + ";");
+  if (through_half(id)) {
+    if (s_.relaxed) return line(t + ref(k_.insts[x.args[0]].args[0], l.n) + ";");
+    if (const std::string r = rounded_half(id, l.n); !r.empty()) return line(t + r + ";");
+  }
   std::vector<std::string> args;
   const Type in = x.args[0] == kNone ? x.type : k_.insts[x.args[0]].type;
   const bool plain = l.n > 1 && infix(x, in);
@@ -33,14 +39,7 @@ void KernelWriter::inst(uint32_t id, const Lanes& outer) {
                             : shield(k_.insts, x, a, varying_[a] ? l.n : 1, ref(a, l.n)));
     }
   line(t + operation(x, in, l.n, args, shift_of(k_.insts, x)) + ";");
-}
-
-bool KernelWriter::through_half(uint32_t id) const {
-  const Inst& x = k_.insts[id];
-  if (x.op != Op::Convert || x.type != Type::F32) return false;
-  const Inst& half = k_.insts[x.args[0]];
-  return half.op == Op::Convert && (half.type == Type::BF16 || half.type == Type::F16) &&
-         k_.insts[half.args[0]].type == Type::F32;
+  if (repeats_[id] == id) line(d_.store(x.type, l.n, repeat_place(id, true), name(id), l.count, m_.needs_) + ";");
 }
 
 void KernelWriter::index(uint32_t id, const Inst& x, const Lanes& l) {
@@ -108,6 +107,10 @@ std::string KernelWriter::stream_flag(uint32_t buffer) {
 }
 
 void KernelWriter::row_memory() {
+  for (uint32_t i = 0; i < k_.insts.size(); ++i)
+    if (repeats_[i] == i)
+      line("alignas(64) " + d_.memory_type(k_.insts[i].type) + " again_" + std::to_string(i) + "[" + std::to_string(kRow) +
+           "];");
   for (uint32_t b = 0; b < k_.buffers.size(); ++b)
     if (kept_[b])
       line("alignas(64) " + d_.memory_type(k_.buffers[b].type) + " memory_" + k_.buffers[b].name + "[" + std::to_string(kRow) +

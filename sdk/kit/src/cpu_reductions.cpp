@@ -34,8 +34,8 @@ std::string KernelWriter::combiner(const Inst& x, int lanes) {
   Inst op;
   op.type = t;
   switch (k) {
-    case ReduceKind::Max: body = is_float(t) ? "((a != a) | (a > b)) ? a : b" : "(a > b) ? a : b"; break;
-    case ReduceKind::Min: body = is_float(t) ? "((a != a) | (a < b)) ? a : b" : "(a < b) ? a : b"; break;
+    case ReduceKind::Max: body = is_float(t) ? "(a != a) ? a : ((a > b) ? a : b)" : "(a > b) ? a : b"; break;
+    case ReduceKind::Min: body = is_float(t) ? "(a != a) ? a : ((a < b) ? a : b)" : "(a < b) ? a : b"; break;
     default:
       op.op = k == ReduceKind::Prod ? Op::Mul : k == ReduceKind::Any ? Op::Or : k == ReduceKind::All ? Op::And : Op::Add;
       body = d_.instruction(op, t, lanes, args, -1, m_.needs_);

@@ -75,28 +75,41 @@ void KernelWriter::rows(Phase phase) {
       continue;
     }
     const Loop& l = k_.loops[i.id];
-    const std::vector<uint32_t> rs = reductions(l);
-    const bool vector =
-        s_.lanes_in_loop && s_.width > 1 && std::none_of(rs.begin(), rs.end(), [&](uint32_t r) { return is_arg(k_.insts[r]); });
     if (phase == Phase::Partial) return open("{"), partial_loop(l), close();
+    const std::vector<uint32_t> rs = reductions(l);
     for (const uint32_t r : rs) line(type(k_.insts[r].type, 1) + " r" + std::to_string(r) + ";");
-    open("{");
-    if (phase == Phase::Join) {
-      join_loop(l);
-    } else if (vector && rs.empty()) {
-      store_loop(l);
-    } else if (vector && l.axes.size() == 1) {
-      row_loop(l);
-    } else {
-      const std::vector<uint8_t> before = varying_;
-      std::fill(varying_.begin(), varying_.end(), 0);
-      serial_loop(l, {});
-      varying_ = before;
+    const bool either = reads_repeats(l) && !k_.pool.as_number(points(l));
+    open(either ? "if (" + expr(points(l)) + " <= " + std::to_string(kRow) + ") {" : "{");
+    row(l, phase);
+    if (either) {
+      close("} else {");
+      ++indent_;
+      recompute_ = true;
+      row(l, phase);
+      recompute_ = false;
     }
-    for (const uint32_t r : rs) line("r" + std::to_string(r) + " = " + name(r) + ";");
     close();
     for (const uint32_t r : rs) line("const " + type(k_.insts[r].type, 1) + " " + name(r) + " = r" + std::to_string(r) + ";");
   }
+}
+
+void KernelWriter::row(const Loop& l, Phase phase) {
+  const std::vector<uint32_t> rs = reductions(l);
+  const bool vector =
+      s_.lanes_in_loop && s_.width > 1 && std::none_of(rs.begin(), rs.end(), [&](uint32_t r) { return is_arg(k_.insts[r]); });
+  if (phase == Phase::Join) {
+    join_loop(l);
+  } else if (vector && rs.empty()) {
+    store_loop(l);
+  } else if (vector && l.axes.size() == 1) {
+    row_loop(l);
+  } else {
+    const std::vector<uint8_t> before = varying_;
+    std::fill(varying_.begin(), varying_.end(), 0);
+    serial_loop(l, {});
+    varying_ = before;
+  }
+  for (const uint32_t r : rs) line("r" + std::to_string(r) + " = " + name(r) + ";");
 }
 
 void KernelWriter::plan() {

@@ -9,6 +9,8 @@ std::string KernelWriter::run() {
   check();
   classify();
   find_kept();
+  find_repeats();
+  find_halves();
   find_streamed();
   head_ = "// " + k_.name + ": ";
   for (const Buffer& b : k_.buffers) head_ += b.name + (&b == &k_.buffers.back() ? "\n" : ", ");

@@ -52,6 +52,21 @@ class KernelWriter {
   void symbols(const std::string& from);
   void range(const std::string& function, Phase phase);
 
+  // ---- cpu_half.cpp
+  // A value of f32 that was rounded to a half type and is widened again.
+  bool through_half(uint32_t id) const;
+  // Which values of f32 have zeros in the lower half of their bits where they are NaN, and which of 16 bits are more than a step between two of f32.
+  void find_halves();
+  // Such a step in one go; empty: there is none.
+  std::string rounded_half(uint32_t id, int lanes);
+
+  // ---- cpu_repeats.cpp
+  void find_repeats();
+  bool reads_repeat(uint32_t id) const { return repeats_[id] != kNone && repeats_[id] != id; }
+  bool reads_repeats(const Loop& l) const;
+  // Where the value of this point is kept.
+  std::string repeat_place(uint32_t first, bool to_write);
+
   // ---- cpu_text.cpp
   void line(const std::string& s) { out_ += std::string(static_cast<size_t>(indent_) * 2, ' ') + s + "\n"; }
   void open(const std::string& s);
@@ -77,8 +92,6 @@ class KernelWriter {
 
   // ---- cpu_instructions.cpp
   void inst(uint32_t id, const Lanes& outer);
-  // A value of f32 that was rounded to a half type and is widened again.
-  bool through_half(uint32_t id) const;
   void index(uint32_t id, const Inst& x, const Lanes& l);
   // 1: contiguous along the lanes.
   bool contiguous(const Inst& x);
@@ -171,6 +184,7 @@ class KernelWriter {
   bool parallel_lanes() const { return s_.lane_axis != kNone && !s_.lanes_in_loop && s_.width > 1; }
   void units(Phase phase);
   void rows(Phase phase);
+  void row(const Loop& l, Phase phase);
   bool depends_on_loop(uint32_t id) const { return after_loop_[id] != 0; }
   void plan();
 
@@ -187,6 +201,11 @@ class KernelWriter {
   uint32_t said_ = kNone;      // the source op that the last comment names
   std::vector<uint8_t> kept_;  // by buffer: its earlier values wait in a row
   std::vector<uint32_t> last_store_;  // by buffer
+  std::vector<uint8_t> short_nan_, stays_half_;
+  std::vector<uint32_t>
+      repeats_;  // by instruction: that of an earlier loop with the same value; itself where its value is kept
+  std::vector<uint8_t> unneeded_;  // by instruction: only what is read instead needs it
+  bool recompute_ = false;         // what repeats is computed again, in this text
   std::string head_, out_;
   int indent_ = 0;
 };

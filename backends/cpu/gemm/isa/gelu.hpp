@@ -36,34 +36,64 @@ template <int N>
   return p;
 }
 
-typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
-[[gnu::always_inline]] inline Vec power_of_two(Ints n) { return reinterpret_cast<Vec>((n + 127) << 23); }
+// x * 2^n, rounded once; t: n + 1.5 * 2^23.
+[[gnu::always_inline]] inline Vec scaled(Vec x, Vec n, [[maybe_unused]] Vec t) {
+#if defined(__AVX512F__)
+  // All lanes: GCC 12 warns of what the form without a mask does with the lanes that it does not leave out.
+  return reinterpret_cast<Vec>(
+      _mm512_maskz_scalef_ps(static_cast<__mmask16>(0xffff), reinterpret_cast<__m512>(x), reinterpret_cast<__m512>(n)));
+#else
+  typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
+  const auto power_of_two = [](Ints i) __attribute__((always_inline)) { return reinterpret_cast<Vec>((i + 127) << 23); };
+  const Ints i = reinterpret_cast<Ints>(t) - 0x4B400000, half = i >> 1;
+  return (x * power_of_two(half)) * power_of_two(i - half);
+#endif
+}
+
+constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: a sum with it is rounded to an integer
 
 // For x up to 89.
 [[gnu::always_inline]] inline Vec exp_to_89_f32(Vec x) {
   const Vec c = x < -104.0f ? splat(-104.0f) : x;
-  const Vec t = fused(c, splat(1.44269504088896341f), splat(12582912.0f));
-  const Vec n = t - splat(12582912.0f);
+  const Vec t = fused(c, splat(1.44269504088896341f), splat(kMagic));
+  const Vec n = t - splat(kMagic);
   const Vec r = fused(n, splat(2.12194440e-4f), fused(n, splat(-0.693359375f), c));
-  static constexpr float kExp[] = {0.00019918393809348345f, 0.001394617953337729f, 0.008333263918757439f,
-                                   0.041666269302368164f,   0.1666666716337204f,   0.5f};
-  const Vec y = fused(polynomial(r, kExp) * r, r, r) + splat(1.0f);
-#if defined(__AVX512F__)
-  // All lanes: GCC 12 warns of what the form without a mask does with the lanes that it does not leave out.
-  return reinterpret_cast<Vec>(
-      _mm512_maskz_scalef_ps(static_cast<__mmask16>(0xffff), reinterpret_cast<__m512>(y), reinterpret_cast<__m512>(n)));
-#else
-  const Ints i = reinterpret_cast<Ints>(t) - 0x4B400000, half = i >> 1;
-  return (y * power_of_two(half)) * power_of_two(i - half);
-#endif
+  static constexpr float kExp[] = {0.00019918393809348345f,
+                                   0.001394617953337729f,
+                                   0.008333263918757439f,
+                                   0.041666269302368164f,
+                                   0.1666666716337204f,
+                                   0.5f,
+                                   1.0f,
+                                   1.0f};
+  return scaled(polynomial(r, kExp), n, t);
 }
 [[gnu::always_inline]] inline Vec exp_f32(Vec x) { return exp_to_89_f32(x > 89.0f ? splat(89.0f) : x); }
 
+// To an integer, |x| up to 2^21.
+[[gnu::always_inline]] inline Vec nearest(Vec x) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Vec>(_mm512_maskz_roundscale_ps(static_cast<__mmask16>(0xffff), reinterpret_cast<__m512>(x), 8));
+#else
+  return kept(x + splat(kMagic)) - splat(kMagic);
+#endif
+}
+
 [[gnu::always_inline]] inline Vec gelu(Vec x) {
-  static constexpr float kTail[] = {1.9214401205199624e-06f, -2.6769873408187192e-05f, 0.00012653235909832394f,
-                                    0.00010110955629512438f, -0.004904343505239807f,   0.03639371277580581f,
-                                    0.31829658670329286f,    0.797885686795797f,       0.6931471655063184f};
-  const Vec tail = kept(exp_to_89_f32(-polynomial(x < 0 ? -x : x, kTail)));
+  static constexpr float kEven[] = {3.9377689972752705e-05f, -0.00013693637447431684f, -0.052496179938316345f,
+                                    -1.1511051654815674f};
+  static constexpr float kOdd[] = {-2.834912720572902e-06f, -0.00018618024478200823f, 0.00706342002376914f,
+                                   -0.4592081904411316f};
+  static constexpr float kHalf[] = {7.676680979784578e-05f,
+                                    0.0006699436926282942f,
+                                    0.00480921845883131f,
+                                    0.027751661837100983f,
+                                    0.12011323869228363f,
+                                    0.3465735912322998f,
+                                    0.5f};
+  const Vec m = x < 0 ? -x : x, a = m > 10.3125f ? splat(10.3125f) : m, z = kept(a * a);
+  const Vec p = kept(fused(polynomial(z, kOdd), a, polynomial(z, kEven)) * a), n = nearest(p);
+  const Vec tail = kept(scaled(polynomial(p - n, kHalf), n, p + splat(kMagic)));
   return x * (x > 0 ? splat(1.0f) - tail : tail);
 }
 

@@ -32,6 +32,10 @@ class Dialect {
   // a Shl or Shr shifts when that is constant and below the width, else -1.
   virtual std::string instruction(const Inst& x, Type operand, int lanes, std::span<const std::string> args, int shift,
                                   Needs& needs) const = 0;
+  // An f32 value rounded to the 16-bit float `t` and widened again. `short_nan`: where it is NaN, the bits that are cut are zeros. Nothing: two conversions.
+  virtual std::string rounded(Type /*t*/, int /*lanes*/, const std::string& /*value*/, bool /*short_nan*/, Needs&) const {
+    return {};
+  }
   // A scalar routine of the C library on every lane (`where`: only lanes for which it holds, the others keep the operand).
   virtual std::string external(const Function& f, int lanes, std::span<const std::string> args, Needs& needs) const = 0;
   // Contiguous elements; `count` is the text of how many lanes are alive, empty: all. A load gives 0 in the others.
