@@ -195,8 +195,8 @@ class AttentionKernel final : public sdk::Kernel {
         const int64_t all = std::min(kKeysAtOnce, keys - j), n = std::min(all, seen - j);
         const Tiles tiles(all, gemm_.mr);
         for (int64_t t = 0; t < tiles.count && tiles.first(t) < n; ++t)
-          gemm_.micro[tiles.height(t)](s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q,
-                                       weights + tiles.first(t) * width, width, false, Ahead::only(packed_q, 0, weights));
+          gemm_.micro[tiles.height(t)].whole(s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q,
+                                             weights + tiles.first(t) * width, width, false, Ahead::only(packed_q, 0, weights));
         w.keys = n;
         w.mask_add = mask_add ? mask_add + j * w.mask_col : nullptr;
         w.mask_bool = mask_bool ? mask_bool + j * w.mask_col : nullptr;
@@ -207,8 +207,9 @@ class AttentionKernel final : public sdk::Kernel {
            : isa_.level == 1 ? correct_avx2
                              : correct_baseline)(sums, s.values, width, w.correction);
         for (int64_t t = 0; t < value_tiles.count; ++t)
-          gemm_.micro[value_tiles.height(t)](n, packed_v + j * s.values + value_tiles.first(t) * all, weights,
-                                             sums + value_tiles.first(t) * width, width, j > 0, Ahead::only(weights, 0, sums));
+          gemm_.micro[value_tiles.height(t)].whole(n, packed_v + j * s.values + value_tiles.first(t) * all, weights,
+                                                   sums + value_tiles.first(t) * width, width, j > 0,
+                                                   Ahead::only(weights, 0, sums));
       }
       const AttendedArgs a{sums,    s.values, width,
                            queries, w.sum,    static_cast<float*>(l.outputs[0].data) + (head * s.queries + query) * s.values,

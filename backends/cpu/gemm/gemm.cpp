@@ -439,9 +439,9 @@ class Run {
       if (g_.row_bias) d.row_bias = g_.row_bias + batch % g_.row_bias_count * m_ + row;
       if (d.other) d.other += out;
       if (s.rows_b)
-        isa_.micro_done_at[height](k, a, s.rows_b, g_.rows_b_ld, d);
+        isa_.micro[height].done_at(k, a, s.rows_b, g_.rows_b_ld, d);
       else
-        isa_.micro_done[height](k, a, reinterpret_cast<const float*>(s.b), d, ahead);
+        isa_.micro[height].done(k, a, reinterpret_cast<const float*>(s.b), d, ahead);
       if (s.rows_b) fetch_operands(batch, next, 1);
       return;
     }
@@ -515,9 +515,8 @@ class Run {
 
   void multiply(int height, int64_t k, const char* a, const Side& s, float* sums, int64_t ld, bool add,
                 const Ahead& ahead) const {
-    if (s.rows_b) return isa_.micro_at[height](k, a, s.rows_b, g_.rows_b_ld, sums, ld, add);
-    const GemmIsa::Micro* by_height = s.cols <= isa_.nr / 2 && isa_.micro_half[height] ? isa_.micro_half : isa_.micro;
-    by_height[height](k, a, s.b, sums, ld, add, ahead);
+    if (s.rows_b) return isa_.micro[height].at(k, a, s.rows_b, g_.rows_b_ld, sums, ld, add);
+    isa_.micro[height].part(s.cols, isa_.nr)(k, a, s.b, sums, ld, add, ahead);
   }
 
   // Of B as a whole.
@@ -546,7 +545,7 @@ class Run {
 
   // How micro-kernels may finish whole tiles themselves, if they may.
   std::optional<DoneArgs> done() const {
-    if (!isa_.micro_done[1] || g_.epilogue || g_.turned || g_.c_dtype != TSR_F32) return std::nullopt;
+    if (!isa_.micro[1].done || g_.epilogue || g_.turned || g_.c_dtype != TSR_F32) return std::nullopt;
     static constexpr auto kNoBias = [] {
       std::array<float, std::extent_v<decltype(GemmIsa::micro)>> zeros{};
       for (float& z : zeros) z = -0.0f;  // z + -0 is z for every z

@@ -90,19 +90,22 @@ struct GemmIsa {
   int64_t k_unit;        // packed K is a multiple of it
   int64_t kc;            // elements of K between two additions to the sums in memory
   int64_t packed_bytes;  // of an element
-  // sums[i][j] (+)= sum over k of a[k][i] * b[k][j]; k is a multiple of k_unit; height rows, nr columns, `ld` floats between rows.
-  using Micro = void (*)(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const Ahead& ahead);
-  Micro micro[33];  // by height; null where that height is not used
-  // The same for the left half of the columns; the other half of the sums may be anything. f32 only, else null.
-  Micro micro_half[33];
-  // The same on nr columns of B as they lie in memory, rows `b_ld` floats apart, of a short K. f32 only, else null.
-  using MicroAt = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add);
-  MicroAt micro_at[33];
-  // Both with the last piece of K, finished and written as `done` says. f32 only, else null.
-  using MicroDone = void (*)(int64_t k, const void* a, const float* b, const DoneArgs& done, const Ahead& ahead);
-  MicroDone micro_done[33];
-  using MicroDoneAt = void (*)(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& done);
-  MicroDoneAt micro_done_at[33];
+  // Micro-kernels for tiles of one height; null: there is none.
+  struct Kernels {
+    // sums[i][j] (+)= sum over k of a[k][i] * b[k][j]; k is a multiple of k_unit; height rows, nr columns, `ld` floats between rows.
+    using Micro = void (*)(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const Ahead& ahead);
+    Micro whole;
+    // The same for the first half or quarter of the columns; other sums may be anything. f32 only.
+    Micro half, quarter;
+    // The same on nr columns of B as they lie in memory, rows `b_ld` floats apart, of a short K. f32 only.
+    void (*at)(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add);
+    // Both with the last piece of K, finished and written as `done` says. f32 only.
+    void (*done)(int64_t k, const void* a, const float* b, const DoneArgs& done, const Ahead& ahead);
+    void (*done_at)(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& done);
+    // For the first `cols` columns.
+    Micro part(int cols, int nr) const { return cols <= nr / 4 && quarter ? quarter : cols <= nr / 2 && half ? half : whole; }
+  };
+  Kernels micro[33];  // by height; nulls where that height is not used
   void (*pack_a)(const PackArgs&);
   void (*pack_b)(const PackArgs&);
   // With f32 results the steps are applied on the way; f is the place of the same tile in the result, and not used otherwise.

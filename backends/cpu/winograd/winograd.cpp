@@ -164,8 +164,9 @@ class Run {
         for (int64_t i = t.first(group); i < t.last(group); ++i, next += step * k) {
           const int64_t blocks = t.before(i) - begin;
           const int height = t.tile(i).height();
-          isa_.micro[height](k, values + (blocks * kPoints + q * height) * s_.channels + k0 * height, filters + k0 * isa_.nr,
-                             sums + q * point + blocks * isa_.nr, isa_.nr, k0 > 0, Ahead::only(next, step, sums));
+          isa_.micro[height].whole(k, values + (blocks * kPoints + q * height) * s_.channels + k0 * height,
+                                   filters + k0 * isa_.nr, sums + q * point + blocks * isa_.nr, isa_.nr, k0 > 0,
+                                   Ahead::only(next, step, sums));
         }
       }
     bool finite = true;

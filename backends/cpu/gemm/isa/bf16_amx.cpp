@@ -72,9 +72,23 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
 }
 
 constexpr GemmIsa table() {
-  GemmIsa t{"amx", true, kMR, kNR, 16, 32, 1024, 2, {}, {}, {}, {}, {}, pack_rows, pack_pairs, store_tile, nullptr, begin, end};
-  t.micro[16] = micro<16>;
-  t.micro[32] = micro<32>;
+  GemmIsa t{.name = "amx",
+            .bf16 = true,
+            .mr = kMR,
+            .nr = kNR,
+            .row_unit = 16,
+            .k_unit = 32,
+            .kc = 1024,
+            .packed_bytes = 2,
+            .micro = {},
+            .pack_a = pack_rows,
+            .pack_b = pack_pairs,
+            .store = store_tile,
+            .turn = nullptr,
+            .begin = begin,
+            .end = end};
+  t.micro[16].whole = micro<16>;
+  t.micro[32].whole = micro<32>;
   return t;
 }
 

@@ -54,9 +54,22 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
 
 template <int... H>
 constexpr GemmIsa table() {
-  GemmIsa t{"avx512_bf16", true,       kMR,        kNR,     1,       32,     768, 2, {}, {}, {}, {}, {},
-            pack_pairs,    pack_pairs, store_tile, nullptr, nullptr, nullptr};
-  ((t.micro[H] = micro<H>), ...);
+  GemmIsa t{.name = "avx512_bf16",
+            .bf16 = true,
+            .mr = kMR,
+            .nr = kNR,
+            .row_unit = 1,
+            .k_unit = 32,
+            .kc = 768,
+            .packed_bytes = 2,
+            .micro = {},
+            .pack_a = pack_pairs,
+            .pack_b = pack_pairs,
+            .store = store_tile,
+            .turn = nullptr,
+            .begin = nullptr,
+            .end = nullptr};
+  ((t.micro[H].whole = micro<H>), ...);
   return t;
 }
 

@@ -122,6 +122,38 @@ void micro(int64_t k, const void* a, const void* b, float* sums, int64_t ld, boo
   keep(acc, sums, ld, add);
 }
 
+#if defined(__AVX2__)
+// The left quarter, in vectors of half the lanes.
+template <int H>
+void micro_quarter(int64_t k, const void* left, const void* right, float* sums, int64_t ld, bool add, const Ahead& ahead) {
+  typedef float Half __attribute__((vector_size(2 * kLanes)));
+  const float *a = static_cast<const float*>(left), *b = static_cast<const float*>(right);
+  const char* next = ahead.next;
+  Half acc[H] = {};
+  for (int64_t p = 0; p < k; ++p, a += H, b += kNR, next += ahead.step) {
+    __builtin_prefetch(next, 0, 2);
+    __builtin_prefetch(b + 16 * kNR);
+    Half y;
+    std::memcpy(&y, b, sizeof y);
+#pragma GCC unroll 16
+    for (int i = 0; i < H; ++i) acc[i] += a[i] * y;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < H; ++i) {
+    float* row = sums + i * ld;
+    if (add) {
+      Half before;
+      std::memcpy(&before, row, sizeof before);
+      acc[i] += before;
+    }
+    std::memcpy(row, &acc[i], sizeof(Half));
+  }
+}
+#else
+template <int H>
+constexpr GemmIsa::Kernels::Micro micro_quarter = nullptr;
+#endif
+
 // Where B is read by few tiles, a panel of it is not worth its copying.
 template <int H>
 void micro_at(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add) {
@@ -147,11 +179,22 @@ void micro_done_at(int64_t k, const void* a, const float* b, int64_t b_ld, const
 
 template <int... H>
 constexpr GemmIsa table(const char* name) {
-  GemmIsa t{name, false, kMR, kNR,      1,        1,          384,       4,       {},     {},
-            {},   {},    {},  pack_f32, pack_f32, store_tile, turn_tile, nullptr, nullptr};
-  ((t.micro[H] = micro<H, 2>, t.micro_half[H] = micro<H, 1>, t.micro_at[H] = micro_at<H>, t.micro_done[H] = micro_done<H>,
-    t.micro_done_at[H] = micro_done_at<H>),
-   ...);
+  GemmIsa t{.name = name,
+            .bf16 = false,
+            .mr = kMR,
+            .nr = kNR,
+            .row_unit = 1,
+            .k_unit = 1,
+            .kc = 384,
+            .packed_bytes = 4,
+            .micro = {},
+            .pack_a = pack_f32,
+            .pack_b = pack_f32,
+            .store = store_tile,
+            .turn = turn_tile,
+            .begin = nullptr,
+            .end = nullptr};
+  ((t.micro[H] = {micro<H, 2>, micro<H, 1>, micro_quarter<H>, micro_at<H>, micro_done<H>, micro_done_at<H>}), ...);
   return t;
 }
 
