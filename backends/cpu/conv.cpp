@@ -36,6 +36,7 @@ class ConvKernel final : public sdk::Kernel {
     return "cpu.conv" + o_.name() +
            (winograd_ ? ".winograd"
             : rows_   ? ".rows"
+            : planes_ ? ".planes"
                       : "") +
            (packed_ ? ".packed." : ".") + isa_->name;
   }
@@ -80,7 +81,7 @@ class ConvKernel final : public sdk::Kernel {
                        slots_))
         return;
     }
-    const Panels panels(s, *isa_);
+    Panels panels(s, *isa_);
     g.source_context = &panels;
     if (rows_) {
       g.m.push(s.images * s.positions(), {0});
@@ -95,6 +96,10 @@ class ConvKernel final : public sdk::Kernel {
       g.num_steps = o_.steps(l, space, steps);
       return gemm_run(g, l.workspace, slots_);
     }
+    if (planes_)
+      panels.copy(
+          reinterpret_cast<float*>(static_cast<char*>(l.workspace) + product_workspace(l.dims) - Panels::copies_bytes(s)),
+          slots_);
     g.batch.push(s.images, {0, 0});
     g.batch.push(s.a.groups, {s.outputs * s.depth(), 0});
     g.m.push(s.outputs, {s.depth()});
@@ -123,6 +128,7 @@ class ConvKernel final : public sdk::Kernel {
  private:
   // Panels of input values are read where they lie, instead of gathered, where few tiles read them, or where they are small.
   static constexpr int64_t kFewOutputs = 60, kFewChannels = 48;
+  static constexpr int64_t kCopiedOutputs = 64, kMostCopied = 1 << 20;  // values of an image
 
   ConvShape shape(const int64_t* d) const { return {attributes_, o_.x, o_.w, o_.out, d}; }
 
@@ -135,6 +141,7 @@ class ConvKernel final : public sdk::Kernel {
     const bool packed = packed_ && !winograd_;
     const int64_t bytes =
         gemm_workspace(*isa_, s.batches(), s.outputs, s.positions(), s.depth(), {packed, false, true}, slots_);
+    if (planes_) return (bytes + 63) / 64 * 64 + Panels::copies_bytes(s);
     return winograd_ ? std::max(bytes, winograd_workspace(*isa_, *winograd_, s, slots_)) : bytes;
   }
 
@@ -154,12 +161,23 @@ class ConvKernel final : public sdk::Kernel {
     const ConvCycles direct = conv_cycles(*isa_, images, outputs, positions, depth);
     rows_ = direct.rows;
     const ConvAttributes& a = attributes_;
+    planes_ = copies_pay(x, outputs, y.size(static_cast<int>(y.rank()) - 1), depth);
     if (y.rank() != 4 || w.size(2) != 3 || w.size(3) != 3 || a.stride[0] != 1 || a.stride[1] != 1 || a.dilation[0] != 1 ||
         a.dilation[1] != 1)
       return;
     if (!winograd_pays(*isa_, images, w.size(1), outputs, {y.size(2), y.size(3)}, direct.cycles)) return;
     winograd_ = isa.level >= 2 ? &winograd_avx512() : isa.level == 1 ? &winograd_avx2() : &winograd_baseline();
-    rows_ = false;
+    rows_ = planes_ = false;
+  }
+  // Few outputs do not make up for gathering positions one by one; a vector of them is a stretch of a copied plane.
+  bool copies_pay(sdk::Type x, int64_t outputs, int64_t columns, int64_t depth) const {
+    int64_t values = 1;
+    for (uint32_t d = 1; d < x.rank(); ++d) {
+      if (TSR_DIM_IS_EXPR(x.size(static_cast<int>(d)))) return false;
+      values *= x.size(static_cast<int>(d));
+    }
+    const bool flat = depth == x.size(1) && attributes_.stride[0] == 1 && attributes_.stride[1] == 1;
+    return !rows_ && !flat && outputs <= kCopiedOutputs && values <= kMostCopied && columns % (isa_->nr / 2) == 0;
   }
 
   void pack_constant(const sdk::Compile& c, const sdk::Value& v) {
@@ -205,6 +223,7 @@ class ConvKernel final : public sdk::Kernel {
   const GemmIsa* isa_;
   ConvOperands o_;
   bool point_ = false, rows_ = false;      // which product it is: of channels alone; with positions as rows
+  bool planes_ = false;                    // input values come from copies of their planes
   const WinogradIsa* winograd_ = nullptr;  // by minimal filtering
   int slots_ = 1;
   PackedConstant packed_;

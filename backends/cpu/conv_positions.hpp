@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "conv_shape.hpp"
+#include "depthwise/phases.hpp"
 #include "gather/tables.hpp"
 #include "gemm/gemm.hpp"
 
@@ -17,8 +18,13 @@ struct Panels {
   const ConvShape& s;
   Gather* gather;
   Spread* spread;
+  Pick* pick;
+  CopyPlane* copy_plane;
   int nr, taps;
   int64_t tap_at[kMaxTaps];
+  // Planes of the input as `copy` made them, or null; then tap_at counts in these.
+  const float* copies = nullptr;
+  int64_t copy_floats = 0, copy_row = 0;
 
   Panels(const ConvShape& shape, const GemmIsa& isa)
       : s(shape),
@@ -28,10 +34,20 @@ struct Panels {
         spread(isa.nr == 32   ? spread_avx512
                : isa.nr == 16 ? spread_avx2
                               : spread_baseline),
+        pick(isa.nr == 32   ? pick_avx512
+             : isa.nr == 16 ? pick_avx2
+                            : pick_baseline),
+        copy_plane(isa.nr == 32   ? copy_plane_avx512
+                   : isa.nr == 16 ? copy_plane_avx2
+                                  : copy_plane_baseline),
         nr(isa.nr),
         taps(static_cast<int>(s.kernel[0] * s.kernel[1])) {
     for (int t = 0; t < taps; ++t) tap_at[t] = t / s.kernel[1] * s.a.dilation[0] * s.in[1] + t % s.kernel[1] * s.a.dilation[1];
   }
+
+  static int64_t copies_bytes(const ConvShape& s) { return s.images * s.a.groups * s.channels * Phases(s).bytes(); }
+  // Makes them in so many bytes, on `slots` threads: each a band of rows of all planes, which is what it then reads.
+  void copy(float* to, int64_t slots);
 
   // Where positions [first, first + count) lie in the input, and which taps see them. They are counted through all images.
   void locate(int64_t first, int count, int64_t* at, uint32_t* seen) const {
@@ -65,8 +81,22 @@ struct Panels {
   void columns(int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out, int64_t step) const {
     if (s.is_flat())
       return spread({s.x + (batch * s.channels + k0) * s.positions() + column, s.positions(), cols, count, out, step});
-    for (int done = 0; done < cols; done += nr, out += step)
-      panel(batch, column + done, std::min(nr, cols - done), k0, count, out);
+    for (int done = 0; done < cols; done += nr, out += step) {
+      if (copies)
+        copied_panel(batch, column + done, std::min(nr, cols - done), k0, count, out);
+      else
+        panel(batch, column + done, std::min(nr, cols - done), k0, count, out);
+    }
+  }
+
+  void copied_panel(int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) const {
+    const int lanes = nr / 2;
+    PickArgs p{copies + batch * s.channels * copy_floats, copy_floats, taps, tap_at, cols / lanes, {}, k0, count, out};
+    for (int v = 0; v < p.vectors; ++v) {
+      const int64_t at = column + v * lanes;
+      p.vector_at[v] = at / s.out[1] * s.a.stride[0] * copy_row + at % s.out[1];
+    }
+    pick(p);
   }
 
   void panel(int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out) const {

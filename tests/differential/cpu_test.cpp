@@ -418,6 +418,41 @@ TEST_CASE("convolutions with constant weights are exact where sums are") {
   for (const Model& m : models) check(m, "f32", TSR_F32);
 }
 
+TEST_CASE("convolutions that copy planes are exact where sums are") {
+  const Model models[] = {
+      {"conv",
+       "{strides = [2, 2], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}",
+       {2, 3, 30, 64},
+       {16, 3, 3, 3},
+       {16}},
+      {"conv",
+       "{strides = [2, 2], pad_low = [3, 3], pad_high = [3, 2], dilations = [1, 1]}",
+       {1, 3, 29, 96},
+       {20, 3, 7, 7},
+       {}},
+      // Half a panel is left; padding wider than the filter; another stride down than across, taps apart.
+      {"conv", "{strides = [1, 1], pad_low = [4, 9], pad_high = [0, 9], dilations = [1, 1]}", {1, 2, 5, 32}, {9, 2, 3, 3}, {9}},
+      {"conv",
+       "{strides = [1, 3], pad_low = [0, 2], pad_high = [3, 1], dilations = [2, 2]}",
+       {1, 4, 12, 48},
+       {9, 4, 3, 3},
+       {9}},
+      // Sums in two pieces; one dimension; taps of one element.
+      {"conv",
+       "{strides = [1, 2], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}",
+       {1, 50, 1, 32},
+       {64, 50, 3, 3},
+       {64}},
+      {"conv", "{strides = [2], pad_low = [1], pad_high = [1], dilations = [1]}", {2, 7, 64}, {10, 7, 4}, {10}},
+      {"conv",
+       "{strides = [2, 2], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}",
+       {2, 5, 8, 64},
+       {12, 5, 1, 1},
+       {12}},
+  };
+  for (const Model& m : models) check(m, "f32", TSR_F32, ".planes");
+}
+
 TEST_CASE("convolutions whose positions are rows of the product are exact where sums are") {
   const Model models[] = {
       {"conv",

@@ -229,8 +229,20 @@ void spread(const SpreadArgs& s) {
   }
 }
 
+template <int Vectors>
+void pick(const PickArgs& p) {
+  int tap = static_cast<int>(p.k0 % p.taps);
+  float* out = p.out;
+  for (const float* x = p.x + p.k0 / p.taps * p.plane;; x += p.plane, tap = 0)
+    for (; tap < p.taps; ++tap, out += 2 * kLanes) {
+      if (out == p.out + p.count * 2 * kLanes) return;
+      for (int v = 0; v < Vectors; ++v) store(out + v * kLanes, load(x + p.tap_at[tap] + p.vector_at[v]));
+    }
+}
+
 }  // namespace
 
+void CPU_CAT(pick_, CPU_ISA_NAME)(const PickArgs& p) { p.vectors == 2 ? pick<2>(p) : pick<1>(p); }
 void CPU_CAT(spread_, CPU_ISA_NAME)(const SpreadArgs& s) { spread(s); }
 void CPU_CAT(gather_, CPU_ISA_NAME)(const GatherArgs& g) {
 #if defined(__AVX2__)

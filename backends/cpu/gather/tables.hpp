@@ -38,4 +38,20 @@ using Spread = void(const SpreadArgs&);
 
 Spread spread_baseline, spread_avx2, spread_avx512;  // nr 8, 16, 32
 
+// Columns of which those of a vector follow each other: out[k][v * lanes + j] for `count` rows of two vectors, the first `vectors` of which are written.
+// Row k is the tap k % taps of channel k / taps, and column j of its vector v is x[channel * plane + tap_at[tap] + vector_at[v] + j].
+struct PickArgs {
+  const float* x;
+  int64_t plane;
+  int taps;
+  const int64_t* tap_at;  // [taps]
+  int vectors;            // 1 or 2
+  int64_t vector_at[2];
+  int64_t k0, count;
+  float* out;
+};
+using Pick = void(const PickArgs&);
+
+Pick pick_baseline, pick_avx2, pick_avx512;  // nr 8, 16, 32
+
 }  // namespace cpu
