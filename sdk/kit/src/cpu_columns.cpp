@@ -156,6 +156,16 @@ bool KernelWriter::by_rows() const {
   return !rs.empty() && std::all_of(rs.begin(), rs.end(), [&](uint32_t r) { return varying_[r] && !is_arg(k_.insts[r]); });
 }
 
+void KernelWriter::next_row(const Loop& l) {
+  for (const Item& i : l.body) {
+    if (i.is_loop || k_.insts[i.id].op != Op::Load || !knows_place(i.id) || !contiguous(k_.insts[i.id])) continue;
+    const auto row = k_.pool.affine(k_.insts[i.id].index, l.axes[0]);
+    if (!row || row->coefficient == kZero) continue;
+    const std::string ask = d_.prefetch(pointer(i.id) + " + (" + expr(row->coefficient) + ")");
+    if (!ask.empty()) line(ask + ";");
+  }
+}
+
 void KernelWriter::columns_by_rows(const std::string& axis, const std::string& stop, Phase phase) {
   const Loop& l = k_.loops[0];
   const std::vector<uint32_t> rs = reductions(l);
@@ -252,6 +262,7 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
   if (l.axes.size() == 1) {
     // Four points at a time that meet the same running values, which are so read and written a fourth as often.
     const std::string n = extent(l.axes[0]);
+    const bool few = l.body.size() <= kFewInsts;  // the compiler unrolls nothing
     if (phase == Phase::Partial) {
       line("const i64 c1 = min(" + n + ", chunk * 4096 + 4096);");
       line("i64 c0 = chunk * 4096;");
@@ -267,10 +278,18 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
     each_vector([&](const Lanes& lanes) {
       for (const uint32_t r : rs)
         line(type(reduced_type(k_.insts[r]), s_.width) + " s" + std::to_string(r) + " = " + array(r, "j") + ";");
-      open("for (i64 u = 0; u < 4; ++u) {");
-      line("const i64 " + k_.axis_names[l.axes[0]] + " = c0 + j + u * " + g + ";");
-      point(lanes, [](uint32_t r) { return "s" + std::to_string(r); });
-      close();
+      const auto one = [&](const std::string& u) {
+        line("const i64 " + k_.axis_names[l.axes[0]] + " = c0 + j + " + u + " * " + g + ";");
+        next_row(l);
+        point(lanes, [](uint32_t r) { return "s" + std::to_string(r); });
+      };
+      if (few) {
+        for (int u = 0; u < 4; ++u) open("{"), one(std::to_string(u)), close();
+      } else {
+        open("for (i64 u = 0; u < 4; ++u) {");
+        one("u");
+        close();
+      }
       for (const uint32_t r : rs) line(array(r, "j") + " = s" + std::to_string(r) + ";");
     });
     close();

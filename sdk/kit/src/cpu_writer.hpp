@@ -32,6 +32,8 @@ class KernelWriter {
   static constexpr int64_t kRow = 4096;           // elements of a row that is kept beside the output, at most
   static constexpr int64_t kRowBytes = 32 << 10;  // of all of them together
 
+  static constexpr size_t kFewInsts = 6;  // of a loop whose text may stand there several times
+
   enum class Phase { Whole, Partial, Join };
   struct Lanes {
     int n = 1;
@@ -177,6 +179,8 @@ class KernelWriter {
   // Of columns side by side: row by row, whole stretches of memory at a time. The running values of all columns of the unit are in memory.
   bool by_rows() const;
   void columns_by_rows(const std::string& axis, const std::string& stop, Phase phase);
+  // Asks for the next point of the loop: the hardware's own look-ahead begins anew with every stretch of a row.
+  void next_row(const Loop& l);
 
   // ---- cpu_units.cpp
   std::vector<uint32_t> outer_axes() const;

@@ -25,6 +25,7 @@ constexpr Known kKnown[] = {
     {"rsqrt", kFloats, 1},
     {"reciprocal", kFloats, 1},
     {"exp", kFloats, 1},
+    {"exp_of_less", kFloats, 1},
     {"exp2", kFloats, 1},
     {"expm1", kFloats, 1},
     {"log", kFloats, 1},
@@ -219,6 +220,8 @@ Computed on_float(std::string_view op, std::vector<Ex>& a, const std::vector<dou
   if (op == "gelu") return {call(named(p[0] != 0 ? "gelu_tanh" : "gelu"), x), false};
   if (op == "elu" || op == "celu") return {call(named(op), x, param(0)), false};
   if (op == "softplus") return {{x.b, x.b->call(named(op), {x.v, param(0).v, param(1).v})}, false};
+  // Of softmax: of no more than 0, or NaN.
+  if (op == "exp_of_less") return {call(x.type() == Type::F32 ? "exp_to_89_f32" : "exp_f64", x), false};
   if (op == "mul" && a.size() == 2) return {x * a[1], false};
   if (a.size() == 1) return {call(named(op), x), false};
   const Ex y = a[1];

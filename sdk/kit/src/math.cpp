@@ -76,12 +76,12 @@ Ex scale(Ex x, const Parts& e) {
   return {x.b, x.b->call("ldexp_f32", {x.v, e.n.v, e.n_float.v})};
 }
 
-// At most 0.9 ulp. NaN comes through r.
-Ex exp_f32(Ex x) {
-  const Ex c = select(x > 89.0, x.lit(89.0), x);
-  const Reduction e = reduce_exp(select(c < -104.0, x.lit(-104.0), c));
+// At most 0.9 ulp, for x up to 89. NaN comes through r.
+Ex exp_to_89_f32(Ex x) {
+  const Reduction e = reduce_exp(select(x < -104.0, x.lit(-104.0), x));
   return scale(fma(fma(horner_fma(e.r, kExp), e.r, e.r.lit(1.0)), e.r, e.r.lit(1.0)), e);
 }
+Ex exp_f32(Ex x) { return exp_to_89_f32(select(x > 89.0, x.lit(89.0), x)); }
 
 // From 0.625 on 1 - 2 / (exp(2x) + 1), with the rounding errors of the sum and the quotient taken along; below an odd polynomial. At most
 // 0.7 ulp.
@@ -284,6 +284,7 @@ class Library {
     define("ldexp_f32", {Type::F32, Type::I32, Type::F32}, [](auto& a) { return ldexp_f32(a[0], a[1]); });
     f32("nearest_f32", 1, [](auto& a) { return nearest_f32(a[0]); });
     f32("exp_f32", 1, [](auto& a) { return exp_f32(a[0]); });
+    f32("exp_to_89_f32", 1, [](auto& a) { return exp_to_89_f32(a[0]); });
     f32("tanh_f32", 1, [](auto& a) { return tanh_f32(a[0]); });
     f32("sigmoid_f32", 1, [](auto& a) { return sigmoid_f32(a[0]); });
     f32("silu_f32", 1, [](auto& a) { return silu_f32(a[0]); });
