@@ -76,6 +76,15 @@ void KernelWriter::square(const std::vector<uint32_t>& turned, const std::functi
     line("alignas(64) " + d_.memory_type(type) + " " + name + "[" + w + " * " + w + "];");
   };
   const auto each_row = [&](const auto& body) {
+    if (k_.insts.size() <= kFewInsts) {
+      for (int i = 0; i < s_.width; ++i) {
+        open("{");
+        line("const i64 " + t + " = " + t + "_0 + " + std::to_string(i) + ";");
+        body();
+        close();
+      }
+      return;
+    }
     open("for (i64 " + t + " = " + t + "_0; " + t + " < " + t + "_0 + " + w + "; ++" + t + ") {");
     body();
     close();
@@ -132,8 +141,7 @@ std::string KernelWriter::in_square(uint32_t id) const {
 }
 
 void KernelWriter::prefetch(const std::string& loop, const std::string& address) {
-  const std::string ask = d_.prefetch(address);
-  if (streams_ && !ask.empty()) line("if (stream) " + loop + ask + ";");
+  if (const std::string ask = d_.prefetch(address); !ask.empty()) line(loop + ask + ";");
 }
 
 std::vector<uint32_t> KernelWriter::transposed_loads() {
@@ -161,8 +169,7 @@ void KernelWriter::next_row(const Loop& l) {
     if (i.is_loop || k_.insts[i.id].op != Op::Load || !knows_place(i.id) || !contiguous(k_.insts[i.id])) continue;
     const auto row = k_.pool.affine(k_.insts[i.id].index, l.axes[0]);
     if (!row || row->coefficient == kZero) continue;
-    const std::string ask = d_.prefetch(pointer(i.id) + " + (" + expr(row->coefficient) + ")");
-    if (!ask.empty()) line(ask + ";");
+    prefetch("", pointer(i.id) + " + (" + expr(row->coefficient) + ")");
   }
 }
 
@@ -262,7 +269,7 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
   if (l.axes.size() == 1) {
     // Four points at a time that meet the same running values, which are so read and written a fourth as often.
     const std::string n = extent(l.axes[0]);
-    const bool few = l.body.size() <= kFewInsts;  // the compiler unrolls nothing
+    const bool few = l.body.size() <= kFewInsts;
     if (phase == Phase::Partial) {
       line("const i64 c1 = min(" + n + ", chunk * 4096 + 4096);");
       line("i64 c0 = chunk * 4096;");

@@ -32,7 +32,7 @@ class KernelWriter {
   static constexpr int64_t kRow = 4096;           // elements of a row that is kept beside the output, at most
   static constexpr int64_t kRowBytes = 32 << 10;  // of all of them together
 
-  static constexpr size_t kFewInsts = 6;  // of a loop whose text may stand there several times
+  static constexpr size_t kFewInsts = 8;  // whose text may stand there several times: the compiler unrolls nothing
 
   enum class Phase { Whole, Partial, Join };
   struct Lanes {
@@ -174,7 +174,7 @@ class KernelWriter {
   bool knows_place(uint32_t id) const;
   // Where the row of a transposed load, or of a store that waits, is.
   std::string in_square(uint32_t id) const;
-  // Asks for what the next square will read, where it comes from memory: its rows are too far apart for the hardware's own look-ahead.
+  // Asks for what the next square or row will read: rows are too far apart for the hardware's own look-ahead.
   void prefetch(const std::string& loop, const std::string& address);
   // Of columns side by side: row by row, whole stretches of memory at a time. The running values of all columns of the unit are in memory.
   bool by_rows() const;
