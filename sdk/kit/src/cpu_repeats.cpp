@@ -13,11 +13,13 @@ void KernelWriter::find_repeats() {
   if (!s_.lanes_in_loop || s_.width == 1 || s_.split || k_.loops.size() < 2 || k_.loops[0].axes.size() != 1) return;
   if (const auto n = k_.pool.as_number(points(k_.loops[0])); n && *n > kRow) return;
   std::vector<uint32_t> loop_of(k_.insts.size(), kNone);
-  for (uint32_t l = 0; l < k_.loops.size(); ++l)
+  for (uint32_t l = 0; l < k_.loops.size(); ++l) {
+    if (k_.loops[l].axes != k_.loops[0].axes) return;
     for (const Item& i : k_.loops[l].body) {
       if (k_.insts[i.id].op == Op::Reduce && is_arg(k_.insts[i.id])) return;  // such a loop takes one point at a time
       loop_of[i.id] = l;
     }
+  }
 
   std::map<std::pair<uint32_t, uint32_t>, bool> known;
   const auto same = [&](const auto& self, uint32_t a, uint32_t b) -> bool {
@@ -42,7 +44,7 @@ void KernelWriter::find_repeats() {
   const auto first_of = [&](uint32_t id) {
     for (uint32_t l = 0; l < loop_of[id]; ++l)
       for (const Item& i : k_.loops[l].body)
-        if (k_.insts[i.id].op == Op::Call && same(same, i.id, id)) return i.id;
+        if (k_.insts[i.id].op == Op::Call && !unneeded_[i.id] && same(same, i.id, id)) return i.id;
     return kNone;
   };
 
