@@ -333,4 +333,62 @@ TEST_CASE("blocks and handles travel between threads") {
   trim_pool(device(kCpu));
 }
 
+TEST_CASE("sizes that nobody asks for any more make room in the pool") {
+  // A device of its own, which hands out addresses without memory and counts.
+  struct Counts {
+    int allocated = 0, freed = 0;
+    char* next = reinterpret_cast<char*>(uintptr_t{1} << 40);
+  };
+  static Counts counts;
+  static tsr_device_table table{};
+  table.struct_size = sizeof table;
+  table.name = "counting";
+  table.count = 1;
+  table.alloc = [](void*, uint32_t, size_t bytes, size_t, void** out) -> tsr_error* {
+    ++counts.allocated;
+    *out = counts.next;
+    counts.next += (bytes + 63) / 64 * 64;
+    return nullptr;
+  };
+  table.free = [](void*, uint32_t, void*) { ++counts.freed; };
+  register_devices(table, nullptr, "buffer_test", "tests", nullptr);
+  Device& d = device(device_intern("counting:0"));
+  const auto cycle = [&](size_t bytes, int blocks) {
+    std::vector<BufferRef> held;
+    for (int i = 0; i < blocks; ++i) held.emplace_back(allocate_buffer(d, bytes));
+  };
+  constexpr size_t kMiB = size_t{1} << 20;
+
+  cycle(64 * kMiB, 4);  // what the pool holds at most
+  REQUIRE(counts.allocated == 4);
+  cycle(64 * kMiB, 4);
+  REQUIRE(counts.allocated == 4);
+  REQUIRE(counts.freed == 0);
+
+  // A program with other sizes comes: at first it finds no room, then what the first one left goes.
+  for (int i = 0; i < 40; ++i) cycle(32 * kMiB, 3);
+  CHECK(counts.freed > 0);
+  const int settled = counts.allocated;
+  for (int i = 0; i < 100; ++i) cycle(32 * kMiB, 3);
+  CHECK(counts.allocated == settled);
+
+  // Sizes that take turns and do not all fit: those inside stay.
+  trim_pool(d);
+  REQUIRE(counts.allocated == counts.freed);
+  counts = {};
+  for (int i = 0; i < 100; ++i) {
+    cycle(160 * kMiB, 1);
+    cycle(128 * kMiB, 1);
+  }
+  CHECK(counts.allocated == 101);
+
+  // Larger than the whole pool: nothing else leaves for it.
+  counts.allocated = 0;
+  for (int i = 0; i < 100; ++i) cycle(320 * kMiB, 1);
+  CHECK(counts.allocated == 100);
+  cycle(160 * kMiB, 1);
+  CHECK(counts.allocated == 100);
+  trim_pool(d);
+}
+
 }  // namespace buffer_test

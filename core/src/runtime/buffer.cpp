@@ -14,10 +14,13 @@ namespace tessera::core {
 namespace {
 
 // Blocks that no thread holds. Kept up to a bound per device: what goes beyond it returns to the device at once, so that a
-// peak does not stay with the process.
+// peak does not stay with the process. Sizes that nobody has asked for in a while make room first: else what one program left
+// behind would have the next one ask the system for memory, and fault its pages in, at every call. Sizes in use stay, for a
+// loop whose blocks do not all fit would otherwise lose each of them before it comes round.
 class CentralPool {
  public:
   static constexpr size_t kMaxBytes = size_t{256} << 20;
+  static constexpr uint64_t kStale = 64;  // operations on this pool
 
   static CentralPool& of(tsr_device id) {
     static auto* pools = new std::array<CentralPool, 256>;  // never destroyed, as devices
@@ -25,48 +28,70 @@ class CentralPool {
   }
   Buffer* take(uint32_t c) noexcept {
     std::lock_guard lock(mutex_);
-    Buffer* b = heads_[c];
-    if (b) {
-      heads_[c] = b->next;
-      bytes_ -= b->capacity;
-    }
-    return b;
+    asked_[c] = ++clock_;
+    return heads_[c] ? pop(c) : nullptr;
   }
-  bool give(Buffer* b) noexcept {
+  // What has to return to the device for it, maybe `b` itself.
+  Buffer* give(Buffer* b) noexcept {
     std::lock_guard lock(mutex_);
-    if (bytes_ + b->capacity > kMaxBytes) return false;
+    asked_[b->size_class] = ++clock_;
+    Buffer* out = nullptr;
+    while (bytes_ + b->capacity > kMaxBytes) {
+      const uint32_t c = b->capacity > kMaxBytes ? kSizeClasses : stalest();
+      Buffer* gone = c == kSizeClasses ? b : pop(c);
+      gone->next = out;
+      out = gone;
+      if (gone == b) return out;
+    }
     b->next = heads_[b->size_class];
     heads_[b->size_class] = b;
     bytes_ += b->capacity;
-    return true;
+    return out;
   }
   Buffer* take_all() noexcept {
     std::lock_guard lock(mutex_);
     Buffer* all = nullptr;
-    for (Buffer*& head : heads_)
-      while (Buffer* b = head) {
-        head = b->next;
+    for (uint32_t c = 0; c < kSizeClasses; ++c)
+      while (heads_[c]) {
+        Buffer* b = pop(c);
         b->next = all;
         all = b;
       }
-    bytes_ = 0;
     return all;
   }
 
  private:
+  Buffer* pop(uint32_t c) noexcept {
+    Buffer* b = heads_[c];
+    heads_[c] = b->next;
+    bytes_ -= b->capacity;
+    return b;
+  }
+  // The class with blocks here that was asked for longest ago; kSizeClasses when none is old enough to go.
+  uint32_t stalest() const noexcept {
+    uint32_t best = kSizeClasses;
+    for (uint32_t c = 0; c < kSizeClasses; ++c)
+      if (heads_[c] && asked_[c] + kStale < clock_ && (best == kSizeClasses || asked_[c] < asked_[best])) best = c;
+    return best;
+  }
+
   std::mutex mutex_;
   std::array<Buffer*, kSizeClasses> heads_{};
+  std::array<uint64_t, kSizeClasses> asked_{};  // when blocks of a class were last taken or given, by clock_
+  uint64_t clock_ = 0;
   size_t bytes_ = 0;
 };
 
-void destroy(Buffer* b) noexcept {
-  b->device->free(b->data, b->capacity);
-  delete b;
+// Those of a list go back to the device.
+void destroy(Buffer* list) noexcept {
+  while (Buffer* b = list) {
+    list = b->next;
+    b->device->free(b->data, b->capacity);
+    delete b;
+  }
 }
 
-void give_central(Buffer* b) noexcept {
-  if (!CentralPool::of(b->device->id()).give(b)) destroy(b);
-}
+void give_central(Buffer* b) noexcept { destroy(CentralPool::of(b->device->id()).give(b)); }
 
 Buffer* allocate_block(Device& device, uint32_t c, size_t capacity) {
   auto b = std::make_unique<Buffer>();
@@ -205,18 +230,13 @@ void settle_counts(Device& device) noexcept {
 void trim_pool(Device& device) noexcept {
   if (ThreadCache* cache = thread_cache(); cache && cache->by_device[device.id()]) {
     ThreadCache::Bins& bins = *cache->by_device[device.id()];
-    for (Buffer*& head : bins.head)
-      while (Buffer* b = head) {
-        head = b->next;
-        destroy(b);
-      }
+    for (Buffer*& head : bins.head) {
+      destroy(head);
+      head = nullptr;
+    }
     bins.bytes = 0;
   }
-  Buffer* all = CentralPool::of(device.id()).take_all();
-  while (Buffer* b = all) {
-    all = b->next;
-    destroy(b);
-  }
+  destroy(CentralPool::of(device.id()).take_all());
 }
 
 }  // namespace tessera::core
