@@ -75,20 +75,6 @@ void KernelWriter::square(const std::vector<uint32_t>& turned, const std::functi
   const auto memory = [&](Type type, const std::string& name) {
     line("alignas(64) " + d_.memory_type(type) + " " + name + "[" + w + " * " + w + "];");
   };
-  const auto each_row = [&](const auto& body) {
-    if (k_.insts.size() <= kFewInsts) {
-      for (int i = 0; i < s_.width; ++i) {
-        open("{");
-        line("const i64 " + t + " = " + t + "_0 + " + std::to_string(i) + ";");
-        body();
-        close();
-      }
-      return;
-    }
-    open("for (i64 " + t + " = " + t + "_0; " + t + " < " + t + "_0 + " + w + "; ++" + t + ") {");
-    body();
-    close();
-  };
   for (const uint32_t id : turned) {
     const Inst& x = k_.insts[id];
     const std::string name = "square" + std::to_string(id), step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
@@ -104,16 +90,18 @@ void KernelWriter::square(const std::vector<uint32_t>& turned, const std::functi
   for (const Item& i : k_.body)
     if (!i.is_loop && waits_in_square(i.id)) stores.push_back(i.id);
   for (const uint32_t id : stores) memory(k_.buffers[k_.insts[id].id].type, "result" + std::to_string(id)), in_square_[id] = 1;
-  each_row([&] {
-    for (const Item& i : k_.body)
-      if (!i.is_loop && !in_square_[i.id] && k_.insts[i.id].op == Op::Load && knows_place(i.id) && contiguous(k_.insts[i.id]))
-        prefetch("", pointer(i.id) + " + " + w);
+  std::vector<uint32_t> loads;
+  for (const Item& i : k_.body)
+    if (!i.is_loop && !in_square_[i.id] && k_.insts[i.id].op == Op::Load && knows_place(i.id) && contiguous(k_.insts[i.id]))
+      loads.push_back(i.id);
+  each_row(loads, [&] {
+    for (const uint32_t id : loads) prefetch("", pointer(id) + " + " + w);
     row();
   });
   for (const uint32_t id : turned) in_square_[id] = 0;
   for (const uint32_t id : stores) in_square_[id] = 0;
   if (stores.empty()) return;
-  each_row([&] {
+  each_row(stores, [&] {
     for (const uint32_t id : stores) {
       const Inst& x = k_.insts[id];
       const Type type = k_.buffers[x.id].type;
@@ -121,6 +109,34 @@ void KernelWriter::square(const std::vector<uint32_t>& turned, const std::functi
       line(d_.stream(type, s_.width, pointer(id), from, stream_flag(x.id), m_.needs_) + ";");
     }
   });
+}
+
+void KernelWriter::each_row(const std::vector<uint32_t>& walking, const std::function<void()>& row) {
+  const std::string t = k_.axis_names[s_.tile_axis], w = std::to_string(s_.width);
+  if (k_.insts.size() > kFewInsts) {
+    open("for (i64 " + t + " = " + t + "_0; " + t + " < " + t + "_0 + " + w + "; ++" + t + ") {");
+    row();
+    return close();
+  }
+  std::vector<std::pair<std::string, std::string>> pointers;  // and their steps
+  for (const uint32_t id : walking) {
+    const auto step = k_.pool.affine(k_.insts[id].index, s_.tile_axis);
+    if (!step || k_.pool.as_number(step->coefficient)) continue;
+    const Buffer& b = k_.buffers[k_.insts[id].id];
+    pointers.emplace_back("at" + std::to_string(id), expr(step->coefficient));
+    line(std::string(b.access == Access::In ? "const " : "") + d_.memory_type(b.type) + "* " + pointers.back().first + ";");
+    line("{ const i64 " + t + " = " + t + "_0; " + pointers.back().first + " = " + pointer(id) + "; }");
+    walked_[id] = 1;
+  }
+  for (int i = 0; i < s_.width; ++i) {
+    open("{");
+    line("const i64 " + t + " = " + t + "_0 + " + std::to_string(i) + ";");
+    row();
+    if (i + 1 < s_.width)
+      for (const auto& [at, step] : pointers) line(d_.advance(at, step));
+    close();
+  }
+  for (const uint32_t id : walking) walked_[id] = 0;
 }
 
 bool KernelWriter::knows_place(uint32_t id) const {

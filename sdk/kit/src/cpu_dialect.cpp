@@ -141,6 +141,9 @@ class CpuDialect final : public Dialect {
     needs.helpers.emplace(std::string("transpose_") + type_name(e), lanes);
     return "transpose_" + v + "(" + p + ", " + step + ", " + square + ")";
   }
+  std::string advance(const std::string& pointer, const std::string& step) const override {
+    return pointer + " += " + step + "; __asm__(\"\" : \"+r\"(" + pointer + "));";
+  }
   std::string prefetch(const std::string& p) const override { return "__builtin_prefetch(" + p + ", 0, 2)"; }
   std::string stream(Type t, int lanes, const std::string& p, const std::string& value, const std::string& flag,
                      Needs& needs) const override {

@@ -59,6 +59,7 @@ void KernelWriter::classify() {
 
 void KernelWriter::find_kept() {
   in_square_.assign(k_.insts.size(), 0);
+  walked_.assign(k_.insts.size(), 0);
   kept_.assign(k_.buffers.size(), 0);
   last_store_.assign(k_.buffers.size(), kNone);
   for (const Loop& l : k_.loops)

@@ -168,6 +168,9 @@ class KernelWriter {
   // A square of points, a vector's lanes both ways. Loads along the other axis are transposed in registers first. `row` computes one row of it; results wait
   // until all loads are done: rows are often a multiple of 4 KiB apart, and there a load waits for a store before it that only seems to overlap.
   void square(const std::vector<uint32_t>& turned, const std::function<void()>& row);
+  // `row` for each row of a square. Where rows are a size known at run time apart, loads and stores of `walking` go from row to row by a pointer:
+  // offsets of all rows would fill the registers.
+  void each_row(const std::vector<uint32_t>& walking, const std::function<void()>& row);
   // Stores whose values do.
   bool waits_in_square(uint32_t id) const;
   // No loaded value is part of the index.
@@ -201,9 +204,10 @@ class KernelWriter {
   std::vector<uint8_t> streamed_;    // stores that may go past the caches
   bool streams_ = false;
   std::vector<uint8_t>
-      in_square_;              // loads that read a transposed square at this place of the text, and stores that wait in one
-  uint32_t said_ = kNone;      // the source op that the last comment names
-  std::vector<uint8_t> kept_;  // by buffer: its earlier values wait in a row
+      in_square_;                // loads that read a transposed square at this place of the text, and stores that wait in one
+  std::vector<uint8_t> walked_;  // loads and stores that a pointer leads to at this place of the text
+  uint32_t said_ = kNone;        // the source op that the last comment names
+  std::vector<uint8_t> kept_;    // by buffer: its earlier values wait in a row
   std::vector<uint32_t> last_store_;  // by buffer
   std::vector<uint8_t> short_nan_, stays_half_;
   std::vector<uint32_t>

@@ -56,6 +56,10 @@ class Dialect {
   // A statement that asks for the line of memory at `pointer` to come near, not nearest: lines a power of two apart drive each other out of the nearest cache.
   // The address may lie outside of the buffer. Nothing: the device has no such thing.
   virtual std::string prefetch(const std::string& /*pointer*/) const { return {}; }
+  // A statement that moves a pointer on by `step` elements at this place of the text, and not as one of many offsets from where it began.
+  virtual std::string advance(const std::string& pointer, const std::string& step) const {
+    return pointer + " += " + step + ";";
+  }
   // The same value, of whose origin the device's compiler knows nothing.
   virtual std::string hide(Type, int /*lanes*/, const std::string& value, Needs&) const { return value; }
   // Text at the beginning of a function's body that returns the same bits another way, where the device has one; else nothing.
