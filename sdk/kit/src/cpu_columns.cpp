@@ -253,16 +253,15 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
     line("  for (i64 c = 0; c < " + vectors + "; ++c) " + a + "[j][c] = " + identity(k_.insts[r], s_.width) + ";");
     if (!chunked) continue;
     line(v + " f" + a + "[8][" + vectors + "];");
-    line("for (i64 j = 0; j < 8; ++j)");
-    line("  for (i64 c = 0; c < " + vectors + "; ++c) f" + a + "[j][c] = " + identity(k_.insts[r], s_.width) + ";");
   }
-  const auto close_chunk = [&] {
+  // The running values begin anew if `more` points come.
+  const auto close_chunk = [&](const std::string& more) {
     open("for (i64 c = 0; c < " + vectors + "; ++c) {");
     for (const uint32_t r : rs) {
       const std::string a = "a" + std::to_string(r), f = "f" + a + "[chunks & 7][c]";
       halves(r, a, g);
       line(f + " = chunks < 8 ? " + a + "[0][c] : " + combiner(k_.insts[r], s_.width) + "(" + f + ", " + a + "[0][c]);");
-      line("for (i64 j = 0; j < " + g + "; ++j) " + a + "[j][c] = " + identity(k_.insts[r], s_.width) + ";");
+      line("for (i64 j = 0; j < " + g + " && " + more + "; ++j) " + a + "[j][c] = " + identity(k_.insts[r], s_.width) + ";");
     }
     close();
     line("++chunks;");
@@ -322,7 +321,7 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
     put();
     close();
     if (chunked) {
-      close_chunk();
+      close_chunk("c0 < " + n);
       close();
     }
   } else {
@@ -334,13 +333,13 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
     line("++t;");
     if (chunked) {
       open("if ((t & 4095) == 0) {");
-      close_chunk();
+      close_chunk("true");
       close();
     }
     for (size_t i = 0; i < l.axes.size(); ++i) close();
     if (chunked) {
       open("if ((t & 4095) != 0 || chunks == 0) {");
-      close_chunk();
+      close_chunk("false");
       close();
     }
   }
@@ -360,6 +359,7 @@ void KernelWriter::columns_by_rows(const std::string& axis, const std::string& s
       const std::string a = "a" + std::to_string(r);
       if (chunked) {
         open("if (chunks > 1) {");
+        line("for (i64 j = chunks; j < 8; ++j) f" + a + "[j][c] = " + identity(k_.insts[r], s_.width) + ";");
         halves(r, "f" + a, "8");
         close();
       } else {

@@ -111,6 +111,7 @@ void KernelWriter::row_loop(const Loop& l) {
     open("for (i64 c0 = 0; c0 < " + n + " || c0 == 0; c0 += 4096, ++chunks) {");
     line("const i64 c1 = min(c0 + 4096, " + n + ");");
     row_by_length(l, "c0", "c1", total, false);
+    line("if (c1 == " + n + " && chunks == 0) continue;");  // the only one, which stays in a register
     for (const uint32_t r : rs) {
       const std::string f = "f" + std::to_string(r) + "[chunks & 7]", s = "s" + std::to_string(r);
       line(f + " = chunks < 8 ? " + s + " : " + combiner(k_.insts[r], 1) + "(" + f + ", " + s + ");");
@@ -129,8 +130,8 @@ void KernelWriter::fold_chunks(const std::vector<uint32_t>& rs) {
     line("for (int w = 4; w > 0; w /= 2)");
     line("  for (int j = 0; j < w; ++j) " + f + "[j] = " + combiner(k_.insts[r], 1) + "(" + f + "[j], " + f + "[j + w]);");
   }
-  close();
   for (const uint32_t r : rs) line("s" + std::to_string(r) + " = f" + std::to_string(r) + "[0];");
+  close();
 }
 
 }  // namespace tessera::kit

@@ -37,6 +37,7 @@ void KernelWriter::join_loop(const Loop& l) {
     line(f + " = chunks < 8 ? " + s + " : " + combiner(k_.insts[rs[i]], 1) + "(" + f + ", " + s + ");");
   }
   close();
+  for (const uint32_t r : rs) line("s" + std::to_string(r) + " = f" + std::to_string(r) + "[0];");
   fold_chunks(rs);
   for (const uint32_t r : rs) line("const " + type(k_.insts[r].type, 1) + " " + name(r) + " = s" + std::to_string(r) + ";");
 }

@@ -148,7 +148,7 @@ class KernelWriter {
   void row_by_length(const Loop& l, const std::string& c0, const std::string& c1, const std::optional<int64_t>& total,
                      bool chunks_are_long);
   void row_loop(const Loop& l);
-  // f<r>[8] holds the second level after `chunks` chunks; the result goes to s<r>.
+  // f<r>[8] holds the second level after `chunks` chunks, s<r> the only one; the result goes to s<r>.
   void fold_chunks(const std::vector<uint32_t>& rs);
 
   // ---- cpu_split.cpp
