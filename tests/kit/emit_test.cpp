@@ -134,7 +134,7 @@ TEST_CASE("rows") {
                      "]) {\n %a = reduce_sum %x {axes = [1]}\n %b = reduce_max %x {axes = [1]}\n return %a, %b\n}\n"});
   for (const std::string t : {"f32", "bf16", "f64", "f16"})
     cases.push_back({"graph @g(%x: " + t + "[s0, s1]) symbols { s0: 0..; s1: 0.. } {\n %a = softmax %x\n return %a\n}\n",
-                     {{2, 1}, {3, 50}, {2, 127}, {2, 128}, {1, 4097}, {0, 5}, {2, 0}}});
+                     {{2, 1}, {3, 50}, {2, 127}, {2, 128}, {1, 4096}, {1, 4097}, {2, 8192}, {1, 36870}, {0, 5}, {2, 0}}});
   cases.push_back(
       {"graph @g(%x: f32[s0, 96], %w: f32[96], %b: f32[96]) symbols { s0: 1.. } {\n %a = layer_norm %x, %w, %b\n return "
        "%a\n}\n",
@@ -210,7 +210,7 @@ TEST_CASE("columns and whole tensors") {
   for (const std::string t : {"f32", "bf16", "f64", "i64", "u8"})
     cases.push_back(
         {"graph @g(%x: " + t + "[s0, s1]) symbols { s0: 0..; s1: 0.. } {\n %a = reduce_sum %x {axes = [0]}\n return %a\n}\n",
-         {{1, 1}, {50, 3}, {127, 130}, {4100, 70}, {0, 5}}});
+         {{1, 1}, {50, 3}, {127, 130}, {4096, 33}, {4100, 70}, {8192, 20}, {36870, 17}, {0, 5}}});
   cases.push_back({"graph @g(%x: f32[60, 33]) {\n %a = softmax %x {axis = 0}\n return %a\n}\n"});
   cases.push_back({"graph @g(%x: f32[60, 33]) {\n %a = argmax %x {axis = 0}\n return %a\n}\n"});
   for (const std::string n : {"10", "4096", "40000", "100001"})
@@ -221,6 +221,12 @@ TEST_CASE("columns and whole tensors") {
        "return %r\n}\n",
        {{0}, {100}, {127}, {5000}, {70000}}});
   cases.push_back({"graph @g(%x: f32[6, 5, 7, 11]) {\n %a = reduce_sum %x {axes = [0, 2, 3]}\n return %a\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: f32[s0, 5, s1]) symbols { s0: 1..; s1: 1.. } {\n %a = reduce_sum %x {axes = [0, 2]}\n return %a\n}\n",
+       {{2, 3}, {16, 256}, {17, 256}, {32, 256}, {33, 1100}}});
+  cases.push_back(
+      {"graph @g(%x: f32[s0, s1, 40]) symbols { s0: 1..; s1: 1.. } {\n %a = reduce_sum %x {axes = [0, 1]}\n return %a\n}\n",
+       {{2, 3}, {16, 256}, {17, 256}, {32, 256}, {33, 1100}}});
   cases.push_back({"graph @g(%x: f32[6, 5, 256]) {\n %a = reduce_sum %x {axes = [0, 2]}\n return %a\n}\n"});
   check(cases);
 }
