@@ -46,12 +46,12 @@ void KernelWriter::columns(const std::string& axis, const std::string& stop, Pha
   };
   const std::vector<uint32_t> turned = transposed_loads();
   if (turned.empty()) return lane_range(axis, stop, whole, [&](const Lanes& lanes) { tile("tile_begin", lanes); });
-  // Whole squares in the order of what is written, then what is left beside them. Where lines come from memory, as many as share one that is transposed
-  // follow each other; from a cache they come fast enough twice.
+  // Whole squares in the order of what is written, then what is left beside them. Where lines come from memory, as many as share a pair of lines that is
+  // transposed follow each other, since pairs are fetched together; from a cache they come fast enough twice.
   const std::string w = std::to_string(s_.width);
   int bytes = 4;
   for (const uint32_t id : turned) bytes = std::min(bytes, static_cast<int>(type_bytes(k_.insts[id].type)));
-  const int together = std::max(s_.width, 64 / bytes);
+  const int together = std::max(s_.width, 128 / bytes);
   const std::string group = together == s_.width || !streams_ ? w : "(stream ? " + std::to_string(together) + " : " + w + ")";
   line("const i64 " + axis + "_begin = " + axis + ", " + t + "_end = tile_begin + (tile_end - tile_begin) / " + w + " * " + w +
        ";");

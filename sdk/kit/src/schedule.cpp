@@ -15,7 +15,7 @@ constexpr int kWideColumnRegisters = 16;  // .. of simple reductions over many c
 constexpr int64_t kSplitColumns =
     1024;                             // columns of a unit of a chunk of rows: its running values fit in the second-level cache
 constexpr int64_t kRowColumns = 512;  // columns of a unit that goes row by row: with 32 running values each, 64 KiB of f32
-constexpr int64_t kTilePoints = 64;   // rows of a transposed tile: four cache lines of f32
+constexpr int64_t kTilePoints = 128;  // rows of a transposed tile: eight cache lines of f32
 constexpr int64_t kTileLanes = 64;    // columns of it
 
 // How well an axis serves as the lanes: accesses that are contiguous along it, and those that are neither contiguous nor constant.
