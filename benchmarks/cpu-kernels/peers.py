@@ -3,7 +3,7 @@
 that others use treats them alike.
 
 peers.py PROGRAM [--rounds N] [--dtype f32|bf16] [--size near|far] [--only NAME] [--json]
-peers.py --serve torch|jax       one side: a line of JSON per request, {"prepare": row} or {"measure": calls}; answers are lines of JSON
+peers.py --serve torch|jax       one side: a line of JSON per request, {"prepare": row} or {"warm": calls, "measure": calls}; answers are lines of JSON
 """
 import argparse
 import json
@@ -152,7 +152,8 @@ def serve(which):
             answer = {k: [] for k in side.ways}
             for sample in range(-1, SAMPLES):
                 for k, call in side.ways.items():
-                    call()
+                    for _ in range(request["warm"]):
+                        call()
                     start = time.perf_counter()
                     for _ in range(request["measure"]):
                         call()
@@ -196,13 +197,14 @@ def compare(options):
                     document["peers"] = {"torch": servers["torch"].version, "jax": servers["xla"].version}
                 seconds = {}
                 compiled = {k: s.ask({"prepare": row})["compile_seconds"] for k, s in servers.items()}
-                calls = max(1, int(4e7 / row["bytes"]))
+                near = size == "near"
+                measure = {"warm": 3 if near else 1, "measure": max(8 if near else 1, int(4e7 / row["bytes"]))}  # as bench-cpu-kernels
                 for turn in range(options.rounds):
                     mine = first if turn == 0 else ours(options.program, dtype, size, name)
                     for way in ("memcpy", "eager", "cpu", "relaxed"):
                         seconds.setdefault((way, ""), []).append(mine["kernels"][0][way]["seconds"])
                     for k, s in servers.items():
-                        for way, times in s.ask({"measure": calls}).items():
+                        for way, times in s.ask(measure).items():
                             seconds.setdefault((k, way), []).append(statistics.median(times))
                 for (side, way), times in seconds.items():
                     rate = row["bytes"] / statistics.median(times) * 1e-9
