@@ -76,6 +76,18 @@ TEST_CASE("pointwise kernels") {
   cases.push_back({"graph @g(%x: f32[4, 9, 6]) {\n %a = transpose %x {perm = [2, 0, 1]}\n %c = neg %a\n return %c\n}\n"});
   cases.push_back(
       {"graph @g(%x: f32[12, 50], %y: f32[50, 12]) {\n %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n"});
+  // Whole squares, and what is left beside them.
+  for (const std::string t : {"f32", "bf16", "f16", "i32"}) {
+    cases.push_back(
+        {"graph @g(%x: " + t + "[s1, s0], %y: " + t +
+             "[s0, s1]) symbols { s0: 1..; s1: 1.. } {\n %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n",
+         {{16, 16}, {40, 33}, {130, 70}, {17, 200}, {5, 48}}});
+    cases.push_back(
+        {"graph @g(%x: " + t + "[s1 + 2, s0], %y: " + t +
+             "[s0, s1]) symbols { s0: 1..; s1: 1.. } {\n %a = transpose %x {perm = [1, 0]}\n %p = pad %y {low = [0, 2], high = "
+             "[0, 0]}\n %c = add %a, %p\n return %c\n}\n",
+         {{40, 33}, {130, 70}}});
+  }
   cases.push_back({"graph @g(%x: f32[], %y: f32[3]) {\n %c = sub %y, %x\n return %c\n}\n"});
   cases.push_back({"graph @g(%x: f32[], %y: f32[]) {\n %c = sub %y, %x\n return %c\n}\n"});
   check(cases);
