@@ -26,20 +26,18 @@ struct Panels {
   const float* copies = nullptr;
   int64_t copy_floats = 0, copy_row = 0;
 
+  // That for panels of so many columns.
+  template <class F>
+  static F* form(const GemmIsa& isa, F* avx512, F* avx2, F* baseline) {
+    return isa.nr == 32 ? avx512 : isa.nr == 16 ? avx2 : baseline;
+  }
+
   Panels(const ConvShape& shape, const GemmIsa& isa)
       : s(shape),
-        gather(isa.nr == 32   ? gather_avx512
-               : isa.nr == 16 ? gather_avx2
-                              : gather_baseline),
-        spread(isa.nr == 32   ? spread_avx512
-               : isa.nr == 16 ? spread_avx2
-                              : spread_baseline),
-        pick(isa.nr == 32   ? pick_avx512
-             : isa.nr == 16 ? pick_avx2
-                            : pick_baseline),
-        copy_plane(isa.nr == 32   ? copy_plane_avx512
-                   : isa.nr == 16 ? copy_plane_avx2
-                                  : copy_plane_baseline),
+        gather(form(isa, gather_avx512, gather_avx2, gather_baseline)),
+        spread(form(isa, spread_avx512, spread_avx2, spread_baseline)),
+        pick(form(isa, pick_avx512, pick_avx2, pick_baseline)),
+        copy_plane(form(isa, copy_plane_avx512, copy_plane_avx2, copy_plane_baseline)),
         nr(isa.nr),
         taps(static_cast<int>(s.kernel[0] * s.kernel[1])) {
     for (int t = 0; t < taps; ++t) tap_at[t] = t / s.kernel[1] * s.a.dilation[0] * s.in[1] + t % s.kernel[1] * s.a.dilation[1];

@@ -37,7 +37,7 @@ template <int N>
 }
 
 // x * 2^n, rounded once; t: n + 1.5 * 2^23.
-[[gnu::always_inline]] inline Vec scaled(Vec x, Vec n, [[maybe_unused]] Vec t) {
+[[gnu::always_inline]] inline Vec scaled(Vec x, [[maybe_unused]] Vec n, [[maybe_unused]] Vec t) {
 #if defined(__AVX512F__)
   // All lanes: GCC 12 warns of what the form without a mask does with the lanes that it does not leave out.
   return reinterpret_cast<Vec>(
