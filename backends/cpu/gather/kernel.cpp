@@ -41,13 +41,6 @@ Mask mask_of(uint32_t bits) { return static_cast<Mask>(bits); }
 [[gnu::always_inline]] inline __m512 load_more(__m512 v, const float* p, Mask m) { return _mm512_mask_loadu_ps(v, m, p); }
 using Register = __m512;
 [[gnu::always_inline]] inline Register zero() { return _mm512_setzero_ps(); }
-template <bool kWhole>
-[[gnu::always_inline]] inline void put(float* p, Register v, Mask m) {
-  if constexpr (kWhole)
-    _mm512_storeu_ps(p, v);
-  else
-    _mm512_mask_storeu_ps(p, m, v);
-}
 [[gnu::always_inline]] inline Register pick(const float* p, const int32_t* at, uint32_t seen) {
   return _mm512_mask_i32gather_ps(zero(), mask_of(seen), _mm512_loadu_si512(at), p, 4);
 }
@@ -59,13 +52,6 @@ Mask mask_of(uint32_t seen) {
 }
 using Register = __m256;
 [[gnu::always_inline]] inline Register zero() { return _mm256_setzero_ps(); }
-template <bool kWhole>
-[[gnu::always_inline]] inline void put(float* p, Register v, Mask m) {
-  if constexpr (kWhole)
-    _mm256_storeu_ps(p, v);
-  else
-    _mm256_maskstore_ps(p, m, v);
-}
 [[gnu::always_inline]] inline Register load_more(Register v, const float* p, Mask m) {
   return _mm256_or_ps(v, _mm256_maskload_ps(p, m));
 }
@@ -74,6 +60,11 @@ template <bool kWhole>
                                   _mm256_castsi256_ps(mask_of(seen)), 4);
 }
 #endif
+
+template <bool kWhole>
+[[gnu::always_inline]] inline void put(float* p, Register v, int lanes) {
+  store_some(p, reinterpret_cast<Vec>(v), kWhole ? kLanes : lanes);
+}
 
 // One vector of one tap in all of the panel's channels: channel i at from + i * plane, to out + i * rows.
 struct Walk {
@@ -86,7 +77,6 @@ struct Walk {
 
 template <int N, bool kWhole>
 void along(const Walk& w, const LaneRun* runs, uint32_t seen) {
-  const Mask written = mask_of((1u << w.lanes) - 1);
   Mask m[N];
   for (int n = 0; n < N; ++n) m[n] = mask_of(runs[n].lanes & seen);
   const float* from = w.from;
@@ -96,35 +86,32 @@ void along(const Walk& w, const LaneRun* runs, uint32_t seen) {
     Register v = zero();
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) v = load_more(v, from + runs[n].base, m[n]);
-    put<kWhole>(out, v, written);
+    put<kWhole>(out, v, w.lanes);
   }
 }
 
-#if defined(__AVX512F__)
 // Every second element of two vectors in a row.
 template <int N, bool kWhole>
 void along_two(const Walk& w, const LaneRun* runs, uint32_t seen) {
-  const Mask written = mask_of((1u << w.lanes) - 1);
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  constexpr uint32_t kEven = 0x55555555u;
   Mask low[N], high[N];
   for (int n = 0; n < N; ++n) {
-    low[n] = mask_of(_pdep_u32(runs[n].lanes & seen, 0x5555));
-    high[n] = mask_of(_pdep_u32((runs[n].lanes & seen) >> 8, 0x5555));
+    low[n] = mask_of(_pdep_u32(runs[n].lanes & seen, kEven >> (32 - kLanes)));
+    high[n] = mask_of(_pdep_u32((runs[n].lanes & seen) >> kLanes / 2, kEven >> (32 - kLanes)));
   }
   const float* from = w.from;
   float* out = w.out;
   for (int64_t c = 0; c < w.channels; ++c, from += w.plane, out += w.rows) {
     __builtin_prefetch(from + runs[0].base + w.ahead);
-    __m512 a = zero(), b = zero();
+    Register a = zero(), b = zero();
 #pragma GCC unroll 4
     for (int n = 0; n < N; ++n) {
       a = load_more(a, from + runs[n].base, low[n]);
-      b = load_more(b, from + runs[n].base + 16, high[n]);
+      b = load_more(b, from + runs[n].base + kLanes, high[n]);
     }
-    put<kWhole>(out, _mm512_permutex2var_ps(a, even, b), written);
+    put<kWhole>(out, reinterpret_cast<Register>(every_second<0>(reinterpret_cast<Vec>(a), reinterpret_cast<Vec>(b))), w.lanes);
   }
 }
-#endif
 
 // The runs of `lanes` columns, as far as some tap sees them; more than kMaxRuns: there are too many.
 int runs_of(const int64_t* columns, int lanes, uint32_t used, int64_t step, LaneRun* runs) {
@@ -143,7 +130,6 @@ int runs_of(const int64_t* columns, int lanes, uint32_t used, int64_t step, Lane
 
 template <bool kWhole>
 void one_tap(const Walk& w, const LaneRun* runs, int count, int64_t step, uint32_t seen, const int64_t* columns) {
-#if defined(__AVX512F__)
   if (step == 2) switch (count) {
       case 0:
       case 1: return along_two<1, kWhole>(w, runs, seen);
@@ -152,7 +138,6 @@ void one_tap(const Walk& w, const LaneRun* runs, int count, int64_t step, uint32
       case 4: return along_two<4, kWhole>(w, runs, seen);
       default: break;
     }
-#endif
   if (step == 1) switch (count) {
       case 0:
       case 1: return along<1, kWhole>(w, runs, seen);
@@ -163,11 +148,10 @@ void one_tap(const Walk& w, const LaneRun* runs, int count, int64_t step, uint32
     }
   int32_t at[kLanes] = {};
   for (int j = 0; j < w.lanes; ++j) at[j] = static_cast<int32_t>(columns[j] - columns[0]);
-  const Mask written = mask_of((1u << w.lanes) - 1);
   for (int64_t c = 0; c < w.channels; ++c) {
     const float* from = w.from + c * w.plane + columns[0];
     __builtin_prefetch(from + w.ahead);
-    put<kWhole>(w.out + c * w.rows, pick(from, at, seen), written);
+    put<kWhole>(w.out + c * w.rows, pick(from, at, seen), w.lanes);
   }
 }
 
