@@ -50,22 +50,23 @@ class DepthwiseKernel final : public sdk::Kernel {
     const int64_t slots =
         std::min<int64_t>({slots_, sdk::host().core->num_threads(), planes, static_cast<int64_t>(work / 2e5) + 1});
     if (is_direct(s)) {
+      DepthwiseDirect* direct = isa_.level >= 2 ? depthwise_direct_avx512 : depthwise_direct_avx2;
       each_plane(s, planes, slots, [&](int64_t) {
         return [&](int64_t p, int64_t first, int64_t end) {
           const int64_t filter = p % (s.a.groups * s.outputs);
-          depthwise_direct_avx512({x + p / s.outputs * plane,
-                                   s.in[0],
-                                   s.in[1],
-                                   {s.a.low[0], s.a.low[1]},
-                                   static_cast<int>(s.kernel[0]),
-                                   static_cast<int>(s.a.stride[0]),
-                                   w + filter * taps,
-                                   bias ? bias[filter] : 0.0f,
-                                   static_cast<float*>(l.outputs[0].data) + p * positions,
-                                   s.out[1],
-                                   first,
-                                   end,
-                                   {positions, p * positions, filter, 0, steps, num_steps}});
+          direct({x + p / s.outputs * plane,
+                  s.in[0],
+                  s.in[1],
+                  {s.a.low[0], s.a.low[1]},
+                  static_cast<int>(s.kernel[0]),
+                  static_cast<int>(s.a.stride[0]),
+                  w + filter * taps,
+                  bias ? bias[filter] : 0.0f,
+                  static_cast<float*>(l.outputs[0].data) + p * positions,
+                  s.out[1],
+                  first,
+                  end,
+                  {positions, p * positions, filter, 0, steps, num_steps}});
         };
       });
       return;
@@ -93,7 +94,7 @@ class DepthwiseKernel final : public sdk::Kernel {
  private:
   // The filters that models are made of.
   bool is_direct(const ConvShape& s) const {
-    return isa_.level >= 2 && s.kernel[0] == s.kernel[1] && (s.kernel[0] == 3 || s.kernel[0] == 5) && s.a.dilation[0] == 1 &&
+    return isa_.level >= 1 && s.kernel[0] == s.kernel[1] && (s.kernel[0] == 3 || s.kernel[0] == 5) && s.a.dilation[0] == 1 &&
            s.a.dilation[1] == 1 && s.a.stride[0] == s.a.stride[1] && (s.a.stride[0] == 1 || s.a.stride[0] == 2);
   }
 

@@ -84,14 +84,13 @@ void copy_row(const float* from, int64_t n, int64_t stride, float* to) {
     if (c < n) store_some(to + c, load_some(from + c, static_cast<int>(n - c)), static_cast<int>(n - c));
     return;
   }
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
   if (stride == 2) {
-    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    for (; c < n; c += 16) {
-      const uint32_t lanes = n - c >= 16 ? 0xffffu : (1u << (n - c)) - 1, wanted = _pdep_u32(lanes, 0x55555555);
-      const __m512 a = _mm512_maskz_loadu_ps(static_cast<__mmask16>(wanted), from + 2 * c),
-                   b = _mm512_maskz_loadu_ps(static_cast<__mmask16>(wanted >> 16), from + 2 * c + 16);
-      _mm512_mask_storeu_ps(to + c, static_cast<__mmask16>(lanes), _mm512_permutex2var_ps(a, even, b));
+    for (; c < n; c += kLanes) {
+      const int64_t wanted = 2 * (n - c) - 1;  // elements from here to the last one
+      const Vec a = load_some(from + 2 * c, lanes_of(wanted));
+      const Vec b = load_some(from + 2 * c + kLanes, wanted > kLanes ? lanes_of(wanted - kLanes) : 0);
+      store_some(to + c, every_second<0>(a, b), lanes_of(n - c));
     }
     return;
   }
@@ -123,8 +122,8 @@ void CPU_CAT(depthwise_, CPU_ISA_NAME)(const DepthwiseArgs& d) {
     default: return all_rows<Sum, Chain::kAny>(d);
   }
 }
-#if defined(__AVX512F__)
-void depthwise_direct_avx512(const DirectArgs& d) { d.taps == 3 ? direct_of<3>(d) : direct_of<5>(d); }
+#if defined(__AVX2__)
+void CPU_CAT(depthwise_direct_, CPU_ISA_NAME)(const DirectArgs& d) { d.taps == 3 ? direct_of<3>(d) : direct_of<5>(d); }
 #endif
 void CPU_CAT(window_max_, CPU_ISA_NAME)(const DepthwiseArgs& d) { all_rows<Max, Chain::kNone>(d); }
 

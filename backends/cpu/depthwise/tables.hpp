@@ -46,12 +46,13 @@ struct DirectArgs {
 };
 using CopyPlane = void(const PlaneCopy&);
 using Depthwise = void(const DepthwiseArgs&);
+using DepthwiseDirect = void(const DirectArgs&);
 // The greatest of the taps, without weights, bias and steps; NaN wins, and the first of equal values.
 using WindowMax = void(const DepthwiseArgs&);
 
 CopyPlane copy_plane_baseline, copy_plane_avx2, copy_plane_avx512;
 Depthwise depthwise_baseline, depthwise_avx2, depthwise_avx512;
-void depthwise_direct_avx512(const DirectArgs&);
+DepthwiseDirect depthwise_direct_avx2, depthwise_direct_avx512;
 WindowMax window_max_baseline, window_max_avx2, window_max_avx512;
 
 }  // namespace cpu
