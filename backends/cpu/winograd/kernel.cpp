@@ -4,7 +4,6 @@
 // them, and are transposed on their way to memory.
 #include "winograd/tables.hpp"
 
-#include <utility>
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -19,7 +18,7 @@
 namespace cpu {
 namespace {
 
-// Lanes [low, high) of a vector in memory; nothing else is read or written.
+// Lanes [low, high) of a vector in memory, zeros for the others; nothing else is read.
 struct Window {
 #if defined(__AVX512F__)
   __mmask16 mask;
@@ -28,7 +27,6 @@ struct Window {
     mask = static_cast<__mmask16>(bits(high) & ~bits(low));
   }
   [[gnu::always_inline]] Vec get(const float* p) const { return reinterpret_cast<Vec>(_mm512_maskz_loadu_ps(mask, p)); }
-  [[gnu::always_inline]] void put(float* p, Vec v) const { _mm512_mask_storeu_ps(p, mask, reinterpret_cast<__m512>(v)); }
 #elif defined(__AVX2__)
   __m256i mask;
   Window(int64_t low, int64_t high) {
@@ -37,7 +35,6 @@ struct Window {
     mask = _mm256_andnot_si256(_mm256_cmpgt_epi32(bound(low), lanes), _mm256_cmpgt_epi32(bound(high), lanes));
   }
   [[gnu::always_inline]] Vec get(const float* p) const { return reinterpret_cast<Vec>(_mm256_maskload_ps(p, mask)); }
-  [[gnu::always_inline]] void put(float* p, Vec v) const { _mm256_maskstore_ps(p, mask, reinterpret_cast<__m256>(v)); }
 #else
   int low, high;
   Window(int64_t l, int64_t h) : low(static_cast<int>(l < 0 ? 0 : l)), high(static_cast<int>(h > kLanes ? kLanes : h)) {}
@@ -46,50 +43,61 @@ struct Window {
     for (int i = low; i < high; ++i) v[i] = p[i];
     return v;
   }
-  void put(float* p, Vec v) const {
-    for (int i = low; i < high; ++i) p[i] = v[i];
-  }
 #endif
 };
 
-// Every second lane of a and b, from lane First on; lanes behind the end are anything.
-template <int First, int... I>
-[[gnu::always_inline]] inline Vec picked(Vec a, Vec b, std::integer_sequence<int, I...>) {
-  return __builtin_shufflevector(a, b, (First + 2 * I < 2 * kLanes ? First + 2 * I : 0)...);
+// Lane i + 1 in lane i.
+template <int... I>
+[[gnu::always_inline]] inline Vec turned_by_one(Vec v, std::integer_sequence<int, I...>) {
+  return __builtin_shufflevector(v, v, ((I + 1) % kLanes)...);
 }
+[[gnu::always_inline]] inline Vec turned_by_one(Vec v) { return turned_by_one(v, std::make_integer_sequence<int, kLanes>()); }
 
-void in(const WinogradIn& w) {
-  constexpr std::make_integer_sequence<int, kLanes> all;
-  const int64_t low = -w.column, high = w.width - w.column;
-  const Window left(low, high), right(low - kLanes, high - kLanes), written(0, w.blocks);
-  bool seen[4];
-  for (int r = 0; r < 4; ++r) seen[r] = w.row + r >= 0 && w.row + r < w.height;
-  const float* x = w.x + w.row * w.width + w.column;
-  float* v = w.v;
-  for (int64_t c = 0; c < w.channels; ++c, x += w.plane, v += w.step) {
+struct Sides {
+  Window left, right;  // of the two vectors of a row
+  bool seen[4];        // rows
+};
+
+// Channels [begin, end). kWhole: whole vectors are stored; what one writes behind its blocks is written again with a later channel.
+template <bool kWhole>
+void in_channels(const WinogradIn& w, const Sides& s, int64_t begin, int64_t end) {
+  const float* x = w.x + w.row * w.width + w.column + begin * w.plane;
+  float* v = w.v + begin * w.step;
+  const int stored = kWhole ? kLanes : w.blocks;
+  for (int64_t c = begin; c < end; ++c, x += w.plane, v += w.step) {
     Vec a[4], b[4];
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
       a[r] = b[r] = Vec{};
-      if (!seen[r]) continue;
+      if (!s.seen[r]) continue;
       const float* from = x + r * w.width;
       __builtin_prefetch(from + 4 * w.plane);
-      a[r] = left.get(from);
-      b[r] = right.get(from + kLanes);
+      a[r] = s.left.get(from);
+      b[r] = s.right.get(from + kLanes);
     }
     const Vec ra[4] = {a[0] - a[2], a[1] + a[2], a[2] - a[1], a[1] - a[3]};
     const Vec rb[4] = {b[0] - b[2], b[1] + b[2], b[2] - b[1], b[1] - b[3]};
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
-      const Vec d0 = picked<0>(ra[r], rb[r], all), d1 = picked<1>(ra[r], rb[r], all), d2 = picked<2>(ra[r], rb[r], all),
-                d3 = picked<3>(ra[r], rb[r], all);
+      const Vec d0 = every_second<0>(ra[r], rb[r]), d1 = every_second<1>(ra[r], rb[r]), d2 = turned_by_one(d0),
+                d3 = turned_by_one(d1);
       float* to = v + 4 * r * w.point;
-      written.put(to, d0 - d2);
-      written.put(to + w.point, d1 + d2);
-      written.put(to + 2 * w.point, d2 - d1);
-      written.put(to + 3 * w.point, d1 - d3);
+      store_some(to, d0 - d2, stored);
+      store_some(to + w.point, d1 + d2, stored);
+      store_some(to + 2 * w.point, d2 - d1, stored);
+      store_some(to + 3 * w.point, d1 - d3, stored);
     }
   }
+}
+
+void in(const WinogradIn& w) {
+  const int64_t low = -w.column, high = w.width - w.column;
+  Sides s{Window(low, high), Window(low - kLanes, high - kLanes), {}};
+  for (int r = 0; r < 4; ++r) s.seen[r] = w.row + r >= 0 && w.row + r < w.height;
+  const int64_t last = w.first ? (kLanes - 1) / w.step : w.channels,
+                whole = kLanes < 16 && w.channels > last ? w.channels - last : 0;  // AVX-512 stores some lanes as fast
+  in_channels<true>(w, s, 0, whole);
+  in_channels<false>(w, s, whole, w.channels);
 }
 
 // Results of kLanes channels from `first` on, of two columns for each of `blocks` blocks (at most kLanes / 2).
@@ -132,12 +140,15 @@ bool out_with(const WinogradOut& w) {
       zero += gathered(w, first, block, blocks, p);
       for (int b = 2 * blocks; b < kLanes; ++b) p.y[0][b] = p.y[1][b] = Vec{};
       for (int r = 0; r < w.rows; ++r) {
-        transpose(p.y[r]);
+        const char* column[kLanes];
+        for (int b = 0; b < kLanes; ++b) column[b] = reinterpret_cast<const char*>(&p.y[r][b]);
+        Vec y_of[kLanes];  // by channel
+        load_turned(column, 0, y_of);
         FinishArgs f = w.finish;
         f.at += r * w.width, f.col += r * w.width;
         float* y = w.y + first * w.plane + r * w.width + 2 * block;
         for (int c = 0; c < channels; ++c, y += w.plane) {
-          const Vec z = w.bias ? p.y[r][c] + splat(w.bias[first + c]) : p.y[r][c];
+          const Vec z = w.bias ? y_of[c] + splat(w.bias[first + c]) : y_of[c];
           store_some(y, finished<C>(z, f, first + c, 2 * block, columns), columns);
         }
       }

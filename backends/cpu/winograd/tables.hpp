@@ -21,6 +21,7 @@ struct WinogradIn {
   int64_t channels;
   float* v;  // point p of channel c and block b goes to v[p * point + c * step + b]
   int64_t point, step;
+  bool first;  // of its channel's `step` floats these are the first, and the others are written later, or never
 };
 
 // A^T m A of `blocks` blocks that lie beside each other, for the output channels of one panel.

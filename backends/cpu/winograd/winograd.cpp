@@ -17,46 +17,43 @@ constexpr int64_t kLine = 64;
 int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// How the blocks of all images are cut into tiles, the rows of one call of a micro-kernel: some whole lines of blocks of an image, or a part of one line.
-// Tiles follow each other in groups whose transformed input values stay in the second-level cache.
+// How the blocks of all images, line by line, are cut into tiles, the rows of one call of a micro-kernel: whole lines where they fill its registers, else
+// tiles of nearly equal height, which begin and end anywhere. Tiles follow each other in groups whose transformed input values stay in the second-level cache.
 struct Tiles {
   static constexpr int64_t kNear = 1 << 20;  // bytes
 
-  int64_t wide, lines;             // blocks of a line; lines of all images
-  int64_t image_lines;             // of one image
-  int64_t together, parts, tiles;  // lines in one tile, or tiles in one line; one of them is 1
+  int64_t wide, lines;  // blocks of a line; lines of all images
+  int64_t image_lines;  // of one image
+  int64_t together;     // lines of a tile; 0: tiles of any blocks
+  int64_t tiles, base, extra;
   int64_t per_group, groups;
 
   Tiles(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s)
       : wide(ceil_div(s.out[1], 2)), lines(s.images * ceil_div(s.out[0], 2)), image_lines(ceil_div(s.out[0], 2)) {
     const int64_t most = std::min(isa.mr, kernels.most);
-    together = std::max<int64_t>(1, most / wide);
-    parts = ceil_div(wide, most);
-    tiles = ceil_div(lines, together) * parts;
-    const int64_t tile_bytes = kPoints * s.channels * together * ceil_div(wide, parts) * 4;
+    together = most / wide;
+    if (4 * together * wide < 3 * most) together = 0;
+    tiles = together > 0 ? ceil_div(lines, together) : ceil_div(lines * wide, most);
+    base = lines * wide / tiles, extra = lines * wide % tiles;
+    const int64_t tile_bytes = kPoints * s.channels * height(0) * 4;
     // Filters are read once for each group.
     per_group = std::clamp<int64_t>(kNear / tile_bytes, std::min<int64_t>(4, tiles), tiles);
     groups = ceil_div(tiles, per_group);
     per_group = ceil_div(tiles, groups);
     groups = ceil_div(tiles, per_group);
   }
-  struct Tile {
-    int64_t line, lines, column, columns;
-    int height() const { return static_cast<int>(lines * columns); }
-  };
-  Tile tile(int64_t t) const {
-    if (parts == 1) {
-      const int64_t line = t * together;
-      return {line, std::min(together, lines - line), 0, wide};
-    }
-    const int64_t part = t % parts, base = wide / parts, extra = wide % parts;
-    return {t / parts, 1, part * base + std::min(part, extra), base + (part < extra ? 1 : 0)};
-  }
   // Blocks before tile t.
   int64_t before(int64_t t) const {
-    if (t >= tiles) return lines * wide;
-    const Tile at = tile(t);
-    return at.line * wide + at.column;
+    return together > 0 ? std::min(t * together, lines) * wide : std::min(t, tiles) * base + std::min(t, extra);
+  }
+  int height(int64_t t) const { return static_cast<int>(before(t + 1) - before(t)); }
+  // f(line, column, blocks, at) for those of blocks [begin, end) that lie in one line; `at` of them are before these.
+  template <class F>
+  void each_line(int64_t begin, int64_t end, F&& f) const {
+    for (int64_t b = begin, n; b < end; b += n) {
+      n = std::min(end - b, wide - b % wide);
+      f(b / wide, b % wide, n, b - begin);
+    }
   }
   int64_t first(int64_t group) const { return group * per_group; }
   int64_t last(int64_t group) const { return std::min(tiles, (group + 1) * per_group); }
@@ -138,14 +135,14 @@ class Run {
 
   // Input values of one tile in channels [from, to): point by point, each [channel][block] as micro-kernels read rows.
   void transform(int64_t tile, int64_t from, int64_t to, float* values) const {
-    const Tiles::Tile at = plan_.t.tile(tile);
-    const int64_t plane = s_.in[0] * s_.in[1], height = at.height();
-    for (int64_t l = 0; l < at.lines; ++l) {
-      const int64_t line = at.line + l, image = line / plan_.t.image_lines, y = line % plan_.t.image_lines;
+    const Tiles& t = plan_.t;
+    const int64_t plane = s_.in[0] * s_.in[1], height = t.height(tile);
+    t.each_line(t.before(tile), t.before(tile + 1), [&](int64_t line, int64_t column, int64_t blocks, int64_t at) {
+      const int64_t image = line / t.image_lines, y = line % t.image_lines;
       c_.kernels->in({s_.x + (image * s_.channels + from) * plane, plane, s_.in[0], s_.in[1], 2 * y - s_.a.low[0],
-                      2 * at.column - s_.a.low[1], static_cast<int>(at.columns), to - from,
-                      values + from * height + l * at.columns, s_.channels * height, height});
-    }
+                      2 * column - s_.a.low[1], static_cast<int>(blocks), to - from, values + from * height + at,
+                      s_.channels * height, height, at == 0});
+    });
   }
 
   // All blocks of a group in the output channels of one panel.
@@ -163,42 +160,35 @@ class Run {
         const int64_t step = ceil_div(isa_.nr * 4, tiles);
         for (int64_t i = t.first(group); i < t.last(group); ++i, next += step * k) {
           const int64_t blocks = t.before(i) - begin;
-          const int height = t.tile(i).height();
+          const int height = t.height(i);
           isa_.micro[height].whole(k, values + (blocks * kPoints + q * height) * s_.channels + k0 * height,
                                    filters + k0 * isa_.nr, sums + q * point + blocks * isa_.nr, isa_.nr, k0 > 0,
                                    Ahead::only(next, step, sums));
         }
       }
     bool finite = true;
-    for (int64_t i = t.first(group); i < t.last(group); ++i)
-      finite = results(i, p, sums + (t.before(i) - begin) * isa_.nr, point) && finite;
+    t.each_line(begin, begin + t.blocks(group), [&](int64_t line, int64_t column, int64_t blocks, int64_t at) {
+      finite = results(line, column, blocks, p, sums + at * isa_.nr, point) && finite;
+    });
     if (!finite) finite_.store(false, std::memory_order_relaxed);
   }
 
-  bool results(int64_t tile, int64_t p, const float* sums, int64_t point) const {
-    const Tiles::Tile at = plan_.t.tile(tile);
-    const int64_t channel = p * isa_.nr, positions = s_.positions();
-    bool finite = true;
-    for (int64_t l = 0; l < at.lines; ++l) {
-      const int64_t line = at.line + l, image = line / plan_.t.image_lines, y = 2 * (line % plan_.t.image_lines),
-                    x = 2 * at.column;
-      const int64_t position = y * s_.out[1] + x, out = (image * s_.outputs + channel) * positions + position;
-      const int columns = static_cast<int>(std::min(2 * at.columns, s_.out[1] - x));
-      finite = c_.kernels->out({sums + l * at.columns * isa_.nr,
-                                point,
-                                isa_.nr,
-                                static_cast<int>(at.columns),
-                                static_cast<int>(std::min<int64_t>(isa_.nr, s_.outputs - channel)),
-                                static_cast<int>(std::min<int64_t>(2, s_.out[0] - y)),
-                                columns,
-                                c_.bias ? c_.bias + channel : nullptr,
-                                c_.y + out,
-                                positions,
-                                s_.out[1],
-                                {positions, out, channel, position, c_.steps, c_.num_steps}}) &&
-               finite;
-    }
-    return finite;
+  bool results(int64_t line, int64_t column, int64_t blocks, int64_t p, const float* sums, int64_t point) const {
+    const int64_t channel = p * isa_.nr, positions = s_.positions(), image = line / plan_.t.image_lines,
+                  y = 2 * (line % plan_.t.image_lines), x = 2 * column, position = y * s_.out[1] + x,
+                  out = (image * s_.outputs + channel) * positions + position;
+    return c_.kernels->out({sums,
+                            point,
+                            isa_.nr,
+                            static_cast<int>(blocks),
+                            static_cast<int>(std::min<int64_t>(isa_.nr, s_.outputs - channel)),
+                            static_cast<int>(std::min<int64_t>(2, s_.out[0] - y)),
+                            static_cast<int>(std::min(2 * blocks, s_.out[1] - x)),
+                            c_.bias ? c_.bias + channel : nullptr,
+                            c_.y + out,
+                            positions,
+                            s_.out[1],
+                            {positions, out, channel, position, c_.steps, c_.num_steps}});
   }
 
   const WinogradConv& c_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Squares of kLanes x kLanes elements turned: in registers, and on the way from memory. Included by the files that are compiled per instruction set.
+// Squares of kLanes x kLanes elements turned on the way from memory. Included by the files that are compiled per instruction set.
 #pragma once
 
 #include <cstring>
@@ -9,26 +9,6 @@
 
 namespace cpu {
 namespace {
-
-// Rows of a and b, lane by lane in turn: of their lower and of their upper halves.
-template <int... I>
-[[gnu::always_inline]] inline void riffle(Vec a, Vec b, Vec& low, Vec& high, std::integer_sequence<int, I...>) {
-  low = __builtin_shufflevector(a, b, (I / 2 + I % 2 * kLanes)...);
-  high = __builtin_shufflevector(a, b, (kLanes / 2 + I / 2 + I % 2 * kLanes)...);
-}
-
-// Element i of v[j] and element j of v[i] change places: log2(kLanes) perfect shuffles of all rows (Stone 1971).
-[[maybe_unused, gnu::always_inline]] inline void transpose(Vec (&v)[kLanes]) {
-#pragma GCC unroll 4
-  for (int round = 1; round < kLanes; round *= 2) {
-    Vec w[kLanes];
-#pragma GCC unroll 8
-    for (int i = 0; i < kLanes / 2; ++i)
-      riffle(v[i], v[i + kLanes / 2], w[2 * i], w[2 * i + 1], std::make_integer_sequence<int, kLanes>());
-#pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) v[i] = w[i];
-  }
-}
 
 // Within each four lanes: elements of a and b in turn, from element 2 * Half of the four on.
 template <int Half, int... I>
