@@ -50,7 +50,23 @@ template <int H, int W>
   for (int64_t p = 0; p < k;) {
     fetch<true>(results);
     fetch<false>(others);
-    for (const int64_t end = p + stretch < k ? p + stretch : k; p < end; ++p, a += H, b += kNR) {
+    const int64_t end = p + stretch < k ? p + stretch : k;
+    // Half of the instructions are products where registers are few, and a core that runs another thread beside this one takes no more of them than it
+    // must: two steps share a loop's. More than two measure worse.
+    if constexpr (kNR <= 16)
+      for (; p + 2 <= end; p += 2, a += 2 * H, b += 2 * kNR) {
+        const char* const behind = next + 2 * step;
+        do {  // mostly once
+          __builtin_prefetch(next, 0, 2);
+          next += 64;
+        } while (next < behind);
+        next = behind;
+        __builtin_prefetch(b + 16 * kNR);
+        add_products(a, b, acc);
+        __builtin_prefetch(b + 17 * kNR);
+        add_products(a + H, b + kNR, acc);
+      }
+    for (; p < end; ++p, a += H, b += kNR) {
       __builtin_prefetch(next, 0, 2);
       if (H <= 8 && kNR > 16) __builtin_prefetch(next + 64, 0, 2);  // few tiles: more than a line for each k
       next += step;
