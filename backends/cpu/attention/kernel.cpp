@@ -56,12 +56,12 @@ void weigh(const WeighArgs& w) {
     }
     top = other > top ? other : top;
     const Vec base = top == splat(kUnseen) ? Vec{} : top;  // no key is seen: all weights are exp(-inf)
-    const Vec correction = exp_to_89_f32(before - base);
+    const Vec correction = exp_to_43_f32(before - base);
     Vec sum = load(w.sum + first) * correction, more{};
     key = 0;
     for (; key + 2 <= w.keys; key += 2) {
       float* p = w.scores + key * w.width + first;
-      const Vec a = exp_to_89_f32(load(p) - base), b = exp_to_89_f32(load(p + w.width) - base);
+      const Vec a = exp_to_43_f32(load(p) - base), b = exp_to_43_f32(load(p + w.width) - base);
       store(p, a);
       store(p + w.width, b);
       sum += a;
@@ -69,7 +69,7 @@ void weigh(const WeighArgs& w) {
     }
     if (key < w.keys) {
       float* p = w.scores + key * w.width + first;
-      const Vec a = exp_to_89_f32(load(p) - base);
+      const Vec a = exp_to_43_f32(load(p) - base);
       store(p, a);
       sum += a;
     }

@@ -175,7 +175,7 @@ class CpuDialect final : public Dialect {
     const auto builtin = [](const std::string& name, const std::string& args) {
       return "#if defined(__AVX512F__) && __has_builtin(" + name + ")\n  return " + name + "(" + args + ");\n#endif\n";
     };
-    if (f.name == "ldexp_f32") return builtin("__builtin_ia32_scalefps512_mask", "v0, v2, v0, (unsigned short)-1, 4");
+    if (f.name.starts_with("ldexp_")) return builtin("__builtin_ia32_scalefps512_mask", "v0, v2, v0, (unsigned short)-1, 4");
     if (f.name == "nearest_f32") return builtin("__builtin_ia32_rndscaleps_mask", "v0, 8, v0, (unsigned short)-1, 4");
     return {};
   }

@@ -221,7 +221,7 @@ Computed on_float(std::string_view op, std::vector<Ex>& a, const std::vector<dou
   if (op == "elu" || op == "celu") return {call(named(op), x, param(0)), false};
   if (op == "softplus") return {{x.b, x.b->call(named(op), {x.v, param(0).v, param(1).v})}, false};
   // Of softmax: of no more than 0, or NaN.
-  if (op == "exp_of_less") return {call(x.type() == Type::F32 ? "exp_to_89_f32" : "exp_f64", x), false};
+  if (op == "exp_of_less") return {call(x.type() == Type::F32 ? "exp_to_43_f32" : "exp_f64", x), false};
   if (op == "mul" && a.size() == 2) return {x * a[1], false};
   if (a.size() == 1) return {call(named(op), x), false};
   const Ex y = a[1];

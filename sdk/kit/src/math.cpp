@@ -65,23 +65,25 @@ ExpParts exp_parts(Ex c) {
   return {e.n, fma(horner_fma(e.r, kExp) * e.r, e.r, e.r), e.n_float};
 }
 Ex power_of_two(Ex n) { return ((n + n.lit(int64_t{127})) << 23).as(Type::F32); }  // -126 <= n <= 127
-// x 2^n, rounded once, in two steps: n reaches from -159 (subnormals) to 128. Where x is NaN, n may be anything. A device that has it as one instruction takes
-// that, with n as a float.
+// x 2^n, rounded once. Where x is NaN, n may be anything. A device that has it as one instruction takes that, with n as a float. By how far n reaches:
+// from -159 (subnormals) to 128, in two steps; or to 63, with what the exponent lacks as a constant.
 Ex ldexp_f32(Ex x, Ex n) {
   const Ex half = n >> 1;
   return (x * power_of_two(half)) * power_of_two(n - half);
 }
+Ex ldexp_to_63_f32(Ex x, Ex n) { return (x * power_of_two(n + n.lit(int64_t{64}))) * 0x1p-64; }
 template <class Parts>
-Ex scale(Ex x, const Parts& e) {
-  return {x.b, x.b->call("ldexp_f32", {x.v, e.n.v, e.n_float.v})};
+Ex scale(const char* ldexp, Ex x, const Parts& e) {
+  return {x.b, x.b->call(ldexp, {x.v, e.n.v, e.n_float.v})};
 }
 
-// At most 0.9 ulp, for x up to 89. NaN comes through r.
-Ex exp_to_89_f32(Ex x) {
+// At most 0.9 ulp, for x as far up as `ldexp` allows. NaN comes through r.
+Ex exp_by(const char* ldexp, Ex x) {
   const Reduction e = reduce_exp(select(x < -104.0, x.lit(-104.0), x));
-  return scale(fma(fma(horner_fma(e.r, kExp), e.r, e.r.lit(1.0)), e.r, e.r.lit(1.0)), e);
+  return scale(ldexp, fma(fma(horner_fma(e.r, kExp), e.r, e.r.lit(1.0)), e.r, e.r.lit(1.0)), e);
 }
-Ex exp_f32(Ex x) { return exp_to_89_f32(select(x > 89.0, x.lit(89.0), x)); }
+Ex exp_to_43_f32(Ex x) { return exp_by("ldexp_to_63_f32", x); }
+Ex exp_f32(Ex x) { return exp_by("ldexp_f32", select(x > 89.0, x.lit(89.0), x)); }
 
 // From 0.625 on 1 - 2 / (exp(2x) + 1), with the rounding errors of the sum and the quotient taken along; below an odd polynomial. At most
 // 0.7 ulp.
@@ -113,11 +115,11 @@ SigmoidParts sigmoid_parts(Ex x) {
 }
 Ex sigmoid_f32(Ex x) {  // at most 1.2 ulp
   const SigmoidParts s = sigmoid_parts(x);
-  return select(ne(x, x), x, select(x >= 0.0, s.positive, scale(s.negative, s.e)));
+  return select(ne(x, x), x, select(x >= 0.0, s.positive, scale("ldexp_to_63_f32", s.negative, s.e)));
 }
 Ex silu_f32(Ex x) {  // at most 1.8 ulp
   const SigmoidParts s = sigmoid_parts(x);
-  const Ex y = select(x >= 0.0, x * s.positive, scale(x * s.negative, s.e));
+  const Ex y = select(x >= 0.0, x * s.positive, scale("ldexp_to_63_f32", x * s.negative, s.e));
   return select(x < -110.0, x * 0.0, select(ne(x, x), x, y));  // -inf gives NaN
 }
 
@@ -148,7 +150,7 @@ Ex gelu_f32(Ex x) {
   const Reduction e{integer_of(p + kMagic), p - n, n};
   const Ex half = horner_fma(e.r, {7.676680979784578e-05, 0.0006699436926282942, 0.00480921845883131, 0.027751661837100983,
                                    0.12011323869228363, 0.3465735912322998, 0.5});
-  const Ex tail = scale(half, e);
+  const Ex tail = scale("ldexp_to_63_f32", half, e);
   return x * select(x > 0.0, 1.0 - tail, tail);
 }
 
@@ -282,9 +284,10 @@ class Library {
     guarded("cos");
 
     define("ldexp_f32", {Type::F32, Type::I32, Type::F32}, [](auto& a) { return ldexp_f32(a[0], a[1]); });
+    define("ldexp_to_63_f32", {Type::F32, Type::I32, Type::F32}, [](auto& a) { return ldexp_to_63_f32(a[0], a[1]); });
     f32("nearest_f32", 1, [](auto& a) { return nearest_f32(a[0]); });
     f32("exp_f32", 1, [](auto& a) { return exp_f32(a[0]); });
-    f32("exp_to_89_f32", 1, [](auto& a) { return exp_to_89_f32(a[0]); });
+    f32("exp_to_43_f32", 1, [](auto& a) { return exp_to_43_f32(a[0]); });
     f32("tanh_f32", 1, [](auto& a) { return tanh_f32(a[0]); });
     f32("sigmoid_f32", 1, [](auto& a) { return sigmoid_f32(a[0]); });
     f32("silu_f32", 1, [](auto& a) { return silu_f32(a[0]); });

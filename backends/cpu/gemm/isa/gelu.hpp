@@ -36,7 +36,11 @@ template <int N>
   return p;
 }
 
+// How far n reaches in x * 2^n, from -159: to 128, or to 63.
+enum class Reach { kAll, kTo63 };
+
 // x * 2^n, rounded once; t: n + 1.5 * 2^23.
+template <Reach R>
 [[gnu::always_inline]] inline Vec scaled(Vec x, [[maybe_unused]] Vec n, [[maybe_unused]] Vec t) {
 #if defined(__AVX512F__)
   // All lanes: GCC 12 warns of what the form without a mask does with the lanes that it does not leave out.
@@ -45,15 +49,18 @@ template <int N>
 #else
   typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
   const auto power_of_two = [](Ints i) __attribute__((always_inline)) { return reinterpret_cast<Vec>((i + 127) << 23); };
-  const Ints i = reinterpret_cast<Ints>(t) - 0x4B400000, half = i >> 1;
+  const Ints i = reinterpret_cast<Ints>(t) - 0x4B400000;
+  if constexpr (R == Reach::kTo63) return (x * power_of_two(i + 64)) * splat(0x1p-64f);
+  const Ints half = i >> 1;
   return (x * power_of_two(half)) * power_of_two(i - half);
 #endif
 }
 
 constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: a sum with it is rounded to an integer
 
-// For x up to 89.
-[[gnu::always_inline]] inline Vec exp_to_89_f32(Vec x) {
+// For x up to 89, or 43.
+template <Reach R>
+[[gnu::always_inline]] inline Vec exp_by(Vec x) {
   const Vec c = x < -104.0f ? splat(-104.0f) : x;
   const Vec t = fused(c, splat(1.44269504088896341f), splat(kMagic));
   const Vec n = t - splat(kMagic);
@@ -66,9 +73,10 @@ constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: a sum with it is rounded t
                                    0.5f,
                                    1.0f,
                                    1.0f};
-  return scaled(polynomial(r, kExp), n, t);
+  return scaled<R>(polynomial(r, kExp), n, t);
 }
-[[gnu::always_inline]] inline Vec exp_f32(Vec x) { return exp_to_89_f32(x > 89.0f ? splat(89.0f) : x); }
+[[gnu::always_inline]] inline Vec exp_to_43_f32(Vec x) { return exp_by<Reach::kTo63>(x); }
+[[gnu::always_inline]] inline Vec exp_f32(Vec x) { return exp_by<Reach::kAll>(x > 89.0f ? splat(89.0f) : x); }
 
 // To an integer, |x| up to 2^21.
 [[gnu::always_inline]] inline Vec nearest(Vec x) {
@@ -93,7 +101,7 @@ constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: a sum with it is rounded t
                                     0.5f};
   const Vec m = x < 0 ? -x : x, a = m > 10.3125f ? splat(10.3125f) : m, z = kept(a * a);
   const Vec p = kept(fused(polynomial(z, kOdd), a, polynomial(z, kEven)) * a), n = nearest(p);
-  const Vec tail = kept(scaled(polynomial(p - n, kHalf), n, p + splat(kMagic)));
+  const Vec tail = kept(scaled<Reach::kTo63>(polynomial(p - n, kHalf), n, p + splat(kMagic)));
   return x * (x > 0 ? splat(1.0f) - tail : tail);
 }
 
