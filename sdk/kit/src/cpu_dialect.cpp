@@ -416,7 +416,7 @@ std::string half_helper(const std::string& name, int lanes) {
          to(u16, "((raw ^ mag) >> 16) | code") + ";\n}\n";
 }
 
-// Alive lanes only. A vector of 4- or 8-byte elements has masked instructions on AVX-512; elsewhere lane by lane.
+// Alive lanes only: by masked instructions where a vector of floats has them, else through memory, by stretches whose lengths are powers of two.
 std::string some_helpers(const std::string& t, int lanes) {
   const std::string v = t + "x" + std::to_string(lanes);
   static constexpr std::pair<const char*, const char*> elements[] = {
@@ -425,8 +425,19 @@ std::string some_helpers(const std::string& t, int lanes) {
   std::string e;
   for (const auto& [name, spelled] : elements)
     if (t == name) e = spelled;
-  const std::string plain_load = "  " + v + " r = {};\n  for (i64 j = 0; j < n; ++j) r[j] = p[j];\n  return r;\n",
-                    plain_store = "  for (i64 j = 0; j < n; ++j) p[j] = x[j];\n";
+  const auto stretches = [&](const std::string& to, const std::string& from) {
+    std::string all = "  i64 j = 0;\n";
+    for (int h = lanes; h > 0; h /= 2) {
+      const std::string size = std::to_string(h);
+      all += "  if (n & " + size + ") __builtin_memcpy(" + to + " + j, " + from + " + j, " + size +
+             " * sizeof(*p)), j += " + size + ";\n";
+    }
+    return all;
+  };
+  const std::string several = "  " + e + " t[" + std::to_string(lanes) + "];\n",
+                    plain_load = "  " + v + " r = {};\n" + several + "  __builtin_memcpy(t, &r, sizeof r);\n" +
+                                 stretches("t", "p") + "  __builtin_memcpy(&r, t, sizeof r);\n  return r;\n",
+                    plain_store = several + "  __builtin_memcpy(t, &x, sizeof x);\n" + stretches("p", "t");
   std::string load = plain_load, store = plain_store;
   if (t == "f32" && (lanes == 16 || lanes == 8)) {
     const bool wide = lanes == 16;

@@ -18,6 +18,12 @@ constexpr int64_t kRowColumns = 512;  // columns of a unit that goes row by row:
 constexpr int64_t kTilePoints = 128;  // rows of a transposed tile: eight cache lines of f32
 constexpr int64_t kTileLanes = 64;    // columns of it
 
+// Registers of a value where they are shorter than a cache line. What is computed from one value mostly waits for itself: polynomials of exponentials and
+// logarithms are chains of forty instructions and more, and a core looks ahead no further than two or three of them. Chains beside each other keep it busy,
+// the more so the fewer lanes each has. Registers of 64 bytes gain nothing from it, or lose by the half types' conversions (measured on AVX-512).
+constexpr int kBeside = 4;
+constexpr int kTurnedBytes = 64;  // of a row of a square that is transposed: a cache line
+
 // How well an axis serves as the lanes: accesses that are contiguous along it, and those that are neither contiguous nor constant.
 struct Fit {
   int contiguous = 0, scattered = 0;
@@ -40,7 +46,7 @@ class Chooser {
       if (best == kNone || row.score() >= column.score()) {
         s.lane_axis = inner;
         s.lanes_in_loop = true;
-        s.width = shrink(lanes, inner);
+        s.width = beside(lanes, inner);
         s.split = splits();
         return s;
       }
@@ -65,15 +71,16 @@ class Chooser {
     }
     if (best == kNone) return s;
     s.lane_axis = best;
-    s.width = shrink(lanes, best);
-    s.block = (kPointwiseBlock + s.width - 1) / s.width * s.width;
     for (const uint32_t a : k_.parallel)
       if (a != best && transposed(a, best)) s.tile_axis = a;
     if (s.tile_axis != kNone) {
+      s.width = shrink(d_.vector_bytes == 32 ? kTurnedBytes / element_bytes() : lanes, best);
       s.tile_points = kTilePoints;
       s.block = std::max<int64_t>(s.width, kTileLanes / s.width * s.width);
       return s;
     }
+    s.width = beside(lanes, best);
+    s.block = (kPointwiseBlock + s.width - 1) / s.width * s.width;
     // A row of few points is one unit.
     if (const auto n = k_.pool.as_number(k_.pool.extent(best)); n && *n <= 2 * s.block)
       s.block = std::max<int64_t>(s.width, (*n + s.width - 1) / s.width * s.width);
@@ -134,6 +141,15 @@ class Chooser {
       n += x.op != Op::Const;
     }
     return n <= 8;
+  }
+
+  // Several registers side by side, unless that leaves much of the last of them empty.
+  int beside(int lanes, uint32_t axis) {
+    if (d_.vector_bytes >= 64) return shrink(lanes, axis);
+    const auto n = k_.pool.as_number(k_.pool.extent(axis));
+    int width = lanes * kBeside;
+    while (n && width > lanes && *n < int64_t{8} * width && *n % width != 0) width /= 2;
+    return shrink(width, axis);
   }
 
   // No more lanes than there are points.
