@@ -32,7 +32,7 @@ struct Tiles {
       : wide(ceil_div(s.out[1], 2)), lines(s.images * ceil_div(s.out[0], 2)), image_lines(ceil_div(s.out[0], 2)) {
     const int64_t most = std::min(isa.mr, kernels.most);
     together = most / wide;
-    if (4 * together * wide < 3 * most) together = 0;
+    if (8 * together * wide < 7 * most) together = 0;
     tiles = together > 0 ? ceil_div(lines, together) : ceil_div(lines * wide, most);
     base = lines * wide / tiles, extra = lines * wide % tiles;
     const int64_t tile_bytes = kPoints * s.channels * height(0) * 4;
