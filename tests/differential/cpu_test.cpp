@@ -576,50 +576,57 @@ TEST_CASE("attention with queries in lanes") {
       {{12, 7}, {9, 7}, {9, 3}, {}, "", ""},
       {{2, 16, 4}, {2, 0, 4}, {2, 0, 4}, {}, "", ""},
   };
-  for (const Attention& a : cases) {
-    const bool masked = !a.mask.empty(), flags = std::string(a.mask_type) == "bool";
-    const std::string text = "graph @g(%q: " + type("f32", a.q) + ", %k: " + type("f32", a.k) + ", %v: " + type("f32", a.v) +
-                             (masked ? ", %m: " + type(a.mask_type, a.mask) : "") + ") {\n  %y = attention %q, %k, %v, " +
-                             (masked ? "%m " : "_ ") + a.attributes + "\n  return %y\n}\n";
-    INFO(text);
-    for (const std::string& backend : cpu_backends()) {
-      INFO(backend);
-      const e::Executable tested = compile(text, backend), reference = compile(text, "reference");
-      CHECK(tested.describe().find("cpu.attention") != std::string::npos);
-      for (const Layout layout : {Layout::Dense, Layout::Transposed, Layout::Sliced}) {
-        std::vector<e::Tensor> in;
-        for (const std::vector<int64_t>* sizes : {&a.q, &a.k, &a.v}) {
-          const std::vector<float> x = values(*sizes, in.size() + 1);
-          std::vector<char> bytes(x.size() * 4);
-          for (size_t i = 0; i < x.size(); ++i) store_from(TSR_F32, bytes.data(), static_cast<int64_t>(i), 4 * x[i]);
-          in.push_back(arrange(TSR_F32, *sizes, bytes, layout));
+  for (const uint32_t dtype : {TSR_F32, TSR_BF16, TSR_F16})
+    for (const Attention& a : cases) {
+      if (dtype != TSR_F32 && a.k[a.k.size() - 2] > 1000) continue;  // the reference takes long
+      const std::string name = dtype == TSR_F32 ? "f32" : dtype == TSR_BF16 ? "bf16" : "f16";
+      const size_t width = dtype == TSR_F32 ? 4 : 2;
+      const bool masked = !a.mask.empty(), flags = std::string(a.mask_type) == "bool";
+      const std::string text = "graph @g(%q: " + type(name, a.q) + ", %k: " + type(name, a.k) + ", %v: " + type(name, a.v) +
+                               (masked ? ", %m: " + type(flags ? "bool" : name, a.mask) : "") +
+                               ") {\n  %y = attention %q, %k, %v, " + (masked ? "%m " : "_ ") + a.attributes +
+                               "\n  return %y\n}\n";
+      INFO(text);
+      for (const std::string& backend : cpu_backends()) {
+        INFO(backend);
+        const e::Executable tested = compile(text, backend), reference = compile(text, "reference");
+        CHECK(tested.describe().find("cpu.attention") != std::string::npos);
+        for (const Layout layout : {Layout::Dense, Layout::Transposed, Layout::Sliced}) {
+          std::vector<e::Tensor> in;
+          for (const std::vector<int64_t>* sizes : {&a.q, &a.k, &a.v}) {
+            const std::vector<float> x = values(*sizes, in.size() + 1);
+            std::vector<char> bytes(x.size() * width);
+            for (size_t i = 0; i < x.size(); ++i) store_from(dtype, bytes.data(), static_cast<int64_t>(i), 4 * x[i]);
+            in.push_back(arrange(dtype, *sizes, bytes, layout));
+          }
+          if (masked) {
+            const std::vector<float> x = values(a.mask, 7);
+            std::vector<char> bytes(x.size() * (flags ? 1 : width));
+            for (size_t i = 0; i < x.size(); ++i)
+              if (flags)
+                bytes[i] = x[i] > 0;
+              else
+                store_from(dtype, bytes.data(), static_cast<int64_t>(i),
+                           i % 3 == 0 ? -std::numeric_limits<float>::infinity() : x[i]);
+            in.push_back(arrange(flags ? uint32_t{TSR_BOOL} : dtype, a.mask, bytes, layout));
+          }
+          const e::Tensor got = tested.run(in)[0], want = reference.run(in)[0];
+          REQUIRE(got.elements() == want.elements());
+          double worst = 0;
+          for (int64_t i = 0; i < want.elements(); ++i) {
+            const float g = load_as<float>(dtype, got.data(), i), w = load_as<float>(dtype, want.data(), i);
+            // Both round once to a half: neighbours at most.
+            const float apart = dtype == TSR_F32 ? 0.0f : std::abs(w) * (dtype == TSR_BF16 ? 0x1p-7f : 0x1p-10f);
+            worst = std::max(worst, std::isnan(g) != std::isnan(w) ? 1.0
+                                    : std::isnan(w)                ? 0.0
+                                                                   : static_cast<double>(std::abs(g - w) - apart));
+          }
+          // Scores are exact. Two sums of as many terms as there are keys, half of them on top of each other, and some units of exp and of the quotient; values
+          // are up to 4.
+          CHECK(worst <= 4 * static_cast<double>(a.k[a.k.size() - 2] + 16) * 0x1p-24);
         }
-        if (masked) {
-          const std::vector<float> x = values(a.mask, 7);
-          std::vector<char> bytes(x.size() * (flags ? 1 : 4));
-          for (size_t i = 0; i < x.size(); ++i)
-            if (flags)
-              bytes[i] = x[i] > 0;
-            else
-              store_from(TSR_F32, bytes.data(), static_cast<int64_t>(i),
-                         i % 3 == 0 ? -std::numeric_limits<float>::infinity() : x[i]);
-          in.push_back(arrange(flags ? TSR_BOOL : TSR_F32, a.mask, bytes, layout));
-        }
-        const e::Tensor got = tested.run(in)[0], want = reference.run(in)[0];
-        REQUIRE(got.elements() == want.elements());
-        double worst = 0;
-        for (int64_t i = 0; i < want.elements(); ++i) {
-          const float g = load_as<float>(TSR_F32, got.data(), i), w = load_as<float>(TSR_F32, want.data(), i);
-          worst = std::max(worst, std::isnan(g) != std::isnan(w) ? 1.0
-                                  : std::isnan(w)                ? 0.0
-                                                                 : static_cast<double>(std::abs(g - w)));
-        }
-        // Scores are exact. Two sums of as many terms as there are keys, half of them on top of each other, and some units of exp and of the quotient; values
-        // are up to 4.
-        CHECK(worst <= 4 * static_cast<double>(a.k[a.k.size() - 2] + 16) * 0x1p-24);
       }
     }
-  }
 }
 
 TEST_CASE("attention of infinities and NaN") {

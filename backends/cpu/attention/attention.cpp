@@ -40,8 +40,8 @@ struct Tiles {
 
 // What one thread works in, floats behind each other.
 struct Space {
-  int64_t keys, values, queries, weights, sums, row, total;  // where each begins; row: [3][width]
-  Space(const Sizes& s, int width) {
+  int64_t keys, values, queries, weights, mask, sums, row, total;  // where each begins; row: [3][width]
+  Space(const Sizes& s, int width, bool masked) {
     int64_t at = 0;
     const auto take = [&](int64_t floats) {
       const int64_t here = at;
@@ -52,15 +52,21 @@ struct Space {
     values = take(s.keys * s.values);
     queries = take(s.depth * width);
     weights = take(std::min(s.keys, kKeysAtOnce) * width);
+    mask = take(masked ? std::min(s.keys, kKeysAtOnce) * width : 0);
     sums = take(s.values * width);
     row = take(3 * width);
     total = at;
   }
 };
 
+int64_t bytes_of(uint32_t dtype) { return tessera::dtype_bits(dtype) / 8; }
+
+// A matrix in memory.
 struct Strided {
-  const float* data;
-  int64_t row, col;
+  const char* data;
+  uint32_t dtype;
+  int64_t row, col;  // elements
+  const char* at(int64_t r) const { return data + r * row * bytes_of(dtype); }
 };
 
 class AttentionKernel final : public sdk::Kernel {
@@ -72,7 +78,7 @@ class AttentionKernel final : public sdk::Kernel {
     q_ = LaunchSizes(c, n.operand(0).type());
     k_ = LaunchSizes(c, n.operand(1).type());
     v_ = LaunchSizes(c, n.operand(2).type());
-    masked_ = n.has_operand(3);
+    if (n.has_operand(3)) mask_ = n.operand(3).type().dtype() == TSR_BOOL ? Mask::kBool : Mask::kAdded;
     slots_ = std::max(1, sdk::host().core->num_threads());
   }
 
@@ -84,7 +90,7 @@ class AttentionKernel final : public sdk::Kernel {
     for (int i = 0; i + 2 < rank; ++i) s.heads *= q_.at(i, d);
     s.queries = q_.at(rank - 2, d), s.depth = q_.at(rank - 1, d);
     s.keys = k_.at(rank - 2, d), s.values = v_.at(rank - 1, d);
-    return slots_ * Space(s, gemm_.nr).total * 4;
+    return slots_ * Space(s, gemm_.nr, mask_ == Mask::kAdded).total * 4;
   }
 
   void launch(const tsr_launch& l) override {
@@ -95,7 +101,7 @@ class AttentionKernel final : public sdk::Kernel {
     s.queries = q.sizes[rank - 2], s.depth = q.sizes[rank - 1];
     s.keys = k.sizes[rank - 2], s.values = out.sizes[rank - 1];
     if (s.heads * s.queries * s.values == 0) return;
-    const Space space(s, gemm_.nr);
+    const Space space(s, gemm_.nr, mask_ == Mask::kAdded);
     // A head, or where there are few of them a part of its queries: whoever takes a part packs the keys and values for it.
     const int64_t panels = (s.queries + gemm_.nr - 1) / gemm_.nr,
                   slots = std::min<int64_t>(slots_, sdk::host().core->num_threads()),
@@ -117,18 +123,18 @@ class AttentionKernel final : public sdk::Kernel {
  private:
   // Where the head with the index `flat` over the batch of q begins; `t` may have fewer heads along the last batch axis.
   static Strided operand(const tsr_tensor& t, const tsr_tensor& q, int64_t flat) {
-    Strided o{static_cast<const float*>(t.data), t.strides[t.rank - 2], t.strides[t.rank - 1]};
+    Strided o{static_cast<const char*>(t.data), t.dtype, t.strides[t.rank - 2], t.strides[t.rank - 1]};
     for (int d = static_cast<int>(t.rank) - 3; d >= 0; --d) {
       int64_t i = flat % q.sizes[d];
       flat /= q.sizes[d];
       i /= std::max<int64_t>(1, q.sizes[d] / std::max<int64_t>(1, t.sizes[d]));
-      o.data += i * t.strides[d];
+      o.data += i * t.strides[d] * bytes_of(t.dtype);
     }
     return o;
   }
 
-  // Its element for query 0 and key 0 of that head, and its strides; where it has no such axis, or one of size 1, 0.
-  static void mask_at(const tsr_tensor& m, const tsr_tensor& q, int64_t flat, WeighArgs& w) {
+  // The mask of that head: its element for query 0 and key 0, and its strides; where it has no such axis, or one of size 1, 0.
+  static Strided mask_of(const tsr_tensor& m, const tsr_tensor& q, int64_t flat) {
     const auto stride = [&](int from_end) {
       const int d = static_cast<int>(m.rank) - from_end;
       return d < 0 || m.sizes[d] == 1 ? int64_t{0} : m.strides[d];
@@ -138,21 +144,34 @@ class AttentionKernel final : public sdk::Kernel {
       at += flat % q.sizes[d] * stride(static_cast<int>(q.rank) - d);
       flat /= q.sizes[d];
     }
-    w.mask_row = stride(2), w.mask_col = stride(1);
-    if (m.dtype == TSR_BOOL)
-      w.mask_bool = static_cast<const uint8_t*>(m.data) + at;
-    else
-      w.mask_add = static_cast<const float*>(m.data) + at;
+    return {static_cast<const char*>(m.data) + at * bytes_of(m.dtype), m.dtype, stride(2), stride(1)};
+  }
+
+  // Of `queries` queries from `query` on and `keys` keys from `key` on. What is added goes to `to` as f32, [key][width], or [key] where it is the same for
+  // all queries: one by one, a vector of queries would be made of as many loads.
+  void mask(const Strided& m, int64_t query, int queries, int64_t key, int64_t keys, float* to, WeighArgs& w) const {
+    if (mask_ == Mask::kBool) {
+      w.mask_bool = reinterpret_cast<const uint8_t*>(m.at(query)) + key * m.col;
+      w.mask_row = m.row, w.mask_col = m.col;
+      return;
+    }
+    const char* from = m.data + key * m.col * bytes_of(m.dtype);
+    w.mask_by_query = m.row != 0;
+    int64_t rows_at[64];
+    for (int i = 0; i < queries; ++i) rows_at[i] = (query + i) * m.row;
+    const int rows = w.mask_by_query ? queries : 1, height = w.mask_by_query ? gemm_.nr : 1;
+    gemm_.pack_b({from, m.dtype, rows_at, rows, height, m.col, keys, to});
+    w.mask_add = to, w.mask_step = height;
   }
 
   // Rows of the left side [rows][depth] in tiles, each with all of its depth.
-  void pack(const float* from, int64_t rows, int64_t row, int64_t col, int64_t depth, float* to) const {
+  void pack(const char* from, uint32_t dtype, int64_t rows, int64_t row, int64_t col, int64_t depth, float* to) const {
     const Tiles tiles(rows, gemm_.mr);
     for (int64_t t = 0; t < tiles.count; ++t) {
       int64_t at[64];
       const int height = tiles.height(t);
       for (int r = 0; r < height; ++r) at[r] = (tiles.first(t) + r) * row;
-      gemm_.pack_a({from, TSR_F32, at, height, height, col, depth, to + tiles.first(t) * depth});
+      gemm_.pack_a({from, dtype, at, height, height, col, depth, to + tiles.first(t) * depth});
     }
   }
 
@@ -168,8 +187,8 @@ class AttentionKernel final : public sdk::Kernel {
     float *const weights = at + space.weights, *const sums = at + space.sums;
     for (int64_t j = 0; j < keys; j += kKeysAtOnce) {
       const int64_t n = std::min(kKeysAtOnce, keys - j);
-      pack(ok.data + j * ok.row, n, ok.row, ok.col, s.depth, packed_k + j * s.depth);
-      pack(ov.data + j * ov.row, s.values, ov.col, ov.row, n, packed_v + j * s.values);
+      pack(ok.at(j), ok.dtype, n, ok.row, ok.col, s.depth, packed_k + j * s.depth);
+      pack(ov.at(j), ov.dtype, s.values, ov.col, ov.row, n, packed_v + j * s.values);
     }
     const Tiles value_tiles(s.values, gemm_.mr);
     const float scale = static_cast<float>(scale_ != 0 ? scale_ : 1.0 / std::sqrt(static_cast<double>(s.depth)));
@@ -178,18 +197,15 @@ class AttentionKernel final : public sdk::Kernel {
       const int queries = static_cast<int>(std::min<int64_t>(width, s.queries - query));
       int64_t rows_at[64];
       for (int i = 0; i < queries; ++i) rows_at[i] = (query + i) * oq.row;
-      gemm_.pack_b({oq.data, TSR_F32, rows_at, queries, width, oq.col, s.depth, packed_q});
+      gemm_.pack_b({oq.data, oq.dtype, rows_at, queries, width, oq.col, s.depth, packed_q});
       WeighArgs w{};
       w.scores = weights;
       w.width = width, w.queries = queries;
       w.scale = scale;
       w.top = at + space.row, w.sum = w.top + width, w.correction = w.sum + width;
-      if (masked_) mask_at(l.inputs[3], q, head, w);
       std::fill_n(w.top, width, -std::numeric_limits<float>::infinity());
       std::fill_n(w.sum, width, 0.0f);
       std::fill_n(sums, s.values * width, 0.0f);
-      const float* mask_add = w.mask_add ? w.mask_add + query * w.mask_row : nullptr;
-      const uint8_t* mask_bool = w.mask_bool ? w.mask_bool + query * w.mask_row : nullptr;
       const int64_t seen = causal_ ? std::min(keys, query + width) : keys;
       for (int64_t j = 0; j < seen; j += kKeysAtOnce) {
         const int64_t all = std::min(kKeysAtOnce, keys - j), n = std::min(all, seen - j);
@@ -198,8 +214,7 @@ class AttentionKernel final : public sdk::Kernel {
           gemm_.micro[tiles.height(t)].whole(s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q,
                                              weights + tiles.first(t) * width, width, false, Ahead::only(packed_q, 0, weights));
         w.keys = n;
-        w.mask_add = mask_add ? mask_add + j * w.mask_col : nullptr;
-        w.mask_bool = mask_bool ? mask_bool + j * w.mask_col : nullptr;
+        if (mask_ != Mask::kNone) mask(mask_of(l.inputs[3], q, head), query, queries, j, n, at + space.mask, w);
         w.seen = causal_ ? query - j + 1 : std::numeric_limits<int32_t>::max();
         (isa_.level >= 2 ? weigh_avx512 : isa_.level == 1 ? weigh_avx2 : weigh_baseline)(w);
         if (j > 0)
@@ -211,16 +226,19 @@ class AttentionKernel final : public sdk::Kernel {
                                                    sums + value_tiles.first(t) * width, width, j > 0,
                                                    Ahead::only(weights, 0, sums));
       }
-      const AttendedArgs a{sums,    s.values, width,
-                           queries, w.sum,    static_cast<float*>(l.outputs[0].data) + (head * s.queries + query) * s.values,
-                           s.values};
+      const tsr_tensor& out = l.outputs[0];
+      const int64_t first_out = (head * s.queries + query) * s.values;
+      const AttendedArgs a{sums,      s.values, width,
+                           queries,   w.sum,    static_cast<char*>(out.data) + first_out * bytes_of(out.dtype),
+                           out.dtype, s.values};
       (isa_.level >= 2 ? store_attended_avx512 : isa_.level == 1 ? store_attended_avx2 : store_attended_baseline)(a);
     }
   }
 
   const Isa& isa_;
   const GemmIsa& gemm_;
-  bool causal_, masked_ = false;
+  bool causal_;
+  enum class Mask { kNone, kBool, kAdded } mask_ = Mask::kNone;
   double scale_ = 0;
   LaunchSizes q_, k_, v_;
   int slots_ = 1;
@@ -229,8 +247,11 @@ class AttentionKernel final : public sdk::Kernel {
 }  // namespace
 
 const char* refuse_attention(const sdk::Node& n) {
+  const auto taken = [](uint32_t dtype) { return dtype == TSR_F32 || dtype == TSR_BF16 || dtype == TSR_F16; };
   for (uint32_t i = 0; i < 3; ++i)
-    if (n.operand(i).type().dtype() != TSR_F32) return "cpu's attention takes f32";
+    if (!taken(n.operand(i).type().dtype())) return "cpu's attention takes f32, bf16 and f16";
+  if (n.has_operand(3) && n.operand(3).type().dtype() != TSR_BOOL && !taken(n.operand(3).type().dtype()))
+    return "cpu's attention takes masks of bool, f32, bf16 and f16";
   const sdk::Type q = n.operand(0).type();
   if (q.rank() > static_cast<uint32_t>(kMaxRank)) return "cpu takes tensors of at most 32 dimensions";
   const tsr_dim queries = q.sizes()[q.rank() - 2];

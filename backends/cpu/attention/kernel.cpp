@@ -3,6 +3,7 @@
 #include "attention/tables.hpp"
 #include "gemm/isa/gelu.hpp"
 #include "gemm/isa/lanes.hpp"
+#include "gemm/isa/store.hpp"
 #include "gemm/isa/turned.hpp"
 
 #define CPU_CAT2(a, b) a##b
@@ -21,10 +22,8 @@ template <bool Masked>
     const int n = lanes_of(w.queries - first);
     const int64_t at = key * w.mask_col + first * w.mask_row;
     if (w.mask_add) {
-      Vec m = splat(w.mask_row == 0 ? w.mask_add[at] : 0.0f);
-      if (w.mask_row != 0)
-        for (int i = 0; i < n; ++i) m[i] = w.mask_add[at + i * w.mask_row];
-      s = s + m;
+      const float* m = w.mask_add + key * w.mask_step;
+      s = s + (w.mask_by_query ? load(m + first) : splat(*m));
     } else if (w.mask_bool) {
       if (w.mask_row == 0)
         s = w.mask_bool[at] ? s : splat(kUnseen);
@@ -79,6 +78,20 @@ void weigh(const WeighArgs& w) {
   }
 }
 
+// n lanes to element `at` of the result.
+[[gnu::always_inline]] inline void put(const AttendedArgs& a, int64_t at, Vec v, int n) {
+  if (a.dtype == TSR_F32) return store_some(static_cast<float*>(a.out) + at, v, n);
+  uint16_t* out = static_cast<uint16_t*>(a.out) + at;
+  uint16_t rounded[kLanes];
+  if (a.dtype == TSR_BF16) {
+#pragma omp simd
+    for (int i = 0; i < kLanes; ++i) rounded[i] = to_bf16(v[i]);
+  } else {
+    for (int i = 0; i < n; ++i) rounded[i] = to_f16(v[i]);
+  }
+  std::memcpy(out, rounded, static_cast<size_t>(n) * sizeof *out);
+}
+
 }  // namespace
 
 void CPU_CAT(weigh_, CPU_ISA_NAME)(const WeighArgs& w) {
@@ -107,8 +120,7 @@ void CPU_CAT(store_attended_, CPU_ISA_NAME)(const AttendedArgs& a) {
         row[i] = reinterpret_cast<const char*>(a.sums + (v + (i < values ? i : 0)) * a.width + first);
       Vec turned[kLanes];
       load_turned(row, 0, turned);
-      float* out = a.out + first * a.out_row + v;
-      for (int q = 0; q < queries; ++q, out += a.out_row) store_some(out, turned[q] * splat(factor[q]), values);
+      for (int q = 0; q < queries; ++q) put(a, (first + q) * a.out_row + v, turned[q] * splat(factor[q]), values);
     }
   }
 }

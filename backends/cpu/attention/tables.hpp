@@ -13,8 +13,11 @@ struct WeighArgs {
   int64_t keys;
   int width, queries;  // queries: how many are not padding
   float scale;
-  const float* mask_add;       // of the first of these keys and queries, or null
-  const uint8_t* mask_bool;    // alike; 0: not seen
+  // Null, or: one value for all queries, `mask_step` elements between keys, or, where `mask_by_query`, [key][width] with mask_step == width.
+  const float* mask_add;
+  bool mask_by_query;
+  int64_t mask_step;
+  const uint8_t* mask_bool;    // of the first of these keys and queries, or null; 0: not seen
   int64_t mask_row, mask_col;  // elements between queries and between keys
   int64_t seen;                // query i sees keys below seen + i; a number beyond all of them where it sees all
   float *top, *sum;            // [width]: over the keys before; updated
@@ -31,8 +34,9 @@ struct AttendedArgs {
   int64_t values;
   int width, queries;
   const float* weights;  // [width], the sums of weights
-  float* out;
-  int64_t out_row;
+  void* out;
+  uint32_t dtype;   // f32, bf16 or f16, rounded once
+  int64_t out_row;  // elements
 };
 using StoreAttended = void(const AttendedArgs&);
 

@@ -2,6 +2,8 @@
 // Packing of both operands, included by the files that are compiled per instruction set.
 #pragma once
 
+#include <type_traits>
+
 #include "../tables.hpp"
 #include "lanes.hpp"
 #include "tessera/abi.h"
@@ -21,6 +23,24 @@ inline float from_f16(uint16_t h) {
                                           : __builtin_bit_cast(float, (rest << 13) | 0x7f800000u);
   return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, magnitude) | sign);
 }
+
+struct FromBf16 {
+  float operator()(uint16_t x) const { return from_bf16(x); }
+};
+struct FromF16 {
+  float operator()(uint16_t x) const { return from_f16(x); }
+};
+#if defined(__AVX2__)
+[[gnu::always_inline]] inline Vec from_bf16s(const uint16_t* p) {
+#if defined(__AVX512F__)
+  const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return reinterpret_cast<Vec>(_mm512_maskz_slli_epi32(0xffff, wide, 16));
+#else
+  return reinterpret_cast<Vec>(
+      _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16));
+#endif
+}
+#endif
 
 // out[k * height + r] = word k of row r, for rows of contiguous 32-bit words: floats, or pairs of bf16.
 inline void pack_words(const char* const* row, int rows, int height, int64_t k, float* out) {
@@ -64,6 +84,20 @@ void pack_widened(const PackArgs& p, Widen widen_one) {
   for (int r = 1; r < p.rows; ++r) side_by_side = side_by_side && p.rows_at[r] == p.rows_at[0] + r;
   if (side_by_side) {
     const T* s = src + p.rows_at[0];
+#if defined(__AVX2__)
+    if constexpr (std::is_same_v<Widen, FromBf16>)
+      // Whole vectors are read as far as there are elements of other k behind these, and stored as for floats.
+      if (p.height <= kLanes && p.k_stride > 0) {
+        int64_t k = 0;
+        for (; k < p.k && (p.k - 1 - k) * p.k_stride + p.height >= kLanes && (p.k - k) * p.height >= kLanes; ++k) {
+          store(out, from_bf16s(s));
+          s += p.k_stride, out += p.height;
+        }
+        for (; k < p.k; ++k, s += p.k_stride, out += p.height)
+          for (int r = 0; r < p.height; ++r) out[r] = widen_one(s[r]);
+        return;
+      }
+#endif
 #if defined(__AVX512F__)
     if constexpr (sizeof(T) == sizeof(float))
       if (p.height <= kLanes) {  // whole vectors are stored: what one writes behind its k is written again with the next
@@ -96,9 +130,31 @@ void pack_widened(const PackArgs& p, Widen widen_one) {
   }
 }
 
+// Rows of contiguous halves: widened a run at a time, then packed as floats are.
+template <class Widen>
+void pack_runs(const PackArgs& p, Widen widen_one) {
+  constexpr int64_t kRun = 64;
+  float run[32][kRun];
+  const char* row[32];
+  for (int r = 0; r < p.rows; ++r) row[r] = reinterpret_cast<const char*>(run[r]);
+  for (int64_t k0 = 0; k0 < p.k; k0 += kRun) {
+    const int64_t n = p.k - k0 < kRun ? p.k - k0 : kRun;
+    for (int r = 0; r < p.rows; ++r) {
+      const uint16_t* s = static_cast<const uint16_t*>(p.src) + p.rows_at[r] + k0;
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) run[r][i] = widen_one(s[i]);
+    }
+    pack_words(row, p.rows, p.height, n, static_cast<float*>(p.out) + k0 * p.height);
+  }
+}
+template <class Widen>
+void pack_halves(const PackArgs& p, Widen widen_one) {
+  p.k_stride == 1 && p.rows > 1 ? pack_runs(p, widen_one) : pack_widened<uint16_t>(p, widen_one);
+}
+
 [[maybe_unused]] void pack_f32(const PackArgs& p) {
-  if (p.dtype == TSR_BF16) return pack_widened<uint16_t>(p, [](uint16_t x) { return from_bf16(x); });
-  if (p.dtype == TSR_F16) return pack_widened<uint16_t>(p, [](uint16_t x) { return from_f16(x); });
+  if (p.dtype == TSR_BF16) return pack_halves(p, FromBf16{});
+  if (p.dtype == TSR_F16) return pack_halves(p, FromF16{});
   if (p.k_stride != 1 || p.rows < 2) return pack_widened<float>(p, [](float x) { return x; });
   const char* row[32];
   for (int r = 0; r < p.rows; ++r) row[r] = reinterpret_cast<const char*>(static_cast<const float*>(p.src) + p.rows_at[r]);
