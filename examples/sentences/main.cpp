@@ -225,7 +225,8 @@ int run(const Options& o) {
       "\nA run embeds all sentences in batches of %lld. difference: max|a - b| / max|b| of the embeddings against the first "
       "config; to PyTorch: "
       "the\nsame against PyTorch's for the first %zu sentences. peak MB: memory beyond the weights, which stay in their "
-      "file.\n",
+      "file.\ncompile: with packing of the weights; generated code is kept on disk, so the next process has it "
+      "(docs/caches.md).\n",
       static_cast<long long>(o.batch), expected.size() / hidden);
   return 0;
 }
