@@ -20,13 +20,13 @@ namespace {
 
 class ConvKernel final : public sdk::Kernel {
  public:
-  ConvKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv)
+  ConvKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv, int most_winograd)
       : attributes_(conv), isa_(gemm_kernels(isa, TSR_F32, TSR_F32)), o_(c, conv) {
     slots_ = std::max(1, sdk::host().core->num_threads());
     const sdk::Type x = conv.operand(0).type(), w = conv.operand(1).type(), y = conv.result().type();
     point_ = attributes_.groups == 1;
     for (int d = 2; d < static_cast<int>(x.rank()); ++d) point_ = point_ && x.size(d) == 1 && y.size(d) == 1 && w.size(d) == 1;
-    if (!point_ && attributes_.groups == 1) choose_way(isa, x, w, y);
+    if (!point_ && attributes_.groups == 1) choose_way(isa, x, w, y, most_winograd);
     pack_constant(c, c.node().operand(o_.at[1]));
     rows_ = rows_ && packed_;
     if (!packed_) winograd_ = nullptr;
@@ -34,7 +34,7 @@ class ConvKernel final : public sdk::Kernel {
 
   std::string name() const override {
     return "cpu.conv" + o_.name() +
-           (winograd_ ? ".winograd"
+           (winograd_ ? (winograd_->size == 2 ? ".winograd2" : ".winograd4")
             : rows_   ? ".rows"
             : planes_ ? ".planes"
                       : "") +
@@ -146,7 +146,7 @@ class ConvKernel final : public sdk::Kernel {
   }
 
   // By the sizes that are known; a number of images that is not counts as one.
-  void choose_way(const Isa& isa, sdk::Type x, sdk::Type w, sdk::Type y) {
+  void choose_way(const Isa& isa, sdk::Type x, sdk::Type w, sdk::Type y, int most_winograd) {
     int64_t positions = 1, depth = 1;
     for (uint32_t d = 1; d < w.rank(); ++d) {
       if (TSR_DIM_IS_EXPR(w.size(static_cast<int>(d)))) return;
@@ -165,8 +165,9 @@ class ConvKernel final : public sdk::Kernel {
     if (y.rank() != 4 || w.size(2) != 3 || w.size(3) != 3 || a.stride[0] != 1 || a.stride[1] != 1 || a.dilation[0] != 1 ||
         a.dilation[1] != 1)
       return;
-    if (!winograd_pays(*isa_, images, w.size(1), outputs, {y.size(2), y.size(3)}, direct.cycles)) return;
-    winograd_ = isa.level >= 2 ? &winograd_avx512() : isa.level == 1 ? &winograd_avx2() : &winograd_baseline();
+    const int size = winograd_size(*isa_, most_winograd, images, w.size(1), outputs, {y.size(2), y.size(3)}, direct.cycles);
+    if (size == 0) return;
+    winograd_ = isa.level >= 2 ? &winograd_avx512(size) : isa.level == 1 ? &winograd_avx2(size) : &winograd_baseline(size);
     rows_ = planes_ = false;
   }
   // Few outputs do not make up for gathering positions one by one; a vector of them is a stretch of a copied plane.
@@ -189,10 +190,11 @@ class ConvKernel final : public sdk::Kernel {
     if (outputs * depth == 0) return;
     if (winograd_) {
       const int64_t channels = t.sizes[1];
-      const std::string form =
-          std::string("winograd ") + isa_->name + " " + std::to_string(outputs) + " " + std::to_string(channels);
-      packed_.make(c, v, form, winograd_packed_bytes(*isa_, outputs, channels),
-                   [&](char* to) { winograd_pack(*isa_, static_cast<const float*>(t.data), outputs, channels, to); });
+      const int size = winograd_->size;
+      const std::string form = "winograd " + std::to_string(size) + " " + isa_->name + " " + std::to_string(outputs) + " " +
+                               std::to_string(channels);
+      packed_.make(c, v, form, winograd_packed_bytes(*isa_, size, outputs, channels),
+                   [&](char* to) { winograd_pack(*isa_, size, static_cast<const float*>(t.data), outputs, channels, to); });
       return;
     }
     if (point_ || rows_) {
@@ -257,10 +259,10 @@ const char* refuse_conv(const sdk::Node& n) {
   return taps > Panels::kMaxTaps ? "the filter has more than 1024 taps" : nullptr;
 }
 
-std::unique_ptr<sdk::Kernel> make_conv(const sdk::Compile& c, const Isa& isa) {
+std::unique_ptr<sdk::Kernel> make_conv(const sdk::Compile& c, const Isa& isa, int most_winograd) {
   const sdk::Node conv = c.node().is("fused") ? anchor_of(c.node()) : c.node();
   if (few_rows(conv)) return make_depthwise(c, isa, conv);
-  return std::make_unique<ConvKernel>(c, isa, conv);
+  return std::make_unique<ConvKernel>(c, isa, conv, most_winograd);
 }
 
 }  // namespace cpu

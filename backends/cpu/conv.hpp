@@ -12,6 +12,7 @@ namespace cpu {
 
 // Null: this backend takes the node; else the reason why not.
 const char* refuse_conv(const tessera::sdk::Node& node);
-std::unique_ptr<tessera::sdk::Kernel> make_conv(const tessera::sdk::Compile& c, const Isa& isa);
+// `most_winograd`: the largest size of blocks of minimal filtering (winograd/winograd.hpp), 0 for none.
+std::unique_ptr<tessera::sdk::Kernel> make_conv(const tessera::sdk::Compile& c, const Isa& isa, int most_winograd);
 
 }  // namespace cpu

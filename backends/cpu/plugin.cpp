@@ -50,12 +50,16 @@ Compiler::Options compiler_options(const sdk::Options& o, const Isa& isa) {
   return out;
 }
 
+// Results of a block of minimal filtering each way, at most; 0: none.
+int winograd_of(std::string_view option) { return option == "4x4" ? 4 : option == "2x2" ? 2 : 0; }
+
 class CpuBackend final : public sdk::Backend {
  public:
   explicit CpuBackend(const sdk::Options& options)
       : isa_(choose_isa(options.get_string("isa", "auto"))),
         generate_(options.get_bool("generate", true)),
         auto_compiler_(options.get_string("compiler", "auto") == "auto"),
+        winograd_(winograd_of(options.get_string("winograd", "4x4"))),
         pays_after_(options.get_int("pays_after", 0)),
         device_(describe_device(isa_)),
         compiler_(compiler_options(options, isa_)) {}
@@ -123,7 +127,7 @@ class CpuBackend final : public sdk::Backend {
     const sdk::Node anchor = anchor_of(c.node());
     const std::string_view op = anchor ? anchor.op() : c.node().op();
     if (is_product(op)) return make_product(c, isa_);
-    if (op == "conv") return make_conv(c, isa_);
+    if (op == "conv") return make_conv(c, isa_, winograd_);
     if (c.node().is("max_pool")) return make_max_pool(c, isa_);
     if (c.node().is("attention")) return make_attention(c, isa_);
     Draft d = draft_or_fail(c, /*log=*/false);
@@ -170,6 +174,7 @@ class CpuBackend final : public sdk::Backend {
 
   const Isa& isa_;
   bool generate_, auto_compiler_;
+  int winograd_;
   int64_t pays_after_;
   std::once_flag compiler_asked_;
   bool compiler_found_ = false;

@@ -48,19 +48,24 @@ struct Model {
   std::vector<int64_t> x, w, bias;  // bias: empty for none
 };
 
-// `kernel`: part of the name of the kernel that is to run.
-void check(const Model& m, const std::string& dtype, uint32_t code, const char* kernel = "packed") {
+std::string text_of(const Model& m, const std::string& dtype) {
   const std::string call = std::string("%y = ") + m.op + " %x, %w" +
                            (m.bias.empty() ? std::string(m.op[0] == 'l' || m.op[0] == 'c' ? ", _" : "") : ", %b") + " " +
                            m.attributes;
   std::string text = "graph @g(%x: " + type(dtype, m.x) + ") {\n  %w = " + literal(dtype, m.w, values(m.w, 2)) + "\n";
   if (!m.bias.empty()) text += "  %b = " + literal(dtype, m.bias, values(m.bias, 3)) + "\n";
-  text += "  " + call + "\n  return %y\n}\n";
-  INFO(call << " " << dtype << type("", m.x) << type("", m.w));
+  return text + "  " + call + "\n  return %y\n}\n";
+}
+
+// `kernel`: part of the name of the kernel that is to run; `option`: of runner.hpp, such as "+2x2".
+void check(const Model& m, const std::string& dtype, uint32_t code, const char* kernel = "packed", const char* option = "") {
+  const std::string text = text_of(m, dtype);
+  INFO(m.op << " " << m.attributes << " " << dtype << type("", m.x) << type("", m.w));
   const std::vector<float> v = values(m.x, 1);
   std::vector<char> bytes(v.size() * static_cast<size_t>(dtype_bits(code)) / 8);
   for (size_t i = 0; i < v.size(); ++i) store_from(code, bytes.data(), static_cast<int64_t>(i), v[i]);
-  for (const std::string& backend : cpu_backends()) {
+  for (std::string backend : cpu_backends()) {
+    backend.insert(backend.find(':'), option);
     INFO(backend);
     // The reference rounds linear once, bias included; eager rounds where the record says, before the bias too.
     const e::Executable tested = compile(text, backend), reference = compile(text, code == TSR_F32 ? "reference" : "eager");
@@ -487,7 +492,51 @@ TEST_CASE("convolutions by minimal filtering are exact where sums are") {
        {70, 48, 3, 3},
        {}},
   };
-  for (const Model& m : models) check(m, "f32", TSR_F32, ".winograd");
+  for (const Model& m : models) check(m, "f32", TSR_F32, ".winograd2", "+2x2");
+}
+
+TEST_CASE("minimal filtering of larger blocks rounds two to three times as coarsely as sums of products") {
+  const char* padded = "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}";
+  const Model models[] = {
+      {"conv", padded, {1, 64, 56, 56}, {64, 64, 3, 3}, {64}},  // whole lines fill the micro-kernels of AVX-512
+      {"conv", padded, {1, 65, 28, 28}, {70, 65, 3, 3}, {}},    // two lines; two channels in a vector, and one is left
+      {"conv",
+       padded,
+       {3, 64, 13, 15},
+       {64, 64, 3, 3},
+       {64}},  // a last line and a last column of less than a block, across images
+      {"conv", padded, {1, 520, 14, 14}, {64, 520, 3, 3}, {64}},  // sums in two pieces
+      {"conv", padded, {1, 40, 33, 90}, {96, 40, 3, 3}, {96}},    // several tiles in one line
+      {"conv",
+       "{strides = [1, 1], pad_low = [0, 3], pad_high = [2, 0], dilations = [1, 1]}",
+       {2, 48, 20, 33},
+       {70, 48, 3, 3},
+       {}},
+  };
+  for (const Model& m : models) {
+    INFO(m.attributes << " " << type("f32", m.x) << type("f32", m.w));
+    const std::string text = text_of(m, "f32");
+    const std::vector<float> v = values(m.x, 1);
+    std::vector<char> bytes(v.size() * 4);
+    std::memcpy(bytes.data(), v.data(), bytes.size());
+    const std::vector<e::Tensor> in = {arrange(TSR_F32, m.x, bytes, Layout::Dense)};
+    // Sums of multiples of 1/4096 below 2^12: exact in f32.
+    const e::Tensor want = compile(text, "reference").run(in)[0];
+    for (const std::string& backend : cpu_backends()) {
+      INFO(backend);
+      const e::Executable tested = compile(text, backend);
+      CHECK(tested.describe().find(".winograd4") != std::string::npos);
+      const e::Tensor got = tested.run(in)[0];
+      double squares = 0, error_squares = 0, most = 0;
+      for (int64_t i = 0; i < want.elements(); ++i) {
+        const double y = load_as<float>(TSR_F32, want.data(), i), error = load_as<float>(TSR_F32, got.data(), i) - y;
+        squares += y * y, error_squares += error * error, most = std::max(most, std::abs(error));
+      }
+      // Sums of all products in their order have 3.6e-7 (64 channels) to 6e-7 (256), and at most 3e-6.
+      CHECK(std::sqrt(error_squares / squares) < 1.5e-6);
+      CHECK(most / std::sqrt(squares / static_cast<double>(want.elements())) < 1.5e-5);
+    }
+  }
 }
 
 TEST_CASE("minimal filtering leaves infinities, NaN and large values where they are") {

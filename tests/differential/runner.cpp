@@ -42,7 +42,7 @@ e::Context make_context(const std::string& more_plugins, const std::string& orde
   return e::Context(o);
 }
 
-// `kind`: "cpu", "cpu+fuse", "cpu+fuse+relaxed" or "cpu+fuse+map".
+// `kind`: "cpu", "cpu+2x2", "cpu+fuse", "cpu+fuse+relaxed" or "cpu+fuse+map".
 const e::Context& cpu_context(const std::string& isa, const std::string& kind = "cpu") {
   static std::map<std::string, e::Context> contexts;
   const std::string key = kind + ":" + isa;
@@ -56,6 +56,7 @@ const e::Context& cpu_context(const std::string& isa, const std::string& kind = 
                             (mapped ? ", \"tessera.pass.map_batch\"" : ""),
                         "\"cpu\", \"eager\"",
                         "[cpu]\nisa = \"" + isa + "\"\ncache_directory = \"" + cache + "\"\n" +
+                            (kind == "cpu+2x2" ? "winograd = \"2x2\"\n" : "") +
                             (fused ? std::string("[pipeline]\npasses = [") + (mapped ? "\"map_batch\", " : "") + "\"fuse\"]\n"
                                    : "") +
                             (mapped ? "[map_batch]\nmin_flops = 1\nmin_rows = 1\nmin_items = 2\n" : ""),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Winograd's transforms of input values and of results, compiled once per instruction set. Input values have blocks along the lanes: two vectors of a row are
-// combined with those of other rows first, and then picked apart into even and odd columns. Sums have output channels along the lanes, as products leave
-// them, and are transposed on their way to memory.
+// Winograd's transforms of input values and of results, compiled once per instruction set, for blocks of M x M results. Input values have blocks along the
+// lanes: M vectors of a row are combined with those of other rows first, and then picked apart by their place in a block. Sums have output channels along the
+// lanes, as products leave them, and are transposed on their way to memory.
 #include "winograd/tables.hpp"
 
 #if defined(__AVX2__)
@@ -11,6 +11,7 @@
 #include "gemm/isa/finish.hpp"
 #include "gemm/isa/lanes.hpp"
 #include "gemm/isa/turn.hpp"
+#include "winograd/filtering.hpp"
 
 #define CPU_CAT2(a, b) a##b
 #define CPU_CAT(a, b)  CPU_CAT2(a, b)
@@ -46,6 +47,13 @@ struct Window {
 #endif
 };
 
+#if defined(__AVX512F__)
+// The first n lanes of the upper half.
+[[gnu::always_inline]] inline void store_upper(float* p, Vec v, int n) {
+  _mm512_mask_storeu_ps(p - kLanes / 2, static_cast<__mmask16>(((1u << n) - 1) << (kLanes / 2)), reinterpret_cast<__m512>(v));
+}
+#endif
+
 // Lane i + 1 in lane i.
 template <int... I>
 [[gnu::always_inline]] inline Vec turned_by_one(Vec v, std::integer_sequence<int, I...>) {
@@ -53,103 +61,147 @@ template <int... I>
 }
 [[gnu::always_inline]] inline Vec turned_by_one(Vec v) { return turned_by_one(v, std::make_integer_sequence<int, kLanes>()); }
 
-struct Sides {
-  Window left, right;  // of the two vectors of a row
-  bool seen[4];        // rows
+// Column i of the blocks in d[i], from vectors of columns side by side.
+[[gnu::always_inline]] inline void pick_apart(const Vec (&x)[2], Vec (&d)[4]) {
+  d[0] = every_second<0>(x[0], x[1]), d[1] = every_second<1>(x[0], x[1]);
+  d[2] = turned_by_one(d[0]), d[3] = turned_by_one(d[1]);
+}
+[[gnu::always_inline]] inline void pick_apart(const Vec (&x)[4], Vec (&d)[6]) {
+  const Vec a0 = every_second<0>(x[0], x[1]), a1 = every_second<1>(x[0], x[1]), b0 = every_second<0>(x[2], x[3]),
+            b1 = every_second<1>(x[2], x[3]);
+  d[0] = every_second<0>(a0, b0), d[1] = every_second<0>(a1, b1), d[2] = every_second<1>(a0, b0),
+  d[3] = every_second<1>(a1, b1);
+  d[4] = turned_by_one(d[0]), d[5] = turned_by_one(d[1]);
+}
+
+enum class Put {
+  Some,   // the blocks that there are
+  Whole,  // whole vectors: what one writes behind its blocks is written again with a later channel
+  Pairs,  // two channels in the halves of a vector
 };
 
-// Channels [begin, end). kWhole: whole vectors are stored; what one writes behind its blocks is written again with a later channel.
-template <bool kWhole>
-void in_channels(const WinogradIn& w, const Sides& s, int64_t begin, int64_t end) {
+template <int M>
+struct Sides {
+  Window part[M];    // of the vectors of a row
+  bool seen[M + 2];  // rows
+
+  explicit Sides(const WinogradIn& w, std::integer_sequence<int, 0, 1>) : part{at(w, 0), at(w, 1)} {}
+  explicit Sides(const WinogradIn& w, std::integer_sequence<int, 0, 1, 2, 3>) : part{at(w, 0), at(w, 1), at(w, 2), at(w, 3)} {}
+  static Window at(const WinogradIn& w, int i) { return Window(-w.column - i * kLanes, w.width - w.column - i * kLanes); }
+};
+
+// Channels [begin, end).
+template <int M, Put P>
+void in_channels(const WinogradIn& w, const Sides<M>& s, int64_t begin, int64_t end) {
+  constexpr int kStep = P == Put::Pairs ? 2 : 1;
   const float* x = w.x + w.row * w.width + w.column + begin * w.plane;
   float* v = w.v + begin * w.step;
-  const int stored = kWhole ? kLanes : w.blocks;
-  for (int64_t c = begin; c < end; ++c, x += w.plane, v += w.step) {
-    Vec a[4], b[4];
+  const int stored = P == Put::Whole ? kLanes : w.blocks;
+  for (int64_t c = begin; c < end; c += kStep, x += kStep * w.plane, v += kStep * w.step) {
+    Vec columns[M][M + 2];
 #pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) {
-      a[r] = b[r] = Vec{};
-      if (!s.seen[r]) continue;
-      const float* from = x + r * w.width;
-      __builtin_prefetch(from + 4 * w.plane);
-      a[r] = s.left.get(from);
-      b[r] = s.right.get(from + kLanes);
+    for (int i = 0; i < M; ++i) {
+      const int of_row = P == Put::Pairs ? i % (M / 2) : i;
+      Vec d[M + 2];
+#pragma GCC unroll 6
+      for (int r = 0; r < M + 2; ++r) {
+        d[r] = Vec{};
+        if (!s.seen[r]) continue;
+        const float* from = x + (of_row == i ? 0 : w.plane) + r * w.width + of_row * kLanes;
+        if (of_row == 0) __builtin_prefetch(from + 4 * w.plane);
+        d[r] = s.part[of_row].get(from);
+      }
+      Filtering<M>::forward(d, columns[i]);
     }
-    const Vec ra[4] = {a[0] - a[2], a[1] + a[2], a[2] - a[1], a[1] - a[3]};
-    const Vec rb[4] = {b[0] - b[2], b[1] + b[2], b[2] - b[1], b[1] - b[3]};
+#pragma GCC unroll 6
+    for (int r = 0; r < M + 2; ++r) {
+      Vec row[M], d[M + 2], points[M + 2];
 #pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) {
-      const Vec d0 = every_second<0>(ra[r], rb[r]), d1 = every_second<1>(ra[r], rb[r]), d2 = turned_by_one(d0),
-                d3 = turned_by_one(d1);
-      float* to = v + 4 * r * w.point;
-      store_some(to, d0 - d2, stored);
-      store_some(to + w.point, d1 + d2, stored);
-      store_some(to + 2 * w.point, d2 - d1, stored);
-      store_some(to + 3 * w.point, d1 - d3, stored);
+      for (int i = 0; i < M; ++i) row[i] = columns[i][r];
+      pick_apart(row, d);
+      Filtering<M>::forward(d, points);
+#pragma GCC unroll 6
+      for (int i = 0; i < M + 2; ++i) {
+        float* to = v + ((M + 2) * r + i) * w.point;
+        store_some(to, points[i], stored);
+        if constexpr (P == Put::Pairs) store_upper(to + w.step, points[i], stored);
+      }
     }
   }
 }
 
+template <int M>
 void in(const WinogradIn& w) {
-  const int64_t low = -w.column, high = w.width - w.column;
-  Sides s{Window(low, high), Window(low - kLanes, high - kLanes), {}};
-  for (int r = 0; r < 4; ++r) s.seen[r] = w.row + r >= 0 && w.row + r < w.height;
-  const int64_t last = w.first ? (kLanes - 1) / w.step : w.channels,
-                whole = kLanes < 16 && w.channels > last ? w.channels - last : 0;  // AVX-512 stores some lanes as fast
-  in_channels<true>(w, s, 0, whole);
-  in_channels<false>(w, s, whole, w.channels);
+  Sides<M> s(w, std::make_integer_sequence<int, M>());
+  for (int r = 0; r < M + 2; ++r) s.seen[r] = w.row + r >= 0 && w.row + r < w.height;
+  int64_t done = 0;
+  if constexpr (kLanes == 16) {  // stores some lanes as fast as all
+    if (w.blocks < kLanes / 2) {
+      done = w.channels / 2 * 2;
+      in_channels<M, Put::Pairs>(w, s, 0, done);
+    }
+  } else {
+    const int64_t last = w.first ? (kLanes - 1) / w.step : w.channels;
+    done = w.channels > last ? w.channels - last : 0;
+    in_channels<M, Put::Whole>(w, s, 0, done);
+  }
+  in_channels<M, Put::Some>(w, s, done, w.channels);
 }
 
-// Results of kLanes channels from `first` on, of two columns for each of `blocks` blocks (at most kLanes / 2).
-struct Pair {
-  Vec y[2][kLanes];  // [row][column], lanes are channels
-};
-
-[[gnu::always_inline]] inline Vec gathered(const WinogradOut& w, int first, int block, int blocks, Pair& p) {
+// Results of kLanes channels from `first` on, of M columns for each of `blocks` blocks (at most kLanes / M): y[row][column], lanes are channels.
+template <int M>
+[[gnu::always_inline]] inline Vec gathered(const WinogradOut& w, int first, int block, int blocks, Vec (&y)[M][kLanes]) {
   Vec zero{};
   for (int b = 0; b < blocks; ++b) {
     const float* m = w.m + (block + b) * w.step + first;
-    Vec s[4][2];
-#pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) {
-      const Vec m0 = load(m + (4 * r) * w.point), m1 = load(m + (4 * r + 1) * w.point), m2 = load(m + (4 * r + 2) * w.point),
-                m3 = load(m + (4 * r + 3) * w.point);
-      s[r][0] = (m0 + m1) + m2;
-      s[r][1] = (m1 - m2) - m3;
+    Vec rows[M + 2][M];
+#pragma GCC unroll 6
+    for (int r = 0; r < M + 2; ++r) {
+      Vec points[M + 2];
+#pragma GCC unroll 6
+      for (int i = 0; i < M + 2; ++i) points[i] = load(m + ((M + 2) * r + i) * w.point);
+      Filtering<M>::back(points, rows[r]);
     }
-#pragma GCC unroll 2
-    for (int c = 0; c < 2; ++c) {
-      p.y[0][2 * b + c] = (s[0][c] + s[1][c]) + s[2][c];
-      p.y[1][2 * b + c] = (s[1][c] - s[2][c]) - s[3][c];
-      // NaN from then on if one of them is not finite.
-      zero += p.y[0][2 * b + c] * Vec{} + p.y[1][2 * b + c] * Vec{};
+#pragma GCC unroll 4
+    for (int c = 0; c < M; ++c) {
+      Vec column[M + 2], results[M];
+#pragma GCC unroll 6
+      for (int r = 0; r < M + 2; ++r) column[r] = rows[r][c];
+      Filtering<M>::back(column, results);
+#pragma GCC unroll 4
+      for (int r = 0; r < M; ++r) {
+        y[r][M * b + c] = results[r];
+        zero += results[r] * Vec{};  // NaN from then on if one of them is not finite
+      }
     }
   }
   return zero;
 }
 
-template <Chain C>
+template <int M, Chain C>
 bool out_with(const WinogradOut& w) {
+  constexpr int kBlocks = kLanes / M;
   Vec zero{};
   for (int first = 0; first < w.channels; first += kLanes) {
     const int channels = lanes_of(w.channels - first);
-    for (int block = 0; block < w.blocks; block += kLanes / 2) {
-      const int blocks = w.blocks - block < kLanes / 2 ? w.blocks - block : kLanes / 2;
-      const int columns = lanes_of(w.columns - 2 * block);
-      Pair p;
-      zero += gathered(w, first, block, blocks, p);
-      for (int b = 2 * blocks; b < kLanes; ++b) p.y[0][b] = p.y[1][b] = Vec{};
+    for (int block = 0; block < w.blocks; block += kBlocks) {
+      const int blocks = w.blocks - block < kBlocks ? w.blocks - block : kBlocks;
+      const int columns = lanes_of(w.columns - M * block);
+      Vec results[M][kLanes];
+      zero += gathered<M>(w, first, block, blocks, results);
+      for (int b = M * blocks; b < kLanes; ++b)
+        for (int r = 0; r < M; ++r) results[r][b] = Vec{};
       for (int r = 0; r < w.rows; ++r) {
         const char* column[kLanes];
-        for (int b = 0; b < kLanes; ++b) column[b] = reinterpret_cast<const char*>(&p.y[r][b]);
+        for (int b = 0; b < kLanes; ++b) column[b] = reinterpret_cast<const char*>(&results[r][b]);
         Vec y_of[kLanes];  // by channel
         load_turned(column, 0, y_of);
         FinishArgs f = w.finish;
         f.at += r * w.width, f.col += r * w.width;
-        float* y = w.y + first * w.plane + r * w.width + 2 * block;
+        float* y = w.y + first * w.plane + r * w.width + M * block;
         for (int c = 0; c < channels; ++c, y += w.plane) {
           const Vec z = w.bias ? y_of[c] + splat(w.bias[first + c]) : y_of[c];
-          store_some(y, finished<C>(z, f, first + c, 2 * block, columns), columns);
+          store_some(y, finished<C>(z, f, first + c, M * block, columns), columns);
         }
       }
     }
@@ -159,16 +211,17 @@ bool out_with(const WinogradOut& w) {
   return finite;
 }
 
+template <int M>
 bool out(const WinogradOut& w) {
-  return with_chain(w.finish, [&](auto c) { return out_with<c()>(w); });
+  return with_chain(w.finish, [&](auto c) { return out_with<M, c()>(w); });
 }
 
 }  // namespace
 
-const WinogradIsa& CPU_CAT(winograd_, CPU_ISA_NAME)() {
-  // Two vectors hold the columns of so many blocks and the two behind them.
-  static constexpr WinogradIsa isa{kLanes - 1, in, out};
-  return isa;
+const WinogradIsa& CPU_CAT(winograd_, CPU_ISA_NAME)(int size) {
+  // M vectors hold the columns of so many blocks of M, and the two behind them.
+  static constexpr WinogradIsa two{2, kLanes - 1, in<2>, out<2>}, four{4, kLanes - 1, in<4>, out<4>};
+  return size == 2 ? two : four;
 }
 
 }  // namespace cpu

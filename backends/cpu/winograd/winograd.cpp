@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 #include "shares.hpp"
 #include "tessera/plugin.hpp"
@@ -12,8 +13,8 @@ namespace {
 
 namespace sdk = tessera::sdk;
 
-constexpr int kPoints = 16;
 constexpr int64_t kLine = 64;
+int points_of(int size) { return (size + 2) * (size + 2); }
 int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -22,20 +23,21 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct Tiles {
   static constexpr int64_t kNear = 1 << 20;  // bytes
 
-  int64_t wide, lines;  // blocks of a line; lines of all images
-  int64_t image_lines;  // of one image
-  int64_t together;     // lines of a tile; 0: tiles of any blocks
+  int64_t size, wide, lines;  // results of a block each way; blocks of a line; lines of all images
+  int64_t image_lines;        // of one image
+  int64_t together;           // lines of a tile; 0: tiles of any blocks
   int64_t tiles, base, extra;
   int64_t per_group, groups;
 
   Tiles(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s)
-      : wide(ceil_div(s.out[1], 2)), lines(s.images * ceil_div(s.out[0], 2)), image_lines(ceil_div(s.out[0], 2)) {
+      : size(kernels.size), wide(ceil_div(s.out[1], size)), image_lines(ceil_div(s.out[0], size)) {
+    lines = s.images * image_lines;
     const int64_t most = std::min(isa.mr, kernels.most);
     together = most / wide;
     if (8 * together * wide < 7 * most) together = 0;
     tiles = together > 0 ? ceil_div(lines, together) : ceil_div(lines * wide, most);
     base = lines * wide / tiles, extra = lines * wide % tiles;
-    const int64_t tile_bytes = kPoints * s.channels * height(0) * 4;
+    const int64_t tile_bytes = points_of(kernels.size) * s.channels * height(0) * 4;
     // Filters are read once for each group.
     per_group = std::clamp<int64_t>(kNear / tile_bytes, std::min<int64_t>(4, tiles), tiles);
     groups = ceil_div(tiles, per_group);
@@ -80,9 +82,9 @@ struct Plan {
   Plan(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s, int slots)
       : t(isa, kernels, s), panels(ceil_div(s.outputs, isa.nr)) {
     constexpr int64_t kMostValues = 32 << 20;
-    const int64_t blocks = t.most_blocks(), of_block = kPoints * s.channels * 4;
+    const int64_t blocks = t.most_blocks(), of_block = points_of(kernels.size) * s.channels * 4;
     by_group = t.groups >= 3 * slots || slots == 1 || t.lines * t.wide > kMostValues / of_block;
-    sums_bytes = round_up(kPoints * blocks * isa.nr * 4, kLine);
+    sums_bytes = round_up(points_of(kernels.size) * blocks * isa.nr * 4, kLine);
     values_bytes = round_up((by_group ? blocks : t.lines * t.wide) * of_block + kLine, kLine);
   }
   int64_t total(int slots) const { return slots * sums_bytes + (by_group ? slots : 1) * values_bytes; }
@@ -91,7 +93,12 @@ struct Plan {
 class Run {
  public:
   Run(const WinogradConv& c, void* workspace, int slots)
-      : c_(c), isa_(*c.isa), s_(*c.shape), plan_(isa_, *c.kernels, s_, slots), piece_(piece_of(isa_, s_.channels)) {
+      : c_(c),
+        isa_(*c.isa),
+        s_(*c.shape),
+        plan_(isa_, *c.kernels, s_, slots),
+        piece_(piece_of(isa_, s_.channels)),
+        points_(points_of(c.kernels->size)) {
     sums_ = static_cast<char*>(workspace);
     values_ = sums_ + slots * plan_.sums_bytes;
     slots_ = std::min<int64_t>(slots, sdk::host().core->num_threads());
@@ -103,7 +110,7 @@ class Run {
       each(t.groups, [&](int64_t group, int64_t slot) {
         float* values = reinterpret_cast<float*>(values_ + slot * plan_.values_bytes);
         for (int64_t tile = t.first(group); tile < t.last(group); ++tile)
-          transform(tile, 0, s_.channels, values + (t.before(tile) - t.before(t.first(group))) * kPoints * s_.channels);
+          transform(tile, 0, s_.channels, values + (t.before(tile) - t.before(t.first(group))) * points_ * s_.channels);
         for (int64_t p = 0; p < plan_.panels; ++p) panel(group, p, values, slot);
       });
     } else {
@@ -111,11 +118,11 @@ class Run {
       const int64_t chunk = std::max<int64_t>(16, ceil_div(s_.channels, 4)), chunks = ceil_div(s_.channels, chunk);
       each(t.tiles * chunks, [&](int64_t unit, int64_t) {
         const int64_t tile = unit / chunks, from = unit % chunks * chunk;
-        transform(tile, from, std::min(s_.channels, from + chunk), values + t.before(tile) * kPoints * s_.channels);
+        transform(tile, from, std::min(s_.channels, from + chunk), values + t.before(tile) * points_ * s_.channels);
       });
       each(t.groups * plan_.panels, [&](int64_t unit, int64_t slot) {
         const int64_t group = unit / plan_.panels;
-        panel(group, unit % plan_.panels, values + t.before(t.first(group)) * kPoints * s_.channels, slot);
+        panel(group, unit % plan_.panels, values + t.before(t.first(group)) * points_ * s_.channels, slot);
       });
     }
     return finite_.load(std::memory_order_relaxed);
@@ -139,8 +146,8 @@ class Run {
     const int64_t plane = s_.in[0] * s_.in[1], height = t.height(tile);
     t.each_line(t.before(tile), t.before(tile + 1), [&](int64_t line, int64_t column, int64_t blocks, int64_t at) {
       const int64_t image = line / t.image_lines, y = line % t.image_lines;
-      c_.kernels->in({s_.x + (image * s_.channels + from) * plane, plane, s_.in[0], s_.in[1], 2 * y - s_.a.low[0],
-                      2 * column - s_.a.low[1], static_cast<int>(blocks), to - from, values + from * height + at,
+      c_.kernels->in({s_.x + (image * s_.channels + from) * plane, plane, s_.in[0], s_.in[1], t.size * y - s_.a.low[0],
+                      t.size * column - s_.a.low[1], static_cast<int>(blocks), to - from, values + from * height + at,
                       s_.channels * height, height, at == 0});
     });
   }
@@ -151,8 +158,8 @@ class Run {
     float* sums = reinterpret_cast<float*>(sums_ + slot * plan_.sums_bytes);
     const int64_t begin = t.before(t.first(group)), point = t.blocks(group) * isa_.nr, tiles = t.last(group) - t.first(group);
     const int64_t filter_floats = s_.channels * isa_.nr;
-    const float* filters = reinterpret_cast<const float*>(c_.packed) + p * kPoints * filter_floats;
-    for (int64_t q = 0; q < kPoints; ++q, filters += filter_floats)
+    const float* filters = reinterpret_cast<const float*>(c_.packed) + p * points_ * filter_floats;
+    for (int64_t q = 0; q < points_; ++q, filters += filter_floats)
       for (int64_t k0 = 0; k0 < s_.channels; k0 += piece_) {
         const int64_t k = std::min(piece_, s_.channels - k0);
         // Each tile fetches its share of the filters that are read next.
@@ -161,7 +168,7 @@ class Run {
         for (int64_t i = t.first(group); i < t.last(group); ++i, next += step * k) {
           const int64_t blocks = t.before(i) - begin;
           const int height = t.height(i);
-          isa_.micro[height].whole(k, values + (blocks * kPoints + q * height) * s_.channels + k0 * height,
+          isa_.micro[height].whole(k, values + (blocks * points_ + q * height) * s_.channels + k0 * height,
                                    filters + k0 * isa_.nr, sums + q * point + blocks * isa_.nr, isa_.nr, k0 > 0,
                                    Ahead::only(next, step, sums));
         }
@@ -174,16 +181,16 @@ class Run {
   }
 
   bool results(int64_t line, int64_t column, int64_t blocks, int64_t p, const float* sums, int64_t point) const {
-    const int64_t channel = p * isa_.nr, positions = s_.positions(), image = line / plan_.t.image_lines,
-                  y = 2 * (line % plan_.t.image_lines), x = 2 * column, position = y * s_.out[1] + x,
+    const int64_t channel = p * isa_.nr, positions = s_.positions(), image = line / plan_.t.image_lines, size = plan_.t.size,
+                  y = size * (line % plan_.t.image_lines), x = size * column, position = y * s_.out[1] + x,
                   out = (image * s_.outputs + channel) * positions + position;
     return c_.kernels->out({sums,
                             point,
                             isa_.nr,
                             static_cast<int>(blocks),
                             static_cast<int>(std::min<int64_t>(isa_.nr, s_.outputs - channel)),
-                            static_cast<int>(std::min<int64_t>(2, s_.out[0] - y)),
-                            static_cast<int>(std::min(2 * blocks, s_.out[1] - x)),
+                            static_cast<int>(std::min<int64_t>(size, s_.out[0] - y)),
+                            static_cast<int>(std::min(size * blocks, s_.out[1] - x)),
                             c_.bias ? c_.bias + channel : nullptr,
                             c_.y + out,
                             positions,
@@ -195,54 +202,74 @@ class Run {
   const GemmIsa& isa_;
   const ConvShape& s_;
   Plan plan_;
-  int64_t piece_, slots_;
+  int64_t piece_, points_, slots_;
   char *sums_, *values_;
   std::atomic<bool> finite_{true};
 };
 
 }  // namespace
 
-bool winograd_pays(const GemmIsa& isa, int64_t images, int64_t channels, int64_t outputs, const int64_t (&out)[2],
-                   double direct) {
-  if (channels < 16 || outputs < isa.nr) return false;
-  const double blocks = static_cast<double>(images * ceil_div(out[0], 2) * ceil_div(out[1], 2));
-  const double in = static_cast<double>(channels), panels = static_cast<double>(ceil_div(outputs, isa.nr)),
-               all = static_cast<double>(outputs);
-  // Transforms take some two cycles for each block and channel (measured on AVX-512), and filters come from memory at 8 bytes a cycle.
-  constexpr double kTransform = 2, kFilterBytes = 8;
-  const double products = std::max(kPoints * blocks * in * panels, kPoints * in * all * 4 / kFilterBytes);
-  return products + kTransform * blocks * (in + all) < 0.9 * direct;
+int winograd_size(const GemmIsa& isa, int most, int64_t images, int64_t channels, int64_t outputs, const int64_t (&out)[2],
+                  double direct) {
+  if (channels < 16 || outputs < isa.nr) return 0;
+  // Transforms take so many cycles for each block and channel (measured on AVX-512), and filters come from memory at 8 bytes a cycle.
+  constexpr double kTransform[] = {2, 8}, kFilterBytes = 8;
+  int best = 0;
+  double least = 0.9 * direct;
+  for (const int size : {2, 4}) {
+    if (size > most) break;
+    const double blocks = static_cast<double>(images * ceil_div(out[0], size) * ceil_div(out[1], size));
+    const double in = static_cast<double>(channels), panels = static_cast<double>(ceil_div(outputs, isa.nr)),
+                 all = static_cast<double>(outputs), points = points_of(size);
+    const double cycles = std::max(points * blocks * in * panels, points * in * all * 4 / kFilterBytes) +
+                          kTransform[size / 4] * blocks * (in + all);
+    if (cycles < least) best = size, least = cycles;
+  }
+  return best;
 }
 
-int64_t winograd_packed_bytes(const GemmIsa& isa, int64_t outputs, int64_t channels) {
-  return kPoints * round_up(outputs, isa.nr) * channels * 4 + kLine;
+int64_t winograd_packed_bytes(const GemmIsa& isa, int size, int64_t outputs, int64_t channels) {
+  return points_of(size) * round_up(outputs, isa.nr) * channels * 4 + kLine;
 }
 
-void winograd_pack(const GemmIsa& isa, const float* filters, int64_t outputs, int64_t channels, char* to) {
+namespace {
+
+// G g of one column or row of a filter: see winograd/tables.hpp.
+void transform_filter(int size, const double (&g)[3], double (&u)[6]) {
+  if (size == 2) {
+    u[0] = g[0], u[1] = (g[0] + g[1] + g[2]) / 2, u[2] = (g[0] - g[1] + g[2]) / 2, u[3] = g[2];
+    return;
+  }
+  const double p = std::sqrt(0.5), q = std::sqrt(2.0);
+  const double even_p = -(2 * g[0] + g[2]) / 3, odd_p = -2 * p * g[1] / 3, even_q = (g[0] + 2 * g[2]) / 6, odd_q = q * g[1] / 6;
+  u[0] = g[0], u[1] = even_p + odd_p, u[2] = even_p - odd_p, u[3] = even_q + odd_q, u[4] = even_q - odd_q, u[5] = g[2];
+}
+
+}  // namespace
+
+void winograd_pack(const GemmIsa& isa, int size, const float* filters, int64_t outputs, int64_t channels, char* to) {
   const int64_t panels = ceil_div(outputs, isa.nr), nr = isa.nr;
+  const int side = size + 2;
   sdk::parallel(panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
-      float* u = reinterpret_cast<float*>(to) + p * kPoints * channels * nr;
+      float* u = reinterpret_cast<float*>(to) + p * side * side * channels * nr;
       for (int64_t c = 0; c < channels; ++c)
         for (int64_t j = 0; j < nr; ++j) {
           const int64_t o = p * nr + j;
-          double rows[4][3] = {};
+          double columns[3][6] = {};
           if (o < outputs) {
             const float* g = filters + (o * channels + c) * 9;
-            for (int x = 0; x < 3; ++x) {
-              const double g0 = g[x], g1 = g[3 + x], g2 = g[6 + x];
-              rows[0][x] = g0, rows[1][x] = (g0 + g1 + g2) / 2, rows[2][x] = (g0 - g1 + g2) / 2, rows[3][x] = g2;
-            }
+            for (int x = 0; x < 3; ++x) transform_filter(size, {g[x], g[3 + x], g[6 + x]}, columns[x]);
           }
-          for (int y = 0; y < 4; ++y) {
-            const double(&r)[3] = rows[y];
-            const double all[4] = {r[0], (r[0] + r[1] + r[2]) / 2, (r[0] - r[1] + r[2]) / 2, r[2]};
-            for (int x = 0; x < 4; ++x) u[((4 * y + x) * channels + c) * nr + j] = static_cast<float>(all[x]);
+          for (int y = 0; y < side; ++y) {
+            double all[6];
+            transform_filter(size, {columns[0][y], columns[1][y], columns[2][y]}, all);
+            for (int x = 0; x < side; ++x) u[((side * y + x) * channels + c) * nr + j] = static_cast<float>(all[x]);
           }
         }
     }
   });
-  std::fill_n(to + winograd_packed_bytes(isa, outputs, channels) - kLine, kLine, char{0});
+  std::fill_n(to + winograd_packed_bytes(isa, size, outputs, channels) - kLine, kLine, char{0});
 }
 
 int64_t winograd_workspace(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s, int slots) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of 3 x 3 taps, stride 1, by minimal filtering (winograd/tables.hpp): filters are transformed when they are packed; then blocks of 2 x 2
-// results are the rows of 16 matrix products whose columns are output channels.
+// Convolutions of 3 x 3 taps, stride 1, by minimal filtering (winograd/tables.hpp): filters are transformed when they are packed; then blocks of 2 x 2 or 4 x 4
+// results are the rows of 16 or 36 matrix products whose columns are output channels.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 
 namespace cpu {
 
-// Whether minimal filtering takes fewer cycles than the product of all taps, which takes `direct` (see conv_positions.cpp). `out`: sizes of a result.
-bool winograd_pays(const GemmIsa& isa, int64_t images, int64_t channels, int64_t outputs, const int64_t (&out)[2],
-                   double direct);
+// The blocks' size, 2 or 4 and at most `most`, with which minimal filtering takes the fewest cycles; 0 where the product of all taps, which takes `direct` (see
+// conv_positions.cpp), takes fewer. `out`: sizes of a result.
+int winograd_size(const GemmIsa& isa, int most, int64_t images, int64_t channels, int64_t outputs, const int64_t (&out)[2],
+                  double direct);
 
-// Filters [outputs][channels][3][3] as winograd_run reads them.
-int64_t winograd_packed_bytes(const GemmIsa& isa, int64_t outputs, int64_t channels);
-void winograd_pack(const GemmIsa& isa, const float* filters, int64_t outputs, int64_t channels, char* to);
+// Filters [outputs][channels][3][3] as winograd_run reads them for blocks of that size.
+int64_t winograd_packed_bytes(const GemmIsa& isa, int size, int64_t outputs, int64_t channels);
+void winograd_pack(const GemmIsa& isa, int size, const float* filters, int64_t outputs, int64_t channels, char* to);
 
 struct WinogradConv {
   const GemmIsa* isa;
