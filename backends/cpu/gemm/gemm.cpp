@@ -551,14 +551,17 @@ class Run {
       for (float& z : zeros) z = -0.0f;  // z + -0 is z for every z
       return zeros;
     }();
-    DoneArgs d{nullptr, n_, nullptr, nullptr, kNoBias.data(), nullptr, n_, -std::numeric_limits<float>::infinity()};
+    DoneArgs d{nullptr, n_, nullptr, nullptr, kNoBias.data(), nullptr, n_, -std::numeric_limits<float>::infinity(), false};
     const FinishStep *step = g_.steps, *end = step + g_.num_steps;
     if (g_.bias)
       d.bias = bias_;
     else if (!g_.row_bias && step != end && step->kind == FinishStep::kAdd && step->mode == FinishStep::kRow)
       d.bias = step++->data;
     if (step != end && step->kind == FinishStep::kAdd && step->mode == FinishStep::kDense) d.other = step++->data;
-    if (step != end && step->kind == FinishStep::kRelu) d.least = 0, ++step;
+    if (step != end && step->kind == FinishStep::kRelu)
+      d.least = 0, ++step;
+    else if (step != end && step->kind == FinishStep::kHardswish)
+      d.hardswish = true, ++step;
     return step == end ? std::optional(d) : std::nullopt;
   }
 

@@ -52,8 +52,8 @@ struct FinishArgs {
   int num_steps;
 };
 
-// A whole tile of results that micro-kernels finish in registers: sum + bias, + what `other` has there, and what is not above `least` becomes that: 0 for
-// relu, minus infinity for nothing.
+// A whole tile of results that micro-kernels finish in registers: sum + bias, + what `other` has there, and then hardswish, or what is not above `least` becomes
+// that: 0 for relu, minus infinity for nothing.
 struct DoneArgs {
   float* out;
   int64_t out_ld;
@@ -63,6 +63,7 @@ struct DoneArgs {
   const float* other;     // null: nothing is added
   int64_t other_ld;
   float least;
+  bool hardswish;
 };
 
 // What micro-kernels ask the caches for beside their work, a little with every k. They need not; all of it may be anywhere in the address space.

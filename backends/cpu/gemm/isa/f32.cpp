@@ -124,6 +124,12 @@ template <int H>
     for (int i = 0; i < H; ++i)
       for (int j = 0; j < 2; ++j) acc[i][j] += load(d.other + i * d.other_ld + j * kLanes);
   }
+  if (d.hardswish) {
+#pragma GCC unroll 16
+    for (int i = 0; i < H; ++i)
+      for (int j = 0; j < 2; ++j) store(d.out + i * d.out_ld + j * kLanes, hardswish(acc[i][j]));
+    return;
+  }
   const Vec least = splat(d.least);
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i)

@@ -12,23 +12,31 @@
 namespace cpu {
 namespace {
 
-// Both bounds propagate NaN of x; they are no NaN themselves.
+// Both bounds propagate NaN of x; they are no NaN themselves. (Of what compares as neither the instructions take their second operand.)
 [[gnu::always_inline]] inline Vec limited(Vec x, Vec lo, Vec hi) {
+#if defined(__AVX512F__)
+  const auto of = [](Vec v) { return reinterpret_cast<__m512>(v); };
+  constexpr __mmask16 kAll = 0xffff;  // as plain max and min, of which GCC 12 warns
+  return reinterpret_cast<Vec>(_mm512_maskz_min_ps(kAll, of(hi), _mm512_maskz_max_ps(kAll, of(lo), of(x))));
+#elif defined(__AVX2__)
+  const auto of = [](Vec v) { return reinterpret_cast<__m256>(v); };
+  return reinterpret_cast<Vec>(_mm256_min_ps(of(hi), _mm256_max_ps(of(lo), of(x))));
+#else
   const Vec a = x < lo ? lo : x;
   return a > hi ? hi : a;
+#endif
 }
 
 // z / 6, rounded as a division rounds, for a fraction of its cycles: the quotient by the rounded reciprocal is off by one unit at most, and one step with the
-// remainder, which is exact, rounds it (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). Where the remainder is 0
-// or NaN the first quotient is right, with the sign of its zero; quotients that may be subnormal are divided.
+// remainder, which is exact, rounds it (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). Remainders of 6q - z are
+// +0 where there is none, so that zeros keep their sign. Quotients that are infinite or subnormal are divided.
 [[gnu::always_inline]] inline Vec sixth(Vec z) {
 #if defined(__AVX512F__)
   const __m512 a = reinterpret_cast<__m512>(z), y = _mm512_set1_ps(1.0f / 6.0f), six = _mm512_set1_ps(6.0f);
-  const __m512 q = _mm512_mul_ps(a, y), r = _mm512_fnmadd_ps(six, q, a);
-  const __mmask16 inexact = _mm512_cmp_ps_mask(r, _mm512_setzero_ps(), _CMP_NEQ_OQ);
-  if (__builtin_expect(_mm512_mask_cmp_ps_mask(inexact, _mm512_abs_ps(q), _mm512_set1_ps(0x1p-100f), _CMP_LT_OQ) != 0, 0))
-    return z / splat(6.0f);
-  return reinterpret_cast<Vec>(_mm512_mask3_fmadd_ps(r, y, q, inexact));
+  const __m512 q = _mm512_mul_ps(a, y), r = _mm512_fmsub_ps(six, q, a);
+  constexpr int kInfinite = 0x18, kSubnormal = 0x20;
+  if (__builtin_expect(_mm512_fpclass_ps_mask(q, kInfinite | kSubnormal) != 0, 0)) return z / splat(6.0f);
+  return reinterpret_cast<Vec>(_mm512_fnmadd_ps(r, y, q));
 #else
   return z / splat(6.0f);
 #endif
@@ -44,7 +52,7 @@ namespace {
   }
 }
 
-[[gnu::always_inline]] inline Vec relu(Vec z) { return (z > 0) | (z != z) ? z : Vec{}; }
+[[gnu::always_inline]] inline Vec relu(Vec z) { return z <= 0 ? Vec{} : z; }  // NaN stays
 [[gnu::always_inline]] inline Vec hardswish(Vec z) { return sixth(z * limited(z + splat(3.0f), Vec{}, splat(6.0f))); }
 
 // The chains of steps that models are made of: no step of these is looked at more than once for a tile.
