@@ -2,6 +2,7 @@
 #include "compile/arena.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <vector>
 
@@ -44,6 +45,43 @@ int64_t plan_arena(std::span<ArenaItem> items) {
         p);
     total = std::max(total, p.end);
   }
+  return total;
+}
+
+int64_t plan_arena_alike(std::span<ArenaItem> items) {
+  std::map<int64_t, std::vector<size_t>> regions;  // by unit, a multiple of the period and of 64
+  std::vector<ArenaItem> placed;                   // regions, then the other items
+  std::vector<size_t> others;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const ArenaItem& item = items[i];
+    const int64_t unit = item.period > 0 && item.period <= item.bytes ? std::lcm(item.period, int64_t{64}) : 0;
+    if (unit > 0 && unit - 1 - (item.bytes - 1) % unit <= item.bytes / 8)
+      regions[unit].push_back(i);
+    else
+      others.push_back(i);
+  }
+  if (regions.empty()) return plan_arena(items);
+  for (const auto& [unit, members] : regions) {
+    std::vector<ArenaItem> inside;
+    ArenaItem region = items[members[0]];
+    for (const size_t i : members) {
+      inside.push_back(items[i]);
+      inside.back().bytes = (items[i].bytes + unit - 1) / unit * unit;
+      region.first = std::min(region.first, items[i].first);
+      region.last = std::max(region.last, items[i].last);
+    }
+    region.bytes = plan_arena(inside);
+    for (size_t k = 0; k < members.size(); ++k) items[members[k]].offset = inside[k].offset;
+    placed.push_back(region);
+  }
+  for (const size_t i : others) placed.push_back(items[i]);
+  const int64_t total = plan_arena(placed);
+  size_t next = 0;
+  for (const auto& [unit, members] : regions) {
+    for (const size_t i : members) items[i].offset += placed[next].offset;
+    ++next;
+  }
+  for (const size_t i : others) items[i].offset = placed[next++].offset;
   return total;
 }
 

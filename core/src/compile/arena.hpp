@@ -10,6 +10,7 @@ namespace tessera::core {
 struct ArenaItem {
   int64_t bytes;
   uint32_t first, last;  // steps during which it lives, inclusive
+  int64_t period = 0;    // bytes of a plane: see plan_arena_alike; 0: none
   int64_t offset = 0;    // out: a multiple of 64
 };
 
@@ -17,5 +18,10 @@ struct ArenaItem {
 // size, best fit among the gaps (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020,
 // algorithm 3). Deterministic. Throws TSR-R001 when the total does not fit 62 bits.
 int64_t plan_arena(std::span<ArenaItem> items);
+
+// The same, with items of one period whole periods apart, in a region of their own. Threads cut the planes of such tensors alike, so a line of memory stays
+// with the core that wrote it last; a line that a core with another last-level cache wrote last takes some ten times as long. A region lives from the first to
+// the last step of its items, and may share memory with other regions. An item whose size would grow by more than an eighth counts as one without a period.
+int64_t plan_arena_alike(std::span<ArenaItem> items);
 
 }  // namespace tessera::core

@@ -349,6 +349,22 @@ class LayoutMaker {
 
   // --------------------------------------------------------------------------------------------------------- memory
 
+  // Bytes of a plane, where the tensor consists of some: all dimensions behind the first two.
+  int64_t period(uint32_t slot) const {
+    const Slot& s = p_.slots[slot];
+    if (s.rank < 4 || !device(s.device).host_accessible()) return 0;
+    int64_t elements = 1;
+    for (uint32_t k = 2; k < s.rank; ++k) elements *= l_.slots[slot].sizes[k];
+    return elements * dtype_bits(s.dtype) / 8;
+  }
+
+  // The smallest arena, unless a little more keeps lines of memory with the cores that write them. In a large one they leave the caches in between.
+  int64_t arena(std::vector<ArenaItem>& items) const {
+    constexpr int64_t kMostAlike = 16 << 20;
+    const int64_t alike = plan_arena_alike(items), most = p_.arena_max_bytes > 0 ? p_.arena_max_bytes : kMostAlike;
+    return alike <= std::min(kMostAlike, most) ? alike : plan_arena(items);
+  }
+
   void place() {
     l_.arena_bytes.assign(p_.arena_devices.size(), 0);
     std::vector<std::vector<ArenaItem>> items(p_.arena_devices.size());
@@ -364,7 +380,7 @@ class LayoutMaker {
         l_.output_bytes += bytes_[s];
       } else {
         const uint32_t d = p_.arena_index(p_.slots[p_.storages[s].slot].device);
-        items[d].push_back({bytes_[s], first_[s], last_[s]});
+        items[d].push_back({bytes_[s], first_[s], last_[s], period(p_.storages[s].slot)});
         owners[d].emplace_back(false, s);
       }
     }
@@ -376,7 +392,7 @@ class LayoutMaker {
       }
     for (uint32_t d = 0; d < items.size(); ++d) {
       if (items[d].empty()) continue;
-      l_.arena_bytes[d] = plan_arena(items[d]);
+      l_.arena_bytes[d] = arena(items[d]);
       if (p_.arena_max_bytes > 0 && l_.arena_bytes[d] > p_.arena_max_bytes)
         throw user_error("TSR-R025",
                          "the plan needs an arena of " + std::to_string(l_.arena_bytes[d]) + " bytes on device '" +
