@@ -8,7 +8,12 @@
 #include <atomic>
 #include <cstdint>
 
+#include "tessera/plugin.hpp"
+
 namespace cpu {
+
+// How many of the slots that a workspace has a call cuts its work for: one where it has one thread, within a loop of others. The workspace is enough for both.
+inline int slots_now(int slots) { return tessera::sdk::host().core->num_threads() == 1 ? 1 : slots; }
 
 class Shares {
  public:

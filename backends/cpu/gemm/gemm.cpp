@@ -109,7 +109,7 @@ struct Plan {
         // A panel that is made on the way is made once, for all rows, unless that leaves too few units for the threads.
         rows(kernels, std::max<int64_t>(1, m), cut,
              form.panel ? ceil_div(kUnitsPerSlot * slots, std::max<int64_t>(1, batch * panels)) : 0,
-             form.packed_b && !form.turned ? slots : 0) {
+             form.packed_b ? slots : 0) {
     const int64_t block_rows = rows.height(0) * rows.per_block;
     one_piece = cut.piece >= cut.padded;
     const int64_t panel_bytes = round_up(cut.piece * isa.nr * isa.packed_bytes + 256, kLine);
@@ -122,7 +122,7 @@ struct Plan {
     parts = ceil_div(rows.per_block, part_tiles);
     whole_b = !form.packed_b && !form.panel && rows.blocks > 1;
     constexpr int64_t kMostForBlock = 4;
-    own_a = form.packed_b && !form.packed_a && !form.turned && slots <= kMostForBlock * rows.groups;
+    own_a = form.packed_b && !form.packed_a && slots <= kMostForBlock * rows.groups;
     a_bytes = form.packed_a || own_a ? 0 : round_up(batch * left_bytes(), kLine);
     b_bytes = whole_b ? round_up(batch * packed_matrix_bytes(isa, n, k), kLine) : 0;
     bias_bytes = round_up(panels * isa.nr * 4, kLine);
@@ -222,7 +222,11 @@ class Run {
   void operator()() {
     if (batches_ * m_ * n_ == 0) return;
     widen_bias();
-    if (!g_.packed_a && !plan_.own_a) each(batches_ * plan_.rows.tiles, [this](int64_t t) { pack_tile(t); });
+    if (!g_.packed_a && !plan_.own_a)
+      each(batches_ * plan_.rows.tiles, [this](int64_t t) {
+        const int64_t batch = t / plan_.rows.tiles, tile = t % plan_.rows.tiles;
+        pack_tile(batch, tile, const_cast<char*>(a_tile(batch, tile)));
+      });
     if (plan_.whole_b) each(batches_ * plan_.panels, [this](int64_t p) { pack_whole(p); });
     sdk::parallel(slots_, 1, [this](int64_t begin, int64_t end) {
       if (isa_.begin) isa_.begin();
@@ -280,18 +284,14 @@ class Run {
     if (own.batch != batch || own.block != block || first < own.from || first > own.to)
       own = {own.at, batch, block, first, first};
     const int64_t before = bytes_before(block * plan_.rows.per_block);
-    for (; own.to < last; ++own.to)
-      pack_one_tile(isa_, a_of(batch), g_.a_dtype, g_.m, g_.k, plan_.cut, plan_.rows, own.to,
-                    own.at + bytes_before(own.to) - before);
+    for (; own.to < last; ++own.to) pack_tile(batch, own.to, own.at + bytes_before(own.to) - before);
   }
 
-  void pack_tile(int64_t index) {
-    const int64_t batch = index / plan_.rows.tiles, tile = index % plan_.rows.tiles;
+  void pack_tile(int64_t batch, int64_t tile, char* to) const {
+    const Rows& rows = plan_.rows;
     if (g_.row_source)
-      return g_.row_source(g_.source_context, plan_.rows.first_row(tile), plan_.rows.rows_of(tile),
-                           reinterpret_cast<float*>(const_cast<char*>(a_tile(batch, tile))));
-    pack_one_tile(isa_, a_of(batch), g_.a_dtype, g_.m, g_.k, plan_.cut, plan_.rows, tile,
-                  const_cast<char*>(a_tile(batch, tile)));
+      return g_.row_source(g_.source_context, rows.first_row(tile), rows.rows_of(tile), reinterpret_cast<float*>(to));
+    pack_one_tile(isa_, a_of(batch), g_.a_dtype, g_.m, g_.k, plan_.cut, rows, tile, to);
   }
 
   int64_t panel_bytes() const { return plan_.cut.padded * isa_.nr * isa_.packed_bytes; }
@@ -592,10 +592,10 @@ const GemmIsa* gemm_kernels(const Isa& isa, uint32_t a, uint32_t b) {
 
 int64_t gemm_workspace(const GemmIsa& isa, int64_t batch, int64_t m, int64_t n, int64_t k, GemmForm form, int slots) {
   if (batch * m * n == 0) return 0;
-  return Plan(isa, batch, m, n, k, form, slots).total(slots);
+  return std::max(Plan(isa, batch, m, n, k, form, slots).total(slots), Plan(isa, batch, m, n, k, form, 1).total(1));
 }
 
-void gemm_run(const Gemm& g, void* workspace, int slots) { Run(g, workspace, slots)(); }
+void gemm_run(const Gemm& g, void* workspace, int slots) { Run(g, workspace, slots_now(slots))(); }
 
 int64_t packed_matrix_bytes(const GemmIsa& isa, int64_t n, int64_t k) {
   return round_up(n, isa.nr) * Cut(isa, k).padded * isa.packed_bytes + 64;

@@ -22,6 +22,7 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // tiles of nearly equal height, which begin and end anywhere. Tiles follow each other in groups whose transformed input values stay in the second-level cache.
 struct Tiles {
   static constexpr int64_t kNear = 1 << 20;  // bytes
+  static constexpr int64_t kLeastOwn = 2;    // tiles of a thread that reads all filters for them
 
   int64_t size, wide, lines;  // results of a block each way; blocks of a line; lines of all images
   int64_t image_lines;        // of one image
@@ -29,18 +30,22 @@ struct Tiles {
   int64_t tiles, base, extra;
   int64_t per_group, groups;
 
-  Tiles(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s)
+  Tiles(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s, int64_t slots)
       : size(kernels.size), wide(ceil_div(s.out[1], size)), image_lines(ceil_div(s.out[0], size)) {
     lines = s.images * image_lines;
     const int64_t most = std::min(isa.mr, kernels.most);
     together = most / wide;
     if (8 * together * wide < 7 * most) together = 0;
+    if (together > 0 && lines % together > 0 && lines / together < 4 * slots)
+      together = 0;  // the last tile's thread would have less to do
     tiles = together > 0 ? ceil_div(lines, together) : ceil_div(lines * wide, most);
     base = lines * wide / tiles, extra = lines * wide % tiles;
     const int64_t tile_bytes = points_of(kernels.size) * s.channels * height(0) * 4;
     // Filters are read once for each group.
     per_group = std::clamp<int64_t>(kNear / tile_bytes, std::min<int64_t>(4, tiles), tiles);
     groups = ceil_div(tiles, per_group);
+    // Few groups are as many as there are threads: what each reads and writes stays in the caches of one core.
+    if (tiles >= kLeastOwn * slots && groups < 3 * slots) groups = round_up(groups, slots);
     per_group = ceil_div(tiles, groups);
     groups = ceil_div(tiles, per_group);
   }
@@ -80,7 +85,7 @@ struct Plan {
   bool by_group;
   int64_t sums_bytes, values_bytes;  // of a thread; of a thread or of all groups
   Plan(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s, int slots)
-      : t(isa, kernels, s), panels(ceil_div(s.outputs, isa.nr)) {
+      : t(isa, kernels, s, slots), panels(ceil_div(s.outputs, isa.nr)) {
     constexpr int64_t kMostValues = 32 << 20;
     const int64_t blocks = t.most_blocks(), of_block = points_of(kernels.size) * s.channels * 4;
     by_group = t.groups >= 3 * slots || slots == 1 || t.lines * t.wide > kMostValues / of_block;
@@ -273,11 +278,12 @@ void winograd_pack(const GemmIsa& isa, int size, const float* filters, int64_t o
 }
 
 int64_t winograd_workspace(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s, int slots) {
-  return s.images * s.positions() == 0 ? 0 : Plan(isa, kernels, s, slots).total(slots);
+  if (s.images * s.positions() == 0) return 0;
+  return std::max(Plan(isa, kernels, s, slots).total(slots), Plan(isa, kernels, s, 1).total(1));
 }
 
 bool winograd_run(const WinogradConv& c, void* workspace, int slots) {
-  return c.shape->images * c.shape->positions() == 0 || Run(c, workspace, slots)();
+  return c.shape->images * c.shape->positions() == 0 || Run(c, workspace, slots_now(slots))();
 }
 
 }  // namespace cpu
