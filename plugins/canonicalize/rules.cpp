@@ -84,6 +84,31 @@ bool whole_slice(M m) {
   return m.in_keeps_type();  // equal sizes from start 0 by step 1: everything
 }
 
+// The axis of a gather, counted from the front, and its index where that is one number known to lie inside; else no axis.
+struct One {
+  int64_t axis = -1, index = 0;
+};
+One one_index(M m) {
+  if (!m.is_constant(1)) return {};
+  const tsr_tensor& t = m.def(1).attr("value").as_tensor();
+  const sdk::Type x = m.in().type();
+  int64_t axis = m.n.attr("axis").as_int();
+  if (axis < 0) axis += x.rank();
+  if (t.rank != 0 || TSR_DIM_IS_EXPR(x.size(static_cast<int>(axis)))) return {};
+  const auto index = load_as<int64_t>(t.dtype, t.data, 0);
+  return index >= 0 && index < x.size(static_cast<int>(axis)) ? One{axis, index} : One{};
+}
+V slice_one(M m) {
+  const auto [axis, index] = one_index(m);
+  const auto sizes = m.in().type().sizes();
+  std::vector<tsr_dim> starts(sizes.size(), 0), limits(sizes.begin(), sizes.end());
+  const std::vector<int64_t> strides(sizes.size(), 1), axes = {axis};
+  starts[static_cast<size_t>(axis)] = index, limits[static_cast<size_t>(axis)] = index + 1;
+  const V slice = m.g.op(m.here(), "slice", {first(m)},
+                         {attr_dims("starts", starts), attr_dims("limits", limits), attr_ints("strides", strides)});
+  return m.g.op(m.here(), "squeeze", {slice}, {attr_ints("axes", axes)});
+}
+
 // clang-format off
 constexpr Rule kRules[] = {
   {"constant-right",      nullptr,        constant_left,                                                           swap},
@@ -133,6 +158,7 @@ constexpr Rule kRules[] = {
   {"flip-none",           "flip",         empty_axes,                                                              first},
   {"slice-whole",         "slice",        whole_slice,                                                             first},
   {"pad-nothing",         "pad",          zero_pads,                                                               first},
+  {"gather-one",          "gather",       [](M m) { return one_index(m).axis >= 0; },                              slice_one},
   {"concat-one",          "concat",       one_operand,                                                             first},
 
   {"sum-int-no-axes",     "reduce_sum",   [](M m) { return m.is_int() && empty_axes(m); },                         first},
