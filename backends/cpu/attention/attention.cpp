@@ -211,8 +211,9 @@ class AttentionKernel final : public sdk::Kernel {
         const int64_t all = std::min(kKeysAtOnce, keys - j), n = std::min(all, seen - j);
         const Tiles tiles(all, gemm_.mr);
         for (int64_t t = 0; t < tiles.count && tiles.first(t) < n; ++t)
-          gemm_.micro[tiles.height(t)].whole(s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q,
-                                             weights + tiles.first(t) * width, width, false, Ahead::only(packed_q, 0, weights));
+          gemm_.micro[tiles.height(t)].part(queries, width)(s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q,
+                                                            weights + tiles.first(t) * width, width, false,
+                                                            Ahead::only(packed_q, 0, weights));
         w.keys = n;
         if (mask_ != Mask::kNone) mask(mask_of(l.inputs[3], q, head), query, queries, j, n, at + space.mask, w);
         w.seen = causal_ ? query - j + 1 : std::numeric_limits<int32_t>::max();
@@ -220,11 +221,11 @@ class AttentionKernel final : public sdk::Kernel {
         if (j > 0)
           (isa_.level >= 2   ? correct_avx512
            : isa_.level == 1 ? correct_avx2
-                             : correct_baseline)(sums, s.values, width, w.correction);
+                             : correct_baseline)(sums, s.values, width, queries, w.correction);
         for (int64_t t = 0; t < value_tiles.count; ++t)
-          gemm_.micro[value_tiles.height(t)].whole(n, packed_v + j * s.values + value_tiles.first(t) * all, weights,
-                                                   sums + value_tiles.first(t) * width, width, j > 0,
-                                                   Ahead::only(weights, 0, sums));
+          gemm_.micro[value_tiles.height(t)].part(queries, width)(n, packed_v + j * s.values + value_tiles.first(t) * all,
+                                                                  weights, sums + value_tiles.first(t) * width, width, j > 0,
+                                                                  Ahead::only(weights, 0, sums));
       }
       const tsr_tensor& out = l.outputs[0];
       const int64_t first_out = (head * s.queries + query) * s.values;

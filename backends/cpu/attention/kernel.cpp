@@ -37,7 +37,7 @@ template <bool Masked>
 
 template <bool Masked>
 void weigh(const WeighArgs& w) {
-  for (int first = 0; first < w.width; first += kLanes) {
+  for (int first = 0; first < w.queries; first += kLanes) {
     const Vec before = load(w.top + first);
     Vec top = before, other = before;
     int64_t key = 0;
@@ -102,8 +102,8 @@ void CPU_CAT(weigh_, CPU_ISA_NAME)(const WeighArgs& w) {
     weigh<false>(w);
 }
 
-void CPU_CAT(correct_, CPU_ISA_NAME)(float* sums, int64_t values, int width, const float* factor) {
-  for (int first = 0; first < width; first += kLanes) {
+void CPU_CAT(correct_, CPU_ISA_NAME)(float* sums, int64_t values, int width, int queries, const float* factor) {
+  for (int first = 0; first < queries; first += kLanes) {
     const Vec f = load(factor + first);
     for (int64_t v = 0; v < values; ++v) store(sums + v * width + first, load(sums + v * width + first) * f);
   }

@@ -7,7 +7,7 @@
 
 namespace cpu {
 
-// Scores of `keys` keys, scores[key * width + query], become weights exp(score * scale + mask - top) in place.
+// Scores of `keys` keys, scores[key * width + query], become weights exp(score * scale + mask - top) in place. Vectors without queries are not looked at.
 struct WeighArgs {
   float* scores;
   int64_t keys;
@@ -26,7 +26,7 @@ struct WeighArgs {
 using Weigh = void(const WeighArgs&);
 
 // Results of the second product, sums[value * width + query]: multiplied by a factor per query.
-using Correct = void(float* sums, int64_t values, int width, const float* factor);
+using Correct = void(float* sums, int64_t values, int width, int queries, const float* factor);
 
 // Divided by the sums of weights, to rows of the result; a query that saw no key gives 0.
 struct AttendedArgs {
