@@ -74,7 +74,7 @@ def error_of(path, folder):
 def measure(model, args):
     folder = os.path.join(args.models, model)
     cache = tempfile.mkdtemp(prefix="bench-models-")
-    sides, rows = [], {}
+    sides, rows, handover = [], {}, []
     try:
         for engine in args.engines:
             try:
@@ -93,6 +93,7 @@ def measure(model, args):
         for side in sides:
             side.ask("run 0.5")
         for i in range(args.rounds):
+            handover += [side.ask("handover")["ns"] for side in sides if side.engine in OURS][:1]
             for side in sides[:: 1 if i % 2 == 0 else -1]:
                 turn = side.ask(f"run {args.seconds}")["ms"]
                 side.times += turn
@@ -108,7 +109,7 @@ def measure(model, args):
         for side in sides:
             side.close()
         shutil.rmtree(cache, ignore_errors=True)
-    return {"model": model, "load": os.getloadavg()[0], "engines": rows}
+    return {"model": model, "load": os.getloadavg()[0], "handover_ns": handover, "engines": rows}
 
 
 def best(rows, names):
@@ -147,6 +148,10 @@ def table(results, args):
         medians, rounds = zip(*known)
         lines.append(f"\nSpeed-up over the best peer, geometric mean: {mean_of(medians, 'of medians')}; {mean_of(rounds, 'median of the rounds')}. "
                      f"{args.threads} threads, median (10th to 90th percentile).")
+    handover = [ns for r in results for ns in r["handover_ns"]]
+    if handover:
+        lines.append(f"Before each round one core handed a line of memory to another in {statistics.median(handover):.0f} ns (median; {min(handover):.0f} to {max(handover):.0f}), "
+                     f"{sum(ns > 150 for ns in handover)} of {len(handover)} times in more than 150: without a common cache, which costs threads what they share.")
     lines += ["", "| compile ms, cold / warm; pack ms, cold / warm; peak MiB | " + " | ".join(ours + peers) + " |", "|---" * (len(ours) + len(peers) + 1) + "|"]
     for r in results:
 

@@ -4,7 +4,7 @@
 //
 // Runs every model of $TESSERA_MODELS (default build/models; `./dev bench cpu-models --peers` exports them there) under the configs eager and
 // cpu, as far as they are installed. With --serve it is one side of a comparison: it compiles, then obeys lines on stdin, each answered by a
-// line of JSON: `run S` (calls for S seconds, three at least), `save FILE.npz` (outputs of the last call), `memory`.
+// line of JSON: `run S` (calls for S seconds, three at least), `save FILE.npz` (outputs of the last call), `memory`, `handover` (handover.hpp).
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "handover.hpp"
 #include "npz/elements.hpp"
 #include "npz/npz.hpp"
 #include "tessera/embed.hpp"
@@ -126,6 +127,8 @@ int serve(const std::string& model, const std::string& inputs, const std::string
     } else if (word == "save") {
       std::cin >> rest;
       m.save(rest);
+    } else if (word == "handover") {
+      answer["ns"] = tessera::bench::handover_ns();
     } else if (word == "memory") {
       answer["peak_bytes"] = peak_resident();
     } else {
