@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 
@@ -93,6 +94,7 @@ def measure(model, args):
         for side in sides:
             side.ask("run 0.5")
         for i in range(args.rounds):
+            time.sleep(0.05)  # threads that wait for work spin for some milliseconds
             handover += [side.ask("handover")["ns"] for side in sides if side.engine in OURS][:1]
             for side in sides[:: 1 if i % 2 == 0 else -1]:
                 turn = side.ask(f"run {args.seconds}")["ms"]
