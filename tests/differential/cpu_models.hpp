@@ -54,8 +54,19 @@ inline std::string text_of(const Model& m, const std::string& dtype) {
   return text + "  " + call + "\n  return %y\n}\n";
 }
 
+// Elements of f32 that are neither equal nor both NaN.
+inline int64_t different(const e::Tensor& got, const e::Tensor& want) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < want.elements(); ++i) {
+    const float a = load_as<float>(TSR_F32, got.data(), i), b = load_as<float>(TSR_F32, want.data(), i);
+    if (!(a == b || (a != a && b != b))) ++n;
+  }
+  return n;
+}
+
 // `kernel`: part of the name of the kernel that is to run; `option`: of runner.hpp, such as "+2x2".
-inline void check(const Model& m, const std::string& dtype, uint32_t code, const char* kernel = "packed", const char* option = "") {
+inline void check(const Model& m, const std::string& dtype, uint32_t code, const char* kernel = "packed",
+                  const char* option = "") {
   const std::string text = text_of(m, dtype);
   INFO(m.op << " " << m.attributes << " " << dtype << type("", m.x) << type("", m.w));
   const std::vector<float> v = values(m.x, 1);

@@ -106,6 +106,14 @@ TEST_CASE("periods never make items overlap") {
   }
 }
 
+TEST_CASE("periods of any size are taken, and what is beyond any memory is an error with them too") {
+  for (const int64_t period : {int64_t{1} << 60, (int64_t{1} << 60) - 1, int64_t{3}, INT64_MAX}) {
+    std::vector<ArenaItem> huge(3, {int64_t{1} << 61, 0, 1, period}), beyond = {{INT64_MAX, 0, 1, period}};
+    REQUIRE(error_of([&] { plan_arena_alike(huge); }).substr(0, 8) == "TSR-R001");
+    REQUIRE(error_of([&] { plan_arena_alike(beyond); }).substr(0, 8) == "TSR-R001");
+  }
+}
+
 TEST_CASE("an arena beyond any memory is an error") {
   std::vector<ArenaItem> items = {{int64_t{1} << 61, 0, 1}, {int64_t{1} << 61, 0, 1}, {int64_t{1} << 61, 0, 1}};
   REQUIRE(error_of([&] { plan_arena(items); }).substr(0, 8) == "TSR-R001");

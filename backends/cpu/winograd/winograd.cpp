@@ -217,7 +217,8 @@ class Run {
 int winograd_size(const GemmIsa& isa, int most, int64_t images, int64_t channels, int64_t outputs, const int64_t (&out)[2],
                   double direct) {
   if (channels < 16 || outputs < isa.nr) return 0;
-  // Transforms take so many cycles for each block and channel (measured on AVX-512), and filters come from memory at 8 bytes a cycle.
+  // In products of a row of a tile and a panel, as `direct` is: what transforms take for each block and channel (measured on AVX-512); and in the time of one
+  // of them 8 bytes of filters come from memory.
   constexpr double kTransform[] = {2, 8}, kFilterBytes = 8;
   int best = 0;
   double least = 0.9 * direct;

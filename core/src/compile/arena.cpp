@@ -49,12 +49,14 @@ int64_t plan_arena(std::span<ArenaItem> items) {
 }
 
 int64_t plan_arena_alike(std::span<ArenaItem> items) {
-  std::map<int64_t, std::vector<size_t>> regions;  // by unit, a multiple of the period and of 64
-  std::vector<ArenaItem> placed;                   // regions, then the other items
+  constexpr int64_t kMostWithPlanes = int64_t{1} << 48;  // no multiple of such a period and no sum of such sizes overflows
+  std::map<int64_t, std::vector<size_t>> regions;        // by unit, a multiple of the period and of 64
+  std::vector<ArenaItem> placed;                         // regions, then the other items
   std::vector<size_t> others;
   for (size_t i = 0; i < items.size(); ++i) {
     const ArenaItem& item = items[i];
-    const int64_t unit = item.period > 0 && item.period <= item.bytes ? std::lcm(item.period, int64_t{64}) : 0;
+    const bool has_planes = item.period > 0 && item.period <= item.bytes && item.bytes <= kMostWithPlanes;
+    const int64_t unit = has_planes ? std::lcm(item.period, int64_t{64}) : 0;
     if (unit > 0 && unit - 1 - (item.bytes - 1) % unit <= item.bytes / 8)
       regions[unit].push_back(i);
     else

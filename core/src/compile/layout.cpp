@@ -350,19 +350,20 @@ class LayoutMaker {
   // --------------------------------------------------------------------------------------------------------- memory
 
   // Bytes of a plane, where the tensor consists of some: all dimensions behind the first two.
-  int64_t period(uint32_t slot) const {
+  int64_t period(uint32_t storage) const {
+    const uint32_t slot = p_.storages[storage].slot;
     const Slot& s = p_.slots[slot];
-    if (s.rank < 4 || !device(s.device).host_accessible()) return 0;
-    int64_t elements = 1;
-    for (uint32_t k = 2; k < s.rank; ++k) elements *= l_.slots[slot].sizes[k];
-    return elements * dtype_bits(s.dtype) / 8;
+    if (s.rank < 4 || bytes_[storage] == 0 || !device(s.device).host_accessible()) return 0;
+    const int64_t* sizes = l_.slots[slot].sizes;  // none is 0, and their product is known to fit
+    return bytes_[storage] / (sizes[0] * sizes[1]);
   }
 
   // The smallest arena, unless a little more keeps lines of memory with the cores that write them. In a large one they leave the caches in between.
   int64_t arena(std::vector<ArenaItem>& items) const {
     constexpr int64_t kMostAlike = 16 << 20;
-    const int64_t alike = plan_arena_alike(items), most = p_.arena_max_bytes > 0 ? p_.arena_max_bytes : kMostAlike;
-    return alike <= std::min(kMostAlike, most) ? alike : plan_arena(items);
+    const int64_t alike = plan_arena_alike(items);
+    const bool allowed = p_.arena_max_bytes == 0 || alike <= p_.arena_max_bytes;
+    return allowed && alike <= kMostAlike ? alike : plan_arena(items);
   }
 
   void place() {
@@ -380,7 +381,7 @@ class LayoutMaker {
         l_.output_bytes += bytes_[s];
       } else {
         const uint32_t d = p_.arena_index(p_.slots[p_.storages[s].slot].device);
-        items[d].push_back({bytes_[s], first_[s], last_[s], period(p_.storages[s].slot)});
+        items[d].push_back({bytes_[s], first_[s], last_[s], period(s)});
         owners[d].emplace_back(false, s);
       }
     }
