@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <iterator>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -184,6 +186,45 @@ TEST_CASE("relaxed numerics round a group's half values once") {
       CHECK(std::memcmp(strict[0].data(), each.data(), each.size()) == 0);
       CHECK(std::memcmp(relaxed[0].data(), once.data(), once.size()) == 0);
     }
+  }
+}
+
+TEST_CASE("relaxed numerics may take only a subnormal number for zero, and a NaN for another") {
+  const std::string text = "graph @g(%x: bf16[1003], %b: bf16[1003]) {\n  %a = mul %x, %b\n  %y = add %a, %b\n  return %y\n}\n";
+  // Infinity, the largest number, the least normal one, subnormal ones, 0, 1, NaN; each with both signs.
+  constexpr uint16_t kEdges[] = {0x7f80, 0x7f7f, 0x0080, 0x007f, 0x0001, 0x0000, 0x3f80, 0x7fc0, 0x7f81};
+  std::mt19937_64 random(6);
+  std::vector<char> x(2 * 1003), b(2 * 1003);
+  for (std::vector<char>* v : {&x, &b})
+    for (size_t i = 0; i < 1003; ++i) {
+      const uint64_t r = random();
+      const auto bits = static_cast<uint16_t>(r % 2 ? kEdges[r / 4 % std::size(kEdges)] | (r & 2) << 14 : r >> 40);
+      std::memcpy(v->data() + 2 * i, &bits, 2);
+    }
+  const std::vector<e::Tensor> in = {arrange(TSR_BF16, {1003}, x, Layout::Dense), arrange(TSR_BF16, {1003}, b, Layout::Dense)};
+  for (const std::string& backend : cpu_backends()) {
+    INFO(backend);
+    const std::vector<e::Tensor> got = compile(text, "cpu+fuse+relaxed" + backend.substr(backend.find(':'))).run(in);
+    int subnormal = 0, nan = 0;
+    for (int64_t i = 0; i < 1003; ++i) {
+      const float p = load_as<float>(TSR_BF16, x.data(), i), q = load_as<float>(TSR_BF16, b.data(), i), product = p * q,
+                  want = product + q, y = load_as<float>(TSR_BF16, got[0].data(), i);
+      char bits[2];
+      store_from(TSR_BF16, bits, 0, want);
+      INFO(i << ": " << p << " * " << q << " + " << q << " is " << want << ", got " << y);
+      if (std::isnan(want)) {
+        ++nan;
+        CHECK(std::isnan(y));
+      } else if (want != 0 && std::abs(want) < std::numeric_limits<float>::min()) {
+        ++subnormal;
+        CHECK(std::signbit(y) == std::signbit(want));
+        CHECK((y == 0 || std::memcmp(bits, static_cast<const char*>(got[0].data()) + 2 * i, 2) == 0));
+      } else {
+        CHECK(std::memcmp(bits, static_cast<const char*>(got[0].data()) + 2 * i, 2) == 0);
+      }
+    }
+    CHECK(subnormal > 50);
+    CHECK(nan > 50);
   }
 }
 

@@ -163,6 +163,12 @@ class CpuDialect final : public Dialect {
     type(Type::F32, lanes, needs), type(Type::U32, lanes, needs), type(Type::Bool, lanes, needs);
     return helper(short_nan ? "round_bf16" : "round_any_bf16", lanes, needs) + "(" + value + ")";
   }
+  std::string narrowed(Type t, int lanes, const std::string& value, Needs& needs) const override {
+    if (t != Type::BF16 || lanes != 16) return {};
+    type(Type::F32, lanes, needs), type(Type::U32, lanes, needs), type(Type::U16, lanes, needs), type(Type::Bool, lanes, needs);
+    needs.helpers.emplace("narrow_bf16", lanes);
+    return helper("narrow_fast_bf16", lanes, needs) + "(" + value + ")";
+  }
   std::string hide(Type t, int lanes, const std::string& value, Needs& needs) const override {
     if (type_bytes(t) * lanes > 64 || type_bytes(t) * lanes < 16) return value;
     const Type e = element_type(t);
@@ -380,16 +386,34 @@ std::string half_helper(const std::string& name, int lanes) {
     return lanes == 1 ? "__builtin_bit_cast(" + t + ", " + v + ")" : "((" + t + ")(" + v + "))";
   };
   const std::string zero = lanes == 1 ? "0u" : u32 + "{}";
+  // One shuffle that leaves zeros between the elements, for the two instructions of the other way share their ports. The compiler must not see
+  // the order of the shuffle, or it takes one with two sources, which overwrites its order each time.
+  static const std::string kSpread =
+      "#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_permvarhi512) && __has_builtin(__builtin_ia32_selectw_512)\n"
+      "  typedef short i16s __attribute__((vector_size(64)));\n"
+      "  i16s order = {0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15};\n"
+      "  __asm__(\"\" : \"+v\"(order));\n"
+      "  const i16s twice = (i16s)__builtin_shufflevector(h, h, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, -1, -1, "
+      "-1, -1, -1, -1, "
+      "-1, -1, -1, -1, -1, -1, -1, -1, -1, -1);\n"
+      "  return (f32x16)__builtin_ia32_selectw_512(0xaaaaaaaau, __builtin_ia32_permvarhi512(twice, order), i16s{});\n#else\n";
   if (name == "widen_bf16")
-    return "INLINE " + f32 + " widen_bf16" + n + "(" + u16 + " h) { return " + as(f32, to(u32, "h") + " << 16") + "; }\n";
+    return "INLINE " + f32 + " widen_bf16" + n + "(" + u16 + " h) {\n" + (lanes == 16 ? kSpread : "") + "  return " +
+           as(f32, to(u32, "h") + " << 16") + ";\n" + (lanes == 16 ? "#endif\n" : "") + "}\n";
   if (name == "cut_bf16")
     return "INLINE " + u16 + " cut_bf16" + n + "(" + f32 + " x) { return " + to(u16, as(u32, "x") + " >> 16") + "; }\n";
   // The instruction takes subnormals for zeros and keeps what a NaN holds: vectors with one of those (0xa1: NaN of both kinds, subnormal) go the long way.
-  static const std::string kInstruction =
+  static const std::string kHas =
       "#if defined(__AVX512BF16__) && __has_builtin(__builtin_ia32_cvtneps2bf16_512_mask)\n"
-      "  typedef __bf16 bf16s __attribute__((vector_size(32)));\n"
-      "  if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0xa1, (unsigned short)-1) == 0, 1))\n"
-      "    return (u16x16)__builtin_ia32_cvtneps2bf16_512_mask(x, bf16s{}, (unsigned short)-1);\n#endif\n";
+      "  typedef __bf16 bf16s __attribute__((vector_size(32)));\n";
+  static const std::string kConverted =
+      "return (u16x16)__builtin_ia32_cvtneps2bf16_512_mask(x, bf16s{}, (unsigned short)-1);\n";
+  static const std::string kInstruction =
+      kHas + "  if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0xa1, (unsigned short)-1) == 0, 1))\n    " +
+      kConverted + "#endif\n";
+  if (name == "narrow_fast_bf16")
+    return "INLINE " + u16 + " narrow_fast_bf16" + n + "(" + f32 + " x) {\n" + kHas + "  " + kConverted +
+           "#else\n  return narrow_bf16" + n + "(x);\n#endif\n}\n";
   if (name == "narrow_bf16")
     return "INLINE " + u16 + " narrow_bf16" + n + "(" + f32 + " x) {\n" + (lanes == 16 ? kInstruction : "") + "  const " + u32 +
            " b = " + as(u32, "x") + ", r = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;\n  return " +

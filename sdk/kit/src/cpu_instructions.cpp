@@ -28,6 +28,8 @@ void KernelWriter::inst(uint32_t id, const Lanes& outer) {
     if (s_.relaxed) return line(t + ref(k_.insts[x.args[0]].args[0], l.n) + ";");
     if (const std::string r = rounded_half(id, l.n); !r.empty()) return line(t + r + ";");
   }
+  if (s_.relaxed && x.op == Op::Convert && k_.insts[x.args[0]].type == Type::F32)
+    if (const std::string r = d_.narrowed(x.type, l.n, ref(x.args[0], l.n), m_.needs_); !r.empty()) return line(t + r + ";");
   std::vector<std::string> args;
   const Type in = x.args[0] == kNone ? x.type : k_.insts[x.args[0]].type;
   const bool plain = l.n > 1 && infix(x, in);

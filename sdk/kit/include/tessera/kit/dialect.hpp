@@ -36,6 +36,8 @@ class Dialect {
   virtual std::string rounded(Type /*t*/, int /*lanes*/, const std::string& /*value*/, bool /*short_nan*/, Needs&) const {
     return {};
   }
+  // An f32 value rounded to the 16-bit float `t`, where subnormal numbers may become zeros and a NaN may stay any NaN. Nothing: as exactly as always.
+  virtual std::string narrowed(Type /*t*/, int /*lanes*/, const std::string& /*value*/, Needs&) const { return {}; }
   // A scalar routine of the C library on every lane (`where`: only lanes for which it holds, the others keep the operand).
   virtual std::string external(const Function& f, int lanes, std::span<const std::string> args, Needs& needs) const = 0;
   // Contiguous elements; `count` is the text of how many lanes are alive, empty: all. A load gives 0 in the others.
