@@ -17,6 +17,8 @@ using namespace tessera::test;
 
 namespace {
 
+constexpr int64_t kAnySize = INT64_MAX;
+
 bool disjoint(const std::vector<ArenaItem>& items) {
   for (size_t i = 0; i < items.size(); ++i)
     for (size_t j = i + 1; j < items.size(); ++j) {
@@ -81,13 +83,34 @@ TEST_CASE("items of one period lie whole periods apart, in a region that shares 
   std::vector<ArenaItem> items = {{40 * kPlane, 0, 1, kPlane}, {8 * kPlane, 0, 2, kPlane},
                                   {24 * kPlane, 1, 2, kPlane}, {500, 1, 3},
                                   {40 * kPlane, 2, 3, kPlane}, {8000, 4, 5}};
-  const int64_t total = plan_arena_alike(items);
+  const int64_t least = 72 * kPlane + 512;  // steps 1 and 2; what lives later takes the region's place
+  REQUIRE(plan_arena_alike(items, least) == least);
   REQUIRE(disjoint(items));
   for (const int i : {1, 2, 4}) REQUIRE((items[static_cast<size_t>(i)].offset - items[0].offset) % kUnit == 0);
-  REQUIRE(total == 72 * kPlane + 512);  // steps 1 and 2; what lives later takes the region's place
+  const int64_t alone = 72 * kPlane + 8000;  // nobody takes the region's place
+  REQUIRE(plan_arena_alike(items, alone - 1) == least);
+  REQUIRE(plan_arena_alike(items, alone) == alone);
+  REQUIRE(disjoint(items));
+  const int64_t smallest = plan_arena(items);
+  REQUIRE(plan_arena_alike(items, least - 1) == smallest);
   // A plane more would be an eighth too much: 5 planes of 13 become 16.
   std::vector<ArenaItem> odd = {{13 * kPlane, 0, 1, kPlane}, {100, 1, 2}};
-  REQUIRE(plan_arena_alike(odd) == (13 * kPlane + 63) / 64 * 64 + 128);
+  REQUIRE(plan_arena_alike(odd, kAnySize) == (13 * kPlane + 63) / 64 * 64 + 128);
+}
+
+TEST_CASE("items of different periods share memory only in need") {
+  constexpr int64_t kLarge = 64 * 64, kSmall = 64 * 16;  // planes of two sizes
+  std::vector<ArenaItem> items = {{16 * kLarge, 0, 1, kLarge},
+                                  {4 * kLarge, 2, 3, kLarge},
+                                  {16 * kSmall, 3, 5, kSmall},
+                                  {7 * kSmall, 6, 7, kSmall},
+                                  {16 * kLarge, 8, 9, kLarge}};
+  REQUIRE(plan_arena_alike(items, kAnySize) == 16 * kLarge + 16 * kSmall);
+  REQUIRE(disjoint(items));
+  for (const int i : {1, 4}) REQUIRE(items[static_cast<size_t>(i)].offset == items[0].offset);
+  REQUIRE(items[3].offset == items[2].offset);
+  REQUIRE((items[2].offset >= items[0].offset + 16 * kLarge || items[2].offset + 16 * kSmall <= items[0].offset));
+  REQUIRE(plan_arena_alike(items, 17 * kLarge) == 16 * kLarge);
 }
 
 TEST_CASE("periods never make items overlap") {
@@ -100,7 +123,8 @@ TEST_CASE("periods never make items overlap") {
       items.push_back({static_cast<int64_t>(1 + random() % 40) * (period ? period : 70), first,
                        first + static_cast<uint32_t>(random() % 12), period});
     }
-    const int64_t total = plan_arena_alike(items);
+    const int64_t most = round % 3 == 0 ? kAnySize : plan_arena(items) * (8 + round % 5) / 8,
+                  total = plan_arena_alike(items, most);
     REQUIRE(disjoint(items));
     for (const ArenaItem& i : items) REQUIRE((i.offset % 64 == 0 && i.offset + i.bytes <= total));
   }
@@ -109,8 +133,8 @@ TEST_CASE("periods never make items overlap") {
 TEST_CASE("periods of any size are taken, and what is beyond any memory is an error with them too") {
   for (const int64_t period : {int64_t{1} << 60, (int64_t{1} << 60) - 1, int64_t{3}, INT64_MAX}) {
     std::vector<ArenaItem> huge(3, {int64_t{1} << 61, 0, 1, period}), beyond = {{INT64_MAX, 0, 1, period}};
-    REQUIRE(error_of([&] { plan_arena_alike(huge); }).substr(0, 8) == "TSR-R001");
-    REQUIRE(error_of([&] { plan_arena_alike(beyond); }).substr(0, 8) == "TSR-R001");
+    REQUIRE(error_of([&] { plan_arena_alike(huge, kAnySize); }).substr(0, 8) == "TSR-R001");
+    REQUIRE(error_of([&] { plan_arena_alike(beyond, kAnySize); }).substr(0, 8) == "TSR-R001");
   }
 }
 

@@ -9,6 +9,7 @@
 #include "ir/records.hpp"
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
+#include "tessera/caches.hpp"
 #include "tessera/dtypes.hpp"
 
 namespace tessera::core {
@@ -358,12 +359,13 @@ class LayoutMaker {
     return bytes_[storage] / (sizes[0] * sizes[1]);
   }
 
-  // The smallest arena, unless a little more keeps lines of memory with the cores that write them. In a large one they leave the caches in between.
+  // The smallest arena, unless more keeps lines of memory with the cores that write them. In a large one they leave the caches in between. What a loop
+  // repeats has an arena for each thread.
   int64_t arena(std::vector<ArenaItem>& items) const {
-    constexpr int64_t kMostAlike = 16 << 20;
-    const int64_t alike = plan_arena_alike(items);
-    const bool allowed = p_.arena_max_bytes == 0 || alike <= p_.arena_max_bytes;
-    return allowed && alike <= kMostAlike ? alike : plan_arena(items);
+    if (p_.nested || p_.threads == 1) return plan_arena(items);
+    static const int64_t most = std::clamp(cache_bytes(3, int64_t{16} << 20) / 4 * 3, int64_t{4} << 20, int64_t{32} << 20);
+    const int64_t allowed = p_.arena_max_bytes == 0 ? most : std::min<int64_t>(most, p_.arena_max_bytes);
+    return plan_arena_alike(items, allowed);
   }
 
   void place() {
