@@ -305,8 +305,9 @@ class Run {
     char* scratch = scratch_ + s * plan_.slot_bytes;
     Own own{scratch + plan_.own_at};
     const int64_t blocks = plan_.rows.blocks;
-    // Blocks of rows of a panel that is made on the way follow each other: whoever made it has what it is made of.
-    const bool by_panel = g_.panel && blocks > 1;
+    // Blocks of rows of a panel that is made on the way follow each other: whoever made it has what it is made of. With few panels each thread takes rows,
+    // as what follows cuts small planes, and makes all panels.
+    const bool by_panel = g_.panel && blocks > 1 && plan_.panels >= kUnitsPerSlot * slots_;
     const int64_t parts = plan_.parts, most = by_panel ? 1 : plan_.group,
                   chunk = std::clamp<int64_t>(units() / parts / (slots_ * kUnitsPerSlot), 1, most);
     // Who computes what does not change any sum.
