@@ -24,12 +24,18 @@ void KernelWriter::inst(uint32_t id, const Lanes& outer) {
   }
   if (reads_repeat(id) && !recompute_)
     return line(t + d_.load(x.type, l.n, repeat_place(repeats_[id], false), l.count, m_.needs_) + ";");
+  line(t + value(id, x, l) + ";");
+  if (repeats_[id] == id) line(d_.store(x.type, l.n, repeat_place(id, true), name(id), l.count, m_.needs_) + ";");
+}
+
+// What an instruction that computes something is, as an expression.
+std::string KernelWriter::value(uint32_t id, const Inst& x, const Lanes& l) {
   if (through_half(id)) {
-    if (s_.relaxed) return line(t + ref(k_.insts[x.args[0]].args[0], l.n) + ";");
-    if (const std::string r = rounded_half(id, l.n); !r.empty()) return line(t + r + ";");
+    if (s_.relaxed) return ref(k_.insts[x.args[0]].args[0], l.n);
+    if (std::string r = rounded_half(id, l.n); !r.empty()) return r;
   }
   if (s_.relaxed && x.op == Op::Convert && k_.insts[x.args[0]].type == Type::F32)
-    if (const std::string r = d_.narrowed(x.type, l.n, ref(x.args[0], l.n), m_.needs_); !r.empty()) return line(t + r + ";");
+    if (std::string r = d_.narrowed(x.type, l.n, ref(x.args[0], l.n), m_.needs_); !r.empty()) return r;
   std::vector<std::string> args;
   const Type in = x.args[0] == kNone ? x.type : k_.insts[x.args[0]].type;
   const bool plain = l.n > 1 && infix(x, in);
@@ -40,8 +46,7 @@ void KernelWriter::inst(uint32_t id, const Lanes& outer) {
       args.push_back(scalar ? (o.op == Op::Const ? d_.constant(o.type, o.bits) : name(a))
                             : shield(k_.insts, x, a, varying_[a] ? l.n : 1, ref(a, l.n)));
     }
-  line(t + operation(x, in, l.n, args, shift_of(k_.insts, x)) + ";");
-  if (repeats_[id] == id) line(d_.store(x.type, l.n, repeat_place(id, true), name(id), l.count, m_.needs_) + ";");
+  return operation(x, in, l.n, args, shift_of(k_.insts, x));
 }
 
 void KernelWriter::index(uint32_t id, const Inst& x, const Lanes& l) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of elementary functions that several loops over one row compute: the first loop keeps them in a short row of memory, later loops read them
+// Values of elementary functions, and of 16-bit floats as f32, that several loops over one row compute: the first loop keeps them in a short row of memory, later loops read them
 // there. The bits are the same, since the expression is. (Where an output has their type they wait in the output already, see lower_loops.cpp.)
 #include <map>
 
@@ -44,8 +44,18 @@ void KernelWriter::find_repeats() {
   const auto first_of = [&](uint32_t id) {
     for (uint32_t l = 0; l < loop_of[id]; ++l)
       for (const Item& i : k_.loops[l].body)
-        if (k_.insts[i.id].op == Op::Call && !unneeded_[i.id] && same(same, i.id, id)) return i.id;
+        if (k_.insts[i.id].op == k_.insts[id].op && !unneeded_[i.id] && same(same, i.id, id)) return i.id;
     return kNone;
+  };
+
+  // A half type is widened, and maybe rounded before, in several steps.
+  const auto worth = [&](uint32_t id) {
+    const Inst& x = k_.insts[id];
+    if (x.op == Op::Convert && x.type == Type::F32) {
+      const Type from = k_.insts[x.args[0]].type;
+      return from == Type::BF16 || from == Type::F16;
+    }
+    return x.op == Op::Call && is_float(x.type);
   };
 
   int64_t bytes = 0;
@@ -57,7 +67,7 @@ void KernelWriter::find_repeats() {
       if (id == kNone || loop_of[id] != l || seen[id]) return;
       seen[id] = 1;
       const Inst& x = k_.insts[id];
-      if (x.op == Op::Call && varying_[id] && is_float(x.type)) {
+      if (varying_[id] && worth(id)) {
         const uint32_t first = first_of(id);
         const int64_t more = first == kNone || repeats_[first] == first ? 0 : kRow * type_bytes(x.type);
         if (first != kNone && bytes + more <= kRowBytes) {

@@ -94,6 +94,7 @@ class KernelWriter {
 
   // ---- cpu_instructions.cpp
   void inst(uint32_t id, const Lanes& outer);
+  std::string value(uint32_t id, const Inst& x, const Lanes& l);
   void index(uint32_t id, const Inst& x, const Lanes& l);
   // 1: contiguous along the lanes.
   bool contiguous(const Inst& x);
