@@ -41,7 +41,7 @@ struct Pipelines {
 };
 std::string asked_isa() {
   const char* isa = std::getenv("TESSERA_ISA");
-  return isa ? isa : "auto";
+  return isa && *isa ? isa : "auto";
 }
 // Those of the instruction set in use.
 std::unique_ptr<Pipelines>& current() {
