@@ -277,15 +277,15 @@ TEST_CASE("depthwise convolutions are exact where sums are") {
        {1, 2, 5, 6},
        {2, 1, 5, 5},
        {2}},
-      // Two threads have bands of these planes: of 12 and 16 rows, and of 16 and 16.
+      // Two threads have bands of these planes: of 28 and 32 rows, and of 32 and 32.
       {"conv",
        "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1], groups = 24}",
-       {1, 24, 28, 36},
+       {1, 24, 60, 36},
        {24, 1, 3, 3},
        {24}},
       {"conv",
        "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1], groups = 24}",
-       {1, 24, 32, 33},
+       {1, 24, 64, 33},
        {24, 1, 3, 3},
        {24}},
   };
