@@ -54,11 +54,11 @@ inline std::string text_of(const Model& m, const std::string& dtype) {
   return text + "  " + call + "\n  return %y\n}\n";
 }
 
-// Elements of f32 that are neither equal nor both NaN.
-inline int64_t different(const e::Tensor& got, const e::Tensor& want) {
+// Elements that are neither equal nor both NaN.
+inline int64_t different(uint32_t code, const e::Tensor& got, const e::Tensor& want) {
   int64_t n = 0;
   for (int64_t i = 0; i < want.elements(); ++i) {
-    const float a = load_as<float>(TSR_F32, got.data(), i), b = load_as<float>(TSR_F32, want.data(), i);
+    const float a = load_as<float>(code, got.data(), i), b = load_as<float>(code, want.data(), i);
     if (!(a == b || (a != a && b != b))) ++n;
   }
   return n;
@@ -82,10 +82,7 @@ inline void check(const Model& m, const std::string& dtype, uint32_t code, const
       const std::vector<e::Tensor> in = {arrange(code, m.x, bytes, layout)};
       const e::Tensor got = tested.run(in)[0], want = reference.run(in)[0];
       REQUIRE(got.elements() == want.elements());
-      int64_t wrong = 0;
-      for (int64_t i = 0; i < want.elements(); ++i)
-        if (load_as<float>(code, got.data(), i) != load_as<float>(code, want.data(), i)) ++wrong;
-      CHECK(wrong == 0);
+      CHECK(different(code, got, want) == 0);
     }
   }
 }

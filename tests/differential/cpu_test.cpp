@@ -197,7 +197,7 @@ TEST_CASE("the greatest of a window, with padding, NaN and infinities") {
       CHECK(tested.describe().find("cpu.max_pool") != std::string::npos);
       for (const Layout layout : {Layout::Dense, Layout::Transposed}) {
         const std::vector<e::Tensor> in = {arrange(TSR_F32, pool.x, bytes, layout)};
-        CHECK(different(tested.run(in)[0], reference.run(in)[0]) == 0);
+        CHECK(different(TSR_F32, tested.run(in)[0], reference.run(in)[0]) == 0);
       }
     }
   }

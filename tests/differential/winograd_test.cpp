@@ -86,7 +86,7 @@ TEST_CASE("minimal filtering leaves infinities, NaN and large values where they 
       const e::Executable tested = compile(text, backend), reference = compile(text, "reference");
       CHECK(tested.describe().find(".winograd") != std::string::npos);
       const std::vector<e::Tensor> in = {arrange(TSR_F32, x, bytes, Layout::Dense)};
-      CHECK(different(tested.run(in)[0], reference.run(in)[0]) == 0);
+      CHECK(different(TSR_F32, tested.run(in)[0], reference.run(in)[0]) == 0);
     }
   }
 }
