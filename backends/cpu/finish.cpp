@@ -56,6 +56,14 @@ uint32_t outer_operand(const sdk::Node& fused, const sdk::Node& inner, uint32_t 
   return static_cast<uint32_t>(std::max(0, input_of(fused, inner.operand(i))));
 }
 
+bool is_outer_operand(const sdk::Node& fused, const sdk::Node& inner, uint32_t i) {
+  return input_of(fused, inner.operand(i)) >= 0;
+}
+
+bool Finish::reads_nothing() const {
+  return std::all_of(steps_.begin(), steps_.end(), [](const Step& s) { return s.mode == FinishStep::kScalar; });
+}
+
 std::optional<Finish> Finish::of(const sdk::Node& fused, const sdk::Node& anchor, const char** why) {
   const auto refuse = [&](const char* text) {
     *why = text;
@@ -63,19 +71,32 @@ std::optional<Finish> Finish::of(const sdk::Node& fused, const sdk::Node& anchor
   };
   const sdk::Graph g(fused.g);
   const tsr_id region = fused.regions()[0];
+  for (uint32_t i = 0; i < anchor.num_operands(); ++i)
+    if (anchor.has_operand(i) && !is_outer_operand(fused, anchor, i)) return refuse("something precedes the product");
+  const auto outputs = g.outputs(region);
+  if (outputs.size() != 1) return refuse("the region has several results");
+  std::optional<Finish> out = chain(fused, anchor, outputs[0], why);
+  if (!out) return out;
+  if (out->steps_.empty()) return refuse("nothing follows the product");
+  size_t others = 0;
+  for (const sdk::Node& n : g.nodes(region)) others += !n.is("constant");
+  if (others != out->steps_.size() + 1) return refuse("the region holds more than a chain");
+  return out;
+}
+
+std::optional<Finish> Finish::chain(const sdk::Node& fused, const sdk::Node& anchor, tsr_id end, const char** why) {
+  const auto refuse = [&](const char* text) {
+    *why = text;
+    return std::optional<Finish>();
+  };
+  const sdk::Graph g(fused.g);
   const sdk::Type type = anchor.result().type();
   if (type.dtype() != TSR_F32) return refuse("cpu computes what follows f32 products only");
   if (type.rank() == 0) return refuse("the product has one element");
-  for (uint32_t i = 0; i < anchor.num_operands(); ++i)
-    if (anchor.has_operand(i) && input_of(fused, anchor.operand(i)) < 0) return refuse("something precedes the product");
-  const auto outputs = g.outputs(region);
-  if (outputs.size() != 1) return refuse("the region has several results");
-  size_t others = 0;
-  for (const sdk::Node& n : g.nodes(region)) others += !n.is("constant");
 
   Finish out;
   sdk::Value v = anchor.result();
-  while (v.id != outputs[0]) {
+  while (v.id != end) {
     const auto uses = v.uses();
     if (uses.size() != 1 || uses[0].node == TSR_NONE) return refuse("the product's result is used more than once");
     const sdk::Node n = g.node(uses[0].node);
@@ -125,8 +146,6 @@ std::optional<Finish> Finish::of(const sdk::Node& fused, const sdk::Node& anchor
     if (out.steps_.size() > kMaxSteps) return refuse("more than eight ops follow the product");
     v = n.result();
   }
-  if (out.steps_.empty()) return refuse("nothing follows the product");
-  if (others != out.steps_.size() + 1) return refuse("the region holds more than a chain");
   return out;
 }
 

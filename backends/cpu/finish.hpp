@@ -20,6 +20,11 @@ class Finish {
 
   // Null, and why: the region holds something else, or its result is not the end of the chain. `anchor`'s result is f32.
   static std::optional<Finish> of(const tessera::sdk::Node& fused, const tessera::sdk::Node& anchor, const char** why);
+  // The chain from `anchor`'s result to `end`, maybe of no steps, wherever both are in the region.
+  static std::optional<Finish> chain(const tessera::sdk::Node& fused, const tessera::sdk::Node& anchor, tsr_id end,
+                                     const char** why);
+  size_t size() const { return steps_.size(); }
+  bool reads_nothing() const;  // but the results
 
   // Sizes of the operands that are read; of the compiled node.
   void bind(const tessera::sdk::Compile& c);
@@ -44,5 +49,6 @@ class Finish {
 tessera::sdk::Node anchor_of(const tessera::sdk::Node& fused);
 // Which operand of the fused node stands for operand `i` of a node in its region.
 uint32_t outer_operand(const tessera::sdk::Node& fused, const tessera::sdk::Node& inner, uint32_t i);
+bool is_outer_operand(const tessera::sdk::Node& fused, const tessera::sdk::Node& inner, uint32_t i);
 
 }  // namespace cpu

@@ -11,6 +11,7 @@
 
 #include "attention/attention.hpp"
 #include "conv.hpp"
+#include "depthwise/expanded.hpp"
 #include "depthwise/max_pool.hpp"
 #include "finish.hpp"
 #include "generated.hpp"
@@ -81,6 +82,10 @@ class CpuBackend final : public sdk::Backend {
       const char* why = refuse_attention(n);
       return why ? sdk::no(why) : sdk::yes();
     }
+    if (is_expanded(n)) {
+      const char* why = refuse_expanded(n, isa_);
+      return why ? sdk::no(why) : sdk::yes();
+    }
     if (const sdk::Node anchor = anchor_of(n)) {
       const char* why = anchor.is("conv") ? refuse_conv(anchor) : claim_product(anchor).why;
       return why || !Finish::of(n, anchor, &why) ? sdk::no(why) : sdk::yes();
@@ -108,7 +113,8 @@ class CpuBackend final : public sdk::Backend {
     std::vector<Source> sources;
     for (const sdk::Compile& c : requests) {
       const sdk::Node n = c.node();
-      if (is_product(n.op()) || n.is("conv") || n.is("max_pool") || n.is("attention") || anchor_of(n)) continue;
+      if (is_product(n.op()) || n.is("conv") || n.is("max_pool") || n.is("attention") || anchor_of(n) || is_expanded(n))
+        continue;
       sources.push_back(draft_or_fail(c, /*log=*/true).source);
     }
     if (sources.empty()) return;
@@ -124,6 +130,7 @@ class CpuBackend final : public sdk::Backend {
   }
 
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c) override {
+    if (is_expanded(c.node())) return make_expanded(c, isa_);
     const sdk::Node anchor = anchor_of(c.node());
     const std::string_view op = anchor ? anchor.op() : c.node().op();
     if (is_product(op)) return make_product(c, isa_);

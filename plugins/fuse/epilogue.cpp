@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product or convolution with what follows it element by element, where the backend takes such a group: the result is finished while it is
-// near, instead of being written and read again.
+// A product or convolution with what follows it element by element, and a convolution with the one that alone reads its result, where the backend takes such a
+// group: the result is finished, or read, while it is near, instead of being written and read again.
 #include <algorithm>
 
 #include "groups.hpp"
@@ -28,19 +28,52 @@ std::vector<sdk::Node> chain_of(sdk::Graph g, const sdk::Node& anchor) {
   return out;
 }
 
-kit::Piece piece_of(sdk::Graph g, const sdk::Node& anchor, const std::vector<sdk::Node>& chain, size_t count) {
-  kit::Piece p{g, {anchor}, {}, {}};
-  p.nodes.insert(p.nodes.end(), chain.begin(), chain.begin() + static_cast<std::ptrdiff_t>(count));
-  for (size_t i = 0; i < p.nodes.size(); ++i)
-    for (uint32_t k = 0; k < p.nodes[i].num_operands(); ++k) {
-      if (!p.nodes[i].has_operand(k)) continue;
-      const sdk::Value v = p.nodes[i].operand(k);
-      if (i > 0 && v == p.nodes[i - 1].result()) continue;
-      const bool literal = i > 0 && v.def() && v.def().is("constant") && v.type().elements() == 1;
+// The convolution that alone reads v, as what it convolves.
+sdk::Node reader_of(sdk::Graph g, sdk::Value v) {
+  const auto uses = v.uses();
+  if (uses.size() != 1 || uses[0].node == TSR_NONE) return {g.handle(), TSR_NONE};
+  const sdk::Node n = g.node(uses[0].node);
+  const bool reads = n.is("conv") && n.operand(0) == v && n.raw().parent == v.def().raw().parent;
+  return reads ? n : sdk::Node{g.handle(), TSR_NONE};
+}
+
+kit::Piece piece_of(sdk::Graph g, const std::vector<sdk::Node>& nodes) {
+  kit::Piece p{g, nodes, {}, {}};
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (uint32_t k = 0; k < nodes[i].num_operands(); ++k) {
+      if (!nodes[i].has_operand(k)) continue;
+      const sdk::Value v = nodes[i].operand(k);
+      if (i > 0 && v == nodes[i - 1].result()) continue;
+      const bool literal = !is_anchor(nodes[i]) && v.def() && v.def().is("constant") && v.type().elements() == 1;
       if (!literal && std::find(p.inputs.begin(), p.inputs.end(), v) == p.inputs.end()) p.inputs.push_back(v);
     }
-  p.outputs.push_back(p.nodes.back().result());
+  p.outputs.push_back(nodes.back().result());
   return p;
+}
+
+// `head` with the longest part of `chain` that the backend takes, of `least` nodes at least.
+bool fuse_longest(sdk::Graph g, const std::vector<sdk::Node>& head, const std::vector<sdk::Node>& chain, size_t least,
+                  const std::string& backend) {
+  for (size_t count = chain.size() + 1; count-- > least;) {
+    std::vector<sdk::Node> nodes = head;
+    nodes.insert(nodes.end(), chain.begin(), chain.begin() + static_cast<std::ptrdiff_t>(count));
+    const kit::Piece p = piece_of(g, nodes);
+    const sdk::Node fused = make_group(g, p, backend);
+    if (g.backend_of(fused) != backend) {
+      g.erase(fused);
+      continue;
+    }
+    if (sdk::log_enabled("fusion")) {
+      std::string names;
+      for (const sdk::Node& n : p.nodes) names += (names.empty() ? "" : ", ") + std::string(n.op());
+      const std::string before =
+          head.size() > 1 ? "a convolution behind " + std::to_string(head.size() - 1) + " nodes and " : "";
+      sdk::log("fusion", backend + ": " + before + "an epilogue of " + std::to_string(count) + " nodes (" + names + ")");
+    }
+    replace_by_group(g, p, fused);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -51,27 +84,21 @@ bool fuse_epilogues(sdk::Graph g, tsr_id region) {
   for (const sdk::Node& n : g.nodes(region))
     if (is_anchor(n)) anchors.push_back(n);
   for (const sdk::Node& anchor : anchors) {
+    if (!anchor.alive()) continue;  // behind another one in its group
     uint64_t capabilities = 0;
     const std::string backend(g.backend_of(anchor, &capabilities));
     if (backend.empty() || !(capabilities & TSR_CAP_FUSION)) continue;
     const std::vector<sdk::Node> chain = chain_of(g, anchor);
-    // The longest part that the backend takes.
-    for (size_t count = chain.size(); count > 0; --count) {
-      const kit::Piece p = piece_of(g, anchor, chain, count);
-      const sdk::Node fused = make_group(g, p, backend);
-      changed = true;  // an attempt is an edit, taken back or not
-      if (g.backend_of(fused) != backend) {
-        g.erase(fused);
-        continue;
-      }
-      if (sdk::log_enabled("fusion")) {
-        std::string names;
-        for (const sdk::Node& n : p.nodes) names += (names.empty() ? "" : ", ") + std::string(n.op());
-        sdk::log("fusion", backend + ": an epilogue of " + std::to_string(count) + " nodes (" + names + ")");
-      }
-      replace_by_group(g, p, fused);
-      break;
+    const sdk::Node next =
+        anchor.is("conv") ? reader_of(g, chain.empty() ? anchor.result() : chain.back().result()) : sdk::Node{};
+    changed = changed || next || !chain.empty();  // an attempt is an edit, taken back or not
+    if (next && g.backend_of(next) == backend) {
+      std::vector<sdk::Node> head{anchor};
+      head.insert(head.end(), chain.begin(), chain.end());
+      head.push_back(next);
+      if (fuse_longest(g, head, chain_of(g, next), 0, backend)) continue;
     }
+    fuse_longest(g, {anchor}, chain, 1, backend);
   }
   return changed;
 }

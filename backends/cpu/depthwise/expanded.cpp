@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "depthwise/expanded.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "conv_positions.hpp"
+#include "conv_shape.hpp"
+#include "depthwise/depthwise.hpp"
+#include "depthwise/tables.hpp"
+#include "finish.hpp"
+#include "gather/tables.hpp"
+#include "gemm/gemm.hpp"
+#include "packed.hpp"
+#include "shares.hpp"
+#include "strided.hpp"
+#include "tessera/caches.hpp"
+
+namespace cpu {
+
+namespace sdk = tessera::sdk;
+
+namespace {
+
+int64_t round_up(int64_t x) { return (x + 63) / 64 * 64; }
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct Convolutions {
+  sdk::Node first, second;
+  std::optional<Finish> between, behind;
+  const char* why = nullptr;
+};
+
+Convolutions parts_of(const sdk::Node& fused) {
+  Convolutions out{{fused.g, TSR_NONE}, {fused.g, TSR_NONE}, {}, {}};
+  const sdk::Graph g(fused.g);
+  const tsr_id region = fused.regions()[0];
+  size_t nodes = 0;
+  for (const sdk::Node& n : g.nodes(region)) {
+    nodes += !n.is("constant");
+    if (n.is("conv")) (out.first ? out.second : out.first) = n;
+  }
+  const auto refuse = [&](const char* why) {
+    out.why = why;
+    return out;
+  };
+  const auto outputs = g.outputs(region);
+  if (outputs.size() != 1) return refuse("the region has several results");
+  if (is_outer_operand(fused, out.second, 0)) return refuse("the convolutions do not follow each other");
+  for (uint32_t i = 0; i < 3; ++i) {
+    if (out.first.has_operand(i) && !is_outer_operand(fused, out.first, i)) return refuse("something precedes the convolution");
+    if (i > 0 && out.second.has_operand(i) && !is_outer_operand(fused, out.second, i))
+      return refuse("something precedes a filter");
+  }
+  out.between = Finish::chain(fused, out.first, out.second.operand(0).id, &out.why);
+  if (!out.between) return out;
+  out.behind = Finish::chain(fused, out.second, outputs[0], &out.why);
+  if (!out.behind) return out;
+  if (nodes != 2 + out.between->size() + out.behind->size()) return refuse("the region holds more than a chain");
+  return out;
+}
+
+// Up to so many channels the input is read where it lies, as for other convolutions of one tap.
+constexpr int64_t kFewChannels = 48;
+
+bool is_constant(const sdk::Value& v) { return v.def() && v.def().is("constant"); }
+
+// All sizes are numbers: how the work is cut follows from them.
+struct Sizes {
+  int64_t images, channels, rows, cols;  // of the input
+  int64_t expanded;                      // channels in between
+  int64_t out[2], kernel, stride, low[2];
+  Sizes(const sdk::Node& first, const sdk::Node& second) {
+    const sdk::Type x = first.operand(0).type(), y = second.result().type();
+    const ConvAttributes a(second);
+    images = x.size(0), channels = x.size(1), rows = x.size(2), cols = x.size(3);
+    expanded = y.size(1);
+    out[0] = y.size(2), out[1] = y.size(3);
+    kernel = second.operand(1).type().size(2), stride = a.stride[0];
+    low[0] = a.low[0], low[1] = a.low[1];
+  }
+};
+
+// A unit of work: `channels` channels of what is in between, in the rows that one of `bands` equal bands of rows of the results reads.
+struct Cut {
+  int64_t groups = 1, bands = 1, channels = 0, most_rows = 0;
+
+  struct Rows {
+    int64_t first, end;  // of the results
+    int64_t from, to;    // of the input
+  };
+  static Rows rows(const Sizes& s, int64_t band, int64_t bands) {
+    Rows r{s.out[0] * band / bands, s.out[0] * (band + 1) / bands, 0, 0};
+    r.from = std::clamp<int64_t>(r.first * s.stride - s.low[0], 0, s.rows);
+    r.to = std::clamp<int64_t>((r.end - 1) * s.stride - s.low[0] + s.kernel, r.from, s.rows);
+    return r;
+  }
+
+  // What takes the fewest cycles of what leaves half of the second-level cache to the rest: bands compute the rows that two of them read twice, and groups read
+  // the input again. Channels are in tiles of nearly equal height; a step of K costs a tile its rows and about kTile, and a panel of the input kPanel where it is
+  // made, hardly anything where it is read where it lies.
+  Cut(const Sizes& s, const GemmIsa& isa, int64_t slots) {
+    constexpr double kTile = 3, kPanel = 8, kUnit = 4000;
+    static const int64_t most = tessera::cache_bytes(2, int64_t{512} << 10) / 2;
+    double least = std::numeric_limits<double>::infinity();
+    for (int64_t g = 1; g <= s.expanded; ++g) {
+      if (s.expanded % g != 0) continue;
+      for (int64_t b = 1; b <= s.out[0]; ++b) {
+        const int64_t each = s.expanded / g, units = s.images * g * b;
+        int64_t tallest = 0, all = 0;
+        for (int64_t i = 0; i < b; ++i) {
+          const Rows r = rows(s, i, b);
+          tallest = std::max(tallest, r.to - r.from), all += r.to - r.from;
+        }
+        const int64_t bytes = each * tallest * s.cols * 4;
+        if (bytes > most && !(b == s.out[0] && g == s.expanded)) continue;
+        const double k = static_cast<double>(s.channels), panels = static_cast<double>(all * s.cols) / isa.nr,
+                     tiles = static_cast<double>(ceil_div(each, isa.mr)), lines = static_cast<double>(isa.nr) / 16;
+        const double work = static_cast<double>(g) * panels * k * lines *
+                                (static_cast<double>(each) + kTile * tiles + (s.channels <= kFewChannels ? 1 : kPanel)) +
+                            static_cast<double>(g * b) * kUnit;
+        const double cycles = work * static_cast<double>(ceil_div(units, slots) * slots) / static_cast<double>(units);
+        if (cycles >= least) continue;
+        least = cycles;
+        groups = g, bands = b, channels = each, most_rows = tallest;
+      }
+    }
+  }
+};
+
+class ExpandedKernel final : public sdk::Kernel {
+ public:
+  ExpandedKernel(const sdk::Compile& c, const Isa& isa, Convolutions parts)
+      : isa_(isa),
+        gemm_(*gemm_kernels(isa, TSR_F32, TSR_F32)),
+        s_(parts.first, parts.second),
+        slots_(std::max(1, sdk::host().core->num_threads())),
+        cut_(s_, gemm_, slots_),
+        between_(std::move(*parts.between)),
+        behind_(std::move(*parts.behind)) {
+    for (uint32_t i = 0; i < 3; ++i) {
+      if (parts.first.has_operand(i)) first_at_[i] = static_cast<int>(outer_operand(c.node(), parts.first, i));
+      if (i > 0 && parts.second.has_operand(i)) second_at_[i] = static_cast<int>(outer_operand(c.node(), parts.second, i));
+    }
+    x_ = LaunchSizes(c, parts.first.operand(0).type());
+    strided_ = may_be_strided(c.graph(), c.node().operand(static_cast<uint32_t>(first_at_[0])));
+    behind_.bind(c);
+    pack(c);
+  }
+
+  std::string name() const override {
+    return "cpu.conv" + between_.name() + ".depthwise" + behind_.name() + ".packed." + gemm_.name;
+  }
+  bool has_workspace() const override { return true; }
+  double pack_seconds() const override { return packed_.seconds(); }
+  int64_t held_bytes() const override { return packed_.bytes(); }
+  uint64_t unread() const override { return uint64_t{1} << first_at_[1]; }
+  int64_t workspace(const int64_t* d) override {
+    return slots_ * slot_bytes() + (strided_ ? x_.bytes(d) : 0) + behind_.workspace(d);
+  }
+
+  void launch(const tsr_launch& l) override {
+    char* space = static_cast<char*>(l.workspace) + slots_ * slot_bytes();
+    const tsr_tensor& t = l.inputs[first_at_[0]];
+    const float* x = static_cast<const float*>(t.data);
+    if (strided_ && !(t.flags & TSR_TENSOR_CONTIGUOUS)) {
+      copy_dense(t, space);
+      x = reinterpret_cast<const float*>(space);
+      space += x_.bytes(l.dims);
+    }
+    FinishStep between[Finish::kMaxSteps] = {}, behind[Finish::kMaxSteps] = {};
+    const int num_between = between_.steps(l, nullptr, between), num_behind = behind_.steps(l, space, behind);
+    const auto constant = [&](int at) { return at < 0 ? nullptr : static_cast<const float*>(l.inputs[at].data); };
+    const float *const bias = constant(first_at_[2]), *const filters = constant(second_at_[1]),
+                       *const filter_bias = constant(second_at_[2]);
+    float* const out = static_cast<float*>(l.outputs[0].data);
+    DepthwiseDirect* const direct = isa_.level >= 2 ? depthwise_direct_avx512 : depthwise_direct_avx2;
+    const int64_t plane = s_.rows * s_.cols, positions = s_.out[0] * s_.out[1], units = s_.images * cut_.groups * cut_.bands;
+    const int64_t slots = std::min<int64_t>({slots_, sdk::host().core->num_threads(), units});
+    Shares shares(units, slots);
+    sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t slot = begin; slot < end; ++slot) {
+        float* const expanded = reinterpret_cast<float*>(static_cast<char*>(l.workspace) + slot * slot_bytes());
+        for (int64_t u, to; shares.take(slot, &u, &to);) {
+          // Neighbours are bands of the same channels, or channels of the same rows where there are no bands.
+          const int64_t band = u % cut_.bands, group = u / cut_.bands % cut_.groups, image = u / cut_.bands / cut_.groups;
+          const Cut::Rows r = Cut::rows(s_, band, cut_.bands);
+          const int64_t count = (r.to - r.from) * s_.cols, first_channel = group * cut_.channels;
+          const float* const from = x + image * s_.channels * plane + r.from * s_.cols;
+          expand(from, count, group, bias ? bias + first_channel : nullptr, between, num_between, expanded);
+          for (int64_t c = 0; c < cut_.channels; ++c) {
+            const int64_t channel = first_channel + c, at = (image * s_.expanded + channel) * positions + r.first * s_.out[1];
+            direct({expanded + c * count,
+                    r.to - r.from,
+                    s_.cols,
+                    {s_.low[0] + r.from - r.first * s_.stride, s_.low[1]},
+                    static_cast<int>(s_.kernel),
+                    static_cast<int>(s_.stride),
+                    filters + channel * s_.kernel * s_.kernel,
+                    filter_bias ? filter_bias[channel] : 0.0f,
+                    out + at,
+                    s_.out[1],
+                    0,
+                    r.end - r.first,
+                    {positions, at, channel, r.first * s_.out[1], behind, num_behind}});
+          }
+        }
+      }
+    });
+  }
+
+ private:
+  struct Source {
+    const float* x;
+    int64_t plane;
+    Spread* spread;
+  };
+
+  // Channels of `group` at `count` positions from `x` on, on this thread: to[channel][position].
+  void expand(const float* x, int64_t count, int64_t group, const float* bias, const FinishStep* steps, int num_steps,
+              float* to) const {
+    const Source source{x, s_.rows * s_.cols, Panels::form(gemm_, spread_avx512, spread_avx2, spread_baseline)};
+    Gemm g;
+    g.isa = &gemm_;
+    g.a_dtype = g.b_dtype = g.c_dtype = TSR_F32;
+    g.m.push(cut_.channels, {s_.channels});
+    g.n.push(count, {1});
+    g.k.push(s_.channels, {1, 1});
+    g.packed_a = packed_.data() + group * packed_left_bytes(gemm_, cut_.channels, s_.channels);
+    g.panel = [](const void* p, int64_t, int64_t column, int cols, int64_t k0, int64_t n, float* out, int64_t step) {
+      const Source& from = *static_cast<const Source*>(p);
+      from.spread({from.x + k0 * from.plane + column, from.plane, cols, n, out, step});
+    };
+    g.source_context = &source;
+    if (s_.channels <= kFewChannels) g.rows_b = x, g.rows_b_ld = s_.rows * s_.cols;
+    g.row_bias = bias;
+    g.steps = steps, g.num_steps = num_steps;
+    g.c = to;
+    gemm_run(g, reinterpret_cast<char*>(to) + expanded_bytes(), 1);
+  }
+
+  int64_t expanded_bytes() const { return round_up(cut_.channels * cut_.most_rows * s_.cols * 4); }
+  // Of the columns of any band: fewer of them may be cut otherwise.
+  int64_t slot_bytes() const {
+    int64_t bytes = 0;
+    for (int64_t band = 0; band < cut_.bands; ++band) {
+      const Cut::Rows r = Cut::rows(s_, band, cut_.bands);
+      bytes = std::max(bytes,
+                       gemm_workspace(gemm_, 1, cut_.channels, (r.to - r.from) * s_.cols, s_.channels, {true, false, true}, 1));
+    }
+    return expanded_bytes() + round_up(bytes);
+  }
+
+  void pack(const sdk::Compile& c) {
+    const sdk::Value v = c.node().operand(static_cast<uint32_t>(first_at_[1]));
+    const float* const weights = static_cast<const float*>(v.def().attr("value").as_tensor().data);
+    Nest<1> m;
+    Nest<2> k;
+    m.push(cut_.channels, {s_.channels});
+    k.push(s_.channels, {1, 1});
+    const int64_t step = packed_left_bytes(gemm_, cut_.channels, s_.channels);
+    const std::string form =
+        std::string("left ") + gemm_.name + " groups " + std::to_string(cut_.groups) + " m " + text_of(m) + " k " + text_of(k);
+    packed_.make(c, v, form, step * cut_.groups, [&](char* to) {
+      for (int64_t g = 0; g < cut_.groups; ++g) clear_slack(to + g * step, step);
+      for (int64_t g = 0; g < cut_.groups; ++g)
+        pack_left(gemm_, weights + g * cut_.channels * s_.channels, TSR_F32, m, k, to + g * step);
+    });
+  }
+
+  const Isa& isa_;
+  const GemmIsa& gemm_;
+  Sizes s_;
+  int slots_;
+  Cut cut_;
+  Finish between_, behind_;
+  int first_at_[3] = {-1, -1, -1}, second_at_[3] = {-1, -1, -1};  // operands of the compiled node; -1: none
+  LaunchSizes x_;
+  bool strided_ = false;
+  PackedConstant packed_;
+};
+
+}  // namespace
+
+bool is_expanded(const sdk::Node& fused) {
+  if (!fused.is("fused") || fused.regions().size() != 1) return false;
+  int convolutions = 0;
+  for (const sdk::Node& n : sdk::Graph(fused.g).nodes(fused.regions()[0])) convolutions += n.is("conv");
+  return convolutions == 2;
+}
+
+const char* refuse_expanded(const sdk::Node& fused, const Isa& isa) {
+  const Convolutions parts = parts_of(fused);
+  if (parts.why) return parts.why;
+  if (isa.level < 1) return "without AVX2 convolutions are computed one by one";
+  if (!parts.between->reads_nothing()) return "what is between the convolutions reads another tensor";
+  for (const sdk::Node& n : {parts.first, parts.second}) {
+    for (uint32_t i = 0; i < n.num_operands(); ++i) {
+      if (!n.has_operand(i)) continue;
+      const sdk::Type t = n.operand(i).type();
+      if (t.dtype() != TSR_F32) return "cpu convolves f32";
+      if (!t.is_static() || t.elements() == 0) return "a size is symbolic or 0";
+      if (i > 0 && !is_constant(fused.operand(outer_operand(fused, n, i)))) return "a filter or bias is not constant";
+    }
+    if (n.operand(0).type().rank() != 4) return "only convolutions over two dimensions are computed in pairs";
+  }
+  const ConvAttributes a(parts.first), b(parts.second);
+  const sdk::Type w = parts.first.operand(1).type(), f = parts.second.operand(1).type(), y = parts.first.result().type();
+  if (a.groups != 1 || w.size(2) != 1 || w.size(3) != 1 || y.size(2) != parts.first.operand(0).type().size(2) ||
+      y.size(3) != parts.first.operand(0).type().size(3) || a.stride[0] != 1 || a.stride[1] != 1 || a.low[0] != 0 ||
+      a.low[1] != 0)
+    return "the first convolution has more than one tap, or a stride";
+  if (b.groups != w.size(0) || f.size(0) != b.groups || f.size(1) != 1) return "the second convolution is not depthwise";
+  if (f.size(2) != f.size(3) || (f.size(2) != 3 && f.size(2) != 5) || b.dilation[0] != 1 || b.dilation[1] != 1 ||
+      b.stride[0] != b.stride[1] || (b.stride[0] != 1 && b.stride[0] != 2))
+    return "the depthwise filter is not one of 3 x 3 or 5 x 5";
+  if (conv_cycles(*gemm_kernels(isa, TSR_F32, TSR_F32), y.size(0), y.size(1), y.size(2) * y.size(3), w.size(1)).rows)
+    return "the first convolution takes positions as rows";
+  return nullptr;
+}
+
+std::unique_ptr<sdk::Kernel> make_expanded(const sdk::Compile& c, const Isa& isa) {
+  Convolutions parts = parts_of(c.node());
+  if (parts.why)
+    throw sdk::Error(TSR_BUG, "TSR-B005", std::string("cpu was asked to compile a group that it does not claim: ") + parts.why);
+  return std::make_unique<ExpandedKernel>(c, isa, std::move(parts));
+}
+
+}  // namespace cpu
