@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A depthwise convolution in one kernel with the convolution that makes its input: the bits of both alone, whatever the cut, and only where that input is
 // nobody else's.
+#include <algorithm>
+
 #include "cpu_models.hpp"
 
 namespace tessera::differential {
@@ -15,15 +17,21 @@ struct Block {
   bool bias;
   const char* behind;  // likewise; "add": of an input
   const char* kernel;
+  std::vector<int64_t> low = {}, high = {};  // padding; empty: half of the taps
 };
 
+std::vector<int64_t> low_of(const Block& b) { return b.low.empty() ? std::vector<int64_t>(2, b.taps / 2) : b.low; }
+std::vector<int64_t> high_of(const Block& b) { return b.high.empty() ? std::vector<int64_t>(2, b.taps / 2) : b.high; }
+
 std::vector<int64_t> result_of(const Block& b) {
-  const int64_t pad = b.taps / 2;
-  return {b.x[0], b.expanded, (b.x[2] + 2 * pad - b.taps) / b.stride + 1, (b.x[3] + 2 * pad - b.taps) / b.stride + 1};
+  const auto size = [&](size_t d) { return (b.x[2 + d] + low_of(b)[d] + high_of(b)[d] - b.taps) / b.stride + 1; };
+  return {b.x[0], b.expanded, size(0), size(1)};
 }
 
 std::string text_of(const Block& b) {
-  const auto pair = [](int64_t n) { return "[" + std::to_string(n) + ", " + std::to_string(n) + "]"; };
+  const auto pair = [](const std::vector<int64_t>& v) {
+    return "[" + std::to_string(v[0]) + ", " + std::to_string(v[1]) + "]";
+  };
   const std::vector<int64_t> w = {b.expanded, b.x[1], 1, 1}, f = {b.expanded, 1, b.taps, b.taps};
   std::string text = "graph @g(%x: " + type("f32", b.x) + ", %r: " + type("f32", result_of(b)) +
                      ") {\n  %w = " + literal("f32", w, values(w, 2)) + "\n  %f = " + literal("f32", f, values(f, 3)) + "\n";
@@ -34,8 +42,8 @@ std::string text_of(const Block& b) {
           " {strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}\n";
   std::string last = "%e";
   if (*b.between) text += "  %m = " + std::string(b.between) + " %e\n", last = "%m";
-  text += "  %c = conv " + last + ", %f, " + (b.bias ? "%d" : "_") + " {strides = " + pair(b.stride) +
-          ", pad_low = " + pair(b.taps / 2) + ", pad_high = " + pair(b.taps / 2) +
+  text += "  %c = conv " + last + ", %f, " + (b.bias ? "%d" : "_") + " {strides = " + pair({b.stride, b.stride}) +
+          ", pad_low = " + pair(low_of(b)) + ", pad_high = " + pair(high_of(b)) +
           ", dilations = [1, 1], groups = " + std::to_string(b.expanded) + "}\n";
   last = "%c";
   if (*b.behind)
@@ -48,6 +56,24 @@ e::Tensor input(const std::vector<int64_t>& sizes, uint64_t seed, Layout layout)
   std::vector<char> bytes(v.size() * sizeof(float));
   std::memcpy(bytes.data(), v.data(), bytes.size());
   return arrange(TSR_F32, sizes, bytes, layout);
+}
+
+// `b.kernel`: empty, where it may not be taken.
+void check(const Block& b, const std::vector<Layout>& layouts) {
+  const std::string text = text_of(b);
+  INFO(type("", b.x) << " " << b.expanded << " " << b.between << " " << b.taps << " " << b.stride << " " << b.behind);
+  for (const std::string& backend : cpu_backends()) {
+    INFO(backend);
+    const std::string isa = backend.substr(backend.find(':') + 1);
+    const e::Executable fused = compile(text, "cpu+fuse:" + isa), alone = compile(text, "cpu:" + isa);
+    if (*b.kernel) CHECK((fused.describe().find(b.kernel) != std::string::npos) == (isa != "baseline"));
+    for (const Layout layout : layouts) {
+      const std::vector<e::Tensor> in = {input(b.x, 1, layout), input(result_of(b), 6, layout)};
+      const e::Tensor got = fused.run(in)[0], want = alone.run(in)[0];
+      REQUIRE(got.elements() == want.elements());
+      CHECK(std::memcmp(got.data(), want.data(), static_cast<size_t>(want.elements()) * sizeof(float)) == 0);
+    }
+  }
 }
 
 }  // namespace
@@ -63,20 +89,28 @@ TEST_CASE("an expansion and the depthwise convolution behind it have the bits of
       {{1, 3, 5, 300}, 6, "relu", 3, 1, true, "", ".relu.depthwise."},                       // a long row
   };
   for (const Block& b : blocks) {
-    const std::string text = text_of(b);
-    INFO(type("", b.x) << " " << b.expanded << " " << b.taps << " " << b.stride << b.behind);
-    for (const std::string& backend : cpu_backends()) {
-      INFO(backend);
-      const std::string isa = backend.substr(backend.find(':') + 1);
-      const e::Executable fused = compile(text, "cpu+fuse:" + isa), alone = compile(text, "cpu:" + isa);
-      CHECK((fused.describe().find(b.kernel) != std::string::npos) == (isa != "baseline"));
-      for (const Layout layout : {Layout::Dense, Layout::Transposed, Layout::Sliced}) {
-        const std::vector<e::Tensor> in = {input(b.x, 1, layout), input(result_of(b), 6, layout)};
-        const e::Tensor got = fused.run(in)[0], want = alone.run(in)[0];
-        REQUIRE(got.elements() == want.elements());
-        CHECK(std::memcmp(got.data(), want.data(), static_cast<size_t>(want.elements()) * sizeof(float)) == 0);
-      }
-    }
+    check(b, {Layout::Dense, Layout::Transposed, Layout::Sliced});
+  }
+}
+
+TEST_CASE("expansions of any size and padding have the bits of both convolutions alone") {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto up_to = [&](uint64_t n) { return static_cast<int64_t>(random() % (n + 1)); };
+    const char* const ops[] = {"", "relu", "hardswish", "add"};
+    Block b{{1 + up_to(2), 1 + up_to(60), 1 + up_to(30), 1 + up_to(40)},
+            2 + up_to(70),
+            ops[up_to(2)],
+            3 + 2 * up_to(1),
+            1 + up_to(1),
+            up_to(1) == 1,
+            ops[up_to(3)],
+            "",
+            {up_to(5), up_to(5)},
+            {up_to(5), up_to(5)}};
+    for (size_t d = 0; d < 2; ++d) b.high[d] += std::max<int64_t>(0, b.taps - b.x[2 + d] - b.low[d] - b.high[d]);
+    INFO("seed " << seed);
+    check(b, {Layout::Dense});
   }
 }
 

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "conv_positions.hpp"
 #include "conv_shape.hpp"
-#include "depthwise/depthwise.hpp"
 #include "depthwise/tables.hpp"
 #include "finish.hpp"
 #include "gather/tables.hpp"
@@ -98,28 +99,28 @@ struct Cut {
   }
 
   // What takes the fewest cycles of what leaves half of the second-level cache to the rest: bands compute the rows that two of them read twice, and groups read
-  // the input again. Channels are in tiles of nearly equal height; a step of K costs a tile its rows and about kTile, and a panel of the input kPanel where it is
-  // made, hardly anything where it is read where it lies.
+  // the input again. Channels are in tiles of nearly equal height; with 64 bytes of the input a step of K costs a tile its rows and about kTile, and kPanel once
+  // where panels are made, hardly anything where the input is read where it lies.
   Cut(const Sizes& s, const GemmIsa& isa, int64_t slots) {
     constexpr double kTile = 3, kPanel = 8, kUnit = 4000;
     static const int64_t most = tessera::cache_bytes(2, int64_t{512} << 10) / 2;
     double least = std::numeric_limits<double>::infinity();
-    for (int64_t g = 1; g <= s.expanded; ++g) {
-      if (s.expanded % g != 0) continue;
-      for (int64_t b = 1; b <= s.out[0]; ++b) {
+    std::vector<int64_t> divisors;
+    for (int64_t g = 1; g <= s.expanded; ++g)
+      if (s.expanded % g == 0) divisors.push_back(g);
+    for (int64_t b = 1; b <= s.out[0]; ++b) {
+      int64_t tallest = 0, all = 0;
+      for (int64_t i = 0; i < b; ++i) {
+        const Rows r = rows(s, i, b);
+        tallest = std::max(tallest, r.to - r.from), all += r.to - r.from;
+      }
+      const double steps = static_cast<double>(all * s.cols * s.channels) / 16;  // of K, of 64 bytes of the input each
+      for (const int64_t g : divisors) {
         const int64_t each = s.expanded / g, units = s.images * g * b;
-        int64_t tallest = 0, all = 0;
-        for (int64_t i = 0; i < b; ++i) {
-          const Rows r = rows(s, i, b);
-          tallest = std::max(tallest, r.to - r.from), all += r.to - r.from;
-        }
-        const int64_t bytes = each * tallest * s.cols * 4;
-        if (bytes > most && !(b == s.out[0] && g == s.expanded)) continue;
-        const double k = static_cast<double>(s.channels), panels = static_cast<double>(all * s.cols) / isa.nr,
-                     tiles = static_cast<double>(ceil_div(each, isa.mr)), lines = static_cast<double>(isa.nr) / 16;
-        const double work = static_cast<double>(g) * panels * k * lines *
-                                (static_cast<double>(each) + kTile * tiles + (s.channels <= kFewChannels ? 1 : kPanel)) +
-                            static_cast<double>(g * b) * kUnit;
+        if (each * tallest * s.cols * 4 > most && !(b == s.out[0] && g == s.expanded)) continue;
+        const double rows = static_cast<double>(each) + kTile * static_cast<double>(ceil_div(each, isa.mr)) +
+                            (s.channels <= kFewChannels ? 1 : kPanel);
+        const double work = static_cast<double>(g) * steps * rows + static_cast<double>(g * b) * kUnit;
         const double cycles = work * static_cast<double>(ceil_div(units, slots) * slots) / static_cast<double>(units);
         if (cycles >= least) continue;
         least = cycles;
