@@ -116,7 +116,7 @@ class ConvKernel final : public sdk::Kernel {
     g.panel = [](const void* p, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out, int64_t step) {
       static_cast<const Panels*>(p)->columns(batch, column, cols, k0, count, out, step);
     };
-    if (s.is_flat() && (s.outputs <= kFewOutputs || s.channels <= kFewChannels)) {
+    if (s.is_flat() && (s.outputs <= kFewOutputs || s.channels <= Panels::kFewChannels)) {
       g.rows_b = s.x;
       g.rows_b_batch = s.channels * s.positions();
       g.rows_b_ld = s.positions();
@@ -126,8 +126,8 @@ class ConvKernel final : public sdk::Kernel {
   }
 
  private:
-  // Panels of input values are read where they lie, instead of gathered, where few tiles read them, or where they are small.
-  static constexpr int64_t kFewOutputs = 60, kFewChannels = 48;
+  // Panels of input values are read where they lie, instead of gathered, where few tiles read them too.
+  static constexpr int64_t kFewOutputs = 60;
   static constexpr int64_t kCopiedOutputs = 64, kMostCopied = 1 << 20;  // values of an image
 
   ConvShape shape(const int64_t* d) const { return {attributes_, o_.x, o_.w, o_.out, d}; }
@@ -207,18 +207,7 @@ class ConvKernel final : public sdk::Kernel {
                    [&](char* to) { pack_matrix(*isa_, t.data, TSR_F32, n, k, to); });
       return;
     }
-    const int64_t step = packed_left_bytes(*isa_, outputs, depth);
-    Nest<1> m;
-    Nest<2> k;
-    m.push(outputs, {depth});
-    k.push(depth, {1, 1});
-    const std::string form =
-        std::string("left ") + isa_->name + " groups " + std::to_string(groups) + " m " + text_of(m) + " k " + text_of(k);
-    packed_.make(c, v, form, step * groups, [&](char* to) {
-      for (int64_t g = 0; g < groups; ++g) clear_slack(to + g * step, step);
-      for (int64_t g = 0; g < groups; ++g)
-        pack_left(*isa_, static_cast<const float*>(t.data) + g * outputs * depth, TSR_F32, m, k, to + g * step);
-    });
+    pack_left_groups(c, v, *isa_, groups, outputs, depth, packed_);
   }
 
   ConvAttributes attributes_;

@@ -2,6 +2,7 @@
 #include "conv_positions.hpp"
 
 #include <algorithm>
+#include <string>
 
 namespace cpu {
 
@@ -22,6 +23,22 @@ ConvCycles conv_cycles(const GemmIsa& isa, int64_t images, int64_t outputs, int6
   const double tiles = up(images * positions, isa.mr), panels = panels_of(outputs);
   const double rows = panels * all * k + tiles * kTile * k + tiles * panels * kTurn;
   return {std::min(rows, columns), rows < columns};
+}
+
+void pack_left_groups(const tessera::sdk::Compile& c, const tessera::sdk::Value& weights, const GemmIsa& isa, int64_t groups,
+                      int64_t outputs, int64_t depth, PackedConstant& packed) {
+  const float* const from = static_cast<const float*>(weights.def().attr("value").as_tensor().data);
+  const int64_t step = packed_left_bytes(isa, outputs, depth);
+  Nest<1> m;
+  Nest<2> k;
+  m.push(outputs, {depth});
+  k.push(depth, {1, 1});
+  const std::string form =
+      std::string("left ") + isa.name + " groups " + std::to_string(groups) + " m " + text_of(m) + " k " + text_of(k);
+  packed.make(c, weights, form, step * groups, [&](char* to) {
+    for (int64_t g = 0; g < groups; ++g) clear_slack(to + g * step, step);
+    for (int64_t g = 0; g < groups; ++g) pack_left(isa, from + g * outputs * depth, TSR_F32, m, k, to + g * step);
+  });
 }
 
 void Panels::copy(float* to, int64_t slots) {

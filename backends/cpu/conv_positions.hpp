@@ -9,12 +9,15 @@
 #include "depthwise/phases.hpp"
 #include "gather/tables.hpp"
 #include "gemm/gemm.hpp"
+#include "packed.hpp"
 
 namespace cpu {
 
 // A convolution in work: where positions lie in the input, and the matrix of input values, which exists nowhere, in the pieces that the product reads.
 struct Panels {
   static constexpr int kMaxTaps = 1024;
+  // Up to so many channels panels of a flat input are read where they lie, instead of copied.
+  static constexpr int64_t kFewChannels = 48;
   const ConvShape& s;
   Gather* gather;
   Spread* spread;
@@ -114,6 +117,10 @@ struct Panels {
     take(s.x, count, at, seen, 0, s.depth(), out);
   }
 };
+
+// The weights of a convolution, a constant [groups * outputs, depth], as left sides of its products, packed_left_bytes(isa, outputs, depth) bytes each.
+void pack_left_groups(const tessera::sdk::Compile& c, const tessera::sdk::Value& weights, const GemmIsa& isa, int64_t groups,
+                      int64_t outputs, int64_t depth, PackedConstant& packed);
 
 // What the product takes, and which way round it takes less; see the definition.
 struct ConvCycles {

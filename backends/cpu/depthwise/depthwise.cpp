@@ -49,8 +49,8 @@ class DepthwiseKernel final : public sdk::Kernel {
     const double work = static_cast<double>(planes * positions) * static_cast<double>(taps + 4);
     const int64_t slots =
         std::min<int64_t>({slots_, sdk::host().core->num_threads(), planes, static_cast<int64_t>(work / 2e5) + 1});
-    if (is_direct(s)) {
-      DepthwiseDirect* direct = isa_.level >= 2 ? depthwise_direct_avx512 : depthwise_direct_avx2;
+    if (is_direct(isa_, s.a, s.kernel[0], s.kernel[1])) {
+      DepthwiseDirect* direct = direct_kernel(isa_);
       each_plane(s, planes, slots, [&](int64_t) {
         return [&](int64_t p, int64_t first, int64_t end) {
           const int64_t filter = p % (s.a.groups * s.outputs);
@@ -92,12 +92,6 @@ class DepthwiseKernel final : public sdk::Kernel {
   }
 
  private:
-  // The filters that models are made of.
-  bool is_direct(const ConvShape& s) const {
-    return isa_.level >= 1 && s.kernel[0] == s.kernel[1] && (s.kernel[0] == 3 || s.kernel[0] == 5) && s.a.dilation[0] == 1 &&
-           s.a.dilation[1] == 1 && s.a.stride[0] == s.a.stride[1] && (s.a.stride[0] == 1 || s.a.stride[0] == 2);
-  }
-
   ConvAttributes attributes_;
   const Isa& isa_;
   ConvOperands o_;
@@ -105,6 +99,12 @@ class DepthwiseKernel final : public sdk::Kernel {
 };
 
 }  // namespace
+
+bool is_direct(const Isa& isa, const ConvAttributes& a, int64_t rows, int64_t columns) {
+  return isa.level >= 1 && rows == columns && (rows == 3 || rows == 5) && a.dilation[0] == 1 && a.dilation[1] == 1 &&
+         a.stride[0] == a.stride[1] && (a.stride[0] == 1 || a.stride[0] == 2);
+}
+DepthwiseDirect* direct_kernel(const Isa& isa) { return isa.level >= 2 ? depthwise_direct_avx512 : depthwise_direct_avx2; }
 
 const char* refuse_depthwise(const sdk::Node& n) {
   const sdk::Type w = n.operand(1).type();

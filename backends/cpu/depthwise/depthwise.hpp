@@ -5,10 +5,16 @@
 
 #include <memory>
 
+#include "conv_shape.hpp"
+#include "depthwise/tables.hpp"
 #include "jit/isa.hpp"
 #include "tessera/plugin.hpp"
 
 namespace cpu {
+
+// Whether there is a kernel that reads planes where they lie (DepthwiseDirect) for such a filter: those that models are made of.
+bool is_direct(const Isa& isa, const ConvAttributes& a, int64_t rows, int64_t columns);
+DepthwiseDirect* direct_kernel(const Isa& isa);
 
 // Null: a convolution for make_depthwise; else the reason why not.
 const char* refuse_depthwise(const tessera::sdk::Node& node);

@@ -3,8 +3,6 @@
 // above and below are left out. What is loaded of a row meets all rows of the filter. Included by kernel.cpp from AVX2 on.
 #pragma once
 
-#include <type_traits>
-
 #include "depthwise/tables.hpp"
 #include "gemm/isa/finish.hpp"
 #include "gemm/isa/lanes.hpp"

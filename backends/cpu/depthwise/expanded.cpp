@@ -9,6 +9,7 @@
 
 #include "conv_positions.hpp"
 #include "conv_shape.hpp"
+#include "depthwise/depthwise.hpp"
 #include "depthwise/tables.hpp"
 #include "finish.hpp"
 #include "gather/tables.hpp"
@@ -61,9 +62,6 @@ Convolutions parts_of(const sdk::Node& fused) {
   if (nodes != 2 + out.between->size() + out.behind->size()) return refuse("the region holds more than a chain");
   return out;
 }
-
-// Up to so many channels the input is read where it lies, as for other convolutions of one tap.
-constexpr int64_t kFewChannels = 48;
 
 bool is_constant(const sdk::Value& v) { return v.def() && v.def().is("constant"); }
 
@@ -119,7 +117,7 @@ struct Cut {
         const int64_t each = s.expanded / g, units = s.images * g * b;
         if (each * tallest * s.cols * 4 > most && !(b == s.out[0] && g == s.expanded)) continue;
         const double rows = static_cast<double>(each) + kTile * static_cast<double>(ceil_div(each, isa.mr)) +
-                            (s.channels <= kFewChannels ? 1 : kPanel);
+                            (s.channels <= Panels::kFewChannels ? 1 : kPanel);
         const double work = static_cast<double>(g) * steps * rows + static_cast<double>(g * b) * kUnit;
         const double cycles = work * static_cast<double>(ceil_div(units, slots) * slots) / static_cast<double>(units);
         if (cycles >= least) continue;
@@ -147,7 +145,10 @@ class ExpandedKernel final : public sdk::Kernel {
     x_ = LaunchSizes(c, parts.first.operand(0).type());
     strided_ = may_be_strided(c.graph(), c.node().operand(static_cast<uint32_t>(first_at_[0])));
     behind_.bind(c);
-    pack(c);
+    slot_bytes_ = slot_bytes();
+    group_bytes_ = packed_left_bytes(gemm_, cut_.channels, s_.channels);
+    pack_left_groups(c, c.node().operand(static_cast<uint32_t>(first_at_[1])), gemm_, cut_.groups, cut_.channels, s_.channels,
+                     packed_);
   }
 
   std::string name() const override {
@@ -158,11 +159,11 @@ class ExpandedKernel final : public sdk::Kernel {
   int64_t held_bytes() const override { return packed_.bytes(); }
   uint64_t unread() const override { return uint64_t{1} << first_at_[1]; }
   int64_t workspace(const int64_t* d) override {
-    return slots_ * slot_bytes() + (strided_ ? x_.bytes(d) : 0) + behind_.workspace(d);
+    return slots_ * slot_bytes_ + (strided_ ? x_.bytes(d) : 0) + behind_.workspace(d);
   }
 
   void launch(const tsr_launch& l) override {
-    char* space = static_cast<char*>(l.workspace) + slots_ * slot_bytes();
+    char* space = static_cast<char*>(l.workspace) + slots_ * slot_bytes_;
     const tsr_tensor& t = l.inputs[first_at_[0]];
     const float* x = static_cast<const float*>(t.data);
     if (strided_ && !(t.flags & TSR_TENSOR_CONTIGUOUS)) {
@@ -176,13 +177,13 @@ class ExpandedKernel final : public sdk::Kernel {
     const float *const bias = constant(first_at_[2]), *const filters = constant(second_at_[1]),
                        *const filter_bias = constant(second_at_[2]);
     float* const out = static_cast<float*>(l.outputs[0].data);
-    DepthwiseDirect* const direct = isa_.level >= 2 ? depthwise_direct_avx512 : depthwise_direct_avx2;
+    DepthwiseDirect* const direct = direct_kernel(isa_);
     const int64_t plane = s_.rows * s_.cols, positions = s_.out[0] * s_.out[1], units = s_.images * cut_.groups * cut_.bands;
     const int64_t slots = std::min<int64_t>({slots_, sdk::host().core->num_threads(), units});
     Shares shares(units, slots);
     sdk::parallel(slots, 1, [&](int64_t begin, int64_t end) {
       for (int64_t slot = begin; slot < end; ++slot) {
-        float* const expanded = reinterpret_cast<float*>(static_cast<char*>(l.workspace) + slot * slot_bytes());
+        float* const expanded = reinterpret_cast<float*>(static_cast<char*>(l.workspace) + slot * slot_bytes_);
         for (int64_t u, to; shares.take(slot, &u, &to);) {
           // Neighbours are bands of the same channels, or channels of the same rows where there are no bands.
           const int64_t band = u % cut_.bands, group = u / cut_.bands % cut_.groups, image = u / cut_.bands / cut_.groups;
@@ -228,13 +229,13 @@ class ExpandedKernel final : public sdk::Kernel {
     g.m.push(cut_.channels, {s_.channels});
     g.n.push(count, {1});
     g.k.push(s_.channels, {1, 1});
-    g.packed_a = packed_.data() + group * packed_left_bytes(gemm_, cut_.channels, s_.channels);
+    g.packed_a = packed_.data() + group * group_bytes_;
     g.panel = [](const void* p, int64_t, int64_t column, int cols, int64_t k0, int64_t n, float* out, int64_t step) {
       const Source& from = *static_cast<const Source*>(p);
       from.spread({from.x + k0 * from.plane + column, from.plane, cols, n, out, step});
     };
     g.source_context = &source;
-    if (s_.channels <= kFewChannels) g.rows_b = x, g.rows_b_ld = s_.rows * s_.cols;
+    if (s_.channels <= Panels::kFewChannels) g.rows_b = x, g.rows_b_ld = s_.rows * s_.cols;
     g.row_bias = bias;
     g.steps = steps, g.num_steps = num_steps;
     g.c = to;
@@ -253,23 +254,6 @@ class ExpandedKernel final : public sdk::Kernel {
     return expanded_bytes() + round_up(bytes);
   }
 
-  void pack(const sdk::Compile& c) {
-    const sdk::Value v = c.node().operand(static_cast<uint32_t>(first_at_[1]));
-    const float* const weights = static_cast<const float*>(v.def().attr("value").as_tensor().data);
-    Nest<1> m;
-    Nest<2> k;
-    m.push(cut_.channels, {s_.channels});
-    k.push(s_.channels, {1, 1});
-    const int64_t step = packed_left_bytes(gemm_, cut_.channels, s_.channels);
-    const std::string form =
-        std::string("left ") + gemm_.name + " groups " + std::to_string(cut_.groups) + " m " + text_of(m) + " k " + text_of(k);
-    packed_.make(c, v, form, step * cut_.groups, [&](char* to) {
-      for (int64_t g = 0; g < cut_.groups; ++g) clear_slack(to + g * step, step);
-      for (int64_t g = 0; g < cut_.groups; ++g)
-        pack_left(gemm_, weights + g * cut_.channels * s_.channels, TSR_F32, m, k, to + g * step);
-    });
-  }
-
   const Isa& isa_;
   const GemmIsa& gemm_;
   Sizes s_;
@@ -277,6 +261,7 @@ class ExpandedKernel final : public sdk::Kernel {
   Cut cut_;
   Finish between_, behind_;
   int first_at_[3] = {-1, -1, -1}, second_at_[3] = {-1, -1, -1};  // operands of the compiled node; -1: none
+  int64_t slot_bytes_ = 0, group_bytes_ = 0;                      // of the workspace of a slot; of a group's packed weights
   LaunchSizes x_;
   bool strided_ = false;
   PackedConstant packed_;
@@ -294,7 +279,6 @@ bool is_expanded(const sdk::Node& fused) {
 const char* refuse_expanded(const sdk::Node& fused, const Isa& isa) {
   const Convolutions parts = parts_of(fused);
   if (parts.why) return parts.why;
-  if (isa.level < 1) return "without AVX2 convolutions are computed one by one";
   if (!parts.between->reads_nothing()) return "what is between the convolutions reads another tensor";
   for (const sdk::Node& n : {parts.first, parts.second}) {
     for (uint32_t i = 0; i < n.num_operands(); ++i) {
@@ -313,9 +297,7 @@ const char* refuse_expanded(const sdk::Node& fused, const Isa& isa) {
       a.low[1] != 0)
     return "the first convolution has more than one tap, or a stride";
   if (b.groups != w.size(0) || f.size(0) != b.groups || f.size(1) != 1) return "the second convolution is not depthwise";
-  if (f.size(2) != f.size(3) || (f.size(2) != 3 && f.size(2) != 5) || b.dilation[0] != 1 || b.dilation[1] != 1 ||
-      b.stride[0] != b.stride[1] || (b.stride[0] != 1 && b.stride[0] != 2))
-    return "the depthwise filter is not one of 3 x 3 or 5 x 5";
+  if (!is_direct(isa, b, f.size(2), f.size(3))) return "the depthwise filter is none that reads planes where they lie";
   if (conv_cycles(*gemm_kernels(isa, TSR_F32, TSR_F32), y.size(0), y.size(1), y.size(2) * y.size(3), w.size(1)).rows)
     return "the first convolution takes positions as rows";
   return nullptr;
