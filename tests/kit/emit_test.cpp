@@ -93,6 +93,39 @@ TEST_CASE("pointwise kernels") {
   check(cases);
 }
 
+TEST_CASE("transposed blocks that are copied ahead") {
+  // Rows of 4 KiB and of 8; one block and many; with rows of the result one by one, where the text would be long; in the middle of a tensor.
+  const std::vector<Case> cases{
+      {"graph @g(%x: f32[128, 1024]) {\n %a = transpose %x {perm = [1, 0]}\n %c = neg %a\n return %c\n}\n"},
+      {"graph @g(%x: i32[256, 2048], %y: i32[2048, 256]) {\n %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return "
+       "%c\n}\n"},
+      {"graph @g(%x: f32[3, 128, 1024], %y: f32[3, 1024, 128]) {\n %a = transpose %x {perm = [0, 2, 1]}\n %c = mul %a, %y\n "
+       "return "
+       "%c, %a\n}\n"},
+      {"graph @g(%x: f32[128, 1024], %y: f32[1024, 128], %b: f32[128]) {\n %a = transpose %x {perm = [1, 0]}\n %c = mul %a, "
+       "%y\n %d = "
+       "tanh %c\n %e = add %d, %b\n %f = maximum %e, %a\n %g = sub %f, %y\n %l = lt %g, %b\n return %g, %l\n}\n"},
+      {"graph @g(%x: f32[130, 1024], %y: f32[96, 128]) {\n %s = slice %x {starts = [1, 40], limits = [129, 136], strides = [1, "
+       "1]}\n "
+       "%a = "
+       "transpose %s {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.graph);
+    kit::Lowered lowered = lower_graph(*parse(c.graph), "k");
+    kit::Device device;
+    for (const int bytes : {32, 64}) {
+      device.vector_bytes = bytes;
+      REQUIRE(kit::choose_schedule(lowered.kernel, device).copies_ahead);
+    }
+    device.vector_bytes = 16;
+    REQUIRE_FALSE(kit::choose_schedule(lowered.kernel, device).copies_ahead);
+    device.vector_bytes = 64, device.l3_bytes = 64 << 10;  // beyond the caches
+    REQUIRE_FALSE(kit::choose_schedule(lowered.kernel, device).copies_ahead);
+  }
+  check(cases);
+}
+
 TEST_CASE("every elementwise op on every dtype it takes") {
   std::vector<Case> cases;
   const auto unary = [&](const std::string& op, const std::vector<std::string>& dtypes) {

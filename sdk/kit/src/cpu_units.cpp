@@ -30,7 +30,20 @@ void KernelWriter::units(Phase phase) {
     line("const i64 stop = min(" + extent(s_.lane_axis) + ", end * " + std::to_string(s_.block) + ");");
     return columns(axis, "stop", phase);
   }
+  if (s_.copies_ahead) first_copy();
   open("for (i64 unit = begin; unit < end; ++unit) {");
+  place_of_unit(phase);
+  if (lanes) {
+    columns(k_.axis_names[s_.lane_axis], "stop", phase);
+  } else {
+    rows(phase);
+  }
+  close();
+}
+
+void KernelWriter::place_of_unit(Phase phase) {
+  const std::vector<uint32_t> outer = outer_axes();
+  const bool lanes = parallel_lanes(), tiled = s_.tile_axis != kNone;
   std::string rest = "unit";
   const auto take = [&](const std::string& what, const std::string& n, bool last) {
     if (last) return line("const i64 " + what + " = " + rest + ";");
@@ -51,16 +64,11 @@ void KernelWriter::units(Phase phase) {
     const std::string n = std::to_string(s_.tile_points);
     line("const i64 tile_begin = tile * " + n + ", tile_end = min(" + extent(s_.tile_axis) + ", tile_begin + " + n + ");");
   }
-  if (lanes) {
-    const std::string axis = k_.axis_names[s_.lane_axis];
-    line("i64 " + axis + " = " + (one_block ? "0" : "block * " + block) + ";");
-    line("const i64 stop = " +
-         (one_block ? extent(s_.lane_axis) : "min(" + extent(s_.lane_axis) + ", " + axis + " + " + block + ")") + ";");
-    columns(axis, "stop", phase);
-  } else {
-    rows(phase);
-  }
-  close();
+  if (!lanes) return;
+  const std::string axis = k_.axis_names[s_.lane_axis];
+  line("i64 " + axis + " = " + (one_block ? "0" : "block * " + block) + ";");
+  line("const i64 stop = " +
+       (one_block ? extent(s_.lane_axis) : "min(" + extent(s_.lane_axis) + ", " + axis + " + " + block + ")") + ";");
 }
 
 void KernelWriter::rows(Phase phase) {

@@ -166,12 +166,19 @@ class KernelWriter {
   void columns(const std::string& axis, const std::string& stop, Phase phase);
   // Loads that are contiguous along the tile's axis and at equal steps along the lanes.
   std::vector<uint32_t> transposed_loads();
-  // A square of points, a vector's lanes both ways. Loads along the other axis are transposed in registers first. `row` computes one row of it; results wait
-  // until all loads are done: rows are often a multiple of 4 KiB apart, and there a load waits for a store before it that only seems to overlap.
-  void square(const std::vector<uint32_t>& turned, const std::function<void()>& row);
+  // A square of points, a vector's lanes both ways, or so many rows of it. Loads along the other axis are transposed in registers first. `row` computes one row
+  // of it; results wait until all loads are done: rows are often a multiple of 4 KiB apart, and there a load waits for a store before it that only seems to
+  // overlap. `turn` writes one such load's square to the memory of that name; `before_stores` may do something else meanwhile.
+  struct Square {
+    int rows;
+    bool asks_ahead;  // for what the next square will read
+    std::function<void(uint32_t id, const std::string& name)> turn;
+    std::function<void()> before_stores;
+  };
+  void square(const std::vector<uint32_t>& turned, const Square& how, const std::function<void()>& row);
   // `row` for each row of a square. Where rows are a size known at run time apart, loads and stores of `walking` go from row to row by a pointer:
   // offsets of all rows would fill the registers.
-  void each_row(const std::vector<uint32_t>& walking, const std::function<void()>& row);
+  void each_row(const std::vector<uint32_t>& walking, int rows, const std::function<void()>& row);
   // Stores whose values do.
   bool waits_in_square(uint32_t id) const;
   // No loaded value is part of the index.
@@ -186,8 +193,16 @@ class KernelWriter {
   // Asks for the next point of the loop: the hardware's own look-ahead begins anew with every stretch of a row.
   void next_row(const Loop& l);
 
+  // ---- cpu_ahead.cpp
+  // Blocks that a thread computes from a copy of what is read across the lanes, and copies the next one of meanwhile.
+  // Before the first unit: its own copy.
+  void first_copy();
+  void columns_from_copy(const std::string& axis, const std::string& stop, uint32_t turned, const std::function<void()>& row);
+
   // ---- cpu_units.cpp
   std::vector<uint32_t> outer_axes() const;
+  // Declares where the points of `unit` are: every axis, and the ends of the tile and of the lanes.
+  void place_of_unit(Phase phase);
   std::string product(const std::vector<uint32_t>& axes);
   bool parallel_lanes() const { return s_.lane_axis != kNone && !s_.lanes_in_loop && s_.width > 1; }
   void units(Phase phase);

@@ -17,6 +17,8 @@ constexpr int64_t kSplitColumns =
 constexpr int64_t kRowColumns = 512;  // columns of a unit that goes row by row: with 32 running values each, 64 KiB of f32
 constexpr int64_t kTilePoints = 128;  // rows of a transposed tile: eight cache lines of f32
 constexpr int64_t kTileLanes = 64;    // columns of it
+constexpr int64_t kAheadPoints = 32, kAheadLanes = 128;  // the same where blocks are copied ahead
+constexpr int64_t kSameSet = 4096;  // bytes: lines that far apart share a set of the first-level cache, which holds eight
 
 // Registers of a value where they are shorter than a cache line. What is computed from one value mostly waits for itself: polynomials of exponentials and
 // logarithms are chains of forty instructions and more, and a core looks ahead no further than two or three of them. Chains beside each other keep it busy,
@@ -77,6 +79,11 @@ class Chooser {
       s.width = shrink(d_.vector_bytes == 32 ? kTurnedBytes / element_bytes() : lanes, best);
       s.tile_points = kTilePoints;
       s.block = std::max<int64_t>(s.width, kTileLanes / s.width * s.width);
+      if (4 * s.width >= kAheadPoints && shares_sets(s.tile_axis, best)) {
+        s.copies_ahead = true;
+        s.tile_points = kAheadPoints;
+        s.block = kAheadLanes;
+      }
       return s;
     }
     s.width = beside(lanes, best);
@@ -119,6 +126,33 @@ class Chooser {
         return true;
     }
     return false;
+  }
+
+  // One operand of four bytes is read across the lanes, its rows a multiple of 4 KiB apart, in whole blocks, and all of the kernel's tensors stay in the
+  // caches: sixteen lines of a set at a time then cost more than copying them line beside line first. Memory beyond is slower than either.
+  bool shares_sets(uint32_t tile, uint32_t lane) {
+    const auto points = k_.pool.as_number(k_.pool.extent(tile)), lanes = k_.pool.as_number(k_.pool.extent(lane));
+    if (!points || !lanes || *points % kAheadPoints != 0 || *lanes % kAheadLanes != 0) return false;
+    int64_t bytes = 0;
+    for (const Buffer& b : k_.buffers) {
+      const auto n = k_.pool.as_number(b.extent);
+      if (!n || *n > d_.l3_bytes) return false;
+      bytes += *n * type_bytes(b.type);
+    }
+    if (bytes > d_.l3_bytes) return false;
+    int across = 0;
+    for (const Inst& x : k_.insts) {
+      if (x.op != Op::Load && x.op != Op::Store) continue;
+      const auto along = k_.pool.affine(x.index, tile), step = k_.pool.affine(x.index, lane);
+      if (!along || !step || along->coefficient != kOne || step->coefficient == kZero) continue;
+      const auto apart = k_.pool.as_number(step->coefficient);
+      std::vector<uint32_t> values;  // an index that depends on them is no block of memory
+      k_.pool.collect(x.index, AtomKind::Value, values);
+      if (x.op == Op::Store || x.args[0] != kNone || type_bytes(x.type) != 4 || !values.empty()) return false;
+      if (!apart || *apart * 4 % kSameSet != 0) return false;
+      ++across;
+    }
+    return across == 1;
   }
 
   // Their running values can be in memory: few, each with one value.

@@ -27,6 +27,8 @@ struct Schedule {
   // go through them for each vector, so that every cache line that was touched is used up. kNone: none.
   uint32_t tile_axis = kNone;
   int64_t tile_points = 1;
+  // What is read across the lanes comes from rows a multiple of 4 KiB apart: a unit computes from its block's copy, and copies the next unit's meanwhile.
+  bool copies_ahead = false;
   // One reduction along other axes than the lanes: its points are walked row by row, each over all lanes of the unit, whose running values are in
   // memory. What is read then are long stretches.
   bool row_by_row = false;
