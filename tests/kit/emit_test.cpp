@@ -99,6 +99,9 @@ TEST_CASE("transposed blocks that are copied ahead") {
       {"graph @g(%x: f32[128, 1024]) {\n %a = transpose %x {perm = [1, 0]}\n %c = neg %a\n return %c\n}\n"},
       {"graph @g(%x: i32[256, 2048], %y: i32[2048, 256]) {\n %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return "
        "%c\n}\n"},
+      {"graph @g(%x: i32[128, 1024], %y: f64[1024, 128]) {\n %a = transpose %x {perm = [1, 0]}\n %b = cast %a {dtype = f64}\n "
+       "%c = add "
+       "%b, %y\n return %c\n}\n"},
       {"graph @g(%x: f32[3, 128, 1024], %y: f32[3, 1024, 128]) {\n %a = transpose %x {perm = [0, 2, 1]}\n %c = mul %a, %y\n "
        "return "
        "%c, %a\n}\n"},

@@ -8,7 +8,7 @@
 namespace tessera::kit {
 namespace {
 
-constexpr int kRows = 4;            // of the result at a time
+constexpr int kRows = 4;  // of the result at a time
 constexpr const char* kCopy = "copies";
 
 }  // namespace
@@ -18,8 +18,7 @@ void KernelWriter::first_copy() {
   const Inst& x = k_.insts[id];
   const std::string points = std::to_string(s_.tile_points), lanes = std::to_string(s_.block), w = std::to_string(s_.width);
   const std::string step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
-  const int64_t row = s_.tile_points;
-  line("enum : i64 { copy_row = " + std::to_string(row) + ", copy_size = " + std::to_string(row * s_.block) + " };");
+  line("enum : i64 { copy_row = " + points + ", copy_size = " + std::to_string(s_.tile_points * s_.block) + " };");
   line("alignas(64) " + d_.memory_type(x.type) + " " + kCopy + "[2 * copy_size];");
   open("if (begin < end) {");
   line("const i64 unit = begin;");
@@ -29,11 +28,15 @@ void KernelWriter::first_copy() {
   line("const " + d_.memory_type(x.type) + "* const from = " + pointer(id) + ";");
   line("for (i64 j = 0; j < " + lanes + "; ++j)");
   line("  for (i64 i = 0; i < " + points + "; i += " + w + ")");
-  line("    " + d_.store(x.type, s_.width, std::string(kCopy) + " + j * copy_row + i", d_.load(x.type, s_.width, "from + j * (" + step + ") + i", "", m_.needs_), "", m_.needs_) + ";");
+  line("    " +
+       d_.store(x.type, s_.width, std::string(kCopy) + " + j * copy_row + i",
+                d_.load(x.type, s_.width, "from + j * (" + step + ") + i", "", m_.needs_), "", m_.needs_) +
+       ";");
   close();
 }
 
-void KernelWriter::columns_from_copy(const std::string& axis, const std::string& stop, uint32_t turned, const std::function<void()>& row) {
+void KernelWriter::columns_from_copy(const std::string& axis, const std::string& stop, uint32_t turned,
+                                     const std::function<void()>& row) {
   const Inst& x = k_.insts[turned];
   const std::string t = k_.axis_names[s_.tile_axis], w = std::to_string(s_.width), rows = std::to_string(kRows);
   const std::string element = d_.memory_type(x.type), step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
@@ -55,12 +58,17 @@ void KernelWriter::columns_from_copy(const std::string& axis, const std::string&
   // Each group of rows of the result copies as many lines as it writes.
   const int64_t lines = s_.tile_points / s_.width;
   const auto turn = [&](uint32_t id, const std::string& square) {
-    line(d_.transpose(k_.insts[id].type, s_.width, kRows, std::string("copied + (") + axis + " - " + axis + "_begin) * copy_row + (" + t + " - tile_begin)", "copy_row", square, m_.needs_) + ";");
+    line(d_.transpose(k_.insts[id].type, s_.width, kRows,
+                      std::string("copied + (") + axis + " - " + axis + "_begin) * copy_row + (" + t + " - tile_begin)",
+                      "copy_row", square, m_.needs_) +
+         ";");
   };
   const auto copy = [&] {
     for (int i = 0; i < kRows; ++i) {
       const std::string j = std::to_string(i / lines), at = std::to_string(i % lines * s_.width);
-      line(d_.store(x.type, s_.width, "to + " + j + " * copy_row + " + at, d_.load(x.type, s_.width, "next + " + j + " * (" + step + ") + " + at, "", m_.needs_), "", m_.needs_) + ";");
+      line(d_.store(x.type, s_.width, "to + " + j + " * copy_row + " + at,
+                    d_.load(x.type, s_.width, "next + " + j + " * (" + step + ") + " + at, "", m_.needs_), "", m_.needs_) +
+           ";");
     }
     const std::string n = std::to_string(kRows / lines);
     line("next += " + n + " * (" + step + "), to += " + n + " * copy_row;");

@@ -148,7 +148,8 @@ class Chooser {
       const auto apart = k_.pool.as_number(step->coefficient);
       std::vector<uint32_t> values;  // an index that depends on them is no block of memory
       k_.pool.collect(x.index, AtomKind::Value, values);
-      if (x.op == Op::Store || x.args[0] != kNone || type_bytes(x.type) != 4 || !values.empty()) return false;
+      if (x.op == Op::Store || k_.buffers[x.id].access != Access::In || x.args[0] != kNone) return false;
+      if (type_bytes(x.type) != 4 || !values.empty()) return false;
       if (!apart || *apart * 4 % kSameSet != 0) return false;
       ++across;
     }
