@@ -95,23 +95,20 @@ TEST_CASE("pointwise kernels") {
 
 TEST_CASE("transposed blocks that are copied ahead") {
   // Rows of 4 KiB and of 8; one block and many; with rows of the result one by one, where the text would be long; in the middle of a tensor.
+  const std::string turn = " %a = transpose %x {perm = [1, 0]}\n";
   const std::vector<Case> cases{
-      {"graph @g(%x: f32[128, 1024]) {\n %a = transpose %x {perm = [1, 0]}\n %c = neg %a\n return %c\n}\n"},
-      {"graph @g(%x: i32[256, 2048], %y: i32[2048, 256]) {\n %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return "
-       "%c\n}\n"},
-      {"graph @g(%x: i32[128, 1024], %y: f64[1024, 128]) {\n %a = transpose %x {perm = [1, 0]}\n %b = cast %a {dtype = f64}\n "
-       "%c = add "
-       "%b, %y\n return %c\n}\n"},
-      {"graph @g(%x: f32[3, 128, 1024], %y: f32[3, 1024, 128]) {\n %a = transpose %x {perm = [0, 2, 1]}\n %c = mul %a, %y\n "
-       "return "
-       "%c, %a\n}\n"},
-      {"graph @g(%x: f32[128, 1024], %y: f32[1024, 128], %b: f32[128]) {\n %a = transpose %x {perm = [1, 0]}\n %c = mul %a, "
-       "%y\n %d = "
-       "tanh %c\n %e = add %d, %b\n %f = maximum %e, %a\n %g = sub %f, %y\n %l = lt %g, %b\n return %g, %l\n}\n"},
-      {"graph @g(%x: f32[130, 1024], %y: f32[96, 128]) {\n %s = slice %x {starts = [1, 40], limits = [129, 136], strides = [1, "
-       "1]}\n "
-       "%a = "
-       "transpose %s {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n"},
+      {"graph @g(%x: f32[128, 1024]) {\n" + turn + " %c = neg %a\n return %c\n}\n"},
+      {"graph @g(%x: i32[256, 2048], %y: i32[2048, 256]) {\n" + turn + " %c = add %a, %y\n return %c\n}\n"},
+      {"graph @g(%x: i32[128, 1024], %y: f64[1024, 128]) {\n" + turn +
+       " %b = cast %a {dtype = f64}\n %c = add %b, %y\n return %c\n}\n"},
+      {"graph @g(%x: f32[3, 128, 1024], %y: f32[3, 1024, 128]) {\n %a = transpose %x {perm = [0, 2, 1]}\n"
+       " %c = mul %a, %y\n return %c, %a\n}\n"},
+      {"graph @g(%x: f32[128, 1024], %y: f32[1024, 128], %b: f32[128]) {\n" + turn +
+       " %c = mul %a, %y\n %d = tanh %c\n %e = add %d, %b\n %f = maximum %e, %a\n %g = sub %f, %y\n %l = lt %g, %b\n"
+       " return %g, %l\n}\n"},
+      {"graph @g(%x: f32[130, 1024], %y: f32[96, 128]) {\n"
+       " %s = slice %x {starts = [1, 40], limits = [129, 136], strides = [1, 1]}\n"
+       " %a = transpose %s {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n"},
   };
   for (const Case& c : cases) {
     INFO(c.graph);

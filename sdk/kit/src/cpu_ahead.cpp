@@ -13,6 +13,16 @@ constexpr const char* kCopy = "copies";
 
 }  // namespace
 
+void KernelWriter::block_of(const std::string& unit, uint32_t turned, const std::string& to) {
+  open("{");
+  line("const i64 unit = " + unit + ";");
+  place_of_unit(Phase::Whole);
+  line("(void)stop, (void)tile_end;");
+  line("const i64 " + k_.axis_names[s_.tile_axis] + " = tile_begin;");
+  line(to + " = " + pointer(turned) + ";");
+  close();
+}
+
 void KernelWriter::first_copy() {
   const uint32_t id = transposed_loads().front();
   const Inst& x = k_.insts[id];
@@ -21,11 +31,8 @@ void KernelWriter::first_copy() {
   line("enum : i64 { copy_row = " + points + ", copy_size = " + std::to_string(s_.tile_points * s_.block) + " };");
   line("alignas(64) " + d_.memory_type(x.type) + " " + kCopy + "[2 * copy_size];");
   open("if (begin < end) {");
-  line("const i64 unit = begin;");
-  place_of_unit(Phase::Whole);
-  line("(void)stop, (void)tile_end;");
-  line("const i64 " + k_.axis_names[s_.tile_axis] + " = tile_begin;");
-  line("const " + d_.memory_type(x.type) + "* const from = " + pointer(id) + ";");
+  line("const " + d_.memory_type(x.type) + "* from;");
+  block_of("begin", id, "from");
   line("for (i64 j = 0; j < " + lanes + "; ++j)");
   line("  for (i64 i = 0; i < " + points + "; i += " + w + ")");
   line("    " +
@@ -41,17 +48,9 @@ void KernelWriter::columns_from_copy(const std::string& axis, const std::string&
   const std::string t = k_.axis_names[s_.tile_axis], w = std::to_string(s_.width), rows = std::to_string(kRows);
   const std::string element = d_.memory_type(x.type), step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
   // The last unit of a range copies itself once more.
-  line("const " + element + "* next;");
-  open("{");
   line("const i64 next_unit = min(unit + 1, end - 1);");
-  open("{");
-  line("const i64 unit = next_unit;");
-  place_of_unit(Phase::Whole);
-  line("(void)stop, (void)tile_end;");
-  line("const i64 " + t + " = tile_begin;");
-  line("next = " + pointer(turned) + ";");
-  close();
-  close();
+  line("const " + element + "* next;");
+  block_of("next_unit", turned, "next");
   line("const " + element + "* const copied = " + kCopy + " + ((unit - begin) & 1) * copy_size;");
   line(element + "* to = " + kCopy + " + ((unit - begin + 1) & 1) * copy_size;");
   line("const i64 " + axis + "_begin = " + axis + ";");

@@ -195,6 +195,8 @@ class KernelWriter {
 
   // ---- cpu_ahead.cpp
   // Blocks that a thread computes from a copy of what is read across the lanes, and copies the next one of meanwhile.
+  // Sets `to` to where the block of a unit begins in memory.
+  void block_of(const std::string& unit, uint32_t turned, const std::string& to);
   // Before the first unit: its own copy.
   void first_copy();
   void columns_from_copy(const std::string& axis, const std::string& stop, uint32_t turned, const std::function<void()>& row);
