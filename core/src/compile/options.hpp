@@ -16,6 +16,8 @@ struct CompileOptions {
   std::vector<const Factory*> backends;           // in order of preference; the last is the fallback
   const Factory* executor = nullptr;              // runs static plans another way; null: step by step
   bool relaxed = false;                           // numerics = "relaxed"
+  uint32_t tune = 0;                              // TSR_TUNE_*
+  double tune_seconds = 0;                        // that measuring may take for one plan
   int threads = 0;                                // of parallel loops during a run; 0: the process's default
   int64_t arena_max_bytes = 0;                    // a larger arena is refused; 0: no limit
   bool measure = false;                           // time every step of every run (describe shows the means)

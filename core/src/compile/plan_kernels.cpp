@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cache/blob.hpp"
+#include "compile/assign.hpp"
 #include "compile/constant_forms.hpp"
 #include "compile/options.hpp"
 #include "compile/plan.hpp"
@@ -98,6 +99,16 @@ class KernelCompiler {
     asked.request.node = s.node;
     asked.request.device = s.device;
     asked.request.relaxed = options_.relaxed;
+    asked.request.tune = options_.tune;
+    asked.request.tune_seconds = options_.tune_seconds;
+    asked.request.dim_hint = [](void* ctx, tsr_dim d) noexcept -> int64_t {
+      auto& a = *static_cast<Asked*>(ctx);
+      try {
+        return hint_size(a.compiler->g_, d, a.compiler->hints_);
+      } catch (...) {
+        return -1;
+      }
+    };
     asked.request.dim_slot = [](void* ctx, tsr_dim d) noexcept -> int32_t {
       auto& a = *static_cast<Asked*>(ctx);
       try {
@@ -188,6 +199,7 @@ class KernelCompiler {
   Graph& g_;
   Plan& p_;
   const CompileOptions& options_;
+  std::vector<int64_t> hints_ = hint_values(g_);
 };
 
 }  // namespace

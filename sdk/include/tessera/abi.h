@@ -740,6 +740,11 @@ typedef struct tsr_kernel {
   uint64_t unread;
 } tsr_kernel;
 
+/* What measuring decides is kept, and decided once: the same choice for the same problem on the same machine, in this and later processes. */
+#define TSR_TUNE_ALGORITHMS \
+  1u /* max_autotune: which of several ways computes a node; may change last bits where the numerics let it */
+#define TSR_TUNE_SCHEDULES 2u /* coordinate_descent_tuning: how a generated kernel is spread over a device; changes no bit */
+
 typedef struct tsr_compile {
   size_t struct_size;
   tsr_graph* graph; /* read only */
@@ -757,6 +762,11 @@ typedef struct tsr_compile {
    * time and memory are counted by the host, not in the kernel's pack_seconds and held_bytes. NULL: this host cannot. */
   tsr_error* (*rearranged)(void* ctx, tsr_id constant, const char* form, size_t bytes,
                            tsr_error* (*fill)(void* fill_ctx, void* to), void* fill_ctx, const void** data);
+  uint32_t tune;       /* TSR_TUNE_*: what is to be measured on this machine rather than predicted */
+  uint32_t unfrozen;   /* 1: freezing = false. Constants are read where they lie, and kernels keep no other form of them */
+  double tune_seconds; /* wall-clock time that measuring may take for one plan */
+  /* The size itself, or what it is for the hints of its symbols. NULL: unknown. */
+  int64_t (*dim_hint)(void* ctx, tsr_dim);
 } tsr_compile;
 
 typedef struct tsr_backend {

@@ -534,6 +534,14 @@ struct Compile {  // what a backend is asked to compile
   Node node() const { return {p->graph, p->node}; }
   bool relaxed() const { return p->relaxed != 0; }
   int32_t slot(tsr_dim d) const { return p->dim_slot(p->ctx, d); }
+  uint32_t tune() const { return TSR_HAS(p, tsr_compile, tune) ? p->tune : 0; }  // TSR_TUNE_*
+  double tune_seconds() const { return TSR_HAS(p, tsr_compile, tune_seconds) ? p->tune_seconds : 0; }
+  bool unfrozen() const { return TSR_HAS(p, tsr_compile, unfrozen) && p->unfrozen != 0; }
+  // The size, or what it is for the hints of its symbols; negative: unknown.
+  int64_t hint(tsr_dim d) const {
+    if (!TSR_DIM_IS_EXPR(d)) return d;
+    return TSR_HAS(p, tsr_compile, dim_hint) && p->dim_hint ? p->dim_hint(p->ctx, d) : -1;
+  }
   // A constant in the form that a kernel reads: see tsr_compile.rearranged. `fill` takes a char* to `bytes` bytes. Null: the host
   // cannot; the kernel then keeps what it makes.
   template <class F>
