@@ -18,15 +18,47 @@ namespace sdk = tessera::sdk;
 
 namespace {
 
+// A vector of positions must be a stretch of a copied plane, and the copies worth their memory.
+constexpr int64_t kMostCopied = 1 << 20;  // values of an image
+bool can_copy_planes(const GemmIsa& isa, const ConvAttributes& a, const sdk::Type& x, const sdk::Type& w, const sdk::Type& y) {
+  int64_t values = 1, taps = 1;
+  for (uint32_t d = 1; d < x.rank(); ++d) {
+    if (TSR_DIM_IS_EXPR(x.size(static_cast<int>(d)))) return false;
+    values *= x.size(static_cast<int>(d));
+  }
+  for (uint32_t d = 2; d < w.rank(); ++d) taps *= w.size(static_cast<int>(d));
+  const bool flat = taps == 1 && a.stride[0] == 1 && a.stride[1] == 1;
+  return !flat && values <= kMostCopied && y.size(static_cast<int>(y.rank()) - 1) % (isa.nr / 2) == 0;
+}
+
+bool can_filter_minimally(const ConvAttributes& a, const sdk::Type& w, const sdk::Type& y) {
+  return y.rank() == 4 && w.size(2) == 3 && w.size(3) == 3 && a.stride[0] == 1 && a.stride[1] == 1 && a.dilation[0] == 1 &&
+         a.dilation[1] == 1;
+}
+
+const WinogradIsa& winograd_of(const Isa& isa, int size) {
+  return isa.level >= 2 ? winograd_avx512(size) : isa.level == 1 ? winograd_avx2(size) : winograd_baseline(size);
+}
+
+// One position is a product of channels alone.
+bool is_point(const ConvAttributes& a, const sdk::Type& x, const sdk::Type& w, const sdk::Type& y) {
+  if (a.groups != 1) return false;
+  for (int d = 2; d < static_cast<int>(x.rank()); ++d)
+    if (x.size(d) != 1 || y.size(d) != 1 || w.size(d) != 1) return false;
+  return true;
+}
+
 class ConvKernel final : public sdk::Kernel {
  public:
-  ConvKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv, int most_winograd)
+  ConvKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv, int most_winograd, ConvWay way)
       : attributes_(conv), isa_(gemm_kernels(isa, TSR_F32, TSR_F32)), o_(c, conv) {
     slots_ = std::max(1, sdk::host().core->num_threads());
     const sdk::Type x = conv.operand(0).type(), w = conv.operand(1).type(), y = conv.result().type();
-    point_ = attributes_.groups == 1;
-    for (int d = 2; d < static_cast<int>(x.rank()); ++d) point_ = point_ && x.size(d) == 1 && y.size(d) == 1 && w.size(d) == 1;
-    if (!point_ && attributes_.groups == 1) choose_way(isa, x, w, y, most_winograd);
+    point_ = is_point(attributes_, x, w, y);
+    if (way != ConvWay::kPredicted)
+      take_way(isa, way);
+    else if (!point_ && attributes_.groups == 1)
+      choose_way(isa, x, w, y, most_winograd);
     pack_constant(c, c.node().operand(o_.at[1]));
     rows_ = rows_ && packed_;
     if (!packed_) winograd_ = nullptr;
@@ -128,7 +160,7 @@ class ConvKernel final : public sdk::Kernel {
  private:
   // Panels of input values are read where they lie, instead of gathered, where few tiles read them too.
   static constexpr int64_t kFewOutputs = 60;
-  static constexpr int64_t kCopiedOutputs = 64, kMostCopied = 1 << 20;  // values of an image
+  static constexpr int64_t kCopiedOutputs = 64;  // more make up for gathering positions one by one
 
   ConvShape shape(const int64_t* d) const { return {attributes_, o_.x, o_.w, o_.out, d}; }
 
@@ -160,25 +192,18 @@ class ConvKernel final : public sdk::Kernel {
     const int64_t images = TSR_DIM_IS_EXPR(x.size(0)) ? 1 : x.size(0), outputs = w.size(0);
     const ConvCycles direct = conv_cycles(*isa_, images, outputs, positions, depth);
     rows_ = direct.rows;
-    const ConvAttributes& a = attributes_;
-    planes_ = copies_pay(x, outputs, y.size(static_cast<int>(y.rank()) - 1), depth);
-    if (y.rank() != 4 || w.size(2) != 3 || w.size(3) != 3 || a.stride[0] != 1 || a.stride[1] != 1 || a.dilation[0] != 1 ||
-        a.dilation[1] != 1)
-      return;
+    planes_ = !rows_ && outputs <= kCopiedOutputs && can_copy_planes(*isa_, attributes_, x, w, y);
+    if (!can_filter_minimally(attributes_, w, y)) return;
     const int size = winograd_size(*isa_, most_winograd, images, w.size(1), outputs, {y.size(2), y.size(3)}, direct.cycles);
     if (size == 0) return;
-    winograd_ = isa.level >= 2 ? &winograd_avx512(size) : isa.level == 1 ? &winograd_avx2(size) : &winograd_baseline(size);
+    winograd_ = &winograd_of(isa, size);
     rows_ = planes_ = false;
   }
-  // Few outputs do not make up for gathering positions one by one; a vector of them is a stretch of a copied plane.
-  bool copies_pay(sdk::Type x, int64_t outputs, int64_t columns, int64_t depth) const {
-    int64_t values = 1;
-    for (uint32_t d = 1; d < x.rank(); ++d) {
-      if (TSR_DIM_IS_EXPR(x.size(static_cast<int>(d)))) return false;
-      values *= x.size(static_cast<int>(d));
-    }
-    const bool flat = depth == x.size(1) && attributes_.stride[0] == 1 && attributes_.stride[1] == 1;
-    return !rows_ && !flat && outputs <= kCopiedOutputs && values <= kMostCopied && columns % (isa_->nr / 2) == 0;
+
+  void take_way(const Isa& isa, ConvWay way) {
+    rows_ = way == ConvWay::kRows, planes_ = way == ConvWay::kPlanes;
+    if (way == ConvWay::kWinograd2 || way == ConvWay::kWinograd4)
+      winograd_ = &winograd_of(isa, way == ConvWay::kWinograd2 ? 2 : 4);
   }
 
   void pack_constant(const sdk::Compile& c, const sdk::Value& v) {
@@ -248,10 +273,32 @@ const char* refuse_conv(const sdk::Node& n) {
   return taps > Panels::kMaxTaps ? "the filter has more than 1024 taps" : nullptr;
 }
 
-std::unique_ptr<sdk::Kernel> make_conv(const sdk::Compile& c, const Isa& isa, int most_winograd) {
+const char* to_text(ConvWay way) {
+  static constexpr const char* kNames[] = {"predicted", "columns", "rows", "planes", "winograd2", "winograd4"};
+  return kNames[static_cast<size_t>(way)];
+}
+
+std::vector<ConvWay> conv_ways(const sdk::Compile& c, const Isa& isa, int most_winograd) {
+  const sdk::Node conv = c.node().is("fused") ? anchor_of(c.node()) : c.node();
+  const sdk::Type x = conv.operand(0).type(), w = conv.operand(1).type(), y = conv.result().type();
+  const ConvAttributes a(conv);
+  const sdk::Value weights = c.node().operand(conv == c.node() ? 1 : outer_operand(c.node(), conv, 1));
+  if (!x.is_static() || !w.is_static() || !y.is_static() || y.elements() == 0 || w.elements() == 0 || a.groups != 1 ||
+      is_point(a, x, w, y) || !weights.def() || !weights.def().is("constant"))
+    return {};
+  std::vector<ConvWay> out = {ConvWay::kColumns, ConvWay::kRows};
+  if (can_copy_planes(*gemm_kernels(isa, TSR_F32, TSR_F32), a, x, w, y)) out.push_back(ConvWay::kPlanes);
+  if (can_filter_minimally(a, w, y)) {
+    if (most_winograd >= 2) out.push_back(ConvWay::kWinograd2);
+    if (most_winograd >= 4) out.push_back(ConvWay::kWinograd4);
+  }
+  return out;
+}
+
+std::unique_ptr<sdk::Kernel> make_conv(const sdk::Compile& c, const Isa& isa, int most_winograd, ConvWay way) {
   const sdk::Node conv = c.node().is("fused") ? anchor_of(c.node()) : c.node();
   if (few_rows(conv)) return make_depthwise(c, isa, conv);
-  return std::make_unique<ConvKernel>(c, isa, conv, most_winograd);
+  return std::make_unique<ConvKernel>(c, isa, conv, most_winograd, way);
 }
 
 }  // namespace cpu

@@ -64,6 +64,19 @@ bool Finish::reads_nothing() const {
   return std::all_of(steps_.begin(), steps_.end(), [](const Step& s) { return s.mode == FinishStep::kScalar; });
 }
 
+bool Finish::sum_and_relu(int* add, bool* relu) const {
+  *add = -1, *relu = false;
+  for (const Step& s : steps_) {
+    if (s.kind == FinishStep::kAdd && s.mode == FinishStep::kDense && *add < 0 && !*relu)
+      *add = static_cast<int>(s.operand);
+    else if (s.kind == FinishStep::kRelu && !*relu)
+      *relu = true;
+    else
+      return false;
+  }
+  return true;
+}
+
 std::optional<Finish> Finish::of(const sdk::Node& fused, const sdk::Node& anchor, const char** why) {
   const auto refuse = [&](const char* text) {
     *why = text;

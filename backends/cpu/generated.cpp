@@ -274,7 +274,8 @@ uint64_t fnv(std::string_view text) {  // FNV-1a, 64 bits
 
 void check_node(const sdk::Graph& g, const sdk::Node& n) { lower_node(g, n, "k"); }
 
-Draft draft(const sdk::Graph& g, const sdk::Node& n, const kit::Device& device, bool relaxed, bool log) {
+Draft draft(const sdk::Graph& g, const sdk::Node& n, const kit::Device& device, bool relaxed, bool log,
+            const kit::Choice* choice) {
   // The text under a name that stands for its final one, which holds a hash of it: kernels of several structures may be linked together.
   static const std::string kName = "k_this_kernel";
   Lowering l = lower_node(g, n, kName);
@@ -284,6 +285,7 @@ Draft draft(const sdk::Graph& g, const sdk::Node& n, const kit::Device& device, 
   for (size_t i = 0; i < d.lowered.kernel.buffers.size(); ++i) d.lowered.kernel.buffers[i].name = "b" + std::to_string(i);
   for (size_t i = 0; i < d.lowered.kernel.symbols.size(); ++i) d.lowered.kernel.symbols[i].name = "n" + std::to_string(i);
   d.schedule = kit::choose_schedule(d.lowered.kernel, device);
+  if (choice) d.schedule = kit::with_choice(d.schedule, *choice);
   d.schedule.relaxed = relaxed;
   d.operand_of = std::move(l.piece.operand_of);
   kit::ModuleText module(kit::cpu_dialect());

@@ -11,6 +11,7 @@
 #include "jit/compiler.hpp"
 #include "tessera/kit/emit.hpp"
 #include "tessera/kit/lower.hpp"
+#include "tessera/kit/search.hpp"
 #include "tessera/plugin.hpp"
 
 namespace cpu {
@@ -28,9 +29,9 @@ struct Draft {
 };
 // Whether the node can be a kernel here. Throws tessera::kit::Unfit; writes no text.
 void check_node(const tessera::sdk::Graph& g, const tessera::sdk::Node& n);
-// Throws tessera::kit::Unfit.
+// Throws tessera::kit::Unfit. By the model's schedule, or by `choice` where there is one.
 Draft draft(const tessera::sdk::Graph& g, const tessera::sdk::Node& n, const tessera::kit::Device& device, bool relaxed,
-            bool log);
+            bool log, const tessera::kit::Choice* choice = nullptr);
 // Text without comments, which say where a kernel came from: texts of one structure are equal.
 std::string without_comments(const std::string& text);
 // An identifier from the ops of a node: "fused_add_gelu", "layer_norm".

@@ -18,6 +18,7 @@
 #include "jit/compiler.hpp"
 #include "payoff.hpp"
 #include "product.hpp"
+#include "tuning/tuner.hpp"
 
 namespace cpu {
 
@@ -63,7 +64,8 @@ class CpuBackend final : public sdk::Backend {
         winograd_(winograd_of(options.get_string("winograd", "4x4"))),
         pays_after_(options.get_int("pays_after", 0)),
         device_(describe_device(isa_)),
-        compiler_(compiler_options(options, isa_)) {}
+        compiler_(compiler_options(options, isa_)),
+        tuner_(compiler_options(options, isa_), compiler_options(options, isa_).cache_directory, isa_, device_, winograd_) {}
   const char* device() const override { return "cpu"; }
   uint64_t capabilities() const override {
     return TSR_CAP_STRIDED_INPUTS | TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED | TSR_CAP_FUSION;
@@ -110,13 +112,10 @@ class CpuBackend final : public sdk::Backend {
 
   // The kernels of a plan are compiled together.
   void prepare(std::span<const sdk::Compile> requests) override {
+    tune(requests);
     std::vector<Source> sources;
-    for (const sdk::Compile& c : requests) {
-      const sdk::Node n = c.node();
-      if (is_product(n.op()) || n.is("conv") || n.is("max_pool") || n.is("attention") || anchor_of(n) || is_expanded(n))
-        continue;
-      sources.push_back(draft_or_fail(c, /*log=*/true).source);
-    }
+    for (const sdk::Compile& c : requests)
+      if (!has_own_kernel(c.node())) sources.push_back(draft_or_fail(c, /*log=*/true).source);
     if (sources.empty()) return;
     std::vector<ModulePtr> modules = compiler_.compile(sources);
     std::lock_guard lock(mutex_);
@@ -131,10 +130,7 @@ class CpuBackend final : public sdk::Backend {
 
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c) override {
     if (is_expanded(c.node())) return make_expanded(c, isa_);
-    const sdk::Node anchor = anchor_of(c.node());
-    const std::string_view op = anchor ? anchor.op() : c.node().op();
-    if (is_product(op)) return make_product(c, isa_);
-    if (op == "conv") return make_conv(c, isa_, winograd_);
+    if (Tuner::has_ways(c.node())) return tuner_.make(c);
     if (c.node().is("max_pool")) return make_max_pool(c, isa_);
     if (c.node().is("attention")) return make_attention(c, isa_);
     Draft d = draft_or_fail(c, /*log=*/false);
@@ -144,6 +140,25 @@ class CpuBackend final : public sdk::Backend {
   }
 
  private:
+  static bool has_own_kernel(const sdk::Node& n) {
+    return is_product(n.op()) || n.is("conv") || n.is("max_pool") || n.is("attention") || anchor_of(n) || is_expanded(n);
+  }
+
+  // What the requests ask to be measured, before anything is compiled.
+  void tune(std::span<const sdk::Compile> requests) {
+    if (requests.empty() || requests[0].tune() == 0) return;
+    const Budget budget(requests[0].tune_seconds());
+    std::vector<const sdk::Compile*> ways;
+    for (const sdk::Compile& c : requests)
+      if ((c.tune() & TSR_TUNE_ALGORITHMS) != 0 && !is_expanded(c.node()) && Tuner::has_ways(c.node())) ways.push_back(&c);
+    tuner_.choose_ways(ways, budget);
+    for (const sdk::Compile& c : requests) {
+      if ((c.tune() & TSR_TUNE_SCHEDULES) == 0 || has_own_kernel(c.node())) continue;
+      Draft d = draft_or_fail(c, /*log=*/false, /*tuned=*/false);
+      tuner_.choose_schedule(c, d, budget);
+    }
+  }
+
   // A fused group comes from nodes that were claimed: its program pays.
   bool pays(const sdk::Graph& g, const sdk::Node& n) const {
     const Payoff p = predict_payoff(g, pays_after_);
@@ -169,9 +184,12 @@ class CpuBackend final : public sdk::Backend {
     return compiler_found_;
   }
 
-  Draft draft_or_fail(const sdk::Compile& c, bool log) const {
+  Draft draft_or_fail(const sdk::Compile& c, bool log, bool tuned = true) const {
     try {
-      return draft(c.graph(), c.node(), device_, c.relaxed(), log);
+      if (!tuned || c.tune() == 0) return draft(c.graph(), c.node(), device_, c.relaxed(), log);
+      Draft predicted = draft(c.graph(), c.node(), device_, c.relaxed(), false);
+      const std::optional<kit::Choice> choice = tuner_.schedule_of(c, predicted);
+      return draft(c.graph(), c.node(), device_, c.relaxed(), log, choice ? &*choice : nullptr);
     } catch (const kit::Unfit& u) {
       throw sdk::Error(TSR_BUG, "TSR-B005",
                        "cpu was asked to compile '" + std::string(c.node().op()) + "', which it cannot: " + u.why,
@@ -187,6 +205,7 @@ class CpuBackend final : public sdk::Backend {
   bool compiler_found_ = false;
   kit::Device device_;
   Compiler compiler_;
+  Tuner tuner_;
   std::mutex mutex_;
   std::vector<ModulePtr> prepared_;
 };

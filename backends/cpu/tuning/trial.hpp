@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// One node, launched on data that was made up for it, to see how long its kernels take.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/plugin.hpp"
+
+namespace cpu {
+
+// Wall-clock time that a plan has left for measuring.
+class Budget {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit Budget(double seconds)
+      : end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
+  double left() const { return std::chrono::duration<double>(end_ - Clock::now()).count(); }
+  bool spent() const { return left() <= 0; }
+
+ private:
+  Clock::time_point end_;
+};
+
+struct Unmeasurable {
+  std::string why;
+};
+
+class Trial {
+ public:
+  // Operands of the sizes that hints give: the constants themselves, floats between -1 and 1, integers of 1. Throws Unmeasurable (sizes that are not known or
+  // without elements, more than two gigabytes).
+  explicit Trial(const tessera::sdk::Compile& c);
+  Trial(const Trial&) = delete;
+
+  // For kernels that are only to be measured: they make packed forms of their own, which go with them.
+  const tessera::sdk::Compile& compile() const { return compile_; }
+
+  // Seconds of one launch; its constants are far away before it, as in a model that is larger than the caches, the rest of its operands is near.
+  double seconds(tessera::sdk::Kernel& kernel);
+  // What the last launch wrote.
+  std::string outputs() const;
+  // Whether these are outputs() within rounding: elements of f32 differ by no more than a thousandth of the largest. Other dtypes are not compared.
+  bool like_outputs(const std::string& other) const;
+
+ private:
+  struct Free {
+    void operator()(char* p) const;
+  };
+  struct Tensor {
+    tsr_tensor t{};
+    std::vector<int64_t> sizes, strides;
+    std::unique_ptr<char, Free> own;
+    int64_t bytes = 0;
+    bool constant = false;
+  };
+  Tensor make(const tessera::sdk::Value& v) const;
+  int32_t slot(tsr_dim d);
+  void cool();
+
+  const tessera::sdk::Compile& real_;
+  tsr_compile request_;
+  tessera::sdk::Compile compile_{&request_};
+  std::vector<tsr_dim> slots_;
+  std::vector<int64_t> dims_;
+  std::vector<Tensor> inputs_, outputs_;
+  std::vector<tsr_tensor> in_, out_;
+  std::unique_ptr<char, Free> workspace_;
+  int64_t workspace_bytes_ = 0;
+};
+
+// The least time of several launches of each kernel, in turns, until each that is not far behind has had it twice. Nothing: that never came, since the
+// machine does something else.
+std::optional<std::vector<double>> measure(Trial& trial, const std::vector<std::unique_ptr<tessera::sdk::Kernel>>& kernels,
+                                           const Budget& budget);
+
+}  // namespace cpu

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choices that are measured: whatever is decided, results stay; what was decided holds, also for whoever comes later. No test here knows a time.
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "cpu_models.hpp"
+
+namespace tessera::differential {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "tessera-tuning-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()));
+    path = name;
+  }
+  ~Folder() {
+    std::error_code e;
+    fs::remove_all(path, e);
+  }
+  Folder(const Folder&) = delete;
+};
+
+e::Context tuning_context(const std::string& isa, const fs::path& cache, const std::string& keys) {
+  e::ContextOptions o;
+  o.config_text = keys +
+                  "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.eager\", "
+                  "\"tessera.backend.cpu\", \"tessera.pass.fuse\"]\n[backends]\norder = [\"cpu\", \"eager\"]\n"
+                  "[pipeline]\npasses = [\"fuse\"]\n[cpu]\nisa = \"" +
+                  isa + "\"\nwinograd = \"2x2\"\ncache_directory = \"" + cache.string() + "\"\n";
+  if (const char* build = std::getenv("TESSERA_BUILD_DIR")) o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
+  return e::Context(o);
+}
+
+e::Executable compile_in(const e::Context& c, const std::string& text) { return c.compile(c.parse(text, "case"), "cpu,eager"); }
+
+// Every way but blocks of 4 x 4 is exact where sums are.
+std::string network() {
+  const std::string w1 = literal("f32", {32, 16, 3, 3}, values({32, 16, 3, 3}, 2)),
+                    w2 = literal("f32", {24, 32, 1, 1}, values({24, 32, 1, 1}, 3)),
+                    w3 = literal("f32", {40, 24}, values({40, 24}, 4));
+  return "graph @g(%x: f32[2, 16, 15, 16], %r: f32[2, 32, 15, 16]) {\n  %w1 = " + w1 + "\n  %w2 = " + w2 + "\n  %w3 = " + w3 +
+         "\n  %a = conv %x, %w1, _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}\n"
+         "  %b = add %a, %r\n  %c = relu %b\n"
+         "  %d = conv %c, %w2, _ {strides = [1, 1], pad_low = [0, 0], pad_high = [0, 0], dilations = [1, 1]}\n"
+         "  %e = reduce_max %d {axes = [2, 3]}\n  %f = linear %e, %w3, _\n  %s = softmax %f {axis = -1}\n  return %d, %f, "
+         "%s\n}\n";
+}
+
+std::vector<e::Tensor> inputs() {
+  std::vector<e::Tensor> out;
+  uint64_t seed = 1;
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{2, 16, 15, 16}, std::vector<int64_t>{2, 32, 15, 16}}) {
+    const std::vector<float> v = values(sizes, seed++);
+    std::vector<char> bytes(v.size() * 4);
+    std::memcpy(bytes.data(), v.data(), bytes.size());
+    out.push_back(arrange(TSR_F32, sizes, bytes, Layout::Dense));
+  }
+  return out;
+}
+
+const std::string kTuned = "mode = \"max-autotune-no-cudagraphs\"\nmax_autotune_seconds = 3.0\n",
+                  kRecorded =
+                      "mode = \"max-autotune-no-cudagraphs\"\nmax_autotune_seconds = 0.0\n";  // nothing is measured any more
+
+// The plan, without how long it took to make.
+std::string plan_of(const e::Executable& x) {
+  const std::string all = x.describe();
+  return all.substr(0, all.find("\"compile\":"));
+}
+
+// A record of a decision, as backends/cpu/jit/object_cache.hpp keeps it.
+struct Record {
+  std::string head, problem, choice;
+};
+uint64_t fnv1a(const std::string& bytes) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : bytes) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
+}
+Record read_record(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string all((std::istreambuf_iterator<char>(in)), {});
+  REQUIRE(all.size() > 32);
+  uint64_t key = 0;
+  std::memcpy(&key, all.data() + 8, 8);
+  REQUIRE(all.size() > 32 + key);
+  return {all.substr(0, 32), all.substr(32, key), all.substr(32 + key)};
+}
+void write_record(const fs::path& path, Record r) {
+  const uint64_t bytes = r.choice.size(), sum = fnv1a(r.choice);
+  std::memcpy(r.head.data() + 16, &bytes, 8);
+  std::memcpy(r.head.data() + 24, &sum, 8);
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << r.head << r.problem << r.choice;
+}
+std::vector<fs::path> records(const fs::path& cache) {
+  std::vector<fs::path> out;
+  if (fs::exists(cache / "tuned"))
+    for (const auto& f : fs::directory_iterator(cache / "tuned")) out.push_back(f.path());
+  return out;
+}
+
+void check_same(const std::vector<e::Tensor>& got, const std::vector<e::Tensor>& want) {
+  REQUIRE(got.size() == want.size());
+  for (size_t i = 0; i < want.size(); ++i) CHECK(different(TSR_F32, got[i], want[i]) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("what is measured changes no result, and holds for later processes") {
+  for (const std::string& backend : cpu_backends()) {
+    INFO(backend);
+    const std::string isa = backend.substr(4);
+    const Folder first, second, plain;
+    const std::vector<e::Tensor> in = inputs();
+    const e::Executable predicted = compile_in(tuning_context(isa, plain.path, ""), network());
+    const std::vector<e::Tensor> want = predicted.run(in);
+    CHECK(records(plain.path).empty());
+
+    const e::Executable tuned = compile_in(tuning_context(isa, first.path, kTuned), network());
+    check_same(tuned.run(in), want);
+    REQUIRE_FALSE(records(first.path).empty());
+
+    // Records that another process left: the same kernels, and nothing is decided again.
+    fs::copy(first.path, second.path, fs::copy_options::recursive);
+    std::map<fs::path, fs::file_time_type> before;
+    for (const fs::path& p : records(second.path)) before[p] = fs::last_write_time(p);
+    const e::Executable later = compile_in(tuning_context(isa, second.path, kRecorded), network());
+    CHECK(plan_of(later) == plan_of(tuned));
+    check_same(later.run(in), want);
+    for (const auto& [path, time] : before) CHECK(fs::last_write_time(path) == time);
+  }
+}
+
+TEST_CASE("a recorded way is taken, and one that makes no sense is not") {
+  const std::vector<std::string> backends = cpu_backends();
+  if (backends.empty()) return;
+  const std::string isa = backends.back().substr(4);
+  const Folder first;
+  const std::vector<e::Tensor> in = inputs();
+  const std::vector<e::Tensor> want = compile_in(tuning_context(isa, first.path, kTuned), network()).run(in);
+  const auto with_choice = [&](const std::string& choice, const char* weights = "f32[32,16,3,3]c") {
+    const Folder other;
+    fs::copy(first.path, other.path, fs::copy_options::recursive);
+    int changed = 0;
+    for (const fs::path& p : records(other.path)) {
+      Record r = read_record(p);
+      if (r.problem.find(weights) == std::string::npos) continue;
+      r.choice = choice;
+      write_record(p, r);
+      ++changed;
+    }
+    REQUIRE(changed == 1);
+    const e::Executable x = compile_in(tuning_context(isa, other.path, kRecorded), network());
+    check_same(x.run(in), want);
+    return plan_of(x);
+  };
+  CHECK(with_choice("choice rows").find("cpu.conv.add.relu.rows.packed.") != std::string::npos);
+  CHECK(with_choice("choice winograd2").find("cpu.conv.add.relu.winograd2.packed.") != std::string::npos);
+  CHECK(with_choice("choice columns").find("cpu.conv.add.relu.packed.") != std::string::npos);
+#ifdef TESSERA_TEST_ONEDNN
+  CHECK(with_choice("choice onednn", "f32[24,32,1,1]c").find("cpu.conv.onednn") != std::string::npos);
+  CHECK(with_choice("choice onednn", "f32[40,24]c").find("cpu.linear.onednn") != std::string::npos);
+#endif
+  // Forbidden by [cpu] winograd, unknown, and no record: what is predicted.
+  const std::string predicted = with_choice("choice predicted");
+  for (const char* text : {"choice winograd4", "choice nonsense", "choice "}) CHECK(with_choice(text) == predicted);
+}
+
+TEST_CASE("without time nothing is measured") {
+  const std::vector<std::string> backends = cpu_backends();
+  if (backends.empty()) return;
+  const std::string isa = backends.back().substr(4);
+  const Folder plain, none;
+  const e::Executable predicted = compile_in(tuning_context(isa, plain.path, ""), network());
+  const e::Executable x = compile_in(tuning_context(isa, none.path, kRecorded), network());
+  CHECK(plan_of(x) == plan_of(predicted));
+  CHECK(records(none.path).empty());
+}
+
+TEST_CASE("sizes that are symbols are measured at their hints") {
+  for (const std::string& backend : cpu_backends()) {
+    INFO(backend);
+    const Folder folder, plain;
+    const std::string text =
+        "graph @g(%x: f32[s0, s1]) symbols { s0: 2..; s1: 2.. } {\n  %a = gelu %x\n  %b = softmax %a {axis = -1}\n"
+        "  %t = transpose %b {perm = [1, 0]}\n  %c = add %t, %t\n  return %c\n}\n";
+    const e::Executable tuned = compile_in(tuning_context(backend.substr(4), folder.path, kTuned), text);
+    const e::Executable predicted = compile_in(tuning_context(backend.substr(4), plain.path, ""), text);
+    for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{2, 3}, std::vector<int64_t>{70, 200}}) {
+      const std::vector<float> v = values(sizes, 5);
+      std::vector<char> bytes(v.size() * 4);
+      std::memcpy(bytes.data(), v.data(), bytes.size());
+      const std::vector<e::Tensor> in = {arrange(TSR_F32, sizes, bytes, Layout::Dense)};
+      const e::Tensor got = tuned.run(in)[0], want = predicted.run(in)[0];
+      CHECK(std::memcmp(got.data(), want.data(), static_cast<size_t>(want.elements()) * 4) == 0);
+    }
+  }
+}
+
+}  // namespace tessera::differential
