@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import os
+import select
 import shutil
 import statistics
 import subprocess
@@ -33,31 +34,45 @@ def say(*words):
 
 class Side:
     def __init__(self, engine, model, args, cache):
-        self.engine, self.times, self.turns = engine, [], []
+        self.engine, self.model, self.times, self.turns = engine, model, [], []
         folder = os.path.join(args.models, model)
-        env = dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(cache, "inductor"), TESSERA_CACHE_DIR=os.path.join(cache, "tessera"), OMP_NUM_THREADS=str(args.threads))
+        caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TESSERA_CACHE_DIR": "tessera"}
+        env = dict(os.environ, OMP_NUM_THREADS=str(args.threads), **{k: os.path.join(cache, v) for k, v in caches.items()})
         if engine.startswith("tessera:"):
             command = [args.program, "--serve", f"{folder}/model.onnx", f"{folder}/in.npz", engine.split(":")[1], "--threads", str(args.threads)]
         else:
             command = [sys.executable, os.path.join(HERE, "peer.py"), engine, model, folder, str(args.threads)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        self.complaints = tempfile.TemporaryFile("w+")  # a pipe that nobody reads would stop what says much
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.complaints, text=True, env=env)
         self.facts = self.read()
 
     def read(self):
+        start = time.monotonic()
+        while not select.select([self.process.stdout], [], [], 15)[0]:
+            say(f"{self.model}: {self.engine}, no answer yet after {time.monotonic() - start:.0f} s")
         line = self.process.stdout.readline()
         if line:
             return json.loads(line)
-        self.process.wait()
-        raise RuntimeError(self.process.stderr.read().strip().splitlines()[-1:] or "it said nothing")
+        status = self.process.wait()
+        self.complaints.seek(0)
+        said = [line for line in self.complaints.read().splitlines() if line and not line[0].isspace()]  # indented are hints and traces
+        raise RuntimeError(said[-1] if said else f"it ended with status {status} and said nothing")
 
     def ask(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended: read() says why
         return self.read()
 
     def close(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
         self.process.wait()
+        self.complaints.close()
 
 
 def compile_ms(facts):
@@ -76,8 +91,37 @@ def measure(model, args):
     folder = os.path.join(args.models, model)
     cache = tempfile.mkdtemp(prefix="bench-models-")
     sides, rows, handover = [], {}, []
+
+    def failed(engine, error):
+        rows[engine] = {"failed": str(error)[:300]}
+        say(f"{model}: {engine} failed: {error}")
+
+    def with_each(some, act):
+        """One that fails is a gap in the tables from then on, and the others go on."""
+        for side in some:
+            try:
+                act(side)
+            except RuntimeError as e:
+                failed(side.engine, e)
+                sides.remove(side)
+                side.close()
+
+    def run(side):
+        turn = side.ask(f"run {args.seconds}")["ms"]
+        side.times += turn
+        side.turns.append(statistics.median(turn))
+
+    def finish(side):
+        times = sorted(side.times)
+        out = os.path.join(cache, "out.npz")
+        side.ask(f"save {out}")
+        rows[side.engine].update(
+            median_ms=statistics.median(times), turns_ms=side.turns, p10_ms=times[len(times) // 10], p90_ms=times[len(times) * 9 // 10], calls=len(times),
+            error=error_of(out, folder), peak_bytes=side.ask("memory")["peak_bytes"])  # fmt: skip
+
     try:
         for engine in args.engines:
+            say(f"{model}: {engine}")
             try:
                 cold = Side(engine, model, args, cache)
                 row = rows[engine] = {"cold": cold.facts}
@@ -89,24 +133,13 @@ def measure(model, args):
                     row["warm"] = warm.facts
                     sides.append(warm)
             except RuntimeError as e:
-                rows[engine] = {"failed": str(e)[:300]}
-                say(f"{model}: {engine} failed: {e}")
-        for side in sides:
-            side.ask("run 0.5")
+                failed(engine, e)
+        with_each(sides[:], lambda side: side.ask("run 0.5"))
         for i in range(args.rounds):
             time.sleep(0.05)  # threads that wait for work spin for some milliseconds
-            handover += [side.ask("handover")["ns"] for side in sides if side.engine in OURS][:1]
-            for side in sides[:: 1 if i % 2 == 0 else -1]:
-                turn = side.ask(f"run {args.seconds}")["ms"]
-                side.times += turn
-                side.turns.append(statistics.median(turn))
-        for side in sides:
-            times = sorted(side.times)
-            out = os.path.join(cache, "out.npz")
-            side.ask(f"save {out}")
-            rows[side.engine].update(
-                median_ms=statistics.median(times), turns_ms=side.turns, p10_ms=times[len(times) // 10], p90_ms=times[len(times) * 9 // 10], calls=len(times),
-                error=error_of(out, folder), peak_bytes=side.ask("memory")["peak_bytes"])
+            with_each([side for side in sides if side.engine in OURS][:1], lambda side: handover.append(side.ask("handover")["ns"]))
+            with_each(sides[:: 1 if i % 2 == 0 else -1], run)
+        with_each(sides[:], finish)
     finally:
         for side in sides:
             side.close()
@@ -170,7 +203,13 @@ def table(results, args):
     lines += ["", "| greatest difference from PyTorch by greatest value | " + " | ".join(ours + peers) + " |", "|---" * (len(ours) + len(peers) + 1) + "|"]
     for r in results:
         lines.append("| " + " | ".join([r["model"]] + [f"{r['engines'][e]['error']:.1e}" if "error" in r["engines"].get(e, {}) else "-" for e in ours + peers]) + " |")
-    return "\n".join(lines)
+    gaps = [f"- {e} on {r['model']}: {x['failed']}" for r in results for e, x in r["engines"].items() if "failed" in x]
+    return "\n".join(lines + (["", "Not measured:", *gaps] if gaps else []))
+
+
+def without_infinity(rows):
+    """As docs/json.md has numbers that JSON lacks."""
+    return {e: {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in x.items()} for e, x in rows.items()}
 
 
 def plot(results, args):
@@ -219,6 +258,9 @@ def main():
     parser.add_argument("--plot", default="cpu-models.svg")
     args = parser.parse_args()
     args.engines = args.engines.split(",")
+    unknown = [e for e in args.engines if e not in OURS + PEERS]
+    if unknown:
+        parser.error(f"unknown engine '{unknown[0]}'; there are: {', '.join(OURS + PEERS)}")
     names = args.only.split(",")
     subprocess.run([sys.executable, os.path.join(HERE, "models.py"), args.models, *names], check=True, stdout=sys.stderr)
     results = []
@@ -227,6 +269,8 @@ def main():
         results.append(measure(name, args))
     plot(results, args)
     if args.json:
+        for r in results:
+            r["engines"] = without_infinity(r["engines"])
         print(json.dumps({"schema": "tessera.bench.cpu-models.peers/1", "threads": args.threads, "models": results}, indent=1))
     else:
         print(table(results, args))
