@@ -31,6 +31,7 @@ clean-demo|root|clean Debian 12: git clone, ./dev demo
 clean-test|root|clean Debian 12: git clone, ./dev test
 onnx-suite|peers|the ONNX backend test suite on eager and reference, and on ONNX Runtime by the same reasons
 onnx-models|peers|real models exported by PyTorch, against its own outputs: max|a-b| <= 1e-4 max|b|, static and dynamic
+onnx-to-jax|peers|the translation by which XLA takes part in bench cpu-models, op by op on the ONNX backend test suite
 fuzz|hours|every parser fuzzed for at least ten minutes, an hour in total, nothing found
 '
 
@@ -112,6 +113,12 @@ check_onnx_models() {
   tests/onnx/real/run.sh "$(binary tessera)" | tee "$log" || status=$?
   figure=$(tail -n 2 "$log" | paste -sd ';')
   return "$status"
+}
+check_onnx_to_jax() {
+  local suite python
+  suite=$(TESSERA_SOURCE_DIR=$PWD tests/onnx/suite.sh --path)
+  python=$(scripts/peers.sh onnx jax)
+  figure=$("$python" -W ignore tests/onnx/onnx_to_jax.py "$suite" | tee /dev/stderr | tail -n 1)
 }
 check_fuzz() { setup fuzz && scripts/fuzz.sh 3600 600; }
 

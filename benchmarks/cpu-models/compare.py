@@ -23,7 +23,7 @@ import time
 import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PEERS = ["eager", "compile", "freezing", "onnxruntime", "openvino"]
+PEERS = ["eager", "compile", "freezing", "xla", "onnxruntime", "openvino"]
 OURS = ["tessera:eager", "tessera:cpu", "tessera:default"]
 MODELS = ["gpt2-1x128", "bert-1x128", "bert-8x128", "resnet50-1", "resnet50-8", "mobilenetv3-1", "vit-b16-1", "encoder-8x64"]
 
@@ -36,7 +36,7 @@ class Side:
     def __init__(self, engine, model, args, cache):
         self.engine, self.model, self.times, self.turns = engine, model, [], []
         folder = os.path.join(args.models, model)
-        caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TESSERA_CACHE_DIR": "tessera"}
+        caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "JAX_COMPILATION_CACHE_DIR": "jax", "TESSERA_CACHE_DIR": "tessera"}
         env = dict(os.environ, OMP_NUM_THREADS=str(args.threads), **{k: os.path.join(cache, v) for k, v in caches.items()})
         if engine.startswith("tessera:"):
             command = [args.program, "--serve", f"{folder}/model.onnx", f"{folder}/in.npz", engine.split(":")[1], "--threads", str(args.threads)]
@@ -214,7 +214,7 @@ def without_infinity(rows):
 
 def plot(results, args):
     """Speed against the best peer of each model: one group of bars per model."""
-    colours = ["#bbbbbb", "#777777", "#d62728", "#aec7e8", "#1f77b4", "#17becf", "#2ca02c", "#9467bd"]
+    colours = ["#bbbbbb", "#777777", "#d62728", "#aec7e8", "#1f77b4", "#17becf", "#ff7f0e", "#2ca02c", "#9467bd"]
     bar, gap, height, left = 14, 26, 260, 50
     group = bar * len(args.engines) + gap
     width = left + group * len(results) + 20

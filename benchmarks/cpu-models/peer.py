@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One peer on one model: compiles, then obeys the lines of stdin as bench-cpu-models --serve does.
 
-    python peer.py ENGINE NAME FOLDER THREADS     ENGINE: eager, compile, freezing, onnxruntime, openvino
+    python peer.py ENGINE NAME FOLDER THREADS     ENGINE: eager, compile, freezing, xla, onnxruntime, openvino
 """
 import contextlib
 import json
@@ -42,6 +42,36 @@ def with_torch():
     return start, lambda: model(**inputs).numpy(), torch.inference_mode() if engine == "eager" else torch.no_grad()
 
 
+def with_xla():
+    os.environ["NPROC"] = str(threads)  # by which XLA sizes its pool; else it is the number of CPUs
+    os.environ.update(JAX_PLATFORMS="cpu", JAX_TRACEBACK_FILTERING="off")
+    # The cache, where JAX_COMPILATION_CACHE_DIR says, takes what compiles fast too; one that cannot be written would show as a slow warm compile.
+    os.environ.update(JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0", JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1", JAX_RAISE_PERSISTENT_CACHE_ERRORS="1")
+    import jax
+    import onnx
+
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import onnx_to_jax
+
+    function = onnx_to_jax.translate(onnx.load(os.path.join(folder, "model.onnx")))
+    inputs = jax.device_put({k: onnx_to_jax.narrow(v) for k, v in np.load(os.path.join(folder, "in.npz")).items()})
+    pool = pool_threads("XLAEigen")
+    if pool != threads:
+        raise RuntimeError(f"XLA's pool has {pool} threads instead of {threads}: this version obeys another setting than NPROC, or names them otherwise")
+    start = milliseconds()
+    compiled = jax.jit(lambda given: function(given)[0])
+    return start, lambda: jax.block_until_ready(compiled(inputs)), contextlib.nullcontext()
+
+
+def pool_threads(name):
+    """How many threads of this process have this in their names."""
+    count = 0
+    for task in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{task}/comm") as comm:
+            count += name in comm.read()
+    return count
+
+
 def with_onnxruntime():
     import onnxruntime as ort
 
@@ -78,7 +108,7 @@ def peak_resident():
 
 
 def main():
-    make = {"onnxruntime": with_onnxruntime, "openvino": with_openvino}.get(engine, with_torch)
+    make = {"onnxruntime": with_onnxruntime, "openvino": with_openvino, "xla": with_xla}.get(engine, with_torch)
     start, call, context = make()
     with context:
         begin = milliseconds()

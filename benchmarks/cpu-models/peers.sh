@@ -6,5 +6,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 program=$(readlink -f "$1")
 shift
 models=${TESSERA_MODELS:-build/models}
-python=$("$here/../../scripts/peers.sh" torch torchvision transformers onnx onnxscript onnxruntime openvino)
+# JAX compresses what it caches; without zstandard that takes longer than to compile GPT-2.
+python=$("$here/../../scripts/peers.sh" torch torchvision transformers jax zstandard onnx onnxscript onnxruntime openvino)
 exec "$python" "$here/compare.py" "$program" "$models" "$@"
