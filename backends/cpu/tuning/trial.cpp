@@ -47,8 +47,10 @@ void fill(uint32_t dtype, char* to, int64_t n) {
 
 void Trial::Free::operator()(char* p) const { std::free(p); }
 
-Trial::Trial(const sdk::Compile& c) : real_(c), request_(*c.p) {
-  request_.struct_size = std::min(request_.struct_size, sizeof request_);
+Trial::Trial(const sdk::Compile& c) : real_(c) {
+  // Of an older host: as much as it has.
+  std::memcpy(&request_, c.p, std::min(c.p->struct_size, sizeof request_));
+  request_.struct_size = std::min(c.p->struct_size, sizeof request_);
   request_.rearranged = nullptr;
   request_.ctx = this;
   request_.dim_slot = [](void* self, tsr_dim d) noexcept -> int32_t { return static_cast<Trial*>(self)->slot(d); };

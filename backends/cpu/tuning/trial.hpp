@@ -63,7 +63,7 @@ class Trial {
   void cool();
 
   const tessera::sdk::Compile& real_;
-  tsr_compile request_;
+  tsr_compile request_{};
   tessera::sdk::Compile compile_{&request_};
   std::vector<tsr_dim> slots_;
   std::vector<int64_t> dims_;
