@@ -9,12 +9,6 @@
 #include "tessera/kit/verify.hpp"
 
 namespace tessera::kit {
-namespace {
-
-constexpr int kMaxRefinements = 16;
-
-}  // namespace
-
 Lowered Lowering::run() {
   tensors();
   domain();
@@ -57,16 +51,7 @@ void Lowering::add_buffer(sdk::Value v, Access access, const std::vector<Expr>& 
 }
 
 Lowered lower(const Piece& piece, const std::string& name) {
-  std::vector<Split> splits;
-  for (int i = 0; i < kMaxRefinements; ++i) {
-    Lowering attempt(piece, name, splits);
-    try {
-      return attempt.run();
-    } catch (const Split& s) {
-      splits.push_back(s);
-    }
-  }
-  unfit("its reshapes cut axes too often");
+  return refined([&](const std::vector<Split>& splits) { return Lowering(piece, name, splits).run(); });
 }
 
 std::string why_not(sdk::Graph g, sdk::Node n) {

@@ -22,6 +22,16 @@ int Lowering::root() const {
   return found;
 }
 
+Expr Lowering::extent_of(const Split& s) {
+  Expr inner = kZero;
+  for (const Split::Part& p : s.inner) {
+    Expr e = pool_.number(p.coefficient);
+    for (const uint32_t x : p.symbols) e = pool_.mul(e, pool_.symbol(x));
+    inner = pool_.add(inner, e);
+  }
+  return inner;
+}
+
 void Lowering::domain() {
   struct Dim {
     Expr extent;
@@ -43,12 +53,7 @@ void Lowering::domain() {
   std::erase_if(dims, [](const Dim& d) { return d.extent == kOne && !d.reduced; });
   for (const Split& s : splits_) {
     const Dim d = dims[s.axis];
-    Expr inner = kZero;
-    for (const Split::Part& p : s.inner) {
-      Expr e = pool_.number(p.coefficient);
-      for (const uint32_t x : p.symbols) e = pool_.mul(e, pool_.symbol(x));
-      inner = pool_.add(inner, e);
-    }
+    const Expr inner = extent_of(s);
     dims[s.axis].extent = *pool_.divide_exactly(d.extent, inner);
     dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(s.axis) + 1, {inner, d.reduced});
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lowering of one piece, in parts: lower_domain.cpp, lower_positions.cpp, lower_levels.cpp, lower_loops.cpp, lower_values.cpp.
+// The lowering of one piece, in parts: lower_domain.cpp, lower_positions.cpp, lower_levels.cpp, lower_loops.cpp, lower_values.cpp; of windows of it: lower_window.cpp.
 //
 // Demand-driven: a tensor's value at a position is asked for, and asks for its operands' values at the positions that it reads. Views only
 // change positions. A first walk finds the reductions, how they depend on each other, and where a reshape cuts an axis in two (then the
@@ -8,6 +8,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -45,6 +46,7 @@ class Lowering {
 
   // Throws Unfit; a Split where an axis must be cut first.
   Lowered run();
+  LoweredWindow run_window(std::span<const tsr_dim> shape, std::span<const sdk::Value> windowed);
 
  private:
   struct Output {
@@ -63,11 +65,20 @@ class Lowering {
   void tensors();
   void add_buffer(sdk::Value v, Access access, const std::vector<Expr>& shape);
 
+  // ---- windows: lower_window.cpp
+
+  // The axes of each dimension of the tensor.
+  std::vector<std::vector<uint32_t>> window_axes(const std::vector<Expr>& sizes);
+  std::vector<Expr> extents_of(const std::vector<uint32_t>& axes) const;
+  // Puts the place of the window and its own axes in place of those; `point`: the number of a point in the tensor.
+  void place_window(const std::vector<std::vector<uint32_t>>& axes, Expr point, std::span<const sdk::Value> windowed);
+
   // ---- the iteration space
 
   // The reduction that gives the domain: the first one that an output depends on.
   int root() const;
   void domain();
+  Expr extent_of(const Split& s);  // of the inner part
   // The position in `shape` of the point of these axes, by row-major number; dimension by dimension where those agree.
   Position reshaped(Expr, const std::vector<Expr>& extents, const std::vector<uint32_t>& axes, const std::vector<Expr>& shape);
   // Groups of dimensions with equal products, from the right; each group by its row-major number.
@@ -133,5 +144,20 @@ class Lowering {
   std::vector<std::pair<int, Position>> now_kept_;
   std::map<std::tuple<int, Position, uint32_t>, uint32_t> known_, in_loop_;
 };
+
+// What `attempt` makes, once as many axes are cut as its reshapes ask for.
+template <class F>
+auto refined(F attempt) {
+  constexpr int kMaxRefinements = 16;
+  std::vector<Split> splits;
+  for (int i = 0; i < kMaxRefinements; ++i) {
+    try {
+      return attempt(splits);
+    } catch (const Split& s) {
+      splits.push_back(s);
+    }
+  }
+  unfit("its reshapes cut axes too often");
+}
 
 }  // namespace tessera::kit

@@ -50,6 +50,23 @@ std::string why_not(sdk::Graph g, sdk::Node n);
 // Throws Unfit when the piece is no single kernel; sdk::Error for a fault. The kernel is verified.
 Lowered lower(const Piece& piece, const std::string& name);
 
+// ---- windows
+//
+// A kernel that works on a part of a tensor of rank 2 or more, for a backend that has that part in memory of its own (the scores of some queries and keys, in
+// its attention): `rows` rows and `columns` columns of the last two dimensions, from `row` and `column` on, at one place of the dimensions before those.
+// Elements of the window lie apart from the tensor, [column][row] with `step` elements between columns. All other operands lie as they always do, dense.
+struct LoweredWindow : Lowered {
+  uint32_t rank = 0;  // of the tensor
+  // The kernel's last symbols, behind those of symbol_dims: the place in each of the rank - 2 dimensions before, then these.
+  enum Symbol { kRow, kRows, kColumn, kColumns, kStep, kNumSymbols };
+  size_t place_at() const { return symbol_dims.size(); }
+  size_t symbol_at(Symbol s) const { return symbol_dims.size() + rank - 2 + s; }
+};
+// `shape`: of the tensor; the piece's one output has it, or broadcasts to it. `windowed`: inputs of that many elements that lie in windows too, and of which
+// only the point that is computed may be read; the output's window may be in the same memory as theirs. Throws Unfit as lower() does, and for reductions.
+LoweredWindow lower_window(const Piece& piece, const std::string& name, std::span<const tsr_dim> shape,
+                           std::span<const sdk::Value> windowed);
+
 // The input whose memory the first output may take over, or -1: every load of it is at the index that the same point stores, and before that.
 int in_place_input(Kernel& k);
 

@@ -41,5 +41,8 @@ struct Schedule {
 
 // The default choice of an analytic model; see docs/kernel_kit.md.
 Schedule choose_schedule(Kernel& k, const Device& device);
+// Of a kernel that lower_window() made: rows in the lanes, and of up to kWindowPoints rows and as many columns one unit.
+inline constexpr int64_t kWindowPoints = 512;
+Schedule window_schedule(const Kernel& k, const Device& device);
 
 }  // namespace tessera::kit
