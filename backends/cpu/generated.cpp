@@ -138,7 +138,7 @@ class GeneratedKernel final : public sdk::Kernel {
     run(body_, args, plan.units, plan.grain);
     if (plan.join_units > 0 && join_) run(join_, args, plan.join_units, plan.join_grain);
     if (faults) [[unlikely]]
-      fail(faults);
+      throw_faults(faults, name_);
   }
 
  private:
@@ -182,12 +182,6 @@ class GeneratedKernel final : public sdk::Kernel {
     fill(dims, symbols);
     plan_(symbols, &plan);
     return (plan.workspace + 63) / 64 * 64;
-  }
-
-  [[noreturn]] void fail(uint32_t faults) const {
-    if (faults & kit::kFaultDivision)
-      throw sdk::Error(TSR_USER, "TSR-R010", "integer division by zero in '" + name_ + "'", "check the divisor");
-    throw sdk::Error(TSR_USER, "TSR-R011", "an index is out of range in '" + name_ + "'", "check the indices");
   }
 
   ModulePtr module_;
@@ -272,37 +266,47 @@ uint64_t fnv(std::string_view text) {  // FNV-1a, 64 bits
 
 }  // namespace
 
+void throw_faults(uint32_t faults, const std::string& name) {
+  if (faults & kit::kFaultDivision)
+    throw sdk::Error(TSR_USER, "TSR-R010", "integer division by zero in '" + name + "'", "check the divisor");
+  throw sdk::Error(TSR_USER, "TSR-R011", "an index is out of range in '" + name + "'", "check the indices");
+}
+
 void check_node(const sdk::Graph& g, const sdk::Node& n) { lower_node(g, n, "k"); }
+
+Source write_source(kit::Kernel& kernel, const kit::Schedule& schedule, const std::string& name, bool log) {
+  // Names of the graph's values and sizes do not matter to the code, and need not be identifiers.
+  for (size_t i = 0; i < kernel.buffers.size(); ++i) kernel.buffers[i].name = "b" + std::to_string(i);
+  for (size_t i = 0; i < kernel.symbols.size(); ++i) kernel.symbols[i].name = "n" + std::to_string(i);
+  kit::ModuleText module(kit::cpu_dialect());
+  module.add(kernel, schedule);
+  const std::string text = module.text(), bare = without_comments(text);
+  char hash[20];
+  std::snprintf(hash, sizeof hash, "_%012llx", static_cast<unsigned long long>(fnv(bare) >> 16));
+  Source out;
+  out.name = name + hash;
+  out.text = renamed(bare, kDraftName, out.name);
+  out.symbols = {out.name, out.name + "_plan"};
+  if (schedule.split) out.symbols.push_back(out.name + "_join");
+  if (log && sdk::log_enabled("output_code")) {
+    std::string origins;
+    for (const std::string& o : kernel.origins) origins += "// " + o + "\n";
+    sdk::log("output_code", "// cpu." + out.name + " computes\n" + origins + renamed(text, kDraftName, out.name));
+  }
+  return out;
+}
 
 Draft draft(const sdk::Graph& g, const sdk::Node& n, const kit::Device& device, bool relaxed, bool log,
             const kit::Choice* choice) {
-  // The text under a name that stands for its final one, which holds a hash of it: kernels of several structures may be linked together.
-  static const std::string kName = "k_this_kernel";
-  Lowering l = lower_node(g, n, kName);
+  Lowering l = lower_node(g, n, kDraftName);
   Draft d;
   d.lowered = std::move(l.lowered);
-  // Names of the graph's values and sizes do not matter to the code, and need not be identifiers.
-  for (size_t i = 0; i < d.lowered.kernel.buffers.size(); ++i) d.lowered.kernel.buffers[i].name = "b" + std::to_string(i);
-  for (size_t i = 0; i < d.lowered.kernel.symbols.size(); ++i) d.lowered.kernel.symbols[i].name = "n" + std::to_string(i);
   d.schedule = kit::choose_schedule(d.lowered.kernel, device);
   if (choice) d.schedule = kit::with_choice(d.schedule, *choice);
   d.schedule.relaxed = relaxed;
   d.operand_of = std::move(l.piece.operand_of);
-  kit::ModuleText module(kit::cpu_dialect());
-  module.add(d.lowered.kernel, d.schedule);
-  const std::string text = module.text(), bare = without_comments(text);
-  char hash[20];
-  std::snprintf(hash, sizeof hash, "_%012llx", static_cast<unsigned long long>(fnv(bare) >> 16));
   d.name = kernel_name(g, n);
-  d.source.name = d.name + hash;
-  d.source.text = renamed(bare, kName, d.source.name);
-  d.source.symbols = {d.source.name, d.source.name + "_plan"};
-  if (d.schedule.split) d.source.symbols.push_back(d.source.name + "_join");
-  if (log && sdk::log_enabled("output_code")) {
-    std::string origins;
-    for (const std::string& o : d.lowered.kernel.origins) origins += "// " + o + "\n";
-    sdk::log("output_code", "// cpu." + d.source.name + " computes\n" + origins + renamed(text, kName, d.source.name));
-  }
+  d.source = write_source(d.lowered.kernel, d.schedule, d.name, log);
   return d;
 }
 

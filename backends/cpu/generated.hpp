@@ -32,6 +32,12 @@ void check_node(const tessera::sdk::Graph& g, const tessera::sdk::Node& n);
 // Throws tessera::kit::Unfit. By the model's schedule, or by `choice` where there is one.
 Draft draft(const tessera::sdk::Graph& g, const tessera::sdk::Node& n, const tessera::kit::Device& device, bool relaxed,
             bool log, const tessera::kit::Choice* choice = nullptr);
+// The text of a kernel that was lowered under the name kDraftName, which stands for its final one: that is `name` and a hash of the text, since kernels of several
+// structures may be linked together. Renames buffers and symbols.
+inline constexpr const char* kDraftName = "k_this_kernel";
+Source write_source(tessera::kit::Kernel& kernel, const tessera::kit::Schedule& schedule, const std::string& name, bool log);
+// Throws the run-time error of what a kernel has found.
+[[noreturn]] void throw_faults(uint32_t faults, const std::string& name);
 // Text without comments, which say where a kernel came from: texts of one structure are equal.
 std::string without_comments(const std::string& text);
 // An identifier from the ops of a node: "fused_add_gelu", "layer_norm".

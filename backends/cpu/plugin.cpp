@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attention/attention.hpp"
+#include "attention/form.hpp"
 #include "conv.hpp"
 #include "depthwise/expanded.hpp"
 #include "depthwise/max_pool.hpp"
@@ -84,6 +85,10 @@ class CpuBackend final : public sdk::Backend {
       const char* why = refuse_attention(n);
       return why ? sdk::no(why) : sdk::yes();
     }
+    if (is_attention_group(n)) {
+      const std::string why = refuse_attention_group(n, generate_ && has_compiler());
+      return why.empty() ? sdk::yes() : sdk::no(g.scratch_string(why));
+    }
     if (is_expanded(n)) {
       const char* why = refuse_expanded(n, isa_);
       return why ? sdk::no(why) : sdk::yes();
@@ -114,8 +119,13 @@ class CpuBackend final : public sdk::Backend {
   void prepare(std::span<const sdk::Compile> requests) override {
     tune(requests);
     std::vector<Source> sources;
-    for (const sdk::Compile& c : requests)
-      if (!has_own_kernel(c.node())) sources.push_back(draft_or_fail(c, /*log=*/true).source);
+    for (const sdk::Compile& c : requests) {
+      if (is_attention_group(c.node())) {
+        if (Source source; prepare_attention_group(c, device_, &source)) sources.push_back(std::move(source));
+      } else if (!has_own_kernel(c.node())) {
+        sources.push_back(draft_or_fail(c, /*log=*/true).source);
+      }
+    }
     if (sources.empty()) return;
     std::vector<ModulePtr> modules = compiler_.compile(sources);
     std::lock_guard lock(mutex_);
@@ -130,6 +140,7 @@ class CpuBackend final : public sdk::Backend {
 
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c) override {
     if (is_expanded(c.node())) return make_expanded(c, isa_);
+    if (is_attention_group(c.node())) return make_attention_group(c, isa_, device_, compiler_);
     if (Tuner::has_ways(c.node())) return tuner_.make(c);
     if (c.node().is("max_pool")) return make_max_pool(c, isa_);
     if (c.node().is("attention")) return make_attention(c, isa_);
@@ -141,7 +152,8 @@ class CpuBackend final : public sdk::Backend {
 
  private:
   static bool has_own_kernel(const sdk::Node& n) {
-    return is_product(n.op()) || n.is("conv") || n.is("max_pool") || n.is("attention") || anchor_of(n) || is_expanded(n);
+    return is_product(n.op()) || n.is("conv") || n.is("max_pool") || n.is("attention") || anchor_of(n) || is_expanded(n) ||
+           is_attention_group(n);
   }
 
   // What the requests ask to be measured, before anything is compiled.

@@ -9,13 +9,6 @@ namespace {
 
 constexpr uint32_t kNone = 0xffffffffu;
 
-// Calls of library functions, by element and loop: what is computed again in a second loop counts again.
-int heavy_calls(const kit::Kernel& k) {
-  int n = 0;
-  for (const kit::Inst& x : k.insts) n += x.op == kit::Op::Call;
-  return n;
-}
-
 bool is_literal(sdk::Value v) {
   const sdk::Node def = v.def();
   return def && def.is("constant") && v.type().elements() == 1;
@@ -27,6 +20,12 @@ void add_once(std::vector<T>& list, const T& x) {
 }
 
 }  // namespace
+
+int heavy_calls(const kit::Kernel& k) {
+  int n = 0;
+  for (const kit::Inst& x : k.insts) n += x.op == kit::Op::Call;
+  return n;
+}
 
 Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options) : g_(g), options_(options) {
   for (const sdk::Node& n : g.nodes(region)) {

@@ -74,6 +74,11 @@ void replace_by_group(sdk::Graph g, const kit::Piece& piece, sdk::Node fused);
 // Both. The nodes must stand in a row, or in a chain of single readers.
 sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend);
 
+// Calls of library functions, by element and loop: what is computed again in a second loop counts again.
+int heavy_calls(const kit::Kernel& k);
+
+// Groups of attention with the program that modifies its scores, in one region. True: the graph was edited.
+bool fuse_attention(sdk::Graph g, tsr_id region, const FuseOptions& options);
 // Groups of a product or convolution and what follows it, in one region. True: the graph was edited.
 bool fuse_epilogues(sdk::Graph g, tsr_id region);
 

@@ -37,6 +37,7 @@ class Fuse : public sdk::Pass {
     if (options.max_size < 2) return false;
     bool changed = false;
     for (const tsr_id r : regions(g)) {
+      if (given.get_bool("attention", true)) changed |= fuse_attention(g, r, options);
       if (given.get_bool("epilogues", true)) changed |= fuse_epilogues(g, r);
       changed |= region(g, r, options);
     }

@@ -42,7 +42,7 @@ e::Context make_context(const std::string& more_plugins, const std::string& orde
   return e::Context(o);
 }
 
-// `kind`: "cpu", "cpu+2x2", "cpu+fuse", "cpu+fuse+relaxed" or "cpu+fuse+map".
+// `kind`: "cpu", "cpu+2x2", "cpu+fuse", "cpu+fuse+relaxed", "cpu+fuse+map" or "cpu+fuse+threadsN".
 const e::Context& cpu_context(const std::string& isa, const std::string& kind = "cpu") {
   static std::map<std::string, e::Context> contexts;
   const std::string key = kind + ":" + isa;
@@ -50,6 +50,7 @@ const e::Context& cpu_context(const std::string& isa, const std::string& kind = 
   const char* build = std::getenv("TESSERA_BUILD_DIR");
   const std::string cache = build ? std::string(build) + "/cache/cpu" : std::string();
   const bool fused = kind.starts_with("cpu+fuse"), relaxed = kind.ends_with("+relaxed"), mapped = kind.ends_with("+map");
+  const size_t threads = kind.find("+threads");
   return contexts
       .emplace(key, make_context(
                         std::string(", \"tessera.backend.cpu\"") + (fused ? ", \"tessera.pass.fuse\"" : "") +
@@ -59,6 +60,7 @@ const e::Context& cpu_context(const std::string& isa, const std::string& kind = 
                             (kind == "cpu+2x2" ? "winograd = \"2x2\"\n" : "") +
                             (fused ? std::string("[pipeline]\npasses = [") + (mapped ? "\"map_batch\", " : "") + "\"fuse\"]\n"
                                    : "") +
+                            (threads == kind.npos ? "" : "[runtime]\nthreads = " + kind.substr(threads + 8) + "\n") +
                             (mapped ? "[map_batch]\nmin_flops = 1\nmin_rows = 1\nmin_items = 2\n" : ""),
                         relaxed ? "numerics = \"relaxed\"\n" : ""))
       .first->second;

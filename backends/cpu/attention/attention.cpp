@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 
+#include "attention/form.hpp"
+#include "attention/score_mod.hpp"
 #include "attention/tables.hpp"
+#include "finish.hpp"
 #include "gemm/gemm.hpp"
 #include "shares.hpp"
 #include "strided.hpp"
@@ -15,10 +19,10 @@
 namespace cpu {
 
 namespace sdk = tessera::sdk;
+namespace kit = tessera::kit;
 
 namespace {
 
-constexpr int64_t kFewQueries = 8;
 // Keys between two corrections of what was summed before (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018): their weights for a
 // panel of queries, 64 KiB at 32 queries, stay in the second-level cache.
 constexpr int64_t kKeysAtOnce = 512;
@@ -69,39 +73,82 @@ struct Strided {
   const char* at(int64_t r) const { return data + r * row * bytes_of(dtype); }
 };
 
+// An operand with its dimensions in the order [*batch, rows, columns].
+struct Turned {
+  int64_t sizes[kMaxRank], strides[kMaxRank];
+  tsr_tensor t;
+};
+
 class AttentionKernel final : public sdk::Kernel {
  public:
   AttentionKernel(const sdk::Compile& c, const Isa& isa)
-      : isa_(isa), gemm_(*gemm_kernels(isa, TSR_F32, TSR_F32)), causal_(c.node().attr("causal").as_bool()) {
-    const sdk::Node n = c.node();
-    scale_ = n.attr("scale").as_float();
-    q_ = LaunchSizes(c, n.operand(0).type());
-    k_ = LaunchSizes(c, n.operand(1).type());
-    v_ = LaunchSizes(c, n.operand(2).type());
-    if (n.has_operand(3)) mask_ = n.operand(3).type().dtype() == TSR_BOOL ? Mask::kBool : Mask::kAdded;
-    slots_ = std::max(1, sdk::host().core->num_threads());
+      : isa_(isa), gemm_(*gemm_kernels(isa, TSR_F32, TSR_F32)), whole_(true) {
+    read(c.node());
+    for (uint32_t i = 0; i < 4; ++i) at_[i] = i;
+    bind(c, c.node(), c.node());
   }
 
-  std::string name() const override { return std::string("cpu.attention.") + gemm_.name; }
+  // The form has nodes unless there is no module.
+  AttentionKernel(const sdk::Compile& c, const Isa& isa, const AttentionForm& form, std::optional<ScoreMod> mod)
+      : isa_(isa), gemm_(*gemm_kernels(isa, TSR_F32, TSR_F32)), whole_(static_cast<bool>(form.whole)), mod_(std::move(mod)) {
+    const sdk::Node first = whole_ ? form.whole : form.scores, second = whole_ ? form.whole : form.results;
+    at_[0] = outer_operand(c.node(), first, 0);
+    at_[1] = outer_operand(c.node(), first, 1);
+    at_[2] = outer_operand(c.node(), second, whole_ ? 2 : 1);
+    if (whole_) {
+      read(form.whole);
+      computes_mask_ = mask_ != Mask::kNone;
+    } else {
+      scale_ = 1;
+      blind_ = form.blind;
+      scores_axes_ = form.of_scores, results_axes_ = form.of_results;
+    }
+    bind(c, first, second);
+  }
+
+  std::string name() const override { return "cpu." + (mod_ ? mod_->name() : std::string("attention")) + "." + gemm_.name; }
   bool has_workspace() const override { return true; }
   int64_t workspace(const int64_t* d) override {
     Sizes s;
     const int rank = static_cast<int>(q_.dims.size());
-    for (int i = 0; i + 2 < rank; ++i) s.heads *= q_.at(i, d);
-    s.queries = q_.at(rank - 2, d), s.depth = q_.at(rank - 1, d);
-    s.keys = k_.at(rank - 2, d), s.values = v_.at(rank - 1, d);
-    return slots_ * Space(s, gemm_.nr, mask_ == Mask::kAdded).total * 4;
+    if (whole_) {
+      s.queries = q_.at(rank - 2, d), s.depth = q_.at(rank - 1, d);
+      s.keys = k_.at(rank - 2, d), s.values = v_.at(rank - 1, d);
+    } else {
+      s.queries = q_.at(scores_axes_.m[0], d), s.depth = q_.at(scores_axes_.k[0].first, d);
+      s.keys = k_.at(scores_axes_.n[0], d), s.values = v_.at(results_axes_.n[0], d);
+    }
+    return space_bytes(s) + (mod_ ? mod_->workspace(d) : 0);
   }
 
   void launch(const tsr_launch& l) override {
-    const tsr_tensor &q = l.inputs[0], &k = l.inputs[1], &out = l.outputs[0];
+    Turned turned[3];
+    Call call{l, l.inputs[at_[0]], l.inputs[at_[1]], l.inputs[at_[2]], nullptr};
+    if (!whole_) {
+      const tsr_tensor& out = l.outputs[0];
+      turn(call.q, scores_axes_, true, scores_axes_.m[0], scores_axes_.k[0].first, &call.k, &turned[0]);
+      turn(call.k, scores_axes_, false, scores_axes_.n[0], scores_axes_.k[0].second, &call.q, &turned[1]);
+      turn(call.v, results_axes_, false, results_axes_.k[0].second, results_axes_.n[0], nullptr, &turned[2]);
+      // The scores' side of the second product has the sizes of the result.
+      for (size_t d = 0; d < results_axes_.batch.size(); ++d) {
+        if (turned[2].sizes[d] != out.sizes[d]) turned[2].strides[d] = 0;
+        turned[2].sizes[d] = out.sizes[d];
+      }
+      call.q = turned[0].t, call.k = turned[1].t, call.v = turned[2].t;
+    }
+    const tsr_tensor &q = call.q, &k = call.k, &out = l.outputs[0];
     const uint32_t rank = q.rank;
     Sizes s;
     for (uint32_t i = 0; i + 2 < rank; ++i) s.heads *= q.sizes[i];
     s.queries = q.sizes[rank - 2], s.depth = q.sizes[rank - 1];
-    s.keys = k.sizes[rank - 2], s.values = out.sizes[rank - 1];
+    s.keys = k.sizes[rank - 2], s.values = out.sizes[out.rank - 1];
     if (s.heads * s.queries * s.values == 0) return;
-    const Space space(s, gemm_.nr, mask_ == Mask::kAdded);
+    const Space space(s, gemm_.nr, mask_ == Mask::kAdded || computes_mask_);
+    ScoreMod::Launch mod;
+    if (mod_) {
+      mod_->begin(l, static_cast<char*>(l.workspace) + space_bytes(s), &mod);
+      call.mod = &mod;
+    }
     // A head, or where there are few of them a part of its queries: whoever takes a part packs the keys and values for it.
     const int64_t panels = (s.queries + gemm_.nr - 1) / gemm_.nr,
                   slots = std::min<int64_t>(slots_, sdk::host().core->num_threads()),
@@ -114,13 +161,57 @@ class AttentionKernel final : public sdk::Kernel {
       if (gemm_.begin) gemm_.begin();
       for (int64_t slot = begin; slot < end; ++slot)
         for (int64_t u, to; shares.take(slot, &u, &to);)
-          part(l, s, space, u / parts, panels * (u % parts) / parts, panels * (u % parts + 1) / parts,
+          part(call, s, space, u / parts, panels * (u % parts) / parts, panels * (u % parts + 1) / parts,
                static_cast<float*>(l.workspace) + slot * space.total);
       if (gemm_.end) gemm_.end();
     });
+    if (mod_) mod_->end(mod);
   }
 
  private:
+  struct Call {
+    const tsr_launch& l;
+    tsr_tensor q, k, v;
+    ScoreMod::Launch* mod;
+  };
+
+  void read(const sdk::Node& attention) {
+    scale_ = attention.attr("scale").as_float();
+    causal_ = attention.attr("causal").as_bool();
+    if (attention.has_operand(3)) mask_ = attention.operand(3).type().dtype() == TSR_BOOL ? Mask::kBool : Mask::kAdded;
+  }
+  void bind(const sdk::Compile& c, const sdk::Node& first, const sdk::Node& second) {
+    q_ = LaunchSizes(c, first.operand(0).type());
+    k_ = LaunchSizes(c, first.operand(1).type());
+    v_ = LaunchSizes(c, second.operand(whole_ ? 2 : 1).type());
+    slots_ = std::max(1, sdk::host().core->num_threads());
+  }
+  int64_t space_bytes(const Sizes& s) const {
+    const int64_t bytes = slots_ * Space(s, gemm_.nr, mask_ == Mask::kAdded || computes_mask_).total * 4;
+    return (bytes + 63) / 64 * 64;
+  }
+
+  // `t` as [*batch, row, column]. A batch dimension that it lacks, or has with size 1, has the size of the other operand and the stride 0.
+  static void turn(const tsr_tensor& t, const ProductAxes& axes, bool left, int row, int column, const tsr_tensor* other,
+                   Turned* out) {
+    const auto put = [&](size_t d, int axis) {
+      out->sizes[d] = axis < 0 ? 1 : t.sizes[axis];
+      out->strides[d] = axis < 0 || t.sizes[axis] == 1 ? 0 : t.strides[axis];
+    };
+    size_t d = 0;
+    for (const auto& [x, y] : axes.batch) {
+      put(d, left ? x : y);
+      const int there = left ? y : x;
+      if (other && there >= 0 && out->sizes[d] == 1) out->sizes[d] = other->sizes[there];
+      ++d;
+    }
+    put(d++, row);
+    put(d++, column);
+    out->t = t;
+    out->t.rank = static_cast<uint32_t>(d);
+    out->t.sizes = out->sizes, out->t.strides = out->strides;
+  }
+
   // Where the head with the index `flat` over the batch of q begins; `t` may have fewer heads along the last batch axis.
   static Strided operand(const tsr_tensor& t, const tsr_tensor& q, int64_t flat) {
     Strided o{static_cast<const char*>(t.data), t.dtype, t.strides[t.rank - 2], t.strides[t.rank - 1]};
@@ -164,6 +255,17 @@ class AttentionKernel final : public sdk::Kernel {
     w.mask_add = to, w.mask_step = height;
   }
 
+  // The same of what a group computes: [key][width].
+  void computed_mask(float* from, int width, WeighArgs& w) const {
+    if (mask_ == Mask::kBool) {
+      w.mask_bool = reinterpret_cast<const uint8_t*>(from);
+      w.mask_row = 1, w.mask_col = width;
+    } else {
+      w.mask_add = from, w.mask_step = width;
+      w.mask_by_query = true;
+    }
+  }
+
   // Rows of the left side [rows][depth] in tiles, each with all of its depth.
   void pack(const char* from, uint32_t dtype, int64_t rows, int64_t row, int64_t col, int64_t depth, float* to) const {
     const Tiles tiles(rows, gemm_.mr);
@@ -176,10 +278,11 @@ class AttentionKernel final : public sdk::Kernel {
   }
 
   // Panels [first, last) of queries of one head.
-  void part(const tsr_launch& l, const Sizes& s, const Space& space, int64_t head, int64_t first, int64_t last,
-            float* at) const {
-    const tsr_tensor& q = l.inputs[0];
-    const Strided oq = operand(q, q, head), ok = operand(l.inputs[1], q, head), ov = operand(l.inputs[2], q, head);
+  void part(const Call& call, const Sizes& s, const Space& space, int64_t head, int64_t first, int64_t last, float* at) const {
+    const tsr_launch& l = call.l;
+    const tsr_tensor& q = call.q;
+    // The second product of a group may have other batch dimensions, in the same order.
+    const Strided oq = operand(q, q, head), ok = operand(call.k, q, head), ov = operand(call.v, whole_ ? q : call.v, head);
     const int width = gemm_.nr;
     // Keys that no query of this part sees are not looked at.
     const int64_t keys = causal_ ? std::min(s.keys, last * width) : s.keys;
@@ -215,7 +318,11 @@ class AttentionKernel final : public sdk::Kernel {
                                                             weights + tiles.first(t) * width, width, false,
                                                             Ahead::only(packed_q, 0, weights));
         w.keys = n;
-        if (mask_ != Mask::kNone) mask(mask_of(l.inputs[3], q, head), query, queries, j, n, at + space.mask, w);
+        if (mod_) mod_->apply(*call.mod, {head, query, queries, j, n, width}, computes_mask_ ? at + space.mask : weights);
+        if (computes_mask_)
+          computed_mask(at + space.mask, width, w);
+        else if (mask_ != Mask::kNone)
+          mask(mask_of(l.inputs[at_[3]], q, head), query, queries, j, n, at + space.mask, w);
         w.seen = causal_ ? query - j + 1 : std::numeric_limits<int32_t>::max();
         (isa_.level >= 2 ? weigh_avx512 : isa_.level == 1 ? weigh_avx2 : weigh_baseline)(w);
         if (j > 0)
@@ -231,18 +338,24 @@ class AttentionKernel final : public sdk::Kernel {
       const int64_t first_out = (head * s.queries + query) * s.values;
       const AttendedArgs a{sums,      s.values, width,
                            queries,   w.sum,    static_cast<char*>(out.data) + first_out * bytes_of(out.dtype),
-                           out.dtype, s.values};
+                           out.dtype, s.values, blind_};
       (isa_.level >= 2 ? store_attended_avx512 : isa_.level == 1 ? store_attended_avx2 : store_attended_baseline)(a);
     }
   }
 
   const Isa& isa_;
   const GemmIsa& gemm_;
-  bool causal_;
+  const bool whole_;  // the op, not two products
+  bool causal_ = false;
   enum class Mask { kNone, kBool, kAdded } mask_ = Mask::kNone;
+  bool computes_mask_ = false;
+  Blind blind_ = Blind::kZero;
   double scale_ = 0;
+  uint32_t at_[4] = {};  // of the compiled node: queries, keys, values, mask
+  ProductAxes scores_axes_, results_axes_;
   LaunchSizes q_, k_, v_;
   int slots_ = 1;
+  std::optional<ScoreMod> mod_;
 };
 
 }  // namespace
@@ -262,6 +375,50 @@ const char* refuse_attention(const sdk::Node& n) {
 
 std::unique_ptr<sdk::Kernel> make_attention(const sdk::Compile& c, const Isa& isa) {
   return std::make_unique<AttentionKernel>(c, isa);
+}
+
+std::string refuse_attention_group(const sdk::Node& n, bool generates) {
+  std::string why;
+  const std::optional<AttentionForm> form = attention_form(n, &why);
+  if (!form || form->piece.nodes.empty()) return why;
+  if (!generates) return "cpu generates no code";
+  try {
+    check_score_mod(*form);
+    return {};
+  } catch (const kit::Unfit& u) {
+    return u.why;
+  }
+}
+
+namespace {
+
+AttentionForm form_or_fail(const sdk::Compile& c) {
+  std::string why;
+  std::optional<AttentionForm> form = attention_form(c.node(), &why);
+  if (!form) throw sdk::Error(TSR_BUG, "TSR-B005", "cpu was asked to compile a group that it does not claim: " + why);
+  return *std::move(form);
+}
+
+}  // namespace
+
+bool prepare_attention_group(const sdk::Compile& c, const kit::Device& device, Source* out) {
+  const AttentionForm form = form_or_fail(c);
+  if (form.piece.nodes.empty()) return false;
+  *out = draft_score_mod(form, device, c.relaxed(), /*log=*/true).source;
+  return true;
+}
+
+std::unique_ptr<sdk::Kernel> make_attention_group(const sdk::Compile& c, const Isa& isa, const kit::Device& device,
+                                                  Compiler& compiler) {
+  const AttentionForm form = form_or_fail(c);
+  std::optional<ScoreMod> mod;
+  if (!form.piece.nodes.empty()) {
+    ScoreModDraft d = draft_score_mod(form, device, c.relaxed(), /*log=*/false);
+    ModulePtr module = compiler.find(d.source);
+    if (!module) module = compiler.compile(d.source);
+    mod.emplace(c, form, std::move(d), std::move(module));
+  }
+  return std::make_unique<AttentionKernel>(c, isa, form, std::move(mod));
 }
 
 }  // namespace cpu

@@ -4,13 +4,23 @@
 
 #include <memory>
 
-#include "jit/isa.hpp"
+#include "jit/compiler.hpp"
+#include "tessera/kit/schedule.hpp"
 #include "tessera/plugin.hpp"
 
 namespace cpu {
 
-// Null: this backend takes the node. Few queries are left to the next backend: lanes hold queries here.
+constexpr int64_t kFewQueries = 8;  // lanes hold queries here: fewer are left to the next backend
+
+// Null: this backend takes the node.
 const char* refuse_attention(const tessera::sdk::Node& n);
 std::unique_ptr<tessera::sdk::Kernel> make_attention(const tessera::sdk::Compile& c, const Isa& isa);
+
+// A group as form.hpp says. Empty: this backend takes it; `generates`: it may compile code.
+std::string refuse_attention_group(const tessera::sdk::Node& n, bool generates);
+// The code that compile() will want; false: none.
+bool prepare_attention_group(const tessera::sdk::Compile& c, const tessera::kit::Device& device, Source* out);
+std::unique_ptr<tessera::sdk::Kernel> make_attention_group(const tessera::sdk::Compile& c, const Isa& isa,
+                                                           const tessera::kit::Device& device, Compiler& compiler);
 
 }  // namespace cpu

@@ -112,7 +112,8 @@ void CPU_CAT(correct_, CPU_ISA_NAME)(float* sums, int64_t values, int width, int
 void CPU_CAT(store_attended_, CPU_ISA_NAME)(const AttendedArgs& a) {
   for (int first = 0; first < a.queries; first += kLanes) {
     const int queries = lanes_of(a.queries - first);
-    const Vec weights = load(a.weights + first), factor = weights == Vec{} ? Vec{} : splat(1.0f) / weights;
+    const Vec weights = load(a.weights + first), inverse = splat(1.0f) / weights,
+              factor = a.blind != Blind::kNaN && weights == Vec{} ? Vec{} : inverse;
     for (int64_t v = 0; v < a.values; v += kLanes) {
       const int values = lanes_of(a.values - v);
       const char* row[kLanes];
@@ -120,7 +121,10 @@ void CPU_CAT(store_attended_, CPU_ISA_NAME)(const AttendedArgs& a) {
         row[i] = reinterpret_cast<const char*>(a.sums + (v + (i < values ? i : 0)) * a.width + first);
       Vec turned[kLanes];
       load_turned(row, 0, turned);
-      for (int q = 0; q < queries; ++q) put(a, (first + q) * a.out_row + v, turned[q] * splat(factor[q]), values);
+      for (int q = 0; q < queries; ++q) {
+        const bool none = a.blind == Blind::kNaNIsZero && !(weights[q] > 0);
+        put(a, (first + q) * a.out_row + v, none ? Vec{} : turned[q] * splat(factor[q]), values);
+      }
     }
   }
 }

@@ -28,7 +28,14 @@ using Weigh = void(const WeighArgs&);
 // Results of the second product, sums[value * width + query]: multiplied by a factor per query.
 using Correct = void(float* sums, int64_t values, int width, int queries, const float* factor);
 
-// Divided by the sums of weights, to rows of the result; a query that saw no key gives 0.
+// What a query gives of whose keys all scores are -inf, so that the sum of its weights is 0.
+enum class Blind : uint8_t {
+  kZero,
+  kNaN,        // as softmax does
+  kNaNIsZero,  // 0, and so does one whose weights are NaN
+};
+
+// Divided by the sums of weights, to rows of the result.
 struct AttendedArgs {
   const float* sums;
   int64_t values;
@@ -37,6 +44,7 @@ struct AttendedArgs {
   void* out;
   uint32_t dtype;   // f32, bf16 or f16, rounded once
   int64_t out_row;  // elements
+  Blind blind;
 };
 using StoreAttended = void(const AttendedArgs&);
 
