@@ -87,7 +87,9 @@ class CpuBackend final : public sdk::Backend {
     }
     if (is_attention_group(n)) {
       const std::string why = refuse_attention_group(n, generate_ && has_compiler());
-      return why.empty() ? sdk::yes() : sdk::no(g.scratch_string(why));
+      if (why.empty()) return sdk::yes();
+      if (sdk::log_enabled("perf_hints")) sdk::log("perf_hints", "cpu leaves a group of attention in parts: " + why);
+      return sdk::no(g.scratch_string(why));
     }
     if (is_expanded(n)) {
       const char* why = refuse_expanded(n, isa_);

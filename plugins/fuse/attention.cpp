@@ -97,7 +97,7 @@ class Attention {
   bool decide(sdk::Value v, const sdk::Node& n) {
     if (!moves_or_computes(n) || !of_backend(n)) return false;
     const double elements = kit::elements_at_hints(g_, v.type());
-    bool positions = !is_float(v.type().dtype());
+    bool positions = true;
     for (uint32_t i = 0; i < n.num_operands() && positions; ++i)
       positions = !n.has_operand(i) || one_element(n.operand(i)) || pulls(n.operand(i));
     if (!positions && (elements < head_ || elements > scores_)) return false;
@@ -138,11 +138,11 @@ class Attention {
     if (!takes_groups(last_)) return "the backend of " + named(last_) + " takes no groups";
     const sdk::Type t = x.type();
     if (t.rank() < 2) return "scores have dimensions of queries and keys";
-    const int64_t axis = softmax.attr("axis").as_int();
-    if (axis != -1 && axis != static_cast<int64_t>(t.rank()) - 1) return "softmax is not over the last dimension";
     scores_ = kit::elements_at_hints(g_, t);
     head_ = elements({t.size(-2), t.size(-1)});
     if (!depends(x) || !first_) return "softmax reads no product's results";
+    const int64_t axis = softmax.attr("axis").as_int();
+    if (axis != -1 && axis != static_cast<int64_t>(t.rank()) - 1) return "softmax is not over the last dimension";
     core_.insert(first_.id);
     for (const tsr_id id : core_) {
       const sdk::Node n = g_.node(id);

@@ -25,10 +25,17 @@ template <bool Masked>
       const float* m = w.mask_add + key * w.mask_step;
       s = s + (w.mask_by_query ? load(m + first) : splat(*m));
     } else if (w.mask_bool) {
-      if (w.mask_row == 0)
+      if (w.mask_row == 0) {
         s = w.mask_bool[at] ? s : splat(kUnseen);
-      else
+      } else if (w.mask_row == 1 && n == kLanes) {
+        typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
+        typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
+        Bytes seen;
+        std::memcpy(&seen, w.mask_bool + at, sizeof seen);
+        s = __builtin_convertvector(seen, Ints) != 0 ? s : splat(kUnseen);
+      } else {
         for (int i = 0; i < n; ++i) s[i] = w.mask_bool[at + i * w.mask_row] ? s[i] : kUnseen;
+      }
     }
     for (int64_t i = 0; key >= w.seen + first + i && i < kLanes; ++i) s[i] = kUnseen;
   }

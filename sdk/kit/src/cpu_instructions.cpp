@@ -51,6 +51,17 @@ std::string KernelWriter::value(uint32_t id, const Inst& x, const Lanes& l) {
 
 void KernelWriter::index(uint32_t id, const Inst& x, const Lanes& l) {
   if (l.n == 1) return line("const i64 " + name(id) + " = " + expr(x.index) + ";");
+  // At equal steps along the lanes: that of the first one, and a constant.
+  std::vector<uint32_t> values;
+  k_.pool.collect(x.index, AtomKind::Value, values);
+  const bool known = std::none_of(values.begin(), values.end(), [&](uint32_t v) { return varying_[v] != 0; });
+  const auto along = k_.pool.affine(x.index, s_.lane_axis);
+  if (const auto step = known && along ? k_.pool.as_number(along->coefficient) : std::nullopt) {
+    std::string steps;
+    for (int j = 0; j < l.n; ++j) steps += (j ? ", " : "") + std::to_string(j * *step);
+    return line("const " + type(Type::I64, l.n) + " " + name(id) + " = (" + expr(x.index) + ") + " + type(Type::I64, l.n) +
+                "{" + steps + "};");
+  }
   line(type(Type::I64, l.n) + " " + name(id) + " = {};");
   lane_loop(l, name(id) + "[j] = " + expr(x.index, "j") + ";");
 }
