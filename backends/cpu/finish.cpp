@@ -56,6 +56,10 @@ uint32_t outer_operand(const sdk::Node& fused, const sdk::Node& inner, uint32_t 
   return static_cast<uint32_t>(std::max(0, input_of(fused, inner.operand(i))));
 }
 
+uint32_t outer_operand(const sdk::Node& fused, const sdk::Value& v) {
+  return static_cast<uint32_t>(std::max(0, input_of(fused, v)));
+}
+
 bool is_outer_operand(const sdk::Node& fused, const sdk::Node& inner, uint32_t i) {
   return input_of(fused, inner.operand(i)) >= 0;
 }

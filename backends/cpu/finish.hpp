@@ -51,6 +51,7 @@ class Finish {
 tessera::sdk::Node anchor_of(const tessera::sdk::Node& fused);
 // Which operand of the fused node stands for operand `i` of a node in its region.
 uint32_t outer_operand(const tessera::sdk::Node& fused, const tessera::sdk::Node& inner, uint32_t i);
+uint32_t outer_operand(const tessera::sdk::Node& fused, const tessera::sdk::Value& v);  // of an input of the region
 bool is_outer_operand(const tessera::sdk::Node& fused, const tessera::sdk::Node& inner, uint32_t i);
 
 }  // namespace cpu

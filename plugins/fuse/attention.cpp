@@ -105,9 +105,32 @@ class Attention {
     return k == 0 || (k > 0 && elements == scores_ && v.num_uses() == 1);
   }
 
+  // The views that repeat heads of keys or values, and what transposes them: the backend may read a head where it lies.
+  bool repeats(sdk::Value v) const {
+    bool any = false;
+    for (sdk::Node n = v.def(); here(n); n = n.operand(0).def()) {
+      if (n.is("broadcast_to")) any = true;
+      if (!n.is("transpose") && !n.is("reshape") && !n.is("broadcast_to") && !n.is("expand_dims")) break;
+      if (any && (n.is("expand_dims") || n.is("reshape"))) return true;
+    }
+    return false;
+  }
+  void gather_views(sdk::Value v) {
+    std::vector<sdk::Node> views;
+    bool wide = false;
+    for (sdk::Node n = v.def(); n; n = n.operand(0).def()) {
+      views.push_back(n);
+      if (wide) break;
+      wide = n.is("broadcast_to");
+    }
+    for (size_t i = views.size(); i-- > 0;)
+      if (std::find(nodes_.begin(), nodes_.end(), views[i]) == nodes_.end()) nodes_.push_back(views[i]);
+  }
+
   // Operands first.
   void gather(const sdk::Node& n, bool with_operands) {
     if (std::find(nodes_.begin(), nodes_.end(), n) != nodes_.end()) return;
+    if (with_repeats_ && contracts(n) && repeats(n.operand(1))) gather_views(n.operand(1));
     for (uint32_t i = 0; i < n.num_operands(); ++i) {
       if (!n.has_operand(i) || !n.operand(i).def()) continue;
       const bool program = !contracts(n) && !(n.is("attention") && i < 3);
@@ -240,8 +263,10 @@ class Attention {
   }
 
   std::string replace() {
-    for (const bool with_operands : {true, false}) {
+    // What the backend takes, the most first.
+    for (const auto& [with_operands, with_repeats] : {std::pair{true, true}, {true, false}, {false, false}}) {
       nodes_.clear();
+      with_repeats_ = with_repeats;
       gather(last_, with_operands);
       if (last_ == softmax_ && nodes_.size() < 2) break;  // a mask that stays outside
       if (nodes_.size() > options_.max_size) continue;
@@ -286,7 +311,7 @@ class Attention {
   std::set<tsr_id> core_, guard_;     // nodes that belong to it
   std::map<tsr_id, bool> seen_, pulled_;
   std::vector<sdk::Node> nodes_;
-  bool tried_ = false;
+  bool tried_ = false, with_repeats_ = false;
 };
 
 }  // namespace

@@ -260,6 +260,76 @@ TEST_CASE("what masks of attention are made of stays in its kernel") {
     }
 }
 
+TEST_CASE("heads that share keys and values, and batches that broadcast") {
+  struct Shared {
+    std::vector<int64_t> q, k, v;
+    const char* keys;    // from %k to %kt
+    const char* values;  // from %v to %w
+    bool where_they_lie;
+  };
+  const Shared cases[] = {
+      {{2, 6, 40, 16},
+       {2, 2, 50, 16},
+       {2, 2, 50, 24},
+       "  %k1 = expand_dims %k {axes = [2]}\n  %k2 = broadcast_to %k1 {shape = [2, 2, 3, 50, 16]}\n"
+       "  %k3 = reshape %k2 {shape = [2, 6, 50, 16]}\n  %kt = transpose %k3 {perm = [0, 1, 3, 2]}\n",
+       "  %v1 = reshape %v {shape = [2, 2, 1, 50, 24]}\n  %v2 = broadcast_to %v1 {shape = [2, 2, 3, 50, 24]}\n"
+       "  %w = reshape %v2 {shape = [2, 6, 50, 24]}\n",
+       true},
+      // One head for all of them.
+      {{2, 6, 40, 16},
+       {2, 1, 50, 16},
+       {2, 1, 50, 24},
+       "  %k1 = expand_dims %k {axes = [2]}\n  %k2 = broadcast_to %k1 {shape = [2, 1, 6, 50, 16]}\n"
+       "  %k3 = reshape %k2 {shape = [2, 6, 50, 16]}\n  %kt = transpose %k3 {perm = [0, 1, 3, 2]}\n",
+       "  %w = neg %v\n",
+       true},
+      // The other order of heads: head h has keys h mod 2.
+      {{2, 6, 40, 16},
+       {2, 2, 50, 16},
+       {2, 1, 50, 24},
+       "  %k1 = expand_dims %k {axes = [1]}\n  %k2 = broadcast_to %k1 {shape = [2, 3, 2, 50, 16]}\n"
+       "  %k3 = reshape %k2 {shape = [2, 6, 50, 16]}\n  %kt = transpose %k3 {perm = [0, 1, 3, 2]}\n",
+       "  %w = neg %v\n",
+       false},
+      {{2, 6, 40, 16}, {6, 50, 16}, {2, 1, 50, 24}, "  %kt = transpose %k {perm = [0, 2, 1]}\n", "  %w = neg %v\n", true},
+      {{1, 6, 40, 16}, {2, 1, 50, 16}, {1, 50, 24}, "  %kt = transpose %k {perm = [0, 1, 3, 2]}\n", "  %w = neg %v\n", true},
+      {{40, 16}, {50, 16}, {50, 24}, "  %kt = transpose %k {perm = [1, 0]}\n", "  %w = neg %v\n", true},
+  };
+  for (const Shared& c : cases) {
+    const std::string text = "graph @g(%q: " + type("f32", c.q) + ", %k: " + type("f32", c.k) + ", %v: " + type("f32", c.v) +
+                             ") {\n" + c.keys + c.values +
+                             "  %s = matmul %q, %kt\n  %x = tanh %s\n  %p = softmax %x {axis = -1}\n"
+                             "  %y = matmul %p, %w\n  return %y\n}\n";
+    INFO(text);
+    const Program p{"", {}, "", 2};
+    const e::Executable reference = compile(text, "reference");
+    for (const std::string& backend : cpu_backends()) {
+      INFO(backend);
+      const e::Executable x = compile(text, fused(backend));
+      CHECK(x.describe().find("\"cpu.attention_tanh") != std::string::npos);
+      CHECK((Json::parse(x.describe()).at("steps").dump().find("broadcast_to") == std::string::npos) == c.where_they_lie);
+      for (const Layout layout : {Layout::Dense, Layout::Transposed, Layout::Sliced}) {
+        const std::vector<e::Tensor> in = inputs_of(reference, p, layout);
+        near(x.run(in)[0], reference.run(in)[0], bound_of(p, {1, 1, 40, 50, 16, 24}));
+      }
+    }
+  }
+}
+
+TEST_CASE("memory does not grow with the scores") {
+  const Program p = programs()[1];
+  const Sizes s{1, 4, 1024, 1024, 16, 16};
+  const int64_t scores = 4 * s.heads * s.queries * s.keys;
+  for (const std::string& backend : cpu_backends()) {
+    const auto arena = [&](const std::string& b) {
+      return Json::parse(compile(text_of(p, s), b).describe()).at("memory").at("arena_bytes").get<int64_t>();
+    };
+    CHECK(arena(fused(backend, "+threads1")) < scores / 16);
+    CHECK(arena(backend) >= scores);
+  }
+}
+
 TEST_CASE("captured tensors are inputs, sizes may be symbols, and no tensor has the size of the scores") {
   const std::string text =
       "graph @g(%q: f32[s0, 2, s1, 16], %k: f32[s0, 2, s2, 16], %v: f32[s0, 2, s2, 16], %c0: f32[2, 1, 1], %c1: i64[s1], %c2: "

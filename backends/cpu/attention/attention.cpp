@@ -85,16 +85,15 @@ class AttentionKernel final : public sdk::Kernel {
       : isa_(isa), gemm_(*gemm_kernels(isa, TSR_F32, TSR_F32)), whole_(true) {
     read(c.node());
     for (uint32_t i = 0; i < 4; ++i) at_[i] = i;
-    bind(c, c.node(), c.node());
+    bind(c, c.node().operand(0), c.node().operand(1), c.node().operand(2));
   }
 
   // The form has nodes unless there is no module.
   AttentionKernel(const sdk::Compile& c, const Isa& isa, const AttentionForm& form, std::optional<ScoreMod> mod)
       : isa_(isa), gemm_(*gemm_kernels(isa, TSR_F32, TSR_F32)), whole_(static_cast<bool>(form.whole)), mod_(std::move(mod)) {
-    const sdk::Node first = whole_ ? form.whole : form.scores, second = whole_ ? form.whole : form.results;
-    at_[0] = outer_operand(c.node(), first, 0);
-    at_[1] = outer_operand(c.node(), first, 1);
-    at_[2] = outer_operand(c.node(), second, whole_ ? 2 : 1);
+    at_[0] = outer_operand(c.node(), form.queries);
+    at_[1] = outer_operand(c.node(), form.keys);
+    at_[2] = outer_operand(c.node(), form.values);
     if (whole_) {
       read(form.whole);
       computes_mask_ = mask_ != Mask::kNone;
@@ -103,7 +102,7 @@ class AttentionKernel final : public sdk::Kernel {
       blind_ = form.blind;
       scores_axes_ = form.of_scores, results_axes_ = form.of_results;
     }
-    bind(c, first, second);
+    bind(c, form.queries, form.keys, form.values);
   }
 
   std::string name() const override { return "cpu." + (mod_ ? mod_->name() : std::string("attention")) + "." + gemm_.name; }
@@ -125,15 +124,9 @@ class AttentionKernel final : public sdk::Kernel {
     Turned turned[3];
     Call call{l, l.inputs[at_[0]], l.inputs[at_[1]], l.inputs[at_[2]], nullptr};
     if (!whole_) {
-      const tsr_tensor& out = l.outputs[0];
       turn(call.q, scores_axes_, true, scores_axes_.m[0], scores_axes_.k[0].first, &call.k, &turned[0]);
       turn(call.k, scores_axes_, false, scores_axes_.n[0], scores_axes_.k[0].second, &call.q, &turned[1]);
       turn(call.v, results_axes_, false, results_axes_.k[0].second, results_axes_.n[0], nullptr, &turned[2]);
-      // The scores' side of the second product has the sizes of the result.
-      for (size_t d = 0; d < results_axes_.batch.size(); ++d) {
-        if (turned[2].sizes[d] != out.sizes[d]) turned[2].strides[d] = 0;
-        turned[2].sizes[d] = out.sizes[d];
-      }
       call.q = turned[0].t, call.k = turned[1].t, call.v = turned[2].t;
     }
     const tsr_tensor &q = call.q, &k = call.k, &out = l.outputs[0];
@@ -180,10 +173,10 @@ class AttentionKernel final : public sdk::Kernel {
     causal_ = attention.attr("causal").as_bool();
     if (attention.has_operand(3)) mask_ = attention.operand(3).type().dtype() == TSR_BOOL ? Mask::kBool : Mask::kAdded;
   }
-  void bind(const sdk::Compile& c, const sdk::Node& first, const sdk::Node& second) {
-    q_ = LaunchSizes(c, first.operand(0).type());
-    k_ = LaunchSizes(c, first.operand(1).type());
-    v_ = LaunchSizes(c, second.operand(whole_ ? 2 : 1).type());
+  void bind(const sdk::Compile& c, const sdk::Value& queries, const sdk::Value& keys, const sdk::Value& values) {
+    q_ = LaunchSizes(c, queries.type());
+    k_ = LaunchSizes(c, keys.type());
+    v_ = LaunchSizes(c, values.type());
     slots_ = std::max(1, sdk::host().core->num_threads());
   }
   int64_t space_bytes(const Sizes& s) const {
@@ -281,8 +274,9 @@ class AttentionKernel final : public sdk::Kernel {
   void part(const Call& call, const Sizes& s, const Space& space, int64_t head, int64_t first, int64_t last, float* at) const {
     const tsr_launch& l = call.l;
     const tsr_tensor& q = call.q;
-    // The second product of a group may have other batch dimensions, in the same order.
-    const Strided oq = operand(q, q, head), ok = operand(call.k, q, head), ov = operand(call.v, whole_ ? q : call.v, head);
+    // The second product of a group may have other batch dimensions, in the same order: those of the result.
+    const Strided oq = operand(q, q, head), ok = operand(call.k, q, head),
+                  ov = operand(call.v, whole_ ? q : l.outputs[0], head);
     const int width = gemm_.nr;
     // Keys that no query of this part sees are not looked at.
     const int64_t keys = causal_ ? std::min(s.keys, last * width) : s.keys;

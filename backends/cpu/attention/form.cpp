@@ -64,6 +64,52 @@ bool single(const ProductAxes& p, size_t rank) {
   return p.m.size() == 1 && p.n.size() == 1 && p.k.size() == 1 && p.batch.size() + 2 == rank;
 }
 
+// Behind views that repeat heads (of keys and values that several heads of queries share) and transpose: what they read, and for each dimension of `v` which one of
+// it that is. A repeated dimension is shorter there. No value: something else is among them.
+struct Base {
+  sdk::Value value;
+  std::vector<int> dims;
+  std::vector<sdk::Node> views;
+  bool repeats = false;
+};
+std::optional<Base> base_of(const sdk::Node& fused, sdk::Value v) {
+  const auto inputs = sdk::Graph(fused.g).inputs(fused.regions()[0]);
+  Base out;
+  for (uint32_t d = 0; d < v.type().rank(); ++d) out.dims.push_back(static_cast<int>(d));
+  while (std::find(inputs.begin(), inputs.end(), v.id) == inputs.end()) {
+    const sdk::Node n = v.def();
+    if (!n) return std::nullopt;
+    out.views.push_back(n);
+    if (n.is("transpose")) {
+      const auto perm = n.attr("perm").as_ints();
+      const auto rank = static_cast<int64_t>(perm.size());
+      for (int& d : out.dims) d = static_cast<int>((perm[static_cast<size_t>(d)] + rank) % rank);
+      v = n.operand(0);
+      continue;
+    }
+    // [.., n, ..] as [.., n, 1, ..], that as [.., n, times, ..], and that as [.., n * times, ..].
+    const sdk::Node wide = n.is("reshape") ? n.operand(0).def() : n;
+    const sdk::Node narrow = wide && wide.is("broadcast_to") ? wide.operand(0).def() : sdk::Node{};
+    if (out.repeats || !n.is("reshape") || !narrow || !(narrow.is("expand_dims") || narrow.is("reshape"))) return std::nullopt;
+    const auto from = narrow.operand(0).type().sizes(), one = narrow.result().type().sizes(),
+               many = wide.result().type().sizes(), to = n.result().type().sizes();
+    if (to.size() != from.size() || one.size() != from.size() + 1 || many.size() != one.size()) return std::nullopt;
+    size_t at = 0;  // of the new dimension
+    while (at < many.size() && one[at] == many[at]) ++at;
+    if (at == 0 || at == many.size() || one[at] != 1) return std::nullopt;
+    for (size_t d = 0; d < one.size(); ++d) {
+      if (d != at && (one[d] != many[d] || one[d] != from[d < at ? d : d - 1])) return std::nullopt;
+      if (d != at && d + 1 != at && to[d < at ? d : d - 1] != many[d]) return std::nullopt;
+    }
+    out.views.push_back(wide);
+    out.views.push_back(narrow);
+    out.repeats = true;
+    v = narrow.operand(0);
+  }
+  out.value = v;
+  return out;
+}
+
 // The piece of all nodes of the region but those, from `scores` (or nothing) to `to`.
 void collect(const sdk::Node& fused, const std::vector<sdk::Node>& others, const sdk::Value* scores, const sdk::Value& to,
              AttentionForm& out) {
@@ -117,14 +163,31 @@ const char* products_form(const sdk::Node& fused, const sdk::Node& results, Atte
   if (out.of_results.m[0] != rank - 2 || out.of_results.k[0].first != rank - 1) return "the second product contracts no keys";
   for (const int i : {-2, -1})
     if (x.type().size(i) != scores.type().size(i)) return "queries and keys change their places on the way to softmax";
-  for (uint32_t i = 0; i < 2; ++i)
-    if (!is_outer_operand(fused, out.scores, i)) return "something precedes the first product";
-  if (!is_outer_operand(fused, results, 1)) return "something precedes the values";
-  const tsr_dim queries = x.type().size(-2), keys = x.type().size(-1);
+  if (!is_outer_operand(fused, out.scores, 0)) return "something precedes the queries";
+  out.queries = out.scores.operand(0);
+  const std::optional<Base> keys_from = base_of(fused, out.scores.operand(1)), values_from = base_of(fused, results.operand(1));
+  if (!keys_from || !values_from) return "something precedes the keys or values";
+  out.keys = keys_from->value, out.values = values_from->value;
+  for (const auto& [axes, base] : {std::pair{&out.of_scores, &*keys_from}, std::pair{&out.of_results, &*values_from}}) {
+    const auto there = [&](int& d) { d = d < 0 ? d : base->dims[static_cast<size_t>(d)]; };
+    for (auto& [x, y] : axes->batch) there(y);
+    for (auto& [x, y] : axes->k) there(y);
+    there(axes->n[0]);
+  }
+  // Queries say how many heads there are where keys do not.
+  if (keys_from->repeats)
+    for (size_t d = 0; d < out.of_scores.batch.size(); ++d) {
+      const int x = out.of_scores.batch[d].first;
+      if (x < 0 || out.queries.type().size(x) != scores.type().size(static_cast<int64_t>(d)))
+        return "queries have fewer heads than scores";
+    }
+  const tsr_dim queries = x.type().size(-2);
   if (queries >= 0 && queries < kFewQueries) return "cpu's attention has queries in its lanes, and these are few";
-  if (keys == 0) return "there are no keys";
+  if (x.type().size(-1) == 0) return "there are no keys";
   std::vector<sdk::Node> others = guard->nodes;
   for (const sdk::Node& n : {results, out.scores, guard->softmax}) others.push_back(n);
+  others.insert(others.end(), keys_from->views.begin(), keys_from->views.end());
+  others.insert(others.end(), values_from->views.begin(), values_from->views.end());
   collect(fused, others, &scores, x, out);
   for (const tsr_dim d : x.type().sizes()) out.shape.push_back(d);
   if (out.piece.nodes.empty() && !(x == scores)) return "softmax does not read the scores";
@@ -134,6 +197,7 @@ const char* products_form(const sdk::Node& fused, const sdk::Node& results, Atte
 const char* mask_form(const sdk::Node& fused, const sdk::Node& whole, AttentionForm& out) {
   if (const char* why = refuse_attention(whole)) return why;
   out.whole = whole;
+  out.queries = whole.operand(0), out.keys = whole.operand(1), out.values = whole.operand(2);
   for (uint32_t i = 0; i < 3; ++i)
     if (!is_outer_operand(fused, whole, i)) return "something precedes the queries, keys or values";
   if (!whole.has_operand(3) || is_outer_operand(fused, whole, 3)) return "the mask is not computed in the region";

@@ -17,7 +17,9 @@ namespace cpu {
 struct AttentionForm {
   // The op, or else the two products, of single dimensions [*batch, query, depth], [*batch, key, depth] and [*batch, key, value].
   tessera::sdk::Node whole, scores, results;
-  ProductAxes of_scores, of_results;
+  ProductAxes of_scores,
+      of_results;  // of `queries`, `keys` and `values`: inputs of the region, before heads were repeated and keys transposed
+  tessera::sdk::Value queries, keys, values;
   Blind blind = Blind::kZero;
   // From the first product's results to what softmax takes, or from nothing to the mask. No nodes: there is nothing in between.
   tessera::kit::Piece piece;
