@@ -69,6 +69,12 @@ class Attention {
     }
   }
 
+  // As many elements as what softmax reads, and the same queries and keys.
+  bool makes_scores(sdk::Type t) const {
+    const sdk::Type x = softmax_.operand(0).type();
+    return t.rank() >= 2 && t.size(-1) == x.size(-1) && t.size(-2) == x.size(-2) && kit::elements_at_hints(g_, t) == scores_;
+  }
+
   // Nodes whose values depend on the scores: those of `core_`. Returns whether v does.
   bool depends(sdk::Value v) {
     const sdk::Node n = v.def();
@@ -77,7 +83,7 @@ class Attention {
     if (seen_.size() > kMostVisited) return false;
     bool any = false;
     if (contracts(n)) {
-      if (!first_ && kit::elements_at_hints(g_, n.result().type()) == scores_) first_ = n;
+      if (!first_ && makes_scores(n.result().type())) first_ = n;
       any = n == first_;
     } else if (moves_or_computes(n)) {
       for (uint32_t i = 0; i < n.num_operands(); ++i) any = (n.has_operand(i) && depends(n.operand(i))) || any;
@@ -95,14 +101,16 @@ class Attention {
     return pulled_[n.id] = decide(v, n);
   }
   bool decide(sdk::Value v, const sdk::Node& n) {
-    if (!moves_or_computes(n) || !of_backend(n)) return false;
+    if (pulled_.size() > kMostVisited || !moves_or_computes(n) || !of_backend(n)) return false;
     const double elements = kit::elements_at_hints(g_, v.type());
-    bool positions = true;
-    for (uint32_t i = 0; i < n.num_operands() && positions; ++i)
-      positions = !n.has_operand(i) || one_element(n.operand(i)) || pulls(n.operand(i));
-    if (!positions && (elements < head_ || elements > scores_)) return false;
+    if ((elements < head_ || elements > scores_) && !of_positions(n)) return false;
     const int k = calls(n);
     return k == 0 || (k > 0 && elements == scores_ && v.num_uses() == 1);
+  }
+  bool of_positions(const sdk::Node& n) {
+    for (uint32_t i = 0; i < n.num_operands(); ++i)
+      if (n.has_operand(i) && !one_element(n.operand(i)) && !pulls(n.operand(i))) return false;
+    return true;
   }
 
   // The views that repeat heads of keys or values, and what transposes them: the backend may read a head where it lies.

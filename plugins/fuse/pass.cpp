@@ -26,7 +26,7 @@ class Fuse : public sdk::Pass {
   const char* summary() const override {
     return "Makes groups of nodes that one kernel can compute into fused nodes of their backend.";
   }
-  const char* ensures() const override { return "Nothing new; the bits of every output are as before."; }
+  const char* ensures() const override { return "Nothing new; the bits of every output are as before, but for attention."; }
   uint32_t stage() const override { return TSR_STAGE_ASSIGNED; }
 
   bool run(sdk::Graph g, const sdk::Options& given) override {

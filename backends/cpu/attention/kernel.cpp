@@ -129,7 +129,7 @@ void CPU_CAT(store_attended_, CPU_ISA_NAME)(const AttendedArgs& a) {
       Vec turned[kLanes];
       load_turned(row, 0, turned);
       for (int q = 0; q < queries; ++q) {
-        const bool none = a.blind == Blind::kNaNIsZero && !(weights[q] > 0);
+        const bool none = a.blind == Blind::kNaNIsZero && weights[q] != weights[q];
         put(a, (first + q) * a.out_row + v, none ? Vec{} : turned[q] * splat(factor[q]), values);
       }
     }
