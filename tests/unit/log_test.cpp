@@ -108,6 +108,40 @@ TEST_CASE("texts from several threads are not mixed") {
   }
 }
 
+TEST_CASE("a capture reads what its thread says, and nobody else's") {
+  Capture printed;
+  configure_logs("");
+  std::vector<std::string> read;
+  const Artifact some[] = {Artifact::kFusion, Artifact::kPlan};
+  {
+    const LogCapture capture(
+        [&](Artifact a, std::string_view text) { read.push_back(artifact_name(a) + (" " + std::string(text))); }, some);
+    CHECK(log_enabled(Artifact::kFusion));
+    CHECK_FALSE(log_enabled(Artifact::kFusion, 1));
+    CHECK_FALSE(log_enabled(Artifact::kGuards));
+    log_write(Artifact::kFusion, "a group\nof two");
+    log_write(Artifact::kFusion, 1, "verbose");
+    log_write(Artifact::kGuards, "not asked for");
+    bool elsewhere = true;
+    std::thread([&] {
+      elsewhere = log_enabled(Artifact::kFusion);
+      log_write(Artifact::kFusion, "another thread");
+    }).join();
+    CHECK_FALSE(elsewhere);
+    {
+      const LogCapture quiet;
+      CHECK_FALSE(log_enabled(Artifact::kFusion));
+      log_write(Artifact::kFusion, "nested");
+    }
+    configure_logs("plan");
+    log_write(Artifact::kPlan, "both");
+  }
+  log_write(Artifact::kFusion, "too late");
+  CHECK_FALSE(log_enabled(Artifact::kFusion));
+  CHECK(read == std::vector<std::string>{"fusion a group\nof two", "plan both"});
+  CHECK(printed.chunks == std::vector<std::string>{"[plan] both\n"});
+}
+
 TEST_CASE("the functions that plugins see take names and ignore what they do not know") {
   Capture capture;
   configure_logs("+schedule");

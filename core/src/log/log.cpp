@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "support/error.hpp"
 
@@ -52,6 +53,7 @@ struct State {
   std::atomic<uint64_t> tapped{0};  // bit per artifact
   static_assert(kNumArtifacts <= 64);
   std::atomic<LogTap> tap{nullptr};
+  std::atomic<int> captures{0};  // of all threads, those that read
   std::mutex sink_mutex;
   LogSink sink;
   std::set<std::string, std::less<>> notices;
@@ -105,6 +107,14 @@ Levels parse(std::string_view spec, const char* where) {
   return levels;
 }
 
+thread_local const LogCapture* t_capture = nullptr;
+
+uint64_t bits_of(std::span<const Artifact> artifacts) {
+  uint64_t bits = 0;
+  for (const Artifact a : artifacts) bits |= uint64_t{1} << static_cast<unsigned>(a);
+  return bits;
+}
+
 // Never destroyed: plugins may log from static destructors.
 State& state() {
   static State* s = [] {
@@ -152,17 +162,23 @@ bool printed(const State& s, Artifact artifact, int level) {
 bool tapped(const State& s, Artifact artifact, int level) {
   return level <= 0 && (s.tapped.load(std::memory_order_relaxed) >> static_cast<unsigned>(artifact) & 1) != 0;
 }
+// Null: nobody on this thread. Most processes have no capture, and then this is one more relaxed load.
+const LogCapture* capture_of(const State& s, Artifact artifact, int level) {
+  if (level > 0 || s.captures.load(std::memory_order_relaxed) == 0) return nullptr;
+  return t_capture && t_capture->reads(artifact) ? t_capture : nullptr;
+}
 }  // namespace
 
 bool log_enabled(Artifact artifact, int level) {
   const State& s = state();
-  return printed(s, artifact, level) || tapped(s, artifact, level);
+  return printed(s, artifact, level) || tapped(s, artifact, level) || capture_of(s, artifact, level);
 }
 
 void log_write(Artifact artifact, int level, std::string_view text) {
   const State& s = state();
   if (tapped(s, artifact, level))
     if (const LogTap tap = s.tap.load(std::memory_order_acquire)) tap(artifact, text);
+  if (const LogCapture* capture = capture_of(s, artifact, level)) capture->read(artifact, text);
   if (printed(s, artifact, level)) log_always(artifact, text);
 }
 
@@ -210,10 +226,18 @@ LogSink set_log_sink(LogSink sink) {
 
 void set_log_tap(LogTap tap, std::span<const Artifact> artifacts) {
   State& s = state();
-  uint64_t bits = 0;
-  for (const Artifact a : artifacts) bits |= uint64_t{1} << static_cast<unsigned>(a);
   s.tap.store(tap, std::memory_order_release);
-  s.tapped.store(tap ? bits : 0, std::memory_order_relaxed);
+  s.tapped.store(tap ? bits_of(artifacts) : 0, std::memory_order_relaxed);
+}
+
+LogCapture::LogCapture(Reader read, std::span<const Artifact> artifacts)
+    : read_(std::move(read)), bits_(read_ ? bits_of(artifacts) : 0), outer_(std::exchange(t_capture, this)) {
+  if (bits_) ++state().captures;
+}
+
+LogCapture::~LogCapture() {
+  if (bits_) --state().captures;
+  t_capture = outer_;
 }
 
 namespace abi {

@@ -2,6 +2,7 @@
 // Logging artifacts: what TESSERA_LOGS can switch on. Asking is one relaxed load; writing takes a lock and emits whole lines.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -68,6 +69,24 @@ LogSink set_log_sink(LogSink sink);
 // TESSERA_LOGS prints them or not. Null: none. The tap may be called by any thread.
 using LogTap = void (*)(Artifact artifact, std::string_view text);
 void set_log_tap(LogTap tap, std::span<const Artifact> artifacts);
+
+// Reads what this thread says under some artifacts while it lives, as a tap does for all threads. Scopes nest: the innermost one reads
+// alone, and one without a reader keeps from the others what it encloses.
+class LogCapture {
+ public:
+  using Reader = std::function<void(Artifact artifact, std::string_view text)>;
+  LogCapture() : LogCapture(nullptr, {}) {}
+  LogCapture(Reader read, std::span<const Artifact> artifacts);
+  ~LogCapture();
+  LogCapture(const LogCapture&) = delete;
+  bool reads(Artifact artifact) const { return (bits_ >> static_cast<unsigned>(artifact) & 1) != 0; }
+  void read(Artifact artifact, std::string_view text) const { read_(artifact, text); }
+
+ private:
+  Reader read_;
+  uint64_t bits_ = 0;
+  const LogCapture* outer_;
+};
 
 // The functions of tsr_host_core. An unknown artifact is never enabled.
 namespace abi {
