@@ -480,7 +480,7 @@ TEST_CASE("memory that kernels keep is counted while they live, their packing is
     const auto j = nlohmann::json::parse(e->describe_json());
     REQUIRE(j["memory"]["kernel_bytes"] == 2000);
     REQUIRE(j["compile"]["pack_ms"] == 500);
-    REQUIRE(e->plan_text().find("kept by kernels 2000 B") != std::string::npos);
+    REQUIRE(e->plan_text().find("kept by kernels: 2.0 KiB") != std::string::npos);
   }
   REQUIRE(device(kCpu).in_use() == before);
 }

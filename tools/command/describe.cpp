@@ -17,27 +17,11 @@ std::string word_at(const Json& row, const char* key) {
   return at != row.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-std::string bytes_cell(const Json& v) { return v.is_number() ? bytes_text(v.get<double>()) : "varies"; }
-
 std::string names(const Json& row, const char* key) {
   std::string out;
   for (const Json& n : row.value(key, Json::array()))
     out += (out.empty() ? "" : " ") + (n.is_string() ? n.get<std::string>() : "_");
   return out;
-}
-
-void add_steps(Table& table, const Json& plan, const std::string& prefix) {
-  for (const Json& row : plan.value("steps", Json::array())) {
-    const std::string number = prefix + std::to_string(row.value("index", 0));
-    const Json measured = row.value("measured_ms", Json());
-    table.row({number, word_at(row, "kind"), word_at(row, "op"), names(row, "results"), names(row, "operands"),
-               word_at(row, "backend"), word_at(row, "kernel"), bytes_cell(row.value("bytes", Json())),
-               bytes_cell(row.value("workspace_bytes", Json())), measured.is_number() ? ms_text(measured.get<double>()) : "-",
-               word_at(row, "loc")});
-    size_t region = 0;
-    for (const Json& nested : row.value("regions", Json::array()))
-      add_steps(table, nested, number + "." + std::to_string(region++) + ".");
-  }
 }
 
 void count_from(const Json& before, Json& after) {
@@ -56,22 +40,6 @@ void count_from(const Json& before, Json& after) {
       for (size_t r = 0; r < step["regions"].size(); ++r) count_from(old["regions"].at(r), step["regions"][r]);
   }
 }
-
-}  // namespace
-
-std::string plan_text(const std::string& description) {
-  const Json d = Json::parse(description);
-  Table table("lllllllrrrl",
-              {"step", "kind", "op", "results", "operands", "backend", "kernel", "bytes", "workspace", "measured", "from"});
-  add_steps(table, d, "");
-  std::string out = table.text() + "\n";
-  const Json memory = d.value("memory", Json::object());
-  for (const char* key : {"arena", "output", "constant", "peak"})
-    out += std::string(key) + ": " + bytes_cell(memory.value(std::string(key) + "_bytes", Json())) + "\n";
-  return out;
-}
-
-namespace {
 
 struct Measured {
   double ms;  // of one call

@@ -5,10 +5,7 @@
 
 namespace tessera::command {
 
-// The document of executable_describe as a step table and a summary of memory, for people.
-std::string plan_text(const std::string& description_json);
-
-// The steps of the same document that were measured, the slowest first, with their part of the sum. Steps of nested plans share
+// The steps of the document of executable_describe that were measured, the slowest first, with their part of the sum. Steps of nested plans share
 // the time of their control step.
 std::string steps_text(const std::string& description_json);
 

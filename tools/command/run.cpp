@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <iostream>
 
-#include "describe.hpp"
 #include "golden.hpp"
 #include "inputs.hpp"
 #include "json.hpp"
@@ -96,7 +95,11 @@ int run_model(const Command& command, const std::vector<std::string>& args) {
     print_json("tessera.run/1", document);
     return kOk;
   }
-  if (memory) std::cout << plan_text(s.executable.describe()) << "\n";
+  if (memory) {
+    const std::string plan = s.executable.plan();
+    const size_t header = plan.find('\n');
+    std::cout << styled(Style::kBold, plan.substr(0, header)) << plan.substr(header) << "\n";
+  }
   if (print) {
     std::cout << literals(s.signature, outputs);
     return kOk;

@@ -226,6 +226,7 @@ typedef struct tsr_api {
    * parallel. *compiled: how many entries were made, also after an error; examples that entries serve already make none. An error is that of
    * the first example that failed, whose number is in *failed (may be NULL); the others have been compiled. TSR-D014: it has a graph break. */
   tsr_error* (*callable_compile_ahead)(tsr_callable_handle*, const tsr_examples*, size_t* compiled, size_t* failed);
+  tsr_error* (*executable_plan)(tsr_executable*, char** text); /* step table and memory plan, for people */
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

@@ -50,6 +50,9 @@ void executable_functions(tsr_api& t) {
   t.executable_describe = [](tsr_executable* e, char** json) noexcept {
     return guarded([&] { required(json, "the text to be returned") = to_c_string(of(e).describe_json()); });
   };
+  t.executable_plan = [](tsr_executable* e, char** text) noexcept {
+    return guarded([&] { required(text, "the text to be returned") = to_c_string(of(e).plan_text()); });
+  };
   t.executable_graph = [](const tsr_executable* e) noexcept -> const tsr_tables* {
     return e ? &reinterpret_cast<const Executable*>(e)->graph().tables() : nullptr;
   };

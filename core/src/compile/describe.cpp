@@ -178,39 +178,4 @@ std::string Executable::describe_json() const {
   return out.dump();
 }
 
-std::string Executable::plan_text() const {
-  const Json plan = describe_plan(*plan_);
-  std::string out = "plan of " + std::string(graph_->tables().name);
-  const auto cell = [](std::string s, size_t width) {
-    return s.size() < width ? s + std::string(width - s.size(), ' ') : s + " ";
-  };
-  const auto names = [](const Json& list) {
-    std::string s;
-    for (const Json& n : list) s += (s.empty() ? "" : ", ") + (n.is_null() ? std::string("_") : n.get<std::string>());
-    return s;
-  };
-  const auto lines = [&](const auto& self, const Json& p, const std::string& prefix) -> void {
-    for (const Json& s : p["steps"]) {
-      const std::string number = prefix + std::to_string(s["index"].get<int64_t>());
-      out += "\n  " + cell(number, 5) + cell(s["kind"], 9) + cell(s["op"].is_null() ? "" : s["op"].get<std::string>(), 22) +
-             cell(s["backend"], 11) + cell(std::to_string(s["bytes"].get<int64_t>()) + " B", 14) + names(s["results"]) +
-             " <- " + names(s["operands"]);
-      if (!s["loc"].is_null()) out += "  # " + s["loc"].get<std::string>();
-      size_t region = 0;
-      for (const Json& nested : s.value("regions", Json::array()))
-        self(self, nested, number + "." + std::to_string(region++) + ".");
-    }
-  };
-  lines(lines, plan, "");
-  const Json& m = plan["memory"];
-  const auto bytes = [&](const char* key) {
-    return m[key].is_null() ? std::string("?") : std::to_string(m[key].get<int64_t>());
-  };
-  out += "\n  arena " + bytes("arena_bytes") + " B, outputs " + bytes("output_bytes") + " B, constants " +
-         bytes("constant_bytes") + " B";
-  if (plan_->with_nested(&Plan::held_bytes) > 0) out += ", kept by kernels " + bytes("kernel_bytes") + " B";
-  if (plan_->with_nested(&Plan::mapped_bytes) > 0) out += ", mapped from the cache " + bytes("mapped_bytes") + " B";
-  return out;
-}
-
 }  // namespace tessera::core

@@ -44,7 +44,7 @@ class Executable {
     double passes = 0, assign = 0, kernels = 0;
     double total() const { return passes + assign + kernels; }
   } times;
-  std::string plan_text() const;      // the step table and the memory, for people: log artifact "plan"
+  std::string plan_text() const;      // the step table and the memory, for people: `tessera run --memory`, log artifact "plan"
   std::string describe_json() const;  // schema: docs/json.md, "executable"
 
  private:

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compile/executable.hpp"
+#include "ir/graph.hpp"
 #include "log/log.hpp"
 #include "trace/trace.hpp"
 
@@ -61,7 +62,8 @@ std::string dependencies(const Json& plan) {
 }  // namespace
 
 void Executable::log_plan() const {
-  if (log_enabled(Artifact::kPlan)) log_write(Artifact::kPlan, plan_text());
+  if (log_enabled(Artifact::kPlan))
+    log_write(Artifact::kPlan, "plan of " + std::string(graph_->tables().name) + "\n" + plan_text());
   if (trace_enabled() && !trace_details()) return;  // single ops and constants come in thousands
   const bool code = log_enabled(Artifact::kOutputCode), order = log_enabled(Artifact::kComputeDependencies),
              hints = log_enabled(Artifact::kPerfHints);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdio>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +14,16 @@ inline std::string listed(const std::vector<std::string>& items, std::string_vie
   std::string out;
   for (const std::string& s : items) out += (out.empty() ? "" : ", ") + s;
   return out.empty() ? std::string(none) : out;
+}
+
+// "12.5 MiB", as the command prints sizes.
+inline std::string bytes_text(double bytes) {
+  static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
+  char text[64];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+  return text;
 }
 
 }  // namespace tessera::core
