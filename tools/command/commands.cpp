@@ -9,6 +9,7 @@ std::span<const Command> commands() {
        "Runs a model once and writes or summarises its outputs.",
        "tessera run model.tsr --config configs/default.toml --inputs in.npz --outputs out.npz\n"
        "tessera run model.tsr --dim s0=32 --range ids=0:50256 --seed 7 --memory\n"
+       "tessera run model.onnx --diagram model.svg\n"
        "tessera run model.onnx --inputs test_data_set_0/input_0.pb --inputs mask=mask.npy",
        run_model},
       {"bench", "MODEL [--config FILE] [--inputs FILE]... [options]",

@@ -24,7 +24,7 @@ int run_model(const Command& command, const std::vector<std::string>& args) {
   Options options(command);
   ContextArguments context;
   InputArguments input;
-  std::string model, output;
+  std::string model, output, diagram;
   bool memory = false, print = false, check = false, progress_lines = false;
   options.positional("MODEL", &model);
   context.add_to(options);
@@ -33,11 +33,20 @@ int run_model(const Command& command, const std::vector<std::string>& args) {
   options.flag("print", &print, "Print every element of the outputs as text IR constants.");
   options.flag("check", &check, "Compare what --print prints with the lines of MODEL that begin with '//| '.");
   options.flag("memory", &memory, "Print the step table and the memory plan.");
+  options.value(
+      "diagram", "FILE", &diagram,
+      "Draw the compiled graph, its fused groups and what runs where: a .dot for Graphviz, or the .svg that it makes of it.");
   options.flag("progress", &progress_lines, "Say on stderr, in plain lines, what takes more than a second.");
   if (!options.parse(args)) return kOk;
+  if (!diagram.empty() && !diagram.ends_with(".dot") && !diagram.ends_with(".svg"))
+    throw usage_error("TSR-U004", "--diagram: found " + quote(diagram) + ", expected a file named *.dot or *.svg");
 
   Progress progress(progress_lines);
   Session s = open_session(context, model, progress, fixed_inputs(input));
+  if (!diagram.empty()) {
+    progress.phase("drawing " + diagram);
+    s.executable.write_diagram(diagram);
+  }
   progress.phase("preparing inputs");
   const Inputs inputs = make_inputs(s.signature, input);
   const std::vector<tsr_device> devices = devices_of(s.executable);

@@ -227,6 +227,9 @@ typedef struct tsr_api {
    * the first example that failed, whose number is in *failed (may be NULL); the others have been compiled. TSR-D014: it has a graph break. */
   tsr_error* (*callable_compile_ahead)(tsr_callable_handle*, const tsr_examples*, size_t* compiled, size_t* failed);
   tsr_error* (*executable_plan)(tsr_executable*, char** text); /* step table and memory plan, for people */
+  /* The final graph with its fused groups, kernels and backends as a file for Graphviz (DOT); a path that ends in ".svg" is drawn by Graphviz's
+   * `dot`. TSR-E014: it cannot be; then the text lies beside it, as PATH.dot. TSR-E010: the file cannot be written. */
+  tsr_error* (*executable_diagram)(tsr_executable*, const char* path);
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

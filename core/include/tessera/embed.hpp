@@ -167,6 +167,7 @@ class Executable {
   [[nodiscard]] const tsr_tables& tables() const { return *api().executable_graph(handle()); }
   [[nodiscard]] std::string describe() const { return text_of(api().executable_describe, handle()); }  // JSON: "executable"
   [[nodiscard]] std::string plan() const { return text_of(api().executable_plan, handle()); }  // the step table, for people
+  void write_diagram(const std::string& path) const { check(api().executable_diagram(handle(), path.c_str())); }  // .dot, .svg
   [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs) const {
     std::vector<tsr_tensor_handle*> in;
     in.reserve(inputs.size());

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <fstream>
+
 #include "api/api.hpp"
 #include "compile/cached.hpp"
 #include "compile/executable.hpp"
 #include "ir/graph.hpp"
+#include "trace/diagram.hpp"
 #include "trace/trace.hpp"
 #include "trace/trace_graph.hpp"
 
@@ -36,6 +40,25 @@ tsr_error* run(tsr_executable* e, tsr_tensor_handle* const* inputs, size_t num_i
   });
 }
 
+tsr_error* diagram(tsr_executable* e, const char* path) noexcept {
+  return guarded([&] {
+    const std::filesystem::path asked = &required(path, "the path");
+    const bool drawn = asked.extension() == ".svg";
+    std::filesystem::path dot = asked;
+    if (drawn) dot += ".dot";
+    std::ofstream out(dot, std::ios::binary);
+    out << of(e).diagram();
+    out.close();
+    if (!out) throw environment_error("TSR-E010", "cannot write '" + dot.string() + "'", "choose a folder that can be written");
+    if (!drawn) return;
+    if (const std::string why = draw_diagram(dot.string(), asked.string()); !why.empty())
+      throw environment_error("TSR-E014", "cannot draw '" + asked.string() + "': " + why,
+                              "its text is in '" + dot.string() + "'; by hand: " + kDrawByHand);
+    std::error_code none;
+    std::filesystem::remove(dot, none);
+  });
+}
+
 }  // namespace
 
 void executable_functions(tsr_api& t) {
@@ -53,6 +76,7 @@ void executable_functions(tsr_api& t) {
   t.executable_plan = [](tsr_executable* e, char** text) noexcept {
     return guarded([&] { required(text, "the text to be returned") = to_c_string(of(e).plan_text()); });
   };
+  t.executable_diagram = diagram;
   t.executable_graph = [](const tsr_executable* e) noexcept -> const tsr_tables* {
     return e ? &reinterpret_cast<const Executable*>(e)->graph().tables() : nullptr;
   };

@@ -7,10 +7,12 @@
 
 #include "compile/late_passes.hpp"
 #include "compile/layout.hpp"
+#include "compile/placements.hpp"
 #include "compile/services.hpp"
 #include "ir/graph.hpp"
 #include "log/log.hpp"
 #include "support/error.hpp"
+#include "trace/diagram.hpp"
 #include "trace/trace.hpp"
 #include "trace/trace_graph.hpp"
 
@@ -99,6 +101,8 @@ void Executable::plan(const std::vector<Assignment>& assignment, const CompileOp
   if (trace_details()) TraceEvent("steps").json("executable", describe_json()).write();
   log_plan();
 }
+
+std::string Executable::diagram() const { return graph_diagram(*graph_, placements(*plan_)); }
 
 void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs, bool guarded) const {
   const auto count = [&](size_t found, size_t expected, const char* what) {

@@ -45,6 +45,7 @@ class Executable {
     double total() const { return passes + assign + kernels; }
   } times;
   std::string plan_text() const;      // the step table and the memory, for people: `tessera run --memory`, log artifact "plan"
+  std::string diagram() const;        // the final graph and where it runs, in DOT
   std::string describe_json() const;  // schema: docs/json.md, "executable"
 
  private:
