@@ -88,7 +88,8 @@ const std::string& processor() {
 
 // Keys of the config that no executable depends on.
 bool is_irrelevant(std::string_view key) {
-  for (const char* prefix : {"log.", "cache.", "disk.", "plugins.path", "pipeline.dump_", "pipeline.reproducer", "guards."})
+  for (const char* prefix :
+       {"log.", "cache.", "disk.", "plugins.path", "pipeline.dump_", "pipeline.reproducer", "guards.", "trace."})
     if (key.starts_with(prefix)) return true;
   return key == "name";
 }

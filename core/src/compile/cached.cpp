@@ -19,6 +19,7 @@
 #include "pass/pass_manager.hpp"
 #include "plugin/sha256.hpp"
 #include "support/error.hpp"
+#include "trace/debug_folder.hpp"
 #include "trace/trace.hpp"
 
 namespace tessera::core {
@@ -38,6 +39,20 @@ std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileR
   std::unique_ptr<Executable> e = Executable::compile(std::move(graph), r.options);
   e->times.passes = seconds;
   return e;
+}
+
+// trace.enabled. Past the cache, which knows neither what passes said nor the text of kernels.
+std::unique_ptr<Executable> compile_with_folder(std::unique_ptr<Graph> graph, const CompileRequest& r) {
+  if (graph->in_transaction()) graph->commit();
+  DebugFolder folder(r.config, *graph);
+  CompileOptions options = r.options;
+  options.debug = &folder;
+  try {
+    return compile(std::move(graph), {r.context, r.config, r.passes, options});
+  } catch (const std::exception& e) {
+    folder.failed(e.what());
+    throw;
+  }
 }
 
 // What asks to see the passes run, or to run some of them, is not answered from a cache.
@@ -133,6 +148,7 @@ void store(const Executable& e, const std::string& key, const CompileRequest& r,
 }  // namespace
 
 std::unique_ptr<Executable> compile_cached(std::unique_ptr<Graph> graph, const CompileRequest& r) {
+  if (r.config.get_bool("trace.enabled")) return compile_with_folder(std::move(graph), r);
   if (!may_be_cached(*graph, r)) return compile(std::move(graph), r);
   if (graph->in_transaction()) graph->commit();
   std::vector<BoundPass> pipeline = r.passes;

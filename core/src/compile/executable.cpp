@@ -12,6 +12,7 @@
 #include "ir/graph.hpp"
 #include "log/log.hpp"
 #include "support/error.hpp"
+#include "trace/debug_folder.hpp"
 #include "trace/diagram.hpp"
 #include "trace/trace.hpp"
 #include "trace/trace_graph.hpp"
@@ -91,6 +92,7 @@ std::unique_ptr<Executable> Executable::restore(std::unique_ptr<Graph> graph, co
 
 void Executable::plan(const std::vector<Assignment>& assignment, const CompileOptions& options) {
   if (trace_details()) trace_graph(*graph_, "final");
+  if (options.debug) options.debug->final_graph(*graph_, placements(*graph_, assignment));
   Stopwatch watch;
   {
     const TracePhase phase("plan");
@@ -99,7 +101,8 @@ void Executable::plan(const std::vector<Assignment>& assignment, const CompileOp
   graph_->reset_scratch();
   times.kernels = watch.lap();
   if (trace_details()) TraceEvent("steps").json("executable", describe_json()).write();
-  log_plan();
+  if (options.debug) options.debug->planned(plan_text(), diagram());
+  log_plan(options);
 }
 
 std::string Executable::diagram() const { return graph_diagram(*graph_, placements(*plan_)); }

@@ -50,7 +50,7 @@ class Executable {
 
  private:
   Executable() = default;
-  void log_plan() const;  // plan_log.cpp
+  void log_plan(const CompileOptions& options) const;  // plan_log.cpp
   void plan(const std::vector<Assignment>& assignment, const CompileOptions& options);
   std::shared_ptr<const void> keep_;  // outlives the rest: destroyed last
   std::unique_ptr<Graph> graph_;

@@ -8,6 +8,7 @@
 namespace tessera::core {
 
 class ConstantForms;
+class DebugFolder;
 struct Factory;
 struct LatePasses;
 struct SavedKernels;
@@ -26,6 +27,7 @@ struct CompileOptions {
   // Set for one compile only: kernels to take instead of compiling them, and where to put those that can be kept.
   const SavedKernels* restore = nullptr;
   SavedKernels* save = nullptr;
+  DebugFolder* debug = nullptr;    // trace.enabled: where this compile leaves what people look at
   ConstantForms* forms = nullptr;  // a cache's, for this compile; null: kernels' forms of constants are made
 };
 

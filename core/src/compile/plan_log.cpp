@@ -6,6 +6,7 @@
 #include "compile/executable.hpp"
 #include "ir/graph.hpp"
 #include "log/log.hpp"
+#include "trace/debug_folder.hpp"
 #include "trace/trace.hpp"
 
 namespace tessera::core {
@@ -61,11 +62,11 @@ std::string dependencies(const Json& plan) {
 
 }  // namespace
 
-void Executable::log_plan() const {
+void Executable::log_plan(const CompileOptions& options) const {
   if (log_enabled(Artifact::kPlan))
     log_write(Artifact::kPlan, "plan of " + std::string(graph_->tables().name) + "\n" + plan_text());
   if (trace_enabled() && !trace_details()) return;  // single ops and constants come in thousands
-  const bool code = log_enabled(Artifact::kOutputCode), order = log_enabled(Artifact::kComputeDependencies),
+  const bool code = log_enabled(Artifact::kOutputCode) || options.debug, order = log_enabled(Artifact::kComputeDependencies),
              hints = log_enabled(Artifact::kPerfHints);
   if (!code && !order && !hints) return;
   const Json plan = Json::parse(describe_json());
@@ -73,6 +74,8 @@ void Executable::log_plan() const {
   if (code) {
     std::string text = "code of " + name + ": " + std::to_string(plan["steps"].size()) + " steps";
     append_code(text, plan, "  ");
+    if (options.debug) options.debug->calls(text);
+    const LogCapture not_as_code;
     log_write(Artifact::kOutputCode, text);
   }
   if (order) log_write(Artifact::kComputeDependencies, "dependencies of " + name + dependencies(plan));

@@ -8,6 +8,7 @@
 #include "compile/layout.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
+#include "log/log.hpp"
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
@@ -96,6 +97,8 @@ void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out) {
   if (options.backends.size() > 1) options.backends.erase(options.backends.begin(), options.backends.end() - 1);
   options.measure = false;
   options.late_passes = nullptr;
+  options.debug = nullptr;
+  const LogCapture quiet;  // the folder of the compile that asks shows its own kernels
   std::unique_ptr<Executable> executable;
   try {
     executable = traced_compile({"constant", n.op, {}, {}}, [&] { return Executable::compile(std::move(one), options); });

@@ -130,6 +130,10 @@ std::vector<KeyDecl> make_keys() {
       fixed(text("cache.key_file", "",
                  "File with the key (32 bytes or more) that signs entries; needed where other users can write to the store.")),
 
+      boolean("trace.enabled", false, "Every graph that is compiled leaves a folder for people: docs/debug_folder.md."),
+      text("trace.debug_dir", "", "Where these folders go; empty: 'tessera_debug' in the current directory."),
+      boolean("trace.graph_diagram", false, "A Graphviz diagram of the final graph in each folder."),
+
       text("log.artifacts", "", "As TESSERA_LOGS, which wins over it: \"recompiles,+guards\"."),
   };
 }

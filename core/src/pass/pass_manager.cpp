@@ -2,7 +2,6 @@
 #include "pass/pass_manager.hpp"
 
 #include <atomic>
-#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -18,6 +17,7 @@
 #include "pass/pipeline.hpp"
 #include "support/clock.hpp"
 #include "support/error.hpp"
+#include "support/text.hpp"
 #include "trace/trace.hpp"
 #include "trace/trace_graph.hpp"
 
@@ -28,13 +28,6 @@ using Clock = std::chrono::steady_clock;
 
 // Counts over the process, so that one limit bisects a whole compilation, however many graphs it has.
 std::atomic<int64_t> g_passes_started{0};
-
-std::string file_safe(std::string s) {
-  for (char& c : s)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' && c != '-') c = '_';
-  if (s.size() > 100) s.resize(100);
-  return s;
-}
 
 // "" when it cannot be written.
 std::string write_file(const std::string& dir, const std::string& name, const std::string& text) {

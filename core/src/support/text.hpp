@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cctype>
 #include <cstdio>
 #include <iterator>
 #include <string>
@@ -24,6 +25,14 @@ inline std::string bytes_text(double bytes) {
   char text[64];
   std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
   return text;
+}
+
+// What may stand in the name of a file: the rest becomes '_', and a long name ends early.
+inline std::string file_safe(std::string s) {
+  for (char& c : s)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '_' && c != '-') c = '_';
+  if (s.size() > 100) s.resize(100);
+  return s;
 }
 
 }  // namespace tessera::core

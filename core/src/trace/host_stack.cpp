@@ -21,7 +21,7 @@ constexpr size_t kNameLimit = 160;  // of a template's name, which can be pages 
 
 std::string symbol_of(const char* mangled) {
   int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);
+  const std::unique_ptr<char, void (*)(void*)> text(::abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);
   std::string s = status == 0 && text ? text.get() : mangled;
   if (s.size() > kNameLimit) s.replace(kNameLimit, s.npos, "...");
   return s;
