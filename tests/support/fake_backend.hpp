@@ -49,9 +49,10 @@ class FakeBackend {
   uint64_t capabilities = TSR_CAP_STRIDED_INPUTS | TSR_CAP_UNALIGNED;
   std::set<std::string> refuses, decomposes, fails;  // op names; `fails`: launch reports TSR-R010
   std::set<std::string> fails_to_compile;
-  bool in_place = false;  // elementwise kernels may overwrite operand 0
-  int64_t workspace = 0;  // bytes that every kernel asks for; it fills them
-  int64_t holds = 0;      // bytes that every kernel says it keeps
+  std::set<std::string> claims;  // beside those of known(); their results mean nothing
+  bool in_place = false;         // elementwise kernels may overwrite operand 0
+  int64_t workspace = 0;         // bytes that every kernel asks for; it fills them
+  int64_t holds = 0;             // bytes that every kernel says it keeps
   bool fails_to_prepare = false;
 
   // ---- what the kernels noted
@@ -63,6 +64,7 @@ class FakeBackend {
   };
   std::vector<Launch> launches;
   std::vector<std::vector<std::string>> prepared;  // ops of each call
+  std::vector<tsr_compile> asked;                  // the requests; what they point to is gone
   std::atomic<int> compiled{0}, destroyed{0};
 
   FakeBackend() {
@@ -104,7 +106,7 @@ class FakeBackend {
     auto& b = *static_cast<FakeBackend*>(self);
     const std::string op = core::Graph::from(graph).node(node).op;
     if (b.decomposes.count(op)) return TSR_CLAIM_DECOMPOSE;
-    if (b.refuses.count(op) || !known().count(op)) {
+    if (b.refuses.count(op) || (!known().count(op) && !b.claims.count(op))) {
       *why = "not among the ops of the fake";
       return TSR_CLAIM_NO;
     }
@@ -127,6 +129,7 @@ class FakeBackend {
     const std::string op = core::Graph::from(c->graph).node(c->node).op;
     if (b.fails_to_compile.count(op))
       return core::host_core().error_create(TSR_BUG, "TSR-X001", "the fake was told to fail", nullptr);
+    b.asked.push_back(*c);
     auto* k = new Kernel{&b, op, "fake." + op};
     ++b.compiled;
     out->self = k;

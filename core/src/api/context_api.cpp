@@ -26,7 +26,10 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
   o.backends = backends && *backends ? context->backends_named(backends) : context->backends_in_order(config);
   o.executor = context->executor(config);
   o.relaxed = config.get_string("numerics") == "relaxed";
-  if (config.get_bool("max_autotune")) o.tune |= TSR_TUNE_ALGORITHMS;
+  o.deterministic = config.get_bool("deterministic");
+  o.fallback_random = config.get_bool("fallback_random");
+  // Measuring may choose another algorithm on another day, and with it other bits.
+  if (config.get_bool("max_autotune") && !o.deterministic) o.tune |= TSR_TUNE_ALGORITHMS;
   if (config.get_bool("coordinate_descent_tuning")) o.tune |= TSR_TUNE_SCHEDULES;
   o.tune_seconds = config.get_float("max_autotune_seconds");
   o.threads = static_cast<int>(config.get_int("runtime.threads"));

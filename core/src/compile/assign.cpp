@@ -35,6 +35,17 @@ namespace {
 // A decomposition that leads back to its own op would never end.
 constexpr int kMaxDepth = 64;
 
+constexpr const char* kNoPromise = "does not promise the same bits on every run";
+
+// A group draws when something in it does.
+bool draws(const Graph& g, tsr_id node) {
+  if (g.record_of(node).has(kRandom)) return true;
+  for (uint32_t i = 0; i < g.node(node).num_regions; ++i)
+    for (tsr_id n = g.region(g.node(node).regions[i]).first; n != TSR_NONE; n = g.node(n).next)
+      if (draws(g, n)) return true;
+  return false;
+}
+
 bool is_static(const tsr_type& t) {
   for (uint32_t i = 0; i < t.rank; ++i)
     if (TSR_DIM_IS_EXPR(t.sizes[i])) return false;
@@ -57,15 +68,27 @@ class Assigner {
     if (record.has(kConstant) || record.has(kControl) || record.name == "fused" || views_dense_memory(n, record)) return true;
     *decompose = record.can_decompose();
     for (const Factory* backend : options_.backends) {
+      if (why_not_asked(g_, n, *backend, options_)) continue;
       const char* why = nullptr;
       const int claim = backend->as<tsr_backend>().claim(backend->self, g_.handle(), n, &why);
       if (claim == TSR_CLAIM_YES) return true;
       if (claim == TSR_CLAIM_DECOMPOSE && *decompose) return false;
     }
-    return !*decompose && record.impl && record.impl->compute;
+    return !*decompose && host_computes(n, record);
   }
 
  private:
+  // `pure` says that same inputs give same outputs; what an op without it gives, nobody promises.
+  bool host_computes(tsr_id n, const OpRecord& record) const {
+    if (!record.impl || !record.impl->compute) return false;
+    return !options_.deterministic || record.has(kPure) || !is_read(n);
+  }
+
+  bool is_read(tsr_id n) const {
+    const tsr_node& x = g_.node(n);
+    return std::any_of(x.results, x.results + x.num_results, [&](tsr_id v) { return g_.value(v).num_uses > 0; });
+  }
+
   void region(tsr_id r) {
     for (tsr_id n = g_.region(r).last; n != TSR_NONE;) {  // backwards: users go before what they use
       const tsr_id prev = g_.node(n).prev;
@@ -76,13 +99,10 @@ class Assigner {
   }
 
   bool is_dead(tsr_id n) const {
-    const tsr_node& x = g_.node(n);
     const OpRecord& record = g_.record_of(n);
     if (!record.has(kPure) && !record.has(kConstant) && !record.has(kView)) return false;
     if (record.has(kUnbacked)) return false;  // its data may be unused while its sizes are not; the pass dce tells
-    for (uint32_t i = 0; i < x.num_results; ++i)
-      if (g_.value(x.results[i]).num_uses > 0) return false;
-    return true;
+    return !is_read(n);
   }
 
   // Assigns `n` and returns the node to go on with: its successor, or the first node of its decomposition.
@@ -97,8 +117,14 @@ class Assigner {
     }
     if (views_dense_memory(n, record)) return set(n, {Assignment::kView, nullptr});
     std::string refusals;
+    bool unpromised = false;  // somebody is passed over for want of that promise
     for (const Factory* backend : options_.backends) {
-      const char* why = nullptr;
+      const char* why = why_not_asked(g_, n, *backend, options_);
+      if (why) {
+        unpromised = unpromised || why == kNoPromise;
+        refusals += "\n  " + backend->name + ": " + why;
+        continue;
+      }
       const tsr_backend& table = backend->as<tsr_backend>();
       switch (table.claim(backend->self, g_.handle(), n, &why)) {
         case TSR_CLAIM_YES: return set(n, {Assignment::kBackend, backend});
@@ -110,7 +136,16 @@ class Assigner {
       }
     }
     if (record.can_decompose()) return decompose(n);
-    if (record.impl && record.impl->compute) return set(n, {Assignment::kHost, nullptr});
+    if (host_computes(n, record)) return set(n, {Assignment::kHost, nullptr});
+    if (record.impl && record.impl->compute) {
+      refusals += std::string("\n  its host kernel: ") + kNoPromise + ", since the op is not pure";
+      unpromised = true;
+    }
+    if (unpromised)
+      throw user_error(
+          "TSR-R027",
+          "deterministic = true, and nobody who promises the same bits on every run takes " + g_.describe(n) + ":" + refusals,
+          "put a backend that promises it (TSR_CAP_DETERMINISTIC) into backends.order, or leave deterministic off");
     throw user_error("TSR-R020",
                      "no backend takes " + g_.describe(n) + ", and op '" + record.name +
                          "' has neither a decomposition nor a host kernel" +
@@ -124,8 +159,9 @@ class Assigner {
     for (const Factory* backend : options_.backends) {
       const tsr_backend& table = backend->as<tsr_backend>();
       if (!name || backend->name != name->s || !(table.capabilities & TSR_CAP_FUSION)) continue;
-      const char* why = nullptr;
-      if (table.claim(backend->self, g_.handle(), n, &why) == TSR_CLAIM_YES) return set(n, {Assignment::kBackend, backend});
+      const char* why = why_not_asked(g_, n, *backend, options_);
+      if (!why && table.claim(backend->self, g_.handle(), n, &why) == TSR_CLAIM_YES)
+        return set(n, {Assignment::kBackend, backend});
       if (log_enabled(Artifact::kPerfHints))
         log_write(Artifact::kPerfHints,
                   "backend '" + backend->name + "' refuses " + g_.describe(n) + ": " + (why ? why : "no reason given"));
@@ -220,6 +256,15 @@ class Assigner {
 
 }  // namespace
 
+const char* why_not_asked(const Graph& graph, tsr_id node, const Factory& backend, const CompileOptions& options) {
+  if (options.deterministic && !(backend.as<tsr_backend>().capabilities & TSR_CAP_DETERMINISTIC)) return kNoPromise;
+  if (options.fallback_random && &backend != options.backends.back() && draws(graph, node))
+    return "leaves random ops to the fallback (fallback_random = true)";
+  return nullptr;
+}
+
+bool is_unassignable(const Error& error) { return error.code() == "TSR-R020" || error.code() == "TSR-R027"; }
+
 bool assignable(Graph& graph, tsr_id node, const CompileOptions& options) {
   bool decompose = false;
   if (Assigner(graph, options).taken_whole(node, &decompose)) return true;
@@ -230,7 +275,7 @@ bool assignable(Graph& graph, tsr_id node, const CompileOptions& options) {
   try {
     Assigner(*copy, options).run();
   } catch (const Error& e) {
-    if (e.code() != "TSR-R020") throw;
+    if (!is_unassignable(e)) throw;
     return false;
   }
   return true;

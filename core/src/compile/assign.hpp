@@ -8,6 +8,7 @@
 
 namespace tessera::core {
 
+class Error;
 class Graph;
 struct CompileOptions;
 struct Factory;
@@ -24,9 +25,14 @@ struct Assignment {
 //  2. the first backend, in the order of the options, that claims it: "yes" keeps it whole, "decompose" inlines its
 //     decomposition, whose nodes are assigned in the same way;
 //  3. its decomposition, when every backend says no; 4. the op's host kernel (`compute`).
-// Pure nodes whose results are unused are erased. Edits the graph in one transaction. Throws TSR-R020, which names the node,
-// every backend and its reason.
+// Backends that why_not_asked() names a reason for are passed over, and with `deterministic` host kernels of ops that are not pure, unless
+// nobody reads what they give. Pure nodes whose results are unused are erased. Edits the graph in one transaction. Throws TSR-R020, which
+// names the node, every backend and its reason; TSR-R027 where one of the reasons is `deterministic`.
 std::vector<Assignment> assign_backends(Graph& graph, const CompileOptions& options);
+
+// What keeps this backend from being offered the node by these options, as words for a list of refusals; null: nothing does.
+const char* why_not_asked(const Graph& graph, tsr_id node, const Factory& backend, const CompileOptions& options);
+bool is_unassignable(const Error& error);  // TSR-R020, TSR-R027
 
 // Whether assign_backends() would find somebody for this node of the body. Looks at the node as it stands, transaction or not.
 bool assignable(Graph& graph, tsr_id node, const CompileOptions& options);

@@ -17,6 +17,8 @@ struct CompileOptions {
   std::vector<const Factory*> backends;           // in order of preference; the last is the fallback
   const Factory* executor = nullptr;              // runs static plans another way; null: step by step
   bool relaxed = false;                           // numerics = "relaxed"
+  bool deterministic = false;                     // only what promises the same bits on every run and thread count
+  bool fallback_random = false;                   // what draws random numbers goes to the fallback
   uint32_t tune = 0;                              // TSR_TUNE_*
   double tune_seconds = 0;                        // that measuring may take for one plan
   int threads = 0;                                // of parallel loops during a run; 0: the process's default

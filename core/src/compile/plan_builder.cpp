@@ -447,6 +447,11 @@ class PlanBuilder {
   void hand_to_executor() {
     if (!options_.executor || !kernels_ || p_.nested) return;
     const tsr_executor& table = options_.executor->as<tsr_executor>();
+    if (options_.deterministic && !(table.capabilities & TSR_CAP_DETERMINISTIC)) {
+      log_notice("executor '" + options_.executor->name +
+                 "' does not promise the same bits on every run, and deterministic is on; plans run step by step");
+      return;
+    }
     const std::string& kind = core::device(device_intern(table.device)).kind();
     for (const Exec& e : p_.primary->program) {
       const bool plain = e.kind == Exec::kLaunch || e.kind == Exec::kCopy;

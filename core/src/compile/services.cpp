@@ -103,7 +103,7 @@ void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out) {
   try {
     executable = traced_compile({"constant", n.op, {}, {}}, [&] { return Executable::compile(std::move(one), options); });
   } catch (const Error& e) {
-    if (e.code() == "TSR-R020") throw unfit(graph, node, e.message());
+    if (is_unassignable(e)) throw unfit(graph, node, e.message());
     throw;
   }
   std::vector<tsr_tensor_handle*> results(n.num_results, nullptr);
@@ -127,6 +127,7 @@ const char* backend_of(Graph& graph, tsr_id node, uint64_t* capabilities) {
   const OpRecord& record = graph.record_of(node);
   if (record.has(kConstant) || (record.has(kControl) && record.name != "fused")) return nullptr;
   for (const Factory* f : current_options().backends) {
+    if (why_not_asked(graph, node, *f, current_options())) continue;
     const tsr_backend& table = f->as<tsr_backend>();
     const char* why = nullptr;
     if (table.claim(f->self, graph.handle(), node, &why) != TSR_CLAIM_YES) continue;

@@ -55,6 +55,10 @@ std::vector<KeyDecl> make_keys() {
       choice("mode", mode_names(), "A named set of values; see `tessera config modes`."),
       choice("numerics", {"strict", "relaxed"}, "strict: fused bits equal unfused bits. relaxed gives that up for speed."),
 
+      boolean("deterministic", false,
+              "true: every op runs on what promises the same bits on every run and thread count, or the compile is refused."),
+      boolean("fallback_random", false,
+              "true: ops that draw random numbers run on the fallback backend, as in eager execution."),
       boolean("max_autotune", false,
               "true: measure which of several algorithms computes a product or a convolution, and keep what was found."),
       boolean("coordinate_descent_tuning", false, "true: measure schedules of generated kernels; never changes a bit."),

@@ -186,7 +186,7 @@ int64_t bytes_held(const Executable& e) {
 }  // namespace
 
 bool Callable::may_be_symbolic(const Error& e) {
-  static constexpr std::string_view kCodes[] = {"TSR-I", "TSR-S", "TSR-F", "TSR-R020", "TSR-R023"};
+  static constexpr std::string_view kCodes[] = {"TSR-I", "TSR-S", "TSR-F", "TSR-R020", "TSR-R023", "TSR-R027"};
   return std::any_of(std::begin(kCodes), std::end(kCodes), [&](std::string_view c) { return e.code().starts_with(c); });
 }
 

@@ -101,6 +101,7 @@ bool make_key(WordBuffer& key, const char* op, tsr_tensor_handle* const* operand
 EagerCache::EagerCache(std::shared_ptr<const Context> context) : context_(std::move(context)) {
   options_.backends = {&context_->fallback_backend()};
   options_.relaxed = context_->config().get_string("numerics") == "relaxed";
+  options_.deterministic = context_->config().get_bool("deterministic");
   options_.threads = static_cast<int>(context_->config().get_int("runtime.threads"));
   // No `keep`: the executables go with this cache, which holds the context.
   generations_.push_back(std::make_unique<Generation>());

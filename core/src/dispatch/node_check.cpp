@@ -12,7 +12,11 @@ namespace tessera::core {
 BackendCheck::BackendCheck(const Context& context, const CompileOptions& options)
     : options_(options),
       needed_(std::find(options.backends.begin(), options.backends.end(), &context.fallback_backend()) ==
-              options.backends.end()) {}
+              options.backends.end()) {
+  // What breaks the graph runs on the fallback: where that does not keep what the options promise, an error is better.
+  if (options.deterministic)
+    needed_ = needed_ && (context.fallback_backend().as<tsr_backend>().capabilities & TSR_CAP_DETERMINISTIC) != 0;
+}
 
 bool BackendCheck::taken(Graph& g, tsr_id node) {
   // One answer per op, dtypes and ranks: what backends decide by, almost always. A wrong "yes" is the compiler's error later, a wrong "no" a

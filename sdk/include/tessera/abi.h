@@ -490,7 +490,7 @@ typedef struct tsr_op_impl {
   /* Is result 0 a strided view of operand 0? Fills out->data and the strides (out->strides points at writable int64_t[rank],
    * sizes are given) and returns 1; 0: this instance needs a copy. Run time; no allocation. */
   int (*view)(void* self, const tsr_call*, const tsr_tensor* in, tsr_tensor* out, int64_t* out_strides);
-  /* Host-memory kernel, any strides on inputs, contiguous outputs. */
+  /* Host-memory kernel, any strides on inputs, contiguous outputs. Of an op that is `pure`: the same bits on every run. */
   tsr_error* (*compute)(void* self, const tsr_call*, const tsr_tensor* inputs, uint32_t num_inputs, const tsr_tensor* outputs,
                         uint32_t num_outputs);
   /* Data-dependent results: computes the unbacked symbols of the results, in order of first appearance. */
@@ -843,6 +843,7 @@ typedef struct tsr_executor {
   /* slots: one tensor per slot, resolved for this call. */
   tsr_error* (*run)(void* self, void* prepared, const tsr_tensor* slots, const int64_t* dims, tsr_stream*);
   void (*release)(void* self, void* prepared);
+  uint64_t capabilities; /* TSR_CAP_DETERMINISTIC: a run gives the bits that launching the steps one by one would give */
 } tsr_executor;
 
 typedef struct tsr_store_info {
