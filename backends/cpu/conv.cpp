@@ -58,7 +58,7 @@ class ConvKernel final : public sdk::Kernel {
     if (way != ConvWay::kPredicted)
       take_way(isa, way);
     else if (!point_ && attributes_.groups == 1)
-      choose_way(isa, x, w, y, most_winograd);
+      choose_way(isa, x, w, y, most_winograd, !c.unfrozen());
     pack_constant(c, c.node().operand(o_.at[1]));
     rows_ = rows_ && packed_;
     if (!packed_) winograd_ = nullptr;
@@ -177,8 +177,9 @@ class ConvKernel final : public sdk::Kernel {
     return winograd_ ? std::max(bytes, winograd_workspace(*isa_, *winograd_, s, slots_)) : bytes;
   }
 
-  // By the sizes that are known; a number of images that is not counts as one.
-  void choose_way(const Isa& isa, sdk::Type x, sdk::Type w, sdk::Type y, int most_winograd) {
+  // By the sizes that are known; a number of images that is not counts as one. Only weights that may be packed have rows for positions, and
+  // minimal filtering.
+  void choose_way(const Isa& isa, sdk::Type x, sdk::Type w, sdk::Type y, int most_winograd, bool may_pack) {
     int64_t positions = 1, depth = 1;
     for (uint32_t d = 1; d < w.rank(); ++d) {
       if (TSR_DIM_IS_EXPR(w.size(static_cast<int>(d)))) return;
@@ -191,9 +192,9 @@ class ConvKernel final : public sdk::Kernel {
     if (TSR_DIM_IS_EXPR(w.size(0)) || positions * depth == 0) return;
     const int64_t images = TSR_DIM_IS_EXPR(x.size(0)) ? 1 : x.size(0), outputs = w.size(0);
     const ConvCycles direct = conv_cycles(*isa_, images, outputs, positions, depth);
-    rows_ = direct.rows;
+    rows_ = direct.rows && may_pack;
     planes_ = !rows_ && outputs <= kCopiedOutputs && can_copy_planes(*isa_, attributes_, x, w, y);
-    if (!can_filter_minimally(attributes_, w, y)) return;
+    if (!may_pack || !can_filter_minimally(attributes_, w, y)) return;
     const int size = winograd_size(*isa_, most_winograd, images, w.size(1), outputs, {y.size(2), y.size(3)}, direct.cycles);
     if (size == 0) return;
     winograd_ = &winograd_of(isa, size);

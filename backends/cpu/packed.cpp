@@ -14,6 +14,7 @@ void PackedConstant::Free::operator()(char* p) const { std::free(p); }
 
 void PackedConstant::make(const sdk::Compile& c, const sdk::Value& v, const std::string& form, int64_t bytes,
                           const std::function<void(char* to)>& fill) {
+  if (c.unfrozen()) return;
   double seconds = 0;
   const auto timed = [&](char* to) {
     const auto start = std::chrono::steady_clock::now();

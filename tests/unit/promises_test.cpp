@@ -274,4 +274,15 @@ TEST_CASE("fallback_random: a group of another backend that draws is taken apart
   CHECK(compiled(two.safe) == Ops{"fused"});
 }
 
+TEST_CASE("a backend is told that constants stay as they are") {
+  Two two;
+  CompileOptions options = two.options();
+  compile(kNeg, options);
+  options.unfrozen = true;
+  compile(kNeg, options);
+  REQUIRE(two.fast.asked.size() == 2);
+  CHECK(two.fast.asked[0].unfrozen == 0);
+  CHECK(two.fast.asked[1].unfrozen == 1);
+}
+
 }  // namespace promises_test

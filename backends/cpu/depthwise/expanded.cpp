@@ -145,19 +145,19 @@ class ExpandedKernel final : public sdk::Kernel {
     x_ = LaunchSizes(c, parts.first.operand(0).type());
     strided_ = may_be_strided(c.graph(), c.node().operand(static_cast<uint32_t>(first_at_[0])));
     behind_.bind(c);
-    slot_bytes_ = slot_bytes();
     group_bytes_ = packed_left_bytes(gemm_, cut_.channels, s_.channels);
     pack_left_groups(c, c.node().operand(static_cast<uint32_t>(first_at_[1])), gemm_, cut_.groups, cut_.channels, s_.channels,
                      packed_);
+    slot_bytes_ = slot_bytes();
   }
 
   std::string name() const override {
-    return "cpu.conv" + between_.name() + ".depthwise" + behind_.name() + ".packed." + gemm_.name;
+    return "cpu.conv" + between_.name() + ".depthwise" + behind_.name() + (packed_ ? ".packed." : ".") + gemm_.name;
   }
   bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
   int64_t held_bytes() const override { return packed_.bytes(); }
-  uint64_t unread() const override { return uint64_t{1} << first_at_[1]; }
+  uint64_t unread() const override { return packed_ ? uint64_t{1} << first_at_[1] : 0; }
   int64_t workspace(const int64_t* d) override {
     return slots_ * slot_bytes_ + (strided_ ? x_.bytes(d) : 0) + behind_.workspace(d);
   }
@@ -174,8 +174,8 @@ class ExpandedKernel final : public sdk::Kernel {
     FinishStep between[Finish::kMaxSteps] = {}, behind[Finish::kMaxSteps] = {};
     const int num_between = between_.steps(l, nullptr, between), num_behind = behind_.steps(l, space, behind);
     const auto constant = [&](int at) { return at < 0 ? nullptr : static_cast<const float*>(l.inputs[at].data); };
-    const float *const bias = constant(first_at_[2]), *const filters = constant(second_at_[1]),
-                       *const filter_bias = constant(second_at_[2]);
+    const float *const weights = constant(first_at_[1]), *const bias = constant(first_at_[2]),
+                       *const filters = constant(second_at_[1]), *const filter_bias = constant(second_at_[2]);
     float* const out = static_cast<float*>(l.outputs[0].data);
     DepthwiseDirect* const direct = direct_kernel(isa_);
     const int64_t plane = s_.rows * s_.cols, positions = s_.out[0] * s_.out[1], units = s_.images * cut_.groups * cut_.bands;
@@ -190,7 +190,7 @@ class ExpandedKernel final : public sdk::Kernel {
           const Cut::Rows r = Cut::rows(s_, band, cut_.bands);
           const int64_t count = (r.to - r.from) * s_.cols, first_channel = group * cut_.channels;
           const float* const from = x + image * s_.channels * plane + r.from * s_.cols;
-          expand(from, count, group, bias ? bias + first_channel : nullptr, between, num_between, expanded);
+          expand(from, weights, count, group, bias ? bias + first_channel : nullptr, between, num_between, expanded);
           for (int64_t c = 0; c < cut_.channels; ++c) {
             const int64_t channel = first_channel + c, at = (image * s_.expanded + channel) * positions + r.first * s_.out[1];
             direct({expanded + c * count,
@@ -219,9 +219,9 @@ class ExpandedKernel final : public sdk::Kernel {
     Spread* spread;
   };
 
-  // Channels of `group` at `count` positions from `x` on, on this thread: to[channel][position].
-  void expand(const float* x, int64_t count, int64_t group, const float* bias, const FinishStep* steps, int num_steps,
-              float* to) const {
+  // Channels of `group` at `count` positions from `x` on, on this thread: to[channel][position]. `weights` are read where they are not packed.
+  void expand(const float* x, const float* weights, int64_t count, int64_t group, const float* bias, const FinishStep* steps,
+              int num_steps, float* to) const {
     const Source source{x, s_.rows * s_.cols, Panels::form(gemm_, spread_avx512, spread_avx2, spread_baseline)};
     Gemm g;
     g.isa = &gemm_;
@@ -229,7 +229,10 @@ class ExpandedKernel final : public sdk::Kernel {
     g.m.push(cut_.channels, {s_.channels});
     g.n.push(count, {1});
     g.k.push(s_.channels, {1, 1});
-    g.packed_a = packed_.data() + group * group_bytes_;
+    if (packed_)
+      g.packed_a = packed_.data() + group * group_bytes_;
+    else
+      g.a = weights + group * cut_.channels * s_.channels;
     g.panel = [](const void* p, int64_t, int64_t column, int cols, int64_t k0, int64_t n, float* out, int64_t step) {
       const Source& from = *static_cast<const Source*>(p);
       from.spread({from.x + k0 * from.plane + column, from.plane, cols, n, out, step});
@@ -248,8 +251,8 @@ class ExpandedKernel final : public sdk::Kernel {
     int64_t bytes = 0;
     for (int64_t band = 0; band < cut_.bands; ++band) {
       const Cut::Rows r = Cut::rows(s_, band, cut_.bands);
-      bytes = std::max(bytes,
-                       gemm_workspace(gemm_, 1, cut_.channels, (r.to - r.from) * s_.cols, s_.channels, {true, false, true}, 1));
+      bytes = std::max(bytes, gemm_workspace(gemm_, 1, cut_.channels, (r.to - r.from) * s_.cols, s_.channels,
+                                             {static_cast<bool>(packed_), false, true}, 1));
     }
     return expanded_bytes() + round_up(bytes);
   }

@@ -28,6 +28,7 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
   o.relaxed = config.get_string("numerics") == "relaxed";
   o.deterministic = config.get_bool("deterministic");
   o.fallback_random = config.get_bool("fallback_random");
+  o.unfrozen = !config.get_bool("freezing");
   // Measuring may choose another algorithm on another day, and with it other bits.
   if (config.get_bool("max_autotune") && !o.deterministic) o.tune |= TSR_TUNE_ALGORITHMS;
   if (config.get_bool("coordinate_descent_tuning")) o.tune |= TSR_TUNE_SCHEDULES;

@@ -19,6 +19,7 @@ struct CompileOptions {
   bool relaxed = false;                           // numerics = "relaxed"
   bool deterministic = false;                     // only what promises the same bits on every run and thread count
   bool fallback_random = false;                   // what draws random numbers goes to the fallback
+  bool unfrozen = false;                          // freezing = false: kernels keep no form of constants of their own
   uint32_t tune = 0;                              // TSR_TUNE_*
   double tune_seconds = 0;                        // that measuring may take for one plan
   int threads = 0;                                // of parallel loops during a run; 0: the process's default

@@ -99,6 +99,7 @@ class KernelCompiler {
     asked.request.node = s.node;
     asked.request.device = s.device;
     asked.request.relaxed = options_.relaxed;
+    asked.request.unfrozen = options_.unfrozen ? 1 : 0;
     asked.request.tune = options_.tune;
     asked.request.tune_seconds = options_.tune_seconds;
     asked.request.dim_hint = [](void* ctx, tsr_dim d) noexcept -> int64_t {

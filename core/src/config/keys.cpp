@@ -59,6 +59,8 @@ std::vector<KeyDecl> make_keys() {
               "true: every op runs on what promises the same bits on every run and thread count, or the compile is refused."),
       boolean("fallback_random", false,
               "true: ops that draw random numbers run on the fallback backend, as in eager execution."),
+      boolean("freezing", true,
+              "Fold constants into others of any size and pack them for kernels. false: less memory and faster compiles."),
       boolean("max_autotune", false,
               "true: measure which of several algorithms computes a product or a convolution, and keep what was found."),
       boolean("coordinate_descent_tuning", false, "true: measure schedules of generated kernels; never changes a bit."),

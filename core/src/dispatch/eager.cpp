@@ -102,6 +102,7 @@ EagerCache::EagerCache(std::shared_ptr<const Context> context) : context_(std::m
   options_.backends = {&context_->fallback_backend()};
   options_.relaxed = context_->config().get_string("numerics") == "relaxed";
   options_.deterministic = context_->config().get_bool("deterministic");
+  options_.unfrozen = !context_->config().get_bool("freezing");
   options_.threads = static_cast<int>(context_->config().get_int("runtime.threads"));
   // No `keep`: the executables go with this cache, which holds the context.
   generations_.push_back(std::make_unique<Generation>());
