@@ -23,8 +23,6 @@ class Folder {
   }
 
  private:
-  static constexpr int64_t kSmall = 4096;
-
   bool foldable(sdk::Node n) const {
     if (n.is("constant") || !n.regions().empty() || n.num_results() == 0) return false;
     for (const tsr_attr& a : n.attrs()) {  // a size that is not known yet
@@ -49,7 +47,7 @@ class Folder {
       if (!n.operand(i).def() || !n.operand(i).def().is("constant")) return false;
       given = std::max(given, bytes(n.operand(i).type()));
     }
-    return made <= given || made <= kSmall;
+    return made <= given || made <= FoldLimits::kSmall;
   }
 
   // What overflows here was refused when the type was made.
@@ -88,6 +86,7 @@ class Pass final : public sdk::Pass {
   bool run(sdk::Graph g, const sdk::Options& options) override {
     FoldLimits limits;
     limits.max_bytes = options.get_int("max_bytes", limits.max_bytes);
+    if (!options.get_bool("freezing", true)) limits.max_bytes = std::min(limits.max_bytes, FoldLimits::kSmall);
     return fold_constants(g, limits);
   }
 };

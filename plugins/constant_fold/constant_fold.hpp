@@ -6,6 +6,7 @@
 namespace tessera::passes {
 
 struct FoldLimits {
+  static constexpr int64_t kSmall = 4096;
   int64_t max_bytes = 1 << 20;  // of one result
 };
 

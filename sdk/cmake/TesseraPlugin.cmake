@@ -23,6 +23,7 @@
 #   default = "native"
 #   choices = ["native", "avx2", "avx512"]   # strings; min and max bound numbers
 #   help = "Instruction set to generate code for."
+#   also = "instruction_set"         # optional: a name at root level of a config that sets it too
 #
 # Without DESTINATION the plugin lands in TESSERA_PLUGIN_OUTPUT_DIRECTORY and is installed to <libdir>/tessera/plugins.
 # The sources see TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR, TSR_PLUGIN_SANITIZER and TESSERA_PLUGIN_BUILD_INFO as

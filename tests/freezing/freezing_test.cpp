@@ -180,3 +180,19 @@ TEST_CASE("minimal filtering needs its own form of the weights, and gives way") 
   CHECK(unfrozen.kernel_bytes == 0);
   CHECK(difference(frozen.values, unfrozen.values) < 1e-5);
 }
+
+TEST_CASE("large constants are not folded into others") {
+  const char* text = R"(graph @net(%x: f32[64, 64] arg) -> (f32[64, 64]) {
+  %w = constant {value = dense<f32[64, 64]: ref 0>}
+  %s = add %w, %w
+  %c = constant {value = dense<f32[64]: ref 1>}
+  %d = mul %c, %c
+  %p = add %x, %s
+  %y = add %p, %d
+  return %y
+})";
+  const Outcome frozen = run(text, context(true)), unfrozen = run(text, context(false));
+  CHECK_THAT(frozen.graph, !Contains("%w") && !Contains("mul"));
+  CHECK_THAT(unfrozen.graph, Contains("%w") && !Contains("mul"));  // 256 bytes cost nothing
+  CHECK(difference(frozen.values, unfrozen.values) == 0);
+}

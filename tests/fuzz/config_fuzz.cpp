@@ -23,6 +23,7 @@ const std::vector<const Manifest*>& plugins() {
       d.name = name;
       d.type = fallback.type;
       d.fallback = std::move(fallback);
+      d.also = d.name;  // at root level too
       fuse.options.push_back(d);
     };
     add("size", Value::of_int(3));

@@ -47,7 +47,13 @@ std::vector<Manifest> some_plugins() {
   size.min = 1;
   size.max = 1024;
   size.help = "Largest group.";
+  size.also = "max_group";
   out[4].options.push_back(size);
+  OptionDecl least = size;  // one name for options of two plugins
+  least.name = "limit";
+  least.fallback = Value::of_int(8);
+  least.max = 100;
+  out[2].options.push_back(least);
   OptionDecl isa;
   isa.name = "isa";
   isa.type = OptionType::kString;
@@ -55,6 +61,17 @@ std::vector<Manifest> some_plugins() {
   isa.choices = {"native", "avx2", "avx512"};
   isa.help = "Instruction set.";
   out[5].options.push_back(isa);
+  OptionDecl caches;  // told of a key of Tessera's own
+  caches.name = "no_files";
+  caches.type = OptionType::kBool;
+  caches.fallback = Value::of_bool(false);
+  caches.also = "force_disable_caches";
+  caches.help = "No files.";
+  out[5].options.push_back(caches);
+  OptionDecl tune = caches;
+  tune.name = "search";
+  tune.also = "max_autotune";
+  out[3].options.push_back(tune);
   return out;
 }
 
@@ -233,6 +250,93 @@ TEST_CASE("a callable's mode and options derive a config") {
   }
 }
 
+TEST_CASE("a name at root level sets the options that have it") {
+  const auto option = [](const Config& c, const char* id, const char* name) { return *c.plugin_options(id).find(name); };
+  const auto sizes = [&](const Config& c) {
+    return std::pair{option(c, "tessera.pass.fuse", "max_size").i, option(c, "tessera.pass.cse", "limit").i};
+  };
+  using Sizes = std::pair<int64_t, int64_t>;
+  const std::string file = "max_group = 5\n[backends]\norder = [\"eager\"]\n";
+  CHECK(sizes(bind("").config) == Sizes{32, 8});
+  CHECK(sizes(config_test::bind(file).config) == Sizes{5, 5});
+  // In one layer an option's own key is more specific, wherever it stands.
+  CHECK(sizes(config_test::bind(file + "[fuse]\nmax_size = 6\n").config) == Sizes{6, 5});
+  CHECK(sizes(bind("", {"fuse.max_size=6", "max_group=7"}).config) == Sizes{6, 7});
+  CHECK(sizes(bind("", {"max_group=4", "max_group=7"}).config) == Sizes{7, 7});
+  // A later layer wins over it.
+  CHECK(sizes(config_test::bind(file + "[fuse]\nmax_size = 6\n", {"max_group=7"}).config) == Sizes{7, 7});
+  const Config base = bind("", {"fuse.max_size=6", "max_group=7"}).config;
+  const std::vector<std::string> given = {"max_group=9"};
+  const Config derived = base.derive({}, given);
+  CHECK(sizes(derived) == Sizes{9, 9});
+  CHECK(sizes(derived.derive("aot_eager", {})) == Sizes{9, 9});
+  // It says where its value came from.
+  const auto origin = [](const Config& c, const std::string& key) {
+    const auto json = nlohmann::json::parse(c.explain_json());
+    for (const auto& v : json["values"])
+      if (v["key"] == key) return v["origin"].get<std::string>();
+    return std::string("no such row");
+  };
+  CHECK(origin(derived, "fuse.max_size") == "compile max_group");
+  CHECK(origin(base, "fuse.max_size") == "--set");
+  CHECK(origin(base, "cse.limit") == "--set max_group");
+  CHECK(origin(config_test::bind(file).config, "cse.limit") == "configs/mine.toml:1:1");
+  const auto json = nlohmann::json::parse(base.options_json());
+  std::set<std::string> named;
+  for (const auto& k : json["keys"])
+    if (k["also"] == "max_group") named.insert(k["key"]);
+  CHECK(named == std::set<std::string>{"fuse.max_size", "cse.limit"});
+}
+
+TEST_CASE("a key of Tessera's own that plugins ask for reaches them, also from a mode") {
+  const auto option = [](const Config& c, const char* id, const char* name) { return c.plugin_options(id).find(name)->b; };
+  const Config on = bind("force_disable_caches = true\n").config;
+  CHECK(on.get_bool("force_disable_caches"));
+  CHECK(option(on, "tessera.backend.cpu", "no_files"));
+  CHECK_FALSE(option(bind("").config, "tessera.backend.cpu", "no_files"));
+  CHECK_FALSE(bind("", {"cpu.no_files=true"}).config.get_bool("force_disable_caches"));
+  CHECK(option(bind("mode = \"max-autotune\"\n").config, "tessera.pass.dce", "search"));
+  CHECK(option(bind("", {"mode=max-autotune"}).config, "tessera.pass.dce", "search"));
+  CHECK(option(bind("[dce]\nsearch = false\n", {"mode=max-autotune"}).config, "tessera.pass.dce", "search"));
+  CHECK_FALSE(option(bind("mode = \"max-autotune\"\nmax_autotune = false\n").config, "tessera.pass.dce", "search"));
+  CHECK_FALSE(option(bind("mode = \"max-autotune\"\n[dce]\nsearch = false\n").config, "tessera.pass.dce", "search"));
+  // What a backend got when it was created stays.
+  const std::vector<std::string> given = {"force_disable_caches=true"};
+  CHECK_THROWS_WITH(bind("").config.derive({}, given), Catch::Contains("TSR-C012"));
+  const std::vector<std::string> free = {"max_autotune=true", "deterministic=true", "freezing=false", "fallback_random=true"};
+  CHECK(option(bind("").config.derive({}, free), "tessera.pass.dce", "search"));
+}
+
+TEST_CASE("a name at root level of a backend's option is fixed as the option is") {
+  std::vector<Manifest> manifests = some_plugins();
+  manifests[5].options[0].also = "instruction_set";
+  std::vector<const Manifest*> pointers;
+  for (const Manifest& m : manifests) pointers.push_back(&m);
+  Faults faults;
+  Config config = Config::parse({"c.toml", "instruction_set = \"avx2\"\n", {}}, faults);
+  config.bind(pointers, {}, faults);
+  REQUIRE(faults.empty());
+  CHECK(config.plugin_options("tessera.backend.cpu").find("isa")->s == "avx2");
+  const std::vector<std::string> given = {"instruction_set=avx512"};
+  CHECK_THROWS_WITH(config.derive({}, given),
+                    Catch::Contains("error[TSR-C012] compile instruction_set=avx512: 'instruction_set' is fixed"));
+}
+
+TEST_CASE("complaints about names at root level") {
+  // Of a plugin that is installed and not loaded; of one that is reported already; of nobody.
+  const std::vector<Manifest> manifests = some_plugins();
+  const std::vector<const Manifest*> loaded = {&manifests[1]};
+  const auto text = [&](std::vector<std::string> overrides, std::vector<std::string> missing) {
+    Faults faults;
+    Config config = Config::parse({"c.toml", "max_group = 3\n", std::move(overrides)}, faults);
+    config.bind(loaded, missing, faults, manifests);
+    return faults.empty() ? std::string("no fault\n") : std::string(faults.to_error().what()) + "\n";
+  };
+  check_golden("golden/config/names.txt",
+               text({"max_grop=4"}, {}) + "\n" + text({}, {"tessera.pass.cse", "tessera.pass.fuse"}) + "\n" +
+                   complaint("max_group = \"many\"\n", {"max_group=200", "max_grop=4", "max_autotune=3"}));
+}
+
 TEST_CASE("complaints") {
   check_golden("golden/config/unknown_key.txt", complaint("[plugins]\nload = []\n\n\n\n[backend]\n  order = [\"eager\"]\n"));
   check_golden(
@@ -302,7 +406,7 @@ TEST_CASE("the table of keys is consistent") {
       if (k) CHECK(check_value(*k, &v).empty());
     }
   const auto json = nlohmann::json::parse(bind(kGood).config.options_json());
-  CHECK(json["keys"].size() == all_key_names().size() + 2);
+  CHECK(json["keys"].size() == all_key_names().size() + 5);  // options of some_plugins()
 }
 
 TEST_CASE("every key is described in docs/config.md") {

@@ -55,6 +55,30 @@ TEST_CASE("a manifest is read whole") {
   CHECK(m.options[2].fallback == Value::of_strings({"a"}));
 }
 
+TEST_CASE("an option may have a name at root level of a config") {
+  const auto option = [](const std::string& lines) {
+    return parse_manifest(manifest("[[options]]\nname = \"x\"\n" + lines), "m.toml");
+  };
+  const std::string flag = "type = \"bool\"\ndefault = false\n";
+  const Manifest good = option(flag + "also = \"go_fast\"\n");
+  REQUIRE(good.faults.empty());
+  CHECK(good.options[0].also == "go_fast");
+  CHECK(option(flag).options[0].also.empty());
+  const auto fault = [&](const std::string& lines) {
+    const Manifest m = option(lines);
+    return m.faults.empty() ? std::string() : m.faults.to_error().what();
+  };
+  for (const char* name : {"3", "\"Go\"", "\"a.b\"", "\"\"", "\"guards\""}) {
+    INFO(name);
+    CHECK_THAT(fault(flag + "also = " + name + "\n"), Catch::Contains("error[TSR-P012] m.toml:19: option 'x': also is"));
+  }
+  // A key of Tessera's own may be asked for by what it is.
+  CHECK(fault(flag + "also = \"force_disable_caches\"\n") == "");
+  CHECK_THAT(fault(flag + "also = \"freezing\"\n"),
+             Catch::Contains("a key of Tessera's own that is a bool and by default true; this is a bool, by default false"));
+  CHECK_THAT(fault(flag + "also = \"numerics\"\n"), Catch::Contains("TSR-P012"));
+}
+
 TEST_CASE("a manifest of a newer SDK may hold keys that this host does not know") {
   std::string text = manifest("", "licence = \"MIT\"\n");
   CHECK(parse_manifest(text, "m.toml").faults.size() == 1);

@@ -105,7 +105,9 @@ TEST_CASE("passes are found and their options completed") {
   CHECK(passes[1].options.find("max_bytes")->i == 64);
   CHECK(passes[3].options.find("max_bytes")->i == 1 << 20);
   const std::string printed = print_pipeline(passes);
-  CHECK(printed == "canonicalize, constant_fold{max_bytes=64}, decompose{ops=[\"softmax\"]}, constant_fold{max_bytes=1048576}");
+  CHECK(printed ==
+        "canonicalize, constant_fold{max_bytes=64, freezing=true}, decompose{ops=[\"softmax\"]}, "
+        "constant_fold{max_bytes=1048576, freezing=true}");
   CHECK(print_pipeline(bind_pipeline(*c, printed)) == printed);
 
   CHECK(message_of([&] { bind_pipeline(*c, "canonicalise"); }).find("did you mean 'canonicalize'") != std::string::npos);

@@ -70,7 +70,8 @@ int list_options(const Options& options, const Json& d) {
     const std::string range = limits(k);
     std::cout << styled(Style::kBold, k.value("key", "")) << "  " << k.value("type", "") << (range.empty() ? "" : " " + range)
               << ", default " << toml(k.at("default"))
-              << (k.at("plugin").is_string() ? ", of " + k.at("plugin").get<std::string>() : "") << "\n    "
+              << (k.at("plugin").is_string() ? ", of " + k.at("plugin").get<std::string>() : "")
+              << (k.at("also").is_string() ? ", also " + k.at("also").get<std::string>() : "") << "\n    "
               << k.value("help", "") << "\n";
   }
   return kOk;

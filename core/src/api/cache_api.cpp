@@ -12,7 +12,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Cache& cache_of(tsr_context* c) {
-  Cache* cache = required(c, "context").context->cache();
+  const Context& context = *required(c, "context").context;
+  Cache* cache = context.cache();
+  if (const Setting& off = context.config().setting("force_disable_caches"); off.value.b)
+    throw user_error("TSR-K002", "this config keeps no cache: force_disable_caches is on (" + to_text(off.origin) + ")",
+                     "leave it off to use one");
   if (!cache)
     throw user_error("TSR-K002", "this config keeps no cache",
                      "load a store (tessera.store.disk) and name its folder: TESSERA_CACHE_DIR=DIR, or disk.path");

@@ -62,7 +62,7 @@ Cache::~Cache() = default;
 
 std::unique_ptr<Cache> Cache::open(const PluginHost& plugins, const Config& config) {
   const std::vector<const Factory*> stores = plugins.all(TSR_STORE);
-  if (stores.empty()) return nullptr;
+  if (stores.empty() || config.get_bool("force_disable_caches")) return nullptr;
   const std::string& wanted = config.get_string("cache.store");
   const Factory& store = wanted.empty() ? *stores.front() : plugins.get(TSR_STORE, wanted);
   const char* off = std::getenv("TESSERA_GRAPH_CACHE");

@@ -29,9 +29,15 @@ std::string given_place(const Origin& origin) { return to_text(origin); }
 
 }  // namespace
 
-void Config::bind(std::span<const Manifest* const> plugins, std::span<const std::string> missing, Faults& faults) {
+void Config::bind(std::span<const Manifest* const> plugins, std::span<const std::string> missing, Faults& faults,
+                  std::span<const Manifest> found) {
   missing_.assign(missing.begin(), missing.end());
   sections_.clear();
+  elsewhere_.clear();
+  for (const Manifest& m : found)
+    for (const OptionDecl& d : m.options)
+      if (!d.also.empty() && std::none_of(plugins.begin(), plugins.end(), [&](const Manifest* p) { return p->id == m.id; }))
+        elsewhere_.push_back({d.also, m.id, last_part(m.id) + "." + d.name});
   for (const Manifest* m : plugins) {
     PluginSection s;
     s.id = m->id;
@@ -111,6 +117,38 @@ void Config::apply_sections(Faults& faults) {
     if (auto setting = check_given(*decl, given, faults)) s->settings[option] = std::move(*setting);
   };
 
+  // A name at root level, for every option that has it. One complaint about a value is enough.
+  const auto assign_general = [&](Given given) {
+    const KeyDecl* own = find_key(given.key);
+    Faults reported;  // by merge()
+    if (own && !check_given(*own, given, reported)) return;
+    // An override says its key; a place in the file shows it.
+    if (!own && given.raw) given.origin.source += " " + given.key;
+    bool known = own != nullptr;
+    for (PluginSection& s : sections_)
+      for (const OptionDecl& d : s.decls) {
+        if (d.also != given.key) continue;
+        auto setting = check_given(d, given, faults);
+        if (!setting) return;
+        s.settings[d.name] = std::move(*setting);
+        known = true;
+      }
+    if (!known) unknown_name(given, faults);
+  };
+  const auto assign_mode = [&](const ModeDecl* mode) {
+    if (!mode) return;
+    for (const auto& [key, value] : mode->overlay)
+      for (PluginSection& s : sections_)
+        for (const OptionDecl& d : s.decls)
+          if (d.also == key) s.settings[d.name] = {value, {Origin::kMode, mode->name, 0, 0}};
+  };
+
+  // In each layer the names at root level first: an option's own key is more specific.
+  const ChosenModes modes = chosen_modes(*document_);
+  assign_mode(modes.by_file);
+  for (const TomlNode& top : document_->root.items)
+    if (top.kind != TomlNode::kTable && !is_known_section(top.key))
+      assign_general({&top, top.key, place_of(path_, top), origin_of(path_, top)});
   for (const TomlNode& top : document_->root.items) {
     if (top.kind != TomlNode::kTable || is_known_section(top.key) || find_key(top.key)) continue;
     if (top.items.empty() && !find_section(top.key) && !absent(top.key))
@@ -119,15 +157,42 @@ void Config::apply_sections(Faults& faults) {
     for (const TomlNode& item : top.items)
       assign(top.key, item.key, {&item, top.key + "." + item.key, place_of(path_, item), origin_of(path_, item)});
   }
-  for (const Override& o : document_->overrides) {
-    const size_t dot = o.key.find('.');
-    if (dot == std::string::npos || is_known_section(o.key.substr(0, dot))) continue;
-    assign(o.key.substr(0, dot), o.key.substr(dot + 1), {&o.value, o.key, o.place, o.origin, &o.raw});
+  assign_mode(modes.by_override);
+  const std::vector<Override>& overrides = document_->overrides;
+  for (size_t first = 0, end; first < overrides.size(); first = end) {
+    for (end = first; end < overrides.size() && overrides[end].layer == overrides[first].layer;) ++end;
+    for (const bool general : {true, false})
+      for (size_t i = first; i < end; ++i) {
+        const Override& o = overrides[i];
+        const size_t dot = o.key.find('.');
+        if (is_known_section(o.key.substr(0, dot)) || general != (dot == std::string::npos)) continue;
+        const Given given{&o.value, o.key, o.place, o.origin, &o.raw};
+        if (general)
+          assign_general(given);
+        else
+          assign(o.key.substr(0, dot), o.key.substr(dot + 1), given);
+      }
   }
   for (PluginSection& s : sections_) {
     std::vector<std::pair<std::string, Value>> values;
     for (const OptionDecl& d : s.decls) values.emplace_back(d.name, s.settings[d.name].value);
     s.options = OptionSet(std::move(values));
+  }
+}
+
+void Config::unknown_name(const Given& given, Faults& faults) const {
+  const auto at = std::find_if(elsewhere_.begin(), elsewhere_.end(), [&](const Elsewhere& e) { return e.name == given.key; });
+  if (at == elsewhere_.end()) {
+    std::vector<std::string> keys = all_key_names();
+    for (const PluginSection& s : sections_)
+      for (const OptionDecl& d : s.decls)
+        if (!d.also.empty()) keys.push_back(d.also);
+    faults.add(TSR_USER, "TSR-C002", given.place + ": unknown key '" + given.key + "'" + did_you_mean(given.key, keys),
+               "`tessera config options` lists every key");
+  } else if (std::find(missing_.begin(), missing_.end(), at->id) == missing_.end()) {  // else it was requested, and reported
+    faults.add(TSR_USER, "TSR-C002",
+               given.place + ": unknown key '" + given.key + "': no loaded plugin has an option of this name",
+               "it is option '" + at->option + "' of plugin '" + at->id + "': add that to plugins.load");
   }
 }
 

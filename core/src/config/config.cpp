@@ -191,8 +191,7 @@ void Config::merge(Faults& faults) {
     }
     return true;
   };
-  const auto overlay = [&](const std::string& name) {
-    const ModeDecl* mode = find_mode(name);
+  const auto overlay = [&](const ModeDecl* mode) {
     if (!mode) return;
     const Origin origin{Origin::kMode, mode->name, 0, 0};
     for (const auto& [key, value] : mode->overlay) {
@@ -211,18 +210,13 @@ void Config::merge(Faults& faults) {
     }
   };
 
-  const Override* mode_override = nullptr;
-  for (const Override& o : document_->overrides)
-    if (o.key == "mode") mode_override = &o;
-  const TomlNode* file_mode = document_->root.find("mode");
-  if (!mode_override && file_mode && file_mode->kind == TomlNode::kString) overlay(file_mode->s);
-
+  const ChosenModes modes = chosen_modes(*document_);
+  overlay(modes.by_file);
   for (const TomlNode& top : document_->root.items) {
     const std::string place = place_of(path_, top);
     if (!is_known_section(top.key)) {
-      const bool known = assign({&top, top.key, place, origin_of(path_, top)});
-      // A table may be the section of a plugin: apply_sections() decides.
-      if (!known && top.kind != TomlNode::kTable) add_unknown(place, top.key, faults);
+      // What is not known may be the section of a plugin, or a name that options of plugins have at this level: apply_sections() decides.
+      assign({&top, top.key, place, origin_of(path_, top)});
       continue;
     }
     if (top.kind != TomlNode::kTable) {
@@ -236,11 +230,10 @@ void Config::merge(Faults& faults) {
     }
   }
 
-  if (mode_override && mode_override->value.kind == TomlNode::kString) overlay(mode_override->value.s);
+  overlay(modes.by_override);
   for (const Override& o : document_->overrides) {
     if (assign({&o.value, o.key, o.place, o.origin, &o.raw})) continue;
-    const size_t dot = o.key.find('.');
-    if (dot == std::string::npos || is_known_section(o.key.substr(0, dot))) add_unknown(o.place, o.key, faults);
+    if (is_known_section(o.key.substr(0, o.key.find('.')))) add_unknown(o.place, o.key, faults);
   }
 
   plugin_dirs_.clear();
@@ -252,9 +245,11 @@ Config Config::derive(std::optional<std::string_view> mode, std::span<const std:
   Faults faults;
   Config out(*this);
   auto document = std::make_shared<ConfigDocument>(*document_);
+  const int layer = document->overrides.empty() ? 1 : document->overrides.back().layer + 1;
   const auto add = [&](std::string_view text, const char* source) {
     try {
       document->overrides.push_back(parse_override(text, source));
+      document->overrides.back().layer = layer;
     } catch (const Error& e) {
       faults.add(e);
     }
@@ -268,10 +263,12 @@ Config Config::derive(std::optional<std::string_view> mode, std::span<const std:
     bool fixed = o.key == kPluginsLoad || (decl && decl->fixed);
     const std::string section = o.key.substr(0, o.key.find('.'));
     for (const PluginSection& s : sections_) {
-      if (s.section != section) continue;
       // A pass reads its options at every run; everything else got them when it was created.
-      fixed = !std::all_of(s.provides.begin(), s.provides.end(),
-                           [](const std::string& p) { return p.starts_with("pass:") || p.starts_with("partitioner:"); });
+      const bool created = !std::all_of(s.provides.begin(), s.provides.end(), [](const std::string& p) {
+        return p.starts_with("pass:") || p.starts_with("partitioner:");
+      });
+      if (s.section == section && section != o.key) fixed = created;
+      for (const OptionDecl& d : s.decls) fixed = fixed || (created && !d.also.empty() && d.also == o.key);
     }
     if (fixed)
       faults.add(TSR_USER, "TSR-C012", o.place + ": '" + o.key + "' is fixed when the context is created",

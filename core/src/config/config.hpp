@@ -21,7 +21,8 @@
 
 namespace tessera::core {
 
-struct ConfigDocument;  // the parsed layers (config.cpp)
+struct ConfigDocument;  // the parsed layers (layers.hpp)
+struct Given;
 struct Manifest;
 
 struct PluginRequest {  // one entry of plugins.load
@@ -52,8 +53,9 @@ class Config {
   // Checks the sections and pass options against the manifests of the plugins to be loaded, and names of passes, backends,
   // partitioner and executor against what they provide. `missing` are ids of requested plugins that are not there (optional
   // ones, or reported already), and "KIND:NAME" of what unsound ones would have provided: their sections, passes and
-  // backends are passed over.
-  void bind(std::span<const Manifest* const> plugins, std::span<const std::string> missing, Faults& faults);
+  // backends are passed over. `found`: every manifest in the search path, for hints about names that only plugins which are not loaded have.
+  void bind(std::span<const Manifest* const> plugins, std::span<const std::string> missing, Faults& faults,
+            std::span<const Manifest> found = {});
 
   // The same config with another mode and further overrides on top (a callable's `mode` and `options`). Throws TSR-C errors;
   // a key that decides which plugins are loaded or how they were created needs a new context and is refused (TSR-C012).
@@ -105,6 +107,7 @@ class Config {
   const PluginSection* provider(std::string_view kind_and_name) const;  // of "pass:cse"; null: none
   std::vector<std::string> provided(std::string_view kind) const;       // names: of "pass", "cse", ...
   bool absent(std::string_view name) const;                             // is it the last part of a plugin that is not there?
+  void unknown_name(const Given& given, Faults& faults) const;          // at root level
   PassRequest complete(PassRequest request, Faults& faults) const;      // fills in `options`
 
   std::string path_;
@@ -115,6 +118,10 @@ class Config {
   Origin plugins_origin_, passes_origin_;
   std::vector<std::string> plugin_dirs_, missing_;
   std::vector<PluginSection> sections_;
+  struct Elsewhere {
+    std::string name, id, option;  // "epilogue_fusion", "tessera.pass.fuse", "fuse.epilogue_fusion"
+  };
+  std::vector<Elsewhere> elsewhere_;  // names at root level of options of plugins that are not loaded
 };
 
 // The mode table: name, one sentence, the overlay. As JSON for `tessera config modes`.

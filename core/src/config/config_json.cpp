@@ -52,6 +52,7 @@ Json decl_json(const std::string& key, const OptionDecl& decl, const Json& plugi
   out["choices"] = decl.choices;
   out["help"] = decl.help;
   out["plugin"] = plugin;
+  out["also"] = decl.also.empty() ? Json() : Json(decl.also);
   return out;
 }
 
@@ -95,7 +96,8 @@ std::string Config::options_json() const {
                   {"max", nullptr},
                   {"choices", Json::array()},
                   {"help", "Plugins to load: ids, or { id = \"...\", optional = true }."},
-                  {"plugin", nullptr}});
+                  {"plugin", nullptr},
+                  {"also", nullptr}});
   keys.push_back({{"key", kPipelinePasses},
                   {"type", "passes"},
                   {"default", Json::array()},
@@ -103,7 +105,8 @@ std::string Config::options_json() const {
                   {"max", nullptr},
                   {"choices", Json::array()},
                   {"help", "The pipeline: pass names, or { name = \"...\", option = value }."},
-                  {"plugin", nullptr}});
+                  {"plugin", nullptr},
+                  {"also", nullptr}});
   for (const KeyDecl& k : known_keys()) keys.push_back(decl_json(k.name, k, nullptr));
   for (const PluginSection& s : sections_)
     for (const OptionDecl& d : s.decls) keys.push_back(decl_json(s.section + "." + d.name, d, s.id));

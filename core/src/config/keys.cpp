@@ -67,6 +67,10 @@ std::vector<KeyDecl> make_keys() {
       real("max_autotune_seconds", 60, 0, 86400,
            "Wall-clock time that measuring may take for one plan; what is not reached is predicted."),
 
+      fixed(boolean(
+          "force_disable_caches", false,
+          "true: nothing is read from a cache on disk and nothing is written; so does TESSERA_FORCE_DISABLE_CACHES=1.")),
+
       fixed(list("plugins.path", "Directories searched for plugins before the default one; relative to the config file.")),
 
       choice("pipeline.verify", {"changed", "never", "each"},

@@ -41,6 +41,15 @@ std::string place_of(const std::string& file, const TomlNode& node) {
 
 Origin origin_of(const std::string& file, const TomlNode& node) { return {Origin::kFile, file, node.line, node.column}; }
 
+ChosenModes chosen_modes(const ConfigDocument& document) {
+  const Override* given = nullptr;
+  for (const Override& o : document.overrides)
+    if (o.key == "mode") given = &o;
+  if (given) return {nullptr, given->value.kind == TomlNode::kString ? find_mode(given->value.s) : nullptr};
+  const TomlNode* of_file = document.root.find("mode");
+  return {of_file && of_file->kind == TomlNode::kString ? find_mode(of_file->s) : nullptr, nullptr};
+}
+
 TomlNode parse_override_value(std::string_view raw, const std::string& place) {
   const std::string value(trimmed(raw));
   if (value.empty()) throw user_error("TSR-C006", place + ": found no value after '='", "an empty string is written \"\"");

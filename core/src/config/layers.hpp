@@ -9,6 +9,7 @@
 
 #include "config/document.hpp"
 #include "config/faults.hpp"
+#include "config/keys.hpp"
 #include "config/options.hpp"
 
 namespace tessera::core {
@@ -19,12 +20,20 @@ struct Override {
   std::string raw;    // the value as written: `0.5`, `cpu,eager`
   std::string place;  // for messages: "--set partitioner.budget=0.5"
   Origin origin;
+  int layer = 0;  // a later one wins; within one, the last override of a key
 };
 
 struct ConfigDocument {
   TomlNode root;
   std::vector<Override> overrides;
 };
+
+// The modes of a document: what the file's mode sets ranks below the file, what an override's mode sets below the overrides. Null: none that
+// there is, or none that counts.
+struct ChosenModes {
+  const ModeDecl *by_file = nullptr, *by_override = nullptr;
+};
+ChosenModes chosen_modes(const ConfigDocument& document);
 
 // "key=value". Throws TSR-C006. `source` names where it came from: "--set", "mode", "options".
 Override parse_override(std::string_view text, const std::string& source);

@@ -46,6 +46,8 @@ struct OptionDecl {
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices;
   std::string help;
+  // Of a plugin's option: a name at root level that means it too, and maybe options of other plugins. "": none.
+  std::string also;
 };
 std::string range_text(const OptionDecl& decl);  // "0..11", ">= 0", "one of strict, relaxed", or "" when anything goes
 

@@ -103,7 +103,7 @@ ResolvedPlugins resolve_plugins(const tsr_context_options* given) {
   check_factories(out.plugins, out.faults);
   std::vector<const Manifest*> sound;
   for (const ResolvedPlugin& p : out.plugins) sound.push_back(p.manifest);
-  out.config.bind(sound, absent, out.faults);
+  out.config.bind(sound, absent, out.faults, out.manifests);
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "config/document.hpp"
+#include "config/keys.hpp"
 #include "config/options.hpp"
 #include "plugin/plugin_host.hpp"
 #include "plugin/sha256.hpp"
@@ -205,9 +206,14 @@ class Reader {
       } else if (f.key == "help") {
         if (f.kind != TomlNode::kString) bad_option(f, what + "help is " + describe(f) + ", expected a string");
         decl->help = f.s;
+      } else if (f.key == "also") {
+        if (f.kind != TomlNode::kString || !is_option_name(f.s) || is_known_section(f.s))
+          bad_option(f, what + "also is " + describe(f) +
+                            ", expected a name of lower-case letters, digits and '_' that is none of Tessera's sections");
+        decl->also = f.s;
       } else if (f.key != "name" && f.key != "type" && f.key != "default" && m_.abi_minor <= TSR_ABI_MINOR) {
         bad_option(f, what + "unknown key '" + f.key + "'" +
-                          did_you_mean(f.key, {"name", "type", "default", "min", "max", "choices", "help"}));
+                          did_you_mean(f.key, {"name", "type", "default", "min", "max", "choices", "help", "also"}));
       }
     }
     if (decl->min > decl->max) bad_option(t, what + "min is above max");
@@ -224,6 +230,12 @@ class Reader {
       }
       decl->fallback = std::move(value);
     }
+    // What one key of a config sets cannot mean two things, nor be two things where it is not set.
+    if (const KeyDecl* own = m_.faults.size() == before ? find_key(decl->also) : nullptr;
+        own && (own->type != decl->type || own->fallback != decl->fallback))
+      bad_option(*t.find("also"), what + "also is '" + decl->also + "', a key of Tessera's own that is " +
+                                      with_article(own->type) + " and by default " + to_text(own->fallback) + "; this is " +
+                                      with_article(decl->type) + ", by default " + to_text(decl->fallback));
     return m_.faults.size() == before;
   }
 

@@ -33,7 +33,8 @@ Json manifest_json(const Manifest& m) {
                        {"type", to_string(d.type)},
                        {"default", to_text(d.fallback)},
                        {"range", range_text(d)},
-                       {"help", d.help}});
+                       {"help", d.help},
+                       {"also", d.also.empty() ? Json() : Json(d.also)}});
   return {{"id", m.id},
           {"version", m.version},
           {"vendor", m.vendor},
