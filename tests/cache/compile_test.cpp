@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compilation through the cache: the same executable, without the work.
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
 
 #include "api/api.hpp"
 #include "cache/cache.hpp"
 #include "compile/cached.hpp"
 #include "compile/executable.hpp"
+#include "dispatch/eager.hpp"
 #include "ir/graph.hpp"
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
@@ -78,7 +81,8 @@ TEST_CASE("a second context takes what the first one compiled") {
 TEST_CASE("whatever may change the result is part of the key") {
   const TemporaryFolder folder;
   REQUIRE_FALSE(compile(context_in(folder.path)).hit);
-  for (const char* other : {"numerics=relaxed", "mode=aot_eager", "pipeline.skip=[\"cse\"]"}) {
+  for (const char* other : {"numerics=relaxed", "mode=aot_eager", "pipeline.skip=[\"cse\"]", "deterministic=true",
+                            "fallback_random=true", "freezing=false", "max_autotune=true"}) {
     INFO(other);
     CHECK_FALSE(compile(context_in(folder.path, {other})).hit);
     CHECK(compile(context_in(folder.path, {other})).hit);
@@ -86,7 +90,8 @@ TEST_CASE("whatever may change the result is part of the key") {
   std::string hinted = kGraph;
   hinted.replace(hinted.find("hint 3"), 6, "hint 9");  // the size of the first call
   CHECK(compile(context_in(folder.path), hinted).hit);
-  for (const char* same : {"log.artifacts=plan", "name=other", "guards.recompile_limit=9", "disk.max_bytes=1000000"}) {
+  for (const char* same : {"log.artifacts=plan", "name=other", "guards.recompile_limit=9", "disk.max_bytes=1000000",
+                           "mode=default", "runtime.measure_steps=true", "runtime.arena_max_bytes=100000000"}) {
     INFO(same);
     CHECK(compile(context_in(folder.path, {same})).hit);
   }
@@ -96,6 +101,57 @@ TEST_CASE("whatever may change the result is part of the key") {
   text.replace(text.find("net.cpp"), 7, "new.cpp");  // a place, which messages name
   CHECK_FALSE(compile(context_in(folder.path), text).hit);
 }
+
+TEST_CASE("force_disable_caches: nothing is read and nothing written") {
+  const TemporaryFolder folder;
+  const auto files = [&] { return entry_files(folder.path).size(); };
+  {
+    const auto off = context_in(folder.path, {"force_disable_caches=true"});
+    CHECK(off->cache() == nullptr);
+    CHECK_FALSE(compile(off).hit);
+  }
+  CHECK(std::filesystem::is_empty(folder.path));
+  CHECK_FALSE(compile(context_in(folder.path)).hit);
+  CHECK(files() == 1);
+  CHECK_FALSE(compile(context_in(folder.path, {"force_disable_caches=true"})).hit);
+  setenv("TESSERA_FORCE_DISABLE_CACHES", "1", 1);
+  CHECK_FALSE(compile(context_in(folder.path)).hit);
+  unsetenv("TESSERA_FORCE_DISABLE_CACHES");
+  CHECK(compile(context_in(folder.path)).hit);
+  // The command says who has done it.
+  tsr_context c;
+  c.context = context_in(folder.path, {"force_disable_caches=true"});
+  char* text = nullptr;
+  tsr_api table{};
+  api::cache_functions(table);
+  CHECK_THROWS_WITH(throw_if(table.cache_list(&c, &text)),
+                    Catch::Contains("TSR-K002") && Catch::Contains("force_disable_caches is on (--set)"));
+}
+
+#ifdef TEST_WITH_CPU
+TEST_CASE("force_disable_caches reaches a backend that keeps files of its own") {
+  const TemporaryFolder folder;
+  const std::string own = folder.path + "/cpu";
+  const auto compile_with = [&](const std::vector<std::string>& overrides) {
+    std::vector<std::string> load = kPlugins;
+    load.push_back("tessera.backend.cpu");
+    const auto context = make_context(
+        folder.path, load,
+        "[pipeline]\npasses = [\"cse\"]\n[backends]\norder = [\"cpu\", \"eager\"]\n[cpu]\ncache_directory = \"" + own + "\"\n",
+        overrides);
+    return compile(context, "graph @g(%x: f32[64]) -> (f32[64]) {\n  %y = exp %x\n  return %y\n}");
+  };
+  const Compiled off = compile_with({"force_disable_caches=true"});
+  CHECK(std::filesystem::is_empty(folder.path));
+  const Compiled only_graphs = compile_with({"cpu.force_disable_caches=true"});
+  CHECK_FALSE(std::filesystem::exists(own));
+  CHECK(entry_files(folder.path).size() == 1);
+  const Compiled on = compile_with({});
+  const bool generated = on.plan.find(" cpu ") != std::string::npos;  // there is a compiler
+  CHECK(std::filesystem::exists(own) == generated);
+  CHECK(on.plan == off.plan);
+}
+#endif
 
 TEST_CASE("what asks to see the passes is not answered from the cache") {
   const TemporaryFolder folder;

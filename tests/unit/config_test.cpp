@@ -322,6 +322,23 @@ TEST_CASE("a name at root level of a backend's option is fixed as the option is"
                     Catch::Contains("error[TSR-C012] compile instruction_set=avx512: 'instruction_set' is fixed"));
 }
 
+TEST_CASE("TESSERA_FORCE_DISABLE_CACHES wins over everything that a config says") {
+  struct Variable {
+    explicit Variable(const char* value) { setenv("TESSERA_FORCE_DISABLE_CACHES", value, 1); }
+    ~Variable() { unsetenv("TESSERA_FORCE_DISABLE_CACHES"); }
+  };
+  const std::string file = "force_disable_caches = false\n[cpu]\nno_files = false\n";
+  for (const char* off : {"", "0"}) {
+    const Variable variable(off);
+    CHECK_FALSE(config_test::bind(file).config.get_bool("force_disable_caches"));
+  }
+  const Variable variable("1");
+  const Config c = config_test::bind(file, {"force_disable_caches=false", "cpu.no_files=false"}).config;
+  CHECK(c.get_bool("force_disable_caches"));
+  CHECK(c.plugin_options("tessera.backend.cpu").find("no_files")->b);
+  CHECK(to_text(c.setting("force_disable_caches").origin) == "TESSERA_FORCE_DISABLE_CACHES");
+}
+
 TEST_CASE("complaints about names at root level") {
   // Of a plugin that is installed and not loaded; of one that is reported already; of nobody.
   const std::vector<Manifest> manifests = some_plugins();

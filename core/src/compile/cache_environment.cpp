@@ -91,7 +91,8 @@ bool is_irrelevant(std::string_view key) {
   for (const char* prefix :
        {"log.", "cache.", "disk.", "plugins.path", "pipeline.dump_", "pipeline.reproducer", "guards.", "trace."})
     if (key.starts_with(prefix)) return true;
-  return key == "name";
+  // What a mode sets has rows of its own.
+  return key == "name" || key == "mode" || key == "runtime.measure_steps" || key == "runtime.arena_max_bytes";
 }
 
 std::string devices(const PluginHost& plugins) {

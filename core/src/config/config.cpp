@@ -3,6 +3,7 @@
 #include "config/config.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "config/document.hpp"
@@ -165,6 +166,10 @@ Config Config::parse(const ConfigSource& source, Faults& faults) {
     } catch (const Error& e) {
       faults.add(e);
     }
+  }
+  if (const char* off = std::getenv("TESSERA_FORCE_DISABLE_CACHES"); off && *off && std::string_view(off) != "0") {
+    document->overrides.push_back(parse_override("force_disable_caches=true", "TESSERA_FORCE_DISABLE_CACHES"));
+    document->overrides.back().layer = 1;
   }
   config.document_ = std::move(document);
   config.merge(faults);
