@@ -144,6 +144,35 @@ TEST_CASE("backend and config can be chosen per function") {
                     Catch::Contains("TSR-P030") && Catch::Contains("reference"));
 }
 
+TEST_CASE("options may have the names that users of torch.compile know") {
+  const auto context = [](const std::string& more) {
+    return Context::from_text(
+        "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.cpp\", \"tessera.backend.eager\"" + more +
+        "]\n[backends]\norder = [\"eager\"]\n");
+  };
+  const Context with = context(", \"tessera.pass.fuse\", \"tessera.pass.constant_fold\""), without = context("");
+  const auto call = [](const Context& c, std::vector<std::string> options, const char* mode = "default") {
+    const ContextScope scope(c);
+    auto f = compile([](const Tensor& x) { return x * 2 + 1; }, {.mode = mode, .options = std::move(options), .context = c});
+    return f(ones({2})).to_vector<float>();
+  };
+  const std::vector<float> three = {3, 3};
+  CHECK(call(with,
+             {"epilogue_fusion=false", "max_fusion_size=8", "max_autotune=true", "coordinate_descent_tuning=true",
+              "freezing=false", "fallback_random=true", "deterministic=true"},
+             "max-autotune-no-cudagraphs") == three);
+  // They are the options of the pass: its range, and its absence, count.
+  CHECK_THROWS_WITH(call(with, {"max_fusion_size=0"}), Catch::Contains("TSR-C004") && Catch::Contains("1..4096"));
+  CHECK_THROWS_WITH(call(with, {"epilogue_fusio=false"}),
+                    Catch::Contains("TSR-C002") && Catch::Contains("did you mean 'epilogue_fusion'?"));
+  CHECK_THROWS_WITH(
+      call(without, {"epilogue_fusion=false"}),
+      Catch::Contains("TSR-C002") && Catch::Contains("it is option 'fuse.epilogue_fusion' of plugin 'tessera.pass.fuse'"));
+  CHECK(call(without, {"freezing=false"}) == three);  // a key of Tessera's own, with nobody to tell
+  CHECK_THROWS_WITH(call(with, {"force_disable_caches=true"}), Catch::Contains("TSR-C012"));
+  CHECK_THROWS_WITH(call(with, {"shape_padding=true"}), Catch::Contains("TSR-C002"));
+}
+
 TEST_CASE("random numbers in a compiled function advance their generator") {
   auto f = compile([](Generator& g) { return rand({4}, f32, &g); });
   Generator g(1), h(1);
