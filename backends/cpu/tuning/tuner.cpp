@@ -109,6 +109,7 @@ bool Tuner::has_onednn() const { return have_onednn() && &isa_ == &native_isa();
 
 std::vector<std::string> Tuner::ways(const sdk::Compile& c) const {
   std::vector<std::string> out;
+  if (c.unfrozen()) return out;  // all of them have weights in a form of their own
   if (anchor(c.node()).is("conv"))
     for (const ConvWay w : conv_ways(c, isa_, most_winograd_)) out.emplace_back(to_text(w));
   if (has_onednn()) out.emplace_back("onednn");
