@@ -23,6 +23,7 @@ constexpr int kLeastRounds = 5;
 constexpr double kSteady = 1.03;         // two times so close are what a kernel takes
 constexpr double kFarBehind = 1.3;       // no chance, after kLeastRounds rounds
 constexpr double kSecondsOfProblem = 2;  // that rounds may go on for
+constexpr int kManyRounds = 25;          // the least of so many tells, steady or not
 
 [[noreturn]] void cannot(const char* why) { throw Unmeasurable{why}; }
 
@@ -202,7 +203,10 @@ std::optional<std::vector<double>> measure(Trial& trial, const std::vector<std::
     const auto out = [&](const Times& t) { return round >= kLeastRounds && t.least > kFarBehind * ahead; };
     if (round >= kLeastRounds && std::all_of(times.begin(), times.end(), [&](const Times& t) { return out(t) || t.steady(); }))
       break;
-    if (round > kLeastRounds && problem.spent()) return std::nullopt;
+    if (round > kLeastRounds && problem.spent()) {
+      if (round >= kManyRounds) break;
+      return std::nullopt;
+    }
     for (size_t i = 0; i < kernels.size(); ++i) {
       if (out(times[i])) continue;
       const double s = trial.seconds(*kernels[i]);

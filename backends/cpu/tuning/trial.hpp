@@ -73,8 +73,8 @@ class Trial {
   int64_t workspace_bytes_ = 0;
 };
 
-// The least time of several launches of each kernel, in turns, until each that is not far behind has had it twice. Nothing: that never came, since the
-// machine does something else.
+// The least time of several launches of each kernel, in turns, until each that is not far behind has had it twice, or many times passed.
+// Nothing: neither came in time, since the machine does something else.
 std::optional<std::vector<double>> measure(Trial& trial, const std::vector<std::unique_ptr<tessera::sdk::Kernel>>& kernels,
                                            const Budget& budget);
 
