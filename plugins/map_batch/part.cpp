@@ -91,13 +91,23 @@ class Chooser {
       if (!after[i] && !before[i]) rules_[i].reset();
   }
 
-  // Whoever reads all items of a value that is computed inside.
+  // Who reads all items of a value that is computed inside. Where the value costs little, it is the one that is left out: often its first dimension is no batch at
+  // all, as that of a mask with as many queries as go into items evenly.
   void drop_readers_of_all() {
     for (size_t i = 0; i < nodes_.size(); ++i)
       for (uint32_t o = 0; rules_[i] && o < nodes_[i].num_operands(); ++o) {
         if (rules_[i]->reads[o] == Read::kRows || !nodes_[i].has_operand(o)) continue;
         const t::Node d = nodes_[i].operand(o).def();
-        if (d && rules_[index_.at(d.id)]) rules_[i].reset();
+        if (!d || !rules_[index_.at(d.id)]) continue;
+        const std::vector<char> before = leads([&](size_t x) { return x == index_.at(d.id); });
+        bool light = true;
+        for (size_t x = 0; x <= index_.at(d.id); ++x) light = light && !(before[x] && heavy(x));
+        if (!light) {
+          rules_[i].reset();
+          continue;
+        }
+        for (size_t x = 0; x < nodes_.size(); ++x)
+          if (before[x]) rules_[x].reset();
       }
   }
 
