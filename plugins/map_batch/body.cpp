@@ -6,6 +6,8 @@
 #include <set>
 #include <string>
 
+#include "along.hpp"
+
 namespace tessera::map_batch {
 
 namespace t = tessera::sdk;
@@ -14,7 +16,7 @@ namespace {
 
 class Builder {
  public:
-  Builder(t::Graph g, const Part& part, int64_t items) : g_(g), part_(part), items_(items) {
+  Builder(t::Graph g, const Part& part, int64_t items) : g_(g), part_(part), along_(part), items_(items) {
     for (const Part::Member& m : part.members) inside_.insert(m.node.id);
   }
 
@@ -49,8 +51,8 @@ class Builder {
         if (is_inside(v.def())) continue;
         if (m.rule.reads[i] == Read::kRows) {
           if (is_slice.insert(v.id).second) slices_.push_back(v);
-        } else if (!(v.def() && v.def().is("constant"))) {
-          if (is_whole.insert(v.id).second) whole_.push_back(v);
+        } else {
+          collect_whole(v, is_whole);
         }
       }
       for (uint32_t i = 0; i < m.node.num_results(); ++i) {
@@ -60,6 +62,15 @@ class Builder {
           results_.push_back(m.node.result(i));
       }
     }
+  }
+
+  // Constants come along, and what is as cheap to make again.
+  void collect_whole(t::Value v, std::set<tsr_id>& known) {
+    const t::Node n = v.def();
+    if ((n && n.is("constant")) || !known.insert(v.id).second) return;
+    if (!along_.takes(v)) return whole_.push_back(v);
+    for (uint32_t i = 0; i < n.num_operands(); ++i)
+      if (n.has_operand(i)) collect_whole(n.operand(i), known);
   }
 
   void make_region() {
@@ -87,10 +98,12 @@ class Builder {
 
   t::Value whole(t::Value v) {
     if (const auto at = whole_of_.find(v.id); at != whole_of_.end()) return at->second;
-    const t::Node c = v.def();  // a constant, of which the region has one of its own
-    const t::Value made = g_.create({region_, TSR_NONE, c.raw().loc}, "constant", {}, c.attrs()).result();
+    const t::Node c = v.def();  // a constant, or what comes along: the region has one of its own
+    std::vector<t::Value> operands;
+    for (uint32_t i = 0; i < c.num_operands(); ++i) operands.push_back(c.has_operand(i) ? whole(c.operand(i)) : g_.none());
+    const t::Value made = g_.create({region_, TSR_NONE, c.raw().loc}, c.raw().op, operands, c.attrs()).result();
     names_.emplace_back(made, v.name());
-    constants_.push_back(c);
+    copied_.push_back(c);
     return whole_of_[v.id] = made;
   }
 
@@ -148,19 +161,20 @@ class Builder {
     }
     for (const t::Node& n : part_.readers) t::check(g_.api().node_move(g_.handle(), n.id, at.before));
     for (auto m = part_.members.rbegin(); m != part_.members.rend(); ++m) g_.erase(m->node);
-    for (const t::Node& c : constants_)
-      if (c.result().num_uses() == 0) g_.erase(c);
+    for (auto c = copied_.rbegin(); c != copied_.rend(); ++c)
+      if (c->result().num_uses() == 0) g_.erase(*c);
     // What readers outside know keeps its name; an item's value has it with a number then.
     for (auto n = names_.rbegin(); n != names_.rend(); ++n) g_.set_name(n->first, n->second.c_str());
   }
 
   t::Graph g_;
   const Part& part_;
+  Along along_;
   int64_t items_;
   std::set<tsr_id> inside_;
   std::vector<t::Value> slices_, whole_, results_;
   std::map<tsr_id, t::Value> slice_of_, whole_of_, item_of_;  // of the region, by values outside
-  std::vector<t::Node> constants_;                            // that the region has too
+  std::vector<t::Node> copied_;                               // that the region has too, operands first
   std::vector<std::pair<t::Value, std::string>> names_;       // given when the old nodes are gone
   tsr_id region_ = TSR_NONE;
 };

@@ -317,6 +317,27 @@ TEST_CASE("heads that share keys and values, and batches that broadcast") {
   }
 }
 
+TEST_CASE("biases and masks that all items of a batch share are made in the loop over them") {
+  for (const Program& p : programs()) {
+    const Sizes s{2, 3, 70, 90, 16, 16};
+    INFO(p.name);
+    const std::string text = text_of(p, s);
+    const e::Executable reference = compile(text, "reference");
+    const std::vector<e::Tensor> in = inputs_of(reference, p, Layout::Dense);
+    for (const std::string& backend : cpu_backends()) {
+      INFO(backend);
+      const e::Executable x = compile(text, fused(backend, "+map"));
+      int kernels = 0;
+      const Json plan = Json::parse(x.describe());
+      REQUIRE(plan.at("steps").dump().find("\"scan\"") != std::string::npos);
+      for (const Json& step : plan.at("steps")) kernels += step.at("kind") == "kernel";
+      CHECK(kernels == 0);
+      CHECK(plan.at("steps").dump().find("\"cpu.attention_") != std::string::npos);
+      near(x.run(in)[0], reference.run(in)[0], bound_of(p, s));
+    }
+  }
+}
+
 TEST_CASE("memory does not grow with the scores") {
   const Program p = programs()[1];
   const Sizes s{1, 4, 1024, 1024, 16, 16};
