@@ -202,7 +202,6 @@ const char* mask_form(const sdk::Node& fused, const sdk::Node& whole, AttentionF
     if (!is_outer_operand(fused, whole, i)) return "something precedes the queries, keys or values";
   if (!whole.has_operand(3) || is_outer_operand(fused, whole, 3)) return "the mask is not computed in the region";
   const sdk::Value mask = whole.operand(3);
-  if (mask.type().dtype() != TSR_F32 && mask.type().dtype() != TSR_BOOL) return "cpu computes masks of f32 and bool";
   const sdk::Type q = whole.operand(0).type(), k = whole.operand(1).type();
   for (uint32_t d = 0; d + 1 < q.rank(); ++d) out.shape.push_back(q.size(d));
   out.shape.push_back(k.size(-2));

@@ -93,7 +93,8 @@ void Lowering::note_expensive(int id, const Position& at, int level) {
 void Lowering::store(const Output& o) {
   const uint32_t v = eval(o.tensor, o.at, kNone);
   b_->set_origin(table_.at(o.tensor).origin);
-  b_->store(o.buffer, pool_.linear(o.at, table_.at(o.tensor).shape), v);
+  // Only a window's buffer is wider than its tensor.
+  b_->store(o.buffer, pool_.linear(o.at, table_.at(o.tensor).shape), b_->convert(v, k_.buffers[o.buffer].type, /*exact=*/true));
 }
 
 }  // namespace tessera::kit

@@ -23,7 +23,10 @@ LoweredWindow Lowering::run_window(std::span<const tsr_dim> shape, std::span<con
     for (const uint32_t a : of_dim) at.push_back(pool_.axis(a));
     whole.push_back(pool_.linear(at, extents_of(of_dim)));
   }
+  for (const sdk::Value& v : windowed)
+    if (compute_type(type_of(v.type().dtype())) != type_of(v.type().dtype())) unfit("windows hold no narrow numbers");
   Output& o = outputs_[0];
+  if (Type& t = k_.buffers[o.buffer].type; t == Type::F16 || t == Type::BF16) t = Type::F32;
   const auto& of = table_.at(o.tensor).shape;
   if (of.size() > shape.size()) unfit("its result has more dimensions than the windows are cut from");
   for (size_t d = 0; d < of.size(); ++d)

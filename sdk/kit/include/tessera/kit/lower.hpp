@@ -54,7 +54,7 @@ Lowered lower(const Piece& piece, const std::string& name);
 //
 // A kernel that works on a part of a tensor of rank 2 or more, for a backend that has that part in memory of its own (the scores of some queries and keys, in
 // its attention): `rows` rows and `columns` columns of the last two dimensions, from `row` and `column` on, at one place of the dimensions before those.
-// Elements of the window lie apart from the tensor, [column][row] with `step` elements between columns. All other operands lie as they always do, dense.
+// Elements of the window lie apart from the tensor, [column][row] with `step` elements between columns, those of f16 and bf16 that are stored as f32. All other operands lie as they always do, dense.
 struct LoweredWindow : Lowered {
   uint32_t rank = 0;  // of the tensor
   // The kernel's last symbols, behind those of symbol_dims: the place in each of the rank - 2 dimensions before, then these.
