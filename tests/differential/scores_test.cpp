@@ -226,6 +226,25 @@ TEST_CASE("queries that see no key give what the graph says") {
     }
 }
 
+TEST_CASE("values of hidden keys count where they are not finite, and 0 times infinity is NaN") {
+  const Program p = programs()[3];  // a causal window
+  const Sizes s{1, 2, 40, 1301, 8, 17};
+  const std::string text = text_of(p, s);
+  const e::Executable reference = compile(text, "reference");
+  std::vector<e::Tensor> in = inputs_of(reference, p, Layout::Dense);
+  // Of the last key, which no query sees, and of one in a block of which some do.
+  store_from(TSR_F32, const_cast<void*>(in[2].data()), 17 * 1300 + 2, std::numeric_limits<float>::infinity());
+  store_from(TSR_F32, const_cast<void*>(in[2].data()), 17 * (1301 + 100) + 5, std::numeric_limits<float>::quiet_NaN());
+  const e::Tensor want = reference.run(in)[0];
+  int64_t nan = 0;
+  for (int64_t i = 0; i < want.elements(); ++i) nan += std::isnan(load_as<float>(TSR_F32, want.data(), i));
+  CHECK(nan == 2 * s.queries);
+  for (const std::string& backend : cpu_backends()) {
+    INFO(backend);
+    near(compile(text, fused(backend)).run(in)[0], want, bound_of(p, s));
+  }
+}
+
 TEST_CASE("what masks of attention are made of stays in its kernel") {
   struct Mask {
     const char* name;

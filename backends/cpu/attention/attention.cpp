@@ -44,7 +44,8 @@ struct Tiles {
 
 // What one thread works in, floats behind each other.
 struct Space {
-  int64_t keys, values, queries, weights, mask, sums, row, total;  // where each begins; row: [3][width]
+  int64_t keys, values, queries, weights, mask, sums, row, finite,
+      total;  // where each begins; row: [3][width], finite: [blocks of keys]
   Space(const Sizes& s, int width, bool masked) {
     int64_t at = 0;
     const auto take = [&](int64_t floats) {
@@ -59,6 +60,7 @@ struct Space {
     mask = take(masked ? std::min(s.keys, kKeysAtOnce) * width : 0);
     sums = take(s.values * width);
     row = take(3 * width);
+    finite = take((s.keys + kKeysAtOnce - 1) / kKeysAtOnce);
     total = at;
   }
 };
@@ -248,6 +250,13 @@ class AttentionKernel final : public sdk::Kernel {
     w.mask_add = to, w.mask_step = height;
   }
 
+  // Whether a program may have hidden all keys of a block from all queries of a panel.
+  bool hides() const { return mod_ && !computes_mask_; }
+  template <class F>
+  F* by_isa(F* baseline, F* avx2, F* avx512) const {
+    return isa_.level >= 2 ? avx512 : isa_.level == 1 ? avx2 : baseline;
+  }
+
   // The same of what a group computes: [key][width].
   void computed_mask(float* from, int width, WeighArgs& w) const {
     if (mask_ == Mask::kBool) {
@@ -281,11 +290,14 @@ class AttentionKernel final : public sdk::Kernel {
     // Keys that no query of this part sees are not looked at.
     const int64_t keys = causal_ ? std::min(s.keys, last * width) : s.keys;
     float *const packed_k = at + space.keys, *const packed_v = at + space.values, *const packed_q = at + space.queries;
-    float *const weights = at + space.weights, *const sums = at + space.sums;
+    float *const weights = at + space.weights, *const sums = at + space.sums, *const finite = at + space.finite;
     for (int64_t j = 0; j < keys; j += kKeysAtOnce) {
       const int64_t n = std::min(kKeysAtOnce, keys - j);
       pack(ok.at(j), ok.dtype, n, ok.row, ok.col, s.depth, packed_k + j * s.depth);
       pack(ov.at(j), ov.dtype, s.values, ov.col, ov.row, n, packed_v + j * s.values);
+      if (hides())
+        finite[j / kKeysAtOnce] =
+            by_isa(finite_baseline, finite_avx2, finite_avx512)(packed_v + j * s.values, n * s.values) ? 1.0f : 0.0f;
     }
     const Tiles value_tiles(s.values, gemm_.mr);
     const float scale = static_cast<float>(scale_ != 0 ? scale_ : 1.0 / std::sqrt(static_cast<double>(s.depth)));
@@ -317,12 +329,12 @@ class AttentionKernel final : public sdk::Kernel {
           computed_mask(at + space.mask, width, w);
         else if (mask_ != Mask::kNone)
           mask(mask_of(l.inputs[at_[3]], q, head), query, queries, j, n, at + space.mask, w);
+        if (hides() && finite[j / kKeysAtOnce] != 0 &&
+            by_isa(hidden_baseline, hidden_avx2, hidden_avx512)(weights, n, width, queries))
+          continue;
         w.seen = causal_ ? query - j + 1 : std::numeric_limits<int32_t>::max();
-        (isa_.level >= 2 ? weigh_avx512 : isa_.level == 1 ? weigh_avx2 : weigh_baseline)(w);
-        if (j > 0)
-          (isa_.level >= 2   ? correct_avx512
-           : isa_.level == 1 ? correct_avx2
-                             : correct_baseline)(sums, s.values, width, queries, w.correction);
+        by_isa(weigh_baseline, weigh_avx2, weigh_avx512)(w);
+        if (j > 0) by_isa(correct_baseline, correct_avx2, correct_avx512)(sums, s.values, width, queries, w.correction);
         for (int64_t t = 0; t < value_tiles.count; ++t)
           gemm_.micro[value_tiles.height(t)].part(queries, width)(n, packed_v + j * s.values + value_tiles.first(t) * all,
                                                                   weights, sums + value_tiles.first(t) * width, width, j > 0,
@@ -333,7 +345,7 @@ class AttentionKernel final : public sdk::Kernel {
       const AttendedArgs a{sums,      s.values, width,
                            queries,   w.sum,    static_cast<char*>(out.data) + first_out * bytes_of(out.dtype),
                            out.dtype, s.values, blind_};
-      (isa_.level >= 2 ? store_attended_avx512 : isa_.level == 1 ? store_attended_avx2 : store_attended_baseline)(a);
+      by_isa(store_attended_baseline, store_attended_avx2, store_attended_avx512)(a);
     }
   }
 

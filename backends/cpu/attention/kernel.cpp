@@ -109,6 +109,36 @@ void CPU_CAT(weigh_, CPU_ISA_NAME)(const WeighArgs& w) {
     weigh<false>(w);
 }
 
+bool CPU_CAT(hidden_, CPU_ISA_NAME)(const float* scores, int64_t keys, int width, int queries) {
+  constexpr int64_t kKeys = 8;  // whose comparisons are looked at together
+  for (int64_t key = 0; key < keys; key += kKeys) {
+    decltype(Vec{} != Vec{}) seen{};
+    bool rest = false;
+    for (int64_t k = key; k < keys && k < key + kKeys; ++k) {
+      const float* s = scores + k * width;
+      int first = 0;
+      for (; first + kLanes <= queries; first += kLanes) seen |= load(s + first) != splat(kUnseen);
+      for (; first < queries; ++first) rest |= s[first] != kUnseen;
+    }
+    for (int lane = 0; lane < kLanes; ++lane) rest |= seen[lane] != 0;
+    if (rest) return false;
+  }
+  return true;
+}
+
+bool CPU_CAT(finite_, CPU_ISA_NAME)(const float* values, int64_t n) {
+  Vec zero{};  // or NaN
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vec v = load(values + i);
+    zero += v - v;
+  }
+  float rest = 0;
+  for (; i < n; ++i) rest += values[i] - values[i];
+  for (int lane = 0; lane < kLanes; ++lane) rest += zero[lane];
+  return rest == 0;
+}
+
 void CPU_CAT(correct_, CPU_ISA_NAME)(float* sums, int64_t values, int width, int queries, const float* factor) {
   for (int first = 0; first < queries; first += kLanes) {
     const Vec f = load(factor + first);

@@ -25,6 +25,11 @@ struct WeighArgs {
 };
 using Weigh = void(const WeighArgs&);
 
+// Are all of these scores -inf? Their weights are 0 then, as long as ..
+using Hidden = bool(const float* scores, int64_t keys, int width, int queries);
+// .. all values are finite: 0 times infinity is NaN.
+using Finite = bool(const float* values, int64_t n);
+
 // Results of the second product, sums[value * width + query]: multiplied by a factor per query.
 using Correct = void(float* sums, int64_t values, int width, int queries, const float* factor);
 
@@ -49,6 +54,8 @@ struct AttendedArgs {
 using StoreAttended = void(const AttendedArgs&);
 
 Weigh weigh_baseline, weigh_avx2, weigh_avx512;
+Hidden hidden_baseline, hidden_avx2, hidden_avx512;
+Finite finite_baseline, finite_avx2, finite_avx512;
 Correct correct_baseline, correct_avx2, correct_avx512;
 StoreAttended store_attended_baseline, store_attended_avx2, store_attended_avx512;
 
