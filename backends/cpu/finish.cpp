@@ -68,10 +68,13 @@ bool Finish::reads_nothing() const {
   return std::all_of(steps_.begin(), steps_.end(), [](const Step& s) { return s.mode == FinishStep::kScalar; });
 }
 
-bool Finish::sum_and_relu(int* add, bool* relu) const {
-  *add = -1, *relu = false;
+bool Finish::sums_and_relu(int* bias, int* add, bool* relu) const {
+  *bias = *add = -1, *relu = false;
   for (const Step& s : steps_) {
-    if (s.kind == FinishStep::kAdd && s.mode == FinishStep::kDense && *add < 0 && !*relu)
+    const bool along = s.mode == FinishStep::kRow || s.mode == FinishStep::kColumn;
+    if (s.kind == FinishStep::kAdd && along && *bias < 0 && *add < 0 && !*relu)
+      *bias = static_cast<int>(s.operand);
+    else if (s.kind == FinishStep::kAdd && s.mode == FinishStep::kDense && *add < 0 && !*relu)
       *add = static_cast<int>(s.operand);
     else if (s.kind == FinishStep::kRelu && !*relu)
       *relu = true;

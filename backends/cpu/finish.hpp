@@ -25,8 +25,9 @@ class Finish {
                                      const char** why);
   size_t size() const { return steps_.size(); }
   bool reads_nothing() const;  // but the results
-  // Whether it is a residual of the result's shape, or relu, or the one before the other. *add: operand of the fused node, -1 for none.
-  bool sum_and_relu(int* add, bool* relu) const;
+  // Whether it is a bias (a row of columns, or a value per channel), a residual of the result's shape, and relu, in this order and none of them necessarily. *bias
+  // and *add: operands of the fused node, -1 for none.
+  bool sums_and_relu(int* bias, int* add, bool* relu) const;
 
   // Sizes of the operands that are read; of the compiled node.
   void bind(const tessera::sdk::Compile& c);

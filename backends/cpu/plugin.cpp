@@ -164,10 +164,10 @@ class CpuBackend final : public sdk::Backend {
     const Budget budget(requests[0].tune_seconds());
     std::vector<const sdk::Compile*> ways;
     for (const sdk::Compile& c : requests)
-      if ((c.tune() & TSR_TUNE_ALGORITHMS) != 0 && !is_expanded(c.node()) && Tuner::has_ways(c.node())) ways.push_back(&c);
+      if (Tuner::asked(c, TSR_TUNE_ALGORITHMS) && !is_expanded(c.node()) && Tuner::has_ways(c.node())) ways.push_back(&c);
     tuner_.choose_ways(ways, budget);
     for (const sdk::Compile& c : requests) {
-      if ((c.tune() & TSR_TUNE_SCHEDULES) == 0 || has_own_kernel(c.node())) continue;
+      if (!Tuner::asked(c, TSR_TUNE_SCHEDULES) || has_own_kernel(c.node())) continue;
       Draft d = draft_or_fail(c, /*log=*/false, /*tuned=*/false);
       tuner_.choose_schedule(c, d, budget);
     }

@@ -64,7 +64,7 @@ bool is_constant(const sdk::Value& v) { return v.def() && v.def().is("constant")
 
 // What follows, of the compiled node.
 struct Behind {
-  int add = -1;  // operand of the compiled node, or none
+  int bias = -1, add = -1;  // operands of the compiled node, or none
   bool relu = false;
 };
 std::optional<Behind> behind(const sdk::Compile& c, const sdk::Node& anchor) {
@@ -72,7 +72,7 @@ std::optional<Behind> behind(const sdk::Compile& c, const sdk::Node& anchor) {
   if (anchor == c.node()) return out;
   const char* why = nullptr;
   const std::optional<Finish> finish = Finish::of(c.node(), anchor, &why);
-  if (!finish || !finish->sum_and_relu(&out.add, &out.relu)) return std::nullopt;
+  if (!finish || !finish->sums_and_relu(&out.bias, &out.add, &out.relu)) return std::nullopt;
   return out;
 }
 
@@ -192,6 +192,15 @@ class OnednnKernel final : public sdk::Kernel {
   PackedConstant packed_;
 };
 
+// The one bias that there may be: the op's own, or the one that is added behind it.
+bool take_bias(bool own, const Behind& behind, OnednnKernel::Parts* p) {
+  if (own && behind.bias >= 0) return false;
+  p->bias = own || behind.bias >= 0;
+  if (behind.bias >= 0) p->at[2] = static_cast<uint32_t>(behind.bias);
+  p->behind = behind;
+  return true;
+}
+
 }  // namespace
 
 bool have_onednn() { return true; }
@@ -215,13 +224,8 @@ std::unique_ptr<sdk::Kernel> make_onednn_product(const sdk::Compile& c, const sd
   p.name = "cpu." + std::string(product.op()) + ".onednn";
   p.x = plain({m, k}), p.y = plain({m, n});
   p.w_plain = memory::desc({k, n}, memory::data_type::f32, kb == 0 ? memory::dims{n, 1} : memory::dims{1, k});
-  p.bias = product.is("linear") && product.has_operand(2);
-  if (p.bias) {
-    const auto bias = numbers(product.operand(2).type());
-    if (!bias || bias->size() != 1) return nullptr;
-    p.b = plain({1, n});
-  }
-  p.behind = *follows;
+  p.b = plain({1, n});
+  if (!take_bias(product.is("linear") && product.has_operand(2), *follows, &p)) return nullptr;
   try {
     return std::make_unique<OnednnKernel>(c, p, [&](const dnnl::primitive_attr& attr) {
       const memory::desc any({k, n}, memory::data_type::f32, memory::format_tag::any);
@@ -249,9 +253,8 @@ std::unique_ptr<sdk::Kernel> make_onednn_conv(const sdk::Compile& c, const sdk::
   memory::dims weights = *w;
   if (a.groups > 1) weights = {a.groups, (*w)[0] / a.groups, (*w)[1], (*w)[2], (*w)[3]};
   p.w_plain = plain(weights);
-  p.bias = conv.has_operand(2);
-  if (p.bias) p.b = plain({(*y)[1]});
-  p.behind = *follows;
+  p.b = plain({(*y)[1]});
+  if (!take_bias(conv.has_operand(2), *follows, &p)) return nullptr;
   // A 1 x 1 convolution is a product as it stands, and a residual must lie as the result does; others gain from the layout that oneDNN prefers.
   const bool as_it_is = p.behind.add >= 0 || ((*w)[2] == 1 && (*w)[3] == 1 && a.groups == 1);
   try {

@@ -22,6 +22,7 @@ namespace {
 
 constexpr double kWorthIt = 0.97;  // of the time that is predicted to be the least; closer is noise
 constexpr size_t kMostCandidates = 32;
+constexpr double kShortest = 3e-6;  // seconds; what is shorter is as long as the clock takes
 const char* const kPredicted = "predicted";
 const char* const kBusy =
     "its time is another in every round, so the machine does something else as well; try again when it does not";
@@ -107,6 +108,11 @@ bool Tuner::has_ways(const sdk::Node& node) {
 // It takes the best that the processor has, whatever [cpu] isa says.
 bool Tuner::has_onednn() const { return have_onednn() && &isa_ == &native_isa(); }
 
+bool Tuner::asked(const sdk::Compile& c, uint32_t what) {
+  constexpr tsr_id kBody = 0;
+  return (c.tune() & what) != 0 && c.node().raw().parent == kBody;
+}
+
 std::vector<std::string> Tuner::ways(const sdk::Compile& c) const {
   std::vector<std::string> out;
   if (c.unfrozen()) return out;  // all of them have weights in a form of their own
@@ -182,7 +188,7 @@ void Tuner::choose_ways(std::span<const sdk::Compile* const> requests, const Bud
 
 std::unique_ptr<sdk::Kernel> Tuner::make(const sdk::Compile& c) const {
   std::unique_ptr<sdk::Kernel> predicted = make_way(c, kPredicted);
-  if ((c.tune() & TSR_TUNE_ALGORITHMS) == 0) return predicted;
+  if (!asked(c, TSR_TUNE_ALGORITHMS)) return predicted;
   const std::optional<std::string> way = choices_.find(problem_of(c, *predicted, most_winograd_));
   if (!way || *way == kPredicted) return predicted;
   std::unique_ptr<sdk::Kernel> chosen = make_way(c, *way);
@@ -203,7 +209,7 @@ std::string schedule_problem(const sdk::Compile& c, const Draft& d) {
 }  // namespace
 
 std::optional<kit::Choice> Tuner::schedule_of(const sdk::Compile& c, Draft& d) const {
-  if ((c.tune() & TSR_TUNE_SCHEDULES) == 0) return std::nullopt;
+  if (!asked(c, TSR_TUNE_SCHEDULES)) return std::nullopt;
   const std::optional<std::string> record = choices_.find(schedule_problem(c, d));
   if (!record) return std::nullopt;
   const std::optional<kit::Choice> choice = kit::parse_choice(*record, d.lowered.kernel, d.schedule, device_);
@@ -245,6 +251,8 @@ void Tuner::choose_schedule(const sdk::Compile& c, Draft& d, const Budget& budge
     const std::string want = trial.outputs();
     double least = 0;
     std::string report;
+    for (int i = 0; i < 3; ++i) least = std::min(i ? least : 1, trial.seconds(*holder));
+    if (least < kShortest) throw Unmeasurable{"it takes " + microseconds(least)};
     for (bool better = true; better && all.size() < kMostCandidates && !budget.spent();) {
       better = false;
       for (int coordinate = 0; coordinate < kit::kCoordinates && !budget.spent(); ++coordinate) {

@@ -25,6 +25,8 @@ class Tuner {
   Tuner(Compiler::Options compiler, std::string directory, const Isa& isa, const tessera::kit::Device& device,
         int most_winograd);
 
+  // Whether the request wants these choices (TSR_TUNE_*) measured. Not in loops: their turns share the threads, and what a kernel takes there is not what it takes alone.
+  static bool asked(const tessera::sdk::Compile& c, uint32_t what);
   // Whether the node has ways to be told apart: a product, or a convolution that is no depthwise one.
   static bool has_ways(const tessera::sdk::Node& node);
   // Decides for those of the requests that nothing is known about, as long as the budget lasts. Thread-safe, as everything here.
