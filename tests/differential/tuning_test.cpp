@@ -28,13 +28,14 @@ struct Folder {
   Folder(const Folder&) = delete;
 };
 
-e::Context tuning_context(const std::string& isa, const fs::path& cache, const std::string& keys) {
+e::Context tuning_context(const std::string& isa, const fs::path& cache, const std::string& keys,
+                          const std::string& sections = {}) {
   e::ContextOptions o;
   o.config_text = keys +
                   "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.eager\", "
                   "\"tessera.backend.cpu\", \"tessera.pass.fuse\"]\n[backends]\norder = [\"cpu\", \"eager\"]\n"
                   "[pipeline]\npasses = [\"fuse\"]\n[cpu]\nisa = \"" +
-                  isa + "\"\nwinograd = \"2x2\"\ncache_directory = \"" + cache.string() + "\"\n";
+                  isa + "\"\nwinograd = \"2x2\"\ncache_directory = \"" + cache.string() + "\"\n" + sections;
   if (const char* build = std::getenv("TESSERA_BUILD_DIR")) o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
   return e::Context(o);
 }
@@ -131,9 +132,12 @@ TEST_CASE("what is measured changes no result, and holds for later processes") {
     const std::vector<e::Tensor> want = predicted.run(in);
     CHECK(records(plain.path).empty());
 
-    const e::Executable tuned = compile_in(tuning_context(isa, first.path, kTuned), network());
+    const std::string debug = (first.path / "debug").string();
+    const e::Executable tuned = compile_in(
+        tuning_context(isa, first.path, kTuned, "[trace]\nenabled = true\ndebug_dir = \"" + debug + "\"\n"), network());
     check_same(tuned.run(in), want);
     REQUIRE_FALSE(records(first.path).empty());
+    CHECK(fs::file_size(fs::path(debug) / "g_0" / "autotuning.log") > 0);
 
     // Records that another process left: the same kernels, and nothing is decided again.
     fs::copy(first.path, second.path, fs::copy_options::recursive);

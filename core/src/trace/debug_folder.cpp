@@ -23,7 +23,8 @@ namespace tessera::core {
 
 namespace {
 
-constexpr std::array kRead = {Artifact::kOutputCode, Artifact::kKernelCode, Artifact::kFusion, Artifact::kPerfHints};
+constexpr std::array kRead = {Artifact::kOutputCode, Artifact::kKernelCode, Artifact::kFusion, Artifact::kPerfHints,
+                              Artifact::kAutotuning};
 
 std::string with_prefix(std::string_view prefix, std::string_view text) {
   std::string out;
@@ -116,6 +117,8 @@ void DebugFolder::failed(std::string_view what) { write("error.txt", std::string
 void DebugFolder::said(Artifact artifact, std::string_view text) {
   if (artifact == Artifact::kOutputCode || artifact == Artifact::kKernelCode)
     write("output_code.cpp", std::string(text) + "\n\n", true);
+  else if (artifact == Artifact::kAutotuning)
+    write("autotuning.log", with_prefix("", text), true);
   else
     write("fusion.log", with_prefix("[" + std::string(artifact_name(artifact)) + "] ", text), true);
 }
