@@ -173,8 +173,14 @@ TEST_CASE("a recorded way is taken, and one that makes no sense is not") {
     check_same(x.run(in), want);
     return plan_of(x);
   };
-  CHECK(with_choice("choice rows").find("cpu.conv.add.relu.rows.packed.") != std::string::npos);
-  CHECK(with_choice("choice winograd2").find("cpu.conv.add.relu.winograd2.packed.") != std::string::npos);
+  const auto kernel_bytes = [](const std::string& plan) {
+    const std::string key = "\"kernel_bytes\":";
+    return std::stoll(plan.substr(plan.find(key) + key.size()));
+  };
+  const std::string rows = with_choice("choice rows"), filtered = with_choice("choice winograd2");
+  CHECK(rows.find("cpu.conv.add.relu.rows.packed.") != std::string::npos);
+  CHECK(kernel_bytes(rows) < kernel_bytes(filtered));  // weights in the form of one way, not of those that lost too
+  CHECK(filtered.find("cpu.conv.add.relu.winograd2.packed.") != std::string::npos);
   CHECK(with_choice("choice columns").find("cpu.conv.add.relu.packed.") != std::string::npos);
 #ifdef TESSERA_TEST_ONEDNN
   CHECK(with_choice("choice onednn", "f32[24,32,1,1]c").find("cpu.conv.onednn") != std::string::npos);

@@ -38,9 +38,12 @@ std::string text_of(const sdk::Compile& c, const sdk::Type& t) {
 }
 
 // Everything that the time of a product or a convolution depends on.
-std::string problem_of(const sdk::Compile& c, const sdk::Kernel& predicted, int most_winograd) {
+std::string problem_of(const sdk::Compile& c, int most_winograd) {
   const sdk::Node n = c.node(), at = anchor(n);
-  std::string out = predicted.name() + (c.relaxed() ? " relaxed" : "");
+  std::string out(at.op());
+  const char* why = nullptr;
+  if (const std::optional<Finish> finish = at == n ? std::nullopt : Finish::of(n, at, &why)) out += finish->name();
+  if (c.relaxed()) out += " relaxed";
   for (uint32_t i = 0; i < n.num_operands(); ++i) {
     out += " ";
     if (!n.has_operand(i)) {
@@ -139,25 +142,26 @@ void Tuner::choose_ways(std::span<const sdk::Compile* const> requests, const Bud
   for (const sdk::Compile* c : requests) {
     if (ways(*c).empty()) continue;
     try {
-      Trial trial(*c);
-      std::vector<std::unique_ptr<sdk::Kernel>> kernels;
-      std::vector<std::string> names = {kPredicted};
-      kernels.push_back(make_way(trial.compile(), kPredicted));
-      const std::string problem = problem_of(*c, *kernels[0], most_winograd_);
+      const std::string problem = problem_of(*c, most_winograd_);
       if (!seen.insert(problem).second || choices_.find(problem)) continue;
       if (budget.spent()) {
         sdk::log("autotuning", "cpu: the budget of max_autotune_seconds is spent; predicted: " + problem);
         continue;
       }
+      Trial trial(*c);
+      std::vector<std::unique_ptr<sdk::Kernel>> kernels;
+      std::vector<std::string> names = {kPredicted};
+      kernels.push_back(make_way(trial.compile(), kPredicted));
       trial.seconds(*kernels[0]);
       const std::string want = trial.outputs();
       for (const std::string& way : ways(*c)) {
         std::unique_ptr<sdk::Kernel> k = tried(way.c_str(), [&] { return make_way(trial.compile(), way); });
         if (!k || k->name() == kernels[0]->name()) continue;
-        tried(way.c_str(), [&] {
+        const bool ran = tried(way.c_str(), [&] {
           trial.seconds(*k);
-          return 0;
+          return true;
         });
+        if (!ran) continue;
         // Whatever its time: a way that computes something else is a mistake, and no choice.
         if (!trial.like_outputs(want)) {
           sdk::log("autotuning", "cpu: " + way + " is left out: its results are not those of the predicted way");
@@ -166,7 +170,10 @@ void Tuner::choose_ways(std::span<const sdk::Compile* const> requests, const Bud
         names.push_back(way);
         kernels.push_back(std::move(k));
       }
-      if (kernels.size() == 1) continue;
+      if (kernels.size() == 1) {
+        choices_.keep(problem, kPredicted);
+        continue;
+      }
       const std::optional<std::vector<double>> measured = measure(trial, kernels, budget);
       if (!measured) throw Unmeasurable{kBusy};
       const std::vector<double>& times = *measured;
@@ -187,12 +194,11 @@ void Tuner::choose_ways(std::span<const sdk::Compile* const> requests, const Bud
 }
 
 std::unique_ptr<sdk::Kernel> Tuner::make(const sdk::Compile& c) const {
-  std::unique_ptr<sdk::Kernel> predicted = make_way(c, kPredicted);
-  if (!asked(c, TSR_TUNE_ALGORITHMS)) return predicted;
-  const std::optional<std::string> way = choices_.find(problem_of(c, *predicted, most_winograd_));
-  if (!way || *way == kPredicted) return predicted;
-  std::unique_ptr<sdk::Kernel> chosen = make_way(c, *way);
-  return chosen ? std::move(chosen) : std::move(predicted);
+  // One kernel alone: each keeps weights in a form of its own.
+  if (asked(c, TSR_TUNE_ALGORITHMS) && !c.unfrozen())
+    if (const std::optional<std::string> way = choices_.find(problem_of(c, most_winograd_)))
+      if (std::unique_ptr<sdk::Kernel> chosen = make_way(c, *way)) return chosen;
+  return make_way(c, kPredicted);
 }
 
 // ----------------------------------------------------------------------------------------------------------- schedules
