@@ -66,7 +66,8 @@ class CpuBackend final : public sdk::Backend {
         pays_after_(options.get_int("pays_after", 0)),
         device_(describe_device(isa_)),
         compiler_(compiler_options(options, isa_)),
-        tuner_(compiler_options(options, isa_), compiler_options(options, isa_).cache_directory, isa_, device_, winograd_) {}
+        tuner_(compiler_options(options, isa_), compiler_options(options, isa_).cache_directory, isa_, device_, winograd_,
+               options.get_bool("strassen", true)) {}
   const char* device() const override { return "cpu"; }
   uint64_t capabilities() const override {
     return TSR_CAP_STRIDED_INPUTS | TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED | TSR_CAP_FUSION;

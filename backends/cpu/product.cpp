@@ -7,6 +7,7 @@
 
 #include "finish.hpp"
 #include "packed.hpp"
+#include "strassen/strassen.hpp"
 #include "strided.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -68,9 +69,31 @@ ProductAxes linear_axes(const sdk::Node& n) {
 int64_t stride_at(const tsr_tensor& t, int axis) { return axis < 0 || t.sizes[axis] == 1 ? 0 : t.strides[axis]; }
 int64_t size_at(const tsr_tensor& t, int axis) { return axis < 0 ? 1 : t.sizes[axis]; }
 
+bool is_constant_matrix(const sdk::Value& v, const ProductAxes& axes) {
+  if (!v.def() || !v.def().is("constant") || !v.type().is_static()) return false;
+  return std::all_of(axes.batch.begin(), axes.batch.end(), [](const auto& b) { return b.second < 0; });
+}
+
+// Rows, columns and depth of a product that Strassen's algorithm can compute.
+struct StrassenSizes {
+  int64_t m = 1, n = 1, k = 1;
+};
+std::optional<StrassenSizes> strassen_sizes(const sdk::Node& product, const sdk::Value& weights, const ProductAxes& axes) {
+  const sdk::Type a = product.operand(0).type(), b = product.operand(1).type();
+  if (a.dtype() != TSR_F32 || b.dtype() != TSR_F32 || product.result().type().dtype() != TSR_F32) return std::nullopt;
+  if (!a.is_static() || !is_constant_matrix(weights, axes) || !axes.batch.empty() || axes.k.size() != 1 ||
+      axes.k[0].first != static_cast<int>(a.rank()) - 1)
+    return std::nullopt;
+  StrassenSizes s;
+  for (const int x : axes.m) s.m *= a.size(x);
+  for (const int x : axes.n) s.n *= b.size(x);
+  s.k = a.size(axes.k[0].first);
+  return s.m > 0 && s.n > 0 && s.k > 0 ? std::optional(s) : std::nullopt;
+}
+
 class ProductKernel final : public sdk::Kernel {
  public:
-  ProductKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& product, ProductAxes axes)
+  ProductKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& product, ProductAxes axes, ProductWay way)
       : axes_(std::move(axes)), a_(c, product.operand(0).type()), b_(c, product.operand(1).type()), name_(product.op()) {
     isa_ = product_kernels(isa, product, axes_);
     slots_ = std::max(1, sdk::host().core->num_threads());
@@ -85,11 +108,17 @@ class ProductKernel final : public sdk::Kernel {
         throw sdk::Error(TSR_BUG, "TSR-B005", std::string("cpu was asked to compile a group that it does not claim: ") + why);
       finish_->bind(c);
     }
-    pack_constant(c, c.node().operand(at_[1]));
+    const sdk::Value weights = c.node().operand(at_[1]);
+    if (way != ProductWay::kPlain && !c.unfrozen())
+      if (const auto s = strassen_sizes(product, weights, axes_))
+        strassen_ = way == ProductWay::kStrassen || strassen_pays(*isa_, s->m, s->n, s->k);
+    strided_ = strassen_ && may_be_strided(c.graph(), c.node().operand(at_[0]));
+    pack_constant(c, weights);
   }
 
   std::string name() const override {
-    return "cpu." + name_ + (finish_ ? finish_->name() : "") + (packed_ ? ".packed." : ".") + isa_->name;
+    return "cpu." + name_ + (finish_ ? finish_->name() : "") + (strassen_ ? ".strassen" : "") + (packed_ ? ".packed." : ".") +
+           isa_->name;
   }
   bool has_workspace() const override { return true; }
   double pack_seconds() const override { return packed_.seconds(); }
@@ -98,7 +127,18 @@ class ProductKernel final : public sdk::Kernel {
   int64_t workspace(const int64_t* d) override { return product_workspace(d) + (finish_ ? finish_->workspace(d) : 0); }
 
   void launch(const tsr_launch& l) override {
-    const tsr_tensor &a = l.inputs[at_[0]], &b = l.inputs[at_[1]];
+    const tsr_tensor &a_given = l.inputs[at_[0]], &b = l.inputs[at_[1]];
+    tsr_tensor dense;
+    int64_t strides[kMaxRank];
+    if (strided_ && !(a_given.flags & TSR_TENSOR_CONTIGUOUS)) {
+      char* const to = static_cast<char*>(l.workspace) + product_workspace(l.dims) - a_.bytes(l.dims);
+      copy_dense(a_given, to);
+      dense = a_given;
+      dense.data = to;
+      dense.strides = strides;
+      for (int64_t d = static_cast<int64_t>(dense.rank) - 1, step = 1; d >= 0; step *= dense.sizes[d--]) strides[d] = step;
+    }
+    const tsr_tensor& a = strided_ && !(a_given.flags & TSR_TENSOR_CONTIGUOUS) ? dense : a_given;
     Gemm g;
     g.isa = isa_;
     g.a = a.data, g.b = b.data;
@@ -108,7 +148,7 @@ class ProductKernel final : public sdk::Kernel {
     for (const int x : axes_.m) g.m.push(a.sizes[x], {a.strides[x]});
     for (const int x : axes_.n) g.n.push(b.sizes[x], {b.strides[x]});
     for (const auto& [x, y] : axes_.k) g.k.push(a.sizes[x], {a.strides[x], b.strides[y]});
-    g.packed_b = packed_.data();
+    g.packed_b = form_;
     FinishStep steps[Finish::kMaxSteps];
     if (finish_) {
       g.num_steps = finish_->steps(l, static_cast<char*>(l.workspace) + product_workspace(l.dims), steps);
@@ -122,6 +162,7 @@ class ProductKernel final : public sdk::Kernel {
       g.bias_dtype = bias.dtype;
       g.bias_stride = bias.strides[0];
     }
+    if (strassen_) return strassen_run(g, l.workspace, slots_);
     if (swaps(g.m.total(), g.n.total())) swap(g);
     gemm_run(g, l.workspace, slots_);
   }
@@ -136,6 +177,7 @@ class ProductKernel final : public sdk::Kernel {
     for (const int x : axes_.m) m *= a_.at(x, d);
     for (const int x : axes_.n) n *= b_.at(x, d);
     for (const auto& [x, y] : axes_.k) k *= a_.at(x, d);
+    if (strassen_) return strassen_workspace(*isa_, m, n, k, slots_) + (strided_ ? a_.bytes(d) : 0);
     if (swaps(m, n)) std::swap(m, n);
     return gemm_workspace(*isa_, batch, m, n, k, {false, static_cast<bool>(packed_), false}, slots_);
   }
@@ -152,9 +194,7 @@ class ProductKernel final : public sdk::Kernel {
 
   // A constant right side without a batch is packed now, once.
   void pack_constant(const sdk::Compile& c, const sdk::Value& v) {
-    if (!v.def() || !v.def().is("constant") || !v.type().is_static()) return;
-    for (const auto& [x, y] : axes_.batch)
-      if (y >= 0) return;
+    if (!is_constant_matrix(v, axes_)) return;
     const tsr_tensor& t = v.def().attr("value").as_tensor();
     std::vector<int64_t> strides(t.rank, 1);
     for (int d = static_cast<int>(t.rank) - 2; d >= 0; --d)
@@ -163,9 +203,18 @@ class ProductKernel final : public sdk::Kernel {
     Nest<2> k;
     for (const int y : axes_.n) n.push(t.sizes[y], {strides[static_cast<size_t>(y)]});
     for (const auto& [x, y] : axes_.k) k.push(t.sizes[y], {0, strides[static_cast<size_t>(y)]});
-    packed_.make(c, v, std::string("right ") + isa_->name + " n " + text_of(n) + " k " + text_of(k),
-                 packed_matrix_bytes(*isa_, n.total(), k.total()),
-                 [&](char* to) { pack_matrix(*isa_, t.data, t.dtype, n, k, to); });
+    const std::string axes = std::string(isa_->name) + " n " + text_of(n) + " k " + text_of(k);
+    if (!strassen_) {
+      packed_.make(c, v, "right " + axes, packed_matrix_bytes(*isa_, n.total(), k.total()),
+                   [&](char* to) { pack_matrix(*isa_, t.data, t.dtype, n, k, to); });
+      form_ = packed_.data();
+      return;
+    }
+    packed_.make(c, v, "right of strassen " + axes, strassen_packed_bytes(*isa_, n.total(), k.total()),
+                 [&](char* to) { strassen_pack(*isa_, static_cast<const float*>(t.data), n, k, to); });
+    form_ = packed_.data();
+    if (!form_) return;
+    if (const char* plain = strassen_plain_form(form_)) form_ = plain, strassen_ = false, strided_ = false;
   }
 
   ProductAxes axes_;
@@ -177,6 +226,8 @@ class ProductKernel final : public sdk::Kernel {
   const GemmIsa* isa_ = nullptr;
   int slots_ = 1;
   PackedConstant packed_;
+  const char* form_ = nullptr;               // in `packed_`
+  bool strassen_ = false, strided_ = false;  // strided: the left side may not lie as Strassen's algorithm reads it
 };
 
 }  // namespace
@@ -205,11 +256,17 @@ const GemmIsa* product_kernels(const Isa& isa, const sdk::Node& product, const P
   return gemm_kernels(isa, product.operand(0).type().dtype(), product.operand(1).type().dtype());
 }
 
-std::unique_ptr<sdk::Kernel> make_product(const sdk::Compile& c, const Isa& isa) {
+bool can_strassen(const sdk::Compile& c) {
+  const sdk::Node product = c.node().is("fused") ? anchor_of(c.node()) : c.node();
+  const uint32_t at = product == c.node() ? 1 : outer_operand(c.node(), product, 1);
+  return !c.unfrozen() && strassen_sizes(product, c.node().operand(at), claim_product(product).axes).has_value();
+}
+
+std::unique_ptr<sdk::Kernel> make_product(const sdk::Compile& c, const Isa& isa, ProductWay way) {
   const sdk::Node product = c.node().is("fused") ? anchor_of(c.node()) : c.node();
   ProductClaim claim = claim_product(product);
   if (claim.why) throw sdk::Error(TSR_BUG, "TSR-B005", "cpu was asked to compile a product that it does not claim");
-  return std::make_unique<ProductKernel>(c, isa, product, std::move(claim.axes));
+  return std::make_unique<ProductKernel>(c, isa, product, std::move(claim.axes), way);
 }
 
 }  // namespace cpu

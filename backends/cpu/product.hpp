@@ -28,6 +28,11 @@ bool is_product(std::string_view op);
 // The kernels that a product runs on.
 const GemmIsa* product_kernels(const Isa& isa, const tessera::sdk::Node& product, const ProductAxes& axes);
 
+// How a product with constant weights may be computed. kPredicted: one step of Strassen's algorithm where it is predicted to pay.
+enum class ProductWay { kPredicted, kPlain, kStrassen };
+// Whether kStrassen is possible: f32, one constant matrix on the right, known sizes, elements of K side by side on the left.
+bool can_strassen(const tessera::sdk::Compile& c);
+
 // A product, or a `fused` node of one and what `Finish` takes.
-std::unique_ptr<tessera::sdk::Kernel> make_product(const tessera::sdk::Compile& c, const Isa& isa);
+std::unique_ptr<tessera::sdk::Kernel> make_product(const tessera::sdk::Compile& c, const Isa& isa, ProductWay way);
 }  // namespace cpu

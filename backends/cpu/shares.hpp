@@ -24,13 +24,14 @@ class Shares {
   }
 
   // Up to `most` units [*from, *to), of the slot's own share first; at most half of what is left of a share, so that all slots are done at the same time.
-  // More than `whole` units end at a multiple of it. False: all are taken. From any thread.
-  bool take(int64_t slot, int64_t most, int64_t whole, int64_t* from, int64_t* to) {
+  // More than `whole` units end at a multiple of it. Of another slot's share nothing is taken where fewer than `least` are left. False: there is nothing to
+  // take. From any thread.
+  bool take(int64_t slot, int64_t most, int64_t whole, int64_t* from, int64_t* to, int64_t least = 1) {
     for (int64_t i = 0; i < shares_; ++i) {
       const int64_t share = (slot + i) % shares_, end = first(share + 1);
       std::atomic<int64_t>& next = next_[share].unit;
       int64_t at = next.load(std::memory_order_relaxed);
-      while (at < end) {
+      while (end - at >= (i == 0 ? 1 : least)) {
         const int64_t behind = at + stretch(at, end - at, most, whole);
         if (!next.compare_exchange_weak(at, behind, std::memory_order_relaxed)) continue;
         *from = at;

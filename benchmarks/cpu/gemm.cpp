@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products: ours with weights packed beforehand, ours as they come, and oneDNN with reordered weights, interleaved in one run; GFLOP/s
 // and the fraction of what dependent-free FMA instructions reach in the same run.
-// bench-cpu-gemm [--json] [--threads N] [--isa NAME] [--dtype f32|bf16] [--size MxNxK]... [--runs N]
+// bench-cpu-gemm [--json] [--threads N] [--isa NAME] [--dtype f32|bf16] [--size MxNxK]... [--way NAME] [--cold] [--runs N]
+// --cold: packed weights come from memory in each run, as in a model that is larger than the caches; not oneDNN's.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -15,6 +16,7 @@
 
 #include "bare_host.hpp"
 #include "gemm/gemm.hpp"
+#include "strassen/strassen.hpp"
 #include "tessera/dtypes.hpp"
 #ifdef HAVE_ONEDNN
 #include <dnnl.hpp>
@@ -74,11 +76,17 @@ struct Way {
   }
 };
 
+// Lines of memory leave all caches.
+void flush(const Memory& m, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_ia32_clflush(m.get() + i);
+  __builtin_ia32_mfence();
+}
+
 struct Problem {
   int64_t m, n, k;
   uint32_t dtype;
-  Memory a, b, c, packed, workspace;
-  Gemm g, unpacked;
+  Memory a, b, c, packed, sums, workspace, strassen_workspace;
+  Gemm g, unpacked, strassen;
 };
 
 void ours(Problem& p, const Isa& isa, int threads, std::vector<Way>& ways) {
@@ -97,6 +105,15 @@ void ours(Problem& p, const Isa& isa, int threads, std::vector<Way>& ways) {
   p.workspace = memory(std::max(gemm_workspace(kernels, 1, p.m, p.n, p.k, {false, true, false}, threads),
                                 gemm_workspace(kernels, 1, p.m, p.n, p.k, {}, threads)));
   ways.push_back({"packed", [&p, threads] { gemm_run(p.g, p.workspace.get(), threads); }, {}});
+  if (!kernels.bf16 && p.dtype == TSR_F32) {
+    p.strassen = g;
+    p.sums = memory(strassen_packed_bytes(kernels, p.n, p.k));
+    strassen_pack(kernels, reinterpret_cast<const float*>(p.b.get()), g.n, g.k, p.sums.get());
+    p.strassen.packed_b = p.sums.get();
+    p.strassen_workspace = memory(strassen_workspace(kernels, p.m, p.n, p.k, threads));
+    if (!strassen_plain_form(p.sums.get()))
+      ways.push_back({"strassen", [&p, threads] { strassen_run(p.strassen, p.strassen_workspace.get(), threads); }, {}});
+  }
   ways.push_back({"unpacked", [&p, threads] { gemm_run(p.unpacked, p.workspace.get(), threads); }, {}});
 }
 
@@ -127,10 +144,10 @@ void onednn(Problem& p, std::vector<Way>& ways) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool json = false;
+  bool json = false, cold = false;
   int runs = 15;
   std::vector<std::array<int64_t, 3>> sizes;
-  std::string isa_name = native_isa().name, dtype = "f32";
+  std::string isa_name = native_isa().name, dtype = "f32", way;
   bare::set_host();
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
@@ -143,6 +160,10 @@ int main(int argc, char** argv) {
       isa_name = value();
     else if (a == "--dtype")
       dtype = value();
+    else if (a == "--way")
+      way = value();
+    else if (a == "--cold")
+      cold = true;
     else if (a == "--runs")
       runs = std::max(1, std::atoi(value().c_str()));
     else if (a == "--size") {
@@ -154,7 +175,7 @@ int main(int argc, char** argv) {
     } else
       return std::fprintf(stderr,
                           "usage: bench-cpu-gemm [--json] [--threads N] [--isa NAME] [--dtype f32|bf16] [--size MxNxK]... "
-                          "[--runs N]\n"),
+                          "[--way packed|strassen|unpacked|oneDNN] [--cold] [--runs N]\n"),
              2;
   }
   const Isa* isa = find_isa(isa_name);
@@ -178,12 +199,13 @@ int main(int argc, char** argv) {
              {1024, 768, 3072}, {1024, 3072, 768}, {1024, 1024, 1024}, {2048, 2048, 2048}};
   bool header = !json;
   for (const auto& [m, n, k] : sizes) {
-    Problem p{m, n, k, d, filled(d, m * k), filled(d, n * k), memory(m * n * 4), {}, {}, {}, {}};
+    Problem p{m, n, k, d, filled(d, m * k), filled(d, n * k), memory(m * n * 4), {}, {}, {}, {}, {}, {}, {}};
     std::vector<Way> ways;
     ours(p, *isa, threads, ways);
 #ifdef HAVE_ONEDNN
     onednn(p, ways);
 #endif
+    if (!way.empty()) std::erase_if(ways, [&](const Way& w) { return w.name != way; });
     if (header) {
       for (const Way& w : ways) std::printf(" %22s", w.name.c_str());
       std::printf("\n");
@@ -191,6 +213,8 @@ int main(int argc, char** argv) {
     }
     for (int r = -2; r < runs; ++r)
       for (Way& w : ways) {
+        if (cold && p.packed) flush(p.packed, packed_matrix_bytes(kernels, n, k));
+        if (cold && p.sums) flush(p.sums, strassen_packed_bytes(kernels, n, k));
         const auto start = Clock::now();
         w.run();
         if (r >= 0) w.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());

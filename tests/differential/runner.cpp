@@ -42,7 +42,7 @@ e::Context make_context(const std::string& more_plugins, const std::string& orde
   return e::Context(o);
 }
 
-// `kind`: "cpu", "cpu+2x2", "cpu+fuse", "cpu+fuse+relaxed", "cpu+fuse+map" or "cpu+fuse+threadsN".
+// `kind`: "cpu", "cpu+2x2", "cpu+fuse", "cpu+fuse+relaxed", "cpu+fuse+plain", "cpu+fuse+map" or "cpu+fuse+threadsN".
 const e::Context& cpu_context(const std::string& isa, const std::string& kind = "cpu") {
   static std::map<std::string, e::Context> contexts;
   const std::string key = kind + ":" + isa;
@@ -52,17 +52,18 @@ const e::Context& cpu_context(const std::string& isa, const std::string& kind = 
   const bool fused = kind.starts_with("cpu+fuse"), relaxed = kind.ends_with("+relaxed"), mapped = kind.ends_with("+map");
   const size_t threads = kind.find("+threads");
   return contexts
-      .emplace(key, make_context(
-                        std::string(", \"tessera.backend.cpu\"") + (fused ? ", \"tessera.pass.fuse\"" : "") +
-                            (mapped ? ", \"tessera.pass.map_batch\"" : ""),
-                        "\"cpu\", \"eager\"",
-                        "[cpu]\nisa = \"" + isa + "\"\ncache_directory = \"" + cache + "\"\n" +
-                            (kind == "cpu+2x2" ? "winograd = \"2x2\"\n" : "") +
-                            (fused ? std::string("[pipeline]\npasses = [") + (mapped ? "\"map_batch\", " : "") + "\"fuse\"]\n"
-                                   : "") +
-                            (threads == kind.npos ? "" : "[runtime]\nthreads = " + kind.substr(threads + 8) + "\n") +
-                            (mapped ? "[map_batch]\nmin_flops = 1\nmin_rows = 1\nmin_items = 2\n" : ""),
-                        relaxed ? "numerics = \"relaxed\"\n" : ""))
+      .emplace(
+          key,
+          make_context(
+              std::string(", \"tessera.backend.cpu\"") + (fused ? ", \"tessera.pass.fuse\"" : "") +
+                  (mapped ? ", \"tessera.pass.map_batch\"" : ""),
+              "\"cpu\", \"eager\"",
+              "[cpu]\nisa = \"" + isa + "\"\ncache_directory = \"" + cache + "\"\n" +
+                  (kind == "cpu+2x2" ? "winograd = \"2x2\"\n" : "") + (kind.ends_with("+plain") ? "strassen = false\n" : "") +
+                  (fused ? std::string("[pipeline]\npasses = [") + (mapped ? "\"map_batch\", " : "") + "\"fuse\"]\n" : "") +
+                  (threads == kind.npos ? "" : "[runtime]\nthreads = " + kind.substr(threads + 8) + "\n") +
+                  (mapped ? "[map_batch]\nmin_flops = 1\nmin_rows = 1\nmin_items = 2\n" : ""),
+              relaxed ? "numerics = \"relaxed\"\n" : ""))
       .first->second;
 }
 

@@ -611,6 +611,15 @@ void pack_matrix(const GemmIsa& isa, const void* b, uint32_t dtype, const Nest<1
   });
 }
 
+void pack_right_panel(const GemmIsa& isa, const void* b, uint32_t dtype, const Nest<1>& n, const Nest<2>& k, int64_t panel,
+                      int64_t padded, void* out) {
+  const int64_t columns = n.total();
+  if (panel * isa.nr < columns)
+    pack_panel(isa, b, dtype, n, columns, k, panel, 0, k.total(), padded, static_cast<char*>(out));
+  else
+    std::memset(out, 0, static_cast<size_t>(padded * isa.nr * isa.packed_bytes));
+}
+
 int64_t packed_left_bytes(const GemmIsa& isa, int64_t m, int64_t k) {
   return Plan(isa, 1, m, isa.nr, k, {false, true, false}, 1).left_bytes();
 }

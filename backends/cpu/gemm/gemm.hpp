@@ -83,6 +83,10 @@ void gemm_run(const Gemm& g, void* workspace, int slots);
 int64_t packed_matrix_bytes(const GemmIsa& isa, int64_t n, int64_t k);
 void pack_matrix(const GemmIsa& isa, const void* b, uint32_t dtype, const Nest<1>& n, const Nest<2>& k, void* out);
 
+// One panel of that: columns [panel * nr, (panel + 1) * nr), zeros where there are none, and behind K up to `padded`.
+void pack_right_panel(const GemmIsa& isa, const void* b, uint32_t dtype, const Nest<1>& n, const Nest<2>& k, int64_t panel,
+                      int64_t padded, void* out);
+
 // A of one matrix, for any N.
 int64_t packed_left_bytes(const GemmIsa& isa, int64_t m, int64_t k);
 void pack_left(const GemmIsa& isa, const void* a, uint32_t dtype, const Nest<1>& m, const Nest<2>& k, void* out);

@@ -33,6 +33,8 @@ struct StoreArgs {
   void* out;
   uint32_t dtype;  // f32, bf16 or f16: rounded once; with a bias, once before and once after it is added
   int64_t out_ld;  // elements
+  // [rows], [cols], or both null: sums are multiplied by these first, powers of two. f32 results only.
+  const float *row_factors = nullptr, *column_factors = nullptr;
 };
 
 // One op on finished results, in place.
@@ -64,6 +66,13 @@ struct DoneArgs {
   int64_t other_ld;
   float least;
   bool hardswish;
+};
+
+// Where a tile of products goes that several sums share: it is added to one or two of them, or begins them.
+struct Sums {
+  enum Mode : uint32_t { kNone, kBegin, kAdd, kSubtract };
+  float* to[2];  // nr floats between rows
+  Mode mode[2];  // the first is not kNone
 };
 
 // What micro-kernels ask the caches for beside their work, a little with every k. They need not; all of it may be anywhere in the address space.
@@ -103,6 +112,8 @@ struct GemmIsa {
     // Both with the last piece of K, finished and written as `done` says. f32 only.
     void (*done)(int64_t k, const void* a, const float* b, const DoneArgs& done, const Ahead& ahead);
     void (*done_at)(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& done);
+    // Products that are spread over other sums. f32 only.
+    void (*add_to)(int64_t k, const void* a, const float* b, const Sums& to, const Ahead& ahead);
     // For the first `cols` columns.
     Micro part(int cols, int nr) const { return cols <= nr / 4 && quarter ? quarter : cols <= nr / 2 && half ? half : whole; }
   };

@@ -23,7 +23,7 @@ namespace {
 constexpr double kWorthIt = 0.97;  // of the time that is predicted to be the least; closer is noise
 constexpr size_t kMostCandidates = 32;
 constexpr double kShortest = 3e-6;  // seconds; what is shorter is as long as the clock takes
-const char* const kPredicted = "predicted";
+const char *const kPredicted = "predicted", *const kPlain = "plain", *const kStrassen = "strassen";
 const char* const kBusy =
     "its time is another in every round, so the machine does something else as well; try again when it does not";
 
@@ -38,7 +38,7 @@ std::string text_of(const sdk::Compile& c, const sdk::Type& t) {
 }
 
 // Everything that the time of a product or a convolution depends on.
-std::string problem_of(const sdk::Compile& c, int most_winograd) {
+std::string problem_of(const sdk::Compile& c, int most_winograd, bool strassen) {
   const sdk::Node n = c.node(), at = anchor(n);
   std::string out(at.op());
   const char* why = nullptr;
@@ -68,6 +68,7 @@ std::string problem_of(const sdk::Compile& c, int most_winograd) {
     };
     const auto pair = [](const std::pair<int, int>& p) { return std::to_string(p.first) + ":" + std::to_string(p.second); };
     const auto one = [](int x) { return std::to_string(x); };
+    if (!strassen) out += " plain";
     add("batch", axes.batch, pair), add("k", axes.k, pair), add("m", axes.m, one), add("n", axes.n, one);
   }
   return out;
@@ -94,12 +95,14 @@ auto tried(const char* what, F&& f) -> decltype(f()) {
 
 }  // namespace
 
-Tuner::Tuner(Compiler::Options compiler, std::string directory, const Isa& isa, const kit::Device& device, int most_winograd)
+Tuner::Tuner(Compiler::Options compiler, std::string directory, const Isa& isa, const kit::Device& device, int most_winograd,
+             bool strassen)
     : options_(std::move(compiler)),
       choices_(std::move(directory), isa),
       isa_(isa),
       device_(device),
-      most_winograd_(most_winograd) {
+      most_winograd_(most_winograd),
+      strassen_(strassen) {
   options_.cache_directory.clear();  // what loses is not worth keeping
 }
 
@@ -121,6 +124,7 @@ std::vector<std::string> Tuner::ways(const sdk::Compile& c) const {
   if (c.unfrozen()) return out;  // all of them have weights in a form of their own
   if (anchor(c.node()).is("conv"))
     for (const ConvWay w : conv_ways(c, isa_, most_winograd_)) out.emplace_back(to_text(w));
+  if (strassen_ && is_product(anchor(c.node()).op()) && can_strassen(c)) out.insert(out.end(), {kPlain, kStrassen});
   if (has_onednn()) out.emplace_back("onednn");
   return out;
 }
@@ -128,10 +132,16 @@ std::vector<std::string> Tuner::ways(const sdk::Compile& c) const {
 std::unique_ptr<sdk::Kernel> Tuner::make_way(const sdk::Compile& c, const std::string& way) const {
   const sdk::Node at = anchor(c.node());
   const bool conv = at.is("conv");
-  if (way == kPredicted) return conv ? make_conv(c, isa_, most_winograd_) : make_product(c, isa_);
+  if (way == kPredicted)
+    return conv ? make_conv(c, isa_, most_winograd_)
+                : make_product(c, isa_, strassen_ ? ProductWay::kPredicted : ProductWay::kPlain);
   if (way == "onednn" && has_onednn())
     return conv ? make_onednn_conv(c, at) : make_onednn_product(c, at, claim_product(at).axes);
-  if (!conv) return nullptr;
+  if (!conv) {
+    if (way == kPlain || (way == kStrassen && strassen_))
+      return make_product(c, isa_, way == kPlain ? ProductWay::kPlain : ProductWay::kStrassen);
+    return nullptr;
+  }
   for (const ConvWay w : conv_ways(c, isa_, most_winograd_))
     if (way == to_text(w)) return make_conv(c, isa_, most_winograd_, w);
   return nullptr;
@@ -142,7 +152,7 @@ void Tuner::choose_ways(std::span<const sdk::Compile* const> requests, const Bud
   for (const sdk::Compile* c : requests) {
     if (ways(*c).empty()) continue;
     try {
-      const std::string problem = problem_of(*c, most_winograd_);
+      const std::string problem = problem_of(*c, most_winograd_, strassen_);
       if (!seen.insert(problem).second || choices_.find(problem)) continue;
       if (budget.spent()) {
         sdk::log("autotuning", "cpu: the budget of max_autotune_seconds is spent; predicted: " + problem);
@@ -196,7 +206,7 @@ void Tuner::choose_ways(std::span<const sdk::Compile* const> requests, const Bud
 std::unique_ptr<sdk::Kernel> Tuner::make(const sdk::Compile& c) const {
   // One kernel alone: each keeps weights in a form of its own.
   if (asked(c, TSR_TUNE_ALGORITHMS) && !c.unfrozen())
-    if (const std::optional<std::string> way = choices_.find(problem_of(c, most_winograd_)))
+    if (const std::optional<std::string> way = choices_.find(problem_of(c, most_winograd_, strassen_)))
       if (std::unique_ptr<sdk::Kernel> chosen = make_way(c, *way)) return chosen;
   return make_way(c, kPredicted);
 }

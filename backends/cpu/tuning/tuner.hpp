@@ -21,9 +21,10 @@ namespace cpu {
 
 class Tuner {
  public:
-  // `compiler`: how candidates are compiled; `directory`: of the cache, for decisions. `most_winograd`: as make_conv takes it.
+  // `compiler`: how candidates are compiled; `directory`: of the cache, for decisions. `most_winograd`: as make_conv takes it; `strassen`: whether
+  // products may be computed so.
   Tuner(Compiler::Options compiler, std::string directory, const Isa& isa, const tessera::kit::Device& device,
-        int most_winograd);
+        int most_winograd, bool strassen);
 
   // Whether the request wants these choices (TSR_TUNE_*) measured. Not in loops: their turns share the threads, and what a kernel takes there is not what it takes alone.
   static bool asked(const tessera::sdk::Compile& c, uint32_t what);
@@ -50,6 +51,7 @@ class Tuner {
   const Isa& isa_;
   tessera::kit::Device device_;
   int most_winograd_;
+  bool strassen_;
 };
 
 }  // namespace cpu

@@ -199,6 +199,50 @@ void micro_done_at(int64_t k, const void* a, const float* b, int64_t b_ld, const
   finish<H>(acc, d);
 }
 
+// Half of a long K at a time: products of sums have larger terms than those of plain operands, and rounding errors grow with the length of a sum.
+constexpr int64_t kSpreadLength = 256;
+template <int H>
+void micro_sums(int64_t k, const void* left, const float* b, const Sums& to, const Ahead& ahead) {
+  const float* a = static_cast<const float*>(left);
+  Vec acc[H][2];
+  if (k <= kSpreadLength) {
+    products<H, 2>(k, a, b, acc, ahead);
+  } else {
+    const int64_t half = k / 2;
+    Vec first[H][2];
+    products<H, 2>(half, a, b, acc, ahead);
+#pragma GCC unroll 16
+    for (int i = 0; i < H; ++i)
+      for (int j = 0; j < 2; ++j) first[i][j] = acc[i][j];
+    Ahead rest = Ahead::only(ahead.next + half * ahead.step, ahead.step, to.to[0]);
+    products<H, 2>(k - half, a + half * H, b + half * kNR, acc, rest);
+#pragma GCC unroll 16
+    for (int i = 0; i < H; ++i)
+      for (int j = 0; j < 2; ++j) acc[i][j] += first[i][j];
+  }
+  for (int d = 0; d < 2; ++d) {
+    float* out = to.to[d];
+    switch (to.mode[d]) {
+      case Sums::kNone: break;
+      case Sums::kBegin:
+#pragma GCC unroll 16
+        for (int i = 0; i < H; ++i)
+          for (int j = 0; j < 2; ++j) store(out + i * kNR + j * kLanes, acc[i][j]);
+        break;
+      case Sums::kAdd:
+#pragma GCC unroll 16
+        for (int i = 0; i < H; ++i)
+          for (int j = 0; j < 2; ++j) store(out + i * kNR + j * kLanes, load(out + i * kNR + j * kLanes) + acc[i][j]);
+        break;
+      case Sums::kSubtract:
+#pragma GCC unroll 16
+        for (int i = 0; i < H; ++i)
+          for (int j = 0; j < 2; ++j) store(out + i * kNR + j * kLanes, load(out + i * kNR + j * kLanes) - acc[i][j]);
+        break;
+    }
+  }
+}
+
 template <int... H>
 constexpr GemmIsa table(const char* name) {
   GemmIsa t{.name = name,
@@ -216,7 +260,8 @@ constexpr GemmIsa table(const char* name) {
             .turn = turn_tile,
             .begin = nullptr,
             .end = nullptr};
-  ((t.micro[H] = {micro<H, 2>, micro<H, 1>, micro_quarter<H>, micro_at<H>, micro_done<H>, micro_done_at<H>}), ...);
+  ((t.micro[H] = {micro<H, 2>, micro<H, 1>, micro_quarter<H>, micro_at<H>, micro_done<H>, micro_done_at<H>, micro_sums<H>}),
+   ...);
   return t;
 }
 

@@ -46,7 +46,9 @@ void store_f32(const StoreArgs& s, const FinishArgs& f) {
     // z - 0 is z for every z, and so is z + -0.
     const Vec bias = splat(s.row_bias ? s.row_bias[i] : -0.0f);
     const auto one = [&](int64_t j, int n) __attribute__((always_inline)) {
-      const Vec z = load(s.sums + i * s.ld + j) + (s.bias ? load_some(s.bias + j, n) : bias);
+      Vec sum = load(s.sums + i * s.ld + j);
+      if (s.column_factors) sum = sum * (splat(s.row_factors[i]) * load_some(s.column_factors + j, n));
+      const Vec z = sum + (s.bias ? load_some(s.bias + j, n) : bias);
       store_some(static_cast<float*>(s.out) + i * s.out_ld + j, finished<C>(z, f, i, j, n), n);
     };
     int64_t j = 0;

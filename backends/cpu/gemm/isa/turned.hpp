@@ -40,20 +40,21 @@ template <int Half, int... I>
 #endif
 }
 
-// v[j] = element j behind byte `at` of each of kLanes rows. Loads of four elements do what moves values between fours; two rounds of shuffles are left,
+// v[j] = element j, of four, behind byte `at` of each of kLanes rows. Loads of four elements do what moves values between fours; two rounds of shuffles are left,
 // where whole rows in registers take log2(kLanes).
-[[gnu::always_inline]] inline void load_turned(const char* const* row, int64_t at, Vec (&v)[kLanes]) {
+[[gnu::always_inline]] inline void load_turned_four(const char* const* row, int64_t at, Vec* v) {
   constexpr std::make_integer_sequence<int, kLanes> all;
+  const Vec a = fours(row, 0, at), b = fours(row, 1, at), c = fours(row, 2, at), d = fours(row, 3, at);
+  const Vec ab = in_turn<0>(a, b, all), cd = in_turn<0>(c, d, all), ab2 = in_turn<1>(a, b, all), cd2 = in_turn<1>(c, d, all);
+  v[0] = pairs<0>(ab, cd, all);
+  v[1] = pairs<1>(ab, cd, all);
+  v[2] = pairs<0>(ab2, cd2, all);
+  v[3] = pairs<1>(ab2, cd2, all);
+}
+// The same of kLanes elements.
+[[gnu::always_inline]] inline void load_turned(const char* const* row, int64_t at, Vec (&v)[kLanes]) {
 #pragma GCC unroll 4
-  for (int q = 0; q < kLanes; q += 4) {
-    const int64_t from = at + 4 * q;
-    const Vec a = fours(row, 0, from), b = fours(row, 1, from), c = fours(row, 2, from), d = fours(row, 3, from);
-    const Vec ab = in_turn<0>(a, b, all), cd = in_turn<0>(c, d, all), ab2 = in_turn<1>(a, b, all), cd2 = in_turn<1>(c, d, all);
-    v[q] = pairs<0>(ab, cd, all);
-    v[q + 1] = pairs<1>(ab, cd, all);
-    v[q + 2] = pairs<0>(ab2, cd2, all);
-    v[q + 3] = pairs<1>(ab2, cd2, all);
-  }
+  for (int q = 0; q < kLanes; q += 4) load_turned_four(row, at + 4 * q, v + q);
 }
 
 }  // namespace
