@@ -132,6 +132,11 @@ class Run {
     column_factors_ = Form::factors(packed);
     for (int i = 0; i < g.num_steps; ++i)
       if (g.steps[i].mode == FinishStep::kDense && g.steps[i].data) added_ = g.steps[i].data;
+    // A row that is added first is a bias: what then follows is mostly a chain that has a store of its own. One before gelu has one already.
+    const auto gelu = [](const FinishStep& s) { return s.kind == FinishStep::kGelu || s.kind == FinishStep::kGeluTanh; };
+    if (!g.bias && g.num_steps > 0 && g.steps->kind == FinishStep::kAdd && g.steps->mode == FinishStep::kRow &&
+        !(g.num_steps == 2 && gelu(g.steps[1])))
+      row_ = g.steps->data;
   }
 
   void operator()() {
@@ -268,43 +273,41 @@ class Run {
       if (*b.plain)
         plain_products(p, piece, left, right, sums, reinterpret_cast<float*>(scratch + plan_.sums_bytes));
       else
-        products(b.index, p, piece, left, right, sums);
+        products(b, p, piece, left, right, sums);
     }
-    for (int64_t quarter = 0; quarter < 4; ++quarter)
-      results(b, p, quarter / 2, quarter % 2, sums + quarter * rows.half * isa_.nr);
+    if (*b.plain)
+      for (int64_t quarter = 0; quarter < 4; ++quarter) results(b, p, quarter, sums + quarter * rows.half * isa_.nr);
   }
 
-  // What a product's tiles ask for beside the weights: sums that they are added to, and lines of C, a quarter with each of the first products of the last piece.
-  void products(int64_t block, int64_t p, int64_t piece, const float* left, const float* right, float* sums) const {
+  // A quarter of the results is finished as soon as the last product has been added to it: the last four products of the last piece of K finish one each, and
+  // their tiles ask for its lines of C, and of what is added to it, before.
+  static constexpr int kFirstToFinish = 3;
+  void products(const Block& b, int64_t p, int64_t piece, const float* left, const float* right, float* sums) const {
     const Rows& rows = plan_.rows;
     const int64_t k = plan_.form.depth.half, quarter = rows.half * isa_.nr;
-    const bool last = piece + 1 == plan_.form.depth.pieces;
     for (int q = 0; q < kStrassenProducts; ++q) {
       Target t = kTargets[q];
       for (Sums::Mode& mode : t.mode)
         if (piece > 0 && mode == Sums::kBegin) mode = Sums::kAdd;
-      const auto reads = [&](int i) { return t.mode[i] == Sums::kAdd || t.mode[i] == Sums::kSubtract; };
-      product(left + q * rows.half * k, right + q * plan_.form.sum, sums, t, [&](Ahead& ahead, int64_t tile, float* at) {
-        if (reads(0)) ahead.lines[1] = lines(at + t.quarter[0] * quarter, isa_.nr);
-        if (last && q < 4)
-          results_ahead(block, p, q / 2, q % 2, tile, static_cast<const float*>(g_.c), ahead.lines[0]);
-        else if (reads(1))
-          ahead.lines[0] = lines(at + t.quarter[1] * quarter, isa_.nr);
-        if (last && q == 0 && added_) results_ahead(block, p, 0, 0, tile, added_, ahead.lines[1]);
+      const int64_t finished = piece + 1 == plan_.form.depth.pieces ? q - kFirstToFinish : -1;
+      product(left + q * rows.half * k, right + q * plan_.form.sum, sums, t, [&](Ahead& ahead, int64_t tile) {
+        if (finished < 0) return;
+        ahead.lines[0] = results_at(b.index, p, finished, tile, static_cast<const float*>(g_.c), ahead.lines[0]);
+        if (added_) ahead.lines[1] = results_at(b.index, p, finished, tile, added_, ahead.lines[1]);
       });
+      if (finished >= 0) results(b, p, finished, sums + finished * quarter);
     }
   }
 
-  Ahead::Lines lines(const float* at, int64_t ld) const {
-    return {reinterpret_cast<const char*>(at), isa_.nr * 4 > kLine ? kLine : 0, ld * 4};
-  }
-  void results_ahead(int64_t block, int64_t p, int64_t lower, int64_t right, int64_t tile, const float* c,
-                     Ahead::Lines& to) const {
-    const int64_t i = plan_.rows.tile_first(tile), col = (2 * p + right) * isa_.nr;
-    if (plan_.rows.exist(block, lower, i, 1) > 0 && col < n_) to = lines(c + plan_.rows.row(block, lower, i) * n_ + col, n_);
+  // The lines of a tile of the results, or of what lies like them; `none` if there are no such results.
+  Ahead::Lines results_at(int64_t block, int64_t p, int64_t quarter, int64_t tile, const float* c, Ahead::Lines none) const {
+    const int64_t i = plan_.rows.tile_first(tile), lower = quarter / 2, col = (2 * p + quarter % 2) * isa_.nr;
+    if (plan_.rows.exist(block, lower, i, 1) == 0 || col >= n_) return none;
+    return {reinterpret_cast<const char*>(c + plan_.rows.row(block, lower, i) * n_ + col), isa_.nr * 4 > kLine ? kLine : 0,
+            n_ * 4};
   }
 
-  // One product of a half of the rows and a panel, added to quarters of the results. ask(Ahead&, tile, float* where the tile's sums of the first quarter are).
+  // One product of a half of the rows and a panel, added to quarters of the results. ask(Ahead&, tile).
   template <class Ask>
   void product(const float* a, const float* b, float* sums, const Target& t, Ask&& ask) const {
     const Rows& rows = plan_.rows;
@@ -317,7 +320,7 @@ class Run {
       const int height = rows.height(tile);
       float* const at = sums + i * isa_.nr;
       Ahead ahead = Ahead::only(next, step, at);
-      ask(ahead, tile, at);
+      ask(ahead, tile);
       isa_.micro[height].add_to(k, a + i * k, b,
                                 {{at + t.quarter[0] * quarter, at + t.quarter[1] * quarter}, {t.mode[0], t.mode[1]}}, ahead);
     }
@@ -332,13 +335,12 @@ class Run {
       for (int column = 0; column < 2; ++column)
         for (int k = 0; k < 2; ++k)
           product(left + (2 * row + k) * plan_.rows.half * form.depth.half, quarters + (2 * k + column) * form.sum, sums,
-                  {{2 * row + column, 0}, {piece + k > 0 ? Sums::kAdd : Sums::kBegin, Sums::kNone}},
-                  [](Ahead&, int64_t, float*) {});
+                  {{2 * row + column, 0}, {piece + k > 0 ? Sums::kAdd : Sums::kBegin, Sums::kNone}}, [](Ahead&, int64_t) {});
   }
 
-  void results(const Block& b, int64_t p, int64_t lower, int64_t right, const float* sums) const {
+  void results(const Block& b, int64_t p, int64_t quarter, const float* sums) const {
     const Rows& rows = plan_.rows;
-    const int64_t col = (2 * p + right) * isa_.nr;
+    const int64_t lower = quarter / 2, col = (2 * p + quarter % 2) * isa_.nr;
     const int cols = static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col));
     if (cols <= 0) return;
     for (int64_t tile = 0; tile < rows.tiles; ++tile) {
@@ -349,13 +351,15 @@ class Run {
                   isa_.nr,
                   have,
                   cols,
-                  g_.bias ? bias_ + col : nullptr,
+                  g_.bias ? bias_ + col
+                  : row_  ? row_ + col
+                          : nullptr,
                   nullptr,
                   static_cast<float*>(g_.c) + out,
                   TSR_F32,
                   n_};
       if (!*b.plain) s.row_factors = b.factors + lower * rows.half + i, s.column_factors = column_factors_ + col;
-      isa_.store(s, {n_, out, row, col, g_.steps, g_.num_steps});
+      isa_.store(s, {n_, out, row, col, g_.steps + (row_ != nullptr), g_.num_steps - (row_ != nullptr)});
     }
   }
 
@@ -367,7 +371,7 @@ class Run {
   int64_t slots_;
   char *places_, *scratch_;
   float* bias_;
-  const float *sums_, *column_factors_, *added_ = nullptr;
+  const float *sums_, *column_factors_, *added_ = nullptr, *row_ = nullptr;
 };
 
 // One pair of panels of packed weights; false: they do not suit. `space`: 4 * depth.pieces * form.sum floats.
