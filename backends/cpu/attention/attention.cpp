@@ -46,7 +46,13 @@ struct Tiles {
 struct Space {
   int64_t keys, values, queries, weights, mask, sums, row, finite,
       total;  // where each begins; row: [3][width], finite: [blocks of keys]
-  Space(const Sizes& s, int width, bool masked) {
+  // Floats from the mask of one panel of queries to that of the next; 0: there is room for one, which is made again and again.
+  int64_t mask_step = 0;
+  // `computed`: the mask comes from a program, which the heads that it is the same for need not run again where masks of all panels find room.
+  Space(const Sizes& s, int width, bool masked, bool computed) {
+    constexpr int64_t kMostMasks = 128 << 10;  // floats: half of a second-level cache
+    const int64_t panels = (s.queries + width - 1) / width;
+    if (computed && s.keys <= kKeysAtOnce && panels <= 64 && panels * s.keys * width <= kMostMasks) mask_step = s.keys * width;
     int64_t at = 0;
     const auto take = [&](int64_t floats) {
       const int64_t here = at;
@@ -57,7 +63,7 @@ struct Space {
     values = take(s.keys * s.values);
     queries = take(s.depth * width);
     weights = take(std::min(s.keys, kKeysAtOnce) * width);
-    mask = take(masked ? std::min(s.keys, kKeysAtOnce) * width : 0);
+    mask = take(!masked ? 0 : mask_step > 0 ? panels * mask_step : std::min(s.keys, kKeysAtOnce) * width);
     sums = take(s.values * width);
     row = take(3 * width);
     finite = take((s.keys + kKeysAtOnce - 1) / kKeysAtOnce);
@@ -138,7 +144,7 @@ class AttentionKernel final : public sdk::Kernel {
     s.queries = q.sizes[rank - 2], s.depth = q.sizes[rank - 1];
     s.keys = k.sizes[rank - 2], s.values = out.sizes[out.rank - 1];
     if (s.heads * s.queries * s.values == 0) return;
-    const Space space(s, gemm_.nr, mask_ == Mask::kAdded || computes_mask_);
+    const Space space(s, gemm_.nr, mask_ == Mask::kAdded || computes_mask_, computes_mask_);
     ScoreMod::Launch mod;
     if (mod_) {
       mod_->begin(l, static_cast<char*>(l.workspace) + space_bytes(s), &mod);
@@ -154,10 +160,12 @@ class AttentionKernel final : public sdk::Kernel {
     Shares shares(s.heads * parts, used);
     sdk::parallel(used, 1, [&](int64_t begin, int64_t end) {
       if (gemm_.begin) gemm_.begin();
-      for (int64_t slot = begin; slot < end; ++slot)
+      for (int64_t slot = begin; slot < end; ++slot) {
+        Masks masks;
         for (int64_t u, to; shares.take(slot, &u, &to);)
           part(call, s, space, u / parts, panels * (u % parts) / parts, panels * (u % parts + 1) / parts,
-               static_cast<float*>(l.workspace) + slot * space.total);
+               static_cast<float*>(l.workspace) + slot * space.total, masks);
+      }
       if (gemm_.end) gemm_.end();
     });
     if (mod_) mod_->end(mod);
@@ -168,6 +176,20 @@ class AttentionKernel final : public sdk::Kernel {
     const tsr_launch& l;
     tsr_tensor q, k, v;
     ScoreMod::Launch* mod;
+  };
+
+  // Computed masks that a thread has: of which place in the dimensions before queries and keys, and of which panels of queries.
+  struct Masks {
+    int64_t place = -1;
+    uint64_t panels = 0;
+    // Whether that of a panel is there; from now on it is.
+    bool had(int64_t at, int64_t panel) {
+      if (place != at) place = at, panels = 0;
+      const uint64_t bit = uint64_t{1} << panel;
+      const bool had = panels & bit;
+      panels |= bit;
+      return had;
+    }
   };
 
   void read(const sdk::Node& attention) {
@@ -182,7 +204,7 @@ class AttentionKernel final : public sdk::Kernel {
     slots_ = std::max(1, sdk::host().core->num_threads());
   }
   int64_t space_bytes(const Sizes& s) const {
-    const int64_t bytes = slots_ * Space(s, gemm_.nr, mask_ == Mask::kAdded || computes_mask_).total * 4;
+    const int64_t bytes = slots_ * Space(s, gemm_.nr, mask_ == Mask::kAdded || computes_mask_, computes_mask_).total * 4;
     return (bytes + 63) / 64 * 64;
   }
 
@@ -280,7 +302,8 @@ class AttentionKernel final : public sdk::Kernel {
   }
 
   // Panels [first, last) of queries of one head.
-  void part(const Call& call, const Sizes& s, const Space& space, int64_t head, int64_t first, int64_t last, float* at) const {
+  void part(const Call& call, const Sizes& s, const Space& space, int64_t head, int64_t first, int64_t last, float* at,
+            Masks& masks) const {
     const tsr_launch& l = call.l;
     const tsr_tensor& q = call.q;
     // The second product of a group may have other batch dimensions, in the same order: those of the result.
@@ -324,9 +347,11 @@ class AttentionKernel final : public sdk::Kernel {
                                                             weights + tiles.first(t) * width, width, false,
                                                             Ahead::only(packed_q, 0, weights));
         w.keys = n;
-        if (mod_) mod_->apply(*call.mod, {head, query, queries, j, n, width}, computes_mask_ ? at + space.mask : weights);
+        float* const computed = at + space.mask + p * space.mask_step;
+        if (mod_ && !(space.mask_step > 0 && masks.had(mod_->place(*call.mod, head), p)))
+          mod_->apply(*call.mod, {head, query, queries, j, n, width}, computes_mask_ ? computed : weights);
         if (computes_mask_)
-          computed_mask(at + space.mask, width, w);
+          computed_mask(computed, width, w);
         else if (mask_ != Mask::kNone)
           mask(mask_of(l.inputs[at_[3]], q, head), query, queries, j, n, at + space.mask, w);
         if (hides() && finite[j / kKeysAtOnce] != 0 &&

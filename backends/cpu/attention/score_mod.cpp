@@ -50,6 +50,13 @@ ScoreMod::ScoreMod(const sdk::Compile& c, const AttentionForm& form, ScoreModDra
   body_ = module_->function<void(const kit::KernelArgs*, int64_t, int64_t)>(0);
   plan_ = module_->function<void(const int64_t*, kit::KernelPlan*)>(1);
   for (const tsr_dim s : d.lowered.symbol_dims) symbols_.push_back(sdk::launch_dim(c, s));
+  const kit::Kernel& kernel = d.lowered.kernel;
+  for (uint32_t i = 0; i + 2 < rank_; ++i) {
+    const auto place = static_cast<uint32_t>(d.lowered.place_at()) + i;
+    matters_.push_back(std::any_of(kernel.insts.begin(), kernel.insts.end(), [&](const kit::Inst& inst) {
+      return kernel.pool.uses(inst.index, kit::AtomKind::Symbol, place);
+    }));
+  }
   for (size_t i = 0; i + 2 < form.shape.size(); ++i) batch_.push_back(sdk::launch_dim(c, form.shape[i]));
   for (const uint32_t operand : operand_of_) {
     const sdk::Value v = c.node().operand(operand);
@@ -80,6 +87,15 @@ void ScoreMod::begin(const tsr_launch& l, char* space, Launch* out) const {
     if (strided_[i]) space += sizes_[i].bytes(l.dims);
     ++buffer;
   }
+}
+
+int64_t ScoreMod::place(const Launch& l, int64_t head) const {
+  int64_t place = 0, step = 1;
+  for (size_t d = matters_.size(); d-- > 0;) {
+    if (matters_[d]) place += head % l.batch[d] * step, step *= l.batch[d];
+    head /= l.batch[d];
+  }
+  return place;
 }
 
 void ScoreMod::apply(Launch& l, const Window& w, void* to) const {

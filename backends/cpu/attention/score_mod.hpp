@@ -42,6 +42,8 @@ class ScoreMod {
     uint32_t faults = 0;
   };
   void begin(const tsr_launch& l, char* space, Launch* out) const;
+  // Heads with the same number have the same windows, but for what becomes of scores.
+  int64_t place(const Launch& l, int64_t head) const;
   struct Window {
     int64_t head;  // number of the place in the dimensions before queries and keys
     int64_t query, queries, key, keys;
@@ -61,6 +63,7 @@ class ScoreMod {
   std::vector<LaunchSizes> sizes_;
   std::vector<uint8_t> strided_;
   std::vector<tessera::sdk::LaunchDim> symbols_, batch_;
+  std::vector<uint8_t> matters_;  // of the dimensions before queries and keys: whether the code looks at the place in it
   tessera::kit::KernelRange body_ = nullptr;
   tessera::kit::KernelPlanFn plan_ = nullptr;
 };
