@@ -94,10 +94,11 @@ TEST_CASE("pointwise kernels") {
 }
 
 TEST_CASE("transposed blocks that are copied ahead") {
-  // Rows of 4 KiB and of 8; one block and many; with rows of the result one by one, where the text would be long; in the middle of a tensor.
+  // Rows of 4 KiB and of 8; one block and many; vectors in pairs, where much is computed; in the middle of a tensor.
   const std::string turn = " %a = transpose %x {perm = [1, 0]}\n";
   const std::vector<Case> cases{
       {"graph @g(%x: f32[128, 1024]) {\n" + turn + " %c = neg %a\n return %c\n}\n"},
+      {"graph @g(%x: f32[128, 1024], %y: f32[1024, 128]) {\n" + turn + " %b = exp %a\n %c = add %b, %y\n return %c\n}\n"},
       {"graph @g(%x: i32[256, 2048], %y: i32[2048, 256]) {\n" + turn + " %c = add %a, %y\n return %c\n}\n"},
       {"graph @g(%x: i32[128, 1024], %y: f64[1024, 128]) {\n" + turn +
        " %b = cast %a {dtype = f64}\n %c = add %b, %y\n return %c\n}\n"},

@@ -64,13 +64,7 @@ void KernelWriter::columns(const std::string& axis, const std::string& stop, Pha
   open("for (" + axis + " = " + axis + "_begin; " + axis + " + " + w + " <= " + stop + "; " + axis + " += " + w + ") {");
   open("for (i64 " + t + "_0 = " + t + "_1; " + t + "_0 < min(" + t + "_1 + " + group + ", " + t + "_end); " + t +
        "_0 += " + w + ") {");
-  const auto turn = [&](uint32_t id, const std::string& square) {
-    const Inst& x = k_.insts[id];
-    const std::string step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
-    line(d_.transpose(x.type, s_.width, s_.width, pointer(id), step, square, m_.needs_) + ";");
-    prefetch("for (i64 j = 0; j < " + w + "; ++j) ", pointer(id) + " + (" + w + " + j) * (" + step + ")");
-  };
-  square(turned, {s_.width, true, turn, {}}, [&] {
+  square(turned, [&] {
     equal_for_all();
     items({s_.width, ""});
   });
@@ -81,17 +75,19 @@ void KernelWriter::columns(const std::string& axis, const std::string& stop, Pha
   lane_range(axis, stop, whole, [&](const Lanes& lanes) { tile(lanes.count.empty() ? t + "_end" : "tile_begin", lanes); });
 }
 
-void KernelWriter::square(const std::vector<uint32_t>& turned, const Square& how, const std::function<void()>& row) {
+void KernelWriter::square(const std::vector<uint32_t>& turned, const std::function<void()>& row) {
   const std::string t = k_.axis_names[s_.tile_axis], w = std::to_string(s_.width);
   const auto memory = [&](Type type, const std::string& name) {
-    line("alignas(64) " + d_.memory_type(type) + " " + name + "[" + std::to_string(how.rows) + " * " + w + "];");
+    line("alignas(64) " + d_.memory_type(type) + " " + name + "[" + w + " * " + w + "];");
   };
   for (const uint32_t id : turned) {
-    const std::string name = "square" + std::to_string(id);
-    memory(k_.insts[id].type, name);
+    const Inst& x = k_.insts[id];
+    const std::string name = "square" + std::to_string(id), step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
+    memory(x.type, name);
     open("{");
     line("const i64 " + t + " = " + t + "_0;");
-    how.turn(id, name);
+    line(d_.transpose(x.type, s_.width, pointer(id), step, name, m_.needs_) + ";");
+    prefetch("for (i64 j = 0; j < " + w + "; ++j) ", pointer(id) + " + (" + w + " + j) * (" + step + ")");
     close();
     in_square_[id] = 1;
   }
@@ -103,16 +99,14 @@ void KernelWriter::square(const std::vector<uint32_t>& turned, const Square& how
   for (const Item& i : k_.body)
     if (!i.is_loop && !in_square_[i.id] && k_.insts[i.id].op == Op::Load && knows_place(i.id) && contiguous(k_.insts[i.id]))
       loads.push_back(i.id);
-  each_row(loads, how.rows, [&] {
-    if (how.asks_ahead)
-      for (const uint32_t id : loads) prefetch("", pointer(id) + " + " + w);
+  each_row(loads, [&] {
+    for (const uint32_t id : loads) prefetch("", pointer(id) + " + " + w);
     row();
   });
   for (const uint32_t id : turned) in_square_[id] = 0;
   for (const uint32_t id : stores) in_square_[id] = 0;
-  if (how.before_stores) how.before_stores();
   if (stores.empty()) return;
-  each_row(stores, how.rows, [&] {
+  each_row(stores, [&] {
     for (const uint32_t id : stores) {
       const Inst& x = k_.insts[id];
       const Type type = k_.buffers[x.id].type;
@@ -122,10 +116,10 @@ void KernelWriter::square(const std::vector<uint32_t>& turned, const Square& how
   });
 }
 
-void KernelWriter::each_row(const std::vector<uint32_t>& walking, int rows, const std::function<void()>& row) {
-  const std::string t = k_.axis_names[s_.tile_axis], n = std::to_string(rows);
+void KernelWriter::each_row(const std::vector<uint32_t>& walking, const std::function<void()>& row) {
+  const std::string t = k_.axis_names[s_.tile_axis], w = std::to_string(s_.width);
   if (k_.insts.size() > kFewInsts) {
-    open("for (i64 " + t + " = " + t + "_0; " + t + " < " + t + "_0 + " + n + "; ++" + t + ") {");
+    open("for (i64 " + t + " = " + t + "_0; " + t + " < " + t + "_0 + " + w + "; ++" + t + ") {");
     row();
     return close();
   }
@@ -139,11 +133,11 @@ void KernelWriter::each_row(const std::vector<uint32_t>& walking, int rows, cons
     line("{ const i64 " + t + " = " + t + "_0; " + pointers.back().first + " = " + pointer(id) + "; }");
     walked_[id] = 1;
   }
-  for (int i = 0; i < rows; ++i) {
+  for (int i = 0; i < s_.width; ++i) {
     open("{");
     line("const i64 " + t + " = " + t + "_0 + " + std::to_string(i) + ";");
     row();
-    if (i + 1 < rows)
+    if (i + 1 < s_.width)
       for (const auto& [at, step] : pointers) line(d_.advance(at, step));
     close();
   }
@@ -162,6 +156,7 @@ bool KernelWriter::waits_in_square(uint32_t id) const {
 }
 
 std::string KernelWriter::in_square(uint32_t id) const {
+  if (s_.copies_ahead) return in_copy(id);
   const std::string axis = k_.axis_names[s_.tile_axis];
   return (k_.insts[id].op == Op::Load ? "square" : "result") + std::to_string(id) + " + (" + axis + " - " + axis + "_0) * " +
          std::to_string(s_.width);

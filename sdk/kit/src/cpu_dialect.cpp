@@ -3,6 +3,7 @@
 // 32 bits, whatever was compared.
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "tessera/kit/dialect.hpp"
@@ -134,17 +135,26 @@ class CpuDialect final : public Dialect {
     return "store_some_" + v + "(" + p + ", " + x + ", " + count + ")";
   }
 
-  std::string transpose(Type t, int lanes, int columns, const std::string& p, const std::string& step,
-                        const std::string& square, Needs& needs) const override {
+  std::string transpose(Type t, int lanes, const std::string& p, const std::string& step, const std::string& square,
+                        Needs& needs) const override {
     const Type e = element_type(t);
     const std::string v = type(e, lanes, needs);
-    if (columns < lanes) {
-      for (int n = columns; n < lanes; n *= 2) type(e, n, needs);
-      needs.helpers.emplace(std::string("columns_") + type_name(e), lanes);
-      return "columns_" + v + "(" + p + ", " + step + ", " + square + ")";
-    }
     needs.helpers.emplace(std::string("transpose_") + type_name(e), lanes);
     return "transpose_" + v + "(" + p + ", " + step + ", " + square + ")";
+  }
+  std::string four_rows(Type t, int lanes, const std::string& p, const std::string& step, const std::string& to,
+                        Needs& needs) const override {
+    const Type e = element_type(t);
+    const std::string v = type(e, lanes, needs);
+    needs.helpers.emplace(std::string("four_rows_") + type_name(e), lanes);
+    return "four_rows_" + v + "(" + p + ", " + step + ", " + to + ")";
+  }
+  std::string joined_fours(Type t, int lanes, const std::string& p, Needs& needs) const override {
+    const Type e = element_type(t);
+    const std::string v = type(e, lanes, needs);
+    for (int n = 4; n < lanes; n *= 2) type(e, n, needs);
+    needs.helpers.emplace(std::string("joined_fours_") + type_name(e), lanes);
+    return "joined_fours_" + v + "(" + p + ")";
   }
   std::string advance(const std::string& pointer, const std::string& step) const override {
     return pointer + " += " + step + "; __asm__(\"\" : \"+r\"(" + pointer + "));";
@@ -516,38 +526,20 @@ std::string transpose_helper(const std::string& v, const std::string& element, i
   return s + "}\n";
 }
 
-// Four columns: of every row four elements, one row behind another in a register, whose parts of four by four are transposed each by itself. Register g
-// holds rows g, g + 4, and so on.
-std::string columns_helper(const std::string& element_name, const std::string& element, int lanes) {
-  const auto vector = [&](int n) { return element_name + "x" + std::to_string(n); };
-  const auto shuffle = [](const std::string& a, const std::string& b, const std::vector<int>& order) {
-    std::string s = "__builtin_shufflevector(" + a + ", " + b;
-    for (const int i : order) s += ", " + std::to_string(i);
-    return s + ")";
-  };
-  const std::string v = vector(lanes);
-  std::string s = "INLINE void columns_" + v + "(const " + element + "* p, i64 step, " + element + "* square) {\n";
-  std::vector<std::string> held;
-  for (int g = 0; g < 4; ++g) {
-    std::vector<std::string> parts;
-    for (int row = g; row < lanes; row += 4) {
-      parts.push_back("p" + std::to_string(row));
-      s += "  const " + vector(4) + " " + parts.back() + " = *(const " + vector(4) + "_m*)(p + " + std::to_string(row) +
-           " * step);\n";
-    }
-    for (int n = 8; n <= lanes; n *= 2) {
-      std::vector<int> order;
-      for (int i = 0; i < n; ++i) order.push_back(i);
-      std::vector<std::string> joined;
-      for (size_t i = 0; i < parts.size(); i += 2) {
-        joined.push_back(parts[i] + "_" + std::to_string(n));
-        s += "  const " + vector(n) + " " + joined.back() + " = " + shuffle(parts[i], parts[i + 1], order) + ";\n";
-      }
-      parts = joined;
-    }
-    held.push_back(parts[0]);
+std::string shuffled(const std::string& a, const std::string& b, const std::vector<int>& order) {
+  std::string s = "__builtin_shufflevector(" + a + ", " + b;
+  for (const int i : order) s += ", " + std::to_string(i);
+  return s + ")";
+}
+
+// Each part of four lanes of four rows is transposed by itself, so that register q holds elements q, q + 4, and so on, of all four rows.
+std::string four_rows_helper(const std::string& v, const std::string& element, int lanes) {
+  std::string s = "INLINE void four_rows_" + v + "(const " + element + "* p, i64 step, " + element + "* to) {\n";
+  for (int j = 0; j < 4; ++j) {
+    const std::string n = std::to_string(j);
+    s += "  const " + v + " p" + n + " = *(const " + v + "_m*)(p + " + n + " * step);\n";
   }
-  // Of each part of four lanes: elements 0 and 1, or 2 and 3, of two rows by turns; then the lower or upper pair of both.
+  // Of each part: elements 0 and 1, or 2 and 3, of two rows by turns; then the lower or upper pair of both.
   const auto by_parts = [&](std::vector<int> of_four) {
     std::vector<int> order;
     for (int part = 0; part < lanes; part += 4)
@@ -556,12 +548,34 @@ std::string columns_helper(const std::string& element_name, const std::string& e
   };
   const std::vector<int> low = by_parts({0, 4, 1, 5}), high = by_parts({2, 6, 3, 7}), first = by_parts({0, 1, 4, 5}),
                          second = by_parts({2, 3, 6, 7});
-  s += "  const " + v + " a = " + shuffle(held[0], held[1], low) + ", b = " + shuffle(held[2], held[3], low) + ";\n";
-  s += "  const " + v + " c = " + shuffle(held[0], held[1], high) + ", d = " + shuffle(held[2], held[3], high) + ";\n";
-  const std::string results[4] = {shuffle("a", "b", first), shuffle("a", "b", second), shuffle("c", "d", first),
-                                  shuffle("c", "d", second)};
-  for (int t = 0; t < 4; ++t) s += "  *(" + v + "_m*)(square + " + std::to_string(t * lanes) + ") = " + results[t] + ";\n";
+  s += "  const " + v + " a = " + shuffled("p0", "p1", low) + ", b = " + shuffled("p2", "p3", low) + ";\n";
+  s += "  const " + v + " c = " + shuffled("p0", "p1", high) + ", d = " + shuffled("p2", "p3", high) + ";\n";
+  const std::string results[4] = {shuffled("a", "b", first), shuffled("a", "b", second), shuffled("c", "d", first),
+                                  shuffled("c", "d", second)};
+  for (int q = 0; q < 4; ++q) s += "  *(" + v + "_m*)(to + " + std::to_string(q * lanes) + ") = " + results[q] + ";\n";
   return s + "}\n";
+}
+
+std::string joined_fours_helper(const std::string& element_name, const std::string& element, int lanes) {
+  const auto vector = [&](int n) { return element_name + "x" + std::to_string(n); };
+  std::string s = "INLINE " + vector(lanes) + " joined_fours_" + vector(lanes) + "(const " + element + "* p) {\n";
+  std::vector<std::string> parts;
+  for (int j = 0; j < lanes / 4; ++j) {
+    parts.push_back("p" + std::to_string(j));
+    s += "  const " + vector(4) + " " + parts.back() + " = *(const " + vector(4) + "_m*)(p + " + std::to_string(j * 4 * lanes) +
+         ");\n";
+  }
+  for (int n = 8; n <= lanes; n *= 2) {
+    std::vector<int> order(static_cast<size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    std::vector<std::string> joined;
+    for (size_t i = 0; i < parts.size(); i += 2) {
+      joined.push_back(parts[i] + "_" + std::to_string(n));
+      s += "  const " + vector(n) + " " + joined.back() + " = " + shuffled(parts[i], parts[i + 1], order) + ";\n";
+    }
+    parts = joined;
+  }
+  return s + "  return " + parts[0] + ";\n}\n";
 }
 
 std::string CpuDialect::prelude(const Needs& needs) const {
@@ -600,9 +614,12 @@ std::string CpuDialect::prelude(const Needs& needs) const {
     } else if (name.starts_with("transpose_")) {
       const Type t = type_named(name.substr(10));
       s += transpose_helper(std::string(element_name(t)) + "x" + n, scalar_name(t), lanes);
-    } else if (name.starts_with("columns_")) {
-      const Type t = type_named(name.substr(8));
-      s += columns_helper(element_name(t), scalar_name(t), lanes);
+    } else if (name.starts_with("four_rows_")) {
+      const Type t = type_named(name.substr(10));
+      s += four_rows_helper(std::string(element_name(t)) + "x" + n, scalar_name(t), lanes);
+    } else if (name.starts_with("joined_fours_")) {
+      const Type t = type_named(name.substr(13));
+      s += joined_fours_helper(element_name(t), scalar_name(t), lanes);
     } else if (name.starts_with("hide_")) {
       const std::string v = std::string(element_name(type_named(name.substr(5)))) + "x" + n;
       s += "INLINE " + v + " hide_" + v + "(" + v +

@@ -83,7 +83,11 @@ void KernelWriter::load(uint32_t id, const Inst& x, const Lanes& l) {
     return line("const " + t + " " + n + " = " + (guarded ? ref(x.args[0], 1) + " ? " + v + " : " + ref(x.args[1], 1) : v) +
                 ";");
   }
-  if (in_square_[id]) return line("const " + t + " " + n + " = " + d_.load(x.type, l.n, in_square(id), "", m_.needs_) + ";");
+  if (in_square_[id])
+    return line("const " + t + " " + n + " = " +
+                (s_.copies_ahead ? d_.joined_fours(x.type, l.n, in_square(id), m_.needs_)
+                                 : d_.load(x.type, l.n, in_square(id), "", m_.needs_)) +
+                ";");
   const bool uniform_guard = guarded && !varying_[x.args[0]];
   if (contiguous(x) && (!guarded || uniform_guard)) {
     const std::string v = d_.load(x.type, l.n, pointer(id), l.count, m_.needs_);
@@ -109,7 +113,7 @@ void KernelWriter::store(uint32_t id, const Inst& x, const Lanes& outer) {
     return line(guard + d_.store(t, 1, pointer(id), v, "", m_.needs_) + ";");
   }
   if (in_square_[id]) return line(d_.store(t, outer.n, in_square(id), ref(x.args[0], outer.n), "", m_.needs_) + ";");
-  if (streamed_[id] && outer.count.empty() && outer.n == s_.width)
+  if (streams_ && streamed_[id] && outer.count.empty() && outer.n == s_.width)
     return line(d_.stream(t, outer.n, pointer(id), ref(x.args[0], outer.n), stream_flag(x.id), m_.needs_) + ";");
   if (contiguous(x) && (x.args[1] == kNone || !varying_[x.args[1]]))
     return line(guard + d_.store(t, outer.n, pointer(id), ref(x.args[0], outer.n), outer.count, m_.needs_) + ";");

@@ -7,6 +7,7 @@ namespace tessera::kit {
 
 std::string KernelWriter::run() {
   check();
+  if (s_.copies_ahead) s_.width = copy_width();
   classify();
   find_kept();
   find_repeats();
@@ -98,7 +99,8 @@ void KernelWriter::find_streamed() {
         std::any_of(k_.insts.begin(), k_.insts.end(), [&](const Inst& y) { return y.op == Op::Load && y.id == x.id; });
     streamed_[id] = !loaded || (kept_[x.id] && last_store_[x.id] == id);
   }
-  streams_ = std::any_of(streamed_.begin(), streamed_.end(), [](uint8_t x) { return x != 0; });
+  // Only what stays in the caches is copied ahead.
+  streams_ = !s_.copies_ahead && std::any_of(streamed_.begin(), streamed_.end(), [](uint8_t x) { return x != 0; });
 }
 
 bool KernelWriter::index_varies(Expr e) const {

@@ -166,19 +166,12 @@ class KernelWriter {
   void columns(const std::string& axis, const std::string& stop, Phase phase);
   // Loads that are contiguous along the tile's axis and at equal steps along the lanes.
   std::vector<uint32_t> transposed_loads();
-  // A square of points, a vector's lanes both ways, or so many rows of it. Loads along the other axis are transposed in registers first. `row` computes one row
-  // of it; results wait until all loads are done: rows are often a multiple of 4 KiB apart, and there a load waits for a store before it that only seems to
-  // overlap. `turn` writes one such load's square to the memory of that name; `before_stores` may do something else meanwhile.
-  struct Square {
-    int rows;
-    bool asks_ahead;  // for what the next square will read
-    std::function<void(uint32_t id, const std::string& name)> turn;
-    std::function<void()> before_stores;
-  };
-  void square(const std::vector<uint32_t>& turned, const Square& how, const std::function<void()>& row);
+  // A square of points, a vector's lanes both ways. Loads along the other axis are transposed in registers first. `row` computes one row of it; results wait
+  // until all loads are done: rows are often a multiple of 4 KiB apart, and there a load waits for a store before it that only seems to overlap.
+  void square(const std::vector<uint32_t>& turned, const std::function<void()>& row);
   // `row` for each row of a square. Where rows are a size known at run time apart, loads and stores of `walking` go from row to row by a pointer:
   // offsets of all rows would fill the registers.
-  void each_row(const std::vector<uint32_t>& walking, int rows, const std::function<void()>& row);
+  void each_row(const std::vector<uint32_t>& walking, const std::function<void()>& row);
   // Stores whose values do.
   bool waits_in_square(uint32_t id) const;
   // No loaded value is part of the index.
@@ -195,11 +188,21 @@ class KernelWriter {
 
   // ---- cpu_ahead.cpp
   // Blocks that a thread computes from a copy of what is read across the lanes, and copies the next one of meanwhile.
-  // Sets `to` to where the block of a unit begins in memory.
+  // How many lanes its vectors have; whether so little is computed that all vectors of a row may stand there one after the other.
+  int copy_width() const;
+  bool moves_mostly() const;
+  // Declares `to`: where the block of a unit begins in memory.
   void block_of(const std::string& unit, uint32_t turned, const std::string& to);
+  // Copies four lanes of a block, taken apart.
+  void copy_lanes(uint32_t turned, const std::string& from, const std::string& to);
   // Before the first unit: its own copy.
   void first_copy();
-  void columns_from_copy(const std::string& axis, const std::string& stop, uint32_t turned, const std::function<void()>& row);
+  // `vector` computes one vector of a row of the result.
+  void columns_from_copy(const std::string& axis, const std::string& stop, uint32_t turned,
+                         const std::function<void()>& vector);
+  void pairs(const std::string& axis, const std::string& stop, const std::function<void()>& vector);
+  // Where the first four of a vector of the copy are, or a store that waits for its neighbour.
+  std::string in_copy(uint32_t id) const;
 
   // ---- cpu_units.cpp
   std::vector<uint32_t> outer_axes() const;

@@ -79,8 +79,9 @@ class Chooser {
       s.width = shrink(d_.vector_bytes == 32 ? kTurnedBytes / element_bytes() : lanes, best);
       s.tile_points = kTilePoints;
       s.block = std::max<int64_t>(s.width, kTileLanes / s.width * s.width);
-      // A step computes four rows of a vector each, and copies whole rows of the next block meanwhile.
-      if (4 * s.width >= kAheadPoints && shares_sets(s.tile_axis, best)) {
+      // A step computes one row of the block, and copies four lanes of the next block meanwhile. Vectors of four lanes would read each line in four parts.
+      static_assert(kAheadLanes == 4 * kAheadPoints);
+      if (s.width >= 8 && s.width <= kAheadPoints && shares_sets(s.tile_axis, best)) {
         s.copies_ahead = true;
         s.tile_points = kAheadPoints;
         s.block = kAheadLanes;

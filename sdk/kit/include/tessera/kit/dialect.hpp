@@ -44,10 +44,15 @@ class Dialect {
   virtual std::string load(Type t, int lanes, const std::string& pointer, const std::string& count, Needs& needs) const = 0;
   virtual std::string store(Type t, int lanes, const std::string& pointer, const std::string& value, const std::string& count,
                             Needs& needs) const = 0;
-  // A statement that copies so many columns of `lanes` rows, as many or four, from memory, transposed: element (j, t), at pointer + j * step + t, goes
-  // to square[t * lanes + j].
-  virtual std::string transpose(Type t, int lanes, int columns, const std::string& pointer, const std::string& step,
+  // A statement that copies `lanes` columns of as many rows from memory, transposed: element (j, t), at pointer + j * step + t, goes to
+  // square[t * lanes + j].
+  virtual std::string transpose(Type t, int lanes, const std::string& pointer, const std::string& step,
                                 const std::string& square, Needs& needs) const = 0;
+  // The same in two halves. A statement that takes four rows of `lanes` elements apart: element t of row j goes to
+  // to[t % 4 * lanes + t / 4 * 4 + j]; and a vector of a row of the transposed square, whose fours lie 4 * lanes apart.
+  virtual std::string four_rows(Type t, int lanes, const std::string& pointer, const std::string& step, const std::string& to,
+                                Needs& needs) const = 0;
+  virtual std::string joined_fours(Type t, int lanes, const std::string& pointer, Needs& needs) const = 0;
   // A store of all lanes that goes past the caches where the expression `flag` is not 0 and the address allows it; what follows such stores, once
   // and before anybody else reads what they wrote.
   virtual std::string stream(Type t, int lanes, const std::string& pointer, const std::string& value, const std::string& flag,

@@ -28,7 +28,7 @@ struct Schedule {
   uint32_t tile_axis = kNone;
   int64_t tile_points = 1;
   // What is read across the lanes comes from rows a multiple of 4 KiB apart: a unit computes from its block's copy, and copies the next unit's meanwhile.
-  // Only choose_schedule sets it: sizes are whole blocks then, and one operand is read so.
+  // Only choose_schedule sets it: sizes are whole blocks then, and one operand is read so. Where little is computed, vectors have no more than eight lanes.
   bool copies_ahead = false;
   // One reduction along other axes than the lanes: its points are walked row by row, each over all lanes of the unit, whose running values are in
   // memory. What is read then are long stretches.
