@@ -206,6 +206,12 @@ int main(int argc, char** argv) {
     onednn(p, ways);
 #endif
     if (!way.empty()) std::erase_if(ways, [&](const Way& w) { return w.name != way; });
+    if (ways.empty())
+      return std::fprintf(
+                 stderr,
+                 "--way: '%s' does not compute %lldx%lldx%lld in %s; there are packed, strassen (f32), unpacked and oneDNN\n",
+                 way.c_str(), static_cast<long long>(m), static_cast<long long>(n), static_cast<long long>(k), dtype.c_str()),
+             2;
     if (header) {
       for (const Way& w : ways) std::printf(" %22s", w.name.c_str());
       std::printf("\n");
