@@ -127,6 +127,50 @@ TEST_CASE("transposed blocks that are copied ahead") {
   check(cases);
 }
 
+TEST_CASE("transposed blocks are copied ahead where a launch's sizes let them") {
+  // Rows and their length: whole blocks, rows that are none or not a multiple of 4 KiB apart, and more than the caches hold.
+  const std::vector<std::vector<int64_t>> sizes{{128, 1024}, {256, 2048}, {96, 1024}, {128, 1000}, {128, 1056}, {128, 0}, {2048, 4096}};
+  const std::string head = "graph @g(%x: f32[s1, s0], %y: f32[s0, s1]) symbols { s0: 0..; s1: 0.. } {\n";
+  const std::vector<Case> cases{
+      {head + " %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n", sizes},
+      {head + " %a = transpose %x {perm = [1, 0]}\n %b = tanh %a\n %c = mul %b, %y\n %d = exp %c\n return %d, %a\n}\n",
+       {sizes.begin(), sizes.end() - 1}},
+      {"graph @g(%x: f32[s0, 128, 1024], %y: f32[s0, 1024, 128]) symbols { s0: 0.. } {\n"
+       " %a = transpose %x {perm = [0, 2, 1]}\n %c = sub %a, %y\n return %c\n}\n",
+       {{0}, {1}, {3}}},
+  };
+  kit::Device device;
+  for (const Case& c : cases) {
+    INFO(c.graph);
+    kit::Lowered lowered = lower_graph(*parse(c.graph), "k");
+    for (const int bytes : {32, 64}) {
+      device.vector_bytes = bytes;
+      const kit::Schedule schedule = kit::choose_schedule(lowered.kernel, device);
+      REQUIRE_FALSE(schedule.copies_ahead);
+      REQUIRE(schedule.ahead_bytes == device.l3_bytes);
+    }
+    device.vector_bytes = 16;
+    REQUIRE(kit::choose_schedule(lowered.kernel, device).ahead_bytes == 0);
+  }
+  // The launch's plan says which way it went: units of 32 x 128 points, or of 128 x 64.
+  const Level level = levels().back();
+  if (level.vector_bytes >= 32) {
+    device.vector_bytes = level.vector_bytes;
+    kit::Lowered lowered = lower_graph(*parse(cases[0].graph), "k");
+    kit::ModuleText module(kit::cpu_dialect());
+    module.add(lowered.kernel, kit::choose_schedule(lowered.kernel, device));
+    const Compiled compiled(module.text(), level.flags);
+    const auto plan = reinterpret_cast<void (*)(const int64_t*, int64_t*)>(compiled.symbol("k_plan"));
+    const std::vector<int64_t> units{32, 128, 16, 16, 18, 0, 1024};
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      int64_t out[8] = {};
+      plan(sizes[i].data(), out);
+      CHECK(out[1] == units[i]);
+    }
+  }
+  check(cases);
+}
+
 TEST_CASE("every elementwise op on every dtype it takes") {
   std::vector<Case> cases;
   const auto unary = [&](const std::string& op, const std::vector<std::string>& dtypes) {

@@ -25,6 +25,36 @@ bool KernelWriter::moves_mostly() const {
 // Registers of 32 bytes move data in less time than those of 64; what computes much waits for itself more often in them.
 int KernelWriter::copy_width() const { return moves_mostly() ? std::min(s_.width, kLanes) : s_.width; }
 
+std::string KernelWriter::sizes_copy_ahead() {
+  const Schedule ahead = ahead_of(s_);
+  const Inst& x = k_.insts[transposed_loads().front()];
+  const Expr step = k_.pool.affine(x.index, s_.lane_axis)->coefficient;
+  const auto multiple = [&](Expr e, int64_t of) { return "(" + expr(e) + ") % " + std::to_string(of) + " == 0 && "; };
+  Expr bytes = kZero;
+  for (const Buffer& b : k_.buffers)
+    bytes = k_.pool.add(bytes, k_.pool.mul(b.extent, k_.pool.number(type_bytes(b.type))));
+  return multiple(k_.pool.extent(s_.tile_axis), ahead.tile_points) + multiple(k_.pool.extent(s_.lane_axis), ahead.block) +
+         multiple(step, kSameSet / type_bytes(x.type)) + expr(bytes) + " <= " + std::to_string(s_.ahead_bytes);
+}
+
+void KernelWriter::by_sizes(const std::function<void()>& text) {
+  if (s_.ahead_bytes == 0) return text();
+  const Schedule s = s_;
+  const bool streams = streams_;
+  open("if (" + sizes_copy_ahead() + ") {");
+  s_ = ahead_of(s);
+  s_.width = copy_width();
+  streams_ = false;
+  text();
+  close("} else {");
+  ++indent_;
+  s_ = s;
+  streams_ = streams;
+  said_ = kNone;
+  text();
+  close();
+}
+
 void KernelWriter::block_of(const std::string& unit, uint32_t turned, const std::string& to) {
   line("const " + d_.memory_type(k_.insts[turned].type) + "* " + to + ";");
   open("{");

@@ -143,17 +143,20 @@ void KernelWriter::plan() {
     line("plan[4] = " + std::string(lanes ? "1" : "64") + ";");
   } else {
     line("plan[0] = 0;");
-    if (lanes) {
-      const std::string n = extent(s_.lane_axis), b = std::to_string(s_.block);
-      const std::string tiles = s_.tile_axis == kNone ? "" : " * (" + tile_count() + ")";
-      if (s_.tile_axis != kNone) grain_points = std::to_string(s_.tile_points);
-      line("plan[1] = rows * ((" + n + " + " + std::to_string(s_.block - 1) + ") / " + b + ")" + tiles + ";");
-      line("plan[2] = max(1, " + std::to_string(kGrainPoints) + " / max(1, min(" + n + ", " + b + ") * (" + grain_points +
-           ")));");
-    } else {
-      line("plan[1] = rows;");
-      line("plan[2] = max(1, " + std::to_string(kGrainPoints) + " / max(1, " + grain_points + "));");
-    }
+    const auto whole = [&] {
+      if (lanes) {
+        const std::string n = extent(s_.lane_axis), b = std::to_string(s_.block);
+        const std::string tiles = s_.tile_axis == kNone ? "" : " * (" + tile_count() + ")";
+        if (s_.tile_axis != kNone) grain_points = std::to_string(s_.tile_points);
+        line("plan[1] = rows * ((" + n + " + " + std::to_string(s_.block - 1) + ") / " + b + ")" + tiles + ";");
+        line("plan[2] = max(1, " + std::to_string(kGrainPoints) + " / max(1, min(" + n + ", " + b + ") * (" + grain_points +
+             ")));");
+      } else {
+        line("plan[1] = rows;");
+        line("plan[2] = max(1, " + std::to_string(kGrainPoints) + " / max(1, " + grain_points + "));");
+      }
+    };
+    by_sizes(whole);
     line("plan[3] = 0;");
     line("plan[4] = 1;");
   }

@@ -128,7 +128,7 @@ void KernelWriter::range(const std::string& function, Phase phase) {
   if (faults) line("unsigned faults = 0;");
   if (streams_) line("const i64 stream = a->stream;");
   row_memory();
-  units(phase);
+  by_sizes([&] { units(phase); });
   if (streams_) line(d_.stream_fence("stream", m_.needs_) + ";");
   if (faults) line("if (faults) __atomic_fetch_or(a->faults, faults, __ATOMIC_RELAXED);");
   close();

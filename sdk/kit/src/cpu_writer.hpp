@@ -191,6 +191,9 @@ class KernelWriter {
   // How many lanes its vectors have; whether so little is computed that all vectors of a row may stand there one after the other.
   int copy_width() const;
   bool moves_mostly() const;
+  // `text` as the schedule has it; where only the launch knows whether the sizes let a kernel copy ahead, both ways.
+  void by_sizes(const std::function<void()>& text);
+  std::string sizes_copy_ahead();  // as an expression
   // Declares `to`: where the block of a unit begins in memory.
   void block_of(const std::string& unit, uint32_t turned, const std::string& to);
   // Copies four lanes of a block, taken apart.

@@ -17,8 +17,7 @@ constexpr int64_t kSplitColumns =
 constexpr int64_t kRowColumns = 512;  // columns of a unit that goes row by row: with 32 running values each, 64 KiB of f32
 constexpr int64_t kTilePoints = 128;  // rows of a transposed tile: eight cache lines of f32
 constexpr int64_t kTileLanes = 64;    // columns of it
-constexpr int64_t kAheadPoints = 32, kAheadLanes = 128;  // the same where blocks are copied ahead
-constexpr int64_t kSameSet = 4096;  // bytes: lines that far apart share a set of the first-level cache, which holds eight
+constexpr int64_t kAheadPoints = 32, kAheadLanes = 128;  // the same where blocks are copied ahead: see ahead_of()
 
 // Registers of a value where they are shorter than a cache line. What is computed from one value mostly waits for itself: polynomials of exponentials and
 // logarithms are chains of forty instructions and more, and a core looks ahead no further than two or three of them. Chains beside each other keep it busy,
@@ -81,11 +80,9 @@ class Chooser {
       s.block = std::max<int64_t>(s.width, kTileLanes / s.width * s.width);
       // A step computes one row of the block, and copies four lanes of the next block meanwhile. Vectors of four lanes would read each line in four parts.
       static_assert(kAheadLanes == 4 * kAheadPoints);
-      if (s.width >= 8 && s.width <= kAheadPoints && shares_sets(s.tile_axis, best)) {
-        s.copies_ahead = true;
-        s.tile_points = kAheadPoints;
-        s.block = kAheadLanes;
-      }
+      const Holds ahead = s.width >= 8 && s.width <= kAheadPoints ? shares_sets(s.tile_axis, best) : Holds::Never;
+      if (ahead == Holds::Always) s = ahead_of(s);
+      if (ahead == Holds::AtLaunch) s.ahead_bytes = d_.l3_bytes;
       return s;
     }
     s.width = beside(lanes, best);
@@ -132,30 +129,36 @@ class Chooser {
 
   // One operand of four bytes is read across the lanes, its rows a multiple of 4 KiB apart, in whole blocks, and all of the kernel's tensors stay in the
   // caches: sixteen lines of a set at a time then cost more than copying them line beside line first. Memory beyond is slower than either.
-  bool shares_sets(uint32_t tile, uint32_t lane) {
-    const auto points = k_.pool.as_number(k_.pool.extent(tile)), lanes = k_.pool.as_number(k_.pool.extent(lane));
-    if (!points || !lanes || *points % kAheadPoints != 0 || *lanes % kAheadLanes != 0) return false;
+  enum class Holds { Never, AtLaunch, Always };
+  Holds shares_sets(uint32_t tile, uint32_t lane) {
+    bool known = true;
+    const auto multiple = [&](Expr e, int64_t of) {
+      const auto n = k_.pool.as_number(e);
+      known = known && n;
+      return !n || *n % of == 0;
+    };
+    if (!multiple(k_.pool.extent(tile), kAheadPoints) || !multiple(k_.pool.extent(lane), kAheadLanes)) return Holds::Never;
     int64_t bytes = 0;
     for (const Buffer& b : k_.buffers) {
       const auto n = k_.pool.as_number(b.extent);
-      if (!n || *n > d_.l3_bytes) return false;
+      known = known && n;
+      if (!n) continue;
+      if (*n > d_.l3_bytes) return Holds::Never;
       bytes += *n * type_bytes(b.type);
     }
-    if (bytes > d_.l3_bytes) return false;
+    if (bytes > d_.l3_bytes) return Holds::Never;
     int across = 0;
     for (const Inst& x : k_.insts) {
       if (x.op != Op::Load && x.op != Op::Store) continue;
       const auto along = k_.pool.affine(x.index, tile), step = k_.pool.affine(x.index, lane);
       if (!along || !step || along->coefficient != kOne || step->coefficient == kZero) continue;
-      const auto apart = k_.pool.as_number(step->coefficient);
       std::vector<uint32_t> values;  // an index that depends on them is no block of memory
       k_.pool.collect(x.index, AtomKind::Value, values);
-      if (x.op == Op::Store || k_.buffers[x.id].access != Access::In || x.args[0] != kNone) return false;
-      if (type_bytes(x.type) != 4 || !values.empty()) return false;
-      if (!apart || *apart * 4 % kSameSet != 0) return false;
+      if (x.op == Op::Store || k_.buffers[x.id].access != Access::In || x.args[0] != kNone) return Holds::Never;
+      if (type_bytes(x.type) != 4 || !values.empty() || !multiple(step->coefficient, kSameSet / 4)) return Holds::Never;
       ++across;
     }
-    return across == 1;
+    return across != 1 ? Holds::Never : known ? Holds::Always : Holds::AtLaunch;
   }
 
   // Their running values can be in memory: few, each with one value.
@@ -243,6 +246,13 @@ class Chooser {
 };
 
 }  // namespace
+
+Schedule ahead_of(Schedule s) {
+  s.copies_ahead = true;
+  s.tile_points = kAheadPoints;
+  s.block = kAheadLanes;
+  return s;
+}
 
 Schedule choose_schedule(Kernel& k, const Device& device) { return Chooser(k, device).run(); }
 

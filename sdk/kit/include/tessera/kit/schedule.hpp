@@ -30,6 +30,8 @@ struct Schedule {
   // What is read across the lanes comes from rows a multiple of 4 KiB apart: a unit computes from its block's copy, and copies the next unit's meanwhile.
   // Only choose_schedule sets it: sizes are whole blocks then, and one operand is read so. Where little is computed, vectors have no more than eight lanes.
   bool copies_ahead = false;
+  // Only the launch knows the sizes: blocks are copied ahead where these turn out so, and all tensors together have no more bytes than this. 0: never.
+  int64_t ahead_bytes = 0;
   // One reduction along other axes than the lanes: its points are walked row by row, each over all lanes of the unit, whose running values are in
   // memory. What is read then are long stretches.
   bool row_by_row = false;
@@ -41,6 +43,9 @@ struct Schedule {
 
 // The default choice of an analytic model; see docs/kernel_kit.md.
 Schedule choose_schedule(Kernel& k, const Device& device);
+// The same with blocks that are copied ahead, and with their sizes.
+Schedule ahead_of(Schedule s);
+inline constexpr int64_t kSameSet = 4096;  // bytes: lines that far apart share a set of the first-level cache
 // Of a kernel that lower_window() made: rows in the lanes, and of up to kWindowPoints rows and as many columns one unit.
 inline constexpr int64_t kWindowPoints = 512;
 Schedule window_schedule(const Kernel& k, const Device& device);
