@@ -37,24 +37,6 @@ std::string KernelWriter::sizes_copy_ahead() {
          multiple(step, kSameSet / type_bytes(x.type)) + expr(bytes) + " <= " + std::to_string(s_.ahead_bytes);
 }
 
-void KernelWriter::by_sizes(const std::function<void()>& text) {
-  if (s_.ahead_bytes == 0) return text();
-  const Schedule s = s_;
-  const bool streams = streams_;
-  open("if (" + sizes_copy_ahead() + ") {");
-  s_ = ahead_of(s);
-  s_.width = copy_width();
-  streams_ = false;
-  text();
-  close("} else {");
-  ++indent_;
-  s_ = s;
-  streams_ = streams;
-  said_ = kNone;
-  text();
-  close();
-}
-
 void KernelWriter::block_of(const std::string& unit, uint32_t turned, const std::string& to) {
   line("const " + d_.memory_type(k_.insts[turned].type) + "* " + to + ";");
   open("{");

@@ -15,8 +15,26 @@ void KernelWriter::store_loop(const Loop& l) {
     open("for (i64 " + k_.axis_names[l.axes[i]] + " = 0; " + k_.axis_names[l.axes[i]] + " < " + extent(l.axes[i]) + "; ++" +
          k_.axis_names[l.axes[i]] + ") {");
   line("i64 " + axis + " = 0;");
-  lane_range(axis, n, divides(k_.pool.extent(s_.lane_axis), s_.width), [&](const Lanes& lanes) { body_of(l, lanes); });
+  const bool whole = whole_rows_ || divides(k_.pool.extent(s_.lane_axis), s_.width);
+  lane_range(axis, n, whole, [&](const Lanes& lanes) { body_of(l, lanes); });
   for (size_t i = 0; i + 1 < l.axes.size(); ++i) close();
+}
+
+std::string KernelWriter::rows_are_whole() {
+  if (!s_.lanes_in_loop || s_.width == 1 || s_.split) return {};
+  std::vector<Expr> lengths;
+  for (const Loop& l : k_.loops) {
+    if (l.axes.size() != 1) return {};
+    const Expr n = points(l);
+    if (k_.pool.as_number(n)) return {};
+    if (std::find(lengths.begin(), lengths.end(), n) == lengths.end()) lengths.push_back(n);
+  }
+  std::string all;
+  for (const Expr n : lengths)
+    all += (all.empty() ? "" : " && ") + expr(n) + " >= " + std::to_string(kOrder.long_from) + " && " + expr(n) +
+           " <= " + std::to_string(kOrder.chunk) + " && (" + expr(n) + ") % " +
+           std::to_string(std::max<int64_t>(s_.width, kOrder.long_lanes)) + " == 0";
+  return all;
 }
 
 void KernelWriter::row_chunk(const Loop& l, const std::string& c0, const std::string& c1, int group, bool whole) {
@@ -99,10 +117,13 @@ void KernelWriter::row_loop(const Loop& l) {
   const std::vector<uint32_t> rs = reductions(l);
   const auto total = k_.pool.as_number(points(l));
   const std::string n = expr(points(l));
-  if (total && *total <= kOrder.chunk) {
+  if (whole_rows_ || (total && *total <= kOrder.chunk)) {
     declare_results(rs);
     open("{");
-    row_by_length(l, "0", n, total, false);
+    if (whole_rows_)
+      row_chunk(l, "0", n, static_cast<int>(kOrder.long_lanes), true);
+    else
+      row_by_length(l, "0", n, total, false);
     close();
   } else {
     declare_results(rs);

@@ -86,7 +86,7 @@ void KernelWriter::rows(Phase phase) {
     if (phase == Phase::Partial) return open("{"), partial_loop(l), close();
     const std::vector<uint32_t> rs = reductions(l);
     for (const uint32_t r : rs) line(type(k_.insts[r].type, 1) + " r" + std::to_string(r) + ";");
-    const bool either = reads_repeats(l) && !k_.pool.as_number(points(l));
+    const bool either = reads_repeats(l) && !whole_rows_ && !k_.pool.as_number(points(l));
     open(either ? "if (" + expr(points(l)) + " <= " + std::to_string(kRow) + ") {" : "{");
     row(l, phase);
     if (either) {
@@ -156,7 +156,16 @@ void KernelWriter::plan() {
         line("plan[2] = max(1, " + std::to_string(kGrainPoints) + " / max(1, " + grain_points + "));");
       }
     };
-    by_sizes(whole);
+    if (s_.ahead_bytes) {
+      open("if (" + sizes_copy_ahead() + ") {");
+      with_easy_sizes(whole);
+      close("} else {");
+      ++indent_;
+      whole();
+      close();
+    } else {
+      whole();
+    }
     line("plan[3] = 0;");
     line("plan[4] = 1;");
   }

@@ -115,9 +115,43 @@ void KernelWriter::symbols(const std::string& from) {
     line("const i64 " + symbol_name(i) + " = " + from + "[" + std::to_string(i) + "]; (void)" + symbol_name(i) + ";");
 }
 
+std::string KernelWriter::easy_sizes() { return s_.ahead_bytes ? sizes_copy_ahead() : rows_are_whole(); }
+
+void KernelWriter::with_easy_sizes(const std::function<void()>& text) {
+  const Schedule s = s_;
+  const bool streams = streams_;
+  if (s_.ahead_bytes) {
+    s_ = ahead_of(s);
+    s_.width = copy_width();
+    streams_ = false;
+  } else {
+    whole_rows_ = true;
+  }
+  text();
+  s_ = s;
+  streams_ = streams;
+  whole_rows_ = false;
+  said_ = kNone;
+}
+
 void KernelWriter::range(const std::string& function, Phase phase) {
-  open("extern \"C\" void " + function + "(const tsr_kernel_args* a, i64 begin, i64 end) {");
+  const std::string easy = phase == Phase::Whole ? easy_sizes() : "", arguments = "(const tsr_kernel_args* a, i64 begin, i64 end) {";
+  // A function of its own: registers are handed out per function, and the other way takes many.
+  if (!easy.empty())
+    with_easy_sizes([&] {
+      open("static __attribute__((noinline)) void " + function + "_easy" + arguments);
+      symbols("a->dims");
+      range_body(phase);
+      close();
+    });
+  open("extern \"C\" void " + function + arguments);
   symbols("a->dims");
+  if (!easy.empty()) line("if (" + easy + ") return " + function + "_easy(a, begin, end);");
+  range_body(phase);
+  close();
+}
+
+void KernelWriter::range_body(Phase phase) {
   for (size_t i = 0; i < k_.buffers.size(); ++i) {
     const Buffer& b = k_.buffers[i];
     const std::string t = std::string(b.access == Access::In ? "const " : "") + d_.memory_type(b.type) + "*";
@@ -128,10 +162,9 @@ void KernelWriter::range(const std::string& function, Phase phase) {
   if (faults) line("unsigned faults = 0;");
   if (streams_) line("const i64 stream = a->stream;");
   row_memory();
-  by_sizes([&] { units(phase); });
+  units(phase);
   if (streams_) line(d_.stream_fence("stream", m_.needs_) + ";");
   if (faults) line("if (faults) __atomic_fetch_or(a->faults, faults, __ATOMIC_RELAXED);");
-  close();
 }
 
 void ModuleText::add(Kernel& k, const Schedule& s) { kernels_ += KernelWriter(*this, k, s).run(); }

@@ -53,6 +53,10 @@ class KernelWriter {
   bool index_varies(Expr e) const;
   void symbols(const std::string& from);
   void range(const std::string& function, Phase phase);
+  void range_body(Phase phase);
+  // Sizes that only the launch knows may be such that less is to be done: a condition, as an expression, or nothing; and a text for where it holds.
+  std::string easy_sizes();
+  void with_easy_sizes(const std::function<void()>& text);
 
   // ---- cpu_half.cpp
   // A value of f32 that was rounded to a half type and is widened again.
@@ -149,6 +153,8 @@ class KernelWriter {
   void row_by_length(const Loop& l, const std::string& c0, const std::string& c1, const std::optional<int64_t>& total,
                      bool chunks_are_long);
   void row_loop(const Loop& l);
+  // Rows of sizes that only the launch knows are mostly whole vectors, and of one chunk: the condition, as an expression; empty: there are no such rows.
+  std::string rows_are_whole();
   // f<r>[8] holds the second level after `chunks` chunks, s<r> the only one; the result goes to s<r>.
   void fold_chunks(const std::vector<uint32_t>& rs);
 
@@ -191,9 +197,8 @@ class KernelWriter {
   // How many lanes its vectors have; whether so little is computed that all vectors of a row may stand there one after the other.
   int copy_width() const;
   bool moves_mostly() const;
-  // `text` as the schedule has it; where only the launch knows whether the sizes let a kernel copy ahead, both ways.
-  void by_sizes(const std::function<void()>& text);
-  std::string sizes_copy_ahead();  // as an expression
+  // The condition of it where only the launch knows the sizes.
+  std::string sizes_copy_ahead();
   // Declares `to`: where the block of a unit begins in memory.
   void block_of(const std::string& unit, uint32_t turned, const std::string& to);
   // Copies four lanes of a block, taken apart.
@@ -238,6 +243,7 @@ class KernelWriter {
       repeats_;  // by instruction: that of an earlier loop with the same value; itself where its value is kept
   std::vector<uint8_t> unneeded_;  // by instruction: only what is read instead needs it
   bool recompute_ = false;         // what repeats is computed again, in this text
+  bool whole_rows_ = false;        // rows_are_whole() holds, in this text
   std::string head_, out_;
   int indent_ = 0;
 };
