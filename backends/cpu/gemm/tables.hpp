@@ -68,6 +68,10 @@ struct DoneArgs {
   bool hardswish;
 };
 
+// Floats from row to row of a left side that is packed in rows: [height][kRowPitch], of which k are read. Above the longest piece of K by a vector, and no power of
+// two, whose multiples fall into few sets of a cache.
+inline constexpr int64_t kRowPitch = 496;
+
 // Where a tile of products goes that several sums share: it is added to one or two of them, or begins them.
 struct Sums {
   enum Mode : uint32_t { kNone, kBegin, kAdd, kSubtract };
@@ -112,7 +116,7 @@ struct GemmIsa {
     // Both with the last piece of K, finished and written as `done` says. f32 only.
     void (*done)(int64_t k, const void* a, const float* b, const DoneArgs& done, const Ahead& ahead);
     void (*done_at)(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& done);
-    // Products that are spread over other sums. f32 only.
+    // Products that are spread over other sums; `a` is packed in rows. f32 only.
     void (*add_to)(int64_t k, const void* a, const float* b, const Sums& to, const Ahead& ahead);
     // For the first `cols` columns.
     Micro part(int cols, int nr) const { return cols <= nr / 4 && quarter ? quarter : cols <= nr / 2 && half ? half : whole; }

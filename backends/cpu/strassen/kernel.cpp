@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "gemm/isa/lanes.hpp"
-#include "gemm/isa/turned.hpp"
 
 #define CPU_CAT2(a, b) a##b
 #define CPU_CAT(a, b)  CPU_CAT2(a, b)
@@ -55,64 +54,31 @@ void scale_columns(float* panel, int64_t k, const float* factors) {
     for (int h = 0; h < 2; ++h) store(panel + h * kLanes, load(panel + h * kLanes) * f[h]);
 }
 
-// f(product, k, its side of A) of n elements along k of the quarters A11, A12, A21 and A22.
-template <bool kPlain, class F>
-[[gnu::always_inline]] inline void each_sum(const Vec (&a)[4][4], int n, F&& f) {
-#pragma GCC unroll 4
-  for (int k = 0; k < n; ++k) {
-    const Vec a11 = a[0][k], a12 = a[1][k], a21 = a[2][k], a22 = a[3][k];
-    if constexpr (kPlain) {
-      f(0, k, a11), f(1, k, a12), f(2, k, a21), f(3, k, a22);
-    } else {
-      f(0, k, a11 + a22);
-      f(1, k, a12 - a22);
-      f(2, k, a22);
-      f(3, k, a11 + a12);
-      f(4, k, a11);
-      f(5, k, a21 + a22);
-      f(6, k, a21 - a11);
-    }
+// A whole vector of each quarter, or what exists of it.
+template <bool kPlain, bool kWhole>
+[[gnu::always_inline]] inline void left_sum(const StrassenLeft& s, int64_t k, Vec upper, Vec lower) {
+  const auto in = [&](const float* row, int64_t have) __attribute__((always_inline)) {
+    if constexpr (kWhole) return load(row);
+    return have > 0 ? load_some(row, lanes_of(have)) : Vec{};
+  };
+  const Vec a11 = in(s.upper + k, s.first - k) * upper, a12 = in(s.upper + s.half + k, s.second - k) * upper,
+            a21 = in(s.lower + k, s.first - k) * lower, a22 = in(s.lower + s.half + k, s.second - k) * lower;
+  float* const out = s.out + k;
+  const auto put = [&](int q, Vec v) __attribute__((always_inline)) { store(out + q * s.product, v); };
+  if constexpr (kPlain) {
+    put(0, a11), put(1, a12), put(2, a21), put(3, a22);
+  } else {
+    put(0, a11 + a22), put(1, a12 - a22), put(2, a22), put(3, a11 + a12), put(4, a11), put(5, a21 + a22), put(6, a21 - a11);
   }
 }
 
-// Rows are turned on their way from memory, so that they lie along the lanes, and summed there.
 template <bool kPlain>
 void left_sums(const StrassenLeft& s) {
-  static_assert(kStrassenMostHeight <= 16 && kLanes >= 4);
-  const int height = s.height;
-  const int64_t product = s.product, count = s.count, whole = s.first < s.second ? s.first : s.second;
-  const char* row[4][kLanes];
-  alignas(64) float scales[2][kLanes] = {};
-  for (int r = 0; r < kLanes; ++r) {
-    const int from = r < height ? r : 0;
-    for (int q = 0; q < 4; ++q) row[q][r] = reinterpret_cast<const char*>((q < 2 ? s.upper : s.lower)[from] + q % 2 * s.half);
-    if (r < height) scales[0][r] = s.upper_scale[r], scales[1][r] = s.lower_scale[r];
-  }
-  const Vec upper = load(scales[0]), lower = load(scales[1]);
-  float* out = s.out;
-  int64_t p = 0;
-  for (; p + 4 <= whole; p += 4, out += 4 * height) {
-    Vec a[4][4];
-    for (int q = 0; q < 4; ++q) {
-      load_turned_four(row[q], 4 * p, a[q]);
-      for (Vec& v : a[q]) v *= q < 2 ? upper : lower;
-    }
-    // What a whole vector writes behind its k is written again with the next one.
-    if ((count - p - 3) * height >= kLanes)
-      each_sum<kPlain>(
-          a, 4, [&](int q, int k, Vec v) __attribute__((always_inline)) { store(out + q * product + k * height, v); });
-    else
-      each_sum<kPlain>(a, 4, [&](int q, int k, Vec v) { store_some(out + q * product + k * height, v, height); });
-  }
-  for (; p < count; ++p, out += height) {  // where a half, or both, have ended
-    Vec a[4][4] = {};
-    for (int r = 0; r < height; ++r) {
-      if (p < s.first) a[0][0][r] = s.upper[r][p] * s.upper_scale[r], a[2][0][r] = s.lower[r][p] * s.lower_scale[r];
-      if (p < s.second)
-        a[1][0][r] = s.upper[r][p + s.half] * s.upper_scale[r], a[3][0][r] = s.lower[r][p + s.half] * s.lower_scale[r];
-    }
-    each_sum<kPlain>(a, 1, [&](int q, int, Vec v) { store_some(out + q * product, v, height); });
-  }
+  const Vec upper = splat(s.upper_scale), lower = splat(s.lower_scale);
+  const int64_t whole = s.first < s.second ? s.first : s.second;
+  int64_t k = 0;
+  for (; k + kLanes <= whole; k += kLanes) left_sum<kPlain, true>(s, k, upper, lower);
+  for (; k < s.count; k += kLanes) left_sum<kPlain, false>(s, k, upper, lower);
 }
 void left(const StrassenLeft& s) { s.plain ? left_sums<true>(s) : left_sums<false>(s); }
 

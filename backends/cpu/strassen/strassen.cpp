@@ -93,13 +93,16 @@ struct Plan {
   int64_t left_bytes, scales_bytes, place_bytes, bias_bytes, sums_bytes, slot_bytes;
   Plan(const GemmIsa& isa, int64_t m, int64_t n, int64_t k, int slots)
       : form(isa, n, k), rows(isa, m), own(slots <= rows.blocks) {
-    left_bytes = round_up(form.depth.pieces * kStrassenProducts * rows.half * form.depth.half * 4 + kLine, kLine);
+    left_bytes = form.depth.pieces * left_of_piece() * 4;
     scales_bytes = round_up(2 * rows.half * 4, kLine);
     place_bytes = left_bytes + 2 * scales_bytes + kLine;
     bias_bytes = round_up(form.pairs * 2 * isa.nr * 4, kLine);
     sums_bytes = round_up(4 * rows.half * isa.nr * 4, kLine);
     slot_bytes = sums_bytes + 4 * form.sum * 4;
   }
+  // Of A's sums: floats of a product, and of a piece of K.
+  int64_t left_of_product() const { return rows.half * kRowPitch; }
+  int64_t left_of_piece() const { return kStrassenProducts * left_of_product(); }
   int64_t total(int slots) const { return bias_bytes + (own ? slots : rows.blocks) * place_bytes + slots * slot_bytes; }
 };
 
@@ -245,21 +248,18 @@ class Run {
     const Rows& rows = plan_.rows;
     const Depth& depth = plan_.form.depth;
     const bool plain = *b.plain != 0;
-    const int height = rows.height(tile);
-    const int64_t i0 = rows.tile_first(tile), first = depth.begin(piece) + slice, second = first + depth.half;
-    const float* halves[2][kStrassenMostHeight];
-    float ones[2][kStrassenMostHeight];
-    for (int64_t lower = 0; lower < 2; ++lower)
-      for (int i = 0; i < height; ++i) {
-        const bool exists = i < rows.exist(b.index, lower, i0, height);
-        halves[lower][i] = row_of_a(exists ? rows.row(b.index, lower, i0 + i) : rows.first(b.index)) + first;
-        ones[lower][i] = exists ? 1.0f : 0.0f;
+    const int64_t first = depth.begin(piece) + slice, second = first + depth.half;
+    for (int64_t i = rows.tile_first(tile); i < rows.tile_first(tile) + rows.height(tile); ++i) {
+      const float* row[2];
+      float scale[2];
+      for (int64_t lower = 0; lower < 2; ++lower) {
+        const bool exists = rows.exist(b.index, lower, i, 1) > 0;
+        row[lower] = row_of_a(exists ? rows.row(b.index, lower, i) : rows.first(b.index)) + first;
+        scale[lower] = plain ? (exists ? 1.0f : 0.0f) : b.scales[lower * rows.half + i];
       }
-    const float* scales = b.scales + i0;
-    const int64_t product = rows.half * depth.half;
-    kernels_.left({halves[0], halves[1], plain ? ones[0] : scales, plain ? ones[1] : scales + rows.half, height, depth.half,
-                   depth.have(first, count), depth.have(second, count), count,
-                   b.left + piece * kStrassenProducts * product + i0 * depth.half + slice * height, product, plain});
+      kernels_.left({row[0], row[1], scale[0], scale[1], depth.half, depth.have(first, count), depth.have(second, count), count,
+                     b.left + piece * plan_.left_of_piece() + i * kRowPitch + slice, plan_.left_of_product(), plain});
+    }
   }
 
   // All of K for a block of rows and a pair of panels.
@@ -269,7 +269,7 @@ class Run {
     float* const sums = reinterpret_cast<float*>(scratch);
     for (int64_t piece = 0; piece < form.depth.pieces; ++piece) {
       const float* right = sums_ + p * form.pair + piece * form.piece;
-      const float* left = b.left + piece * kStrassenProducts * rows.half * form.depth.half;
+      const float* left = b.left + piece * plan_.left_of_piece();
       if (*b.plain)
         plain_products(p, piece, left, right, sums, reinterpret_cast<float*>(scratch + plan_.sums_bytes));
       else
@@ -284,13 +284,13 @@ class Run {
   static constexpr int kFirstToFinish = 3;
   void products(const Block& b, int64_t p, int64_t piece, const float* left, const float* right, float* sums) const {
     const Rows& rows = plan_.rows;
-    const int64_t k = plan_.form.depth.half, quarter = rows.half * isa_.nr;
+    const int64_t quarter = rows.half * isa_.nr;
     for (int q = 0; q < kStrassenProducts; ++q) {
       Target t = kTargets[q];
       for (Sums::Mode& mode : t.mode)
         if (piece > 0 && mode == Sums::kBegin) mode = Sums::kAdd;
       const int64_t finished = piece + 1 == plan_.form.depth.pieces ? q - kFirstToFinish : -1;
-      product(left + q * rows.half * k, right + q * plan_.form.sum, sums, t, [&](Ahead& ahead, int64_t tile) {
+      product(left + q * plan_.left_of_product(), right + q * plan_.form.sum, sums, t, [&](Ahead& ahead, int64_t tile) {
         if (finished < 0) return;
         ahead.lines[0] = results_at(b.index, p, finished, tile, static_cast<const float*>(g_.c), ahead.lines[0]);
         if (added_) ahead.lines[1] = results_at(b.index, p, finished, tile, added_, ahead.lines[1]);
@@ -321,7 +321,7 @@ class Run {
       float* const at = sums + i * isa_.nr;
       Ahead ahead = Ahead::only(next, step, at);
       ask(ahead, tile);
-      isa_.micro[height].add_to(k, a + i * k, b,
+      isa_.micro[height].add_to(k, a + i * kRowPitch, b,
                                 {{at + t.quarter[0] * quarter, at + t.quarter[1] * quarter}, {t.mode[0], t.mode[1]}}, ahead);
     }
   }
@@ -334,7 +334,7 @@ class Run {
     for (int row = 0; row < 2; ++row)
       for (int column = 0; column < 2; ++column)
         for (int k = 0; k < 2; ++k)
-          product(left + (2 * row + k) * plan_.rows.half * form.depth.half, quarters + (2 * k + column) * form.sum, sums,
+          product(left + (2 * row + k) * plan_.left_of_product(), quarters + (2 * k + column) * form.sum, sums,
                   {{2 * row + column, 0}, {piece + k > 0 ? Sums::kAdd : Sums::kBegin, Sums::kNone}}, [](Ahead&, int64_t) {});
   }
 

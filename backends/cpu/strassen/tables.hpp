@@ -25,7 +25,6 @@
 namespace cpu {
 
 inline constexpr int kStrassenProducts = 7;
-inline constexpr int kStrassenMostHeight = 14;
 
 // Elements of one row or column.
 struct StrassenLook {
@@ -33,17 +32,15 @@ struct StrassenLook {
   int64_t nonzero;
 };
 
-// One tile of A's sums, from `count` elements of K in each half on.
+// A's sums of a row and its partner, from `count` elements of K in each half on.
 struct StrassenLeft {
-  const float* const* upper;  // [height] rows, at the first of the elements in the first half of the piece of K
-  const float* const* lower;  // their partners
-  const float* upper_scale;   // [height]; 0 for rows that do not exist
-  const float* lower_scale;
-  int height;
-  int64_t half;           // elements from the first half of K to the second one
-  int64_t first, second;  // of `count` elements those that exist in each half: zeros for the others
+  const float *upper, *lower;      // at the first of the elements in the first half of the piece of K
+  float upper_scale, lower_scale;  // 0 for a row that does not exist
+  int64_t half;                    // elements from the first half of K to the second one
+  int64_t first, second;           // of `count` elements those that exist in each half: zeros for the others
   int64_t count;
-  float* out;  // product q's side goes to out + q * product, [count][height]
+  // Product q's side goes to out + q * product, which is 64-byte aligned if out is; up to a vector less one element behind it is written too.
+  float* out;
   int64_t product;
   // The quarters A11, A12, A21 and A22 as they are instead of the seven sums: for what must not be mixed.
   bool plain;

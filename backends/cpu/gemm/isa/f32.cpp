@@ -22,14 +22,14 @@ constexpr int kMR = 4;
 #endif
 constexpr int kNR = 2 * kLanes;
 
-// Adds the products of row k of both sides. W: vectors of a row.
-template <int H, int W>
+// Adds the products of row k of both sides. W: vectors of a row. Pitch: floats between rows of the left side.
+template <int H, int W, int64_t Pitch = 1>
 [[gnu::always_inline]] inline void add_products(const float* a, const float* b, Vec (&acc)[H][W]) {
   Vec y[W];
   for (int j = 0; j < W; ++j) y[j] = load(b + j * kLanes);
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) {
-    const Vec x = splat(a[i]);
+    const Vec x = splat(a[i * Pitch]);
     for (int j = 0; j < W; ++j) acc[i][j] += x * y[j];
   }
 }
@@ -41,8 +41,10 @@ template <int H, int W>
     for (int j = 0; j < W; ++j) acc[i][j] = Vec{};
 }
 
-template <int H, int W>
+// Pitch: as above, or 1 for [k][H].
+template <int H, int W, int64_t Pitch = 1>
 [[gnu::always_inline]] inline void products(int64_t k, const float* a, const float* b, Vec (&acc)[H][W], const Ahead& ahead) {
+  constexpr int64_t kStep = Pitch == 1 ? H : 1;  // floats of the left side from k to k
   const char* next = ahead.next;
   const int64_t step = ahead.step, stretch = stretch_of(ahead, k, H);
   Ahead::Lines results = ahead.lines[0], others = ahead.lines[1];
@@ -54,7 +56,7 @@ template <int H, int W>
     // Half of the instructions are products where registers are few, and a core that runs another thread beside this one takes no more of them than it
     // must: two steps share a loop's. More than two measure worse.
     if constexpr (kNR <= 16)
-      for (; p + 2 <= end; p += 2, a += 2 * H, b += 2 * kNR) {
+      for (; p + 2 <= end; p += 2, a += 2 * kStep, b += 2 * kNR) {
         const char* const behind = next + 2 * step;
         do {  // mostly once
           __builtin_prefetch(next, 0, 2);
@@ -62,17 +64,17 @@ template <int H, int W>
         } while (next < behind);
         next = behind;
         __builtin_prefetch(b + 16 * kNR);
-        add_products(a, b, acc);
+        add_products<H, W, Pitch>(a, b, acc);
         __builtin_prefetch(b + 17 * kNR);
-        add_products(a + H, b + kNR, acc);
+        add_products<H, W, Pitch>(a + kStep, b + kNR, acc);
       }
-    for (; p < end; ++p, a += H, b += kNR) {
+    for (; p < end; ++p, a += kStep, b += kNR) {
       __builtin_prefetch(next, 0, 2);
       if (H <= 8 && kNR > 16) __builtin_prefetch(next + 64, 0, 2);  // few tiles: more than a line for each k
       next += step;
       __builtin_prefetch(b + 16 * kNR);
       if (kNR > 16 && W > 1) __builtin_prefetch(b + 16 * kNR + 16);
-      add_products(a, b, acc);
+      add_products<H, W, Pitch>(a, b, acc);
     }
   }
 }
@@ -206,16 +208,16 @@ void micro_sums(int64_t k, const void* left, const float* b, const Sums& to, con
   const float* a = static_cast<const float*>(left);
   Vec acc[H][2];
   if (k <= kSpreadLength) {
-    products<H, 2>(k, a, b, acc, ahead);
+    products<H, 2, kRowPitch>(k, a, b, acc, ahead);
   } else {
     const int64_t half = k / 2;
     Vec first[H][2];
-    products<H, 2>(half, a, b, acc, ahead);
+    products<H, 2, kRowPitch>(half, a, b, acc, ahead);
 #pragma GCC unroll 16
     for (int i = 0; i < H; ++i)
       for (int j = 0; j < 2; ++j) first[i][j] = acc[i][j];
     Ahead rest = Ahead::only(ahead.next + half * ahead.step, ahead.step, to.to[0]);
-    products<H, 2>(k - half, a + half * H, b + half * kNR, acc, rest);
+    products<H, 2, kRowPitch>(k - half, a + half, b + half * kNR, acc, rest);
 #pragma GCC unroll 16
     for (int i = 0; i < H; ++i)
       for (int j = 0; j < 2; ++j) acc[i][j] += first[i][j];
