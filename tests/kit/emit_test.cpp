@@ -107,6 +107,10 @@ TEST_CASE("transposed blocks that are copied ahead") {
       {"graph @g(%x: f32[128, 1024], %y: f32[1024, 128], %b: f32[128]) {\n" + turn +
        " %c = mul %a, %y\n %d = tanh %c\n %e = add %d, %b\n %f = maximum %e, %a\n %g = sub %f, %y\n %l = lt %g, %b\n"
        " return %g, %l\n}\n"},
+      {"graph @g(%x: bf16[128, 1024], %y: bf16[1024, 128]) {\n" + turn + " %c = add %a, %y\n return %c\n}\n"},
+      {"graph @g(%x: f16[256, 1024], %y: f16[1024, 256]) {\n" + turn + " %b = mul %a, %y\n %c = gelu %b\n return %c, %a\n}\n"},
+      {"graph @g(%x: i16[2, 128, 2048], %y: i16[2, 2048, 128]) {\n %a = transpose %x {perm = [0, 2, 1]}\n"
+       " %c = sub %a, %y\n return %c\n}\n"},
       {"graph @g(%x: f32[130, 1024], %y: f32[96, 128]) {\n"
        " %s = slice %x {starts = [1, 40], limits = [129, 136], strides = [1, 1]}\n"
        " %a = transpose %s {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n"},
@@ -135,6 +139,9 @@ TEST_CASE("transposed blocks are copied ahead where a launch's sizes let them") 
       {head + " %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n", sizes},
       {head + " %a = transpose %x {perm = [1, 0]}\n %b = tanh %a\n %c = mul %b, %y\n %d = exp %c\n return %d, %a\n}\n",
        {sizes.begin(), sizes.end() - 1}},
+      {"graph @g(%x: bf16[s1, s0], %y: bf16[s0, s1]) symbols { s0: 0..; s1: 0.. } {\n"
+       " %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n",
+       {{128, 1024}, {128, 512}, {256, 3072}, {64, 1024}}},
       {"graph @g(%x: f32[s0, 128, 1024], %y: f32[s0, 1024, 128]) symbols { s0: 0.. } {\n"
        " %a = transpose %x {perm = [0, 2, 1]}\n %c = sub %a, %y\n return %c\n}\n",
        {{0}, {1}, {3}}},

@@ -22,8 +22,11 @@ bool KernelWriter::moves_mostly() const {
          std::none_of(k_.insts.begin(), k_.insts.end(), [](const Inst& x) { return x.op == Op::Call; });
 }
 
-// Registers of 32 bytes move data in less time than those of 64; what computes much waits for itself more often in them.
-int KernelWriter::copy_width() const { return moves_mostly() ? std::min(s_.width, kLanes) : s_.width; }
+// Registers of 32 bytes move data in less time than those of 64; what computes much waits for itself more often in them. Of 2-byte elements they hold all lanes.
+int KernelWriter::copy_width() {
+  const bool half = type_bytes(k_.insts[transposed_loads().front()].type) == 2;
+  return moves_mostly() && !half ? std::min(s_.width, kLanes) : s_.width;
+}
 
 std::string KernelWriter::sizes_copy_ahead() {
   const Schedule ahead = ahead_of(s_);
@@ -34,7 +37,7 @@ std::string KernelWriter::sizes_copy_ahead() {
   for (const Buffer& b : k_.buffers)
     bytes = k_.pool.add(bytes, k_.pool.mul(b.extent, k_.pool.number(type_bytes(b.type))));
   return multiple(k_.pool.extent(s_.tile_axis), ahead.tile_points) + multiple(k_.pool.extent(s_.lane_axis), ahead.block) +
-         multiple(step, kSameSet / type_bytes(x.type)) + expr(bytes) + " <= " + std::to_string(s_.ahead_bytes);
+         multiple(step, same_set(type_bytes(x.type)) / type_bytes(x.type)) + expr(bytes) + " <= " + std::to_string(s_.ahead_bytes);
 }
 
 void KernelWriter::block_of(const std::string& unit, uint32_t turned, const std::string& to) {
@@ -100,8 +103,8 @@ void KernelWriter::columns_from_copy(const std::string& axis, const std::string&
       prefetch("", "later + " + std::to_string(j) + " * (" + step + ") + " + std::to_string(i));
   line("next += 4 * (" + step + "), later += 4 * (" + step + "), to += " + std::to_string(4 * s_.width) + ";");
   line("const i64 r = " + t + " - tile_begin;");
-  line("const " + element + "* const fours = copied + r / " + w + " * " + std::to_string(s_.block * s_.width) + " + r % 4 * " +
-       w + " + r % " + w + " / 4 * 4;");
+  line("const " + element + "* const fours = copied + r / " + w + " * " + std::to_string(s_.block * s_.width) + " + " +
+       d_.four_at(x.type, s_.width, "(r % " + w + ")") + ";");
   in_square_[turned] = 1;
   if (moves_mostly()) {
     for (int64_t i = 0; i < s_.block; i += s_.width) {

@@ -149,6 +149,11 @@ class CpuDialect final : public Dialect {
     needs.helpers.emplace(std::string("four_rows_") + type_name(e), lanes);
     return "four_rows_" + v + "(" + p + ", " + step + ", " + to + ")";
   }
+  std::string four_at(Type t, int lanes, const std::string& element) const override {
+    const std::string w = std::to_string(lanes);
+    if (type_bytes(t) == 4) return element + " % 4 * " + w + " + " + element + " / 4 * 4";
+    return element + " % 8 / 2 * " + w + " + (" + element + " / 8 * 2 + " + element + " % 2) * 4";
+  }
   std::string joined_fours(Type t, int lanes, const std::string& p, Needs& needs) const override {
     const Type e = element_type(t);
     const std::string v = type(e, lanes, needs);
@@ -532,22 +537,25 @@ std::string shuffled(const std::string& a, const std::string& b, const std::vect
   return s + ")";
 }
 
-// Each part of four lanes of four rows is transposed by itself, so that register q holds elements q, q + 4, and so on, of all four rows.
-std::string four_rows_helper(const std::string& v, const std::string& element, int lanes) {
+// Each part of 16 bytes of four rows is transposed by itself: elements of two rows by turns, then pairs of them of all four. Of four bytes, register q so holds
+// elements q, q + 4, and so on, of all rows; of two bytes, elements 2 q and 2 q + 1, 2 q + 8 and 2 q + 9, and so on.
+std::string four_rows_helper(const std::string& v, const std::string& element, int lanes, int part) {
   std::string s = "INLINE void four_rows_" + v + "(const " + element + "* p, i64 step, " + element + "* to) {\n";
   for (int j = 0; j < 4; ++j) {
     const std::string n = std::to_string(j);
     s += "  const " + v + " p" + n + " = *(const " + v + "_m*)(p + " + n + " * step);\n";
   }
-  // Of each part: elements 0 and 1, or 2 and 3, of two rows by turns; then the lower or upper pair of both.
-  const auto by_parts = [&](std::vector<int> of_four) {
+  // Of each part of both operands: `unit` elements by turns, from the half of it that begins at `from` on.
+  const auto by_turns = [&](int unit, int from) {
     std::vector<int> order;
-    for (int part = 0; part < lanes; part += 4)
-      for (const int i : of_four) order.push_back(part + (i < 4 ? i : lanes + i - 4));
+    for (int at = 0; at < lanes; at += part)
+      for (int i = 0; i < part / 2; i += unit)
+        for (const int side : {0, lanes})
+          for (int u = 0; u < unit; ++u) order.push_back(side + at + from + i + u);
     return order;
   };
-  const std::vector<int> low = by_parts({0, 4, 1, 5}), high = by_parts({2, 6, 3, 7}), first = by_parts({0, 1, 4, 5}),
-                         second = by_parts({2, 3, 6, 7});
+  const std::vector<int> low = by_turns(1, 0), high = by_turns(1, part / 2), first = by_turns(2, 0),
+                         second = by_turns(2, part / 2);
   s += "  const " + v + " a = " + shuffled("p0", "p1", low) + ", b = " + shuffled("p2", "p3", low) + ";\n";
   s += "  const " + v + " c = " + shuffled("p0", "p1", high) + ", d = " + shuffled("p2", "p3", high) + ";\n";
   const std::string results[4] = {shuffled("a", "b", first), shuffled("a", "b", second), shuffled("c", "d", first),
@@ -616,7 +624,7 @@ std::string CpuDialect::prelude(const Needs& needs) const {
       s += transpose_helper(std::string(element_name(t)) + "x" + n, scalar_name(t), lanes);
     } else if (name.starts_with("four_rows_")) {
       const Type t = type_named(name.substr(10));
-      s += four_rows_helper(std::string(element_name(t)) + "x" + n, scalar_name(t), lanes);
+      s += four_rows_helper(std::string(element_name(t)) + "x" + n, scalar_name(t), lanes, 16 / type_bytes(t));
     } else if (name.starts_with("joined_fours_")) {
       const Type t = type_named(name.substr(13));
       s += joined_fours_helper(element_name(t), scalar_name(t), lanes);

@@ -195,7 +195,7 @@ class KernelWriter {
   // ---- cpu_ahead.cpp
   // Blocks that a thread computes from a copy of what is read across the lanes, and copies the next one of meanwhile.
   // How many lanes its vectors have; whether so little is computed that all vectors of a row may stand there one after the other.
-  int copy_width() const;
+  int copy_width();
   bool moves_mostly() const;
   // The condition of it where only the launch knows the sizes.
   std::string sizes_copy_ahead();

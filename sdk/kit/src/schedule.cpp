@@ -127,7 +127,7 @@ class Chooser {
     return false;
   }
 
-  // One operand of four bytes is read across the lanes, its rows a multiple of 4 KiB apart, in whole blocks, and all of the kernel's tensors stay in the
+  // One operand of four or two bytes is read across the lanes, its rows a multiple of 4 or 2 KiB apart, in whole blocks, and all of the kernel's tensors stay in the
   // caches: sixteen lines of a set at a time then cost more than copying them line beside line first. Memory beyond is slower than either.
   enum class Holds { Never, AtLaunch, Always };
   Holds shares_sets(uint32_t tile, uint32_t lane) {
@@ -155,7 +155,9 @@ class Chooser {
       std::vector<uint32_t> values;  // an index that depends on them is no block of memory
       k_.pool.collect(x.index, AtomKind::Value, values);
       if (x.op == Op::Store || k_.buffers[x.id].access != Access::In || x.args[0] != kNone) return Holds::Never;
-      if (type_bytes(x.type) != 4 || !values.empty() || !multiple(step->coefficient, kSameSet / 4)) return Holds::Never;
+      const int bytes_each = type_bytes(x.type);
+      if ((bytes_each != 4 && bytes_each != 2) || x.type == Type::Bool || !values.empty()) return Holds::Never;
+      if (!multiple(step->coefficient, same_set(bytes_each) / bytes_each)) return Holds::Never;
       ++across;
     }
     return across != 1 ? Holds::Never : known ? Holds::Always : Holds::AtLaunch;

@@ -48,10 +48,11 @@ class Dialect {
   // square[t * lanes + j].
   virtual std::string transpose(Type t, int lanes, const std::string& pointer, const std::string& step,
                                 const std::string& square, Needs& needs) const = 0;
-  // The same in two halves. A statement that takes four rows of `lanes` elements apart: element t of row j goes to
-  // to[t % 4 * lanes + t / 4 * 4 + j]; and a vector of a row of the transposed square, whose fours lie 4 * lanes apart.
+  // The same in two halves. A statement that takes four rows of `lanes` elements of 2 or 4 bytes apart: the four elements t go to `to` and as many behind it as
+  // four_at says, in the order of their rows; and a vector of a row of the transposed square, whose fours lie 4 * lanes apart.
   virtual std::string four_rows(Type t, int lanes, const std::string& pointer, const std::string& step, const std::string& to,
                                 Needs& needs) const = 0;
+  virtual std::string four_at(Type t, int lanes, const std::string& element) const = 0;
   virtual std::string joined_fours(Type t, int lanes, const std::string& pointer, Needs& needs) const = 0;
   // A store of all lanes that goes past the caches where the expression `flag` is not 0 and the address allows it; what follows such stores, once
   // and before anybody else reads what they wrote.

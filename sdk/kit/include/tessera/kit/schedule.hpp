@@ -27,7 +27,7 @@ struct Schedule {
   // go through them for each vector, so that every cache line that was touched is used up. kNone: none.
   uint32_t tile_axis = kNone;
   int64_t tile_points = 1;
-  // What is read across the lanes comes from rows a multiple of 4 KiB apart: a unit computes from its block's copy, and copies the next unit's meanwhile.
+  // What is read across the lanes comes from rows a multiple of 4 KiB apart, or of 2 KiB where elements have two bytes: a unit computes from its block's copy, and copies the next unit's meanwhile.
   // Only choose_schedule sets it: sizes are whole blocks then, and one operand is read so. Where little is computed, vectors have no more than eight lanes.
   bool copies_ahead = false;
   // Only the launch knows the sizes: blocks are copied ahead where these turn out so, and all tensors together have no more bytes than this. 0: never.
@@ -45,7 +45,8 @@ struct Schedule {
 Schedule choose_schedule(Kernel& k, const Device& device);
 // The same with blocks that are copied ahead, and with their sizes.
 Schedule ahead_of(Schedule s);
-inline constexpr int64_t kSameSet = 4096;  // bytes: lines that far apart share a set of the first-level cache
+// Bytes: lines that far apart share a set of the first-level cache. Two sets by turns are as bad for what takes twice as many rows for the same bytes.
+inline constexpr int64_t same_set(int element_bytes) { return element_bytes == 2 ? 2048 : 4096; }
 // Of a kernel that lower_window() made: rows in the lanes, and of up to kWindowPoints rows and as many columns one unit.
 inline constexpr int64_t kWindowPoints = 512;
 Schedule window_schedule(const Kernel& k, const Device& device);
