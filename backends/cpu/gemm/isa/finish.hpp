@@ -102,6 +102,18 @@ template <Chain C>
   return z;
 }
 
+// Arguments for finished<C> whose first step lies beside them.
+template <Chain C>
+struct Here {
+  FinishArgs args;
+  FinishStep first{};
+  explicit Here(const FinishArgs& a) : args(a) {
+    if constexpr (C == Chain::kAdd || C == Chain::kAddRelu || C == Chain::kBiasGelu || C == Chain::kBiasGeluTanh)
+      first = a.steps[0], args.steps = &first;
+  }
+  Here(const Here&) = delete;
+};
+
 // f(std::integral_constant<Chain, C>) of the chain in `a`.
 template <class F>
 [[gnu::always_inline]] inline auto with_chain(const FinishArgs& a, F&& f) {

@@ -41,19 +41,38 @@ inline float f16_to_float(uint16_t h) {
 
 // f32: bias and steps on the way to memory. Tiles of sums are whole vectors wide.
 template <Chain C>
-void store_f32(const StoreArgs& s, const FinishArgs& f) {
-  for (int64_t i = 0; i < s.rows; ++i) {
-    // z - 0 is z for every z, and so is z + -0.
-    const Vec bias = splat(s.row_bias ? s.row_bias[i] : -0.0f);
-    const auto one = [&](int64_t j, int n) __attribute__((always_inline)) {
-      Vec sum = load(s.sums + i * s.ld + j);
-      if (s.column_factors) sum = sum * (splat(s.row_factors[i]) * load_some(s.column_factors + j, n));
-      const Vec z = sum + (s.bias ? load_some(s.bias + j, n) : bias);
-      store_some(static_cast<float*>(s.out) + i * s.out_ld + j, finished<C>(z, f, i, j, n), n);
+void store_f32(const StoreArgs& given, const FinishArgs& finish) {
+  // What is known of a tile, of two vectors of columns, stays in registers: for all the compiler knows, a store could write to what the arguments hold.
+  const StoreArgs s = given;
+  const Here<C> f(finish);
+  float* const to = static_cast<float*>(s.out);
+  for (int64_t j0 = 0; j0 < s.cols; j0 += 2 * kLanes) {
+    const int64_t left = s.cols - j0;
+    const auto rows = [&](auto whole) __attribute__((always_inline)) {
+      const int n[2] = {whole ? kLanes : lanes_of(left), whole ? kLanes : static_cast<int>(left) - lanes_of(left)};
+      Vec bias[2] = {}, factors[2] = {};
+      for (int h = 0; h < 2; ++h) {
+        if (n[h] <= 0) continue;
+        if (s.bias) bias[h] = load_some(s.bias + j0 + h * kLanes, n[h]);
+        if (s.column_factors) factors[h] = load_some(s.column_factors + j0 + h * kLanes, n[h]);
+      }
+      for (int64_t i = 0; i < s.rows; ++i) {
+        // z - 0 is z for every z, and so is z + -0.
+        const Vec of_row = splat(s.row_bias ? s.row_bias[i] : -0.0f);
+        for (int h = 0; h < 2; ++h) {
+          const int64_t j = j0 + h * kLanes;
+          if (n[h] <= 0) continue;
+          Vec sum = load(s.sums + i * s.ld + j);
+          if (s.column_factors) sum = sum * (splat(s.row_factors[i]) * factors[h]);
+          const Vec z = sum + (s.bias ? bias[h] : of_row);
+          store_some(to + i * s.out_ld + j, finished<C>(z, f.args, i, j, n[h]), n[h]);
+        }
+      }
     };
-    int64_t j = 0;
-    for (; j + kLanes <= s.cols; j += kLanes) one(j, kLanes);
-    if (j < s.cols) one(j, static_cast<int>(s.cols - j));
+    if (left >= 2 * kLanes)
+      rows(std::true_type{});
+    else
+      rows(std::false_type{});
   }
 }
 

@@ -12,7 +12,9 @@ namespace cpu {
 namespace {
 
 template <Chain C>
-void turn_f32(const StoreArgs& s, const FinishArgs& f) {
+void turn_f32(const StoreArgs& given, const FinishArgs& finish) {
+  const StoreArgs s = given;  // see store_f32
+  const Here<C> f(finish);
   for (int i0 = 0; i0 < s.rows; i0 += kLanes)
     for (int j0 = 0; j0 < s.cols; j0 += kLanes) {
       const int rows = s.rows - i0 < kLanes ? s.rows - i0 : kLanes, cols = s.cols - j0 < kLanes ? s.cols - j0 : kLanes;
@@ -23,7 +25,7 @@ void turn_f32(const StoreArgs& s, const FinishArgs& f) {
       float* out = static_cast<float*>(s.out) + j0 * s.out_ld + i0;
       for (int j = 0; j < cols; ++j, out += s.out_ld) {
         const Vec z = s.row_bias ? v[j] + splat(s.row_bias[j0 + j]) : v[j];
-        store_some(out, finished<C>(z, f, j0 + j, i0, rows), rows);
+        store_some(out, finished<C>(z, f.args, j0 + j, i0, rows), rows);
       }
     }
 }
