@@ -133,7 +133,8 @@ TEST_CASE("transposed blocks that are copied ahead") {
 
 TEST_CASE("transposed blocks are copied ahead where a launch's sizes let them") {
   // Rows and their length: whole blocks, rows that are none or not a multiple of 4 KiB apart, and more than the caches hold.
-  const std::vector<std::vector<int64_t>> sizes{{128, 1024}, {256, 2048}, {96, 1024}, {128, 1000}, {128, 1056}, {128, 0}, {2048, 4096}};
+  const std::vector<std::vector<int64_t>> sizes{{128, 1024}, {256, 2048}, {96, 1024},  {128, 1000},
+                                                {128, 1056}, {128, 0},    {2048, 4096}};
   const std::string head = "graph @g(%x: f32[s1, s0], %y: f32[s0, s1]) symbols { s0: 0..; s1: 0.. } {\n";
   const std::vector<Case> cases{
       {head + " %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n", sizes},
@@ -231,7 +232,19 @@ TEST_CASE("rows") {
                      "]) {\n %a = reduce_sum %x {axes = [1]}\n %b = reduce_max %x {axes = [1]}\n return %a, %b\n}\n"});
   for (const std::string t : {"f32", "bf16", "f64", "f16"})
     cases.push_back({"graph @g(%x: " + t + "[s0, s1]) symbols { s0: 0..; s1: 0.. } {\n %a = softmax %x\n return %a\n}\n",
-                     {{2, 1}, {3, 50}, {3, 96}, {2, 127}, {2, 128}, {2, 160}, {1, 4096}, {1, 4097}, {1, 4128}, {2, 8192}, {1, 36870}, {0, 5}, {2, 0}}});
+                     {{2, 1},
+                      {3, 50},
+                      {3, 96},
+                      {2, 127},
+                      {2, 128},
+                      {2, 160},
+                      {1, 4096},
+                      {1, 4097},
+                      {1, 4128},
+                      {2, 8192},
+                      {1, 36870},
+                      {0, 5},
+                      {2, 0}}});
   cases.push_back(
       {"graph @g(%x: f32[s0, 96], %w: f32[96], %b: f32[96]) symbols { s0: 1.. } {\n %a = layer_norm %x, %w, %b\n return "
        "%a\n}\n",

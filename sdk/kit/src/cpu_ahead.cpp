@@ -34,10 +34,10 @@ std::string KernelWriter::sizes_copy_ahead() {
   const Expr step = k_.pool.affine(x.index, s_.lane_axis)->coefficient;
   const auto multiple = [&](Expr e, int64_t of) { return "(" + expr(e) + ") % " + std::to_string(of) + " == 0 && "; };
   Expr bytes = kZero;
-  for (const Buffer& b : k_.buffers)
-    bytes = k_.pool.add(bytes, k_.pool.mul(b.extent, k_.pool.number(type_bytes(b.type))));
+  for (const Buffer& b : k_.buffers) bytes = k_.pool.add(bytes, k_.pool.mul(b.extent, k_.pool.number(type_bytes(b.type))));
   return multiple(k_.pool.extent(s_.tile_axis), ahead.tile_points) + multiple(k_.pool.extent(s_.lane_axis), ahead.block) +
-         multiple(step, same_set(type_bytes(x.type)) / type_bytes(x.type)) + expr(bytes) + " <= " + std::to_string(s_.ahead_bytes);
+         multiple(step, same_set(type_bytes(x.type)) / type_bytes(x.type)) + expr(bytes) +
+         " <= " + std::to_string(s_.ahead_bytes);
 }
 
 void KernelWriter::block_of(const std::string& unit, uint32_t turned, const std::string& to) {

@@ -135,7 +135,8 @@ void KernelWriter::with_easy_sizes(const std::function<void()>& text) {
 }
 
 void KernelWriter::range(const std::string& function, Phase phase) {
-  const std::string easy = phase == Phase::Whole ? easy_sizes() : "", arguments = "(const tsr_kernel_args* a, i64 begin, i64 end) {";
+  const std::string easy = phase == Phase::Whole ? easy_sizes() : "",
+                    arguments = "(const tsr_kernel_args* a, i64 begin, i64 end) {";
   // A function of its own: registers are handed out per function, and the other way takes many.
   if (!easy.empty())
     with_easy_sizes([&] {
