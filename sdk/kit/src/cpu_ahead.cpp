@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transposed operand whose rows are a multiple of 4 KiB apart. Lines of its rows fall into one set of the first-level cache, and so do those of a column of
+// A transposed operand whose rows are a multiple of 4 KiB apart (2 KiB, of two-byte elements, which take two sets by turns). Lines of its rows fall into one set of the first-level cache, and so do those of a column of
 // squares in the other tensors. A set takes in a line in about ten cycles (Zen 4), where lines of eight sets by turns take two each: squares of sixteen
 // rows then run at half of what the caches give. Here each row of a block of the result is computed in one stretch, so that what is read and written
-// beside the operand comes by turns from as many sets as that has lines. Of the operand two lines of each row are read, every line once: four rows at a
+// beside the operand comes by turns from as many sets as that has lines. Of the operand one or two lines of each row are read, every line once: four rows at a
 // time are taken apart in registers and stored, line beside line, and rows of the result are put together from fours of the copy. Copying the next block is
 // part of computing this one, so that a core has both to do while it waits, and the block after that is asked for: its lines are too far apart for the
 // hardware's own look-ahead.

@@ -21,6 +21,8 @@ constexpr int kMR = 6;  // 12 of 16
 constexpr int kMR = 4;
 #endif
 constexpr int kNR = 2 * kLanes;
+constexpr int64_t kKC = 384;
+static_assert(kKC + kKC / 4 + kLanes <= kRowPitch);  // pieces of K are at most so much longer
 
 // Adds the products of row k of both sides. W: vectors of a row. Pitch: floats between rows of the left side.
 template <int H, int W, int64_t Pitch = 1>
@@ -253,7 +255,7 @@ constexpr GemmIsa table(const char* name) {
             .nr = kNR,
             .row_unit = 1,
             .k_unit = 1,
-            .kc = 384,
+            .kc = kKC,
             .packed_bytes = 4,
             .micro = {},
             .pack_a = pack_f32,
