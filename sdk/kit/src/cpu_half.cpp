@@ -49,7 +49,7 @@ void KernelWriter::find_halves() {
       case Op::Div:
       case Op::Fma:
       case Op::Select: short_nan_[id] = operands(); break;
-      case Op::Reduce: short_nan_[id] = kind(x) <= ReduceKind::Min && operands(); break;
+      case Op::Reduce: short_nan_[id] = kind(x) <= ReduceKind::MaxNumber && operands(); break;
       default: break;
     }
   }

@@ -12,6 +12,7 @@ std::string KernelWriter::identity(const Inst& x, int lanes) {
     case ReduceKind::Prod: bits = constant_bits(t, int64_t{1}); break;
     case ReduceKind::All: bits = 1; break;
     case ReduceKind::Max:
+    case ReduceKind::MaxNumber:
       bits = fl ? constant_bits(t, -__builtin_inf()) : is_unsigned(t) ? 0 : uint64_t{1} << (type_bytes(t) * 8 - 1);
       break;
     case ReduceKind::Min:
@@ -35,6 +36,7 @@ std::string KernelWriter::combiner(const Inst& x, int lanes) {
   op.type = t;
   switch (k) {
     case ReduceKind::Max: body = is_float(t) ? "(a != a) ? a : ((a > b) ? a : b)" : "(a > b) ? a : b"; break;
+    case ReduceKind::MaxNumber: body = "(b > a) ? b : a"; break;
     case ReduceKind::Min: body = is_float(t) ? "(a != a) ? a : ((a < b) ? a : b)" : "(a < b) ? a : b"; break;
     default:
       op.op = k == ReduceKind::Prod ? Op::Mul : k == ReduceKind::Any ? Op::Or : k == ReduceKind::All ? Op::And : Op::Add;

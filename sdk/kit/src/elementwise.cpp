@@ -228,10 +228,10 @@ Computed on_float(std::string_view op, std::vector<Ex>& a, const std::vector<dou
   if (op == "add") return {x + y, false};
   if (op == "sub") return {x - y, false};
   if (op == "div") return {x / y, false};
-  // Of softmax: many values by one, whose reciprocal is computed once. The remainder corrects the quotient (P. Markstein 1990).
+  // Of softmax: many values by one, of 1 and more, whose reciprocal is computed once, as a sum of two.
   if (op == "divide_many") {
-    const Ex r = 1.0 / y, q = x * r;
-    return {fma(fma(-q, y, x), r, q), false};
+    const Ex r = 1.0 / y, low = fma(-r, y, r.lit(1.0)) * r;
+    return {fma(x, r, x * low), false};
   }
   if (op == "maximum") return {select(is_nan(x), x, select(x > y, x, y)), true};
   if (op == "minimum") return {select(is_nan(x), x, select(x < y, x, y)), true};

@@ -192,6 +192,7 @@ struct Reducer {
       case ReduceKind::All: s.a = 1; break;
       case ReduceKind::Max:
       case ReduceKind::OnlineSoftmax: s.a = with_type(type, [](auto z) { return put(lowest<decltype(z)>()); }); break;
+      case ReduceKind::MaxNumber:
       case ReduceKind::Min: s.a = with_type(type, [](auto z) { return put(highest<decltype(z)>()); }); break;
       case ReduceKind::ArgMax:
       case ReduceKind::ArgMin: s.b = ~uint64_t{0}; break;
@@ -232,6 +233,7 @@ struct Reducer {
       switch (kind) {
         case ReduceKind::Max: r.a = a != a || a > b ? x.a : y.a; break;
         case ReduceKind::Min: r.a = a != a || a < b ? x.a : y.a; break;
+        case ReduceKind::MaxNumber: r.a = b > a ? y.a : x.a; break;
         case ReduceKind::ArgMax:
         case ReduceKind::ArgMin: {
           const bool more = kind == ReduceKind::ArgMax ? a > b : a < b;

@@ -16,8 +16,8 @@ constexpr const char* kOpNames[kNumOps] = {
     "add",   "sub",    "mul",   "div",    "rem",    "and",   "or",    "xor", "shl",      "shr",                 //
     "eq",    "ne",     "lt",    "le",     "gt",     "ge",                                                       //
     "fma",   "select", "call",  "reduce", "second", "store", "check"};
-constexpr const char* kReduceNames[kNumReduceKinds] = {
-    "sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "welford", "online_softmax", "dot"};
+constexpr const char* kReduceNames[kNumReduceKinds] = {"sum", "prod",   "max",    "min",     "max_number",     "any",
+                                                       "all", "argmax", "argmin", "welford", "online_softmax", "dot"};
 
 }  // namespace
 

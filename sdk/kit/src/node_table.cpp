@@ -218,7 +218,8 @@ int TensorTable::composite(sdk::Node n, std::string_view op, bool alone) {
     const size_t rank = at(x).shape.size();
     const std::vector<uint32_t> axes = rank == 0 ? std::vector<uint32_t>{} : axes_of(n, "axis", rank);
     const int c = cast(x, wide);
-    const int d = elementwise("sub", wide, {c, reduce(ReduceKind::Max, c, axes)});
+    // NaN comes through the sum.
+    const int d = elementwise("sub", wide, {c, reduce(ReduceKind::MaxNumber, c, axes)});
     const int e = elementwise("exp_of_less", wide, {d});
     const int s = reduce(ReduceKind::Sum, e, axes);
     const int r = op == "softmax" ? elementwise("divide_many", wide, {e, s})

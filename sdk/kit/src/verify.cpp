@@ -209,7 +209,8 @@ class Verifier {
                    logic = kind == ReduceKind::Any || kind == ReduceKind::All;
         need(x.type == (arg ? Type::I64 : type(0)), i, "V4", "the type of the operand, i64 for argmax and argmin");
         if (kind == ReduceKind::Dot) need(type(1) == x.type, i, "V4", "two operands of one type");
-        if (kind == ReduceKind::Welford || kind == ReduceKind::OnlineSoftmax) need(floating, i, "V4", "f32 or f64");
+        if (kind == ReduceKind::Welford || kind == ReduceKind::OnlineSoftmax || kind == ReduceKind::MaxNumber)
+          need(floating, i, "V4", "f32 or f64");
         need(logic ? x.type == Type::Bool : arithmetic(type(0)), i, "V4", logic ? "bool" : "a compute type");
         break;
       }

@@ -65,14 +65,8 @@ template <Reach R>
   const Vec t = fused(c, splat(1.44269504088896341f), splat(kMagic));
   const Vec n = t - splat(kMagic);
   const Vec r = fused(n, splat(2.12194440e-4f), fused(n, splat(-0.693359375f), c));
-  static constexpr float kExp[] = {0.00019918393809348345f,
-                                   0.001394617953337729f,
-                                   0.008333263918757439f,
-                                   0.041666269302368164f,
-                                   0.1666666716337204f,
-                                   0.5f,
-                                   1.0f,
-                                   1.0f};
+  static constexpr float kExp[] = {
+      0.0013863143976777792f, 0.008367440663278103f, 0.04166724532842636f, 0.16666534543037415f, 0.5f, 1.0f, 1.0f};
   return scaled<R>(polynomial(r, kExp), n, t);
 }
 [[gnu::always_inline]] inline Vec exp_to_43_f32(Vec x) { return exp_by<Reach::kTo63>(x); }

@@ -112,6 +112,7 @@ enum class ReduceKind : uint8_t {
   Max,
   Min,
   Any,
+  MaxNumber,  // of floats: the greatest that is not NaN; -inf if there is none
   All,
   ArgMax,
   ArgMin,         // i64: number of the point in the loop; the first of equals, the first NaN
@@ -119,7 +120,7 @@ enum class ReduceKind : uint8_t {
   OnlineSoftmax,  // maximum; Second: sum of exp(x - maximum) (Milakov, Gimelshein 2018)
   Dot,            // sum of args[0] * args[1], any order
 };
-inline constexpr int kNumReduceKinds = 11;
+inline constexpr int kNumReduceKinds = 12;
 const char* reduce_name(ReduceKind k);
 
 // Faults that Check raises; a backend turns them into the run-time errors of the same meaning.
