@@ -208,6 +208,7 @@ kit::Device describe_device(const Isa& isa) {
   kit::Device d;
   d.cores = std::max(1, sdk::host().core->num_threads());
   d.vector_bytes = isa.vector_bits / 8;
+  d.tables = isa.vector_bits == 512;
   d.l1_bytes = tessera::cache_bytes(1, d.l1_bytes);
   d.l2_bytes = tessera::cache_bytes(2, d.l2_bytes);
   d.l3_bytes = tessera::cache_bytes(3, d.l3_bytes);
@@ -301,6 +302,7 @@ Draft draft(const sdk::Graph& g, const sdk::Node& n, const kit::Device& device, 
   Lowering l = lower_node(g, n, kDraftName);
   Draft d;
   d.lowered = std::move(l.lowered);
+  if (device.tables) kit::use_tables(d.lowered.kernel);
   d.schedule = kit::choose_schedule(d.lowered.kernel, device);
   if (choice) d.schedule = kit::with_choice(d.schedule, *choice);
   d.schedule.relaxed = relaxed;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused groups on the cpu backend: the bits of their nodes one by one, on every instruction set, and close to the reference.
+// Fused groups on the cpu backend: the bits of their nodes one by one, the same on every instruction set (but for gelu, which those with registers of 512 bits
+// compute from tables), and close to the reference.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -122,8 +123,9 @@ TEST_CASE("fused bits are unfused bits on every instruction set, and near the re
       INFO(p.name << " " << dtype);
       const e::Executable reference = compile(text, "reference");
       const std::vector<e::Tensor> in = inputs_of(reference, dtype, 197), want = reference.run(in);
-      std::vector<e::Tensor> first;
-      for (const std::string& backend : backends)
+      std::vector<e::Tensor> first_of[2];
+      for (const std::string& backend : backends) {
+        std::vector<e::Tensor>& first = first_of[p.name == std::string("gelu") && backend.find("avx512") != backend.npos];
         for (const std::string& name : {backend, "cpu+fuse" + backend.substr(3)}) {
           INFO(name);
           const e::Executable x = compile(text, name);
@@ -148,6 +150,7 @@ TEST_CASE("fused bits are unfused bits on every instruction set, and near the re
             }
           }
         }
+      }
     }
   if (!backends.empty()) CHECK(fused > backends.size() * 30);
 }

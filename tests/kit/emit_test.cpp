@@ -17,14 +17,15 @@ struct Case {
   std::vector<std::vector<int64_t>> symbols = {{}};
 };
 
-// The graphs' kernels in one module per machine level. `split_block`: all are to be split, and units to have so many columns.
-void check(const std::vector<Case>& cases, bool wild = true, int64_t split_block = 0) {
-  std::vector<kit::Lowered> kernels;
+// The graphs' kernels in one module per machine level. `split_block`: all are to be split, and units to have so many columns. `tables`: functions from
+// tables at all levels, not only where the cpu backend takes them.
+void check(const std::vector<Case>& cases, bool wild = true, int64_t split_block = 0, bool tables = false) {
+  std::vector<kit::Lowered> lowered;
   for (size_t i = 0; i < cases.size(); ++i) {
     INFO(cases[i].graph);
     const auto g = parse(cases[i].graph);
     try {
-      kernels.push_back(lower_graph(*g, "k" + std::to_string(i)));
+      lowered.push_back(lower_graph(*g, "k" + std::to_string(i)));
     } catch (const kit::Unfit& u) {
       FAIL(u.why);
     }
@@ -35,7 +36,9 @@ void check(const std::vector<Case>& cases, bool wild = true, int64_t split_block
     kit::Device device;
     device.cores = 4;
     device.vector_bytes = level.vector_bytes;
+    std::vector<kit::Lowered> kernels = lowered;
     for (auto& k : kernels) {
+      if (tables || level.vector_bytes >= 64) kit::use_tables(k.kernel);
       kit::Schedule schedule = kit::choose_schedule(k.kernel, device);
       if (split_block > 0) {
         REQUIRE(schedule.split);
@@ -91,6 +94,23 @@ TEST_CASE("pointwise kernels") {
   cases.push_back({"graph @g(%x: f32[], %y: f32[3]) {\n %c = sub %y, %x\n return %c\n}\n"});
   cases.push_back({"graph @g(%x: f32[], %y: f32[]) {\n %c = sub %y, %x\n return %c\n}\n"});
   check(cases);
+}
+
+TEST_CASE("functions from tables") {
+  // One lane, 2 (beside f64), 4, 8, 16 and 32 of them; tails.
+  std::vector<Case> cases;
+  for (const std::string n : {"1", "3", "45", "160"})
+    cases.push_back({"graph @g(%x: f32[" + n + "]) {\n %a = gelu %x\n return %a\n}\n"});
+  cases.push_back({"graph @g(%x: bf16[77], %y: bf16[77]) {\n %s = add %x, %y\n %a = gelu %s\n return %a\n}\n"});
+  cases.push_back(
+      {"graph @g(%x: f64[45]) {\n %n = cast %x {dtype = f32}\n %a = gelu %n\n %w = cast %a {dtype = f64}\n return "
+       "%w\n}\n"});
+  cases.push_back({"graph @g(%x: f32[40, 33]) {\n %a = transpose %x {perm = [1, 0]}\n %c = gelu %a\n return %c\n}\n"});
+  const auto g = parse(cases[0].graph);
+  kit::Lowered one = lower_graph(*g, "k");
+  kit::use_tables(one.kernel);
+  REQUIRE(kit::print(one.kernel).find("call gelu_tables_f32") != std::string::npos);
+  check(cases, true, 0, true);
 }
 
 TEST_CASE("transposed blocks that are copied ahead") {

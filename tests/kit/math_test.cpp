@@ -36,6 +36,7 @@ constexpr Row kRows[] = {
     {"silu_f32", [](double x) { return x * sigmoid(x); }, 100, 2.0, false},
     {"erf_f32", [](double x) { return std::erf(x); }, 5, 1.0, false},
     {"gelu_f32", [](double x) { return x * phi(x); }, 8, 1.65, true},
+    {"gelu_tables_f32", [](double x) { return x * phi(x); }, 8, 1.4, true},
     {"cube_f32", [](double x) { return x * x * x; }, 1000, 0.51, false},
     {"log_f32", [](double x) { return std::log(std::abs(x)); }, 0, 0.51, false},
 };
@@ -89,7 +90,17 @@ TEST_CASE("functions at the ends of their range") {
   CHECK(std::signbit(of("erf_f32", -0.0f)));
   CHECK(of("exp_f32", inf) == inf);
   CHECK(of("exp_f32", -inf) == 0);
-  for (const char* name : {"tanh_f32", "sigmoid_f32", "silu_f32", "erf_f32", "exp_f32", "gelu_f32", "cube_f32", "log_f32"}) {
+  for (const char* gelu : {"gelu_f32", "gelu_tables_f32"}) {
+    INFO(gelu);
+    CHECK(of(gelu, inf) == inf);
+    CHECK(std::isnan(of(gelu, -inf)));  // as x times what is 0
+    CHECK(of(gelu, 3e38f) == 3e38f);
+    CHECK(of(gelu, -1e30f) == 0);
+    CHECK(std::signbit(of(gelu, -0.0f)));
+    CHECK(of(gelu, 1e-40f) > 0);  // subnormal
+  }
+  for (const char* name :
+       {"tanh_f32", "sigmoid_f32", "silu_f32", "erf_f32", "exp_f32", "gelu_f32", "gelu_tables_f32", "cube_f32", "log_f32"}) {
     INFO(name);
     CHECK(std::isnan(of(name, nan)));
   }

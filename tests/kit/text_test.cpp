@@ -69,8 +69,9 @@ TEST_CASE("every instruction reads back as it was") {
     %12 = fma %11, %8, %0 : f32
     %13 = select %7, %12, %1 : f32
     %14 = bitcast %13 : i32
+    %15 = lookup normal1 %14 : f32
     store %z[p0], %14 if %7
-    store %y[8 * p0 + p1], %13
+    store %y[8 * p0 + p1], %15
   }
 }
 )";

@@ -52,6 +52,10 @@ TEST_CASE("V4: types") {
   CHECK(verdict(body("%0 = const 1.0 : f32\n %1 = bitcast %0 : i64")) == "kernel @k, %1 = bitcast: types of equal width (V4)");
   CHECK(verdict(body("%0 = const 1.0 : f32\n %1 = select %0, %0, %0 : f32")) ==
         "kernel @k, %1 = select: a bool and two values of the result's type (V4)");
+  CHECK(verdict(body("%0 = load %i[p0] : i64\n %1 = lookup normal0 %0 : f32")) ==
+        "kernel @k, %1 = lookup: an i32, and f32 as the result (V4)");
+  CHECK(verdict(body("loop r0 < 4 {\n %0 = load %i[r0] : i64\n %1 = reduce max_number %0 : i64\n }")) ==
+        "kernel @k, %1 = reduce: f32 or f64 (V4)");
 }
 TEST_CASE("V5: indices") {
   CHECK(verdict(body("loop r0 < 4 {\n %0 = load %x[r0] : f32\n %1 = reduce sum %0 : f32\n }\n store %y[r0], %1")) ==

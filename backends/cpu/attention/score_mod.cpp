@@ -32,6 +32,7 @@ void check_score_mod(const AttentionForm& form) { lower_score_mod(form, "k"); }
 ScoreModDraft draft_score_mod(const AttentionForm& form, const kit::Device& device, bool relaxed, bool log) {
   ScoreModDraft d;
   d.lowered = lower_score_mod(form, kDraftName);
+  if (device.tables) kit::use_tables(d.lowered.kernel);
   d.name = "attention";
   for (const sdk::Node& n : form.piece.nodes)
     if (d.name.size() < 80) d.name += "_" + std::string(n.op());

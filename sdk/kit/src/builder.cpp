@@ -146,6 +146,15 @@ uint32_t Builder::bitcast(uint32_t a, Type to) {
   return emit(i);
 }
 
+uint32_t Builder::lookup(std::string_view name, uint32_t index) {
+  Inst i;
+  i.op = Op::Lookup;
+  i.id = table_named(name);
+  i.type = Type::F32;
+  i.args[0] = index;
+  return emit(i);
+}
+
 uint32_t Builder::call(std::string_view name, std::initializer_list<uint32_t> args) {
   Inst i;
   i.op = Op::Call;

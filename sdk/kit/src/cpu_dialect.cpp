@@ -94,6 +94,7 @@ class CpuDialect final : public Dialect {
 
   std::string instruction(const Inst& x, Type in, int lanes, std::span<const std::string> a, int shift,
                           Needs& needs) const override {
+    if (x.op == Op::Lookup) return lookup(x.id, lanes, a[0], needs);
     return lanes == 1 ? scalar(x, in, a, shift, needs) : vector(x, in, lanes, a, shift, needs);
   }
 
@@ -202,6 +203,7 @@ class CpuDialect final : public Dialect {
       return "#if defined(__AVX512F__) && __has_builtin(" + name + ")\n  return " + name + "(" + args + ");\n#endif\n";
     };
     if (f.name.starts_with("ldexp_")) return builtin("__builtin_ia32_scalefps512_mask", "v0, v2, v0, (unsigned short)-1, 4");
+    if (f.name == "within_f32") return builtin("__builtin_ia32_rangeps512_mask", "v0, v1, 2, v0, (unsigned short)-1, 4");
     if (f.name == "nearest_f32") return builtin("__builtin_ia32_rndscaleps_mask", "v0, 8, v0, (unsigned short)-1, 4");
     return {};
   }
@@ -218,6 +220,13 @@ class CpuDialect final : public Dialect {
   std::string prelude(const Needs& needs) const override;
 
  private:
+  std::string lookup(uint32_t id, int lanes, const std::string& index, Needs& needs) const {
+    needs.tables.insert(id);
+    if (lanes == 1) return table(id).name + "[(unsigned)" + index + " & 31u]";
+    type(Type::F32, 16, needs), type(Type::I32, 16, needs);
+    for (int n = 32; n < lanes; n *= 2) type(Type::F32, n, needs), type(Type::I32, n, needs), helper("lookup", n, needs);
+    return helper("lookup", lanes, needs) + "(" + table(id).name + ", " + index + ")";
+  }
   std::string cast_vector(const std::string& x, Type to, int lanes, Needs& needs) const {
     return "__builtin_convertvector(" + x + ", " + type(to, lanes, needs) + ")";
   }
@@ -391,6 +400,34 @@ std::string math_helper(const std::string& name, int lanes) {
          ")\n  return __builtin_elementwise_" + builtin + "(a);\n#else\n  " + v + " r;\n" +
          lane_loop(lanes, "r[j] = __builtin_" + (op == "round" ? "nearbyint" : op) + suffix + "(a[j]);") +
          "  return r;\n#endif\n}\n";
+}
+
+// From a table of 32 numbers, by the low five bits.
+constexpr const char* kLookup16 =
+    "INLINE f32x16 lookup_x16(const float* t, i32x16 i) {\n"
+    "#if defined(__AVX512F__) && __has_builtin(__builtin_ia32_vpermi2varps512)\n"
+    "  return __builtin_ia32_vpermi2varps512(*(const f32x16*)t, i, *(const f32x16*)(t + 16));\n"
+    "#elif defined(__AVX512F__) && __has_builtin(__builtin_ia32_vpermt2varps512_mask)\n"
+    "  return __builtin_ia32_vpermt2varps512_mask(i, *(const f32x16*)t, *(const f32x16*)(t + 16), (unsigned short)-1);\n"
+    "#else\n"
+    "  f32x16 r;\n  for (int j = 0; j < 16; ++j) r[j] = t[i[j] & 31];\n  return r;\n#endif\n}\n";
+
+std::string lookup_helper(int lanes) {
+  if (lanes == 16) return {};
+  const std::string n = std::to_string(lanes);
+  const auto lanes_of = [](int count, int from, int period) {
+    std::string s;
+    for (int j = 0; j < count; ++j) s += ", " + std::to_string(from + j % period);
+    return s;
+  };
+  std::string s = "INLINE f32x" + n + " lookup_x" + n + "(const float* t, i32x" + n + " i) {\n";
+  if (lanes < 16)
+    return s + "  const f32x16 r = lookup_x16(t, __builtin_shufflevector(i, i" + lanes_of(16, 0, lanes) +
+           "));\n  return __builtin_shufflevector(r, r" + lanes_of(lanes, 0, lanes) + ");\n}\n";
+  // Halves. Larger ones than 16 have helpers of their own.
+  const std::string half = "lookup_x" + std::to_string(lanes / 2) + "(t, __builtin_shufflevector(i, i";
+  return s + "  return __builtin_shufflevector(" + half + lanes_of(lanes / 2, 0, lanes) + ")), " + half +
+         lanes_of(lanes / 2, lanes / 2, lanes) + "))" + lanes_of(lanes, 0, lanes) + ");\n}\n";
 }
 
 // Formats: docs/ir.md, rule 7. The same operations as float_formats.hpp.
@@ -602,9 +639,19 @@ std::string CpuDialect::prelude(const Needs& needs) const {
     s += "typedef " + e + " " + name + "_m __attribute__((vector_size(" + bytes + "), aligned(" +
          std::to_string(type_bytes(t)) + "), may_alias));\n";
   }
+  for (const uint32_t id : needs.tables) {
+    s += "alignas(64) static const float " + table(id).name + "[32] = {";
+    for (int i = 0; i < 32; ++i)
+      s += (i == 0 ? "" : ", ") + constant(Type::F32, constant_bits(Type::F32, double{table(id).values[i]}));
+    s += "};\n";
+  }
+  const auto lookups = needs.helpers.lower_bound({"lookup", 0});
+  if (lookups != needs.helpers.end() && lookups->first == "lookup") s += kLookup16;
   for (const auto& [name, lanes] : needs.helpers) {
     const std::string n = std::to_string(lanes);
-    if (name.starts_with("splat_")) {
+    if (name == "lookup") {
+      s += lookup_helper(lanes);
+    } else if (name.starts_with("splat_")) {
       const Type t = type_named(name.substr(6));
       const std::string v = std::string(element_name(t)) + "x" + n;
       // x - 0 is x, also for -0.0.

@@ -154,6 +154,7 @@ uint64_t apply(const Inst& x, Type operand, const uint64_t* a) {
       return x.type == Type::F64 ? put(std::fma(get<double>(a[0]), get<double>(a[1]), get<double>(a[2])))
                                  : put(std::fma(get<float>(a[0]), get<float>(a[1]), get<float>(a[2])));
     case Op::Select: return a[0] ? a[1] : a[2];
+    case Op::Lookup: return put(table(x.id).values[a[0] & 31]);
     case Op::Call: return interpret(function(x.id), {a, function(x.id).params.size()});
     default: return num_args(x.op) == 1 ? unary(x.op, operand, a[0]) : binary(x.op, operand, a[0], a[1]);
   }
@@ -191,8 +192,8 @@ struct Reducer {
       case ReduceKind::Prod: s.a = constant_bits(type, int64_t{1}); break;
       case ReduceKind::All: s.a = 1; break;
       case ReduceKind::Max:
-      case ReduceKind::OnlineSoftmax: s.a = with_type(type, [](auto z) { return put(lowest<decltype(z)>()); }); break;
       case ReduceKind::MaxNumber:
+      case ReduceKind::OnlineSoftmax: s.a = with_type(type, [](auto z) { return put(lowest<decltype(z)>()); }); break;
       case ReduceKind::Min: s.a = with_type(type, [](auto z) { return put(highest<decltype(z)>()); }); break;
       case ReduceKind::ArgMax:
       case ReduceKind::ArgMin: s.b = ~uint64_t{0}; break;
@@ -232,8 +233,8 @@ struct Reducer {
       const T a = get<T>(x.a), b = get<T>(y.a);
       switch (kind) {
         case ReduceKind::Max: r.a = a != a || a > b ? x.a : y.a; break;
-        case ReduceKind::Min: r.a = a != a || a < b ? x.a : y.a; break;
         case ReduceKind::MaxNumber: r.a = b > a ? y.a : x.a; break;
+        case ReduceKind::Min: r.a = a != a || a < b ? x.a : y.a; break;
         case ReduceKind::ArgMax:
         case ReduceKind::ArgMin: {
           const bool more = kind == ReduceKind::ArgMax ? a > b : a < b;

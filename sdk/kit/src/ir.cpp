@@ -11,10 +11,10 @@ namespace {
 constexpr const char* kTypeNames[kNumTypes] = {"none", "bool", "i8",  "i16", "i32",  "i64", "u8",
                                                "u16",  "u32",  "u64", "f16", "bf16", "f32", "f64"};
 constexpr const char* kOpNames[kNumOps] = {
-    "param", "const",  "index", "load",                                                                         //
-    "neg",   "abs",    "sqrt",  "floor",  "ceil",   "trunc", "round", "not", "popcount", "convert", "bitcast",  //
-    "add",   "sub",    "mul",   "div",    "rem",    "and",   "or",    "xor", "shl",      "shr",                 //
-    "eq",    "ne",     "lt",    "le",     "gt",     "ge",                                                       //
+    "param", "const",  "index", "load",                                                                                   //
+    "neg",   "abs",    "sqrt",  "floor",  "ceil",   "trunc", "round", "not", "popcount", "convert", "bitcast", "lookup",  //
+    "add",   "sub",    "mul",   "div",    "rem",    "and",   "or",    "xor", "shl",      "shr",                           //
+    "eq",    "ne",     "lt",    "le",     "gt",     "ge",                                                                 //
     "fma",   "select", "call",  "reduce", "second", "store", "check"};
 constexpr const char* kReduceNames[kNumReduceKinds] = {"sum", "prod",   "max",    "min",     "max_number",     "any",
                                                        "all", "argmax", "argmin", "welford", "online_softmax", "dot"};
@@ -76,7 +76,7 @@ Type compute_type(Type t) {
 const char* op_name(Op op) { return kOpNames[static_cast<int>(op)]; }
 int num_args(Op op) {
   if (op <= Op::Load) return 0;
-  if (op <= Op::Bitcast) return 1;
+  if (op <= Op::Lookup) return 1;
   if (op <= Op::Ge) return 2;
   switch (op) {
     case Op::Fma:

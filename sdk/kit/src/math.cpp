@@ -9,6 +9,8 @@
 #include <unordered_map>
 
 #include "tessera/kit/builder.hpp"
+#include "tessera/kit/lower.hpp"
+#include "tessera/kit/normal.hpp"
 #include "tessera/plugin.hpp"
 
 namespace tessera::kit {
@@ -154,6 +156,18 @@ Ex gelu_f32(Ex x) {
   return x * select(x > 0.0, 1.0 - tail, tail);
 }
 
+// No further from 0 than the limit. A device that has it as one instruction takes that: it may give the limit for NaN.
+Ex within_f32(Ex x, Ex limit) { return select(abs(x) > limit, copysign(limit, x), x); }
+// x times the normal distribution function in pieces. At most 1.4 ulp of x.
+Ex gelu_tables_f32(Ex x) {
+  const Ex c{x.b, x.b->call("within_f32", {x.v, x.lit(double{kNormalLimit}).v})};
+  const Ex t = fma(c, x.lit(double{kNormalSteps}), x.lit(kMagic)), d = fma(t - kMagic, x.lit(-double{kNormalStep}), c);
+  const auto coefficient = [&](const char* table) { return Ex{x.b, x.b->lookup(table, t.as(Type::I32).v)}; };
+  Ex y = coefficient("normal5");
+  for (const char* table : {"normal4", "normal3", "normal2", "normal1", "normal0"}) y = fma(y, d, coefficient(table));
+  return x * y;
+}
+
 // 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3): no cancellation for negative x. At most 1.5 ulp of x.
 Ex gelu_tanh_f32(Ex x) {
   const Ex u = x * fma(x * x, x.lit(-1.5957691216057308 * 0.044715), x.lit(-1.5957691216057308));
@@ -296,7 +310,10 @@ class Library {
       const Ex x = a[0].to(Type::F64);
       return ((x * x) * x).to(Type::F32);
     });
+    f32("within_f32", 2, [](auto& a) { return within_f32(a[0], a[1]); });
+    f32("gelu_tables_f32", 1, [](auto& a) { return gelu_tables_f32(a[0]); });
     f32("gelu_f32", 1, [](auto& a) { return gelu_f32(a[0]); });
+    all.back().from_tables = names.at("gelu_tables_f32");
     f32("gelu_tanh_f32", 1, [](auto& a) { return gelu_tanh_f32(a[0]); });
     wide("exp2_f32", [](Ex x) { return dexp(x * 0.6931471805599453); });
     wide("expm1_f32", dexpm1);
@@ -435,7 +452,29 @@ const Library& library() {
   return l;
 }
 
+constexpr const char* kTables[] = {"normal0", "normal1", "normal2", "normal3", "normal4", "normal5"};
+
 }  // namespace
+
+const Table& table(uint32_t id) {
+  static const std::vector<Table> all = [] {
+    std::vector<Table> t;
+    for (const char* name : kTables) t.push_back({name, kNormal[t.size()]});
+    return t;
+  }();
+  return all[id];
+}
+size_t num_tables() { return std::size(kTables); }
+uint32_t table_named(std::string_view name) {
+  for (uint32_t i = 0; i < std::size(kTables); ++i)
+    if (name == kTables[i]) return i;
+  throw sdk::Error(TSR_BUG, "TSR-K002", "the kernel kit has no table '" + std::string(name) + "'");
+}
+
+void use_tables(Kernel& k) {
+  for (Inst& x : k.insts)
+    if (x.op == Op::Call && function(x.id).from_tables != kNone) x.id = function(x.id).from_tables;
+}
 
 const Function& function(uint32_t id) { return library().all[id]; }
 size_t num_functions() { return library().all.size(); }

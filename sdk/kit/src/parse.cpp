@@ -294,6 +294,7 @@ class Parser {
         break;
       default: {
         if (x.op == Op::Convert) x.exact = accept("exact");
+        if (x.op == Op::Lookup) x.id = table_named(word());
         if (x.op == Op::Call) x.id = function_named(word());
         if (x.op == Op::Reduce) {
           const std::string kind = word();

@@ -91,6 +91,7 @@ class Printer {
     std::string s = value_name(id) + " = " + op_name(x.op);
     if (x.op == Op::Const) s += " " + constant_text(x.type, x.bits);
     if (x.op == Op::Convert && x.exact) s += " exact";
+    if (x.op == Op::Lookup) s += " " + table(x.id).name;
     if (x.op == Op::Call) s += " " + function(x.id).name;
     if (x.op == Op::Reduce) s += std::string(" ") + reduce_name(static_cast<ReduceKind>(x.id));
     return s + operands(x) + " : " + type_name(x.type);

@@ -160,6 +160,10 @@ class Verifier {
         need(type_bytes(type(0)) == type_bytes(x.type) && x.type != Type::Bool && type(0) != Type::Bool, i, "V4",
              "types of equal width");
         break;
+      case Op::Lookup:
+        need(x.id < num_tables(), i, "V8", "a table of the library");
+        need(type(0) == Type::I32 && x.type == Type::F32, i, "V4", "an i32, and f32 as the result");
+        break;
       case Op::Add:
       case Op::Sub:
       case Op::Mul:

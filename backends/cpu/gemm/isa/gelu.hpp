@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu a vector at a time, operation by operation what the kernel kit's functions gelu_f32 and gelu_tanh_f32 are (sdk/kit/src/math.cpp, where the
-// polynomials come from): a gelu has the same bits behind a product as alone. Included by the files that are compiled per instruction set, where contraction
-// is allowed: a product that is added to something is kept apart.
+// gelu a vector at a time, operation by operation what the kernel kit's functions for it are (sdk/kit/src/math.cpp, where the polynomials come from): a gelu
+// has the same bits behind a product as alone. Included by the files that are compiled per instruction set, where contraction is allowed: a product that
+// is added to something is kept apart.
 #pragma once
 
 #if defined(__AVX2__)
@@ -9,6 +9,7 @@
 #endif
 
 #include "lanes.hpp"
+#include "tessera/kit/normal.hpp"
 
 namespace cpu {
 namespace {
@@ -81,6 +82,25 @@ template <Reach R>
 #endif
 }
 
+#if defined(__AVX512DQ__)
+// As gelu_tables_f32.
+[[gnu::always_inline]] inline Vec gelu(Vec x) {
+  using tessera::kit::kNormal;
+  const Vec c = reinterpret_cast<Vec>(_mm512_maskz_range_ps(static_cast<__mmask16>(0xffff), reinterpret_cast<__m512>(x),
+                                                            reinterpret_cast<__m512>(splat(tessera::kit::kNormalLimit)), 2));
+  const Vec t = fused(c, splat(tessera::kit::kNormalSteps), splat(kMagic));
+  const Vec d = fused(t - splat(kMagic), splat(-tessera::kit::kNormalStep), c);
+  const auto coefficient = [&](int k) __attribute__((always_inline)) {
+    return reinterpret_cast<Vec>(
+        _mm512_permutex2var_ps(_mm512_load_ps(kNormal[k]), reinterpret_cast<__m512i>(t), _mm512_load_ps(kNormal[k] + 16)));
+  };
+  Vec y = coefficient(5);
+#pragma GCC unroll 5
+  for (int k = 4; k >= 0; --k) y = fused(y, d, coefficient(k));
+  return x * y;
+}
+#else
+// As gelu_f32.
 [[gnu::always_inline]] inline Vec gelu(Vec x) {
   static constexpr float kEven[] = {3.9377689972752705e-05f, -0.00013693637447431684f, -0.052496179938316345f,
                                     -1.1511051654815674f};
@@ -98,6 +118,7 @@ template <Reach R>
   const Vec tail = kept(scaled<Reach::kTo63>(polynomial(p - n, kHalf), n, p + splat(kMagic)));
   return x * (x > 0 ? splat(1.0f) - tail : tail);
 }
+#endif
 
 [[gnu::always_inline]] inline Vec gelu_tanh(Vec x) {
   constexpr double kTwice = -1.5957691216057308;

@@ -41,6 +41,7 @@ class Builder {
   uint32_t fma(uint32_t a, uint32_t b, uint32_t c);
   uint32_t convert(uint32_t a, Type to, bool exact = false);
   uint32_t bitcast(uint32_t a, Type to);
+  uint32_t lookup(std::string_view table, uint32_t index);
   uint32_t call(std::string_view function, std::initializer_list<uint32_t> args);
   uint32_t reduce(ReduceKind kind, uint32_t a, uint32_t b = kNone);
   uint32_t second(uint32_t reduction);

@@ -19,6 +19,7 @@ namespace tessera::kit {
 struct Needs {
   std::set<std::pair<Type, int>> types;           // vector types; Bool: the mask type
   std::set<std::pair<std::string, int>> helpers;  // by the dialect's own names, with lanes
+  std::set<uint32_t> tables;                      // of the library
 };
 
 class Dialect {

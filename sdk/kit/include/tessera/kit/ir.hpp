@@ -75,6 +75,7 @@ enum class Op : uint8_t {
   Popcount,
   Convert,  // numeric; `exact`: the value is representable; float to integer truncates a value that is in range
   Bitcast,
+  Lookup,  // f32: the number of table `id` of the library that the low five bits of an i32 say
   // two operands
   Add,
   Sub,
@@ -111,8 +112,8 @@ enum class ReduceKind : uint8_t {
   Prod,
   Max,
   Min,
-  Any,
   MaxNumber,  // of floats: the greatest that is not NaN; -inf if there is none
+  Any,
   All,
   ArgMax,
   ArgMin,         // i64: number of the point in the loop; the first of equals, the first NaN
@@ -134,7 +135,7 @@ struct Inst {
   std::array<uint32_t, 3> args{kNone, kNone, kNone};
   uint64_t bits = 0;        // Const
   Expr index = kZero;       // Index, Load, Store
-  uint32_t id = kNone;      // Param, Load, Store: buffer; Call: function; Reduce: kind; Check: fault
+  uint32_t id = kNone;      // Param, Load, Store: buffer; Call: function; Lookup: table; Reduce: kind; Check: fault
   uint32_t origin = kNone;  // Kernel::origins: the source op it computes
 };
 
@@ -196,11 +197,22 @@ struct Function {
   std::vector<Inst> insts;  // the first params.size() are Params
   uint32_t value = kNone;   // what it returns
   std::string external;     // "lgamma", or empty
+  // The function that computes the same from tables, with other bits, for devices that hold those in registers. kNone: there is none.
+  uint32_t from_tables = kNone;
+};
+
+struct Table {
+  std::string name;
+  const float* values = nullptr;  // 32, aligned to 64 bytes
 };
 
 // The library of functions, immutable. Throws TSR-K002 for an unknown name.
 const Function& function(uint32_t id);
 uint32_t function_named(std::string_view name);
 size_t num_functions();
+// Its tables, immutable too. Throws TSR-K002 for an unknown name.
+const Table& table(uint32_t id);
+uint32_t table_named(std::string_view name);
+size_t num_tables();
 
 }  // namespace tessera::kit

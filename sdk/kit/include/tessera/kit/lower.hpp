@@ -50,6 +50,10 @@ std::string why_not(sdk::Graph g, sdk::Node n);
 // Throws Unfit when the piece is no single kernel; sdk::Error for a fault. The kernel is verified.
 Lowered lower(const Piece& piece, const std::string& name);
 
+// For devices that pick from 32 numbers in registers in one instruction: calls of functions that have a form with tables become calls of that
+// form. The kernel's bits are then others, within the same bounds.
+void use_tables(Kernel& k);
+
 // ---- windows
 //
 // A kernel that works on a part of a tensor of rank 2 or more, for a backend that has that part in memory of its own (the scores of some queries and keys, in

@@ -12,7 +12,8 @@ namespace tessera::kit {
 
 struct Device {
   int cores = 1;
-  int vector_bytes = 32;                                                 // of one register: 16, 32 or 64
+  int vector_bytes = 32;  // of one register: 16, 32 or 64
+  bool tables = false;    // picks from 32 f32 in one instruction, see use_tables()
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 16 << 20;  // l1, l2 per core
   double memory_bandwidth = 20e9, cache_bandwidth = 80e9;                // bytes per second, all cores; beyond and inside l3
 };
