@@ -198,6 +198,7 @@ class CpuDialect final : public Dialect {
     return "hide_" + std::string(element_name(t)) + "x" + std::to_string(lanes) + "(" + value + ")";
   }
   std::string instead(const Function& f, int lanes) const override {
+    if (lanes == 32) return in_halves(f);
     if (lanes != 16) return {};
     const auto builtin = [](const std::string& name, const std::string& args) {
       return "#if defined(__AVX512F__) && __has_builtin(" + name + ")\n  return " + name + "(" + args + ");\n#endif\n";
@@ -220,6 +221,25 @@ class CpuDialect final : public Dialect {
   std::string prelude(const Needs& needs) const override;
 
  private:
+  // Of 32 lanes what 16 have an instruction for.
+  std::string in_halves(const Function& f) const {
+    if (instead(f, 16).empty()) return {};
+    std::string low, high, all;
+    for (int j = 0; j < 32; ++j) {
+      const std::string lane = ", " + std::to_string(j);
+      (j < 16 ? low : high) += lane;
+      all += lane;
+    }
+    const auto half = [&](const std::string& lanes) {
+      std::string s = function_name(f, 16) + "(";
+      for (size_t i = 0; i < f.params.size(); ++i) {
+        const std::string v = "v" + std::to_string(i);
+        s += (i ? ", " : "") + ("__builtin_shufflevector(" + v + ", " + v) + lanes + ")";
+      }
+      return s + ")";
+    };
+    return "#ifdef __AVX512F__\n  return __builtin_shufflevector(" + half(low) + ", " + half(high) + all + ");\n#endif\n";
+  }
   std::string lookup(uint32_t id, int lanes, const std::string& index, Needs& needs) const {
     needs.tables.insert(id);
     if (lanes == 1) return table(id).name + "[(unsigned)" + index + " & 31u]";

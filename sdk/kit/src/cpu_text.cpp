@@ -44,6 +44,7 @@ void KernelWriter::function_text(uint32_t id, int lanes) {
   if (!m_.emitted_.emplace(id, lanes).second) return;
   const Function& f = function(id);
   if (!f.external.empty()) return;
+  if (lanes > 16 && !d_.instead(f, lanes).empty()) function_text(id, 16);  // the dialect's text may call it
   std::string body;
   const auto arg = [&](uint32_t v, bool splat) {
     const Inst& x = f.insts[v];
