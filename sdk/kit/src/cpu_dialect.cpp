@@ -11,6 +11,13 @@
 namespace tessera::kit {
 namespace {
 
+// ", from, from + 1, .." for __builtin_shufflevector, `count` of them; from the beginning again after `period`.
+std::string lanes_of(int count, int from, int period = 1 << 20) {
+  std::string s;
+  for (int j = 0; j < count; ++j) s += ", " + std::to_string(from + j % period);
+  return s;
+}
+
 // Two signs in a row are another operator.
 std::string minus(const std::string& x) { return x.starts_with('-') ? "-(" + x + ")" : "-" + x; }
 
@@ -185,9 +192,10 @@ class CpuDialect final : public Dialect {
     return helper(short_nan ? "round_bf16" : "round_any_bf16", lanes, needs) + "(" + value + ")";
   }
   std::string narrowed(Type t, int lanes, const std::string& value, Needs& needs) const override {
-    if (t != Type::BF16 || lanes != 16) return {};
-    type(Type::F32, lanes, needs), type(Type::U32, lanes, needs), type(Type::U16, lanes, needs), type(Type::Bool, lanes, needs);
-    needs.helpers.emplace("narrow_bf16", lanes);
+    if (t != Type::BF16 || (lanes != 16 && lanes != 32)) return {};
+    half_types(lanes, needs);
+    needs.helpers.emplace("narrow_bf16", 16);
+    if (lanes == 32) needs.helpers.emplace("narrow_fast_bf16", 16);
     return helper("narrow_fast_bf16", lanes, needs) + "(" + value + ")";
   }
   std::string hide(Type t, int lanes, const std::string& value, Needs& needs) const override {
@@ -224,12 +232,6 @@ class CpuDialect final : public Dialect {
   // Of 32 lanes what 16 have an instruction for.
   std::string in_halves(const Function& f) const {
     if (instead(f, 16).empty()) return {};
-    std::string low, high, all;
-    for (int j = 0; j < 32; ++j) {
-      const std::string lane = ", " + std::to_string(j);
-      (j < 16 ? low : high) += lane;
-      all += lane;
-    }
     const auto half = [&](const std::string& lanes) {
       std::string s = function_name(f, 16) + "(";
       for (size_t i = 0; i < f.params.size(); ++i) {
@@ -238,7 +240,8 @@ class CpuDialect final : public Dialect {
       }
       return s + ")";
     };
-    return "#ifdef __AVX512F__\n  return __builtin_shufflevector(" + half(low) + ", " + half(high) + all + ");\n#endif\n";
+    return "#ifdef __AVX512F__\n  return __builtin_shufflevector(" + half(lanes_of(16, 0)) + ", " + half(lanes_of(16, 16)) +
+           lanes_of(32, 0) + ");\n#endif\n";
   }
   std::string lookup(uint32_t id, int lanes, const std::string& index, Needs& needs) const {
     needs.tables.insert(id);
@@ -261,11 +264,20 @@ class CpuDialect final : public Dialect {
   }
 
   std::string half(const Inst& x, Type in, int lanes, const std::string& a, Needs& needs) const {
-    type(Type::F32, lanes, needs), type(Type::U32, lanes, needs), type(Type::U16, lanes, needs), type(Type::Bool, lanes, needs);
+    half_types(lanes, needs);
+    if (in == Type::BF16 && lanes == 32) needs.helpers.emplace("widen_bf16", 16);
     if (in == Type::BF16) return helper("widen_bf16", lanes, needs) + "(" + a + ")";
     if (in == Type::F16) return helper("widen_f16", lanes, needs) + "(" + a + ")";
     if (x.type == Type::F16) return helper("narrow_f16", lanes, needs) + "(" + a + ")";
+    if (!x.exact && lanes == 32) needs.helpers.emplace("narrow_bf16", 16);
     return helper(x.exact ? "cut_bf16" : "narrow_bf16", lanes, needs) + "(" + a + ")";
+  }
+  // What helpers of half types are written with; those of 32 lanes may be two of 16.
+  void half_types(int lanes, Needs& needs) const {
+    for (const Type t : {Type::F32, Type::U32, Type::U16, Type::Bool}) {
+      type(t, lanes, needs);
+      if (lanes == 32) type(t, 16, needs);
+    }
   }
 
   static const char* infix(Op op) {
@@ -435,19 +447,14 @@ constexpr const char* kLookup16 =
 std::string lookup_helper(int lanes) {
   if (lanes == 16) return {};
   const std::string n = std::to_string(lanes);
-  const auto lanes_of = [](int count, int from, int period) {
-    std::string s;
-    for (int j = 0; j < count; ++j) s += ", " + std::to_string(from + j % period);
-    return s;
-  };
   std::string s = "INLINE f32x" + n + " lookup_x" + n + "(const float* t, i32x" + n + " i) {\n";
   if (lanes < 16)
     return s + "  const f32x16 r = lookup_x16(t, __builtin_shufflevector(i, i" + lanes_of(16, 0, lanes) +
-           "));\n  return __builtin_shufflevector(r, r" + lanes_of(lanes, 0, lanes) + ");\n}\n";
+           "));\n  return __builtin_shufflevector(r, r" + lanes_of(lanes, 0) + ");\n}\n";
   // Halves. Larger ones than 16 have helpers of their own.
   const std::string half = "lookup_x" + std::to_string(lanes / 2) + "(t, __builtin_shufflevector(i, i";
-  return s + "  return __builtin_shufflevector(" + half + lanes_of(lanes / 2, 0, lanes) + ")), " + half +
-         lanes_of(lanes / 2, lanes / 2, lanes) + "))" + lanes_of(lanes, 0, lanes) + ");\n}\n";
+  return s + "  return __builtin_shufflevector(" + half + lanes_of(lanes / 2, 0) + ")), " + half +
+         lanes_of(lanes / 2, lanes / 2) + "))" + lanes_of(lanes, 0) + ");\n}\n";
 }
 
 // Formats: docs/ir.md, rule 7. The same operations as float_formats.hpp.
@@ -488,6 +495,13 @@ std::string half_helper(const std::string& name, int lanes) {
   static const std::string kInstruction =
       kHas + "  if (__builtin_expect(__builtin_ia32_fpclassps512_mask(x, 0xa1, (unsigned short)-1) == 0, 1))\n    " +
       kConverted + "#endif\n";
+  if (lanes == 32 &&
+      (name == "widen_bf16" || name == "narrow_bf16" || name == "narrow_fast_bf16")) {  // what 16 have an instruction for
+    const std::string half = name + "_x16(__builtin_shufflevector(x, x";
+    return "INLINE " + (name == "widen_bf16" ? f32 : u16) + " " + name + n + "(" + (name == "widen_bf16" ? u16 : f32) +
+           " x) {\n  return __builtin_shufflevector(" + half + lanes_of(16, 0) + ")), " + half + lanes_of(16, 16) + "))" +
+           lanes_of(32, 0) + ");\n}\n";
+  }
   if (name == "narrow_fast_bf16")
     return "INLINE " + u16 + " narrow_fast_bf16" + n + "(" + f32 + " x) {\n" + kHas + "  " + kConverted +
            "#else\n  return narrow_bf16" + n + "(x);\n#endif\n}\n";
