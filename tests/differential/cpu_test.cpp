@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the cpu backend does with constants: weights are packed when the graph is compiled. The same numbers as inputs go another way, and the
 // reference says what is right.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -537,6 +538,46 @@ TEST_CASE("attention of infinities and NaN") {
       if (!std::isnan(w)) CHECK(std::abs(g - w) <= 2e-6f);
     }
   }
+}
+
+TEST_CASE("softmax of infinities and NaN") {
+  // Rows that are reduced lane by lane, in columns, and one after the other; one kind of special number to a row, at its ends and in the middle.
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const int64_t rows = 12, n = 70;
+  for (const std::string op : {"softmax", "log_softmax"})
+    for (const bool columns : {false, true}) {
+      const std::vector<int64_t> sizes = columns ? std::vector<int64_t>{n, rows} : std::vector<int64_t>{rows, n};
+      const std::string shape = "f32[" + std::to_string(sizes[0]) + ", " + std::to_string(sizes[1]) + "]";
+      const std::string text =
+          "graph @g(%x: " + shape + ") {\n  %y = " + op + " %x {axis = " + (columns ? "0" : "1") + "}\n  return %y\n}\n";
+      std::vector<float> x = values({rows, n}, 4);
+      const auto at = [&](int64_t row, int64_t i) -> float& {
+        return x[static_cast<size_t>(columns ? i * rows + row : row * n + i)];
+      };
+      at(1, 0) = nan, at(2, 33) = nan, at(3, n - 1) = nan;
+      at(4, 40) = inf, at(5, 1) = -inf, at(6, 17) = 3e38f;
+      at(7, 5) = -inf, at(7, 6) = nan, at(8, 5) = inf, at(8, 66) = nan;
+      for (int64_t i = 0; i < n; ++i) at(9, i) = -inf, at(10, i) = nan, at(11, i) = i == 3 ? 1.0f : -inf;
+      std::vector<char> bytes(x.size() * 4);
+      std::memcpy(bytes.data(), x.data(), bytes.size());
+      const std::vector<e::Tensor> in{arrange(TSR_F32, sizes, bytes, Layout::Dense)};
+      const e::Tensor want = compile(text, "reference").run(in)[0];
+      int64_t nans = 0;
+      for (const std::string& backend : cpu_backends()) {
+        INFO(text << backend);
+        const e::Tensor got = compile(text, backend).run(in)[0];
+        for (int64_t i = 0; i < want.elements(); ++i) {
+          INFO("element " << i);
+          const float g = load_as<float>(TSR_F32, got.data(), i), w = load_as<float>(TSR_F32, want.data(), i);
+          nans += std::isnan(w);
+          CHECK(std::isnan(g) == std::isnan(w));
+          if (std::isinf(w)) CHECK(g == w);
+          if (std::isfinite(w)) CHECK(std::abs(g - w) <= 2e-6f * std::max(1.0f, std::abs(w)));
+        }
+        CHECK(nans >= 8 * n);  // rows 1 to 4 and 7 to 10
+        nans = 0;
+      }
+    }
 }
 
 TEST_CASE("values round to bf16 alike, whatever instruction does it") {
