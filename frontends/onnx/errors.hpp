@@ -21,6 +21,7 @@ inline constexpr const char* kType = "TSR-X010";         // sequences, optionals
 inline constexpr const char* kUnsupported = "TSR-X011";  // a form of a known operator that is not translated
 inline constexpr const char* kData = "TSR-X012";         // a value that must be known when the model is imported
 inline constexpr const char* kLimit = "TSR-X013";        // nesting and expansion limits
+inline constexpr const char* kName = "TSR-X014";         // an input or output whose name is empty or has a zero byte
 
 [[noreturn]] inline void fail(const char* code, const std::string& message, const std::string& hint = {}) {
   throw sdk::Error(TSR_USER, code, message, hint);

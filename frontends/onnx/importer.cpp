@@ -12,7 +12,7 @@ constexpr size_t kMostNodes = 1'000'000;  // translated, functions expanded: a s
 
 std::string_view standard(std::string_view domain) { return domain == "ai.onnx" ? std::string_view() : domain; }
 
-// A name as the IR's text form and C strings can hold it.
+// The name of a value inside the graph: readable in its text form.
 std::string clean(std::string_view name) {
   std::string out(name.substr(0, 256));
   for (size_t i = 0; i < out.size();) {
@@ -27,6 +27,15 @@ std::string clean(std::string_view name) {
 }
 
 std::string quoted(std::string_view name) { return "'" + clean(name) + "'"; }
+
+// The name of an input or output: as it stands in the model, whatever its characters, for people and archives ask for it.
+std::string signature_name(std::string_view name, const std::string& place) {
+  if (name.empty()) fail(kName, place + " has no name", "give it one: no node can use it otherwise");
+  if (const size_t zero = name.find('\0'); zero != name.npos)
+    fail(kName, place + ": its name has a zero byte at index " + std::to_string(zero),
+         "names of inputs and outputs are texts without one");
+  return std::string(name);
+}
 
 std::string symbol_prefix(std::string_view param) {
   std::string out;
@@ -103,7 +112,7 @@ void Importer::declare(const GraphProto& g) {
 // --------------------------------------------------------------------------------------------------- inputs, initializers
 
 V Importer::graph_input(const ValueInfoProto& info) {
-  const std::string name = clean(info.name), what = path_ + ": input " + quoted(info.name);
+  const std::string what = path_ + ": input " + quoted(info.name), name = signature_name(info.name, what);
   const sdk::Graph g = b.graph();
   if (const tsr_tensor* bound = g.api().bound_input(g.handle(), name.c_str())) {
     HostTensor t{static_cast<tsr_dtype>(bound->dtype), {bound->sizes, bound->sizes + bound->rank}, nullptr, 0};
@@ -417,16 +426,27 @@ void Importer::run() {
   nodes(g.nodes);
   if (g.outputs.empty()) fail(kStructure, path_ + ": the graph has no outputs");
   std::vector<tsr_id> outputs;
+  std::vector<std::string> names;
+  std::unordered_set<std::string> taken, listed;
+  for (const ValueInfoProto& v : g.outputs) taken.insert(std::string(v.name));
   for (const ValueInfoProto& v : g.outputs) {
+    const std::string name = signature_name(v.name, path_ + ": output " + std::to_string(outputs.size()));
     if (v.type.kind != TypeProto::Tensor && v.type.kind != TypeProto::None)
       fail(kType, path_ + ": output " + quoted(v.name) + " is " + kind_name(v.type.kind) + "; expected a tensor");
     const V value = lookup(v.name, path_ + ": output " + quoted(v.name));
     if (!value) fail(kUndefined, path_ + ": output " + quoted(v.name) + " has no value");
     b.name(value, clean(v.name));
     outputs.push_back(value.id());
+    // One that is listed a second time cannot have the same name.
+    names.push_back(name);
+    if (!listed.insert(name).second)
+      for (int n = 2; !taken.insert(names.back()).second; ++n) names.back() = name + "_" + std::to_string(n);
   }
   const sdk::Graph graph = b.graph();
   sdk::check(graph.api().region_set_outputs(graph.handle(), 0, outputs.data(), static_cast<uint32_t>(outputs.size())));
+  std::vector<const char*> texts;
+  for (const std::string& s : names) texts.push_back(s.c_str());
+  graph.set_output_names(texts);
   sweep(0);
 }
 

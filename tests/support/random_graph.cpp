@@ -195,6 +195,12 @@ class Generator {
       out.push_back(random_.pick(same));
     }
     g_.set_outputs(0, out);
+    if (!random_.chance(30)) return;
+    std::vector<std::string> names;
+    std::vector<const char*> given;
+    for (size_t i = 0; i < out.size(); ++i) names.push_back("out \"" + std::to_string(i) + "\"");
+    for (const std::string& name : names) given.push_back(random_.chance(50) ? name.c_str() : nullptr);
+    g_.set_output_names(given);
   }
 
   // ------------------------------------------------------------------------------------------- values of a wanted type

@@ -47,6 +47,10 @@ std::string fingerprint(const Graph& g) {
     s += "region " + id(r) + " of " + id(x.parent_node) + " " + id(x.first) + ".." + id(x.last) + ids(x.inputs, x.num_inputs) +
          ids(x.outputs, x.num_outputs) + "\n";
   }
+  for (uint32_t i = 0; i < g.region(0).num_outputs; ++i) {
+    const char* given = g.given_output_name(i);
+    s += "output " + std::to_string(i) + (given ? std::string(" \"") + given + "\"\n" : " as its value\n");
+  }
   s += "live " + std::to_string(g.num_live_nodes()) + ", tables " + std::to_string(g.num_nodes()) + " " +
        std::to_string(g.num_values()) + " " + std::to_string(g.num_regions()) + "\n";
   for (const tsr_symbol& y : g.sizes().symbols()) s += std::string("symbol ") + y.name + "\n";
@@ -73,7 +77,7 @@ class Editor {
   Editor(Graph& g, std::mt19937_64& random) : g_(g), random_(random) {}
 
   bool run() {
-    switch (below(16)) {
+    switch (below(17)) {
       case 0:
       case 1:
       case 2: return create();
@@ -89,6 +93,7 @@ class Editor {
       case 12: return outputs();
       case 13: return nested();
       case 14: return sizes();
+      case 15: return output_names();
       default: return rest();
     }
   }
@@ -194,6 +199,17 @@ class Editor {
     for (uint64_t k = below(4); k > 0; --k)
       if (const tsr_id v = live_value(region); v != TSR_NONE) values.push_back(v);
     g_.set_outputs(region, values);
+    return true;
+  }
+  bool output_names() {
+    if (below(4) == 0) {
+      g_.name_outputs();
+      return true;
+    }
+    static const char* const kNames[] = {"x", "y", "odd \"name\"", "0", nullptr};
+    std::vector<const char*> names;
+    for (uint32_t i = 0; i < g_.region(0).num_outputs; ++i) names.push_back(kNames[below(5)]);
+    g_.set_output_names(names);  // refused where two are the same
     return true;
   }
   // A cond over one value, both branches made here.

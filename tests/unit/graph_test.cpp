@@ -162,6 +162,12 @@ TEST_CASE("what cannot be is refused") {
   CHECK(message_of([&] { b.g->set_outputs(0, foreign); }) ==
         "TSR-B001 %1 cannot be an output of region 0: it belongs to another");
   CHECK(message_of([&] { b.g->set_attr(a, tsr_attr{}); }) != "none");
+  const tsr_id twice[] = {b.x, b.x};
+  b.g->set_outputs(0, twice);
+  const char *const same[] = {"y", "y"}, *const empty[] = {nullptr, ""};
+  CHECK(message_of([&] { b.g->set_output_names(same); }) == "TSR-B001 two outputs are called 'y'");
+  CHECK(message_of([&] { b.g->set_output_names(empty); }) == "TSR-B001 the name of output 1 is empty");
+  CHECK(message_of([&] { b.g->set_output_names({same, 1}); }).rfind("TSR-B001 1 names for the 2 outputs of graph", 0) == 0);
   CHECK(b.g->num_live_nodes() == 3);
 }
 

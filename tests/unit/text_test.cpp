@@ -125,6 +125,61 @@ TEST_CASE("names that are no plain words are quoted") {
   CHECK(g->find_value("\"\\\n") != TSR_NONE);
 }
 
+TEST_CASE("outputs may have names of their own, which edits leave alone") {
+  const std::string text =
+      "graph @g(%x: f32[2], %\"in \\\"1\\\"\": f32[2] arg \"\") -> (f32[2], \"z \\\"q\\\"\\x01\": f32[2], f32[2], \"y_2\": "
+      "f32[2]) {\n"
+      "  %y = neg %x : f32[2]\n"
+      "  return %y, %y, %x, %y\n"
+      "}\n";
+  const auto g = parse(text);
+  verify(*g);
+  CHECK(print_graph(*g) == text);
+  CHECK(equal(*g, *g->clone()));
+  const auto names = [](const Graph& of) {
+    std::vector<std::string> out;
+    for (uint32_t i = 0; i < of.region(0).num_outputs; ++i) out.emplace_back(of.output_name(i));
+    return out;
+  };
+  CHECK(names(*g) == std::vector<std::string>{"y", "z \"q\"\x01", "x", "y_2"});
+  // The value of an unnamed output may get another name; named ones stay.
+  g->begin("test");
+  g->replace_uses(g->find_value("y"), g->find_value("x"));
+  CHECK(names(*g) == std::vector<std::string>{"x", "z \"q\"\x01", "x", "y_2"});
+  g->rollback();
+  CHECK(print_graph(*g) == text);
+  g->begin("test");
+  g->name_outputs();
+  g->replace_uses(g->find_value("y"), g->find_value("x"));
+  const std::vector<std::string> all{"y", "z \"q\"\x01", "x", "y_2"};
+  CHECK(names(*g) == all);
+  CHECK(names(*g->clone()) == all);
+  CHECK(names(*parse(print_graph(*g))) == all);
+  const tsr_id x = g->find_value("x"), two[] = {x, x};
+  g->begin("inner");
+  g->set_name(x, "other");
+  CHECK(std::string(g->value(x).name) == "other");
+  CHECK(std::string(g->input_name(x)) == "x");
+  g->rollback();
+  CHECK(g->value(x).key == nullptr);
+  g->set_outputs(0, two);
+  CHECK(names(*g) == std::vector<std::string>{"y", "z \"q\"\x01"});
+  g->commit();
+  CHECK(difference(*g, *parse("graph @g(%x: f32[2], %\"in \\\"1\\\"\": f32[2] arg \"\") -> (\"y\": f32[2], \"w\": f32[2]) {\n"
+                              "  %y = neg %x : f32[2]\n  return %x, %x\n}\n")) == "the name of output 1");
+}
+
+TEST_CASE("names that would be equal get a suffix, those that were given keep theirs") {
+  const auto g =
+      parse("graph @g(%x: f32[2]) -> (f32[2], f32[2], \"x_2\": f32[2], \"x\": f32[2], f32[2]) { return %x, %x, %x, %x, %x }");
+  g->begin("test");
+  g->name_outputs();
+  g->commit();
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < 5; ++i) names.emplace_back(g->output_name(i));
+  CHECK(names == std::vector<std::string>{"x_3", "x_4", "x_2", "x", "x_5"});
+}
+
 TEST_CASE("strides and devices are part of a type") {
   const std::string text =
       "graph @g(%x: f32[4, s0; s0, 1]@null:0) -> (f32[4, s0]@null:0)\n"
@@ -343,6 +398,7 @@ TEST_CASE("equality sees every part of a graph") {
                                                        {"\"k\"", "\"l\""},
                                                        {"-> 1)", "-> 1 donated)"},
                                                        {"assume { s0 < 8 }", ""},
+                                                       {"-> (f32[s0, 4]", "-> (\"a1\": f32[s0, 4]"},
                                                        {"%x: f32[s0, 4]", "%x: f32[s0, 4] param"},
                                                        {"s0 < 8", "s0 < 8 \"why\""}};
   for (const auto& [from, to] : edits) {

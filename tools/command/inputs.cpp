@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <numbers>
 #include <optional>
@@ -169,7 +170,12 @@ std::vector<FileArray> read_arrays(const InputArguments& arguments) {
   std::vector<FileArray> out;
   for (const std::string& argument : arguments.files) {
     const auto single = [](const std::string& f) { return f.ends_with(".npy") || f.ends_with(".pb"); };
-    const size_t equals = single(argument) ? argument.find('=') : argument.npos;
+    size_t equals = single(argument) ? argument.find('=') : argument.npos;
+    for (size_t at = equals; at != argument.npos; at = argument.find('=', at + 1))  // names and paths may have one
+      if (std::error_code none; std::filesystem::exists(argument.substr(at + 1), none)) {
+        equals = at;
+        break;
+      }
     const std::string file = equals == argument.npos ? argument : argument.substr(equals + 1);
     std::vector<npz::Array> arrays;
     if (file.ends_with(".pb"))

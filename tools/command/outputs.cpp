@@ -5,6 +5,7 @@
 #include "npz/elements.hpp"
 #include "npz/npz.hpp"
 #include "tessera/dtypes.hpp"
+#include "text.hpp"
 
 namespace tessera::command {
 
@@ -31,7 +32,8 @@ std::string shape_text(const tsr_tensor& t) {
 
 std::string literals(const Signature& signature, const std::vector<embed::Tensor>& outputs) {
   std::string out;
-  for (size_t i = 0; i < outputs.size(); ++i) out += signature.outputs[i].name + " = " + literal(outputs[i].desc()) + "\n";
+  for (size_t i = 0; i < outputs.size(); ++i)
+    out += name_text(signature.outputs[i].name) + " = " + literal(outputs[i].desc()) + "\n";
   return out;
 }
 

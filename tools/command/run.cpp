@@ -115,7 +115,7 @@ int run_model(const Command& command, const std::vector<std::string>& args) {
   }
   Table table("lll", {"output", "type", "values"});
   for (size_t i = 0; i < outputs.size(); ++i)
-    table.row({s.signature.outputs[i].name, shape_text(outputs[i].desc()), summary(outputs[i].desc())});
+    table.row({name_text(s.signature.outputs[i].name), shape_text(outputs[i].desc()), summary(outputs[i].desc())});
   std::cout << table.text() << "\ncompiled in " << ms_text(s.compile_ms + s.pack_ms) << ", ran in " << ms_text(run_ms)
             << ", peak memory " << bytes_text(static_cast<double>(peak)) << "\n";
   if (!output.empty()) std::cout << "wrote " << output << "\n";

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "tessera/dtypes.hpp"
 #include "text.hpp"
@@ -49,13 +48,12 @@ Signature::Signature(const tsr_tables& t) : graph(t.name ? t.name : "") {
   const tsr_region& body = *TSR_AT(tsr_region, t.regions, t.region_stride, 0);
   const auto value = [&](tsr_id id) { return describe(*TSR_AT(tsr_value, t.values, t.value_stride, id)); };
   for (uint32_t i = 0; i < body.num_inputs; ++i) inputs.push_back(value(body.inputs[i]));
-  std::set<std::string> taken;
+  const std::vector<std::string> names = embed::output_names(t);
   for (uint32_t i = 0; i < body.num_outputs; ++i) {
     ValueInfo v = value(body.outputs[i]);
+    v.name = names[i];
     v.key.clear();
     v.kind = TSR_INPUT_NONE;
-    const std::string base = v.name;
-    for (int n = 2; !taken.insert(v.name).second; ++n) v.name = base + "_" + std::to_string(n);
     outputs.push_back(std::move(v));
   }
   for (size_t i = 0; i < t.num_symbols; ++i) {
@@ -66,11 +64,14 @@ Signature::Signature(const tsr_tables& t) : graph(t.name ? t.name : "") {
 }
 
 const ValueInfo* Signature::find(std::string_view name) const {
-  for (const ValueInfo& v : inputs)
-    if (v.name == name) return &v;
-  for (const ValueInfo& v : inputs)
-    if (!v.key.empty() && v.key == name) return &v;
-  return nullptr;
+  const ValueInfo* found = nullptr;
+  int best = 3;
+  for (const ValueInfo& v : inputs) {
+    // What is called so outside of the graph, before what has the name inside of it alone.
+    const int rank = v.label() != name ? (v.name == name ? 2 : 3) : v.kind == TSR_INPUT_ARG || v.key.empty() ? 0 : 1;
+    if (rank < best) best = rank, found = &v;
+  }
+  return found;
 }
 
 std::vector<std::string> Signature::labels() const {

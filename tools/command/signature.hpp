@@ -12,8 +12,8 @@
 namespace tessera::command {
 
 struct ValueInfo {
-  std::string name;                // without '%'; outputs: made unique by a suffix
-  std::string key;                 // of a param or state in its state dict; may be empty
+  std::string name;                // inputs: in the graph, without '%'; outputs: outside of it
+  std::string key;                 // what an input is called outside of the graph, when that is not its name; may be empty
   uint32_t kind = TSR_INPUT_NONE;  // tsr_input_kind; outputs: none
   uint32_t dtype = 0;
   bool donated = false;  // a call may reuse its memory
@@ -37,7 +37,7 @@ class Signature {
   std::vector<ValueInfo> inputs, outputs;
   std::vector<SymbolInfo> symbols;
 
-  // The input called so, by its name or its key; null: none. A name wins over another input's key.
+  // The input called so outside of the graph, or else in it; null: none. An arg wins over a param or state whose key is the same.
   [[nodiscard]] const ValueInfo* find(std::string_view name) const;
   [[nodiscard]] std::vector<std::string> labels() const;              // of the inputs, keys where they have one, in order
   [[nodiscard]] std::string type_text(const ValueInfo& value) const;  // "f32[s0, 4]"

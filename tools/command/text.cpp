@@ -60,7 +60,31 @@ std::string join(const std::vector<std::string>& items, const char* separator) {
   return out;
 }
 
-std::string quote(std::string_view text) { return "'" + std::string(text) + "'"; }
+std::string quote(std::string_view text) { return "'" + printable(text) + "'"; }
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    if (u >= 0x20 && u != 0x7f) {
+      out += c;
+    } else {
+      char escaped[5];
+      std::snprintf(escaped, sizeof escaped, "\\x%02x", u);
+      out += escaped;
+    }
+  }
+  return out;
+}
+
+std::string name_text(std::string_view name) {
+  const bool plain = name.find_first_of("\"\\") == name.npos && !name.starts_with(' ') && !name.ends_with(' ') &&
+                     std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  if (plain) return std::string(name);
+  std::string out = "\"";
+  for (const char c : name) out += c == '"' || c == '\\' ? std::string{'\\', c} : printable({&c, 1});
+  return out + "\"";
+}
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> out;
@@ -92,7 +116,7 @@ std::optional<double> parse_number(std::string_view text) {
 }
 
 std::pair<std::string, std::string> name_and_value(const std::string& option, const std::string& text, const char* expected) {
-  const size_t at = text.find('=');
+  const size_t at = text.rfind('=');  // a name may have one, the values never do
   if (at == text.npos || at == 0) throw usage_error("TSR-U004", option + ": found " + quote(text) + ", expected " + expected);
   return {text.substr(0, at), text.substr(at + 1)};
 }

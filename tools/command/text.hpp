@@ -14,14 +14,18 @@ namespace tessera::command {
 // "; did you mean 'x'?" when a candidate is near (edit distance at most a third of the word, at least 2), else "".
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 std::string join(const std::vector<std::string>& items, const char* separator = ", ");
-std::string quote(std::string_view text);                               // "'text'"
+std::string printable(std::string_view text);  // control characters as \xNN
+std::string quote(std::string_view text);      // "'text'", printable
+// The name of an input or output for people to read: in double quotes, as text IR writes strings, where it has quotes, control characters or
+// blanks around it.
+std::string name_text(std::string_view name);
 std::vector<std::string> split(std::string_view text, char separator);  // pieces without surrounding blanks
 std::string indent(std::string_view text, size_t spaces);               // every line; no final newline
 
 std::optional<int64_t> parse_int(std::string_view text);    // the whole of it, decimal
 std::optional<double> parse_number(std::string_view text);  // the whole of it, finite
 
-// "NAME=VALUE" of an option. Throws TSR-U004 naming the option.
+// "NAME=VALUE" of an option, at the last '='. Throws TSR-U004 naming the option.
 std::pair<std::string, std::string> name_and_value(const std::string& option, const std::string& text, const char* expected);
 
 std::string bytes_text(double bytes);  // "12.5 MiB"

@@ -40,9 +40,25 @@ class Record {
   }
 };
 
-uint16_t flags(const std::string& name) {  // 4.4.4: bit 11, the name is UTF-8
-  return std::ranges::any_of(name, [](unsigned char c) { return c >= 128; }) ? 0x800 : 0;
+// Whether a text is UTF-8 and not ASCII alone.
+bool needs_utf8(const std::string& s) {
+  bool wide = false;
+  for (size_t i = 0; i < s.size();) {
+    const auto c = static_cast<unsigned char>(s[i]);
+    const size_t n = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
+    if (n == 0 || i + n > s.size()) return false;
+    const auto next = n > 1 ? static_cast<unsigned char>(s[i + 1]) : 0;
+    if ((c == 0xe0 && next < 0xa0) || (c == 0xed && next > 0x9f) || (c == 0xf0 && next < 0x90) || (c == 0xf4 && next > 0x8f))
+      return false;  // overlong, a surrogate, beyond U+10FFFF (Unicode, table 3-7)
+    for (size_t k = 1; k < n; ++k)
+      if ((static_cast<unsigned char>(s[i + k]) & 0xc0) != 0x80) return false;
+    wide = wide || n > 1;
+    i += n;
+  }
+  return wide;
 }
+
+uint16_t flags(const std::string& name) { return needs_utf8(name) ? 0x800 : 0; }  // 4.4.4: bit 11, the name is UTF-8
 
 std::string local_header(const Member& m) {  // 4.3.7
   Record r;

@@ -139,12 +139,33 @@ class Tensor {
 
 // ---------------------------------------------------------------------------------------------------- graphs, executables
 
+// What the inputs and outputs of a graph are called outside of it, in order. Names of outputs differ from each other.
+inline std::vector<std::string> input_names(const tsr_tables& t) {
+  const tsr_region& body = *TSR_AT(tsr_region, t.regions, t.region_stride, 0);
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < body.num_inputs; ++i) {
+    const tsr_value& v = *TSR_AT(tsr_value, t.values, t.value_stride, body.inputs[i]);
+    names.emplace_back(v.key ? v.key : v.name);
+  }
+  return names;
+}
+inline std::vector<std::string> output_names(const tsr_tables& t) {
+  const tsr_region& body = *TSR_AT(tsr_region, t.regions, t.region_stride, 0);
+  const char* const* given = TSR_HAS(&t, tsr_tables, output_names) ? t.output_names : nullptr;
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < body.num_outputs; ++i)
+    names.emplace_back(given && given[i] ? given[i] : TSR_AT(tsr_value, t.values, t.value_stride, body.outputs[i])->name);
+  return names;
+}
+
 class Graph {
  public:
   explicit Graph(tsr_graph* handle) : handle_(handle, api().graph_destroy) {}  // takes it over
   [[nodiscard]] tsr_graph* handle() const noexcept { return handle_.get(); }
   tsr_graph* release() noexcept { return handle_.release(); }
   [[nodiscard]] const tsr_tables& tables() const { return *api().graph_tables(handle()); }
+  [[nodiscard]] std::vector<std::string> input_names() const { return embed::input_names(tables()); }
+  [[nodiscard]] std::vector<std::string> output_names() const { return embed::output_names(tables()); }
   [[nodiscard]] std::string print(uint32_t flags = 0) const {
     return text_of(api().graph_print, handle(), flags);
   }  // TSR_PRINT_*
@@ -165,6 +186,8 @@ class Executable {
   [[nodiscard]] tsr_executable* handle() const noexcept { return handle_.get(); }
   // The final graph: its inputs and outputs are those of run().
   [[nodiscard]] const tsr_tables& tables() const { return *api().executable_graph(handle()); }
+  [[nodiscard]] std::vector<std::string> input_names() const { return embed::input_names(tables()); }
+  [[nodiscard]] std::vector<std::string> output_names() const { return embed::output_names(tables()); }
   [[nodiscard]] std::string describe() const { return text_of(api().executable_describe, handle()); }  // JSON: "executable"
   [[nodiscard]] std::string plan() const { return text_of(api().executable_plan, handle()); }  // the step table, for people
   void write_diagram(const std::string& path) const { check(api().executable_diagram(handle(), path.c_str())); }  // .dot, .svg
@@ -197,7 +220,8 @@ struct ContextOptions {
 // The C form of ContextOptions, for as long as it and they live.
 class ContextOptionsView {
  public:
-  explicit ContextOptionsView(const ContextOptions& o) : overrides_(pointers(o.overrides)), dirs_(pointers(o.plugin_dirs)) {
+  explicit ContextOptionsView(const ContextOptions& o)
+      : overrides_(pointers(o.overrides, "an override")), dirs_(pointers(o.plugin_dirs, "the path of a plugin directory")) {
     c_.struct_size = sizeof c_;
     c_.config_path = o.config_path.empty() ? nullptr : o.config_path.c_str();
     c_.config_text = o.config_text.empty() ? nullptr : o.config_text.c_str();
@@ -210,7 +234,7 @@ class ContextOptionsView {
   [[nodiscard]] const tsr_context_options* get() const noexcept { return &c_; }
 
  private:
-  static std::vector<const char*> pointers(const std::vector<std::string>& strings) {
+  static std::vector<const char*> pointers(const std::vector<std::string>& strings, const char* what) {
     std::vector<const char*> out;
     for (const std::string& s : strings) out.push_back(s.c_str());
     return out;

@@ -66,7 +66,9 @@ class ModelFile {
 
 // A graph that outlives its context handle: it borrows the records.
 tsr_graph* hand_out(std::unique_ptr<Graph> g, const std::shared_ptr<const Context>& context) {
-  if (g->in_transaction()) g->commit();
+  if (!g->in_transaction()) g->begin("import");
+  g->name_outputs();  // as the model says: whatever passes make of the values
+  g->commit();
   g->keep(context);
   verify(*g);
   g->reset_scratch();

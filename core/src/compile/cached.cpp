@@ -165,7 +165,8 @@ std::unique_ptr<Executable> compile_cached(std::unique_ptr<Graph> graph, const C
                                                             static_cast<int>(r.config.get_int("cache.settle_seconds")));
   const ConstantContents contents(constants, digests);
   const std::string key =
-      sha256_hex(cache_environment(r) + "\ngraph\n" + print_graph(*graph, kPrintLocations | kPrintWithoutHints, &contents));
+      sha256_hex(cache_environment(r) + (graph->tables().output_names ? "\ngraph, outputs named\n" : "\ngraph\n") +
+                 print_graph(*graph, kPrintLocations | kPrintWithoutHints, &contents));
   std::optional<ConstantForms> forms(std::in_place, *r.context.cache(), graph->sources(), constants, digests, key);
   phase.reset();
   if (std::unique_ptr<Executable> e = restore(graph, key, r, *forms)) {

@@ -164,8 +164,8 @@ std::string Executable::describe_json() const {
     i["donated"] = value.donated != 0;
     inputs.push_back(std::move(i));
   }
-  for (const tsr_id v : std::span(g.region(0).outputs, g.region(0).num_outputs))
-    outputs.push_back({{"name", g.value(v).name}, {"type", type_of(g, v)}});
+  for (uint32_t i = 0; i < g.region(0).num_outputs; ++i)
+    outputs.push_back({{"name", g.output_name(i)}, {"type", type_of(g, g.region(0).outputs[i])}});
   out["inputs"] = std::move(inputs);
   out["outputs"] = std::move(outputs);
   out["threads"] = plan_->threads > 0 ? plan_->threads : num_threads();
@@ -175,7 +175,7 @@ std::string Executable::describe_json() const {
                     {"assign_ms", times.assign * 1e3},
                     {"kernels_ms", times.kernels * 1e3},
                     {"pack_ms", plan_->with_nested(&Plan::pack_seconds) * 1e3}};
-  return out.dump();
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);  // a name may be no UTF-8
 }
 
 }  // namespace tessera::core

@@ -137,7 +137,6 @@ class Plan {
   const Graph* graph = nullptr;
   tsr_id region = 0;
   std::vector<InputSpec> inputs;
-  std::vector<std::string> output_names;
   std::vector<Slot> slots;
   std::vector<Storage> storages;
   std::vector<std::unique_ptr<Step>> steps;

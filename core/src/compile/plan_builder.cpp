@@ -42,8 +42,6 @@ class PlanBuilder {
     for (size_t s = 0; s < known.size(); ++s)
       if (known[s]) p_.program.set_known(static_cast<uint32_t>(s), 0);
     inputs(known);
-    const tsr_region& r = g_.region(region_);
-    for (uint32_t j = 0; j < r.num_outputs; ++j) p_.output_names.emplace_back(g_.value(r.outputs[j]).name);
     for (const tsr_id n : nodes_of(g_, region_)) node(n);
     outputs();
     if (kernels_) {

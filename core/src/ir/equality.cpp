@@ -34,7 +34,9 @@ class Comparison {
       if (xa[i].relation != xb[i].relation || !dim(xa[i].a, xb[i].a) || !dim(xa[i].b, xb[i].b) ||
           (!computation_ && xa[i].why != xb[i].why))
         return "assumption " + std::to_string(i);
-    region(0, 0);
+    if (region(0, 0) && !computation_)
+      for (uint32_t i = 0; i < a_.region(0).num_outputs; ++i)
+        if (!text(a_.output_name(i), b_.output_name(i))) return "the name of output " + std::to_string(i);
     return found_;
   }
 

@@ -231,6 +231,11 @@ tsr_id Graph::find_value(std::string_view name) const {
   return names_.find(name, [this](tsr_id v) { return std::string_view(values_[v].name); });
 }
 
+const char* Graph::output_name(uint32_t index) const {
+  const char* given = given_output_name(index);
+  return given ? given : values_[regions_[0].outputs[index]].name;
+}
+
 tsr_id Graph::new_value(const tsr_type& type, std::string_view name) {
   tsr_value v{};
   v.name = unique_name(name);

@@ -70,6 +70,10 @@ class Graph {
   uint32_t use_index(tsr_id node, uint32_t operand) const { return node_slots_[node][operand]; }
   uint32_t output_use_index(tsr_id region, uint32_t output) const { return output_slots_[region][output]; }
   tsr_id find_value(std::string_view name) const;  // TSR_NONE when there is none
+  const char* output_name(uint32_t index) const;   // outside of the graph: the one that was given, or that of its value
+  const char* given_output_name(uint32_t index) const { return tables_.output_names ? tables_.output_names[index] : nullptr; }
+  // What an input is called outside of the graph: its key, or its name.
+  const char* input_name(tsr_id value) const { return values_[value].key ? values_[value].key : values_[value].name; }
   Sizes& sizes() { return sizes_; }
   const Sizes& sizes() const { return sizes_; }
   const tsr_attr* attr(tsr_id node, std::string_view name) const;  // null when it has none
@@ -90,10 +94,15 @@ class Graph {
   void set_type(tsr_id value, const tsr_type& type);
   void set_name(tsr_id value, std::string_view name);
   tsr_id create_region(std::span<const tsr_type> input_types, std::span<const std::string> names = {});
+  // The graph's own outputs keep their names by number; further ones are called as their values.
   void set_outputs(tsr_id region, std::span<const tsr_id> values);
   tsr_id create_input(std::string_view name, const tsr_type& type, tsr_input_kind kind = TSR_INPUT_ARG,
                       const char* key = nullptr);
   void set_state(tsr_id value, uint32_t writeback, bool donated);
+  // The names of the outputs outside of the graph (tsr_tables.output_names), one for each; null: as its value.
+  void set_output_names(std::span<const char* const> names);
+  // Gives every output that has no name that of its value, with a suffix where another output has it: from here on no pass changes it.
+  void name_outputs();
   void rename(std::string_view graph_name);
 
   // ---- transactions: edits are journaled under an author. They nest: an inner commit keeps its edits in the outer one, an
@@ -165,6 +174,7 @@ class Graph {
   const tsr_type* intern_type(const tsr_type& t);
   tsr_attr copy_attr(const tsr_attr& a);
   tsr_id new_value(const tsr_type& type, std::string_view name);
+  void store_output_names(const char* const* names);
   const char* unique_name(std::string_view base);
   void take_name(tsr_id value);
   void release_name(tsr_id value);

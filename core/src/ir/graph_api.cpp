@@ -200,6 +200,10 @@ const tsr_graph_api kApi = {
     },
     .constant_source = [](tsr_graph* g, const void* data, size_t length, int fd,
                           uint64_t offset) noexcept { return guarded([&] { of(g).sources().add(data, length, fd, offset); }); },
+    .outputs_set_names = [](tsr_graph* g, const char* const* names,
+                            uint32_t count) noexcept { return guarded([&] {
+                                                         of(g).set_output_names({names, count});
+                                                       }); },
 };
 
 }  // namespace

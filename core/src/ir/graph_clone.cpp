@@ -67,6 +67,7 @@ std::unique_ptr<Graph> Graph::clone() const {
     g->set_state(c.values[r.inputs[i]], v.writeback, v.donated != 0);
   }
   c.body(0, 0);
+  if (tables_.output_names) g->set_output_names({tables_.output_names, r.num_outputs});
   for (tsr_id n = 0; n < g->nodes_.size(); ++n) g->nodes_[n].author = "clone";
   g->share_constants_ = false;
   g->close();  // a copy of a checked graph needs no check

@@ -293,6 +293,14 @@ void Graph::set_name(tsr_id v, std::string_view name) {
   require_edit();
   check_value(v);
   if (name == values_[v].name) return;
+  tsr_value& value = values_[v];
+  if (tables_.output_names && value.region == 0 && value.def_node == TSR_NONE && !value.key) {
+    // The signature has its names: outside of the graph the input goes on being called as it was.
+    Undo key{Undo::kKey};
+    key.id = v;
+    value.key = value.name;
+    log(key);
+  }
   Undo u{Undo::kName};
   u.id = v;
   u.old = values_[v].name;
@@ -336,6 +344,11 @@ void Graph::set_outputs(tsr_id region, std::span<const tsr_id> values) {
                    ": it belongs to another");
   }
   tsr_region& r = regions_[region];
+  if (region == 0 && tables_.output_names && values.size() != r.num_outputs) {
+    auto* names = static_cast<const char**>(allocate(values.size() * sizeof(char*), alignof(char*)));
+    for (size_t i = 0; i < values.size(); ++i) names[i] = i < r.num_outputs ? tables_.output_names[i] : nullptr;
+    store_output_names(names);
+  }
   Undo u{Undo::kOutputs};
   u.id = region;
   u.old = r.outputs;
@@ -350,49 +363,6 @@ void Graph::set_outputs(tsr_id region, std::span<const tsr_id> values) {
   log(u);
   touch_owner(region);
   for (uint32_t i = 0; i < u.count; ++i) lost_use(static_cast<const tsr_id*>(u.old)[i]);
-}
-
-tsr_id Graph::create_input(std::string_view name, const tsr_type& type, tsr_input_kind kind, const char* key) {
-  require_edit();
-  const tsr_id id = new_value(type, name);
-  tsr_value& v = values_[id];
-  tsr_region& r = regions_[0];
-  v.input_kind = kind;
-  v.def_index = r.num_inputs;
-  v.key = key ? intern(key) : nullptr;
-  auto* inputs = const_cast<tsr_id*>(r.inputs);
-  if ((r.num_inputs & (r.num_inputs - 1)) == 0) {  // full: the array grows to the next power of two
-    inputs = static_cast<tsr_id*>(allocate(std::max(1u, 2 * r.num_inputs) * sizeof(tsr_id), alignof(tsr_id)));
-    std::copy(r.inputs, r.inputs + r.num_inputs, inputs);
-  }
-  inputs[r.num_inputs] = id;
-  Undo u{Undo::kCreateInput};
-  u.id = id;
-  u.old = r.inputs;
-  r.inputs = inputs;
-  ++r.num_inputs;
-  log(u);
-  return id;
-}
-
-void Graph::set_state(tsr_id v, uint32_t writeback, bool donated) {
-  require_edit();
-  check_value(v);
-  Undo u{Undo::kState};
-  u.id = v;
-  u.other = values_[v].writeback;
-  u.index = values_[v].donated;
-  values_[v].writeback = writeback;
-  values_[v].donated = donated;
-  log(u);
-}
-
-void Graph::rename(std::string_view graph_name) {
-  require_edit();
-  Undo u{Undo::kGraphName};
-  u.old = tables_.name;
-  tables_.name = intern(graph_name);
-  log(u);
 }
 
 }  // namespace tessera::core

@@ -112,6 +112,7 @@ void Graph::undo(const Undo& u) {
       values_[u.id].name = static_cast<const char*>(u.old);
       take_name(u.id);
       break;
+    case Undo::kKey: values_[u.id].key = nullptr; break;
     case Undo::kCreateRegion:
       drop_values(regions_[u.id].num_inputs);
       regions_.pop_back();
@@ -137,6 +138,7 @@ void Graph::undo(const Undo& u) {
       values_[u.id].writeback = u.other;
       values_[u.id].donated = u.index;
       break;
+    case Undo::kOutputNames: tables_.output_names = static_cast<const char* const*>(u.old); break;
     case Undo::kGraphName: tables_.name = static_cast<const char*>(u.old); break;
   }
 }
@@ -166,6 +168,7 @@ void Graph::restart() {
   owners_.clear();
   held_.clear();
   sources_ = {};
+  tables_.output_names = nullptr;
   marks_.back() = {0, 0, sizes_.checkpoint(), marks_.back().author, 0};
   live_nodes_ = 0;
   next_anonymous_ = 0;

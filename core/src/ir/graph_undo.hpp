@@ -18,10 +18,12 @@ struct Graph::Undo {
     kAttrs,
     kType,
     kName,
+    kKey,
     kCreateRegion,
     kOutputs,
     kCreateInput,
     kState,
+    kOutputNames,
     kGraphName
   } kind;
   tsr_id id = TSR_NONE;     // node, value or region

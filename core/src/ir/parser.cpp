@@ -34,13 +34,14 @@ class GraphParser : Memory, public Reader {
     inputs();
     const Token arrow = peek();
     const bool typed = accept("->");
-    const std::vector<tsr_type> outputs = typed ? types_in_parentheses() : std::vector<tsr_type>{};
+    const std::vector<tsr_type> outputs = typed ? results() : std::vector<tsr_type>{};
     if (accept_word("symbols")) skip_braces();  // read ahead
     if (accept_word("assume")) assumptions();
     expect("{");
     set_memory(Memory::node);
     body(0);
     check_outputs(arrow, typed, outputs);
+    name_outputs();
     return mark();
   }
 
@@ -200,12 +201,22 @@ class GraphParser : Memory, public Reader {
     next();
   }
 
-  std::vector<tsr_type> types_in_parentheses() {
+  // (f32[4], "name": f32[]): a name where an output is called otherwise than the value that is returned for it.
+  std::vector<tsr_type> results() {
     std::vector<tsr_type> types;
     expect("(");
-    if (!at(")")) do
+    if (!at(")")) do {
+        std::string& name = output_names_.emplace_back();
+        if (const Token t = peek(); t.kind == Tok::kString) {
+          name = unescape(next());
+          if (name.empty()) unexpected(t, "a name that is not empty");
+          if (std::count(output_names_.begin(), output_names_.end(), name) > 1)
+            source().fail("TSR-I005", t.offset,
+                          "found " + describe(t) + " as the name of a second output, expected another name for each");
+          expect(":");
+        }
         types.push_back(type());
-      while (accept(","));
+      } while (accept(","));
     if (!at(")")) unexpected("',' or ')'");
     next();
     return types;
@@ -237,6 +248,12 @@ class GraphParser : Memory, public Reader {
                       "state %" + w.name + " of type " + print_type(g_, w.type) + " is written back with output " +
                           std::to_string(w.output) + " of type " + print_type(g_, have));
     }
+  }
+
+  void name_outputs() {
+    std::vector<const char*> names;
+    for (const std::string& s : output_names_) names.push_back(s.empty() ? nullptr : s.c_str());
+    if (std::any_of(names.begin(), names.end(), [](const char* s) { return s != nullptr; })) g_.set_output_names(names);
   }
 
   bool agree(const tsr_type& a, const tsr_type& b) const {
@@ -447,6 +464,7 @@ class GraphParser : Memory, public Reader {
 
   Graph& g_;
   std::vector<Writeback> writebacks_;
+  std::vector<std::string> output_names_;  // "": called as its value
   std::vector<Token> inputs_;
   uint32_t depth_ = 0;
 };

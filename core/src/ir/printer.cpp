@@ -247,7 +247,14 @@ class Printer {
 
   void results(const tsr_region& r) {
     text += '(';
-    append_list(text, r.num_outputs, [&](uint32_t i) { append_type(text, &g_.sizes(), *g_.value(r.outputs[i]).type); });
+    append_list(text, r.num_outputs, [&](uint32_t i) {
+      const tsr_value& v = g_.value(r.outputs[i]);
+      if (const std::string_view name = g_.output_name(i); name != v.name) {  // one that is called as its value says so already
+        append_quoted(text, name);
+        text += ": ";
+      }
+      append_type(text, &g_.sizes(), *v.type);
+    });
     text += ')';
   }
 

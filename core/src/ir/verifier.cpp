@@ -36,6 +36,7 @@ class Verifier {
     for (const tsr_id r : reached_) region_values(r);
     printable_ = true;
     inputs();
+    output_names();
     for (const tsr_id r : reached_) {
       for (const tsr_id n : nodes_of(g_, r)) operands_in_order(n);
       outputs(r);
@@ -270,6 +271,16 @@ class Verifier {
         if (v.writeback != TSR_NONE) fail(13, "the region's input " + name(g_.region(r).inputs[i]) + " is written back");
         if (v.donated) fail(14, "the region's input " + name(g_.region(r).inputs[i]) + " is donated");
       }
+    }
+  }
+
+  void output_names() const {
+    std::unordered_set<std::string_view> names;
+    for (uint32_t i = 0; i < g_.region(0).num_outputs; ++i) {
+      const char* name = g_.given_output_name(i);
+      if (!name) continue;
+      if (!*name) fail(27, "the name of output " + std::to_string(i) + " is empty");
+      if (!names.insert(name).second) fail(27, "two outputs are called '" + std::string(name) + "'");
     }
   }
 

@@ -34,6 +34,8 @@
 //   V24  sizes name existing expressions; expressions name earlier expressions and existing symbols
 //   V25  symbol names are identifiers, unique, with a range that is not empty
 //   V26  no assumption is false for every value of its symbols
+//   signature
+//   V27  the names that outputs were given are not empty, and unique
 #pragma once
 
 #include <span>

@@ -202,7 +202,10 @@ class Diagram {
     for (const tsr_id n : nodes_of(g_, 0)) node(n, 1);
     for (uint32_t j = 0; j < r.num_outputs; ++j) {
       const std::string id = "o" + std::to_string(j);
-      shape(1, id, "output", "output " + std::to_string(j) + "\\n" + name_and_type(r.outputs[j]));
+      const std::string name = g_.output_name(j);
+      const bool own = name != g_.value(r.outputs[j]).name;  // not that of the value
+      shape(1, id, "output",
+            "output " + std::to_string(j) + (own ? " " + escaped(name) : "") + "\\n" + name_and_type(r.outputs[j]));
       edge(r.outputs[j], id);
     }
   }

@@ -193,7 +193,7 @@ typedef struct tsr_value {
   uint32_t donated;    /* state or arg: its memory may be reused by an output */
   uint32_t num_uses;
   uint32_t alive;
-  const char* key; /* param/state: the name in the state dict ("layers.0.weight"); may be NULL */
+  const char* key; /* graph inputs: the name outside of the graph, such as "layers.0.weight" in the state dict; NULL: `name` */
 } tsr_value;
 
 typedef struct tsr_loc {
@@ -244,6 +244,10 @@ typedef struct tsr_tables {
   size_t num_symbols, symbol_stride;
   const tsr_dim_expr* exprs;
   size_t num_exprs, expr_stride;
+  /* ---- appended since the first version of this struct */
+  /* [regions[0].num_outputs]: the names of the graph's outputs outside of it. They belong to the signature: no edit of the values changes them.
+   * An entry that is NULL: the output is called as its value is at present. NULL: all of them are. */
+  const char* const* output_names;
 } tsr_tables;
 
 typedef struct tsr_graph tsr_graph;
@@ -370,6 +374,9 @@ typedef struct tsr_graph_api {
    * behind `fd`: mapped from it, or read through `fd` after this call. A cache may then recognise them by the file, which it looks at
    * again, instead of reading them. The host keeps a descriptor of its own; what it cannot use it ignores. */
   tsr_error* (*constant_source)(tsr_graph*, const void* data, size_t length, int fd, uint64_t offset);
+  /* The names of the graph's outputs outside of it (tsr_tables.output_names), one for each: any text but "". NULL: as its value. Two outputs
+   * cannot have one name. region_set_outputs keeps the names of outputs by their numbers. */
+  tsr_error* (*outputs_set_names)(tsr_graph*, const char* const* names, uint32_t count);
 } tsr_graph_api;
 
 /* One rewrite rule. `op` NULL: any op. Return 1 in *changed when the graph was edited. Rules with greater benefit go first. */

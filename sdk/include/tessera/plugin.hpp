@@ -345,6 +345,11 @@ class Graph {
   std::span<const tsr_id> outputs(tsr_id region = 0) const {
     return {region_raw(region).outputs, region_raw(region).num_outputs};
   }
+  // What output `i` of the graph is called outside of it.
+  std::string_view output_name(uint32_t i) const {
+    const bool named = TSR_HAS(t_, tsr_tables, output_names) && t_->output_names && t_->output_names[i];
+    return named ? t_->output_names[i] : value(outputs()[i]).name();
+  }
   size_t num_node_slots() const { return t_->num_nodes; }
   size_t num_value_slots() const { return t_->num_values; }
   // Does the record of `op` have this trait?
@@ -417,6 +422,10 @@ class Graph {
   void replace_uses(Value from, Value to) const { check(api().replace_uses(g_, from.id, to.id)); }
   void set_type(Value v, const tsr_type& t) const { check(api().set_type(g_, v.id, &t)); }
   void set_name(Value v, const char* name) const { check(api().set_name(g_, v.id, name)); }  // made unique by a suffix
+  // Null: as its value.
+  void set_output_names(std::span<const char* const> names) const {
+    check(api().outputs_set_names(g_, names.data(), static_cast<uint32_t>(names.size())));
+  }
   void decompose(Node n) const { check(api().decompose(g_, n.id)); }
   // Results live in scratch memory until the transaction ends.
   std::vector<tsr_tensor> evaluate(Node n) const {
