@@ -53,6 +53,7 @@ double Op::f(std::string_view name, std::optional<double> fallback) const {
 }
 std::string_view Op::s(std::string_view name, std::optional<std::string_view> fallback) const {
   const auto* a = typed(name, AttributeProto::String, "a string");
+  if (a) expect(a->s.find('\0') == a->s.npos, "attribute '" + std::string(name) + "' has a zero byte; expected text");
   return a ? a->s : required(*this, name, std::move(fallback));
 }
 Ints Op::ints(std::string_view name, std::optional<Ints> fallback) const {

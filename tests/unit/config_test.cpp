@@ -372,6 +372,8 @@ TEST_CASE("complaints") {
                               "backend.order=eager", "partitioner.budget=2", "cpu.isa=sse", "cpu.threads=2", "verify=each",
                               "guards.dynamic=maybe"}));
   check_golden("golden/config/syntax.txt", complaint("name = \"x\"\n[pipeline\npasses = []\n"));
+  check_golden("golden/config/zero_byte.txt", complaint("name = \"x\"\n[cpu]\nisa = \"avx2\\u0000x\"\n") +
+                                                  complaint("", {"cpu.isa=\"avx2\\u0000\"", "\"a\\u0000\"=3"}));
   check_golden("golden/config/bad_header.txt", complaint("name = \"x\"\n\n[#pipeline]\n[backends]\n"));
   check_golden("golden/config/not_ascii.txt", complaint("name = \"sm\xc3\xb6rg\xc3\xa5s\"\n\xc3\xa5r = 3\n"));
   check_golden("golden/config/duplicate_key.txt", complaint("name = \"x\"\nname = \"y\"\n"));

@@ -3,6 +3,7 @@
 // context of the built plugins; the function under test records ops by hand.
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -165,10 +166,11 @@ tsr_arg real(double f) {
   a.f = f;
   return a;
 }
-tsr_arg text(uint32_t kind, const char* s) {
+tsr_arg text(uint32_t kind, std::string_view s) {  // that a zero byte follows
   tsr_arg a{};
   a.kind = kind;
-  a.s = s;
+  a.s = s.data();
+  a.i = static_cast<int64_t>(s.size());
   return a;
 }
 TensorRef ones(std::vector<int64_t> sizes, uint32_t dtype = TSR_F32) {
@@ -315,6 +317,54 @@ TEST_CASE("several entries: the most recently used is named first, verbose names
                         "0/1: tensor 'x' size mismatch at index 0. expected 4, actual 5"})) == 0);
   REQUIRE(s.find("[recompiles_verbose]     - 0/1: tensor 'y' size mismatch at index 0. expected 4, actual 5\n") !=
           std::string::npos);
+}
+
+TEST_CASE("strings are compared by all of their bytes, zero bytes too") {
+  using namespace std::string_view_literals;
+  for (const uint32_t kind : {TSR_ARG_STRING, TSR_ARG_KEYS}) {
+    Function fn(kDouble, {"x", "mode"}, 0, {"guards.recompile_limit=100"});
+    TensorRef x = ones({3});
+    const std::string_view texts[] = {"sum\0x"sv, "sum"sv,           ""sv,         "\0"sv,        "sum\0"sv,
+                                      "sum\0y"sv, "sum\0\0\0\0\0"sv, "12345678"sv, "12345678\0"sv};
+    int made = 0;
+    for (const std::string_view t : texts) {
+      fn({arg(x), text(kind, t)});
+      CHECK(fn.captures == ++made);
+    }
+    for (const std::string_view t : texts) fn({arg(x), text(kind, t)});
+    CHECK(fn.captures == made);
+    Recompiles log("recompiles");
+    fn({arg(x), text(kind, "sum\0z"sv)});
+    CHECK(log.take().find("12345678\\x00'") != std::string::npos);
+  }
+}
+
+TEST_CASE("a text that does not end where its client says is refused, whatever is compiled already") {
+  Function fn(kDouble, {"x", "mode"});
+  TensorRef x = ones({3});
+  tsr_arg none = text(TSR_ARG_STRING, "sum"), negative = none, null{};
+  none.i = 0;  // a client that does not know of lengths
+  negative.i = -1;
+  null.kind = TSR_ARG_STRING;
+  null.i = 3;
+  const auto refused = [&](const tsr_arg& a) {
+    CHECK_THROWS_WITH(fn({arg(x), a}), Catch::Contains("TSR-E016") && Catch::Contains("argument mode of 'fn'"));
+  };
+  refused(none);
+  fn({arg(x), text(TSR_ARG_STRING, "")});
+  refused(none);
+  refused(negative);
+  refused(null);
+  CHECK(fn.captures == 1);
+}
+
+TEST_CASE("keys are shown as they are, whatever their characters") {
+  Recompiles log("recompiles");
+  Function fn(kDouble, {"d", "d['a']"});
+  TensorRef x = ones({3});
+  fn({text(TSR_ARG_KEYS, "a\\nb\n\\\\c\n"), arg(x)});
+  fn({text(TSR_ARG_KEYS, "a"), arg(x)});
+  CHECK(log.take().find("list(d.keys()) == ['a\\nb', '\\\\c', '']") != std::string::npos);
 }
 
 TEST_CASE("what the function does not use is not guarded") {

@@ -58,9 +58,9 @@ typedef enum tsr_arg_kind {
 
 typedef struct tsr_arg {     /* one leaf of a call's flattened arguments */
   tsr_tensor_handle* tensor; /* borrowed */
-  int64_t i;
+  int64_t i;                 /* of STRING and KEYS: the bytes of s, zero bytes among them included; s[i] is 0 */
   double f;
-  const char* s;
+  const char* s; /* of KEYS: in a key, a backslash stands as two, a line feed as a backslash and an n */
   uint32_t kind; /* tsr_arg_kind */
   uint32_t role; /* TSR_INPUT_ARG, or _PARAM / _STATE for a module's tensors */
 } tsr_arg;

@@ -77,7 +77,18 @@ std::string text_of(Function function, Args... args) {
   return take(out);
 }
 
-inline tsr_device device(const std::string& name) { return api().host->core->device_id(name.c_str()); }
+// A text for the C table, where it ends at its first zero byte. One that has a zero byte inside is refused (TSR-E015): cut off there it would
+// be another text. `what` names it in the message.
+inline const char* c_text(const std::string& text, const char* what) {
+  const size_t zero = text.find('\0');
+  if (zero == text.npos) return text.c_str();
+  throw Error(TSR_USER, "TSR-E015",
+              std::string(what) + ": found a zero byte at index " + std::to_string(zero) + " of '" + text.substr(0, zero) +
+                  "'..., expected text without one",
+              "leave it out: names, paths and config values are texts");
+}
+
+inline tsr_device device(const std::string& name) { return api().host->core->device_id(c_text(name, "the name of a device")); }
 inline std::string device_name(tsr_device id) { return api().host->core->device_name(id); }
 
 // ------------------------------------------------------------------------------------------------------------ tensors
@@ -190,7 +201,9 @@ class Executable {
   [[nodiscard]] std::vector<std::string> output_names() const { return embed::output_names(tables()); }
   [[nodiscard]] std::string describe() const { return text_of(api().executable_describe, handle()); }  // JSON: "executable"
   [[nodiscard]] std::string plan() const { return text_of(api().executable_plan, handle()); }  // the step table, for people
-  void write_diagram(const std::string& path) const { check(api().executable_diagram(handle(), path.c_str())); }  // .dot, .svg
+  void write_diagram(const std::string& path) const {                                          // .dot, .svg
+    check(api().executable_diagram(handle(), c_text(path, "the path of a diagram")));
+  }
   [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs) const {
     std::vector<tsr_tensor_handle*> in;
     in.reserve(inputs.size());
@@ -223,8 +236,8 @@ class ContextOptionsView {
   explicit ContextOptionsView(const ContextOptions& o)
       : overrides_(pointers(o.overrides, "an override")), dirs_(pointers(o.plugin_dirs, "the path of a plugin directory")) {
     c_.struct_size = sizeof c_;
-    c_.config_path = o.config_path.empty() ? nullptr : o.config_path.c_str();
-    c_.config_text = o.config_text.empty() ? nullptr : o.config_text.c_str();
+    c_.config_path = o.config_path.empty() ? nullptr : c_text(o.config_path, "the path of a config");
+    c_.config_text = o.config_text.empty() ? nullptr : c_text(o.config_text, "the text of a config");
     c_.overrides = overrides_.data();
     c_.num_overrides = overrides_.size();
     c_.plugin_dirs = dirs_.data();
@@ -236,7 +249,7 @@ class ContextOptionsView {
  private:
   static std::vector<const char*> pointers(const std::vector<std::string>& strings, const char* what) {
     std::vector<const char*> out;
-    for (const std::string& s : strings) out.push_back(s.c_str());
+    for (const std::string& s : strings) out.push_back(c_text(s, what));
     return out;
   }
   std::vector<const char*> overrides_, dirs_;
@@ -251,30 +264,34 @@ class Context {
 
   [[nodiscard]] Graph load(const std::string& path) const {
     tsr_graph* g = nullptr;
-    check(api().graph_load(handle(), path.c_str(), &g));
+    check(api().graph_load(handle(), c_text(path, "the path of a model"), &g));
     return Graph(g);
   }
   // Inputs of these names become constants.
   [[nodiscard]] Graph load(const std::string& path, std::span<const std::pair<std::string, Tensor>> bound) const {
     std::vector<tsr_binding> bindings;
     bindings.reserve(bound.size());
-    for (const auto& [name, tensor] : bound) bindings.push_back({name.c_str(), &tensor.desc()});
+    for (const auto& [name, tensor] : bound) bindings.push_back({c_text(name, "the name of an input"), &tensor.desc()});
     tsr_graph* g = nullptr;
-    check(api().graph_load_bound(handle(), path.c_str(), bindings.data(), bindings.size(), sizeof(tsr_binding), &g));
+    check(api().graph_load_bound(handle(), c_text(path, "the path of a model"), bindings.data(), bindings.size(),
+                                 sizeof(tsr_binding), &g));
     return Graph(g);
   }
   [[nodiscard]] Graph parse(std::string_view text, const std::string& name) const {  // text IR; `name` is for messages
     tsr_graph* g = nullptr;
-    check(api().graph_parse(handle(), text.data(), text.size(), name.c_str(), &g));
+    check(api().graph_parse(handle(), text.data(), text.size(), c_text(name, "the name of a text"), &g));
     return Graph(g);
   }
   // The config's pipeline; returns the report (JSON: "pass report").
   std::string run_passes(Graph& graph) const { return run_pipeline(graph, nullptr); }
-  std::string run_passes(Graph& graph, const std::string& pipeline) const { return run_pipeline(graph, pipeline.c_str()); }
+  std::string run_passes(Graph& graph, const std::string& pipeline) const {
+    return run_pipeline(graph, c_text(pipeline, "a pipeline"));
+  }
   // backends: "eager,reference"; empty: the config's order.
   [[nodiscard]] Executable compile(Graph graph, const std::string& backends = {}) const {
     tsr_executable* e = nullptr;
-    check(api().compile(handle(), graph.release(), backends.empty() ? nullptr : backends.c_str(), &e));
+    const char* names = backends.empty() ? nullptr : c_text(backends, "the names of backends");
+    check(api().compile(handle(), graph.release(), names, &e));
     return Executable(e);
   }
   // The config's pipeline, then its backends; a cache saves both.
@@ -293,10 +310,10 @@ class Context {
     return with_text([&](char** out) { return api().cache_prune(handle(), max_bytes, out); });
   }
   std::string cache_export(const std::string& path) const {
-    return with_text([&](char** out) { return api().cache_export(handle(), path.c_str(), out); });
+    return with_text([&](char** out) { return api().cache_export(handle(), c_text(path, "the path of a bundle"), out); });
   }
   std::string cache_import(const std::string& path) const {
-    return with_text([&](char** out) { return api().cache_import(handle(), path.c_str(), out); });
+    return with_text([&](char** out) { return api().cache_import(handle(), c_text(path, "the path of a bundle"), out); });
   }
   std::string cache_verify() const { return text_of(api().cache_verify, handle()); }
   void cache_flush() const { api().cache_flush(handle()); }  // waits for what is still being written

@@ -120,11 +120,22 @@ const char* to_string(TomlNode::Kind kind) {
   return names[kind];
 }
 
+// Strings go to plugins as C strings: one with a zero byte inside (TOML writes it \u0000) would be another one there.
+static void refuse_zero_bytes(const TomlNode& node, const std::string& name) {
+  if (node.s.find('\0') != node.s.npos || node.key.find('\0') != node.key.npos)
+    throw user_error("TSR-C013",
+                     name + ":" + std::to_string(node.line) + ":" + std::to_string(node.column) +
+                         ": found a zero byte in a string, expected text",
+                     "leave the \\u0000 out");
+  for (const TomlNode& item : node.items) refuse_zero_bytes(item, name);
+}
+
 TomlNode parse_toml(std::string_view text, const std::string& name) {
   try {
     const toml::table table = toml::parse(text);
     TomlNode root = convert(table, table.source());
     root.line = root.column = 1;
+    refuse_zero_bytes(root, name);
     return root;
   } catch (const toml::parse_error& e) {
     const toml::source_position at = e.source().begin;

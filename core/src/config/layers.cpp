@@ -60,6 +60,7 @@ TomlNode parse_override_value(std::string_view raw, const std::string& place) {
     TomlNode document = parse_toml("v = " + value, "value");
     if (document.items.size() == 1 && document.items[0].key == "v") return std::move(document.items[0]);
   } catch (const Error& e) {
+    if (e.code() == "TSR-C013") throw user_error("TSR-C013", place + ": " + e.message(), e.hint());
     if (std::string_view("\"'[{").find(value[0]) != std::string_view::npos)
       throw user_error("TSR-C006", place + ": " + e.message(), "quote the whole argument so that the shell leaves it alone");
   }

@@ -124,10 +124,7 @@ void Callable::compile_ahead(const tsr_examples& examples, size_t* compiled, siz
       a.index = i;
       try {
         get(i, &a.args, &a.count);
-        for (size_t k = 0; k < a.count; ++k)
-          if (a.args[k].kind == TSR_ARG_TENSOR && !a.args[k].tensor)
-            throw user_error("TSR-E002",
-                             "argument " + path_of(a.args, a.count, k) + " of '" + frame_->name() + "' is a null tensor");
+        check_arguments(a.args, a.count, frame_->name(), [&](size_t k) { return path_of(a.args, a.count, k); });
         a.paths = paths_of(a.args, a.count);
         all.push_back(std::move(made));
         if (table.find(a.args, a.count)) continue;

@@ -20,8 +20,16 @@ namespace {
 std::string quoted(const std::string& s) {
   std::string out = "'";
   for (const char c : s) {
+    const auto u = static_cast<unsigned char>(c);
     if (c == '\'' || c == '\\') out += '\\';
-    out += c == '\n' ? ' ' : c;
+    if (c == '\n') {
+      out += "\\n";
+    } else if (u < 0x20 || u == 0x7f) {  // a zero byte would end the text for whoever reads it
+      constexpr char kHex[] = "0123456789abcdef";
+      (out += "\\x") += {kHex[u >> 4], kHex[u & 15]};
+    } else {
+      out += c;
+    }
   }
   return out + "'";
 }
@@ -29,9 +37,15 @@ std::string quoted(const std::string& s) {
 std::string keys_text(const std::string& joined) {
   std::string out = "[";
   size_t at = 0;
-  while (at < joined.size()) {
+  while (!joined.empty() && at <= joined.size()) {
     const size_t end = std::min(joined.find('\n', at), joined.size());
-    out += (out.size() > 1 ? ", " : "") + quoted(joined.substr(at, end - at));
+    std::string key;
+    for (size_t i = at; i < end; ++i) {
+      const bool escape = joined[i] == '\\' && i + 1 < end;  // as TSR_ARG_KEYS has them
+      key += !escape ? joined[i] : joined[i + 1] == 'n' ? '\n' : joined[i + 1];
+      i += escape;
+    }
+    out += (out.size() > 1 ? ", " : "") + quoted(key);
     at = end + 1;
   }
   return out + "]";
@@ -67,7 +81,7 @@ bool value_equal(const Expected& e, const tsr_arg& a) {
     case TSR_ARG_SYM_FLOAT:
     case TSR_ARG_FLOAT: return std::bit_cast<uint64_t>(e.f) == std::bit_cast<uint64_t>(a.f);
     case TSR_ARG_STRING:
-    case TSR_ARG_KEYS: return e.s == (a.s ? a.s : "");
+    case TSR_ARG_KEYS: return e.s == arg_text(a);
     case TSR_ARG_NONE: return true;
     default: return e.i == a.i;
   }

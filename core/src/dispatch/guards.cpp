@@ -142,10 +142,11 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
       case Reader::kInteger: *w++ = static_cast<uint64_t>(arg.i); break;
       case Reader::kFloat: *w++ = std::bit_cast<uint64_t>(arg.f); break;
       case Reader::kText:
+        if (!is_text(arg)) return false;  // the miss reports it
         out.set_end(w);
         type_bytes = types - reinterpret_cast<const char*>(out.data());
         text_words -= out.size();
-        out.push_text(arg.s ? arg.s : "");
+        out.push_text(arg_text(arg));
         text_words += out.size();
         out.reserve(words_ + text_words - out.size());
         w = out.end();  // the words may have moved
@@ -159,6 +160,20 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
   out.set_end(w);
   *marks = all_marks;
   return true;
+}
+
+void check_arguments(const tsr_arg* args, size_t count, const std::string& function,
+                     const std::function<std::string(size_t)>& path_of) {
+  for (size_t i = 0; i < count; ++i) {
+    const tsr_arg& a = args[i];
+    if (a.kind == TSR_ARG_TENSOR && !a.tensor)
+      throw user_error("TSR-E002", "argument " + path_of(i) + " of '" + function + "' is a null tensor");
+    if ((a.kind == TSR_ARG_STRING || a.kind == TSR_ARG_KEYS) && !is_text(a))
+      throw user_error("TSR-E016",
+                       "argument " + path_of(i) + " of '" + function + "': found a text that does not end after the " +
+                           std::to_string(a.i) + " bytes that tsr_arg.i says",
+                       "set i to the number of bytes of s, and s[i] to 0 (embed.h)");
+  }
 }
 
 void Mask::number_types(const tsr_arg* args, size_t count) const {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dispatch/plain_call.hpp"
@@ -50,6 +52,16 @@ struct LeafGuard {
   uint64_t fixed = 0;  // bit i: the size at index i is part of the key; else it is a symbol
   bool operator==(const LeafGuard&) const = default;
 };
+
+// The text of a string, or of the keys of a map: all of its bytes, zero bytes too.
+inline std::string_view arg_text(const tsr_arg& a) {
+  return a.s && a.i > 0 ? std::string_view(a.s, static_cast<size_t>(a.i)) : std::string_view();
+}
+// Whether it ends where its client says. One that does not has no text: of a client that gives no length, say.
+inline bool is_text(const tsr_arg& a) { return a.s ? a.i >= 0 && a.s[a.i] == '\0' : a.i == 0; }
+// Throws TSR-E002 for a null tensor, TSR-E016 for a text without its length. `path_of(i)` names argument i.
+void check_arguments(const tsr_arg* args, size_t count, const std::string& function,
+                     const std::function<std::string(size_t)>& path_of);
 
 // The mask of a group of entries: entries with equal masks differ in numbers only, so one probe finds the right one.
 struct Mask {

@@ -163,7 +163,7 @@ class GuardMaker {
     if (a.kind == TSR_ARG_TENSOR) return;
     x.i = a.i;
     x.f = a.f;
-    if ((a.kind == TSR_ARG_STRING || a.kind == TSR_ARG_KEYS) && a.s) x.s = a.s;
+    if (a.kind == TSR_ARG_STRING || a.kind == TSR_ARG_KEYS) x.s = arg_text(a);
     const auto scalar = in_.scalars.find(i);
     if (scalar == in_.scalars.end()) return;
     const Recorder::Scalar& s = scalar->second;

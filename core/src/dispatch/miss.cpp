@@ -29,9 +29,7 @@ std::string last_reason(const EntryTable& table, const tsr_arg* args, size_t cou
 }  // namespace
 
 const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count, PathCapture& path, Without& without) {
-  for (size_t i = 0; i < count; ++i)
-    if (args[i].kind == TSR_ARG_TENSOR && !args[i].tensor)
-      throw user_error("TSR-E002", "argument " + path_of(args, count, i) + " of '" + frame_->name() + "' is a null tensor");
+  check_arguments(args, count, frame_->name(), [&](size_t i) { return path_of(args, count, i); });
   const auto serve = [&](Without how) {
     without = how;
     return nullptr;

@@ -32,7 +32,7 @@ std::vector<GuardText> Callable::PathCapture::why_not(const Segment& s) const {
     if (!s.argument_varies[i] || x.kind != now_.args[i].kind) continue;
     x.i = now_.args[i].i;
     x.f = now_.args[i].f;
-    x.s = now_.args[i].s ? now_.args[i].s : "";
+    x.s = arg_text(now_.args[i]);
   }
   for (GuardText& text : then.mismatches(now_.args.data(), now_.args.size(), true)) out.push_back(std::move(text));
   return out;

@@ -169,8 +169,7 @@ std::shared_ptr<Executable> Callable::PathCapture::compile(const Graph& recorded
 std::shared_ptr<Segment> Callable::PathCapture::segment_for(Recorded& r, bool* keep) {
   const bool head = frame_ == paths_->head;
   const auto differs = [](const Expected& x, const tsr_arg& a) {
-    return x.kind != a.kind || x.i != a.i || std::bit_cast<uint64_t>(x.f) != std::bit_cast<uint64_t>(a.f) ||
-           x.s != (a.s ? a.s : "");
+    return x.kind != a.kind || x.i != a.i || std::bit_cast<uint64_t>(x.f) != std::bit_cast<uint64_t>(a.f) || x.s != arg_text(a);
   };
   for (const std::shared_ptr<Segment>& s : frame_->segments) {
     if (s->hash != r.hash || !same_computation(*s->recorded, *r.graph)) continue;

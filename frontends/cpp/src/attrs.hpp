@@ -3,8 +3,10 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
+#include "runtime.hpp"
 #include "tessera/tensor.hpp"
 
 namespace tessera::detail {
@@ -35,6 +37,7 @@ inline tsr_attr string_attr(const char* n, const char* v) {
   a.s = v;
   return a;
 }
+inline tsr_attr string_attr(const char* n, const std::string& v) { return string_attr(n, c_text(v, n)); }
 inline tsr_attr dtype_attr(const char* n, DType v) {
   tsr_attr a = attr(n, TSR_ATTR_DTYPE);
   a.i = static_cast<int64_t>(v);

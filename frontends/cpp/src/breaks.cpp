@@ -81,7 +81,7 @@ tsr_break reading(Traced& t, uint32_t code, uint32_t kind, const tsr_loc& loc, c
   b.code = code;
   b.read_kind = kind;
   b.loc = loc;
-  b.detail = detail.c_str();
+  b.detail = c_text(detail, "what breaks a graph");
   b.read = t.value;
   return b;
 }
@@ -192,7 +192,7 @@ StepResult host_step(uint32_t code, const tsr_loc& where, const std::string& det
   tsr_break b{};
   b.code = code;
   b.loc = where;
-  b.detail = detail.c_str();
+  b.detail = c_text(detail, "the name of host code or of a guarded variable");
   b.read = TSR_NONE;
   b.step = &step;
   b.step_inputs = ids.data();
@@ -216,7 +216,7 @@ std::string host_key(const std::function<void(FlattenVisitor&)>& flatten) {
     key.append(reinterpret_cast<const char*>(&a.kind), sizeof a.kind);
     key.append(reinterpret_cast<const char*>(&a.i), sizeof a.i);
     key.append(reinterpret_cast<const char*>(&a.f), sizeof a.f);
-    if (a.s) key.append(a.s, std::strlen(a.s) + 1);
+    if (a.s) key.append(a.s, static_cast<size_t>(a.i));  // whose number stands before it
   }
   return key;
 }
@@ -346,7 +346,7 @@ void graph_break(const std::string& why, std::source_location where) {
   tsr_break b{};
   b.code = 12;
   b.loc = detail::to_loc(where);
-  b.detail = why.empty() ? nullptr : why.c_str();
+  b.detail = why.empty() ? nullptr : detail::c_text(why, "the reason of a graph break");
   b.read = TSR_NONE;
   detail::break_graph(trace, b);
 }

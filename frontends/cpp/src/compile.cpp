@@ -56,10 +56,19 @@ void PathVisitor::leaf() {
     for (const std::string& s : stack) found += s;
 }
 void PathVisitor::enter(char kind, std::string_view text) {
+  std::string name;
+  for (const char c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    constexpr char kHex[] = "0123456789abcdef";
+    if (u < 0x20 || u == 0x7f)  // a path is a line of text
+      (name += "\\x") += {kHex[u >> 4], kHex[u & 15]};
+    else
+      name += c;
+  }
   switch (kind) {
-    case 0: stack.emplace_back(text); break;
-    case '.': stack.push_back("." + std::string(text)); break;
-    default: stack.push_back("['" + std::string(text) + "']");
+    case 0: stack.push_back(std::move(name)); break;
+    case '.': stack.push_back("." + name); break;
+    default: stack.push_back("['" + name + "']");
   }
 }
 void PathVisitor::enter_index(size_t i) { stack.push_back("[" + std::to_string(i) + "]"); }
@@ -228,7 +237,9 @@ void ArgBuffer::push_text(uint32_t kind, std::string text) {
   if (s.used == s.texts.size()) s.texts.push_back(std::make_unique<std::string>());
   std::string& kept = *s.texts[s.used++];
   kept.assign(text);
-  push(kind).s = kept.c_str();
+  tsr_arg& a = push(kind);
+  a.s = kept.c_str();
+  a.i = static_cast<int64_t>(kept.size());
 }
 
 void ArgBuffer::give_back() noexcept {
@@ -355,17 +366,17 @@ Callable::Callable(CompileOptions options, std::source_location where)
       context_(options_.context ? *options_.context : Context::current()) {
   if (options_.name.empty()) options_.name = "fn";
   std::vector<const char*> overrides;
-  for (const std::string& o : options_.options) overrides.push_back(o.c_str());
+  for (const std::string& o : options_.options) overrides.push_back(c_text(o, "an option of compile"));
   tsr_callable_desc d{};
   d.struct_size = sizeof d;
-  d.name = options_.name.c_str();
+  d.name = c_text(options_.name, "the name of a compiled function");
   d.loc = loc_ = {file_.c_str(), where.line(), where.column()};
   d.self = this;
   d.invoke = invoke;
   d.structure_free = KeptStructure::drop;
   d.path = path;
-  d.backend = options_.backend.empty() ? nullptr : options_.backend.c_str();
-  d.mode = options_.mode.empty() ? nullptr : options_.mode.c_str();
+  d.backend = options_.backend.empty() ? nullptr : c_text(options_.backend, "the names of backends");
+  d.mode = options_.mode.empty() ? nullptr : c_text(options_.mode, "the name of a mode");
   d.dynamic = static_cast<int32_t>(options_.dynamic);
   d.fullgraph = options_.fullgraph;
   d.options = overrides.data();

@@ -30,7 +30,7 @@ int64_t trailing(const char* op, const Tensor& x, const std::vector<int64_t>& sh
 Tensor relu(const Tensor& x) { return run_op1("relu", {x}); }
 Tensor leaky_relu(const Tensor& x, double slope) { return run_op1("leaky_relu", {x}, {float_attr("slope", slope)}); }
 Tensor elu(const Tensor& x, double alpha) { return run_op1("elu", {x}, {float_attr("alpha", alpha)}); }
-Tensor gelu(const Tensor& x, const std::string& a) { return run_op1("gelu", {x}, {string_attr("approximate", a.c_str())}); }
+Tensor gelu(const Tensor& x, const std::string& a) { return run_op1("gelu", {x}, {string_attr("approximate", a)}); }
 Tensor silu(const Tensor& x) { return run_op1("silu", {x}); }
 Tensor mish(const Tensor& x) { return run_op1("mish", {x}); }
 Tensor softplus(const Tensor& x, double beta, double threshold) {
@@ -93,8 +93,7 @@ Tensor adaptive_avg_pool2d(const Tensor& x, Axes output) {
 }
 Tensor interpolate(const Tensor& x, Shape output, const std::string& mode, bool align_corners) {
   const Dims d(output);
-  return run_op1("interpolate", {x},
-                 {d.attr("output"), string_attr("mode", mode.c_str()), bool_attr("align_corners", align_corners)});
+  return run_op1("interpolate", {x}, {d.attr("output"), string_attr("mode", mode), bool_attr("align_corners", align_corners)});
 }
 Tensor pad(const Tensor& x, Axes pad, const std::string& mode, double value) {
   const size_t rank = static_cast<size_t>(x.dim());
@@ -109,7 +108,7 @@ Tensor pad(const Tensor& x, Axes pad, const std::string& mode, double value) {
   const Dims l(low), h(high);
   const Tensor fill = mode == "constant" ? scalar(value, x.dtype()) : Tensor();
   const std::string kind = mode == "replicate" ? "edge" : mode == "circular" ? "wrap" : mode;
-  return run_op1("pad", {x, fill}, {l.attr("low"), h.attr("high"), string_attr("mode", kind.c_str())});
+  return run_op1("pad", {x, fill}, {l.attr("low"), h.attr("high"), string_attr("mode", kind)});
 }
 Tensor one_hot(const Tensor& indices, int64_t classes) {
   return run_op1("one_hot", {indices}, {dim_attr("depth", classes), dtype_attr("dtype", i64)});
@@ -117,11 +116,11 @@ Tensor one_hot(const Tensor& indices, int64_t classes) {
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const std::string& reduction, int64_t ignore_index,
                      double label_smoothing) {
   return run_op1("cross_entropy", {logits, target, Tensor()},
-                 {string_attr("reduction", reduction.c_str()), int_attr("ignore_index", ignore_index),
+                 {string_attr("reduction", reduction), int_attr("ignore_index", ignore_index),
                   float_attr("label_smoothing", label_smoothing)});
 }
 Tensor mse_loss(const Tensor& x, const Tensor& target, const std::string& reduction) {
-  return run_op1("mse_loss", {x, target}, {string_attr("reduction", reduction.c_str())});
+  return run_op1("mse_loss", {x, target}, {string_attr("reduction", reduction)});
 }
 
 }  // namespace F
@@ -146,7 +145,7 @@ std::vector<Tensor> op_multi(const char* name, const std::vector<Tensor>& operan
     tsr_attr a = attr(key, v.kind);
     a.i = v.i;
     a.f = v.f;
-    a.s = v.s.c_str();
+    a.s = c_text(v.s, key);
     a.ints = v.ints.data();
     a.floats = v.floats.data();
     a.count = static_cast<uint32_t>(v.kind == TSR_ATTR_FLOATS ? v.floats.size() : v.ints.size());

@@ -16,7 +16,7 @@ thread_local const Context* t_context = nullptr;
 
 std::shared_ptr<tsr_context> create(const char* path, const char* text, const std::vector<std::string>& overrides) {
   std::vector<const char*> sets;
-  for (const std::string& o : overrides) sets.push_back(o.c_str());
+  for (const std::string& o : overrides) sets.push_back(detail::c_text(o, "an override"));
   tsr_context_options options{};
   options.struct_size = sizeof options;
   options.config_path = path;
@@ -61,6 +61,16 @@ void check(tsr_error* e) {
 
 void fail(const char* code, const std::string& message, const std::string& hint) { throw UserError(code, message, hint); }
 
+const char* c_text(const std::string& text, const char* what) {
+  const size_t zero = text.find('\0');
+  if (zero != text.npos)
+    fail("TSR-E015",
+         std::string(what) + ": found a zero byte at index " + std::to_string(zero) + " of '" + text.substr(0, zero) +
+             "'..., expected text without one",
+         "leave it out: names, paths and config values are texts");
+  return text.c_str();
+}
+
 tsr_error* to_c(const Error& e) {
   const uint32_t family = dynamic_cast<const UserError*>(&e)          ? TSR_USER
                           : dynamic_cast<const EnvironmentError*>(&e) ? TSR_ENVIRONMENT
@@ -72,9 +82,9 @@ tsr_error* to_c(const Error& e) {
 }  // namespace detail
 
 Context::Context(const std::string& path, const std::vector<std::string>& overrides)
-    : handle_(create(path.c_str(), nullptr, overrides)) {}
+    : handle_(create(detail::c_text(path, "the path of a config"), nullptr, overrides)) {}
 Context Context::from_text(const std::string& toml, const std::vector<std::string>& overrides) {
-  return Context(create(nullptr, toml.c_str(), overrides));
+  return Context(create(nullptr, detail::c_text(toml, "the text of a config"), overrides));
 }
 
 const Context& Context::current() {

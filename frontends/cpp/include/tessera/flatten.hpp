@@ -77,6 +77,14 @@ std::string key_text(const K& k) {
   else
     return std::string(k);
 }
+// Appends key number `i` of a map to the text of all keys (TSR_ARG_KEYS): different keys make different texts.
+inline void append_key(std::string& keys, size_t i, const std::string& key) {
+  if (i > 0) keys += '\n';
+  for (const char c : key) {
+    if (c == '\n' || c == '\\') keys += '\\';
+    keys += c == '\n' ? 'n' : c;
+  }
+}
 
 // A visitor has: tensor(Tensor&), integer(int64_t), real(double), sym_int(SymInt&), sym_float(SymFloat&), boolean(bool), enumeration(int64_t), string(const std::string&), none(),
 // length(size_t), keys(std::string), module(nn::ModuleBase&), and enter(kind, text) / leave() around members ("." name, "[" index or key).
@@ -124,7 +132,8 @@ void visit(V& v, T& x) {
   } else if constexpr (is_map<U>) {
     if (v.wants_keys()) {
       std::string keys;
-      for (auto& [k, e] : x) keys += (keys.empty() ? "" : "\n") + key_text(k);
+      size_t i = 0;
+      for (auto& [k, e] : x) append_key(keys, i++, key_text(k));
       v.keys(std::move(keys));
     } else {
       v.keys({});
