@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every error code that the sources can print is explained in docs/errors.md, and what is explained can be printed.
+# Every error code that the sources can print is explained in docs/errors.md, once, and what is explained can be printed.
 # A list such as "F001..F042" in the page covers its range. Codes of graph breaks may stand in docs/graph_breaks.md instead.
 # usage: error_codes.sh SOURCE_DIR
 set -euo pipefail
@@ -26,10 +26,14 @@ for top in ("core", "sdk", "plugins", "frontends", "backends", "tools"):
 missing = sorted(set(used) - known)
 for code in missing:
     print("FAIL TSR-%s (%s) is not explained in %s" % (code, used[code], ", ".join(sys.argv[1:])))
-table = set(re.findall(r"^\| `TSR-([A-Z]\d{3})`", text, re.M))
+rows = re.findall(r"^\| `TSR-([A-Z]\d{3})`", text, re.M)
+table = set(rows)
+twice = sorted(code for code in table if rows.count(code) > 1)
+for code in twice:
+    print("FAIL TSR-%s has two rows: a code has one meaning" % code)
 stale = sorted(table - set(used))
 for code in stale:
     print("FAIL TSR-%s has a row but no source prints it" % code)
 print("%d codes in the sources, %d rows in the tables" % (len(used), len(table)))
-sys.exit(1 if missing or stale or not used else 0)
+sys.exit(1 if missing or stale or twice or not used else 0)
 PY

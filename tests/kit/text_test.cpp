@@ -98,15 +98,15 @@ TEST_CASE("kernels from graphs read back as they were") {
 }
 
 TEST_CASE("what is no kernel is said with its place") {
-  CHECK(parse_error("kernel @k() {") == "TSR-K010 kernel text:1:14: expected 'parallel', found the end");
+  CHECK(parse_error("kernel @k() {") == "TSR-K025 kernel text:1:14: expected 'parallel', found the end");
   CHECK(parse_error("kernel @k(%x: in f33[2]) {\n  parallel {\n  }\n}\n") ==
-        "TSR-K010 kernel text:1:18: expected a type, found 'f33[2]) {'");
+        "TSR-K025 kernel text:1:18: expected a type, found 'f33[2]) {'");
   CHECK(parse_error("kernel @k(%x: in f32[2]) {\n  parallel {\n    %0 = load %y[0] : f32\n  }\n}\n") ==
-        "TSR-K010 kernel text:3:17: expected a buffer, not '%y', found '[0] : f32'");
+        "TSR-K025 kernel text:3:17: expected a buffer, not '%y', found '[0] : f32'");
   CHECK(parse_error("kernel @k(%x: in f32[2]) {\n  parallel {\n    %0 = load %x[q] : f32\n  }\n}\n") ==
-        "TSR-K010 kernel text:3:19: expected an axis or a symbol, not 'q', found '] : f32'");
+        "TSR-K025 kernel text:3:19: expected an axis or a symbol, not 'q', found '] : f32'");
   CHECK(parse_error("kernel @k(%x: in f32[2]) {\n  parallel {\n    %0 = frob %1 : f32\n  }\n}\n") ==
-        "TSR-K010 kernel text:3:14: expected an instruction, not 'frob', found ' %1 : f32'");
+        "TSR-K025 kernel text:3:14: expected an instruction, not 'frob', found ' %1 : f32'");
 }
 
 TEST_CASE("functions print") {

@@ -10,7 +10,7 @@ namespace tessera::kit {
 namespace {
 
 [[noreturn]] void overflow() {
-  throw sdk::Error(TSR_USER, "TSR-K001", "an index expression has a coefficient beyond 64 bits", "use smaller sizes");
+  throw sdk::Error(TSR_USER, "TSR-K021", "an index expression has a coefficient beyond 64 bits", "use smaller sizes");
 }
 int64_t checked_add(int64_t a, int64_t b) {
   int64_t r;

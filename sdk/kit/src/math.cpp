@@ -469,7 +469,7 @@ size_t num_tables() { return std::size(kTables); }
 uint32_t table_named(std::string_view name) {
   for (uint32_t i = 0; i < std::size(kTables); ++i)
     if (name == kTables[i]) return i;
-  throw sdk::Error(TSR_BUG, "TSR-K002", "the kernel kit has no table '" + std::string(name) + "'");
+  throw sdk::Error(TSR_BUG, "TSR-K022", "the kernel kit has no table '" + std::string(name) + "'");
 }
 
 void use_tables(Kernel& k) {
@@ -482,7 +482,7 @@ size_t num_functions() { return library().all.size(); }
 uint32_t function_named(std::string_view name) {
   const auto& names = library().names;
   const auto at = names.find(std::string(name));
-  if (at == names.end()) throw sdk::Error(TSR_BUG, "TSR-K002", "the kernel kit has no function '" + std::string(name) + "'");
+  if (at == names.end()) throw sdk::Error(TSR_BUG, "TSR-K022", "the kernel kit has no function '" + std::string(name) + "'");
   return at->second;
 }
 

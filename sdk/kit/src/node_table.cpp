@@ -105,7 +105,7 @@ int TensorTable::operand(sdk::Node n, uint32_t i, bool alone) {
     return k;
   }
   throw sdk::Error(
-      TSR_BUG, "TSR-K003",
+      TSR_BUG, "TSR-K023",
       "value %" + std::string(v.name()) + " is used by a piece but is neither one of its inputs nor defined in it");
 }
 

@@ -60,7 +60,7 @@ class Parser {
     const std::string found =
         at_ < s_.size() ? "'" + std::string(s_.substr(at_, s_.substr(at_, 16).find('\n'))).substr(0, 16) + "'" : "the end";
     throw sdk::Error(
-        TSR_USER, "TSR-K010",
+        TSR_USER, "TSR-K025",
         "kernel text:" + std::to_string(line) + ":" + std::to_string(column) + ": expected " + expected + ", found " + found);
   }
 

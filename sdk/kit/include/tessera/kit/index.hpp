@@ -56,7 +56,7 @@ class IndexPool {
   size_t num_axes() const { return extents_.size(); }
   size_t num_symbols() const { return minima_.size(); }
 
-  // ---- operations; overflow of a coefficient throws TSR-K001. Divisors are positive.
+  // ---- operations; overflow of a coefficient throws TSR-K021. Divisors are positive.
   Expr add(Expr a, Expr b);
   Expr sub(Expr a, Expr b);
   Expr mul(Expr a, Expr b);

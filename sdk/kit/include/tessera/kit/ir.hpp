@@ -206,11 +206,11 @@ struct Table {
   const float* values = nullptr;  // 32, aligned to 64 bytes
 };
 
-// The library of functions, immutable. Throws TSR-K002 for an unknown name.
+// The library of functions, immutable. Throws TSR-K022 for an unknown name.
 const Function& function(uint32_t id);
 uint32_t function_named(std::string_view name);
 size_t num_functions();
-// Its tables, immutable too. Throws TSR-K002 for an unknown name.
+// Its tables, immutable too. Throws TSR-K022 for an unknown name.
 const Table& table(uint32_t id);
 uint32_t table_named(std::string_view name);
 size_t num_tables();

@@ -18,7 +18,7 @@
 namespace tessera::kit {
 
 std::string print(const Kernel& k, bool origins = false);
-// Throws sdk::Error TSR-K010, which names line and column, on text that is no kernel. The result is not verified.
+// Throws sdk::Error TSR-K025, which names line and column, on text that is no kernel. The result is not verified.
 Kernel parse(std::string_view text);
 // One function in the same syntax: func @exp_f32(%0: f32) -> f32 { .. return %9 }
 std::string print(const Function& f);
