@@ -69,22 +69,24 @@ TEST_CASE("wrong inputs are named, with what was found and expected") {
                    "TSR-T022 input 'x' (number 0 of graph 'net'): rank mismatch. found 1 (f32[16]), expected 2 (f32[s0, 4])"));
   REQUIRE(contains(refused(wide.get(), w.get(), y.get()),
                    "TSR-T023 input 'x' (number 0 of graph 'net'): size mismatch at index 1. found 5 (f32[4, 5]), expected 4"));
-  REQUIRE(
-      contains(refused(x.get(), w.get(), short_y.get()),
-               "TSR-T023 input 'y' (number 2 of graph 'net'): size mismatch at index 0. found 3 (f32[3]), expected s0 = 4"));
+  REQUIRE(contains(
+      refused(x.get(), w.get(), short_y.get()),
+      "TSR-T023 input 'y' (number 2 of graph 'net'): size mismatch at index 0. found 3 (f32[3]), expected s0 = 4 (f32[s0]); "
+      "s0 is the size at index 0 of input 'x'"));
   REQUIRE(contains(refused(x.get(), y.get(), flat.get()), "TSR-T023"));
   REQUIRE(
       contains(refused(big.get(), w.get(), big_y.get()),
                "TSR-T025 input 'x' (number 0 of graph 'net'): size at index 0 is out of range. found s0 = 10, expected 2..8"));
   REQUIRE(contains(refused(odd.get(), w.get(), odd_y.get()),
-                   "TSR-T026 the sizes of this call break an assumption of graph 'net': s0 % 2 == 0, found 3 and 2"));
+                   "TSR-T026 the sizes of this call break an assumption of graph 'net': s0 % 2 == 0, found 3 and 2; "
+                   "s0 is the size at index 0 of input 'x'"));
   float data[16] = {};
   const int64_t sizes[] = {4, 4};
   TensorRef elsewhere(tensor_wrap({data, TSR_F32, 2, sizes, nullptr, device_intern("imaginary:0"), 0}, nullptr, nullptr));
   REQUIRE(contains(refused(elsewhere.get(), w.get(), y.get()),
                    "TSR-T024 input 'x' (number 0 of graph 'net'): device mismatch. found 'imaginary:0', expected 'cpu'"));
-  REQUIRE(contains(refused(x.get(), nullptr, y.get()), "TSR-T020 input 'w' of graph 'net' is missing"));
-  REQUIRE(contains(error_of([&] { run(*e, {x.get()}); }), "TSR-T020 graph 'net' got 1 inputs, expected 3: x, w, y"));
+  REQUIRE(contains(refused(x.get(), nullptr, y.get()), "TSR-T020 input 'fc.w' of graph 'net' is missing"));
+  REQUIRE(contains(error_of([&] { run(*e, {x.get()}); }), "TSR-T020 graph 'net' got 1 inputs, expected 3: x, fc.w, y"));
   REQUIRE(values_of(*run(*e, {x.get(), w.get(), y.get()})[0])[3] == 5);  // still usable
 }
 

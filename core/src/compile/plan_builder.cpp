@@ -117,7 +117,7 @@ class PlanBuilder {
     for (uint32_t i = 0; i < r.num_inputs; ++i) {
       const tsr_value& v = g_.value(r.inputs[i]);
       InputSpec spec;
-      spec.name = v.name;
+      spec.name = region_ == 0 ? g_.input_name(r.inputs[i]) : v.name;
       spec.kind = v.input_kind;
       spec.dtype = v.type->dtype;
       spec.rank = v.type->rank;

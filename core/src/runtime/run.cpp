@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Execution of a plan: bind sizes, take a layout, patch addresses, launch.
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <optional>
 
@@ -38,13 +39,31 @@ std::string expected_type(const Plan& plan, uint32_t i) {
 
 std::string found_type(const tsr_tensor& t) { return type_text(t.dtype, {t.sizes, t.rank}); }
 
+// Where the symbols of a text come from: "; s0 is the size at index 0 of input 'x'".
+std::string sources_of(const Plan& plan, std::string_view text) {
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  std::string out;
+  for (const InputFacts::Dim& fact : plan.facts.dims) {
+    if (fact.kind != InputFacts::Dim::kSymbol) continue;
+    const std::string_view name = plan.graph->sizes().symbols()[fact.symbol].name;
+    bool found = false;
+    for (size_t at = text.find(name); at != text.npos && !found; at = text.find(name, at + 1))
+      found = (at == 0 || !is_word(text[at - 1])) && (at + name.size() == text.size() || !is_word(text[at + name.size()]));
+    if (found)
+      out += "; " + std::string(name) + " is the size at index " + std::to_string(fact.dim) + " of input '" +
+             plan.inputs[fact.input].name + "'";
+  }
+  return out;
+}
+
 [[noreturn]] void size_mismatch(const Plan& plan, uint32_t i, uint32_t k, const tsr_tensor& t, int64_t expected) {
   const tsr_dim d = plan.inputs[i].sizes[k];
   std::string want = std::to_string(expected);
   if (TSR_DIM_IS_EXPR(d)) want = plan.graph->sizes().print(d) + " = " + want;
   throw user_error("TSR-T023",
                    place(plan, i) + ": size mismatch at index " + std::to_string(k) + ". found " + std::to_string(t.sizes[k]) +
-                       " (" + found_type(t) + "), expected " + want + " (" + expected_type(plan, i) + ")",
+                       " (" + found_type(t) + "), expected " + want + " (" + expected_type(plan, i) + ")" +
+                       (TSR_DIM_IS_EXPR(d) ? sources_of(plan, plan.graph->sizes().print(d)) : ""),
                    "pass a tensor of that shape, or compile for this one");
 }
 
@@ -142,9 +161,9 @@ void Plan::check_relations(uint32_t section, const int64_t* dims) const {
   for (const Relation& r : relations_)
     if (r.section == section && !Sizes::holds(static_cast<tsr_relation>(r.relation), r.a.value(dims), r.b.value(dims)))
       throw user_error("TSR-T026",
-                       "the sizes of this call break an assumption of graph '" + std::string(graph->tables().name) +
-                           "': " + r.text + ", found " + std::to_string(r.a.value(dims)) + " and " +
-                           std::to_string(r.b.value(dims)) + (r.why.empty() ? "" : " (" + r.why + ")"),
+                       "the sizes of this call break an assumption of graph '" + std::string(graph->tables().name) + "': " +
+                           r.text + ", found " + std::to_string(r.a.value(dims)) + " and " + std::to_string(r.b.value(dims)) +
+                           (r.why.empty() ? "" : " (" + r.why + ")") + sources_of(*this, r.text),
                        "pass sizes that keep it, or compile for these");
 }
 
