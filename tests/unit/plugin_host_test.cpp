@@ -286,6 +286,46 @@ TEST_CASE("an optional plugin that is absent, or lacks a library of the system, 
         "No such file or directory\n");
 }
 
+TEST_CASE("an optional plugin whose machine lacks what it needs is left out with one line, and so is what needs it") {
+  std::string said;
+  LogSink before = set_log_sink([&](std::string_view lines) { said += lines; });
+  const Outcome lacking =
+      try_load(broken_dir(),
+               "[plugins]\nload = [\"acme.broken.good\", { id = \"acme.broken.create_error\", optional = true }]\n"
+               "[pipeline]\npasses = [\"create_error\", \"good\"]\n");
+  const Scratch scratch;
+  scratch.manifest("create_error", [](const std::string& text) { return text; });
+  scratch.manifest("good", replacing("needs = \\[\\]", "needs = [\"acme.broken.create_error\"]"));
+  const char* both =
+      "[plugins]\nload = [{ id = \"acme.broken.create_error\", optional = true }, { id = \"acme.broken.good\", optional = true "
+      "}]\n";
+  const Outcome needed = try_load(scratch.dir(), both);
+  const Outcome required =
+      try_load(scratch.dir(), replace_all(both, "{ id = \"acme.broken.good\", optional = true }", "\"acme.broken.good\""));
+  set_log_sink(std::move(before));
+  CHECK(lacking.text == "loaded: acme.broken.good");
+  CHECK(needed.text == "loaded: nothing");
+  CHECK(required.code == "TSR-P011");
+  CHECK(
+      said ==
+      "tessera: note: optional plugin 'acme.broken.create_error' is left out: [ACME-17] no licence server at localhost:27000\n"
+      "tessera: note: optional plugin 'acme.broken.good' is left out: it needs 'acme.broken.create_error'\n");
+}
+
+TEST_CASE("a setting of the partitioner that does nothing is noticed") {
+  std::string said;
+  LogSink before = set_log_sink([&](std::string_view lines) { said += lines; });
+  CHECK(try_load(broken_dir(), load_line("acme.broken.good")).text == "loaded: acme.broken.good");
+  CHECK(said.empty());
+  CHECK(try_load(broken_dir(), load_line("acme.broken.good"), {"partitioner.budget=0.5"}).text == "loaded: acme.broken.good");
+  CHECK(try_load(broken_dir(), load_line("acme.broken.good") + "[partitioner]\nbudget_bytes = 1000\n").text ==
+        "loaded: acme.broken.good");
+  set_log_sink(std::move(before));
+  CHECK(said ==
+        "tessera: note: --set: 'partitioner.budget' has no effect: 'partitioner.name' names no partitioner\n"
+        "tessera: note: <text>:4:1: 'partitioner.budget_bytes' has no effect: 'partitioner.name' names no partitioner\n");
+}
+
 TEST_CASE("an optional plugin that is broken is still an error") {
   CHECK(try_load(broken_dir(), "[plugins]\nload = [{ id = \"acme.broken.null_query\", optional = true }]\n").code ==
         "TSR-P024");

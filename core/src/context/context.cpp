@@ -12,7 +12,43 @@
 #include "trace/trace.hpp"
 
 namespace tessera::core {
-namespace {}  // namespace
+namespace {
+
+// Optional plugins whose machine lacks what they need, and those that need one of them. What names their factories is passed over.
+class LeftOut {
+ public:
+  // Whether this plugin cannot be loaded because another one is left out; that is a fault, or a notice.
+  bool needed_by(const ResolvedPlugin& p, Faults& faults, std::vector<std::string>& notices) const {
+    for (const std::string& need : p.manifest->needs) {
+      if (std::find(ids_.begin(), ids_.end(), need) == ids_.end()) continue;
+      if (p.optional)
+        notices.push_back("optional plugin '" + p.manifest->id + "' is left out: it needs '" + need + "'");
+      else
+        faults.add(TSR_USER, "TSR-P011",
+                   p.manifest->place("needs") + ": plugin '" + p.manifest->id + "' needs '" + need +
+                       "', which is optional and cannot be used on this machine",
+                   "make '" + p.manifest->id + "' optional too");
+      return true;
+    }
+    return false;
+  }
+  void add(const Manifest& m, const Config& config, Faults& faults) {
+    ids_.push_back(m.id);
+    // The last backend is what everything else falls back on: to go on without it would change results silently.
+    const Setting& order = config.setting("backends.order");
+    const std::vector<std::string>& names = order.value.strings;
+    if (!names.empty() && std::find(m.provides.begin(), m.provides.end(), "backend:" + names.back()) != m.provides.end())
+      faults.add(TSR_USER, "TSR-C008",
+                 to_text(order.origin) + ": the fallback backend '" + names.back() + "' belongs to the optional plugin '" +
+                     m.id + "', which cannot be used on this machine",
+                 "put a backend that is always there last in 'backends.order'");
+  }
+
+ private:
+  std::vector<std::string> ids_;
+};
+
+}  // namespace
 
 Context::Context(const tsr_host& host) : plugins_(host) {}
 Context::~Context() = default;
@@ -31,8 +67,15 @@ std::shared_ptr<Context> Context::create(const tsr_context_options* options, con
 
   Faults faults;
   std::vector<std::string> notices = std::move(resolved.notices);
-  for (const ResolvedPlugin& p : resolved.plugins)
-    context->plugins_.load(*p.manifest, config.plugin_options(p.manifest->id), p.optional, faults, &notices);
+  LeftOut left_out;
+  for (const ResolvedPlugin& p : resolved.plugins) {
+    const size_t before = faults.size();
+    const bool loaded =
+        !left_out.needed_by(p, faults, notices) &&
+        context->plugins_.load(*p.manifest, config.plugin_options(p.manifest->id), p.optional, faults, &notices);
+    if (!loaded && faults.size() == before) left_out.add(*p.manifest, config, faults);
+  }
+  for (std::string& notice : idle_settings(config)) notices.push_back(std::move(notice));
   faults.throw_if_any();
   for (const Factory* f : context->plugins_.all(TSR_OPSET)) {
     try {

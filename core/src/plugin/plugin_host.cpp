@@ -137,9 +137,15 @@ class Loader {
     return compare(*desc);
   }
 
-  bool create(const tsr_plugin_desc& desc, const OptionSet& options, void** instance) {
+  // *missing: what the machine lacks for an optional plugin, which is then no fault.
+  bool create(const tsr_plugin_desc& desc, const OptionSet& options, bool optional, void** instance, std::string* missing) {
     tsr_error* error = nullptr;
     if (!call("create", [&] { error = desc.create(&host_, options.view(), instance); })) return false;
+    if (error && optional && host_.core->error_family(error) == TSR_ENVIRONMENT) {
+      *missing = std::string("[") + host_.core->error_code(error) + "] " + host_.core->error_message(error);
+      host_.core->error_free(error);
+      return false;
+    }
     return !returned(error, "TSR-P040", "could not be created");
   }
 
@@ -328,7 +334,12 @@ bool PluginHost::load(const Manifest& m, const OptionSet& options, bool optional
   auto instance = std::make_unique<Instance>();
   if (!loader.describe(opened.query, &instance->desc)) return false;
   const tsr_plugin_desc& d = instance->desc;
-  if (!loader.create(d, options, &instance->self)) return false;
+  std::string missing;
+  if (!loader.create(d, options, optional, &instance->self, &missing)) {
+    if (!missing.empty())
+      notices->push_back("optional plugin '" + m.id + "' is left out: " + missing.substr(0, missing.find('\n')));
+    return false;
+  }
   instance->created = true;
   instance->plugin = {m.id, m.version, m.vendor, m.stability, text_of(d.build_info), m.path, m.library_path, m.hash, {}};
   for (size_t i = 0; i < d.num_features_provided; ++i) instance->plugin.features.push_back(text_of(d.features_provided[i]));
