@@ -96,6 +96,19 @@ std::shared_ptr<Context> Context::create(const tsr_context_options* options, con
   return context;
 }
 
+std::vector<std::string> idle_settings(const Config& config) {
+  std::vector<std::string> out;
+  for (const char* key : {"partitioner.budget", "partitioner.budget_bytes"}) {
+    const Setting& s = config.setting(key);
+    if (s.origin.kind == Origin::kDefault) continue;
+    out.push_back(to_text(s.origin) + ": '" + key + "' has no effect: " +
+                  (config.get_string("partitioner.name").empty()
+                       ? "'partitioner.name' names no partitioner"
+                       : "no graph of this version has a backward half to split off"));
+  }
+  return out;
+}
+
 const Factory& Context::frontend_for(std::string_view path, std::string_view head) const {
   const Factory* best = nullptr;
   int best_score = 0;

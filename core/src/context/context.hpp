@@ -23,6 +23,9 @@ struct BoundPass {
   OptionSet options;
 };
 
+// One line for each setting that somebody gave and that does nothing.
+std::vector<std::string> idle_settings(const Config& config);
+
 // Immutable after create(): any number of threads may use it. Graphs, executables and callables hold a shared_ptr, so
 // plugins outlive whatever they made.
 class Context : public std::enable_shared_from_this<Context> {

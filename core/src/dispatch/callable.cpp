@@ -10,6 +10,7 @@
 #include "context/context.hpp"
 #include "dispatch/path_capture.hpp"
 #include "dispatch/stance.hpp"
+#include "log/log.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
@@ -24,6 +25,7 @@ Callable::Callable(std::shared_ptr<const Context> context, const tsr_callable_de
                 ? context_->config().derive(
                       desc_.mode && *desc_.mode ? std::optional<std::string_view>(desc_.mode) : std::nullopt, overrides)
                 : context_->config();
+  for (const std::string& notice : idle_settings(config_)) log_notice(notice);
   options_ = api::compile_options(context_, config_, desc_.backend);
   options_.keep = nullptr;  // entries go with this callable, which holds the context
   passes_ = context_->pipeline(config_);
