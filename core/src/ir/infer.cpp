@@ -76,7 +76,7 @@ class Application {
           fail("TSR-I038",
                operand(i) + " is on " + host_core().device_name(t->device) + ", another operand on " +
                    host_core().device_name(device_),
-               "copy one of them to the other's device first");
+               "no op copies between devices: give the graph's inputs one device, and copy tensors before the call");
         device_ = t->device;
       }
     }

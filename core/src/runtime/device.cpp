@@ -143,10 +143,20 @@ Device::Device(tsr_device id, std::string kind, uint32_t index, std::string name
 
 const Device::Provider& Device::provider() const {
   const Provider* p = provider_.load(std::memory_order_acquire);
-  if (!p)
-    throw user_error("TSR-R002", "device '" + name_ + "' is not available: no loaded plugin provides it",
-                     "name the plugin that provides '" + kind_ + "' in the config, or use another device");
-  return *p;
+  if (p) return *p;
+  std::string same, all;
+  for (const Device* d : DeviceRegistry::get().all()) {
+    if (!d->available()) continue;
+    all += (all.empty() ? "'" : ", '") + d->name() + "'";
+    if (d->kind_ == kind_) same += (same.empty() ? "'" : ", '") + d->name() + "'";
+  }
+  throw user_error(
+      "TSR-R002",
+      "device '" + name_ + "' is not available: " +
+          (same.empty() ? "no loaded plugin provides devices of the kind '" + kind_ + "'" : "of its kind there is " + same),
+      same.empty()
+          ? "use one of " + all + ", or a config whose plugins.load names a plugin with the device (tessera plugin list --all)"
+          : "use one of " + same);
 }
 
 bool Device::available() const { return id_ == kCpu || provider_.load(std::memory_order_acquire) != nullptr; }

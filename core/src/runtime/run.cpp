@@ -98,7 +98,10 @@ void Plan::bind(const Args& args, int64_t* dims) const {
         throw user_error("TSR-T024",
                          place(*this, i) + ": device mismatch. found '" + device(t.device).name() + "', expected '" +
                              device(in.device).name() + "'",
-                         "copy it to '" + device(in.device).name() + "'");
+                         device(in.device).available()
+                             ? "copy the tensor to '" + device(in.device).name() + "' before the call"
+                             : "no loaded plugin provides '" + device(in.device).name() +
+                                   "': change the device in the graph's type to '" + device(t.device).name() + "'");
       if (!in.strides.empty())
         for (uint32_t k = 0; k < in.rank; ++k)
           if (t.sizes[k] > 1 && t.strides[k] != in.strides[k])
