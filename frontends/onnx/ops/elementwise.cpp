@@ -47,12 +47,61 @@ void mean(Op& op) {
 
 void mod(Op& op) { op.out(op.in(0).call(op.flag("fmod") ? "fmod" : "remainder", op.in(1))); }
 
-// Computed in the common dtype of base and exponent, as numpy's power; the result has the dtype of the base.
+// Whether every element of a constant is a value of `dtype`.
+bool all_exact(Op& op, const V& v, tsr_dtype dtype) {
+  const auto values = op.b.reals(v);
+  if (!values) return false;
+  for (const double x : *values) {
+    char bytes[16];
+    store_from(dtype, bytes, 0, x);
+    if (load_as<double>(dtype, bytes, 0) != x) return false;
+  }
+  return true;
+}
+
+// An integer to a power that is a float: the exact power, truncated and saturated. f64 has every result of up to 53 bits; a longer one is the integer power.
+V integer_to_float(Op& op, const V& a, const V& e) {
+  Build& b = op.b;
+  const V y = b.cast(e, TSR_F64), r = b.cast(a, TSR_F64).call("pow", y);
+  const V rounded = b.cast(r, a.dtype());
+  if (dtype_bits(a.dtype()) < 53) return rounded;
+  const double bound = std::ldexp(1.0, is_signed_int(a.dtype()) ? 63 : 64);
+  const V fits = either(y == 1.0, r.call("abs") < bound), counts = both(y == y.call("floor"), b.scalar(-1, TSR_F64) < y);
+  const V whole = both(both(counts, y < 65.0), fits);  // of a magnitude of 2 and more, no higher power fits
+  return b.select(whole, a.call("pow", b.cast(y, a.dtype())), rounded);
+}
+
+// Integers to integer powers modulo 2^n.
+V integer_to_integer(Op& op, const V& a, const V& e) {
+  Build& b = op.b;
+  const tsr_dtype base = a.dtype(), exponent = e.dtype();
+  // Of two dtypes, the one that holds both; where there is none, one of them is u64 or shorter and bare, and 64 bits do.
+  tsr_dtype t = promote(base, exponent);
+  if (!is_int(t)) t = base == TSR_U64 ? TSR_U64 : TSR_I64;
+  V n = b.cast(e, t);
+  if (exponent == TSR_U64 && t == TSR_I64) {
+    // From 2^63 on: the powers of odd numbers repeat after 2^62 at most, those of even ones are 0 from 64 on.
+    const V high = b.op("bitwise_or", {n.call("bitwise_and", b.integer((int64_t{1} << 62) - 1)), b.integer(int64_t{1} << 62)});
+    n = b.select(n < 0.0, high, n);
+  }
+  V r = b.cast(a, t).call("pow", n);
+  if (t == TSR_U64 && is_signed_int(exponent))  // a negative exponent: 1 of 1, and 0
+    r = b.select(e < 0.0, b.cast(a == 1.0, t), r);
+  return b.cast(r, base);
+}
+
+// The result has the dtype of the base. Nothing is rounded to a dtype that does not hold it: neither an integer base, nor an exponent.
 void pow(Op& op) {
+  Build& b = op.b;
   const auto [a, e] = operands(op);
   if (a.dtype() == e.dtype()) return op.out(a.call("pow", e));
-  const tsr_dtype t = promote(a.dtype(), e.dtype());
-  op.out(op.b.cast(op.b.cast(a, t).call("pow", op.b.cast(e, t)), a.dtype()));
+  if (is_int(a.dtype())) return op.out(is_int(e.dtype()) ? integer_to_integer(op, a, e) : integer_to_float(op, a, e));
+  tsr_dtype t = a.dtype();
+  if (!is_int(e.dtype()))
+    t = promote(a.dtype(), e.dtype());
+  else if (t != TSR_F64 && dtype_bits(e.dtype()) > 8 && !all_exact(op, e, t))
+    t = dtype_bits(e.dtype()) <= 16 ? TSR_F32 : TSR_F64;
+  op.out(b.cast(b.cast(a, t).call("pow", b.cast(e, t)), a.dtype()));
 }
 
 void bit_shift(Op& op) {
