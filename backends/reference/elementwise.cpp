@@ -265,7 +265,9 @@ void select(const Op& op) {
   }
 }
 
-// min(max(x, lo), hi): where lo > hi the result is hi, as torch.clamp.
+// min(max(x, lo), hi): where lo > hi the result is hi, and x where it equals a bound (zeros have signs), as torch.clamp.
+double at_least(double x, double lo) { return std::isnan(lo) || x < lo ? (std::isnan(x) ? x : lo) : x; }
+double at_most(double x, double hi) { return std::isnan(hi) || x > hi ? (std::isnan(x) ? x : hi) : x; }
 void clamp(const Op& op) {
   const Tensor y = op.out(), x = op.in(0).broadcast(y.sizes());
   const Tensor lo = op.has(1) ? op.in(1).broadcast(y.sizes()) : Tensor(),
@@ -275,8 +277,8 @@ void clamp(const Op& op) {
     const Index& i = w.index();
     if (real) {
       double v = x.real(i);
-      if (lo) v = nan_max(v, lo.real(i));
-      if (hi) v = nan_min(v, hi.real(i));
+      if (lo) v = at_least(v, lo.real(i));
+      if (hi) v = at_most(v, hi.real(i));
       y.put<double>(y.offset(i), v);
     } else {
       Int v = x.integer(i);

@@ -4,6 +4,7 @@
 //
 // Two families. `fexp` computes in f32 (1 ulp): softmax lives on it. `d*` compute in f64 and serve f32 functions that round once at the end
 // (0.5 ulp), which needs no hi/lo arithmetic; `dexp` and `dlog` are good to 1e-14, what ends in `_short` to 1e-9, enough for f32.
+// Odd functions end in a product with x, not in a sum with it, so that -0 stays -0.
 // Polynomials: Cephes (S. Moshier) for expf and tanhf; erfc after W. Press et al., Numerical Recipes 3rd ed. 6.2.2 (its Chebyshev series,
 // 14 terms, as powers); the others are Taylor and atanh series.
 #pragma once
@@ -108,7 +109,7 @@ inline constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
   p = p * z - 5.37397155531e-2;
   p = p * z + 1.33314422036e-1;
   p = p * z - 3.33332819422e-1;
-  const double small = (p * z) * x + x;
+  const double small = x * (p * z + 1.0);
   return a >= 0.625 ? copysign_(big, x) : small;
 }
 
@@ -143,7 +144,7 @@ inline constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
   p = p * z + 1.0 / 42;
   p = p * z - 0.1;
   p = p * z + 1.0 / 3;
-  const double small = 1.1283791670955126 * (x - (p * z) * x);
+  const double small = x * (1.1283791670955126 * (1.0 - p * z));
   return a > 0.5 ? big : small;
 }
 
@@ -185,7 +186,7 @@ inline constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
   p = p * x + 1.0 / 24;
   p = p * x + 1.0 / 6;
   p = p * x + 0.5;
-  const double small = (p * (x * x)) + x;
+  const double small = x * (p * x + 1.0);
   return fabs_(x) < 0.03125 ? small : dexp(x) - 1.0;
 }
 
@@ -209,7 +210,7 @@ inline constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
   s = s * z - 1.0 / 5040;
   s = s * z + 1.0 / 120;
   s = s * z - 1.0 / 6;
-  s = (s * z) * r + r;
+  s = r * (s * z + 1.0);
   double c = 1.0 / 479001600;
   c = c * z - 1.0 / 3628800;
   c = c * z + 1.0 / 40320;

@@ -221,7 +221,7 @@ Ex dlog(Ex x) {
 
 Ex dexpm1(Ex x) {
   const Ex p = horner(x, {1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5});
-  const Ex small = (p * (x * x)) + x;
+  const Ex small = x * (p * x + 1.0);  // of -0: -0
   return select(abs(x) < 0.03125, small, dexp(x) - 1.0);
 }
 
@@ -240,7 +240,7 @@ Ex dsincos(Ex x, int64_t phase) {
   const Ex r = ((x - t.n * 0x1.921fb54400000p+0) - t.n * 0x1.0b4611a600000p-34) - t.n * 0x1.3198a2e037073p-69;
   const Ex z = r * r;
   Ex s = horner(z, {1.0 / 6227020800.0, -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6});
-  s = (s * z) * r + r;
+  s = r * (s * z + 1.0);  // of -0: -0
   const Ex c = horner(z, {1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5, 1.0});
   const Ex y = select(ne(q & q.lit(int64_t{1}), q.lit(int64_t{0})), c, s);
   return (y.as(Type::I64) ^ ((q & q.lit(int64_t{2})) << 62)).as(Type::F64);
