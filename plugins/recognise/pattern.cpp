@@ -20,8 +20,33 @@ struct Pattern::Part {
 
 namespace {
 
-// Relative distance of a number that a narrow dtype has rounded.
-double precision(uint32_t dtype) { return dtype == TSR_BF16 ? 8e-3 : dtype == TSR_F16 ? 1e-3 : 2e-6; }
+// Explicit bits of the mantissa, and the exponent of the least normal number.
+struct Format {
+  int mantissa, least;
+};
+Format format_of(uint32_t dtype) {
+  switch (dtype) {
+    case TSR_F64: return {52, -1022};
+    case TSR_F32: return {23, -126};
+    case TSR_F16: return {10, -14};
+    case TSR_BF16: return {7, -126};
+    default: return {0, 0};  // too narrow for any tolerance
+  }
+}
+
+// Whether the number `x` of a program is the number `want` of a rule as `dtype` holds it. One that the dtype holds exactly must be that; another may be off
+// by one unit in the last place, for exporters round it in one way or another.
+bool is_number(double x, double want, uint32_t dtype) {
+  char bytes[16];
+  store_from(dtype, bytes, 0, want);
+  const double held = load_as<double>(dtype, bytes, 0);
+  if (x == held) return std::signbit(x) == std::signbit(held);
+  const Format f = format_of(dtype);
+  const bool short_number =
+      static_cast<double>(static_cast<float>(want)) == want;  // 0.5, 3; not the root of 2, which f64 rounds too
+  if (short_number || f.mantissa == 0 || !std::isfinite(x)) return false;
+  return std::abs(x - held) <= std::ldexp(1.0, std::max(std::ilogb(held), f.least) - f.mantissa);
+}
 
 bool splat(sdk::Value v, double* out) {
   const sdk::Node n = v.def();
@@ -121,7 +146,7 @@ class Matcher {
       case Part::Any: return bind(p.name, v, next);
       case Part::Number: {
         double x = 0;
-        return splat(v, &x) && std::abs(x - p.value) <= precision(v.type().dtype()) * std::abs(p.value) && next();
+        return splat(v, &x) && is_number(x, p.value, v.type().dtype()) && next();
       }
       case Part::Scalar: {
         double x = 0;

@@ -112,10 +112,15 @@ V attention(C c) {
 }
 bool attends_scaled(C c) { return attends(c) && c.found.number("s", 1) * c.found.number("a", 1) * c.found.number("b", 1) != 0; }
 
-#define ERF  "erf([div(x, 1.41421356) | mul(x, 0.70710678)])"
-#define CUBE "[pow(x, 3) | mul(mul(x, x), x)]"
-#define TANH \
-  "tanh([mul(add(x, mul(" CUBE ", 0.044715)), 0.79788456) | mul(mul(x, 0.79788456), add(mul(mul(x, x), 0.044715), 1))])"
+// Numbers have all the digits of f64: see pattern.hpp for what matches them.
+#define ROOT_2       "1.4142135623730951"
+#define ROOT_HALF    "0.7071067811865476"
+#define ROOT_2_BY_PI "0.7978845608028654"
+#define ERF          "erf([div(x, " ROOT_2 ") | mul(x, " ROOT_HALF ")])"
+#define CUBE         "[pow(x, 3) | mul(mul(x, x), x)]"
+#define TANH                                                                                \
+  "tanh([mul(add(x, mul(" CUBE ", 0.044715)), " ROOT_2_BY_PI ") | mul(mul(x, " ROOT_2_BY_PI \
+  "), add(mul(mul(x, x), 0.044715), 1))])"
 #define EPS(SQUARES)    "add(v=mean(" SQUARES "), #eps)"
 #define VARIANCE        EPS("[mul(d, d) | pow(d, 2)]")
 #define MEAN_SQUARE     EPS("[mul(x, x) | pow(x, 2)]")

@@ -37,9 +37,9 @@ struct Dtype {
   tsr_dtype dtype;
   int onnx;
 };
-constexpr Dtype kDtypes[] = {
-    {"i8", TSR_I8, 3},    {"i16", TSR_I16, 5},  {"i32", TSR_I32, 6},  {"i64", TSR_I64, 7}, {"u8", TSR_U8, 2},   {"u16", TSR_U16, 4},
-    {"u32", TSR_U32, 12}, {"u64", TSR_U64, 13}, {"f16", TSR_F16, 10}, {"f32", TSR_F32, 1}, {"f64", TSR_F64, 11}, {"bf16", TSR_BF16, 16}};
+constexpr Dtype kDtypes[] = {{"i8", TSR_I8, 3},    {"i16", TSR_I16, 5}, {"i32", TSR_I32, 6},  {"i64", TSR_I64, 7},
+                             {"u8", TSR_U8, 2},    {"u16", TSR_U16, 4}, {"u32", TSR_U32, 12}, {"u64", TSR_U64, 13},
+                             {"f16", TSR_F16, 10}, {"f32", TSR_F32, 1}, {"f64", TSR_F64, 11}, {"bf16", TSR_BF16, 16}};
 
 using Wide = __int128;
 
@@ -139,7 +139,9 @@ Wide element(const e::Tensor& t, size_t i, tsr_dtype d) {
   return tessera::is_signed_int(d) ? Wide{tessera::load_as<int64_t>(d, t.data(), static_cast<int64_t>(i))}
                                    : Wide{tessera::load_as<uint64_t>(d, t.data(), static_cast<int64_t>(i))};
 }
-std::string text(Wide v) { return v < 0 ? "-" + std::to_string(static_cast<uint64_t>(-v)) : std::to_string(static_cast<uint64_t>(v)); }
+std::string text(Wide v) {
+  return v < 0 ? "-" + std::to_string(static_cast<uint64_t>(-v)) : std::to_string(static_cast<uint64_t>(v));
+}
 
 }  // namespace
 
@@ -170,7 +172,9 @@ TEST_CASE("powers of every integer dtype by every dtype are exact") {
         if (tessera::is_int(exponent.dtype)) {
           whole = std::clamp(whole, m.least, m.most);
           if (base.dtype == exponent.dtype && whole < 0) return;
-          r = whole < 0 ? (x == 1 ? 1 : x == -1 ? (whole % 2 != 0 ? -1 : 1) : 0)
+          r = whole < 0 ? (x == 1    ? 1
+                           : x == -1 ? (whole % 2 != 0 ? -1 : 1)
+                                     : 0)
                         : wrapped(power(static_cast<uint64_t>(x), static_cast<uint64_t>(whole)), base.dtype);
           b.integers.push_back(whole);
         } else {
@@ -204,8 +208,8 @@ TEST_CASE("powers of every integer dtype by every dtype are exact") {
             const Wide got = element(y, i, base.dtype);
             if (got == want[i] || ++wrong > 3) continue;
             UNSCOPED_INFO(base.name << " " << text(a.integers[i]) << " ^ " << exponent.name << " "
-                                    << (b.integers.empty() ? std::to_string(b.floats[i]) : text(b.integers[i])) << " on " << config
-                                    << (constant ? " as a constant" : "") << ": got " << text(got) << ", expected "
+                                    << (b.integers.empty() ? std::to_string(b.floats[i]) : text(b.integers[i])) << " on "
+                                    << config << (constant ? " as a constant" : "") << ": got " << text(got) << ", expected "
                                     << text(want[i]));
           }
           CHECK(wrong == 0);
