@@ -88,7 +88,7 @@ void matmul(CostQuery& q) {
   const double m = a.size() > 1 ? q.size(0, -2) : 1, n = b.size() > 1 ? q.size(1, -1) : 1;
   q.flops = 2 * product(batch) * m * n * q.size(0, -1);
   q.read_operands();
-  q.write(q.operand(0).dtype(), product(batch) * m * n);
+  q.write(q.op() == "matmul" ? q.operand(0).dtype() : TSR_I32, product(batch) * m * n);
 }
 
 void linear(CostQuery& q) {
@@ -112,7 +112,7 @@ void conv(CostQuery& q) {
   const double out = places * q.size(1, 0);
   q.flops = 2 * places * q.elements(1);
   q.read_operands();
-  q.write(q.operand(0).dtype(), out);
+  q.write(q.op() == "conv" ? q.operand(0).dtype() : TSR_I32, out);
 }
 
 void conv_transpose(CostQuery& q) {
@@ -163,8 +163,10 @@ void like_first(CostQuery& q) {
 void add_cost(Table& t) {
   t.cost("dot_general", dot_general);
   t.cost("matmul", matmul);
+  t.cost("matmul_integer", matmul);
   t.cost("linear", linear);
   t.cost("conv", conv);
+  t.cost("conv_integer", conv);
   t.cost("conv_transpose", conv_transpose);
   t.cost("max_pool", pool);
   t.cost("avg_pool", pool);

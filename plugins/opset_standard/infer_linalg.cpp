@@ -44,7 +44,7 @@ void dot_general(Infer& in) {
   in.result(out == TSR_DTYPE_INVALID ? in.dtype(0) : out, shape);
 }
 
-void matmul(Infer& in) {
+DimVector matmul_shape(Infer& in) {
   in.expect_rank(0, "a", 1, INT64_MAX);
   in.expect_rank(1, "b", 1, INT64_MAX);
   const auto a = in.sizes(0), b = in.sizes(1);
@@ -56,7 +56,21 @@ void matmul(Infer& in) {
   DimVector shape = in.broadcast(batch(a), batch(b));
   if (a.size() > 1) shape.push_back(a[a.size() - 2]);
   if (b.size() > 1) shape.push_back(b.back());
-  in.result(in.dtype(0), shape);
+  return shape;
+}
+void matmul(Infer& in) { in.result(in.dtype(0), matmul_shape(in)); }
+
+// Operand `zero` holds zero points of operand `of`, which do not widen it.
+void expect_zero_points(Infer& in, uint32_t of, uint32_t zero, const char* name) {
+  in.expect_rank(zero, name, 0, in.rank(of));
+  const DimVector both = in.broadcast(in.sizes(of), in.sizes(zero));
+  for (size_t i = 0; i < both.size(); ++i)
+    in.expect_equal(name + axis_name(i), both[i], in.sizes(of)[i], "zero points broadcast to their operand");
+}
+void matmul_integer(Infer& in) {
+  expect_zero_points(in, 0, 2, "a_zero");
+  expect_zero_points(in, 1, 3, "b_zero");
+  in.result(TSR_I32, matmul_shape(in));
 }
 
 // Checks what conv, conv_transpose and the pools share; the number of spatial dimensions.
@@ -88,7 +102,7 @@ void expect_bias(Infer& in, tsr_dim channels) {
   if (in.has(2)) in.expect_equal("bias, axis 0", in.sizes(2)[0], channels, "one bias per output channel");
 }
 
-void conv(Infer& in) {
+DimVector conv_shape(Infer& in) {
   const size_t n = expect_spatial(in, true);
   in.expect_rank(1, "weight", in.rank(0), in.rank(0));
   const int64_t groups = in.integer("groups");
@@ -96,7 +110,6 @@ void conv(Infer& in) {
   in.expect_equal("channels of x", channels, in.dims.mul(in.sizes(1)[1], groups), "x has groups * weight's axis 1 channels");
   if (!in.dims.assume(TSR_DIVISIBLE, out, groups, "groups divide the output channels"))
     in.fail("TSR-I202", "weight, axis 0", in.dims.print(out), "a multiple of groups " + std::to_string(groups));
-  expect_bias(in, out);
   DimVector shape = {in.sizes(0)[0], out};
   for (size_t i = 0; i < n; ++i) {
     const Window w = window(in, i, in.sizes(1)[2 + i]);
@@ -104,7 +117,17 @@ void conv(Infer& in) {
     // A conv over an empty dimension that padding does not fill has no output, as in PyTorch an error.
     expect_fits(in, i, w, shape.back());
   }
+  return shape;
+}
+void conv(Infer& in) {
+  const DimVector shape = conv_shape(in);
+  expect_bias(in, shape[1]);
   in.result(in.dtype(0), shape);
+}
+void conv_integer(Infer& in) {
+  const DimVector shape = conv_shape(in);
+  expect_zero_points(in, 1, 3, "weight_zero");
+  in.result(TSR_I32, shape);
 }
 
 void conv_transpose(Infer& in) {
@@ -188,6 +211,8 @@ void add_infer_linalg(Table& t) {
   t.infer("dot_general", dot_general);
   t.infer("matmul", matmul);
   t.infer("conv", conv);
+  t.infer("matmul_integer", matmul_integer);
+  t.infer("conv_integer", conv_integer);
   t.infer("conv_transpose", conv_transpose);
   t.infer("max_pool", max_pool);
   t.infer("avg_pool", avg_pool);

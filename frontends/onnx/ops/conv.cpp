@@ -2,6 +2,8 @@
 // Convolutions.
 #include <algorithm>
 
+#include "conv.hpp"
+
 #include "../window.hpp"
 
 namespace tessera::onnx {
@@ -24,20 +26,24 @@ V conv_of(Op& op, const V& x, const V& weight, const V& bias) {
                   attr_ints("dilations", w.dilations), attr_int("groups", op.i("group", 1))});
 }
 
-void conv(Op& op) { op.out(conv_of(op, op.in(0), op.in(1), op.opt(2))); }
+}  // namespace
 
-// Integers, from which a zero point (per channel of the weights) is taken.
-V centred(Op& op, const V& v, const V& zero, int64_t axis) {
+V integer_conv(Op& op, const V& x, const V& weight, const V& x_zero, const V& weight_zero) {
   Build& b = op.b;
-  V wide = b.cast(v, TSR_I32);
-  if (!zero) return wide;
-  V z = b.cast(zero, TSR_I32);
-  if (z.rank() == 1 && z.size(0) == 1) z = b.reshape(z, {});
-  if (z.rank() == 1) z = b.expand(z, axes_from(1, wide.rank() - axis));
-  return wide - z;
+  const Window w = window(op, x, kernel_of(op, weight));
+  const V xz = x_zero ? b.reshape(x_zero, {}) : b.scalar(0, x.dtype());
+  V wz = weight_zero ? weight_zero : b.scalar(0, weight.dtype());
+  if (wz.rank() == 1) wz = wz.size(0) == 1 ? b.reshape(wz, {}) : b.expand(wz, axes_from(1, weight.rank()));
+  return b.op("conv_integer", {x, weight, xz, wz},
+              {attr_ints("strides", w.strides), attr_ints("pad_low", w.low), attr_ints("pad_high", w.high),
+               attr_ints("dilations", w.dilations), attr_int("groups", op.i("group", 1))});
 }
 
-void conv_integer(Op& op) { op.out(conv_of(op, centred(op, op.in(0), op.opt(2), 0), centred(op, op.in(1), op.opt(3), 0), {})); }
+namespace {
+
+void conv(Op& op) { op.out(conv_of(op, op.in(0), op.in(1), op.opt(2))); }
+
+void conv_integer(Op& op) { op.out(integer_conv(op, op.in(0), op.in(1), op.opt(2), op.opt(3))); }
 
 void conv_transpose(Op& op) {
   Build& b = op.b;

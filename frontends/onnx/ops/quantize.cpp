@@ -5,6 +5,7 @@
 
 #include "../window.hpp"
 #include "cast.hpp"
+#include "conv.hpp"
 
 namespace tessera::onnx {
 namespace {
@@ -105,24 +106,30 @@ void dynamic_quantize_linear(Op& op) {
   op.out(point, 2);
 }
 
-// An operand of an integer product without its zero point. A vector counts rows of a left operand, columns of a right one.
-V centred(Op& op, const V& v, const V& zero, bool left) {
+// The zero point of an operand of a product, 0 without one. A vector counts rows of a left operand, columns of a right one.
+V zero_point(Op& op, const V& v, V zero, bool left) {
   Build& b = op.b;
-  const V wide = b.cast(v, TSR_I32);
-  if (!zero) return wide;
-  V z = b.cast(zero, TSR_I32);
-  if (z.rank() == 1 && z.size(0) == 1) z = b.reshape(z, {});
-  if (z.rank() == 1 && left && v.rank() > 1) z = b.expand(z, {1});
-  return wide - z;
+  if (!zero) return b.scalar(0, v.dtype());
+  if (zero.rank() == 1 && zero.size(0) == 1) zero = b.reshape(zero, {});
+  if (zero.rank() == 1 && left && v.rank() > 1) zero = b.expand(zero, {1});
+  return zero;
 }
 
-void matmul_integer(Op& op) {
-  op.out(op.b.matmul(centred(op, op.in(0), op.opt(2), true), centred(op, op.in(1), op.opt(3), false)));
+V integer_product(Op& op, const V& a, const V& c, const V& a_zero, const V& c_zero) {
+  if (is_float(a.dtype())) {  // float8
+    const auto wide = [&](const V& v, const V& zero) {
+      return zero ? op.b.cast(v, TSR_F32) - op.b.cast(zero, TSR_F32) : op.b.cast(v, TSR_F32);
+    };
+    return op.b.matmul(wide(a, a_zero), wide(c, c_zero));
+  }
+  return op.b.op("matmul_integer", {a, c, zero_point(op, a, a_zero, true), zero_point(op, c, c_zero, false)});
 }
+
+void matmul_integer(Op& op) { op.out(integer_product(op, op.in(0), op.in(1), op.opt(2), op.opt(3))); }
 
 void qlinear_matmul(Op& op) {
   Build& b = op.b;
-  const V product = b.matmul(centred(op, op.in(0), op.in(2), true), centred(op, op.in(3), op.in(5), false));
+  const V product = integer_product(op, op.in(0), op.in(3), op.in(2), op.in(5));
   const auto scale = [&](size_t i, bool left) {
     V s = b.cast(op.in(i), TSR_F32);
     if (s.rank() == 1 && s.size(0) == 1) s = b.reshape(s, {});
@@ -141,15 +148,9 @@ void qlinear_conv(Op& op) {
     if (v.rank() == 0) return v;
     return v.size(0) == 1 ? b.reshape(v, {}) : b.expand(v, axes_from(1, rank + 1));
   };
-  const V xi = b.cast(x, TSR_I32) - b.reshape(b.cast(op.in(2), TSR_I32), {});
-  const V wi = b.cast(weight, TSR_I32) - channel(b.cast(op.in(5), TSR_I32), weight.rank() - 1);
   op.expect(weight.rank() >= 3, "weights of rank " + std::to_string(weight.rank()));
-  Ints kernel(weight.sizes().begin() + 2, weight.sizes().end());
-  if (!Build::are_numbers(kernel)) op.unsupported("weights of symbolic sizes");
-  const Window w = window(op, x, kernel);
-  const V sums = b.op("conv", {xi, wi, op.opt(8)},
-                      {attr_ints("strides", w.strides), attr_ints("pad_low", w.low), attr_ints("pad_high", w.high),
-                       attr_ints("dilations", w.dilations), attr_int("groups", op.i("group", 1))});
+  V sums = integer_conv(op, x, weight, op.in(2), op.in(5));
+  if (op.has(8)) sums = sums + b.expand(op.in(8), axes_from(1, weight.rank() - 1));
   const V scale = b.reshape(b.cast(op.in(1), TSR_F32), {}) * channel(b.cast(op.in(4), TSR_F32), weight.rank() - 2) /
                   b.reshape(b.cast(op.in(6), TSR_F32), {});
   op.out(saturate(op, b.cast(sums, TSR_F32) * scale, b.reshape(op.in(7), {}), op.in(7).dtype()));
