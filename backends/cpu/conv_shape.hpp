@@ -12,7 +12,8 @@ namespace cpu {
 struct ConvAttributes {
   int64_t stride[2] = {1, 1}, low[2] = {0, 0}, high[2] = {0, 0}, dilation[2] = {1, 1};
   int64_t groups = 1;
-  explicit ConvAttributes(const tessera::sdk::Node& n) : groups(n.is("conv") ? n.attr("groups").as_int() : 1) {
+  explicit ConvAttributes(const tessera::sdk::Node& n)
+      : groups(n.is("conv") || n.is("conv_integer") ? n.attr("groups").as_int() : 1) {
     const auto read = [&](const char* name, int64_t(&to)[2]) {
       const auto v = n.attr(name).as_ints();
       for (size_t i = 0; i < v.size() && i < 2; ++i) to[2 - v.size() + i] = v[i];

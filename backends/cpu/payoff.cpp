@@ -23,8 +23,8 @@ constexpr int64_t kUnknown = 64;  // of a size that nothing tells
 
 // Computed by kernels that are there already, or by nobody.
 bool is_free(const sdk::Node& n) {
-  static constexpr std::string_view ops[] = {"constant", "reshape",     "expand_dims", "squeeze", "linear",
-                                             "matmul",   "dot_general", "conv",        "max_pool"};
+  static constexpr std::string_view ops[] = {"constant",    "reshape", "expand_dims", "squeeze",        "linear",      "matmul",
+                                             "dot_general", "conv",    "max_pool",    "matmul_integer", "conv_integer"};
   return std::find(std::begin(ops), std::end(ops), n.op()) != std::end(ops);
 }
 

@@ -16,6 +16,7 @@
 #include "depthwise/max_pool.hpp"
 #include "finish.hpp"
 #include "generated.hpp"
+#include "integer/integer.hpp"
 #include "jit/compiler.hpp"
 #include "payoff.hpp"
 #include "product.hpp"
@@ -76,6 +77,10 @@ class CpuBackend final : public sdk::Backend {
   sdk::Claim claim(sdk::Graph g, sdk::Node n) override {
     if (is_product(n.op()) || n.is("conv")) {
       const char* why = n.is("conv") ? refuse_conv(n) : claim_product(n).why;
+      return why ? sdk::no(why) : sdk::yes();
+    }
+    if (is_integer_product(n)) {
+      const char* why = n.is("conv_integer") ? refuse_integer_conv(n) : refuse_integer_product(n);
       return why ? sdk::no(why) : sdk::yes();
     }
     if (n.is("max_pool")) {
@@ -145,6 +150,8 @@ class CpuBackend final : public sdk::Backend {
     if (is_expanded(c.node())) return make_expanded(c, isa_);
     if (is_attention_group(c.node())) return make_attention_group(c, isa_, device_, compiler_);
     if (Tuner::has_ways(c.node())) return tuner_.make(c);
+    if (c.node().is("conv_integer")) return make_integer_conv(c, isa_);
+    if (c.node().is("matmul_integer")) return make_integer_product(c, isa_);
     if (c.node().is("max_pool")) return make_max_pool(c, isa_);
     if (c.node().is("attention")) return make_attention(c, isa_);
     Draft d = draft_or_fail(c, /*log=*/false);
@@ -156,7 +163,7 @@ class CpuBackend final : public sdk::Backend {
  private:
   static bool has_own_kernel(const sdk::Node& n) {
     return is_product(n.op()) || n.is("conv") || n.is("max_pool") || n.is("attention") || anchor_of(n) || is_expanded(n) ||
-           is_attention_group(n);
+           is_integer_product(n) || is_attention_group(n);
   }
 
   // What the requests ask to be measured, before anything is compiled.

@@ -41,6 +41,8 @@ ProductAxes dot_general_axes(const sdk::Node& n) {
   return out;
 }
 
+}  // namespace
+
 ProductAxes matmul_axes(const sdk::Node& n) {
   const int ra = static_cast<int>(n.operand(0).type().rank()), rb = static_cast<int>(n.operand(1).type().rank());
   ProductAxes out;
@@ -56,6 +58,8 @@ ProductAxes matmul_axes(const sdk::Node& n) {
   if (ra > 1) out.m.push_back(ra - 2);
   return out;
 }
+
+namespace {
 
 ProductAxes linear_axes(const sdk::Node& n) {
   const int last = static_cast<int>(n.operand(0).type().rank()) - 1;

@@ -25,6 +25,7 @@ struct ProductClaim {
 };
 ProductClaim claim_product(const tessera::sdk::Node& node);
 bool is_product(std::string_view op);
+ProductAxes matmul_axes(const tessera::sdk::Node& matmul);  // of matmul_integer too
 // The kernels that a product runs on.
 const GemmIsa* product_kernels(const Isa& isa, const tessera::sdk::Node& product, const ProductAxes& axes);
 
