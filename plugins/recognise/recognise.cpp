@@ -11,13 +11,10 @@ struct Ready {
   Pattern pattern;
 };
 
-const std::vector<Ready>& ready() {
-  static const std::vector<Ready> list = [] {
-    std::vector<Ready> out;
-    for (const Rule& r : rules()) out.push_back({&r, Pattern(r.pattern)});
-    return out;
-  }();
-  return list;
+std::vector<Ready> ready(std::span<const Rule> rules) {
+  std::vector<Ready> out;
+  for (const Rule& r : rules) out.push_back({&r, Pattern(r.pattern)});
+  return out;
 }
 
 tsr_error* apply(void* self, tsr_graph* graph, tsr_id id, int* changed) noexcept {
@@ -38,19 +35,9 @@ tsr_error* apply(void* self, tsr_graph* graph, tsr_id id, int* changed) noexcept
   });
 }
 
-class Pass final : public sdk::Pass {
-  const char* summary() const override { return "puts composites together that exporters took apart"; }
-  const char* ensures() const override {
-    return "gelu, silu, norms and attention are one op where a rule knows how they were taken apart";
-  }
-  bool run(sdk::Graph g, const sdk::Options& options) override { return options.get_bool("enabled", true) && recognise(g); }
-};
-
-}  // namespace
-
-bool recognise(sdk::Graph g) {
+bool rewrite(sdk::Graph g, const std::vector<Ready>& rules) {
   std::vector<tsr_pattern> patterns;
-  for (const Ready& r : ready()) {
+  for (const Ready& r : rules) {
     tsr_pattern p{};
     p.name = r.rule->name;
     p.op = r.pattern.root().c_str();
@@ -61,8 +48,38 @@ bool recognise(sdk::Graph g) {
   return g.rewrite(patterns);
 }
 
+class Pass final : public sdk::Pass {
+  const char* summary() const override { return "puts composites together that exporters took apart"; }
+  const char* ensures() const override {
+    return "gelu, silu, norms and attention are one op where a rule knows how they were taken apart";
+  }
+  bool run(sdk::Graph g, const sdk::Options& options) override { return options.get_bool("enabled", true) && recognise(g); }
+};
+
+class QuantisedPass final : public sdk::Pass {
+  const char* summary() const override { return "computes products of dequantised tensors on their integers"; }
+  const char* ensures() const override {
+    return "a product of dequantised tensors with one factor for each result is one of integers";
+  }
+  bool run(sdk::Graph g, const sdk::Options& options) override {
+    return options.get_bool("enabled", true) && recognise_quantised(g);
+  }
+};
+
+}  // namespace
+
+bool recognise(sdk::Graph g) {
+  static const std::vector<Ready> list = ready(rules());
+  return rewrite(g, list);
+}
+bool recognise_quantised(sdk::Graph g) {
+  static const std::vector<Ready> list = ready(quantised_rules());
+  return rewrite(g, list);
+}
+
 }  // namespace tessera::passes
 
 TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
   plugin.add_pass("recognise", std::make_unique<tessera::passes::Pass>());
+  plugin.add_pass("recognise_quantised", std::make_unique<tessera::passes::QuantisedPass>());
 }

@@ -22,6 +22,7 @@ struct Rule {
   sdk::Value (*becomes)(const Candidate&);  // the composite
 };
 
-std::span<const Rule> rules();
+std::span<const Rule> rules();            // rules.cpp
+std::span<const Rule> quantised_rules();  // quantised.cpp
 
 }  // namespace tessera::passes
