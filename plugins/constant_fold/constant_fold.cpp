@@ -32,22 +32,23 @@ class Folder {
           if (TSR_DIM_IS_EXPR(a.ints[i])) return false;
     }
     bool used = false;
-    int64_t made = 0, given = 0;
+    int64_t largest = 0, made = 0, given = 0;  // bytes; elements
     for (uint32_t i = 0; i < n.num_results(); ++i) {
       const sdk::Type t = n.result(i).type();
       used |= n.result(i).num_uses() != 0;
       if (!t.is_static()) return false;
       const int64_t size = bytes(t);
       if (size > limits_.max_bytes) return false;
-      made = std::max(made, size);
+      largest = std::max(largest, size);
+      made = std::max(made, t.elements());
     }
     if (!used || !g_.has_trait(n.raw().op, "pure")) return false;
     for (uint32_t i = 0; i < n.num_operands(); ++i) {
       if (!n.has_operand(i)) continue;
       if (!n.operand(i).def() || !n.operand(i).def().is("constant")) return false;
-      given = std::max(given, bytes(n.operand(i).type()));
+      given = std::max(given, n.operand(i).type().elements());
     }
-    return made <= given || made <= FoldLimits::kSmall;
+    return made <= given || largest <= FoldLimits::kSmall;
   }
 
   // What overflows here was refused when the type was made.
