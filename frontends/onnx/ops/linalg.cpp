@@ -47,19 +47,19 @@ class Einsum {
     const size_t arrow = equation.find("->");
     std::string inputs = equation.substr(0, arrow), output = arrow == equation.npos ? "" : equation.substr(arrow + 2);
     std::vector<Term> terms;
+    std::map<char, int> uses;  // as the equation is written: a name that stands twice in one operand is used twice
     for (size_t i = 0, at = 0; i < op_.num_inputs(); ++i) {
       const size_t comma = std::min(inputs.find(',', at), inputs.size());
       op_.expect(at <= inputs.size(), "the equation names fewer operands than there are");
-      terms.push_back(diagonal({op_.in(i), labels(inputs.substr(at, comma - at), op_.in(i).rank())}));
+      const std::string names = labels(inputs.substr(at, comma - at), op_.in(i).rank());
+      for (const char c : names) ++uses[c];
+      terms.push_back(diagonal({op_.in(i), names}));
       at = comma + 1;
     }
     op_.expect(std::count(inputs.begin(), inputs.end(), ',') + 1 == static_cast<int64_t>(terms.size()),
                "the equation names more operands than there are");
-    std::map<char, int> uses;
-    for (const Term& t : terms)
-      for (const char c : t.labels) ++uses[c];
     if (arrow == equation.npos) {  // ellipsis, then the names that stand once, in alphabetical order
-      for (char c = 1; c <= ellipsis_; ++c) output += c;
+      for (int64_t c = ellipsis_; c > 0; --c) output += static_cast<char>(c);
       for (const auto& [c, n] : uses)
         if (n == 1 && c > 32) output += c;
     } else {
