@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dynamic.hpp"
 
+#include <algorithm>
+
 namespace tessera::onnx {
 
 V dynamic_range(Build& b, const V& n, tsr_dim hint) {
@@ -27,6 +29,35 @@ V dynamic_reshape(Build& b, const V& x, const V& shape, const Dims& hint) {
   const bool use = static_cast<int64_t>(hint.size()) == shape.size(0);
   return b.op("dynamic_reshape", {x, b.cast(shape, TSR_I64)},
               {sdk::attr_int("rank", shape.size(0)), sdk::attr_dims("hint", use ? hint : none)});
+}
+
+namespace {
+Dims bounded(Dims d) {
+  for (tsr_dim& v : d)
+    if (Build::is_number(v)) v = std::clamp(v, -kBeyond, kBeyond);
+  return d;
+}
+// The least numbers of 64 bits look like sizes that are expressions: brought up while they are numbers.
+Dims bounded(std::span<const int64_t> numbers) {
+  Dims d;
+  for (const int64_t v : numbers) d.push_back(std::clamp(v, -kBeyond, kBeyond));
+  return d;
+}
+}  // namespace
+
+std::optional<Dims> bounds(Op& op, size_t i) {
+  const V v = op.in(i);
+  if (const auto known = op.b.ints(v)) return bounded(*known);
+  const HostTensor* t = v.dtype() == TSR_I64 && v.rank() == 1 ? op.b.literal(v, 4096) : nullptr;
+  if (!t || t->elements() > 4096) return std::nullopt;
+  Ints numbers(static_cast<size_t>(t->elements()));
+  for (size_t k = 0; k < numbers.size(); ++k) numbers[k] = load_as<int64_t>(t->dtype, t->data, static_cast<int64_t>(k));
+  return bounded(std::span<const int64_t>(numbers));
+}
+
+Dims bounds(Op& op, std::string_view attribute) {
+  const AttributeProto* a = op.find(attribute);
+  return bounded(std::span<const int64_t>(a && a->type == AttributeProto::Ints ? a->ints : op.ints(attribute)));
 }
 
 int64_t vector_length(const Op& op, size_t i) {

@@ -19,6 +19,13 @@ V element(Build& b, const V& vector, int64_t i);
 V dynamic_broadcast(Build& b, const V& x, const V& shape, const Dims& hint);
 V dynamic_reshape(Build& b, const V& x, const V& shape, const Dims& hint);
 
+// A bound or step of a slice beyond every size means the same as this one, and leaves room to compute with.
+inline constexpr int64_t kBeyond = int64_t{1} << 48;
+
+// Bounds or steps of a slice: sizes where they are known, numbers up to both ends of 64 bits brought to kBeyond.
+std::optional<Dims> bounds(Op& op, size_t i);
+Dims bounds(Op& op, std::string_view attribute);
+
 // The static length of a vector; throws kData naming input i of op when it is not known.
 int64_t vector_length(const Op& op, size_t i);
 

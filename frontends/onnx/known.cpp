@@ -3,7 +3,7 @@
 // that are known, maybe as symbols, such nodes are computed here and leave no trace.
 #include <algorithm>
 
-#include "op.hpp"
+#include "dynamic.hpp"
 
 namespace tessera::onnx {
 namespace {
@@ -130,11 +130,16 @@ class Arithmetic {
     Dims d, starts, ends, steps = {1}, axes = {0};
     if (!elements(0, &d) || op_.in(0).rank() != 1) return false;
     if (op_.version < 10) {
-      starts = op_.ints("starts", Ints{});
-      ends = op_.ints("ends", Ints{});
-    } else if (!elements(1, &starts) || !elements(2, &ends) || (op_.has(3) && !elements(3, &axes)) ||
-               (op_.has(4) && !elements(4, &steps))) {
-      return false;
+      starts = bounds(op_, "starts");
+      ends = bounds(op_, "ends");
+    } else {
+      const auto read = [&](size_t i, Dims* out) {
+        const auto k = op_.has(i) ? bounds(op_, i) : std::nullopt;
+        if (k) *out = *k;
+        return k.has_value();
+      };
+      if (!read(1, &starts) || !read(2, &ends) || (op_.has(3) && !elements(3, &axes)) || (op_.has(4) && !read(4, &steps)))
+        return false;
     }
     if (starts.size() != 1 || ends.size() != 1 || steps.size() != 1 || axes.size() != 1 || !Build::are_numbers(starts) ||
         !Build::are_numbers(ends) || !Build::are_numbers(steps) || steps[0] == 0)
@@ -142,8 +147,8 @@ class Arithmetic {
     const auto n = static_cast<int64_t>(d.size());
     const int64_t step = steps[0];
     const auto wrap = [n](int64_t v) { return v < 0 ? v + n : v; };
-    const int64_t start = std::clamp<int64_t>(wrap(starts[0]), step < 0 ? -1 : 0, step < 0 ? n - 1 : n);
-    const int64_t end = std::clamp<int64_t>(wrap(std::max<int64_t>(ends[0], INT64_MIN + n)), step < 0 ? -1 : 0, n);
+    const int64_t start = std::min(std::max<int64_t>(wrap(starts[0]), 0), step < 0 ? n - 1 : n);
+    const int64_t end = std::clamp<int64_t>(wrap(ends[0]), step < 0 ? -1 : 0, n);
     Dims out;
     for (int64_t i = start; step > 0 ? i < end : i > end; i += step) {
       out.push_back(d[static_cast<size_t>(i)]);

@@ -58,11 +58,13 @@ void prelu(Op& op) {
   op.out(op.b.select(x < op.b.scalar(0, x.dtype()), x * slope, x));
 }
 
+// The thresholds and the bias are floats whatever the input is: integers are compared and moved as f64, then truncated.
 void shrink(Op& op) {
-  const V x = op.in();
+  Build& b = op.b;
+  const V x = op.in(), f = is_float(x.dtype()) ? x : b.cast(x, TSR_F64);
   const double lambd = op.f("lambd", 0.5), bias = op.f("bias", 0.0);
-  const V zero = op.b.scalar(0, x.dtype());
-  op.out(op.b.select(x < -lambd, x + bias, op.b.select(x > lambd, x - bias, zero)));
+  const V y = b.select(f < -lambd, f + bias, b.select(f > lambd, f - bias, b.scalar(0, f.dtype())));
+  op.out(b.cast(y, x.dtype()));
 }
 
 V swish_of(const V& x, double alpha) { return alpha == 1.0 ? x.call("silu") : x * (x * alpha).call("sigmoid"); }

@@ -60,26 +60,55 @@ void conv_transpose(Op& op) {
   const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
   if (automatic == "VALID") pads.assign(2 * n, 0);
   Ints low(pads.begin(), pads.begin() + static_cast<int64_t>(n)), high(pads.begin() + static_cast<int64_t>(n), pads.end());
-  if (op.has_attr("output_shape") || same) {
-    Ints want = op.small_ints("output_shape", Ints{});
-    if (want.size() == n + 2) want.erase(want.begin(), want.begin() + 2);
-    for (size_t i = 0; i < n; ++i) {
-      const tsr_dim size = x.size(static_cast<int64_t>(i) + 2);
-      if (!Build::is_number(size)) op.unsupported("an output shape for a symbolic size", "export with explicit pads");
-      op.expect(size < INT32_MAX && kernel[i] < INT32_MAX, "a size of 2^31 or more");
-      const int64_t out = want.empty() ? size * strides[i] : want.at(i);
-      int64_t total = strides[i] * (size - 1) + output_pad[i] + (kernel[i] - 1) * dilations[i] + 1 - out;
-      if (total < 0) {  // more than the convolution reaches: the rest is padding behind
-        output_pad[i] -= total;
-        total = 0;
-      }
-      low[i] = automatic == "SAME_LOWER" ? total - total / 2 : total / 2;
-      high[i] = total - low[i];
-    }
+  const auto convolve = [&](const V& bias) {
+    return b.op("conv_transpose", {x, weight, bias},
+                {attr_ints("strides", strides), attr_ints("pad_low", low), attr_ints("pad_high", high),
+                 attr_ints("output_pad", output_pad), attr_ints("dilations", dilations), attr_int("groups", op.i("group", 1))});
+  };
+  if (!op.has_attr("output_shape") && !same) return op.out(convolve(op.opt(2)));
+
+  Ints want = op.small_ints("output_shape", Ints{});
+  if (want.size() == n + 2) want.erase(want.begin(), want.begin() + 2);
+  op.expect(want.empty() ? same : want.size() == n, "attribute 'output_shape' does not fit the input");
+  // What the whole convolution has more than the output that is wanted. Of an odd number SAME_UPPER alone puts the smaller half in front.
+  Dims totals(n);
+  for (size_t i = 0; i < n; ++i) {
+    op.expect(kernel[i] < INT32_MAX, "a kernel of 2^31 or more");
+    const int64_t reach = output_pad[i] + (kernel[i] - 1) * dilations[i] + 1;
+    const tsr_dim size = x.size(static_cast<int64_t>(i) + 2);
+    totals[i] = want.empty() ? tsr_dim{reach - strides[i]} : b.add(b.mul(strides[i], b.sub(size, 1)), reach - want[i]);
   }
-  op.out(b.op("conv_transpose", {x, weight, op.opt(2)},
-              {attr_ints("strides", strides), attr_ints("pad_low", low), attr_ints("pad_high", high),
-               attr_ints("output_pad", output_pad), attr_ints("dilations", dilations), attr_int("groups", op.i("group", 1))}));
+  const auto front = [&](const tsr_dim total) {
+    const tsr_dim half = b.floordiv(total, 2);
+    return automatic == "SAME_UPPER" ? half : b.sub(total, half);
+  };
+  if (Build::are_numbers(totals)) {
+    for (size_t i = 0; i < n; ++i) {
+      op.expect(totals[i] < INT32_MAX && totals[i] > -INT32_MAX, "an output shape that is 2^31 or more off");
+      const int64_t cut = std::max<int64_t>(totals[i], 0);
+      output_pad[i] += cut - totals[i];  // more than the convolution reaches: the rest is padding behind
+      low[i] = front(cut);
+      high[i] = cut - low[i];
+    }
+    return op.out(convolve(op.opt(2)));
+  }
+  // Pads that follow a symbolic size: the whole convolution is cut, or padded behind, to the shape.
+  low.assign(n, 0);
+  high.assign(n, 0);
+  V y = convolve({});
+  Dims behind(n + 2, 0);
+  for (size_t i = 0; i < n; ++i) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    const tsr_dim cut = b.max(totals[i], 0), start = front(cut);
+    behind[i + 2] = b.sub(cut, totals[i]);
+    y = b.slice(y, axis, start, b.add(start, b.sub(y.size(axis), cut)));
+  }
+  y = b.reshape(b.pad(y, Dims(n + 2, 0), behind), [&] {
+    Dims shape(y.sizes().begin(), y.sizes().begin() + 2);
+    shape.insert(shape.end(), want.begin(), want.end());
+    return shape;
+  }());
+  op.out(op.has(2) ? y + b.expand(op.in(2), axes_from(1, static_cast<int64_t>(n) + 1)) : y);
 }
 
 void causal_conv_with_state(Op& op) {

@@ -81,8 +81,12 @@ void squeeze(Op& op) {
     if (op.version >= 13 && !op.b.ints(op.in(1)) && reshape_as_declared(op)) return;
     axes = op.axes(op.version >= 13 ? op.numbers(1) : op.ints("axes"), x.rank());
   } else {
+    // Which dimensions are 1 decides the rank of the result: it holds for the calls in which no symbolic one is.
     for (int64_t i = 0; i < x.rank(); ++i)
-      if (x.size(i) == 1) axes.push_back(i);
+      if (x.size(i) == 1)
+        axes.push_back(i);
+      else if (!Build::is_number(x.size(i)))
+        op.b.graph().require(TSR_NE, x.size(i), 1, "Squeeze without axes removes dimensions of 1, and so changes the rank");
   }
   op.out(op.b.squeeze(x, axes));
 }
@@ -148,31 +152,26 @@ void split(Op& op) {
   for (size_t i = 0; i < outputs; ++i) op.out(parts[i], i);
 }
 
-// One axis of a slice with numbers or symbolic bounds, clamped as ONNX says.
+// One axis of a slice with numbers or symbolic bounds, clamped as ONNX says: the start to [0, n] or, backwards, to [0, n - 1]; the end to
+// [0, n] or [-1, n - 1].
 V slice_axis(Op& op, const V& x, int64_t axis, tsr_dim start, tsr_dim end, int64_t step) {
   Build& b = op.b;
-  const tsr_dim n = x.size(axis);
+  const tsr_dim n = x.size(axis), last = b.sub(n, 1);
   op.expect(step != 0, "a step of 0");
-  const auto wrap = [&](tsr_dim v) {
-    return b.proven(TSR_LT, v, 0) ? (Build::is_number(v) && v < -INT32_MAX ? tsr_dim{-1} : b.add(v, n)) : v;
-  };
+  // With a symbolic size a number of 2^31 or more stands for all, as exporters write it, so that the size's form stays simple.
+  const int64_t all = Build::is_number(n) ? kBeyond : INT32_MAX;
+  const auto above = [&](tsr_dim v) { return Build::is_number(v) && v >= all; };
+  const auto below = [&](tsr_dim v) { return Build::is_number(v) && v <= -all; };
+  const auto wrap = [&](tsr_dim v) { return b.proven(TSR_LT, v, 0) ? b.add(v, n) : v; };
   if (step > 0) {
-    const auto clip = [&](tsr_dim v) {
-      if (Build::is_number(v) && v >= INT32_MAX) return n;
-      if (Build::is_number(v) && v <= -INT32_MAX) return tsr_dim{0};
-      return b.min(b.max(wrap(v), 0), n);
-    };
+    const auto clip = [&](tsr_dim v) { return above(v) ? n : below(v) ? tsr_dim{0} : b.min(b.max(wrap(v), 0), n); };
     const tsr_dim to = clip(end);
     return b.slice(x, axis, b.min(clip(start), to), to, step);
   }
-  const tsr_dim last = b.sub(n, 1);
-  const auto clip = [&](tsr_dim v) {
-    if (Build::is_number(v) && v >= INT32_MAX) return last;
-    if (Build::is_number(v) && v <= -INT32_MAX) return tsr_dim{-1};
-    return b.max(b.min(wrap(v), last), -1);
-  };
-  const tsr_dim from = clip(start);
-  return b.slice(x, axis, from, b.min(clip(end), from), step);
+  const tsr_dim first = above(start) ? last : below(start) ? tsr_dim{0} : wrap(start);
+  const tsr_dim from = first == last ? last : b.min(b.max(first, 0), last);
+  const tsr_dim to = above(end) ? last : below(end) ? tsr_dim{-1} : b.max(b.min(wrap(end), last), -1);
+  return b.slice(x, axis, from, b.min(to, from), step);
 }
 
 // end - start, where the graph says that it is a number: x[i : i + 1] with an i that is data.
@@ -213,7 +212,7 @@ void slice(Op& op) {
   V x = op.in(0);
   Ints axes;
   if (op.version < 10) {
-    const Ints starts = op.ints("starts"), ends = op.ints("ends");
+    const Dims starts = bounds(op, "starts"), ends = bounds(op, "ends");
     axes = op.axes(op.ints("axes", axes_from(0, static_cast<int64_t>(starts.size()))), x.rank());
     op.expect(starts.size() == ends.size() && starts.size() == axes.size(), "starts, ends and axes differ in length");
     for (size_t i = 0; i < axes.size(); ++i) x = slice_axis(op, x, axes[i], starts[i], ends[i], 1);
@@ -221,8 +220,8 @@ void slice(Op& op) {
   }
   const int64_t count = vector_length(op, 1);
   axes = op.axes(op.has(3) ? op.numbers(3) : axes_from(0, count), x.rank());
-  const auto starts = b.ints(op.in(1)), ends = b.ints(op.in(2));
-  const auto steps = op.has(4) ? b.ints(op.in(4)) : std::optional<Dims>(Dims(static_cast<size_t>(count), 1));
+  const auto starts = bounds(op, 1), ends = bounds(op, 2);
+  const auto steps = op.has(4) ? bounds(op, 4) : std::optional<Dims>(Dims(static_cast<size_t>(count), 1));
   const auto fits = [&](const std::optional<Dims>& d) { return !d || d->size() == axes.size(); };
   op.expect(static_cast<int64_t>(axes.size()) == count && fits(starts) && fits(ends) && fits(steps),
             "starts, ends, axes and steps differ in length");
