@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <queue>
 
 namespace tessera::onnx {
 namespace {
@@ -11,6 +13,8 @@ constexpr int kDeepest = 64;              // functions that call functions, grap
 constexpr size_t kMostNodes = 1'000'000;  // translated, functions expanded: a short file can call itself large
 
 std::string_view standard(std::string_view domain) { return domain == "ai.onnx" ? std::string_view() : domain; }
+
+void names_used(const NodeProto& n, std::vector<std::string_view>* out);
 
 // The name of a value inside the graph: readable in its text form.
 std::string clean(std::string_view name) {
@@ -45,24 +49,60 @@ std::string symbol_prefix(std::string_view param) {
 }
 
 // Names that `g` uses and does not define, graphs inside it included.
-void free_names(const GraphProto& g, std::unordered_set<std::string_view> defined, std::vector<std::string_view>* out) {
+void free_names(const GraphProto& g, std::vector<std::string_view>* out) {
+  std::unordered_set<std::string_view> defined;
   for (const auto& v : g.inputs) defined.insert(v.name);
   for (const auto& t : g.initializers) defined.insert(t.name);
   for (const auto& t : g.sparse_initializers) defined.insert(t.values.name);
-  const auto use = [&](std::string_view name) {
+  for (const NodeProto& n : g.nodes) defined.insert(n.outputs.begin(), n.outputs.end());
+  std::vector<std::string_view> used;
+  for (const NodeProto& n : g.nodes) names_used(n, &used);
+  for (const auto& v : g.outputs) used.push_back(v.name);
+  for (const std::string_view name : used)
     if (!name.empty() && !defined.contains(name)) out->push_back(name);
-  };
-  for (const NodeProto& n : g.nodes) {
-    for (const std::string_view name : n.inputs) use(name);
-    for (const AttributeProto& a : n.attributes)
-      if (a.g) {
-        std::vector<std::string_view> inner;
-        free_names(*a.g, {}, &inner);
-        for (const std::string_view name : inner) use(name);
+}
+
+// What a node reads: its inputs, and what the graphs in its attributes use of the scope around them.
+void names_used(const NodeProto& n, std::vector<std::string_view>* out) {
+  out->insert(out->end(), n.inputs.begin(), n.inputs.end());
+  for (const AttributeProto& a : n.attributes)
+    if (a.g) free_names(*a.g, out);
+}
+
+// The order in which every node stands behind those that it reads, otherwise that of the file; files that converters wrote are not always in
+// such an order. The nodes of a cycle, and those behind it, come last.
+std::vector<size_t> topological_order(std::span<const NodeProto> nodes) {
+  std::vector<size_t> order;
+  order.reserve(nodes.size());
+  std::unordered_map<std::string_view, size_t> producer;
+  for (size_t i = 0; i < nodes.size(); ++i)
+    for (const std::string_view name : nodes[i].outputs)
+      if (!name.empty()) producer.emplace(name, i);
+  std::vector<std::vector<size_t>> readers(nodes.size());
+  std::vector<size_t> missing(nodes.size());
+  std::vector<std::string_view> used;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    used.clear();
+    names_used(nodes[i], &used);
+    for (const std::string_view name : used)
+      if (const auto found = producer.find(name); found != producer.end()) {
+        readers[found->second].push_back(i);
+        ++missing[i];
       }
-    for (const std::string_view name : n.outputs) defined.insert(name);
   }
-  for (const auto& v : g.outputs) use(v.name);
+  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (missing[i] == 0) ready.push(i);
+  while (!ready.empty()) {
+    const size_t i = ready.top();
+    ready.pop();
+    order.push_back(i);
+    for (const size_t reader : readers[i])
+      if (--missing[reader] == 0) ready.push(reader);
+  }
+  for (size_t i = 0; i < nodes.size(); ++i)
+    if (missing[i] != 0) order.push_back(i);
+  return order;
 }
 
 }  // namespace
@@ -88,9 +128,7 @@ V Importer::lookup(std::string_view name, const std::string& place) const {
   if (name.empty()) return {};
   if (const V* v = find(name)) return *v;
   fail(kUndefined, place + ": the value " + quoted(name) + " is used before anything defines it" + scope_->within,
-       "it is no input, no initializer and no output of an earlier node: a name is wrong, the nodes are not in topological "
-       "order, or "
-       "they form a cycle");
+       "it is no input, no initializer and no output of a node: a name is wrong, or the nodes form a cycle");
 }
 
 const TypeProto* Importer::declared(std::string_view name) const {
@@ -140,11 +178,9 @@ V Importer::graph_input(const ValueInfoProto& info) {
   Dims dims;
   int64_t product = 1;
   for (const TypeProto::Dim& d : info.type.dims) {
-    if (d.value) {
-      if (*d.value < 0 || __builtin_mul_overflow(product, std::max<int64_t>(*d.value, 1), &product) ||
-          product > INT64_MAX / 128)
-        fail(kTensor,
-             what + " has the size " + std::to_string(*d.value) + "; expected sizes of 0 or more whose product fits 64 bits",
+    if (d.value && *d.value >= 0) {  // exporters write -1 for a size that is not known
+      if (__builtin_mul_overflow(product, std::max<int64_t>(*d.value, 1), &product) || product > INT64_MAX / 128)
+        fail(kTensor, what + " has the size " + std::to_string(*d.value) + "; expected sizes whose product fits 64 bits",
              "an unknown size has a name or nothing in its place");
       dims.push_back(*d.value);
       continue;
@@ -236,7 +272,7 @@ void Importer::unknown_operator(const NodeProto& n, int64_t version, const std::
 }
 
 void Importer::nodes(std::span<const NodeProto> list) {
-  for (size_t i = 0; i < list.size(); ++i) node(list[i], i);
+  for (const size_t i : topological_order(list)) node(list[i], i);
 }
 
 void Importer::node(const NodeProto& n, size_t index) {
@@ -340,7 +376,7 @@ void Importer::captures(std::span<const GraphProto* const> graphs, std::vector<V
   std::unordered_set<std::string_view> seen;
   for (const GraphProto* g : graphs) {
     std::vector<std::string_view> used;
-    free_names(*g, {}, &used);
+    free_names(*g, &used);
     for (const std::string_view name : used) {
       if (!seen.insert(name).second) continue;
       const V* v = find(name);
