@@ -30,6 +30,8 @@ coverage|slow|line coverage of core/
 clean-demo|root|clean Debian 12: git clone, ./dev demo
 clean-test|root|clean Debian 12: git clone, ./dev test
 onnx-suite|peers|the ONNX backend test suite on eager and reference, and on ONNX Runtime by the same reasons
+onnx-command|peers|the ONNX backend test suite through the command, outputs by name, no input fixed, on eager, cpu and reference
+onnx-microsoft|peers|com.microsoft against ONNX Runtime: 40 random cases per family of operators on eager, cpu and reference
 onnx-models|peers|real models exported by PyTorch, against its own outputs: max|a-b| <= 1e-4 max|b|, static and dynamic
 onnx-to-jax|peers|the translation by which XLA takes part in bench cpu-models, op by op on the ONNX backend test suite
 fuzz|hours|every parser fuzzed for at least ten minutes, an hour in total, nothing found
@@ -107,6 +109,23 @@ check_onnx_suite() {
   python=$(scripts/peers.sh onnx onnxruntime)
   "$python" -W ignore tests/onnx/peers.py "$suite" build/checks/onnx_eager.json | tee build/checks/onnx_peers.txt
   figure=$(sed 's/^/eager /' build/checks/onnx_eager.txt; sed 's/^/reference /' build/checks/onnx_reference.txt; cat build/checks/onnx_peers.txt)
+}
+check_onnx_command() {
+  local suite python status=0
+  suite=$(TESSERA_SOURCE_DIR=$PWD tests/onnx/suite.sh --path)
+  python=$(scripts/peers.sh onnx)
+  "$python" -W ignore tests/onnx/command_suite.py "$(binary tessera)" "$suite" --json build/checks/onnx_command.json | tee build/checks/onnx_command.txt || status=$?
+  figure=$(grep -v '^ ' build/checks/onnx_command.txt)
+  return "$status"
+}
+check_onnx_microsoft() {
+  local python config
+  python=$(scripts/peers.sh onnx onnxruntime)
+  for config in eager cpu reference; do
+    "$python" -W ignore tests/onnx/microsoft_peers.py "$(binary tessera)" --config "$config" || true
+  done | tee build/checks/onnx_microsoft.txt
+  figure=$(grep agree build/checks/onnx_microsoft.txt)
+  ! grep -q FAIL build/checks/onnx_microsoft.txt
 }
 check_onnx_models() {
   local log=build/checks/onnx_models.txt status=0

@@ -183,11 +183,31 @@ Ints Op::axes(Ints list, int64_t rank) const {
 
 namespace {
 
-constexpr Family kFamilies[] = {activation_records, attention_records, control_records,  conv_records,      elementwise_records,
-                                index_records,      linalg_records,    loss_records,     microsoft_records, ml_records,
-                                norm_records,       pool_records,      quantize_records, random_records,    recurrent_records,
-                                reduce_records,     resize_records,    sequence_records, shape_records,     signal_records,
-                                text_records,       training_records,  vision_records};
+constexpr Family kFamilies[] = {activation_records,
+                                attention_records,
+                                control_records,
+                                conv_records,
+                                elementwise_records,
+                                index_records,
+                                linalg_records,
+                                loss_records,
+                                microsoft_records,
+                                microsoft_attention_records,
+                                microsoft_quantized_records,
+                                ml_records,
+                                norm_records,
+                                pool_records,
+                                quantize_records,
+                                random_records,
+                                recurrent_records,
+                                reduce_records,
+                                resize_records,
+                                sequence_records,
+                                shape_records,
+                                signal_records,
+                                text_records,
+                                training_records,
+                                vision_records};
 
 using Table = std::map<std::pair<std::string_view, std::string_view>, const Record*>;
 const Table& table() {

@@ -118,6 +118,8 @@ std::span<const Record> index_records();
 std::span<const Record> linalg_records();
 std::span<const Record> loss_records();
 std::span<const Record> microsoft_records();
+std::span<const Record> microsoft_attention_records();
+std::span<const Record> microsoft_quantized_records();
 std::span<const Record> ml_records();
 std::span<const Record> norm_records();
 std::span<const Record> pool_records();

@@ -35,7 +35,8 @@ struct Case {
   std::string mode, coordinates, nearest;
   int64_t in, out;
   Fraction scale{1};
-  bool by_scale = false, exclude_outside = false, antialias = false, symbolic = false, front = false;  // front: before other axes
+  bool by_scale = false, exclude_outside = false, antialias = false, symbolic = false,
+       front = false;  // front: before other axes
   Fraction roi_start{0}, roi_end{1};
 };
 
@@ -46,11 +47,13 @@ Fraction position(const Case& c, int64_t i) {
   if (c.coordinates == "half_pixel_symmetric")
     return in / Fraction(2) * (Fraction(1) - Fraction(c.out) / length) + (x + kHalf) / s - kHalf;
   if (c.coordinates == "pytorch_half_pixel") return c.out > 1 ? (x + kHalf) / s - kHalf : Fraction(0);
-  if (c.coordinates == "align_corners") return length == Fraction(1) ? Fraction(0) : x * (in - Fraction(1)) / (length - Fraction(1));
+  if (c.coordinates == "align_corners")
+    return length == Fraction(1) ? Fraction(0) : x * (in - Fraction(1)) / (length - Fraction(1));
   if (c.coordinates == "asymmetric") return x / s;
   if (c.coordinates == "tf_half_pixel_for_nn") return (x + kHalf) / s;
-  return c.out > 1 ? c.roi_start * (in - Fraction(1)) + x * (c.roi_end - c.roi_start) * (in - Fraction(1)) / (length - Fraction(1))
-                   : kHalf * (c.roi_start + c.roi_end) * (in - Fraction(1));
+  return c.out > 1
+             ? c.roi_start * (in - Fraction(1)) + x * (c.roi_end - c.roi_start) * (in - Fraction(1)) / (length - Fraction(1))
+             : kHalf * (c.roi_start + c.roi_end) * (in - Fraction(1));
 }
 
 double cubic(double x) {
@@ -120,8 +123,7 @@ std::string resize_model(const Case& c, int64_t rank, int64_t axis) {
   n.s(2, "y").s(4, "Resize");
   for (const Msg& a : attributes) n.m(5, a);
   Msg shape;
-  for (int64_t d = 0; d < rank; ++d)
-    shape.m(1, d != axis ? Msg().i(1, 2) : c.symbolic ? Msg().s(2, "n") : Msg().i(1, c.in));
+  for (int64_t d = 0; d < rank; ++d) shape.m(1, d != axis ? Msg().i(1, 2) : c.symbolic ? Msg().s(2, "n") : Msg().i(1, c.in));
   return model(graph({{n},
                       initializers,
                       {Msg().s(1, "x").m(2, Msg().m(1, Msg().i(1, kFloat).m(2, shape)))},
@@ -132,8 +134,9 @@ std::string resize_model(const Case& c, int64_t rank, int64_t axis) {
 
 void check(const Folder& folder, const Case& c, int64_t rank, int64_t axis) {
   INFO(c.mode << ", " << c.coordinates << ", " << c.nearest << ": " << c.in << " to " << c.out << (c.by_scale ? " by " : " as ")
-              << c.scale.n << "/" << c.scale.d << (c.symbolic ? ", symbolic" : "") << (c.exclude_outside ? ", exclude_outside" : "")
-              << (c.antialias ? ", antialias" : "") << ", axis " << axis << " of " << rank);
+              << c.scale.n << "/" << c.scale.d << (c.symbolic ? ", symbolic" : "")
+              << (c.exclude_outside ? ", exclude_outside" : "") << (c.antialias ? ", antialias" : "") << ", axis " << axis
+              << " of " << rank);
   Sizes sizes(static_cast<size_t>(rank), 2), want_sizes = sizes;
   sizes[static_cast<size_t>(axis)] = c.in;
   want_sizes[static_cast<size_t>(axis)] = c.out;
@@ -148,7 +151,8 @@ void check(const Folder& folder, const Case& c, int64_t rank, int64_t axis) {
   for (int64_t a = 0; a < outer; ++a)
     for (int64_t b = 0; b < inner; ++b) {
       std::vector<double> line;
-      for (int64_t i = 0; i < c.in; ++i) line.push_back(static_cast<double>(x[static_cast<size_t>((a * c.in + i) * inner + b)]));
+      for (int64_t i = 0; i < c.in; ++i)
+        line.push_back(static_cast<double>(x[static_cast<size_t>((a * c.in + i) * inner + b)]));
       const std::vector<double> want = expected(c, line);
       for (int64_t i = 0; i < c.out; ++i) {
         INFO("element " << i);
@@ -212,7 +216,8 @@ TEST_CASE("sizes and scales of every mode give what the operator's text gives") 
           const Fraction length = c.scale * Fraction(c.in);
           // A scale of 1 leaves an axis alone, batch and channels above all: that shows where a rule does not.
           if (c.scale == Fraction(1) && std::string(coordinates) == "tf_half_pixel_for_nn") continue;
-          if (length.n < length.d || c.out == 0 || (std::string(coordinates) == "tf_crop_and_resize" && length == Fraction(1))) continue;
+          if (length.n < length.d || c.out == 0 || (std::string(coordinates) == "tf_crop_and_resize" && length == Fraction(1)))
+            continue;
           if (!is_nearest) {
             c.exclude_outside = below(2) == 0;
             c.antialias = below(3) == 0 && !(c.symbolic && !c.by_scale);

@@ -78,7 +78,8 @@ inline Sizes sizes_of(const embed::Tensor& t) { return {t.sizes().begin(), t.siz
 inline std::vector<double> values_of(const embed::Tensor& any) {
   const embed::Tensor t = any.copy_to(0);
   std::vector<double> out(static_cast<size_t>(t.elements()));
-  for (size_t i = 0; i < out.size(); ++i) out[i] = load_as<double>(static_cast<tsr_dtype>(t.dtype()), t.data(), static_cast<int64_t>(i));
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = load_as<double>(static_cast<tsr_dtype>(t.dtype()), t.data(), static_cast<int64_t>(i));
   return out;
 }
 

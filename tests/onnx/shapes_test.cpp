@@ -62,7 +62,7 @@ void check_slice(const Folder& folder, int64_t n, bool symbolic, int64_t start, 
 TEST_CASE("a slice is clamped as the operator's text says, at both ends of 64 bits too") {
   const Folder folder;
   for (const bool symbolic : {false, true}) {
-    check_slice(folder, 3, symbolic, -5, kLeast, -1);         // x3[-5::-1] is [0]
+    check_slice(folder, 3, symbolic, -5, kLeast, -1);           // x3[-5::-1] is [0]
     check_slice(folder, 3, symbolic, 0, kGreatest, kGreatest);  // one element
     check_slice(folder, 3, symbolic, kGreatest, kLeast, kLeast);
     check_slice(folder, 3, symbolic, kLeast, kGreatest, 2);
@@ -101,8 +101,10 @@ TEST_CASE("random slices of numbers and symbolic sizes take what the operator's 
 
 TEST_CASE("Squeeze without axes is refused where a symbolic size is 1, for its rank would be another") {
   const Folder folder;
-  const e::Executable m =
-      compile(folder, model(graph({{node("Squeeze", {"x"}, {"y"})}, {}, {value_info("x", kFloat, {"n", 1, 3})}, {any_shape("y", kFloat)}})).bytes());
+  const e::Executable m = compile(
+      folder,
+      model(graph({{node("Squeeze", {"x"}, {"y"})}, {}, {value_info("x", kFloat, {"n", 1, 3})}, {any_shape("y", kFloat)}}))
+          .bytes());
   const e::Tensor two = floats({2, 1, 3}, {1, 2, 3, 4, 5, 6}), one = floats({1, 1, 3}, {1, 2, 3});
   CHECK(sizes_of(m.run(std::span(&two, 1))[0]) == Sizes{2, 3});
   CHECK_THROWS_WITH(m.run(std::span(&one, 1)), Catch::Contains("TSR-T026") && Catch::Contains("Squeeze without axes"));
@@ -113,11 +115,15 @@ TEST_CASE("Shrink moves integers by fractions and truncates") {
   const auto shrink = [&](int type, const e::Tensor& x, float lambd, float bias) {
     Msg n = node("Shrink", {"x"}, {"y"});
     n.m(5, Msg().s(1, "lambd").f(2, lambd).i(20, 1)).m(5, Msg().s(1, "bias").f(2, bias).i(20, 1));
-    return values_of(compile(folder, model(graph({{n}, {}, {value_info("x", type, {x.elements()})}, {value_info("y", type, {x.elements()})}})).bytes())
-                         .run(std::span(&x, 1))[0]);
+    return values_of(
+        compile(
+            folder,
+            model(graph({{n}, {}, {value_info("x", type, {x.elements()})}, {value_info("y", type, {x.elements()})}})).bytes())
+            .run(std::span(&x, 1))[0]);
   };
   CHECK(shrink(kInt32, tensor_of<int32_t>(TSR_I32, {4}, {-3, -2, 2, 3}), 1.5F, .5F) == std::vector<double>{-2, -1, 1, 2});
-  CHECK(shrink(kInt8, tensor_of<int8_t>(TSR_I8, {5}, {-128, -1, 0, 1, 127}), .5F, 1.75F) == std::vector<double>{-126, 0, 0, 0, 125});
+  CHECK(shrink(kInt8, tensor_of<int8_t>(TSR_I8, {5}, {-128, -1, 0, 1, 127}), .5F, 1.75F) ==
+        std::vector<double>{-126, 0, 0, 0, 125});
   CHECK(shrink(kUint8, tensor_of<uint8_t>(TSR_U8, {4}, {0, 1, 2, 200}), 1.25F, .25F) == std::vector<double>{0, 0, 1, 199});
   CHECK(shrink(kInt64, ints({4}, {-3, -2, 2, int64_t{1} << 40}), 2.F, -.5F) == std::vector<double>{-3, 0, 0, 0x1p40});
   CHECK(shrink(kFloat, floats({4}, {-3, -2, 2, 3}), 1.5F, .5F) == std::vector<double>{-2.5, -1.5, 1.5, 2.5});
@@ -143,11 +149,13 @@ TEST_CASE("a transposed convolution has the output shape that is asked for, the 
           for (const int64_t shape : {0, 3, 7, 8, 20}) {
             if (shape == 0 && automatic == "NOTSET") continue;
             INFO((symbolic ? "symbolic " : "") << automatic << ", stride " << stride << ", " << n << " elements to " << shape);
-            Msg c = node("ConvTranspose", {"x", "w", "b"}, {"y"}, {attribute("strides", std::vector<int64_t>{stride}), text_attribute("auto_pad", automatic.c_str())});
+            Msg c = node("ConvTranspose", {"x", "w", "b"}, {"y"},
+                         {attribute("strides", std::vector<int64_t>{stride}), text_attribute("auto_pad", automatic.c_str())});
             if (shape != 0) c.m(5, attribute("output_shape", std::vector<int64_t>{shape}));
             const std::string bytes =
                 model(graph({{c},
-                             {tensor("w", kFloat, {1, 1, 4}, raw<float>({1, 10, 100, 1000})), tensor("b", kFloat, {1}, raw<float>({.5F}))},
+                             {tensor("w", kFloat, {1, 1, 4}, raw<float>({1, 10, 100, 1000})),
+                              tensor("b", kFloat, {1}, raw<float>({.5F}))},
                              {symbolic ? value_info("x", kFloat, {1, 1, "n"}) : value_info("x", kFloat, {1, 1, n})},
                              {any_shape("y", kFloat)}}))
                     .bytes();

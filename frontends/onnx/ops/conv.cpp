@@ -5,6 +5,7 @@
 #include "conv.hpp"
 
 #include "../window.hpp"
+#include "products.hpp"
 
 namespace tessera::onnx {
 namespace {
@@ -19,14 +20,14 @@ Ints kernel_of(Op& op, const V& weight) {
   return k;
 }
 
+}  // namespace
+
 V conv_of(Op& op, const V& x, const V& weight, const V& bias) {
   const Window w = window(op, x, kernel_of(op, weight));
   return op.b.op("conv", {x, weight, bias},
                  {attr_ints("strides", w.strides), attr_ints("pad_low", w.low), attr_ints("pad_high", w.high),
                   attr_ints("dilations", w.dilations), attr_int("groups", op.i("group", 1))});
 }
-
-}  // namespace
 
 V integer_conv(Op& op, const V& x, const V& weight, const V& x_zero, const V& weight_zero) {
   Build& b = op.b;

@@ -4,32 +4,34 @@
 #include <cctype>
 #include <map>
 
-#include "../op.hpp"
+#include "products.hpp"
 
 namespace tessera::onnx {
-namespace {
-
-void matmul(Op& op) { op.out(op.b.matmul(op.in(0), op.in(1))); }
-
-void gemm(Op& op) {
+V gemm_of(Op& op, bool unidirectional) {
   Build& b = op.b;
   V a = op.in(0), c = op.in(1);
   const double alpha = op.f("alpha", 1.0), beta = op.f("beta", 1.0);
   if (op.flag("transA")) a = b.transpose(a, {1, 0});
   V y;
   if (op.flag("transB") && alpha == 1.0 && beta == 1.0 && op.has(2) && op.in(2).rank() == 1 && op.in(2).size(0) == c.size(0))
-    return op.out(b.op("linear", {a, c, op.in(2)}));  // as PyTorch's Linear is exported: it stays whole
+    return b.op("linear", {a, c, op.in(2)});  // as PyTorch's Linear is exported: it stays whole
   y = op.flag("transB") ? b.dot(a, c, {1}, {1}) : b.matmul(a, c);
   if (alpha != 1.0) y = is_int(y.dtype()) ? b.cast(b.cast(y, TSR_F64) * alpha, y.dtype()) : y * alpha;
   if (op.has(2) && beta != 0.0) {
     V bias = op.in(2);
-    if (op.version < 7 && bias.rank() < 2 && !op.flag("broadcast"))
+    if (!unidirectional && bias.rank() < 2 && !op.flag("broadcast"))
       op.expect(bias.rank() == 2, "input C broadcasts without attribute 'broadcast'");
     if (beta != 1.0) bias = is_int(bias.dtype()) ? b.cast(b.cast(bias, TSR_F64) * beta, bias.dtype()) : bias * beta;
     y = y + bias;
   }
-  op.out(y);
+  return y;
 }
+
+namespace {
+
+void matmul(Op& op) { op.out(op.b.matmul(op.in(0), op.in(1))); }
+
+void gemm(Op& op) { op.out(gemm_of(op, op.version >= 7)); }
 
 // One operand of an einsum with a name per dimension.
 struct Term {

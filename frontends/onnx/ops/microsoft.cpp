@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft: fused operators that exporters and graph optimisers leave behind, as far as ONNX Runtime's ContribOperators.md
-// documents them.
+// com.microsoft: activations, products and norms that exporters and graph optimisers fuse, as ONNX Runtime's ContribOperators.md documents
+// them.
 #include <algorithm>
 #include <cmath>
 
-#include "attention.hpp"
+#include "products.hpp"
 
 namespace tessera::onnx {
 namespace {
@@ -25,14 +25,15 @@ void quick_gelu(Op& op) {
 
 void fused_matmul(Op& op) {
   Build& b = op.b;
-  if (op.flag("transBatchA") || op.flag("transBatchB")) op.unsupported("transposed batch dimensions");
-  const auto turned = [&](V v, bool turn) {
-    if (!turn || v.rank() < 2) return v;
+  // The batch flag moves the first dimension behind the other batch dimensions, in front of the matrix's last.
+  const auto turned = [&](V v, bool batch, bool turn) {
     Ints perm = axes_from(0, v.rank());
-    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+    if (batch && v.rank() > 2) std::rotate(perm.begin(), perm.begin() + 1, perm.end() - 1);
+    if (turn && v.rank() > 1) std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
     return b.transpose(v, perm);
   };
-  const V y = b.matmul(turned(op.in(0), op.flag("transA")), turned(op.in(1), op.flag("transB")));
+  const V y = b.matmul(turned(op.in(0), op.flag("transBatchA"), op.flag("transA")),
+                       turned(op.in(1), op.flag("transBatchB"), op.flag("transB")));
   const double alpha = op.f("alpha", 1.0);
   op.out(alpha == 1 ? y : y * alpha);
 }
@@ -56,82 +57,50 @@ void skip_layer_normalization(Op& op) {
   op.out(x, 3);
 }
 
-// Self attention with packed projections: input [batch, sequence, hidden] by weights [hidden, 3 * hidden].
-void attention(Op& op) {
+// Embeddings of words, positions and segments, summed and normalised; output 1 counts the ones in front of each row of the mask.
+void embed_layer_normalization(Op& op) {
   Build& b = op.b;
-  if (op.has(4) || op.has(6)) op.unsupported("a past state", "export without a key-value cache");
-  if (op.flag("do_rotary") || !op.ints("qkv_hidden_sizes", Ints{}).empty()) op.unsupported("do_rotary and qkv_hidden_sizes");
-  const int64_t heads = op.i("num_heads");
-  const V x = op.in(0);
-  V all = b.matmul(x, op.in(1));
-  if (op.has(2)) all = all + op.in(2);
-  const tsr_dim hidden = b.floordiv(all.size(2), 3);
-  const auto part = [&](int64_t i) { return split_heads(b, b.slice(all, 2, b.mul(hidden, i), b.mul(hidden, i + 1)), heads); };
-  V mask;
-  if (op.has(3)) {
-    const V m = op.in(3);
-    const tsr_dim S = x.size(1);
-    if (m.rank() == 1)
-      mask = b.iota({1, 1, 1, S}, 3) < b.reshape(b.cast(m, TSR_I64), {m.size(0), 1, 1, 1});  // lengths
-    else if (m.rank() == 2)
-      mask = b.expand(negated(m == 0.0), {1, 2});
-    else if (m.rank() == 3)
-      mask = b.expand(negated(m == 0.0), {1});
-    else
-      op.unsupported("a mask of rank " + std::to_string(m.rank()));
-  }
-  if (op.has(5)) {
-    const V bias = op.in(5);
-    mask = mask ? b.select(mask, bias, static_cast<double>(op.f("mask_filter_value", -10000.0))) : bias;
-  }
-  op.out(merge_heads(b, whole_attention(b, part(0), part(1), part(2), mask, op.f("scale", 0.0), op.flag("unidirectional"))));
+  const V ids = op.in(0);
+  const auto rows = [&](size_t table, const V& index) {
+    const V n = b.dim(op.in(table).size(0), index.dtype());
+    return b.gather(op.in(table), b.select(index < 0.0, index + n, index), 0);
+  };
+  const V position = op.has(8) ? op.in(8) : b.expand(b.range(ids.size(1)), {0});
+  V x = rows(2, ids) + rows(3, position);
+  if (op.has(1) && op.has(4)) x = x + rows(4, op.in(1));
+  op.out(b.op("layer_norm", {x, op.in(5), op.in(6)}, {attr_float("eps", op.f("epsilon", 1e-12f))}), 0);
+  const Ints last = {1};
+  op.out(op.has(7) ? b.cast(b.sum(b.cast(op.in(7) == 1.0, TSR_I32), last), TSR_I32) : b.full(0, TSR_I32, {ids.size(0)}), 1);
+  op.out(x, 2);
 }
 
-// Separate projections [batch, sequence, hidden].
-void multi_head_attention(Op& op) {
-  Build& b = op.b;
-  const int64_t heads = op.i("num_heads");
-  if (!op.has(1) || !op.has(2) || op.in(0).rank() != 3 || op.in(1).rank() != 3)
-    op.unsupported("packed queries, keys and values");
-  if (op.has(6) || op.has(7)) op.unsupported("a past state", "export without a key-value cache");
-  V q = op.in(0), k = op.in(1), v = op.in(2);
-  if (op.has(3)) {
-    const V bias = op.in(3);
-    const tsr_dim n = q.size(2);
-    q = q + b.slice(bias, 0, 0, n);
-    k = k + b.slice(bias, 0, n, b.mul(n, 2));
-    v = v + b.slice(bias, 0, b.mul(n, 2), bias.size(0));
-  }
-  V mask;
-  if (op.has(4)) {
-    const V m = op.in(4);
-    if (m.rank() == 1)
-      mask = b.iota({1, 1, 1, k.size(1)}, 3) < b.reshape(b.cast(m, TSR_I64), {m.size(0), 1, 1, 1});
-    else
-      mask = b.expand(negated(m == 0.0), m.rank() == 2 ? Ints{1, 2} : Ints{1});
-  }
-  if (op.has(5)) mask = mask ? b.select(mask, op.in(5), static_cast<double>(op.f("mask_filter_value", -10000.0))) : op.in(5);
-  op.out(merge_heads(b, whole_attention(b, split_heads(b, q, heads), split_heads(b, k, heads), split_heads(b, v, heads), mask,
-                                        op.f("scale", 0.0), op.flag("unidirectional"))));
+// What follows a fused convolution or product: the attributes name it and give its numbers.
+V activated(Op& op, const V& y, const std::vector<double>& numbers) {
+  const std::string_view name = op.s("activation", "");
+  const auto number = [&](size_t i, double fallback) { return i < numbers.size() ? numbers[i] : fallback; };
+  if (name.empty()) return y;
+  if (name == "Relu") return y.call("relu");
+  if (name == "Tanh") return y.call("tanh");
+  if (name == "Sigmoid") return y.call("sigmoid");
+  if (name == "LeakyRelu") return y.call("leaky_relu", {attr_float("slope", number(0, 0.01f))});
+  if (name == "Clip")
+    return op.b.op("clamp", {y, op.b.scalar(number(0, -HUGE_VAL), y.dtype()), op.b.scalar(number(1, HUGE_VAL), y.dtype())});
+  if (name == "HardSigmoid")
+    return y.call("hardsigmoid", {attr_float("alpha", number(0, 0.2f)), attr_float("beta", number(1, 0.5))});
+  op.unsupported("activation '" + std::string(name) + "'");
 }
 
-// input, position_ids, cos_cache, sin_cache; heads apart already (rank 4) or packed.
-void rotary_embedding(Op& op) {
-  Build& b = op.b;
-  V x = op.in(0);
-  const V ids = op.in(1);
-  if (op.i("rotary_embedding_dim", 0) != 0) op.unsupported("a partial rotation");
-  if (ids.rank() != 2) op.unsupported("positions that count from an offset", "export with position_ids [batch, sequence]");
-  const V cos = b.gather(op.in(2), ids, 0), sin = b.gather(op.in(3), ids, 0);  // [batch, sequence, size / 2]
-  const bool flat = x.rank() == 3;
-  if (flat) {
-    op.expect(Build::is_number(cos.size(2)) && cos.size(2) > 0, "the cache has no columns");
-    const tsr_dim size = b.mul(cos.size(2), 2);
-    x = b.reshape(x, {x.size(0), x.size(1), b.floordiv(x.size(2), size), size});
-  }
-  const int64_t heads_axis = flat ? 2 : 1;
-  const V y = rotate(b, x, b.expand(cos, {heads_axis}), b.expand(sin, {heads_axis}), op.flag("interleaved"));
-  op.out(flat ? b.reshape(y, op.in(0).sizes()) : y);
+void fused_conv(Op& op) {
+  V y = conv_of(op, op.in(0), op.in(1), op.opt(2));
+  if (op.has(3)) y = y + op.in(3);
+  op.out(activated(op, y, op.reals("activation_params", std::vector<double>{})));
+}
+
+void fused_gemm(Op& op) {
+  std::vector<double> numbers;
+  for (const char* name : {"activation_alpha", "activation_beta"})
+    if (op.has_attr(name)) numbers.push_back(op.f(name));
+  op.out(activated(op, gemm_of(op, true), numbers));
 }
 
 }  // namespace
@@ -146,9 +115,9 @@ std::span<const Record> microsoft_records() {
       {"com.microsoft", "LayerNormalization", layer_normalization},
       {"com.microsoft", "SkipLayerNormalization", skip_layer_normalization<false>},
       {"com.microsoft", "SkipSimplifiedLayerNormalization", skip_layer_normalization<true>},
-      {"com.microsoft", "Attention", attention},
-      {"com.microsoft", "MultiHeadAttention", multi_head_attention},
-      {"com.microsoft", "RotaryEmbedding", rotary_embedding},
+      {"com.microsoft", "EmbedLayerNormalization", embed_layer_normalization},
+      {"com.microsoft", "FusedConv", fused_conv},
+      {"com.microsoft", "FusedGemm", fused_gemm},
   };
   return records;
 }

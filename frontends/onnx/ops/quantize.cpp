@@ -3,11 +3,51 @@
 #include <algorithm>
 #include <cmath>
 
+#include "quantize.hpp"
+
 #include "../window.hpp"
 #include "cast.hpp"
 #include "conv.hpp"
 
 namespace tessera::onnx {
+
+V one_or_all(Build& b, const V& v) { return v && v.rank() == 1 && v.size(0) == 1 ? b.reshape(v, {}) : v; }
+
+V saturate(Op& op, const V& value, const V& zero, tsr_dtype to) {
+  Build& b = op.b;
+  if (!is_int(to)) {
+    V v = value;
+    if (zero) v = v + b.cast(zero, v.dtype());
+    return cast_to(op, v, to);
+  }
+  V r = b.cast(value, value.dtype() == TSR_F64 ? TSR_F64 : TSR_F32).call("round");
+  if (zero) r = r + b.cast(zero, r.dtype());
+  const int bits = dtype_bits(to);
+  const double lo = is_signed_int(to) ? -std::ldexp(1.0, bits - 1) : 0,
+               hi = std::ldexp(1.0, is_signed_int(to) ? bits - 1 : bits) - 1;
+  return b.cast(b.op("clamp", {r, b.scalar(lo, r.dtype()), b.scalar(hi, r.dtype())}), to);
+}
+
+V integer_operand(Op& op, const V& v, const V& zero, bool left) {
+  Build& b = op.b;
+  const V wide = b.cast(v, TSR_I32);
+  if (!zero) return wide;
+  V z = one_or_all(b, b.cast(zero, TSR_I32));
+  if (z.rank() == 1 && left && v.rank() > 1) z = b.expand(z, {1});
+  return wide - z;
+}
+
+Quantised quantize_dynamically(Op& op, const V& x) {
+  Build& b = op.b;
+  const Ints all = axes_from(0, x.rank());
+  const V zero = b.scalar(0, x.dtype());
+  const V low = minimum(b.reduce("reduce_min", x, all, false), zero),
+          high = maximum(b.reduce("reduce_max", x, all, false), zero);
+  const V range = high - low, scale = b.select(range == 0.0, 1.0, range / 255.0);
+  const V point = b.cast(b.op("clamp", {(-low / scale).call("round"), zero, b.scalar(255, x.dtype())}), TSR_U8);
+  return {saturate(op, x / scale, point, TSR_U8), scale, point};
+}
+
 namespace {
 
 using sdk::attr_int;
@@ -35,26 +75,6 @@ V spread(Op& op, const V& v, const V& x, int64_t axis, int64_t block) {
   wide.insert(wide.begin() + axis + 1, block);
   flat[static_cast<size_t>(axis)] = b.mul(m, block);
   return b.slice(b.reshape(b.broadcast(b.expand(v, {axis + 1}), wide), flat), axis, 0, n);
-}
-
-std::pair<double, double> limits(tsr_dtype d) {
-  const int bits = dtype_bits(d);
-  return is_signed_int(d) ? std::pair(-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1)
-                          : std::pair(0.0, std::ldexp(1.0, bits) - 1);
-}
-
-// round(value) + zero, saturated: `value` is x / scale, `zero` broadcasts.
-V saturate(Op& op, const V& value, const V& zero, tsr_dtype to) {
-  Build& b = op.b;
-  if (!is_int(to)) {
-    V v = value;
-    if (zero) v = v + b.cast(zero, v.dtype());
-    return cast_to(op, v, to);
-  }
-  V r = b.cast(value, value.dtype() == TSR_F64 ? TSR_F64 : TSR_F32).call("round");
-  if (zero) r = r + b.cast(zero, r.dtype());
-  const auto [lo, hi] = limits(to);
-  return b.cast(b.op("clamp", {r, b.scalar(lo, r.dtype()), b.scalar(hi, r.dtype())}), to);
 }
 
 tsr_dtype dtype_attr(Op& op, std::string_view name) {
@@ -93,17 +113,10 @@ void dequantize_linear(Op& op) {
 }
 
 void dynamic_quantize_linear(Op& op) {
-  Build& b = op.b;
-  const V x = op.in();
-  const Ints all = axes_from(0, x.rank());
-  const V zero = b.scalar(0, x.dtype());
-  const V low = minimum(b.reduce("reduce_min", x, all, false), zero),
-          high = maximum(b.reduce("reduce_max", x, all, false), zero);
-  const V scale = (high - low) / 255.0;
-  const V point = b.cast(b.op("clamp", {(-low / scale).call("round"), zero, b.scalar(255, x.dtype())}), TSR_U8);
-  op.out(saturate(op, x / scale, point, TSR_U8), 0);
-  op.out(scale, 1);
-  op.out(point, 2);
+  const Quantised q = quantize_dynamically(op, op.in());
+  op.out(q.values, 0);
+  op.out(q.scale, 1);
+  op.out(q.zero, 2);
 }
 
 // The zero point of an operand of a product, 0 without one. A vector counts rows of a left operand, columns of a right one.
@@ -143,7 +156,14 @@ void qlinear_matmul(Op& op) {
 
 void qlinear_conv(Op& op) {
   Build& b = op.b;
-  const V x = op.in(0), weight = op.in(3);
+  const bool last = op.flag("channels_last");  // of com.microsoft
+  const V weight = op.in(3);
+  V x = op.in(0);
+  if (last) {
+    Ints perm = axes_from(0, x.rank());
+    std::rotate(perm.begin() + 1, perm.end() - 1, perm.end());
+    x = b.transpose(x, perm);
+  }
   const auto channel = [&](const V& v, int64_t rank) {  // per output channel, in front of `rank` dimensions
     if (v.rank() == 0) return v;
     return v.size(0) == 1 ? b.reshape(v, {}) : b.expand(v, axes_from(1, rank + 1));
@@ -153,7 +173,13 @@ void qlinear_conv(Op& op) {
   if (op.has(8)) sums = sums + b.expand(op.in(8), axes_from(1, weight.rank() - 1));
   const V scale = b.reshape(b.cast(op.in(1), TSR_F32), {}) * channel(b.cast(op.in(4), TSR_F32), weight.rank() - 2) /
                   b.reshape(b.cast(op.in(6), TSR_F32), {});
-  op.out(saturate(op, b.cast(sums, TSR_F32) * scale, b.reshape(op.in(7), {}), op.in(7).dtype()));
+  V y = saturate(op, b.cast(sums, TSR_F32) * scale, b.reshape(op.in(7), {}), op.in(7).dtype());
+  if (last) {
+    Ints perm = axes_from(0, y.rank());
+    std::rotate(perm.begin() + 1, perm.begin() + 2, perm.end());
+    y = b.transpose(y, perm);
+  }
+  op.out(y);
 }
 
 }  // namespace
@@ -168,6 +194,7 @@ std::span<const Record> quantize_records() {
       {"", "QLinearConv", qlinear_conv},
       {"com.microsoft", "QuantizeLinear", quantize_linear},
       {"com.microsoft", "DequantizeLinear", dequantize_linear},
+      {"com.microsoft", "QLinearConv", qlinear_conv},
   };
   return records;
 }

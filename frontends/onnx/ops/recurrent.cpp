@@ -5,7 +5,7 @@
 #include <cctype>
 #include <tuple>
 
-#include "../op.hpp"
+#include "quantize.hpp"
 
 namespace tessera::onnx {
 namespace {
@@ -74,14 +74,23 @@ enum class Cell { Rnn, Gru, Lstm };
 
 class Recurrent {
  public:
-  Recurrent(Op& op, Cell cell) : op_(op), b_(op.b), cell_(cell), gates_(cell == Cell::Rnn ? 1 : cell == Cell::Gru ? 3 : 4) {}
+  // `integers`: DynamicQuantizeLSTM, whose weights are integers (stored transposed, their scales and zero points in inputs 8 to 11) and
+  // whose inputs and states are quantised by their own range before each product.
+  Recurrent(Op& op, Cell cell, bool integers = false)
+      : op_(op),
+        b_(op.b),
+        cell_(cell),
+        integers_(integers),
+        gates_(cell == Cell::Rnn   ? 1
+               : cell == Cell::Gru ? 3
+                                   : 4) {}
 
   void run() {
     const bool batch_first = op_.i("layout", 0) == 1;
     V x = op_.in(0);
     op_.expect(x.rank() == 3 && op_.in(1).rank() == 3 && op_.in(2).rank() == 3, "inputs X, W and R have rank 3");
     if (batch_first) x = b_.transpose(x, {1, 0, 2});
-    hidden_ = op_.in(2).size(2);
+    hidden_ = op_.in(2).size(integers_ ? 1 : 2);
     const std::string direction(op_.s("direction", "forward"));
     op_.expect(direction == "forward" || direction == "reverse" || direction == "bidirectional",
                "attribute 'direction' is '" + direction + "'");
@@ -115,6 +124,11 @@ class Recurrent {
   };
 
   V direction_of(size_t input, int64_t d) { return b_.squeeze(b_.slice(op_.in(input), 0, d, d + 1), {0}); }
+  // x by weights that are i32, their zero points taken away.
+  V integer_product(const V& x, const V& weights, const V& scale) {
+    const Quantised q = quantize_dynamically(op_, x);
+    return b_.cast(b_.matmul(integer_operand(op_, q.values, q.zero, true), weights), TSR_F32) * (q.scale * scale);
+  }
   V gate(const V& all, int64_t g) const {
     return all.build().slice(all, all.rank() - 1, op_.b.mul(hidden_, g), op_.b.mul(hidden_, g + 1));
   }
@@ -131,10 +145,11 @@ class Recurrent {
   }
 
   Result one(const V& x, int64_t d, bool reverse, std::span<const Activation> act, bool batch_first) {
-    const V r = direction_of(2, d);
     const bool before = cell_ != Cell::Gru || op_.i("linear_before_reset", 0) != 0;
     // Inputs of all steps: [seq, batch, gates * hidden], biases in it where nothing needs them apart.
-    V inputs = b_.dot(x, direction_of(1, d), {2}, {1});
+    V inputs = integers_
+                   ? integer_product(x, integer_operand(op_, direction_of(1, d), direction_of(9, d), false), direction_of(8, d))
+                   : b_.dot(x, direction_of(1, d), {2}, {1});
     V recurrent_bias;
     if (op_.has(3)) {
       const V bias = direction_of(3, d);
@@ -154,12 +169,15 @@ class Recurrent {
     if (lengths) args.push_back(b_.range(x.size(0)));
     const size_t scanned = args.size() - carried;
     const size_t first_invariant = args.size();
-    args.push_back(b_.transpose(r, {1, 0}));  // [hidden, gates * hidden]
+    args.push_back(integers_ ? integer_operand(op_, direction_of(2, d), direction_of(11, d), false)
+                             : b_.transpose(direction_of(2, d), {1, 0}));  // [hidden, gates * hidden]
     if (lengths) args.push_back(b_.expand(b_.cast(op_.in(4), TSR_I64), {1}));
     const size_t bias_at = args.size();
     if (recurrent_bias) args.push_back(recurrent_bias);
     const size_t peep_at = args.size();
-    if (cell_ == Cell::Lstm && op_.has(7)) args.push_back(direction_of(7, d));
+    const bool peeps = cell_ == Cell::Lstm && op_.has(7);
+    if (peeps) args.push_back(direction_of(7, d));
+    if (integers_) args.push_back(direction_of(10, d));
 
     std::vector<tsr_type> types = b_.types_of(args);
     for (size_t i = 0; i < scanned; ++i) {
@@ -168,14 +186,15 @@ class Recurrent {
     }
     const tsr_id body = b_.make_region(types, [&](std::span<const V> in) {
       const V h = in[0], c = carried > 1 ? in[1] : V(), xs = in[carried], weights = in[first_invariant];
-      const V bias = recurrent_bias ? in[bias_at] : V(), peep = peep_at < in.size() ? in[peep_at] : V();
+      const V bias = recurrent_bias ? in[bias_at] : V(), peep = peeps ? in[peep_at] : V();
       V next_h, next_c;
       if (cell_ == Cell::Rnn) {
         next_h = act[0](b_, clip(xs + b_.matmul(h, weights)));
       } else if (cell_ == Cell::Gru) {
         next_h = gru(h, xs, weights, bias, act, before);
       } else {
-        std::tie(next_h, next_c) = lstm(h, c, xs, weights, peep, act);
+        const V product = integers_ ? integer_product(h, weights, in.back()) : b_.matmul(h, weights);
+        std::tie(next_h, next_c) = lstm(c, xs + product, peep, act);
       }
       V y = next_h;
       if (lengths) {  // past the end of a sequence the state stays and the output is 0
@@ -217,8 +236,7 @@ class Recurrent {
   }
 
   // Gates in the order i o f c; peepholes in the order i o f.
-  std::pair<V, V> lstm(const V& h, const V& c, const V& xs, const V& weights, const V& peep, std::span<const Activation> act) {
-    const V all = xs + b_.matmul(h, weights);
+  std::pair<V, V> lstm(const V& c, const V& all, const V& peep, std::span<const Activation> act) {
     const auto with = [&](int64_t g, const V& cell) {
       const V v = gate(all, g);
       return clip(peep ? v + gate(peep, g) * cell : v);
@@ -233,6 +251,7 @@ class Recurrent {
   Op& op_;
   Build& b_;
   Cell cell_;
+  bool integers_;
   int64_t gates_;
   tsr_dim hidden_ = 0;
 };
@@ -241,6 +260,7 @@ template <Cell C>
 void recurrent(Op& op) {
   Recurrent(op, C).run();
 }
+void dynamic_quantize_lstm(Op& op) { Recurrent(op, Cell::Lstm, true).run(); }
 
 }  // namespace
 
@@ -249,6 +269,7 @@ std::span<const Record> recurrent_records() {
       {"", "RNN", recurrent<Cell::Rnn>},
       {"", "GRU", recurrent<Cell::Gru>},
       {"", "LSTM", recurrent<Cell::Lstm>},
+      {"com.microsoft", "DynamicQuantizeLSTM", dynamic_quantize_lstm},
   };
   return records;
 }
