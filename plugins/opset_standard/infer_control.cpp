@@ -114,6 +114,30 @@ void fused(Infer& in) {
     in.result(static_cast<tsr_dtype>(body.outputs[i]->dtype), {body.outputs[i]->sizes, body.outputs[i]->rank});
 }
 
+void grad(Infer& in) {
+  const uint32_t outputs = count_attr(in, "outputs", in.num_operands());
+  const bool seeded = in.flag("seeded");
+  const uint32_t first_wanted = seeded ? 2 * outputs : outputs;
+  if (outputs == 0) in.fail("TSR-A003", "attribute 'outputs'", "0", "1 or more");
+  if (first_wanted >= in.num_operands())
+    in.fail("TSR-A003", "args", std::to_string(in.num_operands()),
+            "at least " + std::to_string(first_wanted + 1) + ": outputs, " + (seeded ? "seeds, " : "") +
+                "and what to differentiate with respect to");
+  for (uint32_t i = 0; i < in.num_operands(); ++i)
+    if (!is_float(in.dtype(i)))
+      in.fail("TSR-A003", "args[" + std::to_string(i) + "]", type_text(in, *in.operand(i).p),
+              "a floating-point tensor: nothing else has a gradient");
+  for (uint32_t i = 0; i < outputs; ++i) {
+    const std::string name = "args[" + std::to_string(i) + "]";
+    if (seeded) {
+      expect_type(in, "the seed of " + name, *in.operand(outputs + i).p, *in.operand(i).p);
+      continue;
+    }
+    for (const tsr_dim d : in.sizes(i)) in.expect_equal(name + " without a seed", d, 1, "a gradient starts from one number");
+  }
+  for (uint32_t i = first_wanted; i < in.num_operands(); ++i) in.result(in.dtype(i), in.sizes(i));
+}
+
 }  // namespace
 
 void add_infer_control(Table& t) {
@@ -121,6 +145,7 @@ void add_infer_control(Table& t) {
   t.infer("while_loop", while_loop);
   t.infer("scan", scan);
   t.infer("fused", fused);
+  t.infer("grad", grad);
 }
 
 }  // namespace tessera::opset

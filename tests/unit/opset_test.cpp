@@ -164,9 +164,9 @@ TEST_CASE("differentiable ops have gradients") {
       "argmax", "argmin", "bitcast", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "constant", "digamma",
       "dim_value", "eq", "ge", "gt", "iota", "is_finite", "is_inf", "is_nan", "le", "logical_and", "logical_not", "logical_or",
       "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount", "random_bits", "random_int", "random_normal",
-      "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left", "shift_right",
+      "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left", "shift_right", "stop_gradient", "unique",
       // through their regions
-      "cond", "fused", "scan", "while_loop",
+      "cond", "fused", "grad", "scan", "while_loop",
       // through their decomposition
       "adaptive_avg_pool", "adaptive_max_pool", "attention", "batch_norm", "batch_norm_training", "diagonal", "dropout",
       "group_norm", "interpolate", "mse_loss", "roll", "split", "stack", "tile",

@@ -2,6 +2,7 @@
 #include "compile/assign.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
@@ -266,6 +267,7 @@ const char* why_not_asked(const Graph& graph, tsr_id node, const Factory& backen
 bool is_unassignable(const Error& error) { return error.code() == "TSR-R020" || error.code() == "TSR-R027"; }
 
 bool assignable(Graph& graph, tsr_id node, const CompileOptions& options) {
+  if (std::strcmp(graph.node(node).op, "grad") == 0) return true;  // is expanded before anything is assigned
   bool decompose = false;
   if (Assigner(graph, options).taken_whole(node, &decompose)) return true;
   if (!decompose) return false;

@@ -117,7 +117,8 @@ std::string cache_environment(const CompileRequest& r) {
                     std::to_string(TSR_ABI_MINOR) + " ir " + std::to_string(TSR_IR_VERSION) + " " + host_platform() + " " +
                     host_sanitizer() + "\ncore " + core_hash() + "\n" + processor() + devices(plugins);
   for (const LoadedPlugin* p : plugins.plugins()) out += "plugin " + p->id + " " + p->hash + "\n";
-  out += "passes " + print_pipeline(r.passes) + "\nbackends";
+  out += "passes " + print_pipeline(r.passes) + "\njoint passes " + print_pipeline(r.context.joint_pipeline(r.config)) +
+         "\nbackends";
   for (const Factory* f : r.options.backends) out += " " + f->name;
   out += "\nexecutor " + (r.options.executor ? r.options.executor->name : std::string()) + "\n";
   out += "threads " + std::to_string(num_threads()) + "\n";  // by which passes and schedules share work

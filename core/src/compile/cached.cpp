@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 
+#include "autograd/expand.hpp"
 #include "cache/cache.hpp"
 #include "cache/constant_digests.hpp"
 #include "capture/host_functions.hpp"
@@ -21,6 +22,7 @@
 #include "support/error.hpp"
 #include "trace/debug_folder.hpp"
 #include "trace/trace.hpp"
+#include "trace/trace_graph.hpp"
 
 namespace tessera::core {
 
@@ -34,8 +36,21 @@ double passes(Graph& graph, const CompileRequest& r, const std::vector<BoundPass
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Expands gradients, and runs the passes marked joint over what came of it. Does nothing to a graph without gradients.
+double autograd(Graph& graph, const CompileRequest& r) {
+  if (!has_gradients(graph)) return 0;
+  const auto start = std::chrono::steady_clock::now();
+  {
+    const TracePhase phase("autograd");
+    expand_gradients(graph);
+  }
+  if (trace_details()) trace_graph(graph, "joint");
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() +
+         passes(graph, r, r.context.joint_pipeline(r.config));
+}
+
 std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileRequest& r) {
-  const double seconds = passes(*graph, r, r.passes);
+  const double seconds = passes(*graph, r, r.passes) + autograd(*graph, r);
   std::unique_ptr<Executable> e = Executable::compile(std::move(graph), r.options);
   e->times.passes = seconds;
   return e;
@@ -178,7 +193,7 @@ std::unique_ptr<Executable> compile_cached(std::unique_ptr<Graph> graph, const C
   forms.emplace(*r.context.cache(), graph->sources(), constants, digests, key);
   CompileOptions options = r.options;
   options.forms = &*forms;
-  const double seconds = call_seconds + passes(*graph, r, pipeline);
+  const double seconds = call_seconds + passes(*graph, r, pipeline) + autograd(*graph, r);
   SavedKernels kernels;
   std::vector<Assignment> assignment;
   // The graph itself goes through: what `constants` borrows lives as long as the executable.

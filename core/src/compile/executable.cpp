@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 
+#include "autograd/expand.hpp"
 #include "compile/late_passes.hpp"
 #include "compile/layout.hpp"
 #include "compile/placements.hpp"
@@ -66,6 +67,7 @@ std::unique_ptr<Executable> Executable::compile(std::unique_ptr<Graph> graph, co
   e->keep_ = options.keep;
   e->graph_ = std::move(graph);
   if (e->graph_->in_transaction()) e->graph_->commit();
+  if (has_gradients(*e->graph_)) expand_gradients(*e->graph_);  // of graphs that have seen no passes
   const auto assign = [&] {
     const TracePhase phase("assign");
     return assign_backends(*e->graph_, options);

@@ -76,6 +76,9 @@ std::vector<KeyDecl> make_keys() {
       choice("pipeline.verify", {"changed", "never", "each"},
              "Run the whole-graph verifier after passes that changed the graph, after none, or after each."),
       list("pipeline.skip", "Passes of pipeline.passes that are left out."),
+      list("pipeline.joint",
+           "Passes of pipeline.passes that run once more, in the order of that list, over a graph in which gradients were "
+           "expanded."),
       choice("pipeline.dump_after", {"none", "changed", "all"},
              "Print the graph after passes: none, those that changed it, or all."),
       text("pipeline.dump_dir", "", "Directory for those dumps; empty: they are printed."),

@@ -180,6 +180,13 @@ std::vector<BoundPass> Context::pipeline(const Config& config, uint32_t stage) c
   return out;
 }
 
+std::vector<BoundPass> Context::joint_pipeline(const Config& config) const {
+  const std::vector<std::string>& joint = config.get_strings("pipeline.joint");
+  std::vector<BoundPass> out = pipeline(config);
+  std::erase_if(out, [&](const BoundPass& p) { return std::find(joint.begin(), joint.end(), p.factory->name) == joint.end(); });
+  return out;
+}
+
 const Factory* Context::partitioner(const Config& config) const {
   const std::string& name = config.get_string("partitioner.name");
   return name.empty() ? nullptr : &plugins_.get(TSR_PARTITIONER, name);

@@ -58,6 +58,8 @@ class Context : public std::enable_shared_from_this<Context> {
   const Factory& fallback_backend() const { return *backends_in_order().back(); }
   // The config's passes of one stage (TSR_STAGE_*); before those of TSR_STAGE_GRAPH stand those of TSR_STAGE_CALL.
   std::vector<BoundPass> pipeline(const Config& config, uint32_t stage = TSR_STAGE_GRAPH) const;
+  // Those of them that run again over a joint graph, after the autograd stage: the config's `pipeline.joint`.
+  std::vector<BoundPass> joint_pipeline(const Config& config) const;
   const Factory* partitioner(const Config& config) const;  // null: none configured
   const Factory* executor(const Config& config) const;     // null: none configured, or an optional one is absent
   // Options of one pass of a textual pipeline ("fuse{max_size=64}"); see Config::pass_options.

@@ -30,6 +30,7 @@ enum Trait : uint32_t {
   kControl = 1u << 9,
   kUnbacked = 1u << 10,
   kConstant = 1u << 11,
+  kAutograd = 1u << 12,  // expanded or removed by the autograd stage: no backend meets it
 };
 
 // One item of a shape pattern: M | *S | 4 | $attr | f(args) | ?

@@ -25,7 +25,8 @@ constexpr std::pair<std::string_view, Trait> kTraits[] = {{"pure", kPure},
                                                           {"random", kRandom},
                                                           {"control", kControl},
                                                           {"unbacked", kUnbacked},
-                                                          {"constant", kConstant}};
+                                                          {"constant", kConstant},
+                                                          {"autograd", kAutograd}};
 
 constexpr std::pair<std::string_view, uint32_t> kKinds[] = {
     {"int", TSR_ATTR_INT},     {"float", TSR_ATTR_FLOAT},  {"bool", TSR_ATTR_BOOL},    {"str", TSR_ATTR_STRING},
