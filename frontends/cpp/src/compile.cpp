@@ -85,15 +85,6 @@ void PathVisitor::module(nn::ModuleBase& m) {
   }
 }
 
-std::vector<size_t> module_buffer_leaves(nn::ModuleBase& m, size_t first) {
-  std::vector<size_t> out;
-  for (const nn::ModuleBase::Leaf& l : m.leaves()) {
-    if (l.buffer) out.push_back(first);
-    ++first;
-  }
-  return out;
-}
-
 void WritebackVisitor::module(nn::ModuleBase& m) {
   for (const nn::ModuleBase::Leaf& l : m.leaves()) tensor(*l.tensor);
 }

@@ -444,7 +444,6 @@ M& example_value(std::reference_wrapper<M>& m) {
   return m.get();
 }
 
-std::vector<size_t> module_buffer_leaves(nn::ModuleBase& m, size_t first);
 bool same_host_values(const std::function<void(FlattenVisitor&)>& a, const std::function<void(FlattenVisitor&)>& b,
                       size_t* leaf);
 std::vector<std::string> argument_names(const CompileOptions& options, size_t count);
@@ -604,9 +603,8 @@ class Compiled<R(A...)> {
       size_t begin = 0;
       auto each = [&](auto& arg, bool is_mutable) {
         detail::visit(leaves, arg);
-        if constexpr (std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<decltype(arg)>>) {
-          for (size_t leaf : detail::module_buffer_leaves(arg, begin)) t.mutable_leaves.push_back(leaf);
-        } else if (is_mutable) {
+        // Of a module, forward assigns buffers and a training step parameters, whatever kind of reference it is passed by.
+        if (is_mutable || std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<decltype(arg)>>) {
           for (size_t leaf = begin; leaf < leaves.tensors.size(); ++leaf) t.mutable_leaves.push_back(leaf);
         }
         begin = leaves.tensors.size();

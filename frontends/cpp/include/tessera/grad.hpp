@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of what a compiled function computes, and functions made of functions: value_and_grad, grad, vjp, jvp.
+//
+//   auto step = tessera::compile([](const Tensor& w, const Tensor& x, const Tensor& y) {
+//     Tensor loss = F::mse_loss(x.matmul(w), y);
+//     return w - 0.1 * grad(loss, w);
+//   });
+//
+// Gradients are recorded: they exist inside functions given to tessera::compile, and nowhere else (TSR-F049). The whole program,
+// gradients included, is one graph (docs/training.md).
+#pragma once
+
+#include <concepts>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tessera/nn.hpp"
+#include "tessera/tensor.hpp"
+
+namespace tessera {
+
+// The sum over `outputs` of each output's derivative with respect to each of `wanted`, weighted by its seed: one tensor of the
+// same type per wanted tensor, zeros where the outputs do not depend on it. Without seeds every output has one element, and its
+// seed is 1. Wanted tensors may be arguments, parameters, or anything that has been computed since; all of floating-point dtypes.
+// The results are part of the graph, so that gradients of gradients are asked for in the same way.
+// Throws TSR-F049 outside a compiled function, TSR-F050 for undefined tensors and seeds that do not fit the outputs.
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& wanted,
+                         const std::vector<Tensor>& seeds = {});
+std::vector<Tensor> grad(const Tensor& output, const std::vector<Tensor>& wanted);
+Tensor grad(const Tensor& output, const Tensor& wanted);
+// One gradient per parameter, in the order of named_parameters().
+std::vector<Tensor> grad(const Tensor& output, nn::ModuleBase& module);
+
+// The same values, through which no gradient flows; `detach` in PyTorch.
+Tensor stop_gradient(const Tensor& x);
+
+namespace detail {
+inline std::vector<Tensor> as_list(const Tensor& t) { return {t}; }
+inline std::vector<Tensor> as_list(const std::vector<Tensor>& ts) { return ts; }
+// A value of its own, so that gradients with respect to it are not those of the tensor it was made from.
+Tensor leaf(const Tensor& x);
+inline Tensor leaves(const Tensor& t) { return leaf(t); }
+inline std::vector<Tensor> leaves(const std::vector<Tensor>& ts) {
+  std::vector<Tensor> out;
+  for (const Tensor& t : ts) out.push_back(leaf(t));
+  return out;
+}
+inline Tensor shaped_as(const Tensor&, std::vector<Tensor> gradients) { return std::move(gradients[0]); }
+inline std::vector<Tensor> shaped_as(const std::vector<Tensor>&, std::vector<Tensor> gradients) { return gradients; }
+}  // namespace detail
+
+// What can be differentiated with respect to: a tensor, or a list of tensors.
+template <class T>
+concept Differentiable =
+    std::same_as<std::remove_cvref_t<T>, Tensor> || std::same_as<std::remove_cvref_t<T>, std::vector<Tensor>>;
+
+// value_and_grad(f)(x, rest...) is the pair of f(x, rest...), a tensor of one element, and its gradient with respect to x.
+template <class F>
+auto value_and_grad(F f) {
+  return [f = std::move(f)]<Differentiable X, class... Rest>(const X& x, Rest&&... rest) {
+    const X at = detail::leaves(x);
+    Tensor value = f(at, std::forward<Rest>(rest)...);
+    X gradient = detail::shaped_as(x, grad(std::vector<Tensor>{value}, detail::as_list(at)));
+    return std::pair<Tensor, X>(std::move(value), std::move(gradient));
+  };
+}
+
+// grad_of(f)(x, rest...) is the gradient alone; jax.grad.
+template <class F>
+auto grad_of(F f) {
+  return [g = value_and_grad(std::move(f))]<Differentiable X, class... Rest>(const X& x, Rest&&... rest) {
+    return g(x, std::forward<Rest>(rest)...).second;
+  };
+}
+
+// (f(x), cotangent^T J) with J the Jacobian of f at x. The cotangent has the type of f(x).
+template <class F, Differentiable X>
+std::pair<Tensor, X> vjp(F&& f, const X& x, const Tensor& cotangent) {
+  const X at = detail::leaves(x);
+  Tensor value = f(at);
+  X gradient = detail::shaped_as(x, grad(std::vector<Tensor>{value}, detail::as_list(at), {cotangent}));
+  return {std::move(value), std::move(gradient)};
+}
+
+// (f(x), J tangent). Computed as two reverse passes: the derivative of u -> u^T J, which is linear, applied to the tangent. The
+// tangent has the type of x.
+template <class F, Differentiable X>
+std::pair<Tensor, Tensor> jvp(F&& f, const X& x, const X& tangent) {
+  const X at = detail::leaves(x);
+  Tensor value = f(at);
+  const Tensor u = detail::leaf(value * 0.0);
+  const std::vector<Tensor> pulled = grad(std::vector<Tensor>{value}, detail::as_list(at), {u});
+  std::vector<Tensor> pushed = grad(pulled, {u}, detail::as_list(tangent));
+  return {std::move(value), std::move(pushed[0])};
+}
+
+}  // namespace tessera

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients are one node of the op `grad`, which the compiler's autograd stage expands.
+#include "tessera/grad.hpp"
+
+#include <cstring>
+
+#include "attrs.hpp"
+#include "tessera/dtypes.hpp"
+#include "trace.hpp"
+
+namespace tessera {
+
+using detail::fail;
+
+namespace {
+
+detail::Trace& tracing(const char* what) {
+  if (detail::Trace* trace = detail::current_trace()) return *trace;
+  fail("TSR-F049", std::string(what) + " outside a compiled function: operations that run at once are not recorded",
+       "call it in a function given to tessera::compile: compile([](const Tensor& x) { return grad(f(x), x); })");
+}
+
+const tsr_tables& tables(const detail::Trace& trace) { return *detail::graph_api().tables(trace.graph); }
+const tsr_value& value(const detail::Trace& trace, tsr_id v) {
+  return *TSR_AT(tsr_value, tables(trace).values, tables(trace).value_stride, v);
+}
+const tsr_node& node(const detail::Trace& trace, tsr_id n) {
+  return *TSR_AT(tsr_node, tables(trace).nodes, tables(trace).node_stride, n);
+}
+
+// Makes what has been computed already a leaf: everything that reads the value reads the leaf from now on, host code included.
+tsr_id make_leaf(detail::Trace& trace, tsr_id v) {
+  const tsr_id def = value(trace, v).def_node;
+  if (def == TSR_NONE || std::strcmp(node(trace, def).op, "leaf") == 0) return v;
+  tsr_node_desc d{};
+  d.struct_size = sizeof d;
+  d.op = "leaf";
+  d.operands = &v;
+  d.num_operands = 1;
+  d.loc = node(trace, def).loc;
+  tsr_id made = TSR_NONE;
+  detail::check(detail::graph_api().node_create(trace.graph, &d, trace.region, node(trace, def).next, &made));
+  const tsr_id leaf = node(trace, made).results[0];
+  uint32_t count = 0;
+  const tsr_use* found = detail::graph_api().uses(trace.graph, v, &count);
+  const std::vector<tsr_use> uses(found, found + count);
+  for (const tsr_use& u : uses)
+    if (u.node != TSR_NONE && u.node != made)
+      detail::check(detail::graph_api().set_operand(trace.graph, u.node, u.operand, leaf));
+  for (detail::Traced* t = trace.live; t; t = t->next)
+    if (t->value == v) t->value = leaf;
+  return leaf;
+}
+
+void expect_differentiable(const std::vector<Tensor>& ts, const char* what) {
+  for (const Tensor& t : ts) {
+    if (!t.defined()) fail("TSR-F050", std::string("grad: one of the ") + what + " is an undefined tensor");
+    if (!is_float(static_cast<uint32_t>(t.dtype())))
+      fail("TSR-F050",
+           std::string("grad: one of the ") + what + " has the dtype " +
+               std::string(dtype_name(static_cast<uint32_t>(t.dtype()))) + ", expected a floating-point dtype",
+           "only floating-point tensors have gradients: convert with .to(f32) before, not after, what is differentiated");
+  }
+}
+
+}  // namespace
+
+namespace detail {
+
+Tensor leaf(const Tensor& x) {
+  tracing("a gradient");
+  return run_op1("leaf", {x});
+}
+
+}  // namespace detail
+
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& wanted,
+                         const std::vector<Tensor>& seeds) {
+  detail::Trace& trace = tracing("grad");
+  expect_differentiable(outputs, "outputs");
+  expect_differentiable(wanted, "tensors to differentiate with respect to");
+  expect_differentiable(seeds, "seeds");
+  if (!seeds.empty() && seeds.size() != outputs.size())
+    fail("TSR-F050", "grad: " + std::to_string(seeds.size()) + " seeds for " + std::to_string(outputs.size()) + " outputs",
+         "give one seed per output, or none for outputs of one element");
+  if (outputs.empty() || wanted.empty()) return {};
+  std::vector<Tensor> operands, results, leaves;
+  for (const Tensor& w : wanted) {
+    const tsr_id leaf = make_leaf(trace, detail::value_of(trace, w));
+    if (!w.is_traced()) trace.lifted[w.handle()] = leaf;  // a tensor that the function closes over: a constant so far
+    leaves.push_back(w.is_traced() ? w : detail::make_traced(detail::current_trace_shared(), leaf));
+  }
+  for (const std::vector<Tensor>* list : {&outputs, &seeds, static_cast<const std::vector<Tensor>*>(&leaves)})
+    operands.insert(operands.end(), list->begin(), list->end());
+  const tsr_attr attrs[] = {detail::int_attr("outputs", static_cast<int64_t>(outputs.size())),
+                            detail::bool_attr("seeded", !seeds.empty())};
+  detail::run_op("grad", operands, attrs, results);
+  return results;
+}
+
+std::vector<Tensor> grad(const Tensor& output, const std::vector<Tensor>& wanted) {
+  return grad(std::vector<Tensor>{output}, wanted);
+}
+
+Tensor grad(const Tensor& output, const Tensor& wanted) {
+  return grad(std::vector<Tensor>{output}, std::vector<Tensor>{wanted}).at(0);
+}
+
+std::vector<Tensor> grad(const Tensor& output, nn::ModuleBase& module) {
+  std::vector<Tensor> wanted;
+  for (const auto& [name, parameter] : module.named_parameters()) wanted.push_back(*parameter);
+  return grad(std::vector<Tensor>{output}, wanted);
+}
+
+Tensor stop_gradient(const Tensor& x) { return detail::current_trace() ? detail::run_op1("stop_gradient", {x}) : x; }
+
+}  // namespace tessera
