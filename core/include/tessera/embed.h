@@ -123,6 +123,18 @@ typedef struct tsr_binding { /* the value of an input, fixed while its model is 
   const tsr_tensor* value; /* dense host memory; borrowed */
 } tsr_binding;
 
+typedef struct tsr_raw_call { /* one run over memory that the caller owns */
+  size_t struct_size;
+  const tsr_tensor* inputs; /* borrowed; one per graph input, in order. strides NULL: dense row-major; flags are not read */
+  size_t num_inputs;
+  size_t num_outputs;
+  void* self;
+  /* Gives the memory of output `index`: dense row-major, aligned to 64 bytes, on described->device, overlapping no input. `described` has its
+   * dtype, rank, sizes and strides (data is NULL), valid for the call. *data may stay NULL when `bytes` is 0. Called once per output on the
+   * thread that called run_raw, in no particular order, before anything is written to it. After an error outputs hold anything. */
+  tsr_error* (*output)(void* self, size_t index, const tsr_tensor* described, size_t bytes, void** data);
+} tsr_raw_call;
+
 typedef struct tsr_api {
   size_t struct_size;
   uint32_t abi_major, abi_minor;
@@ -230,6 +242,15 @@ typedef struct tsr_api {
   /* The final graph with its fused groups, kernels and backends as a file for Graphviz (DOT); a path that ends in ".svg" is drawn by Graphviz's
    * `dot`. TSR-E014: it cannot be; then the text lies beside it, as PATH.dot. TSR-E010: the file cannot be written. */
   tsr_error* (*executable_diagram)(tsr_executable*, const char* path);
+  /* A graph made by calls: `build` edits an empty graph of that name through tsr_host.graph (input_create, node_create, region_set_outputs, ...),
+   * where the graph is verified when it returns. An error of `build` is handed on. Handles are valid until `build` returns. */
+  tsr_error* (*graph_build)(tsr_context*, const char* name, tsr_error* (*build)(void* self, tsr_graph*), void* self,
+                            tsr_graph**);
+  /* While a graph is being built: the symbol of this name, in [min, max]; `hint`: a value that calls have, or -1. Throws TSR-S002 for a name that
+   * is taken, TSR-S006 for an empty range. */
+  tsr_error* (*graph_symbol)(tsr_graph*, const char* name, int64_t min, int64_t max, int64_t hint, tsr_dim* out);
+  /* As `run`, on plain tensors. States are written in place. */
+  tsr_error* (*run_raw)(tsr_executable*, const tsr_raw_call*);
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

@@ -14,10 +14,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -61,6 +63,25 @@ inline void check(tsr_error* e) {
   Error out(static_cast<tsr_family>(host.error_family(e)), host.error_code(e), host.error_message(e), hint ? hint : "");
   api().error_free(e);
   throw out;
+}
+
+// f() for a caller behind the C boundary: null, or what it threw.
+template <class F>
+tsr_error* guarded(F&& f) noexcept {
+  const tsr_host_core& host = *api().host->core;
+  try {
+    f();
+    return nullptr;
+  } catch (const Error& e) {
+    return host.error_create(e.family(), e.code().c_str(), e.message().c_str(), e.hint().empty() ? nullptr : e.hint().c_str());
+  } catch (const std::bad_alloc&) {
+    return host.error_create(TSR_ENVIRONMENT, "TSR-R001", "out of memory in a callback of the client", nullptr);
+  } catch (const std::exception& e) {
+    return host.error_create(TSR_BUG, "TSR-E017", e.what(), nullptr);
+  } catch (...) {
+    return host.error_create(TSR_BUG, "TSR-E017", "a callback of the client threw something that is no std::exception",
+                             nullptr);
+  }
 }
 
 // Takes over a string of the library.
@@ -216,6 +237,20 @@ class Executable {
     for (tsr_tensor_handle* h : out) results.push_back(Tensor::adopt(h));
     return results;
   }
+  // On memory of the caller. output(index, described, bytes) returns the memory of an output (tsr_raw_call.output); it may throw Error.
+  template <class Output>
+  void run_raw(std::span<const tsr_tensor> inputs, size_t num_outputs, Output&& output) const {
+    tsr_raw_call call{};
+    call.struct_size = sizeof call;
+    call.inputs = inputs.data();
+    call.num_inputs = inputs.size();
+    call.num_outputs = num_outputs;
+    call.self = &output;
+    call.output = [](void* self, size_t index, const tsr_tensor* described, size_t bytes, void** data) noexcept {
+      return guarded([&] { *data = (*static_cast<std::remove_reference_t<Output>*>(self))(index, *described, bytes); });
+    };
+    check(api().run_raw(handle(), &call));
+  }
 
  private:
   std::unique_ptr<tsr_executable, void (*)(tsr_executable*)> handle_;
@@ -280,6 +315,18 @@ class Context {
   [[nodiscard]] Graph parse(std::string_view text, const std::string& name) const {  // text IR; `name` is for messages
     tsr_graph* g = nullptr;
     check(api().graph_parse(handle(), text.data(), text.size(), c_text(name, "the name of a text"), &g));
+    return Graph(g);
+  }
+  // build(graph) fills an empty graph through api().host->graph; it may throw Error.
+  template <class Build>
+  [[nodiscard]] Graph build(const std::string& name, Build&& fill) const {
+    tsr_graph* g = nullptr;
+    check(api().graph_build(
+        handle(), name.c_str(),
+        [](void* self, tsr_graph* graph) noexcept {
+          return guarded([&] { (*static_cast<std::remove_reference_t<Build>*>(self))(graph); });
+        },
+        &fill, &g));
     return Graph(g);
   }
   // The config's pipeline; returns the report (JSON: "pass report").

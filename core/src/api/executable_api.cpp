@@ -70,6 +70,14 @@ void executable_functions(tsr_api& t) {
   };
   t.executable_destroy = [](tsr_executable* e) noexcept { delete reinterpret_cast<Executable*>(e); };
   t.run = run;
+  t.run_raw = [](tsr_executable* e, const tsr_raw_call* call) noexcept {
+    return guarded([&] {
+      const tsr_raw_call& c = required(call, "the call");
+      if (c.num_inputs > 0) required(c.inputs, "inputs");
+      if (c.num_outputs > 0 && !c.output) refuse_null("the callback for outputs");
+      of(e).run_raw(c);
+    });
+  };
   t.executable_describe = [](tsr_executable* e, char** json) noexcept {
     return guarded([&] { required(json, "the text to be returned") = to_c_string(of(e).describe_json()); });
   };

@@ -114,6 +114,36 @@ tsr_error* parse(tsr_context* c, const char* text, size_t length, const char* fi
   });
 }
 
+tsr_error* build(tsr_context* c, const char* name, tsr_error* (*fill)(void*, tsr_graph*), void* self,
+                 tsr_graph** out) noexcept {
+  return guarded([&] {
+    required(out, "the graph to be returned");
+    const auto& context = required(c, "context").context;
+    if (!fill) refuse_null("the callback that builds");
+    auto g = std::make_unique<Graph>(context->ops(), name ? name : "graph");
+    const CompileOptions options = compile_options(context, context->config(), nullptr);
+    const ServiceScope scope(options);
+    throw_if(fill(self, g->handle()));
+    *out = hand_out(std::move(g), context);
+  });
+}
+
+tsr_error* symbol(tsr_graph* g, const char* name, int64_t min, int64_t max, int64_t hint, tsr_dim* out) noexcept {
+  return guarded([&] {
+    Graph& graph = Graph::from(&required(g, "graph"));
+    const std::string text = &required(name, "the name of a symbol");
+    const auto letter = [](char ch) { return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || ch == '_'; };
+    for (size_t i = 0; i < text.size() || i == 0; ++i)
+      if (text.empty() || !(letter(text[i]) || (i > 0 && text[i] >= '0' && text[i] <= '9')))
+        throw user_error("TSR-S006", "'" + text + "' is no name for a symbol", "use letters, digits and '_'");
+    if (min > max)
+      throw user_error("TSR-S006",
+                       "symbol '" + text + "': the range " + std::to_string(min) + ".." + std::to_string(max) + " is empty");
+    required(out, "the size to be returned") = graph.sizes().symbol(text, min, max, false, hint);
+    graph.tables();
+  });
+}
+
 tsr_error* clone(tsr_graph* g, tsr_graph** out) noexcept {
   return guarded([&] {
     auto copy = Graph::from(&required(g, "graph")).clone();
@@ -148,6 +178,8 @@ void graph_functions(tsr_api& t) {
   t.graph_load = load;
   t.graph_load_bound = load_bound;
   t.graph_parse = parse;
+  t.graph_build = build;
+  t.graph_symbol = symbol;
   t.graph_clone = clone;
   t.graph_destroy = [](tsr_graph* g) noexcept {
     if (g) delete &Graph::from(g);

@@ -109,19 +109,21 @@ void Executable::plan(const std::vector<Assignment>& assignment, const CompileOp
 
 std::string Executable::diagram() const { return graph_diagram(*graph_, placements(*plan_)); }
 
+void Executable::check_count(size_t found, size_t expected, bool inputs) const {
+  if (found == expected) return;
+  const std::string what = inputs ? "input" : "output";
+  std::string names;
+  if (inputs)
+    for (const InputSpec& i : plan_->inputs) names += (names.empty() ? ": " : ", ") + i.name;
+  throw user_error("TSR-T020",
+                   "graph '" + std::string(graph_->tables().name) + "' got " + std::to_string(found) + " " + what +
+                       "s, expected " + std::to_string(expected) + names,
+                   "pass one tensor per " + what + " of the graph, in its order");
+}
+
 void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs, bool guarded) const {
-  const auto count = [&](size_t found, size_t expected, const char* what) {
-    if (found == expected) return;
-    std::string names;
-    if (what[0] == 'i')
-      for (const InputSpec& i : plan_->inputs) names += (names.empty() ? ": " : ", ") + i.name;
-    throw user_error("TSR-T020",
-                     "graph '" + std::string(graph_->tables().name) + "' got " + std::to_string(found) + " " + what +
-                         "s, expected " + std::to_string(expected) + names,
-                     std::string("pass one tensor per ") + what + " of the graph, in its order");
-  };
-  count(inputs.size(), num_inputs(), "input");
-  count(outputs.size(), num_outputs(), "output");
+  check_count(inputs.size(), num_inputs(), true);
+  check_count(outputs.size(), num_outputs(), false);
   Small<const tsr_tensor*, 64> descs(inputs.size());
   Small<Tensor*, 64> handles(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -134,6 +136,43 @@ void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_t
   Small<TensorRef, 16> results(outputs.size());
   plan_->run({descs.data(), handles.data(), nullptr, guarded, false}, results.data());
   for (size_t j = 0; j < outputs.size(); ++j) outputs[j] = results[j].take();
+}
+
+void Executable::run_raw(const tsr_raw_call& call) const {
+  check_count(call.num_inputs, num_inputs(), true);
+  check_count(call.num_outputs, num_outputs(), false);
+  const size_t n = call.num_inputs;
+  size_t missing = 0;  // strides to be computed
+  for (size_t i = 0; i < n; ++i)
+    if (!call.inputs[i].strides) missing += call.inputs[i].rank;
+  Small<tsr_tensor, 64> tensors(n);
+  Small<const tsr_tensor*, 64> descs(n);
+  Small<int64_t, 64> strides(missing);
+  int64_t* next = strides.data();
+  for (size_t i = 0; i < n; ++i) {
+    tsr_tensor& t = tensors[i];
+    t = call.inputs[i];
+    descs[i] = &t;
+    if (t.rank > 0 && !t.sizes)
+      throw user_error("TSR-T005",
+                       "input '" + plan_->inputs[i].name + "': a tensor of rank " + std::to_string(t.rank) + " without sizes");
+    bool dense = !t.strides;
+    if (dense) {
+      dense_strides({t.sizes, t.rank}, next);
+      t.strides = next;
+      next += t.rank;
+    } else {
+      dense = is_dense(t.rank, t.sizes, t.strides);
+    }
+    t.flags = dense ? TSR_TENSOR_CONTIGUOUS : 0u;
+    if (!t.data && num_elements({t.sizes, t.rank}) != 0)
+      throw user_error("TSR-T005",
+                       "input '" + plan_->inputs[i].name + "': no data behind " + type_text(t.dtype, {t.sizes, t.rank}));
+  }
+  Plan::Args args{};
+  args.inputs = descs.data();
+  args.raw = &call;
+  plan_->run_raw(args);
 }
 
 void Executable::run_trusted(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const {

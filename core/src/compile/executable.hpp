@@ -32,6 +32,8 @@ class Executable {
   // unchanged unless they are donated.
   // guarded: inputs that the graph does not read are not looked at.
   void run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs, bool guarded = false) const;
+  // On plain tensors, into memory that the caller gives. The same checks.
+  void run_raw(const tsr_raw_call& call) const;
   // The same without the checks: for callers whose guards imply them.
   void run_trusted(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
 
@@ -50,7 +52,8 @@ class Executable {
 
  private:
   Executable() = default;
-  void log_plan(const CompileOptions& options) const;  // plan_log.cpp
+  void check_count(size_t found, size_t expected, bool inputs) const;  // throws TSR-T020
+  void log_plan(const CompileOptions& options) const;                  // plan_log.cpp
   void plan(const std::vector<Assignment>& assignment, const CompileOptions& options);
   std::shared_ptr<const void> keep_;  // outlives the rest: destroyed last
   std::unique_ptr<Graph> graph_;

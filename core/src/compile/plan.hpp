@@ -199,10 +199,13 @@ class Plan {
     bool guarded = false;                 // inputs that the graph does not read may be anything: guards leave them out
     bool trusted = false;                 // guards have checked dtypes, ranks, sizes, strides and devices
     void* const* places = nullptr;        // run_into(): memory of the results
+    const tsr_raw_call* raw = nullptr;    // run_raw(): who gives the memory of the results
   };
   void run(const Args& args, TensorRef* outputs) const;
   // Writes result j, dense, to args.places[j], which is aligned to kAlignment and overlaps no input. All results lie on the host.
   void run_into(const Args& args) const;
+  // Writes result j, dense, to memory that args.raw gives for it.
+  void run_raw(const Args& args) const;
   // Checks count, dtype, rank, sizes, strides, device; throws TSR-T02x. Sets dims of the symbols that inputs determine.
   void bind(const Args& args, int64_t* dims) const;
 

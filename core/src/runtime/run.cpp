@@ -283,6 +283,20 @@ void compute_sizes(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
   set_symbols(plan, *r.step, values.data(), lease.dims.data());
 }
 
+// The memory that the caller gives for an output.
+void* raw_output(const tsr_raw_call& call, uint32_t index, const Slot& s, const Resolved& r, size_t bytes) {
+  const tsr_tensor described{nullptr, s.dtype, s.rank, r.sizes, r.strides, s.device, TSR_TENSOR_CONTIGUOUS};
+  void* data = nullptr;
+  throw_if(call.output(call.self, index, &described, bytes, &data));
+  if ((!data && bytes > 0) || reinterpret_cast<uintptr_t>(data) % kAlignment != 0)
+    throw user_error("TSR-T028",
+                     "output " + std::to_string(index) + " (" + found_type(described) + "): the caller gave " +
+                         (data ? "memory that is not aligned to " + std::to_string(kAlignment) + " bytes" : "no memory") +
+                         ", expected " + std::to_string(bytes) + " bytes aligned to " + std::to_string(kAlignment),
+                     "allocate it so, or let `run` make the outputs");
+  return data;
+}
+
 }  // namespace
 
 void Plan::run_sections(Lease& lease, const Args& args) const {
@@ -301,6 +315,11 @@ void Plan::run_sections(Lease& lease, const Args& args) const {
       if (o.root != output_root(o.output)) continue;
       if (args.places) {
         lease.bases[o.root] = args.places[o.output];
+        continue;
+      }
+      if (args.raw) {
+        const uint32_t slot = output_slots[o.output];
+        lease.bases[o.root] = raw_output(*args.raw, o.output, slots[slot], layout.slots[slot], static_cast<size_t>(o.bytes));
         continue;
       }
       Buffer* b = allocate_buffer(device(slots[output_slots[o.output]].device), static_cast<size_t>(o.bytes));
@@ -412,6 +431,24 @@ void Plan::run_into(const Args& args) const {
     const char* base = static_cast<char*>(lease.bases[root]) + r.offset;
     copy_tensor({args.places[j], s.dtype, s.rank, r.sizes, r.strides, s.device, TSR_TENSOR_CONTIGUOUS},
                 {const_cast<char*>(base), s.dtype, s.rank, r.sizes, r.strides, s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u});
+  });
+}
+
+void Plan::run_raw(const Args& args) const {
+  run_leased(args, [&](Lease& lease, uint32_t j, const Slot& s, const Resolved& r) {
+    const uint32_t root = lease.output_roots[j];
+    if (root == output_root(j)) return;  // written there by its step
+    const int64_t elements = num_elements({r.sizes, s.rank});
+    std::vector<int64_t> strides(s.rank);
+    dense_strides({r.sizes, s.rank}, strides.data());
+    Resolved dense = r;
+    dense.strides = strides.data();
+    void* data =
+        raw_output(*args.raw, j, s, dense, static_cast<size_t>(tensor_bytes(static_cast<tsr_dtype>(s.dtype), elements)));
+    if (elements == 0) return;
+    char* base = static_cast<char*>(lease.bases[root]) + r.offset;
+    copy_tensor({data, s.dtype, s.rank, r.sizes, dense.strides, s.device, TSR_TENSOR_CONTIGUOUS},
+                {base, s.dtype, s.rank, r.sizes, r.strides, s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u});
   });
 }
 
