@@ -8,7 +8,7 @@ packages_of() { # group
     build)
       echo g++ cmake ninja-build ccache lld pkg-config git ca-certificates libtbb-dev libdnnl-dev libtomlplusplus-dev \
         nlohmann-json3-dev zlib1g-dev libutf8proc-dev \
-        llvm-19-dev libclang-19-dev libclang-cpp19-dev
+        llvm-19-dev libclang-19-dev libclang-cpp19-dev libpython3-dev
       if [ "$distribution" = ubuntu ]; then # untested
         echo libboost-dev libboost-program-options-dev libboost-filesystem-dev
       else # Debian 12's default Boost is 1.74; 1.81 is beside it

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// tessera.Tensor, and tensors of other libraries by DLPack.
+#include <cstring>
+#include <memory>
+
+#include "common.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace tessera::python {
+
+namespace {
+
+enum DlCode : uint8_t {
+  kInt = 0,
+  kUInt = 1,
+  kFloat = 2,
+  kBfloat = 4,
+  kComplex = 5,
+  kBool = 6,
+  kE4M3FN = 10,
+  kE4M3FNUZ = 11,
+  kE5M2 = 12,
+  kE5M2FNUZ = 13,
+  kE8M0 = 14,
+  kE2M1 = 17
+};
+
+constexpr const char *kCapsule = "dltensor", *kUsed = "used_dltensor", *kVersioned = "dltensor_versioned",
+                     *kUsedVersioned = "used_dltensor_versioned";
+
+uint32_t dtype_of(dl::DataType t) {
+  if (t.lanes == 1)
+    for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d) {
+      const dl::DataType mine = dl_dtype(d);
+      if (mine.code == t.code && mine.bits == t.bits) return d;
+    }
+  raise(PyExc_BufferError, "DLPack: dtype with code " + std::to_string(t.code) + ", " + std::to_string(t.bits) + " bits and " +
+                               std::to_string(t.lanes) + " lanes has no counterpart in Tessera");
+}
+
+tsr_device device_of(dl::Device d) {
+  switch (d.type) {
+    case dl::kCpu:
+    case dl::kCudaHost:
+    case dl::kRocmHost: return 0;
+    case dl::kCuda: return api().host->core->device_id(("cuda:" + std::to_string(d.id)).c_str());
+    case dl::kRocm: return api().host->core->device_id(("hip:" + std::to_string(d.id)).c_str());
+    default:
+      raise(PyExc_BufferError,
+            "DLPack: device type " + std::to_string(d.type) + " is unknown to Tessera; copy the tensor to the CPU");
+  }
+}
+
+template <class ManagedTensor>
+void release_export(ManagedTensor* m) {
+  api().tensor_release(static_cast<tsr_tensor_handle*>(m->ctx));
+  delete m;
+}
+
+dl::Tensor dl_tensor(const tsr_tensor& t) {
+  return {t.data,
+          dl_device(t.device),
+          static_cast<int32_t>(t.rank),
+          dl_dtype(t.dtype),
+          const_cast<int64_t*>(t.sizes),
+          const_cast<int64_t*>(t.strides),
+          0};
+}
+
+template <class ManagedTensor>
+void free_capsule(PyObject* capsule) {
+  const char* name = std::is_same_v<ManagedTensor, dl::Managed> ? kCapsule : kVersioned;
+  if (!PyCapsule_IsValid(capsule, name)) return;  // its consumer has taken it over
+  auto* m = static_cast<ManagedTensor*>(PyCapsule_GetPointer(capsule, name));
+  m->deleter(m);
+}
+
+tsr_tensor_handle* handle_of(PyObject* self) { return value_of<TensorHolder>(self).handle; }
+
+// __dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)
+PyObject* to_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return guarded([&] {
+    if (PyTuple_Size(args) != 0) raise(PyExc_TypeError, "__dlpack__ takes keyword arguments only");
+    bool versioned = false;
+    if (kwargs) {
+      if (PyObject* v = PyDict_GetItemString(kwargs, "max_version"); v && v != Py_None)
+        versioned = int_of(checked(PyTuple_GetItem(v, 0))) >= 1;
+      if (PyObject* c = PyDict_GetItemString(kwargs, "copy"); c && PyObject_IsTrue(c) == 1)
+        raise(PyExc_BufferError, "copies are not made here; copy the array that comes out");
+      PyObject* d = PyDict_GetItemString(kwargs, "dl_device");
+      if (d && d != Py_None) {
+        const dl::Device mine = dl_device(handle_of(self)->desc.device);
+        const std::vector<int64_t> asked = ints_of(d);
+        if (asked.size() != 2 || asked[0] != mine.type || asked[1] != mine.id)
+          raise(PyExc_BufferError, "the tensor lies on another device");
+      }
+    }
+    tsr_tensor_handle* t = handle_of(self);
+    const dl::Tensor described = dl_tensor(t->desc);
+    const auto wrap = [&]<class ManagedTensor>(std::unique_ptr<ManagedTensor> m, const char* name) {
+      m->tensor = described;
+      m->ctx = t;
+      m->deleter = release_export<ManagedTensor>;
+      PyObject* capsule = checked(PyCapsule_New(m.get(), name, free_capsule<ManagedTensor>));
+      api().tensor_retain(t);
+      m.release();
+      return capsule;
+    };
+    if (!versioned) return wrap(std::make_unique<dl::Managed>(), kCapsule);
+    auto m = std::make_unique<dl::ManagedVersioned>();
+    m->version = dl::kVersion;
+    m->flags = 0;
+    return wrap(std::move(m), kVersioned);
+  });
+}
+
+PyObject* dlpack_device(PyObject* self, PyObject* const*, Py_ssize_t) {
+  return guarded([&] {
+    const dl::Device d = dl_device(handle_of(self)->desc.device);
+    const int64_t pair[] = {d.type, d.id};
+    return tuple_of(pair, 2);
+  });
+}
+
+bool is_dense(const tsr_tensor& t) {
+  int64_t expected = 1;
+  for (uint32_t k = t.rank; k-- > 0;) {
+    if (t.sizes[k] == 0) return true;
+    if (t.sizes[k] != 1 && t.strides[k] != expected) return false;
+    expected *= t.sizes[k];
+  }
+  return true;
+}
+
+int64_t bytes_of(const tsr_tensor& t) {
+  int64_t n = 1;
+  for (uint32_t k = 0; k < t.rank; ++k) n *= t.sizes[k];
+  return (n * dtype_bits(t.dtype) + 7) / 8;
+}
+
+PyObject* to_bytes(PyObject* self, PyObject* const*, Py_ssize_t) {
+  return guarded([&] {
+    tsr_tensor_handle* copy = nullptr;
+    check(api().tensor_copy(handle_of(self), 0, &copy));
+    const TensorHolder owner(copy);
+    return checked(
+        PyBytes_FromStringAndSize(static_cast<const char*>(copy->desc.data), static_cast<Py_ssize_t>(bytes_of(copy->desc))));
+  });
+}
+
+uint32_t dtype_named(const std::string& name) {
+  for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d)
+    if (dtype_name(d) == name) return d;
+  raise(PyExc_ValueError, "'" + name + "' is no dtype of Tessera");
+}
+
+// from_bytes(dtype, shape, bytes)
+PyObject* from_bytes(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 3, 3, "from_bytes(dtype, shape, bytes)");
+    const uint32_t dtype = dtype_named(text_of(args[0]));
+    const std::vector<int64_t> sizes = ints_of(args[1]);
+    char* bytes = nullptr;
+    Py_ssize_t length = 0;
+    if (PyBytes_AsStringAndSize(args[2], &bytes, &length) < 0) throw PythonError();
+    tsr_tensor_handle* t = nullptr;
+    check(api().tensor_create(dtype, static_cast<uint32_t>(sizes.size()), sizes.data(), 0, &t));
+    Ref out(make<TensorHolder>(module().tensor, t));
+    if (bytes_of(t->desc) != length)
+      raise(PyExc_ValueError,
+            "from_bytes: found " + std::to_string(length) + " bytes, expected " + std::to_string(bytes_of(t->desc)));
+    if (length > 0) std::memcpy(t->desc.data, bytes, static_cast<size_t>(length));
+    return out.release();
+  });
+}
+
+// from_dlpack(object): shares the object's memory.
+PyObject* from_dlpack(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "from_dlpack(tensor)");
+    if (PyObject_TypeCheck(args[0], module().tensor)) return Py_NewRef(args[0]);
+    struct Owner {
+      Borrowed borrowed;
+      PyObject* object;
+    };
+    auto owner = std::make_unique<Owner>(Owner{Borrowed(args[0]), args[0]});
+    tsr_tensor_handle* t = nullptr;
+    check(api().tensor_wrap(
+        &owner->borrowed.desc,
+        [](void* p) {  // on whatever thread lets go of the last reference
+          const PyGILState_STATE state = PyGILState_Ensure();
+          auto* o = static_cast<Owner*>(p);
+          PyObject* object = o->object;
+          delete o;
+          Py_DECREF(object);
+          PyGILState_Release(state);
+        },
+        owner.get(), &t));
+    Py_INCREF(owner->object);
+    owner.release();
+    return make<TensorHolder>(module().tensor, t);
+  });
+}
+
+PyMethodDef methods[] = {{"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(to_dlpack)),
+                          METH_VARARGS | METH_KEYWORDS, "A DLPack capsule that shares the memory."},
+                         method("__dlpack_device__", dlpack_device, "(device type, device number) of DLPack."),
+                         method("tobytes", to_bytes, "The elements, dense and row-major, as bytes."),
+                         {nullptr, nullptr, 0, nullptr}};
+
+PyGetSetDef properties[] = {
+    {"shape",
+     [](PyObject* self, void*) -> PyObject* {
+       return guarded([&] { return tuple_of(handle_of(self)->desc.sizes, handle_of(self)->desc.rank); });
+     },
+     nullptr, "Its sizes.", nullptr},
+    {"strides",
+     [](PyObject* self, void*) -> PyObject* {
+       return guarded([&] { return tuple_of(handle_of(self)->desc.strides, handle_of(self)->desc.rank); });
+     },
+     nullptr, "In elements.", nullptr},
+    {"dtype",
+     [](PyObject* self, void*) -> PyObject* {
+       return guarded([&] { return str(std::string(dtype_name(handle_of(self)->desc.dtype))); });
+     },
+     nullptr, "Its dtype's name: \"f32\".", nullptr},
+    {"device",
+     [](PyObject* self, void*) -> PyObject* {
+       return guarded([&] { return str(api().host->core->device_name(handle_of(self)->desc.device)); });
+     },
+     nullptr, "Its device's name: \"cpu\".", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMethodDef functions[] = {method("from_bytes", from_bytes, "A tensor of this dtype and shape from row-major bytes."),
+                           method("from_dlpack", from_dlpack, "A tensor that shares the memory of another library's."),
+                           {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+dl::DataType dl_dtype(uint32_t dtype) {
+  const auto bits = static_cast<uint8_t>(dtype_bits(dtype));
+  const auto code = [&]() -> uint8_t {
+    switch (dtype) {
+      case TSR_F64:
+      case TSR_F32:
+      case TSR_F16: return kFloat;
+      case TSR_BF16: return kBfloat;
+      case TSR_F8E4M3FN: return kE4M3FN;
+      case TSR_F8E4M3FNUZ: return kE4M3FNUZ;
+      case TSR_F8E5M2: return kE5M2;
+      case TSR_F8E5M2FNUZ: return kE5M2FNUZ;
+      case TSR_F8E8M0: return kE8M0;
+      case TSR_F4E2M1: return kE2M1;
+      case TSR_BOOL: return kBool;
+      case TSR_C64:
+      case TSR_C128: return kComplex;
+      default: return is_signed_int(dtype) ? kInt : kUInt;
+    }
+  };
+  return {code(), bits, 1};
+}
+
+dl::Device dl_device(tsr_device device) {
+  if (device == 0) return {dl::kCpu, 0};
+  const std::string name = api().host->core->device_name(device);
+  const size_t colon = name.find(':');
+  const std::string kind = name.substr(0, colon);
+  const int32_t index = colon == std::string::npos ? 0 : std::stoi(name.substr(colon + 1));
+  if (kind == "cuda") return {dl::kCuda, index};
+  if (kind == "hip") return {dl::kRocm, index};
+  raise(PyExc_BufferError, "DLPack has no number for device '" + name + "'");
+}
+
+void describe(const dl::Tensor& from, tsr_tensor& to) {
+  to.data = from.data ? static_cast<char*>(from.data) + from.byte_offset : nullptr;
+  to.dtype = dtype_of(from.dtype);
+  to.rank = static_cast<uint32_t>(from.ndim);
+  to.sizes = from.shape;
+  to.strides = from.strides;
+  to.device = device_of(from.device);
+  to.flags = 0;
+}
+
+const dl::Exchange* exchange_of(PyTypeObject* type) {
+  struct Known {
+    PyTypeObject* type;
+    const dl::Exchange* exchange;
+  };
+  static std::vector<Known> known;  // under the interpreter's lock; types are kept
+  for (const Known& k : known)
+    if (k.type == type) return k.exchange;
+  const dl::Exchange* exchange = nullptr;
+  const Ref capsule(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__"));
+  if (capsule && PyCapsule_IsValid(capsule.get(), dl::Exchange::kCapsule)) {
+    auto* header = static_cast<dl::ExchangeHeader*>(PyCapsule_GetPointer(capsule.get(), dl::Exchange::kCapsule));
+    while (header && header->version.major != dl::kVersion.major) header = header->previous;
+    exchange = reinterpret_cast<const dl::Exchange*>(header);
+    if (exchange && !exchange->borrow) exchange = nullptr;
+  }
+  PyErr_Clear();
+  constexpr size_t kMost = 64;
+  if (known.size() < kMost) {
+    Py_INCREF(type);
+    known.push_back({type, exchange});
+  }
+  return exchange;
+}
+
+Borrowed::Borrowed(PyObject* object) {
+  if (PyObject_TypeCheck(object, module().tensor)) {
+    desc = value_of<TensorHolder>(object).handle->desc;
+    return;
+  }
+  if (const dl::Exchange* x = exchange_of(Py_TYPE(object))) {
+    dl::Tensor t{};
+    checked(x->borrow(object, &t));
+    describe(t, desc);
+    return;
+  }
+  const Ref function(PyObject_GetAttrString(object, "__dlpack__"));
+  if (!function) {
+    PyErr_Clear();
+    const Ref name(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
+    raise(PyExc_TypeError, "expected a tensor that speaks DLPack (__dlpack__), found " +
+                               (name ? text_of(name.get()) : std::string("an object")));
+  }
+  const Ref none(checked(PyTuple_New(0)));
+  const Ref kwargs(checked(Py_BuildValue("{s:(ii)}", "max_version", 1, 0)));
+  keep_ = Ref(PyObject_Call(function.get(), none.get(), kwargs.get()));
+  if (!keep_) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
+    PyErr_Clear();  // a library that knows no versions
+    keep_ = Ref(checked(PyObject_CallNoArgs(function.get())));
+  }
+  if (PyCapsule_IsValid(keep_.get(), kVersioned)) {
+    const auto* m = static_cast<dl::ManagedVersioned*>(PyCapsule_GetPointer(keep_.get(), kVersioned));
+    if (m->version.major > dl::kVersion.major)
+      raise(PyExc_BufferError, "DLPack " + std::to_string(m->version.major) + " is newer than Tessera");
+    describe(m->tensor, desc);
+  } else if (PyCapsule_IsValid(keep_.get(), kCapsule)) {
+    describe(static_cast<dl::Managed*>(PyCapsule_GetPointer(keep_.get(), kCapsule))->tensor, desc);
+  } else {
+    raise(PyExc_BufferError, "__dlpack__ gave no DLPack capsule");
+  }
+  if (!desc.strides && desc.rank > 0) {
+    strides_.resize(desc.rank);
+    int64_t stride = 1;
+    for (uint32_t k = desc.rank; k-- > 0; stride *= desc.sizes[k]) strides_[k] = stride;
+    desc.strides = strides_.data();
+  }
+  if (is_dense(desc)) desc.flags = TSR_TENSOR_CONTIGUOUS;
+}
+
+void add_tensor(PyObject* m) {
+  module().tensor = make_type<TensorHolder>(
+      "tessera.Tensor", "A tensor of Tessera's; numpy.from_dlpack and torch.from_dlpack read it without a copy.", methods,
+      properties);
+  checked(PyModule_AddObjectRef(m, "Tensor", reinterpret_cast<PyObject*>(module().tensor)));
+  checked(PyModule_AddFunctions(m, functions));
+}
+
+}  // namespace tessera::python

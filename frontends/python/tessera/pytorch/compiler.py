@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One FX graph of AOTAutograd's into a function that runs it."""
+
+import itertools
+import operator
+import time
+
+import torch
+from torch.fx.node import Node, map_arg
+
+from .. import _core
+from .emit import Emitter, Unsupported
+from .partition import Partitioner, is_tensor, lower, regions_of
+
+_graphs = itertools.count()
+
+
+class CompiledRegion:
+    """A region as an executable: run(tensors and sizes) -> tensors."""
+
+    def __init__(self, context, records, region, shape_env, name):
+        self.outputs = region.outputs
+        self.views = []  # per output: what makes PyTorch's strides of the dense result, or None
+        needed = {}  # symbols that the graph's sizes depend on
+
+        def build(builder):
+            e = Emitter(builder, records, shape_env)
+            env = {n: e.input(n.name, n.meta["val"]) for n in region.inputs}
+            lowered = {}
+            for node in region.nodes:
+                if node.target is operator.getitem:
+                    env[node] = lowered[node.args[0]][node.args[1]]
+                    continue
+                result = lower(e, node, env)
+                if isinstance(result, list):
+                    lowered[node] = result
+                else:
+                    env[node] = result
+            results = []
+            self.views.clear()
+            for node in region.outputs:
+                value, view = _arranged(e, env[node], node.meta["val"])
+                results.append(value.id)
+                self.views.append(view)
+            # A symbol that no input has as a size of its own gets an input that only carries it.
+            bare = {d.node.expr for n in region.inputs for d in n.meta["val"].shape if isinstance(d, torch.SymInt)}
+            needed.clear()
+            for s, size in e.symbols.items():
+                if s not in bare:
+                    builder.input(f"size_{s}", _core.dtypes["bool"], [size], 1)
+                    needed[s] = size
+            builder.outputs(results)
+
+        graph = context.build(name, build)
+        self.text = graph.print() if _core.log_enabled("graph") else ""
+        if self.text:
+            _core.log_write("graph", self.text)
+        self.executable = context.compile(graph)
+        self.carried = list(needed)
+        self.inputs = region.inputs
+        sources = [(k, 0) for k in range(len(region.inputs))]
+        sources += [(len(region.inputs) + k, 1) for k in range(len(self.carried))]
+        self.runner = _core.Runner(self.executable, sources, torch.Tensor)
+
+
+def _arranged(e, value, fake):
+    """The value in the order of memory that PyTorch's strides ask for, and how to look at that memory: a permutation of it, or None."""
+    if fake.dim() == 0 or fake.is_contiguous():
+        return value, None
+    strides = list(fake.stride())
+    if any(isinstance(s, torch.SymInt) for s in strides):
+        hints = [s.node.hint if isinstance(s, torch.SymInt) else s for s in strides]
+        if any(h is None for h in hints):
+            return value, None
+        strides = hints
+    order = sorted(range(fake.dim()), key=lambda k: (-strides[k], k))
+    if order == list(range(fake.dim())):
+        return value, None
+    inverse = [order.index(k) for k in range(fake.dim())]
+    return e("transpose", value, perm=order), inverse
+
+
+class Program:
+    """The source of a function over boxed arguments, and what it refers to."""
+
+    def __init__(self, gm, report):
+        self.gm, self.report = gm, report
+        self.names = {}
+        self.globals = {}
+        self.lines = []
+        self.last_use = {}
+
+    def bind(self, value, prefix="c"):
+        name = f"{prefix}{len(self.globals)}"
+        self.globals[name] = value
+        return name
+
+    def text(self, a):
+        """An argument of a node as source text."""
+        if isinstance(a, Node):
+            return self.names[a]
+        if isinstance(a, (list, tuple)) and type(a) in (list, tuple, torch.fx.immutable_collections.immutable_list):
+            inner = ", ".join(self.text(x) for x in a)
+            return f"({inner},)" if isinstance(a, tuple) and a else f"[{inner}]" if not isinstance(a, tuple) else "()"
+        if isinstance(a, dict):
+            return "{" + ", ".join(f"{k!r}: {self.text(v)}" for k, v in a.items()) + "}"
+        if isinstance(a, slice):
+            return f"slice({self.text(a.start)}, {self.text(a.stop)}, {self.text(a.step)})"
+        if a is None or isinstance(a, (bool, int, str)):
+            return repr(a)
+        return self.bind(a)
+
+
+def compile_graph(gm, context, records, options, report):
+    """gm: AOTAutograd's graph, with fake values in its nodes' meta. A boxed function."""
+    started = time.perf_counter()
+    shape_env = _shape_env(gm)
+    partitioner = Partitioner(context, records, gm, shape_env)
+    ours = partitioner.assign()
+    while True:
+        levels = Partitioner.levels(gm, ours)
+        regions = regions_of(gm, levels, ours)
+        try:
+            compiled = {}
+            for level, region in sorted(regions.items()):
+                compiled[level] = CompiledRegion(context, records, region, shape_env, f"graph{next(_graphs)}")
+            break
+        except Unsupported as e:  # what single nodes could not show: the region is given to ATen as a whole
+            why = str(e)
+        except _core.UserError as e:
+            why = f"{e.code}: {e.message}"
+        for node in regions[level].nodes:
+            ours[node] = False
+            if node.target is not operator.getitem:
+                partitioner.refuse(node, why)
+    report.add(gm, partitioner.refusals, compiled, time.perf_counter() - started)
+    if options["fallback"] == "error" and partitioner.refusals:
+        r = partitioner.refusals[0]
+        error = _core.UserError(
+            f"{len(partitioner.refusals)} nodes would run through ATen, and options={{'fallback': 'error'}} refuses it; the first is "
+            f"{r.op}: {r.why}" + (f" ({r.where})" if r.where else ""))
+        error.code, error.message, error.hint = "TSR-F050", str(error), "leave the option out to let ATen run them"
+        raise error
+    return _generate(gm, levels, ours, compiled, report)
+
+
+def _shape_env(gm):
+    for node in gm.graph.nodes:
+        v = node.meta.get("val")
+        for x in v if isinstance(v, (list, tuple)) else [v]:
+            if isinstance(x, torch.SymInt):
+                return x.node.shape_env
+            if isinstance(x, torch.Tensor) and getattr(x, "fake_mode", None) is not None and x.fake_mode.shape_env is not None:
+                return x.fake_mode.shape_env
+    return None
+
+
+def _generate(gm, levels, ours, compiled, report):
+    p = Program(gm, report)
+    nodes = [n for n in gm.graph.nodes if n.op not in ("output",)]
+    output = next(n for n in gm.graph.nodes if n.op == "output")
+    placeholders = [n for n in nodes if n.op == "placeholder"]
+    for k, n in enumerate(placeholders):
+        p.names[n] = f"a{k}"
+    for n in nodes:
+        if n.op == "get_attr":
+            p.names[n] = p.bind(_attribute(gm, n.target), "k")
+    # Statements in order: level by level, in a level as the graph has them.
+    steps = []  # (reads, writes, text)
+    by_level = {}
+    for n in nodes:
+        if n.op not in ("placeholder", "get_attr") and not ours[n]:
+            by_level.setdefault(levels[n], []).append(n)
+    sizes = _size_sources(nodes, placeholders)
+    for level in sorted(set(by_level) | set(compiled)):
+        if level in compiled:
+            steps.append(_region_step(p, compiled[level], sizes))
+        for n in by_level.get(level, []):
+            steps.append(_node_step(p, n))
+    results = output.args[0]
+    reads = []
+    map_arg(results, lambda n: reads.append(n))
+    steps.append((reads, [], f"return {p.text(tuple(results))}"))
+    direct = _direct(p, placeholders, steps, compiled, results)
+    if direct is not None:
+        return direct
+    last = {}
+    for k, (read, _, _) in enumerate(steps):
+        for n in read:
+            last[n] = k
+    lines = ["def call(args):"]
+    if placeholders:
+        lines.append("    " + ", ".join(p.names[n] for n in placeholders) + ("," if len(placeholders) == 1 else "") + " = args")
+    lines.append("    args.clear()")
+    dead = [p.names[n] for n in placeholders if n not in last]
+    if dead:
+        lines.append("    del " + ", ".join(dead))
+    for k, (read, written, text) in enumerate(steps):
+        lines.append("    " + text)
+        if k + 1 == len(steps):
+            continue
+        free = [p.names[n] for n in dict.fromkeys([*read, *written]) if last.get(n, -1) <= k and n.op != "get_attr"]
+        if free:
+            lines.append("    del " + ", ".join(free))
+    source = "\n".join(lines) + "\n"
+    if _core.log_enabled("output_code"):
+        _core.log_write("output_code", source)
+    exec(compile(source, "<tessera graph>", "exec"), p.globals)
+    call = p.globals["call"]
+    call._boxed_call = True
+    call._source = source
+    return call
+
+
+def _attribute(gm, target):
+    value = gm
+    for part in target.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _size_sources(nodes, placeholders):
+    """Where a symbol's value can be had at run time: a node that is it, or a tensor and a dimension."""
+    found = {}
+    for n in nodes:
+        v = n.meta.get("val")
+        if isinstance(v, torch.SymInt) and v.node.expr.is_Symbol:
+            found.setdefault(v.node.expr, (n, None))
+    for n in placeholders:
+        v = n.meta.get("val")
+        if is_tensor(v):
+            for k, d in enumerate(v.shape):
+                if isinstance(d, torch.SymInt) and d.node.expr.is_Symbol:
+                    found.setdefault(d.node.expr, (n, k))
+    return found
+
+
+def _region_step(p, region, sizes):
+    run = p.bind(region.runner.run, "run")
+    reads, arguments = list(region.inputs), [p.names[n] for n in region.inputs]
+    for s in region.carried:
+        node, dim = sizes[s]
+        reads.append(node)
+        arguments.append(p.names[node] if dim is None else f"{p.names[node]}.size({dim})")
+    for n in region.outputs:
+        p.names[n] = f"v{len(p.names)}"
+    text = ", ".join(p.names[n] for n in region.outputs)
+    text += f"{',' if len(region.outputs) == 1 else ''} = {run}([{', '.join(arguments)}])"
+    for n, view in zip(region.outputs, region.views):
+        if view is not None:
+            text += f"; {p.names[n]} = {p.names[n]}.permute({view})"
+    return reads, list(region.outputs), text
+
+
+def _node_step(p, n):
+    f = p.bind(n.target, "f") if n.op == "call_function" else None
+    if f is None:
+        raise Unsupported(f"a node of kind {n.op}")
+    arguments = [p.text(a) for a in n.args] + [f"{k}={p.text(v)}" for k, v in n.kwargs.items()]
+    p.names[n] = f"v{len(p.names)}"
+    reads = []
+    map_arg((n.args, n.kwargs), lambda m: reads.append(m))
+    return reads, [n], f"{p.names[n]} = {f}({', '.join(arguments)})"
+
+
+def _direct(p, placeholders, steps, compiled, results):
+    """The runner itself, when all there is to do is one region: no line of Python runs in a call."""
+    if len(steps) != 2 or len(compiled) != 1:
+        return None
+    region = next(iter(compiled.values()))
+    if region.carried or any(v is not None for v in region.views) or list(results) != region.outputs:
+        return None
+    position = {n: k for k, n in enumerate(placeholders)}
+    if any(n not in position for n in region.inputs):
+        return None
+    runner = _core.Runner(region.executable, [(position[n], 0) for n in region.inputs], torch.Tensor)
+    run = runner.run
+
+    def call(args):
+        results = run(args)
+        args.clear()
+        return results
+
+    call._boxed_call = True
+    return call

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lowering one FX graph's values into one graph of ours: types, symbolic sizes, constants, ops by name."""
+
+import json
+import struct
+
+import sympy
+import torch
+from torch.utils import _sympy
+
+from .. import _core
+
+DTYPES = {
+    torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "i8", torch.int16: "i16",
+    torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
+    torch.bool: "bool",
+}
+NUMBERS = {torch_dtype: _core.dtypes[name] for torch_dtype, name in DTYPES.items()}
+FROM_NUMBER = {number: torch_dtype for torch_dtype, number in NUMBERS.items()}
+HALVES = (torch.float16, torch.bfloat16)
+
+_STRUCT = {torch.float64: "d", torch.float32: "f", torch.float16: "e", torch.int8: "b", torch.int16: "h", torch.int32: "i",
+           torch.int64: "q", torch.uint8: "B", torch.uint16: "H", torch.uint32: "I", torch.uint64: "Q", torch.bool: "?"}
+_KINDS = {"int": 1, "float": 2, "bool": 3, "str": 4, "dtype": 5, "dim": 6, "ints": 7, "floats": 8, "dims": 9, "strs": 10, "tensor": 11}
+_ADD, _SUB, _MUL, _FLOORDIV, _MOD, _MIN, _MAX = range(1, 8)
+EQ, NE, LT, LE, GT, GE, DIVISIBLE = range(7)
+_SYMBOLIC = -(1 << 63) + (1 << 32)  # sizes below are handles of expressions (TSR_DIM_IS_EXPR)
+_ARG = 1  # TSR_INPUT_ARG
+_LARGEST = (1 << 63) - 1
+
+
+class Unsupported(Exception):
+    """This node stays with ATen; the text says why."""
+
+
+def is_symbolic(size):
+    return size < _SYMBOLIC
+
+
+class Records:
+    """What of the op records a builder needs: the kinds of attributes."""
+
+    def __init__(self, context):
+        self.attributes = {
+            op["name"]: {a["name"]: _KINDS[a["kind"]] for a in op["attributes"]} for op in json.loads(context.ops())["ops"]
+        }
+
+
+class Value:
+    """A tensor of the graph under construction."""
+
+    __slots__ = ("id", "dtype", "sizes")
+
+    def __init__(self, id, dtype, sizes):
+        self.id, self.dtype, self.sizes = id, dtype, sizes
+
+    @property
+    def rank(self):
+        return len(self.sizes)
+
+
+class Emitter:
+    def __init__(self, builder, records, shape_env):
+        self.builder, self.records, self.shape_env = builder, records, shape_env
+        self.symbols = {}  # sympy symbol -> size
+        self._constants = {}
+        self._inputs = 0
+
+    # ---- sizes
+    def size(self, s):
+        """A number, SymInt or sympy expression as a size of the graph."""
+        if isinstance(s, int):
+            return s
+        if isinstance(s, torch.SymInt):
+            s = s.node.expr
+        return self._expression(s)
+
+    def _expression(self, e):
+        if e.is_Integer:
+            return int(e)
+        if e.is_Symbol:
+            if e not in self.symbols:
+                self.symbols[e] = self._symbol(e)
+            return self.symbols[e]
+        args = e.args
+        if e.is_Add:
+            return self._fold(_ADD, args)
+        if e.is_Mul:
+            return self._fold(_MUL, args)
+        if e.is_Pow and args[1].is_Integer and 0 < int(args[1]) < 9:
+            return self._fold(_MUL, [args[0]] * int(args[1]))
+        name = type(e).__name__
+        if name in ("FloorDiv", "CleanDiv") and len(args) == 2:
+            return self.builder.dim(_FLOORDIV, self._expression(args[0]), self._expression(args[1]))
+        if name in ("Mod", "PythonMod") and len(args) == 2:
+            return self.builder.dim(_MOD, self._expression(args[0]), self._expression(args[1]))
+        if name == "Max":
+            return self._fold(_MAX, args)
+        if name == "Min":
+            return self._fold(_MIN, args)
+        raise Unsupported(f"the size {e}")
+
+    def _fold(self, op, args):
+        total = self._expression(args[0])
+        for a in args[1:]:
+            total = self.builder.dim(op, total, self._expression(a))
+        return total
+
+    def _symbol(self, s):
+        if not s.is_integer:
+            raise Unsupported(f"the symbol {s}, which is no integer")
+        least, most = 0, _LARGEST
+        bounds = self.shape_env.var_to_range.get(s) if self.shape_env is not None else None
+        if bounds is not None:
+            if bounds.lower.is_Integer:
+                least = max(0, int(bounds.lower))
+            if bounds.upper.is_Integer:
+                most = min(_LARGEST, int(bounds.upper))
+        hint = -1
+        if self.shape_env is not None:
+            known = getattr(self.shape_env, "backed_var_to_val", None) or getattr(self.shape_env, "var_to_val", {})
+            if s in known:
+                hint = int(known[s])
+        return self.builder.symbol(str(s), least, most, hint)
+
+    def sizes(self, shape):
+        return [self.size(s) for s in shape]
+
+    def add(self, a, b):
+        return self.builder.dim(_ADD, a, b) if is_symbolic(a) or is_symbolic(b) else a + b
+
+    def sub(self, a, b):
+        return self.builder.dim(_SUB, a, b) if is_symbolic(a) or is_symbolic(b) else a - b
+
+    def mul(self, a, b):
+        return self.builder.dim(_MUL, a, b) if is_symbolic(a) or is_symbolic(b) else a * b
+
+    def known(self, relation, a, b):
+        """Whether a relation holds for all sizes: True, False, or None when it depends on them."""
+        return self.builder.known(relation, a, b)
+
+    # ---- values
+    def input(self, name, fake):
+        if fake.dtype not in NUMBERS:
+            raise Unsupported(f"dtype {fake.dtype}")
+        sizes = self.sizes(fake.shape)
+        return Value(self.builder.input(name, NUMBERS[fake.dtype], sizes, _ARG), fake.dtype, sizes)
+
+    def value(self, id):
+        number, sizes = self.builder.type(id)
+        return Value(id, FROM_NUMBER[number], list(sizes))
+
+    def ops(self, op, *operands, **attributes):
+        """Applies an op; operands are values, numbers of the first value's dtype, or None where one is omitted. All results."""
+        ids, like = [], next((o for o in operands if isinstance(o, Value)), None)
+        for o in operands:
+            if o is None:
+                ids.append(-1)
+            elif isinstance(o, Value):
+                ids.append(o.id)
+            else:
+                ids.append(self.scalar(o, like.dtype).id)
+        kinds = self.records.attributes[op]
+        given = []
+        for name, value in attributes.items():
+            if isinstance(value, torch.dtype):
+                value = NUMBERS[value]
+            elif isinstance(value, bool):
+                value = int(value)
+            given.append((name, kinds[name], value))
+        return [self.value(id) for id in self.builder.node(op, ids, given)]
+
+    def __call__(self, op, *operands, **attributes):
+        return self.ops(op, *operands, **attributes)[0]
+
+    def constant(self, dtype, sizes, data):
+        key = (dtype, tuple(sizes), data)
+        if key not in self._constants:
+            tensor = _core.from_bytes(DTYPES[dtype], sizes, data)
+            self._constants[key] = self.value(self.builder.node("constant", [], [("value", _KINDS["tensor"], tensor)])[0])
+        return self._constants[key]
+
+    def scalar(self, value, dtype):
+        """A 0-d tensor of a number, which may be a symbolic size."""
+        if isinstance(value, torch.SymInt):
+            value = self.size(value)
+            if is_symbolic(value):
+                return self.cast(self("dim_value", value=value), dtype)
+        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+            raise Unsupported("a symbolic float")
+        if isinstance(value, complex):
+            raise Unsupported("a complex number")
+        if dtype not in DTYPES:
+            raise Unsupported(f"dtype {dtype}")
+        return self.constant(dtype, [], scalar_bytes(value, dtype))
+
+    def ints(self, values, dtype=torch.int64):
+        return self.constant(dtype, [len(values)], struct.pack(f"<{len(values)}{_STRUCT[dtype]}", *values))
+
+    def cast(self, x, dtype):
+        if x.dtype == dtype:
+            return x
+        if dtype not in NUMBERS:
+            raise Unsupported(f"dtype {dtype}")
+        return self("cast", x, dtype=dtype)
+
+    def reshape(self, x, sizes):
+        return x if list(sizes) == x.sizes else self("reshape", x, shape=list(sizes))
+
+    def broadcast(self, x, sizes):
+        return x if list(sizes) == x.sizes else self("broadcast_to", x, shape=list(sizes))
+
+    def same(self, x, fake):
+        """Whether x has the type that PyTorch gives it, for all sizes; "" or what differs."""
+        if x.dtype != fake.dtype:
+            return f"its dtype would be {x.dtype}, not {fake.dtype}"
+        if x.rank != fake.dim():
+            return f"its rank would be {x.rank}, not {fake.dim()}"
+        for k, (mine, theirs) in enumerate(zip(x.sizes, self.sizes(fake.shape))):
+            if mine != theirs and self.known(EQ, mine, theirs) is not True:
+                return f"its size at index {k} is not provably {fake.shape[k]}"
+        return ""
+
+
+def scalar_bytes(value, dtype):
+    if dtype == torch.bool:
+        return struct.pack("<?", bool(value))
+    if dtype.is_floating_point:
+        value = float(value)
+        if dtype == torch.bfloat16:  # PyTorch's own rounding
+            return struct.pack("<h", int(torch.tensor(value, dtype=dtype).view(torch.int16)))
+        if dtype == torch.float16:
+            return struct.pack("<h", int(torch.tensor(value, dtype=torch.float64).to(dtype).view(torch.int16)))
+        if dtype == torch.float32:
+            return struct.pack("<i", int(torch.tensor(value, dtype=torch.float64).to(dtype).view(torch.int32)))
+        return struct.pack("<d", value)
+    if isinstance(value, float):
+        if value != int(value):
+            raise Unsupported(f"the number {value} as {dtype}")
+        value = int(value)
+    value = int(value)
+    info = torch.iinfo(dtype)
+    if not info.min <= value <= info.max:
+        raise Unsupported(f"the number {value} as {dtype}")
+    return struct.pack("<" + _STRUCT[dtype], value)

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Divides an FX graph into regions that one executable each runs, and nodes that ATen runs between them.
+
+Every node is first lowered alone, over inputs of the types that PyTorch gives: what is refused there, or comes out with another type, stays
+with ATen, with the reason. Then nodes are put on levels, regions on even ones and ATen's nodes on odd ones, as low as what they read allows; what
+lies on one level runs at once. Nodes that draw random numbers or have effects keep their order.
+"""
+
+import operator
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import torch
+from torch.fx.node import Node, map_arg
+
+from .. import _core
+from .emit import NUMBERS, Emitter, Unsupported, Value
+from .ops import TABLE
+
+
+@dataclass
+class Refusal:
+    """A node that stays with ATen."""
+
+    node: str
+    op: str
+    why: str
+    where: str = ""  # the user's line, where PyTorch knows it
+
+
+@dataclass
+class Region:
+    nodes: list = field(default_factory=list)
+    inputs: list = field(default_factory=list)  # nodes
+    outputs: list = field(default_factory=list)  # nodes
+
+
+def name_of(target):
+    return str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
+
+
+def is_tensor(v):
+    return isinstance(v, torch.Tensor)
+
+
+def is_number(v):
+    return isinstance(v, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def symbols_of(v):
+    """The symbols in the shape of a fake value."""
+    if isinstance(v, torch.SymInt):
+        return set(v.node.expr.free_symbols)
+    if isinstance(v, torch.Tensor):
+        return {s for d in v.shape if isinstance(d, torch.SymInt) for s in d.node.expr.free_symbols}
+    if isinstance(v, (list, tuple)):
+        return set().union(*[symbols_of(x) for x in v])
+    return set()
+
+
+def _plain_tensor(v):
+    """Why a tensor is not one of ours: "" when it is."""
+    if v.layout != torch.strided:
+        return f"a tensor of layout {v.layout}"
+    if v.is_quantized:
+        return "a quantized tensor"
+    if v.dtype not in NUMBERS:
+        return f"dtype {v.dtype}"
+    if v.device.type != "cpu":
+        return f"a tensor on {v.device}"
+    return ""
+
+
+def _where(node):
+    trace = node.meta.get("stack_trace") or ""
+    lines = [line.strip() for line in trace.strip().splitlines()]
+    return next((line for line in reversed(lines) if line.startswith("File ")), "")
+
+
+def lower(e, node, env):
+    """Lowers one node; `env` gives the Values of nodes. A Value, or a list with None where a result is not expressed."""
+    f = TABLE.get(name_of(node.target))
+    if f is None:
+        raise Unsupported("no lowering")
+    fake = node.meta["val"]
+
+    def argument(n):
+        if is_tensor(n.meta["val"]):
+            return env[n]
+        return n.meta["val"]  # a size
+
+    result = f(e, fake, *map_arg(node.args, argument), **map_arg(node.kwargs, argument))
+    several = isinstance(fake, (list, tuple))
+    for r, v in zip(result if several else [result], fake if several else [fake]):
+        if r is not None:
+            if why := e.same(r, v):
+                raise Unsupported(why)
+    if several and len(result) != len(fake):
+        raise Unsupported("another number of results")
+    return list(result) if several else result
+
+
+def tensor_arguments(node):
+    found = []
+    map_arg((node.args, node.kwargs), lambda n: found.append(n) if is_tensor(n.meta.get("val")) else None)
+    return list(dict.fromkeys(found))
+
+
+class Partitioner:
+    def __init__(self, context, records, gm, shape_env):
+        self.context, self.records, self.gm, self.shape_env = context, records, gm, shape_env
+        self.refusals = []
+        self._probed = {}
+
+    def taken(self, node):
+        """Whether a region takes a node; else a refusal has been noted."""
+        why = self._why_not(node)
+        if why:
+            self.refuse(node, why)
+        return not why
+
+    def refuse(self, node, why):
+        self.refusals.append(Refusal(node.name, name_of(node.target), why, _where(node)))
+
+    def _why_not(self, node):
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return "no operator of ATen's"
+        fake = node.meta.get("val")
+        outs = fake if isinstance(fake, (list, tuple)) else [fake]
+        if node.target._schema.is_mutable:
+            return "it writes to an argument"
+        if name_of(node.target) not in TABLE:
+            return "no lowering"
+        ins = tensor_arguments(node)
+        for v in [*outs, *[n.meta["val"] for n in ins]]:
+            if not is_tensor(v):
+                return "a result that is no tensor"
+            if why := _plain_tensor(v):
+                return why
+        used = None
+        if isinstance(fake, (list, tuple)):
+            if any(u.target is not operator.getitem for u in node.users):
+                return "its results are used as a whole"
+            used = tuple(sorted({u.args[1] for u in node.users}))
+        names = {}
+
+        def described(n):
+            v = n.meta["val"]
+            if is_tensor(v):
+                return (names.setdefault(n, len(names)), v.dtype, tuple(map(str, v.shape)))
+            return str(v)
+
+        key = (node.target, str(map_arg((node.args, dict(node.kwargs)), described)), used,
+               str([(v.dtype, tuple(v.shape)) for v in outs]))
+        if key not in self._probed:
+            self._probed[key] = self._probe(node, ins, used)
+        return self._probed[key]
+
+    def _probe(self, node, ins, used):
+        def build(builder):
+            e = Emitter(builder, self.records, self.shape_env)
+            env = {n: e.input(f"x{k}", n.meta["val"]) for k, n in enumerate(ins)}
+            result = lower(e, node, env)
+            if used is not None:
+                if any(result[k] is None for k in used):
+                    raise Unsupported("a result that is not expressed")
+                result = [result[k] for k in used]
+            builder.outputs([r.id for r in (result if isinstance(result, list) else [result])])
+
+        try:
+            self.context.build("probe", build)
+        except Unsupported as e:
+            return str(e) or "not supported"
+        except _core.Error as e:
+            return f"{e.code}: {e.message}"
+        return ""
+
+    def assign(self):
+        """By node: whether a region computes it."""
+        ours = {}
+        for node in self.gm.graph.nodes:
+            if node.op == "call_function" and node.target is operator.getitem and isinstance(node.args[0].meta.get("val"), (list, tuple)):
+                ours[node] = ours[node.args[0]]
+            else:
+                ours[node] = node.op == "call_function" and not is_number(node.meta.get("val")) and self.taken(node)
+        return ours
+
+    @staticmethod
+    def levels(gm, ours):
+        """By node: when it runs. Regions have even numbers, ATen's nodes odd ones; inputs have -1."""
+        levels, ordered = {}, 0
+        for node in gm.graph.nodes:
+            if node.op == "output":
+                continue
+            if node.op in ("placeholder", "get_attr"):
+                levels[node] = -1
+                continue
+            sources = node.all_input_nodes
+            if node.target is operator.getitem and isinstance(node.args[0].meta.get("val"), (list, tuple)):
+                levels[node] = levels[sources[0]]
+                continue
+            level = 0 if ours[node] else 1
+            for s in sources:
+                if levels[s] >= 0:
+                    level = max(level, levels[s] if ours[s] == ours[node] else levels[s] + 1)
+            if not ours[node] and Partitioner._ordered(node):
+                level = ordered = max(level, ordered)
+            levels[node] = level
+        return levels
+
+    @staticmethod
+    def _ordered(node):
+        """Whether a node must not change places with others like it."""
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return not isinstance(node.target, type(operator.add)) and getattr(node.target, "__module__", "") not in ("_operator", "math")
+        return node.target._schema.is_mutable or torch.Tag.nondeterministic_seeded in node.target.tags or node.is_impure()
+
+
+def regions_of(gm, levels, ours):
+    """Regions by level, with what they read and what others read of them."""
+    regions = defaultdict(Region)
+    for node in gm.graph.nodes:
+        if ours.get(node):
+            regions[levels[node]].nodes.append(node)
+    for level, region in regions.items():
+        inside = set(region.nodes)
+        for node in region.nodes:
+            if node.target is operator.getitem:
+                if any(u not in inside for u in node.users):
+                    region.outputs.append(node)
+                continue
+            for n in tensor_arguments(node):
+                if n not in inside and n not in region.inputs:
+                    region.inputs.append(n)
+            if isinstance(node.meta["val"], (list, tuple)):
+                continue
+            if any(u not in inside for u in node.users):
+                region.outputs.append(node)
+    return dict(regions)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.compile(backend="tessera") for inference: values, strides, sizes, mutation, aliases, what runs through ATen."""
+
+import unittest
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import tessera
+from tessera import pytorch
+from tessera.pytorch import backend
+
+
+def compiled(f, **kwargs):
+    torch._dynamo.reset()
+    return torch.compile(f, backend=backend, fullgraph=True, **kwargs)
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.norm, self.b = nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.b(F.gelu(self.norm(self.a(x)))).softmax(-1)
+
+
+class Inference(unittest.TestCase):
+    def setUp(self):
+        before = torch.is_grad_enabled()
+        torch.set_grad_enabled(False)
+        self.addCleanup(torch.set_grad_enabled, before)
+        torch.manual_seed(1)
+        torch._dynamo.reset()
+        pytorch.reset()
+
+    def same(self, f, *args, **options):
+        g = compiled(f, **options)
+        expected = f(*[a.clone() if isinstance(a, torch.Tensor) else a for a in args])
+        found = g(*[a.clone() if isinstance(a, torch.Tensor) else a for a in args])
+        torch.testing.assert_close(found, expected)
+        return found, expected
+
+    def test_network(self):
+        m = Network().eval()
+        for dynamic in (None, False, True):
+            f = compiled(m, dynamic=dynamic)
+            for n in (5, 7, 9, 33, 1, 2):
+                x = torch.randn(n, 8)
+                torch.testing.assert_close(f(x), m(x))
+        self.assertNotIn(" x aten", pytorch.report())
+
+    def test_one_executable_for_all_sizes(self):
+        m = Network().eval()
+        f = compiled(m)
+        for n in range(2, 20):
+            f(torch.randn(n, 8))
+        self.assertEqual(len(pytorch.REPORT.graphs), 2)
+
+    def test_strides_of_outputs(self):
+        def f(x):
+            y = x * 2
+            return y.t(), y, y.view(2, 2, 3).permute(2, 0, 1) + 1, y.t() + 1
+
+        found, expected = self.same(f, torch.randn(4, 3))
+        for a, b in zip(found, expected):
+            self.assertEqual(a.stride(), b.stride())
+
+    def test_channels_last(self):
+        conv = nn.Conv2d(3, 8, 3, padding=1).to(memory_format=torch.channels_last)
+        found, expected = self.same(lambda x: F.relu(conv(x)), torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last))
+        self.assertEqual(found.stride(), expected.stride())
+
+    def test_mutation_and_aliases(self):
+        def f(x, y):
+            x.add_(y)
+            z = x[1:]
+            z.mul_(2)
+            return z, x.view(-1), y
+
+        for dynamic in (False, True):
+            x, y = torch.randn(4, 3), torch.randn(3)
+            mine, theirs = x.clone(), x.clone()
+            g = compiled(f, dynamic=dynamic)
+            found, expected = g(mine, y), f(theirs, y)
+            torch.testing.assert_close(mine, theirs)
+            torch.testing.assert_close(found, expected)
+            self.assertEqual(found[0].data_ptr(), mine[1:].data_ptr())
+            self.assertIs(found[2], y)
+
+    def test_a_mutated_buffer_that_is_returned(self):
+        class Counter(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("n", torch.zeros(2))
+
+            def forward(self, x):
+                self.n.add_(1)
+                return self.n, x + self.n
+
+        a, b = Counter(), Counter()
+        f = compiled(a)
+        for _ in range(3):
+            x = torch.randn(2)
+            torch.testing.assert_close(f(x), b(x))
+        torch.testing.assert_close(a.n, b.n)
+
+    def test_sizes_as_values(self):
+        self.same(lambda x: (x * x.shape[0] + x.shape[1], x.shape[0] * 2), torch.randn(5, 3), dynamic=True)
+        self.same(lambda x: x.view(x.shape[0] * x.shape[1]), torch.randn(5, 4), dynamic=True)
+        self.same(lambda x: torch.zeros(x.shape[0] + 1) + 3, torch.randn(6), dynamic=True)
+        self.same(lambda x: torch.arange(x.shape[0]), torch.randn(6), dynamic=True)
+
+    def test_what_is_not_taken_runs_through_aten(self):
+        def f(x):
+            return torch.linalg.svdvals(x * 2) + 1
+
+        self.same(f, torch.randn(3, 3))
+        self.assertIn("_linalg_svd", pytorch.report())
+        with self.assertRaises(Exception) as caught:
+            compiled(f, options={"fallback": "error"})(torch.randn(3, 3))
+        self.assertIn("_linalg_svd", str(caught.exception))
+        compiled(lambda x: x + 1, options={"fallback": "error"})(torch.randn(3))
+
+    def test_random_numbers_are_pytorchs(self):
+        def f(x):
+            return torch.rand(3) + x, torch.randn(3) * x, F.dropout(x, 0.5)
+
+        torch.manual_seed(3)
+        expected = f(torch.ones(3))
+        torch.manual_seed(3)
+        torch.testing.assert_close(compiled(f)(torch.ones(3)), expected, rtol=0, atol=0)
+
+    def test_data_dependent_sizes(self):
+        torch._dynamo.config.capture_dynamic_output_shape_ops = True
+        try:
+            self.same(lambda x: x.nonzero().float().sum(0) + x.sum(), torch.tensor([0.0, 1, 2, 0]))
+        finally:
+            torch._dynamo.config.capture_dynamic_output_shape_ops = False
+
+    def test_parameters_that_change(self):
+        m = nn.Linear(3, 2)
+        f, x = compiled(m), torch.randn(4, 3)
+        f(x)
+        m.weight.data = torch.randn(2, 3)
+        torch.testing.assert_close(f(x), m(x))
+        m.load_state_dict({"weight": torch.randn(2, 3), "bias": torch.randn(2)}, assign=True)
+        torch.testing.assert_close(f(x), m(x))
+        m.weight.mul_(3)
+        torch.testing.assert_close(f(x), m(x))
+
+    def test_odd_inputs(self):
+        f = lambda x: x.exp() + 1
+        self.same(f, torch.randn(4, 6)[:, ::2])
+        self.same(f, torch.randn(3, 1).expand(3, 4))
+        self.same(f, torch.randn(0, 4))
+        self.same(f, torch.tensor(2.0))
+        self.same(f, torch.randn(5)[1:])  # not aligned
+        self.same(f, torch.randn(3, dtype=torch.complex64))
+        self.same(f, torch.randn(3, dtype=torch.bfloat16))
+
+    def test_autocast(self):
+        m = Network().eval()
+        x = torch.randn(5, 8)
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.testing.assert_close(compiled(m)(x), m(x), rtol=2e-2, atol=2e-2)
+
+    def test_modes_and_options(self):
+        for mode in ("default", "max-autotune-no-cudagraphs", "eager", "lite"):
+            self.same_mode(mode)
+        for bad in ({"options": {"fallbak": "error"}}, {"options": {"fallback": "never"}}, {"options": {"config": "no_such_config"}}):
+            with self.assertRaises(Exception) as caught:
+                compiled(lambda x: x + 1, **bad)(torch.ones(2))
+            self.assertIn("TSR-", str(caught.exception))
+
+    def same_mode(self, mode):
+        torch.testing.assert_close(compiled(lambda x: x.sin() + 1, mode=mode)(torch.ones(4)), torch.ones(4).sin() + 1)
+
+
+class Training(unittest.TestCase):
+    def test_gradients_of_a_network(self):
+        torch.manual_seed(2)
+        m, x = Network(), torch.randn(6, 8)
+        compiled(m)(x).square().sum().backward()
+        found = [p.grad.clone() for p in m.parameters()]
+        m.zero_grad()
+        m(x).square().sum().backward()
+        for g, p in zip(found, m.parameters()):
+            torch.testing.assert_close(g, p.grad)
+
+
+if __name__ == "__main__":
+    unittest.main()
