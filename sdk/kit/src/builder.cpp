@@ -5,13 +5,14 @@
 
 namespace tessera::kit {
 
-void Builder::begin_loop(std::vector<uint32_t> axes) {
+void Builder::begin_loop(std::vector<uint32_t> axes, bool across) {
+  across_ = across;
   loop_body_.clear();
   open(&loop_body_, std::move(axes));
 }
 
 void Builder::end_loop() {
-  Loop loop{scopes_.back().axes, std::move(loop_body_)};
+  Loop loop{scopes_.back().axes, std::move(loop_body_), across_};
   scopes_.pop_back();
   // Results of reductions exist from here on.
   for (const Item& i : loop.body)

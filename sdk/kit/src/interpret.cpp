@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "interpret_parts.hpp"
 #include "tessera/float_formats.hpp"
 #include "tessera/plugin.hpp"
 
@@ -145,6 +146,8 @@ uint64_t binary(Op op, Type t, uint64_t a, uint64_t b) {
   });
 }
 
+}  // namespace
+
 uint64_t apply(const Inst& x, Type operand, const uint64_t* a) {
   switch (x.op) {
     case Op::Const: return x.bits;
@@ -160,12 +163,9 @@ uint64_t apply(const Inst& x, Type operand, const uint64_t* a) {
   }
 }
 
-// ---- reductions
+namespace {
 
-struct State {
-  uint64_t a = 0, b = 0;  // first and second result
-  int64_t n = 0;          // points taken
-};
+// ---- reductions
 
 template <class T>
 T lowest() {
@@ -182,100 +182,101 @@ T exponential(T x) {
   return get<T>(interpret(function(sizeof(T) == 4 ? e32 : e64), {&bits, 1}));
 }
 
-struct Reducer {
-  ReduceKind kind;
-  Type type;  // of the operand
+template <class T>
+void combine_pair(ReduceKind kind, const State& x, const State& y, State& r);
 
-  State identity() const {
-    State s;
-    switch (kind) {
-      case ReduceKind::Prod: s.a = constant_bits(type, int64_t{1}); break;
-      case ReduceKind::All: s.a = 1; break;
-      case ReduceKind::Max:
-      case ReduceKind::MaxNumber:
-      case ReduceKind::OnlineSoftmax: s.a = with_type(type, [](auto z) { return put(lowest<decltype(z)>()); }); break;
-      case ReduceKind::Min: s.a = with_type(type, [](auto z) { return put(highest<decltype(z)>()); }); break;
-      case ReduceKind::ArgMax:
-      case ReduceKind::ArgMin: s.b = ~uint64_t{0}; break;
-      default: break;
-    }
-    return s;
+}  // namespace
+
+State Reducer::identity() const {
+  State s;
+  switch (kind) {
+    case ReduceKind::Prod: s.a = constant_bits(type, int64_t{1}); break;
+    case ReduceKind::All: s.a = 1; break;
+    case ReduceKind::Max:
+    case ReduceKind::MaxNumber:
+    case ReduceKind::OnlineSoftmax: s.a = with_type(type, [](auto z) { return put(lowest<decltype(z)>()); }); break;
+    case ReduceKind::Min: s.a = with_type(type, [](auto z) { return put(highest<decltype(z)>()); }); break;
+    case ReduceKind::ArgMax:
+    case ReduceKind::ArgMin: s.b = ~uint64_t{0}; break;
+    default: break;
   }
+  return s;
+}
 
-  void take(State& s, uint64_t x, int64_t point) const {
-    State one{x, 0, 1};
-    if (kind == ReduceKind::ArgMax || kind == ReduceKind::ArgMin) one.b = static_cast<uint64_t>(point);
-    if (kind == ReduceKind::OnlineSoftmax) one.b = constant_bits(type, int64_t{1});
-    if (kind == ReduceKind::Welford) {
-      with_type(type, [&](auto z) {
-        using T = decltype(z);
-        if constexpr (std::is_floating_point_v<T>) {
-          ++s.n;
-          const T v = get<T>(x), mean = get<T>(s.a), d = v - mean, moved = mean + d / static_cast<T>(s.n);
-          s.a = put(moved);
-          s.b = put(get<T>(s.b) + d * (v - moved));
-        }
-        return 0;
-      });
-      return;
-    }
-    s = combine(s, one);
-  }
-
-  State combine(const State& x, const State& y) const {
-    State r{0, 0, x.n + y.n};
-    if (kind == ReduceKind::Any || kind == ReduceKind::All) {
-      r.a = kind == ReduceKind::Any ? x.a | y.a : x.a & y.a;
-      return r;
-    }
+void Reducer::take(State& s, uint64_t x, int64_t point) const {
+  State one{x, 0, 1};
+  if (kind == ReduceKind::ArgMax || kind == ReduceKind::ArgMin) one.b = static_cast<uint64_t>(point);
+  if (kind == ReduceKind::OnlineSoftmax) one.b = constant_bits(type, int64_t{1});
+  if (kind == ReduceKind::Welford) {
     with_type(type, [&](auto z) {
       using T = decltype(z);
-      const T a = get<T>(x.a), b = get<T>(y.a);
-      switch (kind) {
-        case ReduceKind::Max: r.a = a != a || a > b ? x.a : y.a; break;
-        case ReduceKind::MaxNumber: r.a = b > a ? y.a : x.a; break;
-        case ReduceKind::Min: r.a = a != a || a < b ? x.a : y.a; break;
-        case ReduceKind::ArgMax:
-        case ReduceKind::ArgMin: {
-          const bool more = kind == ReduceKind::ArgMax ? a > b : a < b;
-          const bool both = (a != a && b != b) || a == b;
-          const bool first = y.n == 0 || (x.n != 0 && (both ? x.b < y.b : a != a || (b == b && more)));
-          r.a = first ? x.a : y.a;
-          r.b = first ? x.b : y.b;
-          break;
-        }
-        case ReduceKind::Welford:
-        case ReduceKind::OnlineSoftmax:
-          if constexpr (std::is_floating_point_v<T>) pair<T>(x, y, r);
-          break;
-        default: r.a = binary(kind == ReduceKind::Prod ? Op::Mul : Op::Add, type, x.a, y.a);
+      if constexpr (std::is_floating_point_v<T>) {
+        ++s.n;
+        const T v = get<T>(x), mean = get<T>(s.a), d = v - mean, moved = mean + d / static_cast<T>(s.n);
+        s.a = put(moved);
+        s.b = put(get<T>(s.b) + d * (v - moved));
       }
       return 0;
     });
+    return;
+  }
+  s = combine(s, one);
+}
+
+State Reducer::combine(const State& x, const State& y) const {
+  State r{0, 0, x.n + y.n};
+  if (kind == ReduceKind::Any || kind == ReduceKind::All) {
+    r.a = kind == ReduceKind::Any ? x.a | y.a : x.a & y.a;
     return r;
   }
+  with_type(type, [&](auto z) {
+    using T = decltype(z);
+    const T a = get<T>(x.a), b = get<T>(y.a);
+    switch (kind) {
+      case ReduceKind::Max: r.a = a != a || a > b ? x.a : y.a; break;
+      case ReduceKind::MaxNumber: r.a = b > a ? y.a : x.a; break;
+      case ReduceKind::Min: r.a = a != a || a < b ? x.a : y.a; break;
+      case ReduceKind::ArgMax:
+      case ReduceKind::ArgMin: {
+        const bool more = kind == ReduceKind::ArgMax ? a > b : a < b;
+        const bool both = (a != a && b != b) || a == b;
+        const bool first = y.n == 0 || (x.n != 0 && (both ? x.b < y.b : a != a || (b == b && more)));
+        r.a = first ? x.a : y.a;
+        r.b = first ? x.b : y.b;
+        break;
+      }
+      case ReduceKind::Welford:
+      case ReduceKind::OnlineSoftmax:
+        if constexpr (std::is_floating_point_v<T>) combine_pair<T>(kind, x, y, r);
+        break;
+      default: r.a = binary(kind == ReduceKind::Prod ? Op::Mul : Op::Add, type, x.a, y.a);
+    }
+    return 0;
+  });
+  return r;
+}
 
- private:
-  template <class T>
-  void pair(const State& x, const State& y, State& r) const {
-    const T a = get<T>(x.a), b = get<T>(y.a), p = get<T>(x.b), q = get<T>(y.b);
-    if (kind == ReduceKind::OnlineSoftmax) {
-      const T top = a != a || a > b ? a : b;
-      // Nothing, or nothing but -inf so far.
-      const T left = a == top ? p : p * exponential(a - top), right = b == top ? q : q * exponential(b - top);
-      r.a = put(top);
-      r.b = put(left + right);
-      return;
-    }
-    if (x.n == 0 || y.n == 0) {
-      r = x.n == 0 ? y : x;
-      return;
-    }
-    const T n = static_cast<T>(r.n), d = b - a, nb = static_cast<T>(y.n), na = static_cast<T>(x.n);
-    r.a = put(a + d * (nb / n));
-    r.b = put((p + q) + (d * d) * (na * (nb / n)));
+namespace {
+
+template <class T>
+void combine_pair(ReduceKind kind, const State& x, const State& y, State& r) {
+  const T a = get<T>(x.a), b = get<T>(y.a), p = get<T>(x.b), q = get<T>(y.b);
+  if (kind == ReduceKind::OnlineSoftmax) {
+    const T top = a != a || a > b ? a : b;
+    // Nothing, or nothing but -inf so far.
+    const T left = a == top ? p : p * exponential(a - top), right = b == top ? q : q * exponential(b - top);
+    r.a = put(top);
+    r.b = put(left + right);
+    return;
   }
-};
+  if (x.n == 0 || y.n == 0) {
+    r = x.n == 0 ? y : x;
+    return;
+  }
+  const T n = static_cast<T>(r.n), d = b - a, nb = static_cast<T>(y.n), na = static_cast<T>(x.n);
+  r.a = put(a + d * (nb / n));
+  r.b = put((p + q) + (d * d) * (na * (nb / n)));
+}
 
 State fold(const Reducer& r, std::vector<State> lanes) {
   for (size_t w = lanes.size() / 2; w > 0; w /= 2)
@@ -291,8 +292,15 @@ struct Running {
 
 class Machine {
  public:
-  Machine(const Kernel& k, std::span<void* const> buffers, std::span<const int64_t> symbols, const ReduceOrder& order)
-      : k_(k), buffers_(buffers), order_(order), values_(k.insts.size()), seconds_(k.insts.size()), axes_(k.axis_names.size()) {
+  Machine(const Kernel& k, std::span<void* const> buffers, std::span<const int64_t> symbols, const ReduceOrder& order,
+          const FamilyOrder* family = nullptr)
+      : k_(k),
+        buffers_(buffers),
+        order_(order),
+        family_(family),
+        values_(k.insts.size()),
+        seconds_(k.insts.size()),
+        axes_(k.axis_names.size()) {
     value_of_ = [this](uint32_t v) {
       const int unused = 64 - type_bytes(k_.insts[v].type) * 8;
       return is_signed(k_.insts[v].type) ? static_cast<int64_t>(values_[v] << unused) >> unused
@@ -328,6 +336,7 @@ class Machine {
   }
 
   void loop(const Loop& l) {
+    if (family_) return loop_of_family(l);
     int64_t count = 1;
     for (const uint32_t a : l.axes) count *= k_.pool.evaluate(k_.pool.extent(a), env_);
     const int64_t lanes = count >= order_.long_from ? order_.long_lanes : order_.short_lanes;
@@ -357,6 +366,28 @@ class Machine {
     if (point % order_.chunk != 0 || chunks == 0) close();
     for (const Running& r : running) {
       const State s = chunks == 1 ? r.folds[0] : fold(r.reducer, r.folds);
+      const bool arg = r.reducer.kind == ReduceKind::ArgMax || r.reducer.kind == ReduceKind::ArgMin;
+      values_[r.inst] = arg ? s.b : s.a;
+      seconds_[r.inst] = s.b;
+    }
+  }
+
+  // All points first, one state each; the family says how they are combined.
+  void loop_of_family(const Loop& l) {
+    std::vector<Running> running;
+    for (const Item& i : l.body)
+      if (!i.is_loop && k_.insts[i.id].op == Op::Reduce) {
+        const Inst& x = k_.insts[i.id];
+        running.push_back({i.id, {static_cast<ReduceKind>(x.id), k_.insts[x.args[0]].type}, {}, {}});
+      }
+    int64_t point = 0;
+    each(l.axes, 0, [&] {
+      for (Running& r : running) r.lanes.push_back(r.reducer.identity());
+      lane_ = static_cast<size_t>(point);
+      body(l.body, &running, point++);
+    });
+    for (const Running& r : running) {
+      const State s = (*family_)(r.reducer, r.lanes, l.across);
       const bool arg = r.reducer.kind == ReduceKind::ArgMax || r.reducer.kind == ReduceKind::ArgMin;
       values_[r.inst] = arg ? s.b : s.a;
       seconds_[r.inst] = s.b;
@@ -415,6 +446,7 @@ class Machine {
   const Kernel& k_;
   std::span<void* const> buffers_;
   ReduceOrder order_;
+  const FamilyOrder* family_;
   std::vector<uint64_t> values_, seconds_;
   std::vector<int64_t> axes_, extents_;
   std::function<int64_t(uint32_t)> value_of_;
@@ -428,6 +460,11 @@ class Machine {
 uint32_t interpret(const Kernel& k, std::span<void* const> buffers, std::span<const int64_t> symbols,
                    const ReduceOrder& order) {
   return Machine(k, buffers, symbols, order).run();
+}
+
+uint32_t interpret_in(const Kernel& k, std::span<void* const> buffers, std::span<const int64_t> symbols,
+                      const FamilyOrder& order) {
+  return Machine(k, buffers, symbols, {}, &order).run();
 }
 
 uint64_t interpret(const Function& f, std::span<const uint64_t> args) {

@@ -63,6 +63,7 @@ void Lowering::domain() {
     (d.reduced ? loop_ : k_.parallel).push_back(a);
     all_.push_back(a);
   }
+  across_ = !dims.empty() && !dims.back().reduced;
   const auto extents = [&](const std::vector<uint32_t>& axes) {
     std::vector<Expr> e;
     for (const uint32_t a : axes) e.push_back(pool_.extent(a));

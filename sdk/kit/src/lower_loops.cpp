@@ -15,7 +15,7 @@ void Lowering::emit() {
     if (o.full) last = std::max(last, o.level);
   for (int level = 0; level <= last; ++level) find_kept(level);
   for (int level = 0; level <= last; ++level) {
-    b.begin_loop(loop_);
+    b.begin_loop(loop_, across_);
     for (Demand& d : demands_)
       if (d.level == level) {
         const Tensor& t = table_.at(d.reduction);

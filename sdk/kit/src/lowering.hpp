@@ -129,6 +129,7 @@ class Lowering {
   TensorTable table_;
   std::vector<Output> outputs_;
   std::vector<uint32_t> loop_, all_;  // axes of the loops; of the whole domain, in its order
+  bool across_ = false;               // the last dimension of the domain is not reduced
   Expr loop_extent_ = kOne, loop_number_ = kZero;
   std::map<std::tuple<int, Position, bool>, int> levels_;
   std::vector<Demand> demands_;

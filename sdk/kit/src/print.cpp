@@ -2,12 +2,15 @@
 #include <charconv>
 #include <cmath>
 
+#include "print_parts.hpp"
 #include "tessera/kit/text.hpp"
 
 namespace tessera::kit {
 namespace {
 
 std::string value_name(uint32_t v) { return "%" + std::to_string(v); }
+
+}  // namespace
 
 std::string constant_text(Type t, uint64_t bits) {
   if (t == Type::Bool) return bits ? "true" : "false";
@@ -27,6 +30,29 @@ std::string constant_text(Type t, uint64_t bits) {
   const int unused = 64 - type_bytes(t) * 8;
   return std::to_string(static_cast<int64_t>(bits << unused) >> unused);
 }
+
+namespace {
+
+std::string operands(const Inst& x) {
+  std::string s;
+  for (const uint32_t a : x.args)
+    if (a != kNone) s += (s.empty() ? " " : ", ") + value_name(a);
+  return s;
+}
+
+}  // namespace
+
+std::string pure_text(uint32_t id, const Inst& x) {
+  std::string s = value_name(id) + " = " + op_name(x.op);
+  if (x.op == Op::Const) s += " " + constant_text(x.type, x.bits);
+  if (x.op == Op::Convert && x.exact) s += " exact";
+  if (x.op == Op::Lookup) s += " " + table(x.id).name;
+  if (x.op == Op::Call) s += " " + function(x.id).name;
+  if (x.op == Op::Reduce) s += std::string(" ") + reduce_name(static_cast<ReduceKind>(x.id));
+  return s + operands(x) + " : " + type_name(x.type);
+}
+
+namespace {
 
 class Printer {
  public:
@@ -68,7 +94,7 @@ class Printer {
     for (const Item& i : items) {
       const std::string pad(indent, ' ');
       if (i.is_loop) {
-        out_ += pad + "loop" + axes(k_.loops[i.id].axes) + " {\n";
+        out_ += pad + (k_.loops[i.id].across ? "loop across" : "loop") + axes(k_.loops[i.id].axes) + " {\n";
         body(k_.loops[i.id].body, indent + 2);
         out_ += pad + "}\n";
         continue;
@@ -80,24 +106,6 @@ class Printer {
     }
   }
 
- public:
-  static std::string operands(const Inst& x) {
-    std::string s;
-    for (const uint32_t a : x.args)
-      if (a != kNone) s += (s.empty() ? " " : ", ") + value_name(a);
-    return s;
-  }
-  static std::string pure(uint32_t id, const Inst& x) {
-    std::string s = value_name(id) + " = " + op_name(x.op);
-    if (x.op == Op::Const) s += " " + constant_text(x.type, x.bits);
-    if (x.op == Op::Convert && x.exact) s += " exact";
-    if (x.op == Op::Lookup) s += " " + table(x.id).name;
-    if (x.op == Op::Call) s += " " + function(x.id).name;
-    if (x.op == Op::Reduce) s += std::string(" ") + reduce_name(static_cast<ReduceKind>(x.id));
-    return s + operands(x) + " : " + type_name(x.type);
-  }
-
- private:
   std::string inst(uint32_t id, const Inst& x) const {
     switch (x.op) {
       case Op::Index: return value_name(id) + " = index " + expr(x.index) + " : i64";
@@ -112,7 +120,7 @@ class Printer {
         return s;
       }
       case Op::Check: return "check " + value_name(x.args[0]) + ", " + std::to_string(x.id);
-      default: return pure(id, x);
+      default: return pure_text(id, x);
     }
   }
 
@@ -133,7 +141,7 @@ std::string print(const Function& f) {
   if (!f.external.empty()) return s + " = external " + f.external + "\n";
   s += " {\n";
   for (uint32_t i = static_cast<uint32_t>(f.params.size()); i < f.insts.size(); ++i)
-    s += "  " + Printer::pure(i, f.insts[i]) + "\n";
+    s += "  " + pure_text(i, f.insts[i]) + "\n";
   return s + "  return " + value_name(f.value) + "\n}\n";
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "inst_types.hpp"
 #include "tessera/plugin.hpp"
 
 namespace tessera::kit {
@@ -121,12 +122,10 @@ class Verifier {
       for (int a = 0; a < 3; ++a)
         need((x.args[static_cast<size_t>(a)] != kNone) == (a < n), i, "V3", std::to_string(n) + " operands");
     };
-    if (const int n = num_args(x.op); n > 0 && x.op != Op::Store) count(n);
+    if (x.op == Op::Second || x.op == Op::Check) count(1);
     const auto arithmetic = [](Type t) { return t != Type::None && t != Type::Bool && compute_type(t) == t; };
     const bool floating = x.type == Type::F32 || x.type == Type::F64;
     switch (x.op) {
-      case Op::Param: fail(i, "V4", "parameters stand in functions only");
-      case Op::Const: need(x.type != Type::None, i, "V4", "a constant has a type"); break;
       case Op::Index:
         need(x.type == Type::I64, i, "V4", "an index is an i64");
         index(i, x.index);
@@ -143,67 +142,6 @@ class Verifier {
         if (x.args[1] != kNone) need(type(1) == Type::Bool, i, "V4", "a bool predicate");
         access(i, x, true);
         break;
-      case Op::Neg:
-      case Op::Abs: need(type(0) == x.type && arithmetic(x.type), i, "V4", "arithmetic on a compute type"); break;
-      case Op::Sqrt:
-      case Op::Floor:
-      case Op::Ceil:
-      case Op::Trunc:
-      case Op::Round: need(type(0) == x.type && floating, i, "V4", "f32 or f64"); break;
-      case Op::Not:
-        need(type(0) == x.type && (x.type == Type::Bool || (arithmetic(x.type) && is_integer(x.type))), i, "V4",
-             "an integer or bool");
-        break;
-      case Op::Popcount: need(type(0) == x.type && arithmetic(x.type) && is_integer(x.type), i, "V4", "an integer"); break;
-      case Op::Convert: need(x.type != Type::None && type(0) != Type::None, i, "V4", "a value"); break;
-      case Op::Bitcast:
-        need(type_bytes(type(0)) == type_bytes(x.type) && x.type != Type::Bool && type(0) != Type::Bool, i, "V4",
-             "types of equal width");
-        break;
-      case Op::Lookup:
-        need(x.id < num_tables(), i, "V8", "a table of the library");
-        need(type(0) == Type::I32 && x.type == Type::F32, i, "V4", "an i32, and f32 as the result");
-        break;
-      case Op::Add:
-      case Op::Sub:
-      case Op::Mul:
-      case Op::Div:
-        need(type(0) == x.type && type(1) == x.type && arithmetic(x.type), i, "V4", "arithmetic on one compute type");
-        break;
-      case Op::Rem:
-      case Op::Shl:
-      case Op::Shr:
-        need(type(0) == x.type && type(1) == x.type && arithmetic(x.type) && is_integer(x.type), i, "V4", "integers");
-        break;
-      case Op::And:
-      case Op::Or:
-      case Op::Xor:
-        need(type(0) == x.type && type(1) == x.type && (x.type == Type::Bool || (arithmetic(x.type) && is_integer(x.type))), i,
-             "V4", "integers or bools");
-        break;
-      case Op::Eq:
-      case Op::Ne:
-      case Op::Lt:
-      case Op::Le:
-      case Op::Gt:
-      case Op::Ge:
-        need(x.type == Type::Bool && type(0) == type(1) && arithmetic(type(0)), i, "V4",
-             "two values of one compute type; the result is bool");
-        break;
-      case Op::Fma: need(floating && type(0) == x.type && type(1) == x.type && type(2) == x.type, i, "V4", "f32 or f64"); break;
-      case Op::Select:
-        need(type(0) == Type::Bool && type(1) == x.type && type(2) == x.type, i, "V4",
-             "a bool and two values of the result's type");
-        break;
-      case Op::Call: {
-        need(x.id < num_functions(), i, "V8", "a function of the library");
-        const Function& f = function(x.id);
-        count(static_cast<int>(f.params.size()));
-        for (size_t a = 0; a < f.params.size(); ++a)
-          need(type(static_cast<int>(a)) == f.params[a], i, "V8", std::string("an operand of type ") + type_name(f.params[a]));
-        need(x.type == f.result, i, "V8", "the function's result type");
-        break;
-      }
       case Op::Reduce: {
         need(depth > 0, i, "V7", "reduce stands in a loop");
         need(x.id < kNumReduceKinds, i, "V4", "a known kind of reduction");
@@ -226,6 +164,10 @@ class Verifier {
         need(x.type == r.type, i, "V4", "the reduction's type");
         break;
       }
+      default:
+        if (const auto m = misfit(x, operand_types(x, [&](uint32_t v) { return k_.insts[v].type; })))
+          fail(i, m->rule, m->expected);
+        break;
       case Op::Check:
         need(type(0) == Type::Bool && (x.id == kFaultDivision || x.id == kFaultIndex), i, "V4", "a bool and a known fault");
         break;

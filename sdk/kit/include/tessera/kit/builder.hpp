@@ -19,7 +19,7 @@ class Builder {
   explicit Builder(Kernel& k) : insts_(&k.insts), pool_(&k.pool), kernel_(&k) { open(&k.body, {}); }
 
   // Opens a loop; instructions that depend on its axes, and those that ask for it (reduce, store, check) go into its body. One at a time.
-  void begin_loop(std::vector<uint32_t> axes);
+  void begin_loop(std::vector<uint32_t> axes, bool across = false);
   void end_loop();  // the loop stands after everything that was emitted before it or hoisted out of it
   bool in_loop() const { return scopes_.size() > 1; }
 
@@ -65,6 +65,7 @@ class Builder {
   Kernel* kernel_ = nullptr;
   std::vector<Scope> scopes_;
   std::vector<Item> loop_body_;
+  bool across_ = false;  // of the open loop
   std::vector<uint32_t> depth_;
   uint32_t origin_ = kNone;
 };

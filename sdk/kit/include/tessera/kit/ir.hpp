@@ -26,6 +26,7 @@
 //    i64, u32, u64, f32, f64 and bool; i8, i16, u8, u16, f16 and bf16 are stored and converted (to nearest even; NaN becomes the quiet NaN).
 //  - A reduction combines the values of its loop, in the row-major order of the loop's axes, as ReduceOrder (interpret.hpp) says: a function of
 //    their number alone. `dot` is exempt: any order, and fused multiply-add.
+//  - `loop across` says that the last dimension of what is reduced is kept; it matters to the order alone.
 //  - Loads read inputs, and of what this kernel stores only the element of an `out` or `inout` buffer that the same point stored in an earlier
 //    loop, or (`inout`) stores later.
 //  - Every index lies inside its buffer for every point; a load or store under a predicate only where the predicate holds.
@@ -163,6 +164,9 @@ struct Item {  // of a body
 struct Loop {
   std::vector<uint32_t> axes;  // outermost first
   std::vector<Item> body;
+  // The last dimension of what is reduced is kept, as in a sum over rows. Families of devices may reduce these in an order of their own
+  // (program/order.hpp). It is a property of the source op, not of how its operand lies in memory, so that fusion changes no bit.
+  bool across = false;
 };
 
 struct Kernel {
