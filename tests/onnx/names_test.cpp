@@ -335,6 +335,32 @@ TEST_CASE("names with '=' can be written on the command line") {
   folder.tessera("run m.onnx --config c.toml --range a=b=0:1");
 }
 
+TEST_CASE("weights that text takes as params do not get in the way of inputs") {
+  const Folder folder;
+  const Values x(100, 1), w(100, 2), y(100, 3);
+  const auto vector = [](const std::string& name) {
+    return Msg().s(1, name).m(2, Msg().m(1, Msg().i(1, kFloat).m(2, Msg().m(1, Msg().i(1, 100)))));
+  };
+  const auto bytes = [](const Values& v) {
+    return std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(float));
+  };
+  // Both are called a_b where text shows them.
+  GraphParts parts{{op("Add", {"a_b", "a\"b"}, "y")},
+                   {tensor("a\"b", kFloat, {100}, bytes(w))},
+                   {vector("a_b")},
+                   {vector("y"), vector("a\"b")}};
+  folder.write("m.onnx", model(graph(parts)).bytes());
+  npz::write(folder / "x.npz", std::vector<npz::Array>{npz::from_elements("a_b", TSR_F32, {100}, x.data())});
+  folder.tessera("import m.onnx --config c.toml --output t.tsr");
+  folder.tessera("run t.tsr --config c.toml --inputs x.npz --inputs t.npz --outputs z.npz");
+  const std::vector<npz::Array> arrays = npz::read(folder / "z.npz");
+  REQUIRE(arrays.size() == 2);
+  CHECK(arrays[0].name == "y");
+  CHECK(std::memcmp(arrays[0].data.data(), y.data(), 400) == 0);
+  CHECK(arrays[1].name == "a\"b");
+  CHECK(std::memcmp(arrays[1].data.data(), w.data(), 400) == 0);
+}
+
 TEST_CASE("random names, random uses of values as outputs: through passes and text") {
   const Folder folder;
   Generator generator(11);
