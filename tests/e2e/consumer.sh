@@ -25,3 +25,4 @@ case $sanitize in
   *) grep -qxF 'sanitizer = ""' "$manifest" ;;
 esac
 [ ! -x "$build/embedder" ] || "$build/embedder"
+[ ! -x "$build/compiled" ] || "$build/compiled"
