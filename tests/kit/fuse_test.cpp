@@ -109,6 +109,25 @@ TEST_CASE("groups that span others do not need each other") {
   }
 }
 
+TEST_CASE("what is unfit is refused with its reason where it is claimed, and an error with it where it was promised") {
+  static_assert(std::is_base_of_v<std::exception, kit::Unfit>);
+  const auto g = core::parse_graph(pipelines().fused->ops(),
+                                   "graph @g(%x: f32[4, 4], %i: i64[2]) { %y, %j = sort %x {axis = 1} return %y }", "case.tsr");
+  const auto with = [&](const char* backend) {
+    CompileOptions options = api::compile_options(pipelines().fused, pipelines().fused->config(), backend);
+    try {
+      Executable::compile(g->clone(), options);
+    } catch (const Error& e) {
+      return e.code() + " " + e.message();
+    }
+    return std::string("compiled");
+  };
+  CHECK(with("kit,reference") == "compiled");
+  CHECK(with("kit").find("sort") != std::string::npos);
+  CHECK(with("rash").find("TSR-P900") == 0);
+  CHECK(with("rash").find("too much of a good thing") != std::string::npos);
+}
+
 TEST_CASE("an output takes over the memory of an input that nobody reads any more") {
   const auto kernel = [](const char* lines) {
     return kit::parse(

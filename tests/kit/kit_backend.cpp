@@ -18,11 +18,7 @@ class Interpreted final : public t::Kernel {
  public:
   explicit Interpreted(const t::Compile& c) {
     const kit::NodePiece p = kit::piece_of(c.graph(), c.node());
-    try {
-      lowered_ = kit::lower(p.piece, "k");
-    } catch (const kit::Unfit& u) {
-      throw t::Error(TSR_BUG, "TSR-X001", u.why);
-    }
+    lowered_ = kit::lower(p.piece, "k");
     operand_of_ = p.operand_of;
     for (const tsr_dim d : lowered_.symbol_dims) dims_.push_back(t::launch_dim(c, d));
     if (const int i = kit::in_place_input(lowered_.kernel); i >= 0)
@@ -54,20 +50,25 @@ class Backend final : public t::Backend {
  public:
   const char* device() const override { return "cpu"; }
   uint64_t capabilities() const override { return TSR_CAP_FUSION | TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED; }
-  t::Claim claim(t::Graph g, t::Node n) override {
-    if (!n.is("fused")) {
-      if (const std::string why = kit::why_not(g, n); !why.empty()) return t::no(g.scratch_string(why));
-    }
-    try {
-      kit::lower(kit::piece_of(g, n).piece, "k");
-      return t::yes();
-    } catch (const kit::Unfit& u) {
-      return t::no(g.scratch_string(u.why));
-    }
+  t::Claim claim(t::Graph g, t::Node n) override {  // as docs/kernel_kit.md has it
+    (void)kit::lower(kit::piece_of(g, n).piece, "k0");
+    return t::yes();
   }
   std::unique_ptr<t::Kernel> compile(const t::Compile& c) override { return std::make_unique<Interpreted>(c); }
 };
 
+// Claims what it cannot compile.
+class Rash final : public t::Backend {
+ public:
+  const char* device() const override { return "cpu"; }
+  uint64_t capabilities() const override { return 0; }
+  t::Claim claim(t::Graph, t::Node) override { return t::yes(); }
+  std::unique_ptr<t::Kernel> compile(const t::Compile&) override { throw kit::Unfit("too much of a good thing"); }
+};
+
 }  // namespace
 
-TESSERA_PLUGIN("acme.backend.kit", "0.1.0", "Acme") { plugin.add_backend("kit", std::make_unique<Backend>()); }
+TESSERA_PLUGIN("acme.backend.kit", "0.1.0", "Acme") {
+  plugin.add_backend("kit", std::make_unique<Backend>());
+  plugin.add_backend("rash", std::make_unique<Rash>());
+}

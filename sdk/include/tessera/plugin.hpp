@@ -642,6 +642,8 @@ class Plugin {
         c = static_cast<Backend*>(self)->claim(Graph(g), {g, n});
       } catch (const std::exception& e) {
         c = no(Graph(g).scratch_string(e.what()));
+      } catch (...) {
+        c = no("its claim threw something that is no std::exception");
       }
       if (why) *why = c.why;
       return c.claim;

@@ -68,7 +68,8 @@ std::string why_not(sdk::Graph g, sdk::Node n) {
 
 NodePiece piece_of(sdk::Graph g, sdk::Node n) {
   NodePiece p{{g, {}, {}, {}}, {}};
-  if (n.regions().size() == 1) {
+  if (!n.is("fused") && !n.regions().empty()) unfit("op '" + std::string(n.op()) + "' has regions");
+  if (n.is("fused")) {
     const tsr_id r = n.regions()[0];
     for (const sdk::Node& x : g.nodes(r)) p.piece.nodes.push_back(x);
     for (const tsr_id v : g.inputs(r)) p.piece.inputs.push_back(g.value(v));

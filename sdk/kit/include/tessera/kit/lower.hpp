@@ -9,8 +9,10 @@
 // else from the largest output. Reductions that depend on each other follow in loops over the same axes; those that do not share a loop.
 #pragma once
 
+#include <exception>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/kit/ir.hpp"
@@ -18,8 +20,12 @@
 
 namespace tessera::kit {
 
-// Why something is no kernel: not an error, a decision that a fusion pass or a backend's `claim` reads.
-struct Unfit {
+// Why something is no kernel: not an error, a decision that a fusion pass or a backend's `claim` reads. Thrown out of a `claim`, it is a
+// refusal with this reason; out of a `compile`, which has promised a kernel, an error with it.
+class Unfit : public std::exception {
+ public:
+  explicit Unfit(std::string reason) : why(std::move(reason)) {}
+  [[nodiscard]] const char* what() const noexcept override { return why.c_str(); }
   std::string why;
 };
 
@@ -31,7 +37,7 @@ struct Piece {
       inputs;  // what the nodes use and do not define; constants of one element may be missing and become literals
   std::vector<sdk::Value> outputs;  // results of the nodes
 };
-// The body of a `fused` node (its region's inputs and outputs), or any other node by itself. An omitted operand is no input; the i-th input
+// The body of a `fused` node (its region's inputs and outputs), or any other node by itself; throws Unfit for one with regions. An omitted operand is no input; the i-th input
 // is operand operand_of[i] of the node.
 struct NodePiece {
   Piece piece;
