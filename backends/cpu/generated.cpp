@@ -289,10 +289,10 @@ Source write_source(kit::Kernel& kernel, const kit::Schedule& schedule, const st
   out.text = renamed(bare, kDraftName, out.name);
   out.symbols = {out.name, out.name + "_plan"};
   if (schedule.split) out.symbols.push_back(out.name + "_join");
-  if (log && sdk::log_enabled("output_code")) {
+  if (log && sdk::log_enabled("kernel_code")) {
     std::string origins;
     for (const std::string& o : kernel.origins) origins += "// " + o + "\n";
-    sdk::log("output_code", "// cpu." + out.name + " computes\n" + origins + renamed(text, kDraftName, out.name));
+    sdk::log("kernel_code", "// cpu." + out.name + " computes\n" + origins + renamed(text, kDraftName, out.name));
   }
   return out;
 }

@@ -39,6 +39,13 @@ TEST_CASE("specifications name artifacts, raise them and silence them, the last 
   CHECK_FALSE(log_enabled(Artifact::kFusion));
   CHECK(log_enabled(Artifact::kPlan));
   CHECK_FALSE(log_enabled(Artifact::kPlan, 1));
+  configure_logs("output_code");  // all of the code, that of kernels too
+  CHECK(log_enabled(Artifact::kOutputCode));
+  CHECK(log_enabled(Artifact::kKernelCode));
+  configure_logs("-kernel_code,output_code");
+  CHECK_FALSE(log_enabled(Artifact::kKernelCode));
+  configure_logs("kernel_code");
+  CHECK_FALSE(log_enabled(Artifact::kOutputCode));
   configure_logs("all,-guards");
   CHECK(log_enabled(Artifact::kSymNode));
   CHECK_FALSE(log_enabled(Artifact::kGuards));

@@ -283,7 +283,7 @@ Compiler::Stats Compiler::stats() const {
 void fail_text(const Source& s, const std::string& messages) {
   std::string text = "the text of kernel '" + s.name + "' does not compile:\n" + messages;
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  throw sdk::Error(TSR_BUG, "TSR-J001", text, "TESSERA_LOGS=output_code prints the whole text; report it");
+  throw sdk::Error(TSR_BUG, "TSR-J001", text, "TESSERA_LOGS=kernel_code prints the whole text; report it");
 }
 
 }  // namespace cpu

@@ -176,7 +176,7 @@ class KernelCompiler {
   }
 
   const std::string* saved_bytes(const tsr_backend& table, const Step& s) const {
-    if (!options_.restore || !table.deserialize || log_enabled(Artifact::kOutputCode)) return nullptr;
+    if (!options_.restore || !table.deserialize || log_enabled(Artifact::kKernelCode)) return nullptr;
     const auto at = options_.restore->bytes.find(s.node);
     return at == options_.restore->bytes.end() ? nullptr : &at->second;
   }

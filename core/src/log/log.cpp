@@ -30,8 +30,8 @@ constexpr std::array<Row, kNumArtifacts> kRows = {{
     {"graph_code", "The captured graph as C++ that rebuilds it."},
     {"aot_graphs", "The forward and backward graphs after partitioning."},
     {"aot_joint_graph", "The joint graph before partitioning."},
-    {"output_code", "The step table of each executable."},
-    {"kernel_code", "Generated kernel sources."},
+    {"output_code", "The code of each executable: what kernel_code says of its kernels, then their calls in order."},
+    {"kernel_code", "The source of each kernel that a backend generates, with the nodes that it computes."},
     {"schedule", "The schedule chosen for each kernel."},
     {"fusion", "What was fused, and what was not and why."},
     {"perf_hints", "What keeps a program from running faster."},
@@ -76,6 +76,7 @@ std::string_view trimmed(std::string_view s) {
 Levels parse(std::string_view spec, const char* where) {
   Levels levels;
   levels.fill(-1);
+  bool kernels = false;  // said something about kernel_code alone
   while (!spec.empty()) {
     const size_t comma = std::min(spec.find(','), spec.size());
     std::string_view item = trimmed(spec.substr(0, comma));
@@ -103,6 +104,8 @@ Levels parse(std::string_view spec, const char* where) {
                        "artifacts: " + list + "; +name is verbose, -name silent, all means every one");
     }
     levels[static_cast<size_t>(artifact)] = level;
+    kernels = kernels || artifact == Artifact::kKernelCode;
+    if (artifact == Artifact::kOutputCode && !kernels) levels[static_cast<size_t>(Artifact::kKernelCode)] = level;
   }
   return levels;
 }

@@ -115,7 +115,7 @@ void DebugFolder::calls(std::string_view text) { write("output_code.cpp", with_p
 void DebugFolder::failed(std::string_view what) { write("error.txt", std::string(what) + "\n"); }
 
 void DebugFolder::said(Artifact artifact, std::string_view text) {
-  if (artifact == Artifact::kOutputCode || artifact == Artifact::kKernelCode)
+  if (artifact == Artifact::kKernelCode)
     write("output_code.cpp", std::string(text) + "\n\n", true);
   else if (artifact == Artifact::kAutotuning)
     write("autotuning.log", with_prefix("", text), true);
