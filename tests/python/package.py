@@ -46,6 +46,15 @@ class Models(unittest.TestCase):
             with self.assertRaises(TypeError):
                 model(*args, **kwargs)
 
+    def test_names_are_those_of_the_model(self):
+        model = tessera.compile(
+            'graph @g(%x: f32[2], %w: f32[2] param "fc.weight") -> (f32[2], "the \\"sum\\"": f32[2]) { %y = add %x, %w return %y, %y }',
+            "default",
+        )
+        self.assertEqual((model.inputs, model.outputs), (["x", "fc.weight"], ["y", 'the "sum"']))
+        for out in model(**{"fc.weight": floats(1, 2), "x": floats(3, 4)}):
+            self.assertEqual(values(out), [4, 6])
+
     def test_file_and_config(self):
         with tempfile.NamedTemporaryFile("w", suffix=".tsr") as file:
             file.write(SUM)
@@ -64,6 +73,21 @@ class Models(unittest.TestCase):
 
 
 class Errors(unittest.TestCase):
+    def test_texts_with_a_zero_byte(self):
+        for call in (
+            lambda: tessera.load("model\0.onnx"),
+            lambda: tessera.compile(SUM, "default\0x"),
+            lambda: tessera.compile(SUM + "\0"),
+            lambda: tessera.compile(SUM, name="a\0b"),
+            lambda: tessera.compile(SUM, plugin_dirs=["a\0b"]),
+            lambda: _core.Context().build("g\0", lambda b: None),
+            lambda: _core.Context().build("g", lambda b: b.input("x\0", 2, [1], 1)),
+            lambda: _core.memory_in_use("cpu\0"),
+        ):
+            with self.assertRaises(tessera.UserError) as caught:
+                call()
+            self.assertEqual(caught.exception.code, "TSR-E015")
+
     def test_families(self):
         model = tessera.compile(SUM)
         with self.assertRaises(tessera.UserError) as caught:

@@ -322,7 +322,7 @@ class Context {
   [[nodiscard]] Graph build(const std::string& name, Build&& fill) const {
     tsr_graph* g = nullptr;
     check(api().graph_build(
-        handle(), name.c_str(),
+        handle(), c_text(name, "the name of a graph"),
         [](void* self, tsr_graph* graph) noexcept {
           return guarded([&] { (*static_cast<std::remove_reference_t<Build>*>(self))(graph); });
         },

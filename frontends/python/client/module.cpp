@@ -38,7 +38,15 @@ std::string text_of(PyObject* o) {
   Py_ssize_t length = 0;
   const char* text = PyUnicode_AsUTF8AndSize(o, &length);
   if (!text) throw PythonError();
-  return {text, static_cast<size_t>(length)};
+  std::string out(text, static_cast<size_t>(length));
+  // The library takes C strings: one that has a zero byte inside would be another one there.
+  if (const size_t zero = out.find('\0'); zero != out.npos)
+    check(api().host->core->error_create(TSR_USER, "TSR-E015",
+                                         ("found a zero byte at index " + std::to_string(zero) + " of '" + out.substr(0, zero) +
+                                          "'..., expected text without one")
+                                             .c_str(),
+                                         "leave it out: names, paths and config values are texts"));
+  return out;
 }
 
 int64_t int_of(PyObject* o) {

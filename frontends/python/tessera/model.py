@@ -30,7 +30,7 @@ class Model:
     def __init__(self, executable):
         self._executable = executable
         described = json.loads(executable.describe())
-        self.inputs = [i["name"] for i in described["inputs"]]
+        self.inputs = [i["name"] if i["key"] is None else i["key"] for i in described["inputs"]]
         self.outputs = [o["name"] for o in described["outputs"]]
 
     def __call__(self, *args, **kwargs):
