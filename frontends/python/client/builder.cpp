@@ -196,7 +196,7 @@ PyObject* build_graph(tsr_context* context, const std::string& name, PyObject* c
         value_of<Builder>(c.builder.get()).graph = nullptr;
         // The exception itself stays set and is what the caller of Context.build sees.
         return result ? nullptr
-                      : api().host->core->error_create(TSR_USER, "TSR-E015", "the function that builds raised", nullptr);
+                      : api().host->core->error_create(TSR_USER, "TSR-E017", "the function that builds raised", nullptr);
       },
       &call, &g);
   if (PyErr_Occurred()) {

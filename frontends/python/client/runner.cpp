@@ -73,7 +73,7 @@ tsr_error* allocate(void* self, size_t index, const tsr_tensor* d, size_t bytes,
     *data = t.data ? static_cast<char*>(t.data) + t.byte_offset : nullptr;
     return nullptr;
   } catch (...) {
-    return api().host->core->error_create(TSR_BUG, "TSR-E015", "an output's memory could not be described to the framework",
+    return api().host->core->error_create(TSR_BUG, "TSR-E017", "an output's memory could not be described to the framework",
                                           nullptr);
   }
 }
