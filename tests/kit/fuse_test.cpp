@@ -169,6 +169,13 @@ TEST_CASE("fused bits are unfused bits") {
   CHECK(fused > 200);
 }
 
+// Random ops draw floats whatever dtypes are asked for.
+bool has_floats(const Graph& g) {
+  for (tsr_id v = 0; v < g.num_values(); ++v)
+    if (g.value(v).alive && is_float(g.value(v).type->dtype)) return true;
+  return false;
+}
+
 TEST_CASE("exact arithmetic agrees with the reference backend") {
   size_t compared = 0;
   for (uint64_t seed = 5000; seed < 6000; ++seed) {
@@ -181,7 +188,7 @@ TEST_CASE("exact arithmetic agrees with the reference backend") {
     options.witness = &witness;
     for (const uint32_t t : kInts) options.dtypes |= dtype_bit(t);
     const auto g = random_graph(pipelines().fused->ops(), seed, options);
-    if (may_not_end(*g)) continue;
+    if (may_not_end(*g) || has_floats(*g)) continue;
     INFO("seed " << seed << "\n" << print_graph(*g));
     const Outcome want = run(pipelines().reference, *g, witness, seed), got = run(pipelines().fused, *g, witness, seed);
     if (!want.error.empty()) continue;

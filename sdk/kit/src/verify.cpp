@@ -104,8 +104,10 @@ class Verifier {
          store ? "an output is stored" : "an input is loaded, or what an earlier loop stored");
     need(b.type == (store ? k_.insts[x.args[0]].type : x.type), i, "V6", "the value has the type of the buffer");
     index(i, x.index);
-    // Of an empty buffer nothing is accessed: some loop has no points.
-    if (x.args[store ? 1 : 0] == kNone && b.extent != kZero) {
+    // In a loop without points nothing is accessed, and every buffer of no elements is in one.
+    const bool runs =
+        b.extent != kZero && std::none_of(axes_.begin(), axes_.end(), [&](uint32_t a) { return k_.pool.extent(a) == kZero; });
+    if (x.args[store ? 1 : 0] == kNone && runs) {
       need(!k_.pool.nonnegative(k_.pool.sub(k_.pool.sub(kZero, x.index), kOne)) &&
                !k_.pool.nonnegative(k_.pool.sub(x.index, b.extent)),
            i, "V10", "an index lies inside its buffer");
