@@ -43,7 +43,8 @@ bool is_dequantised(C c, const std::string& side, int axis) {
   const Quantised t = quantised(c, side);
   const V whole = c.found["d" + side], wide = c.found["f" + side], inner = c.found["i" + side];
   if (whole.type().dtype() != TSR_F32 || wide.type().dtype() != TSR_F32 || inner.type().dtype() != TSR_I32) return false;
-  if (!is_byte(t.q.type().dtype()) || inner.type().rank() != t.q.type().rank() || whole.type().rank() != t.q.type().rank()) return false;
+  if (!is_byte(t.q.type().dtype()) || inner.type().rank() != t.q.type().rank() || whole.type().rank() != t.q.type().rank())
+    return false;
   if (t.scale.type().dtype() != TSR_F32 || !is_along(t.scale.type(), t.q.type(), axis)) return false;
   return !t.zero || (t.zero.type().dtype() == t.q.type().dtype() && is_along(t.zero.type(), t.q.type(), axis));
 }
@@ -120,18 +121,21 @@ V convolved(C c) {
                          *c.n.attr("groups").p});
   const bool one = w.scale.type().elements() == 1;
   const tsr_dim outputs = w.q.type().size(0);
-  const V scale = one ? flat(c, w.scale) : w.q.type().rank() == 3 ? shaped(c, w.scale, {outputs, 1}) : shaped(c, w.scale, {outputs, 1, 1});
+  const V scale = one                      ? flat(c, w.scale)
+                  : w.q.type().rank() == 3 ? shaped(c, w.scale, {outputs, 1})
+                                           : shaped(c, w.scale, {outputs, 1, 1});
   return rescaled(c, sums, flat(c, x.scale), scale);
 }
 V convolved_with_bias(C c) {
   const tsr_dim outputs = c.found["qb"].type().size(0);
-  const V bias = c.found["qb"].type().rank() == 3 ? shaped(c, c.found["bias"], {outputs, 1}) : shaped(c, c.found["bias"], {outputs, 1, 1});
+  const V bias =
+      c.found["qb"].type().rank() == 3 ? shaped(c, c.found["bias"], {outputs, 1}) : shaped(c, c.found["bias"], {outputs, 1, 1});
   return c.g.op(c.here(), "add", {convolved(c), bias});
 }
 
 #define DEQUANTISED(N) \
   "d" N "=[mul(f" N "=cast(i" N "=sub(cast(q" N "), cast(z" N "))), s" N ") | mul(f" N "=cast(i" N "=cast(q" N ")), s" N ")]"
-#define BOTH           DEQUANTISED("a") ", " DEQUANTISED("b")
+#define BOTH DEQUANTISED("a") ", " DEQUANTISED("b")
 
 // clang-format off
 constexpr Rule kRules[] = {

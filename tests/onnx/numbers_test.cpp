@@ -232,3 +232,242 @@ TEST_CASE("an integer exponent that the base's dtype does not hold keeps its dig
       }
   }
 }
+
+// ---- quantised tensors
+
+namespace {
+
+const Dtype kByte[] = {{"u8", TSR_U8, 2}, {"i8", TSR_I8, 3}};
+constexpr int kF32 = 1, kI32 = 6;
+
+// A tensor of integers, f32 or i32.
+struct Data {
+  int onnx;
+  std::vector<int64_t> sizes;
+  std::vector<double> values;
+  [[nodiscard]] tsr_dtype dtype() const { return onnx == 2 ? TSR_U8 : onnx == 3 ? TSR_I8 : onnx == kI32 ? TSR_I32 : TSR_F32; }
+  [[nodiscard]] std::string bytes() const {
+    std::string out(static_cast<size_t>(tessera::storage_bytes(dtype(), static_cast<int64_t>(values.size()))), 0);
+    for (size_t i = 0; i < values.size(); ++i) tessera::store_from(dtype(), out.data(), static_cast<int64_t>(i), values[i]);
+    return out;
+  }
+};
+int64_t count(const std::vector<int64_t>& sizes) {
+  int64_t n = 1;
+  for (const int64_t s : sizes) n *= s;
+  return n;
+}
+Data one(int onnx, double x) { return {onnx, {}, {x}}; }
+
+using Named = std::vector<std::pair<const char*, Data>>;
+
+// The first output of a model of these nodes. `constant`: everything but the first input is an initialiser.
+std::vector<double> run_nodes(const std::string& config, const std::vector<Msg>& nodes, const Named& data, int result,
+                              bool constant) {
+  std::vector<Msg> initializers, inputs;
+  std::vector<e::Tensor> in;
+  for (const auto& [name, d] : data) {
+    Msg shape;
+    for (const int64_t s : d.sizes) shape.m(1, Msg().i(1, s));
+    if (constant && name != std::string(data[0].first)) {
+      Msg t;
+      for (const int64_t s : d.sizes) t.i(1, s);
+      initializers.push_back(t.i(2, d.onnx).s(8, name).s(9, d.bytes()));
+      continue;
+    }
+    inputs.push_back(Msg().s(1, name).m(2, Msg().m(1, Msg().i(1, d.onnx).m(2, shape))));
+    const e::Tensor t = e::Tensor::create(d.dtype(), d.sizes);
+    const std::string b = d.bytes();
+    std::copy(b.begin(), b.end(), static_cast<char*>(t.data()));
+    in.push_back(t);
+  }
+  const std::string bytes =
+      model(graph({nodes, initializers, inputs, {Msg().s(1, "y").m(2, Msg().m(1, Msg().i(1, result)))}}), 17).bytes();
+  const fs::path path = fs::temp_directory_path() / ("tessera_quantised_" + std::to_string(::getpid()) + ".onnx");
+  std::ofstream(path, std::ios::binary) << bytes;
+  const e::Context& c = context(config);
+  const e::Executable run = c.compile(c.load(path.string()));
+  fs::remove(path);
+  const e::Tensor y = run.run(in)[0].copy_to(0);
+  std::vector<double> out;
+  for (int64_t i = 0; i < y.elements(); ++i) out.push_back(tessera::load_as<double>(y.dtype(), y.data(), i));
+  return out;
+}
+
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : random_(seed) {}
+  int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+  // Any byte, the ends of the range often.
+  double byte(const Dtype& d) {
+    const int64_t x = below(4) == 0 ? below(2) * 255 : below(256);
+    return static_cast<double>(d.dtype == TSR_I8 ? x - 128 : x);
+  }
+  Data bytes(const Dtype& d, const std::vector<int64_t>& sizes) {
+    Data out{d.onnx, sizes, {}};
+    for (int64_t i = 0; i < count(sizes); ++i) out.values.push_back(byte(d));
+    return out;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+struct ConvSizes {
+  int64_t n, c, h, w, o, kh, kw, stride, pad, dilation, groups;
+  [[nodiscard]] int64_t out(int64_t size, int64_t kernel) const {
+    return (size + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
+  }
+};
+constexpr ConvSizes kConvs[] = {{2, 5, 9, 7, 13, 3, 3, 1, 1, 1, 1},
+                                {1, 24, 8, 8, 40, 1, 1, 1, 0, 1, 1},
+                                {1, 3, 15, 14, 17, 5, 4, 2, 2, 1, 1},
+                                {2, 8, 10, 9, 16, 3, 2, 1, 1, 2, 2},
+                                {1, 6, 7, 7, 6, 3, 3, 1, 1, 1, 6}};
+
+// Sums of a convolution whose padding is the zero point.
+std::vector<double> conv_sums(const ConvSizes& s, const Data& x, const Data& w, double xz, const std::vector<double>& wz) {
+  std::vector<double> out;
+  const int64_t oh = s.out(s.h, s.kh), ow = s.out(s.w, s.kw), in_group = s.c / s.groups;
+  for (int64_t n = 0; n < s.n; ++n)
+    for (int64_t o = 0; o < s.o; ++o)
+      for (int64_t y = 0; y < oh; ++y)
+        for (int64_t u = 0; u < ow; ++u) {
+          double sum = 0;
+          for (int64_t c = 0; c < in_group; ++c)
+            for (int64_t i = 0; i < s.kh; ++i)
+              for (int64_t j = 0; j < s.kw; ++j) {
+                const int64_t a = y * s.stride + i * s.dilation - s.pad, b = u * s.stride + j * s.dilation - s.pad;
+                if (a < 0 || a >= s.h || b < 0 || b >= s.w) continue;
+                const int64_t channel = o / (s.o / s.groups) * in_group + c;
+                sum += (x.values[static_cast<size_t>(((n * s.c + channel) * s.h + a) * s.w + b)] - xz) *
+                       (w.values[static_cast<size_t>(((o * in_group + c) * s.kh + i) * s.kw + j)] - wz[static_cast<size_t>(o)]);
+              }
+          out.push_back(sum);
+        }
+  return out;
+}
+std::vector<Msg> conv_attributes(const ConvSizes& s) {
+  return {attribute("strides", std::vector<int64_t>{s.stride, s.stride}), attribute("pads", std::vector<int64_t>(4, s.pad)),
+          attribute("dilations", std::vector<int64_t>{s.dilation, s.dilation}), attribute("group", s.groups)};
+}
+Msg with(Msg n, const std::vector<Msg>& attributes) {
+  for (const Msg& a : attributes) n.m(5, a);
+  return n;
+}
+
+// round(x) + zero, saturated: half to even.
+double quantised(double x, double zero, const Dtype& d) {
+  const double lo = d.dtype == TSR_I8 ? -128 : 0;
+  return std::clamp(std::nearbyint(x) + zero, lo, lo + 255);
+}
+
+}  // namespace
+
+TEST_CASE("MatMulInteger and ConvInteger are exact") {
+  Draw draw(7);
+  for (const Dtype& a : kByte)
+    for (const Dtype& b : kByte)
+      for (const bool constant : {false, true}) {
+        const int64_t m = 1 + draw.below(40), k = 1 + draw.below(200), n = 1 + draw.below(70);
+        const Data x = draw.bytes(a, {m, k}), w = draw.bytes(b, {k, n}), xz = draw.bytes(a, {}), wz = draw.bytes(b, {n});
+        std::vector<double> want;
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = 0;
+            for (int64_t c = 0; c < k; ++c)
+              sum += (x.values[static_cast<size_t>(i * k + c)] - xz.values[0]) *
+                     (w.values[static_cast<size_t>(c * n + j)] - wz.values[static_cast<size_t>(j)]);
+            want.push_back(sum);
+          }
+        for (const char* config : kConfigs) {
+          INFO(a.name << " by " << b.name << ", " << m << " x " << k << " x " << n << " on " << config
+                      << (constant ? ", constant weights" : ""));
+          CHECK(run_nodes(config, {node("MatMulInteger", {"x", "w", "xz", "wz"}, {"y"})},
+                          {{"x", x}, {"w", w}, {"xz", xz}, {"wz", wz}}, kI32, constant) == want);
+        }
+        for (const ConvSizes& s : kConvs) {
+          const Data image = draw.bytes(a, {s.n, s.c, s.h, s.w}), filters = draw.bytes(b, {s.o, s.c / s.groups, s.kh, s.kw}),
+                     zeros = draw.bytes(b, {s.o});
+          const std::vector<double> sums = conv_sums(s, image, filters, xz.values[0], zeros.values);
+          for (const char* config : kConfigs) {
+            INFO(a.name << " by " << b.name << ", " << s.c << " channels, " << s.groups << " groups on " << config);
+            CHECK(run_nodes(config, {with(node("ConvInteger", {"x", "w", "xz", "wz"}, {"y"}), conv_attributes(s))},
+                            {{"x", image}, {"w", filters}, {"xz", xz}, {"wz", zeros}}, kI32, constant) == sums);
+          }
+        }
+      }
+}
+
+TEST_CASE("programs in QDQ form have ONNX's numbers: exact sums, halves to even, saturation") {
+  // Scales are powers of two, so that everything is exact and halves occur.
+  Draw draw(9);
+  for (const Dtype& a : kByte)
+    for (const bool constant : {false, true}) {
+      const Dtype& b = kByte[1];
+      for (const ConvSizes& s : kConvs) {
+        const Data x = draw.bytes(a, {s.n, s.c, s.h, s.w}), w = draw.bytes(b, {s.o, s.c / s.groups, s.kh, s.kw}),
+                   xz = draw.bytes(a, {}), yz = draw.bytes(a, {});
+        Data ws{kF32, {s.o}, {}}, bias{kI32, {s.o}, {}}, zeros{3, {s.o}, std::vector<double>(static_cast<size_t>(s.o), 0)};
+        Data bias_scale{kF32, {s.o}, {}};
+        for (int64_t o = 0; o < s.o; ++o) {
+          ws.values.push_back(std::ldexp(1.0, -static_cast<int>(draw.below(3)))),
+              bias.values.push_back(static_cast<double>(draw.below(2001) - 1000));
+          bias_scale.values.push_back(ws.values.back() * 0.5);
+        }
+        std::vector<double> want = conv_sums(s, x, w, xz.values[0], zeros.values);
+        const auto plane = static_cast<size_t>(s.out(s.h, s.kh) * s.out(s.w, s.kw));
+        for (size_t i = 0; i < want.size(); ++i) {
+          const size_t o = i / plane % static_cast<size_t>(s.o);
+          want[i] = quantised((want[i] + bias.values[o]) * 0.5 * ws.values[o] / 256, yz.values[0], a);
+        }
+        const std::vector<Msg> nodes = {
+            node("DequantizeLinear", {"x", "xs", "xz"}, {"dx"}),
+            with(node("DequantizeLinear", {"w", "ws", "wz"}, {"dw"}), {attribute("axis", int64_t{0})}),
+            with(node("DequantizeLinear", {"b", "bs"}, {"db"}), {attribute("axis", int64_t{0})}),
+            with(node("Conv", {"dx", "dw", "db"}, {"c"}), conv_attributes(s)),
+            node("QuantizeLinear", {"c", "ys", "yz"}, {"y"})};
+        const Named data = {
+            {"x", x},           {"xs", one(kF32, 0.5)}, {"xz", xz}, {"w", w}, {"ws", ws}, {"wz", zeros}, {"b", bias},
+            {"bs", bias_scale}, {"ys", one(kF32, 256)}, {"yz", yz}};
+        for (const char* config : kConfigs) {
+          INFO(a.name << ", " << s.c << " channels, " << s.groups << " groups on " << config
+                      << (constant ? ", constant weights" : ""));
+          CHECK(run_nodes(config, nodes, data, a.onnx, constant) == want);
+        }
+        // The same as one operator.
+        const std::vector<Msg> linear = {
+            with(node("QLinearConv", {"x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"}, {"y"}), conv_attributes(s))};
+        for (const char* config : kConfigs) CHECK(run_nodes(config, linear, data, a.onnx, constant) == want);
+      }
+      const int64_t m = 1 + draw.below(40), k = 1 + draw.below(200), n = 1 + draw.below(70);
+      const Data x = draw.bytes(a, {m, k}), w = draw.bytes(b, {k, n}), xz = draw.bytes(a, {}), yz = draw.bytes(a, {});
+      Data ws{kF32, {n}, {}}, zeros{3, {n}, std::vector<double>(static_cast<size_t>(n), 0)}, bias{kF32, {n}, {}};
+      for (int64_t j = 0; j < n; ++j)
+        ws.values.push_back(std::ldexp(1.0, -static_cast<int>(draw.below(3)))),
+            bias.values.push_back(static_cast<double>(draw.below(200)));
+      std::vector<double> want, with_bias;
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = 0;
+          for (int64_t c = 0; c < k; ++c)
+            sum += (x.values[static_cast<size_t>(i * k + c)] - xz.values[0]) * w.values[static_cast<size_t>(c * n + j)];
+          const double value = sum * 0.5 * ws.values[static_cast<size_t>(j)];
+          want.push_back(quantised(value / 256, yz.values[0], a));
+          with_bias.push_back(quantised((value + bias.values[static_cast<size_t>(j)]) / 256, yz.values[0], a));
+        }
+      const Msg dx = node("DequantizeLinear", {"x", "xs", "xz"}, {"dx"}),
+                dw = with(node("DequantizeLinear", {"w", "ws", "wz"}, {"dw"}), {attribute("axis", int64_t{1})}),
+                quantise = node("QuantizeLinear", {"c", "ys", "yz"}, {"y"});
+      const Named data = {{"x", x},      {"xs", one(kF32, 0.5)}, {"xz", xz}, {"w", w},   {"ws", ws},
+                          {"wz", zeros}, {"ys", one(kF32, 256)}, {"yz", yz}, {"b", bias}};
+      for (const char* config : kConfigs) {
+        INFO(a.name << ", " << m << " x " << k << " x " << n << " on " << config << (constant ? ", constant weights" : ""));
+        CHECK(run_nodes(config, {dx, dw, node("MatMul", {"dx", "dw"}, {"c"}), quantise}, data, a.onnx, constant) == want);
+        CHECK(run_nodes(config, {dx, dw, node("Gemm", {"dx", "dw", "b"}, {"c"}), quantise}, data, a.onnx, constant) ==
+              with_bias);
+        CHECK(run_nodes(config, {node("QLinearMatMul", {"x", "xs", "xz", "w", "ws", "wz", "ys", "yz"}, {"y"})}, data, a.onnx,
+                        constant) == want);
+      }
+    }
+}

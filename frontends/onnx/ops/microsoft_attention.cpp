@@ -86,9 +86,9 @@ void attention(Op& op) {
 
 void quantized_attention(Op& op) {
   Build& b = op.b;
-  const V x = integer_operand(op, op.in(0), op.opt(6), true), weights = integer_operand(op, op.in(1), op.opt(7), false);
+  const V product = integer_product(op, op.in(0), op.in(1), op.opt(6), op.opt(7));
   const V scale = one_or_all(b, op.in(3)) * one_or_all(b, op.in(4));
-  self_attention(op, b.cast(b.matmul(x, weights), scale.dtype()) * scale + op.in(2), op.opt(5), op.opt(8), {});
+  self_attention(op, b.cast(product, scale.dtype()) * scale + op.in(2), op.opt(5), op.opt(8), {});
 }
 
 // Queries, keys and values apart, or packed per head; keys and values may be heads already.
@@ -198,9 +198,11 @@ class GroupQuery {
 
  private:
   void check() {
-    if (op_.s("k_quant_type", "NONE") != "NONE" || op_.s("v_quant_type", "NONE") != "NONE") op_.unsupported("a quantised cache");
+    if (op_.s("k_quant_type", "NONE") != "NONE" || op_.s("v_quant_type", "NONE") != "NONE")
+      op_.unsupported("a quantised cache");
     if (op_.flag("sliding_window_cache")) op_.unsupported("a cache of one window's size");
-    if (op_.has(14) || op_.has(15)) op_.unsupported("norms of queries and keys", "export with SimplifiedLayerNormalization before it");
+    if (op_.has(14) || op_.has(15))
+      op_.unsupported("norms of queries and keys", "export with SimplifiedLayerNormalization before it");
     if (op_.has(16)) op_.unsupported("padded chunks of queries (query_seqlens)");
     if (op_.has(3) != op_.has(4)) op_.fail(kNode, "one of past_key and past_value is missing");
   }
@@ -243,7 +245,8 @@ class GroupQuery {
     const tsr_dim keys = k.size(2);
     const V key = b_.iota({1, 1, 1, keys}, 3), at = b_.expand(position, {1, 3});  // [batch, 1, length, 1]
     V seen = op_.flag("causal", true) ? key <= at : key < b_.expand(tokens_, {1, 2, 3});
-    if (const int64_t window = op_.i("local_window_size", -1); window >= 0) seen = both(seen, key > at - static_cast<double>(window));
+    if (const int64_t window = op_.i("local_window_size", -1); window >= 0)
+      seen = both(seen, key > at - static_cast<double>(window));
     V bias = op_.opt(10);
     if (bias && bias.size(3) != keys) {
       Dims behind(4, 0);
@@ -252,7 +255,8 @@ class GroupQuery {
     }
     const double cap = op_.f("softcap", 0.0), scale = op_.f("scale", 0.0);
     const bool smooth = op_.i("smooth_softmax", -1) > 0;
-    if (cap == 0 && !smooth && !op_.has(11)) return whole_attention(b_, q, k, v, bias ? b_.select(seen, bias, -HUGE_VAL) : seen, scale, false);
+    if (cap == 0 && !smooth && !op_.has(11))
+      return whole_attention(b_, q, k, v, bias ? b_.select(seen, bias, -HUGE_VAL) : seen, scale, false);
 
     const tsr_dtype t = q.dtype(), wide = Build::wide(t);
     op_.expect(scale != 0 || Build::is_number(q.size(3)), "the head size is symbolic and there is no scale");
@@ -264,7 +268,8 @@ class GroupQuery {
     // A score without a value, which only takes from the weights of the others: per head, or 0.
     const bool sink = smooth || op_.has(11);
     if (sink) {
-      const V extra = op_.has(11) ? b_.reshape(b_.cast(op_.in(11), wide), {1, q.size(1), 1, 1}) : b_.full(0, wide, {1, 1, 1, 1});
+      const V extra =
+          op_.has(11) ? b_.reshape(b_.cast(op_.in(11), wide), {1, q.size(1), 1, 1}) : b_.full(0, wide, {1, 1, 1, 1});
       scores = b_.concat({scores, b_.broadcast(extra, {q.size(0), q.size(1), q.size(2), 1})}, 3);
     }
     V weights = scores.call("softmax", {sdk::attr_int("axis", 3)});

@@ -10,9 +10,7 @@ namespace tessera::onnx {
 namespace {
 
 // Inputs i, i + 1 and i + 2: a tensor, its scale and its zero point (0 when omitted).
-V centred(Op& op, size_t i) {
-  return integer_operand(op, op.in(i), op.has(i + 2) ? op.b.reshape(op.in(i + 2), {}) : V(), true);
-}
+V centred(Op& op, size_t i) { return integers_of(op, op.in(i), op.has(i + 2) ? op.b.reshape(op.in(i + 2), {}) : V()); }
 V scale_at(Op& op, size_t i) { return op.b.reshape(op.b.cast(op.in(i), TSR_F32), {}); }
 V dequantized(Op& op, size_t i) { return op.b.cast(centred(op, i), TSR_F32) * scale_at(op, i + 1); }
 
@@ -45,7 +43,8 @@ void qlinear_softmax(Op& op) {
     y = x.call("softmax", {sdk::attr_int("axis", axis)});
   } else {
     const auto s = std::span(x.sizes());
-    const V flat = b.reshape(x, {b.product(s.first(static_cast<size_t>(axis))), b.product(s.subspan(static_cast<size_t>(axis)))});
+    const V flat =
+        b.reshape(x, {b.product(s.first(static_cast<size_t>(axis))), b.product(s.subspan(static_cast<size_t>(axis)))});
     y = b.reshape(flat.call("softmax", {sdk::attr_int("axis", 1)}), x.sizes());
   }
   op.out(quantized(op, y, 3, op.in(0).dtype()));
@@ -58,7 +57,8 @@ void qlinear_reduce_mean(Op& op) {
 }
 
 void qlinear_concat(Op& op) {
-  op.expect(op.num_inputs() >= 5 && op.num_inputs() % 3 == 2, std::to_string(op.num_inputs()) + " inputs; expected 2 and 3 per tensor");
+  op.expect(op.num_inputs() >= 5 && op.num_inputs() % 3 == 2,
+            std::to_string(op.num_inputs()) + " inputs; expected 2 and 3 per tensor");
   std::vector<V> parts;
   for (size_t i = 2; i < op.num_inputs(); i += 3) parts.push_back(dequantized(op, i));
   op.out(quantized(op, op.b.concat(parts, op.axis(op.i("axis"), parts[0].rank())), 0, op.in(1).dtype()));
@@ -102,9 +102,9 @@ void qlinear_global_average_pool(Op& op) {
   qlinear_pool(op, [&](const V& x) { return op.b.reduce("mean", x, axes_from(2, x.rank()), true); });
 }
 
-// sum(A - zero)(B - zero) scaled, as a float; `columns`: what broadcasts along the columns of the product.
-V scaled_product(Op& op, const V& a, const V& b, const V& scale, const V& bias) {
-  const V y = op.b.cast(op.b.matmul(a, b), TSR_F32) * scale;
+// sum(A - zero)(B - zero) scaled, as a float; the scale broadcasts along the columns of the product.
+V scaled_product(Op& op, const V& product, const V& scale, const V& bias) {
+  const V y = op.b.cast(product, TSR_F32) * scale;
   return bias ? y + bias : y;
 }
 
@@ -116,15 +116,16 @@ V column_scale(Op& op, size_t i) {
 }
 
 void matmul_integer_to_float(Op& op) {
-  const V a = integer_operand(op, op.in(0), op.opt(4), true), b = integer_operand(op, op.in(1), op.opt(5), false);
-  const V y = scaled_product(op, a, b, scale_at(op, 2) * column_scale(op, 3), op.has(6) ? op.b.cast(op.in(6), TSR_F32) : V());
+  const V product = integer_product(op, op.in(0), op.in(1), op.opt(4), op.opt(5));
+  const V y =
+      scaled_product(op, product, scale_at(op, 2) * column_scale(op, 3), op.has(6) ? op.b.cast(op.in(6), TSR_F32) : V());
   op.out(op.b.cast(y, op.in(2).dtype()));
 }
 
 void dynamic_quantize_matmul(Op& op) {
   const Quantised a = quantize_dynamically(op, op.in(0));
-  op.out(scaled_product(op, integer_operand(op, a.values, a.zero, true), integer_operand(op, op.in(1), op.opt(3), false),
-                        a.scale * column_scale(op, 2), op.opt(4)));
+  op.out(
+      scaled_product(op, integer_product(op, a.values, op.in(1), a.zero, op.opt(3)), a.scale * column_scale(op, 2), op.opt(4)));
 }
 
 void qgemm(Op& op) {
@@ -133,9 +134,7 @@ void qgemm(Op& op) {
     op.expect(v.rank() == 2, "an operand of rank " + std::to_string(v.rank()));
     return op.flag(flag) ? b.transpose(v, {1, 0}) : v;
   };
-  const V left = integer_operand(op, turned(op.in(0), "transA"), op.opt(2), true);
-  const V right = integer_operand(op, turned(op.in(3), "transB"), op.opt(5), false);
-  V sum = b.matmul(left, right);
+  V sum = integer_product(op, turned(op.in(0), "transA"), turned(op.in(3), "transB"), op.opt(2), op.opt(5));
   if (op.has(6)) sum = sum + op.in(6);
   const V y = b.cast(sum, TSR_F32) * (scale_at(op, 1) * column_scale(op, 4) * op.f("alpha", 1.0));
   op.out(op.has(7) ? quantized(op, y, 7, op.has(8) ? op.in(8).dtype() : op.in(0).dtype()) : y);
@@ -169,8 +168,10 @@ void matmul_n_bits(Op& op) {
     shape.back() = n;
     return op.out(bias(b.full(0, a.dtype(), shape)));
   }
-  const V weights = b.cast(unpacked(op, b.reshape(op.in(1), {n, blocks, block * bits / 8}), bits), a.dtype());  // [n, blocks, block]
-  V scale = b.reshape(b.cast(op.in(2), a.dtype()), {n, blocks}), zero = b.scalar(static_cast<double>(1 << (bits - 1)), a.dtype());
+  const V weights =
+      b.cast(unpacked(op, b.reshape(op.in(1), {n, blocks, block * bits / 8}), bits), a.dtype());  // [n, blocks, block]
+  V scale = b.reshape(b.cast(op.in(2), a.dtype()), {n, blocks}),
+    zero = b.scalar(static_cast<double>(1 << (bits - 1)), a.dtype());
   if (op.has(3) && op.in(3).dtype() == TSR_U8)
     zero = b.cast(b.slice(unpacked(op, b.reshape(op.in(3), {n, (blocks * bits + 7) / 8}), bits), 1, 0, blocks), a.dtype());
   else if (op.has(3))

@@ -28,13 +28,27 @@ V saturate(Op& op, const V& value, const V& zero, tsr_dtype to) {
   return b.cast(b.op("clamp", {r, b.scalar(lo, r.dtype()), b.scalar(hi, r.dtype())}), to);
 }
 
-V integer_operand(Op& op, const V& v, const V& zero, bool left) {
+V integers_of(Op& op, const V& v, const V& zero) {
+  const V wide = op.b.cast(v, TSR_I32);
+  return zero ? wide - op.b.cast(zero, TSR_I32) : wide;
+}
+
+V zero_point(Op& op, const V& v, V zero, bool left) {
   Build& b = op.b;
-  const V wide = b.cast(v, TSR_I32);
-  if (!zero) return wide;
-  V z = one_or_all(b, b.cast(zero, TSR_I32));
-  if (z.rank() == 1 && left && v.rank() > 1) z = b.expand(z, {1});
-  return wide - z;
+  if (!zero) return b.scalar(0, v.dtype());
+  if (zero.rank() == 1 && zero.size(0) == 1) zero = b.reshape(zero, {});
+  if (zero.rank() == 1 && left && v.rank() > 1) zero = b.expand(zero, {1});
+  return zero;
+}
+
+V integer_product(Op& op, const V& a, const V& c, const V& a_zero, const V& c_zero) {
+  if (is_float(a.dtype())) {  // float8
+    const auto wide = [&](const V& v, const V& zero) {
+      return zero ? op.b.cast(v, TSR_F32) - op.b.cast(zero, TSR_F32) : op.b.cast(v, TSR_F32);
+    };
+    return op.b.matmul(wide(a, a_zero), wide(c, c_zero));
+  }
+  return op.b.op("matmul_integer", {a, c, zero_point(op, a, a_zero, true), zero_point(op, c, c_zero, false)});
 }
 
 Quantised quantize_dynamically(Op& op, const V& x) {
@@ -117,25 +131,6 @@ void dynamic_quantize_linear(Op& op) {
   op.out(q.values, 0);
   op.out(q.scale, 1);
   op.out(q.zero, 2);
-}
-
-// The zero point of an operand of a product, 0 without one. A vector counts rows of a left operand, columns of a right one.
-V zero_point(Op& op, const V& v, V zero, bool left) {
-  Build& b = op.b;
-  if (!zero) return b.scalar(0, v.dtype());
-  if (zero.rank() == 1 && zero.size(0) == 1) zero = b.reshape(zero, {});
-  if (zero.rank() == 1 && left && v.rank() > 1) zero = b.expand(zero, {1});
-  return zero;
-}
-
-V integer_product(Op& op, const V& a, const V& c, const V& a_zero, const V& c_zero) {
-  if (is_float(a.dtype())) {  // float8
-    const auto wide = [&](const V& v, const V& zero) {
-      return zero ? op.b.cast(v, TSR_F32) - op.b.cast(zero, TSR_F32) : op.b.cast(v, TSR_F32);
-    };
-    return op.b.matmul(wide(a, a_zero), wide(c, c_zero));
-  }
-  return op.b.op("matmul_integer", {a, c, zero_point(op, a, a_zero, true), zero_point(op, c, c_zero, false)});
 }
 
 void matmul_integer(Op& op) { op.out(integer_product(op, op.in(0), op.in(1), op.opt(2), op.opt(3))); }

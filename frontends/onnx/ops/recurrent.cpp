@@ -124,10 +124,10 @@ class Recurrent {
   };
 
   V direction_of(size_t input, int64_t d) { return b_.squeeze(b_.slice(op_.in(input), 0, d, d + 1), {0}); }
-  // x by weights that are i32, their zero points taken away.
-  V integer_product(const V& x, const V& weights, const V& scale) {
+  // x, quantised by its own range, by quantised weights.
+  V quantised_product(const V& x, const V& weights, const V& zero, const V& scale) {
     const Quantised q = quantize_dynamically(op_, x);
-    return b_.cast(b_.matmul(integer_operand(op_, q.values, q.zero, true), weights), TSR_F32) * (q.scale * scale);
+    return b_.cast(integer_product(op_, q.values, weights, q.zero, zero), TSR_F32) * (q.scale * scale);
   }
   V gate(const V& all, int64_t g) const {
     return all.build().slice(all, all.rank() - 1, op_.b.mul(hidden_, g), op_.b.mul(hidden_, g + 1));
@@ -147,9 +147,8 @@ class Recurrent {
   Result one(const V& x, int64_t d, bool reverse, std::span<const Activation> act, bool batch_first) {
     const bool before = cell_ != Cell::Gru || op_.i("linear_before_reset", 0) != 0;
     // Inputs of all steps: [seq, batch, gates * hidden], biases in it where nothing needs them apart.
-    V inputs = integers_
-                   ? integer_product(x, integer_operand(op_, direction_of(1, d), direction_of(9, d), false), direction_of(8, d))
-                   : b_.dot(x, direction_of(1, d), {2}, {1});
+    V inputs = integers_ ? quantised_product(x, direction_of(1, d), direction_of(9, d), direction_of(8, d))
+                         : b_.dot(x, direction_of(1, d), {2}, {1});
     V recurrent_bias;
     if (op_.has(3)) {
       const V bias = direction_of(3, d);
@@ -169,15 +168,14 @@ class Recurrent {
     if (lengths) args.push_back(b_.range(x.size(0)));
     const size_t scanned = args.size() - carried;
     const size_t first_invariant = args.size();
-    args.push_back(integers_ ? integer_operand(op_, direction_of(2, d), direction_of(11, d), false)
-                             : b_.transpose(direction_of(2, d), {1, 0}));  // [hidden, gates * hidden]
+    args.push_back(integers_ ? direction_of(2, d) : b_.transpose(direction_of(2, d), {1, 0}));  // [hidden, gates * hidden]
     if (lengths) args.push_back(b_.expand(b_.cast(op_.in(4), TSR_I64), {1}));
     const size_t bias_at = args.size();
     if (recurrent_bias) args.push_back(recurrent_bias);
     const size_t peep_at = args.size();
     const bool peeps = cell_ == Cell::Lstm && op_.has(7);
     if (peeps) args.push_back(direction_of(7, d));
-    if (integers_) args.push_back(direction_of(10, d));
+    if (integers_) args.push_back(direction_of(11, d)), args.push_back(direction_of(10, d));
 
     std::vector<tsr_type> types = b_.types_of(args);
     for (size_t i = 0; i < scanned; ++i) {
@@ -193,7 +191,7 @@ class Recurrent {
       } else if (cell_ == Cell::Gru) {
         next_h = gru(h, xs, weights, bias, act, before);
       } else {
-        const V product = integers_ ? integer_product(h, weights, in.back()) : b_.matmul(h, weights);
+        const V product = integers_ ? quantised_product(h, weights, in[in.size() - 2], in.back()) : b_.matmul(h, weights);
         std::tie(next_h, next_c) = lstm(c, xs + product, peep, act);
       }
       V y = next_h;
