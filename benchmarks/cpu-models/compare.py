@@ -276,4 +276,5 @@ def main():
         print(table(results, args))
 
 
-main()
+if __name__ == "__main__":
+    main()
