@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include "tessera/plugin.hpp"
 
@@ -137,6 +138,34 @@ bool Dims::assume(tsr_relation r, tsr_dim a, tsr_dim b, const char* why) const {
 tsr_dim Dims::unbacked(int64_t min, int64_t max) const {
   if (!graph_) throw sdk::Error(TSR_BUG, "TSR-B008", "a size that depends on data cannot be inferred without a graph");
   return sdk::host().graph->symbol_create(graph_, "u", min, max, 1);
+}
+
+bool Dims::is_unbacked_symbol(tsr_dim d) const {
+  if (known(d) || !graph_) return false;
+  const tsr_tables& t = *sdk::host().graph->tables(graph_);
+  const tsr_dim_expr& e = *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d));
+  return e.op == TSR_DIM_SYMBOL && TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol)->unbacked;
+}
+
+std::vector<uint32_t> Dims::unbacked_symbols(tsr_dim d) const {
+  std::vector<uint32_t> out;
+  if (known(d) || !graph_) return out;
+  const tsr_tables& t = *sdk::host().graph->tables(graph_);
+  std::unordered_set<tsr_dim> seen;  // subexpressions are shared
+  std::vector<tsr_dim> stack = {d};
+  while (!stack.empty()) {
+    const tsr_dim x = stack.back();
+    stack.pop_back();
+    if (known(x) || !seen.insert(x).second) continue;
+    const tsr_dim_expr& e = *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(x));
+    if (e.op != TSR_DIM_SYMBOL) {
+      stack.push_back(e.lhs);
+      stack.push_back(e.rhs);
+    } else if (TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol)->unbacked) {
+      out.push_back(e.symbol);
+    }
+  }
+  return out;
 }
 
 bool Dims::broadcast(tsr_dim a, tsr_dim b, tsr_dim& out) const {

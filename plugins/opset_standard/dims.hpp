@@ -37,6 +37,10 @@ class Dims {
   // A new size that depends on data, in [min, max].
   tsr_dim unbacked(int64_t min, int64_t max) const;
 
+  [[nodiscard]] bool is_unbacked_symbol(tsr_dim d) const;
+  // The unbacked symbols that an expression mentions, by number, each once.
+  [[nodiscard]] std::vector<uint32_t> unbacked_symbols(tsr_dim d) const;
+
   // The size of two dimensions that broadcast against each other; false: they do not.
   bool broadcast(tsr_dim a, tsr_dim b, tsr_dim& out) const;
 

@@ -144,6 +144,84 @@ TEST_CASE("scan takes sizes that only the data knows from the first step, and ho
                Catch::Contains("TSR-R026 scan: step 1 gives i64[1, 1] for result 0, the first step i64[2, 1]"));
 }
 
+TEST_CASE("branches may give results of different sizes") {
+  FakeBackend fake;
+  const auto e = compile_text(R"(graph @g(%p: bool[], %x: f32[s0], %y: f32[3]) -> (f32[u0], f32[u0])
+      symbols { s0: 0..; u0: 0.. unbacked } {
+    %r = cond %p, %x, %y : f32[u0]
+      region(%a: f32[s0], %b: f32[3]) { return %a }
+      region(%c: f32[s0], %d: f32[3]) { %n = neg %d  return %n }
+    %q = add %r, %r
+    return %r, %q
+  })",
+                              fake);
+  TensorRef yes = tensor_of({1}, {}, TSR_BOOL), no = tensor_of({0}, {}, TSR_BOOL), x = vector_of({1, 2}),
+            y = vector_of({3, 4, 5}), none = tensor_of({}, {0});
+  REQUIRE(values_of(*run(*e, {yes.get(), x.get(), y.get()})[1]) == Values{2, 4});
+  REQUIRE(values_of(*run(*e, {no.get(), x.get(), y.get()})[1]) == Values{-6, -8, -10});
+  REQUIRE(sizes_of(*run(*e, {yes.get(), none.get(), y.get()})[0]) == std::vector<int64_t>{0});
+  // Inferred, the size is a symbol of its own; a written one must be one, too.
+  const std::string text =
+      "graph @g(%p: bool[], %x: f32[2], %y: f32[3]) -> (f32[TYPE]) { %r = cond %p, %x, %y : f32[TYPE]\n"
+      "region(%a: f32[2], %b: f32[3]) { return %a } region(%c: f32[2], %d: f32[3]) { return %d } return %r }";
+  const auto with = [&](const std::string& size) {
+    std::string s = text;
+    for (size_t at; (at = s.find("TYPE")) != s.npos;) s.replace(at, 4, size);
+    return error_of([&] { (void)graph_of(s); });
+  };
+  REQUIRE_THAT(with("2"), Catch::Contains("TSR-I039") && Catch::Contains("f32[2], expected f32[u0]"));
+  REQUIRE_THAT(with("s0"), Catch::Contains("TSR-I039"));
+}
+
+TEST_CASE("while_loop carries values whose sizes change, and stacks a slice per turn") {
+  FakeBackend fake;
+  const auto e = compile_text(R"(graph @g(%i: f32[], %x: f32[2], %limit: f32[]) -> (f32[], f32[u2], f32[u3], f32[u3, 2])
+      symbols { u0: 0.. unbacked; u1: 0.. unbacked; u2: 0.. unbacked; u3: 0.. unbacked } {
+    %n, %y, %s, %m = while_loop %i, %x, %limit {carried = 2} : f32[], f32[u2], f32[u3], f32[u3, 2]
+      region(%a: f32[], %b: f32[u0], %l: f32[]) { %p = lt %a, %l  return %p }
+      region(%a1: f32[], %b1: f32[u1], %l1: f32[]) {
+        %one = constant {value = dense<f32[]: 1.0>}
+        %a2 = add %a1, %one
+        %w = concat %b1, %b1 {axis = 0}
+        %k = mul %l1, %a2
+        %f = full %k {shape = [2]}
+        return %a2, %w, %a2, %f
+      }
+    return %n, %y, %s, %m
+  })",
+                              fake);
+  TensorRef zero = tensor_of({0}, {}), x = vector_of({1, 3}), three = tensor_of({3}, {}), none = tensor_of({-1}, {});
+  auto out = run(*e, {zero.get(), x.get(), three.get()});
+  REQUIRE(values_of(*out[0]) == Values{3});
+  REQUIRE(values_of(*out[1]) == Values{1, 3, 1, 3, 1, 3, 1, 3, 1, 3, 1, 3, 1, 3, 1, 3});
+  REQUIRE(values_of(*out[2]) == Values{1, 2, 3});
+  REQUIRE(values_of(*out[3]) == Values{3, 3, 6, 6, 9, 9});
+  out = run(*e, {zero.get(), x.get(), none.get()});
+  REQUIRE(values_of(*out[1]) == Values{1, 3});
+  REQUIRE(sizes_of(*out[2]) == std::vector<int64_t>{0});
+  REQUIRE(sizes_of(*out[3]) == std::vector<int64_t>{0, 2});
+}
+
+TEST_CASE("a carried value whose size changes needs a size that may") {
+  FakeBackend fake;
+  const std::string message = error_of([&] {
+    (void)graph_of(R"(graph @g(%x: f32[2], %xs: f32[3]) -> (f32[2]) {
+      %y = scan %x, %xs {carried = 1, scanned = 1, length = 3}
+        region(%a: f32[2], %b: f32[]) { %w = concat %a, %a {axis = 0}  return %w }
+      return %y
+    })");
+  });
+  REQUIRE_THAT(message, Catch::Contains("TSR-I207") && Catch::Contains("found f32[4], expected f32[2], or an unbacked symbol"));
+  const auto e = compile_text(R"(graph @g(%x: f32[2], %xs: f32[3]) -> (f32[u1]) symbols { u0: 0.. unbacked; u1: 0.. unbacked } {
+      %y = scan %x, %xs {carried = 1, scanned = 1, length = 3} : f32[u1]
+        region(%a: f32[u0], %b: f32[]) { %c = reshape %b {shape = [1]}  %w = concat %a, %c {axis = 0}  return %w }
+      return %y
+    })",
+                              fake);
+  TensorRef x = vector_of({1, 3}), xs = vector_of({5, 6, 7});
+  REQUIRE(values_of(*run(*e, {x.get(), xs.get()})[0]) == Values{1, 3, 5, 6, 7});
+}
+
 TEST_CASE("what a region assumes about sizes of its own is checked where it learns them") {
   FakeBackend fake;
   const auto e =

@@ -266,8 +266,12 @@ class PlanBuilder {
       const tsr_type& t = *g_.value(x.operands[i]).type;
       for (uint32_t k = 0; k < t.rank; ++k) g_.sizes().collect_symbols(t.sizes[k], operands);
     }
+    // A region may also give a size that was known before, without an operand that has it.
+    const auto is_known = [&](uint32_t s) {
+      return g_.record_of(n).has(kControl) && p_.program.known(s) != SizeProgram::kUnknown;
+    };
     for (const uint32_t s : results)
-      if (g_.sizes().symbols()[s].unbacked && std::find(operands.begin(), operands.end(), s) == operands.end())
+      if (g_.sizes().symbols()[s].unbacked && std::find(operands.begin(), operands.end(), s) == operands.end() && !is_known(s))
         out.push_back(s);
     return out;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 
 #include "ir/graph.hpp"
 #include "ir/lexer.hpp"
@@ -110,14 +111,25 @@ class Application {
     for (size_t i = 0; i < stored.size(); ++i) check_pattern(result(i), *stored[i], i);
   }
 
-  void compare(std::span<const tsr_type> inferred, std::span<const tsr_type* const> stored) {
+  // `known`: how many symbols there were before these types were inferred. A newer one stands for a size that only the run can tell: any
+  // unbacked symbol may stand there, as long as it is the same one wherever the new one is.
+  void compare(std::span<const tsr_type> inferred, std::span<const tsr_type* const> stored, size_t known) {
+    std::map<tsr_dim, tsr_dim> renamed;
+    const auto same_size = [&](tsr_dim want, tsr_dim have) {
+      if (want == have) return true;
+      if (const int64_t symbol = symbol_of(want); symbol >= static_cast<int64_t>(known)) {
+        const int64_t other = symbol_of(have);
+        return other >= 0 && sizes_.symbols()[static_cast<size_t>(other)].unbacked != 0 &&
+               renamed.emplace(want, have).first->second == have;
+      }
+      return sizes_.compare(TSR_EQ, want, have) == TSR_TRUE;
+    };
     if (inferred.size() != stored.size())
       fail("TSR-I039", "found " + counted(stored.size(), "result") + ", expected " + std::to_string(inferred.size()));
     for (size_t i = 0; i < stored.size(); ++i) {
       const tsr_type &want = inferred[i], &have = *stored[i];
       bool agree = want.dtype == have.dtype && want.rank == have.rank;
-      for (uint32_t k = 0; agree && k < want.rank; ++k)
-        agree = want.sizes[k] == have.sizes[k] || sizes_.compare(TSR_EQ, want.sizes[k], have.sizes[k]) == TSR_TRUE;
+      for (uint32_t k = 0; agree && k < want.rank; ++k) agree = same_size(want.sizes[k], have.sizes[k]);
       if (!agree)
         fail("TSR-I039",
              "result " + std::to_string(i) + " has the type " + print_type(&sizes_, have) + ", expected " +
@@ -160,6 +172,11 @@ class Application {
   }
   std::string found(uint32_t i) const { return operand(i) + " has the type " + print_type(&sizes_, *c_.operands[i]); }
   std::string dim_text(tsr_dim d) const { return sizes_.print(d); }
+  int64_t symbol_of(tsr_dim d) const {  // -1: it is none
+    if (!TSR_DIM_IS_EXPR(d)) return -1;
+    const tsr_dim_expr& e = sizes_.exprs()[TSR_DIM_EXPR_ID(d)];
+    return e.op == TSR_DIM_SYMBOL ? static_cast<int64_t>(e.symbol) : -1;
+  }
 
   // -------------------------------------------------------------------------------------------------------- dtypes
   void match_dtype(uint32_t i, const OperandDecl& d, const tsr_type& t) {
@@ -604,10 +621,16 @@ void check_result_types(Graph& graph, const OpRecord& record, const tsr_call& ca
                         Prove prove) {
   Application a(graph, record, call, prove);
   a.match_operands();
-  if (record.has(kUnbacked))
-    a.match_results(stored);
-  else
-    a.compare(a.results(), stored);
+  if (record.has(kUnbacked) && !record.has(kControl)) return a.match_results(stored);
+  // Regions say nearly everything about the results of a control op; the symbols that inferring them again makes are forgotten.
+  Sizes& sizes = graph.sizes();
+  const Sizes::Checkpoint before = sizes.checkpoint();
+  a.compare(a.results(), stored, before.symbols);
+  if (sizes.symbols().size() == before.symbols) return;
+  const std::vector<Assumption> assumed(sizes.assumptions().begin() + static_cast<std::ptrdiff_t>(before.assumptions),
+                                        sizes.assumptions().end());
+  sizes.restore(before);
+  for (const Assumption& x : assumed) sizes.require(x.relation, x.a, x.b, x.why);
 }
 
 CallView::CallView(const Graph& g, tsr_id node) {

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "ir/graph.hpp"
+#include "ir/records.hpp"
 #include "runtime/copy.hpp"
 #include "runtime/lease.hpp"
 #include "runtime/parallel.hpp"
@@ -55,19 +56,95 @@ tsr_tensor slice(const tsr_tensor& t, int64_t index) {
   return s;
 }
 
-std::vector<TensorRef> run_while(const ControlPlan& c, const Lease& lease, const SectionRun::Ready& r) {
+// Slices of equal sizes, one after the other along a new first dimension. Memory grows with their number: it doubles when it is full.
+class Stack {
+ public:
+  Stack(std::string_view op, tsr_device device) : op_(op), device_(device) {}
+
+  // Of a known number of slices, in any order.
+  void put(const tsr_tensor& t, int64_t at, int64_t length, int64_t result, int64_t turn) {
+    if (!all_) reserve(t, length);
+    place(t, at, result, turn);
+  }
+  void push(const tsr_tensor& t, int64_t result) {
+    if (!all_ || count_ == all_->desc.sizes[0]) reserve(t, std::max<int64_t>(4, 2 * count_));
+    place(t, count_, result, count_);
+    ++count_;
+  }
+  explicit operator bool() const { return static_cast<bool>(all_); }
+  TensorRef take() { return std::move(all_); }
+  // What was pushed, in memory of its size.
+  TensorRef take_pushed() {
+    if (count_ < all_->desc.sizes[0]) resize(count_);
+    return std::move(all_);
+  }
+
+ private:
+  void reserve(const tsr_tensor& slice, int64_t length) {
+    if (all_) return resize(length);
+    std::vector<int64_t> sizes = {length};
+    sizes.insert(sizes.end(), slice.sizes, slice.sizes + slice.rank);
+    all_ = TensorRef(tensor_create(slice.dtype, sizes, device_));
+  }
+  void resize(int64_t length) {
+    const tsr_tensor& old = all_->desc;
+    std::vector<int64_t> sizes(old.sizes, old.sizes + old.rank);
+    sizes[0] = length;
+    TensorRef other(tensor_create(old.dtype, sizes, device_));
+    tsr_tensor from = old, to = other->desc;
+    sizes[0] = std::min(length, old.sizes[0]);
+    from.sizes = to.sizes = sizes.data();
+    copy_tensor(to, from);
+    all_ = std::move(other);
+  }
+  void place(const tsr_tensor& t, int64_t at, int64_t result, int64_t turn) {
+    const tsr_tensor to = slice(all_->desc, at);
+    if (to.rank != t.rank || !std::equal(to.sizes, to.sizes + to.rank, t.sizes))
+      throw user_error("TSR-R026",
+                       std::string(op_) + ": step " + std::to_string(turn) + " gives " + type_text(t.dtype, {t.sizes, t.rank}) +
+                           " for result " + std::to_string(result) + ", the first step " +
+                           type_text(to.dtype, {to.sizes, to.rank}),
+                       "results that are stacked have one size in all steps: pad them, or stack what they are reduced to");
+    copy_tensor(to, t);
+  }
+
+  std::string_view op_;
+  tsr_device device_;
+  TensorRef all_;
+  int64_t count_ = 0;
+};
+
+// The stacked result of a loop that made no turn: empty, and 0 where a turn would have told the size.
+TensorRef empty_stack(const Plan& plan, const Lease& lease, uint32_t slot) {
+  const tsr_type& t = *plan.graph->value(plan.slots[slot].value).type;
+  const std::span<const int64_t> symbols(lease.dims.data(), plan.program.num_symbols());
+  std::vector<int64_t> sizes;
+  for (uint32_t d = 0; d < t.rank; ++d)
+    sizes.push_back(std::max<int64_t>(plan.graph->sizes().evaluate(t.sizes[d], symbols), 0));
+  if (!sizes.empty()) sizes[0] = 0;
+  return TensorRef(tensor_create(plan.slots[slot].dtype, sizes, plan.slots[slot].device));
+}
+
+std::vector<TensorRef> run_while(const Plan& plan, const ControlPlan& c, const Lease& lease, const SectionRun::Ready& r) {
   const uint32_t n = r.launch.num_inputs;
   std::vector<const tsr_tensor*> inputs(n);
   for (uint32_t i = 0; i < n; ++i) inputs[i] = &r.launch.inputs[i];
   std::vector<TensorRef> carried(c.carried);
-  // Where nothing computes the predicate there is nothing to wait for: no iteration runs.
+  std::vector<Stack> stacked;
+  for (size_t k = c.carried; k < r.step->outputs.size(); ++k)
+    stacked.emplace_back(r.step->record->name, plan.slots[r.step->outputs[k]].device);
+  // Where nothing computes the predicate there is nothing to wait for: no turn is made.
   while (!c.predicate_unknown && read_bool(run_region(*c.regions[0], lease, inputs)[0]->desc)) {
     std::vector<TensorRef> next = run_region(*c.regions[1], lease, inputs);
+    for (size_t k = 0; k < stacked.size(); ++k) stacked[k].push(next[c.carried + k]->desc, static_cast<int64_t>(c.carried + k));
+    next.resize(c.carried);
     carried = std::move(next);
     for (uint32_t i = 0; i < c.carried; ++i) inputs[i] = &carried[i]->desc;
   }
   for (uint32_t i = 0; i < c.carried; ++i)
     if (!carried[i]) carried[i] = own(*inputs[i]);
+  for (size_t k = 0; k < stacked.size(); ++k)
+    carried.push_back(stacked[k] ? stacked[k].take_pushed() : empty_stack(plan, lease, r.step->outputs[c.carried + k]));
   return carried;
 }
 
@@ -155,27 +232,17 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Le
     inputs[c.carried + i] = &slices[i];
   }
   if (is_map(*c.regions[0], c)) return run_map(*c.regions[0], lease, r, c.scanned, length);
-  std::vector<TensorRef> carried(c.carried), stacked(r.step->outputs.size() - c.carried);
+  std::vector<TensorRef> carried(c.carried);
+  std::vector<Stack> stacked;
+  for (size_t k = c.carried; k < r.step->outputs.size(); ++k)
+    stacked.emplace_back(r.step->record->name, plan.slots[r.step->outputs[k]].device);
   for (int64_t step = 0; step < length; ++step) {
     const int64_t at = c.reverse ? length - 1 - step : step;
     for (uint32_t i = 0; i < c.scanned; ++i) slices[i] = slice(r.launch.inputs[c.carried + i], at);
     std::vector<TensorRef> out = run_region(*c.regions[0], lease, inputs);
-    for (size_t k = 0; k < stacked.size(); ++k) {
-      const tsr_tensor& t = out[c.carried + k]->desc;
-      if (!stacked[k]) {  // the first step tells what only the data knows of the sizes
-        std::vector<int64_t> sizes = {length};
-        sizes.insert(sizes.end(), t.sizes, t.sizes + t.rank);
-        stacked[k] = TensorRef(tensor_create(t.dtype, sizes, plan.slots[r.step->outputs[c.carried + k]].device));
-      }
-      const tsr_tensor place = slice(stacked[k]->desc, at);
-      if (!std::equal(place.sizes, place.sizes + place.rank, t.sizes))
-        throw user_error("TSR-R026",
-                         "scan: step " + std::to_string(step) + " gives " + type_text(t.dtype, {t.sizes, t.rank}) +
-                             " for result " + std::to_string(c.carried + k) + ", the first step " +
-                             type_text(place.dtype, {place.sizes, place.rank}),
-                         "results that are stacked have one size in all steps: pad them, or stack what they are reduced to");
-      copy_tensor(place, t);
-    }
+    // The first turn tells what only the data knows of the sizes.
+    for (size_t k = 0; k < stacked.size(); ++k)
+      stacked[k].put(out[c.carried + k]->desc, at, length, static_cast<int64_t>(c.carried + k), step);
     for (uint32_t i = 0; i < c.carried; ++i) {
       carried[i] = std::move(out[i]);
       inputs[i] = &carried[i]->desc;
@@ -183,17 +250,8 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Le
   }
   for (uint32_t i = 0; i < c.carried; ++i)
     if (!carried[i]) carried[i] = own(*inputs[i]);
-  for (size_t k = 0; k < stacked.size(); ++k) {
-    if (!stacked[k]) {  // no step ran: empty, and 0 where a step would have told the size
-      const uint32_t slot = r.step->outputs[c.carried + k];
-      const tsr_type& t = *plan.graph->value(plan.slots[slot].value).type;
-      const std::span<const int64_t> symbols(lease.dims.data(), plan.program.num_symbols());
-      std::vector<int64_t> sizes;
-      for (uint32_t d = 0; d < t.rank; ++d) sizes.push_back(plan.graph->sizes().evaluate(t.sizes[d], symbols));
-      stacked[k] = TensorRef(tensor_create(plan.slots[slot].dtype, sizes, plan.slots[slot].device));
-    }
-    carried.push_back(std::move(stacked[k]));
-  }
+  for (size_t k = 0; k < stacked.size(); ++k)
+    carried.push_back(stacked[k] ? stacked[k].take() : empty_stack(plan, lease, r.step->outputs[c.carried + k]));
   return carried;
 }
 
@@ -211,7 +269,7 @@ void run_control(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
       results = run_region(*c.regions[taken ? 0 : 1], lease, inputs);
       break;
     }
-    case ControlPlan::kWhile: results = run_while(c, lease, r); break;
+    case ControlPlan::kWhile: results = run_while(plan, c, lease, r); break;
     case ControlPlan::kScan: results = run_scan(plan, c, lease, r); break;
   }
   // Sizes that only the branch taken could tell.
