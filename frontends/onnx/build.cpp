@@ -359,13 +359,16 @@ tsr_id Build::make_region(std::span<const tsr_type> types, const std::function<s
   for (const tsr_type& t : types) pointers.push_back(&t);
   tsr_id id = TSR_NONE;
   sdk::check(graph_.api().region_create(graph_.handle(), pointers.data(), static_cast<uint32_t>(pointers.size()), &id));
-  const tsr_id outer = std::exchange(region, id);
+  struct Restore {
+    tsr_id& region;
+    tsr_id outer;
+    ~Restore() { region = outer; }
+  } const restore{region, std::exchange(region, id)};
   std::vector<V> in;
   for (const tsr_id i : graph_.inputs(id)) in.push_back(value(i));
   std::vector<tsr_id> ids;
   for (const V& v : fill(in)) ids.push_back(v.id());
   sdk::check(graph_.api().region_set_outputs(graph_.handle(), id, ids.data(), static_cast<uint32_t>(ids.size())));
-  region = outer;
   return id;
 }
 

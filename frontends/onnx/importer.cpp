@@ -131,6 +131,11 @@ V Importer::lookup(std::string_view name, const std::string& place) const {
        "it is no input, no initializer and no output of a node: a name is wrong, or the nodes form a cycle");
 }
 
+tsr_id Importer::captured_from(tsr_id value) const {
+  for (auto at = captured_from_.find(value); at != captured_from_.end(); at = captured_from_.find(value)) value = at->second;
+  return value;
+}
+
 const TypeProto* Importer::declared(std::string_view name) const {
   const auto found = scope_->declared.find(name);
   return found == scope_->declared.end() ? nullptr : found->second;
@@ -169,15 +174,24 @@ V Importer::graph_input(const ValueInfoProto& info) {
   const tsr_dtype dtype = dtype_of(info.type.element);
   if (dtype == TSR_DTYPE_INVALID)
     fail(kType, what + " holds elements of " + type_name(info.type.element) + ", which tensors here do not have");
-  if (!info.type.has_shape)
-    fail(kData, what + " has no shape, not even a rank; it depends on the graph inputs: " + quoted(info.name),
-         "give it a shape (onnx.shape_inference, or the exporter's input description), or fix its value (tessera run --fix "
-         "NAME)");
-  if (info.type.dims.size() > 64)
-    fail(kTensor, what + " has " + std::to_string(info.type.dims.size()) + " dimensions; at most 64");
+  // What the caller has fixed of the type of the call that the model is imported for.
+  const tsr_type* const fixed = g.api().bound_type(g.handle(), name.c_str());
+  std::vector<TypeProto::Dim> declared = info.type.dims;
+  if (!info.type.has_shape && fixed) declared.resize(fixed->rank);
+  if (!info.type.has_shape && !fixed) {
+    g.api().need_input(g.handle(), name.c_str(), TSR_NEED_RANK);
+    if (lacks_rank_.empty()) lacks_rank_ = info.name;
+  }
+  if (declared.size() > 64) fail(kTensor, what + " has " + std::to_string(declared.size()) + " dimensions; at most 64");
   Dims dims;
   int64_t product = 1;
-  for (const TypeProto::Dim& d : info.type.dims) {
+  for (size_t k = 0; k < declared.size(); ++k) {
+    const TypeProto::Dim& d = declared[k];
+    if ((!d.value || *d.value < 0) && fixed && fixed->rank == declared.size() && fixed->sizes[k] >= 0) {
+      dims.push_back(fixed->sizes[k]);
+      if (!d.param.empty()) symbols_.emplace(d.param, fixed->sizes[k]);
+      continue;
+    }
     if (d.value && *d.value >= 0) {  // exporters write -1 for a size that is not known
       if (__builtin_mul_overflow(product, std::max<int64_t>(*d.value, 1), &product) || product > INT64_MAX / 128)
         fail(kTensor, what + " has the size " + std::to_string(*d.value) + "; expected sizes whose product fits 64 bits",
@@ -349,6 +363,7 @@ void Importer::call(const FunctionProto& f, const NodeProto& n, const std::vecto
   for (const AttributeProto& a : f.defaults) attributes[a.name] = &a;
   for (const AttributeProto* a : given) attributes[a->name] = a;
   Scope inner;
+  inner.stream = stream();
   inner.attributes = &attributes;
   inner.opsets = f.opsets.empty() ? &model_.opsets : &f.opsets;
   inner.within = " in function " + quoted(f.name);
@@ -385,6 +400,10 @@ void Importer::captures(std::span<const GraphProto* const> graphs, std::vector<V
       names->push_back(name);
     }
   }
+  if (const V s = stream(); s && std::any_of(graphs.begin(), graphs.end(), [&](const GraphProto* g) { return draws(*g); })) {
+    values->push_back(s);
+    names->push_back({});
+  }
 }
 
 tsr_id Importer::region(const GraphProto& graph, std::span<const tsr_type> types, std::span<const std::string_view> captured,
@@ -398,13 +417,25 @@ tsr_id Importer::region(const GraphProto& graph, std::span<const tsr_type> types
   // Captured names hide those of the scope around; the graph's own inputs hide both.
   inner.outer = &middle;
   middle.outer = scope_;
+  middle.region = true;
+  std::vector<tsr_id> outside;
+  for (const std::string_view name : captured) outside.push_back(name.empty() ? TSR_NONE : find(name)->id());
   const tsr_id id = b.make_region(types, [&](std::span<const V> in) {
     const size_t own = in.size() - captured.size();
-    for (size_t i = 0; i < captured.size(); ++i) middle.values[captured[i]] = in[own + i];
-    Scope* const outer = std::exchange(scope_, &inner);
-    std::vector<V> results = leave(inline_body(graph, enter(in.first(own))));
-    scope_ = outer;
-    return results;
+    for (size_t i = 0; i < captured.size(); ++i)
+      if (outside[i] != TSR_NONE) captured_from_[in[own + i].id()] = outside[i];
+    for (size_t i = 0; i < captured.size(); ++i) {
+      if (captured[i].empty())
+        middle.stream = in[own + i];
+      else
+        middle.values[captured[i]] = in[own + i];
+    }
+    struct Restore {  // whoever catches an error of a branch goes on outside
+      Scope*& scope;
+      Scope* outer;
+      ~Restore() { scope = outer; }
+    } const restore{scope_, std::exchange(scope_, &inner)};
+    return leave(inline_body(graph, enter(in.first(own))));
   });
   --depth_;
   return id;
@@ -444,6 +475,45 @@ std::vector<V> Importer::inline_graph(const GraphProto& graph, std::span<const V
   return out;
 }
 
+// --------------------------------------------------------------------------------------------------------- random numbers
+
+bool Importer::draws(const GraphProto& graph) const {
+  static constexpr std::string_view kOps[] = {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike",
+                                              "Bernoulli",     "Multinomial",       "Dropout"};
+  std::unordered_set<const FunctionProto*> seen;
+  const std::function<bool(std::span<const NodeProto>)> any = [&](std::span<const NodeProto> list) {
+    return std::any_of(list.begin(), list.end(), [&](const NodeProto& n) {
+      if (std::find(std::begin(kOps), std::end(kOps), n.op_type) != std::end(kOps)) return true;
+      if (const FunctionProto* f = function(n); f && seen.insert(f).second && any(f->nodes)) return true;
+      return std::any_of(n.attributes.begin(), n.attributes.end(),
+                         [&](const AttributeProto& a) { return a.g && any(a.g->nodes); });
+    });
+  };
+  return any(graph.nodes);
+}
+
+V Importer::stream() const {
+  for (const Scope* s = scope_; s; s = s->outer) {
+    if (s->stream) return s->stream;
+    if (s->region) break;
+  }
+  return {};
+}
+
+// A word of the generator keyed by the turns around, at the counter of this turn: as good as a key of its own for every turn of every loop, of
+// which nobody has to know the length.
+void Importer::begin_turn(const V& turn) {
+  const V outer = stream();
+  const uint64_t zero = 0;
+  auto* data = static_cast<char*>(tensors_.allocate(sizeof zero));
+  std::memcpy(data, &zero, sizeof zero);
+  const V parts[] = {outer ? outer : b.constant({TSR_U64, {1}, data, sizeof zero}), b.cast(b.reshape(turn, {1}), TSR_U64)};
+  const V word = b.ops("random_int", {b.concat(parts, 0)},
+                       {sdk::attr_dims("shape", Dims{1}), sdk::attr_int("low", 0), sdk::attr_int("high", INT64_MAX),
+                        sdk::attr_dtype("dtype", TSR_I64)})[0];
+  scope_->stream = b.cast(word, TSR_U64);
+}
+
 // ------------------------------------------------------------------------------------------------------------ the whole
 
 void Importer::run() {
@@ -458,6 +528,12 @@ void Importer::run() {
   for (const SparseTensorProto& t : g.sparse_initializers) given.insert(t.values.name);
   for (const ValueInfoProto& v : g.inputs)
     if (!given.contains(v.name)) define(v.name, graph_input(v), path_ + ": input " + quoted(v.name));
+  if (!lacks_rank_.empty())
+    fail(kData,
+         path_ + ": input " + quoted(lacks_rank_) +
+             " has no shape, not even a rank; it depends on the graph inputs: " + quoted(lacks_rank_),
+         "import the model for a call (tessera run with --inputs, callable_load), or give the input a shape "
+         "(onnx.shape_inference, or the exporter's input description)");
   initializers(g);
   nodes(g.nodes);
   if (g.outputs.empty()) fail(kStructure, path_ + ": the graph has no outputs");
@@ -491,7 +567,7 @@ void Importer::sweep(tsr_id region) {
   const sdk::Graph g = b.graph();
   for (sdk::Node n{g.handle(), g.region_raw(region).last}; n;) {
     const sdk::Node before = n.prev();
-    bool used = false;
+    bool used = g.has_trait(n.raw().op, "unbacked");  // its sizes may be used where its data is not: the pass dce tells
     for (uint32_t i = 0; i < n.num_results(); ++i) used = used || n.result(i).num_uses() != 0;
     if (used)
       for (const tsr_id r : n.regions()) sweep(r);

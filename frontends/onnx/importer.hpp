@@ -32,6 +32,32 @@ class Importer {
                 const std::function<std::vector<V>(std::vector<V>)>& leave);
   // Translates `graph` in place, with these values for its inputs.
   std::vector<V> inline_graph(const GraphProto& graph, std::span<const V> inputs);
+
+  // ---- random numbers
+  // Whether the graph, or what it calls, draws random numbers.
+  bool draws(const GraphProto& graph) const;
+  // In the body of a loop that draws: its turn number. Numbers drawn from here on differ from turn to turn.
+  void begin_turn(const V& turn);
+  // While one lives, numbers drawn in the open scope are those of one turn more.
+  class Turn {
+   public:
+    Turn(Importer& importer, const V& turn) : importer_(importer), before_(importer.scope_->stream) {
+      importer.begin_turn(turn);
+    }
+    ~Turn() { importer_.scope_->stream = before_; }
+    Turn(const Turn&) = delete;
+
+   private:
+    Importer& importer_;
+    V before_;
+  };
+  // What tells the turns of all loops around from each other: u64[1]; null outside of loops.
+  V stream() const;
+  uint64_t next_draw() { return ++drawn_; }  // the number of a node that draws, from 1
+  uint64_t drawn() const { return drawn_; }
+  void draw_again_from(uint64_t drawn) { drawn_ = drawn; }  // what was translated since has been thrown away
+  // The value that a region's input stands for, where it is one that captures() gave; else the value itself.
+  tsr_id captured_from(tsr_id value) const;
   const TypeProto* declared(std::string_view name) const;
   tsr_dim declared_dim(const TypeProto::Dim& d) const;  // -1: not known
   Tensors& tensors() { return tensors_; }
@@ -44,7 +70,9 @@ class Importer {
     const Scope* outer = nullptr;  // constants and captured values of graphs around; null at a function's border
     const std::map<std::string_view, const AttributeProto*>* attributes = nullptr;  // of the function that is expanded
     const OpsetImports* opsets = nullptr;
-    std::string within;  // " in function 'f'", for messages
+    std::string within;   // " in function 'f'", for messages
+    V stream;             // see Importer::stream(); null: that of the scope around, but across the border of a region
+    bool region = false;  // the outermost scope of a region
   };
 
   const V* find(std::string_view name) const;
@@ -68,7 +96,10 @@ class Importer {
   std::string path_;
   Scope* scope_ = nullptr;
   std::map<std::string, tsr_dim, std::less<>> symbols_;
+  std::unordered_map<tsr_id, tsr_id> captured_from_;  // input of a region -> value of the region around
+  std::string_view lacks_rank_;                       // the first input whose rank nothing says
   size_t translated_ = 0;
+  uint64_t drawn_ = 0;
   int depth_ = 0;
 };
 

@@ -111,29 +111,68 @@ tsr_dtype Op::declared_dtype(size_t i) const {
   return t && t->kind == TypeProto::Tensor ? dtype_of(t->element) : TSR_DTYPE_INVALID;
 }
 
-// Names the inputs of the graph that the value is computed from: their values are what the caller would have to fix.
-void Op::need(size_t i) const {
+std::string Op::ask_for(size_t i) const {
+  const sdk::Graph g = b.graph();
   std::set<std::string> roots;
+  std::set<tsr_dim> sizes;
   std::set<tsr_id> seen;
   std::vector<tsr_id> stack = {in(i).id()};
+  const auto size = [&](tsr_dim d) {
+    if (!Build::is_number(d)) sizes.insert(d);
+  };
   while (!stack.empty()) {
-    const sdk::Value v = b.graph().value(stack.back());
+    const sdk::Value v = g.value(importer.captured_from(stack.back()));
     stack.pop_back();
     if (!seen.insert(v.id).second) continue;
     if (const sdk::Node def = v.def()) {
       for (uint32_t k = 0; k < def.num_operands(); ++k)
         if (def.has_operand(k)) stack.push_back(def.operand(k).id);
+      for (const tsr_attr& a : def.attrs()) {
+        if (a.kind == TSR_ATTR_DIM) size(a.i);
+        if (a.kind == TSR_ATTR_DIMS) std::for_each(a.ints, a.ints + a.count, size);
+      }
     } else if (v.raw().input_kind == TSR_INPUT_ARG) {
       roots.insert(std::string(v.name()));
     }
   }
   std::string names;
-  for (const std::string& r : roots) names += (names.empty() ? "'" : ", '") + r + "'";
+  for (const std::string& r : roots) {
+    g.api().need_input(g.handle(), r.c_str(), TSR_NEED_VALUE);
+    names += (names.empty() ? "'" : ", '") + r + "'";
+  }
+  std::set<std::string> symbols;
+  std::set<tsr_dim> parts;
+  for (std::vector<tsr_dim> rest(sizes.begin(), sizes.end()); !rest.empty();) {
+    const tsr_dim d = rest.back();
+    rest.pop_back();
+    if (Build::is_number(d) || !parts.insert(d).second) continue;
+    const tsr_tables& t = *g.api().tables(g.handle());
+    const tsr_dim_expr& e = *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d));
+    if (e.op == TSR_DIM_SYMBOL)
+      symbols.insert(TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol)->name);
+    else
+      rest.insert(rest.end(), {e.lhs, e.rhs});
+  }
+  for (const tsr_dim d : sizes) g.api().need_size(g.handle(), d);
+  std::string dims;
+  for (const std::string& s : symbols) dims += (dims.empty() ? "" : ", ") + s;
+  return !names.empty() ? "the graph inputs: " + names : !dims.empty() ? "the sizes " + dims : "";
+}
+
+void Op::need(size_t i) const {
+  const std::string of_what = ask_for(i);
   fail(kData,
        "the value of input " + std::to_string(i) + " '" + std::string(node.inputs[i]) +
            "' must be known when the model is imported; it " +
-           (names.empty() ? "is computed from data" : "depends on the graph inputs: " + names),
-       "fix the value of those inputs (tessera run --fix NAME), or export the model with constants there");
+           (of_what.empty() ? "is computed from data" : "depends on " + of_what),
+       of_what.empty() ? "export the model with constants there"
+                       : "import the model for a call: tessera run, bench and compare do so where --inputs gives those inputs, "
+                         "callable_load for "
+                         "every call; or export the model with constants there");
+}
+
+void Op::need_number(tsr_dim size) const {
+  if (!Build::is_number(size)) b.graph().api().need_size(b.graph().handle(), size);
 }
 
 Dims Op::sizes(size_t i) const {
@@ -144,6 +183,7 @@ Dims Op::sizes(size_t i) const {
 
 Ints Op::numbers(size_t i) const {
   const Dims d = sizes(i);
+  for (const tsr_dim x : d) need_number(x);
   if (!Build::are_numbers(d)) unsupported("input " + std::to_string(i) + " holds symbolic sizes; expected numbers");
   return d;
 }

@@ -84,21 +84,6 @@ std::vector<e::Tensor> read_all(const fs::path& dir, const std::string& stem) {
   }
 }
 
-// The names that a message of code TSR-X012 asks to be fixed.
-std::vector<std::string> asked(const std::string& message) {
-  std::vector<std::string> out;
-  const std::string key = "depends on the graph inputs: ";
-  size_t at = message.find(key);
-  if (at == message.npos) return out;
-  at += key.size();
-  while (at < message.size() && message[at] == '\'') {
-    const size_t end = message.find('\'', at + 1);
-    out.push_back(message.substr(at + 1, end - at - 1));
-    at = message.compare(end + 1, 2, ", ") == 0 ? end + 3 : message.size();
-  }
-  return out;
-}
-
 bool is_unsupported(const std::string& code) {
   return code == "TSR-X008" || code == "TSR-X010" || code == "TSR-X011" || code == "TSR-X012";
 }
@@ -157,40 +142,29 @@ class Runner {
     std::map<std::string, e::Tensor> by_name;
     for (size_t i = 0; i < inputs.size() && i < model.graph.inputs.size(); ++i)
       by_name[std::string(model.graph.inputs[i].name)] = inputs[i];
-    std::map<std::string, e::Tensor> fixed;
-    for (const std::string& name : r.fixed) fixed[name] = by_name.at(name);
-    while (true) {
-      std::vector<std::pair<std::string, e::Tensor>> bound(fixed.begin(), fixed.end());
-      try {
-        e::Graph graph = context_.load((dir / "model.onnx").string(), bound);
-        std::vector<e::Tensor> arguments;
-        const tsr_tables& t = graph.tables();
-        const tsr_region& body = *TSR_AT(tsr_region, t.regions, t.region_stride, 0);
-        for (uint32_t i = 0; i < body.num_inputs; ++i) {
-          const char* name = TSR_AT(tsr_value, t.values, t.value_stride, body.inputs[i])->name;
-          if (!by_name.contains(name)) throw std::runtime_error(std::string("no data for input ") + name);
-          arguments.push_back(by_name[name]);
-        }
-        (void)context_.run_passes(graph);
-        const auto results = context_.compile(std::move(graph)).run(arguments);
-        if (results.size() != outputs.size())
-          throw std::runtime_error(std::to_string(results.size()) + " outputs, expected " + std::to_string(outputs.size()));
-        for (size_t i = 0; i < results.size(); ++i) {
-          const e::Tensor dense = results[i].copy_to(0);
-          if (const std::string d = difference(dense.desc(), outputs[i].desc(), rtol, atol); !d.empty())
-            throw std::runtime_error("output " + std::to_string(i) + " " + d);
-        }
-        return;
-      } catch (const e::Error& error) {
-        bool more = false;
-        if (error.code() == "TSR-X012")
-          for (const std::string& name : asked(error.message()))
-            if (by_name.contains(name) && fixed.emplace(name, by_name[name]).second) {
-              more = true;
-              r.fixed.push_back(name);
-            }
-        if (!more) throw;
-      }
+    // As for any call: what the import has to know of the inputs is fixed.
+    const std::vector<std::pair<std::string, e::Tensor>> call(by_name.begin(), by_name.end());
+    e::Context::Loaded loaded = context_.load_for((dir / "model.onnx").string(), call);
+    const auto report = nlohmann::json::parse(loaded.report);
+    if (!loaded.graph) throw std::runtime_error("no data for input " + report["missing"][0]["input"].get<std::string>());
+    for (const auto& f : report["fixed"]) r.fixed.push_back(f["input"]);
+    e::Graph graph = std::move(*loaded.graph);
+    std::vector<e::Tensor> arguments;
+    const tsr_tables& t = graph.tables();
+    const tsr_region& body = *TSR_AT(tsr_region, t.regions, t.region_stride, 0);
+    for (uint32_t i = 0; i < body.num_inputs; ++i) {
+      const char* name = TSR_AT(tsr_value, t.values, t.value_stride, body.inputs[i])->name;
+      if (!by_name.contains(name)) throw std::runtime_error(std::string("no data for input ") + name);
+      arguments.push_back(by_name[name]);
+    }
+    (void)context_.run_passes(graph);
+    const auto results = context_.compile(std::move(graph)).run(arguments);
+    if (results.size() != outputs.size())
+      throw std::runtime_error(std::to_string(results.size()) + " outputs, expected " + std::to_string(outputs.size()));
+    for (size_t i = 0; i < results.size(); ++i) {
+      const e::Tensor dense = results[i].copy_to(0);
+      if (const std::string d = difference(dense.desc(), outputs[i].desc(), rtol, atol); !d.empty())
+        throw std::runtime_error("output " + std::to_string(i) + " " + d);
     }
   }
 

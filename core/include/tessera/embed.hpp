@@ -312,6 +312,34 @@ class Context {
                                  sizeof(tsr_binding), &g));
     return Graph(g);
   }
+  // A model for a call with these arguments: what it has to know of them is fixed in the graph. A tensor of which only the type counts may be
+  // left out of `values` and stand in `types`.
+  struct Loaded {
+    std::unique_ptr<Graph> graph;   // null: the arguments do not say enough
+    std::unique_ptr<Graph> inputs;  // then: the inputs that the file declares
+    std::string report;             // JSON: "loaded"
+  };
+  [[nodiscard]] Loaded load_for(const std::string& path, std::span<const std::pair<std::string, Tensor>> values,
+                                std::span<const std::pair<std::string, Tensor>> types = {}) const {
+    std::vector<tsr_tensor> tensors;
+    std::vector<tsr_binding> arguments;
+    tensors.reserve(values.size() + types.size());
+    for (const bool with_value : {true, false})
+      for (const auto& [name, tensor] : with_value ? values : types) {
+        tensors.push_back(tensor.desc());
+        if (!with_value) tensors.back().data = nullptr;
+        arguments.push_back({name.c_str(), &tensors.back()});
+      }
+    tsr_graph *graph = nullptr, *inputs = nullptr;
+    char* report = nullptr;
+    check(api().graph_load_for(handle(), path.c_str(), arguments.data(), arguments.size(), sizeof(tsr_binding), &graph, &inputs,
+                               &report));
+    Loaded out;
+    out.report = take(report);
+    if (graph) out.graph = std::make_unique<Graph>(graph);
+    if (inputs) out.inputs = std::make_unique<Graph>(inputs);
+    return out;
+  }
   [[nodiscard]] Graph parse(std::string_view text, const std::string& name) const {  // text IR; `name` is for messages
     tsr_graph* g = nullptr;
     check(api().graph_parse(handle(), text.data(), text.size(), c_text(name, "the name of a text"), &g));

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "api/api.hpp"
 #include "compile/services.hpp"
+#include "dispatch/import_model.hpp"
 #include "ir/graph.hpp"
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
 #include "ir/verifier.hpp"
 #include "pass/pass_manager.hpp"
 #include "pass/pipeline.hpp"
+#include "runtime/tensor.hpp"
 #include "trace/trace.hpp"
 #include "trace/trace_graph.hpp"
 
@@ -23,46 +18,7 @@ namespace tessera::core::api {
 
 namespace {
 
-// A model file. Large ones are mapped, so that a frontend which reads parts of it brings only those into memory.
-class ModelFile {
- public:
-  explicit ModelFile(const std::string& path) {
-    std::error_code code;
-    if (std::filesystem::is_directory(path, code))
-      throw user_error("TSR-R030", path + " is a directory; expected a model file", "name the file itself");
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-      throw user_error("TSR-R030", "cannot read " + path + ": " + std::strerror(errno), "check the path and its permissions");
-    struct Close {
-      int fd;
-      ~Close() { ::close(fd); }
-    } const close{fd};
-    struct stat info {};
-    if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size >= kMapped) {
-      length_ = static_cast<size_t>(info.st_size);
-      mapping_ = ::mmap(nullptr, length_, PROT_READ, MAP_PRIVATE, fd, 0);
-      if (mapping_ != MAP_FAILED) return;
-      mapping_ = nullptr;
-    }
-    char buffer[1 << 16];
-    for (ssize_t n = 0; (n = ::read(fd, buffer, sizeof buffer)) != 0;) {
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw environment_error("TSR-R030", "cannot read " + path + ": " + std::strerror(errno));
-      bytes_.append(buffer, static_cast<size_t>(n));
-    }
-  }
-  ModelFile(const ModelFile&) = delete;
-  ~ModelFile() {
-    if (mapping_) ::munmap(mapping_, length_);
-  }
-  std::string_view bytes() const { return mapping_ ? std::string_view(static_cast<const char*>(mapping_), length_) : bytes_; }
-
- private:
-  static constexpr off_t kMapped = off_t{1} << 20;
-  void* mapping_ = nullptr;
-  size_t length_ = 0;
-  std::string bytes_;
-};
+using Json = nlohmann::ordered_json;
 
 // A graph that outlives its context handle: it borrows the records.
 tsr_graph* hand_out(std::unique_ptr<Graph> g, const std::shared_ptr<const Context>& context) {
@@ -75,31 +31,48 @@ tsr_graph* hand_out(std::unique_ptr<Graph> g, const std::shared_ptr<const Contex
   return g.release()->handle();
 }
 
+std::vector<ModelArgument> arguments_of(const tsr_binding* bindings, size_t count, size_t stride, bool with_value) {
+  std::vector<ModelArgument> out;
+  for (size_t i = 0; i < count; ++i) {
+    const tsr_binding& b = *TSR_AT(tsr_binding, bindings, stride, i);
+    const tsr_tensor& t = required(b.value, "the value of a binding");
+    if (with_value && !t.data && num_elements({t.sizes, t.rank}) > 0) refuse_null("the data of a binding");
+    out.push_back({&required(b.name, "the name of a binding"), t});
+  }
+  return out;
+}
+
 tsr_error* load_bound(tsr_context* c, const char* path, const tsr_binding* bindings, size_t count, size_t stride,
                       tsr_graph** out) noexcept {
   return guarded([&] {
     required(out, "the graph to be returned");
-    const auto& context = required(c, "context").context;
-    const std::string name = &required(path, "the path");
-    const ModelFile file(name);
-    const std::string_view bytes = file.bytes();
-    const Factory& frontend = context->frontend_for(name, bytes.substr(0, 4096));
-    auto g = std::make_unique<Graph>(context->ops(), std::filesystem::path(name).stem().string());
-    std::vector<Graph::Binding> bound;
-    for (size_t i = 0; i < count; ++i) {
-      const tsr_binding& b = *TSR_AT(tsr_binding, bindings, stride, i);
-      bound.push_back({&required(b.name, "the name of a binding"), required(b.value, "the value of a binding"), false});
+    *out = import_model(required(c, "context").context, &required(path, "the path"), {},
+                        arguments_of(bindings, count, stride, true), WhenLacking::kThrow)
+               .graph.release()
+               ->handle();
+  });
+}
+
+tsr_error* load_for(tsr_context* c, const char* path, const tsr_binding* arguments, size_t count, size_t stride,
+                    tsr_graph** out, tsr_graph** inputs, char** report) noexcept {
+  return guarded([&] {
+    required(out, "the graph to be returned") = nullptr;
+    required(inputs, "the inputs to be returned") = nullptr;
+    ImportedModel m = import_model(required(c, "context").context, &required(path, "the path"),
+                                   arguments_of(arguments, count, stride, false), {}, WhenLacking::kReturn);
+    if (report) {
+      Json fixed = Json::array();
+      for (const FixedInput& f : m.fixed) {
+        Json sizes = Json::array();
+        for (const tsr_dim d : f.sizes) sizes.push_back(d == -1 ? Json() : Json(d));
+        fixed.push_back({{"input", f.name}, {"value", f.value}, {"sizes", f.value ? Json() : sizes}});
+      }
+      Json missing = Json::array();
+      for (const ImportedModel::Missing& x : m.missing) missing.push_back({{"input", x.input}, {"what", x.what}});
+      *report = to_c_string(Json{{"fixed", fixed}, {"missing", missing}}.dump());
     }
-    g->set_bindings(std::move(bound));
-    const CompileOptions options = compile_options(context, context->config(), nullptr);
-    const ServiceScope scope(options);
-    frontend.check(frontend.as<tsr_frontend>().import(frontend.self, bytes.data(), bytes.size(), name.c_str(), g->handle()));
-    for (const Graph::Binding& b : g->bindings())
-      if (!b.asked)
-        throw user_error("TSR-E013", name + ": no input '" + b.name + "' whose value can be fixed",
-                         "name an input of the model; frontend '" + frontend.name + "' reads this file");
-    g->set_bindings({});
-    *out = hand_out(std::move(g), context);
+    if (m.graph) *out = m.graph.release()->handle();
+    if (m.inputs) *inputs = m.inputs.release()->handle();
   });
 }
 
@@ -177,6 +150,7 @@ tsr_error* run_pipeline(tsr_context* c, tsr_graph* g, const char* pipeline, char
 void graph_functions(tsr_api& t) {
   t.graph_load = load;
   t.graph_load_bound = load_bound;
+  t.graph_load_for = load_for;
   t.graph_parse = parse;
   t.graph_build = build;
   t.graph_symbol = symbol;

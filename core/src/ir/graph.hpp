@@ -20,6 +20,7 @@
 
 namespace tessera::core {
 
+class ImportCall;
 class OpRegistry;
 struct OpRecord;
 
@@ -133,22 +134,9 @@ class Graph {
   ConstantSources& sources() { return sources_; }
   const ConstantSources& sources() const { return sources_; }
 
-  // ---- inputs whose values the caller of an import has fixed
-  struct Binding {
-    std::string name;
-    tsr_tensor value;  // borrowed
-    bool asked = false;
-  };
-  void set_bindings(std::vector<Binding> bindings) { bindings_ = std::move(bindings); }
-  const std::vector<Binding>& bindings() const { return bindings_; }
-  const tsr_tensor* bound_input(std::string_view name) {
-    for (Binding& b : bindings_)
-      if (b.name == name) {
-        b.asked = true;
-        return &b.value;
-      }
-    return nullptr;
-  }
+  // ---- the call that the graph is imported for; null: none. Borrowed while the import lasts.
+  void set_import_call(ImportCall* call) { import_call_ = call; }
+  ImportCall* import_call() { return import_call_; }
 
   // ---- events for the rewrite driver
   struct Listener {
@@ -216,7 +204,7 @@ class Graph {
   std::vector<std::shared_ptr<const void>> owners_;
   std::unordered_map<const void*, size_t> held_;  // large constants that lie in memory which lives as long as this graph: bytes
   ConstantSources sources_;
-  std::vector<Binding> bindings_;
+  ImportCall* import_call_ = nullptr;
   Listener* listener_ = nullptr;
   const char* author_ = nullptr;
   size_t live_nodes_ = 0;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/graph_api.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <initializer_list>
 
 #include "compile/services.hpp"
 #include "ir/graph.hpp"
+#include "ir/import_call.hpp"
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
 #include "ir/records.hpp"
@@ -190,7 +192,10 @@ const tsr_graph_api kApi = {
             }));
           });
         },
-    .bound_input = [](tsr_graph* g, const char* name) noexcept { return of(g).bound_input(name); },
+    .bound_input = [](tsr_graph* g, const char* name) noexcept -> const tsr_tensor* {
+      ImportCall* const call = of(g).import_call();
+      return call && name ? call->value_of(name) : nullptr;
+    },
     .backend_of = [](tsr_graph* g, tsr_id n, uint64_t* capabilities) noexcept -> const char* {
       try {
         return backend_of(of(g), n, capabilities);
@@ -204,6 +209,25 @@ const tsr_graph_api kApi = {
                             uint32_t count) noexcept { return guarded([&] {
                                                          of(g).set_output_names({names, count});
                                                        }); },
+    .need_input =
+        [](tsr_graph* g, const char* name, uint32_t what) noexcept {
+          if (ImportCall* const call = of(g).import_call(); call && name) call->needed_inputs.emplace(name, what);
+        },
+    .need_size =
+        [](tsr_graph* g, tsr_dim size) noexcept {
+          if (ImportCall* const call = of(g).import_call()) of(g).sizes().collect_symbols(size, call->needed_symbols);
+        },
+    .bound_type = [](tsr_graph* g, const char* name) noexcept -> const tsr_type* {
+      ImportCall* const call = of(g).import_call();
+      return call && name ? call->type_of(name) : nullptr;
+    },
+    .assumptions = [](const tsr_graph* g) noexcept { return Graph::from(g).sizes().assumptions().size(); },
+    .forget_assumptions =
+        [](tsr_graph* g, size_t count) noexcept {
+          Sizes::Checkpoint now = of(g).sizes().checkpoint();  // expressions and symbols stay: types may name them
+          now.assumptions = std::min(now.assumptions, count);
+          of(g).sizes().restore(now);
+        },
 };
 
 }  // namespace

@@ -2,6 +2,9 @@
 // If, Loop and Scan: nested graphs become regions. Regions see their own inputs only, so what a nested graph uses of the scope around it
 // becomes operands.
 #include <algorithm>
+#include <deque>
+#include <functional>
+#include <optional>
 
 #include "../dynamic.hpp"
 #include "../importer.hpp"
@@ -38,8 +41,14 @@ void if_(Op& op) {
   const Captured c = captured(op, both);
   const std::vector<tsr_type> types = b.types_of(c.values);
   const auto none = [](std::span<const V>) { return std::vector<V>(); };
-  const tsr_id regions[] = {op.importer.region(yes, types, c.names, none, as_they_are),
-                            op.importer.region(no, types, c.names, none, as_they_are)};
+  tsr_id regions[2] = {};
+  try {
+    regions[0] = op.importer.region(yes, types, c.names, none, as_they_are);
+    regions[1] = op.importer.region(no, types, c.names, none, as_they_are);
+  } catch (const sdk::Error&) {
+    (void)op.ask_for(0);  // a branch that no call of these sizes takes need not fit them
+    throw;
+  }
   const sdk::Graph g = b.graph();
   for (size_t i = 0; i < std::min(g.outputs(regions[0]).size(), g.outputs(regions[1]).size()); ++i) {
     const sdk::Type a = g.value(g.outputs(regions[0])[i]).type(), z = g.value(g.outputs(regions[1])[i]).type();
@@ -82,7 +91,64 @@ bool condition_is_constant(const GraphProto& body) {
   return false;
 }
 
-// Shapes that change from turn to turn have no type here; sizes that only look different are required to agree.
+// The types of a loop's values, with unbacked symbols where carried values change their sizes from turn to turn.
+class LoopTypes {
+ public:
+  LoopTypes(Build& b, std::vector<tsr_type> types, size_t carried) : b_(b), types_(std::move(types)), carried_(carried) {
+    for (size_t i = 0; i < carried_; ++i) changes_.emplace_back(types_[i].rank, false);
+  }
+
+  // For one region: each has symbols of its own.
+  std::vector<tsr_type> fresh() {
+    std::vector<tsr_type> out = types_;
+    for (size_t i = 0; i < carried_; ++i) {
+      if (std::find(changes_[i].begin(), changes_[i].end(), true) == changes_[i].end()) continue;
+      Dims& sizes = memory_.emplace_back(types_[i].sizes, types_[i].sizes + types_[i].rank);
+      for (size_t d = 0; d < sizes.size(); ++d)
+        if (changes_[i][d]) sizes[d] = b_.graph().symbol("u", 0, INT64_MAX, true);
+      out[i].sizes = sizes.data();
+    }
+    return out;
+  }
+
+  // Takes the sizes that `region` gives for the carried values; whether one changes that was thought not to.
+  bool learn(tsr_id region) {
+    const sdk::Graph g = b_.graph();
+    bool news = false;
+    for (size_t i = 0; i < carried_; ++i) {
+      const sdk::Type out = g.value(g.outputs(region)[i]).type();
+      for (size_t d = 0; d < changes_[i].size(); ++d)
+        if (!changes_[i][d] && !b_.proven(TSR_EQ, out.sizes()[d], types_[i].sizes[d])) news = changes_[i][d] = true;
+    }
+    return news;
+  }
+
+ private:
+  Build& b_;
+  std::vector<tsr_type> types_;
+  size_t carried_;
+  std::vector<std::vector<bool>> changes_;  // by carried value and dimension
+  std::deque<Dims> memory_;
+};
+
+// Translates the body of a loop: Importer::region, whose first `carried` inputs are given by its first outputs in the turn after. What it does to
+// their sizes is known once it has been translated: where they do not stay, that is thrown away and done again with sizes that may be any.
+tsr_id loop_body(Op& op, const GraphProto& body, LoopTypes& types, std::span<const std::string_view> names,
+                 const std::function<std::vector<V>(std::span<const V>)>& enter,
+                 const std::function<std::vector<V>(std::vector<V>)>& leave) {
+  Build& b = op.b;
+  const sdk::Graph g = b.graph();
+  for (;;) {
+    const size_t assumed = g.api().assumptions(g.handle());
+    const uint64_t drawn = op.importer.drawn();
+    const tsr_id region = op.importer.region(body, types.fresh(), names, enter, leave);
+    if (!types.learn(region)) return region;
+    b.discard(region);
+    g.api().forget_assumptions(g.handle(), assumed);
+    op.importer.draw_again_from(drawn);
+  }
+}
+
 void check_carried(Op& op, std::span<const V> before, std::span<const V> after) {
   for (size_t i = 0; i < before.size(); ++i)
     if (before[i].dtype() != after[i].dtype() || before[i].rank() != after[i].rank())
@@ -95,7 +161,7 @@ void loop(Op& op) {
   const size_t carried = op.num_inputs() >= 2 ? op.num_inputs() - 2 : 0;
   op.expect(body.inputs.size() == carried + 2 && body.outputs.size() >= carried + 1,
             "the body does not take the iteration, the condition and the carried values");
-  const size_t scanned = body.outputs.size() - carried - 1;
+  const bool draws = op.importer.draws(body);
   const GraphProto* only[] = {&body};
   const Captured c = captured(op, only);
   std::vector<V> state;
@@ -115,9 +181,11 @@ void loop(Op& op) {
     std::vector<tsr_type> types = b.types_of(args);
     --types[carried].rank;
     ++types[carried].sizes;
-    const tsr_id regions[] = {op.importer.region(
-        body, types, c.names,
+    LoopTypes loop_types(b, types, carried);
+    const tsr_id regions[] = {loop_body(
+        op, body, loop_types, c.names,
         [&](std::span<const V> in) {
+          if (draws) op.importer.begin_turn(in[carried]);
           std::vector<V> own = {in[carried], yes};
           own.insert(own.end(), in.begin(), in.begin() + static_cast<int64_t>(carried));
           return own;
@@ -134,71 +202,35 @@ void loop(Op& op) {
     return;
   }
 
-  // Any other loop: (iteration, condition, carried ..., one buffer per scan output) while the condition holds. Buffers have room for the
-  // greatest number of turns, which must be known.
-  tsr_dim most = 0;
-  if (scanned > 0) {
-    if (!op.has(0))
-      op.unsupported("a loop with scan outputs whose number of turns nothing bounds", "give the loop a trip count");
-    most = op.size(0);
-  }
+  // Any other loop: (iteration, condition, carried ...) while the condition holds. What it stacks grows with the turns that are made.
   const V limit = op.has(0) ? b.cast(b.reshape(op.in(0), {}), TSR_I64) : V();
   std::vector<V> args = {b.dim(0), start ? start : b.known({1}, 0, TSR_BOOL)};
   args.insert(args.end(), state.begin(), state.end());
-  std::vector<V> invariant;
-  if (limit) invariant.push_back(limit);
-  // What the buffers hold is known once the body has been translated: a first translation is thrown away.
-  std::vector<V> buffers;
-  if (scanned > 0) {
-    std::vector<V> probe = args;
-    probe.insert(probe.end(), c.values.begin(), c.values.end());
-    std::vector<tsr_type> element(scanned);
-    const tsr_id first = op.importer.region(
-        body, b.types_of(probe), c.names, [](std::span<const V> in) { return std::vector<V>(in.begin(), in.end()); },
-        [&](std::vector<V> out) {
-          for (size_t i = 0; i < scanned; ++i) element[i] = *b.graph().value(out[carried + 1 + i].id()).type().p;
-          return out;
-        });
-    b.discard(first);
-    for (const tsr_type& t : element) {
-      Dims shape = {most};
-      shape.insert(shape.end(), t.sizes, t.sizes + t.rank);
-      buffers.push_back(b.full(0, static_cast<tsr_dtype>(t.dtype), shape));
-    }
-  }
-  args.insert(args.end(), buffers.begin(), buffers.end());
   const size_t changing = args.size();
-  args.insert(args.end(), invariant.begin(), invariant.end());
+  if (limit) args.push_back(limit);
   args.insert(args.end(), c.values.begin(), c.values.end());
-  const std::vector<tsr_type> types = b.types_of(args);
 
-  const tsr_id condition = b.make_region(
-      types, [&](std::span<const V> in) { return std::vector<V>{limit ? both(in[1], in[0] < in[changing]) : in[1]}; });
+  LoopTypes types(b, b.types_of(args), changing);
   V turn;
-  std::vector<V> filling;
-  const tsr_id turns = op.importer.region(
-      body, types, c.names,
+  const tsr_id turns = loop_body(
+      op, body, types, c.names,
       [&](std::span<const V> in) {
         turn = in[0];
-        filling.assign(in.begin() + static_cast<int64_t>(2 + carried), in.begin() + static_cast<int64_t>(changing));
-        return std::vector<V>(in.begin(), in.begin() + static_cast<int64_t>(2 + carried));
+        if (draws) op.importer.begin_turn(turn);
+        return std::vector<V>(in.begin(), in.begin() + static_cast<int64_t>(changing));
       },
       [&](std::vector<V> out) {
-        std::vector<V> results = {turn + b.integer(1), b.reshape(out[0], {})};
         check_carried(op, state, std::span(out).subspan(1));
-        results.insert(results.end(), out.begin() + 1, out.begin() + static_cast<int64_t>(1 + carried));
-        for (size_t i = 0; i < scanned; ++i) {
-          std::vector<V> operands = {filling[i], b.expand(out[1 + carried + i], {0}), turn};
-          for (int64_t d = 1; d < filling[i].rank(); ++d) operands.push_back(b.integer(0));
-          results.push_back(b.op("dynamic_update_slice", operands));
-        }
-        return results;
+        out[0] = b.reshape(out[0], {});
+        out.insert(out.begin(), turn + b.integer(1));
+        return out;
       });
+  const tsr_id condition = b.make_region(
+      types.fresh(), [&](std::span<const V> in) { return std::vector<V>{limit ? both(in[1], in[0] < in[changing]) : in[1]}; });
   const tsr_id regions[] = {condition, turns};
   const tsr_attr attrs[] = {attr_int("carried", static_cast<int64_t>(changing))};
   const auto r = b.ops("while_loop", args, attrs, regions);
-  for (size_t i = 0; i < carried; ++i) op.out(r[i + 2], i);
-  for (size_t i = 0; i < scanned; ++i) op.out(b.gather(r[2 + carried + i], dynamic_range(b, r[0]), 0), carried + i);
+  for (size_t i = 2; i < r.size(); ++i) op.out(r[i], i - 2);
 }
 
 // The body over slices along dimension 0: `xs` are the scanned tensors, `state` the carried ones.
@@ -206,25 +238,33 @@ std::vector<V> scan_over(Op& op, const GraphProto& body, const std::vector<V>& s
   Build& b = op.b;
   const size_t carried = state.size();
   const tsr_dim length = xs[0].size(0);
+  const bool draws = op.importer.draws(body);
   const GraphProto* only[] = {&body};
   const Captured c = captured(op, only);
   std::vector<V> args = state;
   args.insert(args.end(), xs.begin(), xs.end());
+  if (draws) args.push_back(b.range(length));
+  const size_t scanned = args.size() - carried;
   args.insert(args.end(), c.values.begin(), c.values.end());
   std::vector<tsr_type> types = b.types_of(args);
-  for (size_t i = 0; i < xs.size(); ++i) {
-    op.expect(xs[i].rank() > 0, "a scan over a scalar");
+  for (size_t i = 0; i < scanned; ++i) {
+    op.expect(args[carried + i].rank() > 0, "a scan over a scalar");
     --types[carried + i].rank;
     ++types[carried + i].sizes;
   }
-  const tsr_id regions[] = {op.importer.region(
-      body, types, c.names, [](std::span<const V> in) { return std::vector<V>(in.begin(), in.end()); },
+  LoopTypes loop_types(b, types, carried);
+  const tsr_id regions[] = {loop_body(
+      op, body, loop_types, c.names,
+      [&](std::span<const V> in) {
+        if (draws) op.importer.begin_turn(in[carried + scanned - 1]);
+        return std::vector<V>(in.begin(), in.begin() + static_cast<int64_t>(carried + xs.size()));
+      },
       [&](std::vector<V> out) {
         check_carried(op, state, out);
         return out;
       })};
   const tsr_attr attrs[] = {attr_int("carried", static_cast<int64_t>(carried)),
-                            attr_int("scanned", static_cast<int64_t>(xs.size())), sdk::attr_dim("length", length)};
+                            attr_int("scanned", static_cast<int64_t>(scanned)), sdk::attr_dim("length", length)};
   return b.ops("scan", args, attrs, regions);
 }
 
@@ -234,6 +274,7 @@ void scan_batch(Op& op, const GraphProto& body, size_t scanned) {
   if (op.has(0)) op.unsupported("sequence lengths", "export for opset 9 or newer");
   const size_t inputs = op.num_inputs() - 1, carried = inputs - scanned;
   const tsr_dim batch = op.in(1).rank() > 0 ? op.in(1).size(0) : 0;
+  op.need_number(batch);
   if (!Build::is_number(batch) || batch < 1 || batch > 1024)
     op.unsupported("a batch of a symbolic size", "export for opset 9 or newer");
   const Ints back = op.ints("directions", Ints(scanned, 0)), first = {0};
@@ -246,6 +287,8 @@ void scan_batch(Op& op, const GraphProto& body, size_t scanned) {
       if (k >= carried && back[k - carried]) v = v.call("flip", {sdk::attr_ints("axes", first)});
       (k < carried ? state : xs).push_back(v);
     }
+    std::optional<Importer::Turn> sample;
+    if (op.importer.draws(body)) sample.emplace(op.importer, b.integer(i));
     const auto r = scan_over(op, body, state, xs);
     op.expect(r.size() >= results.size(), "the body gives too few outputs");
     for (size_t k = 0; k < results.size(); ++k) results[k].push_back(b.expand(r[k], {0}));

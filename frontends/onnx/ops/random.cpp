@@ -8,7 +8,7 @@
 namespace tessera::onnx {
 
 V random_state(Op& op) {
-  uint64_t key = op.b.loc.line;
+  uint64_t key = op.importer.next_draw();
   if (op.has_attr("seed")) {
     const AttributeProto& a = *op.find("seed");
     const auto seed = a.type == AttributeProto::Int ? static_cast<float>(a.i) : static_cast<float>(op.f("seed"));
@@ -19,6 +19,10 @@ V random_state(Op& op) {
   const uint64_t state[2] = {key, 0};
   auto* data = static_cast<char*>(op.importer.tensors().allocate(sizeof state));
   std::memcpy(data, state, sizeof state);
+  if (const V stream = op.importer.stream()) {  // in a loop: every turn begins at a counter of its own
+    const V parts[] = {op.b.constant({TSR_U64, {1}, data, sizeof key}), stream};
+    return op.b.concat(parts, 0);
+  }
   return op.b.constant({TSR_U64, {2}, data, sizeof state});
 }
 

@@ -311,6 +311,8 @@ typedef enum tsr_truth { TSR_FALSE = 0, TSR_TRUE = 1, TSR_UNKNOWN = 2 } tsr_trut
 
 typedef struct tsr_pattern tsr_pattern;
 
+enum { TSR_NEED_RANK = 1, TSR_NEED_VALUE = 2 }; /* of an input whose model is imported */
+
 typedef struct tsr_graph_api {
   size_t struct_size;
   const tsr_tables* (*tables)(const tsr_graph*);
@@ -377,6 +379,16 @@ typedef struct tsr_graph_api {
   /* The names of the graph's outputs outside of it (tsr_tables.output_names), one for each: any text but "". NULL: as its value. Two outputs
    * cannot have one name. region_set_outputs keeps the names of outputs by their numbers. */
   tsr_error* (*outputs_set_names)(tsr_graph*, const char* const* names, uint32_t count);
+  /* During an import, before it fails: what it has to know of the call that the model is imported for. A caller that has one imports again,
+   * with that fixed: see tsr_api.graph_load_for. */
+  void (*need_input)(tsr_graph*, const char* name, uint32_t what); /* TSR_NEED_RANK, TSR_NEED_VALUE */
+  void (*need_size)(tsr_graph*, tsr_dim size);                     /* the value of each symbol in it */
+  /* What the caller has fixed of the type of the input of this name: its rank and some sizes, -1 where a size is open. NULL: nothing. */
+  const tsr_type* (*bound_type)(tsr_graph*, const char* name);
+  /* How many assumptions dim_require and inference have recorded; and to forget those after the first `count`, once the nodes that were made
+   * since are erased. */
+  size_t (*assumptions)(const tsr_graph*);
+  void (*forget_assumptions)(tsr_graph*, size_t count);
 } tsr_graph_api;
 
 /* One rewrite rule. `op` NULL: any op. Return 1 in *changed when the graph was edited. Rules with greater benefit go first. */
