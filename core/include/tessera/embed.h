@@ -257,6 +257,11 @@ typedef struct tsr_api {
    * be NULL: what was fixed, and which inputs lack something, as JSON. */
   tsr_error* (*graph_load_for)(tsr_context*, const char* path, const tsr_binding* arguments, size_t count, size_t stride,
                                tsr_graph** out, tsr_graph** inputs, char** report);
+  /* A model file as a callable: `call` takes one tensor per input, in the order of *inputs (may be NULL), a graph of the inputs that the file
+   * declares. What of a call's arguments the graph depends on, as graph_load_for says, is guarded; all other sizes may vary as the file says.
+   * A call that no guard lets reuse compiled code compiles again; one that does not fit the file's types is an error (TSR-T021 to T026). Outputs
+   * have no structure. */
+  tsr_error* (*callable_load)(tsr_context*, const char* path, tsr_callable_handle**, tsr_graph** inputs);
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

@@ -413,4 +413,48 @@ class Context {
   std::unique_ptr<tsr_context, void (*)(tsr_context*)> handle_;
 };
 
+// A model file as a function of tensors, compiled at the first call and again where a call needs it: see tsr_api.callable_load. May be called by
+// many threads at once.
+class Model {
+ public:
+  Model(const Context& context, const std::string& path) {
+    tsr_callable_handle* callable = nullptr;
+    tsr_graph* inputs = nullptr;
+    check(api().callable_load(context.handle(), path.c_str(), &callable, &inputs));
+    handle_.reset(callable);
+    inputs_ = std::make_unique<Graph>(inputs);
+  }
+  [[nodiscard]] tsr_callable_handle* handle() const noexcept { return handle_.get(); }
+  [[nodiscard]] const tsr_tables& inputs() const { return inputs_->tables(); }  // as the file declares them
+  [[nodiscard]] std::string describe() const { return text_of(api().callable_describe, handle()); }  // JSON: "callable"
+  [[nodiscard]] std::vector<Tensor> operator()(std::span<const Tensor> arguments) const {
+    std::vector<tsr_arg> args(arguments.size());
+    for (size_t i = 0; i < args.size(); ++i) {
+      args[i].tensor = arguments[i].handle();
+      args[i].kind = TSR_ARG_TENSOR;
+    }
+    std::vector<tsr_tensor_handle*> out(64);
+    size_t count = 0;
+    for (;;) {
+      tsr_error* const e = api().call(handle(), args.data(), args.size(), out.data(), out.size(), &count, nullptr);
+      if (e && out.size() < kMostOutputs && std::string_view(api().host->core->error_code(e)) == "TSR-E003") {
+        api().error_free(e);  // more outputs than there was room for; nothing has run
+        out.resize(out.size() * 8);
+        continue;
+      }
+      check(e);
+      break;
+    }
+    std::vector<Tensor> results;
+    results.reserve(count);
+    for (size_t i = 0; i < count; ++i) results.push_back(Tensor::adopt(out[i]));
+    return results;
+  }
+
+ private:
+  static constexpr size_t kMostOutputs = 1 << 20;
+  std::unique_ptr<tsr_callable_handle, void (*)(tsr_callable_handle*)> handle_{nullptr, api().callable_destroy};
+  std::unique_ptr<Graph> inputs_;
+};
+
 }  // namespace tessera::embed

@@ -4,7 +4,9 @@
 #include "dispatch/eager.hpp"
 #include "dispatch/global_state.hpp"
 #include "dispatch/marks.hpp"
+#include "dispatch/model_source.hpp"
 #include "dispatch/stance.hpp"
+#include "ir/graph.hpp"
 
 namespace tessera::core::api {
 
@@ -17,6 +19,18 @@ tsr_error* create(tsr_context* c, const tsr_callable_desc* desc, tsr_callable_ha
     required(out, "the callable to be returned");
     *out = reinterpret_cast<tsr_callable_handle*>(
         make_callable(required(c, "context").context, required(desc, "the description")));
+  });
+}
+
+tsr_error* load(tsr_context* c, const char* path, tsr_callable_handle** out, tsr_graph** inputs) noexcept {
+  return guarded([&] {
+    required(out, "the callable to be returned");
+    const auto& context = required(c, "context").context;
+    auto model = std::make_unique<ModelSource>(context, &required(path, "the path"));
+    auto declared = inputs ? inputs_of(model->inputs()) : nullptr;
+    if (declared) declared->keep(context);
+    *out = reinterpret_cast<tsr_callable_handle*>(make_callable(context, std::move(model)));
+    if (declared) *inputs = declared.release()->handle();
   });
 }
 
@@ -42,6 +56,7 @@ tsr_error* eager_op(tsr_context* c, const char* op, tsr_tensor_handle* const* op
 
 void callable_functions(tsr_api& t) {
   t.callable_create = create;
+  t.callable_load = load;
   t.callable_destroy = [](tsr_callable_handle* c) noexcept { drop_callable(reinterpret_cast<Callable*>(c)); };
   t.call = call_callable;
   t.callable_describe = [](tsr_callable_handle* c, char** json) noexcept {

@@ -53,7 +53,7 @@ void Callable::trace_ahead(Ahead& a, EntryTable& table) {
     try {
       Capture c = capture(a.args, a.count, a.paths, specialised, path);
       a.symbolic = path.symbolic;
-      if (specialise_what_does_not_hold(*c.graph, c.leaves, c.policies, a.args, a.paths, specialised)) continue;
+      if (!model_ && specialise_what_does_not_hold(*c.graph, c.leaves, c.policies, a.args, a.paths, specialised)) continue;
       a.capture.emplace(std::move(c));
       break;
     } catch (const Error& e) {

@@ -8,6 +8,7 @@
 
 #include "api/api.hpp"
 #include "context/context.hpp"
+#include "dispatch/model_source.hpp"
 #include "dispatch/path_capture.hpp"
 #include "dispatch/stance.hpp"
 #include "log/log.hpp"
@@ -43,6 +44,11 @@ Callable::Callable(std::shared_ptr<const Context> context, const tsr_callable_de
   desc_.options = nullptr;
   desc_.num_options = 0;
   reset();
+}
+
+Callable::Callable(std::shared_ptr<const Context> context, std::unique_ptr<ModelSource> model)
+    : Callable(std::move(context), model->description()) {
+  model_ = std::move(model);
 }
 
 Callable::~Callable() {
@@ -93,13 +99,22 @@ Registry& registry() {
 }
 }  // namespace
 
-Callable* make_callable(std::shared_ptr<const Context> context, const tsr_callable_desc& desc) {
-  auto made = std::make_shared<Callable>(std::move(context), desc);
+namespace {
+Callable* hold(std::shared_ptr<Callable> made) {
   Registry& r = registry();
   const std::lock_guard lock(r.mutex);
   Callable* const callable = r.live.emplace(made.get(), made).first->first;
   callable->stance_changed();  // it may have, before this one was known
   return callable;
+}
+}  // namespace
+
+Callable* make_callable(std::shared_ptr<const Context> context, const tsr_callable_desc& desc) {
+  return hold(std::make_shared<Callable>(std::move(context), desc));
+}
+
+Callable* make_callable(std::shared_ptr<const Context> context, std::unique_ptr<ModelSource> model) {
+  return hold(std::make_shared<Callable>(std::move(context), std::move(model)));
 }
 
 void drop_callable(Callable* callable) {

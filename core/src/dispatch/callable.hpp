@@ -28,6 +28,7 @@ class Context;
 class Error;
 class Executable;
 class Graph;
+class ModelSource;
 struct BoundPass;
 struct Path;
 struct Paths;
@@ -41,6 +42,8 @@ class Callable {
  public:
   // `desc` is copied. Throws TSR-C and TSR-P errors for its backend, mode and options.
   Callable(std::shared_ptr<const Context> context, const tsr_callable_desc& desc);
+  // A model file: its import takes the place of running a function. See model_source.hpp.
+  Callable(std::shared_ptr<const Context> context, std::unique_ptr<ModelSource> model);
   ~Callable();
   Callable(const Callable&) = delete;
 
@@ -109,11 +112,19 @@ class Callable {
   // Whether an error may come from a size being a symbol: then the call is captured again with numbers.
   static bool may_be_symbolic(const Error& error);
   // What has been captured for this call and compiled, with its guards. Takes the capture's structure.
-  std::unique_ptr<Entry> entry_of(Capture& c, std::unique_ptr<Executable> executable, const CompileId& id, const tsr_arg* args,
+  std::unique_ptr<Entry> entry_of(Capture& c, std::shared_ptr<Executable> executable, const CompileId& id, const tsr_arg* args,
                                   size_t count, const std::vector<std::string>& paths);
   std::unique_ptr<Entry> make_entry(const tsr_arg* args, size_t count, const std::vector<std::string>& paths, CompileId id,
                                     PathCapture& path);
   void see(const tsr_arg* args, size_t count, const std::vector<std::string>& paths);  // what varies among calls
+  // model_source.cpp
+  void refuse_misfit(const tsr_arg* args,
+                     size_t count) const;  // of arguments that are wrong for every entry, as far as that is known
+  Capture import_for(const tsr_arg* args, size_t count) const;
+  Capture describe_call(const Graph& graph, const tsr_arg* args, size_t count) const;  // without the graph itself
+  // Whether an entry is for what these arguments have of all that its import has fixed, whatever else differs; and the executable of one.
+  bool made_for(const Entry& entry, const tsr_arg* args) const;
+  std::shared_ptr<Executable> made_for_values(const tsr_arg* args) const;
   // ahead.cpp
   void trace_ahead(Ahead& a, EntryTable& table);
   bool finish_ahead(Ahead& a, EntryTable& table);
@@ -121,6 +132,7 @@ class Callable {
   void explain_miss(const EntryTable& table, const tsr_arg* args, size_t count, const RecompileRules::Limit& limit);
 
   std::shared_ptr<const Context> context_;
+  std::unique_ptr<ModelSource> model_;  // null: a function of the client
   tsr_callable_desc desc_{};
   Config config_;
   CompileOptions options_;
@@ -151,6 +163,7 @@ class Callable {
 
 // Callables as clients hold them. Every live one is known, so that all can be reset at once.
 Callable* make_callable(std::shared_ptr<const Context> context, const tsr_callable_desc& desc);
+Callable* make_callable(std::shared_ptr<const Context> context, std::unique_ptr<ModelSource> model);
 void drop_callable(Callable* callable);
 void reset_callables();
 // Callable::call as clients call it.

@@ -21,6 +21,7 @@ struct Callable::Capture {
   std::vector<uint32_t> leaves;     // argument of each graph input: tensors, then symbolic numbers
   std::vector<uint8_t> used;        // by graph input
   std::vector<ArgPolicy> policies;  // by argument
+  std::vector<uint8_t> by_value;    // by argument: the graph depends on the elements of this tensor; empty: on none
   std::map<uint32_t, Recorder::Scalar> scalars;
   bool observed = false;  // the client has said what it looks at
   void* structure = nullptr;
@@ -32,6 +33,7 @@ struct Callable::Capture {
         leaves(std::move(o.leaves)),
         used(std::move(o.used)),
         policies(std::move(o.policies)),
+        by_value(std::move(o.by_value)),
         scalars(std::move(o.scalars)),
         observed(o.observed),
         structure(std::exchange(o.structure, nullptr)),

@@ -11,6 +11,7 @@
 #include "dispatch/events.hpp"
 #include "dispatch/guard_filter.hpp"
 #include "dispatch/make_guards.hpp"
+#include "dispatch/model_source.hpp"
 #include "dispatch/node_check.hpp"
 #include "dispatch/path_capture.hpp"
 #include "ir/graph.hpp"
@@ -92,6 +93,7 @@ std::unique_ptr<Recorder> Callable::begin_capture(Capture& c, const tsr_arg* arg
 
 Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std::vector<std::string>& paths,
                                     const Specialised& specialised, PathCapture& path) {
+  if (model_) return import_for(args, count);
   Capture c;
   c.structure_free = desc_.structure_free;
   const std::unique_ptr<Recorder> made =
@@ -190,12 +192,13 @@ bool Callable::may_be_symbolic(const Error& e) {
   return std::any_of(std::begin(kCodes), std::end(kCodes), [&](std::string_view c) { return e.code().starts_with(c); });
 }
 
-std::unique_ptr<Entry> Callable::entry_of(Capture& c, std::unique_ptr<Executable> executable, const CompileId& id,
+std::unique_ptr<Entry> Callable::entry_of(Capture& c, std::shared_ptr<Executable> executable, const CompileId& id,
                                           const tsr_arg* args, size_t count, const std::vector<std::string>& paths) {
   auto e = std::make_unique<Entry>();
   e->id = id;
   e->executable = std::move(executable);
   e->plan = &e->executable->plan();
+  if (model_) check_model_call(*e->plan, args, c.leaves);  // a call of other types than the file names is an error, no miss
   e->inputs = c.leaves;
   e->num_inputs = static_cast<uint32_t>(c.leaves.size());
   e->num_scalars = static_cast<uint32_t>(
@@ -204,8 +207,8 @@ std::unique_ptr<Entry> Callable::entry_of(Capture& c, std::unique_ptr<Executable
   if (!c.leaves.empty() && c.leaves[0] < Entry::kScattered) e->first_input = static_cast<uint16_t>(c.leaves[0]);
   for (uint32_t i = 0; i < e->num_inputs; ++i)
     if (c.leaves[i] != c.leaves[0] + i) e->first_input = Entry::kScattered;
-  e->guards = make_guards(e->executable->graph(), e->plan->facts, {c.leaves, c.used, c.policies, c.scalars, c.observed}, args,
-                          count, paths);
+  e->guards = make_guards(e->executable->graph(), e->plan->facts,
+                          {c.leaves, c.used, c.policies, c.scalars, c.observed, c.by_value}, args, count, paths);
   // Layouts that only the call knows are looked at in each, and so are tensors that have lost their guard.
   e->trusted = !filter_guards(e->guards, desc_) &&
                std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
@@ -222,6 +225,11 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, c
                                             CompileId id, PathCapture& path) {
   const auto start = std::chrono::steady_clock::now();
   DispatchListener& events = dispatch_events();
+  if (model_)
+    if (std::shared_ptr<Executable> made = made_for_values(args)) {
+      Capture c = describe_call(made->graph(), args, count);
+      return entry_of(c, std::move(made), id, args, count, paths);
+    }
   Specialised specialised;
   for (;; ++id.attempt) {
     try {
@@ -232,7 +240,7 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, c
       events.capture_ended({*frame_, id, c.graph.get(), seconds_since(begun)});
       // A symbol that may be 1 is taken to be equal to what it is broadcast against. Where that is wrong for the very call that is
       // compiled, the symbol was one too many.
-      if (specialise_what_does_not_hold(*c.graph, c.leaves, c.policies, args, paths, specialised)) continue;
+      if (!model_ && specialise_what_does_not_hold(*c.graph, c.leaves, c.policies, args, paths, specialised)) continue;
       std::unique_ptr<Executable> executable = compile(std::move(c.graph), options_, true);
       std::unique_ptr<Entry> e = entry_of(c, std::move(executable), id, args, count, paths);
       e->compile_seconds = seconds_since(start);

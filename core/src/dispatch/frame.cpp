@@ -32,7 +32,7 @@ Frame::Frame(std::string name, std::string file, uint32_t line, Limits limits)
     : name_(std::move(name)), file_(std::move(file)), line_(line), limits_(limits) {}
 Frame::~Frame() { reset(); }
 
-std::string Frame::place() const { return file_ + ":" + std::to_string(line_); }
+std::string Frame::place() const { return line_ == 0 && file_ != "<unknown>" ? file_ : file_ + ":" + std::to_string(line_); }
 
 void Frame::acquire() {
   if (id_ >= 0) return;

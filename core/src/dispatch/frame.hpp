@@ -31,7 +31,7 @@ class Frame {
   const std::string& name() const { return name_; }
   const std::string& file() const { return file_; }
   uint32_t line() const { return line_; }
-  std::string place() const;  // "model.cpp:12"
+  std::string place() const;  // "model.cpp:12"; of a model file its path
   const Limits& limits() const { return limits_; }
 
   // Frames are numbered at their first compile, and from 0 again once no frame has a number. -1: none yet.

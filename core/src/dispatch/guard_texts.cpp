@@ -7,6 +7,7 @@
 
 #include "dispatch/global_state.hpp"
 #include "dispatch/guards.hpp"
+#include "dispatch/import_model.hpp"
 #include "dispatch/marks.hpp"
 #include "runtime/device.hpp"
 #include "runtime/tensor.hpp"
@@ -76,8 +77,20 @@ const char* kind_text(uint32_t kind) {
   }
 }
 
+// "[0, 2]"; of many elements only their number.
+std::string elements_text(const Expected& e) {
+  const std::vector<int64_t> strides(e.sizes.size(), 1);
+  return value_text(tsr_tensor{const_cast<char*>(e.elements.data()), e.dtype, static_cast<uint32_t>(e.sizes.size()),
+                               e.sizes.data(), strides.data(), kCpu, TSR_TENSOR_CONTIGUOUS});
+}
+
 bool value_equal(const Expected& e, const tsr_arg& a) {
   switch (e.kind) {
+    case TSR_ARG_TENSOR: {
+      const tsr_tensor& t = a.tensor->desc;
+      return t.dtype == e.dtype && t.rank == e.sizes.size() && std::equal(t.sizes, t.sizes + t.rank, e.sizes.begin()) &&
+             elements_of(t) == e.elements;
+    }
     case TSR_ARG_SYM_FLOAT:
     case TSR_ARG_FLOAT: return std::bit_cast<uint64_t>(e.f) == std::bit_cast<uint64_t>(a.f);
     case TSR_ARG_STRING:
@@ -240,10 +253,13 @@ std::string value_text(const Expected& e) {
     case TSR_ARG_SYM_FLOAT: return e.path + " == " + float_text(e.f);
     case TSR_ARG_STRING: return e.path + " == " + quoted(e.s);
     case TSR_ARG_LENGTH: return "len(" + e.path + ") == " + std::to_string(e.i);
+    case TSR_ARG_TENSOR: return e.path + " == " + elements_text(e);
     case TSR_ARG_KEYS: return "list(" + e.path + ".keys()) == " + keys_text(e.s);
     default: return e.path + " is None";
   }
 }
+
+bool Guards::value_holds(size_t leaf, const tsr_arg& arg) const { return value_equal(expected[leaf], arg); }
 
 std::vector<GuardText> Guards::mismatches(const tsr_arg* args, size_t count, bool all) const {
   std::vector<GuardText> out;
@@ -273,11 +289,12 @@ std::vector<GuardText> Guards::mismatches(const tsr_arg* args, size_t count, boo
   if (const uint64_t now = global_state(); now != global)
     out.push_back({std::string("GLOBAL_STATE changed: ") + global_state_text(global, now), {}, GuardText::kGlobal});
   for (size_t i = 0; i < count && !done(); ++i)
-    if (expected[i].kind != TSR_ARG_TENSOR && expected[i].guarded && !value_equal(expected[i], args[i]))
+    if ((expected[i].kind != TSR_ARG_TENSOR || mask.leaves[i].by_value) && expected[i].guarded &&
+        !value_equal(expected[i], args[i]))
       out.push_back({value_text(expected[i]), expected[i].source, GuardText::kValue, static_cast<uint32_t>(i)});
   bool ranks = true;
   for (size_t i = 0; i < count && !done(); ++i)
-    if (expected[i].kind == TSR_ARG_TENSOR && expected[i].guarded) {
+    if (expected[i].kind == TSR_ARG_TENSOR && expected[i].guarded && !mask.leaves[i].by_value) {
       tensor_mismatches(expected[i], args[i], static_cast<uint32_t>(i), out);
       ranks = ranks && args[i].tensor->desc.rank == expected[i].sizes.size();
     }
@@ -288,9 +305,10 @@ std::vector<GuardText> Guards::mismatches(const tsr_arg* args, size_t count, boo
 
 std::vector<GuardText> Guards::texts() const {
   std::vector<GuardText> out;
-  for (const Expected& e : expected) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const Expected& e = expected[i];
     if (!e.guarded) continue;
-    if (e.kind != TSR_ARG_TENSOR) {
+    if (e.kind != TSR_ARG_TENSOR || mask.leaves[i].by_value) {
       out.push_back({value_text(e), e.source});
       continue;
     }

@@ -10,7 +10,11 @@
 #include "dispatch/marks.hpp"
 #include "dispatch/plain_call.hpp"
 #include "dispatch/type_ids.hpp"
+#include "runtime/copy.hpp"
+#include "runtime/device.hpp"
+#include "runtime/tensor.hpp"
 #include "support/error.hpp"
+#include "tessera/dtypes.hpp"
 
 namespace tessera::core {
 
@@ -26,6 +30,11 @@ void Mask::finish() {
     switch (l.kind) {
       case TSR_ARG_TENSOR:
         if (!l.guarded) break;
+        if (l.by_value) {
+          r.how = Reader::kElements;
+          words_ += l.rank + 1;
+          break;
+        }
         if (all_fixed && l.layout != LeafGuard::kNotDense) {
           r.how = Reader::kType;
           ++num_types_;
@@ -67,6 +76,7 @@ void Mask::find_plain() {
       case Reader::kFloat: p.values.push_back({kind, at, static_cast<uint32_t>(at + offsetof(tsr_arg, f)), 0}); break;
       case Reader::kNothing: p.unread.push_back({kind, at}); break;
       case Reader::kTensor:
+      case Reader::kElements:
       case Reader::kText: plain_ = {}; return;
     }
   }
@@ -111,7 +121,16 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
   if (num_types_ % 2 != 0) w[-1] = 0;
   uint32_t all_marks = 0;
   size_t text_words = 0;
-  std::ptrdiff_t type_bytes = 0;
+  const auto push_text = [&](std::string_view text) {
+    out.set_end(w);
+    const std::ptrdiff_t type_bytes = types - reinterpret_cast<const char*>(out.data());
+    text_words -= out.size();
+    out.push_text(text);
+    text_words += out.size();
+    out.reserve(words_ + text_words - out.size());
+    w = out.end();  // the words may have moved
+    types = reinterpret_cast<char*>(w - out.size()) + type_bytes;
+  };
   const tsr_arg* a = args;
   for (const Reader& r : readers_) {
     const tsr_arg& arg = *a++;
@@ -141,16 +160,22 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
       }
       case Reader::kInteger: *w++ = static_cast<uint64_t>(arg.i); break;
       case Reader::kFloat: *w++ = std::bit_cast<uint64_t>(arg.f); break;
+      case Reader::kElements: {
+        if (two_fields(arg, offsetof(tsr_arg, kind)) != r.kind_and_role || !arg.tensor) return false;
+        const tsr_tensor& t = arg.tensor->desc;
+        if (t.rank != r.rank) return false;
+        *w++ = t.dtype;
+        for (uint32_t k = 0; k < t.rank; ++k) *w++ = static_cast<uint64_t>(t.sizes[k]);
+        if (t.device == 0 && (t.flags & TSR_TENSOR_CONTIGUOUS))
+          push_text(
+              {static_cast<const char*>(t.data), static_cast<size_t>(storage_bytes(t.dtype, num_elements({t.sizes, t.rank})))});
+        else
+          push_text(elements_of(t));
+        break;
+      }
       case Reader::kText:
         if (!is_text(arg)) return false;  // the miss reports it
-        out.set_end(w);
-        type_bytes = types - reinterpret_cast<const char*>(out.data());
-        text_words -= out.size();
-        out.push_text(arg_text(arg));
-        text_words += out.size();
-        out.reserve(words_ + text_words - out.size());
-        w = out.end();  // the words may have moved
-        types = reinterpret_cast<char*>(w - out.size()) + type_bytes;
+        push_text(arg_text(arg));
         break;
       case Reader::kNothing:
         if (arg.kind == TSR_ARG_TENSOR && !arg.tensor) return false;
@@ -180,6 +205,16 @@ void Mask::number_types(const tsr_arg* args, size_t count) const {
   for (size_t i = 0; i < count && i < readers_.size(); ++i)
     if (readers_[i].how == Reader::kType && args[i].kind == TSR_ARG_TENSOR && args[i].tensor)
       give_type_number(args[i].tensor->desc);
+}
+
+std::string elements_of(const tsr_tensor& t) {
+  const int64_t count = num_elements({t.sizes, t.rank});
+  std::string bytes(static_cast<size_t>(storage_bytes(t.dtype, count)), '\0');
+  if (bytes.empty()) return bytes;
+  std::vector<int64_t> strides(t.rank);
+  dense_strides({t.sizes, t.rank}, strides.data());
+  copy_tensor({bytes.data(), t.dtype, t.rank, t.sizes, strides.data(), kCpu, TSR_TENSOR_CONTIGUOUS}, t);
+  return bytes;
 }
 
 int64_t SymbolicGuards::value_at(const tsr_arg* args, uint32_t leaf, uint32_t dim) {
@@ -241,7 +276,7 @@ bool SymbolicGuards::relations_hold(const tsr_arg* args, std::span<const int64_t
 bool Guards::covers_marks(const tsr_arg* args) const {
   for (size_t i = 0; i < expected.size(); ++i) {
     const Expected& e = expected[i];
-    if (e.kind != TSR_ARG_TENSOR || !e.guarded || args[i].tensor->marks == 0) continue;
+    if (e.kind != TSR_ARG_TENSOR || !e.guarded || mask.leaves[i].by_value || args[i].tensor->marks == 0) continue;
     for (const DimMark& m : marks_of(args[i].tensor->marks)) {
       const bool symbol = m.dim < e.symbols.size() && e.symbols[m.dim] >= 0;
       if (symbol != (m.mark != TSR_MARK_STATIC)) return false;

@@ -47,7 +47,8 @@ struct LeafGuard {
   uint32_t kind = 0;                                      // tsr_arg_kind
   bool guarded = false;  // the graph relies on it: of tensors their type, of others their value
   Layout layout = kDense;
-  uint32_t role = 0;  // of a guarded tensor
+  bool by_value = false;  // of a guarded tensor: all of its type and its elements are part of the key
+  uint32_t role = 0;      // of a guarded tensor
   uint32_t rank = 0;
   uint64_t fixed = 0;  // bit i: the size at index i is part of the key; else it is a symbol
   bool operator==(const LeafGuard&) const = default;
@@ -80,7 +81,7 @@ struct Mask {
  private:
   // How the words of a leaf are read.
   struct Reader {
-    enum How : uint32_t { kNothing, kType, kTensor, kInteger, kFloat, kText } how;
+    enum How : uint32_t { kNothing, kType, kTensor, kElements, kInteger, kFloat, kText } how;
     uint32_t rank;
     uint64_t kind_and_role;  // as they stand in tsr_arg; the role counts for tensors
     uint64_t fixed;
@@ -105,6 +106,7 @@ struct Expected {
   uint32_t dtype = 0, requires_grad = 0, role = 0;
   tsr_device device = 0;
   std::vector<int64_t> sizes, strides;
+  std::string elements;  // the bytes of a tensor that is guarded by value, dense
   LeafGuard::Layout layout = LeafGuard::kDense;
   std::vector<int32_t> symbols;            // by dimension: the symbol, or -1 for a fixed size
   static constexpr int32_t kDerived = -2;  // or this: behind a graph break, a size that follows from others
@@ -159,6 +161,7 @@ struct Guards {
   SymbolicGuards symbolic;
   // Whether this entry treats every marked dimension of these arguments as its mark asks.
   bool covers_marks(const tsr_arg* args) const;
+  bool value_holds(size_t leaf, const tsr_arg& arg) const;  // of a leaf of this kind that is guarded by its value
   // Why these arguments do not match, in the words of docs/recompiles.md: every guard that fails, structure, plain values, tensors,
   // relations. `all` false: at most the first. Empty: everything matches.
   std::vector<GuardText> mismatches(const tsr_arg* args, size_t count, bool all) const;
@@ -166,7 +169,10 @@ struct Guards {
   std::vector<GuardText> texts() const;
 };
 
-// The guard on a leaf that is no tensor: "c == 0.5".
+// The bytes of a tensor's elements, dense, wherever it lies.
+std::string elements_of(const tsr_tensor& t);
+
+// The guard on a leaf's value: "c == 0.5", "axes == [0, 2]".
 std::string value_text(const Expected& e);
 
 }  // namespace tessera::core

@@ -143,6 +143,8 @@ class GuardMaker {
     out_.global = global_state();
     out_.symbolic.sizes = &sizes_;
     for (size_t i = 0; i < out_.expected.size(); ++i) plain(static_cast<uint32_t>(i));
+    for (uint32_t i = 0; i < in_.by_value.size(); ++i)
+      if (in_.by_value[i]) elements(i);
     for (uint32_t k = 0; k < in_.leaves.size(); ++k)
       if (args_[in_.leaves[k]].kind == TSR_ARG_TENSOR) tensor(k);
     for (const InputFacts::Dim& f : facts_.dims) dim(f);
@@ -171,12 +173,21 @@ class GuardMaker {
     x.source = s.where;
   }
 
-  void tensor(uint32_t k) {
-    const uint32_t i = in_.leaves[k];
+  // A tensor whose elements the graph has as a constant.
+  void elements(uint32_t i) {
     const tsr_tensor& t = args_[i].tensor->desc;
     Expected& x = out_.expected[i];
     LeafGuard& l = out_.mask.leaves[i];
-    x.guarded = l.guarded = in_.used[k] != 0;
+    describe(x, i);
+    x.layout = LeafGuard::kDense;
+    x.elements = elements_of(t);
+    x.guarded = l.guarded = l.by_value = true;
+    l.rank = t.rank;
+    l.role = args_[i].role;
+  }
+
+  void describe(Expected& x, uint32_t i) const {
+    const tsr_tensor& t = args_[i].tensor->desc;
     x.dtype = t.dtype;
     x.device = t.device;
     x.requires_grad = args_[i].tensor->requires_grad != 0;
@@ -184,6 +195,15 @@ class GuardMaker {
     x.strides.assign(t.strides, t.strides + t.rank);
     x.symbols.assign(t.rank, -1);
     x.dim_sources.assign(t.rank, {});
+  }
+
+  void tensor(uint32_t k) {
+    const uint32_t i = in_.leaves[k];
+    const tsr_tensor& t = args_[i].tensor->desc;
+    Expected& x = out_.expected[i];
+    LeafGuard& l = out_.mask.leaves[i];
+    describe(x, i);
+    x.guarded = l.guarded = in_.used[k] != 0;
     x.layout = t.flags & TSR_TENSOR_CONTIGUOUS ? LeafGuard::kDense
                : in_.policies[i].any_strides   ? LeafGuard::kNotDense
                                                : LeafGuard::kStrides;

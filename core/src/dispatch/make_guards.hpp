@@ -21,7 +21,8 @@ struct CapturedInputs {
   const std::vector<uint8_t>& used;     // by graph input
   const std::vector<ArgPolicy>& policies;
   const std::map<uint32_t, Recorder::Scalar>& scalars;
-  bool observed;  // the client has said what it looks at; else everything is guarded
+  bool observed;                              // the client has said what it looks at; else everything is guarded
+  const std::vector<uint8_t>& by_value = {};  // as in Callable::Capture
 };
 
 // Throws TSR-D001 when a dimension that is marked dynamic must be a number.

@@ -48,6 +48,7 @@ const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count
     return nullptr;
   }
   if (const Entry* e = table.find(args, count)) return e;  // another thread has compiled it meanwhile
+  if (model_) refuse_misfit(args, count);
   ++misses_;
   if (now == Stance::kFailOnRecompile) RecompileRules::refuse(*frame_, last_reason(table, args, count));
   if ((now == Stance::kEagerThenCompile || now == Stance::kAotEagerThenCompile) && table.entries().empty() &&

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model file as a callable: what of a call's arguments its import depends on is guarded, everything else may vary as the file says.
+#include <fcntl.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "typed_values.hpp"
+
+using namespace tessera::onnx_test;
+
+namespace {
+
+// Read by the library when it first looks: recompiles print why.
+const int kLogs = setenv("TESSERA_LOGS", "recompiles", 1);
+
+size_t entries_of(const e::Model& m) { return nlohmann::json::parse(m.describe())["entries"].size(); }
+std::vector<std::string> guards_of(const e::Model& m, size_t entry) {
+  return nlohmann::json::parse(m.describe())["entries"][entry]["guards"];
+}
+bool has(const std::vector<std::string>& texts, const std::string& text) {
+  return std::find(texts.begin(), texts.end(), text) != texts.end();
+}
+
+// What is written to stderr while it lives.
+class Stderr {
+ public:
+  explicit Stderr(const fs::path& file) : file_(file), before_(dup(2)) {
+    const int fd = open(file.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    dup2(fd, 2);
+    close(fd);
+  }
+  ~Stderr() { (void)text(); }
+  std::string text() {
+    if (before_ >= 0) {
+      dup2(before_, 2);
+      close(std::exchange(before_, -1));
+    }
+    std::ifstream in(file_);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+ private:
+  fs::path file_;
+  int before_;
+};
+
+e::Model open_model(const Folder& folder, const std::string& bytes) {
+  folder.write("m.onnx", bytes);
+  return {context(), (folder / "m.onnx").string()};
+}
+
+// x[n, 3] with new dimensions where `axes`, an input, says.
+std::string unsqueeze() {
+  return model(graph({{node("Unsqueeze", {"x", "axes"}, {"y"})},
+                      {},
+                      {value_info("x", kFloat, {"n", 3}), value_info("axes", kInt64, {"k"})},
+                      {value_info("y", kFloat, {"p", "q", "r"})}}))
+      .bytes();
+}
+
+e::Tensor zeros(const std::vector<int64_t>& sizes) {
+  int64_t n = 1;
+  for (const int64_t s : sizes) n *= s;
+  return tensor_of(TSR_F32, sizes, std::vector<float>(static_cast<size_t>(n), 0));
+}
+
+}  // namespace
+
+TEST_CASE("a model is compiled for the values of inputs that its shapes are computed from, and again for others") {
+  (void)kLogs;
+  const Folder folder;
+  const e::Model f = open_model(folder, unsqueeze());
+  const tsr_tables& t = f.inputs();
+  REQUIRE(TSR_AT(tsr_region, t.regions, t.region_stride, 0)->num_inputs == 2);
+  CHECK(sizes_of(f(std::vector{zeros({2, 3}), ints({0})})[0]) == std::vector<int64_t>{1, 2, 3});
+  CHECK(entries_of(f) == 1);
+  CHECK(has(guards_of(f, 0), "axes == [0]"));
+  CHECK(sizes_of(f(std::vector{zeros({7, 3}), ints({0})})[0]) == std::vector<int64_t>{1, 7, 3});  // n is a symbol
+  CHECK(entries_of(f) == 1);
+  std::string said;
+  {
+    Stderr log(folder / "stderr");
+    CHECK(sizes_of(f(std::vector{zeros({2, 3}), ints({2})})[0]) == std::vector<int64_t>{2, 3, 1});
+    CHECK(sizes_of(f(std::vector{zeros({2, 3}), ints({0, 3})})[0]) == std::vector<int64_t>{1, 2, 3, 1});
+    said = folder.without(log.text());
+  }
+  CHECK(entries_of(f) == 3);
+  CHECK_THAT(said, Catch::Contains("Recompiling function m in m.onnx\n") && Catch::Contains("- 0/0: axes == [0]\n") &&
+                       Catch::Contains("- 0/1: axes == [2]\n"));
+  for (int i = 0; i < 3; ++i) {
+    CHECK(sizes_of(f(std::vector{zeros({4, 3}), ints({0})})[0]) == std::vector<int64_t>{1, 4, 3});
+    CHECK(sizes_of(f(std::vector{zeros({4, 3}), ints({2})})[0]) == std::vector<int64_t>{4, 3, 1});
+  }
+  CHECK(entries_of(f) == 3);
+  e::api().callable_reset(f.handle());
+  CHECK(entries_of(f) == 0);
+  CHECK(sizes_of(f(std::vector{zeros({2, 3}), ints({2})})[0]) == std::vector<int64_t>{2, 3, 1});
+}
+
+TEST_CASE("a call that does not fit the file's types is an error and makes no entry") {
+  const Folder folder;
+  const e::Model f = open_model(folder, unsqueeze());
+  const e::Tensor x = zeros({2, 3}), axes = ints({0});
+  for (const bool compiled : {false, true}) {
+    if (compiled) (void)f(std::vector{x, axes});
+    CHECK_THROWS_WITH(f(std::vector{zeros({2, 4}), axes}), Catch::Contains("TSR-T023") && Catch::Contains("'x'"));
+    CHECK_THROWS_WITH(f(std::vector{zeros({2}), axes}), Catch::Contains("TSR-T022"));
+    CHECK_THROWS_WITH(f(std::vector{tensor_of<int64_t>(TSR_I64, {1, 3}, {1, 2, 3}), axes}), Catch::Contains("TSR-T021"));
+    CHECK_THROWS_WITH(f(std::vector{x}), Catch::Contains("TSR-T020") && Catch::Contains("x, axes"));
+    CHECK_THROWS_WITH(f(std::vector{x, floats({0})}), Catch::Contains("axes"));
+    CHECK_THROWS_WITH(f(std::vector{x, ints({7})}), Catch::Contains("axis 7"));
+    CHECK(entries_of(f) == (compiled ? 1 : 0));
+  }
+}
+
+TEST_CASE("sizes that decide between branches of other ranks are guarded, and no others") {
+  const Folder folder;
+  // What exporters make of squeeze(-1): one branch drops the last dimension if its size is 1.
+  const Msg yes = graph({{node("Squeeze", {"x", "last"}, {"t"})}, {}, {}, {value_info("t", kFloat, {"n"})}}),
+            no = graph({{node("Identity", {"x"}, {"f"})}, {}, {}, {value_info("f", kFloat, {"n", "m"})}});
+  const std::string bytes =
+      model(graph({{node("Shape", {"x"}, {"s"}), node("Gather", {"s", "last"}, {"d"}), node("Equal", {"d", "one"}, {"c"}),
+                    node("If", {"c"}, {"y"}, {attribute("then_branch", yes), attribute("else_branch", no)}),
+                    node("Neg", {"y"}, {"z"})},
+                   {tensor("last", kInt64, {1}, raw<int64_t>({-1})), tensor("one", kInt64, {1}, raw<int64_t>({1}))},
+                   {value_info("x", kFloat, {"n", "m"})},
+                   {value_info("z", kFloat, {})}}))
+          .bytes();
+  const e::Model f = open_model(folder, bytes);
+  CHECK(sizes_of(f(std::vector{zeros({5, 1})})[0]) == std::vector<int64_t>{5});
+  CHECK(sizes_of(f(std::vector{zeros({7, 1})})[0]) == std::vector<int64_t>{7});
+  CHECK(entries_of(f) == 1);
+  CHECK(sizes_of(f(std::vector{zeros({5, 4})})[0]) == std::vector<int64_t>{5, 4});
+  CHECK(entries_of(f) == 2);
+  CHECK(sizes_of(f(std::vector{zeros({2, 1})})[0]) == std::vector<int64_t>{2});
+  CHECK(entries_of(f) == 2);
+  // Without a call nothing says which branch it is.
+  CHECK_THROWS_WITH(load(folder, bytes), Catch::Contains("TSR-X012") && Catch::Contains("depends on the sizes m1"));
+}
+
+TEST_CASE("a branch that a call does not take need not fit it") {
+  const Folder folder;
+  // rate 8: -x[n, 4]; else its product with a matrix of three rows, which no x of four columns has.
+  const Msg yes = graph({{node("Neg", {"x"}, {"t"})}, {}, {}, {value_info("t", kFloat, {"n", 4})}}),
+            no = graph({{node("MatMul", {"x", "w"}, {"f"})}, {}, {}, {value_info("f", kFloat, {"n", 4})}});
+  const e::Model f = open_model(
+      folder, model(graph({{node("Equal", {"rate", "eight"}, {"c"}),
+                            node("If", {"c"}, {"y"}, {attribute("then_branch", yes), attribute("else_branch", no)})},
+                           {tensor("eight", kInt64, {}, raw<int64_t>({8})), tensor("w", kFloat, {3, 4}, std::string(48, 0))},
+                           {value_info("x", kFloat, {"n", 4}), value_info("rate", kInt64, {})},
+                           {value_info("y", kFloat, {"n", 4})}}))
+                  .bytes());
+  CHECK(values_of<float>(f(std::vector{tensor_of<float>(TSR_F32, {1, 4}, {1, 2, 3, 4}), scalar(8)})[0]) ==
+        std::vector<float>{-1, -2, -3, -4});
+  CHECK_THROWS_WITH(f(std::vector{zeros({1, 4}), scalar(16)}), Catch::Contains("MatMul"));
+}
+
+TEST_CASE("an input of which the file says no rank takes that of the call") {
+  const Folder folder;
+  const e::Model f =
+      open_model(folder, model(graph({{node("Add", {"x", "b"}, {"y"})},
+                                      {},
+                                      {Msg().s(1, "x").m(2, Msg().m(1, Msg().i(1, kFloat))), value_info("b", kFloat, {})},
+                                      {value_info("y", kFloat, {})}}))
+                             .bytes());
+  const e::Tensor b = tensor_of<float>(TSR_F32, {}, {1});
+  CHECK(values_of<float>(f(std::vector{floats({1, 2}), b})[0]) == std::vector<float>{2, 3});
+  CHECK(values_of<float>(f(std::vector{floats({1, 2, 3}), b})[0]) == std::vector<float>{2, 3, 4});
+  CHECK(entries_of(f) == 1);
+  CHECK(sizes_of(f(std::vector{zeros({2, 5}), b})[0]) == std::vector<int64_t>{2, 5});
+  CHECK(entries_of(f) == 2);
+}
+
+TEST_CASE("a model whose file says everything is one entry for every size, and writes its states back") {
+  const Folder folder;
+  folder.write("m.tsr", R"(graph @count(%x: f32[s0], %n: f32[] state "n" -> 1) -> (f32[s0], f32[]) {
+    %one = constant {value = dense<f32[]: 1.0>}
+    %m = add %n, %one
+    %y = mul %x, %m
+    return %y, %m
+  })");
+  const e::Model f(context(), (folder / "m.tsr").string());
+  const e::Tensor n = tensor_of<float>(TSR_F32, {}, {0});
+  for (int call = 1; call <= 3; ++call) {
+    const auto out = f(std::vector{floats(std::vector<float>(static_cast<size_t>(call), 1)), n});
+    CHECK(values_of<float>(out[0]) == std::vector<float>(static_cast<size_t>(call), static_cast<float>(call)));
+    CHECK(values_of<float>(n) == std::vector<float>{static_cast<float>(call)});
+  }
+  CHECK(entries_of(f) == 1);
+}
+
+TEST_CASE("an import for a call says what it has fixed, or what it lacks") {
+  const Folder folder;
+  folder.write("m.onnx", unsqueeze());
+  const std::string path = (folder / "m.onnx").string();
+  const std::pair<std::string, e::Tensor> x{"x", zeros({2, 3})}, axes{"axes", ints({1})};
+  const auto fixed = context().load_for(path, std::vector{x, axes});
+  REQUIRE(fixed.graph);
+  CHECK(fixed.report == R"({"fixed":[{"input":"axes","value":true,"sizes":null}],"missing":[]})");
+  for (const bool typed : {false, true}) {
+    std::vector<std::pair<std::string, e::Tensor>> types;
+    if (typed) types.push_back(axes);
+    const auto lacking = context().load_for(path, std::vector{x}, types);
+    CHECK_FALSE(lacking.graph);
+    REQUIRE(lacking.inputs);
+    CHECK_THAT(lacking.inputs->print(), Catch::Contains("%x: f32[n0, 3]") && Catch::Contains("%axes: i64[k1]"));
+    CHECK(lacking.report == R"({"fixed":[],"missing":[{"input":"axes","what":"value"}]})");
+  }
+}
+
+TEST_CASE("random calls from many threads get what their own values ask for") {
+  const Folder folder;
+  const e::Model f = open_model(folder, unsqueeze());
+  std::vector<std::thread> threads;
+  std::vector<std::string> wrong(4);
+  for (size_t k = 0; k < wrong.size(); ++k)
+    threads.emplace_back([&, k] {
+      std::mt19937 random(static_cast<unsigned>(k));
+      try {
+        for (int i = 0; i < 40; ++i) {
+          const int64_t n = 1 + random() % 4, axis = random() % 3;
+          std::vector<int64_t> want = {n, 3};
+          want.insert(want.begin() + axis, 1);
+          const e::Tensor x = e::Tensor::create(TSR_F32, std::vector<int64_t>{n, 3}),
+                          a = e::Tensor::create(TSR_I64, std::vector<int64_t>{1});
+          std::fill_n(static_cast<float*>(x.data()), 3 * n, 1.f);
+          *static_cast<int64_t*>(a.data()) = axis;
+          if (sizes_of(f(std::vector{x, a})[0]) != want) wrong[k] = "wrong sizes";
+        }
+      } catch (const std::exception& error) {
+        wrong[k] = error.what();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& w : wrong) CHECK(w.empty());
+  CHECK(entries_of(f) == 3);
+}
