@@ -32,7 +32,7 @@ int bench(const Command& command, const std::vector<std::string>& args) {
 
   if (steps) context.overrides.push_back("runtime.measure_steps=true");
   Progress progress(progress_lines);
-  Session s = open_session(context, model, progress, fixed_inputs(input));
+  Session s = open_session(context, model, progress, &input);
   progress.phase("writing the cache");
   s.context.cache_flush();  // what is measured next should have the machine for itself
   progress.phase("preparing inputs");

@@ -26,10 +26,10 @@ struct Side {
   int64_t peak_bytes = 0;  // of a call, with the inputs and the constants
 };
 
-Session open_with(ContextArguments context, const std::string& config, const std::string& model,
-                  const InputArguments& arguments, Progress& progress) {
+Session open_with(ContextArguments context, const std::string& config, const std::string& model, InputArguments& arguments,
+                  Progress& progress) {
   context.config = config;
-  return open_session(context, model, progress, fixed_inputs(arguments));
+  return open_session(context, model, progress, &arguments);
 }
 
 void check_same_model(const Signature& a, const Signature& b, const std::string& config) {
@@ -45,9 +45,8 @@ void check_same_model(const Signature& a, const Signature& b, const std::string&
 
 // Compiles, makes the inputs when nobody has yet, and calls once. The session ends here: executables share arenas, so that memory can
 // only be told apart while no other one is alive.
-Side call_once(const ContextArguments& context, const std::string& config, const std::string& model,
-               const InputArguments& arguments, std::optional<Inputs>& inputs, int64_t& input_use, const Signature* like,
-               Progress& progress) {
+Side call_once(const ContextArguments& context, const std::string& config, const std::string& model, InputArguments& arguments,
+               std::optional<Inputs>& inputs, int64_t& input_use, const Signature* like, Progress& progress) {
   Side side;
   side.config = config;
   const std::vector<tsr_device> host = {0};

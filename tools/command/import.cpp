@@ -48,8 +48,10 @@ int import_model(const Command& command, const std::vector<std::string>& args) {
       "Write constants of more than 64 elements there; the text takes them as params. Default with --output: OUTPUT with the "
       "ending .npz.");
   options.flag("inline", &whole, "All constants in the text instead: it is then complete, and twice as large as the weights.");
-  options.list("inputs,i", "FILE", &inputs.files, "Where --fix finds its values, as for run.");
-  options.list("fix", "NAME", &inputs.fixed, "Make this input a constant, for models whose shapes depend on it.");
+  options.list(
+      "inputs,i", "FILE", &inputs.files,
+      "Inputs of the call that the model is imported for, as for run: those that shapes are computed from become constants.");
+  options.list("fix", "NAME", &inputs.fixed, "Make this input a constant, with its value of --inputs.");
   options.flag("locations", &locations, "Say which node of the model each line comes from.");
   options.flag("progress", &progress_lines, "Plain progress lines on stderr.");
   if (!options.parse(args)) return kOk;
@@ -63,7 +65,7 @@ int import_model(const Command& command, const std::vector<std::string>& args) {
   progress.phase("loading plugins");
   const embed::Context c(context.options());
   progress.phase("reading " + model);
-  const embed::Graph graph = c.load(model, fixed_inputs(inputs));
+  const embed::Graph graph = inputs.files.empty() ? c.load(model) : load_model(c, model, inputs);
   graph.verify();
   progress.phase("writing");
   const std::string text = graph.print((locations ? TSR_PRINT_LOCATIONS : 0) | (whole ? 0 : TSR_PRINT_PARAMS));

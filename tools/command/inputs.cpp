@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "json.hpp"
 #include "npz/elements.hpp"
 #include "npz/npz.hpp"
 #include "tessera/dtypes.hpp"
@@ -160,6 +161,10 @@ embed::Tensor placed(const embed::Tensor& dense, const Signature& signature, con
   return in.device == 0 ? dense : dense.copy_to(in.device);
 }
 
+struct Lack {               // what an import has to know and was not told
+  std::string input, what;  // "rank", "sizes", "value"
+};
+
 struct FileArray {
   npz::Array array;
   std::string file;
@@ -198,8 +203,9 @@ void InputArguments::add_to(Options& o) {
   o.integer("seed", "N", &seed, 0, INT64_MAX, "Seed of random inputs (default 0).");
   o.list("range", "NAME=LO:HI", &ranges,
          "Random values of one input: floats in [LO, HI), integers LO..HI. Default: normal; 0..9.");
-  o.list("fix", "NAME", &fixed,
-         "Make this input a constant, with its value of --inputs: for models whose shapes depend on it.");
+  o.list(
+      "fix", "NAME", &fixed,
+      "Make this input a constant, with its value of --inputs. Inputs that shapes are computed from are constants as it is.");
   o.list("dim", "NAME=SIZE", &dims, "A size that the inputs do not tell. Default: its hint, else 8.");
 }
 
@@ -209,9 +215,11 @@ int64_t Inputs::bytes() const {
   return total;
 }
 
+namespace {
+
+// The arrays of --inputs that --fix names.
 std::vector<std::pair<std::string, embed::Tensor>> fixed_inputs(const InputArguments& arguments) {
   std::vector<std::pair<std::string, embed::Tensor>> out;
-  if (arguments.fixed.empty()) return out;
   if (arguments.files.empty())
     throw usage_error("TSR-U007", "--fix " + arguments.fixed[0] + ": no file gives its value", "name one with --inputs");
   const std::vector<FileArray> arrays = read_arrays(arguments);
@@ -237,7 +245,86 @@ std::vector<std::pair<std::string, embed::Tensor>> fixed_inputs(const InputArgum
   return out;
 }
 
+// The inputs that the model's file declares, those of no rank with that of their array.
+Signature declared_inputs(const embed::Graph& graph, const std::vector<Lack>& lacks, const InputArguments& arguments) {
+  Signature declared(graph.tables());
+  if (std::none_of(lacks.begin(), lacks.end(), [](const Lack& l) { return l.what == "rank"; })) return declared;
+  const std::vector<FileArray> arrays = read_arrays(arguments);
+  for (const Lack& lack : lacks) {
+    if (lack.what != "rank") continue;
+    const auto array =
+        std::find_if(arrays.begin(), arrays.end(), [&](const FileArray& a) { return a.array.name == lack.input; });
+    if (array == arrays.end())
+      throw usage_error("TSR-U007",
+                        "the model does not say the rank of its input " + quote(lack.input) + ", and no file gives it",
+                        "name a file with it: --inputs");
+    for (ValueInfo& in : declared.inputs)
+      if (in.name == lack.input) in.sizes = array->array.shape;
+  }
+  return declared;
+}
+
+// Of the inputs that load_model() has made, those that are inputs still.
+Inputs made_inputs(const Signature& signature, const InputArguments& arguments) {
+  Inputs out;
+  std::map<size_t, std::vector<int64_t>> shapes;
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const auto& [tensor, given] = arguments.made.at(signature.inputs[i].name);
+    out.tensors.push_back(tensor);
+    out.from_file.push_back(given);
+    shapes[i] = {tensor.sizes().begin(), tensor.sizes().end()};
+  }
+  out.symbols = signature.bind(shapes, {});
+  return out;
+}
+
+struct CallTensors {
+  std::vector<std::pair<std::string, embed::Tensor>> values,
+      types;  // those that the user has given, and those that are made up
+};
+
+CallTensors tensors_of(const InputArguments& arguments) {
+  CallTensors out;
+  for (const auto& [name, input] : arguments.made) {
+    const auto& [tensor, given] = input;
+    (given ? out.values : out.types).emplace_back(name, tensor);
+  }
+  return out;
+}
+
+std::vector<Lack> lacks_of(const embed::Context::Loaded& loaded) {
+  std::vector<Lack> out;
+  for (const Json& m : Json::parse(loaded.report)["missing"]) out.push_back({m["input"], m["what"]});
+  return out;
+}
+
+}  // namespace
+
+embed::Graph load_model(const embed::Context& context, const std::string& model, InputArguments& arguments) {
+  if (!arguments.fixed.empty() && arguments.made.empty()) return context.load(model, fixed_inputs(arguments));
+  if (arguments.made.empty()) {
+    embed::Context::Loaded loaded = context.load_for(model, {});
+    if (loaded.graph) return std::move(*loaded.graph);
+    const Signature declared = declared_inputs(*loaded.inputs, lacks_of(loaded), arguments);
+    const Inputs inputs = make_inputs(declared, arguments);
+    for (size_t i = 0; i < declared.inputs.size(); ++i) {
+      const std::string& name = declared.inputs[i].name;
+      const bool ranged = std::any_of(arguments.ranges.begin(), arguments.ranges.end(),
+                                      [&](const std::string& r) { return r.starts_with(name + "="); });
+      arguments.made.emplace(name, std::pair(inputs.tensors[i], inputs.from_file[i] || ranged));
+    }
+  }
+  const CallTensors tensors = tensors_of(arguments);
+  embed::Context::Loaded loaded = context.load_for(model, tensors.values, tensors.types);
+  if (loaded.graph) return std::move(*loaded.graph);
+  std::vector<std::string> names;
+  for (const Lack& l : lacks_of(loaded)) names.push_back(quote(l.input));
+  throw usage_error("TSR-U007", model + ": shapes are computed from the value of " + join(names) + ", which no file gives",
+                    "name a file with it: --inputs; or say --range NAME=LO:HI where any such value will do");
+}
+
 Inputs make_inputs(const Signature& signature, const InputArguments& arguments) {
+  if (!arguments.made.empty()) return made_inputs(signature, arguments);
   // Options first: a misspelt name must not cost the reading of a large file.
   const auto known = [&](const std::string& what, const std::string& name) -> const ValueInfo* {
     if (const ValueInfo* v = signature.find(name)) return v;

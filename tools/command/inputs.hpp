@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,11 +19,15 @@ struct InputArguments {
   std::vector<std::string> files;
   int64_t seed = 0;
   std::vector<std::string> ranges, dims, fixed;
+  // Of a model that could only be imported for a call: the inputs of that call, and whether a file gave them (load_model).
+  std::map<std::string, std::pair<embed::Tensor, bool>> made;
   void add_to(Options&);
 };
 
-// The arrays of --inputs that --fix names: their inputs become constants while the model is imported. Throws npz errors, TSR-U007.
-std::vector<std::pair<std::string, embed::Tensor>> fixed_inputs(const InputArguments& arguments);
+// The graph of a model. Where its import has to know something of a call (values that shapes are computed from, sizes that decide between branches),
+// it is imported for these inputs, which make_inputs() then gives without those that have become constants. Inputs that --fix names are
+// constants in any case. Throws npz errors, TSR-U004..7; TSR-U007 names inputs whose value no file and no --range gives.
+embed::Graph load_model(const embed::Context& context, const std::string& model, InputArguments& arguments);
 
 struct Inputs {
   std::vector<embed::Tensor> tensors;  // in the order of the signature, on the device that it says

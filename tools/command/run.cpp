@@ -42,7 +42,7 @@ int run_model(const Command& command, const std::vector<std::string>& args) {
     throw usage_error("TSR-U004", "--diagram: found " + quote(diagram) + ", expected a file named *.dot or *.svg");
 
   Progress progress(progress_lines);
-  Session s = open_session(context, model, progress, fixed_inputs(input));
+  Session s = open_session(context, model, progress, &input);
   if (!diagram.empty()) {
     progress.phase("drawing " + diagram);
     s.executable.write_diagram(diagram);

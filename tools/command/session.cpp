@@ -26,13 +26,12 @@ embed::ContextOptions ContextArguments::options() const {
   return out;
 }
 
-Session open_session(const ContextArguments& arguments, const std::string& model, Progress& progress,
-                     const std::vector<std::pair<std::string, embed::Tensor>>& fixed) {
+Session open_session(const ContextArguments& arguments, const std::string& model, Progress& progress, InputArguments* inputs) {
   progress.phase("loading plugins");
   embed::Context context(arguments.options());
   progress.phase("reading " + model);
   const double start = now_ms();
-  embed::Graph graph = fixed.empty() ? context.load(model) : context.load(model, fixed);
+  embed::Graph graph = inputs ? load_model(context, model, *inputs) : context.load(model);
   const double loaded = now_ms();
   Signature signature(graph.tables());
   progress.phase("compiling " + model);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "inputs.hpp"
 #include "options.hpp"
 #include "signature.hpp"
 #include "terminal.hpp"
@@ -32,9 +33,9 @@ struct Session {
   double pack_ms;     // rearranging constants for kernels
   int64_t threads;    // of its calls
 };
-// `fixed`: values of inputs that become constants.
+// `inputs`: of the calls, see load_model(); null: the model is imported without a call.
 Session open_session(const ContextArguments& arguments, const std::string& model, Progress& progress,
-                     const std::vector<std::pair<std::string, embed::Tensor>>& fixed = {});
+                     InputArguments* inputs = nullptr);
 
 // The devices whose memory a model can use: those of its values, and the host.
 std::vector<tsr_device> devices_of(const embed::Executable& executable);
