@@ -32,6 +32,8 @@ clean-test|root|clean Debian 12: git clone, ./dev test
 onnx-suite|peers|the ONNX backend test suite on eager and reference, and on ONNX Runtime by the same reasons
 onnx-command|peers|the ONNX backend test suite through the command, outputs by name, no input fixed, on eager, cpu and reference
 onnx-microsoft|peers|com.microsoft against ONNX Runtime: 40 random cases per family of operators on eager, cpu and reference
+onnx-standard|peers|Einsum, Slice, Resize, ConvTranspose and Shrink against the ONNX reference: 150 random cases each on eager, cpu and reference
+onnx-random|peers|300 random models, half of them symbolic, against the ONNX reference, outputs by name, on eager and cpu
 onnx-models|peers|real models exported by PyTorch, against its own outputs: max|a-b| <= 1e-4 max|b|, static and dynamic
 onnx-to-jax|peers|the translation by which XLA takes part in bench cpu-models, op by op on the ONNX backend test suite
 fuzz|hours|every parser fuzzed for at least ten minutes, an hour in total, nothing found
@@ -126,6 +128,22 @@ check_onnx_microsoft() {
   done | tee build/checks/onnx_microsoft.txt
   figure=$(grep agree build/checks/onnx_microsoft.txt)
   ! grep -q FAIL build/checks/onnx_microsoft.txt
+}
+check_onnx_standard() {
+  local python config
+  python=$(scripts/peers.sh onnx onnxruntime)
+  for config in eager cpu reference; do
+    "$python" -W ignore tests/onnx/standard_peers.py "$(binary tessera)" --config "$config" || true
+  done | tee build/checks/onnx_standard.txt
+  figure=$(grep agree build/checks/onnx_standard.txt)
+  ! grep -q FAIL build/checks/onnx_standard.txt
+}
+check_onnx_random() {
+  local python status=0
+  python=$(scripts/peers.sh onnx)
+  "$python" -W ignore tests/onnx/random_models.py "$(binary tessera)" --keep build/checks/onnx_random | tee build/checks/onnx_random.txt || status=$?
+  figure=$(grep agree build/checks/onnx_random.txt)
+  return "$status"
 }
 check_onnx_models() {
   local log=build/checks/onnx_models.txt status=0

@@ -44,9 +44,16 @@ void batch_normalization(Op& op) {
 void instance_normalization(Op& op) {
   const V x = op.in(0);
   op.expect(x.rank() >= 3, "an input of rank " + std::to_string(x.rank()));
-  if (!Build::is_number(x.size(1))) op.unsupported("a symbolic number of channels");
-  op.out(op.b.op("group_norm", {x, op.in(1), op.in(2)},
-                 {attr_int("groups", x.size(1)), attr_float("eps", op.f("epsilon", 1e-5f))}));
+  Build& b = op.b;
+  const double eps = op.f("epsilon", 1e-5f);
+  if (Build::is_number(x.size(1)))
+    return op.out(b.op("group_norm", {x, op.in(1), op.in(2)}, {attr_int("groups", x.size(1)), attr_float("eps", eps)}));
+  const Ints spatial = axes_from(2, x.rank()), behind = axes_from(1, x.rank() - 1);
+  const V f = b.cast(x, Build::wide(x.dtype())), mean = b.reduce("mean", f, spatial, true);
+  const V variance =
+      f.call("variance", {attr_ints("axes", spatial), attr_float("correction", 0), sdk::attr_bool("keepdims", true)});
+  const auto spread = [&](size_t i) { return b.expand(b.cast(op.in(i), f.dtype()), behind); };
+  op.out(b.cast((f - mean) * (variance + eps).call("rsqrt") * spread(1) + spread(2), x.dtype()));
 }
 
 void group_normalization(Op& op) {
@@ -69,7 +76,17 @@ void group_normalization(Op& op) {
 V normalised(Op& op, const char* name, const V& x, const V& scale, const V& bias, int64_t axis, double eps) {
   Build& b = op.b;
   const Dims inner(x.sizes().begin() + axis, x.sizes().end());
-  const auto fits = [&](const V& v) { return !v || (v.sizes() == inner && v.dtype() == x.dtype()); };
+  // A symbolic size that a weight's number stands for can be no other.
+  const auto fits = [&](const V& v) {
+    if (!v) return true;
+    if (v.dtype() != x.dtype() || v.sizes().size() != inner.size()) return false;
+    for (size_t i = 0; i < inner.size(); ++i) {
+      if (v.sizes()[i] == inner[i]) continue;
+      if (Build::is_number(inner[i]) || !Build::is_number(v.sizes()[i]) || v.sizes()[i] == 1) return false;
+      b.graph().require(TSR_EQ, inner[i], v.sizes()[i], "a weight has the size of what it normalises");
+    }
+    return true;
+  };
   const tsr_attr attrs[] = {attr_int("axis", axis), attr_float("eps", eps)};
   const bool layer = std::string_view(name) == "layer_norm";
   if (fits(scale) && fits(bias)) {
@@ -77,8 +94,8 @@ V normalised(Op& op, const char* name, const V& x, const V& scale, const V& bias
     return b.op(name, std::span(all, layer ? 3 : 2), attrs);
   }
   const V wide = b.cast(x, Build::wide(x.dtype()));
-  const V only[] = {wide};
-  V y = b.op(name, only, attrs);
+  const V only[] = {wide, {}, {}};
+  V y = b.op(name, std::span(only, layer ? 3 : 2), attrs);
   const tsr_dtype out = scale ? scale.dtype() : x.dtype();
   if (scale) y = y * b.cast(scale, y.dtype());
   if (bias) y = y + b.cast(bias, y.dtype());

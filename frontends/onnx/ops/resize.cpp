@@ -128,7 +128,7 @@ int64_t floor_div(int64_t a, int64_t d) { return a / d - (a % d < 0 ? 1 : 0); }
 class Static {
  public:
   Static(Op& op, const Rules& r, const Axis& a) : op_(op), b_(op.b), r_(r), a_(a), n_(a.in), m_(a.out) {
-    op.expect(n_ > 0 && m_ >= 0 && m_ < (int64_t{1} << 22),
+    op.expect(n_ > 0 && m_ > 0 && m_ < (int64_t{1} << 22),
               "a resize of " + std::to_string(n_) + " to " + std::to_string(m_) + " elements");
     line_ = line(b_, r, a);
     if (m_ == 1 && line_.single) line_.offset = *line_.single;
@@ -149,7 +149,6 @@ class Static {
   }
 
   V resample(const V& x) {
-    if (m_ == 0) return b_.slice(x, a_.axis, 0, 0);
     const V y = r_.mode == "nearest" ? b_.gather(x, indices(nearest()), a_.axis) : filtered(x);
     if (r_.coordinates != "tf_crop_and_resize") return y;
     std::vector<double> out(static_cast<size_t>(m_));
@@ -298,6 +297,11 @@ void apply(Op& op, const Rules& r, const std::vector<Axis>& all) {
   for (const Axis& a : all)
     if (a.in != a.out || a.scale.num != a.scale.den || r.coordinates == "tf_crop_and_resize") axes.push_back(a);
   if (axes.empty()) return op.out(x);
+  if (std::any_of(axes.begin(), axes.end(), [](const Axis& a) { return a.out == 0; })) {
+    Dims shape = x.sizes();
+    for (const Axis& a : axes) shape[static_cast<size_t>(a.axis)] = a.out;
+    return op.out(b.full(0, dtype, shape));
+  }
   if (const auto how = is_float(dtype) ? whole(op, r, axes, x.rank()) : std::nullopt) {
     Dims output(x.sizes().begin() + 2, x.sizes().end());
     for (const Axis& a : axes) output[static_cast<size_t>(a.axis - 2)] = a.out;
