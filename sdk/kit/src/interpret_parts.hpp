@@ -28,6 +28,7 @@ struct Reducer {
 
 // Combines the states of a loop's points, which are in the loop's row-major order.
 using FamilyOrder = std::function<State(const Reducer&, std::span<const State> points, bool across)>;
-uint32_t interpret_in(const Kernel& k, std::span<void* const> buffers, std::span<const int64_t> symbols, const FamilyOrder& order);
+uint32_t interpret_in(const Kernel& k, std::span<void* const> buffers, std::span<const int64_t> symbols,
+                      const FamilyOrder& order);
 
 }  // namespace tessera::kit

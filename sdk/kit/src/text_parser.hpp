@@ -30,9 +30,9 @@ class TextParser {
     }
     const std::string found =
         at_ < s_.size() ? "'" + std::string(s_.substr(at_, s_.substr(at_, 16).find('\n'))).substr(0, 16) + "'" : "the end";
-    throw sdk::Error(
-        TSR_USER, code_,
-        std::string(what_) + ":" + std::to_string(line) + ":" + std::to_string(column) + ": expected " + expected + ", found " + found);
+    throw sdk::Error(TSR_USER, code_,
+                     std::string(what_) + ":" + std::to_string(line) + ":" + std::to_string(column) + ": expected " + expected +
+                         ", found " + found);
   }
 
   // ---- tokens
@@ -150,7 +150,7 @@ class TextParser {
     return at->second;
   }
   // A store or a check, if one stands here.
-  bool effect(Inst& x) {
+  bool effect(Inst& x, bool predicates = true) {
     if (accept("store")) {
       x.op = Op::Store;
       x.id = buffer_ref();
@@ -159,7 +159,7 @@ class TextParser {
       expect("]");
       expect(",");
       x.args[0] = value();
-      if (accept("if")) x.args[1] = value();
+      if (predicates && accept("if")) x.args[1] = value();
       return true;
     }
     if (accept("check")) {

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scheduled kernel as data: which thread of which block computes what, where values lie, and where threads wait for each other. A kernel
+// (ir.hpp) says what is computed; a schedule turns it into a Program; an emitter turns that into text, and an interpreter runs it as it stands.
+//
+//   program @row_sum(%x: in bf16[512 * s0], %y: out f32[s0]) symbols(s0 >= 0) wave 32 {
+//     launch {
+//       register %sum: f32[1]
+//       register %x_v: bf16[8]
+//       grid b0 < s0 {
+//         warp w0 < 1 {
+//           lane l0 < 32 {
+//             %0 = const 0.0 : f32
+//             store %sum[0], %0
+//             unroll i0 < 2 {
+//               vector v0 < 8 {
+//                 %3 = load %x[512 * b0 + 256 * i0 + 8 * l0 + v0] : bf16
+//                 store %x_v[v0], %3
+//               }
+//               ...
+//             }
+//             %20 = load %sum[0] : f32
+//             %21 = shuffle xor 16 %20 : f32
+//             ...
+//
+// Semantics
+//  - A program is one or more launches, which run one after the other. The outermost loops of a launch are bound to the device: `grid` to blocks,
+//    `cluster` to blocks that run together and see each other's shared memory, and either `block` to threads or `warp` and `lane` to the wave and the
+//    thread in it. A wave has as many lanes as the device has (`wave`). Threads are numbered row by row: warp * wave + lane.
+//  - Inside, `serial` and `unroll` loops and `if` are the thread's own. A `vector` loop is one access of several elements side by side: one load and the
+//    store of what it loaded, from memory to registers or back.
+//  - `register` buffers belong to a thread, `shared` ones to a block, both without content at first. Buffers of the signature are global; `workspace`
+//    is global memory without content at first that one launch writes and later ones read.
+//  - Instructions are those of the kernel IR, `reduce` and `second` aside, with the same numerics. A store has no predicate: an `if` stands around it.
+//  - `barrier block` is passed when all threads of the block have come to it, and what they wrote is then seen by all of them; `barrier warp` is the same of one wave.
+//  - `shuffle xor D %v` is the value that the lane whose number differs in the bits D has; `shuffle from L of W %v` is the value of lane L of the thread's
+//    group of W lanes. All lanes of the wave take part.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tessera/kit/ir.hpp"
+
+namespace tessera::kit {
+
+enum class Bind : uint8_t { Grid, Cluster, Block, Warp, Lane, Serial, Unroll, Vector };
+inline constexpr int kNumBinds = 8;
+const char* bind_name(Bind b);
+inline bool is_launch(Bind b) { return b <= Bind::Lane; }
+
+enum class Memory : uint8_t { Global, Workspace, Shared, Register };
+struct ProgramBuffer {
+  std::string name;
+  Memory memory = Memory::Global;
+  Access access = Access::In;  // Global
+  Type type = Type::F32;
+  Expr extent = kZero;    // elements; a number for shared memory and registers
+  int64_t align = 16;     // bytes that the address of element 0 is a multiple of
+  uint32_t launch = 0;    // Shared, Register: which one it belongs to
+};
+
+enum class BarrierScope : uint8_t { Warp, Block };
+enum class Exchange : uint8_t { Xor, From };
+
+enum class StatementKind : uint8_t { Inst, Shuffle, Barrier, Loop, If };
+struct Statement {
+  StatementKind kind = StatementKind::Inst;
+  // Inst: any instruction of the kernel IR but param, reduce and second; loads and stores name a ProgramBuffer. Shuffle: type, args[0], origin.
+  // If: args[0] is the condition.
+  Inst inst;
+  Exchange exchange = Exchange::Xor;               // Shuffle
+  int64_t lane = 0, lanes = 0;                     // Shuffle: Xor: the bits; From: the lane, and how many lanes a group has
+  BarrierScope scope = BarrierScope::Block;        // Barrier
+  Bind bind = Bind::Serial;                        // Loop
+  uint32_t axis = kNone;                           // Loop
+  std::vector<uint32_t> body;                      // Loop, If
+};
+
+struct ProgramSymbol {
+  std::string name;
+  int64_t min = 0;
+  int64_t multiple = 1;  // the launcher guarantees that the size is a multiple of this
+};
+
+struct Program {
+  std::string name;
+  int wave = 32;
+  IndexPool pool;  // axes, symbols, and values: integers that statements of these numbers compute
+  std::vector<ProgramSymbol> symbols;
+  std::vector<ProgramBuffer> buffers;  // the launch's pointers in this order, workspaces last; then shared memory and registers
+  std::vector<std::string> axis_names;
+  std::vector<Statement> statements;  // a value is the number of its statement
+  std::vector<std::vector<uint32_t>> launches;
+  // What must hold for the program to be right, beside the symbols' ranges: each expression is at most the number. The launcher checks it.
+  struct Require {
+    Expr size;
+    int64_t most;
+  };
+  std::vector<Require> require;
+  std::vector<std::string> origins;
+
+  uint32_t add_axis(std::string axis_name, Expr extent) {
+    axis_names.push_back(std::move(axis_name));
+    return pool.add_axis(extent);
+  }
+  uint32_t add_symbol(std::string symbol_name, int64_t min, int64_t multiple) {
+    symbols.push_back({std::move(symbol_name), min, multiple});
+    return pool.add_symbol(min);
+  }
+  // Is `e` a multiple of `n` for certain?
+  bool divisible(Expr e, int64_t n) const;
+};
+
+// How the device is asked to run one launch: sizes as expressions over the symbols.
+struct LaunchShape {
+  Expr blocks = kOne;
+  int64_t threads = 1;      // of a block
+  int64_t shared_bytes = 0;
+};
+LaunchShape launch_shape(Program& p, size_t launch);
+// Where each shared buffer lies in the block's shared memory, by number of the buffer; others have -1.
+std::vector<int64_t> shared_offsets(const Program& p, size_t launch);
+
+// The text form: parse(print(p)) prints the same again.
+std::string print(const Program& p, bool origins = false);
+// Throws sdk::Error TSR-K026, which names line and column. The result is not verified.
+Program parse_program(std::string_view text);
+
+}  // namespace tessera::kit
