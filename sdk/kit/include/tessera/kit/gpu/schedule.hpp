@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what a kernel computes to a program of the SIMT family. The numbers of a schedule come from an analytic model of the device, or from a search
+// around it; the order of reductions is the family's (program/order.hpp), so no schedule changes a bit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/kit/ir.hpp"
+#include "tessera/kit/program/device.hpp"
+#include "tessera/kit/program/order.hpp"
+#include "tessera/kit/program/program.hpp"
+
+namespace tessera::kit {
+
+enum class SimtForm : uint8_t {
+  Pointwise,     // a piece of the tensor for each block, vectors of it for each thread
+  Transpose,     // pointwise, with tiles in shared memory for what is read along another axis than is written
+  Rows,          // reductions along rows, and what is computed from them: some threads for each row
+  Columns,       // one reduction across rows: runs of rows beside each other, partial results folded by later launches
+  NormBackward,  // a rows kernel and a columns kernel over the same tensor in one sweep
+};
+inline constexpr int kNumSimtForms = 5;
+const char* form_name(SimtForm f);
+
+struct SimtSchedule {
+  SimtForm form = SimtForm::Pointwise;
+  int threads = 256;        // of a block; Rows: of a row
+  int rows = 1;             // Rows: of a block, beside each other; NormBackward: in flight
+  int vector = 1;           // elements of a thread side by side: Pointwise, Columns
+  int unroll = 1;           // Pointwise: vectors of a thread; Columns: rows in flight; NormBackward: 2 loads a row while the one before is computed
+  int tile = 32;            // Transpose: side of a tile
+  bool persistent = false;  // Rows: the row stays in registers from one loop to the next
+  bool operator==(const SimtSchedule&) const = default;
+};
+std::string to_text(const SimtSchedule& s);  // "rows threads 128 rows 1 vector 8 unroll 1 tile 32 persistent 1"
+std::optional<SimtSchedule> parse_simt_schedule(std::string_view text);
+
+// What the launcher promises beyond the kernel itself: sizes that are multiples, by number of the symbol (empty: of 1).
+struct SimtAssume {
+  std::vector<int64_t> multiples;
+};
+
+// The default choice. Throws sdk::Error TSR-K041 (which a backend takes as "not by this family") for kernels that no form fits.
+SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrder& order = {}, const SimtAssume& assume = {});
+// Schedules that differ from `s` in one number and make programs that fit the device.
+std::vector<SimtSchedule> simt_neighbours(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order = {},
+                                          const SimtAssume& assume = {});
+// Throws TSR-K041 where the schedule does not fit the kernel or the device. The program is verified.
+Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order = {},
+                     const SimtAssume& assume = {});
+
+// The same for the backward pass of a norm: `rows` computes the gradient of the input, `columns` those of weight and bias, over tensors of one
+// shape. The program's buffers are those of `rows`, then those of `columns`; a buffer of `columns` that is buffer i of `rows` is given as shared[j] = i, and
+// is not listed again; kNone: it is its own.
+SimtSchedule choose_norm_backward(Kernel& rows, Kernel& columns, const GpuDescription& device, const SimtOrder& order = {});
+std::vector<SimtSchedule> norm_backward_neighbours(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared, const SimtSchedule& s,
+                                                   const GpuDescription& device, const SimtOrder& order = {});
+Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared, const SimtSchedule& s,
+                           const GpuDescription& device, const SimtOrder& order = {});
+
+}  // namespace tessera::kit

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "build.hpp"
+
+#include <algorithm>
+
+#include "tessera/plugin.hpp"
+
+namespace tessera::kit {
+
+void no_program(const std::string& why) {
+  throw sdk::Error(TSR_BUG, "TSR-K041", "no program of the SIMT family computes this kernel: " + why);
+}
+
+ProgramBuilder::ProgramBuilder(std::string name, const GpuDescription& device) {
+  p.name = std::move(name);
+  p.wave = device.wave;
+}
+
+uint32_t ProgramBuilder::add(Statement s) {
+  p.statements.push_back(std::move(s));
+  const auto id = static_cast<uint32_t>(p.statements.size() - 1);
+  open_.back().body.push_back(id);
+  return id;
+}
+void ProgramBuilder::begin_launch() {
+  p.launches.emplace_back();
+  open_.push_back({kNone, {}});
+}
+void ProgramBuilder::end_launch() {
+  p.launches.back() = std::move(open_.back().body);
+  open_.pop_back();
+}
+Expr ProgramBuilder::begin(Bind bind, const char* prefix, Expr extent) {
+  Statement s;
+  s.kind = StatementKind::Loop;
+  s.bind = bind;
+  std::string name;
+  do {
+    name = prefix + std::to_string(names_[prefix]++);
+  } while (std::any_of(p.symbols.begin(), p.symbols.end(), [&](const ProgramSymbol& x) { return x.name == name; }));
+  s.axis = p.add_axis(name, extent);
+  const Expr axis = pool().axis(s.axis);
+  open_.push_back({add(std::move(s)), {}});
+  return axis;
+}
+void ProgramBuilder::end() {
+  const Open o = std::move(open_.back());
+  open_.pop_back();
+  p.statements[o.id].body = o.body;
+}
+Expr ProgramBuilder::begin_unless_one(Bind bind, const char* prefix, Expr extent) {
+  if (extent != kOne) return begin(bind, prefix, extent);
+  open_.push_back({kNone, {}});
+  return kZero;
+}
+void ProgramBuilder::end_unless_one() {
+  if (open_.back().id != kNone) return end();
+  std::vector<uint32_t> body = std::move(open_.back().body);
+  open_.pop_back();
+  open_.back().body.insert(open_.back().body.end(), body.begin(), body.end());
+}
+bool ProgramBuilder::begin_if(uint32_t condition) {
+  if (condition == kNone) return false;
+  Statement s;
+  s.kind = StatementKind::If;
+  s.inst.args[0] = condition;
+  open_.push_back({add(std::move(s)), {}});
+  return true;
+}
+void ProgramBuilder::end_if(bool opened) {
+  if (opened) end();
+}
+void ProgramBuilder::barrier(BarrierScope scope) {
+  Statement s;
+  s.kind = StatementKind::Barrier;
+  s.scope = scope;
+  add(std::move(s));
+}
+
+uint32_t ProgramBuilder::buffer(const std::string& name, Memory memory, Type type, Expr extent, Access access) {
+  ProgramBuffer b;
+  const auto taken = [&](const std::string& n) {
+    return std::any_of(p.buffers.begin(), p.buffers.end(), [&](const ProgramBuffer& x) { return x.name == n; });
+  };
+  b.name = name;
+  for (int i = 1; taken(b.name); ++i) b.name = name + "_" + std::to_string(i);
+  b.memory = memory;
+  b.type = type;
+  b.extent = extent;
+  b.access = access;
+  b.launch = memory >= Memory::Shared ? static_cast<uint32_t>(p.launches.size() - 1) : 0;
+  p.buffers.push_back(std::move(b));
+  return static_cast<uint32_t>(p.buffers.size() - 1);
+}
+
+uint32_t ProgramBuilder::inst(const Inst& x) {
+  Statement s;
+  s.inst = x;
+  return add(std::move(s));
+}
+uint32_t ProgramBuilder::constant(Type t, uint64_t bits) {
+  Inst x;
+  x.op = Op::Const;
+  x.type = t;
+  x.bits = bits;
+  return inst(x);
+}
+uint32_t ProgramBuilder::index(Expr e) {
+  Inst x;
+  x.op = Op::Index;
+  x.type = Type::I64;
+  x.index = e;
+  return inst(x);
+}
+uint32_t ProgramBuilder::unary(Op op, uint32_t a) {
+  Inst x;
+  x.op = op;
+  x.type = type_of(a);
+  x.args[0] = a;
+  return inst(x);
+}
+uint32_t ProgramBuilder::binary(Op op, uint32_t a, uint32_t b) {
+  Inst x;
+  x.op = op;
+  x.type = is_compare(op) ? Type::Bool : type_of(a);
+  x.args = {a, b, kNone};
+  return inst(x);
+}
+uint32_t ProgramBuilder::select(uint32_t c, uint32_t a, uint32_t b) {
+  Inst x;
+  x.op = Op::Select;
+  x.type = type_of(a);
+  x.args = {c, a, b};
+  return inst(x);
+}
+uint32_t ProgramBuilder::load(uint32_t buffer, Expr at) { return load_or(buffer, at, kNone, kNone); }
+uint32_t ProgramBuilder::load_or(uint32_t buffer, Expr at, uint32_t condition, uint32_t otherwise) {
+  Inst x;
+  x.op = Op::Load;
+  x.type = p.buffers[buffer].type;
+  x.id = buffer;
+  x.index = at;
+  if (condition != kNone) x.args = {condition, otherwise, kNone};
+  return inst(x);
+}
+void ProgramBuilder::store(uint32_t buffer, Expr at, uint32_t value) {
+  Inst x;
+  x.op = Op::Store;
+  x.id = buffer;
+  x.index = at;
+  x.args[0] = value;
+  inst(x);
+}
+uint32_t ProgramBuilder::shuffle_xor(uint32_t v, int64_t bits) {
+  Statement s;
+  s.kind = StatementKind::Shuffle;
+  s.inst.type = type_of(v);
+  s.inst.args[0] = v;
+  s.lane = bits;
+  return add(std::move(s));
+}
+uint32_t ProgramBuilder::shuffle_from(uint32_t v, int64_t lane, int64_t lanes) {
+  Statement s;
+  s.kind = StatementKind::Shuffle;
+  s.inst.type = type_of(v);
+  s.inst.args[0] = v;
+  s.exchange = Exchange::From;
+  s.lane = lane;
+  s.lanes = lanes;
+  return add(std::move(s));
+}
+uint32_t ProgramBuilder::below(Expr e, Expr n) { return pool().less(e, n) ? kNone : binary(Op::Lt, index(e), index(n)); }
+uint32_t ProgramBuilder::both(uint32_t a, uint32_t b) { return a == kNone ? b : b == kNone ? a : binary(Op::And, a, b); }
+
+uint32_t ProgramBuilder::combine(const Reducer& r, uint32_t a, uint32_t b) {
+  switch (r.kind) {
+    case ReduceKind::Prod: return binary(Op::Mul, a, b);
+    case ReduceKind::Any: return binary(Op::Or, a, b);
+    case ReduceKind::All: return binary(Op::And, a, b);
+    case ReduceKind::MaxNumber: return select(binary(Op::Gt, b, a), b, a);
+    case ReduceKind::Max:
+    case ReduceKind::Min: {
+      uint32_t first = binary(r.kind == ReduceKind::Max ? Op::Gt : Op::Lt, a, b);
+      if (is_float(r.type)) first = binary(Op::Or, binary(Op::Ne, a, a), first);
+      return select(first, a, b);
+    }
+    default: return binary(Op::Add, a, b);
+  }
+}
+uint32_t ProgramBuilder::combine_halves(const Reducer& r, uint32_t buffer, Expr at, int64_t n) {
+  std::vector<uint32_t> values;
+  for (int64_t i = 0; i < n; ++i) values.push_back(load(buffer, pool().add(at, pool().number(i))));
+  return combine_halves(r, std::move(values));
+}
+uint32_t ProgramBuilder::combine_halves(const Reducer& r, std::vector<uint32_t> values) {
+  for (size_t w = values.size() / 2; w > 0; w /= 2)
+    for (size_t j = 0; j < w; ++j) values[j] = combine(r, values[j], values[j + w]);
+  return values[0];
+}
+uint32_t ProgramBuilder::combine_lanes(const Reducer& r, uint32_t v, int64_t lanes) {
+  // A bool travels as an integer.
+  const bool narrow = r.type == Type::Bool;
+  const auto convert = [&](uint32_t x, Type t) {
+    Inst i;
+    i.op = Op::Convert;
+    i.type = t;
+    i.args[0] = x;
+    return inst(i);
+  };
+  const auto moved = [&](auto move) { return narrow ? convert(move(convert(v, Type::U32)), Type::Bool) : move(v); };
+  for (int64_t d = lanes / 2; d > 0; d /= 2) v = combine(r, v, moved([&](uint32_t x) { return shuffle_xor(x, d); }));
+  // Lane 0 alone had its operands in the order that the family asks for; it matters where equal operands differ in bits.
+  const bool ordered = is_float(r.type) && (r.kind == ReduceKind::Max || r.kind == ReduceKind::Min || r.kind == ReduceKind::MaxNumber);
+  if (ordered && lanes > 1) v = shuffle_from(v, 0, lanes);
+  return v;
+}
+
+void ProgramBuilder::move_elements(uint32_t from, Expr at, uint32_t to, Expr to_at, int64_t n, uint32_t memory, Expr memory_at) {
+  const ProgramBuffer& m = p.buffers[memory];
+  const int bytes = type_bytes(m.type);
+  int64_t width = n;
+  while (width > 1 && (width * bytes > 16 || (m.memory == Memory::Global && m.align % (width * bytes) != 0) || !p.divisible(memory_at, width) ||
+                       n % width != 0))
+    width /= 2;
+  const Expr h = begin_unless_one(Bind::Unroll, "h", pool().number(n / width));
+  const Expr v = begin_unless_one(Bind::Vector, "v", pool().number(width));
+  const Expr offset = pool().add(scaled(h, width), v);
+  store(to, pool().add(to_at, offset), load(from, pool().add(at, offset)));
+  end_unless_one();
+  end_unless_one();
+}
+void ProgramBuilder::load_elements(uint32_t from, Expr at, uint32_t registers, Expr to, int64_t n) {
+  move_elements(from, at, registers, to, n, from, at);
+}
+void ProgramBuilder::store_elements(uint32_t to, Expr at, uint32_t registers, Expr from, int64_t n) {
+  move_elements(registers, from, to, at, n, to, at);
+}
+
+// ---- kernels
+
+Reducer reducer_of(const Kernel& k, uint32_t reduce) {
+  const Inst& x = k.insts[reduce];
+  return {static_cast<ReduceKind>(x.id), k.insts[x.args[0]].type};
+}
+bool plain_reduction(const Kernel& k, uint32_t reduce) { return static_cast<ReduceKind>(k.insts[reduce].id) <= ReduceKind::All; }
+
+Expr KernelCopy::index(Expr e) {
+  IndexPool& to = b_.pool();
+  Expr sum = kZero;
+  for (const Term& t : k_.pool.terms(e)) {
+    Expr product = to.number(t.coefficient);
+    for (const uint32_t id : t.atoms) {
+      const Atom& a = k_.pool.atom_at(id);
+      Expr x = kZero;
+      switch (a.kind) {
+        case AtomKind::Axis:
+          if (!axes_[a.id]) no_program("an index mentions an axis that has no place here");
+          x = *axes_[a.id];
+          break;
+        case AtomKind::Symbol: x = to.symbol(a.id); break;
+        case AtomKind::Value: x = to.value(values_[a.id]); break;
+        case AtomKind::FloorDiv: x = to.floordiv(index(a.a), index(a.b)); break;
+        case AtomKind::Mod: x = to.mod(index(a.a), index(a.b)); break;
+        case AtomKind::Min: x = to.min(index(a.a), index(a.b)); break;
+        case AtomKind::Max: x = to.max(index(a.a), index(a.b)); break;
+      }
+      product = to.mul(product, x);
+    }
+    sum = to.add(sum, product);
+  }
+  return sum;
+}
+
+uint32_t KernelCopy::copy(uint32_t id) {
+  Inst x = k_.insts[id];
+  for (uint32_t& a : x.args)
+    if (a != kNone) a = values_[a];
+  if (x.op == Op::Index || x.op == Op::Load || x.op == Op::Store) x.index = index(x.index);
+  if (x.op == Op::Load || x.op == Op::Store) x.id = buffers_[x.id];
+  if (x.origin != kNone) {
+    const std::string& origin = k_.origins[x.origin];
+    auto& all = b_.p.origins;
+    const auto at = std::find(all.begin(), all.end(), origin);
+    x.origin = static_cast<uint32_t>(at - all.begin());
+    if (at == all.end()) all.push_back(origin);
+  }
+  if (x.op == Op::Store && x.args[1] != kNone) {
+    const uint32_t condition = x.args[1];
+    x.args[1] = kNone;
+    b_.begin_if(condition);
+    b_.inst(x);
+    b_.end();
+    return kNone;
+  }
+  return values_[id] = b_.inst(x);
+}
+
+std::vector<AxisGroup> collapse(Kernel& k, const std::vector<uint32_t>& axes) {
+  std::vector<AxisGroup> groups;
+  for (const uint32_t axis : axes) {
+    if (k.pool.extent(axis) == kOne) {
+      if (!groups.empty()) {
+        groups.back().outer.push_back(axis);
+        continue;
+      }
+    }
+    bool joins = !groups.empty();
+    if (joins)
+      for (const Inst& x : k.insts) {
+        if (x.op != Op::Load && x.op != Op::Store && x.op != Op::Index) continue;
+        const auto outer = k.pool.affine(x.index, groups.back().inner), inner = k.pool.affine(x.index, axis);
+        // Neither may stand inside the other's coefficient.
+        joins = joins && outer && inner && outer->coefficient == k.pool.mul(inner->coefficient, k.pool.extent(axis)) &&
+                !k.pool.uses(inner->coefficient, AtomKind::Axis, groups.back().inner) &&
+                !k.pool.uses(outer->coefficient, AtomKind::Axis, axis);
+      }
+    if (!joins) {
+      groups.push_back({axis, {}, k.pool.extent(axis)});
+      continue;
+    }
+    AxisGroup& g = groups.back();
+    g.outer.push_back(g.inner);
+    g.inner = axis;
+    g.extent = k.pool.mul(g.extent, k.pool.extent(axis));
+  }
+  return groups;
+}
+
+void declare_symbols(ProgramBuilder& b, const Kernel& k, const SimtAssume& assume) {
+  for (size_t i = 0; i < k.symbols.size(); ++i)
+    b.p.add_symbol(k.symbols[i].name, k.symbols[i].min, i < assume.multiples.size() ? assume.multiples[i] : 1);
+}
+std::vector<uint32_t> declare_buffers(ProgramBuilder& b, const Kernel& k, const SimtAssume& assume) {
+  declare_symbols(b, k, assume);
+  std::vector<uint32_t> out;
+  KernelCopy copy(b, k, {});
+  for (const Buffer& x : k.buffers) out.push_back(b.buffer(x.name, Memory::Global, x.type, copy.index(x.extent), x.access));
+  return out;
+}
+
+bool contiguous_load(Kernel& k, const Inst& x, uint32_t axis) {
+  if (x.op != Op::Load || x.args[0] != kNone || k.buffers[x.id].access != Access::In || x.type == Type::Bool) return false;
+  std::vector<uint32_t> values;
+  k.pool.collect(x.index, AtomKind::Value, values);
+  const auto a = k.pool.affine(x.index, axis);
+  return values.empty() && a && a->coefficient == kOne;
+}
+
+}  // namespace tessera::kit

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// A reduction across rows. A block has some columns and one block of rows as the family's order has them: each of its `fan` groups of 32 threads walks a run of rows,
+// the results of runs meet in shared memory, and blocks of rows leave partial results that later launches fold.
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "build.hpp"
+
+namespace tessera::kit {
+namespace {
+
+constexpr int64_t kLanes = 32;  // threads of a group, side by side along the columns
+
+// The part of a launch that the first one and those that fold have in common: runs in registers, then runs combined in shared memory.
+class RunsWriter {
+ public:
+  struct Shape {
+    Expr rows, columns;
+    int64_t vector, unroll;
+    std::vector<Reducer> reducers;
+  };
+  RunsWriter(ProgramBuilder& b, const SimtOrder& o, Shape s) : b_(b), o_(o), s_(std::move(s)) {}
+
+  // `prepare(u, row, column)` makes the loads of row u of those in flight, `value(u, v, reducer)` gives an element of it; `finish(block, column, results)` stores.
+  void write(const std::function<void(Expr u, Expr row, Expr column)>& prepare,
+             const std::function<std::vector<uint32_t>(Expr u, Expr v, Expr row, Expr column)>& values,
+             const std::function<void(Expr block, Expr column, const std::vector<uint32_t>&)>& finish) {
+    IndexPool& p = b_.pool();
+    const int64_t width = kLanes * s_.vector;
+    const Expr block_rows = p.number(o_.run * o_.fan);
+    const Expr blocks = p.max(kOne, p.floordiv(p.add(s_.rows, p.sub(block_rows, kOne)), block_rows));
+    const Expr by = b_.begin_unless_one(Bind::Grid, "b", blocks);
+    const Expr bx = b_.begin(Bind::Grid, "b", b_.ceil_div(s_.columns, width));
+    const Expr group = b_.begin(Bind::Block, "t", p.number(o_.fan));
+    const Expr lane = b_.begin(Bind::Block, "t", p.number(kLanes));
+    const Expr column = p.add(b_.scaled(bx, width), b_.scaled(lane, s_.vector));
+    std::vector<uint32_t> sums, meet;
+    for (const Reducer& r : s_.reducers) {
+      const std::string name = reduce_name(r.kind);
+      sums.push_back(b_.buffer(name, Memory::Register, r.type, p.number(s_.vector)));
+      meet.push_back(b_.buffer(name + "_runs", Memory::Shared, r.type, p.number(o_.fan * width)));
+    }
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const Expr v = b_.begin_unless_one(Bind::Unroll, "v", p.number(s_.vector));
+      b_.store(sums[i], v, b_.identity(s_.reducers[i]));
+      b_.end_unless_one();
+    }
+    const uint32_t in_columns = b_.below(column, s_.columns);
+    const bool opened = b_.begin_if(in_columns);
+    const Expr step = b_.begin_unless_one(Bind::Serial, "i", p.number(o_.run / s_.unroll));
+    const auto row_of = [&](Expr u) {
+      const Expr in_run = p.add(b_.scaled(step, s_.unroll), u);
+      const Expr in_block = o_.interleaved_runs ? p.add(b_.scaled(in_run, o_.fan), group) : p.add(b_.scaled(group, o_.run), in_run);
+      return p.add(p.mul(by, block_rows), in_block);
+    };
+    {
+      const Expr u = b_.begin_unless_one(Bind::Unroll, "u", p.number(s_.unroll));
+      const bool in = b_.begin_if(b_.below(row_of(u), s_.rows));
+      prepare(u, row_of(u), column);
+      b_.end_if(in);
+      b_.end_unless_one();
+    }
+    const Expr u = b_.begin_unless_one(Bind::Unroll, "u", p.number(s_.unroll));
+    const bool in = b_.begin_if(b_.below(row_of(u), s_.rows));
+    const Expr v = b_.begin_unless_one(Bind::Unroll, "v", p.number(s_.vector));
+    const std::vector<uint32_t> x = values(u, v, row_of(u), p.add(column, v));
+    for (size_t i = 0; i < sums.size(); ++i) b_.store(sums[i], v, b_.combine(s_.reducers[i], b_.load(sums[i], v), x[i]));
+    b_.end_unless_one();
+    b_.end_if(in);
+    b_.end_unless_one();
+    b_.end_unless_one();
+    b_.end_if(opened);
+
+    for (size_t i = 0; i < sums.size(); ++i)
+      b_.store_elements(meet[i], p.add(b_.scaled(group, width), b_.scaled(lane, s_.vector)), sums[i], kZero, s_.vector);
+    b_.barrier(BarrierScope::Block);
+    // One thread for each column, as far as they go.
+    const int64_t threads = o_.fan * kLanes, share = (width + threads - 1) / threads;
+    const Expr j = b_.begin_unless_one(Bind::Unroll, "j", p.number(share));
+    const Expr mine = p.add(b_.scaled(j, threads), p.add(b_.scaled(group, kLanes), lane));
+    const Expr at = p.add(b_.scaled(bx, width), mine);
+    const bool exists = b_.begin_if(b_.both(b_.below(mine, p.number(width)), b_.below(at, s_.columns)));
+    std::vector<uint32_t> results;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      std::vector<uint32_t> runs;
+      for (int64_t r = 0; r < o_.fan; ++r) runs.push_back(b_.load(meet[i], p.add(p.number(r * width), mine)));
+      results.push_back(b_.combine_halves(s_.reducers[i], std::move(runs)));
+    }
+    finish(by, at, results);
+    b_.end_if(exists);
+    b_.end_unless_one();
+    b_.end();
+    b_.end();
+    b_.end();
+    b_.end_unless_one();
+  }
+  Expr blocks() {
+    IndexPool& p = b_.pool();
+    const Expr block_rows = p.number(o_.run * o_.fan);
+    return p.max(kOne, p.floordiv(p.add(s_.rows, p.sub(block_rows, kOne)), block_rows));
+  }
+
+ private:
+  ProgramBuilder& b_;
+  const SimtOrder& o_;
+  Shape s_;
+};
+
+void store_results(ProgramBuilder& b, const std::vector<uint32_t>& workspaces, Expr block, Expr columns, Expr column,
+                   const std::vector<uint32_t>& results) {
+  for (size_t i = 0; i < results.size(); ++i) b.store(workspaces[i], b.pool().add(b.pool().mul(block, columns), column), results[i]);
+}
+
+std::vector<uint32_t> make_workspaces(ProgramBuilder& b, const std::vector<Reducer>& reducers, Expr count, Expr columns) {
+  std::vector<uint32_t> out;
+  for (const Reducer& r : reducers)
+    out.push_back(b.buffer(std::string(reduce_name(r.kind)) + "_partial", Memory::Workspace, r.type, b.pool().mul(count, columns)));
+  return out;
+}
+
+}  // namespace
+
+void fold_launches(ProgramBuilder& b, Fold f, const SimtOrder& o,
+                   const std::function<void(Expr column, const std::vector<uint32_t>& results)>& finish) {
+  IndexPool& p = b.pool();
+  for (;;) {
+    b.begin_launch();
+    const Expr count = f.of_runs ? b.ceil_div(f.count, o.fan) : f.count;
+    // Few rows: as many of them in flight as there may be.
+    const auto known = p.as_number(count);
+    int64_t unroll = 8;
+    while (unroll < o.run && unroll < 32 && (!known || unroll * (o.interleaved_runs ? o.fan : 1) < *known)) unroll *= 2;
+    RunsWriter w(b, o, {count, f.columns, 1, std::min(unroll, o.run), f.reducers});
+    const Expr blocks = w.blocks();
+    const auto more = p.as_number(blocks);
+    // An unknown number of blocks must be few enough for this launch to be the last.
+    if (!more) b.p.require.push_back({count, o.run * o.fan});
+    const bool last = !more || *more == 1;
+    std::vector<uint32_t> next;
+    if (!last) next = make_workspaces(b, f.reducers, blocks, f.columns);
+    std::vector<uint32_t> held;
+    for (const Reducer& r : f.reducers) held.push_back(b.buffer("partial", Memory::Register, r.type, p.number(std::min(unroll, o.run))));
+    const auto element = [&](size_t i, Expr row, Expr column) { return b.load(f.workspaces[i], p.add(p.mul(row, f.columns), column)); };
+    w.write(
+        [&](Expr u, Expr row, Expr column) {
+          for (size_t i = 0; i < held.size(); ++i) {
+            if (!f.of_runs) {
+              b.store(held[i], u, element(i, row, column));
+              continue;
+            }
+            std::vector<uint32_t> runs;
+            for (int64_t j = 0; j < o.fan; ++j) {
+              const Expr run = p.add(b.scaled(row, o.fan), p.number(j));
+              const uint32_t exists = b.below(run, f.count), nothing = b.identity(f.reducers[i]);
+              runs.push_back(exists == kNone ? element(i, run, column)
+                                             : b.load_or(f.workspaces[i], p.add(p.mul(run, f.columns), column), exists, nothing));
+            }
+            b.store(held[i], u, b.combine_halves(f.reducers[i], std::move(runs)));
+          }
+        },
+        [&](Expr u, Expr, Expr, Expr) {
+          std::vector<uint32_t> values;
+          for (const uint32_t h : held) values.push_back(b.load(h, u));
+          return values;
+        },
+        [&](Expr block, Expr column, const std::vector<uint32_t>& results) {
+          if (last)
+            finish(column, results);
+          else
+            store_results(b, next, block, f.columns, column, results);
+        });
+    b.end_launch();
+    if (last) return;
+    f.workspaces = next;
+    f.count = blocks;
+    f.of_runs = false;
+  }
+}
+
+Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a) {
+  if (k.loops.size() != 1 || !k.loops[0].across) no_program("it is no single reduction across rows");
+  ProgramBuilder b(k.name, d);
+  const std::vector<uint32_t> buffers = declare_buffers(b, k, a);
+  IndexPool& p = b.pool();
+  KernelCopy copy(b, k, buffers);
+  const Loop& l = k.loops[0];
+  std::vector<Reducer> reducers;
+  std::vector<uint32_t> reductions;
+  for (const Item& item : l.body) {
+    const Inst& x = k.insts[item.id];
+    if (item.is_loop || x.op == Op::Store || x.op == Op::Check) no_program("a reduction across rows that stores on its way");
+    if (x.op != Op::Reduce) continue;
+    if (!plain_reduction(k, item.id)) no_program(std::string("a reduction of kind ") + reduce_name(static_cast<ReduceKind>(x.id)));
+    reductions.push_back(item.id);
+    reducers.push_back(reducer_of(k, item.id));
+  }
+  // Columns are all parallel points, rows all points of the loop.
+  const std::vector<AxisGroup> column_groups = collapse(k, k.parallel), row_groups = collapse(k, l.axes);
+  Expr rows = kOne, columns = kOne;
+  const auto set = [&](const std::vector<AxisGroup>& groups, Expr at) {
+    std::vector<Expr> extents;
+    for (const AxisGroup& g : groups) extents.push_back(copy.index(g.extent));
+    const std::vector<Expr> position = groups.size() == 1 ? std::vector<Expr>{at} : p.position(at, extents);
+    for (size_t g = 0; g < groups.size(); ++g) {
+      copy.set_axis(groups[g].inner, position[g]);
+      for (const uint32_t outer : groups[g].outer) copy.set_axis(outer, kZero);
+    }
+  };
+  for (const AxisGroup& g : row_groups) rows = p.mul(rows, copy.index(g.extent));
+  for (const AxisGroup& g : column_groups) columns = p.mul(columns, copy.index(g.extent));
+  if (!b.p.divisible(columns, s.vector) || (column_groups.size() > 1 && s.vector > 1)) no_program("its columns are no whole vectors");
+  if (s.unroll < 1 || o.run % s.unroll != 0) no_program("runs that are no whole number of loads in flight");
+
+  // Instructions before and after the loop that the results do not need are made where they are used.
+  const auto point = [&](bool after, const std::vector<uint32_t>& results) {
+    for (size_t i = 0; i < results.size(); ++i) copy.set_value(reductions[i], results[i]);
+    for (const Item& item : k.body) {
+      if (item.is_loop) {
+        if (!after) return;
+        continue;
+      }
+      copy.copy(item.id);
+    }
+  };
+  RunsWriter w(b, o, {rows, columns, s.vector, s.unroll, reducers});
+  const Expr blocks = w.blocks();
+  const bool one = blocks == kOne;
+  std::vector<uint32_t> workspaces;
+  if (!one) workspaces = make_workspaces(b, reducers, blocks, columns);
+  b.begin_launch();
+  std::map<uint32_t, uint32_t> held;
+  const uint32_t column_axis = column_groups.empty() ? kNone : column_groups.back().inner;
+  for (const Item& item : l.body)
+    if (column_axis != kNone && column_groups.size() == 1 && contiguous_load(k, k.insts[item.id], column_axis))
+      held[item.id] = b.buffer(k.buffers[k.insts[item.id].id].name + "_v", Memory::Register, k.insts[item.id].type, p.number(s.unroll * s.vector));
+  w.write(
+      [&](Expr u, Expr row, Expr column) {
+        set(row_groups, row);
+        set(column_groups, column);
+        for (const auto& [id, registers] : held) {
+          const Inst& x = k.insts[id];
+          b.load_elements(copy.buffer(x.id), copy.index(x.index), registers, b.scaled(u, s.vector), s.vector);
+        }
+      },
+      [&](Expr u, Expr v, Expr row, Expr column) {
+        set(row_groups, row);
+        set(column_groups, column);
+        point(false, {});
+        std::vector<uint32_t> values;
+        for (const Item& item : l.body) {
+          const Inst& x = k.insts[item.id];
+          const auto h = held.find(item.id);
+          if (x.op == Op::Reduce)
+            values.push_back(copy.value(x.args[0]));
+          else if (h != held.end())
+            copy.set_value(item.id, b.load(h->second, p.add(b.scaled(u, s.vector), v)));
+          else
+            copy.copy(item.id);
+        }
+        return values;
+      },
+      [&](Expr block, Expr column, const std::vector<uint32_t>& results) {
+        if (!one) return store_results(b, workspaces, block, columns, column, results);
+        set(column_groups, column);
+        point(true, results);
+      });
+  b.end_launch();
+  if (!one)
+    fold_launches(b, {reducers, workspaces, blocks, columns, false}, o, [&](Expr column, const std::vector<uint32_t>& results) {
+      set(column_groups, column);
+      point(true, results);
+    });
+  return std::move(b.p);
+}
+
+}  // namespace tessera::kit

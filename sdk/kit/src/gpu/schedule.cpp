@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which form a kernel has, and the numbers of its schedule: by an analytic model of the device, or by a search around it.
+#include <algorithm>
+#include <charconv>
+
+#include "build.hpp"
+#include "tessera/kit/program/verify.hpp"
+#include "tessera/plugin.hpp"
+
+namespace tessera::kit {
+namespace {
+
+constexpr int kMostThreads = 1024;
+constexpr int64_t kRegistersAside = 24;  // of a thread, for what is computed between those that hold its elements
+
+// Bytes on their way that keep the memory of one unit busy (Little's law): its share of the bandwidth times a latency of about 1.25 microseconds under load.
+int64_t bytes_in_flight(const GpuDescription& d) { return static_cast<int64_t>(1.25e-6 * d.bandwidth / d.units) + 1; }
+
+int64_t widest(const Kernel& k) {
+  int64_t bytes = 1;
+  for (const Buffer& b : k.buffers) bytes = std::max<int64_t>(bytes, type_bytes(b.type));
+  return bytes;
+}
+int64_t narrowest(const Kernel& k) {
+  int64_t bytes = 8;
+  for (const Buffer& b : k.buffers)
+    if (k.pool.as_number(b.extent) != 1) bytes = std::min<int64_t>(bytes, type_bytes(b.type));
+  return bytes;
+}
+bool calls(const Kernel& k) {
+  return std::any_of(k.insts.begin(), k.insts.end(), [](const Inst& x) { return x.op == Op::Call; });
+}
+// Elements of `axes`; nothing where a symbol says how many.
+std::optional<int64_t> points(Kernel& k, const std::vector<uint32_t>& axes) {
+  Expr n = kOne;
+  for (const uint32_t a : axes) n = k.pool.mul(n, k.pool.extent(a));
+  return k.pool.as_number(n);
+}
+int64_t multiple_of(Kernel& k, Expr e, const SimtAssume& a) {
+  Program p;  // for its divisibility alone
+  for (size_t i = 0; i < k.symbols.size(); ++i) p.add_symbol(k.symbols[i].name, k.symbols[i].min, i < a.multiples.size() ? a.multiples[i] : 1);
+  p.pool = k.pool;
+  int64_t n = 64;
+  while (n > 1 && !p.divisible(e, n)) n /= 2;
+  return n;
+}
+
+bool reads_transposed(Kernel& k, const std::vector<AxisGroup>& groups) {
+  for (size_t g = 0; g + 1 < groups.size(); ++g)
+    for (const Inst& x : k.insts) {
+      if (!contiguous_load(k, x, groups[g].inner)) continue;
+      const auto a = k.pool.affine(x.index, groups.back().inner);
+      if (a && a->coefficient != kZero && a->coefficient != kOne) return true;
+    }
+  return false;
+}
+
+SimtForm form_of(Kernel& k) {
+  if (k.loops.empty()) return reads_transposed(k, collapse(k, k.parallel)) ? SimtForm::Transpose : SimtForm::Pointwise;
+  return k.loops[0].across ? SimtForm::Columns : SimtForm::Rows;
+}
+
+SimtSchedule pointwise(Kernel& k, const GpuDescription& d, const SimtAssume& a) {
+  SimtSchedule s;
+  const std::vector<AxisGroup> groups = collapse(k, k.parallel);
+  if (groups.empty()) no_program("it has one point");
+  const int64_t bytes = narrowest(k);
+  s.vector = static_cast<int>(std::min<int64_t>(16 / bytes, multiple_of(k, groups.back().extent, a)));
+  s.threads = calls(k) ? 128 : 256;
+  // All threads that a unit runs together load what keeps its memory busy; two vectors at least hide the loads of one behind the other.
+  const int64_t together = int64_t{d.max_waves} * d.wave;
+  const int64_t want = bytes_in_flight(d) / std::max<int64_t>(1, together * s.vector * bytes);
+  s.unroll = want >= 2 ? 4 : 2;
+  if (const auto n = points(k, k.parallel))  // enough blocks for every unit
+    while (s.unroll > 1 && *n < int64_t{8} * d.units * s.threads * s.vector * s.unroll) s.unroll /= 2;
+  return s;
+}
+
+SimtSchedule transpose(Kernel& k, const SimtAssume& a) {
+  SimtSchedule s;
+  s.form = SimtForm::Transpose;
+  const int64_t bytes = narrowest(k);
+  s.tile = bytes <= 2 ? 64 : 32;
+  s.vector = static_cast<int>(std::min<int64_t>({16 / widest(k), multiple_of(k, collapse(k, k.parallel).back().extent, a)}));
+  s.threads = 256;
+  while (s.threads > 32 && (s.threads * s.vector > s.tile * s.tile || s.threads * (16 / bytes) > s.tile * s.tile)) s.threads /= 2;
+  return s;
+}
+
+SimtSchedule rows(Kernel& k, const GpuDescription& d, const SimtOrder& o) {
+  SimtSchedule s;
+  s.form = SimtForm::Rows;
+  s.vector = SimtOrder::kVector;
+  const auto n = points(k, k.loops[0].axes);
+  const int64_t chunks = !n ? 4 : o.interleaved ? 8 : std::max<int64_t>(1, (*n + o.chunk() - 1) / o.chunk());
+  // Elements of a thread: 32 hide the loads of a row; with several loops they stay in registers, and more of them leave less room for waves.
+  const int64_t elements = n ? *n : 4096;
+  int64_t groups = 1;
+  while (groups * 2 <= chunks && groups * 2 * SimtOrder::kThreads <= kMostThreads && elements > groups * SimtOrder::kThreads * 32) groups *= 2;
+  s.threads = static_cast<int>(groups * SimtOrder::kThreads);
+  s.rows = 1;
+  while (s.threads * s.rows < std::max(128, d.wave)) s.rows *= 2;
+  if (n && k.loops.size() > 1) {
+    const int64_t per_thread = (elements + s.threads - 1) / s.threads;
+    s.persistent = per_thread * 3 / 2 + kRegistersAside <= d.max_registers * 2 / 3;
+  }
+  return s;
+}
+
+SimtSchedule columns(Kernel& k, const SimtAssume& a) {
+  SimtSchedule s;
+  s.form = SimtForm::Columns;
+  s.threads = 0;  // a group for each run of a block of rows
+  const std::vector<AxisGroup> groups = collapse(k, k.parallel);
+  s.vector = groups.size() == 1 ? static_cast<int>(std::min<int64_t>(16 / widest(k), multiple_of(k, groups[0].extent, a))) : 1;
+  if (narrowest(k) == 2 && groups.size() == 1) s.vector = static_cast<int>(std::min<int64_t>(8, multiple_of(k, groups[0].extent, a)));
+  s.unroll = 8;
+  return s;
+}
+
+}  // namespace
+
+const char* form_name(SimtForm f) {
+  static constexpr const char* names[kNumSimtForms] = {"pointwise", "transpose", "rows", "columns", "norm_backward"};
+  return names[static_cast<int>(f)];
+}
+
+std::string to_text(const SimtSchedule& s) {
+  return std::string(form_name(s.form)) + " threads " + std::to_string(s.threads) + " rows " + std::to_string(s.rows) + " vector " +
+         std::to_string(s.vector) + " unroll " + std::to_string(s.unroll) + " tile " + std::to_string(s.tile) + " persistent " +
+         std::to_string(s.persistent ? 1 : 0);
+}
+
+std::optional<SimtSchedule> parse_simt_schedule(std::string_view text) {
+  SimtSchedule s;
+  const auto word = [&] {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string_view w = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return w;
+  };
+  bool ok = false;
+  const std::string_view form = word();
+  for (int f = 0; f < kNumSimtForms; ++f)
+    if (form == form_name(static_cast<SimtForm>(f))) s.form = static_cast<SimtForm>(f), ok = true;
+  int persistent = 0;
+  for (const auto& [name, value] : {std::pair<std::string_view, int*>{"threads", &s.threads}, {"rows", &s.rows}, {"vector", &s.vector},
+                                    {"unroll", &s.unroll}, {"tile", &s.tile}, {"persistent", &persistent}}) {
+    ok = ok && word() == name;
+    const std::string_view number = word();
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), *value);
+    ok = ok && error == std::errc() && end == number.data() + number.size() && *value >= 0 && *value <= 65536;
+  }
+  s.persistent = persistent == 1;
+  if (!ok || !text.empty() || persistent > 1) return std::nullopt;
+  return s;
+}
+
+SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrder& order, const SimtAssume& assume) {
+  SimtSchedule s;
+  switch (form_of(k)) {
+    case SimtForm::Transpose: s = transpose(k, assume); break;
+    case SimtForm::Rows: s = rows(k, device, order); break;
+    case SimtForm::Columns: s = columns(k, assume); break;
+    default: s = pointwise(k, device, assume);
+  }
+  // What does not fit falls back to less: first fewer registers, then a tile less.
+  for (;;) {
+    try {
+      make_program(k, s, device, order, assume);
+      return s;
+    } catch (const sdk::Error& e) {
+      if (e.code != "TSR-K041") throw;
+      if (s.persistent)
+        s.persistent = false;
+      else if (s.form == SimtForm::Rows && s.rows > 1 && s.threads >= device.wave)
+        s.rows = 1;
+      else if (s.form == SimtForm::Transpose)
+        s = pointwise(k, device, assume);
+      else if (s.vector > 1 && s.form != SimtForm::Rows)
+        s.vector /= 2;
+      else
+        throw;
+    }
+  }
+}
+
+void check_program(Program& p, const GpuDescription& device) {
+  try {
+    verify(p, device);
+  } catch (const sdk::Error& e) {
+    // More registers or shared memory than there are is a schedule that does not fit; everything else is a bug.
+    if (std::string_view(e.what()).ends_with("(P9)")) no_program(e.what());
+    throw;
+  }
+}
+
+Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order, const SimtAssume& assume) {
+  if (const std::string why = why_absurd(device); !why.empty())
+    throw sdk::Error(TSR_USER, "TSR-K051", "the description of '" + device.architecture + "' cannot be: " + why);
+  if (s.threads < 0 || s.threads > device.max_threads || s.rows < 1 || s.rows * std::max(1, s.threads) > device.max_threads * 32 || s.vector < 1 ||
+      s.vector > 16 || s.unroll < 1 || s.unroll > 64 || s.tile < 8 || s.tile > 128)
+    no_program("numbers of a schedule that the device does not run");
+  if (s.form != SimtForm::Columns && (s.threads < device.wave && s.threads * s.rows % device.wave != 0)) no_program("threads that are no whole waves");
+  Program p;
+  switch (s.form) {
+    case SimtForm::Pointwise:
+    case SimtForm::Transpose:
+      if (!k.loops.empty()) no_program("it has loops");
+      p = s.form == SimtForm::Pointwise ? pointwise_program(k, s, device, assume) : transpose_program(k, s, device, assume);
+      break;
+    case SimtForm::Rows:
+      if (s.threads * s.rows > device.max_threads || s.threads < SimtOrder::kThreads) no_program("a block of that many threads");
+      p = rows_program(k, s, device, order, assume);
+      break;
+    case SimtForm::Columns: p = columns_program(k, s, device, order, assume); break;
+    case SimtForm::NormBackward: no_program("it is one kernel, the backward pass of a norm is two");
+  }
+  check_program(p, device);
+  return p;
+}
+
+namespace {
+
+// Schedules that differ in one number, a power of two or a flag; `make` says which of them make a program.
+template <class Make>
+std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
+  std::vector<SimtSchedule> all;
+  const auto add = [&](SimtSchedule n) {
+    if (n == s) return;
+    try {
+      make(n);
+      all.push_back(n);
+    } catch (const sdk::Error& e) {
+      if (e.code != "TSR-K041") throw;
+    }
+  };
+  const auto both = [&](int SimtSchedule::*number) {
+    for (const bool up : {false, true}) {
+      SimtSchedule n = s;
+      n.*number = up ? s.*number * 2 : s.*number / 2;
+      if (n.*number >= 1) add(n);
+    }
+  };
+  if (s.form != SimtForm::Columns) both(&SimtSchedule::threads);
+  if (s.form == SimtForm::Rows || s.form == SimtForm::NormBackward) both(&SimtSchedule::rows);
+  if (s.form != SimtForm::Rows && s.form != SimtForm::NormBackward) both(&SimtSchedule::vector);
+  if (s.form == SimtForm::Pointwise || s.form == SimtForm::Columns || s.form == SimtForm::NormBackward) both(&SimtSchedule::unroll);
+  if (s.form == SimtForm::Transpose) both(&SimtSchedule::tile);
+  if (s.form == SimtForm::Rows) {
+    SimtSchedule n = s;
+    n.persistent = !n.persistent;
+    add(n);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<SimtSchedule> simt_neighbours(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order,
+                                          const SimtAssume& assume) {
+  return around(s, [&](const SimtSchedule& n) { make_program(k, n, device, order, assume); });
+}
+
+SimtSchedule choose_norm_backward(Kernel& rows, Kernel&, const GpuDescription& device, const SimtOrder& order) {
+  SimtSchedule s;
+  s.form = SimtForm::NormBackward;
+  s.vector = SimtOrder::kVector;
+  const auto n = points(rows, rows.loops[0].axes);
+  if (!n) no_program("a row of unknown length does not stay in registers");
+  const int64_t chunks = order.interleaved ? 8 : std::max<int64_t>(1, (*n + order.chunk() - 1) / order.chunk());
+  // Sums of the columns are in registers beside the row: 16 elements a thread leave room for two blocks more.
+  int64_t groups = order.interleaved ? 8 : std::max(1, device.wave / 32);
+  while (groups * 2 <= chunks && groups * 2 * SimtOrder::kThreads <= kMostThreads && *n > groups * SimtOrder::kThreads * 16) groups *= 2;
+  s.threads = static_cast<int>(groups * SimtOrder::kThreads);
+  s.unroll = *n <= groups * SimtOrder::kThreads * 16 ? 2 : 1;
+  return s;
+}
+
+std::vector<SimtSchedule> norm_backward_neighbours(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared, const SimtSchedule& s,
+                                                   const GpuDescription& device, const SimtOrder& order) {
+  return around(s, [&](const SimtSchedule& n) {
+    if (n.threads > device.max_threads) no_program("a block of that many threads");
+    make_norm_backward(rows, columns, shared, n, device, order);
+  });
+}
+
+}  // namespace tessera::kit
