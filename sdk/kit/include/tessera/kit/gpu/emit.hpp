@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text of programs for devices of the SIMT family: C++ that includes nothing. The kernels' text is one for all of them; what a device calls things is a
+// prelude of a page, a closed list of functions that the text uses. Compile without contraction (NVRTC: --fmad=false; clang: -ffp-contract=off) and without
+// fast-math; nothing else changes the bits.
+//
+//   extern "C" KERNEL(threads) void NAME(const u16* x, float* y, i64 s0)        one function for each launch, NAME_0, NAME_1, .. where there are several
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tessera/kit/program/program.hpp"
+
+namespace tessera::kit {
+
+struct GpuDialect {
+  const char* name;
+  const char* prelude;
+  bool thunks;  // NAME_thunk(void* const*) is there too: arguments by address, for a caller that knows no types
+};
+const GpuDialect& cuda_dialect();
+const GpuDialect& hip_dialect();  // clang for amdgcn, without HIP's headers
+// C++ for the host: each thread of a block is a fiber of gpu/text_runner.hpp.
+const GpuDialect& sim_dialect();
+
+// How a launcher calls one function of the text.
+struct GpuLaunch {
+  std::string entry;
+  std::vector<uint32_t> buffers;  // of the program, in the order of the arguments: pointers
+  std::vector<uint32_t> symbols;  // behind them, each an i64
+  bool faults = false;            // and last a pointer to a u32, into which faults (kFault..) are or-ed
+  LaunchShape shape;              // blocks in the program's pool
+};
+
+class GpuModuleText {
+ public:
+  explicit GpuModuleText(const GpuDialect& dialect) : dialect_(dialect) {}
+  // Adds a program under its name, which must be a C identifier and unique in the module. Throws sdk::Error TSR-K042 for what the dialects cannot say.
+  std::vector<GpuLaunch> add(Program& p);
+  std::string text() const;
+
+ private:
+  const GpuDialect& dialect_;
+  std::string functions_, kernels_;
+  std::set<uint32_t> emitted_;  // functions of the library
+  friend class GpuWriter;
+};
+
+}  // namespace tessera::kit
