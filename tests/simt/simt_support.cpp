@@ -28,11 +28,13 @@ kit::SimtSchedule choose(SimtKernel& k, const SimtCase& c, const kit::GpuDescrip
   return k.pair ? kit::choose_norm_backward(k.rows.kernel, k.columns.kernel, d, o)
                 : kit::choose_simt(k.rows.kernel, d, o, {c.multiples});
 }
-kit::Program make(SimtKernel& k, const SimtCase& c, const kit::SimtSchedule& s, const kit::GpuDescription& d, const kit::SimtOrder& o) {
+kit::Program make(SimtKernel& k, const SimtCase& c, const kit::SimtSchedule& s, const kit::GpuDescription& d,
+                  const kit::SimtOrder& o) {
   return k.pair ? kit::make_norm_backward(k.rows.kernel, k.columns.kernel, k.shared, s, d, o)
                 : kit::make_program(k.rows.kernel, s, d, o, {c.multiples});
 }
-std::vector<kit::SimtSchedule> reachable(SimtKernel& k, const SimtCase& c, const kit::GpuDescription& d, const kit::SimtOrder& o, size_t most) {
+std::vector<kit::SimtSchedule> reachable(SimtKernel& k, const SimtCase& c, const kit::GpuDescription& d,
+                                         const kit::SimtOrder& o, size_t most) {
   std::vector<kit::SimtSchedule> all = {choose(k, c, d, o)};
   for (size_t i = 0; i < all.size() && all.size() < most; ++i) {
     const auto near = k.pair ? kit::norm_backward_neighbours(k.rows.kernel, k.columns.kernel, k.shared, all[i], d, o)
@@ -81,43 +83,76 @@ std::string case_difference(const SimtKernel& k, const Data& a, const Data& b) {
 
 std::vector<SimtCase> simt_cases() {
   const auto backward = [](const std::string& name, const std::string& t, int rows, int n) {
-    const std::string shape = "[" + std::to_string(rows) + ", " + std::to_string(n) + "]", row = "[" + std::to_string(rows) + ", 1]";
-    const std::string head = "graph @g(%x: " + t + shape + ", %dy: " + t + shape + ", %w: f32[" + std::to_string(n) + "], %rstd: f32" + row +
+    const std::string shape = "[" + std::to_string(rows) + ", " + std::to_string(n) + "]",
+                      row = "[" + std::to_string(rows) + ", 1]";
+    const std::string head = "graph @g(%x: " + t + shape + ", %dy: " + t + shape + ", %w: f32[" + std::to_string(n) +
+                             "], %rstd: f32" + row +
                              ") {\n %xf = cast %x {dtype = f32}\n %gf = cast %dy {dtype = f32}\n %h = mul %xf, %rstd\n";
-    return SimtCase{name,
-                    head + " %gw = mul %gf, %w\n %p = mul %gw, %h\n %m = mean %p {axes = [1], keepdims = true}\n %hm = mul %h, %m\n"
-                           " %d = sub %gw, %hm\n %dx = mul %d, %rstd\n %out = cast %dx {dtype = " + t + "}\n return %out\n}\n",
-                    head + " %p = mul %gf, %h\n %dw = reduce_sum %p {axes = [0]}\n return %dw\n}\n",
-                    {}};
+    return SimtCase{
+        name,
+        head +
+            " %gw = mul %gf, %w\n %p = mul %gw, %h\n %m = mean %p {axes = [1], keepdims = true}\n %hm = mul %h, %m\n"
+            " %d = sub %gw, %hm\n %dx = mul %d, %rstd\n %out = cast %dx {dtype = " +
+            t + "}\n return %out\n}\n",
+        head + " %p = mul %gf, %h\n %dw = reduce_sum %p {axes = [0]}\n return %dw\n}\n",
+        {}};
   };
   return {
-      {"gelu", "graph @g(%x: bf16[s0, 64], %b: bf16[64]) symbols { s0: 1.. } {\n %a = add %x, %b\n %c = gelu %a\n return %c\n}\n", "", {37}},
+      {"gelu",
+       "graph @g(%x: bf16[s0, 64], %b: bf16[64]) symbols { s0: 1.. } {\n %a = add %x, %b\n %c = gelu %a\n return %c\n}\n",
+       "",
+       {37}},
       {"flat", "graph @g(%x: f32[s0], %y: f32[s0]) symbols { s0: 0.. } {\n %a = mul %x, %y\n return %a\n}\n", "", {4001}},
       {"odd", "graph @g(%x: f16[7, 5, 9], %y: f16[5, 1]) {\n %a = sub %x, %y\n %b = abs %a\n return %b, %a\n}\n", "", {}},
-      {"mask", "graph @g(%x: f32[300, 12], %c: bool[300, 12]) {\n %z = neg %x\n %a = select %c, %x, %z\n return %a\n}\n", "", {}},
-      {"turn", "graph @g(%x: bf16[136, 72], %y: bf16[72, 136]) {\n %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n", "", {}},
+      {"mask",
+       "graph @g(%x: f32[300, 12], %c: bool[300, 12]) {\n %z = neg %x\n %a = select %c, %x, %z\n return %a\n}\n",
+       "",
+       {}},
+      {"turn",
+       "graph @g(%x: bf16[136, 72], %y: bf16[72, 136]) {\n %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return "
+       "%c\n}\n",
+       "",
+       {}},
       {"turn_odd",
-       "graph @g(%x: f32[2, s1, s0], %y: f32[2, s0, s1]) symbols { s0: 1..; s1: 1.. } {\n %a = transpose %x {perm = [0, 2, 1]}\n %c = "
+       "graph @g(%x: f32[2, s1, s0], %y: f32[2, s0, s1]) symbols { s0: 1..; s1: 1.. } {\n %a = transpose %x {perm = [0, 2, "
+       "1]}\n %c = "
        "add %a, %y\n return %c\n}\n",
        "",
        {45, 37}},
-      {"row_sum", "graph @g(%x: bf16[s0, 2304]) symbols { s0: 0.. } {\n %f = cast %x {dtype = f32}\n %a = reduce_sum %f {axes = [1]}\n return %a\n}\n",
+      {"row_sum",
+       "graph @g(%x: bf16[s0, 2304]) symbols { s0: 0.. } {\n %f = cast %x {dtype = f32}\n %a = reduce_sum %f {axes = [1]}\n "
+       "return %a\n}\n",
        "",
        {5}},
-      {"row_max_odd", "graph @g(%x: f32[9, 1003]) {\n %a = reduce_max %x {axes = [1]}\n %b = reduce_sum %x {axes = [1]}\n return %a, %b\n}\n", "", {}},
-      {"row_any", "graph @g(%x: i32[9, 700]) {\n %a = reduce_prod %x {axes = [1]}\n %b = reduce_min %x {axes = [1]}\n return %a, %b\n}\n", "", {}},
-      {"row_unknown", "graph @g(%x: f32[s0, s1]) symbols { s0: 0..; s1: 0.. } {\n %a = reduce_sum %x {axes = [1]}\n return %a\n}\n", "", {3, 5001}},
+      {"row_max_odd",
+       "graph @g(%x: f32[9, 1003]) {\n %a = reduce_max %x {axes = [1]}\n %b = reduce_sum %x {axes = [1]}\n return %a, %b\n}\n",
+       "",
+       {}},
+      {"row_any",
+       "graph @g(%x: i32[9, 700]) {\n %a = reduce_prod %x {axes = [1]}\n %b = reduce_min %x {axes = [1]}\n return %a, %b\n}\n",
+       "",
+       {}},
+      {"row_unknown",
+       "graph @g(%x: f32[s0, s1]) symbols { s0: 0..; s1: 0.. } {\n %a = reduce_sum %x {axes = [1]}\n return %a\n}\n",
+       "",
+       {3, 5001}},
       {"softmax", "graph @g(%x: bf16[s0, 2048]) symbols { s0: 1.. } {\n %a = softmax %x\n return %a\n}\n", "", {3}},
       {"softmax_f32", "graph @g(%x: f32[5, 1040]) {\n %a = softmax %x\n return %a\n}\n", "", {}},
       {"softmax_unknown", "graph @g(%x: f32[3, s0]) symbols { s0: 1.. } {\n %a = softmax %x\n return %a\n}\n", "", {1500}},
       {"layer_norm",
-       "graph @g(%x: f32[s0, 768], %w: f32[768], %b: f32[768]) symbols { s0: 1.. } {\n %a = layer_norm %x, %w, %b\n return %a\n}\n",
+       "graph @g(%x: f32[s0, 768], %w: f32[768], %b: f32[768]) symbols { s0: 1.. } {\n %a = layer_norm %x, %w, %b\n return "
+       "%a\n}\n",
        "",
        {3}},
-      {"column_sum", "graph @g(%x: bf16[s0, 104]) symbols { s0: 1.. } {\n %f = cast %x {dtype = f32}\n %a = reduce_sum %f {axes = [0]}\n return %a\n}\n",
+      {"column_sum",
+       "graph @g(%x: bf16[s0, 104]) symbols { s0: 1.. } {\n %f = cast %x {dtype = f32}\n %a = reduce_sum %f {axes = [0]}\n "
+       "return %a\n}\n",
        "",
        {1301}},
-      {"column_max", "graph @g(%x: f32[700, 33]) {\n %a = reduce_max %x {axes = [0]}\n %b = reduce_sum %x {axes = [0]}\n return %a, %b\n}\n", "", {}},
+      {"column_max",
+       "graph @g(%x: f32[700, 33]) {\n %a = reduce_max %x {axes = [0]}\n %b = reduce_sum %x {axes = [0]}\n return %a, %b\n}\n",
+       "",
+       {}},
       {"column_mean", "graph @g(%x: f32[3, 20, 40]) {\n %a = mean %x {axes = [0, 1]}\n return %a\n}\n", "", {}},
       backward("rms_backward", "bf16", 150, 1024),
       backward("rms_backward_f32", "f32", 67, 264),

@@ -25,9 +25,11 @@ struct SimtKernel {
 SimtKernel lower_case(const SimtCase& c);
 
 kit::SimtSchedule choose(SimtKernel& k, const SimtCase& c, const kit::GpuDescription& d, const kit::SimtOrder& o);
-kit::Program make(SimtKernel& k, const SimtCase& c, const kit::SimtSchedule& s, const kit::GpuDescription& d, const kit::SimtOrder& o);
+kit::Program make(SimtKernel& k, const SimtCase& c, const kit::SimtSchedule& s, const kit::GpuDescription& d,
+                  const kit::SimtOrder& o);
 // The chosen schedule and its neighbours' neighbours, breadth first, at most so many.
-std::vector<kit::SimtSchedule> reachable(SimtKernel& k, const SimtCase& c, const kit::GpuDescription& d, const kit::SimtOrder& o, size_t most);
+std::vector<kit::SimtSchedule> reachable(SimtKernel& k, const SimtCase& c, const kit::GpuDescription& d,
+                                         const kit::SimtOrder& o, size_t most);
 
 // What the family computes: the judge's outputs in the order of the program's buffers.
 Data case_data(const SimtKernel& k, const SimtCase& c, uint64_t seed, bool wild);

@@ -210,17 +210,19 @@ uint32_t ProgramBuilder::combine_lanes(const Reducer& r, uint32_t v, int64_t lan
   const auto moved = [&](auto move) { return narrow ? convert(move(convert(v, Type::U32)), Type::Bool) : move(v); };
   for (int64_t d = lanes / 2; d > 0; d /= 2) v = combine(r, v, moved([&](uint32_t x) { return shuffle_xor(x, d); }));
   // Lane 0 alone had its operands in the order that the family asks for; it matters where equal operands differ in bits.
-  const bool ordered = is_float(r.type) && (r.kind == ReduceKind::Max || r.kind == ReduceKind::Min || r.kind == ReduceKind::MaxNumber);
+  const bool ordered =
+      is_float(r.type) && (r.kind == ReduceKind::Max || r.kind == ReduceKind::Min || r.kind == ReduceKind::MaxNumber);
   if (ordered && lanes > 1) v = shuffle_from(v, 0, lanes);
   return v;
 }
 
-void ProgramBuilder::move_elements(uint32_t from, Expr at, uint32_t to, Expr to_at, int64_t n, uint32_t memory, Expr memory_at) {
+void ProgramBuilder::move_elements(uint32_t from, Expr at, uint32_t to, Expr to_at, int64_t n, uint32_t memory,
+                                   Expr memory_at) {
   const ProgramBuffer& m = p.buffers[memory];
   const int bytes = type_bytes(m.type);
   int64_t width = n;
-  while (width > 1 && (width * bytes > 16 || (m.memory == Memory::Global && m.align % (width * bytes) != 0) || !p.divisible(memory_at, width) ||
-                       n % width != 0))
+  while (width > 1 && (width * bytes > 16 || (m.memory == Memory::Global && m.align % (width * bytes) != 0) ||
+                       !p.divisible(memory_at, width) || n % width != 0))
     width /= 2;
   const Expr h = begin_unless_one(Bind::Unroll, "h", pool().number(n / width));
   const Expr v = begin_unless_one(Bind::Vector, "v", pool().number(width));
@@ -242,7 +244,9 @@ Reducer reducer_of(const Kernel& k, uint32_t reduce) {
   const Inst& x = k.insts[reduce];
   return {static_cast<ReduceKind>(x.id), k.insts[x.args[0]].type};
 }
-bool plain_reduction(const Kernel& k, uint32_t reduce) { return static_cast<ReduceKind>(k.insts[reduce].id) <= ReduceKind::All; }
+bool plain_reduction(const Kernel& k, uint32_t reduce) {
+  return static_cast<ReduceKind>(k.insts[reduce].id) <= ReduceKind::All;
+}
 
 Expr KernelCopy::index(Expr e) {
   IndexPool& to = b_.pool();

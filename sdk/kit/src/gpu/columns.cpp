@@ -51,7 +51,8 @@ class RunsWriter {
     const Expr step = b_.begin_unless_one(Bind::Serial, "i", p.number(o_.run / s_.unroll));
     const auto row_of = [&](Expr u) {
       const Expr in_run = p.add(b_.scaled(step, s_.unroll), u);
-      const Expr in_block = o_.interleaved_runs ? p.add(b_.scaled(in_run, o_.fan), group) : p.add(b_.scaled(group, o_.run), in_run);
+      const Expr in_block =
+          o_.interleaved_runs ? p.add(b_.scaled(in_run, o_.fan), group) : p.add(b_.scaled(group, o_.run), in_run);
       return p.add(p.mul(by, block_rows), in_block);
     };
     {
@@ -109,13 +110,15 @@ class RunsWriter {
 
 void store_results(ProgramBuilder& b, const std::vector<uint32_t>& workspaces, Expr block, Expr columns, Expr column,
                    const std::vector<uint32_t>& results) {
-  for (size_t i = 0; i < results.size(); ++i) b.store(workspaces[i], b.pool().add(b.pool().mul(block, columns), column), results[i]);
+  for (size_t i = 0; i < results.size(); ++i)
+    b.store(workspaces[i], b.pool().add(b.pool().mul(block, columns), column), results[i]);
 }
 
 std::vector<uint32_t> make_workspaces(ProgramBuilder& b, const std::vector<Reducer>& reducers, Expr count, Expr columns) {
   std::vector<uint32_t> out;
   for (const Reducer& r : reducers)
-    out.push_back(b.buffer(std::string(reduce_name(r.kind)) + "_partial", Memory::Workspace, r.type, b.pool().mul(count, columns)));
+    out.push_back(
+        b.buffer(std::string(reduce_name(r.kind)) + "_partial", Memory::Workspace, r.type, b.pool().mul(count, columns)));
   return out;
 }
 
@@ -140,8 +143,11 @@ void fold_launches(ProgramBuilder& b, Fold f, const SimtOrder& o,
     std::vector<uint32_t> next;
     if (!last) next = make_workspaces(b, f.reducers, blocks, f.columns);
     std::vector<uint32_t> held;
-    for (const Reducer& r : f.reducers) held.push_back(b.buffer("partial", Memory::Register, r.type, p.number(std::min(unroll, o.run))));
-    const auto element = [&](size_t i, Expr row, Expr column) { return b.load(f.workspaces[i], p.add(p.mul(row, f.columns), column)); };
+    for (const Reducer& r : f.reducers)
+      held.push_back(b.buffer("partial", Memory::Register, r.type, p.number(std::min(unroll, o.run))));
+    const auto element = [&](size_t i, Expr row, Expr column) {
+      return b.load(f.workspaces[i], p.add(p.mul(row, f.columns), column));
+    };
     w.write(
         [&](Expr u, Expr row, Expr column) {
           for (size_t i = 0; i < held.size(); ++i) {
@@ -153,8 +159,9 @@ void fold_launches(ProgramBuilder& b, Fold f, const SimtOrder& o,
             for (int64_t j = 0; j < o.fan; ++j) {
               const Expr run = p.add(b.scaled(row, o.fan), p.number(j));
               const uint32_t exists = b.below(run, f.count), nothing = b.identity(f.reducers[i]);
-              runs.push_back(exists == kNone ? element(i, run, column)
-                                             : b.load_or(f.workspaces[i], p.add(p.mul(run, f.columns), column), exists, nothing));
+              runs.push_back(exists == kNone
+                                 ? element(i, run, column)
+                                 : b.load_or(f.workspaces[i], p.add(p.mul(run, f.columns), column), exists, nothing));
             }
             b.store(held[i], u, b.combine_halves(f.reducers[i], std::move(runs)));
           }
@@ -191,7 +198,8 @@ Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
     const Inst& x = k.insts[item.id];
     if (item.is_loop || x.op == Op::Store || x.op == Op::Check) no_program("a reduction across rows that stores on its way");
     if (x.op != Op::Reduce) continue;
-    if (!plain_reduction(k, item.id)) no_program(std::string("a reduction of kind ") + reduce_name(static_cast<ReduceKind>(x.id)));
+    if (!plain_reduction(k, item.id))
+      no_program(std::string("a reduction of kind ") + reduce_name(static_cast<ReduceKind>(x.id)));
     reductions.push_back(item.id);
     reducers.push_back(reducer_of(k, item.id));
   }
@@ -209,7 +217,8 @@ Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
   };
   for (const AxisGroup& g : row_groups) rows = p.mul(rows, copy.index(g.extent));
   for (const AxisGroup& g : column_groups) columns = p.mul(columns, copy.index(g.extent));
-  if (!b.p.divisible(columns, s.vector) || (column_groups.size() > 1 && s.vector > 1)) no_program("its columns are no whole vectors");
+  if (!b.p.divisible(columns, s.vector) || (column_groups.size() > 1 && s.vector > 1))
+    no_program("its columns are no whole vectors");
   if (s.unroll < 1 || o.run % s.unroll != 0) no_program("runs that are no whole number of loads in flight");
 
   // Instructions before and after the loop that the results do not need are made where they are used.
@@ -233,7 +242,8 @@ Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
   const uint32_t column_axis = column_groups.empty() ? kNone : column_groups.back().inner;
   for (const Item& item : l.body)
     if (column_axis != kNone && column_groups.size() == 1 && contiguous_load(k, k.insts[item.id], column_axis))
-      held[item.id] = b.buffer(k.buffers[k.insts[item.id].id].name + "_v", Memory::Register, k.insts[item.id].type, p.number(s.unroll * s.vector));
+      held[item.id] = b.buffer(k.buffers[k.insts[item.id].id].name + "_v", Memory::Register, k.insts[item.id].type,
+                               p.number(s.unroll * s.vector));
   w.write(
       [&](Expr u, Expr row, Expr column) {
         set(row_groups, row);

@@ -138,13 +138,15 @@ class GpuWriter {
       if (x.memory < Memory::Shared || x.launch != number) continue;
       const std::string n = std::to_string(*p_.pool.as_number(x.extent));
       out_ += x.memory == Memory::Shared
-                  ? "  SHARED(" + std::string(memory_type(x.type)) + ", " + x.name + ", " + n + ", " + std::to_string(at[b]) + ");\n"
+                  ? "  SHARED(" + std::string(memory_type(x.type)) + ", " + x.name + ", " + n + ", " + std::to_string(at[b]) +
+                        ");\n"
                   : "  alignas(16) " + std::string(memory_type(x.type)) + " " + x.name + "[" + n + "];\n";
     }
     nest(p_.launches[number]);
     out_ += "}\n";
     m_.kernels_ += out_;
-    if (m_.dialect_.thunks) m_.kernels_ += "extern \"C\" void " + out.entry + "_thunk(void* const* a) { call(" + out.entry + ", a); }\n";
+    if (m_.dialect_.thunks)
+      m_.kernels_ += "extern \"C\" void " + out.entry + "_thunk(void* const* a) { call(" + out.entry + ", a); }\n";
     return out;
   }
   bool stores(const std::vector<uint32_t>& body, uint32_t buffer) const {
@@ -181,7 +183,8 @@ class GpuWriter {
     std::string rest = name;
     for (size_t i = axes.size(); i-- > 0;) {
       const std::string extent = "(u32)(" + expr(p_.pool.extent(axes[i])) + ")";
-      out_ += "  const " + std::string(index_) + " " + p_.axis_names[axes[i]] + " = " + (i == 0 ? rest : rest + " % " + extent) + ";\n";
+      out_ += "  const " + std::string(index_) + " " + p_.axis_names[axes[i]] + " = " +
+              (i == 0 ? rest : rest + " % " + extent) + ";\n";
       rest = rest + " / " + extent;
     }
   }
@@ -205,8 +208,9 @@ class GpuWriter {
             out_ += pad + vector(x) + "\n";
             break;
           }
-          out_ += (x.bind == Bind::Unroll ? "#pragma unroll\n" : "#pragma unroll 1\n") + pad + "for (" + index_ + " " + p_.axis_names[x.axis] +
-                  " = 0; " + p_.axis_names[x.axis] + " < " + expr(p_.pool.extent(x.axis)) + "; ++" + p_.axis_names[x.axis] + ") {\n";
+          out_ += (x.bind == Bind::Unroll ? "#pragma unroll\n" : "#pragma unroll 1\n") + pad + "for (" + index_ + " " +
+                  p_.axis_names[x.axis] + " = 0; " + p_.axis_names[x.axis] + " < " + expr(p_.pool.extent(x.axis)) + "; ++" +
+                  p_.axis_names[x.axis] + ") {\n";
           body(x.body, depth + 1);
           out_ += pad + "}\n";
           break;
@@ -215,12 +219,14 @@ class GpuWriter {
           body(x.body, depth + 1);
           out_ += pad + "}\n";
           break;
-        case StatementKind::Barrier: out_ += pad + (x.scope == BarrierScope::Block ? "barrier_block();\n" : "barrier_warp();\n"); break;
+        case StatementKind::Barrier:
+          out_ += pad + (x.scope == BarrierScope::Block ? "barrier_block();\n" : "barrier_warp();\n");
+          break;
         case StatementKind::Shuffle:
           out_ += pad + "const " + value_type(x.inst.type) + " " + value(id) + " = " +
-                  (x.exchange == Exchange::Xor
-                       ? "shuffle_xor(" + value(x.inst.args[0]) + ", " + std::to_string(x.lane) + ")"
-                       : "shuffle_from(" + value(x.inst.args[0]) + ", " + std::to_string(x.lane) + ", " + std::to_string(x.lanes) + ")") +
+                  (x.exchange == Exchange::Xor ? "shuffle_xor(" + value(x.inst.args[0]) + ", " + std::to_string(x.lane) + ")"
+                                               : "shuffle_from(" + value(x.inst.args[0]) + ", " + std::to_string(x.lane) +
+                                                     ", " + std::to_string(x.lanes) + ")") +
                   ";\n";
           break;
         case StatementKind::Inst: inst(id, x.inst, pad); break;
@@ -257,7 +263,9 @@ class GpuWriter {
         for (const uint32_t v : x.args)
           if (v != kNone) a.push_back(value(v));
         // Comparisons of places in the index type.
-        const auto place = [&](uint32_t v) { return p_.statements[v].kind == StatementKind::Inst && p_.statements[v].inst.op == Op::Index; };
+        const auto place = [&](uint32_t v) {
+          return p_.statements[v].kind == StatementKind::Inst && p_.statements[v].inst.op == Op::Index;
+        };
         if (is_compare(x.op) && place(x.args[0]) && place(x.args[1]) && small_)
           for (size_t i = 0; i < 2; ++i) a[i] = "(" + expr(p_.statements[x.args[i]].inst.index) + ")";
         right = pure(x, p_.statements[x.args[0]].inst.type, a);
@@ -292,7 +300,12 @@ class GpuWriter {
       case Op::Round: return call("round_of");
       case Op::Popcount: return call("popcount_of");
       case Op::Convert: return convert(x, in, a[0]);
-      case Op::Bitcast: return "as_" + std::string(x.type == Type::F32 ? "float" : x.type == Type::F64 ? "double" : value_type(x.type)) + "(" + a[0] + ")";
+      case Op::Bitcast:
+        return "as_" +
+               std::string(x.type == Type::F32   ? "float"
+                           : x.type == Type::F64 ? "double"
+                                                 : value_type(x.type)) +
+               "(" + a[0] + ")";
       case Op::Add: return integer ? call("wrap_add") : infix("+");
       case Op::Sub: return integer ? call("wrap_sub") : infix("-");
       case Op::Mul: return integer ? call("wrap_mul") : infix("*");
@@ -333,7 +346,8 @@ class GpuWriter {
     if (!m_.emitted_.insert(id).second) return;
     const Function& f = function(id);
     std::string head = "DEVICE " + std::string(value_type(f.result)) + " " + f.name + "(";
-    for (size_t i = 0; i < f.params.size(); ++i) head += (i ? ", " : "") + std::string(value_type(f.params[i])) + " v" + std::to_string(i);
+    for (size_t i = 0; i < f.params.size(); ++i)
+      head += (i ? ", " : "") + std::string(value_type(f.params[i])) + " v" + std::to_string(i);
     head += ") {\n";
     if (!f.external.empty()) {
       const bool guarded = f.params.size() == 2 && f.params[1] == Type::Bool;
@@ -353,7 +367,8 @@ class GpuWriter {
       std::vector<std::string> a;
       for (const uint32_t v : x.args)
         if (v != kNone) a.push_back(operand(v));
-      text += "  const " + std::string(value_type(x.type)) + " v" + std::to_string(i) + " = " + pure(x, f.insts[x.args[0]].type, a) + ";\n";
+      text += "  const " + std::string(value_type(x.type)) + " v" + std::to_string(i) + " = " +
+              pure(x, f.insts[x.args[0]].type, a) + ";\n";
     }
     m_.functions_ += text + "  return " + operand(f.value) + ";\n}\n";
   }

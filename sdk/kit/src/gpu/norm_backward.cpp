@@ -69,7 +69,8 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
   const Expr runs = o.interleaved_runs ? b.scaled(b.ceil_div(w.rows(), o.run * o.fan), o.fan) : b.ceil_div(w.rows(), o.run);
   std::vector<uint32_t> workspaces;
   for (const Reducer& r : reducers)
-    workspaces.push_back(b.buffer(std::string(reduce_name(r.kind)) + "_partial", Memory::Workspace, r.type, p.mul(runs, w.columns())));
+    workspaces.push_back(
+        b.buffer(std::string(reduce_name(r.kind)) + "_partial", Memory::Workspace, r.type, p.mul(runs, w.columns())));
   b.begin_launch();
   const Expr run = b.begin(Bind::Grid, "b", runs);
   const Expr warp = b.begin(Bind::Warp, "w", p.number(s.threads / d.wave)), lane = b.begin(Bind::Lane, "l", p.number(d.wave));
@@ -77,7 +78,8 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
                   p.mod(lane, p.number(SimtOrder::kThreads)), kZero);
   std::vector<uint32_t> sums;
   for (const Reducer& r : reducers) {
-    sums.push_back(b.buffer(std::string(reduce_name(r.kind)) + "_across", Memory::Register, r.type, p.number(w.vectors() * SimtOrder::kVector)));
+    sums.push_back(b.buffer(std::string(reduce_name(r.kind)) + "_across", Memory::Register, r.type,
+                            p.number(w.vectors() * SimtOrder::kVector)));
     const Expr j = b.begin(Bind::Unroll, "j", p.number(w.vectors() * SimtOrder::kVector));
     b.store(sums.back(), j, b.identity(r));
     b.end();
@@ -89,7 +91,8 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
   for (int64_t q = 0; q < stride; ++q) slots.push_back(w.slot(buffers, static_cast<int>(q)));
   const auto place = [&](RowWriter::Slot& slot, Expr in_run) {
     const Expr row = o.interleaved_runs
-                         ? p.add(b.scaled(p.add(b.scaled(p.floordiv(run, p.number(o.fan)), o.run), in_run), o.fan), p.mod(run, p.number(o.fan)))
+                         ? p.add(b.scaled(p.add(b.scaled(p.floordiv(run, p.number(o.fan)), o.run), in_run), o.fan),
+                                 p.mod(run, p.number(o.fan)))
                          : p.add(b.scaled(run, o.run), in_run);
     const uint32_t exists = b.below(row, w.rows());
     w.set_row(slot, exists == kNone ? row : p.min(row, p.sub(w.rows(), kOne)), exists);
@@ -158,7 +161,8 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
   w.each_vector([&](Expr vector, Expr column) {
     const bool opened = b.begin_if(w.inside(column));
     for (size_t i = 0; i < sums.size(); ++i)
-      b.store_elements(workspaces[i], p.add(p.mul(run, w.columns()), column), sums[i], b.scaled(vector, SimtOrder::kVector), SimtOrder::kVector);
+      b.store_elements(workspaces[i], p.add(p.mul(run, w.columns()), column), sums[i], b.scaled(vector, SimtOrder::kVector),
+                       SimtOrder::kVector);
     b.end_if(opened);
   });
   b.end();

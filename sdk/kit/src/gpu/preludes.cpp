@@ -5,48 +5,51 @@
 namespace tessera::kit {
 namespace {
 
-#define TESSERA_COMMON_TYPES                                                                                            \
-  "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n"                             \
+#define TESSERA_COMMON_TYPES                                                                \
+  "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n" \
   "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n"
 
 // Integers wrap, division by zero gives zero, shifts by the width or more shift everything out. quotient_of and remainder_of are floor_div and floor_mod of what is never negative.
-#define TESSERA_COMMON_ARITHMETIC                                                                                          \
-  "template <class T> struct unsigned_of { typedef T type; };\n"                                                           \
-  "template <> struct unsigned_of<i32> { typedef u32 type; };\n"                                                           \
-  "template <> struct unsigned_of<i64> { typedef u64 type; };\n"                                                           \
-  "#define UNSIGNED(x) ((typename unsigned_of<T>::type)(x))\n"                                                             \
-  "template <class T> DEVICE T wrap_neg(T a) { return (T)(0 - UNSIGNED(a)); }\n"                                           \
-  "template <class T> DEVICE T wrap_add(T a, T b) { return (T)(UNSIGNED(a) + UNSIGNED(b)); }\n"                            \
-  "template <class T> DEVICE T wrap_sub(T a, T b) { return (T)(UNSIGNED(a) - UNSIGNED(b)); }\n"                            \
-  "template <class T> DEVICE T wrap_mul(T a, T b) { return (T)(UNSIGNED(a) * UNSIGNED(b)); }\n"                            \
+#define TESSERA_COMMON_ARITHMETIC                                                                                              \
+  "template <class T> struct unsigned_of { typedef T type; };\n"                                                               \
+  "template <> struct unsigned_of<i32> { typedef u32 type; };\n"                                                               \
+  "template <> struct unsigned_of<i64> { typedef u64 type; };\n"                                                               \
+  "#define UNSIGNED(x) ((typename unsigned_of<T>::type)(x))\n"                                                                 \
+  "template <class T> DEVICE T wrap_neg(T a) { return (T)(0 - UNSIGNED(a)); }\n"                                               \
+  "template <class T> DEVICE T wrap_add(T a, T b) { return (T)(UNSIGNED(a) + UNSIGNED(b)); }\n"                                \
+  "template <class T> DEVICE T wrap_sub(T a, T b) { return (T)(UNSIGNED(a) - UNSIGNED(b)); }\n"                                \
+  "template <class T> DEVICE T wrap_mul(T a, T b) { return (T)(UNSIGNED(a) * UNSIGNED(b)); }\n"                                \
   "template <class T> DEVICE T wrap_div(T a, T b) { return b == 0 ? (T)0 : (T)-1 < 0 && b == (T)-1 ? wrap_neg(a) : a / b; }\n" \
-  "template <class T> DEVICE T wrap_rem(T a, T b) { return b == 0 || ((T)-1 < 0 && b == (T)-1) ? (T)0 : a % b; }\n"        \
+  "template <class T> DEVICE T wrap_rem(T a, T b) { return b == 0 || ((T)-1 < 0 && b == (T)-1) ? (T)0 : a % b; }\n"            \
   "template <class T> DEVICE T shift_left(T a, T b) { return UNSIGNED(b) >= sizeof(T) * 8 ? (T)0 : (T)(UNSIGNED(a) << b); }\n" \
-  "template <class T> DEVICE T shift_right(T a, T b) { return UNSIGNED(b) < sizeof(T) * 8 ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0; }\n" \
-  "template <class T> DEVICE T floor_div(T a, T b) { T q = a / b; return q - (a % b != 0 && a < 0); }\n"                   \
-  "template <class T> DEVICE T floor_mod(T a, T b) { T r = a % b; return r < 0 ? r + b : r; }\n"                           \
-  "template <class T> DEVICE T quotient_of(T a, T b) { return (T)(UNSIGNED(a) / UNSIGNED(b)); }\n"                            \
-  "template <class T> DEVICE T remainder_of(T a, T b) { return (T)(UNSIGNED(a) % UNSIGNED(b)); }\n"                           \
-  "template <class T> DEVICE T least(T a, T b) { return a < b ? a : b; }\n"                                                \
-  "template <class T> DEVICE T most(T a, T b) { return a > b ? a : b; }\n"                                                 \
-  "DEVICE i32 abs_of(i32 a) { return a < 0 ? wrap_neg(a) : a; }\n"                                                         \
+  "template <class T> DEVICE T shift_right(T a, T b) { return UNSIGNED(b) < sizeof(T) * 8 ? (T)(a >> b) : a < 0 ? (T)-1 : "    \
+  "(T)0; }\n"                                                                                                                  \
+  "template <class T> DEVICE T floor_div(T a, T b) { T q = a / b; return q - (a % b != 0 && a < 0); }\n"                       \
+  "template <class T> DEVICE T floor_mod(T a, T b) { T r = a % b; return r < 0 ? r + b : r; }\n"                               \
+  "template <class T> DEVICE T quotient_of(T a, T b) { return (T)(UNSIGNED(a) / UNSIGNED(b)); }\n"                             \
+  "template <class T> DEVICE T remainder_of(T a, T b) { return (T)(UNSIGNED(a) % UNSIGNED(b)); }\n"                            \
+  "template <class T> DEVICE T least(T a, T b) { return a < b ? a : b; }\n"                                                    \
+  "template <class T> DEVICE T most(T a, T b) { return a > b ? a : b; }\n"                                                     \
+  "DEVICE i32 abs_of(i32 a) { return a < 0 ? wrap_neg(a) : a; }\n"                                                             \
   "DEVICE i64 abs_of(i64 a) { return a < 0 ? wrap_neg(a) : a; }\n"
 
 // Elements side by side between memory and registers.
-#define TESSERA_COMMON_MOVE                                                                                               \
-  "template <int bytes> struct chunk;\n"                                                                                  \
-  "template <> struct chunk<2> { u16 a; };\n"                                                                             \
-  "template <> struct chunk<4> { u32 a; };\n"                                                                             \
-  "template <> struct alignas(8) chunk<8> { u32 a, b; };\n"                                                               \
-  "template <> struct alignas(16) chunk<16> { u32 a, b, c, d; };\n"                                                       \
-  "template <int bytes, class T, class F> DEVICE void move(T* to, F* from) { *(chunk<bytes>*)to = *(const chunk<bytes>*)from; }\n"
+#define TESSERA_COMMON_MOVE                                                                                 \
+  "template <int bytes> struct chunk;\n"                                                                    \
+  "template <> struct chunk<2> { u16 a; };\n"                                                               \
+  "template <> struct chunk<4> { u32 a; };\n"                                                               \
+  "template <> struct alignas(8) chunk<8> { u32 a, b; };\n"                                                 \
+  "template <> struct alignas(16) chunk<16> { u32 a, b, c, d; };\n"                                         \
+  "template <int bytes, class T, class F> DEVICE void move(T* to, F* from) { *(chunk<bytes>*)to = *(const " \
+  "chunk<bytes>*)from; }\n"
 
 constexpr const char* kCuda =
     "// CUDA C++ for NVRTC or nvcc, --fmad=false.\n" TESSERA_COMMON_TYPES
     "#define DEVICE static __device__ __forceinline__\n"
     "#define KERNEL(threads) __global__ __launch_bounds__(threads)\n"
     "#define RESTRICT __restrict__\n"
-    "#define SHARED(type, name, count, offset) __shared__ alignas(16) type name[count]\n" TESSERA_COMMON_ARITHMETIC TESSERA_COMMON_MOVE
+    "#define SHARED(type, name, count, offset) __shared__ alignas(16) type name[count]\n" TESSERA_COMMON_ARITHMETIC
+        TESSERA_COMMON_MOVE
     "DEVICE u32 block_number() { return blockIdx.x; }\n"
     "DEVICE u32 thread_number() { return threadIdx.x; }\n"
     "DEVICE void barrier_block() { __syncthreads(); }\n"
@@ -89,44 +92,47 @@ constexpr const char* kCuda =
     "DEVICE u16 narrow_f16(float x) {\n  u16 h;\n  asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x));\n"
     "  return x != x ? (u16)0x7e00 : h;\n}\n"
     "#define LIBRARY(f) DEVICE double library_##f(double x) { return f(x); }\n"
-    "LIBRARY(exp) LIBRARY(exp2) LIBRARY(expm1) LIBRARY(log) LIBRARY(log2) LIBRARY(log10) LIBRARY(log1p) LIBRARY(sin) LIBRARY(cos)\n"
-    "LIBRARY(tan) LIBRARY(asin) LIBRARY(acos) LIBRARY(atan) LIBRARY(sinh) LIBRARY(cosh) LIBRARY(tanh) LIBRARY(asinh) LIBRARY(acosh)\n"
+    "LIBRARY(exp) LIBRARY(exp2) LIBRARY(expm1) LIBRARY(log) LIBRARY(log2) LIBRARY(log10) LIBRARY(log1p) LIBRARY(sin) "
+    "LIBRARY(cos)\n"
+    "LIBRARY(tan) LIBRARY(asin) LIBRARY(acos) LIBRARY(atan) LIBRARY(sinh) LIBRARY(cosh) LIBRARY(tanh) LIBRARY(asinh) "
+    "LIBRARY(acosh)\n"
     "LIBRARY(atanh) LIBRARY(erf) LIBRARY(erfc) LIBRARY(cbrt)\n"
     "#define LIBRARY2(f) DEVICE double library_##f(double x, double y) { return f(x, y); }\n"
     "LIBRARY2(pow) LIBRARY2(atan2) LIBRARY2(hypot) LIBRARY2(fmod)\n";
 
 // What clang's builtins give alike on a GPU and on the host.
-#define TESSERA_BUILTINS                                                                             \
-  "DEVICE float as_float(u32 x) { return __builtin_bit_cast(float, x); }\n"                          \
-  "DEVICE float as_float(i32 x) { return __builtin_bit_cast(float, x); }\n"                          \
-  "DEVICE double as_double(u64 x) { return __builtin_bit_cast(double, x); }\n"                       \
-  "DEVICE double as_double(i64 x) { return __builtin_bit_cast(double, x); }\n"                       \
-  "DEVICE i32 as_i32(float x) { return __builtin_bit_cast(i32, x); }\n"                              \
-  "DEVICE u32 as_u32(float x) { return __builtin_bit_cast(u32, x); }\n"                              \
-  "DEVICE i64 as_i64(double x) { return __builtin_bit_cast(i64, x); }\n"                             \
-  "DEVICE u64 as_u64(double x) { return __builtin_bit_cast(u64, x); }\n"                             \
-  "DEVICE i32 as_i32(u32 x) { return (i32)x; }\n"                                                    \
-  "DEVICE u32 as_u32(i32 x) { return (u32)x; }\n"                                                    \
-  "DEVICE i64 as_i64(u64 x) { return (i64)x; }\n"                                                    \
-  "DEVICE u64 as_u64(i64 x) { return (u64)x; }\n"                                                    \
-  "DEVICE float abs_of(float x) { return __builtin_fabsf(x); }\n"                                    \
-  "DEVICE double abs_of(double x) { return __builtin_fabs(x); }\n"                                   \
-  "DEVICE float sqrt_of(float x) { return __builtin_sqrtf(x); }\n"                                   \
-  "DEVICE double sqrt_of(double x) { return __builtin_sqrt(x); }\n"                                  \
-  "DEVICE float floor_of(float x) { return __builtin_floorf(x); }\n"                                 \
-  "DEVICE double floor_of(double x) { return __builtin_floor(x); }\n"                                \
-  "DEVICE float ceil_of(float x) { return __builtin_ceilf(x); }\n"                                   \
-  "DEVICE double ceil_of(double x) { return __builtin_ceil(x); }\n"                                  \
-  "DEVICE float trunc_of(float x) { return __builtin_truncf(x); }\n"                                 \
-  "DEVICE double trunc_of(double x) { return __builtin_trunc(x); }\n"                                \
-  "DEVICE float round_of(float x) { return __builtin_rintf(x); }\n"                                  \
-  "DEVICE double round_of(double x) { return __builtin_rint(x); }\n"                                 \
-  "DEVICE float fma_of(float a, float b, float c) { return __builtin_fmaf(a, b, c); }\n"             \
-  "DEVICE double fma_of(double a, double b, double c) { return __builtin_fma(a, b, c); }\n"          \
-  "template <class T> DEVICE T popcount_of(T x) { return sizeof(T) == 8 ? (T)__builtin_popcountll((u64)x) : (T)__builtin_popcount((u32)x); }\n" \
-  "DEVICE float widen_bf16(u16 h) { return as_float((u32)h << 16); }\n"                              \
-  "DEVICE u16 cut_bf16(float x) { return (u16)(as_u32(x) >> 16); }\n"                                \
-  "DEVICE u16 narrow_bf16(float x) {\n  const u32 b = as_u32(x);\n"                                  \
+#define TESSERA_BUILTINS                                                                                      \
+  "DEVICE float as_float(u32 x) { return __builtin_bit_cast(float, x); }\n"                                   \
+  "DEVICE float as_float(i32 x) { return __builtin_bit_cast(float, x); }\n"                                   \
+  "DEVICE double as_double(u64 x) { return __builtin_bit_cast(double, x); }\n"                                \
+  "DEVICE double as_double(i64 x) { return __builtin_bit_cast(double, x); }\n"                                \
+  "DEVICE i32 as_i32(float x) { return __builtin_bit_cast(i32, x); }\n"                                       \
+  "DEVICE u32 as_u32(float x) { return __builtin_bit_cast(u32, x); }\n"                                       \
+  "DEVICE i64 as_i64(double x) { return __builtin_bit_cast(i64, x); }\n"                                      \
+  "DEVICE u64 as_u64(double x) { return __builtin_bit_cast(u64, x); }\n"                                      \
+  "DEVICE i32 as_i32(u32 x) { return (i32)x; }\n"                                                             \
+  "DEVICE u32 as_u32(i32 x) { return (u32)x; }\n"                                                             \
+  "DEVICE i64 as_i64(u64 x) { return (i64)x; }\n"                                                             \
+  "DEVICE u64 as_u64(i64 x) { return (u64)x; }\n"                                                             \
+  "DEVICE float abs_of(float x) { return __builtin_fabsf(x); }\n"                                             \
+  "DEVICE double abs_of(double x) { return __builtin_fabs(x); }\n"                                            \
+  "DEVICE float sqrt_of(float x) { return __builtin_sqrtf(x); }\n"                                            \
+  "DEVICE double sqrt_of(double x) { return __builtin_sqrt(x); }\n"                                           \
+  "DEVICE float floor_of(float x) { return __builtin_floorf(x); }\n"                                          \
+  "DEVICE double floor_of(double x) { return __builtin_floor(x); }\n"                                         \
+  "DEVICE float ceil_of(float x) { return __builtin_ceilf(x); }\n"                                            \
+  "DEVICE double ceil_of(double x) { return __builtin_ceil(x); }\n"                                           \
+  "DEVICE float trunc_of(float x) { return __builtin_truncf(x); }\n"                                          \
+  "DEVICE double trunc_of(double x) { return __builtin_trunc(x); }\n"                                         \
+  "DEVICE float round_of(float x) { return __builtin_rintf(x); }\n"                                           \
+  "DEVICE double round_of(double x) { return __builtin_rint(x); }\n"                                          \
+  "DEVICE float fma_of(float a, float b, float c) { return __builtin_fmaf(a, b, c); }\n"                      \
+  "DEVICE double fma_of(double a, double b, double c) { return __builtin_fma(a, b, c); }\n"                   \
+  "template <class T> DEVICE T popcount_of(T x) { return sizeof(T) == 8 ? (T)__builtin_popcountll((u64)x) : " \
+  "(T)__builtin_popcount((u32)x); }\n"                                                                        \
+  "DEVICE float widen_bf16(u16 h) { return as_float((u32)h << 16); }\n"                                       \
+  "DEVICE u16 cut_bf16(float x) { return (u16)(as_u32(x) >> 16); }\n"                                         \
+  "DEVICE u16 narrow_bf16(float x) {\n  const u32 b = as_u32(x);\n"                                           \
   "  return x != x ? (u16)0x7fc0 : (u16)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);\n}\n"
 
 constexpr const char* kHip =
@@ -134,29 +140,34 @@ constexpr const char* kHip =
     "#define DEVICE static __attribute__((device)) __attribute__((always_inline)) inline\n"
     "#define KERNEL(threads) __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads)))\n"
     "#define RESTRICT __restrict__\n"
-    "#define SHARED(type, name, count, offset) static __attribute__((shared)) alignas(16) type name[count]\n" TESSERA_COMMON_ARITHMETIC
-        TESSERA_COMMON_MOVE TESSERA_BUILTINS
+    "#define SHARED(type, name, count, offset) static __attribute__((shared)) alignas(16) type "
+    "name[count]\n" TESSERA_COMMON_ARITHMETIC TESSERA_COMMON_MOVE TESSERA_BUILTINS
     "DEVICE u32 block_number() { return __builtin_amdgcn_workgroup_id_x(); }\n"
     "DEVICE u32 thread_number() { return __builtin_amdgcn_workitem_id_x(); }\n"
-    "DEVICE void barrier_block() {\n  __builtin_amdgcn_fence(__ATOMIC_RELEASE, \"workgroup\");\n  __builtin_amdgcn_s_barrier();\n"
+    "DEVICE void barrier_block() {\n  __builtin_amdgcn_fence(__ATOMIC_RELEASE, \"workgroup\");\n  "
+    "__builtin_amdgcn_s_barrier();\n"
     "  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"workgroup\");\n}\n"
-    "DEVICE void barrier_warp() {\n  __builtin_amdgcn_fence(__ATOMIC_RELEASE, \"wavefront\");\n  __builtin_amdgcn_wave_barrier();\n"
+    "DEVICE void barrier_warp() {\n  __builtin_amdgcn_fence(__ATOMIC_RELEASE, \"wavefront\");\n  "
+    "__builtin_amdgcn_wave_barrier();\n"
     "  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"wavefront\");\n}\n"
     "DEVICE u32 lane_number() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)); }\n"
     "template <class T> DEVICE T shuffle_lane(T v, u32 from) {\n  union { T v; i32 part[sizeof(T) / 4]; } x;\n  x.v = v;\n"
-    "  for (unsigned i = 0; i < sizeof(T) / 4; ++i) x.part[i] = __builtin_amdgcn_ds_bpermute((i32)from * 4, x.part[i]);\n  return x.v;\n}\n"
+    "  for (unsigned i = 0; i < sizeof(T) / 4; ++i) x.part[i] = __builtin_amdgcn_ds_bpermute((i32)from * 4, x.part[i]);\n  "
+    "return x.v;\n}\n"
     "template <class T> DEVICE T shuffle_xor(T v, i32 bits) { return shuffle_lane(v, lane_number() ^ (u32)bits); }\n"
-    "template <class T> DEVICE T shuffle_from(T v, i32 lane, i32 lanes) {\n  return shuffle_lane(v, lane_number() / (u32)lanes * (u32)lanes + (u32)lane);\n}\n"
+    "template <class T> DEVICE T shuffle_from(T v, i32 lane, i32 lanes) {\n  return shuffle_lane(v, lane_number() / (u32)lanes "
+    "* (u32)lanes + (u32)lane);\n}\n"
     "DEVICE void raise(u32* faults, u32 fault) { __atomic_fetch_or(faults, fault, __ATOMIC_RELAXED); }\n"
     "DEVICE float widen_f16(u16 h) { return (float)__builtin_bit_cast(_Float16, h); }\n"
     "DEVICE u16 narrow_f16(float x) { return x != x ? (u16)0x7e00 : __builtin_bit_cast(u16, (_Float16)x); }\n";
 
 constexpr const char* kSim =
-    "// C++ for the host, -ffp-contract=off. Threads are fibers; what they share goes through the runner.\n" TESSERA_COMMON_TYPES
+    "// C++ for the host, -ffp-contract=off. Threads are fibers; what they share goes through the "
+    "runner.\n" TESSERA_COMMON_TYPES
     "#define DEVICE static inline __attribute__((always_inline))\n"
     "#define KERNEL(threads)\n"
     "#define RESTRICT __restrict__\n"
-    "#define SHARED(type, name, count, offset) shared_array<type> name{(type*)(runner->shared() + (offset)), count}\n"
+    "#define SHARED(type, name, count, offset) shared_array<type> name{(type*)(runner->shared() + (offset)), count, __LINE__}\n"
     "#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n" TESSERA_COMMON_ARITHMETIC TESSERA_COMMON_MOVE TESSERA_BUILTINS
     "struct text_runner_api {\n"
     "  u32 (*block)();\n  u32 (*thread)();\n  char* (*shared)();\n  void (*barrier)(i32 block, i32 line);\n"
@@ -177,14 +188,16 @@ constexpr const char* kSim =
     "template <class T> struct shared_element {\n  T* at;\n  i32 line;\n"
     "  operator T() const { runner->touch(at, sizeof(T), 0, line); return *at; }\n"
     "  void operator=(T v) const { runner->touch(at, sizeof(T), 1, line); *at = v; }\n};\n"
-    "template <class T> struct shared_array {\n  T* at;\n  i64 count;\n"
-    "  shared_element<T> element(i64 i, i32 line) const { if (i < 0 || i >= count) runner->touch(0, 0, 0, line); return {at + i, line}; }\n"
-    "  shared_element<T> operator[](i64 i) const { return element(i, __builtin_LINE()); }\n"
-    "  shared_array operator+(i64 i) const { return {at + i, count - i}; }\n};\n"
+    "// The line of an access is that of the text that makes it.\n"
+    "struct place { i64 i; i32 line; place(i64 at, i32 l = __builtin_LINE()) : i(at), line(l) {} };\n"
+    "template <class T> struct shared_array {\n  T* at;\n  i64 count;\n  i32 line;\n"
+    "  shared_element<T> operator[](place p) const {\n"
+    "    if (p.i < 0 || p.i >= count) runner->touch(0, 0, 0, p.line);\n    return {at + p.i, p.line};\n  }\n"
+    "  shared_array operator+(place p) const { return {at + p.i, count - p.i, p.line}; }\n};\n"
     "template <int bytes, class T, class F> DEVICE void move(shared_array<T> to, F* from) {\n"
-    "  runner->touch(to.at, bytes, 1, __builtin_LINE());\n  move<bytes>(to.at, from);\n}\n"
+    "  runner->touch(to.at, bytes, 1, to.line);\n  move<bytes>(to.at, from);\n}\n"
     "template <int bytes, class T, class F> DEVICE void move(T* to, shared_array<F> from) {\n"
-    "  runner->touch(from.at, bytes, 0, __builtin_LINE());\n  move<bytes>(to, from.at);\n}\n"
+    "  runner->touch(from.at, bytes, 0, from.line);\n  move<bytes>(to, from.at);\n}\n"
     "DEVICE float widen_f16(u16 h) {\n  const u32 mag = h & 0x7fffu, sign = (u32)(h & 0x8000u) << 16;\n"
     "  if (mag >= 0x7c00u) return as_float(sign | 0x7f800000u | (mag & 0x3ffu ? 0x400000u | (mag & 0x3ffu) << 13 : 0u));\n"
     "  return as_float(sign | as_u32((float)mag * 5.9604644775390625e-08f)) * (mag < 0x400u ? 1.0f : 0.0f) +\n"
@@ -194,8 +207,10 @@ constexpr const char* kSim =
     "  if (mag < 0x38800000u) return (u16)(sign | (as_u32(as_float(mag) + 0.5f) - 0x3f000000u));\n"
     "  return (u16)(sign | ((mag + 0xc8000fffu + ((mag >> 13) & 1u)) >> 13));\n}\n"
     "#define LIBRARY(f) DEVICE double library_##f(double x) { return __builtin_##f(x); }\n"
-    "LIBRARY(exp) LIBRARY(exp2) LIBRARY(expm1) LIBRARY(log) LIBRARY(log2) LIBRARY(log10) LIBRARY(log1p) LIBRARY(sin) LIBRARY(cos)\n"
-    "LIBRARY(tan) LIBRARY(asin) LIBRARY(acos) LIBRARY(atan) LIBRARY(sinh) LIBRARY(cosh) LIBRARY(tanh) LIBRARY(asinh) LIBRARY(acosh)\n"
+    "LIBRARY(exp) LIBRARY(exp2) LIBRARY(expm1) LIBRARY(log) LIBRARY(log2) LIBRARY(log10) LIBRARY(log1p) LIBRARY(sin) "
+    "LIBRARY(cos)\n"
+    "LIBRARY(tan) LIBRARY(asin) LIBRARY(acos) LIBRARY(atan) LIBRARY(sinh) LIBRARY(cosh) LIBRARY(tanh) LIBRARY(asinh) "
+    "LIBRARY(acosh)\n"
     "LIBRARY(atanh) LIBRARY(erf) LIBRARY(erfc) LIBRARY(cbrt)\n"
     "#define LIBRARY2(f) DEVICE double library_##f(double x, double y) { return __builtin_##f(x, y); }\n"
     "LIBRARY2(pow) LIBRARY2(atan2) LIBRARY2(hypot) LIBRARY2(fmod)\n"

@@ -86,8 +86,8 @@ std::string RowWriter::load_key(const Inst& x) {
 std::string RowWriter::structure(uint32_t id) {
   const Inst& x = k_.insts[id];
   if (loop_of_[id] < 0 || x.op == Op::Reduce) return "%" + std::to_string(id);
-  std::string s = std::string(op_name(x.op)) + ":" + type_name(x.type) + ":" + std::to_string(x.bits) + ":" + std::to_string(x.id) + ":" +
-                  std::to_string(x.index) + "(";
+  std::string s = std::string(op_name(x.op)) + ":" + type_name(x.type) + ":" + std::to_string(x.bits) + ":" +
+                  std::to_string(x.id) + ":" + std::to_string(x.index) + "(";
   for (const uint32_t a : x.args)
     if (a != kNone) s += structure(a) + ",";
   std::vector<uint32_t> values;
@@ -133,8 +133,8 @@ void RowWriter::analyse() {
 
 bool RowWriter::waits_in_memory() const {
   return !config_.persistent && std::any_of(k_.insts.begin(), k_.insts.end(), [&](const Inst& x) {
-           return x.op == Op::Load && k_.buffers[x.id].access != Access::In;
-         });
+    return x.op == Op::Load && k_.buffers[x.id].access != Access::In;
+  });
 }
 
 std::vector<uint32_t> RowWriter::loads_of(const Loop& l) {
@@ -273,7 +273,8 @@ void RowWriter::loop_body(Slot& s, const Loop& l, size_t number, std::vector<Par
     if (!a || a->coefficient != kOne) continue;
     const std::string key = "store" + std::to_string(item.id);
     if (!s.held.count(key))
-      s.held[key] = b_.buffer(k_.buffers[x.id].name + "_v", Memory::Register, k_.buffers[x.id].type, p.number(SimtOrder::kVector));
+      s.held[key] =
+          b_.buffer(k_.buffers[x.id].name + "_v", Memory::Register, k_.buffers[x.id].type, p.number(SimtOrder::kVector));
     outputs.emplace_back(item.id, s.held[key]);
   }
   std::set<std::string> fresh;  // kept values that this loop computes
@@ -369,7 +370,8 @@ void RowWriter::loop_body(Slot& s, const Loop& l, size_t number, std::vector<Par
 
   // The chunk is complete.
   for (const Partial& r : partials) {
-    const uint32_t v = b_.combine_lanes(r.reducer, b_.combine_halves(r.reducer, r.running, kZero, running), SimtOrder::kThreads);
+    const uint32_t v =
+        b_.combine_lanes(r.reducer, b_.combine_halves(r.reducer, r.running, kZero, running), SimtOrder::kThreads);
     if (!shares()) {
       b_.store(r.results, i, v);
       continue;
@@ -394,7 +396,8 @@ void RowWriter::loop(std::vector<Slot*>& slots, const Loop& l, size_t number, Ex
         const std::string name = std::string(reduce_name(r.reducer.kind)) + std::to_string(item.id) + "_" + std::to_string(q);
         const auto named = [&](const char* what, Memory m, int64_t n) {
           uint32_t& buffer = slots[q]->held.try_emplace(what + name, kNone).first->second;
-          if (buffer == kNone) buffer = b_.buffer(std::string(reduce_name(r.reducer.kind)) + "_" + what, m, r.reducer.type, p.number(n));
+          if (buffer == kNone)
+            buffer = b_.buffer(std::string(reduce_name(r.reducer.kind)) + "_" + what, m, r.reducer.type, p.number(n));
           return buffer;
         };
         r.value = named("value", Memory::Register, SimtOrder::kVector);
@@ -440,7 +443,8 @@ uint32_t RowWriter::finish(const Partial& r) {
   for (int64_t j = 0; j < SimtOrder::kVector; ++j) {
     const Expr at = p.add(b_.scaled(lane_, SimtOrder::kVector), p.number(j));
     const uint32_t exists = b_.below(at, chunks_);
-    v.push_back(exists == kNone ? b_.load(r.results, p.add(shared_base_, at)) : b_.load_or(r.results, p.add(shared_base_, at), exists, nothing));
+    v.push_back(exists == kNone ? b_.load(r.results, p.add(shared_base_, at))
+                                : b_.load_or(r.results, p.add(shared_base_, at), exists, nothing));
   }
   return b_.combine_lanes(r.reducer, b_.combine_halves(r.reducer, std::move(v)), SimtOrder::kThreads);
 }
@@ -455,7 +459,9 @@ void RowWriter::run(std::vector<Slot*> slots, Expr half, int64_t halves) {
     const Inst& x = k_.insts[item.id];
     for (Slot* s : slots) {
       if (x.op == Op::Store || x.op == Op::Check) {
-        const bool first = b_.begin_if(b_.both(b_.binary(Op::Eq, b_.index(b_.pool().add(b_.scaled(group_, SimtOrder::kThreads), lane_)), b_.index(kZero)), s->stores));
+        const bool first = b_.begin_if(
+            b_.both(b_.binary(Op::Eq, b_.index(b_.pool().add(b_.scaled(group_, SimtOrder::kThreads), lane_)), b_.index(kZero)),
+                    s->stores));
         s->copy.copy(item.id);
         b_.end_if(first);
       } else {
@@ -473,7 +479,8 @@ Program rows_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, 
   IndexPool& p = b.pool();
   b.begin_launch();
   const Expr block = b.begin(Bind::Grid, "b", b.ceil_div(w.rows(), s.rows));
-  const Expr warp = b.begin(Bind::Warp, "w", p.number(s.threads * s.rows / d.wave)), lane = b.begin(Bind::Lane, "l", p.number(d.wave));
+  const Expr warp = b.begin(Bind::Warp, "w", p.number(s.threads * s.rows / d.wave)),
+             lane = b.begin(Bind::Lane, "l", p.number(d.wave));
   const Expr group = p.add(b.scaled(warp, d.wave / SimtOrder::kThreads), p.floordiv(lane, p.number(SimtOrder::kThreads)));
   const Expr groups = p.number(s.threads / SimtOrder::kThreads);
   const Expr row_in_block = p.floordiv(group, groups);

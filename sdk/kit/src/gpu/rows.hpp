@@ -20,15 +20,13 @@ class RowWriter {
   };
   RowWriter(ProgramBuilder& b, Kernel& k, const SimtOrder& o, const Config& c);
   // Which group of 32 of the row a thread belongs to, which thread of it it is, and to which of the block's rows beside each other.
-  void place_threads(Expr group, Expr lane, Expr row_in_block) {
-    group_ = group, lane_ = lane, row_in_block_ = row_in_block;
-  }
+  void place_threads(Expr group, Expr lane, Expr row_in_block) { group_ = group, lane_ = lane, row_in_block_ = row_in_block; }
 
   // One row that the same threads compute; several slots are in flight beside each other.
   struct Slot {
     KernelCopy copy;
-    Expr row = kZero;            // certainly a row that there is
-    uint32_t stores = kNone;     // condition under which it is stored; kNone: always
+    Expr row = kZero;                           // certainly a row that there is
+    uint32_t stores = kNone;                    // condition under which it is stored; kNone: always
     std::map<std::string, uint32_t> held = {};  // registers, by what lies in them
     std::set<std::string> loaded = {};          // those of loads that are there already
   };
@@ -82,11 +80,11 @@ class RowWriter {
   bool chunks_known_ = false;
   int64_t groups_ = 1, chunks_per_group_ = 1, steps_ = 1, width_ = 8, num_chunks_ = 1;
   // Analysis of the kernel: instructions of loops, what is kept between loops, stores that a later loop makes again.
-  std::vector<int> loop_of_;                  // by instruction; -1: none
-  std::map<uint32_t, std::string> kept_;      // calls and loads of outputs, by what they compute
-  std::set<uint32_t> dropped_;                // stores that only keep a value
-  std::map<uint32_t, std::string> keeps_;     // stores whose value is kept under this name
-  Expr shared_base_ = kZero;                  // of the row's chunk results, in shared memory
+  std::vector<int> loop_of_;               // by instruction; -1: none
+  std::map<uint32_t, std::string> kept_;   // calls and loads of outputs, by what they compute
+  std::set<uint32_t> dropped_;             // stores that only keep a value
+  std::map<uint32_t, std::string> keeps_;  // stores whose value is kept under this name
+  Expr shared_base_ = kZero;               // of the row's chunk results, in shared memory
 };
 
 }  // namespace tessera::kit

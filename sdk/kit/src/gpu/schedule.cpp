@@ -38,7 +38,8 @@ std::optional<int64_t> points(Kernel& k, const std::vector<uint32_t>& axes) {
 }
 int64_t multiple_of(Kernel& k, Expr e, const SimtAssume& a) {
   Program p;  // for its divisibility alone
-  for (size_t i = 0; i < k.symbols.size(); ++i) p.add_symbol(k.symbols[i].name, k.symbols[i].min, i < a.multiples.size() ? a.multiples[i] : 1);
+  for (size_t i = 0; i < k.symbols.size(); ++i)
+    p.add_symbol(k.symbols[i].name, k.symbols[i].min, i < a.multiples.size() ? a.multiples[i] : 1);
   p.pool = k.pool;
   int64_t n = 64;
   while (n > 1 && !p.divisible(e, n)) n /= 2;
@@ -83,7 +84,8 @@ SimtSchedule transpose(Kernel& k, const SimtAssume& a) {
   s.tile = bytes <= 2 ? 64 : 32;
   s.vector = static_cast<int>(std::min<int64_t>({16 / widest(k), multiple_of(k, collapse(k, k.parallel).back().extent, a)}));
   s.threads = 256;
-  while (s.threads > 32 && (s.threads * s.vector > s.tile * s.tile || s.threads * (16 / bytes) > s.tile * s.tile)) s.threads /= 2;
+  while (s.threads > 32 && (s.threads * s.vector > s.tile * s.tile || s.threads * (16 / bytes) > s.tile * s.tile))
+    s.threads /= 2;
   return s;
 }
 
@@ -96,7 +98,9 @@ SimtSchedule rows(Kernel& k, const GpuDescription& d, const SimtOrder& o) {
   // Elements of a thread: 32 hide the loads of a row; with several loops they stay in registers, and more of them leave less room for waves.
   const int64_t elements = n ? *n : 4096;
   int64_t groups = 1;
-  while (groups * 2 <= chunks && groups * 2 * SimtOrder::kThreads <= kMostThreads && elements > groups * SimtOrder::kThreads * 32) groups *= 2;
+  while (groups * 2 <= chunks && groups * 2 * SimtOrder::kThreads <= kMostThreads &&
+         elements > groups * SimtOrder::kThreads * 32)
+    groups *= 2;
   s.threads = static_cast<int>(groups * SimtOrder::kThreads);
   s.rows = 1;
   while (s.threads * s.rows < std::max(128, d.wave)) s.rows *= 2;
@@ -113,7 +117,8 @@ SimtSchedule columns(Kernel& k, const SimtAssume& a) {
   s.threads = 0;  // a group for each run of a block of rows
   const std::vector<AxisGroup> groups = collapse(k, k.parallel);
   s.vector = groups.size() == 1 ? static_cast<int>(std::min<int64_t>(16 / widest(k), multiple_of(k, groups[0].extent, a))) : 1;
-  if (narrowest(k) == 2 && groups.size() == 1) s.vector = static_cast<int>(std::min<int64_t>(8, multiple_of(k, groups[0].extent, a)));
+  if (narrowest(k) == 2 && groups.size() == 1)
+    s.vector = static_cast<int>(std::min<int64_t>(8, multiple_of(k, groups[0].extent, a)));
   s.unroll = 8;
   return s;
 }
@@ -126,9 +131,9 @@ const char* form_name(SimtForm f) {
 }
 
 std::string to_text(const SimtSchedule& s) {
-  return std::string(form_name(s.form)) + " threads " + std::to_string(s.threads) + " rows " + std::to_string(s.rows) + " vector " +
-         std::to_string(s.vector) + " unroll " + std::to_string(s.unroll) + " tile " + std::to_string(s.tile) + " persistent " +
-         std::to_string(s.persistent ? 1 : 0);
+  return std::string(form_name(s.form)) + " threads " + std::to_string(s.threads) + " rows " + std::to_string(s.rows) +
+         " vector " + std::to_string(s.vector) + " unroll " + std::to_string(s.unroll) + " tile " + std::to_string(s.tile) +
+         " persistent " + std::to_string(s.persistent ? 1 : 0);
 }
 
 std::optional<SimtSchedule> parse_simt_schedule(std::string_view text) {
@@ -144,8 +149,12 @@ std::optional<SimtSchedule> parse_simt_schedule(std::string_view text) {
   for (int f = 0; f < kNumSimtForms; ++f)
     if (form == form_name(static_cast<SimtForm>(f))) s.form = static_cast<SimtForm>(f), ok = true;
   int persistent = 0;
-  for (const auto& [name, value] : {std::pair<std::string_view, int*>{"threads", &s.threads}, {"rows", &s.rows}, {"vector", &s.vector},
-                                    {"unroll", &s.unroll}, {"tile", &s.tile}, {"persistent", &persistent}}) {
+  for (const auto& [name, value] : {std::pair<std::string_view, int*>{"threads", &s.threads},
+                                    {"rows", &s.rows},
+                                    {"vector", &s.vector},
+                                    {"unroll", &s.unroll},
+                                    {"tile", &s.tile},
+                                    {"persistent", &persistent}}) {
     ok = ok && word() == name;
     const std::string_view number = word();
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), *value);
@@ -195,13 +204,16 @@ void check_program(Program& p, const GpuDescription& device) {
   }
 }
 
-Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order, const SimtAssume& assume) {
+Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order,
+                     const SimtAssume& assume) {
   if (const std::string why = why_absurd(device); !why.empty())
     throw sdk::Error(TSR_USER, "TSR-K051", "the description of '" + device.architecture + "' cannot be: " + why);
-  if (s.threads < 0 || s.threads > device.max_threads || s.rows < 1 || s.rows * std::max(1, s.threads) > device.max_threads * 32 || s.vector < 1 ||
-      s.vector > 16 || s.unroll < 1 || s.unroll > 64 || s.tile < 8 || s.tile > 128)
+  if (s.threads < 0 || s.threads > device.max_threads || s.rows < 1 ||
+      s.rows * std::max(1, s.threads) > device.max_threads * 32 || s.vector < 1 || s.vector > 16 || s.unroll < 1 ||
+      s.unroll > 64 || s.tile < 8 || s.tile > 128)
     no_program("numbers of a schedule that the device does not run");
-  if (s.form != SimtForm::Columns && (s.threads < device.wave && s.threads * s.rows % device.wave != 0)) no_program("threads that are no whole waves");
+  if (s.form != SimtForm::Columns && (s.threads < device.wave && s.threads * s.rows % device.wave != 0))
+    no_program("threads that are no whole waves");
   Program p;
   switch (s.form) {
     case SimtForm::Pointwise:
@@ -210,7 +222,8 @@ Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& dev
       p = s.form == SimtForm::Pointwise ? pointwise_program(k, s, device, assume) : transpose_program(k, s, device, assume);
       break;
     case SimtForm::Rows:
-      if (s.threads * s.rows > device.max_threads || s.threads < SimtOrder::kThreads) no_program("a block of that many threads");
+      if (s.threads * s.rows > device.max_threads || s.threads < SimtOrder::kThreads)
+        no_program("a block of that many threads");
       p = rows_program(k, s, device, order, assume);
       break;
     case SimtForm::Columns: p = columns_program(k, s, device, order, assume); break;
@@ -245,7 +258,8 @@ std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
   if (s.form != SimtForm::Columns) both(&SimtSchedule::threads);
   if (s.form == SimtForm::Rows || s.form == SimtForm::NormBackward) both(&SimtSchedule::rows);
   if (s.form != SimtForm::Rows && s.form != SimtForm::NormBackward) both(&SimtSchedule::vector);
-  if (s.form == SimtForm::Pointwise || s.form == SimtForm::Columns || s.form == SimtForm::NormBackward) both(&SimtSchedule::unroll);
+  if (s.form == SimtForm::Pointwise || s.form == SimtForm::Columns || s.form == SimtForm::NormBackward)
+    both(&SimtSchedule::unroll);
   if (s.form == SimtForm::Transpose) both(&SimtSchedule::tile);
   if (s.form == SimtForm::Rows) {
     SimtSchedule n = s;
@@ -257,8 +271,8 @@ std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
 
 }  // namespace
 
-std::vector<SimtSchedule> simt_neighbours(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order,
-                                          const SimtAssume& assume) {
+std::vector<SimtSchedule> simt_neighbours(Kernel& k, const SimtSchedule& s, const GpuDescription& device,
+                                          const SimtOrder& order, const SimtAssume& assume) {
   return around(s, [&](const SimtSchedule& n) { make_program(k, n, device, order, assume); });
 }
 
@@ -271,14 +285,16 @@ SimtSchedule choose_norm_backward(Kernel& rows, Kernel&, const GpuDescription& d
   const int64_t chunks = order.interleaved ? 8 : std::max<int64_t>(1, (*n + order.chunk() - 1) / order.chunk());
   // Sums of the columns are in registers beside the row: 16 elements a thread leave room for two blocks more.
   int64_t groups = order.interleaved ? 8 : std::max(1, device.wave / 32);
-  while (groups * 2 <= chunks && groups * 2 * SimtOrder::kThreads <= kMostThreads && *n > groups * SimtOrder::kThreads * 16) groups *= 2;
+  while (groups * 2 <= chunks && groups * 2 * SimtOrder::kThreads <= kMostThreads && *n > groups * SimtOrder::kThreads * 16)
+    groups *= 2;
   s.threads = static_cast<int>(groups * SimtOrder::kThreads);
   s.unroll = *n <= groups * SimtOrder::kThreads * 16 ? 2 : 1;
   return s;
 }
 
-std::vector<SimtSchedule> norm_backward_neighbours(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared, const SimtSchedule& s,
-                                                   const GpuDescription& device, const SimtOrder& order) {
+std::vector<SimtSchedule> norm_backward_neighbours(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared,
+                                                   const SimtSchedule& s, const GpuDescription& device,
+                                                   const SimtOrder& order) {
   return around(s, [&](const SimtSchedule& n) {
     if (n.threads > device.max_threads) no_program("a block of that many threads");
     make_norm_backward(rows, columns, shared, n, device, order);

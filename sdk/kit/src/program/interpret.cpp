@@ -38,8 +38,9 @@ class ProgramMachine {
     env.symbols = symbols;
     for (const Program::Require& r : p.require)
       if (p.pool.evaluate(r.size, env) > r.most)
-        throw sdk::Error(TSR_BUG, "TSR-K032", "program @" + p.name + " is right for sizes of at most " + std::to_string(r.most) + ", not " +
-                                                  std::to_string(p.pool.evaluate(r.size, env)));
+        throw sdk::Error(TSR_BUG, "TSR-K032",
+                         "program @" + p.name + " is right for sizes of at most " + std::to_string(r.most) + ", not " +
+                             std::to_string(p.pool.evaluate(r.size, env)));
     for (const ProgramBuffer& b : p.buffers) {
       const int64_t n = p.pool.evaluate(b.extent, env);
       extents_.push_back(n);
@@ -216,9 +217,9 @@ class ProgramMachine {
     for (const uint32_t t : active) {
       thread_ = t;
       const size_t lane = t % wave;
-      const size_t from = x.exchange == Exchange::Xor
-                              ? lane ^ static_cast<size_t>(x.lane)
-                              : lane / static_cast<size_t>(x.lanes) * static_cast<size_t>(x.lanes) + static_cast<size_t>(x.lane);
+      const size_t from = x.exchange == Exchange::Xor ? lane ^ static_cast<size_t>(x.lane)
+                                                      : lane / static_cast<size_t>(x.lanes) * static_cast<size_t>(x.lanes) +
+                                                            static_cast<size_t>(x.lane);
       const size_t other = t - lane + from;
       if (other >= threads_ || !here[other]) fail(id, "lane " + std::to_string(from) + " does not take part in the shuffle");
       out[t] = values_[x.inst.args[0]][other];
@@ -266,7 +267,8 @@ class ProgramMachine {
     const ProgramBuffer& b = p_.buffers[x.id];
     const int64_t at = evaluate(x.index);
     if (at < 0 || at >= extents_[x.id])
-      fail(id, "index " + std::to_string(at) + " of '" + b.name + "' is outside its " + std::to_string(extents_[x.id]) + " elements");
+      fail(id, "index " + std::to_string(at) + " of '" + b.name + "' is outside its " + std::to_string(extents_[x.id]) +
+                   " elements");
     const int64_t mine = b.memory == Memory::Register ? at + static_cast<int64_t>(thread_) * extents_[x.id] : at;
     if (!cells_[x.id].empty()) touch(id, b, cells_[x.id][static_cast<size_t>(mine)], at, store);
     return pointers_[x.id] + static_cast<size_t>(mine) * static_cast<size_t>(type_bytes(b.type));
@@ -289,9 +291,7 @@ class ProgramMachine {
         value = x.type == Type::Bool ? bits != 0 : bits;
         return;
       }
-      case Op::Store:
-        std::memcpy(element(id, x, true), &a[0], static_cast<size_t>(type_bytes(p_.buffers[x.id].type)));
-        return;
+      case Op::Store: std::memcpy(element(id, x, true), &a[0], static_cast<size_t>(type_bytes(p_.buffers[x.id].type))); return;
       case Op::Check:
         if (!a[0]) faults_ |= x.id;
         return;
@@ -309,7 +309,7 @@ class ProgramMachine {
   std::vector<int64_t> extents_;
   std::vector<std::vector<char>> memory_;
   std::vector<char*> pointers_;
-  std::vector<std::vector<Cell>> cells_;      // by buffer; inputs have none
+  std::vector<std::vector<Cell>> cells_;       // by buffer; inputs have none
   std::vector<std::vector<uint64_t>> values_;  // by statement and thread
   std::vector<std::vector<int64_t>> axes_;     // by axis and thread
   std::vector<int64_t> local_;

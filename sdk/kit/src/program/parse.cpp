@@ -93,7 +93,8 @@ class ProgramParser : private TextParser {
     // Shared memory and registers of different launches may have one name.
     if (!buffers_.insert_or_assign(b.name, static_cast<uint32_t>(p_.buffers.size())).second) {
       for (const ProgramBuffer& other : p_.buffers)
-        if (other.name == b.name && (other.memory <= Memory::Workspace || other.launch == b.launch)) fail("a buffer of another name");
+        if (other.name == b.name && (other.memory <= Memory::Workspace || other.launch == b.launch))
+          fail("a buffer of another name");
     }
     p_.buffers.push_back(std::move(b));
   }

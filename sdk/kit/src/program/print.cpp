@@ -83,7 +83,8 @@ class ProgramPrinter {
       out_ += "  launch {\n";
       for (const ProgramBuffer& b : p_.buffers)
         if (b.memory >= Memory::Shared && b.launch == l)
-          out_ += std::string("    ") + (b.memory == Memory::Shared ? "shared %" : "register %") + b.name + ": " + typed(b) + "\n";
+          out_ +=
+              std::string("    ") + (b.memory == Memory::Shared ? "shared %" : "register %") + b.name + ": " + typed(b) + "\n";
       body(p_.launches[l], 4);
       out_ += "  }\n";
     }
@@ -99,7 +100,8 @@ class ProgramPrinter {
     const std::string pad(indent, ' ');
     for (const uint32_t id : list) {
       const Statement& x = p_.statements[id];
-      if ((x.kind == StatementKind::Inst && x.inst.op != Op::Store && x.inst.op != Op::Check) || x.kind == StatementKind::Shuffle)
+      if ((x.kind == StatementKind::Inst && x.inst.op != Op::Store && x.inst.op != Op::Check) ||
+          x.kind == StatementKind::Shuffle)
         numbers_[id] = next_++;
       out_ += pad + statement(id, x);
       if (x.kind == StatementKind::Loop || x.kind == StatementKind::If) {

@@ -38,7 +38,8 @@ LaunchShape launch_shape(Program& p, size_t launch) {
   const std::vector<int64_t> at = shared_offsets(p, launch);
   for (size_t i = 0; i < p.buffers.size(); ++i)
     if (at[i] >= 0)
-      s.shared_bytes = std::max(s.shared_bytes, at[i] + p.pool.as_number(p.buffers[i].extent).value_or(0) * type_bytes(p.buffers[i].type));
+      s.shared_bytes =
+          std::max(s.shared_bytes, at[i] + p.pool.as_number(p.buffers[i].extent).value_or(0) * type_bytes(p.buffers[i].type));
   return s;
 }
 

@@ -15,9 +15,16 @@ enum Varies : uint8_t { kNowhere, kByWave, kByLane };
 class ProgramVerifier {
  public:
   ProgramVerifier(Program& p, const GpuDescription& d)
-      : p_(p), d_(d), seen_(p.statements.size(), 0), visible_(p.statements.size(), 0), varies_(p.statements.size(), kNowhere),
-        bound_(p.axis_names.size(), 0), open_(p.axis_names.size(), 0), binds_(p.axis_names.size(), Bind::Serial),
-        axis_varies_(p.axis_names.size(), kNowhere), written_(p.buffers.size(), 0) {}
+      : p_(p),
+        d_(d),
+        seen_(p.statements.size(), 0),
+        visible_(p.statements.size(), 0),
+        varies_(p.statements.size(), kNowhere),
+        bound_(p.axis_names.size(), 0),
+        open_(p.axis_names.size(), 0),
+        binds_(p.axis_names.size(), Bind::Serial),
+        axis_varies_(p.axis_names.size(), kNowhere),
+        written_(p.buffers.size(), 0) {}
 
   void run() {
     if (p_.axis_names.size() != p_.pool.num_axes() || p_.symbols.size() != p_.pool.num_symbols())
@@ -39,7 +46,7 @@ class ProgramVerifier {
       const Statement& x = p_.statements[id];
       static constexpr const char* kinds[] = {"", "shuffle", "barrier", "loop", "if"};
       where += ", launch " + std::to_string(launch_) + ", statement " + std::to_string(id) + " (" +
-               (x.kind == StatementKind::Inst  ? op_name(x.inst.op)
+               (x.kind == StatementKind::Inst ? op_name(x.inst.op)
                 : x.kind == StatementKind::Loop && x.axis < p_.axis_names.size()
                     ? std::string(bind_name(x.bind)) + " " + p_.axis_names[x.axis]
                     : kinds[static_cast<int>(x.kind)]) +
@@ -72,7 +79,8 @@ class ProgramVerifier {
       int64_t shared = 0;
       const std::vector<int64_t> at = shared_offsets(p_, l);
       for (size_t i = 0; i < at.size(); ++i)
-        if (at[i] >= 0) shared = std::max(shared, at[i] + *p_.pool.as_number(p_.buffers[i].extent) * type_bytes(p_.buffers[i].type));
+        if (at[i] >= 0)
+          shared = std::max(shared, at[i] + *p_.pool.as_number(p_.buffers[i].extent) * type_bytes(p_.buffers[i].type));
       need(shared <= d_.shared_bytes, kNone, "P9",
            "at most " + std::to_string(d_.shared_bytes) + " bytes of shared memory, not " + std::to_string(shared));
     }
@@ -92,8 +100,8 @@ class ProgramVerifier {
       const uint32_t id = (*body)[0];
       const Statement& x = p_.statements[id];
       need(!seen_[id]++, id, "P1", "a statement stands once in a body");
-      need(x.bind >= last && !lanes && !(x.bind == Bind::Warp && (warps || blocks)) && !(x.bind == Bind::Lane && blocks), id, "P5",
-           "grid, cluster, then block, or warp and lane");
+      need(x.bind >= last && !lanes && !(x.bind == Bind::Warp && (warps || blocks)) && !(x.bind == Bind::Lane && blocks), id,
+           "P5", "grid, cluster, then block, or warp and lane");
       last = x.bind;
       lanes = x.bind == Bind::Lane, warps = warps || x.bind == Bind::Warp, blocks = blocks || x.bind == Bind::Block;
       axis(id, x);
@@ -178,14 +186,14 @@ class ProgramVerifier {
              "no `if` or loop around a barrier that depends on the thread");
         return;
       case StatementKind::Shuffle:
-        need(x.inst.args[0] != kNone && x.inst.args[1] == kNone && operand(0) == x.inst.type && type_bytes(x.inst.type) >= 4, id, "P3",
-             "one operand of 4 or 8 bytes, which has the type of the result");
+        need(x.inst.args[0] != kNone && x.inst.args[1] == kNone && operand(0) == x.inst.type && type_bytes(x.inst.type) >= 4,
+             id, "P3", "one operand of 4 or 8 bytes, which has the type of the result");
         need(control_ < kByLane, id, "P14", "no `if` or loop around a shuffle that depends on the lane");
         if (x.exchange == Exchange::Xor)
           need(x.lane > 0 && x.lane < p_.wave, id, "P14", "bits of a lane's number");
         else
-          need(x.lanes > 0 && x.lanes <= p_.wave && (x.lanes & (x.lanes - 1)) == 0 && x.lane >= 0 && x.lane < x.lanes, id, "P14",
-               "a lane of a group whose size is a power of two");
+          need(x.lanes > 0 && x.lanes <= p_.wave && (x.lanes & (x.lanes - 1)) == 0 && x.lane >= 0 && x.lane < x.lanes, id,
+               "P14", "a lane of a group whose size is a power of two");
         define(id, kByLane);
         return;
       case StatementKind::Inst: inst(id, x.inst);
@@ -211,7 +219,8 @@ class ProgramVerifier {
     need(x.body.size() == 2 && x.body[0] < p_.statements.size() && x.body[1] < p_.statements.size(), id, "P11", rule);
     const Inst &load = p_.statements[x.body[0]].inst, &store = p_.statements[x.body[1]].inst;
     need(p_.statements[x.body[0]].kind == StatementKind::Inst && p_.statements[x.body[1]].kind == StatementKind::Inst &&
-             load.op == Op::Load && store.op == Op::Store && store.args[0] == x.body[0] && load.args[0] == kNone && store.args[1] == kNone,
+             load.op == Op::Load && store.op == Op::Store && store.args[0] == x.body[0] && load.args[0] == kNone &&
+             store.args[1] == kNone,
          id, "P11", rule);
     need(n > 1 && (n & (n - 1)) == 0 && n * type_bytes(load.type) <= 16 && n * type_bytes(load.type) >= 2, id, "P11",
          "a power of two of elements, of 2 to 16 bytes");
@@ -258,7 +267,8 @@ class ProgramVerifier {
     if (b.memory == Memory::Global)
       need(store ? b.access != Access::In : b.access != Access::Out || written_[x.id], id, "P12",
            store ? "an output is stored" : "an input is loaded, or what was stored before");
-    if (b.memory == Memory::Workspace && !store) need(written_before_[x.id], id, "P12", "an earlier launch stores what is loaded");
+    if (b.memory == Memory::Workspace && !store)
+      need(written_before_[x.id], id, "P12", "an earlier launch stores what is loaded");
     if (store) written_[x.id] = 1;
     if (!store) define(id, b.memory <= Memory::Workspace ? v : kByLane);
   }
@@ -269,9 +279,7 @@ class ProgramVerifier {
     for (const uint32_t a : x.args)
       if (a != kNone) v = std::max(v, varies_[a]);
     switch (x.op) {
-      case Op::Index:
-        need(x.type == Type::I64, id, "P3", "an index is an i64");
-        return define(id, expr(id, x.index));
+      case Op::Index: need(x.type == Type::I64, id, "P3", "an index is an i64"); return define(id, expr(id, x.index));
       case Op::Load:
         need((x.args[0] == kNone) == (x.args[1] == kNone) && x.args[2] == kNone, id, "P3",
              "a predicate comes with the value for the other case");

@@ -28,10 +28,11 @@ const char* form_name(SimtForm f);
 
 struct SimtSchedule {
   SimtForm form = SimtForm::Pointwise;
-  int threads = 256;        // of a block; Rows: of a row
-  int rows = 1;             // Rows: of a block, beside each other; NormBackward: in flight
-  int vector = 1;           // elements of a thread side by side: Pointwise, Columns
-  int unroll = 1;           // Pointwise: vectors of a thread; Columns: rows in flight; NormBackward: 2 loads a row while the one before is computed
+  int threads = 256;  // of a block; Rows: of a row
+  int rows = 1;       // Rows: of a block, beside each other; NormBackward: in flight
+  int vector = 1;     // elements of a thread side by side: Pointwise, Columns
+  int unroll =
+      1;  // Pointwise: vectors of a thread; Columns: rows in flight; NormBackward: 2 loads a row while the one before is computed
   int tile = 32;            // Transpose: side of a tile
   bool persistent = false;  // Rows: the row stays in registers from one loop to the next
   bool operator==(const SimtSchedule&) const = default;
@@ -47,8 +48,8 @@ struct SimtAssume {
 // The default choice. Throws sdk::Error TSR-K041 (which a backend takes as "not by this family") for kernels that no form fits.
 SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrder& order = {}, const SimtAssume& assume = {});
 // Schedules that differ from `s` in one number and make programs that fit the device.
-std::vector<SimtSchedule> simt_neighbours(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order = {},
-                                          const SimtAssume& assume = {});
+std::vector<SimtSchedule> simt_neighbours(Kernel& k, const SimtSchedule& s, const GpuDescription& device,
+                                          const SimtOrder& order = {}, const SimtAssume& assume = {});
 // Throws TSR-K041 where the schedule does not fit the kernel or the device. The program is verified.
 Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order = {},
                      const SimtAssume& assume = {});
@@ -57,8 +58,9 @@ Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& dev
 // shape. The program's buffers are those of `rows`, then those of `columns`; a buffer of `columns` that is buffer i of `rows` is given as shared[j] = i, and
 // is not listed again; kNone: it is its own.
 SimtSchedule choose_norm_backward(Kernel& rows, Kernel& columns, const GpuDescription& device, const SimtOrder& order = {});
-std::vector<SimtSchedule> norm_backward_neighbours(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared, const SimtSchedule& s,
-                                                   const GpuDescription& device, const SimtOrder& order = {});
+std::vector<SimtSchedule> norm_backward_neighbours(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared,
+                                                   const SimtSchedule& s, const GpuDescription& device,
+                                                   const SimtOrder& order = {});
 Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared, const SimtSchedule& s,
                            const GpuDescription& device, const SimtOrder& order = {});
 

@@ -11,18 +11,18 @@
 namespace tessera::kit {
 
 struct GpuDescription {
-  std::string architecture;             // "sm_90a", "gfx90a"; what the compiler of the text is told
-  int wave = 32;                        // lanes of a wave
-  int units = 1;                        // multiprocessors, compute units
-  int max_threads = 1024;               // of a block
-  int max_waves = 64;                   // of a unit
-  int max_blocks = 32;                  // of a unit
-  int registers = 65536;                // of 32 bits, of a unit
-  int max_registers = 255;              // of a thread
-  int64_t shared_bytes = 48 << 10;      // of a block, at most
+  std::string architecture;         // "sm_90a", "gfx90a"; what the compiler of the text is told
+  int wave = 32;                    // lanes of a wave
+  int units = 1;                    // multiprocessors, compute units
+  int max_threads = 1024;           // of a block
+  int max_waves = 64;               // of a unit
+  int max_blocks = 32;              // of a unit
+  int registers = 65536;            // of 32 bits, of a unit
+  int max_registers = 255;          // of a thread
+  int64_t shared_bytes = 48 << 10;  // of a block, at most
   int64_t shared_bytes_unit = 64 << 10;
   int64_t l2_bytes = 4 << 20;
-  double bandwidth = 1e12;              // bytes per second of a large copy, read and written
+  double bandwidth = 1e12;  // bytes per second of a large copy, read and written
 };
 
 // Descriptions of common devices; throws sdk::Error TSR-K050 that lists the known ones.

@@ -55,9 +55,9 @@ struct ProgramBuffer {
   Memory memory = Memory::Global;
   Access access = Access::In;  // Global
   Type type = Type::F32;
-  Expr extent = kZero;    // elements; a number for shared memory and registers
-  int64_t align = 16;     // bytes that the address of element 0 is a multiple of
-  uint32_t launch = 0;    // Shared, Register: which one it belongs to
+  Expr extent = kZero;  // elements; a number for shared memory and registers
+  int64_t align = 16;   // bytes that the address of element 0 is a multiple of
+  uint32_t launch = 0;  // Shared, Register: which one it belongs to
 };
 
 enum class BarrierScope : uint8_t { Warp, Block };
@@ -69,12 +69,12 @@ struct Statement {
   // Inst: any instruction of the kernel IR but param, reduce and second; loads and stores name a ProgramBuffer. Shuffle: type, args[0], origin.
   // If: args[0] is the condition.
   Inst inst;
-  Exchange exchange = Exchange::Xor;               // Shuffle
-  int64_t lane = 0, lanes = 0;                     // Shuffle: Xor: the bits; From: the lane, and how many lanes a group has
-  BarrierScope scope = BarrierScope::Block;        // Barrier
-  Bind bind = Bind::Serial;                        // Loop
-  uint32_t axis = kNone;                           // Loop
-  std::vector<uint32_t> body;                      // Loop, If
+  Exchange exchange = Exchange::Xor;         // Shuffle
+  int64_t lane = 0, lanes = 0;               // Shuffle: Xor: the bits; From: the lane, and how many lanes a group has
+  BarrierScope scope = BarrierScope::Block;  // Barrier
+  Bind bind = Bind::Serial;                  // Loop
+  uint32_t axis = kNone;                     // Loop
+  std::vector<uint32_t> body;                // Loop, If
 };
 
 struct ProgramSymbol {
@@ -115,7 +115,7 @@ struct Program {
 // How the device is asked to run one launch: sizes as expressions over the symbols.
 struct LaunchShape {
   Expr blocks = kOne;
-  int64_t threads = 1;      // of a block
+  int64_t threads = 1;  // of a block
   int64_t shared_bytes = 0;
 };
 LaunchShape launch_shape(Program& p, size_t launch);

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs text of the sim dialect on the host: each thread of a block is a fiber, fibers run in a seeded order until they wait for each other, and blocks come in a
+// seeded order too. It judges the text as the interpreter judges the program: barriers and shuffles that not all threads come to, two threads that touch one element of shared memory
+// without a barrier between, shared memory that is read before it is written, and accesses outside of it are errors that name the line of the text.
+//
+// Not modelled: reordering of memory accesses, registers, timing. Global memory is the host's own: whoever allocates it may put guard pages around.
+#pragma once
+
+#include <cstdint>
+
+#include "tessera/kit/program/program.hpp"
+
+namespace tessera::kit {
+
+// What the text calls; the prelude of sim_dialect() declares the same.
+struct TextRunnerApi {
+  uint32_t (*block)();
+  uint32_t (*thread)();
+  char* (*shared)();
+  void (*barrier)(int32_t of_block, int32_t line);
+  uint64_t (*shuffle)(uint64_t value, int32_t from, int32_t lane, int32_t lanes, int32_t line);
+  void (*touch)(const void* at, uint32_t bytes, int32_t store, int32_t line);
+  void (*raise)(uint32_t* faults, uint32_t fault);
+};
+
+struct TextLaunch {
+  void (*bind)(const TextRunnerApi*) = nullptr;  // text_runner_bind of the module
+  void (*entry)(void* const*) = nullptr;         // NAME_thunk
+  int64_t blocks = 1, threads = 1, shared_bytes = 0;
+  int wave = 32;
+  uint64_t seed = 0;
+};
+// `arguments`: the address of each, in the order of GpuLaunch. Throws sdk::Error TSR-K033 (a bug of what made the text), TSR-K034 where the host has no
+// fibers for this processor. One launch at a time in a thread.
+void run_text(const TextLaunch& launch, void* const* arguments);
+
+}  // namespace tessera::kit

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text of programs, compiled for the host and run by fibers at both sizes of a wave, against the judge bit for bit.
+#include <catch2/catch.hpp>
+
+#include "simt_support.hpp"
+#include "tessera/kit/gpu/emit.hpp"
+#include "tessera/kit/gpu/text_runner.hpp"
+#include "tessera/plugin.hpp"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+struct Written {
+  size_t number;  // of the case
+  kit::SimtSchedule schedule;
+  kit::Program program;
+  std::vector<kit::GpuLaunch> launches;
+};
+
+void run(const Compiled& module, Written& w, Data& data, const std::vector<int64_t>& symbols, int wave, uint64_t seed) {
+  kit::IndexEnv env;
+  env.symbols = symbols;
+  std::vector<void*> pointers = data.pointers();
+  std::vector<std::vector<char>> workspaces;
+  for (const kit::ProgramBuffer& b : w.program.buffers)
+    if (b.memory == kit::Memory::Workspace) {
+      workspaces.emplace_back(static_cast<size_t>(w.program.pool.evaluate(b.extent, env)) * static_cast<size_t>(kit::type_bytes(b.type)) + 16,
+                              static_cast<char>(0xa5));
+      pointers.push_back(workspaces.back().data());
+    }
+  for (const kit::GpuLaunch& l : w.launches) {
+    std::vector<int64_t> sizes;
+    std::vector<void*> arguments;
+    for (const uint32_t s : l.symbols) sizes.push_back(symbols[s]);
+    for (const uint32_t b : l.buffers) arguments.push_back(&pointers[b]);
+    for (int64_t& s : sizes) arguments.push_back(&s);
+    kit::TextLaunch launch;
+    launch.bind = reinterpret_cast<void (*)(const kit::TextRunnerApi*)>(module.symbol("text_runner_bind"));
+    launch.entry = reinterpret_cast<void (*)(void* const*)>(module.symbol(l.entry + "_thunk"));
+    launch.blocks = w.program.pool.evaluate(l.shape.blocks, env);
+    launch.threads = l.shape.threads;
+    launch.shared_bytes = l.shape.shared_bytes;
+    launch.wave = wave;
+    launch.seed = seed;
+    kit::run_text(launch, arguments.data());
+  }
+}
+
+kit::Program broken(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return kit::parse_program(text.replace(at, from.size(), to));
+}
+
+// Compiles and runs one program over `data`; the message of what the runner throws.
+std::string run_alone(kit::Program p, Data data, int wave) {
+  kit::GpuModuleText text(kit::sim_dialect());
+  Written w{0, {}, std::move(p), {}};
+  w.launches = text.add(w.program);
+  const Compiled module(text.text(), "-O0");
+  try {
+    run(module, w, data, {}, wave, 1);
+  } catch (const sdk::Error& e) {
+    return e.code + " " + e.what();
+  }
+  return "";
+}
+
+const char* const kMeet = R"(program @meet(%x: in f32[64], %y: out f32[64]) wave 32 {
+  launch {
+    shared %s: f32[64]
+    warp w < 2 {
+      lane l < 32 {
+        %0 = load %x[32 * w + l] : f32
+        store %s[32 * w + l], %0
+        barrier block
+        %1 = load %s[63 - 32 * w - l] : f32
+        %2 = shuffle xor 1 %1 : f32
+        store %y[32 * w + l], %2
+      }
+    }
+  }
+}
+)";
+
+Data meet_data() {
+  Data d;
+  d.bytes.assign(2, std::vector<char>(64 * sizeof(float), 0));
+  return d;
+}
+
+}  // namespace
+
+TEST_CASE("text on the host gives the family's bits") {
+  const kit::SimtOrder order;
+  const std::vector<SimtCase> cases = simt_cases();
+  for (const char* device : {"sim32", "sim64"}) {
+    const kit::GpuDescription& d = kit::gpu_description(device);
+    kit::GpuModuleText text(kit::sim_dialect());
+    std::vector<Written> all;
+    std::vector<SimtKernel> kernels;
+    for (size_t i = 0; i < cases.size(); ++i) {
+      kernels.push_back(lower_case(cases[i]));
+      for (const kit::SimtSchedule& s : reachable(kernels[i], cases[i], d, order, 5)) {
+        Written w{i, s, make(kernels[i], cases[i], s, d, order), {}};
+        w.program.name = cases[i].name + "_" + std::to_string(all.size());
+        w.launches = text.add(w.program);
+        all.push_back(std::move(w));
+      }
+    }
+    const Compiled module(text.text(), "-O0");
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const Data input = case_data(kernels[i], cases[i], 23, true);
+      Data want = input;
+      judge(kernels[i], cases[i], order, want);
+      for (Written& w : all) {
+        if (w.number != i) continue;
+        INFO(cases[i].name << ", " << device << ": " << kit::to_text(w.schedule));
+        Data got = input;
+        try {
+          run(module, w, got, cases[i].symbols, d.wave, i);
+        } catch (const sdk::Error& e) {
+          FAIL(e.what() << "\n" << kit::print(w.program));
+        }
+        const std::string difference = case_difference(kernels[i], want, got);
+        if (!difference.empty()) FAIL(difference << "\n" << kit::print(w.program));
+      }
+    }
+  }
+}
+
+TEST_CASE("the runner says which line breaks a rule") {
+  CHECK(run_alone(kit::parse_program(kMeet), meet_data(), 32) == "");
+  const std::string race = run_alone(broken(kMeet, "        barrier block\n", ""), meet_data(), 32);
+  CHECK(race.starts_with("TSR-K033 text of a program, line "));
+  CHECK((race.find("and no barrier stands between") != race.npos || race.find("is read before it is written") != race.npos));
+  const std::string unwritten = run_alone(broken(kMeet, "        store %s[32 * w + l], %0\n", ""), meet_data(), 32);
+  CHECK(unwritten.find("of shared memory is read before it is written") != unwritten.npos);
+  const std::string outside = run_alone(broken(kMeet, "63 - 32 * w - l", "64 - 32 * w - l"), meet_data(), 32);
+  CHECK(outside.find("an access outside of its array in shared memory") != outside.npos);
+  const std::string lonely = run_alone(
+      broken(kMeet, "        barrier block\n", "        %8 = index w : i64\n        %9 = const 0 : i64\n        %10 = eq %8, %9 : bool\n"
+                                               "        if %10 {\n          barrier block\n        }\n"),
+      meet_data(), 32);
+  CHECK((lonely.find("waits at a barrier that thread") != lonely.npos || lonely.find("before it is written") != lonely.npos ||
+         lonely.find("no barrier stands between") != lonely.npos));
+}
+
+TEST_CASE("text names what it computes") {
+  kit::Program p = kit::parse_program(kMeet);
+  kit::GpuModuleText text(kit::cuda_dialect());
+  const std::vector<kit::GpuLaunch> l = text.add(p);
+  REQUIRE(l.size() == 1);
+  CHECK(l[0].entry == "meet");
+  CHECK(l[0].buffers == std::vector<uint32_t>{0, 1});
+  CHECK(l[0].shape.threads == 64);
+  CHECK(l[0].shape.shared_bytes == 256);
+  const std::string kernel = text.text().substr(text.text().find("extern \"C\" KERNEL"));
+  CHECK(kernel == R"(extern "C" KERNEL(64) void meet(const float* RESTRICT x, float* RESTRICT y) {
+  SHARED(float, s, 64, 0);
+  const u32 thread = thread_number();
+  const i32 l = thread % (u32)(32);
+  const i32 w = thread / (u32)(32);
+  const float v2 = x[32 * w + l];
+  s[32 * w + l] = v2;
+  barrier_block();
+  const float v5 = s[63 - 32 * w - l];
+  const float v6 = shuffle_xor(v5, 1);
+  y[32 * w + l] = v6;
+}
+)");
+}
