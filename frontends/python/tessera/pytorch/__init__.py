@@ -67,8 +67,8 @@ def reset():
 
 
 def _refuse(message, hint):
-    error = _core.UserError(f"error[TSR-F051] {message}\n  hint: {hint}")
-    error.code, error.message, error.hint = "TSR-F051", message, hint
+    error = _core.UserError(f"error[TSR-F061] {message}\n  hint: {hint}")
+    error.code, error.message, error.hint = "TSR-F061", message, hint
     return error
 
 

@@ -139,7 +139,7 @@ def compile_graph(gm, context, records, options, report):
         error = _core.UserError(
             f"{len(partitioner.refusals)} nodes would run through ATen, and options={{'fallback': 'error'}} refuses it; the first is "
             f"{r.op}: {r.why}" + (f" ({r.where})" if r.where else ""))
-        error.code, error.message, error.hint = "TSR-F050", str(error), "leave the option out to let ATen run them"
+        error.code, error.message, error.hint = "TSR-F060", str(error), "leave the option out to let ATen run them"
         raise error
     return _generate(gm, levels, ours, compiled, report)
 
