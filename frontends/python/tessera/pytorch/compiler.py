@@ -18,8 +18,9 @@ _graphs = itertools.count()
 class CompiledRegion:
     """A region as an executable: run(tensors and sizes) -> tensors."""
 
-    def __init__(self, context, records, region, shape_env, name):
-        self.outputs = region.outputs
+    def __init__(self, context, records, region, shape_env, name, report):
+        self.region, self.report = region, report
+        self.inputs, self.outputs = region.inputs, region.outputs
         self.views = []  # per output: what makes PyTorch's strides of the dense result, or None
         needed = {}  # symbols that the graph's sizes depend on
 
@@ -39,7 +40,7 @@ class CompiledRegion:
             results = []
             self.views.clear()
             for node in region.outputs:
-                value, view = _arranged(e, env[node], node.meta["val"])
+                value, view = arranged(e, env[node], node.meta["val"])
                 results.append(value.id)
                 self.views.append(view)
             # A symbol that no input has as a size of its own gets an input that only carries it.
@@ -52,32 +53,98 @@ class CompiledRegion:
             builder.outputs(results)
 
         graph = context.build(name, build)
-        self.text = graph.print() if _core.log_enabled("graph") else ""
-        if self.text:
-            _core.log_write("graph", self.text)
+        if _core.log_enabled("graph"):
+            _core.log_write("graph", graph.print())
         self.executable = context.compile(graph)
         self.carried = list(needed)
-        self.inputs = region.inputs
         sources = [(k, 0) for k in range(len(region.inputs))]
         sources += [(len(region.inputs) + k, 1) for k in range(len(self.carried))]
         self.runner = _core.Runner(self.executable, sources, torch.Tensor)
 
+    def guarded(self, run, inputs):
+        """`run`, and ATen where the call is not what PyTorch's fake tensors promised: a dtype, a size or an assumption.
 
-def _arranged(e, value, fake):
-    """The value in the order of memory that PyTorch's strides ask for, and how to look at that memory: a permutation of it, or None."""
+        inputs: where in the arguments of `run` the tensors of this region stand.
+        """
+
+        def call(args):
+            try:
+                return run(args)
+            except _core.UserError as e:
+                if not e.code.startswith("TSR-T02"):
+                    raise
+                self.report.fell_back(e)
+                env = dict(zip(self.inputs, [args[k] for k in inputs]))
+                return self._through_aten(env, [a for a in args[len(self.inputs):] if isinstance(a, int)])
+
+        return call
+
+    def _through_aten(self, env, sizes):
+        values = {}  # of symbols
+        for n in self.inputs:
+            for k, d in enumerate(n.meta["val"].shape):
+                if isinstance(d, torch.SymInt) and d.node.expr.is_Symbol:
+                    values[d.node.expr] = env[n].shape[k]
+        values.update(zip(self.carried, sizes))
+
+        def argument(n):
+            if n in env:
+                return env[n]
+            return int(n.meta["val"].node.expr.subs(values))  # a size
+
+        for node in self.region.nodes:
+            env[node] = node.target(*map_arg(node.args, argument), **map_arg(node.kwargs, argument))
+        results = []
+        for n, view in zip(self.outputs, self.views):  # as the executable would give them: the view comes after
+            results.append(view.undo(env[n]) if view is not None else env[n])
+        return results
+
+
+class Permuted:
+    """A result that lies in another order of dimensions than its shape says."""
+
+    def __init__(self, order):
+        self.order = order
+        self.inverse = [order.index(k) for k in range(len(order))]
+
+    def __call__(self, x):
+        return x.permute(self.inverse)
+
+    def undo(self, x):
+        return x.permute(self.order)
+
+
+class Strided:
+    """A result with gaps between its elements, or with elements that are several: a view of something larger in PyTorch."""
+
+    def __init__(self, sizes, strides):
+        self.sizes, self.strides = sizes, strides
+
+    def __call__(self, x):
+        repeated = [k for k, (n, s) in enumerate(zip(self.sizes, self.strides)) if s == 0 and n > 1]
+        for k in repeated:
+            x = x.narrow(k, 0, 1)
+        y = torch.empty_strided(x.shape, self.strides, dtype=x.dtype, device=x.device).copy_(x)
+        return y.expand(self.sizes)
+
+    def undo(self, x):
+        return x
+
+
+def arranged(e, value, fake):
+    """The value in the order of memory that PyTorch's strides ask for, and what makes of it a tensor with these strides, or None."""
     if fake.dim() == 0 or fake.is_contiguous():
         return value, None
-    strides = list(fake.stride())
-    if any(isinstance(s, torch.SymInt) for s in strides):
-        hints = [s.node.hint if isinstance(s, torch.SymInt) else s for s in strides]
-        if any(h is None for h in hints):
-            return value, None
-        strides = hints
+    symbolic = any(isinstance(s, torch.SymInt) for s in (*fake.stride(), *fake.shape))
+    strides = [s.node.hint if isinstance(s, torch.SymInt) else s for s in fake.stride()]
+    if any(s is None for s in strides):
+        return value, None
     order = sorted(range(fake.dim()), key=lambda k: (-strides[k], k))
+    if not symbolic and not fake.permute(order).is_contiguous():
+        return value, Strided(list(fake.shape), strides)
     if order == list(range(fake.dim())):
         return value, None
-    inverse = [order.index(k) for k in range(fake.dim())]
-    return e("transpose", value, perm=order), inverse
+    return e("transpose", value, perm=order), Permuted(order)
 
 
 class Program:
@@ -123,7 +190,7 @@ def compile_graph(gm, context, records, options, report):
         try:
             compiled = {}
             for level, region in sorted(regions.items()):
-                compiled[level] = CompiledRegion(context, records, region, shape_env, f"graph{next(_graphs)}")
+                compiled[level] = CompiledRegion(context, records, region, shape_env, f"graph{next(_graphs)}", report)
             break
         except Unsupported as e:  # what single nodes could not show: the region is given to ATen as a whole
             why = str(e)
@@ -236,7 +303,7 @@ def _size_sources(nodes, placeholders):
 
 
 def _region_step(p, region, sizes):
-    run = p.bind(region.runner.run, "run")
+    run = p.bind(region.guarded(region.runner.run, range(len(region.inputs))), "run")
     reads, arguments = list(region.inputs), [p.names[n] for n in region.inputs]
     for s in region.carried:
         node, dim = sizes[s]
@@ -248,7 +315,7 @@ def _region_step(p, region, sizes):
     text += f"{',' if len(region.outputs) == 1 else ''} = {run}([{', '.join(arguments)}])"
     for n, view in zip(region.outputs, region.views):
         if view is not None:
-            text += f"; {p.names[n]} = {p.names[n]}.permute({view})"
+            text += f"; {p.names[n]} = {p.bind(view, 'view')}({p.names[n]})"
     return reads, list(region.outputs), text
 
 
@@ -273,8 +340,8 @@ def _direct(p, placeholders, steps, compiled, results):
     position = {n: k for k, n in enumerate(placeholders)}
     if any(n not in position for n in region.inputs):
         return None
-    runner = _core.Runner(region.executable, [(position[n], 0) for n in region.inputs], torch.Tensor)
-    run = runner.run
+    places = [position[n] for n in region.inputs]
+    run = region.guarded(_core.Runner(region.executable, [(k, 0) for k in places], torch.Tensor).run, places)
 
     def call(args):
         results = run(args)

@@ -307,7 +307,42 @@ def _threshold(e, out, x, threshold, value):
 
 @lowers("aten.lerp.Scalar", "aten.lerp.Tensor")
 def _lerp(e, out, a, b, weight):
-    raise Unsupported("lerp, whose formula depends on the weight")
+    if not out.dtype.is_floating_point:
+        raise Unsupported("lerp of integers")
+    dtype = torch.float32 if out.dtype in HALVES else out.dtype  # from the nearer end, as PyTorch
+    a, b, w = e.cast(a, dtype), e.cast(b, dtype), _operand(e, weight, dtype)
+    d = e("sub", b, a)
+    near = e("add", a, e("mul", w, d))
+    far = e("sub", b, e("mul", d, e("sub", e.scalar(1, dtype), w)))
+    return e.cast(e("select", e("lt", e("abs", w), 0.5), near, far), out.dtype)
+
+
+@lowers("aten.signbit.default")
+def _signbit(e, out, x):
+    if not x.dtype.is_floating_point:
+        return e("lt", x, 0)
+    return e("lt", e("copysign", e.scalar(1, x.dtype), x), 0)
+
+
+@lowers("aten.addmv.default")
+def _addmv(e, out, bias, a, b, beta=1, alpha=1):
+    return _add_product(e, out, bias, a, b, beta, alpha)
+
+
+@lowers("aten.special_erfcx.default")
+def _erfcx(e, out, x):
+    raise Unsupported("erfcx")
+
+
+def _lower_running(op):
+    def lower(e, out, x, dim):
+        return e.ops(op, x, axis=_axis(dim, x.rank)) if x.rank else [x, e.scalar(0, torch.int64)]
+
+    return lower
+
+
+TABLE["aten.cummax.default"] = _lower_running("cummax")
+TABLE["aten.cummin.default"] = _lower_running("cummin")
 
 
 @lowers("aten.addcmul.default")
@@ -486,7 +521,8 @@ def _sort(e, out, x, *args, **kwargs):
 def _topk(e, out, x, k, dim=-1, largest=True, sorted=True):
     if x.rank == 0:
         raise Unsupported("topk of a 0-d tensor")
-    return e.ops("topk", x, k=e.size(k), axis=_axis(dim, x.rank), largest=bool(largest))
+    values, _ = e.ops("topk", x, k=e.size(k), axis=_axis(dim, x.rank), largest=bool(largest))
+    return [values, None]  # which of equal elements it names is PyTorch's own choice
 
 
 # ---------------------------------------------------------------------------------------------------------------------- shapes
@@ -701,6 +737,12 @@ for _aten, _value in (("zeros", 0), ("ones", 1)):
         lambda e, out, _, value=_value, **__: e("full", e.scalar(value, out.dtype), shape=e.sizes(out.shape)))
 
 
+@lowers("aten.empty.memory_format", "aten.empty_permuted.default", "aten.empty_strided.default", "aten.new_empty.default",
+        "aten.empty_like.default", "aten.new_empty_strided.default")
+def _empty(e, out, *_, **__):
+    return e("full", e.scalar(0, out.dtype), shape=e.sizes(out.shape))  # memory without a value does not exist in a graph
+
+
 @lowers("aten.scalar_tensor.default")
 def _scalar_tensor(e, out, value, **_):
     return e.scalar(value, out.dtype)
@@ -784,11 +826,40 @@ def _index(e, out, x, indices):
         raise Unsupported("index tensors that are not adjacent")
     if len(places) == 1:
         return e("gather", x, _wrapped(e, indices[places[0]], x.sizes[places[0]]), axis=places[0])
-    if places[0] != 0:
-        raise Unsupported("several index tensors behind the first dimension")
+    tuples = _index_tuples(e, x, indices, places)
+    first, depth, rank = places[0], len(places), tuples.rank - 1
+    if first == 0:
+        return e("gather_nd", x, tuples)
+    # The indexed dimensions to the front; what they become, rank many, goes back to where they stood.
+    rest = [k for k in range(x.rank) if k not in places]
+    y = e("gather_nd", e("transpose", x, perm=places + rest), tuples)
+    perm = [rank + k for k in range(first)] + list(range(rank)) + [rank + k for k in range(first, x.rank - depth)]
+    return e("transpose", y, perm=perm)
+
+
+def _index_tuples(e, x, indices, places):
     parts = [_wrapped(e, indices[k], x.sizes[k]) for k in places]
     shape = _broadcast_shape(e, [p.sizes for p in parts])
-    return e("gather_nd", x, e("stack", *[e.broadcast(p, shape) for p in parts], axis=len(shape)))
+    return e("stack", *[e.broadcast(p, shape) for p in parts], axis=len(shape))
+
+
+@lowers("aten.index_put.default", "aten._unsafe_index_put.default")
+def _index_put(e, out, x, indices, values, accumulate=False):
+    places = [k for k, i in enumerate(indices) if i is not None]
+    if len(places) == 1 and indices[places[0]].dtype == torch.bool and indices[places[0]].sizes == x.sizes and values.rank == 0 and (
+            places[0] == 0):
+        return e("select", indices[0], e("add", x, values) if accumulate else values, x)  # a mask and a number
+    if not places or any(indices[k].dtype in (torch.bool, torch.uint8) for k in places):
+        raise Unsupported("an index that is a mask")
+    if places != list(range(len(places))):
+        raise Unsupported("index tensors behind the first dimension")
+    if accumulate and x.dtype in HALVES:
+        raise Unsupported("sums of halves by an index, which PyTorch rounds in another order")
+    if x.rank == 0:
+        raise Unsupported("an index into a 0-d tensor")
+    tuples = _index_tuples(e, x, indices, places)
+    values = e.broadcast(values, tuples.sizes[:-1] + x.sizes[len(places):])
+    return e("scatter_nd", x, tuples, values, reduction="add" if accumulate else "none")
 
 
 def _broadcast_shape(e, shapes):
@@ -815,9 +886,82 @@ def _scatter_add(e, out, x, dim, index, src):
     return _scattered(e, x, dim, index, src, "add")
 
 
+@lowers("aten.scatter.reduce", "aten.scatter.value_reduce")
+def _scatter_with(e, out, x, dim, index, src, *, reduce):
+    return _scattered(e, x, dim, index, src, {"add": "add", "multiply": "mul"}[reduce])
+
+
+@lowers("aten.scatter_reduce.two")
+def _scatter_reduce(e, out, x, dim, index, src, reduce, *, include_self=True):
+    names = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+    if reduce not in names or not include_self:
+        raise Unsupported("scatter_reduce of a mean, or without the values that are there")
+    return _scattered(e, x, dim, index, src, names[reduce])
+
+
+@lowers("aten.index_add.default")
+def _index_add(e, out, x, dim, index, source, alpha=1):
+    if x.rank == 0 or index.rank == 0 or x.dtype in HALVES:
+        raise Unsupported("index_add of a 0-d tensor, or of halves")
+    axis = _axis(dim, x.rank)
+    if alpha != 1:
+        source = e("mul", source, e.scalar(_number(alpha), x.dtype))
+    index = e.reshape(index, [1] * axis + index.sizes + [1] * (x.rank - axis - 1))
+    return e("scatter", x, e.broadcast(index, source.sizes), source, axis=axis, reduction="add")
+
+
+@lowers("aten.slice_scatter.default")
+def _slice_scatter(e, out, x, src, dim=0, start=None, end=None, step=1):
+    axis = _axis(dim, x.rank)
+    size = x.sizes[axis]
+    first = 0 if start is None else _place(e, start, size, size)
+    if step != 1 or is_symbolic(first):
+        raise Unsupported("slice_scatter with a step")
+    return _updated(e, x, src, axis, first)
+
+
+@lowers("aten.select_scatter.default")
+def _select_scatter(e, out, x, src, dim, index):
+    axis = _axis(dim, x.rank)
+    index = e.size(index)
+    if not is_symbolic(index) and index < 0:
+        index = e.add(x.sizes[axis], index)
+    return _updated(e, x, e("expand_dims", src, axes=[axis]), axis, index)
+
+
+def _updated(e, x, src, axis, first):
+    start = e("dim_value", value=first) if is_symbolic(first) else e.scalar(first, torch.int64)
+    zero = e.scalar(0, torch.int64)
+    return e("dynamic_update_slice", x, e.cast(src, x.dtype), *[start if k == axis else zero for k in range(x.rank)])
+
+
+@lowers("aten.copy.default")
+def _copy(e, out, x, src, non_blocking=False):
+    return e.broadcast(e.cast(src, x.dtype), x.sizes)
+
+
+@lowers("aten.fill.Scalar", "aten.fill.Tensor")
+def _fill(e, out, x, value):
+    return e.broadcast(_operand(e, value, x.dtype), x.sizes)
+
+
+@lowers("aten.unfold.default", "aten.unfold_copy.default")
+def _unfold(e, out, x, dim, size, step):
+    if x.rank == 0 or is_symbolic(e.size(size)) or size == 0:
+        raise Unsupported("unfold of a 0-d tensor")
+    axis = _axis(dim, x.rank)
+    count = e.sizes(out.shape)[axis]
+    starts = e("reshape", e("mul", e("iota", shape=[count], axis=0, dtype=torch.int64), step), shape=[count, 1])
+    y = e("gather", x, e("add", starts, e.ints(range(size))), axis=axis)  # [.., count, size, ..]
+    perm = [k for k in range(x.rank + 1) if k != axis + 1] + [axis + 1]
+    return e("transpose", y, perm=perm)
+
+
 def _scattered(e, x, dim, index, src, reduction):
-    if x.rank == 0:
+    if x.rank == 0 or index.rank == 0:
         raise Unsupported("scatter into a 0-d tensor")
+    if reduction in ("add", "mul") and x.dtype in HALVES:
+        raise Unsupported("a scattered sum of halves, which PyTorch rounds in another order")
     if not isinstance(src, Value):
         src = e.broadcast(e.scalar(src, x.dtype), index.sizes)
     if src.sizes != index.sizes:  # the block that the indices cover
@@ -935,7 +1079,16 @@ def _log_softmax(e, out, x, dim, half_to_float):
 def _layer_norm(e, out, x, shape, weight, bias, eps):
     if any(t is not None and t.dtype != x.dtype for t in (weight, bias)):
         raise Unsupported("layer_norm of two dtypes")
-    return [e("layer_norm", x, weight, bias, axis=x.rank - len(shape), eps=eps), None, None]
+    axes = list(range(x.rank - len(shape), x.rank))
+    return [e("layer_norm", x, weight, bias, axis=axes[0], eps=eps), *_statistics(e, x, axes, eps, out[1].dtype)]
+
+
+def _statistics(e, x, axes, eps, dtype):
+    """Mean and reciprocal standard deviation as norms save them. Nobody computes them where they are not used."""
+    wide = e.cast(x, torch.float32 if x.dtype in HALVES else x.dtype)
+    mean = e("mean", wide, axes=axes, keepdims=True)
+    variance = e("variance", wide, axes=axes, correction=0.0, keepdims=True)
+    return e.cast(mean, dtype), e.cast(e("rsqrt", e("add", variance, e.scalar(eps, wide.dtype))), dtype)
 
 
 @lowers("aten.native_group_norm.default")

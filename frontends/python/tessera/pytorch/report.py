@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from .. import _core
 
 
+_SEEN = 63
+
+
 @dataclass
 class GraphReport:
     nodes: int  # operators of ATen's
@@ -17,7 +20,9 @@ class GraphReport:
 
 class Report:
     def __init__(self):
-        self.graphs = []
+        self.graphs = []  # since the last reset
+        self.seen = []    # the same, for who looks at them one compile after the other: reset() leaves it alone
+        self.calls = {}  # that a region refused, by code of the error
         self._told = set()
 
     def add(self, gm, refusals, compiled, seconds):
@@ -25,6 +30,7 @@ class Report:
 
         nodes = sum(1 for n in gm.graph.nodes if n.op == "call_function" and n.target is not operator.getitem)
         self.graphs.append(GraphReport(nodes, len(compiled), list(refusals), seconds))
+        self.seen = [*self.seen[-_SEEN:], self.graphs[-1]]
         new = {r.op: r.why for r in refusals if r.op not in self._told}
         if new:
             self._told.update(new)
@@ -33,7 +39,15 @@ class Report:
             for r in refusals:
                 _core.log_write("fallbacks", f"{r.node} = {r.op}: {r.why}" + (f"  # {r.where}" if r.where else "") + "\n")
 
+    def fell_back(self, error):
+        """A call that a region refused, for it was not as PyTorch had said, ran through ATen."""
+        self.calls[error.code] = self.calls.get(error.code, 0) + 1
+        if error.code not in self._told:
+            self._told.add(error.code)
+            sys.stderr.write(f"tessera: a call through ATen: {error.message}\n")
+
     def clear(self):
+        self.calls.clear()
         self.graphs.clear()
         self._told.clear()
 
@@ -46,6 +60,7 @@ class Report:
         for r in refusals:
             counts[(r.op, r.why)] = counts.get((r.op, r.why), 0) + 1
         lines += [f"  {n} x {op}: {why}" for (op, why), n in sorted(counts.items(), key=lambda item: -item[1])]
+        lines += [f"  {n} calls of regions through ATen: {code}" for code, n in sorted(self.calls.items())]
         return "\n".join(lines)
 
 

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's own operator tests (OpInfo) against torch.compile(backend="tessera") on the CPU.
+
+    opinfo.py [--samples N] [--dynamic] [--part I/N] [--every K] [--only NAME,...] [--dtypes f32,...] [--out FILE] [--report FILE]
+
+For every operator and dtype, the first N samples (0: all) run eagerly and compiled; values are compared as PyTorch's benchmarks do it, by the
+distance of both to the result in f64, types and strides exactly. One line of JSON per operator and dtype goes to FILE; what stands there already is
+not run again, so that a run which was stopped goes on. --report prints what a file holds and fails when something is wrong in it that
+opinfo_expected.txt does not name, or when something that it names passes.
+"""
+
+import argparse
+import collections
+import contextlib
+import io
+import json
+import os
+import sys
+import time
+import warnings
+
+import torch
+
+import tessera
+from tessera import pytorch
+
+DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64,
+          "bool": torch.bool}
+
+
+def nodes(only, dtypes):
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    for op in op_db:
+        name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+        if only and op.name not in only and name not in only:
+            continue
+        for short in dtypes:
+            if DTYPES[short] in op.supported_dtypes("cpu"):
+                yield f"{name} {short}", op, DTYPES[short]
+
+
+def tensors(tree):
+    return [x for x in torch.utils._pytree.tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
+def copied(tree):
+    """A copy of the arguments; two that are one stay one."""
+    seen = {}
+
+    def copy(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        if id(x) not in seen:
+            seen[id(x)] = x.detach().clone(memory_format=torch.preserve_format)
+        return seen[id(x)]
+
+    return torch.utils._pytree.tree_map(copy, tree)
+
+
+def in_f64(tree):
+    return torch.utils._pytree.tree_map(
+        lambda x: x.to(torch.float64) if isinstance(x, torch.Tensor) and x.dtype.is_floating_point else
+        x.to(torch.complex128) if isinstance(x, torch.Tensor) and x.dtype.is_complex else
+        torch.float64 if x in (torch.float32, torch.float16, torch.bfloat16) else x, tree)
+
+
+def differs(found, expected, exact, tolerance):
+    """What differs between the results: "" when nothing does."""
+    a, b = torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(expected)
+    if len(a) != len(b):
+        return f"{len(a)} results, expected {len(b)}"
+    c = torch.utils._pytree.tree_leaves(exact) if exact is not None else [None] * len(b)
+    if len(c) != len(b):
+        c = [None] * len(b)
+    for k, (x, y, z) in enumerate(zip(a, b, c)):
+        if not isinstance(y, torch.Tensor):
+            if type(x) is not type(y) or (x != y and x == x):
+                return f"result {k}: {x!r}, expected {y!r}"
+            continue
+        if x.dtype != y.dtype or x.shape != y.shape:
+            return f"result {k}: {x.dtype} {list(x.shape)}, expected {y.dtype} {list(y.shape)}"
+        if x.layout != y.layout:
+            return f"result {k}: layout {x.layout}, expected {y.layout}"
+        if x.layout != torch.strided or x.is_quantized:
+            continue
+        if x.numel() > 1 and any(i != j for n, i, j in zip(x.shape, x.stride(), y.stride()) if n > 1):
+            return f"result {k}: strides {x.stride()}, expected {y.stride()}"
+        if x.dtype.is_floating_point or x.dtype.is_complex:
+            if torch.allclose(x, y, rtol=1e-6, atol=1e-7, equal_nan=True) and torch.equal(x.isnan(), y.isnan()):
+                continue
+            if z is not None and z.shape != y.shape:
+                z = None
+            if not torch._dynamo.utils.same(y, x, z, tol=tolerance, equal_nan=True):
+                return f"result {k}: off by {(x.double() - y.double()).abs().nan_to_num(0, 0, 0).max() if not x.dtype.is_complex else '?'}"
+        elif not torch.equal(x, y):
+            return f"result {k}: {int((x != y).sum())} of {x.numel()} elements differ"
+    return ""
+
+
+def run_sample(op, sample, dtype, dynamic):
+    """(status, text): ok, wrong, error (only the compiled one raises), silent (only eager raises)."""
+    args = (sample.input, *sample.args)
+    torch.manual_seed(0)
+    try:
+        expected = op.op(*copied(args), **copied(sample.kwargs))
+        refused = None
+    except Exception as e:
+        expected, refused = None, e
+    exact = None
+    if dtype.is_floating_point and dtype != torch.float64 and refused is None:
+        with contextlib.suppress(Exception):
+            torch.manual_seed(0)
+            exact = op.op(*in_f64(copied(args)), **in_f64(copied(sample.kwargs)))
+    torch._dynamo.reset()
+
+    def f(args, kwargs):
+        return op.op(*args, **kwargs)
+
+    compiled = torch.compile(f, backend=pytorch.backend, dynamic=dynamic)
+    torch.manual_seed(0)
+    try:
+        found = compiled(copied(args), copied(sample.kwargs))
+    except Exception as e:
+        if refused is not None:
+            return "ok", ""
+        return "error", f"{type(e).__name__}: {str(e).strip().splitlines()[0][:300] if str(e).strip() else ''}"
+    if refused is not None:
+        return "silent", f"eager raises {type(refused).__name__}: {str(refused)[:150]}"
+    tolerance = {torch.float64: 1e-8, torch.float32: 1e-4, torch.float16: 1e-3, torch.bfloat16: 1e-2}.get(dtype, 1e-4)
+    why = differs(found, expected, exact, tolerance)
+    return ("wrong", why) if why else ("ok", "")
+
+
+def run_node(op, dtype, samples, dynamic):
+    started = time.time()
+    result = {"samples": 0, "status": "ok", "why": "", "fallback": [], "graphs": 0}
+    fallback = {}
+    op_samples = op.sample_inputs("cpu", dtype, requires_grad=False)
+    errors = 0
+    for k, sample in enumerate(op_samples):
+        if samples and k >= samples:
+            break
+        pytorch.reset()
+        graphs = pytorch.REPORT.graphs
+        graphs.clear()
+        status, why = run_sample(op, sample, dtype, dynamic)
+        result["samples"] += 1
+        result["graphs"] += len(pytorch.REPORT.seen)
+        for g in pytorch.REPORT.seen:
+            for r in g.refusals:
+                fallback[r.op] = r.why
+        pytorch.REPORT.seen.clear()
+        if status != "ok":
+            errors += 1
+            if result["status"] == "ok":
+                result["status"], result["why"] = status, f"sample {k}: {why}"
+    result["fallback"] = [f"{op}: {why}" for op, why in sorted(fallback.items())]
+    result["failed"] = errors
+    result["seconds"] = round(time.time() - started, 2)
+    return result
+
+
+def expected_failures():
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "opinfo_expected.txt")
+    expected = {}
+    if os.path.exists(path):
+        for line in open(path):
+            line = line.strip()
+            if line and not line.startswith("#"):
+                name, _, why = line.partition(":")
+                expected[name.strip()] = why.strip()
+    return expected
+
+
+def report(results):
+    expected = expected_failures()
+    count = collections.Counter(r["status"] for r in results.values())
+    ran = {n: r for n, r in results.items() if r["samples"]}
+    without = sum(1 for r in ran.values() if r["status"] == "ok" and not r["fallback"] and r["graphs"])
+    captured = sum(1 for r in ran.values() if r["graphs"])
+    print(f"{len(ran)} nodes: " + ", ".join(f"{n} {s}" for s, n in sorted(count.items())) +
+          f"; {captured} captured, {without} of them without ATen ({100 * without / max(1, captured):.1f} %)")
+    reasons = collections.Counter(f for r in ran.values() for f in set(r["fallback"]))
+    for f, n in reasons.most_common(60):
+        print(f"  {n:4} x {f[:180]}")
+    bad = 0
+    for name, r in sorted(ran.items()):
+        if r["status"] != "ok" and name not in expected:
+            print(f"FAIL {name}: {r['status']} ({r['failed']} of {r['samples']}): {r['why']}")
+            bad += 1
+        if r["status"] == "ok" and name in expected:
+            print(f"FAIL {name} passes; take it off the list of expected failures")
+            bad += 1
+    return bad
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--samples", type=int, default=5)
+    p.add_argument("--dynamic", action="store_true")
+    p.add_argument("--part", default="0/1")
+    p.add_argument("--every", type=int, default=1)
+    p.add_argument("--only")
+    p.add_argument("--dtypes", default=",".join(DTYPES))
+    p.add_argument("--out")
+    p.add_argument("--report", nargs="+")
+    a = p.parse_args()
+    if a.report:
+        results = {}
+        for path in a.report:
+            for line in open(path):
+                r = json.loads(line)
+                results[r.pop("node")] = r
+        sys.exit(1 if report(results) else 0)
+    warnings.simplefilter("ignore")
+    torch.set_grad_enabled(False)
+    torch._dynamo.config.capture_scalar_outputs = True
+    torch._dynamo.config.capture_dynamic_output_shape_ops = True
+    torch._dynamo.config.recompile_limit = 64
+    import logging
+
+    logging.disable(logging.WARNING)
+    done = {}
+    if a.out and os.path.exists(a.out):
+        for line in open(a.out):
+            with contextlib.suppress(ValueError):
+                r = json.loads(line)
+                done[r.pop("node")] = r
+    part, parts = map(int, a.part.split("/"))
+    out = open(a.out, "a") if a.out else None
+    results = {}
+    torch.set_num_threads(1)
+    only = set(a.only.split(",")) if a.only else None
+    for k, (name, op, dtype) in enumerate(nodes(only, a.dtypes.split(","))):
+        if k % a.every or (k // a.every) % parts != part:
+            continue
+        if name in done:
+            results[name] = done[name]
+            continue
+        with contextlib.redirect_stderr(io.StringIO()):
+            r = run_node(op, dtype, a.samples, True if a.dynamic else None)
+        results[name] = r
+        if out:
+            out.write(json.dumps({"node": name, **r}) + "\n")
+            out.flush()
+    bad = report(results)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()
