@@ -19,10 +19,11 @@ if [ ! -x $tools/bin/auditwheel ]; then
 fi
 rm -rf build/wheels
 made=$(python3 frontends/python/wheel.py build/wheel build/wheels/unrepaired)
-PATH="$PWD/$tools/bin:$PATH" with_log build/logs/auditwheel.log $tools/bin/auditwheel repair -z 9 -w build/wheels "$made" ||
+PATH="$PWD/$tools/bin:$PATH" with_log build/logs/auditwheel.log $tools/bin/auditwheel repair -w build/wheels "$made" ||
   die "auditwheel refused the wheel; its log is build/logs/auditwheel.log"
 rm -rf build/wheels/unrepaired
 wheel=$(ls build/wheels/*.whl)
+python3 frontends/python/wheel.py --manifests "$wheel"
 size=$(stat -c %s "$wheel")
 say "$wheel, $((size / 1000000)) MB" >&2
 [ "$size" -le 60000000 ] || die "the wheel is larger than 60 MB"

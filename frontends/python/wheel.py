@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the wheel from a build tree: wheel.py BUILD_DIR OUTPUT_DIR
+Says what the libraries of a wheel are now, after auditwheel has changed them: wheel.py --manifests WHEEL
 
 The tree was configured without tests and with TESSERA_STATIC_CLANG. The package holds the library, its plugins and configs as an installation
 has them, under tessera/lib and tessera/share. auditwheel then adds what the libraries need beyond manylinux.
@@ -76,22 +77,42 @@ def write_wheel(build, output):
             "\n".join(f"[{group}]\n" + "\n".join(f"{k} = {t}" for k, t in items.items()) + "\n" for group, items in points.items()))
         shutil.copy(HERE.parent.parent / "LICENSE", root / info / "LICENSE")
         path = output / f"{name}-{v}-{TAG}.whl"
-        records = []
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
-            for file in sorted(root.rglob("*")):
-                if not file.is_file():
-                    continue
-                inside = file.relative_to(root).as_posix()
-                data = file.read_bytes()
-                entry = zipfile.ZipInfo(inside, (2024, 1, 1, 0, 0, 0))  # the same bytes from the same tree
-                entry.external_attr = (0o100755 if file.suffix == ".so" else 0o100644) << 16
-                entry.compress_type = zipfile.ZIP_DEFLATED
-                wheel.writestr(entry, data, compresslevel=9)
-                digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-                records.append(f"{inside},sha256={digest},{len(data)}")
-            records.append(f"{info}/RECORD,,")
-            wheel.writestr(f"{info}/RECORD", "\n".join(records) + "\n")
+        pack(root, info, path)
     return path
+
+
+def pack(root, info, path):
+    """Writes the tree as an archive with its RECORD: the same bytes from the same tree."""
+    records = []
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
+        for file in sorted(root.rglob("*")):
+            inside = file.relative_to(root).as_posix()
+            if not file.is_file() or inside == f"{info}/RECORD":
+                continue
+            data = file.read_bytes()
+            entry = zipfile.ZipInfo(inside, (2024, 1, 1, 0, 0, 0))
+            entry.external_attr = (0o100755 if ".so" in file.suffixes else 0o100644) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            wheel.writestr(entry, data, compresslevel=9)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            records.append(f"{inside},sha256={digest},{len(data)}")
+        records.append(f"{info}/RECORD,,")
+        wheel.writestr(f"{info}/RECORD", "\n".join(records) + "\n")
+
+
+def refresh_manifests(path):
+    """A manifest names the hash of its library, which auditwheel has given other paths to search."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        with zipfile.ZipFile(path) as wheel:
+            wheel.extractall(root)
+        for manifest in (root / "tessera" / "lib" / "tessera" / "plugins").glob("*.toml"):
+            digest = hashlib.sha256(manifest.with_suffix(".so").read_bytes()).hexdigest()
+            text, count = re.subn(r'^hash = "sha256:[0-9a-f]{64}"', f'hash = "sha256:{digest}"', manifest.read_text(), flags=re.M)
+            if count != 1:
+                raise SystemExit(f"{manifest.name} has {count} lines with the hash of its library, expected 1")
+            manifest.write_text(text)
+        pack(root, next(root.glob("*.dist-info")).name, path)
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):  # PEP 517
@@ -102,4 +123,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 if __name__ == "__main__":
-    print(write_wheel(*sys.argv[1:3]))
+    if sys.argv[1] == "--manifests":
+        refresh_manifests(sys.argv[2])
+    else:
+        print(write_wheel(*sys.argv[1:3]))
