@@ -36,6 +36,10 @@ onnx-standard|peers|Einsum, Slice, Resize, ConvTranspose and Shrink against the 
 onnx-random|peers|300 random models, half of them symbolic, against the ONNX reference, outputs by name, on eager and cpu
 onnx-models|peers|real models exported by PyTorch, against its own outputs: max|a-b| <= 1e-4 max|b|, static and dynamic
 onnx-to-jax|peers|the translation by which XLA takes part in bench cpu-models, op by op on the ONNX backend test suite
+torch|peers|torch.compile(backend="tessera"): its own tests and a tenth of PyTorch's operator tests
+torch-models|peers|inference models of Transformers and torchvision through torch.compile, four sizes each, within torch._dynamo.utils.same of f64
+torch-opinfo|hours|all of PyTorch's operator tests on the CPU, static and dynamic: no wrong result
+wheel|peers|the Python package's wheel, at most 60 MB, passes its tests in fresh environments
 fuzz|hours|every parser fuzzed for at least ten minutes, an hour in total, nothing found
 '
 
@@ -156,6 +160,37 @@ check_onnx_to_jax() {
   suite=$(TESSERA_SOURCE_DIR=$PWD tests/onnx/suite.sh --path)
   python=$(scripts/peers.sh onnx jax)
   figure=$("$python" -W ignore tests/onnx/onnx_to_jax.py "$suite" | tee /dev/stderr | tail -n 1)
+}
+torch_python() { TESSERA_PEERS=${TESSERA_TORCH_ENV:-${XDG_CACHE_HOME:-$HOME/.cache}/tessera/torch} scripts/peers.sh torch numpy expecttest "$@"; }
+check_torch() {
+  torch_python >/dev/null
+  tests_labelled '^torch$'
+}
+check_torch_models() {
+  local python
+  python=$(torch_python transformers torchvision)
+  PYTHONPATH=build/release/python "$python" tests/python/torch/models.py | tee build/checks/torch_models.txt
+  figure=$(tail -n 1 build/checks/torch_models.txt)
+}
+check_torch_opinfo() {
+  local python kind
+  python=$(torch_python)
+  for kind in "" --dynamic; do
+    PYTHONPATH=build/release/python "$python" tests/python/torch/opinfo.py $kind --out "build/checks/opinfo$kind.jsonl" |
+      tee "build/checks/opinfo$kind.txt"
+  done
+  figure=$(head -qn 1 build/checks/opinfo*.txt)
+}
+check_wheel() {
+  local wheel python folder
+  wheel=$(scripts/wheel.sh)
+  for python in python3 python3.10 python3.13; do
+    have "$python" || continue
+    folder=$(mktemp -d)
+    "$python" -m venv "$folder" && "$folder/bin/pip" install --quiet --no-index "$wheel" &&
+      (cd / && env -i HOME="$HOME" PATH=/usr/bin:/bin "$folder/bin/python" "$OLDPWD/tests/python/package.py") || return 1
+    rm -rf "$folder"
+  done
 }
 check_fuzz() { setup fuzz && scripts/fuzz.sh 3600 600; }
 

@@ -3,11 +3,12 @@
 
     backend(gm, inputs, *, mode=None, options=None)   what PyTorch calls
     report()                                          what ran where, as text
-    reset()                                           forget contexts and reports
+    reset()                                           forget what it says
 
 docs/pytorch.md says what `mode` and `options` take.
 """
 
+import os
 import threading
 
 import torch
@@ -15,6 +16,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 
 from .. import _core
+from ..model import _values
 from .compiler import compile_graph
 from .emit import Records
 from .ops import TABLE
@@ -60,9 +62,7 @@ def report():
 
 
 def reset():
-    """Forgets contexts and what report() says."""
-    with _lock:
-        _contexts.clear()
+    """Forgets what report() says. torch._dynamo.reset() calls it."""
     REPORT.clear()
 
 
@@ -92,16 +92,11 @@ def _parsed(mode, options):
         if mode not in MODES:
             raise _refuse(f"the backend 'tessera' has no mode '{mode}'", f"it has: {', '.join(MODES)}")
         extra["mode"] = mode
-    given = chosen["set"]
-    given = dict(given) if isinstance(given, dict) else {k: v for k, _, v in (text.partition("=") for text in given)}
-    return chosen, {**extra, **given}
+    return chosen, (*_values(extra), *_values(chosen["set"]))
 
 
-def _context(config, overrides):
-    from ..model import _values
-
-    texts = tuple(f"{k}={v}" if isinstance(v, str) and k != "mode" else _values({k: v})[0] for k, v in overrides.items())
-    key = (config, texts)
+def _context(config, texts):
+    key = (config, texts, os.stat(config).st_mtime_ns if config and os.path.exists(config) else None)
     with _lock:
         if key not in _contexts:
             context = _core.Context(config=config, overrides=list(texts))

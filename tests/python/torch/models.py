@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Inference models of Transformers and torchvision with seeded weights, small in width, through torch.compile(backend="tessera").
+
+    models.py [NAME...]
+
+Every model runs on four sizes; what compiled code gives is compared with eager by the distance of both to the model in f64
+(torch._dynamo.utils.same). One line per model, a summary last.
+"""
+
+import copy
+import sys
+import time
+import warnings
+
+import torch
+
+from tessera import pytorch
+from tessera.pytorch import backend
+
+NARROW = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=500)
+SIZES = ((2, 16), (3, 24), (4, 12), (5, 33))  # batch, length
+
+
+def transformer(model, config, **sizes):
+    import transformers
+
+    return getattr(transformers, model)(getattr(transformers, config)(**sizes))
+
+
+def vision(name, **options):
+    import torchvision
+
+    return getattr(torchvision.models, name)(weights=None, **options)
+
+
+def tokens(batch, length):
+    return (torch.randint(3, 500, (batch, length)),)
+
+
+def images(side):
+    return lambda batch, length: (torch.randn(batch, 3, side, side),)
+
+
+MODELS = {
+    "bert": (lambda: transformer("BertModel", "BertConfig", **NARROW), tokens),
+    "roberta": (lambda: transformer("RobertaModel", "RobertaConfig", **NARROW), tokens),
+    "electra": (lambda: transformer("ElectraModel", "ElectraConfig", embedding_size=64, **NARROW), tokens),
+    "distilbert": (lambda: transformer("DistilBertModel", "DistilBertConfig", dim=64, n_layers=2, n_heads=4, hidden_dim=128, vocab_size=500), tokens),
+    "gpt2": (lambda: transformer("GPT2LMHeadModel", "GPT2Config", n_embd=64, n_layer=2, n_head=4, vocab_size=500, bos_token_id=1, eos_token_id=2), tokens),
+    "opt": (lambda: transformer("OPTForCausalLM", "OPTConfig", hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=128, vocab_size=500, word_embed_proj_dim=64), tokens),
+    "gpt_neox": (lambda: transformer("GPTNeoXForCausalLM", "GPTNeoXConfig", **NARROW), tokens),
+    "phi": (lambda: transformer("PhiForCausalLM", "PhiConfig", **NARROW), tokens),
+    "llama": (lambda: transformer("LlamaForCausalLM", "LlamaConfig", num_key_value_heads=2, **NARROW), tokens),
+    "mistral": (lambda: transformer("MistralForCausalLM", "MistralConfig", num_key_value_heads=2, **NARROW), tokens),
+    "qwen2": (lambda: transformer("Qwen2ForCausalLM", "Qwen2Config", num_key_value_heads=2, **NARROW), tokens),
+    "t5_encoder": (lambda: transformer("T5EncoderModel", "T5Config", d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=500), tokens),
+    "vit": (lambda: transformer("ViTModel", "ViTConfig", hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8), images(32)),
+    "resnet18": (lambda: vision("resnet18"), images(64)),
+    "mobilenet_v2": (lambda: vision("mobilenet_v2"), images(64)),
+    "efficientnet_b0": (lambda: vision("efficientnet_b0"), images(64)),
+    "squeezenet1_1": (lambda: vision("squeezenet1_1"), images(64)),
+    "densenet121": (lambda: vision("densenet121"), images(64)),
+    "shufflenet_v2": (lambda: vision("shufflenet_v2_x0_5"), images(64)),
+    "googlenet": (lambda: vision("googlenet", init_weights=False, aux_logits=False), images(64)),
+    "convnext_tiny": (lambda: vision("convnext_tiny"), images(64)),
+    "swin_t": (lambda: vision("swin_t"), images(64)),
+}
+
+
+def tensors(result):
+    return [t for t in torch.utils._pytree.tree_leaves(dict(result) if hasattr(result, "items") else result) if isinstance(t, torch.Tensor)]
+
+
+def check(make, arguments):
+    """(why it failed or "", a line about it)"""
+    torch.manual_seed(0)
+    model = make().eval()
+    exact = copy.deepcopy(model).double()
+    torch._dynamo.reset()
+    pytorch.reset()
+    compiled = torch.compile(model, backend=backend)
+    started = time.perf_counter()
+    for batch, length in SIZES:
+        torch.manual_seed(batch)
+        args = arguments(batch, length)
+        expected, found = tensors(model(*args)), tensors(compiled(*args))
+        reference = tensors(exact(*[a.double() if a.is_floating_point() else a for a in args]))
+        for k, (x, y, z) in enumerate(zip(expected, found, reference)):
+            if not torch._dynamo.utils.same(x, y, z, tol=1e-4):
+                return f"result {k} at {batch} x {length} is off by {(x - y).abs().max()}", ""
+    graphs = pytorch.REPORT.graphs
+    return "", (f"{len(graphs)} graphs, {sum(g.nodes for g in graphs)} operators, {sum(len(g.refusals) for g in graphs)} through ATen, "
+                f"compiled in {sum(g.seconds for g in graphs):.1f} s of {time.perf_counter() - started:.1f} s")
+
+
+def main():
+    warnings.simplefilter("ignore")
+    torch.set_grad_enabled(False)
+    names = sys.argv[1:] or list(MODELS)
+    failed = 0
+    for name in names:
+        try:
+            why, text = check(*MODELS[name])
+        except Exception as e:
+            why, text = f"{type(e).__name__}: {e}", ""
+        failed += bool(why)
+        print(f"FAIL {name}: {why}" if why else f"ok {name}: {text}", flush=True)
+    print(f"{len(names) - failed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
