@@ -150,19 +150,20 @@ class Runner {
     for (const auto& f : report["fixed"]) r.fixed.push_back(f["input"]);
     e::Graph graph = std::move(*loaded.graph);
     std::vector<e::Tensor> arguments;
-    const tsr_tables& t = graph.tables();
-    const tsr_region& body = *TSR_AT(tsr_region, t.regions, t.region_stride, 0);
-    for (uint32_t i = 0; i < body.num_inputs; ++i) {
-      const char* name = TSR_AT(tsr_value, t.values, t.value_stride, body.inputs[i])->name;
-      if (!by_name.contains(name)) throw std::runtime_error(std::string("no data for input ") + name);
+    for (const std::string& name : graph.input_names()) {
+      if (!by_name.contains(name)) throw std::runtime_error("no data for input " + name);
       arguments.push_back(by_name[name]);
     }
     (void)context_.run_passes(graph);
-    const auto results = context_.compile(std::move(graph)).run(arguments);
+    const e::Executable executable = context_.compile(std::move(graph));
+    const auto results = executable.run(arguments);
     if (results.size() != outputs.size())
       throw std::runtime_error(std::to_string(results.size()) + " outputs, expected " + std::to_string(outputs.size()));
-    for (size_t i = 0; i < results.size(); ++i) {
-      const e::Tensor dense = results[i].copy_to(0);
+    const std::vector<std::string> names = executable.output_names();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const auto at = std::find(names.begin(), names.end(), model.graph.outputs[i].name);
+      if (at == names.end()) throw std::runtime_error("no output is called '" + std::string(model.graph.outputs[i].name) + "'");
+      const e::Tensor dense = results[static_cast<size_t>(at - names.begin())].copy_to(0);
       if (const std::string d = difference(dense.desc(), outputs[i].desc(), rtol, atol); !d.empty())
         throw std::runtime_error("output " + std::to_string(i) + " " + d);
     }
