@@ -41,6 +41,16 @@ std::string signature_name(std::string_view name, const std::string& place) {
   return std::string(name);
 }
 
+// Whether a size's text is a name, which equal sizes share, or stands for one that is not known, as exporters write '?', '-1' and 'None'.
+bool names_a_size(std::string_view param) {
+  const auto letter = [](char c) {
+    return std::isalpha(static_cast<unsigned char>(c)) || static_cast<unsigned char>(c) >= 0x80 || c == '_';
+  };
+  const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  if (param == "None") return false;
+  return std::any_of(param.begin(), param.end(), letter) || (std::any_of(param.begin(), param.end(), digit) && param[0] != '-');
+}
+
 std::string symbol_prefix(std::string_view param) {
   std::string out;
   for (const char c : param.substr(0, 64)) out += (std::isalnum(static_cast<unsigned char>(c)) || c == '_') ? c : '_';
@@ -199,13 +209,14 @@ V Importer::graph_input(const ValueInfoProto& info) {
       dims.push_back(*d.value);
       continue;
     }
+    const bool named = names_a_size(d.param);
     const auto known = symbols_.find(d.param);
-    if (!d.param.empty() && known != symbols_.end()) {
+    if (named && known != symbols_.end()) {
       dims.push_back(known->second);
       continue;
     }
     const tsr_dim s = g.symbol(symbol_prefix(d.param).c_str(), 0, INT64_MAX, false);
-    if (!d.param.empty()) symbols_.emplace(d.param, s);
+    if (named) symbols_.emplace(d.param, s);
     dims.push_back(s);
   }
   tsr_type type{};

@@ -379,7 +379,7 @@ TEST_CASE("nodes may stand in any order in the file, in nested graphs too") {
   CHECK(text.find("exp") < text.find("neg"));
 }
 
-TEST_CASE("a negative size of an input is one that is not known") {
+TEST_CASE("a negative size of an input, or a text that is no name, is a size that is not known") {
   const Folder folder;
   const e::Executable m = compile(folder, model(graph({{node("Flatten", {"x"}, {"y"})},
                                                        {},
@@ -391,4 +391,11 @@ TEST_CASE("a negative size of an input is one that is not known") {
     std::memset(x.data(), 0, static_cast<size_t>(x.elements()) * 4);
     CHECK(sizes_of(m.run(std::span(&x, 1))[0]) == Sizes{s[0], s[1] * s[2] * s[3]});
   }
+  const e::Executable texts = compile(folder, model(graph({{node("Flatten", {"x"}, {"y"}, {attribute("axis", 2)})},
+                                                           {},
+                                                           {value_info("x", kFloat, {"?", "?", "-1", "-1", "None", "None"})},
+                                                           {value_info("y", kFloat, {"?", "?"})}}))
+                                                  .bytes());
+  const e::Tensor x = floats({1, 2, 3, 1, 2, 1}, std::vector<float>(12));
+  CHECK(sizes_of(texts.run(std::span(&x, 1))[0]) == Sizes{2, 6});
 }
