@@ -3,6 +3,8 @@
 // random loops against an interpreter of a few lines.
 #include <cmath>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <random>
 
 #include "typed_values.hpp"
@@ -12,6 +14,19 @@ using namespace tessera::onnx_test;
 namespace {
 
 e::Executable compiled(const Folder& folder, const std::string& bytes) { return compile(folder, bytes); }
+
+// The same with generated code and all passes, where this build has them.
+const e::Context* generating() {
+  static const std::unique_ptr<e::Context> c = []() -> std::unique_ptr<e::Context> {
+    const char* build = std::getenv("TESSERA_BUILD_DIR");
+    if (!build || !fs::exists(std::string(build) + "/lib/tessera/plugins/tessera.backend.cpu.so")) return nullptr;
+    e::ContextOptions o;
+    o.config_path = "default";
+    o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
+    return std::make_unique<e::Context>(o);
+  }();
+  return c.get();
+}
 std::vector<e::Tensor> run(const e::Executable& x, const std::vector<e::Tensor>& inputs) { return x.run(inputs); }
 
 Msg int_constant(const char* name, int64_t v) { return tensor(name, kInt64, {}, raw<int64_t>({v})); }
@@ -344,16 +359,21 @@ TEST_CASE("random loops do what an interpreter of them does") {
     loop.nested = draw(0, 2) == 0;
     loop.step = draw(3, 9);
     const e::Executable x = compiled(folder, loop.bytes());
+    std::optional<e::Executable> generated;
+    if (round < 6 && generating()) generated = generating()->compile_model(generating()->load((folder / "m.onnx").string()));
     for (int call = 0; call < 3; ++call) {
       std::vector<int64_t> v(static_cast<size_t>(draw(0, 3)));
       for (int64_t& e : v) e = draw(-9, 9);
       const int64_t sum = draw(-9, 9);
       INFO("round " << round << ", call " << call << ", change " << loop.change << ", trips " << loop.trips);
       const RandomLoop::Result want = loop.interpret(sum, v);
-      const auto got = run(x, {scalar(sum), ints(v)});
-      REQUIRE(values_of<int64_t>(got[0]) == std::vector<int64_t>{want.sum});
-      REQUIRE(values_of<int64_t>(got[1]) == want.v);
-      REQUIRE(values_of<int64_t>(got[2]) == want.stacked);
+      for (const e::Executable* each : {&x, static_cast<const e::Executable*>(generated ? &*generated : nullptr)}) {
+        if (!each) continue;
+        const auto got = run(*each, {scalar(sum), ints(v)});
+        REQUIRE(values_of<int64_t>(got[0]) == std::vector<int64_t>{want.sum});
+        REQUIRE(values_of<int64_t>(got[1]) == want.v);
+        REQUIRE(values_of<int64_t>(got[2]) == want.stacked);
+      }
     }
   }
 }

@@ -294,7 +294,8 @@ CallTensors tensors_of(const InputArguments& arguments) {
 
 std::vector<Lack> lacks_of(const embed::Context::Loaded& loaded) {
   std::vector<Lack> out;
-  for (const Json& m : Json::parse(loaded.report)["missing"]) out.push_back({m["input"], m["what"]});
+  const Json report = Json::parse(loaded.report);
+  for (const Json& m : report["missing"]) out.push_back({m["input"], m["what"]});
   return out;
 }
 
