@@ -291,8 +291,8 @@ Ex compute_cast(Ex x, uint32_t from, uint32_t to) {
     return c.to(t).to(d);
   }
   // Truncates, saturates, and gives 0 for NaN.
-  const Ex v = c.to(Type::F64);
   const int bits = type_bytes(d) * 8;
+  const Ex v = bits <= 16 && s != Type::F64 ? c : c.to(Type::F64);  // f32 holds the ends of 16 bits, not those of 32
   const bool sign = is_signed(d);
   if (bits <= 32) {
     const double lo = sign ? -static_cast<double>(int64_t{1} << (bits - 1)) : 0.0,
