@@ -15,7 +15,7 @@ V gemm_of(Op& op, bool unidirectional) {
   V y;
   if (op.flag("transB") && alpha == 1.0 && beta == 1.0 && op.has(2) && op.in(2).rank() == 1 && op.in(2).size(0) == c.size(0))
     return b.op("linear", {a, c, op.in(2)});  // as PyTorch's Linear is exported: it stays whole
-  y = op.flag("transB") ? b.dot(a, c, {1}, {1}) : b.matmul(a, c);
+  y = op.flag("transB") ? b.op("linear", {a, c, V()}) : b.matmul(a, c);
   if (alpha != 1.0) y = is_int(y.dtype()) ? b.cast(b.cast(y, TSR_F64) * alpha, y.dtype()) : y * alpha;
   if (op.has(2) && beta != 0.0) {
     V bias = op.in(2);

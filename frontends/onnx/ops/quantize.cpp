@@ -53,10 +53,13 @@ V integer_product(Op& op, const V& a, const V& c, const V& a_zero, const V& c_ze
 
 Quantised quantize_dynamically(Op& op, const V& x) {
   Build& b = op.b;
-  const Ints all = axes_from(0, x.rank());
+  // Rows first: what makes a row can find its ends too.
+  const auto end_of = [&](const char* reduction) {
+    if (x.rank() < 2) return b.reduce(reduction, x, axes_from(0, x.rank()), false);
+    return b.reduce(reduction, b.reduce(reduction, x, {x.rank() - 1}, false), axes_from(0, x.rank() - 1), false);
+  };
   const V zero = b.scalar(0, x.dtype());
-  const V low = minimum(b.reduce("reduce_min", x, all, false), zero),
-          high = maximum(b.reduce("reduce_max", x, all, false), zero);
+  const V low = minimum(end_of("reduce_min"), zero), high = maximum(end_of("reduce_max"), zero);
   const V range = high - low, scale = b.select(range == 0.0, 1.0, range / 255.0);
   const V point = b.cast(b.op("clamp", {(-low / scale).call("round"), zero, b.scalar(255, x.dtype())}), TSR_U8);
   return {saturate(op, x / scale, point, TSR_U8), scale, point};
