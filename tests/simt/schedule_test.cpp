@@ -39,7 +39,7 @@ TEST_CASE("every schedule that a search reaches gives the family's bits") {
       for (const char* device : {"sim32", "sim64"}) {
         const kit::GpuDescription& d = kit::gpu_description(device);
         size_t number = 0;
-        for (const kit::SimtSchedule& s : reachable(k, c, d, order, order_name == "plain" ? 24 : 4)) {
+        for (const kit::SimtSchedule& s : reachable(k, c, d, order, order_name == "plain" ? 20 : 3)) {
           ++number;
           INFO(c.name << ", " << device << ", order " << order_name << ": " << kit::to_text(s));
           kit::Program p = make(k, c, s, d, order);

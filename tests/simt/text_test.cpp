@@ -26,8 +26,9 @@ void run(const Compiled& module, Written& w, Data& data, const std::vector<int64
   std::vector<std::vector<char>> workspaces;
   for (const kit::ProgramBuffer& b : w.program.buffers)
     if (b.memory == kit::Memory::Workspace) {
-      workspaces.emplace_back(static_cast<size_t>(w.program.pool.evaluate(b.extent, env)) * static_cast<size_t>(kit::type_bytes(b.type)) + 16,
-                              static_cast<char>(0xa5));
+      workspaces.emplace_back(
+          static_cast<size_t>(w.program.pool.evaluate(b.extent, env)) * static_cast<size_t>(kit::type_bytes(b.type)) + 16,
+          static_cast<char>(0xa5));
       pointers.push_back(workspaces.back().data());
     }
   for (const kit::GpuLaunch& l : w.launches) {
@@ -140,10 +141,11 @@ TEST_CASE("the runner says which line breaks a rule") {
   CHECK(unwritten.find("of shared memory is read before it is written") != unwritten.npos);
   const std::string outside = run_alone(broken(kMeet, "63 - 32 * w - l", "64 - 32 * w - l"), meet_data(), 32);
   CHECK(outside.find("an access outside of its array in shared memory") != outside.npos);
-  const std::string lonely = run_alone(
-      broken(kMeet, "        barrier block\n", "        %8 = index w : i64\n        %9 = const 0 : i64\n        %10 = eq %8, %9 : bool\n"
-                                               "        if %10 {\n          barrier block\n        }\n"),
-      meet_data(), 32);
+  const std::string lonely =
+      run_alone(broken(kMeet, "        barrier block\n",
+                       "        %8 = index w : i64\n        %9 = const 0 : i64\n        %10 = eq %8, %9 : bool\n"
+                       "        if %10 {\n          barrier block\n        }\n"),
+                meet_data(), 32);
   CHECK((lonely.find("waits at a barrier that thread") != lonely.npos || lonely.find("before it is written") != lonely.npos ||
          lonely.find("no barrier stands between") != lonely.npos));
 }
