@@ -38,26 +38,46 @@ std::vector<Timed> timed(int64_t rows, int64_t n, const std::string& t) {
   const std::string x = t + shape(rows, n), flipped = t + shape(n, rows), tag = "_" + t + "_" + std::to_string(rows);
   const int64_t e = t == "f32" ? 4 : 2, all = rows * n * e;
   const std::string wide = " %f = cast %x {dtype = f32}\n";
-  const std::string back = "graph @g(%x: " + x + ", %dy: " + x + ", %w: f32[" + std::to_string(n) + "], %rstd: f32" + shape(rows, 1) +
+  const std::string back = "graph @g(%x: " + x + ", %dy: " + x + ", %w: f32[" + std::to_string(n) + "], %rstd: f32" +
+                           shape(rows, 1) +
                            ") {\n %xf = cast %x {dtype = f32}\n %gf = cast %dy {dtype = f32}\n %h = mul %xf, %rstd\n";
   return {
-      {{"gelu" + tag, "graph @g(%x: " + x + ", %b: " + t + "[" + std::to_string(n) + "]) {\n %a = add %x, %b\n %c = gelu %a\n return %c\n}\n", "", {}}, 2 * all, false},
+      {{"gelu" + tag,
+        "graph @g(%x: " + x + ", %b: " + t + "[" + std::to_string(n) + "]) {\n %a = add %x, %b\n %c = gelu %a\n return %c\n}\n",
+        "",
+        {}},
+       2 * all,
+       false},
       {{"add" + tag, "graph @g(%x: " + x + ", %y: " + x + ") {\n %c = add %x, %y\n return %c\n}\n", "", {}}, 3 * all, false},
-      {{"transpose" + tag, "graph @g(%x: " + flipped + ", %y: " + x + ") {\n %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n", "", {}}, 3 * all, false},
-      {{"row_sum" + tag, "graph @g(%x: " + x + ") {\n" + wide + " %a = reduce_sum %f {axes = [1]}\n return %a\n}\n", "", {}}, all + rows * 4, true},
-      {{"column_sum" + tag, "graph @g(%x: " + x + ") {\n" + wide + " %a = reduce_sum %f {axes = [0]}\n return %a\n}\n", "", {}}, all + n * 4, true},
+      {{"transpose" + tag,
+        "graph @g(%x: " + flipped + ", %y: " + x + ") {\n %a = transpose %x {perm = [1, 0]}\n %c = add %a, %y\n return %c\n}\n",
+        "",
+        {}},
+       3 * all,
+       false},
+      {{"row_sum" + tag, "graph @g(%x: " + x + ") {\n" + wide + " %a = reduce_sum %f {axes = [1]}\n return %a\n}\n", "", {}},
+       all + rows * 4,
+       true},
+      {{"column_sum" + tag, "graph @g(%x: " + x + ") {\n" + wide + " %a = reduce_sum %f {axes = [0]}\n return %a\n}\n", "", {}},
+       all + n * 4,
+       true},
       {{"softmax" + tag, "graph @g(%x: " + x + ") {\n %a = softmax %x\n return %a\n}\n", "", {}}, 2 * all, true},
       {{"rms_backward" + tag,
-        back + " %gw = mul %gf, %w\n %p = mul %gw, %h\n %m = mean %p {axes = [1], keepdims = true}\n %hm = mul %h, %m\n"
-               " %d = sub %gw, %hm\n %dx = mul %d, %rstd\n %out = cast %dx {dtype = " + t + "}\n return %out\n}\n",
-        back + " %p = mul %gf, %h\n %dw = reduce_sum %p {axes = [0]}\n return %dw\n}\n", {}},
-       3 * all + rows * 4 + n * 8, true},
+        back +
+            " %gw = mul %gf, %w\n %p = mul %gw, %h\n %m = mean %p {axes = [1], keepdims = true}\n %hm = mul %h, %m\n"
+            " %d = sub %gw, %hm\n %dx = mul %d, %rstd\n %out = cast %dx {dtype = " +
+            t + "}\n return %out\n}\n",
+        back + " %p = mul %gf, %h\n %dw = reduce_sum %p {axes = [0]}\n return %dw\n}\n",
+        {}},
+       3 * all + rows * 4 + n * 8,
+       true},
   };
 }
 
 class Writer {
  public:
-  Writer(std::filesystem::path folder, const kit::GpuDescription& d) : folder_(std::move(folder)), d_(d), manifest_(folder_ / "manifest.txt") {}
+  Writer(std::filesystem::path folder, const kit::GpuDescription& d)
+      : folder_(std::move(folder)), d_(d), manifest_(folder_ / "manifest.txt") {}
 
   void module(const std::string& name, const kit::GpuModuleText& text) {
     std::ofstream(folder_ / (name + ".cu")) << text.text();
@@ -68,12 +88,15 @@ class Writer {
     p.name += "_" + std::to_string(number_++);
     kit::IndexEnv env;
     env.symbols = c.symbols;
-    manifest_ << "kernel " << c.name << " module " << module << " order " << order_name << " bytes " << bytes << " data " << data << " schedule "
-              << kit::to_text(s) << "\n";
+    manifest_ << "kernel " << c.name << " module " << module << " order " << order_name << " bytes " << bytes << " data "
+              << data << " schedule " << kit::to_text(s) << "\n";
     for (const kit::ProgramBuffer& b : p.buffers) {
       if (b.memory > kit::Memory::Workspace) continue;
-      manifest_ << "buffer " << b.name << " " << (b.memory == kit::Memory::Workspace ? "work" : b.access == kit::Access::In ? "in" : "out") << " "
-                << kit::type_name(b.type) << " " << p.pool.evaluate(b.extent, env) << "\n";
+      manifest_ << "buffer " << b.name << " "
+                << (b.memory == kit::Memory::Workspace ? "work"
+                    : b.access == kit::Access::In      ? "in"
+                                                       : "out")
+                << " " << kit::type_name(b.type) << " " << p.pool.evaluate(b.extent, env) << "\n";
     }
     for (const kit::GpuLaunch& l : text.add(p)) {
       manifest_ << "launch " << l.entry << " " << p.pool.evaluate(l.shape.blocks, env) << " " << l.shape.threads;
@@ -131,7 +154,8 @@ int main(int argc, char** argv) {
         Data want = input;
         judge(k, c, order, want);
         write(w.folder_ / (c.name + "." + name + ".out"), want.bytes, sizes);
-        for (const kit::SimtSchedule& s : reachable(k, c, d, order, name == "own" ? 6 : 2)) w.add(checks, "checks", k, c, name, order, s, 0, c.name);
+        for (const kit::SimtSchedule& s : reachable(k, c, d, order, name == "own" ? 6 : 2))
+          w.add(checks, "checks", k, c, name, order, s, 0, c.name);
       }
     }
     w.module("checks", checks);
@@ -144,7 +168,8 @@ int main(int argc, char** argv) {
           for (const auto& [name, order] : orders()) {
             if (!x.ordered && name != "own") continue;
             try {
-              for (const kit::SimtSchedule& s : reachable(k, x.c, d, order, most)) w.add(text, module, k, x.c, name, order, s, x.bytes, "-");
+              for (const kit::SimtSchedule& s : reachable(k, x.c, d, order, most))
+                w.add(text, module, k, x.c, name, order, s, x.bytes, "-");
             } catch (const sdk::Error& e) {
               if (e.code != "TSR-K041") throw;
               std::printf("%s, order %s: left out, %s\n", x.c.name.c_str(), name.c_str(), e.what());

@@ -41,7 +41,8 @@ struct Driver {
   Result (*to_host)(void*, DevicePtr, size_t) = nullptr;
   Result (*copy)(DevicePtr, DevicePtr, size_t, Handle) = nullptr;
   Result (*fill)(DevicePtr, unsigned char, size_t) = nullptr;
-  Result (*launch)(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**) = nullptr;
+  Result (*launch)(Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**,
+                   void**) = nullptr;
   Result (*synchronize)() = nullptr;
   Result (*event_create)(Handle*, unsigned) = nullptr;
   Result (*event_record)(Handle, Handle) = nullptr;
@@ -51,12 +52,16 @@ struct Driver {
   bool open() {
     library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) return false;
-    const auto find = [&](auto& f, const char* name) { f = reinterpret_cast<std::remove_reference_t<decltype(f)>>(dlsym(library, name)); };
+    const auto find = [&](auto& f, const char* name) {
+      f = reinterpret_cast<std::remove_reference_t<decltype(f)>>(dlsym(library, name));
+    };
     find(init, "cuInit"), find(device_get, "cuDeviceGet"), find(device_name, "cuDeviceGetName");
     find(context_retain, "cuDevicePrimaryCtxRetain"), find(context_set, "cuCtxSetCurrent");
     find(module_load, "cuModuleLoad"), find(module_function, "cuModuleGetFunction");
-    find(alloc, "cuMemAlloc_v2"), find(release, "cuMemFree_v2"), find(to_device, "cuMemcpyHtoD_v2"), find(to_host, "cuMemcpyDtoH_v2");
-    find(copy, "cuMemcpyDtoDAsync_v2"), find(fill, "cuMemsetD8_v2"), find(launch, "cuLaunchKernel"), find(synchronize, "cuCtxSynchronize");
+    find(alloc, "cuMemAlloc_v2"), find(release, "cuMemFree_v2"), find(to_device, "cuMemcpyHtoD_v2"),
+        find(to_host, "cuMemcpyDtoH_v2");
+    find(copy, "cuMemcpyDtoDAsync_v2"), find(fill, "cuMemsetD8_v2"), find(launch, "cuLaunchKernel"),
+        find(synchronize, "cuCtxSynchronize");
     find(event_create, "cuEventCreate"), find(event_record, "cuEventRecord"), find(event_elapsed, "cuEventElapsedTime");
     find(error_name, "cuGetErrorName");
     return init && launch && event_elapsed && error_name;
@@ -77,7 +82,9 @@ void check_cu(Result r, const char* call) {
 struct Buffer {
   std::string name, kind, type;
   int64_t count;
-  size_t element() const { return type == "f32" || type == "i32" || type == "u32" ? 4 : type == "bool" || type == "i8" ? 1 : type[1] == '6' ? 8 : 2; }
+  size_t element() const {
+    return type == "f32" || type == "i32" || type == "u32" ? 4 : type == "bool" || type == "i8" ? 1 : type[1] == '6' ? 8 : 2;
+  }
   size_t bytes() const { return static_cast<size_t>(count) * element(); }
 };
 struct Launch {
@@ -175,7 +182,8 @@ struct Loaded {
       for (const std::string& a : x.arguments)
         values.push_back(a[0] == 'b' ? memory[std::stoul(a.substr(1))] : a[0] == 's' ? std::stoull(a.substr(1)) : faults);
       for (auto& v : values) arguments.push_back(&v);
-      if (x.blocks > 0) CHECK_CU(cu.launch(functions[l], x.blocks, 1, 1, x.threads, 1, 1, 0, nullptr, arguments.data(), nullptr));
+      if (x.blocks > 0)
+        CHECK_CU(cu.launch(functions[l], x.blocks, 1, 1, x.threads, 1, 1, 0, nullptr, arguments.data(), nullptr));
     }
   }
 };
@@ -209,7 +217,9 @@ void unload(const Loaded& l) {
 bool is_nan(const std::string& type, const char* at) {
   uint32_t x = 0;
   std::memcpy(&x, at, type == "f32" ? 4 : type == "bf16" || type == "f16" ? 2 : 0);
-  return type == "f32" ? (x & 0x7fffffffu) > 0x7f800000u : type == "bf16" ? (x & 0x7fffu) > 0x7f80u : type == "f16" && (x & 0x7fffu) > 0x7c00u;
+  return type == "f32"    ? (x & 0x7fffffffu) > 0x7f800000u
+         : type == "bf16" ? (x & 0x7fffu) > 0x7f80u
+                          : type == "f16" && (x & 0x7fffu) > 0x7c00u;
 }
 
 std::vector<char> read_file(const std::string& path) {
@@ -219,7 +229,8 @@ std::vector<char> read_file(const std::string& path) {
 
 bool check(const Kernel& k, const std::string& folder, std::map<std::string, Handle>& modules) {
   const Loaded l = load(k, folder, modules);
-  const std::vector<char> in = read_file(folder + "/" + k.data + ".in"), want = read_file(folder + "/" + k.data + "." + k.order + ".out");
+  const std::vector<char> in = read_file(folder + "/" + k.data + ".in"),
+                          want = read_file(folder + "/" + k.data + "." + k.order + ".out");
   size_t at = 0;
   for (size_t i = 0; i < k.buffers.size(); ++i) {
     if (k.buffers[i].kind == "work") continue;
@@ -236,11 +247,12 @@ bool check(const Kernel& k, const std::string& folder, std::map<std::string, Han
     std::vector<char> got(b.bytes());
     CHECK_CU(cu.to_host(got.data(), l.memory[i], got.size()));
     for (size_t e = 0; e < got.size() && same; e += b.element())
-      if (std::memcmp(&got[e], &want[at + e], b.element()) != 0 && !(is_nan(b.type, &got[e]) && is_nan(b.type, &want[at + e]))) {
+      if (std::memcmp(&got[e], &want[at + e], b.element()) != 0 &&
+          !(is_nan(b.type, &got[e]) && is_nan(b.type, &want[at + e]))) {
         unsigned long long x = 0, y = 0;
         std::memcpy(&x, &got[e], b.element()), std::memcpy(&y, &want[at + e], b.element());
-        std::printf("DIFFERS %s, order %s,%s: %s[%zu] is 0x%llx, not 0x%llx\n", k.name.c_str(), k.order.c_str(), k.schedule.c_str(), b.name.c_str(),
-                    e / b.element(), x, y);
+        std::printf("DIFFERS %s, order %s,%s: %s[%zu] is 0x%llx, not 0x%llx\n", k.name.c_str(), k.order.c_str(),
+                    k.schedule.c_str(), b.name.c_str(), e / b.element(), x, y);
         same = false;
       }
     at += b.bytes();
@@ -302,7 +314,9 @@ double error_of(const Kernel& k, const std::vector<std::vector<char>>& out) {
   size_t y = 0;
   while (y < last && k.buffers[y].kind != "out") ++y;
   double worst = 0, scale = 1e-30;
-  const auto compare = [&](double x, double want) { worst = std::max(worst, std::fabs(x - want)), scale = std::max(scale, std::fabs(want)); };
+  const auto compare = [&](double x, double want) {
+    worst = std::max(worst, std::fabs(x - want)), scale = std::max(scale, std::fabs(want));
+  };
   for (size_t r = 0; r < rows; r += rows / 7 + 1) {
     if (is("column_sum")) {
       const size_t c = r % n;
@@ -319,7 +333,8 @@ double error_of(const Kernel& k, const std::vector<std::vector<char>>& out) {
     if (is("softmax"))
       for (size_t c = 0; c < n; ++c) exps += std::exp(in("x", r * n + c) - top);
     if (is("rms_backward"))
-      for (size_t c = 0; c < n; ++c) mean += in("dy", r * n + c) * in("w", c) * in("x", r * n + c) * in("rstd", r) / static_cast<double>(n);
+      for (size_t c = 0; c < n; ++c)
+        mean += in("dy", r * n + c) * in("w", c) * in("x", r * n + c) * in("rstd", r) / static_cast<double>(n);
     for (size_t c = 0; c < n; ++c) {
       const size_t i = r * n + c;
       if (is("softmax")) compare(got(y, i), std::exp(in("x", i) - top) / exps);
@@ -329,7 +344,8 @@ double error_of(const Kernel& k, const std::vector<std::vector<char>>& out) {
       }
       if (is("add")) compare(got(y, i), in("x", i) + in("y", i));
       if (is("transpose")) compare(got(y, i), in("x", c * rows + r) + in("y", i));
-      if (is("rms_backward")) compare(got(y, i), (in("dy", i) * in("w", c) - in("x", i) * in("rstd", r) * mean) * in("rstd", r));
+      if (is("rms_backward"))
+        compare(got(y, i), (in("dy", i) * in("w", c) - in("x", i) * in("rstd", r) * mean) * in("rstd", r));
     }
   }
   if (is("rms_backward"))
@@ -392,7 +408,8 @@ int main(int argc, char** argv) {
     const Loaded l = load(k, folder, modules);
     for (size_t i = 0; i < k.buffers.size(); ++i) {
       if (k.buffers[i].kind != "in") continue;
-      const std::string key = k.buffers[i].name + k.buffers[i].type + std::to_string(k.buffers[i].count) + "." + std::to_string(i);
+      const std::string key =
+          k.buffers[i].name + k.buffers[i].type + std::to_string(k.buffers[i].count) + "." + std::to_string(i);
       if (!inputs.count(key)) inputs[key] = make_input(k.buffers[i], i);
       CHECK_CU(cu.to_device(l.memory[i], inputs[key].data(), inputs[key].size()));
     }
@@ -413,8 +430,11 @@ int main(int argc, char** argv) {
     const bool first = sums.try_emplace(k.name + "." + k.order, sum).second;
     const double error = first ? error_of(k, out) : 0;
     std::printf("%-24s %-8s %8.1f us %7.0f GB/s %5.2f of copy (%.0f)%s%s |%s\n", k.name.c_str(), k.order.c_str(), s * 1e6,
-                static_cast<double>(k.bytes) / s * 1e-9, copies[k.bytes] / s, static_cast<double>(k.bytes) / copies[k.bytes] * 1e-9,
-                first ? (error < 0.01 ? " right" : " WRONG") : sums[k.name + "." + k.order] == sum ? " same bits" : " OTHER BITS",
+                static_cast<double>(k.bytes) / s * 1e-9, copies[k.bytes] / s,
+                static_cast<double>(k.bytes) / copies[k.bytes] * 1e-9,
+                first                                 ? (error < 0.01 ? " right" : " WRONG")
+                : sums[k.name + "." + k.order] == sum ? " same bits"
+                                                      : " OTHER BITS",
                 error >= 0.01 ? (" " + std::to_string(error)).c_str() : "", k.schedule.c_str());
     std::fflush(stdout);
   }

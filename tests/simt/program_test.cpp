@@ -17,7 +17,8 @@ using namespace tessera::test;
 
 namespace {
 
-const char* const kReverse = R"(program @reverse(%x: in f32[64 * s0], %y: out f32[64 * s0]) symbols(s0 >= 1 multiple 2) wave 32 {
+const char* const kReverse =
+    R"(program @reverse(%x: in f32[64 * s0], %y: out f32[64 * s0]) symbols(s0 >= 1 multiple 2) wave 32 {
   require s0 <= 1000
   launch {
     shared %s: f32[64]
@@ -90,12 +91,14 @@ TEST_CASE("a program's text reads back as it was") {
 
 TEST_CASE("what is no program is said with its place") {
   CHECK(parse_failure("program @p() {") == "TSR-K011 program text:1:14: expected 'wave', found '{'");
-  CHECK(parse_failure("program @p() wave 0 {}") == "TSR-K011 program text:1:19: expected a number of lanes between 1 and 1024, found '0 {}'");
+  CHECK(parse_failure("program @p() wave 0 {}") ==
+        "TSR-K011 program text:1:19: expected a number of lanes between 1 and 1024, found '0 {}'");
   CHECK(parse_failure(replaced(kReverse, "barrier block", "barrier grid")) ==
         "TSR-K011 program text:11:19: expected 'block', found 'grid'");
   CHECK(parse_failure(replaced(kReverse, "grid b0", "grid s0")) ==
         "TSR-K011 program text:6:12: expected an axis of another name than the symbol 's0', found ' < s0 {'");
-  CHECK(parse_failure(replaced(kReverse, "%1 = load", "%1 = shuffle on")) == "TSR-K011 program text:12:24: expected 'from', found 'on %s[63 - 32 * '");
+  CHECK(parse_failure(replaced(kReverse, "%1 = load", "%1 = shuffle on")) ==
+        "TSR-K011 program text:12:24: expected 'from', found 'on %s[63 - 32 * '");
   // Any prefix is an error, never a crash.
   const std::string text = kReverse;
   for (size_t n = 0; n + 2 < text.size(); ++n) CHECK(parse_failure(text.substr(0, n)).starts_with("TSR-K011"));
@@ -113,11 +116,15 @@ TEST_CASE("every rule of the verifier is checked") {
     return what.find(part) != what.npos;
   };
   CHECK(contains(broken([](kit::Program& p) { p.statements.emplace_back(); }), "every statement stands in a body (P1)"));
-  CHECK(contains(broken([](kit::Program& p) { p.statements[2].body.push_back(p.statements[2].body[0]); }), "stands once in a body (P1)"));
-  CHECK(contains(broken([](kit::Program& p) { std::swap(p.statements[2].body[0], p.statements[2].body[1]); }), "defined before and in scope (P2)"));
-  CHECK(contains(verify_failure("%1 = load %s[63 - 32 * w0 - l0] : f32", "%1 = load %s[63 - 32 * w0 - l0] : f32\n %5 = const 1 : i32\n %6 = add %5, %1 : i32"),
+  CHECK(contains(broken([](kit::Program& p) { p.statements[2].body.push_back(p.statements[2].body[0]); }),
+                 "stands once in a body (P1)"));
+  CHECK(contains(broken([](kit::Program& p) { std::swap(p.statements[2].body[0], p.statements[2].body[1]); }),
+                 "defined before and in scope (P2)"));
+  CHECK(contains(verify_failure("%1 = load %s[63 - 32 * w0 - l0] : f32",
+                                "%1 = load %s[63 - 32 * w0 - l0] : f32\n %5 = const 1 : i32\n %6 = add %5, %1 : i32"),
                  "arithmetic on one compute type (P3)"));
-  CHECK(contains(verify_failure("%1 = load %s[63 - 32 * w0 - l0] : f32", "%1 = const 1 : i32"), "has the type of the buffer (P3)"));
+  CHECK(contains(verify_failure("%1 = load %s[63 - 32 * w0 - l0] : f32", "%1 = const 1 : i32"),
+                 "has the type of the buffer (P3)"));
   CHECK(contains(broken([](kit::Program& p) { p.statements[3].inst.index = p.pool.axis(p.add_axis("q", p.pool.number(2))); }),
                  "an index mentions axes of loops around it (P4)"));
   CHECK(contains(verify_failure("store %s[32 * w0 + l0], %0", "store %s[32 * w0 + l0], %0\n block t < 2 {\n }"), "(P5)"));
@@ -125,30 +132,46 @@ TEST_CASE("every rule of the verifier is checked") {
   CHECK(contains(verify_failure("lane l0 < 32 {", "lane l0 < 16 {"), "as many lanes as the wave has: 32 (P6)"));
   CHECK(contains(verify_failure("warp w0 < 2 {", "warp w0 < 64 {"), "at most 1024 threads a block (P6)"));
   CHECK(contains(verify_failure(kit::parse_program(kReverse), "sim64"), "a wave of 64 lanes, as the device has (P6)"));
-  CHECK(contains(verify_failure("store %s[32 * w0 + l0], %0", "store %s[32 * w0 + l0], %0\n unroll i < s0 {\n }"), "a number of points, 4096 at most (P7)"));
-  CHECK(contains(broken([](kit::Program& p) { p.statements[1].axis = p.statements[0].axis; }), "an axis belongs to one loop (P7)"));
+  CHECK(contains(verify_failure("store %s[32 * w0 + l0], %0", "store %s[32 * w0 + l0], %0\n unroll i < s0 {\n }"),
+                 "a number of points, 4096 at most (P7)"));
+  CHECK(contains(broken([](kit::Program& p) { p.statements[1].axis = p.statements[0].axis; }),
+                 "an axis belongs to one loop (P7)"));
   CHECK(contains(verify_failure("%s[63 - 32 * w0 - l0]", "%s[64 + l0]"), "an index lies inside 's' (P8)"));
   CHECK(contains(verify_failure("shared %s: f32[64]", "shared %s: f32[64 * s0]"), "'s' has a number of elements (P9)"));
   CHECK(contains(verify_failure("shared %s: f32[64]", "shared %s: f32[64000]"), "bytes of shared memory, not 256000 (P9)"));
-  CHECK(contains(verify_failure("register %r: f32[4]", "register %r: f32[400]"), "at most 255 registers a thread, not 400 (P9)"));
-  CHECK(contains(verify_failure("store %s[32 * w0 + l0], %0", "store %r[l0], %0"), "registers are indexed by unroll and vector axes and numbers alone (P10)"));
-  CHECK(contains(verify_failure("store %s[32 * w0 + l0], %0", "unroll i < 4 {\n store %r[i + 1], %0\n }"), "an index certainly inside 'r' (P10)"));
-  const auto vector = [&](const std::string& body) { return verify_failure("store %s[32 * w0 + l0], %0", "store %s[32 * w0 + l0], %0\n" + body); };
+  CHECK(
+      contains(verify_failure("register %r: f32[4]", "register %r: f32[400]"), "at most 255 registers a thread, not 400 (P9)"));
+  CHECK(contains(verify_failure("store %s[32 * w0 + l0], %0", "store %r[l0], %0"),
+                 "registers are indexed by unroll and vector axes and numbers alone (P10)"));
+  CHECK(contains(verify_failure("store %s[32 * w0 + l0], %0", "unroll i < 4 {\n store %r[i + 1], %0\n }"),
+                 "an index certainly inside 'r' (P10)"));
+  const auto vector = [&](const std::string& body) {
+    return verify_failure("store %s[32 * w0 + l0], %0", "store %s[32 * w0 + l0], %0\n" + body);
+  };
   CHECK(vector("vector v < 4 {\n %5 = load %x[64 * b0 + v] : f32\n store %r[v], %5\n }") == "");
-  CHECK(contains(vector("vector v < 4 {\n %5 = load %x[64 * b0 + v + 1] : f32\n store %r[v], %5\n }"), "a multiple of the access's size (P11)"));
-  CHECK(contains(vector("vector v < 4 {\n %5 = load %x[64 * b0 + 2 * v] : f32\n store %r[v], %5\n }"), "elements side by side in 'x' (P11)"));
-  CHECK(contains(vector("vector v < 3 {\n %5 = load %x[64 * b0 + v] : f32\n store %r[v], %5\n }"), "a power of two of elements, of 2 to 16 bytes (P11)"));
-  CHECK(contains(vector("vector v < 4 {\n %5 = load %x[64 * b0 + v] : f32\n %6 = neg %5 : f32\n store %r[v], %6\n }"), "one load and the store of its value (P11)"));
-  CHECK(contains(vector("vector v < 4 {\n %5 = load %x[64 * b0 + v] : f32\n store %s[v], %5\n }"), "registers on one side, memory on the other (P11)"));
+  CHECK(contains(vector("vector v < 4 {\n %5 = load %x[64 * b0 + v + 1] : f32\n store %r[v], %5\n }"),
+                 "a multiple of the access's size (P11)"));
+  CHECK(contains(vector("vector v < 4 {\n %5 = load %x[64 * b0 + 2 * v] : f32\n store %r[v], %5\n }"),
+                 "elements side by side in 'x' (P11)"));
+  CHECK(contains(vector("vector v < 3 {\n %5 = load %x[64 * b0 + v] : f32\n store %r[v], %5\n }"),
+                 "a power of two of elements, of 2 to 16 bytes (P11)"));
+  CHECK(contains(vector("vector v < 4 {\n %5 = load %x[64 * b0 + v] : f32\n %6 = neg %5 : f32\n store %r[v], %6\n }"),
+                 "one load and the store of its value (P11)"));
+  CHECK(contains(vector("vector v < 4 {\n %5 = load %x[64 * b0 + v] : f32\n store %s[v], %5\n }"),
+                 "registers on one side, memory on the other (P11)"));
   CHECK(contains(verify_failure("store %s[32 * w0 + l0], %0", "store %x[l0], %0"), "an output is stored (P12)"));
   CHECK(contains(verify_failure("load %x[", "load %y["), "an input is loaded, or what was stored before (P12)"));
   const std::string lane = "%5 = index l0 : i64\n %6 = const 3 : i64\n %7 = lt %5, %6 : bool\n if %7 {\n ";
-  CHECK(contains(verify_failure("barrier block", lane + "barrier block\n }"), "around a barrier that depends on the thread (P13)"));
-  CHECK(contains(verify_failure("barrier block", "serial i < 4 * w0 {\n barrier block\n }"), "around a barrier that depends on the thread (P13)"));
+  CHECK(contains(verify_failure("barrier block", lane + "barrier block\n }"),
+                 "around a barrier that depends on the thread (P13)"));
+  CHECK(contains(verify_failure("barrier block", "serial i < 4 * w0 {\n barrier block\n }"),
+                 "around a barrier that depends on the thread (P13)"));
   CHECK(verify_failure("barrier block", "serial i < 4 * b0 {\n barrier block\n }") == "");
-  CHECK(contains(verify_failure("barrier block", lane + "%8 = shuffle xor 1 %0 : f32\n }"), "around a shuffle that depends on the lane (P14)"));
+  CHECK(contains(verify_failure("barrier block", lane + "%8 = shuffle xor 1 %0 : f32\n }"),
+                 "around a shuffle that depends on the lane (P14)"));
   CHECK(contains(verify_failure("barrier block", "%8 = shuffle xor 32 %0 : f32"), "bits of a lane's number (P14)"));
-  CHECK(contains(verify_failure("barrier block", "%8 = shuffle from 8 of 8 %0 : f32"), "a lane of a group whose size is a power of two (P14)"));
+  CHECK(contains(verify_failure("barrier block", "%8 = shuffle from 8 of 8 %0 : f32"),
+                 "a lane of a group whose size is a power of two (P14)"));
   CHECK(contains(verify_failure("barrier block", lane + "}\n check %7, 9"), "a known fault (P15)"));
 }
 
@@ -176,20 +199,25 @@ TEST_CASE("descriptions with numbers that cannot be are refused") {
 
 TEST_CASE("the interpreter finds what is wrong with threads and memory") {
   CHECK(run_failure(kReverse) == "");
-  CHECK(run_failure(replaced(kReverse, "          barrier block\n", "")).find("no barrier stands between") != std::string::npos);
-  CHECK(run_failure(replaced(kReverse, "store %s[32 * w0 + l0], %0", "store %s[32 * w0 + floordiv(l0, 2)], %0")).find("no barrier stands between") !=
+  CHECK(run_failure(replaced(kReverse, "          barrier block\n", "")).find("no barrier stands between") !=
         std::string::npos);
+  CHECK(run_failure(replaced(kReverse, "store %s[32 * w0 + l0], %0", "store %s[32 * w0 + floordiv(l0, 2)], %0"))
+            .find("no barrier stands between") != std::string::npos);
   const std::string unwritten = run_failure(replaced(kReverse, "          store %s[32 * w0 + l0], %0\n", ""));
   CHECK(unwritten.starts_with("TSR-K031 program @reverse, launch 0, statement 5 (load), block "));
   CHECK(unwritten.ends_with("of 's' is read before it is written"));
-  CHECK(run_failure(replaced(kReverse, "%1 = load %s[63 - 32 * w0 - l0] : f32", "%1 = load %r[2] : f32")).ends_with("element 2 of 'r' is read before it is written"));
-  CHECK(run_failure(replaced(kReverse, "load %x[", "load %x[64 + ")).find("of 'x' is outside its 128 elements") != std::string::npos);
-  CHECK(run_failure(replaced(kReverse, "store %y[32 * w0 + 64 * b0", "store %y[32 * w0 + 0 * b0")).find("no barrier stands between") != std::string::npos);
+  CHECK(run_failure(replaced(kReverse, "%1 = load %s[63 - 32 * w0 - l0] : f32", "%1 = load %r[2] : f32"))
+            .ends_with("element 2 of 'r' is read before it is written"));
+  CHECK(run_failure(replaced(kReverse, "load %x[", "load %x[64 + ")).find("of 'x' is outside its 128 elements") !=
+        std::string::npos);
+  CHECK(run_failure(replaced(kReverse, "store %y[32 * w0 + 64 * b0", "store %y[32 * w0 + 0 * b0"))
+            .find("no barrier stands between") != std::string::npos);
   CHECK(run_failure(kReverse, 1001) == "TSR-K032 program @reverse is right for sizes of at most 1000, not 1001");
   // A condition that the verifier cannot tell apart from one that is the same for all lanes.
-  const std::string data = replaced(kReverse, "          barrier block\n",
-                                    "          barrier block\n          %5 = load %x[64 * b0 + w0] : f32\n          %6 = lt %5, %5 : bool\n"
-                                    "          if %6 {\n            barrier warp\n          }\n");
+  const std::string data =
+      replaced(kReverse, "          barrier block\n",
+               "          barrier block\n          %5 = load %x[64 * b0 + w0] : f32\n          %6 = lt %5, %5 : bool\n"
+               "          if %6 {\n            barrier warp\n          }\n");
   CHECK(run_failure(data) == "");
 }
 

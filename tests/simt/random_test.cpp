@@ -19,12 +19,13 @@ SimtCase draw(std::mt19937_64& r, int number) {
   const auto pick = [&](auto list) { return std::data(list)[r() % std::size(list)]; };
   const std::string t = pick(std::initializer_list<const char*>{"f32", "bf16", "f16", "i32", "f32"});
   const bool floating = t != "i32", symbolic = r() % 2 == 0, turned = r() % 5 == 0;
-  const int64_t rows = 1 + static_cast<int64_t>(r() % 30), columns = 1 + static_cast<int64_t>(r() % (r() % 2 ? 64 : 700)) * (r() % 2 ? 8 : 1);
+  const int64_t rows = 1 + static_cast<int64_t>(r() % 30),
+                columns = 1 + static_cast<int64_t>(r() % (r() % 2 ? 64 : 700)) * (r() % 2 ? 8 : 1);
   SimtCase c;
   c.name = "random" + std::to_string(number);
   const std::string m = symbolic ? "s0" : std::to_string(rows), n = symbolic && r() % 2 ? "s1" : std::to_string(columns);
-  std::string text = "graph @g(%x: " + t + (turned ? "[" + n + ", " + m + "]" : "[" + m + ", " + n + "]") + ", %y: " + t + "[" + m + ", " + n + "], %b: " + t +
-                     "[" + n + "])";
+  std::string text = "graph @g(%x: " + t + (turned ? "[" + n + ", " + m + "]" : "[" + m + ", " + n + "]") + ", %y: " + t + "[" +
+                     m + ", " + n + "], %b: " + t + "[" + n + "])";
   if (symbolic) {
     text += " symbols { s0: 0..";
     c.symbols = {rows};
@@ -48,7 +49,8 @@ SimtCase draw(std::mt19937_64& r, int number) {
   for (uint64_t i = 0, steps = 1 + r() % 4; i < steps; ++i) {
     const std::string other = pick(std::initializer_list<const char*>{"%y", "%b", "%x"});
     if (r() % 2 == 0)
-      v = put((floating ? pick(std::initializer_list<const char*>{"neg", "abs", "exp", "gelu", "relu", "sigmoid"}) : "neg") + std::string(" ") + v);
+      v = put((floating ? pick(std::initializer_list<const char*>{"neg", "abs", "exp", "gelu", "relu", "sigmoid"}) : "neg") +
+              std::string(" ") + v);
     else
       v = put(pick(std::initializer_list<const char*>{"add", "sub", "mul", "maximum"}) + std::string(" ") + v + ", " +
               (turned && other == "%x" ? "%y" : other));

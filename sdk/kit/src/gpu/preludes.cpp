@@ -140,7 +140,7 @@ constexpr const char* kHip =
     "#define DEVICE static __attribute__((device)) __attribute__((always_inline)) inline\n"
     "#define KERNEL(threads) __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads)))\n"
     "#define RESTRICT __restrict__\n"
-    "#define SHARED(type, name, count, offset) static __attribute__((shared)) alignas(16) type "
+    "#define SHARED(type, name, count, offset) alignas(16) static __attribute__((shared)) type "
     "name[count]\n" TESSERA_COMMON_ARITHMETIC TESSERA_COMMON_MOVE TESSERA_BUILTINS
     "DEVICE u32 block_number() { return __builtin_amdgcn_workgroup_id_x(); }\n"
     "DEVICE u32 thread_number() { return __builtin_amdgcn_workitem_id_x(); }\n"

@@ -69,9 +69,11 @@ class Runner {
   Runner(const TextLaunch& launch, void* const* arguments) : launch_(launch), arguments_(arguments), random_(launch.seed) {
     fibers_.resize(static_cast<size_t>(launch.threads));
     bytes_ = fibers_.size() * kStack;
-    stacks_ = static_cast<char*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    stacks_ =
+        static_cast<char*>(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (stacks_ == MAP_FAILED)
-      throw sdk::Error(TSR_ENVIRONMENT, "TSR-K034", "there is no memory for " + std::to_string(launch.threads) + " fibers", "run fewer threads a block");
+      throw sdk::Error(TSR_ENVIRONMENT, "TSR-K034", "there is no memory for " + std::to_string(launch.threads) + " fibers",
+                       "run fewer threads a block");
     shared_.resize(static_cast<size_t>(launch.shared_bytes) + 16);
     cells_.resize(static_cast<size_t>(launch.shared_bytes));
   }
@@ -109,13 +111,14 @@ class Runner {
   void touch(const void* at, uint32_t bytes, bool store, int32_t line) {
     const char* const base = shared();
     const auto first = static_cast<const char*>(at) - base;
-    if (at == nullptr || first < 0 || first + bytes > launch_.shared_bytes) return fail(line, "an access outside of its array in shared memory");
+    if (at == nullptr || first < 0 || first + bytes > launch_.shared_bytes)
+      return fail(line, "an access outside of its array in shared memory");
     for (uint32_t i = 0; i < bytes && failure_.empty(); ++i) {
       Byte& b = cells_[static_cast<size_t>(first) + i];
       const auto where = [&] { return "byte " + std::to_string(first + i) + " of shared memory "; };
       const auto who = [](const Touched& t) {
-        return (t.thread == kSeveral ? std::string("several threads") : "thread " + std::to_string(t.thread)) + " in line " + std::to_string(t.line) +
-               ", and no barrier stands between";
+        return (t.thread == kSeveral ? std::string("several threads") : "thread " + std::to_string(t.thread)) + " in line " +
+               std::to_string(t.line) + ", and no barrier stands between";
       };
       if (!store && !b.written) return fail(line, where() + "is read before it is written");
       if (!ordered(b.write)) return fail(line, where() + "was written by " + who(b.write));
@@ -148,7 +151,8 @@ class Runner {
 
   // The first failure ends the launch: the fibers are left where they are.
   void fail(int32_t line, const std::string& what) {
-    failure_ = "text of a program, line " + std::to_string(line) + ", block " + std::to_string(block_) + ", thread " + std::to_string(current_) + ": " + what;
+    failure_ = "text of a program, line " + std::to_string(line) + ", block " + std::to_string(block_) + ", thread " +
+               std::to_string(current_) + ": " + what;
     leave();
   }
 
@@ -176,7 +180,9 @@ class Runner {
   }
 #else
   void leave() {}
-  void enter(size_t) { throw sdk::Error(TSR_ENVIRONMENT, "TSR-K034", "there are no fibers for this processor", "run on x86-64"); }
+  void enter(size_t) {
+    throw sdk::Error(TSR_ENVIRONMENT, "TSR-K034", "there are no fibers for this processor", "run on x86-64");
+  }
   void prepare(size_t) {}
 #endif
 
@@ -228,8 +234,9 @@ class Runner {
           const size_t other = f.from ? lane / lanes * lanes + static_cast<size_t>(f.lane) : lane ^ static_cast<size_t>(f.lane);
           if (other >= given.size()) {
             current_ = static_cast<uint32_t>(t);
-            throw sdk::Error(TSR_BUG, "TSR-K033", "text of a program, line " + std::to_string(f.line) + ": a shuffle from lane " + std::to_string(other) +
-                                                      " of a wave of " + std::to_string(given.size()));
+            throw sdk::Error(TSR_BUG, "TSR-K033",
+                             "text of a program, line " + std::to_string(f.line) + ": a shuffle from lane " +
+                                 std::to_string(other) + " of a wave of " + std::to_string(given.size()));
           }
           f.value = given[other];
         }
@@ -250,12 +257,15 @@ class Runner {
   [[noreturn]] void stuck() const {
     const Fiber& f = fibers_[current_];
     size_t elsewhere = 0;
-    while (elsewhere + 1 < fibers_.size() && fibers_[elsewhere].wait == f.wait && fibers_[elsewhere].line == f.line) ++elsewhere;
+    while (elsewhere + 1 < fibers_.size() && fibers_[elsewhere].wait == f.wait && fibers_[elsewhere].line == f.line)
+      ++elsewhere;
     const Fiber& other = fibers_[elsewhere];
     throw sdk::Error(TSR_BUG, "TSR-K033",
-                     "text of a program, line " + std::to_string(f.line) + ", block " + std::to_string(block_) + ", thread " + std::to_string(current_) +
-                         " waits at a " + (f.wait == Wait::Shuffle ? "shuffle" : "barrier") + " that thread " + std::to_string(elsewhere) +
-                         (other.wait == Wait::Done ? " does not come to" : " does not come to: it waits in line " + std::to_string(other.line)));
+                     "text of a program, line " + std::to_string(f.line) + ", block " + std::to_string(block_) + ", thread " +
+                         std::to_string(current_) + " waits at a " + (f.wait == Wait::Shuffle ? "shuffle" : "barrier") +
+                         " that thread " + std::to_string(elsewhere) +
+                         (other.wait == Wait::Done ? " does not come to"
+                                                   : " does not come to: it waits in line " + std::to_string(other.line)));
   }
 
   TextLaunch launch_;
