@@ -18,12 +18,15 @@ using namespace tessera;
 using namespace tessera::test;
 
 std::vector<std::pair<std::string, kit::SimtOrder>> orders() {
-  // The family's own first; others for comparison.
-  kit::SimtOrder own, stretches, short_runs;
-  stretches.interleaved_runs = false;
-  stretches.steps = 4;
-  short_runs.run = 32;
-  return {{"own", own}, {"stretches", stretches}, {"short", short_runs}};
+  // The family's own first; others for comparison: runs of neighbouring rows, a running value for each of 8 elements in longer chunks, 8 chunks by turns.
+  kit::SimtOrder own, neighbours, running, turns;
+  neighbours.interleaved_runs = false;
+  running.by_halves = false;
+  running.steps = 8;
+  running.run = 32;
+  running.interleaved_runs = false;
+  turns.interleaved = true;
+  return {{"own", own}, {"neighbours", neighbours}, {"running", running}, {"turns", turns}};
 }
 
 std::string shape(int64_t rows, int64_t columns) { return "[" + std::to_string(rows) + ", " + std::to_string(columns) + "]"; }
@@ -168,7 +171,7 @@ int main(int argc, char** argv) {
           for (const auto& [name, order] : orders()) {
             if (!x.ordered && name != "own") continue;
             try {
-              for (const kit::SimtSchedule& s : reachable(k, x.c, d, order, most))
+              for (const kit::SimtSchedule& s : reachable(k, x.c, d, order, name == "own" ? most : 1))
                 w.add(text, module, k, x.c, name, order, s, x.bytes, "-");
             } catch (const sdk::Error& e) {
               if (e.code != "TSR-K041") throw;

@@ -27,9 +27,6 @@ int64_t narrowest(const Kernel& k) {
     if (k.pool.as_number(b.extent) != 1) bytes = std::min<int64_t>(bytes, type_bytes(b.type));
   return bytes;
 }
-bool calls(const Kernel& k) {
-  return std::any_of(k.insts.begin(), k.insts.end(), [](const Inst& x) { return x.op == Op::Call; });
-}
 // Elements of `axes`; nothing where a symbol says how many.
 std::optional<int64_t> points(Kernel& k, const std::vector<uint32_t>& axes) {
   Expr n = kOne;
@@ -67,7 +64,7 @@ SimtSchedule pointwise(Kernel& k, const GpuDescription& d, const SimtAssume& a) 
   if (groups.empty()) no_program("it has one point");
   const int64_t bytes = narrowest(k);
   s.vector = static_cast<int>(std::min<int64_t>(16 / bytes, multiple_of(k, groups.back().extent, a)));
-  s.threads = calls(k) ? 128 : 256;
+  s.threads = 256;
   // All threads that a unit runs together load what keeps its memory busy; two vectors at least hide the loads of one behind the other.
   const int64_t together = int64_t{d.max_waves} * d.wave;
   const int64_t want = bytes_in_flight(d) / std::max<int64_t>(1, together * s.vector * bytes);
@@ -81,9 +78,9 @@ SimtSchedule transpose(Kernel& k, const SimtAssume& a) {
   SimtSchedule s;
   s.form = SimtForm::Transpose;
   const int64_t bytes = narrowest(k);
-  s.tile = bytes <= 2 ? 64 : 32;
+  s.tile = 64;
   s.vector = static_cast<int>(std::min<int64_t>({16 / widest(k), multiple_of(k, collapse(k, k.parallel).back().extent, a)}));
-  s.threads = 256;
+  s.threads = bytes <= 2 ? 512 : 256;
   while (s.threads > 32 && (s.threads * s.vector > s.tile * s.tile || s.threads * (16 / bytes) > s.tile * s.tile))
     s.threads /= 2;
   return s;
