@@ -25,6 +25,11 @@ bool Sizes::mentions(std::span<const tsr_dim> dims) const {
 
 bool Sizes::grows(tsr_dim d) const {
   if (!mentions(d)) return true;
+  if (const auto at = grows_.find(d); at != grows_.end()) return at->second;
+  return grows_[d] = combines_growing(d);
+}
+
+bool Sizes::combines_growing(tsr_dim d) const {
   const tsr_dim_expr e = expr(d);
   const auto positive = [this](tsr_dim x) { return !mentions(x) && g_.compare(TSR_GE, x, 0) == TSR_TRUE; };
   switch (e.op) {

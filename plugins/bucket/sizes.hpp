@@ -33,7 +33,8 @@ class Sizes {
   sdk::Graph g_;
   std::vector<uint32_t> symbols_;
   int64_t bucket_;
-  mutable std::map<tsr_dim, bool> mentions_;
+  bool combines_growing(tsr_dim d) const;
+  mutable std::map<tsr_dim, bool> mentions_, grows_;
   std::map<tsr_dim, tsr_dim> padded_;
 };
 

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "tessera/plugin.hpp"
+#include "tessera/sizes.hpp"
 
 namespace tessera::opset {
 namespace {
@@ -57,47 +58,56 @@ bool holds(tsr_relation r, int64_t a, int64_t b) {
   return false;
 }
 
-// Precedence: 1 sum, 2 product, 3 atom.
-std::string text(const tsr_tables& t, tsr_dim d, int outer) {
-  if (Dims::known(d)) return std::to_string(d);
-  const tsr_dim_expr& e = *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d));
-  const auto call = [&](const char* name) { return name + ("(" + text(t, e.lhs, 0)) + ", " + text(t, e.rhs, 0) + ")"; };
-  const auto infix = [&](const char* name, int level) {
-    const std::string s = text(t, e.lhs, level) + name + text(t, e.rhs, level + 1);
-    return level < outer ? "(" + s + ")" : s;
-  };
-  switch (e.op) {
-    case TSR_DIM_SYMBOL: return TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol)->name;
-    case TSR_DIM_ADD: return infix(" + ", 1);
-    case TSR_DIM_SUB: return infix(" - ", 1);
-    case TSR_DIM_MUL: return infix(" * ", 2);
-    case TSR_DIM_FLOORDIV: return call("floordiv");
-    case TSR_DIM_MOD: return call("mod");
-    case TSR_DIM_MIN: return call("min");
-    case TSR_DIM_MAX: return call("max");
-    default: return "?";
-  }
+constexpr size_t kReadable = 400;  // characters of an operand that are repeated in a message
+
+const tsr_symbol& symbol_of(const tsr_tables& t, tsr_dim d) {
+  const uint32_t symbol = TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d))->symbol;
+  return *TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, symbol);
+}
+
+struct Text {
+  std::string text;
+  int precedence;  // 1 sum, 2 product, 3 atom
+};
+
+Text size_text(const tsr_tables& t, tsr_dim d) {
+  const auto leaf = [&](tsr_dim x) { return Text{Dims::known(x) ? std::to_string(x) : symbol_of(t, x).name, 3}; };
+  return sdk::fold_size<Text>(t, d, leaf, [](uint32_t op, const Text& a, const Text& b) {
+    const auto part = [](const Text& x, int outer) {
+      if (x.text.size() > kReadable) return std::string("...");
+      return x.precedence < outer ? "(" + x.text + ")" : x.text;
+    };
+    const auto infix = [&](const char* name, int level) { return Text{part(a, level) + name + part(b, level + 1), level}; };
+    const auto call = [&](const char* name) { return Text{name + ("(" + part(a, 0)) + ", " + part(b, 0) + ")", 3}; };
+    switch (op) {
+      case TSR_DIM_ADD: return infix(" + ", 1);
+      case TSR_DIM_SUB: return infix(" - ", 1);
+      case TSR_DIM_MUL: return infix(" * ", 2);
+      case TSR_DIM_FLOORDIV: return call("floordiv");
+      case TSR_DIM_MOD: return call("mod");
+      case TSR_DIM_MIN: return call("min");
+      default: return call("max");
+    }
+  });
 }
 
 double estimate_in(const tsr_tables& t, tsr_dim d) {
-  if (Dims::known(d)) return static_cast<double>(d);
-  const tsr_dim_expr& e = *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d));
-  if (e.op == TSR_DIM_SYMBOL) {
-    const tsr_symbol& s = *TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol);
-    if (s.hint >= 0) return static_cast<double>(s.hint);
-    return static_cast<double>(std::clamp<int64_t>(64, s.min, std::max(s.min, s.max)));
-  }
-  const double a = estimate_in(t, e.lhs), b = estimate_in(t, e.rhs);
-  switch (e.op) {
-    case TSR_DIM_ADD: return a + b;
-    case TSR_DIM_SUB: return a - b;
-    case TSR_DIM_MUL: return a * b;
-    case TSR_DIM_FLOORDIV: return b != 0 ? std::floor(a / b) : 0;
-    case TSR_DIM_MOD: return b != 0 ? a - b * std::floor(a / b) : 0;
-    case TSR_DIM_MIN: return std::min(a, b);
-    case TSR_DIM_MAX: return std::max(a, b);
-    default: return 0;
-  }
+  const auto leaf = [&](tsr_dim x) {
+    if (Dims::known(x)) return static_cast<double>(x);
+    const tsr_symbol& s = symbol_of(t, x);
+    return static_cast<double>(s.hint >= 0 ? s.hint : std::clamp<int64_t>(64, s.min, std::max(s.min, s.max)));
+  };
+  return sdk::fold_size<double>(t, d, leaf, [](uint32_t op, double a, double b) {
+    switch (op) {
+      case TSR_DIM_ADD: return a + b;
+      case TSR_DIM_SUB: return a - b;
+      case TSR_DIM_MUL: return a * b;
+      case TSR_DIM_FLOORDIV: return b != 0 ? std::floor(a / b) : 0;
+      case TSR_DIM_MOD: return b != 0 ? a - b * std::floor(a / b) : 0;
+      case TSR_DIM_MIN: return std::min(a, b);
+      default: return std::max(a, b);
+    }
+  });
 }
 
 }  // namespace
@@ -120,6 +130,21 @@ tsr_dim Dims::product(std::span<const tsr_dim> d) const {
   tsr_dim p = 1;
   for (tsr_dim x : d) p = mul(p, x);
   return p;
+}
+
+tsr_dim Dims::distance(tsr_dim low, tsr_dim high) const {
+  // The other operand of `op` in d, where one is `bound`.
+  const auto clamped = [&](tsr_dim d, uint32_t op, tsr_dim bound, tsr_dim* other) {
+    if (known(d)) return false;
+    const tsr_tables& t = *sdk::host().graph->tables(graph_);
+    const tsr_dim_expr& e = *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d));
+    *other = e.lhs == bound ? e.rhs : e.lhs;
+    return e.op == op && (e.lhs == bound || e.rhs == bound);
+  };
+  tsr_dim other = 0;
+  if (clamped(low, TSR_DIM_MIN, high, &other)) return max(sub(high, other), 0);
+  if (clamped(high, TSR_DIM_MAX, low, &other)) return max(sub(other, low), 0);
+  return sub(high, low);
 }
 
 tsr_truth Dims::compare(tsr_relation r, tsr_dim a, tsr_dim b) const {
@@ -183,7 +208,7 @@ double Dims::estimate(tsr_dim d) const {
 
 std::string Dims::print(tsr_dim d) const {
   if (known(d)) return std::to_string(d);
-  return graph_ ? text(*sdk::host().graph->tables(graph_), d, 0) : "?";
+  return graph_ ? size_text(*sdk::host().graph->tables(graph_), d).text : "?";
 }
 
 std::string Dims::print(std::span<const tsr_dim> d) const {

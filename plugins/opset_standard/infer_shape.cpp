@@ -85,21 +85,22 @@ void slice(Infer& in) {
   DimVector shape(rank);
   for (size_t i = 0; i < rank; ++i) {
     const tsr_dim size = in.sizes(0)[i], start = starts[i], limit = limits[i];
-    const std::string range =
-        d.print(start) + ":" + d.print(limit) + ":" + std::to_string(strides[i]) + " of size " + d.print(size);
+    const auto range = [&] {
+      return d.print(start) + ":" + d.print(limit) + ":" + std::to_string(strides[i]) + " of size " + d.print(size);
+    };
     const auto ordered = [&](tsr_dim low, tsr_dim high) {
       return d.assume(TSR_LE, low, high, "a slice stays inside its dimension");
     };
     if (strides[i] == 0) in.fail("TSR-I205", "attribute 'strides'", "0 for axis " + std::to_string(i), "another number");
     if (strides[i] > 0) {
       if (!ordered(0, start) || !ordered(start, limit) || !ordered(limit, size))
-        in.fail("TSR-I205", "axis " + std::to_string(i), range, "0 <= start <= limit <= size");
-      shape[i] = d.ceildiv(d.sub(limit, start), strides[i]);
+        in.fail("TSR-I205", "axis " + std::to_string(i), range(), "0 <= start <= limit <= size");
+      shape[i] = d.ceildiv(d.distance(start, limit), strides[i]);
     } else {
       // limit <= start < size; an empty slice of an empty dimension is start = limit = -1.
       if (strides[i] == INT64_MIN || !ordered(-1, limit) || !ordered(limit, start) || !ordered(d.add(start, 1), size))
-        in.fail("TSR-I205", "axis " + std::to_string(i), range, "-1 <= limit <= start < size");
-      shape[i] = d.ceildiv(d.sub(start, limit), -strides[i]);
+        in.fail("TSR-I205", "axis " + std::to_string(i), range(), "-1 <= limit <= start < size");
+      shape[i] = d.ceildiv(d.distance(limit, start), -strides[i]);
     }
   }
   in.result(in.dtype(0), shape);

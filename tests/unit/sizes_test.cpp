@@ -261,7 +261,18 @@ TEST_CASE("printing follows precedence") {
   CHECK(s.print(s.sub(a, b)) == "a - b");
   CHECK(s.print(s.sub(a, 4)) == "a - 4");
   CHECK(s.print(s.make(TSR_DIM_MIN, s.floordiv(s.add(a, 1), 2), s.mul(b, s.make(TSR_DIM_MOD, a, 3)))) ==
-        "min(b * mod(a, 3), floordiv(a + 1, 2))");
+        "min(floordiv(a + 1, 2), b * mod(a, 3))");
+}
+
+TEST_CASE("an estimate has a number for every size") {
+  Sizes s;
+  const tsr_dim a = s.symbol("a", 0, INT64_MAX, false);
+  const auto estimate = [&](tsr_dim d, int64_t value) { return s.estimate(d, std::vector<int64_t>{value}); };
+  CHECK(estimate(s.add(s.floordiv(7, a), 1), 0) == 1);
+  CHECK(estimate(s.make(TSR_DIM_MOD, 7, a), 0) == 0);
+  CHECK(estimate(s.mul(a, a), INT64_MAX / 2) == INT64_MAX);
+  CHECK(estimate(s.sub(0, s.mul(a, a)), INT64_MAX / 2) == INT64_MIN + (int64_t{1} << 32));
+  CHECK(estimate(s.add(s.floordiv(s.add(a, 5), 2), a), 4) == 8);
 }
 
 TEST_CASE("ranges") {
@@ -348,13 +359,75 @@ TEST_CASE("overflow and division by zero are errors, never numbers") {
   CHECK(s.floordiv(INT64_MIN + (int64_t{1} << 32), -1) == INT64_MAX - (int64_t{1} << 32) + 1);
 }
 
-TEST_CASE("a product of many sums is refused instead of being multiplied out") {
+TEST_CASE("a product of long sums is refused instead of being multiplied out") {
   Sizes s;
-  tsr_dim product = 1;
-  CHECK(code_of([&] {
-          for (int i = 0; i < 40; ++i)
-            product = s.mul(product, s.add(s.fresh("x", 0, 100, false), s.fresh("y", 0, 100, false)));
-        }) == "TSR-S005");
+  tsr_dim a = 0, b = 0;
+  for (int i = 0; i < 30; ++i) {
+    a = s.add(a, s.fresh("x", 0, 100, false));
+    b = s.add(b, s.fresh("y", 0, 100, false));
+  }
+  CHECK(code_of([&] { s.mul(a, b); }) == "TSR-S005");
+}
+
+TEST_CASE("what shares its parts takes time and text by its parts, not by the tree that it stands for") {
+  Sizes s;
+  const tsr_dim n = s.symbol("n", 0, INT64_MAX, false), m = s.symbol("m", 1, 7, false);
+  tsr_dim x = n;
+  int64_t want = 1000;
+  for (int64_t i = 0; i < 300; ++i) {  // a tree of 3^300 leaves
+    x = s.make(TSR_DIM_MAX, s.sub(s.make(TSR_DIM_MOD, s.add(x, i), 997), s.make(TSR_DIM_FLOORDIV, x, s.add(m, 1))), 3);
+    want = std::max<int64_t>((want + i) % 997 - want / 5, 3);
+  }
+  const std::vector<int64_t> values = {1000, 4};
+  CHECK(s.evaluate(x, values) == want);
+  CHECK(s.range(x).min == 3);
+  CHECK(s.compare(TSR_GE, x, 3) == TSR_TRUE);
+  CHECK_FALSE(s.is_unbacked(x));
+  std::vector<uint32_t> used;
+  s.collect_symbols(x, used);
+  CHECK(used == std::vector<uint32_t>{0, 1});
+  CHECK(s.print(x).size() < 2000);
+  int64_t solution = 0;
+  CHECK(s.solve(s.add(x, s.fresh("k", 0, 9, false)), 2, want + 5, std::vector<int64_t>{1000, 4, 0}, &solution) ==
+        Sizes::Solution::kFound);
+  CHECK(solution == 5);
+  Sizes other;
+  const tsr_dim p = other.symbol("p", 0, INT64_MAX, false), q = other.symbol("q", 1, 7, false);
+  const tsr_dim copy = other.import(s, x, [&](uint32_t symbol) { return symbol == 0 ? p : q; });
+  CHECK(other.evaluate(copy, values) == want);
+}
+
+TEST_CASE("a sum of many terms is taken apart again") {
+  Sizes s;
+  std::vector<int64_t> values;
+  tsr_dim sum = 0, again = 0;
+  int64_t want = 0;
+  for (int64_t i = 0; i < 1000; ++i) {
+    sum = s.add(sum, s.mul(s.fresh("x", 0, 100, false), i + 1));
+    values.push_back(i % 7);
+    want += (i % 7) * (i + 1);
+  }
+  for (uint32_t i = 0; i < 1000; ++i) again = s.add(again, s.mul(s.find("x" + std::to_string(i)), i + 1));
+  CHECK(s.evaluate(sum, values) == want);
+  CHECK(again == sum);
+  CHECK(s.range(sum).max == 100 * 500500);
+}
+
+TEST_CASE("min, max and floordiv are simplified as far as their operands are ordered") {
+  Sizes s;
+  const tsr_dim n = s.symbol("n", 0, INT64_MAX, false), k = s.symbol("k", 0, INT64_MAX, false);
+  const auto min = [&](tsr_dim a, tsr_dim b) { return s.make(TSR_DIM_MIN, a, b); };
+  const auto max = [&](tsr_dim a, tsr_dim b) { return s.make(TSR_DIM_MAX, a, b); };
+  CHECK(min(max(s.sub(n, 1), 0), n) == max(s.sub(n, 1), 0));
+  CHECK(max(s.sub(max(s.sub(n, 2), 0), 3), 0) == max(s.sub(n, 5), 0));
+  CHECK(min(min(n, k), n) == min(n, k));
+  CHECK(min(n, s.floordiv(n, 2)) == s.floordiv(n, 2));
+  CHECK(max(s.floordiv(s.add(n, 3), 4), s.floordiv(n, 4)) == s.floordiv(s.add(n, 3), 4));
+  CHECK(s.floordiv(s.floordiv(s.add(n, 1), 2), 3) == s.floordiv(s.add(n, 1), 6));
+  CHECK(s.floordiv(s.add(s.floordiv(s.sub(n, 1), 2), 1), 2) == s.floordiv(s.add(n, 1), 4));
+  CHECK(s.compare(TSR_LE, s.make(TSR_DIM_MIN, n, k), k) == TSR_TRUE);
+  CHECK(s.compare(TSR_LE, max(s.sub(n, 5), 0), max(s.sub(n, 1), 0)) == TSR_TRUE);
+  CHECK(s.compare(TSR_EQ, max(n, k), n) == TSR_UNKNOWN);
 }
 
 TEST_CASE("symbols") {

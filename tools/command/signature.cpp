@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tessera/dtypes.hpp"
+#include "tessera/sizes.hpp"
 #include "text.hpp"
 
 namespace tessera::command {
@@ -80,24 +81,36 @@ std::vector<std::string> Signature::labels() const {
   return out;
 }
 
-std::string Signature::dim_text(tsr_dim d, bool factor) const {
-  if (!TSR_DIM_IS_EXPR(d)) return std::to_string(d);
-  const tsr_dim_expr& e = exprs_[TSR_DIM_EXPR_ID(d)];
-  const auto sum = [&](const std::string& s) { return factor ? "(" + s + ")" : s; };
-  const auto call = [&](const char* f) { return f + ("(" + dim_text(e.lhs) + ", " + dim_text(e.rhs) + ")"); };
-  switch (e.op) {
-    case TSR_DIM_SYMBOL: return symbols[e.symbol].name;
-    case TSR_DIM_ADD:
-      if (!TSR_DIM_IS_EXPR(e.rhs) && e.rhs < 0 && e.rhs != INT64_MIN)
-        return sum(dim_text(e.lhs) + " - " + std::to_string(-e.rhs));
-      return sum(dim_text(e.lhs) + " + " + dim_text(e.rhs));
-    case TSR_DIM_SUB: return sum(dim_text(e.lhs) + " - " + dim_text(e.rhs, true));
-    case TSR_DIM_MUL: return dim_text(e.lhs, true) + " * " + dim_text(e.rhs, true);
-    case TSR_DIM_FLOORDIV: return call("floordiv");
-    case TSR_DIM_MOD: return call("mod");
-    case TSR_DIM_MIN: return call("min");
-    default: return call("max");
-  }
+std::string Signature::dim_text(tsr_dim d) const {
+  struct Text {
+    std::string text;
+    bool sum;
+  };
+  const auto expr = [this](uint32_t id) -> const tsr_dim_expr& { return exprs_[id]; };
+  const auto leaf = [&](tsr_dim x) {
+    return Text{TSR_DIM_IS_EXPR(x) ? symbols[expr(TSR_DIM_EXPR_ID(x)).symbol].name : std::to_string(x), false};
+  };
+  const auto combine = [](uint32_t op, const Text& a, const Text& b) {
+    constexpr size_t kReadable = 400;  // characters of an operand that are repeated
+    const auto part = [](const Text& x, bool factor) {
+      if (x.text.size() > kReadable) return std::string("...");
+      return x.sum && factor ? "(" + x.text + ")" : x.text;
+    };
+    const auto call = [&](const char* f) { return Text{f + ("(" + part(a, false) + ", " + part(b, false) + ")"), false}; };
+    switch (op) {
+      case TSR_DIM_ADD:
+        if (b.text[0] == '-' && !b.sum && b.text.find_first_not_of("0123456789", 1) == std::string::npos)
+          return Text{part(a, false) + " - " + b.text.substr(1), true};
+        return Text{part(a, false) + " + " + part(b, false), true};
+      case TSR_DIM_SUB: return Text{part(a, false) + " - " + part(b, true), true};
+      case TSR_DIM_MUL: return Text{part(a, true) + " * " + part(b, true), false};
+      case TSR_DIM_FLOORDIV: return call("floordiv");
+      case TSR_DIM_MOD: return call("mod");
+      case TSR_DIM_MIN: return call("min");
+      default: return call("max");
+    }
+  };
+  return sdk::fold_size<Text>(d, expr, leaf, combine).text;
 }
 
 std::string Signature::type_text(const ValueInfo& v) const {
@@ -111,14 +124,11 @@ std::string Signature::type_text(const ValueInfo& v) const {
 }
 
 int64_t Signature::evaluate(tsr_dim d, const std::vector<int64_t>& values, const std::string& what) const {
-  const auto eval = [&](auto&& self, tsr_dim x) -> std::optional<int64_t> {
-    if (!TSR_DIM_IS_EXPR(x)) return x;
-    const tsr_dim_expr& e = exprs_[TSR_DIM_EXPR_ID(x)];
-    if (e.op == TSR_DIM_SYMBOL) return values[e.symbol];
-    const auto a = self(self, e.lhs), b = self(self, e.rhs);
-    return a && b ? apply(e.op, *a, *b) : std::nullopt;
-  };
-  const auto v = eval(eval, d);
+  using Value = std::optional<int64_t>;
+  const auto expr = [this](uint32_t id) -> const tsr_dim_expr& { return exprs_[id]; };
+  const auto leaf = [&](tsr_dim x) -> Value { return TSR_DIM_IS_EXPR(x) ? values[expr(TSR_DIM_EXPR_ID(x)).symbol] : x; };
+  const Value v = sdk::fold_size<Value>(
+      d, expr, leaf, [](uint32_t op, Value a, Value b) { return a && b ? apply(op, *a, *b) : std::nullopt; });
   if (v && *v >= 0) return *v;
   std::string known;
   for (size_t i = 0; i < symbols.size(); ++i) known += (i ? ", " : "") + symbols[i].name + " = " + std::to_string(values[i]);

@@ -52,7 +52,7 @@ class Signature {
                                           const std::map<std::string, int64_t>& given) const;
 
  private:
-  [[nodiscard]] std::string dim_text(tsr_dim d, bool factor = false) const;  // factor: an operand of a product
+  [[nodiscard]] std::string dim_text(tsr_dim d) const;
   std::vector<tsr_dim_expr> exprs_;
 };
 

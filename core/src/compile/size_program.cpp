@@ -43,18 +43,46 @@ SizeProgram::SizeProgram(const Sizes& sizes)
     : sizes_(&sizes), section_(sizes.symbols().size(), kUnknown), num_slots_(sizes.symbols().size()) {}
 
 int32_t SizeProgram::slot(tsr_dim d) {
-  if (!TSR_DIM_IS_EXPR(d)) return -1;
-  const tsr_dim_expr& e = sizes_->exprs()[TSR_DIM_EXPR_ID(d)];
-  if (e.op == TSR_DIM_SYMBOL) {
-    read_.push_back(d);
-    return static_cast<int32_t>(e.symbol);
+  const auto known_slot = [&](tsr_dim x, DimRef* out) {
+    *out = {-1, x};
+    if (!TSR_DIM_IS_EXPR(x)) return true;
+    const tsr_dim_expr& e = sizes_->exprs()[TSR_DIM_EXPR_ID(x)];
+    if (e.op == TSR_DIM_SYMBOL) {
+      *out = {static_cast<int32_t>(e.symbol), 0};
+      return true;
+    }
+    const auto it = slots_.find(x);
+    if (it != slots_.end()) *out = {it->second, 0};
+    return it != slots_.end();
+  };
+  DimRef found;
+  if (known_slot(d, &found)) {
+    if (found.slot >= 0 && static_cast<size_t>(found.slot) < num_symbols()) read_.push_back(d);
+    return found.slot;
   }
-  if (const auto it = slots_.find(d); it != slots_.end()) return it->second;
-  const DimRef a = ref(e.lhs), b = ref(e.rhs);  // operands first: the order of the code
-  const auto target = static_cast<int32_t>(num_slots_++);
-  code_.push_back({e.op, target, a, b, 0, d});
-  slots_.emplace(d, target);
-  return target;
+  // Operands first: the order of the code.
+  std::vector<tsr_dim> pending{d};
+  while (!pending.empty()) {
+    const tsr_dim x = pending.back();
+    const tsr_dim_expr& e = sizes_->exprs()[TSR_DIM_EXPR_ID(x)];
+    DimRef a, b;
+    const bool left = known_slot(e.lhs, &a), right = known_slot(e.rhs, &b);
+    if (!right) pending.push_back(e.rhs);
+    if (!left) pending.push_back(e.lhs);
+    if (!left || !right) continue;
+    pending.pop_back();
+    if (slots_.count(x)) continue;
+    const auto target = static_cast<int32_t>(num_slots_++);
+    code_.push_back({e.op, target, a, b, 0, x});
+    slots_.emplace(x, target);
+  }
+  return slots_.at(d);
+}
+
+DimRef SizeProgram::at(tsr_dim d) const {
+  if (!TSR_DIM_IS_EXPR(d)) return {-1, d};
+  const tsr_dim_expr& e = sizes_->exprs()[TSR_DIM_EXPR_ID(d)];
+  return {e.op == TSR_DIM_SYMBOL ? static_cast<int32_t>(e.symbol) : slots_.at(d), 0};
 }
 
 uint32_t SizeProgram::section_of(tsr_dim d) const {
@@ -72,8 +100,12 @@ void SizeProgram::finish() {
                        "give an input a dimension of exactly that symbol");
   };
   uint32_t last = 0;
+  std::vector<uint32_t> section(section_);  // by slot; the operands of an instruction stand before it
+  section.resize(num_slots_);
   for (Instruction& i : code_) {
-    i.section = section_of(i.source);
+    for (const DimRef& x : {i.a, i.b})
+      if (x.slot >= 0) i.section = std::max(i.section, section[static_cast<size_t>(x.slot)]);
+    section[static_cast<size_t>(i.target)] = i.section;
     need(i.source, i.section);
     last = std::max(last, i.section);
   }

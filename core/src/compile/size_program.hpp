@@ -30,6 +30,8 @@ class SizeProgram {
   // The slot of an expression, made on first use; -1 for a number.
   int32_t slot(tsr_dim d);
   DimRef ref(tsr_dim d) { return TSR_DIM_IS_EXPR(d) ? DimRef{slot(d), 0} : DimRef{-1, d}; }
+  // The same for a size that has its slot already.
+  DimRef at(tsr_dim d) const;
   // Latest section among the symbols of `d`; kUnknown when one is never known.
   uint32_t section_of(tsr_dim d) const;
   // Sorts the instructions by section. Throws TSR-R023 for a symbol that nothing determines.

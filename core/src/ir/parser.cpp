@@ -36,6 +36,7 @@ class GraphParser : Memory, public Reader {
     const bool typed = accept("->");
     const std::vector<tsr_type> outputs = typed ? results() : std::vector<tsr_type>{};
     if (accept_word("symbols")) skip_braces();  // read ahead
+    if (accept_word("sizes")) skip_braces();
     if (accept_word("assume")) assumptions();
     expect("{");
     set_memory(Memory::node);
@@ -73,6 +74,7 @@ class GraphParser : Memory, public Reader {
     skip_parentheses();
     if (accept("->")) skip_parentheses();
     if (accept_word("symbols")) symbols();
+    if (accept_word("sizes")) definitions();
     reset(start);
   }
 
@@ -101,6 +103,22 @@ class GraphParser : Memory, public Reader {
       const int64_t hint = accept_word("hint") ? integer() : -1;
       const bool unbacked = accept_word("unbacked");
       placed(t, [&] { return g_.sizes().symbol(std::string(t.text), lo, hi, unbacked, hint); });
+      if (!accept(";") && !at("}")) unexpected("';' or '}'");
+    }
+    expect("}");
+  }
+
+  // Names for sizes that the rest of the text uses.
+  void definitions() {
+    expect("{");
+    while (!at("}")) {
+      const Token t = expect(Tok::kIdent, "a name for a size: name = size");
+      if (!is_identifier(t.text)) unexpected(t, "a name for a size: letters, digits and _ only");
+      const std::string defined(t.text);
+      if (g_.sizes().find(defined) != -1)
+        source().fail("TSR-I012", t.offset, "found '" + defined + "', which is a symbol", "use another name");
+      expect("=");
+      define(defined, dim());
       if (!accept(";") && !at("}")) unexpected("';' or '}'");
     }
     expect("}");

@@ -57,9 +57,11 @@ namespace {
 static_assert(kPrintLocations == TSR_PRINT_LOCATIONS && kPrintAuthors == TSR_PRINT_AUTHORS && kPrintParams == TSR_PRINT_PARAMS);
 constexpr size_t kWidth = 120;  // a header beyond this is broken into lines
 
-void append_dim(std::string& out, const Sizes* sizes, tsr_dim d) {
+void append_dim(std::string& out, const Sizes* sizes, tsr_dim d, const SizeNames* names = nullptr) {
   if (!TSR_DIM_IS_EXPR(d))
     append_int(out, d);
+  else if (names)
+    sizes->print_to(out, d, *names);
   else if (sizes)
     out += sizes->print(d);
   else
@@ -74,11 +76,16 @@ void append_list(std::string& out, uint32_t n, F&& element) {
   }
 }
 
+void append_type(std::string& out, const Sizes* sizes, const tsr_type& t, const SizeNames* names);
+void append_attr(std::string& out, const Sizes* sizes, const tsr_attr& a, uint32_t flags, const NamedConstants* constants,
+                 const SizeNames* names);
+
 // -------------------------------------------------------------------------------------------------------------- graphs
 
 class Printer {
  public:
-  Printer(const Graph& g, uint32_t flags, const NamedConstants* names = nullptr) : g_(g), flags_(flags), names_(names) {
+  Printer(const Graph& g, uint32_t flags, const NamedConstants* constants = nullptr)
+      : g_(g), flags_(flags), constants_(constants), sizes_(g.sizes()) {
     if (!(flags & kPrintParams)) return;
     for (const tsr_id n : nodes_of(g, 0))
       if (is_param(g.node(n))) params_.push_back(g.node(n).results[0]);
@@ -87,6 +94,8 @@ class Printer {
   std::string text;
 
   void graph() {
+    whole_ = true;
+    name_sizes();
     header();
     text += "{\n";
     body(0, 1);
@@ -113,7 +122,7 @@ class Printer {
     });
     attributes(n, record);
     if (n.num_results) text += " : ";
-    append_list(text, n.num_results, [&](uint32_t i) { append_type(text, &g_.sizes(), *g_.value(n.results[i]).type); });
+    append_list(text, n.num_results, [&](uint32_t i) { type(*g_.value(n.results[i]).type); });
     for (uint32_t i = 0; i < n.num_regions; ++i) {
       const tsr_region& r = g_.region(n.regions[i]);
       newline(depth + 1);
@@ -153,8 +162,11 @@ class Printer {
   void typed_value(tsr_id v) {
     value(v);
     text += ": ";
-    append_type(text, &g_.sizes(), *g_.value(v).type);
+    type(*g_.value(v).type);
   }
+  // A node that is printed alone has no header that could define names.
+  const SizeNames* names() const { return whole_ ? &sizes_ : nullptr; }
+  void type(const tsr_type& t) { append_type(text, &g_.sizes(), t, names()); }
 
   void attributes(const tsr_node& n, const OpRecord* record) {
     bool any = false;
@@ -166,7 +178,7 @@ class Printer {
       any = true;
       text += a.name;
       text += " = ";
-      append_attr(text, &g_.sizes(), a, flags_, names_);
+      append_attr(text, &g_.sizes(), a, flags_, constants_, names());
     }
     if (any) text += '}';
   }
@@ -241,6 +253,7 @@ class Printer {
       results(r);
     }
     bool extra = symbols();
+    extra = definitions() || extra;
     extra = assumptions() || extra;
     text += extra ? '\n' : ' ';
   }
@@ -253,7 +266,7 @@ class Printer {
         append_quoted(text, name);
         text += ": ";
       }
-      append_type(text, &g_.sizes(), *v.type);
+      type(*v.type);
     });
     text += ')';
   }
@@ -279,6 +292,51 @@ class Printer {
     return true;
   }
 
+  // In the order in which the text shows the sizes, so that names do not depend on how the graph came about.
+  void name_sizes() {
+    const auto each = [&](const tsr_dim* dims, uint32_t n) {
+      for (uint32_t i = 0; dims && i < n; ++i) sizes_.add(dims[i]);
+    };
+    const auto typed = [&](tsr_id v) {
+      const tsr_type& t = *g_.value(v).type;
+      each(t.sizes, t.rank);
+      each(t.strides, t.rank);
+    };
+    for (const Assumption& a : g_.sizes().assumptions()) {
+      sizes_.add(a.a);
+      sizes_.add(a.b);
+    }
+    const auto walk = [&](auto&& self, tsr_id region) -> void {
+      const tsr_region& r = g_.region(region);
+      for (uint32_t i = 0; i < r.num_inputs; ++i) typed(r.inputs[i]);
+      for (const tsr_id id : nodes_of(g_, region)) {
+        const tsr_node& n = g_.node(id);
+        for (uint32_t i = 0; i < n.num_attrs; ++i) {
+          if (n.attrs[i].kind == TSR_ATTR_DIM) sizes_.add(n.attrs[i].i);
+          if (n.attrs[i].kind == TSR_ATTR_DIMS) each(n.attrs[i].ints, n.attrs[i].count);
+        }
+        for (uint32_t i = 0; i < n.num_results; ++i) typed(n.results[i]);
+        for (uint32_t i = 0; i < n.num_regions; ++i) self(self, n.regions[i]);
+      }
+    };
+    walk(walk, 0);
+  }
+
+  bool definitions() {
+    if (sizes_.defined().empty()) return false;
+    text += "\n  sizes {";
+    for (size_t i = 0; i < sizes_.defined().size(); ++i) {
+      const tsr_dim d = sizes_.defined()[i];
+      if (i) text += ';';
+      newline(2);
+      text += *sizes_.find(d);
+      text += " = ";
+      g_.sizes().print_to(text, d, sizes_, true);
+    }
+    text += " }";
+    return true;
+  }
+
   bool assumptions() {
     static constexpr const char* kRelation[] = {" == ", " != ", " < ", " <= ", " > ", " >= "};
     const auto& assumed = g_.sizes().assumptions();
@@ -287,11 +345,11 @@ class Printer {
     for (size_t i = 0; i < assumed.size(); ++i) {
       const Assumption& a = assumed[i];
       if (i) text += "; ";
-      append_dim(text, &g_.sizes(), a.a);
+      append_dim(text, &g_.sizes(), a.a, names());
       text += a.relation == TSR_DIVISIBLE ? " % " : kRelation[a.relation];
       const bool parentheses = a.relation == TSR_DIVISIBLE && TSR_DIM_IS_EXPR(a.b);
       if (parentheses) text += '(';
-      append_dim(text, &g_.sizes(), a.b);
+      append_dim(text, &g_.sizes(), a.b, names());
       if (parentheses) text += ')';
       if (a.relation == TSR_DIVISIBLE) text += " == 0";
       if (!a.why.empty()) {
@@ -305,7 +363,9 @@ class Printer {
 
   const Graph& g_;
   uint32_t flags_;
-  const NamedConstants* names_;
+  const NamedConstants* constants_;
+  SizeNames sizes_;
+  bool whole_ = false;
   std::vector<tsr_id> params_;  // results of constants that are printed as inputs
 };
 
@@ -319,13 +379,15 @@ void append_name(std::string& out, char sigil, std::string_view name) {
     append_quoted(out, name);
 }
 
-void append_type(std::string& out, const Sizes* sizes, const tsr_type& t) {
+namespace {
+
+void append_type(std::string& out, const Sizes* sizes, const tsr_type& t, const SizeNames* names) {
   out += dtype_name(t.dtype);
   out += '[';
-  append_list(out, t.rank, [&](uint32_t i) { append_dim(out, sizes, t.sizes[i]); });
+  append_list(out, t.rank, [&](uint32_t i) { append_dim(out, sizes, t.sizes[i], names); });
   if (t.strides && t.rank > 0) {
     out += "; ";
-    append_list(out, t.rank, [&](uint32_t i) { append_dim(out, sizes, t.strides[i]); });
+    append_list(out, t.rank, [&](uint32_t i) { append_dim(out, sizes, t.strides[i], names); });
   }
   out += ']';
   if (t.device != 0) {
@@ -343,22 +405,23 @@ void append_type(std::string& out, const Sizes* sizes, const tsr_type& t) {
   }
 }
 
-void append_attr(std::string& out, const Sizes* sizes, const tsr_attr& a, uint32_t flags, const NamedConstants* names) {
+void append_attr(std::string& out, const Sizes* sizes, const tsr_attr& a, uint32_t flags, const NamedConstants* constants,
+                 const SizeNames* names) {
   switch (a.kind) {
     case TSR_ATTR_INT: append_int(out, a.i); break;
     case TSR_ATTR_FLOAT: append_float(out, a.f); break;
     case TSR_ATTR_BOOL: out += a.i ? "true" : "false"; break;
     case TSR_ATTR_STRING: append_quoted(out, a.s); break;
     case TSR_ATTR_DTYPE: out += dtype_name(static_cast<uint32_t>(a.i)); break;
-    case TSR_ATTR_DIM: append_dim(out, sizes, a.i); break;
-    case TSR_ATTR_TENSOR: append_dense(out, *a.tensor, flags, names); break;
+    case TSR_ATTR_DIM: append_dim(out, sizes, a.i, names); break;
+    case TSR_ATTR_TENSOR: append_dense(out, *a.tensor, flags, constants); break;
     default:
       out += '[';
       append_list(out, a.count, [&](uint32_t i) {
         if (a.kind == TSR_ATTR_INTS)
           append_int(out, a.ints[i]);
         else if (a.kind == TSR_ATTR_DIMS)
-          append_dim(out, sizes, a.ints[i]);
+          append_dim(out, sizes, a.ints[i], names);
         else if (a.kind == TSR_ATTR_FLOATS)
           append_float(out, a.floats[i]);
         else
@@ -366,6 +429,14 @@ void append_attr(std::string& out, const Sizes* sizes, const tsr_attr& a, uint32
       });
       out += ']';
   }
+}
+
+}  // namespace
+
+void append_type(std::string& out, const Sizes* sizes, const tsr_type& t) { append_type(out, sizes, t, nullptr); }
+
+void append_attr(std::string& out, const Sizes* sizes, const tsr_attr& a, uint32_t flags, const NamedConstants* names) {
+  append_attr(out, sizes, a, flags, names, nullptr);
 }
 
 std::string print_type(const Sizes* sizes, const tsr_type& type) {

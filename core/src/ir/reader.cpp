@@ -155,8 +155,12 @@ tsr_dim Reader::dim_atom(DimState& state) {
       if (!sizes_) unexpected(t, "a plain number: there are no symbols here");
       if (!is_identifier(t.text)) unexpected(t, "a symbol: letters, digits and _ only");
       const std::string name(t.text);
-      result = sizes_->find(name);
-      if (result == -1) result = sizes_->symbol(name, 0, INT64_MAX, false);
+      if (const auto it = defined_.find(name); it != defined_.end()) {
+        result = it->second;
+      } else {
+        result = sizes_->find(name);
+        if (result == -1) result = sizes_->symbol(name, 0, INT64_MAX, false);
+      }
     }
   } else {
     unexpected("a size: a number, a symbol or an expression of them");

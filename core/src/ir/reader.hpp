@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <memory_resource>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/lexer.hpp"
@@ -39,8 +41,9 @@ class Reader : public Lexer {
   int64_t integer();  // optional minus
   double number();    // also an integer, inf, -inf, nan, nan(0x7ff8000000000001)
   tsr_dtype dtype();
-  tsr_dim dim();                 // a size expression; undeclared symbols come into being with the range 0..
-  tsr_type type();               // f32[s0, 4; 4, 1]@null:0
+  tsr_dim dim();  // a size expression; undeclared symbols come into being with the range 0..
+  void define(const std::string& name, tsr_dim size) { defined_[name] = size; }  // from now on `name` stands for that size
+  tsr_type type();                                                               // f32[s0, 4; 4, 1]@null:0
   tsr_attr attr(uint32_t kind);  // a value of this tsr_attr_kind; `name` stays null
   const tsr_tensor* dense();     // dense<f32[2]: [1.0, 2.0]>
   const char* string();          // a string literal, unescaped
@@ -77,6 +80,7 @@ class Reader : public Lexer {
 
   std::pmr::memory_resource* memory_;
   Sizes* sizes_;
+  std::unordered_map<std::string, tsr_dim> defined_;
   ReadLimits limits_;
   int64_t splat_bytes_ = 0;
 };

@@ -3,67 +3,35 @@
 
 #include <algorithm>
 
+#include "ir/size_arithmetic.hpp"
 #include "log/log.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
 namespace {
 
-constexpr int64_t kMin = INT64_MIN, kMax = INT64_MAX;
-// Handles live in the lowest 2^32 values, so a number there cannot be told from a handle: it counts as overflow.
-constexpr int64_t kSmallestNumber = INT64_MIN + (int64_t{1} << 32);
 // A product of n sums of two terms has 2^n terms when multiplied out; real shapes stay far below this.
 constexpr size_t kMaxTerms = 512;
+// A sum of more terms than this counts as one term of the sums around it, so that a chain of them takes linear time and text.
+constexpr uint32_t kFlatTerms = 32;
+// A divisor beyond this is not multiplied with another one.
+constexpr int64_t kLargestDivisor = int64_t{1} << 31;
 
-[[noreturn]] void overflow(const std::string& what) {
-  throw user_error("TSR-S001", "size arithmetic overflows 64 bits: " + what, "use smaller sizes");
-}
+bool is_atom(uint32_t op) { return op != TSR_DIM_ADD && op != TSR_DIM_SUB && op != TSR_DIM_MUL; }
 
-int64_t checked_add(int64_t a, int64_t b) {
-  int64_t r;
-  if (__builtin_add_overflow(a, b, &r) || r < kSmallestNumber) overflow(std::to_string(a) + " + " + std::to_string(b));
-  return r;
-}
-int64_t checked_sub(int64_t a, int64_t b) {
-  int64_t r;
-  if (__builtin_sub_overflow(a, b, &r) || r < kSmallestNumber) overflow(std::to_string(a) + " - " + std::to_string(b));
-  return r;
-}
-int64_t checked_mul(int64_t a, int64_t b) {
-  int64_t r;
-  if (__builtin_mul_overflow(a, b, &r) || r < kSmallestNumber) overflow(std::to_string(a) + " * " + std::to_string(b));
-  return r;
-}
-int64_t floor_div(int64_t a, int64_t b) {
-  if (b == 0) throw user_error("TSR-S003", "size expression divides by zero: floordiv(" + std::to_string(a) + ", 0)");
-  if (b == -1) return checked_sub(0, a);  // INT64_MIN / -1 traps
-  const int64_t q = a / b;
-  return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
-}
-int64_t floor_mod(int64_t a, int64_t b) {
-  if (b == 0) throw user_error("TSR-S003", "size expression divides by zero: mod(" + std::to_string(a) + ", 0)");
-  if (b == -1) return 0;
-  const int64_t r = a % b;
-  return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r;
+// The order of operators among expressions: symbols first, then as their names stand in the alphabet, sums and products last.
+uint32_t order_of(uint32_t op) {
+  switch (op) {
+    case TSR_DIM_SYMBOL: return 0;
+    case TSR_DIM_FLOORDIV: return 1;
+    case TSR_DIM_MAX: return 2;
+    case TSR_DIM_MIN: return 3;
+    case TSR_DIM_MOD: return 4;
+    default: return 4 + op;
+  }
 }
 
-// Interval arithmetic saturates: an unbounded end stays unbounded.
-int64_t saturate(__int128 v) { return v > kMax ? kMax : v < kMin ? kMin : static_cast<int64_t>(v); }
-bool infinite(int64_t v) { return v == kMin || v == kMax; }
-int64_t add_end(int64_t a, int64_t b, int64_t unbounded) {
-  if (infinite(a) || infinite(b)) return unbounded;
-  return saturate(static_cast<__int128>(a) + b);
-}
-int64_t mul_end(int64_t a, int64_t b) {
-  if (a == 0 || b == 0) return 0;
-  if (infinite(a) || infinite(b)) return ((a < 0) != (b < 0)) ? kMin : kMax;
-  return saturate(static_cast<__int128>(a) * b);
-}
-Range add_range(Range a, Range b) { return {add_end(a.min, b.min, kMin), add_end(a.max, b.max, kMax)}; }
-Range mul_range(Range a, Range b) {
-  const int64_t e[] = {mul_end(a.min, b.min), mul_end(a.min, b.max), mul_end(a.max, b.min), mul_end(a.max, b.max)};
-  return {*std::min_element(e, e + 4), *std::max_element(e, e + 4)};
-}
+uint32_t capped_sum(uint32_t a, uint32_t b) { return a > UINT32_MAX - b ? UINT32_MAX : a + b; }
 
 }  // namespace
 
@@ -79,8 +47,50 @@ tsr_dim Sizes::intern(tsr_dim_op op, uint32_t symbol, tsr_dim a, tsr_dim b) {
   if (auto it = interned_.find(key); it != interned_.end()) return it->second;
   const tsr_dim d = TSR_DIM_OF_EXPR(exprs_.size());
   exprs_.push_back({static_cast<uint32_t>(op), symbol, a, b});
+  facts_.push_back(facts_of(exprs_.back()));
   interned_.emplace(key, d);
   return d;
+}
+
+Sizes::Facts Sizes::facts_of(const tsr_dim_expr& e) {
+  Facts f;
+  f.range = range_of(e);
+  if (e.op == TSR_DIM_SYMBOL) {
+    f.symbols = intern_set({e.symbol});
+    f.atom = true;
+    return f;
+  }
+  const auto of = [this](tsr_dim d) { return TSR_DIM_IS_EXPR(d) ? facts_[TSR_DIM_EXPR_ID(d)] : Facts(); };
+  const Facts a = of(e.lhs), b = of(e.rhs);
+  const auto counted = [&](tsr_dim d, const Facts& x) { return TSR_DIM_IS_EXPR(d) && is_large(d) ? 1 : x.operators; };
+  f.symbols = union_of(a.symbols, b.symbols);
+  f.height = 1 + std::max(a.height, b.height);
+  f.tree_operators = capped_sum(1, capped_sum(a.tree_operators, b.tree_operators));
+  f.operators = capped_sum(1, capped_sum(counted(e.lhs, a), counted(e.rhs, b)));
+  if (e.op == TSR_DIM_ADD || e.op == TSR_DIM_SUB) f.terms = a.terms + b.terms;
+  f.atom = is_atom(e.op) || f.terms > kFlatTerms;
+  if (f.atom) f.terms = 1;
+  return f;
+}
+
+bool Sizes::is_large(tsr_dim d) const {
+  return facts_[TSR_DIM_EXPR_ID(d)].atom && facts_[TSR_DIM_EXPR_ID(d)].operators > kLargeText;
+}
+
+uint32_t Sizes::intern_set(std::vector<uint32_t> sorted) {
+  if (sorted.empty()) return 0;
+  const auto [it, fresh] = set_ids_.try_emplace(sorted, static_cast<uint32_t>(symbol_sets_.size()));
+  if (fresh) symbol_sets_.push_back(std::move(sorted));
+  return it->second;
+}
+
+uint32_t Sizes::union_of(uint32_t a, uint32_t b) {
+  if (a == b || b == 0) return a;
+  if (a == 0) return b;
+  const std::vector<uint32_t>&x = symbol_sets_[a], &y = symbol_sets_[b];
+  std::vector<uint32_t> both;
+  std::set_union(x.begin(), x.end(), y.begin(), y.end(), std::back_inserter(both));
+  return intern_set(std::move(both));
 }
 
 tsr_dim Sizes::symbol(std::string name, int64_t min, int64_t max, bool unbacked, int64_t hint) {
@@ -122,12 +132,14 @@ void Sizes::observe(uint32_t symbol, int64_t value) {
 }
 
 void Sizes::restore(const Checkpoint& before) {
+  while (!divisible_.empty() && divisible_.back() >= before.assumptions) divisible_.pop_back();
   for (; assumptions_.size() > before.assumptions; assumptions_.pop_back())
     if (const auto it = by_terms_.find(terms_key(assumptions_.back())); it != by_terms_.end()) {
       it->second.pop_back();
       if (it->second.empty()) by_terms_.erase(it);
     }
-  for (; exprs_.size() > before.exprs; exprs_.pop_back()) {
+  for (; made_.size() > before.made; made_.pop_back()) results_.erase(made_.back());
+  for (; exprs_.size() > before.exprs; exprs_.pop_back(), facts_.pop_back()) {
     const tsr_dim_expr& e = exprs_.back();
     interned_.erase(Key{e.op, e.symbol, e.lhs, e.rhs});
   }
@@ -136,15 +148,22 @@ void Sizes::restore(const Checkpoint& before) {
 
 // ------------------------------------------------------------------------------------------------------- normal form
 
+// By structure, not by handle: the order must not depend on what was interned first, or printing would not round-trip. Equal
+// expressions are equal handles, so only the first pair of operands that differ is compared: one path down, not the whole tree.
 bool Sizes::atom_less(tsr_dim a, tsr_dim b) const {
-  if (a == b) return false;
-  const tsr_dim_expr& x = exprs_[TSR_DIM_EXPR_ID(a)];
-  const tsr_dim_expr& y = exprs_[TSR_DIM_EXPR_ID(b)];
-  const bool xs = x.op == TSR_DIM_SYMBOL, ys = y.op == TSR_DIM_SYMBOL;
-  if (xs != ys) return xs;
-  if (xs) return x.symbol < y.symbol;
-  // By text, not by handle: the order must not depend on what was interned first, or printing would not round-trip.
-  return print(a) < print(b);
+  while (a != b) {
+    if (!TSR_DIM_IS_EXPR(a) || !TSR_DIM_IS_EXPR(b))
+      return TSR_DIM_IS_EXPR(a) == TSR_DIM_IS_EXPR(b) ? a < b : !TSR_DIM_IS_EXPR(a);
+    const uint32_t i = TSR_DIM_EXPR_ID(a), j = TSR_DIM_EXPR_ID(b);
+    const tsr_dim_expr &x = exprs_[i], &y = exprs_[j];
+    if (x.op != y.op) return order_of(x.op) < order_of(y.op);
+    if (x.op == TSR_DIM_SYMBOL) return x.symbol < y.symbol;
+    if (facts_[i].height != facts_[j].height) return facts_[i].height < facts_[j].height;
+    const bool left = x.lhs != y.lhs;
+    a = left ? x.lhs : x.rhs;
+    b = left ? y.lhs : y.rhs;
+  }
+  return false;
 }
 
 bool Sizes::MonomialLess::operator()(const Monomial& a, const Monomial& b) const {
@@ -184,14 +203,17 @@ Sizes::Polynomial Sizes::polynomial(tsr_dim d) const {
     return p;
   }
   const tsr_dim_expr e = exprs_[TSR_DIM_EXPR_ID(d)];
+  if (facts_[TSR_DIM_EXPR_ID(d)].atom) {
+    p[{d}] = 1;
+    return p;
+  }
   switch (e.op) {
     case TSR_DIM_ADD:
     case TSR_DIM_SUB:
       p = polynomial(e.lhs);
       for (const auto& [m, c] : polynomial(e.rhs)) accumulate(p, m, c, e.op == TSR_DIM_SUB);
       return p;
-    case TSR_DIM_MUL: return times(polynomial(e.lhs), polynomial(e.rhs));
-    default: p[{d}] = 1; return p;
+    default: return times(polynomial(e.lhs), polynomial(e.rhs));
   }
 }
 
@@ -204,7 +226,13 @@ Sizes::Polynomial Sizes::difference(tsr_dim a, tsr_dim b) const {
 tsr_dim Sizes::build(const Polynomial& p) {
   tsr_dim sum = 0;
   bool first = true;
-  for (const auto& [m, c] : p) {
+  for (auto at = p.begin(); at != p.end(); ++at) {
+    if (std::distance(p.begin(), at) > kFlatTerms && facts_[TSR_DIM_EXPR_ID(sum)].atom) {
+      Polynomial rest(at, p.end(), MonomialLess{this});
+      rest[{sum}] = 1;
+      return build(rest);
+    }
+    const auto& [m, c] = *at;
     tsr_dim term = c;
     if (!m.empty()) {
       term = m[0];
@@ -235,6 +263,18 @@ bool Sizes::divide(const Polynomial& a, tsr_dim b, Polynomial& quotient) const {
 }
 
 tsr_dim Sizes::make(tsr_dim_op op, tsr_dim a, tsr_dim b) {
+  const bool numbers = !TSR_DIM_IS_EXPR(a) && !TSR_DIM_IS_EXPR(b);
+  if (numbers) return simplified(op, a, b);
+  // Inference of the same node again asks for the same sizes again.
+  const Key key{static_cast<uint32_t>(op), 0, a, b};
+  if (const auto it = results_.find(key); it != results_.end()) return it->second;
+  const tsr_dim d = simplified(op, a, b);
+  results_.emplace(key, d);
+  made_.push_back(key);
+  return d;
+}
+
+tsr_dim Sizes::simplified(tsr_dim_op op, tsr_dim a, tsr_dim b) {
   const WithoutAssumptions scope(*this);
   const bool numbers = !TSR_DIM_IS_EXPR(a) && !TSR_DIM_IS_EXPR(b);
   switch (op) {
@@ -276,7 +316,8 @@ tsr_dim Sizes::make(tsr_dim_op op, tsr_dim a, tsr_dim b) {
         }
         const Range r = range_of(rest);
         if (r.min >= 0 && r.max < b) return build(whole);
-        if (!whole.empty()) return make(TSR_DIM_ADD, build(whole), intern(TSR_DIM_FLOORDIV, 0, build(rest), b));
+        const tsr_dim quotient = nested_quotient(rest, b);
+        return whole.empty() ? quotient : make(TSR_DIM_ADD, build(whole), quotient);
       }
       return intern(TSR_DIM_FLOORDIV, 0, a, b);
     }
@@ -297,317 +338,78 @@ tsr_dim Sizes::make(tsr_dim_op op, tsr_dim a, tsr_dim b) {
       return intern(TSR_DIM_MOD, 0, a, b);
     }
     case TSR_DIM_MIN:
-    case TSR_DIM_MAX: {
-      if (numbers) return op == TSR_DIM_MIN ? std::min(a, b) : std::max(a, b);
-      if (compare(TSR_LE, a, b) == TSR_TRUE) return op == TSR_DIM_MIN ? a : b;
-      if (compare(TSR_GE, a, b) == TSR_TRUE) return op == TSR_DIM_MIN ? b : a;
-      // Commutative: numbers last, expressions in canonical order.
-      if (!TSR_DIM_IS_EXPR(a) || (TSR_DIM_IS_EXPR(b) && print(b) < print(a))) std::swap(a, b);
-      return intern(op, 0, a, b);
-    }
+    case TSR_DIM_MAX: return extremum(op, a, b);
     case TSR_DIM_SYMBOL: break;
   }
   throw bug("TSR-B004", "unknown size operation " + std::to_string(static_cast<int>(op)));
+}
+
+// floordiv(p, b), where (x floordiv a + y) floordiv b is (x + a*y) floordiv (a*b): a chain of strides stays one division.
+tsr_dim Sizes::nested_quotient(const Polynomial& p, int64_t b) {
+  tsr_dim inner = 0;
+  for (const auto& [m, c] : p)
+    for (const tsr_dim atom : m) {
+      if (exprs_[TSR_DIM_EXPR_ID(atom)].op != TSR_DIM_FLOORDIV) continue;
+      const tsr_dim divisor = exprs_[TSR_DIM_EXPR_ID(atom)].rhs;
+      const bool alone = inner == 0 && m.size() == 1 && c == 1;
+      if (!alone || TSR_DIM_IS_EXPR(divisor) || divisor <= 0 || divisor > kLargestDivisor / b)
+        return intern(TSR_DIM_FLOORDIV, 0, build(p), b);
+      inner = atom;
+    }
+  for (const auto& [m, c] : p)
+    if (c > kLargestDivisor || c < -kLargestDivisor) return intern(TSR_DIM_FLOORDIV, 0, build(p), b);
+  if (inner == 0) return intern(TSR_DIM_FLOORDIV, 0, build(p), b);
+  const tsr_dim_expr e = exprs_[TSR_DIM_EXPR_ID(inner)];
+  Polynomial sum = polynomial(e.lhs);
+  for (const auto& [m, c] : p)
+    if (m.size() != 1 || m[0] != inner) accumulate(sum, m, checked_mul(c, e.rhs));
+  return make(TSR_DIM_FLOORDIV, build(sum), e.rhs * b);
+}
+
+tsr_dim Sizes::extremum(tsr_dim_op op, tsr_dim a, tsr_dim b) {
+  const bool least = op == TSR_DIM_MIN;
+  for (;;) {
+    if (!TSR_DIM_IS_EXPR(a) && !TSR_DIM_IS_EXPR(b)) return least ? std::min(a, b) : std::max(a, b);
+    if (compare(TSR_LE, a, b) == TSR_TRUE) return least ? a : b;
+    if (compare(TSR_GE, a, b) == TSR_TRUE) return least ? b : a;
+    if (const tsr_dim reduced = without_dominated(op, a, b); reduced != a) {
+      a = reduced;
+    } else if (const tsr_dim other = without_dominated(op, b, a); other != b) {
+      b = other;
+    } else {
+      break;
+    }
+  }
+  // Commutative: numbers last, expressions in canonical order.
+  if (!TSR_DIM_IS_EXPR(a) || (TSR_DIM_IS_EXPR(b) && atom_less(b, a))) std::swap(a, b);
+  return intern(op, 0, a, b);
+}
+
+// `a` as far as it decides op(a, b): max(max(x, 0) - 1, 0) is max(x - 1, 0), for where 0 - 1 is chosen 0 is greater.
+tsr_dim Sizes::without_dominated(tsr_dim_op op, tsr_dim a, tsr_dim b) {
+  const Polynomial p = polynomial(a);
+  for (const auto& [m, c] : p) {
+    if (m.size() != 1) continue;
+    const tsr_dim_expr e = exprs_[TSR_DIM_EXPR_ID(m[0])];
+    if (e.op != TSR_DIM_MIN && e.op != TSR_DIM_MAX) continue;
+    if ((c > 0) != (e.op == op)) continue;  // c * min is the greater of both products for a negative c
+    for (const auto& [branch, other] : {std::pair(e.lhs, e.rhs), std::pair(e.rhs, e.lhs)}) {
+      try {
+        const Polynomial q = branch_of(p, m[0], c, branch);
+        Polynomial d = q;  // q - b
+        for (const auto& [mb, cb] : polynomial(b)) accumulate(d, mb, cb, true);
+        if (op == TSR_DIM_MAX ? at_most(d, 0) : at_least(d, 0)) return build(branch_of(p, m[0], c, other));
+      } catch (const Error&) {  // a number of that branch overflows
+      }
+    }
+  }
+  return a;
 }
 
 tsr_dim Sizes::product(std::span<const tsr_dim> dims) {
   tsr_dim p = 1;
   for (tsr_dim d : dims) p = mul(p, d);
   return p;
-}
-
-// ------------------------------------------------------------------------------------------------ ranges, comparison
-
-Range Sizes::range_of(const Polynomial& p) const {
-  Range total{0, 0};
-  for (const auto& [m, c] : p) {
-    Range r{c, c};
-    for (tsr_dim atom : m) r = mul_range(r, range(atom));
-    total = add_range(total, r);
-  }
-  return total;
-}
-
-Range Sizes::range(tsr_dim d) const {
-  if (!TSR_DIM_IS_EXPR(d)) return {d, d};
-  const tsr_dim_expr e = exprs_[TSR_DIM_EXPR_ID(d)];
-  if (e.op == TSR_DIM_SYMBOL) return {symbols_[e.symbol].min, symbols_[e.symbol].max};
-  const Range a = range(e.lhs), b = range(e.rhs);
-  switch (e.op) {
-    case TSR_DIM_ADD: return add_range(a, b);
-    case TSR_DIM_SUB: return add_range(a, mul_range(b, {-1, -1}));
-    case TSR_DIM_MUL: return mul_range(a, b);
-    case TSR_DIM_MIN: return {std::min(a.min, b.min), std::min(a.max, b.max)};
-    case TSR_DIM_MAX: return {std::max(a.min, b.min), std::max(a.max, b.max)};
-    case TSR_DIM_MOD:
-      if (b.min <= 0) return {kMin, kMax};
-      return {0, std::min(infinite(b.max) ? kMax : b.max - 1, a.min >= 0 ? a.max : kMax)};
-    case TSR_DIM_FLOORDIV: {
-      if (b.min <= 0) return {kMin, kMax};
-      auto div = [](int64_t x, int64_t y) { return infinite(x) ? x : infinite(y) ? (x < 0 ? -1 : 0) : floor_div(x, y); };
-      const int64_t ends[] = {div(a.min, b.min), div(a.min, b.max), div(a.max, b.min), div(a.max, b.max)};
-      return {*std::min_element(ends, ends + 4), *std::max_element(ends, ends + 4)};
-    }
-    default: return {kMin, kMax};
-  }
-}
-
-// a mod b == 0? For a number b, coefficients count modulo b only.
-tsr_truth Sizes::divisible(const Polynomial& a, tsr_dim b) const {
-  if (b == 0) return TSR_FALSE;
-  Polynomial q(MonomialLess{this});
-  if (divide(a, b, q)) return TSR_TRUE;
-  const bool number = !TSR_DIM_IS_EXPR(b) && b > 0;
-  auto reduced = [&](const Polynomial& p) {
-    Polynomial r(MonomialLess{this});
-    for (const auto& [m, c] : p)
-      if (const int64_t k = number ? floor_mod(c, b) : c) r[m] = k;
-    return r;
-  };
-  const Polynomial rest = reduced(a);
-  if (rest.empty()) return TSR_TRUE;
-  if (number && rest.size() == 1 && rest.begin()->first.empty()) return TSR_FALSE;
-  if (use_assumptions_)
-    for (const Assumption& s : assumptions_) {
-      if (s.relation != TSR_DIVISIBLE) continue;
-      if (s.b != b && !(number && !TSR_DIM_IS_EXPR(s.b) && s.b % b == 0)) continue;
-      if (reduced(polynomial(s.a)) == rest) return TSR_TRUE;
-    }
-  return TSR_UNKNOWN;
-}
-
-tsr_truth Sizes::compare(tsr_relation r, tsr_dim a, tsr_dim b) const {
-  try {
-    return decide(r, a, b);
-  } catch (const Error&) {
-    return TSR_UNKNOWN;
-  }
-}
-
-std::string Sizes::terms_key(const Polynomial& p) const {
-  std::string key;
-  uint64_t sign = 0;
-  auto append = [&](uint64_t v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
-  for (const auto& [m, c] : p) {
-    if (m.empty()) continue;
-    if (sign == 0) sign = c < 0 ? ~uint64_t{0} : 1;
-    append(m.size());
-    for (const tsr_dim atom : m) append(static_cast<uint64_t>(atom));
-    append(sign * static_cast<uint64_t>(c));
-  }
-  return key;
-}
-
-std::string Sizes::terms_key(const Assumption& s) const {
-  if (s.relation == TSR_DIVISIBLE) return {};
-  try {
-    return terms_key(difference(s.a, s.b));
-  } catch (const Error&) {  // it overflows, and so would every comparison with it
-    return {};
-  }
-}
-
-tsr_truth Sizes::decide(tsr_relation r, tsr_dim a, tsr_dim b) const {
-  if (!TSR_DIM_IS_EXPR(a) && !TSR_DIM_IS_EXPR(b)) return holds(r, a, b) ? TSR_TRUE : TSR_FALSE;
-  if (r == TSR_DIVISIBLE) return divisible(polynomial(a), b);
-  if (a == b) return holds(r, 0, 0) ? TSR_TRUE : TSR_FALSE;
-
-  Polynomial d = difference(a, b);
-  Range range = range_of(d);
-  bool nonzero = false;
-  // An assumption p REL 0 bounds d when d == c + p or d == c - p.
-  const auto found = use_assumptions_ ? by_terms_.find(terms_key(d)) : by_terms_.end();
-  const std::vector<uint32_t> none;
-  for (const uint32_t index : found == by_terms_.end() ? none : found->second) {
-    const Assumption& s = assumptions_[index];
-    const Polynomial p = difference(s.a, s.b);
-    for (const int64_t sign : {int64_t{1}, int64_t{-1}}) {
-      Polynomial rest = d;
-      for (const auto& [m, c] : p) accumulate(rest, m, c, sign > 0);
-      if (rest.size() > 1 || (rest.size() == 1 && !rest.begin()->first.empty())) continue;
-      const int64_t c = rest.empty() ? 0 : rest.begin()->second;
-      Range q{kMin, kMax};  // of p
-      switch (s.relation) {
-        case TSR_EQ: q = {0, 0}; break;
-        case TSR_LT: q.max = -1; break;
-        case TSR_LE: q.max = 0; break;
-        case TSR_GT: q.min = 1; break;
-        case TSR_GE: q.min = 0; break;
-        case TSR_NE:
-          if (c == 0) nonzero = true;
-          break;
-        case TSR_DIVISIBLE: break;
-      }
-      const Range bound = add_range({c, c}, mul_range(q, {sign, sign}));
-      range.min = std::max(range.min, bound.min);
-      range.max = std::min(range.max, bound.max);
-    }
-  }
-  const bool always_less = range.max<0, always_greater = range.min> 0;
-  const bool zero = range.min == 0 && range.max == 0;
-  nonzero = nonzero || always_less || always_greater;
-  switch (r) {
-    case TSR_EQ: return zero ? TSR_TRUE : nonzero ? TSR_FALSE : TSR_UNKNOWN;
-    case TSR_NE: return zero ? TSR_FALSE : nonzero ? TSR_TRUE : TSR_UNKNOWN;
-    case TSR_LT: return always_less ? TSR_TRUE : range.min >= 0 ? TSR_FALSE : TSR_UNKNOWN;
-    case TSR_LE: return range.max <= 0 ? TSR_TRUE : always_greater ? TSR_FALSE : TSR_UNKNOWN;
-    case TSR_GT: return always_greater ? TSR_TRUE : range.max <= 0 ? TSR_FALSE : TSR_UNKNOWN;
-    case TSR_GE: return range.min >= 0 ? TSR_TRUE : always_less ? TSR_FALSE : TSR_UNKNOWN;
-    case TSR_DIVISIBLE: break;
-  }
-  return TSR_UNKNOWN;
-}
-
-void Sizes::require(tsr_relation r, tsr_dim a, tsr_dim b, std::string why) {
-  static const char* const kText[] = {"==", "!=", "<", "<=", ">", ">=", "divisible by"};
-  switch (compare(r, a, b)) {
-    case TSR_TRUE: return;
-    case TSR_FALSE:
-      throw user_error("TSR-S004", why + ": " + print(a) + " " + kText[r] + " " + print(b) + " does not hold",
-                       "give sizes for which it holds");
-    case TSR_UNKNOWN:
-      if (log_enabled(Artifact::kSymNode))
-        log_write(Artifact::kSymNode,
-                  "assumed " + print(a) + " " + kText[r] + " " + print(b) + (why.empty() ? "" : ": " + why));
-      assumptions_.push_back({r, a, b, std::move(why), {}});
-      if (std::string key = terms_key(assumptions_.back()); !key.empty())
-        by_terms_[std::move(key)].push_back(static_cast<uint32_t>(assumptions_.size() - 1));
-  }
-}
-
-void Sizes::place_assumptions(size_t first, const std::string& where) {
-  for (size_t i = first; i < assumptions_.size(); ++i)
-    if (assumptions_[i].where.empty()) assumptions_[i].where = where;
-}
-
-bool Sizes::holds(tsr_relation r, int64_t a, int64_t b) {
-  switch (r) {
-    case TSR_EQ: return a == b;
-    case TSR_NE: return a != b;
-    case TSR_LT: return a < b;
-    case TSR_LE: return a <= b;
-    case TSR_GT: return a > b;
-    case TSR_GE: return a >= b;
-    case TSR_DIVISIBLE: return b != 0 && (b == -1 || a % b == 0);
-  }
-  return false;
-}
-
-int64_t Sizes::evaluate(tsr_dim d, std::span<const int64_t> values) const {
-  if (!TSR_DIM_IS_EXPR(d)) return d;
-  const tsr_dim_expr& e = exprs_[TSR_DIM_EXPR_ID(d)];
-  if (e.op == TSR_DIM_SYMBOL) return values[e.symbol];
-  const int64_t a = evaluate(e.lhs, values), b = evaluate(e.rhs, values);
-  switch (e.op) {
-    case TSR_DIM_ADD: return checked_add(a, b);
-    case TSR_DIM_SUB: return checked_sub(a, b);
-    case TSR_DIM_MUL: return checked_mul(a, b);
-    case TSR_DIM_FLOORDIV: return floor_div(a, b);
-    case TSR_DIM_MOD: return floor_mod(a, b);
-    case TSR_DIM_MIN: return std::min(a, b);
-    default: return std::max(a, b);
-  }
-}
-
-Sizes::Solution Sizes::solve(tsr_dim d, uint32_t symbol, int64_t value, std::span<const int64_t> values,
-                             int64_t* solution) const {
-  const auto mentions = [&](tsr_dim x) {
-    std::vector<uint32_t> symbols;
-    collect_symbols(x, symbols);
-    return std::find(symbols.begin(), symbols.end(), symbol) != symbols.end();
-  };
-  for (;;) {
-    if (!TSR_DIM_IS_EXPR(d)) return Solution::kMany;
-    const tsr_dim_expr& e = exprs_[TSR_DIM_EXPR_ID(d)];
-    if (e.op == TSR_DIM_SYMBOL) {
-      *solution = value;
-      return e.symbol == symbol ? Solution::kFound : Solution::kMany;
-    }
-    const bool right = mentions(e.rhs);
-    if (right == mentions(e.lhs)) return Solution::kMany;
-    const int64_t other = evaluate(right ? e.lhs : e.rhs, values);
-    switch (e.op) {
-      case TSR_DIM_ADD: value = checked_sub(value, other); break;
-      case TSR_DIM_SUB: value = right ? checked_sub(other, value) : checked_add(value, other); break;
-      case TSR_DIM_MUL:
-        if (other == 0 || value % other != 0) return Solution::kNone;
-        value /= other;
-        break;
-      default: return Solution::kMany;
-    }
-    d = right ? e.rhs : e.lhs;
-  }
-}
-
-void Sizes::collect_symbols(tsr_dim d, std::vector<uint32_t>& out) const {
-  if (!TSR_DIM_IS_EXPR(d)) return;
-  const tsr_dim_expr& e = exprs_[TSR_DIM_EXPR_ID(d)];
-  if (e.op == TSR_DIM_SYMBOL) {
-    if (std::find(out.begin(), out.end(), e.symbol) == out.end()) out.push_back(e.symbol);
-    return;
-  }
-  collect_symbols(e.lhs, out);
-  collect_symbols(e.rhs, out);
-}
-
-bool Sizes::is_unbacked(tsr_dim d) const {
-  std::vector<uint32_t> used;
-  collect_symbols(d, used);
-  return std::any_of(used.begin(), used.end(), [&](uint32_t s) { return symbols_[s].unbacked != 0; });
-}
-
-// --------------------------------------------------------------------------------------------------- text, import
-
-namespace {
-// Precedence: sum 1, product 2, atom 3.
-template <class Name>
-std::string print_at(const std::vector<tsr_dim_expr>& exprs, const Name& name, tsr_dim d, int level) {
-  if (!TSR_DIM_IS_EXPR(d)) return std::to_string(d);
-  const tsr_dim_expr& e = exprs[TSR_DIM_EXPR_ID(d)];
-  auto sub = [&](tsr_dim x, int l) { return print_at(exprs, name, x, l); };
-  std::string s;
-  switch (e.op) {
-    case TSR_DIM_SYMBOL: return name(e.symbol);
-    case TSR_DIM_ADD:
-    case TSR_DIM_SUB: {
-      s = sub(e.lhs, 1);
-      // a + b * -2 reads better as a - b * 2.
-      if (!TSR_DIM_IS_EXPR(e.rhs) && e.rhs < 0 && e.op == TSR_DIM_ADD) {
-        s += " - " + std::to_string(-e.rhs);
-      } else if (TSR_DIM_IS_EXPR(e.rhs) && e.op == TSR_DIM_ADD && exprs[TSR_DIM_EXPR_ID(e.rhs)].op == TSR_DIM_MUL &&
-                 !TSR_DIM_IS_EXPR(exprs[TSR_DIM_EXPR_ID(e.rhs)].rhs) && exprs[TSR_DIM_EXPR_ID(e.rhs)].rhs < 0) {
-        const tsr_dim_expr& m = exprs[TSR_DIM_EXPR_ID(e.rhs)];
-        s += " - " + sub(m.lhs, 2) + (m.rhs == -1 ? "" : " * " + std::to_string(-m.rhs));
-      } else {
-        s += (e.op == TSR_DIM_ADD ? " + " : " - ") + sub(e.rhs, 2);
-      }
-      return level > 1 ? "(" + s + ")" : s;
-    }
-    case TSR_DIM_MUL: s = sub(e.lhs, 2) + " * " + sub(e.rhs, 3); return level > 2 ? "(" + s + ")" : s;
-    default: {
-      static const char* const kName[] = {"", "", "", "", "floordiv", "mod", "min", "max"};
-      return std::string(kName[e.op]) + "(" + sub(e.lhs, 1) + ", " + sub(e.rhs, 1) + ")";
-    }
-  }
-}
-}  // namespace
-
-std::string Sizes::print(tsr_dim d) const {
-  return print_at(
-      exprs_, [this](uint32_t s) { return std::string(symbols_[s].name); }, d, 1);
-}
-
-std::string Sizes::print(tsr_dim d, std::span<const std::string> names) const {
-  return print_at(
-      exprs_, [names](uint32_t s) { return names[s]; }, d, 1);
-}
-
-tsr_dim Sizes::import(const Sizes& other, tsr_dim d, const std::function<tsr_dim(uint32_t)>& map) {
-  if (!TSR_DIM_IS_EXPR(d)) return d;
-  const tsr_dim_expr e = other.exprs_[TSR_DIM_EXPR_ID(d)];
-  if (e.op == TSR_DIM_SYMBOL) return map(e.symbol);
-  const tsr_dim a = import(other, e.lhs, map), b = import(other, e.rhs, map);
-  return make(static_cast<tsr_dim_op>(e.op), a, b);
 }
 
 }  // namespace tessera::core

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tessera/abi.h"
@@ -27,6 +28,8 @@ struct Assumption {  // a relation that a guard has established; `divisible`: a 
   std::string where = {};  // the op that caused it and its source line: "model.cpp:12 in add"; empty: unknown
 };
 
+class SizeNames;
+
 // One per graph. Equal expressions are equal handles. Not thread-safe.
 class Sizes {
  public:
@@ -43,7 +46,7 @@ class Sizes {
   tsr_dim find(std::string_view name) const;  // -1 when there is none (a symbol is never -1)
 
   // Simplified: constants fold, sums and products are normalised (linear terms collected in symbol order), x floordiv 1,
-  // (a*k) floordiv k, (a*k) mod k, min/max decided by ranges. Never by assumptions: the form of an expression must not
+  // (a*k) floordiv k, (a*k) mod k, nested floordiv by numbers, min/max as far as ranges decide them. Never by assumptions: the form of an expression must not
   // depend on when it was made, or a printed graph, which states them first, would not read back as it was, and inferring a
   // type again would give another. Whoever may use assumptions asks compare(). Throws TSR-S001 on overflow, TSR-S003 on division by zero,
   // TSR-S005 for a sum of too many terms.
@@ -68,9 +71,9 @@ class Sizes {
 
   // What has been added since can be taken back: handles, symbols and assumptions made after the checkpoint are forgotten.
   struct Checkpoint {
-    size_t symbols, exprs, assumptions;
+    size_t symbols, exprs, assumptions, made;
   };
-  Checkpoint checkpoint() const { return {symbols_.size(), exprs_.size(), assumptions_.size()}; }
+  Checkpoint checkpoint() const { return {symbols_.size(), exprs_.size(), assumptions_.size(), made_.size()}; }
   void restore(const Checkpoint& before);
 
   Range range(tsr_dim d) const;
@@ -84,6 +87,9 @@ class Sizes {
 
   // Value of `d` given one value per symbol (in table order). Throws on overflow or division by zero.
   int64_t evaluate(tsr_dim d, std::span<const int64_t> symbol_values) const;
+  // The same for planning ahead, with sizes that no call has: never throws. What has no value in 64 bits becomes the nearest number
+  // that has one, and a division by zero 0.
+  int64_t estimate(tsr_dim d, std::span<const int64_t> symbol_values) const;
   static bool holds(tsr_relation r, int64_t a, int64_t b);
   // Solves `d` == `value` for a symbol that it mentions; all others have values. kNone: no integer does it; kMany: several may, or what
   // stands around the symbol cannot be undone. Throws as evaluate().
@@ -92,8 +98,11 @@ class Sizes {
   bool is_unbacked(tsr_dim d) const;                                  // mentions an unbacked symbol
   void collect_symbols(tsr_dim d, std::vector<uint32_t>& out) const;  // appends each once, in order of first appearance
 
-  std::string print(tsr_dim d) const;                                      // "s0*2 + 1"
+  // For reading: "s0 * 2 + 1". Of a size with very many operators the inner ones are left out: "min(..., s0)".
+  std::string print(tsr_dim d) const;
   std::string print(tsr_dim d, std::span<const std::string> names) const;  // with other names for the symbols, in table order
+  // The whole size, which reads back. Parts that have a name in `names` are printed as that; the parts of `d` itself if `define`.
+  void print_to(std::string& out, tsr_dim d, const SizeNames& names, bool define = false) const;
   const std::vector<tsr_symbol>& symbols() const { return symbols_; }
   const std::vector<tsr_dim_expr>& exprs() const { return exprs_; }
   // Rebuilds an expression of `other` here, with `map` giving the replacement of each of its symbols.
@@ -101,6 +110,29 @@ class Sizes {
 
  private:
   friend struct GraphTestAccess;  // negative tests of the verifier
+  friend class SizeNames;
+  static constexpr uint32_t kLargeText = 16;  // operators of a subexpression from which on its text is not repeated
+
+  // What is known of an expression from its operands, computed once: expressions share their parts, and to walk them as trees
+  // takes time that is exponential in their depth.
+  struct Facts {
+    Range range{INT64_MIN, INT64_MAX};
+    uint32_t symbols = 0;         // index into symbol_sets_
+    uint32_t height = 0;          // of the tree
+    uint32_t tree_operators = 0;  // at most UINT32_MAX
+    uint32_t terms = 1;           // of a sum; of everything else 1
+    bool atom = false;            // a symbol, floordiv, mod, min or max, or a sum of very many terms: see polynomial()
+    uint32_t operators = 0;       // as tree_operators, but a part that is_large() counts as one
+  };
+  int64_t fold(tsr_dim d, std::span<const int64_t> values, int64_t (*combine)(uint32_t, int64_t, int64_t)) const;
+  Facts facts_of(const tsr_dim_expr& e);
+  Range range_of(const tsr_dim_expr& e) const;
+  // An atom whose text is so long that a graph's text states it once, under a name.
+  bool is_large(tsr_dim d) const;
+  uint32_t intern_set(std::vector<uint32_t> sorted);
+  uint32_t union_of(uint32_t a, uint32_t b);
+  const std::vector<uint32_t>& symbols_of(tsr_dim d) const;  // ascending
+
   tsr_dim intern(tsr_dim_op op, uint32_t symbol, tsr_dim a, tsr_dim b);
   tsr_truth decide(tsr_relation r, tsr_dim a, tsr_dim b) const;
   // A polynomial over atoms (symbols, floordiv, mod, min, max): the normal form of sums and products.
@@ -118,6 +150,16 @@ class Sizes {
   tsr_dim build(const Polynomial&);
   bool divide(const Polynomial& a, tsr_dim b, Polynomial& quotient) const;  // exact division by a number or a monomial
   bool atom_less(tsr_dim a, tsr_dim b) const;
+  tsr_dim simplified(tsr_dim_op op, tsr_dim a, tsr_dim b);
+  tsr_dim nested_quotient(const Polynomial& p, int64_t b);
+  tsr_dim extremum(tsr_dim_op op, tsr_dim a, tsr_dim b);
+  tsr_dim without_dominated(tsr_dim_op op, tsr_dim a, tsr_dim b);
+  // p with `branch` in place of the term coefficient * atom.
+  Polynomial branch_of(const Polynomial& p, tsr_dim atom, int64_t coefficient, tsr_dim branch) const;
+  // Whether ranges prove p >= bound (p <= bound), looking into the operands of min and max. False: unknown. May throw TSR-S001.
+  bool at_least(const Polynomial& p, int64_t bound) const;
+  bool at_most(const Polynomial& p, int64_t bound) const;
+  bool bounded(const Polynomial& p, int64_t bound, bool below, int& budget) const;
   Range range_of(const Polynomial& p) const;
 
   std::vector<tsr_symbol> symbols_;
@@ -128,6 +170,7 @@ class Sizes {
 
   std::vector<Assumption> assumptions_;
   std::unordered_map<std::string, std::vector<uint32_t>> by_terms_;  // terms_key -> assumptions, ascending
+  std::vector<uint32_t> divisible_;                                  // the assumptions of that relation, ascending
   bool use_assumptions_ = true;
   std::unordered_map<std::string, tsr_dim> by_name_;
   struct Key {
@@ -139,7 +182,29 @@ class Sizes {
     size_t operator()(const Key& k) const;
   };
   std::unordered_map<Key, tsr_dim, KeyHash> interned_;
+  std::unordered_map<Key, tsr_dim, KeyHash> results_;   // of make()
+  std::vector<Key> made_;                               // the keys of results_, oldest first
+  std::vector<Facts> facts_;                            // of exprs_
+  std::vector<std::vector<uint32_t>> symbol_sets_{{}};  // ascending; number 0 is empty
+  std::map<std::vector<uint32_t>, uint32_t> set_ids_;
   std::vector<std::shared_ptr<const std::string>> strings_;  // immutable, so copies share them
+};
+
+// Names for the large parts of a graph's sizes: its text states each part once, so that it grows with the expressions and not
+// with the trees that they stand for.
+class SizeNames {
+ public:
+  explicit SizeNames(const Sizes& sizes) : sizes_(sizes) {}
+  void add(tsr_dim d);  // names the large parts of `d`, inner ones first
+  const std::vector<tsr_dim>& defined() const { return defined_; }
+  const std::string* find(tsr_dim d) const;
+
+ private:
+  const Sizes& sizes_;
+  std::vector<tsr_dim> defined_;
+  std::unordered_map<tsr_dim, std::string> names_;
+  std::unordered_set<tsr_dim> seen_;
+  size_t next_ = 0;
 };
 
 }  // namespace tessera::core

@@ -2,29 +2,32 @@
 #include "tessera/kit/hints.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tessera/dtypes.hpp"
+#include "tessera/sizes.hpp"
 
 namespace tessera::kit {
 namespace {
 
 double size_of(const tsr_tables& t, tsr_dim d, int64_t unknown) {
-  if (!TSR_DIM_IS_EXPR(d)) return static_cast<double>(d);
-  const tsr_dim_expr& e = *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d));
-  if (e.op == TSR_DIM_SYMBOL) {
-    const tsr_symbol& s = *TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol);
+  const auto leaf = [&](tsr_dim x) {
+    if (!TSR_DIM_IS_EXPR(x)) return static_cast<double>(x);
+    const uint32_t symbol = TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(x))->symbol;
+    const tsr_symbol& s = *TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, symbol);
     return static_cast<double>(s.hint >= 0 ? s.hint : std::clamp<int64_t>(unknown, s.min, s.max));
-  }
-  const double a = size_of(t, e.lhs, unknown), b = size_of(t, e.rhs, unknown);
-  switch (e.op) {
-    case TSR_DIM_ADD: return a + b;
-    case TSR_DIM_SUB: return a - b;
-    case TSR_DIM_MUL: return a * b;
-    case TSR_DIM_FLOORDIV: return b == 0 ? 0 : static_cast<double>(static_cast<int64_t>(a / b));
-    case TSR_DIM_MOD: return b == 0 ? 0 : a - b * static_cast<double>(static_cast<int64_t>(a / b));
-    case TSR_DIM_MIN: return std::min(a, b);
-    default: return std::max(a, b);
-  }
+  };
+  return sdk::fold_size<double>(t, d, leaf, [](uint32_t op, double a, double b) {
+    switch (op) {
+      case TSR_DIM_ADD: return a + b;
+      case TSR_DIM_SUB: return a - b;
+      case TSR_DIM_MUL: return a * b;
+      case TSR_DIM_FLOORDIV: return b == 0 ? 0 : std::floor(a / b);
+      case TSR_DIM_MOD: return b == 0 ? 0 : a - b * std::floor(a / b);
+      case TSR_DIM_MIN: return std::min(a, b);
+      default: return std::max(a, b);
+    }
+  });
 }
 
 }  // namespace

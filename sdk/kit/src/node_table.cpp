@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tessera/dtypes.hpp"
+#include "tessera/sizes.hpp"
 
 namespace tessera::kit {
 namespace {
@@ -34,20 +35,37 @@ int TensorTable::find(tsr_id value) const {
   return -1;
 }
 
+namespace {
+
+// Operators of a size as a tree.
+double operators(const tsr_tables& t, tsr_dim d) {
+  return sdk::fold_size<double>(
+      t, d, [](tsr_dim) { return 0.0; }, [](uint32_t, double a, double b) { return 1 + a + b; });
+}
+
+}  // namespace
+
+Expr TensorTable::symbol(tsr_dim d, const std::string& name, int64_t min) {
+  const Expr x = pool_.symbol(kernel_->add_symbol(name, min));
+  symbols_.emplace_back(d, x);
+  symbol_dims.push_back(d);
+  return x;
+}
+
 Expr TensorTable::expr(tsr_dim d) {
   if (!TSR_DIM_IS_EXPR(d)) return pool_.number(d);
+  for (const auto& [s, x] : symbols_)
+    if (s == d) return x;
   const tsr_tables& t = g_.tables();
   const tsr_dim_expr e = *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d));
+  if (e.op == TSR_DIM_SYMBOL) {
+    const tsr_symbol& s = *TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol);
+    return symbol(d, s.name, s.min);
+  }
+  // A size with many operators is passed as a number of its own: its text in the kernel would stand at every index.
+  constexpr double kOperators = 24;
+  if (operators(t, d) > kOperators) return symbol(d, "size" + std::to_string(symbols_.size()), INT64_MIN);
   switch (e.op) {
-    case TSR_DIM_SYMBOL: {
-      for (const auto& [s, x] : symbols_)
-        if (s == e.symbol) return x;
-      const tsr_symbol& s = *TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol);
-      const Expr x = pool_.symbol(kernel_->add_symbol(s.name, s.min));
-      symbols_.emplace_back(e.symbol, x);
-      symbol_dims.push_back(d);
-      return x;
-    }
     case TSR_DIM_ADD: return pool_.add(expr(e.lhs), expr(e.rhs));
     case TSR_DIM_SUB: return pool_.sub(expr(e.lhs), expr(e.rhs));
     case TSR_DIM_MUL: return pool_.mul(expr(e.lhs), expr(e.rhs));

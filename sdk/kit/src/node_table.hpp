@@ -54,6 +54,7 @@ class TensorTable {
   std::vector<tsr_dim> symbol_dims;
 
  private:
+  Expr symbol(tsr_dim d, const std::string& name, int64_t min);
   int push(Tensor t);
   int operand(sdk::Node n, uint32_t i, bool alone);
   int elementwise(std::string op, uint32_t dtype, std::vector<int> operands, std::vector<double> params = {});
@@ -71,7 +72,7 @@ class TensorTable {
   Kernel* kernel_;
   std::vector<Tensor> tensors_;
   std::vector<std::pair<tsr_id, int>> values_;
-  std::vector<std::pair<uint32_t, Expr>> symbols_;
+  std::vector<std::pair<tsr_dim, Expr>> symbols_;
   uint32_t origin_ = kNone;
 };
 
