@@ -29,7 +29,7 @@ const std::vector<tsr_op_impl>& Table::impls() {
     if (e.view)
       i.view = [](void* self, const tsr_call* call, const tsr_tensor* in, tsr_tensor* out, int64_t* strides) noexcept {
         try {
-          return static_cast<Entry*>(self)->view(ViewQuery{*call, *in, *out, strides}) ? 1 : 0;
+          return static_cast<int>(static_cast<Entry*>(self)->view(ViewQuery{*call, *in, *out, strides}));
         } catch (...) {
           return 0;  // a copy is always right
         }

@@ -19,10 +19,11 @@ class Build;
 class GradBuild;
 class CostQuery;
 struct ViewQuery;
+enum class ViewAnswer : int;
 
 // Each throws sdk::Error; the thunks in table.cpp turn that into a tsr_error.
 using InferFn = void (*)(Infer&);
-using ViewFn = bool (*)(const ViewQuery&);
+using ViewFn = ViewAnswer (*)(const ViewQuery&);
 using DecomposeFn = void (*)(Build&);
 using GradFn = void (*)(GradBuild&);
 using CostFn = void (*)(CostQuery&);

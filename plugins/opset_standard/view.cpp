@@ -40,17 +40,17 @@ void row_major(const ViewQuery& q) {
 void* at(const tsr_tensor& t, int64_t index) { return static_cast<char*>(t.data) + index * (dtype_bits(t.dtype) / 8); }
 
 // Views that add, drop or reorder dimensions keep the data pointer.
-bool same_start(const ViewQuery& q) {
+ViewAnswer same_start(const ViewQuery& q, ViewAnswer answer = ViewAnswer::kAlways) {
   q.out.data = q.in.data;
-  return true;
+  return answer;
 }
 
-bool reshape(const ViewQuery& q) {
+ViewAnswer reshape(const ViewQuery& q) {
   if (contiguous(q.in)) {
     row_major(q);
     return same_start(q);
   }
-  if (is_packed(q.in.dtype)) return false;
+  if (is_packed(q.in.dtype)) return ViewAnswer::kCopy;
   // Walk both shapes from the last dimension; a run of input dimensions that are dense among themselves (memory is one block
   // with one base stride) can be cut up differently.
   int64_t view = static_cast<int64_t>(q.out.rank) - 1;
@@ -64,20 +64,20 @@ bool reshape(const ViewQuery& q) {
       q.strides[view] = made * base;
       made *= q.out.sizes[view--];
     }
-    if (made != elements) return false;
+    if (made != elements) return ViewAnswer::kCopy;
     end = begin - 1;
   }
-  return view < 0 && same_start(q);
+  return view < 0 ? same_start(q, ViewAnswer::kView) : ViewAnswer::kCopy;
 }
 
-bool transpose(const ViewQuery& q) {
-  if (is_packed(q.in.dtype)) return false;
+ViewAnswer transpose(const ViewQuery& q) {
+  if (is_packed(q.in.dtype)) return ViewAnswer::kCopy;
   const auto perm = q.ints("perm");
   for (size_t i = 0; i < perm.size(); ++i) q.strides[i] = q.in.strides[perm[i] < 0 ? perm[i] + q.in.rank : perm[i]];
   return same_start(q);
 }
 
-bool expand_dims(const ViewQuery& q) {
+ViewAnswer expand_dims(const ViewQuery& q) {
   // A new dimension has size 1: any stride does, the natural one keeps row-major tensors row-major.
   const auto axes = q.ints("axes");
   const int64_t rank = q.out.rank;
@@ -90,7 +90,7 @@ bool expand_dims(const ViewQuery& q) {
   return same_start(q);
 }
 
-bool squeeze(const ViewQuery& q) {
+ViewAnswer squeeze(const ViewQuery& q) {
   const auto axes = q.ints("axes");
   const int64_t rank = q.in.rank;
   for (int64_t i = 0, next = 0; i < rank; ++i) {
@@ -100,37 +100,39 @@ bool squeeze(const ViewQuery& q) {
   return same_start(q);
 }
 
-bool broadcast_to(const ViewQuery& q) {
-  if (is_packed(q.in.dtype)) return false;
+ViewAnswer broadcast_to(const ViewQuery& q) {
+  if (is_packed(q.in.dtype)) return ViewAnswer::kCopy;
   const uint32_t lead = q.out.rank - q.in.rank;
   for (uint32_t i = 0; i < q.out.rank; ++i)
     q.strides[i] = i < lead || (q.in.sizes[i - lead] == 1 && q.out.sizes[i] != 1) ? 0 : q.in.strides[i - lead];
   return same_start(q);
 }
 
-bool slice(const ViewQuery& q) {
-  if (is_packed(q.in.dtype)) return false;
+ViewAnswer slice(const ViewQuery& q) {
+  if (is_packed(q.in.dtype)) return ViewAnswer::kCopy;
   const auto starts = q.ints("starts"), steps = q.ints("strides");
   int64_t offset = 0;
+  ViewAnswer answer = ViewAnswer::kAlways;
   for (uint32_t i = 0; i < q.in.rank; ++i) {
-    if (steps[i] < 0 && q.out.sizes[i] > 1) return false;
+    if (steps[i] < 0) answer = ViewAnswer::kView;  // other sizes need more than the one element
+    if (steps[i] < 0 && q.out.sizes[i] > 1) return ViewAnswer::kCopy;
     q.strides[i] = q.in.strides[i] * std::max<int64_t>(steps[i], 1);
     offset += starts[i] * q.in.strides[i];
   }
   q.out.data = count(q.out) == 0 ? q.in.data : at(q.in, offset);
-  return true;
+  return answer;
 }
 
-bool as_strided(const ViewQuery& q) {
-  if (is_packed(q.in.dtype) || !contiguous(q.in)) return false;
+ViewAnswer as_strided(const ViewQuery& q) {
+  if (is_packed(q.in.dtype) || !contiguous(q.in)) return ViewAnswer::kCopy;
   const auto strides = q.ints("strides");
   std::copy(strides.begin(), strides.end(), q.strides);
   q.out.data = count(q.out) == 0 ? q.in.data : at(q.in, q.integer("offset"));
-  return true;
+  return ViewAnswer::kAlways;
 }
 
-bool diagonal(const ViewQuery& q) {
-  if (is_packed(q.in.dtype)) return false;
+ViewAnswer diagonal(const ViewQuery& q) {
+  if (is_packed(q.in.dtype)) return ViewAnswer::kCopy;
   const int64_t rank = q.in.rank, offset = q.integer("offset");
   int64_t a = q.integer("axis1"), b = q.integer("axis2");
   if (a < 0) a += rank;
@@ -141,7 +143,7 @@ bool diagonal(const ViewQuery& q) {
   q.strides[next] = q.in.strides[a] + q.in.strides[b];
   const int64_t first = offset >= 0 ? offset * q.in.strides[b] : -offset * q.in.strides[a];
   q.out.data = count(q.out) == 0 ? q.in.data : at(q.in, first);
-  return true;
+  return ViewAnswer::kAlways;
 }
 
 }  // namespace

@@ -9,8 +9,15 @@
 
 namespace tessera::opset {
 
-// One instance of a view op at run time: `out` has dtype and sizes; the callback sets its data and `strides` (elements), or
-// returns false when the instance needs a copy. Never allocates.
+// What tsr_op_impl.view returns.
+enum class ViewAnswer : int {
+  kCopy = TSR_VIEW_NO,        // this instance needs a copy
+  kView = TSR_VIEW_YES,       // it is a view of this operand, with these sizes
+  kAlways = TSR_VIEW_ALWAYS,  // and of every dense operand, with all sizes
+};
+
+// One instance of a view op at run time: `out` has dtype and sizes; the callback sets its data and `strides` (elements), unless
+// the instance needs a copy. Never allocates.
 struct ViewQuery {
   const tsr_call& call;
   const tsr_tensor& in;

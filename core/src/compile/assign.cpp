@@ -29,7 +29,7 @@ std::vector<int64_t> hint_values(const Graph& graph) {
   return hints;
 }
 
-int64_t hint_size(const Graph& graph, tsr_dim d, const std::vector<int64_t>& hints) { return graph.sizes().evaluate(d, hints); }
+int64_t hint_size(const Graph& graph, tsr_dim d, const std::vector<int64_t>& hints) { return graph.sizes().estimate(d, hints); }
 
 namespace {
 
@@ -50,6 +50,16 @@ bool draws(const Graph& g, tsr_id node) {
 bool is_static(const tsr_type& t) {
   for (uint32_t i = 0; i < t.rank; ++i)
     if (TSR_DIM_IS_EXPR(t.sizes[i])) return false;
+  return true;
+}
+
+bool has_fixed_attributes(const tsr_node& n) {
+  for (uint32_t i = 0; i < n.num_attrs; ++i) {
+    const tsr_attr& a = n.attrs[i];
+    if (a.kind == TSR_ATTR_DIM && TSR_DIM_IS_EXPR(a.i)) return false;
+    for (uint32_t k = 0; a.kind == TSR_ATTR_DIMS && k < a.count; ++k)
+      if (TSR_DIM_IS_EXPR(a.ints[k])) return false;
+  }
   return true;
 }
 
@@ -172,8 +182,8 @@ class Assigner {
     return before == TSR_NONE ? g_.region(parent).first : g_.node(before).next;
   }
 
-  // Whether the op says "view" for a dense operand of these sizes (of the hints, when they are symbolic). At run time a strided
-  // operand for which it then says no is made dense first.
+  // Whether the op says "view" for a dense operand. Where sizes are symbolic it has to say so for all of them: those that are asked about
+  // here need not be those of a call. At run time a strided operand for which it then says no is made dense first.
   bool views_dense_memory(tsr_id n, const OpRecord& record) const {
     const tsr_node& x = g_.node(n);
     if (!record.has(kView) || !record.impl || !record.impl->view || x.num_results != 1 || x.num_operands == 0 ||
@@ -182,7 +192,8 @@ class Assigner {
     const tsr_type& in = *g_.value(x.operands[0]).type;
     const tsr_type& out = *g_.value(x.results[0]).type;
     // A packed tensor is viewed only where the answer cannot depend on the sizes of a call.
-    if (is_packed(in.dtype) && !(is_static(in) && is_static(out))) return false;
+    const bool fixed = is_static(in) && is_static(out) && has_fixed_attributes(x);
+    if (is_packed(in.dtype) && !fixed) return false;
     for (uint32_t i = 0; i < out.rank; ++i)
       if (unbacked_result(n, out.sizes[i])) return false;  // its sizes are computed by a kernel
     const auto value = [&](tsr_dim d) { return std::max<int64_t>(0, hint_size(g_, d, hints_)); };
@@ -191,7 +202,8 @@ class Assigner {
     for (uint32_t i = 0; i < out.rank; ++i) sizes.push_back(TSR_DIM_IS_EXPR(out.sizes[i]) ? value(out.sizes[i]) : out.sizes[i]);
     dense_strides({call->operands[0]->sizes, in.rank}, strides.data());
     int64_t offset = 0;
-    return try_view(*record.impl, *call, strides, sizes, out.dtype, out_strides.data(), &offset);
+    const ViewAnswer answer = try_view(*record.impl, *call, strides, sizes, out.dtype, out_strides.data(), &offset);
+    return answer == ViewAnswer::kAlways || (answer == ViewAnswer::kYes && fixed);
   }
 
   bool unbacked_result(tsr_id n, tsr_dim d) const {

@@ -167,8 +167,7 @@ class LayoutMaker {
   }
 
   const RuntimeCall* runtime_call(tsr_id node) {
-    const std::span<const int64_t> symbols(dims_, p_.program.num_symbols());
-    l_.calls.push_back(RuntimeCall::make(*p_.graph, node, [&](tsr_dim d) { return p_.graph->sizes().evaluate(d, symbols); }));
+    l_.calls.push_back(RuntimeCall::make(*p_.graph, node, [&](tsr_dim d) { return p_.program.at(d).value(dims_); }));
     return l_.calls.back().get();
   }
 
@@ -182,7 +181,7 @@ class LayoutMaker {
     const auto attempt = [&] {
       const Resolved& from = l_.slots[source];
       return try_view(*step.record->impl, *call, {from.strides, p_.slots[source].rank}, {l_.slots[slot].sizes, s.rank}, s.dtype,
-                      strides.data(), &offset);
+                      strides.data(), &offset) != ViewAnswer::kNo;
     };
     bool ok = attempt();
     if (!ok && p_.slots[source].home == Home::kCopy && !l_.slots[source].dense) {
@@ -190,7 +189,7 @@ class LayoutMaker {
       ok = attempt();
     }
     if (!ok)
-      throw bug("TSR-B023", p_.graph->describe(step.node) + " is a view for some sizes of a dense operand and not for others",
+      throw bug("TSR-B023", p_.graph->describe(step.node) + " calls itself a view of every dense operand, but is none of one with these sizes",
                 "report this to the vendor of the op's plugin");
     const Resolved& from = l_.slots[source];
     Resolved& r = l_.slots[slot];

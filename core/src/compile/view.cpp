@@ -6,9 +6,9 @@
 
 namespace tessera::core {
 
-bool try_view(const tsr_op_impl& impl, const RuntimeCall& call, std::span<const int64_t> operand_strides,
-              std::span<const int64_t> sizes, uint32_t dtype, int64_t* strides, int64_t* offset) {
-  if (!impl.view || call.call.num_operands == 0 || !call.operands[0]) return false;
+ViewAnswer try_view(const tsr_op_impl& impl, const RuntimeCall& call, std::span<const int64_t> operand_strides,
+                    std::span<const int64_t> sizes, uint32_t dtype, int64_t* strides, int64_t* offset) {
+  if (!impl.view || call.call.num_operands == 0 || !call.operands[0]) return ViewAnswer::kNo;
   const tsr_type& operand = *call.operands[0];
   // The callback computes addresses only; a base in the middle of the address space leaves room on both sides.
   const auto base = reinterpret_cast<char*>(uintptr_t{1} << 46);
@@ -18,10 +18,11 @@ bool try_view(const tsr_op_impl& impl, const RuntimeCall& call, std::span<const 
       base, operand.dtype, operand.rank, operand.sizes, operand_strides.data(), 0, dense ? TSR_TENSOR_CONTIGUOUS : 0u};
   tsr_tensor out{nullptr, dtype, rank, sizes.data(), strides, 0, 0};
   for (uint32_t i = 0; i < rank; ++i) strides[i] = 0;
-  if (impl.view(impl.self, &call.call, &in, &out, strides) != 1) return false;
-  if (is_packed(dtype) && !is_dense(rank, sizes.data(), strides)) return false;  // packed tensors have no strides
+  const int answer = impl.view(impl.self, &call.call, &in, &out, strides);
+  if (answer != TSR_VIEW_YES && answer != TSR_VIEW_ALWAYS) return ViewAnswer::kNo;
+  if (is_packed(dtype) && !is_dense(rank, sizes.data(), strides)) return ViewAnswer::kNo;  // packed tensors have no strides
   *offset = out.data ? static_cast<char*>(out.data) - base : 0;
-  return true;
+  return answer == TSR_VIEW_ALWAYS ? ViewAnswer::kAlways : ViewAnswer::kYes;
 }
 
 }  // namespace tessera::core

@@ -500,6 +500,12 @@ typedef struct tsr_cost {
   double flops, bytes_read, bytes_written;
 } tsr_cost;
 
+/* What tsr_op_impl.view returns. While sizes are symbolic only ALWAYS makes a node a view: those that it is asked about then are not
+ * those of a call. */
+#define TSR_VIEW_NO     0 /* this instance needs a copy */
+#define TSR_VIEW_YES    1 /* it is a view of this operand, with these sizes */
+#define TSR_VIEW_ALWAYS 2 /* and of every dense operand, whatever the sizes and the attributes that are sizes */
+
 /* C++ escape hatches of an op record; each may be NULL. */
 typedef struct tsr_op_impl {
   const char* op;
@@ -507,7 +513,7 @@ typedef struct tsr_op_impl {
   /* Types of the results, from record-checked operands: sizes arrays from scratch(). Sets *num_results (at most capacity). */
   tsr_error* (*infer)(void* self, const tsr_call*, tsr_type* results, uint32_t capacity, uint32_t* num_results);
   /* Is result 0 a strided view of operand 0? Fills out->data and the strides (out->strides points at writable int64_t[rank],
-   * sizes are given) and returns 1; 0: this instance needs a copy. Run time; no allocation. */
+   * sizes are given) and returns TSR_VIEW_*. Asked when a graph is compiled and at run time; no allocation. */
   int (*view)(void* self, const tsr_call*, const tsr_tensor* in, tsr_tensor* out, int64_t* out_strides);
   /* Host-memory kernel, any strides on inputs, contiguous outputs. Of an op that is `pure`: the same bits on every run. */
   tsr_error* (*compute)(void* self, const tsr_call*, const tsr_tensor* inputs, uint32_t num_inputs, const tsr_tensor* outputs,
