@@ -7,6 +7,7 @@
 
 #include "errors.hpp"
 #include "tessera/dtypes.hpp"
+#include "tessera/sizes.hpp"
 
 namespace tessera::onnx {
 namespace {
@@ -398,6 +399,34 @@ V Build::reshape(const V& v, const Dims& shape) {
 
 V Build::broadcast(const V& v, const Dims& shape) {
   return v.sizes() == shape ? v : op("broadcast_to", {v}, {sdk::attr_dims("shape", shape)});
+}
+
+tsr_dim Build::broadcast(tsr_dim a, tsr_dim b) const {
+  if (b != 1 && sdk::broadcast_means_equal(graph_.tables(), a, b)) return b;
+  return sdk::broadcast_size(
+      a, b, [&](tsr_dim_op op, tsr_dim x, tsr_dim y) { return graph_.dim(op, x, y); },
+      [&](tsr_relation relation, tsr_dim x, tsr_dim y) { return graph_.compare(relation, x, y); });
+}
+
+void Build::require_repeats(tsr_dim have, tsr_dim want) const {
+  if (have == 1 || have == want || is_number(have)) return;
+  const auto distance = [&](tsr_dim to) { return max(sub(have, to), sub(to, have)); };
+  if (sdk::broadcast_means_equal(graph_.tables(), have, want)) return graph_.require(TSR_EQ, have, want, "sizes are broadcast");
+  graph_.require(TSR_LE, min(distance(want), distance(1)), 0, "a size that is broadcast is equal, or 1");
+}
+
+std::pair<V, V> Build::same_batch(const V& a, const V& b) {
+  Dims to[] = {a.sizes(), b.sizes()};
+  bool any = false;
+  for (size_t k = 3; k <= std::min(to[0].size(), to[1].size()); ++k) {
+    tsr_dim &x = to[0][to[0].size() - k], &y = to[1][to[1].size() - k];
+    if (x == y || x == 1 || y == 1 || (is_number(x) && is_number(y)) || graph_.compare(TSR_EQ, x, y) == TSR_TRUE ||
+        sdk::broadcast_means_equal(graph_.tables(), x, y))
+      continue;
+    x = y = broadcast(x, y);
+    any = true;
+  }
+  return any ? std::pair(broadcast(a, to[0]), broadcast(b, to[1])) : std::pair(a, b);
 }
 
 V Build::transpose(const V& v, const Ints& perm) {

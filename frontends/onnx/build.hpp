@@ -110,6 +110,8 @@ class Build {
   tsr_dim min(tsr_dim a, tsr_dim b) const { return graph_.dim(TSR_DIM_MIN, a, b); }
   tsr_dim max(tsr_dim a, tsr_dim b) const { return graph_.dim(TSR_DIM_MAX, a, b); }
   tsr_dim product(std::span<const tsr_dim> d) const { return graph_.product(d); }
+  tsr_dim broadcast(tsr_dim a, tsr_dim b) const;           // of two dimensions that are broadcast against each other
+  void require_repeats(tsr_dim have, tsr_dim want) const;  // a guard, unless it is known: `have` is `want` or 1
   bool proven(tsr_relation r, tsr_dim a, tsr_dim b) const { return graph_.compare(r, a, b) == TSR_TRUE; }
   std::string print(std::span<const tsr_dim> d) const;
 
@@ -132,8 +134,10 @@ class Build {
   V cast(const V& v, tsr_dtype dtype);         // itself when it has the dtype
   V reshape(const V& v, const Dims& shape);    // itself when it has the shape
   V broadcast(const V& v, const Dims& shape);  // likewise
-  V transpose(const V& v, const Ints& perm);   // itself for the identity
-  V expand(const V& v, const Ints& axes);      // axes count in the result
+  // Both with the batch sizes (all dimensions but the last two) that they have in common, where only the run tells which are 1.
+  std::pair<V, V> same_batch(const V& a, const V& b);
+  V transpose(const V& v, const Ints& perm);  // itself for the identity
+  V expand(const V& v, const Ints& axes);     // axes count in the result
   V squeeze(const V& v, const Ints& axes);
   V slice(const V& v, int64_t axis, tsr_dim start, tsr_dim limit, int64_t stride = 1);
   V concat(std::span<const V> parts, int64_t axis);
@@ -150,7 +154,10 @@ class Build {
   V select(const V& cond, const V& a, const V& b) { return op("select", {cond, a, b}); }
   V select(const V& cond, const V& a, double b) { return select(cond, a, scalar(b, a.dtype())); }
   V select(const V& cond, double a, const V& b) { return select(cond, scalar(a, b.dtype()), b); }
-  V matmul(const V& a, const V& b) { return op("matmul", {a, b}); }
+  V matmul(const V& a, const V& b) {
+    const auto [x, y] = same_batch(a, b);
+    return op("matmul", {x, y});
+  }
   V dot(const V& a, const V& b, const Ints& lhs_contract, const Ints& rhs_contract, const Ints& lhs_batch = {},
         const Ints& rhs_batch = {});
   std::vector<V> split(const V& v, const Dims& sizes, int64_t axis);

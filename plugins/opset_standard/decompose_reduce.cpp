@@ -74,9 +74,24 @@ void sum_to(Build& b) {
   const Ints shape = b.ints("shape");
   const int64_t lead = x.rank() - static_cast<int64_t>(shape.size());
   Ints axes = iota_ints(0, lead);
-  for (int64_t i = lead; i < x.rank(); ++i)
-    if (shape[static_cast<size_t>(i - lead)] == 1 && x.size(i) != 1) axes.push_back(i);
-  const Var s = axes.empty() ? x : b.wide(x).sum(axes, false).to(x.dtype());
+  DimVector
+      apart;  // x, with a dimension of which only the run tells whether it is summed as two: how often it is repeated, and its size
+  bool split = false;
+  for (int64_t i = 0; i < x.rank(); ++i) {
+    const tsr_dim from = x.size(i), to = i < lead ? 1 : shape[static_cast<size_t>(i - lead)];
+    const auto at = static_cast<int64_t>(apart.size());
+    if (i >= lead && to == 1 && from != 1) axes.push_back(at);
+    if (i >= lead && to != 1 && !b.dims.proven(TSR_EQ, from, to)) {
+      apart.push_back(b.dims.floordiv(from, b.dims.max(to, 1)));
+      axes.push_back(at);
+      split = true;
+      apart.push_back(to);
+    } else {
+      apart.push_back(from);
+    }
+  }
+  const Var whole = split ? x.reshape(apart) : x;
+  const Var s = axes.empty() ? x : b.wide(whole).sum(axes, false).to(x.dtype());
   b.replace(0, s.reshape(shape));
 }
 

@@ -193,6 +193,30 @@ std::vector<uint32_t> Dims::unbacked_symbols(tsr_dim d) const {
   return out;
 }
 
+// Whether the call at hand has given all the sizes that `d` is made of.
+bool Dims::is_given(tsr_dim d) const {
+  const tsr_tables& t = *sdk::host().graph->tables(graph_);
+  const auto leaf = [&](tsr_dim x) { return known(x) || symbol_of(t, x).hint >= 0; };
+  return sdk::fold_size<bool>(t, d, leaf, [](uint32_t, bool a, bool b) { return a && b; });
+}
+
+bool Dims::assume_repeats(tsr_dim have, tsr_dim want, const char* why) const {
+  if (have == 1 || have == want) return true;
+  const tsr_truth equal = compare(TSR_EQ, have, want), one = compare(TSR_EQ, have, 1);
+  if (equal == TSR_TRUE || one == TSR_TRUE) return true;
+  if (known(have) && known(want)) return false;
+  const tsr_dim gap = max(sub(want, have), sub(have, want)), off = max(sub(have, 1), sub(1, have));
+  const tsr_dim either = min(gap, off);
+  // Before what follows from later assumptions: those may exclude one of both, and the node keeps the assumption that it was made with.
+  if (compare(TSR_LE, either, 0) == TSR_TRUE) return true;
+  if (equal == TSR_FALSE) return assume(TSR_EQ, have, 1, why);
+  // A guard on what this call has shown; other calls get an entry of their own.
+  if (one == TSR_FALSE || (is_given(have) && is_given(want)) ||
+      sdk::broadcast_means_equal(*sdk::host().graph->tables(graph_), have, want))
+    return assume(TSR_EQ, have, want, why);
+  return assume(TSR_LE, either, 0, why);
+}
+
 bool Dims::broadcast(tsr_dim a, tsr_dim b, tsr_dim& out) const {
   if (a == b || b == 1) return out = a, true;
   if (a == 1) return out = b, true;

@@ -44,6 +44,8 @@ class Dims {
   // The unbacked symbols that an expression mentions, by number, each once.
   [[nodiscard]] std::vector<uint32_t> unbacked_symbols(tsr_dim d) const;
 
+  // Assumes that a dimension of size `have` is repeated or left alone to give `want`: it is equal, or 1. False: it is neither.
+  bool assume_repeats(tsr_dim have, tsr_dim want, const char* why) const;
   // The size of two dimensions that broadcast against each other; false: they do not.
   bool broadcast(tsr_dim a, tsr_dim b, tsr_dim& out) const;
 
@@ -56,6 +58,7 @@ class Dims {
   tsr_graph* graph() const { return graph_; }
 
  private:
+  bool is_given(tsr_dim d) const;
   tsr_graph* graph_;
 };
 

@@ -38,7 +38,7 @@ void sum_to(Infer& in) {
     in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape), "no more dimensions than x " + in.dims.print(from));
   const size_t lead = from.size() - shape.size();
   for (size_t i = 0; i < shape.size(); ++i)
-    if (shape[i] != 1 && !in.dims.assume(TSR_EQ, shape[i], from[lead + i], "sum_to undoes a broadcast"))
+    if (!in.dims.assume_repeats(shape[i], from[lead + i], "sum_to undoes a broadcast"))
       in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape), "a shape that broadcasts to x " + in.dims.print(from));
   in.result(in.dtype(0), shape);
 }

@@ -69,7 +69,7 @@ void broadcast_to(Infer& in) {
     in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape), "at least as many dimensions as x " + in.dims.print(from));
   for (size_t i = 0; i < from.size(); ++i) {
     const tsr_dim have = from[i], want = shape[i + shape.size() - from.size()];
-    if (have != 1 && !in.dims.assume(TSR_EQ, have, want, "broadcast_to repeats only sizes of 1"))
+    if (!in.dims.assume_repeats(have, want, "broadcast_to repeats only sizes of 1"))
       in.fail("TSR-I203", "attribute 'shape'", in.dims.print(shape), "sizes that x " + in.dims.print(from) + " broadcasts to");
   }
   in.result(in.dtype(0), shape);

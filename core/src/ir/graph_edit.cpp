@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/broadcast.hpp"
 #include "ir/graph.hpp"
 #include "ir/graph_undo.hpp"
 #include "ir/printer.hpp"
@@ -34,6 +35,9 @@ tsr_id Graph::create_node(const NodeSpec& spec, tsr_id region, tsr_id before) {
     }
     if (!free) graph_misuse("region " + std::to_string(r) + " is not free to become part of '" + rec.name + "'");
   }
+
+  if (!spec.typed && spec.result_types.empty())
+    if (const auto other = widened(*this, rec, spec, region, before)) return create_node(*other, region, before);
 
   // Attributes go into the graph's memory first, so that inference sees what the node will hold.
   const std::vector<tsr_attr> complete = complete_attrs(rec, spec.attrs);

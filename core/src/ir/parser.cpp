@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ir/broadcast.hpp"
 #include "ir/graph.hpp"
 #include "ir/infer.hpp"
 #include "ir/printer.hpp"
@@ -365,6 +366,9 @@ class GraphParser : Memory, public Reader {
     if (at_word("loc") && following() == '(') location(spec);
 
     const std::vector<tsr_attr> attrs = placed(op, [&] { return complete_attrs(record, spec.attrs); });
+    if (!typed)
+      if (const auto other = placed(op, [&] { return widened(g_, record, spec, region, TSR_NONE); }))
+        spec.operands = other->operands;
     const CallView view(g_, record, spec.operands, attrs, spec.regions);
     if (typed) {
       for (const tsr_type& t : spec.result_types) stored.push_back(&t);

@@ -343,7 +343,8 @@ void expand(Op& op) {
   for (size_t i = 0; i < rank; ++i) {
     const tsr_dim a = i + x.sizes().size() < rank ? 1 : x.sizes()[i + x.sizes().size() - rank];
     const tsr_dim c = i + to->size() < rank ? 1 : (*to)[i + to->size() - rank];
-    shape[i] = c == 1 || (Build::is_number(a) && a != 1 && !Build::is_number(c)) ? a : c;
+    shape[i] = Build::is_number(a) && Build::is_number(c) ? (c == 1 ? a : c) : b.broadcast(a, c);
+    b.require_repeats(c, shape[i]);  // broadcast_to asks the same of a
   }
   op.out(b.broadcast(x, shape));
 }

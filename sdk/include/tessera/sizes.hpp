@@ -2,6 +2,7 @@
 // Walking size expressions of a graph's tables.
 #pragma once
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -40,6 +41,38 @@ template <class Value, class Leaf, class Combine>
 Value fold_size(const tsr_tables& t, tsr_dim d, const Leaf& leaf, const Combine& combine) {
   const auto expr = [&](uint32_t id) -> const tsr_dim_expr& { return *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, id); };
   return fold_size<Value>(d, expr, leaf, combine);
+}
+
+// The symbols that `d` mentions, ascending.
+inline std::vector<uint32_t> symbols_in(const tsr_tables& t, tsr_dim d) {
+  std::vector<uint32_t> out;
+  const auto leaf = [&](tsr_dim x) {
+    if (TSR_DIM_IS_EXPR(x)) out.push_back(TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(x))->symbol);
+    return 0;
+  };
+  fold_size<int>(t, d, leaf, [](uint32_t, int, int) { return 0; });
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+// Whether two sizes that are broadcast against each other, and of which one may be 1, are to be equal all the same: where both are made
+// of the same symbols, a model means them to be (h and floordiv(h + 7, 8) * 8), and kernels that know that they are serve it best.
+inline bool broadcast_means_equal(const tsr_tables& t, tsr_dim a, tsr_dim b) {
+  return TSR_DIM_IS_EXPR(a) && TSR_DIM_IS_EXPR(b) && symbols_in(t, a) == symbols_in(t, b);
+}
+
+// The size of two dimensions that are broadcast against each other when only the run tells which of them is 1: they are equal, or
+// one is 1. make(op, a, b) and compare(relation, a, b) are those of the graph.
+template <class Make, class Compare>
+tsr_dim broadcast_size(tsr_dim a, tsr_dim b, const Make& make, const Compare& compare) {
+  if (!TSR_DIM_IS_EXPR(a) && a != 1) return a;
+  if (!TSR_DIM_IS_EXPR(b) && b != 1) return b;
+  if (compare(TSR_EQ, a, b) == TSR_TRUE || compare(TSR_EQ, b, 1) == TSR_TRUE) return a;
+  if (compare(TSR_EQ, a, 1) == TSR_TRUE) return b;
+  if (compare(TSR_GE, a, 1) == TSR_TRUE && compare(TSR_GE, b, 1) == TSR_TRUE) return make(TSR_DIM_MAX, a, b);
+  // A size of 0 stays 0.
+  return make(TSR_DIM_MAX, make(TSR_DIM_MUL, a, make(TSR_DIM_MIN, b, 1)), make(TSR_DIM_MUL, b, make(TSR_DIM_MIN, a, 1)));
 }
 
 }  // namespace tessera::sdk

@@ -76,6 +76,10 @@ Expr TensorTable::expr(tsr_dim d) {
   }
 }
 
+bool TensorTable::same_size(std::span<const tsr_dim> narrow, std::span<const tsr_dim> wide, size_t d) const {
+  return g_.compare(TSR_EQ, narrow[d], wide[wide.size() - narrow.size() + d]) == TSR_TRUE;
+}
+
 std::vector<Expr> TensorTable::shape(sdk::Type t) {
   std::vector<Expr> s;
   for (const tsr_dim d : t.sizes()) s.push_back(expr(d));
@@ -320,7 +324,15 @@ int TensorTable::add(sdk::Node n, bool alone) {
     const auto rank = static_cast<int64_t>(perm.size());
     for (const int64_t p : perm) tensors_.back().perm.push_back(p < 0 ? p + rank : p);
   } else if (op == "broadcast_to" || op == "full") {
-    r = view(ViewKind::Broadcast, arg(0), shape(type));
+    const int x = arg(0);
+    std::vector<Expr> wide = shape(type);
+    // What is repeated has to be known when the kernel is made.
+    const std::vector<Expr>& narrow = at(x).shape;
+    for (size_t d = 0; d < narrow.size(); ++d)
+      if (narrow[d] != kOne && narrow[d] != wide[wide.size() - narrow.size() + d] &&
+          !same_size(n.operand(0).type().sizes(), type.sizes(), d))
+        unfit("only the run tells whether a size is repeated");
+    r = view(ViewKind::Broadcast, x, std::move(wide));
   } else if (op == "slice" || op == "flip") {
     const int x = arg(0);
     std::vector<Expr> starts, steps;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +55,8 @@ class TensorTable {
   std::vector<tsr_dim> symbol_dims;
 
  private:
+  // Whether dimension `d` of the narrower shape is as long as the one of the wider shape that it is aligned with.
+  bool same_size(std::span<const tsr_dim> narrow, std::span<const tsr_dim> wide, size_t d) const;
   Expr symbol(tsr_dim d, const std::string& name, int64_t min);
   int push(Tensor t);
   int operand(sdk::Node n, uint32_t i, bool alone);
