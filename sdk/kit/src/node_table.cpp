@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "tessera/dtypes.hpp"
-#include "tessera/sizes.hpp"
 
 namespace tessera::kit {
 namespace {
@@ -35,16 +34,6 @@ int TensorTable::find(tsr_id value) const {
   return -1;
 }
 
-namespace {
-
-// Operators of a size as a tree.
-double operators(const tsr_tables& t, tsr_dim d) {
-  return sdk::fold_size<double>(
-      t, d, [](tsr_dim) { return 0.0; }, [](uint32_t, double a, double b) { return 1 + a + b; });
-}
-
-}  // namespace
-
 Expr TensorTable::symbol(tsr_dim d, const std::string& name, int64_t min) {
   const Expr x = pool_.symbol(kernel_->add_symbol(name, min));
   symbols_.emplace_back(d, x);
@@ -62,9 +51,11 @@ Expr TensorTable::expr(tsr_dim d) {
     const tsr_symbol& s = *TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol);
     return symbol(d, s.name, s.min);
   }
-  // A size with many operators is passed as a number of its own: its text in the kernel would stand at every index.
-  constexpr double kOperators = 24;
-  if (operators(t, d) > kOperators) return symbol(d, "size" + std::to_string(symbols_.size()), INT64_MIN);
+  // What is no sum or product is passed as a number of its own, computed once per call: as text it would stand at every index, and layers
+  // that differ by it alone share a kernel.
+  const bool sum = e.op == TSR_DIM_ADD || e.op == TSR_DIM_SUB || e.op == TSR_DIM_MUL;
+  if (!sum && g_.compare(TSR_GE, d, 0) == TSR_TRUE)
+    return symbol(d, "size" + std::to_string(symbols_.size()), g_.compare(TSR_GE, d, 1) == TSR_TRUE ? 1 : 0);
   switch (e.op) {
     case TSR_DIM_ADD: return pool_.add(expr(e.lhs), expr(e.rhs));
     case TSR_DIM_SUB: return pool_.sub(expr(e.lhs), expr(e.rhs));
