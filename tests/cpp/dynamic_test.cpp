@@ -265,3 +265,48 @@ TEST_CASE("results may be symbolic numbers: they become guards") {
   CHECK_THROWS_WITH(compile([](std::vector<SymFloat>& v) { v[0] = v[0] * 2; }, {.args = {"v"}})(v),
                     Catch::Contains("TSR-F041") && Catch::Contains("v[0]"));
 }
+
+TEST_CASE("the pieces of a split vary with the size, and an entry holds for all sizes that have as many") {
+  int traced = 0;
+  auto chunks = compile([&](const Tensor& x) {
+    ++traced;
+    Tensor sum = zeros({1});
+    for (const Tensor& part : (x * 2).chunk(4)) sum = sum + part.sum() * static_cast<double>(traced > 0);
+    return std::vector<Tensor>{sum, (x * 2).chunk(4).back()};
+  });
+  for (const int64_t n : {8, 12, 15, 16, 20, 24, 31, 7, 100}) {
+    const Tensor x = arange(n, f32);
+    INFO(n);
+    const std::vector<Tensor> have = chunks(x);
+    CHECK(values(have[0]) == values((x * 2).sum().reshape({1})));
+    CHECK(values(have[1]) == values((x * 2).chunk(4).back()));
+  }
+  CHECK(traced == 2);  // the first size alone, then all
+  auto three = compile([&](const Tensor& x) { return ++traced, x.chunk(4); });
+  for (const int64_t n : {9, 6, 5}) CHECK(three(arange(n, f32)).size() == arange(n, f32).chunk(4).size());
+  traced = 0;
+  auto fixed = compile([&](const Tensor& x) { return ++traced, x.split(4); });
+  for (const int64_t n : {9, 10, 11, 12, 13, 14, 17}) {
+    INFO(n);
+    const std::vector<Tensor> have = fixed(arange(n, f32)), want = arange(n, f32).split(4);
+    REQUIRE(have.size() == want.size());
+    for (size_t i = 0; i < have.size(); ++i) CHECK(values(have[i]) == values(want[i]));
+  }
+  CHECK(traced == 4);  // 9 alone, three pieces, four, five
+}
+
+TEST_CASE("integers near the lowest number are numbers") {
+  auto f = compile([](const Tensor& x, SymInt n) { return n < 0 ? x + 1 : x - 1; });
+  for (const int64_t n : {INT64_MIN, INT64_MIN + 7, INT64_MIN + (int64_t{1} << 32) - 1, int64_t{-3}, int64_t{-1}, int64_t{5}}) {
+    INFO(n);
+    CHECK(values(f(ones({1}), n)) == std::vector<float>{n < 0 ? 2.0f : 0.0f});
+  }
+  auto added = compile([](const Tensor& x, SymInt n) { return x.to(i64) + n; });
+  for (const int64_t n : {int64_t{4}, int64_t{-9}, INT64_MIN + 7, INT64_MIN + 9, INT64_MIN}) {
+    INFO(n);
+    CHECK(static_cast<int64_t>(added(ones({1}), n).item<int64_t>()) == n + 1);
+  }
+  auto sized = compile([](const Tensor& x, SymInt n) { return x.reshape({x.size(0) + n - n, 1}); });
+  CHECK(values(sized(ones({2}), int64_t{3})) == std::vector<float>{1, 1});
+  CHECK(values(sized(ones({3}), INT64_MIN + 7)) == std::vector<float>{1, 1, 1});
+}

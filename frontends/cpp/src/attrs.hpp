@@ -45,7 +45,7 @@ inline tsr_attr dtype_attr(const char* n, DType v) {
 }
 inline tsr_attr dim_attr(const char* n, SymInt v) {
   tsr_attr a = attr(n, TSR_ATTR_DIM);
-  a.i = v.raw();
+  a.i = v.dim();
   return a;
 }
 inline tsr_attr ints_attr(const char* n, std::span<const int64_t> v) {
@@ -57,7 +57,7 @@ inline tsr_attr ints_attr(const char* n, std::span<const int64_t> v) {
 struct Dims {  // a Shape in the form that attributes take
   std::vector<tsr_dim> v;
   explicit Dims(const Shape& s) {
-    for (const SymInt& d : s) v.push_back(d.raw());
+    for (const SymInt& d : s) v.push_back(d.dim());
   }
   tsr_attr attr(const char* n) const {
     tsr_attr a = ints_attr(n, v);

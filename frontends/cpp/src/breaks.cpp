@@ -316,7 +316,7 @@ std::vector<Tensor> opaque_call(std::function<std::vector<Tensor>(const std::vec
   for (const TensorType& r : results) {
     types.push_back(static_cast<int64_t>(r.dtype));
     types.push_back(static_cast<int64_t>(r.shape.size()));
-    for (const SymInt& d : r.shape) types.push_back(d.raw());
+    for (const SymInt& d : r.shape) types.push_back(d.dim());
   }
   tsr_attr attrs[] = {int_attr("callback", number), ints_attr("results", types)};
   attrs[1].kind = TSR_ATTR_DIMS;

@@ -26,7 +26,7 @@ void FlattenVisitor::other_tensor(Tensor& t) {
 }
 
 void FlattenVisitor::sym_int(SymInt& x) {
-  if (TSR_DIM_IS_EXPR(x.number()) && !placeholders)
+  if (x.graph() && TSR_DIM_IS_EXPR(x.number()) && !placeholders)
     fail("TSR-F001", "a symbolic number of a traced function is passed to a compiled function outside its trace");
   push(TSR_ARG_SYM_INT).i = placeholders ? 0 : x.number();
 }

@@ -136,7 +136,7 @@ AttrValue::AttrValue(std::string v) : kind(TSR_ATTR_STRING), s(std::move(v)) {}
 AttrValue::AttrValue(DType v) : kind(TSR_ATTR_DTYPE), i(static_cast<int64_t>(v)) {}
 AttrValue::AttrValue(Axes v) : kind(TSR_ATTR_INTS), ints(std::move(v)) {}
 AttrValue::AttrValue(std::vector<double> v) : kind(TSR_ATTR_FLOATS), floats(std::move(v)) {}
-AttrValue::AttrValue(SymInt v) : kind(TSR_ATTR_DIM), i(v.raw()) {}
+AttrValue::AttrValue(SymInt v) : kind(TSR_ATTR_DIM), i(v.dim()) {}
 AttrValue::AttrValue(Shape v) : kind(TSR_ATTR_DIMS), ints(Dims(v).v) {}
 
 std::vector<Tensor> op_multi(const char* name, const std::vector<Tensor>& operands, const Attrs& attrs) {

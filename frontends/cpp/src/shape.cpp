@@ -193,12 +193,14 @@ Tensor Tensor::index(std::initializer_list<Index> items) const {
   return x;
 }
 
-std::vector<Tensor> Tensor::split(SymInt size_, int64_t axis) const {
+std::vector<Tensor> Tensor::split(SymInt each, int64_t axis) const {
   axis = wrap("split", axis, dim());
-  const int64_t n = size(axis), each = size_;
-  if (each <= 0) fail("TSR-F018", "split: size " + std::to_string(each) + " is not positive");
-  Shape sizes;
-  for (int64_t at = 0; at < n || at == 0; at += each) sizes.emplace_back(n - at < each ? n - at : each);
+  if (each <= 0) fail("TSR-F018", "split: size " + each.str() + " is not positive");
+  const SymInt n = size(axis);
+  // How many pieces there are is what the caller sees of the sizes, and so what an entry holds for.
+  const int64_t pieces = n == 0 ? 1 : static_cast<int64_t>((n + each - 1) / each);
+  Shape sizes(static_cast<size_t>(pieces - 1), each);
+  sizes.push_back(n - each * (pieces - 1));
   const Dims d(sizes);
   const Tensor in[] = {*this};
   const tsr_attr attrs[] = {d.attr("sizes"), int_attr("axis", axis)};
@@ -208,8 +210,8 @@ std::vector<Tensor> Tensor::split(SymInt size_, int64_t axis) const {
 }
 std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t axis) const {
   if (chunks <= 0) fail("TSR-F018", "chunk: " + std::to_string(chunks) + " chunks");
-  const int64_t n = size(axis);
-  return split((n + chunks - 1) / chunks > 0 ? (n + chunks - 1) / chunks : 1, axis);
+  const SymInt n = size(axis);
+  return n == 0 ? split(1, axis) : split((n + (chunks - 1)) / chunks, axis);
 }
 
 Tensor cat(const std::vector<Tensor>& xs, int64_t axis) {

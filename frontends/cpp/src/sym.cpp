@@ -65,7 +65,7 @@ SymInt combine(tsr_dim_op op, SymInt a, SymInt b) {
     return SymInt(r);
   }
   tsr_dim out = 0;
-  detail::check(detail::graph_api().dim(g, op, a.raw(), b.raw(), &out));
+  detail::check(detail::graph_api().dim(g, op, a.dim(), b.dim(), &out));
   return TSR_DIM_IS_EXPR(out) ? SymInt(out, g, a.where().line() ? a.where() : b.where()) : SymInt(static_cast<int64_t>(out));
 }
 
@@ -74,6 +74,14 @@ SymInt combine(tsr_dim_op op, SymInt a, SymInt b) {
 void SymInt::used() const {
   if (const detail::Trace* trace = detail::current_trace())
     detail::api().host->capture->scalar_used(trace->recorder, arg_ - 1, 0, nullptr);
+}
+
+tsr_dim SymInt::dim() const {
+  const tsr_dim d = raw();
+  if (g_ == nullptr && TSR_DIM_IS_EXPR(d))
+    detail::fail("TSR-S001", "the number " + std::to_string(d) + " is too small to be computed with sizes",
+                 "use numbers of at least " + std::to_string(INT64_MIN + (int64_t{1} << 32)));
+  return d;
 }
 
 SymInt::operator int64_t() const {
@@ -89,7 +97,7 @@ SymInt::operator int64_t() const {
 }
 
 std::string SymInt::str() const {
-  if (!TSR_DIM_IS_EXPR(d_)) return std::to_string(d_);
+  if (g_ == nullptr || !TSR_DIM_IS_EXPR(d_)) return std::to_string(d_);
   const tsr_tables& t = *detail::graph_api().tables(g_);
   const auto leaf = [&](tsr_dim x) { return TSR_DIM_IS_EXPR(x) ? std::string(symbol_of(t, x).name) : std::to_string(x); };
   return sdk::fold_size<std::string>(t, d_, leaf, [](uint32_t op, const std::string& a, const std::string& b) {
@@ -111,7 +119,7 @@ namespace {
 // The answer for the traced call holds, and becomes a guard where it is not always the same.
 bool decide(tsr_relation relation, tsr_relation negated, const char* sign, SymInt a, SymInt b) {
   tsr_graph* g = a.graph() ? a.graph() : b.graph();
-  const tsr_truth known = detail::graph_api().dim_compare(g, relation, a.raw(), b.raw());
+  const tsr_truth known = detail::graph_api().dim_compare(g, relation, a.dim(), b.dim());
   if (known != TSR_UNKNOWN) return known == TSR_TRUE;
   const tsr_tables& t = *detail::graph_api().tables(g);
   auto x = hint_of(t, a.raw()), y = hint_of(t, b.raw());
@@ -135,7 +143,7 @@ bool decide(tsr_relation relation, tsr_relation negated, const char* sign, SymIn
 }  // namespace
 
 bool operator==(SymInt a, SymInt b) {
-  if (a.raw() == b.raw()) return true;
+  if (a.raw() == b.raw() && a.is_symbolic() == b.is_symbolic()) return true;
   if (!a.is_symbolic() && !b.is_symbolic()) return false;
   return decide(TSR_EQ, TSR_NE, " == ", a, b);
 }
@@ -249,7 +257,7 @@ Scalar::Scalar(const SymInt& v, std::source_location where) : kind_(kInt), where
   tsr_attr value{};
   value.name = "value";
   value.kind = TSR_ATTR_DIM;
-  value.i = v.raw();
+  value.i = v.dim();
   auto node = std::make_shared<detail::SymNode>();
   node->value = detail::run_op1("dim_value", {}, {value});
   node->trace = detail::current_trace_shared();

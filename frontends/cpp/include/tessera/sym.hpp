@@ -34,13 +34,18 @@ class SymInt {
   SymInt(unsigned v) : d_(v) {}
   SymInt(unsigned long v) : d_(static_cast<int64_t>(v)) {}
   SymInt(tsr_dim d, tsr_graph* g, std::source_location where = {}) : d_(d), g_(g), where_(where) {}
-  bool is_symbolic() const { return TSR_DIM_IS_EXPR(raw()); }
+  bool is_symbolic() const {
+    const tsr_dim d = raw();
+    return g_ != nullptr && TSR_DIM_IS_EXPR(d);  // a plain number may be any
+  }
   operator int64_t() const;
   tsr_dim raw() const {
     if (arg_) [[unlikely]]
       used();
     return d_;
   }
+  // raw() for the graph, which takes the lowest 2^32 numbers for handles: such a plain number is TSR-S001.
+  tsr_dim dim() const;
   tsr_graph* graph() const { return g_; }
   std::source_location where() const { return where_; }  // where it was asked for; line 0: unknown
   std::string str() const;
