@@ -57,7 +57,7 @@ std::string verify_failure(kit::Program p, const char* device = "sim32") {
   try {
     kit::verify(p, kit::gpu_description(device));
   } catch (const sdk::Error& e) {
-    REQUIRE(e.code == "TSR-K021");
+    REQUIRE(e.code == "TSR-K024");
     return e.what();
   }
   return "";
@@ -90,18 +90,18 @@ TEST_CASE("a program's text reads back as it was") {
 }
 
 TEST_CASE("what is no program is said with its place") {
-  CHECK(parse_failure("program @p() {") == "TSR-K011 program text:1:14: expected 'wave', found '{'");
+  CHECK(parse_failure("program @p() {") == "TSR-K026 program text:1:14: expected 'wave', found '{'");
   CHECK(parse_failure("program @p() wave 0 {}") ==
-        "TSR-K011 program text:1:19: expected a number of lanes between 1 and 1024, found '0 {}'");
+        "TSR-K026 program text:1:19: expected a number of lanes between 1 and 1024, found '0 {}'");
   CHECK(parse_failure(replaced(kReverse, "barrier block", "barrier grid")) ==
-        "TSR-K011 program text:11:19: expected 'block', found 'grid'");
+        "TSR-K026 program text:11:19: expected 'block', found 'grid'");
   CHECK(parse_failure(replaced(kReverse, "grid b0", "grid s0")) ==
-        "TSR-K011 program text:6:12: expected an axis of another name than the symbol 's0', found ' < s0 {'");
+        "TSR-K026 program text:6:12: expected an axis of another name than the symbol 's0', found ' < s0 {'");
   CHECK(parse_failure(replaced(kReverse, "%1 = load", "%1 = shuffle on")) ==
-        "TSR-K011 program text:12:24: expected 'from', found 'on %s[63 - 32 * '");
+        "TSR-K026 program text:12:24: expected 'from', found 'on %s[63 - 32 * '");
   // Any prefix is an error, never a crash.
   const std::string text = kReverse;
-  for (size_t n = 0; n + 2 < text.size(); ++n) CHECK(parse_failure(text.substr(0, n)).starts_with("TSR-K011"));
+  for (size_t n = 0; n + 2 < text.size(); ++n) CHECK(parse_failure(text.substr(0, n)).starts_with("TSR-K026"));
 }
 
 TEST_CASE("every rule of the verifier is checked") {

@@ -64,7 +64,7 @@ TEST_CASE("a run of the command records passes, graphs, kernels and steps") {
   const std::vector<Json> compiles = select(events, "compile_begin");
   REQUIRE(compiles.size() >= 1);
   CHECK(compiles[0]["kind"] == "graph");
-  CHECK(select(events, "pass").size() == 7);
+  CHECK(select(events, "pass").size() == 8);
   const std::vector<Json> graphs = select(events, "graph");
   REQUIRE(graphs.size() >= 2);
   CHECK(graphs.front()["stage"] == "input");

@@ -161,10 +161,11 @@ TEST_CASE("differentiable ops have gradients") {
   // Ops whose gradient is that of their decomposition, or that have none: integers, comparisons, positions, randomness.
   const std::set<std::string> without = {
       // no gradient exists or is defined
-      "argmax", "argmin", "bitcast", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "constant", "digamma",
-      "dim_value", "eq", "ge", "gt", "iota", "is_finite", "is_inf", "is_nan", "le", "logical_and", "logical_not", "logical_or",
-      "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount", "random_bits", "random_int", "random_normal",
-      "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left", "shift_right", "stop_gradient", "unique",
+      "argmax", "argmin", "bitcast", "conv_integer", "matmul_integer", "bitwise_and", "bitwise_not", "bitwise_or",
+      "bitwise_xor", "constant", "digamma", "dim_value", "eq", "ge", "gt", "iota", "is_finite", "is_inf", "is_nan", "le",
+      "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount", "random_bits",
+      "random_int", "random_normal", "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left", "shift_right",
+      "stop_gradient", "unique",
       // through their regions
       "cond", "fused", "grad", "scan", "while_loop",
       // through their decomposition
@@ -181,8 +182,14 @@ TEST_CASE("differentiable ops have gradients") {
 
 TEST_CASE("every composite decomposes, in every shape of the golden values") {
   std::set<std::string> seen;
-  for (const std::string& file : golden_files())
-    for (auto& g : parse_module(standard_ops(), read(file), file)) {
+  // Products of integers have their values in tests/differential/cases/linalg.cases.
+  const std::string integers = R"(
+    graph @matmul(%a: u8[2, 3], %b: i8[3, 4], %az: u8[], %bz: i8[4]) { %r = matmul_integer %a, %b, %az, %bz return %r }
+    graph @conv(%x: u8[1, 2, 5], %w: i8[3, 2, 2], %xz: u8[], %wz: i8[]) { %r = conv_integer %x, %w, %xz, %wz {strides = [1], pad_low = [0], pad_high = [0], dilations = [1]} return %r })";
+  std::vector<std::pair<std::string, std::string>> texts{{"integers.tsr", integers}};
+  for (const std::string& file : golden_files()) texts.emplace_back(file, read(file));
+  for (const auto& [file, text] : texts)
+    for (auto& g : parse_module(standard_ops(), text, file)) {
       const tsr_id node = g->value(g->region(0).outputs[0]).def_node;
       if (node == TSR_NONE || !g->record_of(node).has(kComposite)) continue;
       INFO(print_graph(*g));

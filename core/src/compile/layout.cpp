@@ -189,8 +189,10 @@ class LayoutMaker {
       ok = attempt();
     }
     if (!ok)
-      throw bug("TSR-B023", p_.graph->describe(step.node) + " calls itself a view of every dense operand, but is none of one with these sizes",
-                "report this to the vendor of the op's plugin");
+      throw bug(
+          "TSR-B023",
+          p_.graph->describe(step.node) + " calls itself a view of every dense operand, but is none of one with these sizes",
+          "report this to the vendor of the op's plugin");
     const Resolved& from = l_.slots[source];
     Resolved& r = l_.slots[slot];
     const int64_t* sizes = r.sizes;
