@@ -35,6 +35,7 @@ onnx-microsoft|peers|com.microsoft against ONNX Runtime: 40 random cases per fam
 onnx-standard|peers|Einsum, Slice, Resize, ConvTranspose and Shrink against the ONNX reference: 150 random cases each on eager, cpu and reference
 onnx-random|peers|300 random models, half of them symbolic, against the ONNX reference, outputs by name, on eager and cpu
 onnx-converted|peers|what the tools of ONNX Runtime write (f16, dynamic, static and 4-bit quantisation, fusions), against ONNX Runtime
+onnx-packages|peers|the ONNX files inside five Python packages through the command, at two sizes each, against reference
 onnx-models|peers|real models exported by PyTorch, against its own outputs: max|a-b| <= 1e-4 max|b|, static and dynamic
 onnx-to-jax|peers|the translation by which XLA takes part in bench cpu-models, op by op on the ONNX backend test suite
 torch|peers|torch.compile(backend="tessera"): its own tests and a tenth of PyTorch's operator tests
@@ -155,6 +156,13 @@ check_onnx_converted() {
   python=$(scripts/peers.sh onnx onnxruntime onnx_ir sympy)
   "$python" -W ignore tests/onnx/converted_models.py "$(binary tessera)" | tee build/checks/onnx_converted.txt || status=$?
   figure=$(grep agree build/checks/onnx_converted.txt)
+  return "$status"
+}
+check_onnx_packages() {
+  local python status=0
+  python=$(scripts/peers.sh onnx)
+  "$python" -W ignore tests/onnx/package_models.py "$(binary tessera)" | tee build/checks/onnx_packages.txt || status=$?
+  figure=$(grep agree build/checks/onnx_packages.txt)
   return "$status"
 }
 check_onnx_models() {
