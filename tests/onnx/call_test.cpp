@@ -157,6 +157,33 @@ TEST_CASE("a branch that a call does not take need not fit it") {
   CHECK_THROWS_WITH(f(std::vector{zeros({1, 4}), scalar(16)}), Catch::Contains("MatMul"));
 }
 
+TEST_CASE("what one branch assumes about sizes does not keep calls from taking the other") {
+  const Folder folder;
+  // A reflection by 3 wants more than 3 elements.
+  const Msg yes = graph({{node("Pad", {"x", "pads"}, {"t"}, {text_attribute("mode", "reflect")})},
+                         {},
+                         {},
+                         {value_info("t", kFloat, {"p"})}}),
+            no = graph({{node("Neg", {"x"}, {"f"})}, {}, {}, {value_info("f", kFloat, {"n"})}});
+  const e::Model f =
+      open_model(folder, model(graph({{node("If", {"c"}, {"y"}, {attribute("then_branch", yes), attribute("else_branch", no)})},
+                                      {tensor("pads", kInt64, {2}, raw<int64_t>({3, 0}))},
+                                      {value_info("x", kFloat, {"n"}), value_info("c", kBool, {})},
+                                      {value_info("y", kFloat, {"m"})}}))
+                             .bytes());
+  const auto flag = [](bool v) { return tensor_of<uint8_t>(TSR_BOOL, {}, {static_cast<uint8_t>(v)}); };
+  const e::Tensor five = floats({1, 2, 3, 4, 5}), two = floats({1, 2});
+  CHECK(values_of<float>(f(std::vector{five, flag(true)})[0]) == std::vector<float>{4, 3, 2, 1, 2, 3, 4, 5});
+  CHECK(values_of<float>(f(std::vector{five, flag(false)})[0]) == std::vector<float>{-1, -2, -3, -4, -5});
+  CHECK(entries_of(f) == 1);
+  CHECK(values_of<float>(f(std::vector{two, flag(false)})[0]) == std::vector<float>{-1, -2});
+  CHECK(entries_of(f) == 2);
+  CHECK(values_of<float>(f(std::vector{floats({7}), flag(false)})[0]) == std::vector<float>{-7});
+  CHECK(entries_of(f) == 2);
+  CHECK_THROWS_WITH(f(std::vector{two, flag(true)}), Catch::Contains("reflect"));
+  CHECK(entries_of(f) == 2);
+}
+
 TEST_CASE("an input of which the file says no rank takes that of the call") {
   const Folder folder;
   const e::Model f =
@@ -198,7 +225,7 @@ TEST_CASE("an import for a call says what it has fixed, or what it lacks") {
   const std::pair<std::string, e::Tensor> x{"x", zeros({2, 3})}, axes{"axes", ints({1})};
   const auto fixed = context().load_for(path, std::vector{x, axes});
   REQUIRE(fixed.graph);
-  CHECK(fixed.report == R"({"fixed":[{"input":"axes","value":true,"sizes":null}],"missing":[]})");
+  CHECK(fixed.report == R"({"fixed":[{"input":"axes","value":true,"sizes":null}],"missing":[],"open":false})");
   for (const bool typed : {false, true}) {
     std::vector<std::pair<std::string, e::Tensor>> types;
     if (typed) types.push_back(axes);
@@ -206,7 +233,7 @@ TEST_CASE("an import for a call says what it has fixed, or what it lacks") {
     CHECK_FALSE(lacking.graph);
     REQUIRE(lacking.inputs);
     CHECK_THAT(lacking.inputs->print(), Catch::Contains("%x: f32[n0, 3]") && Catch::Contains("%axes: i64[k1]"));
-    CHECK(lacking.report == R"({"fixed":[],"missing":[{"input":"axes","what":"value"}]})");
+    CHECK(lacking.report == R"({"fixed":[],"missing":[{"input":"axes","what":"value"}],"open":false})");
   }
 }
 

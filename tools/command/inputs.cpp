@@ -305,8 +305,8 @@ embed::Graph load_model(const embed::Context& context, const std::string& model,
   if (!arguments.fixed.empty() && arguments.made.empty()) return context.load(model, fixed_inputs(arguments));
   if (arguments.made.empty()) {
     embed::Context::Loaded loaded = context.load_for(model, {});
-    if (loaded.graph) return std::move(*loaded.graph);
-    const Signature declared = declared_inputs(*loaded.inputs, lacks_of(loaded), arguments);
+    if (loaded.graph && !Json::parse(loaded.report)["open"].get<bool>()) return std::move(*loaded.graph);
+    const Signature declared = declared_inputs(loaded.graph ? *loaded.graph : *loaded.inputs, lacks_of(loaded), arguments);
     const Inputs inputs = make_inputs(declared, arguments);
     for (size_t i = 0; i < declared.inputs.size(); ++i) {
       const std::string& name = declared.inputs[i].name;

@@ -130,6 +130,37 @@ bool fix_what_is_needed(ImportCall& call, const Graph& g, std::span<const ModelA
   return progress;
 }
 
+// Whether the arguments keep what the graph assumes about sizes of its inputs.
+bool keep_assumptions(const Graph& g, std::span<const ModelArgument> arguments) {
+  const Sizes& sizes = g.sizes();
+  std::vector<int64_t> values(sizes.symbols().size(), 0);
+  std::vector<uint8_t> known(values.size(), 0);
+  const tsr_region& body = g.region(0);
+  for (uint32_t i = 0; i < body.num_inputs; ++i) {
+    const tsr_value& v = g.value(body.inputs[i]);
+    const ModelArgument* const a = find(arguments, v.name);
+    if (!a || a->tensor.rank != v.type->rank) continue;
+    for (uint32_t d = 0; d < v.type->rank; ++d) {
+      if (!TSR_DIM_IS_EXPR(v.type->sizes[d])) continue;
+      const tsr_dim_expr& e = sizes.exprs()[TSR_DIM_EXPR_ID(v.type->sizes[d])];
+      if (e.op != TSR_DIM_SYMBOL) continue;
+      values[e.symbol] = a->tensor.sizes[d];
+      known[e.symbol] = 1;
+    }
+  }
+  return std::all_of(sizes.assumptions().begin(), sizes.assumptions().end(), [&](const Assumption& a) {
+    std::vector<uint32_t> symbols;
+    sizes.collect_symbols(a.a, symbols);
+    sizes.collect_symbols(a.b, symbols);
+    if (!std::all_of(symbols.begin(), symbols.end(), [&](uint32_t s) { return known[s] != 0; })) return true;
+    try {
+      return Sizes::holds(a.relation, sizes.evaluate(a.a, values), sizes.evaluate(a.b, values));
+    } catch (const Error&) {
+      return false;  // it overflows for these sizes
+    }
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Graph> inputs_of(const Graph& g) {
@@ -190,6 +221,10 @@ ImportedModel import_model(const std::shared_ptr<const Context>& context, const 
       return out;
     }
     g->set_import_call(nullptr);
+    out.open = !call.needed_inputs.empty() || !call.needed_symbols.empty();
+    if (out.open && !arguments.empty() && !keep_assumptions(*g, arguments) &&
+        fix_what_is_needed(call, *g, arguments, out.missing))
+      continue;
     for (const ImportCall::Fixed& f : call.fixed()) {
       if (!f.asked)
         throw user_error("TSR-E013", path + ": no input '" + f.name + "' whose value can be fixed",

@@ -30,6 +30,7 @@ struct ImportedModel {
   std::unique_ptr<Graph> graph;   // null: the arguments do not say what the import has to know
   std::unique_ptr<Graph> inputs;  // then: the inputs that the file declares, and nothing else
   std::vector<FixedInput> fixed;
+  bool open = false;  // another call may need another graph: this one assumes something that only one of two branches does
   struct Missing {
     std::string input;
     const char* what;  // "rank", "sizes", "value"

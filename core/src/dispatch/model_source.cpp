@@ -19,8 +19,8 @@ namespace tessera::core {
 ModelSource::ModelSource(std::shared_ptr<const Context> context, std::string path)
     : context_(std::move(context)), path_(std::move(path)), name_(std::filesystem::path(path_).stem().string()) {
   ImportedModel m = import_model(context_, path_, {}, {}, WhenLacking::kReturn);
-  complete_ = m.graph != nullptr;
-  declared_ = std::move(complete_ ? m.graph : m.inputs);
+  complete_ = m.graph && !m.open;
+  declared_ = std::move(m.graph ? m.graph : m.inputs);
   const tsr_region& body = std::as_const(*declared_).region(0);
   for (uint32_t i = 0; i < body.num_inputs; ++i) names_.emplace_back(declared_->value(body.inputs[i]).name);
 }
@@ -126,7 +126,12 @@ bool Callable::made_for(const Entry& e, const tsr_arg* args) const {
   const Guards& g = e.guards;
   for (size_t i = 0; i < g.expected.size(); ++i)
     if (g.mask.leaves[i].by_value && !g.value_holds(i, args[i])) return false;
-  return has_fixed_sizes(e.executable->graph(), model_->inputs(), e.inputs, args);
+  if (!has_fixed_sizes(e.executable->graph(), model_->inputs(), e.inputs, args)) return false;
+  if (model_->complete()) return true;
+  // What it assumes may be an assumption of a branch that another graph for these arguments does not have.
+  for (const uint32_t i : e.inputs)
+    if (args[i].tensor->desc.rank != g.expected[i].sizes.size()) return true;  // wrong for every graph
+  return g.symbolic.hold(args);
 }
 
 std::shared_ptr<Executable> Callable::made_for_values(const tsr_arg* args) const {

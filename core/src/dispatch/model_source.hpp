@@ -25,6 +25,7 @@ class ModelSource {
   // The inputs that the file declares, and maybe more: input i takes argument i.
   const Graph& inputs() const { return *declared_; }
   const std::vector<std::string>& names() const { return names_; }
+  bool complete() const { return complete_; }  // one graph serves every call
   // The model for a call with these arguments, one per input.
   ImportedModel import_for(const tsr_arg* args) const;
 
@@ -32,7 +33,7 @@ class ModelSource {
   std::shared_ptr<const Context> context_;
   std::string path_, name_;
   std::unique_ptr<Graph> declared_;
-  bool complete_ = false;  // `declared_` is the whole model: no call has to say more
+  bool complete_ = false;  // `declared_` is the whole model, and no call has to say more
   std::vector<std::string> names_;
 };
 

@@ -41,6 +41,8 @@ void if_(Op& op) {
   const Captured c = captured(op, both);
   const std::vector<tsr_type> types = b.types_of(c.values);
   const auto none = [](std::span<const V>) { return std::vector<V>(); };
+  const sdk::Graph g = b.graph();
+  const size_t assumed = g.api().assumptions(g.handle());
   tsr_id regions[2] = {};
   try {
     regions[0] = op.importer.region(yes, types, c.names, none, as_they_are);
@@ -49,7 +51,8 @@ void if_(Op& op) {
     (void)op.ask_for(0);  // a branch that no call of these sizes takes need not fit them
     throw;
   }
-  const sdk::Graph g = b.graph();
+  if (g.api().assumptions(g.handle()) > assumed)
+    (void)op.ask_for(0);  // nor need a call that takes the other one keep what it assumes
   for (size_t i = 0; i < std::min(g.outputs(regions[0]).size(), g.outputs(regions[1]).size()); ++i) {
     const sdk::Type a = g.value(g.outputs(regions[0])[i]).type(), z = g.value(g.outputs(regions[1])[i]).type();
     if (a.dtype() != z.dtype() || a.rank() != z.rank())
