@@ -130,7 +130,12 @@ def run_sample(op, sample, dtype, dynamic):
     except Exception as e:
         if refused is not None:
             return "ok", ""
-        return "error", f"{type(e).__name__}: {str(e).strip().splitlines()[0][:300] if str(e).strip() else ''}"
+        torch._dynamo.reset()
+        try:  # what PyTorch cannot trace is no fault of the backend
+            torch.compile(f, backend="aot_eager", dynamic=dynamic)(copied(args), copied(sample.kwargs))
+        except Exception:
+            return "ok", ""
+        return "error", f"{type(e).__name__}: {' | '.join(str(e).strip().splitlines()[:3])[:300]}"
     if refused is not None:
         return "silent", f"eager raises {type(refused).__name__}: {str(refused)[:150]}"
     tolerance = {torch.float64: 1e-8, torch.float32: 1e-4, torch.float16: 1e-3, torch.bfloat16: 1e-2}.get(dtype, 1e-4)

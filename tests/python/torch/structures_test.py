@@ -107,11 +107,19 @@ class Structures(unittest.TestCase):
         self.same(lambda x: (x + 1).expand(3, 4), torch.randn(1, 4))
         self.same(lambda x: torch.chunk(x * 2, 2, 1), torch.randn(4, 6))
         self.same(lambda x: ((y := x + 1), y, x, x), torch.randn(4))
+        for dynamic in (False, True):  # of an argument: where it lies in the argument's memory counts
+            self.same(lambda x: torch.chunk(x, 2), torch.randn(5, 4), dynamic=dynamic)
+            self.same(lambda x: x[2:].t(), torch.randn(5, 4), dynamic=dynamic)
+            self.same(lambda x, y: x.expand_as(y), torch.randn(1, 4), torch.randn(3, 4), dynamic=dynamic)
 
     def test_numbers(self):
         self.same(lambda x, c: x * c, torch.randn(4), 2.5)
         self.same(lambda x, c: x * c + c, torch.randn(4), 2.5, dynamic=True)
         self.same(lambda x, k: x[k] + k, torch.randn(4), 2, dynamic=True)
+
+    def test_sizes_that_are_all_there_is(self):
+        for n in (0, 1, 5):
+            self.same(lambda n: torch.zeros(n) + 1, n, dynamic=True)
 
     def test_dynamic_shapes(self):
         self.same(lambda x: torch.cat([x, x], 0).view(2, -1, x.shape[1]).mean(1), torch.randn(5, 3), dynamic=True)

@@ -10,7 +10,7 @@ from torch.fx.node import Node, map_arg
 
 from .. import _core
 from .emit import Emitter, Unsupported
-from .partition import Partitioner, is_tensor, lower, regions_of
+from .partition import Partitioner, hints, is_dense, is_tensor, leaving_views, lower, regions_of
 
 _graphs = itertools.count()
 
@@ -20,6 +20,7 @@ class CompiledRegion:
 
     def __init__(self, context, records, region, shape_env, name, report):
         self.region, self.report = region, report
+        self.values = lambda s: shape_env.replace(s)
         self.inputs, self.outputs = region.inputs, region.outputs
         self.views = []  # per output: what makes PyTorch's strides of the dense result, or None
         needed = {}  # symbols that the graph's sizes depend on
@@ -133,15 +134,13 @@ class Strided:
 
 def arranged(e, value, fake):
     """The value in the order of memory that PyTorch's strides ask for, and what makes of it a tensor with these strides, or None."""
-    if fake.dim() == 0 or fake.is_contiguous():
+    if fake.dim() == 0 or is_dense(fake):
         return value, None
-    symbolic = any(isinstance(s, torch.SymInt) for s in (*fake.stride(), *fake.shape))
-    strides = [s.node.hint if isinstance(s, torch.SymInt) else s for s in fake.stride()]
-    if any(s is None for s in strides):
-        return value, None
+    strides = hints(fake.stride())
     order = sorted(range(fake.dim()), key=lambda k: (-strides[k], k))
-    if not symbolic and not fake.permute(order).is_contiguous():
-        return value, Strided(list(fake.shape), strides)
+    if not is_dense(fake, order):
+        symbolic = any(isinstance(s, torch.SymInt) for s in (*fake.stride(), *fake.shape))
+        return value, None if symbolic else Strided(list(fake.shape), strides)
     if order == list(range(fake.dim())):
         return value, None
     return e("transpose", value, perm=order), Permuted(order)
@@ -186,7 +185,8 @@ def compile_graph(gm, context, records, options, report):
     ours = partitioner.assign()
     while True:
         levels = Partitioner.levels(gm, ours)
-        regions = regions_of(gm, levels, ours)
+        chains = leaving_views(gm, ours)
+        regions = regions_of(gm, levels, ours, chains)
         try:
             compiled = {}
             for level, region in sorted(regions.items()):
@@ -208,7 +208,7 @@ def compile_graph(gm, context, records, options, report):
             f"{r.op}: {r.why}" + (f" ({r.where})" if r.where else ""))
         error.code, error.message, error.hint = "TSR-F060", str(error), "leave the option out to let ATen run them"
         raise error
-    return _generate(gm, levels, ours, compiled, report)
+    return _generate(gm, levels, ours, chains, compiled, report)
 
 
 def _shape_env(gm):
@@ -222,7 +222,7 @@ def _shape_env(gm):
     return None
 
 
-def _generate(gm, levels, ours, compiled, report):
+def _generate(gm, levels, ours, chains, compiled, report):
     p = Program(gm, report)
     nodes = [n for n in gm.graph.nodes if n.op not in ("output",)]
     output = next(n for n in gm.graph.nodes if n.op == "output")
@@ -245,9 +245,14 @@ def _generate(gm, levels, ours, compiled, report):
         for n in by_level.get(level, []):
             steps.append(_node_step(p, n))
     results = output.args[0]
-    reads = []
-    map_arg(results, lambda n: reads.append(n))
-    steps.append((reads, [], f"return {p.text(tuple(results))}"))
+    made = {}  # views that leave, by node
+    for node in results:
+        for n in chains.get(node, ()) if isinstance(node, Node) else ():
+            if n not in made:
+                steps.append(_view_step(p, n, made))
+    reads = [n for n in results if isinstance(n, Node) and n not in chains]
+    texts = [made[n] if n in chains else p.text(n) for n in results]
+    steps.append((reads, [], f"return ({''.join(t + ', ' for t in texts)})"))
     direct = _direct(p, placeholders, steps, compiled, results)
     if direct is not None:
         return direct
@@ -306,6 +311,9 @@ def _region_step(p, region, sizes):
     run = p.bind(region.guarded(region.runner.run, range(len(region.inputs))), "run")
     reads, arguments = list(region.inputs), [p.names[n] for n in region.inputs]
     for s in region.carried:
+        if s not in sizes:  # PyTorch has learnt that it is a number
+            arguments.append(str(int(region.values(s))))
+            continue
         node, dim = sizes[s]
         reads.append(node)
         arguments.append(p.names[node] if dim is None else f"{p.names[node]}.size({dim})")
@@ -328,6 +336,17 @@ def _node_step(p, n):
     reads = []
     map_arg((n.args, n.kwargs), lambda m: reads.append(m))
     return reads, [n], f"{p.names[n]} = {f}({', '.join(arguments)})"
+
+
+def _view_step(p, n, made):
+    """A view that leaves the graph, of its base as ATen has it."""
+    reads = []
+    map_arg((n.args, n.kwargs), lambda m: reads.append(m) if m not in made else None)
+    f = p.bind(n.target, "f")
+    first = made.get(n.args[0]) or p.text(n.args[0])
+    arguments = [first] + [p.text(a) for a in n.args[1:]] + [f"{k}={p.text(v)}" for k, v in n.kwargs.items()]
+    made[n] = f"w{len(made)}"
+    return reads, [], f"{made[n]} = {f}({', '.join(arguments)})"
 
 
 def _direct(p, placeholders, steps, compiled, results):

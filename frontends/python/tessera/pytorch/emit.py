@@ -49,10 +49,11 @@ class Records:
 class Value:
     """A tensor of the graph under construction."""
 
-    __slots__ = ("id", "dtype", "sizes")
+    __slots__ = ("id", "dtype", "sizes", "dense")
 
     def __init__(self, id, dtype, sizes):
         self.id, self.dtype, self.sizes = id, dtype, sizes
+        self.dense = None  # of an argument of a lowering: whether it fills its memory from the beginning in row-major order
 
     @property
     def rank(self):
@@ -118,7 +119,8 @@ class Emitter:
                 most = min(_LARGEST, int(bounds.upper))
         hint = -1
         if self.shape_env is not None:
-            known = getattr(self.shape_env, "backed_var_to_val", None) or getattr(self.shape_env, "var_to_val", {})
+            newer = hasattr(self.shape_env, "backed_var_to_val")
+            known = self.shape_env.backed_var_to_val if newer else self.shape_env.var_to_val
             if s in known:
                 hint = int(known[s])
         return self.builder.symbol(str(s), least, most, hint)

@@ -197,6 +197,9 @@ def _div(e, out, a, b):
     return _binary(e, "div", a, b, out.dtype)
 
 
+TABLE["aten.true_divide.Tensor"] = TABLE["aten.true_divide.Scalar"] = _div
+
+
 @lowers("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 def _div_mode(e, out, a, b, rounding_mode=None):
     if rounding_mode is None:
@@ -514,7 +517,8 @@ def _sort(e, out, x, *args, **kwargs):
     descending = args[1] if len(args) > 1 else kwargs.get("descending", False)
     if x.rank == 0:
         return [x, e.scalar(0, torch.int64)]
-    return e.ops("sort", x, axis=_axis(dim, x.rank), descending=bool(descending))
+    values, indices = e.ops("sort", x, axis=_axis(dim, x.rank), descending=bool(descending))
+    return [values, indices if stable else None]  # else the order of equal elements is PyTorch's own choice
 
 
 @lowers("aten.topk.default")
@@ -709,6 +713,13 @@ def _lower_edge_pad(mode):
 for _n in (1, 2, 3):
     TABLE[f"aten.reflection_pad{_n}d.default"] = _lower_edge_pad("reflect")
     TABLE[f"aten.replication_pad{_n}d.default"] = _lower_edge_pad("edge")
+
+
+@lowers("aten.as_strided.default", "aten.as_strided_copy.default")
+def _as_strided(e, out, x, size, stride, storage_offset=None):
+    if not x.dense:
+        raise Unsupported("as_strided of memory that is not dense")
+    return e("as_strided", x, shape=e.sizes(size), strides=e.sizes(stride), offset=e.size(storage_offset or 0))
 
 
 @lowers("aten.diagonal.default", "aten.diagonal_copy.default")
@@ -1105,6 +1116,36 @@ def _batch_norm(e, out, x, weight, bias, mean, variance, momentum, eps):
     if x.rank == 2:
         raise Unsupported("batch_norm of rows")
     return [e("batch_norm", x, weight, bias, mean, variance, eps=eps), None, None]
+
+
+@lowers("aten._native_batch_norm_legit_functional.default")
+def _batch_norm_functional(e, out, x, weight, bias, mean, variance, training, momentum, eps):
+    if any(t is not None and t.dtype != x.dtype for t in (weight, bias, mean, variance)) or x.dtype in HALVES:
+        raise Unsupported("batch_norm of two dtypes, or of halves")
+    if not training or x.rank == 2:
+        raise Unsupported("batch_norm of rows, or by given statistics")
+    y, new_mean, new_variance = _batch_norm_of_batch(e, x, weight, bias, eps, momentum, mean, variance)
+    axes = [k for k in range(x.rank) if k != 1]
+    saved = e("mean", x, axes=axes, keepdims=False)
+    spread = e("variance", x, axes=axes, correction=0.0, keepdims=False)
+    return [y, saved, e("rsqrt", e("add", spread, e.scalar(eps, x.dtype))), new_mean, new_variance]
+
+
+@lowers("aten._native_batch_norm_legit.no_stats")
+def _batch_norm_no_stats(e, out, x, weight, bias, training, momentum, eps):
+    if any(t is not None and t.dtype != x.dtype for t in (weight, bias)) or x.dtype in HALVES or x.rank == 2 or not training:
+        raise Unsupported("batch_norm of two dtypes, of halves, or of rows")
+    axes = [k for k in range(x.rank) if k != 1]
+    mean = e("mean", x, axes=axes, keepdims=False)
+    spread = e("variance", x, axes=axes, correction=0.0, keepdims=False)
+    y = e("batch_norm", x, weight, bias, mean, spread, eps=eps)
+    return [y, mean, e("rsqrt", e("add", spread, e.scalar(eps, x.dtype)))]
+
+
+def _batch_norm_of_batch(e, x, weight, bias, eps, momentum, mean, variance):
+    if mean is None or variance is None:
+        raise Unsupported("batch_norm without running statistics")
+    return e.ops("batch_norm_training", x, weight, bias, mean, variance, momentum=float(_number(momentum)), eps=float(eps))
 
 
 @lowers("aten._scaled_dot_product_flash_attention_for_cpu.default")

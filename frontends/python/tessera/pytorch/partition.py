@@ -58,6 +58,27 @@ def symbols_of(v):
     return set()
 
 
+def hints(sizes):
+    """Numbers for sizes or strides as the first call had them, or None where it had none. Asks nothing that would become a guard."""
+    found = [s.node.hint if isinstance(s, torch.SymInt) else s for s in sizes]
+    return None if any(h is None for h in found) else [int(h) for h in found]
+
+
+def is_dense(fake, order=None):
+    """Whether a tensor lies dense and row-major in the first call; with an order of dimensions, as that lays them out."""
+    sizes, strides = hints(fake.shape), hints(fake.stride())
+    if sizes is None or strides is None:
+        return True  # a size that depends on data: made by an operator, which makes them dense
+    expected = 1
+    for k in reversed(order if order is not None else range(len(sizes))):
+        if sizes[k] == 0:
+            return True
+        if sizes[k] != 1 and strides[k] != expected:
+            return False
+        expected *= sizes[k]
+    return True
+
+
 def _plain_tensor(v):
     """Why a tensor is not one of ours: "" when it is."""
     if v.layout != torch.strided:
@@ -86,6 +107,7 @@ def lower(e, node, env):
 
     def argument(n):
         if is_tensor(n.meta["val"]):
+            env[n].dense = is_dense(n.meta["val"]) and hints([n.meta["val"].storage_offset()]) == [0]
             return env[n]
         return n.meta["val"]  # a size
 
@@ -216,8 +238,43 @@ class Partitioner:
         return node.target._schema.is_mutable or torch.Tag.nondeterministic_seeded in node.target.tags or node.is_impure()
 
 
-def regions_of(gm, levels, ours):
+def is_view(node):
+    """Whether a node looks at the memory of its first argument, or picks one of several such looks."""
+    if node.op != "call_function":
+        return False
+    if node.target is operator.getitem:
+        return isinstance(node.args[0], Node) and is_view(node.args[0])
+    if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
+        return False
+    schema = node.target._schema
+    return bool(schema.returns) and schema.returns[0].alias_info is not None and bool(node.args) and isinstance(node.args[0], Node)
+
+
+def leaving_views(gm, ours):
+    """Results of the graph that are views: by node, the chain of views that ends in it, outermost last.
+
+    PyTorch makes the views that leave a compiled function by the place of the compiled result in its base's memory, so the chain runs through
+    ATen on the base. Inside of regions the same nodes stay what they are.
+    """
+    chains = {}
+    for node in gm.graph.output_node().args[0]:
+        chain, n = [], node
+        while isinstance(n, Node) and ours.get(n) and is_view(n):
+            chain.append(n)
+            n = n.args[0]
+        if chain:
+            chains[node] = chain[::-1]
+    return chains
+
+
+def regions_of(gm, levels, ours, chains):
     """Regions by level, with what they read and what others read of them."""
+    output = gm.graph.output_node()
+    leaving = {chains[n][0].args[0] if n in chains else n for n in output.args[0] if isinstance(n, Node)}
+
+    def read_outside(node, inside):
+        return node in leaving or any(u not in inside and u is not output for u in node.users)
+
     regions = defaultdict(Region)
     for node in gm.graph.nodes:
         if ours.get(node):
@@ -226,7 +283,7 @@ def regions_of(gm, levels, ours):
         inside = set(region.nodes)
         for node in region.nodes:
             if node.target is operator.getitem:
-                if any(u not in inside for u in node.users):
+                if read_outside(node, inside):
                     region.outputs.append(node)
                 continue
             for n in tensor_arguments(node):
@@ -234,6 +291,6 @@ def regions_of(gm, levels, ours):
                     region.inputs.append(n)
             if isinstance(node.meta["val"], (list, tuple)):
                 continue
-            if any(u not in inside for u in node.users):
+            if read_outside(node, inside):
                 region.outputs.append(node)
-    return dict(regions)
+    return {level: region for level, region in regions.items() if region.outputs}
