@@ -1159,3 +1159,38 @@ def _attention(e, out, q, k, v, dropout=0.0, causal=False, *, attn_mask=None, sc
     if attn_mask is not None and attn_mask.dtype not in (torch.bool, q.dtype):
         raise Unsupported("an attention mask of another dtype")
     return [e("attention", q, k, v, attn_mask, scale=float(scale or 0.0), causal=bool(causal)), None]
+
+
+# Operators of ATen's core set that stay with ATen, and why.
+NOT_TAKEN = {
+    "aten._adaptive_avg_pool2d_backward.default": "a gradient of pooling",
+    "aten._cdist_forward.default": "distances of all pairs",
+    "aten._embedding_bag.default": "bags of embeddings",
+    "aten._fft_c2r.default": "there is no fast Fourier transform",
+    "aten._fft_r2c.default": "there is no fast Fourier transform",
+    "aten._local_scalar_dense.default": "it reads a value",
+    "aten._native_batch_norm_legit.default": "it writes to its arguments",
+    "aten._pdist_forward.default": "distances of all pairs",
+    "aten.atan2.out": "it writes to its arguments",
+    "aten.avg_pool2d_backward.default": "a gradient of pooling",
+    "aten.col2im.default": "sums of overlapping blocks",
+    "aten.convolution_backward.default": "a gradient of convolution",
+    "aten.embedding_dense_backward.default": "a gradient of embedding",
+    "aten.grid_sampler_2d.default": "sampling at positions that are data",
+    "aten.masked_scatter.default": "positions that are counted from a mask",
+    "aten.max_pool2d_with_indices_backward.default": "a gradient of pooling",
+    "aten.native_dropout.default": "random numbers are those of PyTorch's generator",
+    "aten.native_group_norm_backward.default": "a gradient of a norm",
+    "aten.native_layer_norm_backward.default": "a gradient of a norm",
+    "aten.nonzero.default": "a size that depends on data",
+    "aten.rand.default": "random numbers are those of PyTorch's generator",
+    "aten.randn.default": "random numbers are those of PyTorch's generator",
+    "aten.randperm.default": "random numbers are those of PyTorch's generator",
+    "aten.sym_numel.default": "a size, which Python computes",
+    "aten.sym_size.int": "a size, which Python computes",
+    "aten.sym_storage_offset.default": "a size, which Python computes",
+    "aten.sym_stride.int": "a size, which Python computes",
+    "aten.upsample_bilinear2d.vec": "decomposed by PyTorch",
+    "aten.upsample_nearest2d.vec": "decomposed by PyTorch",
+    "aten.var.dim": "decomposed by PyTorch",
+}

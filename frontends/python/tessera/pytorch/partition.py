@@ -15,7 +15,7 @@ from torch.fx.node import Node, map_arg
 
 from .. import _core
 from .emit import NUMBERS, Emitter, Unsupported, Value
-from .ops import TABLE
+from .ops import NOT_TAKEN, TABLE
 
 
 @dataclass
@@ -152,7 +152,7 @@ class Partitioner:
         if node.target._schema.is_mutable:
             return "it writes to an argument"
         if name_of(node.target) not in TABLE:
-            return "no lowering"
+            return NOT_TAKEN.get(name_of(node.target), "no lowering")
         ins = tensor_arguments(node)
         for v in [*outs, *[n.meta["val"] for n in ins]]:
             if not is_tensor(v):
