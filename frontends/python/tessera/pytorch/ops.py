@@ -287,6 +287,10 @@ def _masked_fill(e, out, x, mask, value):
 @lowers("aten.clamp.default", "aten.clamp.Tensor", "aten.clamp_min.default", "aten.hardtanh.default", "aten.clamp_min.Tensor")
 def _clamp(e, out, x, low=None, high=None):
     bounds = [b if b is None else _operand(e, b, out.dtype) for b in (low, high)]
+    if out.dtype == torch.bool:
+        for op, b in zip(("maximum", "minimum"), bounds):
+            x = x if b is None else e(op, x, b)
+        return x
     return e("clamp", e.cast(x, out.dtype), *bounds)
 
 
@@ -997,6 +1001,30 @@ def _baddbmm(e, out, bias, a, b, beta=1, alpha=1):
     return _add_product(e, out, bias, a, b, beta, alpha)
 
 
+@lowers("aten.addbmm.default")
+def _addbmm(e, out, bias, a, b, beta=1, alpha=1):
+    if out.dtype in HALVES or not out.dtype.is_floating_point or beta == 0:
+        raise Unsupported("addbmm of halves or integers")
+    y = e("reduce_sum", e("matmul", a, b), axes=[0])
+    if alpha != 1:
+        y = e("mul", y, e.scalar(_number(alpha), out.dtype))
+    return e("add", y, bias if beta == 1 else e("mul", bias, e.scalar(_number(beta), out.dtype)))
+
+
+@lowers("aten.searchsorted.Tensor")
+def _searchsorted(e, out, boundaries, x, *, out_int32=False, right=False, side=None, sorter=None):
+    if sorter is not None or x.rank == 0:
+        raise Unsupported("searchsorted through a sorter, or of a 0-d tensor")
+    if side is not None and right and side != "right":
+        raise Unsupported("two sides")
+    return e.cast(e("searchsorted", boundaries, x, right=bool(right or side == "right")), out.dtype)
+
+
+@lowers("aten.bucketize.Tensor")
+def _bucketize(e, out, x, boundaries, *, out_int32=False, right=False):
+    return _searchsorted(e, out, boundaries, x, right=right)
+
+
 def _add_product(e, out, bias, a, b, beta, alpha):
     if beta == 1 and alpha == 1:
         return e("add", e("matmul", a, b), bias)
@@ -1054,6 +1082,11 @@ def _pooled(e, x, n, pool):
     if x.rank != n + 1:
         raise Unsupported("pooling of this rank")
     return [e("squeeze", r, axes=[0]) for r in pool(e("expand_dims", x, axes=[0]))]
+
+
+for _n in (2, 3):
+    TABLE[f"aten.adaptive_max_pool{_n}d.default"] = (
+        lambda e, out, x, output, n=_n: _pooled(e, x, n, lambda v: e.ops("adaptive_max_pool", v, output=e.sizes(out[0].shape[-n:]))))
 
 
 def _lower_avg_pool(n):
