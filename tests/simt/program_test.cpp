@@ -221,6 +221,44 @@ TEST_CASE("the interpreter finds what is wrong with threads and memory") {
   CHECK(run_failure(data) == "");
 }
 
+TEST_CASE("text that was damaged is refused or is another program, and never more than that") {
+  std::mt19937_64 r(11);
+  std::vector<std::string> texts = {kReverse};
+  for (const SimtCase& c : simt_cases()) {
+    if (c.name != "softmax" && c.name != "column_max" && c.name != "turn") continue;
+    SimtKernel k = lower_case(c);
+    const kit::GpuDescription& d = kit::gpu_description("sim32");
+    texts.push_back(kit::print(make(k, c, choose(k, c, d, {}), d, {})));
+  }
+  size_t read = 0, verified = 0;
+  for (int n = 0; n < 2500; ++n) {
+    std::string text = texts[r() % texts.size()];
+    for (uint64_t edits = 1 + r() % 3; edits > 0; --edits) {
+      const size_t at = r() % text.size(), length = std::min<size_t>(1 + r() % 12, text.size() - at);
+      static constexpr std::string_view letters = "0123456789%{}[]()<,:*-+ abfilrsuvw@\n";
+      switch (r() % 4) {
+        case 0: text[at] = letters[r() % letters.size()]; break;
+        case 1: text.erase(at, length); break;
+        case 2: text.insert(at, text.substr(r() % text.size(), length)); break;
+        default: text.insert(at, std::to_string(r() % 3 == 0 ? r() : r() % 100));
+      }
+    }
+    INFO(text);
+    try {
+      kit::Program p = kit::parse_program(text);
+      ++read;
+      kit::verify(p, kit::gpu_description("sim32"));
+      ++verified;
+      CHECK(kit::print(kit::parse_program(kit::print(p))) == kit::print(p));
+    } catch (const sdk::Error& e) {
+      const std::string codes = "TSR-K001 TSR-K002 TSR-K011 TSR-K021";
+      if (codes.find(e.code) == codes.npos) FAIL(e.code << " " << e.what());
+    }
+  }
+  CHECK(read > 100);
+  CHECK(verified > 20);
+}
+
 // One barrier or condition less, or an index of shared memory moved: found by an error or by other bits.
 TEST_CASE("programs with one statement less are found out") {
   const kit::SimtOrder order;

@@ -11,6 +11,7 @@ namespace tessera::kit {
 namespace {
 
 constexpr int kMostThreads = 1024;
+constexpr int64_t kDeclaredShared = 48 << 10;
 constexpr int64_t kRegistersAside = 24;  // of a thread, for what is computed between those that hold its elements
 
 // Bytes on their way that keep the memory of one unit busy (Little's law): its share of the bandwidth times a latency of about 1.25 microseconds under load.
@@ -199,6 +200,9 @@ void check_program(Program& p, const GpuDescription& device) {
     if (std::string_view(e.what()).ends_with("(P9)")) no_program(e.what());
     throw;
   }
+  // The text declares shared memory in the kernel, where devices allow no more than this.
+  for (size_t l = 0; l < p.launches.size(); ++l)
+    if (launch_shape(p, l).shared_bytes > kDeclaredShared) no_program("more than 48 KiB of shared memory");
 }
 
 Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order,
