@@ -10,6 +10,11 @@ Var pad_zeros(const Var& v, const DimVector& low, const DimVector& high, const I
   return v.call("pad", Var(), {sdk::attr_dims("low", low), sdk::attr_dims("high", high), sdk::attr_ints("interior", interior)});
 }
 
+void to_device(GradBuild& b) {
+  const char* back = sdk::host().core->device_name(b.operand(0).type().p->device);
+  b.set(0, b.grad().call("to_device", {sdk::attr_string("device", back)}));
+}
+
 void transpose(GradBuild& b) {
   const Ints perm = b.axes("perm", b.operand(0).rank());
   Ints inverse(perm.size());
@@ -138,6 +143,7 @@ void as_strided(GradBuild& b) {
 }  // namespace
 
 void add_grad_shape(Table& t) {
+  t.grad("to_device", to_device);
   t.grad("transpose", transpose);
   t.grad("slice", slice);
   t.grad("concat", concat);

@@ -55,9 +55,6 @@ constexpr BreakReason kReasons[] = {
      "name a backend that takes it behind the others: {.backend = \"cpu,eager\"}, or leave `backend` empty for the config's "
      "order\n"
      "write it with operations that the backend takes"},
-    {15, BreakKind::kMayChange, "A tensor moves to another device", "to(device) is called on a tensor of the graph.",
-     "A graph's values stay on the device where they are computed.",
-     "move the tensor before the compiled function is called, or after"},
     {16, BreakKind::kAsked, "A guarded capture", "guarded() reads a captured variable or a global, behind operations.",
      "The variable is read at every call; what comes before it has to have run by then.",
      "read it before the first operation of the function: then nothing breaks\n"

@@ -9,6 +9,7 @@
 
 #include "compile/inline_fused.hpp"
 #include "compile/options.hpp"
+#include "compile/place.hpp"
 #include "compile/view.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
@@ -65,7 +66,8 @@ bool has_fixed_attributes(const tsr_node& n) {
 
 class Assigner {
  public:
-  Assigner(Graph& g, const CompileOptions& options) : g_(g), options_(options), hints_(hint_values(g)) {}
+  Assigner(Graph& g, const CompileOptions& options)
+      : g_(g), options_(options), hints_(hint_values(g)), names_devices_(names_devices(g)) {}
 
   std::vector<Assignment> run() {
     region(0);
@@ -76,7 +78,9 @@ class Assigner {
   // Whether somebody takes the node whole. *decompose: nobody, but its decomposition may do better.
   bool taken_whole(tsr_id n, bool* decompose) const {
     const OpRecord& record = g_.record_of(n);
-    if (record.has(kConstant) || record.has(kControl) || record.name == "fused" || views_dense_memory(n, record)) return true;
+    if (record.has(kConstant) || record.has(kControl) || record.has(kTransfer) || record.name == "fused" ||
+        views_dense_memory(n, record))
+      return true;
     *decompose = record.can_decompose();
     for (const Factory* backend : options_.backends) {
       if (why_not_asked(g_, n, *backend, options_)) continue;
@@ -93,6 +97,23 @@ class Assigner {
   bool host_computes(tsr_id n, const OpRecord& record) const {
     if (!record.impl || !record.impl->compute) return false;
     return !options_.deterministic || record.has(kPure) || !is_read(n);
+  }
+
+  // The device of the node's results, or of its operands when it has none.
+  tsr_device device_of(tsr_id n) const {
+    const tsr_node& x = g_.node(n);
+    if (x.num_results > 0) return g_.value(x.results[0]).type->device;
+    for (uint32_t i = 0; i < x.num_operands; ++i)
+      if (x.operands[i] != TSR_NONE) return g_.value(x.operands[i]).type->device;
+    return kCpu;
+  }
+
+  // In a graph that names devices: whether the backend runs on another kind than the node's.
+  bool is_foreign(tsr_id n, const Factory& backend) const {
+    if (!names_devices_) return false;
+    const tsr_backend& table = backend.as<tsr_backend>();
+    if (table.capabilities & TSR_CAP_NO_COMPUTE) return false;
+    return core::device(device_intern(table.device)).kind() != core::device(device_of(n)).kind();
   }
 
   bool is_read(tsr_id n) const {
@@ -127,23 +148,34 @@ class Assigner {
       return set(n, {Assignment::kControl, nullptr});
     }
     if (views_dense_memory(n, record)) return set(n, {Assignment::kView, nullptr});
+    if (record.has(kTransfer)) return set(n, {Assignment::kTransfer, nullptr});
     std::string refusals;
     bool unpromised = false;  // somebody is passed over for want of that promise
-    for (const Factory* backend : options_.backends) {
-      const char* why = why_not_asked(g_, n, *backend, options_);
-      if (why) {
-        unpromised = unpromised || why == kNoPromise;
-        refusals += "\n  " + backend->name + ": " + why;
-        continue;
-      }
-      const tsr_backend& table = backend->as<tsr_backend>();
-      switch (table.claim(backend->self, g_.handle(), n, &why)) {
-        case TSR_CLAIM_YES: return set(n, {Assignment::kBackend, backend});
-        case TSR_CLAIM_DECOMPOSE:
-          if (record.can_decompose()) return decompose(n);
-          refusals += "\n  " + backend->name + ": asks for a decomposition, and the op has none";
-          break;
-        default: refusals += "\n  " + backend->name + ": " + (why && *why ? why : "refused without a reason"); break;
+    // First those of the node's own device. A node on a device may in the end be computed on the host, not on a third device.
+    for (const bool elsewhere : {false, true}) {
+      if (elsewhere && record.can_decompose()) break;
+      for (const Factory* backend : options_.backends) {
+        if (is_foreign(n, *backend) != elsewhere) continue;
+        const char* why = why_not_asked(g_, n, *backend, options_);
+        if (why) {
+          unpromised = unpromised || why == kNoPromise;
+          refusals += "\n  " + backend->name + ": " + why;
+          continue;
+        }
+        const tsr_backend& table = backend->as<tsr_backend>();
+        if (elsewhere && std::string_view(table.device) != "cpu") {
+          refusals += "\n  " + backend->name + ": runs on device '" + table.device + "', the node on '" +
+                      core::device(device_of(n)).name() + "'";
+          continue;
+        }
+        switch (table.claim(backend->self, g_.handle(), n, &why)) {
+          case TSR_CLAIM_YES: return set(n, {Assignment::kBackend, backend});
+          case TSR_CLAIM_DECOMPOSE:
+            if (record.can_decompose()) return decompose(n);
+            refusals += "\n  " + backend->name + ": asks for a decomposition, and the op has none";
+            break;
+          default: refusals += "\n  " + backend->name + ": " + (why && *why ? why : "refused without a reason"); break;
+        }
       }
     }
     if (record.can_decompose()) return decompose(n);
@@ -263,6 +295,7 @@ class Assigner {
   Graph& g_;
   const CompileOptions& options_;
   std::vector<int64_t> hints_;
+  const bool names_devices_;
   std::vector<Assignment> out_;
   std::unordered_map<tsr_id, int> depth_;
 };

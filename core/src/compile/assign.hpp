@@ -14,17 +14,19 @@ struct CompileOptions;
 struct Factory;
 
 struct Assignment {
-  enum Kind : unsigned char { kNone, kBackend, kHost, kView, kControl, kConstant };
+  enum Kind : unsigned char { kNone, kBackend, kHost, kView, kControl, kConstant, kTransfer };
   Kind kind = kNone;
   const Factory* backend = nullptr;  // kBackend
 };
 
 // One entry per node id. In program order, nested regions of control ops included, each node goes to
 //  0. the backend it names, when it is a fused group that this backend claims; else its nodes take its place;
-//  1. nobody, when it is a constant; the host, when it is control flow or a view that needs no copy of dense memory;
+//  1. nobody, when it is a constant; the host, when it is control flow, a copy to another device or a view that needs no copy of dense memory;
 //  2. the first backend, in the order of the options, that claims it: "yes" keeps it whole, "decompose" inlines its
 //     decomposition, whose nodes are assigned in the same way;
 //  3. its decomposition, when every backend says no; 4. the op's host kernel (`compute`).
+// Where the graph names devices (place_on_devices()), backends of the node's device are asked first, and those of the host only for what
+// nobody there takes even decomposed.
 // Backends that why_not_asked() names a reason for are passed over, and with `deterministic` host kernels of ops that are not pure, unless
 // nobody reads what they give. Pure nodes whose results are unused are erased. Edits the graph in one transaction. Throws TSR-R020, which
 // names the node, every backend and its reason; TSR-R027 where one of the reasons is `deterministic`.

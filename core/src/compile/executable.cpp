@@ -8,6 +8,7 @@
 #include "autograd/expand.hpp"
 #include "compile/late_passes.hpp"
 #include "compile/layout.hpp"
+#include "compile/place.hpp"
 #include "compile/placements.hpp"
 #include "compile/services.hpp"
 #include "ir/graph.hpp"
@@ -68,6 +69,7 @@ std::unique_ptr<Executable> Executable::compile(std::unique_ptr<Graph> graph, co
   e->graph_ = std::move(graph);
   if (e->graph_->in_transaction()) e->graph_->commit();
   if (has_gradients(*e->graph_)) expand_gradients(*e->graph_);  // of graphs that have seen no passes
+  place_on_devices(*e->graph_);
   const auto assign = [&] {
     const TracePhase phase("assign");
     return assign_backends(*e->graph_, options);

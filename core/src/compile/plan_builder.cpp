@@ -176,10 +176,10 @@ class PlanBuilder {
     return copies_[key] = add_copy(source, device, why, kNone);
   }
 
-  uint32_t add_copy(uint32_t source, tsr_device device, uint32_t why, uint32_t target) {
+  uint32_t add_copy(uint32_t source, tsr_device device, uint32_t why, uint32_t target, tsr_id node = TSR_NONE) {
     const tsr_id value = p_.slots[source].value;
     const uint32_t slot = add_slot(value, device, Home::kCopy, 0, source);
-    Step& step = add_step(TSR_STEP_COPY, g_.value(value).def_node);
+    Step& step = add_step(TSR_STEP_COPY, node != TSR_NONE ? node : g_.value(value).def_node);
     step.inputs = {source};
     step.outputs = {slot};
     step.copy = why;
@@ -220,13 +220,28 @@ class PlanBuilder {
       case Assignment::kConstant: return;
       case Assignment::kView: return view(n);
       case Assignment::kControl: return control(n);
+      case Assignment::kTransfer: return transfer(n);
       default: return kernel(n);
     }
   }
 
+  // A constant is placed there once; what is there already stays.
+  void transfer(tsr_id n) {
+    const tsr_node& x = g_.node(n);
+    const tsr_device target = g_.value(x.results[0]).type->device;
+    const uint32_t source = operand(x.operands[0], target);
+    if (p_.slots[source].device == target) {
+      slot_of_[x.results[0]] = source;
+      return;
+    }
+    const auto key = std::make_tuple(source, target, uint32_t{kCopyAlways});
+    const auto it = copies_.find(key);
+    slot_of_[x.results[0]] = it != copies_.end() ? it->second : copies_[key] = add_copy(source, target, kCopyAlways, kNone, n);
+  }
+
   void view(tsr_id n) {
     const tsr_node& x = g_.node(n);
-    uint32_t source = operand(x.operands[0], kCpu);
+    uint32_t source = operand(x.operands[0], g_.value(x.results[0]).type->device);
     for (uint32_t i = 1; i < x.num_operands; ++i)
       if (x.operands[i] != TSR_NONE) operand(x.operands[i], kCpu);
     const Slot s = p_.slots[source];
@@ -365,7 +380,12 @@ class PlanBuilder {
                                        std::string(op) + "'");
     }
     std::vector<uint32_t> in;
-    for (uint32_t i = 0; i < x.num_operands; ++i) in.push_back(operand(x.operands[i], g_.value(x.operands[i]).type->device));
+    for (uint32_t i = 0; i < x.num_operands; ++i) {
+      const tsr_device d = g_.value(x.operands[i]).type->device;
+      const uint32_t slot = operand(x.operands[i], d);
+      // What a backend computed elsewhere comes to where the region expects it; where nothing is computed, nothing moves.
+      in.push_back(uncomputed_.count(x.operands[i]) != 0 ? slot : readable(slot, d, true, true));
+    }
     if (op == "cond") c->predicate_unknown = uncomputed_.count(x.operands[0]) != 0;
     std::vector<uint8_t> uncomputed;
     for (uint32_t i = op == "cond" ? 1 : 0; i < x.num_operands; ++i)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compile/services.hpp"
+#include "compile/place.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -38,6 +39,7 @@ void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out) {
   const OpRecord& record = graph.record_of(node);
   if (!record.has(kPure) && !record.has(kView) && !record.has(kConstant)) throw unfit(graph, node, "the op is not pure");
   if (n.num_regions > 0) throw unfit(graph, node, "it has regions");
+  if (record.has(kTransfer)) throw unfit(graph, node, "its result lies on another device");
   if (out.size() != n.num_results)
     throw unfit(graph, node, std::to_string(out.size()) + " results were asked for, it has " + std::to_string(n.num_results));
 
@@ -208,6 +210,7 @@ Estimate estimate(const Graph& graph) {
   const CompileOptions& options = current_options();
   const std::unique_ptr<Graph> copy = graph.clone();
   if (copy->in_transaction()) copy->commit();
+  place_on_devices(*copy);
   const std::vector<Assignment> assignment = assign_backends(*copy, options);
   const std::unique_ptr<Plan> plan = Plan::build(*copy, 0, assignment, options, {}, false);
   return estimate_plan(*copy, *plan, hint_values(*copy));

@@ -573,8 +573,18 @@ class Application {
     if (!agree) refuse(print_type(&sizes_, shape));
   }
 
+  tsr_device target() const {
+    for (uint32_t i = 0; i < c_.num_attrs; ++i)
+      if (std::string_view(c_.attrs[i].name) == "device" && c_.attrs[i].kind == TSR_ATTR_STRING)
+        if (const tsr_device d = host_core().device_id(c_.attrs[i].s); d != TSR_NONE) return d;
+    fail("TSR-T030", "attribute 'device' does not name a device", "write 'cpu', or a kind and a number such as 'null:0'");
+  }
+
   void finish(tsr_type& t, size_t i) const {
-    if (t.device == 0) t.device = device_;
+    if (r_.has(kTransfer))
+      t.device = target();
+    else if (t.device == 0)
+      t.device = device_;
     if (const std::string problem = type_problem(&sizes_, t); !problem.empty())
       fail("TSR-I034", "result " + std::to_string(i) + " would be a type that no tensor can have: " + problem);
   }

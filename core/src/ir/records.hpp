@@ -31,6 +31,7 @@ enum Trait : uint32_t {
   kUnbacked = 1u << 10,
   kConstant = 1u << 11,
   kAutograd = 1u << 12,  // expanded or removed by the autograd stage: no backend meets it
+  kTransfer = 1u << 13,  // its result lies on the device that its attribute `device` names; the host moves it there
 };
 
 // One item of a shape pattern: M | *S | 4 | $attr | f(args) | ?

@@ -26,7 +26,8 @@ constexpr std::pair<std::string_view, Trait> kTraits[] = {{"pure", kPure},
                                                           {"control", kControl},
                                                           {"unbacked", kUnbacked},
                                                           {"constant", kConstant},
-                                                          {"autograd", kAutograd}};
+                                                          {"autograd", kAutograd},
+                                                          {"transfer", kTransfer}};
 
 constexpr std::pair<std::string_view, uint32_t> kKinds[] = {
     {"int", TSR_ATTR_INT},     {"float", TSR_ATTR_FLOAT},  {"bool", TSR_ATTR_BOOL},    {"str", TSR_ATTR_STRING},

@@ -167,16 +167,7 @@ void* Tensor::raw_data(std::source_location where) const {
 
 Tensor Tensor::to(const Device& d) const {
   if (device() == d) return *this;
-  if (is_traced()) {
-    const auto move = [d](const std::vector<Tensor>& in) {
-      detail::StepResult r;
-      r.tensors.push_back(in[0].to(d));
-      return r;
-    };
-    return detail::host_step(15, detail::loc_of(*const_cast<Tensor*>(this)->traced()), "to(\"" + d.name() + "\")", {*this},
-                             move)
-        .tensors[0];
-  }
+  if (is_traced()) return detail::run_op1("to_device", {*this}, {detail::string_attr("device", d.name().c_str())});
   tsr_tensor_handle* out = nullptr;
   check(api().tensor_copy(handle(), d.id(), &out));
   return adopt(out);
