@@ -95,8 +95,6 @@ class NullBackend : public t::Backend {
 }  // namespace tessera::null_backend
 
 TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
-  const auto device = tessera::null_backend::make_device();
-  plugin.keep(device.keep);
-  plugin.add_raw(TSR_DEVICE, "null", device.table, device.self);
+  plugin.add_device("null", tessera::null_backend::device_count, tessera::null_backend::make_device());
   plugin.add_backend("null", std::make_unique<tessera::null_backend::NullBackend>());
 }

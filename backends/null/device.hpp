@@ -5,16 +5,12 @@
 
 #include <memory>
 
-#include "tessera/abi.h"
+#include "tessera/plugin.hpp"
 
 namespace tessera::null_backend {
 
-// The table and its `self`; both live as long as `keep`. Thread-safe, as abi.h asks of a device.
-struct DeviceFactory {
-  std::shared_ptr<void> keep;
-  const tsr_device_table* table;
-  void* self;
-};
-DeviceFactory make_device();
+inline constexpr uint32_t device_count = 2;
+
+std::unique_ptr<sdk::Device> make_device();
 
 }  // namespace tessera::null_backend

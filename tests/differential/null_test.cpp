@@ -81,7 +81,7 @@ TEST_CASE("a null device that does not exist, and memory that does not exist") {
 }
 
 TEST_CASE("the null device's table: streams, events, and what it refuses") {
-  // The host has no use for streams of its own yet: the table is asked directly, as a host would.
+  // The table is asked directly, as a host would.
   const std::string path = std::string(std::getenv("TESSERA_BUILD_DIR")) + "/lib/tessera/plugins/tessera.backend.null.so";
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   REQUIRE(library);
@@ -112,20 +112,20 @@ TEST_CASE("the null device's table: streams, events, and what it refuses") {
   e::check(d->event_create(self, 1, &other));
 
   void *a = nullptr, *b = nullptr;
-  e::check(d->alloc(self, 0, 4096, 256, &a));
-  e::check(d->alloc(self, 0, 4096, 64, &b));
+  e::check(d->alloc(self, 0, 4096, 256, first, &a));
+  e::check(d->alloc(self, 0, 4096, 64, first, &b));
   CHECK(reinterpret_cast<uintptr_t>(a) % 256 == 0);
   std::vector<char> host(4096, 7), back(4096, 0);
-  e::check(d->event_record(self, begin, first));
+  e::check(d->event_record(self, 0, begin, first));
   e::check(d->copy(self, 0, a, host.data(), 4096, TSR_COPY_TO_DEVICE, first));
   e::check(d->copy(self, 0, b, a, 4096, TSR_COPY_WITHIN, first));
   e::check(d->copy(self, 0, back.data(), b, 4096, TSR_COPY_TO_HOST, first));
-  e::check(d->event_record(self, end, first));
-  e::check(d->event_wait(self, end, second));
-  e::check(d->stream_synchronize(self, first));
+  e::check(d->event_record(self, 0, end, first));
+  e::check(d->event_wait(self, 1, end, second));
+  e::check(d->stream_synchronize(self, 0, first));
   CHECK(back == host);
   double seconds = -1;
-  e::check(d->event_elapsed(self, begin, end, &seconds));
+  e::check(d->event_elapsed(self, 0, begin, end, &seconds));
   CHECK(seconds >= 0);
 
   const auto code = [](tsr_error* error) -> std::string {
@@ -136,22 +136,29 @@ TEST_CASE("the null device's table: streams, events, and what it refuses") {
   };
   tsr_stream* none = nullptr;
   void* nothing = nullptr;
-  CHECK(code(d->event_elapsed(self, begin, other, &seconds)) == "TSR-B034");  // never recorded
-  CHECK(code(d->event_record(self, other, first)) == "TSR-B034");             // another device's stream
-  CHECK(code(d->copy(self, 0, a, b, 1, 3, nullptr)) == "TSR-B034");
+  CHECK(code(d->event_elapsed(self, 0, begin, other, &seconds)) == "TSR-B034");  // never recorded
+  CHECK(code(d->event_record(self, 0, other, first)) == "TSR-B034");             // another device's stream
+  CHECK(code(d->copy(self, 0, a, b, 1, 3, first)) == "TSR-B034");
   CHECK(code(d->copy(self, 0, a, b, 1, TSR_COPY_WITHIN, second)) == "TSR-B034");
-  CHECK(code(d->alloc(self, 0, 64, 48, &nothing)) == "TSR-B034");
-  CHECK(code(d->alloc(self, 2, 64, 64, &nothing)) == "TSR-R002");
+  CHECK(code(d->alloc(self, 0, 64, 48, first, &nothing)) == "TSR-B034");
+  CHECK(code(d->alloc(self, 2, 64, 64, first, &nothing)) == "TSR-R002");
   CHECK(code(d->stream_create(self, 7, &none)) == "TSR-R002");
-  CHECK(code(d->alloc(self, 0, 0, 64, &nothing)) == "no error");
+  CHECK(code(d->alloc(self, 0, 0, 64, first, &nothing)) == "no error");
 
-  d->free(self, 0, a);
-  d->free(self, 0, b);
-  d->event_destroy(self, begin);
-  d->event_destroy(self, end);
-  d->event_destroy(self, other);
-  d->stream_destroy(self, first);
-  d->stream_destroy(self, second);
+  CHECK(code(d->copy(self, 0, a, b, 1, TSR_COPY_WITHIN, nullptr)) == "TSR-B034");
+  e::check(d->fill(self, 0, a, 5, 4096, first));
+  e::check(d->copy_peer(self, 1, back.data(), 0, a, 4096, second));
+  CHECK(back == std::vector<char>(4096, 5));
+  int done = 0;
+  e::check(d->event_query(self, 0, end, &done));
+  CHECK(done == 1);
+  d->free(self, 0, a, first);
+  d->free(self, 0, b, first);
+  d->event_destroy(self, 0, begin);
+  d->event_destroy(self, 0, end);
+  d->event_destroy(self, 1, other);
+  d->stream_destroy(self, 0, first);
+  d->stream_destroy(self, 1, second);
   plugin->destroy(instance);
 }
 

@@ -344,13 +344,17 @@ TEST_CASE("sizes that nobody asks for any more make room in the pool") {
   table.struct_size = sizeof table;
   table.name = "counting";
   table.count = 1;
-  table.alloc = [](void*, uint32_t, size_t bytes, size_t, void** out) -> tsr_error* {
+  table.alloc = [](void*, uint32_t, size_t bytes, size_t, tsr_stream*, void** out) -> tsr_error* {
     ++counts.allocated;
     *out = counts.next;
     counts.next += (bytes + 63) / 64 * 64;
     return nullptr;
   };
-  table.free = [](void*, uint32_t, void*) { ++counts.freed; };
+  table.free = [](void*, uint32_t, void*, tsr_stream*) { ++counts.freed; };
+  table.stream_create = [](void*, uint32_t, tsr_stream** out) -> tsr_error* {
+    *out = reinterpret_cast<tsr_stream*>(&counts);
+    return nullptr;
+  };
   register_devices(table, nullptr, "buffer_test", "tests", nullptr);
   Device& d = device(device_intern("counting:0"));
   const auto cycle = [&](size_t bytes, int blocks) {

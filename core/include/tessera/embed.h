@@ -20,6 +20,25 @@ extern "C" {
 typedef struct tsr_context tsr_context;       /* a config with its plugins */
 typedef struct tsr_executable tsr_executable; /* immutable, reentrant */
 typedef struct tsr_callable_handle tsr_callable_handle;
+typedef struct tsr_stream_handle tsr_stream_handle; /* a queue of one device */
+
+/* Where a run takes memory of devices from that have streams. `alloc` gives memory for work that is queued on the stream from now on, aligned
+ * to 64 bytes; `free` gets it back behind the work that is queued on the stream. Called from any thread, also after the run, for outputs live on:
+ * the functions and `ctx` stay valid until the last block is back. */
+typedef struct tsr_allocator {
+  size_t struct_size;
+  void* ctx;
+  tsr_error* (*alloc)(void* ctx, tsr_device, size_t bytes, tsr_stream_handle*, void** out);
+  void (*free)(void* ctx, tsr_device, void* p, size_t bytes, tsr_stream_handle*);
+} tsr_allocator;
+
+typedef struct tsr_run_options {
+  size_t struct_size;
+  /* At most one per device. A device that has none here runs on the thread's current stream. */
+  tsr_stream_handle* const* streams;
+  size_t num_streams;
+  const tsr_allocator* allocator; /* NULL: the pool */
+} tsr_run_options;
 
 /* A tensor that owns a reference to its buffer. Clients read `desc` directly and never write it; refcount, then memory, are
  * managed by tensor_retain / tensor_release. desc.sizes and desc.strides point into the same allocation. */
@@ -262,6 +281,25 @@ typedef struct tsr_api {
    * A call that no guard lets reuse compiled code compiles again; one that does not fit the file's types is an error (TSR-T021 to T026). Outputs
    * have no structure. */
   tsr_error* (*callable_load)(tsr_context*, const char* path, tsr_callable_handle**, tsr_graph** inputs);
+
+  /* ---- streams: queues of devices. Work on one runs in order; what one queue needs of another, the library waits for. Every thread has
+   * a current stream per device, at first the one that all threads share. A function that takes a device's stream throws TSR-R040 for
+   * one of another device. */
+  tsr_error* (*stream_create)(tsr_device, tsr_stream_handle**);
+  /* A stream of another library (cudaStream_t), which must outlive what runs on it. TSR-R041: the device takes none. */
+  tsr_error* (*stream_wrap)(tsr_device, void* native, tsr_stream_handle**);
+  void (*stream_destroy)(tsr_stream_handle*); /* waits for what is queued on it. No thread may use it any more */
+  tsr_device (*stream_device)(const tsr_stream_handle*);
+  tsr_error* (*current_stream)(tsr_device, tsr_stream_handle**);
+  /* NULL: the one that all threads share. *before: what was current; may be NULL. */
+  tsr_error* (*set_current_stream)(tsr_device, tsr_stream_handle*, tsr_stream_handle** before);
+  /* Work queued on `waiter` from now on runs after what is queued on `other` by now. */
+  tsr_error* (*stream_wait)(tsr_stream_handle* waiter, tsr_stream_handle* other);
+  /* Waits for everything queued on the stream; NULL: on every stream of the device. Throws what kernels have found wrong with their data. */
+  tsr_error* (*synchronize)(tsr_device, tsr_stream_handle*);
+  /* `run` on streams and with memory of the caller's choice. options NULL: none given. */
+  tsr_error* (*run_with)(tsr_executable*, const tsr_run_options* options, tsr_tensor_handle* const* inputs, size_t num_inputs,
+                         tsr_tensor_handle** outputs, size_t num_outputs);
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

@@ -212,6 +212,40 @@ class Graph {
   std::unique_ptr<tsr_graph, void (*)(tsr_graph*)> handle_;
 };
 
+// A queue of one device. Destroying it waits for what is queued on it.
+class Stream {
+ public:
+  explicit Stream(tsr_device where) : handle_(create(where), api().stream_destroy) {}
+  [[nodiscard]] tsr_stream_handle* handle() const noexcept { return handle_.get(); }
+  [[nodiscard]] tsr_device device() const { return api().stream_device(handle()); }
+  void synchronize() const { check(api().synchronize(device(), handle())); }
+
+ private:
+  static tsr_stream_handle* create(tsr_device where) {
+    tsr_stream_handle* s = nullptr;
+    check(api().stream_create(where, &s));
+    return s;
+  }
+  std::unique_ptr<tsr_stream_handle, void (*)(tsr_stream_handle*)> handle_;
+};
+
+// Waits for everything that is queued on any stream of the device.
+inline void synchronize(tsr_device where) { check(api().synchronize(where, nullptr)); }
+
+// Makes a stream the calling thread's current one of its device, for a scope.
+class StreamScope {
+ public:
+  explicit StreamScope(const Stream& s) : device_(s.device()) {
+    check(api().set_current_stream(device_, s.handle(), &before_));
+  }
+  ~StreamScope() { api().error_free(api().set_current_stream(device_, before_, nullptr)); }
+  StreamScope(const StreamScope&) = delete;
+
+ private:
+  tsr_device device_;
+  tsr_stream_handle* before_ = nullptr;
+};
+
 class Executable {
  public:
   explicit Executable(tsr_executable* handle) : handle_(handle, api().executable_destroy) {}  // takes it over
@@ -225,13 +259,14 @@ class Executable {
   void write_diagram(const std::string& path) const {                                          // .dot, .svg
     check(api().executable_diagram(handle(), c_text(path, "the path of a diagram")));
   }
-  [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs) const {
+  [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs, const tsr_run_options* options = nullptr) const {
     std::vector<tsr_tensor_handle*> in;
     in.reserve(inputs.size());
     for (const Tensor& t : inputs) in.push_back(t.handle());
     const tsr_tables& t = tables();
     std::vector<tsr_tensor_handle*> out(TSR_AT(tsr_region, t.regions, t.region_stride, 0)->num_outputs);
-    check(api().run(handle(), in.data(), in.size(), out.data(), out.size()));
+    check(options ? api().run_with(handle(), options, in.data(), in.size(), out.data(), out.size())
+                  : api().run(handle(), in.data(), in.size(), out.data(), out.size()));
     std::vector<Tensor> results;
     results.reserve(out.size());
     for (tsr_tensor_handle* h : out) results.push_back(Tensor::adopt(h));

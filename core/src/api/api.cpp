@@ -21,6 +21,7 @@ tsr_api make_table() {
   t.string_free = [](char* s) noexcept { std::free(s); };
   context_functions(t);
   tensor_functions(t);
+  stream_functions(t);
   graph_functions(t);
   executable_functions(t);
   callable_functions(t);

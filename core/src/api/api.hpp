@@ -39,6 +39,7 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
 // Fill in their part of the table.
 void context_functions(tsr_api&);
 void tensor_functions(tsr_api&);
+void stream_functions(tsr_api&);
 void graph_functions(tsr_api&);
 void executable_functions(tsr_api&);
 void callable_functions(tsr_api&);

@@ -103,7 +103,8 @@ std::string devices(const PluginHost& plugins) {
       tsr_device_info info{};
       info.struct_size = sizeof info;
       f->check(table.info(f->self, i, &info));
-      out += std::string("device ") + (info.name ? info.name : "") + " " + (info.description ? info.description : "") + "\n";
+      out += std::string("device ") + (info.name ? info.name : "") + " " + (info.description ? info.description : "") + " " +
+             (info.architecture ? info.architecture : "") + " " + (info.driver_version ? info.driver_version : "") + "\n";
     }
   }
   return out;

@@ -123,7 +123,8 @@ void Executable::check_count(size_t found, size_t expected, bool inputs) const {
                    "pass one tensor per " + what + " of the graph, in its order");
 }
 
-void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs, bool guarded) const {
+void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs, bool guarded,
+                     const RunContext* context) const {
   check_count(inputs.size(), num_inputs(), true);
   check_count(outputs.size(), num_outputs(), false);
   Small<const tsr_tensor*, 64> descs(inputs.size());
@@ -136,7 +137,12 @@ void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_t
     handles[i] = Tensor::from(inputs[i]);
   }
   Small<TensorRef, 16> results(outputs.size());
-  plan_->run({descs.data(), handles.data(), nullptr, guarded, false}, results.data());
+  Plan::Args args{};
+  args.inputs = descs.data();
+  args.handles = handles.data();
+  args.guarded = guarded;
+  args.context = context;
+  plan_->run(args, results.data());
   for (size_t j = 0; j < outputs.size(); ++j) outputs[j] = results[j].take();
 }
 

@@ -49,6 +49,7 @@ class LayoutMaker {
     give_away();
     place();
     finish();
+    order_queues();
     return out_;
   }
 
@@ -429,6 +430,89 @@ class LayoutMaker {
       return e.kind == Exec::kCopy && (s.copy & kCopyWriteback) && l_.slots[e.inputs[0]].index == p_.input_root(s.target) &&
              l_.slots[e.inputs[0]].place == Resolved::kRoot;
     });
+  }
+
+  // ---------------------------------------------------------------------------------------------------------- queues
+
+  // Bytes that a step reads or writes, and the queue of the stream that does it.
+  struct Access {
+    uint32_t queue, home;  // home: of the device that the bytes lie on
+    uint32_t root;
+    int64_t low, high;  // of the root, [low, high)
+    bool write;
+    uint32_t when;  // 1 for the first step; 0 is the moment before
+  };
+
+  // Where a copy runs: on the device that gets it, or on that which it is fetched from. Host code waits for it there.
+  uint32_t queue_of(const Exec& e) const {
+    const Step& step = *p_.steps[e.step];
+    switch (e.kind) {
+      case Exec::kLaunch:
+      case Exec::kSizes: return p_.queue_of(step.device);
+      case Exec::kCopy: {
+        const uint32_t to = p_.queue_of(p_.slots[e.outputs[0]].device);
+        return to != kNone ? to : p_.queue_of(p_.slots[e.inputs[0]].device);
+      }
+      default: return kNone;
+    }
+  }
+
+  void access(const Exec& e, uint32_t slot, bool write, uint32_t when, std::vector<Access>* out) const {
+    if (slot == kNone) return;
+    const Slot& s = p_.slots[slot];
+    const Resolved& r = l_.slots[slot];
+    const uint32_t home = p_.queue_of(s.device);
+    if (home == kNone || r.place != Resolved::kRoot) return;
+    int64_t low = 0, high = 0;
+    const int64_t bits = dtype_bits(s.dtype);
+    for (uint32_t k = 0; k < s.rank; ++k) {
+      if (r.sizes[k] == 0) return;
+      (r.strides[k] < 0 ? low : high) += (r.sizes[k] - 1) * r.strides[k];
+    }
+    // A control step leaves every device's memory to that device's stream.
+    const uint32_t queue = e.kind == Exec::kControl ? home : e.queue;
+    if (queue == kNone) return;
+    out->push_back({queue, home, r.index, r.offset + low * bits / 8, r.offset + ((high + 1) * bits + 7) / 8, write, when});
+  }
+
+  // Streams of one call run in any order: a step waits for the data that it reads, for what still reads the bytes that it writes, and, before
+  // it first touches memory of another device, for what was queued there before the call. A wait covers everything queued until then.
+  void order_queues() {
+    for (Exec& e : l_.program) e.queue = queue_of(e);
+    const size_t n = p_.queues.size();
+    if (n < 2) return;
+    std::vector<Access> all, now;
+    std::vector<std::vector<int64_t>> covered(n, std::vector<int64_t>(n, -1));  // [queue][other]: what it is behind
+    for (uint32_t t = 0; t < l_.program.size(); ++t) {
+      Exec& e = l_.program[t];
+      now.clear();
+      for (const uint32_t slot : e.inputs) access(e, slot, false, t + 1, &now);
+      for (const uint32_t slot : e.outputs) access(e, slot, true, t + 1, &now);
+      if (e.workspace_bytes > 0 && e.queue != kNone)
+        now.push_back(
+            {e.queue, e.queue, e.workspace_root, e.workspace_offset, e.workspace_offset + e.workspace_bytes, true, t + 1});
+      for (const Access& a : now) {
+        std::vector<int64_t> needed(n, -1);
+        std::vector<Wait> why(n, Wait::kStepReusesBytes);
+        if (a.home != a.queue) needed[a.home] = 0, why[a.home] = Wait::kStepNeedsData;
+        for (const Access& b : all) {
+          if (b.queue == a.queue || b.root != a.root || b.high <= a.low || a.high <= b.low || !(a.write || b.write)) continue;
+          needed[b.queue] = std::max<int64_t>(needed[b.queue], b.when);
+          if (b.write) why[b.queue] = Wait::kStepNeedsData;
+        }
+        for (uint32_t q = 0; q < n; ++q) {
+          if (needed[q] <= covered[a.queue][q]) continue;
+          e.waits.push_back({a.queue, q, why[q]});
+          covered[a.queue][q] = t;  // all steps before this one
+        }
+      }
+      all.insert(all.end(), now.begin(), now.end());
+    }
+    for (const Access& a : all) {
+      if (a.queue == a.home || static_cast<int64_t>(a.when) <= covered[a.home][a.queue]) continue;
+      l_.last_waits.push_back({a.home, a.queue, Wait::kRunEnds});
+      covered[a.home][a.queue] = static_cast<int64_t>(l_.program.size());
+    }
   }
 
   const Plan& p_;

@@ -10,6 +10,7 @@
 
 #include "compile/plan.hpp"
 #include "compile/runtime_call.hpp"
+#include "runtime/waits.hpp"
 
 namespace tessera::core {
 
@@ -22,6 +23,12 @@ struct Resolved {  // a slot
   bool dense = true, aligned = true;
 };
 
+// The stream of `queue` waits for what is queued on the stream of `other` by then.
+struct QueueWait {
+  uint32_t queue, other;
+  Wait why;
+};
+
 struct Exec {  // a step that runs
   enum Kind : uint8_t { kLaunch, kCompute, kCopy, kSizes, kComputeSizes, kControl } kind;
   uint32_t step = 0;
@@ -30,6 +37,8 @@ struct Exec {  // a step that runs
   uint32_t workspace_root = kNone;
   int64_t workspace_offset = 0;
   const RuntimeCall* call = nullptr;
+  uint32_t queue = kNone;  // of the stream that it is queued on; kNone: the host runs it
+  std::vector<QueueWait> waits;
 };
 
 // Immutable once made; shared by every lease of a plan.
@@ -43,7 +52,8 @@ struct SectionLayout {
     uint32_t root;  // output_root(output), or the input or dynamic buffer whose memory it shares
     int64_t bytes;  // to allocate; 0 when shared
   };
-  std::vector<Output> outputs;  // whose memory this section provides
+  std::vector<Output> outputs;        // whose memory this section provides
+  std::vector<QueueWait> last_waits;  // behind the program
   int64_t output_bytes = 0;
   std::vector<std::pair<uint32_t, int64_t>> storage_places;  // root and offset of each storage placed so far
   std::deque<std::vector<int64_t>> numbers;                  // behind sizes and strides

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compile/plan.hpp"
 
+#include <algorithm>
+
+#include "compile/device_constants.hpp"
 #include "compile/layout.hpp"
 #include "ir/graph.hpp"
 #include "plugin/plugin_host.hpp"
@@ -10,12 +13,21 @@
 namespace tessera::core {
 
 Plan::~Plan() {
+  for (const StreamPoint& p : used_) {
+    try {
+      Stream::host_wait(p, Wait::kPlanDestroyed);
+    } catch (const Error&) {}  // a device that fails says so to the next who queues work
+  }
   if (prepared) executor->as<tsr_executor>().release(executor->self, prepared);
   for (auto& l : leases_) delete l.load();
   for (const auto& s : steps) {
     if (s->kernel.destroy) s->kernel.destroy(s->kernel.self);
+    if (s->site != 0) unregister_site(s->site);
     if (s->kernel.held_bytes > 0) core::device(s->device).count_freed(s->kernel.held_bytes);
   }
+  const bool placed = std::any_of(constants.begin(), constants.end(), [](const Constant& c) { return c.device != kCpu; });
+  constants.clear();
+  if (placed) drop_unused_constants();
   if (form_bytes > 0) core::device(kCpu).count_freed(form_bytes);
 }
 

@@ -31,6 +31,7 @@ struct CompileOptions;
 struct Factory;
 struct OpRecord;
 struct Lease;
+struct RunContext;
 struct SectionLayout;
 
 inline constexpr uint32_t kNone = TSR_NONE;
@@ -95,6 +96,7 @@ struct Step {
   uint32_t target = kNone;                // output or state input of a copy
   std::unique_ptr<ControlPlan> control;
   double predicted_seconds = -1;  // by the backend; negative: unknown
+  uint64_t site = 0;              // of a kernel on a device, for its faults; owned
   mutable std::atomic<int64_t> measured_ns{0}, measured_runs{0};
   Step() { kernel.in_place = -1; }  // until a backend says otherwise
 };
@@ -144,6 +146,7 @@ class Plan {
   std::vector<DimRef> dims;
   std::vector<uint32_t> output_slots;     // one per output of the region
   std::vector<tsr_device> arena_devices;  // devices with an arena
+  std::vector<tsr_device> queues;         // devices other than the host: each has one stream per call
   SizeProgram program;
   uint32_t num_sections = 1;
   uint32_t num_dynamic = 0;
@@ -182,6 +185,11 @@ class Plan {
   }
   uint32_t num_roots() const { return arena_root(num_sections, 0); }
   uint32_t arena_index(tsr_device d) const;
+  uint32_t queue_of(tsr_device d) const {  // kNone: the host
+    for (uint32_t q = 0; q < queues.size(); ++q)
+      if (queues[q] == d) return q;
+    return kNone;
+  }
 
   const DimRef* dims_of(uint32_t slot) const { return dims.data() + slots[slot].dims; }
 
@@ -200,9 +208,10 @@ class Plan {
     bool trusted = false;                 // guards have checked dtypes, ranks, sizes, strides and devices
     void* const* places = nullptr;        // run_into(): memory of the results
     const tsr_raw_call* raw = nullptr;    // run_raw(): who gives the memory of the results
+    const RunContext* context = nullptr;  // null: the thread's current streams, and memory of the pool
   };
   void run(const Args& args, TensorRef* outputs) const;
-  // Writes result j, dense, to args.places[j], which is aligned to kAlignment and overlaps no input. All results lie on the host.
+  // Writes result j, dense, to args.places[j], which is aligned to kAlignment and overlaps no input. The plan runs on the host alone.
   void run_into(const Args& args) const;
   // Writes result j, dense, to memory that args.raw gives for it.
   void run_raw(const Args& args) const;
@@ -218,6 +227,9 @@ class Plan {
   // finish(lease, j, slot, its place) for every output j, before the lease is given back.
   template <class Finish>
   void run_leased(const Args& args, Finish&& finish) const;
+  void begin_streams(Lease& lease, const Args& args) const;
+  void end_streams(Lease& lease, const Args& args) const noexcept;
+  Buffer* allocate(const Lease& lease, tsr_device d, int64_t bytes) const;
   void run_sections(Lease& lease, const Args& args) const;
   void run_executor(Lease& lease, const SectionLayout& layout) const;
   const std::shared_ptr<const SectionLayout>& layout_for(Lease& lease, uint32_t section, bool regular) const;
@@ -232,6 +244,10 @@ class Plan {
   };
   std::vector<Relation> relations_;
   void check_relations(uint32_t section, const int64_t* dims) const;
+
+  // What its runs have queued: kernels stay until that has passed.
+  mutable std::mutex used_mutex_;
+  mutable std::vector<StreamPoint> used_;
 
   static constexpr size_t kLeases = 16;
   mutable std::atomic<Lease*> leases_[kLeases] = {};

@@ -44,6 +44,7 @@ class PlanBuilder {
     inputs(known);
     for (const tsr_id n : nodes_of(g_, region_)) node(n);
     outputs();
+    queues();
     if (kernels_) {
       compile_kernels(g_, p_, options_);
       place_constants(p_, unplaced_);
@@ -441,6 +442,18 @@ class PlanBuilder {
       step.copy = kCopyWriteback;
       step.target = i;
       step.device = p_.inputs[i].device;
+    }
+  }
+
+  // Devices with streams. A kernel there reports faults by a number.
+  void queues() {
+    const auto add = [&](tsr_device d) {
+      if (d != kCpu && p_.queue_of(d) == kNone) p_.queues.push_back(d);
+    };
+    for (const Slot& s : p_.slots) add(s.device);
+    for (const auto& s : p_.steps) {
+      add(s->device);
+      if (kernels_ && s->kind == TSR_STEP_KERNEL && s->device != kCpu) s->site = register_site(g_.describe(s->node));
     }
   }
 

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "cache/blob.hpp"
 #include "compile/assign.hpp"
 #include "compile/constant_forms.hpp"
+#include "compile/device_constants.hpp"
 #include "compile/options.hpp"
 #include "compile/plan.hpp"
 #include "compile/saved_kernels.hpp"
@@ -233,10 +235,14 @@ void place_constants(Plan& plan, const std::vector<UnplacedConstant>& unplaced) 
       c.data = const_cast<void*>(u.data);
       continue;
     }
-    c.owned = BufferRef(allocate_buffer(core::device(c.device), u.bytes));
-    c.data = c.owned->data;
     const auto start = std::chrono::steady_clock::now();
-    core::device(c.device).copy(c.data, u.data, u.bytes, TSR_COPY_TO_DEVICE);
+    if (c.device == kCpu) {
+      c.owned = BufferRef(allocate_buffer(core::device(kCpu), u.bytes));
+      std::memcpy(c.owned->data, u.data, u.bytes);
+    } else {
+      c.owned = place_constant(core::device(c.device), u.data, u.bytes);
+    }
+    c.data = c.owned->data;
     plan.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 }

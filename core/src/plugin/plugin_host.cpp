@@ -182,6 +182,13 @@ class Loader {
         continue;
       }
       found.push_back(id);
+      if (f.kind == TSR_DEVICE && desc.abi_major == 0 && desc.abi_minor < 2) {
+        user("TSR-P047",
+             id + ": the library is built for plugin ABI " + std::to_string(desc.abi_major) + "." +
+                 std::to_string(desc.abi_minor) + ", whose device table is laid out in another way",
+             "build the plugin with this SDK");
+        continue;
+      }
       std::vector<TableProblem> problems;
       tables->push_back(copy_table(static_cast<tsr_kind>(f.kind), id, f.table, &problems));
       for (const TableProblem& p : problems)

@@ -5,8 +5,10 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "runtime/pool.hpp"
+#include "runtime/stream_pool.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
@@ -86,7 +88,7 @@ class CentralPool {
 void destroy(Buffer* list) noexcept {
   while (Buffer* b = list) {
     list = b->next;
-    b->device->free(b->data, b->capacity);
+    b->device->free(b->data, b->capacity, nullptr);
     delete b;
   }
 }
@@ -96,11 +98,11 @@ void give_central(Buffer* b) noexcept { destroy(CentralPool::of(b->device->id())
 Buffer* allocate_block(Device& device, uint32_t c, size_t capacity) {
   auto b = std::make_unique<Buffer>();
   try {
-    b->data = device.allocate(capacity);
+    b->data = device.allocate(capacity, nullptr);
   } catch (const Error& e) {
     if (e.code() != "TSR-R001") throw;
     trim_pool(device);  // what waits in the pool may be what is missing
-    b->data = device.allocate(capacity);
+    b->data = device.allocate(capacity, nullptr);
   }
   b->capacity = capacity;
   b->device = &device;
@@ -159,11 +161,12 @@ ThreadCache::~ThreadCache() {
   }
 }
 
-Buffer* allocate_buffer(Device& device, size_t bytes) {
+Buffer* allocate_buffer(Device& device, size_t bytes, Stream* stream) {
   if (bytes > size_t{1} << 46)  // beyond any address space, and beyond the size classes
     throw environment_error("TSR-R001",
                             "out of memory on device '" + device.name() + "': asked for " + std::to_string(bytes) + " bytes",
                             "use smaller sizes");
+  if (device.id() != kCpu) return allocate_streamed(device, bytes, stream ? *stream : current_stream(device));
   const uint32_t c = size_class_of(bytes);
   ThreadCache* const cache = thread_cache();
   if (c < ThreadCache::kClasses && cache) [[likely]]
@@ -196,12 +199,19 @@ Buffer* wrap_buffer(Device& device, void* data, size_t bytes, void (*deleter)(vo
   b->size_class = Buffer::kWrapped;
   b->deleter = deleter;
   b->deleter_ctx = ctx;
+  b->uses = device.has_streams() ? new StreamUses : nullptr;
   return b;
 }
 
 void Buffer::recycle(Buffer* b) noexcept {
   ThreadCache* cache = thread_cache();
+  if (b->size_class == kStreamed) [[unlikely]]
+    return recycle_streamed(b);
   if (b->size_class == kWrapped) [[unlikely]] {
+    if (b->uses) {
+      leave_uses(*b);
+      delete std::exchange(b->uses, nullptr);
+    }
     if (b->deleter) b->deleter(b->deleter_ctx);
     if (cache && cache->num_headers < ThreadCache::kMaxHandles) {
       b->next = cache->headers;
@@ -228,6 +238,7 @@ void settle_counts(Device& device) noexcept {
 }
 
 void trim_pool(Device& device) noexcept {
+  if (device.id() != kCpu) return trim_streamed(device);
   if (ThreadCache* cache = thread_cache(); cache && cache->by_device[device.id()]) {
     ThreadCache::Bins& bins = *cache->by_device[device.id()];
     for (Buffer*& head : bins.head) {

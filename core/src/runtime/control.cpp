@@ -18,10 +18,12 @@ namespace tessera::core {
 namespace {
 
 // A bool[] wherever it lies.
-bool read_bool(const tsr_tensor& t) {
+bool read_bool(const Lease& lease, const tsr_tensor& t) {
   uint8_t value = 0;
   const tsr_tensor host{&value, TSR_BOOL, 0, nullptr, nullptr, kCpu, TSR_TENSOR_CONTIGUOUS};
-  copy_tensor(host, t);
+  Stream* const from = lease.stream_of(t.device);
+  copy_tensor(host, t, nullptr, from);
+  if (from) from->raise_fault();
   return value != 0;
 }
 
@@ -30,14 +32,16 @@ std::vector<TensorRef> run_region(const Plan& plan, const Lease& lease, const st
   Plan::Args args{};
   args.inputs = inputs.data();
   args.outer_dims = lease.dims.data();
+  args.context = &lease.context;
   plan.run(args, out.data());
   return out;
 }
 
 // The result of zero iterations is the initial value; results are buffers of their own.
-TensorRef own(const tsr_tensor& t) {
-  TensorRef out(tensor_create(t.dtype, {t.sizes, t.rank}, t.device));
-  copy_tensor(out->desc, t);
+TensorRef own(const Lease& lease, const tsr_tensor& t) {
+  Stream* const s = lease.stream_of(t.device);
+  TensorRef out(tensor_create(t.dtype, {t.sizes, t.rank}, t.device, s));
+  copy_tensor(out->desc, t, s, s);
   return out;
 }
 
@@ -59,7 +63,8 @@ tsr_tensor slice(const tsr_tensor& t, int64_t index) {
 // Slices of equal sizes, one after the other along a new first dimension. Memory grows with their number: it doubles when it is full.
 class Stack {
  public:
-  Stack(std::string_view op, tsr_device device) : op_(op), device_(device) {}
+  Stack(const Lease& lease, std::string_view op, tsr_device device)
+      : lease_(lease), op_(op), device_(device), stream_(lease.stream_of(device)) {}
 
   // Of a known number of slices, in any order.
   void put(const tsr_tensor& t, int64_t at, int64_t length, int64_t result, int64_t turn) {
@@ -84,17 +89,18 @@ class Stack {
     if (all_) return resize(length);
     std::vector<int64_t> sizes = {length};
     sizes.insert(sizes.end(), slice.sizes, slice.sizes + slice.rank);
-    all_ = TensorRef(tensor_create(slice.dtype, sizes, device_));
+    all_ = TensorRef(tensor_create(slice.dtype, sizes, device_, stream_));
   }
   void resize(int64_t length) {
     const tsr_tensor& old = all_->desc;
     std::vector<int64_t> sizes(old.sizes, old.sizes + old.rank);
     sizes[0] = length;
-    TensorRef other(tensor_create(old.dtype, sizes, device_));
+    TensorRef other(tensor_create(old.dtype, sizes, device_, stream_));
     tsr_tensor from = old, to = other->desc;
     sizes[0] = std::min(length, old.sizes[0]);
     from.sizes = to.sizes = sizes.data();
-    copy_tensor(to, from);
+    copy_tensor(to, from, stream_, stream_);
+    lease_.note_used(all_);
     all_ = std::move(other);
   }
   void place(const tsr_tensor& t, int64_t at, int64_t result, int64_t turn) {
@@ -105,11 +111,13 @@ class Stack {
                            " for result " + std::to_string(result) + ", the first step " +
                            type_text(to.dtype, {to.sizes, to.rank}),
                        "results that are stacked have one size in all steps: pad them, or stack what they are reduced to");
-    copy_tensor(to, t);
+    copy_tensor(to, t, stream_, lease_.stream_of(t.device));
   }
 
+  const Lease& lease_;
   std::string_view op_;
   tsr_device device_;
+  Stream* stream_;  // null: the host
   TensorRef all_;
   int64_t count_ = 0;
 };
@@ -122,7 +130,8 @@ TensorRef empty_stack(const Plan& plan, const Lease& lease, uint32_t slot) {
   for (uint32_t d = 0; d < t.rank; ++d)
     sizes.push_back(std::max<int64_t>(plan.graph->sizes().evaluate(t.sizes[d], symbols), 0));
   if (!sizes.empty()) sizes[0] = 0;
-  return TensorRef(tensor_create(plan.slots[slot].dtype, sizes, plan.slots[slot].device));
+  const tsr_device d = plan.slots[slot].device;
+  return TensorRef(tensor_create(plan.slots[slot].dtype, sizes, d, lease.stream_of(d)));
 }
 
 std::vector<TensorRef> run_while(const Plan& plan, const ControlPlan& c, const Lease& lease, const SectionRun::Ready& r) {
@@ -132,17 +141,21 @@ std::vector<TensorRef> run_while(const Plan& plan, const ControlPlan& c, const L
   std::vector<TensorRef> carried(c.carried);
   std::vector<Stack> stacked;
   for (size_t k = c.carried; k < r.step->outputs.size(); ++k)
-    stacked.emplace_back(r.step->record->name, plan.slots[r.step->outputs[k]].device);
+    stacked.emplace_back(lease, r.step->record->name, plan.slots[r.step->outputs[k]].device);
   // Where nothing computes the predicate there is nothing to wait for: no turn is made.
-  while (!c.predicate_unknown && read_bool(run_region(*c.regions[0], lease, inputs)[0]->desc)) {
+  while (!c.predicate_unknown && read_bool(lease, run_region(*c.regions[0], lease, inputs)[0]->desc)) {
     std::vector<TensorRef> next = run_region(*c.regions[1], lease, inputs);
-    for (size_t k = 0; k < stacked.size(); ++k) stacked[k].push(next[c.carried + k]->desc, static_cast<int64_t>(c.carried + k));
+    for (size_t k = 0; k < stacked.size(); ++k) {
+      stacked[k].push(next[c.carried + k]->desc, static_cast<int64_t>(c.carried + k));
+      lease.note_used(next[c.carried + k]);
+    }
     next.resize(c.carried);
+    for (const TensorRef& t : carried) lease.note_used(t);
     carried = std::move(next);
     for (uint32_t i = 0; i < c.carried; ++i) inputs[i] = &carried[i]->desc;
   }
   for (uint32_t i = 0; i < c.carried; ++i)
-    if (!carried[i]) carried[i] = own(*inputs[i]);
+    if (!carried[i]) carried[i] = own(lease, *inputs[i]);
   for (size_t k = 0; k < stacked.size(); ++k)
     carried.push_back(stacked[k] ? stacked[k].take_pushed() : empty_stack(plan, lease, r.step->outputs[c.carried + k]));
   return carried;
@@ -208,7 +221,7 @@ std::vector<TensorRef> run_map(const Plan& body, const Lease& lease, const Secti
 
 // Turns in ascending order, whose results lie on the host, have sizes that are known without running anything, and slices that begin where kernels may write.
 bool is_map(const Plan& body, const ControlPlan& c) {
-  if (c.carried != 0 || c.reverse || !body.is_static || !body.primary) return false;
+  if (c.carried != 0 || c.reverse || !body.is_static || !body.primary || !body.queues.empty()) return false;
   return std::all_of(body.output_slots.begin(), body.output_slots.end(), [&](uint32_t s) {
     const Slot& slot = body.slots[s];
     if (slot.device != kCpu || is_packed(slot.dtype)) return false;
@@ -235,21 +248,24 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Le
   std::vector<TensorRef> carried(c.carried);
   std::vector<Stack> stacked;
   for (size_t k = c.carried; k < r.step->outputs.size(); ++k)
-    stacked.emplace_back(r.step->record->name, plan.slots[r.step->outputs[k]].device);
+    stacked.emplace_back(lease, r.step->record->name, plan.slots[r.step->outputs[k]].device);
   for (int64_t step = 0; step < length; ++step) {
     const int64_t at = c.reverse ? length - 1 - step : step;
     for (uint32_t i = 0; i < c.scanned; ++i) slices[i] = slice(r.launch.inputs[c.carried + i], at);
     std::vector<TensorRef> out = run_region(*c.regions[0], lease, inputs);
     // The first turn tells what only the data knows of the sizes.
-    for (size_t k = 0; k < stacked.size(); ++k)
+    for (size_t k = 0; k < stacked.size(); ++k) {
       stacked[k].put(out[c.carried + k]->desc, at, length, static_cast<int64_t>(c.carried + k), step);
+      lease.note_used(out[c.carried + k]);
+    }
     for (uint32_t i = 0; i < c.carried; ++i) {
+      lease.note_used(carried[i]);
       carried[i] = std::move(out[i]);
       inputs[i] = &carried[i]->desc;
     }
   }
   for (uint32_t i = 0; i < c.carried; ++i)
-    if (!carried[i]) carried[i] = own(*inputs[i]);
+    if (!carried[i]) carried[i] = own(lease, *inputs[i]);
   for (size_t k = 0; k < stacked.size(); ++k)
     carried.push_back(stacked[k] ? stacked[k].take() : empty_stack(plan, lease, r.step->outputs[c.carried + k]));
   return carried;
@@ -263,7 +279,7 @@ void run_control(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
   std::vector<TensorRef> results;
   switch (c.kind) {
     case ControlPlan::kCond: {
-      const bool taken = c.predicate_unknown || read_bool(r.launch.inputs[0]);
+      const bool taken = c.predicate_unknown || read_bool(lease, r.launch.inputs[0]);
       std::vector<const tsr_tensor*> inputs;
       for (uint32_t i = 1; i < r.launch.num_inputs; ++i) inputs.push_back(&r.launch.inputs[i]);
       results = run_region(*c.regions[taken ? 0 : 1], lease, inputs);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/parallel.hpp"
+#include "runtime/stream.hpp"
 #include "runtime/tensor.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
@@ -139,10 +140,11 @@ bool both_dense(const tsr_tensor& a, const tsr_tensor& b) {
 }
 
 // The tensor's bytes in host memory, gaps included.
-tsr_tensor to_host(const tsr_tensor& t, std::vector<char>& storage) {
+tsr_tensor to_host(const tsr_tensor& t, std::vector<char>& storage, const Stream& stream) {
   const Span s = span_of(t);
   storage.resize(static_cast<size_t>(s.bytes));
-  device(t.device).copy(storage.data(), static_cast<const char*>(t.data) + s.low, storage.size(), TSR_COPY_TO_HOST);
+  device(t.device).copy(storage.data(), static_cast<const char*>(t.data) + s.low, storage.size(), TSR_COPY_TO_HOST,
+                        stream.raw());
   tsr_tensor out = t;
   out.data = storage.data() - s.low;
   out.device = kCpu;
@@ -151,31 +153,38 @@ tsr_tensor to_host(const tsr_tensor& t, std::vector<char>& storage) {
 
 }  // namespace
 
-void copy_tensor(const tsr_tensor& dst, const tsr_tensor& src) {
+void copy_tensor(const tsr_tensor& dst, const tsr_tensor& src, Stream* to_stream, Stream* from_stream) {
   if (num_elements({dst.sizes, dst.rank}) == 0) return;
   Device& to = device(dst.device);
   Device& from = device(src.device);
+  if (&to != &device(kCpu) && !to_stream) to_stream = &current_stream(to);
+  if (&from != &device(kCpu) && !from_stream) from_stream = &current_stream(from);
   const bool host_to = to.host_accessible(), host_from = from.host_accessible();
   if (host_to && host_from) {
     // Work queued on either device must be done before the host touches its memory.
-    from.synchronize();
-    if (&to != &from) to.synchronize();
+    if (from_stream) from_stream->synchronize(Wait::kNone);
+    if (to_stream && to_stream != from_stream) to_stream->synchronize(Wait::kNone);
     return copy_host(dst, src);
   }
   const bool plain = both_dense(dst, src);
   const auto bytes = static_cast<size_t>(span_of(src).bytes);
-  if (plain && &to == &from) return to.copy(dst.data, src.data, bytes, TSR_COPY_WITHIN);
-  if (plain && host_from) return to.copy(dst.data, src.data, bytes, TSR_COPY_TO_DEVICE);
-  if (plain && host_to) return from.copy(dst.data, src.data, bytes, TSR_COPY_TO_HOST);
+  if (&to == &from) {
+    if (plain) return to.copy(dst.data, src.data, bytes, TSR_COPY_WITHIN, to_stream->raw());
+    if (to.copy_strided(dst, src, to_stream->raw())) return;
+  } else if (plain && to_stream && from_stream) {
+    if (to.copy_peer(dst.data, from, src.data, bytes, to_stream->raw())) return;
+  }
+  if (plain && !from_stream) return to.copy(dst.data, src.data, bytes, TSR_COPY_TO_DEVICE, to_stream->raw());
+  if (plain && !to_stream) return from.copy(dst.data, src.data, bytes, TSR_COPY_TO_HOST, from_stream->raw());
   // Through host memory, where layouts are changed.
   std::vector<char> staging, target;
-  const tsr_tensor host_src = host_from ? src : to_host(src, staging);
-  if (host_to) return copy_host(dst, host_src);
-  if (both_dense(dst, host_src)) return to.copy(dst.data, host_src.data, bytes, TSR_COPY_TO_DEVICE);
-  const tsr_tensor host_dst = to_host(dst, target);  // the gaps of a strided destination keep their bytes
+  const tsr_tensor host_src = from_stream ? to_host(src, staging, *from_stream) : src;
+  if (!to_stream) return copy_host(dst, host_src);
+  if (both_dense(dst, host_src)) return to.copy(dst.data, host_src.data, bytes, TSR_COPY_TO_DEVICE, to_stream->raw());
+  const tsr_tensor host_dst = to_host(dst, target, *to_stream);  // the gaps of a strided destination keep their bytes
   copy_host(host_dst, host_src);
   const Span s = span_of(dst);
-  to.copy(static_cast<char*>(dst.data) + s.low, target.data(), target.size(), TSR_COPY_TO_DEVICE);
+  to.copy(static_cast<char*>(dst.data) + s.low, target.data(), target.size(), TSR_COPY_TO_DEVICE, to_stream->raw());
 }
 
 }  // namespace tessera::core

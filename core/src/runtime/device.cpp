@@ -162,35 +162,103 @@ const Device::Provider& Device::provider() const {
 bool Device::available() const { return id_ == kCpu || provider_.load(std::memory_order_acquire) != nullptr; }
 bool Device::host_accessible() const { return id_ == kCpu || provider().host_accessible; }
 
-void* Device::allocate(size_t bytes) {
+void* Device::allocate(size_t bytes, tsr_stream* stream) {
   if (id_ == kCpu) return host_allocate(bytes);
   const Provider& p = provider();
   void* out = nullptr;
-  throw_if(p.table->alloc(p.self, index_, bytes, kAlignment, &out), p.plugin, p.vendor);
+  throw_if(p.table->alloc(p.self, index_, bytes, kAlignment, stream, &out), p.plugin, p.vendor);
   if (!out && bytes > 0) throw out_of_memory(name_, bytes, "");
   return out;
 }
 
-void Device::free(void* p, size_t) noexcept {
+void Device::free(void* p, size_t, tsr_stream* stream) noexcept {
   if (id_ == kCpu) return std::free(p);
-  if (const Provider* provider = provider_.load(std::memory_order_acquire)) provider->table->free(provider->self, index_, p);
+  if (const Provider* provider = provider_.load(std::memory_order_acquire))
+    provider->table->free(provider->self, index_, p, stream);
 }
 
-void Device::copy(void* dst, const void* src, size_t bytes, uint32_t direction) {
+void Device::copy(void* dst, const void* src, size_t bytes, uint32_t direction, tsr_stream* stream) {
   if (bytes == 0) return;
   if (id_ == kCpu) {
     std::memcpy(dst, src, bytes);
     return;
   }
   const Provider& p = provider();
-  throw_if(p.table->copy(p.self, index_, dst, src, bytes, direction, nullptr), p.plugin, p.vendor);
-  if (direction != TSR_COPY_WITHIN) synchronize();
+  throw_if(p.table->copy(p.self, index_, dst, src, bytes, direction, stream), p.plugin, p.vendor);
 }
 
-void Device::synchronize() {
-  if (id_ == kCpu) return;
+bool Device::copy_strided(const tsr_tensor& dst, const tsr_tensor& src, tsr_stream* stream) {
   const Provider& p = provider();
-  if (p.table->stream_synchronize) throw_if(p.table->stream_synchronize(p.self, nullptr), p.plugin, p.vendor);
+  if (!p.table->copy_strided) return false;
+  throw_if(p.table->copy_strided(p.self, index_, &dst, &src, stream), p.plugin, p.vendor);
+  return true;
+}
+
+bool Device::copy_peer(void* dst, Device& from, const void* src, size_t bytes, tsr_stream* stream) {
+  const Provider& p = provider();
+  if (!p.table->copy_peer || from.kind_ != kind_) return false;
+  if (bytes > 0) throw_if(p.table->copy_peer(p.self, index_, dst, from.index_, src, bytes, stream), p.plugin, p.vendor);
+  return true;
+}
+
+tsr_stream* Device::make_stream() {
+  const Provider& p = provider();
+  tsr_stream* out = nullptr;
+  throw_if(p.table->stream_create(p.self, index_, &out), p.plugin, p.vendor);
+  return out;
+}
+
+tsr_stream* Device::wrap_stream(void* native) {
+  const Provider& p = provider();
+  if (!p.table->stream_wrap)
+    throw user_error("TSR-R041", "device '" + name_ + "' takes no streams of other libraries",
+                     "make one with stream_create and pass that");
+  tsr_stream* out = nullptr;
+  throw_if(p.table->stream_wrap(p.self, index_, native, &out), p.plugin, p.vendor);
+  return out;
+}
+
+void Device::destroy_stream(tsr_stream* stream) noexcept {
+  if (const Provider* p = provider_.load(std::memory_order_acquire)) p->table->stream_destroy(p->self, index_, stream);
+}
+
+void Device::synchronize(tsr_stream* stream) {
+  const Provider& p = provider();
+  throw_if(p.table->stream_synchronize(p.self, index_, stream), p.plugin, p.vendor);
+}
+
+bool Device::wait_for_stream(tsr_stream* stream, Device& other, tsr_stream* awaited) {
+  if (other.kind_ != kind_) return false;
+  const Provider& p = provider();
+  tsr_event* event = nullptr;
+  {
+    std::lock_guard lock(other.events_mutex_);
+    if (!other.events_.empty()) {
+      event = other.events_.back();
+      other.events_.pop_back();
+    }
+  }
+  if (!event) throw_if(p.table->event_create(p.self, other.index_, &event), p.plugin, p.vendor);
+  throw_if(p.table->event_record(p.self, other.index_, event, awaited), p.plugin, p.vendor);
+  throw_if(p.table->event_wait(p.self, index_, event, stream), p.plugin, p.vendor);
+  std::lock_guard lock(other.events_mutex_);  // the wait stays as it is when the event is recorded again
+  other.events_.push_back(event);
+  return true;
+}
+
+void* Device::allocate_pinned(size_t bytes) {
+  const Provider& p = provider();
+  void* out = nullptr;
+  throw_if(p.table->host_alloc(p.self, index_, bytes, &out), p.plugin, p.vendor);
+  return out;
+}
+
+int64_t Device::total_bytes() {
+  const Provider& p = provider();
+  tsr_device_info info{};
+  info.struct_size = sizeof info;
+  if (p.table->info) throw_if(p.table->info(p.self, index_, &info), p.plugin, p.vendor);
+  return info.total_bytes;
 }
 
 void Device::add_ledger(const Ledger* l) {

@@ -34,12 +34,28 @@ class Device {
   bool available() const;
   bool host_accessible() const;
 
-  // 64-byte aligned. Throws TSR-R001 (out of memory, with the bytes asked for) or TSR-R002.
-  void* allocate(size_t bytes);
-  void free(void* p, size_t bytes) noexcept;
-  // Synchronous for the host: when it returns, a destination in host memory is readable and a host source may be reused.
-  void copy(void* dst, const void* src, size_t bytes, uint32_t direction);
-  void synchronize();
+  bool has_streams() const { return id_ != kCpu && provider_.load(std::memory_order_acquire) != nullptr; }
+
+  // 64-byte aligned, for work on the stream from now on; the host has none (null). Throws TSR-R001 (out of memory, with the bytes
+  // asked for) or TSR-R002.
+  void* allocate(size_t bytes, tsr_stream* stream);
+  void free(void* p, size_t bytes, tsr_stream* stream) noexcept;
+  // Of a device with streams, in stream order. When it returns, a destination in host memory is readable and a host source may be reused.
+  void copy(void* dst, const void* src, size_t bytes, uint32_t direction, tsr_stream* stream);
+  // False: the device cannot, and nothing was done. Source and destination of copy_strided lie on this device; those of copy_peer on `from`
+  // and on this device, whose stream it is.
+  bool copy_strided(const tsr_tensor& dst, const tsr_tensor& src, tsr_stream* stream);
+  bool copy_peer(void* dst, Device& from, const void* src, size_t bytes, tsr_stream* stream);
+
+  // ---- streams of this device, as its table knows them
+  tsr_stream* make_stream();
+  tsr_stream* wrap_stream(void* native);  // throws TSR-R041
+  void destroy_stream(tsr_stream* stream) noexcept;
+  void synchronize(tsr_stream* stream);
+  // `stream` waits for what is queued on another stream by now. False: there is no event that both devices know.
+  bool wait_for_stream(tsr_stream* stream, Device& other, tsr_stream* awaited);
+  void* allocate_pinned(size_t bytes);  // host memory that the device addresses; stays with the process
+  int64_t total_bytes();                // 0: unknown
 
   // Bytes of live buffers, counted by the owner of the buffers (buffer.cpp), and their maximum.
   //
@@ -96,6 +112,8 @@ class Device {
   std::atomic<const Provider*> provider_{nullptr};
   mutable std::mutex ledgers_mutex_;
   std::vector<const Ledger*> ledgers_;
+  std::mutex events_mutex_;
+  std::vector<tsr_event*> events_;  // that nobody uses
   alignas(64) std::atomic<int64_t> in_use_{0};
   std::atomic<int64_t> peak_{0};
 };

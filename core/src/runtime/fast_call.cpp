@@ -109,7 +109,7 @@ struct FastCall::Place {  // within an input, an output or an arena
 namespace {
 
 bool fits(const Plan& p) {
-  if (!p.primary || p.measure || p.gives_away || p.nested) return false;
+  if (!p.primary || p.measure || p.gives_away || p.nested || !p.queues.empty()) return false;
   for (const Exec& e : p.primary->program)
     if (e.kind != Exec::kLaunch || e.inputs.size() + e.outputs.size() > kMaxOperands) return false;
   for (const auto& o : p.primary->outputs)
@@ -390,6 +390,8 @@ void FastCall::failed(const Launch& l, tsr_error* e) const {
   call.inputs = tensors;
   call.dims = at<int64_t>(dims_);
   call.stream = nullptr;
+  call.fault = nullptr;
+  call.site = 0;
   const TensorImage* const* image = at<const TensorImage*>(operands_);
   const uint16_t* base = at<uint16_t>(bases_);
   for (const Launch *l = at<Launch>(launches_), *end = l + num_launches_; l != end; ++l) {

@@ -37,6 +37,7 @@ void SectionRun::materialise(const Plan& plan, std::shared_ptr<const SectionLayo
     Ready& ready = ready_.emplace_back();
     ready.exec = &e;
     ready.step = plan.steps[e.step].get();
+    ready.queue = e.queue;
     tsr_launch& launch = ready.launch;
     launch = {};
     launch.struct_size = sizeof launch;
@@ -50,6 +51,7 @@ void SectionRun::materialise(const Plan& plan, std::shared_ptr<const SectionLayo
     }
     if (e.workspace_root != kNone) by_root[e.workspace_root].push_back({&launch.workspace, e.workspace_offset});
     launch.dims = dims;
+    launch.site = ready.step->site;
   }
   patches_.clear();
   patch_begin_.assign(1, 0);
@@ -111,6 +113,12 @@ ArenaShelf& shelf_of(tsr_device id) {
 
 }  // namespace
 
+Stream* Lease::stream_of(tsr_device d) const {
+  const uint32_t queue = plan.queue_of(d);
+  if (queue != kNone) return streams[queue];
+  return d == kCpu ? nullptr : &context.stream_of(device(d));
+}
+
 Buffer* take_arena(Device& device, int64_t bytes) {
   ArenaShelf& shelf = shelf_of(device.id());
   Buffer* small = nullptr;
@@ -130,6 +138,7 @@ Buffer* take_arena(Device& device, int64_t bytes) {
 }
 
 void give_arena(Buffer* b) noexcept {
+  if (b->uses) return b->release();  // a block of its device's pool
   for (auto& place : shelf_of(b->device->id()).places) {
     Buffer* expected = nullptr;
     if (!place.load(std::memory_order_relaxed) && place.compare_exchange_strong(expected, b, std::memory_order_release)) return;

@@ -7,6 +7,7 @@
 
 #include "compile/layout.hpp"
 #include "compile/plan.hpp"
+#include "runtime/run_context.hpp"
 
 namespace tessera::core {
 
@@ -17,6 +18,7 @@ class SectionRun {
   struct Ready {
     const Exec* exec;
     const Step* step;
+    uint32_t queue;  // whose stream it is queued on; kNone: the host runs it
     tsr_launch launch;
   };
 
@@ -63,9 +65,18 @@ struct Lease {
   std::vector<Buffer*> arenas;  // by section and arena device
   std::vector<int64_t> key;
   std::vector<InputLayout> inputs;
+  std::vector<Stream*> streams;  // by queue, of this call
+  RunContext context;            // of this call, for the plans inside
+  bool noted = true;             // its buffers know of this call
+
+  Stream* stream_of(tsr_device d) const;  // null: the host
+  // A result of a region that is let go of: what has been queued so far may read it.
+  void note_used(const TensorRef& t) const {
+    if (t && t->buffer->uses) note_write(*t->buffer, stream_of(t->desc.device)->point());
+  }
 };
 
-// Arenas are shared by all plans: calls mostly come one after the other, and then the largest arena serves them all.
+// Arenas of the host are shared by all plans: calls mostly come one after the other, and then the largest arena serves them all.
 Buffer* take_arena(Device& device, int64_t bytes);
 void give_arena(Buffer*) noexcept;
 // Returns every arena that waits to the pool. Called when the last plan goes.

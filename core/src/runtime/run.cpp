@@ -270,7 +270,8 @@ void compute_sizes(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
   const Step& kernel = *plan.steps[r.step->kernel_step];
   if (r.exec->kind == Exec::kComputeSizes) {
     for (uint32_t i = 0; i < r.launch.num_inputs; ++i)
-      if (!(r.launch.inputs[i].flags & TSR_TENSOR_ABSENT)) device(r.launch.inputs[i].device).synchronize();
+      if (!(r.launch.inputs[i].flags & TSR_TENSOR_ABSENT))
+        if (Stream* s = lease.stream_of(r.launch.inputs[i].device)) s->synchronize(Wait::kNone);
     const tsr_op_impl& impl = *r.step->record->impl;
     throw_if(impl.compute_sizes(impl.self, &r.exec->call->call, r.launch.inputs, r.launch.num_inputs, values.data(), count));
   } else if (kernel.kernel.sizes) {
@@ -299,6 +300,59 @@ void* raw_output(const tsr_raw_call& call, uint32_t index, const Slot& s, const 
 
 }  // namespace
 
+// Takes the streams of this call, throws what earlier work on them has found, and puts them behind the work that the inputs need.
+void Plan::begin_streams(Lease& lease, const Args& args) const {
+  static const RunContext none;
+  const RunContext& given = args.context ? *args.context : none;
+  lease.streams.clear();
+  for (const tsr_device d : queues) lease.streams.push_back(&given.stream_of(device(d)));
+  lease.context = {lease.streams, given.allocator};
+  lease.noted = false;
+  if (nested) return;
+  for (Stream* s : lease.streams) s->raise_fault();
+  if (!args.handles) return;
+  for (uint32_t i = 0; i < inputs.size(); ++i) {
+    if (args.handles[i]->desc.device == kCpu || !inputs[i].read) continue;
+    Stream& s = *lease.stream_of(args.handles[i]->desc.device);
+    order_read(*args.handles[i]->buffer, s, Wait::kInputWritten);
+    if (inputs[i].writeback != TSR_NONE) order_write(*args.handles[i]->buffer, s, Wait::kStateRead);
+  }
+}
+
+// Notes with every buffer, and with the plan, how far this call has come on its streams. Also after an error: part of it may be queued.
+void Plan::end_streams(Lease& lease, const Args& args) const noexcept {
+  if (lease.noted) return;
+  lease.noted = true;
+  std::vector<StreamPoint> points;
+  for (Stream* s : lease.streams) points.push_back(s->point());
+  const auto point_of = [&](const Buffer& b) -> const StreamPoint& { return points[queue_of(b.device->id())]; };
+  if (args.handles)
+    for (uint32_t i = 0; i < inputs.size(); ++i) {
+      if (args.handles[i]->desc.device == kCpu || !inputs[i].read) continue;
+      Buffer& b = *args.handles[i]->buffer;
+      inputs[i].writeback != TSR_NONE ? note_write(b, point_of(b)) : note_read(b, point_of(b));
+    }
+  for (const auto* buffers : {&lease.outputs, &lease.arenas})
+    for (Buffer* b : *buffers)
+      if (b && b->uses) note_write(*b, point_of(*b));
+  for (const TensorRef& t : lease.dynamics)
+    if (t && t->buffer->uses) note_write(*t->buffer, lease.stream_of(t->desc.device)->point());
+  std::lock_guard lock(used_mutex_);
+  for (const StreamPoint& p : points) {
+    const auto at = std::find_if(used_.begin(), used_.end(), [&](const StreamPoint& u) { return u.stream == p.stream; });
+    if (at == used_.end())
+      used_.push_back(p);
+    else
+      at->tick = std::max(at->tick, p.tick);
+  }
+}
+
+Buffer* Plan::allocate(const Lease& lease, tsr_device d, int64_t bytes) const {
+  Stream* const s = lease.stream_of(d);
+  if (s && lease.context.allocator) return borrow_buffer(*lease.context.allocator, device(d), static_cast<size_t>(bytes), *s);
+  return allocate_buffer(device(d), static_cast<size_t>(bytes), s);
+}
+
 void Plan::run_sections(Lease& lease, const Args& args) const {
   const bool look = !args.trusted || needs_alignment || gives_away || !is_static;
   const bool irregular = look && describe_inputs(lease, args);
@@ -322,13 +376,14 @@ void Plan::run_sections(Lease& lease, const Args& args) const {
         lease.bases[o.root] = raw_output(*args.raw, o.output, slots[slot], layout.slots[slot], static_cast<size_t>(o.bytes));
         continue;
       }
-      Buffer* b = allocate_buffer(device(slots[output_slots[o.output]].device), static_cast<size_t>(o.bytes));
+      Buffer* b = allocate(lease, slots[output_slots[o.output]].device, o.bytes);
       lease.outputs[o.output] = b;
       lease.bases[o.root] = b->data;
     }
     for (uint32_t d = 0; d < arena_devices.size(); ++d)
       if (layout.arena_bytes[d] > 0) {
-        Buffer* b = take_arena(device(arena_devices[d]), layout.arena_bytes[d]);
+        Buffer* b = arena_devices[d] == kCpu ? take_arena(device(kCpu), layout.arena_bytes[d])
+                                             : allocate(lease, arena_devices[d], layout.arena_bytes[d]);
         lease.arenas[section * arena_devices.size() + d] = b;
         lease.bases[arena_root(section, d)] = b->data;
       }
@@ -337,9 +392,16 @@ void Plan::run_sections(Lease& lease, const Args& args) const {
       run_executor(lease, layout);
       continue;
     }
-    for (const SectionRun::Ready& r : run.program()) {
+    bool passed = false;  // what may fail has run, and has not
+    for (SectionRun::Ready& r : run.program()) {
       const auto start = measure ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
       try {
+        for (const QueueWait& w : r.exec->waits) lease.streams[w.queue]->wait(lease.streams[w.other]->point(), w.why);
+        if (r.queue != kNone) {
+          Stream& s = *lease.streams[r.queue];
+          r.launch.stream = s.raw();
+          r.launch.fault = s.fault();
+        }
         switch (r.exec->kind) {
           case Exec::kLaunch:
             if (tsr_error* e = r.step->kernel.launch(r.step->kernel.self, &r.launch)) [[unlikely]]
@@ -351,7 +413,16 @@ void Plan::run_sections(Lease& lease, const Args& args) const {
                                   r.launch.num_outputs));
             break;
           }
-          case Exec::kCopy: copy_tensor(r.launch.outputs[0], r.launch.inputs[0]); break;
+          case Exec::kCopy:
+            // A state that is not donated keeps its value when a kernel of the call fails, which is known once the kernels have run.
+            if ((r.step->copy & kCopyWriteback) && r.queue != kNone && !passed) {
+              passed = true;
+              for (Stream* s : lease.streams) s->synchronize(Wait::kStateKept);
+              for (Stream* s : lease.streams) s->raise_fault();
+            }
+            copy_tensor(r.launch.outputs[0], r.launch.inputs[0], lease.stream_of(r.launch.outputs[0].device),
+                        lease.stream_of(r.launch.inputs[0].device));
+            break;
           case Exec::kSizes:
           case Exec::kComputeSizes: compute_sizes(*this, lease, r); break;
           case Exec::kControl:
@@ -367,12 +438,14 @@ void Plan::run_sections(Lease& lease, const Args& args) const {
         rethrow_at(*this, *r.step, e);
       }
       if (measure) {
+        if (r.queue != kNone) lease.streams[r.queue]->synchronize(Wait::kNone);
         r.step->measured_ns.fetch_add(
             std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count(),
             std::memory_order_relaxed);
         r.step->measured_runs.fetch_add(1, std::memory_order_relaxed);
       }
     }
+    for (const QueueWait& w : layout.last_waits) lease.streams[w.queue]->wait(lease.streams[w.other]->point(), w.why);
   }
 }
 
@@ -387,21 +460,28 @@ void Plan::run_executor(Lease& lease, const SectionLayout& layout) const {
     tensors[i] = {base ? base + r.offset : nullptr,    s.dtype, s.rank, r.sizes, r.strides, s.device,
                   r.dense ? TSR_TENSOR_CONTIGUOUS : 0u};
   }
-  executor->check(executor->as<tsr_executor>().run(executor->self, prepared, tensors.data(), lease.dims.data(), nullptr));
+  executor->check(executor->as<tsr_executor>().run(executor->self, prepared, tensors.data(), lease.dims.data(),
+                                                   lease.streams.empty() ? nullptr : lease.streams[0]->raw()));
 }
 
 template <class Finish>
 void Plan::run_leased(const Args& args, Finish&& finish) const {
   struct Guard {
     const Plan& plan;
+    const Args& args;
     Lease* lease;
-    ~Guard() { plan.release(lease); }
-  } guard{*this, acquire()};
+    ~Guard() {
+      plan.end_streams(*lease, args);
+      plan.release(lease);
+    }
+  } guard{*this, args, acquire()};
   Lease& lease = *guard.lease;
   if (!(args.trusted && is_static)) bind(args, lease.dims.data());
   std::optional<ThreadLimit> limit;
   if (threads > 0) limit.emplace(threads);
+  if (!queues.empty()) begin_streams(lease, args);
   run_sections(lease, args);
+  end_streams(lease, args);
   const SectionLayout& last = *lease.sections[num_sections - 1].layout();
   for (uint32_t j = 0; j < output_slots.size(); ++j) finish(lease, j, slots[output_slots[j]], last.slots[output_slots[j]]);
 }
@@ -447,8 +527,10 @@ void Plan::run_raw(const Args& args) const {
         raw_output(*args.raw, j, s, dense, static_cast<size_t>(tensor_bytes(static_cast<tsr_dtype>(s.dtype), elements)));
     if (elements == 0) return;
     char* base = static_cast<char*>(lease.bases[root]) + r.offset;
+    Stream* const stream = lease.stream_of(s.device);
     copy_tensor({data, s.dtype, s.rank, r.sizes, dense.strides, s.device, TSR_TENSOR_CONTIGUOUS},
-                {base, s.dtype, s.rank, r.sizes, r.strides, s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u});
+                {base, s.dtype, s.rank, r.sizes, r.strides, s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u}, stream, stream);
+    if (root >= dynamic_root(0)) lease.note_used(lease.dynamics[root - dynamic_root(0)]);
   });
 }
 

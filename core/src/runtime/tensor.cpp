@@ -123,10 +123,10 @@ std::string type_text(uint32_t dtype, std::span<const int64_t> sizes) {
   return s + ']';
 }
 
-Tensor* tensor_create(uint32_t dtype, std::span<const int64_t> sizes, tsr_device id) {
+Tensor* tensor_create(uint32_t dtype, std::span<const int64_t> sizes, tsr_device id, Stream* stream) {
   Device& d = device(id);
   const int64_t bytes = checked_bytes(dtype, sizes, d.name());
-  BufferRef buffer(allocate_buffer(d, static_cast<size_t>(bytes)));
+  BufferRef buffer(allocate_buffer(d, static_cast<size_t>(bytes), stream));
   Tensor* t = make_handle(buffer.get(), buffer->data, dtype, static_cast<uint32_t>(sizes.size()), sizes.data(), nullptr, id,
                           TSR_TENSOR_CONTIGUOUS);
   buffer.take();
@@ -207,8 +207,28 @@ Tensor* tensor_view(Tensor& base, int64_t offset, std::span<const int64_t> sizes
 }
 
 Tensor* tensor_copy(const Tensor& from, tsr_device to) {
-  TensorRef out(tensor_create(from.desc.dtype, {from.desc.sizes, from.desc.rank}, to));
-  copy_tensor(out->desc, from.desc);
+  Device& source = device(from.desc.device);
+  Device& target = device(to);
+  Stream* const reads = source.has_streams() ? &current_stream(source) : nullptr;
+  Stream* const writes = target.has_streams() ? &current_stream(target) : nullptr;
+  TensorRef out(tensor_create(from.desc.dtype, {from.desc.sizes, from.desc.rank}, to, writes));
+  Buffer& b = *from.buffer;
+  if (reads) order_read(b, *reads, Wait::kCopyWritten);
+  if (reads && writes) order_read(b, *writes, Wait::kCopyWritten);
+  struct Note {  // also when the copy fails half-way
+    Buffer &from, &to;
+    Stream *reads, *writes;
+    ~Note() {
+      if (reads) note_read(from, reads->point());
+      if (reads && writes) note_read(from, writes->point());
+      if (writes) note_write(to, writes->point());
+    }
+  };
+  {
+    const Note note{b, *out->buffer, reads, writes};
+    copy_tensor(out->desc, from.desc, writes, reads);
+  }
+  if (reads && !writes) reads->raise_fault();
   out->requires_grad = from.requires_grad;
   return out.take();
 }

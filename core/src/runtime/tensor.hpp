@@ -28,12 +28,15 @@ struct Tensor : tsr_tensor_handle {
 
 // All of them return a handle with one reference. Errors: TSR-T001 dtype, TSR-T002 rank or negative size, TSR-R001 sizes whose bytes
 // cannot be had, TSR-T003 a view outside of its base, TSR-T004 a strided packed tensor, TSR-T005 a missing pointer.
-Tensor* tensor_create(uint32_t dtype, std::span<const int64_t> sizes, tsr_device device);  // uninitialised, dense
+// Uninitialised, dense; for work on this stream from now on, null: the thread's current one of the device.
+Tensor* tensor_create(uint32_t dtype, std::span<const int64_t> sizes, tsr_device device, Stream* stream = nullptr);
 // Over memory of the caller, which must stay valid until `deleter` runs. On failure the deleter is not called.
 Tensor* tensor_wrap(const tsr_tensor& desc, void (*deleter)(void*), void* ctx);
 // `offset` and strides are in elements; negative and zero strides are allowed while every element lies in base's buffer.
 Tensor* tensor_view(Tensor& base, int64_t offset, std::span<const int64_t> sizes, const int64_t* strides);
-Tensor* tensor_copy(const Tensor& from, tsr_device to);  // dense
+// Dense. Queued on the thread's current streams, behind the work that wrote `from`; a copy to the host is there when it returns, and what
+// kernels on that stream have found wrong with their data is thrown.
+Tensor* tensor_copy(const Tensor& from, tsr_device to);
 // A dense tensor over `buffer`, which must be large enough; takes over one reference. No checks: the planner made them.
 Tensor* tensor_over(Buffer* buffer, void* data, uint32_t dtype, uint32_t rank, const int64_t* sizes, const int64_t* strides,
                     tsr_device device, uint32_t flags);

@@ -27,7 +27,7 @@ extern "C" {
 
 /* ABI version. Major: incompatible. Minor: appended fields and functions. 0.x: may still change incompatibly. */
 #define TSR_ABI_MAJOR 0
-#define TSR_ABI_MINOR 1
+#define TSR_ABI_MINOR 2
 /* Version of the graph IR (text form and tables). */
 #define TSR_IR_VERSION 1
 
@@ -686,39 +686,95 @@ typedef struct tsr_device_info {
   uint32_t host_accessible; /* 1: the host may read and write its memory directly */
   uint32_t reserved;
   int64_t total_bytes, free_bytes; /* 0: unknown */
+  /* ---- appended in ABI 0.2. Strings may be NULL and numbers 0 where they are unknown. */
+  const char* architecture;   /* what kernels are compiled for: "sm_90", "gfx942"; part of cache keys */
+  const char* driver_version; /* of the driver and its runtime library; part of cache keys */
+  uint32_t units;             /* multiprocessors or compute units */
+  uint32_t wave;              /* lanes that execute together: 32 or 64 */
+  uint32_t max_threads;       /* of one block */
+  uint32_t reserved2;
+  int64_t shared_bytes;    /* shared memory that one block may use */
+  int64_t register_bytes;  /* register file of one unit */
+  int64_t cache_bytes;     /* last-level cache */
+  double bytes_per_second; /* of its memory, both directions together */
+  double flops_per_second; /* multiplications and additions in f32 */
 } tsr_device_info;
 
 typedef struct tsr_stream tsr_stream;
 typedef struct tsr_event tsr_event;
 typedef struct tsr_device_graph tsr_device_graph;
 
-typedef struct tsr_device_table { /* index: the number behind the colon */
+/* Memory, streams and events of one kind of device. `index` is the number behind the colon; a stream or an event that is passed with an
+ * index belongs to that device, but for the event of event_wait. All functions are thread-safe. The host never passes a null stream.
+ *
+ * Work on one stream runs in the order in which it was queued, work on different streams in any order that events allow. A call that
+ * queues work returns before the work is done. An error of work that was queued earlier is reported by the next stream_synchronize,
+ * event_synchronize or blocking copy; kernels report through tsr_launch.fault. */
+typedef struct tsr_device_table {
   size_t struct_size;
   const char* name; /* "null" */
   uint32_t count;
   uint32_t reserved;
   tsr_error* (*info)(void* self, uint32_t index, tsr_device_info*);
-  tsr_error* (*alloc)(void* self, uint32_t index, size_t bytes, size_t align, void** out);
-  void (*free)(void* self, uint32_t index, void* p);
-  /* Copies between this device and the host (direction by flag) or within the device; stream order; NULL: default stream. */
-  tsr_error* (*copy)(void* self, uint32_t index, void* dst, const void* src, size_t bytes, uint32_t direction, tsr_stream*);
+  /* Memory for work that is queued on `stream` from now on. Out of memory: an error with code TSR-R001. */
+  tsr_error* (*alloc)(void* self, uint32_t index, size_t bytes, size_t align, tsr_stream*, void** out);
+  /* Gives memory back behind the work that is queued on `stream`. */
+  void (*free)(void* self, uint32_t index, void* p, tsr_stream*);
+  /* Copies between this device and the host, or within the device, in stream order. Unless `flags` holds TSR_COPY_ASYNC, host memory is
+   * free to change when the call returns: a source has been read, a destination written. */
+  tsr_error* (*copy)(void* self, uint32_t index, void* dst, const void* src, size_t bytes, uint32_t flags, tsr_stream*);
+  /* Sets every byte to `value`, in stream order. */
+  tsr_error* (*fill)(void* self, uint32_t index, void* dst, uint32_t value, size_t bytes, tsr_stream*);
   tsr_error* (*stream_create)(void* self, uint32_t index, tsr_stream**);
-  void (*stream_destroy)(void* self, tsr_stream*);
-  tsr_error* (*stream_synchronize)(void* self, tsr_stream*);
+  void (*stream_destroy)(void* self, uint32_t index, tsr_stream*); /* nothing is queued on it any more */
+  tsr_error* (*stream_synchronize)(void* self, uint32_t index, tsr_stream*);
   tsr_error* (*event_create)(void* self, uint32_t index, tsr_event**);
-  void (*event_destroy)(void* self, tsr_event*);
-  tsr_error* (*event_record)(void* self, tsr_event*, tsr_stream*);
-  tsr_error* (*event_wait)(void* self, tsr_event*, tsr_stream*);
-  tsr_error* (*event_elapsed)(void* self, tsr_event* from, tsr_event* to, double* seconds);
-  /* Graph capture; NULL: not supported. */
-  tsr_error* (*capture_begin)(void* self, tsr_stream*);
-  tsr_error* (*capture_end)(void* self, tsr_stream*, tsr_device_graph**);
-  tsr_error* (*graph_launch)(void* self, tsr_device_graph*, tsr_stream*);
-  void (*graph_destroy)(void* self, tsr_device_graph*);
+  void (*event_destroy)(void* self, uint32_t index, tsr_event*); /* waits that were queued stay as they are */
+  tsr_error* (*event_record)(void* self, uint32_t index, tsr_event*, tsr_stream*);
+  /* Work queued on `stream`, a stream of device `index`, from now on waits for what the event stands for at the time of this call; recording
+   * it again changes nothing for this stream. The event may be one of another device of this table. Never recorded: no wait. */
+  tsr_error* (*event_wait)(void* self, uint32_t index, tsr_event*, tsr_stream*);
+  tsr_error* (*event_query)(void* self, uint32_t index, tsr_event*, int* done);
+  tsr_error* (*event_synchronize)(void* self, uint32_t index, tsr_event*);
+  /* Both events were recorded and have passed. */
+  tsr_error* (*event_elapsed)(void* self, uint32_t index, tsr_event* from, tsr_event* to, double* seconds);
+  /* Host memory that the device reads and writes at the same address, and copies without a detour. */
+  tsr_error* (*host_alloc)(void* self, uint32_t index, size_t bytes, void** out);
+  void (*host_free)(void* self, uint32_t index, void* p);
+  /* ---- optional: NULL where the device has no such thing */
+  /* Copies between two tensors of this device with equal dtypes and sizes and any strides, in stream order. */
+  tsr_error* (*copy_strided)(void* self, uint32_t index, const tsr_tensor* dst, const tsr_tensor* src, tsr_stream*);
+  /* Copies from device `from` of this table to device `index`, in the order of a stream of device `index`. */
+  tsr_error* (*copy_peer)(void* self, uint32_t index, void* dst, uint32_t from, const void* src, size_t bytes, tsr_stream*);
+  /* A stream that another library made, and what other libraries know a stream by (cudaStream_t). stream_destroy leaves such a stream
+   * alive. */
+  tsr_error* (*stream_wrap)(void* self, uint32_t index, void* native, tsr_stream**);
+  void* (*stream_native)(void* self, uint32_t index, tsr_stream*);
+  /* Whether somebody is recording this stream into a graph: it must not be synchronised then, and its events not be queried. */
+  tsr_error* (*stream_capturing)(void* self, uint32_t index, tsr_stream*, int* capturing);
+  /* Graph capture. */
+  tsr_error* (*capture_begin)(void* self, uint32_t index, tsr_stream*);
+  tsr_error* (*capture_end)(void* self, uint32_t index, tsr_stream*, tsr_device_graph**);
+  tsr_error* (*graph_launch)(void* self, uint32_t index, tsr_device_graph*, tsr_stream*);
+  void (*graph_destroy)(void* self, uint32_t index, tsr_device_graph*);
 } tsr_device_table;
 #define TSR_COPY_TO_DEVICE 0u
 #define TSR_COPY_TO_HOST   1u
 #define TSR_COPY_WITHIN    2u
+#define TSR_COPY_DIRECTION 3u   /* mask */
+#define TSR_COPY_ASYNC     256u /* host memory stays as it is, and is not looked at, until the stream has passed the copy */
+
+/* What a kernel on a device found wrong with its data. The record lies in memory of host_alloc; `code` is 0 until the first fault of the
+ * stream, which is written once: code last, by a compare and exchange where several threads may find one. */
+typedef struct tsr_fault {
+  uint32_t code; /* TSR_FAULT_* */
+  uint32_t reserved;
+  uint64_t site;     /* tsr_launch.site of the launch */
+  int64_t values[2]; /* TSR_FAULT_INDEX: the index and the size that it must stay below; a size of 0: not told */
+} tsr_fault;
+#define TSR_FAULT_INDEX    1u
+#define TSR_FAULT_DIVISION 2u /* an integer divided by zero */
+#define TSR_FAULT_OTHER    3u
 
 /* --------------------------------------------------------------------------------------------------- kind: backend */
 
@@ -738,8 +794,13 @@ typedef struct tsr_launch {
   uint32_t num_outputs;
   const tsr_tensor* outputs; /* dense row-major, never alias an input unless stated by `in_place` */
   void* workspace;           /* at least what `workspace` asked for, 64-byte aligned */
-  const int64_t* dims;       /* evaluated sizes; slots were given out at compile time */
-  tsr_stream* stream;
+  const int64_t* dims;       /* evaluated sizes; slots were given out at compile time. Host memory, valid during the call */
+  tsr_stream* stream;        /* of the device that the kernel was compiled for; NULL on the host */
+  /* ---- appended in ABI 0.2 */
+  /* Where a kernel on a device writes the first thing that is wrong with its data (an index out of range, an integer division by zero) before
+   * it goes on with some defined value; NULL on the host, where `launch` returns the error. */
+  tsr_fault* fault;
+  uint64_t site; /* goes into tsr_fault.site */
 } tsr_launch;
 
 typedef struct tsr_kernel {

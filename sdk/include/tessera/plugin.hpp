@@ -600,6 +600,38 @@ class Backend {
   virtual double cost(Graph, Node) { return -1; }                                              // seconds; negative: unknown
 };
 
+// Memory, streams and events of one kind of device; see tsr_device_table, whose rules hold here. Functions throw Error.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual void info(uint32_t index, tsr_device_info& out) = 0;
+  virtual void* alloc(uint32_t index, size_t bytes, size_t align, tsr_stream* stream) = 0;
+  virtual void free(uint32_t index, void* p, tsr_stream* stream) noexcept = 0;
+  virtual void copy(uint32_t index, void* dst, const void* src, size_t bytes, uint32_t flags, tsr_stream* stream) = 0;
+  virtual void fill(uint32_t index, void* dst, uint8_t value, size_t bytes, tsr_stream* stream) = 0;
+  virtual tsr_stream* stream_create(uint32_t index) = 0;
+  virtual void stream_destroy(uint32_t index, tsr_stream* stream) noexcept = 0;
+  virtual void stream_synchronize(uint32_t index, tsr_stream* stream) = 0;
+  virtual tsr_event* event_create(uint32_t index) = 0;
+  virtual void event_destroy(uint32_t index, tsr_event* event) noexcept = 0;
+  virtual void event_record(uint32_t index, tsr_event* event, tsr_stream* stream) = 0;
+  virtual void event_wait(uint32_t index, tsr_event* event, tsr_stream* stream) = 0;
+  virtual bool event_query(uint32_t index, tsr_event* event) = 0;
+  virtual void event_synchronize(uint32_t index, tsr_event* event) = 0;
+  virtual double event_elapsed(uint32_t index, tsr_event* from, tsr_event* to) = 0;  // seconds
+  virtual void* host_alloc(uint32_t index, size_t bytes) = 0;
+  virtual void host_free(uint32_t index, void* p) noexcept = 0;
+
+  virtual bool copies_strided() const { return false; }
+  virtual void copy_strided(uint32_t /*index*/, const tsr_tensor& /*dst*/, const tsr_tensor& /*src*/, tsr_stream*) {}
+  virtual bool copies_peer() const { return false; }
+  virtual void copy_peer(uint32_t /*index*/, void* /*dst*/, uint32_t /*from*/, const void* /*src*/, size_t /*bytes*/,
+                         tsr_stream*) {}
+  virtual bool wraps_streams() const { return false; }
+  virtual tsr_stream* stream_wrap(uint32_t /*index*/, void* /*native*/) { return nullptr; }
+  virtual void* stream_native(uint32_t /*index*/, tsr_stream*) { return nullptr; }
+};
+
 class Frontend {
  public:
   virtual ~Frontend() = default;
@@ -706,7 +738,74 @@ class Plugin {
     keep_.push_back(std::shared_ptr<Frontend>(std::move(f)));
   }
 
-  // For kinds that are used in their C form (opset, device, partitioner, executor, store). Both pointers must live as long as the plugin.
+  // The devices NAME:0 to NAME:count-1. Instances of a plugin may share them: the first one of a process serves them until it ends.
+  void add_device(const char* name, uint32_t count, std::shared_ptr<Device> d) {
+    auto t = std::make_shared<tsr_device_table>();  // value-initialised: what is not set below is not offered
+    t->struct_size = sizeof *t;
+    t->name = name;
+    t->count = count;
+    t->info = [](void* self, uint32_t i, tsr_device_info* out) noexcept {
+      return guarded([&] { device_of(self).info(i, *out); });
+    };
+    t->alloc = [](void* self, uint32_t i, size_t bytes, size_t align, tsr_stream* s, void** out) noexcept {
+      return guarded([&] { *out = device_of(self).alloc(i, bytes, align, s); });
+    };
+    t->free = [](void* self, uint32_t i, void* p, tsr_stream* s) noexcept { device_of(self).free(i, p, s); };
+    t->copy = [](void* self, uint32_t i, void* dst, const void* src, size_t bytes, uint32_t flags, tsr_stream* s) noexcept {
+      return guarded([&] { device_of(self).copy(i, dst, src, bytes, flags, s); });
+    };
+    t->fill = [](void* self, uint32_t i, void* dst, uint32_t value, size_t bytes, tsr_stream* s) noexcept {
+      return guarded([&] { device_of(self).fill(i, dst, static_cast<uint8_t>(value), bytes, s); });
+    };
+    t->stream_create = [](void* self, uint32_t i, tsr_stream** out) noexcept {
+      return guarded([&] { *out = device_of(self).stream_create(i); });
+    };
+    t->stream_destroy = [](void* self, uint32_t i, tsr_stream* s) noexcept { device_of(self).stream_destroy(i, s); };
+    t->stream_synchronize = [](void* self, uint32_t i, tsr_stream* s) noexcept {
+      return guarded([&] { device_of(self).stream_synchronize(i, s); });
+    };
+    t->event_create = [](void* self, uint32_t i, tsr_event** out) noexcept {
+      return guarded([&] { *out = device_of(self).event_create(i); });
+    };
+    t->event_destroy = [](void* self, uint32_t i, tsr_event* e) noexcept { device_of(self).event_destroy(i, e); };
+    t->event_record = [](void* self, uint32_t i, tsr_event* e, tsr_stream* s) noexcept {
+      return guarded([&] { device_of(self).event_record(i, e, s); });
+    };
+    t->event_wait = [](void* self, uint32_t i, tsr_event* e, tsr_stream* s) noexcept {
+      return guarded([&] { device_of(self).event_wait(i, e, s); });
+    };
+    t->event_query = [](void* self, uint32_t i, tsr_event* e, int* done) noexcept {
+      return guarded([&] { *done = device_of(self).event_query(i, e) ? 1 : 0; });
+    };
+    t->event_synchronize = [](void* self, uint32_t i, tsr_event* e) noexcept {
+      return guarded([&] { device_of(self).event_synchronize(i, e); });
+    };
+    t->event_elapsed = [](void* self, uint32_t i, tsr_event* from, tsr_event* to, double* seconds) noexcept {
+      return guarded([&] { *seconds = device_of(self).event_elapsed(i, from, to); });
+    };
+    t->host_alloc = [](void* self, uint32_t i, size_t bytes, void** out) noexcept {
+      return guarded([&] { *out = device_of(self).host_alloc(i, bytes); });
+    };
+    t->host_free = [](void* self, uint32_t i, void* p) noexcept { device_of(self).host_free(i, p); };
+    if (d->copies_strided())
+      t->copy_strided = [](void* self, uint32_t i, const tsr_tensor* dst, const tsr_tensor* src, tsr_stream* s) noexcept {
+        return guarded([&] { device_of(self).copy_strided(i, *dst, *src, s); });
+      };
+    if (d->copies_peer())
+      t->copy_peer = [](void* self, uint32_t i, void* dst, uint32_t from, const void* src, size_t bytes,
+                        tsr_stream* s) noexcept {
+        return guarded([&] { device_of(self).copy_peer(i, dst, from, src, bytes, s); });
+      };
+    if (d->wraps_streams()) {
+      t->stream_wrap = [](void* self, uint32_t i, void* native, tsr_stream** out) noexcept {
+        return guarded([&] { *out = device_of(self).stream_wrap(i, native); });
+      };
+      t->stream_native = [](void* self, uint32_t i, tsr_stream* s) noexcept { return device_of(self).stream_native(i, s); };
+    }
+    add(TSR_DEVICE, name, std::move(t), std::move(d));
+  }
+
+  // For kinds that are used in their C form (opset, partitioner, executor, store). Both pointers must live as long as the plugin.
   void add_raw(tsr_kind kind, const char* name, const void* table, void* self) {
     tsr_factory f{};
     f.kind = kind;
@@ -720,6 +819,8 @@ class Plugin {
   const std::vector<tsr_factory>& factories() const { return factories_; }
 
  private:
+  static Device& device_of(void* self) { return *static_cast<Device*>(self); }
+
   template <class T, class S>
   void add(tsr_kind kind, const char* name, std::shared_ptr<T> table, std::shared_ptr<S> self) {
     add_raw(kind, name, table.get(), self.get());

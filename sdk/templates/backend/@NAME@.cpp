@@ -34,7 +34,7 @@ class Elementwise final : public t::Kernel {
 class Backend final : public t::Backend {
  public:
   explicit Backend(int64_t grain) : grain_(grain) {}
-  const char* device() const override { return "cpu"; }  // a device of its own is another factory: tsr_device_table
+  const char* device() const override { return "cpu"; }  // a device of its own is another factory: Plugin::add_device
   // No TSR_CAP_STRIDED_INPUTS: operands come row-major.
   uint64_t capabilities() const override { return TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED; }
 
