@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The devices sim:0 and sim:1: a GPU's memory and streams, made of the CPU.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "memory.hpp"
+#include "queues.hpp"
+
+namespace tessera::sim {
+
+inline constexpr uint32_t kDevices = 2;
+
+class SimDevice final : public sdk::Device {
+ public:
+  SimDevice(uint64_t seed, size_t bytes, size_t ahead);
+
+  Queues& queues() { return queues_; }
+  // Where the bytes of an address of this device lie; complains, and gives null, when they are no bytes of it.
+  char* bytes_of(uint32_t index, const void* p, size_t bytes, const std::string& who);
+
+  void info(uint32_t index, tsr_device_info& out) override;
+  void* alloc(uint32_t index, size_t bytes, size_t align, tsr_stream* s) override;
+  void free(uint32_t index, void* p, tsr_stream* s) noexcept override;
+  void copy(uint32_t index, void* dst, const void* src, size_t bytes, uint32_t flags, tsr_stream* s) override;
+  void fill(uint32_t index, void* dst, uint8_t value, size_t bytes, tsr_stream* s) override;
+  tsr_stream* stream_create(uint32_t index) override;
+  void stream_destroy(uint32_t index, tsr_stream* s) noexcept override;
+  void stream_synchronize(uint32_t index, tsr_stream* s) override;
+  tsr_event* event_create(uint32_t index) override;
+  void event_destroy(uint32_t index, tsr_event* e) noexcept override;
+  void event_record(uint32_t index, tsr_event* e, tsr_stream* s) override;
+  void event_wait(uint32_t index, tsr_event* e, tsr_stream* s) override;
+  bool event_query(uint32_t index, tsr_event* e) override;
+  void event_synchronize(uint32_t index, tsr_event* e) override;
+  double event_elapsed(uint32_t index, tsr_event* from, tsr_event* to) override;
+  void* host_alloc(uint32_t index, size_t bytes) override;
+  void host_free(uint32_t index, void* p) noexcept override;
+  bool copies_strided() const override { return true; }
+  void copy_strided(uint32_t index, const tsr_tensor& dst, const tsr_tensor& src, tsr_stream* s) override;
+  bool copies_peer() const override { return true; }
+  void copy_peer(uint32_t index, void* dst, uint32_t from, const void* src, size_t bytes, tsr_stream* s) override;
+
+ private:
+  Queues queues_;
+  std::array<Memory, kDevices> memories_;
+};
+
+// A tensor's description by value, whose data can be moved to another address.
+struct TensorCopy {
+  tsr_tensor t{};
+  std::vector<int64_t> numbers;
+  explicit TensorCopy(const tsr_tensor& from);
+  tsr_tensor at(char* data) const;  // element 0 there
+  // Bytes before and behind element 0 that the tensor takes.
+  void extent(int64_t* before, int64_t* behind) const;
+};
+
+}  // namespace tessera::sim

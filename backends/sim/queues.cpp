@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "queues.hpp"
+
+#include <algorithm>
+
+namespace tessera::sim {
+
+tsr_stream* Queues::create(uint32_t index) {
+  const Lock lock(mutex_);
+  auto s = std::make_unique<tsr_stream>();
+  s->index = index;
+  streams_.push_back(s.get());
+  return s.release();
+}
+
+void Queues::destroy(tsr_stream* s) noexcept {
+  const Lock lock(mutex_);
+  if (!s->tasks.empty())
+    complain("a stream of sim:" + std::to_string(s->index) + " was destroyed with " + std::to_string(s->tasks.size()) +
+             " pieces of work queued on it");
+  std::erase(streams_, s);
+  delete s;
+}
+
+void Queues::complain(const std::string& what) {
+  const Lock lock(mutex_);
+  complaints_.push_back(what);
+}
+
+void Queues::raise() {
+  if (complaints_.empty()) return;
+  const std::string first = complaints_.front();
+  complaints_.clear();
+  throw sdk::Error(TSR_BUG, "TSR-B038", "device sim: " + first);
+}
+
+void Queues::append(tsr_stream* s, Task t) {
+  s->tasks.push_back(std::move(t));
+  ++s->queued;
+  if (s->tasks.size() > ahead_) drive(nullptr, [&] { return s->tasks.size() <= ahead_ / 2; });
+}
+
+void Queues::push(tsr_stream* s, std::function<void()> run) {
+  const Lock lock(mutex_);
+  append(s, {std::move(run), nullptr});
+}
+
+void Queues::record(tsr_event* e, tsr_stream* s) {
+  const Lock lock(mutex_);
+  e->last = std::make_shared<Record>();
+  append(s, {[record = e->last] {
+               record->passed = true;
+               record->time = std::chrono::steady_clock::now();
+             },
+             nullptr});
+}
+
+void Queues::wait(tsr_event* e, tsr_stream* s) {
+  const Lock lock(mutex_);
+  if (e->last) append(s, {nullptr, e->last});
+}
+
+bool Queues::step(tsr_stream* wanted, int percent) {
+  std::vector<tsr_stream*> ready;
+  for (tsr_stream* s : streams_)
+    if (!s->tasks.empty() && (s->tasks.front().run || s->tasks.front().awaited->passed)) ready.push_back(s);
+  if (ready.empty()) return false;
+  tsr_stream* s = ready[random_() % ready.size()];
+  if (wanted && std::find(ready.begin(), ready.end(), wanted) != ready.end() && static_cast<int>(random_() % 100) < percent)
+    s = wanted;
+  const Task t = std::move(s->tasks.front());
+  s->tasks.pop_front();
+  if (t.run) t.run();
+  ++s->done;
+  return true;
+}
+
+void Queues::drive(tsr_stream* wanted, const std::function<bool()>& enough) {
+  // Sometimes the stream that is waited for hurries ahead of all others, sometimes it comes last.
+  static constexpr int kPercent[] = {0, 50, 100};
+  const int percent = kPercent[random_() % 3];
+  while (!enough())
+    if (!step(wanted, percent)) return;
+}
+
+void Queues::run_until(const std::function<bool()>& enough) {
+  const Lock lock(mutex_);
+  drive(nullptr, enough);
+}
+
+void Queues::finish(tsr_stream* s) {
+  const Lock lock(mutex_);
+  const uint64_t all = s->queued;
+  drive(s, [&] { return s->done >= all; });
+  if (s->done < all) complain("streams wait for each other: nothing that is queued can run");
+  raise();
+}
+
+void Queues::finish(tsr_event* e) {
+  const Lock lock(mutex_);
+  const std::shared_ptr<Record> record = e->last;
+  drive(nullptr, [&] { return !record || record->passed; });
+  if (record && !record->passed) complain("streams wait for each other: nothing that is queued can run");
+  raise();
+}
+
+bool Queues::query(tsr_event* e) {
+  const Lock lock(mutex_);
+  for (uint64_t n = random_() % 4; n > 0; --n) step(nullptr, 0);  // time passes
+  return !e->last || e->last->passed;
+}
+
+double Queues::elapsed(tsr_event* from, tsr_event* to) {
+  const Lock lock(mutex_);
+  return std::chrono::duration<double>(to->last->time - from->last->time).count();
+}
+
+void Queues::run_now(tsr_stream* s, std::function<void()> run) {
+  const Lock lock(mutex_);
+  append(s, {std::move(run), nullptr});
+  finish(s);
+}
+
+}  // namespace tessera::sim

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts on the simulated device and on the host's reference, and tensors for both.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/embed.hpp"
+
+namespace tessera::test {
+
+namespace e = tessera::embed;
+
+inline e::Context make_context(const std::string& order, const std::string& more = "") {
+  e::ContextOptions o;
+  o.config_text =
+      "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.reference\", "
+      "\"tessera.backend.sim\", \"tessera.backend.null\"]\n[backends]\norder = [" +
+      order + "]\n" + more;
+  o.plugin_dirs = {TESSERA_PLUGIN_DIR};
+  return e::Context(o);
+}
+inline const e::Context& sim() {
+  static const e::Context c = make_context("\"sim\", \"reference\"");
+  return c;
+}
+inline const e::Context& host() {
+  static const e::Context c = make_context("\"reference\"");
+  return c;
+}
+
+inline e::Executable compile(const e::Context& c, const std::string& text) { return c.compile(c.parse(text, "test")); }
+
+// The same program without devices.
+inline std::string on_host(std::string text) {
+  for (const char* device : {"@sim:0", "@sim:1"})
+    for (size_t at; (at = text.find(device)) != std::string::npos;) text.erase(at, std::strlen(device));
+  for (const char* device : {"\"sim:0\"", "\"sim:1\""})
+    for (size_t at; (at = text.find(device)) != std::string::npos;) text.replace(at, std::strlen(device), "\"cpu\"");
+  return text;
+}
+
+inline e::Tensor numbers(const std::vector<int64_t>& sizes, uint64_t seed) {
+  e::Tensor t = e::Tensor::create(TSR_F32, sizes);
+  uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (int64_t i = 0; i < t.elements(); ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    static_cast<float*>(t.data())[i] = static_cast<float>(static_cast<int64_t>(state >> 40) % 2001 - 1000) / 256.0f;
+  }
+  return t;
+}
+
+inline bool same_bits(const e::Tensor& a, const e::Tensor& b) {
+  const e::Tensor x = a.copy_to(0), y = b.copy_to(0);
+  return x.sizes().size() == y.sizes().size() && std::equal(x.sizes().begin(), x.sizes().end(), y.sizes().begin()) &&
+         std::memcmp(x.data(), y.data(), static_cast<size_t>(x.elements()) * sizeof(float)) == 0;
+}
+
+template <class F>
+std::string code_of(F&& f) {
+  try {
+    f();
+  } catch (const e::Error& error) {
+    return error.code();
+  }
+  return "";
+}
+
+}  // namespace tessera::test
