@@ -299,6 +299,20 @@ TEST_CASE(
   CHECK(refusal(folder, made("x", {std::string("y\0z", 3)})) == "TSR-X014");
 }
 
+TEST_CASE("outputs of a text file keep the names of the values that it returns") {
+  const Folder folder;
+  folder.write("t.tsr",
+               "graph @g(%x: f32[3], %w: f32[3] param \"fc.weight\") -> (f32[3], f32[3], f32[3]) {\n"
+               "  %z = constant {value = dense<f32[3]: splat 0.0>}\n  %y = relu %x\n  %a = reshape %y {shape = [3]}\n"
+               "  %b = relu %x\n  return %a, %b, %y\n}\n");
+  e::Graph graph = context().load(folder / "t.tsr");
+  CHECK(graph.input_names() == std::vector<std::string>{"x", "fc.weight"});
+  context().run_passes(graph);
+  INFO(graph.print());
+  CHECK(graph.print().find("return %y, %y, %y") != std::string::npos);
+  CHECK(context().compile(std::move(graph)).output_names() == std::vector<std::string>{"a", "b", "y"});
+}
+
 TEST_CASE("a cache keeps models apart that differ in names alone") {
   const Folder folder;
   e::ContextOptions options;

@@ -236,7 +236,9 @@ ImportedModel import_model(const std::shared_ptr<const Context>& context, const 
     }
     out.missing.clear();
     // It outlives its context handle, and borrows the records.
-    if (g->in_transaction()) g->commit();
+    if (!g->in_transaction()) g->begin("import");
+    g->name_outputs();  // as the model says: whatever passes make of the values
+    g->commit();
     g->keep(context);
     verify(*g);
     g->reset_scratch();

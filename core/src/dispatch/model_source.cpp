@@ -22,7 +22,7 @@ ModelSource::ModelSource(std::shared_ptr<const Context> context, std::string pat
   complete_ = m.graph && !m.open;
   declared_ = std::move(m.graph ? m.graph : m.inputs);
   const tsr_region& body = std::as_const(*declared_).region(0);
-  for (uint32_t i = 0; i < body.num_inputs; ++i) names_.emplace_back(declared_->value(body.inputs[i]).name);
+  for (uint32_t i = 0; i < body.num_inputs; ++i) names_.emplace_back(declared_->input_name(body.inputs[i]));
 }
 
 ModelSource::~ModelSource() = default;
@@ -81,7 +81,7 @@ Callable::Capture Callable::describe_call(const Graph& g, const tsr_arg* args, s
   c.observed = true;
   const tsr_region& body = g.region(0);
   for (uint32_t k = 0; k < body.num_inputs; ++k) {
-    const auto at = std::find(names.begin(), names.end(), g.value(body.inputs[k]).name);
+    const auto at = std::find(names.begin(), names.end(), g.input_name(body.inputs[k]));
     if (at == names.end()) throw bug("TSR-B044", "model '" + frame_->name() + "' has an input that its file does not declare");
     c.leaves.push_back(static_cast<uint32_t>(at - names.begin()));
   }
