@@ -117,6 +117,12 @@ TEST_CASE("guarded strings, and strings that a disabled function returns, count 
   CHECK(values(f(x))[0] == 4);
 }
 
+TEST_CASE("a description shows strings that are no UTF-8 as well as it can") {
+  const auto f = compile([](const Tensor& x, const std::string& s) { return x * weight(s); });
+  CHECK(values(f(ones({2}), "\xff\xfe"))[0] == static_cast<float>(weight("\xff\xfe")));
+  CHECK(f.describe().find("arg1 == '") != std::string::npos);
+}
+
 TEST_CASE("a path names a key with control characters in one line") {
   const auto f = compile([](const std::map<std::string, Tensor>& m) {
     Tensor y;
@@ -168,6 +174,13 @@ TEST_CASE("texts that go on as C strings are refused with a zero byte inside") {
     const std::pair<std::string, embed::Tensor> bound[] = {{"x\0"s, embed::Tensor::create(TSR_F32, std::vector<int64_t>{2})}};
     (void)c.load("m.onnx", bound);
   });
+  refused([&] { (void)c.load_for(bad, {}); });
+  refused([&] {
+    const std::pair<std::string, embed::Tensor> given[] = {{bad, embed::Tensor::create(TSR_F32, std::vector<int64_t>{2})}};
+    (void)c.load_for("m.onnx", given);
+  });
+  refused([&] { embed::Model(c, bad); });
+  refused([&] { (void)c.build(bad, [](tsr_graph*) {}); });
   refused([&] { (void)c.parse(text, bad); });
   refused([&] {
     embed::Graph g = c.parse(text, "text");

@@ -363,12 +363,12 @@ class Context {
       for (const auto& [name, tensor] : with_value ? values : types) {
         tensors.push_back(tensor.desc());
         if (!with_value) tensors.back().data = nullptr;
-        arguments.push_back({name.c_str(), &tensors.back()});
+        arguments.push_back({c_text(name, "the name of an input"), &tensors.back()});
       }
     tsr_graph *graph = nullptr, *inputs = nullptr;
     char* report = nullptr;
-    check(api().graph_load_for(handle(), path.c_str(), arguments.data(), arguments.size(), sizeof(tsr_binding), &graph, &inputs,
-                               &report));
+    check(api().graph_load_for(handle(), c_text(path, "the path of a model"), arguments.data(), arguments.size(),
+                               sizeof(tsr_binding), &graph, &inputs, &report));
     Loaded out;
     out.report = take(report);
     if (graph) out.graph = std::make_unique<Graph>(graph);
@@ -455,7 +455,7 @@ class Model {
   Model(const Context& context, const std::string& path) {
     tsr_callable_handle* callable = nullptr;
     tsr_graph* inputs = nullptr;
-    check(api().callable_load(context.handle(), path.c_str(), &callable, &inputs));
+    check(api().callable_load(context.handle(), c_text(path, "the path of a model"), &callable, &inputs));
     handle_.reset(callable);
     inputs_ = std::make_unique<Graph>(inputs);
   }

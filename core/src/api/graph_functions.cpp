@@ -69,7 +69,8 @@ tsr_error* load_for(tsr_context* c, const char* path, const tsr_binding* argumen
       }
       Json missing = Json::array();
       for (const ImportedModel::Missing& x : m.missing) missing.push_back({{"input", x.input}, {"what", x.what}});
-      *report = to_c_string(Json{{"fixed", fixed}, {"missing", missing}, {"open", m.open}}.dump());
+      *report = to_c_string(
+          Json{{"fixed", fixed}, {"missing", missing}, {"open", m.open}}.dump(-1, ' ', false, Json::error_handler_t::replace));
     }
     if (m.graph) *out = m.graph.release()->handle();
     if (m.inputs) *inputs = m.inputs.release()->handle();

@@ -86,7 +86,7 @@ std::string Callable::describe_json() const {
     out["frames"] = std::move(frames);
     out["breaks"] = std::move(breaks);
   }
-  return out.dump();
+  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);  // strings of a call may be no UTF-8
 }
 
 }  // namespace tessera::core
