@@ -510,7 +510,7 @@ TEST_CASE("an executor gets the table of active steps and the tensors of each ca
       for (uint32_t i = 0; i < s.num_inputs; ++i) in.push_back(slots[s.inputs[i]]);
       for (uint32_t i = 0; i < s.num_outputs; ++i) out.push_back(slots[s.outputs[i]]);
       if (s.kind != TSR_STEP_KERNEL) return host_core().error_create(TSR_BUG, "TSR-X003", "kernels only in this test", nullptr);
-      tsr_launch l{sizeof(tsr_launch), in.data(), s.num_inputs, s.num_outputs, out.data(), nullptr, dims, nullptr};
+      tsr_launch l{sizeof(tsr_launch), in.data(), s.num_inputs, s.num_outputs, out.data(), nullptr, dims, nullptr, nullptr, 0};
       if (tsr_error* error = s.kernel->launch(s.kernel->self, &l)) return error;
     }
     return nullptr;
