@@ -103,6 +103,7 @@ void Executable::plan(const std::vector<Assignment>& assignment, const CompileOp
     plan_ = Plan::build(*graph_, 0, assignment, options, {}, true);
   }
   graph_->reset_scratch();
+  (void)graph_->tables();  // brought up to date before threads share them
   times.kernels = watch.lap();
   if (trace_details()) TraceEvent("steps").json("executable", describe_json()).write();
   if (options.debug) options.debug->planned(plan_text(), diagram());

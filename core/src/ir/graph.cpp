@@ -66,16 +66,20 @@ Graph::Graph(const OpRegistry& ops, std::string_view name) : ops_(&ops), memory_
 Graph::~Graph() = default;
 
 void Graph::sync_tables() const {
-  tables_.nodes = nodes_.data();
-  tables_.num_nodes = nodes_.size();
-  tables_.values = values_.data();
-  tables_.num_values = values_.size();
-  tables_.regions = regions_.data();
-  tables_.num_regions = regions_.size();
-  tables_.symbols = sizes_.symbols().data();
-  tables_.num_symbols = sizes_.symbols().size();
-  tables_.exprs = sizes_.exprs().data();
-  tables_.num_exprs = sizes_.exprs().size();
+  // Threads that share a finished graph all come here: what has not changed is not written.
+  const auto set = [](auto& to, auto value) {
+    if (to != value) to = value;
+  };
+  set(tables_.nodes, nodes_.data());
+  set(tables_.num_nodes, nodes_.size());
+  set(tables_.values, values_.data());
+  set(tables_.num_values, values_.size());
+  set(tables_.regions, regions_.data());
+  set(tables_.num_regions, regions_.size());
+  set(tables_.symbols, sizes_.symbols().data());
+  set(tables_.num_symbols, sizes_.symbols().size());
+  set(tables_.exprs, sizes_.exprs().data());
+  set(tables_.num_exprs, sizes_.exprs().size());
 }
 
 // ------------------------------------------------------------------------------------------------------------- memory

@@ -49,7 +49,8 @@ class StreamRegistry {
     if (auto& free = free_[d.id()]; !free.empty()) {
       Stream& s = *free.back();
       free.pop_back();
-      std::lock_guard lock(s.mutex_);
+      // Nobody queues on it: who destroyed it had done with it, and the registry's lock orders that before this. Its own lock is not taken,
+      // because a stream that waits takes its lock before the life of the other one, which destroy() holds while it comes here.
       s.seen_.clear();
       s.raw_ = raw;
       return s;
