@@ -3,9 +3,12 @@
 
     python integers.py PROGRAM MODELS_DIR [--json] [--only NAME,...] [--threads N] [--rounds N] [--seconds S] [--config NAME]
 
-The models are those of models.py, quantised by ONNX Runtime's tools: NAME-dynamic has weights of 8 bits and inputs quantised at each call, NAME-qdq
-quantised tensors between floats, NAME-qlinear operators on them. Calibration inputs are seeded. No model of integers may be slower than in f32.
+The models are those of models.py, quantised by ONNX Runtime's tools: NAME-dynamic has weights of 8 bits and inputs quantised at
+each call, NAME-qdq
+quantised tensors between floats, NAME-qlinear operators on them. Calibration inputs are seeded. No model of integers may be
+slower than in f32.
 """
+
 import argparse
 import json
 import math
@@ -47,7 +50,9 @@ def quantise(name, folder, source):
         class Calibration(q.CalibrationDataReader):
             def __init__(self):
                 random = np.random.default_rng(0)
-                self.batches = iter([{k: random.standard_normal(v.shape).astype(v.dtype) for k, v in inputs.items()} for _ in range(2)])
+                self.batches = iter(
+                    [{k: random.standard_normal(v.shape).astype(v.dtype) for k, v in inputs.items()} for _ in range(2)]
+                )
 
             def get_next(self):
                 return next(self.batches, None)
@@ -55,7 +60,11 @@ def quantise(name, folder, source):
         prepared = os.path.join(folder, "prepared.onnx")
         quant_pre_process(model, prepared, skip_symbolic_shape=True)
         # The operators of QLinear* take unsigned activations where ONNX Runtime is fastest.
-        form = dict(quant_format=q.QuantFormat.QDQ) if name.endswith("-qdq") else dict(quant_format=q.QuantFormat.QOperator, activation_type=q.QuantType.QUInt8)
+        form = (
+            dict(quant_format=q.QuantFormat.QDQ)
+            if name.endswith("-qdq")
+            else dict(quant_format=q.QuantFormat.QOperator, activation_type=q.QuantType.QUInt8)
+        )
         q.quantize_static(prepared, out, Calibration(), per_channel=True, **form)
         os.remove(prepared)
     np.savez(done, **inputs)
@@ -103,13 +112,30 @@ def measure(name, args):
 
 def table(results, args):
     sides = ["ours", "ours f32", "onnxruntime", "onnxruntime f32"]
-    lines = ["| ms per call | " + " | ".join(sides) + " | ours by ours f32, by rounds | from ONNX Runtime | from f32 |", "|---" * (len(sides) + 4) + "|"]
+    lines = [
+        "| ms per call | " + " | ".join(sides) + " | ours by ours f32, by rounds | from ONNX Runtime | from f32 |",
+        "|---" * (len(sides) + 4) + "|",
+    ]
     for r in results:
         cells = [f"{r['ms'][s]:.3g} ({r['least_ms'][s]:.3g})" for s in sides]
-        lines.append("| " + " | ".join([r["model"], *cells, f"{r['of_f32']:.2f}", f"{r['difference_from_onnxruntime']:.1e}", f"{r['difference_from_f32']:.1e}"]) + " |")
+        lines.append(
+            "| "
+            + " | ".join(
+                [
+                    r["model"],
+                    *cells,
+                    f"{r['of_f32']:.2f}",
+                    f"{r['difference_from_onnxruntime']:.1e}",
+                    f"{r['difference_from_f32']:.1e}",
+                ]
+            )
+            + " |"
+        )
     mean = math.exp(statistics.fmean(math.log(r["of_f32"]) for r in results))
-    lines.append(f"\n{args.threads} threads; medians of the fastest call of each round (the fastest of all). Geometric mean of ours by ours f32: {mean:.2f}. "
-                 "The last columns are the greatest difference by the greatest value.")
+    lines.append(
+        f"\n{args.threads} threads; medians of the fastest call of each round (the fastest of all). Geometric mean of ours by ours f32: {mean:.2f}. "
+        "The last columns are the greatest difference by the greatest value."
+    )
     return "\n".join(lines)
 
 
@@ -125,13 +151,19 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.4)
     args = parser.parse_args()
     names = args.only.split(",")
-    subprocess.run([sys.executable, os.path.join(HERE, "models.py"), args.models, *sorted({plain(n) for n in names})], check=True, stdout=sys.stderr)
+    subprocess.run(
+        [sys.executable, os.path.join(HERE, "models.py"), args.models, *sorted({plain(n) for n in names})],
+        check=True,
+        stdout=sys.stderr,
+    )
     results = []
     for name in names:
         quantise(name, os.path.join(args.models, name), os.path.join(args.models, plain(name)))
         results.append(measure(name, args))
     if args.json:
-        print(json.dumps({"schema": "tessera.bench.cpu-models.integers/1", "threads": args.threads, "models": results}, indent=1))
+        print(
+            json.dumps({"schema": "tessera.bench.cpu-models.integers/1", "threads": args.threads, "models": results}, indent=1)
+        )
     else:
         print(table(results, args))
 

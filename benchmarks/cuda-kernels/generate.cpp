@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Writes what launch.cpp runs: CUDA text of kernels of the SIMT family, a manifest of how each is launched, and data with the results that the family's
-// judge computes for small shapes. Needs no device.
+// SPDX-License-Identifier: Apache-2.0 Writes what launch.cpp runs: CUDA text of kernels of the SIMT family, a manifest of how
+// each is launched, and data with the results that the family's judge computes for small shapes. Needs no device.
 //
 //   generate FOLDER [--arch sm_90a] [--schedules N]
 #include <cstdio>
@@ -18,7 +17,8 @@ using namespace tessera;
 using namespace tessera::test;
 
 std::vector<std::pair<std::string, kit::SimtOrder>> orders() {
-  // The family's own first; others for comparison: runs of neighbouring rows, a running value for each of 8 elements in longer chunks, 8 chunks by turns.
+  // The family's own first; others for comparison: runs of neighbouring rows, a running value for each of 8 elements in longer
+  // chunks, 8 chunks by turns.
   kit::SimtOrder own, neighbours, running, turns;
   neighbours.interleaved_runs = false;
   running.by_halves = false;

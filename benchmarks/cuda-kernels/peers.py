@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of generate.cpp as PyTorch programs compiled by Inductor's default mode: GB/s, and the share of a copy in the same run."""
+"""The kernels of generate.cpp as PyTorch programs compiled by Inductor's default mode: GB/s, and the share of a copy in the
+same run."""
+
 import statistics
 import sys
 
@@ -38,6 +40,7 @@ def main():
     shapes = [int(a) for a in sys.argv[1:]] or [16384, 65536]
     for rows in shapes:
         for dtype, tag in ((torch.bfloat16, "bf16"), (torch.float32, "f32")):
+
             def tensor(*shape):
                 return torch.randn(*shape, device="cuda", dtype=dtype)
 
@@ -57,10 +60,15 @@ def main():
                 torch._dynamo.reset()
                 compiled = torch.compile(f, dynamic=False)
                 s = seconds(lambda: compiled(*args))
-                source, target = torch.empty(moved // 2, dtype=torch.uint8, device="cuda"), torch.empty(moved // 2, dtype=torch.uint8, device="cuda")
+                source, target = torch.empty(moved // 2, dtype=torch.uint8, device="cuda"), torch.empty(
+                    moved // 2, dtype=torch.uint8, device="cuda"
+                )
                 c = seconds(lambda: target.copy_(source))
                 del source, target
-                print(f"inductor {name}_{tag}_{rows}: {s * 1e6:.1f} us {moved / s * 1e-9:.0f} GB/s {c / s:.2f} of copy", flush=True)
+                print(
+                    f"inductor {name}_{tag}_{rows}: {s * 1e6:.1f} us {moved / s * 1e-9:.0f} GB/s {c / s:.2f} of copy",
+                    flush=True,
+                )
 
 
 main()

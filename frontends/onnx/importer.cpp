@@ -79,8 +79,8 @@ void names_used(const NodeProto& n, std::vector<std::string_view>* out) {
     if (a.g) free_names(*a.g, out);
 }
 
-// The order in which every node stands behind those that it reads, otherwise that of the file; files that converters wrote are not always in
-// such an order. The nodes of a cycle, and those behind it, come last.
+// The order in which every node stands behind those that it reads, otherwise that of the file; files that converters wrote are
+// not always in such an order. The nodes of a cycle, and those behind it, come last.
 std::vector<size_t> topological_order(std::span<const NodeProto> nodes) {
   std::vector<size_t> order;
   order.reserve(nodes.size());
@@ -511,8 +511,8 @@ V Importer::stream() const {
   return {};
 }
 
-// A word of the generator keyed by the turns around, at the counter of this turn: as good as a key of its own for every turn of every loop, of
-// which nobody has to know the length.
+// A word of the generator keyed by the turns around, at the counter of this turn: as good as a key of its own for every turn of
+// every loop, of which nobody has to know the length.
 void Importer::begin_turn(const V& turn) {
   const V outer = stream();
   const uint64_t zero = 0;

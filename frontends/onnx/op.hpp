@@ -77,8 +77,9 @@ class Op {
   [[nodiscard]] tsr_dim size(size_t i) const;  // of one element
   [[nodiscard]] int64_t number(size_t i) const;
   [[nodiscard]] std::vector<double> reals(size_t i) const;
-  // Asks for what the value of input i is computed from, inputs of the graph or their sizes: should the import fail now, one that is made for a
-  // call is done again with that known. Gives it in words; empty: it is computed from data that no caller can name.
+  // Asks for what the value of input i is computed from, inputs of the graph or their sizes: should the import fail now, one
+  // that is made for a call is done again with that known. Gives it in words; empty: it is computed from data that no caller
+  // can name.
   std::string ask_for(size_t i) const;
   [[noreturn]] void need(size_t i) const;  // kData: the value of input i, which has been asked for
   void need_number(tsr_dim size) const;    // likewise for a size, where what follows fails unless it is a number

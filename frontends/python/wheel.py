@@ -2,7 +2,8 @@
 """Makes the wheel from a build tree: wheel.py BUILD_DIR OUTPUT_DIR
 Says what the libraries of a wheel are now, after auditwheel has changed them: wheel.py --manifests WHEEL
 
-The tree was configured without tests and with TESSERA_STATIC_CLANG. The package holds the library, its plugins and configs as an installation
+The tree was configured without tests and with TESSERA_STATIC_CLANG. The package holds the library, its plugins and configs as
+an installation
 has them, under tessera/lib and tessera/share. auditwheel then adds what the libraries need beyond manylinux.
 """
 
@@ -38,7 +39,9 @@ def stage(build, root):
     package = root / "tessera"
     with tempfile.TemporaryDirectory() as prefix:
         for component in ([], ["--component", "python"]):
-            subprocess.run(["cmake", "--install", build, "--prefix", prefix, "--strip", *component], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                ["cmake", "--install", build, "--prefix", prefix, "--strip", *component], check=True, stdout=subprocess.DEVNULL
+            )
         installed = pathlib.Path(prefix)
         lib = next(p.parent for p in installed.rglob("libtessera.so"))
         shutil.copytree(lib, package / "lib", ignore=shutil.ignore_patterns("*.a", "cmake", "pkgconfig"))
@@ -54,9 +57,17 @@ def stage(build, root):
 
 def metadata(build):
     p = project()
-    lines = ["Metadata-Version: 2.1", f"Name: {p['name']}", f"Version: {version(build)}", f"Summary: {p['description']}",
-             f"Requires-Python: {p['requires-python']}", f"License: {p['license']['text']}",
-             "Description-Content-Type: text/markdown", "", (HERE / "README.md").read_text()]
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {p['name']}",
+        f"Version: {version(build)}",
+        f"Summary: {p['description']}",
+        f"Requires-Python: {p['requires-python']}",
+        f"License: {p['license']['text']}",
+        "Description-Content-Type: text/markdown",
+        "",
+        (HERE / "README.md").read_text(),
+    ]
     return "\n".join(lines)
 
 
@@ -74,7 +85,10 @@ def write_wheel(build, output):
         (root / info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: tessera\nRoot-Is-Purelib: false\nTag: {TAG}\n")
         points = p["entry-points"]
         (root / info / "entry_points.txt").write_text(
-            "\n".join(f"[{group}]\n" + "\n".join(f"{k} = {t}" for k, t in items.items()) + "\n" for group, items in points.items()))
+            "\n".join(
+                f"[{group}]\n" + "\n".join(f"{k} = {t}" for k, t in items.items()) + "\n" for group, items in points.items()
+            )
+        )
         shutil.copy(HERE.parent.parent / "LICENSE", root / info / "LICENSE")
         path = output / f"{name}-{v}-{TAG}.whl"
         pack(root, info, path)
@@ -108,7 +122,9 @@ def refresh_manifests(path):
             wheel.extractall(root)
         for manifest in (root / "tessera" / "lib" / "tessera" / "plugins").glob("*.toml"):
             digest = hashlib.sha256(manifest.with_suffix(".so").read_bytes()).hexdigest()
-            text, count = re.subn(r'^hash = "sha256:[0-9a-f]{64}"', f'hash = "sha256:{digest}"', manifest.read_text(), flags=re.M)
+            text, count = re.subn(
+                r'^hash = "sha256:[0-9a-f]{64}"', f'hash = "sha256:{digest}"', manifest.read_text(), flags=re.M
+            )
             if count != 1:
                 raise SystemExit(f"{manifest.name} has {count} lines with the hash of its library, expected 1")
             manifest.write_text(text)

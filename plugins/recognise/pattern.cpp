@@ -34,8 +34,8 @@ Format format_of(uint32_t dtype) {
   }
 }
 
-// Whether the number `x` of a program is the number `want` of a rule as `dtype` holds it. One that the dtype holds exactly must be that; another may be off
-// by one unit in the last place, for exporters round it in one way or another.
+// Whether the number `x` of a program is the number `want` of a rule as `dtype` holds it. One that the dtype holds exactly must
+// be that; another may be off by one unit in the last place, for exporters round it in one way or another.
 bool is_number(double x, double want, uint32_t dtype) {
   char bytes[16];
   store_from(dtype, bytes, 0, want);

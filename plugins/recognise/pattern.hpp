@@ -4,7 +4,8 @@
 //   mul(x, add(erf([div(x, 1.4142135623730951) | mul(x, 0.7071067811865476)]), 1))
 //
 //   x             any value; the same name is the same value
-//   0.5           a constant whose elements all are this number: exactly where its dtype holds the number, else to one unit in the last place
+// 0.5           a constant whose elements all are this number: exactly where its dtype holds the number, else to one unit in
+// the last place
 //   #eps          a constant whose elements all are one number, which takes this name
 //   d=sub(x, m)   a value that also takes the name d
 //   [p | q]       either

@@ -3,8 +3,8 @@
 //
 //   sum of ((a - za) sa) ((b - zb) sb)  =  (sum of (a - za) (b - zb)) (sa sb)
 //
-// The sum is exact in 32 bits, so a result differs from that of the parts by the rounding errors of their sum alone. One scale for a and x, one scale for
-// each column of b or each output channel: only then a result has one factor.
+// The sum is exact in 32 bits, so a result differs from that of the parts by the rounding errors of their sum alone. One scale
+// for a and x, one scale for each column of b or each output channel: only then a result has one factor.
 #include <algorithm>
 
 #include <tessera/dtypes.hpp>

@@ -10,9 +10,9 @@ namespace tessera::passes {
 // Later passes may assume: nothing; they find composites where the model had them.
 bool recognise(sdk::Graph g);
 
-// Computes products and convolutions of dequantised tensors on their integers, in matmul_integer and conv_integer: quantised.cpp has the rules. It stands before
-// constants are folded, for a dequantised weight is a constant of floats then. Every rewrite is logged and may change last bits of the result.
-// Later passes may assume: nothing.
+// Computes products and convolutions of dequantised tensors on their integers, in matmul_integer and conv_integer:
+// quantised.cpp has the rules. It stands before constants are folded, for a dequantised weight is a constant of floats then.
+// Every rewrite is logged and may change last bits of the result. Later passes may assume: nothing.
 bool recognise_quantised(sdk::Graph g);
 
 }  // namespace tessera::passes

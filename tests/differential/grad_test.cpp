@@ -3,7 +3,8 @@
 //
 // Each golden graph with f64 results gets seeds, drawn at random, and a `grad` node; d/dx sum(seed * result) is compared with
 // (L(x + h) - L(x - h)) / 2h. Graphs of f32 are read as f64, and inputs that are not finite are replaced. Where two step sizes
-// disagree, or the slopes on either side, the function has a kink near x, and nothing is compared. Of every op something must have been compared.
+// disagree, or the slopes on either side, the function has a kink near x, and nothing is compared. Of every op something must
+// have been compared.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models through the command `tessera run`, one process each, values in and out by name."""
+
 import os
 import re
 import subprocess
@@ -28,7 +29,10 @@ class Command:
         except subprocess.TimeoutExpired as e:
             raise Refused(f"no end after {timeout} s") from e
         if done.returncode != 0:
-            raise Refused(f"exit status {done.returncode}: " + first_line(done.stderr or done.stdout).replace(os.path.dirname(model) + "/", ""))
+            raise Refused(
+                f"exit status {done.returncode}: "
+                + first_line(done.stderr or done.stdout).replace(os.path.dirname(model) + "/", "")
+            )
         try:
             with np.load(out) as z:
                 return {k: z[k] for k in z.files}

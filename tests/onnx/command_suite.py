@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ONNX backend test suite through the command, as a user runs it: `tessera run model.onnx --inputs NAME=input_0.pb ...`, outputs read by name,
+"""The ONNX backend test suite through the command, as a user runs it: `tessera run model.onnx --inputs NAME=input_0.pb ...`,
+outputs read by name,
 no input fixed. Prints per config and group how many of the tensor cases pass, then every case that does not with its reason.
 
     python command_suite.py TESSERA SUITE_DIR [--configs eager,cpu,reference] [--only REGEX] [--every N] [--jobs N] [--json OUT]
 
 Needs onnx and numpy from PyPI. The exit status is 1 when a case fails that unsupported.txt does not list.
 """
+
 import argparse
 import collections
 import concurrent.futures
@@ -110,7 +112,11 @@ def main():
                 key, _, reason = line.strip().partition(" ")
                 listed[key] = reason
     cases, others = collections.defaultdict(list), collections.Counter()
-    found = [c for c in sorted(glob.glob(os.path.join(args.suite, "*", "*"))) if os.path.exists(os.path.join(c, "model.onnx")) and re.search(args.only, os.path.basename(c))]
+    found = [
+        c
+        for c in sorted(glob.glob(os.path.join(args.suite, "*", "*")))
+        if os.path.exists(os.path.join(c, "model.onnx")) and re.search(args.only, os.path.basename(c))
+    ]
     for case in found[:: args.every]:
         kind = os.path.basename(os.path.dirname(case))
         if no_tensors(onnx.load(os.path.join(case, "model.onnx"), load_external_data=False)):
@@ -132,8 +138,19 @@ def main():
             failed = [(f"{kind}/{os.path.basename(c)}", r) for c, r in zip(folders, reasons) if r]
             failures += failed
             passed = len(folders) - len(failed)
-            print(f"{config}, {kind}: {passed} of {len(folders)} tensor cases pass ({100 * passed / len(folders):.1f} %); {others[kind]} are no tensor programs", flush=True)
-            results.append({"config": config, "kind": kind, "passed": passed, "cases": len(folders), "failed": [{"name": n, "reason": r} for n, r in failed]})
+            print(
+                f"{config}, {kind}: {passed} of {len(folders)} tensor cases pass ({100 * passed / len(folders):.1f} %); {others[kind]} are no tensor programs",
+                flush=True,
+            )
+            results.append(
+                {
+                    "config": config,
+                    "kind": kind,
+                    "passed": passed,
+                    "cases": len(folders),
+                    "failed": [{"name": n, "reason": r} for n, r in failed],
+                }
+            )
         for name, reason in failures:
             why = f" [{listed[name]}]" if name in listed else ""
             print(f"  {config}: {name}: {reason}{why}")

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ONNX Runtime's own tools make of a model: f16 conversion, dynamic, static and 4-bit quantisation, and the transformer optimiser's fusions,
-of an encoder and a residual network with seeded weights and symbolic sizes. The command's outputs, by name, against ONNX Runtime's on the same file.
+"""What ONNX Runtime's own tools make of a model: f16 conversion, dynamic, static and 4-bit quantisation, and the transformer
+optimiser's fusions,
+of an encoder and a residual network with seeded weights and symbolic sizes. The command's outputs, by name, against ONNX
+Runtime's on the same file.
 
     python converted_models.py TESSERA [--configs eager,cpu] [--only REGEX]
 
 Needs onnxruntime, onnx and numpy (the transformer optimiser also sympy) from PyPI.
 """
+
 import argparse
 import logging
 import os
@@ -34,7 +37,11 @@ class Builder:
         return name
 
     def weight(self, *shape, scale=None):
-        return self.constant((self.r.standard_normal(shape) * (scale or 1 / np.sqrt(np.prod(shape[1:]) if len(shape) > 2 else shape[0]))).astype(F))
+        return self.constant(
+            (self.r.standard_normal(shape) * (scale or 1 / np.sqrt(np.prod(shape[1:]) if len(shape) > 2 else shape[0]))).astype(
+                F
+            )
+        )
 
     def op(self, kind, *inputs, **attributes):
         self.count += 1
@@ -43,8 +50,12 @@ class Builder:
 
     def model(self, inputs, output, shape):
         self.nodes.append(helper.make_node("Identity", [output], ["y"], name="last"))
-        graph = helper.make_graph(self.nodes, "g", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)], self.init)
-        return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8))
+        graph = helper.make_graph(
+            self.nodes, "g", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)], self.init
+        )
+        return onnx.shape_inference.infer_shapes(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+        )
 
 
 def encoder():
@@ -57,8 +68,16 @@ def encoder():
     def norm(x):
         return b.op("LayerNormalization", x, b.constant(np.ones(hidden, F)), b.weight(hidden, scale=0.1), axis=-1)
 
-    x = norm(b.op("Add", b.op("Gather", b.weight(50, hidden, scale=1.0), "ids"), b.constant((b.r.standard_normal((1, 1, hidden))).astype(F))))
-    split, merge = b.constant(np.array([0, 0, heads, hidden // heads], np.int64)), b.constant(np.array([0, 0, hidden], np.int64))
+    x = norm(
+        b.op(
+            "Add",
+            b.op("Gather", b.weight(50, hidden, scale=1.0), "ids"),
+            b.constant((b.r.standard_normal((1, 1, hidden))).astype(F)),
+        )
+    )
+    split, merge = b.constant(np.array([0, 0, heads, hidden // heads], np.int64)), b.constant(
+        np.array([0, 0, hidden], np.int64)
+    )
     for _ in range(2):
         q, k, v = (b.op("Reshape", linear(x, hidden, hidden), split) for _ in range(3))
         q, v = (b.op("Transpose", t, perm=[0, 2, 1, 3]) for t in (q, v))
@@ -67,9 +86,13 @@ def encoder():
         mixed = b.op("Transpose", b.op("MatMul", b.op("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
         x = norm(b.op("Add", x, linear(b.op("Reshape", mixed, merge), hidden, hidden)))
         h = linear(x, hidden, 128)
-        half = b.op("Mul", h, b.op("Add", b.op("Erf", b.op("Div", h, b.constant(np.array(np.sqrt(2), F)))), b.constant(np.array(1, F))))
+        half = b.op(
+            "Mul", h, b.op("Add", b.op("Erf", b.op("Div", h, b.constant(np.array(np.sqrt(2), F)))), b.constant(np.array(1, F)))
+        )
         x = norm(b.op("Add", x, linear(b.op("Mul", half, b.constant(np.array(0.5, F))), 128, hidden)))
-    return b.model([helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "length"])], x, ["batch", "length", hidden])
+    return b.model(
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "length"])], x, ["batch", "length", hidden]
+    )
 
 
 def residual():
@@ -78,13 +101,24 @@ def residual():
 
     def conv(x, n, m, stride=1):
         x = b.op("Conv", x, b.weight(m, n, 3, 3), pads=[1, 1, 1, 1], strides=[stride, stride], kernel_shape=[3, 3])
-        return b.op("BatchNormalization", x, b.constant(b.r.uniform(0.5, 1.5, m).astype(F)), b.weight(m, scale=0.1), b.weight(m, scale=0.1), b.constant(b.r.uniform(0.5, 1.5, m).astype(F)))
+        return b.op(
+            "BatchNormalization",
+            x,
+            b.constant(b.r.uniform(0.5, 1.5, m).astype(F)),
+            b.weight(m, scale=0.1),
+            b.weight(m, scale=0.1),
+            b.constant(b.r.uniform(0.5, 1.5, m).astype(F)),
+        )
 
     x = b.op("Relu", conv("x", 3, 16, 2))
     for _ in range(3):
         x = b.op("Relu", b.op("Add", x, conv(b.op("Relu", conv(x, 16, 16)), 16, 16)))
     x = b.op("Flatten", b.op("GlobalAveragePool", x))
-    return b.model([helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, "height", "width"])], b.op("Gemm", x, b.weight(16, 10), b.weight(10, scale=0.1)), ["batch", 10])
+    return b.model(
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, "height", "width"])],
+        b.op("Gemm", x, b.weight(16, 10), b.weight(10, scale=0.1)),
+        ["batch", 10],
+    )
 
 
 def feeds(kind, k):
@@ -157,7 +191,18 @@ def converted(kind, model, folder):
     to("dynamic_u8", lambda path: q.quantize_dynamic(plain, path, weight_type=q.QuantType.QUInt8, per_channel=True))
     to("qdq", lambda path: q.quantize_static(plain, path, Reader(kind), quant_format=q.QuantFormat.QDQ))
     to("qoperator", lambda path: q.quantize_static(plain, path, Reader(kind), quant_format=q.QuantFormat.QOperator))
-    to("qoperator_i8", lambda path: q.quantize_static(plain, path, Reader(kind), quant_format=q.QuantFormat.QOperator, activation_type=q.QuantType.QInt8, weight_type=q.QuantType.QInt8, per_channel=True))
+    to(
+        "qoperator_i8",
+        lambda path: q.quantize_static(
+            plain,
+            path,
+            Reader(kind),
+            quant_format=q.QuantFormat.QOperator,
+            activation_type=q.QuantType.QInt8,
+            weight_type=q.QuantType.QInt8,
+            per_channel=True,
+        ),
+    )
     if kind == "encoder":
         to("4_bits", four_bits)
         to("fused", fused)
@@ -166,7 +211,8 @@ def converted(kind, model, folder):
     return files
 
 
-# Of the greatest value. Integers may round an f32 that is summed in another order to their neighbour, f16 rounds where it is fused or not.
+# Of the greatest value. Integers may round an f32 that is summed in another order to their neighbour, f16 rounds where it is
+# fused or not.
 TOLERANCE = {"plain": 1e-4, "shuffled": 1e-4, "optimised": 1e-4, "4_bits": 1e-4, "fused": 1e-4, "f16": 1e-2}
 
 
@@ -200,12 +246,20 @@ def main():
                         total += 1
                         try:
                             got = Command(args.tool, config, folder).run_files(path, [data]).get("y")
-                            off = np.inf if got is None or got.shape != want.shape else float(np.abs(got - want).max() / np.abs(want).max())
+                            off = (
+                                np.inf
+                                if got is None or got.shape != want.shape
+                                else float(np.abs(got - want).max() / np.abs(want).max())
+                            )
                             wrong = None if off <= TOLERANCE.get(name, 3e-2) else f"differs by {off:.2g} of the greatest value"
                         except Refused as e:
                             wrong, off = str(e), np.nan
                         good += wrong is None
-                        print(f"{'FAIL' if wrong else 'ok'} {kind}, {name}, call {k}, {config}: {wrong or f'{off:.1e}'}" + (f" ({', '.join(operators)})" if operators and k == 0 else ""), flush=True)
+                        print(
+                            f"{'FAIL' if wrong else 'ok'} {kind}, {name}, call {k}, {config}: {wrong or f'{off:.1e}'}"
+                            + (f" ({', '.join(operators)})" if operators and k == 0 else ""),
+                            flush=True,
+                        )
     print(f"models that ONNX Runtime {onnxruntime.__version__}'s tools wrote: {good} of {total} calls agree")
     return int(good != total)
 

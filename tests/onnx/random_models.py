@@ -3,11 +3,15 @@
 
     python random_models.py TESSERA [--configs eager,cpu] [--models N] [--seed N] [--only K] [--keep DIR] [--jobs N]
 
-A model grows node by node: an operator is drawn, its operands among the values so far, its attributes at random; the reference evaluates it, and
-what it refuses or what grows without bound is left out. In every second model the sizes of the inputs are symbolic, equal ones under one name, and
-the model runs at a second set of sizes too where the reference can. What jumps (Floor, comparisons, ArgMax) reads exact values only: fractions that
+A model grows node by node: an operator is drawn, its operands among the values so far, its attributes at random; the reference
+evaluates it, and
+what it refuses or what grows without bound is left out. In every second model the sizes of the inputs are symbolic, equal ones
+under one name, and
+the model runs at a second set of sizes too where the reference can. What jumps (Floor, comparisons, ArgMax) reads exact values
+only: fractions that
 additions and products keep. Needs onnx and numpy from PyPI.
 """
+
 import argparse
 import concurrent.futures
 import os
@@ -58,7 +62,14 @@ class Model:
 
     def name(self, what):
         self.count += 1
-        return self.one(f"{what}_{self.count}", f"/layer.{self.count}/{what}", f"{what}:{self.count}", str(1000 + self.count), f"{what} {self.count}", f"größe{self.count}")
+        return self.one(
+            f"{what}_{self.count}",
+            f"/layer.{self.count}/{what}",
+            f"{what}:{self.count}",
+            str(1000 + self.count),
+            f"{what} {self.count}",
+            f"größe{self.count}",
+        )
 
     def constant(self, array):
         name = f"const_{len(self.constants)}"
@@ -73,7 +84,9 @@ class Model:
         return found[max(self.n(0, len(found) - 1), self.n(0, len(found) - 1))]
 
     def float(self, exact=False, rank=None):
-        return self.pick(lambda v: v.data.dtype == F32 and (v.exact or not exact) and (rank is None or v.data.ndim in rank) and v.data.size)
+        return self.pick(
+            lambda v: v.data.dtype == F32 and (v.exact or not exact) and (rank is None or v.data.ndim in rank) and v.data.size
+        )
 
     def any(self, rank=None):
         return self.pick(lambda v: (rank is None or v.data.ndim in rank) and v.data.size)
@@ -85,14 +98,24 @@ class Model:
         feeds = {o.name: o.data for o in operands if not isinstance(o, str)}
         outs = [self.name(op.lower()) for _ in range(outputs)]
         node = helper.make_node(op, names, outs, **attributes)
-        graph = helper.make_graph([node], "g", [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in feeds.items()],
-                                  [helper.make_empty_tensor_value_info(o) for o in outs], [c for c in self.constants if c.name in names])
+        graph = helper.make_graph(
+            [node],
+            "g",
+            [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in feeds.items()],
+            [helper.make_empty_tensor_value_info(o) for o in outs],
+            [c for c in self.constants if c.name in names],
+        )
         results = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])).run(None, feeds)
         for x in results:
             x = np.asarray(x)
             if x.size == 0 and op in ("Conv", "MaxPool", "AveragePool"):
                 raise ValueError("the kernel does not fit")
-            if x.size > 4000 or x.ndim > 5 or x.dtype not in (F32, I64, BOOL) or (x.dtype == F32 and not (np.isfinite(x).all() and (x.size == 0 or np.abs(x).max() < 1e4))):
+            if (
+                x.size > 4000
+                or x.ndim > 5
+                or x.dtype not in (F32, I64, BOOL)
+                or (x.dtype == F32 and not (np.isfinite(x).all() and (x.size == 0 or np.abs(x).max() < 1e4)))
+            ):
                 raise ValueError("too large")
         self.nodes.append(node)
         self.used.update(names)
@@ -124,19 +147,59 @@ class Model:
         def size(s):
             return names.setdefault(s, f"s{s}") if self.symbolic and s > 1 else s
 
-        infos = [helper.make_tensor_value_info(v.name, helper.np_dtype_to_tensor_dtype(v.data.dtype), [size(s) for s in v.data.shape]) for v in self.inputs]
-        outs = [helper.make_tensor_value_info(v.name, helper.np_dtype_to_tensor_dtype(v.data.dtype), None if self.symbolic else v.data.shape) for v in self.outputs]
+        infos = [
+            helper.make_tensor_value_info(
+                v.name, helper.np_dtype_to_tensor_dtype(v.data.dtype), [size(s) for s in v.data.shape]
+            )
+            for v in self.inputs
+        ]
+        outs = [
+            helper.make_tensor_value_info(
+                v.name, helper.np_dtype_to_tensor_dtype(v.data.dtype), None if self.symbolic else v.data.shape
+            )
+            for v in self.outputs
+        ]
         graph = helper.make_graph(self.nodes, "random", infos, outs, self.constants)
         self.proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
         self.feeds = [{v.name: v.data for v in self.inputs}]
         if self.symbolic and names:
             other = {s: self.n(2, 7) for s in names}
-            self.feeds.append({v.name: self.fresh("i" if v.data.dtype == I64 else "f", [other.get(s, s) for s in v.data.shape]) for v in self.inputs})
+            self.feeds.append(
+                {
+                    v.name: self.fresh("i" if v.data.dtype == I64 else "f", [other.get(s, s) for s in v.data.shape])
+                    for v in self.inputs
+                }
+            )
         return self
 
 
 def unary(m):
-    op = m.one("Relu", "Neg", "Abs", "Identity", "Sigmoid", "Tanh", "Erf", "Sin", "Cos", "Softplus", "Softsign", "Elu", "Selu", "LeakyRelu", "HardSigmoid", "HardSwish", "Exp", "Floor", "Ceil", "Round", "Sign", "Mish", "Celu", "Atan")
+    op = m.one(
+        "Relu",
+        "Neg",
+        "Abs",
+        "Identity",
+        "Sigmoid",
+        "Tanh",
+        "Erf",
+        "Sin",
+        "Cos",
+        "Softplus",
+        "Softsign",
+        "Elu",
+        "Selu",
+        "LeakyRelu",
+        "HardSigmoid",
+        "HardSwish",
+        "Exp",
+        "Floor",
+        "Ceil",
+        "Round",
+        "Sign",
+        "Mish",
+        "Celu",
+        "Atan",
+    )
     jumps = op in ("Floor", "Ceil", "Round", "Sign")
     x = m.float(exact=jumps)
     m.add(op, [x], x.exact and (jumps or op in ("Relu", "Neg", "Abs", "Identity")))
@@ -156,7 +219,7 @@ def operand(m, x):
     shape = [s if m.n(0, 1) else 1 for s in x.data.shape]
     if m.symbolic:
         shape = [1] * len(shape)
-    return m.constant(m.fresh("i" if x.data.dtype == I64 else "f", shape[m.n(0, len(shape)):]))
+    return m.constant(m.fresh("i" if x.data.dtype == I64 else "f", shape[m.n(0, len(shape)) :]))
 
 
 def binary(m):
@@ -208,17 +271,31 @@ def matmul(m):
 def gemm(m):
     x = m.float(rank=(2,))
     k, n, turned = x.data.shape[1], m.n(1, 5), m.n(0, 1)
-    m.add("Gemm", [x, m.constant(m.fresh("f", [n, k] if turned else [k, n])), m.constant(m.fresh("f", [n]))], False, transB=turned, alpha=m.one(1.0, 0.5))
+    m.add(
+        "Gemm",
+        [x, m.constant(m.fresh("f", [n, k] if turned else [k, n])), m.constant(m.fresh("f", [n]))],
+        False,
+        transB=turned,
+        alpha=m.one(1.0, 0.5),
+    )
 
 
 def conv(m):
     x = m.float(rank=(3, 4))
     spatial, c = x.data.ndim - 2, x.data.shape[1]
     k, stride, dilation = m.n(1, 3), m.n(1, 2), m.n(1, 2)
-    attributes = {"strides": [stride] * spatial, "dilations": [dilation] * spatial, "pads": [m.n(0, 2) for _ in range(2 * spatial)]}
+    attributes = {
+        "strides": [stride] * spatial,
+        "dilations": [dilation] * spatial,
+        "pads": [m.n(0, 2) for _ in range(2 * spatial)],
+    }
     if m.n(0, 3) == 0:
-        return m.add("ConvTranspose", [x, m.constant(m.fresh("f", [c, m.n(1, 3)] + [k] * spatial))], False, strides=[stride] * spatial)
-    m.add("Conv", [x, m.constant(m.fresh("f", [m.n(1, 4), c] + [k] * spatial))], False, kernel_shape=[k] * spatial, **attributes)
+        return m.add(
+            "ConvTranspose", [x, m.constant(m.fresh("f", [c, m.n(1, 3)] + [k] * spatial))], False, strides=[stride] * spatial
+        )
+    m.add(
+        "Conv", [x, m.constant(m.fresh("f", [m.n(1, 4), c] + [k] * spatial))], False, kernel_shape=[k] * spatial, **attributes
+    )
 
 
 def pool(m):
@@ -229,11 +306,20 @@ def pool(m):
         return m.add(m.one("GlobalAveragePool", "GlobalMaxPool") if x.data.ndim == 4 else "GlobalAveragePool", [x], False)
     k = m.n(1, 3)
     op = m.one("MaxPool", "AveragePool")
-    m.add(op, [x], x.exact and op == "MaxPool", kernel_shape=[k] * spatial, strides=[m.n(1, 2)] * spatial, pads=[k // 2] * (2 * spatial))
+    m.add(
+        op,
+        [x],
+        x.exact and op == "MaxPool",
+        kernel_shape=[k] * spatial,
+        strides=[m.n(1, 2)] * spatial,
+        pads=[k // 2] * (2 * spatial),
+    )
 
 
 def norm(m):
-    kind = m.one("Softmax", "LogSoftmax", "LayerNormalization", "BatchNormalization", "InstanceNormalization", "LpNormalization")
+    kind = m.one(
+        "Softmax", "LogSoftmax", "LayerNormalization", "BatchNormalization", "InstanceNormalization", "LpNormalization"
+    )
     if kind in ("Softmax", "LogSoftmax", "LpNormalization"):
         x = m.float(rank=(1, 2, 3, 4, 5))
         if kind == "LpNormalization" and not np.abs(x.data).sum(axis=-1).all():
@@ -253,7 +339,9 @@ def norm(m):
 
 def reduce(m):
     x = m.float()
-    op = m.one("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceSumSquare")
+    op = m.one(
+        "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceSumSquare"
+    )
     axes = sorted({m.n(0, x.data.ndim - 1) for _ in range(m.n(1, 2))})
     exact = x.exact and op in ("ReduceMax", "ReduceMin", "ReduceSum")
     m.add(op, [x, m.constant(np.array([a - m.one(0, x.data.ndim) for a in axes], I64))], exact, keepdims=m.n(0, 1))
@@ -289,7 +377,7 @@ def reshape(m):
         shape = [0] * x.data.ndim  # copies, and two of them joined
         if x.data.ndim > 1:
             at = m.n(0, x.data.ndim - 2)
-            shape = shape[:at] + [-1] + list(x.data.shape[at + 2:]) if not m.symbolic else shape[:at] + [-1]
+            shape = shape[:at] + [-1] + list(x.data.shape[at + 2 :]) if not m.symbolic else shape[:at] + [-1]
         return m.add("Reshape", [x, m.constant(np.array(shape, I64))], x.exact)
     # To the shape of the sizes, turned: as exporters compute it.
     s = m.add("Shape", [x], True)[0]
@@ -319,7 +407,17 @@ def slice_(m):
     for i in range(count):
         if m.n(0, 3) == 0:
             start[i], end[i], steps[i] = m.one(-1, 100, 2), m.one(-(2**63) + 1, 0, -100), m.one(-1, -2)
-    m.add("Slice", [x, m.constant(np.array(start, I64)), m.constant(np.array(end, I64)), m.constant(np.array(axes, I64)), m.constant(np.array(steps, I64))], x.exact)
+    m.add(
+        "Slice",
+        [
+            x,
+            m.constant(np.array(start, I64)),
+            m.constant(np.array(end, I64)),
+            m.constant(np.array(axes, I64)),
+            m.constant(np.array(steps, I64)),
+        ],
+        x.exact,
+    )
 
 
 def pad(m):
@@ -350,7 +448,13 @@ def gather(m):
 
 def scan_sum(m):
     x = m.float()
-    m.add("CumSum", [x, m.constant(np.array(m.n(-x.data.ndim, x.data.ndim - 1), I64))], x.exact, exclusive=m.n(0, 1), reverse=m.n(0, 1))
+    m.add(
+        "CumSum",
+        [x, m.constant(np.array(m.n(-x.data.ndim, x.data.ndim - 1), I64))],
+        x.exact,
+        exclusive=m.n(0, 1),
+        reverse=m.n(0, 1),
+    )
 
 
 def clip(m):
@@ -369,7 +473,14 @@ def resize(m):
     if m.symbolic:
         scales[2:] = m.one(2, 0.5)
     mode = m.one("nearest", "linear")
-    m.add("Resize", [x, "", m.constant(scales)], x.exact and mode == "nearest", mode=mode, coordinate_transformation_mode=m.one("half_pixel", "asymmetric"), nearest_mode=m.one("floor", "round_prefer_floor"))
+    m.add(
+        "Resize",
+        [x, "", m.constant(scales)],
+        x.exact and mode == "nearest",
+        mode=mode,
+        coordinate_transformation_mode=m.one("half_pixel", "asymmetric"),
+        nearest_mode=m.one("floor", "round_prefer_floor"),
+    )
 
 
 def einsum(m):
@@ -390,8 +501,47 @@ def hot(m):
     m.add("OneHot", [x, m.constant(np.array(4, I64)), m.constant(np.array([0, 1], F32))], True, axis=m.n(-1, 1))
 
 
-MAKERS = (unary, unary, unary, root, binary, binary, binary, compare, logic, where, cast, matmul, matmul, gemm, conv, conv, pool, norm, norm, reduce, reduce, index_of, transpose, reshape, reshape,
-          join, join, slice_, slice_, pad, repeat, gather, scan_sum, clip, triangle, resize, einsum, shapes, hot)
+MAKERS = (
+    unary,
+    unary,
+    unary,
+    root,
+    binary,
+    binary,
+    binary,
+    compare,
+    logic,
+    where,
+    cast,
+    matmul,
+    matmul,
+    gemm,
+    conv,
+    conv,
+    pool,
+    norm,
+    norm,
+    reduce,
+    reduce,
+    index_of,
+    transpose,
+    reshape,
+    reshape,
+    join,
+    join,
+    slice_,
+    slice_,
+    pad,
+    repeat,
+    gather,
+    scan_sum,
+    clip,
+    triangle,
+    resize,
+    einsum,
+    shapes,
+    hot,
+)
 
 
 def difference(got, want):
@@ -453,13 +603,18 @@ def main():
     failed = 0
     for config in args.configs.split(","):
         with concurrent.futures.ThreadPoolExecutor(args.jobs) as threads:
-            results = list(threads.map(lambda pair: check(pair[1], args.tool, config, args.keep, pair[0]), zip(indices, models)))
+            results = list(
+                threads.map(lambda pair: check(pair[1], args.tool, config, args.keep, pair[0]), zip(indices, models))
+            )
         for i, m, (_, wrong) in zip(indices, models, results):
             if wrong:
                 failed += 1
                 print(f"FAIL {config}: model {i}{' (symbolic)' if m.symbolic else ''}: {wrong}")
         good = sum(w is None for _, w in results)
-        print(f"{config}: {good} of {len(models)} random models agree by name, {sum(c for c, _ in results)} calls, {sum(len(m.nodes) for m in models)} nodes of {len(kinds)} operators", flush=True)
+        print(
+            f"{config}: {good} of {len(models)} random models agree by name, {sum(c for c, _ in results)} calls, {sum(len(m.nodes) for m in models)} nodes of {len(kinds)} operators",
+            flush=True,
+        )
     return 1 if failed else 0
 
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Einsum, Slice, Resize, ConvTranspose and Shrink over random attributes and shapes, half of them symbolic, against the ONNX project's reference.
+"""Einsum, Slice, Resize, ConvTranspose and Shrink over random attributes and shapes, half of them symbolic, against the ONNX
+project's reference.
 
     python standard_peers.py TESSERA [--config NAME] [--cases N] [--only REGEX] [--seed N]
 
-Where a position of Resize lies so near a boundary that the reference's own rounding decides, the case is left out. Needs onnx and numpy from PyPI.
+Where a position of Resize lies so near a boundary that the reference's own rounding decides, the case is left out. Needs onnx
+and numpy from PyPI.
 """
+
 import argparse
 import re
 import sys
@@ -34,7 +37,7 @@ def einsum(d):
             uses[c] = uses.get(c, 0) + 1
         if d.n(0, 1):
             at, covered = d.n(0, len(names)), d.n(0, 2)
-            extra = [s if d.n(0, 2) else 1 for s in dots[2 - covered:]]
+            extra = [s if d.n(0, 2) else 1 for s in dots[2 - covered :]]
             shape[at:at] = extra
             term = term[:at] + "..." + term[at:]
             any_dots = True
@@ -61,7 +64,13 @@ def slice_(d):
     axes = [int(a) - d.one(0, len(shape)) for a in axes]
     x = d.r.standard_normal(shape).astype(F)
     forward = all(s > 0 for s in step)
-    return case("Slice", [x, *(np.array(v, I64) for v in (start, end, axes, step))], {}, constant=[1, 2, 3, 4], names={0: [f"n{i}" if forward else None for i in range(len(shape))]})
+    return case(
+        "Slice",
+        [x, *(np.array(v, I64) for v in (start, end, axes, step))],
+        {},
+        constant=[1, 2, 3, 4],
+        names={0: [f"n{i}" if forward else None for i in range(len(shape))]},
+    )
 
 
 def near_boundary(mode, coordinates, n, m, scale):
@@ -98,16 +107,33 @@ def resize(d):
     else:
         out = [d.n(2, 60) for _ in axes]
         ratios = [Fraction(o, shape[a]) for o, a in zip(out, axes)]
-    # The reference takes an f32 scale of 7/3 for the little less that it holds, and 15 elements to 34; ONNX Runtime gives 35 as we do.
+    # The reference takes an f32 scale of 7/3 for the little less that it holds, and 15 elements to 34; ONNX Runtime gives 35 as
+    # we do.
     if by_scale and any(int(float(F(float(r))) * shape[a]) != o for r, a, o in zip(ratios, axes, out)):
         return None
-    if any(o < 2 for o in out) or mode == "nearest" and any(near_boundary(nearest, coordinates, shape[a], o, r) for a, o, r in zip(axes, out, ratios)):
+    if (
+        any(o < 2 for o in out)
+        or mode == "nearest"
+        and any(near_boundary(nearest, coordinates, shape[a], o, r) for a, o, r in zip(axes, out, ratios))
+    ):
         return None
     antialias = d.n(0, 1) if mode != "nearest" and by_scale else 0
     scales = np.array([float(r) for r in ratios], F) if by_scale else None
     sizes = None if by_scale else np.array(out, I64)
-    return case("Resize", [x, None, scales, sizes], {"mode": mode, "coordinate_transformation_mode": coordinates, "nearest_mode": nearest, "axes": axes, "antialias": antialias,
-                                                     "exclude_outside": d.n(0, 1) if mode == "cubic" else 0}, constant=[2] if by_scale else [3], names={0: [None] * (rank - 2) + ["h", "w"]})
+    return case(
+        "Resize",
+        [x, None, scales, sizes],
+        {
+            "mode": mode,
+            "coordinate_transformation_mode": coordinates,
+            "nearest_mode": nearest,
+            "axes": axes,
+            "antialias": antialias,
+            "exclude_outside": d.n(0, 1) if mode == "cubic" else 0,
+        },
+        constant=[2] if by_scale else [3],
+        names={0: [None] * (rank - 2) + ["h", "w"]},
+    )
 
 
 def conv_transpose(d):
@@ -119,7 +145,13 @@ def conv_transpose(d):
         attributes["output_shape"] = [d.n(max(1, f - 3), f) for f in full]
     elif k < stride:
         return None
-    return case("ConvTranspose", [d.f(*shape), d.f(c, o, *[k] * spatial), d.maybe(d.f(o))], attributes, constant=[1, 2], names={0: ["n", None] + [f"s{i}" for i in range(spatial)]})
+    return case(
+        "ConvTranspose",
+        [d.f(*shape), d.f(c, o, *[k] * spatial), d.maybe(d.f(o))],
+        attributes,
+        constant=[1, 2],
+        names={0: ["n", None] + [f"s{i}" for i in range(spatial)]},
+    )
 
 
 def shrink(d):
@@ -166,7 +198,11 @@ def main():
             good += wrong is None
             if wrong:
                 failed += 1
-                values = ", ".join(f"{x.dtype}{list(x.shape)}" if x.dtype == F or x.size > 8 else str(x.tolist()) for x in one.inputs if x is not None)
+                values = ", ".join(
+                    f"{x.dtype}{list(x.shape)}" if x.dtype == F or x.size > 8 else str(x.tolist())
+                    for x in one.inputs
+                    if x is not None
+                )
                 print(f"FAIL {family} {k}: {one.op}({values}) {one.attributes}{', symbolic' if one.symbolic else ''}: {wrong}")
         print(f"{family}: {good} of {args.cases - left_out}" + (f" ({left_out} left out)" if left_out else ""))
     print(f"standard operators against the ONNX reference on {args.config}: {total - failed} of {total} random cases agree")

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// Models with symbolic sizes against the same models with numbers in their place: slices, reshapes and broadcasts at sizes that no compile has
-// seen, sizes of 0 and 1 among them.
+// SPDX-License-Identifier: Apache-2.0 Models with symbolic sizes against the same models with numbers in their place: slices,
+// reshapes and broadcasts at sizes that no compile has seen, sizes of 0 and 1 among them.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>

@@ -303,7 +303,8 @@ TEST_CASE("programs with one statement less are found out") {
       }
     }
   }
-  // What is left changes no result: neighbours of chunks and runs that have no elements (both are the identity), and a load whose value is masked later.
+  // What is left changes no result: neighbours of chunks and runs that have no elements (both are the identity), and a load
+  // whose value is masked later.
   std::string list;
   for (const std::string& m : missed) list += m + "\n";
   INFO(list << missed.size() << " of " << mutants);

@@ -10,7 +10,8 @@
 
 namespace tessera::test {
 
-// A kernel, or the two of a norm's backward pass. `text` is a graph; `columns` a second one over the same inputs, whose outputs are gradients across rows.
+// A kernel, or the two of a norm's backward pass. `text` is a graph; `columns` a second one over the same inputs, whose outputs
+// are gradients across rows.
 struct SimtCase {
   std::string name, text, columns;
   std::vector<int64_t> symbols;

@@ -24,9 +24,10 @@ struct InputArguments {
   void add_to(Options&);
 };
 
-// The graph of a model. Where its import has to know something of a call (values that shapes are computed from, sizes that decide between branches),
-// it is imported for these inputs, which make_inputs() then gives without those that have become constants. Inputs that --fix names are
-// constants in any case. Throws npz errors, TSR-U004..7; TSR-U007 names inputs whose value no file and no --range gives.
+// The graph of a model. Where its import has to know something of a call (values that shapes are computed from, sizes that
+// decide between branches), it is imported for these inputs, which make_inputs() then gives without those that have become
+// constants. Inputs that --fix names are constants in any case. Throws npz errors, TSR-U004..7; TSR-U007 names inputs whose
+// value no file and no --range gives.
 embed::Graph load_model(const embed::Context& context, const std::string& model, InputArguments& arguments);
 
 struct Inputs {

@@ -16,8 +16,8 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 std::string join(const std::vector<std::string>& items, const char* separator = ", ");
 std::string printable(std::string_view text);  // control characters as \xNN
 std::string quote(std::string_view text);      // "'text'", printable
-// The name of an input or output for people to read: in double quotes, as text IR writes strings, where it has quotes, control characters or
-// blanks around it.
+// The name of an input or output for people to read: in double quotes, as text IR writes strings, where it has quotes, control
+// characters or blanks around it.
 std::string name_text(std::string_view name);
 std::vector<std::string> split(std::string_view text, char separator);  // pieces without surrounding blanks
 std::string indent(std::string_view text, size_t spaces);               // every line; no final newline

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv_integer: rows are output channels, columns are output positions. The channels of x are interleaved to words first, with the padding around them; then
-// words of a filter's tap lie side by side for neighbouring positions, and panels are copied from them right before they are multiplied.
+// conv_integer: rows are output channels, columns are output positions. The channels of x are interleaved to words first, with
+// the padding around them; then words of a filter's tap lie side by side for neighbouring positions, and panels are copied from
+// them right before they are multiplied.
 #include <algorithm>
 #include <cstring>
 #include <string>

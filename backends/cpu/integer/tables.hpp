@@ -3,8 +3,10 @@
 //
 // A word of 32 bits holds neighbours along K, which one instruction multiplies and adds up:
 //   quads  four bytes, the one side unsigned and the other signed, as VPDPBUSD multiplies them
-//   pairs  two values widened to 16 bits, as PMADDWD multiplies them; where there is no VPDPBUSD, for PMADDUBSW saturates its sums of two products at 16 bits
-// Packed forms are [K / per][height] words of rows of the left side, and [K / per][nr] words of columns of the right side, with zeros behind the end of K.
+// pairs  two values widened to 16 bits, as PMADDWD multiplies them; where there is no VPDPBUSD, for PMADDUBSW saturates its
+// sums of two products at 16 bits
+// Packed forms are [K / per][height] words of rows of the left side, and [K / per][nr] words of columns of the right side, with
+// zeros behind the end of K.
 #pragma once
 
 #include <cstdint>

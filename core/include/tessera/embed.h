@@ -22,9 +22,9 @@ typedef struct tsr_executable tsr_executable; /* immutable, reentrant */
 typedef struct tsr_callable_handle tsr_callable_handle;
 typedef struct tsr_stream_handle tsr_stream_handle; /* a queue of one device */
 
-/* Where a run takes memory of devices from that have streams. `alloc` gives memory for work that is queued on the stream from now on, aligned
- * to 64 bytes; `free` gets it back behind the work that is queued on the stream. Called from any thread, also after the run, for outputs live on:
- * the functions and `ctx` stay valid until the last block is back. */
+/* Where a run takes memory of devices from that have streams. `alloc` gives memory for work that is queued on the stream from
+ * now on, aligned to 64 bytes; `free` gets it back behind the work that is queued on the stream. Called from any thread, also
+ * after the run, for outputs live on: the functions and `ctx` stay valid until the last block is back. */
 typedef struct tsr_allocator {
   size_t struct_size;
   void* ctx;
@@ -148,9 +148,10 @@ typedef struct tsr_raw_call { /* one run over memory that the caller owns */
   size_t num_inputs;
   size_t num_outputs;
   void* self;
-  /* Gives the memory of output `index`: dense row-major, aligned to 64 bytes, on described->device, overlapping no input. `described` has its
-   * dtype, rank, sizes and strides (data is NULL), valid for the call. *data may stay NULL when `bytes` is 0. Called once per output on the
-   * thread that called run_raw, in no particular order, before anything is written to it. After an error outputs hold anything. */
+  /* Gives the memory of output `index`: dense row-major, aligned to 64 bytes, on described->device, overlapping no input.
+   * `described` has its dtype, rank, sizes and strides (data is NULL), valid for the call. *data may stay NULL when `bytes` is
+   * 0. Called once per output on the thread that called run_raw, in no particular order, before anything is written to it.
+   * After an error outputs hold anything. */
   tsr_error* (*output)(void* self, size_t index, const tsr_tensor* described, size_t bytes, void** data);
 } tsr_raw_call;
 
@@ -261,25 +262,26 @@ typedef struct tsr_api {
   /* The final graph with its fused groups, kernels and backends as a file for Graphviz (DOT); a path that ends in ".svg" is drawn by Graphviz's
    * `dot`. TSR-E014: it cannot be; then the text lies beside it, as PATH.dot. TSR-E010: the file cannot be written. */
   tsr_error* (*executable_diagram)(tsr_executable*, const char* path);
-  /* A graph made by calls: `build` edits an empty graph of that name through tsr_host.graph (input_create, node_create, region_set_outputs, ...),
-   * where the graph is verified when it returns. An error of `build` is handed on. Handles are valid until `build` returns. */
+  /* A graph made by calls: `build` edits an empty graph of that name through tsr_host.graph (input_create, node_create,
+   * region_set_outputs, ...), where the graph is verified when it returns. An error of `build` is handed on. Handles are valid
+   * until `build` returns. */
   tsr_error* (*graph_build)(tsr_context*, const char* name, tsr_error* (*build)(void* self, tsr_graph*), void* self,
                             tsr_graph**);
-  /* While a graph is being built: the symbol of this name, in [min, max]; `hint`: a value that calls have, or -1. Throws TSR-S002 for a name that
-   * is taken, TSR-S006 for an empty range. */
+  /* While a graph is being built: the symbol of this name, in [min, max]; `hint`: a value that calls have, or -1. Throws
+   * TSR-S002 for a name that is taken, TSR-S006 for an empty range. */
   tsr_error* (*graph_symbol)(tsr_graph*, const char* name, int64_t min, int64_t max, int64_t hint, tsr_dim* out);
   /* As `run`, on plain tensors. States are written in place. */
   tsr_error* (*run_raw)(tsr_executable*, const tsr_raw_call*);
-  /* As graph_load, for a call whose arguments these are, by the names of the model's inputs; one without data says its type only. What the import
-   * has to know of them is fixed in the graph: the value of an input that shapes are computed from (it becomes a constant), sizes that decide
-   * between branches. Where they do not say enough, *out is NULL, and *inputs a graph of the inputs that the file declares. *report, which may
-   * be NULL: what was fixed, and which inputs lack something, as JSON. */
+  /* As graph_load, for a call whose arguments these are, by the names of the model's inputs; one without data says its type
+   * only. What the import has to know of them is fixed in the graph: the value of an input that shapes are computed from (it
+   * becomes a constant), sizes that decide between branches. Where they do not say enough, *out is NULL, and *inputs a graph of
+   * the inputs that the file declares. *report, which may be NULL: what was fixed, and which inputs lack something, as JSON. */
   tsr_error* (*graph_load_for)(tsr_context*, const char* path, const tsr_binding* arguments, size_t count, size_t stride,
                                tsr_graph** out, tsr_graph** inputs, char** report);
-  /* A model file as a callable: `call` takes one tensor per input, in the order of *inputs (may be NULL), a graph of the inputs that the file
-   * declares. What of a call's arguments the graph depends on, as graph_load_for says, is guarded; all other sizes may vary as the file says.
-   * A call that no guard lets reuse compiled code compiles again; one that does not fit the file's types is an error (TSR-T021 to T026). Outputs
-   * have no structure. */
+  /* A model file as a callable: `call` takes one tensor per input, in the order of *inputs (may be NULL), a graph of the inputs
+   * that the file declares. What of a call's arguments the graph depends on, as graph_load_for says, is guarded; all other
+   * sizes may vary as the file says. A call that no guard lets reuse compiled code compiles again; one that does not fit the
+   * file's types is an error (TSR-T021 to T026). Outputs have no structure. */
   tsr_error* (*callable_load)(tsr_context*, const char* path, tsr_callable_handle**, tsr_graph** inputs);
 
   /* ---- streams: queues of devices. Work on one runs in order; what one queue needs of another, the library waits for. Every thread has
@@ -295,7 +297,8 @@ typedef struct tsr_api {
   tsr_error* (*set_current_stream)(tsr_device, tsr_stream_handle*, tsr_stream_handle** before);
   /* Work queued on `waiter` from now on runs after what is queued on `other` by now. */
   tsr_error* (*stream_wait)(tsr_stream_handle* waiter, tsr_stream_handle* other);
-  /* Waits for everything queued on the stream; NULL: on every stream of the device. Throws what kernels have found wrong with their data. */
+  /* Waits for everything queued on the stream; NULL: on every stream of the device. Throws what kernels have found wrong with
+   * their data. */
   tsr_error* (*synchronize)(tsr_device, tsr_stream_handle*);
   /* `run` on streams and with memory of the caller's choice. options NULL: none given. */
   tsr_error* (*run_with)(tsr_executable*, const tsr_run_options* options, tsr_tensor_handle* const* inputs, size_t num_inputs,

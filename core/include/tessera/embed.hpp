@@ -98,8 +98,8 @@ std::string text_of(Function function, Args... args) {
   return take(out);
 }
 
-// A text for the C table, where it ends at its first zero byte. One that has a zero byte inside is refused (TSR-E015): cut off there it would
-// be another text. `what` names it in the message.
+// A text for the C table, where it ends at its first zero byte. One that has a zero byte inside is refused (TSR-E015): cut off
+// there it would be another text. `what` names it in the message.
 inline const char* c_text(const std::string& text, const char* what) {
   const size_t zero = text.find('\0');
   if (zero == text.npos) return text.c_str();
@@ -347,8 +347,8 @@ class Context {
                                  sizeof(tsr_binding), &g));
     return Graph(g);
   }
-  // A model for a call with these arguments: what it has to know of them is fixed in the graph. A tensor of which only the type counts may be
-  // left out of `values` and stand in `types`.
+  // A model for a call with these arguments: what it has to know of them is fixed in the graph. A tensor of which only the type
+  // counts may be left out of `values` and stand in `types`.
   struct Loaded {
     std::unique_ptr<Graph> graph;   // null: the arguments do not say enough
     std::unique_ptr<Graph> inputs;  // then: the inputs that the file declares
@@ -448,8 +448,8 @@ class Context {
   std::unique_ptr<tsr_context, void (*)(tsr_context*)> handle_;
 };
 
-// A model file as a function of tensors, compiled at the first call and again where a call needs it: see tsr_api.callable_load. May be called by
-// many threads at once.
+// A model file as a function of tensors, compiled at the first call and again where a call needs it: see tsr_api.callable_load.
+// May be called by many threads at once.
 class Model {
  public:
   Model(const Context& context, const std::string& path) {

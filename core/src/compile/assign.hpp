@@ -21,7 +21,8 @@ struct Assignment {
 
 // One entry per node id. In program order, nested regions of control ops included, each node goes to
 //  0. the backend it names, when it is a fused group that this backend claims; else its nodes take its place;
-//  1. nobody, when it is a constant; the host, when it is control flow, a copy to another device or a view that needs no copy of dense memory;
+// 1. nobody, when it is a constant; the host, when it is control flow, a copy to another device or a view that needs no copy of
+// dense memory;
 //  2. the first backend, in the order of the options, that claims it: "yes" keeps it whole, "decompose" inlines its
 //     decomposition, whose nodes are assigned in the same way;
 //  3. its decomposition, when every backend says no; 4. the op's host kernel (`compute`).

@@ -30,8 +30,8 @@ class Executable {
   // inputs: one per graph input, in order. outputs: new references, one per graph output. States with a writeback are updated in
   // place. Throws TSR-T020 to TSR-T027 for wrong inputs; then no state has changed. After an error from a kernel, states are
   // unchanged unless they are donated.
-  // guarded: inputs that the graph does not read are not looked at. What kernels on a device find wrong with their data is thrown by the next
-  // call on that stream, synchronisation or copy to the host.
+  // guarded: inputs that the graph does not read are not looked at. What kernels on a device find wrong with their data is
+  // thrown by the next call on that stream, synchronisation or copy to the host.
   void run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs, bool guarded = false,
            const RunContext* context = nullptr) const;
   // On plain tensors, into memory that the caller gives. The same checks.

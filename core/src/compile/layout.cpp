@@ -475,8 +475,9 @@ class LayoutMaker {
     out->push_back({queue, home, r.index, r.offset + low * bits / 8, r.offset + ((high + 1) * bits + 7) / 8, write, when});
   }
 
-  // Streams of one call run in any order: a step waits for the data that it reads, for what still reads the bytes that it writes, and, before
-  // it first touches memory of another device, for what was queued there before the call. A wait covers everything queued until then.
+  // Streams of one call run in any order: a step waits for the data that it reads, for what still reads the bytes that it
+  // writes, and, before it first touches memory of another device, for what was queued there before the call. A wait covers
+  // everything queued until then.
   void order_queues() {
     for (Exec& e : l_.program) e.queue = queue_of(e);
     const size_t n = p_.queues.size();

@@ -105,8 +105,8 @@ Callable::Capture Callable::import_for(const tsr_arg* args, size_t count) const 
 }
 
 namespace {
-// Whether the arguments have the ranks and sizes that an import has fixed where the file leaves them open. (What the file itself asks for is no
-// matter of this: no other compile could take a call that lacks it.)
+// Whether the arguments have the ranks and sizes that an import has fixed where the file leaves them open. (What the file
+// itself asks for is no matter of this: no other compile could take a call that lacks it.)
 bool has_fixed_sizes(const Graph& made, const Graph& declared, const std::vector<uint32_t>& inputs, const tsr_arg* args) {
   for (size_t k = 0; k < inputs.size(); ++k) {
     const tsr_type &fixed = *made.value(made.region(0).inputs[k]).type,

@@ -45,11 +45,11 @@ class Sizes {
   void observe(uint32_t symbol, int64_t value);
   tsr_dim find(std::string_view name) const;  // -1 when there is none (a symbol is never -1)
 
-  // Simplified: constants fold, sums and products are normalised (linear terms collected in symbol order), x floordiv 1,
-  // (a*k) floordiv k, (a*k) mod k, nested floordiv by numbers, min/max as far as ranges decide them. Never by assumptions: the form of an expression must not
-  // depend on when it was made, or a printed graph, which states them first, would not read back as it was, and inferring a
-  // type again would give another. Whoever may use assumptions asks compare(). Throws TSR-S001 on overflow, TSR-S003 on division by zero,
-  // TSR-S005 for a sum of too many terms.
+  // Simplified: constants fold, sums and products are normalised (linear terms collected in symbol order), x floordiv 1, (a*k)
+  // floordiv k, (a*k) mod k, nested floordiv by numbers, min/max as far as ranges decide them. Never by assumptions: the form
+  // of an expression must not depend on when it was made, or a printed graph, which states them first, would not read back as
+  // it was, and inferring a type again would give another. Whoever may use assumptions asks compare(). Throws TSR-S001 on
+  // overflow, TSR-S003 on division by zero, TSR-S005 for a sum of too many terms.
   tsr_dim make(tsr_dim_op op, tsr_dim a, tsr_dim b);
   tsr_dim add(tsr_dim a, tsr_dim b) { return make(TSR_DIM_ADD, a, b); }
   tsr_dim sub(tsr_dim a, tsr_dim b) { return make(TSR_DIM_SUB, a, b); }

@@ -58,8 +58,8 @@ class PluginHost {
   PluginHost& operator=(const PluginHost&) = delete;
 
   // Opens, checks and creates one plugin whose manifest has passed check_manifest(). Faults are added, nothing is thrown;
-  // true: its factories are in use. An `optional` plugin that fails for want of another shared library, or whose `create` reports a fault of
-  // the environment (hardware that is not there), is left out with a notice instead.
+  // true: its factories are in use. An `optional` plugin that fails for want of another shared library, or whose `create`
+  // reports a fault of the environment (hardware that is not there), is left out with a notice instead.
   bool load(const Manifest& manifest, const OptionSet& options, bool optional, Faults& faults,
             std::vector<std::string>* notices);
 

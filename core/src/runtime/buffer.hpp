@@ -47,9 +47,9 @@ struct Buffer {
   static void recycle(Buffer*) noexcept;
 };
 
-// Uninitialised, 64-byte aligned, also for 0 bytes (then `data` may not be dereferenced). Throws TSR-R001 or TSR-R002. On a device with
-// streams the block is for work on `stream` from now on, null: the thread's current one. A block that this stream gave back is taken first, then
-// one of another stream, behind the work that used it.
+// Uninitialised, 64-byte aligned, also for 0 bytes (then `data` may not be dereferenced). Throws TSR-R001 or TSR-R002. On a
+// device with streams the block is for work on `stream` from now on, null: the thread's current one. A block that this stream
+// gave back is taken first, then one of another stream, behind the work that used it.
 Buffer* allocate_buffer(Device& device, size_t bytes, Stream* stream = nullptr);
 // A block of the caller's allocator.
 Buffer* borrow_buffer(const tsr_allocator& allocator, Device& device, size_t bytes, Stream& stream);

@@ -28,8 +28,8 @@ void each_point(const StreamUses& u, F&& f) {
   for (const StreamPoint& p : u.read) f(p);
 }
 
-// Blocks that nobody refers to, each with the points of those who used it. What goes beyond a bound returns to the device: first blocks of sizes
-// that nobody has asked for in a while, as in the host's pool, else the block that comes.
+// Blocks that nobody refers to, each with the points of those who used it. What goes beyond a bound returns to the device:
+// first blocks of sizes that nobody has asked for in a while, as in the host's pool, else the block that comes.
 class StreamPool {
  public:
   static constexpr uint64_t kStale = 64;  // operations on this pool

@@ -134,8 +134,9 @@ class LoopTypes {
   std::deque<Dims> memory_;
 };
 
-// Translates the body of a loop: Importer::region, whose first `carried` inputs are given by its first outputs in the turn after. What it does to
-// their sizes is known once it has been translated: where they do not stay, that is thrown away and done again with sizes that may be any.
+// Translates the body of a loop: Importer::region, whose first `carried` inputs are given by its first outputs in the turn
+// after. What it does to their sizes is known once it has been translated: where they do not stay, that is thrown away and done
+// again with sizes that may be any.
 tsr_id loop_body(Op& op, const GraphProto& body, LoopTypes& types, std::span<const std::string_view> names,
                  const std::function<std::vector<V>(std::span<const V>)>& enter,
                  const std::function<std::vector<V>(std::vector<V>)>& leave) {

@@ -59,7 +59,8 @@ bool all_exact(Op& op, const V& v, tsr_dtype dtype) {
   return true;
 }
 
-// An integer to a power that is a float: the exact power, truncated and saturated. f64 has every result of up to 53 bits; a longer one is the integer power.
+// An integer to a power that is a float: the exact power, truncated and saturated. f64 has every result of up to 53 bits; a
+// longer one is the integer power.
 V integer_to_float(Op& op, const V& a, const V& e) {
   Build& b = op.b;
   const V y = b.cast(e, TSR_F64), r = b.cast(a, TSR_F64).call("pow", y);

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// com.microsoft: attention in the forms that ONNX Runtime's graph optimiser and its exporters write, as its ContribOperators.md documents them.
-// Heads are [batch, heads, sequence, size].
+// SPDX-License-Identifier: Apache-2.0 com.microsoft: attention in the forms that ONNX Runtime's graph optimiser and its
+// exporters write, as its ContribOperators.md documents them. Heads are [batch, heads, sequence, size].
 #include <algorithm>
 #include <cmath>
 
@@ -10,8 +9,8 @@
 namespace tessera::onnx {
 namespace {
 
-// Which keys a mask leaves, as a bool that broadcasts to [batch, heads, queries, keys]: a length per sample (or an end, then a begin, for each),
-// or a number above 0 for each key, or for each query and key.
+// Which keys a mask leaves, as a bool that broadcasts to [batch, heads, queries, keys]: a length per sample (or an end, then a
+// begin, for each), or a number above 0 for each key, or for each query and key.
 V visible_keys(Op& op, const V& mask, tsr_dim batch, tsr_dim queries, tsr_dim keys, tsr_dim past) {
   Build& b = op.b;
   const V m = b.cast(mask, TSR_I64);
@@ -32,8 +31,8 @@ V visible_keys(Op& op, const V& mask, tsr_dim batch, tsr_dim queries, tsr_dim ke
   return b.slice(b.slice(left, 2, past, b.add(past, queries)), 3, 0, keys);
 }
 
-// Keys that the mask hides get `mask_filter_value` added to their scores, so that a query all of whose keys are hidden weighs them as if none
-// were. What lies ahead of a query is never seen.
+// Keys that the mask hides get `mask_filter_value` added to their scores, so that a query all of whose keys are hidden weighs
+// them as if none were. What lies ahead of a query is never seen.
 V attend(Op& op, const V& q, const V& k, const V& v, const V& mask, const V& attention_bias, tsr_dim past) {
   Build& b = op.b;
   const tsr_dim queries = q.size(2), keys = k.size(2);
@@ -50,8 +49,8 @@ V attend(Op& op, const V& q, const V& k, const V& v, const V& mask, const V& att
   return merge_heads(b, whole_attention(b, q, k, v, bias ? b.select(seen, bias, -HUGE_VAL) : seen, scale, false));
 }
 
-// Self attention of projections [batch, sequence, hidden + hidden + hidden of the values]; past and present state are [2, batch, heads, sequence,
-// size].
+// Self attention of projections [batch, sequence, hidden + hidden + hidden of the values]; past and present state are [2,
+// batch, heads, sequence, size].
 void self_attention(Op& op, const V& projections, const V& mask, const V& past, const V& attention_bias) {
   Build& b = op.b;
   if (op.flag("do_rotary")) op.unsupported("do_rotary", "export with RotaryEmbedding before it");

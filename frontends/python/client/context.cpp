@@ -122,8 +122,8 @@ PyObject* build(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-// A compile on a thread of its own, so that the thread which asked for it can look at signals. When it gives up, the compile goes on to its end
-// and its result is dropped: the compiler's stages own no state that outlives them.
+// A compile on a thread of its own, so that the thread which asked for it can look at signals. When it gives up, the compile
+// goes on to its end and its result is dropped: the compiler's stages own no state that outlives them.
 struct Compile {
   std::mutex mutex;
   std::condition_variable finished;

@@ -30,6 +30,23 @@ from .model import Difference, Model, compare, compile, explain, load, modes
 _atexit.register(_wait_for_compiles)  # the process must not end under a compile that Ctrl-C has left to itself
 
 __all__ = [
-    "Context", "Difference", "EnvironmentFault", "Error", "Executable", "Graph", "InternalError", "Model", "Tensor", "UserError",
-    "compare", "compile", "explain", "from_bytes", "from_dlpack", "load", "log_enabled", "memory_in_use", "modes",
+    "Context",
+    "Difference",
+    "EnvironmentFault",
+    "Error",
+    "Executable",
+    "Graph",
+    "InternalError",
+    "Model",
+    "Tensor",
+    "UserError",
+    "compare",
+    "compile",
+    "explain",
+    "from_bytes",
+    "from_dlpack",
+    "load",
+    "log_enabled",
+    "memory_in_use",
+    "modes",
 ]

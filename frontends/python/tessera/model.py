@@ -81,7 +81,8 @@ def _like(example, tensor):
 def load(path, config=None, set=None, bind=None, plugin_dirs=()):
     """Compiles the model in a file (ONNX, text IR).
 
-    config: the name of an installed config or a path; set: overrides, {"runtime.threads": 1}; bind: values of inputs that are to
+    config: the name of an installed config or a path; set: overrides, {"runtime.threads": 1}; bind: values of inputs that are
+    to
     become constants, {"name": tensor}.
     """
     c = context(config, set, plugin_dirs)
@@ -128,8 +129,20 @@ def compare(path, a, b, *inputs):
     return found
 
 
-_FORMATS = {"f64": "d", "f32": "f", "f16": "e", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u8": "B", "u16": "H", "u32": "I",
-            "u64": "Q", "bool": "?"}
+_FORMATS = {
+    "f64": "d",
+    "f32": "f",
+    "f16": "e",
+    "i8": "b",
+    "i16": "h",
+    "i32": "i",
+    "i64": "q",
+    "u8": "B",
+    "u16": "H",
+    "u32": "I",
+    "u64": "Q",
+    "bool": "?",
+}
 
 
 def _numbers(tensor):
@@ -137,7 +150,7 @@ def _numbers(tensor):
 
     data = tensor.tobytes()
     if tensor.dtype == "bf16":  # the upper half of a float
-        return [struct.unpack("<f", b"\0\0" + data[i:i + 2])[0] for i in range(0, len(data), 2)]
+        return [struct.unpack("<f", b"\0\0" + data[i : i + 2])[0] for i in range(0, len(data), 2)]
     if tensor.dtype not in _FORMATS:
         raise TypeError(f"outputs of dtype {tensor.dtype} cannot be compared")
     size = struct.calcsize("<" + _FORMATS[tensor.dtype])

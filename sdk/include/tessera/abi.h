@@ -245,8 +245,8 @@ typedef struct tsr_tables {
   const tsr_dim_expr* exprs;
   size_t num_exprs, expr_stride;
   /* ---- appended since the first version of this struct */
-  /* [regions[0].num_outputs]: the names of the graph's outputs outside of it. They belong to the signature: no edit of the values changes them.
-   * An entry that is NULL: the output is called as its value is at present. NULL: all of them are. */
+  /* [regions[0].num_outputs]: the names of the graph's outputs outside of it. They belong to the signature: no edit of the
+   * values changes them. An entry that is NULL: the output is called as its value is at present. NULL: all of them are. */
   const char* const* output_names;
 } tsr_tables;
 
@@ -376,8 +376,8 @@ typedef struct tsr_graph_api {
    * behind `fd`: mapped from it, or read through `fd` after this call. A cache may then recognise them by the file, which it looks at
    * again, instead of reading them. The host keeps a descriptor of its own; what it cannot use it ignores. */
   tsr_error* (*constant_source)(tsr_graph*, const void* data, size_t length, int fd, uint64_t offset);
-  /* The names of the graph's outputs outside of it (tsr_tables.output_names), one for each: any text but "". NULL: as its value. Two outputs
-   * cannot have one name. region_set_outputs keeps the names of outputs by their numbers. */
+  /* The names of the graph's outputs outside of it (tsr_tables.output_names), one for each: any text but "". NULL: as its
+   * value. Two outputs cannot have one name. region_set_outputs keeps the names of outputs by their numbers. */
   tsr_error* (*outputs_set_names)(tsr_graph*, const char* const* names, uint32_t count);
   /* During an import, before it fails: what it has to know of the call that the model is imported for. A caller that has one imports again,
    * with that fixed: see tsr_api.graph_load_for. */
@@ -385,8 +385,8 @@ typedef struct tsr_graph_api {
   void (*need_size)(tsr_graph*, tsr_dim size);                     /* the value of each symbol in it */
   /* What the caller has fixed of the type of the input of this name: its rank and some sizes, -1 where a size is open. NULL: nothing. */
   const tsr_type* (*bound_type)(tsr_graph*, const char* name);
-  /* How many assumptions dim_require and inference have recorded; and to forget those after the first `count`, once the nodes that were made
-   * since are erased. */
+  /* How many assumptions dim_require and inference have recorded; and to forget those after the first `count`, once the nodes
+   * that were made since are erased. */
   size_t (*assumptions)(const tsr_graph*);
   void (*forget_assumptions)(tsr_graph*, size_t count);
 } tsr_graph_api;
@@ -731,8 +731,9 @@ typedef struct tsr_device_table {
   tsr_error* (*event_create)(void* self, uint32_t index, tsr_event**);
   void (*event_destroy)(void* self, uint32_t index, tsr_event*); /* waits that were queued stay as they are */
   tsr_error* (*event_record)(void* self, uint32_t index, tsr_event*, tsr_stream*);
-  /* Work queued on `stream`, a stream of device `index`, from now on waits for what the event stands for at the time of this call; recording
-   * it again changes nothing for this stream. The event may be one of another device of this table. Never recorded: no wait. */
+  /* Work queued on `stream`, a stream of device `index`, from now on waits for what the event stands for at the time of this
+   * call; recording it again changes nothing for this stream. The event may be one of another device of this table. Never
+   * recorded: no wait. */
   tsr_error* (*event_wait)(void* self, uint32_t index, tsr_event*, tsr_stream*);
   tsr_error* (*event_query)(void* self, uint32_t index, tsr_event*, int* done);
   tsr_error* (*event_synchronize)(void* self, uint32_t index, tsr_event*);
@@ -797,8 +798,8 @@ typedef struct tsr_launch {
   const int64_t* dims;       /* evaluated sizes; slots were given out at compile time. Host memory, valid during the call */
   tsr_stream* stream;        /* of the device that the kernel was compiled for; NULL on the host */
   /* ---- appended in ABI 0.2 */
-  /* Where a kernel on a device writes the first thing that is wrong with its data (an index out of range, an integer division by zero) before
-   * it goes on with some defined value; NULL on the host, where `launch` returns the error. */
+  /* Where a kernel on a device writes the first thing that is wrong with its data (an index out of range, an integer division
+   * by zero) before it goes on with some defined value; NULL on the host, where `launch` returns the error. */
   tsr_fault* fault;
   uint64_t site; /* goes into tsr_fault.site */
 } tsr_launch;

@@ -169,7 +169,11 @@ class Inference(unittest.TestCase):
     def test_modes_and_options(self):
         for mode in ("default", "max-autotune-no-cudagraphs", "eager", "lite"):
             self.same_mode(mode)
-        for bad in ({"options": {"fallbak": "error"}}, {"options": {"fallback": "never"}}, {"options": {"config": "no_such_config"}}):
+        for bad in (
+            {"options": {"fallbak": "error"}},
+            {"options": {"fallback": "never"}},
+            {"options": {"config": "no_such_config"}},
+        ):
             with self.assertRaises(Exception) as caught:
                 compiled(lambda x: x + 1, **bad)(torch.ones(2))
             self.assertIn("TSR-", str(caught.exception))

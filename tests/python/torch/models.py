@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inference models of Transformers and torchvision with seeded weights, small in width, through torch.compile(backend="tessera").
+"""Inference models of Transformers and torchvision with seeded weights, small in width, through
+torch.compile(backend="tessera").
 
     models.py [NAME...]
 
@@ -45,16 +46,55 @@ MODELS = {
     "bert": (lambda: transformer("BertModel", "BertConfig", **NARROW), tokens),
     "roberta": (lambda: transformer("RobertaModel", "RobertaConfig", **NARROW), tokens),
     "electra": (lambda: transformer("ElectraModel", "ElectraConfig", embedding_size=64, **NARROW), tokens),
-    "distilbert": (lambda: transformer("DistilBertModel", "DistilBertConfig", dim=64, n_layers=2, n_heads=4, hidden_dim=128, vocab_size=500), tokens),
-    "gpt2": (lambda: transformer("GPT2LMHeadModel", "GPT2Config", n_embd=64, n_layer=2, n_head=4, vocab_size=500, bos_token_id=1, eos_token_id=2), tokens),
-    "opt": (lambda: transformer("OPTForCausalLM", "OPTConfig", hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=128, vocab_size=500, word_embed_proj_dim=64), tokens),
+    "distilbert": (
+        lambda: transformer(
+            "DistilBertModel", "DistilBertConfig", dim=64, n_layers=2, n_heads=4, hidden_dim=128, vocab_size=500
+        ),
+        tokens,
+    ),
+    "gpt2": (
+        lambda: transformer(
+            "GPT2LMHeadModel", "GPT2Config", n_embd=64, n_layer=2, n_head=4, vocab_size=500, bos_token_id=1, eos_token_id=2
+        ),
+        tokens,
+    ),
+    "opt": (
+        lambda: transformer(
+            "OPTForCausalLM",
+            "OPTConfig",
+            hidden_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            ffn_dim=128,
+            vocab_size=500,
+            word_embed_proj_dim=64,
+        ),
+        tokens,
+    ),
     "gpt_neox": (lambda: transformer("GPTNeoXForCausalLM", "GPTNeoXConfig", **NARROW), tokens),
     "phi": (lambda: transformer("PhiForCausalLM", "PhiConfig", **NARROW), tokens),
     "llama": (lambda: transformer("LlamaForCausalLM", "LlamaConfig", num_key_value_heads=2, **NARROW), tokens),
     "mistral": (lambda: transformer("MistralForCausalLM", "MistralConfig", num_key_value_heads=2, **NARROW), tokens),
     "qwen2": (lambda: transformer("Qwen2ForCausalLM", "Qwen2Config", num_key_value_heads=2, **NARROW), tokens),
-    "t5_encoder": (lambda: transformer("T5EncoderModel", "T5Config", d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=500), tokens),
-    "vit": (lambda: transformer("ViTModel", "ViTConfig", hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, image_size=32, patch_size=8), images(32)),
+    "t5_encoder": (
+        lambda: transformer(
+            "T5EncoderModel", "T5Config", d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=500
+        ),
+        tokens,
+    ),
+    "vit": (
+        lambda: transformer(
+            "ViTModel",
+            "ViTConfig",
+            hidden_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=128,
+            image_size=32,
+            patch_size=8,
+        ),
+        images(32),
+    ),
     "resnet18": (lambda: vision("resnet18"), images(64)),
     "mobilenet_v2": (lambda: vision("mobilenet_v2"), images(64)),
     "efficientnet_b0": (lambda: vision("efficientnet_b0"), images(64)),
@@ -68,7 +108,11 @@ MODELS = {
 
 
 def tensors(result):
-    return [t for t in torch.utils._pytree.tree_leaves(dict(result) if hasattr(result, "items") else result) if isinstance(t, torch.Tensor)]
+    return [
+        t
+        for t in torch.utils._pytree.tree_leaves(dict(result) if hasattr(result, "items") else result)
+        if isinstance(t, torch.Tensor)
+    ]
 
 
 def check(make, arguments):
@@ -89,8 +133,10 @@ def check(make, arguments):
             if not torch._dynamo.utils.same(x, y, z, tol=1e-4):
                 return f"result {k} at {batch} x {length} is off by {(x - y).abs().max()}", ""
     graphs = pytorch.REPORT.graphs
-    return "", (f"{len(graphs)} graphs, {sum(g.nodes for g in graphs)} operators, {sum(len(g.refusals) for g in graphs)} through ATen, "
-                f"compiled in {sum(g.seconds for g in graphs):.1f} s of {time.perf_counter() - started:.1f} s")
+    return "", (
+        f"{len(graphs)} graphs, {sum(g.nodes for g in graphs)} operators, {sum(len(g.refusals) for g in graphs)} through ATen, "
+        f"compiled in {sum(g.seconds for g in graphs):.1f} s of {time.perf_counter() - started:.1f} s"
+    )
 
 
 def main():

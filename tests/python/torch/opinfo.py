@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's own operator tests (OpInfo) against torch.compile(backend="tessera") on the CPU.
 
-    opinfo.py [--samples N] [--dynamic] [--part I/N] [--every K] [--only NAME,...] [--dtypes f32,...] [--out FILE] [--report FILE]
+    opinfo.py [--samples N] [--dynamic] [--part I/N] [--every K] [--only NAME,...] [--dtypes f32,...] [--out FILE] [--report
+    FILE]
 
-For every operator and dtype, the first N samples (0: all) run eagerly and compiled; values are compared as PyTorch's benchmarks do it, by the
-distance of both to the result in f64, types and strides exactly. One line of JSON per operator and dtype goes to FILE; what stands there already is
-not run again, so that a run which was stopped goes on. --report prints what a file holds and fails when something is wrong in it that
+For every operator and dtype, the first N samples (0: all) run eagerly and compiled; values are compared as PyTorch's benchmarks
+do it, by the
+distance of both to the result in f64, types and strides exactly. One line of JSON per operator and dtype goes to FILE; what
+stands there already is
+not run again, so that a run which was stopped goes on. --report prints what a file holds and fails when something is wrong in
+it that
 opinfo_expected.txt does not name, or when something that it names passes.
 """
 
@@ -24,8 +28,14 @@ import torch
 import tessera
 from tessera import pytorch
 
-DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64,
-          "bool": torch.bool}
+DTYPES = {
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "i64": torch.int64,
+    "bool": torch.bool,
+}
 
 
 # Operators whose values are whatever the memory held: only types and strides are compared.
@@ -64,9 +74,17 @@ def copied(tree):
 
 def in_f64(tree):
     return torch.utils._pytree.tree_map(
-        lambda x: x.to(torch.float64) if isinstance(x, torch.Tensor) and x.dtype.is_floating_point else
-        x.to(torch.complex128) if isinstance(x, torch.Tensor) and x.dtype.is_complex else
-        torch.float64 if x in (torch.float32, torch.float16, torch.bfloat16) else x, tree)
+        lambda x: (
+            x.to(torch.float64)
+            if isinstance(x, torch.Tensor) and x.dtype.is_floating_point
+            else (
+                x.to(torch.complex128)
+                if isinstance(x, torch.Tensor) and x.dtype.is_complex
+                else torch.float64 if x in (torch.float32, torch.float16, torch.bfloat16) else x
+            )
+        ),
+        tree,
+    )
 
 
 def differs(found, expected, exact, tolerance, values=True):
@@ -190,8 +208,11 @@ def report(results):
     ran = {n: r for n, r in results.items() if r["samples"]}
     without = sum(1 for r in ran.values() if r["status"] == "ok" and not r["fallback"] and r["graphs"])
     captured = sum(1 for r in ran.values() if r["graphs"])
-    print(f"{len(ran)} nodes: " + ", ".join(f"{n} {s}" for s, n in sorted(count.items())) +
-          f"; {captured} captured, {without} of them without ATen ({100 * without / max(1, captured):.1f} %)")
+    print(
+        f"{len(ran)} nodes: "
+        + ", ".join(f"{n} {s}" for s, n in sorted(count.items()))
+        + f"; {captured} captured, {without} of them without ATen ({100 * without / max(1, captured):.1f} %)"
+    )
     reasons = collections.Counter(f for r in ran.values() for f in set(r["fallback"]))
     for f, n in reasons.most_common(60):
         print(f"  {n:4} x {f[:180]}")

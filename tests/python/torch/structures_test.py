@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PyTorch programs are made of beyond operators: higher-order operators, custom ones, subclasses, layouts, views that leave. Each is compared
+"""What PyTorch programs are made of beyond operators: higher-order operators, custom ones, subclasses, layouts, views that
+leave. Each is compared
 with the eager result, and with what is known to run through ATen."""
 
 import unittest
@@ -71,13 +72,25 @@ class Structures(unittest.TestCase):
         from torch._higher_order_ops.scan import scan
         from torch.nn.attention.flex_attention import flex_attention
 
-        self.same(lambda x: torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos() * 2, (x,)), torch.ones(3), aten=["cond"])
-        self.same(lambda x: while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x)), torch.ones(3),
-                  aten=["while_loop"])
-        self.same(lambda x: scan(lambda c, x: (c + x, (c * x).clone()), torch.zeros(3), x, dim=0), torch.randn(4, 3), aten=["scan"])
-        self.same(lambda q: flex_attention(q, q, q, score_mod=lambda s, b, h, i, j: s + (i - j)), torch.randn(1, 2, 16, 8),
-                  aten=["flex_attention"])
-        self.same(lambda x: torch.utils.checkpoint.checkpoint(lambda y: (y.sin() * 2).relu(), x, use_reentrant=False), torch.randn(3))
+        self.same(
+            lambda x: torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos() * 2, (x,)), torch.ones(3), aten=["cond"]
+        )
+        self.same(
+            lambda x: while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x)),
+            torch.ones(3),
+            aten=["while_loop"],
+        )
+        self.same(
+            lambda x: scan(lambda c, x: (c + x, (c * x).clone()), torch.zeros(3), x, dim=0), torch.randn(4, 3), aten=["scan"]
+        )
+        self.same(
+            lambda q: flex_attention(q, q, q, score_mod=lambda s, b, h, i, j: s + (i - j)),
+            torch.randn(1, 2, 16, 8),
+            aten=["flex_attention"],
+        )
+        self.same(
+            lambda x: torch.utils.checkpoint.checkpoint(lambda y: (y.sin() * 2).relu(), x, use_reentrant=False), torch.randn(3)
+        )
         region = torch.compiler.nested_compile_region(lambda x: x.sin() + 1)
         self.same(lambda x: region(region(x)) + region(x), torch.randn(4), aten=["invoke_subgraph"])
 
@@ -93,9 +106,16 @@ class Structures(unittest.TestCase):
     def test_tensors_of_other_kinds(self):
         self.same(lambda x: x + 1, torch.randn(3).as_subclass(Subclass))
         self.same(lambda x: x.to_sparse().to_dense() * 2, torch.eye(3))
-        self.same(lambda x: torch.view_as_real(torch.fft.fft(x)).sum(-1) * 2, torch.randn(4), aten=["aten._fft_r2c.default", "aten.view_as_real.default"])
-        self.same(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255) + 1, torch.randn(4),
-                  aten=["aten.fake_quantize_per_tensor_affine_cachemask.default"])
+        self.same(
+            lambda x: torch.view_as_real(torch.fft.fft(x)).sum(-1) * 2,
+            torch.randn(4),
+            aten=["aten._fft_r2c.default", "aten.view_as_real.default"],
+        )
+        self.same(
+            lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, 0, 255) + 1,
+            torch.randn(4),
+            aten=["aten.fake_quantize_per_tensor_affine_cachemask.default"],
+        )
 
     def test_values_that_are_read(self):
         self.same(lambda x: x * x.sum().item(), torch.randn(4))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of operators: every operator of ATen's core set is lowered or named with a reason, and docs/aten_mapping.md says the same."""
+"""The table of operators: every operator of ATen's core set is lowered or named with a reason, and docs/aten_mapping.md says
+the same."""
 
 import pathlib
 import re

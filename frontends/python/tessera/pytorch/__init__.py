@@ -84,8 +84,11 @@ def _parsed(mode, options):
             import difflib
 
             near = difflib.get_close_matches(name, [*OPTIONS, *INDUCTOR], 1)
-            raise _refuse(f"torch.compile(options=...): the backend 'tessera' has no option '{name}'" +
-                          (f"; did you mean '{near[0]}'?" if near else ""), f"it has: {', '.join(sorted([*OPTIONS, *INDUCTOR]))}")
+            raise _refuse(
+                f"torch.compile(options=...): the backend 'tessera' has no option '{name}'"
+                + (f"; did you mean '{near[0]}'?" if near else ""),
+                f"it has: {', '.join(sorted([*OPTIONS, *INDUCTOR]))}",
+            )
     if chosen["fallback"] not in ("aten", "error"):
         raise _refuse(f"option 'fallback' is {chosen['fallback']!r}", "expected 'aten' or 'error'")
     if mode is not None:
@@ -111,8 +114,11 @@ def decompositions():
         from torch._decomp import core_aten_decompositions
 
         kept = ("scaled_dot_product", "dropout", "native_layer_norm_backward", "embedding_dense_backward")
-        _decompositions = {op: f for op, f in core_aten_decompositions().items()
-                           if str(op) not in TABLE and not any(k in str(op) for k in kept)}
+        _decompositions = {
+            op: f
+            for op, f in core_aten_decompositions().items()
+            if str(op) not in TABLE and not any(k in str(op) for k in kept)
+        }
     return _decompositions
 
 
@@ -122,9 +128,11 @@ _decompositions = None
 def _check_version():
     found = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if not SUPPORTED[0] <= found <= SUPPORTED[1]:
-        raise _refuse(f"PyTorch {torch.__version__} is outside of {SUPPORTED[0][0]}.{SUPPORTED[0][1]} to "
-                      f"{SUPPORTED[1][0]}.{SUPPORTED[1][1]}, which this version of tessera supports",
-                      "install one of these, or a tessera that supports yours")
+        raise _refuse(
+            f"PyTorch {torch.__version__} is outside of {SUPPORTED[0][0]}.{SUPPORTED[0][1]} to "
+            f"{SUPPORTED[1][0]}.{SUPPORTED[1][1]}, which this version of tessera supports",
+            "install one of these, or a tessera that supports yours",
+        )
 
 
 def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
@@ -136,8 +144,13 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     def compile_one(graph, _inputs):
         return compile_graph(graph, context, records, chosen, REPORT)
 
-    return aot_autograd(fw_compiler=compile_one, bw_compiler=compile_one, inference_compiler=compile_one,
-                        partition_fn=default_partition, decompositions=decompositions())(gm, inputs)
+    return aot_autograd(
+        fw_compiler=compile_one,
+        bw_compiler=compile_one,
+        inference_compiler=compile_one,
+        partition_fn=default_partition,
+        decompositions=decompositions(),
+    )(gm, inputs)
 
 
 backend.reset = reset

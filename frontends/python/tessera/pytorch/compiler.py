@@ -76,7 +76,7 @@ class CompiledRegion:
                     raise
                 self.report.fell_back(e)
                 env = dict(zip(self.inputs, [args[k] for k in inputs]))
-                return self._through_aten(env, [a for a in args[len(self.inputs):] if isinstance(a, int)])
+                return self._through_aten(env, [a for a in args[len(self.inputs) :] if isinstance(a, int)])
 
         return call
 
@@ -133,7 +133,8 @@ class Strided:
 
 
 def arranged(e, value, fake):
-    """The value in the order of memory that PyTorch's strides ask for, and what makes of it a tensor with these strides, or None."""
+    """The value in the order of memory that PyTorch's strides ask for, and what makes of it a tensor with these strides, or
+    None."""
     if fake.dim() == 0 or is_dense(fake):
         return value, None
     strides = hints(fake.stride())
@@ -205,7 +206,8 @@ def compile_graph(gm, context, records, options, report):
         r = partitioner.refusals[0]
         error = _core.UserError(
             f"{len(partitioner.refusals)} nodes would run through ATen, and options={{'fallback': 'error'}} refuses it; the first is "
-            f"{r.op}: {r.why}" + (f" ({r.where})" if r.where else ""))
+            f"{r.op}: {r.why}" + (f" ({r.where})" if r.where else "")
+        )
         error.code, error.message, error.hint = "TSR-F060", str(error), "leave the option out to let ATen run them"
         raise error
     return _generate(gm, levels, ours, chains, compiled, report)

@@ -11,17 +11,51 @@ from torch.utils import _sympy
 from .. import _core
 
 DTYPES = {
-    torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "i8", torch.int16: "i16",
-    torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint8: "u8",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
     torch.bool: "bool",
 }
 NUMBERS = {torch_dtype: _core.dtypes[name] for torch_dtype, name in DTYPES.items()}
 FROM_NUMBER = {number: torch_dtype for torch_dtype, number in NUMBERS.items()}
 HALVES = (torch.float16, torch.bfloat16)
 
-_STRUCT = {torch.float64: "d", torch.float32: "f", torch.float16: "e", torch.int8: "b", torch.int16: "h", torch.int32: "i",
-           torch.int64: "q", torch.uint8: "B", torch.uint16: "H", torch.uint32: "I", torch.uint64: "Q", torch.bool: "?"}
-_KINDS = {"int": 1, "float": 2, "bool": 3, "str": 4, "dtype": 5, "dim": 6, "ints": 7, "floats": 8, "dims": 9, "strs": 10, "tensor": 11}
+_STRUCT = {
+    torch.float64: "d",
+    torch.float32: "f",
+    torch.float16: "e",
+    torch.int8: "b",
+    torch.int16: "h",
+    torch.int32: "i",
+    torch.int64: "q",
+    torch.uint8: "B",
+    torch.uint16: "H",
+    torch.uint32: "I",
+    torch.uint64: "Q",
+    torch.bool: "?",
+}
+_KINDS = {
+    "int": 1,
+    "float": 2,
+    "bool": 3,
+    "str": 4,
+    "dtype": 5,
+    "dim": 6,
+    "ints": 7,
+    "floats": 8,
+    "dims": 9,
+    "strs": 10,
+    "tensor": 11,
+}
 _ADD, _SUB, _MUL, _FLOORDIV, _MOD, _MIN, _MAX = range(1, 8)
 EQ, NE, LT, LE, GT, GE, DIVISIBLE = range(7)
 _SYMBOLIC = -(1 << 63) + (1 << 32)  # sizes below are handles of expressions (TSR_DIM_IS_EXPR)

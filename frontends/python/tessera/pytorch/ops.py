@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How ATen's operators are expressed in the standard op set: docs/aten_mapping.md as data.
 
-`TABLE` maps "aten.name.overload" to a function lower(e, out, *args, **kwargs): `e` is the Emitter, `out` what PyTorch says of the result (fake
-tensors); tensors among the arguments are Values. It returns a Value, or a list where the operator has several results (None: a result that is
-not expressed; a node whose user reads it stays with ATen). Unsupported says that a node stays with ATen. The caller compares the types of what
+`TABLE` maps "aten.name.overload" to a function lower(e, out, *args, **kwargs): `e` is the Emitter, `out` what PyTorch says of
+the result (fake
+tensors); tensors among the arguments are Values. It returns a Value, or a list where the operator has several results (None: a
+result that is
+not expressed; a node whose user reads it stays with ATen). Unsupported says that a node stays with ATen. The caller compares
+the types of what
 comes out with `out`, so a lowering need not check what a wrong type would show.
 """
 
@@ -55,11 +58,39 @@ def _number(x):
 
 # Of floats; integers are cast to the result's dtype first.
 FLOAT_UNARY = {
-    "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh", "cos": "cos", "cosh": "cosh",
-    "digamma": "digamma", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "exp": "exp", "exp2": "exp2", "expm1": "expm1",
-    "lgamma": "lgamma", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2", "reciprocal": "reciprocal", "rsqrt": "rsqrt",
-    "sigmoid": "sigmoid", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh", "silu": "silu", "mish": "mish",
-    "hardswish": "hardswish", "hardsigmoid": "hardsigmoid", "selu": "selu",
+    "acos": "acos",
+    "acosh": "acosh",
+    "asin": "asin",
+    "asinh": "asinh",
+    "atan": "atan",
+    "atanh": "atanh",
+    "cos": "cos",
+    "cosh": "cosh",
+    "digamma": "digamma",
+    "erf": "erf",
+    "erfc": "erfc",
+    "erfinv": "erfinv",
+    "exp": "exp",
+    "exp2": "exp2",
+    "expm1": "expm1",
+    "lgamma": "lgamma",
+    "log": "log",
+    "log10": "log10",
+    "log1p": "log1p",
+    "log2": "log2",
+    "reciprocal": "reciprocal",
+    "rsqrt": "rsqrt",
+    "sigmoid": "sigmoid",
+    "sin": "sin",
+    "sinh": "sinh",
+    "sqrt": "sqrt",
+    "tan": "tan",
+    "tanh": "tanh",
+    "silu": "silu",
+    "mish": "mish",
+    "hardswish": "hardswish",
+    "hardsigmoid": "hardsigmoid",
+    "selu": "selu",
 }
 # In the dtype that comes.
 PLAIN_UNARY = {"neg": "neg", "sign": "sign", "sgn": "sign", "bitwise_not": "bitwise_not", "relu": "relu"}
@@ -131,8 +162,16 @@ def _softplus(e, out, x, beta=1, threshold=20):
     return e("softplus", x, beta=float(_number(beta)), threshold=float(_number(threshold)))
 
 
-@lowers("aten.clone.default", "aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default", "aten.lift_fresh.default",
-        "aten.contiguous.default", "prims.view_of.default", "aten.positive.default")
+@lowers(
+    "aten.clone.default",
+    "aten.alias.default",
+    "aten.detach.default",
+    "aten.lift_fresh_copy.default",
+    "aten.lift_fresh.default",
+    "aten.contiguous.default",
+    "prims.view_of.default",
+    "aten.positive.default",
+)
 def _same(e, out, x, memory_format=None):
     return x  # memory formats are layout: outputs get PyTorch's strides
 
@@ -149,12 +188,14 @@ def _convert(e, out, x, dtype):
 
 # ------------------------------------------------------------------------------------------------ elementwise, two operands
 
+
 def _operand(e, x, dtype):
     return e.cast(x, dtype) if isinstance(x, Value) else e.scalar(x, dtype)
 
 
 def _wide(a, b, dtype):
-    """The dtype to compute in: PyTorch takes a number beside halves as it is, so such operations are done in f32 and rounded once."""
+    """The dtype to compute in: PyTorch takes a number beside halves as it is, so such operations are done in f32 and rounded
+    once."""
     if dtype in HALVES and not (isinstance(a, Value) and isinstance(b, Value)):
         return torch.float32
     return dtype
@@ -217,12 +258,26 @@ def _floor_divide(e, out, a, b):
     return _binary(e, "floor_div", a, b, out.dtype)
 
 
-for _aten, _op in (("remainder", "remainder"), ("fmod", "fmod"), ("bitwise_and", "bitwise_and"), ("bitwise_or", "bitwise_or"),
-                   ("bitwise_xor", "bitwise_xor"), ("bitwise_left_shift", "shift_left"), ("bitwise_right_shift", "shift_right")):
+for _aten, _op in (
+    ("remainder", "remainder"),
+    ("fmod", "fmod"),
+    ("bitwise_and", "bitwise_and"),
+    ("bitwise_or", "bitwise_or"),
+    ("bitwise_xor", "bitwise_xor"),
+    ("bitwise_left_shift", "shift_left"),
+    ("bitwise_right_shift", "shift_right"),
+):
     for _overload in ("Tensor", "Scalar", "Tensor_Scalar", "Scalar_Tensor"):
         TABLE[f"aten.{_aten}.{_overload}"] = lambda e, out, a, b, op=_op: _binary(e, op, a, b, out.dtype)
-for _aten, _op in (("maximum", "maximum"), ("minimum", "minimum"), ("fmax", "fmax"), ("fmin", "fmin"), ("atan2", "atan2"), ("hypot", "hypot"),
-                   ("nextafter", "nextafter")):
+for _aten, _op in (
+    ("maximum", "maximum"),
+    ("minimum", "minimum"),
+    ("fmax", "fmax"),
+    ("fmin", "fmin"),
+    ("atan2", "atan2"),
+    ("hypot", "hypot"),
+    ("nextafter", "nextafter"),
+):
     TABLE[f"aten.{_aten}.default"] = lambda e, out, a, b, op=_op: _binary(e, op, a, b, out.dtype, out.dtype)
 for _overload in ("Tensor", "Scalar"):
     TABLE[f"aten.copysign.{_overload}"] = lambda e, out, a, b: _binary(e, "copysign", a, b, out.dtype)
@@ -251,6 +306,7 @@ def _pow_scalar(e, out, a, b):
 
 def _compared(e, a, b):
     """The dtype in which PyTorch compares, and the operands in it."""
+
     def stand_in(x):
         if not isinstance(x, Value):
             return 1 if isinstance(x, torch.SymInt) else x
@@ -374,6 +430,7 @@ def _add_scaled(e, out, x, a, b, value, op):
 
 # ------------------------------------------------------------------------------------------------------------------- reductions
 
+
 def _reduce(e, op, x, dims, keepdim):
     axes = _axes(dims, x.rank)
     if not axes:
@@ -481,8 +538,11 @@ TABLE["aten.min.dim"] = _lower_extreme("reduce_min", "argmin")
 
 @lowers("aten.var.correction")
 def _var(e, out, x, dims=None, *, correction=None, keepdim=False):
-    return _reduce(e, "variance", x, dims, keepdim) if correction is None else e(
-        "variance", x, axes=_axes(dims, x.rank), correction=float(_number(correction)), keepdims=bool(keepdim))
+    return (
+        _reduce(e, "variance", x, dims, keepdim)
+        if correction is None
+        else e("variance", x, axes=_axes(dims, x.rank), correction=float(_number(correction)), keepdims=bool(keepdim))
+    )
 
 
 @lowers("aten.var_mean.correction")
@@ -535,6 +595,7 @@ def _topk(e, out, x, k, dim=-1, largest=True, sorted=True):
 
 # ---------------------------------------------------------------------------------------------------------------------- shapes
 
+
 def _product(e, sizes):
     n = 1
     for s in sizes:
@@ -542,8 +603,14 @@ def _product(e, sizes):
     return n
 
 
-@lowers("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.view_copy.default", "aten._reshape_copy.default",
-        "aten._reshape_alias.default")
+@lowers(
+    "aten.view.default",
+    "aten._unsafe_view.default",
+    "aten.reshape.default",
+    "aten.view_copy.default",
+    "aten._reshape_copy.default",
+    "aten._reshape_alias.default",
+)
 def _view(e, out, x, *_):
     return e.reshape(x, e.sizes(out.shape))
 
@@ -737,6 +804,7 @@ for _aten in ("tril", "triu"):
 
 # -------------------------------------------------------------------------------------------------------------------- creation
 
+
 @lowers("aten.full.default")
 def _full(e, out, size, value, **_):
     return e("full", e.scalar(value, out.dtype), shape=e.sizes(out.shape))
@@ -748,12 +816,19 @@ def _full_like(e, out, x, value, **_):
 
 
 for _aten, _value in (("zeros", 0), ("ones", 1)):
-    TABLE[f"aten.{_aten}.default"] = TABLE[f"aten.{_aten}_like.default"] = (
-        lambda e, out, _, value=_value, **__: e("full", e.scalar(value, out.dtype), shape=e.sizes(out.shape)))
+    TABLE[f"aten.{_aten}.default"] = TABLE[f"aten.{_aten}_like.default"] = lambda e, out, _, value=_value, **__: e(
+        "full", e.scalar(value, out.dtype), shape=e.sizes(out.shape)
+    )
 
 
-@lowers("aten.empty.memory_format", "aten.empty_permuted.default", "aten.empty_strided.default", "aten.new_empty.default",
-        "aten.empty_like.default", "aten.new_empty_strided.default")
+@lowers(
+    "aten.empty.memory_format",
+    "aten.empty_permuted.default",
+    "aten.empty_strided.default",
+    "aten.new_empty.default",
+    "aten.empty_like.default",
+    "aten.new_empty_strided.default",
+)
 def _empty(e, out, *_, **__):
     return e("full", e.scalar(0, out.dtype), shape=e.sizes(out.shape))  # memory without a value does not exist in a graph
 
@@ -798,6 +873,7 @@ def _iota(e, out, length, *, start, step, **_):
 
 
 # -------------------------------------------------------------------------------------------------------------------- indexing
+
 
 @lowers("aten.embedding.default")
 def _embedding(e, out, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
@@ -861,8 +937,13 @@ def _index_tuples(e, x, indices, places):
 @lowers("aten.index_put.default", "aten._unsafe_index_put.default")
 def _index_put(e, out, x, indices, values, accumulate=False):
     places = [k for k, i in enumerate(indices) if i is not None]
-    if len(places) == 1 and indices[places[0]].dtype == torch.bool and indices[places[0]].sizes == x.sizes and values.rank == 0 and (
-            places[0] == 0):
+    if (
+        len(places) == 1
+        and indices[places[0]].dtype == torch.bool
+        and indices[places[0]].sizes == x.sizes
+        and values.rank == 0
+        and (places[0] == 0)
+    ):
         return e("select", indices[0], e("add", x, values) if accumulate else values, x)  # a mask and a number
     if not places or any(indices[k].dtype in (torch.bool, torch.uint8) for k in places):
         raise Unsupported("an index that is a mask")
@@ -873,7 +954,7 @@ def _index_put(e, out, x, indices, values, accumulate=False):
     if x.rank == 0:
         raise Unsupported("an index into a 0-d tensor")
     tuples = _index_tuples(e, x, indices, places)
-    values = e.broadcast(values, tuples.sizes[:-1] + x.sizes[len(places):])
+    values = e.broadcast(values, tuples.sizes[:-1] + x.sizes[len(places) :])
     return e("scatter_nd", x, tuples, values, reduction="add" if accumulate else "none")
 
 
@@ -984,7 +1065,9 @@ def _scattered(e, x, dim, index, src, reduction):
     return e("scatter", x, index, src, axis=_axis(dim, x.rank), reduction=reduction)
 
 
-# ---------------------------------------------------------------------------------------------------------- products and networks
+# ---------------------------------------------------------------------------------------------------------- products and
+# networks
+
 
 @lowers("aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default")
 def _matmul(e, out, a, b):
@@ -1051,7 +1134,9 @@ def _convolution(e, out, x, weight, bias, stride, padding, dilation, transposed,
     if x.rank != weight.rank or not 1 <= n <= 3:
         raise Unsupported("a convolution of this rank")
     padding = _spread(padding, n)
-    attributes = dict(strides=_spread(stride, n), pad_low=padding, pad_high=padding, dilations=_spread(dilation, n), groups=groups)
+    attributes = dict(
+        strides=_spread(stride, n), pad_low=padding, pad_high=padding, dilations=_spread(dilation, n), groups=groups
+    )
     if transposed:
         return e("conv_transpose", x, weight, bias, output_pad=_spread(output_padding, n), **attributes)
     return e("conv", x, weight, bias, **attributes)
@@ -1060,19 +1145,57 @@ def _convolution(e, out, x, weight, bias, stride, padding, dilation, transposed,
 @lowers("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
 def _max_pool(e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
     n = 2 if out[0].dim() - (x.rank - out[0].dim()) in (3, 4) and x.rank in (3, 4) else 3
-    return _pooled(e, x, n, lambda v: e.ops("max_pool", v, kernel=_spread(kernel, n), strides=_spread(stride, n) if len(stride) else
-                                             _spread(kernel, n), pad_low=_spread(padding, n), pad_high=_spread(padding, n),
-                                             dilations=_spread(dilation, n), ceil_mode=bool(ceil_mode)))
+    return _pooled(
+        e,
+        x,
+        n,
+        lambda v: e.ops(
+            "max_pool",
+            v,
+            kernel=_spread(kernel, n),
+            strides=_spread(stride, n) if len(stride) else _spread(kernel, n),
+            pad_low=_spread(padding, n),
+            pad_high=_spread(padding, n),
+            dilations=_spread(dilation, n),
+            ceil_mode=bool(ceil_mode),
+        ),
+    )
 
 
-TABLE["aten.max_pool3d_with_indices.default"] = lambda e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False: _pooled(
-    e, x, 3, lambda v: e.ops("max_pool", v, kernel=_spread(kernel, 3), strides=_spread(stride if len(stride) else kernel, 3),
-                             pad_low=_spread(padding, 3), pad_high=_spread(padding, 3), dilations=_spread(dilation, 3),
-                             ceil_mode=bool(ceil_mode)))
-TABLE["aten.max_pool2d_with_indices.default"] = lambda e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False: _pooled(
-    e, x, 2, lambda v: e.ops("max_pool", v, kernel=_spread(kernel, 2), strides=_spread(stride if len(stride) else kernel, 2),
-                             pad_low=_spread(padding, 2), pad_high=_spread(padding, 2), dilations=_spread(dilation, 2),
-                             ceil_mode=bool(ceil_mode)))
+TABLE["aten.max_pool3d_with_indices.default"] = (
+    lambda e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False: _pooled(
+        e,
+        x,
+        3,
+        lambda v: e.ops(
+            "max_pool",
+            v,
+            kernel=_spread(kernel, 3),
+            strides=_spread(stride if len(stride) else kernel, 3),
+            pad_low=_spread(padding, 3),
+            pad_high=_spread(padding, 3),
+            dilations=_spread(dilation, 3),
+            ceil_mode=bool(ceil_mode),
+        ),
+    )
+)
+TABLE["aten.max_pool2d_with_indices.default"] = (
+    lambda e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False: _pooled(
+        e,
+        x,
+        2,
+        lambda v: e.ops(
+            "max_pool",
+            v,
+            kernel=_spread(kernel, 2),
+            strides=_spread(stride if len(stride) else kernel, 2),
+            pad_low=_spread(padding, 2),
+            pad_high=_spread(padding, 2),
+            dilations=_spread(dilation, 2),
+            ceil_mode=bool(ceil_mode),
+        ),
+    )
+)
 
 
 def _pooled(e, x, n, pool):
@@ -1085,16 +1208,30 @@ def _pooled(e, x, n, pool):
 
 
 for _n in (2, 3):
-    TABLE[f"aten.adaptive_max_pool{_n}d.default"] = (
-        lambda e, out, x, output, n=_n: _pooled(e, x, n, lambda v: e.ops("adaptive_max_pool", v, output=e.sizes(out[0].shape[-n:]))))
+    TABLE[f"aten.adaptive_max_pool{_n}d.default"] = lambda e, out, x, output, n=_n: _pooled(
+        e, x, n, lambda v: e.ops("adaptive_max_pool", v, output=e.sizes(out[0].shape[-n:]))
+    )
 
 
 def _lower_avg_pool(n):
     def lower(e, out, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-        return _pooled(e, x, n, lambda v: e.ops(
-            "avg_pool", v, kernel=_spread(kernel, n), strides=_spread(stride if len(stride) else kernel, n), pad_low=_spread(padding, n),
-            pad_high=_spread(padding, n), dilations=[1] * n, ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
-            divisor=divisor_override or 0))[0]
+        return _pooled(
+            e,
+            x,
+            n,
+            lambda v: e.ops(
+                "avg_pool",
+                v,
+                kernel=_spread(kernel, n),
+                strides=_spread(stride if len(stride) else kernel, n),
+                pad_low=_spread(padding, n),
+                pad_high=_spread(padding, n),
+                dilations=[1] * n,
+                ceil_mode=bool(ceil_mode),
+                count_include_pad=bool(count_include_pad),
+                divisor=divisor_override or 0,
+            ),
+        )[0]
 
     return lower
 
@@ -1102,7 +1239,10 @@ def _lower_avg_pool(n):
 for _n in (1, 2, 3):
     TABLE[f"aten.avg_pool{_n}d.default"] = _lower_avg_pool(_n)
     TABLE[f"aten._adaptive_avg_pool{_n}d.default"] = TABLE[f"aten.adaptive_avg_pool{_n}d.default"] = (
-        lambda e, out, x, output, n=_n: _pooled(e, x, n, lambda v: e.ops("adaptive_avg_pool", v, output=e.sizes(out.shape[-n:])))[0])
+        lambda e, out, x, output, n=_n: _pooled(
+            e, x, n, lambda v: e.ops("adaptive_avg_pool", v, output=e.sizes(out.shape[-n:]))
+        )[0]
+    )
 
 
 @lowers("aten._softmax.default")

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Divides an FX graph into regions that one executable each runs, and nodes that ATen runs between them.
 
-Every node is first lowered alone, over inputs of the types that PyTorch gives: what is refused there, or comes out with another type, stays
-with ATen, with the reason. Then nodes are put on levels, regions on even ones and ATen's nodes on odd ones, as low as what they read allows; what
+Every node is first lowered alone, over inputs of the types that PyTorch gives: what is refused there, or comes out with another
+type, stays
+with ATen, with the reason. Then nodes are put on levels, regions on even ones and ATen's nodes on odd ones, as low as what they
+read allows; what
 lies on one level runs at once. Nodes that draw random numbers or have effects keep their order.
 """
 
@@ -59,7 +61,8 @@ def symbols_of(v):
 
 
 def hints(sizes):
-    """Numbers for sizes or strides as the first call had them, or None where it had none. Asks nothing that would become a guard."""
+    """Numbers for sizes or strides as the first call had them, or None where it had none. Asks nothing that would become a
+    guard."""
     found = [s.node.hint if isinstance(s, torch.SymInt) else s for s in sizes]
     return None if any(h is None for h in found) else [int(h) for h in found]
 
@@ -172,8 +175,12 @@ class Partitioner:
                 return (names.setdefault(n, len(names)), v.dtype, tuple(map(str, v.shape)))
             return str(v)
 
-        key = (node.target, str(map_arg((node.args, dict(node.kwargs)), described)), used,
-               str([(v.dtype, tuple(v.shape)) for v in outs]))
+        key = (
+            node.target,
+            str(map_arg((node.args, dict(node.kwargs)), described)),
+            used,
+            str([(v.dtype, tuple(v.shape)) for v in outs]),
+        )
         if key not in self._probed:
             self._probed[key] = self._probe(node, ins, used)
         return self._probed[key]
@@ -201,7 +208,11 @@ class Partitioner:
         """By node: whether a region computes it."""
         ours = {}
         for node in self.gm.graph.nodes:
-            if node.op == "call_function" and node.target is operator.getitem and isinstance(node.args[0].meta.get("val"), (list, tuple)):
+            if (
+                node.op == "call_function"
+                and node.target is operator.getitem
+                and isinstance(node.args[0].meta.get("val"), (list, tuple))
+            ):
                 ours[node] = ours[node.args[0]]
             else:
                 ours[node] = node.op == "call_function" and not is_number(node.meta.get("val")) and self.taken(node)
@@ -234,7 +245,10 @@ class Partitioner:
     def _ordered(node):
         """Whether a node must not change places with others like it."""
         if not isinstance(node.target, torch._ops.OpOverload):
-            return not isinstance(node.target, type(operator.add)) and getattr(node.target, "__module__", "") not in ("_operator", "math")
+            return not isinstance(node.target, type(operator.add)) and getattr(node.target, "__module__", "") not in (
+                "_operator",
+                "math",
+            )
         return node.target._schema.is_mutable or torch.Tag.nondeterministic_seeded in node.target.tags or node.is_impure()
 
 
@@ -247,13 +261,16 @@ def is_view(node):
     if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
         return False
     schema = node.target._schema
-    return bool(schema.returns) and schema.returns[0].alias_info is not None and bool(node.args) and isinstance(node.args[0], Node)
+    return (
+        bool(schema.returns) and schema.returns[0].alias_info is not None and bool(node.args) and isinstance(node.args[0], Node)
+    )
 
 
 def leaving_views(gm, ours):
     """Results of the graph that are views: by node, the chain of views that ends in it, outermost last.
 
-    PyTorch makes the views that leave a compiled function by the place of the compiled result in its base's memory, so the chain runs through
+    PyTorch makes the views that leave a compiled function by the place of the compiled result in its base's memory, so the
+    chain runs through
     ATen on the base. Inside of regions the same nodes stay what they are.
     """
     chains = {}

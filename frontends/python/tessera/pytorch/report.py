@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from .. import _core
 
-
 _SEEN = 63
 
 
@@ -21,7 +20,7 @@ class GraphReport:
 class Report:
     def __init__(self):
         self.graphs = []  # since the last reset
-        self.seen = []    # the same, for who looks at them one compile after the other: reset() leaves it alone
+        self.seen = []  # the same, for who looks at them one compile after the other: reset() leaves it alone
         self.calls = {}  # that a region refused, by code of the error
         self._told = set()
 
@@ -54,8 +53,10 @@ class Report:
     def __str__(self):
         nodes = sum(g.nodes for g in self.graphs)
         refusals = [r for g in self.graphs for r in g.refusals]
-        lines = [f"{len(self.graphs)} graphs, {nodes} operators, {len(refusals)} of them through ATen, "
-                 f"{sum(g.regions for g in self.graphs)} regions, {sum(g.seconds for g in self.graphs):.2f} s"]
+        lines = [
+            f"{len(self.graphs)} graphs, {nodes} operators, {len(refusals)} of them through ATen, "
+            f"{sum(g.regions for g in self.graphs)} regions, {sum(g.seconds for g in self.graphs):.2f} s"
+        ]
         counts = {}
         for r in refusals:
             counts[(r.op, r.why)] = counts.get((r.op, r.why), 0) + 1

@@ -130,8 +130,9 @@ Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
 // A load whose elements lie side by side along `axis` in memory that is not written here: its affine rest is worth a vector access.
 bool contiguous_load(Kernel& k, const Inst& x, uint32_t axis);
 
-// The launches that fold partial results of a reduction across rows. `count` partial results of `columns` numbers each lie in workspaces, one for each reducer; those of
-// `of_runs` are runs, of which `fan` make a block, else blocks. `finish` gets the results of column `column` and stores what the kernel makes of them.
+// The launches that fold partial results of a reduction across rows. `count` partial results of `columns` numbers each lie in
+// workspaces, one for each reducer; those of `of_runs` are runs, of which `fan` make a block, else blocks. `finish` gets the
+// results of column `column` and stores what the kernel makes of them.
 struct Fold {
   std::vector<Reducer> reducers;
   std::vector<uint32_t> workspaces;

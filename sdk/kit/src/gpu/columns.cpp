@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// A reduction across rows. A block has some columns and one block of rows as the family's order has them: each of its `fan` groups of 32 threads walks a run of rows,
-// the results of runs meet in shared memory, and blocks of rows leave partial results that later launches fold.
+// SPDX-License-Identifier: Apache-2.0 A reduction across rows. A block has some columns and one block of rows as the family's
+// order has them: each of its `fan` groups of 32 threads walks a run of rows, the results of runs meet in shared memory, and
+// blocks of rows leave partial results that later launches fold.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -22,7 +22,8 @@ class RunsWriter {
   };
   RunsWriter(ProgramBuilder& b, const SimtOrder& o, Shape s) : b_(b), o_(o), s_(std::move(s)) {}
 
-  // `prepare(u, row, column)` makes the loads of row u of those in flight, `value(u, v, reducer)` gives an element of it; `finish(block, column, results)` stores.
+  // `prepare(u, row, column)` makes the loads of row u of those in flight, `value(u, v, reducer)` gives an element of it;
+  // `finish(block, column, results)` stores.
   void write(const std::function<void(Expr u, Expr row, Expr column)>& prepare,
              const std::function<std::vector<uint32_t>(Expr u, Expr v, Expr row, Expr column)>& values,
              const std::function<void(Expr block, Expr column, const std::vector<uint32_t>&)>& finish) {

@@ -51,7 +51,8 @@ std::string literal(Type t, uint64_t bits) {
 class GpuWriter {
  public:
   GpuWriter(GpuModuleText& m, Program& p) : m_(m), p_(p), uses_(p.statements.size(), 0) {
-    // Index arithmetic in 32 bits where every buffer is known to be small enough; tiles may reach beyond a buffer's end before they are cut off.
+    // Index arithmetic in 32 bits where every buffer is known to be small enough; tiles may reach beyond a buffer's end before
+    // they are cut off.
     small_ = true;
     for (const ProgramBuffer& b : p.buffers) {
       const auto n = p.pool.as_number(b.extent);

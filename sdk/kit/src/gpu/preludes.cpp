@@ -9,7 +9,8 @@ namespace {
   "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n" \
   "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n"
 
-// Integers wrap, division by zero gives zero, shifts by the width or more shift everything out. quotient_of and remainder_of are floor_div and floor_mod of what is never negative.
+// Integers wrap, division by zero gives zero, shifts by the width or more shift everything out. quotient_of and remainder_of
+// are floor_div and floor_mod of what is never negative.
 #define TESSERA_COMMON_ARITHMETIC                                                                                              \
   "template <class T> struct unsigned_of { typedef T type; };\n"                                                               \
   "template <> struct unsigned_of<i32> { typedef u32 type; };\n"                                                               \

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// Reductions along rows and what is computed from them, by a fixed number of threads for each row, in groups of 32 as the family's order has them. Chunks of
-// a row go to the groups by turns; their results meet in registers, or in shared memory behind a barrier.
+// SPDX-License-Identifier: Apache-2.0 Reductions along rows and what is computed from them, by a fixed number of threads for
+// each row, in groups of 32 as the family's order has them. Chunks of a row go to the groups by turns; their results meet in
+// registers, or in shared memory behind a barrier.
 #pragma once
 
 #include <map>
@@ -34,11 +34,12 @@ class RowWriter {
   void set_row(Slot& s, Expr row, uint32_t stores);
   // Loads ahead of everything what the first loop reads of the row (persistent only), or what is the same for all rows.
   void load(Slot& s, bool of_row);
-  // The whole kernel for these rows. `half`: where in doubled shared memory, for rows that follow each other without a barrier between; its extent is `halves`.
+  // The whole kernel for these rows. `half`: where in doubled shared memory, for rows that follow each other without a barrier
+  // between; its extent is `halves`.
   void run(std::vector<Slot*> slots, Expr half = kZero, int64_t halves = 1);
 
-  // For each vector of 8 elements of a thread: its number in the registers' vectors, the column of its first element, and the condition under which elements
-  // [h * width(), (h + 1) * width()) exist (kNone: always). Loops are unrolled.
+  // For each vector of 8 elements of a thread: its number in the registers' vectors, the column of its first element, and the
+  // condition under which elements [h * width(), (h + 1) * width()) exist (kNone: always). Loops are unrolled.
   void each_vector(const std::function<void(Expr vector, Expr column)>& f);
   uint32_t inside(Expr column) { return b_.below(column, columns_); }
   int64_t width() const { return width_; }

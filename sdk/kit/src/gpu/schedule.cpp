@@ -14,7 +14,8 @@ constexpr int kMostThreads = 1024;
 constexpr int64_t kDeclaredShared = 48 << 10;
 constexpr int64_t kRegistersAside = 24;  // of a thread, for what is computed between those that hold its elements
 
-// Bytes on their way that keep the memory of one unit busy (Little's law): its share of the bandwidth times a latency of about 1.25 microseconds under load.
+// Bytes on their way that keep the memory of one unit busy (Little's law): its share of the bandwidth times a latency of about
+// 1.25 microseconds under load.
 int64_t bytes_in_flight(const GpuDescription& d) { return static_cast<int64_t>(1.25e-6 * d.bandwidth / d.units) + 1; }
 
 int64_t widest(const Kernel& k) {
@@ -93,7 +94,8 @@ SimtSchedule rows(Kernel& k, const GpuDescription& d, const SimtOrder& o) {
   s.vector = SimtOrder::kVector;
   const auto n = points(k, k.loops[0].axes);
   const int64_t chunks = !n ? 4 : o.interleaved ? 8 : std::max<int64_t>(1, (*n + o.chunk() - 1) / o.chunk());
-  // Elements of a thread: 32 hide the loads of a row; with several loops they stay in registers, and more of them leave less room for waves.
+  // Elements of a thread: 32 hide the loads of a row; with several loops they stay in registers, and more of them leave less
+  // room for waves.
   const int64_t elements = n ? *n : 4096;
   int64_t groups = 1;
   while (groups * 2 <= chunks && groups * 2 * SimtOrder::kThreads <= kMostThreads &&

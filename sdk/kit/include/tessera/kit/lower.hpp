@@ -37,8 +37,8 @@ struct Piece {
       inputs;  // what the nodes use and do not define; constants of one element may be missing and become literals
   std::vector<sdk::Value> outputs;  // results of the nodes
 };
-// The body of a `fused` node (its region's inputs and outputs), or any other node by itself; throws Unfit for one with regions. An omitted operand is no input; the i-th input
-// is operand operand_of[i] of the node.
+// The body of a `fused` node (its region's inputs and outputs), or any other node by itself; throws Unfit for one with regions.
+// An omitted operand is no input; the i-th input is operand operand_of[i] of the node.
 struct NodePiece {
   Piece piece;
   std::vector<uint32_t> operand_of;

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// From what a kernel computes to a program of the SIMT family. The numbers of a schedule come from an analytic model of the device, or from a search
-// around it; the order of reductions is the family's (program/order.hpp), so no schedule changes a bit.
+// SPDX-License-Identifier: Apache-2.0 From what a kernel computes to a program of the SIMT family. The numbers of a schedule
+// come from an analytic model of the device, or from a search around it; the order of reductions is the family's
+// (program/order.hpp), so no schedule changes a bit.
 #pragma once
 
 #include <cstdint>
@@ -54,9 +54,9 @@ std::vector<SimtSchedule> simt_neighbours(Kernel& k, const SimtSchedule& s, cons
 Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order = {},
                      const SimtAssume& assume = {});
 
-// The same for the backward pass of a norm: `rows` computes the gradient of the input, `columns` those of weight and bias, over tensors of one
-// shape. The program's buffers are those of `rows`, then those of `columns`; a buffer of `columns` that is buffer i of `rows` is given as shared[j] = i, and
-// is not listed again; kNone: it is its own.
+// The same for the backward pass of a norm: `rows` computes the gradient of the input, `columns` those of weight and bias, over
+// tensors of one shape. The program's buffers are those of `rows`, then those of `columns`; a buffer of `columns` that is
+// buffer i of `rows` is given as shared[j] = i, and is not listed again; kNone: it is its own.
 SimtSchedule choose_norm_backward(Kernel& rows, Kernel& columns, const GpuDescription& device, const SimtOrder& order = {});
 std::vector<SimtSchedule> norm_backward_neighbours(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared,
                                                    const SimtSchedule& s, const GpuDescription& device,

@@ -1,9 +1,11 @@
-// SPDX-License-Identifier: Apache-2.0
-// Runs text of the sim dialect on the host: each thread of a block is a fiber, fibers run in a seeded order until they wait for each other, and blocks come in a
-// seeded order too. It judges the text as the interpreter judges the program: barriers and shuffles that not all threads come to, two threads that touch one element of shared memory
-// without a barrier between, shared memory that is read before it is written, and accesses outside of it are errors that name the line of the text.
+// SPDX-License-Identifier: Apache-2.0 Runs text of the sim dialect on the host: each thread of a block is a fiber, fibers run
+// in a seeded order until they wait for each other, and blocks come in a seeded order too. It judges the text as the
+// interpreter judges the program: barriers and shuffles that not all threads come to, two threads that touch one element of
+// shared memory without a barrier between, shared memory that is read before it is written, and accesses outside of it are
+// errors that name the line of the text.
 //
-// Not modelled: reordering of memory accesses, registers, timing. Global memory is the host's own: whoever allocates it may put guard pages around.
+// Not modelled: reordering of memory accesses, registers, timing. Global memory is the host's own: whoever allocates it may put
+// guard pages around.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +32,8 @@ struct TextLaunch {
   int wave = 32;
   uint64_t seed = 0;
 };
-// `arguments`: the address of each, in the order of GpuLaunch. Throws sdk::Error TSR-K033 (a bug of what made the text), TSR-K034 where the host has no
-// fibers for this processor. One launch at a time in a thread.
+// `arguments`: the address of each, in the order of GpuLaunch. Throws sdk::Error TSR-K033 (a bug of what made the text),
+// TSR-K034 where the host has no fibers for this processor. One launch at a time in a thread.
 void run_text(const TextLaunch& launch, void* const* arguments);
 
 }  // namespace tessera::kit

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a program on host memory, block by block, all threads of a block in step, threads and blocks in a seeded order. It is the judge of
-// schedules: beside the bits it finds indices outside of buffers, shared memory, registers and workspaces that are read before they are written, two threads that touch
-// one element without a barrier between (one of them writing), barriers and shuffles that not all threads come to.
+// schedules: beside the bits it finds indices outside of buffers, shared memory, registers and workspaces that are read before
+// they are written, two threads that touch one element without a barrier between (one of them writing), barriers and shuffles
+// that not all threads come to.
 #pragma once
 
 #include <cstdint>

@@ -1,16 +1,18 @@
-// SPDX-License-Identifier: Apache-2.0
-// The order in which the SIMT family reduces: a function of the number of elements, their dtype and the direction alone, chosen so that any
-// number of threads, warps and blocks can share the work without a change of bits. `combine(a, b)` has the earlier operand on the left, and `identity` is the value
-// that every running value starts from and that stands for elements beyond the end.
+// SPDX-License-Identifier: Apache-2.0 The order in which the SIMT family reduces: a function of the number of elements, their
+// dtype and the direction alone, chosen so that any number of threads, warps and blocks can share the work without a change of
+// bits. `combine(a, b)` has the earlier operand on the left, and `identity` is the value that every running value starts from
+// and that stands for elements beyond the end.
 //
-// Along rows (the last dimension is reduced): elements come in vectors of 8 and rows of 32 vectors. A chunk is `steps` such rows; in it thread t of 32
-// takes vector t of each row in turn. A vector is combined by halves (element j with j + 4, then 2, then 1) and goes to the thread's one running value
-// (`by_halves`), or each of its elements goes to a running value of its own, and those are combined by halves at the end of the chunk. Threads
-// are combined by halves: t with t + 16, then 8, 4, 2, 1. The results of chunks are reduced by the same rule until one is left.
-// `interleaved`: there are 8 chunks whatever the count, and rows go to them by turns.
+// Along rows (the last dimension is reduced): elements come in vectors of 8 and rows of 32 vectors. A chunk is `steps` such
+// rows; in it thread t of 32 takes vector t of each row in turn. A vector is combined by halves (element j with j + 4, then 2,
+// then 1) and goes to the thread's one running value (`by_halves`), or each of its elements goes to a running value of its own,
+// and those are combined by halves at the end of the chunk. Threads are combined by halves: t with t + 16, then 8, 4, 2, 1. The
+// results of chunks are reduced by the same rule until one is left. `interleaved`: there are 8 chunks whatever the count, and
+// rows go to them by turns.
 //
-// Across rows (`loop across`): elements come in runs of `run`, each reduced in turn, and blocks of `fan` runs, which are combined by halves (j with j +
-// fan / 2, and so on). The results of blocks are reduced by the same rule until one is left. `interleaved_runs`: the elements of a block go to its runs by turns.
+// Across rows (`loop across`): elements come in runs of `run`, each reduced in turn, and blocks of `fan` runs, which are
+// combined by halves (j with j + fan / 2, and so on). The results of blocks are reduced by the same rule until one is left.
+// `interleaved_runs`: the elements of a block go to its runs by turns.
 #pragma once
 
 #include <cstdint>

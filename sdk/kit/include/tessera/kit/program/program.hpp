@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0
-// A scheduled kernel as data: which thread of which block computes what, where values lie, and where threads wait for each other. A kernel
-// (ir.hpp) says what is computed; a schedule turns it into a Program; an emitter turns that into text, and an interpreter runs it as it stands.
+// SPDX-License-Identifier: Apache-2.0 A scheduled kernel as data: which thread of which block computes what, where values lie,
+// and where threads wait for each other. A kernel (ir.hpp) says what is computed; a schedule turns it into a Program; an
+// emitter turns that into text, and an interpreter runs it as it stands.
 //
 //   program @row_sum(%x: in bf16[512 * s0], %y: out f32[s0]) symbols(s0 >= 0) wave 32 {
 //     launch {
@@ -23,17 +23,20 @@
 //             ...
 //
 // Semantics
-//  - A program is one or more launches, which run one after the other. The outermost loops of a launch are bound to the device: `grid` to blocks,
-//    `cluster` to blocks that run together and see each other's shared memory, and either `block` to threads or `warp` and `lane` to the wave and the
-//    thread in it. A wave has as many lanes as the device has (`wave`). Threads are numbered row by row: warp * wave + lane.
-//  - Inside, `serial` and `unroll` loops and `if` are the thread's own. A `vector` loop is one access of several elements side by side: one load and the
-//    store of what it loaded, from memory to registers or back.
-//  - `register` buffers belong to a thread, `shared` ones to a block, both without content at first. Buffers of the signature are global; `workspace`
-//    is global memory without content at first that one launch writes and later ones read.
-//  - Instructions are those of the kernel IR, `reduce` and `second` aside, with the same numerics. A store has no predicate: an `if` stands around it.
-//  - `barrier block` is passed when all threads of the block have come to it, and what they wrote is then seen by all of them; `barrier warp` is the same of one wave.
-//  - `shuffle xor D %v` is the value that the lane whose number differs in the bits D has; `shuffle from L of W %v` is the value of lane L of the thread's
-//    group of W lanes. All lanes of the wave take part.
+// - A program is one or more launches, which run one after the other. The outermost loops of a launch are bound to the device:
+// `grid` to blocks, `cluster` to blocks that run together and see each other's shared memory, and either `block` to threads or
+// `warp` and `lane` to the wave and the thread in it. A wave has as many lanes as the device has (`wave`). Threads are numbered
+// row by row: warp * wave + lane.
+// - Inside, `serial` and `unroll` loops and `if` are the thread's own. A `vector` loop is one access of several elements side
+// by side: one load and the store of what it loaded, from memory to registers or back.
+// - `register` buffers belong to a thread, `shared` ones to a block, both without content at first. Buffers of the signature
+// are global; `workspace` is global memory without content at first that one launch writes and later ones read.
+// - Instructions are those of the kernel IR, `reduce` and `second` aside, with the same numerics. A store has no predicate: an
+// `if` stands around it.
+// - `barrier block` is passed when all threads of the block have come to it, and what they wrote is then seen by all of them;
+// `barrier warp` is the same of one wave.
+// - `shuffle xor D %v` is the value that the lane whose number differs in the bits D has; `shuffle from L of W %v` is the value
+// of lane L of the thread's group of W lanes. All lanes of the wave take part.
 #pragma once
 
 #include <cstdint>
@@ -66,8 +69,8 @@ enum class Exchange : uint8_t { Xor, From };
 enum class StatementKind : uint8_t { Inst, Shuffle, Barrier, Loop, If };
 struct Statement {
   StatementKind kind = StatementKind::Inst;
-  // Inst: any instruction of the kernel IR but param, reduce and second; loads and stores name a ProgramBuffer. Shuffle: type, args[0], origin.
-  // If: args[0] is the condition.
+  // Inst: any instruction of the kernel IR but param, reduce and second; loads and stores name a ProgramBuffer. Shuffle: type,
+  // args[0], origin. If: args[0] is the condition.
   Inst inst;
   Exchange exchange = Exchange::Xor;         // Shuffle
   int64_t lane = 0, lanes = 0;               // Shuffle: Xor: the bits; From: the lane, and how many lanes a group has
