@@ -28,7 +28,7 @@ std::string identifier(std::string_view text) {
 
 class GeneratedKernel final : public sdk::Kernel {
  public:
-  GeneratedKernel(const sdk::Compile& c, Draft d, ModulePtr module, const kit::Device& device)
+  GeneratedKernel(const sdk::Compile& c, WrittenKernel d, ModulePtr module, const kit::Device& device)
       : module_(std::move(module)),
         stream_from_(device.l3_bytes / 2),
         name_("cpu." + d.name.substr(2)),
@@ -286,21 +286,21 @@ Source write_source(kit::Kernel& kernel, const kit::Schedule& schedule, const st
   std::snprintf(hash, sizeof hash, "_%012llx", static_cast<unsigned long long>(fnv(bare) >> 16));
   Source out;
   out.name = name + hash;
-  out.text = renamed(bare, kDraftName, out.name);
+  out.text = renamed(bare, kPlaceholderName, out.name);
   out.symbols = {out.name, out.name + "_plan"};
   if (schedule.split) out.symbols.push_back(out.name + "_join");
   if (log && sdk::log_enabled("kernel_code")) {
     std::string origins;
     for (const std::string& o : kernel.origins) origins += "// " + o + "\n";
-    sdk::log("kernel_code", "// cpu." + out.name + " computes\n" + origins + renamed(text, kDraftName, out.name));
+    sdk::log("kernel_code", "// cpu." + out.name + " computes\n" + origins + renamed(text, kPlaceholderName, out.name));
   }
   return out;
 }
 
-Draft draft(const sdk::Graph& g, const sdk::Node& n, const kit::Device& device, bool relaxed, bool log,
-            const kit::Choice* choice) {
-  Lowering l = lower_node(g, n, kDraftName);
-  Draft d;
+WrittenKernel write_kernel(const sdk::Graph& g, const sdk::Node& n, const kit::Device& device, bool relaxed, bool log,
+                           const kit::Choice* choice) {
+  Lowering l = lower_node(g, n, kPlaceholderName);
+  WrittenKernel d;
   d.lowered = std::move(l.lowered);
   if (device.tables) kit::use_tables(d.lowered.kernel);
   d.schedule = kit::choose_schedule(d.lowered.kernel, device);
@@ -312,7 +312,8 @@ Draft draft(const sdk::Graph& g, const sdk::Node& n, const kit::Device& device, 
   return d;
 }
 
-std::unique_ptr<sdk::Kernel> make_generated(const sdk::Compile& c, Draft d, ModulePtr module, const kit::Device& device) {
+std::unique_ptr<sdk::Kernel> make_generated(const sdk::Compile& c, WrittenKernel d, ModulePtr module,
+                                            const kit::Device& device) {
   return std::make_unique<GeneratedKernel>(c, std::move(d), std::move(module), device);
 }
 

@@ -20,7 +20,7 @@ namespace cpu {
 tessera::kit::Device describe_device(const Isa& isa);
 
 // A kernel on its way: lowered and written, not yet compiled.
-struct Draft {
+struct WrittenKernel {
   tessera::kit::Lowered lowered;
   tessera::kit::Schedule schedule;
   std::vector<uint32_t> operand_of;  // of each input buffer
@@ -30,11 +30,11 @@ struct Draft {
 // Whether the node can be a kernel here. Throws tessera::kit::Unfit; writes no text.
 void check_node(const tessera::sdk::Graph& g, const tessera::sdk::Node& n);
 // Throws tessera::kit::Unfit. By the model's schedule, or by `choice` where there is one.
-Draft draft(const tessera::sdk::Graph& g, const tessera::sdk::Node& n, const tessera::kit::Device& device, bool relaxed,
-            bool log, const tessera::kit::Choice* choice = nullptr);
-// The text of a kernel that was lowered under the name kDraftName, which stands for its final one: that is `name` and a hash of the text, since kernels of several
+WrittenKernel write_kernel(const tessera::sdk::Graph& g, const tessera::sdk::Node& n, const tessera::kit::Device& device,
+                           bool relaxed, bool log, const tessera::kit::Choice* choice = nullptr);
+// The text of a kernel that was lowered under the name kPlaceholderName, which stands for its final one: that is `name` and a hash of the text, since kernels of several
 // structures may be linked together. Renames buffers and symbols.
-inline constexpr const char* kDraftName = "k_this_kernel";
+inline constexpr const char* kPlaceholderName = "k_this_kernel";
 Source write_source(tessera::kit::Kernel& kernel, const tessera::kit::Schedule& schedule, const std::string& name, bool log);
 // Throws the run-time error of what a kernel has found.
 [[noreturn]] void throw_faults(uint32_t faults, const std::string& name);
@@ -43,7 +43,7 @@ std::string without_comments(const std::string& text);
 // An identifier from the ops of a node: "fused_add_gelu", "layer_norm".
 std::string kernel_name(const tessera::sdk::Graph& g, const tessera::sdk::Node& n);
 
-std::unique_ptr<tessera::sdk::Kernel> make_generated(const tessera::sdk::Compile& c, Draft draft, ModulePtr module,
+std::unique_ptr<tessera::sdk::Kernel> make_generated(const tessera::sdk::Compile& c, WrittenKernel written, ModulePtr module,
                                                      const tessera::kit::Device& device);
 // Of what Kernel::serialize wrote. Throws TSR-J004.
 std::unique_ptr<tessera::sdk::Kernel> restore_generated(std::string_view bytes, Compiler& compiler,

@@ -18,8 +18,8 @@
 #include "generated.hpp"
 #include "integer/integer.hpp"
 #include "jit/compiler.hpp"
-#include "payoff.hpp"
 #include "product.hpp"
+#include "profitability.hpp"
 #include "tuning/tuner.hpp"
 
 namespace cpu {
@@ -131,7 +131,7 @@ class CpuBackend final : public sdk::Backend {
       if (is_attention_group(c.node())) {
         if (Source source; prepare_attention_group(c, device_, &source)) sources.push_back(std::move(source));
       } else if (!has_own_kernel(c.node())) {
-        sources.push_back(draft_or_fail(c, /*log=*/true).source);
+        sources.push_back(write_or_fail(c, /*log=*/true).source);
       }
     }
     if (sources.empty()) return;
@@ -154,7 +154,7 @@ class CpuBackend final : public sdk::Backend {
     if (c.node().is("matmul_integer")) return make_integer_product(c, isa_);
     if (c.node().is("max_pool")) return make_max_pool(c, isa_);
     if (c.node().is("attention")) return make_attention(c, isa_);
-    Draft d = draft_or_fail(c, /*log=*/false);
+    WrittenKernel d = write_or_fail(c, /*log=*/false);
     ModulePtr module = compiler_.find(d.source);
     if (!module) module = compiler_.compile(d.source);
     return make_generated(c, std::move(d), std::move(module), device_);
@@ -176,20 +176,21 @@ class CpuBackend final : public sdk::Backend {
     tuner_.choose_ways(ways, budget);
     for (const sdk::Compile& c : requests) {
       if (!Tuner::asked(c, TSR_TUNE_SCHEDULES) || has_own_kernel(c.node())) continue;
-      Draft d = draft_or_fail(c, /*log=*/false, /*tuned=*/false);
+      WrittenKernel d = write_or_fail(c, /*log=*/false, /*tuned=*/false);
       tuner_.choose_schedule(c, d, budget);
     }
   }
 
   // A fused group comes from nodes that were claimed: its program pays.
   bool pays(const sdk::Graph& g, const sdk::Node& n) const {
-    const Payoff p = predict_payoff(g, pays_after_);
+    const Profitability p = predict_profitability(g, pays_after_);
     if (!p.pays && p.first == n && sdk::log_enabled("perf_hints")) {  // once per graph
       char text[200];
       std::snprintf(text, sizeof text,
                     "cpu generates no code for graph '%s': it would save about %.1f us per call, and take %.0f ms once; [cpu] "
                     "pays_after = %lld calls",
-                    g.tables().name, p.saved_seconds * 1e6, Payoff::kCompileSeconds * 1e3, static_cast<long long>(pays_after_));
+                    g.tables().name, p.saved_seconds * 1e6, Profitability::kCompileSeconds * 1e3,
+                    static_cast<long long>(pays_after_));
       sdk::log("perf_hints", text);
     }
     return p.pays;
@@ -206,12 +207,12 @@ class CpuBackend final : public sdk::Backend {
     return compiler_found_;
   }
 
-  Draft draft_or_fail(const sdk::Compile& c, bool log, bool tuned = true) const {
+  WrittenKernel write_or_fail(const sdk::Compile& c, bool log, bool tuned = true) const {
     try {
-      if (!tuned || c.tune() == 0) return draft(c.graph(), c.node(), device_, c.relaxed(), log);
-      Draft predicted = draft(c.graph(), c.node(), device_, c.relaxed(), false);
+      if (!tuned || c.tune() == 0) return write_kernel(c.graph(), c.node(), device_, c.relaxed(), log);
+      WrittenKernel predicted = write_kernel(c.graph(), c.node(), device_, c.relaxed(), false);
       const std::optional<kit::Choice> choice = tuner_.schedule_of(c, predicted);
-      return draft(c.graph(), c.node(), device_, c.relaxed(), log, choice ? &*choice : nullptr);
+      return write_kernel(c.graph(), c.node(), device_, c.relaxed(), log, choice ? &*choice : nullptr);
     } catch (const kit::Unfit& u) {
       throw sdk::Error(TSR_BUG, "TSR-B005",
                        "cpu was asked to compile '" + std::string(c.node().op()) + "', which it cannot: " + u.why,

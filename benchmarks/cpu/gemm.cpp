@@ -56,7 +56,7 @@ double peak(const GemmIsa& isa, int threads) {
         const Memory a = memory(k * height * 4 + 64), x = memory(k * isa.nr * 4 + 64), c = memory(height * isa.nr * 4);
         float* sums = reinterpret_cast<float*>(c.get());
         for (int64_t i = 0; i < repeat; ++i)
-          isa.micro[height].whole(k, a.get(), x.get(), sums, isa.nr, false, Ahead::only(x.get(), 0, sums));
+          isa.micro[height].whole(k, a.get(), x.get(), sums, isa.nr, false, Prefetch::only(x.get(), 0, sums));
       }
       if (isa.end) isa.end();
     });

@@ -513,7 +513,7 @@ V Importer::stream() const {
 
 // A word of the generator keyed by the turns around, at the counter of this turn: as good as a key of its own for every turn of
 // every loop, of which nobody has to know the length.
-void Importer::begin_turn(const V& turn) {
+void Importer::begin_iteration(const V& turn) {
   const V outer = stream();
   const uint64_t zero = 0;
   auto* data = static_cast<char*>(tensors_.allocate(sizeof zero));

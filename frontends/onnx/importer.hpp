@@ -36,16 +36,16 @@ class Importer {
   // ---- random numbers
   // Whether the graph, or what it calls, draws random numbers.
   bool draws(const GraphProto& graph) const;
-  // In the body of a loop that draws: its turn number. Numbers drawn from here on differ from turn to turn.
-  void begin_turn(const V& turn);
-  // While one lives, numbers drawn in the open scope are those of one turn more.
-  class Turn {
+  // In the body of a loop that draws: the number of the iteration. Numbers drawn from here on differ from one to the next.
+  void begin_iteration(const V& iteration);
+  // While one lives, numbers drawn in the open scope are those of one more iteration.
+  class LoopIteration {
    public:
-    Turn(Importer& importer, const V& turn) : importer_(importer), before_(importer.scope_->stream) {
-      importer.begin_turn(turn);
+    LoopIteration(Importer& importer, const V& iteration) : importer_(importer), before_(importer.scope_->stream) {
+      importer.begin_iteration(iteration);
     }
-    ~Turn() { importer_.scope_->stream = before_; }
-    Turn(const Turn&) = delete;
+    ~LoopIteration() { importer_.scope_->stream = before_; }
+    LoopIteration(const LoopIteration&) = delete;
 
    private:
     Importer& importer_;

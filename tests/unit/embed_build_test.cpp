@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "runtime/lease.hpp"
+#include "runtime/run_state.hpp"
 #include "tessera/embed.hpp"
 
 namespace embed_build_test {

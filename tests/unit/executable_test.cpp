@@ -6,7 +6,7 @@
 
 #include "compile/layout.hpp"
 #include "fake_backend.hpp"
-#include "runtime/lease.hpp"
+#include "runtime/run_state.hpp"
 
 namespace executable_test {
 
@@ -250,7 +250,7 @@ TEST_CASE("outputs are memory of their own, whatever they are in the graph") {
   }
   // A reshape of a temporary needs no copy: x, a, v, s and c are copied, w is computed in place.
   size_t copies = 0;
-  for (const Exec& x2 : e->plan().primary->program) copies += x2.kind == Exec::kCopy;
+  for (const Instruction& x2 : e->plan().primary->program) copies += x2.kind == Instruction::kCopy;
   REQUIRE(copies == 5);
 }
 

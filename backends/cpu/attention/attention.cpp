@@ -345,7 +345,7 @@ class AttentionKernel final : public sdk::Kernel {
         for (int64_t t = 0; t < tiles.count && tiles.first(t) < n; ++t)
           gemm_.micro[tiles.height(t)].part(queries, width)(s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q,
                                                             weights + tiles.first(t) * width, width, false,
-                                                            Ahead::only(packed_q, 0, weights));
+                                                            Prefetch::only(packed_q, 0, weights));
         w.keys = n;
         float* const computed = at + space.mask + p * space.mask_step;
         if (mod_ && !(space.mask_step > 0 && masks.had(mod_->place(*call.mod, head), p)))
@@ -363,7 +363,7 @@ class AttentionKernel final : public sdk::Kernel {
         for (int64_t t = 0; t < value_tiles.count; ++t)
           gemm_.micro[value_tiles.height(t)].part(queries, width)(n, packed_v + j * s.values + value_tiles.first(t) * all,
                                                                   weights, sums + value_tiles.first(t) * width, width, j > 0,
-                                                                  Ahead::only(weights, 0, sums));
+                                                                  Prefetch::only(weights, 0, sums));
       }
       const tsr_tensor& out = l.outputs[0];
       const int64_t first_out = (head * s.queries + query) * s.values;
@@ -435,7 +435,7 @@ AttentionForm form_or_fail(const sdk::Compile& c) {
 bool prepare_attention_group(const sdk::Compile& c, const kit::Device& device, Source* out) {
   const AttentionForm form = form_or_fail(c);
   if (form.piece.nodes.empty()) return false;
-  *out = draft_score_mod(form, device, c.relaxed(), /*log=*/true).source;
+  *out = write_score_mod(form, device, c.relaxed(), /*log=*/true).source;
   return true;
 }
 
@@ -444,7 +444,7 @@ std::unique_ptr<sdk::Kernel> make_attention_group(const sdk::Compile& c, const I
   const AttentionForm form = form_or_fail(c);
   std::optional<ScoreMod> mod;
   if (!form.piece.nodes.empty()) {
-    ScoreModDraft d = draft_score_mod(form, device, c.relaxed(), /*log=*/false);
+    WrittenScoreMod d = write_score_mod(form, device, c.relaxed(), /*log=*/false);
     ModulePtr module = compiler.find(d.source);
     if (!module) module = compiler.compile(d.source);
     mod.emplace(c, form, std::move(d), std::move(module));

@@ -29,9 +29,9 @@ kit::LoweredWindow lower_score_mod(const AttentionForm& form, const std::string&
 
 void check_score_mod(const AttentionForm& form) { lower_score_mod(form, "k"); }
 
-ScoreModDraft draft_score_mod(const AttentionForm& form, const kit::Device& device, bool relaxed, bool log) {
-  ScoreModDraft d;
-  d.lowered = lower_score_mod(form, kDraftName);
+WrittenScoreMod write_score_mod(const AttentionForm& form, const kit::Device& device, bool relaxed, bool log) {
+  WrittenScoreMod d;
+  d.lowered = lower_score_mod(form, kPlaceholderName);
   if (device.tables) kit::use_tables(d.lowered.kernel);
   d.name = "attention";
   for (const sdk::Node& n : form.piece.nodes)
@@ -42,7 +42,7 @@ ScoreModDraft draft_score_mod(const AttentionForm& form, const kit::Device& devi
   return d;
 }
 
-ScoreMod::ScoreMod(const sdk::Compile& c, const AttentionForm& form, ScoreModDraft d, ModulePtr module)
+ScoreMod::ScoreMod(const sdk::Compile& c, const AttentionForm& form, WrittenScoreMod d, ModulePtr module)
     : module_(std::move(module)),
       name_(std::move(d.name)),
       has_scores_(form.has_scores()),

@@ -15,12 +15,12 @@
 namespace cpu {
 
 // The code of a form on its way. The form has nodes. Throws tessera::kit::Unfit.
-struct ScoreModDraft {
+struct WrittenScoreMod {
   tessera::kit::LoweredWindow lowered;
   std::string name;  // "attention_div_tanh_mul"
   Source source;
 };
-ScoreModDraft draft_score_mod(const AttentionForm& form, const tessera::kit::Device& device, bool relaxed, bool log);
+WrittenScoreMod write_score_mod(const AttentionForm& form, const tessera::kit::Device& device, bool relaxed, bool log);
 // Whether there is such code. Throws tessera::kit::Unfit; writes no text.
 void check_score_mod(const AttentionForm& form);
 
@@ -28,7 +28,7 @@ class ScoreMod {
  public:
   static constexpr size_t kMostBuffers = 64, kMostSymbols = 64;
 
-  ScoreMod(const tessera::sdk::Compile& c, const AttentionForm& form, ScoreModDraft draft, ModulePtr module);
+  ScoreMod(const tessera::sdk::Compile& c, const AttentionForm& form, WrittenScoreMod written, ModulePtr module);
 
   const std::string& name() const { return name_; }
   // Of copies of operands that are not dense.

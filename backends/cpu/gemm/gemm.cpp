@@ -422,15 +422,15 @@ class Run {
     const bool last = k0 + k >= plan_.cut.padded, whole = s.cols == isa_.nr && have == height;
     if (s.rows_b) fetch_operands(batch, next, 0);
     const bool in_place = whole && plain_ && !done_;
-    Ahead ahead;  // not of columns as they lie
+    Prefetch prefetch;  // not of columns as they lie
     if (!s.rows_b) {
-      ahead = Ahead::only(s.after.next, s.after.step, sums);
+      prefetch = Prefetch::only(s.after.next, s.after.step, sums);
       if (plan_.cut.padded < kShort)
-        short_ahead(batch, next, ahead);
+        prefetch_short(batch, next, prefetch);
       else if (last || in_place)
-        results_ahead(batch, at, k0 > 0 ? sums : nullptr, ahead);
+        prefetch_results(batch, at, k0 > 0 ? sums : nullptr, prefetch);
       else
-        ahead.lines[0] = lines(sums, {0, 0, isa_.nr}, sizeof(float));
+        prefetch.lines[0] = lines(sums, {0, 0, isa_.nr}, sizeof(float));
     }
     if (whole && last && done_) {
       DoneArgs d = *done_;
@@ -442,12 +442,12 @@ class Run {
       if (s.rows_b)
         isa_.micro[height].done_at(k, a, s.rows_b, g_.rows_b_ld, d);
       else
-        isa_.micro[height].done(k, a, reinterpret_cast<const float*>(s.b), d, ahead);
+        isa_.micro[height].done(k, a, reinterpret_cast<const float*>(s.b), d, prefetch);
       if (s.rows_b) fetch_operands(batch, next, 1);
       return;
     }
-    if (in_place) return multiply(height, k, a, s, static_cast<float*>(g_.c) + out, n_, k0 > 0, ahead);
-    multiply(height, k, a, s, sums, isa_.nr, k0 > 0, ahead);
+    if (in_place) return multiply(height, k, a, s, static_cast<float*>(g_.c) + out, n_, k0 > 0, prefetch);
+    multiply(height, k, a, s, sums, isa_.nr, k0 > 0, prefetch);
     if (s.rows_b) fetch_operands(batch, next, 1);
     if (!last) return;
     if (g_.epilogue) {
@@ -469,7 +469,7 @@ class Run {
     if (!g_.turned) return {(batch * m_ + p.row) * n_ + p.col, 0, n_};
     return {(p.row / g_.turned * n_ + p.col) * g_.turned + p.row % g_.turned, g_.turned, 2 * g_.turned};
   }
-  Ahead::Lines lines(const void* base, const Lie& l, int64_t bytes) const {
+  Prefetch::Lines lines(const void* base, const Lie& l, int64_t bytes) const {
     const int64_t second = isa_.nr * bytes > kLine ? kLine : 0;
     return {static_cast<const char*>(base) + l.at * bytes, l.beside ? l.beside * bytes : second, l.step * bytes};
   }
@@ -481,18 +481,18 @@ class Run {
   }
 
   // The lines of a tile of the result, and of what is added to it; if nothing is, of the sums that wait for it.
-  void results_ahead(int64_t batch, Place p, const float* sums, Ahead& ahead) const {
-    if (sums) ahead.lines[1] = lines(sums, {0, 0, isa_.nr}, sizeof(float));
+  void prefetch_results(int64_t batch, Place p, const float* sums, Prefetch& prefetch) const {
+    if (sums) prefetch.lines[1] = lines(sums, {0, 0, isa_.nr}, sizeof(float));
     if (g_.epilogue) return;
     const Lie l = lie(batch, p);
-    ahead.lines[0] = lines(g_.c, l, tessera::dtype_bits(g_.c_dtype) / 8);
-    if (added_) ahead.lines[1] = lines(added_, l, sizeof(float));
+    prefetch.lines[0] = lines(g_.c, l, tessera::dtype_bits(g_.c_dtype) / 8);
+    if (added_) prefetch.lines[1] = lines(added_, l, sizeof(float));
   }
 
   // Where K is short, what is added to a tile would come too late, so it is asked for a tile earlier. Results do not wait for each other there.
   static constexpr int64_t kShort = 96;
-  void short_ahead(int64_t batch, Place next, Ahead& ahead) const {
-    if (added_ && next.rows > 0) ahead.lines[1] = lines(added_, lie(batch, next), sizeof(float));
+  void prefetch_short(int64_t batch, Place next, Prefetch& prefetch) const {
+    if (added_ && next.rows > 0) prefetch.lines[1] = lines(added_, lie(batch, next), sizeof(float));
   }
 
   // Half of what is added to a tile, at once: as much as the first-level cache can wait for.
@@ -515,9 +515,9 @@ class Run {
   }
 
   void multiply(int height, int64_t k, const char* a, const Side& s, float* sums, int64_t ld, bool add,
-                const Ahead& ahead) const {
+                const Prefetch& prefetch) const {
     if (s.rows_b) return isa_.micro[height].at(k, a, s.rows_b, g_.rows_b_ld, sums, ld, add);
-    isa_.micro[height].part(s.cols, isa_.nr)(k, a, s.b, sums, ld, add, ahead);
+    isa_.micro[height].part(s.cols, isa_.nr)(k, a, s.b, sums, ld, add, prefetch);
   }
 
   // Of B as a whole.

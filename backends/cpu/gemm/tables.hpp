@@ -80,7 +80,7 @@ struct Sums {
 };
 
 // What micro-kernels ask the caches for beside their work, a little with every k. They need not; all of it may be anywhere in the address space.
-struct Ahead {
+struct Prefetch {
   const char* next;  // into the second-level cache, `step` bytes further with every k: packed weights come from far away
   int64_t step;
   // Into the nearest cache: the lines at `at` and `beside` bytes behind it, then `step` bytes further, as often as the tile has rows, spread over all of K.
@@ -90,7 +90,7 @@ struct Ahead {
     int64_t beside, step;
   } lines[2];
   // Nothing but `next`, for a tile whose sums go to `own`.
-  static Ahead only(const void* next, int64_t step, const float* own) {
+  static Prefetch only(const void* next, int64_t step, const float* own) {
     const char* at = reinterpret_cast<const char*>(own);
     return {static_cast<const char*>(next), step, {{at, 0, 0}, {at, 0, 0}}};
   }
@@ -107,17 +107,18 @@ struct GemmIsa {
   // Micro-kernels for tiles of one height; null: there is none.
   struct Kernels {
     // sums[i][j] (+)= sum over k of a[k][i] * b[k][j]; k is a multiple of k_unit; height rows, nr columns, `ld` floats between rows.
-    using Micro = void (*)(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const Ahead& ahead);
+    using Micro = void (*)(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add,
+                           const Prefetch& prefetch);
     Micro whole;
     // The same for the first half or quarter of the columns; other sums may be anything. f32 only.
     Micro half, quarter;
     // The same on nr columns of B as they lie in memory, rows `b_ld` floats apart, of a short K. f32 only.
     void (*at)(int64_t k, const void* a, const float* b, int64_t b_ld, float* sums, int64_t ld, bool add);
     // Both with the last piece of K, finished and written as `done` says. f32 only.
-    void (*done)(int64_t k, const void* a, const float* b, const DoneArgs& done, const Ahead& ahead);
+    void (*done)(int64_t k, const void* a, const float* b, const DoneArgs& done, const Prefetch& prefetch);
     void (*done_at)(int64_t k, const void* a, const float* b, int64_t b_ld, const DoneArgs& done);
     // Products that are spread over other sums; `a` is packed in rows. f32 only.
-    void (*add_to)(int64_t k, const void* a, const float* b, const Sums& to, const Ahead& ahead);
+    void (*add_to)(int64_t k, const void* a, const float* b, const Sums& to, const Prefetch& prefetch);
     // For the first `cols` columns.
     Micro part(int cols, int nr) const { return cols <= nr / 4 && quarter ? quarter : cols <= nr / 2 && half ? half : whole; }
   };

@@ -290,24 +290,25 @@ class Run {
       for (Sums::Mode& mode : t.mode)
         if (piece > 0 && mode == Sums::kBegin) mode = Sums::kAdd;
       const int64_t finished = piece + 1 == plan_.form.depth.pieces ? q - kFirstToFinish : -1;
-      product(left + q * plan_.left_of_product(), right + q * plan_.form.sum, sums, t, [&](Ahead& ahead, int64_t tile) {
+      product(left + q * plan_.left_of_product(), right + q * plan_.form.sum, sums, t, [&](Prefetch& prefetch, int64_t tile) {
         if (finished < 0) return;
-        ahead.lines[0] = results_at(b.index, p, finished, tile, static_cast<const float*>(g_.c), ahead.lines[0]);
-        if (added_) ahead.lines[1] = results_at(b.index, p, finished, tile, added_, ahead.lines[1]);
+        prefetch.lines[0] = results_at(b.index, p, finished, tile, static_cast<const float*>(g_.c), prefetch.lines[0]);
+        if (added_) prefetch.lines[1] = results_at(b.index, p, finished, tile, added_, prefetch.lines[1]);
       });
       if (finished >= 0) results(b, p, finished, sums + finished * quarter);
     }
   }
 
   // The lines of a tile of the results, or of what lies like them; `none` if there are no such results.
-  Ahead::Lines results_at(int64_t block, int64_t p, int64_t quarter, int64_t tile, const float* c, Ahead::Lines none) const {
+  Prefetch::Lines results_at(int64_t block, int64_t p, int64_t quarter, int64_t tile, const float* c,
+                             Prefetch::Lines none) const {
     const int64_t i = plan_.rows.tile_first(tile), lower = quarter / 2, col = (2 * p + quarter % 2) * isa_.nr;
     if (plan_.rows.exist(block, lower, i, 1) == 0 || col >= n_) return none;
     return {reinterpret_cast<const char*>(c + plan_.rows.row(block, lower, i) * n_ + col), isa_.nr * 4 > kLine ? kLine : 0,
             n_ * 4};
   }
 
-  // One product of a half of the rows and a panel, added to quarters of the results. ask(Ahead&, tile).
+  // One product of a half of the rows and a panel, added to quarters of the results. ask(Prefetch&, tile).
   template <class Ask>
   void product(const float* a, const float* b, float* sums, const Target& t, Ask&& ask) const {
     const Rows& rows = plan_.rows;
@@ -319,10 +320,10 @@ class Run {
       const int64_t i = rows.tile_first(tile);
       const int height = rows.height(tile);
       float* const at = sums + i * isa_.nr;
-      Ahead ahead = Ahead::only(next, step, at);
-      ask(ahead, tile);
+      Prefetch prefetch = Prefetch::only(next, step, at);
+      ask(prefetch, tile);
       isa_.micro[height].add_to(k, a + i * kRowPitch, b,
-                                {{at + t.quarter[0] * quarter, at + t.quarter[1] * quarter}, {t.mode[0], t.mode[1]}}, ahead);
+                                {{at + t.quarter[0] * quarter, at + t.quarter[1] * quarter}, {t.mode[0], t.mode[1]}}, prefetch);
     }
   }
 
@@ -335,7 +336,7 @@ class Run {
       for (int column = 0; column < 2; ++column)
         for (int k = 0; k < 2; ++k)
           product(left + (2 * row + k) * plan_.left_of_product(), quarters + (2 * k + column) * form.sum, sums,
-                  {{2 * row + column, 0}, {piece + k > 0 ? Sums::kAdd : Sums::kBegin, Sums::kNone}}, [](Ahead&, int64_t) {});
+                  {{2 * row + column, 0}, {piece + k > 0 ? Sums::kAdd : Sums::kBegin, Sums::kNone}}, [](Prefetch&, int64_t) {});
   }
 
   void results(const Block& b, int64_t p, int64_t quarter, const float* sums) const {

@@ -216,7 +216,7 @@ std::unique_ptr<sdk::Kernel> Tuner::make(const sdk::Compile& c) const {
 namespace {
 
 // The text under the model's schedule says all about the kernel but the sizes of symbols.
-std::string schedule_problem(const sdk::Compile& c, const Draft& d) {
+std::string schedule_problem(const sdk::Compile& c, const WrittenKernel& d) {
   std::string out = "schedule of " + d.source.text + "sizes";
   for (const tsr_dim s : d.lowered.symbol_dims) out += " " + std::to_string(c.hint(s));
   return out;
@@ -224,7 +224,7 @@ std::string schedule_problem(const sdk::Compile& c, const Draft& d) {
 
 }  // namespace
 
-std::optional<kit::Choice> Tuner::schedule_of(const sdk::Compile& c, Draft& d) const {
+std::optional<kit::Choice> Tuner::schedule_of(const sdk::Compile& c, WrittenKernel& d) const {
   if (!asked(c, TSR_TUNE_SCHEDULES)) return std::nullopt;
   const std::optional<std::string> record = choices_.find(schedule_problem(c, d));
   if (!record) return std::nullopt;
@@ -234,13 +234,13 @@ std::optional<kit::Choice> Tuner::schedule_of(const sdk::Compile& c, Draft& d) c
 }
 
 std::unique_ptr<sdk::Kernel> Tuner::generate(const sdk::Compile& c, const kit::Choice& choice) {
-  Draft d = draft(c.graph(), c.node(), device_, c.relaxed(), /*log=*/false, &choice);
+  WrittenKernel d = write_kernel(c.graph(), c.node(), device_, c.relaxed(), /*log=*/false, &choice);
   Compiler compiler(options_);
   ModulePtr module = compiler.compile(d.source);
   return make_generated(c, std::move(d), std::move(module), device_);
 }
 
-void Tuner::choose_schedule(const sdk::Compile& c, Draft& d, const Budget& budget) {
+void Tuner::choose_schedule(const sdk::Compile& c, WrittenKernel& d, const Budget& budget) {
   const std::string problem = schedule_problem(c, d);
   if (choices_.find(problem)) return;
   const kit::Choice start = kit::choice_of(d.schedule);

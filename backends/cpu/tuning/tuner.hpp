@@ -36,9 +36,9 @@ class Tuner {
   std::unique_ptr<tessera::sdk::Kernel> make(const tessera::sdk::Compile& c) const;
 
   // The schedule that was decided for what `d` computes; nothing: the model's.
-  std::optional<tessera::kit::Choice> schedule_of(const tessera::sdk::Compile& c, Draft& d) const;
+  std::optional<tessera::kit::Choice> schedule_of(const tessera::sdk::Compile& c, WrittenKernel& d) const;
   // Decides where nothing is known yet.
-  void choose_schedule(const tessera::sdk::Compile& c, Draft& d, const Budget& budget);
+  void choose_schedule(const tessera::sdk::Compile& c, WrittenKernel& d, const Budget& budget);
 
  private:
   bool has_onednn() const;

@@ -175,7 +175,7 @@ class Run {
           const int height = t.height(i);
           isa_.micro[height].whole(k, values + (blocks * points_ + q * height) * s_.channels + k0 * height,
                                    filters + k0 * isa_.nr, sums + q * point + blocks * isa_.nr, isa_.nr, k0 > 0,
-                                   Ahead::only(next, step, sums));
+                                   Prefetch::only(next, step, sums));
         }
       }
     bool finite = true;

@@ -29,7 +29,7 @@ std::string type_of(const Graph& g, tsr_id value) {
 Json slot_ref(const Plan& p, uint32_t slot) {
   if (slot == kNone) return nullptr;
   std::string name = "%" + std::string(p.graph->value(p.slots[slot].value).name);
-  if (p.slots[slot].home == Home::kCopy) name += "'";  // a copy of that value
+  if (p.slots[slot].kind == SlotKind::kCopy) name += "'";  // a copy of that value
   return name;
 }
 
@@ -65,7 +65,7 @@ Json describe_plan(const Plan& p) {
   out["sections"] = p.num_sections;
   std::vector<uint8_t> active(p.steps.size(), !p.primary);
   if (p.primary)
-    for (const Exec& e : p.primary->program) active[e.step] = 1;
+    for (const Instruction& e : p.primary->program) active[e.step] = 1;
   Json steps = Json::array();
   int64_t nested_arena = 0, nested_constants = 0;  // control steps run one after the other
   for (size_t i = 0; i < p.steps.size(); ++i) {
@@ -133,7 +133,7 @@ Json describe_plan(const Plan& p) {
   }
   for (const auto& l : layouts) output += l->output_bytes;
   for (uint32_t slot = 0; slot < p.slots.size(); ++slot)
-    if (p.slots[slot].home == Home::kConstant) constants += bytes_at_hints(p, slot, hints);
+    if (p.slots[slot].kind == SlotKind::kConstant) constants += bytes_at_hints(p, slot, hints);
   const bool known = !layouts.empty();
   memory["arena_bytes"] = known ? Json(arena) : Json(nullptr);
   memory["arena_by_device"] = known ? by_device : Json(nullptr);

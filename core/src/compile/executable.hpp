@@ -13,7 +13,7 @@ namespace tessera::core {
 
 class Graph;
 
-// Immutable and reentrant: run() may be called from any number of threads at once; each call leases its own arena.
+// Immutable and reentrant: run() may be called from any number of threads at once; each call takes an arena of its own.
 class Executable {
  public:
   // Assigns, decomposes, compiles and plans. The graph has been through its passes; it is kept. Throws TSR-R020 (no backend takes

@@ -95,7 +95,7 @@ class LayoutMaker {
     if (section_ == 0)
       for (uint32_t slot = 0; slot < p_.slots.size(); ++slot) {
         const Slot& s = p_.slots[slot];
-        if (s.home == Home::kInput) {
+        if (s.kind == SlotKind::kInput) {
           Resolved& r = dense(slot);
           r.place = Resolved::kRoot;
           r.index = p_.input_root(s.index);
@@ -106,7 +106,7 @@ class LayoutMaker {
             r.strides = strides.data();
             r.dense = is_dense(s.rank, r.sizes, r.strides);
           }
-        } else if (s.home == Home::kConstant) {
+        } else if (s.kind == SlotKind::kConstant) {
           Resolved& r = dense(slot);
           r.place = Resolved::kFixed;
           r.index = s.index;
@@ -129,7 +129,7 @@ class LayoutMaker {
     switch (step.kind) {
       case TSR_STEP_KERNEL: {
         for (const uint32_t slot : step.outputs) own_storage(slot);
-        Exec& e = emit(i, step, step.backend ? Exec::kLaunch : Exec::kCompute);
+        Instruction& e = emit(i, step, step.backend ? Instruction::kLaunch : Instruction::kCompute);
         if (!step.backend) e.call = runtime_call(step.node);
         workspace(step, e);
         return;
@@ -137,29 +137,29 @@ class LayoutMaker {
       case TSR_STEP_SECTION: {
         const Step& kernel = *p_.steps[step.kernel_step];
         const bool host = !kernel.kernel.sizes && step.record->impl && step.record->impl->compute_sizes;
-        Exec& e = emit(i, step, host ? Exec::kComputeSizes : Exec::kSizes);
+        Instruction& e = emit(i, step, host ? Instruction::kComputeSizes : Instruction::kSizes);
         if (host)
           e.call = runtime_call(step.node);
         else
           workspace(kernel, e);
         return;
       }
-      case TSR_STEP_CONTROL: emit(i, step, Exec::kControl); return;
+      case TSR_STEP_CONTROL: emit(i, step, Instruction::kControl); return;
       case TSR_STEP_VIEW: return view(step);
       case TSR_STEP_COPY: return copy(i, step);
     }
   }
 
-  Exec& emit(uint32_t i, const Step& step, Exec::Kind kind) {
-    Exec& e = l_.program.emplace_back();
+  Instruction& emit(uint32_t i, const Step& step, Instruction::Kind kind) {
+    Instruction& e = l_.program.emplace_back();
     e.kind = kind;
     e.step = i;
     e.inputs = step.inputs;
-    if (kind != Exec::kSizes && kind != Exec::kComputeSizes) e.outputs = step.outputs;
+    if (kind != Instruction::kSizes && kind != Instruction::kComputeSizes) e.outputs = step.outputs;
     return e;
   }
 
-  void workspace(const Step& step, Exec& e) const {
+  void workspace(const Step& step, Instruction& e) const {
     if (!step.backend || !step.kernel.workspace) return;
     e.workspace_bytes = step.kernel.workspace(step.kernel.self, dims_);
     if (e.workspace_bytes < 0)
@@ -185,7 +185,7 @@ class LayoutMaker {
                       strides.data(), &offset) != ViewAnswer::kNo;
     };
     bool ok = attempt();
-    if (!ok && p_.slots[source].home == Home::kCopy && !l_.slots[source].dense) {
+    if (!ok && p_.slots[source].kind == SlotKind::kCopy && !l_.slots[source].dense) {
       activate(source);
       ok = attempt();
     }
@@ -210,13 +210,13 @@ class LayoutMaker {
     const auto at = std::find_if(p_.steps.begin(), p_.steps.end(),
                                  [&](const auto& s) { return s->kind == TSR_STEP_COPY && s->outputs[0] == slot; });
     own_storage(slot);
-    emit(static_cast<uint32_t>(at - p_.steps.begin()), **at, Exec::kCopy);
+    emit(static_cast<uint32_t>(at - p_.steps.begin()), **at, Instruction::kCopy);
   }
 
   void copy(uint32_t i, const Step& step) {
     const uint32_t source = step.inputs[0], slot = step.outputs[0];
     if (step.copy & kCopyWriteback) {
-      emit(i, step, Exec::kCopy);
+      emit(i, step, Instruction::kCopy);
       return;
     }
     const Resolved from = l_.slots[source];
@@ -226,7 +226,7 @@ class LayoutMaker {
     if ((step.copy & kCopyOutput) && !active) active = !claim(step.target, source, from);
     if (active) {
       own_storage(slot);
-      emit(i, step, Exec::kCopy);
+      emit(i, step, Instruction::kCopy);
     } else {
       l_.slots[slot] = from;
       if (claim_.size() > p_.slots[slot].index) claim_[p_.slots[slot].index] = kNone;  // its own storage stays unused
@@ -268,8 +268,8 @@ class LayoutMaker {
       }
     };
     for (uint32_t t = 0; t < l_.program.size(); ++t) {
-      const Exec& e = l_.program[t];
-      const bool writeback = e.kind == Exec::kCopy && (p_.steps[e.step]->copy & kCopyWriteback);
+      const Instruction& e = l_.program[t];
+      const bool writeback = e.kind == Instruction::kCopy && (p_.steps[e.step]->copy & kCopyWriteback);
       for (const uint32_t slot : e.inputs)
         if (slot != kNone) used(slot, t);
       if (!writeback)
@@ -294,8 +294,8 @@ class LayoutMaker {
   }
 
   // The input that exec `t` may overwrite with its first output, if nothing else reads it; else kNone.
-  uint32_t overwritable(const Exec& e) const {
-    if (e.kind != Exec::kLaunch || e.outputs.empty()) return kNone;
+  uint32_t overwritable(const Instruction& e) const {
+    if (e.kind != Instruction::kLaunch || e.outputs.empty()) return kNone;
     const int32_t k = p_.steps[e.step]->kernel.in_place;
     if (k < 0 || static_cast<size_t>(k) >= e.inputs.size() || e.inputs[static_cast<size_t>(k)] == kNone) return kNone;
     const uint32_t slot = e.inputs[static_cast<size_t>(k)];
@@ -314,7 +314,7 @@ class LayoutMaker {
 
   void merge_in_place() {
     for (uint32_t t = 0; t < l_.program.size(); ++t) {
-      const Exec& e = l_.program[t];
+      const Instruction& e = l_.program[t];
       const uint32_t slot = overwritable(e);
       if (slot == kNone || l_.slots[slot].place != Resolved::kStorage) continue;
       const uint32_t to = find(l_.slots[slot].index), from = l_.slots[e.outputs[0]].index;
@@ -336,7 +336,7 @@ class LayoutMaker {
       for (uint32_t s = 0; s < claim_.size(); ++s) {
         if (claim_[s] != in.writeback || find(s) != s || first_[s] == kNever) continue;
         if (p_.slots[p_.storages[s].slot].device != in.device || bytes_[s] != input_bytes(i)) break;
-        const Exec& producer = l_.program[first_[s]];
+        const Instruction& producer = l_.program[first_[s]];
         const uint32_t slot = overwritable(producer);
         const bool in_place = slot != kNone && l_.slots[slot].place == Resolved::kRoot &&
                               l_.slots[slot].index == p_.input_root(i) && input_last_[i] == first_[s] &&
@@ -425,10 +425,10 @@ class LayoutMaker {
         r.offset += offset;
       }
     // A state whose output was computed in its own memory needs no copy back.
-    std::erase_if(l_.program, [&](const Exec& e) {
+    std::erase_if(l_.program, [&](const Instruction& e) {
       const Step& s = *p_.steps[e.step];
-      return e.kind == Exec::kCopy && (s.copy & kCopyWriteback) && l_.slots[e.inputs[0]].index == p_.input_root(s.target) &&
-             l_.slots[e.inputs[0]].place == Resolved::kRoot;
+      return e.kind == Instruction::kCopy && (s.copy & kCopyWriteback) &&
+             l_.slots[e.inputs[0]].index == p_.input_root(s.target) && l_.slots[e.inputs[0]].place == Resolved::kRoot;
     });
   }
 
@@ -444,12 +444,12 @@ class LayoutMaker {
   };
 
   // Where a copy runs: on the device that gets it, or on that which it is fetched from. Host code waits for it there.
-  uint32_t queue_of(const Exec& e) const {
+  uint32_t queue_of(const Instruction& e) const {
     const Step& step = *p_.steps[e.step];
     switch (e.kind) {
-      case Exec::kLaunch:
-      case Exec::kSizes: return p_.queue_of(step.device);
-      case Exec::kCopy: {
+      case Instruction::kLaunch:
+      case Instruction::kSizes: return p_.queue_of(step.device);
+      case Instruction::kCopy: {
         const uint32_t to = p_.queue_of(p_.slots[e.outputs[0]].device);
         return to != kNone ? to : p_.queue_of(p_.slots[e.inputs[0]].device);
       }
@@ -457,7 +457,7 @@ class LayoutMaker {
     }
   }
 
-  void access(const Exec& e, uint32_t slot, bool write, uint32_t when, std::vector<Access>* out) const {
+  void access(const Instruction& e, uint32_t slot, bool write, uint32_t when, std::vector<Access>* out) const {
     if (slot == kNone) return;
     const Slot& s = p_.slots[slot];
     const Resolved& r = l_.slots[slot];
@@ -470,7 +470,7 @@ class LayoutMaker {
       (r.strides[k] < 0 ? low : high) += (r.sizes[k] - 1) * r.strides[k];
     }
     // A control step leaves every device's memory to that device's stream.
-    const uint32_t queue = e.kind == Exec::kControl ? home : e.queue;
+    const uint32_t queue = e.kind == Instruction::kControl ? home : e.queue;
     if (queue == kNone) return;
     out->push_back({queue, home, r.index, r.offset + low * bits / 8, r.offset + ((high + 1) * bits + 7) / 8, write, when});
   }
@@ -479,13 +479,13 @@ class LayoutMaker {
   // writes, and, before it first touches memory of another device, for what was queued there before the call. A wait covers
   // everything queued until then.
   void order_queues() {
-    for (Exec& e : l_.program) e.queue = queue_of(e);
+    for (Instruction& e : l_.program) e.queue = queue_of(e);
     const size_t n = p_.queues.size();
     if (n < 2) return;
     std::vector<Access> all, now;
     std::vector<std::vector<int64_t>> covered(n, std::vector<int64_t>(n, -1));  // [queue][other]: what it is behind
     for (uint32_t t = 0; t < l_.program.size(); ++t) {
-      Exec& e = l_.program[t];
+      Instruction& e = l_.program[t];
       now.clear();
       for (const uint32_t slot : e.inputs) access(e, slot, false, t + 1, &now);
       for (const uint32_t slot : e.outputs) access(e, slot, true, t + 1, &now);

@@ -29,7 +29,7 @@ struct QueueWait {
   Wait why;
 };
 
-struct Exec {  // a step that runs
+struct Instruction {  // a step that runs
   enum Kind : uint8_t { kLaunch, kCompute, kCopy, kSizes, kComputeSizes, kControl } kind;
   uint32_t step = 0;
   std::vector<uint32_t> inputs, outputs;  // slots
@@ -41,11 +41,11 @@ struct Exec {  // a step that runs
   std::vector<QueueWait> waits;
 };
 
-// Immutable once made; shared by every lease of a plan.
+// Immutable once made; shared by every run of a plan.
 struct SectionLayout {
   uint32_t section = 0;
   std::vector<Resolved> slots;  // of all sections up to this one
-  std::vector<Exec> program;
+  std::vector<Instruction> program;
   std::vector<int64_t> arena_bytes;  // per arena device
   struct Output {
     uint32_t output;

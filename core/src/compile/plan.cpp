@@ -8,7 +8,7 @@
 #include "ir/graph.hpp"
 #include "plugin/plugin_host.hpp"
 #include "runtime/device.hpp"
-#include "runtime/lease.hpp"
+#include "runtime/run_state.hpp"
 
 namespace tessera::core {
 
@@ -19,7 +19,7 @@ Plan::~Plan() {
     } catch (const Error&) {}  // a device that fails says so to the next who queues work
   }
   if (prepared) executor->as<tsr_executor>().release(executor->self, prepared);
-  for (auto& l : leases_) delete l.load();
+  for (auto& l : idle_states_) delete l.load();
   for (const auto& s : steps) {
     if (s->kernel.destroy) s->kernel.destroy(s->kernel.self);
     if (s->site != 0) unregister_site(s->site);
@@ -31,28 +31,28 @@ Plan::~Plan() {
   if (form_bytes > 0) core::device(kCpu).count_freed(form_bytes);
 }
 
-// A lock-free bag of a few leases: taking one is an exchange, so nothing can be taken twice and nothing has to be counted.
-Lease* Plan::acquire() const {
-  for (auto& l : leases_)
+// A lock-free bag of a few idle run states: taking one is an exchange, so nothing can be taken twice and nothing has to be counted.
+RunState* Plan::acquire() const {
+  for (auto& l : idle_states_)
     if (l.load(std::memory_order_relaxed))
-      if (Lease* lease = l.exchange(nullptr, std::memory_order_acquire)) return lease;
-  return new Lease(*this);
+      if (RunState* state = l.exchange(nullptr, std::memory_order_acquire)) return state;
+  return new RunState(*this);
 }
 
-void Plan::release(Lease* lease) const noexcept {
-  lease->reset();
-  for (auto& l : leases_) {
-    Lease* expected = nullptr;
-    if (!l.load(std::memory_order_relaxed) && l.compare_exchange_strong(expected, lease, std::memory_order_release)) return;
+void Plan::release(RunState* state) const noexcept {
+  state->reset();
+  for (auto& l : idle_states_) {
+    RunState* expected = nullptr;
+    if (!l.load(std::memory_order_relaxed) && l.compare_exchange_strong(expected, state, std::memory_order_release)) return;
   }
-  delete lease;
+  delete state;
 }
 
 StepTable::StepTable(const Plan& plan, bool active) {
   std::vector<const Step*> steps;
   std::vector<int64_t> workspace;
   if (active) {
-    for (const Exec& e : plan.primary->program) {
+    for (const Instruction& e : plan.primary->program) {
       steps.push_back(plan.steps[e.step].get());
       workspace.push_back(e.workspace_bytes);
     }
@@ -62,7 +62,7 @@ StepTable::StepTable(const Plan& plan, bool active) {
       workspace.push_back(s->kernel.workspace ? -1 : 0);
     }
     if (plan.primary)
-      for (const Exec& e : plan.primary->program) workspace[e.step] = e.workspace_bytes;
+      for (const Instruction& e : plan.primary->program) workspace[e.step] = e.workspace_bytes;
   }
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step* s = steps[i];

@@ -30,13 +30,13 @@ struct StepTable;
 struct CompileOptions;
 struct Factory;
 struct OpRecord;
-struct Lease;
+struct RunState;
 struct RunContext;
 struct SectionLayout;
 
 inline constexpr uint32_t kNone = TSR_NONE;
 
-enum class Home : uint8_t {
+enum class SlotKind : uint8_t {
   kInput,     // index: input of the region
   kConstant,  // index: into Plan::constants
   kStorage,   // index: storage written by its step
@@ -50,7 +50,7 @@ struct Slot {
   uint32_t dtype = 0, rank = 0;
   uint32_t dims = 0;  // first of `rank` entries of Plan::dims
   tsr_device device = 0;
-  Home home = Home::kStorage;
+  SlotKind kind = SlotKind::kStorage;
   uint32_t index = 0;
   uint32_t source = kNone;
   uint32_t section = 0;
@@ -221,19 +221,19 @@ class Plan {
  private:
   explicit Plan(const Graph& graph);
   friend class PlanBuilder;
-  friend struct Lease;
-  Lease* acquire() const;
-  void release(Lease*) const noexcept;
-  // finish(lease, j, slot, its place) for every output j, before the lease is given back.
+  friend struct RunState;
+  RunState* acquire() const;
+  void release(RunState*) const noexcept;
+  // finish(state, j, slot, its place) for every output j, before the state is given back.
   template <class Finish>
-  void run_leased(const Args& args, Finish&& finish) const;
-  void begin_streams(Lease& lease, const Args& args) const;
-  void end_streams(Lease& lease, const Args& args) const noexcept;
-  Buffer* allocate(const Lease& lease, tsr_device d, int64_t bytes) const;
-  void run_sections(Lease& lease, const Args& args) const;
-  void run_executor(Lease& lease, const SectionLayout& layout) const;
-  const std::shared_ptr<const SectionLayout>& layout_for(Lease& lease, uint32_t section, bool regular) const;
-  bool describe_inputs(Lease& lease, const Args& args) const;
+  void run_with_state(const Args& args, Finish&& finish) const;
+  void begin_streams(RunState& state, const Args& args) const;
+  void end_streams(RunState& state, const Args& args) const noexcept;
+  Buffer* allocate(const RunState& state, tsr_device d, int64_t bytes) const;
+  void run_sections(RunState& state, const Args& args) const;
+  void run_executor(RunState& state, const SectionLayout& layout) const;
+  const std::shared_ptr<const SectionLayout>& layout_for(RunState& state, uint32_t section, bool regular) const;
+  bool describe_inputs(RunState& state, const Args& args) const;
 
   std::vector<DimRef> expected_;  // by facts.dims, of those that are kCheck
   struct Relation {
@@ -249,8 +249,8 @@ class Plan {
   mutable std::mutex used_mutex_;
   mutable std::vector<StreamPoint> used_;
 
-  static constexpr size_t kLeases = 16;
-  mutable std::atomic<Lease*> leases_[kLeases] = {};
+  static constexpr size_t kIdleStates = 16;
+  mutable std::atomic<RunState*> idle_states_[kIdleStates] = {};
   mutable std::mutex layouts_mutex_;
   mutable std::map<std::vector<int64_t>, std::shared_ptr<const SectionLayout>> layouts_;
 };

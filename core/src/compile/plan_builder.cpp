@@ -87,7 +87,7 @@ class PlanBuilder {
     return first;
   }
 
-  uint32_t add_slot(tsr_id value, tsr_device device, Home home, uint32_t index, uint32_t source = kNone) {
+  uint32_t add_slot(tsr_id value, tsr_device device, SlotKind kind, uint32_t index, uint32_t source = kNone) {
     const tsr_type& t = *g_.value(value).type;
     Slot s;
     s.value = value;
@@ -95,13 +95,13 @@ class PlanBuilder {
     s.rank = t.rank;
     s.dims = add_dims(t);
     s.device = device;
-    s.home = home;
+    s.kind = kind;
     s.index = index;
     s.source = source;
     s.section = section_;
     p_.slots.push_back(s);
     const auto id = static_cast<uint32_t>(p_.slots.size() - 1);
-    if (home == Home::kStorage || home == Home::kCopy) {
+    if (kind == SlotKind::kStorage || kind == SlotKind::kCopy) {
       p_.slots[id].index = static_cast<uint32_t>(p_.storages.size());
       p_.storages.push_back({id, kNone});
       arena(device);
@@ -136,7 +136,7 @@ class PlanBuilder {
       p_.gives_away = p_.gives_away || (spec.donated && spec.writeback != TSR_NONE);
       for (const tsr_dim d : spec.sizes) spec.static_sizes = spec.static_sizes && !TSR_DIM_IS_EXPR(d);
       p_.inputs.push_back(std::move(spec));
-      slot_of_[r.inputs[i]] = add_slot(r.inputs[i], v.type->device, Home::kInput, i);
+      slot_of_[r.inputs[i]] = add_slot(r.inputs[i], v.type->device, SlotKind::kInput, i);
     }
     binds(known);
   }
@@ -166,7 +166,7 @@ class PlanBuilder {
     uint32_t why = 0;
     if (s.device != device) {
       why = kCopyAlways;
-    } else if (s.home == Home::kInput || s.home == Home::kView) {
+    } else if (s.kind == SlotKind::kInput || s.kind == SlotKind::kView) {
       if (!strided) why |= kCopyStrided;
       if (!unaligned) why |= kCopyUnaligned;
     }
@@ -179,7 +179,7 @@ class PlanBuilder {
 
   uint32_t add_copy(uint32_t source, tsr_device device, uint32_t why, uint32_t target, tsr_id node = TSR_NONE) {
     const tsr_id value = p_.slots[source].value;
-    const uint32_t slot = add_slot(value, device, Home::kCopy, 0, source);
+    const uint32_t slot = add_slot(value, device, SlotKind::kCopy, 0, source);
     Step& step = add_step(TSR_STEP_COPY, node != TSR_NONE ? node : g_.value(value).def_node);
     step.inputs = {source};
     step.outputs = {slot};
@@ -205,7 +205,7 @@ class PlanBuilder {
       unplaced_.push_back({p_.constants.size(), t.data, static_cast<size_t>(bytes)});
     }
     p_.constants.push_back(std::move(c));
-    const uint32_t slot = add_slot(value, device, Home::kConstant, static_cast<uint32_t>(p_.constants.size() - 1));
+    const uint32_t slot = add_slot(value, device, SlotKind::kConstant, static_cast<uint32_t>(p_.constants.size() - 1));
     p_.slots[slot].section = 0;
     return constant_slot_[key] = slot;
   }
@@ -246,8 +246,8 @@ class PlanBuilder {
     for (uint32_t i = 1; i < x.num_operands; ++i)
       if (x.operands[i] != TSR_NONE) operand(x.operands[i], kCpu);
     const Slot s = p_.slots[source];
-    if (s.home == Home::kInput || s.home == Home::kView) source = add_copy(source, s.device, kCopyForView, kNone);
-    const uint32_t slot = add_slot(x.results[0], s.device, Home::kView, 0, source);
+    if (s.kind == SlotKind::kInput || s.kind == SlotKind::kView) source = add_copy(source, s.device, kCopyForView, kNone);
+    const uint32_t slot = add_slot(x.results[0], s.device, SlotKind::kView, 0, source);
     slot_of_[x.results[0]] = slot;
     note_dims(n);
     Step& step = add_step(TSR_STEP_VIEW, n);
@@ -344,7 +344,7 @@ class PlanBuilder {
     }
     std::vector<uint32_t> out;
     for (uint32_t i = 0; i < x.num_results; ++i) {
-      out.push_back(add_slot(x.results[i], device, Home::kStorage, 0));
+      out.push_back(add_slot(x.results[i], device, SlotKind::kStorage, 0));
       slot_of_[x.results[i]] = out.back();
     }
     Step& step = add_step(TSR_STEP_KERNEL, n);
@@ -404,7 +404,7 @@ class PlanBuilder {
     if (!symbols.empty()) begin_section(symbols);
     std::vector<uint32_t> out;
     for (uint32_t i = 0; i < x.num_results; ++i) {
-      out.push_back(add_slot(x.results[i], g_.value(x.results[i]).type->device, Home::kDynamic, p_.num_dynamic++));
+      out.push_back(add_slot(x.results[i], g_.value(x.results[i]).type->device, SlotKind::kDynamic, p_.num_dynamic++));
       slot_of_[x.results[i]] = out.back();
     }
     Step& step = add_step(TSR_STEP_CONTROL, n);
@@ -424,7 +424,7 @@ class PlanBuilder {
       const tsr_device wanted = g_.value(v).type->device;
       const uint32_t slot = operand(v, wanted);
       const Slot& s = p_.slots[slot];
-      if (s.home == Home::kStorage && s.device == wanted && p_.storages[s.index].output == kNone) {
+      if (s.kind == SlotKind::kStorage && s.device == wanted && p_.storages[s.index].output == kNone) {
         p_.storages[s.index].output = j;
         p_.output_slots.push_back(slot);
       } else {
@@ -488,8 +488,8 @@ class PlanBuilder {
       return;
     }
     const std::string& kind = core::device(device_intern(table.device)).kind();
-    for (const Exec& e : p_.primary->program) {
-      const bool plain = e.kind == Exec::kLaunch || e.kind == Exec::kCopy;
+    for (const Instruction& e : p_.primary->program) {
+      const bool plain = e.kind == Instruction::kLaunch || e.kind == Instruction::kCopy;
       if (plain && core::device(p_.steps[e.step]->device).kind() == kind) continue;
       if (log_enabled(Artifact::kPerfHints))
         log_write(Artifact::kPerfHints, "executor '" + options_.executor->name + "' does not run graph '" +

@@ -226,7 +226,7 @@ void place_constants(Plan& plan, const std::vector<UnplacedConstant>& unplaced) 
   for (const uint32_t slot : plan.output_slots) needs[slot] |= kRead | kAligned;
   std::vector<uint8_t> of_constant(plan.constants.size());
   for (size_t slot = 0; slot < plan.slots.size(); ++slot)
-    if (plan.slots[slot].home == Home::kConstant) of_constant[plan.slots[slot].index] |= needs[slot];
+    if (plan.slots[slot].kind == SlotKind::kConstant) of_constant[plan.slots[slot].index] |= needs[slot];
   for (const UnplacedConstant& u : unplaced) {
     Constant& c = plan.constants[u.constant];
     const uint8_t need = of_constant[u.constant];

@@ -182,7 +182,7 @@ Estimate estimate_plan(Graph& g, const Plan& plan, const std::vector<int64_t>& h
   for (const auto& layout : layouts_at_hints(plan, hints)) {
     for (const int64_t b : layout->arena_bytes) e.peak_bytes += b;
     e.peak_bytes += layout->output_bytes;
-    for (const Exec& x : layout->program) {
+    for (const Instruction& x : layout->program) {
       const Step& step = *plan.steps[x.step];
       if (!step.control) {
         e.seconds += node_seconds(g, plan, step, hints);

@@ -24,7 +24,7 @@
 namespace tessera::core {
 
 // One example on its way. While its job runs, that alone touches `graph`, `executable`, `error` and `seconds`.
-struct Callable::Ahead {
+struct Callable::PrecompileJob {
   size_t index = 0;
   const tsr_arg* args = nullptr;
   size_t count = 0;
@@ -40,7 +40,7 @@ struct Callable::Ahead {
   double trace_seconds = 0, compile_seconds = 0;
 };
 
-void Callable::trace_ahead(Ahead& a, EntryTable& table) {
+void Callable::trace_ahead(PrecompileJob& a, EntryTable& table) {
   const auto start = std::chrono::steady_clock::now();
   DispatchListener& events = dispatch_events();
   Specialised specialised;
@@ -70,7 +70,7 @@ void Callable::trace_ahead(Ahead& a, EntryTable& table) {
 }
 
 // Makes the entry; false: another one serves it.
-bool Callable::finish_ahead(Ahead& a, EntryTable& table) {
+bool Callable::finish_ahead(PrecompileJob& a, EntryTable& table) {
   if (table.find(a.args, a.count)) return false;
   frame_->acquire();
   std::unique_ptr<Entry> made;
@@ -99,12 +99,12 @@ bool Callable::finish_ahead(Ahead& a, EntryTable& table) {
 
 void Callable::compile_ahead(const tsr_examples& examples, size_t* compiled, size_t* failed) {
   const Capturing capturing(*this, *frame_);
-  const std::lock_guard lock(turn_);
+  const std::lock_guard lock(capture_lock_);
   EntryTable& table = *tables_.back();
   const EntryTable::Reader reader(table);
   const size_t threads = examples.threads > 0 ? examples.threads : static_cast<size_t>(std::max(1, num_threads()));
 
-  std::vector<std::unique_ptr<Ahead>> all;
+  std::vector<std::unique_ptr<PrecompileJob>> all;
   const auto get = [&](size_t i, const tsr_arg** args, size_t* count) {
     throw_if(examples.get(examples.self, i, args, count));
   };
@@ -119,8 +119,8 @@ void Callable::compile_ahead(const tsr_examples& examples, size_t* compiled, siz
     Jobs jobs(std::min(threads, examples.count));
     int64_t pending = 0;
     for (size_t i = 0; i < examples.count; ++i) {
-      auto made = std::make_unique<Ahead>();
-      Ahead& a = *made;
+      auto made = std::make_unique<PrecompileJob>();
+      PrecompileJob& a = *made;
       a.index = i;
       try {
         get(i, &a.args, &a.count);

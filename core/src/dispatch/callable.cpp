@@ -59,7 +59,7 @@ Callable::~Callable() {
 }
 
 void Callable::reset() {
-  const std::lock_guard lock(turn_);
+  const std::lock_guard lock(capture_lock_);
   frame_->reset();
   misses_ = 0;
   failures_ = 0;
@@ -71,7 +71,7 @@ void Callable::reset() {
 }
 
 void Callable::recompile() {
-  const std::lock_guard lock(turn_);
+  const std::lock_guard lock(capture_lock_);
   paths_.push_back(std::make_unique<Paths>());
   tables_.push_back(std::make_unique<EntryTable>(table_limits_));
   table_.store(tables_.back().get(), std::memory_order_release);
@@ -193,17 +193,17 @@ void Callable::call_slowly(const EntryTable& front, const Entry* e, const tsr_ar
     front.used(*e);
     return run_path(front, e, args, count, out);
   }
-  if (stance() == Stance::kForceEager) return run_without({"the stance is 'force_eager'"}, args, count, out);
+  if (stance() == Stance::kForceEager) return run_uncompiled({"the stance is 'force_eager'"}, args, count, out);
   for (;;) {
     EntryTable& table = *table_.load(std::memory_order_acquire);
     const EntryTable::Reader reader(table);
     if (table.evicts()) e = table.find(args, count);
     if (!e) {
       PathCapture path(*this, args, count);
-      Without without;
-      e = miss(table, args, count, path, without);
-      if (without.look_again) continue;
-      if (without.why) return run_without(without, args, count, out);
+      UncompiledCall uncompiled;
+      e = miss(table, args, count, path, uncompiled);
+      if (uncompiled.look_again) continue;
+      if (uncompiled.why) return run_uncompiled(uncompiled, args, count, out);
       if (path.done()) return path.deliver(out);
     }
     table.used(*e);

@@ -14,12 +14,12 @@
 
 #include "compile/options.hpp"
 #include "config/config.hpp"
+#include "dispatch/capture_lock.hpp"
 #include "dispatch/entry_table.hpp"
 #include "dispatch/frame.hpp"
 #include "dispatch/input_policy.hpp"
 #include "dispatch/profile_store.hpp"
 #include "dispatch/recompile_rules.hpp"
-#include "dispatch/turn.hpp"
 #include "tessera/embed.h"
 
 namespace tessera::core {
@@ -35,9 +35,9 @@ struct Paths;
 class Recorder;
 
 // Thread-safe. A hit takes no lock and allocates nothing but its outputs (see EntryTable). One thread at a time captures and compiles:
-// threads that miss meanwhile wait for their turn, then look again, or run the function as it is (guards.on_busy). Where the capture runs
+// threads that miss meanwhile wait for the lock, then look again, or run the function as it is (guards.on_busy). Where the capture runs
 // compiled segments, and with them host functions that may wait for other threads, it steps aside; while it traces the function it lends
-// its turn (Turn::Lent).
+// the lock (CaptureLock::Interruptible).
 class Callable {
  public:
   // `desc` is copied. Throws TSR-C and TSR-P errors for its backend, mode and options.
@@ -66,7 +66,7 @@ class Callable {
  private:
   struct Capture;
   class PathCapture;
-  struct Ahead;
+  struct PrecompileJob;
   struct Output {  // where a call's results go
     tsr_tensor_handle** tensors;
     size_t capacity;
@@ -81,19 +81,19 @@ class Callable {
   void check_capacity(size_t outputs, size_t capacity) const;
   std::string path_of(const tsr_arg* args, size_t count, size_t index) const;
   // miss.cpp
-  struct Without {              // a call that is served without compiled code
+  struct UncompiledCall {       // a call that is served without compiled code
     const char* why = nullptr;  // null: it is not
     bool reuse_only = false;    // what it calls compiles nothing either
     bool with_passes = false;   // on the fallback backend
     bool look_again = false;    // everything was forgotten while the call waited
   };
-  // Null: to be served without compiled code, as `without` says, or the capture broke and `path` has run the call.
-  const Entry* miss(EntryTable& table, const tsr_arg* args, size_t count, PathCapture& path, Without& without);
+  // Null: to be served without compiled code, as `uncompiled` says, or the capture broke and `path` has run the call.
+  const Entry* miss(EntryTable& table, const tsr_arg* args, size_t count, PathCapture& path, UncompiledCall& uncompiled);
   // The number of a compile that has been traced: another thread may have compiled meanwhile.
   CompileId number_again(const CompileId& id);
   bool suppresses(const Error& error);  // whether guards.suppress_errors hides it; then warns, once
-  // without.cpp
-  void run_without(const Without& without, const tsr_arg* args, size_t count, const Output& out);
+  // uncompiled_call.cpp
+  void run_uncompiled(const UncompiledCall& uncompiled, const tsr_arg* args, size_t count, const Output& out);
   void run_uncached(const tsr_arg* args, size_t count, PathCapture& path, bool with_passes, const Output& out);
   void keep_for_thread(void* structure);  // until this thread's next call that keeps one
   // segment_run.cpp, path_capture.cpp: functions with graph breaks
@@ -126,8 +126,8 @@ class Callable {
   bool made_for(const Entry& entry, const tsr_arg* args) const;
   std::shared_ptr<Executable> made_for_values(const tsr_arg* args) const;
   // ahead.cpp
-  void trace_ahead(Ahead& a, EntryTable& table);
-  bool finish_ahead(Ahead& a, EntryTable& table);
+  void trace_ahead(PrecompileJob& a, EntryTable& table);
+  bool finish_ahead(PrecompileJob& a, EntryTable& table);
   // explain.cpp
   void explain_miss(const EntryTable& table, const tsr_arg* args, size_t count, const RecompileRules::Limit& limit);
 
@@ -147,7 +147,7 @@ class Callable {
   std::atomic<const EntryTable*> front_{nullptr};
   std::atomic<EntryTable*> table_{nullptr};          // the current one
   std::mutex publishing_;                            // of `front_`
-  mutable Turn turn_;                                // of misses (a host step may call the function again); guards what follows
+  mutable CaptureLock capture_lock_;                 // of misses (a host step may call the function again); guards what follows
   std::vector<std::unique_ptr<EntryTable>> tables_;  // the last is current; earlier ones may still be read by a call
   std::unique_ptr<Frame> frame_;
   uint64_t misses_ = 0;

@@ -25,7 +25,7 @@ size_t ops_of(const Graph& g) {
 }  // namespace
 
 std::string Callable::describe_json() const {
-  const std::lock_guard lock(turn_);
+  const std::lock_guard lock(capture_lock_);
   const EntryTable& table = *tables_.back();
   Json entries = Json::array();
   for (const auto& e : table.entries()) {

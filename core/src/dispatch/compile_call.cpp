@@ -125,7 +125,8 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std
   if (check.needed()) recorder.set_node_check(&check);
   const ServiceScope scope(options_);
   {
-    Turn::Lent lent(turn_);  // the function may wait for other threads, and with that for their calls of it
+    CaptureLock::Interruptible lent(
+        capture_lock_);  // the function may wait for other threads, and with that for their calls of it
     path.lends(&lent);
     if (frontend)
       frontend->check(frontend->as<tsr_frontend>().capture(frontend->self, recorder.handle(), &callable));

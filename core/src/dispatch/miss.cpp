@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens when no entry fits: compile one, or run without.
+// What happens when no entry fits: compile one, or run without compiled code.
 #include <algorithm>
 #include <mutex>
 #include <optional>
@@ -28,23 +28,24 @@ std::string last_reason(const EntryTable& table, const tsr_arg* args, size_t cou
 }
 }  // namespace
 
-const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count, PathCapture& path, Without& without) {
+const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count, PathCapture& path,
+                            UncompiledCall& uncompiled) {
   check_arguments(args, count, frame_->name(), [&](size_t i) { return path_of(args, count, i); });
-  const auto serve = [&](Without how) {
-    without = how;
+  const auto serve = [&](UncompiledCall how) {
+    uncompiled = how;
     return nullptr;
   };
   if (reuse_only()) return serve({"the function that calls it is past its limit", true});
   const Stance now = stance();
   if (now == Stance::kEagerOnRecompile) return serve({"the stance is 'eager_on_recompile'"});
   const Capturing capturing(*this, *frame_);
-  std::unique_lock lock(turn_, std::defer_lock);
+  std::unique_lock lock(capture_lock_, std::defer_lock);
   if (!fallback_when_busy_)
     lock.lock();
   else if (!lock.try_lock())
     return serve({"another thread compiles the function"});
   if (&table != tables_.back().get()) {  // everything has been forgotten meanwhile
-    without.look_again = true;
+    uncompiled.look_again = true;
     return nullptr;
   }
   if (const Entry* e = table.find(args, count)) return e;  // another thread has compiled it meanwhile
@@ -126,7 +127,7 @@ const Entry* Callable::continue_path(Path& known, const tsr_arg* args, size_t co
   PathCapture path(*this, args, count, known);
   {
     const Capturing capturing(*this, *frame_);
-    const std::lock_guard lock(turn_);
+    const std::lock_guard lock(capture_lock_);
     const PathStep& last = known.steps.back();
     if (!known.position && !last.seen.opaque) {
       const std::vector<uint64_t>& key = last.seen.key;

@@ -122,7 +122,7 @@ void Callable::PathCapture::begin_head() {
 }
 
 void Callable::PathCapture::graph_break(Recorder& recorder, tsr_break& b) {
-  const Turn::Back back(c_.turn_, lent_);
+  const CaptureLock::Reacquire back(c_.capture_lock_, lent_);
   std::shared_ptr<HostStep> step;
   if (b.step) {
     step = std::make_shared<HostStep>();

@@ -21,7 +21,7 @@ class TraceCompile;
 // One run of the function, on a call that no path fits. Until the first break it does nothing: a function without breaks is captured as
 // one graph. At a break it ends the segment, finds or compiles it, runs it, and lets recording go on in the continuation. When the call has
 // been along a known path before it left it, finished segments are only recorded and compared: their results are the ones that the call
-// has already. Used by the thread whose turn it is; while segments run it may be
+// has already. Used by the thread that holds the lock; while segments run it may be
 // another's, and what the callable holds may grow.
 class Callable::PathCapture final : public Recorder::BreakHandler {
  public:
@@ -43,8 +43,8 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   bool broke_before() const { return paths_->head != nullptr; }
   void decided(const CompileId& id) { decided_ = id; }  // the head is to be compiled, whatever is recorded
   void keep_nothing() { root_ = nullptr; }
-  void run_nothing() { ahead_ = true; }           // a break is an error (TSR-D014): there is no call whose parts could run
-  void lends(Turn::Lent* lent) { lent_ = lent; }  // while the function runs; graph_break() has the turn again
+  void run_nothing() { ahead_ = true; }  // a break is an error (TSR-D014): there is no call whose parts could run
+  void lends(CaptureLock::Interruptible* lent) { lent_ = lent; }  // while the function runs; graph_break() holds the lock again
   bool follows() const { return path_ != nullptr; }
   std::unique_ptr<Recorder> begin_again(Capture& c, const std::vector<std::string>& names);  // as the path's head was begun
   void begins(Recorder& recorder, Capture& capture, const std::vector<std::string>& names);
@@ -92,7 +92,7 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   void restart(Recorder& recorder, tsr_break& request, const Recorded& r);
 
   Callable& c_;
-  Turn::Lent* lent_ = nullptr;
+  CaptureLock::Interruptible* lent_ = nullptr;
   const tsr_arg* args_;
   const size_t count_;
   Path* path_ = nullptr;

@@ -57,7 +57,7 @@ Guards Callable::PathCapture::guards_of(const Segment& s, const Recorded& r) con
 // Host functions inside may wait for other threads that call the same function: they must be able to capture meanwhile.
 void Callable::PathCapture::run(const Entry& e, std::vector<TensorRef>& outputs, std::vector<TensorRef>& results, Seen& seen) {
   ran_ = true;
-  const Turn::Aside aside(c_.turn_);
+  const CaptureLock::Release aside(c_.capture_lock_);
   if (done_at_ < done_before_.size() && repeats(e)) {
     const Continuation& next = *e.then;
     const Done& d = done_before_[done_at_++];

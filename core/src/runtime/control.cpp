@@ -8,8 +8,8 @@
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
 #include "runtime/copy.hpp"
-#include "runtime/lease.hpp"
 #include "runtime/parallel.hpp"
+#include "runtime/run_state.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -18,28 +18,28 @@ namespace tessera::core {
 namespace {
 
 // A bool[] wherever it lies.
-bool read_bool(const Lease& lease, const tsr_tensor& t) {
+bool read_bool(const RunState& state, const tsr_tensor& t) {
   uint8_t value = 0;
   const tsr_tensor host{&value, TSR_BOOL, 0, nullptr, nullptr, kCpu, TSR_TENSOR_CONTIGUOUS};
-  Stream* const from = lease.stream_of(t.device);
+  Stream* const from = state.stream_of(t.device);
   copy_tensor(host, t, nullptr, from);
   if (from) from->raise_fault();
   return value != 0;
 }
 
-std::vector<TensorRef> run_region(const Plan& plan, const Lease& lease, const std::vector<const tsr_tensor*>& inputs) {
+std::vector<TensorRef> run_region(const Plan& plan, const RunState& state, const std::vector<const tsr_tensor*>& inputs) {
   std::vector<TensorRef> out(plan.output_slots.size());
   Plan::Args args{};
   args.inputs = inputs.data();
-  args.outer_dims = lease.dims.data();
-  args.context = &lease.context;
+  args.outer_dims = state.dims.data();
+  args.context = &state.context;
   plan.run(args, out.data());
   return out;
 }
 
 // The result of zero iterations is the initial value; results are buffers of their own.
-TensorRef own(const Lease& lease, const tsr_tensor& t) {
-  Stream* const s = lease.stream_of(t.device);
+TensorRef own(const RunState& state, const tsr_tensor& t) {
+  Stream* const s = state.stream_of(t.device);
   TensorRef out(tensor_create(t.dtype, {t.sizes, t.rank}, t.device, s));
   copy_tensor(out->desc, t, s, s);
   return out;
@@ -63,8 +63,8 @@ tsr_tensor slice(const tsr_tensor& t, int64_t index) {
 // Slices of equal sizes, one after the other along a new first dimension. Memory grows with their number: it doubles when it is full.
 class Stack {
  public:
-  Stack(const Lease& lease, std::string_view op, tsr_device device)
-      : lease_(lease), op_(op), device_(device), stream_(lease.stream_of(device)) {}
+  Stack(const RunState& state, std::string_view op, tsr_device device)
+      : state_(state), op_(op), device_(device), stream_(state.stream_of(device)) {}
 
   // Of a known number of slices, in any order.
   void put(const tsr_tensor& t, int64_t at, int64_t length, int64_t result, int64_t turn) {
@@ -100,7 +100,7 @@ class Stack {
     sizes[0] = std::min(length, old.sizes[0]);
     from.sizes = to.sizes = sizes.data();
     copy_tensor(to, from, stream_, stream_);
-    lease_.note_used(all_);
+    state_.note_used(all_);
     all_ = std::move(other);
   }
   void place(const tsr_tensor& t, int64_t at, int64_t result, int64_t turn) {
@@ -111,10 +111,10 @@ class Stack {
                            " for result " + std::to_string(result) + ", the first step " +
                            type_text(to.dtype, {to.sizes, to.rank}),
                        "results that are stacked have one size in all steps: pad them, or stack what they are reduced to");
-    copy_tensor(to, t, stream_, lease_.stream_of(t.device));
+    copy_tensor(to, t, stream_, state_.stream_of(t.device));
   }
 
-  const Lease& lease_;
+  const RunState& state_;
   std::string_view op_;
   tsr_device device_;
   Stream* stream_;  // null: the host
@@ -123,48 +123,48 @@ class Stack {
 };
 
 // The stacked result of a loop that made no turn: empty, and 0 where a turn would have told the size.
-TensorRef empty_stack(const Plan& plan, const Lease& lease, uint32_t slot) {
+TensorRef empty_stack(const Plan& plan, const RunState& state, uint32_t slot) {
   const tsr_type& t = *plan.graph->value(plan.slots[slot].value).type;
-  const std::span<const int64_t> symbols(lease.dims.data(), plan.program.num_symbols());
+  const std::span<const int64_t> symbols(state.dims.data(), plan.program.num_symbols());
   std::vector<int64_t> sizes;
   for (uint32_t d = 0; d < t.rank; ++d)
     sizes.push_back(std::max<int64_t>(plan.graph->sizes().evaluate(t.sizes[d], symbols), 0));
   if (!sizes.empty()) sizes[0] = 0;
   const tsr_device d = plan.slots[slot].device;
-  return TensorRef(tensor_create(plan.slots[slot].dtype, sizes, d, lease.stream_of(d)));
+  return TensorRef(tensor_create(plan.slots[slot].dtype, sizes, d, state.stream_of(d)));
 }
 
-std::vector<TensorRef> run_while(const Plan& plan, const ControlPlan& c, const Lease& lease, const SectionRun::Ready& r) {
+std::vector<TensorRef> run_while(const Plan& plan, const ControlPlan& c, const RunState& state, const SectionRun::Ready& r) {
   const uint32_t n = r.launch.num_inputs;
   std::vector<const tsr_tensor*> inputs(n);
   for (uint32_t i = 0; i < n; ++i) inputs[i] = &r.launch.inputs[i];
   std::vector<TensorRef> carried(c.carried);
   std::vector<Stack> stacked;
   for (size_t k = c.carried; k < r.step->outputs.size(); ++k)
-    stacked.emplace_back(lease, r.step->record->name, plan.slots[r.step->outputs[k]].device);
+    stacked.emplace_back(state, r.step->record->name, plan.slots[r.step->outputs[k]].device);
   // Where nothing computes the predicate there is nothing to wait for: no turn is made.
-  while (!c.predicate_unknown && read_bool(lease, run_region(*c.regions[0], lease, inputs)[0]->desc)) {
-    std::vector<TensorRef> next = run_region(*c.regions[1], lease, inputs);
+  while (!c.predicate_unknown && read_bool(state, run_region(*c.regions[0], state, inputs)[0]->desc)) {
+    std::vector<TensorRef> next = run_region(*c.regions[1], state, inputs);
     for (size_t k = 0; k < stacked.size(); ++k) {
       stacked[k].push(next[c.carried + k]->desc, static_cast<int64_t>(c.carried + k));
-      lease.note_used(next[c.carried + k]);
+      state.note_used(next[c.carried + k]);
     }
     next.resize(c.carried);
-    for (const TensorRef& t : carried) lease.note_used(t);
+    for (const TensorRef& t : carried) state.note_used(t);
     carried = std::move(next);
     for (uint32_t i = 0; i < c.carried; ++i) inputs[i] = &carried[i]->desc;
   }
   for (uint32_t i = 0; i < c.carried; ++i)
-    if (!carried[i]) carried[i] = own(lease, *inputs[i]);
+    if (!carried[i]) carried[i] = own(state, *inputs[i]);
   for (size_t k = 0; k < stacked.size(); ++k)
-    carried.push_back(stacked[k] ? stacked[k].take_pushed() : empty_stack(plan, lease, r.step->outputs[c.carried + k]));
+    carried.push_back(stacked[k] ? stacked[k].take_pushed() : empty_stack(plan, state, r.step->outputs[c.carried + k]));
   return carried;
 }
 
 // A scan that carries nothing is a map: no turn needs another. Threads share them, each with an arena of its own and with kernels that run on it
 // alone, and every turn writes its slices of the results where they belong. What is left over by whole rounds of all threads is run turn by turn,
 // by kernels on all threads.
-std::vector<TensorRef> run_map(const Plan& body, const Lease& lease, const SectionRun::Ready& r, uint32_t scanned,
+std::vector<TensorRef> run_map(const Plan& body, const RunState& state, const SectionRun::Ready& r, uint32_t scanned,
                                int64_t length) {
   const uint32_t n = r.launch.num_inputs;
   const auto num_results = static_cast<uint32_t>(body.output_slots.size());
@@ -178,7 +178,7 @@ std::vector<TensorRef> run_map(const Plan& body, const Lease& lease, const Secti
   }
   struct Turns {
     const Plan& body;
-    const Lease& lease;
+    const RunState& state;
     const SectionRun::Ready& r;
     uint32_t n, scanned;
     const std::vector<TensorRef>& stacked;
@@ -193,7 +193,7 @@ std::vector<TensorRef> run_map(const Plan& body, const Lease& lease, const Secti
       for (uint32_t i = 0; i < n; ++i) inputs[i] = i < scanned ? &slices[i] : &r.launch.inputs[i];
       Plan::Args args{};
       args.inputs = inputs.data();
-      args.outer_dims = lease.dims.data();
+      args.outer_dims = state.dims.data();
       args.places = places.data();
       for (int64_t turn = begin; turn < end; ++turn) {
         for (uint32_t i = 0; i < scanned; ++i) slices[i] = slice(r.launch.inputs[i], turn);
@@ -210,7 +210,7 @@ std::vector<TensorRef> run_map(const Plan& body, const Lease& lease, const Secti
         }
       }
     }
-  } turns{body, lease, r, n, scanned, stacked};
+  } turns{body, state, r, n, scanned, stacked};
   const int64_t threads = num_threads(), shared = threads > 1 ? length - length % threads : 0;
   parallel(
       shared, 1, [](void* t, int64_t begin, int64_t end) { static_cast<Turns*>(t)->run(begin, end); }, &turns);
@@ -231,9 +231,9 @@ bool is_map(const Plan& body, const ControlPlan& c) {
   });
 }
 
-std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Lease& lease, const SectionRun::Ready& r) {
+std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const RunState& state, const SectionRun::Ready& r) {
   const uint32_t n = r.launch.num_inputs;
-  const int64_t length = c.length.value(lease.dims.data());
+  const int64_t length = c.length.value(state.dims.data());
   std::vector<const tsr_tensor*> inputs(n);
   std::vector<tsr_tensor> slices(c.scanned);
   for (uint32_t i = 0; i < n; ++i) inputs[i] = &r.launch.inputs[i];
@@ -244,49 +244,49 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Le
                                        " is " + type_text(t.dtype, {t.sizes, t.rank}));
     inputs[c.carried + i] = &slices[i];
   }
-  if (is_map(*c.regions[0], c)) return run_map(*c.regions[0], lease, r, c.scanned, length);
+  if (is_map(*c.regions[0], c)) return run_map(*c.regions[0], state, r, c.scanned, length);
   std::vector<TensorRef> carried(c.carried);
   std::vector<Stack> stacked;
   for (size_t k = c.carried; k < r.step->outputs.size(); ++k)
-    stacked.emplace_back(lease, r.step->record->name, plan.slots[r.step->outputs[k]].device);
+    stacked.emplace_back(state, r.step->record->name, plan.slots[r.step->outputs[k]].device);
   for (int64_t step = 0; step < length; ++step) {
     const int64_t at = c.reverse ? length - 1 - step : step;
     for (uint32_t i = 0; i < c.scanned; ++i) slices[i] = slice(r.launch.inputs[c.carried + i], at);
-    std::vector<TensorRef> out = run_region(*c.regions[0], lease, inputs);
+    std::vector<TensorRef> out = run_region(*c.regions[0], state, inputs);
     // The first turn tells what only the data knows of the sizes.
     for (size_t k = 0; k < stacked.size(); ++k) {
       stacked[k].put(out[c.carried + k]->desc, at, length, static_cast<int64_t>(c.carried + k), step);
-      lease.note_used(out[c.carried + k]);
+      state.note_used(out[c.carried + k]);
     }
     for (uint32_t i = 0; i < c.carried; ++i) {
-      lease.note_used(carried[i]);
+      state.note_used(carried[i]);
       carried[i] = std::move(out[i]);
       inputs[i] = &carried[i]->desc;
     }
   }
   for (uint32_t i = 0; i < c.carried; ++i)
-    if (!carried[i]) carried[i] = own(lease, *inputs[i]);
+    if (!carried[i]) carried[i] = own(state, *inputs[i]);
   for (size_t k = 0; k < stacked.size(); ++k)
-    carried.push_back(stacked[k] ? stacked[k].take() : empty_stack(plan, lease, r.step->outputs[c.carried + k]));
+    carried.push_back(stacked[k] ? stacked[k].take() : empty_stack(plan, state, r.step->outputs[c.carried + k]));
   return carried;
 }
 
 }  // namespace
 
-void run_control(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
+void run_control(const Plan& plan, RunState& state, const SectionRun::Ready& r) {
   const ControlPlan& c = *r.step->control;
-  for (const uint32_t s : r.step->symbols) lease.dims[s] = 0;  // what an earlier call found
+  for (const uint32_t s : r.step->symbols) state.dims[s] = 0;  // what an earlier call found
   std::vector<TensorRef> results;
   switch (c.kind) {
     case ControlPlan::kCond: {
-      const bool taken = c.predicate_unknown || read_bool(lease, r.launch.inputs[0]);
+      const bool taken = c.predicate_unknown || read_bool(state, r.launch.inputs[0]);
       std::vector<const tsr_tensor*> inputs;
       for (uint32_t i = 1; i < r.launch.num_inputs; ++i) inputs.push_back(&r.launch.inputs[i]);
-      results = run_region(*c.regions[taken ? 0 : 1], lease, inputs);
+      results = run_region(*c.regions[taken ? 0 : 1], state, inputs);
       break;
     }
-    case ControlPlan::kWhile: results = run_while(plan, c, lease, r); break;
-    case ControlPlan::kScan: results = run_scan(plan, c, lease, r); break;
+    case ControlPlan::kWhile: results = run_while(plan, c, state, r); break;
+    case ControlPlan::kScan: results = run_scan(plan, c, state, r); break;
   }
   // Sizes that only the branch taken could tell.
   std::vector<uint8_t> set(r.step->symbols.size(), 0);
@@ -298,14 +298,14 @@ void run_control(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
       if (ref.slot < 0 || at == r.step->symbols.end()) continue;
       const size_t i = static_cast<size_t>(at - r.step->symbols.begin());
       const int64_t found = results[k]->desc.sizes[d];
-      if (set[i] && lease.dims[*at] != found)
+      if (set[i] && state.dims[*at] != found)
         throw user_error("TSR-R021", "two results of a control op disagree about size " +
                                          std::string(plan.graph->sizes().symbols()[*at].name) + ": " +
-                                         std::to_string(lease.dims[*at]) + " and " + std::to_string(found));
-      lease.dims[*at] = found;
+                                         std::to_string(state.dims[*at]) + " and " + std::to_string(found));
+      state.dims[*at] = found;
       set[i] = 1;
     }
-    lease.dynamics[plan.slots[slot].index] = std::move(results[k]);
+    state.dynamics[plan.slots[slot].index] = std::move(results[k]);
   }
   if (std::find(set.begin(), set.end(), 0) != set.end())
     throw user_error(

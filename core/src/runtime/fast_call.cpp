@@ -14,9 +14,9 @@
 #include "compile/plan.hpp"
 #include "plugin/plugin_host.hpp"
 #include "runtime/block_pool.hpp"
-#include "runtime/lease.hpp"
 #include "runtime/parallel.hpp"
 #include "runtime/pool.hpp"
+#include "runtime/run_state.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
@@ -110,8 +110,8 @@ namespace {
 
 bool fits(const Plan& p) {
   if (!p.primary || p.measure || p.gives_away || p.nested || !p.queues.empty()) return false;
-  for (const Exec& e : p.primary->program)
-    if (e.kind != Exec::kLaunch || e.inputs.size() + e.outputs.size() > kMaxOperands) return false;
+  for (const Instruction& e : p.primary->program)
+    if (e.kind != Instruction::kLaunch || e.inputs.size() + e.outputs.size() > kMaxOperands) return false;
   for (const auto& o : p.primary->outputs)
     if (o.root != p.output_root(o.output)) return false;
   return p.primary->outputs.size() == p.output_slots.size() && p.arena_devices.size() <= kMaxArenas &&
@@ -139,7 +139,7 @@ class FastCall::Maker {
     each_operand([this](const Resolved& r) {
       if (r.place == Resolved::kFixed) fixed(r);
     });
-    for (const Exec& e : l_.program) launch(e);
+    for (const Instruction& e : l_.program) launch(e);
     outputs_.resize(p_.output_slots.size());
     for (const auto& o : l_.outputs) {
       const auto bytes = static_cast<size_t>(o.bytes);
@@ -154,7 +154,7 @@ class FastCall::Maker {
  private:
   template <class F>
   void each_operand(F f) const {
-    for (const Exec& e : l_.program)
+    for (const Instruction& e : l_.program)
       for (const auto* slots : {&e.inputs, &e.outputs})
         for (const uint32_t slot : *slots)
           if (slot != kNone) f(l_.slots[slot]);
@@ -192,7 +192,7 @@ class FastCall::Maker {
     return i.get();
   }
 
-  void launch(const Exec& e) {
+  void launch(const Instruction& e) {
     const Step& step = *p_.steps[e.step];
     launches_.push_back({step.kernel.launch, step.kernel.self, static_cast<uint16_t>(e.inputs.size()),
                          static_cast<uint16_t>(e.outputs.size()),

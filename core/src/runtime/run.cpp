@@ -11,8 +11,8 @@
 #include "ir/records.hpp"
 #include "plugin/plugin_host.hpp"
 #include "runtime/copy.hpp"
-#include "runtime/lease.hpp"
 #include "runtime/parallel.hpp"
+#include "runtime/run_state.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -171,11 +171,11 @@ void Plan::check_relations(uint32_t section, const int64_t* dims) const {
 }
 
 // What the inputs of this call look like. False when every one is as the primary layout expects it.
-bool Plan::describe_inputs(Lease& lease, const Args& args) const {
+bool Plan::describe_inputs(RunState& state, const Args& args) const {
   bool irregular = false;
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     const tsr_tensor& t = *args.inputs[i];
-    InputLayout& in = lease.inputs[i];
+    InputLayout& in = state.inputs[i];
     in = {};
     if (!inputs[i].strides.empty()) {
       in.strides = inputs[i].strides.data();
@@ -198,28 +198,28 @@ bool Plan::describe_inputs(Lease& lease, const Args& args) const {
   return irregular;
 }
 
-const std::shared_ptr<const SectionLayout>& Plan::layout_for(Lease& lease, uint32_t section, bool irregular) const {
-  SectionRun& run = lease.sections[section];
+const std::shared_ptr<const SectionLayout>& Plan::layout_for(RunState& state, uint32_t section, bool irregular) const {
+  SectionRun& run = state.sections[section];
   if (is_static && !irregular) {
-    if (run.layout() != primary.get()) run.materialise(*this, primary, lease.dims.data());
+    if (run.layout() != primary.get()) run.materialise(*this, primary, state.dims.data());
     run.key.clear();
     return run.shared_layout();
   }
   // The key: every number that a layout of this section depends on.
-  std::vector<int64_t>& key = lease.key;
+  std::vector<int64_t>& key = state.key;
   key.assign(1, section);
-  key.insert(key.end(), lease.dims.begin(), lease.dims.begin() + static_cast<std::ptrdiff_t>(program.num_symbols()));
+  key.insert(key.end(), state.dims.begin(), state.dims.begin() + static_cast<std::ptrdiff_t>(program.num_symbols()));
   for (size_t s = 0; s < program.num_symbols(); ++s)
     if (program.known(static_cast<uint32_t>(s)) > section) key[s + 1] = -1;  // left over from an earlier call
   if (irregular)
     for (uint32_t i = 0; i < inputs.size(); ++i) {
-      const InputLayout& in = lease.inputs[i];
+      const InputLayout& in = state.inputs[i];
       if (!in.strides && in.aligned && !(inputs[i].donated && !in.give_away)) continue;
       key.push_back(-2 - static_cast<int64_t>(i));
       key.push_back((in.aligned ? 1 : 0) + (in.give_away ? 2 : 0) + (in.strides ? 4 : 0));
       if (in.strides) key.insert(key.end(), in.strides, in.strides + inputs[i].rank);
     }
-  const SectionLayout* before = section > 0 ? lease.sections[section - 1].layout() : nullptr;
+  const SectionLayout* before = section > 0 ? state.sections[section - 1].layout() : nullptr;
   if (run.layout() && run.key == key && run.layout()->previous.get() == before) return run.shared_layout();
   std::shared_ptr<const SectionLayout> layout;
   {
@@ -227,15 +227,15 @@ const std::shared_ptr<const SectionLayout>& Plan::layout_for(Lease& lease, uint3
     if (const auto it = layouts_.find(key); it != layouts_.end()) layout = it->second;
   }
   // A layout borrows from the one before it: both must come from one chain.
-  const std::shared_ptr<const SectionLayout> previous = section > 0 ? lease.sections[section - 1].shared_layout() : nullptr;
+  const std::shared_ptr<const SectionLayout> previous = section > 0 ? state.sections[section - 1].shared_layout() : nullptr;
   if (!layout || layout->previous != previous) {
-    layout = make_layout(*this, section, lease.dims.data(), lease.inputs, previous);
+    layout = make_layout(*this, section, state.dims.data(), state.inputs, previous);
     constexpr size_t kKept = 64;
     std::lock_guard lock(layouts_mutex_);
     if (layouts_.size() >= kKept) layouts_.clear();
     layouts_[key] = layout;
   }
-  if (run.layout() != layout.get()) run.materialise(*this, layout, lease.dims.data());
+  if (run.layout() != layout.get()) run.materialise(*this, layout, state.dims.data());
   run.key = key;
   return run.shared_layout();
 }
@@ -264,16 +264,17 @@ void set_symbols(const Plan& plan, const Step& step, const int64_t* values, int6
   }
 }
 
-void compute_sizes(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
+void compute_sizes(const Plan& plan, RunState& state, const SectionRun::Ready& r) {
   std::vector<int64_t> values(r.step->symbols.size(), -1);
   const auto count = static_cast<uint32_t>(values.size());
   const Step& kernel = *plan.steps[r.step->kernel_step];
-  if (r.exec->kind == Exec::kComputeSizes) {
+  if (r.instruction->kind == Instruction::kComputeSizes) {
     for (uint32_t i = 0; i < r.launch.num_inputs; ++i)
       if (!(r.launch.inputs[i].flags & TSR_TENSOR_ABSENT))
-        if (Stream* s = lease.stream_of(r.launch.inputs[i].device)) s->synchronize(Wait::kNone);
+        if (Stream* s = state.stream_of(r.launch.inputs[i].device)) s->synchronize(Wait::kNone);
     const tsr_op_impl& impl = *r.step->record->impl;
-    throw_if(impl.compute_sizes(impl.self, &r.exec->call->call, r.launch.inputs, r.launch.num_inputs, values.data(), count));
+    throw_if(
+        impl.compute_sizes(impl.self, &r.instruction->call->call, r.launch.inputs, r.launch.num_inputs, values.data(), count));
   } else if (kernel.kernel.sizes) {
     kernel.backend->check(kernel.kernel.sizes(kernel.kernel.self, &r.launch, values.data(), count));
   } else {
@@ -281,7 +282,7 @@ void compute_sizes(const Plan& plan, Lease& lease, const SectionRun::Ready& r) {
     const std::vector<int64_t> hints = hint_values(*plan.graph);
     for (uint32_t k = 0; k < count; ++k) values[k] = hints[r.step->symbols[k]];
   }
-  set_symbols(plan, *r.step, values.data(), lease.dims.data());
+  set_symbols(plan, *r.step, values.data(), state.dims.data());
 }
 
 // The memory that the caller gives for an output.
@@ -301,30 +302,30 @@ void* raw_output(const tsr_raw_call& call, uint32_t index, const Slot& s, const 
 }  // namespace
 
 // Takes the streams of this call, throws what earlier work on them has found, and puts them behind the work that the inputs need.
-void Plan::begin_streams(Lease& lease, const Args& args) const {
+void Plan::begin_streams(RunState& state, const Args& args) const {
   static const RunContext none;
   const RunContext& given = args.context ? *args.context : none;
-  lease.streams.clear();
-  for (const tsr_device d : queues) lease.streams.push_back(&given.stream_of(device(d)));
-  lease.context = {lease.streams, given.allocator};
-  lease.noted = false;
+  state.streams.clear();
+  for (const tsr_device d : queues) state.streams.push_back(&given.stream_of(device(d)));
+  state.context = {state.streams, given.allocator};
+  state.noted = false;
   if (nested) return;
-  for (Stream* s : lease.streams) s->raise_fault();
+  for (Stream* s : state.streams) s->raise_fault();
   if (!args.handles) return;
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     if (args.handles[i]->desc.device == kCpu || !inputs[i].read) continue;
-    Stream& s = *lease.stream_of(args.handles[i]->desc.device);
+    Stream& s = *state.stream_of(args.handles[i]->desc.device);
     order_read(*args.handles[i]->buffer, s, Wait::kInputWritten);
     if (inputs[i].writeback != TSR_NONE) order_write(*args.handles[i]->buffer, s, Wait::kStateRead);
   }
 }
 
 // Notes with every buffer, and with the plan, how far this call has come on its streams. Also after an error: part of it may be queued.
-void Plan::end_streams(Lease& lease, const Args& args) const noexcept {
-  if (lease.noted) return;
-  lease.noted = true;
+void Plan::end_streams(RunState& state, const Args& args) const noexcept {
+  if (state.noted) return;
+  state.noted = true;
   std::vector<StreamPoint> points;
-  for (Stream* s : lease.streams) points.push_back(s->point());
+  for (Stream* s : state.streams) points.push_back(s->point());
   const auto point_of = [&](const Buffer& b) -> const StreamPoint& { return points[queue_of(b.device->id())]; };
   if (args.handles)
     for (uint32_t i = 0; i < inputs.size(); ++i) {
@@ -332,11 +333,11 @@ void Plan::end_streams(Lease& lease, const Args& args) const noexcept {
       Buffer& b = *args.handles[i]->buffer;
       inputs[i].writeback != TSR_NONE ? note_write(b, point_of(b)) : note_read(b, point_of(b));
     }
-  for (const auto* buffers : {&lease.outputs, &lease.arenas})
+  for (const auto* buffers : {&state.outputs, &state.arenas})
     for (Buffer* b : *buffers)
       if (b && b->uses) note_write(*b, point_of(*b));
-  for (const TensorRef& t : lease.dynamics)
-    if (t && t->buffer->uses) note_write(*t->buffer, lease.stream_of(t->desc.device)->point());
+  for (const TensorRef& t : state.dynamics)
+    if (t && t->buffer->uses) note_write(*t->buffer, state.stream_of(t->desc.device)->point());
   std::lock_guard lock(used_mutex_);
   for (const StreamPoint& p : points) {
     const auto at = std::find_if(used_.begin(), used_.end(), [&](const StreamPoint& u) { return u.stream == p.stream; });
@@ -347,90 +348,90 @@ void Plan::end_streams(Lease& lease, const Args& args) const noexcept {
   }
 }
 
-Buffer* Plan::allocate(const Lease& lease, tsr_device d, int64_t bytes) const {
-  Stream* const s = lease.stream_of(d);
-  if (s && lease.context.allocator) return borrow_buffer(*lease.context.allocator, device(d), static_cast<size_t>(bytes), *s);
+Buffer* Plan::allocate(const RunState& state, tsr_device d, int64_t bytes) const {
+  Stream* const s = state.stream_of(d);
+  if (s && state.context.allocator) return borrow_buffer(*state.context.allocator, device(d), static_cast<size_t>(bytes), *s);
   return allocate_buffer(device(d), static_cast<size_t>(bytes), s);
 }
 
-void Plan::run_sections(Lease& lease, const Args& args) const {
+void Plan::run_sections(RunState& state, const Args& args) const {
   const bool look = !args.trusted || needs_alignment || gives_away || !is_static;
-  const bool irregular = look && describe_inputs(lease, args);
-  for (uint32_t i = 0; i < inputs.size(); ++i) lease.bases[input_root(i)] = args.inputs[i]->data;
+  const bool irregular = look && describe_inputs(state, args);
+  for (uint32_t i = 0; i < inputs.size(); ++i) state.bases[input_root(i)] = args.inputs[i]->data;
   for (uint32_t section = 0; section < num_sections; ++section) {
     if (section > 0) {
-      program.evaluate(section, lease.dims.data());
-      check_relations(section, lease.dims.data());
+      program.evaluate(section, state.dims.data());
+      check_relations(section, state.dims.data());
     }
-    const SectionLayout& layout = *layout_for(lease, section, irregular);
-    SectionRun& run = lease.sections[section];
+    const SectionLayout& layout = *layout_for(state, section, irregular);
+    SectionRun& run = state.sections[section];
     for (const SectionLayout::Output& o : layout.outputs) {
-      lease.output_roots[o.output] = o.root;
+      state.output_roots[o.output] = o.root;
       if (o.root != output_root(o.output)) continue;
       if (args.places) {
-        lease.bases[o.root] = args.places[o.output];
+        state.bases[o.root] = args.places[o.output];
         continue;
       }
       if (args.raw) {
         const uint32_t slot = output_slots[o.output];
-        lease.bases[o.root] = raw_output(*args.raw, o.output, slots[slot], layout.slots[slot], static_cast<size_t>(o.bytes));
+        state.bases[o.root] = raw_output(*args.raw, o.output, slots[slot], layout.slots[slot], static_cast<size_t>(o.bytes));
         continue;
       }
-      Buffer* b = allocate(lease, slots[output_slots[o.output]].device, o.bytes);
-      lease.outputs[o.output] = b;
-      lease.bases[o.root] = b->data;
+      Buffer* b = allocate(state, slots[output_slots[o.output]].device, o.bytes);
+      state.outputs[o.output] = b;
+      state.bases[o.root] = b->data;
     }
     for (uint32_t d = 0; d < arena_devices.size(); ++d)
       if (layout.arena_bytes[d] > 0) {
         Buffer* b = arena_devices[d] == kCpu ? take_arena(device(kCpu), layout.arena_bytes[d])
-                                             : allocate(lease, arena_devices[d], layout.arena_bytes[d]);
-        lease.arenas[section * arena_devices.size() + d] = b;
-        lease.bases[arena_root(section, d)] = b->data;
+                                             : allocate(state, arena_devices[d], layout.arena_bytes[d]);
+        state.arenas[section * arena_devices.size() + d] = b;
+        state.bases[arena_root(section, d)] = b->data;
       }
-    for (const uint32_t root : run.used_roots()) run.set_base(root, lease.bases[root]);
+    for (const uint32_t root : run.used_roots()) run.set_base(root, state.bases[root]);
     if (executor && &layout == primary.get()) {
-      run_executor(lease, layout);
+      run_executor(state, layout);
       continue;
     }
     bool passed = false;  // what may fail has run, and has not
     for (SectionRun::Ready& r : run.program()) {
       const auto start = measure ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
       try {
-        for (const QueueWait& w : r.exec->waits) lease.streams[w.queue]->wait(lease.streams[w.other]->point(), w.why);
+        for (const QueueWait& w : r.instruction->waits) state.streams[w.queue]->wait(state.streams[w.other]->point(), w.why);
         if (r.queue != kNone) {
-          Stream& s = *lease.streams[r.queue];
+          Stream& s = *state.streams[r.queue];
           r.launch.stream = s.raw();
           r.launch.fault = s.fault();
         }
-        switch (r.exec->kind) {
-          case Exec::kLaunch:
+        switch (r.instruction->kind) {
+          case Instruction::kLaunch:
             if (tsr_error* e = r.step->kernel.launch(r.step->kernel.self, &r.launch)) [[unlikely]]
               r.step->backend->check(e);
             break;
-          case Exec::kCompute: {
+          case Instruction::kCompute: {
             const tsr_op_impl& impl = *r.step->record->impl;
-            throw_if(impl.compute(impl.self, &r.exec->call->call, r.launch.inputs, r.launch.num_inputs, r.launch.outputs,
+            throw_if(impl.compute(impl.self, &r.instruction->call->call, r.launch.inputs, r.launch.num_inputs, r.launch.outputs,
                                   r.launch.num_outputs));
             break;
           }
-          case Exec::kCopy:
+          case Instruction::kCopy:
             // A state that is not donated keeps its value when a kernel of the call fails, which is known once the kernels have run.
             if ((r.step->copy & kCopyWriteback) && r.queue != kNone && !passed) {
               passed = true;
-              for (Stream* s : lease.streams) s->synchronize(Wait::kStateKept);
-              for (Stream* s : lease.streams) s->raise_fault();
+              for (Stream* s : state.streams) s->synchronize(Wait::kStateKept);
+              for (Stream* s : state.streams) s->raise_fault();
             }
-            copy_tensor(r.launch.outputs[0], r.launch.inputs[0], lease.stream_of(r.launch.outputs[0].device),
-                        lease.stream_of(r.launch.inputs[0].device));
+            copy_tensor(r.launch.outputs[0], r.launch.inputs[0], state.stream_of(r.launch.outputs[0].device),
+                        state.stream_of(r.launch.inputs[0].device));
             break;
-          case Exec::kSizes:
-          case Exec::kComputeSizes: compute_sizes(*this, lease, r); break;
-          case Exec::kControl:
-            run_control(*this, lease, r);
+          case Instruction::kSizes:
+          case Instruction::kComputeSizes: compute_sizes(*this, state, r); break;
+          case Instruction::kControl:
+            run_control(*this, state, r);
             for (const uint32_t slot : r.step->outputs) {
               const uint32_t root = dynamic_root(slots[slot].index);
-              lease.bases[root] = lease.dynamics[slots[slot].index]->desc.data;
-              run.set_base(root, lease.bases[root]);
+              state.bases[root] = state.dynamics[slots[slot].index]->desc.data;
+              run.set_base(root, state.bases[root]);
             }
             break;
         }
@@ -438,85 +439,85 @@ void Plan::run_sections(Lease& lease, const Args& args) const {
         rethrow_at(*this, *r.step, e);
       }
       if (measure) {
-        if (r.queue != kNone) lease.streams[r.queue]->synchronize(Wait::kNone);
+        if (r.queue != kNone) state.streams[r.queue]->synchronize(Wait::kNone);
         r.step->measured_ns.fetch_add(
             std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count(),
             std::memory_order_relaxed);
         r.step->measured_runs.fetch_add(1, std::memory_order_relaxed);
       }
     }
-    for (const QueueWait& w : layout.last_waits) lease.streams[w.queue]->wait(lease.streams[w.other]->point(), w.why);
+    for (const QueueWait& w : layout.last_waits) state.streams[w.queue]->wait(state.streams[w.other]->point(), w.why);
   }
 }
 
-void Plan::run_executor(Lease& lease, const SectionLayout& layout) const {
+void Plan::run_executor(RunState& state, const SectionLayout& layout) const {
   std::vector<tsr_tensor> tensors(slots.size());
   for (size_t i = 0; i < slots.size(); ++i) {
     const Slot& s = slots[i];
     const Resolved& r = layout.slots[i];
     char* base = nullptr;
-    if (r.place == Resolved::kRoot) base = static_cast<char*>(lease.bases[r.index]);
+    if (r.place == Resolved::kRoot) base = static_cast<char*>(state.bases[r.index]);
     if (r.place == Resolved::kFixed) base = static_cast<char*>(constants[r.index].data);
     tensors[i] = {base ? base + r.offset : nullptr,    s.dtype, s.rank, r.sizes, r.strides, s.device,
                   r.dense ? TSR_TENSOR_CONTIGUOUS : 0u};
   }
-  executor->check(executor->as<tsr_executor>().run(executor->self, prepared, tensors.data(), lease.dims.data(),
-                                                   lease.streams.empty() ? nullptr : lease.streams[0]->raw()));
+  executor->check(executor->as<tsr_executor>().run(executor->self, prepared, tensors.data(), state.dims.data(),
+                                                   state.streams.empty() ? nullptr : state.streams[0]->raw()));
 }
 
 template <class Finish>
-void Plan::run_leased(const Args& args, Finish&& finish) const {
+void Plan::run_with_state(const Args& args, Finish&& finish) const {
   struct Guard {
     const Plan& plan;
     const Args& args;
-    Lease* lease;
+    RunState* state;
     ~Guard() {
-      plan.end_streams(*lease, args);
-      plan.release(lease);
+      plan.end_streams(*state, args);
+      plan.release(state);
     }
   } guard{*this, args, acquire()};
-  Lease& lease = *guard.lease;
-  if (!(args.trusted && is_static)) bind(args, lease.dims.data());
+  RunState& state = *guard.state;
+  if (!(args.trusted && is_static)) bind(args, state.dims.data());
   std::optional<ThreadLimit> limit;
   if (threads > 0) limit.emplace(threads);
-  if (!queues.empty()) begin_streams(lease, args);
-  run_sections(lease, args);
-  end_streams(lease, args);
-  const SectionLayout& last = *lease.sections[num_sections - 1].layout();
-  for (uint32_t j = 0; j < output_slots.size(); ++j) finish(lease, j, slots[output_slots[j]], last.slots[output_slots[j]]);
+  if (!queues.empty()) begin_streams(state, args);
+  run_sections(state, args);
+  end_streams(state, args);
+  const SectionLayout& last = *state.sections[num_sections - 1].layout();
+  for (uint32_t j = 0; j < output_slots.size(); ++j) finish(state, j, slots[output_slots[j]], last.slots[output_slots[j]]);
 }
 
 void Plan::run(const Args& args, TensorRef* outputs) const {
-  run_leased(args, [&](Lease& lease, uint32_t j, const Slot& s, const Resolved& r) {
-    const uint32_t root = lease.output_roots[j];
+  run_with_state(args, [&](RunState& state, uint32_t j, const Slot& s, const Resolved& r) {
+    const uint32_t root = state.output_roots[j];
     BufferRef buffer;
     if (root == output_root(j)) {
-      buffer = BufferRef(lease.outputs[j]);
-      lease.outputs[j] = nullptr;
+      buffer = BufferRef(state.outputs[j]);
+      state.outputs[j] = nullptr;
     } else {
-      Buffer* shared = root < inputs.size() ? args.handles[root]->buffer : lease.dynamics[root - dynamic_root(0)]->buffer;
+      Buffer* shared = root < inputs.size() ? args.handles[root]->buffer : state.dynamics[root - dynamic_root(0)]->buffer;
       shared->retain();
       buffer = BufferRef(shared);
     }
-    outputs[j] = TensorRef(tensor_over(buffer.get(), static_cast<char*>(lease.bases[root]) + r.offset, s.dtype, s.rank, r.sizes,
+    outputs[j] = TensorRef(tensor_over(buffer.get(), static_cast<char*>(state.bases[root]) + r.offset, s.dtype, s.rank, r.sizes,
                                        r.strides, s.device, TSR_TENSOR_CONTIGUOUS));
     buffer.take();
   });
 }
 
 void Plan::run_into(const Args& args) const {
-  run_leased(args, [&](Lease& lease, uint32_t j, const Slot& s, const Resolved& r) {
-    const uint32_t root = lease.output_roots[j];
+  run_with_state(args, [&](RunState& state, uint32_t j, const Slot& s, const Resolved& r) {
+    const uint32_t root = state.output_roots[j];
     if (root == output_root(j)) return;  // written there by its step
-    const char* base = static_cast<char*>(lease.bases[root]) + r.offset;
+    const char* base = static_cast<char*>(state.bases[root]) + r.offset;
     copy_tensor({args.places[j], s.dtype, s.rank, r.sizes, r.strides, s.device, TSR_TENSOR_CONTIGUOUS},
                 {const_cast<char*>(base), s.dtype, s.rank, r.sizes, r.strides, s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u});
   });
 }
 
 void Plan::run_raw(const Args& args) const {
-  run_leased(args, [&](Lease& lease, uint32_t j, const Slot& s, const Resolved& r) {
-    const uint32_t root = lease.output_roots[j];
+  run_with_state(args, [&](RunState& state, uint32_t j, const Slot& s, const Resolved& r) {
+    const uint32_t root = state.output_roots[j];
     if (root == output_root(j)) return;  // written there by its step
     const int64_t elements = num_elements({r.sizes, s.rank});
     std::vector<int64_t> strides(s.rank);
@@ -526,11 +527,11 @@ void Plan::run_raw(const Args& args) const {
     void* data =
         raw_output(*args.raw, j, s, dense, static_cast<size_t>(tensor_bytes(static_cast<tsr_dtype>(s.dtype), elements)));
     if (elements == 0) return;
-    char* base = static_cast<char*>(lease.bases[root]) + r.offset;
-    Stream* const stream = lease.stream_of(s.device);
+    char* base = static_cast<char*>(state.bases[root]) + r.offset;
+    Stream* const stream = state.stream_of(s.device);
     copy_tensor({data, s.dtype, s.rank, r.sizes, dense.strides, s.device, TSR_TENSOR_CONTIGUOUS},
                 {base, s.dtype, s.rank, r.sizes, r.strides, s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u}, stream, stream);
-    if (root >= dynamic_root(0)) lease.note_used(lease.dynamics[root - dynamic_root(0)]);
+    if (root >= dynamic_root(0)) state.note_used(state.dynamics[root - dynamic_root(0)]);
   });
 }
 

@@ -189,7 +189,7 @@ void loop(Op& op) {
     const tsr_id regions[] = {loop_body(
         op, body, loop_types, c.names,
         [&](std::span<const V> in) {
-          if (draws) op.importer.begin_turn(in[carried]);
+          if (draws) op.importer.begin_iteration(in[carried]);
           std::vector<V> own = {in[carried], yes};
           own.insert(own.end(), in.begin(), in.begin() + static_cast<int64_t>(carried));
           return own;
@@ -220,7 +220,7 @@ void loop(Op& op) {
       op, body, types, c.names,
       [&](std::span<const V> in) {
         turn = in[0];
-        if (draws) op.importer.begin_turn(turn);
+        if (draws) op.importer.begin_iteration(turn);
         return std::vector<V>(in.begin(), in.begin() + static_cast<int64_t>(changing));
       },
       [&](std::vector<V> out) {
@@ -260,7 +260,7 @@ std::vector<V> scan_over(Op& op, const GraphProto& body, const std::vector<V>& s
   const tsr_id regions[] = {loop_body(
       op, body, loop_types, c.names,
       [&](std::span<const V> in) {
-        if (draws) op.importer.begin_turn(in[carried + scanned - 1]);
+        if (draws) op.importer.begin_iteration(in[carried + scanned - 1]);
         return std::vector<V>(in.begin(), in.begin() + static_cast<int64_t>(carried + xs.size()));
       },
       [&](std::vector<V> out) {
@@ -291,7 +291,7 @@ void scan_batch(Op& op, const GraphProto& body, size_t scanned) {
       if (k >= carried && back[k - carried]) v = v.call("flip", {sdk::attr_ints("axes", first)});
       (k < carried ? state : xs).push_back(v);
     }
-    std::optional<Importer::Turn> sample;
+    std::optional<Importer::LoopIteration> sample;
     if (op.importer.draws(body)) sample.emplace(op.importer, b.integer(i));
     const auto r = scan_over(op, body, state, xs);
     op.expect(r.size() >= results.size(), "the body gives too few outputs");

@@ -31,7 +31,7 @@ void end() { _tile_release(); }
 
 // Tiles 0..3 hold sums, 4 and 5 rows of A, 6 and 7 columns of B.
 template <int H>
-void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add, const Ahead&) {
+void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add, const Prefetch&) {
   const char* a = static_cast<const char*>(pa);
   const char* b = static_cast<const char*>(pb);
   float* const low = sums + 16 * ld;

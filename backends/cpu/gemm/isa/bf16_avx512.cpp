@@ -13,15 +13,15 @@ namespace {
 constexpr int kMR = 14, kNR = 32;
 
 template <int H>
-void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add, const Ahead& ahead) {
+void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, bool add, const Prefetch& prefetch) {
   const uint32_t* a = static_cast<const uint32_t*>(pa);
   const char* b = static_cast<const char*>(pb);
   __m512 acc[H][2];
 #pragma GCC unroll 16
   for (int i = 0; i < H; ++i) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
-  const char* next = ahead.next;
-  const int64_t pairs = k / 2, stretch = stretch_of(ahead, pairs, H);
-  Ahead::Lines results = ahead.lines[0], others = ahead.lines[1];
+  const char* next = prefetch.next;
+  const int64_t pairs = k / 2, stretch = stretch_of(prefetch, pairs, H);
+  Prefetch::Lines results = prefetch.lines[0], others = prefetch.lines[1];
   for (int64_t p = 0; p < pairs;) {
     fetch<true>(results);
     fetch<false>(others);
@@ -29,7 +29,7 @@ void micro(int64_t k, const void* pa, const void* pb, float* sums, int64_t ld, b
       const __m512bh b0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b));
       const __m512bh b1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + 64));
       _mm_prefetch(next, _MM_HINT_T1);
-      next += 2 * ahead.step;
+      next += 2 * prefetch.step;
       _mm_prefetch(b + 16 * 128, _MM_HINT_T0);
       _mm_prefetch(b + 16 * 128 + 64, _MM_HINT_T0);
 #pragma GCC unroll 16

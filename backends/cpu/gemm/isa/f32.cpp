@@ -45,11 +45,12 @@ template <int H, int W>
 
 // Pitch: as above, or 1 for [k][H].
 template <int H, int W, int64_t Pitch = 1>
-[[gnu::always_inline]] inline void products(int64_t k, const float* a, const float* b, Vec (&acc)[H][W], const Ahead& ahead) {
+[[gnu::always_inline]] inline void products(int64_t k, const float* a, const float* b, Vec (&acc)[H][W],
+                                            const Prefetch& prefetch) {
   constexpr int64_t kStep = Pitch == 1 ? H : 1;  // floats of the left side from k to k
-  const char* next = ahead.next;
-  const int64_t step = ahead.step, stretch = stretch_of(ahead, k, H);
-  Ahead::Lines results = ahead.lines[0], others = ahead.lines[1];
+  const char* next = prefetch.next;
+  const int64_t step = prefetch.step, stretch = stretch_of(prefetch, k, H);
+  Prefetch::Lines results = prefetch.lines[0], others = prefetch.lines[1];
   clear(acc);
   for (int64_t p = 0; p < k;) {
     fetch<true>(results);
@@ -81,7 +82,7 @@ template <int H, int W, int64_t Pitch = 1>
   }
 }
 
-// Of columns as they lie in memory: each row of B is another stream, so rows are fetched some ahead.
+// Of columns as they lie in memory: each row of B is another stream, so rows are fetched some rows early.
 template <int H>
 [[gnu::always_inline]] inline void products_at(int64_t k, const float* a, const float* b, int64_t b_ld, Vec (&acc)[H][2]) {
   clear(acc);
@@ -142,21 +143,22 @@ template <int H>
 
 // With W 1 only the left half of the panel's columns is computed, for a last panel that has no more.
 template <int H, int W>
-void micro(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const Ahead& ahead) {
+void micro(int64_t k, const void* a, const void* b, float* sums, int64_t ld, bool add, const Prefetch& prefetch) {
   Vec acc[H][W];
-  products<H, W>(k, static_cast<const float*>(a), static_cast<const float*>(b), acc, ahead);
+  products<H, W>(k, static_cast<const float*>(a), static_cast<const float*>(b), acc, prefetch);
   keep(acc, sums, ld, add);
 }
 
 #if defined(__AVX2__)
 // The left quarter, in vectors of half the lanes.
 template <int H>
-void micro_quarter(int64_t k, const void* left, const void* right, float* sums, int64_t ld, bool add, const Ahead& ahead) {
+void micro_quarter(int64_t k, const void* left, const void* right, float* sums, int64_t ld, bool add,
+                   const Prefetch& prefetch) {
   typedef float Half __attribute__((vector_size(2 * kLanes)));
   const float *a = static_cast<const float*>(left), *b = static_cast<const float*>(right);
-  const char* next = ahead.next;
+  const char* next = prefetch.next;
   Half acc[H] = {};
-  for (int64_t p = 0; p < k; ++p, a += H, b += kNR, next += ahead.step) {
+  for (int64_t p = 0; p < k; ++p, a += H, b += kNR, next += prefetch.step) {
     __builtin_prefetch(next, 0, 2);
     __builtin_prefetch(b + 16 * kNR);
     Half y;
@@ -190,9 +192,9 @@ void micro_at(int64_t k, const void* a, const float* b, int64_t b_ld, float* sum
 
 // A tile that waits in memory to be finished costs its way there and back.
 template <int H>
-void micro_done(int64_t k, const void* a, const float* b, const DoneArgs& d, const Ahead& ahead) {
+void micro_done(int64_t k, const void* a, const float* b, const DoneArgs& d, const Prefetch& prefetch) {
   Vec acc[H][2];
-  products<H, 2>(k, static_cast<const float*>(a), b, acc, ahead);
+  products<H, 2>(k, static_cast<const float*>(a), b, acc, prefetch);
   finish<H>(acc, d);
 }
 
@@ -206,19 +208,19 @@ void micro_done_at(int64_t k, const void* a, const float* b, int64_t b_ld, const
 // Half of a long K at a time: products of sums have larger terms than those of plain operands, and rounding errors grow with the length of a sum.
 constexpr int64_t kSpreadLength = 256;
 template <int H>
-void micro_sums(int64_t k, const void* left, const float* b, const Sums& to, const Ahead& ahead) {
+void micro_sums(int64_t k, const void* left, const float* b, const Sums& to, const Prefetch& prefetch) {
   const float* a = static_cast<const float*>(left);
   Vec acc[H][2];
   if (k <= kSpreadLength) {
-    products<H, 2, kRowPitch>(k, a, b, acc, ahead);
+    products<H, 2, kRowPitch>(k, a, b, acc, prefetch);
   } else {
     const int64_t half = k / 2;
     Vec first[H][2];
-    products<H, 2, kRowPitch>(half, a, b, acc, ahead);
+    products<H, 2, kRowPitch>(half, a, b, acc, prefetch);
 #pragma GCC unroll 16
     for (int i = 0; i < H; ++i)
       for (int j = 0; j < 2; ++j) first[i][j] = acc[i][j];
-    Ahead rest = Ahead::only(ahead.next + half * ahead.step, ahead.step, to.to[0]);
+    Prefetch rest = Prefetch::only(prefetch.next + half * prefetch.step, prefetch.step, to.to[0]);
     products<H, 2, kRowPitch>(k - half, a + half, b + half * kNR, acc, rest);
 #pragma GCC unroll 16
     for (int i = 0; i < H; ++i)

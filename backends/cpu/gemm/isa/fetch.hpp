@@ -8,16 +8,16 @@ namespace cpu {
 namespace {
 
 // The steps of K between two calls of fetch, which takes as long as some of them.
-[[gnu::always_inline]] inline int64_t stretch_of(const Ahead& ahead, int64_t k, int height) {
+[[gnu::always_inline]] inline int64_t stretch_of(const Prefetch& prefetch, int64_t k, int height) {
   constexpr int64_t kLeast = 6;
-  if ((ahead.lines[0].step | ahead.lines[1].step) == 0) return k;
+  if ((prefetch.lines[0].step | prefetch.lines[1].step) == 0) return k;
   const int64_t n = (k + height - 1) / height;
   return n < kLeast ? kLeast : n;
 }
 
 // kWrite: for oneself alone. A line that another core wrote last would be asked for again by the store, otherwise.
 template <bool kWrite>
-[[gnu::always_inline]] inline void fetch(Ahead::Lines& lines) {
+[[gnu::always_inline]] inline void fetch(Prefetch::Lines& lines) {
   __builtin_prefetch(lines.at, kWrite);
   __builtin_prefetch(lines.at + lines.beside, kWrite);
   lines.at += lines.step;

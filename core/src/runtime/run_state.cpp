@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/lease.hpp"
+#include "runtime/run_state.hpp"
 
 #include <array>
 
@@ -11,7 +11,7 @@ void SectionRun::materialise(const Plan& plan, std::shared_ptr<const SectionLayo
   layout_ = std::move(layout);
   const SectionLayout& l = *layout_;
   size_t count = 0;
-  for (const Exec& e : l.program) count += e.inputs.size() + e.outputs.size();
+  for (const Instruction& e : l.program) count += e.inputs.size() + e.outputs.size();
   tensors_.clear();
   tensors_.reserve(count);
   ready_.clear();
@@ -33,9 +33,9 @@ void SectionRun::materialise(const Plan& plan, std::shared_ptr<const SectionLayo
       by_root[r.index].push_back({&t.data, r.offset});
     }
   };
-  for (const Exec& e : l.program) {
+  for (const Instruction& e : l.program) {
     Ready& ready = ready_.emplace_back();
-    ready.exec = &e;
+    ready.instruction = &e;
     ready.step = plan.steps[e.step].get();
     ready.queue = e.queue;
     tsr_launch& launch = ready.launch;
@@ -45,7 +45,7 @@ void SectionRun::materialise(const Plan& plan, std::shared_ptr<const SectionLayo
     for (const uint32_t slot : e.inputs) add(slot);
     launch.num_inputs = static_cast<uint32_t>(e.inputs.size());
     launch.outputs = tensors_.data() + tensors_.size();
-    if (e.kind != Exec::kControl) {
+    if (e.kind != Instruction::kControl) {
       for (const uint32_t slot : e.outputs) add(slot);
       launch.num_outputs = static_cast<uint32_t>(e.outputs.size());
     }
@@ -68,7 +68,7 @@ namespace {
 std::atomic<int64_t> live_leases{0};
 }
 
-Lease::Lease(const Plan& p)
+RunState::RunState(const Plan& p)
     : plan(p),
       dims(std::max<size_t>(1, p.program.num_slots()), 0),
       sections(p.num_sections),
@@ -81,12 +81,12 @@ Lease::Lease(const Plan& p)
   live_leases.fetch_add(1, std::memory_order_relaxed);
 }
 
-Lease::~Lease() {
+RunState::~RunState() {
   reset();
   if (live_leases.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_arenas();
 }
 
-void Lease::reset() noexcept {
+void RunState::reset() noexcept {
   for (Buffer*& b : outputs)
     if (b) {
       b->release();
@@ -113,7 +113,7 @@ ArenaShelf& shelf_of(tsr_device id) {
 
 }  // namespace
 
-Stream* Lease::stream_of(tsr_device d) const {
+Stream* RunState::stream_of(tsr_device d) const {
   const uint32_t queue = plan.queue_of(d);
   if (queue != kNone) return streams[queue];
   return d == kCpu ? nullptr : &context.stream_of(device(d));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "payoff.hpp"
+#include "profitability.hpp"
 
 #include <algorithm>
 #include <string_view>
@@ -39,7 +39,7 @@ bool calls_functions(const sdk::Node& n) {
 struct Count {
   const sdk::Graph& g;
   double enough;
-  Payoff& out;
+  Profitability& out;
 
   static double turns(const sdk::Node& n) {
     if (n.is("cond")) return 1;
@@ -73,10 +73,10 @@ struct Count {
 
 }  // namespace
 
-Payoff predict_payoff(sdk::Graph g, int64_t calls) {
-  Payoff out;
+Profitability predict_profitability(sdk::Graph g, int64_t calls) {
+  Profitability out;
   if (calls == 0) return out;
-  Count count{g, Payoff::kCompileSeconds / static_cast<double>(calls), out};
+  Count count{g, Profitability::kCompileSeconds / static_cast<double>(calls), out};
   out.pays = !count.region(0, 1);
   return out;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose turn it is to capture and compile for one callable.
+// The lock under which one thread at a time captures and compiles for a callable.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 namespace tessera::core {
 
 // A lock that its holder may take again, and part with while it runs code that may wait for other threads. Whoever parts with it leaves
-// everything that the turn guards in order, and looks again when it is back. Thread-safe.
+// everything that the lock guards in order, and looks again when it is back. Thread-safe.
 //
-// Compiled segments call host functions, and what those do is not ours to know: there the holder steps aside (Aside). Code that is being traced
+// Compiled segments call host functions, and what those do is not ours to know: there the holder steps aside (Release). Code that is being traced
 // seldom waits for anybody, and a thread that wants the same entry had better wait than trace the function once more: there the holder lends
-// the turn (Lent), and only who has waited for kPatience takes it. Nobody who compiles is interrupted.
-class Turn {
+// the lock (Interruptible), and only who has waited for kPatience takes it. Nobody who compiles is interrupted.
+class CaptureLock {
  public:
   static constexpr std::chrono::seconds kPatience{1};
 
@@ -48,75 +48,75 @@ class Turn {
       changed_.notify_all();  // it may be taken again
   }
 
-  // Of the holder: while one lives, the turn is free, however often this thread has it.
-  class Aside {
+  // Of the holder: while one lives, the lock is free, however often this thread has it.
+  class Release {
    public:
-    explicit Aside(Turn& turn) : turn_(turn) {
-      const std::lock_guard lock(turn_.mutex_);
-      depth_ = std::exchange(turn_.depth_, 0);
-      turn_.leave();
+    explicit Release(CaptureLock& lock) : lock_(lock) {
+      const std::lock_guard held(lock_.mutex_);
+      depth_ = std::exchange(lock_.depth_, 0);
+      lock_.leave();
     }
-    ~Aside() {
-      std::unique_lock lock(turn_.mutex_);
-      turn_.take(lock, depth_);
+    ~Release() {
+      std::unique_lock held(lock_.mutex_);
+      lock_.take(held, depth_);
     }
-    Aside(const Aside&) = delete;
+    Release(const Release&) = delete;
 
    private:
-    Turn& turn_;
+    CaptureLock& lock_;
     size_t depth_;
   };
 
-  // Of the holder: while one lives, who has waited long enough may take the turn.
-  class Lent {
+  // Of the holder: while one lives, who has waited long enough may take the lock.
+  class Interruptible {
    public:
-    explicit Lent(Turn& turn) : turn_(turn) {
-      const std::lock_guard lock(turn_.mutex_);
+    explicit Interruptible(CaptureLock& lock) : lock_(lock) {
+      const std::lock_guard held(lock_.mutex_);
       begin();
     }
-    ~Lent() {
-      std::unique_lock lock(turn_.mutex_);
-      end(lock);
+    ~Interruptible() {
+      std::unique_lock held(lock_.mutex_);
+      end(held);
     }
-    Lent(const Lent&) = delete;
+    Interruptible(const Interruptible&) = delete;
 
    private:
-    friend class Turn;
+    friend class CaptureLock;
     void begin() {
-      depth_ = turn_.depth_;
+      depth_ = lock_.depth_;
       taken_ = false;
       since_ = Clock::now();
-      turn_.lent_ = this;
-      turn_.changed_.notify_all();  // those who wait without an end
+      lock_.lent_ = this;
+      lock_.changed_.notify_all();  // those who wait without an end
     }
-    void end(std::unique_lock<std::mutex>& lock) {
+    void end(std::unique_lock<std::mutex>& held) {
       if (taken_)
-        turn_.take(lock, depth_);
+        lock_.take(held, depth_);
       else
-        turn_.lent_ = nullptr;
+        lock_.lent_ = nullptr;
     }
-    Turn& turn_;
+    CaptureLock& lock_;
     size_t depth_ = 0;
     bool taken_ = false;
     std::chrono::system_clock::time_point since_;
   };
 
-  // Of a thread that has lent it: while one lives, it has the turn.
-  class Back {
+  // Of a thread that has lent it: while one lives, it holds the lock.
+  class Reacquire {
    public:
-    Back(Turn& turn, Lent* lent) : turn_(turn), lent_(lent) {
-      std::unique_lock lock(turn_.mutex_);
-      if (lent_) lent_->end(lock);
+    Reacquire(CaptureLock& lock, Interruptible* lent) : lock_(lock), lent_(lent) {
+      std::unique_lock held(lock_.mutex_);
+      if (lent_) lent_->end(held);
     }
-    ~Back() {
-      const std::lock_guard lock(turn_.mutex_);
+    ~Reacquire() {
+      const std::lock_guard held(lock_.mutex_);
       if (lent_) lent_->begin();
     }
-    Back(const Back&) = delete;
+    Reacquire(const Reacquire&) = delete;
 
    private:
-    Turn& turn_;
-    Lent* lent_;
+    CaptureLock& lock_;
+    Interruptible* lent_;
   };
 
  private:
@@ -125,7 +125,7 @@ class Turn {
   void take(std::unique_lock<std::mutex>& lock, size_t depth) {
     const Clock::time_point begun = Clock::now();
     while (depth_ != 0) {
-      Lent* const lent = lent_;
+      Interruptible* const lent = lent_;
       if (!lent || depth_ != lent->depth_) {  // or the holder has it once more, from inside of what is traced
         changed_.wait(lock);
         continue;
@@ -154,7 +154,7 @@ class Turn {
   std::condition_variable changed_;
   std::thread::id owner_;
   size_t depth_ = 0;
-  Lent* lent_ = nullptr;  // of the holder; null: it is not to be interrupted
+  Interruptible* lent_ = nullptr;  // of the holder; null: it is not to be interrupted
 };
 
 }  // namespace tessera::core

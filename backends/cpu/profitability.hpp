@@ -9,7 +9,7 @@
 
 namespace cpu {
 
-struct Payoff {
+struct Profitability {
   bool pays = true;
   double saved_seconds = 0;  // predicted, per call; a lower bound when it pays: counting ends there
   tessera::sdk::Node first;  // of the nodes that were counted
@@ -19,6 +19,6 @@ struct Payoff {
 
 // Of all nodes of `g`, nested regions included. `calls`: how many calls may pass until it has paid; 0: it always pays. Sizes that are symbols count
 // as their hint; without one, as 64.
-Payoff predict_payoff(tessera::sdk::Graph g, int64_t calls);
+Profitability predict_profitability(tessera::sdk::Graph g, int64_t calls);
 
 }  // namespace cpu

@@ -16,7 +16,7 @@ namespace tessera::core {
 class SectionRun {
  public:
   struct Ready {
-    const Exec* exec;
+    const Instruction* instruction;
     const Step* step;
     uint32_t queue;  // whose stream it is queued on; kNone: the host runs it
     tsr_launch launch;
@@ -50,9 +50,10 @@ class SectionRun {
   std::vector<void*> bases_;
 };
 
-struct Lease {
-  explicit Lease(const Plan& plan);
-  ~Lease();
+// Of one run at a time; a plan keeps a few for its next runs.
+struct RunState {
+  explicit RunState(const Plan& plan);
+  ~RunState();
   void reset() noexcept;  // lets go of everything but memory that the next call uses again
 
   const Plan& plan;
@@ -82,7 +83,7 @@ void give_arena(Buffer*) noexcept;
 // Returns every arena that waits to the pool. Called when the last plan goes.
 void drop_arenas() noexcept;
 
-// Runs a control step; results go to lease.dynamics. `dims` gets the unbacked symbols that the results determine.
-void run_control(const Plan& plan, Lease& lease, const SectionRun::Ready& ready);
+// Runs a control step; results go to state.dynamics. `dims` gets the unbacked symbols that the results determine.
+void run_control(const Plan& plan, RunState& state, const SectionRun::Ready& ready);
 
 }  // namespace tessera::core

@@ -13,18 +13,18 @@
 
 namespace tessera::core {
 
-void Callable::run_without(const Without& without, const tsr_arg* args, size_t count, const Output& out) {
-  dispatch_events().fallback({*frame_, without.why});
-  if (!desc_.runs_itself || without.with_passes) {
+void Callable::run_uncompiled(const UncompiledCall& uncompiled, const tsr_arg* args, size_t count, const Output& out) {
+  dispatch_events().fallback({*frame_, uncompiled.why});
+  if (!desc_.runs_itself || uncompiled.with_passes) {
     PathCapture path(*this, args, count);
     try {
-      return run_uncached(args, count, path, without.with_passes, out);
+      return run_uncached(args, count, path, uncompiled.with_passes, out);
     } catch (const Error& error) {
       if (!desc_.runs_itself || path.ran() || !suppresses(error)) throw;
     }
   }
   *out.count = TSR_RUN_YOURSELF;
-  if (out.structure) *out.structure = without.reuse_only ? this : nullptr;
+  if (out.structure) *out.structure = uncompiled.reuse_only ? this : nullptr;
 }
 
 void Callable::keep_for_thread(void* structure) {
@@ -40,7 +40,7 @@ void Callable::run_uncached(const tsr_arg* args, size_t count, PathCapture& path
   std::vector<tsr_tensor_handle*> in;  // tensors alone: every number is one
   {
     const Capturing capturing(*this, *frame_);
-    const std::lock_guard lock(turn_);
+    const std::lock_guard lock(capture_lock_);
     const TraceCompile trace({"fallback", frame_->name(), frame_->place(), {}});
     Specialised numbers;
     numbers.all = true;
