@@ -4,11 +4,11 @@
 #include <string>
 
 #include "capture/breaks.hpp"
-#include "capture/host_functions.hpp"
 #include "capture/recorder.hpp"
 #include "golden.hpp"
 #include "ir/equality.hpp"
 #include "ir/graph.hpp"
+#include "ir/host_functions.hpp"
 #include "ir/parser.hpp"
 #include "support/error.hpp"
 #include "test_opset.hpp"

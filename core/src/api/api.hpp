@@ -5,9 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "compile/options.hpp"
+#include "compile/config_options.hpp"
 #include "context/context.hpp"
 #include "support/error.hpp"
+#include "support/required.hpp"
 #include "tessera/embed.h"
 
 namespace tessera::core {
@@ -24,18 +25,11 @@ namespace tessera::core::api {
 
 const tsr_host& host();  // the table handed to plugins, with graph and capture services
 
+using core::compile_options;
+using core::refuse_null;
+using core::required;
+
 char* to_c_string(const std::string& s);  // string_free frees it
-[[noreturn, gnu::cold]] void refuse_null(const char* what);
-template <class T>
-T& required(T* p, const char* what) {  // a null pointer from a client is the client's mistake, not a crash
-  if (!p) [[unlikely]]
-    refuse_null(what);
-  return *p;
-}
-
-// How this context compiles; `config` is its own or one derived from it, `backends` a list that replaces the config's order.
-CompileOptions compile_options(const std::shared_ptr<const Context>& context, const Config& config, const char* backends);
-
 // Fill in their part of the table.
 void context_functions(tsr_api&);
 void tensor_functions(tsr_api&);

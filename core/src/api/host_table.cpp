@@ -4,9 +4,9 @@
 #include <unordered_map>
 
 #include "api/api.hpp"
-#include "capture/host_functions.hpp"
 #include "capture/recorder.hpp"
 #include "ir/graph_api.hpp"
+#include "ir/host_functions.hpp"
 #include "log/log.hpp"
 #include "plugin/plugin_host.hpp"
 #include "runtime/device.hpp"

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "capture/breaks.hpp"
-#include "capture/host_functions.hpp"
 #include "ir/graph.hpp"
 #include "ir/graph_api.hpp"
+#include "ir/host_functions.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {

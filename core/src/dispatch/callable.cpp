@@ -6,13 +6,14 @@
 #include <cstring>
 #include <mutex>
 
-#include "api/api.hpp"
+#include "compile/config_options.hpp"
 #include "context/context.hpp"
 #include "dispatch/model_source.hpp"
 #include "dispatch/path_capture.hpp"
 #include "dispatch/stance.hpp"
 #include "log/log.hpp"
 #include "support/error.hpp"
+#include "support/required.hpp"
 
 namespace tessera::core {
 
@@ -27,7 +28,7 @@ Callable::Callable(std::shared_ptr<const Context> context, const tsr_callable_de
                       desc_.mode && *desc_.mode ? std::optional<std::string_view>(desc_.mode) : std::nullopt, overrides)
                 : context_->config();
   for (const std::string& notice : idle_settings(config_)) log_notice(notice);
-  options_ = api::compile_options(context_, config_, desc_.backend);
+  options_ = compile_options(context_, config_, desc_.backend);
   options_.keep = nullptr;  // entries go with this callable, which holds the context
   passes_ = context_->pipeline(config_);
   policy_ = GuardPolicy::of(config_, desc_.dynamic);
@@ -181,7 +182,7 @@ void Callable::call_generally(const EntryTable& front, const Entry* e, const tsr
 tsr_error* call_callable(tsr_callable_handle* c, const tsr_arg* args, size_t count, tsr_tensor_handle** outputs,
                          size_t capacity, size_t* num_outputs, void** structure) noexcept {
   try {  // not by guarded(): its function would be one more that the arguments go through
-    reinterpret_cast<Callable&>(api::required(c, "callable")).call(args, count, outputs, capacity, num_outputs, structure);
+    reinterpret_cast<Callable&>(required(c, "callable")).call(args, count, outputs, capacity, num_outputs, structure);
     return nullptr;
   } catch (...) {
     return current_exception_to_c();

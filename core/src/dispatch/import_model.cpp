@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "api/api.hpp"
+#include "compile/config_options.hpp"
 #include "compile/services.hpp"
 #include "context/context.hpp"
 #include "ir/dense.hpp"
@@ -200,7 +200,7 @@ ImportedModel import_model(const std::shared_ptr<const Context>& context, const 
   const ModelFile file(path);
   const std::string_view bytes = file.bytes();
   const Factory& frontend = context->frontend_for(path, bytes.substr(0, 4096));
-  const CompileOptions options = api::compile_options(context, context->config(), nullptr);
+  const CompileOptions options = compile_options(context, context->config(), nullptr);
   const ServiceScope scope(options);
   ImportCall call;
   for (const ModelArgument& b : bound) call.fix(b.name).value = &b.tensor;

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "compile/services.hpp"
 #include "ir/graph.hpp"
+#include "ir/graph_services.hpp"
 #include "ir/import_call.hpp"
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/host_functions.hpp"
+#include "ir/host_functions.hpp"
 
 #include <map>
 #include <memory>

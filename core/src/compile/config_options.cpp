@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile/config_options.hpp"
+
+#include "compile/late_passes.hpp"
+#include "context/context.hpp"
+#include "log/log.hpp"
+
+namespace tessera::core {
+
+CompileOptions compile_options(const std::shared_ptr<const Context>& context, const Config& config, const char* backends) {
+  CompileOptions o;
+  o.backends = backends && *backends ? context->backends_named(backends) : context->backends_in_order(config);
+  o.executor = context->executor(config);
+  o.relaxed = config.get_string("numerics") == "relaxed";
+  o.deterministic = config.get_bool("deterministic");
+  o.fallback_random = config.get_bool("fallback_random");
+  o.unfrozen = !config.get_bool("freezing");
+  // Measuring may choose another algorithm on another day, and with it other bits.
+  if (config.get_bool("max_autotune") && !o.deterministic) o.tune |= TSR_TUNE_ALGORITHMS;
+  if (config.get_bool("coordinate_descent_tuning")) o.tune |= TSR_TUNE_SCHEDULES;
+  o.tune_seconds = config.get_float("max_autotune_seconds");
+  o.threads = static_cast<int>(config.get_int("runtime.threads"));
+  o.arena_max_bytes = config.get_int("runtime.arena_max_bytes");
+  o.measure = log_enabled(Artifact::kBenchmarking) || config.get_bool("runtime.measure_steps");
+  if (LatePasses late{context->pipeline(config, TSR_STAGE_ASSIGNED), pass_options_of(config)}; !late.passes.empty())
+    o.late_passes = std::make_shared<const LatePasses>(std::move(late));
+  o.keep = context;
+  return o;
+}
+
+}  // namespace tessera::core
