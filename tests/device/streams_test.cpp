@@ -88,6 +88,25 @@ TEST_CASE("tensors that live on a device cross nothing") {
   CHECK(y.desc().device == e::device("sim:1"));
 }
 
+TEST_CASE("the host waits for a copy that only the caller reads once everything else is queued") {
+  const char* text = R"(graph @g(%x: f32[8]@sim:0) -> (f32[8], f32[8]@sim:0) {
+    %a = exp %x
+    %h = to_device %a {device = "cpu"}
+    %b = neg %a
+    %y = tanh %b
+    return %h, %y
+  })";
+  const e::Executable p = compile(sim(), text);
+  const std::string plan = p.plan();
+  REQUIRE(plan.find("copy ") != std::string::npos);
+  CHECK(plan.find("sim.tanh") < plan.find("copy "));
+  const e::Tensor x = numbers({8}, 7);
+  const auto out = p.run(std::vector<e::Tensor>{x.copy_to(e::device("sim:0"))});
+  const auto want = compile(host(), on_host(text)).run(std::vector<e::Tensor>{x});
+  CHECK(same_bits(out[0], want[0]));
+  CHECK(same_bits(out[1], want[1]));
+}
+
 TEST_CASE("a constant crosses once, whoever reads it") {
   const auto text = [](const char* op) {
     return std::string(

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "api/api.hpp"
+#include "compile/driver.hpp"
 #include "compile/executable.hpp"
 #include "compile/services.hpp"
 #include "context/context.hpp"
@@ -116,7 +117,7 @@ TEST_CASE("what is unfit is refused with its reason where it is claimed, and an 
   const auto with = [&](const char* backend) {
     CompileOptions options = api::compile_options(pipelines().fused, pipelines().fused->config(), backend);
     try {
-      Executable::compile(g->clone(), options);
+      compile_graph(g->clone(), options);
     } catch (const Error& e) {
       return e.code() + " " + e.message();
     }

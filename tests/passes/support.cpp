@@ -9,6 +9,7 @@
 #include <random>
 
 #include "api/api.hpp"
+#include "compile/driver.hpp"
 #include "compile/executable.hpp"
 #include "compile/services.hpp"
 #include "ir/printer.hpp"
@@ -130,7 +131,7 @@ std::vector<TensorRef> random_inputs(const Graph& g, const std::vector<int64_t>&
 Outcome run_on_reference(const Graph& g, const std::vector<int64_t>& symbols, uint64_t seed) {
   Outcome out;
   try {
-    const auto executable = Executable::compile(g.clone(), reference());
+    const auto executable = compile_graph(g.clone(), reference());
     const std::vector<TensorRef> inputs = random_inputs(g, symbols, seed);  // made anew, for states are written in place
     std::vector<tsr_tensor_handle*> handles;
     for (const TensorRef& t : inputs) handles.push_back(t.get());

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/driver.hpp"
 #include "compile/executable.hpp"
 #include "ir/graph.hpp"
 #include "ir/graph_api.hpp"
@@ -52,6 +53,7 @@ class FakeBackend {
   std::set<std::string> claims;  // beside those of known(); their results mean nothing
   bool in_place = false;         // elementwise kernels may overwrite operand 0
   int64_t workspace = 0;         // bytes that every kernel asks for; it fills them
+  int asked_for_workspace = 0;   // how often kernels were: once for every layout
   int64_t holds = 0;             // bytes that every kernel says it keeps
   bool fails_to_prepare = false;
 
@@ -135,7 +137,10 @@ class FakeBackend {
     out->self = k;
     out->name = k->label.c_str();
     if (b.workspace > 0)
-      out->workspace = [](void* p, const int64_t*) noexcept { return static_cast<Kernel*>(p)->owner->workspace; };
+      out->workspace = [](void* p, const int64_t*) noexcept {
+        ++static_cast<Kernel*>(p)->owner->asked_for_workspace;
+        return static_cast<Kernel*>(p)->owner->workspace;
+      };
     if (op == "nonzero") out->sizes = sizes;
     if (b.holds > 0) out->held_bytes = b.holds, out->pack_seconds = 0.25;
     out->launch = launch;
@@ -249,7 +254,7 @@ inline std::unique_ptr<core::Graph> graph_of(const std::string& text) {
 }
 
 inline std::unique_ptr<core::Executable> compile_text(const std::string& text, FakeBackend& backend) {
-  return core::Executable::compile(graph_of(text), backend.options());
+  return core::compile_graph(graph_of(text), backend.options());
 }
 
 inline TensorRef tensor_of(std::vector<double> values, std::vector<int64_t> sizes, uint32_t dtype = TSR_F32) {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "api/api.hpp"
+#include "compile/driver.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -51,7 +52,7 @@ std::vector<TensorRef> random_inputs(const Graph& g, const std::vector<int64_t>&
 }
 
 std::unique_ptr<Executable> compile(const std::shared_ptr<const Context>& context, const Graph& g) {
-  return Executable::compile(g.clone(), api::compile_options(context, context->config(), nullptr));
+  return compile_graph(g.clone(), api::compile_options(context, context->config(), nullptr));
 }
 
 Outcome run(const Executable& e, const std::vector<TensorRef>& inputs) {

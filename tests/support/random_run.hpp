@@ -26,7 +26,7 @@ bool may_not_end(const core::Graph& g);
 // Floats between -7.8 and 7.8 in steps of 1/128, some of them negative zeros; integers from 0 to 4. The same for the same seed.
 std::vector<core::TensorRef> random_inputs(const core::Graph& g, const std::vector<int64_t>& symbols, uint64_t seed);
 
-// Throws what Executable::compile throws.
+// Throws what compile_graph() throws.
 std::unique_ptr<core::Executable> compile(const std::shared_ptr<const core::Context>& context, const core::Graph& g);
 
 struct Outcome {

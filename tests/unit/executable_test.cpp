@@ -317,14 +317,14 @@ TEST_CASE("refused composites are decomposed, refused primitives are an error th
   CompileOptions both = fake.options();
   both.backends.push_back(second.factory());
   const auto two =
-      Executable::compile(graph_of(R"(graph @g(%x: f32[3]) -> (f32[3]) { %a = neg %x  %b = add %a, %x  return %b })"), both);
+      compile_graph(graph_of(R"(graph @g(%x: f32[3]) -> (f32[3]) { %a = neg %x  %b = add %a, %x  return %b })"), both);
   fake.launches.clear();
   REQUIRE(values_of(*run(*two, {x.get()})[0]) == Values{0, 0, 0});
   REQUIRE(second.ops() == std::vector<std::string>{"neg"});
   REQUIRE(fake.ops() == std::vector<std::string>{"add"});
 
   CompileOptions none;
-  REQUIRE(contains(error_of([&] { Executable::compile(graph_of(text), none); }), "no backend is configured"));
+  REQUIRE(contains(error_of([&] { compile_graph(graph_of(text), none); }), "no backend is configured"));
 }
 
 TEST_CASE("errors of backends name the node and leave nothing behind") {
@@ -414,7 +414,7 @@ TEST_CASE("sizes too large for memory are an error, not a crash") {
   CompileOptions limited = fake.options();
   limited.arena_max_bytes = 128;
   const auto f =
-      Executable::compile(graph_of(R"(graph @g(%x: f32[s0]) -> (f32[s0]) { %a = neg %x  %b = neg %a  return %b })"), limited);
+      compile_graph(graph_of(R"(graph @g(%x: f32[s0]) -> (f32[s0]) { %a = neg %x  %b = neg %a  return %b })"), limited);
   REQUIRE(contains(error_of([&] { run(*f, {y.get()}); }), "TSR-R025"));
   REQUIRE(values_of(*run(*f, {small.get()})[0]) == Values{1, 2});
 }
@@ -423,13 +423,13 @@ TEST_CASE("describe names every step") {
   FakeBackend fake;
   CompileOptions options = fake.options();
   options.measure = true;
-  const auto e = Executable::compile(graph_of(R"(graph @g(%x: f32[2, 2]) -> (f32[4]) {
+  const auto e = compile_graph(graph_of(R"(graph @g(%x: f32[2, 2]) -> (f32[4]) {
     %a = neg %x loc("m.cpp":3)
     %b = add %a, %x
     %r = reshape %b {shape = [4]}
     return %r
   })"),
-                                     options);
+                               options);
   TensorRef x = tensor_of({1, 2, 3, 4}, {2, 2});
   run(*e, {x.get()});
   const auto j = nlohmann::json::parse(e->describe_json());
@@ -458,12 +458,12 @@ TEST_CASE("a backend hears of all its kernels of a plan before it compiles the f
       region(%w: f32[4]) { return %w }
     return %c
   })";
-  const auto e = Executable::compile(graph_of(text), fake.options());
+  const auto e = compile_graph(graph_of(text), fake.options());
   std::multiset<std::vector<std::string>> seen(fake.prepared.begin(), fake.prepared.end());
   REQUIRE(seen == std::multiset<std::vector<std::string>>{{"mul"}, {"neg", "add"}});
   fake.fails_to_prepare = true;
   REQUIRE_THROWS_WITH(
-      Executable::compile(graph_of("graph @h(%x: f32[4]) -> (f32[4]) { %a = neg %x  return %a }"), fake.options()),
+      compile_graph(graph_of("graph @h(%x: f32[4]) -> (f32[4]) { %a = neg %x  return %a }"), fake.options()),
       Catch::Contains("backend 'fake' cannot compile graph 'h': plugin 'acme.fake' (Acme): the fake was told to fail"));
 }
 
@@ -472,12 +472,12 @@ TEST_CASE("memory that kernels keep is counted while they live, their packing is
   fake.holds = 1000;
   const int64_t before = device(kCpu).in_use();
   {
-    const auto e = Executable::compile(graph_of(R"(graph @g(%x: f32[4]) -> (f32[4]) {
+    const auto e = compile_graph(graph_of(R"(graph @g(%x: f32[4]) -> (f32[4]) {
       %a = neg %x
       %b = add %a, %a
       return %b
     })"),
-                                       fake.options());
+                                 fake.options());
     REQUIRE(device(kCpu).in_use() == before + 2000);
     const auto j = nlohmann::json::parse(e->describe_json());
     REQUIRE(j["memory"]["kernel_bytes"] == 2000);
@@ -528,7 +528,7 @@ TEST_CASE("an executor gets the table of active steps and the tensors of each ca
     return %b
   })";
   {
-    const auto e = Executable::compile(graph_of(text), options);
+    const auto e = compile_graph(graph_of(text), options);
     TensorRef x = tensor_of({1, 2, 3, 4}, {2, 2});
     for (int k = 0; k < 2; ++k) REQUIRE(values_of(*run(*e, {x.get()})[0]) == Values{0, -1, 1, 0});
     REQUIRE(mine.runs == 2);
@@ -540,7 +540,7 @@ TEST_CASE("an executor gets the table of active steps and the tensors of each ca
     REQUIRE(mine.runs == 2);
   }
   REQUIRE(mine.released == 1);
-  const auto dynamic = Executable::compile(graph_of("graph @g(%x: f32[s0]) -> (f32[s0]) { %a = neg %x  return %a }"), options);
+  const auto dynamic = compile_graph(graph_of("graph @g(%x: f32[s0]) -> (f32[s0]) { %a = neg %x  return %a }"), options);
   TensorRef y = vector_of({1, 2});
   REQUIRE(values_of(*run(*dynamic, {y.get()})[0]) == Values{-1, -2});
   REQUIRE(mine.runs == 2);

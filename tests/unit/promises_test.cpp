@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "compile/assign.hpp"
+#include "compile/driver.hpp"
 #include "compile/executable.hpp"
 #include "compile/options.hpp"
 #include "compile/services.hpp"
@@ -41,7 +42,7 @@ struct Two {
 };
 
 std::unique_ptr<Executable> compile(const std::string& text, const CompileOptions& options) {
-  return Executable::compile(graph_of(text), options);
+  return compile_graph(graph_of(text), options);
 }
 
 // Ops that were compiled, by backend, in program order.
@@ -145,7 +146,7 @@ TEST_CASE("deterministic: host kernels of pure ops promise it, others only where
   const auto compile_as = [&](const char* op, const char* result, const CompileOptions& options) {
     const std::string text =
         std::string("graph @g(%x: f32[2]) -> (f32[2]) {\n  %y = acme.") + op + " %x\n  return " + result + "\n}";
-    return error_of([&] { Executable::compile(parse_graph(ops, text, "t.tsr"), options); });
+    return error_of([&] { compile_graph(parse_graph(ops, text, "t.tsr"), options); });
   };
   CHECK(compile_as("twice", "%y", two.deterministic()) == "");
   CHECK(compile_as("dice", "%y", two.options()) == "");

@@ -140,6 +140,7 @@ tsr_error* run_pipeline(tsr_context* c, tsr_graph* g, const char* pipeline, char
     const ServiceScope scope(options);
     const PassReport r = traced_compile({"passes", graph.tables().name, {}, {}}, [&] {
       if (trace_details()) trace_graph(graph, "input");
+      const TracePhase phase("passes");
       return run_passes(graph, passes, pass_options_of(context->config()));
     });
     if (report) *report = to_c_string(timing_json(r));

@@ -30,7 +30,7 @@ struct CompileRequest {
   const CompileOptions& options;
 };
 
-// Passes, then Executable::compile; both are skipped when the cache knows the result. Throws what they throw; a cache that fails is
+// The driver (driver.hpp); its stages before the plan are skipped when the cache knows their result. Throws what they throw; a cache that fails is
 // only warned about.
 std::unique_ptr<Executable> compile_cached(std::unique_ptr<Graph> graph, const CompileRequest& request);
 

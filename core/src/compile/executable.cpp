@@ -3,38 +3,16 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 
-#include "autograd/expand.hpp"
-#include "compile/late_passes.hpp"
 #include "compile/layout.hpp"
-#include "compile/place.hpp"
 #include "compile/placements.hpp"
-#include "compile/services.hpp"
 #include "ir/graph.hpp"
-#include "log/log.hpp"
 #include "support/error.hpp"
-#include "trace/debug_folder.hpp"
 #include "trace/diagram.hpp"
-#include "trace/trace.hpp"
-#include "trace/trace_graph.hpp"
 
 namespace tessera::core {
 
 namespace {
-
-class Stopwatch {
- public:
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    const double s = std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-    return s;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 // Arrays of a call's inputs and outputs: on the stack for calls of ordinary width.
 template <class T, size_t N>
@@ -54,60 +32,17 @@ class Small {
 
 Executable::~Executable() = default;
 
-std::unique_ptr<Executable> Executable::compile(std::unique_ptr<Graph> graph, const CompileOptions& options) {
-  return compile(std::move(graph), options, nullptr, nullptr);
-}
-
-std::unique_ptr<Executable> Executable::compile(std::unique_ptr<Graph> graph, const CompileOptions& given,
-                                                std::vector<Assignment>* assigned, SavedKernels* kernels) {
-  CompileOptions options = given;
-  options.save = kernels;
-  ServiceScope scope(options);
-  Stopwatch watch;
+std::unique_ptr<Executable> Executable::make(std::unique_ptr<Graph> graph, std::unique_ptr<Plan> plan,
+                                             const CompileOptions& options) {
   std::unique_ptr<Executable> e(new Executable);
   e->keep_ = options.keep;
   e->graph_ = std::move(graph);
-  if (e->graph_->in_transaction()) e->graph_->commit();
-  if (has_gradients(*e->graph_)) expand_gradients(*e->graph_);  // of graphs that have seen no passes
-  place_on_devices(*e->graph_);
-  const auto assign = [&] {
-    const TracePhase phase("assign");
-    return assign_backends(*e->graph_, options);
-  };
-  std::vector<Assignment> assignment = assign();
-  if (options.late_passes && run_late_passes(*e->graph_, *options.late_passes)) assignment = assign();
-  e->times.assign = watch.lap();
-  e->plan(assignment, options);
-  if (assigned) *assigned = assignment;
+  e->plan_ = std::move(plan);
+  e->plan_->finish();
+  e->plan_->prepare_calls(options);
+  e->graph_->reset_scratch();
+  (void)e->graph_->tables();  // brought up to date before threads share them
   return e;
-}
-
-std::unique_ptr<Executable> Executable::restore(std::unique_ptr<Graph> graph, const std::vector<Assignment>& assignment,
-                                                const SavedKernels& kernels, const CompileOptions& given) {
-  CompileOptions options = given;
-  options.restore = &kernels;
-  ServiceScope scope(options);
-  std::unique_ptr<Executable> e(new Executable);
-  e->keep_ = options.keep;
-  e->graph_ = std::move(graph);
-  e->plan(assignment, options);
-  return e;
-}
-
-void Executable::plan(const std::vector<Assignment>& assignment, const CompileOptions& options) {
-  if (trace_details()) trace_graph(*graph_, "final");
-  if (options.debug) options.debug->final_graph(*graph_, placements(*graph_, assignment));
-  Stopwatch watch;
-  {
-    const TracePhase phase("plan");
-    plan_ = Plan::build(*graph_, 0, assignment, options, {}, true);
-  }
-  graph_->reset_scratch();
-  (void)graph_->tables();  // brought up to date before threads share them
-  times.kernels = watch.lap();
-  if (trace_details()) TraceEvent("steps").json("executable", describe_json()).write();
-  if (options.debug) options.debug->planned(plan_text(), diagram());
-  log_plan(options);
 }
 
 std::string Executable::diagram() const { return graph_diagram(*graph_, placements(*plan_)); }

@@ -11,20 +11,16 @@
 
 namespace tessera::core {
 
+class DebugFolder;
 class Graph;
 
 // Immutable and reentrant: run() may be called from any number of threads at once; each call takes an arena of its own.
 class Executable {
  public:
-  // Assigns, decomposes, compiles and plans. The graph has been through its passes; it is kept. Throws TSR-R020 (no backend takes
-  // a node), TSR-R023 (a size that nothing determines), TSR-R025, and what backends report.
-  static std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileOptions& options);
-  // As compile(), and says what a cache keeps: the assignment by node id of the final graph, and those kernels that can be saved.
-  static std::unique_ptr<Executable> compile(std::unique_ptr<Graph> graph, const CompileOptions& options,
-                                             std::vector<Assignment>* assignment, SavedKernels* kernels);
-  // From what compile() made of it before: a graph that is assigned and decomposed already.
-  static std::unique_ptr<Executable> restore(std::unique_ptr<Graph> graph, const std::vector<Assignment>& assignment,
-                                             const SavedKernels& kernels, const CompileOptions& options);
+  // The last stage of the driver: gives the plan its places in memory, and decides how a call runs. Throws TSR-R023 (a size that
+  // nothing determines), TSR-R025 (a larger arena than is allowed), and what an executor reports.
+  static std::unique_ptr<Executable> make(std::unique_ptr<Graph> graph, std::unique_ptr<Plan> plan,
+                                          const CompileOptions& options);
   ~Executable();
 
   // inputs: one per graph input, in order. outputs: new references, one per graph output. States with a writeback are updated in
@@ -48,16 +44,16 @@ class Executable {
     double passes = 0, assign = 0, kernels = 0;
     double total() const { return passes + assign + kernels; }
   } times;
-  std::string plan_text() const;      // the step table and the memory, for people: `tessera run --memory`, log artifact "plan"
+  std::string plan_text() const;  // the step table and the memory, for people: `tessera run --memory`, log artifact "plan"
+  // Under the log artifacts plan, output_code, compute_dependencies and perf_hints, and for a debug folder (may be null).
+  void log_plan(DebugFolder* debug) const;
   std::string diagram() const;        // the final graph and where it runs, in DOT
   std::string describe_json() const;  // schema: docs/json.md, "executable"
 
  private:
   Executable() = default;
   void check_count(size_t found, size_t expected, bool inputs) const;  // throws TSR-T020
-  void log_plan(const CompileOptions& options) const;                  // plan_log.cpp
-  void plan(const std::vector<Assignment>& assignment, const CompileOptions& options);
-  std::shared_ptr<const void> keep_;  // outlives the rest: destroyed last
+  std::shared_ptr<const void> keep_;                                   // outlives the rest: destroyed last
   std::unique_ptr<Graph> graph_;
   std::unique_ptr<Plan> plan_;
 };

@@ -108,6 +108,12 @@ struct Constant {
   tsr_device device;
 };
 
+struct UnplacedConstant {
+  size_t constant;   // of Plan::constants; its data is not set yet
+  const void* data;  // in the graph's memory, which outlives the plan
+  size_t bytes;
+};
+
 struct InputSpec {
   std::string name;
   uint32_t kind = 0;  // tsr_input_kind
@@ -129,10 +135,11 @@ class Plan {
       fast_call;  // null: it does not fit. For inputs that are dense (or as their types say) and aligned where that matters
   bool needs_alignment = false;  // some kernel wants aligned inputs: then the addresses of inputs are part of a layout
 
-  // `known`: the symbols that the surrounding plan knows when this one starts (one flag per symbol); empty for the body.
-  // `kernels` false: for an estimate, nothing is compiled.
-  static std::unique_ptr<Plan> build(Graph& graph, tsr_id region, const std::vector<Assignment>& assignment,
-                                     const CompileOptions& options, const std::vector<uint8_t>& known, bool kernels);
+  // Once the kernels, if any, have said which sizes they read and how much workspace they need: the order of the size program, and the
+  // layout of a static plan. Nested plans too. Throws TSR-R023 and TSR-R025.
+  void finish();
+  // Hands the plan to the executor of the options, or makes its fast call, where it is one that they take.
+  void prepare_calls(const CompileOptions& options);
   ~Plan();
   Plan(const Plan&) = delete;
 
@@ -143,6 +150,7 @@ class Plan {
   std::vector<Storage> storages;
   std::vector<std::unique_ptr<Step>> steps;
   std::vector<Constant> constants;
+  std::vector<UnplacedConstant> unplaced;  // empty once the kernels are compiled
   std::vector<DimRef> dims;
   std::vector<uint32_t> output_slots;     // one per output of the region
   std::vector<tsr_device> arena_devices;  // devices with an arena
@@ -155,6 +163,7 @@ class Plan {
   int64_t arena_max_bytes = 0;
   bool measure = false;
   bool nested = false;
+  bool gets_sizes = false;  // of the plan around it, as values of symbols
   // An executor that has taken this plan, with its table of active steps and what it prepared from it.
   const Factory* executor = nullptr;
   std::unique_ptr<StepTable> executor_table;
@@ -222,6 +231,7 @@ class Plan {
   explicit Plan(const Graph& graph);
   friend class PlanBuilder;
   friend struct RunState;
+  void hand_to_executor(const CompileOptions& options);
   RunState* acquire() const;
   void release(RunState*) const noexcept;
   // finish(state, j, slot, its place) for every output j, before the state is given back.
@@ -254,6 +264,9 @@ class Plan {
   mutable std::mutex layouts_mutex_;
   mutable std::map<std::vector<int64_t>, std::shared_ptr<const SectionLayout>> layouts_;
 };
+
+// The step table of the graph's body, and inside of it those of regions; without kernels.
+std::unique_ptr<Plan> build_plan(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options);
 
 // Throws `e` again with the step's place in its message.
 [[noreturn]] void rethrow_at(const Plan& plan, const Step& step, const Error& e);

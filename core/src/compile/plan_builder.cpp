@@ -5,10 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "compile/layout.hpp"
 #include "compile/options.hpp"
 #include "compile/plan.hpp"
-#include "compile/plan_kernels.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
 #include "log/log.hpp"
@@ -24,11 +22,11 @@ uint32_t Plan::arena_index(tsr_device d) const {
   return static_cast<uint32_t>(std::find(arena_devices.begin(), arena_devices.end(), d) - arena_devices.begin());
 }
 
-// Builds the steps of one region in program order, then the copies that its outputs and states need, then the kernels.
+// Builds the steps of one region in program order, then the copies that its outputs and states need.
 class PlanBuilder {
  public:
-  PlanBuilder(Graph& g, tsr_id region, const std::vector<Assignment>& assignment, const CompileOptions& options, bool kernels)
-      : g_(g), region_(region), assignment_(assignment), options_(options), kernels_(kernels), plan_(new Plan(g)), p_(*plan_) {}
+  PlanBuilder(Graph& g, tsr_id region, const std::vector<Assignment>& assignment, const CompileOptions& options)
+      : g_(g), region_(region), assignment_(assignment), options_(options), plan_(new Plan(g)), p_(*plan_) {}
 
   // `uncomputed`: inputs whose values no kernel has computed.
   std::unique_ptr<Plan> build(const std::vector<uint8_t>& known, const std::vector<uint8_t>& uncomputed = {}) {
@@ -36,6 +34,7 @@ class PlanBuilder {
       if (uncomputed[i]) uncomputed_.insert(g_.region(region_).inputs[i]);
     p_.region = region_;
     p_.nested = region_ != 0;
+    p_.gets_sizes = !known.empty();
     p_.threads = options_.threads;
     p_.arena_max_bytes = options_.arena_max_bytes;
     p_.measure = options_.measure;
@@ -45,36 +44,8 @@ class PlanBuilder {
     for (const tsr_id n : nodes_of(g_, region_)) node(n);
     outputs();
     queues();
-    if (kernels_) {
-      compile_kernels(g_, p_, options_);
-      place_constants(p_, unplaced_);
-    }
     relations(known);
-    p_.program.finish();
     lifetimes();
-    for (const Slot& s : p_.slots)
-      for (uint32_t k = 0; k < s.rank; ++k) p_.is_static = p_.is_static && p_.dims[s.dims + k].slot < 0;
-    p_.is_static = p_.is_static && p_.num_sections == 1;
-    for (const auto& s : p_.steps)
-      if (s->control && s->control->length.slot >= 0) p_.is_static = false;
-    if (p_.is_static && p_.program.num_slots() > 0) {
-      // Symbols that are mentioned without sizing a tensor (dim_value): dims still change from call to call, so kernels'
-      // workspaces may too.
-      p_.is_static = std::none_of(p_.inputs.begin(), p_.inputs.end(), [](const InputSpec& i) { return !i.static_sizes; });
-      p_.is_static = p_.is_static && known.empty();
-    }
-    if (p_.is_static) {
-      std::vector<InputLayout> dense(p_.inputs.size());
-      for (size_t i = 0; i < dense.size(); ++i) {
-        if (!p_.inputs[i].strides.empty())
-          dense[i].strides = p_.inputs[i].strides.data();  // plain numbers: checked in inputs()
-        dense[i].give_away = p_.inputs[i].donated && p_.inputs[i].writeback != TSR_NONE && !p_.nested;
-      }
-      std::vector<int64_t> dims(std::max<size_t>(1, p_.program.num_slots()), 0);
-      p_.primary = make_layout(p_, 0, dims.data(), dense, nullptr);
-      hand_to_executor();
-      if (!p_.executor && kernels_) p_.fast_call = FastCall::make(p_);
-    }
     return std::move(plan_);
   }
 
@@ -199,10 +170,10 @@ class PlanBuilder {
     c.value = value;
     c.device = device;
     const int64_t bytes = checked_bytes(t.dtype, {t.sizes, t.rank}, core::device(device).name());
-    if (!kernels_ || (device == kCpu && reinterpret_cast<uintptr_t>(t.data) % kAlignment == 0)) {
+    if (device == kCpu && reinterpret_cast<uintptr_t>(t.data) % kAlignment == 0) {
       c.data = t.data;
     } else {
-      unplaced_.push_back({p_.constants.size(), t.data, static_cast<size_t>(bytes)});
+      p_.unplaced.push_back({p_.constants.size(), t.data, static_cast<size_t>(bytes)});
     }
     p_.constants.push_back(std::move(c));
     const uint32_t slot = add_slot(value, device, SlotKind::kConstant, static_cast<uint32_t>(p_.constants.size() - 1));
@@ -394,7 +365,7 @@ class PlanBuilder {
     std::vector<uint8_t> known(g_.sizes().symbols().size());
     for (uint32_t s = 0; s < known.size(); ++s) known[s] = p_.program.known(s) != SizeProgram::kUnknown;
     for (uint32_t i = 0; i < x.num_regions; ++i) {
-      PlanBuilder nested(g_, x.regions[i], assignment_, options_, kernels_);
+      PlanBuilder nested(g_, x.regions[i], assignment_, options_);
       c->regions.push_back(nested.build(known, uncomputed));
       if (op == "while_loop" && i == 0)
         c->predicate_unknown = nested.uncomputed_.count(g_.region(x.regions[0]).outputs[0]) != 0;
@@ -445,16 +416,13 @@ class PlanBuilder {
     }
   }
 
-  // Devices with streams. A kernel there reports faults by a number.
+  // Devices with streams.
   void queues() {
     const auto add = [&](tsr_device d) {
       if (d != kCpu && p_.queue_of(d) == kNone) p_.queues.push_back(d);
     };
     for (const Slot& s : p_.slots) add(s.device);
-    for (const auto& s : p_.steps) {
-      add(s->device);
-      if (kernels_ && s->kind == TSR_STEP_KERNEL && s->device != kCpu) s->site = register_site(g_.describe(s->node));
-    }
+    for (const auto& s : p_.steps) add(s->device);
   }
 
   // Every assumption is checked by the plan that learns the last of its symbols: those of the plan around it are in `known`.
@@ -478,31 +446,6 @@ class PlanBuilder {
     }
   }
 
-  // An executor takes whole static plans of its device without control flow; any other plan runs step by step.
-  void hand_to_executor() {
-    if (!options_.executor || !kernels_ || p_.nested) return;
-    const tsr_executor& table = options_.executor->as<tsr_executor>();
-    if (options_.deterministic && !(table.capabilities & TSR_CAP_DETERMINISTIC)) {
-      log_notice("executor '" + options_.executor->name +
-                 "' does not promise the same bits on every run, and deterministic is on; plans run step by step");
-      return;
-    }
-    const std::string& kind = core::device(device_intern(table.device)).kind();
-    for (const Instruction& e : p_.primary->program) {
-      const bool plain = e.kind == Instruction::kLaunch || e.kind == Instruction::kCopy;
-      if (plain && core::device(p_.steps[e.step]->device).kind() == kind) continue;
-      if (log_enabled(Artifact::kPerfHints))
-        log_write(Artifact::kPerfHints, "executor '" + options_.executor->name + "' does not run graph '" +
-                                            std::string(g_.tables().name) + "': " +
-                                            (plain ? "a step runs on '" + core::device(p_.steps[e.step]->device).name() + "'"
-                                                   : std::string("it has steps that only the host runs")));
-      return;
-    }
-    p_.executor_table = std::make_unique<StepTable>(p_, true);
-    options_.executor->check(table.prepare(options_.executor->self, &p_.executor_table->table, &p_.prepared));
-    p_.executor = options_.executor;
-  }
-
   // The last section that reads each slot, through views and copies.
   void lifetimes() {
     const auto use = [&](uint32_t slot, uint32_t section) {
@@ -518,20 +461,17 @@ class PlanBuilder {
   tsr_id region_;
   const std::vector<Assignment>& assignment_;
   const CompileOptions& options_;
-  bool kernels_;
   std::unique_ptr<Plan> plan_;
   Plan& p_;
   uint32_t section_ = 0;
   std::unordered_map<tsr_id, uint32_t> slot_of_;
   std::map<std::pair<tsr_id, tsr_device>, uint32_t> constant_slot_;
   std::map<std::tuple<uint32_t, tsr_device, uint32_t>, uint32_t> copies_;
-  std::vector<UnplacedConstant> unplaced_;
   std::unordered_set<tsr_id> uncomputed_;  // results of backends that compute nothing, and what depends on them
 };
 
-std::unique_ptr<Plan> Plan::build(Graph& graph, tsr_id region, const std::vector<Assignment>& assignment,
-                                  const CompileOptions& options, const std::vector<uint8_t>& known, bool kernels) {
-  return PlanBuilder(graph, region, assignment, options, kernels).build(known);
+std::unique_ptr<Plan> build_plan(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options) {
+  return PlanBuilder(graph, 0, assignment, options).build({});
 }
 
 }  // namespace tessera::core

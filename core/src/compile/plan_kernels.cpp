@@ -205,11 +205,7 @@ class KernelCompiler {
   std::vector<int64_t> hints_ = hint_values(g_);
 };
 
-}  // namespace
-
-void compile_kernels(Graph& g, Plan& plan, const CompileOptions& options) { KernelCompiler(g, plan, options).compile_all(); }
-
-void place_constants(Plan& plan, const std::vector<UnplacedConstant>& unplaced) {
+void place_constants(Plan& plan) {
   constexpr size_t kWorthStaying = 64 << 10;
   enum : uint8_t { kRead = 1, kAligned = 2 };
   std::vector<uint8_t> needs(plan.slots.size());
@@ -227,7 +223,7 @@ void place_constants(Plan& plan, const std::vector<UnplacedConstant>& unplaced) 
   std::vector<uint8_t> of_constant(plan.constants.size());
   for (size_t slot = 0; slot < plan.slots.size(); ++slot)
     if (plan.slots[slot].kind == SlotKind::kConstant) of_constant[plan.slots[slot].index] |= needs[slot];
-  for (const UnplacedConstant& u : unplaced) {
+  for (const UnplacedConstant& u : std::exchange(plan.unplaced, {})) {
     Constant& c = plan.constants[u.constant];
     const uint8_t need = of_constant[u.constant];
     const bool stays = c.device == kCpu && (need == 0 || (need == kRead && u.bytes > kWorthStaying));
@@ -245,6 +241,19 @@ void place_constants(Plan& plan, const std::vector<UnplacedConstant>& unplaced) 
     c.data = c.owned->data;
     plan.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
+}
+
+}  // namespace
+
+void compile_kernels(Graph& g, Plan& plan, const CompileOptions& options) {
+  for (const auto& s : plan.steps)
+    if (s->control)
+      for (const auto& region : s->control->regions) compile_kernels(g, *region, options);
+  // A kernel on a device reports faults by a number.
+  for (const auto& s : plan.steps)
+    if (s->kind == TSR_STEP_KERNEL && s->device != kCpu) s->site = register_site(g.describe(s->node));
+  KernelCompiler(g, plan, options).compile_all();
+  place_constants(plan);
 }
 
 }  // namespace tessera::core

@@ -62,11 +62,11 @@ std::string dependencies(const Json& plan) {
 
 }  // namespace
 
-void Executable::log_plan(const CompileOptions& options) const {
+void Executable::log_plan(DebugFolder* debug) const {
   if (log_enabled(Artifact::kPlan))
     log_write(Artifact::kPlan, "plan of " + std::string(graph_->tables().name) + "\n" + plan_text());
   if (trace_enabled() && !trace_details()) return;  // single ops and constants come in thousands
-  const bool code = log_enabled(Artifact::kOutputCode) || options.debug, order = log_enabled(Artifact::kComputeDependencies),
+  const bool code = log_enabled(Artifact::kOutputCode) || debug, order = log_enabled(Artifact::kComputeDependencies),
              hints = log_enabled(Artifact::kPerfHints);
   if (!code && !order && !hints) return;
   const Json plan = Json::parse(describe_json());
@@ -74,7 +74,7 @@ void Executable::log_plan(const CompileOptions& options) const {
   if (code) {
     std::string text = "code of " + name + ": " + std::to_string(plan["steps"].size()) + " steps";
     append_code(text, plan, "  ");
-    if (options.debug) options.debug->calls(text);
+    if (debug) debug->calls(text);
     const LogCapture not_as_code;
     log_write(Artifact::kOutputCode, text);
   }

@@ -15,10 +15,11 @@ class ServiceScope {
   explicit ServiceScope(const CompileOptions& options) noexcept;
   ~ServiceScope();
   ServiceScope(const ServiceScope&) = delete;
-  static const CompileOptions* current() noexcept;
 
  private:
   const CompileOptions* previous_;
 };
+// Those of the innermost scope of this thread.
+const CompileOptions& service_options() noexcept;
 
 }  // namespace tessera::core

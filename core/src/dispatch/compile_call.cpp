@@ -5,6 +5,7 @@
 #include <map>
 
 #include "compile/cached.hpp"
+#include "compile/driver.hpp"
 #include "compile/services.hpp"
 #include "context/context.hpp"
 #include "dispatch/callable_capture.hpp"
@@ -168,7 +169,7 @@ CompileOptions Callable::fallback_options() const {
 
 std::unique_ptr<Executable> Callable::compile(std::unique_ptr<Graph> graph, const CompileOptions& options, bool with_passes) {
   if (with_passes) return compile_cached(std::move(graph), {*context_, config_, passes_, options});
-  return Executable::compile(std::move(graph), options);
+  return compile_graph(std::move(graph), options);
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "compile/driver.hpp"
 #include "compile/executable.hpp"
 #include "context/context.hpp"
 #include "dispatch/words.hpp"
@@ -132,7 +133,7 @@ std::unique_ptr<Executable> EagerCache::compile(const char* op, tsr_tensor_handl
   }
   const tsr_id n = g->create_node(spec);
   g->set_outputs(0, {g->node(n).results, g->node(n).num_results});
-  return traced_compile({"op", op, {}, {}}, [&] { return Executable::compile(std::move(g), options_); });
+  return traced_compile({"op", op, {}, {}}, [&] { return compile_graph(std::move(g), options_); });
 }
 
 void EagerCache::run(const char* op, tsr_tensor_handle* const* operands, size_t num_operands, const tsr_attr* attrs,

@@ -43,6 +43,7 @@ constexpr std::array<Row, kNumArtifacts> kRows = {{
     {"compute_dependencies", "Dependencies between steps."},
     {"passes", "Each pass: time, nodes, graphs as pipeline.dump_after asks."},
     {"plan", "The memory plan: slots, offsets, peak."},
+    {"stages", "Each stage of a compile in its order, with its time."},
     {"plugins", "Plugins found, loaded and left out."},
 }};
 

@@ -33,6 +33,7 @@ enum class Artifact : unsigned char {
   kComputeDependencies,
   kPasses,
   kPlan,
+  kStages,
   kPlugins,
   kCount
 };

@@ -195,7 +195,6 @@ class Runner {
 PassReport run_passes(Graph& g, const std::vector<BoundPass>& pipeline, const PassOptions& options) {
   PassReport report;
   const auto begin = Clock::now();
-  const TracePhase phase("passes");
   Runner runner(g, options);
   for (size_t k = 0; k < pipeline.size(); ++k) report.runs.push_back(runner.run(pipeline[k], k + 1));
   report.seconds = seconds_since(begin);

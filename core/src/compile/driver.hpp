@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a graph to an executable. driver.cpp is the list of stages in their order; what wraps stages (a cache, traces, files for
+// people) is a StageHook.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "compile/assign.hpp"
+#include "compile/options.hpp"
+#include "context/context.hpp"
+#include "pass/pass_manager.hpp"
+
+namespace tessera::core {
+
+class Executable;
+class Graph;
+class Plan;
+
+enum class Stage : uint8_t {
+  kCallPasses,   // the config's passes that may go by the sizes of the call at hand
+  kPasses,       // the config's other passes
+  kAutograd,     // gradients become nodes
+  kJointPasses,  // the config's passes for a graph with gradients
+  kPlace,        // every value gets its device
+  kAssign,       // every node gets a backend; what all refuse is decomposed and assigned again
+  kFuse,         // passes that need to know the backends; what they made is assigned
+  kOrder,        // where transfers stand among the other nodes
+  kPlan,         // the step table
+  kKernels,      // what backends compile
+  kExecutable,   // places in memory, and how a call runs
+};
+const char* stage_name(Stage stage);  // "passes"
+
+// What one stage leaves to the next.
+struct Compilation {
+  std::unique_ptr<Graph> graph;  // the executable takes it
+  CompileOptions options;
+  std::vector<Assignment> assignment;      // by node id, from kAssign on
+  std::unique_ptr<Plan> plan;              // from kPlan on; the executable takes it
+  std::unique_ptr<Executable> executable;  // from kExecutable on
+};
+
+class StageHook {
+ public:
+  virtual ~StageHook() = default;
+  // Before a stage. False: what the stage would make is there already, and it does not run.
+  virtual bool before(Stage, Compilation&) { return true; }
+  // After a stage that ran.
+  virtual void after(Stage, Compilation&) {}
+};
+
+// The config's passes by stage. Those of TSR_STAGE_ASSIGNED are among the options of a compile.
+struct PassLists {
+  std::vector<BoundPass> call, graph, joint;
+  PassOptions options;
+};
+
+// Throws what passes, backends and executors report; TSR-R020 (no backend takes a node), TSR-R023 (a size that nothing determines),
+// TSR-R025 (a larger arena than runtime.arena_max_bytes), TSR-I038 (tensors of one node on two devices).
+std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options,
+                                          std::span<StageHook* const> hooks = {});
+// Of a graph that has been through its passes.
+std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options);
+
+}  // namespace tessera::core

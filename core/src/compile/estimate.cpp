@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile/estimate.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "compile/assign.hpp"
+#include "compile/layout.hpp"
+#include "compile/plan.hpp"
+#include "ir/graph.hpp"
+#include "ir/records.hpp"
+#include "plugin/plugin_host.hpp"
+#include "support/error.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace tessera::core {
+
+namespace {
+
+// A machine to measure against when a backend has no model of its own: order-of-magnitude figures of one CPU socket. They rank
+// plans; they are not a promise of time.
+constexpr double kBytesPerSecond = 20e9, kFlopsPerSecond = 50e9, kSecondsPerLaunch = 200e-9;
+
+double node_seconds(Graph& g, const Plan& plan, const Step& step, const std::vector<int64_t>& hints) {
+  if (step.kind == TSR_STEP_KERNEL && step.backend) {
+    const tsr_backend& table = step.backend->as<tsr_backend>();
+    if (table.cost)
+      if (const double s = table.cost(step.backend->self, g.handle(), step.node); s >= 0) return s;
+  }
+  tsr_cost cost{};
+  cost.struct_size = sizeof cost;
+  bool modelled = false;
+  if (step.record && step.record->impl && step.record->impl->cost) {
+    const auto call = RuntimeCall::make(g, step.node, [&](tsr_dim d) { return hint_size(g, d, hints); });
+    throw_if(step.record->impl->cost(step.record->impl->self, &call->call, &cost));
+    modelled = true;
+  }
+  if (!modelled) {
+    const auto bytes = [&](uint32_t slot) {
+      if (slot == kNone) return 0.0;
+      const Slot& s = plan.slots[slot];
+      double n = dtype_bits(s.dtype) / 8.0;
+      for (uint32_t k = 0; k < s.rank; ++k) {
+        const DimRef& d = plan.dims_of(slot)[k];
+        n *= static_cast<double>(d.slot < 0 ? d.number : hint_size(g, g.value(s.value).type->sizes[k], hints));
+      }
+      return n;
+    };
+    for (const uint32_t slot : step.inputs) cost.bytes_read += bytes(slot);
+    for (const uint32_t slot : step.outputs) cost.bytes_written += bytes(slot);
+    cost.flops = cost.bytes_written / 4;
+  }
+  return kSecondsPerLaunch + std::max((cost.bytes_read + cost.bytes_written) / kBytesPerSecond, cost.flops / kFlopsPerSecond);
+}
+
+Estimate estimate_section(Graph& g, const Plan& plan, const std::vector<int64_t>& hints) {
+  Estimate e;
+  for (const auto& layout : layouts_at_hints(plan, hints)) {
+    for (const int64_t b : layout->arena_bytes) e.peak_bytes += b;
+    e.peak_bytes += layout->output_bytes;
+    for (const Instruction& x : layout->program) {
+      const Step& step = *plan.steps[x.step];
+      if (!step.control) {
+        e.seconds += node_seconds(g, plan, step, hints);
+        continue;
+      }
+      // One branch, the dearer; a loop of unknown length counts one iteration.
+      Estimate worst;
+      for (const auto& region : step.control->regions) {
+        const Estimate r = estimate_section(g, *region, hints);
+        worst.peak_bytes = std::max(worst.peak_bytes, r.peak_bytes);
+        worst.seconds = std::max(worst.seconds, r.seconds);
+      }
+      if (step.control->kind == ControlPlan::kScan)
+        worst.seconds *= static_cast<double>(hint_size(g, g.attr(step.node, "length")->i, hints));
+      e.peak_bytes += worst.peak_bytes;
+      e.seconds += worst.seconds;
+    }
+  }
+  return e;
+}
+
+}  // namespace
+
+Estimate estimate_plan(Graph& graph, Plan& plan) {
+  plan.finish();
+  return estimate_section(graph, plan, hint_values(graph));
+}
+
+}  // namespace tessera::core
