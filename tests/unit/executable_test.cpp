@@ -487,6 +487,24 @@ TEST_CASE("memory that kernels keep is counted while they live, their packing is
   REQUIRE(device(kCpu).in_use() == before);
 }
 
+TEST_CASE("the layout of one size more than are kept takes the place of the one that was used least recently") {
+  FakeBackend fake;
+  fake.workspace = 64;
+  const auto e = compile_text("graph @g(%x: f32[s0]) -> (f32[s0]) { %a = neg %x  return %a }", fake);
+  const auto run_size = [&](size_t n) {
+    TensorRef x = vector_of(std::vector<double>(n, 1));
+    REQUIRE(values_of(*run(*e, {x.get()})[0]) == Values(n, -1));
+  };
+  for (size_t n = 1; n <= 65; ++n) run_size(n);
+  const int made = fake.asked_for_workspace;
+  for (size_t n = 65; n >= 2; --n) run_size(n);
+  CHECK(fake.asked_for_workspace == made);
+  run_size(1);
+  CHECK(fake.asked_for_workspace == made + 1);
+  run_size(64);  // 65 was used before it, and has gone
+  CHECK(fake.asked_for_workspace == made + 1);
+}
+
 TEST_CASE("an executor gets the table of active steps and the tensors of each call") {
   struct Executor {
     std::vector<tsr_step> steps;

@@ -262,7 +262,13 @@ class Plan {
   static constexpr size_t kIdleStates = 16;
   mutable std::atomic<RunState*> idle_states_[kIdleStates] = {};
   mutable std::mutex layouts_mutex_;
-  mutable std::map<std::vector<int64_t>, std::shared_ptr<const SectionLayout>> layouts_;
+  struct KeptLayout {
+    std::shared_ptr<const SectionLayout> layout;
+    uint64_t used = 0;  // when it was last looked up, by layout_lookups_
+  };
+  static constexpr size_t kKeptLayouts = 64;
+  mutable std::map<std::vector<int64_t>, KeptLayout> layouts_;
+  mutable uint64_t layout_lookups_ = 0;
 };
 
 // The step table of the graph's body, and inside of it those of regions; without kernels.

@@ -224,16 +224,20 @@ const std::shared_ptr<const SectionLayout>& Plan::layout_for(RunState& state, ui
   std::shared_ptr<const SectionLayout> layout;
   {
     std::lock_guard lock(layouts_mutex_);
-    if (const auto it = layouts_.find(key); it != layouts_.end()) layout = it->second;
+    if (const auto it = layouts_.find(key); it != layouts_.end()) {
+      layout = it->second.layout;
+      it->second.used = ++layout_lookups_;
+    }
   }
   // A layout borrows from the one before it: both must come from one chain.
   const std::shared_ptr<const SectionLayout> previous = section > 0 ? state.sections[section - 1].shared_layout() : nullptr;
   if (!layout || layout->previous != previous) {
     layout = make_layout(*this, section, state.dims.data(), state.inputs, previous);
-    constexpr size_t kKept = 64;
     std::lock_guard lock(layouts_mutex_);
-    if (layouts_.size() >= kKept) layouts_.clear();
-    layouts_[key] = layout;
+    if (layouts_.size() >= kKeptLayouts && !layouts_.contains(key))
+      layouts_.erase(std::min_element(layouts_.begin(), layouts_.end(),
+                                      [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
+    layouts_[key] = {layout, ++layout_lookups_};
   }
   if (run.layout() != layout.get()) run.materialise(*this, layout, state.dims.data());
   run.key = key;
