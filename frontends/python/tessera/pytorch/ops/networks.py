@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products, convolution, pooling, norms, attention."""
+
+import torch
+
+from ..emit import HALVES, Unsupported
+from .table import TABLE, axis_of, lowers, number, spread, wide
+
+
+@lowers("aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.dot.default")
+def _matmul(e, out, a, b):
+    return e("matmul", a, b)
+
+
+@lowers("aten.addmm.default")
+def _addmm(e, out, bias, a, b, beta=1, alpha=1):
+    return _add_product(e, out, bias, a, b, beta, alpha)
+
+
+@lowers("aten.addmv.default")
+def _addmv(e, out, bias, a, b, beta=1, alpha=1):
+    return _add_product(e, out, bias, a, b, beta, alpha)
+
+
+@lowers("aten.baddbmm.default")
+def _baddbmm(e, out, bias, a, b, beta=1, alpha=1):
+    return _add_product(e, out, bias, a, b, beta, alpha)
+
+
+@lowers("aten.addbmm.default")
+def _addbmm(e, out, bias, a, b, beta=1, alpha=1):
+    if out.dtype in HALVES or not out.dtype.is_floating_point or beta == 0:
+        raise Unsupported("addbmm of halves or integers")
+    y = e("reduce_sum", e("matmul", a, b), axes=[0])
+    if alpha != 1:
+        y = e("mul", y, e.scalar(number(alpha), out.dtype))
+    return e("add", y, bias if beta == 1 else e("mul", bias, e.scalar(number(beta), out.dtype)))
+
+
+@lowers("aten.searchsorted.Tensor")
+def _searchsorted(e, out, boundaries, x, *, out_int32=False, right=False, side=None, sorter=None):
+    if sorter is not None or x.rank == 0:
+        raise Unsupported("searchsorted through a sorter, or of a 0-d tensor")
+    if side is not None and right and side != "right":
+        raise Unsupported("two sides")
+    return e.cast(e("searchsorted", boundaries, x, right=bool(right or side == "right")), out.dtype)
+
+
+@lowers("aten.bucketize.Tensor")
+def _bucketize(e, out, x, boundaries, *, out_int32=False, right=False):
+    return _searchsorted(e, out, boundaries, x, right=right)
+
+
+def _add_product(e, out, bias, a, b, beta, alpha):
+    if beta == 1 and alpha == 1:
+        return e("add", e("matmul", a, b), bias)
+    dtype = torch.float32 if out.dtype in HALVES else out.dtype
+    y = e("mul", e.cast(e("matmul", a, b), dtype), e.scalar(alpha, dtype))
+    if beta != 0:  # 0 ignores even NaN
+        y = e("add", y, e("mul", e.cast(bias, dtype), e.scalar(beta, dtype)))
+    return e.cast(y, out.dtype)
+
+
+@lowers("aten.linear.default")
+def _linear(e, out, x, weight, bias=None):
+    return e("linear", x, weight, bias)
+
+
+@lowers("aten.convolution.default")
+def _convolution(e, out, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    n = weight.rank - 2
+    if x.rank != weight.rank or not 1 <= n <= 3:
+        raise Unsupported("a convolution of this rank")
+    padding = spread(padding, n)
+    attributes = dict(
+        strides=spread(stride, n), pad_low=padding, pad_high=padding, dilations=spread(dilation, n), groups=groups
+    )
+    if transposed:
+        return e("conv_transpose", x, weight, bias, output_pad=spread(output_padding, n), **attributes)
+    return e("conv", x, weight, bias, **attributes)
+
+
+@lowers("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
+def _max_pool(e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
+    n = 2 if out[0].dim() - (x.rank - out[0].dim()) in (3, 4) and x.rank in (3, 4) else 3
+    return _pooled(
+        e,
+        x,
+        n,
+        lambda v: e.ops(
+            "max_pool",
+            v,
+            kernel=spread(kernel, n),
+            strides=spread(stride, n) if len(stride) else spread(kernel, n),
+            pad_low=spread(padding, n),
+            pad_high=spread(padding, n),
+            dilations=spread(dilation, n),
+            ceil_mode=bool(ceil_mode),
+        ),
+    )
+
+
+TABLE["aten.max_pool3d_with_indices.default"] = (
+    lambda e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False: _pooled(
+        e,
+        x,
+        3,
+        lambda v: e.ops(
+            "max_pool",
+            v,
+            kernel=spread(kernel, 3),
+            strides=spread(stride if len(stride) else kernel, 3),
+            pad_low=spread(padding, 3),
+            pad_high=spread(padding, 3),
+            dilations=spread(dilation, 3),
+            ceil_mode=bool(ceil_mode),
+        ),
+    )
+)
+TABLE["aten.max_pool2d_with_indices.default"] = (
+    lambda e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False: _pooled(
+        e,
+        x,
+        2,
+        lambda v: e.ops(
+            "max_pool",
+            v,
+            kernel=spread(kernel, 2),
+            strides=spread(stride if len(stride) else kernel, 2),
+            pad_low=spread(padding, 2),
+            pad_high=spread(padding, 2),
+            dilations=spread(dilation, 2),
+            ceil_mode=bool(ceil_mode),
+        ),
+    )
+)
+
+
+def _pooled(e, x, n, pool):
+    """Applies `pool` to x with a batch dimension in front, whether or not x has one."""
+    if x.rank == n + 2:
+        return pool(x)
+    if x.rank != n + 1:
+        raise Unsupported("pooling of this rank")
+    return [e("squeeze", r, axes=[0]) for r in pool(e("expand_dims", x, axes=[0]))]
+
+
+for _n in (2, 3):
+    TABLE[f"aten.adaptive_max_pool{_n}d.default"] = lambda e, out, x, output, n=_n: _pooled(
+        e, x, n, lambda v: e.ops("adaptive_max_pool", v, output=e.sizes(out[0].shape[-n:]))
+    )
+
+
+def _lower_avg_pool(n):
+    def lower(e, out, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+        return _pooled(
+            e,
+            x,
+            n,
+            lambda v: e.ops(
+                "avg_pool",
+                v,
+                kernel=spread(kernel, n),
+                strides=spread(stride if len(stride) else kernel, n),
+                pad_low=spread(padding, n),
+                pad_high=spread(padding, n),
+                dilations=[1] * n,
+                ceil_mode=bool(ceil_mode),
+                count_include_pad=bool(count_include_pad),
+                divisor=divisor_override or 0,
+            ),
+        )[0]
+
+    return lower
+
+
+for _n in (1, 2, 3):
+    TABLE[f"aten.avg_pool{_n}d.default"] = _lower_avg_pool(_n)
+    TABLE[f"aten._adaptive_avg_pool{_n}d.default"] = TABLE[f"aten.adaptive_avg_pool{_n}d.default"] = (
+        lambda e, out, x, output, n=_n: _pooled(
+            e, x, n, lambda v: e.ops("adaptive_avg_pool", v, output=e.sizes(out.shape[-n:]))
+        )[0]
+    )
+
+
+@lowers("aten._softmax.default")
+def _softmax(e, out, x, dim, half_to_float):
+    if x.rank == 0:
+        raise Unsupported("softmax of a 0-d tensor")
+    return e("softmax", e.cast(x, out.dtype), axis=axis_of(dim, x.rank))
+
+
+@lowers("aten._log_softmax.default")
+def _log_softmax(e, out, x, dim, half_to_float):
+    if x.rank == 0:
+        raise Unsupported("log_softmax of a 0-d tensor")
+    return e("log_softmax", e.cast(x, out.dtype), axis=axis_of(dim, x.rank))
+
+
+@lowers("aten.native_layer_norm.default")
+def _layer_norm(e, out, x, shape, weight, bias, eps):
+    if any(t is not None and t.dtype != x.dtype for t in (weight, bias)):
+        raise Unsupported("layer_norm of two dtypes")
+    axes = list(range(x.rank - len(shape), x.rank))
+    return [e("layer_norm", x, weight, bias, axis=axes[0], eps=eps), *_statistics(e, x, axes, eps, out[1].dtype)]
+
+
+def _statistics(e, x, axes, eps, dtype):
+    """Mean and reciprocal standard deviation as norms save them. Nobody computes them where they are not used."""
+    wide = e.cast(x, torch.float32 if x.dtype in HALVES else x.dtype)
+    mean = e("mean", wide, axes=axes, keepdims=True)
+    variance = e("variance", wide, axes=axes, correction=0.0, keepdims=True)
+    return e.cast(mean, dtype), e.cast(e("rsqrt", e("add", variance, e.scalar(eps, wide.dtype))), dtype)
+
+
+@lowers("aten.native_group_norm.default")
+def _group_norm(e, out, x, weight, bias, n, c, hw, groups, eps):
+    if any(t is not None and t.dtype != x.dtype for t in (weight, bias)) or x.rank < 3:
+        raise Unsupported("group_norm of two dtypes, or of this rank")
+    return [e("group_norm", x, weight, bias, groups=groups, eps=eps), None, None]
+
+
+@lowers("aten._native_batch_norm_legit_no_training.default")
+def _batch_norm(e, out, x, weight, bias, mean, variance, momentum, eps):
+    if any(t is not None and t.dtype != x.dtype for t in (weight, bias, mean, variance)):
+        raise Unsupported("batch_norm of two dtypes")
+    if x.rank == 2:
+        raise Unsupported("batch_norm of rows")
+    return [e("batch_norm", x, weight, bias, mean, variance, eps=eps), None, None]
+
+
+@lowers("aten._native_batch_norm_legit_functional.default")
+def _batch_norm_functional(e, out, x, weight, bias, mean, variance, training, momentum, eps):
+    if any(t is not None and t.dtype != x.dtype for t in (weight, bias, mean, variance)) or x.dtype in HALVES:
+        raise Unsupported("batch_norm of two dtypes, or of halves")
+    if not training or x.rank == 2:
+        raise Unsupported("batch_norm of rows, or by given statistics")
+    y, new_mean, new_variance = _batch_norm_of_batch(e, x, weight, bias, eps, momentum, mean, variance)
+    axes = [k for k in range(x.rank) if k != 1]
+    saved = e("mean", x, axes=axes, keepdims=False)
+    spread = e("variance", x, axes=axes, correction=0.0, keepdims=False)
+    return [y, saved, e("rsqrt", e("add", spread, e.scalar(eps, x.dtype))), new_mean, new_variance]
+
+
+@lowers("aten._native_batch_norm_legit.no_stats")
+def _batch_norm_no_stats(e, out, x, weight, bias, training, momentum, eps):
+    if any(t is not None and t.dtype != x.dtype for t in (weight, bias)) or x.dtype in HALVES or x.rank == 2 or not training:
+        raise Unsupported("batch_norm of two dtypes, of halves, or of rows")
+    axes = [k for k in range(x.rank) if k != 1]
+    mean = e("mean", x, axes=axes, keepdims=False)
+    spread = e("variance", x, axes=axes, correction=0.0, keepdims=False)
+    y = e("batch_norm", x, weight, bias, mean, spread, eps=eps)
+    return [y, mean, e("rsqrt", e("add", spread, e.scalar(eps, x.dtype)))]
+
+
+def _batch_norm_of_batch(e, x, weight, bias, eps, momentum, mean, variance):
+    if mean is None or variance is None:
+        raise Unsupported("batch_norm without running statistics")
+    return e.ops("batch_norm_training", x, weight, bias, mean, variance, momentum=float(number(momentum)), eps=float(eps))
+
+
+@lowers("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def _attention(e, out, q, k, v, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
+    if dropout != 0.0:
+        raise Unsupported("attention with dropout")
+    if scale is not None and isinstance(scale, torch.SymFloat):
+        raise Unsupported("attention with a symbolic scale")
+    if scale == 0:
+        raise Unsupported("attention with scale 0")
+    if attn_mask is not None and attn_mask.dtype not in (torch.bool, q.dtype):
+        raise Unsupported("an attention mask of another dtype")
+    return [e("attention", q, k, v, attn_mask, scale=float(scale or 0.0), causal=bool(causal)), None]

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reductions, scans, and what is sorted."""
+
+import torch
+
+from ..emit import GE, HALVES, Unsupported
+from .table import TABLE, axes_of, axis_of, lowers, number, product, truth, wide
+
+
+def _reduce(e, op, x, dims, keepdim):
+    axes = axes_of(dims, x.rank)
+    if not axes:
+        return x
+    return e(op, x, axes=axes, keepdims=bool(keepdim))
+
+
+@lowers("aten.sum.default")
+def _sum_all(e, out, x, dtype=None):
+    return _reduce(e, "reduce_sum", e.cast(x, out.dtype), None, False)
+
+
+@lowers("aten.sum.dim_IntList")
+def _sum(e, out, x, dims=None, keepdim=False, dtype=None):
+    return _reduce(e, "reduce_sum", e.cast(x, out.dtype), dims, keepdim)
+
+
+@lowers("aten.mean.default")
+def _mean_all(e, out, x, dtype=None):
+    return _mean(e, out, x, None, False)
+
+
+@lowers("aten.mean.dim")
+def _mean(e, out, x, dims=None, keepdim=False, dtype=None):
+    return _reduce(e, "mean", e.cast(x, out.dtype), dims, keepdim)
+
+
+@lowers("aten.prod.default")
+def _prod_all(e, out, x, dtype=None):
+    return _reduce(e, "reduce_prod", e.cast(x, out.dtype), None, False)
+
+
+@lowers("aten.prod.dim_int")
+def _prod(e, out, x, dim, keepdim=False, dtype=None):
+    return _reduce(e, "reduce_prod", e.cast(x, out.dtype), [dim], keepdim)
+
+
+def _not_empty(e, x, axes):
+    for a in axes:
+        if x.rank and e.known(GE, x.sizes[a], 1) is not True:
+            raise Unsupported("a reduction over a dimension that may be empty")
+
+
+@lowers("aten.amax.default")
+def _amax(e, out, x, dims=(), keepdim=False):
+    _not_empty(e, x, axes_of(dims, x.rank))
+    return _reduce(e, "reduce_max", x, dims, keepdim)
+
+
+@lowers("aten.amin.default")
+def _amin(e, out, x, dims=(), keepdim=False):
+    _not_empty(e, x, axes_of(dims, x.rank))
+    return _reduce(e, "reduce_min", x, dims, keepdim)
+
+
+TABLE["aten.max.default"] = _amax
+TABLE["aten.min.default"] = _amin
+
+
+def _lower_bool_reduction(op):
+    def lower(e, out, x, dims=None, keepdim=False):
+        return e.cast(_reduce(e, op, truth(e, x), dims, keepdim), out.dtype)
+
+    return lower
+
+
+for _aten, _op in (("any", "reduce_any"), ("all", "reduce_all")):
+    for _overload in ("default", "dim", "dims"):
+        TABLE[f"aten.{_aten}.{_overload}"] = _lower_bool_reduction(_op)
+
+
+def _lower_arg(op):
+    def lower(e, out, x, dim=None, keepdim=False):
+        if dim is None:
+            flat = e.reshape(x, [product(e, x.sizes)])
+            _not_empty(e, flat, [0])
+            return e.reshape(e(op, flat, axis=0), e.sizes(out.shape))
+        if x.rank == 0:
+            return e.scalar(0, torch.int64)
+        axis = axis_of(dim, x.rank)
+        _not_empty(e, x, [axis])
+        return e(op, x, axis=axis, keepdims=bool(keepdim))
+
+    return lower
+
+
+TABLE["aten.argmax.default"] = _lower_arg("argmax")
+TABLE["aten.argmin.default"] = _lower_arg("argmin")
+
+
+def _lower_extreme(op, arg):
+    def lower(e, out, x, dim, keepdim=False):
+        if x.rank == 0:
+            return [x, e.scalar(0, torch.int64)]
+        axis = axis_of(dim, x.rank)
+        _not_empty(e, x, [axis])
+        return [e(op, x, axes=[axis], keepdims=bool(keepdim)), e(arg, x, axis=axis, keepdims=bool(keepdim))]
+
+    return lower
+
+
+TABLE["aten.max.dim"] = _lower_extreme("reduce_max", "argmax")
+TABLE["aten.min.dim"] = _lower_extreme("reduce_min", "argmin")
+
+
+@lowers("aten.var.correction")
+def _var(e, out, x, dims=None, *, correction=None, keepdim=False):
+    return (
+        _reduce(e, "variance", x, dims, keepdim)
+        if correction is None
+        else e("variance", x, axes=axes_of(dims, x.rank), correction=float(number(correction)), keepdims=bool(keepdim))
+    )
+
+
+@lowers("aten.var_mean.correction")
+def _var_mean(e, out, x, dims=None, *, correction=None, keepdim=False):
+    return [_var(e, out, x, dims, correction=correction, keepdim=keepdim), _reduce(e, "mean", x, dims, keepdim)]
+
+
+@lowers("aten.std.correction")
+def _std(e, out, x, dims=None, *, correction=None, keepdim=False):
+    wide = torch.float32 if x.dtype in HALVES else x.dtype
+    return e.cast(e("sqrt", _var(e, out, e.cast(x, wide), dims, correction=correction, keepdim=keepdim)), out.dtype)
+
+
+@lowers("aten.logsumexp.default")
+def _logsumexp(e, out, x, dims, keepdim=False):
+    return _reduce(e, "logsumexp", e.cast(x, out.dtype), dims, keepdim) if x.rank else e.cast(x, out.dtype)
+
+
+@lowers("aten.cumsum.default")
+def _cumsum(e, out, x, dim, dtype=None):
+    return e("cumsum", e.cast(x, out.dtype), axis=axis_of(dim, x.rank)) if x.rank else e.cast(x, out.dtype)
+
+
+@lowers("aten.cumprod.default")
+def _cumprod(e, out, x, dim, dtype=None):
+    return e("cumprod", e.cast(x, out.dtype), axis=axis_of(dim, x.rank)) if x.rank else e.cast(x, out.dtype)
+
+
+@lowers("aten.sort.default", "aten.sort.stable")
+def _sort(e, out, x, *args, **kwargs):
+    stable = kwargs.get("stable")
+    args = list(args)
+    if "stable" not in kwargs and args and isinstance(args[0], bool):
+        stable = args.pop(0)
+    dim = args[0] if args else kwargs.get("dim", -1)
+    descending = args[1] if len(args) > 1 else kwargs.get("descending", False)
+    if x.rank == 0:
+        return [x, e.scalar(0, torch.int64)]
+    values, indices = e.ops("sort", x, axis=axis_of(dim, x.rank), descending=bool(descending))
+    return [values, indices if stable else None]  # else the order of equal elements is PyTorch's own choice
+
+
+@lowers("aten.topk.default")
+def _topk(e, out, x, k, dim=-1, largest=True, sorted=True):
+    if x.rank == 0:
+        raise Unsupported("topk of a 0-d tensor")
+    values, _ = e.ops("topk", x, k=e.size(k), axis=axis_of(dim, x.rank), largest=bool(largest))
+    return [values, None]  # which of equal elements it names is PyTorch's own choice

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that move elements without computing: views, slices, concatenation, padding."""
+
+from ..emit import GE, LE, Unsupported, is_symbolic
+from .table import TABLE, axes_of, axis_of, lowers, number
+
+
+@lowers(
+    "aten.view.default",
+    "aten._unsafe_view.default",
+    "aten.reshape.default",
+    "aten.view_copy.default",
+    "aten._reshape_copy.default",
+    "aten._reshape_alias.default",
+)
+def _view(e, out, x, *_):
+    return e.reshape(x, e.sizes(out.shape))
+
+
+@lowers("aten.permute.default", "aten.permute_copy.default")
+def _permute(e, out, x, dims):
+    return e("transpose", x, perm=[axis_of(d, x.rank) for d in dims]) if x.rank else x
+
+
+@lowers("aten.t.default")
+def _t(e, out, x):
+    return e("transpose", x, perm=[1, 0]) if x.rank == 2 else x
+
+
+@lowers("aten.transpose.int", "aten.transpose_copy.int")
+def _transpose(e, out, x, a, b):
+    if x.rank == 0:
+        return x
+    perm = list(range(x.rank))
+    a, b = axis_of(a, x.rank), axis_of(b, x.rank)
+    perm[a], perm[b] = perm[b], perm[a]
+    return e("transpose", x, perm=perm)
+
+
+@lowers("aten.expand.default", "aten.expand_copy.default")
+def _expand(e, out, x, sizes, implicit=False):
+    return e.broadcast(x, e.sizes(out.shape))
+
+
+@lowers("aten.unsqueeze.default")
+def _unsqueeze(e, out, x, dim):
+    return e("expand_dims", x, axes=[dim % (x.rank + 1)])
+
+
+@lowers("aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims")
+def _squeeze(e, out, x, dims=None):
+    axes = [a for a in (range(x.rank) if dims is None else axes_of(dims, x.rank) if dims != [] else []) if x.sizes[a] == 1]
+    return e("squeeze", x, axes=axes) if axes else x
+
+
+@lowers("aten.flatten.using_ints", "aten.unflatten.int")
+def _reshaped(e, out, x, *_):
+    return e.reshape(x, e.sizes(out.shape))
+
+
+def place_of(e, index, size, limit):
+    """An index of a slice, made absolute and kept within [0, size]; `limit` is what it is when it lies beyond."""
+    index = e.size(index)
+    if not is_symbolic(index) and index < 0:
+        if e.known(GE, size, -index) is True:
+            return e.add(size, index)
+        if not is_symbolic(size):
+            return 0
+        raise Unsupported("a negative slice of a symbolic size")
+    if not is_symbolic(index) and index >= (1 << 62):
+        return limit
+    if e.known(LE, index, size) is True:
+        return index
+    if e.known(GE, index, size) is True:
+        return size
+    raise Unsupported("a slice whose bound depends on the sizes")
+
+
+def _slice_axis(e, x, axis, start, limit, step=1):
+    starts, limits, strides = [0] * x.rank, list(x.sizes), [1] * x.rank
+    starts[axis], limits[axis], strides[axis] = start, limit, step
+    if starts == [0] * x.rank and limits == x.sizes and step == 1:
+        return x
+    return e("slice", x, starts=starts, limits=limits, strides=strides)
+
+
+@lowers("aten.slice.Tensor", "aten.slice_copy.Tensor")
+def _slice(e, out, x, dim=0, start=None, end=None, step=1):
+    axis = axis_of(dim, x.rank)
+    size = x.sizes[axis]
+    first = 0 if start is None else place_of(e, start, size, size)
+    last = size if end is None else place_of(e, end, size, size)
+    if e.known(LE, first, last) is not True:
+        if e.known(GE, first, last) is not True:
+            raise Unsupported("a slice that may be empty")
+        last = first
+    return _slice_axis(e, x, axis, first, last, number(step))
+
+
+@lowers("aten.select.int", "aten.select_copy.int")
+def _select(e, out, x, dim, index):
+    axis = axis_of(dim, x.rank)
+    index = e.size(index)
+    if not is_symbolic(index) and index < 0:
+        index = e.add(x.sizes[axis], index)
+    return e("squeeze", _slice_axis(e, x, axis, index, e.add(index, 1)), axes=[axis])
+
+
+@lowers("aten.narrow.default")
+def _narrow(e, out, x, dim, start, length):
+    axis = axis_of(dim, x.rank)
+    start = place_of(e, start, x.sizes[axis], x.sizes[axis])
+    return _slice_axis(e, x, axis, start, e.add(start, e.size(length)))
+
+
+@lowers("aten.cat.default", "aten.concat.default")
+def _cat(e, out, tensors, dim=0):
+    parts = [e.cast(t, out.dtype) for t in tensors if not (t.sizes == [0] and out.dim() != 1)]  # PyTorch skips these
+    return parts[0] if len(parts) == 1 else e("concat", *parts, axis=axis_of(dim, out.dim()))
+
+
+@lowers("aten.stack.default")
+def _stack(e, out, tensors, dim=0):
+    return e("stack", *[e.cast(t, out.dtype) for t in tensors], axis=axis_of(dim, out.dim()))
+
+
+def _pieces(e, x, axis, sizes):
+    pieces, start = [], 0
+    for s in sizes:
+        pieces.append(_slice_axis(e, x, axis, start, e.add(start, s)))
+        start = e.add(start, s)
+    return pieces
+
+
+@lowers("aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.split_with_sizes_copy.default")
+def _split(e, out, x, _sizes, dim=0):
+    axis = axis_of(dim, x.rank)
+    return _pieces(e, x, axis, [e.size(t.shape[axis]) for t in out])
+
+
+@lowers("aten.unbind.int")
+def _unbind(e, out, x, dim=0):
+    axis = axis_of(dim, x.rank)
+    return [e("squeeze", p, axes=[axis]) for p in _pieces(e, x, axis, [1] * len(out))]
+
+
+@lowers("aten.flip.default")
+def _flip(e, out, x, dims):
+    return e("flip", x, axes=[axis_of(d, x.rank) for d in dims]) if x.rank and dims else x
+
+
+@lowers("aten.roll.default")
+def _roll(e, out, x, shifts, dims=()):
+    shifts = [number(s) for s in (shifts if isinstance(shifts, (list, tuple)) else [shifts])]
+    if x.rank == 0:
+        return x
+    return e("roll", x, shifts=shifts, axes=[axis_of(d, x.rank) for d in dims])
+
+
+@lowers("aten.repeat.default")
+def _repeat(e, out, x, repeats):
+    repeats = [number(r) for r in repeats]
+    return e("tile", x, repeats=repeats) if repeats else x
+
+
+@lowers("aten.constant_pad_nd.default")
+def _constant_pad(e, out, x, pad, value=0):
+    low, high = [0] * x.rank, [0] * x.rank
+    for i in range(len(pad) // 2):
+        axis = x.rank - 1 - i
+        low[axis], high[axis] = e.size(pad[2 * i]), e.size(pad[2 * i + 1])
+    return e("pad", x, e.scalar(value, x.dtype), low=low, high=high)
+
+
+def _lower_edge_pad(mode):
+    def lower(e, out, x, pad):
+        low, high = [0] * x.rank, [0] * x.rank
+        for i in range(len(pad) // 2):
+            axis = x.rank - 1 - i
+            low[axis], high[axis] = e.size(pad[2 * i]), e.size(pad[2 * i + 1])
+        return e("pad", x, None, low=low, high=high, mode=mode)
+
+    return lower
+
+
+for _n in (1, 2, 3):
+    TABLE[f"aten.reflection_pad{_n}d.default"] = _lower_edge_pad("reflect")
+    TABLE[f"aten.replication_pad{_n}d.default"] = _lower_edge_pad("edge")
+
+
+@lowers("aten.as_strided.default", "aten.as_strided_copy.default")
+def _as_strided(e, out, x, size, stride, storage_offset=None):
+    if not x.dense:
+        raise Unsupported("as_strided of memory that is not dense")
+    return e("as_strided", x, shape=e.sizes(size), strides=e.sizes(stride), offset=e.size(storage_offset or 0))
+
+
+@lowers("aten.diagonal.default", "aten.diagonal_copy.default")
+def _diagonal(e, out, x, offset=0, dim1=0, dim2=1):
+    return e("diagonal", x, offset=offset, axis1=axis_of(dim1, x.rank), axis2=axis_of(dim2, x.rank))
+
+
+for _aten in ("tril", "triu"):
+    TABLE[f"aten.{_aten}.default"] = lambda e, out, x, diagonal=0, op=_aten: e(op, x, diagonal=number(diagonal))
