@@ -107,18 +107,26 @@ def _context(config, texts):
         return _contexts[key]
 
 
+# Operators that PyTorch's core set leaves whole, and whose decompositions lead to operators that have lowerings.
+BEYOND_CORE = {
+    "aten._batch_norm_with_update_functional.default",
+    "aten.dist.default",
+    "aten.grid_sampler_2d.default",
+    "aten.narrow_copy.default",
+    "aten.unbind_copy.int",
+}
+
+
 def decompositions():
     """Those of PyTorch's that lead to what has a lowering, without those that lose something on the way."""
     global _decompositions
     if _decompositions is None:
-        from torch._decomp import core_aten_decompositions
+        from torch._decomp import core_aten_decompositions, decomposition_table
 
-        kept = ("scaled_dot_product", "dropout", "native_layer_norm_backward", "embedding_dense_backward")
-        _decompositions = {
-            op: f
-            for op, f in core_aten_decompositions().items()
-            if str(op) not in TABLE and not any(k in str(op) for k in kept)
-        }
+        kept = ("scaled_dot_product", "native_dropout.default", "native_layer_norm_backward", "embedding_dense_backward")
+        table = dict(core_aten_decompositions().items())
+        table.update((op, f) for op, f in decomposition_table.items() if str(op) in BEYOND_CORE)
+        _decompositions = {op: f for op, f in table.items() if str(op) not in TABLE and not any(k in str(op) for k in kept)}
     return _decompositions
 
 

@@ -49,6 +49,13 @@ def is_number(v):
     return isinstance(v, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
+def of_numbers(node):
+    """Whether a node computes with sizes and other numbers alone, or checks them: Python does so, and no operator runs."""
+    if is_number(node.meta.get("val")):
+        return True
+    return str(node.target) == "aten._assert_scalar.default"
+
+
 def symbols_of(v):
     """The symbols in the shape of a fake value."""
     if isinstance(v, torch.SymInt):
@@ -215,7 +222,7 @@ class Partitioner:
             ):
                 ours[node] = ours[node.args[0]]
             else:
-                ours[node] = node.op == "call_function" and not is_number(node.meta.get("val")) and self.taken(node)
+                ours[node] = node.op == "call_function" and not of_numbers(node) and self.taken(node)
         return ours
 
     @staticmethod

@@ -97,9 +97,12 @@ def _leaky_relu(e, out, x, slope=0.01):
 
 @lowers("aten.elu.default")
 def _elu(e, out, x, alpha=1, scale=1, input_scale=1):
-    if scale != 1 or input_scale != 1:
-        raise Unsupported("elu with a scale")
-    return e("elu", x, alpha=float(number(alpha)))
+    if scale == 1 and input_scale == 1:
+        return e("elu", x, alpha=float(number(alpha)))
+    dtype = torch.float32 if x.dtype in HALVES else x.dtype
+    x = e.cast(x, dtype)
+    below = e("mul", e("expm1", e("mul", x, e.scalar(number(input_scale), dtype))), e.scalar(number(alpha) * scale, dtype))
+    return e.cast(e("select", e("gt", x, 0), e("mul", x, e.scalar(number(scale), dtype)), below), out.dtype)
 
 
 @lowers("aten.celu.default")
@@ -304,6 +307,21 @@ def _lerp(e, out, a, b, weight):
     near = e("add", a, e("mul", w, d))
     far = e("sub", b, e("mul", d, e("sub", e.scalar(1, dtype), w)))
     return e.cast(e("select", e("lt", e("abs", w), 0.5), near, far), out.dtype)
+
+
+@lowers("aten.ldexp.Tensor")
+def _ldexp(e, out, x, exponent):
+    return e("mul", e.cast(x, out.dtype), e("pow", e.scalar(2, out.dtype), e.cast(exponent, out.dtype)))
+
+
+@lowers("aten.round.decimals")
+def _round_decimals(e, out, x, *, decimals):
+    if not x.dtype.is_floating_point:
+        raise Unsupported("round of integers")
+    dtype = torch.float32 if x.dtype in HALVES else x.dtype
+    scale = e.scalar(10.0 ** abs(decimals), dtype)
+    up, down = ("mul", "div") if decimals >= 0 else ("div", "mul")
+    return e.cast(e(down, e("round", e(up, e.cast(x, dtype), scale)), scale), out.dtype)
 
 
 @lowers("aten.signbit.default")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathering and scattering."""
 
+import math
+
 import torch
 
 from ..emit import HALVES, Unsupported, Value, is_symbolic
@@ -15,8 +17,10 @@ def _embedding(e, out, weight, indices, padding_idx=-1, scale_grad_by_freq=False
 
 @lowers("aten.index_select.default")
 def _index_select(e, out, x, dim, index):
-    if x.rank == 0:
-        raise Unsupported("index_select of a 0-d tensor")
+    if x.rank == 0:  # one element, chosen once
+        if index.rank == 0 or index.sizes == [1]:
+            return x
+        raise Unsupported("index_select of a 0-d tensor by several indices")
     if index.rank == 0:
         index = e.reshape(index, [1])
     return e("gather", x, index, axis=axis_of(dim, x.rank))
@@ -26,6 +30,8 @@ def _index_select(e, out, x, dim, index):
 def _gather(e, out, x, dim, index, sparse_grad=False):
     if x.rank == 0 or index.rank == 0:
         raise Unsupported("gather of a 0-d tensor")
+    if index.dtype not in (torch.int32, torch.int64):
+        index = e.cast(index, torch.int64)
     return e("take_along_axis", x, index, axis=axis_of(dim, x.rank))
 
 
@@ -73,15 +79,24 @@ def _index_put(e, out, x, indices, values, accumulate=False):
         return e("select", indices[0], e("add", x, values) if accumulate else values, x)  # a mask and a number
     if not places or any(indices[k].dtype in (torch.bool, torch.uint8) for k in places):
         raise Unsupported("an index that is a mask")
-    if places != list(range(len(places))):
-        raise Unsupported("index tensors behind the first dimension")
+    if places != list(range(places[0], places[0] + len(places))):
+        raise Unsupported("index tensors that are not adjacent")
     if accumulate and x.dtype in HALVES:
         raise Unsupported("sums of halves by an index, which PyTorch rounds in another order")
     if x.rank == 0:
         raise Unsupported("an index into a 0-d tensor")
     tuples = _index_tuples(e, x, indices, places)
-    values = e.broadcast(values, tuples.sizes[:-1] + x.sizes[len(places) :])
-    return e("scatter_nd", x, tuples, values, reduction="add" if accumulate else "none")
+    first, depth, rank = places[0], len(places), tuples.rank - 1
+    reduction = "add" if accumulate else "none"
+    before, behind = list(range(first)), list(range(first + depth, x.rank))
+    values = e.broadcast(values, x.sizes[:first] + tuples.sizes[:-1] + x.sizes[first + depth :])
+    if first == 0:
+        return e("scatter_nd", x, tuples, values, reduction=reduction)
+    # The indexed dimensions to the front, in the target as in the values, and back again.
+    perm = places + before + behind
+    moved = list(range(first, first + rank)) + before + list(range(first + rank, first + rank + len(behind)))
+    y = e("scatter_nd", e("transpose", x, perm=perm), tuples, e("transpose", values, perm=moved), reduction=reduction)
+    return e("transpose", y, perm=[perm.index(k) for k in range(x.rank)])
 
 
 @lowers("aten.scatter.src", "aten.scatter.value")
@@ -99,18 +114,60 @@ def _scatter_with(e, out, x, dim, index, src, *, reduce):
     return _scattered(e, x, dim, index, src, {"add": "add", "multiply": "mul"}[reduce])
 
 
+def _neutral(e, reduction, dtype):
+    """What a reduction begins with."""
+    if reduction in ("sum", "mean"):
+        return e.scalar(0, dtype)
+    if reduction == "prod":
+        return e.scalar(1, dtype)
+    if dtype == torch.bool:
+        return e.scalar(reduction == "amin", dtype)
+    if dtype.is_floating_point:
+        return e.scalar(math.inf if reduction == "amin" else -math.inf, dtype)
+    info = torch.iinfo(dtype)
+    return e.scalar(info.max if reduction == "amin" else info.min, dtype)
+
+
+_REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}
+
+
 @lowers("aten.scatter_reduce.two")
 def _scatter_reduce(e, out, x, dim, index, src, reduce, *, include_self=True):
-    names = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
-    if reduce not in names or not include_self:
-        raise Unsupported("scatter_reduce of a mean, or without the values that are there")
-    return _scattered(e, x, dim, index, src, names[reduce])
+    if reduce == "mean" and (x.dtype in HALVES or x.dtype == torch.bool):
+        raise Unsupported("a mean of halves or bools by an index")
+    start = x
+    if not include_self:
+        start = _scattered(e, x, dim, index, e.broadcast(_neutral(e, reduce, x.dtype), index.sizes), "none")
+    y = _scattered(e, start, dim, index, src, _REDUCTIONS[reduce])
+    if reduce != "mean":
+        return y
+    ones = e.broadcast(e.scalar(1, x.dtype), index.sizes)
+    counts = e.broadcast(e.scalar(1 if include_self else 0, x.dtype), x.sizes)
+    counts = e("maximum", _scattered(e, counts, dim, index, ones, "add"), e.scalar(1, x.dtype))
+    return e("div" if x.dtype.is_floating_point else "floor_div", y, counts)
+
+
+@lowers("aten.index_reduce.default")
+def _index_reduce(e, out, x, dim, index, source, reduce, *, include_self=True):
+    if x.rank == 0:
+        row = _index_reduce(e, out, e.reshape(x, [1]), 0, index, e.reshape(source, [1]), reduce, include_self=include_self)
+        return e.reshape(row, [])
+    if index.rank == 0:
+        index = e.reshape(index, [1])
+    axis = axis_of(dim, x.rank)
+    index = e.reshape(index, [1] * axis + index.sizes + [1] * (x.rank - axis - 1))
+    index = e.cast(e.broadcast(index, source.sizes), torch.int64)
+    return _scatter_reduce(e, out, x, axis, index, source, reduce, include_self=include_self)
 
 
 @lowers("aten.index_add.default")
 def _index_add(e, out, x, dim, index, source, alpha=1):
-    if x.rank == 0 or index.rank == 0 or x.dtype in HALVES:
-        raise Unsupported("index_add of a 0-d tensor, or of halves")
+    if x.dtype in HALVES:
+        raise Unsupported("index_add of halves, which PyTorch rounds in another order")
+    if x.rank == 0:
+        return e.reshape(_index_add(e, out, e.reshape(x, [1]), 0, index, e.reshape(source, [1]), alpha), [])
+    if index.rank == 0:
+        index = e.reshape(index, [1])
     axis = axis_of(dim, x.rank)
     if alpha != 1:
         source = e("mul", source, e.scalar(number(alpha), x.dtype))
@@ -155,8 +212,10 @@ def _fill(e, out, x, value):
 
 @lowers("aten.unfold.default", "aten.unfold_copy.default")
 def _unfold(e, out, x, dim, size, step):
-    if x.rank == 0 or is_symbolic(e.size(size)) or size == 0:
-        raise Unsupported("unfold of a 0-d tensor")
+    if is_symbolic(e.size(size)) or size == 0:
+        raise Unsupported("unfold into pieces of a symbolic size, or of none")
+    if x.rank == 0:
+        return e("expand_dims", x, axes=[0])
     axis = axis_of(dim, x.rank)
     count = e.sizes(out.shape)[axis]
     starts = e("reshape", e("mul", e("iota", shape=[count], axis=0, dtype=torch.int64), step), shape=[count, 1])

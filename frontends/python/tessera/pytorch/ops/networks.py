@@ -3,7 +3,7 @@
 
 import torch
 
-from ..emit import HALVES, Unsupported
+from ..emit import HALVES, Unsupported, Value
 from .table import TABLE, axis_of, lowers, number, spread, wide
 
 
@@ -39,11 +39,14 @@ def _addbmm(e, out, bias, a, b, beta=1, alpha=1):
 
 @lowers("aten.searchsorted.Tensor")
 def _searchsorted(e, out, boundaries, x, *, out_int32=False, right=False, side=None, sorter=None):
-    if sorter is not None or x.rank == 0:
-        raise Unsupported("searchsorted through a sorter, or of a 0-d tensor")
+    if sorter is not None:
+        raise Unsupported("searchsorted through a sorter")
+    if not isinstance(x, Value):
+        raise Unsupported("searchsorted of a number")
     if side is not None and right and side != "right":
         raise Unsupported("two sides")
-    return e.cast(e("searchsorted", boundaries, x, right=bool(right or side == "right")), out.dtype)
+    found = e("searchsorted", boundaries, e.reshape(x, [1]) if x.rank == 0 else x, right=bool(right or side == "right"))
+    return e.cast(e.reshape(found, x.sizes), out.dtype)
 
 
 @lowers("aten.bucketize.Tensor")

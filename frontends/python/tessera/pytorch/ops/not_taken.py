@@ -15,7 +15,7 @@ NOT_TAKEN = {
     "aten.col2im.default": "sums of overlapping blocks",
     "aten.convolution_backward.default": "a gradient of convolution",
     "aten.embedding_dense_backward.default": "a gradient of embedding",
-    "aten.grid_sampler_2d.default": "sampling at positions that are data",
+    "aten.grid_sampler_2d.default": "decomposed by PyTorch",
     "aten.masked_scatter.default": "positions that are counted from a mask",
     "aten.max_pool2d_with_indices_backward.default": "a gradient of pooling",
     "aten.native_dropout.default": "random numbers are those of PyTorch's generator",
