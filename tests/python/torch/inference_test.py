@@ -67,6 +67,15 @@ class Inference(unittest.TestCase):
         for a, b in zip(found, expected):
             self.assertEqual(a.stride(), b.stride())
 
+    def test_strides_with_gaps_between_symbolic_sizes(self):
+        def f(x):
+            n = x.shape[0]
+            return x.new_empty_strided((n, 2, 2), (1, n, 3)), x + 1
+
+        found = compiled(f, dynamic=True)(torch.ones(2, 3))[0]
+        self.assertEqual((found.shape, found.stride()), ((2, 2, 2), (1, 2, 3)))
+        self.assertIn("new_empty_strided", pytorch.report())
+
     def test_channels_last(self):
         conv = nn.Conv2d(3, 8, 3, padding=1).to(memory_format=torch.channels_last)
         found, expected = self.same(lambda x: F.relu(conv(x)), torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last))

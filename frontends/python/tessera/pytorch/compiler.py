@@ -15,6 +15,14 @@ from .partition import Partitioner, hints, is_dense, is_tensor, leaving_views, l
 _graphs = itertools.count()
 
 
+class UnsupportedResult(Unsupported):
+    """A region cannot give this node's result as PyTorch has it; the rest of the region is not to blame."""
+
+    def __init__(self, node, why):
+        super().__init__(why)
+        self.node = node
+
+
 class CompiledRegion:
     """A region as an executable: run(tensors and sizes) -> tensors."""
 
@@ -41,7 +49,10 @@ class CompiledRegion:
             results = []
             self.views.clear()
             for node in region.outputs:
-                value, view = arranged(e, env[node], node.meta["val"])
+                try:
+                    value, view = arranged(e, env[node], node.meta["val"])
+                except Unsupported as why:
+                    raise UnsupportedResult(node, str(why)) from None
                 results.append(value.id)
                 self.views.append(view)
             # A symbol that no input has as a size of its own gets an input that only carries it.
@@ -140,8 +151,9 @@ def arranged(e, value, fake):
     strides = hints(fake.stride())
     order = sorted(range(fake.dim()), key=lambda k: (-strides[k], k))
     if not is_dense(fake, order):
-        symbolic = any(isinstance(s, torch.SymInt) for s in (*fake.stride(), *fake.shape))
-        return value, None if symbolic else Strided(list(fake.shape), strides)
+        if any(isinstance(s, torch.SymInt) for s in (*fake.stride(), *fake.shape)):
+            raise Unsupported("a result of symbolic sizes whose elements do not lie side by side")
+        return value, Strided(list(fake.shape), strides)
     if order == list(range(fake.dim())):
         return value, None
     return e("transpose", value, perm=order), Permuted(order)
@@ -193,11 +205,15 @@ def compile_graph(gm, context, records, options, report):
             for level, region in sorted(regions.items()):
                 compiled[level] = CompiledRegion(context, records, region, shape_env, f"graph{next(_graphs)}", report)
             break
+        except UnsupportedResult as e:
+            why, blamed = str(e), [e.node]
+            if e.node.target is operator.getitem:
+                blamed = [n for n in regions[level].nodes if n in (e.node.args[0], *e.node.args[0].users)]
         except Unsupported as e:  # what single nodes could not show: the region is given to ATen as a whole
-            why = str(e)
+            why, blamed = str(e), regions[level].nodes
         except _core.UserError as e:
-            why = f"{e.code}: {e.message}"
-        for node in regions[level].nodes:
+            why, blamed = f"{e.code}: {e.message}", regions[level].nodes
+        for node in blamed:
             ours[node] = False
             if node.target is not operator.getitem:
                 partitioner.refuse(node, why)
