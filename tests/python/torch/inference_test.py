@@ -9,7 +9,9 @@ import torch.nn.functional as F
 
 import tessera
 from tessera import pytorch
-from tessera.pytorch import backend
+from tessera.pytorch import backend, list_mode_options, list_options
+from tessera.pytorch.ops import TABLE
+from tessera.pytorch.options import MODES
 
 
 def compiled(f, **kwargs):
@@ -176,16 +178,52 @@ class Inference(unittest.TestCase):
             torch.testing.assert_close(compiled(m)(x), m(x), rtol=2e-2, atol=2e-2)
 
     def test_modes_and_options(self):
-        for mode in ("default", "max-autotune-no-cudagraphs", "eager", "lite"):
+        for mode in (*list_mode_options(), None):
             self.same_mode(mode)
-        for bad in (
-            {"options": {"fallbak": "error"}},
-            {"options": {"fallback": "never"}},
-            {"options": {"config": "no_such_config"}},
+        for bad, says in (
+            ({"options": {"fallbak": "error"}}, "did you mean 'fallback'?"),
+            ({"options": {"fallback": "never"}}, "expected 'aten' or 'error'"),
+            ({"options": {"verify": "yes"}}, "expected True or False"),
+            ({"options": {"config": "no_such_config"}}, "no_such_config"),
+            ({"mode": "max-autotun"}, "did you mean 'max-autotune'?"),
+            ({"options": {"mode": "none"}}, "it has: default"),
         ):
             with self.assertRaises(Exception) as caught:
                 compiled(lambda x: x + 1, **bad)(torch.ones(2))
             self.assertIn("TSR-", str(caught.exception))
+            self.assertIn(says, str(caught.exception))
+
+    def test_what_modes_and_options_there_are(self):
+        self.assertEqual(set(list_mode_options()), set(MODES))
+        self.assertEqual(list_mode_options("verify")["sets"], {"verify": True})
+        with self.assertRaises(tessera.UserError):
+            list_mode_options("verif")
+        self.assertLessEqual({"fallback", "verify", "mode", "config", "set", "max_autotune"}, set(list_options()))
+
+    def test_verify_passes_what_is_right(self):
+        m = Network().eval()
+        for dynamic in (False, True):
+            f = compiled(m, mode="verify", dynamic=dynamic)
+            for n in (5, 7):
+                x = torch.randn(n, 8)
+                torch.testing.assert_close(f(x), m(x))
+
+    def test_verify_names_the_first_node_that_differs(self):
+        kept = TABLE["aten.sin.default"]
+        self.addCleanup(TABLE.__setitem__, "aten.sin.default", kept)
+        TABLE["aten.sin.default"] = lambda e, out, x: e("cos", x)
+
+        def f(x):
+            y = x.exp()
+            return (y.sin() + 1) * 2
+
+        for options in ({"mode": "verify"}, {"options": {"verify": True, "mode": "eager"}}):
+            with self.assertRaises(tessera.InternalError) as caught:
+                compiled(f, **options)(torch.ones(3))
+            self.assertEqual(caught.exception.code, "TSR-F062")
+            self.assertRegex(str(caught.exception), "'sin' of region graph[0-9]+, aten.sin.default, differs from ATen's result")
+            self.assertIn("inference_test.py", str(caught.exception))
+        torch.testing.assert_close(compiled(f)(torch.ones(3)), (torch.ones(3).exp().cos() + 1) * 2)
 
     def same_mode(self, mode):
         torch.testing.assert_close(compiled(lambda x: x.sin() + 1, mode=mode)(torch.ones(4)), torch.ones(4).sin() + 1)

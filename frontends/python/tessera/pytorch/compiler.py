@@ -10,7 +10,8 @@ from torch.fx.node import Node, map_arg
 
 from .. import _core
 from .emit import Emitter, Unsupported
-from .partition import Partitioner, hints, is_dense, is_tensor, leaving_views, lower, regions_of
+from .partition import Partitioner, hints, is_dense, is_tensor, leaving_views, lower, regions_of, with_all_outputs
+from .verify import verified
 
 _graphs = itertools.count()
 
@@ -26,8 +27,9 @@ class UnsupportedResult(Unsupported):
 class CompiledRegion:
     """A region as an executable: run(tensors and sizes) -> tensors."""
 
-    def __init__(self, context, records, region, shape_env, name, report):
-        self.region, self.report = region, report
+    def __init__(self, context, records, region, shape_env, name, report, verify=False):
+        self.region, self.report, self.name, self.verify = region, report, name, verify
+        self.every_node = lambda: CompiledRegion(context, records, with_all_outputs(region), shape_env, name, report)
         self.values = lambda s: shape_env.replace(s)
         self.inputs, self.outputs = region.inputs, region.outputs
         self.views = []  # per output: what makes PyTorch's strides of the dense result, or None
@@ -86,12 +88,14 @@ class CompiledRegion:
                 if not e.code.startswith("TSR-T02"):
                     raise
                 self.report.fell_back(e)
-                env = dict(zip(self.inputs, [args[k] for k in inputs]))
-                return self._through_aten(env, [a for a in args[len(self.inputs) :] if isinstance(a, int)])
+                tensors = [args[k] for k in inputs]
+                return self.through_aten(tensors, [a for a in args[len(self.inputs) :] if isinstance(a, int)])
 
-        return call
+        return verified(self, call, inputs, self.name, self.every_node) if self.verify else call
 
-    def _through_aten(self, env, sizes):
+    def through_aten(self, tensors, sizes):
+        """What ATen computes of the region's inputs, as the executable would give it."""
+        env = dict(zip(self.inputs, tensors))
         values = {}  # of symbols
         for n in self.inputs:
             for k, d in enumerate(n.meta["val"].shape):
@@ -203,7 +207,9 @@ def compile_graph(gm, context, records, options, report):
         try:
             compiled = {}
             for level, region in sorted(regions.items()):
-                compiled[level] = CompiledRegion(context, records, region, shape_env, f"graph{next(_graphs)}", report)
+                compiled[level] = CompiledRegion(
+                    context, records, region, shape_env, f"graph{next(_graphs)}", report, options["verify"]
+                )
             break
         except UnsupportedResult as e:
             why, blamed = str(e), [e.node]

@@ -42,10 +42,7 @@ def list_options():
 
 def list_mode_options(mode=None):
     """What each mode sets, or one of them."""
-    modes = json.loads(_core.modes())
-    modes = modes.get("modes", modes) if isinstance(modes, dict) else {m["name"]: m for m in modes}
-    if isinstance(modes, list):
-        modes = {m["name"]: m for m in modes}
+    modes = {m["name"]: m for m in json.loads(_core.modes())["modes"]}
     modes[VERIFY] = {"name": VERIFY, "help": OPTIONS["verify"][1], "sets": {"verify": True}}
     if mode is None:
         return modes

@@ -318,3 +318,8 @@ def regions_of(gm, levels, ours, chains):
             if read_outside(node, inside):
                 region.outputs.append(node)
     return {level: region for level, region in regions.items() if region.outputs}
+
+
+def with_all_outputs(region):
+    """The same region, giving the value of every node that is one tensor."""
+    return Region(region.nodes, region.inputs, [n for n in region.nodes if is_tensor(n.meta["val"])])
