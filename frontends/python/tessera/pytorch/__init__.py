@@ -17,6 +17,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 
 from .. import _core
+from . import artifact
 from .compiler import compile_graph
 from .emit import Records
 from .ops import TABLE
@@ -95,13 +96,18 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     def compile_one(graph, _inputs):
         return compile_graph(graph, context, records, chosen, REPORT)
 
-    return aot_autograd(
-        fw_compiler=compile_one,
-        bw_compiler=compile_one,
-        inference_compiler=compile_one,
-        partition_fn=default_partition,
-        decompositions=decompositions(),
-    )(gm, inputs)
+    def compile_now():
+        return aot_autograd(
+            fw_compiler=compile_one,
+            bw_compiler=compile_one,
+            inference_compiler=compile_one,
+            partition_fn=default_partition,
+            decompositions=decompositions(),
+        )(gm, inputs)
+
+    if artifact.wanted():
+        return artifact.Artifact.of(gm, inputs, {"mode": mode, "options": options}, compile_now)
+    return compile_now()
 
 
 backend.reset = reset
