@@ -12,8 +12,10 @@ TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-4, torch.float16: 1e-3, tor
 
 
 def difference(found, expected, exact=None):
-    """What differs between two tensors: "" when nothing does. Floats are compared by the distance of both to `exact`, the result
-    in f64, where there is one."""
+    """What differs between two tensors: "" when nothing does.
+
+    Floats are compared by the distance of both to `exact`, the result in f64, where there is one.
+    """
     if (found.dtype, found.shape) != (expected.dtype, expected.shape):
         return f"{found.dtype} {list(found.shape)}, expected {expected.dtype} {list(expected.shape)}"
     if not found.dtype.is_floating_point:
