@@ -1,75 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of kernels for caches. Only this build reads them, on this machine's byte order; every length is checked.
+// Bytes of kernels for caches; see the kit's header.
 #pragma once
 
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <vector>
-
-#include "tessera/plugin.hpp"
+#include "tessera/kit/saved.hpp"
 
 namespace cpu {
 
-class SavedWriter {
- public:
-  template <class T>
-  void number(T v) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    out_.append(reinterpret_cast<const char*>(&v), sizeof v);
-  }
-  void text(std::string_view s) {
-    number<uint64_t>(s.size());
-    out_ += s;
-  }
-  template <class T>
-  void numbers(const std::vector<T>& v) {
-    number<uint64_t>(v.size());
-    for (const T& x : v) number(x);
-  }
-  std::string take() { return std::move(out_); }
-
- private:
-  std::string out_;
-};
-
-class SavedReader {  // throws TSR-J004 where the bytes end too early
- public:
-  explicit SavedReader(std::string_view bytes) : rest_(bytes) {}
-  template <class T>
-  T number() {
-    static_assert(std::is_trivially_copyable_v<T>);
-    T v;
-    const std::string_view s = take(sizeof v);
-    std::memcpy(&v, s.data(), sizeof v);
-    return v;
-  }
-  std::string_view text() { return take(number<uint64_t>()); }
-  template <class T>
-  std::vector<T> numbers() {
-    const auto n = number<uint64_t>();
-    if (n > rest_.size() / sizeof(T)) fail();
-    std::vector<T> v;
-    for (uint64_t i = 0; i < n; ++i) v.push_back(number<T>());
-    return v;
-  }
-  void end() const {
-    if (!rest_.empty()) fail();
-  }
-  [[noreturn]] static void fail() {
-    throw tessera::sdk::Error(TSR_ENVIRONMENT, "TSR-J004", "the bytes of a saved kernel are damaged");
-  }
-
- private:
-  std::string_view take(uint64_t n) {
-    if (n > rest_.size()) fail();
-    const std::string_view s = rest_.substr(0, static_cast<size_t>(n));
-    rest_.remove_prefix(static_cast<size_t>(n));
-    return s;
-  }
-  std::string_view rest_;
-};
+using tessera::kit::SavedReader;
+using tessera::kit::SavedWriter;
 
 }  // namespace cpu

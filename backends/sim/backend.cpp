@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the reference kernels on the memory of a simulated device, when its streams come to them.
+// Runs kernels on the memory of a simulated device, when its streams come to them: those that the kit generates, as text of a GPU,
+// and for everything else the reference's.
 #include <atomic>
 #include <cstring>
 
 #include "device.hpp"
 #include "kernel.hpp"
+#include "targets.hpp"
 #include "tessera/dtypes.hpp"
+#include "tessera/kit/gpu/simt_backend.hpp"
 
 namespace tessera::sim {
 
@@ -136,38 +139,63 @@ class SimKernel final : public t::Kernel {
   std::shared_ptr<Code> code_;
 };
 
-class SimBackend final : public t::Backend {
+std::unique_ptr<t::Kernel> compile_reference(SimDevice& device, const t::Compile& c) {
+  // Which sizes the kernel will read, so that a launch takes no more of them along.
+  struct Slots {
+    const tsr_compile* outer;
+    int32_t count;
+  } slots{c.p, 0};
+  tsr_compile inner{};
+  inner.struct_size = sizeof inner;
+  inner.graph = c.p->graph;
+  inner.node = c.p->node;
+  inner.device = c.p->device;
+  inner.ctx = &slots;
+  inner.dim_slot = [](void* ctx, tsr_dim d) noexcept -> int32_t {
+    auto& s = *static_cast<Slots*>(ctx);
+    const int32_t slot = s.outer->dim_slot(s.outer->ctx, d);
+    s.count = std::max(s.count, slot + 1);
+    return slot;
+  };
+  auto code = std::make_shared<Code>();
+  code->kernel = reference::compile(t::Compile{&inner});
+  code->name = "sim." + std::string(c.node().op());
+  code->dims = slots.count;
+  const std::string where = t::host().core->device_name(c.p->device);
+  return std::make_unique<SimKernel>(device, where == "sim:1" ? 1 : 0, std::move(code));
+}
+
+// kernels = "reference".
+class ReferenceBackend final : public t::Backend {
  public:
-  explicit SimBackend(SimDevice& device) : device_(device) {}
+  explicit ReferenceBackend(SimDevice& device) : device_(device) {}
   const char* device() const override { return "sim"; }
   uint64_t capabilities() const override { return TSR_CAP_STRIDED_INPUTS | TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED; }
   t::Claim claim(t::Graph g, t::Node n) override { return reference::claim(g, n); }
+  std::unique_ptr<t::Kernel> compile(const t::Compile& c) override { return compile_reference(device_, c); }
 
-  std::unique_ptr<t::Kernel> compile(const t::Compile& c) override {
-    // Which sizes the kernel will read, so that a launch takes no more of them along.
-    struct Slots {
-      const tsr_compile* outer;
-      int32_t count;
-    } slots{c.p, 0};
-    tsr_compile inner{};
-    inner.struct_size = sizeof inner;
-    inner.graph = c.p->graph;
-    inner.node = c.p->node;
-    inner.device = c.p->device;
-    inner.ctx = &slots;
-    inner.dim_slot = [](void* ctx, tsr_dim d) noexcept -> int32_t {
-      auto& s = *static_cast<Slots*>(ctx);
-      const int32_t slot = s.outer->dim_slot(s.outer->ctx, d);
-      s.count = std::max(s.count, slot + 1);
-      return slot;
-    };
-    auto code = std::make_shared<Code>();
-    code->kernel = reference::compile(t::Compile{&inner});
-    code->name = "sim." + std::string(c.node().op());
-    code->dims = slots.count;
-    const std::string where = t::host().core->device_name(c.p->device);
-    return std::make_unique<SimKernel>(device_, where == "sim:1" ? 1 : 0, std::move(code));
+ private:
+  SimDevice& device_;
+};
+
+// kernels = "text". What no kernel computes is the reference's.
+class TextBackend final : public kit::SimtBackend {
+ public:
+  TextBackend(SimDevice& device, std::shared_ptr<kit::SimtTarget> target) : SimtBackend(std::move(target)), device_(device) {}
+
+  t::Claim claim(t::Graph g, t::Node n) override {
+    const t::Claim c = SimtBackend::claim(g, n);
+    return c.claim == TSR_CLAIM_YES || n.is("fused") ? c : reference::claim(g, n);
   }
+  std::unique_ptr<t::Kernel> compile(const t::Compile& c) override {
+    if (generates(c.graph(), c.node())) return SimtBackend::compile(c);
+    if (t::log_enabled("perf_hints"))
+      t::log("perf_hints", "sim runs '" + std::string(c.node().op()) + "' by the reference: " + why_not(c.graph(), c.node()));
+    return compile_reference(device_, c);
+  }
+
+ protected:
+  bool generates(t::Graph g, t::Node n) override { return why_not(g, n).empty(); }
 
  private:
   SimDevice& device_;
@@ -184,6 +212,12 @@ TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
       std::make_shared<sim::SimDevice>(static_cast<uint64_t>(plugin.options.get_int("seed", 1)),
                                        static_cast<size_t>(plugin.options.get_int("memory_mb", 1024)) << 20,
                                        static_cast<size_t>(plugin.options.get_int("ahead", 256)));
+  sim::TargetOptions options;
+  options.wave = static_cast<int>(plugin.options.get_int("wave", 32));
+  options.seed = static_cast<uint64_t>(plugin.options.get_int("seed", 1));
   plugin.add_device("sim", sim::kDevices, device);
-  plugin.add_backend("sim", std::make_unique<sim::SimBackend>(*device));
+  if (plugin.options.get_string("kernels", "reference") == "text")
+    plugin.add_backend("sim", std::make_unique<sim::TextBackend>(*device, sim::text_target(*device, options)));
+  else
+    plugin.add_backend("sim", std::make_unique<sim::ReferenceBackend>(*device));
 }

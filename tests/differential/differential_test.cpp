@@ -124,6 +124,15 @@ TEST_CASE("every op agrees with the reference where the cpu backend goes first")
   run_file("linalg", backends.back());
 }
 
+#ifdef TESSERA_TEST_SIM
+TEST_CASE("text for GPUs agrees with the reference at both sizes of a wave") {
+  for (const char* file : {"elementwise", "shape", "index", "reduce", "linalg", "nn"}) {
+    run_file(file, "sim:32", 13);
+    run_file(file, "sim:64", 17);
+  }
+}
+#endif
+
 TEST_CASE("every instruction set of the cpu backend agrees with the reference") {
   for (const std::string& backend : cpu_backends())
     for (const char* file : {"elementwise", "reduce", "linalg", "nn"})

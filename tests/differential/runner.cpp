@@ -67,6 +67,16 @@ const e::Context& cpu_context(const std::string& isa, const std::string& kind = 
       .first->second;
 }
 
+// `wave`: "32" or "64".
+const e::Context& sim_context(const std::string& wave) {
+  static std::map<std::string, e::Context> contexts;
+  if (const auto it = contexts.find(wave); it != contexts.end()) return it->second;
+  return contexts
+      .emplace(wave, make_context(", \"tessera.backend.reference\", \"tessera.backend.sim\"", "\"sim\", \"reference\"",
+                                  "[sim]\nkernels = \"text\"\nwave = " + wave + "\n"))
+      .first->second;
+}
+
 }  // namespace
 
 const e::Context& context() {
@@ -76,10 +86,12 @@ const e::Context& context() {
 
 e::Executable compile(const std::string& text, const std::string& backend) {
   if (const size_t colon = backend.find(':'); colon != backend.npos) {
-    const e::Context& c = cpu_context(backend.substr(colon + 1), backend.substr(0, colon));
+    const bool sim = backend.starts_with("sim:");
+    const e::Context& c =
+        sim ? sim_context(backend.substr(colon + 1)) : cpu_context(backend.substr(colon + 1), backend.substr(0, colon));
     e::Graph g = c.parse(text, "case");
     if (backend.starts_with("cpu+fuse+map:")) c.run_passes(g);  // fuse runs when backends are known, with compile()
-    return c.compile(std::move(g), "cpu,eager");
+    return c.compile(std::move(g), sim ? "sim,reference" : "cpu,eager");
   }
   return context().compile(context().parse(text, "case"), backend);
 }

@@ -37,7 +37,8 @@ Expr ProgramBuilder::begin(Bind bind, const char* prefix, Expr extent) {
   std::string name;
   do {
     name = prefix + std::to_string(names_[prefix]++);
-  } while (std::any_of(p.symbols.begin(), p.symbols.end(), [&](const ProgramSymbol& x) { return x.name == name; }));
+  } while (std::any_of(p.symbols.begin(), p.symbols.end(), [&](const ProgramSymbol& x) { return x.name == name; }) ||
+           std::any_of(p.buffers.begin(), p.buffers.end(), [&](const ProgramBuffer& x) { return x.name == name; }));
   s.axis = p.add_axis(name, extent);
   const Expr axis = pool().axis(s.axis);
   open_.push_back({add(std::move(s)), {}});
@@ -80,7 +81,8 @@ void ProgramBuilder::barrier(BarrierScope scope) {
 uint32_t ProgramBuilder::buffer(const std::string& name, Memory memory, Type type, Expr extent, Access access) {
   ProgramBuffer b;
   const auto taken = [&](const std::string& n) {
-    return std::any_of(p.buffers.begin(), p.buffers.end(), [&](const ProgramBuffer& x) { return x.name == n; });
+    return std::any_of(p.buffers.begin(), p.buffers.end(), [&](const ProgramBuffer& x) { return x.name == n; }) ||
+           std::find(p.axis_names.begin(), p.axis_names.end(), n) != p.axis_names.end();
   };
   b.name = name;
   for (int i = 1; taken(b.name); ++i) b.name = name + "_" + std::to_string(i);
@@ -186,6 +188,19 @@ uint32_t ProgramBuilder::combine(const Reducer& r, uint32_t a, uint32_t b) {
     }
     default: return binary(Op::Add, a, b);
   }
+}
+uint32_t ProgramBuilder::comes_first(const Reducer& r, uint32_t a, uint32_t at, uint32_t b, uint32_t other) {
+  const auto both_of = [&](uint32_t x, uint32_t y) { return binary(Op::And, x, y); };
+  const auto either = [&](uint32_t x, uint32_t y) { return binary(Op::Or, x, y); };
+  const uint32_t zero = constant(Type::I64, 0);
+  uint32_t more = binary(r.kind == ReduceKind::ArgMax ? Op::Gt : Op::Lt, a, b), equal = binary(Op::Eq, a, b);
+  if (is_float(r.type)) {
+    const uint32_t a_nan = binary(Op::Ne, a, a), b_nan = binary(Op::Ne, b, b);
+    equal = either(equal, both_of(a_nan, b_nan));
+    more = either(a_nan, both_of(binary(Op::Eq, b, b), more));
+  }
+  const uint32_t before = select(equal, binary(Op::Lt, at, other), more);
+  return either(binary(Op::Lt, other, zero), both_of(binary(Op::Ge, at, zero), before));
 }
 uint32_t ProgramBuilder::combine_halves(const Reducer& r, uint32_t buffer, Expr at, int64_t n) {
   std::vector<uint32_t> values;

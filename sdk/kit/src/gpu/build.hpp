@@ -59,6 +59,8 @@ class ProgramBuilder {
   // ---- reductions
   uint32_t identity(const Reducer& r) { return constant(r.type, r.identity().a); }
   uint32_t combine(const Reducer& r, uint32_t a, uint32_t b);
+  // Of an arg-reduction: does (a, at) come before (b, other)? A place of -1 is that of nothing.
+  uint32_t comes_first(const Reducer& r, uint32_t a, uint32_t at, uint32_t b, uint32_t other);
   // Elements [at, at + n) of a register buffer, n a power of two, by halves; the result.
   uint32_t combine_halves(const Reducer& r, uint32_t buffer, Expr at, int64_t n);
   uint32_t combine_halves(const Reducer& r, std::vector<uint32_t> values);
@@ -125,6 +127,7 @@ std::vector<uint32_t> declare_buffers(ProgramBuilder& b, const Kernel& k, const 
 Program pointwise_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
 Program transpose_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
 Program rows_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
+Program generic_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
 Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
 
 // A load whose elements lie side by side along `axis` in memory that is not written here: its affine rest is worth a vector access.

@@ -28,6 +28,9 @@ const char* value_type(Type t) {
 }
 const char* memory_type(Type t) { return t == Type::Bool ? "u8" : value_type(t); }
 
+// What a fault of a kernel is called in a record that the host reads.
+uint32_t device_fault(uint32_t fault) { return fault == kFaultDivision ? TSR_FAULT_DIVISION : TSR_FAULT_INDEX; }
+
 std::string literal(Type t, uint64_t bits) {
   if (t == Type::Bool) return bits ? "true" : "false";
   if (t == Type::F32 || t == Type::F64) {
@@ -130,7 +133,7 @@ class GpuWriter {
       out.symbols.push_back(s);
       head += (head.empty() ? "i64 " : ", i64 ") + p_.symbols[s].name;
     }
-    if (out.faults) head += head.empty() ? "u32* faults" : ", u32* faults";
+    if (out.faults) head += std::string(head.empty() ? "" : ", ") + "fault_record* faults, u64 site";
     out_ = "\nextern \"C\" KERNEL(" + std::to_string(out.shape.threads) + ") void " + out.entry + "(" + head + ") {\n";
     const std::vector<int64_t> at = shared_offsets(p_, number);
     if (out.shape.shared_bytes > (48 << 10)) cannot("more than 48 KiB of shared memory");
@@ -258,7 +261,9 @@ class GpuWriter {
         if (x.args[0] != kNone) right = value(x.args[0]) + " ? " + right + " : " + value(x.args[1]);
         break;
       case Op::Store: out_ += pad + at() + " = " + value(x.args[0]) + ";" + origin(x) + "\n"; return;
-      case Op::Check: out_ += pad + "if (!" + value(x.args[0]) + ") raise(faults, " + std::to_string(x.id) + ");\n"; return;
+      case Op::Check:
+        out_ += pad + "if (!" + value(x.args[0]) + ") raise(faults, site, " + std::to_string(device_fault(x.id)) + ");\n";
+        return;
       default: {
         std::vector<std::string> a;
         for (const uint32_t v : x.args)

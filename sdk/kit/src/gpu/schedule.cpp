@@ -126,7 +126,7 @@ SimtSchedule columns(Kernel& k, const SimtAssume& a) {
 }  // namespace
 
 const char* form_name(SimtForm f) {
-  static constexpr const char* names[kNumSimtForms] = {"pointwise", "transpose", "rows", "columns", "norm_backward"};
+  static constexpr const char* names[kNumSimtForms] = {"pointwise", "transpose", "rows", "columns", "norm_backward", "generic"};
   return names[static_cast<int>(f)];
 }
 
@@ -165,13 +165,24 @@ std::optional<SimtSchedule> parse_simt_schedule(std::string_view text) {
   return s;
 }
 
-SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrder& order, const SimtAssume& assume) {
+SimtSchedule generic_schedule(const GpuDescription& device) {
   SimtSchedule s;
-  switch (form_of(k)) {
-    case SimtForm::Transpose: s = transpose(k, assume); break;
-    case SimtForm::Rows: s = rows(k, device, order); break;
-    case SimtForm::Columns: s = columns(k, assume); break;
-    default: s = pointwise(k, device, assume);
+  s.form = SimtForm::Generic;
+  s.threads = std::max(128, device.wave);
+  return s;
+}
+
+SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrder& order, const SimtAssume& assume) {
+  SimtSchedule s = generic_schedule(device);
+  try {
+    switch (form_of(k)) {
+      case SimtForm::Transpose: s = transpose(k, assume); break;
+      case SimtForm::Rows: s = rows(k, device, order); break;
+      case SimtForm::Columns: s = columns(k, assume); break;
+      default: s = pointwise(k, device, assume);
+    }
+  } catch (const sdk::Error& e) {
+    if (e.code != "TSR-K041") throw;
   }
   // What does not fit falls back to less: first fewer registers, then a tile less.
   for (;;) {
@@ -186,8 +197,10 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
         s.rows = 1;
       else if (s.form == SimtForm::Transpose)
         s = pointwise(k, device, assume);
-      else if (s.vector > 1 && s.form != SimtForm::Rows)
+      else if (s.vector > 1 && s.form != SimtForm::Rows && s.form != SimtForm::Generic)
         s.vector /= 2;
+      else if (s.form != SimtForm::Generic)
+        s = generic_schedule(device);
       else
         throw;
     }
@@ -230,6 +243,7 @@ Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& dev
       p = rows_program(k, s, device, order, assume);
       break;
     case SimtForm::Columns: p = columns_program(k, s, device, order, assume); break;
+    case SimtForm::Generic: p = generic_program(k, s, device, order, assume); break;
     case SimtForm::NormBackward: no_program("it is one kernel, the backward pass of a norm is two");
   }
   check_program(p, device);
@@ -260,7 +274,7 @@ std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
   };
   if (s.form != SimtForm::Columns) both(&SimtSchedule::threads);
   if (s.form == SimtForm::Rows || s.form == SimtForm::NormBackward) both(&SimtSchedule::rows);
-  if (s.form != SimtForm::Rows && s.form != SimtForm::NormBackward) both(&SimtSchedule::vector);
+  if (s.form != SimtForm::Rows && s.form != SimtForm::NormBackward && s.form != SimtForm::Generic) both(&SimtSchedule::vector);
   if (s.form == SimtForm::Pointwise || s.form == SimtForm::Columns || s.form == SimtForm::NormBackward)
     both(&SimtSchedule::unroll);
   if (s.form == SimtForm::Transpose) both(&SimtSchedule::tile);

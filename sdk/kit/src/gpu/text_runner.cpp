@@ -151,8 +151,8 @@ class Runner {
 
   // The first failure ends the launch: the fibers are left where they are.
   void fail(int32_t line, const std::string& what) {
-    failure_ = "text of a program, line " + std::to_string(line) + ", block " + std::to_string(block_) + ", thread " +
-               std::to_string(current_) + ": " + what;
+    failure_ = "text of " + launch_.name + ", line " + std::to_string(line) + ", block " + std::to_string(block_) +
+               ", thread " + std::to_string(current_) + ": " + what;
     leave();
   }
 
@@ -235,7 +235,7 @@ class Runner {
           if (other >= given.size()) {
             current_ = static_cast<uint32_t>(t);
             throw sdk::Error(TSR_BUG, "TSR-K033",
-                             "text of a program, line " + std::to_string(f.line) + ": a shuffle from lane " +
+                             "text of " + launch_.name + ", line " + std::to_string(f.line) + ": a shuffle from lane " +
                                  std::to_string(other) + " of a wave of " + std::to_string(given.size()));
           }
           f.value = given[other];
@@ -261,9 +261,9 @@ class Runner {
       ++elsewhere;
     const Fiber& other = fibers_[elsewhere];
     throw sdk::Error(TSR_BUG, "TSR-K033",
-                     "text of a program, line " + std::to_string(f.line) + ", block " + std::to_string(block_) + ", thread " +
-                         std::to_string(current_) + " waits at a " + (f.wait == Wait::Shuffle ? "shuffle" : "barrier") +
-                         " that thread " + std::to_string(elsewhere) +
+                     "text of " + launch_.name + ", line " + std::to_string(f.line) + ", block " + std::to_string(block_) +
+                         ", thread " + std::to_string(current_) + " waits at a " +
+                         (f.wait == Wait::Shuffle ? "shuffle" : "barrier") + " that thread " + std::to_string(elsewhere) +
                          (other.wait == Wait::Done ? " does not come to"
                                                    : " does not come to: it waits in line " + std::to_string(other.line)));
   }
@@ -283,6 +283,14 @@ class Runner {
 };
 thread_local Runner* Runner::running = nullptr;
 
+// The first fault of a stream stays.
+void raise_fault(tsr_fault* record, uint64_t site, uint32_t code) {
+  if (!record || __atomic_load_n(&record->code, __ATOMIC_ACQUIRE) != 0) return;
+  record->site = site;
+  record->values[0] = record->values[1] = 0;
+  __atomic_store_n(&record->code, code, __ATOMIC_RELEASE);
+}
+
 const TextRunnerApi kApi = {
     [] { return Runner::running->block(); },
     [] { return Runner::running->thread(); },
@@ -292,7 +300,7 @@ const TextRunnerApi kApi = {
       return Runner::running->shuffle(value, from, lane, lanes, line);
     },
     [](const void* at, uint32_t bytes, int32_t store, int32_t line) { Runner::running->touch(at, bytes, store != 0, line); },
-    [](uint32_t* faults, uint32_t fault) { *faults |= fault; },
+    &raise_fault,
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ struct GpuLaunch {
   std::string entry;
   std::vector<uint32_t> buffers;  // of the program, in the order of the arguments: pointers
   std::vector<uint32_t> symbols;  // behind them, each an i64
-  bool faults = false;            // and last a pointer to a u32, into which faults (kFault..) are or-ed
+  bool faults = false;            // and last a pointer to a tsr_fault, and the site that goes into it, a u64
   LaunchShape shape;              // blocks in the program's pool
 };
 

@@ -22,8 +22,9 @@ enum class SimtForm : uint8_t {
   Rows,          // reductions along rows, and what is computed from them: some threads for each row
   Columns,       // one reduction across rows: runs of rows beside each other, partial results folded by later launches
   NormBackward,  // a rows kernel and a columns kernel over the same tensor in one sweep
+  Generic,       // one thread for each point, which runs all loops: what fits no other form
 };
-inline constexpr int kNumSimtForms = 5;
+inline constexpr int kNumSimtForms = 6;
 const char* form_name(SimtForm f);
 
 struct SimtSchedule {
@@ -45,6 +46,8 @@ struct SimtAssume {
   std::vector<int64_t> multiples;
 };
 
+// The schedule of last resort, of which every kernel has a program but for reductions with two results.
+SimtSchedule generic_schedule(const GpuDescription& device);
 // The default choice. Throws sdk::Error TSR-K041 (which a backend takes as "not by this family") for kernels that no form fits.
 SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrder& order = {}, const SimtAssume& assume = {});
 // Schedules that differ from `s` in one number and make programs that fit the device.

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "tessera/kit/program/program.hpp"
 
@@ -22,7 +23,7 @@ struct TextRunnerApi {
   void (*barrier)(int32_t of_block, int32_t line);
   uint64_t (*shuffle)(uint64_t value, int32_t from, int32_t lane, int32_t lanes, int32_t line);
   void (*touch)(const void* at, uint32_t bytes, int32_t store, int32_t line);
-  void (*raise)(uint32_t* faults, uint32_t fault);
+  void (*raise)(tsr_fault* record, uint64_t site, uint32_t code);
 };
 
 struct TextLaunch {
@@ -30,6 +31,7 @@ struct TextLaunch {
   void (*entry)(void* const*) = nullptr;         // NAME_thunk
   int64_t blocks = 1, threads = 1, shared_bytes = 0;
   int wave = 32;
+  std::string name = "a program";  // for messages
   uint64_t seed = 0;
 };
 // `arguments`: the address of each, in the order of GpuLaunch. Throws sdk::Error TSR-K033 (a bug of what made the text),

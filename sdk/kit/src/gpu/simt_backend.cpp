@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/kit/gpu/simt_backend.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+
+#include "simt_kernel.hpp"
+
+namespace tessera::kit {
+namespace {
+
+constexpr const char* kDraftName = "k_this_kernel";  // stands for the name, which has a hash of the text
+
+uint32_t index_of(tsr_device d) {
+  const std::string_view name = sdk::host().core->device_name(d);
+  const size_t colon = name.rfind(':');
+  return colon == name.npos ? 0 : static_cast<uint32_t>(std::strtoul(std::string(name.substr(colon + 1)).c_str(), nullptr, 10));
+}
+
+std::string identifier(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return out;
+}
+std::string name_of(const sdk::Graph& g, const sdk::Node& n) {
+  if (n.regions().size() != 1) return identifier(n.op());
+  std::string out = "fused";
+  for (const sdk::Node& x : g.nodes(n.regions()[0]))
+    if (!x.is("constant") && out.size() < 80) out += "_" + identifier(x.op());
+  return out;
+}
+
+uint64_t fnv(std::string_view text) {  // FNV-1a, 64 bits
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return h;
+}
+
+// `operand_of`: of each input buffer; may be null.
+Lowered lower_node(const sdk::Graph& g, const sdk::Node& n, std::vector<uint32_t>* operand_of) {
+  NodePiece whole = piece_of(g, n);
+  const Piece& p = whole.piece;
+  if (p.inputs.size() + p.outputs.size() > SimtKernel::kMaxPointers / 2) throw Unfit{"more operands than a kernel takes"};
+  Lowered l = lower(p, kDraftName);
+  if (l.symbol_dims.size() > SimtKernel::kMaxSizes) throw Unfit{"more symbolic sizes than a kernel takes"};
+  if (operand_of) *operand_of = std::move(whole.operand_of);
+  return l;
+}
+
+// A program without what says where it came from: texts of one structure are then equal.
+Program anonymous(Program p) {
+  p.origins.clear();
+  for (Statement& s : p.statements) s.inst.origin = kNone;
+  return p;
+}
+
+}  // namespace
+
+// One node on its way to a kernel. There are two programs where the first is right for some sizes only.
+struct SimtBackend::Draft {
+  Lowered lowered;
+  std::vector<uint32_t> operand_of;
+  std::string name, key;
+  std::vector<Program> programs;
+  std::vector<std::vector<GpuLaunch>> launches;
+  std::vector<std::string> entries;
+};
+
+SimtBackend::SimtBackend(std::shared_ptr<SimtTarget> target, SimtOptions options)
+    : target_(std::move(target)), options_(std::move(options)) {}
+SimtBackend::~SimtBackend() = default;
+
+std::string SimtBackend::why_not(sdk::Graph g, sdk::Node n) {
+  if (const std::string why = target_->why_unavailable(); !why.empty()) return why;
+  if (!n.regions().empty() && !n.is("fused")) return "there is no kernel for an op with regions";
+  try {
+    (void)lower_node(g, n, nullptr);
+    return {};
+  } catch (const Unfit& u) {
+    return u.why;
+  }
+}
+
+sdk::Claim SimtBackend::claim(sdk::Graph g, sdk::Node n) {
+  const std::string why = why_not(g, n);
+  if (why.empty()) return sdk::yes();
+  // The parts of a group are claimed again by themselves.
+  return n.is("fused") ? sdk::no(g.scratch_string(why)) : sdk::decompose(g.scratch_string(why));
+}
+
+SimtBackend::Draft SimtBackend::draft(const sdk::Compile& c, bool log) {
+  Draft d;
+  try {
+    d.lowered = lower_node(c.graph(), c.node(), &d.operand_of);
+  } catch (const Unfit& u) {
+    throw sdk::Error(TSR_BUG, "TSR-B005", std::string(device()) + " was asked to compile '" + std::string(c.node().op()) +
+                                              "', which it cannot: " + u.why);
+  }
+  Kernel& k = d.lowered.kernel;
+  // Names of the graph's values and sizes do not matter to the code, and need not be identifiers.
+  for (size_t i = 0; i < k.buffers.size(); ++i) k.buffers[i].name = "b" + std::to_string(i);
+  for (size_t i = 0; i < k.symbols.size(); ++i) k.symbols[i].name = "n" + std::to_string(i);
+  const GpuDescription& gpu = target_->description(index_of(c.p->device));
+  SimtSchedule s = choose_simt(k, gpu);
+  if (options_.vary) s = options_.vary(k, s, gpu);
+  Program p = make_program(k, s, gpu);
+  const bool limited = !p.require.empty();
+  d.programs.push_back(std::move(p));
+  if (limited && s.form != SimtForm::Generic) d.programs.push_back(make_program(k, generic_schedule(gpu), gpu));
+  GpuModuleText text(target_->dialect());
+  for (size_t i = 0; i < d.programs.size(); ++i) {
+    if (i > 0) d.programs[i].name += "_any";
+    Program bare = anonymous(d.programs[i]);
+    text.add(bare);
+  }
+  const std::string body = text.text();
+  d.key = gpu.architecture + "\n" + target_->compiler() + "\n" + body;
+  char hash[20];
+  std::snprintf(hash, sizeof hash, "_%012llx", static_cast<unsigned long long>(fnv(body) >> 16));
+  d.name = name_of(c.graph(), c.node());
+  GpuModuleText final_text(target_->dialect());
+  for (size_t i = 0; i < d.programs.size(); ++i) {
+    d.programs[i].name = "k_" + d.name + hash + (i > 0 ? "_any" : "");
+    Program named = d.programs[i];
+    d.launches.push_back(final_text.add(named));
+    for (const GpuLaunch& l : d.launches.back()) d.entries.push_back(l.entry);
+  }
+  if (log && sdk::log_enabled("kernel_code"))
+    sdk::log("kernel_code", "// " + std::string(device()) + ": " + to_text(s) + "\n" + final_text.text());
+  for (Program& x : d.programs) x = anonymous(std::move(x));
+  return d;
+}
+
+std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(std::vector<Draft*> drafts, const GpuDescription& device) {
+  std::vector<std::shared_ptr<SimtCode>> out(drafts.size());
+  std::map<std::string, size_t> fresh;  // by key: the first draft of each
+  std::vector<size_t> missing;
+  {
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < drafts.size(); ++i) {
+      const auto it = code_.find(drafts[i]->key);
+      if (it != code_.end()) out[i] = it->second.lock();
+      if (!out[i] && fresh.emplace(drafts[i]->key, i).second) missing.push_back(i);
+    }
+  }
+  const size_t most = std::max<size_t>(1, target_->kernels_of_unit());
+  const size_t threads = static_cast<size_t>(std::max(1, sdk::host().core->num_threads()));
+  // As many units as threads, or more where they would be too long.
+  const size_t units = std::min(missing.size(), std::max(threads, (missing.size() + most - 1) / most));
+  sdk::parallel(static_cast<int64_t>(units), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u) {
+      SimtUnit unit;
+      GpuModuleText text(target_->dialect());
+      std::vector<Program> programs;
+      std::vector<std::pair<size_t, size_t>> first;  // of a draft: its first entry
+      for (size_t m = static_cast<size_t>(u); m < missing.size(); m += units) {
+        Draft& d = *drafts[missing[m]];
+        first.emplace_back(missing[m], unit.entries.size());
+        for (Program& p : d.programs) {
+          text.add(p);
+          unit.programs.push_back(&p);
+        }
+        unit.entries.insert(unit.entries.end(), d.entries.begin(), d.entries.end());
+      }
+      unit.text = text.text();
+      auto built = std::make_shared<SimtBuilt>();
+      built->bytes = target_->build(unit, device);
+      built->entries = unit.entries;
+      for (const auto& [i, at] : first) out[i] = std::make_shared<SimtCode>(SimtCode{built, at});
+    }
+  });
+  std::lock_guard lock(mutex_);
+  if (code_.size() > 4096) std::erase_if(code_, [](const auto& c) { return c.second.expired(); });
+  for (const size_t i : missing) code_[drafts[i]->key] = out[i];
+  for (size_t i = 0; i < drafts.size(); ++i)
+    if (!out[i]) out[i] = out[fresh[drafts[i]->key]];
+  return out;
+}
+
+void SimtBackend::prepare(std::span<const sdk::Compile> requests) {
+  std::map<uint32_t, std::vector<Draft>> by_index;
+  for (const sdk::Compile& c : requests)
+    if (generates(c.graph(), c.node())) by_index[index_of(c.p->device)].push_back(draft(c, true));
+  std::vector<std::shared_ptr<SimtCode>> all;
+  for (auto& [index, drafts] : by_index) {
+    std::vector<Draft*> pointers;
+    for (Draft& d : drafts) pointers.push_back(&d);
+    for (auto& code : build(std::move(pointers), target_->description(index))) all.push_back(std::move(code));
+  }
+  std::lock_guard lock(mutex_);
+  prepared_ = std::move(all);
+}
+
+std::unique_ptr<sdk::Kernel> SimtBackend::compile(const sdk::Compile& c) {
+  Draft d = draft(c, false);
+  const uint32_t index = index_of(c.p->device);
+  const std::shared_ptr<SimtCode> code = build({&d}, target_->description(index))[0];
+  SimtKernel::Plan plan;
+  plan.name = std::string(device()) + "." + d.name;
+  plan.operands = d.operand_of;
+  for (const tsr_dim s : d.lowered.symbol_dims) plan.symbols.push_back(sdk::launch_dim(c, s));
+  size_t entry = code->first;
+  for (size_t i = 0; i < d.programs.size(); ++i) {
+    plan.variants.push_back(SimtKernel::variant(std::move(d.programs[i]), d.launches[i], entry));
+    entry += d.launches[i].size();
+  }
+  return std::make_unique<SimtKernel>(target_, code->built, index, std::move(plan));
+}
+
+std::unique_ptr<sdk::Kernel> SimtBackend::deserialize(std::string_view bytes) { return SimtKernel::restore(target_, bytes); }
+
+}  // namespace tessera::kit

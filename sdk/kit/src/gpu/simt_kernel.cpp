@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simt_kernel.hpp"
+
+#include "tessera/kit/saved.hpp"
+
+namespace tessera::kit {
+namespace {
+
+constexpr int64_t kAlign = 64;  // of each workspace
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+}  // namespace
+
+SimtKernel::Variant SimtKernel::variant(Program p, const std::vector<GpuLaunch>& launches, size_t first_entry) {
+  Variant v;
+  const auto size = [&](Expr e) {
+    const auto n = p.pool.as_number(e);
+    return n ? Size{*n, kNone} : Size{0, e};
+  };
+  uint32_t inputs = 0, outputs = 0;
+  for (const ProgramBuffer& b : p.buffers) {
+    if (b.memory > Memory::Workspace) continue;
+    Pointer x;
+    x.kind = b.memory == Memory::Workspace ? Pointer::Workspace : b.access == Access::In ? Pointer::Input : Pointer::Output;
+    x.number = x.kind == Pointer::Input ? inputs++ : x.kind == Pointer::Output ? outputs++ : 0;
+    x.element = static_cast<uint32_t>(type_bytes(b.type));
+    x.elements = size(b.extent);
+    v.pointers.push_back(x);
+  }
+  // Numbers of pointers: buffers of the program that are no shared memory and no registers, which may come in between.
+  std::vector<uint32_t> number(p.buffers.size(), kNone);
+  uint32_t next = 0;
+  for (size_t b = 0; b < p.buffers.size(); ++b)
+    if (p.buffers[b].memory <= Memory::Workspace) number[b] = next++;
+  for (size_t l = 0; l < launches.size(); ++l) {
+    const GpuLaunch& from = launches[l];
+    Launch x;
+    x.entry = first_entry + l;
+    for (const uint32_t b : from.buffers) x.pointers.push_back(number[b]);
+    x.symbols = from.symbols;
+    x.checks = from.faults;
+    x.blocks = size(from.shape.blocks);
+    x.threads = from.shape.threads;
+    x.shared_bytes = from.shape.shared_bytes;
+    v.launches.push_back(std::move(x));
+  }
+  for (const Program::Require& r : p.require) v.require.emplace_back(size(r.size), r.most);
+  v.pool = std::move(p.pool);
+  return v;
+}
+
+SimtKernel::SimtKernel(std::shared_ptr<SimtTarget> target, std::shared_ptr<SimtBuilt> built, uint32_t index, Plan plan)
+    : target_(std::move(target)),
+      built_(std::move(built)),
+      index_(index),
+      module_(built_->module(*target_, index)),
+      plan_(std::move(plan)) {
+  for (const Variant& v : plan_.variants)
+    if (v.pointers.size() > kMaxPointers || plan_.symbols.size() > kMaxSizes)
+      throw sdk::Error(TSR_BUG, "TSR-B005", std::string(target_->device()) + " was given a region of more operands than it claims");
+}
+
+SimtKernel::Sizes SimtKernel::sizes_of(const int64_t* dims) const {
+  Sizes s{};
+  for (const sdk::LaunchDim& d : plan_.symbols) s.symbols[s.count++] = d.get(dims);
+  return s;
+}
+
+int64_t SimtKernel::value(const Variant& v, const Size& s, const Sizes& sizes) {
+  if (s.e == kNone) return s.number;
+  IndexEnv env;
+  env.symbols = {sizes.symbols, sizes.count};
+  return v.pool.evaluate(s.e, env);
+}
+
+const SimtKernel::Variant& SimtKernel::variant_for(const Sizes& sizes) const {
+  for (const Variant& v : plan_.variants) {
+    bool right = true;
+    for (const auto& [size, most] : v.require) right = right && value(v, size, sizes) <= most;
+    if (right) return v;
+  }
+  throw sdk::Error(TSR_USER, "TSR-K032", "kernel '" + plan_.name + "' reduces at most " +
+                                             std::to_string(plan_.variants.back().require[0].second) +
+                                             " elements, and this call has more",
+                   "reduce in two steps");
+}
+
+bool SimtKernel::has_workspace() const {
+  for (const Variant& v : plan_.variants)
+    for (const Pointer& p : v.pointers)
+      if (p.kind == Pointer::Workspace) return true;
+  return false;
+}
+
+int64_t SimtKernel::workspace(const int64_t* dims) {
+  const Sizes sizes = sizes_of(dims);
+  const Variant& v = variant_for(sizes);
+  int64_t bytes = 0;
+  for (const Pointer& p : v.pointers)
+    if (p.kind == Pointer::Workspace) bytes += aligned(value(v, p.elements, sizes) * p.element);
+  return bytes;
+}
+
+void SimtKernel::each_call(const tsr_launch& l, const std::function<void(const SimtCall&)>& f) const {
+  const Sizes sizes = sizes_of(l.dims);
+  const Variant& v = variant_for(sizes);
+  void* all[kMaxPointers];
+  int64_t bytes[kMaxPointers];
+  char* space = static_cast<char*>(l.workspace);
+  for (size_t i = 0; i < v.pointers.size(); ++i) {
+    const Pointer& p = v.pointers[i];
+    bytes[i] = value(v, p.elements, sizes) * p.element;
+    switch (p.kind) {
+      case Pointer::Input: all[i] = l.inputs[plan_.operands[p.number]].data; break;
+      case Pointer::Output: all[i] = l.outputs[p.number].data; break;
+      case Pointer::Workspace:
+        all[i] = space;
+        space += aligned(bytes[i]);
+        break;
+    }
+  }
+  void* pointers[kMaxPointers];
+  int64_t lengths[kMaxPointers], numbers[kMaxSizes];
+  void* arguments[kMaxPointers + kMaxSizes + 2];
+  SimtCall call;
+  call.index = index_;
+  call.stream = l.stream;
+  call.fault = TSR_HAS(&l, tsr_launch, site) ? l.fault : nullptr;
+  call.site = TSR_HAS(&l, tsr_launch, site) ? l.site : 0;
+  call.module = &module_;
+  for (const Launch& x : v.launches) {
+    call.blocks = value(v, x.blocks, sizes);
+    if (call.blocks <= 0) continue;  // nothing to compute
+    size_t n = 0;
+    for (size_t i = 0; i < x.pointers.size(); ++i) {
+      pointers[i] = all[x.pointers[i]];
+      lengths[i] = bytes[x.pointers[i]];
+      arguments[n++] = &pointers[i];
+    }
+    for (size_t i = 0; i < x.symbols.size(); ++i) {
+      numbers[i] = sizes.symbols[x.symbols[i]];
+      arguments[n++] = &numbers[i];
+    }
+    if (x.checks) {
+      arguments[n++] = &call.fault;
+      arguments[n++] = &call.site;
+    }
+    call.function = module_->function(x.entry);
+    call.entry = built_->entries[x.entry].c_str();
+    call.threads = x.threads;
+    call.shared_bytes = x.shared_bytes;
+    call.dynamic_shared = x.dynamic_shared;
+    call.pointers = {pointers, x.pointers.size()};
+    call.bytes = {lengths, x.pointers.size()};
+    call.sizes = {numbers, x.symbols.size()};
+    call.checks = x.checks;
+    call.arguments = arguments;
+    f(call);
+  }
+}
+
+void SimtKernel::launch(const tsr_launch& l) {
+  each_call(l, [&](const SimtCall& call) { target_->launch(call); });
+}
+
+// ---- saved: what was built, which other kernels share, then the plan with its sizes as numbers, then the plan's length
+
+std::string SimtKernel::serialize() const {
+  const Sizes none{};
+  SavedWriter w;
+  w.text(target_->device());
+  w.text(target_->compiler());
+  w.number<uint32_t>(index_);
+  w.number<uint64_t>(built_->entries.size());
+  for (const std::string& e : built_->entries) w.text(e);
+  w.text(plan_.name);
+  w.numbers(plan_.operands);
+  const Variant& v = variant_for(none);
+  w.number<uint64_t>(v.pointers.size());
+  for (const Pointer& p : v.pointers) {
+    w.number(p.kind);
+    w.number(p.number);
+    w.number(p.element);
+    w.number(value(v, p.elements, none));
+  }
+  w.number<uint64_t>(v.launches.size());
+  for (const Launch& x : v.launches) {
+    w.number(x.entry);
+    w.numbers(x.pointers);
+    w.number(x.checks);
+    w.number(value(v, x.blocks, none));
+    w.number(x.threads);
+    w.number(x.shared_bytes);
+    w.number(x.dynamic_shared);
+  }
+  const std::string rest = w.take();
+  SavedWriter length;
+  length.number<uint64_t>(rest.size());
+  return built_->bytes + rest + length.take();
+}
+
+std::unique_ptr<SimtKernel> SimtKernel::restore(std::shared_ptr<SimtTarget> target, std::string_view bytes) {
+  constexpr size_t kLength = sizeof(uint64_t);
+  if (bytes.size() < kLength) SavedReader::fail();
+  const auto length = SavedReader(bytes.substr(bytes.size() - kLength)).number<uint64_t>();
+  if (length > bytes.size() - kLength) SavedReader::fail();
+  const size_t object = bytes.size() - kLength - static_cast<size_t>(length);
+  SavedReader in(bytes.substr(object, static_cast<size_t>(length)));
+  if (in.text() != target->device() || in.text() != target->compiler()) SavedReader::fail();
+  const auto index = in.number<uint32_t>();
+  auto built = std::make_shared<SimtBuilt>();
+  built->bytes = bytes.substr(0, object);
+  for (uint64_t n = in.number<uint64_t>(); n > 0; --n) built->entries.emplace_back(in.text());
+  Plan plan;
+  plan.name = in.text();
+  plan.operands = in.numbers<uint32_t>();
+  Variant v;
+  for (uint64_t n = in.number<uint64_t>(); n > 0; --n) {
+    Pointer p;
+    p.kind = in.number<Pointer::Kind>();
+    p.number = in.number<uint32_t>();
+    p.element = in.number<uint32_t>();
+    p.elements.number = in.number<int64_t>();
+    if (p.kind > Pointer::Workspace || (p.kind == Pointer::Input && p.number >= plan.operands.size())) SavedReader::fail();
+    v.pointers.push_back(p);
+  }
+  for (uint64_t n = in.number<uint64_t>(); n > 0; --n) {
+    Launch x;
+    x.entry = in.number<uint64_t>();
+    x.pointers = in.numbers<uint32_t>();
+    x.checks = in.number<bool>();
+    x.blocks.number = in.number<int64_t>();
+    x.threads = in.number<int64_t>();
+    x.shared_bytes = in.number<int64_t>();
+    x.dynamic_shared = in.number<int64_t>();
+    if (x.entry >= built->entries.size() || x.pointers.size() > v.pointers.size()) SavedReader::fail();
+    for (const uint32_t p : x.pointers)
+      if (p >= v.pointers.size()) SavedReader::fail();
+    v.launches.push_back(std::move(x));
+  }
+  in.end();
+  plan.variants.push_back(std::move(v));
+  return std::make_unique<SimtKernel>(std::move(target), std::move(built), index, std::move(plan));
+}
+
+}  // namespace tessera::kit

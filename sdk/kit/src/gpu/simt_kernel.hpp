@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel of a SIMT backend: what its launches are, as data that can be saved, and the module that they run.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tessera/kit/gpu/simt_backend.hpp"
+
+namespace tessera::kit {
+
+// What a target made of one unit, and the modules that were loaded from it.
+struct SimtBuilt {
+  std::string bytes;
+  std::vector<std::string> entries;
+  std::shared_ptr<const SimtModule> module(SimtTarget& target, uint32_t index) {
+    std::lock_guard lock(mutex);
+    std::shared_ptr<const SimtModule>& m = modules[index];
+    if (!m) m = target.load(bytes, entries, index);
+    return m;
+  }
+  std::mutex mutex;
+  std::map<uint32_t, std::shared_ptr<const SimtModule>> modules;
+};
+class SimtCode {
+ public:
+  std::shared_ptr<SimtBuilt> built;
+  size_t first = 0;  // entry of the kernel in it
+};
+
+class SimtKernel final : public sdk::Kernel {
+ public:
+  static constexpr size_t kMaxPointers = 256, kMaxSizes = 64;
+
+  struct Size {  // a number, or an expression of a variant's pool
+    int64_t number = 0;
+    Expr e = kNone;
+  };
+  struct Pointer {
+    enum Kind : uint8_t { Input, Output, Workspace } kind = Input;
+    uint32_t number = 0;  // operand or result of the node; of a workspace nothing
+    uint32_t element = 1;  // bytes
+    Size elements;
+  };
+  struct Launch {
+    uint64_t entry = 0;
+    std::vector<uint32_t> pointers, symbols;
+    bool checks = false;
+    Size blocks;
+    int64_t threads = 1, shared_bytes = 0, dynamic_shared = 0;
+  };
+  struct Variant {  // one program
+    IndexPool pool;
+    std::vector<Pointer> pointers;
+    std::vector<Launch> launches;
+    std::vector<std::pair<Size, int64_t>> require;  // right where each is at most the number
+  };
+  struct Plan {
+    std::string name;
+    std::vector<uint32_t> operands;       // of each input buffer
+    std::vector<sdk::LaunchDim> symbols;  // of the kernel
+    std::vector<Variant> variants;        // the first that is right for the sizes of a launch runs
+  };
+  static Variant variant(Program p, const std::vector<GpuLaunch>& launches, size_t first_entry);
+
+  SimtKernel(std::shared_ptr<SimtTarget> target, std::shared_ptr<SimtBuilt> built, uint32_t index, Plan plan);
+  static std::unique_ptr<SimtKernel> restore(std::shared_ptr<SimtTarget> target, std::string_view bytes);
+
+  std::string name() const override { return plan_.name; }
+  bool has_workspace() const override;
+  int64_t workspace(const int64_t* dims) override;
+  void launch(const tsr_launch& l) override;
+  bool can_serialize() const override { return true; }
+  std::string serialize() const override;
+
+  // Calls f for each call of the device that a launch makes, in order: what launch() queues, for executors that build graphs
+  // and for people.
+  void each_call(const tsr_launch& l, const std::function<void(const SimtCall&)>& f) const;
+
+ private:
+  struct Sizes {  // of one launch
+    int64_t symbols[kMaxSizes];
+    size_t count = 0;
+  };
+  Sizes sizes_of(const int64_t* dims) const;
+  static int64_t value(const Variant& v, const Size& s, const Sizes& sizes);
+  const Variant& variant_for(const Sizes& sizes) const;
+
+  std::shared_ptr<SimtTarget> target_;
+  std::shared_ptr<SimtBuilt> built_;
+  uint32_t index_;
+  std::shared_ptr<const SimtModule> module_;
+  Plan plan_;
+};
+
+}  // namespace tessera::kit
