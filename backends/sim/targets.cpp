@@ -40,8 +40,9 @@ class SimTarget : public kit::SimtTarget {
     q->function = c.function;
     q->entry = c.entry;
     for (size_t i = 0; i < c.pointers.size(); ++i) {
-      char* const at = c.bytes[i] > 0 ? sim_.bytes_of(c.index, c.pointers[i], static_cast<size_t>(c.bytes[i]), "kernel '" + q->entry + "'")
-                                      : nullptr;
+      char* const at = c.bytes[i] > 0
+                           ? sim_.bytes_of(c.index, c.pointers[i], static_cast<size_t>(c.bytes[i]), "kernel '" + q->entry + "'")
+                           : nullptr;
       if (!at && c.bytes[i] > 0) return;  // it complained
       q->pointers.push_back(at);
     }
@@ -108,7 +109,8 @@ class TextTarget final : public SimTarget {
     source.symbols = thunks(unit.entries);
     return objects().compile(source)->linked()->object;
   }
-  std::shared_ptr<const kit::SimtModule> load(const std::string& built, std::span<const std::string> entries, uint32_t) override {
+  std::shared_ptr<const kit::SimtModule> load(const std::string& built, std::span<const std::string> entries,
+                                              uint32_t) override {
     cpu::Linked linked;
     linked.object = built;
     linked.symbols = thunks(entries);

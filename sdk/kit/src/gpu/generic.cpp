@@ -3,10 +3,9 @@
 // kernel, whatever its loops, so that a device of the family runs whatever lowers; other forms are there for speed.
 //
 // A thread reduces in the family's order all the same. That order is a tree whose shape does not depend on the data: halves of
-// vectors, running values of threads, halves of threads, and the same again over the results of chunks. Halves become serial
-// loops of two turns around each other, each with one running value; the tree's leaves are then visited one after the other and
-// the body stands in the text once. What lies beyond the end is the identity, which combines without a trace, so whole branches
-// beyond the end are left out.
+// vectors, running values of threads, halves of threads, and the same again over the results of chunks. The tree's leaves are
+// visited one after the other, with a running value for each level, so the body stands in the text once. What lies beyond the
+// end is the identity, which combines without a trace, and is left out.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -22,7 +21,8 @@ class GenericWriter {
  public:
   GenericWriter(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a)
       : k_(k), s_(s), o_(o), b_(k.name, d), copy_(b_, k, declare_buffers(b_, k, a)) {
-    if (o.interleaved || !o.by_halves || !o.interleaved_runs) no_program("a thread of its own reduces in the family's order only");
+    if (o.interleaved || !o.by_halves || !o.interleaved_runs)
+      no_program("a thread of its own reduces in the family's order only");
     for (uint32_t i = 0; i < k.insts.size(); ++i)
       if (k.insts[i].op == Op::Second) no_program("a reduction with two results");
   }
@@ -132,8 +132,8 @@ class GenericWriter {
       b_.end_if(opened);
     };
     const std::vector<Reduction>* const outer = std::exchange(all_, &all);
-    const std::vector<Slot> results = l.across ? across(levels(points, o_.run * o_.fan), kZero, leaf)
-                                               : along(levels(points, o_.chunk()), kZero, leaf);
+    const std::vector<Slot> results =
+        l.across ? across(levels(points, o_.run * o_.fan), kZero, leaf) : along(levels(points, o_.chunk()), kZero, leaf);
     for (size_t i = 0; i < all.size(); ++i) {
       const Slot& r = results[i];
       copy_.set_value(all[i].inst, b_.load(r.b != kNone ? r.b : r.a, kZero));
@@ -176,7 +176,8 @@ class GenericWriter {
     const int64_t steps = known <= SimtOrder::kRow ? 1 : o_.steps;
     const Expr first = b_.scaled(chunk, o_.chunk());
     const auto vector = [&](Expr row) {
-      return halves(SimtOrder::kVector, 1, std::min(known, SimtOrder::kVector), row, n, [&](Expr at) { return level(counts, at, leaf, &GenericWriter::along); });
+      return halves(1, std::min(known, SimtOrder::kVector), row, n,
+                    [&](Expr at) { return level(counts, at, leaf, &GenericWriter::along); });
     };
     const auto thread = [&](Expr at) {
       const std::vector<Slot> running = fresh();
@@ -186,7 +187,7 @@ class GenericWriter {
       return running;
     };
     const int64_t row = std::min(known, SimtOrder::kRow);
-    return halves(SimtOrder::kThreads, SimtOrder::kVector, (row + SimtOrder::kVector - 1) / SimtOrder::kVector, first, n, thread);
+    return halves(SimtOrder::kVector, (row + SimtOrder::kVector - 1) / SimtOrder::kVector, first, n, thread);
   }
 
   std::vector<Slot> across(std::vector<Expr> counts, Expr block, const Leaf& leaf) {
@@ -202,7 +203,7 @@ class GenericWriter {
       b_.end_unless_one();
       return running;
     };
-    return halves(o_.fan, 1, std::min(known, o_.fan), b_.scaled(block, o_.run * o_.fan), n, run);
+    return halves(1, std::min(known, o_.fan), b_.scaled(block, o_.run * o_.fan), n, run);
   }
 
   // An element of a level: a point of the loop, or a chunk of the level below.
@@ -215,19 +216,35 @@ class GenericWriter {
     return out;
   }
 
-  // `n` places, `stride` apart from `first` on, combined by halves: j with j + n / 2 and so on. The last halves are the even and
-  // the odd places, so the outermost loop decides over the lowest bit. `used`: how many of them may have elements.
-  std::vector<Slot> halves(int64_t n, int64_t stride, int64_t used, Expr first, Expr count,
+  // Places `stride` apart from `first` on, combined by halves: j with j + n / 2 and so on, of which `used` may have elements. The
+  // last halves are the even and the odd places, so places come in the order of their bits reversed, and a running value for
+  // each bit waits for its other half. One loop for all bits: compilers take long over deep nests.
+  std::vector<Slot> halves(int64_t stride, int64_t used, Expr first, Expr count,
                            const std::function<std::vector<Slot>(Expr)>& part) {
-    if (n == 1 || used <= 1) return part(first);
-    const std::vector<Slot> running = fresh();
-    const Expr i = b_.begin(Bind::Serial, "h", b_.pool().number(2));
-    const Expr at = b_.pool().add(first, b_.scaled(i, stride));
+    if (used <= 1) return part(first);
+    IndexPool& p = b_.pool();
+    std::vector<std::vector<Slot>> running;
+    for (int64_t n = 1; n < used; n *= 2) running.push_back(fresh());
+    const size_t bits = running.size();
+    const Expr i = b_.begin(Bind::Serial, "h", p.number(int64_t{1} << bits));
+    Expr place = kZero;
+    for (size_t k = 0; k < bits; ++k) {
+      const Expr bit = p.mod(p.floordiv(i, p.number(int64_t{1} << k)), p.number(2));
+      place = p.add(place, b_.scaled(bit, int64_t{1} << (bits - 1 - k)));
+    }
+    const Expr at = p.add(first, b_.scaled(place, stride));
     const bool opened = b_.begin_if(b_.below(at, count));
-    take(running, halves(n / 2, stride * 2, (used + 1) / 2, at, count, part));
+    take(running[0], part(at));
     b_.end_if(opened);
+    for (size_t k = 1; k < bits; ++k) {
+      const int64_t whole = int64_t{1} << k;
+      b_.begin_if(b_.binary(Op::Eq, b_.index(p.mod(i, p.number(whole))), b_.index(p.number(whole - 1))));
+      take(running[k], running[k - 1]);
+      for (size_t r = 0; r < all_->size(); ++r) clear((*all_)[r].reducer, running[k - 1][r]);
+    }
+    for (size_t k = 1; k < bits; ++k) b_.end();
     b_.end();
-    return running;
+    return running.back();
   }
 
   // ---- running values
@@ -235,7 +252,8 @@ class GenericWriter {
   // A register that no running value has.
   uint32_t take_register(Type t) {
     for (const uint32_t b : made_)
-      if (b_.p.buffers[b].type == t && std::find(taken_.begin(), taken_.end(), b) == taken_.end()) return taken_.emplace_back(b);
+      if (b_.p.buffers[b].type == t && std::find(taken_.begin(), taken_.end(), b) == taken_.end())
+        return taken_.emplace_back(b);
     made_.push_back(b_.buffer("v", Memory::Register, t, kOne));
     return taken_.emplace_back(made_.back());
   }

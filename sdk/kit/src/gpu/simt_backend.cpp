@@ -95,8 +95,9 @@ SimtBackend::Draft SimtBackend::draft(const sdk::Compile& c, bool log) {
   try {
     d.lowered = lower_node(c.graph(), c.node(), &d.operand_of);
   } catch (const Unfit& u) {
-    throw sdk::Error(TSR_BUG, "TSR-B005", std::string(device()) + " was asked to compile '" + std::string(c.node().op()) +
-                                              "', which it cannot: " + u.why);
+    throw sdk::Error(
+        TSR_BUG, "TSR-B005",
+        std::string(device()) + " was asked to compile '" + std::string(c.node().op()) + "', which it cannot: " + u.why);
   }
   Kernel& k = d.lowered.kernel;
   // Names of the graph's values and sizes do not matter to the code, and need not be identifiers.

@@ -58,7 +58,8 @@ SimtKernel::SimtKernel(std::shared_ptr<SimtTarget> target, std::shared_ptr<SimtB
       plan_(std::move(plan)) {
   for (const Variant& v : plan_.variants)
     if (v.pointers.size() > kMaxPointers || plan_.symbols.size() > kMaxSizes)
-      throw sdk::Error(TSR_BUG, "TSR-B005", std::string(target_->device()) + " was given a region of more operands than it claims");
+      throw sdk::Error(TSR_BUG, "TSR-B005",
+                       std::string(target_->device()) + " was given a region of more operands than it claims");
 }
 
 SimtKernel::Sizes SimtKernel::sizes_of(const int64_t* dims) const {
@@ -80,9 +81,9 @@ const SimtKernel::Variant& SimtKernel::variant_for(const Sizes& sizes) const {
     for (const auto& [size, most] : v.require) right = right && value(v, size, sizes) <= most;
     if (right) return v;
   }
-  throw sdk::Error(TSR_USER, "TSR-K032", "kernel '" + plan_.name + "' reduces at most " +
-                                             std::to_string(plan_.variants.back().require[0].second) +
-                                             " elements, and this call has more",
+  throw sdk::Error(TSR_USER, "TSR-K032",
+                   "kernel '" + plan_.name + "' reduces at most " + std::to_string(plan_.variants.back().require[0].second) +
+                       " elements, and this call has more",
                    "reduce in two steps");
 }
 

@@ -41,7 +41,7 @@ class SimtKernel final : public sdk::Kernel {
   };
   struct Pointer {
     enum Kind : uint8_t { Input, Output, Workspace } kind = Input;
-    uint32_t number = 0;  // operand or result of the node; of a workspace nothing
+    uint32_t number = 0;   // operand or result of the node; of a workspace nothing
     uint32_t element = 1;  // bytes
     Size elements;
   };

@@ -61,8 +61,8 @@ class SimtBackend : public sdk::Backend {
   std::shared_ptr<SimtTarget> target_;
   SimtOptions options_;
   std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<SimtCode>> code_;   // by key of a kernel's text
-  std::vector<std::shared_ptr<SimtCode>> prepared_;       // of the last plan: each kernel takes its own share soon
+  std::map<std::string, std::weak_ptr<SimtCode>> code_;  // by key of a kernel's text
+  std::vector<std::shared_ptr<SimtCode>> prepared_;      // of the last plan: each kernel takes its own share soon
 };
 
 }  // namespace tessera::kit
