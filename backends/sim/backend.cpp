@@ -213,7 +213,7 @@ TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
                                        static_cast<size_t>(plugin.options.get_int("memory_mb", 1024)) << 20,
                                        static_cast<size_t>(plugin.options.get_int("ahead", 256)));
   sim::TargetOptions options;
-  options.wave = static_cast<int>(plugin.options.get_int("wave", 32));
+  options.wave = plugin.options.get_string("wave", "32") == "64" ? 64 : 32;
   options.seed = static_cast<uint64_t>(plugin.options.get_int("seed", 1));
   plugin.add_device("sim", sim::kDevices, device);
   if (plugin.options.get_string("kernels", "reference") == "text")

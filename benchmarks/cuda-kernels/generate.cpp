@@ -105,7 +105,7 @@ class Writer {
       manifest_ << "launch " << l.entry << " " << p.pool.evaluate(l.shape.blocks, env) << " " << l.shape.threads;
       for (const uint32_t b : l.buffers) manifest_ << " b" << b;
       for (const uint32_t v : l.symbols) manifest_ << " s" << c.symbols[v];
-      if (l.faults) manifest_ << " f";
+      if (l.faults) manifest_ << " f s0";  // the record, and a site
       manifest_ << "\n";
     }
   }

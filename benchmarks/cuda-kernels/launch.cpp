@@ -203,8 +203,8 @@ Loaded load(const Kernel& k, const std::string& folder, std::map<std::string, Ha
     CHECK_CU(cu.fill(p, 0xa5, std::max<size_t>(16, b.bytes())));
     l.memory.push_back(p);
   }
-  CHECK_CU(cu.alloc(&l.faults, 16));
-  CHECK_CU(cu.fill(l.faults, 0, 16));
+  CHECK_CU(cu.alloc(&l.faults, sizeof(uint64_t) * 4));
+  CHECK_CU(cu.fill(l.faults, 0, sizeof(uint64_t) * 4));
   return l;
 }
 void unload(const Loaded& l) {

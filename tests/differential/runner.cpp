@@ -73,7 +73,7 @@ const e::Context& sim_context(const std::string& wave) {
   if (const auto it = contexts.find(wave); it != contexts.end()) return it->second;
   return contexts
       .emplace(wave, make_context(", \"tessera.backend.reference\", \"tessera.backend.sim\"", "\"sim\", \"reference\"",
-                                  "[sim]\nkernels = \"text\"\nwave = " + wave + "\n"))
+                                  "[sim]\nkernels = \"text\"\nwave = \"" + wave + "\"\n"))
       .first->second;
 }
 

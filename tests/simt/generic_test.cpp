@@ -19,10 +19,12 @@ TEST_CASE("one thread for each point gives the family's bits") {
                    "",
                    {3}});
   cases.push_back({"arg_across", "graph @g(%x: i32[1100, 3]) {\n %a = argmin %x {axis = 0}\n return %a\n}\n", "", {}});
-  cases.push_back({"arg_unknown", "graph @g(%x: f16[2, s0]) symbols { s0: 1.. } {\n %a = argmax %x {axis = 1}\n return %a\n}\n",
+  cases.push_back({"arg_unknown",
+                   "graph @g(%x: f16[2, s0]) symbols { s0: 1.. } {\n %a = argmax %x {axis = 1}\n return %a\n}\n",
                    "",
                    {1300}});
-  cases.push_back({"chunks_of_chunks", "graph @g(%x: f32[1, 263000]) {\n %a = reduce_sum %x {axes = [1]}\n return %a\n}\n", "", {}});
+  cases.push_back(
+      {"chunks_of_chunks", "graph @g(%x: f32[1, 263000]) {\n %a = reduce_sum %x {axes = [1]}\n return %a\n}\n", "", {}});
   for (const SimtCase& c : cases) {
     SimtKernel k = lower_case(c);
     const Data input = case_data(k, c, 7, true);
