@@ -59,7 +59,7 @@ Program anonymous(Program p) {
 }  // namespace
 
 // One node on its way to a kernel. There are two programs where the first is right for some sizes only.
-struct SimtBackend::Draft {
+struct SimtBackend::WrittenKernel {
   Lowered lowered;
   std::vector<uint32_t> operand_of;
   std::string name, key;
@@ -90,8 +90,8 @@ sdk::Claim SimtBackend::claim(sdk::Graph g, sdk::Node n) {
   return n.is("fused") ? sdk::no(g.scratch_string(why)) : sdk::decompose(g.scratch_string(why));
 }
 
-SimtBackend::Draft SimtBackend::draft(const sdk::Compile& c, bool log) {
-  Draft d;
+SimtBackend::WrittenKernel SimtBackend::draft(const sdk::Compile& c, bool log) {
+  WrittenKernel d;
   try {
     d.lowered = lower_node(c.graph(), c.node(), &d.operand_of);
   } catch (const Unfit& u) {
@@ -134,7 +134,7 @@ SimtBackend::Draft SimtBackend::draft(const sdk::Compile& c, bool log) {
   return d;
 }
 
-std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(std::vector<Draft*> drafts, const GpuDescription& device) {
+std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(std::vector<WrittenKernel*> drafts, const GpuDescription& device) {
   std::vector<std::shared_ptr<SimtCode>> out(drafts.size());
   std::map<std::string, size_t> fresh;  // by key: the first draft of each
   std::vector<size_t> missing;
@@ -157,7 +157,7 @@ std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(std::vector<Draft*> dr
       std::vector<Program> programs;
       std::vector<std::pair<size_t, size_t>> first;  // of a draft: its first entry
       for (size_t m = static_cast<size_t>(u); m < missing.size(); m += units) {
-        Draft& d = *drafts[missing[m]];
+        WrittenKernel& d = *drafts[missing[m]];
         first.emplace_back(missing[m], unit.entries.size());
         for (Program& p : d.programs) {
           text.add(p);
@@ -181,13 +181,13 @@ std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(std::vector<Draft*> dr
 }
 
 void SimtBackend::prepare(std::span<const sdk::Compile> requests) {
-  std::map<uint32_t, std::vector<Draft>> by_index;
+  std::map<uint32_t, std::vector<WrittenKernel>> by_index;
   for (const sdk::Compile& c : requests)
     if (generates(c.graph(), c.node())) by_index[index_of(c.p->device)].push_back(draft(c, true));
   std::vector<std::shared_ptr<SimtCode>> all;
   for (auto& [index, drafts] : by_index) {
-    std::vector<Draft*> pointers;
-    for (Draft& d : drafts) pointers.push_back(&d);
+    std::vector<WrittenKernel*> pointers;
+    for (WrittenKernel& d : drafts) pointers.push_back(&d);
     for (auto& code : build(std::move(pointers), target_->description(index))) all.push_back(std::move(code));
   }
   std::lock_guard lock(mutex_);
@@ -195,7 +195,7 @@ void SimtBackend::prepare(std::span<const sdk::Compile> requests) {
 }
 
 std::unique_ptr<sdk::Kernel> SimtBackend::compile(const sdk::Compile& c) {
-  Draft d = draft(c, false);
+  WrittenKernel d = draft(c, false);
   const uint32_t index = index_of(c.p->device);
   const std::shared_ptr<SimtCode> code = build({&d}, target_->description(index))[0];
   SimtKernel::Plan plan;

@@ -54,9 +54,9 @@ class SimtBackend : public sdk::Backend {
   virtual bool generates(sdk::Graph, sdk::Node) { return true; }
 
  private:
-  struct Draft;
-  Draft draft(const sdk::Compile& c, bool log);
-  std::vector<std::shared_ptr<SimtCode>> build(std::vector<Draft*> drafts, const GpuDescription& device);
+  struct WrittenKernel;
+  WrittenKernel draft(const sdk::Compile& c, bool log);
+  std::vector<std::shared_ptr<SimtCode>> build(std::vector<WrittenKernel*> drafts, const GpuDescription& device);
 
   std::shared_ptr<SimtTarget> target_;
   SimtOptions options_;
