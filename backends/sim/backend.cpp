@@ -24,13 +24,6 @@ struct Code {
   int32_t dims = 0;  // that it may read
 };
 
-void report(tsr_fault* to, uint64_t site, uint32_t code) {
-  if (!to || __atomic_load_n(&to->code, __ATOMIC_ACQUIRE) != 0) return;
-  to->site = site;
-  to->values[0] = to->values[1] = 0;
-  __atomic_store_n(&to->code, code, __ATOMIC_RELEASE);
-}
-
 // What a launch says, by value: the host's description of it is gone when the kernel runs.
 struct Queued {
   std::vector<TensorCopy> tensors;  // inputs, then outputs
@@ -91,7 +84,10 @@ struct Queued {
         code.kernel->launch(l);
       } catch (const t::Error& e) {
         const std::string_view what = e.code;
-        report(fault, site, what == "TSR-R011" ? TSR_FAULT_INDEX : what == "TSR-R010" ? TSR_FAULT_DIVISION : TSR_FAULT_OTHER);
+        t::report_fault(fault, site,
+                        what == "TSR-R011"   ? TSR_FAULT_INDEX
+                        : what == "TSR-R010" ? TSR_FAULT_DIVISION
+                                             : TSR_FAULT_OTHER);
         for (size_t i = num_inputs; i < tensors.size(); ++i) {  // goes on with zeros
           int64_t before = 0, behind = 0;
           tensors[i].extent(&before, &behind);

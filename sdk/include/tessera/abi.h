@@ -765,8 +765,8 @@ typedef struct tsr_device_table {
 #define TSR_COPY_DIRECTION 3u   /* mask */
 #define TSR_COPY_ASYNC     256u /* host memory stays as it is, and is not looked at, until the stream has passed the copy */
 
-/* What a kernel on a device found wrong with its data. The record lies in memory of host_alloc; `code` is 0 until the first fault of the
- * stream, which is written once: code last, by a compare and exchange where several threads may find one. */
+/* What a kernel on a device found wrong with its data. The record lies in memory of host_alloc. The first fault of a stream is written
+ * once: whoever exchanges a 0 in `reserved` for 1 writes the rest, `code` last. The core reads it when code is not 0, and clears both. */
 typedef struct tsr_fault {
   uint32_t code; /* TSR_FAULT_* */
   uint32_t reserved;

@@ -601,6 +601,14 @@ class Backend {
 };
 
 // Memory, streams and events of one kind of device; see tsr_device_table, whose rules hold here. Functions throw Error.
+// Writes what a kernel on the host's side of a device found (tsr_fault), unless the stream has a fault already. Thread-safe.
+inline void report_fault(tsr_fault* record, uint64_t site, uint32_t code) noexcept {
+  if (!record || __atomic_exchange_n(&record->reserved, 1u, __ATOMIC_ACQUIRE) != 0) return;
+  record->site = site;
+  record->values[0] = record->values[1] = 0;
+  __atomic_store_n(&record->code, code, __ATOMIC_RELEASE);
+}
+
 class Device {
  public:
   virtual ~Device() = default;

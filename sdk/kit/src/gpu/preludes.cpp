@@ -8,7 +8,7 @@ namespace {
 #define TESSERA_COMMON_TYPES                                                                                         \
   "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n"                          \
   "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n" \
-  "struct fault_record { u32 code, reserved; u64 site; i64 values[2]; };\n"
+  "struct fault_record { u32 code, claimed; u64 site; i64 values[2]; };\n"
 
 // Integers wrap, division by zero gives zero, shifts by the width or more shift everything out. quotient_of and remainder_of
 // are floor_div and floor_mod of what is never negative.
@@ -58,8 +58,10 @@ constexpr const char* kCuda =
     "DEVICE void barrier_warp() { __syncwarp(); }\n"
     "template <class T> DEVICE T shuffle_xor(T v, i32 bits) { return __shfl_xor_sync(0xffffffffu, v, bits); }\n"
     "template <class T> DEVICE T shuffle_from(T v, i32 lane, i32 lanes) { return __shfl_sync(0xffffffffu, v, lane, lanes); }\n"
-    "DEVICE void raise(fault_record* r, u64 site, u32 code) {\n  if (r == 0 || *(volatile u32*)&r->code != 0) return;\n"
-    "  r->site = site;\n  r->values[0] = r->values[1] = 0;\n  __threadfence_system();\n  atomicCAS(&r->code, 0u, code);\n}\n"
+    "DEVICE void raise(fault_record* r, u64 site, u32 code) {\n"
+    "  if (r == 0 || *(volatile u32*)&r->claimed != 0 || atomicCAS(&r->claimed, 0u, 1u) != 0) return;\n"
+    "  r->site = site;\n  r->values[0] = r->values[1] = 0;\n  __threadfence_system();\n"
+    "  *(volatile u32*)&r->code = code;\n}\n"
     "DEVICE float as_float(u32 x) { return __uint_as_float(x); }\n"
     "DEVICE float as_float(i32 x) { return __int_as_float(x); }\n"
     "DEVICE double as_double(u64 x) { return __longlong_as_double((i64)x); }\n"
@@ -160,10 +162,10 @@ constexpr const char* kHip =
     "template <class T> DEVICE T shuffle_xor(T v, i32 bits) { return shuffle_lane(v, lane_number() ^ (u32)bits); }\n"
     "template <class T> DEVICE T shuffle_from(T v, i32 lane, i32 lanes) {\n  return shuffle_lane(v, lane_number() / (u32)lanes "
     "* (u32)lanes + (u32)lane);\n}\n"
-    "DEVICE void raise(fault_record* r, u64 site, u32 code) {\n  if (r == 0 || __atomic_load_n(&r->code, __ATOMIC_RELAXED) != "
-    "0) return;\n"
-    "  r->site = site;\n  r->values[0] = r->values[1] = 0;\n  u32 none = 0;\n"
-    "  __atomic_compare_exchange_n(&r->code, &none, code, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);\n}\n"
+    "DEVICE void raise(fault_record* r, u64 site, u32 code) {\n"
+    "  if (r == 0 || __atomic_exchange_n(&r->claimed, 1u, __ATOMIC_ACQUIRE) != 0) return;\n"
+    "  r->site = site;\n  r->values[0] = r->values[1] = 0;\n"
+    "  __atomic_store_n(&r->code, code, __ATOMIC_RELEASE);\n}\n"
     "DEVICE float widen_f16(u16 h) { return (float)__builtin_bit_cast(_Float16, h); }\n"
     "DEVICE u16 narrow_f16(float x) { return x != x ? (u16)0x7e00 : __builtin_bit_cast(u16, (_Float16)x); }\n";
 

@@ -283,14 +283,6 @@ class Runner {
 };
 thread_local Runner* Runner::running = nullptr;
 
-// The first fault of a stream stays.
-void raise_fault(tsr_fault* record, uint64_t site, uint32_t code) {
-  if (!record || __atomic_load_n(&record->code, __ATOMIC_ACQUIRE) != 0) return;
-  record->site = site;
-  record->values[0] = record->values[1] = 0;
-  __atomic_store_n(&record->code, code, __ATOMIC_RELEASE);
-}
-
 const TextRunnerApi kApi = {
     [] { return Runner::running->block(); },
     [] { return Runner::running->thread(); },
@@ -300,7 +292,7 @@ const TextRunnerApi kApi = {
       return Runner::running->shuffle(value, from, lane, lanes, line);
     },
     [](const void* at, uint32_t bytes, int32_t store, int32_t line) { Runner::running->touch(at, bytes, store != 0, line); },
-    &raise_fault,
+    [](tsr_fault* record, uint64_t site, uint32_t code) { sdk::report_fault(record, site, code); },
 };
 
 }  // namespace
