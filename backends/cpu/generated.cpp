@@ -50,14 +50,10 @@ class GeneratedKernel final : public sdk::Kernel {
 
   // Of what serialize() wrote: the object, what follows it, and the length of that.
   GeneratedKernel(std::string_view bytes, Compiler& compiler, const kit::Device& device) : stream_from_(device.l3_bytes / 2) {
-    constexpr size_t kLength = sizeof(uint64_t);
-    if (bytes.size() < kLength) SavedReader::fail();
-    const auto length = SavedReader(bytes.substr(bytes.size() - kLength)).number<uint64_t>();
-    if (length > bytes.size() - kLength) SavedReader::fail();
-    const size_t object = bytes.size() - kLength - static_cast<size_t>(length);
-    SavedReader in(bytes.substr(object, static_cast<size_t>(length)));
+    const kit::SavedParts parts = kit::split_saved(bytes);
+    SavedReader in(parts.rest);
     Linked linked;
-    linked.object = bytes.substr(0, object);
+    linked.object = parts.object;
     linked.id = in.text();
     const auto symbols = in.number<uint64_t>();
     for (uint64_t i = 0; i < symbols; ++i) linked.symbols.emplace_back(in.text());
@@ -98,10 +94,7 @@ class GeneratedKernel final : public sdk::Kernel {
       w.numbers(s.dims);
     }
     w.number(in_place_);
-    const std::string rest = w.take();
-    SavedWriter length;
-    length.number<uint64_t>(rest.size());
-    return l.object + rest + length.take();
+    return kit::join_saved(l.object, w.take());
   }
 
   std::string name() const override { return name_; }

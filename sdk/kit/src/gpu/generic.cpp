@@ -29,25 +29,13 @@ class GenericWriter {
 
   Program run() {
     IndexPool& p = b_.pool();
-    const std::vector<AxisGroup> groups = collapse(k_, k_.parallel);
-    std::vector<Expr> extents;
-    Expr points = kOne;
-    for (const AxisGroup& g : groups) {
-      for (const uint32_t outer : g.outer) copy_.set_axis(outer, kZero);
-      extents.push_back(copy_.index(g.extent));
-      points = p.mul(points, extents.back());
-    }
+    const Space space = space_of(k_.parallel);
     b_.begin_launch();
-    const Expr block = b_.begin(Bind::Grid, "b", b_.ceil_div(points, s_.threads));
+    const Expr block = b_.begin(Bind::Grid, "b", b_.ceil_div(space.points, s_.threads));
     const Expr thread = b_.begin(Bind::Block, "t", p.number(s_.threads));
     const Expr point = p.add(b_.scaled(block, s_.threads), thread);
-    const bool opened = b_.begin_if(b_.below(point, points));
-    if (groups.size() == 1) {
-      copy_.set_axis(groups[0].inner, point);
-    } else if (!groups.empty()) {
-      const std::vector<Expr> at = p.position(point, extents);
-      for (size_t g = 0; g < groups.size(); ++g) copy_.set_axis(groups[g].inner, at[g]);
-    }
+    const bool opened = b_.begin_if(b_.below(point, space.points));
+    go_to(space, point);
     items(k_.body);
     b_.end_if(opened);
     b_.end();
@@ -57,6 +45,30 @@ class GenericWriter {
   }
 
  private:
+  // The points of a few axes, which are numbered in their order.
+  struct Space {
+    std::vector<AxisGroup> groups;
+    std::vector<Expr> extents;  // of each group
+    Expr points = kOne;
+  };
+  template <class Axes>
+  Space space_of(const Axes& axes) {
+    Space out;
+    out.groups = collapse(k_, axes);
+    for (const AxisGroup& g : out.groups) {
+      for (const uint32_t outer : g.outer) copy_.set_axis(outer, kZero);
+      out.extents.push_back(copy_.index(g.extent));
+      out.points = b_.pool().mul(out.points, out.extents.back());
+    }
+    return out;
+  }
+  void go_to(const Space& space, Expr point) {
+    if (space.groups.size() == 1) return copy_.set_axis(space.groups[0].inner, point);
+    if (space.groups.empty()) return;
+    const std::vector<Expr> at = b_.pool().position(point, space.extents);
+    for (size_t g = 0; g < space.groups.size(); ++g) copy_.set_axis(space.groups[g].inner, at[g]);
+  }
+
   // A running value: its registers, of one element each. Arg-reductions have the place as well.
   struct Slot {
     uint32_t a = kNone, b = kNone;
@@ -79,15 +91,7 @@ class GenericWriter {
   // ---- loops
 
   void loop(const Loop& l) {
-    IndexPool& p = b_.pool();
-    const std::vector<AxisGroup> groups = collapse(k_, l.axes);
-    std::vector<Expr> extents;
-    Expr points = kOne;
-    for (const AxisGroup& g : groups) {
-      for (const uint32_t outer : g.outer) copy_.set_axis(outer, kZero);
-      extents.push_back(copy_.index(g.extent));
-      points = p.mul(points, extents.back());
-    }
+    const Space space = space_of(l.axes);
     const size_t before = taken_.size();
     std::vector<Reduction> all;
     bool ordered = false;
@@ -101,7 +105,7 @@ class GenericWriter {
     }
     if (!ordered) {
       for (const Reduction& r : all) clear(r.reducer, r.leaf);
-      serial(groups, extents, [&] {
+      serial(space, [&] {
         items(l.body);
         for (const Reduction& r : all) {
           const Inst& x = k_.insts[r.inst];
@@ -114,13 +118,8 @@ class GenericWriter {
     }
     const auto leaf = [&](Expr at) {
       for (const Reduction& r : all) clear(r.reducer, r.leaf);
-      const bool opened = b_.begin_if(b_.below(at, points));
-      if (groups.size() == 1) {
-        copy_.set_axis(groups[0].inner, at);
-      } else {
-        const std::vector<Expr> place = p.position(at, extents);
-        for (size_t g = 0; g < groups.size(); ++g) copy_.set_axis(groups[g].inner, place[g]);
-      }
+      const bool opened = b_.begin_if(b_.below(at, space.points));
+      go_to(space, at);
       items(l.body);
       for (const Reduction& r : all) {
         const Inst& x = k_.insts[r.inst];
@@ -132,8 +131,8 @@ class GenericWriter {
       b_.end_if(opened);
     };
     const std::vector<Reduction>* const outer = std::exchange(all_, &all);
-    const std::vector<Slot> results =
-        l.across ? across(levels(points, o_.run * o_.fan), kZero, leaf) : along(levels(points, o_.chunk()), kZero, leaf);
+    const std::vector<Slot> results = l.across ? across(levels(space.points, o_.run * o_.fan), kZero, leaf)
+                                               : along(levels(space.points, o_.chunk()), kZero, leaf);
     for (size_t i = 0; i < all.size(); ++i) {
       const Slot& r = results[i];
       copy_.set_value(all[i].inst, b_.load(r.b != kNone ? r.b : r.a, kZero));
@@ -143,11 +142,11 @@ class GenericWriter {
   }
 
   // The axes as loops inside each other, in their order.
-  void serial(const std::vector<AxisGroup>& groups, const std::vector<Expr>& extents, const std::function<void()>& body) {
-    for (size_t g = 0; g < groups.size(); ++g)
-      copy_.set_axis(groups[g].inner, b_.begin_unless_one(Bind::Serial, "r", extents[g]));
+  void serial(const Space& space, const std::function<void()>& body) {
+    for (size_t g = 0; g < space.groups.size(); ++g)
+      copy_.set_axis(space.groups[g].inner, b_.begin_unless_one(Bind::Serial, "r", space.extents[g]));
     body();
-    for (size_t g = 0; g < groups.size(); ++g) b_.end_unless_one();
+    for (size_t g = 0; g < space.groups.size(); ++g) b_.end_unless_one();
   }
 
   // Element counts of each level: the loop's own points, then chunks of them, until one is left; of an unknown number as many

@@ -195,23 +195,16 @@ std::string SimtKernel::serialize() const {
     w.number(x.shared_bytes);
     w.number(x.dynamic_shared);
   }
-  const std::string rest = w.take();
-  SavedWriter length;
-  length.number<uint64_t>(rest.size());
-  return built_->bytes + rest + length.take();
+  return join_saved(built_->bytes, w.take());
 }
 
 std::unique_ptr<SimtKernel> SimtKernel::restore(std::shared_ptr<SimtTarget> target, std::string_view bytes) {
-  constexpr size_t kLength = sizeof(uint64_t);
-  if (bytes.size() < kLength) SavedReader::fail();
-  const auto length = SavedReader(bytes.substr(bytes.size() - kLength)).number<uint64_t>();
-  if (length > bytes.size() - kLength) SavedReader::fail();
-  const size_t object = bytes.size() - kLength - static_cast<size_t>(length);
-  SavedReader in(bytes.substr(object, static_cast<size_t>(length)));
+  const SavedParts parts = split_saved(bytes);
+  SavedReader in(parts.rest);
   if (in.text() != target->device() || in.text() != target->compiler()) SavedReader::fail();
   const auto index = in.number<uint32_t>();
   auto built = std::make_shared<SimtBuilt>();
-  built->bytes = bytes.substr(0, object);
+  built->bytes = parts.object;
   for (uint64_t n = in.number<uint64_t>(); n > 0; --n) built->entries.emplace_back(in.text());
   Plan plan;
   plan.name = in.text();

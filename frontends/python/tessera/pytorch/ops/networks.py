@@ -83,60 +83,24 @@ def _convolution(e, out, x, weight, bias, stride, padding, dilation, transposed,
     return e("conv", x, weight, bias, **attributes)
 
 
-@lowers("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
-def _max_pool(e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
-    n = 2 if out[0].dim() - (x.rank - out[0].dim()) in (3, 4) and x.rank in (3, 4) else 3
-    return _pooled(
-        e,
-        x,
-        n,
-        lambda v: e.ops(
-            "max_pool",
-            v,
+def _lower_max_pool(n):
+    def lower(e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
+        padding = spread(padding, n)
+        attributes = dict(
             kernel=spread(kernel, n),
-            strides=spread(stride, n) if len(stride) else spread(kernel, n),
-            pad_low=spread(padding, n),
-            pad_high=spread(padding, n),
+            strides=spread(stride if len(stride) else kernel, n),
+            pad_low=padding,
+            pad_high=padding,
             dilations=spread(dilation, n),
             ceil_mode=bool(ceil_mode),
-        ),
-    )
+        )
+        return _pooled(e, x, n, lambda v: e.ops("max_pool", v, **attributes))
+
+    return lower
 
 
-TABLE["aten.max_pool3d_with_indices.default"] = (
-    lambda e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False: _pooled(
-        e,
-        x,
-        3,
-        lambda v: e.ops(
-            "max_pool",
-            v,
-            kernel=spread(kernel, 3),
-            strides=spread(stride if len(stride) else kernel, 3),
-            pad_low=spread(padding, 3),
-            pad_high=spread(padding, 3),
-            dilations=spread(dilation, 3),
-            ceil_mode=bool(ceil_mode),
-        ),
-    )
-)
-TABLE["aten.max_pool2d_with_indices.default"] = (
-    lambda e, out, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False: _pooled(
-        e,
-        x,
-        2,
-        lambda v: e.ops(
-            "max_pool",
-            v,
-            kernel=spread(kernel, 2),
-            strides=spread(stride if len(stride) else kernel, 2),
-            pad_low=spread(padding, 2),
-            pad_high=spread(padding, 2),
-            dilations=spread(dilation, 2),
-            ceil_mode=bool(ceil_mode),
-        ),
-    )
-)
+for _n in (2, 3):
+    TABLE[f"aten.max_pool{_n}d_with_indices.default"] = _lower_max_pool(_n)
 
 
 def _pooled(e, x, n, pool):

@@ -70,4 +70,23 @@ class SavedReader {  // throws TSR-J004 where the bytes end too early
   std::string_view rest_;
 };
 
+// An object file as it is, so that it can be loaded in place, what else a kernel consists of, and the length of that.
+inline std::string join_saved(std::string object, std::string_view rest) {
+  SavedWriter length;
+  length.number<uint64_t>(rest.size());
+  object += rest;
+  return object + length.take();
+}
+struct SavedParts {
+  std::string_view object, rest;
+};
+inline SavedParts split_saved(std::string_view bytes) {  // throws TSR-J004
+  constexpr size_t kLength = sizeof(uint64_t);
+  if (bytes.size() < kLength) SavedReader::fail();
+  const auto length = SavedReader(bytes.substr(bytes.size() - kLength)).number<uint64_t>();
+  if (length > bytes.size() - kLength) SavedReader::fail();
+  const size_t object = bytes.size() - kLength - static_cast<size_t>(length);
+  return {bytes.substr(0, object), bytes.substr(object, static_cast<size_t>(length))};
+}
+
 }  // namespace tessera::kit
