@@ -153,6 +153,39 @@ TEST_CASE("force_disable_caches reaches a backend that keeps files of its own") 
 }
 #endif
 
+#ifdef TEST_WITH_SIM
+TEST_CASE("kernels that are text for GPUs come back from the cache") {
+  const TemporaryFolder folder;
+  const auto context = [&] {
+    std::vector<std::string> load = kPlugins;
+    load.insert(load.end(), {"tessera.backend.reference", "tessera.backend.sim"});
+    return make_context(folder.path, load,
+                        "[pipeline]\npasses = [\"canonicalize\", \"cse\"]\n[backends]\norder = [\"sim\", "
+                        "\"reference\"]\n[sim]\nkernels = \"text\"\n",
+                        {});
+  };
+  const auto compiled = [&] {
+    return compile(context(),
+                   "graph @g(%x: f32[8, 96]@sim:0) -> (f32[8, 96]@sim:0) {\n"
+                   "  %y = softmax %x {axis = 1}\n  return %y\n}");
+  };
+  compiled();
+  CHECK(compiled().hit);
+  // The entry holds the object that was compiled; when that is damaged, the graph is compiled again.
+  const auto c = context();
+  const std::string key = c->cache()->list().at(0).key;
+  std::string payload = *c->cache()->get(CacheKind::kGraph, key);
+  const size_t object = payload.find(
+      "\x7f"
+      "ELF");
+  REQUIRE(object != std::string::npos);
+  payload.replace(object, 4, "none");
+  c->cache()->put(CacheKind::kGraph, key, payload);
+  CHECK_FALSE(compiled().hit);
+  CHECK(compiled().hit);
+}
+#endif
+
 TEST_CASE("what asks to see the passes is not answered from the cache") {
   const TemporaryFolder folder;
   compile(context_in(folder.path));
