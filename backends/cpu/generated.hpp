@@ -32,8 +32,8 @@ void check_node(const tessera::sdk::Graph& g, const tessera::sdk::Node& n);
 // Throws tessera::kit::Unfit. By the model's schedule, or by `choice` where there is one.
 WrittenKernel write_kernel(const tessera::sdk::Graph& g, const tessera::sdk::Node& n, const tessera::kit::Device& device,
                            bool relaxed, bool log, const tessera::kit::Choice* choice = nullptr);
-// The text of a kernel that was lowered under the name kPlaceholderName, which stands for its final one: that is `name` and a hash of the text, since kernels of several
-// structures may be linked together. Renames buffers and symbols.
+// The text of a kernel that was lowered under the name kPlaceholderName. Its final name is `name` and a hash of the text, since
+// kernels of several structures may be linked together. Renames buffers and symbols.
 inline constexpr const char* kPlaceholderName = "k_this_kernel";
 Source write_source(tessera::kit::Kernel& kernel, const tessera::kit::Schedule& schedule, const std::string& name, bool log);
 // Throws the run-time error of what a kernel has found.

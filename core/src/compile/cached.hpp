@@ -30,8 +30,8 @@ struct CompileRequest {
   const CompileOptions& options;
 };
 
-// The driver (driver.hpp); its stages before the plan are skipped when the cache knows their result. Throws what they throw; a cache that fails is
-// only warned about.
+// The driver (driver.hpp); its stages before the plan are skipped when the cache knows their result. Throws what they throw; a
+// cache that fails is only warned about.
 std::unique_ptr<Executable> compile_cached(std::unique_ptr<Graph> graph, const CompileRequest& request);
 
 // What a compile depends on besides the graph, as text: versions, plugins with their hashes, pass pipeline, config, backends, devices.

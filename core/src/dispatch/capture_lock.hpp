@@ -15,9 +15,9 @@ namespace tessera::core {
 // A lock that its holder may take again, and part with while it runs code that may wait for other threads. Whoever parts with it leaves
 // everything that the lock guards in order, and looks again when it is back. Thread-safe.
 //
-// Compiled segments call host functions, and what those do is not ours to know: there the holder steps aside (Release). Code that is being traced
-// seldom waits for anybody, and a thread that wants the same entry had better wait than trace the function once more: there the holder lends
-// the lock (Interruptible), and only who has waited for kPatience takes it. Nobody who compiles is interrupted.
+// Compiled segments call host functions that may wait for other threads: around them the holder releases the lock (Release).
+// Code that is being traced seldom waits for anybody, and a thread that wants the same entry had better wait than trace the
+// function once more: there the lock may be taken after a wait of kPatience (Interruptible). No compile is interrupted.
 class CaptureLock {
  public:
   static constexpr std::chrono::seconds kPatience{1};
