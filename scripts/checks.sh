@@ -38,10 +38,10 @@ onnx-converted|peers|what the tools of ONNX Runtime write (f16, dynamic, static 
 onnx-packages|peers|the ONNX files inside five Python packages through the command, at two sizes each, against reference
 onnx-models|peers|real models exported by PyTorch, against its own outputs: max|a-b| <= 1e-4 max|b|, static and dynamic
 onnx-to-jax|peers|the translation by which XLA takes part in bench cpu-models, op by op on the ONNX backend test suite
-torch|peers|torch.compile(backend="tessera"): its own tests and a tenth of PyTorch's operator tests
+torch|peers|torch.compile(backend="tessera"): its own tests and a tenth of the operator tests of PyTorch
 torch-models|peers|inference models of Transformers and torchvision through torch.compile, four sizes each, within torch._dynamo.utils.same of f64
-torch-opinfo|hours|all of PyTorch's operator tests on the CPU, static and dynamic: no wrong result
-wheel|peers|the Python package's wheel, at most 60 MB, passes its tests in fresh environments
+torch-opinfo|hours|all operator tests of PyTorch on the CPU, static and dynamic: no wrong result
+wheel|peers|the wheel of the Python package, at most 60 MB, passes its tests in fresh environments
 fuzz|hours|every parser fuzzed for at least ten minutes, an hour in total, nothing found
 '
 

@@ -9,7 +9,8 @@ namespace tessera::core {
 class Graph;
 class Plan;
 
-// The sum over the steps of a plan. Symbols take their hint, else the smallest value of their range (at least 2). Workspaces are unknown before code generation and count as 0. The model: docs/runtime.md.
+// The sum over the steps of a plan. Symbols take their hint, else the smallest value of their range (at least 2). Workspaces are
+// unknown before code generation and count as 0. The model: docs/runtime.md.
 Estimate estimate_plan(Graph& graph, Plan& plan);
 
 }  // namespace tessera::core
