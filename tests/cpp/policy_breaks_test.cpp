@@ -27,8 +27,9 @@ TEST_CASE("suppress_errors: a part behind a break that cannot be compiled runs o
   const auto count = disable([&](const Tensor& t) { return ++effects, t; });
   const auto fn = [&](const Tensor& x) { return ++runs, count(x + 1).relu() * 2; };  // picky has no code for relu
   CompileOptions o{.backend = "picky,eager", .context = picky_context()};
+  o.options = {"backends.on_compile_error=error"};
   CHECK_THROWS_WITH(compile(fn, o)(ones({2})), Contains("ACME-001"));
-  o.options = {"guards.suppress_errors=true"};
+  o.options.push_back("guards.suppress_errors=true");
   for (const char* backend : {"picky,eager", "picky"}) {
     o.backend = backend;
     effects = runs = 0;
@@ -40,6 +41,22 @@ TEST_CASE("suppress_errors: a part behind a break that cannot be compiled runs o
     CHECK(runs == 1);
     CHECK(compiled_tails(f.describe()) == 1);
   }
+}
+
+TEST_CASE("what a backend has no code for behind a break runs on the next backend, or ends the call where there is none") {
+  const ContextScope scope(picky_context());
+  int effects = 0, runs = 0;
+  const auto count = disable([&](const Tensor& t) { return ++effects, t; });
+  const auto fn = [&](const Tensor& x) { return ++runs, count(x + 1).relu() * 2; };
+  CHECK_THROWS_WITH(compile(fn, {.backend = "picky", .context = picky_context()})(ones({2})), Contains("ACME-001"));
+  effects = runs = 0;
+  const auto f = compile(fn, {.backend = "picky,eager", .context = picky_context()});
+  for (int i = 1; i <= 3; ++i) {
+    CHECK(values(f(full({2}, i))) == std::vector<float>(2, static_cast<float>(2 * (i + 1))));
+    CHECK(effects == i);
+  }
+  CHECK(runs == 1);
+  CHECK(compiled_tails(f.describe()) == 1);
 }
 
 TEST_CASE("suppress_errors: a function without breaks runs as it is") {

@@ -123,4 +123,71 @@ TEST_CASE("an error in a stage ends the compile, and no later stage begins") {
   CHECK(hook.ended.back() == "plan");
 }
 
+TEST_CASE("what a backend fails to compile runs on the next one, with a warning that names it") {
+  FakeBackend first, last;
+  first.name = "first";
+  last.name = "last";
+  first.fails_to_compile = {"mul"};
+  CompileOptions options = first.options();
+  options.backends.push_back(last.options().backends[0]);
+  std::string said;
+  const LogSink before = set_log_sink([&](std::string_view lines) { said += lines; });
+  const auto e = compile_graph(graph_of(R"(graph @g(%x: f32[2]) -> (f32[2]) {
+    %a = neg %x
+    %b = mul %a, %a
+    return %b
+  })"),
+                               options);
+  set_log_sink(before);
+  CHECK(said ==
+        "tessera: warning: [TSR-X001] backend 'first' cannot compile %b = mul: plugin 'acme.fake' (Acme): the "
+        "fake was "
+        "told to fail; it runs on other backends\n");
+  TensorRef x = vector_of({3, -4});
+  CHECK(values_of(*run(*e, {x.get()})[0]) == std::vector<double>{9, 16});
+  CHECK(first.launches.size() == 1);
+  CHECK(last.launches.size() == 1);
+}
+
+TEST_CASE("under strict_backends what a backend fails to compile ends the compile") {
+  FakeBackend first, last;
+  first.name = "first";
+  last.name = "last";
+  first.fails_to_compile = {"mul"};
+  CompileOptions options = first.options();
+  options.backends.push_back(last.options().backends[0]);
+  options.strict_backends = true;
+  CHECK_THROWS_WITH(compile_graph(graph_of(kSquare), options), Catch::Contains("backend 'first' cannot compile %y = mul"));
+  CHECK(last.compiled == 0);
+}
+
+TEST_CASE("a backend that cannot prepare a graph is left out of it") {
+  FakeBackend first, last;
+  first.name = "first";
+  first.fails_to_prepare = true;
+  CompileOptions options = first.options();
+  options.backends.push_back(last.options().backends[0]);
+  std::string said;
+  const LogSink before = set_log_sink([&](std::string_view lines) { said += lines; });
+  const auto e = compile_graph(graph_of(kSquare), options);
+  set_log_sink(before);
+  CHECK(said ==
+        "tessera: warning: [TSR-X002] backend 'first' cannot compile graph 'g': plugin 'acme.fake' (Acme): the fake was told "
+        "to fail; "
+        "graph 'g' runs on other backends\n");
+  TensorRef x = vector_of({1, 2, 3, 4});
+  CHECK(values_of(*run(*e, {x.get()})[0]) == std::vector<double>{1, 4, 9, 16});
+  CHECK(first.launches.empty());
+}
+
+TEST_CASE("when nobody is left, the error of the backend that failed is the compile's") {
+  FakeBackend first, last;
+  first.name = "first";
+  first.fails_to_compile = {"mul"};
+  last.refuses = {"mul"};
+  CompileOptions options = first.options();
+  options.backends.push_back(last.options().backends[0]);
+  CHECK_THROWS_WITH(compile_graph(graph_of(kSquare), options), Catch::Contains("backend 'first' cannot compile %y = mul"));
+}
+
 }  // namespace driver_test

@@ -303,6 +303,8 @@ class Assigner {
 }  // namespace
 
 const char* why_not_asked(const Graph& graph, tsr_id node, const Factory& backend, const CompileOptions& options) {
+  if (!options.failed.empty() && (options.failed.contains({&backend, node}) || options.failed.contains({&backend, TSR_NONE})))
+    return "has failed to compile it";
   if (options.deterministic && !(backend.as<tsr_backend>().capabilities & TSR_CAP_DETERMINISTIC)) return kNoPromise;
   if (options.fallback_random && &backend != options.backends.back() && draws(graph, node))
     return "leaves random ops to the fallback (fallback_random = true)";

@@ -68,7 +68,10 @@ class CacheHook final : public StageHook {
 
   void after(Stage stage, Compilation& c) override {
     if (stage != Stage::kExecutable) return;
-    if (!captured_) return store(*c.executable);
+    if (!captured_) {
+      if (c.options.failed.empty()) store(*c.executable);  // else what failed may work the next time
+      return;
+    }
     // Its constants are those of the captured graph.
     *owner_ = std::move(captured_);
     forms_->store();
@@ -181,7 +184,8 @@ std::unique_ptr<Executable> compile_with_folder(std::unique_ptr<Graph> graph, co
   }
 }
 
-// Passes that go by the sizes of the call at hand make of a graph one for more calls; that is what has an entry, so they run apart.
+// Passes that go by the sizes of the call at hand make a graph for more calls than one. That graph is what has an entry, so
+// they run apart from the others.
 PassLists cached_passes(const PassLists& all) {
   PassLists lists{{}, {}, all.joint, all.options};
   for (const BoundPass& p : all.graph)

@@ -13,6 +13,7 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
   o.executor = context->executor(config);
   o.relaxed = config.get_string("numerics") == "relaxed";
   o.deterministic = config.get_bool("deterministic");
+  o.strict_backends = config.get_string("backends.on_compile_error") == "error";
   o.fallback_random = config.get_bool("fallback_random");
   o.unfrozen = !config.get_bool("freezing");
   // Measuring may choose another algorithm on another day, and with it other bits.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compile/driver.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <utility>
 
 #include "autograd/expand.hpp"
 #include "compile/assign.hpp"
@@ -74,6 +76,28 @@ class Stages {
   std::array<double, kNames.size()> seconds_{};
 };
 
+// Leaves to other backends what one has failed to compile, with a warning. It is all that the backend would be asked for when
+// the fault lies with the machine, or when it fails again and again. False: nobody else takes it.
+bool leave_to_others(Compilation& c, const KernelError& e) {
+  constexpr ptrdiff_t kMostNodes = 8;
+  auto& failed = c.options.failed;
+  if (c.options.strict_backends || c.options.restore || e.backend == c.options.backends.back()) return false;
+  const bool again =
+      std::count_if(failed.begin(), failed.end(), [&](const auto& f) { return f.first == e.backend; }) >= kMostNodes;
+  const bool all = e.node == TSR_NONE || e.family() == TSR_ENVIRONMENT || again;
+  failed.insert({e.backend, all ? TSR_NONE : e.node});
+  try {
+    c.assignment = assign_backends(*c.graph, c.options);
+  } catch (const Error& nobody) {
+    if (!is_unassignable(nobody)) throw;
+    return false;
+  }
+  log_warning("[" + e.code() + "] " + e.message() + "; " +
+              (all ? "graph '" + std::string(c.graph->tables().name) + "' runs" : std::string("it runs")) +
+              " on other backends" + (e.hint().empty() ? "" : " (" + e.hint() + ")"));
+  return true;
+}
+
 // The stages of every compile and of every estimate.
 void run_stages(Compilation& c, const PassLists& passes, std::span<StageHook* const> hooks, Stage last) {
   const ServiceScope services(c.options);
@@ -101,8 +125,16 @@ void run_stages(Compilation& c, const PassLists& passes, std::span<StageHook* co
       if (run_late_passes(*c.graph, *c.options.late_passes)) c.assignment = assign_backends(*c.graph, c.options);
     });
   stage(Stage::kOrder, [&] { order_transfers(*c.graph); });
-  stage(Stage::kPlan, [&] { c.plan = build_plan(*c.graph, c.assignment, c.options); });
-  stage(Stage::kKernels, [&] { compile_kernels(*c.graph, *c.plan, c.options); });
+  for (bool again = true; std::exchange(again, false);) {
+    stage(Stage::kPlan, [&] { c.plan = build_plan(*c.graph, c.assignment, c.options); });
+    try {
+      stage(Stage::kKernels, [&] { compile_kernels(*c.graph, *c.plan, c.options); });
+    } catch (const KernelError& e) {
+      c.plan.reset();
+      if (!leave_to_others(c, e)) throw;
+      again = true;
+    }
+  }
   stage(Stage::kExecutable, [&] { c.executable = Executable::make(std::move(c.graph), std::move(c.plan), c.options); });
 
   if (!c.executable) return;

@@ -58,8 +58,9 @@ struct PassLists {
   PassOptions options;
 };
 
-// Throws what passes, backends and executors report; TSR-R020 (no backend takes a node), TSR-R023 (a size that nothing determines),
-// TSR-R025 (a larger arena than runtime.arena_max_bytes), TSR-I038 (tensors of one node on two devices).
+// What a backend fails to compile is left to the others, with a warning that names it. Throws what passes and executors report,
+// and the last backend; TSR-R020 (no backend takes a node), TSR-R023 (a size that nothing determines), TSR-R025 (a larger arena
+// than runtime.arena_max_bytes), TSR-I038 (tensors of one node on two devices).
 std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options,
                                           std::span<StageHook* const> hooks = {});
 // Of a graph that has been through its passes.

@@ -17,14 +17,14 @@ class Graph;
 // Immutable and reentrant: run() may be called from any number of threads at once; each call takes an arena of its own.
 class Executable {
  public:
-  // The last stage of the driver: gives the plan its places in memory, and decides how a call runs. Throws TSR-R023 (a size that
-  // nothing determines), TSR-R025 (a larger arena than is allowed), and what an executor reports.
+  // The last stage of the driver: gives the plan its places in memory, and decides how a call runs. Throws TSR-R023 (a size
+  // that nothing determines), TSR-R025 (a larger arena than is allowed), and what an executor reports.
   static std::unique_ptr<Executable> make(std::unique_ptr<Graph> graph, std::unique_ptr<Plan> plan,
                                           const CompileOptions& options);
   ~Executable();
 
-  // inputs: one per graph input, in order. outputs: new references, one per graph output. States with a writeback are updated in
-  // place. Throws TSR-T020 to TSR-T027 for wrong inputs; then no state has changed. After an error from a kernel, states are
+  // inputs: one per graph input, in order. outputs: new references, one per graph output. States with a writeback are updated
+  // in place. Throws TSR-T020 to TSR-T027 for wrong inputs; then no state has changed. After an error from a kernel, states are
   // unchanged unless they are donated.
   // guarded: inputs that the graph does not read are not looked at. What kernels on a device find wrong with their data is
   // thrown by the next call on that stream, synchronisation or copy to the host.

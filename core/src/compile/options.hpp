@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace tessera::core {
@@ -19,6 +21,7 @@ struct CompileOptions {
   bool relaxed = false;                           // numerics = "relaxed"
   bool deterministic = false;                     // only what promises the same bits on every run and thread count
   bool fallback_random = false;                   // what draws random numbers goes to the fallback
+  bool strict_backends = false;                   // what a backend fails to compile ends the compile; no other is asked
   bool unfrozen = false;                          // freezing = false: kernels keep no form of constants of their own
   uint32_t tune = 0;                              // TSR_TUNE_*
   double tune_seconds = 0;                        // that measuring may take for one plan
@@ -27,6 +30,8 @@ struct CompileOptions {
   bool measure = false;                           // time every step of every run (describe shows the means)
   std::shared_ptr<const LatePasses> late_passes;  // TSR_STAGE_ASSIGNED; null: none
   std::shared_ptr<const void> keep;               // what owns the backends
+  // What backends have failed to compile in this compile, by node; TSR_NONE: anything. Others are asked for it.
+  std::set<std::pair<const Factory*, uint32_t>> failed;
   // Set for one compile only: kernels to take instead of compiling them, and where to put those that can be kept.
   const SavedKernels* restore = nullptr;
   SavedKernels* save = nullptr;

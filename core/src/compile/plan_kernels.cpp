@@ -47,10 +47,9 @@ class KernelCompiler {
       try {
         backend->check(table.prepare(backend->self, requests.data(), requests.size(), sizeof(tsr_compile)));
       } catch (const Error& e) {
-        throw Error(
-            e.family(), e.code(),
-            "backend '" + backend->name + "' cannot compile graph '" + std::string(g_.tables().name) + "': " + e.message(),
-            e.hint());
+        throw KernelError(
+            e, "backend '" + backend->name + "' cannot compile graph '" + std::string(g_.tables().name) + "': " + e.message(),
+            *backend, TSR_NONE);
       }
     }
     for (size_t i = 0; i < p_.steps.size(); ++i) compile(*p_.steps[i], asked[i]);
@@ -147,8 +146,8 @@ class KernelCompiler {
     try {
       if (!restored(table, s)) s.backend->check(table.compile(s.backend->self, &asked.request, &s.kernel));
     } catch (const Error& e) {
-      throw Error(e.family(), e.code(),
-                  "backend '" + s.backend->name + "' cannot compile " + g_.describe(s.node) + ": " + e.message(), e.hint());
+      throw KernelError(e, "backend '" + s.backend->name + "' cannot compile " + g_.describe(s.node) + ": " + e.message(),
+                        *s.backend, s.node);
     }
     if (begin >= 0) {
       TraceEvent event("kernel", begin);

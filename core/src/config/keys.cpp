@@ -89,6 +89,9 @@ std::vector<KeyDecl> make_keys() {
 
       list("backends.order", "Backends in order of preference; the last is the fallback and must take every op."),
       choice("backends.use", {"all", "fallback"}, "fallback: ignore every backend but the last of backends.order."),
+      choice("backends.on_compile_error", {"fallback", "error"},
+             "When a backend fails to compile what it has claimed. fallback: the next backend that takes it, with a warning. "
+             "error: the compile ends with the backend's error."),
 
       text("partitioner.name", "",
            "Splits the joint graph of training into forward and backward; empty: keep every activation."),
