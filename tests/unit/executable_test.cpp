@@ -505,35 +505,53 @@ TEST_CASE("the layout of one size more than are kept takes the place of the one 
   CHECK(fake.asked_for_workspace == made + 1);
 }
 
-TEST_CASE("an executor gets the table of active steps and the tensors of each call") {
+TEST_CASE("an executor gets rows with slots, roots and waits, and the launches of each call") {
   struct Executor {
-    std::vector<tsr_step> steps;
+    struct Layout {
+      Executor* owner;
+      std::vector<tsr_step> rows;
+      std::vector<std::vector<uint32_t>> waits;
+      std::vector<tsr_root> roots;
+    };
+    std::vector<Layout*> layouts;
     int runs = 0, released = 0;
+    bool takes = true;
   } mine;
   LoadedPlugin plugin;
   tsr_executor table{};
   table.struct_size = sizeof table;
   table.device = "cpu";
-  table.prepare = [](void* self, const tsr_step_table* t, void** prepared) noexcept -> tsr_error* {
+  table.prepare = [](void* self, const tsr_step_table* t, void** prepared, const char**) noexcept -> tsr_error* {
     auto& e = *static_cast<Executor*>(self);
-    for (size_t i = 0; i < t->count; ++i) e.steps.push_back(*TSR_AT(tsr_step, t->steps, t->stride, i));
-    *prepared = self;
+    auto* l = new Executor::Layout{&e, {}, {}, {}};
+    for (size_t i = 0; i < t->count; ++i) {
+      l->rows.push_back(*TSR_AT(tsr_step, t->steps, t->stride, i));
+      l->waits.emplace_back(l->rows[i].waits, l->rows[i].waits + l->rows[i].num_waits);
+      for (uint32_t k = 0; k < l->rows[i].num_outputs; ++k)
+        CHECK(TSR_AT(tsr_slot, t->slots, t->slot_stride, l->rows[i].outputs[k])->root < t->num_roots);
+    }
+    for (size_t i = 0; i < t->num_roots; ++i) l->roots.push_back(*TSR_AT(tsr_root, t->roots, t->root_stride, i));
+    e.layouts.push_back(l);
+    *prepared = l;
     return nullptr;
   };
-  table.run = [](void* self, void*, const tsr_tensor* slots, const int64_t* dims, tsr_stream*) noexcept -> tsr_error* {
-    auto& e = *static_cast<Executor*>(self);
-    ++e.runs;
-    for (const tsr_step& s : e.steps) {
-      std::vector<tsr_tensor> in, out;
-      for (uint32_t i = 0; i < s.num_inputs; ++i) in.push_back(slots[s.inputs[i]]);
-      for (uint32_t i = 0; i < s.num_outputs; ++i) out.push_back(slots[s.outputs[i]]);
-      if (s.kind != TSR_STEP_KERNEL) return host_core().error_create(TSR_BUG, "TSR-X003", "kernels only in this test", nullptr);
-      tsr_launch l{sizeof(tsr_launch), in.data(), s.num_inputs, s.num_outputs, out.data(), nullptr, dims, nullptr, nullptr, 0};
-      if (tsr_error* error = s.kernel->launch(s.kernel->self, &l)) return error;
+  table.run = [](void*, void* prepared, const tsr_executor_call* call, int* taken) noexcept -> tsr_error* {
+    auto& l = *static_cast<Executor::Layout*>(prepared);
+    *taken = l.owner->takes;
+    if (!l.owner->takes) return nullptr;
+    ++l.owner->runs;
+    for (size_t i = 0; i < l.rows.size(); ++i) {
+      const tsr_kernel& k = *l.rows[i].kernel;
+      if (tsr_error* error = k.launch(k.self, TSR_AT(tsr_launch, call->launches, call->launch_stride, i))) return error;
     }
     return nullptr;
   };
-  table.release = [](void* self, void*) noexcept { ++static_cast<Executor*>(self)->released; };
+  table.release = [](void*, void* prepared) noexcept {
+    auto* l = static_cast<Executor::Layout*>(prepared);
+    ++l->owner->released;
+    std::erase(l->owner->layouts, l);
+    delete l;
+  };
   const Factory factory{TSR_EXECUTOR, "mine", &table, &mine, &plugin};
 
   FakeBackend fake;
@@ -550,18 +568,32 @@ TEST_CASE("an executor gets the table of active steps and the tensors of each ca
     TensorRef x = tensor_of({1, 2, 3, 4}, {2, 2});
     for (int k = 0; k < 2; ++k) REQUIRE(values_of(*run(*e, {x.get()})[0]) == Values{0, -1, 1, 0});
     REQUIRE(mine.runs == 2);
-    REQUIRE(mine.steps.size() == 2);
-    // A strided input is not what the executor has prepared for: that call runs step by step.
+    REQUIRE(mine.layouts.size() == 1);
+    REQUIRE(mine.layouts[0]->waits == std::vector<std::vector<uint32_t>>{{}, {0}});
+    const auto& roots = mine.layouts[0]->roots;
+    REQUIRE(roots.size() == 3);
+    REQUIRE((roots[0].kind == TSR_ROOT_INPUT && roots[1].kind == TSR_ROOT_OUTPUT && roots[2].kind == TSR_ROOT_ARENA));
+    REQUIRE(roots[2].bytes == 64);
+    // A strided input has a layout of its own.
     const int64_t sizes[] = {2, 2}, strides[] = {1, 2};
     TensorRef flipped(tensor_view(*x, 0, sizes, strides));
     REQUIRE(values_of(*run(*e, {flipped.get()})[0]) == Values{0, 1, -1, 0});
-    REQUIRE(mine.runs == 2);
+    REQUIRE(mine.runs == 3);
+    REQUIRE(mine.layouts.size() == 2);
+    mine.takes = false;
+    REQUIRE(values_of(*run(*e, {x.get()})[0]) == Values{0, -1, 1, 0});
+    REQUIRE(mine.runs == 3);
+    REQUIRE(fake.launches.size() == 8);
+    mine.takes = true;
   }
-  REQUIRE(mine.released == 1);
+  REQUIRE(mine.released == 2);
   const auto dynamic = compile_graph(graph_of("graph @g(%x: f32[s0]) -> (f32[s0]) { %a = neg %x  return %a }"), options);
-  TensorRef y = vector_of({1, 2});
-  REQUIRE(values_of(*run(*dynamic, {y.get()})[0]) == Values{-1, -2});
-  REQUIRE(mine.runs == 2);
+  for (const size_t n : {2, 3, 2}) {
+    TensorRef y = vector_of(std::vector<double>(n, 1));
+    REQUIRE(values_of(*run(*dynamic, {y.get()})[0]) == Values(n, -1));
+  }
+  REQUIRE(mine.runs == 6);
+  REQUIRE(mine.layouts.size() == 2);
   REQUIRE(dynamic->plan_text().find("neg") != std::string::npos);
 }
 

@@ -163,12 +163,12 @@ TEST_CASE("deterministic: an executor that promises nothing is not used") {
   tsr_executor table{};
   table.struct_size = sizeof table;
   table.device = "cpu";
-  table.prepare = [](void*, const tsr_step_table*, void** out) noexcept -> tsr_error* {
+  table.prepare = [](void*, const tsr_step_table*, void** out, const char**) noexcept -> tsr_error* {
     ++prepared;
     *out = nullptr;
     return nullptr;
   };
-  table.run = [](void*, void*, const tsr_tensor*, const int64_t*, tsr_stream*) noexcept -> tsr_error* { return nullptr; };
+  table.run = [](void*, void*, const tsr_executor_call*, int*) noexcept -> tsr_error* { return nullptr; };
   table.release = [](void*, void*) noexcept {};
   const Factory factory{TSR_EXECUTOR, "replay", &table, nullptr, &plugin};
   Two two;

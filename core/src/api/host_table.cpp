@@ -65,6 +65,12 @@ const tsr_host_core& host_core() {
       },
       .op_index = op_index,
       .host_call = call_host_function,
+      .device_table = [](tsr_device id, void** self, uint32_t* index) noexcept -> const tsr_device_table* {
+        const Device* d = find_device(id);
+        const tsr_device_table* table = d ? d->table(self) : nullptr;
+        if (table) *index = d->index();
+        return table;
+      },
   };
   return table;
 }

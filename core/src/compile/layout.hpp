@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "compile/executor_layout.hpp"
 #include "compile/plan.hpp"
 #include "compile/runtime_call.hpp"
 #include "runtime/waits.hpp"
@@ -58,7 +59,8 @@ struct SectionLayout {
   std::vector<std::pair<uint32_t, int64_t>> storage_places;  // root and offset of each storage placed so far
   std::deque<std::vector<int64_t>> numbers;                  // behind sizes and strides
   std::deque<std::unique_ptr<RuntimeCall>> calls;
-  std::shared_ptr<const SectionLayout> previous;  // owns numbers that `slots` borrows
+  std::shared_ptr<const SectionLayout> previous;           // owns numbers that `slots` borrows
+  mutable std::shared_ptr<const ExecutorLayout> executor;  // set before calls share the layout. Null: it runs step by step
 };
 
 // What a call brings that a layout depends on, besides dims.

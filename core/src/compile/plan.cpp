@@ -18,8 +18,9 @@ Plan::~Plan() {
       Stream::host_wait(p, Wait::kPlanDestroyed);
     } catch (const Error&) {}  // a device that fails says so to the next who queues work
   }
-  if (prepared) executor->as<tsr_executor>().release(executor->self, prepared);
   for (auto& l : idle_states_) delete l.load();
+  layouts_.clear();  // what an executor has made of them goes before the kernels
+  primary.reset();
   for (const auto& s : steps) {
     if (s->kernel.destroy) s->kernel.destroy(s->kernel.self);
     if (s->site != 0) unregister_site(s->site);
@@ -48,43 +49,38 @@ void Plan::release(RunState* state) const noexcept {
   delete state;
 }
 
-StepTable::StepTable(const Plan& plan, bool active) {
-  std::vector<const Step*> steps;
+tsr_step step_row(const Plan& plan, const Step& s, int64_t workspace_bytes) {
+  tsr_step row{};
+  row.kind = s.kind;
+  row.node = s.node;
+  row.op = s.node == TSR_NONE ? "" : plan.graph->node(s.node).op;
+  row.backend = s.kind == TSR_STEP_KERNEL && s.backend ? s.backend->name.c_str() : "host";
+  row.kernel = s.kind == TSR_STEP_KERNEL && s.backend ? &s.kernel : nullptr;
+  row.inputs = s.inputs.data();
+  row.num_inputs = static_cast<uint32_t>(s.inputs.size());
+  row.outputs = s.outputs.data();
+  row.num_outputs = static_cast<uint32_t>(s.outputs.size());
+  row.workspace_bytes = workspace_bytes;
+  row.predicted_seconds = s.predicted_seconds;
+  const int64_t runs = s.measured_runs.load(std::memory_order_relaxed);
+  row.measured_seconds =
+      runs ? static_cast<double>(s.measured_ns.load(std::memory_order_relaxed)) * 1e-9 / static_cast<double>(runs) : -1;
+  if (s.node != TSR_NONE) row.loc = plan.graph->node(s.node).loc;
+  row.workspace_root = TSR_NONE;
+  return row;
+}
+
+StepTable::StepTable(const Plan& plan) {
   std::vector<int64_t> workspace;
-  if (active) {
-    for (const Instruction& e : plan.primary->program) {
-      steps.push_back(plan.steps[e.step].get());
-      workspace.push_back(e.workspace_bytes);
-    }
-  } else {
-    for (const auto& s : plan.steps) {
-      steps.push_back(s.get());
-      workspace.push_back(s->kernel.workspace ? -1 : 0);
-    }
-    if (plan.primary)
-      for (const Instruction& e : plan.primary->program) workspace[e.step] = e.workspace_bytes;
-  }
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const Step* s = steps[i];
-    tsr_step row{};
-    row.kind = s->kind;
-    row.node = s->node;
-    row.op = s->node == TSR_NONE ? "" : plan.graph->node(s->node).op;
-    row.backend = s->kind == TSR_STEP_KERNEL && s->backend ? s->backend->name.c_str() : "host";
-    row.kernel = s->kind == TSR_STEP_KERNEL && s->backend ? &s->kernel : nullptr;
-    row.inputs = s->inputs.data();
-    row.num_inputs = static_cast<uint32_t>(s->inputs.size());
-    row.outputs = s->outputs.data();
-    row.num_outputs = static_cast<uint32_t>(s->outputs.size());
-    row.workspace_bytes = workspace[i];
-    row.predicted_seconds = s->predicted_seconds;
-    const int64_t runs = s->measured_runs.load(std::memory_order_relaxed);
-    row.measured_seconds =
-        runs ? static_cast<double>(s->measured_ns.load(std::memory_order_relaxed)) * 1e-9 / static_cast<double>(runs) : -1;
-    if (s->node != TSR_NONE) row.loc = plan.graph->node(s->node).loc;
-    rows.push_back(row);
-  }
-  table = {sizeof table, rows.data(), rows.size(), sizeof(tsr_step), static_cast<uint32_t>(plan.slots.size()), 0};
+  for (const auto& s : plan.steps) workspace.push_back(s->kernel.workspace ? -1 : 0);
+  if (plan.primary)
+    for (const Instruction& e : plan.primary->program) workspace[e.step] = e.workspace_bytes;
+  for (size_t i = 0; i < plan.steps.size(); ++i) rows.push_back(step_row(plan, *plan.steps[i], workspace[i]));
+  table.struct_size = sizeof table;
+  table.steps = rows.data();
+  table.count = rows.size();
+  table.stride = sizeof(tsr_step);
+  table.num_slots = static_cast<uint32_t>(plan.slots.size());
 }
 
 }  // namespace tessera::core

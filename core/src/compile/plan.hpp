@@ -135,10 +135,10 @@ class Plan {
       fast_call;  // null: it does not fit. For inputs that are dense (or as their types say) and aligned where that matters
   bool needs_alignment = false;  // some kernel wants aligned inputs: then the addresses of inputs are part of a layout
 
-  // Once the kernels, if any, have said which sizes they read and how much workspace they need: the order of the size program, and the
-  // layout of a static plan. Nested plans too. Throws TSR-R023 and TSR-R025.
+  // Once the kernels, if any, have said which sizes they read and how much workspace they need: the order of the size program,
+  // and the layout of a static plan. Nested plans too. Throws TSR-R023 and TSR-R025.
   void finish();
-  // Hands the plan to the executor of the options, or makes its fast call, where it is one that they take.
+  // Decides whether the executor of the options is offered this plan's layouts, and makes the plan's fast call where it has one.
   void prepare_calls(const CompileOptions& options);
   ~Plan();
   Plan(const Plan&) = delete;
@@ -163,11 +163,8 @@ class Plan {
   int64_t arena_max_bytes = 0;
   bool measure = false;
   bool nested = false;
-  bool gets_sizes = false;  // of the plan around it, as values of symbols
-  // An executor that has taken this plan, with its table of active steps and what it prepared from it.
-  const Factory* executor = nullptr;
-  std::unique_ptr<StepTable> executor_table;
-  void* prepared = nullptr;
+  bool gets_sizes = false;            // of the plan around it, as values of symbols
+  const Factory* executor = nullptr;  // that every layout is offered to (executor_layout.hpp); null: all run step by step
   // Of this plan alone; with_nested() adds those of its control steps.
   double pack_seconds = 0;   // spent on moving and rearranging constants
   int64_t held_bytes = 0;    // kept by kernels, forms of constants included
@@ -220,7 +217,8 @@ class Plan {
     const RunContext* context = nullptr;  // null: the thread's current streams, and memory of the pool
   };
   void run(const Args& args, TensorRef* outputs) const;
-  // Writes result j, dense, to args.places[j], which is aligned to kAlignment and overlaps no input. The plan runs on the host alone.
+  // Writes result j, dense, to args.places[j], which is aligned to kAlignment and overlaps no input. The plan runs on the host
+  // alone.
   void run_into(const Args& args) const;
   // Writes result j, dense, to memory that args.raw gives for it.
   void run_raw(const Args& args) const;
@@ -231,7 +229,7 @@ class Plan {
   explicit Plan(const Graph& graph);
   friend class PlanBuilder;
   friend struct RunState;
-  void hand_to_executor(const CompileOptions& options);
+  void choose_executor(const CompileOptions& options);
   RunState* acquire() const;
   void release(RunState*) const noexcept;
   // finish(state, j, slot, its place) for every output j, before the state is given back.
@@ -241,7 +239,8 @@ class Plan {
   void end_streams(RunState& state, const Args& args) const noexcept;
   Buffer* allocate(const RunState& state, tsr_device d, int64_t bytes) const;
   void run_sections(RunState& state, const Args& args) const;
-  void run_executor(RunState& state, const SectionLayout& layout) const;
+  bool run_executor(RunState& state, const SectionLayout& layout) const;
+  void take_arenas(RunState& state, const SectionLayout& layout, bool of_executor) const;
   const std::shared_ptr<const SectionLayout>& layout_for(RunState& state, uint32_t section, bool regular) const;
   bool describe_inputs(RunState& state, const Args& args) const;
 
@@ -277,12 +276,14 @@ std::unique_ptr<Plan> build_plan(Graph& graph, const std::vector<Assignment>& as
 // Throws `e` again with the step's place in its message.
 [[noreturn]] void rethrow_at(const Plan& plan, const Step& step, const Error& e);
 
-// The plan as abi.h shows it. `active`: only the steps that the primary layout runs, in its order, for executors; else all of
-// them. Pointers live as long as the plan.
+// A step as abi.h shows it, without what only executors get. Pointers live as long as the plan.
+tsr_step step_row(const Plan& plan, const Step& step, int64_t workspace_bytes);
+
+// All steps of the plan as abi.h shows them. Pointers live as long as the plan.
 struct StepTable {
   std::vector<tsr_step> rows;
   tsr_step_table table{};
-  explicit StepTable(const Plan& plan, bool active = false);
+  explicit StepTable(const Plan& plan);
 };
 
 }  // namespace tessera::core

@@ -2,12 +2,14 @@
 // The last steps of making a plan: where a static one lies in memory, and how calls run it.
 #include <algorithm>
 
+#include "compile/executor_layout.hpp"
 #include "compile/layout.hpp"
 #include "compile/options.hpp"
 #include "compile/plan.hpp"
 #include "ir/graph.hpp"
 #include "log/log.hpp"
 #include "plugin/plugin_host.hpp"
+#include "runtime/device.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {
@@ -39,14 +41,18 @@ void Plan::finish() {
 }
 
 void Plan::prepare_calls(const CompileOptions& options) {
+  choose_executor(options);
   if (!primary) return;
-  hand_to_executor(options);
-  if (!executor) fast_call = FastCall::make(*this);
+  if (executor) {
+    const std::vector<int64_t> values(std::max<size_t>(1, program.num_slots()), 0);
+    primary->executor = ExecutorLayout::make(*this, *primary, values.data(), *executor);
+  }
+  if (!primary->executor) fast_call = FastCall::make(*this);
 }
 
-// An executor takes whole static plans of its device without control flow; any other plan runs step by step.
-void Plan::hand_to_executor(const CompileOptions& options) {
-  if (!options.executor) return;
+// An executor is offered plans that have a queue, or the host, of its kind, and no sizes that depend on data.
+void Plan::choose_executor(const CompileOptions& options) {
+  if (!options.executor || measure) return;
   const tsr_executor& table = options.executor->as<tsr_executor>();
   if (options.deterministic && !(table.capabilities & TSR_CAP_DETERMINISTIC)) {
     log_notice("executor '" + options.executor->name +
@@ -54,19 +60,17 @@ void Plan::hand_to_executor(const CompileOptions& options) {
     return;
   }
   const std::string& kind = core::device(device_intern(table.device)).kind();
-  for (const Instruction& e : primary->program) {
-    const bool plain = e.kind == Instruction::kLaunch || e.kind == Instruction::kCopy;
-    if (plain && core::device(steps[e.step]->device).kind() == kind) continue;
-    if (log_enabled(Artifact::kPerfHints))
-      log_write(Artifact::kPerfHints, "executor '" + options.executor->name + "' does not run graph '" +
-                                          std::string(graph->tables().name) + "': " +
-                                          (plain ? "a step runs on '" + core::device(steps[e.step]->device).name() + "'"
-                                                 : std::string("it has steps that only the host runs")));
-    return;
-  }
-  executor_table = std::make_unique<StepTable>(*this, true);
-  options.executor->check(table.prepare(options.executor->self, &executor_table->table, &prepared));
-  executor = options.executor;
+  const auto is_kind = [&](tsr_device d) { return core::device(d).kind() == kind; };
+  std::string why;
+  if (num_sections > 1)
+    why = "it has sizes that depend on data";
+  else if (std::none_of(queues.begin(), queues.end(), is_kind) && !is_kind(kCpu))
+    why = "no step runs on '" + kind + "'";
+  if (why.empty())
+    executor = options.executor;
+  else if (log_enabled(Artifact::kPerfHints))
+    log_write(Artifact::kPerfHints, "executor '" + options.executor->name + "' does not run graph '" +
+                                        std::string(graph->tables().name) + "': " + why);
 }
 
 }  // namespace tessera::core

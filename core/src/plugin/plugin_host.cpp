@@ -182,10 +182,11 @@ class Loader {
         continue;
       }
       found.push_back(id);
-      if (f.kind == TSR_DEVICE && desc.abi_major == 0 && desc.abi_minor < 2) {
+      if (desc.abi_major == 0 &&
+          ((f.kind == TSR_DEVICE && desc.abi_minor < 2) || (f.kind == TSR_EXECUTOR && desc.abi_minor < 3))) {
         user("TSR-P047",
              id + ": the library is built for plugin ABI " + std::to_string(desc.abi_major) + "." +
-                 std::to_string(desc.abi_minor) + ", whose device table is laid out in another way",
+                 std::to_string(desc.abi_minor) + ", whose " + kind_name(f.kind) + " table is laid out in another way",
              "build the plugin with this SDK");
         continue;
       }

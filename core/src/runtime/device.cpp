@@ -253,6 +253,13 @@ void* Device::allocate_pinned(size_t bytes) {
   return out;
 }
 
+const tsr_device_table* Device::table(void** self) const noexcept {
+  const Provider* p = provider_.load(std::memory_order_acquire);
+  if (!p) return nullptr;
+  *self = p->self;
+  return p->table;
+}
+
 int64_t Device::total_bytes() {
   const Provider& p = provider();
   tsr_device_info info{};

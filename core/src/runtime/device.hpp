@@ -56,6 +56,8 @@ class Device {
   bool wait_for_stream(tsr_stream* stream, Device& other, tsr_stream* awaited);
   void* allocate_pinned(size_t bytes);  // host memory that the device addresses; stays with the process
   int64_t total_bytes();                // 0: unknown
+  // The table that serves this device, with the `self` of its functions; null: the host, or nobody.
+  const tsr_device_table* table(void** self) const noexcept;
 
   // Bytes of live buffers, counted by the owner of the buffers (buffer.cpp), and their maximum.
   //

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 
+#include "compile/executor_layout.hpp"
 #include "compile/layout.hpp"
 #include "compile/plan.hpp"
 #include "ir/graph.hpp"
@@ -233,6 +234,7 @@ const std::shared_ptr<const SectionLayout>& Plan::layout_for(RunState& state, ui
   const std::shared_ptr<const SectionLayout> previous = section > 0 ? state.sections[section - 1].shared_layout() : nullptr;
   if (!layout || layout->previous != previous) {
     layout = make_layout(*this, section, state.dims.data(), state.inputs, previous);
+    if (executor) layout->executor = ExecutorLayout::make(*this, *layout, state.dims.data(), *executor);
     std::lock_guard lock(layouts_mutex_);
     if (layouts_.size() >= kKeptLayouts && !layouts_.contains(key))
       layouts_.erase(std::min_element(layouts_.begin(), layouts_.end(),
@@ -385,20 +387,16 @@ void Plan::run_sections(RunState& state, const Args& args) const {
       state.outputs[o.output] = b;
       state.bases[o.root] = b->data;
     }
-    for (uint32_t d = 0; d < arena_devices.size(); ++d)
-      if (layout.arena_bytes[d] > 0) {
-        Buffer* b = arena_devices[d] == kCpu ? take_arena(device(kCpu), layout.arena_bytes[d])
-                                             : allocate(state, arena_devices[d], layout.arena_bytes[d]);
-        state.arenas[section * arena_devices.size() + d] = b;
-        state.bases[arena_root(section, d)] = b->data;
-      }
-    for (const uint32_t root : run.used_roots()) run.set_base(root, state.bases[root]);
-    if (executor && &layout == primary.get()) {
-      run_executor(state, layout);
-      continue;
-    }
+    take_arenas(state, layout, false);
+    for (const uint32_t root : run.used_roots())
+      if (state.bases[root] || root < arena_root(0, 0)) run.set_base(root, state.bases[root]);  // else the executor brings it
     bool passed = false;  // what may fail has run, and has not
-    for (SectionRun::Ready& r : run.program()) {
+    for (size_t next = 0; next < run.program().size(); ++next) {
+      if (layout.executor && next == layout.executor->begin() && run_executor(state, layout)) {
+        next = layout.executor->end() - 1;
+        continue;
+      }
+      SectionRun::Ready& r = run.program()[next];
       const auto start = measure ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
       try {
         for (const QueueWait& w : r.instruction->waits) state.streams[w.queue]->wait(state.streams[w.other]->point(), w.why);
@@ -454,19 +452,59 @@ void Plan::run_sections(RunState& state, const Args& args) const {
   }
 }
 
-void Plan::run_executor(RunState& state, const SectionLayout& layout) const {
-  std::vector<tsr_tensor> tensors(slots.size());
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const Slot& s = slots[i];
-    const Resolved& r = layout.slots[i];
-    char* base = nullptr;
-    if (r.place == Resolved::kRoot) base = static_cast<char*>(state.bases[r.index]);
-    if (r.place == Resolved::kFixed) base = static_cast<char*>(constants[r.index].data);
-    tensors[i] = {base ? base + r.offset : nullptr,    s.dtype, s.rank, r.sizes, r.strides, s.device,
-                  r.dense ? TSR_TENSOR_CONTIGUOUS : 0u};
+// Memory for the arenas of a section: those that the layout's executor would bring, or the others.
+void Plan::take_arenas(RunState& state, const SectionLayout& layout, bool of_executor) const {
+  for (uint32_t d = 0; d < arena_devices.size(); ++d) {
+    if (layout.arena_bytes[d] == 0) continue;
+    const uint32_t root = arena_root(layout.section, d);
+    if ((layout.executor && layout.executor->brings_arena(d)) != of_executor) {
+      if (!of_executor) state.bases[root] = nullptr;
+      continue;
+    }
+    Buffer* b = arena_devices[d] == kCpu ? take_arena(device(kCpu), layout.arena_bytes[d])
+                                         : allocate(state, arena_devices[d], layout.arena_bytes[d]);
+    state.arenas[layout.section * arena_devices.size() + d] = b;
+    state.bases[root] = b->data;
   }
-  executor->check(executor->as<tsr_executor>().run(executor->self, prepared, tensors.data(), state.dims.data(),
-                                                   state.streams.empty() ? nullptr : state.streams[0]->raw()));
+}
+
+// False: the executor declines this call, whose steps can be launched now.
+bool Plan::run_executor(RunState& state, const SectionLayout& layout) const {
+  const ExecutorLayout& e = *layout.executor;
+  SectionRun& run = state.sections[layout.section];
+  Stream* const s = e.queue() == kNone ? nullptr : state.streams[e.queue()];
+  // The steps of other queues that this stretch needs are all queued by now.
+  for (size_t i = e.begin(); i < e.end(); ++i) {
+    SectionRun::Ready& r = run.program()[i];
+    for (const QueueWait& w : r.instruction->waits) state.streams[w.queue]->wait(state.streams[w.other]->point(), w.why);
+    if (!s) continue;
+    r.launch.stream = s->raw();
+    r.launch.fault = s->fault();
+  }
+  struct Place {
+    RunState& state;
+    SectionRun& run;
+  } place{state, run};
+  tsr_stream* const stream = s ? s->raw() : nullptr;
+  tsr_fault* const fault = s ? s->fault() : nullptr;
+  tsr_executor_call call{};
+  call.struct_size = sizeof call;
+  call.launches = &run.program()[e.begin()].launch;
+  call.launch_stride = sizeof(SectionRun::Ready);
+  call.roots = state.bases.data();
+  call.dims = state.dims.data();
+  call.streams = &stream;
+  call.faults = &fault;
+  call.place = [](void* ctx, uint32_t root, void* address) noexcept {
+    const auto& p = *static_cast<Place*>(ctx);
+    p.state.bases[root] = address;
+    p.run.set_base(root, address);
+  };
+  call.ctx = &place;
+  if (e.run(call)) return true;
+  take_arenas(state, layout, true);
+  for (const uint32_t root : run.used_roots()) run.set_base(root, state.bases[root]);
+  return false;
 }
 
 template <class Finish>

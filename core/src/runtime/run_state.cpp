@@ -72,12 +72,13 @@ RunState::RunState(const Plan& p)
     : plan(p),
       dims(std::max<size_t>(1, p.program.num_slots()), 0),
       sections(p.num_sections),
-      bases(p.num_roots(), nullptr),
+      bases(p.num_roots() + p.constants.size(), nullptr),
       outputs(p.output_slots.size(), nullptr),
       output_roots(p.output_slots.size(), kNone),
       dynamics(p.num_dynamic),
       arenas(p.num_sections * p.arena_devices.size(), nullptr),
       inputs(p.inputs.size()) {
+  for (size_t c = 0; c < p.constants.size(); ++c) bases[p.num_roots() + c] = p.constants[c].data;
   live_leases.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -59,7 +59,7 @@ struct RunState {
   const Plan& plan;
   std::vector<int64_t> dims;
   std::vector<SectionRun> sections;
-  std::vector<void*> bases;            // of roots, in this call
+  std::vector<void*> bases;            // of roots, in this call; then of the plan's constants
   std::vector<Buffer*> outputs;        // allocated for this call, by output
   std::vector<uint32_t> output_roots;  // where output j lies
   std::vector<TensorRef> dynamics;

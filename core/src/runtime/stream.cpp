@@ -182,7 +182,7 @@ void Stream::raise_fault() {
   const tsr_fault found = *f;
   if (uint32_t code = found.code; !__atomic_compare_exchange_n(&f->code, &code, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     return;  // another thread raises it
-  __atomic_store_n(&f->reserved, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&f->claim, 0, __ATOMIC_RELEASE);
   std::string where = "a step that is gone";
   {
     Sites& s = Sites::get();

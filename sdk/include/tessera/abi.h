@@ -27,7 +27,7 @@ extern "C" {
 
 /* ABI version. Major: incompatible. Minor: appended fields and functions. 0.x: may still change incompatibly. */
 #define TSR_ABI_MAJOR 0
-#define TSR_ABI_MINOR 2
+#define TSR_ABI_MINOR 3
 /* Version of the graph IR (text form and tables). */
 #define TSR_IR_VERSION 1
 
@@ -287,6 +287,10 @@ typedef struct tsr_host_core {
   /* Calls the host function that tsr_capture_api.host_function has registered, for ops that stand for one. */
   struct tsr_error* (*host_call)(int64_t function, const struct tsr_tensor* inputs, uint32_t num_inputs,
                                  const struct tsr_tensor* outputs, uint32_t num_outputs);
+  /* ---- appended in ABI 0.3 */
+  /* The table that serves a device, its `self` and the device's number in it: for executors. NULL: the host's own memory, or a device
+   * that no loaded plugin provides. Lives as long as the process. */
+  const struct tsr_device_table* (*device_table)(tsr_device, void** self, uint32_t* index);
 } tsr_host_core;
 
 /* ------------------------------------------------------------------------------------------- reading, editing, building */
@@ -704,6 +708,63 @@ typedef struct tsr_stream tsr_stream;
 typedef struct tsr_event tsr_event;
 typedef struct tsr_device_graph tsr_device_graph;
 
+/* One piece of work as data: what a kernel's launch queues, and a node of a device graph. */
+typedef enum tsr_call_kind {
+  TSR_CALL_KERNEL = 0, /* one launch of a function */
+  TSR_CALL_COPY,       /* within the device */
+  TSR_CALL_FILL,
+  TSR_CALL_EMPTY /* joins what it comes behind */
+} tsr_call_kind;
+
+/* Where an argument of a call comes from, so that whoever keeps the call can set the argument anew when a tensor has moved or a size has
+ * changed. */
+typedef enum tsr_argument_kind {
+  TSR_ARGUMENT_FIXED = 0, /* its bytes stay as they are, unless tsr_device_call.by_dims */
+  TSR_ARGUMENT_INPUT,     /* address: data of input `number` of the launch, plus `displacement` */
+  TSR_ARGUMENT_OUTPUT,    /* address: data of output `number`, plus `displacement` */
+  TSR_ARGUMENT_WORKSPACE, /* address: the workspace, plus `displacement` */
+  TSR_ARGUMENT_DIM,       /* an i64: slot `number` of dims, plus `displacement` */
+  TSR_ARGUMENT_FAULT,     /* tsr_launch.fault */
+  TSR_ARGUMENT_SITE       /* tsr_launch.site */
+} tsr_argument_kind;
+typedef struct tsr_argument {
+  uint32_t kind; /* tsr_argument_kind */
+  uint32_t number;
+  uint32_t offset; /* bytes from the beginning of tsr_device_call.arguments */
+  uint32_t bytes;
+  int64_t displacement;
+} tsr_argument;
+
+typedef struct tsr_device_call {
+  size_t struct_size;
+  uint32_t kind; /* tsr_call_kind */
+  uint32_t
+      by_dims; /* 1: when dims change, other things than TSR_ARGUMENT_DIM may change with them: describe the launch again */
+  const char* name; /* for messages and profiles; lives as long as the kernel */
+  /* ---- TSR_CALL_KERNEL */
+  void* function;                         /* as the device knows it: CUfunction, hipFunction_t */
+  uint32_t grid[3], block[3], cluster[3]; /* cluster: zeros where there is none */
+  uint32_t shared_bytes;                  /* of a block, that the launch has to give */
+  const void* arguments;                  /* the bytes of all arguments, each at its offset */
+  size_t argument_bytes;
+  const tsr_argument* layout; /* in the order of the function's parameters */
+  size_t num_arguments, argument_stride;
+  /* ---- TSR_CALL_COPY and TSR_CALL_FILL */
+  void* to;
+  const void* from;
+  size_t bytes;
+  uint32_t value; /* of every byte */
+  uint32_t reserved;
+} tsr_device_call;
+
+typedef struct tsr_device_graph_info {
+  size_t struct_size;
+  uint64_t nodes;     /* what the device counts as nodes, those of captured work included */
+  int64_t bytes;      /* of device memory that the graph takes beside what its nodes point to; -1: unknown */
+  double seconds;     /* that instantiating took on the host */
+  uint64_t set_nodes; /* how often graph_set and graph_set_captured have changed a node */
+} tsr_device_graph_info;
+
 /* Memory, streams and events of one kind of device. `index` is the number behind the colon; a stream or an event that is passed with an
  * index belongs to that device, but for the event of event_wait. All functions are thread-safe. The host never passes a null stream.
  *
@@ -758,6 +819,32 @@ typedef struct tsr_device_table {
   tsr_error* (*capture_end)(void* self, uint32_t index, tsr_stream*, tsr_device_graph**);
   tsr_error* (*graph_launch)(void* self, uint32_t index, tsr_device_graph*, tsr_stream*);
   void (*graph_destroy)(void* self, uint32_t index, tsr_device_graph*);
+  /* ---- appended in ABI 0.3. Graphs that are built from nodes: all of them from graph_create to graph_info, or none.
+   *
+   * Nodes are numbered from 0 in the order in which they are added; each runs behind those in `after`, and in any order with others.
+   * A graph is used by one thread at a time. What its nodes point to is the caller's to keep until the graph is destroyed and its last
+   * launch has passed. Launches of one graph run one after the other, also on different streams. */
+  tsr_error* (*graph_create)(void* self, uint32_t index, tsr_device_graph** out); /* without nodes */
+  tsr_error* (*graph_add)(void* self, uint32_t index, tsr_device_graph*, const tsr_device_call*, const uint32_t* after,
+                          uint32_t num_after, uint32_t* node);
+  /* A node of what `queue` queues on the stream that it is given, for kernels that do not describe their launch. The stream records;
+   * nothing runs, and it must not be waited for. */
+  tsr_error* (*graph_add_captured)(void* self, uint32_t index, tsr_device_graph*, tsr_error* (*queue)(void* ctx, tsr_stream*),
+                                   void* ctx, const uint32_t* after, uint32_t num_after, uint32_t* node);
+  /* The graph takes no more nodes, and can be launched. */
+  tsr_error* (*graph_instantiate)(void* self, uint32_t index, tsr_device_graph*);
+  /* Gives a node of an instantiated graph other parameters, from its next launch on. Arguments, grid, block, shared memory, addresses and
+   * byte counts may differ; kind and function must not: then an error with code TSR-R044 leaves the graph as it was. */
+  tsr_error* (*graph_set)(void* self, uint32_t index, tsr_device_graph*, uint32_t node, const tsr_device_call*);
+  tsr_error* (*graph_set_captured)(void* self, uint32_t index, tsr_device_graph*, uint32_t node,
+                                   tsr_error* (*queue)(void* ctx, tsr_stream*), void* ctx);
+  tsr_error* (*graph_info)(void* self, uint32_t index, tsr_device_graph*, tsr_device_graph_info* out);
+  /* Addresses without memory behind them, and memory behind a part of them, for arenas that grow in place: all three, or none. `commit`
+   * makes the first `bytes` bytes usable for work that is queued on `stream` from now on, and keeps what is there; a smaller number than
+   * before gives memory back. Out of memory: an error with code TSR-R001. */
+  tsr_error* (*reserve)(void* self, uint32_t index, size_t bytes, void** out);
+  tsr_error* (*commit)(void* self, uint32_t index, void* reserved, size_t bytes, tsr_stream*);
+  void (*unreserve)(void* self, uint32_t index, void* reserved); /* nothing that is queued uses it any more */
 } tsr_device_table;
 #define TSR_COPY_TO_DEVICE 0u
 #define TSR_COPY_TO_HOST   1u
@@ -766,10 +853,10 @@ typedef struct tsr_device_table {
 #define TSR_COPY_ASYNC     256u /* host memory stays as it is, and is not looked at, until the stream has passed the copy */
 
 /* What a kernel on a device found wrong with its data. The record lies in memory of host_alloc. The first fault of a stream is written
- * once: whoever exchanges a 0 in `reserved` for 1 writes the rest, `code` last. The core reads it when code is not 0, and clears both. */
+ * once: whoever exchanges a 0 in `claim` for 1 writes the rest, `code` last. The core reads it when code is not 0, and clears both. */
 typedef struct tsr_fault {
-  uint32_t code; /* TSR_FAULT_* */
-  uint32_t reserved;
+  uint32_t code;     /* TSR_FAULT_* */
+  uint32_t claim;    /* 1: somebody writes the record, or has written it */
   uint64_t site;     /* tsr_launch.site of the launch */
   int64_t values[2]; /* TSR_FAULT_INDEX: the index and the size that it must stay below; a size of 0: not told */
 } tsr_fault;
@@ -818,14 +905,23 @@ typedef struct tsr_kernel {
   tsr_error* (*serialize)(void* self, void* (*alloc)(void* ctx, size_t), void* ctx);
   void (*destroy)(void* self);
   int32_t in_place; /* -1, or the input whose memory output 0 may take over */
-  uint32_t reserved;
+  uint32_t flags;   /* TSR_KERNEL_* */
   /* ---- appended since the first version of this table */
   double pack_seconds; /* the part of compile that went into rearranging constants: reported apart */
   int64_t held_bytes;  /* memory that the kernel keeps for its life, such as rearranged constants: counted with its device's */
   /* Bit i: `launch` never reads the data of inputs[i], a constant that it has in a form of its own; it may be missing (its pointer is then
    * one that must not be followed). */
   uint64_t unread;
+  /* ---- appended in ABI 0.3 */
+  /* Bit i: `launch` takes inputs[i] in any strides, and aligned to its element alone, whatever the backend's capabilities say. */
+  uint64_t strided, unaligned;
+  /* Calls `each` for every piece of work that `launch` would queue for the same tsr_launch, in order, each behind the one before; queues
+   * nothing. The description lives during the call of `each`, whose error ends it. The launch's stream may be NULL. NULL: the work can
+   * only be captured (unless flags has TSR_KERNEL_NO_CAPTURE), as a library's. */
+  tsr_error* (*describe)(void* self, const tsr_launch*, tsr_error* (*each)(void* ctx, const tsr_device_call*), void* ctx);
 } tsr_kernel;
+/* `launch` waits for the device, looks at its memory, or does something else that a graph cannot repeat. */
+#define TSR_KERNEL_NO_CAPTURE 1u
 
 /* What measuring decides is kept, and decided once: the same choice for the same problem on the same machine, in this and later processes. */
 #define TSR_TUNE_ALGORITHMS \
@@ -915,23 +1011,96 @@ typedef struct tsr_step { /* one row of an executable's plan */
   int64_t workspace_bytes;                    /* -1: depends on dims */
   double predicted_seconds, measured_seconds; /* negative: unknown */
   tsr_loc loc;
+  /* ---- appended in ABI 0.3. Given to executors; a table for people leaves them 0. */
+  uint32_t queue;          /* whose stream it is queued on: an index of tsr_step_table.queues */
+  uint32_t workspace_root; /* root that its workspace lies in; TSR_NONE: it has none */
+  int64_t workspace_offset;
+  /* Rows that must be done before this one begins, because of data or because memory is used again. Those that other rows of the list
+   * wait for already may be left out. Rows without a path of waits between them may run in any order. */
+  const uint32_t* waits;
+  uint32_t num_waits;
+  uint32_t reserved;
+  uint64_t site; /* tsr_launch.site */
 } tsr_step;
+
+typedef enum tsr_root_kind {
+  TSR_ROOT_INPUT = 0, /* the caller's tensor: lies elsewhere in every call */
+  TSR_ROOT_OUTPUT,    /* memory of a result, allocated for the call */
+  TSR_ROOT_ARENA,     /* memory of intermediate values; nobody needs what is in it before or after a call */
+  TSR_ROOT_CONSTANT   /* lies in one place as long as the plan does */
+} tsr_root_kind;
+typedef struct tsr_root { /* a piece of memory that slots lie in */
+  uint32_t kind;          /* tsr_root_kind */
+  uint32_t number;        /* of the input or output */
+  tsr_device device;
+  uint32_t reserved;
+  int64_t bytes; /* of an arena; else -1 */
+  void* address; /* of a constant; else NULL */
+} tsr_root;
+typedef struct tsr_slot { /* a tensor of the plan */
+  uint32_t root;          /* TSR_NONE: the rows of this table do not use it */
+  uint32_t dtype, rank;
+  tsr_device device;
+  int64_t offset; /* bytes, from the root's address */
+  const int64_t* sizes;
+  const int64_t* strides;
+  uint32_t flags; /* TSR_TENSOR_* */
+  uint32_t reserved;
+} tsr_slot;
+
 typedef struct tsr_step_table {
   size_t struct_size;
   const tsr_step* steps;
   size_t count, stride;
   uint32_t num_slots, reserved;
+  /* ---- appended in ABI 0.3. Given to executors; valid during `prepare`. */
+  const char* name; /* of the graph */
+  const tsr_slot* slots;
+  size_t slot_stride;
+  const tsr_root* roots;
+  size_t num_roots, root_stride;
+  const tsr_device* queues; /* devices whose streams rows are queued on */
+  uint32_t num_queues;
+  /* 1: the plan has symbolic sizes, and offsets and arenas are those of the largest sizes that it is compiled for, so that all calls
+   * have them in common: only dims, sizes and strides differ from call to call. 0: everything here holds for every call that comes. */
+  uint32_t bounded;
+  const int64_t* dims; /* of the call that the table was made for; num_dims of them */
+  size_t num_dims;
 } tsr_step_table;
+
+typedef struct tsr_executor_call {
+  size_t struct_size;
+  /* By row of the table, ready to be launched: addresses, workspace, dims, stream, fault record and site of this call. A copy has one
+   * input and one output. */
+  const tsr_launch* launches;
+  size_t launch_stride;
+  void* const* roots; /* by root: its address in this call; of an arena that the executor has to bring NULL, until place() */
+  const int64_t* dims;
+  tsr_stream* const* streams; /* by queue */
+  tsr_fault* const* faults;   /* by queue: what the stream's kernels write to */
+  /* Says where an arena lies in this call, aligned to 64 bytes, and changes `roots` and `launches` accordingly. */
+  void (*place)(void* ctx, uint32_t root, void* address);
+  void* ctx;
+} tsr_executor_call;
 
 typedef struct tsr_executor {
   size_t struct_size;
   const char* device;
-  tsr_error* (*prepare)(void* self, const tsr_step_table*, void** prepared);
-  /* slots: one tensor per slot, resolved for this call. */
-  tsr_error* (*run)(void* self, void* prepared, const tsr_tensor* slots, const int64_t* dims, tsr_stream*);
+  /* Of one layout of one plan. *prepared NULL: declined, and *why (a static string, or NULL) says why: that plan runs step by step. */
+  tsr_error* (*prepare)(void* self, const tsr_step_table*, void** prepared, const char** why);
+  /* Queues the work of all rows, so that it comes behind what is queued on `streams`, and what is queued there later comes behind it.
+   * *taken 0: declined, nothing is queued, and this call runs step by step. May be called from several threads at once. An error ends
+   * the call; what has been queued of it by then may still run, and `release` waits for it. */
+  tsr_error* (*run)(void* self, void* prepared, const tsr_executor_call*, int* taken);
+  /* Work of its last calls may still be queued: the executor waits for it where that matters. */
   void (*release)(void* self, void* prepared);
-  uint64_t capabilities; /* TSR_CAP_DETERMINISTIC: a run gives the bits that launching the steps one by one would give */
+  uint64_t
+      capabilities; /* TSR_CAP_DETERMINISTIC: a run gives the bits that launching the steps one by one would give; TSR_EXECUTOR_* */
 } tsr_executor;
+/* `run` brings the arenas itself, by place(): no memory is taken for them. */
+#define TSR_EXECUTOR_OWNS_MEMORY (1ull << 32)
+/* Plans with symbolic sizes come in layouts at upper bounds where these are known (tsr_step_table.bounded), else once per layout. */
+#define TSR_EXECUTOR_BOUNDS (1ull << 33)
 
 typedef struct tsr_store_info {
   size_t struct_size;

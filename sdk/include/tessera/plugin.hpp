@@ -512,6 +512,13 @@ class Pass {
   virtual bool run(Graph g, const Options& options) = 0;  // true: the graph changed
 };
 
+// What takes the pieces of work that a launch consists of (tsr_kernel.describe).
+struct EachCall {
+  tsr_error* (*each)(void* ctx, const tsr_device_call*);
+  void* ctx;
+  void operator()(const tsr_device_call& call) const { check(each(ctx, &call)); }
+};
+
 // A compiled kernel. Destroyed by the host.
 class Kernel {
  public:
@@ -526,6 +533,13 @@ class Kernel {
   virtual double pack_seconds() const { return 0; }  // of compile, spent on rearranging constants; asked once, after compile
   virtual int64_t held_bytes() const { return 0; }   // memory that it keeps, such as rearranged constants; asked once
   virtual uint64_t unread() const { return 0; }      // bit i: launch never reads input i's data, a constant; asked once
+  // Bit i: input i may have any strides, or be aligned to its element alone, whatever Backend::capabilities says; asked once.
+  virtual uint64_t strided_inputs() const { return 0; }
+  virtual uint64_t unaligned_inputs() const { return 0; }
+  virtual uint32_t kernel_flags() const { return 0; }  // TSR_KERNEL_*; asked once
+  // The calls of the device that launch() would queue, in order, for executors that build graphs of them.
+  virtual bool can_describe_calls() const { return false; }
+  virtual void describe_calls(const tsr_launch&, const EachCall&) {}
   // For caches: bytes of which Backend::deserialize makes the same kernel, in any process that runs this plugin with the same options on such
   // a machine. Only asked of kernels whose sizes are all numbers. Objects that several kernels share go first: a cache stores equal
   // beginnings once.
@@ -600,15 +614,22 @@ class Backend {
   virtual double cost(Graph, Node) { return -1; }                                              // seconds; negative: unknown
 };
 
-// Memory, streams and events of one kind of device; see tsr_device_table, whose rules hold here. Functions throw Error.
 // Writes what a kernel on the host's side of a device found (tsr_fault), unless the stream has a fault already. Thread-safe.
 inline void report_fault(tsr_fault* record, uint64_t site, uint32_t code) noexcept {
-  if (!record || __atomic_exchange_n(&record->reserved, 1u, __ATOMIC_ACQUIRE) != 0) return;
+  if (!record || __atomic_exchange_n(&record->claim, 1u, __ATOMIC_ACQUIRE) != 0) return;
   record->site = site;
   record->values[0] = record->values[1] = 0;
   __atomic_store_n(&record->code, code, __ATOMIC_RELEASE);
 }
 
+// Queues on a stream that records what becomes one node of a graph.
+struct QueueWork {
+  tsr_error* (*queue)(void* ctx, tsr_stream*);
+  void* ctx;
+  void operator()(tsr_stream* recording) const { check(queue(ctx, recording)); }
+};
+
+// Memory, streams and events of one kind of device; see tsr_device_table, whose rules hold here. Functions throw Error.
 class Device {
  public:
   virtual ~Device() = default;
@@ -638,6 +659,28 @@ class Device {
   virtual bool wraps_streams() const { return false; }
   virtual tsr_stream* stream_wrap(uint32_t /*index*/, void* /*native*/) { return nullptr; }
   virtual void* stream_native(uint32_t /*index*/, tsr_stream*) { return nullptr; }
+  virtual bool tells_capturing() const { return false; }
+  virtual bool stream_capturing(uint32_t /*index*/, tsr_stream*) { return false; }
+  virtual bool captures() const { return false; }  // then builds_graphs() too: a captured graph is launched and destroyed alike
+  virtual void capture_begin(uint32_t /*index*/, tsr_stream*) {}
+  virtual tsr_device_graph* capture_end(uint32_t /*index*/, tsr_stream*) { return nullptr; }
+
+  using Nodes = std::span<const uint32_t>;
+  virtual bool builds_graphs() const { return false; }
+  virtual tsr_device_graph* graph_create(uint32_t /*index*/) { return nullptr; }
+  virtual uint32_t graph_add(uint32_t /*index*/, tsr_device_graph*, const tsr_device_call&, Nodes /*after*/) { return 0; }
+  virtual uint32_t graph_add_captured(uint32_t /*index*/, tsr_device_graph*, const QueueWork&, Nodes /*after*/) { return 0; }
+  virtual void graph_instantiate(uint32_t /*index*/, tsr_device_graph*) {}
+  virtual void graph_set(uint32_t /*index*/, tsr_device_graph*, uint32_t /*node*/, const tsr_device_call&) {}
+  virtual void graph_set_captured(uint32_t /*index*/, tsr_device_graph*, uint32_t /*node*/, const QueueWork&) {}
+  virtual void graph_info(uint32_t /*index*/, tsr_device_graph*, tsr_device_graph_info&) {}
+  virtual void graph_launch(uint32_t /*index*/, tsr_device_graph*, tsr_stream*) {}
+  virtual void graph_destroy(uint32_t /*index*/, tsr_device_graph*) noexcept {}
+
+  virtual bool reserves() const { return false; }
+  virtual void* reserve(uint32_t /*index*/, size_t /*bytes*/) { return nullptr; }
+  virtual void commit(uint32_t /*index*/, void* /*reserved*/, size_t /*bytes*/, tsr_stream*) {}
+  virtual void unreserve(uint32_t /*index*/, void* /*reserved*/) noexcept {}
 };
 
 class Frontend {
@@ -810,10 +853,32 @@ class Plugin {
       };
       t->stream_native = [](void* self, uint32_t i, tsr_stream* s) noexcept { return device_of(self).stream_native(i, s); };
     }
+    if (d->tells_capturing())
+      t->stream_capturing = [](void* self, uint32_t i, tsr_stream* s, int* capturing) noexcept {
+        return guarded([&] { *capturing = device_of(self).stream_capturing(i, s) ? 1 : 0; });
+      };
+    if (d->captures()) {
+      t->capture_begin = [](void* self, uint32_t i, tsr_stream* s) noexcept {
+        return guarded([&] { device_of(self).capture_begin(i, s); });
+      };
+      t->capture_end = [](void* self, uint32_t i, tsr_stream* s, tsr_device_graph** out) noexcept {
+        return guarded([&] { *out = device_of(self).capture_end(i, s); });
+      };
+    }
+    if (d->builds_graphs()) set_graph_functions(*t);
+    if (d->reserves()) {
+      t->reserve = [](void* self, uint32_t i, size_t bytes, void** out) noexcept {
+        return guarded([&] { *out = device_of(self).reserve(i, bytes); });
+      };
+      t->commit = [](void* self, uint32_t i, void* p, size_t bytes, tsr_stream* s) noexcept {
+        return guarded([&] { device_of(self).commit(i, p, bytes, s); });
+      };
+      t->unreserve = [](void* self, uint32_t i, void* p) noexcept { device_of(self).unreserve(i, p); };
+    }
     add(TSR_DEVICE, name, std::move(t), std::move(d));
   }
 
-  // For kinds that are used in their C form (opset, partitioner, executor, store). Both pointers must live as long as the plugin.
+  // For kinds that are used in their C form (opset, partitioner, store), and by executor.hpp. Both pointers must live as long as the plugin.
   void add_raw(tsr_kind kind, const char* name, const void* table, void* self) {
     tsr_factory f{};
     f.kind = kind;
@@ -829,6 +894,38 @@ class Plugin {
  private:
   static Device& device_of(void* self) { return *static_cast<Device*>(self); }
 
+  static void set_graph_functions(tsr_device_table& t) {
+    using Graph = tsr_device_graph;
+    t.graph_create = [](void* self, uint32_t i, Graph** out) noexcept {
+      return guarded([&] { *out = device_of(self).graph_create(i); });
+    };
+    t.graph_add = [](void* self, uint32_t i, Graph* g, const tsr_device_call* call, const uint32_t* after, uint32_t n,
+                     uint32_t* node) noexcept {
+      return guarded([&] { *node = device_of(self).graph_add(i, g, *call, {after, n}); });
+    };
+    t.graph_add_captured = [](void* self, uint32_t i, Graph* g, tsr_error* (*queue)(void*, tsr_stream*), void* ctx,
+                              const uint32_t* after, uint32_t n, uint32_t* node) noexcept {
+      return guarded([&] { *node = device_of(self).graph_add_captured(i, g, QueueWork{queue, ctx}, {after, n}); });
+    };
+    t.graph_instantiate = [](void* self, uint32_t i, Graph* g) noexcept {
+      return guarded([&] { device_of(self).graph_instantiate(i, g); });
+    };
+    t.graph_set = [](void* self, uint32_t i, Graph* g, uint32_t node, const tsr_device_call* call) noexcept {
+      return guarded([&] { device_of(self).graph_set(i, g, node, *call); });
+    };
+    t.graph_set_captured = [](void* self, uint32_t i, Graph* g, uint32_t node, tsr_error* (*queue)(void*, tsr_stream*),
+                              void* ctx) noexcept {
+      return guarded([&] { device_of(self).graph_set_captured(i, g, node, QueueWork{queue, ctx}); });
+    };
+    t.graph_info = [](void* self, uint32_t i, Graph* g, tsr_device_graph_info* out) noexcept {
+      return guarded([&] { device_of(self).graph_info(i, g, *out); });
+    };
+    t.graph_launch = [](void* self, uint32_t i, Graph* g, tsr_stream* s) noexcept {
+      return guarded([&] { device_of(self).graph_launch(i, g, s); });
+    };
+    t.graph_destroy = [](void* self, uint32_t i, Graph* g) noexcept { device_of(self).graph_destroy(i, g); };
+  }
+
   template <class T, class S>
   void add(tsr_kind kind, const char* name, std::shared_ptr<T> table, std::shared_ptr<S> self) {
     add_raw(kind, name, table.get(), self.get());
@@ -843,6 +940,16 @@ class Plugin {
     if (TSR_HAS(out, tsr_kernel, pack_seconds)) out->pack_seconds = k->pack_seconds();
     if (TSR_HAS(out, tsr_kernel, held_bytes)) out->held_bytes = k->held_bytes();
     if (TSR_HAS(out, tsr_kernel, unread)) out->unread = k->unread();
+    if (TSR_HAS(out, tsr_kernel, describe)) {
+      out->strided = k->strided_inputs();
+      out->unaligned = k->unaligned_inputs();
+      if (k->can_describe_calls())
+        out->describe = [](void* self, const tsr_launch* l, tsr_error* (*each)(void*, const tsr_device_call*),
+                           void* ctx) noexcept {
+          return guarded([&] { static_cast<Kernel*>(self)->describe_calls(*l, EachCall{each, ctx}); });
+        };
+    }
+    out->flags = k->kernel_flags();
     out->struct_size = std::min(out->struct_size, sizeof *out);
     out->name = k->exported_name_.c_str();
     out->in_place = k->in_place();
