@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device.hpp"
 
+#include "need.hpp"
+
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "tessera/dtypes.hpp"
@@ -13,9 +16,6 @@ namespace {
 
 namespace t = tessera::sdk;
 
-void need(bool ok, const char* function, const char* expected) {
-  if (!ok) throw t::Error(TSR_BUG, "TSR-B038", std::string("device sim, ") + function + ": expected " + expected);
-}
 void need_index(uint32_t index, const char* function) {
   if (index >= kDevices)
     throw t::Error(TSR_USER, "TSR-R002", std::string(function) + ": device 'sim:" + std::to_string(index) + "' does not exist",
@@ -59,12 +59,17 @@ void TensorCopy::extent(int64_t* before, int64_t* behind) const {
   *behind = ((high + 1) * bits + 7) / 8;
 }
 
-SimDevice::SimDevice(uint64_t seed, size_t bytes, size_t ahead) : queues_(seed, ahead) {
+SimDevice::SimDevice(uint64_t seed, size_t bytes, size_t ahead) : queues_(seed, ahead), graphs_(*this, queues_) {
   for (Memory& m : memories_) m.reserve(bytes);
 }
 
 char* SimDevice::bytes_of(uint32_t index, const void* p, size_t bytes, const std::string& who) {
-  if (bytes == 0 || memories_[index].contains(p, bytes)) return memories_[index].bytes_of(p);
+  if (bytes == 0) return memories_[index].bytes_of(p);
+  if (memories_[index].contains(p, bytes)) {
+    if (memories_[index].committed(p, bytes)) return memories_[index].bytes_of(p);
+    queues_.complain(who + " on " + named(index) + " was given reserved addresses without memory");
+    return nullptr;
+  }
   std::string where = "the host, or of nobody";
   for (uint32_t i = 0; i < kDevices; ++i)
     if (memories_[i].contains(p, bytes)) where = named(i);
@@ -90,6 +95,7 @@ void SimDevice::info(uint32_t index, tsr_device_info& out) {
 
 void* SimDevice::alloc(uint32_t index, size_t bytes, size_t align, tsr_stream* s) {
   need_stream(index, s, "alloc");
+  need(!s->recorded, "alloc", "a stream that does not record a graph");
   need(align != 0 && (align & (align - 1)) == 0, "alloc", "an alignment that is a power of two");
   char* p = memories_[index].allocate(bytes, align);
   // Blocks may be about to be freed.
@@ -213,6 +219,95 @@ void SimDevice::event_synchronize(uint32_t, tsr_event* e) {
 double SimDevice::event_elapsed(uint32_t, tsr_event* from, tsr_event* to) {
   need(from && to && from->last && to->last, "event_elapsed", "two recorded events");
   return queues_.elapsed(from, to);
+}
+
+bool SimDevice::stream_capturing(uint32_t index, tsr_stream* s) {
+  need_stream(index, s, "stream_capturing");
+  return s->recorded != nullptr;
+}
+void SimDevice::capture_begin(uint32_t index, tsr_stream* s) {
+  need_stream(index, s, "capture_begin");
+  graphs_.capture_begin(s);
+}
+tsr_device_graph* SimDevice::capture_end(uint32_t index, tsr_stream* s) {
+  need_stream(index, s, "capture_end");
+  return graphs_.capture_end(s);
+}
+
+namespace {
+void need_graph(uint32_t index, const tsr_device_graph* g, const char* function) {
+  need_index(index, function);
+  need(g && g->index == index, function, "a graph of the same device");
+}
+}  // namespace
+
+tsr_device_graph* SimDevice::graph_create(uint32_t index) {
+  need_index(index, "graph_create");
+  return graphs_.create(index);
+}
+uint32_t SimDevice::graph_add(uint32_t index, tsr_device_graph* g, const tsr_device_call& call, Nodes after) {
+  need_graph(index, g, "graph_add");
+  return graphs_.add(g, call, after);
+}
+uint32_t SimDevice::graph_add_captured(uint32_t index, tsr_device_graph* g, const t::QueueWork& queue, Nodes after) {
+  need_graph(index, g, "graph_add_captured");
+  return graphs_.add_captured(g, queue, after);
+}
+void SimDevice::graph_instantiate(uint32_t index, tsr_device_graph* g) {
+  need_graph(index, g, "graph_instantiate");
+  graphs_.instantiate(g);
+}
+void SimDevice::graph_set(uint32_t index, tsr_device_graph* g, uint32_t node, const tsr_device_call& call) {
+  need_graph(index, g, "graph_set");
+  graphs_.set(g, node, call);
+}
+void SimDevice::graph_set_captured(uint32_t index, tsr_device_graph* g, uint32_t node, const t::QueueWork& queue) {
+  need_graph(index, g, "graph_set_captured");
+  graphs_.set_captured(g, node, queue);
+}
+void SimDevice::graph_info(uint32_t index, tsr_device_graph* g, tsr_device_graph_info& out) {
+  need_graph(index, g, "graph_info");
+  graphs_.info(g, out);
+}
+void SimDevice::graph_launch(uint32_t index, tsr_device_graph* g, tsr_stream* s) {
+  need_graph(index, g, "graph_launch");
+  need_stream(index, s, "graph_launch");
+  graphs_.launch(g, s);
+}
+void SimDevice::graph_destroy(uint32_t, tsr_device_graph* g) noexcept { delete g; }
+
+void* SimDevice::reserve(uint32_t index, size_t bytes) {
+  need_index(index, "reserve");
+  char* p = memories_[index].allocate_range(bytes);
+  if (!p)
+    throw t::Error(TSR_ENVIRONMENT, "TSR-R001",
+                   "out of addresses on device '" + named(index) + "': asked for " + std::to_string(bytes) + " bytes",
+                   "reserve less, or raise [sim] memory_mb");
+  return p;
+}
+void SimDevice::commit(uint32_t index, void* reserved, size_t bytes, tsr_stream* s) {
+  need_stream(index, s, "commit");
+  const std::optional<size_t> before = memories_[index].committed_bytes(reserved);
+  need(before.has_value(), "commit", "an address of reserve");
+  const auto attempt = [&] { return memories_[index].commit(reserved, bytes); };
+  if (!attempt()) {
+    bool done = false;
+    queues_.run_until([&] { return done = attempt(); });  // blocks may be about to be freed
+    if (!done)
+      throw t::Error(TSR_ENVIRONMENT, "TSR-R001",
+                     "out of memory on device '" + named(index) + "': asked for " + std::to_string(bytes) +
+                         " bytes at a reserved address, " + std::to_string(memories_[index].used()) + " of " +
+                         std::to_string(memories_[index].capacity()) + " are used",
+                     "use smaller sizes, release tensors that are no longer needed, or raise [sim] memory_mb");
+  }
+  // What is given back loses its bytes behind the work that may still use them.
+  if (bytes < *before)
+    queues_.push(s, [at = memories_[index].bytes_of(reserved), bytes, n = *before - bytes] {
+      std::memset(at + bytes, Memory::kPoison, n);
+    });
+}
+void SimDevice::unreserve(uint32_t index, void* reserved) noexcept {
+  if (reserved && !memories_[index].free(reserved)) queues_.complain("unreserve was given an address that is not reserved");
 }
 
 void* SimDevice::host_alloc(uint32_t index, size_t bytes) {

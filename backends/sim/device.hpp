@@ -5,6 +5,7 @@
 #include <array>
 #include <memory>
 
+#include "graphs.hpp"
 #include "memory.hpp"
 #include "queues.hpp"
 
@@ -41,9 +42,31 @@ class SimDevice final : public sdk::Device {
   void copy_strided(uint32_t index, const tsr_tensor& dst, const tsr_tensor& src, tsr_stream* s) override;
   bool copies_peer() const override { return true; }
   void copy_peer(uint32_t index, void* dst, uint32_t from, const void* src, size_t bytes, tsr_stream* s) override;
+  bool tells_capturing() const override { return true; }
+  bool stream_capturing(uint32_t index, tsr_stream* s) override;
+  bool captures() const override { return true; }
+  void capture_begin(uint32_t index, tsr_stream* s) override;
+  tsr_device_graph* capture_end(uint32_t index, tsr_stream* s) override;
+
+  bool builds_graphs() const override { return true; }
+  tsr_device_graph* graph_create(uint32_t index) override;
+  uint32_t graph_add(uint32_t index, tsr_device_graph* g, const tsr_device_call& call, Nodes after) override;
+  uint32_t graph_add_captured(uint32_t index, tsr_device_graph* g, const sdk::QueueWork& queue, Nodes after) override;
+  void graph_instantiate(uint32_t index, tsr_device_graph* g) override;
+  void graph_set(uint32_t index, tsr_device_graph* g, uint32_t node, const tsr_device_call& call) override;
+  void graph_set_captured(uint32_t index, tsr_device_graph* g, uint32_t node, const sdk::QueueWork& queue) override;
+  void graph_info(uint32_t index, tsr_device_graph* g, tsr_device_graph_info& out) override;
+  void graph_launch(uint32_t index, tsr_device_graph* g, tsr_stream* s) override;
+  void graph_destroy(uint32_t index, tsr_device_graph* g) noexcept override;
+
+  bool reserves() const override { return true; }
+  void* reserve(uint32_t index, size_t bytes) override;
+  void commit(uint32_t index, void* reserved, size_t bytes, tsr_stream* s) override;
+  void unreserve(uint32_t index, void* reserved) noexcept override;
 
  private:
   Queues queues_;
+  Graphs graphs_;
   std::array<Memory, kDevices> memories_;
 };
 

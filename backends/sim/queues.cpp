@@ -34,6 +34,12 @@ void Queues::raise() {
   throw sdk::Error(TSR_BUG, "TSR-B038", "device sim: " + first);
 }
 
+void Queues::need_running(const tsr_stream* s, const char* what) {
+  if (s->recorded)
+    throw sdk::Error(TSR_BUG, "TSR-B038",
+                     "device sim: a stream of sim:" + std::to_string(s->index) + " that records a graph was " + what);
+}
+
 void Queues::append(tsr_stream* s, Task t) {
   s->tasks.push_back(std::move(t));
   ++s->queued;
@@ -42,22 +48,42 @@ void Queues::append(tsr_stream* s, Task t) {
 
 void Queues::push(tsr_stream* s, std::function<void()> run) {
   const Lock lock(mutex_);
+  if (s->recorded) return s->recorded->push_back(std::move(run));
   append(s, {std::move(run), nullptr});
 }
 
-void Queues::record(tsr_event* e, tsr_stream* s) {
+std::shared_ptr<Record> Queues::record(tsr_stream* s) {
   const Lock lock(mutex_);
-  e->last = std::make_shared<Record>();
-  append(s, {[record = e->last] {
+  need_running(s, "given an event to record");
+  auto record = std::make_shared<Record>();
+  append(s, {[record] {
                record->passed = true;
                record->time = std::chrono::steady_clock::now();
              },
              nullptr});
+  return record;
+}
+
+void Queues::record(tsr_event* e, tsr_stream* s) {
+  const Lock lock(mutex_);
+  e->last = record(s);
+}
+
+void Queues::wait(const std::shared_ptr<Record>& r, tsr_stream* s) {
+  const Lock lock(mutex_);
+  if (!r) return;
+  need_running(s, "told to wait for an event");
+  append(s, {nullptr, r});
 }
 
 void Queues::wait(tsr_event* e, tsr_stream* s) {
   const Lock lock(mutex_);
-  if (e->last) append(s, {nullptr, e->last});
+  wait(e->last, s);
+}
+
+uint64_t Queues::random() {
+  const Lock lock(mutex_);
+  return random_();
 }
 
 bool Queues::step(tsr_stream* wanted, int percent) {
@@ -90,6 +116,7 @@ void Queues::run_until(const std::function<bool()>& enough) {
 
 void Queues::finish(tsr_stream* s) {
   const Lock lock(mutex_);
+  need_running(s, "waited for");
   const uint64_t all = s->queued;
   drive(s, [&] { return s->done >= all; });
   if (s->done < all) complain("streams wait for each other: nothing that is queued can run");
@@ -117,6 +144,7 @@ double Queues::elapsed(tsr_event* from, tsr_event* to) {
 
 void Queues::run_now(tsr_stream* s, std::function<void()> run) {
   const Lock lock(mutex_);
+  need_running(s, "waited for");
   append(s, {std::move(run), nullptr});
   finish(s);
 }

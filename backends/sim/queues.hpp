@@ -32,6 +32,8 @@ struct Task {
 
 struct tsr_stream {
   uint32_t index = 0;
+  // Set: the stream records. What is queued goes there and does not run, and nobody may wait for it.
+  std::vector<std::function<void()>>* recorded = nullptr;
   std::deque<tessera::sim::Task> tasks;
   uint64_t queued = 0, done = 0;
 };
@@ -51,7 +53,10 @@ class Queues {
   void destroy(tsr_stream* s) noexcept;
   void push(tsr_stream* s, std::function<void()> run);
   void record(tsr_event* e, tsr_stream* s);
+  std::shared_ptr<Record> record(tsr_stream* s);
   void wait(tsr_event* e, tsr_stream* s);
+  void wait(const std::shared_ptr<Record>& r, tsr_stream* s);
+  uint64_t random();
 
   // Runs work until everything that is queued on the stream now is done. Throws what went wrong anywhere since it was last asked.
   void finish(tsr_stream* s);
@@ -71,6 +76,7 @@ class Queues {
   void drive(tsr_stream* wanted, const std::function<bool()>& enough);
   void append(tsr_stream* s, Task t);
   void raise();
+  static void need_running(const tsr_stream* s, const char* what);  // throws when the stream records
 
   std::recursive_mutex mutex_;
   std::mt19937_64 random_;

@@ -127,7 +127,7 @@ std::string session(uint64_t seed, int devices) {
   std::vector<e::Executable> on_device, on_cpu;
   for (int i = 0; i < 4; ++i) {
     programs.emplace_back(r, devices);
-    on_device.push_back(compile(sim(), programs.back().text));
+    on_device.push_back(compile(r() % 3 == 0 ? graphs() : sim(), programs.back().text));
     on_cpu.push_back(compile(host(), on_host(programs.back().text)));
   }
   std::mutex mutex;

@@ -17,13 +17,18 @@ inline e::Context make_context(const std::string& order, const std::string& more
   e::ContextOptions o;
   o.config_text =
       "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.reference\", "
-      "\"tessera.backend.sim\", \"tessera.backend.null\"]\n[backends]\norder = [" +
+      "\"tessera.backend.sim\", \"tessera.backend.null\", \"acme.executor.graphs\"]\n[backends]\norder = [" +
       order + "]\n" + more;
-  o.plugin_dirs = {TESSERA_PLUGIN_DIR};
+  o.plugin_dirs = {TESSERA_PLUGIN_DIR, GRAPHS_PLUGIN_DIR};
   return e::Context(o);
 }
 inline const e::Context& sim() {
   static const e::Context c = make_context("\"sim\", \"reference\"");
+  return c;
+}
+// With the test suite's executor, which makes graphs of the device.
+inline const e::Context& graphs() {
+  static const e::Context c = make_context("\"sim\", \"reference\"", "[executor]\nname = \"graphs\"\n");
   return c;
 }
 inline const e::Context& host() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "simt_kernel.hpp"
 
+#include <algorithm>
+
 #include "tessera/kit/saved.hpp"
 
 namespace tessera::kit {
@@ -103,7 +105,7 @@ int64_t SimtKernel::workspace(const int64_t* dims) {
   return bytes;
 }
 
-void SimtKernel::each_call(const tsr_launch& l, const std::function<void(const SimtCall&)>& f) const {
+void SimtKernel::each_call(const tsr_launch& l, const EachLaunch& f) const {
   const Sizes sizes = sizes_of(l.dims);
   const Variant& v = variant_for(sizes);
   void* all[kMaxPointers];
@@ -157,12 +159,62 @@ void SimtKernel::each_call(const tsr_launch& l, const std::function<void(const S
     call.sizes = {numbers, x.symbols.size()};
     call.checks = x.checks;
     call.arguments = arguments;
-    f(call);
+    f(call, v, x);
   }
 }
 
 void SimtKernel::launch(const tsr_launch& l) {
-  each_call(l, [&](const SimtCall& call) { target_->launch(call); });
+  each_call(l, [&](const SimtCall& call, const Variant&, const Launch&) { target_->launch(call); });
+}
+
+void SimtKernel::describe_calls(const tsr_launch& l, const sdk::EachCall& each) {
+  const bool by_dims =
+      std::any_of(plan_.symbols.begin(), plan_.symbols.end(), [](const sdk::LaunchDim& d) { return d.slot >= 0; });
+  uint64_t bytes[kMaxPointers + kMaxSizes + 2];
+  tsr_argument layout[kMaxPointers + kMaxSizes + 2];
+  each_call(l, [&](const SimtCall& call, const Variant& v, const Launch& x) {
+    size_t n = 0;
+    const auto add = [&](uint32_t kind, uint32_t number, uint64_t value, int64_t displacement) {
+      layout[n] = {kind, number, static_cast<uint32_t>(n * sizeof(uint64_t)), sizeof(uint64_t), displacement};
+      bytes[n++] = value;
+    };
+    for (size_t i = 0; i < x.pointers.size(); ++i) {
+      const Pointer& p = v.pointers[x.pointers[i]];
+      const auto at = reinterpret_cast<uint64_t>(call.pointers[i]);
+      switch (p.kind) {
+        case Pointer::Input: add(TSR_ARGUMENT_INPUT, plan_.operands[p.number], at, 0); break;
+        case Pointer::Output: add(TSR_ARGUMENT_OUTPUT, p.number, at, 0); break;
+        case Pointer::Workspace:
+          add(TSR_ARGUMENT_WORKSPACE, 0, at, static_cast<char*>(call.pointers[i]) - static_cast<char*>(l.workspace));
+          break;
+      }
+    }
+    for (size_t i = 0; i < x.symbols.size(); ++i) {
+      const sdk::LaunchDim& d = plan_.symbols[x.symbols[i]];
+      const auto value = static_cast<uint64_t>(call.sizes[i]);
+      d.slot < 0 ? add(TSR_ARGUMENT_FIXED, 0, value, 0) : add(TSR_ARGUMENT_DIM, static_cast<uint32_t>(d.slot), value, 0);
+    }
+    if (x.checks) {
+      add(TSR_ARGUMENT_FAULT, 0, reinterpret_cast<uint64_t>(call.fault), 0);
+      add(TSR_ARGUMENT_SITE, 0, call.site, 0);
+    }
+    tsr_device_call out{};
+    out.struct_size = sizeof out;
+    out.kind = TSR_CALL_KERNEL;
+    out.by_dims = by_dims;
+    out.name = call.entry;
+    out.function = call.function;
+    out.grid[0] = static_cast<uint32_t>(call.blocks);
+    out.block[0] = static_cast<uint32_t>(call.threads);
+    out.grid[1] = out.grid[2] = out.block[1] = out.block[2] = 1;
+    out.shared_bytes = static_cast<uint32_t>(target_->launch_shared(call));
+    out.arguments = bytes;
+    out.argument_bytes = n * sizeof(uint64_t);
+    out.layout = layout;
+    out.num_arguments = n;
+    out.argument_stride = sizeof(tsr_argument);
+    each(out);
+  });
 }
 
 // ---- saved: what was built, which other kernels share, then the plan with its sizes as numbers, then the plan's length

@@ -73,12 +73,14 @@ class SimtKernel final : public sdk::Kernel {
   bool has_workspace() const override;
   int64_t workspace(const int64_t* dims) override;
   void launch(const tsr_launch& l) override;
+  bool can_describe_calls() const override { return true; }
+  void describe_calls(const tsr_launch& l, const sdk::EachCall& each) override;
   bool can_serialize() const override { return true; }
   std::string serialize() const override;
 
-  // Calls f for each call of the device that a launch makes, in order: what launch() queues, for executors that build graphs
-  // and for people.
-  void each_call(const tsr_launch& l, const std::function<void(const SimtCall&)>& f) const;
+  // Calls f for each call of the device that a launch makes, in order, with what it was made of.
+  using EachLaunch = std::function<void(const SimtCall&, const Variant&, const Launch&)>;
+  void each_call(const tsr_launch& l, const EachLaunch& f) const;
 
  private:
   struct Sizes {  // of one launch

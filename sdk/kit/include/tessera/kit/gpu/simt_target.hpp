@@ -76,6 +76,8 @@ class SimtTarget {
   // Called when a kernel is compiled or restored, never in a launch.
   virtual std::shared_ptr<const SimtModule> load(const std::string& built, std::span<const std::string> entries,
                                                  uint32_t index) = 0;
+  // Bytes of shared memory that a launch of the call gives: tsr_device_call.shared_bytes, where the call is described.
+  virtual int64_t launch_shared(const SimtCall& call) { return call.dynamic_shared; }
   // Queues the call on its stream. Allocates no device memory and does not wait.
   virtual void launch(const SimtCall& call) = 0;
 };
