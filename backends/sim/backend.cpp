@@ -155,7 +155,7 @@ std::unique_ptr<t::Kernel> compile_reference(SimDevice& device, const t::Compile
   };
   auto code = std::make_shared<Code>();
   code->kernel = reference::compile(t::Compile{&inner});
-  code->name = "sim." + std::string(c.node().op());
+  code->name = "sim.reference." + std::string(c.node().op());
   code->dims = slots.count;
   const std::string where = t::host().core->device_name(c.p->device);
   return std::make_unique<SimKernel>(device, where == "sim:1" ? 1 : 0, std::move(code));
@@ -181,7 +181,9 @@ class TextBackend final : public kit::SimtBackend {
 
   t::Claim claim(t::Graph g, t::Node n) override {
     const t::Claim c = SimtBackend::claim(g, n);
-    return c.claim == TSR_CLAIM_YES || n.is("fused") ? c : reference::claim(g, n);
+    // The parts of a composite may have text where the whole has none.
+    if (c.claim == TSR_CLAIM_YES || n.is("fused") || g.has_trait(n.raw().op, "composite")) return c;
+    return reference::claim(g, n);
   }
   std::unique_ptr<t::Kernel> compile(const t::Compile& c) override {
     if (generates(c.graph(), c.node())) return SimtBackend::compile(c);

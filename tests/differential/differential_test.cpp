@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "cases.hpp"
 #include "runner.hpp"
@@ -50,14 +51,52 @@ bool distinct(const Case& c) {
   return std::any_of(c.operands.begin(), c.operands.end(), [](const Operand& o) { return o.distinct; });
 }
 
+// How many cases ran as text of a GPU on sim; which did not, by dtype and op, with TESSERA_REPORT=1.
+struct TextShare {
+  size_t text = 0, all = 0, of_kernel_types = 0;      // the last: cases of dtypes that kernels have
+  std::map<std::string, std::set<std::string>> rest;  // dtypes: ops
+
+  // A case is text when no kernel of its plan is the reference's or the host's.
+  void count(const Case& c, const e::Executable& run) {
+    std::istringstream plan(run.plan());
+    bool is_text = true;
+    for (std::string step; std::getline(plan, step);) {
+      const bool runs = step.find(" kernel ") != step.npos && step.find(" op ") == step.npos;
+      is_text = is_text && (!runs || (step.find(" sim.") != step.npos && step.find(" sim.reference.") == step.npos));
+    }
+    ++all;
+    text += is_text;
+    of_kernel_types += std::all_of(c.operands.begin(), c.operands.end(), [](const Operand& o) {
+      return o.omitted || !(is_packed(o.dtype) || is_complex(o.dtype) || (is_float(o.dtype) && dtype_bits(o.dtype) < 16));
+    });
+    if (is_text) return;
+    std::string types;
+    for (const Operand& o : c.operands)
+      if (const std::string name(dtype_name(o.dtype)); !o.omitted && types.find(name) == types.npos)
+        types += (types.empty() ? "" : "+") + name;
+    rest[types].insert(c.op);
+  }
+  void print(const std::string& name) const {
+    std::printf("%s: %zu of %zu cases run as text; %zu have dtypes that kernels have\n", name.c_str(), text, all,
+                of_kernel_types);
+    if (!std::getenv("TESSERA_REPORT")) return;
+    for (const auto& [types, ops] : rest) {
+      std::printf("  not of %s:", types.c_str());
+      for (const std::string& op : ops) std::printf(" %s", op.c_str());
+      std::printf("\n");
+    }
+  }
+};
+
 // "" or what went wrong.
-std::string run_case(const Case& c, const std::string& backend, std::map<std::string, double>& report) {
+std::string run_case(const Case& c, const std::string& backend, std::map<std::string, double>& report, TextShare* share) {
   std::string failures;
   const auto note = [&](Layout l, const std::string& what) {
     if (failures.empty()) failures = c.where + " on " + backend + ": " + layout_name(l) + " inputs: " + what + "\n" + c.text();
   };
   try {
     const e::Executable tested = compile(c.text(), backend), reference = compile(c.text(), "reference");
+    if (share) share->count(c, tested);
     for (const Layout layout : layouts) {
       if (layout != Layout::Dense && !has_layouts(c)) break;
       if (layout == Layout::Repeated && distinct(c)) continue;
@@ -84,7 +123,7 @@ std::string run_case(const Case& c, const std::string& backend, std::map<std::st
 }
 
 // `part`: every so many-th case; all of them with TESSERA_ALL_CASES in the environment.
-void run_file(const std::string& file, const std::string& backend = "eager", size_t part = 1) {
+void run_file(const std::string& file, const std::string& backend = "eager", size_t part = 1, TextShare* share = nullptr) {
   if (std::getenv("TESSERA_ALL_CASES")) part = 1;
   const char* only = std::getenv("TESSERA_CASE");
   std::map<std::string, double> report;
@@ -94,7 +133,7 @@ void run_file(const std::string& file, const std::string& backend = "eager", siz
     if (!c.where.starts_with(file + ".cases:") || (only && c.op != only)) continue;
     if (seen++ % part) continue;
     ++ran;
-    if (const std::string what = run_case(c, backend, report); !what.empty()) {
+    if (const std::string what = run_case(c, backend, report, share); !what.empty()) {
       ++failed;
       if (failed <= 20) log += what;
     }
@@ -116,6 +155,16 @@ TEST_CASE("contractions, convolution and pooling agree with the reference") { ru
 TEST_CASE("composites agree with the reference") { run_file("nn"); }
 TEST_CASE("random ops give the reference's bits") { run_file("random"); }
 
+#ifdef TESSERA_TEST_SIM
+// All cases of one file: TESSERA_FILE=index TESSERA_REPORT=1 differential_tests "text for GPUs of one file".
+TEST_CASE("text for GPUs of one file", "[.]") {
+  TextShare share;
+  const char* file = std::getenv("TESSERA_FILE");
+  run_file(file ? file : "linalg", "sim:32", 1, &share);
+  share.print(file ? file : "linalg");
+}
+#endif
+
 TEST_CASE("every op agrees with the reference where the cpu backend goes first") {
   const std::vector<std::string> backends = cpu_backends();
   if (backends.empty()) return;
@@ -126,10 +175,12 @@ TEST_CASE("every op agrees with the reference where the cpu backend goes first")
 
 #ifdef TESSERA_TEST_SIM
 TEST_CASE("text for GPUs agrees with the reference at both sizes of a wave") {
-  for (const char* file : {"shape", "index", "reduce", "linalg", "nn", "elementwise"}) {
-    run_file(file, "sim:32", 13);
-    run_file(file, "sim:64", 17);
+  TextShare share;
+  for (const char* file : {"shape", "index", "reduce", "linalg", "nn", "elementwise", "random"}) {
+    run_file(file, "sim:32", 13, &share);
+    run_file(file, "sim:64", 17, &share);
   }
+  share.print("sim");
 }
 #endif
 

@@ -33,7 +33,7 @@ const core::OpRegistry& standard_ops() {
 
 std::unique_ptr<core::Graph> parse(const std::string& text) { return core::parse_graph(standard_ops(), text, "test.tsr"); }
 
-kit::Lowered lower_graph(core::Graph& graph, const std::string& name) {
+kit::Lowered lower_graph(core::Graph& graph, const std::string& name, const kit::LowerOptions& options) {
   const sdk::Graph g(graph.handle());
   kit::Piece p{g, {}, {}, {}};
   for (const sdk::Node& n : g.nodes()) {
@@ -42,7 +42,7 @@ kit::Lowered lower_graph(core::Graph& graph, const std::string& name) {
   }
   for (const tsr_id v : g.inputs()) p.inputs.push_back(g.value(v));
   for (const tsr_id v : g.outputs()) p.outputs.push_back(g.value(v));
-  return kit::lower(p, name);
+  return kit::lower(p, name, options);
 }
 
 std::vector<void*> Data::pointers() {

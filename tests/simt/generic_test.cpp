@@ -25,6 +25,27 @@ TEST_CASE("one thread for each point gives the family's bits") {
                    {1300}});
   cases.push_back(
       {"chunks_of_chunks", "graph @g(%x: f32[1, 263000]) {\n %a = reduce_sum %x {axes = [1]}\n return %a\n}\n", "", {}});
+  cases.push_back({"pool",
+                   "graph @g(%x: f32[s0, 3, 7, 8]) symbols { s0: 1.. } {\n %a, %i = max_pool %x {kernel = [3, 2], strides = "
+                   "[2, 1], pad_low = [1, 1], pad_high = [1, 0], dilations = [1, 1]}\n return %a, %i\n}\n",
+                   "",
+                   {2}});
+  cases.push_back({"pool_mean",
+                   "graph @g(%x: bf16[2, 3, 6, 7]) {\n %a = avg_pool %x {kernel = [3, 2], strides = [2, 2], pad_low = [1, 0], "
+                   "pad_high = [0, 1], dilations = [1, 2], ceil_mode = true}\n return %a\n}\n",
+                   "",
+                   {}});
+  cases.push_back({"convolution_transposed",
+                   "graph @g(%x: f32[2, 4, s0], %w: f32[4, 3, 3]) symbols { s0: 1.. } {\n %a = conv_transpose %x, %w, _ "
+                   "{strides = [2], pad_low = [1], pad_high = [0], output_pad = [1], dilations = [2], groups = 2}\n return "
+                   "%a\n}\n",
+                   "",
+                   {5}});
+  cases.push_back({"reads_elsewhere",
+                   "graph @g(%x: f32[5, 6], %i: i64[]) {\n %t = tril %x {diagonal = 1}\n %p = pad %t {low = [1, 2], high = "
+                   "[0, 1], mode = \"reflect\"}\n %s = dynamic_slice %p, %i, %i {sizes = [3, 4]}\n return %s\n}\n",
+                   "",
+                   {}});
   for (const SimtCase& c : cases) {
     SimtKernel k = lower_case(c);
     const Data input = case_data(k, c, 7, true);
@@ -49,4 +70,7 @@ TEST_CASE("kernels that no form of their own fits fall back to it") {
   CHECK(kit::choose_simt(arg.rows.kernel, d).form == kit::SimtForm::Generic);
   SimtKernel point = lower_case({"point", "graph @g(%x: f32[]) {\n %a = exp %x\n return %a\n}\n", "", {}});
   CHECK(kit::choose_simt(point.rows.kernel, d).form == kit::SimtForm::Generic);
+  SimtKernel narrow =
+      lower_case({"narrow", "graph @g(%x: f32[3, 64], %y: f32[64, 64]) {\n %a = matmul %x, %y\n return %a\n}\n", "", {}});
+  CHECK(kit::choose_simt(narrow.rows.kernel, d).form == kit::SimtForm::Generic);
 }

@@ -10,7 +10,7 @@ namespace tessera::test {
 SimtKernel lower_case(const SimtCase& c) {
   SimtKernel k;
   const auto g = parse(c.text);
-  k.rows = lower_graph(*g, c.name);
+  k.rows = lower_graph(*g, c.name, {.everything = true});
   if (c.columns.empty()) return k;
   k.pair = true;
   const auto h = parse(c.columns);
@@ -154,6 +154,24 @@ std::vector<SimtCase> simt_cases() {
        "",
        {}},
       {"column_mean", "graph @g(%x: f32[3, 20, 40]) {\n %a = mean %x {axes = [0, 1]}\n return %a\n}\n", "", {}},
+      {"product",
+       "graph @g(%x: f32[s0, 70], %w: f32[70, 45]) symbols { s0: 1.. } {\n %a = matmul %x, %w\n return %a\n}\n",
+       "",
+       {37}},
+      // A gelu before it, a bias and a residual behind.
+      {"product_fused",
+       "graph @g(%x: bf16[50, s0], %w: bf16[33, s0], %b: bf16[33], %r: bf16[50, 33]) symbols { s0: 1.. } {\n %g = gelu %x\n "
+       "%a = linear %g, %w, %b\n %c = add %a, %r\n return %c\n}\n",
+       "",
+       {43}},
+      {"product_batch", "graph @g(%x: f16[2, 3, 20, 24], %y: f16[3, 24, 40]) {\n %a = matmul %x, %y\n return %a\n}\n", "", {}},
+      {"product_integer", "graph @g(%x: i8[34, 30], %y: i8[30, 20]) {\n %a = matmul %x, %y\n return %a\n}\n", "", {}},
+      {"convolution",
+       "graph @g(%x: f32[s0, 6, 9, 11], %w: f32[32, 3, 3, 3], %b: f32[32]) symbols { s0: 1.. } {\n %a = conv %x, %w, %b "
+       "{strides = [2, 1], pad_low = [1, 1], pad_high = [1, 2], dilations = [1, 2], groups = 2}\n %r = relu %a\n return "
+       "%r\n}\n",
+       "",
+       {2}},
       backward("rms_backward", "bf16", 150, 1024),
       backward("rms_backward_f32", "f32", 67, 264),
   };

@@ -379,15 +379,17 @@ class Machine {
       if (!i.is_loop && k_.insts[i.id].op == Op::Reduce) {
         const Inst& x = k_.insts[i.id];
         running.push_back({i.id, {static_cast<ReduceKind>(x.id), k_.insts[x.args[0]].type}, {}, {}});
+        if (running.back().reducer.kind == ReduceKind::Dot) running.back().lanes = {State{}};
       }
     int64_t point = 0;
     each(l.axes, 0, [&] {
-      for (Running& r : running) r.lanes.push_back(r.reducer.identity());
+      for (Running& r : running)
+        if (r.reducer.kind != ReduceKind::Dot) r.lanes.push_back(r.reducer.identity());
       lane_ = static_cast<size_t>(point);
       body(l.body, &running, point++);
     });
     for (const Running& r : running) {
-      const State s = (*family_)(r.reducer, r.lanes, l.across);
+      const State s = r.reducer.kind == ReduceKind::Dot ? r.lanes[0] : (*family_)(r.reducer, r.lanes, l.across);
       const bool arg = r.reducer.kind == ReduceKind::ArgMax || r.reducer.kind == ReduceKind::ArgMin;
       values_[r.inst] = arg ? s.b : s.a;
       seconds_[r.inst] = s.b;
@@ -433,7 +435,14 @@ class Machine {
       case Op::Second: values_[id] = seconds_[x.args[0]]; return;
       case Op::Reduce: {
         for (Running& r : *running)
-          if (r.inst == id) {
+          if (r.inst == id && family_ && r.reducer.kind == ReduceKind::Dot) {  // one product after the other
+            const uint64_t operands[] = {a[0], a[1], r.lanes[0].a};
+            Inst fused;
+            fused.op = Op::Fma;
+            fused.type = x.type;
+            r.lanes[0].a = is_float(x.type) ? apply(fused, x.type, operands)
+                                            : binary(Op::Add, x.type, operands[2], binary(Op::Mul, x.type, a[0], a[1]));
+          } else if (r.inst == id) {
             const uint64_t v = r.reducer.kind == ReduceKind::Dot ? binary(Op::Mul, x.type, a[0], a[1]) : a[0];
             r.reducer.take(r.lanes[lane_], v, point);
           }

@@ -50,13 +50,13 @@ void Lowering::add_buffer(sdk::Value v, Access access, const std::vector<Expr>& 
   k_.buffers.push_back({unique, access, type_of(v.type().dtype()), pool_.product(shape)});
 }
 
-Lowered lower(const Piece& piece, const std::string& name) {
-  return refined([&](const std::vector<Split>& splits) { return Lowering(piece, name, splits).run(); });
+Lowered lower(const Piece& piece, const std::string& name, const LowerOptions& options) {
+  return refined([&](const std::vector<Split>& splits) { return Lowering(piece, name, splits, options).run(); });
 }
 
-std::string why_not(sdk::Graph g, sdk::Node n) {
+std::string why_not(sdk::Graph g, sdk::Node n, const LowerOptions& options) {
   Kernel k;
-  TensorTable table(g, k.pool, &k);
+  TensorTable table(g, k.pool, &k, options);
   try {
     if (!n.regions().empty()) return "op '" + std::string(n.op()) + "' has regions";
     table.add(n, true);

@@ -45,8 +45,38 @@ int Lowering::visit(int id, const Position& at, bool guarded) {
     }
     case Kind::Gather:
       operand(t.operands[1], gather_index(t, at), guarded);
-      operand(t.operands[0], gathered(t, at, pool_.value(kPlaceholder + static_cast<uint32_t>(id))), guarded);
+      operand(t.operands[0], gathered(t, at, placeholder(id, 0)), guarded);
       break;
+    case Kind::Window: {
+      operand(t.operands[0], t.read(pool_, at).at, true);
+      operand(t.operands[1], {}, guarded);
+      break;
+    }
+    case Kind::GatherNd: {
+      std::vector<Expr> indices;
+      for (const Position& p : tuple_of(t, at)) {
+        operand(t.operands[1], p, guarded);
+        indices.push_back(placeholder(id, indices.size()));
+      }
+      operand(t.operands[0], gathered_nd(t, at, indices), guarded);
+      break;
+    }
+    case Kind::DynamicSlice:
+    case Kind::DynamicUpdate: {
+      const bool update = t.kind == Kind::DynamicUpdate;
+      Position p = at;
+      for (size_t d = 0; d < at.size(); ++d) {
+        operand(t.operands[d + (update ? 2 : 1)], {}, guarded);
+        p[d] = update ? pool_.sub(p[d], placeholder(id, d)) : pool_.add(p[d], placeholder(id, d));
+      }
+      if (update) {
+        operand(t.operands[1], p, true);
+        operand(t.operands[0], at, guarded);
+      } else {
+        operand(t.operands[0], p, guarded);
+      }
+      break;
+    }
     case Kind::Reduce: {
       if (guarded) unfit("a padded or concatenated part is reduced first");
       if (uses_loop(at)) unfit("a reduction is read along the dimension that another one reduces");
@@ -55,7 +85,8 @@ int Lowering::visit(int id, const Position& at, bool guarded) {
         pool_.collect(e, AtomKind::Value, values);
         if (!values.empty()) unfit("the result of a reduction is indexed by data");
       }
-      const int l = visit(t.operands[0], reduced(t, at), false);
+      int l = 0;
+      for (const int x : t.operands) l = std::max(l, visit(x, reduced(t, at), false));
       demands_.push_back({id, at, l});
       level = l + 1;
       break;

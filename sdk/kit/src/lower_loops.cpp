@@ -20,9 +20,11 @@ void Lowering::emit() {
       if (d.level == level) {
         const Tensor& t = table_.at(d.reduction);
         b.set_origin(t.origin);
-        const uint32_t v = eval(t.operands[0], reduced(t, d.at), kNone);
+        std::vector<uint32_t> v;
+        for (const int x : t.operands) v.push_back(eval(x, reduced(t, d.at), kNone));
         b.set_origin(t.origin);
-        d.value = b.reduce(t.reduce, b.convert(v, compute_type(b.type_of(v))));
+        for (uint32_t& x : v) x = b.convert(x, compute_type(b.type_of(x)));
+        d.value = b.reduce(t.reduce, v[0], v.size() > 1 ? v[1] : kNone);
       }
     // All values first: an output's memory may hold a kept one until then.
     for (const Output& o : outputs_)
@@ -55,7 +57,8 @@ void Lowering::find_kept(int level) {
     }
   };
   for (const Demand& d : demands_)
-    if (d.level == level) walk(walk, table_.at(d.reduction).operands[0], reduced(table_.at(d.reduction), d.at));
+    if (d.level == level)
+      for (const int x : table_.at(d.reduction).operands) walk(walk, x, reduced(table_.at(d.reduction), d.at));
   for (const Output& o : outputs_)
     if (o.full && o.level == level) walk(walk, o.tensor, o.at);
 }

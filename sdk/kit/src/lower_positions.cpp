@@ -66,6 +66,26 @@ Position Lowering::gathered(const Tensor& t, const Position& at, Expr index) {
   return p;
 }
 
+std::vector<Position> Lowering::tuple_of(const Tensor& t, const Position& at) {
+  const auto& shape = table_.at(t.operands[1]).shape;
+  Position p(at.begin(), at.begin() + static_cast<std::ptrdiff_t>(shape.size() - 1));
+  p.push_back(kZero);
+  std::vector<Position> out;
+  for (int64_t i = 0; i < *pool_.as_number(shape.back()); ++i) {
+    p.back() = pool_.number(i);
+    out.push_back(p);
+  }
+  return out;
+}
+
+Position Lowering::gathered_nd(const Tensor& t, const Position& at, const std::vector<Expr>& indices) {
+  Position p(at.begin(), at.begin() + t.number);
+  p.insert(p.end(), indices.begin(), indices.end());
+  const size_t lead = table_.at(t.operands[1]).shape.size() - 1;
+  p.insert(p.end(), at.begin() + static_cast<std::ptrdiff_t>(lead), at.end());
+  return p;
+}
+
 bool Lowering::uses_loop(const Position& at) const {
   for (const Expr e : at)
     for (const uint32_t a : loop_)

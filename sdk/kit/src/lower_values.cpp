@@ -51,6 +51,76 @@ int64_t Lowering::signed_bits(const Inst& c) {
   return static_cast<int64_t>(c.bits << unused) >> unused;
 }
 
+uint32_t Lowering::checked_index(int from, const Position& at, Expr size, uint32_t guard, uint32_t origin, uint32_t* in) {
+  Builder& b = *b_;
+  const uint32_t raw = eval(from, at, guard);
+  b.set_origin(origin);
+  const uint32_t i = b.convert(raw, Type::I64), zero = b.constant(Type::I64, int64_t{0});
+  *in = b.binary(Op::And, b.binary(Op::Ge, i, zero), b.binary(Op::Lt, i, b.index(size)));
+  b.check(guard == kNone ? *in : b.binary(Op::Or, *in, b.unary(Op::Not, guard)), kFaultIndex);
+  return b.select(*in, i, zero);
+}
+
+uint32_t Lowering::compute_window(const Tensor& t, const Position& at, uint32_t guard) {
+  Builder& b = *b_;
+  b.set_origin(t.origin);
+  const Reading r = t.read(pool_, at);
+  uint32_t in = kNone;
+  for (size_t d = 0; d < r.at.size() && !r.inside; ++d) in = both(in, inside(r.at[d], table_.at(t.operands[0]).shape[d]));
+  for (const Expr e : r.zeros)
+    if (e != kZero) in = both(in, b.binary(Op::Eq, b.index(e), b.constant(Type::I64, int64_t{0})));
+  for (const auto& [x, y] : r.below)
+    if (!pool_.less(x, y)) in = both(in, b.binary(Op::Lt, b.index(x), b.index(y)));
+  const uint32_t v = eval(t.operands[0], r.at, both(guard, in));
+  if (in == kNone) return v;
+  const uint32_t fill = eval(t.operands[1], {}, guard);
+  b.set_origin(t.origin);
+  return b.select(in, v, fill);
+}
+
+uint32_t Lowering::compute_gather_nd(const Tensor& t, const Position& at, uint32_t guard) {
+  std::vector<Expr> indices;
+  uint32_t all = kNone;
+  for (const Position& p : tuple_of(t, at)) {
+    uint32_t in = kNone;
+    const Expr size = table_.at(t.operands[0]).shape[t.number + indices.size()];
+    indices.push_back(pool_.value(checked_index(t.operands[1], p, size, guard, t.origin, &in)));
+    all = both(all, in);
+  }
+  // Of an operand without elements nothing can be read.
+  const Expr elements = pool_.product(table_.at(t.operands[0]).shape);
+  const bool some = pool_.nonnegative(pool_.sub(elements, kOne));
+  return eval(t.operands[0], gathered_nd(t, at, indices), some ? guard : both(guard, all));
+}
+
+// Every start is clamped so that the block lies inside.
+uint32_t Lowering::compute_dynamic(const Tensor& t, const Position& at, uint32_t guard) {
+  Builder& b = *b_;
+  const bool update = t.kind == Kind::DynamicUpdate;
+  const auto& whole = table_.at(t.operands[0]).shape;
+  const auto& block = update ? table_.at(t.operands[1]).shape : t.shape;
+  Position p = at;
+  for (size_t d = 0; d < at.size(); ++d) {
+    const uint32_t raw = eval(t.operands[d + (update ? 2 : 1)], {}, guard);
+    b.set_origin(t.origin);
+    uint32_t start = b.convert(raw, Type::I64);
+    const uint32_t zero = b.constant(Type::I64, int64_t{0}), last = b.index(pool_.max(pool_.sub(whole[d], block[d]), kZero));
+    if (b.inst(raw).type == Type::U64)  // beyond the range of an i64 is beyond the end
+      start = b.select(b.binary(Op::Lt, start, zero), last, start);
+    start = b.select(b.binary(Op::Gt, start, zero), start, zero);
+    start = b.select(b.binary(Op::Lt, start, last), start, last);
+    p[d] = update ? pool_.sub(p[d], pool_.value(start)) : pool_.add(p[d], pool_.value(start));
+  }
+  if (!update) return eval(t.operands[0], p, guard);
+  uint32_t in = kNone;
+  for (size_t d = 0; d < p.size(); ++d) in = both(in, inside(p[d], block[d]));
+  const uint32_t v = eval(t.operands[1], p, both(guard, in));
+  if (in == kNone) return v;
+  const uint32_t old = eval(t.operands[0], at, guard);
+  b.set_origin(t.origin);
+  return b.select(in, v, old);
+}
+
 uint32_t Lowering::compute(int id, const Position& at, uint32_t guard) {
   const Tensor t = table_.at(id);
   const Type type = type_of(t.dtype);
@@ -129,18 +199,19 @@ uint32_t Lowering::compute(int id, const Position& at, uint32_t guard) {
         if (n >= 0 && pool_.less(at_n, table_.at(t.operands[0]).shape[t.number]))
           return eval(t.operands[0], gathered(t, at, at_n), guard);
       }
-      const uint32_t i = b.convert(raw, Type::I64);
-      const uint32_t zero = b.constant(Type::I64, int64_t{0});
-      const uint32_t in =
-          b.binary(Op::And, b.binary(Op::Ge, i, zero), b.binary(Op::Lt, i, b.index(table_.at(t.operands[0]).shape[t.number])));
-      b.check(guard == kNone ? in : b.binary(Op::Or, in, b.unary(Op::Not, guard)), kFaultIndex);
-      const uint32_t safe = b.select(in, i, zero);
+      uint32_t in = kNone;
+      const uint32_t safe =
+          checked_index(t.operands[1], gather_index(t, at), table_.at(t.operands[0]).shape[t.number], guard, t.origin, &in);
       // Of an operand without elements nothing can be read.
       uint32_t readable = guard;
       const Expr elements = pool_.product(table_.at(t.operands[0]).shape);
       if (!pool_.nonnegative(pool_.sub(elements, kOne))) readable = both(guard, in);
       return eval(t.operands[0], gathered(t, at, pool_.value(safe)), readable);
     }
+    case Kind::Window: return compute_window(t, at, guard);
+    case Kind::GatherNd: return compute_gather_nd(t, at, guard);
+    case Kind::DynamicSlice:
+    case Kind::DynamicUpdate: return compute_dynamic(t, at, guard);
     case Kind::Reduce: {
       for (const Demand& d : demands_)
         if (d.reduction == id && d.at == at && d.value != kNone) {

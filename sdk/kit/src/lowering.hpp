@@ -19,8 +19,6 @@
 
 namespace tessera::kit {
 
-using Position = std::vector<Expr>;
-
 struct Split {   // a domain axis that a reshape cuts: outer part of extent / inner, inner part
   struct Part {  // of `inner`, which lives longer than the pool it was found in: a number times symbols
     int64_t coefficient;
@@ -39,8 +37,8 @@ struct Demand {
 
 class Lowering {
  public:
-  Lowering(const Piece& piece, const std::string& name, const std::vector<Split>& splits)
-      : piece_(piece), splits_(splits), pool_(k_.pool), table_(piece.graph, pool_, &k_) {
+  Lowering(const Piece& piece, const std::string& name, const std::vector<Split>& splits, const LowerOptions& options = {})
+      : piece_(piece), splits_(splits), pool_(k_.pool), table_(piece.graph, pool_, &k_, options) {
     k_.name = name;
   }
 
@@ -59,6 +57,7 @@ class Lowering {
 
   static constexpr size_t kMaxInsts = 20000;
   static constexpr uint32_t kPlaceholder = 0xf0000000u;  // stands for an index that is data while planning
+  static constexpr uint32_t kMostIndices = 8;            // of one tensor
 
   // ---- the piece
 
@@ -94,6 +93,12 @@ class Lowering {
   // Position of a gather's indices, and of its operand once the index is known.
   Position gather_index(const Tensor& t, const Position& at);
   Position gathered(const Tensor& t, const Position& at, Expr index);
+  // Positions of the tuple that a gather_nd reads, and of its operand once the indices are known.
+  std::vector<Position> tuple_of(const Tensor& t, const Position& at);
+  Position gathered_nd(const Tensor& t, const Position& at, const std::vector<Expr>& indices);
+  Expr placeholder(int id, size_t number) const {
+    return pool_.value(kPlaceholder + static_cast<uint32_t>(id) * kMostIndices + static_cast<uint32_t>(number));
+  }
   bool uses_loop(const Position& at) const;
 
   // ---- first walk: levels. `guarded`: some positions may be outside.
@@ -121,6 +126,11 @@ class Lowering {
   uint32_t inside(Expr x, Expr size);
   static int64_t signed_bits(const Inst& c);
   uint32_t compute(int id, const Position& at, uint32_t guard);
+  // The index that operand `from` has at a position, checked: a value inside of [0, size). *in: whether it was.
+  uint32_t checked_index(int from, const Position& at, Expr size, uint32_t guard, uint32_t origin, uint32_t* in);
+  uint32_t compute_window(const Tensor& t, const Position& at, uint32_t guard);
+  uint32_t compute_gather_nd(const Tensor& t, const Position& at, uint32_t guard);
+  uint32_t compute_dynamic(const Tensor& t, const Position& at, uint32_t guard);
 
   const Piece& piece_;
   const std::vector<Split>& splits_;

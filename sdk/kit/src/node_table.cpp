@@ -90,11 +90,12 @@ int TensorTable::input(sdk::Value v, uint32_t buffer) {
   return i;
 }
 
-int TensorTable::literal(double x, uint32_t dtype) {
+int TensorTable::literal(double x, uint32_t dtype) { return literal_bits(constant_bits(type_of(dtype), x), dtype); }
+int TensorTable::literal_bits(uint64_t bits, uint32_t dtype) {
   Tensor t;
   t.kind = Kind::Constant;
   t.dtype = dtype;
-  t.bits = constant_bits(type_of(dtype), x);
+  t.bits = bits;
   return push(std::move(t));
 }
 
@@ -275,10 +276,19 @@ int TensorTable::composite(sdk::Node n, std::string_view op, bool alone) {
   return -1;
 }
 
+// What few families have no kernels of their own for: see LowerOptions.
+int TensorTable::everything(sdk::Node n, std::string_view op, bool alone) {
+  if (op == "dot_general" || op == "matmul" || op == "linear") return product(n, op, alone);
+  if (op == "conv" || op == "conv_transpose") return convolution(n, op == "conv_transpose", alone);
+  if (op == "avg_pool") return pool_window(n, true, alone)[0];
+  return reading(n, op, alone);
+}
+
 int TensorTable::add(sdk::Node n, bool alone) {
   const std::string op(n.op());
-  if (n.num_results() != 1) unfit("op '" + op + "' has several results");
-  const sdk::Type type = n.result().type();
+  const bool pools = options_.everything && op == "max_pool";
+  if (n.num_results() != 1 && !pools) unfit("op '" + op + "' has several results");
+  const sdk::Type type = n.result(0).type();
   const uint32_t dtype = type.dtype();
   if (type_of(dtype) == Type::None) unfit("op '" + op + "' is not generated for " + std::string(dtype_name(dtype)));
   for (uint32_t i = 0; i < n.num_operands(); ++i)
@@ -286,7 +296,7 @@ int TensorTable::add(sdk::Node n, bool alone) {
       unfit("op '" + op + "' is not generated for " + std::string(dtype_name(n.operand(i).type().dtype())));
   {
     const tsr_loc loc = n.raw().loc;
-    std::string text = "%" + std::string(n.result().name()) + " = " + op;
+    std::string text = "%" + std::string(n.result(0).name()) + " = " + op;
     if (loc.file) text += std::string(" (") + loc.file + ":" + std::to_string(loc.line) + ")";
     for (char& c : text)  // names may hold anything, and this goes into comments of one line
       if (static_cast<unsigned char>(c) < ' ' || c == '\\') c = ' ';
@@ -295,6 +305,11 @@ int TensorTable::add(sdk::Node n, bool alone) {
   }
   const auto arg = [&](uint32_t i) { return operand(n, i, alone); };
   int r = -1;
+  if (pools) {
+    const std::vector<int> both = pool_window(n, false, alone);
+    for (uint32_t i = 0; i < both.size(); ++i) values_.emplace_back(n.result(i).id, both[i]);
+    return both[0];
+  }
   uint32_t last = dtype;
   if (n.num_operands() > 0 && n.has_operand(n.num_operands() - 1)) last = n.operand(n.num_operands() - 1).type().dtype();
   if (known_elementwise(op, last, n.num_operands())) {
@@ -378,6 +393,8 @@ int TensorTable::add(sdk::Node n, bool alone) {
     for (uint32_t i = 0; i < n.num_operands(); ++i) t.operands.push_back(arg(i));
     t.number = axes_of(n, "axis", t.shape.size())[0];
     r = push(std::move(t));
+  } else if (op == "pad" && options_.everything) {
+    r = reading(n, op, alone);
   } else if (op == "pad") {
     for (const int64_t i : n.attr("interior").as_ints())
       if (i != 0) unfit("pad with interior elements is not generated");
@@ -401,6 +418,7 @@ int TensorTable::add(sdk::Node n, bool alone) {
     r = push(std::move(t));
   } else {
     r = composite(n, op, alone);
+    if (r < 0 && options_.everything) r = everything(n, op, alone);
     if (r < 0) unfit("op '" + op + "' is not generated");
   }
   values_.emplace_back(n.result().id, r);

@@ -135,6 +135,14 @@ uint32_t ProgramBuilder::select(uint32_t c, uint32_t a, uint32_t b) {
   x.args = {c, a, b};
   return inst(x);
 }
+uint32_t ProgramBuilder::multiply_add(uint32_t a, uint32_t b, uint32_t sum) {
+  if (!is_float(type_of(a))) return binary(Op::Add, sum, binary(Op::Mul, a, b));
+  Inst x;
+  x.op = Op::Fma;
+  x.type = type_of(a);
+  x.args = {a, b, sum};
+  return inst(x);
+}
 uint32_t ProgramBuilder::load(uint32_t buffer, Expr at) { return load_or(buffer, at, kNone, kNone); }
 uint32_t ProgramBuilder::load_or(uint32_t buffer, Expr at, uint32_t condition, uint32_t otherwise) {
   Inst x;
@@ -290,12 +298,16 @@ Expr KernelCopy::index(Expr e) {
   return sum;
 }
 
-uint32_t KernelCopy::copy(uint32_t id) {
+uint32_t KernelCopy::copy(uint32_t id, uint32_t guard) {
   Inst x = k_.insts[id];
   for (uint32_t& a : x.args)
     if (a != kNone) a = values_[a];
   if (x.op == Op::Index || x.op == Op::Load || x.op == Op::Store) x.index = index(x.index);
   if (x.op == Op::Load || x.op == Op::Store) x.id = buffers_[x.id];
+  if (x.op == Op::Load && guard != kNone) {
+    if (x.args[0] == kNone) x.args[1] = b_.constant(x.type, 0);
+    x.args[0] = b_.both(x.args[0], guard);
+  }
   if (x.origin != kNone) {
     const std::string& origin = k_.origins[x.origin];
     auto& all = b_.p.origins;
@@ -343,6 +355,23 @@ std::vector<AxisGroup> collapse(Kernel& k, const std::vector<uint32_t>& axes) {
     g.extent = k.pool.mul(g.extent, k.pool.extent(axis));
   }
   return groups;
+}
+
+Space space_of(ProgramBuilder& b, KernelCopy& copy, Kernel& k, const std::vector<uint32_t>& axes) {
+  Space out;
+  out.groups = collapse(k, axes);
+  for (const AxisGroup& g : out.groups) {
+    for (const uint32_t outer : g.outer) copy.set_axis(outer, kZero);
+    out.extents.push_back(copy.index(g.extent));
+    out.points = b.pool().mul(out.points, out.extents.back());
+  }
+  return out;
+}
+void go_to(ProgramBuilder& b, KernelCopy& copy, const Space& space, Expr point) {
+  if (space.groups.size() == 1) return copy.set_axis(space.groups[0].inner, point);
+  if (space.groups.empty()) return;
+  const std::vector<Expr> at = b.pool().position(point, space.extents);
+  for (size_t g = 0; g < space.groups.size(); ++g) copy.set_axis(space.groups[g].inner, at[g]);
 }
 
 void declare_symbols(ProgramBuilder& b, const Kernel& k, const SimtAssume& assume) {

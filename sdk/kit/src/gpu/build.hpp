@@ -46,6 +46,8 @@ class ProgramBuilder {
   uint32_t unary(Op op, uint32_t a);
   uint32_t binary(Op op, uint32_t a, uint32_t b);
   uint32_t select(uint32_t c, uint32_t a, uint32_t b);
+  // a * b + sum, rounded once where they are floats: a step of a dot.
+  uint32_t multiply_add(uint32_t a, uint32_t b, uint32_t sum);
   uint32_t load(uint32_t buffer, Expr at);
   uint32_t load_or(uint32_t buffer, Expr at, uint32_t condition, uint32_t otherwise);
   void store(uint32_t buffer, Expr at, uint32_t value);
@@ -98,8 +100,8 @@ class KernelCopy {
   uint32_t value(uint32_t id) const { return values_[id]; }
   uint32_t buffer(uint32_t id) const { return buffers_[id]; }
   Expr index(Expr e);
-  // A pure instruction, a load or a check; operands have values.
-  uint32_t copy(uint32_t id);
+  // A pure instruction, a load or a check; operands have values. A load under a guard gives 0 where that does not hold.
+  uint32_t copy(uint32_t id, uint32_t guard = kNone);
   void forget(uint32_t id) { values_[id] = kNone; }
   const Kernel& kernel() const { return k_; }
 
@@ -119,6 +121,15 @@ struct AxisGroup {
 };
 std::vector<AxisGroup> collapse(Kernel& k, const std::vector<uint32_t>& axes);
 
+// The points of a few axes, which are numbered in their order.
+struct Space {
+  std::vector<AxisGroup> groups;
+  std::vector<Expr> extents;  // of each group
+  Expr points = kOne;
+};
+Space space_of(ProgramBuilder& b, KernelCopy& copy, Kernel& k, const std::vector<uint32_t>& axes);
+void go_to(ProgramBuilder& b, KernelCopy& copy, const Space& space, Expr point);
+
 // Declares the kernel's symbols and buffers in the program; returns the numbers of the buffers.
 void declare_symbols(ProgramBuilder& b, const Kernel& k, const SimtAssume& assume);
 std::vector<uint32_t> declare_buffers(ProgramBuilder& b, const Kernel& k, const SimtAssume& assume);
@@ -129,6 +140,13 @@ Program transpose_program(Kernel& k, const SimtSchedule& s, const GpuDescription
 Program rows_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
 Program generic_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
 Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
+
+Program product_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
+
+struct ProductSize {  // nothing: a symbol says how many
+  std::optional<int64_t> batch, rows, columns, depth;
+};
+ProductSize product_size(Kernel& k);
 
 // A load whose elements lie side by side along `axis` in memory that is not written here: its affine rest is worth a vector access.
 bool contiguous_load(Kernel& k, const Inst& x, uint32_t axis);

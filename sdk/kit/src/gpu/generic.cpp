@@ -45,29 +45,8 @@ class GenericWriter {
   }
 
  private:
-  // The points of a few axes, which are numbered in their order.
-  struct Space {
-    std::vector<AxisGroup> groups;
-    std::vector<Expr> extents;  // of each group
-    Expr points = kOne;
-  };
-  template <class Axes>
-  Space space_of(const Axes& axes) {
-    Space out;
-    out.groups = collapse(k_, axes);
-    for (const AxisGroup& g : out.groups) {
-      for (const uint32_t outer : g.outer) copy_.set_axis(outer, kZero);
-      out.extents.push_back(copy_.index(g.extent));
-      out.points = b_.pool().mul(out.points, out.extents.back());
-    }
-    return out;
-  }
-  void go_to(const Space& space, Expr point) {
-    if (space.groups.size() == 1) return copy_.set_axis(space.groups[0].inner, point);
-    if (space.groups.empty()) return;
-    const std::vector<Expr> at = b_.pool().position(point, space.extents);
-    for (size_t g = 0; g < space.groups.size(); ++g) copy_.set_axis(space.groups[g].inner, at[g]);
-  }
+  Space space_of(const std::vector<uint32_t>& axes) { return kit::space_of(b_, copy_, k_, axes); }
+  void go_to(const Space& space, Expr point) { kit::go_to(b_, copy_, space, point); }
 
   // A running value: its registers, of one element each. Arg-reductions have the place as well.
   struct Slot {
@@ -94,25 +73,32 @@ class GenericWriter {
     const Space space = space_of(l.axes);
     const size_t before = taken_.size();
     std::vector<Reduction> all;
-    bool ordered = false;
+    std::vector<uint32_t> products, running;  // dots, which go from one point to the next
     for (const Item& i : l.body) {
       if (i.is_loop || k_.insts[i.id].op != Op::Reduce) continue;
       const Reducer r = reducer_of(k_, i.id);
       if (r.kind == ReduceKind::Welford || r.kind == ReduceKind::OnlineSoftmax)
         no_program(std::string("a reduction of kind ") + reduce_name(r.kind));
-      ordered = ordered || r.kind != ReduceKind::Dot;
-      all.push_back({i.id, r, slot(r)});
+      if (r.kind == ReduceKind::Dot) {
+        products.push_back(i.id);
+        running.push_back(slot(r).a);
+        clear(r, {running.back(), kNone});
+      } else {
+        all.push_back({i.id, r, slot(r)});
+      }
     }
-    if (!ordered) {
-      for (const Reduction& r : all) clear(r.reducer, r.leaf);
+    if (!products.empty() || all.empty()) {
       serial(space, [&] {
         items(l.body);
-        for (const Reduction& r : all) {
-          const Inst& x = k_.insts[r.inst];
-          b_.store(r.leaf.a, kZero, multiply_add(copy_.value(x.args[0]), copy_.value(x.args[1]), b_.load(r.leaf.a, kZero)));
+        for (size_t i = 0; i < products.size(); ++i) {
+          const Inst& x = k_.insts[products[i]];
+          b_.store(running[i], kZero,
+                   b_.multiply_add(copy_.value(x.args[0]), copy_.value(x.args[1]), b_.load(running[i], kZero)));
         }
       });
-      for (const Reduction& r : all) copy_.set_value(r.inst, b_.load(r.leaf.a, kZero));
+      for (size_t i = 0; i < products.size(); ++i) copy_.set_value(products[i], b_.load(running[i], kZero));
+    }
+    if (all.empty()) {
       taken_.resize(before);
       return;
     }
@@ -123,9 +109,7 @@ class GenericWriter {
       items(l.body);
       for (const Reduction& r : all) {
         const Inst& x = k_.insts[r.inst];
-        uint32_t v = copy_.value(x.args[0]);
-        if (r.reducer.kind == ReduceKind::Dot) v = b_.binary(Op::Mul, v, copy_.value(x.args[1]));
-        b_.store(r.leaf.a, kZero, v);
+        b_.store(r.leaf.a, kZero, copy_.value(x.args[0]));
         if (r.leaf.b != kNone) b_.store(r.leaf.b, kZero, b_.index(at));
       }
       b_.end_if(opened);
@@ -287,15 +271,6 @@ class GenericWriter {
       b_.store(x.b, kZero, b_.select(first, at, other));
     }
   }
-  uint32_t multiply_add(uint32_t a, uint32_t b, uint32_t sum) {
-    if (!is_float(b_.type_of(a))) return b_.binary(Op::Add, sum, b_.binary(Op::Mul, a, b));
-    Inst x;
-    x.op = Op::Fma;
-    x.type = b_.type_of(a);
-    x.args = {a, b, sum};
-    return b_.inst(x);
-  }
-
   Kernel& k_;
   SimtSchedule s_;
   SimtOrder o_;

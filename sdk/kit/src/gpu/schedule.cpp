@@ -55,7 +55,24 @@ bool reads_transposed(Kernel& k, const std::vector<AxisGroup>& groups) {
   return false;
 }
 
+bool is_product(const Kernel& k) {
+  return std::any_of(k.insts.begin(), k.insts.end(),
+                     [](const Inst& x) { return x.op == Op::Reduce && static_cast<ReduceKind>(x.id) == ReduceKind::Dot; });
+}
+// Reductions over a few points that do not lie side by side, as the windows of a pool.
+bool of_one_thread(Kernel& k) {
+  if (k.loops[0].across) return false;
+  constexpr int64_t kFew = 64;
+  const auto n = points(k, k.loops[0].axes);
+  if (!n || *n > kFew) return false;
+  for (const Inst& x : k.insts)
+    if (contiguous_load(k, x, k.loops[0].axes.back())) return false;
+  return true;
+}
+
 SimtForm form_of(Kernel& k) {
+  if (is_product(k)) return SimtForm::Product;
+  if (!k.loops.empty() && of_one_thread(k)) return SimtForm::Generic;
   if (k.loops.empty()) return reads_transposed(k, collapse(k, k.parallel)) ? SimtForm::Transpose : SimtForm::Pointwise;
   return k.loops[0].across ? SimtForm::Columns : SimtForm::Rows;
 }
@@ -123,10 +140,34 @@ SimtSchedule columns(Kernel& k, const SimtAssume& a) {
   return s;
 }
 
+SimtSchedule product(Kernel& k, const GpuDescription& d) {
+  SimtSchedule s;
+  s.form = SimtForm::Product;
+  const ProductSize n = product_size(k);
+  constexpr int64_t kSmall = 16;
+  // A tile that is mostly beyond the ends computes more than threads of their own do.
+  for (const auto& side : {n.rows, n.columns, n.depth})
+    if (side && *side < kSmall) return generic_schedule(d);
+  // The largest tile of which every unit gets one; a larger one loads less for each product.
+  s.tile = 128, s.rows = 8, s.vector = 8, s.unroll = 8;
+  const auto blocks = [&](int64_t tile) {
+    const int64_t rows = n.rows.value_or(4096), columns = n.columns.value_or(4096);
+    return n.batch.value_or(1) * ((rows + tile - 1) / tile) * ((columns + tile - 1) / tile);
+  };
+  if (blocks(128) < d.units) s.tile = 64, s.rows = 4, s.vector = 4, s.unroll = 16;
+  if (blocks(64) < d.units && d.wave <= 32) s.tile = 32, s.rows = 2, s.vector = 2;
+  bool wide = false;
+  for (const Inst& x : k.insts) wide = wide || x.type == Type::F64 || x.type == Type::I64 || x.type == Type::U64;
+  if (wide && s.tile == 128) s.tile = 64, s.rows = 4, s.vector = 4;
+  s.threads = s.tile / s.rows * (s.tile / s.vector);
+  return s;
+}
+
 }  // namespace
 
 const char* form_name(SimtForm f) {
-  static constexpr const char* names[kNumSimtForms] = {"pointwise", "transpose", "rows", "columns", "norm_backward", "generic"};
+  static constexpr const char* names[kNumSimtForms] = {"pointwise",     "transpose", "rows",   "columns",
+                                                       "norm_backward", "generic",   "product"};
   return names[static_cast<int>(f)];
 }
 
@@ -179,6 +220,8 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
       case SimtForm::Transpose: s = transpose(k, assume); break;
       case SimtForm::Rows: s = rows(k, device, order); break;
       case SimtForm::Columns: s = columns(k, assume); break;
+      case SimtForm::Product: s = product(k, device); break;
+      case SimtForm::Generic: break;
       default: s = pointwise(k, device, assume);
     }
   } catch (const sdk::Error& e) {
@@ -197,7 +240,7 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
         s.rows = 1;
       else if (s.form == SimtForm::Transpose)
         s = pointwise(k, device, assume);
-      else if (s.vector > 1 && s.form != SimtForm::Rows && s.form != SimtForm::Generic)
+      else if (s.vector > 1 && s.form != SimtForm::Rows && s.form != SimtForm::Generic && s.form != SimtForm::Product)
         s.vector /= 2;
       else if (s.form != SimtForm::Generic)
         s = generic_schedule(device);
@@ -243,6 +286,7 @@ Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& dev
       p = rows_program(k, s, device, order, assume);
       break;
     case SimtForm::Columns: p = columns_program(k, s, device, order, assume); break;
+    case SimtForm::Product: p = product_program(k, s, device, assume); break;
     case SimtForm::Generic: p = generic_program(k, s, device, order, assume); break;
     case SimtForm::NormBackward: no_program("it is one kernel, the backward pass of a norm is two");
   }
@@ -272,6 +316,17 @@ std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
       if (n.*number >= 1) add(n);
     }
   };
+  if (s.form == SimtForm::Product) {
+    for (int SimtSchedule::*number : {&SimtSchedule::tile, &SimtSchedule::rows, &SimtSchedule::vector, &SimtSchedule::unroll})
+      for (const bool up : {false, true}) {
+        SimtSchedule n = s;
+        n.*number = up ? s.*number * 2 : s.*number / 2;
+        if (n.*number < 1 || n.rows > n.tile || n.vector > n.tile) continue;
+        n.threads = n.tile / n.rows * (n.tile / n.vector);
+        add(n);
+      }
+    return all;
+  }
   if (s.form != SimtForm::Columns) both(&SimtSchedule::threads);
   if (s.form == SimtForm::Rows || s.form == SimtForm::NormBackward) both(&SimtSchedule::rows);
   if (s.form != SimtForm::Rows && s.form != SimtForm::NormBackward && s.form != SimtForm::Generic) both(&SimtSchedule::vector);

@@ -39,11 +39,11 @@ uint64_t fnv(std::string_view text) {  // FNV-1a, 64 bits
 }
 
 // `operand_of`: of each input buffer; may be null.
-Lowered lower_node(const sdk::Graph& g, const sdk::Node& n, std::vector<uint32_t>* operand_of) {
+Lowered lower_node(const sdk::Graph& g, const sdk::Node& n, const LowerOptions& options, std::vector<uint32_t>* operand_of) {
   NodePiece whole = piece_of(g, n);
   const Piece& p = whole.piece;
   if (p.inputs.size() + p.outputs.size() > SimtKernel::kMaxPointers / 2) throw Unfit{"more operands than a kernel takes"};
-  Lowered l = lower(p, kDraftName);
+  Lowered l = lower(p, kDraftName, options);
   if (l.symbol_dims.size() > SimtKernel::kMaxSizes) throw Unfit{"more symbolic sizes than a kernel takes"};
   if (operand_of) *operand_of = std::move(whole.operand_of);
   return l;
@@ -76,7 +76,7 @@ std::string SimtBackend::why_not(sdk::Graph g, sdk::Node n) {
   if (const std::string why = target_->why_unavailable(); !why.empty()) return why;
   if (!n.regions().empty() && !n.is("fused")) return "there is no kernel for an op with regions";
   try {
-    (void)lower_node(g, n, nullptr);
+    (void)lower_node(g, n, options_.lower, nullptr);
     return {};
   } catch (const Unfit& u) {
     return u.why;
@@ -93,7 +93,7 @@ sdk::Claim SimtBackend::claim(sdk::Graph g, sdk::Node n) {
 SimtBackend::WrittenKernel SimtBackend::draft(const sdk::Compile& c, bool log) {
   WrittenKernel d;
   try {
-    d.lowered = lower_node(c.graph(), c.node(), &d.operand_of);
+    d.lowered = lower_node(c.graph(), c.node(), options_.lower, &d.operand_of);
   } catch (const Unfit& u) {
     throw sdk::Error(
         TSR_BUG, "TSR-B005",

@@ -50,11 +50,18 @@ struct Lowered {
   std::vector<tsr_dim> symbol_dims;  // one per kernel symbol: the size that the launch passes
 };
 
+// What is lowered beside the pointwise ops, reductions and views that every family writes kernels for.
+struct LowerOptions {
+  // Products, convolutions, pools, and ops that read elsewhere than they write (gather_nd, dynamic_slice, pad in every mode). For families
+  // that run what has no schedule of its own; those with kernels for these leave it off, so that fusion takes none of them in.
+  bool everything = false;
+};
+
 // Can this node be part of a kernel? Its op, dtypes and attributes are looked at, not its neighbours. Empty: yes; else the reason.
-std::string why_not(sdk::Graph g, sdk::Node n);
+std::string why_not(sdk::Graph g, sdk::Node n, const LowerOptions& options = {});
 
 // Throws Unfit when the piece is no single kernel; sdk::Error for a fault. The kernel is verified.
-Lowered lower(const Piece& piece, const std::string& name);
+Lowered lower(const Piece& piece, const std::string& name, const LowerOptions& options = {});
 
 // For devices that pick from 32 numbers in registers in one instruction: calls of functions that have a form with tables become calls of that
 // form. The kernel's bits are then others, within the same bounds.

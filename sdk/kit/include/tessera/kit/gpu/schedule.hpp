@@ -23,18 +23,20 @@ enum class SimtForm : uint8_t {
   Columns,       // one reduction across rows: runs of rows beside each other, partial results folded by later launches
   NormBackward,  // a rows kernel and a columns kernel over the same tensor in one sweep
   Generic,       // one thread for each point, which runs all loops: what fits no other form
+  Product,       // a dot, tiles of its operands in shared memory, a rectangle of sums in registers
 };
-inline constexpr int kNumSimtForms = 6;
+inline constexpr int kNumSimtForms = 7;
 const char* form_name(SimtForm f);
 
 struct SimtSchedule {
   SimtForm form = SimtForm::Pointwise;
   int threads = 256;  // of a block; Rows: of a row
-  int rows = 1;       // Rows: of a block, beside each other; NormBackward: in flight
-  int vector = 1;     // elements of a thread side by side: Pointwise, Columns
-  int unroll =
-      1;  // Pointwise: vectors of a thread; Columns: rows in flight; NormBackward: 2 loads a row while the one before is computed
-  int tile = 32;            // Transpose: side of a tile
+  int rows = 1;       // Rows: of a block, beside each other; NormBackward: in flight; Product: of a thread
+  int vector = 1;     // elements of a thread side by side: Pointwise, Columns; Product: columns of a thread
+  // Pointwise: vectors of a thread; Columns: rows in flight; NormBackward: 2 loads a row while the one before is computed;
+  // Product: length of a step
+  int unroll = 1;
+  int tile = 32;            // Transpose, Product: side of a tile
   bool persistent = false;  // Rows: the row stays in registers from one loop to the next
   bool operator==(const SimtSchedule&) const = default;
 };

@@ -26,6 +26,8 @@ namespace tessera::kit {
 struct SimtOptions {
   // Chooses another schedule than the model's, of which programs can be made; for searches and tests. Empty: the model's.
   std::function<SimtSchedule(Kernel&, const SimtSchedule&, const GpuDescription&)> vary;
+  // What is taken beside the pointwise ops, reductions and views: everything that can be, by default.
+  LowerOptions lower{.everything = true};
 };
 
 // What was built of one unit, and the modules that were loaded from it, by device index.
