@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "node_program.hpp"
 #include "simt_kernel.hpp"
 
 namespace tessera::kit {
@@ -60,7 +61,7 @@ Program anonymous(Program p) {
 
 // One node on its way to a kernel. There are two programs where the first is right for some sizes only.
 struct SimtBackend::WrittenKernel {
-  Lowered lowered;
+  std::vector<tsr_dim> symbol_dims;
   std::vector<uint32_t> operand_of;
   std::string name, key;
   std::vector<Program> programs;
@@ -79,6 +80,7 @@ std::string SimtBackend::why_not(sdk::Graph g, sdk::Node n) {
     (void)lower_node(g, n, options_.lower, nullptr);
     return {};
   } catch (const Unfit& u) {
+    if (options_.lower.everything && n.regions().empty() && why_no_node_program(g, n).empty()) return {};
     return u.why;
   }
 }
@@ -92,24 +94,33 @@ sdk::Claim SimtBackend::claim(sdk::Graph g, sdk::Node n) {
 
 SimtBackend::WrittenKernel SimtBackend::draft(const sdk::Compile& c, bool log) {
   WrittenKernel d;
+  const GpuDescription& gpu = target_->description(index_of(c.p->device));
+  std::string schedule = "a program of its own";
   try {
-    d.lowered = lower_node(c.graph(), c.node(), options_.lower, &d.operand_of);
+    if (c.node().regions().empty() && options_.lower.everything && why_no_node_program(c.graph(), c.node()).empty()) {
+      NodeProgram p = node_program(c.graph(), c.node(), kDraftName, gpu);
+      d.operand_of = std::move(p.operand_of);
+      d.symbol_dims = std::move(p.symbol_dims);
+      d.programs.push_back(std::move(p.program));
+    } else {
+      Lowered l = lower_node(c.graph(), c.node(), options_.lower, &d.operand_of);
+      d.symbol_dims = std::move(l.symbol_dims);
+      Kernel& k = l.kernel;
+      // Names of the graph's values and sizes do not matter to the code, and need not be identifiers.
+      for (size_t i = 0; i < k.buffers.size(); ++i) k.buffers[i].name = "b" + std::to_string(i);
+      for (size_t i = 0; i < k.symbols.size(); ++i) k.symbols[i].name = "n" + std::to_string(i);
+      SimtSchedule s = choose_simt(k, gpu);
+      if (options_.vary) s = options_.vary(k, s, gpu);
+      d.programs.push_back(make_program(k, s, gpu));
+      if (!d.programs[0].require.empty() && s.form != SimtForm::Generic)
+        d.programs.push_back(make_program(k, generic_schedule(gpu), gpu));
+      schedule = to_text(s);
+    }
   } catch (const Unfit& u) {
     throw sdk::Error(
         TSR_BUG, "TSR-B005",
         std::string(device()) + " was asked to compile '" + std::string(c.node().op()) + "', which it cannot: " + u.why);
   }
-  Kernel& k = d.lowered.kernel;
-  // Names of the graph's values and sizes do not matter to the code, and need not be identifiers.
-  for (size_t i = 0; i < k.buffers.size(); ++i) k.buffers[i].name = "b" + std::to_string(i);
-  for (size_t i = 0; i < k.symbols.size(); ++i) k.symbols[i].name = "n" + std::to_string(i);
-  const GpuDescription& gpu = target_->description(index_of(c.p->device));
-  SimtSchedule s = choose_simt(k, gpu);
-  if (options_.vary) s = options_.vary(k, s, gpu);
-  Program p = make_program(k, s, gpu);
-  const bool limited = !p.require.empty();
-  d.programs.push_back(std::move(p));
-  if (limited && s.form != SimtForm::Generic) d.programs.push_back(make_program(k, generic_schedule(gpu), gpu));
   GpuModuleText text(target_->dialect());
   for (size_t i = 0; i < d.programs.size(); ++i) {
     if (i > 0) d.programs[i].name += "_any";
@@ -129,7 +140,7 @@ SimtBackend::WrittenKernel SimtBackend::draft(const sdk::Compile& c, bool log) {
     for (const GpuLaunch& l : d.launches.back()) d.entries.push_back(l.entry);
   }
   if (log && sdk::log_enabled("kernel_code"))
-    sdk::log("kernel_code", "// " + std::string(device()) + ": " + to_text(s) + "\n" + final_text.text());
+    sdk::log("kernel_code", "// " + std::string(device()) + ": " + schedule + "\n" + final_text.text());
   for (Program& x : d.programs) x = anonymous(std::move(x));
   return d;
 }
@@ -201,7 +212,7 @@ std::unique_ptr<sdk::Kernel> SimtBackend::compile(const sdk::Compile& c) {
   SimtKernel::Plan plan;
   plan.name = std::string(device()) + "." + d.name;
   plan.operands = d.operand_of;
-  for (const tsr_dim s : d.lowered.symbol_dims) plan.symbols.push_back(sdk::launch_dim(c, s));
+  for (const tsr_dim s : d.symbol_dims) plan.symbols.push_back(sdk::launch_dim(c, s));
   size_t entry = code->first;
   for (size_t i = 0; i < d.programs.size(); ++i) {
     plan.variants.push_back(SimtKernel::variant(std::move(d.programs[i]), d.launches[i], entry));

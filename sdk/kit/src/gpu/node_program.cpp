@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node_program.hpp"
+
+#include <algorithm>
+
+#include "tessera/dtypes.hpp"
+
+namespace tessera::kit {
+namespace {
+
+struct Writer {
+  std::string_view op;
+  void (*write)(NodeWriter&);
+};
+constexpr Writer kWriters[] = {
+    {"cumsum", write_scan},         {"cumprod", write_scan},    {"cummax", write_scan},
+    {"cummin", write_scan},         {"sort", write_sort},       {"topk", write_sort},
+    {"searchsorted", write_search}, {"scatter", write_scatter}, {"scatter_nd", write_scatter_nd},
+};
+
+}  // namespace
+
+std::string why_no_node_program(sdk::Graph, sdk::Node n) {
+  const std::string op(n.op());
+  if (std::none_of(std::begin(kWriters), std::end(kWriters), [&](const Writer& w) { return w.op == op; }))
+    return "op '" + op + "' is not generated";
+  const auto type = [&](const sdk::Value& v) -> std::string {
+    const uint32_t dtype = v.type().dtype();
+    return type_of(dtype) == Type::None ? "op '" + op + "' is not generated for " + std::string(dtype_name(dtype)) : "";
+  };
+  for (uint32_t i = 0; i < n.num_operands(); ++i)
+    if (const std::string why = type(n.operand(i)); !why.empty()) return why;
+  if (op == "scatter_nd" && TSR_DIM_IS_EXPR(n.operand(1).type().sizes().back()))
+    return "only the run tells how many numbers a tuple of indices has";
+  return {};
+}
+
+NodeProgram node_program(sdk::Graph g, sdk::Node n, const std::string& name, const GpuDescription& device) {
+  if (const std::string why = why_no_node_program(g, n); !why.empty()) unfit(why);
+  NodeWriter w(g, n, name, device);
+  for (const Writer& x : kWriters)
+    if (n.is(x.op)) x.write(w);
+  NodeProgram out = w.take();
+  check_program(out.program, device);
+  return out;
+}
+
+NodeWriter::NodeWriter(sdk::Graph g, sdk::Node n, const std::string& name, const GpuDescription& device)
+    : node(n), b(name, device), table_(g, k_.pool, &k_, {}), device_(device) {
+  std::vector<std::vector<Expr>> shapes;
+  const auto add = [&](const sdk::Value& v, Access access, const char* prefix, uint32_t number) {
+    shapes.push_back(table_.shape(v.type()));
+    k_.buffers.push_back({prefix + std::to_string(number), access, type_of(v.type().dtype()), k_.pool.product(shapes.back())});
+    return static_cast<uint32_t>(k_.buffers.size() - 1);
+  };
+  for (uint32_t i = 0; i < n.num_operands(); ++i) inputs_.push_back(add(n.operand(i), Access::In, "x", i));
+  for (uint32_t i = 0; i < n.num_results(); ++i) outputs_.push_back(add(n.result(i), Access::Out, "y", i));
+  for (size_t i = 0; i < k_.symbols.size(); ++i) k_.symbols[i].name = "n" + std::to_string(i);
+  declare_buffers(b, k_, {});
+  KernelCopy copy(b, k_, {});
+  for (const auto& s : shapes) {
+    shapes_.emplace_back();
+    for (const Expr e : s) shapes_.back().push_back(copy.index(e));
+  }
+}
+
+NodeProgram NodeWriter::take() {
+  NodeProgram out{std::move(b.p), table_.symbol_dims, {}};
+  for (uint32_t i = 0; i < inputs_.size(); ++i) out.operand_of.push_back(i);
+  return out;
+}
+
+size_t NodeWriter::axis(std::string_view attribute, uint32_t buffer) const {
+  const int64_t a = node.attr(attribute).as_int(), rank = static_cast<int64_t>(shapes_[buffer].size());
+  return static_cast<size_t>(a < 0 ? a + rank : a);
+}
+
+void NodeWriter::each(Expr count, const std::function<void(Expr)>& body) {
+  const int64_t threads = std::max(128, device_.wave);
+  b.begin_launch();
+  const Expr block = b.begin(Bind::Grid, "b", b.ceil_div(count, threads)),
+             thread = b.begin(Bind::Block, "t", pool().number(threads));
+  const Expr point = pool().add(b.scaled(block, threads), thread);
+  const bool opened = b.begin_if(b.below(point, count));
+  body(point);
+  b.end_if(opened);
+  b.end();
+  b.end();
+  b.end_launch();
+}
+
+uint32_t NodeWriter::convert(uint32_t v, Type to) {
+  if (b.type_of(v) == to) return v;
+  Inst x;
+  x.op = Op::Convert;
+  x.type = to;
+  x.args[0] = v;
+  return b.inst(x);
+}
+
+uint32_t NodeWriter::less(uint32_t x, uint32_t y) {
+  if (b.type_of(x) == Type::Bool) return both(no(x), y);
+  const uint32_t plain = b.binary(Op::Lt, x, y);
+  return is_float(b.type_of(x)) ? either(plain, both(b.binary(Op::Eq, x, x), is_nan(y))) : plain;
+}
+
+NodeWriter::Checked NodeWriter::checked(uint32_t buffer, Expr at, Expr size) {
+  const uint32_t i = convert(b.load(buffer, at), Type::I64), zero = b.constant(Type::I64, 0);
+  const uint32_t inside = both(b.binary(Op::Ge, i, zero), b.binary(Op::Lt, i, b.index(size)));
+  Inst check;
+  check.op = Op::Check;
+  check.id = kFaultIndex;
+  check.args[0] = inside;
+  b.inst(check);
+  return {pool().value(b.select(inside, i, zero)), inside};
+}
+
+}  // namespace tessera::kit
