@@ -141,6 +141,9 @@ TEST_CASE("config and plugin --json") {
   const Json check = document("plugin check " + library, "tessera.plugin_check/1");
   CHECK(check["ok"] == true);
   CHECK(check["factories"] == Json::parse(R"([{"kind": "pass", "name": "cse"}])"));
+  CHECK(check["devices"] == Json::array());
+  const std::string null = environment("TESSERA_BUILD_DIR") + "/lib/tessera/plugins/tessera.backend.null.so";
+  CHECK(document("plugin check " + null, "tessera.plugin_check/1")["devices"][0]["name"] == "null:0");
   const Json missing = document("plugin check nothing.so", "tessera.plugin_check/1", 2);
   CHECK(missing["ok"] == false);
   CHECK(missing["faults"][0]["code"] == "TSR-P001");

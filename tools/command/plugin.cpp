@@ -74,6 +74,12 @@ int check(const Options& options, const std::string& path) {
             << p.value("vendor", "") << ", ABI " << p.value("abi", "") << "\n";
   for (const Json& f : d.at("factories"))
     std::cout << "  provides " << f.value("kind", "") << " " << quote(f.value("name", "")) << "\n";
+  const auto add = [](const char* before, const Json& text) {
+    return text.is_string() ? before + text.get<std::string>() : "";
+  };
+  for (const Json& x : d.at("devices"))
+    std::cout << "  device " << x.value("name", "") << add(": ", x.at("description")) << add(", ", x.at("architecture"))
+              << add(", ", x.at("driver_version")) << "\n";
   for (const Json& o : p.at("options"))
     std::cout << "  option " << o.value("name", "") << " (" << o.value("type", "") << ", default " << o.value("default", "")
               << "): " << o.value("help", "") << "\n";

@@ -99,6 +99,34 @@ std::string plugin_list_json(const tsr_context_options* options, bool all) {
                         {"faults", faults_json(resolved.faults)}});
 }
 
+namespace {
+
+// What a plugin's devices say about themselves; one that cannot is a fault.
+Json devices_json(const PluginHost& plugins, Faults& faults) {
+  const auto text = [](const char* s) { return s ? Json(s) : Json(nullptr); };
+  Json out = Json::array();
+  for (const Factory* f : plugins.all(TSR_DEVICE)) {
+    const auto& table = *static_cast<const tsr_device_table*>(f->table);
+    for (uint32_t i = 0; i < table.count; ++i) {
+      tsr_device_info info{};
+      info.struct_size = sizeof info;
+      try {
+        throw_if(table.info(f->self, i, &info));
+      } catch (const Error& e) {
+        faults.add(e.family(), e.code(), e.message(), e.hint());
+        continue;
+      }
+      out.push_back({{"name", text(info.name)},
+                     {"description", text(info.description)},
+                     {"architecture", text(info.architecture)},
+                     {"driver_version", text(info.driver_version)}});
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string plugin_check_json(const std::string& path, const tsr_host& host) {
   Faults faults;
   Json out;
@@ -110,12 +138,17 @@ std::string plugin_check_json(const std::string& path, const tsr_host& host) {
     faults.add(TSR_USER, "TSR-P001",
                path + ": " + (there ? "no manifest '" + manifest_path.string() + "' beside it" : "no such file"),
                there ? "build the plugin with tessera_add_plugin(), which writes one" : "name a plugin's library or manifest");
-    out = {{"path", path}, {"ok", false}, {"plugin", nullptr}, {"factories", Json::array()}, {"faults", faults_json(faults)}};
+    out = {{"path", path},
+           {"ok", false},
+           {"plugin", nullptr},
+           {"factories", Json::array()},
+           {"devices", Json::array()},
+           {"faults", faults_json(faults)}};
     return json_text(out);
   }
   const Manifest m = read_manifest(manifest_path.string());
   check_manifest(m, faults);
-  Json factories = Json::array();
+  Json factories = Json::array(), devices = Json::array();
   std::vector<std::string> notices;
   if (faults.empty()) {
     std::vector<std::pair<std::string, Value>> defaults;
@@ -123,11 +156,13 @@ std::string plugin_check_json(const std::string& path, const tsr_host& host) {
     PluginHost plugins(host);
     plugins.load(m, OptionSet(std::move(defaults)), false, faults, &notices);
     for (const Factory* f : plugins.all()) factories.push_back({{"kind", kind_name(f->kind)}, {"name", f->name}});
+    devices = devices_json(plugins, faults);
   }
   out = {{"path", path},
          {"ok", faults.empty()},
          {"plugin", manifest_json(m)},
          {"factories", std::move(factories)},
+         {"devices", std::move(devices)},
          {"faults", faults_json(faults)}};
   return json_text(out);
 }
