@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The devices cuda:0, cuda:1, .. as the core asks for them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpu.hpp"
+
+namespace tessera::cuda {
+
+class Compiler;
+
+class CudaDevice final : public sdk::Device {
+ public:
+  // `versions`: what kernels are compiled with, for cache keys.
+  CudaDevice(const Driver& driver, const GpuOptions& options, std::shared_ptr<Compiler> compiler);
+
+  uint32_t count() const { return static_cast<uint32_t>(gpus_.size()); }
+  Gpu& gpu(uint32_t index);  // throws TSR-R002
+
+  void info(uint32_t index, tsr_device_info& out) override;
+  void* alloc(uint32_t index, size_t bytes, size_t align, tsr_stream* s) override;
+  void free(uint32_t index, void* p, tsr_stream* s) noexcept override;
+  void copy(uint32_t index, void* dst, const void* src, size_t bytes, uint32_t flags, tsr_stream* s) override;
+  void fill(uint32_t index, void* dst, uint8_t value, size_t bytes, tsr_stream* s) override;
+  tsr_stream* stream_create(uint32_t index) override;
+  void stream_destroy(uint32_t index, tsr_stream* s) noexcept override;
+  void stream_synchronize(uint32_t index, tsr_stream* s) override;
+  tsr_event* event_create(uint32_t index) override;
+  void event_destroy(uint32_t index, tsr_event* e) noexcept override;
+  void event_record(uint32_t index, tsr_event* e, tsr_stream* s) override;
+  void event_wait(uint32_t index, tsr_event* e, tsr_stream* s) override;
+  bool event_query(uint32_t index, tsr_event* e) override;
+  void event_synchronize(uint32_t index, tsr_event* e) override;
+  double event_elapsed(uint32_t index, tsr_event* from, tsr_event* to) override;
+  void* host_alloc(uint32_t index, size_t bytes) override;
+  void host_free(uint32_t index, void* p) noexcept override;
+  bool copies_strided() const override { return true; }
+  void copy_strided(uint32_t index, const tsr_tensor& dst, const tsr_tensor& src, tsr_stream* s) override;
+  bool copies_peer() const override { return true; }
+  void copy_peer(uint32_t index, void* dst, uint32_t from, const void* src, size_t bytes, tsr_stream* s) override;
+  bool wraps_streams() const override { return true; }
+  tsr_stream* stream_wrap(uint32_t index, void* native) override;
+  void* stream_native(uint32_t index, tsr_stream* s) override;
+
+ private:
+  Gpu& of(uint32_t index, const tsr_stream* s, const char* function);
+
+  struct Texts {
+    std::string name, architecture, description, versions;
+  };
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::vector<Texts> texts_;
+  std::shared_ptr<Compiler> compiler_;
+};
+
+}  // namespace tessera::cuda

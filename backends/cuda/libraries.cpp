@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libraries.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+namespace tessera::cuda {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string path_of(void* handle, const std::string& fallback) {
+  link_map* map = nullptr;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && *map->l_name) return map->l_name;
+  return fallback;
+}
+
+std::vector<std::string> split(const char* list) {
+  std::vector<std::string> out;
+  std::istringstream in(list ? list : "");
+  for (std::string item; std::getline(in, item, ':');)
+    if (!item.empty()) out.push_back(item);
+  return out;
+}
+
+// Folders that hold Python packages: those of libraries in this process, of the environment's variables and of the python3 on PATH.
+std::vector<std::string> package_folders() {
+  std::vector<std::string> out;
+  std::set<std::string> seen;
+  const auto add = [&](const fs::path& p) {
+    std::error_code ignored;
+    if (fs::is_directory(p / "nvidia", ignored) && seen.insert(p.string()).second) out.push_back(p.string());
+  };
+  const auto add_prefix = [&](const fs::path& prefix) {
+    std::error_code ignored;
+    for (const char* lib : {"lib", "lib64", "local/lib"})
+      for (const auto& entry : fs::directory_iterator(prefix / lib, ignored))
+        if (entry.path().filename().string().starts_with("python3")) {
+          add(entry.path() / "site-packages");
+          add(entry.path() / "dist-packages");
+        }
+  };
+  std::vector<std::string> loaded;
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* ctx) -> int {
+        if (object->dlpi_name && *object->dlpi_name) static_cast<std::vector<std::string>*>(ctx)->push_back(object->dlpi_name);
+        return 0;
+      },
+      &loaded);
+  for (const std::string& name : loaded)
+    for (const char* folder : {"/site-packages/", "/dist-packages/"})
+      if (const size_t at = name.find(folder); at != std::string::npos)
+        add(name.substr(0, at + std::string(folder).size() - 1));
+  for (const std::string& item : split(std::getenv("PYTHONPATH"))) add(item);
+  for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    if (const char* prefix = std::getenv(variable)) add_prefix(prefix);
+  for (const std::string& folder : split(std::getenv("PATH"))) {
+    const fs::path python = fs::path(folder) / "python3";
+    std::error_code ignored;
+    if (!fs::exists(python, ignored)) continue;
+    add_prefix(fs::path(folder).parent_path());
+    add_prefix(fs::canonical(python, ignored).parent_path().parent_path());
+    break;
+  }
+  if (const char* home = std::getenv("HOME")) add_prefix(fs::path(home) / ".local");
+  return out;
+}
+
+}  // namespace
+
+Library open_library(const LibraryNames& names, const std::string& wanted) {
+  Library out;
+  const auto attempt = [&](const std::string& path, int more) {
+    if (out.handle) return;
+    if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | more)) {
+      out.handle = handle;
+      out.path = path_of(handle, path);
+    } else if (more == 0) {
+      out.tried.push_back(path);
+    }
+  };
+  const auto attempt_folder = [&](const fs::path& folder) {
+    std::error_code ignored;
+    for (const char* soname : names.sonames)
+      if (fs::exists(folder / soname, ignored)) attempt((folder / soname).string(), 0);
+  };
+  for (const char* soname : names.sonames) attempt(soname, RTLD_NOLOAD);
+  if (out.handle) return out;
+  if (!wanted.empty()) {
+    std::error_code ignored;
+    if (fs::is_directory(wanted, ignored))
+      attempt_folder(wanted);
+    else
+      attempt(wanted, 0);
+    if (!out.handle && out.tried.empty()) out.tried.push_back(wanted);
+    return out;  // whoever names a place wants that one, and no other
+  }
+  for (const std::string& folder : package_folders())
+    for (const char* package : names.packages) attempt_folder(fs::path(folder) / "nvidia" / package / "lib");
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
+    if (const char* home = std::getenv(variable)) attempt_folder(fs::path(home) / "lib64");
+  attempt_folder("/usr/local/cuda/lib64");
+  for (const char* soname : names.sonames) attempt(soname, 0);
+  return out;
+}
+
+}  // namespace tessera::cuda

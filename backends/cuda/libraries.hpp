@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds NVIDIA's libraries at run time: in the process, where an option says, in Python packages, in a toolkit, at the system's places.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::cuda {
+
+struct Library {
+  void* handle = nullptr;  // null: not found
+  std::string path;        // of the file that was opened
+  std::vector<std::string> tried;
+};
+
+struct LibraryNames {
+  std::span<const char* const> sonames;   // newest first: "libnvrtc.so.13", "libnvrtc.so.12"
+  std::span<const char* const> packages;  // folders below nvidia/ of PyPI's packages: "cu13", "cuda_nvrtc"
+};
+
+// `wanted`: the value of an option, a file or a folder; "": none. Nothing is ever closed again.
+Library open_library(const LibraryNames& names, const std::string& wanted);
+
+}  // namespace tessera::cuda

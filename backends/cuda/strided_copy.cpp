@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strided_copy.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "compiler.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace tessera::cuda {
+
+namespace {
+
+namespace t = tessera::sdk;
+
+constexpr int kDims = 12;
+
+// The kernel's argument, by value. Sizes of dimensions that are not there are 1.
+struct Shape {
+  int64_t elements;
+  int64_t sizes[kDims], to[kDims], from[kDims];  // innermost first; strides in elements
+  int64_t rank;
+};
+
+constexpr char kText[] = R"(
+struct Shape { long long elements; long long sizes[12], to[12], from[12]; long long rank; };
+struct Wide { unsigned long long a, b; };
+template <class T> __device__ __forceinline__ void copy(T* to, const T* from, const Shape& s) {
+  long long i = (long long)blockIdx.x * 256 + threadIdx.x;
+  if (i >= s.elements) return;
+  long long x = 0, y = 0;
+  for (int d = 0; d < s.rank; ++d) {
+    const long long n = s.sizes[d], q = d + 1 < s.rank ? i / n : 0, r = i - q * n;
+    x += r * s.to[d];
+    y += r * s.from[d];
+    i = q;
+  }
+  to[x] = from[y];
+}
+extern "C" __global__ void __launch_bounds__(256) copy_1(unsigned char* to, const unsigned char* from, const Shape s) { copy(to, from, s); }
+extern "C" __global__ void __launch_bounds__(256) copy_2(unsigned short* to, const unsigned short* from, const Shape s) { copy(to, from, s); }
+extern "C" __global__ void __launch_bounds__(256) copy_4(unsigned* to, const unsigned* from, const Shape s) { copy(to, from, s); }
+extern "C" __global__ void __launch_bounds__(256) copy_8(unsigned long long* to, const unsigned long long* from, const Shape s) { copy(to, from, s); }
+extern "C" __global__ void __launch_bounds__(256) copy_16(Wide* to, const Wide* from, const Shape s) { copy(to, from, s); }
+)";
+
+struct Dim {
+  int64_t size, to, from;
+};
+
+}  // namespace
+
+void strided_copy(Gpu& gpu, Compiler& compiler, const tsr_tensor& dst, const tsr_tensor& src, tsr_stream* stream) {
+  const int64_t item = dtype_bits(static_cast<tsr_dtype>(dst.dtype)) / 8;
+  std::vector<Dim> dims;
+  int64_t elements = 1;
+  for (uint32_t i = 0; i < dst.rank; ++i) {
+    elements *= dst.sizes[i];
+    if (dst.sizes[i] != 1) dims.push_back({dst.sizes[i], dst.strides[i], src.strides[i]});
+  }
+  if (elements == 0) return;
+  // Innermost first by the destination, dimensions that run on in both tensors as one: most copies have two or three left.
+  std::stable_sort(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return std::llabs(a.to) < std::llabs(b.to); });
+  std::vector<Dim> merged;
+  for (const Dim& d : dims) {
+    if (!merged.empty() && d.to == merged.back().to * merged.back().size && d.from == merged.back().from * merged.back().size)
+      merged.back().size *= d.size;
+    else
+      merged.push_back(d);
+  }
+  if (merged.size() > kDims)
+    throw t::Error(TSR_ENVIRONMENT, "TSR-H010",
+                   "a copy between tensors of " + std::to_string(dst.rank) + " dimensions, " + std::to_string(merged.size()) +
+                       " of which cannot be taken as one, on '" + gpu.name() + "': expected at most " + std::to_string(kDims),
+                   "make one of the tensors row-major");
+  Shape shape{};
+  shape.elements = elements;
+  shape.rank = static_cast<int64_t>(merged.size());
+  for (size_t i = 0; i < merged.size(); ++i)
+    shape.sizes[i] = merged[i].size, shape.to[i] = merged[i].to, shape.from[i] = merged[i].from;
+  static const std::string text(kText);
+  const Function f = load_function(gpu, compiler.kept(text, gpu.architecture()), "copy_" + std::to_string(item));
+  const void *to = dst.data, *from = src.data;
+  void* const arguments[] = {&to, &from, &shape};
+  constexpr uint32_t sizes[] = {sizeof to, sizeof from, sizeof shape};
+  launch(f, static_cast<unsigned>((elements + 255) / 256), 256, 0, stream, arguments, sizes);
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs on the fake driver: the whole way from text to launches, with the reference's numbers.
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "support.hpp"
+
+using namespace tessera::test;
+
+namespace {
+
+const char* const kSoftmax = R"(graph @g(%x: f32[6, 300]@cuda:0) -> (f32[6, 300]@cuda:0) {
+  %y = softmax %x {axis = -1}
+  return %y
+})";
+
+std::string on_host(std::string text) {
+  for (size_t at; (at = text.find("@cuda:0")) != std::string::npos;) text.erase(at, 7);
+  for (size_t at; (at = text.find("cuda:0")) != std::string::npos;) text.replace(at, 6, "cpu");
+  return text;
+}
+
+void check_against_reference(const std::string& text, const std::vector<std::vector<int64_t>>& sizes) {
+  const e::Executable device = compile(cuda(), text), reference = compile(host(), on_host(text));
+  std::vector<e::Tensor> in, want_in;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    want_in.push_back(numbers(sizes[i], i + 1));
+    in.push_back(want_in.back().copy_to(gpu()));
+  }
+  const auto got = device.run(in), want = reference.run(want_in);
+  REQUIRE(got.size() == want.size());
+  for (size_t i = 0; i < got.size(); ++i) CHECK(difference(got[i], want[i]) < 1e-6);
+}
+
+}  // namespace
+
+TEST_CASE("softmax runs on the device in one kernel") {
+  check_against_reference(kSoftmax, {{6, 300}});
+  const std::string plan = compile(cuda(), kSoftmax).plan();
+  INFO(plan);
+  CHECK(plan.find("cuda.softmax") != std::string::npos);
+  CHECK(plan.find("copy ") == std::string::npos);
+}
+
+TEST_CASE("fused groups run as one kernel, with symbolic sizes by value") {
+  const std::string text = R"(graph @g(%x: f32[s0, 40]@cuda:0, %b: f32[40]@cuda:0) -> (f32[s0, 40]@cuda:0) {
+    %a = add %x, %b
+    %t = tanh %a
+    %y = mul %t, %x
+    return %y
+  })";
+  const e::Executable device = compile(cuda(), text), reference = compile(host(), on_host(text));
+  INFO(device.plan());
+  CHECK(device.plan().find("cuda.fused") != std::string::npos);
+  for (const int64_t rows : {1, 7, 33}) {
+    const e::Tensor x = numbers({rows, 40}, 1), b = numbers({40}, 2);
+    const auto got = device.run(std::vector<e::Tensor>{x.copy_to(gpu()), b.copy_to(gpu())});
+    CHECK(difference(got[0], reference.run(std::vector<e::Tensor>{x, b})[0]) < 1e-6);
+  }
+}
+
+TEST_CASE("a graph that names no device runs on the first one, and strided inputs are copied by a kernel") {
+  const std::string text = R"(graph @g(%x: f32[5, 8]) -> (f32[8, 5]) {
+    %t = transpose %x {perm = [1, 0]}
+    %y = exp %t
+    return %y
+  })";
+  const e::Tensor x = numbers({5, 8}, 3);
+  CHECK(difference(compile(cuda(), text).run(std::vector<e::Tensor>{x})[0],
+                   compile(host(), text).run(std::vector<e::Tensor>{x})[0]) < 1e-6);
+}
+
+TEST_CASE("an op without a kernel runs on the host between device kernels") {
+  check_against_reference(R"(graph @mlp(%x: f32[4, 16]@cuda:0, %w: f32[16, 8]@cuda:0, %b: f32[8]@cuda:0) -> (f32[4, 8]@cuda:0) {
+    %h = matmul %x, %w
+    %a = add %h, %b
+    %y = relu %a
+    return %y
+  })", {{4, 16}, {16, 8}, {8}});
+}
+
+TEST_CASE("faults of data reach the host") {
+  const std::string text = R"(graph @g(%x: f32[4, 3]@cuda:0, %i: i64[2]@cuda:0) -> (f32[2, 3]@cuda:0) {
+    %y = gather %x, %i {axis = 0}
+    return %y
+  })";
+  const e::Executable device = compile(cuda(), text);
+  e::Tensor i = e::Tensor::create(TSR_I64, std::vector<int64_t>{2});
+  static_cast<int64_t*>(i.data())[0] = 1, static_cast<int64_t*>(i.data())[1] = 9;
+  const std::string error = error_of([&] {
+    const auto y = device.run(std::vector<e::Tensor>{numbers({4, 3}, 1).copy_to(gpu()), i.copy_to(gpu())});
+    (void)y[0].copy_to(0);
+  });
+  INFO(error);
+  CHECK((error.starts_with("TSR-R042") || error.starts_with("TSR-R011")));
+}
+
+TEST_CASE("two threads on streams of their own") {
+  const e::Executable device = compile(cuda(), kSoftmax), reference = compile(host(), on_host(kSoftmax));
+  std::atomic<int> wrong{0};
+  const auto work = [&](uint64_t seed) {
+    const e::Stream stream(gpu());
+    const e::StreamScope scope(stream);
+    for (uint64_t i = 0; i < 5; ++i) {
+      const e::Tensor x = numbers({6, 300}, seed * 100 + i);
+      if (difference(device.run(std::vector<e::Tensor>{x.copy_to(gpu())})[0],
+                     reference.run(std::vector<e::Tensor>{x})[0]) > 1e-6)
+        ++wrong;
+    }
+  };
+  std::thread one(work, 1), two(work, 2);
+  one.join();
+  two.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("memory is given back, and running out of it names who holds what") {
+  const uint64_t before = used();
+  {
+    const e::Tensor x = numbers({1000, 1000}, 1).copy_to(gpu());
+    CHECK(used() >= before + 4000000);
+    const std::string error = error_of([&] { (void)e::Tensor::create(TSR_F32, std::vector<int64_t>{1 << 14, 1 << 14}, gpu()); });
+    INFO(error);
+    CHECK(error.starts_with("TSR-R001"));
+    CHECK(error.find("asked for 1073741824 bytes") != std::string::npos);
+    CHECK(error.find("the largest: 3.8 MiB") != std::string::npos);
+  }
+  CHECK(used() <= before + (1 << 22));
+}

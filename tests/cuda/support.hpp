@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts on the fake CUDA driver and on the host's reference, and tensors for both.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "fake_cuda.hpp"
+#include "tessera/embed.hpp"
+
+namespace tessera::test {
+
+namespace e = tessera::embed;
+
+// `options`: lines of [cuda]. `plugin`: how plugins.load names the backend.
+inline e::Context make_context(const std::string& options, const std::string& order = "\"cuda\", \"reference\"",
+                               const std::string& plugin = "\"tessera.backend.cuda\"", const std::string& more = "") {
+  e::ContextOptions o;
+  o.config_text =
+      "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.pass.fuse\", "
+      "\"tessera.backend.reference\", " +
+      plugin + "]\n[pipeline]\npasses = [\"fuse\"]\n[backends]\norder = [" + order + "]\n[cuda]\n" + options + more;
+  o.plugin_dirs = {TESSERA_PLUGIN_DIR};
+  return e::Context(o);
+}
+inline const std::string kFakeOptions = "driver = \"" FAKE_CUDA_LIBRARY "\"\nnvrtc = \"" FAKE_CUDA_LIBRARY "\"\n";
+
+inline const e::Context& cuda() {
+  static const e::Context c = make_context(kFakeOptions);
+  return c;
+}
+inline tsr_device gpu() { return cuda(), e::device("cuda:0"); }
+inline const e::Context& host() {
+  static const e::Context c = [] {
+    e::ContextOptions o;
+    o.config_text =
+        "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.reference\"]\n"
+        "[backends]\norder = [\"reference\"]\n";
+    o.plugin_dirs = {TESSERA_PLUGIN_DIR};
+    return e::Context(o);
+  }();
+  return c;
+}
+
+// The hooks of the fake.
+template <class F>
+F* hook(const char* name) {
+  static void* library = dlopen(FAKE_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<F*>(dlsym(library, name));
+}
+inline void fail(const char* function, int result, int after = 0) { hook<fake_cuda_fail_t>("fake_cuda_fail")(function, result, after); }
+inline uint64_t calls(const char* function) { return hook<fake_cuda_calls_t>("fake_cuda_calls")(function); }
+inline uint64_t used(int device = 0) { return hook<fake_cuda_used_t>("fake_cuda_used")(device); }
+
+inline e::Executable compile(const e::Context& c, const std::string& text) { return c.compile(c.parse(text, "test")); }
+
+inline e::Tensor numbers(const std::vector<int64_t>& sizes, uint64_t seed) {
+  e::Tensor t = e::Tensor::create(TSR_F32, sizes);
+  uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (int64_t i = 0; i < t.elements(); ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    static_cast<float*>(t.data())[i] = static_cast<float>(static_cast<int64_t>(state >> 40) % 2001 - 1000) / 256.0f;
+  }
+  return t;
+}
+
+inline bool same_bits(const e::Tensor& a, const e::Tensor& b) {
+  const e::Tensor x = a.copy_to(0), y = b.copy_to(0);
+  return x.sizes().size() == y.sizes().size() && std::equal(x.sizes().begin(), x.sizes().end(), y.sizes().begin()) &&
+         std::memcmp(x.data(), y.data(), static_cast<size_t>(x.elements()) * sizeof(float)) == 0;
+}
+
+// The largest difference, as a part of 1 + |b|.
+inline double difference(const e::Tensor& a, const e::Tensor& b) {
+  const e::Tensor x = a.copy_to(0), y = b.copy_to(0);
+  double worst = x.elements() == y.elements() ? 0 : 1e30;
+  for (int64_t i = 0; i < x.elements() && worst < 1e30; ++i) {
+    const double p = static_cast<const float*>(x.data())[i], q = static_cast<const float*>(y.data())[i];
+    const double d = p == q ? 0 : std::abs(p - q) / (1 + std::abs(q));
+    worst = d >= 0 && d < 1e30 ? std::max(worst, d) : 1e30;
+  }
+  return worst;
+}
+
+// "TSR-R001 message", or "" where nothing is thrown.
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const e::Error& error) {
+    return error.code() + " " + error.what();
+  }
+  return "";
+}
+
+}  // namespace tessera::test
