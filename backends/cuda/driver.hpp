@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of the CUDA driver's API that this backend calls, declared here so that building it needs no CUDA header. The library is opened
-// at run time. tests/declarations.cpp compares every line with cuda.h on a machine that has it.
+// at run time. tests/cuda/declarations.cpp compares every line with cuda.h on a machine that has it.
 #pragma once
 
 #include <cstddef>

@@ -9,8 +9,8 @@ using namespace tessera::test;
 
 TEST_CASE("an architecture that NVRTC does not know is told") {
   setenv("FAKE_CUDA", "sm=121", 1);
-  const std::string error =
-      error_of([] { (void)compile(cuda(), "graph @g(%x: f32[64]@cuda:0) -> (f32[64]@cuda:0) {\n  %y = exp %x\n  return %y\n}"); });
+  const std::string error = error_of(
+      [] { (void)compile(cuda(), "graph @g(%x: f32[64]@cuda:0) -> (f32[64]@cuda:0) {\n  %y = exp %x\n  return %y\n}"); });
   INFO(error);
   CHECK(error.starts_with("TSR-H009"));
   CHECK(error.find("does not know the architecture sm_121; it knows sm_75, sm_80, sm_90") != std::string::npos);

@@ -76,7 +76,8 @@ TEST_CASE("an op without a kernel runs on the host between device kernels") {
     %a = add %h, %b
     %y = relu %a
     return %y
-  })", {{4, 16}, {16, 8}, {8}});
+  })",
+                          {{4, 16}, {16, 8}, {8}});
 }
 
 TEST_CASE("faults of data reach the host") {
@@ -103,8 +104,8 @@ TEST_CASE("two threads on streams of their own") {
     const e::StreamScope scope(stream);
     for (uint64_t i = 0; i < 5; ++i) {
       const e::Tensor x = numbers({6, 300}, seed * 100 + i);
-      if (difference(device.run(std::vector<e::Tensor>{x.copy_to(gpu())})[0],
-                     reference.run(std::vector<e::Tensor>{x})[0]) > 1e-6)
+      if (difference(device.run(std::vector<e::Tensor>{x.copy_to(gpu())})[0], reference.run(std::vector<e::Tensor>{x})[0]) >
+          1e-6)
         ++wrong;
     }
   };
@@ -115,11 +116,14 @@ TEST_CASE("two threads on streams of their own") {
 }
 
 TEST_CASE("memory is given back, and running out of it names who holds what") {
+  if (hardware()) return;  // what others take would change the numbers
   const uint64_t before = used();
   {
     const e::Tensor x = numbers({1000, 1000}, 1).copy_to(gpu());
     CHECK(used() >= before + 4000000);
-    const std::string error = error_of([&] { (void)e::Tensor::create(TSR_F32, std::vector<int64_t>{1 << 14, 1 << 14}, gpu()); });
+    const std::string error = error_of([&] {
+      (void)e::Tensor::create(TSR_F32, std::vector<int64_t>{1 << 14, 1 << 14}, gpu());
+    });
     INFO(error);
     CHECK(error.starts_with("TSR-R001"));
     CHECK(error.find("asked for 1073741824 bytes") != std::string::npos);

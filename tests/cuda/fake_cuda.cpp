@@ -333,11 +333,11 @@ uint64_t fake_cuda_used(int device) {
 
 // Every function has the driver's name and parameters; ENTER_ANY is for those that need no context.
 #define EXPORT extern "C" __attribute__((visibility("default"))) CUresult
-#define ENTER_ANY(name)            \
-  Entered entered(name, false);    \
+#define ENTER_ANY(name)         \
+  Entered entered(name, false); \
   if (entered.result) return entered.result
-#define ENTER(name)                \
-  Entered entered(name, true);     \
+#define ENTER(name)            \
+  Entered entered(name, true); \
   if (entered.result) return entered.result
 
 EXPORT cuInit(unsigned) {
@@ -385,14 +385,19 @@ EXPORT cuDeviceGetName(char* name, int length, CUdevice) {
   return kSuccess;
 }
 EXPORT cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
-  static const std::map<int, int> values = {
-      {kMaxThreadsPerBlock, 1024},       {kWarpSize, 32},
-      {kClockRate, 1980000},             {kMultiprocessors, 132},
-      {kMemoryClockRate, 2619000},       {kMemoryBusWidth, 5120},
-      {kL2CacheSize, 50 << 20},          {kMaxThreadsPerMultiprocessor, 2048},
-      {kSharedPerMultiprocessor, 228 << 10}, {kRegistersPerMultiprocessor, 65536},
-      {kSharedPerBlockOptin, 227 << 10}, {kMaxBlocksPerMultiprocessor, 32},
-      {kMemoryPoolsSupported, 1}};
+  static const std::map<int, int> values = {{kMaxThreadsPerBlock, 1024},
+                                            {kWarpSize, 32},
+                                            {kClockRate, 1980000},
+                                            {kMultiprocessors, 132},
+                                            {kMemoryClockRate, 2619000},
+                                            {kMemoryBusWidth, 5120},
+                                            {kL2CacheSize, 50 << 20},
+                                            {kMaxThreadsPerMultiprocessor, 2048},
+                                            {kSharedPerMultiprocessor, 228 << 10},
+                                            {kRegistersPerMultiprocessor, 65536},
+                                            {kSharedPerBlockOptin, 227 << 10},
+                                            {kMaxBlocksPerMultiprocessor, 32},
+                                            {kMemoryPoolsSupported, 1}};
   if (attribute == kMajor) return *value = state().sm / 10, kSuccess;
   if (attribute == kMinor) return *value = state().sm % 10, kSuccess;
   const auto it = values.find(attribute);
@@ -634,8 +639,9 @@ EXPORT cuFuncSetAttribute(CUfunction function, int attribute, int value) {
   if (attribute != kFuncMaxDynamicShared || value + function->entry->shared_bytes > 227 << 10) return 1;
   return kSuccess;
 }
-EXPORT cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                      unsigned block_z, unsigned shared_bytes, CUstream stream, void** parameters, void** extra) {
+EXPORT cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** parameters,
+                      void** extra) {
   ENTER("cuLaunchKernel");
   if (function->device != current->device || stream->device != current->device) return 400;
   if (grid_x == 0 || grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 || block_x == 0 || block_x > 1024 || extra ||

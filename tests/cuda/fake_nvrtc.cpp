@@ -66,7 +66,8 @@ std::string compile(const std::string& text, std::string& log) {
   const std::string cuda = tessera::kit::cuda_dialect().prelude, sim = tessera::kit::sim_dialect().prelude;
   const bool ours = text.starts_with(cuda);
   std::string out = sim + (ours ? "" : kWords) + (ours ? text.substr(cuda.size()) : text) + "\n";
-  static const std::regex kernel(R"(extern "C" (?:KERNEL\(\d+\) void|__global__ void __launch_bounds__\(\d+\)) (\w+)\(([^)]*)\) \{)");
+  static const std::regex kernel(
+      R"(extern "C" (?:KERNEL\(\d+\) void|__global__ void __launch_bounds__\(\d+\)) (\w+)\(([^)]*)\) \{)");
   static const std::regex shared(R"(SHARED\((\w+), \w+, (\d+), (\d+)\))");
   std::string header;
   std::vector<std::pair<size_t, std::string>> kernels;  // where, name
@@ -88,8 +89,8 @@ std::string compile(const std::string& text, std::string& log) {
   std::ofstream(folder.path / "kernels.cpp") << out;
   const std::string command = std::string(FAKE_CUDA_COMPILER) +
                               " -std=c++20 -w -O1 -fPIC -shared -ffp-contract=off -fno-math-errno -o " +
-                              (folder.path / "kernels.so").string() + " " + (folder.path / "kernels.cpp").string() + " -lm 2> " +
-                              (folder.path / "log").string();
+                              (folder.path / "kernels.so").string() + " " + (folder.path / "kernels.cpp").string() +
+                              " -lm 2> " + (folder.path / "log").string();
   if (std::system(command.c_str()) != 0) {
     log = read_all(folder.path / "log");
     return {};

@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -15,6 +17,8 @@ namespace tessera::test {
 
 namespace e = tessera::embed;
 
+inline std::string plugin_directory() { return std::string(std::getenv("TESSERA_BUILD_DIR")) + "/lib/tessera/plugins"; }
+
 // `options`: lines of [cuda]. `plugin`: how plugins.load names the backend.
 inline e::Context make_context(const std::string& options, const std::string& order = "\"cuda\", \"reference\"",
                                const std::string& plugin = "\"tessera.backend.cuda\"", const std::string& more = "") {
@@ -23,13 +27,18 @@ inline e::Context make_context(const std::string& options, const std::string& or
       "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.pass.fuse\", "
       "\"tessera.backend.reference\", " +
       plugin + "]\n[pipeline]\npasses = [\"fuse\"]\n[backends]\norder = [" + order + "]\n[cuda]\n" + options + more;
-  o.plugin_dirs = {TESSERA_PLUGIN_DIR};
+  o.plugin_dirs = {plugin_directory()};
   return e::Context(o);
+}
+// Device tests run on a GPU too: TESSERA_TEST_CUDA=hardware in the environment.
+inline bool hardware() {
+  const char* where = std::getenv("TESSERA_TEST_CUDA");
+  return where && std::strcmp(where, "hardware") == 0;
 }
 inline const std::string kFakeOptions = "driver = \"" FAKE_CUDA_LIBRARY "\"\nnvrtc = \"" FAKE_CUDA_LIBRARY "\"\n";
 
 inline const e::Context& cuda() {
-  static const e::Context c = make_context(kFakeOptions);
+  static const e::Context c = make_context(hardware() ? "" : kFakeOptions);
   return c;
 }
 inline tsr_device gpu() { return cuda(), e::device("cuda:0"); }
@@ -39,7 +48,7 @@ inline const e::Context& host() {
     o.config_text =
         "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.backend.reference\"]\n"
         "[backends]\norder = [\"reference\"]\n";
-    o.plugin_dirs = {TESSERA_PLUGIN_DIR};
+    o.plugin_dirs = {plugin_directory()};
     return e::Context(o);
   }();
   return c;
@@ -51,7 +60,9 @@ F* hook(const char* name) {
   static void* library = dlopen(FAKE_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   return reinterpret_cast<F*>(dlsym(library, name));
 }
-inline void fail(const char* function, int result, int after = 0) { hook<fake_cuda_fail_t>("fake_cuda_fail")(function, result, after); }
+inline void fail(const char* function, int result, int after = 0) {
+  hook<fake_cuda_fail_t>("fake_cuda_fail")(function, result, after);
+}
 inline uint64_t calls(const char* function) { return hook<fake_cuda_calls_t>("fake_cuda_calls")(function); }
 inline uint64_t used(int device = 0) { return hook<fake_cuda_used_t>("fake_cuda_used")(device); }
 

@@ -184,6 +184,14 @@ TEST_CASE("text for GPUs agrees with the reference at both sizes of a wave") {
 }
 #endif
 
+// On a machine with a GPU: TESSERA_TEST_CUDA says every how many-th case runs.
+TEST_CASE("cuda agrees with the reference", "[.cuda]") {
+  const char* part = std::getenv("TESSERA_TEST_CUDA");
+  for (const char* file : {"shape", "index", "reduce", "linalg", "nn", "elementwise", "random"}) SECTION(file) {
+      run_file(file, "cuda", part ? std::strtoull(part, nullptr, 10) : 1);
+    }
+}
+
 TEST_CASE("every instruction set of the cpu backend agrees with the reference") {
   for (const std::string& backend : cpu_backends())
     for (const char* file : {"elementwise", "reduce", "linalg", "nn"})

@@ -77,6 +77,17 @@ const e::Context& sim_context(const std::string& wave) {
       .first->second;
 }
 
+// On a GPU, or on the driver and compiler that TESSERA_CUDA_LIBRARY names.
+const e::Context& cuda_context() {
+  static const e::Context c = [] {
+    const char* library = std::getenv("TESSERA_CUDA_LIBRARY");
+    const std::string fake = library ? "driver = \"" + std::string(library) + "\"\nnvrtc = \"" + library + "\"\n" : "";
+    return make_context(", \"tessera.backend.reference\", \"tessera.backend.cuda\"", "\"cuda\", \"reference\"",
+                        "[cuda]\n" + fake);
+  }();
+  return c;
+}
+
 }  // namespace
 
 const e::Context& context() {
@@ -93,6 +104,7 @@ e::Executable compile(const std::string& text, const std::string& backend) {
     if (backend.starts_with("cpu+fuse+map:")) c.run_passes(g);  // fuse runs when backends are known, with compile()
     return c.compile(std::move(g), sim ? "sim,reference" : "cpu,eager");
   }
+  if (backend == "cuda") return cuda_context().compile(cuda_context().parse(text, "case"), "cuda,reference");
   return context().compile(context().parse(text, "case"), backend);
 }
 
