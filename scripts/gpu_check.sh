@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: gpu_check.sh PART OUT    checks the CUDA backend on a machine with an NVIDIA GPU, from what scripts/gpu_pack.sh packed
+# (source/scripts/gpu_check.sh in it) and without a network. PART: device, ops, kernels, sanitizer, or several joined by commas. Each
+# step has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all steps.
+set -uo pipefail
+parts=$1 out=$(mkdir -p "$2" && readlink -f "$2")
+packed=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
+export TESSERA_SOURCE_DIR=$packed/source TESSERA_BUILD_DIR=$packed TESSERA_CACHE_DIR= TESSERA_TRACE= OMP_WAIT_POLICY=passive
+export LD_LIBRARY_PATH=$packed/lib:$packed/lib/system${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+PATH=$packed/bin:$PATH
+cd "$packed/source"
+table=()
+failed=0
+
+# step NAME SECONDS COMMAND...: the whole output goes to OUT/NAME.log, its end to the terminal.
+step() {
+  local name=$1 limit=$2 begin=$SECONDS status=0
+  shift 2
+  echo "== $name"
+  timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1 || status=$?
+  local word=ok
+  [ $status -eq 0 ] || { word="FAILED ($status)" && failed=1; }
+  tail -n "${LINES_OF_STEP:-12}" "$out/$name.log" | cut -c1-220
+  table+=("$(printf '%-28s %-14s %4d s' "$name" "$word" $((SECONDS - begin)))")
+}
+has() { [[ ",$parts," == *",$1,"* ]]; }
+
+device_part() {
+  step machine 20 bash -c 'nvidia-smi -L; nvidia-smi --query-gpu=driver_version,clocks.sm,clocks.mem,memory.used --format=csv; uname -r
+    ldd --version | head -1; g++ --version | head -1; nvcc --version | tail -2; ls -d /usr/local/cuda*
+    python3 -c "import torch, sys; print(sys.executable, torch.__version__)"
+    find / -name "libnvrtc.so*" -o -name "libcublasLt.so*" -o -name "libcudnn.so*" 2>/dev/null | grep -v /proc/ | head -20'
+  step plugin-check 30 tessera plugin check "$packed/lib/tessera/plugins/tessera.backend.cuda.so"
+  step declarations 60 g++ -std=c++20 -fsyntax-only -Ibackends/cuda -Isdk/include -I/usr/local/cuda/include tests/cuda/declarations.cpp
+  for test in graph_test device_test; do
+    LINES_OF_STEP=40 step "$test" 90 env TESSERA_TEST_CUDA=hardware "$packed/tests/cuda_tests" "-#" "[#$test]"
+  done
+  for model in softmax mlp; do
+    step "run-$model" 30 tessera run tests/cuda/models/$model.tsr --config configs/cuda.toml --dim s0=1000 --memory
+    step "compare-$model" 60 tessera compare configs/reference.toml configs/cuda.toml tests/cuda/models/$model.tsr --dim s0=200 --no-time --max-abs 1e-5
+  done
+}
+
+ops_part() {  # all files at once: most of the time goes into compiling
+  local files=(shape index reduce linalg nn elementwise random) pids=() file begin=$SECONDS
+  for file in "${files[@]}"; do
+    TESSERA_TEST_CUDA=${TESSERA_CUDA_PART:-3} timeout -k 5 "${OPS_SECONDS:-200}" "$packed/tests/differential_tests" "[.cuda]" -c "$file" \
+      >"$out/ops-$file.log" 2>&1 &
+    pids+=($!)
+  done
+  for i in "${!files[@]}"; do
+    local status=0 word=ok
+    wait "${pids[$i]}" || status=$?
+    [ $status -eq 0 ] || { word="FAILED ($status)" && failed=1; }
+    table+=("$(printf '%-28s %-14s %4d s' "ops-${files[$i]}" "$word" $((SECONDS - begin)))")
+    grep -E 'cases failed' "$out/ops-${files[$i]}.log" | head -3
+    [ $status -eq 0 ] || grep -E 'cases:[0-9]+ on|result|error' "$out/ops-${files[$i]}.log" | head -12 | cut -c1-260
+  done
+}
+
+kernels_part() {
+  LINES_OF_STEP=45 step bench-cuda 150 bench-cuda
+  nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader
+}
+
+sanitizer_part() {
+  for tool in memcheck racecheck; do
+    LINES_OF_STEP=15 step "$tool" 90 env TESSERA_TEST_CUDA=hardware compute-sanitizer --tool $tool --error-exitcode 9 \
+      "$packed/tests/cuda_tests" "-#" "[#device_test],[#graph_test]"
+  done
+}
+
+for part in device kernels ops sanitizer; do
+  has $part && ${part}_part
+done
+echo "== all steps"
+printf '%s\n' "${table[@]}"
+exit $failed

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: scripts/gpu_pack.sh OUT.tar.xz [BUILD]    packs what scripts/gpu_check.sh runs on a machine with a GPU and nothing else of
+# this project: the command, the plugins that the checks load, the tests, and the system's libraries that they need. BUILD is
+# build/release unless it is given, and is built already.
+set -euo pipefail
+root=$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)
+. "$root/scripts/common.sh"
+out=$(readlink -f "$(dirname "$1")")/$(basename "$1") build=$(readlink -f "${2:-$root/build/release}")
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+packed=$tree/tessera-gpu
+mkdir -p "$packed"/{bin,tests/cuda,lib/tessera/plugins,lib/system,source/tests/differential}
+cp "$build"/bin/{tessera,bench-cuda} "$packed/bin"
+cp "$build"/tests/{cuda_tests,differential_tests} "$packed/tests"
+cp "$build"/tests/cuda/libfake_cuda.so "$packed/tests/cuda"
+cp "$build"/lib/libtessera.so "$packed/lib"
+for id in opset.standard frontend.text frontend.cpp backend.{cuda,eager,reference,null} store.disk \
+  pass.{canonicalize,constant_fold,cse,recognise,dce,decompose,fuse}; do
+  cp "$build"/lib/tessera/plugins/tessera.$id.{so,toml} "$packed/lib/tessera/plugins"
+done
+cd "$root"
+cp -r configs scripts "$packed/source"
+cp -r tests/cuda "$packed/source/tests"
+cp -r tests/differential/cases "$packed/source/tests/differential"
+mkdir -p "$packed/source/backends" "$packed/source/sdk" "$packed/source/benchmarks"
+cp -r backends/cuda "$packed/source/backends"
+cp -r sdk/include "$packed/source/sdk"
+cp -r benchmarks/cuda benchmarks/cuda-kernels "$packed/source/benchmarks"
+# Libraries that are no part of every Linux. libstdc++ and libgcc: the machine's own, which must be as new as this one's.
+find "$packed" -type f \( -name '*.so' -o -path '*/bin/*' -o -path '*/tests/*_tests' \) -exec ldd {} + 2>/dev/null |
+  awk '$3 ~ /^\// {print $3}' | sort -u |
+  grep -Ev '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*|libtessera)\.so' |
+  while read -r library; do cp -L "$library" "$packed/lib/system"; done
+# Manifests hold the hash of their library: plugins stay as they are.
+strip --strip-unneeded "$packed"/bin/* "$packed"/tests/*_tests "$packed"/lib/libtessera.so "$packed"/lib/system/*
+tar -C "$tree" -c tessera-gpu | xz -T0 -6 >"$out"
+size=$(stat -c %s "$out")
+say "$out, $((size / 1000000)) MB" >&2
+[ "$size" -le 60000000 ] || die "the archive is larger than 60 MB"
