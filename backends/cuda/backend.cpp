@@ -2,6 +2,7 @@
 // The plugin: devices cuda:0, cuda:1, .. and the backend that runs the kit's kernels on them.
 #include "compiler.hpp"
 #include "device.hpp"
+#include "product.hpp"
 #include "target.hpp"
 #include "tessera/kit/gpu/simt_backend.hpp"
 
@@ -22,22 +23,43 @@ struct Shared {
     compiler = std::make_shared<Compiler>(std::string(options.get_string("nvrtc", "")));
     GpuOptions gpu;
     gpu.sync = options.get_bool("sync", false);
-    device = std::make_shared<CudaDevice>(driver, gpu, compiler);
+    const std::string wanted(options.get_string("cublaslt", ""));
+    const std::string blas = wanted == "off" ? std::string() : Blas::locate(wanted);
+    device = std::make_shared<CudaDevice>(driver, gpu, compiler, blas.empty() ? "" : "cuBLASLt " + blas);
     target = make_target(device, compiler);
   }
 };
 
-// What no kernel of the kit computes is decomposed, or runs on the next backend of the config.
+// Products go to cuBLASLt, everything else to the kit's kernels. What neither computes is decomposed, or runs on the next backend of the
+// config.
 class CudaBackend final : public kit::SimtBackend {
  public:
-  using SimtBackend::SimtBackend;
+  CudaBackend(std::shared_ptr<kit::SimtTarget> target, std::unique_ptr<Products> products)
+      : SimtBackend(std::move(target)), products_(std::move(products)) {}
 
   t::Claim claim(t::Graph g, t::Node n) override {
+    if (n.is("dot_general") && products_->why_not(n).empty()) return t::yes();
+    if ((n.is("matmul") || n.is("linear")) && products_->available())
+      return t::decompose("products are dot_general's, which cuBLASLt computes");
     const t::Claim c = SimtBackend::claim(g, n);
     if (c.claim != TSR_CLAIM_YES && t::log_enabled("perf_hints"))
-      t::log("perf_hints", "cuda has no kernel for '" + std::string(n.op()) + "': " + why_not(g, n));
+      t::log("perf_hints", "cuda has no kernel for '" + std::string(n.op()) + "': " + SimtBackend::why_not(g, n) +
+                               (n.is("dot_general") ? "; " + products_->why_not(n) : ""));
     return c;
   }
+  std::unique_ptr<t::Kernel> compile(const t::Compile& c) override {
+    return generates(c.graph(), c.node()) ? SimtBackend::compile(c) : products_->compile(c);
+  }
+  std::unique_ptr<t::Kernel> deserialize(std::string_view bytes) override {
+    std::unique_ptr<t::Kernel> product = products_->restore(bytes);
+    return product ? std::move(product) : SimtBackend::deserialize(bytes);
+  }
+
+ protected:
+  bool generates(t::Graph, t::Node n) override { return !n.is("dot_general") || !products_->why_not(n).empty(); }
+
+ private:
+  std::unique_ptr<Products> products_;
 };
 
 }  // namespace
@@ -48,5 +70,7 @@ TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
   namespace cuda = tessera::cuda;
   static const cuda::Shared shared(plugin.options);  // where it throws, the next instance tries again
   plugin.add_device("cuda", shared.device->count(), shared.device);
-  plugin.add_backend("cuda", std::make_unique<cuda::CudaBackend>(shared.target));
+  auto products = std::make_unique<cuda::Products>(shared.device, std::string(plugin.options.get_string("cublaslt", "")),
+                                                   plugin.options.get_bool("tf32", false));
+  plugin.add_backend("cuda", std::make_unique<cuda::CudaBackend>(shared.target, std::move(products)));
 }

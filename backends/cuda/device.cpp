@@ -2,6 +2,7 @@
 #include "device.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "compiler.hpp"
@@ -30,17 +31,26 @@ double flops_per_second(const Gpu& g) {
 
 }  // namespace
 
-CudaDevice::CudaDevice(const Driver& driver, const GpuOptions& options, std::shared_ptr<Compiler> compiler)
+CudaDevice::CudaDevice(const Driver& driver, const GpuOptions& options, std::shared_ptr<Compiler> compiler,
+                       const std::string& libraries)
     : compiler_(std::move(compiler)) {
   int count = 0;
   check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
   for (int i = 0; i < count; ++i) {
     gpus_.push_back(std::make_unique<Gpu>(driver, i, options));
     const Gpu& g = *gpus_.back();
-    texts_.push_back({g.name(), g.architecture(), g.model() + " (driver " + driver.path + ", NVRTC " + compiler_->path() + ")",
+    texts_.push_back({g.name(), g.architecture(),
+                      g.model() + " (driver " + driver.path + ", NVRTC " + compiler_->path() +
+                          (libraries.empty() ? "" : ", " + libraries) + ")",
                       "CUDA " + std::to_string(driver.version / 1000) + "." + std::to_string(driver.version % 1000 / 10) +
                           ", NVRTC " + compiler_->version_text()});
   }
+}
+
+uint32_t CudaDevice::index_of(tsr_device d) {
+  const std::string_view name = t::host().core->device_name(d);
+  const size_t colon = name.rfind(':');
+  return colon == name.npos ? 0 : static_cast<uint32_t>(std::strtoul(name.data() + colon + 1, nullptr, 10));
 }
 
 Gpu& CudaDevice::gpu(uint32_t index) {
@@ -103,8 +113,10 @@ void CudaDevice::copy(uint32_t index, void* dst, const void* src, size_t bytes, 
       g.queued(s, "a copy to the device");
       if (later) return;
       // The driver has staged pageable memory when it returns; pinned memory it reads when the stream comes to it.
-      unsigned type = 0;
-      if (d.cuPointerGetAttribute(&type, kPointerMemoryType, address(src)) == kSuccess && type != 0)
+      unsigned type = 0;  // stays 0 for memory that the driver does not know
+      int attribute = kPointerMemoryType;
+      void* value = &type;
+      if (d.cuPointerGetAttributes(1, &attribute, &value, address(src)) == kSuccess && type != 0)
         g.check(d.cuStreamSynchronize(s->native), "cuStreamSynchronize");
       return;
     }

@@ -14,8 +14,10 @@ class Compiler;
 
 class CudaDevice final : public sdk::Device {
  public:
-  // `versions`: what kernels are compiled with, for cache keys.
-  CudaDevice(const Driver& driver, const GpuOptions& options, std::shared_ptr<Compiler> compiler);
+  // `libraries`: files of others that are used, for people.
+  CudaDevice(const Driver& driver, const GpuOptions& options, std::shared_ptr<Compiler> compiler,
+             const std::string& libraries = {});
+  static uint32_t index_of(tsr_device d);  // 1 of "cuda:1"
 
   uint32_t count() const { return static_cast<uint32_t>(gpus_.size()); }
   Gpu& gpu(uint32_t index);  // throws TSR-R002

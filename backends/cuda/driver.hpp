@@ -103,7 +103,7 @@ struct FillNode {  // CUDA_MEMSET_NODE_PARAMS_v1
   F(cuMemFreeAsync, (CUdeviceptr p, CUstream stream))                                                                     \
   F(cuMemHostAlloc, (void** out, size_t bytes, unsigned flags))                                                           \
   F(cuMemFreeHost, (void* p))                                                                                             \
-  F(cuPointerGetAttribute, (void* value, int attribute, CUdeviceptr p))                                                   \
+  F(cuPointerGetAttributes, (unsigned count, int* attributes, void** values, CUdeviceptr p))                              \
   F(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void* from, size_t bytes, CUstream stream))                              \
   F(cuMemcpyDtoHAsync_v2, (void* to, CUdeviceptr from, size_t bytes, CUstream stream))                                    \
   F(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                              \

@@ -75,40 +75,65 @@ std::vector<std::string> package_folders() {
 
 }  // namespace
 
-Library open_library(const LibraryNames& names, const std::string& wanted) {
-  Library out;
-  const auto attempt = [&](const std::string& path, int more) {
-    if (out.handle) return;
-    if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | more)) {
-      out.handle = handle;
-      out.path = path_of(handle, path);
-    } else if (more == 0) {
-      out.tried.push_back(path);
-    }
-  };
-  const auto attempt_folder = [&](const fs::path& folder) {
+namespace {
+
+// Where a library may lie, best first: files that are there, then names that the dynamic linker may know.
+std::vector<std::string> candidates(const LibraryNames& names, const std::string& wanted) {
+  std::vector<std::string> out;
+  const auto add_folder = [&](const fs::path& folder) {
     std::error_code ignored;
     for (const char* soname : names.sonames)
-      if (fs::exists(folder / soname, ignored)) attempt((folder / soname).string(), 0);
+      if (fs::exists(folder / soname, ignored)) out.push_back((folder / soname).string());
   };
-  for (const char* soname : names.sonames) attempt(soname, RTLD_NOLOAD);
-  if (out.handle) return out;
-  if (!wanted.empty()) {
+  if (!wanted.empty()) {  // whoever names a place wants that one, and no other
     std::error_code ignored;
     if (fs::is_directory(wanted, ignored))
-      attempt_folder(wanted);
+      add_folder(wanted);
     else
-      attempt(wanted, 0);
-    if (!out.handle && out.tried.empty()) out.tried.push_back(wanted);
-    return out;  // whoever names a place wants that one, and no other
+      out.push_back(wanted);
+    return out;
   }
   for (const std::string& folder : package_folders())
-    for (const char* package : names.packages) attempt_folder(fs::path(folder) / "nvidia" / package / "lib");
+    for (const char* package : names.packages) add_folder(fs::path(folder) / "nvidia" / package / "lib");
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* home = std::getenv(variable)) attempt_folder(fs::path(home) / "lib64");
-  attempt_folder("/usr/local/cuda/lib64");
-  for (const char* soname : names.sonames) attempt(soname, 0);
+    if (const char* home = std::getenv(variable)) add_folder(fs::path(home) / "lib64");
+  add_folder("/usr/local/cuda/lib64");
+  for (const char* soname : names.sonames) out.emplace_back(soname);
   return out;
+}
+
+// One that the process has loaded already.
+void* loaded_library(const LibraryNames& names) {
+  for (const char* soname : names.sonames)
+    if (void* handle = dlopen(soname, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) return handle;
+  return nullptr;
+}
+
+}  // namespace
+
+Library open_library(const LibraryNames& names, const std::string& wanted) {
+  Library out;
+  out.handle = loaded_library(names);
+  if (out.handle) {
+    out.path = path_of(out.handle, names.sonames[0]);
+    return out;
+  }
+  for (const std::string& path : candidates(names, wanted)) {
+    out.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (out.handle) {
+      out.path = path_of(out.handle, path);
+      return out;
+    }
+    out.tried.push_back(path);
+  }
+  if (out.tried.empty()) out.tried.push_back(wanted);
+  return out;
+}
+
+std::string locate_library(const LibraryNames& names, const std::string& wanted) {
+  if (void* handle = loaded_library(names)) return path_of(handle, names.sonames[0]);
+  const std::vector<std::string> all = candidates(names, wanted);
+  return all.empty() ? std::string() : all[0];
 }
 
 }  // namespace tessera::cuda

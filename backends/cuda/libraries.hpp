@@ -23,4 +23,7 @@ struct LibraryNames {
 // `wanted`: the value of an option, a file or a folder; "": none. Nothing is ever closed again.
 Library open_library(const LibraryNames& names, const std::string& wanted);
 
+// What open_library would try first, without opening it; empty: nothing.
+std::string locate_library(const LibraryNames& names, const std::string& wanted);
+
 }  // namespace tessera::cuda

@@ -73,19 +73,20 @@ struct Program {
 const Program kPrograms[] = {
     {"add", "graph @g(%x: T[R, C], %y: T[R, C]) -> (T[R, C]) {\n  %z = add %x, %y\n  return %z\n}"},
     {"gelu", "graph @g(%x: T[R, C], %b: T[C]) -> (T[R, C]) {\n  %a = add %x, %b\n  %y = gelu %a\n  return %y\n}"},
-    {"swiglu",
-     "graph @g(%x: T[R, C], %y: T[R, C]) -> (T[R, C]) {\n  %s = silu %x\n  %z = mul %s, %y\n  return %z\n}"},
+    {"swiglu", "graph @g(%x: T[R, C], %y: T[R, C]) -> (T[R, C]) {\n  %s = silu %x\n  %z = mul %s, %y\n  return %z\n}"},
     {"softmax", "graph @g(%x: T[R, C]) -> (T[R, C]) {\n  %y = softmax %x {axis = -1}\n  return %y\n}"},
     {"layer_norm",
      "graph @g(%x: T[R, C], %w: T[C], %b: T[C]) -> (T[R, C]) {\n  %y = layer_norm %x, %w, %b {axis = -1}\n  return %y\n}"},
     {"residual_rms_norm",
-     "graph @g(%x: T[R, C], %r: T[R, C], %w: T[C]) -> (T[R, C], T[R, C]) {\n  %s = add %x, %r\n  %y = rms_norm %s, %w {axis = -1}\n"
+     "graph @g(%x: T[R, C], %r: T[R, C], %w: T[C]) -> (T[R, C], T[R, C]) {\n  %s = add %x, %r\n  %y = rms_norm %s, %w {axis = "
+     "-1}\n"
      "  return %y, %s\n}"},
     {"row_sum", "graph @g(%x: T[R, C]) -> (T[R]) {\n  %y = reduce_sum %x {axes = [1]}\n  return %y\n}"},
     {"column_sum", "graph @g(%x: T[R, C]) -> (T[C]) {\n  %y = reduce_sum %x {axes = [0]}\n  return %y\n}"},
     {"full_sum", "graph @g(%x: T[R, C]) -> (T[]) {\n  %y = reduce_sum %x {axes = [0, 1]}\n  return %y\n}"},
     {"transpose_add",
-     "graph @g(%x: T[C, R], %y: T[R, C]) -> (T[R, C]) {\n  %t = transpose %x {perm = [1, 0]}\n  %z = add %t, %y\n  return %z\n}"},
+     "graph @g(%x: T[C, R], %y: T[R, C]) -> (T[R, C]) {\n  %t = transpose %x {perm = [1, 0]}\n  %z = add %t, %y\n  return "
+     "%z\n}"},
 };
 
 std::string program_text(const Program& p, const char* dtype, int64_t rows, int64_t columns) {
@@ -143,10 +144,12 @@ std::vector<std::vector<int64_t>> input_sizes(const e::Executable& program) {
 e::Context make_context(bool fused) {
   e::ContextOptions o;
   const char* fake = std::getenv("TESSERA_CUDA_LIBRARY");
-  const std::string library = fake ? "driver = \"" + std::string(fake) + "\"\nnvrtc = \"" + fake + "\"\n" : "";
-  o.config_text = std::string("[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.pass.fuse\", ") +
-                  "\"tessera.backend.reference\", \"tessera.backend.cuda\"]\n[pipeline]\npasses = [" + (fused ? "\"fuse\"" : "") +
-                  "]\n[backends]\norder = [\"cuda\", \"reference\"]\n[cuda]\n" + library;
+  const std::string library =
+      fake ? "driver = \"" + std::string(fake) + "\"\nnvrtc = \"" + fake + "\"\ncublaslt = \"" + fake + "\"\n" : "";
+  o.config_text =
+      std::string("[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.pass.fuse\", ") +
+      "\"tessera.backend.reference\", \"tessera.backend.cuda\"]\n[pipeline]\npasses = [" + (fused ? "\"fuse\"" : "") +
+      "]\n[backends]\norder = [\"cuda\", \"reference\"]\n[cuda]\n" + library;
   o.plugin_dirs = {std::string(std::getenv("TESSERA_BUILD_DIR")) + "/lib/tessera/plugins"};
   return e::Context(o);
 }
@@ -204,7 +207,9 @@ int run(int argc, char** argv) {
         for (size_t k = 0; k < sets.size(); ++k)
           for (const std::vector<int64_t>& sizes : input_sizes(program))
             sets[k].push_back(random_tensor(dtype, sizes, 10 * k + sets[k].size()).copy_to(gpu));
-        const auto size_of = [&](const e::Tensor& t) { return static_cast<double>(t.elements()) * (dtype == TSR_BF16 ? 2 : 4); };
+        const auto size_of = [&](const e::Tensor& t) {
+          return static_cast<double>(t.elements()) * (dtype == TSR_BF16 ? 2 : 4);
+        };
         for (const e::Tensor& t : sets[0]) moved += size_of(t);
         for (const e::Tensor& t : program.run(sets[0])) moved += size_of(t);
         const auto once = [&](int i) { (void)program.run(sets[static_cast<size_t>(i) % sets.size()]); };

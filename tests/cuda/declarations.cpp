@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the backend's own declarations of the driver with those of cuda.h: each function's parameters one by one, each structure's
 // size and members, each number. Compiled where a toolkit is installed; there is nothing to run.
+#include <cublasLt.h>
 #include <cuda.h>
 
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
 
+#include "blas.hpp"
 #include "driver.hpp"
 
 namespace {
@@ -15,17 +17,32 @@ namespace ours = tessera::cuda;
 
 // Handles and enumerations have other types in both headers; what a call passes is the same where these agree.
 template <class A, class B>
-constexpr bool same_parameter = sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B> &&
-                                std::is_floating_point_v<A> == std::is_floating_point_v<B>;
+constexpr bool same_parameter =
+    sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>&& std::is_floating_point_v<A> ==
+                                  std::is_floating_point_v<B>;
 template <class... A, class... B>
 constexpr bool same_function(ours::CUresult (*)(A...), CUresult (*)(B...)) {
-  if constexpr (sizeof...(A) != sizeof...(B)) return false;
-  else return (same_parameter<A, B> && ...);
+  if constexpr (sizeof...(A) != sizeof...(B))
+    return false;
+  else
+    return (same_parameter<A, B> && ...);
 }
 
-#define CHECK_FUNCTION(name, parameters) \
-  static_assert(same_function(static_cast<decltype(ours::Driver::name)>(nullptr), static_cast<decltype(&::name)>(nullptr)), #name);
+#define CHECK_FUNCTION(name, parameters)                                                                                    \
+  static_assert(same_function(static_cast<decltype(ours::Driver::name)>(nullptr), static_cast<decltype(&::name)>(nullptr)), \
+                #name);
 TESSERA_CUDA_FUNCTIONS(CHECK_FUNCTION)
+
+template <class R, class... A, class S, class... B>
+constexpr bool same_call(R (*)(A...), S (*)(B...)) {
+  if constexpr (sizeof...(A) != sizeof...(B))
+    return false;
+  else
+    return same_parameter<R, S> && (same_parameter<A, B> && ...);
+}
+#define CHECK_CALL(name, result, parameters) \
+  static_assert(same_call(static_cast<decltype(ours::Blas::name)>(nullptr), static_cast<decltype(&::name)>(nullptr)), #name);
+TESSERA_BLAS_FUNCTIONS(CHECK_CALL)
 
 #define CHECK_MEMBER(mine, member, theirs, other) \
   static_assert(offsetof(ours::mine, member) == offsetof(theirs, other) && sizeof(ours::mine::member) == sizeof(theirs::other))
@@ -53,6 +70,11 @@ CHECK_MEMBER(FillNode, target, CUDA_MEMSET_NODE_PARAMS, dst);
 CHECK_MEMBER(FillNode, value, CUDA_MEMSET_NODE_PARAMS, value);
 CHECK_MEMBER(FillNode, element_bytes, CUDA_MEMSET_NODE_PARAMS, elementSize);
 CHECK_MEMBER(FillNode, width, CUDA_MEMSET_NODE_PARAMS, width);
+
+static_assert(sizeof(ours::BlasChoice) == sizeof(cublasLtMatmulHeuristicResult_t));
+CHECK_MEMBER(BlasChoice, algorithm, cublasLtMatmulHeuristicResult_t, algo);
+CHECK_MEMBER(BlasChoice, workspace_bytes, cublasLtMatmulHeuristicResult_t, workspaceSize);
+CHECK_MEMBER(BlasChoice, state, cublasLtMatmulHeuristicResult_t, state);
 
 #define CHECK_VALUE(mine, theirs) static_assert(static_cast<int>(ours::mine) == static_cast<int>(theirs))
 CHECK_VALUE(kSuccess, CUDA_SUCCESS);
@@ -87,6 +109,24 @@ CHECK_VALUE(kStreamNonBlocking, CU_STREAM_NON_BLOCKING);
 CHECK_VALUE(kHostPortable, CU_MEMHOSTALLOC_PORTABLE);
 CHECK_VALUE(kHostDeviceMap, CU_MEMHOSTALLOC_DEVICEMAP);
 CHECK_VALUE(kCaptureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-static_assert(CU_MEM_ALLOCATION_TYPE_PINNED == 1 && CU_MEM_LOCATION_TYPE_DEVICE == 1 && CU_MEM_ACCESS_FLAGS_PROT_READWRITE == 3);
+CHECK_VALUE(kRealF32, CUDA_R_32F);
+CHECK_VALUE(kRealF64, CUDA_R_64F);
+CHECK_VALUE(kRealF16, CUDA_R_16F);
+CHECK_VALUE(kRealBf16, CUDA_R_16BF);
+CHECK_VALUE(kComputeF32, CUBLAS_COMPUTE_32F);
+CHECK_VALUE(kComputeF64, CUBLAS_COMPUTE_64F);
+CHECK_VALUE(kComputeTf32, CUBLAS_COMPUTE_32F_FAST_TF32);
+CHECK_VALUE(kBlasTransA, CUBLASLT_MATMUL_DESC_TRANSA);
+CHECK_VALUE(kBlasTransB, CUBLASLT_MATMUL_DESC_TRANSB);
+CHECK_VALUE(kBlasBatchCount, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT);
+CHECK_VALUE(kBlasBatchStride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);
+CHECK_VALUE(kBlasMaxWorkspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+CHECK_VALUE(kBlasReductions, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
+CHECK_VALUE(kBlasAlignA, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+CHECK_VALUE(kBlasReduceInComputeType, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+CHECK_VALUE(kBlasOpN, CUBLAS_OP_N);
+CHECK_VALUE(kBlasOpT, CUBLAS_OP_T);
+static_assert(CU_MEM_ALLOCATION_TYPE_PINNED == 1 && CU_MEM_LOCATION_TYPE_DEVICE == 1 &&
+              CU_MEM_ACCESS_FLAGS_PROT_READWRITE == 3);
 
 }  // namespace

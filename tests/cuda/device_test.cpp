@@ -70,14 +70,63 @@ TEST_CASE("a graph that names no device runs on the first one, and strided input
                    compile(host(), text).run(std::vector<e::Tensor>{x})[0]) < 1e-6);
 }
 
-TEST_CASE("an op without a kernel runs on the host between device kernels") {
-  check_against_reference(R"(graph @mlp(%x: f32[4, 16]@cuda:0, %w: f32[16, 8]@cuda:0, %b: f32[8]@cuda:0) -> (f32[4, 8]@cuda:0) {
+TEST_CASE("products go to cuBLASLt, and nothing of an MLP leaves the device") {
+  const std::string text =
+      R"(graph @mlp(%x: f32[4, 16]@cuda:0, %w: f32[16, 8]@cuda:0, %b: f32[8]@cuda:0) -> (f32[4, 8]@cuda:0) {
     %h = matmul %x, %w
     %a = add %h, %b
     %y = relu %a
     return %y
+  })";
+  check_against_reference(text, {{4, 16}, {16, 8}, {8}});
+  const std::string plan = compile(cuda(), text).plan();
+  INFO(plan);
+  CHECK(plan.find("cuda.cublaslt.dot_general") != std::string::npos);
+  CHECK(plan.find("copy ") == std::string::npos);
+}
+
+TEST_CASE("products of every layout, batch and size") {
+  const auto product = [](const char* a, const char* b, const char* d, const char* attributes) {
+    return std::string("graph @g(%a: f32[") + a + "]@cuda:0, %b: f32[" + b + "]@cuda:0) -> (f32[" + d +
+           "]@cuda:0) {\n  %d = dot_general %a, %b {" + attributes + "}\n  return %d\n}";
+  };
+  check_against_reference(product("5, 7", "7, 3", "5, 3", "lhs_contract = [1], rhs_contract = [0]"), {{5, 7}, {7, 3}});
+  check_against_reference(product("7, 5", "7, 3", "5, 3", "lhs_contract = [0], rhs_contract = [0]"), {{7, 5}, {7, 3}});
+  check_against_reference(product("5, 7", "3, 7", "5, 3", "lhs_contract = [1], rhs_contract = [1]"), {{5, 7}, {3, 7}});
+  check_against_reference(product("7, 5", "3, 7", "5, 3", "lhs_contract = [0], rhs_contract = [1]"), {{7, 5}, {3, 7}});
+  check_against_reference(
+      product("2, 5, 7", "2, 7, 3", "2, 5, 3", "lhs_batch = [0], rhs_batch = [0], lhs_contract = [2], rhs_contract = [1]"),
+      {{2, 5, 7}, {2, 7, 3}});
+  check_against_reference(product("2, 3, 4, 5", "5, 6", "2, 3, 4, 6", "lhs_contract = [3], rhs_contract = [0]"),
+                          {{2, 3, 4, 5}, {5, 6}});
+  check_against_reference(product("5, 2, 4", "2, 4, 3", "5, 3", "lhs_contract = [1, 2], rhs_contract = [0, 1]"),
+                          {{5, 2, 4}, {2, 4, 3}});
+  check_against_reference(product("7", "7", "", "lhs_contract = [0], rhs_contract = [0]"), {{7}, {7}});
+  check_against_reference(product("5, 0", "0, 3", "5, 3", "lhs_contract = [1], rhs_contract = [0]"), {{5, 0}, {0, 3}});
+  check_against_reference(product("0, 7", "7, 3", "0, 3", "lhs_contract = [1], rhs_contract = [0]"), {{0, 7}, {7, 3}});
+}
+
+TEST_CASE("products of symbolic sizes take the plan of each size") {
+  const std::string text = R"(graph @g(%x: f32[s0, 16]@cuda:0, %w: f32[16, 8]@cuda:0) -> (f32[s0, 8]@cuda:0) {
+    %y = matmul %x, %w
+    return %y
+  })";
+  const e::Executable device = compile(cuda(), text), reference = compile(host(), on_host(text));
+  for (const int64_t rows : {1, 7, 33, 7, 0}) {
+    const e::Tensor x = numbers({rows, 16}, 1), w = numbers({16, 8}, 2);
+    const auto got = device.run(std::vector<e::Tensor>{x.copy_to(gpu()), w.copy_to(gpu())});
+    CHECK(difference(got[0], reference.run(std::vector<e::Tensor>{x, w})[0]) < 1e-6);
+  }
+}
+
+TEST_CASE("an op without a kernel runs on the host between device kernels") {
+  check_against_reference(R"(graph @g(%x: f32[4, 6, 2]@cuda:0, %y: f32[2, 4, 3]@cuda:0) -> (f32[6, 3]@cuda:0) {
+    %a = exp %x
+    %h = dot_general %a, %y {lhs_contract = [0, 2], rhs_contract = [1, 0]}
+    %r = relu %h
+    return %r
   })",
-                          {{4, 16}, {16, 8}, {8}});
+                          {{4, 6, 2}, {2, 4, 3}});
 }
 
 TEST_CASE("faults of data reach the host") {

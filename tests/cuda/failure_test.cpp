@@ -40,6 +40,19 @@ TEST_CASE("a call that fails is an error with its name, and the next call works"
   CHECK(error_of(run).empty());
 }
 
+TEST_CASE("a product that cuBLASLt fails to run is told with its shape") {
+  const e::Tensor x = numbers({4, 8}, 1).copy_to(gpu());
+  const e::Executable p = compile(cuda(), R"(graph @g(%x: f32[4, 8]@cuda:0) -> (f32[4, 4]@cuda:0) {
+    %y = dot_general %x, %x {lhs_contract = [1], rhs_contract = [1]}
+    return %y
+  })");
+  fail("cublasLtMatmul", 1);
+  const std::string error = error_of([&] { (void)p.run(std::vector<e::Tensor>{x}); });
+  INFO(error);
+  CHECK(has(error, "TSR-R031"));
+  CHECK(has(error, "cublasLtMatmul: CUBLAS_STATUS_FAKE (13), for a product 4 x 4 x 8, f32"));
+}
+
 TEST_CASE("a launch makes no call of the driver but its own") {
   const e::Tensor x = numbers({64}, 1).copy_to(gpu());
   const e::Executable p = compile(cuda(), kText);

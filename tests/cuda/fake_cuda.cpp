@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,7 @@
 
 #include "driver.hpp"
 #include "fake_image.hpp"
+#include "fake_queue.hpp"
 #include "tessera/kit/gpu/text_runner.hpp"
 
 namespace tessera::cuda {
@@ -26,7 +28,7 @@ struct CUcontextObject {
   int device;
 };
 struct CUgraphNodeObject {
-  enum Kind { Kernel, Copy, Fill, Child } kind;
+  enum Kind { Kernel, Copy, Fill, Child, Library } kind;
   CUgraph graph;
   std::vector<CUgraphNode> after;
   CUfunction function = nullptr;
@@ -36,6 +38,7 @@ struct CUgraphNodeObject {
   size_t bytes = 0;
   unsigned value = 0;
   CUgraph child = nullptr;  // a copy of its own
+  std::function<bool(const fake::Real&)> work;
 };
 struct CUgraphObject {
   std::vector<std::unique_ptr<CUgraphNodeObject>> nodes;
@@ -205,6 +208,10 @@ CUresult run(const CUgraphObject& g) {
 CUresult run(const CUgraphNodeObject& n) {
   switch (n.kind) {
     case CUgraphNodeObject::Child: return run(*n.child);
+    case CUgraphNodeObject::Library:
+      return n.work([](const void* p, size_t bytes) { return real(reinterpret_cast<CUdeviceptr>(p), bytes); })
+                 ? kSuccess
+                 : state().broken = 700;
     case CUgraphNodeObject::Copy: {
       char *to = real(n.to, n.bytes), *from = real(n.from, n.bytes);
       if (!to || !from) return state().broken = 700;
@@ -315,6 +322,15 @@ CUresult set(CUgraphExec exec, CUgraphNode node, CUgraphNodeObject with) {
 }
 
 }  // namespace
+
+int fake::queue(CUstream stream, std::function<bool(const Real&)> work) {
+  Entered entered("cublasLtMatmul", true);
+  if (entered.result) return 13;  // CUBLAS_STATUS_EXECUTION_FAILED
+  CUgraphNodeObject n{};
+  n.kind = CUgraphNodeObject::Library;
+  n.work = std::move(work);
+  return ::queue(stream, std::move(n)) == kSuccess ? 0 : 13;
+}
 
 void fake_cuda_fail(const char* name, int result, int after) {
   std::lock_guard lock(state().mutex);
@@ -488,9 +504,10 @@ EXPORT cuMemFreeHost(void* p) {
   std::free(p);
   return kSuccess;
 }
-EXPORT cuPointerGetAttribute(void* value, int attribute, CUdeviceptr p) {
-  if (attribute != kPointerMemoryType || !real(p, 1)) return 1;
-  *static_cast<unsigned*>(value) = kMemoryDevice;
+EXPORT cuPointerGetAttributes(unsigned count, int* attributes, void** values, CUdeviceptr p) {
+  ENTER("cuPointerGetAttributes");
+  if (count != 1 || attributes[0] != kPointerMemoryType) return 1;
+  *static_cast<unsigned*>(values[0]) = real(p, 1) ? kMemoryDevice : 0;  // pinned memory is not told from pageable
   return kSuccess;
 }
 EXPORT cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {

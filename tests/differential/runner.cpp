@@ -81,7 +81,9 @@ const e::Context& sim_context(const std::string& wave) {
 const e::Context& cuda_context() {
   static const e::Context c = [] {
     const char* library = std::getenv("TESSERA_CUDA_LIBRARY");
-    const std::string fake = library ? "driver = \"" + std::string(library) + "\"\nnvrtc = \"" + library + "\"\n" : "";
+    const std::string fake =
+        library ? "driver = \"" + std::string(library) + "\"\nnvrtc = \"" + library + "\"\ncublaslt = \"" + library + "\"\n"
+                : "";
     return make_context(", \"tessera.backend.reference\", \"tessera.backend.cuda\"", "\"cuda\", \"reference\"",
                         "[cuda]\n" + fake);
   }();

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "blas.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+
+#include "libraries.hpp"
+
+namespace tessera::cuda {
+
+namespace {
+
+namespace t = tessera::sdk;
+
+constexpr const char* kBlasSonames[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+constexpr const char* kBlasPackages[] = {"cu13", "cublas"};
+constexpr size_t kKeptPlans = 4096;
+
+const char* type_name(int type) {
+  switch (type) {
+    case kRealF16: return "f16";
+    case kRealBf16: return "bf16";
+    case kRealF64: return "f64";
+    default: return "f32";
+  }
+}
+
+}  // namespace
+
+std::string to_text(const ProductShape& s) {
+  std::string out = std::to_string(s.m) + " x " + std::to_string(s.n) + " x " + std::to_string(s.k);
+  if (s.batch != 1) out += ", batch " + std::to_string(s.batch);
+  out += std::string(", ") + type_name(s.type);
+  if (s.result_type != s.type) out += std::string(" to ") + type_name(s.result_type);
+  return out;
+}
+
+std::shared_ptr<Blas> Blas::open(const std::string& wanted, std::string* why) {
+  const Library library = open_library({kBlasSonames, kBlasPackages}, wanted);
+  if (!library.handle) {
+    std::string tried;
+    for (const std::string& path : library.tried) tried += (tried.empty() ? "" : ", ") + path;
+    *why = "cuBLASLt was not found (tried " + tried + ")";
+    return nullptr;
+  }
+  auto blas = std::make_shared<Blas>();
+  blas->path_ = library.path;
+  std::string missing;
+#define TESSERA_BLAS_LOAD(name, result, parameters)                                       \
+  blas->name = reinterpret_cast<decltype(blas->name)>(dlsym(library.handle, #name)); \
+  if (!blas->name) missing += (missing.empty() ? "" : ", ") + std::string(#name);
+  TESSERA_BLAS_FUNCTIONS(TESSERA_BLAS_LOAD)
+#undef TESSERA_BLAS_LOAD
+  if (!missing.empty()) {
+    *why = "cuBLASLt of " + library.path + " lacks " + missing;
+    return nullptr;
+  }
+  return blas;
+}
+
+std::string Blas::locate(const std::string& wanted) { return locate_library({kBlasSonames, kBlasPackages}, wanted); }
+
+std::string Blas::version_text() const {
+  const size_t v = cublasLtGetVersion();  // 130100: 13.1.0
+  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
+}
+
+void Blas::check(int status, const char* call, const ProductShape& shape) const {
+  if (status == 0) return;
+  const char* text = cublasLtGetStatusString(status);
+  throw t::Error(TSR_ENVIRONMENT, "TSR-R031",
+                 std::string("cuBLASLt: ") + call + ": " + (text ? text : "error") + " (" + std::to_string(status) +
+                     "), for a product " + to_text(shape),
+                 "[cuda] cublaslt = \"off\" computes products without it");
+}
+
+BlasHandle Blas::handle(Gpu& gpu) {
+  const Gpu::Scope scope(gpu);
+  std::lock_guard lock(mutex_);
+  BlasHandle& h = handles_[&gpu];
+  if (!h) check(cublasLtCreate(&h), "cublasLtCreate", {});
+  return h;
+}
+
+std::shared_ptr<const ProductPlan> Blas::plan(Gpu& gpu, const ProductShape& shape, size_t max_workspace) {
+  const Key key{&gpu, shape, max_workspace};
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = plans_.find(key);
+    if (it != plans_.end()) return it->second;
+  }
+  auto made = std::make_shared<const ProductPlan>(*this, gpu, shape, max_workspace);
+  std::lock_guard lock(mutex_);
+  if (plans_.size() >= kKeptPlans) plans_.clear();  // kernels that use one hold it
+  return plans_.emplace(key, std::move(made)).first->second;
+}
+
+ProductPlan::ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& s, size_t max_workspace)
+    : blas_(blas), gpu_(gpu), shape_(s), handle_(blas.handle(gpu)) {
+  const Gpu::Scope scope(gpu);
+  const auto check = [&](int status, const char* call) { blas_.check(status, call, s); };
+  const auto layout = [&](BlasDescriptor* out, int type, int64_t rows, int64_t columns) {
+    check(blas_.cublasLtMatrixLayoutCreate(out, type, static_cast<uint64_t>(columns), static_cast<uint64_t>(rows),
+                                           std::max<int64_t>(1, columns)),
+          "cublasLtMatrixLayoutCreate");
+    if (s.batch == 1) return;
+    const auto count = static_cast<int32_t>(s.batch);
+    const int64_t stride = rows * columns;
+    check(blas_.cublasLtMatrixLayoutSetAttribute(*out, kBlasBatchCount, &count, sizeof count), "cublasLtMatrixLayoutSetAttribute");
+    check(blas_.cublasLtMatrixLayoutSetAttribute(*out, kBlasBatchStride, &stride, sizeof stride),
+          "cublasLtMatrixLayoutSetAttribute");
+  };
+  // The library's matrices are column-major: a row-major one is its transpose there, and d' = b' a'.
+  const int scale = s.compute == kComputeF64 ? kRealF64 : kRealF32;
+  check(blas_.cublasLtMatmulDescCreate(&operation_, s.compute, scale), "cublasLtMatmulDescCreate");
+  const int32_t left = s.b_transposed ? kBlasOpT : kBlasOpN, right = s.a_transposed ? kBlasOpT : kBlasOpN;
+  check(blas_.cublasLtMatmulDescSetAttribute(operation_, kBlasTransA, &left, sizeof left), "cublasLtMatmulDescSetAttribute");
+  check(blas_.cublasLtMatmulDescSetAttribute(operation_, kBlasTransB, &right, sizeof right), "cublasLtMatmulDescSetAttribute");
+  layout(&left_, s.type, s.b_transposed ? s.n : s.k, s.b_transposed ? s.k : s.n);
+  layout(&right_, s.type, s.a_transposed ? s.k : s.m, s.a_transposed ? s.m : s.k);
+  layout(&result_, s.result_type, s.m, s.n);
+  struct Preference {
+    Blas& blas;
+    BlasDescriptor p = nullptr;
+    ~Preference() {
+      if (p) blas.cublasLtMatmulPreferenceDestroy(p);
+    }
+  } preference{blas_};
+  check(blas_.cublasLtMatmulPreferenceCreate(&preference.p), "cublasLtMatmulPreferenceCreate");
+  const auto prefer = [&](int attribute, const void* value, size_t bytes) {
+    check(blas_.cublasLtMatmulPreferenceSetAttribute(preference.p, attribute, value, bytes), "cublasLtMatmulPreferenceSetAttribute");
+  };
+  prefer(kBlasMaxWorkspace, &max_workspace, sizeof max_workspace);
+  // Partial sums are added in the accumulator's type, in a fixed order.
+  const uint32_t reductions = kBlasReduceInComputeType;
+  prefer(kBlasReductions, &reductions, sizeof reductions);
+  const uint32_t alignment = 64;  // what the host gives
+  for (int operand = 0; operand < 4; ++operand) prefer(kBlasAlignA + operand, &alignment, sizeof alignment);
+  int found = 0;
+  check(blas_.cublasLtMatmulAlgoGetHeuristic(handle_, operation_, left_, right_, result_, result_, preference.p, 1, &choice_, &found),
+        "cublasLtMatmulAlgoGetHeuristic");
+  if (found == 0) check(15, "cublasLtMatmulAlgoGetHeuristic");  // CUBLAS_STATUS_NOT_SUPPORTED
+  check(choice_.state, "cublasLtMatmulAlgoGetHeuristic");
+}
+
+ProductPlan::~ProductPlan() {
+  for (const BlasDescriptor d : {left_, right_, result_})
+    if (d) blas_.cublasLtMatrixLayoutDestroy(d);
+  if (operation_) blas_.cublasLtMatmulDescDestroy(operation_);
+}
+
+void ProductPlan::launch(const void* a, const void* b, void* d, void* workspace, CUstream stream) const {
+  const float one = 1, zero = 0;
+  const double one64 = 1, zero64 = 0;
+  const bool wide = shape_.compute == kComputeF64;
+  blas_.check(blas_.cublasLtMatmul(handle_, operation_, wide ? static_cast<const void*>(&one64) : &one, b, left_, a, right_,
+                                   wide ? static_cast<const void*>(&zero64) : &zero, d, result_, d, result_, &choice_, workspace,
+                                   choice_.workspace_bytes, stream),
+              "cublasLtMatmul", shape_);
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "product.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "recording.hpp"
+#include "tessera/dtypes.hpp"
+#include "tessera/kit/saved.hpp"
+
+namespace tessera::cuda {
+
+namespace {
+
+namespace t = tessera::sdk;
+
+constexpr std::string_view kMagic = "cuda product 1";
+// For sizes that are known when the kernel is compiled; what the vendor recommends for this generation.
+constexpr size_t kMostWorkspace = size_t{32} << 20;
+// For sizes that only a launch knows, whose plan is not known yet when the workspace is laid out.
+constexpr size_t kSymbolicWorkspace = size_t{4} << 20;
+
+// Which dimensions of an operand are what: batch first, then the free ones and the contracted ones, either first.
+struct Side {
+  uint32_t free = 0;        // how many
+  bool contract_first = false;
+  bool operator==(const Side&) const = default;
+};
+struct Contraction {
+  uint32_t batch = 0, contract = 0;  // how many dimensions
+  Side a, b;
+  int type = kRealF32, result_type = kRealF32, compute = kComputeF32;
+};
+
+bool counts_up(std::span<const int64_t> axes, int64_t from) {
+  for (size_t i = 0; i < axes.size(); ++i)
+    if (axes[i] != from + static_cast<int64_t>(i)) return false;
+  return true;
+}
+
+std::optional<Side> side_of(uint32_t rank, std::span<const int64_t> batch, std::span<const int64_t> contract) {
+  Side s;
+  s.free = rank - static_cast<uint32_t>(batch.size() + contract.size());
+  const auto first = static_cast<int64_t>(batch.size());
+  if (!counts_up(batch, 0)) return std::nullopt;
+  if (counts_up(contract, first + s.free)) return s;
+  s.contract_first = true;
+  if (counts_up(contract, first)) return s;
+  return std::nullopt;
+}
+
+int blas_type(uint32_t dtype) {
+  switch (dtype) {
+    case TSR_F32: return kRealF32;
+    case TSR_F64: return kRealF64;
+    case TSR_F16: return kRealF16;
+    case TSR_BF16: return kRealBf16;
+    default: return -1;
+  }
+}
+
+// Empty, or why the library does not compute it.
+std::string analyse(t::Node n, bool tf32, Contraction& out) {
+  if (!n.is("dot_general")) return "no contraction";
+  const t::Type a = n.operand(0).type(), b = n.operand(1).type(), d = n.result().type();
+  out.type = blas_type(a.dtype());
+  out.result_type = blas_type(d.dtype());
+  if (out.type < 0) return std::string("cuBLASLt is not used for ") + std::string(dtype_name(a.dtype()));
+  const bool narrow = out.type == kRealF16 || out.type == kRealBf16;
+  if (out.result_type != out.type && !(narrow && out.result_type == kRealF32))
+    return "cuBLASLt has no product of " + std::string(dtype_name(a.dtype())) + " that gives " + std::string(dtype_name(d.dtype()));
+  out.compute = out.type == kRealF64 ? kComputeF64 : out.type == kRealF32 && tf32 ? kComputeTf32 : kComputeF32;
+  const auto lhs_batch = n.attr("lhs_batch").as_ints(), rhs_batch = n.attr("rhs_batch").as_ints();
+  const auto lhs = n.attr("lhs_contract").as_ints(), rhs = n.attr("rhs_contract").as_ints();
+  const auto left = side_of(a.rank(), lhs_batch, lhs), right = side_of(b.rank(), rhs_batch, rhs);
+  if (!left || !right) return "its batch, free and contracted dimensions do not lie beside each other";
+  out.batch = static_cast<uint32_t>(lhs_batch.size());
+  out.contract = static_cast<uint32_t>(lhs.size());
+  out.a = *left;
+  out.b = *right;
+  return {};
+}
+
+template <class Size>
+ProductShape shape_of(const Contraction& c, Size&& size) {  // size(operand, dimension)
+  ProductShape s;
+  const auto product = [&](int operand, uint32_t from, uint32_t count) {
+    int64_t n = 1;
+    for (uint32_t i = from; i < from + count; ++i) n *= size(operand, i);
+    return n;
+  };
+  s.batch = product(0, 0, c.batch);
+  s.m = product(0, c.batch + (c.a.contract_first ? c.contract : 0), c.a.free);
+  s.k = product(0, c.batch + (c.a.contract_first ? 0 : c.a.free), c.contract);
+  s.n = product(1, c.batch + (c.b.contract_first ? c.contract : 0), c.b.free);
+  s.a_transposed = c.a.contract_first;
+  s.b_transposed = !c.b.contract_first;
+  s.type = c.type, s.result_type = c.result_type, s.compute = c.compute;
+  return s;
+}
+
+class ProductKernel final : public t::Kernel {
+ public:
+  // `shape`: where all sizes are numbers.
+  ProductKernel(std::shared_ptr<Blas> blas, CudaDevice& device, uint32_t index, const Contraction& c,
+                const std::optional<ProductShape>& shape)
+      : blas_(std::move(blas)), gpu_(device.gpu(index)), device_(device), index_(index), contraction_(c), shape_(shape) {
+    if (shape_ && !trivial(*shape_)) plan_ = blas_->plan(gpu_, *shape_, kMostWorkspace);
+  }
+
+  std::string name() const override { return "cuda.cublaslt.dot_general"; }
+  bool has_workspace() const override { return !shape_ || (plan_ && plan_->workspace_bytes() > 0); }
+  int64_t workspace(const int64_t*) override {
+    return static_cast<int64_t>(!shape_ ? kSymbolicWorkspace : plan_ ? plan_->workspace_bytes() : 0);
+  }
+
+  void launch(const tsr_launch& l) override {
+    const tsr_tensor &a = l.inputs[0], &b = l.inputs[1], &d = l.outputs[0];
+    const ProductShape s = shape_ ? *shape_ : shape_of(contraction_, [&](int operand, uint32_t i) { return l.inputs[operand].sizes[i]; });
+    if (s.batch == 0 || s.m == 0 || s.n == 0) return;
+    if (s.k == 0) {  // a sum of nothing
+      const int64_t item = dtype_bits(d.dtype) / 8;
+      return device_.fill(index_, d.data, 0, static_cast<size_t>(s.batch * s.m * s.n * item), l.stream);
+    }
+    const std::shared_ptr<const ProductPlan> plan = plan_ ? plan_ : blas_->plan(gpu_, s, kSymbolicWorkspace);
+    if (l.stream->recording) {
+      l.stream->recording->library("cuda.cublaslt.dot_general",
+                                   [&](CUstream native) { plan->launch(a.data, b.data, d.data, l.workspace, native); });
+      return;
+    }
+    const Gpu::Scope scope(gpu_);
+    plan->launch(a.data, b.data, d.data, l.workspace, l.stream->native);
+    gpu_.queued(l.stream, "cuda.cublaslt.dot_general");
+  }
+
+  bool can_serialize() const override { return shape_.has_value(); }
+  std::string serialize() const override {
+    kit::SavedWriter w;
+    w.text(kMagic);
+    w.text(blas_->version_text());  // another version may choose another algorithm: the graph is compiled again
+    w.number(index_);
+    w.number(contraction_);
+    w.number(*shape_);
+    return w.take();
+  }
+
+ private:
+  static bool trivial(const ProductShape& s) { return s.batch == 0 || s.m == 0 || s.n == 0 || s.k == 0; }
+
+  std::shared_ptr<Blas> blas_;
+  Gpu& gpu_;
+  CudaDevice& device_;
+  uint32_t index_;
+  Contraction contraction_;
+  std::optional<ProductShape> shape_;
+  std::shared_ptr<const ProductPlan> plan_;
+};
+
+}  // namespace
+
+const std::shared_ptr<Blas>& Products::blas() {
+  std::call_once(opened_, [&] {
+    if (library_ == "off")
+      why_none_ = "[cuda] cublaslt = \"off\"";
+    else
+      blas_ = Blas::open(library_, &why_none_);
+  });
+  return blas_;
+}
+
+std::string Products::why_not(t::Node n) {
+  Contraction c;
+  if (std::string why = analyse(n, tf32_, c); !why.empty()) return why;
+  return blas() ? std::string() : why_none_;
+}
+
+std::unique_ptr<t::Kernel> Products::compile(const t::Compile& c) {
+  Contraction contraction;
+  if (const std::string why = analyse(c.node(), tf32_, contraction); !why.empty() || !blas())
+    throw t::Error(TSR_BUG, "TSR-B005", "cuda was asked for a product that it does not compute: " + (why.empty() ? why_none_ : why));
+  const t::Type operands[] = {c.node().operand(0).type(), c.node().operand(1).type()};
+  std::optional<ProductShape> shape;
+  if (operands[0].is_static() && operands[1].is_static())
+    shape = shape_of(contraction, [&](int operand, uint32_t i) { return operands[operand].size(i); });
+  return std::make_unique<ProductKernel>(blas(), *device_, CudaDevice::index_of(c.p->device), contraction, shape);
+}
+
+std::unique_ptr<t::Kernel> Products::restore(std::string_view bytes) {
+  kit::SavedWriter w;
+  w.text(kMagic);
+  if (!bytes.starts_with(w.take())) return nullptr;
+  kit::SavedReader in(bytes);
+  in.text();
+  if (!blas() || in.text() != blas()->version_text()) kit::SavedReader::fail();
+  const auto index = in.number<uint32_t>();
+  const auto contraction = in.number<Contraction>();
+  const auto shape = in.number<ProductShape>();
+  in.end();
+  return std::make_unique<ProductKernel>(blas(), *device_, index, contraction, shape);
+}
+
+}  // namespace tessera::cuda
