@@ -57,12 +57,18 @@ class Pass final : public sdk::Pass {
 };
 
 class QuantisedPass final : public sdk::Pass {
-  const char* summary() const override { return "computes products of dequantised tensors on their integers"; }
+  const char* summary() const override {
+    return "computes products of dequantised tensors on their integers, and long functions of a byte as tables";
+  }
   const char* ensures() const override {
-    return "a product of dequantised tensors with one factor for each result is one of integers";
+    return "a product of dequantised tensors with one factor for each result is one of integers; no elementwise work from "
+           "bytes to bytes "
+           "takes more than one division or function";
   }
   bool run(sdk::Graph g, const sdk::Options& options) override {
-    return options.get_bool("enabled", true) && recognise_quantised(g);
+    if (!options.get_bool("enabled", true)) return false;
+    const bool found = recognise_quantised(g);
+    return tabulate_bytes(g) || found;
   }
 };
 

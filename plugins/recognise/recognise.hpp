@@ -15,4 +15,8 @@ bool recognise(sdk::Graph g);
 // Every rewrite is logged and may change last bits of the result. Later passes may assume: nothing.
 bool recognise_quantised(sdk::Graph g);
 
+// Picks from a table of 256 results where elementwise work between two tensors of bytes takes more than one division or
+// function. It stands before constant_fold, which computes the tables, and changes no bit. Later passes may assume: nothing.
+bool tabulate_bytes(sdk::Graph g);
+
 }  // namespace tessera::passes

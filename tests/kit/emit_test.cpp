@@ -373,6 +373,21 @@ TEST_CASE("columns of so many rows that chunks of them are units") {
   check({cases[0]}, false, 32);  // several units side by side
 }
 
+TEST_CASE("tables of bytes") {
+  std::vector<Case> cases;
+  for (const char* table : {"i8", "u8", "bool"})
+    for (const int size : {1, 15, 16, 50, 129}) {
+      const std::string t = table, n = std::to_string(size);
+      cases.push_back({"graph @g(%t: " + t + "[256], %q: i8[" + n +
+                       "]) {\n %w = cast %q {dtype = i64}\n %h = constant {value = dense<i64[]: 128>}\n %i = add %w, %h\n %y = "
+                       "gather %t, %i {axis = 0}\n return %y\n}\n"});
+      cases.push_back({"graph @g(%t: " + t + "[256], %q: u8[" + n + "], %x: f32[" + n +
+                       "]) {\n %i = cast %q {dtype = i64}\n %y = gather %t, %i {axis = 0}\n %f = cast %y {dtype = f32}\n %z = "
+                       "add %f, %x\n return %z\n}\n"});
+    }
+  check(cases);
+}
+
 TEST_CASE("views and gathers and joined tensors") {
   std::vector<Case> cases;
   cases.push_back(

@@ -2,6 +2,7 @@
 #include "tessera/kit/builder.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tessera::kit {
 
@@ -57,6 +58,7 @@ uint32_t Builder::emit(Inst inst) {
   const auto id = static_cast<uint32_t>(insts_->size());
   insts_->push_back(inst);
   depth_.push_back(at);
+  if (pool_) ranges_.push_back(range_of(inst, *insts_, ranges_));
   if (scopes_[at].body) scopes_[at].body->push_back({false, id});
   scopes_[at].known.emplace(key, id);
   return id;
@@ -92,6 +94,7 @@ uint32_t Builder::load(uint32_t buffer, Type t, Expr at, uint32_t predicate, uin
 }
 
 uint32_t Builder::unary(Op op, uint32_t a) {
+  if (op == Op::Not && pool_ && (is_known(a, true) || is_known(a, false))) return boolean(is_known(a, false));
   Inst i;
   i.op = op;
   i.type = type_of(a);
@@ -100,6 +103,13 @@ uint32_t Builder::unary(Op op, uint32_t a) {
 }
 
 uint32_t Builder::binary(Op op, uint32_t a, uint32_t b) {
+  if (pool_ && is_compare(op))
+    if (const auto always = decided(op, ranges_[a], ranges_[b], a == b)) return boolean(*always);
+  if (pool_ && (op == Op::And || op == Op::Or) && type_of(a) == Type::Bool) {
+    const bool absorbs = op == Op::Or;  // true or x is true; true and x is x
+    if (is_known(a, absorbs) || is_known(b, !absorbs)) return a;
+    if (is_known(b, absorbs) || is_known(a, !absorbs)) return b;
+  }
   Inst i;
   i.op = op;
   i.type = is_compare(op) ? Type::Bool : type_of(a);
@@ -110,6 +120,12 @@ uint32_t Builder::binary(Op op, uint32_t a, uint32_t b) {
 uint32_t Builder::select(uint32_t c, uint32_t a, uint32_t b) {
   if (a == b) return a;
   if (inst(c).op == Op::Const) return inst(c).bits ? a : b;
+  // NaN, where what is chosen otherwise is NaN there too: an order with NaN does not hold.
+  if (const Inst& nan = inst(c); pool_ && nan.op == Op::Ne && nan.args[0] == nan.args[1] && nan.args[0] == a)
+    if (const Inst& s = inst(b); s.op == Op::Select && s.args[2] == a) {
+      const Inst& order = inst(s.args[0]);
+      if (order.op >= Op::Lt && order.op <= Op::Ge && (order.args[0] == a || order.args[1] == a)) return b;
+    }
   Inst i;
   i.op = Op::Select;
   i.type = type_of(a);
@@ -130,6 +146,11 @@ uint32_t Builder::convert(uint32_t a, Type to, bool exact) {
   if (x.type == to) return a;
   // Narrowing what was just widened gives it back.
   if (x.op == Op::Convert && type_of(x.args[0]) == to && compute_type(to) == x.type) return x.args[0];
+  // Widening gives back an integer that was narrowed and did not change.
+  if (pool_ && x.op == Op::Convert && type_of(x.args[0]) == to && is_integer(to) && is_integer(x.type)) {
+    const Range &r = ranges_[x.args[0]], &narrow = ranges_[a];
+    if (r.lo == narrow.lo && r.hi == narrow.hi && std::isfinite(r.lo) && std::isfinite(r.hi)) return x.args[0];
+  }
   Inst i;
   i.op = Op::Convert;
   i.type = to;
@@ -192,6 +213,7 @@ void Builder::store(uint32_t buffer, Expr at, uint32_t value, uint32_t predicate
 }
 
 void Builder::check(uint32_t holds, uint32_t fault) {
+  if (pool_ && is_known(holds, true)) return;
   Inst i;
   i.op = Op::Check;
   i.id = fault;

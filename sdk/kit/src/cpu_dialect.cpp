@@ -136,6 +136,15 @@ class CpuDialect final : public Dialect {
     return "store_some_" + v + "(" + p + ", " + x + ", " + count + ")";
   }
 
+  std::string of_byte_table(Type t, int lanes, const std::string& table, const std::string& index,
+                            Needs& needs) const override {
+    if (lanes < 16 || type_bytes(t) != 1 || t == Type::Bool) return {};
+    const std::string v = type(t, lanes, needs);
+    type(Type::I64, lanes, needs), type(Type::U8, lanes, needs), type(Type::U16, lanes, needs);
+    needs.helpers.emplace(std::string("byte_table_") + type_name(t), lanes);
+    return "byte_table_" + v + "(" + table + ", " + index + ")";
+  }
+
   std::string transpose(Type t, int lanes, const std::string& p, const std::string& step, const std::string& square,
                         Needs& needs) const override {
     const Type e = element_type(t);
@@ -418,6 +427,9 @@ std::string CpuDialect::prelude(const Needs& needs) const {
       // x - 0 is x, also for -0.0.
       s += "INLINE " + v + " splat_" + v + "(" + scalar_name(t) + " x) { return x " + (is_float(t) ? "- " : "+ ") + v +
            "{}; }\n";
+    } else if (name.starts_with("byte_table_")) {
+      const Type t = type_named(name.substr(11));
+      s += byte_table_helper(std::string(element_name(t)) + "x" + n, scalar_name(t), lanes);
     } else if (name.starts_with("some_")) {
       s += some_helpers(name.substr(5), lanes);
     } else if (name.starts_with("stream_")) {

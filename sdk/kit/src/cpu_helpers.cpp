@@ -69,6 +69,38 @@ std::string lookup_helper(int lanes) {
   return s + "  return " + in_halves("lookup_x" + std::to_string(lanes / 2), "t, ", {"i"}, lanes) + ";\n}\n";
 }
 
+// From a table of 256 bytes. Four registers hold it as words of two bytes, and one instruction picks words from two of them:
+// from the lower half of the table and from the upper one; then the byte of the word.
+std::string byte_table_helper(const std::string& v, const std::string& element, int lanes) {
+  const std::string n = std::to_string(lanes);
+  std::string s = "INLINE " + v + " byte_table_" + v + "(const " + element + "* t, i64x" + n + " i) {\n";
+  const std::string bytes = "  const u8x" + n + " b = __builtin_convertvector(i, u8x" + n + ");\n";
+  if (lanes <= 32) {
+    s += "#if defined(__AVX512BW__) && \\\n"
+         "    (__has_builtin(__builtin_ia32_vpermi2varhi512) || __has_builtin(__builtin_ia32_vpermt2varhi512_mask))\n"
+         "  typedef short w __attribute__((vector_size(64)));\n"
+         "  typedef short w_m __attribute__((vector_size(64), aligned(1), may_alias));\n" +
+         bytes + "  const u16x" + n + " word = __builtin_convertvector(b, u16x" + n + ");\n";
+    s += lanes == 32 ? "  const w at = (w)(word >> 1);\n"
+                     : "  const w at = (w)__builtin_shufflevector(word >> 1, word" + lanes_of(32, 0, lanes) + ");\n";
+    s += "  const w_m* const p = (const w_m*)t;\n"
+         "#if __has_builtin(__builtin_ia32_vpermi2varhi512)\n"
+         "  const w low = __builtin_ia32_vpermi2varhi512(p[0], at, p[1]), high = __builtin_ia32_vpermi2varhi512(p[2], at, "
+         "p[3]);\n"
+         "#else\n"
+         "  const w low = __builtin_ia32_vpermt2varhi512_mask(at, p[0], p[1], ~0u),\n"
+         "          high = __builtin_ia32_vpermt2varhi512_mask(at, p[2], p[3], ~0u);\n"
+         "#endif\n"
+         "  const w two = at > 63 ? high : low;\n";
+    s += lanes == 32 ? "  const u16x32 r = (u16x32)two >> (word % 2 * 8);\n"
+                     : "  const u16x" + n + " r = (u16x" + n + ")__builtin_shufflevector(two, two" + lanes_of(lanes, 0) +
+                           ") >> (word % 2 * 8);\n";
+    s += "  return (" + v + ")__builtin_convertvector(r, u8x" + n + ");\n#else\n";
+  }
+  s += bytes + "  " + v + " r;\n" + lane_loop(lanes, "r[j] = t[b[j]];") + "  return r;\n";
+  return s + (lanes <= 32 ? "#endif\n}\n" : "}\n");
+}
+
 // Formats: docs/ir.md, rule 7. The same operations as float_formats.hpp.
 std::string half_helper(const std::string& name, int lanes) {
   const std::string n = lanes == 1 ? "" : "_x" + std::to_string(lanes);

@@ -16,6 +16,7 @@ std::string lane_loop(int lanes, const std::string& statement);
 
 std::string math_helper(const std::string& name, int lanes);
 std::string lookup_helper(int lanes);
+std::string byte_table_helper(const std::string& v, const std::string& element, int lanes);
 std::string half_helper(const std::string& name, int lanes);
 std::string some_helpers(const std::string& t, int lanes);
 std::string transpose_helper(const std::string& v, const std::string& element, int lanes);

@@ -75,6 +75,15 @@ bool KernelWriter::contiguous(const Inst& x) {
   return a && a->coefficient == kOne;
 }
 
+// The value that alone is the index of a load from a buffer that has an element for every byte; kNone: it is none.
+uint32_t KernelWriter::of_byte_table(const Inst& x) const {
+  if (x.args[0] != kNone || k_.buffers[x.id].access != Access::In || k_.pool.as_number(k_.buffers[x.id].extent) != 256)
+    return kNone;
+  std::vector<uint32_t> values;
+  k_.pool.collect(x.index, AtomKind::Value, values);
+  return values.size() == 1 && x.index == k_.pool.value(values[0]) ? values[0] : kNone;
+}
+
 void KernelWriter::load(uint32_t id, const Inst& x, const Lanes& l) {
   const std::string t = type(x.type, l.n), n = name(id);
   const bool guarded = x.args[0] != kNone;
@@ -95,6 +104,9 @@ void KernelWriter::load(uint32_t id, const Inst& x, const Lanes& l) {
     line(t + " " + n + " = " + ref(x.args[1], l.n) + ";");
     return line("if (" + ref(x.args[0], 1) + ") " + n + " = " + v + ";");
   }
+  if (const uint32_t at = of_byte_table(x); at != kNone && varying_[at])
+    if (const std::string v = d_.of_byte_table(x.type, l.n, "b_" + k_.buffers[x.id].name, ref(at, l.n), m_.needs_); !v.empty())
+      return line("const " + t + " " + n + " = " + v + ";");
   line(t + " " + n + " = " + (guarded ? ref(x.args[1], l.n) : "{}") + ";");
   std::string element = d_.load(x.type, 1, pointer(id, "j"), "", m_.needs_);
   if (x.type == Type::Bool) element = "-(int)(" + element + ")";

@@ -102,6 +102,7 @@ class KernelWriter {
   void index(uint32_t id, const Inst& x, const Lanes& l);
   // 1: contiguous along the lanes.
   bool contiguous(const Inst& x);
+  uint32_t of_byte_table(const Inst& x) const;
   void load(uint32_t id, const Inst& x, const Lanes& l);
   void store(uint32_t id, const Inst& x, const Lanes& outer);
   // Whether stores to the buffer go past the caches: the launch says so, and a long row may still have to be read.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds instructions. Equal pure instructions become one, and an instruction stands in the outermost scope in which its operands exist, so
-// what does not change inside a loop is computed before it.
+// Builds instructions. Equal pure instructions become one, and an instruction stands in the outermost scope in which its
+// operands exist, so what does not change inside a loop is computed before it. In a kernel, what the ranges of values decide is
+// left out: a comparison that always holds, a limit that is kept already, a check that cannot fail.
 #pragma once
 
 #include <map>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "tessera/kit/ir.hpp"
+#include "tessera/kit/ranges.hpp"
 
 namespace tessera::kit {
 
@@ -59,6 +61,10 @@ class Builder {
   };
   void open(std::vector<Item>* body, std::vector<uint32_t> axes) { scopes_.push_back({body, std::move(axes), {}}); }
   uint32_t place(const Inst& inst) const;
+  // A constant of bool that says so.
+  bool is_known(uint32_t v, bool value) const {
+    return inst(v).op == Op::Const && inst(v).type == Type::Bool && (inst(v).bits != 0) == value;
+  }
 
   std::vector<Inst>* insts_;
   IndexPool* pool_;
@@ -67,6 +73,7 @@ class Builder {
   std::vector<Item> loop_body_;
   bool across_ = false;  // of the open loop
   std::vector<uint32_t> depth_;
+  std::vector<Range> ranges_;  // of every value, in a kernel
   uint32_t origin_ = kNone;
 };
 

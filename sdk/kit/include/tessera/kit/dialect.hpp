@@ -45,6 +45,12 @@ class Dialect {
   virtual std::string load(Type t, int lanes, const std::string& pointer, const std::string& count, Needs& needs) const = 0;
   virtual std::string store(Type t, int lanes, const std::string& pointer, const std::string& value, const std::string& count,
                             Needs& needs) const = 0;
+  // An element of a byte each, from the table of 256 at `table`; `index` is an i64 from 0 to 255. Nothing: a load for each
+  // lane.
+  virtual std::string of_byte_table(Type /*t*/, int /*lanes*/, const std::string& /*table*/, const std::string& /*index*/,
+                                    Needs&) const {
+    return {};
+  }
   // A statement that copies `lanes` columns of as many rows from memory, transposed: element (j, t), at pointer + j * step + t, goes to
   // square[t * lanes + j].
   virtual std::string transpose(Type t, int lanes, const std::string& pointer, const std::string& step,
