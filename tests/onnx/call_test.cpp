@@ -218,6 +218,95 @@ TEST_CASE("a model whose file says everything is one entry for every size, and w
   CHECK(entries_of(f) == 1);
 }
 
+TEST_CASE("Squeeze without axes gives the rank that each call's sizes ask for") {
+  const Folder folder;
+  const std::string bytes =
+      model(graph({{node("Squeeze", {"x"}, {"y"})}, {}, {value_info("x", kFloat, {"n", 1, 3})}, {value_info("y", kFloat, {})}}))
+          .bytes();
+  for (const bool one_first : {false, true}) {
+    const e::Model f = open_model(folder, bytes);
+    if (one_first) CHECK(sizes_of(f(std::vector{zeros({1, 1, 3})})[0]) == std::vector<int64_t>{3});
+    CHECK(sizes_of(f(std::vector{zeros({2, 1, 3})})[0]) == std::vector<int64_t>{2, 3});
+    for (int i = 0; i < 2; ++i) {
+      CHECK(sizes_of(f(std::vector{zeros({1, 1, 3})})[0]) == std::vector<int64_t>{3});
+      CHECK(sizes_of(f(std::vector{zeros({7, 1, 3})})[0]) == std::vector<int64_t>{7, 3});
+      CHECK(sizes_of(f(std::vector{zeros({0, 1, 3})})[0]) == std::vector<int64_t>{0, 3});
+    }
+    CHECK(entries_of(f) == 2);
+  }
+  const std::pair<std::string, e::Tensor> one{"x", zeros({1, 1, 3})};
+  const auto loaded = context().load_for((folder / "m.onnx").string(), std::vector{one});
+  REQUIRE(loaded.graph);
+  CHECK(loaded.report ==
+        R"({"fixed":[{"input":"x","value":false,"sizes":[1,null,null]}],"missing":[],"open":false,"assumed":[]})");
+}
+
+TEST_CASE("random shapes squeezed without axes lose every dimension of 1") {
+  const Folder folder;
+  std::mt19937 random(6);
+  for (int i = 0; i < 40; ++i) {
+    Msg shape;
+    std::vector<int64_t> declared;  // -1: symbolic
+    for (size_t rank = 1 + random() % 4; declared.size() < rank;) {
+      declared.push_back(random() % 2 == 0 ? -1 : static_cast<int64_t>(random() % 3));
+      shape.m(1, declared.back() < 0 ? Msg().s(2, std::string(1, static_cast<char>('a' + declared.size())))
+                                     : Msg().i(1, declared.back()));
+    }
+    const Msg x = Msg().s(1, "x").m(2, Msg().m(1, Msg().i(1, kFloat).m(2, shape)));
+    const e::Model f =
+        open_model(folder, model(graph({{node("Squeeze", {"x"}, {"y"})}, {}, {x}, {value_info("y", kFloat, {})}})).bytes());
+    for (int call = 0; call < 5; ++call) {
+      std::vector<int64_t> sizes, want;
+      for (size_t d = 0; d < declared.size(); ++d) {
+        sizes.push_back(declared[d] < 0 ? static_cast<int64_t>(random() % 4) : declared[d]);
+        if (sizes.back() != 1) want.push_back(sizes.back());
+      }
+      CHECK(sizes_of(f(std::vector{zeros(sizes)})[0]) == want);
+    }
+  }
+}
+
+TEST_CASE("a size is broadcast against an expression of it where the call makes one of them 1") {
+  const Folder folder;
+  // x + x[::2]: of sizes n and (n + 1) / 2, which fit each other where n is 1 or 2.
+  const std::string bytes =
+      model(graph({{node("Slice", {"x", "zero", "end", "zero", "two"}, {"h"}), node("Add", {"x", "h"}, {"y"})},
+                   {tensor("zero", kInt64, {1}, raw<int64_t>({0})), tensor("two", kInt64, {1}, raw<int64_t>({2})),
+                    tensor("end", kInt64, {1}, raw<int64_t>({1000}))},
+                   {value_info("x", kFloat, {"n"})},
+                   {value_info("y", kFloat, {"n"})}}))
+          .bytes();
+  for (const bool one_first : {false, true}) {
+    const e::Model f = open_model(folder, bytes);
+    if (one_first) CHECK(values_of<float>(f(std::vector{floats({3})})[0]) == std::vector<float>{6});
+    for (int i = 0; i < 2; ++i) {
+      CHECK(values_of<float>(f(std::vector{floats({3, 5})})[0]) == std::vector<float>{6, 8});
+      CHECK(values_of<float>(f(std::vector{floats({4})})[0]) == std::vector<float>{8});
+      CHECK_THROWS_WITH(f(std::vector{floats({3, 5, 7})}), Catch::Contains("TSR-T026"));
+    }
+    CHECK(entries_of(f) == 2);
+  }
+}
+
+TEST_CASE("a call that no graph of the model takes is refused in the words of the general one") {
+  const Folder folder;
+  // A reflection by 3 wants more than 3 elements; two inputs of one size have to agree.
+  const e::Model f = open_model(
+      folder,
+      model(graph({{node("Pad", {"x", "pads"}, {"t"}, {text_attribute("mode", "reflect")}), node("Add", {"t", "z"}, {"y"})},
+                   {tensor("pads", kInt64, {2}, raw<int64_t>({3, 0}))},
+                   {value_info("x", kFloat, {"n"}), value_info("w", kFloat, {"n"}), value_info("z", kFloat, {1})},
+                   {value_info("y", kFloat, {"m"})}}))
+          .bytes());
+  const e::Tensor five = zeros({5}), two = zeros({2}), one = zeros({1});
+  for (const bool compiled : {false, true}) {
+    if (compiled) CHECK(sizes_of(f(std::vector{five, five, one})[0]) == std::vector<int64_t>{8});
+    CHECK_THROWS_WITH(f(std::vector{two, two, one}), Catch::Contains("TSR-T026") && Catch::Contains("'x'"));
+    CHECK_THROWS_WITH(f(std::vector{five, two, one}), Catch::Contains("TSR-T023") && Catch::Contains("'w'"));
+    CHECK(entries_of(f) == (compiled ? 1 : 0));
+  }
+}
+
 TEST_CASE("an import for a call says what it has fixed, or what it lacks") {
   const Folder folder;
   folder.write("m.onnx", unsqueeze());
@@ -225,7 +314,7 @@ TEST_CASE("an import for a call says what it has fixed, or what it lacks") {
   const std::pair<std::string, e::Tensor> x{"x", zeros({2, 3})}, axes{"axes", ints({1})};
   const auto fixed = context().load_for(path, std::vector{x, axes});
   REQUIRE(fixed.graph);
-  CHECK(fixed.report == R"({"fixed":[{"input":"axes","value":true,"sizes":null}],"missing":[],"open":false})");
+  CHECK(fixed.report == R"({"fixed":[{"input":"axes","value":true,"sizes":null}],"missing":[],"open":false,"assumed":[]})");
   for (const bool typed : {false, true}) {
     std::vector<std::pair<std::string, e::Tensor>> types;
     if (typed) types.push_back(axes);
@@ -233,7 +322,7 @@ TEST_CASE("an import for a call says what it has fixed, or what it lacks") {
     CHECK_FALSE(lacking.graph);
     REQUIRE(lacking.inputs);
     CHECK_THAT(lacking.inputs->print(), Catch::Contains("%x: f32[n0, 3]") && Catch::Contains("%axes: i64[k1]"));
-    CHECK(lacking.report == R"({"fixed":[],"missing":[{"input":"axes","what":"value"}],"open":false})");
+    CHECK(lacking.report == R"({"fixed":[],"missing":[{"input":"axes","what":"value"}],"open":false,"assumed":[]})");
   }
 }
 

@@ -95,11 +95,11 @@ TEST_CASE("random slices of numbers and symbolic sizes take what the operator's 
     int64_t step = bound();
     if (step == 0) step = -1;
     const int64_t start = bound(), end = bound();
-    check_slice(folder, static_cast<int64_t>(random() % 7), step > 0 && i % 2 == 1, start, end, step);
+    check_slice(folder, static_cast<int64_t>(random() % 7), i % 2 == 1, start, end, step);
   }
 }
 
-TEST_CASE("Squeeze without axes is refused where a symbolic size is 1, for its rank would be another") {
+TEST_CASE("code of Squeeze without axes that was imported for no call refuses a symbolic size of 1") {
   const Folder folder;
   const e::Executable m = compile(
       folder,

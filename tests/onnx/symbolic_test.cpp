@@ -209,6 +209,45 @@ TEST_CASE("sizes that do not broadcast are refused by the call") {
     }
 }
 
+TEST_CASE(
+    "random models that broadcast a size against an expression of it are compiled for the calls that make one of them 1") {
+  std::mt19937_64 random(7);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  const fs::path path = fs::temp_directory_path() / ("tessera_symbolic_call_" + std::to_string(getpid()) + ".onnx");
+  size_t compared = 0, refused = 0;
+  for (int round = 0; round < 60; ++round) {
+    Model m;
+    static constexpr int64_t kBounds[] = {0, 1, 2, 3, -1, -2, -3, INT64_MAX};
+    std::string z = "x";
+    for (int64_t k = 1 + below(2); k > 0; --k) z = m.slice(z, kBounds[below(8)], kBounds[below(8)], below(2), 1 + below(2));
+    if (below(3) == 0) z = m.concat(z, z, below(2));
+    static constexpr const char* kOps[] = {"Add", "Mul", "Max"};
+    z = below(4) == 0 ? m.where(z, "x") : m.binary(kOps[below(3)], z, "x");
+    if (below(2) == 0) z = m.binary("Add", z, "y");
+    const char* const config = configs()[static_cast<size_t>(round) % configs().size()];
+    std::ofstream(path, std::ios::binary) << m.build(z, {}).bytes();
+    const e::Model f(context(config), path.string());
+    for (int k = 0; k < 8; ++k) {
+      std::vector<int64_t> s = {1 + below(4), 1 + below(4)};
+      s.insert(s.end(), {below(2) == 0 ? 1 : s[0], below(2) == 0 ? 1 : s[1]});
+      INFO("round " << round << " on " << config << ": n = " << s[0] << ", m = " << s[1] << ", p = " << s[2]
+                    << ", q = " << s[3]);
+      const std::optional<std::string> want = expected(m, z, s);
+      try {
+        const std::string have = text(f(inputs(s))[0]);
+        if (!want || have != *want) CHECK(have == want.value_or("refused"));
+        ++compared;
+      } catch (const e::Error& error) {
+        if (want || error.family() != TSR_USER) FAIL(error.what());
+        ++refused;
+      }
+    }
+  }
+  fs::remove(path);
+  CHECK(compared > 100);
+  CHECK(refused > 100);
+}
+
 TEST_CASE("random models of slices, reshapes and broadcasts do at every size what they do at that size alone") {
   std::mt19937_64 random(5);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };

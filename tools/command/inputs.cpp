@@ -299,13 +299,32 @@ std::vector<Lack> lacks_of(const embed::Context::Loaded& loaded) {
   return out;
 }
 
+// Whether what a graph assumes about the sizes of its inputs holds with these values of its symbols.
+bool keeps(const Signature& declared, const Json& assumed, const std::vector<int64_t>& symbols) {
+  const auto holds = [](const std::string& relation, int64_t a, int64_t b) {
+    if (relation == "==") return a == b;
+    if (relation == "!=") return a != b;
+    if (relation == "<") return a < b;
+    if (relation == "<=") return a <= b;
+    if (relation == ">") return a > b;
+    if (relation == ">=") return a >= b;
+    return b != 0 && (b == -1 || a % b == 0);
+  };
+  return std::all_of(assumed.begin(), assumed.end(), [&](const Json& x) {
+    const auto a = declared.value_of(x["a"].get<tsr_dim>(), symbols), b = declared.value_of(x["b"].get<tsr_dim>(), symbols);
+    return a && b && holds(x["relation"].get<std::string>(), *a, *b);
+  });
+}
+
 }  // namespace
 
 embed::Graph load_model(const embed::Context& context, const std::string& model, InputArguments& arguments) {
   if (!arguments.fixed.empty() && arguments.made.empty()) return context.load(model, fixed_inputs(arguments));
   if (arguments.made.empty()) {
     embed::Context::Loaded loaded = context.load_for(model, {});
-    if (loaded.graph && !Json::parse(loaded.report)["open"].get<bool>()) return std::move(*loaded.graph);
+    const Json report = Json::parse(loaded.report);
+    const bool open = report["open"].get<bool>();
+    if (loaded.graph && !open && report["assumed"].empty()) return std::move(*loaded.graph);
     const Signature declared = declared_inputs(loaded.graph ? *loaded.graph : *loaded.inputs, lacks_of(loaded), arguments);
     const Inputs inputs = make_inputs(declared, arguments);
     for (size_t i = 0; i < declared.inputs.size(); ++i) {
@@ -314,6 +333,7 @@ embed::Graph load_model(const embed::Context& context, const std::string& model,
                                       [&](const std::string& r) { return r.starts_with(name + "="); });
       arguments.made.emplace(name, std::pair(inputs.tensors[i], inputs.from_file[i] || ranged));
     }
+    if (loaded.graph && !open && keeps(declared, report["assumed"], inputs.symbols)) return std::move(*loaded.graph);
   }
   const CallTensors tensors = tensors_of(arguments);
   embed::Context::Loaded loaded = context.load_for(model, tensors.values, tensors.types);

@@ -123,12 +123,16 @@ std::string Signature::type_text(const ValueInfo& v) const {
   return out;
 }
 
-int64_t Signature::evaluate(tsr_dim d, const std::vector<int64_t>& values, const std::string& what) const {
+std::optional<int64_t> Signature::value_of(tsr_dim d, const std::vector<int64_t>& values) const {
   using Value = std::optional<int64_t>;
   const auto expr = [this](uint32_t id) -> const tsr_dim_expr& { return exprs_[id]; };
   const auto leaf = [&](tsr_dim x) -> Value { return TSR_DIM_IS_EXPR(x) ? values[expr(TSR_DIM_EXPR_ID(x)).symbol] : x; };
-  const Value v = sdk::fold_size<Value>(
-      d, expr, leaf, [](uint32_t op, Value a, Value b) { return a && b ? apply(op, *a, *b) : std::nullopt; });
+  return sdk::fold_size<Value>(d, expr, leaf,
+                               [](uint32_t op, Value a, Value b) { return a && b ? apply(op, *a, *b) : std::nullopt; });
+}
+
+int64_t Signature::evaluate(tsr_dim d, const std::vector<int64_t>& values, const std::string& what) const {
+  const std::optional<int64_t> v = value_of(d, values);
   if (v && *v >= 0) return *v;
   std::string known;
   for (size_t i = 0; i < symbols.size(); ++i) known += (i ? ", " : "") + symbols[i].name + " = " + std::to_string(values[i]);

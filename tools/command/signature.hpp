@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,9 @@ class Signature {
   [[nodiscard]] const ValueInfo* find(std::string_view name) const;
   [[nodiscard]] std::vector<std::string> labels() const;              // of the inputs, keys where they have one, in order
   [[nodiscard]] std::string type_text(const ValueInfo& value) const;  // "f32[s0, 4]"
-  // Value of a size for these symbols. Throws TSR-U006 naming `what` when it overflows, divides by zero or is negative.
+  // The value of a size for these symbols; nothing when it overflows or divides by zero.
+  [[nodiscard]] std::optional<int64_t> value_of(tsr_dim d, const std::vector<int64_t>& values) const;
+  // The same of a size that a tensor has. Throws TSR-U006 naming `what` when it overflows, divides by zero or is negative.
   [[nodiscard]] int64_t evaluate(tsr_dim d, const std::vector<int64_t>& values, const std::string& what) const;
   [[nodiscard]] std::vector<int64_t> evaluate(const std::vector<tsr_dim>& dims, const std::vector<int64_t>& values,
                                               const std::string& what) const;

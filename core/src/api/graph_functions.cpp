@@ -69,8 +69,13 @@ tsr_error* load_for(tsr_context* c, const char* path, const tsr_binding* argumen
       }
       Json missing = Json::array();
       for (const ImportedModel::Missing& x : m.missing) missing.push_back({{"input", x.input}, {"what", x.what}});
-      *report = to_c_string(
-          Json{{"fixed", fixed}, {"missing", missing}, {"open", m.open}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+      Json assumed = Json::array();
+      for (const Assumption& a : m.graph ? assumed_of_inputs(*m.graph) : std::vector<Assumption>()) {
+        static constexpr const char* kText[] = {"==", "!=", "<", "<=", ">", ">=", "divisible by"};
+        assumed.push_back({{"relation", kText[a.relation]}, {"a", a.a}, {"b", a.b}});
+      }
+      *report = to_c_string(Json{{"fixed", fixed}, {"missing", missing}, {"open", m.open}, {"assumed", assumed}}.dump(
+          -1, ' ', false, Json::error_handler_t::replace));
     }
     if (m.graph) *out = m.graph.release()->handle();
     if (m.inputs) *inputs = m.inputs.release()->handle();

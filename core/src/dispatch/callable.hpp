@@ -122,7 +122,9 @@ class Callable {
                      size_t count) const;  // of arguments that are wrong for every entry, as far as that is known
   Capture import_for(const tsr_arg* args, size_t count) const;
   Capture describe_call(const Graph& graph, const tsr_arg* args, size_t count) const;  // without the graph itself
-  // Whether an entry is for what these arguments have of all that its import has fixed, whatever else differs; and the executable of one.
+  // Whether an entry is for what these arguments have of all that its import has fixed; and whether these keep what its graph
+  // assumes about sizes, whatever else differs; and the executable of such an entry.
+  bool made_for_fixed(const Entry& entry, const tsr_arg* args) const;
   bool made_for(const Entry& entry, const tsr_arg* args) const;
   std::shared_ptr<Executable> made_for_values(const tsr_arg* args) const;
   // ahead.cpp

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a model file to a graph, through the frontend that takes the file. Where the import has to know more than the file says (values that
-// shapes are computed from, sizes that decide between branches, ranks), it is taken from a call's arguments and fixed in the graph.
+// shapes are computed from, sizes that decide between branches, ranks), or where it has assumed of a symbolic size what a call
+// contradicts (that it is not 1, say), it is taken from the call's arguments and fixed in the graph.
 #pragma once
 
 #include <memory>
@@ -14,6 +15,7 @@ namespace tessera::core {
 
 class Context;
 class Graph;
+struct Assumption;
 
 struct ModelArgument {  // of a call, for the input of this name
   std::string name;
@@ -31,6 +33,7 @@ struct ImportedModel {
   std::unique_ptr<Graph> inputs;  // then: the inputs that the file declares, and nothing else
   std::vector<FixedInput> fixed;
   bool open = false;  // another call may need another graph: this one assumes something that only one of two branches does
+  bool fits = true;   // false: every graph of the model contradicts the sizes of the arguments, and `graph` says best where
   struct Missing {
     std::string input;
     const char* what;  // "rank", "sizes", "value"
@@ -46,6 +49,16 @@ enum class WhenLacking {
 // Throws what the frontend reports. `bound` inputs become constants in any case; TSR-E013 for one that the frontend does not ask for.
 ImportedModel import_model(const std::shared_ptr<const Context>& context, const std::string& path,
                            std::span<const ModelArgument> arguments, std::span<const ModelArgument> bound, WhenLacking lacking);
+
+// What the arguments make of a graph that has been imported. Arguments for none of its inputs do not count.
+enum class CallFit {
+  kFits,
+  kContradicts,  // they have the sizes that its inputs declare, and contradict what it assumes about these
+  kOther,        // they have not
+};
+CallFit fit_of(const Graph& graph, std::span<const ModelArgument> arguments);
+// What a graph assumes about sizes that its inputs have.
+std::vector<Assumption> assumed_of_inputs(const Graph& graph);
 
 // A new graph with the inputs of one that may be half built, and nothing else.
 std::unique_ptr<Graph> inputs_of(const Graph& graph);

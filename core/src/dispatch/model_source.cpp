@@ -44,22 +44,28 @@ tsr_callable_desc ModelSource::description() const {
   return d;
 }
 
+std::vector<ModelArgument> ModelSource::arguments(const tsr_arg* args) const {
+  std::vector<ModelArgument> out;
+  for (size_t i = 0; i < names_.size(); ++i) out.push_back({names_[i], args[i].tensor->desc});
+  return out;
+}
+
 ImportedModel ModelSource::import_for(const tsr_arg* args) const {
-  ImportedModel m;
-  if (complete_) {
+  std::vector<ModelArgument> arguments = this->arguments(args);
+  const CallFit fit = fit_of(*declared_, arguments);
+  if (complete_ && fit != CallFit::kContradicts) {
+    ImportedModel m;
+    m.fits = fit == CallFit::kFits;
     m.graph = declared_->clone();
     if (m.graph->in_transaction()) m.graph->commit();
     return m;
   }
-  std::vector<ModelArgument> arguments;
   std::vector<TensorRef> dense;
   for (size_t i = 0; i < names_.size(); ++i) {
-    tsr_tensor t = args[i].tensor->desc;
-    if (t.device != kCpu || !(t.flags & TSR_TENSOR_CONTIGUOUS)) {
-      dense.emplace_back(tensor_copy(*Tensor::from(args[i].tensor), kCpu));
-      t = dense.back()->desc;
-    }
-    arguments.push_back({names_[i], t});
+    tsr_tensor& t = arguments[i].tensor;
+    if (t.device == kCpu && (t.flags & TSR_TENSOR_CONTIGUOUS)) continue;
+    dense.emplace_back(tensor_copy(*Tensor::from(args[i].tensor), kCpu));
+    t = dense.back()->desc;
   }
   return import_model(context_, path_, arguments, {}, WhenLacking::kThrow);
 }
@@ -99,6 +105,9 @@ Callable::Capture Callable::describe_call(const Graph& g, const tsr_arg* args, s
 Callable::Capture Callable::import_for(const tsr_arg* args, size_t count) const {
   refuse_misfit(args, count);
   ImportedModel m = model_->import_for(args);
+  if (!m.fits)
+    for (const auto& e : tables_.back()->entries())
+      if (e->executable && made_for_fixed(*e, args)) check_model_call(*e->plan, args, e->inputs);
   Capture c = describe_call(*m.graph, args, count);
   c.graph = std::move(m.graph);
   return c;
@@ -122,16 +131,16 @@ bool has_fixed_sizes(const Graph& made, const Graph& declared, const std::vector
 }
 }  // namespace
 
-bool Callable::made_for(const Entry& e, const tsr_arg* args) const {
+bool Callable::made_for_fixed(const Entry& e, const tsr_arg* args) const {
   const Guards& g = e.guards;
   for (size_t i = 0; i < g.expected.size(); ++i)
     if (g.mask.leaves[i].by_value && !g.value_holds(i, args[i])) return false;
-  if (!has_fixed_sizes(e.executable->graph(), model_->inputs(), e.inputs, args)) return false;
-  if (model_->complete()) return true;
-  // What it assumes may be an assumption of a branch that another graph for these arguments does not have.
-  for (const uint32_t i : e.inputs)
-    if (args[i].tensor->desc.rank != g.expected[i].sizes.size()) return true;  // wrong for every graph
-  return g.symbolic.hold(args);
+  return has_fixed_sizes(e.executable->graph(), model_->inputs(), e.inputs, args);
+}
+
+bool Callable::made_for(const Entry& e, const tsr_arg* args) const {
+  // What it assumes may be no assumption of another graph for these arguments: of another branch, or with numbers for sizes.
+  return made_for_fixed(e, args) && fit_of(e.executable->graph(), model_->arguments(args)) != CallFit::kContradicts;
 }
 
 std::shared_ptr<Executable> Callable::made_for_values(const tsr_arg* args) const {

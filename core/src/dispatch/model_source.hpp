@@ -25,7 +25,7 @@ class ModelSource {
   // The inputs that the file declares, and maybe more: input i takes argument i.
   const Graph& inputs() const { return *declared_; }
   const std::vector<std::string>& names() const { return names_; }
-  bool complete() const { return complete_; }  // one graph serves every call
+  std::vector<ModelArgument> arguments(const tsr_arg* args) const;  // of a call: one tensor per input
   // The model for a call with these arguments, one per input.
   ImportedModel import_for(const tsr_arg* args) const;
 
