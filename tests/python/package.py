@@ -29,6 +29,28 @@ def values(tensor):
     return list(struct.unpack(f"<{len(data) // 4}f", data))
 
 
+def onnx_model(op, names, inputs):
+    """The bytes of a model of one node; inputs: name, element type, sizes that are numbers or names."""
+
+    def varint(v):
+        return bytes([v]) if v < 128 else bytes([v & 127 | 128]) + varint(v >> 7)
+
+    def field(number, value):
+        if isinstance(value, int):
+            return varint(number << 3) + varint(value)
+        value = value.encode() if isinstance(value, str) else value
+        return varint(number << 3 | 2) + varint(len(value)) + value
+
+    def info(name, element, sizes):
+        shape = b"".join(field(1, field(1 if isinstance(s, int) else 2, s)) for s in sizes)
+        return field(1, name) + field(2, field(1, field(1, element) + field(2, shape)))
+
+    node = b"".join(field(1, n) for n in names) + field(2, "y") + field(4, op)
+    output = field(1, "y") + field(2, field(1, field(1, 1)))
+    graph = field(1, node) + field(2, "g") + b"".join(field(11, info(*i)) for i in inputs) + field(12, output)
+    return field(1, 8) + field(7, graph) + field(8, field(2, 17))
+
+
 class Models(unittest.TestCase):
     def test_runs_with_every_size(self):
         model = tessera.compile(SUM)
@@ -65,6 +87,36 @@ class Models(unittest.TestCase):
             (difference,) = tessera.compare(file.name, "eager", "default", x, y)
             self.assertEqual((difference.output, difference.largest), ("a", 0.0))
         self.assertIn("passes", str(tessera.explain()))
+
+    def test_a_call_that_the_file_does_not_foresee_is_compiled_for_itself(self):
+        squeeze = onnx_model("Squeeze", ["x"], [("x", 1, ["n", 3])])
+        with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+            file.write(squeeze)
+            file.flush()
+            model = tessera.load(file.name)
+            for n, shape in ((2, (2, 3)), (1, (3,)), (4, (4, 3)), (1, (3,))):
+                (out,) = model(floats(*range(3 * n), shape=(n, 3)))
+                self.assertEqual((out.shape, values(out)), (shape, list(range(3 * n))))
+            with self.assertRaises(tessera.UserError) as caught:
+                model(floats(1, 2))
+            self.assertEqual(caught.exception.code, "TSR-T022")
+
+    def test_a_model_whose_shapes_are_computed_from_an_input_is_compiled_for_its_values(self):
+        with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+            file.write(onnx_model("Unsqueeze", ["x", "axes"], [("x", 1, ["n", 3]), ("axes", 7, ["k"])]))
+            file.flush()
+            model = tessera.load(file.name)
+            self.assertEqual((model.inputs, model.outputs), (["x", "axes"], []))
+            for axis, shape in ((0, (1, 1, 3)), (2, (1, 3, 1)), (0, (1, 1, 3))):
+                axes = tessera.from_bytes("i64", (1,), struct.pack("<q", axis))
+                (out,) = model(axes=axes, x=floats(1, 2, 3, shape=(1, 3)))
+                self.assertEqual((out.shape, values(out)), (shape, [1, 2, 3]))
+            self.assertEqual(model.outputs, ["y"])
+            self.assertEqual(len(model.describe()["entries"]), 2)
+            with self.assertRaises(TypeError):
+                model.plan()
+            (difference,) = tessera.compare(file.name, "eager", "default", floats(1, 2, 3, shape=(1, 3)), axes)
+            self.assertEqual((difference.output, difference.largest), ("y", 0.0))
 
     def test_plan_and_description(self):
         model = tessera.compile(SUM)

@@ -103,7 +103,7 @@ void expect_args(Py_ssize_t found, Py_ssize_t least, Py_ssize_t most, const char
 struct Module {
   PyObject *error = nullptr, *user_error = nullptr, *environment_fault = nullptr, *internal_error = nullptr;
   PyTypeObject *tensor = nullptr, *context = nullptr, *graph = nullptr, *builder = nullptr, *executable = nullptr,
-               *runner = nullptr;
+               *callable = nullptr, *runner = nullptr;
 };
 Module& module();
 
@@ -179,8 +179,10 @@ void add_tensor(PyObject* m);
 void add_context(PyObject* m);
 void add_builder(PyObject* m);
 void add_executable(PyObject* m);
+void add_callable(PyObject* m);
 void add_runner(PyObject* m);
 PyObject* build_graph(tsr_context* context, const std::string& name, PyObject* callable);  // builder.cpp
+PyObject* load_callable(tsr_context* context, const std::string& path);                    // callable.cpp
 
 struct GraphHolder {
   explicit GraphHolder(tsr_graph* g) : graph(g) {}

@@ -105,6 +105,13 @@ PyObject* load(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
+PyObject* callable(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "callable(path)");
+    return load_callable(context_of(self), text_of(args[0]));
+  });
+}
+
 PyObject* parse(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
     expect_args(n, 1, 2, "parse(text, name)");
@@ -245,6 +252,7 @@ PyMethodDef context_methods[] = {
     method("ops", ops, "The records of all ops, as JSON."),
     method("loaded", loaded, "The plugins in use, as JSON."),
     method("load", load, "The model in a file as a graph; inputs that `bindings` names become constants."),
+    method("callable", callable, "The model in a file as a function that is compiled for its calls."),
     method("parse", parse, "Text IR as a graph."),
     method("build", build, "A graph that function(builder) makes by calls."),
     method("compile", compile, "Passes, then code: an executable. Takes the graph over."),

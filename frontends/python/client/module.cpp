@@ -165,6 +165,7 @@ PyMODINIT_FUNC PyInit__core() {
     add_context(m.get());
     add_builder(m.get());
     add_executable(m.get());
+    add_callable(m.get());
     add_runner(m.get());
     checked(PyModule_AddStringConstant(m.get(), "version", api().version));
     return m.release();

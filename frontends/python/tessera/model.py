@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from . import _core
 
 
+_CONTRADICTED = "TSR-T026"  # the sizes of a call break what the compiled graph assumes
+
+
 def _values(overrides):
     """Overrides as `key=value` texts: a dict gives one per item, with its values written as TOML."""
     if overrides is None:
@@ -25,19 +28,47 @@ def context(config=None, set=None, plugin_dirs=()):
 
 
 class Model:
-    """A compiled model. Inputs by position or by name; outputs are of the library of the first input."""
+    """A compiled model. Inputs by position or by name; outputs are of the library of the first input.
 
-    def __init__(self, executable):
+    A call that contradicts what the model's file lets the compiler assume is compiled for itself, and so is every kind of call
+    where the file does not say enough; `outputs` are then known after the first call.
+    """
+
+    def __init__(self, executable, source=None):
+        """`source`: makes the function that serves what `executable`, which may be None, cannot."""
         self._executable = executable
-        described = json.loads(executable.describe())
-        self.inputs = [i["name"] if i["key"] is None else i["key"] for i in described["inputs"]]
-        self.outputs = [o["name"] for o in described["outputs"]]
+        self._source = source
+        self._function = None
+        if executable is None:
+            self.inputs, self.outputs = list(self._of_calls().inputs()), []
+        else:
+            described = json.loads(executable.describe())
+            self.inputs = [i["name"] if i["key"] is None else i["key"] for i in described["inputs"]]
+            self.outputs = [o["name"] for o in described["outputs"]]
 
     def __call__(self, *args, **kwargs):
         if kwargs:
             args = self._by_name(args, kwargs)
-        results = self._executable.run(*args)
+        results = self._run(args)
         return [_like(args[0], r) for r in results] if args else results
+
+    def _run(self, args):
+        if self._executable is not None:
+            try:
+                return self._executable.run(*args)
+            except _core.UserError as error:
+                if error.code != _CONTRADICTED or self._source is None:
+                    raise
+        results = self._of_calls().call(*map(_core.from_dlpack, args))
+        if not self.outputs and results:
+            entry = json.loads(self._function.describe())["entries"][-1]
+            self.outputs = [o["name"] for o in entry["executable"]["outputs"]]
+        return results
+
+    def _of_calls(self):
+        if self._function is None:
+            self._function = self._source()
+        return self._function
 
     def _by_name(self, args, kwargs):
         given = dict(zip(self.inputs, args))
@@ -54,11 +85,16 @@ class Model:
 
     def plan(self):
         """The step table and the memory plan, as text."""
+        if self._executable is None:
+            raise TypeError("the model is compiled for its calls: describe() lists what has been compiled")
         return self._executable.plan()
 
     def describe(self):
-        """Signature, steps, memory and compile times, as a dict (docs/json.md, "executable")."""
-        return json.loads(self._executable.describe())
+        """Signature, steps, memory and compile times, as a dict (docs/json.md, "executable").
+
+        Of a model that is compiled for its calls alone: what has been compiled for them (docs/json.md, "callable").
+        """
+        return json.loads((self._executable or self._of_calls()).describe())
 
     def __repr__(self):
         return f"<tessera.Model of {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
@@ -82,11 +118,18 @@ def load(path, config=None, set=None, bind=None, plugin_dirs=()):
     """Compiles the model in a file (ONNX, text IR).
 
     config: the name of an installed config or a path; set: overrides, {"runtime.threads": 1}; bind: values of inputs that are
-    to
-    become constants, {"name": tensor}.
+    to become constants, {"name": tensor}.
     """
     c = context(config, set, plugin_dirs)
-    return Model(c.compile(c.load(os.fspath(path), dict(bind) if bind else None)))
+    path = os.fspath(path)
+    if bind:
+        return Model(c.compile(c.load(path, dict(bind))))
+    try:
+        graph = c.load(path)
+    except _core.UserError:
+        function = c.callable(path)  # raises the same unless the file lacks only what a call says
+        return Model(None, lambda: function)
+    return Model(c.compile(graph), lambda: c.callable(path))
 
 
 def compile(text, config=None, set=None, name="<text>", plugin_dirs=()):
@@ -119,7 +162,8 @@ def compare(path, a, b, *inputs):
 
     first, second = load(path, a), load(path, b)
     found = []
-    for name, x, y in zip(first.outputs, first._executable.run(*inputs), second._executable.run(*inputs)):
+    results = first._run(inputs), second._run(inputs)
+    for name, x, y in zip(first.outputs, *results):
         largest = 0.0
         for u, v in zip(_numbers(x), _numbers(y)):
             if u == v or (math.isnan(u) and math.isnan(v)):
