@@ -151,10 +151,35 @@ const TypeProto* Importer::declared(std::string_view name) const {
   return found == scope_->declared.end() ? nullptr : found->second;
 }
 
+std::optional<int64_t> Importer::size_in_call(tsr_dim d) const {
+  using Value = std::optional<int64_t>;
+  const tsr_tables& t = b.graph().tables();
+  const auto leaf = [&](tsr_dim x) -> Value {
+    if (Build::is_number(x)) return x;
+    const auto at = sizes_in_call_.find(TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(x))->symbol);
+    return at == sizes_in_call_.end() ? Value() : Value(at->second);
+  };
+  return sdk::fold_size<Value>(t, d, leaf, [](uint32_t op, Value x, Value y) -> Value {
+    int64_t r = 0;
+    if (!x || !y) return std::nullopt;
+    switch (op) {
+      case TSR_DIM_ADD: return __builtin_add_overflow(*x, *y, &r) ? Value() : Value(r);
+      case TSR_DIM_SUB: return __builtin_sub_overflow(*x, *y, &r) ? Value() : Value(r);
+      case TSR_DIM_MUL: return __builtin_mul_overflow(*x, *y, &r) ? Value() : Value(r);
+      case TSR_DIM_MIN: return std::min(*x, *y);
+      case TSR_DIM_MAX: return std::max(*x, *y);
+      default: break;
+    }
+    if (*y == 0 || (*y == -1 && *x == INT64_MIN)) return std::nullopt;
+    const int64_t rest = *x % *y, mod = rest != 0 && (rest < 0) != (*y < 0) ? rest + *y : rest;
+    return op == TSR_DIM_MOD ? mod : *x / *y - (mod != rest ? 1 : 0);
+  });
+}
+
 tsr_dim Importer::declared_dim(const TypeProto::Dim& d) const {
   if (d.value) return *d.value < 0 ? -1 : *d.value;
-  const auto found = symbols_.find(d.param);
-  return d.param.empty() || found == symbols_.end() ? -1 : found->second;
+  const auto found = names_a_size(d.param) ? symbols_.find(d.param) : symbols_.end();
+  return found == symbols_.end() ? -1 : found->second;
 }
 
 void Importer::declare(const GraphProto& g) {
@@ -199,7 +224,7 @@ V Importer::graph_input(const ValueInfoProto& info) {
     const TypeProto::Dim& d = declared[k];
     if ((!d.value || *d.value < 0) && fixed && fixed->rank == declared.size() && fixed->sizes[k] >= 0) {
       dims.push_back(fixed->sizes[k]);
-      if (!d.param.empty()) symbols_.emplace(d.param, fixed->sizes[k]);
+      if (names_a_size(d.param)) symbols_.emplace(d.param, fixed->sizes[k]);
       continue;
     }
     if (d.value && *d.value >= 0) {  // exporters write -1 for a size that is not known
@@ -216,6 +241,9 @@ V Importer::graph_input(const ValueInfoProto& info) {
       continue;
     }
     const tsr_dim s = g.symbol(symbol_prefix(d.param).c_str(), 0, INT64_MAX, false);
+    if (fixed && fixed->rank == declared.size() && fixed->sizes[k] <= -2)
+      sizes_in_call_.emplace(TSR_AT(tsr_dim_expr, g.tables().exprs, g.tables().expr_stride, TSR_DIM_EXPR_ID(s))->symbol,
+                             -2 - fixed->sizes[k]);
     if (named) symbols_.emplace(d.param, s);
     dims.push_back(s);
   }

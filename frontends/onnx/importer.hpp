@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -60,6 +61,9 @@ class Importer {
   tsr_id captured_from(tsr_id value) const;
   const TypeProto* declared(std::string_view name) const;
   tsr_dim declared_dim(const TypeProto::Dim& d) const;  // -1: not known
+  // The value that a size has in the call which the model is imported for, where the caller lets what depends on it be decided by
+  // that, under an assumption.
+  std::optional<int64_t> size_in_call(tsr_dim d) const;
   Tensors& tensors() { return tensors_; }
   const std::string& path() const { return path_; }
 
@@ -96,8 +100,9 @@ class Importer {
   std::string path_;
   Scope* scope_ = nullptr;
   std::map<std::string, tsr_dim, std::less<>> symbols_;
-  std::unordered_map<tsr_id, tsr_id> captured_from_;  // input of a region -> value of the region around
-  std::string_view lacks_rank_;                       // the first input whose rank nothing says
+  std::unordered_map<uint32_t, int64_t> sizes_in_call_;  // by symbol
+  std::unordered_map<tsr_id, tsr_id> captured_from_;     // input of a region -> value of the region around
+  std::string_view lacks_rank_;                          // the first input whose rank nothing says
   size_t translated_ = 0;
   uint64_t drawn_ = 0;
   int depth_ = 0;

@@ -237,8 +237,30 @@ class Arithmetic {
   }
   bool mod(tsr_dim a, tsr_dim c, tsr_dim* r) { return natural(a, c) && (*r = b_.graph().dim(TSR_DIM_MOD, a, c), true); }
   bool relation(tsr_relation rel, tsr_dim a, tsr_dim c, tsr_dim* r) {
-    const tsr_truth t = b_.graph().compare(rel, a, c);
+    tsr_truth t = b_.graph().compare(rel, a, c);
+    if (t == TSR_UNKNOWN) t = decided_by_call(rel, a, c);
     return t != TSR_UNKNOWN && (*r = t == TSR_TRUE, true);
+  }
+  // A branch depends on these sizes, so what the call says of them becomes an assumption of the graph.
+  tsr_truth decided_by_call(tsr_relation rel, tsr_dim a, tsr_dim c) {
+    const auto x = op_.importer.size_in_call(a), y = op_.importer.size_in_call(c);
+    if (!x || !y) return TSR_UNKNOWN;
+    struct Decision {
+      bool holds;
+      tsr_relation negation;
+    };
+    const auto decide = [&]() -> Decision {
+      switch (rel) {
+        case TSR_EQ: return {*x == *y, TSR_NE};
+        case TSR_LT: return {*x < *y, TSR_GE};
+        case TSR_LE: return {*x <= *y, TSR_GT};
+        case TSR_GT: return {*x > *y, TSR_LE};
+        default: return {*x >= *y, TSR_LT};
+      }
+    };
+    const Decision d = decide();
+    b_.graph().require(d.holds ? rel : d.negation, a, c, "a branch of the model depends on it");
+    return d.holds ? TSR_TRUE : TSR_FALSE;
   }
   bool eq(tsr_dim a, tsr_dim c, tsr_dim* r) { return relation(TSR_EQ, a, c, r); }
   bool lt(tsr_dim a, tsr_dim c, tsr_dim* r) { return numeric() && relation(TSR_LT, a, c, r); }

@@ -2,6 +2,7 @@
 // A model file as a callable: what of a call's arguments its import depends on is guarded, everything else may vary as the file says.
 #include <fcntl.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
@@ -135,9 +136,60 @@ TEST_CASE("sizes that decide between branches of other ranks are guarded, and no
   CHECK(sizes_of(f(std::vector{zeros({5, 4})})[0]) == std::vector<int64_t>{5, 4});
   CHECK(entries_of(f) == 2);
   CHECK(sizes_of(f(std::vector{zeros({2, 1})})[0]) == std::vector<int64_t>{2});
-  CHECK(entries_of(f) == 2);
+  for (const int64_t m : {2, 3, 5, 9}) CHECK(sizes_of(f(std::vector{zeros({2, m})})[0]) == std::vector<int64_t>{2, m});
+  CHECK(entries_of(f) == 2);  // m is a symbol still, guarded by what the branch asks of it
+  CHECK(has(guards_of(f, 1), "x.size(1) != 1"));
   // Without a call nothing says which branch it is.
   CHECK_THROWS_WITH(load(folder, bytes), Catch::Contains("TSR-X012") && Catch::Contains("depends on the sizes m1"));
+}
+
+TEST_CASE("random conditions on sizes make one entry per branch") {
+  const Folder folder;
+  std::mt19937 random(22);
+  struct Term {
+    const char* text;
+    std::function<int64_t(int64_t, int64_t)> value;
+  };
+  const Term terms[] = {{"n", [](int64_t n, int64_t) { return n; }},
+                        {"m", [](int64_t, int64_t m) { return m; }},
+                        {"sum", [](int64_t n, int64_t m) { return n + m; }},
+                        {"half", [](int64_t n, int64_t) { return n / 2; }},
+                        {"product", [](int64_t n, int64_t m) { return n * m; }},
+                        {"one", [](int64_t, int64_t) { return 1; }},
+                        {"four", [](int64_t, int64_t) { return 4; }}};
+  const std::pair<const char*, std::function<bool(int64_t, int64_t)>> relations[] = {
+      {"Equal", std::equal_to<int64_t>()},
+      {"Less", std::less<int64_t>()},
+      {"LessOrEqual", std::less_equal<int64_t>()},
+      {"Greater", std::greater<int64_t>()},
+      {"GreaterOrEqual", std::greater_equal<int64_t>()}};
+  // One branch flattens x[n, m], the other leaves it.
+  const Msg yes = graph({{node("Reshape", {"x", "flat"}, {"t"})}, {}, {}, {value_info("t", kFloat, {"p"})}}),
+            no = graph({{node("Identity", {"x"}, {"f"})}, {}, {}, {value_info("f", kFloat, {"n", "m"})}});
+  for (int i = 0; i < 60; ++i) {
+    const Term &a = terms[random() % 5], &b = terms[random() % 7];
+    const auto& [name, holds] = relations[random() % 5];
+    const bool negated = random() % 2 == 0;
+    INFO(a.text << " " << name << " " << b.text << (negated ? ", negated" : ""));
+    const e::Model f = open_model(
+        folder, model(graph({{node("Shape", {"x"}, {"s"}), node("Gather", {"s", "zero"}, {"n"}),
+                              node("Gather", {"s", "one"}, {"m"}), node("Add", {"n", "m"}, {"sum"}),
+                              node("Div", {"n", "two"}, {"half"}), node("Mul", {"n", "m"}, {"product"}),
+                              node(name, {a.text, b.text}, {"r"}), node(negated ? "Not" : "Identity", {"r"}, {"c"}),
+                              node("If", {"c"}, {"z"}, {attribute("then_branch", yes), attribute("else_branch", no)})},
+                             {tensor("flat", kInt64, {1}, raw<int64_t>({-1})), tensor("zero", kInt64, {}, raw<int64_t>({0})),
+                              tensor("one", kInt64, {}, raw<int64_t>({1})), tensor("two", kInt64, {}, raw<int64_t>({2})),
+                              tensor("four", kInt64, {}, raw<int64_t>({4}))},
+                             {value_info("x", kFloat, {"n", "m"})},
+                             {value_info("z", kFloat, {})}}))
+                    .bytes());
+    for (int call = 0; call < 8; ++call) {
+      const int64_t n = random() % 6, m = random() % 6;
+      const bool flat = holds(a.value(n, m), b.value(n, m)) != negated;
+      CHECK(sizes_of(f(std::vector{zeros({n, m})})[0]) == (flat ? std::vector<int64_t>{n * m} : std::vector<int64_t>{n, m}));
+    }
+    CHECK(entries_of(f) <= 2);
+  }
 }
 
 TEST_CASE("a branch that a call does not take need not fit it") {

@@ -85,14 +85,15 @@ ImportCall::Fixed& fix_rank(ImportCall& call, const std::string& name, uint32_t 
   ImportCall::Fixed& f = call.fix(name);
   if (!f.has_rank) {
     f.has_rank = progress = true;
-    f.sizes.assign(rank, -1);
+    f.sizes.assign(rank, ImportCall::kOpen);
   }
   return f;
 }
 
-// Fixes the sizes of inputs that mention these symbols, as far as the arguments say them. False: nothing new could be fixed.
-bool fix_sizes(ImportCall& call, const Graph& g, std::span<const uint32_t> wanted, std::span<const ModelArgument> arguments,
-               std::vector<ImportedModel::Missing>* missing) {
+// Fixes the sizes of inputs that mention these symbols, as far as the arguments say them. Where they are needed for the first
+// time, the import only learns their values: relations among them may be enough. False: nothing new could be fixed.
+bool fix_sizes(ImportCall& call, const Graph& g, std::span<const uint32_t> wanted, bool numbers,
+               std::span<const ModelArgument> arguments, std::vector<ImportedModel::Missing>* missing) {
   if (wanted.empty()) return false;
   bool progress = false;
   const tsr_region& body = g.region(0);
@@ -111,8 +112,9 @@ bool fix_sizes(ImportCall& call, const Graph& g, std::span<const uint32_t> wante
         continue;
       }
       ImportCall::Fixed& f = fix_rank(call, v.name, a->tensor.rank, progress);
-      progress = progress || f.sizes[d] == -1;
-      f.sizes[d] = a->tensor.sizes[d];
+      const int64_t size = a->tensor.sizes[d];
+      progress = progress || f.sizes[d] < 0;
+      f.sizes[d] = numbers || f.sizes[d] != ImportCall::kOpen ? size : ImportCall::open_with(size);
     }
   }
   return progress;
@@ -188,7 +190,7 @@ bool fix_what_is_needed(ImportCall& call, const Graph& g, std::span<const ModelA
       progress = true;
     }
   }
-  return fix_sizes(call, g, call.needed_symbols, arguments, &missing) || progress;
+  return fix_sizes(call, g, call.needed_symbols, false, arguments, &missing) || progress;
 }
 
 }  // namespace
@@ -286,7 +288,7 @@ class Import {
       if (!call.contradicted.empty() && out.open && fix_what_is_needed(call_, *g, arguments_, out.missing)) continue;
       if (call.has_sizes && !call.contradicted.empty()) {
         // A size that the import has taken to be what it is not becomes a number.
-        const bool fixed = fix_sizes(call_, *g, call.contradicted, arguments_, nullptr);
+        const bool fixed = fix_sizes(call_, *g, call.contradicted, true, arguments_, nullptr);
         if (!general) {
           list_fixed(out);
           general = std::move(g);
@@ -327,7 +329,10 @@ class Import {
   void list_fixed(ImportedModel& out) const {
     out.fixed.clear();
     for (const ImportCall::Fixed& f : call_.fixed())
-      if (f.asked && !find(bound_, f.name)) out.fixed.push_back({f.name, f.value != nullptr, f.sizes});
+      if (f.asked && !find(bound_, f.name)) {
+        FixedInput& x = out.fixed.emplace_back(f.name, f.value != nullptr, f.sizes);
+        for (tsr_dim& d : x.sizes) d = std::max(d, ImportCall::kOpen);
+      }
   }
 
   void announce(const std::vector<FixedInput>& fixed) const {

@@ -16,10 +16,15 @@ namespace tessera::core {
 
 class ImportCall {
  public:
+  // Sizes as tsr_graph_api.bound_type gives them: a number, or of a size that stays a symbol `kOpen`, or this of its value in the
+  // call, by which the import may decide what depends on it, under an assumption.
+  static constexpr tsr_dim kOpen = -1;
+  static tsr_dim open_with(int64_t value) { return -2 - value; }
+
   struct Fixed {  // of one input
     std::string name;
     const tsr_tensor* value = nullptr;  // borrowed; null: its value is not fixed
-    bool has_rank = false;              // `sizes` are fixed, -1 where one is open
+    bool has_rank = false;              // `sizes` say what is known of the sizes
     std::vector<tsr_dim> sizes;
     tsr_type type{};
     bool asked = false;  // the frontend has asked for it
