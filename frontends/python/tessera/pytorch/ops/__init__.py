@@ -8,7 +8,7 @@ stays with ATen. The caller compares the types of what comes out with `out`, so 
 show.
 """
 
-from . import creation, elementwise, indexing, networks, reductions, shapes
+from . import creation, elementwise, indexing, networks, reductions, shapes, special
 from .not_taken import NOT_TAKEN
 from .table import TABLE
 

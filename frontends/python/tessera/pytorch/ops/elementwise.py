@@ -331,11 +331,6 @@ def _signbit(e, out, x):
     return e("lt", e("copysign", e.scalar(1, x.dtype), x), 0)
 
 
-@lowers("aten.special_erfcx.default")
-def _erfcx(e, out, x):
-    raise Unsupported("erfcx")
-
-
 def _lower_running(op):
     def lower(e, out, x, dim):
         return e.ops(op, x, axis=axis_of(dim, x.rank)) if x.rank else [x, e.scalar(0, torch.int64)]
