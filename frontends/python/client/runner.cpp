@@ -15,9 +15,15 @@ struct Runner {
   tsr_executable* handle = nullptr;
   const dl::Exchange* exchange = nullptr;
   size_t num_outputs = 0;
+  enum class Kind : uint8_t {
+    kTensor,
+    kSize,   // the argument is the size of an input that only stands for a symbol
+    kFloat,  // a number, for a 0-d input of f64
+    kInt     // and of i64
+  };
   struct Source {
     uint32_t argument;
-    bool size;  // the argument is a number: the size of an input that only stands for a symbol
+    Kind kind;
   };
   std::vector<Source> sources;  // by input of the graph
 };
@@ -78,7 +84,7 @@ tsr_error* allocate(void* self, size_t index, const tsr_tensor* d, size_t bytes,
   }
 }
 
-// Runner(executable, sources, tensor_type): sources has (argument, is_size) per input of the graph.
+// Runner(executable, sources, tensor_type): sources has (argument, Runner::Kind) per input of the graph.
 PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
     PyObject *executable = nullptr, *sources = nullptr, *tensor_type = nullptr;
@@ -95,8 +101,8 @@ PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     const Ref list = list_of(sources, "sources");
     for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) {
       const std::vector<int64_t> pair = ints_of(PyList_GetItem(list.get(), i));
-      if (pair.size() != 2) raise(PyExc_TypeError, "a source is (argument, is_size)");
-      r.sources.push_back({static_cast<uint32_t>(pair[0]), pair[1] != 0});
+      if (pair.size() != 2 || pair[1] < 0 || pair[1] > 3) raise(PyExc_TypeError, "a source is (argument, kind)");
+      r.sources.push_back({static_cast<uint32_t>(pair[0]), static_cast<Runner::Kind>(pair[1])});
     }
     const tsr_tables& tables = *api().executable_graph(r.handle);
     r.num_outputs = TSR_AT(tsr_region, tables.regions, tables.region_stride, 0)->num_outputs;
@@ -114,7 +120,11 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     const auto given = static_cast<size_t>(PyList_Size(list));
     const size_t count = r.sources.size();
     Small<tsr_tensor, 32> inputs(count);
-    Small<int64_t, 32> numbers(count);
+    union Number {
+      int64_t i;
+      double f;
+    };
+    Small<Number, 32> numbers(count);
     alignas(64) static char nothing[64];
     static const int64_t kZero = 0;
     for (size_t i = 0; i < count; ++i) {
@@ -124,10 +134,20 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
               "found " + std::to_string(given) + " arguments, expected one at place " + std::to_string(s.argument));
       PyObject* o = PyList_GetItem(list, static_cast<Py_ssize_t>(s.argument));
       tsr_tensor& t = inputs[i];
-      if (s.size) {
-        numbers[i] = int_of(o);
-        t = {nothing, TSR_BOOL, 1, &numbers[i], &kZero, 0, 0};
-        continue;
+      switch (s.kind) {
+        case Runner::Kind::kTensor: break;
+        case Runner::Kind::kSize:
+          numbers[i].i = int_of(o);
+          t = {nothing, TSR_BOOL, 1, &numbers[i].i, &kZero, 0, 0};
+          continue;
+        case Runner::Kind::kFloat:
+          numbers[i].f = float_of(o);
+          t = {&numbers[i], TSR_F64, 0, nullptr, nullptr, 0, 0};
+          continue;
+        case Runner::Kind::kInt:
+          numbers[i].i = int_of(o);
+          t = {&numbers[i], TSR_I64, 0, nullptr, nullptr, 0, 0};
+          continue;
       }
       dl::Tensor borrowed;
       const dl::Exchange* x = r.exchange;

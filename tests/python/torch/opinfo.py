@@ -179,6 +179,8 @@ def run_node(op, dtype, samples, dynamic):
         for g in pytorch.REPORT.seen:
             for r in g.refusals:
                 fallback[r.op] = r.why
+        for code in pytorch.REPORT.calls:
+            fallback[f"a call: {code}"] = "not as PyTorch's fake tensors had it"
         pytorch.REPORT.seen.clear()
         if status != "ok":
             errors += 1

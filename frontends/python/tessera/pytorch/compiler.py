@@ -2,6 +2,7 @@
 """One FX graph of AOTAutograd's into a function that runs it."""
 
 import itertools
+import math
 import operator
 import time
 
@@ -30,10 +31,11 @@ class CompiledRegion:
     def __init__(self, context, records, region, shape_env, name, report, verify=False):
         self.region, self.report, self.name, self.verify = region, report, name, verify
         self.every_node = lambda: CompiledRegion(context, records, with_all_outputs(region), shape_env, name, report)
-        self.values = lambda s: shape_env.replace(s)
+        self.values = (lambda s: shape_env.replace(s)) if shape_env is not None else (lambda s: s)
         self.inputs, self.outputs = region.inputs, region.outputs
         self.views = []  # per output: what makes PyTorch's strides of the dense result, or None
-        needed = {}  # symbols that the graph's sizes depend on
+        # What Python computes at a call: expressions, each with the dtype of the 0-d input or None for a size.
+        self.carried = []
 
         def build(builder):
             e = Emitter(builder, records, shape_env)
@@ -59,20 +61,20 @@ class CompiledRegion:
                 self.views.append(view)
             # A symbol that no input has as a size of its own gets an input that only carries it.
             bare = {d.node.expr for n in region.inputs for d in n.meta["val"].shape if isinstance(d, torch.SymInt)}
-            needed.clear()
+            self.carried = list(e.numbers)
             for s, size in e.symbols.items():
                 if s not in bare:
-                    builder.input(f"size_{s}", _core.dtypes["bool"], [size], 1)
-                    needed[s] = size
+                    builder.input(f"size_{len(self.carried)}", _core.dtypes["bool"], [size], 1)
+                    self.carried.append((s, None))
             builder.outputs(results)
 
         graph = context.build(name, build)
         if _core.log_enabled("graph"):
             _core.log_write("graph", graph.print())
         self.executable = context.compile(graph)
-        self.carried = list(needed)
         sources = [(k, 0) for k in range(len(region.inputs))]
-        sources += [(len(region.inputs) + k, 1) for k in range(len(self.carried))]
+        kinds = {None: 1, torch.float64: 2, torch.int64: 3}
+        sources += [(len(region.inputs) + k, kinds[dtype]) for k, (_, dtype) in enumerate(self.carried)]
         self.runner = _core.Runner(self.executable, sources, torch.Tensor)
 
     def guarded(self, run, inputs):
@@ -89,24 +91,27 @@ class CompiledRegion:
                     raise
                 self.report.fell_back(e)
                 tensors = [args[k] for k in inputs]
-                return self.through_aten(tensors, [a for a in args[len(self.inputs) :] if isinstance(a, int)])
+                return self.through_aten(tensors, args[len(self.inputs) :])
 
         return verified(self, call, inputs, self.name, self.every_node) if self.verify else call
 
-    def through_aten(self, tensors, sizes):
+    def through_aten(self, tensors, numbers):
         """What ATen computes of the region's inputs, as the executable would give it."""
         env = dict(zip(self.inputs, tensors))
-        values = {}  # of symbols
+        values = {}  # of symbols and expressions
         for n in self.inputs:
             for k, d in enumerate(n.meta["val"].shape):
                 if isinstance(d, torch.SymInt) and d.node.expr.is_Symbol:
                     values[d.node.expr] = env[n].shape[k]
-        values.update(zip(self.carried, sizes))
+        values.update((expression, value) for (expression, _), value in zip(self.carried, numbers))
 
         def argument(n):
             if n in env:
                 return env[n]
-            return int(n.meta["val"].node.expr.subs(values))  # a size
+            number = n.meta["val"]
+            expression = number.node.expr
+            found = values[expression] if expression in values else expression.subs(values)
+            return int(found) if isinstance(number, torch.SymInt) else float(found)
 
         for node in self.region.nodes:
             env[node] = node.target(*map_arg(node.args, argument), **map_arg(node.kwargs, argument))
@@ -134,17 +139,22 @@ class Strided:
     """A result with gaps between its elements, or with elements that are several: a view of something larger in PyTorch."""
 
     def __init__(self, sizes, strides):
-        self.sizes, self.strides = sizes, strides
+        self.sizes, self.strides = sizes, strides  # numbers, or expressions that each call computes
 
-    def __call__(self, x):
-        repeated = [k for k, (n, s) in enumerate(zip(self.sizes, self.strides)) if s == 0 and n > 1]
+    def __call__(self, x, sizes=None, strides=None):
+        sizes, strides = sizes or self.sizes, strides or self.strides
+        repeated = [k for k, (n, s) in enumerate(zip(sizes, strides)) if s == 0 and n > 1]
         for k in repeated:
             x = x.narrow(k, 0, 1)
-        y = torch.empty_strided(x.shape, self.strides, dtype=x.dtype, device=x.device).copy_(x)
-        return y.expand(self.sizes)
+        y = torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)
+        return y.expand(sizes)
 
     def undo(self, x):
         return x
+
+
+def _number_or_expression(s):
+    return s.node.expr if isinstance(s, torch.SymInt) else s
 
 
 def arranged(e, value, fake):
@@ -155,9 +165,7 @@ def arranged(e, value, fake):
     strides = hints(fake.stride())
     order = sorted(range(fake.dim()), key=lambda k: (-strides[k], k))
     if not is_dense(fake, order):
-        if any(isinstance(s, torch.SymInt) for s in (*fake.stride(), *fake.shape)):
-            raise Unsupported("a result of symbolic sizes whose elements do not lie side by side")
-        return value, Strided(list(fake.shape), strides)
+        return value, Strided(*([_number_or_expression(s) for s in of] for of in (fake.shape, fake.stride())))
     if order == list(range(fake.dim())):
         return value, None
     return e("transpose", value, perm=order), Permuted(order)
@@ -262,7 +270,7 @@ def _generate(gm, levels, ours, chains, compiled, report):
     for n in nodes:
         if n.op not in ("placeholder", "get_attr") and not ours[n]:
             by_level.setdefault(levels[n], []).append(n)
-    sizes = _size_sources(nodes, placeholders)
+    sizes = _size_sources(nodes, ours)
     for level in sorted(set(by_level) | set(compiled)):
         if level in compiled:
             steps.append(_region_step(p, compiled[level], sizes))
@@ -315,39 +323,59 @@ def _attribute(gm, target):
     return value
 
 
-def _size_sources(nodes, placeholders):
+def _size_sources(nodes, ours):
     """Where a symbol's value can be had at run time: a node that is it, or a tensor and a dimension."""
     found = {}
     for n in nodes:
         v = n.meta.get("val")
-        if isinstance(v, torch.SymInt) and v.node.expr.is_Symbol:
+        if isinstance(v, (torch.SymInt, torch.SymFloat)) and v.node.expr.is_Symbol:
             found.setdefault(v.node.expr, (n, None))
-    for n in placeholders:
+    for n in nodes:
         v = n.meta.get("val")
-        if is_tensor(v):
+        if is_tensor(v) and not ours.get(n):
             for k, d in enumerate(v.shape):
                 if isinstance(d, torch.SymInt) and d.node.expr.is_Symbol:
                     found.setdefault(d.node.expr, (n, k))
     return found
 
 
+def _number_text(p, expression, sizes, values, reads):
+    """The value of a sympy expression at a call as source text; `reads` gets the nodes that it is read from."""
+    expression = values(expression) if not isinstance(expression, (int, float)) else expression
+    if isinstance(expression, (int, float)) or expression.is_number:
+        return repr(int(expression) if int(expression) == expression else float(expression))
+    symbols = sorted(expression.free_symbols, key=str)
+    texts = []
+    for s in symbols:
+        if s not in sizes:
+            raise Unsupported(f"the size {expression}, whose symbol {s} no node has")
+        node, dim = sizes[s]
+        reads.append(node)
+        texts.append(p.names[node] if dim is None else f"{p.names[node]}.size({dim})")
+    if expression.is_Symbol:
+        return texts[0]
+    from torch.utils._sympy.printers import PythonPrinter
+
+    source = f"lambda {', '.join(map(str, symbols))}: {PythonPrinter().doprint(expression)}"
+    return f"{p.bind(eval(source, {'math': math, 'torch': torch}), 'size')}({', '.join(texts)})"
+
+
 def _region_step(p, region, sizes):
     run = p.bind(region.guarded(region.runner.run, range(len(region.inputs))), "run")
     reads, arguments = list(region.inputs), [p.names[n] for n in region.inputs]
-    for s in region.carried:
-        if s not in sizes:  # PyTorch has learnt that it is a number
-            arguments.append(str(int(region.values(s))))
-            continue
-        node, dim = sizes[s]
-        reads.append(node)
-        arguments.append(p.names[node] if dim is None else f"{p.names[node]}.size({dim})")
+    arguments += [_number_text(p, expression, sizes, region.values, reads) for expression, _ in region.carried]
     for n in region.outputs:
         p.names[n] = f"v{len(p.names)}"
     text = ", ".join(p.names[n] for n in region.outputs)
     text += f"{',' if len(region.outputs) == 1 else ''} = {run}([{', '.join(arguments)}])"
     for n, view in zip(region.outputs, region.views):
-        if view is not None:
-            text += f"; {p.names[n]} = {p.bind(view, 'view')}({p.names[n]})"
+        if view is None:
+            continue
+        extra = ""
+        if isinstance(view, Strided) and not all(isinstance(s, int) for s in (*view.sizes, *view.strides)):
+            lists = [[_number_text(p, s, sizes, region.values, reads) for s in of] for of in (view.sizes, view.strides)]
+            extra = "".join(f", [{', '.join(of)}]" for of in lists)
+        text += f"; {p.names[n]} = {p.bind(view, 'view')}({p.names[n]}{extra})"
     return reads, list(region.outputs), text
 
 

@@ -63,8 +63,15 @@ _ARG = 1  # TSR_INPUT_ARG
 _LARGEST = (1 << 63) - 1
 
 
+_RELATIONS = {EQ: sympy.Eq, NE: sympy.Ne, LT: sympy.Lt, LE: sympy.Le, GT: sympy.Gt, GE: sympy.Ge}
+
+
 class Unsupported(Exception):
     """This node stays with ATen; the text says why."""
+
+
+class _Opaque(Exception):
+    """A size that the graph's own arithmetic does not express: Python computes it at every call."""
 
 
 def is_symbolic(size):
@@ -97,9 +104,10 @@ class Value:
 class Emitter:
     def __init__(self, builder, records, shape_env):
         self.builder, self.records, self.shape_env = builder, records, shape_env
-        self.symbols = {}  # sympy symbol -> size
+        self.symbols = {}  # sympy symbol, or expression that Python computes -> size
+        self.numbers = {}  # (sympy expression, dtype) -> Value: 0-d inputs that Python computes
+        self._expressions = {}  # symbolic size -> sympy expression
         self._constants = {}
-        self._inputs = 0
 
     # ---- sizes
     def size(self, s):
@@ -108,14 +116,25 @@ class Emitter:
             return s
         if isinstance(s, torch.SymInt):
             s = s.node.expr
-        return self._expression(s)
+        try:
+            size = self._expression(s)
+        except _Opaque:
+            if s not in self.symbols:
+                self.symbols[s] = self._symbol(s, f"x{len(self.symbols)}")
+            size = self.symbols[s]
+        if is_symbolic(size):
+            self._expressions.setdefault(size, s)
+        return size
 
     def _expression(self, e):
         if e.is_Integer:
             return int(e)
         if e.is_Symbol:
             if e not in self.symbols:
-                self.symbols[e] = self._symbol(e)
+                bounds = self._bounds(e)
+                if not e.is_integer or (bounds is not None and bounds.lower < 0):
+                    raise _Opaque
+                self.symbols[e] = self._symbol(e, str(e))
             return self.symbols[e]
         args = e.args
         if e.is_Add:
@@ -133,7 +152,7 @@ class Emitter:
             return self._fold(_MAX, args)
         if name == "Min":
             return self._fold(_MIN, args)
-        raise Unsupported(f"the size {e}")
+        raise _Opaque
 
     def _fold(self, op, args):
         total = self._expression(args[0])
@@ -141,23 +160,54 @@ class Emitter:
             total = self.builder.dim(op, total, self._expression(a))
         return total
 
-    def _symbol(self, s):
-        if not s.is_integer:
-            raise Unsupported(f"the symbol {s}, which is no integer")
-        least, most = 0, _LARGEST
-        bounds = self.shape_env.var_to_range.get(s) if self.shape_env is not None else None
+    def _bounds(self, s):
+        return self.shape_env.bound_sympy(s) if self.shape_env is not None else None
+
+    def _symbol(self, s, name):
+        least, most, hint = 0, _LARGEST, -1
+        bounds = self._bounds(s)
         if bounds is not None:
             if bounds.lower.is_Integer:
                 least = max(0, int(bounds.lower))
             if bounds.upper.is_Integer:
                 most = min(_LARGEST, int(bounds.upper))
-        hint = -1
+        if most < least:
+            raise Unsupported(f"the size {s}, which is negative")
         if self.shape_env is not None:
             newer = hasattr(self.shape_env, "backed_var_to_val")
             known = self.shape_env.backed_var_to_val if newer else self.shape_env.var_to_val
-            if s in known:
-                hint = int(known[s])
-        return self.builder.symbol(str(s), least, most, hint)
+            found = s.xreplace(known)
+            if found.is_Integer and least <= int(found) <= most:
+                hint = int(found)
+        return self.builder.symbol(name, least, most, hint)
+
+    def holds(self, relation, a, b):
+        """Whether a relation holds, for all sizes or for those of this call, which then becomes a guard. Unsupported where neither
+        says so."""
+        known = self.known(relation, a, b)
+        if known is not None:
+            return known
+        return self.decided(_RELATIONS[relation](self.expression(a), self.expression(b)))
+
+    def expression(self, size):
+        """The sympy expression of a size."""
+        if not is_symbolic(size):
+            return sympy.Integer(size)
+        if size not in self._expressions:
+            raise Unsupported("a size of an unknown expression")
+        return self._expressions[size]
+
+    def decided(self, condition):
+        """The truth of a condition on sizes in this call, which becomes a guard of PyTorch's."""
+        if condition in (True, False, sympy.true, sympy.false):
+            return bool(condition)
+        if self.shape_env is None or any(self._is_unbacked(s) for s in condition.free_symbols):
+            raise Unsupported("a choice by a size that depends on data")
+        return bool(self.shape_env.evaluate_expr(condition))
+
+    def _is_unbacked(self, s):
+        newer = hasattr(self.shape_env, "backed_var_to_val")
+        return s not in (self.shape_env.backed_var_to_val if newer else self.shape_env.var_to_val)
 
     def sizes(self, shape):
         return [self.size(s) for s in shape]
@@ -219,16 +269,30 @@ class Emitter:
     def scalar(self, value, dtype):
         """A 0-d tensor of a number, which may be a symbolic size."""
         if isinstance(value, torch.SymInt):
+            bounds = self._bounds(value.node.expr)
+            if bounds is not None and bounds.lower < 0:
+                return self.cast(self.number(value.node.expr, torch.int64), dtype)
             value = self.size(value)
             if is_symbolic(value):
                 return self.cast(self("dim_value", value=value), dtype)
-        if isinstance(value, (torch.SymFloat, torch.SymBool)):
-            raise Unsupported("a symbolic float")
+        if isinstance(value, torch.SymFloat):
+            return self.cast(self.number(value.node.expr, torch.float64), dtype)
+        if isinstance(value, torch.SymBool):
+            raise Unsupported("a symbolic bool")
         if isinstance(value, complex):
             raise Unsupported("a complex number")
         if dtype not in DTYPES:
             raise Unsupported(f"dtype {dtype}")
         return self.constant(dtype, [], scalar_bytes(value, dtype))
+
+    def number(self, expression, dtype):
+        """A 0-d input of i64 or f64 for a number that Python computes from sizes at every call."""
+        if expression.is_number:
+            return self.scalar(int(expression) if dtype == torch.int64 else float(expression), dtype)
+        if (expression, dtype) not in self.numbers:
+            made = self.builder.input(f"number_{len(self.numbers)}", NUMBERS[dtype], [], _ARG)
+            self.numbers[expression, dtype] = Value(made, dtype, [])
+        return self.numbers[expression, dtype]
 
     def ints(self, values, dtype=torch.int64):
         return self.constant(dtype, [len(values)], struct.pack(f"<{len(values)}{_STRUCT[dtype]}", *values))

@@ -47,34 +47,34 @@ def verified(region, run, inputs, name, all_nodes):
 
     def call(args):
         tensors = [args[k] for k in inputs]
-        sizes = [a for a in args[len(inputs) :] if isinstance(a, int)]
+        numbers = args[len(inputs) :]
         found = run(args)
         with torch.no_grad(), torch.amp.autocast("cpu", enabled=False):
-            expected = region.through_aten(tensors, sizes)
-            exact = _exact(region, tensors, sizes)
+            expected = region.through_aten(tensors, numbers)
+            exact = _exact(region, tensors, numbers)
             for node, mine, theirs, wide in zip(region.outputs, found, expected, exact):
                 why = difference(mine, theirs, wide)
                 if why:
-                    raise _fault(name, *_first(region, tensors, sizes, all_nodes, (node, why)))
+                    raise _fault(name, *_first(region, tensors, numbers, all_nodes, (node, why)))
         return found
 
     return call
 
 
-def _exact(region, tensors, sizes):
+def _exact(region, tensors, numbers):
     try:
-        return region.through_aten([doubled(t) for t in tensors], sizes)
+        return region.through_aten([doubled(t) for t in tensors], numbers)
     except Exception:  # an operator that does not take f64 beside what else there is
         return [None] * len(region.outputs)
 
 
-def _first(region, tensors, sizes, all_nodes, otherwise):
+def _first(region, tensors, numbers, all_nodes, otherwise):
     """The first node of the region whose value differs, with what differs; `otherwise` where it only shows in the whole."""
     try:
         every = all_nodes()
-        found = every.runner.run([*tensors, *sizes])
-        expected = every.through_aten(tensors, sizes)
-        exact = _exact(every, tensors, sizes)
+        found = every.runner.run([*tensors, *numbers])
+        expected = every.through_aten(tensors, numbers)
+        exact = _exact(every, tensors, numbers)
     except (_core.Error, RuntimeError):
         return otherwise
     for node, mine, theirs, wide in zip(every.outputs, found, expected, exact):

@@ -6,7 +6,7 @@ import math
 import torch
 
 from ..emit import HALVES, Unsupported, Value, is_symbolic
-from .shapes import place_of
+from .shapes import index_of, place_of
 from .table import axis_of, broadcast_shape, lowers, number, operand, wrapped
 
 
@@ -179,7 +179,7 @@ def _index_add(e, out, x, dim, index, source, alpha=1):
 def _slice_scatter(e, out, x, src, dim=0, start=None, end=None, step=1):
     axis = axis_of(dim, x.rank)
     size = x.sizes[axis]
-    first = 0 if start is None else place_of(e, start, size, size)
+    first = 0 if start is None else place_of(e, start, size)
     if step != 1 or is_symbolic(first):
         raise Unsupported("slice_scatter with a step")
     return _updated(e, x, src, axis, first)
@@ -188,9 +188,7 @@ def _slice_scatter(e, out, x, src, dim=0, start=None, end=None, step=1):
 @lowers("aten.select_scatter.default")
 def _select_scatter(e, out, x, src, dim, index):
     axis = axis_of(dim, x.rank)
-    index = e.size(index)
-    if not is_symbolic(index) and index < 0:
-        index = e.add(x.sizes[axis], index)
+    index = index_of(e, index, x.sizes[axis])
     return _updated(e, x, e("expand_dims", src, axes=[axis]), axis, index)
 
 

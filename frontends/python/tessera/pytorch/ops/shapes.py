@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that move elements without computing: views, slices, concatenation, padding."""
 
+import sympy
+import torch
+
 from ..emit import GE, LE, Unsupported, is_symbolic
 from .table import TABLE, axes_of, axis_of, lowers, number
 
@@ -58,22 +61,26 @@ def _reshaped(e, out, x, *_):
     return e.reshape(x, e.sizes(out.shape))
 
 
-def place_of(e, index, size, limit):
-    """An index of a slice, made absolute and kept within [0, size]; `limit` is what it is when it lies beyond."""
-    index = e.size(index)
-    if not is_symbolic(index) and index < 0:
-        if e.known(GE, size, -index) is True:
-            return e.add(size, index)
-        if not is_symbolic(size):
-            return 0
-        raise Unsupported("a negative slice of a symbolic size")
-    if not is_symbolic(index) and index >= (1 << 62):
-        return limit
-    if e.known(LE, index, size) is True:
-        return index
-    if e.known(GE, index, size) is True:
+def place_of(e, index, size):
+    """An index of a slice, made absolute and kept within [0, size]."""
+    if isinstance(index, torch.SymInt):
+        if e.decided(sympy.Lt(index.node.expr, 0)):
+            index = index.node.expr + e.expression(size)
+            return e.size(index) if e.decided(sympy.Ge(index, 0)) else 0
+    elif index < 0:
+        return e.add(size, index) if e.holds(GE, size, -index) else 0
+    elif index >= (1 << 62):
         return size
-    raise Unsupported("a slice whose bound depends on the sizes")
+    index = e.size(index)
+    return index if e.holds(LE, index, size) else size
+
+
+def index_of(e, index, size):
+    """An index that must lie within the size, made absolute."""
+    if isinstance(index, torch.SymInt):
+        expression = index.node.expr
+        return e.size(expression + e.expression(size) if e.decided(sympy.Lt(expression, 0)) else expression)
+    return e.add(size, index) if index < 0 else index
 
 
 def _slice_axis(e, x, axis, start, limit, step=1):
@@ -88,11 +95,9 @@ def _slice_axis(e, x, axis, start, limit, step=1):
 def _slice(e, out, x, dim=0, start=None, end=None, step=1):
     axis = axis_of(dim, x.rank)
     size = x.sizes[axis]
-    first = 0 if start is None else place_of(e, start, size, size)
-    last = size if end is None else place_of(e, end, size, size)
-    if e.known(LE, first, last) is not True:
-        if e.known(GE, first, last) is not True:
-            raise Unsupported("a slice that may be empty")
+    first = 0 if start is None else place_of(e, start, size)
+    last = size if end is None else place_of(e, end, size)
+    if not e.holds(LE, first, last):
         last = first
     return _slice_axis(e, x, axis, first, last, number(step))
 
@@ -100,16 +105,14 @@ def _slice(e, out, x, dim=0, start=None, end=None, step=1):
 @lowers("aten.select.int", "aten.select_copy.int")
 def _select(e, out, x, dim, index):
     axis = axis_of(dim, x.rank)
-    index = e.size(index)
-    if not is_symbolic(index) and index < 0:
-        index = e.add(x.sizes[axis], index)
+    index = index_of(e, index, x.sizes[axis])
     return e("squeeze", _slice_axis(e, x, axis, index, e.add(index, 1)), axes=[axis])
 
 
 @lowers("aten.narrow.default")
 def _narrow(e, out, x, dim, start, length):
     axis = axis_of(dim, x.rank)
-    start = place_of(e, start, x.sizes[axis], x.sizes[axis])
+    start = place_of(e, start, x.sizes[axis])
     return _slice_axis(e, x, axis, start, e.add(start, e.size(length)))
 
 
@@ -159,8 +162,13 @@ def _roll(e, out, x, shifts, dims=()):
 
 @lowers("aten.repeat.default")
 def _repeat(e, out, x, repeats):
-    repeats = [number(r) for r in repeats]
-    return e("tile", x, repeats=repeats) if repeats else x
+    sizes = e.sizes(repeats)
+    if not any(map(is_symbolic, sizes)):
+        return e("tile", x, repeats=sizes) if sizes else x
+    # [d] as [r, d] by broadcasting, then as [r * d].
+    kept = [1] * (len(sizes) - x.rank) + x.sizes
+    apart = e.reshape(x, [s for d in kept for s in (1, d)])
+    return e.reshape(e.broadcast(apart, [s for pair in zip(sizes, kept) for s in pair]), e.sizes(out.shape))
 
 
 @lowers("aten.constant_pad_nd.default")

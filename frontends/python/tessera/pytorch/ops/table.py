@@ -2,6 +2,7 @@
 """The table of lowerings, and what the families of operators share."""
 
 import torch
+from torch._dynamo.source import TensorPropertySource
 
 from ..emit import EQ, HALVES, Unsupported, Value, is_symbolic
 
@@ -38,9 +39,18 @@ def axes_of(dims, rank):
 
 
 def number(x):
-    if isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        raise Unsupported("a symbolic number")
-    return x
+    """x as a plain number. One that only the program's own numbers determine is fixed by a guard, as other backends do; one that
+    depends on the sizes of tensors is not."""
+    if not isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return x
+    node = x.node
+    symbols = node.expr.free_symbols
+    sources = getattr(node.shape_env, "var_to_sources", {})
+    if not all(s in sources and not any(isinstance(o, TensorPropertySource) for o in sources[s]) for s in symbols):
+        raise Unsupported("a number that depends on sizes")
+    if isinstance(x, torch.SymBool):
+        return bool(x)
+    return int(x) if isinstance(x, torch.SymInt) else float(x)
 
 
 def operand(e, x, dtype):
