@@ -38,9 +38,11 @@ class CudaBackend final : public kit::SimtBackend {
       : SimtBackend(std::move(target)), products_(std::move(products)) {}
 
   t::Claim claim(t::Graph g, t::Node n) override {
-    if (n.is("dot_general") && products_->why_not(n).empty()) return t::yes();
-    if ((n.is("matmul") || n.is("linear")) && products_->available())
-      return t::decompose("products are dot_general's, which cuBLASLt computes");
+    if (is_product(n))
+      return n.is("dot_general") ? t::yes() : t::decompose("products are dot_general's, which cuBLASLt computes");
+    if (n.is("fused"))
+      for (const t::Node& x : g.nodes(n.regions()[0]))
+        if (is_product(x)) return t::no("cuBLASLt computes products by themselves");
     const t::Claim c = SimtBackend::claim(g, n);
     if (c.claim != TSR_CLAIM_YES && t::log_enabled("perf_hints"))
       t::log("perf_hints", "cuda has no kernel for '" + std::string(n.op()) + "': " + SimtBackend::why_not(g, n) +
@@ -59,6 +61,12 @@ class CudaBackend final : public kit::SimtBackend {
   bool generates(t::Graph, t::Node n) override { return !n.is("dot_general") || !products_->why_not(n).empty(); }
 
  private:
+  // Of those that cuBLASLt computes, possibly as a part of what the node decomposes into.
+  bool is_product(const t::Node& n) const {
+    if (n.is("dot_general")) return products_->why_not(n).empty();
+    return (n.is("matmul") || n.is("linear")) && products_->available();
+  }
+
   std::unique_ptr<Products> products_;
 };
 
