@@ -56,6 +56,7 @@ class FakeBackend {
   int asked_for_workspace = 0;   // how often kernels were: once for every layout
   int64_t holds = 0;             // bytes that every kernel says it keeps
   bool fails_to_prepare = false;
+  uint64_t strided = 0, unaligned = 0;  // what kernels say of their operands
 
   // ---- what the kernels noted
   struct Launch {
@@ -143,6 +144,8 @@ class FakeBackend {
       };
     if (op == "nonzero") out->sizes = sizes;
     if (b.holds > 0) out->held_bytes = b.holds, out->pack_seconds = 0.25;
+    out->strided = b.strided;
+    out->unaligned = b.unaligned;
     out->launch = launch;
     out->destroy = [](void* p) noexcept {
       auto* k = static_cast<Kernel*>(p);

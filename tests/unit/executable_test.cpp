@@ -505,6 +505,35 @@ TEST_CASE("the layout of one size more than are kept takes the place of the one 
   CHECK(fake.asked_for_workspace == made + 1);
 }
 
+TEST_CASE("a kernel says per operand which strides and alignment it takes: only the others are copied") {
+  const char* text = R"(graph @g(%x: f32[2, 3], %y: f32[2, 3]) -> (f32[2, 3], f32[2, 3]) {
+    %a = add %x, %y
+    %b = sub %x, %y
+    return %a, %b
+  })";
+  TensorRef wide = tensor_of({0, 1, 2, 3, 4, 5, 6}, {7});
+  const int64_t sizes[] = {2, 3}, turned[] = {1, 2}, plain[] = {3, 1};
+  TensorRef x(tensor_view(*wide, 0, sizes, turned));
+  TensorRef y(tensor_view(*wide, 1, sizes, plain));  // dense, and not aligned
+  for (const uint64_t strided : {0, 1, 3}) {
+    for (const uint64_t unaligned : {0, 2, 3}) {
+      FakeBackend fake;
+      fake.capabilities = 0;
+      fake.strided = strided;
+      fake.unaligned = unaligned;
+      const auto e = compile_text(text, fake);
+      const auto out = run(*e, {x.get(), y.get()});
+      REQUIRE(values_of(*out[0]) == Values{1, 4, 7, 5, 8, 11});
+      REQUIRE(values_of(*out[1]) == Values{-1, 0, 1, -3, -2, -1});
+      for (const FakeBackend::Launch& l : fake.launches) {
+        CHECK(l.dense[0] == !(strided & 1));
+        CHECK((reinterpret_cast<uintptr_t>(l.inputs[0].data) % 64 == 0));
+        CHECK((reinterpret_cast<uintptr_t>(l.inputs[1].data) % 64 != 0) == ((unaligned & 2) != 0));
+      }
+    }
+  }
+}
+
 TEST_CASE("an executor gets rows with slots, roots and waits, and the launches of each call") {
   struct Executor {
     struct Layout {

@@ -204,6 +204,37 @@ class KernelCompiler {
   std::vector<int64_t> hints_ = hint_values(g_);
 };
 
+// A kernel that takes an operand in any strides or alignment, whatever its backend says of all of them, reads it where it lies.
+void drop_copies(Plan& plan) {
+  constexpr uint32_t kForKernels = kCopyStrided | kCopyUnaligned;
+  const auto said = [](uint64_t bits, size_t i) { return i < 64 && (bits >> i & 1) != 0; };
+  std::vector<Step*> copy_of(plan.slots.size());
+  for (const auto& s : plan.steps)
+    if (s->kind == TSR_STEP_COPY && s->copy != 0 && (s->copy & ~kForKernels) == 0) copy_of[s->outputs[0]] = s.get();
+  std::vector<uint32_t> needed(plan.slots.size());  // CopyReason, by those who read the copy
+  for (const auto& s : plan.steps) {
+    const tsr_kernel* k = s->kind == TSR_STEP_KERNEL    ? &s->kernel
+                          : s->kind == TSR_STEP_SECTION ? &plan.steps[s->kernel_step]->kernel
+                                                        : nullptr;
+    for (size_t i = 0; i < s->inputs.size(); ++i) {
+      const uint32_t slot = s->inputs[i];
+      if (slot == kNone || !copy_of[slot]) continue;
+      uint32_t why = copy_of[slot]->copy;
+      if (k && said(k->strided, i)) why &= ~uint32_t{kCopyStrided};
+      if (k && said(k->unaligned, i)) why &= ~uint32_t{kCopyUnaligned};
+      needed[slot] |= why;
+      if (why == 0) s->inputs[i] = copy_of[slot]->inputs[0];
+    }
+  }
+  for (const uint32_t slot : plan.output_slots) needed[slot] |= kForKernels;
+  plan.needs_alignment = false;
+  for (const auto& s : plan.steps) {
+    if (s->kind != TSR_STEP_COPY) continue;
+    if (copy_of[s->outputs[0]] == s.get()) s->copy &= needed[s->outputs[0]];
+    plan.needs_alignment = plan.needs_alignment || (s->copy & kCopyUnaligned) != 0;
+  }
+}
+
 void place_constants(Plan& plan) {
   constexpr size_t kWorthStaying = 64 << 10;
   enum : uint8_t { kRead = 1, kAligned = 2 };
@@ -215,7 +246,9 @@ void place_constants(Plan& plan) {
       if (s->inputs[i] == kNone) continue;
       const bool unread = s->kind == TSR_STEP_KERNEL && i < 64 && (s->kernel.unread >> i & 1) != 0;
       if (unread) continue;
-      needs[s->inputs[i]] |= caps & TSR_CAP_UNALIGNED ? uint8_t{kRead} : uint8_t{kRead | kAligned};
+      const bool unaligned =
+          (caps & TSR_CAP_UNALIGNED) || (s->kind == TSR_STEP_KERNEL && i < 64 && (s->kernel.unaligned >> i & 1) != 0);
+      needs[s->inputs[i]] |= unaligned ? uint8_t{kRead} : uint8_t{kRead | kAligned};
     }
   }
   for (const uint32_t slot : plan.output_slots) needs[slot] |= kRead | kAligned;
@@ -252,6 +285,7 @@ void compile_kernels(Graph& g, Plan& plan, const CompileOptions& options) {
   for (const auto& s : plan.steps)
     if (s->kind == TSR_STEP_KERNEL && s->device != kCpu) s->site = register_site(g.describe(s->node));
   KernelCompiler(g, plan, options).compile_all();
+  drop_copies(plan);
   place_constants(plan);
 }
 
