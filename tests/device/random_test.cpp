@@ -221,4 +221,19 @@ TEST_CASE("random programs on devices give the reference's bits") {
   }
 }
 
+TEST_CASE("random programs that name no device give the reference's bits on the one that the config names") {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    Random r(seed);
+    const std::string text = on_host(Program(r, 2).text);
+    const e::Executable on_device = compile(placed(), text), on_cpu = compile(host(), text);
+    std::vector<e::Tensor> in;
+    for (uint64_t i = 0; i < 3; ++i) in.push_back(numbers({4, 6}, seed * 8 + i));
+    const auto out = on_device.run(in), want = on_cpu.run(in);
+    INFO("seed " << seed << ":\n" << text);
+    for (size_t j = 0; j < out.size(); ++j) {
+      REQUIRE(same_bits(out[j], want[j]));
+    }
+  }
+}
+
 }  // namespace random_test

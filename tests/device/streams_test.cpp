@@ -244,37 +244,7 @@ TEST_CASE("a state that is not donated keeps its value when a kernel of the call
   CHECK(!same_bits(s, state));
 }
 
-namespace {
-
-// Memory of the device itself, counted.
-struct Allocator {
-  std::mutex mutex;
-  std::map<void*, size_t> live;
-  int allocated = 0;
-  bool fail = false;
-  tsr_allocator table{};
-  Allocator() {
-    table.struct_size = sizeof table;
-    table.ctx = this;
-    table.alloc = [](void* ctx, tsr_device d, size_t bytes, tsr_stream_handle* s, void** out) -> tsr_error* {
-      auto& self = *static_cast<Allocator*>(ctx);
-      if (self.fail) return e::api().host->core->error_create(TSR_ENVIRONMENT, "TSR-R001", "nothing is left", nullptr);
-      *out = tessera::core::device(d).allocate(bytes, tessera::core::Stream::from(s)->raw());
-      std::lock_guard lock(self.mutex);
-      self.live[*out] = bytes;
-      ++self.allocated;
-      return nullptr;
-    };
-    table.free = [](void* ctx, tsr_device d, void* p, size_t bytes, tsr_stream_handle* s) {
-      auto& self = *static_cast<Allocator*>(ctx);
-      tessera::core::device(d).free(p, bytes, tessera::core::Stream::from(s)->raw());
-      std::lock_guard lock(self.mutex);
-      self.live.erase(p);
-    };
-  }
-};
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("a run takes memory from the caller's allocator, and says so when there is none") {
   const std::string text = R"(graph @g(%x: f32[64]@sim:0) -> (f32[64]@sim:0) {

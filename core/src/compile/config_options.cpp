@@ -4,6 +4,7 @@
 #include "compile/late_passes.hpp"
 #include "context/context.hpp"
 #include "log/log.hpp"
+#include "runtime/device.hpp"
 
 namespace tessera::core {
 
@@ -13,6 +14,10 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
   o.executor = context->executor(config);
   o.relaxed = config.get_string("numerics") == "relaxed";
   o.deterministic = config.get_bool("deterministic");
+  if (const std::string& name = config.get_string("device"); !name.empty()) {
+    o.device = device_intern(name);
+    device(o.device).require();
+  }
   o.strict_backends = config.get_string("backends.on_compile_error") == "error";
   o.fallback_random = config.get_bool("fallback_random");
   o.unfrozen = !config.get_bool("freezing");

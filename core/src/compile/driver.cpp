@@ -114,7 +114,7 @@ void run_stages(Compilation& c, const PassLists& passes, std::span<StageHook* co
       if (!passes.joint.empty()) run_passes(*c.graph, passes.joint, passes.options);
     });
   }
-  stage(Stage::kPlace, [&] { place_on_devices(*c.graph); });
+  stage(Stage::kPlace, [&] { place_on_devices(*c.graph, c.options.device); });
   stage(Stage::kAssign, [&] { c.assignment = assign_backends(*c.graph, c.options); });
   // A joint graph is partitioned here, before fusion: a group must not straddle the cut.
   if (c.options.late_passes)

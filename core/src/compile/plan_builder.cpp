@@ -276,9 +276,10 @@ class PlanBuilder {
     const auto each = [&](tsr_id v) { return v == TSR_NONE ? kNoDevice : g_.value(v).type->device; };
     // Nothing is computed, so nothing has to be moved: results lie where their types say.
     if (backend.capabilities & TSR_CAP_NO_COMPUTE) return x.num_results ? each(x.results[0]) : kCpu;
-    const tsr_device wanted = device_intern(backend.device ? backend.device : "cpu");
+    tsr_device wanted = device_intern(backend.device ? backend.device : "cpu");
     const std::string& kind = core::device(wanted).kind();
     for (uint32_t i = 0; i < x.num_results; ++i)
+    if (options_.device != kCpu && core::device(options_.device).kind() == kind) wanted = options_.device;
       if (core::device(each(x.results[i])).kind() == kind) return each(x.results[i]);
     for (uint32_t i = 0; i < x.num_operands; ++i)
       if (each(x.operands[i]) != kNoDevice && core::device(each(x.operands[i])).kind() == kind) return each(x.operands[i]);

@@ -95,6 +95,7 @@ void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out) {
                 [](const Factory* f) { return (f->as<tsr_backend>().capabilities & TSR_CAP_NO_COMPUTE) != 0; });
   if (options.backends.size() > 1) options.backends.erase(options.backends.begin(), options.backends.end() - 1);
   options.measure = false;
+  options.device = kCpu;
   options.late_passes = nullptr;
   options.debug = nullptr;
   options.restore = nullptr;  // those are of the compile that asks

@@ -55,6 +55,9 @@ std::vector<KeyDecl> make_keys() {
       choice("mode", mode_names(), "A named set of values; see `tessera config modes`."),
       choice("numerics", {"strict", "relaxed"}, "strict: fused bits equal unfused bits. relaxed gives that up for speed."),
 
+      text("device", "",
+           "Where graphs that name no device run, such as \"cuda:0\"; empty: where the backend that takes a node runs."),
+
       boolean("deterministic", false,
               "true: every op runs on what promises the same bits on every run and thread count, or the compile is refused."),
       boolean("fallback_random", false,

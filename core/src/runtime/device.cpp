@@ -159,6 +159,9 @@ const Device::Provider& Device::provider() const {
           : "use one of " + same);
 }
 
+void Device::require() const {
+  if (id_ != kCpu) provider();
+}
 bool Device::available() const { return id_ == kCpu || provider_.load(std::memory_order_acquire) != nullptr; }
 bool Device::host_accessible() const { return id_ == kCpu || provider().host_accessible; }
 

@@ -32,6 +32,7 @@ class Device {
   const std::string& kind() const { return kind_; }  // "cpu", "null"
   uint32_t index() const { return index_; }
   bool available() const;
+  void require() const;  // throws TSR-R002 where nobody serves it, with what there is
   bool host_accessible() const;
 
   bool has_streams() const { return id_ != kCpu && provider_.load(std::memory_order_acquire) != nullptr; }

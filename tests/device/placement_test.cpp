@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs that name no device, on the one that the config names.
+#include <catch2/catch.hpp>
+
+#include "support.hpp"
+
+namespace placement_test {
+
+using namespace tessera::test;
+
+TEST_CASE("device = names where a graph runs: inputs cross at its beginning, outputs at its end, constants once") {
+  const std::string text = R"(graph @g(%x: f32[4, 6], %w: f32[6]) -> (f32[6, 4], f32[4, 6]) {
+    %c = constant {value = dense<f32[6]: [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]>}
+    %r = reshape %c {shape = [1, 6]}
+    %a = mul %x, %r
+    %b = add %a, %w
+    %t = transpose %b {perm = [1, 0]}
+    %y = exp %t
+    %z = sub %b, %x
+    return %y, %z
+  })";
+  const e::Executable p = compile(placed(), text);
+  const tsr_tables& t = p.tables();
+  size_t crossings = 0;
+  for (size_t i = 0; i < t.num_nodes; ++i) {
+    const tsr_node& n = *TSR_AT(tsr_node, t.nodes, t.node_stride, i);
+    crossings += n.alive && n.op == std::string("to_device");
+    for (uint32_t k = 0; n.alive && n.op == std::string("exp") && k < n.num_results; ++k)
+      CHECK(TSR_AT(tsr_value, t.values, t.value_stride, n.results[k])->type->device == e::device("sim:1"));
+  }
+  CHECK(crossings == 4);
+  const e::Executable want = compile(host(), text);
+  const std::vector<e::Tensor> in = {numbers({4, 6}, 1), numbers({6}, 2)};
+  for (int i = 0; i < 2; ++i) {
+    const auto out = p.run(in), expected = want.run(in);
+    CHECK(same_bits(out[0], expected[0]));
+    CHECK(same_bits(out[1], expected[1]));
+  }
+}
+
+TEST_CASE("values that loops carry stay on the device that the config names") {
+  const std::string text = R"(graph @g(%x: f32[4], %n: i32[]) -> (f32[4], f32[3, 4]) {
+    %start = constant {value = dense<f32[4]: splat 0.5>}
+    %last, %count, %k = while_loop %x, %n, %start {carried = 3} : f32[4], i32[], f32[4]
+      region(%a: f32[4], %i: i32[], %h: f32[4]) {
+        %zero = constant {value = dense<i32[]: 0>}
+        %go = gt %i, %zero
+        return %go
+      }
+      region(%a1: f32[4], %i1: i32[], %h1: f32[4]) {
+        %one = constant {value = dense<i32[]: 1>}
+        %next = sub %i1, %one
+        %b = add %a1, %h1
+        return %b, %next, %a1
+      }
+    %s = stack %last, %x, %k {axis = 0}
+    %end, %all = scan %last, %s {carried = 1, scanned = 1, length = 3} : f32[4], f32[3, 4]
+      region(%c: f32[4], %row: f32[4]) {
+        %d = add %c, %row
+        return %d, %d
+      }
+    return %end, %all
+  })";
+  const e::Executable device = compile(placed(), text), reference = compile(host(), text);
+  for (int n : {0, 1, 5}) {
+    const e::Tensor x = numbers({4}, 3), count = e::Tensor::create(TSR_I32, {});
+    *static_cast<int32_t*>(count.data()) = n;
+    const auto out = device.run(std::vector<e::Tensor>{x, count}), want = reference.run(std::vector<e::Tensor>{x, count});
+    CHECK(same_bits(out[0], want[0]));
+    CHECK(same_bits(out[1], want[1]));
+  }
+}
+
+TEST_CASE("a state of the host is written back behind a run on the device") {
+  const std::string text = R"(graph @g(%s: f32[4] state "s" -> 0, %x: f32[4]) -> (f32[4]) {
+    %a = add %s, %x
+    return %a
+  })";
+  const e::Executable p = compile(placed(), text);
+  const e::Tensor s = numbers({4}, 1), x = numbers({4}, 2);
+  std::vector<float> want(4);
+  for (size_t i = 0; i < 4; ++i) want[i] = static_cast<float*>(s.data())[i] + 2 * static_cast<float*>(x.data())[i];
+  for (int i = 0; i < 2; ++i) (void)p.run(std::vector<e::Tensor>{s, x});
+  CHECK(std::memcmp(s.data(), want.data(), 16) == 0);
+}
+
+TEST_CASE("a device that is not there is named, with what there is") {
+  const std::string text = "graph @g(%x: f32[4]) -> (f32[4]) {\n %a = neg %x\n return %a\n}";
+  for (const auto& [name, code] : {std::pair("sim:7", "TSR-R002"), {"gpu:0", "TSR-R002"}, {"no device", "TSR-T030"}}) {
+    const e::Context c = make_context("\"sim\", \"reference\"", "", "device = \"" + std::string(name) + "\"\n");
+    CHECK(code_of([&] { compile(c, text); }) == code);
+  }
+  try {
+    compile(make_context("\"sim\", \"reference\"", "", "device = \"sim:7\"\n"), text);
+  } catch (const e::Error& error) {
+    CHECK(error.message().find("device 'sim:7' is not available") != std::string::npos);
+    CHECK(error.hint().find("'sim:0', 'sim:1'") != std::string::npos);
+  }
+}
+
+}  // namespace placement_test
