@@ -99,6 +99,28 @@ TEST_CASE("every layout of a plan with symbolic sizes has a graph of its own") {
   CHECK(std::count(lines.begin(), lines.end(), "g: built") == 3);
 }
 
+TEST_CASE("one graph serves all sizes of a symbol whose largest value is known") {
+  const std::string text = R"(graph @g(%x: f32[s0, 4]@sim:0) -> (f32[s0, 4]@sim:0) symbols { s0: 2..9 } {
+    %a = tanh %x
+    %b = matmul %a, %w
+    %c = add %b, %x
+    return %c
+  })";
+  std::string with_weight = text;
+  with_weight.replace(with_weight.find("%a = tanh"), 0, "%w = constant {value = dense<f32[4, 4]: splat 0.25>}\n    ");
+  const auto g = compile(graphs(), with_weight);
+  const auto want = compile(host(), on_host(with_weight));
+  const auto lines = notes([&] {
+    for (const int64_t n : {3, 5, 9, 2, 3}) {
+      const e::Tensor x = numbers({n, 4}, static_cast<uint64_t>(n));
+      CHECK(same_bits(run(g, {on_sim(x)})[0], run(want, {x})[0]));
+    }
+  });
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[0] == "g: built");
+  for (size_t i = 1; i < 5; ++i) CHECK(lines[i] == "g: 3 nodes set");
+}
+
 TEST_CASE("steps that the host has to do stay out of the graph of the device") {
   const std::string text = R"(graph @g(%x: f32[4, 4], %s: f32[4, 4]@sim:0 state "s" -> 0) -> (f32[4, 4]@sim:0, f32[4, 4]) {
     %d = to_device %x {device = "sim:0"}

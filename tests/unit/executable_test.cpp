@@ -623,6 +623,18 @@ TEST_CASE("an executor gets rows with slots, roots and waits, and the launches o
   }
   REQUIRE(mine.runs == 6);
   REQUIRE(mine.layouts.size() == 2);
+  // With upper bounds one serves all sizes, and memory is placed as the largest needs it.
+  table.capabilities = TSR_EXECUTOR_BOUNDS;
+  const auto bounded = compile_graph(
+      graph_of("graph @g(%x: f32[s0]) -> (f32[s0]) symbols { s0: 2..100 } { %a = neg %x  %b = add %a, %a  return %b }"),
+      options);
+  for (const size_t n : {2, 30, 100, 7}) {
+    TensorRef y = vector_of(std::vector<double>(n, 1));
+    REQUIRE(values_of(*run(*bounded, {y.get()})[0]) == Values(n, -2));
+  }
+  REQUIRE(mine.runs == 10);
+  REQUIRE(mine.layouts.size() == 3);
+  REQUIRE(mine.layouts[2]->roots[2].bytes == 448);
   REQUIRE(dynamic->plan_text().find("neg") != std::string::npos);
 }
 

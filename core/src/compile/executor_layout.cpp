@@ -58,6 +58,7 @@ class TableMaker {
       t.queues = &p_.queues[queue_];
       t.num_queues = 1;
     }
+    t.bounded = l_.bounded;
     t.dims = dims;
     t.num_dims = p_.program.num_slots();
     return t;

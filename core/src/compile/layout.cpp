@@ -21,9 +21,16 @@ constexpr uint32_t kNever = 0xffffffffu;  // as a last use: beyond the section
 class LayoutMaker {
  public:
   LayoutMaker(const Plan& plan, uint32_t section, const int64_t* dims, std::span<const InputLayout> inputs,
-              std::shared_ptr<const SectionLayout> previous)
-      : p_(plan), section_(section), dims_(dims), inputs_(inputs), out_(std::make_shared<SectionLayout>()), l_(*out_) {
+              std::shared_ptr<const SectionLayout> previous, const int64_t* bounds)
+      : p_(plan),
+        section_(section),
+        dims_(dims),
+        bounds_(bounds),
+        inputs_(inputs),
+        out_(std::make_shared<SectionLayout>()),
+        l_(*out_) {
     l_.section = section;
+    l_.bounded = bounds != nullptr;
     l_.previous = std::move(previous);
   }
 
@@ -37,6 +44,7 @@ class LayoutMaker {
     }
     const size_t n = p_.storages.size();
     bytes_.assign(n, 0);
+    room_.assign(n, 0);
     claim_.assign(n, kNone);
     parent_.resize(n);
     for (size_t s = 0; s < n; ++s) {
@@ -84,9 +92,17 @@ class LayoutMaker {
     }
   }
 
+  int64_t bytes_at(uint32_t slot, const int64_t* dims) const {
+    const Slot& s = p_.slots[slot];
+    std::vector<int64_t> sizes;
+    for (uint32_t k = 0; k < s.rank; ++k) sizes.push_back(p_.dims_of(slot)[k].value(dims));
+    return checked_bytes(s.dtype, sizes, device(s.device).name());
+  }
+
   void own_storage(uint32_t slot) {
     const uint32_t storage = p_.slots[slot].index;
     Resolved& r = dense(slot, &bytes_[storage]);
+    room_[storage] = bounds_ ? std::max(bytes_[storage], bytes_at(slot, bounds_)) : bytes_[storage];
     r.place = Resolved::kStorage;
     r.index = storage;
   }
@@ -162,6 +178,8 @@ class LayoutMaker {
   void workspace(const Step& step, Instruction& e) const {
     if (!step.backend || !step.kernel.workspace) return;
     e.workspace_bytes = step.kernel.workspace(step.kernel.self, dims_);
+    if (bounds_ && e.workspace_bytes >= 0)
+      e.workspace_bytes = std::max(e.workspace_bytes, step.kernel.workspace(step.kernel.self, bounds_));
     if (e.workspace_bytes < 0)
       throw bug("TSR-B024", "backend '" + step.backend->name + "': " + p_.graph->describe(step.node) + " asks for " +
                                 std::to_string(e.workspace_bytes) + " bytes of workspace");
@@ -321,6 +339,7 @@ class LayoutMaker {
       if (last_[to] != t || claim_[to] != kNone || bytes_[to] != bytes_[from]) continue;
       if (p_.slots[p_.storages[to].slot].device != p_.slots[p_.storages[from].slot].device) continue;
       parent_[from] = to;
+      room_[to] = std::max(room_[to], room_[from]);
       last_[to] = last_[from];
       claim_[to] = claim_[from];
     }
@@ -385,7 +404,7 @@ class LayoutMaker {
         l_.output_bytes += bytes_[s];
       } else {
         const uint32_t d = p_.arena_index(p_.slots[p_.storages[s].slot].device);
-        items[d].push_back({bytes_[s], first_[s], last_[s], period(s)});
+        items[d].push_back({room_[s], first_[s], last_[s], bounds_ ? 0 : period(s)});
         owners[d].emplace_back(false, s);
       }
     }
@@ -519,10 +538,11 @@ class LayoutMaker {
   const Plan& p_;
   uint32_t section_;
   const int64_t* dims_;
+  const int64_t* bounds_;
   std::span<const InputLayout> inputs_;
   std::shared_ptr<SectionLayout> out_;
   SectionLayout& l_;
-  std::vector<int64_t> bytes_;  // by storage, as are the next five
+  std::vector<int64_t> bytes_, room_;  // by storage, as are the next five; room_: to be placed
   std::vector<uint32_t> claim_, parent_, first_, last_, given_;
   std::vector<uint32_t> input_last_;
   std::vector<uint8_t> input_used_;
@@ -532,8 +552,8 @@ class LayoutMaker {
 
 std::shared_ptr<const SectionLayout> make_layout(const Plan& plan, uint32_t section, const int64_t* dims,
                                                  std::span<const InputLayout> inputs,
-                                                 std::shared_ptr<const SectionLayout> previous) {
-  return LayoutMaker(plan, section, dims, inputs, std::move(previous)).make();
+                                                 std::shared_ptr<const SectionLayout> previous, const int64_t* bounds) {
+  return LayoutMaker(plan, section, dims, inputs, std::move(previous), bounds).make();
 }
 
 std::vector<std::shared_ptr<const SectionLayout>> layouts_at_hints(const Plan& plan, const std::vector<int64_t>& hints) {

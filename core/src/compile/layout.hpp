@@ -45,6 +45,7 @@ struct Instruction {  // a step that runs
 // Immutable once made; shared by every run of a plan.
 struct SectionLayout {
   uint32_t section = 0;
+  bool bounded = false;         // memory is placed as the largest sizes of the plan need it
   std::vector<Resolved> slots;  // of all sections up to this one
   std::vector<Instruction> program;
   std::vector<int64_t> arena_bytes;  // per arena device
@@ -71,9 +72,12 @@ struct InputLayout {
 };
 
 // `dims` holds every size known up to `section`. Throws TSR-R001 when sizes are too large, TSR-T002 for a negative size.
+// bounds: values of all slots that no call exceeds. Then memory is placed as these need it, so that calls of other sizes have
+// the same offsets. Null: as `dims` need it.
 std::shared_ptr<const SectionLayout> make_layout(const Plan& plan, uint32_t section, const int64_t* dims,
                                                  std::span<const InputLayout> inputs,
-                                                 std::shared_ptr<const SectionLayout> previous);
+                                                 std::shared_ptr<const SectionLayout> previous,
+                                                 const int64_t* bounds = nullptr);
 
 // Layouts of every section for dense inputs and the sizes that these symbols give: for estimates and descriptions.
 std::vector<std::shared_ptr<const SectionLayout>> layouts_at_hints(const Plan& plan, const std::vector<int64_t>& hints);

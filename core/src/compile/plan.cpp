@@ -19,6 +19,7 @@ Plan::~Plan() {
     } catch (const Error&) {}  // a device that fails says so to the next who queues work
   }
   for (auto& l : idle_states_) delete l.load();
+  shared_executors_.clear();
   layouts_.clear();  // what an executor has made of them goes before the kernels
   primary.reset();
   for (const auto& s : steps) {

@@ -24,6 +24,7 @@ namespace tessera::core {
 
 class Blob;
 class Error;
+class ExecutorLayout;
 class Graph;
 class Plan;
 struct StepTable;
@@ -243,6 +244,7 @@ class Plan {
   void take_arenas(RunState& state, const SectionLayout& layout, bool of_executor) const;
   const std::shared_ptr<const SectionLayout>& layout_for(RunState& state, uint32_t section, bool regular) const;
   bool describe_inputs(RunState& state, const Args& args) const;
+  std::shared_ptr<const SectionLayout> layout_for_executor(const RunState& state) const;
 
   std::vector<DimRef> expected_;  // by facts.dims, of those that are kCheck
   struct Relation {
@@ -268,6 +270,9 @@ class Plan {
   static constexpr size_t kKeptLayouts = 64;
   mutable std::map<std::vector<int64_t>, KeptLayout> layouts_;
   mutable uint64_t layout_lookups_ = 0;
+  std::vector<int64_t> bounds_;  // of all sizes, for layouts that an executor shares between calls; empty: there are none
+  mutable std::map<std::vector<int64_t>, std::shared_ptr<const ExecutorLayout>>
+      shared_executors_;  // by what such layouts are alike in
 };
 
 // The step table of the graph's body, and inside of it those of regions; without kernels.

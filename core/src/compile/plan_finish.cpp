@@ -66,9 +66,11 @@ void Plan::choose_executor(const CompileOptions& options) {
     why = "it has sizes that depend on data";
   else if (std::none_of(queues.begin(), queues.end(), is_kind) && !is_kind(kCpu))
     why = "no step runs on '" + kind + "'";
-  if (why.empty())
+  if (why.empty()) {
     executor = options.executor;
-  else if (log_enabled(Artifact::kPerfHints))
+    if (!is_static && (table.capabilities & TSR_EXECUTOR_BOUNDS)) bounds_ = program.upper_bounds();
+  }
+  if (!why.empty() && log_enabled(Artifact::kPerfHints))
     log_write(Artifact::kPerfHints, "executor '" + options.executor->name + "' does not run graph '" +
                                         std::string(graph->tables().name) + "': " + why);
 }

@@ -125,4 +125,17 @@ void SizeProgram::evaluate(uint32_t section, int64_t* dims) const {
   }
 }
 
+std::vector<int64_t> SizeProgram::upper_bounds() const {
+  std::vector<int64_t> most(num_slots_, 0);
+  const auto add = [&](tsr_dim d, int32_t slot) {
+    most[static_cast<size_t>(slot)] = sizes_->range(d).max;
+    return most[static_cast<size_t>(slot)] < INT64_MAX;
+  };
+  for (const tsr_dim d : read_)
+    if (!add(d, at(d).slot)) return {};
+  for (const Instruction& i : code_)
+    if (!add(i.source, i.target)) return {};
+  return most;
+}
+
 }  // namespace tessera::core

@@ -41,6 +41,8 @@ class SizeProgram {
   size_t num_slots() const { return num_slots_; }
   // Runs the instructions of one section. Throws TSR-S001 (overflow), TSR-S003 (division by zero).
   void evaluate(uint32_t section, int64_t* dims) const;
+  // The largest value of every slot that ranges of symbols allow, each by itself. Empty: that of one of them is unknown.
+  std::vector<int64_t> upper_bounds() const;
 
  private:
   struct Instruction {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <numeric>
 #include <optional>
 
 #include "compile/executor_layout.hpp"
@@ -233,8 +234,7 @@ const std::shared_ptr<const SectionLayout>& Plan::layout_for(RunState& state, ui
   // A layout borrows from the one before it: both must come from one chain.
   const std::shared_ptr<const SectionLayout> previous = section > 0 ? state.sections[section - 1].shared_layout() : nullptr;
   if (!layout || layout->previous != previous) {
-    layout = make_layout(*this, section, state.dims.data(), state.inputs, previous);
-    if (executor) layout->executor = ExecutorLayout::make(*this, *layout, state.dims.data(), *executor);
+    layout = executor ? layout_for_executor(state) : make_layout(*this, section, state.dims.data(), state.inputs, previous);
     std::lock_guard lock(layouts_mutex_);
     if (layouts_.size() >= kKeptLayouts && !layouts_.contains(key))
       layouts_.erase(std::min_element(layouts_.begin(), layouts_.end(),
@@ -244,6 +244,54 @@ const std::shared_ptr<const SectionLayout>& Plan::layout_for(RunState& state, ui
   if (run.layout() != layout.get()) run.materialise(*this, layout, state.dims.data());
   run.key = key;
   return run.shared_layout();
+}
+
+// A layout that an executor has taken, where it does. With sizes at their upper bounds, layouts that differ in nothing but sizes
+// and strides share what the executor has made of the first.
+std::shared_ptr<const SectionLayout> Plan::layout_for_executor(const RunState& state) const {
+  const auto plain = [&] { return make_layout(*this, 0, state.dims.data(), state.inputs, nullptr); };
+  const auto total = [](const SectionLayout& l) {
+    return std::accumulate(l.arena_bytes.begin(), l.arena_bytes.end(), int64_t{0});
+  };
+  std::shared_ptr<const SectionLayout> layout;
+  if (!bounds_.empty()) {
+    constexpr int64_t kSpare = int64_t{64} << 20, kTimes = 8;  // an arena for sizes that never come is no gain
+    try {
+      layout = make_layout(*this, 0, state.dims.data(), state.inputs, nullptr, bounds_.data());
+      if (total(*layout) > kSpare && total(*layout) / kTimes > total(*plain())) layout = nullptr;
+    } catch (const Error&) {
+      layout = nullptr;  // the largest sizes are too large for memory, or a kernel does not take them
+    }
+  }
+  if (!layout) {
+    layout = plain();
+    layout->executor = ExecutorLayout::make(*this, *layout, state.dims.data(), *executor);
+    return layout;
+  }
+  std::vector<int64_t> alike;
+  for (const Instruction& e : layout->program) {
+    alike.insert(alike.end(), {e.step, static_cast<int64_t>(e.kind), e.workspace_root, e.workspace_offset});
+    for (const auto* all : {&e.inputs, &e.outputs})
+      for (const uint32_t slot : *all) {
+        alike.push_back(slot);
+        if (slot == kNone) continue;
+        const Resolved& r = layout->slots[slot];
+        alike.insert(alike.end(), {r.place, r.index, r.offset});
+      }
+  }
+  {
+    const std::lock_guard lock(layouts_mutex_);
+    const auto at = shared_executors_.find(alike);
+    if (at != shared_executors_.end()) {
+      layout->executor = at->second;
+      return layout;
+    }
+  }
+  layout->executor = ExecutorLayout::make(*this, *layout, state.dims.data(), *executor);
+  const std::lock_guard lock(layouts_mutex_);
+  if (shared_executors_.size() >= kKeptLayouts) shared_executors_.clear();
+  shared_executors_.emplace(std::move(alike), layout->executor);
+  return layout;
 }
 
 void rethrow_at(const Plan& plan, const Step& step, const Error& e) {

@@ -73,12 +73,13 @@ class GraphPlan final : public t::PreparedPlan {
       call.place(call.ctx, arena_root_, arena_);
     }
     std::vector<void*> roots(call.roots, call.roots + num_roots_);
-    const bool same_fault = call.faults[0] == fault_;
+    const bool same_dims = std::equal(dims_.begin(), dims_.end(), call.dims);
+    const bool same = call.faults[0] == fault_ && same_dims;
     size_t changed = 0;
     if (graph_) {
       try {
         for (size_t i = 0; i < rows_.size(); ++i)
-          if (!same_fault ||
+          if (!same ||
               std::any_of(rows_[i].roots.begin(), rows_[i].roots.end(), [&](uint32_t r) { return roots[r] != roots_[r]; }))
             changed += set(rows_[i], t::launch_of(call, i));
       } catch (const t::Error& e) {
@@ -94,6 +95,7 @@ class GraphPlan final : public t::PreparedPlan {
     }
     roots_ = std::move(roots);
     fault_ = call.faults[0];
+    dims_.assign(call.dims, call.dims + dims_.size());
     t::check(table().graph_launch(self(), index(), graph_, call.streams[0]));
     if (!event_) t::check(table().event_create(self(), index(), &event_));
     t::check(table().event_record(self(), index(), event_, call.streams[0]));
@@ -211,7 +213,7 @@ class GraphExecutor final : public t::Executor {
  public:
   explicit GraphExecutor(int64_t fail_after) : fail_after_(fail_after) {}
   const char* device() const override { return "sim"; }
-  uint64_t capabilities() const override { return TSR_CAP_DETERMINISTIC | TSR_EXECUTOR_OWNS_MEMORY; }
+  uint64_t capabilities() const override { return TSR_CAP_DETERMINISTIC | TSR_EXECUTOR_OWNS_MEMORY | TSR_EXECUTOR_BOUNDS; }
   std::unique_ptr<t::PreparedPlan> prepare(const tsr_step_table& table, const char** why) override {
     if (table.count < 2) {
       *why = "one step is no gain";
