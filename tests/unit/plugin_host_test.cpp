@@ -126,6 +126,7 @@ TEST_CASE("libraries that break the handshake give their golden messages") {
       {"newer_major", "TSR-P026", TSR_USER},
       {"newer_minor", "TSR-P026", TSR_USER},
       {"old_device", "TSR-P047", TSR_USER},
+      {"old_executor", "TSR-P047", TSR_USER},
       {"other_ir", "TSR-P032", TSR_USER},
       {"other_sanitizer", "TSR-P033", TSR_USER},
       {"unknown_feature", "TSR-P029", TSR_USER},
