@@ -9,8 +9,9 @@
 
 namespace tessera::command {
 
-// One model with its inputs. A call is timed with the release of its outputs, which a user's loop does too. States are passed again
-// as they are after the call before: their sizes are what matters here.
+// One model with its inputs. A call is timed with the release of its outputs, which a user's loop does too. States are passed
+// again as they are after the call before: their sizes are what matters here. Work on devices is part of the call that queued
+// it: the clock stops when they are done.
 class Caller {
  public:
   Caller(const embed::Executable& executable, std::vector<embed::Tensor> inputs);
@@ -19,7 +20,9 @@ class Caller {
   [[nodiscard]] std::vector<embed::Tensor> run() const;  // one call, outputs kept
 
  private:
+  void wait() const;  // for the devices
   const embed::Executable& executable_;
+  std::vector<tsr_device> devices_;  // but the host
   std::vector<embed::Tensor> inputs_;
   std::vector<tsr_tensor_handle*> in_, out_;
 };
