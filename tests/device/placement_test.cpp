@@ -1,12 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs that name no device, on the one that the config names.
+// Graphs that name no device, on the one that the config names; times of steps, faults without delay, and limits of pools.
 #include <catch2/catch.hpp>
 
+#include "runtime/device.hpp"
 #include "support.hpp"
 
 namespace placement_test {
 
 using namespace tessera::test;
+namespace core = tessera::core;
+
+namespace {
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++n;
+  return n;
+}
+
+}  // namespace
 
 TEST_CASE("device = names where a graph runs: inputs cross at its beginning, outputs at its end, constants once") {
   const std::string text = R"(graph @g(%x: f32[4, 6], %w: f32[6]) -> (f32[6, 4], f32[4, 6]) {
@@ -96,6 +108,65 @@ TEST_CASE("a device that is not there is named, with what there is") {
     CHECK(error.message().find("device 'sim:7' is not available") != std::string::npos);
     CHECK(error.hint().find("'sim:0', 'sim:1'") != std::string::npos);
   }
+}
+
+TEST_CASE("runtime.sync_faults throws a fault from the run that found it") {
+  const e::Context c = make_context("\"sim\", \"reference\"", "[runtime]\nsync_faults = true\n");
+  const e::Executable p = compile(c, R"(graph @look(%x: f32[4]@sim:0, %i: i64[2]@sim:0) -> (f32[2]@sim:0) {
+    %y = gather %x, %i {axis = 0}
+    %z = neg %y
+    return %z
+  })");
+  const tsr_device d = e::device("sim:0");
+  e::Tensor index = e::Tensor::create(TSR_I64, std::vector<int64_t>{2});
+  static_cast<int64_t*>(index.data())[0] = 1;
+  static_cast<int64_t*>(index.data())[1] = 9;
+  const e::Tensor x = numbers({4}, 1).copy_to(d), wild = index.copy_to(d);
+  CHECK(code_of([&] { (void)p.run(std::vector<e::Tensor>{x, wild}); }) == "TSR-R011");
+  e::synchronize(d);
+  static_cast<int64_t*>(index.data())[1] = 3;
+  (void)p.run(std::vector<e::Tensor>{x, index.copy_to(d)});
+  e::synchronize(d);
+}
+
+TEST_CASE("steps on a device are timed by its events") {
+  const e::Context c = make_context("\"sim\", \"reference\"", "[runtime]\nmeasure_steps = true\n");
+  const e::Executable p = compile(c, R"(graph @g(%x: f32[512, 512]@sim:0) -> (f32[512, 512]@sim:0) {
+    %a = exp %x
+    %b = matmul %a, %x
+    return %b
+  })");
+  const e::Tensor x = numbers({512, 512}, 1).copy_to(e::device("sim:0"));
+  for (int i = 0; i < 2; ++i) (void)p.run(std::vector<e::Tensor>{x});
+  const std::string text = p.describe();
+  CHECK(count(text, "\"measured_ms\":") >= 2);
+  CHECK(count(text, "\"measured_ms\":null") == 0);
+}
+
+TEST_CASE("runtime.pool_limits: what a device's pool keeps of free memory") {
+  core::Device& d = core::device(e::device("sim:1"));
+  (void)sim();
+  const auto free_bytes = [&] {
+    void* self = nullptr;
+    tsr_device_info info{};
+    info.struct_size = sizeof info;
+    const tsr_device_table* t = d.table(&self);
+    e::synchronize(d.id());
+    CHECK(t->info(self, 1, &info) == nullptr);
+    return info.free_bytes;
+  };
+  const auto use = [&] { (void)e::Tensor::create(TSR_F32, std::vector<int64_t>{1 << 20}, d.id()); };
+  const auto limit = [](const char* bytes) {
+    make_context("\"sim\", \"reference\"", "[runtime]\npool_limits = [\"sim:1=" + std::string(bytes) + "\"]\n");
+  };
+  limit("0");
+  const int64_t before = free_bytes();
+  use();
+  CHECK(free_bytes() == before);
+  limit("536870912");
+  use();
+  CHECK(free_bytes() < before);
+  for (const char* wrong : {"", "many", "-1", "1x"}) CHECK(code_of([&] { limit(wrong); }) == "TSR-C004");
 }
 
 }  // namespace placement_test

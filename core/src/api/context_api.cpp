@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -7,6 +8,8 @@
 #include "api/op_list.hpp"
 #include "dispatch/eager.hpp"
 #include "runtime/device.hpp"
+#include "runtime/stream_pool.hpp"
+#include "support/error.hpp"
 
 namespace tessera::core::api {
 
@@ -19,6 +22,21 @@ char* to_c_string(const std::string& s) {
 
 namespace {
 
+// "sim:0=268435456"
+void apply_pool_limit(const std::string& text) {
+  const size_t at = text.find('=');
+  size_t bytes = 0;
+  const char *const first = text.data() + (at == std::string::npos ? text.size() : at + 1), *const last =
+                                                                                                text.data() + text.size();
+  const auto [end, error] = std::from_chars(first, last, bytes);
+  if (first == last || error != std::errc() || end != last || bytes == SIZE_MAX)
+    throw user_error("TSR-C004", "runtime.pool_limits: '" + text + "' does not say how many bytes of which device",
+                     "write a device, '=' and a number of bytes, such as \"cuda:0=268435456\"");
+  Device& d = device(device_intern(text.substr(0, at)));
+  d.require();
+  if (d.id() != kCpu) set_pool_limit(d, bytes);
+}
+
 tsr_error* context_create(const tsr_context_options* options, tsr_context** out) noexcept {
   return guarded([&] {
     required(out, "the context to be returned");
@@ -26,6 +44,7 @@ tsr_error* context_create(const tsr_context_options* options, tsr_context** out)
     c->context = Context::create(options, host());
     for (const Factory* f : c->context->plugins().all(TSR_DEVICE))
       register_devices(f->as<tsr_device_table>(), f->self, f->plugin->id, f->plugin->vendor, c->context);
+    for (const std::string& limit : c->context->config().get_strings("runtime.pool_limits")) apply_pool_limit(limit);
     c->eager = std::make_unique<EagerCache>(c->context);
     *out = c.release();
   });

@@ -18,6 +18,7 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
     o.device = device_intern(name);
     device(o.device).require();
   }
+  o.sync_faults = config.get_bool("runtime.sync_faults");
   o.strict_backends = config.get_string("backends.on_compile_error") == "error";
   o.fallback_random = config.get_bool("fallback_random");
   o.unfrozen = !config.get_bool("freezing");

@@ -163,6 +163,7 @@ class Plan {
   bool gives_away = false;  // some state input is donated
   int64_t arena_max_bytes = 0;
   bool measure = false;
+  bool sync_faults = false;  // wait for every step on a device, and throw what it has found
   bool nested = false;
   bool gets_sizes = false;            // of the plan around it, as values of symbols
   const Factory* executor = nullptr;  // that every layout is offered to (executor_layout.hpp); null: all run step by step
@@ -243,8 +244,8 @@ class Plan {
   bool run_executor(RunState& state, const SectionLayout& layout) const;
   void take_arenas(RunState& state, const SectionLayout& layout, bool of_executor) const;
   const std::shared_ptr<const SectionLayout>& layout_for(RunState& state, uint32_t section, bool regular) const;
-  bool describe_inputs(RunState& state, const Args& args) const;
   std::shared_ptr<const SectionLayout> layout_for_executor(const RunState& state) const;
+  bool describe_inputs(RunState& state, const Args& args) const;
 
   std::vector<DimRef> expected_;  // by facts.dims, of those that are kCheck
   struct Relation {
@@ -269,10 +270,10 @@ class Plan {
   };
   static constexpr size_t kKeptLayouts = 64;
   mutable std::map<std::vector<int64_t>, KeptLayout> layouts_;
-  mutable uint64_t layout_lookups_ = 0;
   std::vector<int64_t> bounds_;  // of all sizes, for layouts that an executor shares between calls; empty: there are none
   mutable std::map<std::vector<int64_t>, std::shared_ptr<const ExecutorLayout>>
       shared_executors_;  // by what such layouts are alike in
+  mutable uint64_t layout_lookups_ = 0;
 };
 
 // The step table of the graph's body, and inside of it those of regions; without kernels.

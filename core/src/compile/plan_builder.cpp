@@ -38,6 +38,7 @@ class PlanBuilder {
     p_.threads = options_.threads;
     p_.arena_max_bytes = options_.arena_max_bytes;
     p_.measure = options_.measure;
+    p_.sync_faults = options_.sync_faults;
     for (size_t s = 0; s < known.size(); ++s)
       if (known[s]) p_.program.set_known(static_cast<uint32_t>(s), 0);
     inputs(known);
@@ -278,8 +279,8 @@ class PlanBuilder {
     if (backend.capabilities & TSR_CAP_NO_COMPUTE) return x.num_results ? each(x.results[0]) : kCpu;
     tsr_device wanted = device_intern(backend.device ? backend.device : "cpu");
     const std::string& kind = core::device(wanted).kind();
-    for (uint32_t i = 0; i < x.num_results; ++i)
     if (options_.device != kCpu && core::device(options_.device).kind() == kind) wanted = options_.device;
+    for (uint32_t i = 0; i < x.num_results; ++i)
       if (core::device(each(x.results[i])).kind() == kind) return each(x.results[i]);
     for (uint32_t i = 0; i < x.num_operands; ++i)
       if (each(x.operands[i]) != kNoDevice && core::device(each(x.operands[i])).kind() == kind) return each(x.operands[i]);

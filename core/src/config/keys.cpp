@@ -106,6 +106,11 @@ std::vector<KeyDecl> make_keys() {
 
       fixed(integer("runtime.threads", 0, 0, 4096, "Threads of parallel loops; 0: OMP_NUM_THREADS, or one per core.")),
       integer("runtime.arena_max_bytes", 0, 0, kNoLimit, "A plan that needs a larger arena is refused; 0: no limit."),
+      boolean("runtime.sync_faults", false,
+              "true: a run waits for each of its steps on a device, so that an error is thrown by the step that made it."),
+      list("runtime.pool_limits",
+           "Bytes of free memory that a device's pool keeps at most, such as \"cuda:0=268435456\". Others keep half of their "
+           "memory. Of the whole process."),
       boolean("runtime.measure_steps", false, "Time every step of every call, for descriptions and `tessera bench --steps`."),
 
       integer("guards.recompile_limit", 8, 1, 1e9,

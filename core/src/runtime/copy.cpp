@@ -142,6 +142,7 @@ bool both_dense(const tsr_tensor& a, const tsr_tensor& b) {
 // The tensor's bytes in host memory, gaps included.
 tsr_tensor to_host(const tsr_tensor& t, std::vector<char>& storage, const Stream& stream) {
   const Span s = span_of(t);
+  stream.require_not_captured("a copy to the host");
   storage.resize(static_cast<size_t>(s.bytes));
   device(t.device).copy(storage.data(), static_cast<const char*>(t.data) + s.low, storage.size(), TSR_COPY_TO_HOST,
                         stream.raw());
@@ -175,6 +176,7 @@ void copy_tensor(const tsr_tensor& dst, const tsr_tensor& src, Stream* to_stream
     if (to.copy_peer(dst.data, from, src.data, bytes, to_stream->raw())) return;
   }
   if (plain && !from_stream) return to.copy(dst.data, src.data, bytes, TSR_COPY_TO_DEVICE, to_stream->raw());
+  if (plain && !to_stream) from_stream->require_not_captured("a copy to the host");
   if (plain && !to_stream) return from.copy(dst.data, src.data, bytes, TSR_COPY_TO_HOST, from_stream->raw());
   // Through host memory, where layouts are changed.
   std::vector<char> staging, target;

@@ -233,20 +233,59 @@ void Device::synchronize(tsr_stream* stream) {
 bool Device::wait_for_stream(tsr_stream* stream, Device& other, tsr_stream* awaited) {
   if (other.kind_ != kind_) return false;
   const Provider& p = provider();
-  tsr_event* event = nullptr;
-  {
-    std::lock_guard lock(other.events_mutex_);
-    if (!other.events_.empty()) {
-      event = other.events_.back();
-      other.events_.pop_back();
-    }
-  }
-  if (!event) throw_if(p.table->event_create(p.self, other.index_, &event), p.plugin, p.vendor);
+  tsr_event* const event = other.take_event();
   throw_if(p.table->event_record(p.self, other.index_, event, awaited), p.plugin, p.vendor);
   throw_if(p.table->event_wait(p.self, index_, event, stream), p.plugin, p.vendor);
-  std::lock_guard lock(other.events_mutex_);  // the wait stays as it is when the event is recorded again
-  other.events_.push_back(event);
+  other.give_event(event);  // the wait stays as it is when the event is recorded again
   return true;
+}
+
+tsr_event* Device::take_event() {
+  {
+    std::lock_guard lock(events_mutex_);
+    if (!events_.empty()) {
+      tsr_event* const event = events_.back();
+      events_.pop_back();
+      return event;
+    }
+  }
+  const Provider& p = provider();
+  tsr_event* event = nullptr;
+  throw_if(p.table->event_create(p.self, index_, &event), p.plugin, p.vendor);
+  return event;
+}
+
+void Device::give_event(tsr_event* event) noexcept {
+  try {
+    std::lock_guard lock(events_mutex_);
+    events_.push_back(event);
+  } catch (...) {
+    if (const Provider* p = provider_.load(std::memory_order_acquire)) p->table->event_destroy(p->self, index_, event);
+  }
+}
+
+void Device::record(tsr_event* event, tsr_stream* stream) {
+  const Provider& p = provider();
+  throw_if(p.table->event_record(p.self, index_, event, stream), p.plugin, p.vendor);
+}
+
+void Device::synchronize(tsr_event* event) {
+  const Provider& p = provider();
+  throw_if(p.table->event_synchronize(p.self, index_, event), p.plugin, p.vendor);
+}
+
+double Device::elapsed(tsr_event* from, tsr_event* to) {
+  const Provider& p = provider();
+  double seconds = 0;
+  throw_if(p.table->event_elapsed(p.self, index_, from, to, &seconds), p.plugin, p.vendor);
+  return seconds;
+}
+
+bool Device::is_captured(tsr_stream* stream) {
+  const Provider& p = provider();
+  int captured = 0;
+  if (p.table->stream_capturing) throw_if(p.table->stream_capturing(p.self, index_, stream, &captured), p.plugin, p.vendor);
+  return captured != 0;
 }
 
 void* Device::allocate_pinned(size_t bytes) {

@@ -55,8 +55,17 @@ class Device {
   void synchronize(tsr_stream* stream);
   // `stream` waits for what is queued on another stream by now. False: there is no event that both devices know.
   bool wait_for_stream(tsr_stream* stream, Device& other, tsr_stream* awaited);
-  void* allocate_pinned(size_t bytes);  // host memory that the device addresses; stays with the process
-  int64_t total_bytes();                // 0: unknown
+  // Whether somebody is recording the stream into a graph: then nobody may wait for it, nor ask for its events.
+  bool is_captured(tsr_stream* stream);
+
+  // ---- events that time work. Taken ones come from a store that grows with the number in use.
+  tsr_event* take_event();
+  void give_event(tsr_event* event) noexcept;
+  void record(tsr_event* event, tsr_stream* stream);
+  void synchronize(tsr_event* event);
+  double elapsed(tsr_event* from, tsr_event* to);  // seconds; both have passed
+  void* allocate_pinned(size_t bytes);             // host memory that the device addresses; stays with the process
+  int64_t total_bytes();                           // 0: unknown
   // The table that serves this device, with the `self` of its functions; null: the host, or nobody.
   const tsr_device_table* table(void** self) const noexcept;
 

@@ -363,14 +363,19 @@ void Plan::begin_streams(RunState& state, const Args& args) const {
   for (const tsr_device d : queues) state.streams.push_back(&given.stream_of(device(d)));
   state.context = {state.streams, given.allocator};
   state.noted = false;
+  state.captured = std::any_of(state.streams.begin(), state.streams.end(), [](Stream* s) { return s->is_captured(); });
   if (nested) return;
   for (Stream* s : state.streams) s->raise_fault();
   if (!args.handles) return;
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     if (args.handles[i]->desc.device == kCpu || !inputs[i].read) continue;
     Stream& s = *state.stream_of(args.handles[i]->desc.device);
-    order_read(*args.handles[i]->buffer, s, Wait::kInputWritten);
-    if (inputs[i].writeback != TSR_NONE) order_write(*args.handles[i]->buffer, s, Wait::kStateRead);
+    try {
+      order_read(*args.handles[i]->buffer, s, Wait::kInputWritten);
+      if (inputs[i].writeback != TSR_NONE) order_write(*args.handles[i]->buffer, s, Wait::kStateRead);
+    } catch (const Error& e) {
+      throw Error(e.family(), e.code(), place(*this, i) + ": " + e.message(), e.hint());
+    }
   }
 }
 
@@ -404,6 +409,13 @@ void Plan::end_streams(RunState& state, const Args& args) const noexcept {
 
 Buffer* Plan::allocate(const RunState& state, tsr_device d, int64_t bytes) const {
   Stream* const s = state.stream_of(d);
+  if (state.captured && s && !state.context.allocator)
+    throw user_error("TSR-R045",
+                     "graph '" + std::string(graph->tables().name) + "' needs " + std::to_string(bytes) + " bytes on device '" +
+                         device(d).name() +
+                         "', and its stream is being captured into a graph of somebody else, to which memory " +
+                         "of the pool would not belong",
+                     "pass an allocator whose memory lives as long as that graph (tsr_run_options.allocator)");
   if (s && state.context.allocator) return borrow_buffer(*state.context.allocator, device(d), static_cast<size_t>(bytes), *s);
   return allocate_buffer(device(d), static_cast<size_t>(bytes), s);
 }
@@ -440,23 +452,29 @@ void Plan::run_sections(RunState& state, const Args& args) const {
       if (state.bases[root] || root < arena_root(0, 0)) run.set_base(root, state.bases[root]);  // else the executor brings it
     bool passed = false;  // what may fail has run, and has not
     for (size_t next = 0; next < run.program().size(); ++next) {
-      if (layout.executor && next == layout.executor->begin() && run_executor(state, layout)) {
+      if (layout.executor && next == layout.executor->begin() && !state.captured && run_executor(state, layout)) {
         next = layout.executor->end() - 1;
         continue;
       }
       SectionRun::Ready& r = run.program()[next];
-      const auto start = measure ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+      const bool timed = measure && !state.captured;
+      const auto start = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
       try {
         for (const QueueWait& w : r.instruction->waits) state.streams[w.queue]->wait(state.streams[w.other]->point(), w.why);
         if (r.queue != kNone) {
           Stream& s = *state.streams[r.queue];
           r.launch.stream = s.raw();
           r.launch.fault = s.fault();
+          if (timed) state.times.begin(*r.step, s);
         }
         switch (r.instruction->kind) {
           case Instruction::kLaunch:
             if (tsr_error* e = r.step->kernel.launch(r.step->kernel.self, &r.launch)) [[unlikely]]
               r.step->backend->check(e);
+            if (sync_faults && r.queue != kNone && !state.captured) {
+              state.streams[r.queue]->synchronize(Wait::kNone);
+              state.streams[r.queue]->raise_fault();
+            }
             break;
           case Instruction::kCompute: {
             const tsr_op_impl& impl = *r.step->record->impl;
@@ -488,8 +506,8 @@ void Plan::run_sections(RunState& state, const Args& args) const {
       } catch (const Error& e) {
         rethrow_at(*this, *r.step, e);
       }
-      if (measure) {
-        if (r.queue != kNone) state.streams[r.queue]->synchronize(Wait::kNone);
+      if (timed && r.queue != kNone) state.times.end();
+      if (timed && r.queue == kNone) {
         r.step->measured_ns.fetch_add(
             std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count(),
             std::memory_order_relaxed);
@@ -498,6 +516,7 @@ void Plan::run_sections(RunState& state, const Args& args) const {
     }
     for (const QueueWait& w : layout.last_waits) state.streams[w.queue]->wait(state.streams[w.other]->point(), w.why);
   }
+  state.times.collect();
 }
 
 // Memory for the arenas of a section: those that the layout's executor would bring, or the others.
@@ -505,7 +524,7 @@ void Plan::take_arenas(RunState& state, const SectionLayout& layout, bool of_exe
   for (uint32_t d = 0; d < arena_devices.size(); ++d) {
     if (layout.arena_bytes[d] == 0) continue;
     const uint32_t root = arena_root(layout.section, d);
-    if ((layout.executor && layout.executor->brings_arena(d)) != of_executor) {
+    if ((layout.executor && !state.captured && layout.executor->brings_arena(d)) != of_executor) {
       if (!of_executor) state.bases[root] = nullptr;
       continue;
     }

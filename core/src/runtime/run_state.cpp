@@ -87,7 +87,42 @@ RunState::~RunState() {
   if (live_leases.fetch_sub(1, std::memory_order_acq_rel) == 1) drop_arenas();
 }
 
+void StepTimes::begin(const Step& step, Stream& stream) {
+  Device& d = stream.device();
+  Timed t{&step, &stream, d.take_event(), nullptr};
+  try {
+    t.to = d.take_event();
+    steps_.push_back(t);
+  } catch (...) {
+    d.give_event(t.from);
+    if (t.to) d.give_event(t.to);
+    throw;
+  }
+  d.record(t.from, stream.raw());
+}
+
+void StepTimes::end() { steps_.back().stream->device().record(steps_.back().to, steps_.back().stream->raw()); }
+
+void StepTimes::collect() {
+  for (const Timed& t : steps_) {
+    Device& d = t.stream->device();
+    d.synchronize(t.to);
+    t.step->measured_ns.fetch_add(static_cast<int64_t>(d.elapsed(t.from, t.to) * 1e9), std::memory_order_relaxed);
+    t.step->measured_runs.fetch_add(1, std::memory_order_relaxed);
+  }
+  drop();
+}
+
+void StepTimes::drop() noexcept {
+  for (const Timed& t : steps_) {
+    t.stream->device().give_event(t.from);
+    t.stream->device().give_event(t.to);
+  }
+  steps_.clear();
+}
+
 void RunState::reset() noexcept {
+  times.drop();
   for (Buffer*& b : outputs)
     if (b) {
       b->release();

@@ -50,6 +50,26 @@ class SectionRun {
   std::vector<void*> bases_;
 };
 
+// Times of the steps of one call on devices, by events, so that the host need not wait for each.
+class StepTimes {
+ public:
+  StepTimes() = default;
+  ~StepTimes() { drop(); }
+  StepTimes(const StepTimes&) = delete;
+  void begin(const Step& step, Stream& stream);
+  void end();      // of the step that began last
+  void collect();  // waits for the steps, and adds what they took to their totals
+  void drop() noexcept;
+
+ private:
+  struct Timed {
+    const Step* step;
+    Stream* stream;
+    tsr_event *from, *to;
+  };
+  std::vector<Timed> steps_;
+};
+
 // Of one run at a time; a plan keeps a few for its next runs.
 struct RunState {
   explicit RunState(const Plan& plan);
@@ -69,6 +89,8 @@ struct RunState {
   std::vector<Stream*> streams;  // by queue, of this call
   RunContext context;            // of this call, for the plans inside
   bool noted = true;             // its buffers know of this call
+  bool captured = false;         // some stream of this call is being captured into a graph of somebody else
+  StepTimes times;               // of this call, where the plan measures
 
   Stream* stream_of(tsr_device d) const;  // null: the host
   // A result of a region that is let go of: what has been queued so far may read it.

@@ -64,6 +64,17 @@ class StreamRegistry {
   std::map<tsr_device, std::vector<Stream*>> free_;
 };
 
+namespace {
+
+Error captured_wait(const Device& d, const std::string& who) {
+  return user_error("TSR-R046",
+                    who + " and a stream of device '" + d.name() +
+                        "' have to be brought into order, and that stream is being captured into a graph, which cannot wait",
+                    "synchronise before the capture begins, keep tensors on the captured stream's device, and donate states");
+}
+
+}  // namespace
+
 Stream& Stream::create(Device& d) { return StreamRegistry::get().add(d, d.make_stream()); }
 
 Stream& Stream::wrap(Device& d, void* native) { return StreamRegistry::get().add(d, d.wrap_stream(native)); }
@@ -85,8 +96,13 @@ void Stream::wait(const StreamPoint& p, Wait why) {
   if (has_passed(p)) return;  // it is gone meanwhile, or another's by now
   // The count is read first: work that is queued in between is covered by the event, but not promised.
   const uint64_t covered = p.stream->submitted_.load(std::memory_order_acquire);
+  if (is_captured() != p.stream->is_captured()) throw captured_wait(device_, "work on another stream");
   if (!device_.wait_for_stream(raw_, p.stream->device_, p.stream->raw_)) p.stream->finish();
   seen = covered;
+}
+
+void Stream::require_not_captured(const char* who) const {
+  if (is_captured()) throw captured_wait(device_, who);
 }
 
 void Stream::synchronize(Wait why) {
@@ -96,6 +112,7 @@ void Stream::synchronize(Wait why) {
 }
 
 void Stream::finish() {
+  require_not_captured("the host");
   const uint64_t covered = submitted_.load(std::memory_order_acquire);
   device_.synchronize(raw_);
   uint64_t passed = passed_.load(std::memory_order_relaxed);

@@ -50,6 +50,10 @@ class Stream : public tsr_stream_handle {
   void synchronize(Wait why);
   bool has_passed(const StreamPoint& p) const noexcept { return p.tick <= p.stream->passed_.load(std::memory_order_acquire); }
 
+  // Whether somebody is recording what is queued here into a graph. Waiting for it throws TSR-R046 then.
+  bool is_captured() const { return device_.is_captured(raw_); }
+  void require_not_captured(const char* who) const;  // `who` would wait for it
+
   // Where kernels on this stream report what is wrong with their data.
   tsr_fault* fault();
   // Throws what kernels have reported, as the error of the step that found it, and forgets it.

@@ -33,6 +33,7 @@ void each_point(const StreamUses& u, F&& f) {
 class StreamPool {
  public:
   static constexpr uint64_t kStale = 64;  // operations on this pool
+  static constexpr size_t kUnset = SIZE_MAX;
 
   static StreamPool& of(const Device& d) {
     static auto* pools = new std::array<StreamPool, kMaxDevices>;  // never destroyed, as devices
@@ -61,7 +62,7 @@ class StreamPool {
   // What has to go back to the device for it, maybe the block itself.
   std::vector<Buffer*> give(Buffer* b) {
     std::lock_guard lock(mutex_);
-    if (limit_ == 0)
+    if (limit_ == kUnset)
       limit_ = std::max(size_t{256} << 20, static_cast<size_t>(std::max<int64_t>(b->device->total_bytes(), 0)) / 2);
     sizes_[b->capacity].asked = ++clock_;
     std::vector<Buffer*> gone;
@@ -75,6 +76,16 @@ class StreamPool {
     }
     sizes_[b->capacity].blocks.push_back(b);
     bytes_ += b->capacity;
+    return gone;
+  }
+
+  // What has to go back to the device for it.
+  std::vector<Buffer*> set_limit(size_t bytes) {
+    std::lock_guard lock(mutex_);
+    limit_ = bytes;
+    std::vector<Buffer*> gone;
+    for (auto at = sizes_.begin(); at != sizes_.end(); ++at)
+      while (bytes_ > limit_ && !at->second.blocks.empty()) gone.push_back(pop(at));
     return gone;
   }
 
@@ -111,7 +122,7 @@ class StreamPool {
   std::mutex mutex_;
   Sizes sizes_;
   uint64_t clock_ = 0;
-  size_t bytes_ = 0, limit_ = 0;
+  size_t bytes_ = 0, limit_ = kUnset;
 };
 
 // Back to the device, in the order of the stream that the block was allocated on.
@@ -180,6 +191,10 @@ void recycle_streamed(Buffer* b) noexcept {
   } catch (...) {
     give_back(b);
   }
+}
+
+void set_pool_limit(Device& device, size_t bytes) {
+  for (Buffer* b : StreamPool::of(device).set_limit(bytes)) give_back(b);
 }
 
 void trim_streamed(Device& device) noexcept {
