@@ -18,6 +18,7 @@ struct QueuedCall {
   void* function = nullptr;
   std::string entry;
   std::vector<void*> pointers;
+  std::vector<int64_t> bytes;  // of each pointer; none: nobody said, as in graphs
   std::vector<int64_t> sizes;
   int64_t blocks = 0, threads = 1, shared_bytes = 0;
   bool checks = false;
@@ -50,6 +51,7 @@ class SimTarget : public kit::SimtTarget {
       if (!at && c.bytes[i] > 0) return;  // it complained
       q->pointers.push_back(at);
     }
+    q->bytes.assign(c.bytes.begin(), c.bytes.end());
     q->sizes.assign(c.sizes.begin(), c.sizes.end());
     q->blocks = c.blocks, q->threads = c.threads, q->shared_bytes = c.shared_bytes;
     q->checks = c.checks, q->fault = c.fault, q->site = c.site;
@@ -157,7 +159,7 @@ class TextTarget final : public SimTarget {
  public:
   using SimTarget::SimTarget;
 
-  std::string compiler() override { return "sim text 1"; }  // the object's key has the rest
+  std::string compiler() override { return "sim text 2"; }  // the object's key has the rest
   std::string why_unavailable() override { return cpu::why_no_clang(); }
 
   std::string build(const kit::SimtUnit& unit, const kit::GpuDescription&) override {
@@ -196,6 +198,7 @@ class TextTarget final : public SimTarget {
     launch.shared_bytes = q.shared_bytes;
     launch.wave = described().wave;
     launch.seed = q.seed;
+    launch.bytes = q.bytes;
     kit::run_text(launch, arguments.data());
   }
 

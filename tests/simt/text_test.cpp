@@ -2,6 +2,8 @@
 // Text of programs, compiled for the host and run by fibers at both sizes of a wave, against the judge bit for bit.
 #include <catch2/catch.hpp>
 
+#include <regex>
+
 #include "simt_support.hpp"
 #include "tessera/kit/gpu/emit.hpp"
 #include "tessera/kit/gpu/text_runner.hpp"
@@ -45,6 +47,10 @@ void run(const Compiled& module, Written& w, Data& data, const std::vector<int64
     launch.shared_bytes = l.shape.shared_bytes;
     launch.wave = wave;
     launch.seed = seed;
+    std::vector<int64_t> bytes;
+    for (const uint32_t b : l.buffers)
+      bytes.push_back(w.program.pool.evaluate(w.program.buffers[b].extent, env) * kit::type_bytes(w.program.buffers[b].type));
+    launch.bytes = bytes;
     kit::run_text(launch, arguments.data());
   }
 }
@@ -89,6 +95,12 @@ const char* const kMeet = R"(program @meet(%x: in f32[64], %y: out f32[64]) wave
 Data meet_data() {
   Data d;
   d.bytes.assign(2, std::vector<char>(64 * sizeof(float), 0));
+  return d;
+}
+
+Data one_buffer() {
+  Data d;
+  d.bytes.assign(1, std::vector<char>(32 * sizeof(float), 0));
   return d;
 }
 
@@ -148,6 +160,81 @@ TEST_CASE("the runner says which line breaks a rule") {
                 meet_data(), 32);
   CHECK((lonely.find("waits at a barrier that thread") != lonely.npos || lonely.find("before it is written") != lonely.npos ||
          lonely.find("no barrier stands between") != lonely.npos));
+}
+
+TEST_CASE("the runner watches global memory") {
+  const auto said = [](const char* from, const char* to) {
+    std::string text = run_alone(broken(kMeet, from, to), meet_data(), 32);
+    // Lines count the prelude, which may grow.
+    return std::regex_replace(text, std::regex("line [0-9]+"), "line N");
+  };
+  CHECK(said("store %y[32 * w + l]", "store %y[32 * w + l + 1]") ==
+        "TSR-K033 text of a program, line N, block 0, thread 63: an access outside of argument 1: bytes 256 to 260 of 256");
+  CHECK(said("load %x[32 * w + l]", "load %x[2 * w + 2 * l + 1]").find("an access outside of argument 0: bytes ") !=
+        std::string::npos);
+  const std::string race = said("store %y[32 * w + l]", "store %y[l]");
+  CHECK(std::regex_match(race, std::regex("TSR-K033 text of a program, line N, block 0, thread [0-9]+: element [0-9]+ of "
+                                          "argument 1 was written by thread [0-9]+ of block 0 in line N, and no barrier stands "
+                                          "between")));
+  // Two blocks that write the same element.
+  const std::string blocks = std::regex_replace(run_alone(kit::parse_program(R"(program @both(%y: out f32[32]) wave 32 {
+  launch {
+    grid b < 2 {
+      block t < 32 {
+        %0 = const 1.0 : f32
+        store %y[t], %0
+      }
+    }
+  }
+}
+)"),
+                                                          one_buffer(), 32),
+                                                std::regex("line [0-9]+"), "line N");
+  CHECK(std::regex_match(blocks, std::regex("TSR-K033 text of a program, line N, block [01], thread ([0-9]+): element \\1 of "
+                                            "argument 0 was written by thread \\1 of block [01] in line N, and nothing orders "
+                                            "blocks")));
+}
+
+TEST_CASE("shared memory beyond what kernels declare is the launch's") {
+  const kit::Program large = broken(kMeet, "shared %s: f32[64]", "shared %s: f32[16384]");
+  CHECK(run_alone(large, meet_data(), 32) == "");
+  kit::Program p = large;
+  kit::GpuModuleText text(kit::cuda_dialect());
+  const std::vector<kit::GpuLaunch> l = text.add(p);
+  CHECK(l[0].dynamic_shared == 65536);
+  CHECK(text.text().find("  DYNAMIC_SHARED;\n  SHARED_AT(float, s, 16384, 0);\n") != std::string::npos);
+  // A schedule of a product that needs it.
+  const SimtCase c{"large", "graph @g(%x: f32[256, 300], %y: f32[300, 256]) {\n %a = matmul %x, %y\n return %a\n}\n", "", {}};
+  SimtKernel k = lower_case(c);
+  const kit::GpuDescription& d = kit::gpu_description("sm_90a");
+  kit::Program product = kit::make_program(k.rows.kernel, {kit::SimtForm::Product, 256, 8, 8, 64, 128, false}, d);
+  CHECK(text.add(product)[0].dynamic_shared == 2 * 64 * 132 * 4);
+}
+
+TEST_CASE("text refuses clusters of blocks") {
+  kit::Program p = kit::parse_program(R"(program @together(%y: out f32[256]) wave 32 {
+  launch {
+    grid b < 4 {
+      cluster c < 2 {
+        block t < 32 {
+          %0 = const 1.0 : f32
+          store %y[64 * b + 32 * c + t], %0
+        }
+      }
+    }
+  }
+}
+)");
+  for (const kit::GpuDialect* dialect : {&kit::cuda_dialect(), &kit::hip_dialect(), &kit::sim_dialect()}) {
+    kit::GpuModuleText text(*dialect);
+    std::string said;
+    try {
+      text.add(p);
+    } catch (const sdk::Error& e) {
+      said = e.code + " " + e.what();
+    }
+    CHECK(said == "TSR-K042 program @together cannot be written for a device: a cluster of blocks, loop c");
+  }
 }
 
 TEST_CASE("text names what it computes") {

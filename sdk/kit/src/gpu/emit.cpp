@@ -120,31 +120,42 @@ class GpuWriter {
     out.shape = launch_shape(p_, number);
     std::set<uint32_t> buffers, symbols;
     collect(p_.launches[number], buffers, symbols, out.faults);
-    std::string head;
+    std::string head, watched;
     for (const uint32_t b : buffers) {
       const ProgramBuffer& x = p_.buffers[b];
       if (x.memory > Memory::Workspace) continue;
       out.buffers.push_back(b);
       // A workspace that this launch only reads is as constant as an input.
       const bool read = (x.memory == Memory::Global && x.access == Access::In) || !stores(p_.launches[number], b);
-      head += (head.empty() ? "" : ", ") + std::string(read ? "const " : "") + memory_type(x.type) + "* RESTRICT " + x.name;
+      const std::string type = std::string(read ? "const " : "") + memory_type(x.type);
+      head += (head.empty() ? "" : ", ") + type + "* RESTRICT " + x.name + (m_.dialect_.watched ? "_memory" : "");
+      if (m_.dialect_.watched)
+        watched += "  WATCHED(" + type + ", " + x.name + ", " + std::to_string(out.buffers.size() - 1) + ");\n";
     }
     for (const uint32_t s : symbols) {
       out.symbols.push_back(s);
       head += (head.empty() ? "i64 " : ", i64 ") + p_.symbols[s].name;
     }
     if (out.faults) head += std::string(head.empty() ? "" : ", ") + "fault_record* faults, u64 site";
-    out_ = "\nextern \"C\" KERNEL(" + std::to_string(out.shape.threads) + ") void " + out.entry + "(" + head + ") {\n";
+    out_ =
+        "\nextern \"C\" KERNEL(" + std::to_string(out.shape.threads) + ") void " + out.entry + "(" + head + ") {\n" + watched;
     const std::vector<int64_t> at = shared_offsets(p_, number);
-    if (out.shape.shared_bytes > (48 << 10)) cannot("more than 48 KiB of shared memory");
+    for (const uint32_t id : p_.launches[number]) no_clusters(id);
+    // What is declared in a kernel may be no more than this on any device; a launch gives the rest.
+    constexpr int64_t kDeclared = 48 << 10;
+    if (out.shape.shared_bytes > kDeclared) {
+      out.dynamic_shared = out.shape.shared_bytes;
+      out_ += "  DYNAMIC_SHARED;\n";
+    }
+    const std::string declare = out.dynamic_shared > 0 ? "  SHARED_AT(" : "  SHARED(";
     for (size_t b = 0; b < p_.buffers.size(); ++b) {
       const ProgramBuffer& x = p_.buffers[b];
       if (x.memory < Memory::Shared || x.launch != number) continue;
       const std::string n = std::to_string(*p_.pool.as_number(x.extent));
-      out_ += x.memory == Memory::Shared
-                  ? "  SHARED(" + std::string(memory_type(x.type)) + ", " + x.name + ", " + n + ", " + std::to_string(at[b]) +
-                        ");\n"
-                  : "  alignas(16) " + std::string(memory_type(x.type)) + " " + x.name + "[" + n + "];\n";
+      out_ +=
+          x.memory == Memory::Shared
+              ? declare + std::string(memory_type(x.type)) + ", " + x.name + ", " + n + ", " + std::to_string(at[b]) + ");\n"
+              : "  alignas(16) " + std::string(memory_type(x.type)) + " " + x.name + "[" + n + "];\n";
     }
     nest(p_.launches[number]);
     out_ += "}\n";
@@ -152,6 +163,13 @@ class GpuWriter {
     if (m_.dialect_.thunks)
       m_.kernels_ += "extern \"C\" void " + out.entry + "_thunk(void* const* a) { call(" + out.entry + ", a); }\n";
     return out;
+  }
+  // No dialect launches blocks together, or reads another one's shared memory.
+  void no_clusters(uint32_t id) const {
+    const Statement& x = p_.statements[id];
+    if (x.kind != StatementKind::Loop || !is_launch(x.bind)) return;
+    if (x.bind == Bind::Cluster) cannot("a cluster of blocks, loop " + p_.axis_names[x.axis]);
+    for (const uint32_t inner : x.body) no_clusters(inner);
   }
   bool stores(const std::vector<uint32_t>& body, uint32_t buffer) const {
     return std::any_of(body.begin(), body.end(), [&](uint32_t id) {

@@ -50,8 +50,10 @@ constexpr const char* kCuda =
     "#define DEVICE static __device__ __forceinline__\n"
     "#define KERNEL(threads) __global__ __launch_bounds__(threads)\n"
     "#define RESTRICT __restrict__\n"
-    "#define SHARED(type, name, count, offset) __shared__ alignas(16) type name[count]\n" TESSERA_COMMON_ARITHMETIC
-        TESSERA_COMMON_MOVE
+    "#define SHARED(type, name, count, offset) __shared__ alignas(16) type name[count]\n"
+    "#define DYNAMIC_SHARED extern __shared__ __align__(16) u8 dynamic_shared[]\n"
+    "#define SHARED_AT(type, name, count, offset) type* const name = (type*)(dynamic_shared + "
+    "(offset))\n" TESSERA_COMMON_ARITHMETIC TESSERA_COMMON_MOVE
     "DEVICE u32 block_number() { return blockIdx.x; }\n"
     "DEVICE u32 thread_number() { return threadIdx.x; }\n"
     "DEVICE void barrier_block() { __syncthreads(); }\n"
@@ -145,8 +147,10 @@ constexpr const char* kHip =
     "#define DEVICE static __attribute__((device)) __attribute__((always_inline)) inline\n"
     "#define KERNEL(threads) __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads)))\n"
     "#define RESTRICT __restrict__\n"
-    "#define SHARED(type, name, count, offset) alignas(16) static __attribute__((shared)) type "
-    "name[count]\n" TESSERA_COMMON_ARITHMETIC TESSERA_COMMON_MOVE TESSERA_BUILTINS
+    "#define SHARED(type, name, count, offset) alignas(16) static __attribute__((shared)) type name[count]\n"
+    "#define DYNAMIC_SHARED extern __attribute__((shared)) __attribute__((aligned(16))) u8 dynamic_shared[]\n"
+    "#define SHARED_AT(type, name, count, offset) type* const name = (type*)(dynamic_shared + "
+    "(offset))\n" TESSERA_COMMON_ARITHMETIC TESSERA_COMMON_MOVE TESSERA_BUILTINS
     "DEVICE u32 block_number() { return __builtin_amdgcn_workgroup_id_x(); }\n"
     "DEVICE u32 thread_number() { return __builtin_amdgcn_workitem_id_x(); }\n"
     "DEVICE void barrier_block() {\n  __builtin_amdgcn_fence(__ATOMIC_RELEASE, \"workgroup\");\n  "
@@ -176,12 +180,15 @@ constexpr const char* kSim =
     "#define KERNEL(threads)\n"
     "#define RESTRICT __restrict__\n"
     "#define SHARED(type, name, count, offset) shared_array<type> name{(type*)(runner->shared() + (offset)), count, __LINE__}\n"
+    "#define DYNAMIC_SHARED\n#define SHARED_AT SHARED\n"
     "#pragma GCC diagnostic ignored \"-Wunknown-pragmas\"\n" TESSERA_COMMON_ARITHMETIC TESSERA_COMMON_MOVE TESSERA_BUILTINS
     "struct text_runner_api {\n"
     "  u32 (*block)();\n  u32 (*thread)();\n  char* (*shared)();\n  void (*barrier)(i32 block, i32 line);\n"
     "  u64 (*shuffle)(u64 v, i32 exchange, i32 lane, i32 lanes, i32 line);\n"
-    "  void (*touch)(const void* at, u32 bytes, i32 store, i32 line);\n  void (*raise)(fault_record* record, u64 site, u32 "
-    "code);\n};\n"
+    "  void (*touch)(const void* at, u32 bytes, i32 store, i32 line);\n"
+    "  void (*watch)(i32 argument, u32 element_bytes, i32 written);\n"
+    "  void (*touch_global)(const void* at, u32 bytes, i32 store, i32 line, i32 argument);\n"
+    "  void (*raise)(fault_record* record, u64 site, u32 code);\n};\n"
     "static const text_runner_api* runner;\n"
     "extern \"C\" void text_runner_bind(const text_runner_api* api) { runner = api; }\n"
     "#define block_number() runner->block()\n"
@@ -203,6 +210,24 @@ constexpr const char* kSim =
     "  shared_element<T> operator[](place p) const {\n"
     "    if (p.i < 0 || p.i >= count) runner->touch(0, 0, 0, p.line);\n    return {at + p.i, p.line};\n  }\n"
     "  shared_array operator+(place p) const { return {at + p.i, count - p.i, p.line}; }\n};\n"
+    "// The same of global memory: an argument of the kernel. Whether it is written tells the type.\n"
+    "template <class T> struct is_constant { enum { value = 0 }; };\n"
+    "template <class T> struct is_constant<const T> { enum { value = 1 }; };\n"
+    "template <class T> struct bare_type { typedef T type; };\n"
+    "template <class T> struct bare_type<const T> { typedef T type; };\n"
+    "template <class T> struct global_element {\n  T* at;\n  i32 line, argument;\n  typedef typename bare_type<T>::type bare;\n"
+    "  operator bare() const { runner->touch_global(at, sizeof(T), 0, line, argument); return *at; }\n"
+    "  void operator=(bare v) const { runner->touch_global(at, sizeof(T), 1, line, argument); *at = v; }\n};\n"
+    "template <class T> struct global_array {\n  T* at;\n  i32 argument, line;\n"
+    "  global_array(T* a, i32 n) : at(a), argument(n), line(0) { runner->watch(n, sizeof(T), !is_constant<T>::value); }\n"
+    "  global_array(T* a, i32 n, i32 l) : at(a), argument(n), line(l) {}\n"
+    "  global_element<T> operator[](place p) const { return {at + p.i, p.line, argument}; }\n"
+    "  global_array operator+(place p) const { return {at + p.i, argument, p.line}; }\n};\n"
+    "#define WATCHED(type, name, argument) const global_array<type> name(name##_memory, argument)\n"
+    "template <int bytes, class T, class F> DEVICE void move(const global_array<T>& to, F* from) {\n"
+    "  runner->touch_global(to.at, bytes, 1, to.line, to.argument);\n  move<bytes>(to.at, from);\n}\n"
+    "template <int bytes, class T, class F> DEVICE void move(T* to, const global_array<F>& from) {\n"
+    "  runner->touch_global(from.at, bytes, 0, from.line, from.argument);\n  move<bytes>(to, from.at);\n}\n"
     "template <int bytes, class T, class F> DEVICE void move(shared_array<T> to, F* from) {\n"
     "  runner->touch(to.at, bytes, 1, to.line);\n  move<bytes>(to.at, from);\n}\n"
     "template <int bytes, class T, class F> DEVICE void move(T* to, shared_array<F> from) {\n"
@@ -230,15 +255,15 @@ constexpr const char* kSim =
 }  // namespace
 
 const GpuDialect& cuda_dialect() {
-  static const GpuDialect d{"cuda", kCuda, false};
+  static const GpuDialect d{"cuda", kCuda, false, false};
   return d;
 }
 const GpuDialect& hip_dialect() {
-  static const GpuDialect d{"hip", kHip, false};
+  static const GpuDialect d{"hip", kHip, false, false};
   return d;
 }
 const GpuDialect& sim_dialect() {
-  static const GpuDialect d{"sim", kSim, true};
+  static const GpuDialect d{"sim", kSim, true, true};
   return d;
 }
 

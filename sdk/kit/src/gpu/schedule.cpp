@@ -11,8 +11,8 @@ namespace tessera::kit {
 namespace {
 
 constexpr int kMostThreads = 1024;
-constexpr int64_t kDeclaredShared = 48 << 10;
-constexpr int64_t kRegistersAside = 24;  // of a thread, for what is computed between those that hold its elements
+constexpr int64_t kChosenShared = 48 << 10;  // of a block, at most, by the model: more leaves a unit too few blocks
+constexpr int64_t kRegistersAside = 24;      // of a thread, for what is computed between those that hold its elements
 
 // Bytes on their way that keep the memory of one unit busy (Little's law): its share of the bandwidth times a latency of about
 // 1.25 microseconds under load.
@@ -230,7 +230,9 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
   // What does not fit falls back to less: first fewer registers, then a tile less.
   for (;;) {
     try {
-      make_program(k, s, device, order, assume);
+      Program p = make_program(k, s, device, order, assume);
+      for (size_t l = 0; l < p.launches.size(); ++l)
+        if (launch_shape(p, l).shared_bytes > kChosenShared) no_program("more shared memory than a block should have");
       return s;
     } catch (const sdk::Error& e) {
       if (e.code != "TSR-K041") throw;
@@ -258,9 +260,6 @@ void check_program(Program& p, const GpuDescription& device) {
     if (std::string_view(e.what()).ends_with("(P9)")) no_program(e.what());
     throw;
   }
-  // The text declares shared memory in the kernel, where devices allow no more than this.
-  for (size_t l = 0; l < p.launches.size(); ++l)
-    if (launch_shape(p, l).shared_bytes > kDeclaredShared) no_program("more than 48 KiB of shared memory");
 }
 
 Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order,

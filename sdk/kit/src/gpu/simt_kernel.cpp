@@ -45,6 +45,7 @@ SimtKernel::Variant SimtKernel::variant(Program p, const std::vector<GpuLaunch>&
     x.blocks = size(from.shape.blocks);
     x.threads = from.shape.threads;
     x.shared_bytes = from.shape.shared_bytes;
+    x.dynamic_shared = from.dynamic_shared;
     v.launches.push_back(std::move(x));
   }
   for (const Program::Require& r : p.require) v.require.emplace_back(size(r.size), r.most);

@@ -64,6 +64,21 @@ struct Byte {
   bool written = false;
 };
 
+// Global memory: the same by element, over all blocks, among which nothing is ordered.
+struct GlobalTouch {
+  Touched by;
+  int32_t block = kNone32;
+};
+struct Element {
+  GlobalTouch write, read;
+};
+struct Argument {
+  const char* base = nullptr;
+  int64_t bytes = 0;
+  uint32_t element = 0;           // bytes; 0: the text has not declared it yet
+  std::vector<Element> elements;  // where the kernel writes it
+};
+
 class Runner {
  public:
   Runner(const TextLaunch& launch, void* const* arguments) : launch_(launch), arguments_(arguments), random_(launch.seed) {
@@ -76,6 +91,8 @@ class Runner {
                        "run fewer threads a block");
     shared_.resize(static_cast<size_t>(launch.shared_bytes) + 16);
     cells_.resize(static_cast<size_t>(launch.shared_bytes));
+    for (size_t i = 0; i < launch.bytes.size(); ++i)
+      global_.push_back({*static_cast<const char* const*>(arguments[i]), launch.bytes[i], 0, {}});
   }
   ~Runner() { munmap(stacks_, bytes_); }
   Runner(const Runner&) = delete;
@@ -136,9 +153,64 @@ class Runner {
     }
   }
 
+  void watch(int32_t argument, uint32_t element_bytes, bool written) {
+    if (static_cast<size_t>(argument) >= global_.size()) return;
+    Argument& a = global_[static_cast<size_t>(argument)];
+    if (a.element != 0) return;
+    a.element = element_bytes;
+    if (written) a.elements.resize(static_cast<size_t>(a.bytes / element_bytes));
+  }
+  void touch_global(const void* at, uint32_t bytes, bool store, int32_t line, int32_t argument) {
+    if (static_cast<size_t>(argument) >= global_.size()) return;
+    const Argument& own = global_[static_cast<size_t>(argument)];
+    const auto first = static_cast<const char*>(at) - own.base;
+    if (first < 0 || first + bytes > own.bytes)
+      return fail(line, "an access outside of argument " + std::to_string(argument) + ": bytes " + std::to_string(first) +
+                            " to " + std::to_string(first + bytes) + " of " + std::to_string(own.bytes));
+    // Memory that the kernel reads under one argument and writes under another is one memory.
+    for (size_t i = 0; i < global_.size() && failure_.empty(); ++i) {
+      Argument& a = global_[i];
+      const auto offset = static_cast<const char*>(at) - a.base;
+      if (a.elements.empty() || offset + bytes <= 0 || offset >= a.bytes) continue;
+      const auto from = std::max<int64_t>(0, offset) / a.element,
+                 to = std::min<int64_t>(a.bytes, offset + bytes + a.element - 1) / a.element;
+      for (int64_t e = from; e < to && failure_.empty(); ++e)
+        touch_element(a.elements[static_cast<size_t>(e)], i, e, store, line);
+    }
+  }
+
   static thread_local Runner* running;
 
  private:
+  bool ordered(const GlobalTouch& t) const {
+    if (t.block == kNone32) return true;
+    return t.block == static_cast<int32_t>(block_) && ordered(t.by);
+  }
+  void touch_element(Element& e, size_t argument, int64_t number, bool store, int32_t line) {
+    const auto said = [&](const GlobalTouch& t, const char* what) {
+      const bool many = t.by.thread == kSeveral || t.block == kSeveral;
+      fail(line,
+           "element " + std::to_string(number) + " of argument " + std::to_string(argument) + " was " + what + " by " +
+               (many ? std::string("several threads")
+                     : "thread " + std::to_string(t.by.thread) + " of block " + std::to_string(t.block)) +
+               " in line " + std::to_string(t.by.line) +
+               (t.block == static_cast<int32_t>(block_) ? ", and no barrier stands between" : ", and nothing orders blocks"));
+    };
+    if (!ordered(e.write)) return said(e.write, "written");
+    if (store && !ordered(e.read)) return said(e.read, "read");
+    GlobalTouch now{me(line), static_cast<int32_t>(block_)};
+    if (store) {
+      e = {now, {}};
+      return;
+    }
+    if (e.read.block != kNone32 && !ordered(e.read)) {
+      now.by.thread = kSeveral;
+      if (e.read.by.wave != now.by.wave) now.by.wave = kSeveral;
+      if (e.read.block != now.block) now.block = kSeveral;
+    }
+    e.read = now;
+  }
+
   bool ordered(const Touched& t) const {
     if (t.thread == kNone32 || t.thread == static_cast<int32_t>(current_) || t.block_epoch < block_epoch_) return true;
     const auto wave = static_cast<int32_t>(current_) / launch_.wave;
@@ -277,6 +349,7 @@ class Runner {
   void* main_ = nullptr;
   std::vector<char> shared_;
   std::vector<Byte> cells_;
+  std::vector<Argument> global_;
   uint32_t block_ = 0, current_ = 0, block_epoch_ = 1;
   std::vector<uint32_t> wave_epochs_;
   std::string failure_;
@@ -292,6 +365,10 @@ const TextRunnerApi kApi = {
       return Runner::running->shuffle(value, from, lane, lanes, line);
     },
     [](const void* at, uint32_t bytes, int32_t store, int32_t line) { Runner::running->touch(at, bytes, store != 0, line); },
+    [](int32_t argument, uint32_t bytes, int32_t written) { Runner::running->watch(argument, bytes, written != 0); },
+    [](const void* at, uint32_t bytes, int32_t store, int32_t line, int32_t argument) {
+      Runner::running->touch_global(at, bytes, store != 0, line, argument);
+    },
     [](tsr_fault* record, uint64_t site, uint32_t code) { sdk::report_fault(record, site, code); },
 };
 

@@ -19,7 +19,8 @@ namespace tessera::kit {
 struct GpuDialect {
   const char* name;
   const char* prelude;
-  bool thunks;  // NAME_thunk(void* const*) is there too: arguments by address, for a caller that knows no types
+  bool thunks;   // NAME_thunk(void* const*) is there too: arguments by address, for a caller that knows no types
+  bool watched;  // accesses of global memory go through WATCHED(type, name, argument), which tells the runner of them
 };
 const GpuDialect& cuda_dialect();
 const GpuDialect& hip_dialect();  // clang for amdgcn, without HIP's headers
@@ -33,6 +34,7 @@ struct GpuLaunch {
   std::vector<uint32_t> symbols;  // behind them, each an i64
   bool faults = false;            // and last a pointer to a tsr_fault, and the site that goes into it, a u64
   LaunchShape shape;              // blocks in the program's pool
+  int64_t dynamic_shared = 0;     // bytes that the launch must give: more than kernels may declare
 };
 
 class GpuModuleText {

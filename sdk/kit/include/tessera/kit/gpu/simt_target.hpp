@@ -39,12 +39,14 @@ class SimtModule {
 // One launch of one function, by value: nothing in it needs to live longer than the call of SimtTarget::launch.
 struct SimtCall {
   void* function = nullptr;
-  const char* entry = "";      // its name, for messages
-  uint32_t index = 0;          // of the device
-  int64_t blocks = 0;          // never 0
-  int64_t threads = 1;         // of a block
-  int64_t shared_bytes = 0;    // of a block. Text that declares its shared memory needs none at the launch: see dynamic_shared
-  int64_t dynamic_shared = 0;  // bytes that the launch must give; above 48 KiB CUDA wants the function's attribute set, at load
+  const char* entry = "";    // its name, for messages
+  uint32_t index = 0;        // of the device
+  int64_t blocks = 0;        // never 0
+  int64_t threads = 1;       // of a block
+  int64_t shared_bytes = 0;  // of a block. Text that declares its shared memory needs none at the launch: see dynamic_shared
+  // Bytes that the launch must give: 0, or all of shared_bytes where those are above 48 KiB. CUDA then wants the function's attribute for
+  // it set: load() may allow every function as much as the device has.
+  int64_t dynamic_shared = 0;
   // The arguments in their order: pointers to device memory, sizes, and, where `checks`, the address of the fault record and the
   // site. `arguments` has the address of each, as cuLaunchKernel takes them.
   std::span<void* const> pointers;
