@@ -132,6 +132,16 @@ std::vector<SimtCase> simt_cases() {
        "graph @g(%x: i32[9, 700]) {\n %a = reduce_prod %x {axes = [1]}\n %b = reduce_min %x {axes = [1]}\n return %a, %b\n}\n",
        "",
        {}},
+      {"whole_sum",
+       "graph @g(%x: bf16[66000]) {\n %f = cast %x {dtype = f32}\n %a = reduce_sum %f {axes = [0]}\n return %a\n}\n",
+       "",
+       {}},
+      {"whole_norm",
+       "graph @g(%x: f32[2, 40003], %y: f32[2, 1]) {\n %d = sub %x, %y\n %q = mul %d, %d\n %a = reduce_sum %q {axes = [1]}\n "
+       "%m = "
+       "reduce_max %d {axes = [1]}\n %s = sqrt %a\n return %s, %m\n}\n",
+       "",
+       {}},
       {"row_unknown",
        "graph @g(%x: f32[s0, s1]) symbols { s0: 0..; s1: 0.. } {\n %a = reduce_sum %x {axes = [1]}\n return %a\n}\n",
        "",

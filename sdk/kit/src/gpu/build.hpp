@@ -142,6 +142,7 @@ Program generic_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
 Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
 
 Program product_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
+Program split_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
 
 struct ProductSize {  // nothing: a symbol says how many
   std::optional<int64_t> batch, rows, columns, depth;

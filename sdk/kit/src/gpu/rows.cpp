@@ -478,7 +478,8 @@ Program rows_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, 
   RowWriter w(b, k, o, {s.threads, s.rows, s.persistent});
   IndexPool& p = b.pool();
   b.begin_launch();
-  const Expr block = b.begin(Bind::Grid, "b", b.ceil_div(w.rows(), s.rows));
+  if (s.unroll > 1 && (!s.persistent || s.unroll % 2 != 0)) no_program("several rows in turn that do not stay in registers");
+  const Expr block = b.begin(Bind::Grid, "b", b.ceil_div(w.rows(), int64_t{s.rows} * s.unroll));
   const Expr warp = b.begin(Bind::Warp, "w", p.number(s.threads * s.rows / d.wave)),
              lane = b.begin(Bind::Lane, "l", p.number(d.wave));
   const Expr group = p.add(b.scaled(warp, d.wave / SimtOrder::kThreads), p.floordiv(lane, p.number(SimtOrder::kThreads)));
@@ -486,13 +487,42 @@ Program rows_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, 
   const Expr row_in_block = p.floordiv(group, groups);
   w.place_threads(p.mod(group, groups), p.mod(lane, p.number(SimtOrder::kThreads)), row_in_block);
   // Threads beyond the last row compute it again, and store nothing: all lanes come to every shuffle.
-  const Expr row = p.add(b.scaled(block, s.rows), row_in_block);
-  RowWriter::Slot slot = w.slot(buffers, 0);
-  const uint32_t stores = b.below(row, w.rows());
-  // A value that waits in an output's memory is the row's own, which a second copy of the row cannot share.
-  if (stores != kNone && w.waits_in_memory()) no_program("rows beyond the last one, and values that wait in memory");
-  w.set_row(slot, stores == kNone ? row : p.min(row, p.sub(w.rows(), kOne)), stores);
-  w.run({&slot});
+  const auto place = [&](RowWriter::Slot& slot, Expr turn) {
+    const Expr row = p.add(b.scaled(p.add(b.scaled(block, s.unroll), turn), s.rows), row_in_block);
+    const uint32_t stores = b.below(row, w.rows());
+    // A value that waits in an output's memory is the row's own, which a second copy of the row cannot share.
+    if (stores != kNone && w.waits_in_memory()) no_program("rows beyond the last one, and values that wait in memory");
+    w.set_row(slot, stores == kNone ? row : p.min(row, p.sub(w.rows(), kOne)), stores);
+  };
+  std::vector<RowWriter::Slot> slots;
+  for (int q = 0; q < std::min(s.unroll, 2); ++q) slots.push_back(w.slot(buffers, q));
+  place(slots[0], kZero);
+  if (s.unroll == 1) {
+    w.run({&slots[0]});
+  } else {
+    w.load(slots[0], /*of_row=*/false);
+    slots[1].held = slots[0].held, slots[1].loaded = slots[0].loaded;
+    if (s.unroll == 2) {  // both beside each other
+      place(slots[1], kOne);
+      for (RowWriter::Slot& slot : slots) w.load(slot, /*of_row=*/true);
+      w.run({&slots[0], &slots[1]});
+    } else {  // one is computed while the next one is loaded; results of chunks lie in two halves of shared memory by turns
+      w.load(slots[0], true);
+      const Expr step = b.begin(Bind::Serial, "i", p.number(s.unroll / 2));
+      const Expr even = b.scaled(step, 2), odd = p.add(even, kOne), next = p.add(even, p.number(2));
+      place(slots[1], odd);
+      w.load(slots[1], true);
+      place(slots[0], even);
+      w.run({&slots[0]}, kZero, 2);
+      const bool more = b.begin_if(b.below(next, p.number(s.unroll)));
+      place(slots[0], next);
+      w.load(slots[0], true);
+      b.end_if(more);
+      place(slots[1], odd);
+      w.run({&slots[1]}, kOne, 2);
+      b.end();
+    }
+  }
   b.end();
   b.end();
   b.end();

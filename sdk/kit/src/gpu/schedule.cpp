@@ -140,6 +140,21 @@ SimtSchedule columns(Kernel& k, const SimtAssume& a) {
   return s;
 }
 
+// Rows of which blocks must share each one, if every unit is to have work.
+bool splits(Kernel& k, const GpuDescription& d) {
+  constexpr int64_t kLong = 32768;
+  if (k.loops.size() != 1) return false;
+  const auto rows = points(k, k.parallel), n = points(k, k.loops[0].axes);
+  return rows && n && *rows * 2 <= d.units && *n >= kLong;
+}
+SimtSchedule split() {
+  SimtSchedule s;
+  s.form = SimtForm::Split;
+  s.vector = SimtOrder::kVector;
+  s.unroll = 2;
+  return s;
+}
+
 SimtSchedule product(Kernel& k, const GpuDescription& d) {
   SimtSchedule s;
   s.form = SimtForm::Product;
@@ -166,8 +181,8 @@ SimtSchedule product(Kernel& k, const GpuDescription& d) {
 }  // namespace
 
 const char* form_name(SimtForm f) {
-  static constexpr const char* names[kNumSimtForms] = {"pointwise",     "transpose", "rows",   "columns",
-                                                       "norm_backward", "generic",   "product"};
+  static constexpr const char* names[kNumSimtForms] = {"pointwise",     "transpose", "rows",    "columns",
+                                                       "norm_backward", "generic",   "product", "split"};
   return names[static_cast<int>(f)];
 }
 
@@ -218,7 +233,7 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
   try {
     switch (form_of(k)) {
       case SimtForm::Transpose: s = transpose(k, assume); break;
-      case SimtForm::Rows: s = rows(k, device, order); break;
+      case SimtForm::Rows: s = splits(k, device) ? split() : rows(k, device, order); break;
       case SimtForm::Columns: s = columns(k, assume); break;
       case SimtForm::Product: s = product(k, device); break;
       case SimtForm::Generic: break;
@@ -236,10 +251,14 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
       return s;
     } catch (const sdk::Error& e) {
       if (e.code != "TSR-K041") throw;
-      if (s.persistent)
+      if (s.form == SimtForm::Rows && s.unroll > 1)
+        s.unroll = 1;
+      else if (s.persistent)
         s.persistent = false;
       else if (s.form == SimtForm::Rows && s.rows > 1 && s.threads >= device.wave)
         s.rows = 1;
+      else if (s.form == SimtForm::Split)
+        s = rows(k, device, order);
       else if (s.form == SimtForm::Transpose)
         s = pointwise(k, device, assume);
       else if (s.vector > 1 && s.form != SimtForm::Rows && s.form != SimtForm::Generic && s.form != SimtForm::Product)
@@ -286,6 +305,7 @@ Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& dev
       break;
     case SimtForm::Columns: p = columns_program(k, s, device, order, assume); break;
     case SimtForm::Product: p = product_program(k, s, device, assume); break;
+    case SimtForm::Split: p = split_program(k, s, device, order, assume); break;
     case SimtForm::Generic: p = generic_program(k, s, device, order, assume); break;
     case SimtForm::NormBackward: no_program("it is one kernel, the backward pass of a norm is two");
   }
@@ -328,13 +348,16 @@ std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
   }
   if (s.form != SimtForm::Columns) both(&SimtSchedule::threads);
   if (s.form == SimtForm::Rows || s.form == SimtForm::NormBackward) both(&SimtSchedule::rows);
-  if (s.form != SimtForm::Rows && s.form != SimtForm::NormBackward && s.form != SimtForm::Generic) both(&SimtSchedule::vector);
-  if (s.form == SimtForm::Pointwise || s.form == SimtForm::Columns || s.form == SimtForm::NormBackward)
+  if (s.form != SimtForm::Rows && s.form != SimtForm::NormBackward && s.form != SimtForm::Generic && s.form != SimtForm::Split)
+    both(&SimtSchedule::vector);
+  if (s.form == SimtForm::Pointwise || s.form == SimtForm::Columns || s.form == SimtForm::NormBackward ||
+      s.form == SimtForm::Split || (s.form == SimtForm::Rows && s.persistent))
     both(&SimtSchedule::unroll);
   if (s.form == SimtForm::Transpose) both(&SimtSchedule::tile);
   if (s.form == SimtForm::Rows) {
     SimtSchedule n = s;
     n.persistent = !n.persistent;
+    n.unroll = 1;
     add(n);
   }
   return all;

@@ -24,8 +24,9 @@ enum class SimtForm : uint8_t {
   NormBackward,  // a rows kernel and a columns kernel over the same tensor in one sweep
   Generic,       // one thread for each point, which runs all loops: what fits no other form
   Product,       // a dot, tiles of its operands in shared memory, a rectangle of sums in registers
+  Split,         // a reduction along rows so few and long that blocks share one: results of chunks, folded by later launches
 };
-inline constexpr int kNumSimtForms = 7;
+inline constexpr int kNumSimtForms = 8;
 const char* form_name(SimtForm f);
 
 struct SimtSchedule {
@@ -34,7 +35,8 @@ struct SimtSchedule {
   int rows = 1;       // Rows: of a block, beside each other; NormBackward: in flight; Product: of a thread
   int vector = 1;     // elements of a thread side by side: Pointwise, Columns; Product: columns of a thread
   // Pointwise: vectors of a thread; Columns: rows in flight; NormBackward: 2 loads a row while the one before is computed;
-  // Product: length of a step
+  // Product: length of a step; Split: chunks of a group of 32 threads; Rows: rows of a thread, 2 of them beside each other, more one
+  // after the other, each loaded while the one before is computed
   int unroll = 1;
   int tile = 32;            // Transpose, Product: side of a tile
   bool persistent = false;  // Rows: the row stays in registers from one loop to the next
