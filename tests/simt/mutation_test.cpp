@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// Is what judges programs strict enough? Each mutant is a program of the suite with one barrier, one condition or one predicate
+// removed, or with two axes of one index exchanged. The verifier refuses it, or the interpreter complains, or a result differs;
+// else it survived. A condition that holds for every thread at the sizes of the run, and an index that is the same for every thread
+// after the exchange, cannot change a result there: those are no mutants.
+//
+//   SIMT_MUTANTS=all simt_tests "mutants of programs are found"      every mutant, not one of twelve; lists what survived
+#include <catch2/catch.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+
+#include "simt_support.hpp"
+#include "tessera/kit/program/interpret.hpp"
+#include "tessera/kit/program/verify.hpp"
+#include "tessera/plugin.hpp"
+
+using namespace tessera;
+using namespace tessera::test;
+
+namespace {
+
+struct Mutant {
+  std::string kind, what;
+  kit::Program program;
+  // What makes this no mutant: a value that is true everywhere, or two indices that are equal everywhere.
+  uint32_t condition = kit::kNone;
+  kit::Expr before = kit::kZero, after = kit::kZero;
+  uint32_t at = kit::kNone;  // the statement that was changed
+};
+
+std::vector<uint32_t>* body_of(kit::Program& p, uint32_t id) {
+  for (auto& l : p.launches)
+    if (std::find(l.begin(), l.end(), id) != l.end()) return &l;
+  for (kit::Statement& s : p.statements)
+    if (std::find(s.body.begin(), s.body.end(), id) != s.body.end()) return &s.body;
+  return nullptr;
+}
+
+void replace(kit::Program& p, uint32_t id, const std::vector<uint32_t>& by) {
+  std::vector<uint32_t>& body = *body_of(p, id);
+  const auto at = std::find(body.begin(), body.end(), id);
+  body.insert(body.erase(at), by.begin(), by.end());
+}
+
+bool in_vector(const kit::Program& p, uint32_t id) {
+  return std::any_of(p.statements.begin(), p.statements.end(), [&](const kit::Statement& s) {
+    return s.kind == kit::StatementKind::Loop && s.bind == kit::Bind::Vector &&
+           std::find(s.body.begin(), s.body.end(), id) != s.body.end();
+  });
+}
+
+// What nothing stands in any more must not be counted as missing.
+kit::Program compacted(const kit::Program& p) { return kit::parse_program(kit::print(p)); }
+
+std::vector<Mutant> mutants_of(const kit::Program& p) {
+  std::vector<Mutant> out;
+  for (uint32_t id = 0; id < p.statements.size(); ++id) {
+    const kit::Statement& s = p.statements[id];
+    const auto mutant = [&](const char* kind, const std::string& what) -> kit::Program& {
+      out.push_back({kind, what + " in statement " + std::to_string(id), p});
+      out.back().at = id;
+      return out.back().program;
+    };
+    if (s.kind == kit::StatementKind::Barrier) replace(mutant("barrier", "no barrier"), id, {});
+    if (s.kind == kit::StatementKind::If) {
+      replace(mutant("condition", "no condition"), id, s.body);
+      out.back().condition = s.inst.args[0];
+    }
+    if (s.kind != kit::StatementKind::Inst || (s.inst.op != kit::Op::Load && s.inst.op != kit::Op::Store)) continue;
+    if (s.inst.op == kit::Op::Load && s.inst.args[0] != kit::kNone) {
+      mutant("predicate", "no predicate").statements[id].inst.args = {kit::kNone, kit::kNone, kit::kNone};
+      out.back().condition = s.inst.args[0];
+    }
+    std::vector<uint32_t> axes;
+    p.pool.collect(s.inst.index, kit::AtomKind::Axis, axes);
+    for (size_t a = 0; a + 1 < axes.size(); ++a) {
+      kit::Program& m = mutant("index", "axes " + p.axis_names[axes[a]] + " and " + p.axis_names[axes[a + 1]] + " exchanged");
+      m.statements[id].inst.index = m.pool.substitute(s.inst.index, [&](const kit::Atom& x) -> std::optional<kit::Expr> {
+        if (x.kind != kit::AtomKind::Axis || (x.id != axes[a] && x.id != axes[a + 1])) return std::nullopt;
+        return m.pool.axis(x.id == axes[a] ? axes[a + 1] : axes[a]);
+      });
+      out.back().before = s.inst.index, out.back().after = m.statements[id].inst.index;
+      if (out.back().before == out.back().after) out.pop_back();
+    }
+  }
+  return out;
+}
+
+// Does the change make a difference to some thread of a run? A check in front of the statement says so.
+bool differs(const kit::Program& original, const Mutant& m, Data data, const std::vector<int64_t>& symbols) {
+  kit::Program p = m.condition == kit::kNone ? m.program : original;
+  std::vector<uint32_t> added;
+  const auto add = [&](kit::Op op, kit::Type t, uint32_t a, uint32_t b, kit::Expr index) {
+    kit::Statement s;
+    s.inst.op = op, s.inst.type = t, s.inst.args = {a, b, kit::kNone}, s.inst.index = index;
+    if (op == kit::Op::Check) s.inst.id = kit::kFaultDivision;
+    p.statements.push_back(s);
+    added.push_back(static_cast<uint32_t>(p.statements.size() - 1));
+    return added.back();
+  };
+  uint32_t condition = m.condition;
+  if (condition == kit::kNone) {
+    const uint32_t x = add(kit::Op::Index, kit::Type::I64, kit::kNone, kit::kNone, m.before),
+                   y = add(kit::Op::Index, kit::Type::I64, kit::kNone, kit::kNone, m.after);
+    condition = add(kit::Op::Eq, kit::Type::Bool, x, y, kit::kZero);
+    p.statements[m.at].inst.index = m.before;
+  }
+  add(kit::Op::Check, kit::Type::None, condition, kit::kNone, kit::kZero);
+  if (in_vector(p, m.at)) return true;  // nothing may stand beside an access of several elements
+  added.push_back(m.at);
+  replace(p, m.at, added);
+  return (kit::interpret(p, data.pointers(), symbols, 1) & kit::kFaultDivision) != 0;
+}
+
+bool found(const Mutant& m, const SimtKernel& k, const SimtCase& c, const kit::GpuDescription& d, const Data& input,
+           const Data& want, uint32_t faults) {
+  try {
+    kit::Program p = compacted(m.program);
+    kit::verify(p, d);
+    for (const uint64_t seed : {1, 2}) {
+      Data got = input;
+      if (kit::interpret(p, got.pointers(), c.symbols, seed) != faults) return true;
+      if (!case_difference(k, want, got).empty()) return true;
+    }
+    return false;
+  } catch (const sdk::Error&) {
+    return true;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("mutants of programs are found") {
+  const bool all = std::getenv("SIMT_MUTANTS") != nullptr;
+  const size_t part = all ? 1 : 12;
+  const kit::SimtOrder order;
+  size_t number = 0, ran = 0, missed = 0;
+  std::map<std::string, std::pair<size_t, size_t>> kinds;  // mutants, found
+  std::string survivors;
+  for (const SimtCase& c : simt_cases())
+    for (const char* device : {"sim32", "sim64"}) {
+      const kit::GpuDescription& d = kit::gpu_description(device);
+      SimtKernel k = lower_case(c);
+      const Data input = case_data(k, c, 5, false);
+      Data want = input;
+      const uint32_t faults = judge(k, c, order, want);
+      std::vector<kit::SimtSchedule> schedules = reachable(k, c, d, order, all ? 4 : 1);
+      for (const kit::SimtSchedule& s : schedules) {
+        const kit::Program p = make(k, c, s, d, order);
+        for (const Mutant& m : mutants_of(p)) {
+          if (number++ % part) continue;
+          if (m.kind != "barrier" && !differs(p, m, input, c.symbols)) continue;
+          ++ran;
+          ++kinds[m.kind].first;
+          if (found(m, k, c, d, input, want, faults)) {
+            ++kinds[m.kind].second;
+            continue;
+          }
+          ++missed;
+          survivors += "  " + c.name + ", " + device + ", " + kit::to_text(s) + ": " + m.what + "\n";
+        }
+      }
+    }
+  std::printf("%zu mutants, %zu found\n", ran, ran - missed);
+  for (const auto& [kind, n] : kinds) std::printf("  %s: %zu of %zu\n", kind.c_str(), n.second, n.first);
+  if (all) std::printf("survivors:\n%s", survivors.c_str());
+  INFO(survivors);
+  CHECK(ran >= 100);
+  CHECK(static_cast<double>(ran - missed) >= 0.95 * static_cast<double>(ran));
+}
