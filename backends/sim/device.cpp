@@ -66,6 +66,10 @@ SimDevice::SimDevice(uint64_t seed, size_t bytes, size_t ahead) : queues_(seed, 
 char* SimDevice::bytes_of(uint32_t index, const void* p, size_t bytes, const std::string& who) {
   if (bytes == 0) return memories_[index].bytes_of(p);
   if (memories_[index].contains(p, bytes)) {
+    if (!memories_[index].live(p, bytes)) {
+      queues_.complain(who + " on " + named(index) + " was given memory that is not allocated, or was freed");
+      return nullptr;
+    }
     if (memories_[index].committed(p, bytes)) return memories_[index].bytes_of(p);
     queues_.complain(who + " on " + named(index) + " was given reserved addresses without memory");
     return nullptr;
@@ -111,6 +115,7 @@ void* SimDevice::alloc(uint32_t index, size_t bytes, size_t align, tsr_stream* s
 
 void SimDevice::free(uint32_t index, void* p, tsr_stream* s) noexcept {
   if (!p) return;
+  memories_[index].retire(p);
   queues_.push(s, [this, index, p] {
     if (!memories_[index].free(p)) queues_.complain("memory was freed on " + named(index) + " that is not allocated");
   });

@@ -118,7 +118,23 @@ bool Memory::free(void* p) {
     used_ -= at->second;
   }
   blocks_.erase(at);
+  retired_.erase(offset);
   return true;
+}
+
+void Memory::retire(void* p) {
+  std::lock_guard lock(mutex_);
+  const auto offset = static_cast<size_t>(static_cast<char*>(p) - base_);
+  if (blocks_.contains(offset)) retired_.insert(offset);
+}
+
+bool Memory::live(const void* p, size_t bytes) const {
+  std::lock_guard lock(mutex_);
+  const auto offset = static_cast<size_t>(static_cast<const char*>(p) - base_);
+  auto at = blocks_.upper_bound(offset);
+  if (at == blocks_.begin()) return false;
+  --at;
+  return offset + bytes <= at->first + at->second && !retired_.contains(at->first);
 }
 
 }  // namespace tessera::sim

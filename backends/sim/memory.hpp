@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 
 namespace tessera::sim {
 
@@ -28,6 +29,10 @@ class Memory {
   char* allocate(size_t bytes, size_t align);  // null: no gap is large enough
   // False: nothing was allocated at `p`.
   bool free(void* p);
+  // From here on nobody may be given the block at `p`, which is free()d when its stream comes to that.
+  void retire(void* p);
+  // Whether a live block, or a range, has these bytes.
+  bool live(const void* p, size_t bytes) const;
   // Addresses without memory; null: no gap is large enough. free() gives them back.
   char* allocate_range(size_t bytes);
   // Memory for the first `bytes` bytes of a range. False: there is not so much.
@@ -49,6 +54,7 @@ class Memory {
   size_t limit_ = 0;     // of memory
   mutable std::mutex mutex_;
   std::map<size_t, size_t> blocks_;  // offset -> bytes
+  std::set<size_t> retired_;         // of blocks_, by offset
   struct Range {
     size_t bytes, committed;
   };

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "jit/compiler.hpp"
+#include "need.hpp"
 #include "tessera/kit/gpu/text_runner.hpp"
 
 namespace tessera::sim {
@@ -40,6 +41,7 @@ class SimTarget : public kit::SimtTarget {
   int64_t launch_shared(const kit::SimtCall& c) override { return c.shared_bytes; }
 
   void launch(const kit::SimtCall& c) override {
+    need(c.stream && c.stream->index == c.index, "launch", "a stream of the same device");
     auto q = std::make_shared<QueuedCall>();
     q->module = *c.module;
     q->function = c.function;

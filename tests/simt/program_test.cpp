@@ -311,3 +311,10 @@ TEST_CASE("programs with one statement less are found out") {
   CHECK(mutants > 100);
   CHECK(missed.size() <= 11);
 }
+
+TEST_CASE("a program that was written for 32 lanes is refused where a wave has 64") {
+  CHECK(verify_failure(kit::parse_program(kReverse), "sim64") ==
+        "program @reverse: a wave of 64 lanes, as the device has (P6)");
+  CHECK(verify_failure(kit::parse_program(replaced(kReverse, "wave 32", "wave 64")), "sim64") ==
+        "program @reverse, launch 0, statement 2 (lane l0): as many lanes as the wave has: 64 (P6)");
+}
