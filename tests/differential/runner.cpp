@@ -68,12 +68,16 @@ const e::Context& cpu_context(const std::string& isa, const std::string& kind = 
 }
 
 // `wave`: "32" or "64".
-const e::Context& sim_context(const std::string& wave) {
+const e::Context& sim_context(const std::string& wave, bool fused) {
   static std::map<std::string, e::Context> contexts;
-  if (const auto it = contexts.find(wave); it != contexts.end()) return it->second;
+  const std::string key = wave + (fused ? " fused" : "");
+  if (const auto it = contexts.find(key); it != contexts.end()) return it->second;
   return contexts
-      .emplace(wave, make_context(", \"tessera.backend.reference\", \"tessera.backend.sim\"", "\"sim\", \"reference\"",
-                                  "[sim]\nkernels = \"text\"\nwave = \"" + wave + "\"\n"))
+      .emplace(key, make_context(std::string(", \"tessera.backend.reference\", \"tessera.backend.sim\"") +
+                                     (fused ? ", \"tessera.pass.fuse\"" : ""),
+                                 "\"sim\", \"reference\"",
+                                 std::string(fused ? "[pipeline]\npasses = [\"fuse\"]\n" : "") +
+                                     "[sim]\nkernels = \"text\"\nwave = \"" + wave + "\"\n"))
       .first->second;
 }
 
@@ -99,9 +103,9 @@ const e::Context& context() {
 
 e::Executable compile(const std::string& text, const std::string& backend) {
   if (const size_t colon = backend.find(':'); colon != backend.npos) {
-    const bool sim = backend.starts_with("sim:");
-    const e::Context& c =
-        sim ? sim_context(backend.substr(colon + 1)) : cpu_context(backend.substr(colon + 1), backend.substr(0, colon));
+    const bool sim = backend.starts_with("sim");
+    const e::Context& c = sim ? sim_context(backend.substr(colon + 1), backend.starts_with("sim+fuse:"))
+                              : cpu_context(backend.substr(colon + 1), backend.substr(0, colon));
     e::Graph g = c.parse(text, "case");
     if (backend.starts_with("cpu+fuse+map:")) c.run_passes(g);  // fuse runs when backends are known, with compile()
     return c.compile(std::move(g), sim ? "sim,reference" : "cpu,eager");
