@@ -47,7 +47,7 @@ std::shared_ptr<Blas> Blas::open(const std::string& wanted, std::string* why) {
   auto blas = std::make_shared<Blas>();
   blas->path_ = library.path;
   std::string missing;
-#define TESSERA_BLAS_LOAD(name, result, parameters)                                       \
+#define TESSERA_BLAS_LOAD(name, result, parameters)                                  \
   blas->name = reinterpret_cast<decltype(blas->name)>(dlsym(library.handle, #name)); \
   if (!blas->name) missing += (missing.empty() ? "" : ", ") + std::string(#name);
   TESSERA_BLAS_FUNCTIONS(TESSERA_BLAS_LOAD)
@@ -107,7 +107,8 @@ ProductPlan::ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& s, size_t max
     if (s.batch == 1) return;
     const auto count = static_cast<int32_t>(s.batch);
     const int64_t stride = rows * columns;
-    check(blas_.cublasLtMatrixLayoutSetAttribute(*out, kBlasBatchCount, &count, sizeof count), "cublasLtMatrixLayoutSetAttribute");
+    check(blas_.cublasLtMatrixLayoutSetAttribute(*out, kBlasBatchCount, &count, sizeof count),
+          "cublasLtMatrixLayoutSetAttribute");
     check(blas_.cublasLtMatrixLayoutSetAttribute(*out, kBlasBatchStride, &stride, sizeof stride),
           "cublasLtMatrixLayoutSetAttribute");
   };
@@ -129,7 +130,8 @@ ProductPlan::ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& s, size_t max
   } preference{blas_};
   check(blas_.cublasLtMatmulPreferenceCreate(&preference.p), "cublasLtMatmulPreferenceCreate");
   const auto prefer = [&](int attribute, const void* value, size_t bytes) {
-    check(blas_.cublasLtMatmulPreferenceSetAttribute(preference.p, attribute, value, bytes), "cublasLtMatmulPreferenceSetAttribute");
+    check(blas_.cublasLtMatmulPreferenceSetAttribute(preference.p, attribute, value, bytes),
+          "cublasLtMatmulPreferenceSetAttribute");
   };
   prefer(kBlasMaxWorkspace, &max_workspace, sizeof max_workspace);
   // Partial sums are added in the accumulator's type, in a fixed order.
@@ -138,7 +140,8 @@ ProductPlan::ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& s, size_t max
   const uint32_t alignment = 64;  // what the host gives
   for (int operand = 0; operand < 4; ++operand) prefer(kBlasAlignA + operand, &alignment, sizeof alignment);
   int found = 0;
-  check(blas_.cublasLtMatmulAlgoGetHeuristic(handle_, operation_, left_, right_, result_, result_, preference.p, 1, &choice_, &found),
+  check(blas_.cublasLtMatmulAlgoGetHeuristic(handle_, operation_, left_, right_, result_, result_, preference.p, 1, &choice_,
+                                             &found),
         "cublasLtMatmulAlgoGetHeuristic");
   if (found == 0) check(15, "cublasLtMatmulAlgoGetHeuristic");  // CUBLAS_STATUS_NOT_SUPPORTED
   check(choice_.state, "cublasLtMatmulAlgoGetHeuristic");
@@ -155,8 +158,8 @@ void ProductPlan::launch(const void* a, const void* b, void* d, void* workspace,
   const double one64 = 1, zero64 = 0;
   const bool wide = shape_.compute == kComputeF64;
   blas_.check(blas_.cublasLtMatmul(handle_, operation_, wide ? static_cast<const void*>(&one64) : &one, b, left_, a, right_,
-                                   wide ? static_cast<const void*>(&zero64) : &zero, d, result_, d, result_, &choice_, workspace,
-                                   choice_.workspace_bytes, stream),
+                                   wide ? static_cast<const void*>(&zero64) : &zero, d, result_, d, result_, &choice_,
+                                   workspace, choice_.workspace_bytes, stream),
               "cublasLtMatmul", shape_);
 }
 

@@ -26,36 +26,36 @@ struct BlasChoice {
 using BlasHandle = void*;
 using BlasDescriptor = void*;
 
-#define TESSERA_BLAS_FUNCTIONS(F)                                                                                              \
-  F(cublasLtCreate, int, (BlasHandle * handle))                                                                                \
-  F(cublasLtGetVersion, size_t, ())                                                                                            \
-  F(cublasLtGetStatusString, const char*, (int status))                                                                        \
-  F(cublasLtMatmulDescCreate, int, (BlasDescriptor * operation, int compute_type, int scale_type))                             \
-  F(cublasLtMatmulDescDestroy, int, (BlasDescriptor operation))                                                                \
-  F(cublasLtMatmulDescSetAttribute, int, (BlasDescriptor operation, int attribute, const void* value, size_t bytes))           \
-  F(cublasLtMatrixLayoutCreate, int,                                                                                           \
-    (BlasDescriptor * layout, int type, uint64_t rows, uint64_t columns, int64_t leading_dimension))                           \
-  F(cublasLtMatrixLayoutDestroy, int, (BlasDescriptor layout))                                                                 \
-  F(cublasLtMatrixLayoutSetAttribute, int, (BlasDescriptor layout, int attribute, const void* value, size_t bytes))            \
-  F(cublasLtMatmulPreferenceCreate, int, (BlasDescriptor * preference))                                                        \
-  F(cublasLtMatmulPreferenceDestroy, int, (BlasDescriptor preference))                                                         \
-  F(cublasLtMatmulPreferenceSetAttribute, int, (BlasDescriptor preference, int attribute, const void* value, size_t bytes))    \
-  F(cublasLtMatmulAlgoGetHeuristic, int,                                                                                       \
-    (BlasHandle handle, BlasDescriptor operation, BlasDescriptor a, BlasDescriptor b, BlasDescriptor c, BlasDescriptor d,      \
-     BlasDescriptor preference, int wanted, BlasChoice* choices, int* found))                                                  \
-  F(cublasLtMatmul, int,                                                                                                       \
-    (BlasHandle handle, BlasDescriptor operation, const void* alpha, const void* a, BlasDescriptor a_layout, const void* b,    \
-     BlasDescriptor b_layout, const void* beta, const void* c, BlasDescriptor c_layout, void* d, BlasDescriptor d_layout,      \
+#define TESSERA_BLAS_FUNCTIONS(F)                                                                                           \
+  F(cublasLtCreate, int, (BlasHandle * handle))                                                                             \
+  F(cublasLtGetVersion, size_t, ())                                                                                         \
+  F(cublasLtGetStatusString, const char*, (int status))                                                                     \
+  F(cublasLtMatmulDescCreate, int, (BlasDescriptor * operation, int compute_type, int scale_type))                          \
+  F(cublasLtMatmulDescDestroy, int, (BlasDescriptor operation))                                                             \
+  F(cublasLtMatmulDescSetAttribute, int, (BlasDescriptor operation, int attribute, const void* value, size_t bytes))        \
+  F(cublasLtMatrixLayoutCreate, int,                                                                                        \
+    (BlasDescriptor * layout, int type, uint64_t rows, uint64_t columns, int64_t leading_dimension))                        \
+  F(cublasLtMatrixLayoutDestroy, int, (BlasDescriptor layout))                                                              \
+  F(cublasLtMatrixLayoutSetAttribute, int, (BlasDescriptor layout, int attribute, const void* value, size_t bytes))         \
+  F(cublasLtMatmulPreferenceCreate, int, (BlasDescriptor * preference))                                                     \
+  F(cublasLtMatmulPreferenceDestroy, int, (BlasDescriptor preference))                                                      \
+  F(cublasLtMatmulPreferenceSetAttribute, int, (BlasDescriptor preference, int attribute, const void* value, size_t bytes)) \
+  F(cublasLtMatmulAlgoGetHeuristic, int,                                                                                    \
+    (BlasHandle handle, BlasDescriptor operation, BlasDescriptor a, BlasDescriptor b, BlasDescriptor c, BlasDescriptor d,   \
+     BlasDescriptor preference, int wanted, BlasChoice* choices, int* found))                                               \
+  F(cublasLtMatmul, int,                                                                                                    \
+    (BlasHandle handle, BlasDescriptor operation, const void* alpha, const void* a, BlasDescriptor a_layout, const void* b, \
+     BlasDescriptor b_layout, const void* beta, const void* c, BlasDescriptor c_layout, void* d, BlasDescriptor d_layout,   \
      const BlasChoice* algorithm, void* workspace, size_t workspace_bytes, CUstream stream))
 
 // Values of enumerations, as the headers have them.
 enum BlasType : int { kRealF32 = 0, kRealF64 = 1, kRealF16 = 2, kRealBf16 = 14 };
 enum BlasCompute : int { kComputeF32 = 68, kComputeF64 = 70, kComputeTf32 = 77 };
-inline constexpr int kBlasTransA = 3, kBlasTransB = 4;                     // cublasLtMatmulDescAttributes_t
-inline constexpr int kBlasBatchCount = 5, kBlasBatchStride = 6;            // cublasLtMatrixLayoutAttribute_t
+inline constexpr int kBlasTransA = 3, kBlasTransB = 4;                             // cublasLtMatmulDescAttributes_t
+inline constexpr int kBlasBatchCount = 5, kBlasBatchStride = 6;                    // cublasLtMatrixLayoutAttribute_t
 inline constexpr int kBlasMaxWorkspace = 1, kBlasReductions = 3, kBlasAlignA = 5;  // cublasLtMatmulPreferenceAttributes_t
-inline constexpr uint32_t kBlasReduceInComputeType = 2;                    // cublasLtReductionScheme_t
-inline constexpr int kBlasOpN = 0, kBlasOpT = 1;                           // cublasOperation_t
+inline constexpr uint32_t kBlasReduceInComputeType = 2;                            // cublasLtReductionScheme_t
+inline constexpr int kBlasOpN = 0, kBlasOpT = 1;                                   // cublasOperation_t
 
 // A product of row-major matrices: d[i] = op(a[i]) op(b[i]) for i below `batch`. Two with equal fields get the same algorithm.
 struct ProductShape {

@@ -4,10 +4,9 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdlib>
 
 #include "libraries.hpp"
-#include "recording.hpp"
 
 namespace tessera::cuda {
 
@@ -155,36 +154,14 @@ Function load_function(Gpu& gpu, const std::shared_ptr<const std::string>& cubin
   if (!module) gpu.check(d.cuModuleLoadData(&module, cubin->data()), "cuModuleLoadData");
   Function f;
   f.gpu = &gpu;
-  f.name = Gpu::keep_name(entry);
   gpu.check(d.cuModuleGetFunction(&f.handle, module, entry.c_str()), "cuModuleGetFunction");
+  Gpu::keep_name(f.handle, entry);
   // A launch may give all shared memory that the function does not take itself; without this it may give 48 KiB.
   int taken = 0;
   gpu.check(d.cuFuncGetAttribute(&taken, kFuncStaticShared, f.handle), "cuFuncGetAttribute");
   const int rest = gpu.attribute(kSharedPerBlockOptin) - taken;
   if (rest > 0) gpu.check(d.cuFuncSetAttribute(f.handle, kFuncMaxDynamicShared, rest), "cuFuncSetAttribute");
   return f;
-}
-
-void launch(const Function& f, unsigned blocks, unsigned threads, unsigned shared_bytes, tsr_stream* stream,
-            std::span<void* const> arguments, std::span<const uint32_t> sizes) {
-  if (stream->recording) [[unlikely]] {
-    RecordedNode n;
-    n.function = f.handle;
-    n.name = f.name;
-    n.blocks = blocks, n.threads = threads, n.shared_bytes = shared_bytes;
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      const size_t at = (n.arguments.size() + 15) / 16 * 16;
-      n.arguments.resize(at + sizes[i]);
-      std::memcpy(n.arguments.data() + at, arguments[i], sizes[i]);
-      n.offsets.push_back(static_cast<uint32_t>(at));
-    }
-    return stream->recording->add(std::move(n));
-  }
-  const Gpu::Scope scope(*f.gpu);
-  f.gpu->check(f.gpu->driver().cuLaunchKernel(f.handle, blocks, 1, 1, threads, 1, 1, shared_bytes, stream->native,
-                                              const_cast<void**>(arguments.data()), nullptr),
-               f.name);
-  f.gpu->queued(stream, f.name);
 }
 
 }  // namespace tessera::cuda

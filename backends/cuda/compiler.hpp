@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -50,15 +49,19 @@ class Compiler {
 struct Function {
   Gpu* gpu = nullptr;
   CUfunction handle = nullptr;
-  const char* name = nullptr;
 };
 
 // Loads a cubin on a device, once for each content, and finds functions in it. Thread-safe.
 Function load_function(Gpu& gpu, const std::shared_ptr<const std::string>& cubin, const std::string& entry);
 
-// Queues a launch, or records it where the stream records. `arguments` has the address of each argument, `sizes` its bytes (may be longer).
-// `shared_bytes`: dynamic shared memory of a block.
-void launch(const Function& f, unsigned blocks, unsigned threads, unsigned shared_bytes, tsr_stream* stream,
-            std::span<void* const> arguments, std::span<const uint32_t> sizes);
+// Queues a launch. `arguments` has the address of each argument; `shared_bytes`: dynamic shared memory of a block; `name`: for messages.
+inline void launch(Gpu& gpu, CUfunction function, const char* name, unsigned blocks, unsigned threads, unsigned shared_bytes,
+                   tsr_stream* stream, void* const* arguments) {
+  const Gpu::Scope scope(gpu);
+  gpu.check(gpu.driver().cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared_bytes, stream->native,
+                                        const_cast<void**>(arguments), nullptr),
+            name);
+  gpu.queued(stream, function);
+}
 
 }  // namespace tessera::cuda

@@ -6,7 +6,8 @@
 #include <cstring>
 
 #include "compiler.hpp"
-#include "recording.hpp"
+#include "graph.hpp"
+#include "reserved.hpp"
 #include "strided_copy.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -15,8 +16,6 @@ namespace tessera::cuda {
 namespace {
 
 namespace t = tessera::sdk;
-
-CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
 [[noreturn]] void misused(const std::string& function, const char* expected) {
   throw t::Error(TSR_BUG, "TSR-B045", "device cuda, " + function + ": expected " + expected);
@@ -38,7 +37,8 @@ CudaDevice::CudaDevice(const Driver& driver, const GpuOptions& options, std::sha
   check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount");
   for (int i = 0; i < count; ++i) {
     gpus_.push_back(std::make_unique<Gpu>(driver, i, options));
-    const Gpu& g = *gpus_.back();
+    Gpu& g = *gpus_.back();
+    reserved_.push_back(std::make_unique<Reserved>(g));
     texts_.push_back({g.name(), g.architecture(),
                       g.model() + " (driver " + driver.path + ", NVRTC " + compiler_->path() +
                           (libraries.empty() ? "" : ", " + libraries) + ")",
@@ -58,6 +58,8 @@ Gpu& CudaDevice::gpu(uint32_t index) {
   throw t::Error(TSR_USER, "TSR-R002", "device 'cuda:" + std::to_string(index) + "' does not exist",
                  gpus_.size() == 1 ? "there is cuda:0" : "there are cuda:0 to cuda:" + std::to_string(gpus_.size() - 1));
 }
+
+CudaDevice::~CudaDevice() = default;
 
 Gpu& CudaDevice::of(uint32_t index, const tsr_stream* s, const char* function) {
   Gpu& g = gpu(index);
@@ -96,37 +98,30 @@ void CudaDevice::copy(uint32_t index, void* dst, const void* src, size_t bytes, 
   const uint32_t direction = flags & TSR_COPY_DIRECTION;
   if (direction > TSR_COPY_WITHIN) misused("copy", "a direction TSR_COPY_*");
   if (bytes == 0) return;
-  if (s->recording) {
-    if (direction != TSR_COPY_WITHIN) misused("copy", "no copy from or to the host in a graph");
-    RecordedNode n;
-    n.kind = RecordedNode::Kind::Copy;
-    n.to = address(dst), n.from = address(src), n.bytes = bytes;
-    n.name = "copy";
-    return s->recording->add(std::move(n));
-  }
+  if (s->capturing && direction != TSR_COPY_WITHIN) misused("copy", "no copy from or to the host in a graph");
   const Gpu::Scope scope(g);
   const Driver& d = g.driver();
   const bool later = (flags & TSR_COPY_ASYNC) != 0;
   switch (direction) {
     case TSR_COPY_TO_DEVICE: {
-      g.check(d.cuMemcpyHtoDAsync_v2(address(dst), src, bytes, s->native), "cuMemcpyHtoDAsync");
+      g.check(d.cuMemcpyHtoDAsync_v2(address_of(dst), src, bytes, s->native), "cuMemcpyHtoDAsync");
       g.queued(s, "a copy to the device");
       if (later) return;
       // The driver has staged pageable memory when it returns; pinned memory it reads when the stream comes to it.
       unsigned type = 0;  // stays 0 for memory that the driver does not know
       int attribute = kPointerMemoryType;
       void* value = &type;
-      if (d.cuPointerGetAttributes(1, &attribute, &value, address(src)) == kSuccess && type != 0)
+      if (d.cuPointerGetAttributes(1, &attribute, &value, address_of(src)) == kSuccess && type != 0)
         g.check(d.cuStreamSynchronize(s->native), "cuStreamSynchronize");
       return;
     }
     case TSR_COPY_TO_HOST:
-      g.check(d.cuMemcpyDtoHAsync_v2(dst, address(src), bytes, s->native), "cuMemcpyDtoHAsync");
+      g.check(d.cuMemcpyDtoHAsync_v2(dst, address_of(src), bytes, s->native), "cuMemcpyDtoHAsync");
       g.queued(s, "a copy to the host");
       if (!later) g.check(d.cuStreamSynchronize(s->native), "cuStreamSynchronize");
       return;
     default:
-      g.check(d.cuMemcpyDtoDAsync_v2(address(dst), address(src), bytes, s->native), "cuMemcpyDtoDAsync");
+      g.check(d.cuMemcpyDtoDAsync_v2(address_of(dst), address_of(src), bytes, s->native), "cuMemcpyDtoDAsync");
       g.queued(s, "a copy on the device");
   }
 }
@@ -134,15 +129,8 @@ void CudaDevice::copy(uint32_t index, void* dst, const void* src, size_t bytes, 
 void CudaDevice::fill(uint32_t index, void* dst, uint8_t value, size_t bytes, tsr_stream* s) {
   Gpu& g = of(index, s, "fill");
   if (bytes == 0) return;
-  if (s->recording) {
-    RecordedNode n;
-    n.kind = RecordedNode::Kind::Fill;
-    n.to = address(dst), n.bytes = bytes, n.value = value;
-    n.name = "fill";
-    return s->recording->add(std::move(n));
-  }
   const Gpu::Scope scope(g);
-  g.check(g.driver().cuMemsetD8Async(address(dst), value, bytes, s->native), "cuMemsetD8Async");
+  g.check(g.driver().cuMemsetD8Async(address_of(dst), value, bytes, s->native), "cuMemsetD8Async");
   g.queued(s, "a fill");
 }
 
@@ -252,11 +240,11 @@ void CudaDevice::copy_strided(uint32_t index, const tsr_tensor& dst, const tsr_t
 void CudaDevice::copy_peer(uint32_t index, void* dst, uint32_t from, const void* src, size_t bytes, tsr_stream* s) {
   Gpu& g = of(index, s, "copy_peer");
   Gpu& source = gpu(from);
-  if (s->recording) misused("copy_peer", "no copy between devices in a graph");
+  if (s->capturing) misused("copy_peer", "no copy between devices in a graph");
   if (bytes == 0) return;
   source.context();
   const Gpu::Scope scope(g);
-  g.check(g.driver().cuMemcpyPeerAsync(address(dst), g.context(), address(src), source.context(), bytes, s->native),
+  g.check(g.driver().cuMemcpyPeerAsync(address_of(dst), g.context(), address_of(src), source.context(), bytes, s->native),
           "cuMemcpyPeerAsync");
   g.queued(s, "a copy between devices");
 }
@@ -271,5 +259,44 @@ tsr_stream* CudaDevice::stream_wrap(uint32_t index, void* native) {
 }
 
 void* CudaDevice::stream_native(uint32_t index, tsr_stream* s) { return of(index, s, "stream_native").index(), s->native; }
+
+bool CudaDevice::stream_capturing(uint32_t index, tsr_stream* s) {
+  Gpu& g = of(index, s, "stream_capturing");
+  if (s->capturing) return true;
+  if (s->owned) return false;  // nobody else knows it
+  const Gpu::Scope scope(g);
+  int status = kCaptureNone;
+  g.check(g.driver().cuStreamIsCapturing(s->native, &status), "cuStreamIsCapturing");
+  return status != kCaptureNone;
+}
+
+tsr_device_graph* CudaDevice::graph_create(uint32_t index) { return new tsr_device_graph(gpu(index)); }
+uint32_t CudaDevice::graph_add(uint32_t, tsr_device_graph* g, const tsr_device_call& call, Nodes after) {
+  return g->add(call, after);
+}
+uint32_t CudaDevice::graph_add_captured(uint32_t, tsr_device_graph* g, const t::QueueWork& work, Nodes after) {
+  return g->add_captured(work, after);
+}
+void CudaDevice::graph_instantiate(uint32_t, tsr_device_graph* g) { g->instantiate(); }
+void CudaDevice::graph_set(uint32_t, tsr_device_graph* g, uint32_t node, const tsr_device_call& call) { g->set(node, call); }
+void CudaDevice::graph_set_captured(uint32_t, tsr_device_graph* g, uint32_t node, const t::QueueWork& work) {
+  g->set_captured(node, work);
+}
+void CudaDevice::graph_info(uint32_t, tsr_device_graph* g, tsr_device_graph_info& out) { g->info(out); }
+void CudaDevice::graph_launch(uint32_t index, tsr_device_graph* g, tsr_stream* s) {
+  of(index, s, "graph_launch");
+  g->launch(s);
+}
+void CudaDevice::graph_destroy(uint32_t, tsr_device_graph* g) noexcept { delete g; }
+
+bool CudaDevice::reserves() const {
+  return std::all_of(gpus_.begin(), gpus_.end(), [](const auto& g) { return g->attribute(kVirtualMemory) != 0; });
+}
+void* CudaDevice::reserve(uint32_t index, size_t bytes) { return gpu(index), reserved_[index]->reserve(bytes); }
+void CudaDevice::commit(uint32_t index, void* range, size_t bytes, tsr_stream* s) {
+  of(index, s, "commit");
+  reserved_[index]->commit(range, bytes, s);
+}
+void CudaDevice::unreserve(uint32_t index, void* range) noexcept { reserved_[index]->unreserve(range); }
 
 }  // namespace tessera::cuda

@@ -11,12 +11,14 @@
 namespace tessera::cuda {
 
 class Compiler;
+class Reserved;
 
 class CudaDevice final : public sdk::Device {
  public:
   // `libraries`: files of others that are used, for people.
   CudaDevice(const Driver& driver, const GpuOptions& options, std::shared_ptr<Compiler> compiler,
              const std::string& libraries = {});
+  ~CudaDevice() override;
   static uint32_t index_of(tsr_device d);  // 1 of "cuda:1"
 
   uint32_t count() const { return static_cast<uint32_t>(gpus_.size()); }
@@ -46,6 +48,24 @@ class CudaDevice final : public sdk::Device {
   bool wraps_streams() const override { return true; }
   tsr_stream* stream_wrap(uint32_t index, void* native) override;
   void* stream_native(uint32_t index, tsr_stream* s) override;
+  bool tells_capturing() const override { return true; }
+  bool stream_capturing(uint32_t index, tsr_stream* s) override;
+
+  bool builds_graphs() const override { return true; }
+  tsr_device_graph* graph_create(uint32_t index) override;
+  uint32_t graph_add(uint32_t index, tsr_device_graph* g, const tsr_device_call& call, Nodes after) override;
+  uint32_t graph_add_captured(uint32_t index, tsr_device_graph* g, const sdk::QueueWork& work, Nodes after) override;
+  void graph_instantiate(uint32_t index, tsr_device_graph* g) override;
+  void graph_set(uint32_t index, tsr_device_graph* g, uint32_t node, const tsr_device_call& call) override;
+  void graph_set_captured(uint32_t index, tsr_device_graph* g, uint32_t node, const sdk::QueueWork& work) override;
+  void graph_info(uint32_t index, tsr_device_graph* g, tsr_device_graph_info& out) override;
+  void graph_launch(uint32_t index, tsr_device_graph* g, tsr_stream* s) override;
+  void graph_destroy(uint32_t index, tsr_device_graph* g) noexcept override;
+
+  bool reserves() const override;
+  void* reserve(uint32_t index, size_t bytes) override;
+  void commit(uint32_t index, void* range, size_t bytes, tsr_stream* s) override;
+  void unreserve(uint32_t index, void* range) noexcept override;
 
  private:
   Gpu& of(uint32_t index, const tsr_stream* s, const char* function);
@@ -54,6 +74,7 @@ class CudaDevice final : public sdk::Device {
     std::string name, architecture, description, versions;
   };
   std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::vector<std::unique_ptr<Reserved>> reserved_;
   std::vector<Texts> texts_;
   std::shared_ptr<Compiler> compiler_;
 };

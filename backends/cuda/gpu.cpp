@@ -2,7 +2,6 @@
 #include "gpu.hpp"
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 namespace tessera::cuda {
@@ -18,7 +17,20 @@ std::string mib(size_t bytes) {
   return text;
 }
 
-CUdeviceptr address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
+// Of functions; whatever is not among them names itself.
+struct Names {
+  std::mutex mutex;
+  std::unordered_map<const void*, std::string> of;
+  static Names& get() {
+    static auto* names = new Names;  // never destroyed: threads may still fail at exit
+    return *names;
+  }
+};
+std::string name_of(const void* what) {
+  std::lock_guard lock(Names::get().mutex);
+  const auto it = Names::get().of.find(what);
+  return it != Names::get().of.end() ? it->second : std::string(static_cast<const char*>(what));
+}
 
 }  // namespace
 
@@ -98,8 +110,8 @@ std::string Gpu::recent() const {
   std::string out;
   const uint32_t end = recent_at_.load(std::memory_order_relaxed);
   for (uint32_t i = end > kRecent ? end - kRecent : 0; i < end; ++i)
-    if (const char* name = recent_[i % kRecent].load(std::memory_order_relaxed))
-      out += (out.empty() ? "" : ", ") + std::string(name);
+    if (const void* what = recent_[i % kRecent].load(std::memory_order_relaxed))
+      out += (out.empty() ? "" : ", ") + name_of(what);
   return out;
 }
 
@@ -117,17 +129,21 @@ void Gpu::fail(CUresult result, const char* call) {
                  "start the program again; with [cuda] sync = true the kernel that fails is named");
 }
 
-void Gpu::wait(tsr_stream* stream, const char* what) {
-  if (stream->recording) return;
-  const std::string call = std::string("after ") + what + ", cuStreamSynchronize";
+void Gpu::wait(tsr_stream* stream, const void* what) {
+  if (stream->capturing) return;
+  const std::string call = "after " + name_of(what) + ", cuStreamSynchronize";
   check(driver_.cuStreamSynchronize(stream->native), call.c_str());
 }
 
-const char* Gpu::keep_name(const std::string& name) {
-  static std::mutex mutex;
-  static auto* names = new std::set<std::string>;  // never destroyed: named by records of what ran
-  std::lock_guard lock(mutex);
-  return names->insert(name).first->c_str();
+void Gpu::keep_name(CUfunction function, const std::string& name) {
+  std::lock_guard lock(Names::get().mutex);
+  Names::get().of[function] = name;
+}
+
+void Gpu::trim() {
+  if (!pools_) return;
+  std::lock_guard lock(mutex_);
+  driver_.cuMemPoolTrimTo(pool_, 0);
 }
 
 void* Gpu::allocate(size_t bytes, size_t align, tsr_stream* stream) {
@@ -143,9 +159,7 @@ void* Gpu::allocate(size_t bytes, size_t align, tsr_stream* stream) {
   };
   CUresult r = attempt();
   if (r == kOutOfMemory && pools_) {
-    // What was freed in the order of other streams comes back once they have passed it.
-    std::lock_guard lock(mutex_);
-    driver_.cuMemPoolTrimTo(pool_, 0);
+    trim();  // what was freed in the order of other streams comes back once they have passed it
     r = attempt();
   }
   if (r == kOutOfMemory) out_of_memory(bytes);
@@ -169,10 +183,10 @@ void Gpu::free(void* p, tsr_stream* stream) noexcept {
       }
     }
     if (pools_) {
-      driver_.cuMemFreeAsync(address(p), stream->native);
+      driver_.cuMemFreeAsync(address_of(p), stream->native);
     } else {
       driver_.cuStreamSynchronize(stream->native);
-      driver_.cuMemFree_v2(address(p));
+      driver_.cuMemFree_v2(address_of(p));
     }
   } catch (const std::exception&) {}  // a device that fails says so to the next who queues work
 }

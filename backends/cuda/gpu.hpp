@@ -15,16 +15,15 @@
 namespace tessera::cuda {
 
 class Gpu;
-class Recording;
 
 }  // namespace tessera::cuda
 
-// A stream as the core passes it. One that records has no queue of the driver's: what is launched on it goes into a graph.
+// A stream as the core passes it.
 struct tsr_stream {
   tessera::cuda::Gpu* gpu = nullptr;
   tessera::cuda::CUstream native = nullptr;
-  bool owned = true;  // false: another library's
-  tessera::cuda::Recording* recording = nullptr;
+  bool owned = true;       // false: another library's
+  bool capturing = false;  // what is queued becomes a node of a graph: it must not be waited for
 };
 struct tsr_event {
   tessera::cuda::Gpu* gpu = nullptr;
@@ -32,6 +31,8 @@ struct tsr_event {
 };
 
 namespace tessera::cuda {
+
+inline CUdeviceptr address_of(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
 
 // What a plugin instance was configured with; devices are the process's, so the first instance's hold.
 struct GpuOptions {
@@ -74,8 +75,9 @@ class Gpu {
     if (result != kSuccess) [[unlikely]]
       fail(result, call);
   }
-  // After queueing work: waits for it with cuda.sync. `what` names a kernel or copy.
-  void queued(tsr_stream* stream, const char* what) {
+  // After queueing work: waits for it with cuda.sync. `what`: a string that lives as long as the process, or a function that keep_name()
+  // was told of.
+  void queued(tsr_stream* stream, const void* what) {
     recent_[recent_at_.fetch_add(1, std::memory_order_relaxed) % kRecent].store(what, std::memory_order_relaxed);
     if (options_.sync) [[unlikely]]
       wait(stream, what);
@@ -85,14 +87,16 @@ class Gpu {
   void free(void* p, tsr_stream* stream) noexcept;
   void free_bytes(size_t* free, size_t* total);
 
-  // A name that lives as long as the process, for queued().
-  static const char* keep_name(const std::string& name);
+  void trim();  // gives what the pool keeps back to the driver
+  [[noreturn]] void out_of_memory(size_t bytes);
+
+  // What a function of the driver is called, for messages.
+  static void keep_name(CUfunction function, const std::string& name);
 
  private:
   static constexpr size_t kRecent = 8;
   [[noreturn]] void fail(CUresult result, const char* call);
-  void wait(tsr_stream* stream, const char* what);
-  [[noreturn]] void out_of_memory(size_t bytes);
+  void wait(tsr_stream* stream, const void* what);
   std::string recent() const;
 
   const Driver& driver_;
@@ -111,7 +115,7 @@ class Gpu {
   std::string failure_;  // text of the error that ended the device
   std::atomic<bool> failed_{false};
 
-  std::array<std::atomic<const char*>, kRecent> recent_{};
+  std::array<std::atomic<const void*>, kRecent> recent_{};
   std::atomic<uint32_t> recent_at_{0};
 };
 

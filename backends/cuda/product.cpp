@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 
-#include "recording.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/kit/saved.hpp"
 
@@ -23,7 +22,7 @@ constexpr size_t kSymbolicWorkspace = size_t{4} << 20;
 
 // Which dimensions of an operand are what: batch first, then the free ones and the contracted ones, either first.
 struct Side {
-  uint32_t free = 0;        // how many
+  uint32_t free = 0;  // how many
   bool contract_first = false;
   bool operator==(const Side&) const = default;
 };
@@ -69,7 +68,8 @@ std::string analyse(t::Node n, bool tf32, Contraction& out) {
   if (out.type < 0) return std::string("cuBLASLt is not used for ") + std::string(dtype_name(a.dtype()));
   const bool narrow = out.type == kRealF16 || out.type == kRealBf16;
   if (out.result_type != out.type && !(narrow && out.result_type == kRealF32))
-    return "cuBLASLt has no product of " + std::string(dtype_name(a.dtype())) + " that gives " + std::string(dtype_name(d.dtype()));
+    return "cuBLASLt has no product of " + std::string(dtype_name(a.dtype())) + " that gives " +
+           std::string(dtype_name(d.dtype()));
   out.compute = out.type == kRealF64 ? kComputeF64 : out.type == kRealF32 && tf32 ? kComputeTf32 : kComputeF32;
   const auto lhs_batch = n.attr("lhs_batch").as_ints(), rhs_batch = n.attr("rhs_batch").as_ints();
   const auto lhs = n.attr("lhs_contract").as_ints(), rhs = n.attr("rhs_contract").as_ints();
@@ -117,18 +117,14 @@ class ProductKernel final : public t::Kernel {
 
   void launch(const tsr_launch& l) override {
     const tsr_tensor &a = l.inputs[0], &b = l.inputs[1], &d = l.outputs[0];
-    const ProductShape s = shape_ ? *shape_ : shape_of(contraction_, [&](int operand, uint32_t i) { return l.inputs[operand].sizes[i]; });
+    const ProductShape s =
+        shape_ ? *shape_ : shape_of(contraction_, [&](int operand, uint32_t i) { return l.inputs[operand].sizes[i]; });
     if (s.batch == 0 || s.m == 0 || s.n == 0) return;
     if (s.k == 0) {  // a sum of nothing
       const int64_t item = dtype_bits(d.dtype) / 8;
       return device_.fill(index_, d.data, 0, static_cast<size_t>(s.batch * s.m * s.n * item), l.stream);
     }
     const std::shared_ptr<const ProductPlan> plan = plan_ ? plan_ : blas_->plan(gpu_, s, kSymbolicWorkspace);
-    if (l.stream->recording) {
-      l.stream->recording->library("cuda.cublaslt.dot_general",
-                                   [&](CUstream native) { plan->launch(a.data, b.data, d.data, l.workspace, native); });
-      return;
-    }
     const Gpu::Scope scope(gpu_);
     plan->launch(a.data, b.data, d.data, l.workspace, l.stream->native);
     gpu_.queued(l.stream, "cuda.cublaslt.dot_general");
@@ -178,7 +174,8 @@ std::string Products::why_not(t::Node n) {
 std::unique_ptr<t::Kernel> Products::compile(const t::Compile& c) {
   Contraction contraction;
   if (const std::string why = analyse(c.node(), tf32_, contraction); !why.empty() || !blas())
-    throw t::Error(TSR_BUG, "TSR-B005", "cuda was asked for a product that it does not compute: " + (why.empty() ? why_none_ : why));
+    throw t::Error(TSR_BUG, "TSR-B005",
+                   "cuda was asked for a product that it does not compute: " + (why.empty() ? why_none_ : why));
   const t::Type operands[] = {c.node().operand(0).type(), c.node().operand(1).type()};
   std::optional<ProductShape> shape;
   if (operands[0].is_static() && operands[1].is_static())

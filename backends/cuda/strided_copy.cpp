@@ -79,11 +79,11 @@ void strided_copy(Gpu& gpu, Compiler& compiler, const tsr_tensor& dst, const tsr
   for (size_t i = 0; i < merged.size(); ++i)
     shape.sizes[i] = merged[i].size, shape.to[i] = merged[i].to, shape.from[i] = merged[i].from;
   static const std::string text(kText);
-  const Function f = load_function(gpu, compiler.kept(text, gpu.architecture()), "copy_" + std::to_string(item));
+  const std::string name = "copy_" + std::to_string(item);
+  const Function f = load_function(gpu, compiler.kept(text, gpu.architecture()), name);
   const void *to = dst.data, *from = src.data;
   void* const arguments[] = {&to, &from, &shape};
-  constexpr uint32_t sizes[] = {sizeof to, sizeof from, sizeof shape};
-  launch(f, static_cast<unsigned>((elements + 255) / 256), 256, 0, stream, arguments, sizes);
+  launch(gpu, f.handle, name.c_str(), static_cast<unsigned>((elements + 255) / 256), 256, 0, stream, arguments);
 }
 
 }  // namespace tessera::cuda

@@ -2,7 +2,6 @@
 #include "target.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "compiler.hpp"
 
@@ -16,12 +15,12 @@ class CudaModule final : public kit::SimtModule {
  public:
   CudaModule(Gpu& gpu, const std::string& cubin, std::span<const std::string> entries) {
     const auto shared = std::make_shared<const std::string>(cubin);
-    for (const std::string& entry : entries) functions_.push_back(load_function(gpu, shared, entry));
+    for (const std::string& entry : entries) functions_.push_back(load_function(gpu, shared, entry).handle);
   }
-  void* function(size_t entry) const override { return const_cast<Function*>(&functions_[entry]); }
+  void* function(size_t entry) const override { return functions_[entry]; }
 
  private:
-  std::vector<Function> functions_;
+  std::vector<CUfunction> functions_;
 };
 
 class CudaTarget final : public kit::SimtTarget {
@@ -48,25 +47,18 @@ class CudaTarget final : public kit::SimtTarget {
   }
 
   void launch(const kit::SimtCall& c) override {
-    const Function& f = *static_cast<const Function*>(c.function);
+    Gpu& gpu = device_->gpu(c.index);
     if (c.blocks > kMaxBlocks) [[unlikely]]
       throw t::Error(TSR_ENVIRONMENT, "TSR-H010",
-                     "kernel '" + std::string(c.entry) + "' on '" + f.gpu->name() + "' would run " + std::to_string(c.blocks) +
+                     "kernel '" + std::string(c.entry) + "' on '" + gpu.name() + "' would run " + std::to_string(c.blocks) +
                          " blocks: expected at most " + std::to_string(kMaxBlocks),
                      "use smaller sizes");
-    // Pointers, sizes, the fault record and its site: each argument has 8 bytes.
-    const size_t count = c.pointers.size() + c.sizes.size() + (c.checks ? 2 : 0);
-    cuda::launch(f, static_cast<unsigned>(c.blocks), static_cast<unsigned>(c.threads), static_cast<unsigned>(c.dynamic_shared),
-                 c.stream, {c.arguments, count}, kEights);
+    cuda::launch(gpu, static_cast<CUfunction>(c.function), c.entry, static_cast<unsigned>(c.blocks),
+                 static_cast<unsigned>(c.threads), static_cast<unsigned>(c.dynamic_shared), c.stream, c.arguments);
   }
 
  private:
   static constexpr int64_t kMaxBlocks = INT32_MAX;  // of a grid's first dimension
-  static constexpr auto kEights = [] {
-    std::array<uint32_t, 512> out{};
-    out.fill(8);
-    return out;
-  }();
 
   std::shared_ptr<CudaDevice> device_;
   std::shared_ptr<Compiler> compiler_;

@@ -121,8 +121,9 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(BlasDescriptor d, int attribute,
     return 7;
   return 0;
 }
-EXPORT int cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasDescriptor, BlasDescriptor, BlasDescriptor, BlasDescriptor, BlasDescriptor,
-                                          BlasDescriptor preference, int wanted, BlasChoice* choices, int* found) {
+EXPORT int cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasDescriptor, BlasDescriptor, BlasDescriptor, BlasDescriptor,
+                                          BlasDescriptor, BlasDescriptor preference, int wanted, BlasChoice* choices,
+                                          int* found) {
   const auto& p = *static_cast<Preference*>(preference);
   if (p.reductions != kBlasReduceInComputeType || wanted < 1) return 7;
   *choices = {};
@@ -140,8 +141,9 @@ EXPORT int cublasLtMatmul(BlasHandle, BlasDescriptor operation, const void* alph
   const double scale[] = {read(static_cast<const char*>(alpha), op.scale), read(static_cast<const char*>(beta), op.scale)};
   const uint64_t m = op.transposed[0] ? la.columns : la.rows, k = op.transposed[0] ? la.rows : la.columns;
   const uint64_t n = op.transposed[1] ? lb.rows : lb.columns, k2 = op.transposed[1] ? lb.columns : lb.rows;
-  if (k != k2 || m != ld.rows || n != ld.columns || la.batch != ld.batch || lb.batch != ld.batch || algorithm->algorithm[0] != 7 ||
-      scale[0] != 1 || scale[1] != 0 || workspace_bytes < algorithm->workspace_bytes || (workspace_bytes > 0 && !workspace))
+  if (k != k2 || m != ld.rows || n != ld.columns || la.batch != ld.batch || lb.batch != ld.batch ||
+      algorithm->algorithm[0] != 7 || scale[0] != 1 || scale[1] != 0 || workspace_bytes < algorithm->workspace_bytes ||
+      (workspace_bytes > 0 && !workspace))
     return 7;
   return fake::queue(stream, [=](auto&& real) {
     const auto place = [&](const void* p, const Layout& l) {

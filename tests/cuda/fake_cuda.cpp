@@ -28,7 +28,7 @@ struct CUcontextObject {
   int device;
 };
 struct CUgraphNodeObject {
-  enum Kind { Kernel, Copy, Fill, Child, Library } kind;
+  enum Kind { Kernel, Copy, Fill, Child, Library, Empty } kind;
   CUgraph graph;
   std::vector<CUgraphNode> after;
   CUfunction function = nullptr;
@@ -92,6 +92,8 @@ struct Memory {
   char* base = nullptr;
   size_t limit = 0, used = 0;
   std::map<size_t, size_t> blocks;  // offset: bytes
+  std::map<size_t, size_t> mapped;  // of reserved ranges, which lie in the upper half
+  size_t next_range = kReserved / 2;
 
   void reserve(size_t bytes) {
     limit = bytes;
@@ -108,7 +110,7 @@ struct Memory {
       if (offset - at >= n) break;
       at = offset + size;
     }
-    if (at + n > kReserved) return 0;
+    if (at + n > kReserved / 2) return 0;
     blocks[at] = n;
     used += n;
     std::memset(base + kReserved + at, 0xfd, n);
@@ -124,7 +126,16 @@ struct Memory {
   }
   bool contains(CUdeviceptr p, size_t bytes) const {
     const CUdeviceptr b = reinterpret_cast<CUdeviceptr>(base);
-    return base && p >= b && p + bytes <= b + kReserved;
+    if (!base || p < b || p + bytes > b + kReserved) return false;
+    size_t at = static_cast<size_t>(p - b);
+    if (at < kReserved / 2) return true;
+    for (const auto& [offset, size] : mapped)  // pieces of a range may lie beside each other
+      if (at >= offset && at < offset + size) {
+        if (at + bytes <= offset + size) return true;
+        bytes -= offset + size - at;
+        at = offset + size;
+      }
+    return false;
   }
 };
 
@@ -135,6 +146,8 @@ struct State {
   size_t memory = 256;  // MiB
   Memory memories[kMaxDevices];
   CUcontextObject contexts[kMaxDevices];
+  std::map<CUmemoryHandle, std::pair<int, size_t>> pieces;  // device, bytes
+  CUmemoryHandle last_piece = 0;
   std::map<std::string, uint64_t> calls;
   struct Fail {
     int result, after;
@@ -207,6 +220,7 @@ CUresult run(const CUgraphObject& g) {
 
 CUresult run(const CUgraphNodeObject& n) {
   switch (n.kind) {
+    case CUgraphNodeObject::Empty: return kSuccess;
     case CUgraphNodeObject::Child: return run(*n.child);
     case CUgraphNodeObject::Library:
       return n.work([](const void* p, size_t bytes) { return real(reinterpret_cast<CUdeviceptr>(p), bytes); })
@@ -413,7 +427,8 @@ EXPORT cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
                                             {kRegistersPerMultiprocessor, 65536},
                                             {kSharedPerBlockOptin, 227 << 10},
                                             {kMaxBlocksPerMultiprocessor, 32},
-                                            {kMemoryPoolsSupported, 1}};
+                                            {kMemoryPoolsSupported, 1},
+                                            {kVirtualMemory, 1}};
   if (attribute == kMajor) return *value = state().sm / 10, kSuccess;
   if (attribute == kMinor) return *value = state().sm % 10, kSuccess;
   const auto it = values.find(attribute);
@@ -493,6 +508,65 @@ EXPORT cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool pool
 EXPORT cuMemFreeAsync(CUdeviceptr p, CUstream stream) {
   ENTER("cuMemFreeAsync");
   return state().memories[stream->device].free(p) ? kSuccess : 1;
+}
+EXPORT cuMemGetAllocationGranularity(size_t* bytes, const MemoryProperties*, int) {
+  *bytes = size_t{2} << 20;
+  return kSuccess;
+}
+EXPORT cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t, CUdeviceptr, unsigned long long) {
+  ENTER("cuMemAddressReserve");
+  Memory& m = state().memories[current->device];
+  if (bytes % (2 << 20) != 0) return 1;
+  if (m.next_range + bytes > kReserved) return kOutOfMemory;
+  *out = reinterpret_cast<CUdeviceptr>(m.base + m.next_range);
+  m.next_range += bytes;
+  return kSuccess;
+}
+EXPORT cuMemAddressFree(CUdeviceptr, size_t) {
+  ENTER("cuMemAddressFree");
+  return kSuccess;
+}
+EXPORT cuMemCreate(CUmemoryHandle* out, size_t bytes, const MemoryProperties* p, unsigned long long) {
+  ENTER("cuMemCreate");
+  State& s = state();
+  Memory& m = s.memories[p->location.id];
+  if (p->type != 1 || p->location.type != 1 || bytes % (2 << 20) != 0) return 1;
+  if (m.used + bytes > m.limit) return kOutOfMemory;
+  m.used += bytes;
+  *out = ++s.last_piece;
+  s.pieces[*out] = {p->location.id, bytes};
+  return kSuccess;
+}
+EXPORT cuMemRelease(CUmemoryHandle handle) {
+  ENTER("cuMemRelease");
+  State& s = state();
+  const auto it = s.pieces.find(handle);
+  if (it == s.pieces.end()) return 1;
+  s.memories[it->second.first].used -= it->second.second;
+  s.pieces.erase(it);
+  return kSuccess;
+}
+EXPORT cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemoryHandle handle, unsigned long long) {
+  ENTER("cuMemMap");
+  State& s = state();
+  Memory& m = s.memories[current->device];
+  const size_t at = static_cast<size_t>(p - reinterpret_cast<CUdeviceptr>(m.base));
+  if (offset != 0 || s.pieces[handle].second != bytes || at < kReserved / 2 || at + bytes > m.next_range) return 1;
+  m.mapped[at] = bytes;
+  std::memset(m.base + kReserved + at, 0xfd, bytes);
+  return kSuccess;
+}
+EXPORT cuMemUnmap(CUdeviceptr p, size_t bytes) {
+  ENTER("cuMemUnmap");
+  Memory& m = state().memories[current->device];
+  const auto it = m.mapped.find(static_cast<size_t>(p - reinterpret_cast<CUdeviceptr>(m.base)));
+  if (it == m.mapped.end() || it->second != bytes) return 1;
+  m.mapped.erase(it);
+  return kSuccess;
+}
+EXPORT cuMemSetAccess(CUdeviceptr, size_t, const MemoryAccess* access, size_t count) {
+  ENTER("cuMemSetAccess");
+  return count == 1 && access->flags == 3 && access->location.id == current->device ? kSuccess : 1;
 }
 EXPORT cuMemHostAlloc(void** out, size_t bytes, unsigned) {
   ENTER("cuMemHostAlloc");
@@ -699,6 +773,17 @@ EXPORT cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const CUgraphN
   n.child = copy_graph(*child, nullptr).release();
   return add(node, graph, after, count, std::move(n));
 }
+EXPORT cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count) {
+  ENTER("cuGraphAddEmptyNode");
+  CUgraphNodeObject n{};
+  n.kind = CUgraphNodeObject::Empty;
+  return add(node, graph, after, count, std::move(n));
+}
+EXPORT cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
+  if (nodes) return 1;
+  *count = graph->nodes.size();
+  return kSuccess;
+}
 EXPORT cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
   ENTER("cuGraphInstantiate");
   auto e = std::make_unique<CUgraphExecObject>();
@@ -731,6 +816,12 @@ EXPORT cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, const 
 }
 EXPORT cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child) {
   ENTER("cuGraphExecChildGraphNodeSetParams");
+  const auto it = exec->node_of.find(node);
+  if (it == exec->node_of.end() || !it->second->child || it->second->child->nodes.size() != child->nodes.size()) return 910;
+  for (size_t i = 0; i < child->nodes.size(); ++i) {
+    const CUgraphNodeObject &is = *it->second->child->nodes[i], &was = *child->nodes[i];
+    if (is.kind != was.kind || is.function != was.function) return 910;  // another shape
+  }
   CUgraphNodeObject n{};
   n.kind = CUgraphNodeObject::Child;
   n.child = copy_graph(*child, nullptr).release();
