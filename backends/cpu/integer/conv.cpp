@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv_integer: rows are output channels, columns are output positions. The channels of x are interleaved to words first, with
 // the padding around them; then words of a filter's tap lie side by side for neighbouring positions, and panels are copied from
-// them right before they are multiplied.
+// them right before they are multiplied. Where a filter is one tap at every position, panels are interleaved from x itself.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -92,8 +92,8 @@ class IntegerConvKernel final : public sdk::Kernel {
     s.flatten();
     const int64_t pixels = s.channels * groups * s.in[0] * s.in[1];
     for (int64_t i = 0; i < s.images; ++i) {
-      interleave(s, x + i * pixels, x_zero, image);
-      multiply(s, image, reinterpret_cast<const uint32_t*>(filters), row, any ? zeros : nullptr, scratch,
+      if (!s.is_flat()) interleave(s, x + i * pixels, x_zero, image);
+      multiply(s, x + i * pixels, image, reinterpret_cast<const uint32_t*>(filters), row, any ? zeros : nullptr, scratch,
                static_cast<int32_t*>(l.outputs[0].data) + i * s.outputs * groups * s.positions());
     }
   }
@@ -108,6 +108,7 @@ class IntegerConvKernel final : public sdk::Kernel {
   }
   int64_t padded(const ConvShape& s, int d) const { return s.in[d] + s.a.low[d] + s.a.high[d]; }
   int64_t image_words(const ConvShape& s) const {
+    if (s.is_flat()) return 0;
     return s.a.groups * words_of(isa_, s.channels) * padded(s, 0) * padded(s, 1);
   }
   int64_t depth_words(const ConvShape& s) const { return s.kernel[0] * s.kernel[1] * words_of(isa_, s.channels); }
@@ -187,8 +188,8 @@ class IntegerConvKernel final : public sdk::Kernel {
     int at, count;
   };
 
-  void multiply(const ConvShape& s, const uint32_t* image, const uint32_t* filters, const int32_t* row, const int32_t* zeros,
-                char* scratch, int32_t* out) const {
+  void multiply(const ConvShape& s, const uint8_t* x, const uint32_t* image, const uint32_t* filters, const int32_t* row,
+                const int32_t* zeros, char* scratch, int32_t* out) const {
     const int64_t positions = s.positions(), panels = (positions + isa_.nr - 1) / isa_.nr, words = words_of(isa_, s.channels),
                   depth = depth_words(s), plane = padded(s, 0) * padded(s, 1);
     const RowTiles tiles(s.outputs, isa_.mr);
@@ -204,7 +205,10 @@ class IntegerConvKernel final : public sdk::Kernel {
                  const int64_t first = g * s.outputs + tiles.first(t), col = p * isa_.nr;
                  const int height = tiles.height(t), cols = static_cast<int>(std::min<int64_t>(isa_.nr, positions - col));
                  if (made != which) {
-                   make_panel(s, image + g * words * plane, col, cols, panel);
+                   if (s.is_flat())
+                     make_flat_panel(s, x + g * s.channels * positions, col, cols, panel);
+                   else
+                     make_panel(s, image + g * words * plane, col, cols, panel);
                    if (zeros) {
                      std::fill_n(sums, isa_.nr, 0);
                      isa_.add_up(panel, depth, isa_.nr, right_.as_signed, sums);
@@ -216,6 +220,16 @@ class IntegerConvKernel final : public sdk::Kernel {
                              out + first * positions + col, positions});
                }
              });
+  }
+
+  void make_flat_panel(const ConvShape& s, const uint8_t* x, int64_t col, int cols, uint32_t* panel) const {
+    const int64_t words = words_of(isa_, s.channels), plane = s.positions();
+    for (int64_t w = 0; w < words; ++w, panel += isa_.nr) {
+      Interleave p{{}, cols, right_.elements, panel};
+      for (int64_t j = 0; j < isa_.per && w * isa_.per + j < s.channels; ++j) p.from[j] = x + (w * isa_.per + j) * plane + col;
+      isa_.interleave(p);
+      for (int j = cols; j < isa_.nr; ++j) panel[j] = 0;
+    }
   }
 
   void make_panel(const ConvShape& s, const uint32_t* image, int64_t col, int cols, uint32_t* panel) const {
