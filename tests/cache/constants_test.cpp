@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <thread>
 
 #include "api/api.hpp"
@@ -180,6 +181,22 @@ TEST_CASE("a digest does not depend on who computes it, and on every byte") {
   }
   bytes.push_back('x');
   CHECK(content_digest(bytes, true) != digest);
+}
+
+TEST_CASE("digests of many constants are those of each") {
+  std::mt19937_64 random(5);
+  std::vector<std::string> constants;
+  for (const size_t size : {0, 1, 63, 64, 65, 1000, 1000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20, 7 << 19}) {
+    std::string bytes(size, ' ');
+    for (char& c : bytes) c = static_cast<char>(random());
+    constants.push_back(std::move(bytes));
+  }
+  const std::vector<std::string_view> views(constants.begin(), constants.end());
+  for (const bool parallel : {false, true}) {
+    const std::vector<std::string> digests = content_digests(views, parallel);
+    REQUIRE(digests.size() == views.size());
+    for (size_t i = 0; i < views.size(); ++i) CHECK(digests[i] == content_digest(views[i], false));
+  }
 }
 
 TEST_CASE("the second process maps what the first one made") {

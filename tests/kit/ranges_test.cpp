@@ -136,7 +136,7 @@ class Writer {
 
 TEST_CASE("what ranges decide is left out, and no bit changes") {
   size_t shorter = 0;
-  for (uint64_t seed = 0; seed < 2000; ++seed) {
+  for (uint64_t seed = 0; seed < 600; ++seed) {
     Writer plain(seed, true), ranged(seed, false);
     INFO("seed " << seed << "\n" << kit::print(plain.kernel()) << "\n" << kit::print(ranged.kernel()));
     const size_t outputs = plain.kernel().buffers.size();
@@ -151,11 +151,11 @@ TEST_CASE("what ranges decide is left out, and no bit changes") {
     if (!d.empty()) FAIL(d);
     shorter += ranged.kernel().insts.size() < plain.kernel().insts.size();
   }
-  CHECK(shorter > 1000);
+  CHECK(shorter > 300);
 }
 
 TEST_CASE("values lie in their ranges") {
-  for (uint64_t seed = 0; seed < 2000; ++seed) {
+  for (uint64_t seed = 0; seed < 600; ++seed) {
     Writer w(seed, true);
     const kit::Kernel& k = w.kernel();
     std::vector<kit::Range> ranges;

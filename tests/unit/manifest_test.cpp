@@ -30,6 +30,11 @@ TEST_CASE("sha256 of the published examples") {
   CHECK(sha256_hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   CHECK(sha256_hex(std::string(1000000, 'a')) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  for (size_t n : {0, 1, 55, 56, 63, 64, 65, 127, 128, 1000, 4096}) {  // two messages beside each other
+    const std::string a(n, 'a'), b(n, 'b'), longer(n + 1, 'b');
+    CHECK(sha256_hex_of_both(a, b) == std::pair(sha256_hex(a), sha256_hex(b)));
+    CHECK(sha256_hex_of_both(a, longer) == std::pair(sha256_hex(a), sha256_hex(longer)));
+  }
   CHECK_THROWS_WITH(sha256_file("/nonexistent/file"), Catch::Contains("TSR-C005") && Catch::Contains("No such file"));
 }
 

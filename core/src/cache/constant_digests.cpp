@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "cache/cache.hpp"
 #include "cache/digest.hpp"
@@ -45,12 +46,17 @@ std::string write_known(const std::map<Place, std::string>& digests) {
   return out.take();
 }
 
+Place place_of(const ConstantSource& source, std::string_view constant) {
+  return {source.offset + static_cast<uint64_t>(constant.data() - source.data), constant.size()};
+}
+
 }  // namespace
 
 std::vector<std::string> constant_digests(const ConstantSources& sources, const std::vector<std::string_view>& constants,
                                           Cache& cache, int settle_seconds) {
   std::vector<std::string> out(constants.size());
   std::map<const SourceFile*, KnownFile> files;
+  std::vector<std::pair<size_t, KnownFile*>> unknown;  // constants, and the file that is to know them
   for (size_t i = 0; i < constants.size(); ++i) {
     const ConstantSource* source = sources.find(constants[i].data(), constants[i].size());
     KnownFile* file = nullptr;
@@ -69,18 +75,21 @@ std::vector<std::string> constant_digests(const ConstantSources& sources, const 
       }
       if (file->identity.empty()) file = nullptr;
     }
-    if (!file) {
-      out[i] = content_digest(constants[i], true);
-      continue;
-    }
-    const Place place{source->offset + static_cast<uint64_t>(constants[i].data() - source->data), constants[i].size()};
-    const auto at = file->digests.find(place);
-    if (at != file->digests.end()) {
-      out[i] = at->second;
-      continue;
-    }
-    out[i] = content_digest(constants[i], true);
-    file->digests[place] = out[i];
+    if (file)
+      if (const auto at = file->digests.find(place_of(*source, constants[i])); at != file->digests.end()) {
+        out[i] = at->second;
+        continue;
+      }
+    unknown.emplace_back(i, file);
+  }
+  std::vector<std::string_view> contents;
+  for (const auto& [i, file] : unknown) contents.push_back(constants[i]);
+  std::vector<std::string> found = content_digests(contents, true);
+  for (size_t k = 0; k < unknown.size(); ++k) {
+    const auto [i, file] = unknown[k];
+    out[i] = std::move(found[k]);
+    if (!file) continue;
+    file->digests[place_of(*sources.find(constants[i].data(), constants[i].size()), constants[i])] = out[i];
     file->changed = true;
   }
   for (const auto& [source, file] : files) {
