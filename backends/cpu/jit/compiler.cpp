@@ -184,8 +184,8 @@ ModulePtr Compiler::find(const Source& source) const {
 
 namespace {
 
-// As many batches as threads, or more where they would be too long; texts of about the same length in each. A source goes alone when a symbol of
-// its is another's too.
+// As many batches as threads, or a multiple where they would be too long, so that all threads are done at about the same time;
+// texts of about the same length in each. A source goes alone when a symbol of its is another's too.
 std::vector<std::vector<size_t>> batches_of(std::span<const Source> sources, std::vector<size_t> which) {
   std::vector<std::vector<size_t>> out;
   std::vector<size_t> together;
@@ -204,7 +204,8 @@ std::vector<std::vector<size_t>> batches_of(std::span<const Source> sources, std
   std::stable_sort(together.begin(), together.end(),
                    [&](size_t a, size_t b) { return sources[a].text.size() > sources[b].text.size(); });
   const size_t threads = static_cast<size_t>(std::max(1, sdk::host().core->num_threads()));
-  const size_t n = std::min(together.size(), std::max(threads, (together.size() + kBatch - 1) / kBatch));
+  const size_t rounds = (together.size() + kBatch * threads - 1) / (kBatch * threads);
+  const size_t n = std::min(together.size(), rounds * threads);
   std::vector<std::pair<size_t, std::vector<size_t>>> bins(n);  // length, sources
   for (const size_t i : together) {
     auto& bin = *std::min_element(bins.begin(), bins.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
