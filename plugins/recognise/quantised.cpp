@@ -133,6 +133,28 @@ V convolved_with_bias(C c) {
   return c.g.op(c.here(), "add", {convolved(c), bias});
 }
 
+// ---- conv_integer of one position is a product: no columns of a panel of positions go to waste
+bool has_one_position(C c) {
+  const sdk::Type x = c.found["x"].type(), w = c.found["w"].type(), y = c.out().type(), zero = c.found["zw"].type();
+  for (uint32_t d = 2; d < x.rank(); ++d)
+    for (const sdk::Type& t : {x, w, y})
+      if (t.size(static_cast<int>(d)) != 1) return false;
+  for (const int64_t pad : c.n.attr("pad_low").as_ints())
+    if (pad != 0) return false;
+  const bool one_zero =
+      zero.elements() == 1 || (zero.rank() == w.rank() && zero.size(0) == w.size(0) && zero.elements() == w.size(0));
+  return c.n.attr("groups").as_int() == 1 && one_zero;
+}
+V as_product(C c) {
+  const V x = c.found["x"], w = c.found["w"], zero = c.found["zw"];
+  const tsr_dim images = x.type().size(0), channels = x.type().size(1), outputs = w.type().size(0);
+  const int64_t swap[] = {1, 0};
+  const V right = c.g.op(c.here(), "transpose", {shaped(c, w, {outputs, channels})}, {attr_ints("perm", swap)});
+  const V by_column = zero.type().elements() == 1 ? flat(c, zero) : shaped(c, zero, {outputs});
+  const V sums = c.g.op(c.here(), "matmul_integer", {shaped(c, x, {images, channels}), right, c.found["zx"], by_column});
+  return c.g.op(c.here(), "reshape", {sums}, {attr_dims("shape", c.out().type().sizes())});
+}
+
 #define DEQUANTISED(N) \
   "d" N "=[mul(f" N "=cast(i" N "=sub(cast(q" N "), cast(z" N "))), s" N ") | mul(f" N "=cast(i" N "=cast(q" N ")), s" N ")]"
 #define BOTH DEQUANTISED("a") ", " DEQUANTISED("b")
@@ -144,6 +166,7 @@ constexpr Rule kRules[] = {
     {"linear-bias-quantised", "linear(" BOTH ", bias)", applies,    applied_with_bias},
     {"conv-quantised",        "conv(" BOTH ")",         convolves,  convolved},
     {"conv-bias-quantised",   "conv(" BOTH ", bias)",   convolves,  convolved_with_bias},
+    {"conv-integer-product",  "conv_integer(x, w, zx, zw)", has_one_position, as_product},
 };
 // clang-format on
 
