@@ -52,8 +52,16 @@ std::vector<Msg> half(const char* x, const char* y, const char* p, const char* q
           node("Concat", {q, x}, {y}, {attribute("axis", 0)})};
 }
 
+std::vector<Msg> pool(const char* x, const char* y, const char* p,
+                      const char* q) {  // a window that has to fit: an assumption each
+  return {node("Unsqueeze", {x, "axes"}, {p}),
+          node("MaxPool", {p}, {q},
+               {attribute("kernel_shape", std::vector<int64_t>{3}), attribute("pads", std::vector<int64_t>{1, 0})}),
+          node("Squeeze", {q, "axes"}, {y})};
+}
+
 const std::vector<std::pair<const char*, Link>> kChains = {
-    {"slice", slice}, {"split", split}, {"slices", slices}, {"half", half}};
+    {"slice", slice}, {"split", split}, {"slices", slices}, {"half", half}, {"pool", pool}};
 
 std::string chain(Link link, size_t length) {
   std::vector<Msg> nodes;
@@ -65,7 +73,7 @@ std::string chain(Link link, size_t length) {
   }
   return model(graph({std::move(nodes),
                       {numbers("zero", {0}), numbers("one", {1}), numbers("two", {2}), numbers("minus_one", {-1}),
-                       numbers("minus_five", {-5})},
+                       numbers("minus_five", {-5}), numbers("axes", {0, 1})},
                       {value_info("x", kFloat, {"n"})},
                       {Msg().s(1, x)}}),
                18)

@@ -474,6 +474,69 @@ TEST_CASE("sums and products are solved for one symbol") {
   CHECK(s.solve(s.add(s.mul(a, b), a), 0, 22, values, &x) == Solution::kMany);  // on both sides
 }
 
+TEST_CASE("what random assumptions decide holds for every value that keeps them, and goes with them") {
+  std::mt19937 random(31);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  constexpr int64_t kMost = 9;
+  size_t decided = 0;
+  for (int round = 0; round < 200; ++round) {
+    Sizes s;
+    const tsr_dim symbols[] = {s.symbol("a", 0, kMost, false), s.symbol("b", 0, kMost, false)};
+    struct Fact {
+      tsr_relation relation;
+      tsr_dim a, b;
+    };
+    // Few sums of terms, so that many assumptions are on the same one, with both signs.
+    const auto draw = [&]() -> Fact {
+      const int64_t k = below(3) - 1, l = below(3) - 1;
+      tsr_dim d = s.add(s.mul(symbols[0], k), s.mul(symbols[1], l));
+      d = s.add(d, below(9) - 4);
+      static constexpr tsr_relation kRelations[] = {TSR_EQ, TSR_NE, TSR_LT, TSR_LE, TSR_GT, TSR_GE};
+      return {kRelations[below(6)], d, below(5) - 2};
+    };
+    const auto holds = [&](const Fact& f, int64_t a, int64_t b) {
+      const int64_t values[] = {a, b};
+      return Sizes::holds(f.relation, s.evaluate(f.a, values), s.evaluate(f.b, values));
+    };
+    std::vector<Fact> kept;
+    std::vector<std::pair<Sizes::Checkpoint, size_t>> checkpoints;
+    for (int step = 0; step < 12; ++step) {
+      switch (below(4)) {
+        case 0: checkpoints.emplace_back(s.checkpoint(), kept.size()); break;
+        case 1:
+          if (!checkpoints.empty()) {
+            s.restore(checkpoints.back().first);
+            kept.resize(checkpoints.back().second);
+            checkpoints.pop_back();
+          }
+          break;
+        default: {
+          const Fact f = draw();
+          if (s.compare(f.relation, f.a, f.b) == TSR_FALSE) break;
+          s.require(f.relation, f.a, f.b, "random");
+          kept.push_back(f);
+        }
+      }
+      const Fact asked = draw();
+      const tsr_truth truth = s.compare(asked.relation, asked.a, asked.b);
+      if (truth == TSR_UNKNOWN) continue;
+      ++decided;
+      for (int64_t a = 0; a <= kMost; ++a)
+        for (int64_t b = 0; b <= kMost; ++b) {
+          if (!std::all_of(kept.begin(), kept.end(), [&](const Fact& f) { return holds(f, a, b); })) continue;
+          if (holds(asked, a, b) != (truth == TSR_TRUE)) FAIL("a = " << a << ", b = " << b << ", round " << round);
+        }
+    }
+    bool possible = false;  // assumptions of several sums may exclude each other
+    for (int64_t a = 0; a <= kMost; ++a)
+      for (int64_t b = 0; b <= kMost; ++b)
+        possible = possible || std::all_of(kept.begin(), kept.end(), [&](const Fact& f) { return holds(f, a, b); });
+    for (const Fact& f : kept)
+      if (possible) CHECK(s.compare(f.relation, f.a, f.b) == TSR_TRUE);
+  }
+  CHECK(decided > 500);
+}
+
 TEST_CASE("a checkpoint takes back handles, symbols and assumptions") {
   Sizes s;
   const tsr_dim a = s.symbol("a", 0, 100, false);

@@ -133,11 +133,7 @@ void Sizes::observe(uint32_t symbol, int64_t value) {
 
 void Sizes::restore(const Checkpoint& before) {
   while (!divisible_.empty() && divisible_.back() >= before.assumptions) divisible_.pop_back();
-  for (; assumptions_.size() > before.assumptions; assumptions_.pop_back())
-    if (const auto it = by_terms_.find(terms_key(assumptions_.back())); it != by_terms_.end()) {
-      it->second.pop_back();
-      if (it->second.empty()) by_terms_.erase(it);
-    }
+  for (; assumptions_.size() > before.assumptions; assumptions_.pop_back()) forget(assumptions_.back());
   for (; made_.size() > before.made; made_.pop_back()) results_.erase(made_.back());
   for (; exprs_.size() > before.exprs; exprs_.pop_back(), facts_.pop_back()) {
     const tsr_dim_expr& e = exprs_.back();

@@ -164,13 +164,24 @@ class Sizes {
 
   std::vector<tsr_symbol> symbols_;
   std::vector<tsr_dim_expr> exprs_;
-  // The terms of p but its constant, up to sign; "" for a number. Assumptions on p bound every d == c + p and d == c - p.
-  std::string terms_key(const Polynomial& p) const;
-  std::string terms_key(const Assumption& s) const;  // "" when nothing follows from its terms
+  // p == constant + sign * t, where the sum t of its other terms begins with a positive coefficient; `key` stands for t, "" for 0.
+  struct Terms {
+    std::string key;
+    int64_t sign = 1, constant = 0;
+  };
+  Terms terms_of(const Polynomial& p) const;
+  Terms terms_of(const Assumption& s) const;  // without a key when nothing follows from its terms
+  // What assumptions say of a sum of terms. However many there are, a comparison looks at the last state.
+  struct TermFacts {
+    std::vector<Range> states;                       // after each assumption on it
+    std::unordered_map<int64_t, uint32_t> excluded;  // numbers that it is not, with how many assumptions say so
+  };
+  void learn(const Assumption& s);
+  void forget(const Assumption& s);  // the last one that was learnt
 
   std::vector<Assumption> assumptions_;
-  std::unordered_map<std::string, std::vector<uint32_t>> by_terms_;  // terms_key -> assumptions, ascending
-  std::vector<uint32_t> divisible_;                                  // the assumptions of that relation, ascending
+  std::unordered_map<std::string, TermFacts> by_terms_;  // by Terms::key
+  std::vector<uint32_t> divisible_;                      // the assumptions of that relation, ascending
   bool use_assumptions_ = true;
   std::unordered_map<std::string, tsr_dim> by_name_;
   struct Key {

@@ -134,27 +134,57 @@ tsr_truth Sizes::compare(tsr_relation r, tsr_dim a, tsr_dim b) const {
   }
 }
 
-std::string Sizes::terms_key(const Polynomial& p) const {
-  std::string key;
-  uint64_t sign = 0;
-  auto append = [&](uint64_t v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
+Sizes::Terms Sizes::terms_of(const Polynomial& p) const {
+  Terms out;
+  auto append = [&](uint64_t v) { out.key.append(reinterpret_cast<const char*>(&v), sizeof v); };
   for (const auto& [m, c] : p) {
-    if (m.empty()) continue;
-    if (sign == 0) sign = c < 0 ? ~uint64_t{0} : 1;
+    if (m.empty()) {
+      out.constant = c;
+      continue;
+    }
+    if (out.key.empty()) out.sign = c < 0 ? -1 : 1;
     append(m.size());
     for (const tsr_dim atom : m) append(static_cast<uint64_t>(atom));
-    append(sign * static_cast<uint64_t>(c));
+    append(static_cast<uint64_t>(out.sign) * static_cast<uint64_t>(c));
   }
-  return key;
+  return out;
 }
 
-std::string Sizes::terms_key(const Assumption& s) const {
+Sizes::Terms Sizes::terms_of(const Assumption& s) const {
   if (s.relation == TSR_DIVISIBLE) return {};
   try {
-    return terms_key(difference(s.a, s.b));
+    return terms_of(difference(s.a, s.b));
   } catch (const Error&) {  // it overflows, and so would every comparison with it
     return {};
   }
+}
+
+void Sizes::learn(const Assumption& s) {
+  const Terms p = terms_of(s);
+  if (p.key.empty()) return;
+  TermFacts& facts = by_terms_[p.key];
+  Range r = facts.states.empty() ? Range{INT64_MIN, INT64_MAX} : facts.states.back();
+  // constant + sign * t REL 0 says of t that it REL `bound`, the other way round for a negative sign.
+  const int64_t bound = -p.constant * p.sign;
+  const bool less = s.relation == TSR_LT || s.relation == TSR_LE, greater = s.relation == TSR_GT || s.relation == TSR_GE;
+  const int64_t beyond = s.relation == TSR_LT || s.relation == TSR_GT ? 1 : 0;
+  if (s.relation == TSR_EQ || (p.sign > 0 ? less : greater)) r.max = std::min(r.max, saturate(__int128{bound} - beyond));
+  if (s.relation == TSR_EQ || (p.sign > 0 ? greater : less)) r.min = std::max(r.min, saturate(__int128{bound} + beyond));
+  if (s.relation == TSR_NE) ++facts.excluded[bound];
+  facts.states.push_back(r);
+}
+
+void Sizes::forget(const Assumption& s) {
+  const Terms p = terms_of(s);
+  const auto it = by_terms_.find(p.key);
+  if (p.key.empty() || it == by_terms_.end()) return;
+  TermFacts& facts = it->second;
+  if (s.relation == TSR_NE) {
+    const auto at = facts.excluded.find(-p.constant * p.sign);
+    if (--at->second == 0) facts.excluded.erase(at);
+  }
+  facts.states.pop_back();
+  if (facts.states.empty()) by_terms_.erase(it);
 }
 
 tsr_truth Sizes::decide(tsr_relation r, tsr_dim a, tsr_dim b) const {
@@ -165,32 +195,13 @@ tsr_truth Sizes::decide(tsr_relation r, tsr_dim a, tsr_dim b) const {
   Polynomial d = difference(a, b);
   Range range = range_of(d);
   bool nonzero = false;
-  // An assumption p REL 0 bounds d when d == c + p or d == c - p.
-  const auto found = use_assumptions_ ? by_terms_.find(terms_key(d)) : by_terms_.end();
-  const std::vector<uint32_t> none;
-  for (const uint32_t index : found == by_terms_.end() ? none : found->second) {
-    const Assumption& s = assumptions_[index];
-    const Polynomial p = difference(s.a, s.b);
-    for (const int64_t sign : {int64_t{1}, int64_t{-1}}) {
-      Polynomial rest = d;
-      for (const auto& [m, c] : p) accumulate(rest, m, c, sign > 0);
-      if (rest.size() > 1 || (rest.size() == 1 && !rest.begin()->first.empty())) continue;
-      const int64_t c = rest.empty() ? 0 : rest.begin()->second;
-      Range q{INT64_MIN, INT64_MAX};  // of p
-      switch (s.relation) {
-        case TSR_EQ: q = {0, 0}; break;
-        case TSR_LT: q.max = -1; break;
-        case TSR_LE: q.max = 0; break;
-        case TSR_GT: q.min = 1; break;
-        case TSR_GE: q.min = 0; break;
-        case TSR_NE:
-          if (c == 0) nonzero = true;
-          break;
-        case TSR_DIVISIBLE: break;
-      }
-      const Range bound = add_range({c, c}, mul_range(q, {sign, sign}));
+  if (use_assumptions_ && !by_terms_.empty()) {
+    const Terms p = terms_of(d);
+    if (const auto it = p.key.empty() ? by_terms_.end() : by_terms_.find(p.key); it != by_terms_.end()) {
+      const Range bound = add_range({p.constant, p.constant}, mul_range(it->second.states.back(), {p.sign, p.sign}));
       range.min = std::max(range.min, bound.min);
       range.max = std::min(range.max, bound.max);
+      nonzero = it->second.excluded.contains(-p.constant * p.sign);
     }
   }
   switch (r) {
@@ -246,8 +257,7 @@ void Sizes::require(tsr_relation r, tsr_dim a, tsr_dim b, std::string why) {
                   "assumed " + print(a) + " " + kText[r] + " " + print(b) + (why.empty() ? "" : ": " + why));
       assumptions_.push_back({r, a, b, std::move(why), {}});
       if (r == TSR_DIVISIBLE) divisible_.push_back(static_cast<uint32_t>(assumptions_.size() - 1));
-      if (std::string key = terms_key(assumptions_.back()); !key.empty())
-        by_terms_[std::move(key)].push_back(static_cast<uint32_t>(assumptions_.size() - 1));
+      learn(assumptions_.back());
   }
 }
 
