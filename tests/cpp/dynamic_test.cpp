@@ -2,6 +2,7 @@
 // Symbolic numbers and sizes in compiled functions.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include <tessera/tessera.hpp>
 
@@ -293,6 +294,32 @@ TEST_CASE("the pieces of a split vary with the size, and an entry holds for all 
     for (size_t i = 0; i < have.size(); ++i) CHECK(values(have[i]) == values(want[i]));
   }
   CHECK(traced == 4);  // 9 alone, three pieces, four, five
+}
+
+TEST_CASE("random splits of varying sizes give the pieces that they give without a compile") {
+  std::mt19937_64 random(21);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  for (int round = 0; round < 12; ++round) {
+    const int64_t dim = below(2), pieces = 1 + below(5), length = 1 + below(6);
+    const bool chunks = round % 2 == 0;
+    INFO((chunks ? "chunk " : "split ") << (chunks ? pieces : length) << " along " << dim);
+    const auto parts = [=](const Tensor& x) {
+      std::vector<Tensor> out = chunks ? (x + 1).chunk(pieces, dim) : (x + 1).split(length, dim);
+      for (Tensor& part : out) part = part * 2;
+      return out;
+    };
+    auto f = compile(parts);
+    for (int call = 0; call < 8; ++call) {
+      const int64_t rows = 1 + below(12), columns = 1 + below(12);
+      const Tensor x = arange(rows * columns, f32).reshape({rows, columns});
+      const std::vector<Tensor> have = f(x), want = parts(x);
+      REQUIRE(have.size() == want.size());
+      for (size_t i = 0; i < have.size(); ++i) {
+        CHECK(have[i].sizes() == want[i].sizes());
+        CHECK(values(have[i]) == values(want[i]));
+      }
+    }
+  }
 }
 
 TEST_CASE("integers near the lowest number are numbers") {
