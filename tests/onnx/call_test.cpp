@@ -340,6 +340,29 @@ TEST_CASE("a size is broadcast against an expression of it where the call makes 
   }
 }
 
+TEST_CASE("a size that has too few elements for the parts of a Split is refused by its call") {
+  const Folder folder;
+  for (const bool symbolic : {true, false}) {
+    const auto split = [&](int64_t n) {
+      const e::Model f = open_model(
+          folder, model(graph({{node("Split", {"x"}, {"a", "b", "c"}, {attribute("num_outputs", 3)})},
+                               {},
+                               {symbolic ? value_info("x", kFloat, {"n"}) : value_info("x", kFloat, {n})},
+                               {value_info("a", kFloat, {}), value_info("b", kFloat, {}), value_info("c", kFloat, {})}}),
+                        18)
+                      .bytes());
+      std::vector<int64_t> out;
+      for (const e::Tensor& t : f(std::vector{zeros({n})})) out.push_back(t.elements());
+      return out;
+    };
+    CHECK(split(7) == std::vector<int64_t>{3, 3, 1});
+    CHECK(split(2) == std::vector<int64_t>{1, 1, 0});
+    CHECK(split(0) == std::vector<int64_t>{0, 0, 0});
+    CHECK_THROWS_WITH(split(1), symbolic ? Catch::Contains("TSR-T026") && Catch::Contains("Split")
+                                         : Catch::Contains("TSR-X009") && Catch::Contains("3 parts of 1"));
+  }
+}
+
 TEST_CASE("a call that no graph of the model takes is refused in the words of the general one") {
   const Folder folder;
   // A reflection by 3 wants more than 3 elements; two inputs of one size have to agree.

@@ -145,6 +145,11 @@ void split(Op& op) {
       sizes.push_back(each);
       left = b.sub(left, each);
     }
+    if (Build::is_number(left))
+      op.expect(left >= 0,
+                "a size of " + std::to_string(n) + " has no " + std::to_string(parts) + " parts of " + std::to_string(each));
+    else if (parts > 2)
+      b.graph().require(TSR_GE, left, 0, "the last part of Split is what the others leave");
     sizes.push_back(left);
   }
   op.expect(sizes.size() == outputs, std::to_string(sizes.size()) + " sizes for " + std::to_string(outputs) + " outputs");
