@@ -15,6 +15,7 @@
 #include <random>
 #include <sstream>
 
+#include <tessera/embed.hpp>
 #include <tessera/tessera.hpp>
 
 using namespace tessera;
@@ -23,8 +24,7 @@ using Json = nlohmann::json;
 
 namespace {
 
-const Context& bucketed() {
-  static const Context context = Context::from_text(R"(
+constexpr const char* kConfig = R"(
 name = "bucketed"
 [plugins]
 load = ["tessera.opset.standard", "tessera.frontend.text", "tessera.frontend.cpp", "tessera.pass.bucket", "tessera.pass.canonicalize",
@@ -37,7 +37,10 @@ order = ["eager"]
 recompile_limit = 1000
 [bucket]
 buckets = ["4", "8", "16"]
-)");
+)";
+
+const Context& bucketed() {
+  static const Context context = Context::from_text(kConfig);
   return context;
 }
 
@@ -124,6 +127,26 @@ Checked check(const Function& f, uint64_t seed, std::vector<std::string> options
 const std::vector<std::string> kReorder = {"bucket.reorder_sums=true"};
 
 }  // namespace
+
+TEST_CASE("a model from a file is compiled for the bucket of its hint, and refuses other sizes without a compile") {
+  embed::ContextOptions options;
+  options.config_text = kConfig;
+  const embed::Context context(options);
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("tessera_bucket_" + std::to_string(getpid()) + ".tsr");
+  std::ofstream(path)
+      << "graph @g(%x: f32[s0, 3]) -> (f32[s0, 3]) symbols { s0: 2..64 hint 5 } { %y = exp %x %z = cumsum %y {axis = 0} "
+         "return %z }";
+  const embed::Model f(context, path.string());
+  const auto rows = [&](int64_t n) {
+    return f(std::vector{embed::Tensor::create(TSR_F32, std::vector<int64_t>{n, 3})})[0].elements();
+  };
+  CHECK(rows(6) == 18);
+  for (int i = 0; i < 2; ++i) CHECK_THROWS_WITH(rows(9), Contains("TSR-T026") && Contains("bucket 5..8"));
+  CHECK(rows(7) == 21);
+  CHECK(Json::parse(f.describe())["misses"] == 1);
+  std::filesystem::remove(path);
+}
 
 TEST_CASE("one entry serves a bucket, and the results are the same") {
   // 0 and 1 are numbers; then 2..4, 5..8, 9..16, and what is larger than every bucket.

@@ -50,6 +50,10 @@ std::vector<ModelArgument> ModelSource::arguments(const tsr_arg* args) const {
   return out;
 }
 
+bool ModelSource::has_one_graph_for(const tsr_arg* args) const {
+  return complete_ && fit_of(*declared_, arguments(args)) != CallFit::kContradicts;
+}
+
 ImportedModel ModelSource::import_for(const tsr_arg* args) const {
   std::vector<ModelArgument> arguments = this->arguments(args);
   const CallFit fit = fit_of(*declared_, arguments);
@@ -139,8 +143,10 @@ bool Callable::made_for_fixed(const Entry& e, const tsr_arg* args) const {
 }
 
 bool Callable::made_for(const Entry& e, const tsr_arg* args) const {
-  // What it assumes may be no assumption of another graph for these arguments: of another branch, or with numbers for sizes.
-  return made_for_fixed(e, args) && fit_of(e.executable->graph(), model_->arguments(args)) != CallFit::kContradicts;
+  // What it assumes may be no assumption of another graph for these arguments: of another branch, or with numbers for sizes. It is
+  // one of every graph when a pass has made it.
+  return made_for_fixed(e, args) &&
+         (fit_of(e.executable->graph(), model_->arguments(args)) != CallFit::kContradicts || model_->has_one_graph_for(args));
 }
 
 std::shared_ptr<Executable> Callable::made_for_values(const tsr_arg* args) const {

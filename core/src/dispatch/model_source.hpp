@@ -26,6 +26,7 @@ class ModelSource {
   const Graph& inputs() const { return *declared_; }
   const std::vector<std::string>& names() const { return names_; }
   std::vector<ModelArgument> arguments(const tsr_arg* args) const;  // of a call: one tensor per input
+  bool has_one_graph_for(const tsr_arg* args) const;  // what the file alone says is the model for such a call, too
   // The model for a call with these arguments, one per input.
   ImportedModel import_for(const tsr_arg* args) const;
 
