@@ -6,7 +6,7 @@
 A model grows node by node: an operator is drawn, its operands among the values so far, its attributes at random; the reference
 evaluates it, and what it refuses or what grows without bound is left out. In every second model the sizes of the inputs are
 symbolic, equal ones under one name, and the model runs at three more sets of sizes too where the reference can, small ones
-among them. What jumps (Floor, comparisons, ArgMax) reads exact values only: fractions that additions and products keep. Needs
+among them. A third of the files hold their nodes in any order. What jumps (Floor, comparisons, ArgMax) reads exact values only: fractions that additions and products keep. Needs
 onnx and numpy from PyPI.
 """
 
@@ -159,6 +159,13 @@ class Model:
         ]
         graph = helper.make_graph(self.nodes, "random", infos, outs, self.constants)
         self.proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=9)
+        # As some converters write it: the nodes in any order. The reference wants a topological one.
+        self.shuffled = onnx.ModelProto()
+        self.shuffled.CopyFrom(self.proto)
+        if self.n(0, 2) == 0:
+            order = self.r.permutation(len(self.nodes))
+            del self.shuffled.graph.node[:]
+            self.shuffled.graph.node.extend(self.nodes[i] for i in order)
         self.feeds = [{v.name: v.data for v in self.inputs}]
         if self.symbolic and names:
             # Other sizes; and twice sizes of which some are 1, where things broadcast and vanish.
@@ -585,7 +592,7 @@ def check(model, tool, config, keep, index):
             continue
         calls += 1
         try:
-            wrong = difference(command.run(model.proto, feeds), want)
+            wrong = difference(command.run(model.shuffled, feeds), want)
         except Refused as e:
             wrong = str(e)
             if k > 1:  # the reference is lax where sizes are 1 (a reflection, channels): is it the sizes being symbols?
@@ -597,7 +604,7 @@ def check(model, tool, config, keep, index):
         if wrong:
             if keep:
                 os.makedirs(keep, exist_ok=True)
-                onnx.save(model.proto, os.path.join(keep, f"{index}.onnx"))
+                onnx.save(model.shuffled, os.path.join(keep, f"{index}.onnx"))
                 np.savez(os.path.join(keep, f"{index}_{k}.npz"), **feeds)
             return calls, f"{', '.join(n.op_type for n in model.nodes)}; call {k}: {wrong}"
     return calls, None
