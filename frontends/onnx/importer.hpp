@@ -61,8 +61,8 @@ class Importer {
   tsr_id captured_from(tsr_id value) const;
   const TypeProto* declared(std::string_view name) const;
   tsr_dim declared_dim(const TypeProto::Dim& d) const;  // -1: not known
-  // The value that a size has in the call which the model is imported for, where the caller lets what depends on it be decided by
-  // that, under an assumption.
+  // The value that a size has in the call which the model is imported for, where the caller lets what depends on it be decided
+  // by that, under an assumption.
   std::optional<int64_t> size_in_call(tsr_dim d) const;
   Tensors& tensors() { return tensors_; }
   const std::string& path() const { return path_; }

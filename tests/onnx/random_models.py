@@ -3,11 +3,11 @@
 
     python random_models.py TESSERA [--configs eager,cpu] [--models N] [--seed N] [--only K] [--keep DIR] [--jobs N]
 
-A model grows node by node: an operator is drawn, its operands among the values so far, its attributes at random; the reference
-evaluates it, and what it refuses or what grows without bound is left out. In every second model the sizes of the inputs are
-symbolic, equal ones under one name, and the model runs at three more sets of sizes too where the reference can, small ones
-among them. A third of the files hold their nodes in any order. What jumps (Floor, comparisons, ArgMax) reads exact values only: fractions that additions and products keep. Needs
-onnx and numpy from PyPI.
+A model grows node by node: an operator is drawn, its operands among the values so far, its attributes at random; the
+reference evaluates it, and what it refuses or what grows without bound is left out. In every second model the sizes of the
+inputs are symbolic, equal ones under one name, and the model runs at three more sets of sizes too where the reference can,
+small ones among them. A third of the files hold their nodes in any order. What jumps (Floor, comparisons, ArgMax) reads exact
+values only: fractions that additions and products keep. Needs onnx and numpy from PyPI.
 """
 
 import argparse

@@ -275,9 +275,9 @@ typedef struct tsr_api {
   /* As graph_load, for a call whose arguments these are, by the names of the model's inputs; one without data says its type
    * only. What the import has to know of them is fixed in the graph: the value of an input that shapes are computed from (it
    * becomes a constant), how sizes compare where that decides between branches, and sizes that contradict what the graph would
-   * assume of them (they become numbers). Where the arguments do not say enough, *out is NULL, and *inputs a graph of the inputs
-   * that the file declares. *report, which may be NULL: what was fixed, what is assumed, and which inputs lack something, as
-   * JSON. */
+   * assume of them (they become numbers). Where the arguments do not say enough, *out is NULL, and *inputs a graph of the
+   * inputs that the file declares. *report, which may be NULL: what was fixed, what is assumed, and which inputs lack
+   * something, as JSON. */
   tsr_error* (*graph_load_for)(tsr_context*, const char* path, const tsr_binding* arguments, size_t count, size_t stride,
                                tsr_graph** out, tsr_graph** inputs, char** report);
   /* A model file as a callable: `call` takes one tensor per input, in the order of *inputs (may be NULL), a graph of the inputs

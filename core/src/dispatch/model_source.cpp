@@ -143,8 +143,8 @@ bool Callable::made_for_fixed(const Entry& e, const tsr_arg* args) const {
 }
 
 bool Callable::made_for(const Entry& e, const tsr_arg* args) const {
-  // What it assumes may be no assumption of another graph for these arguments: of another branch, or with numbers for sizes. It is
-  // one of every graph when a pass has made it.
+  // What it assumes may be no assumption of another graph for these arguments: of another branch, or with numbers for sizes.
+  // It is one of every graph when a pass has made it.
   return made_for_fixed(e, args) &&
          (fit_of(e.executable->graph(), model_->arguments(args)) != CallFit::kContradicts || model_->has_one_graph_for(args));
 }

@@ -16,8 +16,8 @@ namespace tessera::core {
 
 class ImportCall {
  public:
-  // Sizes as tsr_graph_api.bound_type gives them: a number, or of a size that stays a symbol `kOpen`, or this of its value in the
-  // call, by which the import may decide what depends on it, under an assumption.
+  // Sizes as tsr_graph_api.bound_type gives them: a number; or `kOpen` for a size that stays a symbol; or open_with() its value
+  // in the call, by which the import may decide what depends on it, under an assumption.
   static constexpr tsr_dim kOpen = -1;
   static tsr_dim open_with(int64_t value) { return -2 - value; }
 

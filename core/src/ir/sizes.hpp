@@ -164,7 +164,8 @@ class Sizes {
 
   std::vector<tsr_symbol> symbols_;
   std::vector<tsr_dim_expr> exprs_;
-  // p == constant + sign * t, where the sum t of its other terms begins with a positive coefficient; `key` stands for t, "" for 0.
+  // p == constant + sign * t, where the sum t of its other terms begins with a positive coefficient; `key` stands for t, "" for
+  // no terms.
   struct Terms {
     std::string key;
     int64_t sign = 1, constant = 0;

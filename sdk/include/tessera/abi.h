@@ -387,9 +387,9 @@ typedef struct tsr_graph_api {
    * with that fixed: see tsr_api.graph_load_for. */
   void (*need_input)(tsr_graph*, const char* name, uint32_t what); /* TSR_NEED_RANK, TSR_NEED_VALUE */
   void (*need_size)(tsr_graph*, tsr_dim size);                     /* the value of each symbol in it */
-  /* What the caller has fixed of the type of the input of this name: its rank and some sizes. A negative size is open: a symbol. -1 says
-   * no more; -2 - n that it is n in the call, by which the frontend may decide what depends on it (a branch), if it requires the
-   * relation that it goes by (dim_require). NULL: nothing. */
+  /* What the caller has fixed of the type of the input of this name: its rank and some sizes. A negative size is open: a
+   * symbol. -1 says no more; -2 - n that it is n in the call, by which the frontend may decide what depends on it (a branch),
+   * if it requires the relation that it goes by (dim_require). NULL: nothing. */
   const tsr_type* (*bound_type)(tsr_graph*, const char* name);
   /* How many assumptions dim_require and inference have recorded; and to forget those after the first `count`, once the nodes
    * that were made since are erased. */
