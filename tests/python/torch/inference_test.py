@@ -80,6 +80,20 @@ class Inference(unittest.TestCase):
             self.assertEqual((found.shape, found.stride()), ((n, 2, 2), (1, n, 3)))
         self.assertEqual([len(g.refusals) for g in pytorch.REPORT.graphs], [0])
 
+    def test_numbers_that_python_computes(self):
+        def f(x, start, scale):
+            n = x.shape[0]
+            return x[start:] * (n * 0.3), torch.roll(x, n // 2, 0), x.new_ones(int(n * 1.7)) + scale
+
+        g = compiled(f, dynamic=True)
+        for n, start, scale in ((4, 1, 0.5), (9, 2, 1.5), (6, -2, 2.5), (7, -3, 0.25)):
+            x = torch.randn(n, 5)
+            for a, b in zip(g(x, start, scale), f(x, start, scale)):
+                torch.testing.assert_close(a, b)
+        self.assertEqual([r.op for g in pytorch.REPORT.graphs for r in g.refusals], [])
+        self.assertLessEqual(len(pytorch.REPORT.graphs), 2)  # one for either sign of the start
+        self.assertEqual(pytorch.REPORT.calls, {})
+
     def test_channels_last(self):
         conv = nn.Conv2d(3, 8, 3, padding=1).to(memory_format=torch.channels_last)
         found, expected = self.same(lambda x: F.relu(conv(x)), torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last))

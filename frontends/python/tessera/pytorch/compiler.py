@@ -63,7 +63,7 @@ class CompiledRegion:
             bare = {d.node.expr for n in region.inputs for d in n.meta["val"].shape if isinstance(d, torch.SymInt)}
             self.carried = list(e.numbers)
             for s, size in e.symbols.items():
-                if s not in bare:
+                if s not in bare and s not in e.made:
                     builder.input(f"size_{len(self.carried)}", _core.dtypes["bool"], [size], 1)
                     self.carried.append((s, None))
             builder.outputs(results)
@@ -115,6 +115,10 @@ class CompiledRegion:
 
         for node in self.region.nodes:
             env[node] = node.target(*map_arg(node.args, argument), **map_arg(node.kwargs, argument))
+            if is_tensor(node.meta["val"]):
+                for k, d in enumerate(node.meta["val"].shape):
+                    if isinstance(d, torch.SymInt) and d.node.expr.is_Symbol:
+                        values.setdefault(d.node.expr, env[node].shape[k])
         results = []
         for n, view in zip(self.outputs, self.views):  # as the executable would give them: the view comes after
             results.append(view.undo(env[n]) if view is not None else env[n])
@@ -163,6 +167,11 @@ def arranged(e, value, fake):
     if fake.dim() == 0 or is_dense(fake):
         return value, None
     strides = hints(fake.stride())
+    if strides is None:  # sizes depend on data
+        order = list(reversed(range(fake.dim())))
+        if not is_dense(fake, order):
+            raise Unsupported("a result whose size depends on data, and whose elements do not lie side by side")
+        return e("transpose", value, perm=order), Permuted(order)
     order = sorted(range(fake.dim()), key=lambda k: (-strides[k], k))
     if not is_dense(fake, order):
         return value, Strided(*([_number_or_expression(s) for s in of] for of in (fake.shape, fake.stride())))

@@ -24,6 +24,8 @@ DTYPES = {
     torch.uint32: "u32",
     torch.uint64: "u64",
     torch.bool: "bool",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
 }
 NUMBERS = {torch_dtype: _core.dtypes[name] for torch_dtype, name in DTYPES.items()}
 FROM_NUMBER = {number: torch_dtype for torch_dtype, number in NUMBERS.items()}
@@ -104,6 +106,7 @@ class Value:
 class Emitter:
     def __init__(self, builder, records, shape_env):
         self.builder, self.records, self.shape_env = builder, records, shape_env
+        self.made = set()  # symbols of sizes that depend on data, which a node of the graph makes
         self.symbols = {}  # sympy symbol, or expression that Python computes -> size
         self.numbers = {}  # (sympy expression, dtype) -> Value: 0-d inputs that Python computes
         self._expressions = {}  # symbolic size -> sympy expression
@@ -132,6 +135,10 @@ class Emitter:
         if e.is_Symbol:
             if e not in self.symbols:
                 bounds = self._bounds(e)
+                if e.is_integer and bounds is not None and bounds.upper < 0:  # what is a size is its negative
+                    if -e not in self.symbols:
+                        self.symbols[-e] = self._symbol(-e, f"x{len(self.symbols)}")
+                    return self.builder.dim(_SUB, 0, self.symbols[-e])
                 if not e.is_integer or (bounds is not None and bounds.lower < 0):
                     raise _Opaque
                 self.symbols[e] = self._symbol(e, str(e))
@@ -221,6 +228,9 @@ class Emitter:
     def mul(self, a, b):
         return self.builder.dim(_MUL, a, b) if is_symbolic(a) or is_symbolic(b) else a * b
 
+    def floor_div(self, a, b):
+        return self.builder.dim(_FLOORDIV, a, b) if is_symbolic(a) or is_symbolic(b) else a // b
+
     def known(self, relation, a, b):
         """Whether a relation holds for all sizes: True, False, or None when it depends on them."""
         return self.builder.known(relation, a, b)
@@ -281,8 +291,8 @@ class Emitter:
             raise Unsupported("a symbolic bool")
         if isinstance(value, complex):
             raise Unsupported("a complex number")
-        if dtype not in DTYPES:
-            raise Unsupported(f"dtype {dtype}")
+        if dtype not in DTYPES or dtype.is_complex:
+            raise Unsupported(f"a number of dtype {dtype}")
         return self.constant(dtype, [], scalar_bytes(value, dtype))
 
     def number(self, expression, dtype):
@@ -310,12 +320,22 @@ class Emitter:
     def broadcast(self, x, sizes):
         return x if list(sizes) == x.sizes else self("broadcast_to", x, shape=list(sizes))
 
+    def _learn(self, mine, theirs):
+        """Takes a size that a node makes of data for the symbol that PyTorch has given it."""
+        if isinstance(theirs, torch.SymInt) and is_symbolic(mine):
+            s = theirs.node.expr
+            if s.is_Symbol and s not in self.symbols and self._is_unbacked(s):
+                self.symbols[s] = mine
+                self.made.add(s)
+
     def same(self, x, fake):
         """Whether x has the type that PyTorch gives it, for all sizes; "" or what differs."""
         if x.dtype != fake.dtype:
             return f"its dtype would be {x.dtype}, not {fake.dtype}"
         if x.rank != fake.dim():
             return f"its rank would be {x.rank}, not {fake.dim()}"
+        for mine, theirs in zip(x.sizes, fake.shape):
+            self._learn(mine, theirs)
         for k, (mine, theirs) in enumerate(zip(x.sizes, self.sizes(fake.shape))):
             if mine != theirs and self.known(EQ, mine, theirs) is not True:
                 return f"its size at index {k} is not provably {fake.shape[k]}"

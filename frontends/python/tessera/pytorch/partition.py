@@ -17,7 +17,7 @@ from torch.fx.node import Node, map_arg
 
 from .. import _core
 from .emit import NUMBERS, Emitter, Unsupported, Value
-from .ops import NOT_TAKEN, TABLE
+from .ops import NOT_TAKEN, TABLE, TAKE_COMPLEX
 
 
 @dataclass
@@ -75,10 +75,11 @@ def hints(sizes):
 
 
 def is_dense(fake, order=None):
-    """Whether a tensor lies dense and row-major in the first call; with an order of dimensions, as that lays them out."""
+    """Whether a tensor lies dense and row-major in the first call; with an order of dimensions, as that lays them out. Sizes that
+    depend on data are compared as expressions."""
     sizes, strides = hints(fake.shape), hints(fake.stride())
     if sizes is None or strides is None:
-        return True  # a size that depends on data: made by an operator, which makes them dense
+        sizes, strides = ([s.node.expr if isinstance(s, torch.SymInt) else s for s in of] for of in (fake.shape, fake.stride()))
     expected = 1
     for k in reversed(order if order is not None else range(len(sizes))):
         if sizes[k] == 0:
@@ -89,7 +90,7 @@ def is_dense(fake, order=None):
     return True
 
 
-def _plain_tensor(v):
+def _plain_tensor(v, may_be_complex):
     """Why a tensor is not one of ours: "" when it is."""
     if v.layout != torch.strided:
         return f"a tensor of layout {v.layout}"
@@ -97,6 +98,10 @@ def _plain_tensor(v):
         return "a quantized tensor"
     if v.dtype not in NUMBERS:
         return f"dtype {v.dtype}"
+    if v.dtype.is_complex and not may_be_complex:
+        return f"dtype {v.dtype}"
+    if v.is_conj() or v.is_neg():
+        return "a tensor whose conjugate or negative is taken by who reads it"
     if v.device.type != "cpu":
         return f"a tensor on {v.device}"
     return ""
@@ -167,7 +172,7 @@ class Partitioner:
         for v in [*outs, *[n.meta["val"] for n in ins]]:
             if not is_tensor(v):
                 return "a result that is no tensor"
-            if why := _plain_tensor(v):
+            if why := _plain_tensor(v, name_of(node.target) in TAKE_COMPLEX):
                 return why
         used = None
         if isinstance(fake, (list, tuple)):

@@ -8,8 +8,9 @@ stays with ATen. The caller compares the types of what comes out with `out`, so 
 show.
 """
 
-from . import creation, elementwise, indexing, networks, reductions, shapes, special
+from . import bags, complexes, creation, distances, elementwise, indexing, networks, norms, reductions, shapes, special
+from .complexes import TAKE_COMPLEX
 from .not_taken import NOT_TAKEN
 from .table import TABLE
 
-__all__ = ["NOT_TAKEN", "TABLE"]
+__all__ = ["NOT_TAKEN", "TABLE", "TAKE_COMPLEX"]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elementwise operators of one, two and three operands."""
 
+import math
+
 import torch
 
 from ..emit import HALVES, Unsupported, Value
@@ -43,7 +45,7 @@ FLOAT_UNARY = {
     "selu": "selu",
 }
 # In the dtype that comes.
-PLAIN_UNARY = {"neg": "neg", "sign": "sign", "sgn": "sign", "bitwise_not": "bitwise_not", "relu": "relu"}
+PLAIN_UNARY = {"neg": "neg", "bitwise_not": "bitwise_not", "relu": "relu"}
 # Integers stay as they are.
 ROUNDING = {"ceil": "ceil", "floor": "floor", "round": "round", "trunc": "trunc"}
 
@@ -58,6 +60,40 @@ def _register_unary():
 
 
 _register_unary()
+
+
+for _aten in ("sign", "sgn"):
+    TABLE[f"aten.{_aten}.default"] = lambda e, out, x: x if x.dtype == torch.bool else e("sign", x)
+
+
+@lowers("aten.angle.default")
+def _angle(e, out, x):
+    """0 or pi, and NaN of NaN."""
+    y = e.cast(x, out.dtype)
+    turned = e("select", e("lt", y, 0), e.scalar(math.pi, out.dtype), e.scalar(0, out.dtype))
+    return e("select", e("ne", y, y), y, turned)
+
+
+# Of floats: bits as integers, bits of the fraction, the exponent's bias less one.
+_FLOATS = {torch.float32: (torch.int32, 23, 126), torch.float64: (torch.int64, 52, 1022)}
+
+
+@lowers("aten.frexp.Tensor")
+def _frexp(e, out, x):
+    dtype = torch.float32 if x.dtype in HALVES else x.dtype
+    ints, fraction, bias = _FLOATS[dtype]
+    y = e.cast(x, dtype)
+    tiny = e("lt", e("abs", y), torch.finfo(dtype).tiny)
+    shift = 2 * fraction
+    bits = e("bitcast", e("select", tiny, e("mul", y, 2.0**shift), y), dtype=ints)
+    width = (1 << (8 if fraction == 23 else 11)) - 1
+    exponent = e("sub", e("bitwise_and", e("shift_right", bits, fraction), width), bias)
+    exponent = e("select", tiny, e("sub", exponent, shift), exponent)
+    mask = ~(width << fraction)
+    mantissa = e("bitcast", e("bitwise_or", e("bitwise_and", bits, mask), bias << fraction), dtype=dtype)
+    plain = e("logical_and", e("is_finite", y), e("ne", y, 0))
+    exponent = e("select", plain, exponent, e.scalar(0, ints))
+    return [e.cast(e("select", plain, mantissa, y), out[0].dtype), e.cast(exponent, out[1].dtype)]
 
 
 @lowers("aten.abs.default")
@@ -212,6 +248,14 @@ for _aten, _op in (
     ("nextafter", "nextafter"),
 ):
     TABLE[f"aten.{_aten}.default"] = lambda e, out, a, b, op=_op: binary(e, op, a, b, out.dtype, out.dtype)
+
+
+def _lower_without_nan(op, of_integers):
+    return lambda e, out, a, b: binary(e, op if out.dtype.is_floating_point else of_integers, a, b, out.dtype, out.dtype)
+
+
+TABLE["aten.fmax.default"] = _lower_without_nan("fmax", "maximum")
+TABLE["aten.fmin.default"] = _lower_without_nan("fmin", "minimum")
 for _overload in ("Tensor", "Scalar"):
     TABLE[f"aten.copysign.{_overload}"] = lambda e, out, a, b: binary(e, "copysign", a, b, out.dtype)
 
@@ -333,7 +377,12 @@ def _signbit(e, out, x):
 
 def _lower_running(op):
     def lower(e, out, x, dim):
-        return e.ops(op, x, axis=axis_of(dim, x.rank)) if x.rank else [x, e.scalar(0, torch.int64)]
+        if x.rank == 0:
+            return [x, e.scalar(0, torch.int64)]
+        if x.dtype == torch.bool:
+            values, indices = e.ops(op, e.cast(x, torch.uint8), axis=axis_of(dim, x.rank))
+            return [e.cast(values, torch.bool), indices]
+        return e.ops(op, x, axis=axis_of(dim, x.rank))
 
     return lower
 

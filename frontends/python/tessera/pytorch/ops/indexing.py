@@ -5,9 +5,9 @@ import math
 
 import torch
 
-from ..emit import HALVES, Unsupported, Value, is_symbolic
+from ..emit import GE, HALVES, Unsupported, Value, is_symbolic
 from .shapes import index_of, place_of
-from .table import axis_of, broadcast_shape, lowers, number, operand, wrapped
+from .table import axis_of, broadcast_shape, lowers, number, operand, product, truth, wrapped
 
 
 @lowers("aten.embedding.default")
@@ -28,6 +28,8 @@ def _index_select(e, out, x, dim, index):
 
 @lowers("aten.gather.default")
 def _gather(e, out, x, dim, index, sparse_grad=False):
+    if 0 in index.sizes:
+        return e("full", e.scalar(0, x.dtype), shape=index.sizes)
     if x.rank == 0 or index.rank == 0:
         raise Unsupported("gather of a 0-d tensor")
     if index.dtype not in (torch.int32, torch.int64):
@@ -43,6 +45,8 @@ def _take_along_dim(e, out, x, index, dim=None):
 @lowers("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def _index(e, out, x, indices):
     places = [k for k, i in enumerate(indices) if i is not None]
+    if places == [0] and indices[0].dtype == torch.bool and indices[0].rank and indices[0].sizes == x.sizes[: indices[0].rank]:
+        return e("gather_nd", x, e("nonzero", indices[0]))
     if not places or any(indices[k].dtype == torch.bool or indices[k].dtype == torch.uint8 for k in places):
         raise Unsupported("an index that is a mask")
     if places != list(range(places[0], places[-1] + 1)):
@@ -77,12 +81,14 @@ def _index_put(e, out, x, indices, values, accumulate=False):
         and (places[0] == 0)
     ):
         return e("select", indices[0], e("add", x, values) if accumulate else values, x)  # a mask and a number
+    if places == [0] and indices[0].dtype == torch.bool:
+        return _put_by_mask(e, x, indices[0], values, accumulate)
     if not places or any(indices[k].dtype in (torch.bool, torch.uint8) for k in places):
         raise Unsupported("an index that is a mask")
     if places != list(range(places[0], places[0] + len(places))):
         raise Unsupported("index tensors that are not adjacent")
     if accumulate and x.dtype in HALVES:
-        raise Unsupported("sums of halves by an index, which PyTorch rounds in another order")
+        return e.cast(_index_put(e, out, e.cast(x, torch.float32), indices, e.cast(values, torch.float32), True), x.dtype)
     if x.rank == 0:
         raise Unsupported("an index into a 0-d tensor")
     tuples = _index_tuples(e, x, indices, places)
@@ -97,6 +103,100 @@ def _index_put(e, out, x, indices, values, accumulate=False):
     moved = list(range(first, first + rank)) + before + list(range(first + rank, first + rank + len(behind)))
     y = e("scatter_nd", e("transpose", x, perm=perm), tuples, e("transpose", values, perm=moved), reduction=reduction)
     return e("transpose", y, perm=[perm.index(k) for k in range(x.rank)])
+
+
+def _put_by_mask(e, x, mask, values, accumulate):
+    """One value, or one slice, for all that a mask over the leading dimensions chooses."""
+    trailing = x.rank - mask.rank
+    if mask.sizes != x.sizes[: mask.rank] or values.rank > trailing + 1 or (values.rank > trailing and values.sizes[0] != 1):
+        raise Unsupported("several values by a mask")
+    if values.rank > trailing:
+        values = e("squeeze", values, axes=[0])
+    mask = e.reshape(mask, mask.sizes + [1] * trailing)
+    if accumulate:
+        values = e("logical_or" if x.dtype == torch.bool else "add", x, values)
+    return e("select", mask, values, x)
+
+
+@lowers("aten.put.default")
+def _put(e, out, x, index, source, accumulate=False):
+    n = product(e, x.sizes)
+    places = product(e, index.sizes)
+    index = e.reshape(wrapped(e, index, n), [places])
+    y = _scattered(e, e.reshape(x, [n]), 0, index, e.reshape(source, [places]), "add" if accumulate else "none")
+    return e.reshape(y, x.sizes)
+
+
+@lowers("aten.masked_scatter.default")
+def _masked_scatter(e, out, x, mask, source):
+    n = product(e, source.sizes)
+    if e.known(GE, n, 1) is not True:
+        raise Unsupported("masked_scatter from what may be empty")
+    sizes = e.sizes(out.shape)
+    mask, total = e.broadcast(mask, sizes), product(e, sizes)
+    flat = e.reshape(mask, [total])
+    place = e("sub", e("cumsum", e.cast(flat, torch.int64), axis=0), 1)  # beyond the source is an error, as in PyTorch
+    taken = e("gather", e.reshape(source, [n]), e("select", flat, place, e.scalar(0, torch.int64)), axis=0)
+    return e("select", mask, e.reshape(taken, sizes), e.broadcast(x, sizes))
+
+
+@lowers("aten.nonzero_static.default")
+def _nonzero_static(e, out, x, *, size, fill_value=-1):
+    size, fill_value, n = number(size), number(fill_value), product(e, x.sizes)
+    if x.rank == 0 or size == 0 or n == 0:
+        return e("full", e.scalar(fill_value, torch.int64), shape=[size, x.rank])
+    # The k-th element that is not zero writes its place at k; all others, and those past the end, write behind it.
+    found = e.reshape(truth(e, x), [n])
+    rank = e("sub", e("cumsum", e.cast(found, torch.int64), axis=0), 1)
+    target = e("minimum", e("select", found, rank, e.scalar(size, torch.int64)), size)
+    empty = e("full", e.scalar(-1, torch.int64), shape=[size + 1])
+    places = e("scatter", empty, target, e("iota", shape=[n], axis=0, dtype=torch.int64), axis=0)
+    places = e("slice", places, starts=[0], limits=[size], strides=[1])
+    missing, columns = e("lt", places, 0), []
+    for s in reversed(x.sizes):
+        s = e.scalar(s, torch.int64) if not is_symbolic(s) else e("dim_value", value=s)
+        column = e("remainder", places, s)
+        columns.insert(0, e("select", missing, e.scalar(fill_value, torch.int64), column))
+        places = e("floor_div", places, s)
+    return e("stack", *columns, axis=1)
+
+
+@lowers("aten.nonzero.default")
+def _nonzero(e, out, x):
+    if x.rank == 0:  # no or one tuple of no indices
+        y = e("nonzero", e.reshape(x, [1]))
+        return e("slice", y, starts=[0, 0], limits=[y.sizes[0], 0], strides=[1, 1])
+    return e("nonzero", x)
+
+
+@lowers("aten.masked_select.default")
+def _masked_select(e, out, x, mask):
+    return e("masked_select", x, mask)
+
+
+@lowers("aten._unique2.default")
+def _unique(e, out, x, sorted=True, return_inverse=False, return_counts=False):
+    values, _, inverse, counts = e.ops("unique", x)
+    return [values, inverse if return_inverse else None, counts if return_counts else None]
+
+
+@lowers("aten.unique_consecutive.default")
+def _unique_consecutive(e, out, x, return_inverse=False, return_counts=False, dim=None):
+    n = product(e, x.sizes)
+    if dim is not None or e.known(GE, n, 1) is not True:
+        raise Unsupported("runs of what may be empty, or along a dimension")
+    flat = e.reshape(x, [n])
+
+    def part(start, limit):
+        return e("slice", flat, starts=[start], limits=[limit], strides=[1])
+
+    first = e("full", e.scalar(True, torch.bool), shape=[1])
+    starts = e("concat", first, e("ne", part(1, n), part(0, e.sub(n, 1))), axis=0) if n != 1 else first
+    values = e("masked_select", flat, starts)
+    run = e("sub", e("cumsum", e.cast(starts, torch.int64), axis=0), 1)
+    none = e("full", e.scalar(0, torch.int64), shape=values.sizes)
+    counts = e("scatter", none, run, e("full", e.scalar(1, torch.int64), shape=[n]), axis=0, reduction="add")
+    return [values, e.reshape(run, x.sizes) if return_inverse else None, counts if return_counts else None]
 
 
 @lowers("aten.scatter.src", "aten.scatter.value")
@@ -133,8 +233,11 @@ _REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean"
 
 @lowers("aten.scatter_reduce.two")
 def _scatter_reduce(e, out, x, dim, index, src, reduce, *, include_self=True):
-    if reduce == "mean" and (x.dtype in HALVES or x.dtype == torch.bool):
-        raise Unsupported("a mean of halves or bools by an index")
+    if x.dtype in HALVES and reduce in ("sum", "prod", "mean"):  # rounded once
+        x, src = e.cast(x, torch.float32), e.cast(src, torch.float32)
+        return e.cast(_scatter_reduce(e, out, x, dim, index, src, reduce, include_self=include_self), out.dtype)
+    if reduce == "mean" and x.dtype == torch.bool:
+        raise Unsupported("a mean of bools by an index")
     start = x
     if not include_self:
         start = _scattered(e, x, dim, index, e.broadcast(_neutral(e, reduce, x.dtype), index.sizes), "none")
@@ -163,14 +266,16 @@ def _index_reduce(e, out, x, dim, index, source, reduce, *, include_self=True):
 @lowers("aten.index_add.default")
 def _index_add(e, out, x, dim, index, source, alpha=1):
     if x.dtype in HALVES:
-        raise Unsupported("index_add of halves, which PyTorch rounds in another order")
+        x, source = e.cast(x, torch.float32), e.cast(source, torch.float32)
+        return e.cast(_index_add(e, out, x, dim, index, source, alpha), out.dtype)
     if x.rank == 0:
         return e.reshape(_index_add(e, out, e.reshape(x, [1]), 0, index, e.reshape(source, [1]), alpha), [])
     if index.rank == 0:
         index = e.reshape(index, [1])
     axis = axis_of(dim, x.rank)
     if alpha != 1:
-        source = e("mul", source, e.scalar(number(alpha), x.dtype))
+        alpha = e.scalar(number(alpha), x.dtype)
+        source = e("logical_and" if x.dtype == torch.bool else "mul", source, alpha)
     index = e.reshape(index, [1] * axis + index.sizes + [1] * (x.rank - axis - 1))
     return e("scatter", x, e.broadcast(index, source.sizes), source, axis=axis, reduction="add")
 
@@ -180,8 +285,13 @@ def _slice_scatter(e, out, x, src, dim=0, start=None, end=None, step=1):
     axis = axis_of(dim, x.rank)
     size = x.sizes[axis]
     first = 0 if start is None else place_of(e, start, size)
-    if step != 1 or is_symbolic(first):
-        raise Unsupported("slice_scatter with a step")
+    if step != 1:
+        step, count = number(step), src.sizes[axis]
+        if is_symbolic(first):
+            raise Unsupported("slice_scatter with a step from a symbolic place")
+        places = e("add", e("mul", e("iota", shape=[count], axis=0, dtype=torch.int64), step), first)
+        places = e.reshape(places, [1] * axis + [count] + [1] * (x.rank - axis - 1))
+        return e("scatter", x, e.broadcast(places, src.sizes), e.cast(src, x.dtype), axis=axis)
     return _updated(e, x, src, axis, first)
 
 
@@ -225,8 +335,9 @@ def _unfold(e, out, x, dim, size, step):
 def _scattered(e, x, dim, index, src, reduction):
     if x.rank == 0 or index.rank == 0:
         raise Unsupported("scatter into a 0-d tensor")
-    if reduction in ("add", "mul") and x.dtype in HALVES:
-        raise Unsupported("a scattered sum of halves, which PyTorch rounds in another order")
+    if reduction in ("add", "mul") and x.dtype in HALVES:  # rounded once, not after every update
+        src = e.cast(src, torch.float32) if isinstance(src, Value) else src
+        return e.cast(_scattered(e, e.cast(x, torch.float32), dim, index, src, reduction), x.dtype)
     if not isinstance(src, Value):
         src = e.broadcast(e.scalar(src, x.dtype), index.sizes)
     if src.sizes != index.sizes:  # the block that the indices cover

@@ -29,18 +29,20 @@ def _baddbmm(e, out, bias, a, b, beta=1, alpha=1):
 
 @lowers("aten.addbmm.default")
 def _addbmm(e, out, bias, a, b, beta=1, alpha=1):
-    if out.dtype in HALVES or not out.dtype.is_floating_point or beta == 0:
-        raise Unsupported("addbmm of halves or integers")
-    y = e("reduce_sum", e("matmul", a, b), axes=[0])
+    dtype = torch.float32 if out.dtype in HALVES else out.dtype
+    y = e("reduce_sum", e("matmul", e.cast(a, dtype), e.cast(b, dtype)), axes=[0])
     if alpha != 1:
-        y = e("mul", y, e.scalar(number(alpha), out.dtype))
-    return e("add", y, bias if beta == 1 else e("mul", bias, e.scalar(number(beta), out.dtype)))
+        y = e("mul", y, e.scalar(number(alpha), dtype))
+    if beta != 0:  # 0 ignores even NaN
+        bias = e.cast(bias, dtype)
+        y = e("add", y, bias if beta == 1 else e("mul", bias, e.scalar(number(beta), dtype)))
+    return e.cast(e.broadcast(y, e.sizes(out.shape)), out.dtype)
 
 
 @lowers("aten.searchsorted.Tensor")
 def _searchsorted(e, out, boundaries, x, *, out_int32=False, right=False, side=None, sorter=None):
     if sorter is not None:
-        raise Unsupported("searchsorted through a sorter")
+        boundaries = e("take_along_axis", boundaries, e.cast(sorter, torch.int64), axis=boundaries.rank - 1)
     if not isinstance(x, Value):
         raise Unsupported("searchsorted of a number")
     if side is not None and right and side != "right":
@@ -120,6 +122,8 @@ for _n in (2, 3):
 
 def _lower_avg_pool(n):
     def lower(e, out, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+        if divisor_override is not None and divisor_override < 0:
+            return e("neg", lower(e, out, x, kernel, stride, padding, ceil_mode, count_include_pad, -divisor_override))
         return _pooled(
             e,
             x,
@@ -162,68 +166,6 @@ def _log_softmax(e, out, x, dim, half_to_float):
     if x.rank == 0:
         raise Unsupported("log_softmax of a 0-d tensor")
     return e("log_softmax", e.cast(x, out.dtype), axis=axis_of(dim, x.rank))
-
-
-@lowers("aten.native_layer_norm.default")
-def _layer_norm(e, out, x, shape, weight, bias, eps):
-    if any(t is not None and t.dtype != x.dtype for t in (weight, bias)):
-        raise Unsupported("layer_norm of two dtypes")
-    axes = list(range(x.rank - len(shape), x.rank))
-    return [e("layer_norm", x, weight, bias, axis=axes[0], eps=eps), *_statistics(e, x, axes, eps, out[1].dtype)]
-
-
-def _statistics(e, x, axes, eps, dtype):
-    """Mean and reciprocal standard deviation as norms save them. Nobody computes them where they are not used."""
-    wide = e.cast(x, torch.float32 if x.dtype in HALVES else x.dtype)
-    mean = e("mean", wide, axes=axes, keepdims=True)
-    variance = e("variance", wide, axes=axes, correction=0.0, keepdims=True)
-    return e.cast(mean, dtype), e.cast(e("rsqrt", e("add", variance, e.scalar(eps, wide.dtype))), dtype)
-
-
-@lowers("aten.native_group_norm.default")
-def _group_norm(e, out, x, weight, bias, n, c, hw, groups, eps):
-    if any(t is not None and t.dtype != x.dtype for t in (weight, bias)) or x.rank < 3:
-        raise Unsupported("group_norm of two dtypes, or of this rank")
-    return [e("group_norm", x, weight, bias, groups=groups, eps=eps), None, None]
-
-
-@lowers("aten._native_batch_norm_legit_no_training.default")
-def _batch_norm(e, out, x, weight, bias, mean, variance, momentum, eps):
-    if any(t is not None and t.dtype != x.dtype for t in (weight, bias, mean, variance)):
-        raise Unsupported("batch_norm of two dtypes")
-    if x.rank == 2:
-        raise Unsupported("batch_norm of rows")
-    return [e("batch_norm", x, weight, bias, mean, variance, eps=eps), None, None]
-
-
-@lowers("aten._native_batch_norm_legit_functional.default")
-def _batch_norm_functional(e, out, x, weight, bias, mean, variance, training, momentum, eps):
-    if any(t is not None and t.dtype != x.dtype for t in (weight, bias, mean, variance)) or x.dtype in HALVES:
-        raise Unsupported("batch_norm of two dtypes, or of halves")
-    if not training or x.rank == 2:
-        raise Unsupported("batch_norm of rows, or by given statistics")
-    y, new_mean, new_variance = _batch_norm_of_batch(e, x, weight, bias, eps, momentum, mean, variance)
-    axes = [k for k in range(x.rank) if k != 1]
-    saved = e("mean", x, axes=axes, keepdims=False)
-    spread = e("variance", x, axes=axes, correction=0.0, keepdims=False)
-    return [y, saved, e("rsqrt", e("add", spread, e.scalar(eps, x.dtype))), new_mean, new_variance]
-
-
-@lowers("aten._native_batch_norm_legit.no_stats")
-def _batch_norm_no_stats(e, out, x, weight, bias, training, momentum, eps):
-    if any(t is not None and t.dtype != x.dtype for t in (weight, bias)) or x.dtype in HALVES or x.rank == 2 or not training:
-        raise Unsupported("batch_norm of two dtypes, of halves, or of rows")
-    axes = [k for k in range(x.rank) if k != 1]
-    mean = e("mean", x, axes=axes, keepdims=False)
-    spread = e("variance", x, axes=axes, correction=0.0, keepdims=False)
-    y = e("batch_norm", x, weight, bias, mean, spread, eps=eps)
-    return [y, mean, e("rsqrt", e("add", spread, e.scalar(eps, x.dtype)))]
-
-
-def _batch_norm_of_batch(e, x, weight, bias, eps, momentum, mean, variance):
-    if mean is None or variance is None:
-        raise Unsupported("batch_norm without running statistics")
-    return e.ops("batch_norm_training", x, weight, bias, mean, variance, momentum=float(number(momentum)), eps=float(eps))
 
 
 @lowers("aten._scaled_dot_product_flash_attention_for_cpu.default")

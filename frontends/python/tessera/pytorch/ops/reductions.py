@@ -3,7 +3,7 @@
 
 import torch
 
-from ..emit import GE, HALVES, Unsupported
+from ..emit import GE, HALVES, Unsupported, is_symbolic
 from .table import TABLE, axes_of, axis_of, lowers, number, product, truth, wide
 
 
@@ -159,6 +159,75 @@ def _sort(e, out, x, *args, **kwargs):
         return [x, e.scalar(0, torch.int64)]
     values, indices = e.ops("sort", x, axis=axis_of(dim, x.rank), descending=bool(descending))
     return [values, indices if stable else None]  # else the order of equal elements is PyTorch's own choice
+
+
+def _median(e, out, x, dim, keepdim, skip_nan):
+    """The lower median: NaN where one stands in a row, or of what is no NaN. No indices: which of equals it names is PyTorch's."""
+    axis = axis_of(dim, x.rank)
+    _not_empty(e, x, [axis])
+    values, _ = e.ops("sort", x, axis=axis)
+    count = e.scalar(x.sizes[axis], torch.int64) if not is_symbolic(x.sizes[axis]) else e("dim_value", value=x.sizes[axis])
+    numbers = count
+    if x.dtype.is_floating_point:
+        numbers = e("reduce_sum", e.cast(e("eq", x, x), torch.int64), axes=[axis], keepdims=True)
+    place = e("floor_div", e("maximum", e("sub", numbers, 1), 0), 2)
+    sizes = [1 if k == axis else s for k, s in enumerate(x.sizes)]
+    y = e("take_along_axis", values, e.broadcast(place, sizes), axis=axis)
+    if x.dtype.is_floating_point:
+        nan = e.scalar(float("nan"), x.dtype)
+        y = e("select", e("eq", numbers, 0) if skip_nan else e("ne", numbers, count), nan, y)
+    return y if keepdim else e("squeeze", y, axes=[axis])
+
+
+def _lower_median(skip_nan):
+    def of_all(e, out, x):
+        if x.rank == 0:
+            return x
+        return _median(e, out, e.reshape(x, [product(e, x.sizes)]), 0, False, skip_nan)
+
+    def along(e, out, x, dim, keepdim=False):
+        return [x if x.rank == 0 else _median(e, out, x, dim, keepdim, skip_nan), None]
+
+    return of_all, along
+
+
+for _aten, _skip in (("median", False), ("nanmedian", True)):
+    TABLE[f"aten.{_aten}.default"], TABLE[f"aten.{_aten}.dim"] = _lower_median(_skip)
+
+
+@lowers("aten.kthvalue.default")
+def _kthvalue(e, out, x, k, dim=-1, keepdim=False):
+    if x.rank == 0:
+        return [x, None]
+    axis, k = axis_of(dim, x.rank), number(k)
+    values, _ = e.ops("sort", x, axis=axis)
+    starts, limits = [0] * x.rank, list(x.sizes)
+    starts[axis], limits[axis] = k - 1, k
+    y = e("slice", values, starts=starts, limits=limits, strides=[1] * x.rank)
+    return [y if keepdim else e("squeeze", y, axes=[axis]), None]
+
+
+@lowers("aten.histc.default")
+def _histc(e, out, x, bins=100, min=0, max=0):
+    bins, low, high, n = number(bins), number(min), number(max), product(e, x.sizes)
+    if e.known(GE, n, 1) is not True:
+        raise Unsupported("a histogram of what may be empty")
+    x = e.reshape(x, [n])
+    if low == high == 0:
+        low, high = (_reduce(e, op, x, None, False) for op in ("reduce_min", "reduce_max"))
+        same = e("eq", low, high)
+        low, high = e("select", same, e("sub", low, 1), low), e("select", same, e("add", high, 1), high)
+    else:
+        if low == high:
+            low, high = low - 1, high + 1
+        low, high = e.scalar(low, x.dtype), e.scalar(high, x.dtype)
+    inside = e("logical_and", e("ge", x, low), e("le", x, high))
+    place = e("div", e("mul", e("sub", x, low), e.scalar(bins, x.dtype)), e("sub", high, low))
+    place = e("minimum", e.cast(e("select", inside, place, e.scalar(0, x.dtype)), torch.int64), bins - 1)
+    place = e("select", inside, place, e.scalar(bins, torch.int64))
+    none = e("full", e.scalar(0, torch.int64), shape=[bins + 1])
+    count = e("scatter", none, place, e.cast(inside, torch.int64), axis=0, reduction="add")
+    return e.cast(e("slice", count, starts=[0], limits=[bins], strides=[1]), out.dtype)
 
 
 @lowers("aten.topk.default")

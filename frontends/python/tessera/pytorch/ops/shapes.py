@@ -154,10 +154,19 @@ def _flip(e, out, x, dims):
 
 @lowers("aten.roll.default")
 def _roll(e, out, x, shifts, dims=()):
-    shifts = [number(s) for s in (shifts if isinstance(shifts, (list, tuple)) else [shifts])]
+    shifts = list(shifts) if isinstance(shifts, (list, tuple)) else [shifts]
     if x.rank == 0:
         return x
-    return e("roll", x, shifts=shifts, axes=[axis_of(d, x.rank) for d in dims])
+    axes = [axis_of(d, x.rank) for d in dims]
+    if axes and any(is_symbolic(e.size(s)) for s in shifts):
+        for s, a in zip(shifts, axes):
+            s, size = e.size(s), x.sizes[a]
+            if not (e.holds(GE, s, 0) and e.holds(LE, s, size)):
+                raise Unsupported("a symbolic shift beyond the size")
+            cut = e.sub(size, s)
+            x = e("concat", _slice_axis(e, x, a, cut, size), _slice_axis(e, x, a, 0, cut), axis=a)
+        return x
+    return e("roll", x, shifts=[number(s) for s in shifts], axes=axes)
 
 
 @lowers("aten.repeat.default")
@@ -203,6 +212,46 @@ def _as_strided(e, out, x, size, stride, storage_offset=None):
     return e("as_strided", x, shape=e.sizes(size), strides=e.sizes(stride), offset=e.size(storage_offset or 0))
 
 
+@lowers("aten.as_strided_scatter.default")
+def _as_strided_scatter(e, out, x, src, size, stride, storage_offset=None):
+    size, stride, offset = [[number(v) for v in of] for of in (size, stride, [storage_offset or 0])]
+    total = number(out.numel())
+    places = offset
+    for n, step in zip(size, stride):
+        places = [p + k * step for p in places for k in range(n)]
+    if not x.dense or any(is_symbolic(s) for s in x.sizes) or len(set(places)) != len(places) or len(places) > 4096:
+        raise Unsupported("as_strided_scatter of memory that is not dense, is large, or is written twice")
+    if not places:
+        return x
+    if not all(0 <= p < total for p in places):
+        raise Unsupported("as_strided_scatter beyond the tensor")
+    flat = e("scatter", e.reshape(x, [total]), e.ints(places), e.reshape(src, [len(places)]), axis=0)
+    return e.reshape(flat, x.sizes)
+
+
+@lowers("aten.diagonal_scatter.default")
+def _diagonal_scatter(e, out, x, src, offset=0, dim1=0, dim2=1):
+    a, b, offset = axis_of(dim1, x.rank), axis_of(dim2, x.rank), number(offset)
+    if any(is_symbolic(x.sizes[k]) for k in (a, b)):
+        raise Unsupported("diagonal_scatter of symbolic sizes")
+    rows, columns = x.sizes[a], x.sizes[b]
+    length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    if length == 0:
+        return x
+    # Every row takes its element of src, which stands along the rows then; what is no diagonal keeps x.
+    which = e.ints([min(max(k + min(offset, 0), 0), length - 1) for k in range(rows)])
+    rest = [k for k in range(x.rank) if k not in (a, b)]
+    y = e("gather", src, which, axis=src.rank - 1)
+    y = e("expand_dims", y, axes=[y.rank])
+    order = [*rest, a, b]
+    y = e("transpose", y, perm=[order.index(k) for k in range(x.rank)])
+    shape = [1] * x.rank
+    shape[a], shape[b] = rows, columns
+    i = e("iota", shape=shape, axis=a, dtype=torch.int64)
+    j = e("iota", shape=shape, axis=b, dtype=torch.int64)
+    return e("select", e("eq", e("add", i, offset), j), e.cast(y, x.dtype), x)
+
+
 @lowers("aten.diagonal.default", "aten.diagonal_copy.default")
 def _diagonal(e, out, x, offset=0, dim1=0, dim2=1):
     return e("diagonal", x, offset=offset, axis1=axis_of(dim1, x.rank), axis2=axis_of(dim2, x.rank))
@@ -210,3 +259,21 @@ def _diagonal(e, out, x, offset=0, dim1=0, dim2=1):
 
 for _aten in ("tril", "triu"):
     TABLE[f"aten.{_aten}.default"] = lambda e, out, x, diagonal=0, op=_aten: e(op, x, diagonal=number(diagonal))
+
+
+def _triangle_indices(e, out, rows, columns, offset, lower):
+    rows, columns, offset = number(rows), number(columns), number(offset)
+    pairs = [(i, j) for i in range(rows) for j in range(columns) if (j - i <= offset if lower else j - i >= offset)]
+    if len(pairs) > 4096:
+        raise Unsupported("indices of a large triangle")
+    return e.reshape(e.ints([p[k] for k in (0, 1) for p in pairs], out.dtype), [2, len(pairs)])
+
+
+@lowers("aten.tril_indices.default")
+def _tril_indices(e, out, rows, columns, offset=0, **_):
+    return _triangle_indices(e, out, rows, columns, offset, True)
+
+
+@lowers("aten.triu_indices.default")
+def _triu_indices(e, out, rows, columns, offset=0, **_):
+    return _triangle_indices(e, out, rows, columns, offset, False)
