@@ -169,12 +169,23 @@ PyObject* known(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
+// require(relation, a, b, why): calls whose sizes do not have the relation are refused
+PyObject* require(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 4, 4, "require(relation, a, b, why)");
+    check(graph_api().dim_require(graph_of(self), static_cast<tsr_relation>(int_of(args[0])), int_of(args[1]), int_of(args[2]),
+                                  text_of(args[3]).c_str()));
+    return Py_NewRef(Py_None);
+  });
+}
+
 PyMethodDef methods[] = {method("symbol", symbol, "A symbolic size."),
                          method("dim", dim, "A size from two."),
                          method("input", input, "An input of the graph."),
                          method("node", node, "An op applied to values."),
                          method("type", type, "The type of a value."),
                          method("known", known, "What is known of a relation between sizes."),
+                         method("require", require, "A relation between sizes that every call must have."),
                          method("outputs", outputs, "Says which values the graph returns."),
                          {nullptr, nullptr, 0, nullptr}};
 

@@ -231,6 +231,9 @@ class Emitter:
     def floor_div(self, a, b):
         return self.builder.dim(_FLOORDIV, a, b) if is_symbolic(a) or is_symbolic(b) else a // b
 
+    def mod(self, a, b):
+        return self.builder.dim(_MOD, a, b) if is_symbolic(a) or is_symbolic(b) else a % b
+
     def known(self, relation, a, b):
         """Whether a relation holds for all sizes: True, False, or None when it depends on them."""
         return self.builder.known(relation, a, b)
@@ -337,8 +340,13 @@ class Emitter:
         for mine, theirs in zip(x.sizes, fake.shape):
             self._learn(mine, theirs)
         for k, (mine, theirs) in enumerate(zip(x.sizes, self.sizes(fake.shape))):
-            if mine != theirs and self.known(EQ, mine, theirs) is not True:
-                return f"its size at index {k} is not provably {fake.shape[k]}"
+            if mine == theirs:
+                continue
+            known = self.known(EQ, mine, theirs)
+            if known is False:
+                return f"its size at index {k} is not {fake.shape[k]}"
+            if known is None:  # PyTorch knows more of its symbols: every call is checked
+                self.builder.require(EQ, mine, theirs, "PyTorch's size of a result")
         return ""
 
 

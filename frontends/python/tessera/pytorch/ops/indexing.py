@@ -287,8 +287,7 @@ def _slice_scatter(e, out, x, src, dim=0, start=None, end=None, step=1):
     first = 0 if start is None else place_of(e, start, size)
     if step != 1:
         step, count = number(step), src.sizes[axis]
-        if is_symbolic(first):
-            raise Unsupported("slice_scatter with a step from a symbolic place")
+        first = e("dim_value", value=first) if is_symbolic(first) else first
         places = e("add", e("mul", e("iota", shape=[count], axis=0, dtype=torch.int64), step), first)
         places = e.reshape(places, [1] * axis + [count] + [1] * (x.rank - axis - 1))
         return e("scatter", x, e.broadcast(places, src.sizes), e.cast(src, x.dtype), axis=axis)

@@ -160,10 +160,13 @@ def _roll(e, out, x, shifts, dims=()):
     axes = [axis_of(d, x.rank) for d in dims]
     if axes and any(is_symbolic(e.size(s)) for s in shifts):
         for s, a in zip(shifts, axes):
-            s, size = e.size(s), x.sizes[a]
-            if not (e.holds(GE, s, 0) and e.holds(LE, s, size)):
-                raise Unsupported("a symbolic shift beyond the size")
-            cut = e.sub(size, s)
+            size = x.sizes[a]
+            if not e.holds(GE, size, 1):
+                return x
+            if isinstance(s, torch.SymInt) and e.decided(sympy.Lt(s.node.expr, 0)):
+                cut = e.mod(e.size(-s.node.expr), size)
+            else:
+                cut = e.sub(size, e.mod(e.size(s), size))
             x = e("concat", _slice_axis(e, x, a, cut, size), _slice_axis(e, x, a, 0, cut), axis=a)
         return x
     return e("roll", x, shifts=[number(s) for s in shifts], axes=axes)
