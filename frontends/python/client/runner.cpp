@@ -24,8 +24,10 @@ struct Runner {
   struct Source {
     uint32_t argument;
     Kind kind;
+    std::vector<uint32_t> order;  // the graph's dimensions in the argument's; empty: as they are
   };
   std::vector<Source> sources;  // by input of the graph
+  size_t permuted = 0;          // dimensions of all inputs that have an order
 };
 
 template <class T, size_t N>
@@ -84,7 +86,8 @@ tsr_error* allocate(void* self, size_t index, const tsr_tensor* d, size_t bytes,
   }
 }
 
-// Runner(executable, sources, tensor_type): sources has (argument, Runner::Kind) per input of the graph.
+// Runner(executable, sources, tensor_type): sources has (argument, Runner::Kind) per input of the graph, and behind it the order of
+// dimensions where the graph has them in another one: that of memory.
 PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
     PyObject *executable = nullptr, *sources = nullptr, *tensor_type = nullptr;
@@ -101,8 +104,9 @@ PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     const Ref list = list_of(sources, "sources");
     for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) {
       const std::vector<int64_t> pair = ints_of(PyList_GetItem(list.get(), i));
-      if (pair.size() != 2 || pair[1] < 0 || pair[1] > 3) raise(PyExc_TypeError, "a source is (argument, kind)");
-      r.sources.push_back({static_cast<uint32_t>(pair[0]), static_cast<Runner::Kind>(pair[1])});
+      if (pair.size() < 2 || pair[1] < 0 || pair[1] > 3) raise(PyExc_TypeError, "a source is (argument, kind, *order)");
+      r.sources.push_back({static_cast<uint32_t>(pair[0]), static_cast<Runner::Kind>(pair[1]), {pair.begin() + 2, pair.end()}});
+      r.permuted += pair.size() - 2;
     }
     const tsr_tables& tables = *api().executable_graph(r.handle);
     r.num_outputs = TSR_AT(tsr_region, tables.regions, tables.region_stride, 0)->num_outputs;
@@ -125,6 +129,8 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
       double f;
     };
     Small<Number, 32> numbers(count);
+    Small<int64_t, 64> permuted(2 * r.permuted);
+    int64_t* next = permuted.data();
     alignas(64) static char nothing[64];
     static const int64_t kZero = 0;
     for (size_t i = 0; i < count; ++i) {
@@ -157,6 +163,16 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
       }
       if (x->borrow(o, &borrowed) != 0) throw PythonError();
       describe(borrowed, t);
+      if (s.order.empty()) continue;
+      if (s.order.size() != t.rank) raise(PyExc_TypeError, "argument " + std::to_string(s.argument) + " has another rank");
+      int64_t *sizes = next, *strides = next + t.rank;
+      for (uint32_t k = 0; k < t.rank; ++k) {
+        sizes[k] = t.sizes[s.order[k]];
+        strides[k] = t.strides[s.order[k]];
+      }
+      t.sizes = sizes;
+      t.strides = strides;
+      next += 2 * static_cast<size_t>(t.rank);
     }
     Outputs outputs(*r.exchange, r.num_outputs);
     tsr_raw_call call{};

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's own operator tests (OpInfo) against torch.compile(backend="tessera") on the CPU.
 
-    opinfo.py [--samples N] [--dynamic] [--part I/N] [--every K] [--only NAME,...] [--dtypes f32,...] [--out FILE] [--report
-    FILE]
+    opinfo.py [--samples N] [--dynamic] [--part I/N] [--every K] [--only NAME,...] [--dtypes f32,...,errors] [--out FILE]
+              [--report FILE]
 
 For every operator and dtype, the first N samples (0: all) run eagerly and compiled; values are compared as PyTorch's benchmarks
-do it, by the
-distance of both to the result in f64, types and strides exactly. One line of JSON per operator and dtype goes to FILE; what
-stands there already is
-not run again, so that a run which was stopped goes on. --report prints what a file holds and fails when something is wrong in
-it that
+do it, by the distance of both to the result in f64, types and strides exactly. The node `NAME errors` runs the operator's error
+inputs, which must raise compiled as they do eagerly. One line of JSON per node goes to FILE; what stands there already is not
+run again, so that a run which was stopped goes on. --report prints what a file holds. It fails when something is wrong that
 opinfo_expected.txt does not name, or when something that it names passes.
 """
 
@@ -38,6 +36,8 @@ DTYPES = {
 }
 
 
+ERRORS = "errors"  # stands for a dtype: the operator's error inputs
+
 # Operators whose values are whatever the memory held: only types and strides are compared.
 UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 
@@ -50,7 +50,10 @@ def nodes(only, dtypes):
         if only and op.name not in only and name not in only:
             continue
         for short in dtypes:
-            if DTYPES[short] in op.supported_dtypes("cpu"):
+            if short == ERRORS:
+                if op.error_inputs_func is not None:
+                    yield f"{name} {short}", op, None
+            elif DTYPES[short] in op.supported_dtypes("cpu"):
                 yield f"{name} {short}", op, DTYPES[short]
 
 
@@ -161,19 +164,49 @@ def run_sample(op, sample, dtype, dynamic):
     return ("wrong", why) if why else ("ok", "")
 
 
+def raises(f, sample):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    try:
+        f(copied((sample.input, *sample.args)), copied(sample.kwargs))
+    except Exception:
+        return True
+    return False
+
+
+def run_error(op, error, dynamic):
+    """(status, text) of an error input: ok, or silent where only eager PyTorch raises."""
+    sample = error.sample_input
+
+    def f(args, kwargs):
+        return op.op(*args, **kwargs)
+
+    if not raises(f, sample) or raises(torch.compile(f, backend=pytorch.backend, dynamic=dynamic), sample):
+        return "ok", ""
+    if not raises(torch.compile(f, backend="aot_eager", dynamic=dynamic), sample):
+        return "ok", ""  # what PyTorch's own capture loses is no fault of the backend
+    return "silent", f"eager raises {error.error_type.__name__}: {error.error_regex[:150]}"
+
+
 def run_node(op, dtype, samples, dynamic):
+    if dtype is None:
+        return run_all(op.error_inputs("cpu"), 0, lambda error: run_error(op, error, dynamic))
+    op_samples = op.sample_inputs("cpu", dtype, requires_grad=False)
+    return run_all(op_samples, samples, lambda sample: run_sample(op, sample, dtype, dynamic))
+
+
+def run_all(drawn, samples, run_one):
     started = time.time()
     result = {"samples": 0, "status": "ok", "why": "", "fallback": [], "graphs": 0}
     fallback = {}
-    op_samples = op.sample_inputs("cpu", dtype, requires_grad=False)
     errors = 0
-    for k, sample in enumerate(op_samples):
+    for k, sample in enumerate(drawn):
         if samples and k >= samples:
             break
         pytorch.reset()
         graphs = pytorch.REPORT.graphs
         graphs.clear()
-        status, why = run_sample(op, sample, dtype, dynamic)
+        status, why = run_one(sample)
         result["samples"] += 1
         result["graphs"] += len(pytorch.REPORT.seen)
         for g in pytorch.REPORT.seen:
@@ -208,14 +241,14 @@ def report(results):
     expected = expected_failures()
     count = collections.Counter(r["status"] for r in results.values())
     ran = {n: r for n, r in results.items() if r["samples"]}
-    without = sum(1 for r in ran.values() if r["status"] == "ok" and not r["fallback"] and r["graphs"])
-    captured = sum(1 for r in ran.values() if r["graphs"])
+    graphs = [r for n, r in ran.items() if r["graphs"] and n.split()[1] != ERRORS]
+    without, captured = sum(1 for r in graphs if r["status"] == "ok" and not r["fallback"]), len(graphs)
     print(
         f"{len(ran)} nodes: "
         + ", ".join(f"{n} {s}" for s, n in sorted(count.items()))
         + f"; {captured} captured, {without} of them without ATen ({100 * without / max(1, captured):.1f} %)"
     )
-    reasons = collections.Counter(f for r in ran.values() for f in set(r["fallback"]))
+    reasons = collections.Counter(f for r in graphs for f in set(r["fallback"]))
     for f, n in reasons.most_common(60):
         print(f"  {n:4} x {f[:180]}")
     bad = 0
@@ -236,7 +269,7 @@ def main():
     p.add_argument("--part", default="0/1")
     p.add_argument("--every", type=int, default=1)
     p.add_argument("--only")
-    p.add_argument("--dtypes", default=",".join(DTYPES))
+    p.add_argument("--dtypes", default=",".join([*DTYPES, ERRORS]))
     p.add_argument("--out")
     p.add_argument("--report", nargs="+")
     a = p.parse_args()

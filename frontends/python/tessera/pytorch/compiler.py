@@ -11,7 +11,17 @@ from torch.fx.node import Node, map_arg
 
 from .. import _core
 from .emit import Emitter, Unsupported
-from .partition import Partitioner, hints, is_dense, is_tensor, leaving_views, lower, regions_of, with_all_outputs
+from .partition import (
+    Partitioner,
+    hints,
+    is_dense,
+    is_tensor,
+    leaving_views,
+    lower,
+    order_in_memory,
+    regions_of,
+    with_all_outputs,
+)
 from .verify import verified
 
 _graphs = itertools.count()
@@ -39,7 +49,7 @@ class CompiledRegion:
 
         def build(builder):
             e = Emitter(builder, records, shape_env)
-            env = {n: e.input(n.name, n.meta["val"]) for n in region.inputs}
+            env = {n: e.input(n.name, n.meta["val"], order_in_memory(n.meta["val"])) for n in region.inputs}
             lowered = {}
             for node in region.nodes:
                 if node.target is operator.getitem:
@@ -72,7 +82,7 @@ class CompiledRegion:
         if _core.log_enabled("graph"):
             _core.log_write("graph", graph.print())
         self.executable = context.compile(graph)
-        sources = [(k, 0) for k in range(len(region.inputs))]
+        sources = tensor_sources(region, range(len(region.inputs)))
         kinds = {None: 1, torch.float64: 2, torch.int64: 3}
         sources += [(len(region.inputs) + k, kinds[dtype]) for k, (_, dtype) in enumerate(self.carried)]
         self.runner = _core.Runner(self.executable, sources, torch.Tensor)
@@ -123,6 +133,11 @@ class CompiledRegion:
         for n, view in zip(self.outputs, self.views):  # as the executable would give them: the view comes after
             results.append(view.undo(env[n]) if view is not None else env[n])
         return results
+
+
+def tensor_sources(region, places):
+    """Of a runner: where the tensors stand among its arguments, and the order of their dimensions in the graph."""
+    return [(place, 0, *(order_in_memory(n.meta["val"]) or ())) for place, n in zip(places, region.inputs)]
 
 
 class Permuted:
@@ -244,8 +259,8 @@ def compile_graph(gm, context, records, options, report):
     if options["fallback"] == "error" and partitioner.refusals:
         r = partitioner.refusals[0]
         error = _core.UserError(
-            f"{len(partitioner.refusals)} nodes would run through ATen, and options={{'fallback': 'error'}} refuses it; the first is "
-            f"{r.op}: {r.why}" + (f" ({r.where})" if r.where else "")
+            f"{len(partitioner.refusals)} nodes would run through ATen, and options={{'fallback': 'error'}} refuses it; "
+            f"the first is {r.op}: {r.why}" + (f" ({r.where})" if r.where else "")
         )
         error.code, error.message, error.hint = "TSR-F060", str(error), "leave the option out to let ATen run them"
         raise error
@@ -421,7 +436,7 @@ def _direct(p, placeholders, steps, compiled, results):
     if any(n not in position for n in region.inputs):
         return None
     places = [position[n] for n in region.inputs]
-    run = region.guarded(_core.Runner(region.executable, [(k, 0) for k in places], torch.Tensor).run, places)
+    run = region.guarded(_core.Runner(region.executable, tensor_sources(region, places), torch.Tensor).run, places)
 
     def call(args):
         results = run(args)

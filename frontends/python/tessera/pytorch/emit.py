@@ -189,8 +189,8 @@ class Emitter:
         return self.builder.symbol(name, least, most, hint)
 
     def holds(self, relation, a, b):
-        """Whether a relation holds, for all sizes or for those of this call, which then becomes a guard. Unsupported where neither
-        says so."""
+        """Whether a relation holds, for all sizes or for those of this call, which then becomes a guard. Unsupported where
+        neither says so."""
         known = self.known(relation, a, b)
         if known is not None:
             return known
@@ -239,11 +239,17 @@ class Emitter:
         return self.builder.known(relation, a, b)
 
     # ---- values
-    def input(self, name, fake):
+    def input(self, name, fake, order=None):
+        """An input of the graph; with an order of dimensions, the graph has them in that one: what lies dense in memory then
+        needs no copy at a call."""
         if fake.dtype not in NUMBERS:
             raise Unsupported(f"dtype {fake.dtype}")
         sizes = self.sizes(fake.shape)
-        return Value(self.builder.input(name, NUMBERS[fake.dtype], sizes, _ARG), fake.dtype, sizes)
+        if order is None:
+            return Value(self.builder.input(name, NUMBERS[fake.dtype], sizes, _ARG), fake.dtype, sizes)
+        laid = [sizes[k] for k in order]
+        x = Value(self.builder.input(name, NUMBERS[fake.dtype], laid, _ARG), fake.dtype, laid)
+        return self("transpose", x, perm=[order.index(k) for k in range(len(order))])
 
     def value(self, id):
         number, sizes = self.builder.type(id)

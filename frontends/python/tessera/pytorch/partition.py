@@ -75,8 +75,8 @@ def hints(sizes):
 
 
 def is_dense(fake, order=None):
-    """Whether a tensor lies dense and row-major in the first call; with an order of dimensions, as that lays them out. Sizes that
-    depend on data are compared as expressions."""
+    """Whether a tensor lies dense and row-major in the first call; with an order of dimensions, as that lays them out. Sizes
+    that depend on data are compared as expressions."""
     sizes, strides = hints(fake.shape), hints(fake.stride())
     if sizes is None or strides is None:
         sizes, strides = ([s.node.expr if isinstance(s, torch.SymInt) else s for s in of] for of in (fake.shape, fake.stride()))
@@ -88,6 +88,15 @@ def is_dense(fake, order=None):
             return False
         expected *= sizes[k]
     return True
+
+
+def order_in_memory(fake):
+    """The order of dimensions in which a tensor lies dense, or None: it does so as it is, or in no order."""
+    strides = hints(fake.stride())
+    if strides is None or fake.dim() < 2 or is_dense(fake):
+        return None
+    order = sorted(range(fake.dim()), key=lambda k: (-strides[k], k))
+    return order if is_dense(fake, order) else None
 
 
 def _plain_tensor(v, may_be_complex):

@@ -162,7 +162,7 @@ def _sort(e, out, x, *args, **kwargs):
 
 
 def _median(e, out, x, dim, keepdim, skip_nan):
-    """The lower median: NaN where one stands in a row, or of what is no NaN. No indices: which of equals it names is PyTorch's."""
+    """The lower median: NaN where one stands in a row, or of what is no NaN. Which of equals an index names is PyTorch's."""
     axis = axis_of(dim, x.rank)
     _not_empty(e, x, [axis])
     values, _ = e.ops("sort", x, axis=axis)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Special functions (torch.special) as formulas over elementary ones.
 
-Bessel's functions, erfcx, Airy's and the normal quantile are Chebyshev series on intervals, with growth, zeros and logarithms put
-back (coefficients.py; scripts/special_functions.py derives them). Chebyshev's polynomials are their closed forms. Where a formula
-does not hold, the value is what PyTorch gives. Halves and integers compute in f32, as ATen does.
+Bessel's functions, erfcx, Airy's and the normal quantile are Chebyshev series on intervals, with growth, zeros and logarithms
+put back (coefficients.py; scripts/special_functions.py derives them). Chebyshev's polynomials are their closed forms. Where a
+formula does not hold, the value is what PyTorch gives. Halves and integers compute in f32, as ATen does.
 """
 
 import math
@@ -45,7 +45,8 @@ def _lower_unary(f):
 
 
 def unary(*names, eager_is_exact=True):
-    """Registers a formula of one float. Where ATen's own f64 is off by more than 1e-8, f64 stays with it: results would differ."""
+    """Registers a formula of one float. Where ATen's own f64 is off by more than 1e-8, f64 stays with it: results would
+    differ."""
 
     def register(f):
         lower = _lower_unary(f)

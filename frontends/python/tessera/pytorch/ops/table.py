@@ -39,8 +39,8 @@ def axes_of(dims, rank):
 
 
 def number(x):
-    """x as a plain number. One that only the program's own numbers determine is fixed by a guard, as other backends do; one that
-    depends on the sizes of tensors is not."""
+    """x as a plain number. One that only the program's own numbers determine is fixed by a guard, as other backends do; one
+    that depends on the sizes of tensors is not."""
     if not isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return x
     node = x.node
