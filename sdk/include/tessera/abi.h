@@ -217,7 +217,17 @@ typedef struct tsr_node {
   tsr_id prev, next; /* program order inside the region */
   tsr_loc loc;
   const char* author; /* who created or last edited it: "capture", "text", a pass */
+  /* ---- appended in ABI 0.3 */
+  uint32_t marks; /* TSR_MARK_* */
+  uint32_t reserved;
 } tsr_node;
+/* Marks of nodes. What a rewrite rule or a decomposition makes has the marks of the node that it replaces; a pass that copies nodes
+ * in another way copies their marks (tsr_graph_api.set_marks). */
+#define TSR_MARK_BACKWARD   1u /* belongs to the backward half: made by the autograd stage, or for it */
+#define TSR_MARK_RECOMPUTED 2u /* computes a value of the forward half again: never merged with a node without this mark */
+#define TSR_MARK_CHECKPOINT 4u /* the program wants it computed again in the backward half, not kept */
+#define TSR_MARK_SAVE       8u /* the program wants its results kept for the backward half */
+#define TSR_MARK_ALL        15u
 
 typedef struct tsr_region {
   tsr_id parent_node; /* TSR_NONE: the graph's body, which is region 0 */
@@ -308,6 +318,9 @@ typedef struct tsr_node_desc { /* what to create; types may be NULL: then they a
   const tsr_type* const* result_types;
   tsr_loc loc;
   const char* result_name; /* hint for the name of result 0; may be NULL */
+  /* ---- appended in ABI 0.3 */
+  uint32_t marks; /* TSR_MARK_*, besides those that the host gives by itself */
+  uint32_t reserved;
 } tsr_node_desc;
 
 typedef enum tsr_relation { TSR_EQ = 0, TSR_NE, TSR_LT, TSR_LE, TSR_GT, TSR_GE, TSR_DIVISIBLE } tsr_relation;
@@ -395,6 +408,8 @@ typedef struct tsr_graph_api {
    * that were made since are erased. */
   size_t (*assumptions)(const tsr_graph*);
   void (*forget_assumptions)(tsr_graph*, size_t count);
+  /* ---- appended in ABI 0.3 */
+  tsr_error* (*set_marks)(tsr_graph*, tsr_id node, uint32_t marks); /* all of them, TSR_MARK_* */
 } tsr_graph_api;
 
 /* One rewrite rule. `op` NULL: any op. Return 1 in *changed when the graph was edited. Rules with greater benefit go first. */
@@ -973,24 +988,54 @@ typedef struct tsr_backend {
 
 /* --------------------------------------------------------------------------------------- kinds: partitioner, executor, store */
 
+/* What a partitioner may decide of a node (tsr_partition.rules). */
+typedef enum tsr_partition_rule {
+  TSR_PARTITION_FREE = 0,  /* either way: computing it again costs nothing, and its results are not kept (views, constants) */
+  TSR_PARTITION_MAY,       /* its results are kept, or it runs again in the backward half */
+  TSR_PARTITION_SAVE,      /* it must not run again: what the backward half needs of it is kept */
+  TSR_PARTITION_RECOMPUTE, /* it must run again: nothing of it is kept */
+  TSR_PARTITION_BACKWARD   /* it belongs to the backward half */
+} tsr_partition_rule;
+
 typedef struct tsr_partition { /* arrays indexed by node id of the joint graph; allocated by the host */
   size_t struct_size;
-  int64_t budget_bytes;   /* activations kept for backward must fit; -1: none given */
-  double budget_fraction; /* 0..1 of what saving everything needs; used when budget_bytes is -1 */
-  uint8_t* in_forward;    /* out: 1 when the node runs in the forward graph */
-  uint8_t* in_backward;   /* out: 1 when it runs in the backward graph; both: recomputed */
+  int64_t budget_bytes; /* in and out: of memory at the peak, besides what the caller holds; -1: none given */
+  /* 0..1: the activations that may be kept, as a part of those of the default plan; used when budget_bytes is -1. */
+  double budget_fraction;
+  /* In and out: 1 when the node runs in that half; both: recomputed. The host has filled them in for saving all. */
+  uint8_t* in_forward;
+  uint8_t* in_backward;
   size_t num_nodes;
   tsr_id first_backward;    /* first node of the backward half in program order */
   uint32_t feasible;        /* out: 0 when the budget cannot be met; then the smallest plan is given */
   int64_t saved_bytes;      /* out */
   double recompute_seconds; /* out */
-  double bound_gap;         /* out: how far from optimal the plan can be, 0..1; negative: unknown */
+  double bound_gap;         /* out: how far from optimal the plan can be, as a part of the step's time; negative: unknown */
+  /* ---- appended in ABI 0.3 */
+  const uint8_t* rules; /* [num_nodes], tsr_partition_rule; SAVE for nodes outside of the graph's body */
+  /* [num_nodes]: predicted time of running the node once more; 0 where the forward half does not need it. */
+  const double* seconds;
+  /* [num_values], at the hints of symbols: memory that the value takes; 0: none of its own, or it stays anyway. */
+  const int64_t* bytes;
+  size_t num_values;
+  double step_seconds;     /* predicted time of the whole program that saves all */
+  double seconds_per_byte; /* predicted time of moving a byte to or from memory */
+  /* Lowers the joint graph as in_backward says, fuses, lays out memory, and reads the blocks at the peak and the predicted time
+   * of one run from that. Costs a compile without code generation. */
+  tsr_error* (*evaluate)(void* host, const uint8_t* in_backward, int64_t* peak_bytes, double* seconds);
+  void* host;
+  int64_t peak_bytes; /* out: what `evaluate` said of the plan; -1: not asked */
 } tsr_partition;
 
 typedef struct tsr_partitioner {
   size_t struct_size;
   const char* summary;
   tsr_error* (*partition)(void* self, tsr_graph* joint, const tsr_options*, tsr_partition*);
+  /* ---- appended in ABI 0.3 */
+  /* Calls each(ctx, plan) for the plans that this partitioner chooses from, whatever the budget, by ascending recompute_seconds.
+   * NULL: there is one plan only. */
+  tsr_error* (*front)(void* self, tsr_graph* joint, const tsr_options*, tsr_partition*,
+                      void (*each)(void* ctx, const tsr_partition* plan), void* ctx);
 } tsr_partitioner;
 
 typedef enum tsr_step_kind {

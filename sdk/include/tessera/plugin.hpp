@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -216,6 +217,8 @@ struct Node {
   Attr attr(std::string_view name) const { return need_attr(raw().attrs, raw().num_attrs, name, raw().op); }
   Attr find(std::string_view name) const { return {find_attr(raw().attrs, raw().num_attrs, name)}; }
   std::span<const tsr_id> regions() const { return {raw().regions, raw().num_regions}; }
+  uint32_t marks() const { return raw().marks; }  // TSR_MARK_*
+  bool marked(uint32_t mark) const { return (raw().marks & mark) != 0; }
   Node next() const { return {g, raw().next}; }
   Node prev() const { return {g, raw().prev}; }
 };
@@ -417,6 +420,7 @@ class Graph {
   // A constant with the bytes of `t` (dense, host memory).
   Value constant(At at, const tsr_tensor& t) const { return op(at, "constant", {}, {attr_tensor("value", t)}); }
   void erase(Node n) const { check(api().node_erase(g_, n.id)); }
+  void set_marks(Node n, uint32_t marks) const { check(api().set_marks(g_, n.id, marks)); }
   void set_operand(Node n, uint32_t i, Value v) const { check(api().set_operand(g_, n.id, i, v.id)); }
   void set_attr(Node n, const tsr_attr& a) const { check(api().set_attr(g_, n.id, &a)); }
   void replace_uses(Value from, Value to) const { check(api().replace_uses(g_, from.id, to.id)); }
@@ -517,6 +521,20 @@ struct EachCall {
   tsr_error* (*each)(void* ctx, const tsr_device_call*);
   void* ctx;
   void operator()(const tsr_device_call& call) const { check(each(ctx, &call)); }
+};
+
+// Decides what of the forward half is kept for the backward half, and what is computed again there. See tsr_partition.
+class Partitioner {
+ public:
+  virtual ~Partitioner() = default;
+  virtual const char* summary() const = 0;
+  virtual void partition(Graph joint, const Options& options, tsr_partition& partition) = 0;
+  // Hands out the plans that it chooses from, by ascending recompute_seconds. The default: the one that `partition` gives.
+  virtual void front(Graph joint, const Options& options, tsr_partition& p,
+                     const std::function<void(const tsr_partition&)>& each) {
+    partition(joint, options, p);
+    each(p);
+  }
 };
 
 // A compiled kernel. Destroyed by the host.
@@ -714,6 +732,22 @@ class Plugin {
     add(TSR_PASS, name, std::move(t), std::shared_ptr<Pass>(std::move(p)));
   }
 
+  void add_partitioner(const char* name, std::unique_ptr<Partitioner> p) {
+    auto t = std::make_shared<tsr_partitioner>();
+    t->struct_size = sizeof *t;
+    t->summary = p->summary();
+    t->partition = [](void* self, tsr_graph* g, const tsr_options* o, tsr_partition* out) noexcept {
+      return guarded([&] { static_cast<Partitioner*>(self)->partition(Graph(g), Options{o}, *out); });
+    };
+    t->front = [](void* self, tsr_graph* g, const tsr_options* o, tsr_partition* p,
+                  void (*each)(void* ctx, const tsr_partition* plan), void* ctx) noexcept {
+      return guarded([&] {
+        static_cast<Partitioner*>(self)->front(Graph(g), Options{o}, *p, [&](const tsr_partition& x) { each(ctx, &x); });
+      });
+    };
+    add(TSR_PARTITIONER, name, std::move(t), std::shared_ptr<Partitioner>(std::move(p)));
+  }
+
   void add_backend(const char* name, std::unique_ptr<Backend> b) {
     auto t = std::make_shared<tsr_backend>();
     t->struct_size = sizeof *t;
@@ -878,7 +912,7 @@ class Plugin {
     add(TSR_DEVICE, name, std::move(t), std::move(d));
   }
 
-  // For kinds that are used in their C form (opset, partitioner, store), and by executor.hpp. Both pointers must live as long as the plugin.
+  // For kinds that are used in their C form (opset, store), and by executor.hpp. Both pointers must live as long as the plugin.
   void add_raw(tsr_kind kind, const char* name, const void* table, void* self) {
     tsr_factory f{};
     f.kind = kind;
