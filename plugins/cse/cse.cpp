@@ -97,7 +97,7 @@ class Cse {
   std::pair<tsr_id, tsr_id> ordered(const tsr_node& n) const { return std::minmax(n.operands[0], n.operands[1]); }
   size_t hash(tsr_id id) {
     const tsr_node& n = g_.node(id).raw();
-    size_t h = mix(n.op_index, n.num_operands);
+    size_t h = mix(mix(n.op_index, n.num_operands), n.marks & TSR_MARK_RECOMPUTED);
     if (n.num_operands == 2 && traits(n.op).commutative) {
       const auto [a, b] = ordered(n);
       h = mix(mix(h, a), b);
@@ -112,6 +112,8 @@ class Cse {
     if (a.op_index != b.op_index || a.num_operands != b.num_operands || a.num_attrs != b.num_attrs ||
         a.num_results != b.num_results)
       return false;
+    // What is computed again, to free memory in between, must not be kept after all.
+    if ((a.marks ^ b.marks) & TSR_MARK_RECOMPUTED) return false;
     if (a.num_operands == 2 && traits(a.op).commutative) {
       if (ordered(a) != ordered(b)) return false;
     } else if (!same(a.operands, b.operands, a.num_operands * sizeof(tsr_id))) {
@@ -139,7 +141,9 @@ class Cse {
 
 class Pass final : public sdk::Pass {
   const char* summary() const override { return "replaces a pure node by an earlier one that computes the same"; }
-  const char* ensures() const override { return "no two pure nodes of one region have the same op, operands and attributes"; }
+  const char* ensures() const override {
+    return "no two pure nodes of one region have the same op, operands and attributes, unless one is marked recomputed";
+  }
   bool run(sdk::Graph g, const sdk::Options&) override { return eliminate_common_subexpressions(g); }
 };
 

@@ -30,8 +30,12 @@ class Attention {
   // True: the graph was edited.
   bool run() {
     std::vector<sdk::Node> heads;
+    // Where weights of attention are computed again, none of their readers in the forward half would keep it from being fused there, and
+    // the bits would depend on what is kept.
+    bool trains = false;
+    for (const sdk::Node& n : g_.nodes(region_)) trains = trains || n.marked(TSR_MARK_BACKWARD);
     for (const sdk::Node& n : g_.nodes(region_))
-      if (n.is("softmax") || (n.is("attention") && n.has_operand(3))) heads.push_back(n);
+      if ((n.is("softmax") && !trains) || (n.is("attention") && n.has_operand(3))) heads.push_back(n);
     bool changed = false;
     for (const sdk::Node& n : heads) {
       nodes_.clear(), core_.clear(), guard_.clear(), seen_.clear(), pulled_.clear();
@@ -58,7 +62,7 @@ class Attention {
            std::find(std::begin(others), std::end(others), n.op()) != std::end(others);
   }
   bool of_backend(const sdk::Node& n) const { return g_.backend_of(n) == backend_; }
-  bool here(const sdk::Node& n) const { return n && n.raw().parent == last_.raw().parent; }
+  bool here(const sdk::Node& n) const { return n && n.raw().parent == last_.raw().parent && same_half(n, last_); }
 
   // Calls of functions per element; -1: no kernel of its own.
   int calls(const sdk::Node& n) const {

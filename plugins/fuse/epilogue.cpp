@@ -21,7 +21,7 @@ std::vector<sdk::Node> chain_of(sdk::Graph g, const sdk::Node& anchor) {
     if (uses.size() != 1 || uses[0].node == TSR_NONE) break;
     const sdk::Node n = g.node(uses[0].node);
     if (n.raw().parent != anchor.raw().parent || n.num_results() != 1 || n.result().type().p != v.type().p) break;
-    if (!n.regions().empty() || !g.has_trait(n.raw().op, "elementwise")) break;
+    if (!n.regions().empty() || !g.has_trait(n.raw().op, "elementwise") || !same_half(n, anchor)) break;
     out.push_back(n);
     v = n.result();
   }
@@ -33,7 +33,7 @@ sdk::Node reader_of(sdk::Graph g, sdk::Value v) {
   const auto uses = v.uses();
   if (uses.size() != 1 || uses[0].node == TSR_NONE) return {g.handle(), TSR_NONE};
   const sdk::Node n = g.node(uses[0].node);
-  const bool reads = n.is("conv") && n.operand(0) == v && n.raw().parent == v.def().raw().parent;
+  const bool reads = n.is("conv") && n.operand(0) == v && n.raw().parent == v.def().raw().parent && same_half(n, v.def());
   return reads ? n : sdk::Node{g.handle(), TSR_NONE};
 }
 

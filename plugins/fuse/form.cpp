@@ -37,6 +37,7 @@ sdk::Node make_group(sdk::Graph g, const kit::Piece& piece, const std::string& b
     d.result_types = results.data();
     d.loc = raw.loc;
     d.result_name = name.c_str();
+    d.marks = raw.marks;
     tsr_id made = TSR_NONE;
     sdk::check(api.node_create(g.handle(), &d, region, TSR_NONE, &made));
     for (uint32_t i = 0; i < raw.num_results; ++i) inner[n.raw().results[i]] = g.node(made).raw().results[i];
@@ -55,7 +56,11 @@ sdk::Node make_group(sdk::Graph g, const kit::Piece& piece, const std::string& b
   for (const tsr_id v : operands) values.push_back(g.value(v));
   const tsr_attr attrs[] = {sdk::attr_string("backend", backend.c_str())};
   const tsr_id regions[] = {region};
-  return g.create({last.raw().parent, last.raw().next, last.raw().loc}, "fused", values, attrs, regions);
+  const sdk::Node made = g.create({last.raw().parent, last.raw().next, last.raw().loc}, "fused", values, attrs, regions);
+  uint32_t marks = 0;
+  for (const sdk::Node& n : piece.nodes) marks |= n.marks();
+  g.set_marks(made, marks);
+  return made;
 }
 
 void replace_by_group(sdk::Graph g, const kit::Piece& piece, sdk::Node fused) {

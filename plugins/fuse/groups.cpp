@@ -155,6 +155,8 @@ void Groups::rank_joined(uint32_t joined, uint32_t other) {
 
 std::string Groups::why_not(uint32_t a, uint32_t b, int& heavy) const {
   const Group &x = groups_[a], &y = groups_[b];
+  if (!same_half(nodes_[x.items.front()], nodes_[y.items.front()]))
+    return "one belongs to the forward half, the other to the backward half";
   if (x.items.size() + y.items.size() > options_.max_size)
     return "the group would have more than max_fusion_size = " + std::to_string(options_.max_size) + " nodes";
   if (between(a, b) || between(b, a)) return "another node needs the one and feeds the other";

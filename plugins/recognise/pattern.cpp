@@ -139,7 +139,7 @@ template <class Part>
 class Matcher {
  public:
   using Next = std::function<bool()>;
-  Matcher(sdk::Graph g, Found* found) : g_(g), found_(found) {}
+  Matcher(sdk::Graph g, Found* found, uint32_t marks) : g_(g), found_(found), marks_(marks) {}
 
   bool match(const Part& p, sdk::Value v, const Next& next) {
     switch (p.kind) {
@@ -163,6 +163,8 @@ class Matcher {
       case Part::Op: {
         const sdk::Node n = v.def();
         if (!n || n.op() != p.name || n.num_results() != 1) return false;
+        // What is computed again in the backward half makes no op of its own together with what is not.
+        if ((n.marks() ^ marks_) & TSR_MARK_RECOMPUTED) return false;
         for (uint32_t i = 0; i < n.num_operands(); ++i)
           if (n.has_operand(i) != (i < p.parts.size())) return false;
         if (n.num_operands() < p.parts.size()) return false;
@@ -189,6 +191,7 @@ class Matcher {
   }
   sdk::Graph g_;
   Found* found_;
+  uint32_t marks_;  // of the root
 };
 
 }  // namespace
@@ -200,7 +203,7 @@ Pattern::~Pattern() = default;
 Pattern::Pattern(Pattern&&) noexcept = default;
 const std::string& Pattern::root() const { return part_->name; }
 bool Pattern::match(sdk::Graph g, sdk::Value v, Found* found) const {
-  return Matcher<Part>(g, found).match(*part_, v, [] { return true; });
+  return v.def() && Matcher<Part>(g, found, v.def().marks()).match(*part_, v, [] { return true; });
 }
 
 }  // namespace tessera::passes

@@ -7,8 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "autograd/expand.hpp"
 #include "compile/services.hpp"
 #include "fake_backend.hpp"
+#include "ir/body.hpp"
+#include "ir/printer.hpp"
 #include "log/log.hpp"
 
 namespace driver_test {
@@ -82,6 +85,41 @@ TEST_CASE("gradients are expanded between the passes and those of the joint grap
                               fake);
   CHECK(log.names() ==
         Names{"passes", "autograd", "joint passes", "place", "assign", "order", "plan", "kernels", "executable"});
+}
+
+TEST_CASE("the autograd stage marks where backward begins, and what depends on it") {
+  const auto g = graph_of(R"(graph @g(%x: f32[4], %w: f32[4]) -> (f32[4], f32[4]) {
+    %p = mul %x, %w
+    %e = exp %p
+    %y = reduce_sum %e {axes = [0]}
+    %d = grad %y, %w : f32[4]
+    %u = sub %w, %d
+    %v = neg %x
+    return %u, %v
+  })");
+  expand_gradients(*g);
+  for (const tsr_id n : nodes_of(*g, 0)) {
+    const std::string name = g->value(g->node(n).results[0]).name;
+    const bool forward = name == "p" || name == "e" || name == "y" || name == "v";
+    INFO(g->describe(n));
+    CHECK(g->node(n).marks == (forward ? 0u : TSR_MARK_BACKWARD));
+  }
+  CHECK(std::string(print_graph(*g)).find("%u = sub %w, %d : f32[4] mark(backward)") != std::string::npos);
+}
+
+TEST_CASE("what a decomposition makes has the marks of its op") {
+  const auto g = graph_of(R"(graph @g(%x: f32[4]) -> (f32[4]) {
+    %y = softmax %x {axis = 0} : f32[4] mark(checkpoint)
+    return %y
+  })");
+  g->begin("test");
+  const auto made_from = static_cast<tsr_id>(g->num_values());
+  const tsr_id softmax = g->region(0).first;
+  const std::vector<tsr_id> made = build_decomposition(*g, softmax);
+  g->replace_node(softmax, made, made_from);
+  g->commit();
+  CHECK(g->num_live_nodes() > 1);
+  for (const tsr_id n : nodes_of(*g, 0)) CHECK(g->node(n).marks == TSR_MARK_CHECKPOINT);
 }
 
 TEST_CASE("an estimate is the same stages up to the plan, without kernels") {

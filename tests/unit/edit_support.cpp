@@ -26,8 +26,8 @@ std::string fingerprint(const Graph& g) {
     const tsr_node& x = g.node(n);
     if (!x.alive) continue;
     s += "node " + id(n) + " " + x.op + " in " + id(x.parent) + " " + id(x.prev) + "/" + id(x.next) + " by " +
-         (x.author ? x.author : "") + ids(x.operands, x.num_operands) + ids(x.results, x.num_results) +
-         ids(x.regions, x.num_regions) + "\n";
+         (x.author ? x.author : "") + " marks " + std::to_string(x.marks) + ids(x.operands, x.num_operands) +
+         ids(x.results, x.num_results) + ids(x.regions, x.num_regions) + "\n";
   }
   for (tsr_id v = 0; v < g.num_values(); ++v) {
     const tsr_value& x = g.value(v);
@@ -77,7 +77,7 @@ class Editor {
   Editor(Graph& g, std::mt19937_64& random) : g_(g), random_(random) {}
 
   bool run() {
-    switch (below(17)) {
+    switch (below(18)) {
       case 0:
       case 1:
       case 2: return create();
@@ -94,6 +94,7 @@ class Editor {
       case 13: return nested();
       case 14: return sizes();
       case 15: return output_names();
+      case 16: return marks();
       default: return rest();
     }
   }
@@ -176,6 +177,12 @@ class Editor {
     if (a.kind == TSR_ATTR_BOOL) a.i = !a.i;
     if (a.kind == TSR_ATTR_FLOAT) a.f += 1;
     g_.set_attr(n, a);
+    return true;
+  }
+  bool marks() {
+    const tsr_id n = live_node();
+    if (n == TSR_NONE) return false;
+    g_.set_marks(n, static_cast<uint32_t>(below(TSR_MARK_ALL + 1)));
     return true;
   }
   bool name() {

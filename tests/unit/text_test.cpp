@@ -6,6 +6,7 @@
 #include <string>
 
 #include "golden.hpp"
+#include "ir/equality.hpp"
 #include "ir/graph.hpp"
 #include "ir/infer.hpp"
 #include "ir/parser.hpp"
@@ -71,6 +72,34 @@ TEST_CASE("large parts of sizes are stated once, under names that no symbol has"
   CHECK(code_of("graph @g(%x: f32[a]) symbols { a: 0.. } sizes { a = 3 } { return %x }") == "TSR-I012");
   CHECK(code_of("graph @g(%x: f32[h]) symbols { a: 0.. } sizes { h = a * 2; k = h + 1 } { return %x }") == "");
   CHECK(code_of("graph @g(%x: f32[h]) symbols { a: 0.. } sizes { h a } { return %x }") == "TSR-I003");
+}
+
+TEST_CASE("marks of nodes are part of the text, of copies and of equality") {
+  const std::string text =
+      "graph @g(%x: f32[4]) -> (f32[4]) {\n"
+      "  %y = neg %x : f32[4] mark(checkpoint)\n"
+      "  %z = neg %x : f32[4] mark(backward, recomputed, save) loc(\"m.cpp\":3)\n"
+      "  %u = add %y, %z : f32[4]\n"
+      "  return %u\n"
+      "}\n";
+  const auto g = parse(text);
+  CHECK(print_graph(*g, kPrintLocations) == text);
+  CHECK(g->node(0).marks == TSR_MARK_CHECKPOINT);
+  CHECK(g->node(1).marks == (TSR_MARK_BACKWARD | TSR_MARK_RECOMPUTED | TSR_MARK_SAVE));
+  CHECK(print_graph(*g->clone(), kPrintLocations) == text);
+  const auto other = g->clone();
+  other->begin("test");
+  other->set_marks(2, TSR_MARK_BACKWARD);
+  other->commit();
+  CHECK(difference(*g, *other) == "the marks of %u = add");
+  CHECK_FALSE(same_computation(*g, *other));
+  try {
+    (void)parse(body("  %a = neg %x mark(backwards)\n  return %a"));
+    FAIL("no error");
+  } catch (const Error& e) {
+    CHECK(e.code() == "TSR-I040");
+    CHECK(std::string(e.message()).find("did you mean 'backward'") != std::string::npos);
+  }
 }
 
 TEST_CASE("the graph of the IR page reads back as printed") {

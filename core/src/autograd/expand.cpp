@@ -50,6 +50,7 @@ class GradientOf {
 
   void run() {
     for (const tsr_id w : wanted_) check_wanted(w);
+    const MarksScope backward(g_, TSR_MARK_BACKWARD);
     const tsr_id last_forward = g_.node(node_).prev;
     find_active(last_forward);
     const auto made_from = static_cast<tsr_id>(g_.num_values());
@@ -225,6 +226,18 @@ void drop_markers(Graph& g, tsr_id region) {
   }
 }
 
+// What depends on the backward half belongs to it: gradients of gradients, an optimiser's update.
+void mark_what_follows(Graph& g, tsr_id region) {
+  for (const tsr_id n : nodes_of(g, region)) {
+    const tsr_node& x = g.node(n);
+    const bool follows = std::any_of(x.operands, x.operands + x.num_operands, [&](tsr_id v) {
+      const tsr_id def = v == TSR_NONE ? TSR_NONE : g.value(v).def_node;
+      return def != TSR_NONE && (g.node(def).marks & TSR_MARK_BACKWARD) != 0;
+    });
+    if (follows) g.set_marks(n, x.marks | TSR_MARK_BACKWARD);
+  }
+}
+
 // A graph has few `grad` nodes: finding them by looking at all nodes takes less time than any pass does.
 void expand_in(Graph& g, tsr_id region) {
   for (tsr_id n = g.region(region).first; n != TSR_NONE;) {
@@ -235,6 +248,7 @@ void expand_in(Graph& g, tsr_id region) {
     n = next;
   }
   drop_markers(g, region);
+  mark_what_follows(g, region);
 }
 
 }  // namespace

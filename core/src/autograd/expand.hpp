@@ -17,6 +17,8 @@ bool has_gradients(const Graph& graph);
 // gradient. A wanted value that the outputs do not depend on gets zeros. Where several uses contribute to one gradient, the
 // contributions are added in the reverse of program order, which makes the sum's bits a function of the graph alone.
 //
+// Marks the nodes of the backward half, TSR_MARK_BACKWARD: those that it makes, and all that depend on them.
+//
 // Runs as one transaction under the author "autograd". Throws TSR-A001 (an op on the way has neither a rule nor a
 // decomposition), TSR-A002 (a wanted value that is neither input nor leaf) and what the rules throw; the graph is then as before.
 void expand_gradients(Graph& graph);

@@ -26,6 +26,7 @@ void inline_fused(Graph& g, tsr_id node) {
     }
     spec.typed = true;
     spec.loc = x.loc;
+    spec.marks = x.marks;
     const tsr_id copy = g.create_node(spec, parent, node);
     for (uint32_t i = 0; i < x.num_results; ++i) outer[g.node(n).results[i]] = g.node(copy).results[i];
   }

@@ -499,6 +499,7 @@ class BodyBuilder {
 
 std::vector<tsr_id> build_decomposition(Graph& g, tsr_id node) {
   const OpRecord& r = g.record_of(node);
+  const MarksScope marks(g, g.node(node).marks);
   std::vector<tsr_id> out;
   if (r.decompose_body) {
     out = BodyBuilder(g, node, *r.decompose_body, false).run({});

@@ -118,6 +118,7 @@ class Comparison {
         return fail("attribute " + std::string(x.attrs[i].name) + " of " + where);
     if (!computation_ && (!text(x.loc.file, y.loc.file) || x.loc.line != y.loc.line || x.loc.column != y.loc.column))
       return fail("the location of " + where);
+    if (x.marks != y.marks) return fail("the marks of " + where);
     for (uint32_t i = 0; i < x.num_regions; ++i)
       if (!region(x.regions[i], y.regions[i])) return false;
     for (uint32_t i = 0; i < x.num_results; ++i)

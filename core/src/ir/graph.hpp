@@ -33,6 +33,7 @@ struct NodeSpec {  // the C++ form of tsr_node_desc
   bool typed = false;                  // result_types is complete, even when empty; still checked by the verifier, not here
   tsr_loc loc{};
   std::vector<std::string> result_names;
+  uint32_t marks = 0;  // TSR_MARK_*, besides those of a MarksScope
 };
 
 // Owned by one thread at a time. Ids are stable; erased nodes and values stay in the tables with alive == 0 until compact().
@@ -88,6 +89,9 @@ class Graph {
   void move_node(tsr_id node, tsr_id before);
   void set_operand(tsr_id node, uint32_t index, tsr_id value);
   void set_attr(tsr_id node, const tsr_attr& attr);
+  void set_marks(tsr_id node, uint32_t marks);
+  // Marks of the nodes that are made from now on; see MarksScope.
+  uint32_t set_marks_of_new(uint32_t marks) { return std::exchange(marks_of_new_, marks); }
   void replace_uses(tsr_id old_value, tsr_id new_value);
   // Replaces the results of `node`, in order, and erases it. Values with ids from `made_from` on were made for this: they take over
   // the names, so that outputs are called after an expansion what they were before.
@@ -208,8 +212,22 @@ class Graph {
   Listener* listener_ = nullptr;
   const char* author_ = nullptr;
   size_t live_nodes_ = 0;
+  uint32_t marks_of_new_ = 0;
   uint32_t next_anonymous_ = 0;
   bool share_constants_ = false;  // while clone() copies into this graph
+};
+
+// While it lives, nodes that are made have these marks: those of the node that they stand for, or those of the half that they belong to.
+// The innermost scope holds.
+class MarksScope {
+ public:
+  MarksScope(Graph& g, uint32_t marks) : g_(g), before_(g.set_marks_of_new(marks)) {}
+  ~MarksScope() { g_.set_marks_of_new(before_); }
+  MarksScope(const MarksScope&) = delete;
+
+ private:
+  Graph& g_;
+  uint32_t before_;
 };
 
 // Iterates the live nodes of a region in program order: for (tsr_id n : nodes_of(g, 0)). Do not erase `n` while on it.

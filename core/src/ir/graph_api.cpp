@@ -32,6 +32,7 @@ NodeSpec to_spec(const tsr_node_desc& d) {
   }
   s.loc = d.loc;
   if (d.result_name) s.result_names.emplace_back(d.result_name);
+  if (TSR_HAS(&d, tsr_node_desc, marks)) s.marks = d.marks & TSR_MARK_ALL;
   return s;
 }
 
@@ -228,6 +229,7 @@ const tsr_graph_api kApi = {
           now.assumptions = std::min(now.assumptions, count);
           of(g).sizes().restore(now);
         },
+    .set_marks = [](tsr_graph* g, tsr_id n, uint32_t marks) noexcept { return guarded([&] { of(g).set_marks(n, marks); }); },
 };
 
 }  // namespace

@@ -28,6 +28,7 @@ struct Cloner {
       s.operands.push_back(x.operands[i] == TSR_NONE ? TSR_NONE : values[x.operands[i]]);
     s.attrs.assign(x.attrs, x.attrs + x.num_attrs);
     s.loc = x.loc;
+    s.marks = x.marks;
     s.typed = true;
     for (uint32_t i = 0; i < x.num_results; ++i) {
       s.result_types.push_back(*from.value(x.results[i]).type);

@@ -101,6 +101,7 @@ tsr_id Graph::create_node(const NodeSpec& spec, tsr_id region, tsr_id before) {
   n.loc = spec.loc;
   if (n.loc.file) n.loc.file = intern(n.loc.file);
   n.author = author_;
+  n.marks = spec.marks | marks_of_new_;
   n.num_results = static_cast<uint32_t>(types->size());
   auto* results = static_cast<tsr_id*>(allocate(types->size() * sizeof(tsr_id), alignof(tsr_id)));
   n.results = results;
@@ -233,6 +234,20 @@ void Graph::set_attr(tsr_id n, const tsr_attr& a) {
   u.author = nodes_[n].author;
   nodes_[n].attrs = attrs;
   nodes_[n].num_attrs = static_cast<uint32_t>(complete.size());
+  log(u);
+  touch(n);
+}
+
+void Graph::set_marks(tsr_id n, uint32_t marks) {
+  require_edit();
+  check_node(n);
+  if (marks & ~TSR_MARK_ALL) graph_misuse("unknown marks " + std::to_string(marks) + " for " + describe(n));
+  if (nodes_[n].marks == marks) return;
+  Undo u{Undo::kMarks};
+  u.id = n;
+  u.index = nodes_[n].marks;
+  u.author = nodes_[n].author;
+  nodes_[n].marks = marks;
   log(u);
   touch(n);
 }

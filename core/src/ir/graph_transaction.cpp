@@ -103,6 +103,10 @@ void Graph::undo(const Undo& u) {
       nodes_[u.id].num_attrs = u.count;
       nodes_[u.id].author = u.author;
       break;
+    case Undo::kMarks:
+      nodes_[u.id].marks = u.index;
+      nodes_[u.id].author = u.author;
+      break;
     case Undo::kType:
       values_[u.id].type = static_cast<const tsr_type*>(u.old);
       if (values_[u.id].def_node != TSR_NONE) nodes_[values_[u.id].def_node].author = u.author;

@@ -16,6 +16,7 @@ struct Graph::Undo {
     kMove,
     kOperand,
     kAttrs,
+    kMarks,
     kType,
     kName,
     kKey,

@@ -6,9 +6,11 @@
 #include "ir/broadcast.hpp"
 #include "ir/graph.hpp"
 #include "ir/infer.hpp"
+#include "ir/mark_names.hpp"
 #include "ir/printer.hpp"
 #include "ir/records.hpp"
 #include "support/error.hpp"
+#include "support/text.hpp"
 
 namespace tessera::core {
 namespace {
@@ -363,6 +365,7 @@ class GraphParser : Memory, public Reader {
         spec.result_types.push_back(type());
       while (accept(","));
     while (at_word("region")) spec.regions.push_back(nested());
+    if (at_word("mark") && following() == '(') marks(spec);
     if (at_word("loc") && following() == '(') location(spec);
 
     const std::vector<tsr_attr> attrs = placed(op, [&] { return complete_attrs(record, spec.attrs); });
@@ -458,6 +461,24 @@ class GraphParser : Memory, public Reader {
     body(region);
     --depth_;
     return region;
+  }
+
+  void marks(NodeSpec& spec) {
+    next();
+    expect("(");
+    do {
+      const Token t = expect(Tok::kIdent, "a mark");
+      const auto m = std::find_if(kMarkNames.begin(), kMarkNames.end(), [&](const MarkName& x) { return t.text == x.name; });
+      if (m == kMarkNames.end()) {
+        std::vector<std::string> known;
+        for (const MarkName& x : kMarkNames) known.emplace_back(x.name);
+        source().fail("TSR-I040", t.offset,
+                      "found " + describe(t) + ", expected a mark: " + listed(known, "none") +
+                          did_you_mean(std::string(t.text.substr(0, 80)), known));
+      }
+      spec.marks |= m->mark;
+    } while (accept(","));
+    expect(")");
   }
 
   void location(NodeSpec& spec) {

@@ -9,6 +9,7 @@
 #include "ir/equality.hpp"
 #include "ir/graph.hpp"
 #include "ir/lexer.hpp"
+#include "ir/mark_names.hpp"
 #include "ir/records.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/embed.h"
@@ -132,6 +133,17 @@ class Printer {
       body(n.regions[i], depth + 2);
       indent(depth + 1);
       text += '}';
+    }
+    if (n.marks) {
+      text += " mark(";
+      bool any = false;
+      for (const MarkName& m : kMarkNames) {
+        if (!(n.marks & m.mark)) continue;
+        text += any ? ", " : "";
+        text += m.name;
+        any = true;
+      }
+      text += ')';
     }
     if (n.loc.file && (flags_ & kPrintLocations)) {
       text += " loc(";

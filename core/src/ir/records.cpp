@@ -7,6 +7,7 @@
 #include "ir/body.hpp"
 #include "ir/records_parser.hpp"
 #include "support/error.hpp"
+#include "support/text.hpp"
 #include "tessera/dtypes.hpp"
 
 namespace tessera::core {
@@ -115,12 +116,6 @@ std::vector<std::string> attr_names(const OpRecord& record) {
   return names;
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string s;
-  for (const std::string& n : names) s += (s.empty() ? "" : ", ") + n;
-  return s.empty() ? "none" : s;
-}
-
 bool is_list(uint32_t kind) {
   return kind == TSR_ATTR_INTS || kind == TSR_ATTR_FLOATS || kind == TSR_ATTR_DIMS || kind == TSR_ATTR_STRINGS;
 }
@@ -160,7 +155,7 @@ tsr_attr checked(const OpRecord& record, const AttrDecl& decl, tsr_attr a) {
       if (!decl.choices.empty() && std::find(decl.choices.begin(), decl.choices.end(), a.s) == decl.choices.end())
         fail(record, "TSR-I024",
              "attribute '" + decl.name + "' is \"" + std::string(a.s).substr(0, 80) + "\", expected one of: " +
-                 listed(decl.choices) + did_you_mean(std::string_view(a.s).substr(0, 80), decl.choices),
+                 listed(decl.choices, "none") + did_you_mean(std::string_view(a.s).substr(0, 80), decl.choices),
              "");
       break;
     case TSR_ATTR_DTYPE:
@@ -227,7 +222,7 @@ std::vector<tsr_attr> complete_attrs(const OpRecord& record, std::span<const tsr
         const std::string name = a.name ? a.name : "";
         fail(record, "TSR-I020",
              "found the attribute '" + name + "', which the op does not have" + did_you_mean(name, attr_names(record)),
-             "its attributes: " + listed(attr_names(record)));
+             "its attributes: " + listed(attr_names(record), "none"));
       }
   return out;
 }

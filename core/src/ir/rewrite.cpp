@@ -109,7 +109,10 @@ bool rewrite(Graph& g, std::span<const tsr_pattern* const> patterns) {
     auto it = by_op.find(g.node(n).op);
     for (const tsr_pattern* p : it == by_op.end() ? any : it->second) {
       int fired = 0;
-      throw_if(p->apply(p->self, g.handle(), n, &fired));
+      {
+        const MarksScope marks(g, g.node(n).marks);  // what a rule makes stands for the node that it is applied to
+        throw_if(p->apply(p->self, g.handle(), n, &fired));
+      }
       if (!fired) continue;
       changed = true;
       if (--budget == 0)
