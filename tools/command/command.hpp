@@ -42,6 +42,7 @@ inline Error usage_error(const char* code, const std::string& message, const std
 int run_model(const Command&, const std::vector<std::string>&);
 int bench(const Command&, const std::vector<std::string>&);
 int opt(const Command&, const std::vector<std::string>&);
+int memory(const Command&, const std::vector<std::string>&);
 int import_model(const Command&, const std::vector<std::string>&);
 int compile_model(const Command&, const std::vector<std::string>&);
 int compare(const Command&, const std::vector<std::string>&);

@@ -19,6 +19,9 @@ std::span<const Command> commands() {
        "tessera opt model.tsr --passes canonicalize,cse,dce --timing\n"
        "tessera opt model.tsr --dump-after changed --dump-dir dumps --verify each",
        opt},
+      {"memory", "MODEL [--svg FILE] [--values] [--json]",
+       "Lists the plans of memory of a training step: peak, activations kept, time computed again.",
+       "tessera memory step.tsr --svg front.svg", memory},
       {"import", "MODEL --output OUT.tsr [--weights OUT.npz] [options]", "Writes a model as text IR, its weights beside it.",
        "tessera import model.onnx --output model.tsr\n"
        "tessera run model.tsr --inputs model.npz --inputs in.npz",

@@ -305,6 +305,9 @@ typedef struct tsr_api {
   /* `run` on streams and with memory of the caller's choice. options NULL: none given. */
   tsr_error* (*run_with)(tsr_executable*, const tsr_run_options* options, tsr_tensor_handle* const* inputs, size_t num_inputs,
                          tsr_tensor_handle** outputs, size_t num_outputs);
+  /* The plans that the config's partitioner chooses from for a training step, by ascending recompute time. The graph is consumed. JSON:
+   * docs/json.md, "memory plans". */
+  tsr_error* (*memory_plans)(tsr_context*, tsr_graph*, char** json);
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

@@ -410,6 +410,10 @@ class Context {
     check(api().compile_model(handle(), graph.release(), &e));
     return Executable(e);
   }
+  // The plans that the config's partitioner chooses from for a training step (JSON: "memory plans").
+  [[nodiscard]] std::string memory_plans(Graph graph) const {
+    return with_text([&](char** out) { return api().memory_plans(handle(), graph.release(), out); });
+  }
   [[nodiscard]] std::string explain() const { return text_of(api().config_explain, handle()); }
   [[nodiscard]] std::string options() const { return text_of(api().config_options, handle()); }
   [[nodiscard]] std::string ops() const { return text_of(api().op_list, handle()); }

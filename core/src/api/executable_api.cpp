@@ -2,9 +2,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include <nlohmann/json.hpp>
+
 #include "api/api.hpp"
 #include "compile/cached.hpp"
+#include "compile/driver.hpp"
 #include "compile/executable.hpp"
+#include "compile/partition.hpp"
 #include "ir/graph.hpp"
 #include "trace/diagram.hpp"
 #include "trace/trace.hpp"
@@ -28,6 +32,27 @@ tsr_error* compile(tsr_context* c, tsr_graph* g, const char* backends, bool with
       return compile_cached(std::move(graph), {*context, context->config(), passes, options});
     });
     *out = reinterpret_cast<tsr_executable*>(executable.release());
+  });
+}
+
+tsr_error* memory_plans(tsr_context* c, tsr_graph* g, char** json) noexcept {
+  return guarded([&] {
+    std::unique_ptr<Graph> graph(&Graph::from(&required(g, "graph")));  // consumed whatever happens
+    const auto& context = required(c, "context").context;
+    const Config& config = context->config();
+    const PassLists passes{{}, context->pipeline(config), context->joint_pipeline(config), pass_options_of(config)};
+    nlohmann::ordered_json plans = nlohmann::ordered_json::array();
+    for (const PartitionPlan& p : partition_plans(std::move(graph), passes, compile_options(context, config, nullptr)))
+      plans.push_back(
+          {{"partitioner", p.partitioner},
+           {"saved_values", p.saved},
+           {"saved_bytes", p.saved_bytes},
+           {"peak_bytes", p.peak_bytes < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.peak_bytes)},
+           {"recompute_ms", p.recompute_seconds * 1e3},
+           {"step_ms", p.step_seconds * 1e3},
+           {"gap", p.gap < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.gap)},
+           {"recomputed", p.recomputed}});
+    required(json, "the text to be returned") = to_c_string(plans.dump());
   });
 }
 
@@ -70,6 +95,7 @@ void executable_functions(tsr_api& t) {
   };
   t.executable_destroy = [](tsr_executable* e) noexcept { delete reinterpret_cast<Executable*>(e); };
   t.run = run;
+  t.memory_plans = memory_plans;
   t.run_raw = [](tsr_executable* e, const tsr_raw_call* call) noexcept {
     return guarded([&] {
       const tsr_raw_call& c = required(call, "the call");

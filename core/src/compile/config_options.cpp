@@ -2,8 +2,10 @@
 #include "compile/config_options.hpp"
 
 #include "compile/late_passes.hpp"
+#include "compile/partition.hpp"
 #include "context/context.hpp"
 #include "log/log.hpp"
+#include "plugin/plugin_host.hpp"
 #include "runtime/device.hpp"
 
 namespace tessera::core {
@@ -31,6 +33,13 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
   o.measure = log_enabled(Artifact::kBenchmarking) || config.get_bool("runtime.measure_steps");
   if (LatePasses late{context->pipeline(config, TSR_STAGE_ASSIGNED), pass_options_of(config)}; !late.passes.empty())
     o.late_passes = std::make_shared<const LatePasses>(std::move(late));
+  if (const Factory* f = context->partitioner(config)) {
+    const Setting& bytes = config.setting("partitioner.budget_bytes");
+    const Setting& origin = bytes.value.i >= 0 ? bytes : config.setting("partitioner.budget");
+    o.partition = std::make_shared<const PartitionOptions>(
+        PartitionOptions{f, config.plugin_options(f->plugin->id), config.get_float("partitioner.budget"), bytes.value.i,
+                         origin.origin.kind == Origin::kDefault ? std::string() : to_text(origin.origin)});
+  }
   o.keep = context;
   return o;
 }

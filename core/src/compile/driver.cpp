@@ -12,22 +12,26 @@
 #include "compile/executable.hpp"
 #include "compile/late_passes.hpp"
 #include "compile/order.hpp"
+#include "compile/partition.hpp"
 #include "compile/place.hpp"
 #include "compile/plan.hpp"
 #include "compile/plan_kernels.hpp"
+#include "compile/saved_kernels.hpp"
 #include "compile/services.hpp"
 #include "compile/show.hpp"
 #include "ir/graph.hpp"
 #include "log/log.hpp"
 #include "support/clock.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
 #include "trace/trace.hpp"
 
 namespace tessera::core {
 
 namespace {
 
-constexpr std::array<const char*, 11> kNames = {"call passes", "passes", "autograd", "joint passes", "place",     "assign",
-                                                "fuse",        "order",  "plan",     "kernels",      "executable"};
+constexpr std::array<const char*, 12> kNames = {"call passes", "passes", "autograd", "joint passes", "place",   "assign",
+                                                "partition",   "fuse",   "order",    "plan",         "kernels", "executable"};
 
 // Runs the stages up to `last`, each between its hooks, timed and named.
 class Stages {
@@ -98,6 +102,55 @@ bool leave_to_others(Compilation& c, const KernelError& e) {
   return true;
 }
 
+// Holds a program to its budget of memory. Only kernels know their workspaces: where these come on top, the joint graph is partitioned
+// again with that much less.
+class Budget {
+ public:
+  Budget(Compilation& c, Stage last) : c_(c) {
+    if (c.options.partition && last == Stage::kExecutable && is_partitioned(*c.graph, c.options)) joint_ = c.graph->clone();
+  }
+  int64_t workspaces() const { return workspaces_; }
+  PartitionPlan& plan() { return plan_; }
+
+  // True: the compilation is back at the joint graph. Throws TSR-A010, which names a peak that can be had: what is compiled last when
+  // no plan fits has the smallest one.
+  bool is_exceeded() {
+    if (!joint_) {
+      if (!plan_.feasible) refuse(plan_.peak_bytes);
+      return false;
+    }
+    if (plan_.budget_bytes < 0) return false;
+    const int64_t peak = peak_bytes(*c_.graph, *c_.plan);
+    if (peak <= plan_.budget_bytes) return false;
+    if (!plan_.feasible || ++attempt_ == kAttempts) refuse(peak);
+    workspaces_ += peak - plan_.peak_bytes;
+    c_.plan = nullptr;
+    std::erase_if(c_.options.failed, [](const auto& f) { return f.second != TSR_NONE; });  // nodes get other ids
+    c_.graph = joint_->clone();
+    c_.assignment = assign_backends(*c_.graph, c_.options);
+    if (c_.options.save) c_.options.save->bytes.clear();
+    return true;
+  }
+
+ private:
+  [[noreturn]] void refuse(int64_t peak) const {
+    const PartitionOptions& asked = *c_.options.partition;
+    throw user_error("TSR-A010",
+                     (asked.place.empty() ? "" : asked.place + ": ") + "graph @" + c_.graph->tables().name +
+                         " does not fit the budget of " + std::to_string(plan_.budget_bytes) +
+                         " bytes: the smallest peak that partitioner '" + plan_.partitioner + "' finds is " +
+                         std::to_string(peak) + " bytes (" + bytes_text(static_cast<double>(peak)) + ")",
+                     "give partitioner.budget_bytes = " + std::to_string(peak) + " or more, or a smaller batch");
+  }
+
+  static constexpr int kAttempts = 4;
+  Compilation& c_;
+  std::unique_ptr<Graph> joint_;
+  PartitionPlan plan_;
+  int64_t workspaces_ = 0;
+  int attempt_ = 0;
+};
+
 // The stages of every compile and of every estimate.
 void run_stages(Compilation& c, const PassLists& passes, std::span<StageHook* const> hooks, Stage last) {
   const ServiceScope services(c.options);
@@ -116,25 +169,34 @@ void run_stages(Compilation& c, const PassLists& passes, std::span<StageHook* co
   }
   stage(Stage::kPlace, [&] { place_on_devices(*c.graph, c.options.device); });
   stage(Stage::kAssign, [&] { c.assignment = assign_backends(*c.graph, c.options); });
-  // A joint graph is partitioned here, before fusion: a group must not straddle the cut.
-  if (c.options.late_passes)
-    stage(Stage::kFuse, [&] {
-      CompileOptions without = c.options;  // for the estimates that fusion asks for
-      without.late_passes = nullptr;
-      const ServiceScope inner(without);
-      if (run_late_passes(*c.graph, *c.options.late_passes)) c.assignment = assign_backends(*c.graph, c.options);
-    });
-  stage(Stage::kOrder, [&] { order_transfers(*c.graph); });
-  for (bool again = true; std::exchange(again, false);) {
-    stage(Stage::kPlan, [&] { c.plan = build_plan(*c.graph, c.assignment, c.options); });
-    try {
-      stage(Stage::kKernels, [&] { compile_kernels(*c.graph, *c.plan, c.options); });
-    } catch (const KernelError& e) {
-      c.plan.reset();
-      if (!leave_to_others(c, e)) throw;
-      again = true;
+  Budget budget(c, last);
+  do {
+    // Before fusion: a group must not straddle the cut.
+    if (is_partitioned(*c.graph, c.options))
+      stage(Stage::kPartition, [&] {
+        const CompileOptions options = c.options;
+        if (partition(*c.graph, c.assignment, options, budget.workspaces(), budget.plan()))
+          c.assignment = assign_backends(*c.graph, c.options);
+      });
+    if (c.options.late_passes)
+      stage(Stage::kFuse, [&] {
+        CompileOptions without = c.options;  // for the estimates that fusion asks for
+        without.late_passes = nullptr;
+        const ServiceScope inner(without);
+        if (run_late_passes(*c.graph, *c.options.late_passes)) c.assignment = assign_backends(*c.graph, c.options);
+      });
+    stage(Stage::kOrder, [&] { order_transfers(*c.graph); });
+    for (bool again = true; std::exchange(again, false);) {
+      stage(Stage::kPlan, [&] { c.plan = build_plan(*c.graph, c.assignment, c.options); });
+      try {
+        stage(Stage::kKernels, [&] { compile_kernels(*c.graph, *c.plan, c.options); });
+      } catch (const KernelError& e) {
+        c.plan.reset();
+        if (!leave_to_others(c, e)) throw;
+        again = true;
+      }
     }
-  }
+  } while (budget.is_exceeded());
   stage(Stage::kExecutable, [&] { c.executable = Executable::make(std::move(c.graph), std::move(c.plan), c.options); });
 
   if (!c.executable) return;
@@ -161,8 +223,35 @@ std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const Co
   return compile_graph(std::move(graph), {}, options);
 }
 
+std::vector<PartitionPlan> partition_plans(std::unique_ptr<Graph> graph, const PassLists& passes,
+                                           const CompileOptions& options) {
+  const std::string name = graph->tables().name;
+  if (!options.partition)
+    throw user_error("TSR-A014", "no plans of memory for graph @" + name + ": 'partitioner.name' names no partitioner",
+                     "set partitioner.name to \"budget\"");
+  const ServiceScope services(options);
+  Compilation c{std::move(graph), options, {}, {}, {}};
+  run_stages(c, passes, {}, Stage::kAssign);
+  if (!is_partitioned(*c.graph, options))
+    throw user_error("TSR-A014", "no plans of memory for graph @" + name + ": it has no backward half",
+                     "ask for gradients: op 'grad'");
+  std::vector<PartitionPlan> plans;
+  partition_front(*c.graph, c.assignment, options, [&](const PartitionPlan& p) { plans.push_back(p); });
+  return plans;
+}
+
+Estimate estimate(std::unique_ptr<Graph> graph, CompileOptions options) {
+  options.partition = nullptr;
+  options.arena_max_bytes = 0;
+  Compilation c{std::move(graph), std::move(options), {}, {}, {}};
+  run_stages(c, {}, {}, Stage::kPlan);
+  return estimate_plan(*c.graph, *c.plan);
+}
+
 Estimate estimate(const Graph& graph) {
-  Compilation c{graph.clone(), service_options(), {}, {}, {}};
+  CompileOptions options = service_options();
+  options.partition = nullptr;
+  Compilation c{graph.clone(), std::move(options), {}, {}, {}};
   run_stages(c, {}, {}, Stage::kPlan);
   return estimate_plan(*c.graph, *c.plan);
 }

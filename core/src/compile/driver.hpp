@@ -11,6 +11,7 @@
 #include "compile/assign.hpp"
 #include "compile/options.hpp"
 #include "context/context.hpp"
+#include "ir/graph_services.hpp"
 #include "pass/pass_manager.hpp"
 
 namespace tessera::core {
@@ -18,6 +19,7 @@ namespace tessera::core {
 class Executable;
 class Graph;
 class Plan;
+struct PartitionPlan;
 
 enum class Stage : uint8_t {
   kCallPasses,   // the config's passes that may go by the sizes of the call at hand
@@ -26,6 +28,7 @@ enum class Stage : uint8_t {
   kJointPasses,  // the config's passes for a graph with gradients
   kPlace,        // every value gets its device
   kAssign,       // every node gets a backend; what all refuse is decomposed and assigned again
+  kPartition,    // of a joint graph: what is kept for the backward half, and what is computed again
   kFuse,         // passes that need to know the backends; what they made is assigned
   kOrder,        // where transfers stand among the other nodes
   kPlan,         // the step table
@@ -63,6 +66,10 @@ struct PassLists {
 // than runtime.arena_max_bytes), TSR-I038 (tensors of one node on two devices).
 std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options,
                                           std::span<StageHook* const> hooks = {});
+// The plans that the options' partitioner chooses from. Throws TSR-A014 for a graph without a backward half, or without a partitioner.
+std::vector<PartitionPlan> partition_plans(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options);
+// The stages up to the plan on this graph, for which everything has been decided: no passes of the graph's own, no partition.
+Estimate estimate(std::unique_ptr<Graph> graph, CompileOptions options);
 // Of a graph that has been through its passes.
 std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options);
 

@@ -21,7 +21,11 @@ namespace {
 // plans; they are not a promise of time.
 constexpr double kBytesPerSecond = 20e9, kFlopsPerSecond = 50e9, kSecondsPerLaunch = 200e-9;
 
-double node_seconds(Graph& g, const Plan& plan, const Step& step, const std::vector<int64_t>& hints) {
+}  // namespace
+
+double seconds_per_byte() { return 1 / kBytesPerSecond; }
+
+double step_seconds(Graph& g, const Plan& plan, const Step& step, const std::vector<int64_t>& hints) {
   if (step.kind == TSR_STEP_KERNEL && step.backend) {
     const tsr_backend& table = step.backend->as<tsr_backend>();
     if (table.cost)
@@ -53,6 +57,24 @@ double node_seconds(Graph& g, const Plan& plan, const Step& step, const std::vec
   return kSecondsPerLaunch + std::max((cost.bytes_read + cost.bytes_written) / kBytesPerSecond, cost.flops / kFlopsPerSecond);
 }
 
+namespace {
+
+int64_t peak_of_section(const Graph& g, const Plan& plan, const std::vector<int64_t>& hints) {
+  int64_t peak = 0;
+  for (const auto& layout : layouts_at_hints(plan, hints)) {
+    for (const int64_t b : layout->arena_bytes) peak += b;
+    peak += layout->output_bytes;
+    for (const Instruction& x : layout->program) {
+      const Step& step = *plan.steps[x.step];
+      if (!step.control) continue;
+      int64_t worst = 0;
+      for (const auto& region : step.control->regions) worst = std::max(worst, peak_of_section(g, *region, hints));
+      peak += worst;
+    }
+  }
+  return peak;
+}
+
 Estimate estimate_section(Graph& g, const Plan& plan, const std::vector<int64_t>& hints) {
   Estimate e;
   for (const auto& layout : layouts_at_hints(plan, hints)) {
@@ -61,7 +83,7 @@ Estimate estimate_section(Graph& g, const Plan& plan, const std::vector<int64_t>
     for (const Instruction& x : layout->program) {
       const Step& step = *plan.steps[x.step];
       if (!step.control) {
-        e.seconds += node_seconds(g, plan, step, hints);
+        e.seconds += step_seconds(g, plan, step, hints);
         continue;
       }
       // One branch, the dearer; a loop of unknown length counts one iteration.
@@ -85,6 +107,11 @@ Estimate estimate_section(Graph& g, const Plan& plan, const std::vector<int64_t>
 Estimate estimate_plan(Graph& graph, Plan& plan) {
   plan.finish();
   return estimate_section(graph, plan, hint_values(graph));
+}
+
+int64_t peak_bytes(Graph& graph, Plan& plan) {
+  plan.finish();
+  return peak_of_section(graph, plan, hint_values(graph));
 }
 
 }  // namespace tessera::core

@@ -97,6 +97,7 @@ void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out) {
   options.measure = false;
   options.device = kCpu;
   options.late_passes = nullptr;
+  options.partition = nullptr;
   options.debug = nullptr;
   options.restore = nullptr;  // those are of the compile that asks
   options.save = nullptr;

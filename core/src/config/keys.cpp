@@ -41,6 +41,11 @@ KeyDecl choice(const char* name, std::vector<std::string> choices, const char* h
   d.choices = std::move(choices);
   return d;
 }
+KeyDecl bytes(const char* name, int64_t fallback, double min, const char* help) {
+  KeyDecl d = integer(name, fallback, min, kNoLimit, help);
+  d.is_bytes = true;
+  return d;
+}
 KeyDecl list(const char* name, const char* help) { return key(name, Value::of_strings({}), help); }
 
 std::vector<std::string> mode_names() {
@@ -98,8 +103,11 @@ std::vector<KeyDecl> make_keys() {
 
       text("partitioner.name", "",
            "Splits the joint graph of training into forward and backward; empty: keep every activation."),
-      real("partitioner.budget", 1.0, 0, 1, "Part of the activation memory that may be kept for backward; 1 keeps everything."),
-      integer("partitioner.budget_bytes", -1, -1, kNoLimit, "The same as bytes; -1: partitioner.budget holds."),
+      real("partitioner.budget", 1.0, 0, 1,
+           "Part of the activation memory of the default plan that a call may use at its peak; 1: all of it."),
+      bytes("partitioner.budget_bytes", -1, -1,
+            "Memory at the peak of a call, besides what the caller holds, as a number or as text: \"3 GiB\"; -1: "
+            "partitioner.budget holds."),
 
       text("executor.name", "", "Runs the step table another way; empty: step by step."),
       boolean("executor.optional", false, "true: without that executor the plan runs step by step, with one notice."),

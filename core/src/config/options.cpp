@@ -119,7 +119,32 @@ std::string range_text(const OptionDecl& decl) {
   return "";
 }
 
+namespace {
+
+// "3 GiB", "1.5 GB", "4096": -1 where it is none of these.
+int64_t parse_bytes(std::string_view text) {
+  static constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"", 1},      {"B", 1},        {"kB", 1e3},     {"KB", 1e3},     {"MB", 1e6},    {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc() || !(number >= 0)) return -1;
+  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  for (const auto& [name, factor] : kUnits)
+    if (unit == name) return number * factor < 0x1p62 ? static_cast<int64_t>(number * factor) : -1;
+  return -1;
+}
+
+}  // namespace
+
 std::string check_value(const OptionDecl& decl, Value* value) {
+  if (decl.is_bytes && value->type == OptionType::kString) {
+    const int64_t bytes = parse_bytes(value->s);
+    if (bytes < 0)
+      return "found " + to_text(*value) + ", expected a number of bytes, such as 1000000, \"512 MiB\" or \"3 GiB\"";
+    *value = Value::of_int(bytes);
+  }
   if (decl.type == OptionType::kFloat && value->type == OptionType::kInt)
     *value = Value::of_float(static_cast<double>(value->i));
   // `dynamic = true` beside `dynamic = "auto"`: a choice may look like a bool.

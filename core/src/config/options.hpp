@@ -46,6 +46,7 @@ struct OptionDecl {
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices;
   std::string help;
+  bool is_bytes = false;  // of an int: also text with a unit, "3 GiB"
   // Of a plugin's option: a name at root level that means it too, and maybe options of other plugins. "": none.
   std::string also;
 };

@@ -101,10 +101,8 @@ std::vector<std::string> idle_settings(const Config& config) {
   for (const char* key : {"partitioner.budget", "partitioner.budget_bytes"}) {
     const Setting& s = config.setting(key);
     if (s.origin.kind == Origin::kDefault) continue;
-    out.push_back(to_text(s.origin) + ": '" + key + "' has no effect: " +
-                  (config.get_string("partitioner.name").empty()
-                       ? "'partitioner.name' names no partitioner"
-                       : "no graph of this version has a backward half to split off"));
+    if (!config.get_string("partitioner.name").empty()) continue;
+    out.push_back(to_text(s.origin) + ": '" + key + "' has no effect: 'partitioner.name' names no partitioner");
   }
   return out;
 }

@@ -20,6 +20,7 @@ enum class Artifact : unsigned char {
   kGraphCode,
   kAotGraphs,
   kAotJointGraph,
+  kPartition,
   kOutputCode,
   kKernelCode,
   kSchedule,

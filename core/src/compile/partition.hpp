@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The partition stage: a partitioner decides which values of the forward half of a joint graph are kept for its backward half, and which
+// are computed again there; the core lowers every plan that it is asked about, so that a peak is that of the final arena.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compile/assign.hpp"
+#include "config/options.hpp"
+
+namespace tessera::core {
+
+class Graph;
+struct CompileOptions;
+struct Factory;
+
+struct PartitionOptions {  // of a config
+  const Factory* partitioner = nullptr;
+  OptionSet options;    // of its plugin
+  double fraction = 1;  // partitioner.budget
+  int64_t bytes = -1;   // partitioner.budget_bytes
+  std::string place;    // where the budget comes from, for messages
+};
+
+// What a partitioner chose, as one line and for tools. Bytes are those at the hints of symbols.
+struct PartitionPlan {
+  std::string partitioner;
+  int64_t saved_bytes = 0, peak_bytes = -1;  // peak -1: not asked
+  int64_t budget_bytes = -1;                 // for the peak; -1: none
+  bool feasible = true;                      // false: no plan keeps to the budget, and this is the one with the smallest peak
+  double recompute_seconds = 0, step_seconds = 0;
+  double gap = -1;                      // to the bound, as a part of the step's time; negative: unknown
+  uint32_t saved = 0;                   // values that are kept
+  std::vector<std::string> recomputed;  // names of the results of what runs again, in program order
+  std::string line() const;
+};
+
+// Whether the graph has a backward half, and a partitioner or the program (TSR_MARK_CHECKPOINT) decides what is kept for it.
+bool is_partitioned(const Graph& graph, const CompileOptions& options);
+
+// Chooses a plan for an assigned joint graph and puts it into effect: copies of the nodes that run again stand before their first reader
+// of the backward half, marked TSR_MARK_RECOMPUTED, and originals that nobody reads any more are gone. True: the graph changed and has
+// to be assigned again. `workspaces`: bytes at the peak that a plan without kernels does not know of. `plan` tells what was chosen.
+// Throws TSR-A011 (a partitioner decided what it may not), and what the partitioner throws.
+bool partition(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options, int64_t workspaces,
+               PartitionPlan& plan);
+
+// Calls `each` for every plan that the partitioner chooses from, by ascending recompute time. Of the graph, only marks change.
+void partition_front(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options,
+                     const std::function<void(const PartitionPlan&)>& each);
+
+}  // namespace tessera::core

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// The partitioners: save_all, recompute_all, policy, min_cut and budget.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "candidates.hpp"
+#include "joint.hpp"
+
+namespace tessera::remat {
+namespace {
+
+constexpr size_t kMostPlans = 40;
+
+// Picoseconds that keeping a byte takes: it is written in the forward half and read in the backward half.
+double price_of_a_byte(const tsr_partition& p) { return 2 * p.seconds_per_byte * kPicoseconds; }
+
+void no_budget(const char* name, const tsr_partition& p) {
+  if (p.budget_bytes < 0 && p.budget_fraction >= 1) return;
+  throw sdk::Error(TSR_USER, "TSR-A013", std::string("partitioner '") + name + "' takes no budget",
+                   "partitioner.name = \"budget\" keeps to one");
+}
+
+class SaveAll final : public sdk::Partitioner {
+ public:
+  explicit SaveAll(const char* name, const char* summary) : name_(name), summary_(summary) {}
+  const char* summary() const override { return summary_; }
+  void partition(sdk::Graph g, const sdk::Options& options, tsr_partition& p) override {
+    no_budget(name_, p);
+    const Joint joint = make_joint(g, p, options);
+    Plan plan;
+    complete(joint.problem, plan);
+    put(joint, plan, p);
+  }
+
+ private:
+  const char *name_, *summary_;
+};
+
+class RecomputeAll final : public sdk::Partitioner {
+  const char* summary() const override {
+    return "Computes everything again that may be, and keeps the program's inputs alone.";
+  }
+  void partition(sdk::Graph g, const sdk::Options& options, tsr_partition& p) override {
+    no_budget("recompute_all", p);
+    const Joint joint = make_joint(g, p, options);
+    Plan plan;
+    plan.recompute.assign(joint.problem.nodes.size(), 1);
+    complete(joint.problem, plan);
+    put(joint, plan, p);
+  }
+};
+
+class MinCut final : public sdk::Partitioner {
+  const char* summary() const override {
+    return "Computes again what takes less time than writing and reading it; exact, by a minimum cut.";
+  }
+  void partition(sdk::Graph g, const sdk::Options& options, tsr_partition& p) override {
+    no_budget("min_cut", p);
+    const Joint joint = make_joint(g, p, options);
+    put(joint, minimum_closure(joint.problem, price_of_a_byte(p)), p);
+    p.bound_gap = 0;
+  }
+};
+
+class Budget final : public sdk::Partitioner {
+  const char* summary() const override { return "Computes as little again as a budget of memory at the peak allows."; }
+
+  // The plans of one graph, with the peaks that the host has found for them.
+  class Choice {
+   public:
+    Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p) : p_(p), joint_(make_joint(g, p, options)) {
+      plans_ = candidates(joint_.problem, joint_.schedule, kMostPlans, &hull_);
+      usual_ = minimum_closure(joint_.problem, price_of_a_byte(p));
+    }
+    size_t size() const { return plans_.size(); }
+    const Plan& usual() const { return usual_; }
+    const Plan& plan(size_t i) const { return plans_[i].plan; }
+
+    int64_t peak(const Plan& plan) {
+      std::vector<uint8_t> in_backward(p_.in_backward, p_.in_backward + p_.num_nodes);
+      tsr_partition trial = p_;
+      trial.in_backward = in_backward.data();
+      put(joint_, plan, trial);
+      int64_t bytes = 0;
+      sdk::check(p_.evaluate(p_.host, in_backward.data(), &bytes, nullptr));
+      return bytes;
+    }
+    int64_t peak(size_t i) {
+      const auto [at, fresh] = peaks_.try_emplace(i, 0);
+      if (fresh) at->second = peak(plans_[i].plan);
+      return at->second;
+    }
+    void give(const Plan& plan, int64_t peak) {
+      put(joint_, plan, p_);
+      p_.peak_bytes = peak;
+      // What is kept is in memory at once when the backward half begins, so no plan of this peak computes less than the bound.
+      const double bound = hull_.bound(peak >= 0 ? peak : plan.saved_bytes);
+      if (p_.step_seconds > 0)
+        p_.bound_gap = std::max(0.0, static_cast<double>(plan.cost) - bound) / kPicoseconds / p_.step_seconds;
+    }
+    // The first plan that fits, in a row whose peaks fall.
+    size_t first_within(int64_t bytes) {
+      if (peak(size_t{0}) <= bytes) return 0;
+      size_t too_large = 0, fits = size() - 1;
+      if (peak(fits) > bytes) return size();
+      while (fits - too_large > 1) {
+        const size_t middle = (too_large + fits) / 2;
+        (peak(middle) <= bytes ? fits : too_large) = middle;
+      }
+      return fits;
+    }
+    size_t smallest() {
+      size_t best = size() - 1;
+      for (size_t i = size(); i-- > 0 && i + 4 > size();)
+        if (peak(i) < peak(best)) best = i;
+      return best;
+    }
+
+   private:
+    tsr_partition& p_;
+    const Joint joint_;
+    Hull hull_;
+    std::vector<Candidate> plans_;
+    Plan usual_;
+    std::map<size_t, int64_t> peaks_;
+  };
+
+  void partition(sdk::Graph g, const sdk::Options& options, tsr_partition& p) override {
+    Choice choice(g, options, p);
+    if (p.budget_bytes < 0 && p.budget_fraction >= 1) return choice.give(choice.usual(), -1);
+    int64_t bytes = p.budget_bytes;
+    if (bytes < 0) {
+      const double freed = (1 - p.budget_fraction) * static_cast<double>(choice.usual().saved_bytes);
+      bytes = choice.peak(choice.usual()) - static_cast<int64_t>(std::llround(freed));
+    }
+    size_t i = choice.first_within(bytes);
+    if (i == choice.size()) {
+      i = choice.smallest();
+      p.feasible = choice.peak(i) <= bytes;
+    }
+    choice.give(choice.plan(i), choice.peak(i));
+    p.budget_bytes = bytes;  // the host holds the compiled program to it
+  }
+
+  void front(sdk::Graph g, const sdk::Options& options, tsr_partition& p,
+             const std::function<void(const tsr_partition&)>& each) override {
+    Choice choice(g, options, p);
+    for (size_t i = 0; i < choice.size(); ++i) {
+      choice.give(choice.plan(i), choice.peak(i));
+      each(p);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace tessera::remat
+
+TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
+  namespace r = tessera::remat;
+  plugin.add_partitioner("save_all",
+                         std::make_unique<r::SaveAll>("save_all", "Keeps every activation that the backward half reads."));
+  plugin.add_partitioner("policy",
+                         std::make_unique<r::SaveAll>("policy", "Computes again what its list says, and keeps the rest."));
+  plugin.add_partitioner("recompute_all", std::make_unique<r::RecomputeAll>());
+  plugin.add_partitioner("min_cut", std::make_unique<r::MinCut>());
+  plugin.add_partitioner("budget", std::make_unique<r::Budget>());
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Partitioners on whole training steps: what is computed again has the same bits, budgets are kept by the device's own count of blocks,
+// and what cannot be kept or is not known is refused.
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/api.hpp"
+#include "compile/cached.hpp"
+#include "compile/executable.hpp"
+#include "ir/graph.hpp"
+#include "ir/parser.hpp"
+#include "ir/printer.hpp"
+#include "log/log.hpp"
+#include "random_run.hpp"
+#include "runtime/device.hpp"
+#include "runtime/tensor.hpp"
+#include "support/error.hpp"
+
+using namespace tessera;
+using namespace tessera::core;
+using Catch::Contains;
+
+namespace {
+
+std::shared_ptr<const Context> context(const std::string& more, const std::string& order = "\"cpu\", \"eager\"") {
+  const std::string config =
+      "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.backend.cpu\", \"tessera.backend.eager\", "
+      "\"tessera.pass.fuse\", "
+      "\"tessera.pass.canonicalize\", \"tessera.pass.cse\", \"tessera.pass.dce\", \"tessera.partitioner.remat\"]\n"
+      "[backends]\norder = [" +
+      order +
+      "]\n"
+      "[pipeline]\npasses = [\"canonicalize\", \"cse\", \"dce\", \"fuse\"]\njoint = [\"canonicalize\", \"cse\", \"dce\"]\n" +
+      more;
+  const char* dir = TESSERA_PLUGIN_DIR;
+  tsr_context_options options{};
+  options.struct_size = sizeof options;
+  options.config_text = config.c_str();
+  options.plugin_dirs = &dir;
+  options.num_plugin_dirs = 1;
+  return Context::create(&options, api::host());
+}
+
+std::string named(const std::string& name, const std::string& more = "") {
+  return "[partitioner]\nname = \"" + name + "\"\n" + more;
+}
+
+struct Trained {
+  std::vector<TensorRef> outputs;
+  int64_t peak = 0;  // by the device's own count, of the run alone
+  std::string plan;  // the partitioner's line
+  std::string graph;
+};
+
+Trained step(const std::string& text, const std::shared_ptr<const Context>& c) {
+  Trained out;
+  auto graph = parse_graph(c->ops(), text, "step.tsr");
+  const std::vector<TensorRef> inputs = test::random_inputs(*graph, {}, 5);
+  LogSink before = set_log_sink([&](std::string_view lines) { out.plan += lines; });
+  configure_logs("partition");
+  const CompileOptions options = api::compile_options(c, c->config(), nullptr);
+  std::unique_ptr<Executable> e;
+  try {
+    e = compile_cached(std::move(graph), {*c, c->config(), c->pipeline(c->config()), options});
+  } catch (...) {
+    configure_logs("-all");
+    set_log_sink(std::move(before));
+    throw;
+  }
+  configure_logs("-all");
+  set_log_sink(std::move(before));
+  out.graph = print_graph(e->graph());
+  Device& cpu = device(kCpu);
+  const int64_t held = cpu.in_use();
+  cpu.peak(true);
+  test::Outcome o = test::run(*e, inputs);
+  REQUIRE(o.error.empty());
+  out.peak = cpu.peak(false) - held;
+  out.outputs = std::move(o.outputs);
+  return out;
+}
+
+void check_same_bits(const Trained& a, const Trained& b) {
+  REQUIRE(a.outputs.size() == b.outputs.size());
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    INFO("output " << i);
+    CHECK(test::first_difference(a.outputs[i]->desc, b.outputs[i]->desc, true).empty());
+  }
+}
+
+std::string grads(const std::vector<std::string>& parameters) {
+  std::string results, operands;
+  for (const std::string& p : parameters) {
+    results += (results.empty() ? "%d" : ", %d") + p;
+    operands += ", %" + p;
+  }
+  return "  " + results + " = grad %loss" + operands + "\n  return %loss, " + results + "\n}\n";
+}
+
+std::string mlp(int layers, int rows, int width) {
+  const std::string x = "f32[" + std::to_string(rows) + ", " + std::to_string(width) + "]";
+  const std::string w = "f32[" + std::to_string(width) + ", " + std::to_string(width) + "]";
+  std::string head = "graph @mlp(%x: " + x + ", %t: " + x + ", %s0: u64[2]",
+              body = "{\n  %c = constant {value = dense<f32[]: 0.05>}\n  %y0 = mul %x, %c\n";
+  std::vector<std::string> parameters;
+  for (int i = 0; i < layers; ++i) {
+    const std::string k = std::to_string(i), next = std::to_string(i + 1);
+    head += ", %w" + k + ": " + w + " param";
+    parameters.push_back("w" + k);
+    body += "  %v" + k + " = mul %w" + k + ", %c\n  %h" + k + " = linear %y" + k + ", %v" + k + "\n  %g" + k + " = gelu %h" +
+            k + "\n  %y" + next + ", %s" + next + " = dropout %g" + k + ", %s" + k + " {p = 0.25}\n";
+  }
+  const std::string last = "%y" + std::to_string(layers);
+  body += "  %e = sub " + last + ", %t\n  %q = mul %e, %e\n  %loss = reduce_sum %q {axes = [0, 1]}\n";
+  return head + ")\n" + body + grads(parameters);
+}
+
+std::string transformer(int blocks, int batch, int length, int width, int heads) {
+  const auto n = [](int i) { return std::to_string(i); };
+  const std::string x = "f32[" + n(batch) + ", " + n(length) + ", " + n(width) + "]";
+  const std::string split = " {shape = [" + n(batch) + ", " + n(length) + ", " + n(heads) + ", " + n(width / heads) + "]}\n";
+  const std::string join = " {shape = [" + n(batch) + ", " + n(length) + ", " + n(width) + "]}\n";
+  std::string head = "graph @gpt(%x: " + x + ", %t: " + x + ", %s0: u64[2]";
+  std::string body = "{\n  %c = constant {value = dense<f32[]: 0.03>}\n  %y0 = mul %x, %c\n";
+  std::vector<std::string> parameters;
+  const auto weight = [&](const std::string& name, int out, int in) {
+    head += ", %" + name + ": f32[" + n(out) + ", " + n(in) + "] param";
+    parameters.push_back(name);
+    body += "  %" + name + "s = mul %" + name + ", %c\n";
+    return "%" + name + "s";
+  };
+  const auto norm = [&](const std::string& name) {
+    head += ", %" + name + "w: f32[" + n(width) + "] param, %" + name + "b: f32[" + n(width) + "] param";
+    parameters.push_back(name + "w");
+    parameters.push_back(name + "b");
+    return ", %" + name + "w, %" + name + "b\n";
+  };
+  for (int i = 0; i < blocks; ++i) {
+    const std::string k = n(i) + "_";
+    body += "  %n" + k + " = layer_norm %y" + n(i) + norm("na" + k);
+    for (const std::string p : {"q", "k", "v"}) {
+      const std::string w = weight("w" + p + k, width, width);
+      body += "  %" + p + "l" + k + " = linear %n" + k + ", " + w + "\n  %" + p + "r" + k + " = reshape %" + p + "l" + k +
+              split + "  %" + p + k + " = transpose %" + p + "r" + k + " {perm = [0, 2, 1, 3]}\n";
+    }
+    body += "  %a" + k + " = attention %q" + k + ", %k" + k + ", %v" + k + " {causal = true}\n  %at" + k + " = transpose %a" +
+            k + " {perm = [0, 2, 1, 3]}\n  %ar" + k + " = reshape %at" + k + join;
+    const std::string wo = weight("wo" + k, width, width);
+    body += "  %o" + k + " = linear %ar" + k + ", " + wo + "\n  %od" + k + ", %sa" + k + " = dropout %o" + k + ", %s" + n(i) +
+            " {p = 0.1}\n  %m" + k + " = add %y" + n(i) + ", %od" + k + "\n  %mn" + k + " = layer_norm %m" + k + norm("nb" + k);
+    const std::string w1 = weight("wa" + k, 4 * width, width);
+    body += "  %u" + k + " = linear %mn" + k + ", " + w1 + "\n  %ug" + k + " = gelu %u" + k + "\n";
+    const std::string w2 = weight("wb" + k, width, 4 * width);
+    body += "  %d" + k + " = linear %ug" + k + ", " + w2 + "\n  %dd" + k + ", %s" + n(i + 1) + " = dropout %d" + k + ", %sa" +
+            k + " {p = 0.1}\n  %y" + n(i + 1) + " = add %m" + k + ", %dd" + k + "\n";
+  }
+  body += "  %e = sub %y" + n(blocks) + ", %t\n  %sq = mul %e, %e\n  %loss = reduce_sum %sq {axes = [0, 1, 2]}\n";
+  return head + ")\n" + body + grads(parameters);
+}
+
+constexpr int64_t kRounding = 4096;  // of blocks
+
+const char* const kPartitioners[] = {"save_all", "recompute_all", "min_cut", "budget"};
+
+std::string error_of(const std::string& text, const std::string& config, std::string* code) {
+  try {
+    (void)step(text, context(config));
+  } catch (const Error& e) {
+    *code = e.code();
+    return e.message();
+  }
+  *code = "";
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("what is computed again has the same bits") {
+  const std::string programs[] = {mlp(4, 64, 96), transformer(2, 2, 32, 64, 4)};
+  for (const std::string& text : programs)
+    for (const char* order : {"\"cpu\", \"eager\"", "\"eager\""}) {
+      const Trained plain = step(text, context("", order));
+      for (const char* name : kPartitioners) {
+        INFO(text.substr(0, 12) << " on " << order << " under " << name);
+        const Trained other = step(text, context(named(name), order));
+        CHECK_THAT(other.plan, Contains(std::string(name) + " keeps "));
+        check_same_bits(plain, other);
+        if (std::string_view(name) == "recompute_all") CHECK_THAT(other.graph, Contains("recomputed"));
+      }
+    }
+}
+
+TEST_CASE("a smaller budget is kept, by the device's own count of blocks") {
+  const std::string text = transformer(4, 2, 32, 64, 4);
+  const Trained all = step(text, context(named("save_all")));
+  int64_t last = all.peak + (1 << 16);
+  double last_cost = 0;
+  for (const double part : {1.0, 0.85, 0.7}) {
+    const auto bytes = static_cast<int64_t>(part * static_cast<double>(all.peak));
+    INFO("budget of " << bytes << " of " << all.peak);
+    const Trained s = step(text, context(named("budget", "budget_bytes = " + std::to_string(bytes) + "\n")));
+    INFO(s.plan);
+    check_same_bits(all, s);
+    CHECK(s.peak <= bytes + kRounding);
+    CHECK(s.peak <= last);
+    last = s.peak;
+    const size_t at = s.plan.find("again in ");
+    REQUIRE(at != std::string::npos);
+    const double cost = std::stod(s.plan.substr(at + 9));
+    CHECK(cost >= last_cost);
+    last_cost = cost;
+  }
+  CHECK(last_cost > 0);
+}
+
+TEST_CASE("a budget that is met anyway changes nothing") {
+  const std::string text = mlp(4, 64, 96);
+  const Trained all = step(text, context(named("save_all")));
+  const Trained roomy = step(text, context(named("budget", "budget_bytes = \"1 GiB\"\n")));
+  CHECK(roomy.graph == all.graph);
+  CHECK_THAT(roomy.plan, Contains("computes 0 nodes again"));
+}
+
+TEST_CASE("a budget that cannot be met names the smallest that can") {
+  const std::string text = mlp(4, 64, 96);
+  std::string code;
+  const std::string message = error_of(text, named("budget", "budget_bytes = 1000\n"), &code);
+  CHECK(code == "TSR-A010");
+  const size_t at = message.find("finds is ");
+  REQUIRE(at != std::string::npos);
+  const int64_t smallest = std::stoll(message.substr(at + 9));
+  const Trained s = step(text, context(named("budget", "budget_bytes = " + std::to_string(smallest) + "\n")));
+  CHECK(s.peak <= smallest + kRounding);
+  (void)error_of(text, named("budget", "budget_bytes = " + std::to_string(smallest - 1) + "\n"), &code);
+  CHECK(code == "TSR-A010");
+}
+
+TEST_CASE("what the program marks is computed again, or kept, by every partitioner and without one") {
+  const std::string text = mlp(3, 32, 64);
+  std::string marked = text;
+  const auto mark = [&](const std::string& node, const std::string& type, const char* marks) {
+    const size_t at = marked.find(node);
+    REQUIRE(at != std::string::npos);
+    marked.insert(marked.find('\n', at), " : " + type + " mark(" + marks + ")");
+  };
+  mark("%g1 = gelu", "f32[32, 64]", "checkpoint");
+  mark("%h2 = linear", "f32[32, 64]", "checkpoint");
+  mark("%h0 = linear", "f32[32, 64]", "save");
+  const Trained plain = step(text, context(""));
+  for (const char* name : {"", "save_all", "recompute_all", "min_cut", "budget"}) {
+    INFO("under '" << name << "'");
+    const Trained s = step(marked, context(named(name)));
+    check_same_bits(plain, s);
+    CHECK_THAT(s.graph, Contains("mark(backward, recomputed, checkpoint)"));
+    CHECK_THAT(s.graph, !Contains("recomputed, save"));
+    CHECK_THAT(s.plan, !Contains("computes 0 nodes"));
+  }
+}
+
+TEST_CASE("lists of ops bind every partitioner") {
+  const std::string text = mlp(3, 32, 64);
+  const Trained all = step(text, context(named("save_all")));
+  const Trained gelu = step(text, context(named("policy", "[remat]\nrecompute = [\"gelu\", \"%h1\"]\n")));
+  check_same_bits(all, gelu);
+  CHECK(gelu.graph != all.graph);
+  const Trained kept = step(text, context(named("recompute_all", "[remat]\nsave = [\"linear\"]\n")));
+  check_same_bits(all, kept);
+}
+
+TEST_CASE("bad settings of partitioners are refused") {
+  const std::string text = mlp(2, 8, 8);
+  const auto code_of = [&](const std::string& config) {
+    std::string code;
+    const std::string message = error_of(text, config, &code);
+    return code;
+  };
+  CHECK(code_of(named("policy", "[remat]\nsave = [\"gelou\"]\n")) == "TSR-A012");
+  CHECK(code_of(named("policy", "[remat]\nsave = [\"%nothing\"]\n")) == "TSR-A012");
+  CHECK(code_of(named("policy", "[remat]\nsave = [\"gelu\"]\nrecompute = [\"gelu\"]\n")) == "TSR-A012");
+  CHECK(code_of(named("save_all", "budget = 0.5\n")) == "TSR-A013");
+  CHECK(code_of(named("budget", "budget_bytes = 0\n")) == "TSR-A010");
+  CHECK(code_of(named("budget", "budget_bytes = \"3 gigs\"\n")) == "TSR-C003");
+  CHECK(code_of(named("budget", "budget_bytes = -2\n")) == "TSR-C004");
+  CHECK(code_of(named("budget", "budget = -0.5\n")) == "TSR-C004");
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of a plan against a walk that looks at every value at every step, and the plans that a budget chooses from.
+#include "candidates.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <map>
+#include <random>
+
+using namespace tessera::remat;
+
+namespace {
+
+struct Case {
+  Problem problem;
+  Schedule schedule;
+};
+
+// A forward half of `nodes` nodes, of which each reads earlier ones, and a backward half that reads it from its end.
+Case random_case(std::mt19937& random, int nodes) {
+  const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
+  Case c;
+  for (int n = 0; n < nodes; ++n) {
+    Node node;
+    node.cost = draw(1, 1000);
+    node.must_save = draw(0, 9) == 0;
+    if (n > 0) node.inputs.push_back(static_cast<uint32_t>(n - 1));
+    if (n > 1 && draw(0, 1)) node.inputs.push_back(static_cast<uint32_t>(draw(0, n - 2)));
+    c.problem.values.push_back({static_cast<uint32_t>(n), 64 * draw(1, 20), draw(0, 2) != 0});
+    c.schedule.item_of.push_back(static_cast<uint32_t>(n));
+    c.schedule.items.push_back({false, static_cast<uint32_t>(n), node.inputs, {static_cast<uint32_t>(n)}});
+    c.problem.nodes.push_back(std::move(node));
+  }
+  for (const Value& v : c.problem.values) c.schedule.bytes.push_back(v.bytes);
+  auto gradient = kNoItem;
+  for (int n = nodes; n-- > 0;) {
+    Item item{true, 0, {}, {static_cast<uint32_t>(c.schedule.bytes.size())}};
+    if (c.problem.values[static_cast<size_t>(n)].read) item.reads.push_back(static_cast<uint32_t>(n));
+    if (gradient != kNoItem) item.reads.push_back(gradient);
+    gradient = item.writes[0];
+    c.schedule.bytes.push_back(64 * draw(1, 20));
+    c.schedule.items.push_back(std::move(item));
+  }
+  c.schedule.outputs.assign(c.schedule.bytes.size(), 0);
+  c.schedule.outputs[static_cast<size_t>(nodes) - 1] = 1;
+  return c;
+}
+
+// The same by definition: instances of values, each with the steps at which it is written and read.
+int64_t peak_by_definition(const Case& c, const Plan& plan) {
+  using Instance = std::pair<uint32_t, bool>;  // value, copy
+  struct Step {
+    std::vector<Instance> reads, writes;
+  };
+  std::vector<Step> steps;
+  std::vector<uint8_t> copied(c.problem.nodes.size(), 0);
+  const auto again = [&](uint32_t v) { return v < c.problem.values.size() && plan.recompute[c.problem.values[v].node]; };
+  const std::function<bool(uint32_t)> needed = [&](uint32_t n) {  // by the forward half
+    if (!plan.recompute[n] || c.schedule.outputs[n]) return true;
+    for (uint32_t m = n + 1; m < c.problem.nodes.size(); ++m) {
+      const auto& in = c.problem.nodes[m].inputs;
+      if (std::find(in.begin(), in.end(), n) != in.end() && needed(m)) return true;
+    }
+    return false;
+  };
+  const std::function<void(uint32_t)> copy = [&](uint32_t n) {
+    if (copied[n]++) return;
+    std::vector<uint32_t> inputs = c.problem.nodes[n].inputs;
+    std::sort(inputs.begin(), inputs.end());
+    for (const uint32_t v : inputs)
+      if (again(v)) copy(v);
+  };
+  for (const Item& item : c.schedule.items) {
+    Step s;
+    if (!item.backward) {
+      if (!needed(item.node)) continue;
+      for (const uint32_t v : item.reads) s.reads.push_back({v, false});
+      for (const uint32_t v : item.writes) s.writes.push_back({v, false});
+    } else {
+      std::vector<uint8_t> before = copied;
+      for (const uint32_t v : item.reads)
+        if (again(v)) copy(v);
+      for (uint32_t n = 0; n < copied.size(); ++n) {
+        if (!copied[n] || before[n]) continue;
+        Step made;
+        for (const uint32_t v : c.problem.nodes[n].inputs) made.reads.push_back({v, again(v)});
+        made.writes.push_back({n, true});
+        steps.push_back(made);
+      }
+      for (const uint32_t v : item.reads) s.reads.push_back({v, again(v)});
+      for (const uint32_t v : item.writes) s.writes.push_back({v, false});
+    }
+    steps.push_back(s);
+  }
+  int64_t most = 0;
+  for (size_t t = 0; t < steps.size(); ++t) {
+    int64_t now = 0;
+    std::map<Instance, size_t> written;
+    for (size_t u = 0; u <= t; ++u)
+      for (const Instance& i : steps[u].writes) written[i] = u;
+    for (const auto& [instance, at] : written) {
+      bool live = at == t;
+      for (size_t u = t; u < steps.size(); ++u)
+        live |= std::find(steps[u].reads.begin(), steps[u].reads.end(), instance) != steps[u].reads.end();
+      if (live) now += c.schedule.bytes[instance.first];
+    }
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("the peak of a plan is that of a walk over its steps") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 300; ++round) {
+    const Case c = random_case(random, std::uniform_int_distribution<int>(1, 9)(random));
+    for (int k = 0; k < 8; ++k) {
+      Plan plan;
+      for (size_t n = 0; n < c.problem.nodes.size(); ++n) plan.recompute.push_back(random() & 1);
+      complete(c.problem, plan);
+      INFO("problem " << round << ", plan " << k);
+      REQUIRE(peak_bytes(c.schedule, plan) == peak_by_definition(c, plan));
+    }
+  }
+}
+
+TEST_CASE("candidates rise in cost and fall in peak, and no plan beats the bound") {
+  std::mt19937 random(8);
+  for (int round = 0; round < 200; ++round) {
+    const Case c = random_case(random, std::uniform_int_distribution<int>(2, 9)(random));
+    Hull hull;
+    const std::vector<Candidate> found = candidates(c.problem, c.schedule, 40, &hull);
+    REQUIRE_FALSE(found.empty());
+    CHECK(found.front().plan.cost == 0);
+    for (size_t i = 1; i < found.size(); ++i) {
+      CHECK(found[i].plan.cost > found[i - 1].plan.cost);
+      CHECK(found[i].peak < found[i - 1].peak);
+    }
+    for (uint32_t bits = 0; bits < 1u << c.problem.nodes.size(); ++bits) {
+      Plan plan;
+      for (size_t n = 0; n < c.problem.nodes.size(); ++n) plan.recompute.push_back(bits >> n & 1);
+      complete(c.problem, plan);
+      REQUIRE(static_cast<double>(plan.cost) >= hull.bound(plan.saved_bytes) - 1e-6);
+    }
+  }
+}
+
+TEST_CASE("a deep chain is computed again segment by segment") {
+  // Equal layers: with one segment of k layers live at a time, n / k + k activations are in memory instead of n.
+  constexpr int kLayers = 64;
+  Case c;
+  for (uint32_t n = 0; n < kLayers; ++n) {
+    Node node;
+    node.cost = 100;
+    if (n > 0) node.inputs.push_back(n - 1);
+    c.problem.nodes.push_back(node);
+    c.problem.values.push_back({n, 1000, true});
+    c.schedule.item_of.push_back(n);
+    c.schedule.items.push_back({false, n, node.inputs, {n}});
+    c.schedule.bytes.push_back(1000);
+  }
+  for (uint32_t n = kLayers; n-- > 0;) {
+    const auto out = static_cast<uint32_t>(c.schedule.bytes.size());
+    Item item{true, 0, {n}, {out}};
+    if (n + 1 < kLayers) item.reads.push_back(out - 1);
+    c.schedule.bytes.push_back(1000);
+    c.schedule.items.push_back(item);
+  }
+  c.schedule.outputs.assign(c.schedule.bytes.size(), 0);
+  const std::vector<Candidate> found = candidates(c.problem, c.schedule, 40, nullptr);
+  CHECK(found.front().peak >= kLayers * 1000);
+  CHECK(found.back().peak <= 22 * 1000);
+  CHECK(found.size() > 8);
+}
