@@ -174,3 +174,50 @@ TEST_CASE("optimisers refuse what makes no sense") {
   CHECK_THROWS_WITH(optim::Adam(model, {.beta1 = 1}), Catch::Contains("beta1"));
   CHECK_THROWS_WITH(optim::SGD(model, {.groups = {{"fc7", 0.1}}}), Catch::Contains("fits no parameter"));
 }
+
+TEST_CASE("a checkpointed block gives the same bits, and is computed again") {
+  Generator g(4);
+  const Tensor x = randn({6, 8}, f32, &g), w = randn({8, 8}, f32, &g);
+  const auto block = [](const Tensor& h, const Tensor& m) { return F::gelu(h.matmul(m)).tanh(); };
+  auto plain =
+      compile([&](const Tensor& a, const Tensor& m) { return grad(block(block(a, m), m).sum(), m); }, {.backend = "eager"});
+  auto checked =
+      compile([&](const Tensor& a, const Tensor& m) { return grad(checkpoint(block, checkpoint(block, a, m), m).sum(), m); },
+              {.backend = "eager"});  // bits are a backend's own
+  CHECK(distance(plain(x, w), checked(x, w)) == 0);
+  CHECK(distance(checkpoint(block, x, w), block(x, w)) == 0);
+}
+
+TEST_CASE("a differentiable function leaves what its backward half needs, once") {
+  Generator g(5);
+  const Tensor x = randn({6, 8}, f32, &g), w = randn({8, 8}, f32, &g), dy = randn({6, 8}, f32, &g);
+  const auto f = [](const Tensor& a, const Tensor& m) { return F::gelu(a.matmul(m)); };
+  auto layer = differentiable(f);
+  auto whole = compile([&](const Tensor& a, const Tensor& m, const Tensor& d) {
+    return vjp([&](const Tensor& at) { return f(at, m); }, a, d).second;
+  });
+  for (int round = 0; round < 3; ++round) {
+    auto [y, back] = layer(x, w);
+    CHECK(distance(y, f(x, w)) < 1e-5);
+    CHECK(distance(back(dy), whole(x, w, dy)) == 0);
+    try {
+      (void)back(dy);
+      FAIL("no error");
+    } catch (const Error& e) {
+      CHECK(std::string(e.code()) == "TSR-A020");
+    }
+  }
+  // Two calls before either goes back, in the other order.
+  auto [y1, back1] = layer(x, w);
+  auto [y2, back2] = layer(x * 2.0, w);
+  const Tensor d2 = back2(dy), d1 = back1(dy);
+  CHECK(distance(d1, whole(x, w, dy)) == 0);
+  CHECK(distance(d2, whole(x * 2.0, w, dy)) == 0);
+  // A list of tensors, and another shape.
+  auto sum = differentiable([](const std::vector<Tensor>& ts) { return ts[0].matmul(ts[1]).sin(); });
+  auto [z, back] = sum({x, w});
+  const std::vector<Tensor> both = back(dy);
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].sizes() == x.sizes());
+  CHECK(both[1].sizes() == w.sizes());
+}

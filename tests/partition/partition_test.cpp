@@ -10,6 +10,7 @@
 #include "api/api.hpp"
 #include "compile/cached.hpp"
 #include "compile/executable.hpp"
+#include "compile/pair.hpp"
 #include "ir/graph.hpp"
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
@@ -268,6 +269,82 @@ TEST_CASE("lists of ops bind every partitioner") {
   CHECK(gelu.graph != all.graph);
   const Trained kept = step(text, context(named("recompute_all", "[remat]\nsave = [\"linear\"]\n")));
   check_same_bits(all, kept);
+}
+
+namespace {
+
+// The backward half of the last layer's output as a pair, and as one program that gets the cotangent as an argument.
+std::string pair_of(const std::string& text, bool pair) {
+  std::string out = text;
+  const auto put = [&](const std::string& from, const std::string& to) {
+    const size_t at = out.find(from);
+    REQUIRE(at != std::string::npos);
+    out.replace(at, from.size(), to);
+  };
+  const size_t loss = out.find("  %e = sub ");
+  const size_t end = out.find(", %t\n", loss);
+  const std::string last = out.substr(loss + 11, end - loss - 11);
+  const size_t grad = out.find(" = grad %loss");
+  const size_t results = out.rfind("\n", grad) + 1;
+  out.erase(loss, results - loss);
+  if (pair) out.insert(loss, "  %ct = tangent " + last + "\n");
+  put(" = grad %loss", " = grad " + last + ", %" + (pair ? "ct" : "t"));
+  put("\n  return %loss", " {outputs = 1, seeded = true}\n  return " + last);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a pair gives the bits of one program, keeps what its partitioner says, and lets go of it once") {
+  const std::string text = mlp(4, 64, 96);
+  for (const char* name : kPartitioners) {
+    INFO(name);
+    const auto c = context(named(name));
+    const Trained whole = step(pair_of(text, false), c);
+    auto graph = parse_graph(c->ops(), pair_of(text, true), "pair.tsr");
+    const std::vector<TensorRef> inputs = test::random_inputs(*graph, {}, 5);
+    const CompileOptions options = api::compile_options(c, c->config(), nullptr);
+    const std::shared_ptr<const Executable> forward =
+        compile_cached(std::move(graph), {*c, c->config(), c->pipeline(c->config()), options});
+    REQUIRE(forward->backward);
+    CHECK(forward->backward->num_results == 1);
+    CHECK(forward->backward->num_cotangents == 1);
+    int64_t held = 0;
+    for (int round = 0; round < 3; ++round) {
+      std::vector<tsr_tensor_handle*> given, made(forward->num_outputs(), nullptr);
+      for (const TensorRef& t : inputs) given.push_back(t.get());
+      forward->run(given, made);
+      SavedValues saved(forward, given, made);
+      std::vector<TensorRef> outputs;
+      for (tsr_tensor_handle* t : made) outputs.emplace_back(t);
+      const TensorRef y = TensorRef::share(outputs[0].get());
+      outputs.clear();
+      std::vector<tsr_tensor_handle*> gradients(saved.num_gradients(), nullptr);
+      tsr_tensor_handle* const cotangent = inputs[1].get();
+      const auto code_of = [&](std::span<tsr_tensor_handle* const> cotangents) {
+        try {
+          saved.run(cotangents, gradients);
+          return std::string();
+        } catch (const Error& e) {
+          return e.code();
+        }
+      };
+      CHECK(code_of({}) == "TSR-A021");
+      CHECK(code_of({&cotangent, 1}).empty());
+      CHECK(code_of({&cotangent, 1}) == "TSR-A020");
+      CHECK(test::first_difference(y->desc, whole.outputs[0]->desc, true).empty());
+      REQUIRE(gradients.size() + 1 == whole.outputs.size());
+      for (size_t i = 0; i < gradients.size(); ++i) {
+        const TensorRef g(gradients[i]);
+        CHECK(test::first_difference(g->desc, whole.outputs[i + 1]->desc, true).empty());
+      }
+      const int64_t now = device(kCpu).in_use();
+      if (round == 2) CHECK(now == held);
+      held = now;
+    }
+    if (std::string_view(name) == "recompute_all") CHECK(forward->backward->kept.empty());
+    if (std::string_view(name) == "save_all") CHECK(forward->backward->kept.size() >= 4);
+  }
 }
 
 TEST_CASE("bad settings of partitioners are refused") {

@@ -165,7 +165,7 @@ TEST_CASE("differentiable ops have gradients") {
       "bitwise_xor", "constant", "digamma", "dim_value", "eq", "ge", "gt", "iota", "is_finite", "is_inf", "is_nan", "le",
       "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount", "random_bits",
       "random_int", "random_normal", "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left", "shift_right",
-      "stop_gradient", "unique",
+      "stop_gradient", "tangent", "unique",
       // through their regions
       "cond", "fused", "grad", "scan", "while_loop",
       // through their decomposition

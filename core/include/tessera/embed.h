@@ -20,6 +20,7 @@ extern "C" {
 typedef struct tsr_context tsr_context;       /* a config with its plugins */
 typedef struct tsr_executable tsr_executable; /* immutable, reentrant */
 typedef struct tsr_callable_handle tsr_callable_handle;
+typedef struct tsr_saved tsr_saved;                 /* what one run of a forward half has left; used by one thread at a time */
 typedef struct tsr_stream_handle tsr_stream_handle; /* a queue of one device */
 
 /* Where a run takes memory of devices from that have streams. `alloc` gives memory for work that is queued on the stream from
@@ -305,6 +306,16 @@ typedef struct tsr_api {
   /* `run` on streams and with memory of the caller's choice. options NULL: none given. */
   tsr_error* (*run_with)(tsr_executable*, const tsr_run_options* options, tsr_tensor_handle* const* inputs, size_t num_inputs,
                          tsr_tensor_handle** outputs, size_t num_outputs);
+  /* ---- programs in two halves: functions that ask for cotangents (op `tangent`) */
+  /* What the backward half of this call needs, right after `call` gave `structure` and `outputs`: the function's own results that depend on
+   * no cotangent, and then what is kept. *saved NULL: the function asks for no cotangents. */
+  tsr_error* (*callable_save)(tsr_callable_handle*, const void* structure, const tsr_arg* args, size_t num_args,
+                              tsr_tensor_handle* const* outputs, size_t num_outputs, tsr_saved** saved);
+  size_t (*saved_num_gradients)(const tsr_saved*);
+  /* Runs the backward half. gradients: new references. Once: what was kept is released, and a second call is TSR-A020. */
+  tsr_error* (*saved_backward)(tsr_saved*, tsr_tensor_handle* const* cotangents, size_t num_cotangents,
+                               tsr_tensor_handle** gradients, size_t num_gradients);
+  void (*saved_destroy)(tsr_saved*);
   /* The plans that the config's partitioner chooses from for a training step, by ascending recompute time. The graph is consumed. JSON:
    * docs/json.md, "memory plans". */
   tsr_error* (*memory_plans)(tsr_context*, tsr_graph*, char** json);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/api.hpp"
+#include "compile/pair.hpp"
 #include "dispatch/callable.hpp"
 #include "dispatch/eager.hpp"
 #include "dispatch/global_state.hpp"
@@ -59,6 +60,24 @@ void callable_functions(tsr_api& t) {
   t.callable_load = load;
   t.callable_destroy = [](tsr_callable_handle* c) noexcept { drop_callable(reinterpret_cast<Callable*>(c)); };
   t.call = call_callable;
+  t.callable_save = [](tsr_callable_handle* c, const void* structure, const tsr_arg* args, size_t num_args,
+                       tsr_tensor_handle* const* outputs, size_t num_outputs, tsr_saved** saved) noexcept {
+    return guarded([&] {
+      required(saved, "what is returned");
+      *saved = reinterpret_cast<tsr_saved*>(of(c).save(structure, args, num_args, outputs, num_outputs).release());
+    });
+  };
+  t.saved_num_gradients = [](const tsr_saved* s) noexcept -> size_t {
+    return s ? reinterpret_cast<const SavedValues*>(s)->num_gradients() : 0;
+  };
+  t.saved_backward = [](tsr_saved* s, tsr_tensor_handle* const* cotangents, size_t num_cotangents,
+                        tsr_tensor_handle** gradients, size_t num_gradients) noexcept {
+    return guarded([&] {
+      reinterpret_cast<SavedValues&>(required(s, "what was kept"))
+          .run({cotangents, num_cotangents}, {gradients, num_gradients});
+    });
+  };
+  t.saved_destroy = [](tsr_saved* s) noexcept { delete reinterpret_cast<SavedValues*>(s); };
   t.callable_describe = [](tsr_callable_handle* c, char** json) noexcept {
     return guarded([&] { required(json, "the text to be returned") = to_c_string(of(c).describe_json()); });
   };

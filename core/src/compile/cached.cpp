@@ -11,6 +11,7 @@
 #include "compile/driver.hpp"
 #include "compile/executable.hpp"
 #include "compile/graph_constants.hpp"
+#include "compile/pair.hpp"
 #include "context/context.hpp"
 #include "ir/graph.hpp"
 #include "ir/host_functions.hpp"
@@ -31,7 +32,7 @@ namespace {
 bool may_be_cached(const Graph& graph, const CompileRequest& r) {
   const Cache* cache = r.context.cache();
   if (!cache || !cache->keeps(CacheKind::kGraph)) return false;
-  if (has_host_functions(graph)) return false;
+  if (has_host_functions(graph) || is_pair(graph)) return false;
   const PassOptions o = pass_options_of(r.config);
   return o.bisect_limit < 0 && o.dump_after == DumpWhen::kNone && o.reproducer != Reproducer::kAlways;
 }

@@ -12,6 +12,7 @@
 #include "compile/executable.hpp"
 #include "compile/late_passes.hpp"
 #include "compile/order.hpp"
+#include "compile/pair.hpp"
 #include "compile/partition.hpp"
 #include "compile/place.hpp"
 #include "compile/plan.hpp"
@@ -214,10 +215,13 @@ std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const Pa
   ShowHook show;
   std::vector<StageHook*> hooks(given.begin(), given.end());
   hooks.push_back(&show);
+  if (is_pair(*graph)) return compile_pair(std::move(graph), passes, options);
   Compilation c{std::move(graph), options, {}, {}, {}};
   run_stages(c, passes, hooks, Stage::kExecutable);
   return std::move(c.executable);
 }
+
+void run_joint_stages(Compilation& c, const PassLists& passes) { run_stages(c, passes, {}, Stage::kPartition); }
 
 std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options) {
   return compile_graph(std::move(graph), {}, options);

@@ -66,6 +66,8 @@ struct PassLists {
 // than runtime.arena_max_bytes), TSR-I038 (tensors of one node on two devices).
 std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options,
                                           std::span<StageHook* const> hooks = {});
+// The stages up to the partition, of a joint graph that is split behind it.
+void run_joint_stages(Compilation& compilation, const PassLists& passes);
 // The plans that the options' partitioner chooses from. Throws TSR-A014 for a graph without a backward half, or without a partitioner.
 std::vector<PartitionPlan> partition_plans(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options);
 // The stages up to the plan on this graph, for which everything has been decided: no passes of the graph's own, no partition.

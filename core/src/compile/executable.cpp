@@ -5,6 +5,7 @@
 #include <array>
 
 #include "compile/layout.hpp"
+#include "compile/pair.hpp"
 #include "compile/placements.hpp"
 #include "ir/graph.hpp"
 #include "support/error.hpp"
@@ -30,6 +31,7 @@ class Small {
 
 }  // namespace
 
+Executable::Executable() = default;
 Executable::~Executable() = default;
 
 std::unique_ptr<Executable> Executable::make(std::unique_ptr<Graph> graph, std::unique_ptr<Plan> plan,

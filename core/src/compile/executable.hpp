@@ -13,6 +13,7 @@ namespace tessera::core {
 
 class DebugFolder;
 class Graph;
+struct BackwardHalf;
 
 // Immutable and reentrant: run() may be called from any number of threads at once; each call takes an arena of its own.
 class Executable {
@@ -44,6 +45,8 @@ class Executable {
     double passes = 0, assign = 0, kernels = 0;
     double total() const { return passes + assign + kernels; }
   } times;
+  // Of the forward half of a pair (pair.hpp); null: the program is one. Set before the executable is shared.
+  std::unique_ptr<BackwardHalf> backward;
   std::string plan_text() const;  // the step table and the memory, for people: `tessera run --memory`, log artifact "plan"
   // Under the log artifacts plan, output_code, compute_dependencies and perf_hints, and for a debug folder (may be null).
   void log_plan(DebugFolder* debug) const;
@@ -51,7 +54,7 @@ class Executable {
   std::string describe_json() const;  // schema: docs/json.md, "executable"
 
  private:
-  Executable() = default;
+  Executable();
   void check_count(size_t found, size_t expected, bool inputs) const;  // throws TSR-T020
   std::shared_ptr<const void> keep_;                                   // outlives the rest: destroyed last
   std::unique_ptr<Graph> graph_;

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "compile/config_options.hpp"
+#include "compile/pair.hpp"
 #include "context/context.hpp"
 #include "dispatch/model_source.hpp"
 #include "dispatch/path_capture.hpp"
@@ -57,6 +58,46 @@ Callable::~Callable() {
   if (desc_.structure_free)
     for (const auto& [thread, structure] : transient_)
       if (structure) desc_.structure_free(structure);
+}
+
+namespace {
+// A number of a call as the tensor that a graph takes it as (scalar_inputs.hpp), for longer than the call.
+TensorRef kept_number(const tsr_arg& a) {
+  const bool integer = a.kind == TSR_ARG_SYM_INT;
+  auto number = std::make_unique<double>(a.f);
+  const int64_t size = a.i, stride = 1;
+  tsr_tensor t{};
+  t.data = number.get();
+  t.dtype = integer ? TSR_U8 : TSR_F64;
+  t.rank = integer ? 1 : 0;
+  t.sizes = &size;
+  t.strides = &stride;
+  t.flags = TSR_TENSOR_CONTIGUOUS;
+  TensorRef out(tensor_wrap(
+      t, [](void* p) { delete static_cast<double*>(p); }, number.get()));
+  number.release();
+  return out;
+}
+}  // namespace
+
+std::unique_ptr<SavedValues> Callable::save(const void* structure, const tsr_arg* args, size_t count,
+                                            tsr_tensor_handle* const* outputs, size_t num_outputs) {
+  if (!structure) return nullptr;
+  const std::lock_guard lock(capture_lock_);
+  for (size_t k = tables_.size(); k-- > 0;)
+    for (const auto& e : tables_[k]->entries()) {
+      if (e->structure != structure || !e->executable || !e->executable->backward) continue;
+      std::vector<tsr_tensor_handle*> inputs;
+      if (num_outputs != e->executable->num_outputs()) break;
+      std::vector<TensorRef> numbers;
+      for (const uint32_t i : e->inputs) {
+        if (i >= count) return nullptr;
+        if (args[i].kind != TSR_ARG_TENSOR) numbers.push_back(kept_number(args[i]));
+        inputs.push_back(args[i].kind == TSR_ARG_TENSOR ? args[i].tensor : numbers.back().get());
+      }
+      return std::make_unique<SavedValues>(e->executable, inputs, std::span<tsr_tensor_handle* const>(outputs, num_outputs));
+    }
+  return nullptr;
 }
 
 void Callable::reset() {

@@ -33,6 +33,7 @@ struct BoundPass;
 struct Path;
 struct Paths;
 class Recorder;
+class SavedValues;
 
 // Thread-safe. A hit takes no lock and allocates nothing but its outputs (see EntryTable). One thread at a time captures and compiles:
 // threads that miss meanwhile wait for the lock, then look again, or run the function as it is (guards.on_busy). Where the capture runs
@@ -52,6 +53,9 @@ class Callable {
   // before anything of the function has run.
   void call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
             void** structure);
+  // What the backward half of a call needs that gave this structure and these outputs; null: its program is not a pair.
+  std::unique_ptr<SavedValues> save(const void* structure, const tsr_arg* args, size_t count, tsr_tensor_handle* const* outputs,
+                                    size_t num_outputs);
   void reset();      // forgets every entry, and what was learned about sizes
   void recompile();  // the entries there are serve no call any more
   // Makes entries for calls before they come; runs nothing of what it compiles. Examples are traced one after the other on this thread, and

@@ -404,6 +404,34 @@ KeptStructure Callable::call(CallFrame& frame, const ArgBuffer& args, Outputs& o
   return KeptStructure(structure);
 }
 
+Saved::~Saved() { api().saved_destroy(handle); }
+size_t Saved::num_gradients() const { return api().saved_num_gradients(handle); }
+
+void cannot_save(const char* why) {
+  fail("TSR-F052", std::string("a differentiable function has a backward half only when it is compiled, and ") + why,
+       "take value and gradient in one compiled function: value_and_grad");
+}
+
+SavingCall Callable::call_saving(CallFrame& frame, const ArgBuffer& args) {
+  struct Current {
+    CallFrame* previous;
+    explicit Current(CallFrame* f) : previous(std::exchange(t_frame, f)) {}
+    ~Current() { t_frame = previous; }
+  } current(&frame);
+  const auto buffer = std::make_unique<tsr_tensor_handle*[]>(kMaxOutputs);
+  size_t n = 0;
+  void* structure = nullptr;
+  check_held(api().call(handle_, args.data(), args.size(), buffer.get(), kMaxOutputs, &n, &structure));
+  if (n == TSR_RUN_YOURSELF) cannot_save("this call runs without compiled code");
+  SavingCall out;
+  for (size_t i = 0; i < n; ++i) out.results.push_back(Tensor::adopt(buffer[i]));
+  tsr_saved* saved = nullptr;
+  check(api().callable_save(handle_, structure, args.data(), args.size(), buffer.get(), n, &saved));
+  if (!saved) cannot_save("its graph is not one");
+  out.saved = std::make_shared<Saved>(saved);
+  return out;
+}
+
 ReuseOnly::ReuseOnly(bool on) : on_(on) {
   if (on_) previous_ = api().set_reuse_only(1) != 0;
 }

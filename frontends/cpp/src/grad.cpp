@@ -2,6 +2,7 @@
 // Gradients are one node of the op `grad`, which the compiler's autograd stage expands.
 #include "tessera/grad.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "attrs.hpp"
@@ -70,6 +71,40 @@ namespace detail {
 Tensor leaf(const Tensor& x) {
   tracing("a gradient");
   return run_op1("leaf", {x});
+}
+
+Tensor cotangent(const Tensor& y) {
+  tracing("a cotangent");
+  return run_op1("tangent", {y});
+}
+
+CheckpointScope::CheckpointScope() : first_(tables(tracing("checkpoint")).num_nodes) {}
+
+void CheckpointScope::end(const std::vector<Tensor*>& results) {
+  const Trace& trace = tracing("checkpoint");
+  std::vector<tsr_id> kept;
+  for (const Tensor* t : results)
+    if (t->is_traced()) kept.push_back(value(trace, t->traced()->value).def_node);
+  const size_t end = tables(trace).num_nodes;
+  for (size_t n = first_; n < end; ++n) {
+    const auto id = static_cast<tsr_id>(n);
+    if (!node(trace, id).alive || std::find(kept.begin(), kept.end(), id) != kept.end()) continue;
+    check(graph_api().set_marks(trace.graph, id, node(trace, id).marks | TSR_MARK_CHECKPOINT));
+  }
+}
+
+std::vector<Tensor> run_backward(Saved& saved, const std::vector<Tensor>& cotangents) {
+  std::vector<tsr_tensor_handle*> given;
+  for (const Tensor& t : cotangents) {
+    if (!t.defined() || t.is_traced())
+      fail("TSR-F052", "a pullback gets a cotangent that is undefined, or that is being traced");
+    given.push_back(t.handle());
+  }
+  std::vector<tsr_tensor_handle*> made(saved.num_gradients(), nullptr);
+  check(api().saved_backward(saved.handle, given.data(), given.size(), made.data(), made.size()));
+  std::vector<Tensor> out;
+  for (tsr_tensor_handle* t : made) out.push_back(Tensor::adopt(t));
+  return out;
 }
 
 }  // namespace detail

@@ -282,6 +282,20 @@ class Outputs {
   tsr_tensor_handle* stack_[kStack];
 };
 
+struct Saved {  // what one call of a forward half has left
+  explicit Saved(tsr_saved* saved) : handle(saved) {}
+  ~Saved();
+  Saved(const Saved&) = delete;
+  size_t num_gradients() const;
+  tsr_saved* handle;
+};
+// Throws TSR-A020 when what was kept is gone.
+std::vector<Tensor> run_backward(Saved& saved, const std::vector<Tensor>& cotangents);
+struct SavingCall {
+  std::vector<Tensor> results;
+  std::shared_ptr<Saved> saved;
+};
+
 class Callable {  // owns the host's handle
  public:
   Callable(CompileOptions options, std::source_location where);
@@ -290,6 +304,8 @@ class Callable {  // owns the host's handle
   // Outputs are new references. Rethrows what the user's function threw while it was traced. Null: no compiled code serves the call, and
   // the function is to be run as it is.
   KeptStructure call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs);
+  // Of a function that asks for cotangents. Throws TSR-F052 where it cannot run compiled.
+  SavingCall call_saving(CallFrame& frame, const ArgBuffer& args);
   const CompileOptions& options() const { return options_; }
   const tsr_loc& loc() const { return loc_; }
   const std::source_location& where() const { return where_; }
@@ -311,6 +327,8 @@ class Callable {  // owns the host's handle
   Context context_;
   tsr_callable_handle* handle_ = nullptr;
 };
+
+[[noreturn]] void cannot_save(const char* why);  // TSR-F052
 
 class ReuseOnly {  // compiled functions called on this thread compile nothing while one lives with `on`
  public:
@@ -496,6 +514,18 @@ class Compiled<R(A...)> {
       detail::visit(fill, result);
       return result;
     }
+  }
+
+  // As a call, of a function that asks for cotangents (grad.hpp: differentiable): the results that do not depend on them, and what the
+  // backward half needs.
+  detail::SavingCall call_saving(A... args) const {
+    const detail::NotTraced outside(callable_ ? callable_->options().name : std::string("fn"));
+    Refs refs(const_cast<std::remove_cvref_t<A>&>(args)...);
+    detail::ArgBuffer flat;
+    flatten(flat, refs);
+    Frame frame(*this, refs);
+    if (!callable_) detail::cannot_save("compilation is disabled");
+    return callable_->call_saving(frame, flat);
   }
 
   std::string describe() const { return callable_ ? callable_->describe() : "{}"; }  // entries, guards, counts as JSON

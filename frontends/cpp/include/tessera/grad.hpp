@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/compile.hpp"
 #include "tessera/nn.hpp"
 #include "tessera/tensor.hpp"
 
@@ -47,19 +48,30 @@ inline std::vector<Tensor> leaves(const std::vector<Tensor>& ts) {
   for (const Tensor& t : ts) out.push_back(leaf(t));
   return out;
 }
+// The cotangent of y, which the backward half is given.
+Tensor cotangent(const Tensor& y);
+// Marks what is recorded while it lives, but for the results, as what the backward half computes again.
+class CheckpointScope {
+ public:
+  CheckpointScope();
+  void end(const std::vector<Tensor*>& results);
+
+ private:
+  size_t first_ = 0;
+};
 inline Tensor shaped_as(const Tensor&, std::vector<Tensor> gradients) { return std::move(gradients[0]); }
 inline std::vector<Tensor> shaped_as(const std::vector<Tensor>&, std::vector<Tensor> gradients) { return gradients; }
 }  // namespace detail
 
 // What can be differentiated with respect to: a tensor, or a list of tensors.
 template <class T>
-concept Differentiable =
+concept CanDifferentiate =
     std::same_as<std::remove_cvref_t<T>, Tensor> || std::same_as<std::remove_cvref_t<T>, std::vector<Tensor>>;
 
 // value_and_grad(f)(x, rest...) is the pair of f(x, rest...), a tensor of one element, and its gradient with respect to x.
 template <class F>
 auto value_and_grad(F f) {
-  return [f = std::move(f)]<Differentiable X, class... Rest>(const X& x, Rest&&... rest) {
+  return [f = std::move(f)]<CanDifferentiate X, class... Rest>(const X& x, Rest&&... rest) {
     const X at = detail::leaves(x);
     Tensor value = f(at, std::forward<Rest>(rest)...);
     X gradient = detail::shaped_as(x, grad(std::vector<Tensor>{value}, detail::as_list(at)));
@@ -70,13 +82,13 @@ auto value_and_grad(F f) {
 // grad_of(f)(x, rest...) is the gradient alone; jax.grad.
 template <class F>
 auto grad_of(F f) {
-  return [g = value_and_grad(std::move(f))]<Differentiable X, class... Rest>(const X& x, Rest&&... rest) {
+  return [g = value_and_grad(std::move(f))]<CanDifferentiate X, class... Rest>(const X& x, Rest&&... rest) {
     return g(x, std::forward<Rest>(rest)...).second;
   };
 }
 
 // (f(x), cotangent^T J) with J the Jacobian of f at x. The cotangent has the type of f(x).
-template <class F, Differentiable X>
+template <class F, CanDifferentiate X>
 std::pair<Tensor, X> vjp(F&& f, const X& x, const Tensor& cotangent) {
   const X at = detail::leaves(x);
   Tensor value = f(at);
@@ -84,9 +96,76 @@ std::pair<Tensor, X> vjp(F&& f, const X& x, const Tensor& cotangent) {
   return {std::move(value), std::move(gradient)};
 }
 
+// What `block` computes is computed again in the backward half instead of being kept: the arguments are kept, and the results like any
+// other value. Works with every partitioner and without one. Gradients are the same bits. Outside a compiled function it calls `block`.
+//
+//   for (Block& b : blocks) x = checkpoint(b, x);
+template <class F, class... Args>
+auto checkpoint(F&& block, Args&&... args) {
+  if (!is_compiling()) return std::forward<F>(block)(std::forward<Args>(args)...);
+  detail::CheckpointScope scope;
+  auto results = std::forward<F>(block)(std::forward<Args>(args)...);
+  detail::CollectVisitor leaves;
+  detail::visit(leaves, results);
+  scope.end(leaves.tensors);
+  return results;
+}
+
+// What a call of a differentiable function leaves for its backward half: values of the forward half that it reads. Copies share them.
+template <class X>
+class Pullback {
+ public:
+  Pullback(std::shared_ptr<detail::Saved> saved, X like) : saved_(std::move(saved)), like_(std::move(like)) {}
+  // The gradients for this cotangent of the result, shaped as the first argument. What was kept is released: a second call throws
+  // TSR-A020.
+  X operator()(const Tensor& cotangent) const { return detail::shaped_as(like_, detail::run_backward(*saved_, {cotangent})); }
+
+ private:
+  std::shared_ptr<detail::Saved> saved_;
+  X like_;
+};
+
+// differentiable(f)(x, rest...) is the pair of f(x, rest...) and its pullback: a function from a cotangent of the result to the gradient
+// with respect to x, a tensor or a list of tensors. Both halves are compiled; the partitioner decides what is kept in between.
+//
+//   auto layer = differentiable([](const Tensor& x, const Tensor& w) { return F::gelu(x.matmul(w)); });
+//   auto [y, back] = layer(x, w);
+//   Tensor dx = back(dy);
+template <class Signature>
+class Differentiable;
+template <class X, class... Rest>
+class Differentiable<Tensor(X, Rest...)> {
+  using First = std::remove_cvref_t<X>;
+  static_assert(CanDifferentiate<First>, "the first argument is a Tensor or a std::vector<Tensor>");
+  static_assert(!(detail::is_mutable_arg<X> || ... || detail::is_mutable_arg<Rest>), "arguments are read, not assigned");
+
+ public:
+  Differentiable(std::function<Tensor(X, Rest...)> f, CompileOptions options, std::source_location where)
+      : pair_(
+            [f = std::move(f)](X x, Rest... rest) {
+              const First at = detail::leaves(x);
+              Tensor y = f(at, rest...);
+              std::vector<Tensor> out = grad(std::vector<Tensor>{y}, detail::as_list(at), {detail::cotangent(y)});
+              out.insert(out.begin(), y);
+              return out;
+            },
+            std::move(options), where) {}
+  std::pair<Tensor, Pullback<First>> operator()(X x, Rest... rest) const {
+    auto [results, saved] = pair_.call_saving(x, rest...);
+    return {std::move(results[0]), Pullback<First>(std::move(saved), x)};
+  }
+
+ private:
+  Compiled<std::vector<Tensor>(X, Rest...)> pair_;
+};
+template <class F>
+auto differentiable(F&& f, CompileOptions options = {}, std::source_location where = std::source_location::current()) {
+  return Differentiable<typename detail::SignatureOf<std::decay_t<F>>::type>(std::forward<F>(f), std::move(options), where);
+}
+
 // (f(x), J tangent). Computed as two reverse passes: the derivative of u -> u^T J, which is linear, applied to the tangent. The
 // tangent has the type of x.
-template <class F, Differentiable X>
+template <class F, CanDifferentiate X>
 std::pair<Tensor, Tensor> jvp(F&& f, const X& x, const X& tangent) {
   const X at = detail::leaves(x);
   Tensor value = f(at);

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile/pair.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "compile/executable.hpp"
+#include "compile/recompute.hpp"
+#include "ir/graph.hpp"
+#include "ir/graph_part.hpp"
+#include "ir/records.hpp"
+#include "support/error.hpp"
+
+namespace tessera::core {
+
+namespace {
+
+bool is_tangent(const Graph& g, tsr_id n) { return std::strcmp(g.node(n).op, "tangent") == 0; }
+
+class PairCompiler {
+ public:
+  PairCompiler(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options)
+      : passes_(passes), options_(options), c_{std::move(graph), options, {}, {}, {}} {}
+
+  std::unique_ptr<Executable> run() {
+    if (c_.graph->in_transaction()) c_.graph->commit();
+    take_cotangents();
+    run_joint_stages(c_, passes_);
+    Graph& g = *c_.graph;
+    g.begin("pair");
+    find_late();
+    g.commit();
+    copy_what_is_free();
+    return split();
+  }
+
+ private:
+  // The ops become inputs of the joint graph, and what depends on them belongs to the backward half.
+  void take_cotangents() {
+    Graph& g = *c_.graph;
+    num_inputs_ = g.region(0).num_inputs;
+    g.begin("pair");
+    try {
+      std::vector<tsr_id> asked;
+      for (const tsr_id n : nodes_of(g, 0))
+        if (is_tangent(g, n)) asked.push_back(n);
+      for (const tsr_id n : asked) {
+        const tsr_type type = *g.value(g.node(n).results[0]).type;
+        const tsr_id input = g.create_input("cotangent", type);
+        g.replace_node(n, {&input, 1}, static_cast<tsr_id>(g.num_values()));
+      }
+      find_late();
+      const tsr_region& body = g.region(0);
+      for (uint32_t i = 0; i < body.num_outputs; ++i) of_backward_.push_back(is_late(body.outputs[i]));
+      g.commit();
+    } catch (...) {
+      if (g.in_transaction()) g.rollback();
+      throw;
+    }
+  }
+
+  bool is_cotangent(tsr_id v) const {
+    const tsr_value& x = c_.graph->value(v);
+    return x.def_node == TSR_NONE && x.region == 0 && x.def_index >= num_inputs_;
+  }
+  bool is_late(tsr_id v) const {
+    const tsr_id def = c_.graph->value(v).def_node;
+    return def == TSR_NONE ? is_cotangent(v) : (c_.graph->node(def).marks & TSR_MARK_BACKWARD) != 0;
+  }
+  void find_late() {
+    Graph& g = *c_.graph;
+    for (const tsr_id n : nodes_of(g, 0)) {
+      const tsr_node& x = g.node(n);
+      if (std::any_of(x.operands, x.operands + x.num_operands, [&](tsr_id v) { return v != TSR_NONE && is_late(v); }))
+        g.set_marks(n, x.marks | TSR_MARK_BACKWARD);
+    }
+  }
+
+  // Each half has constants and views of its own: what is kept are roots.
+  void copy_what_is_free() {
+    const Graph& g = *c_.graph;
+    std::vector<uint8_t> again(g.num_nodes(), 0);
+    for (const tsr_id n : nodes_of(g, 0)) {
+      if (g.node(n).marks & TSR_MARK_BACKWARD) continue;
+      again[n] = g.record_of(n).has(kConstant) || (n < c_.assignment.size() && c_.assignment[n].kind == Assignment::kView);
+    }
+    recompute(*c_.graph, again);
+  }
+
+  std::unique_ptr<Executable> split() {
+    const Graph& g = *c_.graph;
+    const tsr_region& body = g.region(0);
+    const std::vector<tsr_id> inputs(body.inputs, body.inputs + num_inputs_);
+    const std::vector<tsr_id> cotangents(body.inputs + num_inputs_, body.inputs + body.num_inputs);
+    std::vector<tsr_id> results, gradients, kept, read;
+    for (uint32_t i = 0; i < body.num_outputs; ++i) (of_backward_[i] ? gradients : results).push_back(body.outputs[i]);
+    const auto reads = [&](tsr_id v) {
+      if (v == TSR_NONE || is_late(v)) return;
+      std::vector<tsr_id>& list = g.value(v).def_node == TSR_NONE ? read : kept;
+      if (std::find(list.begin(), list.end(), v) == list.end()) list.push_back(v);
+    };
+    for (const tsr_id n : nodes_of(g, 0))
+      if (g.node(n).marks & TSR_MARK_BACKWARD)
+        for (uint32_t i = 0; i < g.node(n).num_operands; ++i) reads(g.node(n).operands[i]);
+    for (const tsr_id v : gradients) reads(v);
+
+    auto half = std::make_unique<BackwardHalf>();
+    half->num_results = static_cast<uint32_t>(results.size());
+    half->num_cotangents = static_cast<uint32_t>(cotangents.size());
+    std::vector<tsr_id> forward_outputs = results, backward_inputs = kept;
+    for (const tsr_id v : kept) {
+      auto at = std::find(forward_outputs.begin(), forward_outputs.end(), v);
+      if (at == forward_outputs.end()) at = forward_outputs.insert(forward_outputs.end(), v);
+      half->kept.push_back(static_cast<uint32_t>(at - forward_outputs.begin()));
+    }
+    for (const tsr_id v : read) half->inputs.push_back(g.value(v).def_index);
+    backward_inputs.insert(backward_inputs.end(), read.begin(), read.end());
+    backward_inputs.insert(backward_inputs.end(), cotangents.begin(), cotangents.end());
+
+    const std::string name = g.tables().name;
+    CompileOptions options = options_;
+    options.partition = nullptr;
+    half->executable = compile_graph(graph_part(g, name + "_backward", backward_inputs, gradients), options);
+    std::unique_ptr<Executable> forward = compile_graph(graph_part(g, name, inputs, forward_outputs), options);
+    forward->backward = std::move(half);
+    return forward;
+  }
+
+  const PassLists& passes_;
+  const CompileOptions& options_;
+  Compilation c_;
+  uint32_t num_inputs_ = 0;           // those after them are cotangents
+  std::vector<uint8_t> of_backward_;  // by output
+};
+
+}  // namespace
+
+bool is_pair(const Graph& g) {
+  for (const tsr_id n : nodes_of(g, 0))
+    if (is_tangent(g, n)) return true;
+  return false;
+}
+
+std::unique_ptr<Executable> compile_pair(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options) {
+  return PairCompiler(std::move(graph), passes, options).run();
+}
+
+SavedValues::SavedValues(std::shared_ptr<const Executable> forward, std::span<tsr_tensor_handle* const> inputs,
+                         std::span<tsr_tensor_handle* const> outputs)
+    : forward_(std::move(forward)) {
+  const auto hold = [&](tsr_tensor_handle* t) { held_.push_back(TensorRef::share(t)); };
+  for (const uint32_t i : half().kept) hold(outputs[i]);
+  for (const uint32_t i : half().inputs) hold(inputs[i]);
+}
+
+const BackwardHalf& SavedValues::half() const { return *forward_->backward; }
+size_t SavedValues::num_gradients() const { return half().executable->num_outputs(); }
+
+void SavedValues::run(std::span<tsr_tensor_handle* const> cotangents, std::span<tsr_tensor_handle*> gradients) {
+  const std::string name = "@" + std::string(forward_->graph().tables().name);
+  if (used_)
+    throw user_error("TSR-A020",
+                     "the backward half of " + name + " runs a second time for one forward run: what was kept for it is gone",
+                     "run the forward half again, or return all gradients that are wanted from one function");
+  if (cotangents.size() != half().num_cotangents)
+    throw user_error("TSR-A021",
+                     "the backward half of " + name + " got " + std::to_string(cotangents.size()) + " cotangents, expected " +
+                         std::to_string(half().num_cotangents),
+                     "pass one for each result that is differentiated");
+  used_ = true;
+  const std::vector<TensorRef> held = std::move(held_);
+  std::vector<tsr_tensor_handle*> inputs;
+  for (const TensorRef& t : held) inputs.push_back(t.get());
+  inputs.insert(inputs.end(), cotangents.begin(), cotangents.end());
+  half().executable->run(inputs, gradients);
+}
+
+}  // namespace tessera::core
