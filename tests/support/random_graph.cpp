@@ -52,7 +52,10 @@ class Generator {
   Generator(const core::OpRegistry& ops, uint64_t seed, const RandomGraphOptions& options)
       : ops_(ops), o_(options), random_(seed * 0x2545f4914f6cdd1d + 1), graph_(std::make_unique<Graph>(ops, "")), g_(*graph_) {
     records_ = ops.all();
-    std::erase_if(records_, [](const core::OpRecord* r) { return r->has(core::kTransfer); });  // a graph keeps to one device
+    std::erase_if(records_, [](const core::OpRecord* r) {
+      return r->has(core::kTransfer)   // a graph keeps to one device
+             || r->name == "tangent";  // and is one program, not two halves
+    });
     for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d)
       if (o_.dtypes == 0 || (o_.dtypes >> d & 1)) dtypes_.push_back(d);
     if (o_.devices && random_.chance(15)) device_ = core::host_core().device_id("null:0");

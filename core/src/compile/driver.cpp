@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compile/driver.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "compile/estimate.hpp"
 #include "compile/executable.hpp"
 #include "compile/late_passes.hpp"
+#include "compile/leave_to_others.hpp"
 #include "compile/order.hpp"
 #include "compile/pair.hpp"
 #include "compile/partition.hpp"
@@ -80,28 +80,6 @@ class Stages {
   Stage last_;
   std::array<double, kNames.size()> seconds_{};
 };
-
-// Leaves to other backends what one has failed to compile, with a warning. It is all that the backend would be asked for when
-// the fault lies with the machine, or when it fails again and again. False: nobody else takes it.
-bool leave_to_others(Compilation& c, const KernelError& e) {
-  constexpr ptrdiff_t kMostNodes = 8;
-  auto& failed = c.options.failed;
-  if (c.options.strict_backends || c.options.restore || e.backend == c.options.backends.back()) return false;
-  const bool again =
-      std::count_if(failed.begin(), failed.end(), [&](const auto& f) { return f.first == e.backend; }) >= kMostNodes;
-  const bool all = e.node == TSR_NONE || e.family() == TSR_ENVIRONMENT || again;
-  failed.insert({e.backend, all ? TSR_NONE : e.node});
-  try {
-    c.assignment = assign_backends(*c.graph, c.options);
-  } catch (const Error& nobody) {
-    if (!is_unassignable(nobody)) throw;
-    return false;
-  }
-  log_warning("[" + e.code() + "] " + e.message() + "; " +
-              (all ? "graph '" + std::string(c.graph->tables().name) + "' runs" : std::string("it runs")) +
-              " on other backends" + (e.hint().empty() ? "" : " (" + e.hint() + ")"));
-  return true;
-}
 
 // Holds a program to its budget of memory. Only kernels know their workspaces: where these come on top, the joint graph is partitioned
 // again with that much less.
@@ -193,7 +171,7 @@ void run_stages(Compilation& c, const PassLists& passes, std::span<StageHook* co
         stage(Stage::kKernels, [&] { compile_kernels(*c.graph, *c.plan, c.options); });
       } catch (const KernelError& e) {
         c.plan.reset();
-        if (!leave_to_others(c, e)) throw;
+        if (!leave_to_others(*c.graph, c.assignment, c.options, e)) throw;
         again = true;
       }
     }
