@@ -19,26 +19,34 @@ struct Part {
   std::string digest;
 };
 
-// Two neighbours at a time: as long as they have the same length, both take little longer than one.
-struct Pairs {
+// Two neighbours by size at a time: where they have the same length, both take little longer than one. Every share has about as
+// many bytes, for threads take shares as they come, and these differ in size by a factor of a million.
+struct Shares {
   std::vector<Part*> by_size;
-  explicit Pairs(std::vector<Part>& parts) {
+  std::vector<std::vector<size_t>> firsts;  // of each share, the first ones of its pairs
+  Shares(std::vector<Part>& parts, size_t count) : firsts(count) {
     for (Part& p : parts) by_size.push_back(&p);
     std::stable_sort(by_size.begin(), by_size.end(),
                      [](const Part* a, const Part* b) { return a->bytes.size() > b->bytes.size(); });
-  }
-  int64_t count() const { return static_cast<int64_t>((by_size.size() + 1) / 2); }
-  static void run(void* ctx, int64_t begin, int64_t end) noexcept {
-    auto& self = *static_cast<Pairs*>(ctx);
-    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-      Part& a = *self.by_size[2 * i];
-      if (2 * i + 1 == self.by_size.size()) {
-        a.digest = sha256_hex(a.bytes);
-        continue;
-      }
-      Part& b = *self.by_size[2 * i + 1];
-      std::tie(a.digest, b.digest) = sha256_hex_of_both(a.bytes, b.bytes);
+    std::vector<size_t> bytes(count, 0);
+    for (size_t i = 0; i < by_size.size(); i += 2) {
+      const auto least = static_cast<size_t>(std::min_element(bytes.begin(), bytes.end()) - bytes.begin());
+      firsts[least].push_back(i);
+      bytes[least] += by_size[i]->bytes.size() + 64;
     }
+  }
+  static void run(void* ctx, int64_t begin, int64_t end) noexcept {
+    const auto& self = *static_cast<Shares*>(ctx);
+    for (int64_t share = begin; share < end; ++share)
+      for (const size_t i : self.firsts[static_cast<size_t>(share)]) {
+        Part& a = *self.by_size[i];
+        if (i + 1 == self.by_size.size()) {
+          a.digest = sha256_hex(a.bytes);
+          continue;
+        }
+        Part& b = *self.by_size[i + 1];
+        std::tie(a.digest, b.digest) = sha256_hex_of_both(a.bytes, b.bytes);
+      }
   }
 };
 
@@ -50,11 +58,12 @@ std::vector<std::string> content_digests(std::span<const std::string_view> all, 
     for (size_t from = 0; from < bytes.size(); from += kPart) parts.push_back({bytes.substr(from, kPart), {}});
   size_t total = 0;
   for (const std::string_view bytes : all) total += bytes.size();
-  Pairs work(parts);
-  if (parallel && total > kPart)
-    host_core().parallel(work.count(), 1, Pairs::run, &work);
+  const size_t threads = parallel && total > kPart ? static_cast<size_t>(std::max(1, host_core().num_threads())) : 1;
+  Shares work(parts, threads);
+  if (threads > 1)
+    host_core().parallel(static_cast<int64_t>(threads), 1, Shares::run, &work);
   else
-    Pairs::run(&work, 0, work.count());
+    Shares::run(&work, 0, 1);
   std::vector<std::string> out;
   size_t next = 0;
   for (const std::string_view bytes : all) {
