@@ -26,6 +26,12 @@ int64_t floor_div(int64_t a, int64_t b) {
   const int64_t q = a / b;
   return q - (a % b != 0 && (a < 0) != (b < 0));
 }
+// Bits of a number spread over all of them (the finaliser of MurmurHash3).
+inline uint64_t mixed(uint64_t x) {
+  x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
+  x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53u;
+  return x ^ x >> 33;
+}
 // Removes the atoms of `b` from those of `a`; nullopt when one is missing.
 std::optional<std::vector<uint32_t>> without(std::vector<uint32_t> a, const std::vector<uint32_t>& b) {
   for (const uint32_t x : b) {
@@ -43,25 +49,54 @@ IndexPool::IndexPool() {
   intern({{1, {}}});  // kOne
 }
 
+uint32_t& IndexPool::Table::at(uint64_t key) {
+  if (4 * (used_ + 1) > 3 * slots_.size()) {
+    std::vector<std::pair<uint64_t, uint32_t>> before(std::max<size_t>(64, 2 * slots_.size()), {0, kNothing});
+    before.swap(slots_);
+    used_ = 0;
+    for (const auto& [k, v] : before)
+      if (k != 0) at(k) = v;
+  }
+  size_t i = mixed(key) & (slots_.size() - 1);
+  while (slots_[i].first != 0 && slots_[i].first != key) i = (i + 1) & (slots_.size() - 1);
+  if (slots_[i].first == 0) slots_[i].first = key, ++used_;
+  return slots_[i].second;
+}
+
 Expr IndexPool::intern(std::vector<Term> terms) {
-  std::sort(terms.begin(), terms.end(), [](const Term& x, const Term& y) { return x.atoms < y.atoms; });
-  std::vector<Term> out;
-  for (Term& t : terms) {
-    if (!out.empty() && out.back().atoms == t.atoms)
-      out.back().coefficient = checked_add(out.back().coefficient, t.coefficient);
-    else
-      out.push_back(std::move(t));
+  if (terms.size() > 1) {
+    std::sort(terms.begin(), terms.end(), [](const Term& x, const Term& y) { return x.atoms < y.atoms; });
+    size_t last = 0;
+    for (size_t i = 1; i < terms.size(); ++i) {
+      if (terms[last].atoms == terms[i].atoms)
+        terms[last].coefficient = checked_add(terms[last].coefficient, terms[i].coefficient);
+      else if (++last != i)
+        terms[last] = std::move(terms[i]);
+    }
+    terms.resize(last + 1);
   }
-  std::erase_if(out, [](const Term& t) { return t.coefficient == 0; });
-  std::vector<int64_t> key;
-  for (const Term& t : out) {
-    key.push_back(t.coefficient);
-    key.push_back(static_cast<int64_t>(t.atoms.size()));
-    key.insert(key.end(), t.atoms.begin(), t.atoms.end());
+  std::erase_if(terms, [](const Term& t) { return t.coefficient == 0; });
+  uint64_t hash = terms.size();
+  for (const Term& t : terms) {
+    hash = mixed(hash ^ static_cast<uint64_t>(t.coefficient));
+    for (const uint32_t a : t.atoms) hash = mixed(hash + a + 1);
   }
-  const auto [at, fresh] = interned_.try_emplace(std::move(key), static_cast<Expr>(polys_.size()));
-  if (fresh) polys_.push_back(std::move(out));
-  return at->second;
+  if (4 * (polys_.size() + 1) > 3 * interned_.size()) {
+    std::vector<std::pair<uint64_t, Expr>> before(std::max<size_t>(64, 2 * interned_.size()), {0, Table::kNothing});
+    before.swap(interned_);
+    for (const auto& [h, e] : before) {
+      if (e == Table::kNothing) continue;
+      size_t i = h & (interned_.size() - 1);
+      while (interned_[i].second != Table::kNothing) i = (i + 1) & (interned_.size() - 1);
+      interned_[i] = {h, e};
+    }
+  }
+  size_t i = hash & (interned_.size() - 1);
+  for (; interned_[i].second != Table::kNothing; i = (i + 1) & (interned_.size() - 1))
+    if (interned_[i].first == hash && polys_[interned_[i].second] == terms) return interned_[i].second;
+  interned_[i] = {hash, static_cast<Expr>(polys_.size())};
+  polys_.push_back(std::move(terms));
+  return interned_[i].second;
 }
 
 uint32_t IndexPool::atom_id(const Atom& a) {
@@ -85,23 +120,32 @@ uint32_t IndexPool::add_symbol(int64_t min) {
 Expr IndexPool::add(Expr a, Expr b) {
   if (a == kZero) return b;
   if (b == kZero) return a;
+  if (a > b) std::swap(a, b);
+  uint32_t& known = answer(Question::Add, a, b);
+  if (known != Table::kNothing) return known;
   std::vector<Term> t = polys_[a];
   t.insert(t.end(), polys_[b].begin(), polys_[b].end());
-  return intern(std::move(t));
+  return known = intern(std::move(t));
 }
 Expr IndexPool::sub(Expr a, Expr b) {
   if (b == kZero) return a;
   if (a == b) return kZero;
+  uint32_t& known = answer(Question::Sub, a, b);
+  if (known != Table::kNothing) return known;
   std::vector<Term> t = polys_[a];
   for (Term x : polys_[b]) {
     x.coefficient = checked_mul(x.coefficient, -1);
     t.push_back(std::move(x));
   }
-  return intern(std::move(t));
+  return known = intern(std::move(t));
 }
 Expr IndexPool::mul(Expr a, Expr b) {
   if (a == kOne) return b;
   if (b == kOne) return a;
+  if (a == kZero || b == kZero) return kZero;
+  if (a > b) std::swap(a, b);
+  uint32_t& known = answer(Question::Mul, a, b);
+  if (known != Table::kNothing) return known;
   std::vector<Term> t;
   for (const Term& x : polys_[a])
     for (const Term& y : polys_[b]) {
@@ -110,7 +154,7 @@ Expr IndexPool::mul(Expr a, Expr b) {
       std::sort(z.atoms.begin(), z.atoms.end());
       t.push_back(std::move(z));
     }
-  return intern(std::move(t));
+  return known = intern(std::move(t));
 }
 Expr IndexPool::product(std::span<const Expr> factors) {
   Expr p = kOne;
@@ -133,10 +177,15 @@ std::optional<uint32_t> IndexPool::as_axis(Expr e) const {
 
 Expr IndexPool::floordiv(Expr a, Expr b) {
   if (b == kOne || a == kZero) return a;
+  if (const uint32_t known = answer(Question::FloorDiv, a, b); known != Table::kNothing) return known;
+  const Expr out = quotient(a, b);
+  return answer(Question::FloorDiv, a, b) = out;
+}
+Expr IndexPool::quotient(Expr a, Expr b) {
   const auto na = as_number(a), nb = as_number(b);
   if (na && nb) return number(floor_div(*na, *nb));
   if (a == b) return kOne;
-  Expr quotient = kZero, rest = a;
+  Expr whole = kZero, rest = a;
   if (const std::vector<Term> d = polys_[b]; d.size() == 1 && d[0].coefficient > 0) {
     std::vector<Term> q, r;
     for (const Term& t : polys_[a]) {
@@ -145,28 +194,33 @@ Expr IndexPool::floordiv(Expr a, Expr b) {
         r.push_back(t);
         continue;
       }
-      const int64_t whole = floor_div(t.coefficient, d[0].coefficient), left = t.coefficient - whole * d[0].coefficient;
-      if (whole != 0) q.push_back({whole, *atoms});
+      const int64_t times = floor_div(t.coefficient, d[0].coefficient), left = t.coefficient - times * d[0].coefficient;
+      if (times != 0) q.push_back({times, *atoms});
       if (left != 0) r.push_back({left, t.atoms});
     }
-    quotient = intern(std::move(q));
+    whole = intern(std::move(q));
     rest = intern(std::move(r));
-    if (nonnegative(rest) && less(rest, b)) return quotient;
+    if (nonnegative(rest) && less(rest, b)) return whole;
     // A factor that every remaining term shares with the divisor cancels.
     int64_t g = d[0].coefficient;
     for (const Term& t : polys_[rest]) g = std::gcd(g, t.coefficient);
     if (g > 1) {
       const Expr by = number(g);
-      return add(quotient, floordiv(*divide_exactly(rest, by), *divide_exactly(b, by)));
+      return add(whole, floordiv(*divide_exactly(rest, by), *divide_exactly(b, by)));
     }
   } else if (nonnegative(a) && less(a, b)) {
     return kZero;
   }
-  return add(quotient, atom({AtomKind::FloorDiv, 0, rest, b}));
+  return add(whole, atom({AtomKind::FloorDiv, 0, rest, b}));
 }
 
 Expr IndexPool::mod(Expr a, Expr b) {
   if (b == kOne || a == kZero || a == b) return kZero;
+  if (const uint32_t known = answer(Question::Mod, a, b); known != Table::kNothing) return known;
+  const Expr out = remainder(a, b);
+  return answer(Question::Mod, a, b) = out;
+}
+Expr IndexPool::remainder(Expr a, Expr b) {
   const auto na = as_number(a), nb = as_number(b);
   if (na && nb) return number(*na - floor_div(*na, *nb) * *nb);
   Expr rest = a;
@@ -234,6 +288,16 @@ std::optional<Expr> IndexPool::atom_bound(const Atom& a, bool upper) {
 
 // An expression over symbols alone that e never exceeds (or never falls below).
 std::optional<Expr> IndexPool::bound(Expr e, bool upper) {
+  constexpr uint32_t kUnbounded = Table::kNothing - 1;
+  const Question end = upper ? Question::High : Question::Low;
+  uint32_t known = answer(end, e);
+  if (known == Table::kNothing) {
+    const auto found = find_bound(e, upper);
+    known = answer(end, e) = found.value_or(kUnbounded);
+  }
+  return known == kUnbounded ? std::nullopt : std::optional(known);
+}
+std::optional<Expr> IndexPool::find_bound(Expr e, bool upper) {
   Expr out = kZero;
   for (const Term& t : std::vector<Term>(polys_[e])) {
     Expr p = number(t.coefficient);
@@ -252,6 +316,14 @@ std::optional<Expr> IndexPool::bound(Expr e, bool upper) {
 }
 
 bool IndexPool::nonnegative(Expr e) {
+  uint32_t known = answer(Question::Nonnegative, e);
+  if (known == Table::kNothing) {
+    const bool found = is_nonnegative(e);
+    known = answer(Question::Nonnegative, e) = found;
+  }
+  return known != 0;
+}
+bool IndexPool::is_nonnegative(Expr e) {
   bool plain = true;
   for (const Term& t : polys_[e]) plain = plain && t.coefficient > 0 && t.atoms.empty();
   if (plain) return true;

@@ -32,6 +32,7 @@ struct Atom {
 struct Term {
   int64_t coefficient;
   std::vector<uint32_t> atoms;  // sorted; the same atom twice is its square; empty: a number
+  bool operator==(const Term&) const = default;
 };
 
 // Values for evaluate(); a missing entry is an error of the caller.
@@ -97,14 +98,36 @@ class IndexPool {
                    const std::function<std::string(const char*)>& call = {}) const;
 
  private:
+  // Numbers by keys that are themselves numbers other than 0. Keys are never removed.
+  class Table {
+   public:
+    // Where the number of `key` stands, or is to be put: kNothing until then.
+    uint32_t& at(uint64_t key);
+    static constexpr uint32_t kNothing = 0xffffffffu;
+
+   private:
+    std::vector<std::pair<uint64_t, uint32_t>> slots_;
+    size_t used_ = 0;
+  };
+  enum class Question : uint8_t { Add, Sub, Mul, FloorDiv, Mod, Nonnegative, Low, High };
+  // What was answered before, of expressions, axes and symbols that do not change.
+  uint32_t& answer(Question q, Expr a, Expr b = kZero) {
+    return answers_.at((uint64_t{static_cast<uint8_t>(q)} + 1) << 60 | uint64_t{a} << 30 | b);
+  }
+
   Expr atom(const Atom& a);
   uint32_t atom_id(const Atom& a);
   Expr intern(std::vector<Term> terms);
+  Expr quotient(Expr a, Expr b);
+  Expr remainder(Expr a, Expr b);
+  bool is_nonnegative(Expr e);
   std::optional<Expr> bound(Expr e, bool upper);
+  std::optional<Expr> find_bound(Expr e, bool upper);
   std::optional<Expr> atom_bound(const Atom& a, bool upper);
 
   std::vector<std::vector<Term>> polys_;
-  std::map<std::vector<int64_t>, Expr> interned_;
+  std::vector<std::pair<uint64_t, Expr>> interned_;  // hash of the terms and the expression; open addressing, a power of two
+  Table answers_;
   std::vector<Atom> atoms_;
   std::map<Atom, uint32_t> atom_ids_;
   std::vector<Expr> extents_;
