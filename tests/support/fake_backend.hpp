@@ -56,7 +56,8 @@ class FakeBackend {
   int asked_for_workspace = 0;   // how often kernels were: once for every layout
   int64_t holds = 0;             // bytes that every kernel says it keeps
   bool fails_to_prepare = false;
-  uint64_t strided = 0, unaligned = 0;  // what kernels say of their operands
+  uint64_t strided = 0, unaligned = 0;                // what kernels say of their operands
+  std::function<void(const tsr_compile&)> compiling;  // called for every kernel
 
   // ---- what the kernels noted
   struct Launch {
@@ -133,6 +134,7 @@ class FakeBackend {
     if (b.fails_to_compile.count(op))
       return core::host_core().error_create(TSR_BUG, "TSR-X001", "the fake was told to fail", nullptr);
     b.asked.push_back(*c);
+    if (b.compiling) b.compiling(*c);
     auto* k = new Kernel{&b, op, "fake." + op};
     ++b.compiled;
     out->self = k;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "ir/body.hpp"
 #include "ir/printer.hpp"
 #include "log/log.hpp"
+#include "runtime/device.hpp"
 
 namespace driver_test {
 
@@ -197,6 +200,61 @@ TEST_CASE("under strict_backends what a backend fails to compile ends the compil
   options.strict_backends = true;
   CHECK_THROWS_WITH(compile_graph(graph_of(kSquare), options), Catch::Contains("backend 'first' cannot compile %y = mul"));
   CHECK(last.compiled == 0);
+}
+
+TEST_CASE("a form of a constant crosses to the device of its kernels once") {
+  // A device whose memory is the host's.
+  static tsr_device_table table{};
+  table.struct_size = sizeof table;
+  table.name = "mirror";
+  table.count = 1;
+  table.alloc = [](void*, uint32_t, size_t bytes, size_t align, tsr_stream*, void** out) noexcept -> tsr_error* {
+    *out = std::aligned_alloc(align, (bytes + align - 1) / align * align);
+    return nullptr;
+  };
+  table.free = [](void*, uint32_t, void* p, tsr_stream*) noexcept { std::free(p); };
+  table.copy = [](void*, uint32_t, void* to, const void* from, size_t bytes, uint32_t, tsr_stream*) noexcept -> tsr_error* {
+    std::memcpy(to, from, bytes);
+    return nullptr;
+  };
+  table.stream_create = [](void*, uint32_t, tsr_stream** out) noexcept -> tsr_error* {
+    *out = reinterpret_cast<tsr_stream*>(&table);
+    return nullptr;
+  };
+  table.stream_synchronize = [](void*, uint32_t, tsr_stream*) noexcept -> tsr_error* { return nullptr; };
+  register_devices(table, nullptr, "driver_test", "tests", nullptr);
+  Device& d = device(device_intern("mirror:0"));
+
+  FakeBackend fake;
+  fake.device = "mirror";
+  std::vector<const float*> forms;
+  int filled = 0;
+  fake.compiling = [&](const tsr_compile& c) {
+    const void* data = nullptr;
+    const auto fill = [](void* count, void* to) noexcept -> tsr_error* {
+      ++*static_cast<int*>(count);
+      std::fill_n(static_cast<float*>(to), 64, 2.5f);
+      return nullptr;
+    };
+    REQUIRE(c.rearranged(c.ctx, Graph::from(c.graph).node(c.node).operands[1], "twos", 256, fill, &filled, &data) == nullptr);
+    forms.push_back(static_cast<const float*>(data));
+  };
+  const int64_t before = d.in_use();
+  {
+    const char* text = R"(graph @g(%x: f32[64]@mirror:0) -> (f32[64]@mirror:0) {
+      %c = constant {value = dense<f32[64]: splat 5.0>}
+      %y = mul %x, %c
+      return %y
+    })";
+    const auto a = compile_text(text, fake);
+    const int64_t one = d.in_use();
+    const auto b = compile_text(text, fake);
+    CHECK(d.in_use() == one);
+    REQUIRE(forms.size() == 2);
+    CHECK(forms[0] == forms[1]);
+    CHECK(forms[0][63] == 2.5f);
+  }
+  CHECK(d.in_use() == before);
 }
 
 TEST_CASE("a backend that cannot prepare a graph is left out of it") {

@@ -27,8 +27,10 @@ Plan::~Plan() {
     if (s->site != 0) unregister_site(s->site);
     if (s->kernel.held_bytes > 0) core::device(s->device).count_freed(s->kernel.held_bytes);
   }
-  const bool placed = std::any_of(constants.begin(), constants.end(), [](const Constant& c) { return c.device != kCpu; });
+  const bool placed = !placed_forms.empty() ||
+                      std::any_of(constants.begin(), constants.end(), [](const Constant& c) { return c.device != kCpu; });
   constants.clear();
+  placed_forms.clear();
   if (placed) drop_unused_constants();
   if (form_bytes > 0) core::device(kCpu).count_freed(form_bytes);
 }

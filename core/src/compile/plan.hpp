@@ -170,6 +170,7 @@ class Plan {
   // Of this plan alone; with_nested() adds those of its control steps.
   double pack_seconds = 0;   // spent on moving and rearranging constants
   int64_t held_bytes = 0;    // kept by kernels, forms of constants included
+  std::vector<BufferRef> placed_forms;  // those of kernels on devices, which lie there
   int64_t form_bytes = 0;    // of those forms, what this process made
   int64_t mapped_bytes = 0;  // and what it shares with others through the cache
   std::vector<std::shared_ptr<const Blob>> forms;

@@ -64,7 +64,8 @@ class KernelCompiler {
     const Step* step = nullptr;
   };
 
-  // A constant in a kernel's own form: from the cache of this compile, or made now.
+  // A constant in a kernel's own form: from the cache of this compile, or made now. For a kernel on a device it lies there, once
+  // for all kernels that want the same.
   const void* rearranged(const Step& s, tsr_id id, std::string_view form, size_t bytes,
                          tsr_error* (*fill)(void* fill_ctx, void* to), void* fill_ctx) {
     const tsr_id def = id < g_.num_values() ? g_.value(id).def_node : TSR_NONE;
@@ -81,6 +82,12 @@ class KernelCompiler {
       p_.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       if (!key.empty()) options_.forms->made(key, made);
       form_of = made;
+    }
+    if (s.device != kCpu) {
+      const auto start = std::chrono::steady_clock::now();
+      p_.placed_forms.push_back(place_constant(core::device(s.device), form_of->data(), bytes));
+      p_.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      return p_.placed_forms.back()->data;
     }
     if (form_of->mapped()) {
       p_.mapped_bytes += static_cast<int64_t>(bytes);
