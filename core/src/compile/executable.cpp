@@ -41,7 +41,8 @@ std::unique_ptr<Executable> Executable::make(std::unique_ptr<Graph> graph, std::
   e->graph_ = std::move(graph);
   e->plan_ = std::move(plan);
   e->plan_->finish();
-  e->plan_->prepare_calls(options);
+  e->plan_->choose_executor(options);
+  if (e->plan_->primary && !e->plan_->primary->executor) e->fast_call_ = FastCall::make(*e->plan_);
   e->graph_->reset_scratch();
   (void)e->graph_->tables();  // brought up to date before threads share them
   return e;
@@ -122,12 +123,12 @@ void Executable::run_raw(const tsr_raw_call& call) const {
 }
 
 void Executable::run_trusted(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const {
-  if (plan_->fast_call) {
+  if (fast_call_) {
     bool aligned = true;
     if (plan_->needs_alignment)
       for (size_t i = 0; i < num_inputs(); ++i)
         aligned = aligned && reinterpret_cast<uintptr_t>(inputs[i]->desc.data) % kAlignment == 0;
-    if (aligned) return plan_->fast_call->run(inputs, outputs);
+    if (aligned) return fast_call_->run(inputs, outputs);
   }
   const size_t n = num_inputs(), m = num_outputs();
   Small<const tsr_tensor*, 64> descs(n);

@@ -8,6 +8,7 @@
 
 #include "compile/options.hpp"
 #include "compile/plan.hpp"
+#include "runtime/fast_call.hpp"
 
 namespace tessera::core {
 
@@ -38,6 +39,8 @@ class Executable {
 
   const Graph& graph() const { return *graph_; }
   const Plan& plan() const { return *plan_; }
+  // The steady call, for inputs that are dense (or as their types say) and aligned where that matters. Null: the plan has none.
+  const FastCall* fast_call() const { return fast_call_.get(); }
   size_t num_inputs() const { return plan_->inputs.size(); }
   size_t num_outputs() const { return plan_->output_slots.size(); }
 
@@ -59,6 +62,7 @@ class Executable {
   std::shared_ptr<const void> keep_;                                   // outlives the rest: destroyed last
   std::unique_ptr<Graph> graph_;
   std::unique_ptr<Plan> plan_;
+  FastCall::Owner fast_call_;  // of the plan
 };
 
 }  // namespace tessera::core

@@ -16,7 +16,6 @@
 #include "compile/input_facts.hpp"
 #include "compile/size_program.hpp"
 #include "runtime/buffer.hpp"
-#include "runtime/fast_call.hpp"
 #include "runtime/tensor.hpp"
 #include "tessera/abi.h"
 
@@ -132,15 +131,13 @@ struct InputSpec {
 class Plan {
  public:
   int threads = 0;
-  FastCall::Owner
-      fast_call;  // null: it does not fit. For inputs that are dense (or as their types say) and aligned where that matters
   bool needs_alignment = false;  // some kernel wants aligned inputs: then the addresses of inputs are part of a layout
 
   // Once the kernels, if any, have said which sizes they read and how much workspace they need: the order of the size program,
   // and the layout of a static plan. Nested plans too. Throws TSR-R023 and TSR-R025.
   void finish();
-  // Decides whether the executor of the options is offered this plan's layouts, and makes the plan's fast call where it has one.
-  void prepare_calls(const CompileOptions& options);
+  // Decides whether the executor of the options is offered this plan's layouts, and offers it that of a static plan.
+  void choose_executor(const CompileOptions& options);
   ~Plan();
   Plan(const Plan&) = delete;
 
@@ -170,10 +167,10 @@ class Plan {
   // Of this plan alone; with_nested() adds those of its control steps.
   double pack_seconds = 0;   // spent on moving and rearranging constants
   int64_t held_bytes = 0;    // kept by kernels, forms of constants included
-  std::vector<BufferRef> placed_forms;  // those of kernels on devices, which lie there
   int64_t form_bytes = 0;    // of those forms, what this process made
   int64_t mapped_bytes = 0;  // and what it shares with others through the cache
   std::vector<std::shared_ptr<const Blob>> forms;
+  std::vector<BufferRef> placed_forms;  // those of kernels on devices, which lie there
 
   // The sum of `what` over this plan and the nested ones.
   template <class T>
@@ -232,7 +229,6 @@ class Plan {
   explicit Plan(const Graph& graph);
   friend class PlanBuilder;
   friend struct RunState;
-  void choose_executor(const CompileOptions& options);
   RunState* acquire() const;
   void release(RunState*) const noexcept;
   // finish(state, j, slot, its place) for every output j, before the state is given back.

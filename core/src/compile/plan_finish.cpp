@@ -40,16 +40,6 @@ void Plan::finish() {
   primary = make_layout(*this, 0, values.data(), dense, nullptr);
 }
 
-void Plan::prepare_calls(const CompileOptions& options) {
-  choose_executor(options);
-  if (!primary) return;
-  if (executor) {
-    const std::vector<int64_t> values(std::max<size_t>(1, program.num_slots()), 0);
-    primary->executor = ExecutorLayout::make(*this, *primary, values.data(), *executor);
-  }
-  if (!primary->executor) fast_call = FastCall::make(*this);
-}
-
 // An executor is offered plans that have a queue, or the host, of its kind, and no sizes that depend on data.
 void Plan::choose_executor(const CompileOptions& options) {
   if (!options.executor || measure) return;
@@ -73,6 +63,9 @@ void Plan::choose_executor(const CompileOptions& options) {
   if (!why.empty() && log_enabled(Artifact::kPerfHints))
     log_write(Artifact::kPerfHints, "executor '" + options.executor->name + "' does not run graph '" +
                                         std::string(graph->tables().name) + "': " + why);
+  if (!executor || !primary) return;
+  const std::vector<int64_t> values(std::max<size_t>(1, program.num_slots()), 0);
+  primary->executor = ExecutorLayout::make(*this, *primary, values.data(), *executor);
 }
 
 }  // namespace tessera::core

@@ -120,7 +120,7 @@ const Entry* EntryTable::insert(std::unique_ptr<Entry> owned, const tsr_arg* arg
   if (!(guards.mask.symbolic ? guards.symbolic.hold(args) : true) || (marks != 0 && !guards.covers_marks(args)))
     throw bug("TSR-B031", "compiled code does not fit the call that it was compiled for");
   // What it returns may be an argument of the next call.
-  if (e->executable && e->executable->plan().fast_call) e->executable->plan().fast_call->number_outputs(give_type_number);
+  if (e->executable && e->executable->fast_call()) e->executable->fast_call()->number_outputs(give_type_number);
   e->set_key(guards.mask.hash(key.data(), key.size()), key.data()[0], key.data() + 1, key.size() - 1);
   entries_.push_back(std::move(owned));
   Group* group = nullptr;
