@@ -48,7 +48,7 @@ bool is_point(const ConvAttributes& a, const sdk::Type& x, const sdk::Type& w, c
   return true;
 }
 
-class ConvKernel final : public sdk::Kernel {
+class ConvKernel final : public StridedKernel {
  public:
   ConvKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv, int most_winograd, ConvWay way)
       : attributes_(conv), isa_(gemm_kernels(isa, TSR_F32, TSR_F32)), o_(c, conv) {

@@ -38,12 +38,6 @@ class GeneratedKernel final : public sdk::Kernel {
     const int in = kit::in_place_input(d.lowered.kernel);
     if (in >= 0 && static_cast<size_t>(in) < operand_of_.size())
       in_place_ = static_cast<int>(operand_of_[static_cast<size_t>(in)]);
-    for (const uint32_t operand : operand_of_) {
-      const sdk::Value v = c.node().operand(operand);
-      strided_.emplace_back();
-      if (may_be_strided(c.graph(), v)) strided_.back() = LaunchSizes(c, v.type());
-      may_stride_.push_back(may_be_strided(c.graph(), v));
-    }
     if (operand_of_.size() + c.node().num_results() > kMaxBuffers || symbols_.size() > kMaxSymbols)
       throw sdk::Error(TSR_BUG, "TSR-B005", "cpu was given a region of more operands than it claims");
   }
@@ -61,17 +55,9 @@ class GeneratedKernel final : public sdk::Kernel {
     name_ = in.text();
     operand_of_ = in.numbers<uint32_t>();
     symbols_ = in.numbers<sdk::LaunchDim>();
-    may_stride_ = in.numbers<uint8_t>();
-    for (size_t i = 0; i < may_stride_.size(); ++i) {
-      strided_.emplace_back();
-      strided_.back().dtype = in.number<uint32_t>();
-      strided_.back().dims = in.numbers<sdk::LaunchDim>();
-    }
     in_place_ = in.number<int>();
     in.end();
-    if (count < 2 || count > 3 || may_stride_.size() != operand_of_.size() || operand_of_.size() > kMaxBuffers ||
-        symbols_.size() > kMaxSymbols)
-      SavedReader::fail();
+    if (count < 2 || count > 3 || operand_of_.size() > kMaxBuffers || symbols_.size() > kMaxSymbols) SavedReader::fail();
     module_ = compiler.restore(std::move(linked), static_cast<size_t>(first), static_cast<size_t>(count));
     find_functions();
   }
@@ -88,11 +74,6 @@ class GeneratedKernel final : public sdk::Kernel {
     w.text(name_);
     w.numbers(operand_of_);
     w.numbers(symbols_);
-    w.numbers(may_stride_);
-    for (const LaunchSizes& s : strided_) {
-      w.number(s.dtype);
-      w.numbers(s.dims);
-    }
     w.number(in_place_);
     return kit::join_saved(l.object, w.take());
   }
@@ -100,11 +81,13 @@ class GeneratedKernel final : public sdk::Kernel {
   std::string name() const override { return name_; }
   int in_place() const override { return in_place_; }
   bool has_workspace() const override { return true; }
-  int64_t workspace(const int64_t* dims) override {
-    int64_t bytes = own_workspace(dims);
-    for (size_t i = 0; i < strided_.size(); ++i)
-      if (may_stride_[i]) bytes += strided_[i].bytes(dims);
-    return bytes;
+  int64_t workspace(const int64_t* dims) override { return own_workspace(dims); }
+  // Generated code reads dense memory. Other operands, such as constants that it holds as numbers, are none of its business.
+  uint64_t strided_inputs() const override {
+    uint64_t others = ~uint64_t{0};
+    for (const uint32_t operand : operand_of_)
+      if (operand < 64) others &= ~(uint64_t{1} << operand);
+    return others;
   }
 
   void launch(const tsr_launch& l) override {
@@ -113,18 +96,8 @@ class GeneratedKernel final : public sdk::Kernel {
     kit::KernelPlan plan;
     fill(l.dims, symbols);
     plan_(symbols, &plan);
-    char* space = static_cast<char*>(l.workspace) + (plan.workspace + 63) / 64 * 64;
     size_t n = 0;
-    for (size_t i = 0; i < operand_of_.size(); ++i) {
-      const tsr_tensor& t = l.inputs[operand_of_[i]];
-      void* data = t.data;
-      if (may_stride_[i] && !(t.flags & TSR_TENSOR_CONTIGUOUS)) {
-        copy_dense(t, space);
-        data = space;
-        space += strided_[i].bytes(l.dims);
-      }
-      buffers[n++] = data;
-    }
+    for (const uint32_t operand : operand_of_) buffers[n++] = l.inputs[operand].data;
     for (uint32_t i = 0; i < l.num_outputs; ++i) buffers[n++] = l.outputs[i].data;
     uint32_t faults = 0;
     kit::KernelArgs args{buffers, symbols, l.workspace, &faults, exceeds_cache(l) ? 1 : 0};
@@ -182,8 +155,6 @@ class GeneratedKernel final : public sdk::Kernel {
   std::string name_;
   std::vector<uint32_t> operand_of_;
   std::vector<sdk::LaunchDim> symbols_;
-  std::vector<LaunchSizes> strided_;
-  std::vector<uint8_t> may_stride_;
   Range *body_ = nullptr, *join_ = nullptr;
   void (*plan_)(const int64_t*, kit::KernelPlan*) = nullptr;
   int in_place_ = -1;

@@ -71,7 +71,7 @@ class CpuBackend final : public sdk::Backend {
                options.get_bool("strassen", true)) {}
   const char* device() const override { return "cpu"; }
   uint64_t capabilities() const override {
-    return TSR_CAP_STRIDED_INPUTS | TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED | TSR_CAP_FUSION;
+    return TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED | TSR_CAP_FUSION;  // kernels say which operands may be strided
   }
 
   sdk::Claim claim(sdk::Graph g, sdk::Node n) override {

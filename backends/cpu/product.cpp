@@ -95,7 +95,7 @@ std::optional<StrassenSizes> strassen_sizes(const sdk::Node& product, const sdk:
   return s.m > 0 && s.n > 0 && s.k > 0 ? std::optional(s) : std::nullopt;
 }
 
-class ProductKernel final : public sdk::Kernel {
+class ProductKernel final : public StridedKernel {
  public:
   ProductKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& product, ProductAxes axes, ProductWay way)
       : axes_(std::move(axes)), a_(c, product.operand(0).type()), b_(c, product.operand(1).type()), name_(product.op()) {

@@ -16,6 +16,13 @@ int64_t dense_bytes(uint32_t dtype, int64_t elements);  // rounded up to 64
 // Whether a launch may find other strides than row-major here: results of kernels are dense, views and inputs need not be.
 bool may_be_strided(const tessera::sdk::Graph& g, const tessera::sdk::Value& v);
 
+// A kernel that takes every operand in any strides. The backend promises that of none: what only reads dense memory gets a copy
+// from the host where a tensor is not dense.
+class StridedKernel : public tessera::sdk::Kernel {
+ public:
+  uint64_t strided_inputs() const override { return ~uint64_t{0}; }
+};
+
 // Sizes of one operand as a launch knows them.
 struct LaunchSizes {
   std::vector<tessera::sdk::LaunchDim> dims;

@@ -607,4 +607,30 @@ TEST_CASE("values round to bf16 alike, whatever instruction does it") {
   }
 }
 
+TEST_CASE("generated kernels take no arena for inputs that are dense, and a copy of those that are not") {
+  const std::string text =
+      "graph @g(%x: f32[64, 64], %y: f32[64, 64], %z: f32[64, 64]) {\n  %a = exp %x\n  %b = mul %a, %y\n"
+      "  %c = add %b, %z\n  return %c\n}\n";
+  const std::vector<int64_t> sizes = {64, 64};
+  std::vector<std::vector<char>> bytes;
+  for (int i = 1; i <= 3; ++i) {
+    const std::vector<float> v = values(sizes, i);
+    bytes.emplace_back(reinterpret_cast<const char*>(v.data()), reinterpret_cast<const char*>(v.data() + v.size()));
+  }
+  for (const std::string& backend : cpu_backends()) {
+    INFO(backend);
+    const e::Executable fused = compile(text, "cpu+fuse:" + backend.substr(backend.find(':') + 1));
+    CHECK(fused.describe().find("fused_exp_mul_add") != std::string::npos);
+    CHECK(fused.describe().find("\"arena_bytes\":0") != std::string::npos);
+    const auto arranged = [&](Layout x, Layout y) {
+      return std::vector<e::Tensor>{arrange(TSR_F32, sizes, bytes[0], x), arrange(TSR_F32, sizes, bytes[1], y),
+                                    arrange(TSR_F32, sizes, bytes[2], Layout::Dense)};
+    };
+    const e::Tensor want = fused.run(arranged(Layout::Dense, Layout::Dense))[0];
+    for (const Layout x : {Layout::Dense, Layout::Transposed, Layout::Sliced})
+      for (const Layout y : {Layout::Dense, Layout::Transposed, Layout::Sliced})
+        CHECK(std::memcmp(fused.run(arranged(x, y))[0].data(), want.data(), bytes[0].size()) == 0);
+  }
+}
+
 }  // namespace tessera::differential

@@ -87,7 +87,7 @@ struct Turned {
   tsr_tensor t;
 };
 
-class AttentionKernel final : public sdk::Kernel {
+class AttentionKernel final : public StridedKernel {
  public:
   AttentionKernel(const sdk::Compile& c, const Isa& isa)
       : isa_(isa), gemm_(*gemm_kernels(isa, TSR_F32, TSR_F32)), whole_(true) {

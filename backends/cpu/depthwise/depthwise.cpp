@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kMaxTaps = 256;
 
-class DepthwiseKernel final : public sdk::Kernel {
+class DepthwiseKernel final : public StridedKernel {
  public:
   DepthwiseKernel(const sdk::Compile& c, const Isa& isa, const sdk::Node& conv) : attributes_(conv), isa_(isa), o_(c, conv) {
     slots_ = std::max(1, sdk::host().core->num_threads());

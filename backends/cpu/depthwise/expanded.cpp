@@ -128,7 +128,7 @@ struct Cut {
   }
 };
 
-class ExpandedKernel final : public sdk::Kernel {
+class ExpandedKernel final : public StridedKernel {
  public:
   ExpandedKernel(const sdk::Compile& c, const Isa& isa, Convolutions parts)
       : isa_(isa),

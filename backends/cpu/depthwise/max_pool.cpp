@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMaxWindow = 256;
 
-class MaxPoolKernel final : public sdk::Kernel {
+class MaxPoolKernel final : public StridedKernel {
  public:
   MaxPoolKernel(const sdk::Compile& c, const Isa& isa)
       : attributes_(c.node()),

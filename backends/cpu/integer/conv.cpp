@@ -19,7 +19,7 @@ namespace sdk = tessera::sdk;
 
 namespace {
 
-class IntegerConvKernel final : public sdk::Kernel {
+class IntegerConvKernel final : public StridedKernel {
  public:
   IntegerConvKernel(const sdk::Compile& c, const Isa& isa)
       : isa_(integer_kernels(isa)),

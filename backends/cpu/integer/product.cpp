@@ -29,7 +29,7 @@ bool is_one_value(const sdk::Type& t) {
   return true;
 }
 
-class IntegerProductKernel final : public sdk::Kernel {
+class IntegerProductKernel final : public StridedKernel {
  public:
   IntegerProductKernel(const sdk::Compile& c, const Isa& isa)
       : isa_(integer_kernels(isa)),

@@ -77,7 +77,7 @@ std::optional<Behind> behind(const sdk::Compile& c, const sdk::Node& anchor) {
 }
 
 // One primitive with constant weights. Operands that are not dense are copied into the workspace first.
-class OnednnKernel final : public sdk::Kernel {
+class OnednnKernel final : public StridedKernel {
  public:
   struct Parts {
     std::string name;

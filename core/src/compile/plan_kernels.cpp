@@ -235,11 +235,20 @@ void drop_copies(Plan& plan) {
   }
   for (const uint32_t slot : plan.output_slots) needed[slot] |= kForKernels;
   plan.needs_alignment = false;
-  for (const auto& s : plan.steps) {
-    if (s->kind != TSR_STEP_COPY) continue;
-    if (copy_of[s->outputs[0]] == s.get()) s->copy &= needed[s->outputs[0]];
-    plan.needs_alignment = plan.needs_alignment || (s->copy & kCopyUnaligned) != 0;
+  std::vector<uint32_t> number(plan.steps.size());
+  std::vector<std::unique_ptr<Step>> kept;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    std::unique_ptr<Step>& s = plan.steps[i];
+    number[i] = static_cast<uint32_t>(kept.size());
+    if (s->kind == TSR_STEP_COPY) {
+      if (copy_of[s->outputs[0]] == s.get() && (s->copy &= needed[s->outputs[0]]) == 0) continue;
+      plan.needs_alignment = plan.needs_alignment || (s->copy & kCopyUnaligned) != 0;
+    }
+    kept.push_back(std::move(s));
   }
+  plan.steps = std::move(kept);
+  for (const auto& s : plan.steps)
+    if (s->kernel_step != kNone) s->kernel_step = number[s->kernel_step];
 }
 
 void place_constants(Plan& plan) {
