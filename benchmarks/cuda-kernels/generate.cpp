@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 Writes what launch.cpp runs: CUDA text of kernels of the SIMT family, a manifest of how
 // each is launched, and data with the results that the family's judge computes for small shapes. Needs no device.
 //
-//   generate FOLDER [--arch sm_90a] [--schedules N]
+//   generate FOLDER [--arch sm_90a] [--schedules N] [--only NAME]
+//
+// --schedules: how many of each class, the model's choice first and then its neighbours; --only: timed kernels whose name begins so,
+// without the checks, for looking around one class: generate out --only softmax --schedules 40
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -64,6 +67,19 @@ std::vector<Timed> timed(int64_t rows, int64_t n, const std::string& t) {
       {{"column_sum" + tag, "graph @g(%x: " + x + ") {\n" + wide + " %a = reduce_sum %f {axes = [0]}\n return %a\n}\n", "", {}},
        all + n * 4,
        true},
+      {{"whole_sum" + tag,
+        "graph @g(%x: " + x + ") {\n" + wide + " %a = reduce_sum %f {axes = [0, 1]}\n return %a\n}\n",
+        "",
+        {}},
+       all + 4,
+       false},
+      // `bytes` of a product are its floating-point operations, so that GB/s are GFLOP/s.
+      {{"product" + tag,
+        "graph @g(%x: " + t + shape(rows / 8, n) + ", %w: " + t + shape(n, n) + ") {\n %a = linear %x, %w, _\n return %a\n}\n",
+        "",
+        {}},
+       2 * (rows / 8) * n * n,
+       false},
       {{"softmax" + tag, "graph @g(%x: " + x + ") {\n %a = softmax %x\n return %a\n}\n", "", {}}, 2 * all, true},
       {{"rms_backward" + tag,
         back +
@@ -102,7 +118,8 @@ class Writer {
                 << " " << kit::type_name(b.type) << " " << p.pool.evaluate(b.extent, env) << "\n";
     }
     for (const kit::GpuLaunch& l : text.add(p)) {
-      manifest_ << "launch " << l.entry << " " << p.pool.evaluate(l.shape.blocks, env) << " " << l.shape.threads;
+      manifest_ << "launch " << l.entry << " " << p.pool.evaluate(l.shape.blocks, env) << " " << l.shape.threads << " "
+                << l.dynamic_shared;
       for (const uint32_t b : l.buffers) manifest_ << " b" << b;
       for (const uint32_t v : l.symbols) manifest_ << " s" << c.symbols[v];
       if (l.faults) manifest_ << " f s0";  // the record, and a site
@@ -125,7 +142,7 @@ void write(const std::filesystem::path& at, const std::vector<std::vector<char>>
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string folder, arch = "sm_90a";
+  std::string folder, arch = "sm_90a", only;
   size_t most = 4;
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];
@@ -133,11 +150,13 @@ int main(int argc, char** argv) {
       arch = argv[++i];
     else if (a == "--schedules" && i + 1 < argc)
       most = static_cast<size_t>(std::atoi(argv[++i]));
+    else if (a == "--only" && i + 1 < argc)
+      only = argv[++i];
     else
       folder = a;
   }
   if (folder.empty()) {
-    std::fprintf(stderr, "usage: generate FOLDER [--arch sm_90a] [--schedules N]\n");
+    std::fprintf(stderr, "usage: generate FOLDER [--arch sm_90a] [--schedules N] [--only NAME]\n");
     return 2;
   }
   try {
@@ -146,7 +165,7 @@ int main(int argc, char** argv) {
     Writer w(folder, d);
     // Small shapes, judged bit by bit.
     kit::GpuModuleText checks(kit::cuda_dialect());
-    for (const SimtCase& c : simt_cases()) {
+    for (const SimtCase& c : only.empty() ? simt_cases() : std::vector<SimtCase>{}) {
       SimtKernel k = lower_case(c);
       const Data input = case_data(k, c, 17, true);
       std::vector<size_t> sizes;
@@ -161,15 +180,16 @@ int main(int argc, char** argv) {
           w.add(checks, "checks", k, c, name, order, s, 0, c.name);
       }
     }
-    w.module("checks", checks);
+    if (only.empty()) w.module("checks", checks);
     for (const int64_t rows : {int64_t{16384}, int64_t{65536}})
       for (const char* t : {"bf16", "f32"}) {
         const std::string module = std::string("timed_") + t + "_" + std::to_string(rows);
         kit::GpuModuleText text(kit::cuda_dialect());
         for (const Timed& x : timed(rows, 4096, t)) {
+          if (!x.c.name.starts_with(only)) continue;
           SimtKernel k = lower_case(x.c);
           for (const auto& [name, order] : orders()) {
-            if (!x.ordered && name != "own") continue;
+            if ((!x.ordered || !only.empty()) && name != "own") continue;
             try {
               for (const kit::SimtSchedule& s : reachable(k, x.c, d, order, name == "own" ? most : 1))
                 w.add(text, module, k, x.c, name, order, s, x.bytes, "-");

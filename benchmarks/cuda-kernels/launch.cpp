@@ -35,6 +35,7 @@ struct Driver {
   Result (*context_set)(Handle) = nullptr;
   Result (*module_load)(Handle*, const char*) = nullptr;
   Result (*module_function)(Handle*, Handle, const char*) = nullptr;
+  Result (*function_set)(Handle, int, int) = nullptr;
   Result (*alloc)(DevicePtr*, size_t) = nullptr;
   Result (*release)(DevicePtr) = nullptr;
   Result (*to_device)(DevicePtr, const void*, size_t) = nullptr;
@@ -58,6 +59,7 @@ struct Driver {
     find(init, "cuInit"), find(device_get, "cuDeviceGet"), find(device_name, "cuDeviceGetName");
     find(context_retain, "cuDevicePrimaryCtxRetain"), find(context_set, "cuCtxSetCurrent");
     find(module_load, "cuModuleLoad"), find(module_function, "cuModuleGetFunction");
+    find(function_set, "cuFuncSetAttribute");
     find(alloc, "cuMemAlloc_v2"), find(release, "cuMemFree_v2"), find(to_device, "cuMemcpyHtoD_v2"),
         find(to_host, "cuMemcpyDtoH_v2");
     find(copy, "cuMemcpyDtoDAsync_v2"), find(fill, "cuMemsetD8_v2"), find(launch, "cuLaunchKernel"),
@@ -89,7 +91,7 @@ struct Buffer {
 };
 struct Launch {
   std::string entry;
-  unsigned blocks, threads;
+  unsigned blocks, threads, dynamic_shared;
   std::vector<std::string> arguments;
 };
 struct Kernel {
@@ -117,7 +119,7 @@ std::vector<Kernel> read_manifest(const std::string& path) {
       all.back().buffers.push_back(b);
     } else if (word == "launch") {
       Launch l;
-      s >> l.entry >> l.blocks >> l.threads;
+      s >> l.entry >> l.blocks >> l.threads >> l.dynamic_shared;
       while (s >> word) l.arguments.push_back(word);
       all.back().launches.push_back(l);
     }
@@ -183,7 +185,8 @@ struct Loaded {
         values.push_back(a[0] == 'b' ? memory[std::stoul(a.substr(1))] : a[0] == 's' ? std::stoull(a.substr(1)) : faults);
       for (auto& v : values) arguments.push_back(&v);
       if (x.blocks > 0)
-        CHECK_CU(cu.launch(functions[l], x.blocks, 1, 1, x.threads, 1, 1, 0, nullptr, arguments.data(), nullptr));
+        CHECK_CU(
+            cu.launch(functions[l], x.blocks, 1, 1, x.threads, 1, 1, x.dynamic_shared, nullptr, arguments.data(), nullptr));
     }
   }
 };
@@ -195,6 +198,8 @@ Loaded load(const Kernel& k, const std::string& folder, std::map<std::string, Ha
   for (const Launch& x : k.launches) {
     Handle f = nullptr;
     CHECK_CU(cu.module_function(&f, module, x.entry.c_str()));
+    constexpr int kDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    if (x.dynamic_shared > 0) CHECK_CU(cu.function_set(f, kDynamicShared, static_cast<int>(x.dynamic_shared)));
     l.functions.push_back(f);
   }
   for (const Buffer& b : k.buffers) {
@@ -404,7 +409,8 @@ int main(int argc, char** argv) {
   std::map<std::string, std::vector<char>> inputs;
   for (const Kernel& k : kernels) {
     if (k.data != "-" || k.name.find(only) == std::string::npos) continue;
-    if (!copies.count(k.bytes)) copies[k.bytes] = copy_seconds(k.bytes, repeats);
+    // Operations of a product are no bytes to be copied.
+    if (!copies.count(k.bytes)) copies[k.bytes] = k.name.rfind("product", 0) == 0 ? 0 : copy_seconds(k.bytes, repeats);
     const Loaded l = load(k, folder, modules);
     for (size_t i = 0; i < k.buffers.size(); ++i) {
       if (k.buffers[i].kind != "in") continue;
