@@ -175,6 +175,11 @@ std::vector<SimtCase> simt_cases() {
        "",
        {43}},
       {"product_batch", "graph @g(%x: f16[2, 3, 20, 24], %y: f16[3, 24, 40]) {\n %a = matmul %x, %y\n return %a\n}\n", "", {}},
+      {"product_tiles",
+       "graph @g(%x: f32[2, 40, 16], %y: f32[2, 60, 16]) {\n %a = dot_general %x, %y {lhs_batch = [0], rhs_batch = [0], "
+       "lhs_contract = [2], rhs_contract = [2]}\n return %a\n}\n",
+       "",
+       {}},
       {"product_integer", "graph @g(%x: i8[34, 30], %y: i8[30, 20]) {\n %a = matmul %x, %y\n return %a\n}\n", "", {}},
       {"convolution",
        "graph @g(%x: f32[s0, 6, 9, 11], %w: f32[32, 3, 3, 3], %b: f32[32]) symbols { s0: 1.. } {\n %a = conv %x, %w, %b "

@@ -135,8 +135,7 @@ SimtBackend::WrittenKernel SimtBackend::draft(const sdk::Compile& c, bool log) {
   GpuModuleText final_text(target_->dialect());
   for (size_t i = 0; i < d.programs.size(); ++i) {
     d.programs[i].name = "k_" + d.name + hash + (i > 0 ? "_any" : "");
-    Program named = d.programs[i];
-    d.launches.push_back(final_text.add(named));
+    d.launches.push_back(final_text.add(d.programs[i]));  // blocks are expressions of this very program's pool
     for (const GpuLaunch& l : d.launches.back()) d.entries.push_back(l.entry);
   }
   if (log && sdk::log_enabled("kernel_code"))
