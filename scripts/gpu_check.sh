@@ -33,9 +33,10 @@ device_part() {
     find / -name "libnvrtc.so*" -o -name "libcublasLt.so*" -o -name "libcudnn.so*" 2>/dev/null | grep -v /proc/ | head -20'
   step plugin-check 30 tessera plugin check "$packed/lib/tessera/plugins/tessera.backend.cuda.so"
   step declarations 60 g++ -std=c++20 -fsyntax-only -Ibackends/cuda -Isdk/include -I/usr/local/cuda/include tests/cuda/declarations.cpp
-  for test in graph_test device_test; do
+  for test in graph_test device_test cudagraphs_test; do
     LINES_OF_STEP=40 step "$test" 90 env TESSERA_TEST_CUDA=hardware "$packed/tests/cuda_tests" "-#" "[#$test]"
   done
+  step run-graphs 30 tessera run tests/cuda/models/mlp.tsr --config configs/cudagraphs.toml --dim s0=1000 --memory
   for model in softmax mlp; do
     step "run-$model" 30 tessera run tests/cuda/models/$model.tsr --config configs/cuda.toml --dim s0=1000 --memory
     step "compare-$model" 60 tessera compare configs/reference.toml configs/cuda.toml tests/cuda/models/$model.tsr --reference configs/reference.toml \
@@ -61,14 +62,15 @@ ops_part() {  # all files at once: most of the time goes into compiling
 }
 
 kernels_part() {
-  LINES_OF_STEP=45 step bench-cuda 150 bench-cuda
+  LINES_OF_STEP=60 step bench-cuda 150 bench-cuda
+  step peers 150 python3 benchmarks/cuda-kernels/peers.py 16384
   nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader
 }
 
 sanitizer_part() {
   for tool in memcheck racecheck; do
     LINES_OF_STEP=15 step "$tool" 90 env TESSERA_TEST_CUDA=hardware compute-sanitizer --tool $tool --error-exitcode 9 \
-      "$packed/tests/cuda_tests" "-#" "[#device_test],[#graph_test]"
+      "$packed/tests/cuda_tests" "-#" "[#device_test],[#graph_test],[#cudagraphs_test]"
   done
 }
 

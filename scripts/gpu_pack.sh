@@ -15,7 +15,7 @@ cp "$build"/bin/{tessera,bench-cuda} "$packed/bin"
 cp "$build"/tests/{cuda_tests,differential_tests} "$packed/tests"
 cp "$build"/tests/cuda/libfake_cuda.so "$packed/tests/cuda"
 cp "$build"/lib/libtessera.so "$packed/lib"
-for id in opset.standard frontend.text frontend.cpp backend.{cuda,eager,reference,null} store.disk \
+for id in opset.standard frontend.text frontend.cpp backend.{cuda,eager,reference,null} store.disk executor.cudagraphs \
   pass.{canonicalize,constant_fold,cse,recognise,dce,decompose,fuse}; do
   cp "$build"/lib/tessera/plugins/tessera.$id.{so,toml} "$packed/lib/tessera/plugins"
 done

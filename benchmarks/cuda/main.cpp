@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generated kernels on an NVIDIA GPU: GB/s with each input read once and each output written once, beside a copy in the same run; compile
-// times; and what a launch costs the host.
+// times; products; and what a launch costs the host.
 // usage: bench-cuda [--quick] [NAME...]     plugins: TESSERA_BUILD_DIR/lib/tessera/plugins; --quick: small sizes, for machines without a GPU
 // TESSERA_CUDA_LIBRARY: a driver and compiler to use instead of the system's.
 #include <dlfcn.h>
@@ -141,17 +141,92 @@ std::vector<std::vector<int64_t>> input_sizes(const e::Executable& program) {
   return out;
 }
 
-e::Context make_context(bool fused) {
+enum class Kind { Fused, OpByOp, Graphs };
+e::Context make_context(Kind kind) {
   e::ContextOptions o;
   const char* fake = std::getenv("TESSERA_CUDA_LIBRARY");
   const std::string library =
       fake ? "driver = \"" + std::string(fake) + "\"\nnvrtc = \"" + fake + "\"\ncublaslt = \"" + fake + "\"\n" : "";
   o.config_text =
       std::string("[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.pass.fuse\", ") +
-      "\"tessera.backend.reference\", \"tessera.backend.cuda\"]\n[pipeline]\npasses = [" + (fused ? "\"fuse\"" : "") +
-      "]\n[backends]\norder = [\"cuda\", \"reference\"]\n[cuda]\n" + library;
+      "\"tessera.backend.reference\", \"tessera.backend.cuda\", \"tessera.executor.cudagraphs\"]\n[pipeline]\npasses = [" +
+      (kind == Kind::Fused ? "\"fuse\"" : "") + "]\n[backends]\norder = [\"cuda\", \"reference\"]\n" +
+      (kind == Kind::Graphs ? "[executor]\nname = \"cudagraphs\"\n" : "") + "[cuda]\n" + library;
   o.plugin_dirs = {std::string(std::getenv("TESSERA_BUILD_DIR")) + "/lib/tessera/plugins"};
   return e::Context(o);
+}
+
+// What a launch costs the host: chains of small kernels, op by op, step by step and as one graph.
+void measure_launches(Driver& driver, tsr_device gpu, bool quick) {
+  const std::vector<e::Tensor> x = {random_tensor(TSR_F32, std::vector<int64_t>{4096}, 1).copy_to(gpu),
+                                    random_tensor(TSR_F32, std::vector<int64_t>{4096}, 2).copy_to(gpu)};
+  for (const Kind kind : {Kind::OpByOp, Kind::Graphs}) {
+    const e::Context context = make_context(kind);
+    double host[2] = {};
+    const int lengths[2] = {2, 102}, runs = quick ? 2 : 200;
+    for (int k = 0; k < 2; ++k) {
+      std::string text = "graph @chain(%v0: f32[4096]@cuda:0) -> (f32[4096]@cuda:0) {\n";
+      for (int i = 0; i < lengths[k]; ++i)
+        text += "  %v" + std::to_string(i + 1) + (i % 2 ? " = neg %v" : " = relu %v") + std::to_string(i) + "\n";
+      const e::Executable program =
+          context.compile(context.parse(text + "  return %v" + std::to_string(lengths[k]) + "\n}", "chain"));
+      const auto once = [&](int i) { (void)program.run(std::span(&x[static_cast<size_t>(i % 2)], 1)); };
+      for (int i = 0; i < 4; ++i) once(i);
+      for (const bool moving : {false, true}) {
+        std::vector<double> times;
+        for (int r = 0; r < (quick ? 1 : 15); ++r) {
+          e::check(e::api().synchronize(gpu, nullptr));
+          const int n = k == 0 ? runs : runs / 10 + 1;  // the queue of the device must not fill up
+          const double begin = now();
+          for (int i = 0; i < n; ++i) once(moving ? i : 0);
+          times.push_back((now() - begin) / n);
+        }
+        std::sort(times.begin(), times.end());
+        if (!moving) host[k] = times[times.size() / 2];
+        const double device = driver.seconds([&](int i) { once(moving ? i : 0); }, quick ? 1 : 15, 4);
+        std::printf("%s, %d kernels of 4,096 elements, input %s: host %.2f us a run, device %.2f us\n",
+                    kind == Kind::Graphs ? "one graph" : "step by step", lengths[k], moving ? "moves" : "stays",
+                    times[times.size() / 2] * 1e6, device * 1e6);
+      }
+    }
+    std::printf("%s: host time of one kernel more: %.2f us\n", kind == Kind::Graphs ? "one graph" : "step by step",
+                (host[1] - host[0]) / (lengths[1] - lengths[0]) * 1e6);
+    std::fflush(stdout);
+  }
+}
+
+void measure_products(Driver& driver, tsr_device gpu, const e::Context& context, bool quick) {
+  struct Shape {
+    int64_t m, n, k;
+  };
+  const std::vector<Shape> shapes =
+      quick ? std::vector<Shape>{{8, 16, 24}}
+            : std::vector<Shape>{{4096, 2048, 2048}, {4096, 8192, 2048}, {4096, 2048, 8192}, {8192, 8192, 8192}};
+  for (const Shape& s : shapes)
+    for (const uint32_t dtype : {TSR_BF16, TSR_F32}) {
+      if (dtype == TSR_F32 && s.m > 4096) continue;
+      const char* type = dtype == TSR_BF16 ? "bf16" : "f32";
+      try {
+        const std::string m = std::to_string(s.m), n = std::to_string(s.n), k = std::to_string(s.k), t = type;
+        const double begin = now();
+        const e::Executable program = context.compile(
+            context.parse("graph @p(%a: " + t + "[" + m + ", " + k + "]@cuda:0, %b: " + t + "[" + k + ", " + n +
+                              "]@cuda:0) -> (" + t + "[" + m + ", " + n + "]@cuda:0) {\n  %d = matmul %a, %b\n  return %d\n}",
+                          "product"));
+        const double cold = now() - begin;
+        std::vector<std::vector<e::Tensor>> sets;
+        for (uint64_t i = 0; i < 2; ++i)
+          sets.push_back({random_tensor(dtype, std::vector<int64_t>{s.m, s.k}, 2 * i).copy_to(gpu),
+                          random_tensor(dtype, std::vector<int64_t>{s.k, s.n}, 2 * i + 1).copy_to(gpu)});
+        const double seconds =
+            driver.seconds([&](int i) { (void)program.run(sets[static_cast<size_t>(i) % 2]); }, quick ? 1 : 15, 4);
+        std::printf("product %s x %s x %s %-5s %9.1f ms cold %9.1f us %7.1f TFLOP/s\n", m.c_str(), n.c_str(), k.c_str(), type,
+                    cold * 1e3, seconds * 1e6, 2.0 * static_cast<double>(s.m * s.n * s.k) / seconds / 1e12);
+      } catch (const std::exception& error) {
+        std::printf("product %s FAILED: %s\n", type, error.what());
+      }
+      std::fflush(stdout);
+    }
 }
 
 int run(int argc, char** argv) {
@@ -165,7 +240,7 @@ int run(int argc, char** argv) {
   const int64_t rows = quick ? 16 : 16384, columns = quick ? 512 : 4096;
   const int repeats = quick ? 1 : 30;
   double started = now();
-  const e::Context fused = make_context(true), plain = make_context(false);
+  const e::Context fused = make_context(Kind::Fused);
   Driver driver;
   const tsr_device gpu = e::device("cuda:0");
   {  // makes the device's context current for this thread
@@ -176,6 +251,9 @@ int run(int argc, char** argv) {
   e::check(e::api().stream_wrap(gpu, driver.stream, &stream));
   e::check(e::api().set_current_stream(gpu, stream, nullptr));
   std::printf("contexts and device: %.0f ms\n", (now() - started) * 1e3);
+
+  if (names.empty()) measure_launches(driver, gpu, quick);
+  if (names.empty()) measure_products(driver, gpu, fused, quick);
 
   // ---- the ceiling
   const size_t bytes = static_cast<size_t>(rows * columns) * 2;
@@ -212,6 +290,15 @@ int run(int argc, char** argv) {
         };
         for (const e::Tensor& t : sets[0]) moved += size_of(t);
         for (const e::Tensor& t : program.run(sets[0])) moved += size_of(t);
+        e::check(e::api().synchronize(gpu, nullptr));
+        const double first = now();
+        (void)program.run(sets[1]);
+        e::check(e::api().synchronize(gpu, nullptr));
+        if (now() - first > 0.2) {
+          std::printf("%-20s %-5s %9.1f ms cold, %.0f ms a run: too slow to be timed\n", p.name, dtype_text, cold * 1e3,
+                      (now() - first) * 1e3);
+          continue;
+        }
         const auto once = [&](int i) { (void)program.run(sets[static_cast<size_t>(i) % sets.size()]); };
         const double a = driver.seconds(once, repeats, 4), b = driver.seconds(once, repeats, 4);
         std::printf("%-20s %-5s %9.1f %9.1f %7.0f %6.3f  %.3f\n", p.name, dtype_text, cold * 1e3, a * 1e6, moved / a / 1e9,
@@ -225,32 +312,6 @@ int run(int argc, char** argv) {
     }
   }
 
-  // ---- what a launch costs the host: chains of small kernels, op by op
-  const auto chain = [&](int length) {
-    std::string text = "graph @chain(%v0: f32[4096]@cuda:0) -> (f32[4096]@cuda:0) {\n";
-    for (int i = 0; i < length; ++i)
-      text += "  %v" + std::to_string(i + 1) + (i % 2 ? " = neg %v" : " = relu %v") + std::to_string(i) + "\n";
-    return plain.compile(plain.parse(text + "  return %v" + std::to_string(length) + "\n}", "chain"));
-  };
-  const std::vector<e::Tensor> x = {random_tensor(TSR_F32, std::vector<int64_t>{4096}, 1).copy_to(gpu)};
-  double host[2] = {};
-  const int lengths[2] = {1, 101}, runs = quick ? 2 : 200;
-  for (int k = 0; k < 2; ++k) {
-    const e::Executable program = chain(lengths[k]);
-    std::vector<double> times;
-    for (int r = 0; r < (quick ? 1 : 15); ++r) {
-      e::check(e::api().synchronize(gpu, nullptr));
-      const double begin = now();
-      const int n = k == 0 ? runs : runs / 10 + 1;  // the queue of the device must not fill up
-      for (int i = 0; i < n; ++i) (void)program.run(x);
-      times.push_back((now() - begin) / n);
-    }
-    std::sort(times.begin(), times.end());
-    host[k] = times[times.size() / 2];
-    const double device = driver.seconds([&](int) { (void)program.run(x); }, quick ? 1 : 15, 4);
-    std::printf("%d kernels of 4,096 elements: host %.2f us a run, device %.2f us\n", lengths[k], host[k] * 1e6, device * 1e6);
-  }
-  std::printf("host time of one launch more: %.2f us\n", (host[1] - host[0]) / (lengths[1] - lengths[0]) * 1e6);
   return 0;
 }
 

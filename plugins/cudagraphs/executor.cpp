@@ -18,7 +18,11 @@ namespace t = tessera::sdk;
 class LayoutPlan final : public t::PreparedPlan {
  public:
   LayoutPlan(SharedArena& arena, std::shared_ptr<PlanGraph> graph, std::vector<Row> rows, const tsr_step_table& table)
-      : arena_(arena), graph_(std::move(graph)), rows_(std::move(rows)), roots_(table.num_roots, nullptr), changed_(rows_.size()) {
+      : arena_(arena),
+        graph_(std::move(graph)),
+        rows_(std::move(rows)),
+        roots_(table.num_roots, nullptr),
+        changed_(rows_.size()) {
     for (uint32_t i = 0; i < table.num_roots; ++i) {
       const tsr_root& root = t::root_of(table, i);
       if (root.kind != TSR_ROOT_ARENA || root.device != table.queues[0] || root.bytes <= 0) continue;
@@ -116,7 +120,8 @@ class CudaGraphs final : public t::Executor {
     r.waits.assign(s.waits, s.waits + s.num_waits);
     const auto touch = [&](const uint32_t* slots, uint32_t n) {
       for (uint32_t k = 0; k < n; ++k)
-        if (slots[k] != TSR_NONE && t::slot_of(table, slots[k]).root != TSR_NONE) r.roots.push_back(t::slot_of(table, slots[k]).root);
+        if (slots[k] != TSR_NONE && t::slot_of(table, slots[k]).root != TSR_NONE)
+          r.roots.push_back(t::slot_of(table, slots[k]).root);
     };
     touch(s.inputs, s.num_inputs);
     touch(s.outputs, s.num_outputs);

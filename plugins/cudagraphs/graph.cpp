@@ -26,7 +26,8 @@ struct Queued {
   static tsr_error* queue(void* ctx, tsr_stream* stream) {
     const auto& q = *static_cast<const Queued*>(ctx);
     if (!q.row.kernel)
-      return q.device.table().copy_strided(q.device.self(), q.device.index(), &q.launch.outputs[0], &q.launch.inputs[0], stream);
+      return q.device.table().copy_strided(q.device.self(), q.device.index(), &q.launch.outputs[0], &q.launch.inputs[0],
+                                           stream);
     tsr_launch l = q.launch;
     l.stream = stream;
     return q.row.kernel->launch(q.row.kernel->self, &l);
@@ -118,7 +119,8 @@ void PlanGraph::drop() {
   built_ = false;
 }
 
-void PlanGraph::build_segment(const Segment& s, tsr_device_graph* g, const std::vector<Row>& rows, const tsr_executor_call& call) {
+void PlanGraph::build_segment(const Segment& s, tsr_device_graph* g, const std::vector<Row>& rows,
+                              const tsr_executor_call& call) {
   const t::DeviceTable& d = arena_.device;
   const auto last_of = [&](size_t row) { return nodes_[row].back().number; };
   for (size_t i = s.begin; i < s.end; ++i) {
@@ -133,7 +135,8 @@ void PlanGraph::build_segment(const Segment& s, tsr_device_graph* g, const std::
     }
     const bool described = each_call(r, l, [&](const tsr_device_call& c) {
       Node node;
-      t::check(d.table().graph_add(d.self(), d.index(), g, &c, after.data(), static_cast<uint32_t>(after.size()), &node.number));
+      t::check(
+          d.table().graph_add(d.self(), d.index(), g, &c, after.data(), static_cast<uint32_t>(after.size()), &node.number));
       node.keep(c);
       after.assign(1, node.number);
       nodes_[i].push_back(std::move(node));

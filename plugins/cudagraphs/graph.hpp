@@ -47,7 +47,7 @@ class PlanGraph {
   struct Node {
     uint32_t number = 0;
     bool captured = false;
-    tsr_device_call call{};        // its scalars; what it points to lies in `arguments` or is not kept
+    tsr_device_call call{};  // its scalars; what it points to lies in `arguments` or is not kept
     std::vector<char> arguments;
     bool same(const tsr_device_call& c) const;
     void keep(const tsr_device_call& c);

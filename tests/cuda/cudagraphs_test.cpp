@@ -51,7 +51,8 @@ std::vector<std::string> places() {
 #endif
 }
 
-const char* const kMlp = R"(graph @mlp(%x: f32[5, 16]@gpu, %w: f32[16, 8]@gpu, %b: f32[8]@gpu) -> (f32[5, 8]@gpu, f32[5, 8]@gpu) {
+const char* const kMlp =
+    R"(graph @mlp(%x: f32[5, 16]@gpu, %w: f32[16, 8]@gpu, %b: f32[8]@gpu) -> (f32[5, 8]@gpu, f32[5, 8]@gpu) {
     %h = matmul %x, %w
     %a = add %h, %b
     %r = relu %a
@@ -73,7 +74,8 @@ TEST_CASE("a plan as a graph gives the steps' bits, also when its inputs move, a
     const e::Executable graph = compile(*place.graphs, text), steps = compile(*place.steps, text);
     std::vector<std::vector<e::Tensor>> got, want;
     for (uint64_t i = 0; i < 6; ++i) {
-      const std::vector<e::Tensor> in = {place.on(numbers({5, 16}, i)), place.on(numbers({16, 8}, 10 + i / 2)), place.on(numbers({8}, 20))};
+      const std::vector<e::Tensor> in = {place.on(numbers({5, 16}, i)), place.on(numbers({16, 8}, 10 + i / 2)),
+                                         place.on(numbers({8}, 20))};
       got.push_back(graph.run(in));
       want.push_back(steps.run(in));
     }
@@ -121,7 +123,8 @@ TEST_CASE("two threads on streams of their own share the memory of graphs") {
   for (const std::string& name : places()) {
     const Place place(name);
     const std::string text = place.text(kMlp);
-    const e::Executable graph = compile(*place.graphs, text), other = compile(*place.graphs, text), steps = compile(*place.steps, text);
+    const e::Executable graph = compile(*place.graphs, text), other = compile(*place.graphs, text),
+                        steps = compile(*place.steps, text);
     std::atomic<int> wrong{0};
     std::string thrown[2];
     const auto work = [&](uint64_t seed, const e::Executable& mine, std::string& error) {
@@ -174,7 +177,8 @@ TEST_CASE("graphs are given up in the order of their last run when they take too
 TEST_CASE("a fault of data in a graph reaches the host") {
   for (const std::string& name : places()) {
     const Place place(name);
-    const e::Executable graph = compile(*place.graphs, place.text(R"(graph @g(%x: f32[4, 3]@gpu, %i: i64[2]@gpu) -> (f32[2, 3]@gpu) {
+    const e::Executable graph =
+        compile(*place.graphs, place.text(R"(graph @g(%x: f32[4, 3]@gpu, %i: i64[2]@gpu) -> (f32[2, 3]@gpu) {
       %a = softmax %x {axis = 0}
       %y = gather %a, %i {axis = 0}
       return %y
@@ -195,7 +199,8 @@ TEST_CASE("a fault of data in a graph reaches the host") {
 TEST_CASE("steps of the host stay out of the graph") {
   for (const std::string& name : places()) {
     const Place place(name);
-    const std::string text = place.text(R"(graph @g(%x: f32[4, 4], %s: f32[4, 4]@gpu state "s" -> 0) -> (f32[4, 4]@gpu, f32[4, 4]) {
+    const std::string text =
+        place.text(R"(graph @g(%x: f32[4, 4], %s: f32[4, 4]@gpu state "s" -> 0) -> (f32[4, 4]@gpu, f32[4, 4]) {
       %d = to_device %x {device = "DEVICE"}
       %a = softmax %d {axis = -1}
       %b = add %a, %s
