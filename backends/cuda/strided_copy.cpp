@@ -3,6 +3,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "compiler.hpp"
 #include "tessera/dtypes.hpp"
@@ -48,6 +53,16 @@ struct Dim {
   int64_t size, to, from;
 };
 
+// Of a device, by name: found once, since copies stand in the way of launches.
+CUfunction copy_function(Gpu& gpu, Compiler& compiler, const std::string& name) {
+  static std::mutex mutex;
+  static auto* kept = new std::map<std::pair<Gpu*, std::string>, CUfunction>;  // never destroyed, as modules
+  std::lock_guard lock(mutex);
+  CUfunction& f = (*kept)[{&gpu, name}];
+  if (!f) f = load_function(gpu, compiler.kept(kText, gpu.architecture()), name).handle;
+  return f;
+}
+
 }  // namespace
 
 void strided_copy(Gpu& gpu, Compiler& compiler, const tsr_tensor& dst, const tsr_tensor& src, tsr_stream* stream) {
@@ -78,12 +93,11 @@ void strided_copy(Gpu& gpu, Compiler& compiler, const tsr_tensor& dst, const tsr
   shape.rank = static_cast<int64_t>(merged.size());
   for (size_t i = 0; i < merged.size(); ++i)
     shape.sizes[i] = merged[i].size, shape.to[i] = merged[i].to, shape.from[i] = merged[i].from;
-  static const std::string text(kText);
   const std::string name = "copy_" + std::to_string(item);
-  const Function f = load_function(gpu, compiler.kept(text, gpu.architecture()), name);
+  const CUfunction function = copy_function(gpu, compiler, name);
   const void *to = dst.data, *from = src.data;
   void* const arguments[] = {&to, &from, &shape};
-  launch(gpu, f.handle, name.c_str(), static_cast<unsigned>((elements + 255) / 256), 256, 0, stream, arguments);
+  launch(gpu, function, name.c_str(), static_cast<unsigned>((elements + 255) / 256), 256, 0, stream, arguments);
 }
 
 }  // namespace tessera::cuda
