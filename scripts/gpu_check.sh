@@ -47,7 +47,7 @@ device_part() {
 ops_part() {  # all files at once: most of the time goes into compiling
   local files=(shape index reduce linalg nn elementwise random) pids=() file begin=$SECONDS
   for file in "${files[@]}"; do
-    TESSERA_TEST_CUDA=${TESSERA_CUDA_PART:-3} timeout -k 5 "${OPS_SECONDS:-200}" "$packed/tests/differential_tests" "[.cuda]" -c "$file" \
+    TESSERA_TEST_CUDA=${TESSERA_CUDA_PART:-3} timeout -k 5 "${OPS_SECONDS:-300}" "$packed/tests/differential_tests" "[.cuda]" -c "$file" \
       >"$out/ops-$file.log" 2>&1 &
     pids+=($!)
   done
@@ -68,8 +68,13 @@ kernels_part() {
 }
 
 sanitizer_part() {
+  # Calls that fail are the tests' own business, some of which make them fail.
+  local tool options
   for tool in memcheck racecheck; do
-    LINES_OF_STEP=15 step "$tool" 90 env TESSERA_TEST_CUDA=hardware compute-sanitizer --tool $tool --error-exitcode 9 \
+    options=
+    [ $tool = racecheck ] || options="--report-api-errors no"
+    # shellcheck disable=SC2086
+    LINES_OF_STEP=15 step "$tool" 90 env TESSERA_TEST_CUDA=hardware compute-sanitizer --tool $tool --error-exitcode 9 $options \
       "$packed/tests/cuda_tests" "-#" "[#device_test],[#graph_test],[#cudagraphs_test]"
   done
 }
