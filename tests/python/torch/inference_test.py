@@ -177,6 +177,21 @@ class Inference(unittest.TestCase):
         m.weight.mul_(3)
         torch.testing.assert_close(f(x), m(x))
 
+    def test_frozen_parameters(self):
+        m = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5)).eval()
+        x = torch.randn(2, 3, 8, 8)
+        expected = m(x)
+        for verify in (False, True):
+            f = compiled(m, options={"freezing": True, "verify": verify})
+            torch.testing.assert_close(f(x), expected)
+            self.assertEqual([len(g.refusals) for g in pytorch.REPORT.graphs], [0])
+
+        counter = nn.BatchNorm1d(3)  # a buffer that the graph writes is no constant
+        g = compiled(counter, options={"freezing": True})
+        for n in (1, 2):
+            g(torch.randn(4, 3))
+            self.assertEqual(int(counter.num_batches_tracked), n)
+
     def test_odd_inputs(self):
         f = lambda x: x.exp() + 1
         self.same(f, torch.randn(4, 6)[:, ::2])

@@ -87,6 +87,24 @@ def _check_version():
         )
 
 
+def _frozen(graph, inputs):
+    """By placeholder, the parameters and buffers that the graph reads and does not write."""
+    tracing = torch._guards.TracingContext.try_get()
+    meta = tracing.fw_metadata if tracing is not None else None
+    if meta is None:
+        return None
+    static, found = set(meta.static_input_indices or ()), {}
+    for node in graph.graph.find_nodes(op="placeholder"):
+        index = getattr(node.meta.get("desc"), "idx", None)
+        if index not in static or index >= len(inputs) or meta.input_info[index].mutates_data:
+            continue
+        real, fake = inputs[index], node.meta["val"]
+        plain = type(real) in (torch.Tensor, torch.nn.Parameter) and real.device.type == "cpu"
+        if plain and real.dtype == fake.dtype and tuple(real.shape) == tuple(fake.shape):
+            found[node] = real
+    return found
+
+
 def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     """Called by torch.compile for every graph that Dynamo captures."""
     _check_version()
@@ -94,7 +112,8 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     context, records = _context(chosen["config"], overrides)
 
     def compile_one(graph, _inputs):
-        return compile_graph(graph, context, records, chosen, REPORT)
+        frozen = _frozen(graph, inputs) if chosen["freezing"] and not torch.is_grad_enabled() else None
+        return compile_graph(graph, context, records, chosen, REPORT, frozen)
 
     def compile_now():
         return aot_autograd(

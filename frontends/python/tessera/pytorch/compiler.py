@@ -38,18 +38,22 @@ class UnsupportedResult(Unsupported):
 class CompiledRegion:
     """A region as an executable: run(tensors and sizes) -> tensors."""
 
-    def __init__(self, context, records, region, shape_env, name, report, verify=False):
+    def __init__(self, context, records, region, shape_env, name, report, verify=False, frozen=None):
         self.region, self.report, self.name, self.verify = region, report, name, verify
-        self.every_node = lambda: CompiledRegion(context, records, with_all_outputs(region), shape_env, name, report)
+        self.every_node = lambda: CompiledRegion(
+            context, records, with_all_outputs(region), shape_env, name, report, frozen=frozen
+        )
         self.values = (lambda s: shape_env.replace(s)) if shape_env is not None else (lambda s: s)
-        self.inputs, self.outputs = region.inputs, region.outputs
+        self.frozen = {n: frozen[n] for n in region.inputs if n in frozen} if frozen else {}
+        self.inputs, self.outputs = [n for n in region.inputs if n not in self.frozen], region.outputs
         self.views = []  # per output: what makes PyTorch's strides of the dense result, or None
         # What Python computes at a call: expressions, each with the dtype of the 0-d input or None for a size.
         self.carried = []
 
         def build(builder):
             e = Emitter(builder, records, shape_env)
-            env = {n: e.input(n.name, n.meta["val"], order_in_memory(n.meta["val"])) for n in region.inputs}
+            env = {n: e.input(n.name, n.meta["val"], order_in_memory(n.meta["val"])) for n in self.inputs}
+            env.update((n, e.tensor(t)) for n, t in self.frozen.items())
             lowered = {}
             for node in region.nodes:
                 if node.target is operator.getitem:
@@ -70,7 +74,7 @@ class CompiledRegion:
                 results.append(value.id)
                 self.views.append(view)
             # A symbol that no input has as a size of its own gets an input that only carries it.
-            bare = {d.node.expr for n in region.inputs for d in n.meta["val"].shape if isinstance(d, torch.SymInt)}
+            bare = {d.node.expr for n in self.inputs for d in n.meta["val"].shape if isinstance(d, torch.SymInt)}
             self.carried = list(e.numbers)
             for s, size in e.symbols.items():
                 if s not in bare and s not in e.made:
@@ -82,9 +86,9 @@ class CompiledRegion:
         if _core.log_enabled("graph"):
             _core.log_write("graph", graph.print())
         self.executable = context.compile(graph)
-        sources = tensor_sources(region, range(len(region.inputs)))
+        sources = tensor_sources(self.inputs, range(len(self.inputs)))
         kinds = {None: 1, torch.float64: 2, torch.int64: 3}
-        sources += [(len(region.inputs) + k, kinds[dtype]) for k, (_, dtype) in enumerate(self.carried)]
+        sources += [(len(self.inputs) + k, kinds[dtype]) for k, (_, dtype) in enumerate(self.carried)]
         self.runner = _core.Runner(self.executable, sources, torch.Tensor)
 
     def guarded(self, run, inputs):
@@ -107,7 +111,7 @@ class CompiledRegion:
 
     def through_aten(self, tensors, numbers):
         """What ATen computes of the region's inputs, as the executable would give it."""
-        env = dict(zip(self.inputs, tensors))
+        env = {**self.frozen, **dict(zip(self.inputs, tensors))}
         values = {}  # of symbols and expressions
         for n in self.inputs:
             for k, d in enumerate(n.meta["val"].shape):
@@ -135,9 +139,9 @@ class CompiledRegion:
         return results
 
 
-def tensor_sources(region, places):
+def tensor_sources(inputs, places):
     """Of a runner: where the tensors stand among its arguments, and the order of their dimensions in the graph."""
-    return [(place, 0, *(order_in_memory(n.meta["val"]) or ())) for place, n in zip(places, region.inputs)]
+    return [(place, 0, *(order_in_memory(n.meta["val"]) or ())) for place, n in zip(places, inputs)]
 
 
 class Permuted:
@@ -226,8 +230,9 @@ class Program:
         return self.bind(a)
 
 
-def compile_graph(gm, context, records, options, report):
-    """gm: AOTAutograd's graph, with fake values in its nodes' meta. A boxed function."""
+def compile_graph(gm, context, records, options, report, frozen=None):
+    """gm: AOTAutograd's graph, with fake values in its nodes' meta; frozen: tensors that never change, by placeholder. A boxed
+    function."""
     started = time.perf_counter()
     shape_env = _shape_env(gm)
     partitioner = Partitioner(context, records, gm, shape_env)
@@ -240,7 +245,7 @@ def compile_graph(gm, context, records, options, report):
             compiled = {}
             for level, region in sorted(regions.items()):
                 compiled[level] = CompiledRegion(
-                    context, records, region, shape_env, f"graph{next(_graphs)}", report, options["verify"]
+                    context, records, region, shape_env, f"graph{next(_graphs)}", report, options["verify"], frozen
                 )
             break
         except UnsupportedResult as e:
@@ -436,7 +441,7 @@ def _direct(p, placeholders, steps, compiled, results):
     if any(n not in position for n in region.inputs):
         return None
     places = [position[n] for n in region.inputs]
-    run = region.guarded(_core.Runner(region.executable, tensor_sources(region, places), torch.Tensor).run, places)
+    run = region.guarded(_core.Runner(region.executable, tensor_sources(region.inputs, places), torch.Tensor).run, places)
 
     def call(args):
         results = run(args)

@@ -6,7 +6,7 @@ import struct
 
 import sympy
 import torch
-from torch.utils import _sympy
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from .. import _core
 
@@ -312,6 +312,12 @@ class Emitter:
             made = self.builder.input(f"number_{len(self.numbers)}", NUMBERS[dtype], [], _ARG)
             self.numbers[expression, dtype] = Value(made, dtype, [])
         return self.numbers[expression, dtype]
+
+    def tensor(self, t):
+        """A constant of a real tensor's value."""
+        with unset_fake_temporarily():
+            value = _core.from_dlpack(t.detach().contiguous())
+        return self.value(self.builder.node("constant", [], [("value", _KINDS["tensor"], value)])[0])
 
     def ints(self, values, dtype=torch.int64):
         return self.constant(dtype, [len(values)], struct.pack(f"<{len(values)}{_STRUCT[dtype]}", *values))

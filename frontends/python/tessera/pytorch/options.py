@@ -13,12 +13,12 @@ OPTIONS = {
     "verify": (False, "True: every region's results are compared with ATen's, and the first that differs is an error"),
     "mode": (None, "as torch.compile(mode=...), which PyTorch does not take beside options"),
     "config": (None, "the name or path of a config of Tessera's; None: by the mode"),
+    "freezing": (None, "True: parameters are constants, folded and packed when compiling; they must not change afterwards"),
     "set": ((), "overrides of the config, as a dict or 'key=value' texts"),
 }
 # Inductor's names for what Tessera has too.
 INDUCTOR = {
     "max_autotune": lambda on: {"mode": "max-autotune"} if on else {},
-    "freezing": lambda on: {"freezing": bool(on)},
     "coordinate_descent_tuning": lambda on: {"coordinate_descent_tuning": bool(on)},
     "deterministic": lambda on: {},  # always
 }
@@ -73,6 +73,8 @@ def parsed(mode, options):
     for name, value in (options or {}).items():
         if name in chosen:
             chosen[name] = value
+            if name == "freezing" and value is not None:
+                extra["freezing"] = bool(value)
         elif name in INDUCTOR:
             extra.update(INDUCTOR[name](value))
         else:
