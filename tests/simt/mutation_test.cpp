@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Is what judges programs strict enough? Each mutant is a program of the suite with one barrier, one condition or one predicate
 // removed, or with two axes of one index exchanged. The verifier refuses it, or the interpreter complains, or a result differs;
-// else it survived. A condition that holds for every thread at the sizes of the run, and an index that is the same for every thread
-// after the exchange, cannot change a result there: those are no mutants.
+// else it survived. A condition that holds for every thread at the sizes of the run, and an index that is the same for every
+// thread after the exchange, cannot change a result there: those are no mutants.
 //
 //   SIMT_MUTANTS=all simt_tests "mutants of programs are found"      every mutant, not one of twelve; lists what survived
 #include <catch2/catch.hpp>

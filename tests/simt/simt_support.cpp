@@ -176,7 +176,7 @@ std::vector<SimtCase> simt_cases() {
        {43}},
       {"product_batch", "graph @g(%x: f16[2, 3, 20, 24], %y: f16[3, 24, 40]) {\n %a = matmul %x, %y\n return %a\n}\n", "", {}},
       {"product_tiles",
-       "graph @g(%x: f32[2, 40, 16], %y: f32[2, 60, 16]) {\n %a = dot_general %x, %y {lhs_batch = [0], rhs_batch = [0], "
+       "graph @g(%x: f32[2, 40, 32], %y: f32[2, 60, 32]) {\n %a = dot_general %x, %y {lhs_batch = [0], rhs_batch = [0], "
        "lhs_contract = [2], rhs_contract = [2]}\n return %a\n}\n",
        "",
        {}},
