@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products: a block computes a square of rows and columns. Both operands come through shared memory in steps along the contracted
-// dimension, whatever is computed before the product while they are brought there; each thread keeps a small rectangle of sums in registers,
-// and computes what follows from them at the end.
+// Products: a block computes a square of rows and columns. Both operands come through shared memory in steps along the
+// contracted dimension, whatever is computed before the product while they are brought there; each thread keeps a small
+// rectangle of sums in registers, and computes what follows from them at the end.
 //
-// Which of the kernel's axes are rows and which are columns follows from what each operand depends on, so a convolution is a product too: its
-// rows are positions, its columns features, its contracted dimension channels and taps.
+// Which of the kernel's axes are rows and which are columns follows from what each operand depends on, so a convolution is a
+// product too: its rows are positions, its columns features, its contracted dimension channels and taps.
 //
-// A sum takes its products in the order of the contracted dimension, by fused multiply-add, from 0: the order of the form for which a thread
-// computes a point alone. Beyond the end the left operand is 0 and the right one -0, whose product changes no sum, -0 included.
+// A sum takes its products in the order of the contracted dimension, by fused multiply-add, from 0: the order of the form for
+// which a thread computes a point alone. Beyond the end the left operand is 0 and the right one -0, whose product changes no
+// sum, -0 included.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -16,6 +17,23 @@
 
 namespace tessera::kit {
 namespace {
+
+// Does any instruction hold that this value is computed from, itself included?
+template <class F>
+bool any_below(const Kernel& k, uint32_t id, const F& holds) {
+  std::vector<uint32_t> stack = {id};
+  std::set<uint32_t> seen;
+  while (!stack.empty()) {
+    const uint32_t v = stack.back();
+    stack.pop_back();
+    if (!seen.insert(v).second) continue;
+    const Inst& x = k.insts[v];
+    if (holds(x)) return true;
+    for (const uint32_t a : x.args)
+      if (a != kNone) stack.push_back(a);
+  }
+  return false;
+}
 
 class ProductWriter {
  public:
@@ -170,20 +188,11 @@ class ProductWriter {
 
   // Does a load of this value lie side by side along the last of these axes?
   bool contiguous_along(uint32_t id, const std::vector<uint32_t>& axes) {
-    std::vector<uint32_t> stack = {id};
-    std::set<uint32_t> seen;
-    while (!stack.empty()) {
-      const uint32_t v = stack.back();
-      stack.pop_back();
-      if (!seen.insert(v).second) continue;
-      const Inst& x = k_.insts[v];
-      for (const uint32_t a : x.args)
-        if (a != kNone) stack.push_back(a);
-      if (x.op != Op::Load) continue;
+    return any_below(k_, id, [&](const Inst& x) {
+      if (x.op != Op::Load) return false;
       const auto a = k_.pool.affine(x.index, axes.back());
-      if (a && a->coefficient == kOne) return true;
-    }
-    return false;
+      return a && a->coefficient == kOne;
+    });
   }
 
   template <class F>
@@ -222,18 +231,9 @@ ProductSize product_size(Kernel& k) {
     if (k.insts[i].op == Op::Reduce && static_cast<ReduceKind>(k.insts[i].id) == ReduceKind::Dot) dot = i;
   if (!loop || dot == kNone) no_program("it has no product");
   const auto uses = [&](uint32_t id, uint32_t axis) {
-    std::vector<uint32_t> stack = {id};
-    std::set<uint32_t> seen;
-    while (!stack.empty()) {
-      const uint32_t v = stack.back();
-      stack.pop_back();
-      if (!seen.insert(v).second) continue;
-      const Inst& x = k.insts[v];
-      for (const uint32_t a : x.args)
-        if (a != kNone) stack.push_back(a);
-      if ((x.op == Op::Load || x.op == Op::Index) && k.pool.uses(x.index, AtomKind::Axis, axis)) return true;
-    }
-    return false;
+    return any_below(k, id, [&](const Inst& x) {
+      return (x.op == Op::Load || x.op == Op::Index) && k.pool.uses(x.index, AtomKind::Axis, axis);
+    });
   };
   const auto times = [&](std::optional<int64_t>& n, uint32_t axis) {
     const auto more = k.pool.as_number(k.pool.extent(axis));
