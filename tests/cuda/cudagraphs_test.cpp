@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor cudagraphs, on sim and on the fake driver (on a GPU with TESSERA_TEST_CUDA=hardware): plans as graphs of the device.
+// The executor cudagraphs, on sim and on the fake driver (on a GPU with TESSERA_TEST_CUDA=hardware): plans as graphs of the
+// device.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <memory>

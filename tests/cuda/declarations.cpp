@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the backend's own declarations of the driver with those of cuda.h: each function's parameters one by one, each structure's
-// size and members, each number. Compiled where a toolkit is installed; there is nothing to run.
+// Compares the backend's own declarations of the driver with those of cuda.h: each function's parameters one by one, each
+// structure's size and members, each number. Compiled where a toolkit is installed; there is nothing to run.
 #include <cublasLt.h>
 #include <cuda.h>
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA driver and an NVRTC made of the CPU, as one shared library, for tests on machines without a GPU. Device memory is a
-// reservation that the host cannot read; work runs when it is queued; the kit's text for CUDA is compiled by the system's compiler
-// and run by the kit's fibers, and checked as on sim. Calls without a current context, of another device's streams, or in a child
-// process are refused as by the driver. Machine code of the real NVRTC loads too, but does nothing when it is launched.
+// reservation that the host cannot read; work runs when it is queued; the kit's text for CUDA is compiled by the system's
+// compiler and run by the kit's fibers, and checked as on sim. Calls without a current context, of another device's streams, or
+// in a child process are refused as by the driver. Machine code of the real NVRTC loads too, but does nothing when it is
+// launched.
 //
-// FAKE_CUDA in the environment, read when the library is initialised: "devices=2,version=13000,init=0,memory=256,sm=90,nvrtc=13"
+// FAKE_CUDA in the environment, read when the library is initialised:
+// "devices=2,version=13000,init=0,memory=256,sm=90,nvrtc=13"
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "embed_tensors.hpp"
 #include "fake_cuda.hpp"
 #include "tessera/embed.hpp"
 
@@ -68,22 +69,6 @@ inline uint64_t calls(const char* function) { return hook<fake_cuda_calls_t>("fa
 inline uint64_t used(int device = 0) { return hook<fake_cuda_used_t>("fake_cuda_used")(device); }
 
 inline e::Executable compile(const e::Context& c, const std::string& text) { return c.compile(c.parse(text, "test")); }
-
-inline e::Tensor numbers(const std::vector<int64_t>& sizes, uint64_t seed) {
-  e::Tensor t = e::Tensor::create(TSR_F32, sizes);
-  uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
-  for (int64_t i = 0; i < t.elements(); ++i) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    static_cast<float*>(t.data())[i] = static_cast<float>(static_cast<int64_t>(state >> 40) % 2001 - 1000) / 256.0f;
-  }
-  return t;
-}
-
-inline bool same_bits(const e::Tensor& a, const e::Tensor& b) {
-  const e::Tensor x = a.copy_to(0), y = b.copy_to(0);
-  return x.sizes().size() == y.sizes().size() && std::equal(x.sizes().begin(), x.sizes().end(), y.sizes().begin()) &&
-         std::memcmp(x.data(), y.data(), static_cast<size_t>(x.elements()) * sizeof(float)) == 0;
-}
 
 // The largest difference, as a part of 1 + |b|.
 inline double difference(const e::Tensor& a, const e::Tensor& b) {

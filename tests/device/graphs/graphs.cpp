@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An executor for tests: the rows of a layout as one graph of the device, in memory of its own, whose nodes are set anew where a
-// tensor has moved. `fail_after` in its options makes runs fail half-way. Each call leaves a line in the perf_hints log.
+// An executor for tests: the rows of a layout as one graph of the device, in memory of its own, whose nodes are set anew where
+// a tensor has moved. `fail_after` in its options makes runs fail half-way. Each call leaves a line in the perf_hints log.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
