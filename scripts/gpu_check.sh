@@ -39,7 +39,8 @@ device_part() {
   step run-graphs 30 tessera run tests/cuda/models/mlp.tsr --config configs/cudagraphs.toml --dim s0=1000 --memory
   for model in softmax mlp; do
     step "run-$model" 30 tessera run tests/cuda/models/$model.tsr --config configs/cuda.toml --dim s0=1000 --memory
-    step "compare-$model" 60 tessera compare configs/reference.toml configs/cuda.toml tests/cuda/models/$model.tsr --reference configs/reference.toml \
+    step "compare-$model" 60 tessera compare configs/reference.toml configs/cuda.toml tests/cuda/models/$model.tsr \
+      --reference configs/reference.toml \
       --dim s0=200 --no-time --max-abs 1e-3
   done
 }

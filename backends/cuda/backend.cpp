@@ -30,8 +30,8 @@ struct Shared {
   }
 };
 
-// Products go to cuBLASLt, everything else to the kit's kernels. What neither computes is decomposed, or runs on the next backend of the
-// config.
+// Products go to cuBLASLt, everything else to the kit's kernels. What neither computes is decomposed, or runs on the next
+// backend of the config.
 class CudaBackend final : public kit::SimtBackend {
  public:
   CudaBackend(std::shared_ptr<kit::SimtTarget> target, std::unique_ptr<Products> products)

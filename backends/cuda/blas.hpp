@@ -90,8 +90,8 @@ class ProductPlan {
 // The library. Thread-safe.
 class Blas {
  public:
-  // Null, and *why says so, where the library is not found. `wanted`: see open_library. Opening takes some 0.5 s where the file is not in
-  // the system's cache.
+  // Null, and *why says so, where the library is not found. `wanted`: see open_library. Opening takes some 0.5 s where the file
+  // is not in the system's cache.
   static std::shared_ptr<Blas> open(const std::string& wanted, std::string* why);
   static std::string locate(const std::string& wanted);  // the file that open() would open first
 

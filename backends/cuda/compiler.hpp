@@ -22,8 +22,8 @@ class Compiler {
   std::string version_text() const;         // "13.0"
   const std::string& path() const { return path_; }
 
-  // Machine code for an architecture ("sm_90a") without contraction across operations. Throws TSR-H009 (an architecture that this NVRTC does
-  // not know), TSR-B046 (text that does not compile).
+  // Machine code for an architecture ("sm_90a") without contraction across operations. Throws TSR-H009 (an architecture that
+  // this NVRTC does not know), TSR-B046 (text that does not compile).
   std::string compile(const std::string& text, const std::string& architecture);
   // The same for a text of this backend's own, compiled once for each architecture and kept.
   std::shared_ptr<const std::string> kept(const std::string& text, const std::string& architecture);
@@ -45,7 +45,8 @@ class Compiler {
   std::map<std::string, std::shared_ptr<Slot>> kept_;  // by architecture and text
 };
 
-// A function of a module that is loaded on one device. Modules are never unloaded: a launch may be queued, and the driver's handles are small.
+// A function of a module that is loaded on one device. Modules are never unloaded: a launch may be queued, and the driver's
+// handles are small.
 struct Function {
   Gpu* gpu = nullptr;
   CUfunction handle = nullptr;
@@ -54,7 +55,8 @@ struct Function {
 // Loads a cubin on a device, once for each content, and finds functions in it. Thread-safe.
 Function load_function(Gpu& gpu, const std::shared_ptr<const std::string>& cubin, const std::string& entry);
 
-// Queues a launch. `arguments` has the address of each argument; `shared_bytes`: dynamic shared memory of a block; `name`: for messages.
+// Queues a launch. `arguments` has the address of each argument; `shared_bytes`: dynamic shared memory of a block; `name`: for
+// messages.
 inline void launch(Gpu& gpu, CUfunction function, const char* name, unsigned blocks, unsigned threads, unsigned shared_bytes,
                    tsr_stream* stream, void* const* arguments) {
   const Gpu::Scope scope(gpu);

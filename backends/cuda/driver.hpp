@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the CUDA driver's API that this backend calls, declared here so that building it needs no CUDA header. The library is opened
-// at run time. tests/cuda/declarations.cpp compares every line with cuda.h on a machine that has it.
+// The part of the CUDA driver's API that this backend calls, declared here so that building it needs no CUDA header. The
+// library is opened at run time. tests/cuda/declarations.cpp compares every line with cuda.h on a machine that has it.
 #pragma once
 
 #include <cstddef>
@@ -204,14 +204,14 @@ struct Driver {
   std::string path;  // of the library
   int version = 0;   // 13000: CUDA 13.0
 
-  // Opens the driver (`wanted`: its path, or "" for the system's) and initialises it; once in a process, later calls return the same.
-  // Throws sdk::Error TSR-H001 (no driver), TSR-H002 (no device that may be used), TSR-H003 (too old).
+  // Opens the driver (`wanted`: its path, or "" for the system's) and initialises it; once in a process, later calls return the
+  // same. Throws sdk::Error TSR-H001 (no driver), TSR-H002 (no device that may be used), TSR-H003 (too old).
   static const Driver& open(const std::string& wanted);
   static const Driver& get();  // after open()
 };
 
-// Throws what a call reported, by family: out of memory (TSR-R001), a stream under capture (TSR-H008), an error that ends the device for
-// this process (TSR-H007), anything else (TSR-H006). `what`: "cuMemcpyHtoDAsync on cuda:0".
+// Throws what a call reported, by family: out of memory (TSR-R001), a stream under capture (TSR-H008), an error that ends the
+// device for this process (TSR-H007), anything else (TSR-H006). `what`: "cuMemcpyHtoDAsync on cuda:0".
 void check(CUresult result, std::string_view what);
 // "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered"
 std::string error_text(CUresult result);

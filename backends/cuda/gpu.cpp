@@ -67,7 +67,8 @@ CUcontext Gpu::context() {
     p.allocation_type = 1;  // pinned
     p.location = {1, device_};
     check(driver_.cuMemPoolCreate(&pool_, &p), "cuMemPoolCreate");
-    // Blocks that are free stay with the pool until memory is short: giving them back at each synchronisation costs milliseconds.
+    // Blocks that are free stay with the pool until memory is short: giving them back at each synchronisation costs
+    // milliseconds.
     uint64_t all = UINT64_MAX;
     check(driver_.cuMemPoolSetAttribute(pool_, kPoolReleaseThreshold, &all), "cuMemPoolSetAttribute");
     int count = 0;

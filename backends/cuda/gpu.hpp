@@ -55,8 +55,8 @@ class Gpu {
   double bytes_per_second() const;  // of its memory, from its clock and width
   bool synchronous() const { return options_.sync; }
 
-  // Makes the primary context, which all libraries of the process share, current for the calling thread while it lives. Throws TSR-H005 in a
-  // process that was forked after CUDA had been used, TSR-H007 after the device has failed.
+  // Makes the primary context, which all libraries of the process share, current for the calling thread while it lives. Throws
+  // TSR-H005 in a process that was forked after CUDA had been used, TSR-H007 after the device has failed.
   class Scope {
    public:
     explicit Scope(Gpu& gpu);
@@ -75,8 +75,8 @@ class Gpu {
     if (result != kSuccess) [[unlikely]]
       fail(result, call);
   }
-  // After queueing work: waits for it with cuda.sync. `what`: a string that lives as long as the process, or a function that keep_name()
-  // was told of.
+  // After queueing work: waits for it with cuda.sync. `what`: a string that lives as long as the process, or a function that
+  // keep_name() was told of.
   void queued(tsr_stream* stream, const void* what) {
     recent_[recent_at_.fetch_add(1, std::memory_order_relaxed) % kRecent].store(what, std::memory_order_relaxed);
     if (options_.sync) [[unlikely]]

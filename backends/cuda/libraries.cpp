@@ -30,7 +30,8 @@ std::vector<std::string> split(const char* list) {
   return out;
 }
 
-// Folders that hold Python packages: those of libraries in this process, of the environment's variables and of the python3 on PATH.
+// Folders that hold Python packages: those of libraries in this process, of the environment's variables and of the python3 on
+// PATH.
 std::vector<std::string> package_folders() {
   std::vector<std::string> out;
   std::set<std::string> seen;

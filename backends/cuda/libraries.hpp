@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds NVIDIA's libraries at run time: in the process, where an option says, in Python packages, in a toolkit, at the system's places.
+// Finds NVIDIA's libraries at run time: in the process, where an option says, in Python packages, in a toolkit, at the system's
+// places.
 #pragma once
 
 #include <span>

@@ -19,7 +19,8 @@ class Products {
   Products(std::shared_ptr<CudaDevice> device, std::string library, bool tf32)
       : device_(std::move(device)), library_(std::move(library)), tf32_(tf32) {}
 
-  // Why the library does not compute a node; empty: it does. Of contractions it takes dot_general alone: matmul and linear decompose to it.
+  // Why the library does not compute a node; empty: it does. Of contractions it takes dot_general alone: matmul and linear
+  // decompose to it.
   std::string why_not(sdk::Node n);
   bool available() { return blas() != nullptr; }
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c);

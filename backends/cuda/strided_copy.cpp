@@ -42,11 +42,21 @@ template <class T> __device__ __forceinline__ void copy(T* to, const T* from, co
   }
   to[x] = from[y];
 }
-extern "C" __global__ void __launch_bounds__(256) copy_1(unsigned char* to, const unsigned char* from, const Shape s) { copy(to, from, s); }
-extern "C" __global__ void __launch_bounds__(256) copy_2(unsigned short* to, const unsigned short* from, const Shape s) { copy(to, from, s); }
-extern "C" __global__ void __launch_bounds__(256) copy_4(unsigned* to, const unsigned* from, const Shape s) { copy(to, from, s); }
-extern "C" __global__ void __launch_bounds__(256) copy_8(unsigned long long* to, const unsigned long long* from, const Shape s) { copy(to, from, s); }
-extern "C" __global__ void __launch_bounds__(256) copy_16(Wide* to, const Wide* from, const Shape s) { copy(to, from, s); }
+extern "C" __global__ void __launch_bounds__(256) copy_1(unsigned char* to, const unsigned char* from, const Shape s) {
+  copy(to, from, s);
+}
+extern "C" __global__ void __launch_bounds__(256) copy_2(unsigned short* to, const unsigned short* from, const Shape s) {
+  copy(to, from, s);
+}
+extern "C" __global__ void __launch_bounds__(256) copy_4(unsigned* to, const unsigned* from, const Shape s) {
+  copy(to, from, s);
+}
+extern "C" __global__ void __launch_bounds__(256) copy_8(unsigned long long* to, const unsigned long long* from, const Shape s) {
+  copy(to, from, s);
+}
+extern "C" __global__ void __launch_bounds__(256) copy_16(Wide* to, const Wide* from, const Shape s) {
+  copy(to, from, s);
+}
 )";
 
 struct Dim {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kit's SIMT backend needs of CUDA: descriptions of the devices, NVRTC as the compiler of its text, modules and launches of the driver.
+// What the kit's SIMT backend needs of CUDA: descriptions of the devices, NVRTC as the compiler of its text, modules and
+// launches of the driver.
 #pragma once
 
 #include <memory>

@@ -12,8 +12,8 @@ namespace tessera::sim {
 // What tsr_device_call.function points to here: code that can run a call that is described as data.
 struct SimFunction {
   virtual ~SimFunction() = default;
-  // The work of one launch, checked against the memory of device `index`; null: it complained. Work holds what it needs, but not
-  // the code: it complains when that is gone.
+  // The work of one launch, checked against the memory of device `index`; null: it complained. Work holds what it needs, but
+  // not the code: it complains when that is gone.
   virtual std::function<void()> work(uint32_t index, const tsr_device_call& call) const = 0;
 };
 

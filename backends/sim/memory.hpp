@@ -11,9 +11,9 @@
 
 namespace tessera::sim {
 
-// Device addresses lie in a reservation without access rights, so that a host function that follows one ends in a fault. The bytes lie at a
-// fixed distance behind, which only this backend adds. What is allocated, and what was freed, is full of kPoison. There are more
-// addresses than memory, so that ranges of them can be reserved. Thread-safe.
+// Device addresses lie in a reservation without access rights, so that a host function that follows one ends in a fault. The
+// bytes lie at a fixed distance behind, which only this backend adds. What is allocated, and what was freed, is full of
+// kPoison. There are more addresses than memory, so that ranges of them can be reserved. Thread-safe.
 class Memory {
  public:
   static constexpr unsigned char kPoison = 0xfd;  // a NaN in every float format, a wild index in every integer

@@ -3,8 +3,8 @@
 //
 //   generate FOLDER [--arch sm_90a] [--schedules N] [--only NAME]
 //
-// --schedules: how many of each class, the model's choice first and then its neighbours; --only: timed kernels whose name begins so,
-// without the checks, for looking around one class: generate out --only softmax --schedules 40
+// --schedules: how many of each class, the model's choice first and then its neighbours; --only: timed kernels whose name
+// begins so, without the checks, for looking around one class: generate out --only softmax --schedules 40
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated kernels on an NVIDIA GPU: GB/s with each input read once and each output written once, beside a copy in the same run; compile
-// times; products; and what a launch costs the host.
-// usage: bench-cuda [--quick] [NAME...]     plugins: TESSERA_BUILD_DIR/lib/tessera/plugins; --quick: small sizes, for machines without a GPU
+// Generated kernels on an NVIDIA GPU: GB/s with each input read once and each output written once, beside a copy in the same
+// run; compile times; products; and what a launch costs the host.
+// usage: bench-cuda [--quick] [NAME...]
+// --quick: small sizes, for machines without a GPU. Plugins come from TESSERA_BUILD_DIR/lib/tessera/plugins.
 // TESSERA_CUDA_LIBRARY: a driver and compiler to use instead of the system's.
 #include <dlfcn.h>
 

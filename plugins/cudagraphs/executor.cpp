@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the steps of a plan as graphs of the device, which are launched as a whole: nodes are made from described launches, and set anew
-// where a tensor has moved or a size has changed. For any device that builds graphs and reserves addresses.
+// Runs the steps of a plan as graphs of the device, which are launched as a whole: nodes are made from described launches, and
+// set anew where a tensor has moved or a size has changed. For any device that builds graphs and reserves addresses.
 #include <algorithm>
 #include <map>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The graphs of one plan. All its layouts share them: another layout has the same kernels with other addresses, sizes and grids, which are
-// set in the nodes.
+// The graphs of one plan. All its layouts share them: another layout has the same kernels with other addresses, sizes and
+// grids, which are set in the nodes.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct Segment {
 // Every function wants the arena's mutex to be held.
 class PlanGraph {
  public:
-  // `chain`: nodes run one after the other, whatever waits a layout has, so that all layouts fit the same graphs. `limit`: bytes that the graphs
-  // of a device may take.
+  // `chain`: nodes run one after the other, whatever waits a layout has, so that all layouts fit the same graphs. `limit`:
+  // bytes that the graphs of a device may take.
   PlanGraph(SharedArena& arena, std::string name, std::vector<Segment> segments, bool chain, int64_t limit)
       : arena_(arena), name_(std::move(name)), segments_(std::move(segments)), chain_(chain), limit_(limit) {}
   ~PlanGraph();  // takes the mutex itself
@@ -36,7 +36,8 @@ class PlanGraph {
 
   const std::string& name() const { return name_; }
   bool built() const { return built_; }
-  // Queues all rows of a layout on `stream`, behind every other graph of the device. Rows with changed[i] == 0 are as they were in the last run.
+  // Queues all rows of a layout on `stream`, behind every other graph of the device. Rows with changed[i] == 0 are as they were
+  // in the last run.
   void run(const std::vector<Row>& rows, const tsr_executor_call& call, const std::vector<char>& changed, tsr_stream* stream);
   void drop();  // gives the graphs up, when their last launch has passed
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all graphs of one device share: the memory of intermediate values, the order of their launches, and a limit on what graphs take.
+// What all graphs of one device share: the memory of intermediate values, the order of their launches, and a limit on what
+// graphs take.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ namespace tessera::cudagraphs {
 
 class PlanGraph;
 
-// One for each device of the process. Its functions want `mutex` to be held by the caller, from where a call reads or changes a graph until its
-// launch is queued.
+// One for each device of the process. Its functions want `mutex` to be held by the caller, from where a call reads or changes a
+// graph until its launch is queued.
 class SharedArena {
  public:
   static SharedArena& of(tsr_device device);  // lives as long as the process

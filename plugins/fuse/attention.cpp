@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention whose scores are modified: a product of queries and keys, a program of its results element by element, softmax over keys, and a product with the
-// values; or the op `attention` with the program that its mask is made of. Where the backend takes such a group, no tensor as large as the scores exists. What the
-// program reads that is smaller than the scores of one head stays outside, as an operand of the group: new values of it compile nothing.
+// Attention whose scores are modified: a product of queries and keys, a program of its results element by element, softmax over
+// keys, and a product with the values; or the op `attention` with the program that its mask is made of. Where the backend takes
+// such a group, no tensor as large as the scores exists. What the program reads that is smaller than the scores of one head
+// stays outside, as an operand of the group: new values of it compile nothing.
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -30,8 +31,8 @@ class Attention {
   // True: the graph was edited.
   bool run() {
     std::vector<sdk::Node> heads;
-    // Where weights of attention are computed again, none of their readers in the forward half would keep it from being fused there, and
-    // the bits would depend on what is kept.
+    // Where weights of attention are computed again, none of their readers in the forward half would keep it from being fused
+    // there, and the bits would depend on what is kept.
     bool trains = false;
     for (const sdk::Node& n : g_.nodes(region_)) trains = trains || n.marked(TSR_MARK_BACKWARD);
     for (const sdk::Node& n : g_.nodes(region_))
@@ -97,7 +98,8 @@ class Attention {
     return any;
   }
 
-  // What makes an operand that is as large as the scores of a head, or that is made of positions alone. An expensive value is not computed more often than now.
+  // What makes an operand that is as large as the scores of a head, or that is made of positions alone. An expensive value is
+  // not computed more often than now.
   bool pulls(sdk::Value v) {
     const sdk::Node n = v.def();
     if (!here(n) || core_.count(n.id)) return false;

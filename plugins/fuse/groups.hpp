@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes go together. A group grows along its values (a producer joins its consumer) and, last, sideways (two groups that read the same
-// tensor). Every step is tried by lowering the joined group: what the kit can express as one kernel, with no expensive op computed more often than
-// before, is joined; the reason of a refusal is kept for the hints.
+// Which nodes go together. A group grows along its values (a producer joins its consumer) and, last, sideways (two groups that
+// read the same tensor). Every step is tried by lowering the joined group: what the kit can express as one kernel, with no
+// expensive op computed more often than before, is joined; the reason of a refusal is kept for the hints.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +61,8 @@ class Groups {
   std::map<tsr_id, uint32_t> position_;  // of a node
   std::vector<Group> groups_;
   std::vector<uint32_t> group_of_;
-  // A group comes after all that it needs: its rank. Positions do not say that: a group that spans many nodes is behind some of what stands
-  // before its last one.
+  // A group comes after all that it needs: its rank. Positions do not say that: a group that spans many nodes is behind some of
+  // what stands before its last one.
   std::vector<uint32_t> rank_, by_rank_;
   std::map<std::pair<uint32_t, uint32_t>, std::string> refused_;  // by the items whose edge was tried
 };
@@ -74,8 +74,8 @@ void replace_by_group(sdk::Graph g, const kit::Piece& piece, sdk::Node fused);
 // Both. The nodes must stand in a row, or in a chain of single readers.
 sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend);
 
-// Whether both belong to the forward half, or both to the backward half. A group of nodes of both would move the place where the halves
-// meet, and with it what is kept in memory in between.
+// Whether both belong to the forward half, or both to the backward half. A group of nodes of both would move the place where
+// the halves meet, and with it what is kept in memory in between.
 inline bool same_half(const sdk::Node& a, const sdk::Node& b) { return ((a.marks() ^ b.marks()) & TSR_MARK_BACKWARD) == 0; }
 
 // Calls of library functions, by element and loop: what is computed again in a second loop counts again.

@@ -15,14 +15,14 @@ struct Candidate {
   int64_t peak = 0;  // peak_bytes()
 };
 
-// Plans of which none is worse than another in both cost and peak, by ascending cost and so by descending peak; at most `most`. They do not
-// depend on a budget: the first of them that fits one is also there for every larger budget, which keeps cost a falling function
-// of it.
+// Plans of which none is worse than another in both cost and peak, by ascending cost and so by descending peak; at most `most`.
+// They do not depend on a budget: the first of them that fits one is also there for every larger budget, which keeps cost a
+// falling function of it.
 //
-// One price per byte finds what is best to keep, but not how much memory computing again holds: the cheapest plan that keeps little computes
-// the whole forward half again at once. So for every k the search keeps each k-th separator too, which bounds what is computed at once
-// by k segments (Chen et al. 2016, arXiv:1604.06174), and joins two neighbours at a separator: the earlier layers, whose backward comes
-// last, by the plan that keeps less.
+// One price per byte finds what is best to keep, but not how much memory computing again holds: the cheapest plan that keeps
+// little computes the whole forward half again at once. So for every k the search keeps each k-th separator too, which bounds
+// what is computed at once by k segments (Chen et al. 2016, arXiv:1604.06174), and joins two neighbours at a separator: the
+// earlier layers, whose backward comes last, by the plan that keeps less.
 std::vector<Candidate> candidates(const Problem& problem, const Schedule& schedule, size_t most, Hull* hull);
 
 }  // namespace tessera::remat

@@ -10,7 +10,8 @@
 
 namespace tessera::remat {
 
-// Values are those of the problem, followed by those of the backward half. Views are no items: who reads one reads what it views.
+// Values are those of the problem, followed by those of the backward half. Views are no items: who reads one reads what it
+// views.
 struct Item {
   bool backward = false;
   uint32_t node = 0;  // of the problem, when it belongs to the forward half
@@ -24,12 +25,12 @@ struct Schedule {
 };
 inline constexpr uint32_t kNoItem = 0xffffffffu;
 
-// Bytes of values at the peak when what the plan computes again stands before its first reader, and every value dies behind its last
-// one. Before fusion: an estimate that orders plans.
+// Bytes of values at the peak when what the plan computes again stands before its first reader, and every value dies behind its
+// last one. Before fusion: an estimate that orders plans.
 int64_t peak_bytes(const Schedule& schedule, const Plan& plan);
 
-// Nodes of the forward half after which one value alone is read on, apart from values that are read all over: whoever keeps that one can
-// compute what follows again without what comes before.
+// Nodes of the forward half after which one value alone is read on, apart from values that are read all over: whoever keeps
+// that one can compute what follows again without what comes before.
 struct Separators {
   std::vector<uint32_t> nodes;    // in program order
   std::vector<uint8_t> anywhere;  // by node: gives a value that is read all over

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole models on the simulated GPU, every kernel of them as text, at both sizes of a wave: close to the reference, and the same bits
-// whether ops are fused or not and however wide a wave is. The batch is a symbol, and each program runs at two sizes of it.
+// Whole models on the simulated GPU, every kernel of them as text, at both sizes of a wave: close to the reference, and the
+// same bits whether ops are fused or not and however wide a wave is. The batch is a symbol, and each program runs at two sizes
+// of it.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>

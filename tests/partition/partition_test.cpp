@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partitioners on whole training steps: what is computed again has the same bits, budgets are kept by the device's own count of blocks,
-// and what cannot be kept or is not known is refused.
+// Partitioners on whole training steps: what is computed again has the same bits, budgets are kept by the device's own count of
+// blocks, and what cannot be kept or is not known is refused.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <memory>

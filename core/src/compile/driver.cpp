@@ -81,8 +81,8 @@ class Stages {
   std::array<double, kNames.size()> seconds_{};
 };
 
-// Holds a program to its budget of memory. Only kernels know their workspaces: where these come on top, the joint graph is partitioned
-// again with that much less.
+// Holds a program to its budget of memory. Only kernels know their workspaces: where these come on top, the joint graph is
+// partitioned again with that much less.
 class Budget {
  public:
   Budget(Compilation& c, Stage last) : c_(c) {
@@ -91,8 +91,8 @@ class Budget {
   int64_t workspaces() const { return workspaces_; }
   PartitionPlan& plan() { return plan_; }
 
-  // True: the compilation is back at the joint graph. Throws TSR-A010, which names a peak that can be had: what is compiled last when
-  // no plan fits has the smallest one.
+  // True: the compilation is back at the joint graph. Throws TSR-A010, which names a peak that can be had: what is compiled
+  // last when no plan fits has the smallest one.
   bool is_exceeded() {
     if (!joint_) {
       if (!plan_.feasible) refuse(plan_.peak_bytes);

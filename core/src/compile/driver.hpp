@@ -68,8 +68,10 @@ std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const Pa
                                           std::span<StageHook* const> hooks = {});
 // The stages up to the partition, of a joint graph that is split behind it.
 void run_joint_stages(Compilation& compilation, const PassLists& passes);
-// The plans that the options' partitioner chooses from. Throws TSR-A014 for a graph without a backward half, or without a partitioner.
-std::vector<PartitionPlan> partition_plans(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options);
+// The plans that the options' partitioner chooses from. Throws TSR-A014 for a graph without a backward half, or without a
+// partitioner.
+std::vector<PartitionPlan> partition_plans(std::unique_ptr<Graph> graph, const PassLists& passes,
+                                           const CompileOptions& options);
 // The stages up to the plan on this graph, for which everything has been decided: no passes of the graph's own, no partition.
 Estimate estimate(std::unique_ptr<Graph> graph, CompileOptions options);
 // Of a graph that has been through its passes.

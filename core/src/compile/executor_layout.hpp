@@ -17,8 +17,8 @@ struct SectionLayout;
 // The steps of a layout that an executor has taken: a stretch of its program on one device. Immutable; calls share it.
 class ExecutorLayout {
  public:
-  // Offers the longest stretch of the program that the executor's device can run by itself. Null: there is none, or the executor
-  // declines; a performance hint says why. Throws what the executor reports.
+  // Offers the longest stretch of the program that the executor's device can run by itself. Null: there is none, or the
+  // executor declines; a performance hint says why. Throws what the executor reports.
   static std::shared_ptr<const ExecutorLayout> make(const Plan& plan, const SectionLayout& layout, const int64_t* dims,
                                                     const Factory& executor);
   ~ExecutorLayout();

@@ -17,21 +17,21 @@ struct PartitionOptions;
 struct SavedKernels;
 
 struct CompileOptions {
-  std::vector<const Factory*> backends;               // in order of preference; the last is the fallback
-  const Factory* executor = nullptr;                  // runs static plans another way; null: step by step
-  bool relaxed = false;                               // numerics = "relaxed"
-  bool deterministic = false;                         // only what promises the same bits on every run and thread count
-  bool fallback_random = false;                       // what draws random numbers goes to the fallback
-  bool strict_backends = false;                       // what a backend fails to compile ends the compile; no other is asked
-  uint32_t device = 0;                                // of graphs that name none; the host: their backends' devices, node by node
-  bool sync_faults = false;                           // a run waits for each of its steps
-  bool unfrozen = false;                              // freezing = false: kernels keep no form of constants of their own
-  uint32_t tune = 0;                                  // TSR_TUNE_*
-  double tune_seconds = 0;                            // that measuring may take for one plan
-  int threads = 0;                                    // of parallel loops during a run; 0: the process's default
-  int64_t arena_max_bytes = 0;                        // a larger arena is refused; 0: no limit
-  bool measure = false;                               // time every step of every run (describe shows the means)
-  std::shared_ptr<const LatePasses> late_passes;      // TSR_STAGE_ASSIGNED; null: none
+  std::vector<const Factory*> backends;           // in order of preference; the last is the fallback
+  const Factory* executor = nullptr;              // runs static plans another way; null: step by step
+  bool relaxed = false;                           // numerics = "relaxed"
+  bool deterministic = false;                     // only what promises the same bits on every run and thread count
+  bool fallback_random = false;                   // what draws random numbers goes to the fallback
+  bool strict_backends = false;                   // what a backend fails to compile ends the compile; no other is asked
+  uint32_t device = 0;                            // of graphs that name none; the host: their backends' devices, node by node
+  bool sync_faults = false;                       // a run waits for each of its steps
+  bool unfrozen = false;                          // freezing = false: kernels keep no form of constants of their own
+  uint32_t tune = 0;                              // TSR_TUNE_*
+  double tune_seconds = 0;                        // that measuring may take for one plan
+  int threads = 0;                                // of parallel loops during a run; 0: the process's default
+  int64_t arena_max_bytes = 0;                    // a larger arena is refused; 0: no limit
+  bool measure = false;                           // time every step of every run (describe shows the means)
+  std::shared_ptr<const LatePasses> late_passes;  // TSR_STAGE_ASSIGNED; null: none
   std::shared_ptr<const PartitionOptions> partition;  // of graphs with a backward half; null: every activation is kept
   std::shared_ptr<const void> keep;                   // what owns the backends
   // What backends have failed to compile in this compile, by node; TSR_NONE: anything. Others are asked for it.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program whose backward half is called apart from its forward half, because what the gradient of its results is turns out later.
+// A program whose backward half is called apart from its forward half, because what the gradient of its results is turns out
+// later.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,8 @@ class SavedValues {
   // `inputs` and `outputs`: of that run.
   SavedValues(std::shared_ptr<const Executable> forward, std::span<tsr_tensor_handle* const> inputs,
               std::span<tsr_tensor_handle* const> outputs);
-  // Gradients are new references. What was kept is released, whether this succeeds or not. Throws TSR-A020 (called a second time), TSR-A021
-  // (another number of cotangents) and what the run throws.
+  // Gradients are new references. What was kept is released, whether this succeeds or not. Throws TSR-A020 (called a second
+  // time), TSR-A021 (another number of cotangents) and what the run throws.
   void run(std::span<tsr_tensor_handle* const> cotangents, std::span<tsr_tensor_handle*> gradients);
   const BackwardHalf& half() const;
   size_t num_gradients() const;

@@ -22,9 +22,9 @@ namespace tessera::core {
 
 namespace {
 
-// A node that is computed element by element again runs inside the kernel of its reader: it neither writes its result nor, mostly, reads
-// more than that kernel reads anyway. This is the part of its time as a kernel of its own that is left; `evaluate` prices what comes
-// out exactly.
+// A node that is computed element by element again runs inside the kernel of its reader: it neither writes its result nor,
+// mostly, reads more than that kernel reads anyway. This is the part of its time as a kernel of its own that is left;
+// `evaluate` prices what comes out exactly.
 constexpr double kFusedPart = 0.125;
 
 const PartitionOptions kNoPartitioner;  // only what the program itself wants to be computed again is

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The partition stage: a partitioner decides which values of the forward half of a joint graph are kept for its backward half, and which
-// are computed again there; the core lowers every plan that it is asked about, so that a peak is that of the final arena.
+// The partition stage: a partitioner decides which values of the forward half of a joint graph are kept for its backward half,
+// and which are computed again there; the core lowers every plan that it is asked about, so that a peak is that of the final
+// arena.
 #pragma once
 
 #include <cstdint>
@@ -41,10 +42,10 @@ struct PartitionPlan {
 // Whether the graph has a backward half, and a partitioner or the program (TSR_MARK_CHECKPOINT) decides what is kept for it.
 bool is_partitioned(const Graph& graph, const CompileOptions& options);
 
-// Chooses a plan for an assigned joint graph and puts it into effect: copies of the nodes that run again stand before their first reader
-// of the backward half, marked TSR_MARK_RECOMPUTED, and originals that nobody reads any more are gone. True: the graph changed and has
-// to be assigned again. `workspaces`: bytes at the peak that a plan without kernels does not know of. `plan` tells what was chosen.
-// Throws TSR-A011 (a partitioner decided what it may not), and what the partitioner throws.
+// Chooses a plan for an assigned joint graph and puts it into effect: copies of the nodes that run again stand before their
+// first reader of the backward half, marked TSR_MARK_RECOMPUTED, and originals that nobody reads any more are gone. True: the
+// graph changed and has to be assigned again. `workspaces`: bytes at the peak that a plan without kernels does not know of.
+// `plan` tells what was chosen. Throws TSR-A011 (a partitioner decided what it may not), and what the partitioner throws.
 bool partition(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options, int64_t workspaces,
                PartitionPlan& plan);
 

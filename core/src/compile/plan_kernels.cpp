@@ -64,8 +64,8 @@ class KernelCompiler {
     const Step* step = nullptr;
   };
 
-  // A constant in a kernel's own form: from the cache of this compile, or made now. For a kernel on a device it lies there, once
-  // for all kernels that want the same.
+  // A constant in a kernel's own form: from the cache of this compile, or made now. For a kernel on a device it lies there,
+  // once for all kernels that want the same.
   const void* rearranged(const Step& s, tsr_id id, std::string_view form, size_t bytes,
                          tsr_error* (*fill)(void* fill_ctx, void* to), void* fill_ctx) {
     const tsr_id def = id < g_.num_values() ? g_.value(id).def_node : TSR_NONE;

@@ -45,8 +45,9 @@ class Graph {
   ~Graph();
   Graph(const Graph&) = delete;
   std::unique_ptr<Graph> clone() const;  // live nodes only, ids renumbered in program order
-  // For a capture that goes on after a graph break: takes back inputs, nodes and outputs, as if newly made; sizes stay (symbols,
-  // expressions, assumptions), so that handles of sizes that host code holds keep their meaning. Only while the graph is built.
+  // For a capture that goes on after a graph break: takes back inputs, nodes and outputs, as if newly made; sizes stay
+  // (symbols, expressions, assumptions), so that handles of sizes that host code holds keep their meaning. Only while the graph
+  // is built.
   void restart();
 
   static Graph& from(tsr_graph* g) { return *reinterpret_cast<Graph*>(g); }
@@ -93,8 +94,8 @@ class Graph {
   // Marks of the nodes that are made from now on; see MarksScope.
   uint32_t set_marks_of_new(uint32_t marks) { return std::exchange(marks_of_new_, marks); }
   void replace_uses(tsr_id old_value, tsr_id new_value);
-  // Replaces the results of `node`, in order, and erases it. Values with ids from `made_from` on were made for this: they take over
-  // the names, so that outputs are called after an expansion what they were before.
+  // Replaces the results of `node`, in order, and erases it. Values with ids from `made_from` on were made for this: they take
+  // over the names, so that outputs are called after an expansion what they were before.
   void replace_node(tsr_id node, std::span<const tsr_id> values, tsr_id made_from);
   void set_type(tsr_id value, const tsr_type& type);
   void set_name(tsr_id value, std::string_view name);
@@ -106,7 +107,8 @@ class Graph {
   void set_state(tsr_id value, uint32_t writeback, bool donated);
   // The names of the outputs outside of the graph (tsr_tables.output_names), one for each; null: as its value.
   void set_output_names(std::span<const char* const> names);
-  // Gives every output that has no name that of its value, with a suffix where another output has it: from here on no pass changes it.
+  // Gives every output that has no name that of its value, with a suffix where another output has it: from here on no pass
+  // changes it.
   void name_outputs();
   void rename(std::string_view graph_name);
 
@@ -196,7 +198,8 @@ class Graph {
   std::vector<tsr_value> values_;
   std::vector<tsr_region> regions_;
   std::vector<std::vector<tsr_use>> uses_;
-  // Per node and operand, per region and output: the index in the uses of the value, so that removing a use takes constant time.
+  // Per node and operand, per region and output: the index in the uses of the value, so that removing a use takes constant
+  // time.
   std::vector<uint32_t*> node_slots_, output_slots_;
   NameTable names_;
   std::unordered_map<std::string_view, uint32_t> next_suffix_;
@@ -217,8 +220,8 @@ class Graph {
   bool share_constants_ = false;  // while clone() copies into this graph
 };
 
-// While it lives, nodes that are made have these marks: those of the node that they stand for, or those of the half that they belong to.
-// The innermost scope holds.
+// While it lives, nodes that are made have these marks: those of the node that they stand for, or those of the half that they
+// belong to. The innermost scope holds.
 class MarksScope {
  public:
   MarksScope(Graph& g, uint32_t marks) : g_(g), before_(g.set_marks_of_new(marks)) {}

@@ -11,9 +11,9 @@ namespace tessera::core {
 
 class Graph;
 
-// The part of a graph's body that computes `outputs` from `inputs`, as a graph of its own. Inputs of the graph keep their kind, key and name;
-// other values become arguments. Sizes keep their handles, and large constants are shared. Every output must depend on the inputs and on
-// constants alone.
+// The part of a graph's body that computes `outputs` from `inputs`, as a graph of its own. Inputs of the graph keep their kind,
+// key and name; other values become arguments. Sizes keep their handles, and large constants are shared. Every output must
+// depend on the inputs and on constants alone.
 std::unique_ptr<Graph> graph_part(const Graph& graph, std::string_view name, std::span<const tsr_id> inputs,
                                   std::span<const tsr_id> outputs);
 

@@ -246,8 +246,8 @@ const std::shared_ptr<const SectionLayout>& Plan::layout_for(RunState& state, ui
   return run.shared_layout();
 }
 
-// A layout that an executor has taken, where it does. With sizes at their upper bounds, layouts that differ in nothing but sizes
-// and strides share what the executor has made of the first.
+// A layout that an executor has taken, where it does. With sizes at their upper bounds, layouts that differ in nothing but
+// sizes and strides share what the executor has made of the first.
 std::shared_ptr<const SectionLayout> Plan::layout_for_executor(const RunState& state) const {
   const auto plain = [&] { return make_layout(*this, 0, state.dims.data(), state.inputs, nullptr); };
   const auto total = [](const SectionLayout& l) {
@@ -355,7 +355,8 @@ void* raw_output(const tsr_raw_call& call, uint32_t index, const Slot& s, const 
 
 }  // namespace
 
-// Takes the streams of this call, throws what earlier work on them has found, and puts them behind the work that the inputs need.
+// Takes the streams of this call, throws what earlier work on them has found, and puts them behind the work that the inputs
+// need.
 void Plan::begin_streams(RunState& state, const Args& args) const {
   static const RunContext none;
   const RunContext& given = args.context ? *args.context : none;
@@ -379,7 +380,8 @@ void Plan::begin_streams(RunState& state, const Args& args) const {
   }
 }
 
-// Notes with every buffer, and with the plan, how far this call has come on its streams. Also after an error: part of it may be queued.
+// Notes with every buffer, and with the plan, how far this call has come on its streams. Also after an error: part of it may be
+// queued.
 void Plan::end_streams(RunState& state, const Args& args) const noexcept {
   if (state.noted) return;
   state.noted = true;
@@ -483,7 +485,8 @@ void Plan::run_sections(RunState& state, const Args& args) const {
             break;
           }
           case Instruction::kCopy:
-            // A state that is not donated keeps its value when a kernel of the call fails, which is known once the kernels have run.
+            // A state that is not donated keeps its value when a kernel of the call fails, which is known once the kernels have
+            // run.
             if ((r.step->copy & kCopyWriteback) && r.queue != kNone && !passed) {
               passed = true;
               for (Stream* s : state.streams) s->synchronize(Wait::kStateKept);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runner: an executable called with the tensors of a library that has an exchange table (PyTorch), outputs in that library's memory. The
-// call of a compiled function: no Python code runs in it, inputs are borrowed, nothing synchronises.
+// Runner: an executable called with the tensors of a library that has an exchange table (PyTorch), outputs in that library's
+// memory. The call of a compiled function: no Python code runs in it, inputs are borrowed, nothing synchronises.
 #include <array>
 #include <memory>
 
@@ -86,8 +86,8 @@ tsr_error* allocate(void* self, size_t index, const tsr_tensor* d, size_t bytes,
   }
 }
 
-// Runner(executable, sources, tensor_type): sources has (argument, Runner::Kind) per input of the graph, and behind it the order of
-// dimensions where the graph has them in another one: that of memory.
+// Runner(executable, sources, tensor_type): sources has (argument, Runner::Kind) per input of the graph, and behind it the
+// order of dimensions where the graph has them in another one: that of memory.
 PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
     PyObject *executable = nullptr, *sources = nullptr, *tensor_type = nullptr;

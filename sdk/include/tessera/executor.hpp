@@ -14,8 +14,8 @@ namespace tessera::sdk {
 class PreparedPlan {
  public:
   virtual ~PreparedPlan() = default;
-  // Queues the work of all rows. False: declined, nothing is queued, and the call runs step by step. Throws Error. Several threads
-  // may call it at once.
+  // Queues the work of all rows. False: declined, nothing is queued, and the call runs step by step. Throws Error. Several
+  // threads may call it at once.
   virtual bool run(const tsr_executor_call& call) = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products and convolutions as reductions: views bring both operands to one shape [batch, rows, columns, contracted], and a `dot` runs over the
-// last dimensions of it. The order of the sum is that of the contracted dimensions, row-major (docs/kernel_kit.md).
+// Products and convolutions as reductions: views bring both operands to one shape [batch, rows, columns, contracted], and a
+// `dot` runs over the last dimensions of it. The order of the sum is that of the contracted dimensions, row-major
+// (docs/kernel_kit.md).
 #include <algorithm>
 
 #include "node_table.hpp"
@@ -129,7 +130,8 @@ int TensorTable::product(sdk::Node n, std::string_view op, bool alone) {
   return op == "linear" && n.has_operand(2) ? elementwise("add", out, {y, operand(n, 2, alone)}) : y;
 }
 
-// conv, or conv_transpose (`backwards`). The shape of the reduction: [N, groups, outputs of a group, spatial, channels of a group, taps].
+// conv, or conv_transpose (`backwards`). The shape of the reduction: [N, groups, outputs of a group, spatial, channels of a
+// group, taps].
 int TensorTable::convolution(sdk::Node n, bool backwards, bool alone) {
   const int x = operand(n, 0, alone), w = operand(n, 1, alone);
   const std::vector<Expr> in = at(x).shape, weight = at(w).shape, out = shape(n.result().type());

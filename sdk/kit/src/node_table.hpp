@@ -38,8 +38,8 @@ using Position = std::vector<Expr>;
 // How a view reads: position of the operand from the position of the result.
 enum class ViewKind : uint8_t { Reshape, Transpose, Broadcast, Slice };
 
-// Where a window reads its operand for one position of its result. The fill value stands where `at` is outside the operand, or one of
-// `zeros` is not 0, or `below` does not hold.
+// Where a window reads its operand for one position of its result. The fill value stands where `at` is outside the operand, or
+// one of `zeros` is not 0, or `below` does not hold.
 struct Reading {
   Position at;
   std::vector<Expr> zeros;
@@ -105,7 +105,8 @@ class TensorTable {
   int transposed(int x, std::vector<int64_t> perm);
   int reshaped(int x, std::vector<Expr> shape);
   int expanded(int x, const std::vector<Expr>& shape);
-  // The sum over the last `contracted` dimensions of the products of a and b, both of which broadcast to `full`; in dtype `wide`.
+  // The sum over the last `contracted` dimensions of the products of a and b, both of which broadcast to `full`; in dtype
+  // `wide`.
   int dot(int a, int b, const std::vector<Expr>& full, size_t contracted, uint32_t wide);
   int everything(sdk::Node n, std::string_view op, bool alone);
   int product(sdk::Node n, std::string_view op, bool alone);
@@ -124,8 +125,9 @@ class TensorTable {
   uint32_t origin_ = kNone;
 };
 
-// The numbers of one elementwise op on values of the dtype's compute type (params: the op's attributes). nullopt: unknown op or dtype.
-// The result has the compute type of the result's dtype; `exact`: it is one of the operands' values, so narrowing it is exact.
+// The numbers of one elementwise op on values of the dtype's compute type (params: the op's attributes). nullopt: unknown op or
+// dtype. The result has the compute type of the result's dtype; `exact`: it is one of the operands' values, so narrowing it is
+// exact.
 struct Computed {
   Ex value;
   bool exact;

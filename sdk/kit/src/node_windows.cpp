@@ -18,7 +18,8 @@ struct Windows {
                                    std::pair{"pad_high", &high}, std::pair{"dilations", &dilation}})
       for (const int64_t i : n.attr(name).as_ints()) to->push_back(i);
   }
-  // The element that the windows read: dimensions N, C, spatial, then the taps. `padded`: counted from the padding's first element.
+  // The element that the windows read: dimensions N, C, spatial, then the taps. `padded`: counted from the padding's first
+  // element.
   ReadMap read(bool padded) const {
     return [w = *this, padded](IndexPool& p, const Position& at) {
       Reading r;

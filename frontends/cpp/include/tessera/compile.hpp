@@ -4,8 +4,8 @@
 //   auto f = tessera::compile([](const Tensor& x, double c) { return (x * c).relu(); }, {.args = {"x", "c"}});
 //   Tensor y = f(x, 0.5);
 //
-// What the function captures (its closure, globals, plain members of modules) is read while it is traced and baked into the graph;
-// tensors of modules passed or compiled are inputs. Values that should be guarded are arguments.
+// What the function captures (its closure, globals, plain members of modules) is read while it is traced and baked into the
+// graph; tensors of modules passed or compiled are inputs. Values that should be guarded are arguments.
 #pragma once
 
 #include <array>
@@ -49,8 +49,9 @@ struct CompileOptions {
   std::string name = {};                  // for messages; empty: "fn"
   std::vector<std::string> args = {};     // names of the arguments; empty: arg0, arg1, ...
   std::optional<Context> context = {};    // empty: Context::current() at the compile call
-  // UNSAFE. Asked about each guard of a new entry; false drops it: the entry then serves calls that it was not compiled for, and gives what it
-  // was compiled to give. Types of tensors that have lost their guard are checked at each call, with errors. policy.hpp has ready-made ones.
+  // UNSAFE. Asked about each guard of a new entry; false drops it: the entry then serves calls that it was not compiled for,
+  // and gives what it was compiled to give. Types of tensors that have lost their guard are checked at each call, with errors.
+  // policy.hpp has ready-made ones.
   std::function<bool(const GuardInfo&)> guard_filter_unsafe = {};
 };
 
@@ -58,8 +59,8 @@ inline bool is_compiling() { return detail::t_traced_now != nullptr; }  // insid
 
 namespace detail {
 
-// The flattened arguments of one call, with the strings among them. They stand on the stack in a call of ordinary width; more of them,
-// and strings, go to memory that the thread keeps, so that a call like an earlier one allocates nothing.
+// The flattened arguments of one call, with the strings among them. They stand on the stack in a call of ordinary width; more
+// of them, and strings, go to memory that the thread keeps, so that a call like an earlier one allocates nothing.
 class ArgBuffer {
  public:
   ArgBuffer() : begin_(stack_), end_(stack_), limit_(stack_ + kStack) {}
@@ -74,8 +75,8 @@ class ArgBuffer {
     *end_ = {nullptr, 0, 0, nullptr, kind, TSR_INPUT_ARG};
     return *end_++;
   }
-  // These tensors, when all of them are concrete: no call comes between one and the next, so that all of it stays in registers. False: nothing
-  // has been pushed.
+  // These tensors, when all of them are concrete: no call comes between one and the next, so that all of it stays in registers.
+  // False: nothing has been pushed.
   template <class... T>
   [[gnu::always_inline]] bool push_tensors(const T&... tensors) {
     if (t_substitutes || static_cast<size_t>(limit_ - end_) < sizeof...(T)) [[unlikely]]
@@ -206,8 +207,8 @@ struct PathVisitor : VisitorBase {  // the path of leaf number `target`
 
 // What a trace needs to know of one call, without its types.
 struct CallFrame {
-  // Runs the function on a copy of the arguments. `inputs` are the traced tensor leaves in order; returns the tensor leaves of the
-  // result, the leaves of mutable arguments after the run, and the skeleton of the result.
+  // Runs the function on a copy of the arguments. `inputs` are the traced tensor leaves in order; returns the tensor leaves of
+  // the result, the leaves of mutable arguments after the run, and the skeleton of the result.
   struct Traced {
     std::vector<Tensor> results;
     std::vector<Tensor> given, mutated;  // before and after the run, one per mutable tensor leaf, in order
@@ -230,8 +231,8 @@ struct Structure {  // kept with each entry
   std::vector<std::pair<size_t, size_t>> writebacks;  // output number -> tensor leaf number
 };
 
-// A structure as the host keeps it for its entry. Whether anything is to be written back stands in the pointer: most calls then look at nothing
-// behind it.
+// A structure as the host keeps it for its entry. Whether anything is to be written back stands in the pointer: most calls then
+// look at nothing behind it.
 class KeptStructure {
  public:
   explicit KeptStructure(const void* kept) : bits_(reinterpret_cast<uintptr_t>(kept)) {}
@@ -301,8 +302,8 @@ class Callable {  // owns the host's handle
   Callable(CompileOptions options, std::source_location where);
   ~Callable();
   Callable(const Callable&) = delete;
-  // Outputs are new references. Rethrows what the user's function threw while it was traced. Null: no compiled code serves the call, and
-  // the function is to be run as it is.
+  // Outputs are new references. Rethrows what the user's function threw while it was traced. Null: no compiled code serves the
+  // call, and the function is to be run as it is.
   KeptStructure call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs);
   // Of a function that asks for cotangents. Throws TSR-F052 where it cannot run compiled.
   SavingCall call_saving(CallFrame& frame, const ArgBuffer& args);
@@ -373,7 +374,8 @@ struct ResultVisitor : VisitorBase {
   void module(nn::ModuleBase& m);
 };
 
-// A compiled function that another one calls while it is traced is part of that one's graph. Throws TSR-F047 when such calls nest without end.
+// A compiled function that another one calls while it is traced is part of that one's graph. Throws TSR-F047 when such calls
+// nest without end.
 class Inlined {
  public:
   explicit Inlined(const Callable* callable);
@@ -430,8 +432,8 @@ inline bool may_share(std::span<const Argument> args) {
 }
 // By argument: the first one that is the same object, where the function may replace tensors of one of them; else itself.
 void share_objects(std::span<const Argument> args, std::span<size_t> first);
-// What of it decides the compile: "b is a", by names of arguments; empty: nothing. *apart: some share tensors without being one object of one
-// type, which a traced run cannot do as they do. Allocates nothing where nothing is shared.
+// What of it decides the compile: "b is a", by names of arguments; empty: nothing. *apart: some share tensors without being one
+// object of one type, which a traced run cannot do as they do. Allocates nothing where nothing is shared.
 std::string aliases(std::span<const Argument> args, const CompileOptions& options, bool* apart);
 
 // A module's tensors have substitutes while it is traced, which only the tracing thread sees; other arguments are copied.
@@ -516,8 +518,8 @@ class Compiled<R(A...)> {
     }
   }
 
-  // As a call, of a function that asks for cotangents (grad.hpp: differentiable): the results that do not depend on them, and what the
-  // backward half needs.
+  // As a call, of a function that asks for cotangents (grad.hpp: differentiable): the results that do not depend on them, and
+  // what the backward half needs.
   detail::SavingCall call_saving(A... args) const {
     const detail::NotTraced outside(callable_ ? callable_->options().name : std::string("fn"));
     Refs refs(const_cast<std::remove_cvref_t<A>&>(args)...);
@@ -540,11 +542,12 @@ class Compiled<R(A...)> {
   using Example = std::tuple<detail::ExampleArg<A>...>;
   // Compiles for calls before they come, without running any of it:
   //   f.compile_ahead({{zeros({1, 768}), 0.5}, {zeros({8, 768}), 0.5}});
-  // The function is traced once per example, on this thread; what is traced is compiled on up to `threads` threads meanwhile (0: as many as
-  // parallel loops have). Each example is compiled as a first call would be: with dynamic = automatic its sizes are numbers, and only calls of
-  // other sizes find out what varies. Returns how many entries were made; examples that others serve make none. Throws what
-  // the first example that failed reports, after the others have been compiled: TSR-D014 for a function that breaks its graph, TSR-D012 past
-  // guards.recompile_limit, TSR-F048 inside a traced function. The stance does not matter. Nothing is done when compilation is disabled.
+  // The function is traced once per example, on this thread; what is traced is compiled on up to `threads` threads meanwhile
+  // (0: as many as parallel loops have). Each example is compiled as a first call would be: with dynamic = automatic its sizes
+  // are numbers, and only calls of other sizes find out what varies. Returns how many entries were made; examples that others
+  // serve make none. Throws what the first example that failed reports, after the others have been compiled: TSR-D014 for a
+  // function that breaks its graph, TSR-D012 past guards.recompile_limit, TSR-F048 inside a traced function. The stance does
+  // not matter. Nothing is done when compilation is disabled.
   size_t compile_ahead(std::vector<Example> examples, int threads = 0) const {
     if (!callable_) return 0;
     const detail::NotTraced outside(callable_->options().name);
@@ -718,8 +721,8 @@ requires(!std::is_base_of_v<nn::ModuleBase, std::remove_cvref_t<F>>) auto compil
   return Compiled<Signature>(std::forward<F>(fn), std::move(options), where);
 }
 
-// A module, in place: its parameters and buffers are inputs of the graph, their names and state keys stay, and calling the module calls
-// the compiled forward from now on. Returns the compiled forward, which takes the module as its first argument.
+// A module, in place: its parameters and buffers are inputs of the graph, their names and state keys stay, and calling the
+// module calls the compiled forward from now on. Returns the compiled forward, which takes the module as its first argument.
 template <class M>
 requires std::is_base_of_v<nn::ModuleBase, M>
 auto compile(M& module, CompileOptions options = {}, std::source_location where = std::source_location::current()) {

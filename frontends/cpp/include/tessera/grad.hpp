@@ -6,8 +6,8 @@
 //     return w - 0.1 * grad(loss, w);
 //   });
 //
-// Gradients are recorded: they exist inside functions given to tessera::compile, and nowhere else (TSR-F049). The whole program,
-// gradients included, is one graph (docs/training.md).
+// Gradients are recorded: they exist inside functions given to tessera::compile, and nowhere else (TSR-F049). The whole
+// program, gradients included, is one graph (docs/training.md).
 #pragma once
 
 #include <concepts>
@@ -24,9 +24,9 @@ namespace tessera {
 
 // The sum over `outputs` of each output's derivative with respect to each of `wanted`, weighted by its seed: one tensor of the
 // same type per wanted tensor, zeros where the outputs do not depend on it. Without seeds every output has one element, and its
-// seed is 1. Wanted tensors may be arguments, parameters, or anything that has been computed since; all of floating-point dtypes.
-// The results are part of the graph, so that gradients of gradients are asked for in the same way.
-// Throws TSR-F049 outside a compiled function, TSR-F050 for undefined tensors and seeds that do not fit the outputs.
+// seed is 1. Wanted tensors may be arguments, parameters, or anything that has been computed since; all of floating-point
+// dtypes. The results are part of the graph, so that gradients of gradients are asked for in the same way. Throws TSR-F049
+// outside a compiled function, TSR-F050 for undefined tensors and seeds that do not fit the outputs.
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& wanted,
                          const std::vector<Tensor>& seeds = {});
 std::vector<Tensor> grad(const Tensor& output, const std::vector<Tensor>& wanted);
@@ -96,8 +96,9 @@ std::pair<Tensor, X> vjp(F&& f, const X& x, const Tensor& cotangent) {
   return {std::move(value), std::move(gradient)};
 }
 
-// What `block` computes is computed again in the backward half instead of being kept: the arguments are kept, and the results like any
-// other value. Works with every partitioner and without one. Gradients are the same bits. Outside a compiled function it calls `block`.
+// What `block` computes is computed again in the backward half instead of being kept: the arguments are kept, and the results
+// like any other value. Works with every partitioner and without one. Gradients are the same bits. Outside a compiled function
+// it calls `block`.
 //
 //   for (Block& b : blocks) x = checkpoint(b, x);
 template <class F, class... Args>
@@ -111,13 +112,14 @@ auto checkpoint(F&& block, Args&&... args) {
   return results;
 }
 
-// What a call of a differentiable function leaves for its backward half: values of the forward half that it reads. Copies share them.
+// What a call of a differentiable function leaves for its backward half: values of the forward half that it reads. Copies share
+// them.
 template <class X>
 class Pullback {
  public:
   Pullback(std::shared_ptr<detail::Saved> saved, X like) : saved_(std::move(saved)), like_(std::move(like)) {}
-  // The gradients for this cotangent of the result, shaped as the first argument. What was kept is released: a second call throws
-  // TSR-A020.
+  // The gradients for this cotangent of the result, shaped as the first argument. What was kept is released: a second call
+  // throws TSR-A020.
   X operator()(const Tensor& cotangent) const { return detail::shaped_as(like_, detail::run_backward(*saved_, {cotangent})); }
 
  private:
@@ -125,8 +127,9 @@ class Pullback {
   X like_;
 };
 
-// differentiable(f)(x, rest...) is the pair of f(x, rest...) and its pullback: a function from a cotangent of the result to the gradient
-// with respect to x, a tensor or a list of tensors. Both halves are compiled; the partitioner decides what is kept in between.
+// differentiable(f)(x, rest...) is the pair of f(x, rest...) and its pullback: a function from a cotangent of the result to the
+// gradient with respect to x, a tensor or a list of tensors. Both halves are compiled; the partitioner decides what is kept in
+// between.
 //
 //   auto layer = differentiable([](const Tensor& x, const Tensor& w) { return F::gelu(x.matmul(w)); });
 //   auto [y, back] = layer(x, w);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scatters: a thread owns all elements that the updates it applies can reach, so that updates come in their order without atomics.
+// Scatters: a thread owns all elements that the updates it applies can reach, so that updates come in their order without
+// atomics.
 #include "node_program.hpp"
 
 namespace tessera::kit {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions along few and long rows, such as the sum of a whole tensor: many blocks share a row. In the first launch each group of
-// 32 threads reduces some chunks of a row as the family's order has them and leaves their results; the next launches reduce those
-// by the same rule, until one is left. So the bits are those of a row that one block reduces.
+// Reductions along few and long rows, such as the sum of a whole tensor: many blocks share a row. In the first launch each
+// group of
+// 32 threads reduces some chunks of a row as the family's order has them and leaves their results; the next launches reduce
+// those by the same rule, until one is left. So the bits are those of a row that one block reduces.
 #include <algorithm>
 
 #include "build.hpp"

@@ -44,11 +44,11 @@ struct SimtCall {
   int64_t blocks = 0;        // never 0
   int64_t threads = 1;       // of a block
   int64_t shared_bytes = 0;  // of a block. Text that declares its shared memory needs none at the launch: see dynamic_shared
-  // Bytes that the launch must give: 0, or all of shared_bytes where those are above 48 KiB. CUDA then wants the function's attribute for
-  // it set: load() may allow every function as much as the device has.
+  // Bytes that the launch must give: 0, or all of shared_bytes where those are above 48 KiB. CUDA then wants the function's
+  // attribute for it set: load() may allow every function as much as the device has.
   int64_t dynamic_shared = 0;
-  // The arguments in their order: pointers to device memory, sizes, and, where `checks`, the address of the fault record and the
-  // site. `arguments` has the address of each, as cuLaunchKernel takes them.
+  // The arguments in their order: pointers to device memory, sizes, and, where `checks`, the address of the fault record and
+  // the site. `arguments` has the address of each, as cuLaunchKernel takes them.
   std::span<void* const> pointers;
   std::span<const int64_t> bytes;  // that lie at each pointer, for targets that watch bounds
   std::span<const int64_t> sizes;
