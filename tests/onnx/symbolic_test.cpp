@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Models with symbolic sizes against the same models with numbers in their place: slices,
-// reshapes and broadcasts at sizes that no compile has seen, sizes of 0 and 1 among them.
+// SPDX-License-Identifier: Apache-2.0
+// Models with symbolic sizes against the same models with numbers in their place: slices, reshapes and broadcasts at sizes that
+// no compile has seen, sizes of 0 and 1 among them.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -88,6 +89,14 @@ struct Model {
     return out;
   }
 
+  // x[n, m] as [1, 1, n, m].
+  std::string unsqueeze(const std::string& x) {
+    const std::string axes = ints({0, 1}), out = fresh();
+    nodes.push_back(node("Unsqueeze", {x.c_str(), axes.c_str()}, {out.c_str()}));
+    return out;
+  }
+
+  int64_t opset = 18;
   // `sizes`: n, m, p, q; none: by name.
   Msg build(const std::string& z, const std::vector<int64_t>& sizes) const {
     const auto info = [&](const char* name, size_t at, const char* a, const char* b) {
@@ -96,7 +105,7 @@ struct Model {
     std::vector<Msg> all = nodes;
     all.push_back(node("Identity", {z.c_str()}, {"z"}));
     return model(graph({std::move(all), initializers, {info("x", 0, "n", "m"), info("y", 2, "p", "q")}, {Msg().s(1, "z")}}),
-                 18);
+                 opset);
   }
 };
 
@@ -195,6 +204,42 @@ TEST_CASE("sizes of two names broadcast when one of them is 1 at run time") {
     const std::string z = ops[k](m);
     CHECK(agree(m, z, sizes) >= 4 * configs().size());
   }
+}
+
+TEST_CASE("a mask of attention has sizes of 1 at run time") {
+  const std::vector<std::vector<int64_t>> sizes = {{3, 2, 3, 3}, {3, 2, 1, 3}, {3, 2, 3, 1}, {3, 2, 1, 1},
+                                                   {1, 4, 1, 1}, {5, 3, 1, 5}, {5, 3, 5, 5}};
+  const std::vector<std::function<std::string(Model&)>> forms = {
+      [](Model& m) {
+        m.opset = 23;
+        const std::string x = m.unsqueeze("x"), out = m.fresh();
+        m.nodes.push_back(node("Attention", {x.c_str(), x.c_str(), x.c_str(), "y"}, {out.c_str()}));
+        return out;
+      },
+      [](Model& m) {
+        const std::string weights = m.fresh();
+        const std::string scores = m.binary("Add", m.binary("MatMul", "x", m.transpose("x")), "y");
+        m.nodes.push_back(node("Softmax", {scores.c_str()}, {weights.c_str()}, {attribute("axis", int64_t{-1})}));
+        return m.binary("MatMul", weights, "x");
+      },
+  };
+  const fs::path path = fs::temp_directory_path() / ("tessera_symbolic_mask_" + std::to_string(getpid()) + ".onnx");
+  for (const char* config : configs())
+    for (size_t k = 0; k < forms.size(); ++k) {
+      Model m;
+      const std::string z = forms[k](m);
+      std::ofstream(path, std::ios::binary) << m.build(z, {}).bytes();
+      const e::Model f(context(config), path.string());
+      for (const std::vector<int64_t>& s : sizes) {
+        INFO(config << ", form " << k << ": n = " << s[0] << ", m = " << s[1] << ", p = " << s[2] << ", q = " << s[3]);
+        const e::Tensor want = compile("eager", m.build(z, s)).run(inputs(s))[0], have = f(inputs(s))[0];
+        REQUIRE(std::equal(have.sizes().begin(), have.sizes().end(), want.sizes().begin(), want.sizes().end()));
+        // Backends add up products in orders of their own.
+        for (int64_t i = 0; i < want.elements(); ++i)
+          CHECK(static_cast<const float*>(have.data())[i] == Approx(static_cast<const float*>(want.data())[i]).epsilon(1e-5));
+      }
+    }
+  fs::remove(path);
 }
 
 TEST_CASE("sizes that do not broadcast are refused by the call") {

@@ -54,7 +54,9 @@ void attention(Op& op) {
   const int64_t left = op.i("left_window_size", -1), right = op.i("right_window_size", -1);
   const double cap = op.f("softcap", 0.0);
   const double scale = op.has_attr("scale") ? op.f("scale") : 0.0;
-  if (mask && mask.size(-1) != S && !(Build::is_number(mask.size(-1)) && mask.size(-1) == 1)) {  // the rest is masked
+  // Keys behind the end of the mask are masked. That holds for a length of 1 too, which is not broadcast: so the operator's
+  // reference implementation does it, and a symbolic length could not be both.
+  if (mask && mask.size(-1) != S) {
     Dims low(mask.sizes().size(), 0), high = low;
     high.back() = b.sub(S, mask.size(-1));
     mask = b.pad(mask, low, high, "constant", b.scalar(mask.dtype() == TSR_BOOL ? 0 : -HUGE_VAL, mask.dtype()));
