@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Writes what launch.cpp runs: CUDA text of kernels of the SIMT family, a manifest of how
-// each is launched, and data with the results that the family's judge computes for small shapes. Needs no device.
+// SPDX-License-Identifier: Apache-2.0
+// Writes what launch.cpp runs: CUDA text of kernels of the SIMT family, a manifest of how each is launched, and data with the
+// results that the family's judge computes for small shapes. Needs no device.
 //
 //   generate FOLDER [--arch sm_90a] [--schedules N] [--only NAME]
 //

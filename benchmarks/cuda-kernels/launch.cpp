@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 Runs the kernels of a folder that generate.cpp and compile.sh made, on a CUDA device:
-// results of small shapes against the family's judge, bit for bit; then times at full size against a copy of as many bytes in
-// the same run. The driver is opened at run time.
+// SPDX-License-Identifier: Apache-2.0
+// Runs the kernels of a folder that generate.cpp and compile.sh made, on a CUDA device: results of small shapes against the
+// family's judge, bit for bit; then times at full size against a copy of as many bytes in the same run. The driver is opened at
+// run time.
 //
 //   launch FOLDER [--repeats N] [--only NAME]
 #include <dlfcn.h>

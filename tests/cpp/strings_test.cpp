@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Strings among the arguments of compiled functions count with all of their bytes; those
-// that go on as C strings are refused with a zero byte.
+// SPDX-License-Identifier: Apache-2.0
+// Strings among the arguments of compiled functions count with all of their bytes; those that go on as C strings are refused
+// with a zero byte.
 #include <catch2/catch.hpp>
 #include <functional>
 #include <map>

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 Every elementwise op on the values that formulas forget: zeros of both signs, infinities,
-// NaN, subnormal and largest numbers, and the ends of integer dtypes. Here a zero has a sign: -0 is not 0. Of several operands
-// every combination is tried. Operands are long enough for whole vectors and a tail.
+// SPDX-License-Identifier: Apache-2.0
+// Every elementwise op on the values that formulas forget: zeros of both signs, infinities, NaN, subnormal and largest numbers,
+// and the ends of integer dtypes. Here a zero has a sign: -0 is not 0. Of several operands every combination is tried. Operands
+// are long enough for whole vectors and a tail.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 If, Loop and Scan as models have them: sizes that only the run can tell, numbers of turns
-// that nothing bounds, random numbers in loops; and random loops against an interpreter of a few lines.
+// SPDX-License-Identifier: Apache-2.0
+// If, Loop and Scan as models have them: sizes that only the run can tell, numbers of turns that nothing bounds, random numbers
+// in loops; and random loops against an interpreter of a few lines.
 #include <cmath>
 #include <cstdint>
 #include <memory>

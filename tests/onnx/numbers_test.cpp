@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 What operators compute on integers, where PyTorch's promotion or a formula in floats
-// would lose digits: against exact arithmetic, on every backend.
+// SPDX-License-Identifier: Apache-2.0
+// What operators compute on integers, where PyTorch's promotion or a formula in floats would lose digits: against exact
+// arithmetic, on every backend.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Resize against the operator's text, its formulas in fractions of integers: every
-// coordinate and nearest mode, random sizes and scales, the same models with symbolic sizes.
+// SPDX-License-Identifier: Apache-2.0
+// Resize against the operator's text, its formulas in fractions of integers: every coordinate and nearest mode, random sizes
+// and scales, the same models with symbolic sizes.
 #include <cmath>
 #include <numeric>
 #include <random>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Which numbers make an idiom that `recognise` knows: what the dtype holds exactly must be
-// exact, what it rounds may be off by a unit in the last place.
+// SPDX-License-Identifier: Apache-2.0
+// Which numbers make an idiom that `recognise` knows: what the dtype holds exactly must be exact, what it rounds may be off by
+// a unit in the last place.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 The text of every class compiles to machine code from descriptions of devices, without a
-// spill in the schedule that the model chooses: CUDA by NVRTC to four architectures, HIP by clang at both sizes of a wave.
-// Where a compiler is missing, one line says so.
+// SPDX-License-Identifier: Apache-2.0
+// The text of every class compiles to machine code from descriptions of devices, without a spill in the schedule that the model
+// chooses: CUDA by NVRTC to four architectures, HIP by clang at both sizes of a wave. Where a compiler is missing, one line
+// says so.
 #include <dlfcn.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Random kernels of all forms through the interpreter of programs at both sizes of a wave:
-// shapes, dtypes, operations and schedules drawn with a fixed seed, sizes symbolic in half of them.
+// SPDX-License-Identifier: Apache-2.0
+// Random kernels of all forms through the interpreter of programs at both sizes of a wave: shapes, dtypes, operations and
+// schedules drawn with a fixed seed, sizes symbolic in half of them.
 #include <catch2/catch.hpp>
 
 #include <random>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 matmul_integer and conv_integer: products of 8-bit integers with exact sums, on the
-// instructions that the machine has for them. Zero points are taken from the sums afterwards:
+// SPDX-License-Identifier: Apache-2.0
+// matmul_integer and conv_integer: products of 8-bit integers with exact sums, on the instructions that the machine has for
+// them. Zero points are taken from the sums afterwards:
 //
 //   sum of (a - za)(b - zb) = sum of a b - za (sum of b) - zb (sum of a) + K za zb
 #pragma once

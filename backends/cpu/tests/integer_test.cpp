@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 The micro-kernels of integer products on every instruction set that this machine has,
-// whichever the backend would choose: exact sums at the ends of the ranges, where sums of 16 bits would saturate.
+// SPDX-License-Identifier: Apache-2.0
+// The micro-kernels of integer products on every instruction set that this machine has, whichever the backend would choose:
+// exact sums at the ends of the ranges, where sums of 16 bits would saturate.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <random>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 com.microsoft: attention in the forms that ONNX Runtime's graph optimiser and its
-// exporters write, as its ContribOperators.md documents them. Heads are [batch, heads, sequence, size].
+// SPDX-License-Identifier: Apache-2.0
+// com.microsoft: attention in the forms that ONNX Runtime's graph optimiser and its exporters write, as its ContribOperators.md
+// documents them. Heads are [batch, heads, sequence, size].
 #include <algorithm>
 #include <cmath>
 

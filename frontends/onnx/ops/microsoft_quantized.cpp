@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 com.microsoft: operators on quantised tensors that ONNX Runtime's quantisation tools and
-// graph optimiser write, as its ContribOperators.md documents them. 8-bit tensors come with a scale and a zero point for all of
-// their elements.
+// SPDX-License-Identifier: Apache-2.0
+// com.microsoft: operators on quantised tensors that ONNX Runtime's quantisation tools and graph optimiser write, as its
+// ContribOperators.md documents them. 8-bit tensors come with a scale and a zero point for all of their elements.
 #include <algorithm>
 
 #include "../window.hpp"

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 Random numbers of a node: the attribute `seed`, or the node's number among those that
-// draw where it has none, is the key, so that every run gives the same numbers; in a loop the counter follows from the turn.
-// They are not those of another runtime.
+// SPDX-License-Identifier: Apache-2.0
+// Random numbers of a node: the attribute `seed`, or the node's number among those that draw where it has none, is the key, so
+// that every run gives the same numbers; in a loop the counter follows from the turn. They are not those of another runtime.
 #pragma once
 
 #include "../op.hpp"

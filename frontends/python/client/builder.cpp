@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 The builder that Context.build hands to a function: a graph by calls. Values are numbers;
-// sizes are numbers too, symbolic ones being those that `symbol` and `dim` return.
+// SPDX-License-Identifier: Apache-2.0
+// The builder that Context.build hands to a function: a graph by calls. Values are numbers; sizes are numbers too, symbolic
+// ones being those that `symbol` and `dim` return.
 #include <deque>
 
 #include "common.hpp"

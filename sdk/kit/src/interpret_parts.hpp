@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: Apache-2.0 What the interpreters of kernels and of programs share: single instructions, and
-// reductions step by step. A value is the bits of its type, zero-extended.
+// SPDX-License-Identifier: Apache-2.0
+// What the interpreters of kernels and of programs share: single instructions, and reductions step by step. A value is the bits
+// of its type, zero-extended.
 #pragma once
 
 #include <functional>

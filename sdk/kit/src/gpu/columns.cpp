@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 A reduction across rows. A block has some columns and one block of rows as the family's
-// order has them: each of its `fan` groups of 32 threads walks a run of rows, the results of runs meet in shared memory, and
-// blocks of rows leave partial results that later launches fold.
+// SPDX-License-Identifier: Apache-2.0
+// A reduction across rows. A block has some columns and one block of rows as the family's order has them: each of its `fan`
+// groups of 32 threads walks a run of rows, the results of runs meet in shared memory, and blocks of rows leave partial results
+// that later launches fold.
 #include <algorithm>
 #include <functional>
 #include <map>

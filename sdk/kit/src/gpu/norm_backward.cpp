@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 The backward pass of a norm in one sweep: a block takes one run of rows
-// (program/order.hpp), computes the gradient of each row from registers, and adds what the rows give to the gradients of weight
-// and bias in registers too. Those sums are partial results across rows, which later launches fold.
+// SPDX-License-Identifier: Apache-2.0
+// The backward pass of a norm in one sweep: a block takes one run of rows (program/order.hpp), computes the gradient of each
+// row from registers, and adds what the rows give to the gradients of weight and bias in registers too. Those sums are partial
+// results across rows, which later launches fold.
 #include <algorithm>
 
 #include "rows.hpp"

@@ -1,7 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0 Kernels without loops. A block has a piece of the two innermost groups of axes; a thread
-// has vectors along the inner one. All loads of a thread are made before its first computation, so that several are in flight.
-// Where something is read along another axis than the inner one, a block reads tiles of it along that axis, puts them into
-// shared memory, and reads them from there along the inner axis.
+// SPDX-License-Identifier: Apache-2.0
+// Kernels without loops. A block has a piece of the two innermost groups of axes; a thread has vectors along the inner one. All
+// loads of a thread are made before its first computation, so that several are in flight. Where something is read along another
+// axis than the inner one, a block reads tiles of it along that axis, puts them into shared memory, and reads them from there
+// along the inner axis.
 #include <algorithm>
 #include <functional>
 #include <map>

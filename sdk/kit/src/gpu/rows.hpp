@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 Reductions along rows and what is computed from them, by a fixed number of threads for
-// each row, in groups of 32 as the family's order has them. Chunks of a row go to the groups by turns; their results meet in
-// registers, or in shared memory behind a barrier.
+// SPDX-License-Identifier: Apache-2.0
+// Reductions along rows and what is computed from them, by a fixed number of threads for each row, in groups of 32 as the
+// family's order has them. Chunks of a row go to the groups by turns; their results meet in registers, or in shared memory
+// behind a barrier.
 #pragma once
 
 #include <map>

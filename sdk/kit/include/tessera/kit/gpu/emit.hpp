@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 Text of programs for devices of the SIMT family: C++ that includes nothing. The kernels'
-// text is one for all of them; what a device calls things is a prelude of a page, a closed list of functions that the text
-// uses. Compile without contraction (NVRTC: --fmad=false; clang: -ffp-contract=off) and without fast-math; nothing else changes
-// the bits.
+// SPDX-License-Identifier: Apache-2.0
+// Text of programs for devices of the SIMT family: C++ that includes nothing. The kernels' text is one for all of them; what a
+// device calls things is a prelude of a page, a closed list of functions that the text uses. Compile without contraction
+// (NVRTC: --fmad=false; clang: -ffp-contract=off) and without fast-math; nothing else changes the bits.
 //
 // extern "C" KERNEL(threads) void NAME(const u16* x, float* y, i64 s0)        one function for each launch, NAME_0, NAME_1, ..
 // where there are several

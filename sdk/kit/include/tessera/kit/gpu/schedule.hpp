@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 From what a kernel computes to a program of the SIMT family. The numbers of a schedule
-// come from an analytic model of the device, or from a search around it; the order of reductions is the family's
-// (program/order.hpp), so no schedule changes a bit.
+// SPDX-License-Identifier: Apache-2.0
+// From what a kernel computes to a program of the SIMT family. The numbers of a schedule come from an analytic model of the
+// device, or from a search around it; the order of reductions is the family's (program/order.hpp), so no schedule changes a
+// bit.
 #pragma once
 
 #include <cstdint>

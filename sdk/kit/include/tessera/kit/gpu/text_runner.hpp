@@ -1,9 +1,10 @@
-// SPDX-License-Identifier: Apache-2.0 Runs text of the sim dialect on the host: each thread of a block is a fiber, fibers run
-// in a seeded order until they wait for each other, and blocks come in a seeded order too. It judges the text as the
-// interpreter judges the program: barriers and shuffles that not all threads come to, two threads that touch one element of
-// shared memory without a barrier between, shared memory that is read before it is written, and accesses outside of it are
-// errors that name the line of the text. So are, where the launch says how long its arguments are, accesses outside of an
-// argument, and two threads, of one block or of two, that touch one element of an argument that the kernel writes.
+// SPDX-License-Identifier: Apache-2.0
+// Runs text of the sim dialect on the host: each thread of a block is a fiber, fibers run in a seeded order until they wait for
+// each other, and blocks come in a seeded order too. It judges the text as the interpreter judges the program: barriers and
+// shuffles that not all threads come to, two threads that touch one element of shared memory without a barrier between, shared
+// memory that is read before it is written, and accesses outside of it are errors that name the line of the text. So are, where
+// the launch says how long its arguments are, accesses outside of an argument, and two threads, of one block or of two, that
+// touch one element of an argument that the kernel writes.
 //
 // Not modelled: reordering of memory accesses, registers, timing.
 #pragma once

@@ -1,7 +1,8 @@
-// SPDX-License-Identifier: Apache-2.0 The order in which the SIMT family reduces: a function of the number of elements, their
-// dtype and the direction alone, chosen so that any number of threads, warps and blocks can share the work without a change of
-// bits. `combine(a, b)` has the earlier operand on the left, and `identity` is the value that every running value starts from
-// and that stands for elements beyond the end.
+// SPDX-License-Identifier: Apache-2.0
+// The order in which the SIMT family reduces: a function of the number of elements, their dtype and the direction alone, chosen
+// so that any number of threads, warps and blocks can share the work without a change of bits. `combine(a, b)` has the earlier
+// operand on the left, and `identity` is the value that every running value starts from and that stands for elements beyond the
+// end.
 //
 // Along rows (the last dimension is reduced): elements come in vectors of 8 and rows of 32 vectors. A chunk is `steps` such
 // rows; in it thread t of 32 takes vector t of each row in turn. A vector is combined by halves (element j with j + 4, then 2,

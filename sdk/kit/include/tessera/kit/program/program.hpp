@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: Apache-2.0 A scheduled kernel as data: which thread of which block computes what, where values lie,
-// and where threads wait for each other. A kernel (ir.hpp) says what is computed; a schedule turns it into a Program; an
-// emitter turns that into text, and an interpreter runs it as it stands.
+// SPDX-License-Identifier: Apache-2.0
+// A scheduled kernel as data: which thread of which block computes what, where values lie, and where threads wait for each
+// other. A kernel (ir.hpp) says what is computed; a schedule turns it into a Program; an emitter turns that into text, and an
+// interpreter runs it as it stands.
 //
 //   program @row_sum(%x: in bf16[512 * s0], %y: out f32[s0]) symbols(s0 >= 0) wave 32 {
 //     launch {
