@@ -6,14 +6,14 @@
 
 #include "api/api.hpp"
 #include "cache/cache.hpp"
-#include "compile/cached.hpp"
-#include "compile/executable.hpp"
-#include "dispatch/eager.hpp"
+#include "eager/eager.hpp"
+#include "graph_cache/cached.hpp"
 #include "ir/graph.hpp"
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
 #include "log/log.hpp"
 #include "plugin/sha256.hpp"
+#include "run/executable.hpp"
 #include "support.hpp"
 #include "support/error.hpp"
 

@@ -16,14 +16,14 @@
 #include "cache/cache.hpp"
 #include "cache/constant_digests.hpp"
 #include "cache/digest.hpp"
-#include "compile/cached.hpp"
-#include "compile/executable.hpp"
+#include "graph_cache/cached.hpp"
 #include "ir/dense.hpp"
 #include "ir/graph.hpp"
 #include "ir/parser.hpp"
 #include "log/log.hpp"
+#include "memory/tensor.hpp"
 #include "plugin/sha256.hpp"
-#include "runtime/tensor.hpp"
+#include "run/executable.hpp"
 #include "support.hpp"
 
 using namespace tessera::core;

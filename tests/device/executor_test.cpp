@@ -5,8 +5,8 @@
 
 #include "ir/graph_api.hpp"
 #include "log/log.hpp"
+#include "memory/device.hpp"
 #include "plugin/plugin_host.hpp"
-#include "runtime/device.hpp"
 #include "support.hpp"
 
 namespace executor_test {

@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-#include "runtime/device.hpp"
+#include "memory/device.hpp"
 #include "support.hpp"
 #include "support/error.hpp"
 

@@ -2,7 +2,7 @@
 // Graphs that name no device, on the one that the config names; times of steps, faults without delay, and limits of pools.
 #include <catch2/catch.hpp>
 
-#include "runtime/device.hpp"
+#include "memory/device.hpp"
 #include "support.hpp"
 
 namespace placement_test {

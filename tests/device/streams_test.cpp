@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "runtime/stream.hpp"
+#include "memory/stream.hpp"
 #include "support.hpp"
 
 namespace streams_test {

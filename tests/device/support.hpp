@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "embed_tensors.hpp"
-#include "runtime/device.hpp"
-#include "runtime/stream.hpp"
+#include "memory/device.hpp"
+#include "memory/stream.hpp"
 #include "tessera/embed.hpp"
 
 namespace tessera::test {

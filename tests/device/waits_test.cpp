@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "runtime/buffer.hpp"
+#include "memory/buffer.hpp"
 #include "support.hpp"
 
 namespace waits_test {

@@ -8,10 +8,14 @@ cd "$1"
 layers='support log
 config plugin
 trace cache ir
-context pass autograd
-compile runtime
+context pass
+memory autograd
+plan
+run
+compile
+graph_cache
 capture
-dispatch
+dispatch eager
 api'
 
 bad=0

@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "api/api.hpp"
-#include "compile/cached.hpp"
-#include "compile/executable.hpp"
-#include "compile/plan.hpp"
+#include "graph_cache/cached.hpp"
 #include "ir/dense.hpp"
 #include "ir/graph.hpp"
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
+#include "memory/tensor.hpp"
+#include "plan/plan.hpp"
 #include "random_run.hpp"
-#include "runtime/tensor.hpp"
+#include "run/executable.hpp"
 
 using namespace tessera;
 using namespace tessera::core;

@@ -8,7 +8,7 @@
 #include "../support/test_opset.hpp"
 #include "cache/cache.hpp"
 #include "cache/entry.hpp"
-#include "compile/cached.hpp"
+#include "graph_cache/cached.hpp"
 #include "ir/graph.hpp"
 
 using namespace tessera::core;

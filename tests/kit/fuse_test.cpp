@@ -11,7 +11,6 @@
 
 #include "api/api.hpp"
 #include "compile/driver.hpp"
-#include "compile/executable.hpp"
 #include "compile/services.hpp"
 #include "context/context.hpp"
 #include "golden.hpp"
@@ -22,6 +21,7 @@
 #include "pass/pipeline.hpp"
 #include "random_graph.hpp"
 #include "random_run.hpp"
+#include "run/executable.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/kit/interpret.hpp"

@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "api/api.hpp"
-#include "compile/cached.hpp"
-#include "compile/executable.hpp"
-#include "compile/pair.hpp"
+#include "graph_cache/cached.hpp"
 #include "ir/graph.hpp"
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
 #include "log/log.hpp"
+#include "memory/device.hpp"
+#include "memory/tensor.hpp"
 #include "random_run.hpp"
-#include "runtime/device.hpp"
-#include "runtime/tensor.hpp"
+#include "run/executable.hpp"
+#include "run/saved_values.hpp"
 #include "support/error.hpp"
 
 using namespace tessera;

@@ -10,11 +10,11 @@
 
 #include "api/api.hpp"
 #include "compile/driver.hpp"
-#include "compile/executable.hpp"
 #include "compile/services.hpp"
 #include "ir/printer.hpp"
 #include "pass/pipeline.hpp"
 #include "places.hpp"
+#include "run/executable.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 

@@ -9,8 +9,8 @@
 
 #include "context/context.hpp"
 #include "ir/graph.hpp"
+#include "memory/tensor.hpp"
 #include "pass/pass_manager.hpp"
-#include "runtime/tensor.hpp"
 
 namespace tessera::test {
 

@@ -15,14 +15,14 @@
 #include <vector>
 
 #include "compile/driver.hpp"
-#include "compile/executable.hpp"
 #include "ir/graph.hpp"
 #include "ir/graph_api.hpp"
 #include "ir/parser.hpp"
 #include "ir/records.hpp"
+#include "memory/tensor.hpp"
 #include "opset.hpp"
 #include "plugin/plugin_host.hpp"
-#include "runtime/tensor.hpp"
+#include "run/executable.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/plugin.hpp"

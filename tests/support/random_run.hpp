@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "compile/executable.hpp"
 #include "context/context.hpp"
 #include "ir/graph.hpp"
-#include "runtime/tensor.hpp"
+#include "memory/tensor.hpp"
+#include "run/executable.hpp"
 
 namespace tessera::test {
 

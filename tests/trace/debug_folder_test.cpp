@@ -12,14 +12,14 @@
 #include <thread>
 
 #include "api/api.hpp"
-#include "compile/cached.hpp"
-#include "compile/executable.hpp"
 #include "golden.hpp"
+#include "graph_cache/cached.hpp"
 #include "ir/graph.hpp"
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
 #include "log/log.hpp"
 #include "places.hpp"
+#include "run/executable.hpp"
 
 using namespace tessera::core;
 using namespace tessera::test;

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/copy.hpp"
-#include "runtime/pool.hpp"
-#include "runtime/tensor.hpp"
+#include "memory/copy.hpp"
+#include "memory/pool.hpp"
+#include "memory/tensor.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 

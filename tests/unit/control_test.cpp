@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "fake_backend.hpp"
-#include "runtime/parallel.hpp"
+#include "memory/parallel.hpp"
 
 namespace control_test {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "runtime/dlpack.hpp"
+#include "memory/dlpack.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 

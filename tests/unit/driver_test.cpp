@@ -15,7 +15,7 @@
 #include "ir/body.hpp"
 #include "ir/printer.hpp"
 #include "log/log.hpp"
-#include "runtime/device.hpp"
+#include "memory/device.hpp"
 
 namespace driver_test {
 

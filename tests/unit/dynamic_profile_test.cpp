@@ -6,7 +6,7 @@
 #include "dispatch/input_policy.hpp"
 #include "fake_backend.hpp"
 #include "host_support.hpp"
-#include "runtime/tensor.hpp"
+#include "memory/tensor.hpp"
 #include "support/error.hpp"
 
 namespace dynamic_profile_test {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "runtime/run_state.hpp"
+#include "run/run_state.hpp"
 #include "tessera/embed.hpp"
 
 namespace embed_build_test {

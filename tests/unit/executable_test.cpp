@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "compile/layout.hpp"
 #include "fake_backend.hpp"
-#include "runtime/run_state.hpp"
+#include "plan/layout.hpp"
+#include "run/run_state.hpp"
 
 namespace executable_test {
 

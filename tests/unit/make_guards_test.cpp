@@ -6,7 +6,7 @@
 #include "dispatch/make_guards.hpp"
 #include "ir/graph.hpp"
 #include "ir/parser.hpp"
-#include "runtime/tensor.hpp"
+#include "memory/tensor.hpp"
 #include "support/error.hpp"
 #include "test_opset.hpp"
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/parallel.hpp"
+#include "memory/parallel.hpp"
 
 namespace parallel_test {
 

@@ -3,12 +3,12 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "compile/arena.hpp"
-#include "compile/layout.hpp"
 #include "compile/services.hpp"
-#include "compile/size_program.hpp"
 #include "fake_backend.hpp"
 #include "ir/sizes.hpp"
+#include "plan/arena.hpp"
+#include "plan/layout.hpp"
+#include "plan/size_program.hpp"
 
 namespace planner_test {
 

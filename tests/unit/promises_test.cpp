@@ -4,11 +4,11 @@
 
 #include "compile/assign.hpp"
 #include "compile/driver.hpp"
-#include "compile/executable.hpp"
-#include "compile/options.hpp"
 #include "compile/services.hpp"
 #include "fake_backend.hpp"
 #include "log/log.hpp"
+#include "plan/compile_options.hpp"
+#include "run/executable.hpp"
 
 namespace promises_test {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/block_pool.hpp"
+#include "memory/block_pool.hpp"
 
 namespace type_ids_test {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/api.hpp"
-#include "compile/pair.hpp"
 #include "dispatch/callable.hpp"
-#include "dispatch/eager.hpp"
 #include "dispatch/global_state.hpp"
 #include "dispatch/marks.hpp"
 #include "dispatch/model_source.hpp"
 #include "dispatch/stance.hpp"
+#include "eager/eager.hpp"
 #include "ir/graph.hpp"
+#include "run/saved_values.hpp"
 
 namespace tessera::core::api {
 

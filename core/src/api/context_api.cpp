@@ -6,9 +6,9 @@
 
 #include "api/api.hpp"
 #include "api/op_list.hpp"
-#include "dispatch/eager.hpp"
-#include "runtime/device.hpp"
-#include "runtime/stream_pool.hpp"
+#include "eager/eager.hpp"
+#include "memory/device.hpp"
+#include "memory/stream_pool.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core::api {

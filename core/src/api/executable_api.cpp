@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "api/api.hpp"
-#include "compile/cached.hpp"
 #include "compile/driver.hpp"
-#include "compile/executable.hpp"
 #include "compile/partition.hpp"
+#include "graph_cache/cached.hpp"
 #include "ir/graph.hpp"
+#include "run/executable.hpp"
 #include "trace/diagram.hpp"
 #include "trace/trace.hpp"
 #include "trace/trace_graph.hpp"

@@ -8,9 +8,9 @@
 #include "ir/parser.hpp"
 #include "ir/printer.hpp"
 #include "ir/verifier.hpp"
+#include "memory/tensor.hpp"
 #include "pass/pass_manager.hpp"
 #include "pass/pipeline.hpp"
-#include "runtime/tensor.hpp"
 #include "trace/trace.hpp"
 #include "trace/trace_graph.hpp"
 

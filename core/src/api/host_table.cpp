@@ -8,9 +8,9 @@
 #include "ir/graph_api.hpp"
 #include "ir/host_functions.hpp"
 #include "log/log.hpp"
+#include "memory/device.hpp"
+#include "memory/parallel.hpp"
 #include "plugin/plugin_host.hpp"
-#include "runtime/device.hpp"
-#include "runtime/parallel.hpp"
 
 namespace tessera::core {
 

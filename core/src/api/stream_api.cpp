@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "api/api.hpp"
-#include "compile/executable.hpp"
-#include "runtime/run_context.hpp"
-#include "runtime/stream.hpp"
+#include "memory/stream.hpp"
+#include "run/executable.hpp"
+#include "run/run_context.hpp"
 
 namespace tessera::core::api {
 

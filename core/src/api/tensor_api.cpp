@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/api.hpp"
-#include "runtime/dlpack.hpp"
-#include "runtime/tensor.hpp"
+#include "memory/dlpack.hpp"
+#include "memory/tensor.hpp"
 
 namespace tessera::core::api {
 

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "plan/assignment.hpp"
 #include "tessera/abi.h"
 
 namespace tessera::core {
@@ -12,12 +13,6 @@ class Error;
 class Graph;
 struct CompileOptions;
 struct Factory;
-
-struct Assignment {
-  enum Kind : unsigned char { kNone, kBackend, kHost, kView, kControl, kConstant, kTransfer };
-  Kind kind = kNone;
-  const Factory* backend = nullptr;  // kBackend
-};
 
 // One entry per node id. In program order, nested regions of control ops included, each node goes to
 //  0. the backend it names, when it is a fused group that this backend claims; else its nodes take its place;
@@ -39,9 +34,5 @@ bool is_unassignable(const Error& error);  // TSR-R020, TSR-R027
 
 // Whether assign_backends() would find somebody for this node of the body. Looks at the node as it stands, transaction or not.
 bool assignable(Graph& graph, tsr_id node, const CompileOptions& options);
-
-// Sizes to plan with before any are known: hints, else the smallest value of the range, at least 2.
-std::vector<int64_t> hint_values(const Graph& graph);
-int64_t hint_size(const Graph& graph, tsr_dim d, const std::vector<int64_t>& hints);
 
 }  // namespace tessera::core

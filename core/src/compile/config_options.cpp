@@ -5,8 +5,8 @@
 #include "compile/partition.hpp"
 #include "context/context.hpp"
 #include "log/log.hpp"
+#include "memory/device.hpp"
 #include "plugin/plugin_host.hpp"
-#include "runtime/device.hpp"
 
 namespace tessera::core {
 

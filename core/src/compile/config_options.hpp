@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "compile/options.hpp"
+#include "plan/compile_options.hpp"
 
 namespace tessera::core {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "compile/assign.hpp"
-#include "compile/options.hpp"
 #include "context/context.hpp"
 #include "ir/graph_services.hpp"
 #include "pass/pass_manager.hpp"
+#include "plan/compile_options.hpp"
 
 namespace tessera::core {
 

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "compile/assign.hpp"
-#include "compile/layout.hpp"
-#include "compile/plan.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
+#include "plan/layout.hpp"
+#include "plan/plan.hpp"
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"

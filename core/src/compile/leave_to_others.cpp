@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "compile/options.hpp"
-#include "compile/plan_kernels.hpp"
 #include "ir/graph.hpp"
 #include "log/log.hpp"
+#include "plan/compile_options.hpp"
+#include "plan/plan_kernels.hpp"
 
 namespace tessera::core {
 

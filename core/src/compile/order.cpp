@@ -6,7 +6,7 @@
 #include "compile/place.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
-#include "runtime/device.hpp"
+#include "memory/device.hpp"
 
 namespace tessera::core {
 

@@ -8,7 +8,7 @@
 
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
-#include "runtime/device.hpp"
+#include "memory/device.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {

@@ -5,11 +5,11 @@
 #include <cstring>
 
 #include "compile/driver.hpp"
-#include "compile/executable.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
 #include "log/log.hpp"
 #include "plugin/plugin_host.hpp"
+#include "run/executable.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 #include "trace/trace.hpp"

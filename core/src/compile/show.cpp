@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compile/show.hpp"
 
-#include "compile/executable.hpp"
-#include "compile/placements.hpp"
 #include "ir/graph.hpp"
+#include "plan/placements.hpp"
+#include "run/executable.hpp"
 #include "trace/debug_folder.hpp"
 #include "trace/trace.hpp"
 #include "trace/trace_graph.hpp"

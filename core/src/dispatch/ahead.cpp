@@ -7,7 +7,6 @@
 #include <optional>
 #include <thread>
 
-#include "compile/executable.hpp"
 #include "context/context.hpp"
 #include "dispatch/callable_capture.hpp"
 #include "dispatch/capturing.hpp"
@@ -15,7 +14,8 @@
 #include "dispatch/make_guards.hpp"
 #include "dispatch/path_capture.hpp"
 #include "ir/equality.hpp"
-#include "runtime/parallel.hpp"
+#include "memory/parallel.hpp"
+#include "run/executable.hpp"
 #include "support/clock.hpp"
 #include "support/error.hpp"
 #include "support/jobs.hpp"

@@ -7,12 +7,12 @@
 #include <mutex>
 
 #include "compile/config_options.hpp"
-#include "compile/pair.hpp"
 #include "context/context.hpp"
 #include "dispatch/model_source.hpp"
 #include "dispatch/path_capture.hpp"
 #include "dispatch/stance.hpp"
 #include "log/log.hpp"
+#include "run/saved_values.hpp"
 #include "support/error.hpp"
 #include "support/required.hpp"
 

@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "compile/options.hpp"
 #include "config/config.hpp"
 #include "dispatch/capture_lock.hpp"
 #include "dispatch/entry_table.hpp"
@@ -20,6 +19,7 @@
 #include "dispatch/input_policy.hpp"
 #include "dispatch/profile_store.hpp"
 #include "dispatch/recompile_rules.hpp"
+#include "plan/compile_options.hpp"
 #include "tessera/embed.h"
 
 namespace tessera::core {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <map>
 
-#include "compile/cached.hpp"
 #include "compile/driver.hpp"
 #include "compile/services.hpp"
 #include "context/context.hpp"
@@ -15,6 +14,7 @@
 #include "dispatch/model_source.hpp"
 #include "dispatch/node_check.hpp"
 #include "dispatch/path_capture.hpp"
+#include "graph_cache/cached.hpp"
 #include "ir/graph.hpp"
 #include "pass/pass_manager.hpp"
 #include "support/clock.hpp"

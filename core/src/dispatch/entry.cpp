@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string>
 
-#include "compile/plan.hpp"
 #include "dispatch/scalar_inputs.hpp"
+#include "plan/plan.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {

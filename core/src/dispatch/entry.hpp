@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "compile/executable.hpp"
 #include "dispatch/frame.hpp"
 #include "dispatch/guards.hpp"
-#include "runtime/block_pool.hpp"
+#include "memory/block_pool.hpp"
+#include "run/executable.hpp"
 
 namespace tessera::core {
 

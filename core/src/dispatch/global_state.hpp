@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "runtime/pool.hpp"
+#include "memory/pool.hpp"
 
 namespace tessera::core {
 

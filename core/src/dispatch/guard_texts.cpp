@@ -9,8 +9,8 @@
 #include "dispatch/guards.hpp"
 #include "dispatch/import_model.hpp"
 #include "dispatch/marks.hpp"
-#include "runtime/device.hpp"
-#include "runtime/tensor.hpp"
+#include "memory/device.hpp"
+#include "memory/tensor.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 

@@ -10,9 +10,9 @@
 #include "dispatch/marks.hpp"
 #include "dispatch/plain_call.hpp"
 #include "dispatch/type_ids.hpp"
-#include "runtime/copy.hpp"
-#include "runtime/device.hpp"
-#include "runtime/tensor.hpp"
+#include "memory/copy.hpp"
+#include "memory/device.hpp"
+#include "memory/tensor.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 

@@ -20,7 +20,7 @@
 #include "ir/import_call.hpp"
 #include "ir/verifier.hpp"
 #include "log/log.hpp"
-#include "runtime/tensor.hpp"
+#include "memory/tensor.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 

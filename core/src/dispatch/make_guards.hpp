@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "capture/recorder.hpp"
-#include "compile/input_facts.hpp"
 #include "dispatch/guards.hpp"
 #include "dispatch/input_policy.hpp"
+#include "plan/input_facts.hpp"
 
 namespace tessera::core {
 

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "compile/executable.hpp"
 #include "context/context.hpp"
 #include "dispatch/callable_capture.hpp"
 #include "dispatch/capturing.hpp"
@@ -13,6 +12,7 @@
 #include "dispatch/path_capture.hpp"
 #include "dispatch/stance.hpp"
 #include "log/log.hpp"
+#include "run/executable.hpp"
 #include "support/error.hpp"
 #include "trace/trace.hpp"
 

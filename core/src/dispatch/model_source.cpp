@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <utility>
 
-#include "compile/executable.hpp"
-#include "compile/plan.hpp"
 #include "context/context.hpp"
 #include "dispatch/callable_capture.hpp"
 #include "ir/graph.hpp"
-#include "runtime/tensor.hpp"
+#include "memory/tensor.hpp"
+#include "plan/plan.hpp"
+#include "run/executable.hpp"
 #include "support/error.hpp"
 
 namespace tessera::core {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "capture/recorder.hpp"
-#include "compile/options.hpp"
+#include "plan/compile_options.hpp"
 
 namespace tessera::core {
 

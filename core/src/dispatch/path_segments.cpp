@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "compile/executable.hpp"
 #include "context/context.hpp"
 #include "dispatch/events.hpp"
 #include "dispatch/guard_filter.hpp"
@@ -11,6 +10,7 @@
 #include "dispatch/path_values.hpp"
 #include "ir/equality.hpp"
 #include "ir/records.hpp"
+#include "run/executable.hpp"
 #include "support/clock.hpp"
 #include "support/error.hpp"
 #include "trace/trace.hpp"

@@ -12,8 +12,8 @@
 
 #include "dispatch/global_state.hpp"
 #include "dispatch/type_ids.hpp"
-#include "runtime/fast_call.hpp"
-#include "runtime/tensor.hpp"
+#include "memory/tensor.hpp"
+#include "run/fast_call.hpp"
 #include "tessera/embed.h"
 
 namespace tessera::core {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "runtime/tensor.hpp"
+#include "memory/tensor.hpp"
 
 namespace tessera::core {
 

@@ -17,7 +17,7 @@
 #include "dispatch/entry_table.hpp"
 #include "dispatch/frame.hpp"
 #include "dispatch/words.hpp"
-#include "runtime/tensor.hpp"
+#include "memory/tensor.hpp"
 
 namespace tessera::core {
 

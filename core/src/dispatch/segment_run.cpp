@@ -3,10 +3,10 @@
 #include <bit>
 #include <cstring>
 
-#include "compile/executable.hpp"
 #include "dispatch/callable.hpp"
 #include "dispatch/scalar_inputs.hpp"
 #include "dispatch/segment.hpp"
+#include "run/executable.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 

@@ -3,11 +3,11 @@
 #include <mutex>
 #include <utility>
 
-#include "compile/executable.hpp"
 #include "dispatch/callable_capture.hpp"
 #include "dispatch/capturing.hpp"
 #include "dispatch/events.hpp"
 #include "dispatch/path_capture.hpp"
+#include "run/executable.hpp"
 #include "support/error.hpp"
 #include "trace/trace.hpp"
 
