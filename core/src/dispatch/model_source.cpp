@@ -78,7 +78,7 @@ void check_model_call(const Plan& plan, const tsr_arg* args, const std::vector<u
   std::vector<const tsr_tensor*> descs;
   for (const uint32_t i : inputs) descs.push_back(&args[i].tensor->desc);
   std::vector<int64_t> dims(std::max<size_t>(1, plan.program.num_slots()), 0);
-  Plan::Args call{};
+  CallArgs call{};
   call.inputs = descs.data();
   plan.bind(call, dims.data());
 }

@@ -5,10 +5,26 @@
 
 #include "ir/graph.hpp"
 #include "memory/device.hpp"
+#include "plan/device_constants.hpp"
 #include "plan/layout.hpp"
 #include "plugin/plugin_host.hpp"
 
 namespace tessera::core {
+
+Plan::~Plan() {
+  primary.reset();  // what an executor has made of it goes before the kernels
+  for (const auto& s : steps) {
+    if (s->kernel.destroy) s->kernel.destroy(s->kernel.self);
+    if (s->site != 0) unregister_site(s->site);
+    if (s->kernel.held_bytes > 0) core::device(s->device).count_freed(s->kernel.held_bytes);
+  }
+  const bool placed = !placed_forms.empty() ||
+                      std::any_of(constants.begin(), constants.end(), [](const Constant& c) { return c.device != kCpu; });
+  constants.clear();
+  placed_forms.clear();
+  if (placed) drop_unused_constants();
+  if (form_bytes > 0) core::device(kCpu).count_freed(form_bytes);
+}
 
 tsr_step step_row(const Plan& plan, const Step& s, int64_t workspace_bytes) {
   tsr_step row{};

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of one region: a table of steps over tensor slots, independent of the sizes of a call. layout.hpp places the slots
-// in memory for given sizes; run/run.cpp executes the result.
+// in memory for given sizes; run/plan_runner.hpp executes the result.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,7 +28,6 @@ struct StepTable;
 struct CompileOptions;
 struct Factory;
 struct OpRecord;
-struct RunState;
 struct RunContext;
 struct SectionLayout;
 
@@ -127,7 +124,19 @@ struct InputSpec {
   bool read = true;  // by the graph
 };
 
-// Immutable after build(); run() may be called from many threads.
+// What a call of a plan brings.
+struct CallArgs {
+  const tsr_tensor* const* inputs;      // checked against the types; one per input
+  Tensor* const* handles = nullptr;     // the same as handles: needed to give donated memory away
+  const int64_t* outer_dims = nullptr;  // values of the symbols that are known already
+  bool guarded = false;                 // inputs that the graph does not read may be anything: guards leave them out
+  bool trusted = false;                 // guards have checked dtypes, ranks, sizes, strides and devices
+  void* const* places = nullptr;        // run_into(): memory of the results
+  const tsr_raw_call* raw = nullptr;    // run_raw(): who gives the memory of the results
+  const RunContext* context = nullptr;  // null: the thread's current streams, and memory of the pool
+};
+
+// Immutable after build(). PlanRunner runs it.
 class Plan {
  public:
   int threads = 0;
@@ -163,6 +172,7 @@ class Plan {
   bool sync_faults = false;  // wait for every step on a device, and throw what it has found
   bool nested = false;
   bool gets_sizes = false;            // of the plan around it, as values of symbols
+  std::vector<int64_t> bounds;        // of all sizes, for layouts that an executor shares between calls; empty: there are none
   const Factory* executor = nullptr;  // that every layout is offered to (executor_layout.hpp); null: all run step by step
   // Of this plan alone; with_nested() adds those of its control steps.
   double pack_seconds = 0;   // spent on moving and rearranging constants
@@ -205,44 +215,15 @@ class Plan {
   // The layout for dense, aligned inputs when the plan is static; null otherwise.
   std::shared_ptr<const SectionLayout> primary;
 
-  // ---- running (run/run.cpp)
-  struct Args {
-    const tsr_tensor* const* inputs;      // checked against the types; one per input
-    Tensor* const* handles = nullptr;     // the same as handles: needed to give donated memory away
-    const int64_t* outer_dims = nullptr;  // values of the symbols that are known already
-    bool guarded = false;                 // inputs that the graph does not read may be anything: guards leave them out
-    bool trusted = false;                 // guards have checked dtypes, ranks, sizes, strides and devices
-    void* const* places = nullptr;        // run_into(): memory of the results
-    const tsr_raw_call* raw = nullptr;    // run_raw(): who gives the memory of the results
-    const RunContext* context = nullptr;  // null: the thread's current streams, and memory of the pool
-  };
-  void run(const Args& args, TensorRef* outputs) const;
-  // Writes result j, dense, to args.places[j], which is aligned to kAlignment and overlaps no input. The plan runs on the host
-  // alone.
-  void run_into(const Args& args) const;
-  // Writes result j, dense, to memory that args.raw gives for it.
-  void run_raw(const Args& args) const;
   // Checks count, dtype, rank, sizes, strides, device; throws TSR-T02x. Sets dims of the symbols that inputs determine.
-  void bind(const Args& args, int64_t* dims) const;
+  void bind(const CallArgs& args, int64_t* dims) const;
+  // What the sizes that are known from `section` on have to keep among them. Throws TSR-T026.
+  void check_relations(uint32_t section, const int64_t* dims) const;
+  std::string describe_input(uint32_t i) const;  // for messages
 
  private:
   explicit Plan(const Graph& graph);
   friend class PlanBuilder;
-  friend struct RunState;
-  RunState* acquire() const;
-  void release(RunState*) const noexcept;
-  // finish(state, j, slot, its place) for every output j, before the state is given back.
-  template <class Finish>
-  void run_with_state(const Args& args, Finish&& finish) const;
-  void begin_streams(RunState& state, const Args& args) const;
-  void end_streams(RunState& state, const Args& args) const noexcept;
-  Buffer* allocate(const RunState& state, tsr_device d, int64_t bytes) const;
-  void run_sections(RunState& state, const Args& args) const;
-  bool run_executor(RunState& state, const SectionLayout& layout) const;
-  void take_arenas(RunState& state, const SectionLayout& layout, bool of_executor) const;
-  const std::shared_ptr<const SectionLayout>& layout_for(RunState& state, uint32_t section, bool regular) const;
-  std::shared_ptr<const SectionLayout> layout_for_executor(const RunState& state) const;
-  bool describe_inputs(RunState& state, const Args& args) const;
 
   std::vector<DimRef> expected_;  // by facts.dims, of those that are kCheck
   struct Relation {
@@ -252,25 +233,6 @@ class Plan {
     std::string text, why;
   };
   std::vector<Relation> relations_;
-  void check_relations(uint32_t section, const int64_t* dims) const;
-
-  // What its runs have queued: kernels stay until that has passed.
-  mutable std::mutex used_mutex_;
-  mutable std::vector<StreamPoint> used_;
-
-  static constexpr size_t kIdleStates = 16;
-  mutable std::atomic<RunState*> idle_states_[kIdleStates] = {};
-  mutable std::mutex layouts_mutex_;
-  struct KeptLayout {
-    std::shared_ptr<const SectionLayout> layout;
-    uint64_t used = 0;  // when it was last looked up, by layout_lookups_
-  };
-  static constexpr size_t kKeptLayouts = 64;
-  mutable std::map<std::vector<int64_t>, KeptLayout> layouts_;
-  std::vector<int64_t> bounds_;  // of all sizes, for layouts that an executor shares between calls; empty: there are none
-  mutable std::map<std::vector<int64_t>, std::shared_ptr<const ExecutorLayout>>
-      shared_executors_;  // by what such layouts are alike in
-  mutable uint64_t layout_lookups_ = 0;
 };
 
 // The step table of the graph's body, and inside of it those of regions; without kernels.

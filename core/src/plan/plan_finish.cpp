@@ -58,7 +58,7 @@ void Plan::choose_executor(const CompileOptions& options) {
     why = "no step runs on '" + kind + "'";
   if (why.empty()) {
     executor = options.executor;
-    if (!is_static && (table.capabilities & TSR_EXECUTOR_BOUNDS)) bounds_ = program.upper_bounds();
+    if (!is_static && (table.capabilities & TSR_EXECUTOR_BOUNDS)) bounds = program.upper_bounds();
   }
   if (!why.empty() && log_enabled(Artifact::kPerfHints))
     log_write(Artifact::kPerfHints, "executor '" + options.executor->name + "' does not run graph '" +

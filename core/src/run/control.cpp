@@ -9,6 +9,7 @@
 #include "ir/records.hpp"
 #include "memory/copy.hpp"
 #include "memory/parallel.hpp"
+#include "run/plan_runner.hpp"
 #include "run/run_state.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
@@ -27,13 +28,14 @@ bool read_bool(const RunState& state, const tsr_tensor& t) {
   return value != 0;
 }
 
-std::vector<TensorRef> run_region(const Plan& plan, const RunState& state, const std::vector<const tsr_tensor*>& inputs) {
-  std::vector<TensorRef> out(plan.output_slots.size());
-  Plan::Args args{};
+std::vector<TensorRef> run_region(const PlanRunner& region, const RunState& state,
+                                  const std::vector<const tsr_tensor*>& inputs) {
+  std::vector<TensorRef> out(region.plan().output_slots.size());
+  CallArgs args{};
   args.inputs = inputs.data();
   args.outer_dims = state.dims.data();
   args.context = &state.context;
-  plan.run(args, out.data());
+  region.run(args, out.data());
   return out;
 }
 
@@ -134,7 +136,9 @@ TensorRef empty_stack(const Plan& plan, const RunState& state, uint32_t slot) {
   return TensorRef(tensor_create(plan.slots[slot].dtype, sizes, d, state.stream_of(d)));
 }
 
-std::vector<TensorRef> run_while(const Plan& plan, const ControlPlan& c, const RunState& state, const SectionRun::Ready& r) {
+std::vector<TensorRef> run_while(const PlanRunner& runner, const RunState& state, const SectionRun::Ready& r) {
+  const Plan& plan = runner.plan();
+  const ControlPlan& c = *r.step->control;
   const uint32_t n = r.launch.num_inputs;
   std::vector<const tsr_tensor*> inputs(n);
   for (uint32_t i = 0; i < n; ++i) inputs[i] = &r.launch.inputs[i];
@@ -143,8 +147,8 @@ std::vector<TensorRef> run_while(const Plan& plan, const ControlPlan& c, const R
   for (size_t k = c.carried; k < r.step->outputs.size(); ++k)
     stacked.emplace_back(state, r.step->record->name, plan.slots[r.step->outputs[k]].device);
   // Where nothing computes the predicate there is nothing to wait for: no turn is made.
-  while (!c.predicate_unknown && read_bool(state, run_region(*c.regions[0], state, inputs)[0]->desc)) {
-    std::vector<TensorRef> next = run_region(*c.regions[1], state, inputs);
+  while (!c.predicate_unknown && read_bool(state, run_region(runner.region(r.instruction->step, 0), state, inputs)[0]->desc)) {
+    std::vector<TensorRef> next = run_region(runner.region(r.instruction->step, 1), state, inputs);
     for (size_t k = 0; k < stacked.size(); ++k) {
       stacked[k].push(next[c.carried + k]->desc, static_cast<int64_t>(c.carried + k));
       state.note_used(next[c.carried + k]);
@@ -164,8 +168,9 @@ std::vector<TensorRef> run_while(const Plan& plan, const ControlPlan& c, const R
 // A scan that carries nothing is a map: no turn needs another. Threads share them, each with an arena of its own and with kernels that run on it
 // alone, and every turn writes its slices of the results where they belong. What is left over by whole rounds of all threads is run turn by turn,
 // by kernels on all threads.
-std::vector<TensorRef> run_map(const Plan& body, const RunState& state, const SectionRun::Ready& r, uint32_t scanned,
+std::vector<TensorRef> run_map(const PlanRunner& runner, const RunState& state, const SectionRun::Ready& r, uint32_t scanned,
                                int64_t length) {
+  const Plan& body = runner.plan();
   const uint32_t n = r.launch.num_inputs;
   const auto num_results = static_cast<uint32_t>(body.output_slots.size());
   std::vector<TensorRef> stacked(num_results);
@@ -177,7 +182,7 @@ std::vector<TensorRef> run_map(const Plan& body, const RunState& state, const Se
     stacked[k] = TensorRef(tensor_create(slot.dtype, sizes, slot.device));
   }
   struct Turns {
-    const Plan& body;
+    const PlanRunner& body;
     const RunState& state;
     const SectionRun::Ready& r;
     uint32_t n, scanned;
@@ -191,7 +196,7 @@ std::vector<TensorRef> run_map(const Plan& body, const RunState& state, const Se
       std::vector<tsr_tensor> slices(scanned);
       std::vector<void*> places(stacked.size());
       for (uint32_t i = 0; i < n; ++i) inputs[i] = i < scanned ? &slices[i] : &r.launch.inputs[i];
-      Plan::Args args{};
+      CallArgs args{};
       args.inputs = inputs.data();
       args.outer_dims = state.dims.data();
       args.places = places.data();
@@ -210,7 +215,7 @@ std::vector<TensorRef> run_map(const Plan& body, const RunState& state, const Se
         }
       }
     }
-  } turns{body, state, r, n, scanned, stacked};
+  } turns{runner, state, r, n, scanned, stacked};
   const int64_t threads = num_threads(), shared = threads > 1 ? length - length % threads : 0;
   parallel(
       shared, 1, [](void* t, int64_t begin, int64_t end) { static_cast<Turns*>(t)->run(begin, end); }, &turns);
@@ -231,7 +236,10 @@ bool is_map(const Plan& body, const ControlPlan& c) {
   });
 }
 
-std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const RunState& state, const SectionRun::Ready& r) {
+std::vector<TensorRef> run_scan(const PlanRunner& runner, const RunState& state, const SectionRun::Ready& r) {
+  const Plan& plan = runner.plan();
+  const ControlPlan& c = *r.step->control;
+  const PlanRunner& body = runner.region(r.instruction->step, 0);
   const uint32_t n = r.launch.num_inputs;
   const int64_t length = c.length.value(state.dims.data());
   std::vector<const tsr_tensor*> inputs(n);
@@ -244,7 +252,7 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Ru
                                        " is " + type_text(t.dtype, {t.sizes, t.rank}));
     inputs[c.carried + i] = &slices[i];
   }
-  if (is_map(*c.regions[0], c)) return run_map(*c.regions[0], state, r, c.scanned, length);
+  if (is_map(body.plan(), c)) return run_map(body, state, r, c.scanned, length);
   std::vector<TensorRef> carried(c.carried);
   std::vector<Stack> stacked;
   for (size_t k = c.carried; k < r.step->outputs.size(); ++k)
@@ -252,7 +260,7 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Ru
   for (int64_t step = 0; step < length; ++step) {
     const int64_t at = c.reverse ? length - 1 - step : step;
     for (uint32_t i = 0; i < c.scanned; ++i) slices[i] = slice(r.launch.inputs[c.carried + i], at);
-    std::vector<TensorRef> out = run_region(*c.regions[0], state, inputs);
+    std::vector<TensorRef> out = run_region(body, state, inputs);
     // The first turn tells what only the data knows of the sizes.
     for (size_t k = 0; k < stacked.size(); ++k) {
       stacked[k].put(out[c.carried + k]->desc, at, length, static_cast<int64_t>(c.carried + k), step);
@@ -273,7 +281,8 @@ std::vector<TensorRef> run_scan(const Plan& plan, const ControlPlan& c, const Ru
 
 }  // namespace
 
-void run_control(const Plan& plan, RunState& state, const SectionRun::Ready& r) {
+void run_control(const PlanRunner& runner, RunState& state, const SectionRun::Ready& r) {
+  const Plan& plan = runner.plan();
   const ControlPlan& c = *r.step->control;
   for (const uint32_t s : r.step->symbols) state.dims[s] = 0;  // what an earlier call found
   std::vector<TensorRef> results;
@@ -282,11 +291,11 @@ void run_control(const Plan& plan, RunState& state, const SectionRun::Ready& r) 
       const bool taken = c.predicate_unknown || read_bool(state, r.launch.inputs[0]);
       std::vector<const tsr_tensor*> inputs;
       for (uint32_t i = 1; i < r.launch.num_inputs; ++i) inputs.push_back(&r.launch.inputs[i]);
-      results = run_region(*c.regions[taken ? 0 : 1], state, inputs);
+      results = run_region(runner.region(r.instruction->step, taken ? 0 : 1), state, inputs);
       break;
     }
-    case ControlPlan::kWhile: results = run_while(plan, c, state, r); break;
-    case ControlPlan::kScan: results = run_scan(plan, c, state, r); break;
+    case ControlPlan::kWhile: results = run_while(runner, state, r); break;
+    case ControlPlan::kScan: results = run_scan(runner, state, r); break;
   }
   // Sizes that only the branch taken could tell.
   std::vector<uint8_t> set(r.step->symbols.size(), 0);

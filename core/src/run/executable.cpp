@@ -7,6 +7,7 @@
 #include "ir/graph.hpp"
 #include "plan/layout.hpp"
 #include "plan/placements.hpp"
+#include "run/plan_runner.hpp"
 #include "run/saved_values.hpp"
 #include "support/error.hpp"
 #include "trace/diagram.hpp"
@@ -42,6 +43,7 @@ std::unique_ptr<Executable> Executable::make(std::unique_ptr<Graph> graph, std::
   e->plan_ = std::move(plan);
   e->plan_->finish();
   e->plan_->choose_executor(options);
+  e->runner_ = std::make_unique<PlanRunner>(*e->plan_);
   if (e->plan_->primary && !e->plan_->primary->executor) e->fast_call_ = FastCall::make(*e->plan_);
   e->graph_->reset_scratch();
   (void)e->graph_->tables();  // brought up to date before threads share them
@@ -76,12 +78,12 @@ void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_t
     handles[i] = Tensor::from(inputs[i]);
   }
   Small<TensorRef, 16> results(outputs.size());
-  Plan::Args args{};
+  CallArgs args{};
   args.inputs = descs.data();
   args.handles = handles.data();
   args.guarded = guarded;
   args.context = context;
-  plan_->run(args, results.data());
+  runner_->run(args, results.data());
   for (size_t j = 0; j < outputs.size(); ++j) outputs[j] = results[j].take();
 }
 
@@ -116,10 +118,10 @@ void Executable::run_raw(const tsr_raw_call& call) const {
       throw user_error("TSR-T005",
                        "input '" + plan_->inputs[i].name + "': no data behind " + type_text(t.dtype, {t.sizes, t.rank}));
   }
-  Plan::Args args{};
+  CallArgs args{};
   args.inputs = descs.data();
   args.raw = &call;
-  plan_->run_raw(args);
+  runner_->run_raw(args);
 }
 
 void Executable::run_trusted(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const {
@@ -138,7 +140,7 @@ void Executable::run_trusted(tsr_tensor_handle* const* inputs, tsr_tensor_handle
     handles[i] = Tensor::from(inputs[i]);
   }
   Small<TensorRef, 16> results(m);
-  plan_->run({descs.data(), handles.data(), nullptr, true, true}, results.data());
+  runner_->run({descs.data(), handles.data(), nullptr, true, true}, results.data());
   for (size_t j = 0; j < m; ++j) outputs[j] = results[j].take();
 }
 

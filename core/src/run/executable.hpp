@@ -14,6 +14,7 @@ namespace tessera::core {
 
 class DebugFolder;
 class Graph;
+class PlanRunner;
 struct BackwardHalf;
 
 // Immutable and reentrant: run() may be called from any number of threads at once; each call takes an arena of its own.
@@ -62,7 +63,8 @@ class Executable {
   std::shared_ptr<const void> keep_;                                   // outlives the rest: destroyed last
   std::unique_ptr<Graph> graph_;
   std::unique_ptr<Plan> plan_;
-  FastCall::Owner fast_call_;  // of the plan
+  std::unique_ptr<PlanRunner> runner_;  // of the plan
+  FastCall::Owner fast_call_;           // of the plan
 };
 
 }  // namespace tessera::core

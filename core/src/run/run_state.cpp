@@ -4,9 +4,6 @@
 #include <array>
 
 #include "memory/device.hpp"
-#include "plan/device_constants.hpp"
-#include "plugin/plugin_host.hpp"
-#include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
 namespace tessera::core {
@@ -190,46 +187,6 @@ void drop_arenas() noexcept {
   for (Device* d : all_devices())
     for (auto& place : shelf_of(d->id()).places)
       if (Buffer* b = place.exchange(nullptr, std::memory_order_acquire)) b->release();
-}
-
-Plan::~Plan() {
-  for (const StreamPoint& p : used_) {
-    try {
-      Stream::host_wait(p, Wait::kPlanDestroyed);
-    } catch (const Error&) {}  // a device that fails says so to the next who queues work
-  }
-  for (auto& l : idle_states_) delete l.load();
-  shared_executors_.clear();
-  layouts_.clear();  // what an executor has made of them goes before the kernels
-  primary.reset();
-  for (const auto& s : steps) {
-    if (s->kernel.destroy) s->kernel.destroy(s->kernel.self);
-    if (s->site != 0) unregister_site(s->site);
-    if (s->kernel.held_bytes > 0) core::device(s->device).count_freed(s->kernel.held_bytes);
-  }
-  const bool placed = !placed_forms.empty() ||
-                      std::any_of(constants.begin(), constants.end(), [](const Constant& c) { return c.device != kCpu; });
-  constants.clear();
-  placed_forms.clear();
-  if (placed) drop_unused_constants();
-  if (form_bytes > 0) core::device(kCpu).count_freed(form_bytes);
-}
-
-// A lock-free bag of a few idle run states: taking one is an exchange, so nothing can be taken twice and nothing has to be counted.
-RunState* Plan::acquire() const {
-  for (auto& l : idle_states_)
-    if (l.load(std::memory_order_relaxed))
-      if (RunState* state = l.exchange(nullptr, std::memory_order_acquire)) return state;
-  return new RunState(*this);
-}
-
-void Plan::release(RunState* state) const noexcept {
-  state->reset();
-  for (auto& l : idle_states_) {
-    RunState* expected = nullptr;
-    if (!l.load(std::memory_order_relaxed) && l.compare_exchange_strong(expected, state, std::memory_order_release)) return;
-  }
-  delete state;
 }
 
 }  // namespace tessera::core

@@ -11,6 +11,8 @@
 
 namespace tessera::core {
 
+class PlanRunner;
+
 // A section's launches over a layout. Addresses are patched when the base of a root differs from the last call's, so that a
 // steady call only writes the addresses of its inputs and outputs.
 class SectionRun {
@@ -106,6 +108,6 @@ void give_arena(Buffer*) noexcept;
 void drop_arenas() noexcept;
 
 // Runs a control step; results go to state.dynamics. `dims` gets the unbacked symbols that the results determine.
-void run_control(const Plan& plan, RunState& state, const SectionRun::Ready& ready);
+void run_control(const PlanRunner& runner, RunState& state, const SectionRun::Ready& ready);
 
 }  // namespace tessera::core
