@@ -183,7 +183,7 @@ class CpuBackend final : public sdk::Backend {
 
   // A fused group comes from nodes that were claimed: its program pays.
   bool pays(const sdk::Graph& g, const sdk::Node& n) const {
-    const Profitability p = predict_profitability(g, pays_after_);
+    const Profitability p = predict_profitability(g, pays_after_, has_own_kernel);
     if (!p.pays && p.first == n && sdk::log_enabled("perf_hints")) {  // once per graph
       char text[200];
       std::snprintf(text, sizeof text,

@@ -21,23 +21,16 @@ constexpr double kIterations = 100;  // of a loop, where nothing says how many
 
 constexpr int64_t kUnknown = 64;  // of a size that nothing tells
 
-// Computed by kernels that are there already, or by nobody.
-bool is_free(const sdk::Node& n) {
-  static constexpr std::string_view ops[] = {"constant",    "reshape", "expand_dims", "squeeze",        "linear",      "matmul",
-                                             "dot_general", "conv",    "max_pool",    "matmul_integer", "conv_integer"};
-  return std::find(std::begin(ops), std::end(ops), n.op()) != std::end(ops);
-}
-
-bool calls_functions(const sdk::Node& n) {
-  static constexpr std::string_view ops[] = {
-      "exp",  "exp2",    "expm1",       "log",  "log1p", "log2", "tanh",          "sin",      "cos",  "erf",
-      "gelu", "sigmoid", "silu",        "pow",  "mish",  "elu",  "softplus",      "selu",     "celu", "atan2",
-      "tan",  "softmax", "log_softmax", "asin", "acos",  "atan", "cross_entropy", "logsumexp"};
-  return std::find(std::begin(ops), std::end(ops), n.op()) != std::end(ops);
+// Computes functions, as most composites do: more than moving elements and adding them up.
+bool calls_functions(const sdk::Graph& g, const sdk::Node& n) {
+  const char* const op = n.raw().op;
+  if (g.has_trait(op, "quick") || g.has_trait(op, "rearranges") || g.has_trait(op, "view")) return false;
+  return g.has_trait(op, "elementwise") || g.has_trait(op, "composite");
 }
 
 struct Count {
   const sdk::Graph& g;
+  bool (*has_own_kernel)(const sdk::Node&);
   double enough;
   Profitability& out;
 
@@ -50,7 +43,7 @@ struct Count {
   // Counts one region; false: enough.
   bool region(tsr_id r, double times) {
     for (const sdk::Node& n : g.nodes(r)) {
-      if (is_free(n)) continue;
+      if (n.is("constant") || g.has_trait(n.raw().op, "view") || has_own_kernel(n)) continue;
       if (!n.regions().empty() && !n.is("fused")) {
         for (const tsr_id inner : n.regions())
           if (!region(inner, times * turns(n))) return false;
@@ -62,7 +55,7 @@ struct Count {
         if (n.has_operand(i)) seconds += kit::bytes_at_hints(g, n.operand(i).type(), kUnknown) / kBandwidth;
       for (uint32_t i = 0; i < n.num_results(); ++i)
         seconds += kit::bytes_at_hints(g, n.result(i).type(), kUnknown) / kBandwidth;
-      if (n.num_results() > 0 && calls_functions(n))
+      if (n.num_results() > 0 && calls_functions(g, n))
         seconds += kit::elements_at_hints(g, n.result().type(), kUnknown) * kFunction;
       out.saved_seconds += times * seconds * kShare;
       if (out.saved_seconds >= enough) return false;
@@ -73,10 +66,10 @@ struct Count {
 
 }  // namespace
 
-Profitability predict_profitability(sdk::Graph g, int64_t calls) {
+Profitability predict_profitability(sdk::Graph g, int64_t calls, bool (*has_own_kernel)(const sdk::Node&)) {
   Profitability out;
   if (calls == 0) return out;
-  Count count{g, Profitability::kCompileSeconds / static_cast<double>(calls), out};
+  Count count{g, has_own_kernel, Profitability::kCompileSeconds / static_cast<double>(calls), out};
   out.pays = !count.region(0, 1);
   return out;
 }

@@ -18,7 +18,7 @@ struct Profitability {
 };
 
 // Of all nodes of `g`, nested regions included. `calls`: how many calls may pass until it has paid; 0: it always pays. Sizes that are symbols count
-// as their hint; without one, as 64.
-Profitability predict_profitability(tessera::sdk::Graph g, int64_t calls);
+// as their hint; without one, as 64. has_own_kernel: of what is computed without generated code.
+Profitability predict_profitability(tessera::sdk::Graph g, int64_t calls, bool (*has_own_kernel)(const tessera::sdk::Node&));
 
 }  // namespace cpu

@@ -57,10 +57,9 @@ class Attention {
   // Is it computed element by element, or only other places of its operand?
   bool moves_or_computes(const sdk::Node& n) const {
     if (n.num_results() != 1 || !n.regions().empty() || n.is("constant")) return false;
-    static constexpr std::string_view others[] = {"iota",      "full",   "gather", "take_along_axis",
-                                                  "embedding", "concat", "pad",    "flip"};
-    return g_.has_trait(n.raw().op, "elementwise") || g_.has_trait(n.raw().op, "view") ||
-           std::find(std::begin(others), std::end(others), n.op()) != std::end(others);
+    static constexpr std::string_view traits[] = {"elementwise", "view", "rearranges"};
+    return n.num_operands() == 0 || n.is("full") ||
+           std::any_of(std::begin(traits), std::end(traits), [&](std::string_view x) { return g_.has_trait(n.raw().op, x); });
   }
   bool of_backend(const sdk::Node& n) const { return g_.backend_of(n) == backend_; }
   bool here(const sdk::Node& n) const { return n && n.raw().parent == last_.raw().parent && same_half(n, last_); }

@@ -14,12 +14,11 @@ constexpr size_t kMost = 512;  // nodes that are looked at
 
 // Made in less time than its result is read from memory.
 bool is_cheap(const t::Node& n) {
-  static constexpr std::string_view ops[] = {
-      "iota",    "full",    "cast",        "add",        "sub",          "mul",        "neg",    "abs",
-      "minimum", "maximum", "eq",          "ne",         "lt",           "le",         "gt",     "ge",
-      "select",  "reshape", "expand_dims", "squeeze",    "broadcast_to", "transpose",  "gather", "embedding",
-      "slice",   "relu",    "logical_and", "logical_or", "logical_xor",  "logical_not"};
-  return n.num_results() == 1 && std::find(std::begin(ops), std::end(ops), n.op()) != std::end(ops);
+  if (n.num_results() != 1 || !n.regions().empty() || n.is("constant")) return false;
+  if (n.num_operands() == 0 || n.is("full")) return true;
+  static constexpr std::string_view traits[] = {"quick", "view", "rearranges"};
+  return std::any_of(std::begin(traits), std::end(traits),
+                     [&](std::string_view x) { return t::Graph(n.g).has_trait(n.raw().op, x); });
 }
 
 bool is_pointwise(const t::Node& n) {

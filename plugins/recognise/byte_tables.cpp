@@ -15,11 +15,6 @@
 namespace tessera::passes {
 namespace {
 
-// What takes an instruction or two. Anything else takes as long as picking from a table, or longer.
-constexpr std::string_view kQuick[] = {"abs",    "add",         "cast",       "clamp",      "eq",      "ge",      "gt",
-                                       "le",     "lt",          "mul",        "neg",        "maximum", "minimum", "ne",
-                                       "relu",   "not",         "sub",        "round",      "ceil",    "floor",   "trunc",
-                                       "select", "bitwise_and", "bitwise_or", "bitwise_xor"};
 constexpr int kWorthwhile = 2;  // slow nodes from byte to byte
 constexpr int kMany = 1000;
 
@@ -73,7 +68,7 @@ class ByteTables {
     if (n.num_results() != 1 || !n.regions().empty()) return out;
     if (!g_.has_trait(n.raw().op, "elementwise") || !g_.has_trait(n.raw().op, "pure")) return out;
     sdk::Value root = g_.none();
-    int slow = std::find(std::begin(kQuick), std::end(kQuick), n.op()) == std::end(kQuick);
+    int slow = g_.has_trait(n.raw().op, "quick") ? 0 : 1;  // what is not takes as long as picking from a table, or longer
     for (uint32_t i = 0; i < n.num_operands(); ++i) {
       if (!n.has_operand(i)) return out;
       const sdk::Value v = n.operand(i);

@@ -30,8 +30,10 @@ enum Trait : uint32_t {
   kControl = 1u << 9,
   kUnbacked = 1u << 10,
   kConstant = 1u << 11,
-  kAutograd = 1u << 12,  // expanded or removed by the autograd stage: no backend meets it
-  kTransfer = 1u << 13,  // its result lies on the device that its attribute `device` names; the host moves it there
+  kAutograd = 1u << 12,    // expanded or removed by the autograd stage: no backend meets it
+  kTransfer = 1u << 13,    // its result lies on the device that its attribute `device` names; the host moves it there
+  kQuick = 1u << 14,       // takes an instruction or two per element
+  kRearranges = 1u << 15,  // elements of its results are elements of its operands, or a fill value
 };
 
 // One item of a shape pattern: M | *S | 4 | $attr | f(args) | ?

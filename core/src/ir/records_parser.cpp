@@ -27,7 +27,9 @@ constexpr std::pair<std::string_view, Trait> kTraits[] = {{"pure", kPure},
                                                           {"unbacked", kUnbacked},
                                                           {"constant", kConstant},
                                                           {"autograd", kAutograd},
-                                                          {"transfer", kTransfer}};
+                                                          {"transfer", kTransfer},
+                                                          {"quick", kQuick},
+                                                          {"rearranges", kRearranges}};
 
 constexpr std::pair<std::string_view, uint32_t> kKinds[] = {
     {"int", TSR_ATTR_INT},     {"float", TSR_ATTR_FLOAT},  {"bool", TSR_ATTR_BOOL},    {"str", TSR_ATTR_STRING},

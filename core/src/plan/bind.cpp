@@ -45,8 +45,9 @@ std::string sources_of(const Plan& plan, std::string_view text) {
   std::string want = std::to_string(expected);
   if (TSR_DIM_IS_EXPR(d)) want = plan.graph->sizes().print(d) + " = " + want;
   throw user_error("TSR-T023",
-                   plan.describe_input(i) + ": size mismatch at index " + std::to_string(k) + ". found " + std::to_string(t.sizes[k]) +
-                       " (" + found_type(t) + "), expected " + want + " (" + expected_type(plan, i) + ")" +
+                   plan.describe_input(i) + ": size mismatch at index " + std::to_string(k) + ". found " +
+                       std::to_string(t.sizes[k]) + " (" + found_type(t) + "), expected " + want + " (" +
+                       expected_type(plan, i) + ")" +
                        (TSR_DIM_IS_EXPR(d) ? sources_of(plan, plan.graph->sizes().print(d)) : ""),
                    "pass a tensor of that shape, or compile for this one");
 }
@@ -64,9 +65,7 @@ int64_t stride_of(const tsr_tensor& t, uint32_t dim) {
 std::string Plan::describe_input(uint32_t i) const {
   const std::string name = graph->tables().name ? graph->tables().name : "";
   if (nested) return "region input '" + inputs[i].name + "'";
-  const char* kind = inputs[i].kind == TSR_INPUT_PARAM   ? "param"
-                     : inputs[i].kind == TSR_INPUT_STATE ? "state"
-                                                              : "input";
+  const char* kind = inputs[i].kind == TSR_INPUT_PARAM ? "param" : inputs[i].kind == TSR_INPUT_STATE ? "state" : "input";
   return std::string(kind) + " '" + inputs[i].name + "' (number " + std::to_string(i) + " of graph '" + name + "')";
 }
 
@@ -119,8 +118,8 @@ void Plan::bind(const CallArgs& args, int64_t* dims) const {
           case Sizes::Solution::kFound: break;
           case Sizes::Solution::kMany:
             throw user_error("TSR-R023",
-                             describe_input(fact.input) + ": " + graph->sizes().print(fact.size) + " = " + std::to_string(found) +
-                                 " has no single solution",
+                             describe_input(fact.input) + ": " + graph->sizes().print(fact.size) + " = " +
+                                 std::to_string(found) + " has no single solution",
                              "give an input a dimension of exactly that symbol");
           case Sizes::Solution::kNone:
             throw user_error("TSR-T023", describe_input(fact.input) + ": size mismatch at index " + std::to_string(fact.dim) +

@@ -73,7 +73,8 @@ const std::shared_ptr<const SectionLayout>& PlanRunner::layout_for(RunState& sta
   // A layout borrows from the one before it: both must come from one chain.
   const std::shared_ptr<const SectionLayout> previous = section > 0 ? state.sections[section - 1].shared_layout() : nullptr;
   if (!layout || layout->previous != previous) {
-    layout = plan_.executor ? layout_for_executor(state) : make_layout(plan_, section, state.dims.data(), state.inputs, previous);
+    layout =
+        plan_.executor ? layout_for_executor(state) : make_layout(plan_, section, state.dims.data(), state.inputs, previous);
     std::lock_guard lock(layouts_mutex_);
     if (layouts_.size() >= kKeptLayouts && !layouts_.contains(key))
       layouts_.erase(std::min_element(layouts_.begin(), layouts_.end(),

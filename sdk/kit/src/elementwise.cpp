@@ -13,17 +13,19 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 enum : uint8_t { kFloats = 1, kInts = 2, kBools = 4, kReals = kFloats | kInts, kAll = kReals | kBools };
+constexpr bool kQuick = true;  // a few instructions: computed again rather than kept
 struct Known {
   std::string_view op;
   uint8_t classes, operands;
+  bool quick = false;
 };
 constexpr Known kKnown[] = {
-    {"abs", kReals, 1},
-    {"neg", kReals, 1},
-    {"sign", kReals, 1},
-    {"sqrt", kFloats, 1},
+    {"abs", kReals, 1, kQuick},
+    {"neg", kReals, 1, kQuick},
+    {"sign", kReals, 1, kQuick},
+    {"sqrt", kFloats, 1, kQuick},
     {"rsqrt", kFloats, 1},
-    {"reciprocal", kFloats, 1},
+    {"reciprocal", kFloats, 1, kQuick},
     {"exp", kFloats, 1},
     {"exp_of_less", kFloats, 1},
     {"exp2", kFloats, 1},
@@ -48,18 +50,18 @@ constexpr Known kKnown[] = {
     {"erfc", kFloats, 1},
     {"cbrt", kFloats, 1},
     {"sigmoid", kFloats, 1},
-    {"floor", kFloats, 1},
-    {"ceil", kFloats, 1},
-    {"round", kFloats, 1},
-    {"trunc", kFloats, 1},
-    {"is_nan", kFloats, 1},
-    {"is_inf", kFloats, 1},
-    {"is_finite", kFloats, 1},
+    {"floor", kFloats, 1, kQuick},
+    {"ceil", kFloats, 1, kQuick},
+    {"round", kFloats, 1, kQuick},
+    {"trunc", kFloats, 1, kQuick},
+    {"is_nan", kFloats, 1, kQuick},
+    {"is_inf", kFloats, 1, kQuick},
+    {"is_finite", kFloats, 1, kQuick},
     {"logical_not", kBools, 1},
     {"bitwise_not", kInts | kBools, 1},
     {"popcount", kInts, 1},
-    {"relu", kReals, 1},
-    {"leaky_relu", kFloats, 1},
+    {"relu", kReals, 1, kQuick},
+    {"leaky_relu", kFloats, 1, kQuick},
     {"elu", kFloats, 1},
     {"selu", kFloats, 1},
     {"celu", kFloats, 1},
@@ -67,23 +69,23 @@ constexpr Known kKnown[] = {
     {"silu", kFloats, 1},
     {"mish", kFloats, 1},
     {"softplus", kFloats, 1},
-    {"hardsigmoid", kFloats, 1},
-    {"hardswish", kFloats, 1},
-    {"add", kReals, 2},
-    {"sub", kReals, 2},
-    {"mul", kReals, 2},
-    {"div", kReals, 2},
+    {"hardsigmoid", kFloats, 1, kQuick},
+    {"hardswish", kFloats, 1, kQuick},
+    {"add", kReals, 2, kQuick},
+    {"sub", kReals, 2, kQuick},
+    {"mul", kReals, 2, kQuick},
+    {"div", kReals, 2, kQuick},
     {"floor_div", kReals, 2},
     {"remainder", kReals, 2},
     {"fmod", kReals, 2},
     {"pow", kFloats, 2},
     {"atan2", kFloats, 2},
     {"hypot", kFloats, 2},
-    {"copysign", kFloats, 2},
-    {"maximum", kAll, 2},
-    {"minimum", kAll, 2},
-    {"fmax", kFloats, 2},
-    {"fmin", kFloats, 2},
+    {"copysign", kFloats, 2, kQuick},
+    {"maximum", kAll, 2, kQuick},
+    {"minimum", kAll, 2, kQuick},
+    {"fmax", kFloats, 2, kQuick},
+    {"fmin", kFloats, 2, kQuick},
     {"bitwise_and", kInts | kBools, 2},
     {"bitwise_or", kInts | kBools, 2},
     {"bitwise_xor", kInts | kBools, 2},
@@ -92,16 +94,16 @@ constexpr Known kKnown[] = {
     {"logical_and", kBools, 2},
     {"logical_or", kBools, 2},
     {"logical_xor", kBools, 2},
-    {"eq", kAll, 2},
-    {"ne", kAll, 2},
-    {"lt", kAll, 2},
-    {"le", kAll, 2},
-    {"gt", kAll, 2},
-    {"ge", kAll, 2},
-    {"select", kAll, 3},
-    {"clamp_low", kReals, 2},
-    {"clamp_high", kReals, 2},
-    {"divide_many", kFloats, 2},
+    {"eq", kAll, 2, kQuick},
+    {"ne", kAll, 2, kQuick},
+    {"lt", kAll, 2, kQuick},
+    {"le", kAll, 2, kQuick},
+    {"gt", kAll, 2, kQuick},
+    {"ge", kAll, 2, kQuick},
+    {"select", kAll, 3, kQuick},
+    {"clamp_low", kReals, 2, kQuick},
+    {"clamp_high", kReals, 2, kQuick},
+    {"divide_many", kFloats, 2, kQuick},
 };
 
 Ex op1(Op op, Ex x) { return {x.b, x.b->unary(op, x.v)}; }
@@ -252,6 +254,12 @@ bool known_elementwise(std::string_view op, uint32_t dtype, size_t operands) {
   const uint8_t bit = t == Type::Bool ? kBools : is_float(t) ? kFloats : kInts;
   for (const Known& k : kKnown)
     if (k.op == op) return (k.classes & bit) != 0 && k.operands == operands;
+  return false;
+}
+
+bool is_quick(std::string_view op) {
+  for (const Known& k : kKnown)
+    if (k.op == op) return k.quick;
   return false;
 }
 

@@ -66,12 +66,7 @@ void Lowering::find_kept(int level) {
 bool Lowering::expensive(const Tensor& t) const {
   const uint32_t dtype = table_.at(t.operands.back()).dtype;
   if (!is_float(type_of(dtype))) return false;
-  static constexpr std::string_view cheap[] = {
-      "add",    "sub",    "mul",       "div",      "maximum",    "minimum",     "fmax",      "fmin",       "clamp_low",
-      "neg",    "abs",    "sqrt",      "floor",    "ceil",       "round",       "trunc",     "relu",       "clamp_high",
-      "eq",     "ne",     "lt",        "le",       "gt",         "ge",          "select",    "sign",       "reciprocal",
-      "is_nan", "is_inf", "is_finite", "copysign", "leaky_relu", "hardsigmoid", "hardswish", "divide_many"};
-  return std::find(std::begin(cheap), std::end(cheap), t.op) == std::end(cheap);
+  return !is_quick(t.op);
 }
 
 void Lowering::note_expensive(int id, const Position& at, int level) {

@@ -133,6 +133,8 @@ struct Computed {
   bool exact;
 };
 bool known_elementwise(std::string_view op, uint32_t dtype, size_t operands);
+// Whether a function takes so few instructions that a later loop computes it again rather than keep its value.
+bool is_quick(std::string_view op);
 Computed compute_elementwise(std::string_view op, uint32_t dtype, std::vector<Ex>& a, const std::vector<double>& params);
 // Why this conversion is not done here; empty: it is.
 std::string why_no_cast(uint32_t from, uint32_t to);
