@@ -46,6 +46,8 @@ V V::call(const char* name, std::initializer_list<tsr_attr> attrs) const { retur
 V V::call(const char* name, const V& o, std::initializer_list<tsr_attr> attrs) const {
   return build().op(name, {*this, o}, attrs);
 }
+V V::call(const char* name, const V& second, const V& third) const { return build().op(name, {*this, second, third}); }
+V V::like(double number) const { return build().scalar(number, dtype()); }
 
 V Build::make(tsr_dtype dtype, Dims sizes) {
   if (infos_.size() >= kMostValues)
@@ -484,37 +486,5 @@ std::vector<V> Build::split(const V& v, const Dims& sizes, int64_t axis) {
 }
 
 tsr_dtype Build::wide(tsr_dtype dtype) { return is_float(dtype) && dtype_bits(dtype) < 32 ? TSR_F32 : dtype; }
-
-namespace {
-V with(const char* op, const V& a, double b) { return a.call(op, a.build().scalar(b, a.dtype())); }
-V with(const char* op, double a, const V& b) { return b.build().scalar(a, b.dtype()).call(op, b); }
-}  // namespace
-
-V operator+(const V& a, const V& b) { return a.call("add", b); }
-V operator-(const V& a, const V& b) { return a.call("sub", b); }
-V operator*(const V& a, const V& b) { return a.call("mul", b); }
-V operator/(const V& a, const V& b) { return a.call("div", b); }
-V operator+(const V& a, double b) { return with("add", a, b); }
-V operator-(const V& a, double b) { return with("sub", a, b); }
-V operator-(double a, const V& b) { return with("sub", a, b); }
-V operator*(const V& a, double b) { return with("mul", a, b); }
-V operator/(const V& a, double b) { return with("div", a, b); }
-V operator/(double a, const V& b) { return with("div", a, b); }
-V operator-(const V& a) { return a.call("neg"); }
-V operator==(const V& a, const V& b) { return a.call("eq", b); }
-V operator==(const V& a, double b) { return with("eq", a, b); }
-V operator<(const V& a, const V& b) { return a.call("lt", b); }
-V operator<=(const V& a, const V& b) { return a.call("le", b); }
-V operator>(const V& a, const V& b) { return a.call("gt", b); }
-V operator>=(const V& a, const V& b) { return a.call("ge", b); }
-V operator<(const V& a, double b) { return with("lt", a, b); }
-V operator<=(const V& a, double b) { return with("le", a, b); }
-V operator>(const V& a, double b) { return with("gt", a, b); }
-V operator>=(const V& a, double b) { return with("ge", a, b); }
-V both(const V& a, const V& b) { return a.call("logical_and", b); }
-V either(const V& a, const V& b) { return a.call("logical_or", b); }
-V negated(const V& a) { return a.call("logical_not"); }
-V maximum(const V& a, const V& b) { return a.call("maximum", b); }
-V minimum(const V& a, const V& b) { return a.call("minimum", b); }
 
 }  // namespace tessera::onnx

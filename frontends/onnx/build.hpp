@@ -2,7 +2,7 @@
 // What translations of operators are written with. `V` is a value of the model with operators, so that a translation reads like its
 // formula:
 //
-//   V y = b.select(x > 0.0, x, x * slope);
+//   V y = select(x > 0.0, x, x * slope);
 //
 // A value is a node's result, a tensor of the file that has not become a constant yet, or a small vector of sizes that is
 // known while the model is imported (shape arithmetic), which becomes nodes only where something computes with it. Operators take
@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "tensors.hpp"
+#include "tessera/formula.hpp"
 #include "tessera/plugin.hpp"
 
 namespace tessera::onnx {
@@ -30,7 +31,7 @@ class Build;
 using Dims = std::vector<tsr_dim>;  // sizes, maybe symbolic
 using Ints = std::vector<int64_t>;
 
-class V {
+class V : public sdk::Formula<V> {
  public:
   V() = default;
   explicit operator bool() const { return info_ != nullptr; }
@@ -45,6 +46,8 @@ class V {
   // Op `name` applied to this value, and another.
   [[nodiscard]] V call(const char* name, std::initializer_list<tsr_attr> attrs = {}) const;
   [[nodiscard]] V call(const char* name, const V& other, std::initializer_list<tsr_attr> attrs = {}) const;
+  [[nodiscard]] V call(const char* name, const V& second, const V& third) const;
+  [[nodiscard]] V like(double number) const;  // a 0-d constant of this value's dtype
 
  private:
   friend class Build;
@@ -151,9 +154,6 @@ class Build {
   V dim(tsr_dim d, tsr_dtype dtype = TSR_I64);  // a size as a 0-d tensor
   V reduce(const char* op, const V& v, const Ints& axes, bool keepdims);
   V sum(const V& v, const Ints& axes, bool keepdims = false) { return reduce("reduce_sum", v, axes, keepdims); }
-  V select(const V& cond, const V& a, const V& b) { return op("select", {cond, a, b}); }
-  V select(const V& cond, const V& a, double b) { return select(cond, a, scalar(b, a.dtype())); }
-  V select(const V& cond, double a, const V& b) { return select(cond, scalar(a, b.dtype()), b); }
   V matmul(const V& a, const V& b) {
     const auto [x, y] = same_batch(a, b);
     return op("matmul", {x, y});
@@ -178,33 +178,6 @@ class Build {
   std::map<tsr_id, V::Info*> by_id_;
   std::map<std::tuple<tsr_id, uint32_t, uint64_t>, tsr_id> scalars_;  // region, dtype, bits -> value
 };
-
-V operator+(const V&, const V&);
-V operator-(const V&, const V&);
-V operator*(const V&, const V&);
-V operator/(const V&, const V&);
-V operator+(const V&, double);
-V operator-(const V&, double);
-V operator-(double, const V&);
-V operator*(const V&, double);
-V operator/(const V&, double);
-V operator/(double, const V&);
-V operator-(const V&);
-V operator==(const V&, const V&);
-V operator==(const V&, double);
-V operator<(const V&, const V&);
-V operator<=(const V&, const V&);
-V operator>(const V&, const V&);
-V operator>=(const V&, const V&);
-V operator<(const V&, double);
-V operator<=(const V&, double);
-V operator>(const V&, double);
-V operator>=(const V&, double);
-V both(const V&, const V&);  // logical_and, _or and _not: not operators, which would read as tests of whether there is a value
-V either(const V&, const V&);
-V negated(const V&);
-V maximum(const V&, const V&);
-V minimum(const V&, const V&);
 
 inline Ints axes_from(int64_t begin, int64_t end) {
   Ints v;

@@ -15,6 +15,8 @@ Var Var::call(const char* name, std::initializer_list<tsr_attr> attrs) const { r
 Var Var::call(const char* name, const Var& other, std::initializer_list<tsr_attr> attrs) const {
   return b_->op(name, {*this, other}, attrs);
 }
+Var Var::call(const char* name, const Var& second, const Var& third) const { return b_->op(name, {*this, second, third}); }
+Var Var::like(double number) const { return b_->scalar(number, dtype()); }
 
 Var Var::conj() const { return is_complex(dtype()) ? call("conj") : *this; }
 Var Var::to(tsr_dtype d) const { return d == dtype() ? *this : call("cast", {sdk::attr_dtype("dtype", d)}); }
@@ -52,39 +54,6 @@ Var Var::slice(int64_t axis, tsr_dim start, tsr_dim limit, int64_t stride) const
               {sdk::attr_dims("starts", starts), sdk::attr_dims("limits", limits), sdk::attr_ints("strides", strides)});
 }
 Var Var::gather(const Var& indices, int64_t axis) const { return call("gather", indices, {sdk::attr_int("axis", axis)}); }
-
-namespace {
-Var like(const Var& v, double value) { return v.builder().scalar(value, v.dtype()); }
-}  // namespace
-
-Var operator+(const Var& a, const Var& b) { return a.call("add", b); }
-Var operator-(const Var& a, const Var& b) { return a.call("sub", b); }
-Var operator*(const Var& a, const Var& b) { return a.call("mul", b); }
-Var operator/(const Var& a, const Var& b) { return a.call("div", b); }
-Var operator+(const Var& a, double b) { return a + like(a, b); }
-Var operator-(const Var& a, double b) { return a - like(a, b); }
-Var operator-(double a, const Var& b) { return like(b, a) - b; }
-Var operator*(const Var& a, double b) { return a * like(a, b); }
-Var operator/(const Var& a, double b) { return a / like(a, b); }
-Var operator/(double a, const Var& b) { return like(b, a) / b; }
-Var operator-(const Var& a) { return a.call("neg"); }
-Var operator==(const Var& a, const Var& b) { return a.call("eq", b); }
-Var operator==(const Var& a, double b) { return a == like(a, b); }
-Var operator<(const Var& a, const Var& b) { return a.call("lt", b); }
-Var operator<=(const Var& a, const Var& b) { return a.call("le", b); }
-Var operator>(const Var& a, const Var& b) { return a.call("gt", b); }
-Var operator>=(const Var& a, const Var& b) { return a.call("ge", b); }
-Var operator<(const Var& a, double b) { return a < like(a, b); }
-Var operator>(const Var& a, double b) { return a > like(a, b); }
-Var operator>=(const Var& a, double b) { return a >= like(a, b); }
-Var operator&&(const Var& a, const Var& b) { return a.call("logical_and", b); }
-Var operator||(const Var& a, const Var& b) { return a.call("logical_or", b); }
-Var operator!(const Var& a) { return a.call("logical_not"); }
-Var select(const Var& cond, const Var& a, const Var& b) { return cond.builder().op("select", {cond, a, b}); }
-Var select(const Var& cond, const Var& a, double b) { return select(cond, a, like(a, b)); }
-Var select(const Var& cond, double a, const Var& b) { return select(cond, like(b, a), b); }
-Var maximum(const Var& a, const Var& b) { return a.call("maximum", b); }
-Var minimum(const Var& a, const Var& b) { return a.call("minimum", b); }
 
 // ---------------------------------------------------------------------------------------------------------------- Build
 

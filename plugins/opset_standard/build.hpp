@@ -4,7 +4,7 @@
 //   Var x = b.wide(b.operand(0));
 //   b.replace(0, b.narrow(x * x.call("sigmoid"), b.operand(0).dtype()));
 //
-// Operators take operands of one dtype and broadcast; a plain number becomes a 0-d constant of the other operand's dtype.
+// The operators: tessera/formula.hpp.
 #pragma once
 
 #include <array>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dims.hpp"
+#include "tessera/formula.hpp"
 #include "tessera/plugin.hpp"
 
 namespace tessera::opset {
@@ -22,7 +23,7 @@ namespace tessera::opset {
 class Build;
 using Ints = std::vector<int64_t>;
 
-class Var {
+class Var : public sdk::Formula<Var> {
  public:
   Var() = default;
   Var(Build* b, tsr_id id) : b_(b), id_(id) {}
@@ -42,6 +43,8 @@ class Var {
   // Op `name` applied to this value (and others).
   Var call(const char* name, std::initializer_list<tsr_attr> attrs = {}) const;
   Var call(const char* name, const Var& other, std::initializer_list<tsr_attr> attrs = {}) const;
+  Var call(const char* name, const Var& second, const Var& third) const;
+  Var like(double number) const;  // a 0-d constant of this value's dtype
 
   // ---- ops that most formulas need
   Var exp() const { return call("exp"); }
@@ -62,35 +65,6 @@ class Var {
   Build* b_ = nullptr;
   tsr_id id_ = TSR_NONE;
 };
-
-Var operator+(const Var&, const Var&);
-Var operator-(const Var&, const Var&);
-Var operator*(const Var&, const Var&);
-Var operator/(const Var&, const Var&);
-Var operator+(const Var&, double);
-Var operator-(const Var&, double);
-Var operator-(double, const Var&);
-Var operator*(const Var&, double);
-Var operator/(const Var&, double);
-Var operator/(double, const Var&);
-Var operator-(const Var&);
-Var operator==(const Var&, const Var&);
-Var operator==(const Var&, double);
-Var operator<(const Var&, const Var&);
-Var operator<=(const Var&, const Var&);
-Var operator>(const Var&, const Var&);
-Var operator>=(const Var&, const Var&);
-Var operator<(const Var&, double);
-Var operator>(const Var&, double);
-Var operator>=(const Var&, double);
-Var operator&&(const Var&, const Var&);  // logical_and: both operands are built
-Var operator||(const Var&, const Var&);
-Var operator!(const Var&);
-Var select(const Var& cond, const Var& a, const Var& b);
-Var select(const Var& cond, const Var& a, double b);
-Var select(const Var& cond, double a, const Var& b);
-Var maximum(const Var&, const Var&);
-Var minimum(const Var&, const Var&);
 
 class Build {
  public:

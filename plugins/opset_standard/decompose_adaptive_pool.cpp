@@ -46,7 +46,7 @@ Windows gather_windows(Build& b, const Var& x, const Ints& output) {
     place[static_cast<size_t>(axis)] = out;
     place[static_cast<size_t>(axis) + 1] = longest;
     const Var here = valid.reshape(place);
-    w.inside = w.inside ? w.inside && here : here;
+    w.inside = w.inside ? both(w.inside, here) : here;
     const Var along = index.reshape(place);
     w.flat = w.flat ? w.flat * total + along : along;
     DimVector length(n, 1);

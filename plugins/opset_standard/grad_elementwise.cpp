@@ -49,19 +49,19 @@ void clamp(GradBuild& b) {
   const Var x = b.operand(0), g = b.grad();
   const bool has_lo = b.has(1), has_hi = b.has(2);
   Var outside;
-  const auto mark = [&](const Var& limited) { outside = outside ? outside || limited : limited; };
+  const auto mark = [&](const Var& limited) { outside = outside ? either(outside, limited) : limited; };
   if (has_lo) mark(x < b.operand(1));
   if (has_hi) mark(x > b.operand(2));
   b.set_summed(0, outside ? select(outside, 0, g) : g);
   if (has_lo) {
     // hi wins over lo.
     Var limits = x < b.operand(1);
-    if (has_hi) limits = limits && b.operand(1) < b.operand(2);
+    if (has_hi) limits = both(limits, b.operand(1) < b.operand(2));
     b.set_summed(1, select(limits, g, 0));
   }
   if (has_hi) {
     Var limits = x > b.operand(2);
-    if (has_lo) limits = limits || b.operand(1) > b.operand(2);
+    if (has_lo) limits = either(limits, b.operand(1) > b.operand(2));
     b.set_summed(2, select(limits, g, 0));
   }
 }

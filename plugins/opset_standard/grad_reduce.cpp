@@ -82,7 +82,7 @@ void norm(GradBuild& b) {
     return set(select(hit, g / n * x.call("sign"), 0));
   }
   // d|x|_p = sign(x) (|x| / |x|_p)^(p - 1)
-  set(select(y == 0 || a == 0, 0, g * x.call("sign") * (a / y).call("pow", b.scalar(p - 1, x.dtype()))));
+  set(select(either(y == 0, a == 0), 0, g * x.call("sign") * (a / y).call("pow", b.scalar(p - 1, x.dtype()))));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ void cumprod(GradBuild& b) {
   const Var x = b.operand(0), g = b.grad();
   const Var zero = x == 0;
   const Var seen = s.run("cumsum", zero.to(TSR_I64), false, s.reverse);
-  const Var first = zero && seen == 1;
+  const Var first = both(zero, seen == 1);
   const Var without_first = s.run("cumprod", select(first, 1, x), s.exclusive, s.reverse);
   const auto gather_later = [&](const Var& y) { return s.run("cumsum", g * y.conj(), s.exclusive, !s.reverse); };
   const Var before = gather_later(b.result()) / select(zero, 1, x).conj();

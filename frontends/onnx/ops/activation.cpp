@@ -47,7 +47,7 @@ void hard_sigmoid(Op& op) {
 
 void thresholded_relu(Op& op) {
   const V x = op.in();
-  op.out(op.b.select(x > op.f("alpha", 1.0), x, 0.0));
+  op.out(select(x > op.f("alpha", 1.0), x, 0.0));
 }
 
 void prelu(Op& op) {
@@ -55,7 +55,7 @@ void prelu(Op& op) {
   V slope = op.in(1);
   if (op.version < 7 && slope.rank() == 1 && x.rank() > 2 && !(slope.size(0) == 1))
     slope = op.b.expand(slope, axes_from(1, x.rank() - 1));
-  op.out(op.b.select(x < op.b.scalar(0, x.dtype()), x * slope, x));
+  op.out(select(x < op.b.scalar(0, x.dtype()), x * slope, x));
 }
 
 // The thresholds and the bias are floats whatever the input is: integers are compared and moved as f64, then truncated.
@@ -63,7 +63,7 @@ void shrink(Op& op) {
   Build& b = op.b;
   const V x = op.in(), f = is_float(x.dtype()) ? x : b.cast(x, TSR_F64);
   const double lambd = op.f("lambd", 0.5), bias = op.f("bias", 0.0);
-  const V y = b.select(f < -lambd, f + bias, b.select(f > lambd, f - bias, b.scalar(0, f.dtype())));
+  const V y = select(f < -lambd, f + bias, select(f > lambd, f - bias, b.scalar(0, f.dtype())));
   op.out(b.cast(y, x.dtype()));
 }
 

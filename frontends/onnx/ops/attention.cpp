@@ -103,7 +103,7 @@ void attention(Op& op) {
   if (cap > 0) scores = (scores / cap).call("tanh") * cap;
   if (mode == 1) op.out(b.cast(scores, t), 3);
   if (bias) scores = scores + b.cast(bias, wide);
-  if (allowed) scores = b.select(allowed, scores, -HUGE_VAL);
+  if (allowed) scores = select(allowed, scores, -HUGE_VAL);
   if (mode == 2) op.out(b.cast(scores, t), 3);
   const tsr_dtype precision =
       op.has_attr("softmax_precision") ? dtype_of(static_cast<DataType>(op.i("softmax_precision"))) : wide;
@@ -113,7 +113,7 @@ void attention(Op& op) {
   const Ints last = {3};
   const V blind = allowed || bias ? b.reduce("reduce_max", p, last, true) == -HUGE_VAL : V();
   p = p.call("softmax", {sdk::attr_int("axis", 3)});
-  if (blind) p = b.select(blind, 0.0, p);
+  if (blind) p = select(blind, 0.0, p);
   p = b.cast(p, t);
   if (mode == 3) op.out(p, 3);
   const V y = b.matmul(p, repeat_heads(b, v, q.size(1)));

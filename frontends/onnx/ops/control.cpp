@@ -176,7 +176,7 @@ void loop(Op& op) {
 
   if (op.has(0) && condition_is_constant(body)) {  // a counted loop: a scan over the iteration numbers
     V trips = b.cast(b.reshape(op.in(0), {}), TSR_I64);
-    if (!starts) trips = b.select(start, trips, b.integer(0));
+    if (!starts) trips = select(start, trips, b.integer(0));
     const V turns = dynamic_range(b, b.ints(trips) ? b.dim(b.max((*b.ints(trips))[0], 0)) : maximum(trips, b.integer(0)));
     std::vector<V> args = state;
     args.push_back(turns);

@@ -163,8 +163,8 @@ void deform_conv(Op& op) {
     const V yi = y0 + dy, xi = x0 + dx;
     const V inside = both(both(yi >= 0.0, yi < b.dim(H, t)), both(xi >= 0.0, xi < b.dim(W, t)));
     const V fy = py - y0, fx = px - x0;
-    const V weight_here = b.select(inside, (dy != 0 ? fy : 1.0 - fy) * (dx != 0 ? fx : 1.0 - fx), 0.0);
-    const V at = b.cast(b.select(inside, yi * b.dim(W, t) + xi, 0.0), TSR_I64);
+    const V weight_here = select(inside, (dy != 0 ? fy : 1.0 - fy) * (dx != 0 ? fx : 1.0 - fx), 0.0);
+    const V at = b.cast(select(inside, yi * b.dim(W, t) + xi, 0.0), TSR_I64);
     const V index = b.broadcast(b.reshape(at, points), {N, og, b.floordiv(C, og), points[3]});
     const V value = image.call("take_along_axis", index, {attr_int("axis", 3)}) * b.reshape(weight_here, points);
     sampled = sampled ? sampled + value : value;

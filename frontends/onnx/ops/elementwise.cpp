@@ -69,7 +69,7 @@ V integer_to_float(Op& op, const V& a, const V& e) {
   const double bound = std::ldexp(1.0, is_signed_int(a.dtype()) ? 63 : 64);
   const V fits = either(y == 1.0, r.call("abs") < bound), counts = both(y == y.call("floor"), b.scalar(-1, TSR_F64) < y);
   const V whole = both(both(counts, y < 65.0), fits);  // of a magnitude of 2 and more, no higher power fits
-  return b.select(whole, a.call("pow", b.cast(y, a.dtype())), rounded);
+  return select(whole, a.call("pow", b.cast(y, a.dtype())), rounded);
 }
 
 // Integers to integer powers modulo 2^n.
@@ -83,11 +83,11 @@ V integer_to_integer(Op& op, const V& a, const V& e) {
   if (exponent == TSR_U64 && t == TSR_I64) {
     // From 2^63 on: the powers of odd numbers repeat after 2^62 at most, those of even ones are 0 from 64 on.
     const V high = b.op("bitwise_or", {n.call("bitwise_and", b.integer((int64_t{1} << 62) - 1)), b.integer(int64_t{1} << 62)});
-    n = b.select(n < 0.0, high, n);
+    n = select(n < 0.0, high, n);
   }
   V r = b.cast(a, t).call("pow", n);
   if (t == TSR_U64 && is_signed_int(exponent))  // a negative exponent: 1 of 1, and 0
-    r = b.select(e < 0.0, b.cast(a == 1.0, t), r);
+    r = select(e < 0.0, b.cast(a == 1.0, t), r);
   return b.cast(r, base);
 }
 
@@ -143,10 +143,10 @@ V cast_f8(Op& op, const V& x, tsr_dtype to, bool saturate) {
   V fits = b.cast(b.op("clamp", {wide, b.scalar(-max, wide.dtype()), b.scalar(max, wide.dtype())}), to);
   if (saturate) return fits;
   if (to == TSR_F8E5M2) {
-    const V inf = b.cast(b.select(wide < 0.0, -HUGE_VAL, b.scalar(HUGE_VAL, wide.dtype())), to);
-    return b.select(over, inf, fits);
+    const V inf = b.cast(select(wide < 0.0, -HUGE_VAL, b.scalar(HUGE_VAL, wide.dtype())), to);
+    return select(over, inf, fits);
   }
-  return b.select(over, b.cast(b.scalar(NAN, TSR_F32), to), fits);
+  return select(over, b.cast(b.scalar(NAN, TSR_F32), to), fits);
 }
 
 // float8e8m0 holds powers of two only: the exponent of the f32, rounded as asked.
@@ -160,16 +160,16 @@ V cast_e8m0(Op& op, const V& x, std::string_view mode, bool saturate) {
   // Values below the least normal f32 are less than 2^-126: 2^-127 has the exponent 0 and the mantissa 2^22.
   V up;
   if (mode == "up")
-    up = b.select(exponent == 0.0, mantissa > u(0x400000), mantissa > u(0));
+    up = select(exponent == 0.0, mantissa > u(0x400000), mantissa > u(0));
   else if (mode == "down")
     up = b.full(0, TSR_BOOL, x.sizes());
   else
-    up = b.select(exponent == 0.0, mantissa > u(0x600000 - 1), mantissa >= u(0x400000));
+    up = select(exponent == 0.0, mantissa > u(0x600000 - 1), mantissa >= u(0x400000));
   V e = exponent + b.cast(up, TSR_U32);
   const V nan = f.call("is_nan");
   const V high = both(either(f.call("is_inf"), e > u(254)), negated(nan));
-  e = b.select(nan, u(255), b.select(high, u(saturate ? 254 : 255), e));
-  if (!saturate) e = b.select(f == 0.0, u(255), e);
+  e = select(nan, u(255), select(high, u(saturate ? 254 : 255), e));
+  if (!saturate) e = select(f == 0.0, u(255), e);
   return b.cast(e, TSR_U8).call("bitcast", {sdk::attr_dtype("dtype", TSR_F8E8M0)});
 }
 
@@ -182,7 +182,7 @@ V cast_to(Op& op, const V& x, tsr_dtype to) {
   if (is_f8(to) && to != TSR_F8E8M0) return cast_f8(op, x, to, saturate);
   if (is_int(to) && is_packed(to) && is_float(x.dtype())) return op.b.cast(op.b.cast(x, TSR_I32), to);
   if (to == TSR_F4E2M1 && is_float(x.dtype()))
-    return op.b.select(x.call("is_nan"), op.b.cast(op.b.scalar(-0.0, TSR_F32), to), op.b.cast(x, to));
+    return select(x.call("is_nan"), op.b.cast(op.b.scalar(-0.0, TSR_F32), to), op.b.cast(x, to));
   return op.b.cast(x, to);
 }
 
@@ -218,7 +218,7 @@ void bit_cast(Op& op) {
 
 void identity(Op& op) { op.out(op.in()); }
 
-void where(Op& op) { op.out(op.b.select(op.in(0), op.in(1), op.in(2))); }
+void where(Op& op) { op.out(select(op.in(0), op.in(1), op.in(2))); }
 
 #define NAME(n) constexpr char k_##n[] = #n
 NAME(abs);

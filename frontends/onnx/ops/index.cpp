@@ -16,7 +16,7 @@ V wrap(Build& b, const V& indices, tsr_dim n) {
     for (int64_t i = 0, e = t->elements(); i < e && !negative; ++i) negative = load_as<int64_t>(t->dtype, t->data, i) < 0;
     if (!negative) return indices;
   }
-  return b.select(indices < 0.0, indices + b.dim(n, indices.dtype()), indices);
+  return select(indices < 0.0, indices + b.dim(n, indices.dtype()), indices);
 }
 
 V as_index(Build& b, const V& v) { return v.dtype() == TSR_I32 || v.dtype() == TSR_I64 ? v : b.cast(v, TSR_I64); }
@@ -41,7 +41,7 @@ V wrap_tuples(Op& op, const V& indices, const V& x, int64_t first) {
   op.expect(k >= 0 && first + k <= x.rank(), "index tuples of " + std::to_string(k) + " for rank " + std::to_string(x.rank()));
   Dims sizes(x.sizes().begin() + first, x.sizes().begin() + first + k);
   const V n = b.known(sizes);
-  return b.select(indices < 0.0, indices + n, indices);
+  return select(indices < 0.0, indices + n, indices);
 }
 
 void gather_nd(Op& op) {
@@ -76,9 +76,9 @@ void one_hot(Op& op) {
   V depth = b.cast(b.reshape(op.in(1), {}), TSR_I64);
   const V classes = dynamic_range(b, depth, op.declared_size(axis));
   const V n = b.dim(classes.size(0));
-  indices = b.expand(b.select(indices < 0.0, indices + n, indices), {axis});
+  indices = b.expand(select(indices < 0.0, indices + n, indices), {axis});
   const V along = b.expand(classes, axes_from(1, indices.rank() - axis));
-  op.out(b.select(indices == along, on, off));
+  op.out(select(indices == along, on, off));
 }
 
 void top_k(Op& op) {

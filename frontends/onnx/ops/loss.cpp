@@ -13,12 +13,12 @@ V negative_log_likelihood(Op& op, const V& logp, const V& target, const V& weigh
   V index = target, ignored;
   if (op.has_attr("ignore_index")) {
     ignored = target == static_cast<double>(op.i("ignore_index"));
-    index = b.select(ignored, 0.0, target);
+    index = select(ignored, 0.0, target);
   }
   const V picked = b.squeeze(logp.call("take_along_axis", b.expand(index, {1}), {sdk::attr_int("axis", 1)}), {1});
   V counts;
   if (weight) counts = b.gather(weight, index, 0);
-  if (ignored) counts = counts ? b.select(ignored, 0.0, counts) : b.cast(negated(ignored), logp.dtype());
+  if (ignored) counts = counts ? select(ignored, 0.0, counts) : b.cast(negated(ignored), logp.dtype());
   V loss = -picked;
   if (counts) loss = loss * counts;
   if (reduction == "none") return loss;

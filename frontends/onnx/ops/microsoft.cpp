@@ -63,7 +63,7 @@ void embed_layer_normalization(Op& op) {
   const V ids = op.in(0);
   const auto rows = [&](size_t table, const V& index) {
     const V n = b.dim(op.in(table).size(0), index.dtype());
-    return b.gather(op.in(table), b.select(index < 0.0, index + n, index), 0);
+    return b.gather(op.in(table), select(index < 0.0, index + n, index), 0);
   };
   const V position = op.has(8) ? op.in(8) : b.expand(b.range(ids.size(1)), {0});
   V x = rows(2, ids) + rows(3, position);

@@ -40,14 +40,14 @@ V attend(Op& op, const V& q, const V& k, const V& v, const V& mask, const V& att
   const bool causal = op.flag("unidirectional");
   V bias = attention_bias;
   if (mask) {
-    const V filter = b.select(visible_keys(op, mask, q.size(0), queries, keys, past), b.scalar(0, q.dtype()),
-                              b.scalar(op.f("mask_filter_value", -10000.0), q.dtype()));
+    const V filter = select(visible_keys(op, mask, q.size(0), queries, keys, past), b.scalar(0, q.dtype()),
+                            b.scalar(op.f("mask_filter_value", -10000.0), q.dtype()));
     bias = bias ? bias + filter : filter;
   }
   const double scale = op.f("scale", 0.0);
   if (!causal || past == 0) return merge_heads(b, whole_attention(b, q, k, v, bias, scale, causal));
   const V seen = b.iota({1, keys}, 1) <= b.iota({queries, 1}, 0) + b.dim(past);
-  return merge_heads(b, whole_attention(b, q, k, v, bias ? b.select(seen, bias, -HUGE_VAL) : seen, scale, false));
+  return merge_heads(b, whole_attention(b, q, k, v, bias ? select(seen, bias, -HUGE_VAL) : seen, scale, false));
 }
 
 // Self attention of projections [batch, sequence, hidden + hidden + hidden of the values]; past and present state are [2,
@@ -180,7 +180,7 @@ class GroupQuery {
     // The first prompt begins at 0, though shorter samples are padded behind.
     const V before = b_.proven(TSR_EQ, length, total)
                          ? b_.full(0, TSR_I64, {batch})
-                         : b_.select(b_.dim(length) == b_.dim(total), b_.integer(0), tokens_ - b_.dim(length));
+                         : select(b_.dim(length) == b_.dim(total), b_.integer(0), tokens_ - b_.dim(length));
     const V position = b_.expand(before, {1}) + b_.iota({1, length}, 1);  // [batch, length]
     if (op_.flag("do_rotary")) {
       const V at = op_.has(9) ? op_.in(9) : position;
@@ -256,7 +256,7 @@ class GroupQuery {
     const double cap = op_.f("softcap", 0.0), scale = op_.f("scale", 0.0);
     const bool smooth = op_.i("smooth_softmax", -1) > 0;
     if (cap == 0 && !smooth && !op_.has(11))
-      return whole_attention(b_, q, k, v, bias ? b_.select(seen, bias, -HUGE_VAL) : seen, scale, false);
+      return whole_attention(b_, q, k, v, bias ? select(seen, bias, -HUGE_VAL) : seen, scale, false);
 
     const tsr_dtype t = q.dtype(), wide = Build::wide(t);
     op_.expect(scale != 0 || Build::is_number(q.size(3)), "the head size is symbolic and there is no scale");
@@ -264,7 +264,7 @@ class GroupQuery {
     V scores = b_.matmul(b_.cast(q, wide), b_.transpose(b_.cast(repeat_heads(b_, k, q.size(1)), wide), {0, 1, 3, 2})) * factor;
     if (cap > 0) scores = (scores / cap).call("tanh") * cap;
     if (bias) scores = scores + b_.cast(bias, wide);
-    scores = b_.select(seen, scores, -HUGE_VAL);
+    scores = select(seen, scores, -HUGE_VAL);
     // A score without a value, which only takes from the weights of the others: per head, or 0.
     const bool sink = smooth || op_.has(11);
     if (sink) {

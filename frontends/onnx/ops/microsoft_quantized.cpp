@@ -65,7 +65,7 @@ void qlinear_concat(Op& op) {
 }
 
 void qlinear_where(Op& op) {
-  op.out(quantized(op, op.b.select(op.in(0), dequantized(op, 1), dequantized(op, 4)), 7, op.in(1).dtype()));
+  op.out(quantized(op, select(op.in(0), dequantized(op, 1), dequantized(op, 4)), 7, op.in(1).dtype()));
 }
 
 // The channels from the last dimension to the second, and back.

@@ -44,7 +44,7 @@ void normalizer(Op& op) {
   else
     n = x.call("norm",
                {sdk::attr_float("p", norm == "L1" ? 1 : 2), sdk::attr_ints("axes", axis), sdk::attr_bool("keepdims", true)});
-  op.out(b.select(n == 0.0, x, x / n));
+  op.out(select(n == 0.0, x, x / n));
 }
 
 void linear_regressor(Op& op) {
@@ -83,7 +83,7 @@ void imputer(Op& op) {
   op.expect(!values.empty(), "no values to put in");
   const V fill = b.floats(values, x.dtype(), values.size() == 1 ? Ints{} : Ints{static_cast<int64_t>(values.size())});
   const double missing = whole ? static_cast<double>(op.i("replaced_value_int64", 0)) : op.f("replaced_value_float", 0.0);
-  op.out(b.select(!whole && missing != missing ? x.call("is_nan") : x == missing, fill, x));
+  op.out(select(!whole && missing != missing ? x.call("is_nan") : x == missing, fill, x));
 }
 
 void one_hot_encoder(Op& op) {
@@ -120,8 +120,8 @@ void label_encoder(Op& op) {
   if (is_float(x.dtype())) same = either(same, both(wide.call("is_nan"), keys.call("is_nan")));
   const int64_t last = x.rank();
   // The position of the last match: the greatest index among those that match, -1 when there is none.
-  const V at = b.reduce("reduce_max", b.select(same, b.range(keys.size(0)), -1.0), {last}, false);
-  op.out(b.select(at < 0.0, fallback, b.gather(values, maximum(at, b.integer(0)), 0)));
+  const V at = b.reduce("reduce_max", select(same, b.range(keys.size(0)), -1.0), {last}, false);
+  op.out(select(at < 0.0, fallback, b.gather(values, maximum(at, b.integer(0)), 0)));
 }
 
 // All trees walk one level per turn, for as many turns as the deepest tree has levels; leaves stay where they are.
@@ -210,7 +210,7 @@ void tree_ensemble(Op& op) {
     const V value = x.call("take_along_axis", b.gather(feature, at, 0), {attr_int("axis", 1)});
     const V limit = b.gather(threshold, at, 0), k = b.gather(kind, at, 0);
     V go = value <= limit;
-    const auto also = [&](double m, const V& c) { go = b.select(k == m, c, go); };
+    const auto also = [&](double m, const V& c) { go = select(k == m, c, go); };
     const auto used = [&](int64_t m) { return std::find(kinds.begin(), kinds.end(), m) != kinds.end(); };
     if (used(1)) also(1, value < limit);
     if (used(2)) also(2, value >= limit);
@@ -222,17 +222,17 @@ void tree_ensemble(Op& op) {
       also(6, (b.gather(members, at, 0) == b.expand(value, {2})).call("reduce_any", {sdk::attr_ints("axes", last)}));
     }
     if (missing) go = either(go, both(value.call("is_nan"), b.gather(with_leaves(track, false), at, 0) > 0.0));
-    at = b.select(go, b.gather(to_yes, at, 0), b.gather(to_no, at, 0));
+    at = select(go, b.gather(to_yes, at, 0), b.gather(to_no, at, 0));
   }
   const V leaf = at - static_cast<double>(n);  // [batch, trees]
   const V score = b.expand(b.gather(b.cast(weights, t), leaf, 0), {2});
   const V here = b.expand(b.gather(b.known(targets), leaf, 0), {2}) == b.range(count);  // [batch, trees, targets]
   V y;
   switch (op.i("aggregate_function", 1)) {
-    case 0: y = b.sum(b.select(here, score, 0.0), {1}) / static_cast<double>(trees); break;
-    case 1: y = b.sum(b.select(here, score, 0.0), {1}); break;
-    case 2: y = b.reduce("reduce_min", b.select(here, score, __builtin_inf()), {1}, false); break;
-    case 3: y = b.reduce("reduce_max", b.select(here, score, -__builtin_inf()), {1}, false); break;
+    case 0: y = b.sum(select(here, score, 0.0), {1}) / static_cast<double>(trees); break;
+    case 1: y = b.sum(select(here, score, 0.0), {1}); break;
+    case 2: y = b.reduce("reduce_min", select(here, score, __builtin_inf()), {1}, false); break;
+    case 3: y = b.reduce("reduce_max", select(here, score, -__builtin_inf()), {1}, false); break;
     default: op.fail(kNode, "attribute 'aggregate_function' is " + std::to_string(op.i("aggregate_function")));
   }
   switch (op.i("post_transform", 0)) {

@@ -132,12 +132,11 @@ void mean_variance_normalization(Op& op) {
 }
 
 void lp_normalization(Op& op) {
-  Build& b = op.b;
   const V x = op.in();
   const Ints axis = {op.axis_attr("axis", -1, x.rank())};
   const V n = x.call(
       "norm", {attr_float("p", static_cast<double>(op.i("p", 2))), attr_ints("axes", axis), sdk::attr_bool("keepdims", true)});
-  op.out(b.select(n == 0.0, 0.0, x / n));
+  op.out(select(n == 0.0, 0.0, x / n));
 }
 
 // Krizhevsky et al. 2012: the channels are a spatial dimension of a sum of squares.
@@ -170,7 +169,7 @@ void dropout(Op& op) {
   }
   op.expect(ratio > 0 && ratio < 1, "the ratio is " + std::to_string(ratio));
   const V kept = random_uniform(op, x.sizes(), TSR_F32) >= ratio;
-  op.out(b.select(kept, x * (1 / (1 - ratio)), 0.0), 0);
+  op.out(select(kept, x * (1 / (1 - ratio)), 0.0), 0);
   op.out(kept, 1);
 }
 

@@ -60,7 +60,7 @@ Quantised quantize_dynamically(Op& op, const V& x) {
   };
   const V zero = b.scalar(0, x.dtype());
   const V low = minimum(end_of("reduce_min"), zero), high = maximum(end_of("reduce_max"), zero);
-  const V range = high - low, scale = b.select(range == 0.0, 1.0, range / 255.0);
+  const V range = high - low, scale = select(range == 0.0, 1.0, range / 255.0);
   const V point = b.cast(b.op("clamp", {(-low / scale).call("round"), zero, b.scalar(255, x.dtype())}), TSR_U8);
   return {saturate(op, x / scale, point, TSR_U8), scale, point};
 }

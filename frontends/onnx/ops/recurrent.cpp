@@ -18,13 +18,13 @@ struct Activation {
   std::string name;
   double alpha, beta;
 
-  V operator()(Build& b, const V& x) const {
+  V operator()(const V& x) const {
     if (name == "Tanh") return x.call("tanh");
     if (name == "Sigmoid") return x.call("sigmoid");
     if (name == "Relu") return x.call("relu");
     if (name == "Affine") return x * alpha + beta;
     if (name == "LeakyRelu") return x.call("leaky_relu", {attr_float("slope", alpha)});
-    if (name == "ThresholdedRelu") return b.select(x > alpha, x, 0.0);
+    if (name == "ThresholdedRelu") return select(x > alpha, x, 0.0);
     if (name == "ScaledTanh") return (x * beta).call("tanh") * alpha;
     if (name == "HardSigmoid") return x.call("hardsigmoid", {attr_float("alpha", alpha), attr_float("beta", beta)});
     if (name == "Elu") return x.call("elu", {attr_float("alpha", alpha)});
@@ -187,7 +187,7 @@ class Recurrent {
       const V bias = recurrent_bias ? in[bias_at] : V(), peep = peeps ? in[peep_at] : V();
       V next_h, next_c;
       if (cell_ == Cell::Rnn) {
-        next_h = act[0](b_, clip(xs + b_.matmul(h, weights)));
+        next_h = act[0](clip(xs + b_.matmul(h, weights)));
       } else if (cell_ == Cell::Gru) {
         next_h = gru(h, xs, weights, bias, act, before);
       } else {
@@ -197,9 +197,9 @@ class Recurrent {
       V y = next_h;
       if (lengths) {  // past the end of a sequence the state stays and the output is 0
         const V inside = in[carried + 1] < in[first_invariant + 1];
-        y = b_.select(inside, next_h, 0.0);
-        next_h = b_.select(inside, next_h, h);
-        if (next_c) next_c = b_.select(inside, next_c, c);
+        y = select(inside, next_h, 0.0);
+        next_h = select(inside, next_h, h);
+        if (next_c) next_c = select(inside, next_c, c);
       }
       std::vector<V> out = {next_h};
       if (next_c) out.push_back(next_c);
@@ -219,7 +219,7 @@ class Recurrent {
     const V zr_weights = b_.slice(weights, 1, 0, b_.mul(hidden_, 2)), h_weights = gate(weights, 2);
     V zr = b_.slice(xs, 1, 0, b_.mul(hidden_, 2)) + b_.matmul(h, zr_weights);
     if (bias) zr = zr + b_.slice(bias, 0, 0, b_.mul(hidden_, 2));
-    const V both = act[0](b_, clip(zr));
+    const V both = act[0](clip(zr));
     const V z = gate(both, 0), reset = gate(both, 1);
     V candidate;
     if (before) {
@@ -229,7 +229,7 @@ class Recurrent {
     } else {
       candidate = gate(xs, 2) + b_.matmul(reset * h, h_weights);
     }
-    const V n = act[1](b_, clip(candidate));
+    const V n = act[1](clip(candidate));
     return (1.0 - z) * n + z * h;
   }
 
@@ -239,11 +239,11 @@ class Recurrent {
       const V v = gate(all, g);
       return clip(peep ? v + gate(peep, g) * cell : v);
     };
-    const V i = act[0](b_, with(0, c));
-    const V f = op_.i("input_forget", 0) != 0 ? 1.0 - i : act[0](b_, with(2, c));
-    const V n = f * c + i * act[1](b_, clip(gate(all, 3)));
-    const V o = act[0](b_, with(1, n));
-    return {o * act[2](b_, n), n};
+    const V i = act[0](with(0, c));
+    const V f = op_.i("input_forget", 0) != 0 ? 1.0 - i : act[0](with(2, c));
+    const V n = f * c + i * act[1](clip(gate(all, 3)));
+    const V o = act[0](with(1, n));
+    return {o * act[2](n), n};
   }
 
   Op& op_;

@@ -62,7 +62,7 @@ class RunTimeAxes {
     for (size_t d = 0; d < chosen_.size(); ++d) {
       const auto axis = static_cast<int64_t>(d);
       const V r = b_.reduce(name, v, {axis}, true);
-      v = b_.select(chosen_[d], b_.broadcast(r, v.sizes()), v);
+      v = select(chosen_[d], b_.broadcast(r, v.sizes()), v);
       if (!b_.proven(TSR_GT, sizes_[d], 0)) v = b_.concat({v, r}, axis);
     }
     return v;
@@ -79,7 +79,7 @@ class RunTimeAxes {
     const bool keep = rank_ == v.rank(), said = declared && static_cast<int64_t>(declared->size()) == rank_;
     std::vector<V> kept;
     for (size_t d = 0; d < chosen_.size(); ++d) {
-      const V n = b_.select(chosen_[d], b_.dim(1), b_.dim(sizes_[d]));
+      const V n = select(chosen_[d], b_.dim(1), b_.dim(sizes_[d]));
       kept.push_back(b_.expand(n, {0}));
       v = b_.gather(v, dynamic_range(b_, n, keep && said ? (*declared)[d] : -1), static_cast<int64_t>(d));
     }
@@ -115,7 +115,7 @@ void reduce_at_run_time(Op& op) {
     case Kind::SumSquare: y = axes.reduce("reduce_sum", x * x); break;
     case Kind::LogSum: y = axes.reduce("reduce_sum", f).call("log"); break;
     case Kind::LogSumExp: {
-      const V most = axes.reduce("reduce_max", f), from = b.select(most.call("is_finite"), most, 0.0);
+      const V most = axes.reduce("reduce_max", f), from = select(most.call("is_finite"), most, 0.0);
       y = axes.reduce("reduce_sum", (f - axes.trim(from)).call("exp")).call("log") + from;
       break;
     }
@@ -193,7 +193,7 @@ void cumulative(Op& op) {
   const V axis = b.reshape(op.in(1), {});
   V r = along(0);
   for (int64_t d = 1; d < x.rank(); ++d)
-    r = b.select(either(axis == static_cast<double>(d), axis == static_cast<double>(d - x.rank())), along(d), r);
+    r = select(either(axis == static_cast<double>(d), axis == static_cast<double>(d - x.rank())), along(d), r);
   op.out(r);
 }
 

@@ -106,7 +106,7 @@ V filter(const Rules& r, const V& distance) {
   if (r.mode == "linear") return maximum(1.0 - x, b.scalar(0, x.dtype()));
   const double a = r.cubic;
   const V inner = ((x * (a + 2) - (a + 3)) * x * x) + 1.0, outer = ((x * a - 5 * a) * x + 8 * a) * x - 4 * a;
-  return b.select(x <= 1.0, inner, b.select(x < 2.0, outer, 0.0));
+  return select(x <= 1.0, inner, select(x < 2.0, outer, 0.0));
 }
 
 // The taps of a filter that is stretched where antialiasing lets it cover the elements that are left out.
@@ -154,7 +154,7 @@ class Static {
     std::vector<double> out(static_cast<size_t>(m_));
     for (int64_t i = 0; i < m_; ++i) out[static_cast<size_t>(i)] = position(i) < 0 || position(i) > (n_ - 1) * line_.divisor;
     if (std::find(out.begin(), out.end(), 1.0) == out.end()) return y;
-    return b_.select(b_.floats(out, TSR_F32, along(x)) > 0.0, r_.extrapolation, y);
+    return select(b_.floats(out, TSR_F32, along(x)) > 0.0, r_.extrapolation, y);
   }
 
  private:
@@ -214,7 +214,7 @@ V resample(Op& op, const V& x, const Rules& r, const Axis& a) {
   const Line at = line(b, r, a);
   const V divisor = maximum(b.dim(at.divisor), one);
   V num = b.iota({a.out}, 0) * b.dim(at.slope) + b.dim(at.offset);
-  if (at.single) num = b.select(b.dim(a.out) == 1.0, b.dim(*at.single), num);
+  if (at.single) num = select(b.dim(a.out) == 1.0, b.dim(*at.single), num);
   const Ints behind = axes_from(1, x.rank() - a.axis);
   const auto gather = [&](const V& index) { return b.gather(x, b.op("clamp", {index, zero, last}), a.axis); };
   V y;
@@ -233,7 +233,7 @@ V resample(Op& op, const V& x, const Rules& r, const Axis& a) {
       const auto offset = static_cast<double>(k - t.count / 2 + 1);
       V w = filter(r, (offset - part) * t.stretch);
       const V index = whole + offset;
-      if (r.exclude_outside) w = b.select(both(index >= zero, index <= last), w, 0.0);
+      if (r.exclude_outside) w = select(both(index >= zero, index <= last), w, 0.0);
       weights.push_back(w);
       sum = sum ? sum + w : w;
     }
@@ -246,7 +246,7 @@ V resample(Op& op, const V& x, const Rules& r, const Axis& a) {
   }
   if (r.coordinates != "tf_crop_and_resize") return y;
   const V outside = either(num<zero, num> last * divisor);
-  return b.select(b.expand(outside, behind), r.extrapolation, y);
+  return select(b.expand(outside, behind), r.extrapolation, y);
 }
 
 // The op set's interpolate samples by PyTorch's rules; says how, or nothing.

@@ -52,7 +52,7 @@ void sequence_at(Op& op) {
     if (Build::elements_of(v) || v.dtype() != e[0].dtype() || v.sizes() != e[0].sizes()) op.need(1);
   const V at = b.reshape(b.cast(op.in(1), TSR_I64), {1});
   const V all = b.op("stack", e);
-  op.out(b.squeeze(b.gather(all, b.select(at < 0.0, at + static_cast<double>(e.size()), at), 0), {0}));
+  op.out(b.squeeze(b.gather(all, select(at < 0.0, at + static_cast<double>(e.size()), at), 0), {0}));
 }
 
 void sequence_length(Op& op) { op.out(op.b.known({static_cast<int64_t>(elements(op, 0).size())}, 0)); }

@@ -50,7 +50,7 @@ void reshape(Op& op) {
   if (zero_copies && rank > 0) {  // sizes of 0 copy those of the input
     Dims own(x.sizes().begin(), x.sizes().begin() + std::min(rank, x.rank()));
     own.resize(static_cast<size_t>(rank), 0);
-    shape = b.select(shape == 0.0, b.known(own), shape);
+    shape = select(shape == 0.0, b.known(own), shape);
   }
   op.out(dynamic_reshape(b, x, shape, op.declared().value_or(Dims{})));
 }
@@ -201,9 +201,9 @@ std::optional<int64_t> difference(Build& b, const V& end, const V& start) {
 V slice_axis(Op& op, const V& x, int64_t axis, const V& start, const V& end, const V& step, tsr_dim declared) {
   Build& b = op.b;
   const V n = b.dim(x.size(axis)), zero = b.integer(0);
-  const auto wrap = [&](const V& v) { return b.select(v < zero, v + n, v); };
+  const auto wrap = [&](const V& v) { return select(v < zero, v + n, v); };
   const V up = step > zero;
-  const V low = b.select(up, zero, b.integer(-1)), high = b.select(up, n, n - b.integer(1));
+  const V low = select(up, zero, b.integer(-1)), high = select(up, n, n - b.integer(1));
   const auto clip = [&](const V& v) { return b.op("clamp", {wrap(v), low, high}); };
   const V from = b.op("clamp", {wrap(start), zero, high});
   const V distance = clip(end) - from;
@@ -243,7 +243,7 @@ void slice(Op& op) {
              d && *d > 0) {
       // A start that does not leave room for so many is an index out of range when it runs.
       const V from = element(b, op.in(1), 0);
-      x = b.gather(x, b.select(from < 0.0, from + b.dim(x.size(axes[i])), from) + b.range(*d), axes[i]);
+      x = b.gather(x, select(from < 0.0, from + b.dim(x.size(axes[i])), from) + b.range(*d), axes[i]);
     } else
       x = slice_axis(op, x, axes[i], element(b, op.in(1), at), element(b, op.in(2), at),
                      op.has(4) ? element(b, op.in(4), at) : b.integer(1),
@@ -271,7 +271,7 @@ V pad_axis(Op& op, const V& x, int64_t axis, const V& low, const V& high, const 
   if (mode == "constant") {
     V inside = both(at >= zero, at < n);
     if (axis + 1 < x.rank()) inside = b.expand(inside, axes_from(1, x.rank() - axis));
-    y = b.select(inside, y, fill);
+    y = select(inside, y, fill);
   }
   return y;
 }
@@ -424,7 +424,7 @@ void trilu(Op& op) {
     return op.out(x.call(upper ? "triu" : "tril", {attr_int("diagonal", k)}));
   }
   const V d = b.iota({1, x.size(-1)}, 1) - b.iota({x.size(-2), 1}, 0), k = b.reshape(op.in(1), {});
-  op.out(b.select(upper ? d >= k : d <= k, x, 0.0));
+  op.out(select(upper ? d >= k : d <= k, x, 0.0));
 }
 
 void depth_to_space(Op& op) {
@@ -479,7 +479,7 @@ void reverse_sequence(Op& op) {
   for (int64_t d = 0; d < x.rank(); ++d)
     if (d != batch) axes.push_back(d);
   length = b.expand(length, axes);
-  const V index = b.select(at < length, length - at - 1.0, at);
+  const V index = select(at < length, length - at - 1.0, at);
   op.out(x.call("take_along_axis", index, {attr_int("axis", time)}));
 }
 

@@ -39,7 +39,7 @@ void adam(Op& op) {
   const double alpha = op.f("alpha", 0.9f), beta = op.f("beta", 0.999f), norm = op.f("norm_coefficient", 0.0),
                post = op.f("norm_coefficient_post", 0.0);
   const auto power = [&](double base) { return b.scalar(base, s.count.dtype()).call("pow", s.count); };
-  const V rate = b.select(s.count > 0.0, s.rate * (1.0 - power(beta)).call("sqrt") / (1.0 - power(alpha)), s.rate);
+  const V rate = select(s.count > 0.0, s.rate * (1.0 - power(beta)).call("sqrt") / (1.0 - power(alpha)), s.rate);
   for (size_t i = 0; i < s.n; ++i) {
     const V x = op.in(2 + i), v = op.in(2 + 2 * s.n + i), h = op.in(2 + 3 * s.n + i);
     const V g = x * norm + op.in(2 + s.n + i);
@@ -55,7 +55,7 @@ void momentum(Op& op) {
   const Step s = step(op, 3);
   const double alpha = op.f("alpha"), norm = op.f("norm_coefficient");
   const bool nesterov = op.s("mode") == "nesterov";
-  const V beta = b.select(s.count > 0.0, b.scalar(op.f("beta"), s.count.dtype()), b.scalar(1, s.count.dtype()));
+  const V beta = select(s.count > 0.0, b.scalar(op.f("beta"), s.count.dtype()), b.scalar(1, s.count.dtype()));
   for (size_t i = 0; i < s.n; ++i) {
     const V x = op.in(2 + i), v = op.in(2 + 2 * s.n + i);
     const V g = x * norm + op.in(2 + s.n + i);

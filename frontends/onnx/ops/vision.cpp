@@ -33,7 +33,7 @@ V pixels(Build& b, const V& x, const std::vector<V>& at, tsr_dtype t, bool zeros
   const tsr_dim N = x.size(0), C = x.size(1), P = index.size(1);
   const V flat = b.reshape(x, {N, C, b.product(spatial)});
   const V value = flat.call("take_along_axis", b.broadcast(b.expand(index, {1}), {N, C, P}), {attr_int("axis", 2)});
-  return inside ? b.select(b.expand(inside, {1}), value, 0.0) : value;
+  return inside ? select(b.expand(inside, {1}), value, 0.0) : value;
 }
 
 void grid_sample(Op& op) {
