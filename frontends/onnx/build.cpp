@@ -134,19 +134,8 @@ void Build::name(const V& v, std::string_view name) {
 
 tsr_id Build::create(const char* name, std::span<const tsr_id> operands, std::span<const tsr_attr> attrs,
                      std::span<const tsr_id> regions) {
-  tsr_node_desc d{};
-  d.struct_size = sizeof d;
-  d.op = name;
-  d.operands = operands.data();
-  d.num_operands = static_cast<uint32_t>(operands.size());
-  d.attrs = attrs.data();
-  d.num_attrs = static_cast<uint32_t>(attrs.size());
-  d.regions = regions.data();
-  d.num_regions = static_cast<uint32_t>(regions.size());
-  d.loc = loc;
-  tsr_id node = TSR_NONE;
-  sdk::check(graph_.api().node_create(graph_.handle(), &d, region, TSR_NONE, &node));
-  return graph_.node(node).num_results() ? graph_.node(node).result(0).id : TSR_NONE;
+  const sdk::Node node = graph_.create({region, TSR_NONE, loc}, name, operands, attrs, regions);
+  return node.num_results() ? node.result(0).id : TSR_NONE;
 }
 
 tsr_id Build::materialise(V::Info& v) {
@@ -272,16 +261,7 @@ bool Build::fold(tsr_id value, int64_t most, int depth, HostTensor* out) {
   }
   for (uint32_t i = 0; i < n.num_results(); ++i) {
     if (n.result(i).num_uses() == 0 && n.result(i).id != value) continue;
-    const tsr_attr attr = sdk::attr_tensor("value", results[i]);
-    tsr_node_desc d{};
-    d.struct_size = sizeof d;
-    d.op = "constant";
-    d.attrs = &attr;
-    d.num_attrs = 1;
-    d.loc = loc;
-    tsr_id made = TSR_NONE;
-    sdk::check(graph_.api().node_create(graph_.handle(), &d, n.raw().parent, n.id, &made));
-    const sdk::Value c = graph_.node(made).result(0);
+    const sdk::Value c = graph_.constant({n.raw().parent, n.id, loc}, results[i]);
     const sdk::Value old = n.result(i);
     graph_.replace_uses(old, c);
     if (const auto info = by_id_.find(old.id); info != by_id_.end()) {
@@ -336,20 +316,9 @@ std::vector<V> Build::ops(const char* name, std::span<const V> operands, std::sp
   std::vector<tsr_id> ids;
   ids.reserve(operands.size());
   for (const V& v : operands) ids.push_back(v ? v.id() : TSR_NONE);
-  tsr_node_desc d{};
-  d.struct_size = sizeof d;
-  d.op = name;
-  d.operands = ids.data();
-  d.num_operands = static_cast<uint32_t>(ids.size());
-  d.attrs = attrs.data();
-  d.num_attrs = static_cast<uint32_t>(attrs.size());
-  d.regions = regions.data();
-  d.num_regions = static_cast<uint32_t>(regions.size());
-  d.loc = loc;
-  tsr_id node = TSR_NONE;
-  sdk::check(graph_.api().node_create(graph_.handle(), &d, region, TSR_NONE, &node));
+  const sdk::Node node = graph_.create({region, TSR_NONE, loc}, name, ids, attrs, regions);
   std::vector<V> out;
-  for (uint32_t i = 0; i < graph_.node(node).num_results(); ++i) out.push_back(value(graph_.node(node).result(i).id));
+  for (uint32_t i = 0; i < node.num_results(); ++i) out.push_back(value(node.result(i).id));
   return out;
 }
 

@@ -397,11 +397,15 @@ class Graph {
     std::vector<tsr_id> ids;
     ids.reserve(operands.size());
     for (const Value& v : operands) ids.push_back(v.id);
+    return create(at, op, std::span<const tsr_id>(ids), attrs, regions);
+  }
+  Node create(At at, const char* op, std::span<const tsr_id> operands, std::span<const tsr_attr> attrs = {},
+              std::span<const tsr_id> regions = {}) const {
     tsr_node_desc d{};
     d.struct_size = sizeof d;
     d.op = op;
-    d.operands = ids.data();
-    d.num_operands = static_cast<uint32_t>(ids.size());
+    d.operands = operands.data();
+    d.num_operands = static_cast<uint32_t>(operands.size());
     d.attrs = attrs.data();
     d.num_attrs = static_cast<uint32_t>(attrs.size());
     d.regions = regions.data();
