@@ -42,6 +42,23 @@ case $(basename "$example") in
     fi
     grep -q "TSR-C002.*max_elements" <<<"$message"
     ;;
+  backend_npu)
+    # Sums in another order than the reference's; everything else to the bit.
+    "$tessera" compare reference "$example/config.toml" "$example/model.tsr" "${where[@]}" --dim s0=65 --no-time --max-rel 1e-5 --max-abs 1e-5
+    # The executor gives the bits of the steps, and submits them together.
+    sed '/^\[executor\]/,$s/"npu"/""/' "$example/config.toml" >"$build/steps.toml"
+    "$tessera" compare "$build/steps.toml" "$example/config.toml" "$example/model.tsr" "${where[@]}" --reference "$build/steps.toml" --dim s0=65 \
+      --max-abs 0 --no-time
+    TESSERA_LOGS=perf_hints "$tessera" run "$example/model.tsr" --config "$example/config.toml" "${where[@]}" --dim s0=3 2>&1 |
+      grep -q "npu: graph 'mlp': one submission of 5 commands"
+    # What it does not take runs on the host, and what it cannot be given is refused.
+    "$tessera" run "$example/model.tsr" --config "$example/config.toml" "${where[@]}" --memory --dim s0=3 | grep -q 'reference\.tanh'
+    if message=$("$tessera" run "$example/model.tsr" --config "$example/config.toml" "${where[@]}" --set device=npu:1 2>&1); then
+      echo "FAIL a device that is not there is taken"
+      exit 1
+    fi
+    grep -q "TSR-R002.*npu:0" <<<"$message"
+    ;;
   opset_relu6)
     "$tessera" ops acme.relu6 --config "$example/config.toml" "${where[@]}" | grep -q 'min(max(x, 0), 6)'
     # The op and its spelling in standard ops give the same bits, on eager and on the reference backend.
