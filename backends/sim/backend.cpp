@@ -206,10 +206,10 @@ class TextBackend final : public kit::SimtBackend {
 TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
   namespace sim = tessera::sim;
   // Devices are the process's, and so are their queues: the options of the first instance hold.
-  static const auto device =
-      std::make_shared<sim::SimDevice>(static_cast<uint64_t>(plugin.options.get_int("seed", 1)),
-                                       static_cast<size_t>(plugin.options.get_int("memory_mb", 1024)) << 20,
-                                       static_cast<size_t>(plugin.options.get_int("ahead", 256)));
+  static const auto device = std::make_shared<sim::SimDevice>(
+      static_cast<uint64_t>(plugin.options.get_int("seed", 1)),
+      static_cast<size_t>(plugin.options.get_int("memory_mb", 1024)) << 20,
+      static_cast<size_t>(plugin.options.get_int("ahead", 256)), plugin.options.get_int("lose_after", -1));
   sim::TargetOptions options;
   options.wave = plugin.options.get_string("wave", "32") == "64" ? 64 : 32;
   options.seed = static_cast<uint64_t>(plugin.options.get_int("seed", 1));

@@ -59,7 +59,8 @@ void TensorCopy::extent(int64_t* before, int64_t* behind) const {
   *behind = ((high + 1) * bits + 7) / 8;
 }
 
-SimDevice::SimDevice(uint64_t seed, size_t bytes, size_t ahead) : queues_(seed, ahead), graphs_(*this, queues_) {
+SimDevice::SimDevice(uint64_t seed, size_t bytes, size_t ahead, int64_t lose_after)
+    : queues_(seed, ahead, lose_after), graphs_(*this, queues_) {
   for (Memory& m : memories_) m.reserve(bytes);
 }
 
@@ -99,6 +100,7 @@ void SimDevice::info(uint32_t index, tsr_device_info& out) {
 
 void* SimDevice::alloc(uint32_t index, size_t bytes, size_t align, tsr_stream* s) {
   need_stream(index, s, "alloc");
+  queues_.need_alive(index);
   need(!s->recorded, "alloc", "a stream that does not record a graph");
   need(align != 0 && (align & (align - 1)) == 0, "alloc", "an alignment that is a power of two");
   char* p = memories_[index].allocate(bytes, align);
@@ -116,7 +118,7 @@ void* SimDevice::alloc(uint32_t index, size_t bytes, size_t align, tsr_stream* s
 void SimDevice::free(uint32_t index, void* p, tsr_stream* s) noexcept {
   if (!p) return;
   memories_[index].retire(p);
-  queues_.push(s, [this, index, p] {
+  queues_.push_bookkeeping(s, [this, index, p] {
     if (!memories_[index].free(p)) queues_.complain("memory was freed on " + named(index) + " that is not allocated");
   });
 }
@@ -155,7 +157,11 @@ void SimDevice::copy_peer(uint32_t index, void* dst, uint32_t from, const void* 
   if (bytes == 0) return;
   char* to = bytes_of(index, dst, bytes, "a copy between devices");
   const char* at = bytes_of(from, src, bytes, "a copy between devices");
-  if (to && at) queues_.push(s, [to, at, bytes] { std::memcpy(to, at, bytes); });
+  if (!to || !at) return;
+  queues_.need_alive(from);
+  queues_.push(s, [this, s, from, to, at, bytes] {
+    if (queues_.alive_for(s, from)) std::memcpy(to, at, bytes);
+  });
 }
 
 void SimDevice::copy_strided(uint32_t index, const tsr_tensor& dst, const tsr_tensor& src, tsr_stream* s) {
@@ -188,6 +194,7 @@ void SimDevice::copy_strided(uint32_t index, const tsr_tensor& dst, const tsr_te
 
 tsr_stream* SimDevice::stream_create(uint32_t index) {
   need_index(index, "stream_create");
+  queues_.need_alive(index);
   return queues_.create(index);
 }
 void SimDevice::stream_destroy(uint32_t, tsr_stream* s) noexcept { queues_.destroy(s); }
@@ -283,6 +290,7 @@ void SimDevice::graph_destroy(uint32_t, tsr_device_graph* g) noexcept { delete g
 
 void* SimDevice::reserve(uint32_t index, size_t bytes) {
   need_index(index, "reserve");
+  queues_.need_alive(index);
   char* p = memories_[index].allocate_range(bytes);
   if (!p)
     throw t::Error(TSR_ENVIRONMENT, "TSR-R001",
@@ -292,6 +300,7 @@ void* SimDevice::reserve(uint32_t index, size_t bytes) {
 }
 void SimDevice::commit(uint32_t index, void* reserved, size_t bytes, tsr_stream* s) {
   need_stream(index, s, "commit");
+  queues_.need_alive(index);
   const std::optional<size_t> before = memories_[index].committed_bytes(reserved);
   need(before.has_value(), "commit", "an address of reserve");
   const auto attempt = [&] { return memories_[index].commit(reserved, bytes); };

@@ -15,7 +15,7 @@ inline constexpr uint32_t kDevices = 2;
 
 class SimDevice final : public sdk::Device {
  public:
-  SimDevice(uint64_t seed, size_t bytes, size_t ahead);
+  SimDevice(uint64_t seed, size_t bytes, size_t ahead, int64_t lose_after);
 
   Queues& queues() { return queues_; }
   // Where the bytes of an address of this device lie; complains, and gives null, when they are no bytes of it.

@@ -2,8 +2,20 @@
 #include "queues.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tessera::sim {
+
+namespace {
+
+constexpr uint32_t kLost = 1;  // the device that lose_after ends
+
+sdk::Error lost_error(const std::string& what) {
+  return {TSR_ENVIRONMENT, "TSR-R047", "device 'sim:1' is gone" + what,
+          "start the process anew; until then runs on other devices go on"};
+}
+
+}  // namespace
 
 tsr_stream* Queues::create(uint32_t index) {
   const Lock lock(mutex_);
@@ -40,6 +52,38 @@ void Queues::need_running(const tsr_stream* s, const char* what) {
                      "device sim: a stream of sim:" + std::to_string(s->index) + " that records a graph was " + what);
 }
 
+void Queues::need_alive(uint32_t index) {
+  const Lock lock(mutex_);
+  if (lost_ && index == kLost) throw lost_error("");
+}
+
+bool Queues::alive_for(tsr_stream* s, uint32_t index) {
+  const Lock lock(mutex_);
+  if (!lost_ || index != kLost) return true;
+  s->failed = true;
+  return false;
+}
+
+void Queues::raise_failed(tsr_stream* s) {
+  need_alive(s->index);
+  if (std::exchange(s->failed, false)) throw lost_error(", and work on 'sim:" + std::to_string(s->index) + "' needed it");
+}
+
+// Work of the device never runs, and what stands behind it on other devices is told so.
+void Queues::lose() {
+  lost_ = true;
+  for (tsr_stream* s : streams_) {
+    if (s->index != kLost) continue;
+    s->failed = true;
+    while (!s->tasks.empty()) {
+      const Task t = std::move(s->tasks.front());
+      s->tasks.pop_front();
+      if (t.bookkeeping) t.run();
+      ++s->done;
+    }
+  }
+}
+
 void Queues::append(tsr_stream* s, Task t) {
   s->tasks.push_back(std::move(t));
   ++s->queued;
@@ -48,19 +92,29 @@ void Queues::append(tsr_stream* s, Task t) {
 
 void Queues::push(tsr_stream* s, std::function<void()> run) {
   const Lock lock(mutex_);
+  need_alive(s->index);
   if (s->recorded) return s->recorded->push_back(std::move(run));
   append(s, {std::move(run), nullptr});
 }
 
+void Queues::push_bookkeeping(tsr_stream* s, std::function<void()> run) {
+  const Lock lock(mutex_);
+  if (lost_ && s->index == kLost) return run();
+  if (s->recorded) return s->recorded->push_back(std::move(run));
+  append(s, {std::move(run), nullptr, true});
+}
+
 std::shared_ptr<Record> Queues::record(tsr_stream* s) {
   const Lock lock(mutex_);
+  need_alive(s->index);
   need_running(s, "given an event to record");
   auto record = std::make_shared<Record>();
-  append(s, {[record] {
+  append(s, {[record, s] {
                record->passed = true;
+               record->failed = s->failed;
                record->time = std::chrono::steady_clock::now();
              },
-             nullptr});
+             nullptr, true});
   return record;
 }
 
@@ -72,6 +126,7 @@ void Queues::record(tsr_event* e, tsr_stream* s) {
 void Queues::wait(const std::shared_ptr<Record>& r, tsr_stream* s) {
   const Lock lock(mutex_);
   if (!r) return;
+  need_alive(s->index);
   need_running(s, "told to wait for an event");
   append(s, {nullptr, r});
 }
@@ -94,9 +149,16 @@ bool Queues::step(tsr_stream* wanted, int percent) {
   tsr_stream* s = ready[random_() % ready.size()];
   if (wanted && std::find(ready.begin(), ready.end(), wanted) != ready.end() && static_cast<int>(random_() % 100) < percent)
     s = wanted;
+  if (lose_after_ >= 0 && s->index == kLost && s->tasks.front().run && !s->tasks.front().bookkeeping && lose_after_-- == 0) {
+    lose();
+    return true;
+  }
   const Task t = std::move(s->tasks.front());
   s->tasks.pop_front();
-  if (t.run) t.run();
+  if (t.run)
+    t.run();
+  else
+    s->failed = s->failed || t.awaited->failed;
   ++s->done;
   return true;
 }
@@ -121,6 +183,7 @@ void Queues::finish(tsr_stream* s) {
   drive(s, [&] { return s->done >= all; });
   if (s->done < all) complain("streams wait for each other: nothing that is queued can run");
   raise();
+  raise_failed(s);
 }
 
 void Queues::finish(tsr_event* e) {
@@ -129,6 +192,7 @@ void Queues::finish(tsr_event* e) {
   drive(nullptr, [&] { return !record || record->passed; });
   if (record && !record->passed) complain("streams wait for each other: nothing that is queued can run");
   raise();
+  need_alive(e->index);
 }
 
 bool Queues::query(tsr_event* e) {

@@ -19,6 +19,7 @@ namespace tessera::sim {
 // One recording of an event. Whoever waits keeps the one that he waits for: later ones may pass before it, on other streams.
 struct Record {
   bool passed = false;
+  bool failed = false;  // what it stands for rests on work of a device that is gone
   std::chrono::steady_clock::time_point time;
 };
 
@@ -26,6 +27,7 @@ struct Record {
 struct Task {
   std::function<void()> run;
   std::shared_ptr<Record> awaited;
+  bool bookkeeping = false;  // also done for a device that is gone
 };
 
 }  // namespace tessera::sim
@@ -36,6 +38,7 @@ struct tsr_stream {
   std::vector<std::function<void()>>* recorded = nullptr;
   std::deque<tessera::sim::Task> tasks;
   uint64_t queued = 0, done = 0;
+  bool failed = false;  // what has run rests on work of a device that is gone: who waits next hears of it
 };
 struct tsr_event {
   uint32_t index = 0;
@@ -47,11 +50,13 @@ namespace tessera::sim {
 // Every stream is in order; among streams whose first task need not wait, the seed picks the next. Thread-safe.
 class Queues {
  public:
-  Queues(uint64_t seed, size_t ahead) : random_(seed), ahead_(ahead) {}
+  // With `lose_after` of 0 and more, sim:1 is gone once that many pieces of work have run on it.
+  Queues(uint64_t seed, size_t ahead, int64_t lose_after = -1) : random_(seed), ahead_(ahead), lose_after_(lose_after) {}
 
   tsr_stream* create(uint32_t index);
   void destroy(tsr_stream* s) noexcept;
   void push(tsr_stream* s, std::function<void()> run);
+  void push_bookkeeping(tsr_stream* s, std::function<void()> run);  // of a device that is gone it runs at once
   void record(tsr_event* e, tsr_stream* s);
   std::shared_ptr<Record> record(tsr_stream* s);
   void wait(tsr_event* e, tsr_stream* s);
@@ -69,6 +74,10 @@ class Queues {
   void run_now(tsr_stream* s, std::function<void()> run);
   // Work that broke a rule: the next who waits hears of it.
   void complain(const std::string& what);
+  // A device that is gone fails every call, as a card does that has fallen off its bus. Throws TSR-R047.
+  void need_alive(uint32_t index);
+  // Called by work that needs memory of another device: false, and the stream fails, where that one is gone.
+  bool alive_for(tsr_stream* s, uint32_t index);
 
  private:
   using Lock = std::unique_lock<std::recursive_mutex>;
@@ -76,11 +85,15 @@ class Queues {
   void drive(tsr_stream* wanted, const std::function<bool()>& enough);
   void append(tsr_stream* s, Task t);
   void raise();
+  void raise_failed(tsr_stream* s);
+  void lose();                                                      // sim:1
   static void need_running(const tsr_stream* s, const char* what);  // throws when the stream records
 
   std::recursive_mutex mutex_;
   std::mt19937_64 random_;
   size_t ahead_;
+  int64_t lose_after_;
+  bool lost_ = false;  // sim:1
   std::vector<tsr_stream*> streams_;
   std::vector<std::string> complaints_;
 };

@@ -244,7 +244,28 @@ TEST_CASE("a state that is not donated keeps its value when a kernel of the call
   CHECK(!same_bits(s, state));
 }
 
-namespace {}  // namespace
+TEST_CASE("a fault in a call with a donated state says that its value is lost") {
+  const e::Executable p =
+      compile(sim(), R"(graph @g(%s: f32[2]@sim:0 state "s" -> 0 donated, %t: f32[2]@sim:0 state "t" -> 1 donated,
+      %i: i64[2]@sim:0) -> (f32[2]@sim:0, f32[2]@sim:0) {
+    %y = gather %s, %i {axis = 0}
+    %z = neg %t
+    return %y, %z
+  })");
+  const tsr_device d = e::device("sim:0");
+  e::Tensor index = e::Tensor::create(TSR_I64, std::vector<int64_t>{2});
+  static_cast<int64_t*>(index.data())[0] = 0;
+  static_cast<int64_t*>(index.data())[1] = 7;
+  try {
+    (void)p.run(std::vector<e::Tensor>{numbers({2}, 4).copy_to(d), numbers({2}, 5).copy_to(d), index.copy_to(d)});
+    e::synchronize(d);
+    FAIL("no error");
+  } catch (const e::Error& error) {
+    CHECK(error.code() == "TSR-R011");
+    CHECK(error.message() ==
+          "an index is out of range in %y = gather, on device 'sim:0'; the donated states 's', 't' of the call are lost");
+  }
+}
 
 TEST_CASE("a run takes memory from the caller's allocator, and says so when there is none") {
   const std::string text = R"(graph @g(%x: f32[64]@sim:0) -> (f32[64]@sim:0) {

@@ -186,6 +186,38 @@ class Placer {
 
 }  // namespace
 
+namespace {
+
+// Throws TSR-R002 for a value on a device that nobody serves.
+void require_devices(const Graph& g) {
+  for (tsr_id v = 0; v < g.num_values(); ++v) {
+    const tsr_value& x = g.value(v);
+    if (!x.alive || x.type->device == kCpu || core::device(x.type->device).available()) continue;
+    try {
+      core::device(x.type->device).require();
+    } catch (const Error& e) {
+      const std::string where =
+          x.def_node == TSR_NONE ? "input '" + std::string(g.input_name(v)) + "'" : g.describe(x.def_node);
+      throw Error(e.family(), e.code(), "graph '" + std::string(g.tables().name) + "', " + where + ": " + e.message(),
+                  e.hint());
+    }
+  }
+}
+
+template <class F>
+void edit(Graph& g, F&& f) {
+  g.begin("place");
+  try {
+    f();
+    g.commit();
+  } catch (...) {
+    if (g.in_transaction()) g.rollback();
+    throw;
+  }
+}
+
+}  // namespace
+
 bool names_devices(const Graph& g) {
   for (tsr_id v = 0; v < g.num_values(); ++v)
     if (g.value(v).alive && g.value(v).type->device != kCpu) return true;
@@ -195,15 +227,11 @@ bool names_devices(const Graph& g) {
 void place_on_devices(Graph& g, tsr_device device) {
   const bool named = names_devices(g);
   if (!named && device == kCpu) return;
-  g.begin("place");
-  try {
+  if (named) require_devices(g);
+  edit(g, [&] {
     if (!named) Mover(g, device).run();
     Placer(g).run();
-    g.commit();
-  } catch (...) {
-    if (g.in_transaction()) g.rollback();
-    throw;
-  }
+  });
 }
 
 }  // namespace tessera::core

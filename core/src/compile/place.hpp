@@ -14,8 +14,8 @@ bool names_devices(const Graph& graph);
 // Puts a graph that names no device on `device`, when that is not the host: its inputs and what is read of them cross at its
 // beginning, its outputs at its end, and everything between them lies there, values that loops carry included. Then
 // gives what is made of constants alone the device of whoever reads it, so that it is computed there, or crosses once. Throws
-// TSR-I038 for a node with tensors on two devices, which names both; tensors of rank 0 on the host travel with a launch. Edits
-// the graph in one transaction.
+// TSR-I038 for a node with tensors on two devices, which names both; tensors of rank 0 on the host travel with a launch.
+// TSR-R002: the graph names a device that nobody serves. Edits the graph in one transaction.
 void place_on_devices(Graph& graph, tsr_device device = 0);
 
 }  // namespace tessera::core

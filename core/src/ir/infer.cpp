@@ -77,7 +77,8 @@ class Application {
           fail("TSR-I038",
                operand(i) + " is on " + host_core().device_name(t->device) + ", another operand on " +
                    host_core().device_name(device_),
-               "no op copies between devices: give the graph's inputs one device, and copy tensors before the call");
+               "copy one of them to the other's device: to_device {device = \"" +
+                   std::string(host_core().device_name(device_)) + "\"}, in a program .to()");
         device_ = t->device;
       }
     }

@@ -233,10 +233,13 @@ void Device::synchronize(tsr_stream* stream) {
 bool Device::wait_for_stream(tsr_stream* stream, Device& other, tsr_stream* awaited) {
   if (other.kind_ != kind_) return false;
   const Provider& p = provider();
-  tsr_event* const event = other.take_event();
-  throw_if(p.table->event_record(p.self, other.index_, event, awaited), p.plugin, p.vendor);
-  throw_if(p.table->event_wait(p.self, index_, event, stream), p.plugin, p.vendor);
-  other.give_event(event);  // the wait stays as it is when the event is recorded again
+  struct Lent {  // the wait stays as it is when the event is recorded again
+    Device& device;
+    tsr_event* const event;
+    ~Lent() { device.give_event(event); }
+  } const lent{other, other.take_event()};
+  throw_if(p.table->event_record(p.self, other.index_, lent.event, awaited), p.plugin, p.vendor);
+  throw_if(p.table->event_wait(p.self, index_, lent.event, stream), p.plugin, p.vendor);
   return true;
 }
 

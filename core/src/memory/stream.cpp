@@ -140,6 +140,8 @@ Stream& current_stream(Device& d) {
   return StreamRegistry::get().shared(d);
 }
 
+Stream& shared_stream(Device& d) { return StreamRegistry::get().shared(d); }
+
 Stream& set_current_stream(Device& d, Stream* s) {
   Stream& before = current_stream(d);
   if (!t_current) t_current = std::make_unique<Current>();
@@ -160,7 +162,10 @@ namespace {
 
 struct Sites {
   std::mutex mutex;
-  std::unordered_map<uint64_t, std::string> texts;
+  struct Site {
+    std::string where, lost;
+  };
+  std::unordered_map<uint64_t, Site> texts;
   uint64_t next = 1;
   static Sites& get() {
     static auto* s = new Sites;  // never destroyed: plans with static storage go after any destructor here
@@ -170,10 +175,10 @@ struct Sites {
 
 }  // namespace
 
-uint64_t register_site(std::string where) {
+uint64_t register_site(std::string where, std::string lost) {
   Sites& s = Sites::get();
   std::lock_guard lock(s.mutex);
-  s.texts[s.next] = std::move(where);
+  s.texts[s.next] = {std::move(where), std::move(lost)};
   return s.next++;
 }
 
@@ -200,13 +205,17 @@ void Stream::raise_fault() {
   if (uint32_t code = found.code; !__atomic_compare_exchange_n(&f->code, &code, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
     return;  // another thread raises it
   __atomic_store_n(&f->claim, 0, __ATOMIC_RELEASE);
-  std::string where = "a step that is gone";
+  std::string where = "a step that is gone", lost;
   {
     Sites& s = Sites::get();
     std::lock_guard lock(s.mutex);
-    if (const auto at = s.texts.find(found.site); at != s.texts.end()) where = at->second;
+    if (const auto at = s.texts.find(found.site); at != s.texts.end()) {
+      where = at->second.where;
+      lost = at->second.lost;
+    }
   }
   where += ", on device '" + device_.name() + "'";
+  if (!lost.empty()) where += "; " + lost;
   switch (found.code) {
     case TSR_FAULT_INDEX:
       throw user_error("TSR-R011",

@@ -48,6 +48,14 @@ class Stream : public tsr_stream_handle {
   // The host waits for `p`, or for everything that is queued here. Throws errors of the device, never those of kernels.
   static void host_wait(const StreamPoint& p, Wait why);
   void synchronize(Wait why);
+  // Calls `f` while the queue cannot go away. False: it is gone.
+  template <class F>
+  bool while_alive(F&& f) {
+    const std::shared_lock life(life_);
+    if (!raw_) return false;
+    f();
+    return true;
+  }
   bool has_passed(const StreamPoint& p) const noexcept { return p.tick <= p.stream->passed_.load(std::memory_order_acquire); }
 
   // Whether somebody is recording what is queued here into a graph. Waiting for it throws TSR-R046 then.
@@ -75,13 +83,16 @@ class Stream : public tsr_stream_handle {
 
 // The calling thread's stream of a device: its own choice, else the one that all threads share. The device is not the host.
 Stream& current_stream(Device& device);
+// The one that all threads share, which stays as long as the process.
+Stream& shared_stream(Device& device);
 // null: the shared one. Returns what was current.
 Stream& set_current_stream(Device& device, Stream* stream);
 // Waits for all streams of a device, then throws what kernels have found.
 void synchronize_device(Device& device);
 
-// Names of launches for messages about faults (tsr_launch.site). Thread-safe.
-uint64_t register_site(std::string where);
+// Names of launches for messages about faults (tsr_launch.site), and what a fault of theirs costs the caller: "the donated state
+// 's' of the call is lost", or nothing. Thread-safe.
+uint64_t register_site(std::string where, std::string lost = {});
 void unregister_site(uint64_t site) noexcept;
 
 }  // namespace tessera::core

@@ -125,16 +125,29 @@ class StreamPool {
   size_t bytes_ = 0, limit_ = kUnset;
 };
 
+// Calls f with the stream that a block was allocated on, or with the one that all threads share where that is gone. The stream
+// cannot go away meanwhile.
+template <class F>
+void with_home(Stream& home, F&& f) noexcept {
+  if (!home.while_alive([&] { f(home); })) f(shared_stream(home.device()));
+}
+
+void wait_for_uses(const StreamUses& uses, Stream& home, Wait why) noexcept {
+  each_point(uses, [&](const StreamPoint& p) {
+    try {
+      home.wait(p, why);
+    } catch (const Error&) {}  // a device that fails says so to the next who queues work
+  });
+}
+
 // Back to the device, in the order of the stream that the block was allocated on.
 void give_back(Buffer* b) noexcept {
   const std::unique_ptr<Buffer> owner(b);
   const std::unique_ptr<StreamUses> uses(b->uses);
-  Stream* home = uses->home;
-  try {
-    if (!home->raw()) home = &current_stream(*b->device);  // that stream is gone
-    each_point(*uses, [&](const StreamPoint& p) { home->wait(p, Wait::kBlockRead); });
-  } catch (const Error&) {}  // a device that fails says so to the next who queues work
-  b->device->free(b->data, b->capacity, home->raw());
+  with_home(*uses->home, [&](Stream& home) {
+    wait_for_uses(*uses, home, Wait::kBlockRead);
+    b->device->free(b->data, b->capacity, home.raw());
+  });
 }
 
 void* allocate_on(Device& device, size_t capacity, Stream& s) {
@@ -202,12 +215,10 @@ void trim_streamed(Device& device) noexcept {
 }
 
 void leave_uses(const Buffer& b) noexcept {
+  if (b.uses->home) return with_home(*b.uses->home, [&](Stream& home) { wait_for_uses(*b.uses, home, Wait::kLentReturned); });
   each_point(*b.uses, [&](const StreamPoint& p) {
     try {
-      if (b.uses->home)
-        b.uses->home->wait(p, Wait::kLentReturned);
-      else
-        Stream::host_wait(p, Wait::kLentReturned);
+      Stream::host_wait(p, Wait::kLentReturned);
     } catch (const Error&) {}  // a device that fails says so to the next who queues work
   });
 }
@@ -253,7 +264,8 @@ Buffer* borrow_buffer(const tsr_allocator& allocator, Device& device, size_t byt
   b->deleter_ctx = lent.release();
   b->deleter = [](void* ctx) {
     const std::unique_ptr<Lent> l(static_cast<Lent*>(ctx));
-    l->allocator.free(l->allocator.ctx, l->device.id(), l->data, l->bytes, &l->home);
+    Stream& home = l->home.raw() ? l->home : shared_stream(l->device);
+    l->allocator.free(l->allocator.ctx, l->device.id(), l->data, l->bytes, &home);
   };
   return b;
 }

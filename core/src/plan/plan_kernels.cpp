@@ -291,6 +291,19 @@ void place_constants(Plan& plan) {
   }
 }
 
+// What a fault of a kernel costs the caller: states whose memory the call may have written by then.
+std::string lost_by_faults(const Plan& plan) {
+  std::string names;
+  size_t count = 0;
+  for (const InputSpec& in : plan.inputs) {
+    if (plan.nested || !in.donated || in.writeback == kNone) continue;
+    names += (count++ > 0 ? ", '" : " '") + in.name + "'";
+  }
+  if (count == 0) return {};
+  return (count > 1 ? "the donated states" : "the donated state") + names + " of the call " + (count > 1 ? "are" : "is") +
+         " lost";
+}
+
 }  // namespace
 
 void compile_kernels(Graph& g, Plan& plan, const CompileOptions& options) {
@@ -298,8 +311,9 @@ void compile_kernels(Graph& g, Plan& plan, const CompileOptions& options) {
     if (s->control)
       for (const auto& region : s->control->regions) compile_kernels(g, *region, options);
   // A kernel on a device reports faults by a number.
+  const std::string lost = lost_by_faults(plan);
   for (const auto& s : plan.steps)
-    if (s->kind == TSR_STEP_KERNEL && s->device != kCpu) s->site = register_site(g.describe(s->node));
+    if (s->kind == TSR_STEP_KERNEL && s->device != kCpu) s->site = register_site(g.describe(s->node), lost);
   KernelCompiler(g, plan, options).compile_all();
   drop_copies(plan);
   place_constants(plan);

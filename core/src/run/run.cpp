@@ -119,6 +119,13 @@ void* raw_output(const tsr_raw_call& call, uint32_t index, const Slot& s, const 
 void PlanRunner::begin_streams(RunState& state, const CallArgs& args) const {
   static const RunContext none;
   const RunContext& given = args.context ? *args.context : none;
+  const auto on_one_of_mine = [&](const Stream* s) { return queue_of(s->device().id()) != kNone; };
+  if (!nested && !given.streams.empty() && std::none_of(given.streams.begin(), given.streams.end(), on_one_of_mine))
+    throw user_error("TSR-R040",
+                     "a stream of device '" + given.streams[0]->device().name() + "' was given for graph '" +
+                         std::string(graph->tables().name) + "', which runs on '" + device(queues[0]).name() +
+                         (queues.size() > 1 ? "' and other devices" : "'"),
+                     "pass a stream of a device that the graph runs on, or none");
   state.streams.clear();
   for (const tsr_device d : plan_.queues) state.streams.push_back(&given.stream_of(device(d)));
   state.context = {state.streams, given.allocator};
