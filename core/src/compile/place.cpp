@@ -35,12 +35,18 @@ class Mover {
  public:
   Mover(Graph& g, tsr_device device) : g_(g), device_(device), movable_(g.num_values(), 0) { find_movable(g, 0, &movable_); }
 
-  void run() {
+  // Outputs end on `outputs_on`. Input k lies on the device already where `there` says so; empty: all of them cross.
+  void run(std::span<const char> there, tsr_device outputs_on) {
     const tsr_region& body = g_.region(0);
     const std::vector<tsr_id> inputs(body.inputs, body.inputs + body.num_inputs);
     drop_transfers(0);
     region(0);
-    for (const tsr_id v : inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const tsr_id v = inputs[i];
+      if (i < there.size() && there[i]) {
+        retype(v);
+        continue;
+      }
       const std::span<const tsr_use> all = g_.uses(v);
       const std::vector<tsr_use> uses(all.begin(), all.end());
       tsr_id moved = TSR_NONE;
@@ -50,7 +56,7 @@ class Mover {
         g_.set_operand(u.node, u.operand, moved);
       }
     }
-    outputs(0, kCpu);
+    outputs(0, outputs_on);
   }
 
  private:
@@ -229,9 +235,13 @@ void place_on_devices(Graph& g, tsr_device device) {
   if (!named && device == kCpu) return;
   if (named) require_devices(g);
   edit(g, [&] {
-    if (!named) Mover(g, device).run();
+    if (!named) Mover(g, device).run({}, kCpu);
     Placer(g).run();
   });
+}
+
+void move_to_device(Graph& g, tsr_device device, std::span<const char> there) {
+  edit(g, [&] { Mover(g, device).run(there, device); });
 }
 
 }  // namespace tessera::core

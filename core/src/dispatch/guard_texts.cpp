@@ -89,7 +89,7 @@ bool value_equal(const Expected& e, const tsr_arg& a) {
     case TSR_ARG_TENSOR: {
       const tsr_tensor& t = a.tensor->desc;
       return t.dtype == e.dtype && t.rank == e.sizes.size() && std::equal(t.sizes, t.sizes + t.rank, e.sizes.begin()) &&
-             elements_of(t) == e.elements;
+             elements_of(a.tensor) == e.elements;
     }
     case TSR_ARG_SYM_FLOAT:
     case TSR_ARG_FLOAT: return std::bit_cast<uint64_t>(e.f) == std::bit_cast<uint64_t>(a.f);

@@ -170,7 +170,7 @@ bool Mask::key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* mar
           push_text(
               {static_cast<const char*>(t.data), static_cast<size_t>(storage_bytes(t.dtype, num_elements({t.sizes, t.rank})))});
         else
-          push_text(elements_of(t));
+          push_text(elements_of(arg.tensor));
         break;
       }
       case Reader::kText:
@@ -207,7 +207,10 @@ void Mask::number_types(const tsr_arg* args, size_t count) const {
       give_type_number(args[i].tensor->desc);
 }
 
-std::string elements_of(const tsr_tensor& t) {
+std::string elements_of(tsr_tensor_handle* tensor) {
+  const tsr_tensor& t = tensor->desc;
+  // Behind the work that writes it, on whatever stream.
+  if (t.device != kCpu) return elements_of(TensorRef(tensor_copy(*Tensor::from(tensor), kCpu)).get());
   const int64_t count = num_elements({t.sizes, t.rank});
   std::string bytes(static_cast<size_t>(storage_bytes(t.dtype, count)), '\0');
   if (bytes.empty()) return bytes;

@@ -170,7 +170,7 @@ struct Guards {
 };
 
 // The bytes of a tensor's elements, dense, wherever it lies.
-std::string elements_of(const tsr_tensor& t);
+std::string elements_of(tsr_tensor_handle* tensor);
 
 // The guard on a leaf's value: "c == 0.5", "axes == [0, 2]".
 std::string value_text(const Expected& e);

@@ -180,7 +180,7 @@ class GuardMaker {
     LeafGuard& l = out_.mask.leaves[i];
     describe(x, i);
     x.layout = LeafGuard::kDense;
-    x.elements = elements_of(t);
+    x.elements = elements_of(args_[i].tensor);
     x.guarded = l.guarded = l.by_value = true;
     l.rank = t.rank;
     l.role = args_[i].role;

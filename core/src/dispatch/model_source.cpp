@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <utility>
 
+#include "compile/place.hpp"
 #include "context/context.hpp"
 #include "dispatch/callable_capture.hpp"
 #include "ir/graph.hpp"
+#include "memory/device.hpp"
 #include "memory/tensor.hpp"
 #include "plan/plan.hpp"
 #include "run/executable.hpp"
@@ -106,12 +108,48 @@ Callable::Capture Callable::describe_call(const Graph& g, const tsr_arg* args, s
   return c;
 }
 
+namespace {
+
+// A model file that names no device runs on that of the call's tensors, and its outputs end there.
+void follow_tensors(Graph& g, const std::vector<std::string>& names, const tsr_arg* args) {
+  if (names_devices(g)) return;
+  const tsr_region& body = std::as_const(g).region(0);
+  std::vector<char> there;
+  std::string first;
+  tsr_device wanted = kCpu;
+  for (uint32_t k = 0; k < body.num_inputs; ++k) {
+    const std::string name = g.input_name(body.inputs[k]);
+    const auto at = std::find(names.begin(), names.end(), name);
+    const tsr_device d = at == names.end() ? kCpu : args[at - names.begin()].tensor->desc.device;
+    there.push_back(d != kCpu);
+    if (d == kCpu || d == wanted) continue;
+    if (wanted != kCpu)
+      throw user_error("TSR-I038",
+                       "model '" + std::string(g.tables().name) + "': input '" + first + "' is on " + device(wanted).name() +
+                           ", input '" + name + "' on " + device(d).name(),
+                       "pass all inputs on one device, or on the host");
+    wanted = d;
+    first = name;
+  }
+  if (wanted != kCpu) move_to_device(g, wanted, there);
+}
+
+// Whether the tensors lie where those of the call lay that the graph was made for.
+bool lies_as(const Graph& made, const std::vector<uint32_t>& inputs, const tsr_arg* args) {
+  for (size_t k = 0; k < inputs.size(); ++k)
+    if (made.value(made.region(0).inputs[k]).type->device != args[inputs[k]].tensor->desc.device) return false;
+  return true;
+}
+
+}  // namespace
+
 Callable::Capture Callable::import_for(const tsr_arg* args, size_t count) const {
   refuse_misfit(args, count);
   ImportedModel m = model_->import_for(args);
   if (!m.fits)
     for (const auto& e : tables_.back()->entries())
       if (e->executable && made_for_fixed(*e, args)) check_model_call(*e->plan, args, e->inputs);
+  follow_tensors(*m.graph, model_->names(), args);
   Capture c = describe_call(*m.graph, args, count);
   c.graph = std::move(m.graph);
   return c;
@@ -139,6 +177,7 @@ bool Callable::made_for_fixed(const Entry& e, const tsr_arg* args) const {
   const Guards& g = e.guards;
   for (size_t i = 0; i < g.expected.size(); ++i)
     if (g.mask.leaves[i].by_value && !g.value_holds(i, args[i])) return false;
+  if (!names_devices(model_->inputs()) && !lies_as(e.executable->graph(), e.inputs, args)) return false;
   return has_fixed_sizes(e.executable->graph(), model_->inputs(), e.inputs, args);
 }
 

@@ -188,12 +188,19 @@ void Device::copy(void* dst, const void* src, size_t bytes, uint32_t direction, 
   }
   const Provider& p = provider();
   throw_if(p.table->copy(p.self, index_, dst, src, bytes, direction, stream), p.plugin, p.vendor);
+  copies_[direction & TSR_COPY_DIRECTION].fetch_add(1, std::memory_order_relaxed);
+}
+
+Device::Copies Device::copies() const noexcept {
+  const auto count = [&](uint32_t direction) { return copies_[direction].load(std::memory_order_relaxed); };
+  return {count(TSR_COPY_TO_DEVICE), count(TSR_COPY_TO_HOST), count(TSR_COPY_WITHIN)};
 }
 
 bool Device::copy_strided(const tsr_tensor& dst, const tsr_tensor& src, tsr_stream* stream) {
   const Provider& p = provider();
   if (!p.table->copy_strided) return false;
   throw_if(p.table->copy_strided(p.self, index_, &dst, &src, stream), p.plugin, p.vendor);
+  copies_[TSR_COPY_WITHIN].fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 
@@ -201,6 +208,7 @@ bool Device::copy_peer(void* dst, Device& from, const void* src, size_t bytes, t
   const Provider& p = provider();
   if (!p.table->copy_peer || from.kind_ != kind_) return false;
   if (bytes > 0) throw_if(p.table->copy_peer(p.self, index_, dst, from.index_, src, bytes, stream), p.plugin, p.vendor);
+  copies_[TSR_COPY_WITHIN].fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 

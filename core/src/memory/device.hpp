@@ -64,8 +64,14 @@ class Device {
   void record(tsr_event* event, tsr_stream* stream);
   void synchronize(tsr_event* event);
   double elapsed(tsr_event* from, tsr_event* to);  // seconds; both have passed
-  void* allocate_pinned(size_t bytes);             // host memory that the device addresses; stays with the process
-  int64_t total_bytes();                           // 0: unknown
+  // How many copies have been queued so far, by direction; those between devices are counted by the one that gets them.
+  struct Copies {
+    int64_t to_device = 0, to_host = 0, within = 0;
+    bool operator==(const Copies&) const = default;
+  };
+  Copies copies() const noexcept;
+  void* allocate_pinned(size_t bytes);  // host memory that the device addresses; stays with the process
+  int64_t total_bytes();                // 0: unknown
   // The table that serves this device, with the `self` of its functions; null: the host, or nobody.
   const tsr_device_table* table(void** self) const noexcept;
 
@@ -125,7 +131,8 @@ class Device {
   mutable std::mutex ledgers_mutex_;
   std::vector<const Ledger*> ledgers_;
   std::mutex events_mutex_;
-  std::vector<tsr_event*> events_;  // that nobody uses
+  std::vector<tsr_event*> events_;       // that nobody uses
+  std::atomic<int64_t> copies_[3] = {};  // by TSR_COPY_TO_DEVICE, TSR_COPY_TO_HOST, TSR_COPY_WITHIN
   alignas(64) std::atomic<int64_t> in_use_{0};
   std::atomic<int64_t> peak_{0};
 };
