@@ -17,6 +17,7 @@ ops|fast|every standard op: eager against reference, both against golden values
 scaffolds|fast|tessera new op, pass, backend: builds, passes its tests, touches at most 3, 3, 5 files
 out-of-tree|fast|packages install; foreign projects build plugins against them, load and run them
 bad-input|fast|malformed files and wrong arguments: coded message, exit status 2
+device-programs|fast|10,000 random programs over one and two simulated devices and four threads: reference bits; any wait of the runtime, removed, is found
 json|fast|bench dispatch --json writes one JSON document with the documented keys
 pass-scaling|time|canonicalize + CSE + DCE, 10,000 against 5,000 nodes: at most 2.4 times
 dispatch|time|ns per public call of a no-op executable
@@ -58,6 +59,11 @@ check_ops() { tests_named '^(differential|opset)\.'; }
 check_scaffolds() { tests_named '^scaffold\.'; }
 check_out_of_tree() { tests_named '^e2e\.(install|consumer)$|^out_of_tree\.'; }
 check_bad_input() { tests_named '^cli\.|^unit\.(config|manifest|npz|text|records|buffer|dlpack)_test$'; }
+
+check_device_programs() {
+  TESSERA_DEVICE_SESSIONS=2500 tests_named '^device\.(random|waits|lost)_test$' &&
+    figure=$(TESSERA_SOURCE_DIR=$PWD build/release/tests/device_tests -w NoTests '[#waits_test]' '-#' | grep -A99 '^removed wait' | sed '/^=/,$d')
+}
 
 check_json() {
   ./dev bench dispatch --json | json_of 'assert set(d["tensors"]) == {"1", "8", "64"}, d

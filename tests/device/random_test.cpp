@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs over one and two devices, run by four threads on changing streams, whose tensors go from one to the other.
+// Random programs over one and two devices, run by four threads on changing streams, with memory of the pool and of the caller,
+// whose tensors go from one to the other and whose states each thread has of its own.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <mutex>
@@ -24,7 +25,8 @@ struct Program {
     int rows, columns, device;  // device 2: the host
   };
   std::vector<Value> values;
-  std::vector<int> inputs, outputs;  // devices
+  std::vector<int> inputs, outputs;         // devices
+  bool has_state = false, donated = false;  // the last input, and the last output its new value
   std::string text;
 
   static std::string type(const Value& v) {
@@ -50,6 +52,13 @@ struct Program {
       inputs.push_back(any_device());
       values.push_back({"%v" + std::to_string(i), 4, 6, inputs.back()});
       head += (i ? ", " : "") + values.back().name + ": " + type(values.back());
+    }
+    if (below(r, 3) == 0) {
+      has_state = true;
+      donated = below(r, 2) == 0;
+      inputs.push_back(below(r, static_cast<size_t>(devices)));
+      values.push_back({"%v3", 4, 6, inputs.back()});
+      head += ", %v3: " + type(values.back()) + " state \"s\" -> 2" + (donated ? " donated" : "");
     }
     static const char* const kUnary[] = {"relu", "neg", "tanh", "abs", "sigmoid"};
     static const char* const kBinary[] = {"add", "sub", "mul", "maximum"};
@@ -98,13 +107,13 @@ struct Program {
       }
     }
     std::string types, names;
-    for (int k = 0; k < 2; ++k) {
+    for (int k = 0; k < (has_state ? 3 : 2); ++k) {
       std::vector<size_t> fit;
       for (size_t i = 0; i < values.size(); ++i)
         if (values[i].rows == 4 && values[i].columns == 6) fit.push_back(i);
       // Late values more often.
       const size_t from = fit.size() > 3 && below(r, 4) ? fit.size() - 3 : 0;
-      const size_t o = at(fit[from + static_cast<size_t>(below(r, fit.size() - from))], any_device());
+      const size_t o = at(fit[from + static_cast<size_t>(below(r, fit.size() - from))], k == 2 ? inputs.back() : any_device());
       outputs.push_back(values[o].device);
       types += (k ? ", " : "") + type(values[o]);
       names += (k ? ", " : "") + values[o].name;
@@ -120,9 +129,10 @@ struct Pair {
 
 tsr_device id_of(int d) { return d == 2 ? 0 : e::device("sim:" + std::to_string(d)); }
 
-// Three programs and four threads that share their tensors. Returns what went wrong.
+// Four programs and four threads that share their tensors. Returns what went wrong.
 std::string session(uint64_t seed, int devices) {
   Random r(seed);
+  Allocator allocator;  // outlives its blocks
   std::vector<Program> programs;
   std::vector<e::Executable> on_device, on_cpu;
   for (int i = 0; i < 4; ++i) {
@@ -142,6 +152,11 @@ std::string session(uint64_t seed, int devices) {
     std::vector<std::unique_ptr<e::Stream>> streams;
     for (int d = 0; d < devices; ++d)
       for (int i = 0; i < 2; ++i) streams.push_back(std::make_unique<e::Stream>(id_of(d)));
+    std::vector<Pair> states;  // of each program that has one
+    for (const Program& p : programs) {
+      const e::Tensor t = numbers({4, 6}, seed * 16 + thread);
+      states.push_back(p.has_state ? Pair{t.copy_to(id_of(p.inputs.back())), t.copy_to(0), p.inputs.back()} : Pair{});
+    }
     const auto pick = [&](int where) {
       std::lock_guard lock(mutex);
       std::vector<size_t> fit;
@@ -173,15 +188,22 @@ std::string session(uint64_t seed, int devices) {
       }
       const auto k = static_cast<size_t>(below(random, programs.size()));
       std::vector<e::Tensor> in, reference;
-      for (const int d : programs[k].inputs) {
-        const Pair p = pick(d);
+      for (size_t i = 0; i < programs[k].inputs.size(); ++i) {
+        const Pair p = i == 3 ? states[k] : pick(programs[k].inputs[i]);
         in.push_back(p.device);
         reference.push_back(p.host);
       }
-      const auto out = on_device[k].run(in);
+      std::vector<tsr_stream_handle*> given;
+      for (int d = 0; d < devices; ++d) given.push_back(streams[static_cast<size_t>(2 * d + below(random, 2))]->handle());
+      tsr_run_options options{};
+      options.struct_size = sizeof options;
+      options.streams = given.data();
+      options.num_streams = given.size();
+      options.allocator = below(random, 2) ? &allocator.table : nullptr;
+      const auto out = on_device[k].run(in, below(random, 4) == 0 ? &options : nullptr);
       const auto want = on_cpu[k].run(reference);
       in.clear();
-      for (size_t j = 0; j < out.size(); ++j) {
+      for (size_t j = 0; j < (programs[k].donated ? 2 : out.size()); ++j) {  // a donated state may lie in its new value
         if (below(random, 5) == 0 && !same_bits(out[j], want[j])) {
           std::lock_guard lock(mutex);
           wrong = "output " + std::to_string(j) + " of\n" + programs[k].text;
@@ -189,6 +211,11 @@ std::string session(uint64_t seed, int devices) {
         put({out[j], want[j], programs[k].outputs[j]});
       }
     }
+    for (size_t k = 0; k < programs.size(); ++k)
+      if (programs[k].has_state && !same_bits(states[k].device, states[k].host)) {
+        std::lock_guard lock(mutex);
+        wrong = "the state of\n" + programs[k].text;
+      }
     for (int d = 0; d < devices; ++d) e::check(e::api().set_current_stream(id_of(d), nullptr, nullptr));
   };
   std::vector<std::thread> threads;
@@ -224,15 +251,20 @@ TEST_CASE("random programs on devices give the reference's bits") {
 TEST_CASE("random programs that name no device give the reference's bits on the one that the config names") {
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     Random r(seed);
-    const std::string text = on_host(Program(r, 2).text);
+    const Program program(r, 2);
+    const std::string text = on_host(program.text);
     const e::Executable on_device = compile(placed(), text), on_cpu = compile(host(), text);
     std::vector<e::Tensor> in;
     for (uint64_t i = 0; i < 3; ++i) in.push_back(numbers({4, 6}, seed * 8 + i));
-    const auto out = on_device.run(in), want = on_cpu.run(in);
+    std::vector<e::Tensor> reference = in;
+    for (auto* all : {&in, &reference})
+      if (program.has_state) all->push_back(numbers({4, 6}, seed * 8 + 7));
+    const auto out = on_device.run(in), want = on_cpu.run(reference);
     INFO("seed " << seed << ":\n" << text);
     for (size_t j = 0; j < out.size(); ++j) {
       REQUIRE(same_bits(out[j], want[j]));
     }
+    REQUIRE(same_bits(in.back(), reference.back()));
   }
 }
 

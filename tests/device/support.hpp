@@ -85,10 +85,12 @@ struct Allocator {
     };
     table.free = [](void* ctx, tsr_device d, void* p, size_t bytes, tsr_stream_handle* s) {
       auto& self = *static_cast<Allocator*>(ctx);
+      {
+        std::lock_guard lock(self.mutex);
+        if (self.lasting) self.kept.emplace_back(d, p);
+        self.live.erase(p);  // before others may get the address
+      }
       if (!self.lasting) tessera::core::device(d).free(p, bytes, tessera::core::Stream::from(s)->raw());
-      std::lock_guard lock(self.mutex);
-      if (self.lasting) self.kept.emplace_back(d, p);
-      self.live.erase(p);
     };
   }
 };

@@ -242,7 +242,7 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
             if (tsr_error* e = r.step->kernel.launch(r.step->kernel.self, &r.launch)) [[unlikely]]
               r.step->backend->check(e);
             if (plan_.sync_faults && r.queue != kNone && !state.captured) {
-              state.streams[r.queue]->synchronize(Wait::kNone);
+              state.streams[r.queue]->synchronize(Wait::kFaultsSynced);
               state.streams[r.queue]->raise_fault();
             }
             break;
