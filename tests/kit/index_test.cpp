@@ -45,6 +45,8 @@ TEST_CASE("bounds follow from extents and minima") {
   CHECK_FALSE(p.less(n, i));
   CHECK(p.mod(i, n) == i);
   CHECK(p.floordiv(i, n) == kZero);
+  CHECK(p.floordiv(i, kZero) == kZero);  // the extent of an axis without points
+  CHECK(p.mod(i, kZero) == kZero);
   CHECK(p.min(i, n) == i);
   CHECK(p.max(i, n) == n);
 }

@@ -175,7 +175,9 @@ std::optional<uint32_t> IndexPool::as_axis(Expr e) const {
   return a.kind == AtomKind::Axis ? std::optional(a.id) : std::nullopt;
 }
 
+// The extent of an axis without points divides what nobody computes: 0, as where an index is evaluated.
 Expr IndexPool::floordiv(Expr a, Expr b) {
+  if (b == kZero) return kZero;
   if (b == kOne || a == kZero) return a;
   if (const uint32_t known = answer(Question::FloorDiv, a, b); known != Table::kNothing) return known;
   const Expr out = quotient(a, b);
@@ -215,7 +217,7 @@ Expr IndexPool::quotient(Expr a, Expr b) {
 }
 
 Expr IndexPool::mod(Expr a, Expr b) {
-  if (b == kOne || a == kZero || a == b) return kZero;
+  if (b == kZero || b == kOne || a == kZero || a == b) return kZero;
   if (const uint32_t known = answer(Question::Mod, a, b); known != Table::kNothing) return known;
   const Expr out = remainder(a, b);
   return answer(Question::Mod, a, b) = out;

@@ -57,7 +57,8 @@ class IndexPool {
   size_t num_axes() const { return extents_.size(); }
   size_t num_symbols() const { return minima_.size(); }
 
-  // ---- operations; overflow of a coefficient throws TSR-K021. Divisors are positive.
+  // ---- operations; overflow of a coefficient throws TSR-K021. Divisors are positive; what is divided by 0
+  // (the extent of an axis without points) is 0, here and where it is evaluated.
   Expr add(Expr a, Expr b);
   Expr sub(Expr a, Expr b);
   Expr mul(Expr a, Expr b);
