@@ -59,33 +59,177 @@ void write_scatter(NodeWriter& w) {
   });
 }
 
-// A thread for each element of the slices that the tuples of indices name.
-void write_scatter_nd(NodeWriter& w) {
-  IndexPool& p = w.pool();
-  const std::string how(w.node.attr("reduction").as_string());
-  const std::vector<Expr> sizes = w.shape(w.input(0)), indices = w.shape(w.input(1));
-  const auto depth = static_cast<size_t>(*p.as_number(indices.back()));
-  const std::vector<Expr> named(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(depth)),
-      slice(sizes.begin() + static_cast<std::ptrdiff_t>(depth), sizes.end());
-  const Expr slices = w.points(named), width = w.points(slice);
-  const Expr tuples = w.points({indices.begin(), indices.end() - 1});
-  w.each(width, [&](Expr element) {
-    const Expr i = w.b.begin(Bind::Serial, "i", slices);
-    const Expr whole = p.add(p.mul(i, width), element);
-    w.b.store(w.output(0), whole, w.b.load(w.input(0), whole));
-    w.b.end();
-    const Expr j = w.b.begin(Bind::Serial, "j", tuples);
-    Expr at = kZero;
-    uint32_t inside = kNone;
-    for (size_t d = 0; d < depth; ++d) {
-      const NodeWriter::Checked index =
-          w.checked(w.input(1), p.add(w.b.scaled(j, static_cast<int64_t>(depth)), p.number(static_cast<int64_t>(d))), sizes[d]);
-      at = p.add(p.mul(at, sizes[d]), index.at);
-      inside = w.b.both(inside, index.inside);
-    }
-    apply(w, how, inside, p.add(p.mul(at, width), element), p.add(p.mul(j, width), element));
-    w.b.end();
-  });
-}
+// ---- scatter_nd: the gradient of an embedding is one
+//
+// Updates come in order, without atomics: tuples of indices are sorted by the slice that they name, those of one slice stay in
+// their order, and a thread that owns some elements of a slice applies that slice's updates one after the other.
+
+namespace {
+
+constexpr int64_t kRead = 8;  // keys that are compared, and updates that are loaded, at once
+
+class SliceScatter {
+ public:
+  explicit SliceScatter(NodeWriter& w) : w_(w), how_(w.node.attr("reduction").as_string()) {
+    IndexPool& p = w.pool();
+    sizes_ = w.shape(w.input(0));
+    const std::vector<Expr> indices = w.shape(w.input(1));
+    depth_ = static_cast<size_t>(*p.as_number(indices.back()));
+    slices_ = w.points({sizes_.begin(), sizes_.begin() + static_cast<std::ptrdiff_t>(depth_)});
+    width_ = w.points({sizes_.begin() + static_cast<std::ptrdiff_t>(depth_), sizes_.end()});
+    tuples_ = w.points({indices.begin(), indices.end() - 1});
+    key_ = fits(slices_) ? Type::I32 : Type::I64;
+    place_ = fits(tuples_) ? Type::I32 : Type::I64;
+    padded_ = w.b.scaled(w.b.ceil_div(tuples_, kRead), kRead);
+    keys_ = workspace("keys", key_, padded_);
+    sorted_ = workspace("sorted", key_, tuples_);
+    order_ = workspace("order", place_, tuples_);
+    starts_ = workspace("starts", place_, p.add(slices_, kOne));
+  }
+
+  void write() {
+    find_keys();
+    sort();
+    find_starts();
+    apply();
+  }
+
+ private:
+  // As a number of 32 bits, with two more behind the last.
+  bool fits(Expr count) const {
+    const auto n = w_.pool().as_number(count);
+    return n && *n < (int64_t{1} << 31) - 2;
+  }
+  uint32_t workspace(const char* name, Type t, Expr extent) { return w_.b.buffer(name, Memory::Workspace, t, extent); }
+  uint32_t number(Type t, Expr e) { return w_.convert(w_.b.index(e), t); }
+
+  // The slice that each tuple names. Tuples that name none come behind all slices, and what fills the last vector behind those.
+  void find_keys() {
+    IndexPool& p = w_.pool();
+    w_.each(padded_, [&](Expr j) {
+      const uint32_t key = w_.variable(key_);
+      w_.set(key, number(key_, p.add(slices_, kOne)));
+      const bool opened = w_.b.begin_if(w_.b.below(j, tuples_));
+      Expr at = kZero;
+      uint32_t inside = kNone;
+      for (size_t d = 0; d < depth_; ++d) {
+        const NodeWriter::Checked index = w_.checked(
+            w_.input(1), p.add(w_.b.scaled(j, static_cast<int64_t>(depth_)), p.number(static_cast<int64_t>(d))), sizes_[d]);
+        at = p.add(p.mul(at, sizes_[d]), index.at);
+        inside = w_.b.both(inside, index.inside);
+      }
+      const uint32_t slice = number(key_, at);
+      w_.set(key, inside == kNone ? slice : w_.b.select(inside, slice, number(key_, slices_)));
+      w_.b.end_if(opened);
+      w_.b.store(keys_, j, w_.get(key));
+    });
+  }
+
+  // A tuple's place is how many come before it: those of smaller keys, and earlier ones of the same key.
+  void sort() {
+    IndexPool& p = w_.pool();
+    w_.each(tuples_, [&](Expr j) {
+      const uint32_t mine = w_.b.load(keys_, j), count = w_.variable(place_);
+      const uint32_t others = w_.b.buffer("others", Memory::Register, key_, p.number(kRead));
+      w_.set(count, w_.b.constant(place_, 0));
+      const Expr i = w_.b.begin(Bind::Serial, "i", w_.b.ceil_div(tuples_, kRead));
+      w_.b.load_elements(keys_, w_.b.scaled(i, kRead), others, kZero, kRead);
+      const Expr u = w_.b.begin(Bind::Unroll, "u", p.number(kRead));
+      const uint32_t other = w_.b.load(others, u);
+      const uint32_t earlier = w_.b.binary(Op::Lt, w_.b.index(p.add(w_.b.scaled(i, kRead), u)), w_.b.index(j));
+      const uint32_t before = w_.either(w_.b.binary(Op::Lt, other, mine), w_.both(w_.b.binary(Op::Eq, other, mine), earlier));
+      w_.set(count, w_.b.binary(Op::Add, w_.get(count), w_.convert(before, place_)));
+      w_.b.end();
+      w_.b.end();
+      const Expr place = p.value(w_.get(count));
+      w_.b.store(order_, place, number(place_, j));
+      w_.b.store(sorted_, place, mine);
+    });
+  }
+
+  // How many updates belong to slices before this one, by bisection.
+  void find_starts() {
+    IndexPool& p = w_.pool();
+    constexpr int64_t kMostSteps = 48;
+    int64_t steps = kMostSteps;
+    if (const auto n = p.as_number(tuples_))
+      for (steps = 0; (int64_t{1} << steps) <= *n;) ++steps;
+    w_.each(p.add(slices_, kOne), [&](Expr slice) {
+      const uint32_t low = w_.variable(place_), high = w_.variable(place_), one = w_.b.constant(place_, 1);
+      w_.set(low, w_.b.constant(place_, 0));
+      w_.set(high, number(place_, tuples_));
+      const uint32_t mine = number(key_, slice);
+      if (steps > 0) {
+        w_.b.begin(Bind::Serial, "s", p.number(steps));
+        const uint32_t from = w_.get(low), to = w_.get(high), open = w_.b.binary(Op::Lt, from, to);
+        const uint32_t middle = w_.b.binary(Op::Add, from, w_.b.binary(Op::Shr, w_.b.binary(Op::Sub, to, from), one));
+        const uint32_t key = w_.b.load_or(sorted_, p.value(middle), open, w_.b.constant(key_, 0));
+        const uint32_t before = w_.b.binary(Op::Lt, key, mine);
+        w_.set(low, w_.b.select(w_.both(open, before), w_.b.binary(Op::Add, middle, one), from));
+        w_.set(high, w_.b.select(w_.both(open, w_.no(before)), middle, to));
+        w_.b.end();
+      }
+      w_.b.store(starts_, slice, w_.get(low));
+    });
+  }
+
+  // Some elements of a slice, side by side, for each thread.
+  void apply() {
+    IndexPool& p = w_.pool();
+    const Type type = w_.b.p.buffers[w_.input(0)].type;
+    int64_t side = 16 / type_bytes(type);
+    while (side > 1 && !w_.b.p.divisible(width_, side)) side /= 2;
+    if (width_ == kZero) return;
+    const Expr vectors = p.floordiv(width_, p.number(side));
+    w_.each(p.mul(slices_, vectors), [&](Expr point) {
+      const Expr slice = p.floordiv(point, vectors), first = w_.b.scaled(p.mod(point, vectors), side);
+      const Expr at = p.add(p.mul(slice, width_), first);
+      const uint32_t values = w_.b.buffer("values", Memory::Register, type, p.number(side));
+      w_.b.load_elements(w_.input(0), at, values, kZero, side);
+      const Expr from = p.value(w_.convert(w_.b.load(starts_, slice), Type::I64)),
+                 to = p.value(w_.convert(w_.b.load(starts_, p.add(slice, kOne)), Type::I64));
+      const auto update_at = [&](Expr i) {
+        return p.add(p.mul(p.value(w_.convert(w_.b.load(order_, i), Type::I64)), width_), first);
+      };
+      if (how_ == "none") {  // the last one wins
+        const bool any = w_.b.begin_if(w_.b.binary(Op::Lt, w_.b.index(from), w_.b.index(to)));
+        w_.b.load_elements(w_.input(2), update_at(p.sub(to, kOne)), values, kZero, side);
+        w_.b.end_if(any);
+      } else {
+        const uint32_t updates = w_.b.buffer("updates", Memory::Register, type, p.number(kRead * side));
+        const Expr i = w_.b.begin(Bind::Serial, "i", w_.b.ceil_div(p.sub(to, from), kRead));
+        for (const bool loads : {true, false}) {
+          const Expr u = w_.b.begin(Bind::Unroll, "u", p.number(kRead));
+          const Expr number = p.add(from, p.add(w_.b.scaled(i, kRead), u));
+          const bool exists = w_.b.begin_if(w_.b.binary(Op::Lt, w_.b.index(number), w_.b.index(to)));
+          if (loads) {
+            w_.b.load_elements(w_.input(2), update_at(number), updates, w_.b.scaled(u, side), side);
+          } else {
+            const Expr v = w_.b.begin_unless_one(Bind::Unroll, "v", p.number(side));
+            const uint32_t update = w_.b.load(updates, p.add(w_.b.scaled(u, side), v));
+            w_.b.store(values, v, updated(w_, how_, w_.b.load(values, v), update));
+            w_.b.end_unless_one();
+          }
+          w_.b.end_if(exists);
+          w_.b.end();
+        }
+        w_.b.end();
+      }
+      w_.b.store_elements(w_.output(0), at, values, kZero, side);
+    });
+  }
+
+  NodeWriter& w_;
+  std::string how_;
+  std::vector<Expr> sizes_;
+  size_t depth_ = 0;
+  Expr slices_ = kOne, width_ = kOne, tuples_ = kOne, padded_ = kOne;
+  Type key_ = Type::I64, place_ = Type::I64;
+  uint32_t keys_ = kNone, sorted_ = kNone, order_ = kNone, starts_ = kNone;
+};
+
+}  // namespace
+
+void write_scatter_nd(NodeWriter& w) { SliceScatter(w).write(); }
 
 }  // namespace tessera::kit
