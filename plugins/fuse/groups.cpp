@@ -153,40 +153,68 @@ void Groups::rank_joined(uint32_t joined, uint32_t other) {
   for (const uint32_t x : behind) place(x);
 }
 
-std::string Groups::why_not(uint32_t a, uint32_t b, int& heavy) const {
+std::vector<uint32_t> Groups::joined_items(uint32_t a, uint32_t b) const {
+  std::vector<uint32_t> items;
+  std::merge(groups_[a].items.begin(), groups_[a].items.end(), groups_[b].items.begin(), groups_[b].items.end(),
+             std::back_inserter(items));
+  return items;
+}
+
+// What stands against a group of both, whatever computes it; empty: nothing.
+std::string Groups::why_no_neighbours(uint32_t a, uint32_t b) const {
   const Group &x = groups_[a], &y = groups_[b];
   if (!same_half(nodes_[x.items.front()], nodes_[y.items.front()]))
     return "one belongs to the forward half, the other to the backward half";
   if (x.items.size() + y.items.size() > options_.max_size)
     return "the group would have more than max_fusion_size = " + std::to_string(options_.max_size) + " nodes";
   if (between(a, b) || between(b, a)) return "another node needs the one and feeds the other";
-  std::vector<uint32_t> items;
-  std::merge(x.items.begin(), x.items.end(), y.items.begin(), y.items.end(), std::back_inserter(items));
-  const kit::Piece p = piece(items);
+  return {};
+}
+
+std::string Groups::why_not(uint32_t a, uint32_t b, int& heavy) const {
+  if (std::string why = why_no_neighbours(a, b); !why.empty()) return why;
+  const kit::Piece p = piece(joined_items(a, b));
   if (p.inputs.size() + p.outputs.size() > options_.max_buffers)
     return "the group would have more than max_buffers = " + std::to_string(options_.max_buffers) + " inputs and outputs";
   try {
     heavy = heavy_calls(kit::lower(p, "k").kernel);
-    if (heavy > x.heavy + y.heavy) return "an expensive op would be computed once per loop";
+    if (heavy > groups_[a].heavy + groups_[b].heavy) return "an expensive op would be computed once per loop";
     return {};
   } catch (const kit::Unfit& u) {
     return u.why;
   }
 }
 
-bool Groups::join(uint32_t a, uint32_t b) {
-  int heavy = 0;
-  if (groups_[a].backend.empty() || groups_[a].backend != groups_[b].backend || !why_not(a, b, heavy).empty()) return false;
+void Groups::merge(uint32_t a, uint32_t b, int heavy) {
   if (groups_[b].items.front() < groups_[a].items.front()) std::swap(a, b);
-  std::vector<uint32_t> items;
-  std::merge(groups_[a].items.begin(), groups_[a].items.end(), groups_[b].items.begin(), groups_[b].items.end(),
-             std::back_inserter(items));
+  std::vector<uint32_t> items = joined_items(a, b);
   for (const uint32_t i : groups_[b].items) group_of_[i] = a;
   groups_[a].items = std::move(items);
   groups_[a].heavy = heavy;
   groups_[b].items.clear();
   groups_[b].backend.clear();
   rank_joined(a, b);
+}
+
+bool Groups::join(uint32_t a, uint32_t b) {
+  int heavy = 0;
+  if (groups_[a].backend.empty() || groups_[a].backend != groups_[b].backend || !why_not(a, b, heavy).empty()) return false;
+  merge(a, b, heavy);
+  return true;
+}
+
+// The backward pass of a norm: gradients of rows, and those of weight and bias, which are summed across the same rows.
+bool Groups::join_sweep(uint32_t a, uint32_t b) {
+  const std::string backend = groups_[a].backend;
+  if (backend.empty() || backend != groups_[b].backend || !why_no_neighbours(a, b).empty()) return false;
+  const kit::Piece p = piece(joined_items(a, b));
+  if (p.inputs.size() + p.outputs.size() > options_.max_buffers || !kit::sweep_of(p)) return false;
+  const sdk::Node fused = make_group(g_, p, backend);
+  const bool taken = g_.backend_of(fused) == backend;
+  g_.erase(fused);
+  asked_ = true;
+  if (!taken) return false;
+  merge(a, b, groups_[a].heavy + groups_[b].heavy);
   return true;
 }
 
@@ -221,6 +249,9 @@ void Groups::grow() {
     }
     if (!changed) break;
   }
+  const std::map<std::pair<uint32_t, uint32_t>, std::string> refused = refused_;
+  for (const auto& [edge, why] : refused)
+    if (const uint32_t a = group_of_[edge.first], b = group_of_[edge.second]; a != b) join_sweep(a, b);
   if (!options_.horizontal) return;
   // Sideways: readers of one tensor.
   std::map<tsr_id, std::vector<uint32_t>> readers;
@@ -232,7 +263,7 @@ void Groups::grow() {
       for (size_t b = a + 1; b < items.size(); ++b) {
         const uint32_t x = group_of_[items[a]], y = group_of_[items[b]];
         // Small tensors (weights of one row) are not worth it.
-        if (x != y && kit::bytes_at_hints(g_, g_.value(value).type()) >= 4096) join(x, y);
+        if (x != y && kit::bytes_at_hints(g_, g_.value(value).type()) >= 4096 && !join(x, y)) join_sweep(x, y);
       }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which nodes go together. A group grows along its values (a producer joins its consumer) and, last, sideways (two groups that
 // read the same tensor). Every step is tried by lowering the joined group: what the kit can express as one kernel, with no
-// expensive op computed more often than before, is joined; the reason of a refusal is kept for the hints.
+// expensive op computed more often than before, is joined; the reason of a refusal is kept for the hints. Rows of a tensor and
+// sums across them are no single kernel; they are joined where their backend, asked, takes both in one sweep.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/kit/gpu/parts.hpp"
 #include "tessera/kit/hints.hpp"
 #include "tessera/kit/lower.hpp"
 #include "tessera/plugin.hpp"
@@ -45,12 +47,18 @@ class Groups {
     std::string why;
   };
   std::vector<Refusal> refusals() const;
+  // Whether a backend was asked about a group: then the graph was edited, though the group was taken back.
+  bool asked() const { return asked_; }
 
  private:
   uint32_t producer(sdk::Value v) const;       // kNone: not of this region's nodes
   bool between(uint32_t a, uint32_t b) const;  // is there a path from a to b through another group?
   std::vector<uint32_t> predecessors(uint32_t group) const;
   bool join(uint32_t a, uint32_t b);
+  bool join_sweep(uint32_t a, uint32_t b);
+  void merge(uint32_t a, uint32_t b, int heavy);
+  std::string why_no_neighbours(uint32_t a, uint32_t b) const;
+  std::vector<uint32_t> joined_items(uint32_t a, uint32_t b) const;
   void rank_joined(uint32_t joined, uint32_t other);
   std::string why_not(uint32_t a, uint32_t b, int& heavy) const;
   bool free_view(uint32_t item) const;
@@ -65,6 +73,7 @@ class Groups {
   // what stands before its last one.
   std::vector<uint32_t> rank_, by_rank_;
   std::map<std::pair<uint32_t, uint32_t>, std::string> refused_;  // by the items whose edge was tried
+  bool asked_ = false;
 };
 
 // A `fused` node behind the group's last node, with copies of its nodes as the body. Nobody uses it yet.

@@ -60,7 +60,7 @@ class Fuse : public sdk::Pass {
     hints(g, groups);
     bool any = false;
     for (const Group& x : groups.groups()) any = any || groups.is_fused(x);
-    if (!any) return false;
+    if (!any) return groups.asked();
     // Groups in a row first: then each can take the place of its last node.
     sdk::Node at{g.handle(), g.region_raw(r).first};
     for (const uint32_t i : groups.order()) {

@@ -378,11 +378,16 @@ void declare_symbols(ProgramBuilder& b, const Kernel& k, const SimtAssume& assum
   for (size_t i = 0; i < k.symbols.size(); ++i)
     b.p.add_symbol(k.symbols[i].name, k.symbols[i].min, i < assume.multiples.size() ? assume.multiples[i] : 1);
 }
-std::vector<uint32_t> declare_buffers(ProgramBuilder& b, const Kernel& k, const SimtAssume& assume) {
+std::vector<uint32_t> declare_buffers(ProgramBuilder& b, const Kernel& k, const SimtAssume& assume,
+                                      std::span<const uint32_t> left_out) {
   declare_symbols(b, k, assume);
   std::vector<uint32_t> out;
   KernelCopy copy(b, k, {});
-  for (const Buffer& x : k.buffers) out.push_back(b.buffer(x.name, Memory::Global, x.type, copy.index(x.extent), x.access));
+  for (uint32_t i = 0; i < k.buffers.size(); ++i) {
+    const Buffer& x = k.buffers[i];
+    const bool missing = std::find(left_out.begin(), left_out.end(), i) != left_out.end();
+    out.push_back(missing ? kNone : b.buffer(x.name, Memory::Global, x.type, copy.index(x.extent), x.access));
+  }
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -130,9 +131,10 @@ struct Space {
 Space space_of(ProgramBuilder& b, KernelCopy& copy, Kernel& k, const std::vector<uint32_t>& axes);
 void go_to(ProgramBuilder& b, KernelCopy& copy, const Space& space, Expr point);
 
-// Declares the kernel's symbols and buffers in the program; returns the numbers of the buffers.
+// Declares the kernel's symbols and buffers in the program; returns the numbers of the buffers, kNone for those left out.
 void declare_symbols(ProgramBuilder& b, const Kernel& k, const SimtAssume& assume);
-std::vector<uint32_t> declare_buffers(ProgramBuilder& b, const Kernel& k, const SimtAssume& assume);
+std::vector<uint32_t> declare_buffers(ProgramBuilder& b, const Kernel& k, const SimtAssume& assume,
+                                      std::span<const uint32_t> left_out = {});
 
 // ---- the forms
 Program pointwise_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);

@@ -3,6 +3,7 @@
 // row from registers, and adds what the rows give to the gradients of weight and bias in registers too. Those sums are partial
 // results across rows, which later launches fold.
 #include <algorithm>
+#include <map>
 
 #include "rows.hpp"
 
@@ -19,17 +20,28 @@ bool after_loop(const Kernel& k, uint32_t id) {
   return after;
 }
 
+// What the kernel of the rows stores, for each row, to each of its buffers.
+std::map<uint32_t, uint32_t> stored_of_a_row(const Kernel& k) {
+  std::map<uint32_t, uint32_t> out;
+  for (const Item& item : k.body)
+    if (!item.is_loop && k.insts[item.id].op == Op::Store) out[k.insts[item.id].id] = k.insts[item.id].args[0];
+  return out;
+}
+
 }  // namespace
 
 Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared, const SimtSchedule& s,
-                           const GpuDescription& d, const SimtOrder& o) {
+                           const GpuDescription& d, const SimtOrder& o, std::span<const uint32_t> links) {
   if (s.threads % d.wave != 0 || s.threads % SimtOrder::kThreads != 0) no_program("threads that are no whole waves");
   if (columns.loops.size() != 1 || !columns.loops[0].across) no_program("the second kernel is no single reduction across rows");
   if (columns.symbols.size() != rows.symbols.size() || shared.size() != columns.buffers.size())
     no_program("the kernels do not belong to each other");
   ProgramBuilder b(rows.name, d);
   IndexPool& p = b.pool();
-  const std::vector<uint32_t> buffers = declare_buffers(b, rows, {});
+  const std::vector<uint32_t> buffers = declare_buffers(b, rows, {}, links);
+  const std::map<uint32_t, uint32_t> of_a_row = stored_of_a_row(rows);
+  for (const uint32_t l : links)
+    if (!of_a_row.count(l)) no_program("a value between the kernels that is not one of each row");
   KernelCopy sizes(b, columns, {});
   std::vector<uint32_t> column_buffers;
   for (size_t i = 0; i < columns.buffers.size(); ++i) {
@@ -51,7 +63,7 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
     reducers.push_back(reducer_of(columns, item.id));
   }
 
-  RowWriter w(b, rows, o, {s.threads, 1, true});
+  RowWriter w(b, rows, o, {s.threads, 1, true, {links.begin(), links.end()}});
   if (w.width() != SimtOrder::kVector) no_program("its rows are no whole vectors of 8");
   KernelCopy copy(b, columns, column_buffers);
   const auto set = [&](Expr row, Expr column) {
@@ -115,6 +127,11 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
         if (x.op == Op::Reduce) {
           const auto i = static_cast<size_t>(std::find(reductions.begin(), reductions.end(), item.id) - reductions.begin());
           b.store(sums[i], at, b.combine(reducers[i], b.load(sums[i], at), copy.value(x.args[0])));
+        } else if (x.op == Op::Load && shared[x.id] != kNone && rows.buffers[shared[x.id]].access != Access::In) {
+          // What this row has just given: other threads may not have stored it yet.
+          const auto value = of_a_row.find(shared[x.id]);
+          if (value == of_a_row.end()) no_program("a gradient that reads what the other kernel stores of every point");
+          copy.set_value(item.id, slot.copy.value(value->second));
         } else if (held != slot.held.end()) {
           copy.set_value(item.id, b.load(held->second, at));
         } else {

@@ -457,6 +457,7 @@ void RowWriter::run(std::vector<Slot*> slots, Expr half, int64_t halves) {
       continue;
     }
     const Inst& x = k_.insts[item.id];
+    if (x.op == Op::Store && config_.unstored.count(x.id)) continue;
     for (Slot* s : slots) {
       if (x.op == Op::Store || x.op == Op::Check) {
         const bool first = b_.begin_if(

@@ -15,9 +15,10 @@ namespace tessera::kit {
 class RowWriter {
  public:
   struct Config {
-    int threads = 32;         // of a row, a multiple of 32
-    int rows = 1;             // of a block, beside each other
-    bool persistent = false;  // what is loaded and what is expensive stays in registers
+    int threads = 32;                  // of a row, a multiple of 32
+    int rows = 1;                      // of a block, beside each other
+    bool persistent = false;           // what is loaded and what is expensive stays in registers
+    std::set<uint32_t> unstored = {};  // buffers that the program does not have: values of a row for the caller alone
   };
   RowWriter(ProgramBuilder& b, Kernel& k, const SimtOrder& o, const Config& c);
   // Which group of 32 of the row a thread belongs to, which thread of it it is, and to which of the block's rows beside each other.

@@ -387,11 +387,11 @@ SimtSchedule choose_norm_backward(Kernel& rows, Kernel&, const GpuDescription& d
 }
 
 std::vector<SimtSchedule> norm_backward_neighbours(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared,
-                                                   const SimtSchedule& s, const GpuDescription& device,
-                                                   const SimtOrder& order) {
+                                                   const SimtSchedule& s, const GpuDescription& device, const SimtOrder& order,
+                                                   std::span<const uint32_t> links) {
   return around(s, [&](const SimtSchedule& n) {
     if (n.threads > device.max_threads) no_program("a block of that many threads");
-    make_norm_backward(rows, columns, shared, n, device, order);
+    make_norm_backward(rows, columns, shared, n, device, order, links);
   });
 }
 

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "node_program.hpp"
 #include "simt_kernel.hpp"
 
 namespace tessera::kit {
@@ -39,17 +38,6 @@ uint64_t fnv(std::string_view text) {  // FNV-1a, 64 bits
   return h;
 }
 
-// `operand_of`: of each input buffer; may be null.
-Lowered lower_node(const sdk::Graph& g, const sdk::Node& n, const LowerOptions& options, std::vector<uint32_t>* operand_of) {
-  NodePiece whole = piece_of(g, n);
-  const Piece& p = whole.piece;
-  if (p.inputs.size() + p.outputs.size() > SimtKernel::kMaxPointers / 2) throw Unfit{"more operands than a kernel takes"};
-  Lowered l = lower(p, kDraftName, options);
-  if (l.symbol_dims.size() > SimtKernel::kMaxSizes) throw Unfit{"more symbolic sizes than a kernel takes"};
-  if (operand_of) *operand_of = std::move(whole.operand_of);
-  return l;
-}
-
 // A program without what says where it came from: texts of one structure are then equal.
 Program anonymous(Program p) {
   p.origins.clear();
@@ -62,7 +50,7 @@ Program anonymous(Program p) {
 // One node on its way to a kernel. There are two programs where the first is right for some sizes only.
 struct SimtBackend::WrittenKernel {
   std::vector<tsr_dim> symbol_dims;
-  std::vector<uint32_t> operand_of;
+  std::vector<uint32_t> operand_of, result_of;
   std::string name, key;
   std::vector<Program> programs;
   std::vector<std::vector<GpuLaunch>> launches;
@@ -75,14 +63,7 @@ SimtBackend::~SimtBackend() = default;
 
 std::string SimtBackend::why_not(sdk::Graph g, sdk::Node n) {
   if (const std::string why = target_->why_unavailable(); !why.empty()) return why;
-  if (!n.regions().empty() && !n.is("fused")) return "there is no kernel for an op with regions";
-  try {
-    (void)lower_node(g, n, options_.lower, nullptr);
-    return {};
-  } catch (const Unfit& u) {
-    if (options_.lower.everything && n.regions().empty() && why_no_node_program(g, n).empty()) return {};
-    return u.why;
-  }
+  return why_no_simt_programs(g, n, target_->description(0), options_);
 }
 
 sdk::Claim SimtBackend::claim(sdk::Graph g, sdk::Node n) {
@@ -95,27 +76,14 @@ sdk::Claim SimtBackend::claim(sdk::Graph g, sdk::Node n) {
 SimtBackend::WrittenKernel SimtBackend::draft(const sdk::Compile& c, bool log) {
   WrittenKernel d;
   const GpuDescription& gpu = target_->description(index_of(c.p->device));
-  std::string schedule = "a program of its own";
+  std::string schedule;
   try {
-    if (c.node().regions().empty() && options_.lower.everything && why_no_node_program(c.graph(), c.node()).empty()) {
-      NodeProgram p = node_program(c.graph(), c.node(), kDraftName, gpu);
-      d.operand_of = std::move(p.operand_of);
-      d.symbol_dims = std::move(p.symbol_dims);
-      d.programs.push_back(std::move(p.program));
-    } else {
-      Lowered l = lower_node(c.graph(), c.node(), options_.lower, &d.operand_of);
-      d.symbol_dims = std::move(l.symbol_dims);
-      Kernel& k = l.kernel;
-      // Names of the graph's values and sizes do not matter to the code, and need not be identifiers.
-      for (size_t i = 0; i < k.buffers.size(); ++i) k.buffers[i].name = "b" + std::to_string(i);
-      for (size_t i = 0; i < k.symbols.size(); ++i) k.symbols[i].name = "n" + std::to_string(i);
-      SimtSchedule s = choose_simt(k, gpu);
-      if (options_.vary) s = options_.vary(k, s, gpu);
-      d.programs.push_back(make_program(k, s, gpu));
-      if (!d.programs[0].require.empty() && s.form != SimtForm::Generic)
-        d.programs.push_back(make_program(k, generic_schedule(gpu), gpu));
-      schedule = to_text(s);
-    }
+    SimtPrograms made = simt_programs(c.graph(), c.node(), kDraftName, gpu, options_);
+    d.operand_of = std::move(made.operand_of);
+    d.result_of = std::move(made.result_of);
+    d.symbol_dims = std::move(made.symbol_dims);
+    d.programs = std::move(made.programs);
+    schedule = std::move(made.schedule);
   } catch (const Unfit& u) {
     throw sdk::Error(
         TSR_BUG, "TSR-B005",
@@ -123,7 +91,6 @@ SimtBackend::WrittenKernel SimtBackend::draft(const sdk::Compile& c, bool log) {
   }
   GpuModuleText text(target_->dialect());
   for (size_t i = 0; i < d.programs.size(); ++i) {
-    if (i > 0) d.programs[i].name += "_any";
     Program bare = anonymous(d.programs[i]);
     text.add(bare);
   }
@@ -214,7 +181,7 @@ std::unique_ptr<sdk::Kernel> SimtBackend::compile(const sdk::Compile& c) {
   for (const tsr_dim s : d.symbol_dims) plan.symbols.push_back(sdk::launch_dim(c, s));
   size_t entry = code->first;
   for (size_t i = 0; i < d.programs.size(); ++i) {
-    plan.variants.push_back(SimtKernel::variant(std::move(d.programs[i]), d.launches[i], entry));
+    plan.variants.push_back(SimtKernel::variant(std::move(d.programs[i]), d.launches[i], entry, d.result_of));
     entry += d.launches[i].size();
   }
   return std::make_unique<SimtKernel>(target_, code->built, index, std::move(plan));

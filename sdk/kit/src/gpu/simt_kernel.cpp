@@ -14,7 +14,8 @@ int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; 
 
 }  // namespace
 
-SimtKernel::Variant SimtKernel::variant(Program p, const std::vector<GpuLaunch>& launches, size_t first_entry) {
+SimtKernel::Variant SimtKernel::variant(Program p, const std::vector<GpuLaunch>& launches, size_t first_entry,
+                                        const std::vector<uint32_t>& results) {
   Variant v;
   const auto size = [&](Expr e) {
     const auto n = p.pool.as_number(e);
@@ -25,7 +26,7 @@ SimtKernel::Variant SimtKernel::variant(Program p, const std::vector<GpuLaunch>&
     if (b.memory > Memory::Workspace) continue;
     Pointer x;
     x.kind = b.memory == Memory::Workspace ? Pointer::Workspace : b.access == Access::In ? Pointer::Input : Pointer::Output;
-    x.number = x.kind == Pointer::Input ? inputs++ : x.kind == Pointer::Output ? outputs++ : 0;
+    x.number = x.kind == Pointer::Input ? inputs++ : x.kind == Pointer::Output ? results[outputs++] : 0;
     x.element = static_cast<uint32_t>(type_bytes(b.type));
     x.elements = size(b.extent);
     v.pointers.push_back(x);

@@ -64,7 +64,9 @@ class SimtKernel final : public sdk::Kernel {
     std::vector<sdk::LaunchDim> symbols;  // of the kernel
     std::vector<Variant> variants;        // the first that is right for the sizes of a launch runs
   };
-  static Variant variant(Program p, const std::vector<GpuLaunch>& launches, size_t first_entry);
+  // `results`: of each output buffer.
+  static Variant variant(Program p, const std::vector<GpuLaunch>& launches, size_t first_entry,
+                         const std::vector<uint32_t>& results);
 
   SimtKernel(std::shared_ptr<SimtTarget> target, std::shared_ptr<SimtBuilt> built, uint32_t index, Plan plan);
   static std::unique_ptr<SimtKernel> restore(std::shared_ptr<SimtTarget> target, std::string_view bytes);

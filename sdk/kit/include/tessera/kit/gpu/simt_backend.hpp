@@ -9,26 +9,17 @@
 // Thread-safe: graphs may compile at once. Modules are loaded when a kernel is compiled or restored.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "tessera/kit/gpu/schedule.hpp"
+#include "tessera/kit/gpu/simt_programs.hpp"
 #include "tessera/kit/gpu/simt_target.hpp"
-#include "tessera/kit/lower.hpp"
 #include "tessera/plugin.hpp"
 
 namespace tessera::kit {
-
-struct SimtOptions {
-  // Chooses another schedule than the model's, of which programs can be made; for searches and tests. Empty: the model's.
-  std::function<SimtSchedule(Kernel&, const SimtSchedule&, const GpuDescription&)> vary;
-  // What is taken beside the pointwise ops, reductions and views: everything that can be, by default.
-  LowerOptions lower{.everything = true};
-};
 
 // What was built of one unit, and the modules that were loaded from it, by device index.
 class SimtCode;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a node of a graph to programs of the SIMT family: one op, or the region of a `fused` node, which is one kernel or one of
+// the things of gpu/parts.hpp. SimtBackend compiles what comes from here; tests run it by the interpreter, and compile its text
+// for devices that are not there.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/kit/gpu/schedule.hpp"
+#include "tessera/kit/lower.hpp"
+#include "tessera/plugin.hpp"
+
+namespace tessera::kit {
+
+struct SimtOptions {
+  // Chooses another schedule than the model's, of which programs can be made; for searches and tests. Empty: the model's.
+  std::function<SimtSchedule(Kernel&, const SimtSchedule&, const GpuDescription&)> vary;
+  // What is taken beside the pointwise ops, reductions and views: everything that can be, by default.
+  LowerOptions lower{.everything = true};
+};
+
+struct SimtPrograms {
+  std::vector<Program> programs;  // the first whose `require` holds for the sizes of a launch runs
+  std::vector<tsr_dim> symbol_dims;
+  std::vector<uint32_t> operand_of;  // of each input buffer of the programs: the operand of the node
+  std::vector<uint32_t> result_of;   // of each output buffer: the result of the node
+  std::string schedule;              // text for people
+};
+
+// Why no program computes the node on the device; empty: one does.
+std::string why_no_simt_programs(sdk::Graph g, sdk::Node n, const GpuDescription& device, const SimtOptions& options);
+// Throws Unfit with that reason. Buffers and symbols of the programs have names of their own, not those of the graph.
+SimtPrograms simt_programs(sdk::Graph g, sdk::Node n, const std::string& name, const GpuDescription& device,
+                           const SimtOptions& options);
+
+}  // namespace tessera::kit

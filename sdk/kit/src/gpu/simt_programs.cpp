@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/kit/gpu/simt_programs.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "build.hpp"
+#include "node_program.hpp"
+#include "simt_kernel.hpp"
+#include "tessera/kit/gpu/parts.hpp"
+
+namespace tessera::kit {
+namespace {
+
+// Names of the graph's values and sizes do not matter to the code, and need not be identifiers.
+void rename(Kernel& k, const char* prefix) {
+  for (size_t i = 0; i < k.buffers.size(); ++i) k.buffers[i].name = prefix + std::to_string(i);
+  for (size_t i = 0; i < k.symbols.size(); ++i) k.symbols[i].name = "n" + std::to_string(i);
+}
+
+uint32_t place_in(const std::vector<sdk::Value>& list, sdk::Value v) {
+  return static_cast<uint32_t>(std::find(list.begin(), list.end(), v) - list.begin());
+}
+
+// ---- several kernels in one program
+
+struct Sweep {
+  SweepPieces pieces;
+  Lowered rows, columns;
+  std::vector<uint32_t> shared, links;  // see make_norm_backward
+
+  Sweep(SweepPieces p, const std::string& name, const LowerOptions& options)
+      : pieces(std::move(p)), rows(lower(pieces.rows, name, options)), columns(lower(pieces.columns, name, options)) {
+    if (rows.symbol_dims != columns.symbol_dims) throw Unfit{"rows and what is summed across them have other sizes"};
+    if (rows.kernel.loops.empty() || columns.kernel.loops.size() != 1 || !columns.kernel.loops[0].across)
+      throw Unfit{"it is no sweep over rows that are summed across"};
+    const Piece& r = pieces.rows;
+    for (const sdk::Value& v : pieces.columns.inputs) {
+      const uint32_t input = place_in(r.inputs, v), output = place_in(r.outputs, v);
+      shared.push_back(input < r.inputs.size()     ? input
+                       : output < r.outputs.size() ? static_cast<uint32_t>(r.inputs.size()) + output
+                                                   : kNone);
+    }
+    shared.resize(shared.size() + pieces.columns.outputs.size(), kNone);
+    rename(rows.kernel, "b");
+    rename(columns.kernel, "c");
+  }
+
+  // Outputs of the rows that the piece does not have.
+  void leave_out_links(const Piece& whole) {
+    const Piece& r = pieces.rows;
+    for (uint32_t i = 0; i < r.outputs.size(); ++i)
+      if (place_in(whole.outputs, r.outputs[i]) == whole.outputs.size())
+        links.push_back(static_cast<uint32_t>(r.inputs.size()) + i);
+  }
+
+  Program program(const GpuDescription& device, std::string& schedule) {
+    SimtSchedule s = choose_norm_backward(rows.kernel, columns.kernel, device);
+    for (;;) {  // more threads have fewer registers each
+      try {
+        Program p = make_norm_backward(rows.kernel, columns.kernel, shared, s, device, {}, links);
+        schedule = to_text(s);
+        return p;
+      } catch (const sdk::Error& e) {
+        if (e.code != "TSR-K041" || s.threads * 2 > device.max_threads) throw;
+        s.threads *= 2;
+        s.unroll = 1;
+      }
+    }
+  }
+};
+
+struct Found {
+  SimtPrograms programs;
+  std::string why;  // not empty: there are none
+};
+
+// A sweep needs registers for whole rows: only the program that is made says whether they are enough.
+Found sweep_programs(const Piece& whole, const NodePiece& node, const std::string& name, const GpuDescription& device,
+                     const SimtOptions& options) {
+  Found out;
+  try {
+    const auto pieces = sweep_of(whole);
+    if (!pieces) return {{}, "it is no sweep"};
+    Sweep sweep(*pieces, name, options.lower);
+    if (sweep.rows.symbol_dims.size() > SimtKernel::kMaxSizes) return {{}, "more symbolic sizes than a kernel takes"};
+    sweep.leave_out_links(whole);
+    out.programs.programs.push_back(sweep.program(device, out.programs.schedule));
+    out.programs.symbol_dims = sweep.rows.symbol_dims;
+    const auto inputs = [&](const Piece& p, const auto& skip) {
+      for (uint32_t i = 0; i < p.inputs.size(); ++i)
+        if (!skip(i)) out.programs.operand_of.push_back(node.operand_of[place_in(whole.inputs, p.inputs[i])]);
+    };
+    inputs(sweep.pieces.rows, [](uint32_t) { return false; });
+    inputs(sweep.pieces.columns, [&](uint32_t i) { return sweep.shared[i] != kNone; });
+    for (const Piece* p : {&sweep.pieces.rows, &sweep.pieces.columns})
+      for (const sdk::Value& v : p->outputs)
+        if (const uint32_t at = place_in(whole.outputs, v); at < whole.outputs.size()) out.programs.result_of.push_back(at);
+  } catch (const Unfit& u) {
+    out.why = u.why;
+  } catch (const sdk::Error& e) {
+    if (e.code != "TSR-K041") throw;
+    out.why = e.what();
+  }
+  return out;
+}
+
+bool has_node_program(sdk::Graph g, sdk::Node n, const SimtOptions& options) {
+  return options.lower.everything && n.regions().empty() && why_no_node_program(g, n).empty();
+}
+
+Lowered lower_piece(const Piece& p, const std::string& name, const SimtOptions& options) {
+  if (p.inputs.size() + p.outputs.size() > SimtKernel::kMaxPointers / 2) throw Unfit{"more operands than a kernel takes"};
+  Lowered l = lower(p, name, options.lower);
+  if (l.symbol_dims.size() > SimtKernel::kMaxSizes) throw Unfit{"more symbolic sizes than a kernel takes"};
+  return l;
+}
+
+}  // namespace
+
+std::string why_no_simt_programs(sdk::Graph g, sdk::Node n, const GpuDescription& device, const SimtOptions& options) {
+  if (!n.regions().empty() && !n.is("fused")) return "there is no kernel for an op with regions";
+  try {
+    const NodePiece node = piece_of(g, n);
+    try {
+      (void)lower_piece(node.piece, "k", options);
+      return {};
+    } catch (const Unfit& u) {
+      if (has_node_program(g, n, options)) return {};
+      if (n.is("fused") && sweep_programs(node.piece, node, "k", device, options).why.empty()) return {};
+      return u.why;
+    }
+  } catch (const Unfit& u) {
+    return u.why;
+  }
+}
+
+SimtPrograms simt_programs(sdk::Graph g, sdk::Node n, const std::string& name, const GpuDescription& device,
+                           const SimtOptions& options) {
+  SimtPrograms out;
+  const auto results = [&] {
+    out.result_of.resize(n.num_results());
+    std::iota(out.result_of.begin(), out.result_of.end(), 0u);
+  };
+  if (has_node_program(g, n, options)) {
+    NodeProgram p = node_program(g, n, name, device);
+    out.operand_of = std::move(p.operand_of);
+    out.symbol_dims = std::move(p.symbol_dims);
+    out.programs.push_back(std::move(p.program));
+    out.schedule = "a program of its own";
+    results();
+    return out;
+  }
+  NodePiece node = piece_of(g, n);
+  Lowered l;
+  try {
+    l = lower_piece(node.piece, name, options);
+  } catch (const Unfit&) {
+    if (!n.is("fused")) throw;
+    Found found = sweep_programs(node.piece, node, name, device, options);
+    if (!found.why.empty()) throw;
+    return std::move(found.programs);
+  }
+  out.operand_of = std::move(node.operand_of);
+  out.symbol_dims = std::move(l.symbol_dims);
+  results();
+  Kernel& k = l.kernel;
+  rename(k, "b");
+  SimtSchedule s = choose_simt(k, device);
+  if (options.vary) s = options.vary(k, s, device);
+  out.programs.push_back(make_program(k, s, device));
+  if (!out.programs[0].require.empty() && s.form != SimtForm::Generic) {
+    out.programs.push_back(make_program(k, generic_schedule(device), device));
+    out.programs[1].name += "_any";
+  }
+  out.schedule = to_text(s);
+  return out;
+}
+
+}  // namespace tessera::kit
