@@ -147,6 +147,17 @@ std::vector<uint32_t> RowWriter::loads_of(const Loop& l) {
   return found;
 }
 
+// Is a load of a later loop better made where its elements are used, a few at a time? What is the same for all rows, as a weight, is in a
+// cache by then, and the registers that would hold it are worth more waves.
+bool RowWriter::streams(uint32_t id, size_t loop) {
+  const std::string key = load_key(k_.insts[id]);
+  if (loop == 0 || key.find("row") != key.npos) return false;
+  size_t loops = 0;
+  for (const Loop& l : k_.loops)
+    loops += std::any_of(l.body.begin(), l.body.end(), [&](const Item& i) { return load_key(k_.insts[i.id]) == key; });
+  return loops == 1;
+}
+
 // ---- places
 
 RowWriter::Slot RowWriter::slot(const std::vector<uint32_t>& buffers, int) { return {KernelCopy(b_, k_, buffers)}; }
@@ -194,8 +205,8 @@ void RowWriter::each_vector(const std::function<void(Expr vector, Expr column)>&
 void RowWriter::loads(Slot& s, const std::vector<uint32_t>& needed, Expr i, bool all) {
   std::vector<uint32_t> fresh;
   for (const uint32_t id : needed)
-    if (const std::string key = load_key(k_.insts[id]); !all || !s.loaded.count(key)) {
-      s.loaded.insert(key);
+    if (const std::string key = load_key(k_.insts[id]); !s.loaded.count(key)) {
+      if (all) s.loaded.insert(key);
       if (!s.held.count(key))
         s.held[key] = b_.buffer(k_.buffers[k_.insts[id].id].name + "_v", Memory::Register, k_.insts[id].type,
                                 b_.pool().number((all ? vectors() : steps_) * SimtOrder::kVector));
@@ -232,10 +243,11 @@ void RowWriter::load(Slot& s, bool of_row) {
 
 // ---- loops
 
-uint32_t RowWriter::eval(Slot& s, uint32_t id, size_t loop, Expr vector, Expr element) {
+uint32_t RowWriter::eval(Slot& s, uint32_t id, Expr vector, Expr step, Expr element) {
   if (s.copy.value(id) != kNone) return s.copy.value(id);
   const Inst& x = k_.insts[id];
-  const Expr at = b_.pool().add(b_.scaled(vector, SimtOrder::kVector), element);
+  const auto place = [&](Expr v) { return b_.pool().add(b_.scaled(v, SimtOrder::kVector), element); };
+  const Expr at = place(vector);
   const auto kept = kept_.find(id);
   if (kept != kept_.end() && s.held.count(kept->second)) {
     // An earlier loop computed it.
@@ -244,22 +256,25 @@ uint32_t RowWriter::eval(Slot& s, uint32_t id, size_t loop, Expr vector, Expr el
     return v;
   }
   if (const std::string key = load_key(x); !key.empty() && s.held.count(key)) {
-    const uint32_t v = b_.load(s.held[key], at);
+    const uint32_t v = b_.load(s.held[key], s.loaded.count(key) ? at : place(step));
     s.copy.set_value(id, v);
     return v;
   }
   for (const uint32_t a : x.args)
-    if (a != kNone) eval(s, a, loop, vector, element);
+    if (a != kNone) eval(s, a, vector, step, element);
   std::vector<uint32_t> values;
   k_.pool.collect(x.index, AtomKind::Value, values);
-  for (const uint32_t v : values) eval(s, v, loop, vector, element);
+  for (const uint32_t v : values) eval(s, v, vector, step, element);
   return s.copy.copy(id);
 }
 
-void RowWriter::loop_body(Slot& s, const Loop& l, size_t number, std::vector<Partial>& partials, Expr i) {
+void RowWriter::loop_body(Slot& s, const Loop& l, std::vector<Partial>& partials, Expr i) {
   IndexPool& p = b_.pool();
   const bool all = config_.persistent;
-  if (!all) loads(s, loads_of(l), i, false);
+  std::vector<uint32_t> streamed;  // what no registers hold for the whole row
+  for (const uint32_t id : loads_of(l))
+    if (!s.loaded.count(load_key(k_.insts[id]))) streamed.push_back(id);
+  loads(s, streamed, i, false);
   const int64_t running = o_.by_halves ? 1 : SimtOrder::kVector;
   for (const Partial& r : partials)
     for (int64_t j = 0; j < running; ++j) b_.store(r.running, p.number(j), b_.identity(r.reducer));
@@ -312,7 +327,7 @@ void RowWriter::loop_body(Slot& s, const Loop& l, size_t number, std::vector<Par
     const Inst& x = k_.insts[item.id];
     if (x.op != Op::Store && x.op != Op::Check && x.op != Op::Reduce) continue;
     for (const uint32_t a : x.args)
-      if (a != kNone) eval(s, a, number, vector, element);
+      if (a != kNone) eval(s, a, vector, step, element);
     if (x.op == Op::Reduce) {
       const auto r = std::find_if(partials.begin(), partials.end(), [&](const Partial& q) { return q.inst == item.id; });
       b_.store(r->value, element, s.copy.value(x.args[0]));
@@ -386,7 +401,12 @@ void RowWriter::loop(std::vector<Slot*>& slots, const Loop& l, size_t number, Ex
   IndexPool& p = b_.pool();
   std::vector<std::vector<Partial>> partials(slots.size());
   if (config_.persistent)
-    for (Slot* s : slots) loads(*s, loads_of(l), kZero, true);
+    for (Slot* s : slots) {
+      std::vector<uint32_t> whole;
+      for (const uint32_t id : loads_of(l))
+        if (!streams(id, number)) whole.push_back(id);
+      loads(*s, whole, kZero, true);
+    }
   // Groups write one result for each chunk that they go through, also for those beyond the end.
   const int64_t entries = chunks_known_ ? groups_ * chunks_per_group_ : round_up_to_power(kMostChunks + groups_);
   for (size_t q = 0; q < slots.size(); ++q)
@@ -410,7 +430,7 @@ void RowWriter::loop(std::vector<Slot*>& slots, const Loop& l, size_t number, Ex
   for (size_t q = 0; q < slots.size(); ++q) {
     const Expr most = chunks_known_ ? p.number(chunks_per_group_) : b_.ceil_div(chunks_, groups_);
     const Expr i = b_.begin_unless_one(config_.persistent || !shares() ? Bind::Unroll : Bind::Serial, "i", most);
-    loop_body(*slots[q], l, number, partials[q], i);
+    loop_body(*slots[q], l, partials[q], i);
     b_.end_unless_one();
   }
   if (shares() && !partials[0].empty()) b_.barrier(BarrierScope::Block);

@@ -15,10 +15,11 @@ namespace tessera::kit {
 class RowWriter {
  public:
   struct Config {
-    int threads = 32;                  // of a row, a multiple of 32
-    int rows = 1;                      // of a block, beside each other
-    bool persistent = false;           // what is loaded and what is expensive stays in registers
-    std::set<uint32_t> unstored = {};  // buffers that the program does not have: values of a row for the caller alone
+    int threads = 32;         // of a row, a multiple of 32
+    int rows = 1;             // of a block, beside each other
+    bool persistent = false;  // what is loaded and what is expensive stays in registers
+    std::set<uint32_t> unstored =
+        {};  // buffers of the kernel that the program does not have: values of a row for the caller alone
   };
   RowWriter(ProgramBuilder& b, Kernel& k, const SimtOrder& o, const Config& c);
   // Which group of 32 of the row a thread belongs to, which thread of it it is, and to which of the block's rows beside each other.
@@ -30,7 +31,7 @@ class RowWriter {
     Expr row = kZero;                           // certainly a row that there is
     uint32_t stores = kNone;                    // condition under which it is stored; kNone: always
     std::map<std::string, uint32_t> held = {};  // registers, by what lies in them
-    std::set<std::string> loaded = {};          // those of loads that are there already
+    std::set<std::string> loaded = {};          // those of loads that are there already, for the whole row
   };
   Slot slot(const std::vector<uint32_t>& buffers, int number);
   void set_row(Slot& s, Expr row, uint32_t stores);
@@ -64,9 +65,11 @@ class RowWriter {
   void analyse();
   void loads(Slot& s, const std::vector<uint32_t>& needed, Expr i, bool all);
   void loop(std::vector<Slot*>& slots, const Loop& l, size_t number, Expr half, int64_t halves);
-  void loop_body(Slot& s, const Loop& l, size_t number, std::vector<Partial>& partials, Expr i);
+  void loop_body(Slot& s, const Loop& l, std::vector<Partial>& partials, Expr i);
+  bool streams(uint32_t id, size_t loop);
   uint32_t finish(const Partial& p);
-  uint32_t eval(Slot& s, uint32_t id, size_t loop, Expr vector, Expr element);
+  // `vector`: its number among the thread's, `step`: among those of a chunk.
+  uint32_t eval(Slot& s, uint32_t id, Expr vector, Expr step, Expr element);
   void set_columns(Slot& s, Expr column);
   std::string structure(uint32_t id);
   std::string load_key(const Inst& x);
