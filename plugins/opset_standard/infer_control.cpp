@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Result types of cond, while_loop and scan: regions' signatures against operands and against each other. A size that only the run can tell
-// (branches that differ, a carried value that changes its size, the number of turns) becomes an unbacked symbol.
+// (branches that differ, a carried value that changes its size, the number of turns) becomes an unbacked symbol. Those of a
+// client's step are what its attributes say.
 #include <algorithm>
+#include <map>
 
 #include "infer.hpp"
 #include "table.hpp"
@@ -196,6 +198,37 @@ void scan(Infer& in) {
   values.stacked(body, length);
 }
 
+// Sizes that only the step can tell are new symbols: -1 is the first of them, -2 the second.
+void client_step(Infer& in) {
+  if (in.integer("step") < 0) in.fail("TSR-I205", "attribute 'step'", std::to_string(in.integer("step")), "0 or more");
+  const sdk::Attr dtypes = in.attr("dtypes");
+  const std::span<const int64_t> ranks = in.ints("ranks"), sizes = in.ints("sizes");
+  in.expect_length("ranks", dtypes.p->count);
+  int64_t dims = 0;
+  for (const int64_t r : ranks) {
+    if (r < 0 || r > 64) in.fail("TSR-I205", "attribute 'ranks'", std::to_string(r), "0 to 64");
+    dims += r;
+  }
+  in.expect_length("sizes", static_cast<size_t>(dims));
+  std::map<tsr_dim, tsr_dim> told;  // by the number that stands for a size
+  const tsr_dim* next = sizes.data();
+  for (uint32_t i = 0; i < ranks.size(); ++i) {
+    const std::string_view name = dtypes.p->strings[i];
+    uint32_t dtype = TSR_DTYPE_INVALID;
+    for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d)
+      if (dtype_name(d) == name) dtype = d;
+    if (dtype == TSR_DTYPE_INVALID) in.fail("TSR-I205", "attribute 'dtypes'", std::string(name), "names of dtypes");
+    DimVector shape;
+    for (int64_t k = 0; k < ranks[i]; ++k, ++next) {
+      const bool unknown = Dims::known(*next) && *next < 0;
+      if (unknown && *next < -dims) in.fail("TSR-I205", "attribute 'sizes'", std::to_string(*next), "sizes, or -1, -2, ...");
+      if (unknown && !told.count(*next)) told[*next] = in.dims.unbacked(0, INT64_MAX);
+      shape.push_back(unknown ? told[*next] : *next);
+    }
+    in.result(static_cast<tsr_dtype>(dtype), shape);
+  }
+}
+
 void fused(Infer& in) {
   expect_regions(in, 1);
   const tsr_signature& body = in.call().regions[0];
@@ -234,6 +267,8 @@ void add_infer_control(Table& t) {
   t.infer("cond", cond);
   t.infer("while_loop", while_loop);
   t.infer("scan", scan);
+  t.infer("client_step", client_step);
+  t.infer("client_effect", client_step);
   t.infer("fused", fused);
   t.infer("grad", grad);
 }

@@ -166,8 +166,8 @@ TEST_CASE("differentiable ops have gradients") {
       "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount", "random_bits",
       "random_int", "random_normal", "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left", "shift_right",
       "stop_gradient", "tangent", "unique",
-      // through their regions
-      "cond", "fused", "grad", "scan", "while_loop",
+      // through their regions, or beyond this library
+      "client_effect", "client_step", "cond", "fused", "grad", "scan", "while_loop",
       // through their decomposition
       "adaptive_avg_pool", "adaptive_max_pool", "attention", "batch_norm", "batch_norm_training", "diagonal", "dropout",
       "group_norm", "interpolate", "mse_loss", "roll", "split", "stack", "tile",

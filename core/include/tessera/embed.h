@@ -143,6 +143,28 @@ typedef struct tsr_binding { /* the value of an input, fixed while its model is 
   const tsr_tensor* value; /* dense host memory; borrowed */
 } tsr_binding;
 
+typedef struct tsr_client_result { /* what a client step gives for one of its results */
+  tsr_tensor tensor;               /* strides NULL: dense row-major; flags are not read */
+  void (*release)(void* ctx);      /* called once, on any thread, when nobody reads the memory any more; may be NULL */
+  void* ctx;
+} tsr_client_result;
+
+typedef struct tsr_client_call { /* one run of one client step. Everything here is valid until the callback returns */
+  size_t struct_size;
+  int64_t step; /* the attributes of the op `client_step` or `client_effect` */
+  const char* name;
+  /* Dense row-major, in memory of the run that later steps may use again: nothing may keep it, and nothing may write to it. What
+   * lies on a device with streams has been computed, and the client waits for what it queues there itself. */
+  const tsr_tensor* inputs;
+  const tsr_tensor* expected; /* by result: dtype, rank, sizes and device. A size that only the step can tell is -1 */
+  tsr_client_result*
+      results; /* to be filled in; `sizes` and `strides` of the tensors are copied. Also after an error: `release` is called */
+  uint32_t num_inputs, num_results;
+  /* Inputs of the graph, by number, that neither this step nor anything behind it reads. One may be named in several calls. */
+  const uint32_t* finished;
+  uint32_t num_finished, reserved;
+} tsr_client_call;
+
 typedef struct tsr_raw_call { /* one run over memory that the caller owns */
   size_t struct_size;
   const tsr_tensor* inputs; /* borrowed; one per graph input, in order. strides NULL: dense row-major; flags are not read */
@@ -154,6 +176,10 @@ typedef struct tsr_raw_call { /* one run over memory that the caller owns */
    * 0. Called once per output on the thread that called run_raw, in no particular order, before anything is written to it.
    * After an error outputs hold anything. */
   tsr_error* (*output)(void* self, size_t index, const tsr_tensor* described, size_t bytes, void** data);
+  /* ---- appended since the first version of this struct */
+  /* Runs a step of the client: ops `client_step` and `client_effect`, one after the other in the order of the graph, on the thread
+   * that called run_raw. An error ends the call. NULL: a graph that has such steps cannot run (TSR-R028). */
+  tsr_error* (*client_step)(void* self, tsr_client_call*);
 } tsr_raw_call;
 
 typedef struct tsr_api {

@@ -286,6 +286,27 @@ class Executable {
     };
     check(api().run_raw(handle(), &call));
   }
+  // With steps of the client: step(call) fills in call.results; it may throw Error.
+  template <class Output, class Step>
+  void run_raw(std::span<const tsr_tensor> inputs, size_t num_outputs, Output&& output, Step&& step) const {
+    struct Client {
+      std::remove_reference_t<Output>& output;
+      std::remove_reference_t<Step>& step;
+    } client{output, step};
+    tsr_raw_call call{};
+    call.struct_size = sizeof call;
+    call.inputs = inputs.data();
+    call.num_inputs = inputs.size();
+    call.num_outputs = num_outputs;
+    call.self = &client;
+    call.output = [](void* self, size_t index, const tsr_tensor* described, size_t bytes, void** data) noexcept {
+      return guarded([&] { *data = static_cast<Client*>(self)->output(index, *described, bytes); });
+    };
+    call.client_step = [](void* self, tsr_client_call* c) noexcept {
+      return guarded([&] { static_cast<Client*>(self)->step(*c); });
+    };
+    check(api().run_raw(handle(), &call));
+  }
 
  private:
   std::unique_ptr<tsr_executable, void (*)(tsr_executable*)> handle_;

@@ -35,7 +35,7 @@ void evaluate_node(Graph& graph, tsr_id node, std::span<tsr_tensor> out) {
   const tsr_node& n = graph.node(node);
   const OpRecord& record = graph.record_of(node);
   if (!record.has(kPure) && !record.has(kView) && !record.has(kConstant)) throw unfit(graph, node, "the op is not pure");
-  if (n.num_regions > 0) throw unfit(graph, node, "it has regions");
+  if (n.num_regions > 0 || record.has(kControl)) throw unfit(graph, node, "the host runs it, not a backend");
   if (record.has(kTransfer)) throw unfit(graph, node, "its result lies on another device");
   if (out.size() != n.num_results)
     throw unfit(graph, node, std::to_string(out.size()) + " results were asked for, it has " + std::to_string(n.num_results));

@@ -57,6 +57,7 @@ class LayoutMaker {
     give_away();
     place();
     finish();
+    end_dynamics();
     order_queues();
     return out_;
   }
@@ -449,6 +450,36 @@ class LayoutMaker {
       return e.kind == Instruction::kCopy && (s.copy & kCopyWriteback) &&
              l_.slots[e.inputs[0]].index == p_.input_root(s.target) && l_.slots[e.inputs[0]].place == Resolved::kRoot;
     });
+  }
+
+  // Results of control steps go with their last use, not with the call, and a client learns which inputs are done with.
+  void end_dynamics() {
+    if (p_.num_dynamic == 0) return;
+    std::vector<uint32_t> last(p_.num_dynamic, kNone);
+    const auto number = [&](uint32_t slot) {  // of the result whose memory the slot lies in
+      const Resolved& r = l_.slots[slot];
+      const bool dynamic =
+          r.place == Resolved::kRoot && r.index >= p_.dynamic_root(0) && r.index < p_.arena_root(0, 0) && p_.num_dynamic > 0;
+      return dynamic ? r.index - p_.dynamic_root(0) : kNone;
+    };
+    for (uint32_t t = 0; t < l_.program.size(); ++t)
+      for (const auto* slots : {&l_.program[t].inputs, &l_.program[t].outputs})
+        for (const uint32_t slot : *slots)
+          if (slot != kNone && number(slot) != kNone) last[number(slot)] = t;
+    for (uint32_t slot = 0; slot < p_.slots.size(); ++slot) {
+      const uint32_t d = number(slot);
+      if (d != kNone && (p_.slots[slot].last_section > section_ || p_.slots[slot].device != kCpu)) last[d] = kNone;
+    }
+    for (uint32_t d = 0; d < last.size(); ++d)
+      if (last[d] != kNone) l_.program[last[d]].last_reads.push_back(d);
+    if (p_.nested) return;  // inputs of a region are values of the plan around it
+    for (uint32_t t = 0; t < l_.program.size(); ++t) {
+      const Step& step = *p_.steps[l_.program[t].step];
+      if (!step.control || step.control->kind != ControlPlan::kClient) continue;
+      for (uint32_t i = 0; i < p_.inputs.size(); ++i)
+        if (p_.inputs[i].writeback == TSR_NONE && (!input_used_[i] || (input_last_[i] != kNever && input_last_[i] < t)))
+          l_.program[t].finished.push_back(i);
+    }
   }
 
   // ---------------------------------------------------------------------------------------------------------- queues

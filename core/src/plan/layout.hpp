@@ -40,6 +40,8 @@ struct Instruction {  // a step that runs
   const RuntimeCall* call = nullptr;
   uint32_t queue = kNone;  // of the stream that it is queued on; kNone: the host runs it
   std::vector<QueueWait> waits;
+  std::vector<uint32_t> last_reads;  // results of control steps, on the host, that nothing behind this reads
+  std::vector<uint32_t> finished;    // of a client's step: inputs that neither this nor anything behind it reads
 };
 
 // Immutable once made; shared by every run of a plan.

@@ -69,13 +69,15 @@ enum CopyReason : uint32_t {
   kCopyForView = 32,    // the view that follows may only succeed on dense memory
 };
 
-struct ControlPlan {  // nested plans of one control step
-  enum Kind { kCond, kWhile, kScan } kind;
+struct ControlPlan {  // what the host does in one control step: nested plans, or a call of the client
+  enum Kind { kCond, kWhile, kScan, kClient } kind;
   std::vector<std::unique_ptr<Plan>> regions;
   uint32_t carried = 0, scanned = 0;
   bool reverse = false;
   DimRef length;
-  bool predicate_unknown = false;  // computed by a backend that does not compute
+  bool predicate_unknown = false;  // computed by a backend that does not compute; of a client's step: any operand
+  int64_t client_step = 0;         // its number
+  const char* client_name = nullptr;
 };
 
 struct Step {

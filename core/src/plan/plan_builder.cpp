@@ -348,17 +348,24 @@ class PlanBuilder {
       c->scanned = number("scanned");
       c->reverse = number("reverse") != 0;
       c->length = p_.program.ref(g_.attr(n, "length")->i);
+    } else if (op == "client_step" || op == "client_effect") {
+      c->kind = ControlPlan::kClient;
+      c->client_step = g_.attr(n, "step")->i;
+      c->client_name = g_.attr(n, "name")->s;
+      for (uint32_t i = 0; i < x.num_operands; ++i) c->predicate_unknown |= uncomputed_.count(x.operands[i]) != 0;
     } else {
-      throw user_error("TSR-R024", g_.describe(n) +
-                                       ": the host runs the control ops cond, while_loop and scan; it does not know '" +
-                                       std::string(op) + "'");
+      throw user_error("TSR-R024",
+                       g_.describe(n) +
+                           ": the host runs the control ops cond, while_loop, scan and client_step; it does not know '" +
+                           std::string(op) + "'");
     }
     std::vector<uint32_t> in;
     for (uint32_t i = 0; i < x.num_operands; ++i) {
       const tsr_device d = g_.value(x.operands[i]).type->device;
       const uint32_t slot = operand(x.operands[i], d);
       // What a backend computed elsewhere comes to where the region expects it; where nothing is computed, nothing moves.
-      in.push_back(uncomputed_.count(x.operands[i]) != 0 ? slot : readable(slot, d, true, true));
+      const bool strided = c->kind != ControlPlan::kClient;  // a client is promised dense tensors
+      in.push_back(uncomputed_.count(x.operands[i]) != 0 ? slot : readable(slot, d, strided, true));
     }
     if (op == "cond") c->predicate_unknown = uncomputed_.count(x.operands[0]) != 0;
     std::vector<uint8_t> uncomputed;

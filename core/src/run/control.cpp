@@ -227,6 +227,7 @@ std::vector<TensorRef> run_map(const PlanRunner& runner, const RunState& state, 
 // Turns in ascending order, whose results lie on the host, have sizes that are known without running anything, and slices that begin where kernels may write.
 bool is_map(const Plan& body, const ControlPlan& c) {
   if (c.carried != 0 || c.reverse || !body.is_static || !body.primary || !body.queues.empty()) return false;
+  if (has_client_steps(body)) return false;  // those run one after the other, on the thread of the call
   return std::all_of(body.output_slots.begin(), body.output_slots.end(), [&](uint32_t s) {
     const Slot& slot = body.slots[s];
     if (slot.device != kCpu || is_packed(slot.dtype)) return false;
@@ -296,6 +297,7 @@ void run_control(const PlanRunner& runner, RunState& state, const SectionRun::Re
     }
     case ControlPlan::kWhile: results = run_while(runner, state, r); break;
     case ControlPlan::kScan: results = run_scan(runner, state, r); break;
+    case ControlPlan::kClient: results = run_client_step(plan, state, r); break;
   }
   // Sizes that only the branch taken could tell.
   std::vector<uint8_t> set(r.step->symbols.size(), 0);

@@ -87,7 +87,8 @@ Json describe_plan(const Plan& p) {
     row["results"] = std::move(results);
     row["operands"] = std::move(in);
     row["backend"] = t.backend;
-    row["kernel"] = s.kernel.name ? Json(s.kernel.name) : Json(nullptr);
+    const char* const client = s.control ? s.control->client_name : nullptr;
+    row["kernel"] = s.kernel.name ? Json(s.kernel.name) : client ? Json(client) : Json(nullptr);
     row["device"] = device(s.device).name();
     row["section"] = s.section;
     row["bytes"] = bytes;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "ir/graph.hpp"
 #include "plan/layout.hpp"
@@ -87,7 +88,9 @@ void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_t
   for (size_t j = 0; j < outputs.size(); ++j) outputs[j] = results[j].take();
 }
 
-void Executable::run_raw(const tsr_raw_call& call) const {
+void Executable::run_raw(const tsr_raw_call& given) const {
+  tsr_raw_call call{};  // what an older client does not know of stays null
+  std::memcpy(&call, &given, std::min(given.struct_size, sizeof call));
   check_count(call.num_inputs, num_inputs(), true);
   check_count(call.num_outputs, num_outputs(), false);
   const size_t n = call.num_inputs;

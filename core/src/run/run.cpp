@@ -119,16 +119,17 @@ void* raw_output(const tsr_raw_call& call, uint32_t index, const Slot& s, const 
 void PlanRunner::begin_streams(RunState& state, const CallArgs& args) const {
   static const RunContext none;
   const RunContext& given = args.context ? *args.context : none;
-  const auto on_one_of_mine = [&](const Stream* s) { return queue_of(s->device().id()) != kNone; };
-  if (!nested && !given.streams.empty() && std::none_of(given.streams.begin(), given.streams.end(), on_one_of_mine))
+  const auto on_one_of_mine = [&](const Stream* s) { return plan_.queue_of(s->device().id()) != kNone; };
+  if (!plan_.nested && !given.streams.empty() && std::none_of(given.streams.begin(), given.streams.end(), on_one_of_mine))
     throw user_error("TSR-R040",
                      "a stream of device '" + given.streams[0]->device().name() + "' was given for graph '" +
-                         std::string(graph->tables().name) + "', which runs on '" + device(queues[0]).name() +
-                         (queues.size() > 1 ? "' and other devices" : "'"),
+                         std::string(plan_.graph->tables().name) + "', which runs on '" + device(plan_.queues[0]).name() +
+                         (plan_.queues.size() > 1 ? "' and other devices" : "'"),
                      "pass a stream of a device that the graph runs on, or none");
   state.streams.clear();
   for (const tsr_device d : plan_.queues) state.streams.push_back(&given.stream_of(device(d)));
-  state.context = {state.streams, given.allocator};
+  state.context.streams = state.streams;
+  state.context.allocator = given.allocator;
   state.noted = false;
   state.captured = std::any_of(state.streams.begin(), state.streams.end(), [](Stream* s) { return s->is_captured(); });
   if (plan_.nested) return;
@@ -274,6 +275,7 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
             }
             break;
         }
+        for (const uint32_t d : r.instruction->last_reads) state.dynamics[d] = TensorRef();
       } catch (const Error& e) {
         rethrow_at(plan_, *r.step, e);
       }
@@ -357,6 +359,7 @@ void PlanRunner::run_with_state(const CallArgs& args, Finish&& finish) const {
     }
   } guard{*this, args, acquire()};
   RunState& state = *guard.state;
+  state.context.client = args.raw ? args.raw : args.context ? args.context->client : nullptr;
   if (!(args.trusted && plan_.is_static)) plan_.bind(args, state.dims.data());
   std::optional<ThreadLimit> limit;
   if (plan_.threads > 0) limit.emplace(plan_.threads);

@@ -12,6 +12,7 @@ namespace tessera::core {
 struct RunContext {
   std::span<Stream* const> streams;          // at most one per device
   const tsr_allocator* allocator = nullptr;  // null: the pool
+  const tsr_raw_call* client = nullptr;      // who runs client steps; null: nobody
 
   // Of a device that has streams: the caller's, else the thread's current one.
   Stream& stream_of(Device& d) const {

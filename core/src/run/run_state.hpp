@@ -110,4 +110,9 @@ void drop_arenas() noexcept;
 // Runs a control step; results go to state.dynamics. `dims` gets the unbacked symbols that the results determine.
 void run_control(const PlanRunner& runner, RunState& state, const SectionRun::Ready& ready);
 
+// Whether a plan, or one inside of it, has steps that the client runs.
+bool has_client_steps(const Plan& plan);
+// Its part for a step of the client (client_step.cpp): dense results, aligned as those of kernels are.
+std::vector<TensorRef> run_client_step(const Plan& plan, const RunState& state, const SectionRun::Ready& ready);
+
 }  // namespace tessera::core
