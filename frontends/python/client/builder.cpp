@@ -51,6 +51,14 @@ class Attributes {
         a.count = static_cast<uint32_t>(ints.size());
         break;
       }
+      case TSR_ATTR_STRINGS: {
+        std::vector<const char*>& texts = string_lists_.emplace_back();
+        const Ref list = list_of(value, "texts");
+        for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) texts.push_back(text(PyList_GetItem(list.get(), i)));
+        a.strings = texts.data();
+        a.count = static_cast<uint32_t>(texts.size());
+        break;
+      }
       case TSR_ATTR_TENSOR: {
         tensors_.emplace_back(value);
         a.tensor = &tensors_.back().desc;
@@ -66,6 +74,7 @@ class Attributes {
 
   std::vector<tsr_attr> attrs_;
   std::deque<std::string> strings_;
+  std::deque<std::vector<const char*>> string_lists_;
   std::deque<std::vector<int64_t>> ints_;
   std::deque<Borrowed> tensors_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runner: an executable called with the tensors of a library that has an exchange table (PyTorch), outputs in that library's
-// memory. The call of a compiled function: no Python code runs in it, inputs are borrowed, nothing synchronises.
+// memory. The call of a compiled function: no Python code runs in it but that of client steps, inputs are borrowed, nothing
+// synchronises.
 #include <array>
 #include <memory>
 
@@ -27,6 +28,7 @@ struct Runner {
     std::vector<uint32_t> order;  // the graph's dimensions in the argument's; empty: as they are
   };
   std::vector<Source> sources;  // by input of the graph
+  Ref steps;                    // a list of functions, by number of the client's step; null: there are none
   size_t permuted = 0;          // dimensions of all inputs that have an order
 };
 
@@ -43,6 +45,8 @@ class Small {
   T* data_;
 };
 
+struct Steps;
+
 struct Outputs {
   explicit Outputs(const dl::Exchange& x, size_t n) : exchange(x), count(n), managed(n) {
     for (size_t j = 0; j < n; ++j) managed[j] = nullptr;
@@ -55,6 +59,7 @@ struct Outputs {
   const dl::Exchange& exchange;
   size_t count;
   Small<dl::ManagedVersioned*, 16> managed;
+  Steps* steps = nullptr;
   std::string error;
 };
 
@@ -86,14 +91,122 @@ tsr_error* allocate(void* self, size_t index, const tsr_tensor* d, size_t bytes,
   }
 }
 
-// Runner(executable, sources, tensor_type): sources has (argument, Runner::Kind) per input of the graph, and behind it the
-// order of dimensions where the graph has them in another one: that of memory.
+// What a call with steps of the client keeps: step(arguments, tensors) gets the call's own list of arguments, in which it may
+// leave what later steps need, and returns a sequence of tensors.
+struct Steps {
+  const Runner& runner;
+  PyObject* arguments;
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;  // what a step has raised
+
+  Steps(const Runner& r, PyObject* list) : runner(r), arguments(list) {}
+  Steps(const Steps&) = delete;
+  ~Steps() {
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+  }
+  void raise_again() {
+    if (!type) return;
+    PyErr_Restore(std::exchange(type, nullptr), std::exchange(value, nullptr), std::exchange(trace, nullptr));
+    throw PythonError();
+  }
+};
+
+// Operands of a step: memory of the run, described to the framework. How many of them it still holds is counted, for what
+// holds one behind the step would see other values there.
+struct Lent {
+  dl::ManagedVersioned managed;
+  std::shared_ptr<int64_t> count;
+};
+
+PyObject* lend(const dl::Exchange& exchange, const tsr_tensor& t, const std::shared_ptr<int64_t>& count) {
+  auto* l = new Lent{{}, count};
+  dl::ManagedVersioned& m = l->managed;
+  m.version = dl::kVersion;
+  m.ctx = l;
+  m.deleter = [](dl::ManagedVersioned* p) {
+    auto* own = static_cast<Lent*>(p->ctx);
+    --*own->count;
+    delete own;
+  };
+  alignas(64) static char nothing[64];
+  m.tensor = {t.data ? t.data : nothing,
+              dl_device(t.device),
+              static_cast<int32_t>(t.rank),
+              dl_dtype(t.dtype),
+              const_cast<int64_t*>(t.sizes),
+              const_cast<int64_t*>(t.strides),
+              0};
+  ++*count;
+  void* object = nullptr;
+  if (exchange.to_object(&m, &object) != 0) {
+    m.deleter(&m);
+    throw PythonError();
+  }
+  return static_cast<PyObject*>(object);
+}
+
+void run_step(Steps& s, tsr_client_call& c) {
+  const Runner& r = s.runner;
+  for (uint32_t k = 0; k < c.num_finished; ++k) {
+    const Runner::Source& source = r.sources[c.finished[k]];
+    if (source.kind == Runner::Kind::kTensor)
+      checked(PyList_SetItem(s.arguments, static_cast<Py_ssize_t>(source.argument), Py_NewRef(Py_None)));
+  }
+  const auto lent = std::make_shared<int64_t>(0);
+  const Ref tensors(checked(PyList_New(static_cast<Py_ssize_t>(c.num_inputs))));
+  for (uint32_t i = 0; i < c.num_inputs; ++i)
+    checked(PyList_SetItem(tensors.get(), static_cast<Py_ssize_t>(i), lend(*r.exchange, c.inputs[i], lent)));
+  PyObject* step = checked(PyList_GetItem(r.steps.get(), static_cast<Py_ssize_t>(c.step)));
+  Ref results(PyObject_CallFunctionObjArgs(step, s.arguments, tensors.get(), nullptr));
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);  // its traceback knows the list, which must not outlive the memory
+  PyList_SetSlice(tensors.get(), 0, c.num_inputs, nullptr);
+  PyErr_Restore(type, value, trace);
+  checked(results.get());
+  if (*lent != 0)
+    raise(module().internal_error, "the operator '" + std::string(c.name) + "' keeps memory of the run that called it");
+  const Ref list = list_of(results.get(), "tensors");
+  if (PyList_Size(list.get()) != static_cast<Py_ssize_t>(c.num_results))
+    raise(PyExc_TypeError, "step '" + std::string(c.name) + "' gave another number of tensors");
+  for (uint32_t k = 0; k < c.num_results; ++k) {
+    PyObject* o = PyList_GetItem(list.get(), static_cast<Py_ssize_t>(k));
+    const dl::Exchange* x = exchange_of(Py_TYPE(o));
+    if (!x) raise(PyExc_TypeError, "step '" + std::string(c.name) + "' gave something that is no tensor of the framework");
+    dl::Tensor borrowed;
+    checked(x->borrow(o, &borrowed));
+    tsr_client_result& result = c.results[k];
+    describe(borrowed, result.tensor);
+    result.ctx = Py_NewRef(o);
+    result.release = [](void* object) {
+      const PyGILState_STATE state = PyGILState_Ensure();
+      Py_DECREF(static_cast<PyObject*>(object));
+      PyGILState_Release(state);
+    };
+  }
+}
+
+tsr_error* client_step(Steps& s, tsr_client_call* c) noexcept {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  if (!guarded([&] {
+        run_step(s, *c);
+        return Py_None;
+      }))
+    PyErr_Fetch(&s.type, &s.value, &s.trace);
+  const bool failed = s.type != nullptr;
+  PyGILState_Release(state);
+  return failed ? api().host->core->error_create(TSR_USER, "TSR-E017", "a step of the client raised", nullptr) : nullptr;
+}
+
+// Runner(executable, sources, tensor_type, steps=None): sources has (argument, Runner::Kind) per input of the graph, and behind it the
+// order of dimensions where the graph has them in another one: that of memory. steps: see Steps.
 PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
-    PyObject *executable = nullptr, *sources = nullptr, *tensor_type = nullptr;
+    PyObject *executable = nullptr, *sources = nullptr, *tensor_type = nullptr, *steps = nullptr;
     static char* names[] = {const_cast<char*>("executable"), const_cast<char*>("sources"), const_cast<char*>("tensor_type"),
-                            nullptr};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO", names, &executable, &sources, &tensor_type)) throw PythonError();
+                            const_cast<char*>("steps"), nullptr};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|O", names, &executable, &sources, &tensor_type, &steps))
+      throw PythonError();
     Runner r;
     r.handle = value_of<ExecutableHolder>(executable, module().executable, "an executable").executable;
     r.executable = Ref::share(executable);
@@ -108,6 +221,7 @@ PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
       r.sources.push_back({static_cast<uint32_t>(pair[0]), static_cast<Runner::Kind>(pair[1]), {pair.begin() + 2, pair.end()}});
       r.permuted += pair.size() - 2;
     }
+    if (steps && steps != Py_None) r.steps = list_of(steps, "functions");
     const tsr_tables& tables = *api().executable_graph(r.handle);
     r.num_outputs = TSR_AT(tsr_region, tables.regions, tables.region_stride, 0)->num_outputs;
     return make<Runner>(type, std::move(r));
@@ -175,6 +289,8 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
       next += 2 * static_cast<size_t>(t.rank);
     }
     Outputs outputs(*r.exchange, r.num_outputs);
+    Steps steps(r, list);
+    outputs.steps = &steps;
     tsr_raw_call call{};
     call.struct_size = sizeof call;
     call.inputs = inputs.data();
@@ -182,11 +298,17 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     call.num_outputs = r.num_outputs;
     call.self = &outputs;
     call.output = allocate;
+    if (r.steps)
+      call.client_step = [](void* self, tsr_client_call* c) noexcept {
+        return client_step(*static_cast<Outputs*>(self)->steps, c);
+      };
     tsr_error* e = nullptr;
     {
       const Unlocked unlocked;
       e = api().run_raw(r.handle, &call);
     }
+    if (e && steps.type) api().error_free(e);
+    steps.raise_again();
     check(e);
     Ref results(checked(PyList_New(static_cast<Py_ssize_t>(r.num_outputs))));
     for (size_t j = 0; j < r.num_outputs; ++j) {

@@ -65,7 +65,13 @@ class ModelCallable:
     def describe(self) -> str: ...
 
 class Runner:
-    def __new__(cls, executable: Executable, sources: Sequence[tuple[int, ...]], tensor_type: type) -> Runner: ...
+    def __new__(
+        cls,
+        executable: Executable,
+        sources: Sequence[tuple[int, ...]],
+        tensor_type: type,
+        steps: Sequence[Callable[[list[Any], list[Any]], Sequence[Any]]] | None = ...,
+    ) -> Runner: ...
     def run(self, arguments: list[Any], /) -> list[Any]: ...
 
 class Context:

@@ -103,9 +103,9 @@ class Faults(unittest.TestCase):
         big = torch.randn(4, 6, 5)
         seen = []
 
-        def runner(executable, sources, tensor_type, make=_core.Runner):
+        def runner(executable, sources, tensor_type, steps=None, make=_core.Runner):
             seen.extend(sources)
-            return make(executable, sources, tensor_type)
+            return make(executable, sources, tensor_type, steps)
 
         with unittest.mock.patch.object(_core, "Runner", runner):
             g = torch.compile(lambda x, y: (x * 2 + y).sum(0), backend=backend)

@@ -13,15 +13,18 @@ from .. import _core
 from .emit import Emitter, Unsupported
 from .partition import (
     Partitioner,
-    hints,
-    is_dense,
     is_tensor,
     leaving_views,
     lower,
     order_in_memory,
     regions_of,
+    steps_of,
+    symbols_of,
     with_all_outputs,
 )
+from .program import Program
+from .steps import Steps, argument_values
+from .strides import Strided, arranged
 from .verify import verified
 
 _graphs = itertools.count()
@@ -36,13 +39,16 @@ class UnsupportedResult(Unsupported):
 
 
 class CompiledRegion:
-    """A region as an executable: run(tensors and sizes) -> tensors."""
+    """A region as an executable: run(a call's list) -> tensors. The list begins with tensors and numbers, in the order of
+    `inputs` and `carried`; behind them stands what steps need (steps.py)."""
 
-    def __init__(self, context, records, region, shape_env, name, report, verify=False, frozen=None):
+    def __init__(self, context, records, region, shape_env, name, report, program, verify=False, frozen=None, recorded=None):
         self.region, self.report, self.name, self.verify = region, report, name, verify
-        self.every_node = lambda: CompiledRegion(
-            context, records, with_all_outputs(region), shape_env, name, report, frozen=frozen
+        # recorded: what steps gave in another call, which they then give again.
+        self.every_node = lambda recorded: CompiledRegion(
+            context, records, with_all_outputs(region), shape_env, name, report, program, frozen=frozen, recorded=recorded
         )
+        steps = Steps(region) if region.steps else None
         self.values = (lambda s: shape_env.replace(s)) if shape_env is not None else (lambda s: s)
         self.frozen = {n: frozen[n] for n in region.inputs if n in frozen} if frozen else {}
         self.inputs, self.outputs = [n for n in region.inputs if n not in self.frozen], region.outputs
@@ -56,6 +62,9 @@ class CompiledRegion:
             env.update((n, e.tensor(t)) for n, t in self.frozen.items())
             lowered = {}
             for node in region.nodes:
+                if steps and node not in steps.ours:
+                    steps.emit(e, node, env)
+                    continue
                 if node.target is operator.getitem:
                     env[node] = lowered[node.args[0]][node.args[1]]
                     continue
@@ -89,7 +98,28 @@ class CompiledRegion:
         sources = tensor_sources(self.inputs, range(len(self.inputs)))
         kinds = {None: 1, torch.float64: 2, torch.int64: 3}
         sources += [(len(self.inputs) + k, kinds[dtype]) for k, (_, dtype) in enumerate(self.carried)]
-        self.runner = _core.Runner(self.executable, sources, torch.Tensor)
+        self.steps, functions = steps, None
+        if steps:
+            self._check_carried(steps)
+            steps.place(len(sources), keep_all=verify)
+            functions = steps.replays(recorded) if recorded is not None else steps.functions(program)
+            if _core.log_enabled("output_code"):
+                _core.log_write("output_code", "".join(getattr(f, "source", "") for f in functions))
+        self.runner = _core.Runner(self.executable, sources, torch.Tensor, functions)
+
+    def _check_carried(self, steps):
+        """A number that a call brings cannot come of what a step of the same call computes."""
+        made = set()
+        for n in steps.nodes:
+            v = n.meta.get("val")
+            made |= set().union(*[symbols_of(x) for x in (v if isinstance(v, (list, tuple)) else [v])])
+        known = set()
+        for n in [*self.inputs, *self.region.others]:
+            v = n.meta.get("val")
+            known |= {s for x in (v if isinstance(v, (list, tuple)) else [v]) for s in symbols_of(x)}
+        for expression, _ in self.carried:
+            if (getattr(expression, "free_symbols", set()) & made) - known:
+                raise Unsupported("a number that depends on the size of a step's result")
 
     def guarded(self, run, inputs):
         """`run`, and ATen where the call is not what PyTorch's fake tensors promised: a dtype, a size or an assumption.
@@ -101,17 +131,28 @@ class CompiledRegion:
             try:
                 return run(args)
             except _core.UserError as e:
-                if not e.code.startswith("TSR-T02"):
+                if not e.code.startswith("TSR-T02") or (self.steps and args[self.steps.ran]):
                     raise
                 self.report.fell_back(e)
-                tensors = [args[k] for k in inputs]
-                return self.through_aten(tensors, args[len(self.inputs) :])
+                return self.through_aten_call(args, inputs)
 
-        return verified(self, call, inputs, self.name, self.every_node) if self.verify else call
+        return verified(self, call, inputs, self.name) if self.verify else call
 
-    def through_aten(self, tensors, numbers):
-        """What ATen computes of the region's inputs, as the executable would give it."""
-        env = {**self.frozen, **dict(zip(self.inputs, tensors))}
+    def through_aten_call(self, args, inputs):
+        """What ATen computes of a call's list, as the executable and its steps would leave it."""
+        tensors, numbers = [args[k] for k in inputs], args[len(self.inputs) : len(self.inputs) + len(self.carried)]
+        values = argument_values(self.steps, args) if self.steps else {}
+        results = self.through_aten(tensors, numbers, values)
+        if self.steps:
+            for n, where in self.steps.slots.items():
+                args[where] = values[n]
+        return results
+
+    def through_aten(self, tensors, numbers, others=None):
+        """What ATen computes of the region's inputs, as the executable would give it. others: what steps read from outside, by
+        node, and their results where they are not to run again; it gets those that run."""
+        others = {} if others is None else others
+        env = {**self.frozen, **dict(zip(self.inputs, tensors)), **others}
         values = {}  # of symbols and expressions
         for n in self.inputs:
             for k, d in enumerate(n.meta["val"].shape):
@@ -128,7 +169,10 @@ class CompiledRegion:
             return int(found) if isinstance(number, torch.SymInt) else float(found)
 
         for node in self.region.nodes:
-            env[node] = node.target(*map_arg(node.args, argument), **map_arg(node.kwargs, argument))
+            if node not in others:
+                env[node] = node.target(*map_arg(node.args, argument), **map_arg(node.kwargs, argument))
+            if self.steps and node in self.steps.slots:
+                others[node] = env[node]
             if is_tensor(node.meta["val"]):
                 for k, d in enumerate(node.meta["val"].shape):
                     if isinstance(d, torch.SymInt) and d.node.expr.is_Symbol:
@@ -144,92 +188,6 @@ def tensor_sources(inputs, places):
     return [(place, 0, *(order_in_memory(n.meta["val"]) or ())) for place, n in zip(places, inputs)]
 
 
-class Permuted:
-    """A result that lies in another order of dimensions than its shape says."""
-
-    def __init__(self, order):
-        self.order = order
-        self.inverse = [order.index(k) for k in range(len(order))]
-
-    def __call__(self, x):
-        return x.permute(self.inverse)
-
-    def undo(self, x):
-        return x.permute(self.order)
-
-
-class Strided:
-    """A result with gaps between its elements, or with elements that are several: a view of something larger in PyTorch."""
-
-    def __init__(self, sizes, strides):
-        self.sizes, self.strides = sizes, strides  # numbers, or expressions that each call computes
-
-    def __call__(self, x, sizes=None, strides=None):
-        sizes, strides = sizes or self.sizes, strides or self.strides
-        repeated = [k for k, (n, s) in enumerate(zip(sizes, strides)) if s == 0 and n > 1]
-        for k in repeated:
-            x = x.narrow(k, 0, 1)
-        y = torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device).copy_(x)
-        return y.expand(sizes)
-
-    def undo(self, x):
-        return x
-
-
-def _number_or_expression(s):
-    return s.node.expr if isinstance(s, torch.SymInt) else s
-
-
-def arranged(e, value, fake):
-    """The value in the order of memory that PyTorch's strides ask for, and what makes of it a tensor with these strides, or
-    None."""
-    if fake.dim() == 0 or is_dense(fake):
-        return value, None
-    strides = hints(fake.stride())
-    if strides is None:  # sizes depend on data
-        order = list(reversed(range(fake.dim())))
-        if not is_dense(fake, order):
-            raise Unsupported("a result whose size depends on data, and whose elements do not lie side by side")
-        return e("transpose", value, perm=order), Permuted(order)
-    order = sorted(range(fake.dim()), key=lambda k: (-strides[k], k))
-    if not is_dense(fake, order):
-        return value, Strided(*([_number_or_expression(s) for s in of] for of in (fake.shape, fake.stride())))
-    if order == list(range(fake.dim())):
-        return value, None
-    return e("transpose", value, perm=order), Permuted(order)
-
-
-class Program:
-    """The source of a function over boxed arguments, and what it refers to."""
-
-    def __init__(self, gm, report):
-        self.gm, self.report = gm, report
-        self.names = {}
-        self.globals = {}
-        self.lines = []
-        self.last_use = {}
-
-    def bind(self, value, prefix="c"):
-        name = f"{prefix}{len(self.globals)}"
-        self.globals[name] = value
-        return name
-
-    def text(self, a):
-        """An argument of a node as source text."""
-        if isinstance(a, Node):
-            return self.names[a]
-        if isinstance(a, (list, tuple)) and type(a) in (list, tuple, torch.fx.immutable_collections.immutable_list):
-            inner = ", ".join(self.text(x) for x in a)
-            return f"({inner},)" if isinstance(a, tuple) and a else f"[{inner}]" if not isinstance(a, tuple) else "()"
-        if isinstance(a, dict):
-            return "{" + ", ".join(f"{k!r}: {self.text(v)}" for k, v in a.items()) + "}"
-        if isinstance(a, slice):
-            return f"slice({self.text(a.start)}, {self.text(a.stop)}, {self.text(a.step)})"
-        if a is None or isinstance(a, (bool, int, str)):
-            return repr(a)
-        return self.bind(a)
-
-
 def compile_graph(gm, context, records, options, report, frozen=None):
     """gm: AOTAutograd's graph, with fake values in its nodes' meta; frozen: tensors that never change, by placeholder. A boxed
     function."""
@@ -237,25 +195,33 @@ def compile_graph(gm, context, records, options, report, frozen=None):
     shape_env = _shape_env(gm)
     partitioner = Partitioner(context, records, gm, shape_env)
     ours = partitioner.assign()
+    may_step = True
     while True:
-        levels = Partitioner.levels(gm, ours)
+        steps = steps_of(gm, ours) if may_step else set()
+        levels = Partitioner.levels(gm, ours, steps)
         chains = leaving_views(gm, ours)
-        regions = regions_of(gm, levels, ours, chains)
+        regions = regions_of(gm, levels, ours, steps, chains)
+        program = _program(gm, report)
         try:
             compiled = {}
             for level, region in sorted(regions.items()):
+                name = f"graph{next(_graphs)}"
                 compiled[level] = CompiledRegion(
-                    context, records, region, shape_env, f"graph{next(_graphs)}", report, options["verify"], frozen
+                    context, records, region, shape_env, name, report, program, options["verify"], frozen
                 )
+            call = _generate(program, levels, ours, steps, chains, compiled)
             break
         except UnsupportedResult as e:
             why, blamed = str(e), [e.node]
             if e.node.target is operator.getitem:
                 blamed = [n for n in regions[level].nodes if n in (e.node.args[0], *e.node.args[0].users)]
-        except Unsupported as e:  # what single nodes could not show: the region is given to ATen as a whole
-            why, blamed = str(e), regions[level].nodes
-        except _core.UserError as e:
-            why, blamed = f"{e.code}: {e.message}", regions[level].nodes
+        except (Unsupported, _core.UserError) as e:
+            if steps:  # perhaps the plan cannot have them as its steps; then they run between regions
+                may_step = False
+                continue
+            # What single nodes could not show: the region is given to ATen as a whole.
+            why = f"{e.code}: {e.message}" if isinstance(e, _core.UserError) else str(e)
+            blamed = [n for n in regions[level].nodes if ours[n]]
         for node in blamed:
             ours[node] = False
             if node.target is not operator.getitem:
@@ -269,7 +235,7 @@ def compile_graph(gm, context, records, options, report, frozen=None):
         )
         error.code, error.message, error.hint = "TSR-F060", str(error), "leave the option out to let ATen run them"
         raise error
-    return _generate(gm, levels, ours, chains, compiled, report)
+    return call
 
 
 def _shape_env(gm):
@@ -283,42 +249,46 @@ def _shape_env(gm):
     return None
 
 
-def _generate(gm, levels, ours, chains, compiled, report):
+def _program(gm, report):
     p = Program(gm, report)
+    for k, n in enumerate(gm.graph.find_nodes(op="placeholder")):
+        p.names[n] = f"a{k}"
+    for n in gm.graph.find_nodes(op="get_attr"):
+        p.names[n] = p.bind(_attribute(gm, n.target), "k")
+    return p
+
+
+def _generate(p, levels, ours, steps, chains, compiled):
+    gm = p.gm
     nodes = [n for n in gm.graph.nodes if n.op not in ("output",)]
     output = next(n for n in gm.graph.nodes if n.op == "output")
     placeholders = [n for n in nodes if n.op == "placeholder"]
-    for k, n in enumerate(placeholders):
-        p.names[n] = f"a{k}"
-    for n in nodes:
-        if n.op == "get_attr":
-            p.names[n] = p.bind(_attribute(gm, n.target), "k")
     # Statements in order: level by level, in a level as the graph has them.
-    steps = []  # (reads, writes, text)
+    statements = []  # (reads, writes, text, text that comes before what nobody reads any more is dropped)
     by_level = {}
     for n in nodes:
-        if n.op not in ("placeholder", "get_attr") and not ours[n]:
+        if n.op not in ("placeholder", "get_attr") and not ours[n] and n not in steps:
             by_level.setdefault(levels[n], []).append(n)
-    sizes = _size_sources(nodes, ours)
+    sizes = _size_sources(nodes, ours, steps)
     for level in sorted(set(by_level) | set(compiled)):
         if level in compiled:
-            steps.append(_region_step(p, compiled[level], sizes))
+            statements.append(_region_step(p, compiled[level], sizes))
         for n in by_level.get(level, []):
-            steps.append(_node_step(p, n))
+            statements.append(_node_step(p, n))
     results = output.args[0]
     made = {}  # views that leave, by node
     for node in results:
         for n in chains.get(node, ()) if isinstance(node, Node) else ():
             if n not in made:
-                steps.append(_view_step(p, n, made))
+                statements.append(_view_step(p, n, made))
     reads = [n for n in results if isinstance(n, Node) and n not in chains]
     texts = [made[n] if n in chains else p.text(n) for n in results]
-    steps.append((reads, [], f"return ({''.join(t + ', ' for t in texts)})"))
-    direct = _direct(p, placeholders, steps, compiled, results)
+    statements.append((reads, [], f"return ({''.join(t + ', ' for t in texts)})", ""))
+    direct = _direct(p, placeholders, statements, compiled, results)
     if direct is not None:
         return direct
     last = {}
-    for k, (read, _, _) in enumerate(steps):
+    for k, (read, _, _, _) in enumerate(statements):
         for n in read:
             last[n] = k
     lines = ["def call(args):"]
@@ -328,13 +298,18 @@ def _generate(gm, levels, ours, chains, compiled, report):
     dead = [p.names[n] for n in placeholders if n not in last]
     if dead:
         lines.append("    del " + ", ".join(dead))
-    for k, (read, written, text) in enumerate(steps):
+    for k, (read, written, text, before) in enumerate(statements):
+        final = k + 1 == len(statements)
+        free = [p.names[n] for n in dict.fromkeys(read) if last.get(n, -1) <= k and n.op != "get_attr" and not final]
+        if before:
+            lines.append("    " + before)
+            if free:
+                lines.append("    del " + ", ".join(free))
+            free = []
         lines.append("    " + text)
-        if k + 1 == len(steps):
-            continue
-        free = [p.names[n] for n in dict.fromkeys([*read, *written]) if last.get(n, -1) <= k and n.op != "get_attr"]
+        free += [p.names[n] for n in written if n not in last and not final]
         if free:
-            lines.append("    del " + ", ".join(free))
+            lines.append("    del " + ", ".join(dict.fromkeys(free)))
     source = "\n".join(lines) + "\n"
     if _core.log_enabled("output_code"):
         _core.log_write("output_code", source)
@@ -352,7 +327,7 @@ def _attribute(gm, target):
     return value
 
 
-def _size_sources(nodes, ours):
+def _size_sources(nodes, ours, steps):
     """Where a symbol's value can be had at run time: a node that is it, or a tensor and a dimension."""
     found = {}
     for n in nodes:
@@ -361,7 +336,7 @@ def _size_sources(nodes, ours):
             found.setdefault(v.node.expr, (n, None))
     for n in nodes:
         v = n.meta.get("val")
-        if is_tensor(v) and not ours.get(n):
+        if is_tensor(v) and not ours.get(n) and n not in steps:
             for k, d in enumerate(v.shape):
                 if isinstance(d, torch.SymInt) and d.node.expr.is_Symbol:
                     found.setdefault(d.node.expr, (n, k))
@@ -391,12 +366,27 @@ def _number_text(p, expression, sizes, values, reads):
 
 def _region_step(p, region, sizes):
     run = p.bind(region.guarded(region.runner.run, range(len(region.inputs))), "run")
-    reads, arguments = list(region.inputs), [p.names[n] for n in region.inputs]
+    steps = region.steps
+    others = steps.region.others if steps else []
+    reads, arguments = [*region.inputs, *others], [p.names[n] for n in region.inputs]
     arguments += [_number_text(p, expression, sizes, region.values, reads) for expression, _ in region.carried]
-    for n in region.outputs:
+    before = ""
+    if steps:
+        arguments += [p.names[n] for n in others] + ["None"] * (len(steps.slots) + 1)
+        before, listed = f"call_list = [{', '.join(arguments)}]", "call_list"
+    else:
+        listed = f"[{', '.join(arguments)}]"
+    written = [*region.outputs, *(steps.region.kept if steps else [])]
+    for n in written:
         p.names[n] = f"v{len(p.names)}"
     text = ", ".join(p.names[n] for n in region.outputs)
-    text += f"{',' if len(region.outputs) == 1 else ''} = {run}([{', '.join(arguments)}])"
+    text += f"{',' if len(region.outputs) == 1 else ''} = " if region.outputs else ""
+    text += f"{run}({listed})"
+    for n in steps.region.kept if steps else []:
+        text += f"; {p.names[n]} = {steps.result_text(n, listed)}"
+    if steps:
+        text += "; del call_list"
+    late = False
     for n, view in zip(region.outputs, region.views):
         if view is None:
             continue
@@ -404,8 +394,11 @@ def _region_step(p, region, sizes):
         if isinstance(view, Strided) and not all(isinstance(s, int) for s in (*view.sizes, *view.strides)):
             lists = [[_number_text(p, s, sizes, region.values, reads) for s in of] for of in (view.sizes, view.strides)]
             extra = "".join(f", [{', '.join(of)}]" for of in lists)
+            late = True
         text += f"; {p.names[n]} = {p.bind(view, 'view')}({p.names[n]}{extra})"
-    return reads, list(region.outputs), text
+    if late and before:  # what is read behind the call lives until then
+        before, text = "", f"{before}; {text}"
+    return reads, written, text, before
 
 
 def _node_step(p, n):
@@ -416,7 +409,7 @@ def _node_step(p, n):
     p.names[n] = f"v{len(p.names)}"
     reads = []
     map_arg((n.args, n.kwargs), lambda m: reads.append(m))
-    return reads, [n], f"{p.names[n]} = {f}({', '.join(arguments)})"
+    return reads, [n], f"{p.names[n]} = {f}({', '.join(arguments)})", ""
 
 
 def _view_step(p, n, made):
@@ -427,15 +420,15 @@ def _view_step(p, n, made):
     first = made.get(n.args[0]) or p.text(n.args[0])
     arguments = [first] + [p.text(a) for a in n.args[1:]] + [f"{k}={p.text(v)}" for k, v in n.kwargs.items()]
     made[n] = f"w{len(made)}"
-    return reads, [], f"{made[n]} = {f}({', '.join(arguments)})"
+    return reads, [], f"{made[n]} = {f}({', '.join(arguments)})", ""
 
 
-def _direct(p, placeholders, steps, compiled, results):
+def _direct(p, placeholders, statements, compiled, results):
     """The runner itself, when all there is to do is one region: no line of Python runs in a call."""
-    if len(steps) != 2 or len(compiled) != 1:
+    if len(statements) != 2 or len(compiled) != 1:
         return None
     region = next(iter(compiled.values()))
-    if region.carried or any(v is not None for v in region.views) or list(results) != region.outputs:
+    if region.steps or region.carried or any(v is not None for v in region.views) or list(results) != region.outputs:
         return None
     position = {n: k for k, n in enumerate(placeholders)}
     if any(n not in position for n in region.inputs):

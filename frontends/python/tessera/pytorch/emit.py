@@ -208,11 +208,11 @@ class Emitter:
         """The truth of a condition on sizes in this call, which becomes a guard of PyTorch's."""
         if condition in (True, False, sympy.true, sympy.false):
             return bool(condition)
-        if self.shape_env is None or any(self._is_unbacked(s) for s in condition.free_symbols):
+        if self.shape_env is None or any(self.is_unbacked(s) for s in condition.free_symbols):
             raise Unsupported("a choice by a size that depends on data")
         return bool(self.shape_env.evaluate_expr(condition))
 
-    def _is_unbacked(self, s):
+    def is_unbacked(self, s):
         newer = hasattr(self.shape_env, "backed_var_to_val")
         return s not in (self.shape_env.backed_var_to_val if newer else self.shape_env.var_to_val)
 
@@ -339,7 +339,7 @@ class Emitter:
         """Takes a size that a node makes of data for the symbol that PyTorch has given it."""
         if isinstance(theirs, torch.SymInt) and is_symbolic(mine):
             s = theirs.node.expr
-            if s.is_Symbol and s not in self.symbols and self._is_unbacked(s):
+            if s.is_Symbol and s not in self.symbols and self.is_unbacked(s):
                 self.symbols[s] = mine
                 self.made.add(s)
 

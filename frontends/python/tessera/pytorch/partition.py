@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Divides an FX graph into regions that one executable each runs, and nodes that ATen runs between them.
+"""Divides an FX graph into regions that one executable each runs, and nodes that run by themselves.
 
-Every node is first lowered alone, over inputs of the types that PyTorch gives: what is refused there, or comes out with another
-type, stays
-with ATen, with the reason. Then nodes are put on levels, regions on even ones and ATen's nodes on odd ones, as low as what they
-read allows; what
-lies on one level runs at once. Nodes that draw random numbers or have effects keep their order.
+Every node is first lowered alone, over inputs of the types that PyTorch gives: what is refused there, or comes out with
+another type, stays with ATen, with the reason. ATen's nodes between ours become steps of the plan that ours are compiled to, so
+that most graphs are one region; those that read nothing of ours run before it, and those that nothing of ours reads behind it.
+What ends a region is a number that Python computes of its values: a size that depends on data. Nodes that draw random numbers
+or have effects keep their order.
 """
 
 import operator
@@ -32,9 +32,15 @@ class Refusal:
 
 @dataclass
 class Region:
+    """Nodes that one executable runs, ATen's as its steps. An executable's inputs and outputs are those of our nodes alone:
+    what ATen's nodes read from outside, and of each other, is passed beside it."""
+
     nodes: list = field(default_factory=list)
     inputs: list = field(default_factory=list)  # nodes
     outputs: list = field(default_factory=list)  # nodes
+    steps: list = field(default_factory=list)  # nodes that ATen runs
+    others: list = field(default_factory=list)  # nodes outside that steps read
+    kept: list = field(default_factory=list)  # steps that are read outside
 
 
 def name_of(target):
@@ -240,9 +246,10 @@ class Partitioner:
         return ours
 
     @staticmethod
-    def levels(gm, ours):
-        """By node: when it runs. Regions have even numbers, ATen's nodes odd ones; inputs have -1."""
-        levels, ordered = {}, 0
+    def levels(gm, ours, steps):
+        """By node: when it runs. Regions have even numbers, nodes that run by themselves odd ones; inputs, and what runs before
+        all regions, have -1."""
+        levels, ordered = {}, -1
         for node in gm.graph.nodes:
             if node.op == "output":
                 continue
@@ -250,27 +257,71 @@ class Partitioner:
                 levels[node] = -1
                 continue
             sources = node.all_input_nodes
-            if node.target is operator.getitem and isinstance(node.args[0].meta.get("val"), (list, tuple)):
+            if _is_part(node):
                 levels[node] = levels[sources[0]]
                 continue
-            level = 0 if ours[node] else 1
-            for s in sources:
-                if levels[s] >= 0:
-                    level = max(level, levels[s] if ours[s] == ours[node] else levels[s] + 1)
-            if not ours[node] and Partitioner._ordered(node):
-                level = ordered = max(level, ordered)
+            inside = ours[node] or node in steps
+            level = 0 if inside else -1
+            before = [(levels[s], ours.get(s) or s in steps) for s in sources]
+            if not ours[node] and is_ordered(node):
+                before.append((ordered, ordered % 2 == 0))
+            for other, is_inside in before:
+                if other >= 0:
+                    level = max(level, other if is_inside == inside else other + 1)
             levels[node] = level
+            if not ours[node] and is_ordered(node):
+                ordered = max(ordered, level)
         return levels
 
-    @staticmethod
-    def _ordered(node):
-        """Whether a node must not change places with others like it."""
-        if not isinstance(node.target, torch._ops.OpOverload):
-            return not isinstance(node.target, type(operator.add)) and getattr(node.target, "__module__", "") not in (
-                "_operator",
-                "math",
-            )
-        return node.target._schema.is_mutable or torch.Tag.nondeterministic_seeded in node.target.tags or node.is_impure()
+
+def is_ordered(node):
+    """Whether a node must not change places with others like it."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return not isinstance(node.target, type(operator.add)) and getattr(node.target, "__module__", "") not in (
+            "_operator",
+            "math",
+        )
+    return node.target._schema.is_mutable or torch.Tag.nondeterministic_seeded in node.target.tags or node.is_impure()
+
+
+def _is_part(node):
+    """Whether a node picks one of the results of another."""
+    return node.target is operator.getitem and isinstance(node.args[0].meta.get("val"), (list, tuple))
+
+
+def steps_of(gm, ours):
+    """ATen's nodes that stand between ours: one of ours leads to each, by data or by an order that has to be kept, and each to
+    one of ours."""
+    nodes = [n for n in gm.graph.nodes if n.op == "call_function"]
+    sources, last = {}, None
+    for n in nodes:
+        sources[n] = [s for s in n.all_input_nodes if s.op == "call_function"]
+        if not ours[n] and not _is_part(n) and is_ordered(n):
+            sources[n] += [last] if last is not None else []
+            last = n
+    behind, ahead = set(), set()  # ours: in both
+    for n in nodes:
+        if ours[n] or any(s in behind for s in sources[n]):
+            behind.add(n)
+    for n in reversed(nodes):
+        if ours[n] or n in ahead:
+            ahead.update([n, *sources[n]])
+    steps = {n for n in nodes if not ours[n] and n in behind and n in ahead and not _is_part(n) and not of_numbers(n)}
+    steps -= {n for n in steps if _writes_to_ours(n, ours)}
+    for node in gm.graph.output_node().args[0]:  # a view that leaves is one of the value that leaves
+        chain = []
+        while isinstance(node, Node) and not ours.get(node) and is_view(node):
+            chain.append(node)
+            node = node.args[0]
+        if isinstance(node, Node) and (ours.get(node) or node in steps):
+            steps -= set(chain)
+    return steps | {n for n in nodes if _is_part(n) and n.args[0] in steps}
+
+
+def _writes_to_ours(node, ours):
+    if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
+        return False
+    return any(ours.get(s) for s in node.all_input_nodes)
 
 
 def is_view(node):
@@ -305,35 +356,45 @@ def leaving_views(gm, ours):
     return chains
 
 
-def regions_of(gm, levels, ours, chains):
+def regions_of(gm, levels, ours, steps, chains):
     """Regions by level, with what they read and what others read of them."""
     output = gm.graph.output_node()
     leaving = {chains[n][0].args[0] if n in chains else n for n in output.args[0] if isinstance(n, Node)}
-
-    def read_outside(node, inside):
-        return node in leaving or any(u not in inside and u is not output for u in node.users)
-
     regions = defaultdict(Region)
     for node in gm.graph.nodes:
-        if ours.get(node):
+        if ours.get(node) or node in steps:
             regions[levels[node]].nodes.append(node)
-    for level, region in regions.items():
+    for level, region in list(regions.items()):
+        if not any(ours[n] for n in region.nodes):  # nothing that a plan would be made for
+            steps.difference_update(region.nodes)
+            del regions[level]
+    for region in regions.values():
         inside = set(region.nodes)
+
+        def read_outside(node):
+            return node in leaving or any(u not in inside and u is not output for u in node.users)
+
         for node in region.nodes:
-            if node.target is operator.getitem:
-                if read_outside(node, inside):
-                    region.outputs.append(node)
+            if node in steps:
+                region.steps.append(node)
+                for n in node.all_input_nodes:
+                    if n not in inside and n not in region.others:
+                        region.others.append(n)
+                if read_outside(node):
+                    region.kept.append(node)
                 continue
-            for n in tensor_arguments(node):
-                if n not in inside and n not in region.inputs:
-                    region.inputs.append(n)
-            if isinstance(node.meta["val"], (list, tuple)):
-                continue
-            if read_outside(node, inside):
+            if not _is_part(node):
+                for n in tensor_arguments(node):
+                    if n not in inside and n not in region.inputs:
+                        region.inputs.append(n)
+                if isinstance(node.meta["val"], (list, tuple)):
+                    continue
+            if read_outside(node):
                 region.outputs.append(node)
-    return {level: region for level, region in regions.items() if region.outputs}
+    return {level: r for level, r in regions.items() if r.outputs or r.kept or any(is_ordered(n) for n in r.steps)}
 
 
 def with_all_outputs(region):
-    """The same region, giving the value of every node that is one tensor."""
-    return Region(region.nodes, region.inputs, [n for n in region.nodes if is_tensor(n.meta["val"])])
+    """The same region, giving the value of every node of ours that is one tensor."""
+    mine = [n for n in region.nodes if is_tensor(n.meta["val"]) and n not in region.steps]
+    return Region(region.nodes, region.inputs, mine, region.steps, region.others, region.kept)

@@ -13,6 +13,7 @@ _SEEN = 63
 class GraphReport:
     nodes: int  # operators of ATen's
     regions: int
+    steps: int = 0  # operators that ATen runs inside of regions
     refusals: list = field(default_factory=list)
     seconds: float = 0.0  # that the compile took
 
@@ -28,7 +29,8 @@ class Report:
         import operator
 
         nodes = sum(1 for n in gm.graph.nodes if n.op == "call_function" and n.target is not operator.getitem)
-        self.graphs.append(GraphReport(nodes, len(compiled), list(refusals), seconds))
+        steps = sum(len(r.steps.nodes) for r in compiled.values() if r.steps)
+        self.graphs.append(GraphReport(nodes, len(compiled), steps, list(refusals), seconds))
         self.seen = [*self.seen[-_SEEN:], self.graphs[-1]]
         new = {r.op: r.why for r in refusals if r.op not in self._told}
         if new:
@@ -54,7 +56,8 @@ class Report:
         nodes = sum(g.nodes for g in self.graphs)
         refusals = [r for g in self.graphs for r in g.refusals]
         lines = [
-            f"{len(self.graphs)} graphs, {nodes} operators, {len(refusals)} of them through ATen, "
+            f"{len(self.graphs)} graphs, {nodes} operators, {len(refusals)} of them through ATen "
+            f"({sum(g.steps for g in self.graphs)} as steps of a region), "
             f"{sum(g.regions for g in self.graphs)} regions, {sum(g.seconds for g in self.graphs):.2f} s"
         ]
         counts = {}

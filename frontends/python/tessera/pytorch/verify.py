@@ -6,6 +6,7 @@ import operator
 import torch
 
 from .. import _core
+from .steps import argument_values
 
 # Of results: how far they may be from ATen's, where the distance to the result in f64 does not decide.
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-4, torch.float16: 1e-3, torch.bfloat16: 1e-2}
@@ -38,43 +39,45 @@ def doubled(value):
     return value.double() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else value
 
 
-def verified(region, run, inputs, name, all_nodes):
-    """`run`, with every result compared.
+def verified(region, run, inputs, name):
+    """`run`, with every result of ours compared: what ATen computes has no other judge, and its steps are not run again.
 
-    region: the CompiledRegion; inputs: where in the arguments of `run` its tensors stand; all_nodes(): the same region compiled
-    anew so that it gives the values of all its nodes.
+    region: the CompiledRegion; inputs: where in the arguments of `run` its tensors stand.
     """
 
     def call(args):
         tensors = [args[k] for k in inputs]
-        numbers = args[len(inputs) :]
+        numbers = args[len(inputs) : len(inputs) + len(region.carried)]
         found = run(args)
+        others = argument_values(region.steps, args) if region.steps else {}
         with torch.no_grad(), torch.amp.autocast("cpu", enabled=False):
-            expected = region.through_aten(tensors, numbers)
-            exact = _exact(region, tensors, numbers)
+            expected = region.through_aten(tensors, numbers, dict(others))
+            exact = _exact(region, tensors, numbers, others)
             for node, mine, theirs, wide in zip(region.outputs, found, expected, exact):
                 why = difference(mine, theirs, wide)
                 if why:
-                    raise _fault(name, *_first(region, tensors, numbers, all_nodes, (node, why)))
+                    raise _fault(name, *_first(region, tensors, numbers, others, (node, why)))
         return found
 
     return call
 
 
-def _exact(region, tensors, numbers):
+def _exact(region, tensors, numbers, others):
+    wide = {n: torch.utils._pytree.tree_map(doubled, v) for n, v in others.items()}
     try:
-        return region.through_aten([doubled(t) for t in tensors], numbers)
+        return region.through_aten([doubled(t) for t in tensors], numbers, wide)
     except Exception:  # an operator that does not take f64 beside what else there is
         return [None] * len(region.outputs)
 
 
-def _first(region, tensors, numbers, all_nodes, otherwise):
+def _first(region, tensors, numbers, others, otherwise):
     """The first node of the region whose value differs, with what differs; `otherwise` where it only shows in the whole."""
     try:
-        every = all_nodes()
-        found = every.runner.run([*tensors, *numbers])
-        expected = every.through_aten(tensors, numbers)
-        exact = _exact(every, tensors, numbers)
+        every = region.every_node(others)
+        room = [None] * (every.steps.length - len(tensors) - len(numbers)) if every.steps else []
+        found = every.runner.run([*tensors, *numbers, *room])
+        expected = every.through_aten(tensors, numbers, dict(others))
+        exact = _exact(every, tensors, numbers, others)
     except (_core.Error, RuntimeError):
         return otherwise
     for node, mine, theirs, wide in zip(every.outputs, found, expected, exact):
