@@ -109,6 +109,7 @@ class Emitter:
         self.made = set()  # symbols of sizes that depend on data, which a node of the graph makes
         self.symbols = {}  # sympy symbol, or expression that Python computes -> size
         self.numbers = {}  # (sympy expression, dtype) -> Value: 0-d inputs that Python computes
+        self.wanted = {0}  # of the node that is being lowered: indices of the results that somebody reads
         self._expressions = {}  # symbolic size -> sympy expression
         self._constants = {}
 

@@ -141,8 +141,9 @@ def lower(e, node, env):
             return env[n]
         return n.meta["val"]  # a size
 
-    result = f(e, fake, *map_arg(node.args, argument), **map_arg(node.kwargs, argument))
     several = isinstance(fake, (list, tuple))
+    e.wanted = {u.args[1] for u in node.users} if several else {0}
+    result = f(e, fake, *map_arg(node.args, argument), **map_arg(node.kwargs, argument))
     for r, v in zip(result if several else [result], fake if several else [fake]):
         if r is not None:
             if why := e.same(r, v):
@@ -185,6 +186,8 @@ class Partitioner:
             return NOT_TAKEN.get(name_of(node.target), "no lowering")
         ins = tensor_arguments(node)
         for v in [*outs, *[n.meta["val"] for n in ins]]:
+            if v is None and len(outs) > 1:
+                continue  # a result that was not asked for
             if not is_tensor(v):
                 return "a result that is no tensor"
             if why := _plain_tensor(v, name_of(node.target) in TAKE_COMPLEX):
@@ -206,7 +209,7 @@ class Partitioner:
             node.target,
             str(map_arg((node.args, dict(node.kwargs)), described)),
             used,
-            str([(v.dtype, tuple(v.shape)) for v in outs]),
+            str([v if v is None else (v.dtype, tuple(v.shape)) for v in outs]),
         )
         if key not in self._probed:
             self._probed[key] = self._probe(node, ins, used)

@@ -8,7 +8,20 @@ stays with ATen. The caller compares the types of what comes out with `out`, so 
 would show.
 """
 
-from . import bags, complexes, creation, distances, elementwise, indexing, networks, norms, reductions, shapes, special
+from . import (
+    bags,
+    complexes,
+    creation,
+    distances,
+    elementwise,
+    gradients,
+    indexing,
+    networks,
+    norms,
+    reductions,
+    shapes,
+    special,
+)
 from .complexes import TAKE_COMPLEX
 from .not_taken import NOT_TAKEN
 from .table import TABLE

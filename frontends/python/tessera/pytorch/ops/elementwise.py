@@ -391,6 +391,13 @@ TABLE["aten.cummax.default"] = _lower_running("cummax")
 TABLE["aten.cummin.default"] = _lower_running("cummin")
 
 
+@lowers("prims.fma.default")
+def _fma(e, out, a, b, c):
+    """Rounded once but for f64: a product of two f32 is exact in f64, one of two halves in f32."""
+    work = torch.float32 if out.dtype in HALVES else torch.float64
+    return e.cast(e("add", e("mul", operand(e, a, work), operand(e, b, work)), operand(e, c, work)), out.dtype)
+
+
 @lowers("aten.addcmul.default")
 def _addcmul(e, out, x, a, b, value=1):
     return _add_scaled(e, out, x, a, b, value, "mul")

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Products, convolution, pooling, norms, attention."""
 
+import math
+
 import torch
 
-from ..emit import HALVES, Unsupported, Value
+from ..emit import HALVES, Unsupported, Value, is_symbolic
 from .table import TABLE, axis_of, lowers, number, spread, wide
 
 
@@ -96,7 +98,7 @@ def _lower_max_pool(n):
             dilations=spread(dilation, n),
             ceil_mode=bool(ceil_mode),
         )
-        return _pooled(e, x, n, lambda v: e.ops("max_pool", v, **attributes))
+        return pooled(e, x, n, lambda v: e.ops("max_pool", v, **attributes))
 
     return lower
 
@@ -105,7 +107,7 @@ for _n in (2, 3):
     TABLE[f"aten.max_pool{_n}d_with_indices.default"] = _lower_max_pool(_n)
 
 
-def _pooled(e, x, n, pool):
+def pooled(e, x, n, pool):
     """Applies `pool` to x with a batch dimension in front, whether or not x has one."""
     if x.rank == n + 2:
         return pool(x)
@@ -115,7 +117,7 @@ def _pooled(e, x, n, pool):
 
 
 for _n in (2, 3):
-    TABLE[f"aten.adaptive_max_pool{_n}d.default"] = lambda e, out, x, output, n=_n: _pooled(
+    TABLE[f"aten.adaptive_max_pool{_n}d.default"] = lambda e, out, x, output, n=_n: pooled(
         e, x, n, lambda v: e.ops("adaptive_max_pool", v, output=e.sizes(out[0].shape[-n:]))
     )
 
@@ -124,7 +126,7 @@ def _lower_avg_pool(n):
     def lower(e, out, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
         if divisor_override is not None and divisor_override < 0:
             return e("neg", lower(e, out, x, kernel, stride, padding, ceil_mode, count_include_pad, -divisor_override))
-        return _pooled(
+        return pooled(
             e,
             x,
             n,
@@ -148,7 +150,7 @@ def _lower_avg_pool(n):
 for _n in (1, 2, 3):
     TABLE[f"aten.avg_pool{_n}d.default"] = _lower_avg_pool(_n)
     TABLE[f"aten._adaptive_avg_pool{_n}d.default"] = TABLE[f"aten.adaptive_avg_pool{_n}d.default"] = (
-        lambda e, out, x, output, n=_n: _pooled(
+        lambda e, out, x, output, n=_n: pooled(
             e, x, n, lambda v: e.ops("adaptive_avg_pool", v, output=e.sizes(out.shape[-n:]))
         )[0]
     )
@@ -168,6 +170,32 @@ def _log_softmax(e, out, x, dim, half_to_float):
     return e("log_softmax", e.cast(x, out.dtype), axis=axis_of(dim, x.rank))
 
 
+def attention_scores(e, q, k, mask, causal, scale):
+    """(q k^T * scale, with -inf where a query does not see a key, in f32 for halves; the scale)"""
+    dtype, rank = torch.float32 if q.dtype in HALVES else q.dtype, q.rank
+    width, rows, columns = q.sizes[-1], q.sizes[-2], k.sizes[-2]
+    if scale is None:
+        if is_symbolic(width):
+            raise Unsupported("attention of a symbolic width")
+        scale = 1 / math.sqrt(width)
+    turned = e("transpose", e.cast(k, dtype), perm=[*range(rank - 2), rank - 1, rank - 2])
+    scores = e("mul", e("matmul", e.cast(q, dtype), turned), e.scalar(float(scale), dtype))
+    unseen = e.scalar(-math.inf, dtype)
+    if mask is not None:
+        scores = e("select", mask, scores, unseen) if mask.dtype == torch.bool else e("add", scores, e.cast(mask, dtype))
+    if causal:
+        shape = [rows, columns]
+        i, j = (e("iota", shape=shape, axis=k, dtype=torch.int64) for k in (0, 1))
+        scores = e("select", e("ge", i, j), scores, unseen)
+    return scores, float(scale)
+
+
+def exp_of_scores(e, scores, lse):
+    """exp(scores - lse), 0 for keys that are not seen: also where a query sees none and lse is -inf."""
+    p = e("exp", e("sub", scores, e("expand_dims", lse, axes=[lse.rank])))
+    return e("select", e("eq", scores, -math.inf), e.scalar(0, scores.dtype), p)
+
+
 @lowers("aten._scaled_dot_product_flash_attention_for_cpu.default")
 def _attention(e, out, q, k, v, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
     if dropout != 0.0:
@@ -178,4 +206,10 @@ def _attention(e, out, q, k, v, dropout=0.0, causal=False, *, attn_mask=None, sc
         raise Unsupported("attention with scale 0")
     if attn_mask is not None and attn_mask.dtype not in (torch.bool, q.dtype):
         raise Unsupported("an attention mask of another dtype")
-    return [e("attention", q, k, v, attn_mask, scale=float(scale or 0.0), causal=bool(causal)), None]
+    if 1 not in e.wanted:
+        return [e("attention", q, k, v, attn_mask, scale=float(scale or 0.0), causal=bool(causal)), None]
+    # Backward reads the logarithm of each row's sum of exponentials.
+    scores, _ = attention_scores(e, q, k, attn_mask, causal, scale)
+    lse = e("logsumexp", scores, axes=[scores.rank - 1])
+    p = e.cast(exp_of_scores(e, scores, lse), v.dtype)
+    return [e("matmul", p, v), e.cast(lse, out[1].dtype)]

@@ -13,10 +13,17 @@ def _wide(x):
 
 @lowers("aten.native_layer_norm.default")
 def _layer_norm(e, out, x, shape, weight, bias, eps):
-    if any(t is not None and t.dtype != x.dtype for t in (weight, bias)):
-        raise Unsupported("layer_norm of two dtypes")
     axes = list(range(x.rank - len(shape), x.rank))
-    return [e("layer_norm", x, weight, bias, axis=axes[0], eps=eps), *_statistics(e, x, axes, eps, out[1].dtype)]
+    y = e.cast(e("layer_norm", *_of_one_dtype(e, x, weight, bias), axis=axes[0], eps=eps), out[0].dtype)
+    return [y, *_statistics(e, x, axes, eps, out[1].dtype)]
+
+
+def _of_one_dtype(e, x, weight, bias):
+    """As they are, or in f32 where halves meet weights in f32, as under autocast."""
+    given = [t for t in (x, weight, bias) if t is not None]
+    if all(t.dtype == x.dtype for t in given):
+        return x, weight, bias
+    return tuple(None if t is None else e.cast(t, _wide(x)) for t in (x, weight, bias))
 
 
 def _statistics(e, x, axes, eps, dtype):
@@ -29,9 +36,9 @@ def _statistics(e, x, axes, eps, dtype):
 
 @lowers("aten.native_group_norm.default")
 def _group_norm(e, out, x, weight, bias, n, c, hw, groups, eps):
-    if any(t is not None and t.dtype != x.dtype for t in (weight, bias)) or x.rank < 3:
-        raise Unsupported("group_norm of two dtypes, or of this rank")
-    y = e("group_norm", x, weight, bias, groups=groups, eps=eps)
+    if x.rank < 3:
+        raise Unsupported("group_norm of this rank")
+    y = e.cast(e("group_norm", *_of_one_dtype(e, x, weight, bias), groups=groups, eps=eps), out[0].dtype)
     rows = e.reshape(x, [*e.sizes(out[1].shape), e.mul(e.floor_div(e.size(c), groups), e.size(hw))])
     mean, spread = _statistics(e, rows, [2], eps, out[1].dtype)
     return [y, *(e.reshape(t, e.sizes(out[1].shape)) for t in (mean, spread))]

@@ -2,21 +2,14 @@
 """Operators of ATen's core set that stay with ATen, and why."""
 
 NOT_TAKEN = {
-    "aten._adaptive_avg_pool2d_backward.default": "a gradient of pooling",
     "aten._fft_c2r.default": "there is no fast Fourier transform",
     "aten._fft_r2c.default": "there is no fast Fourier transform",
     "aten._local_scalar_dense.default": "it reads a value",
     "aten._native_batch_norm_legit.default": "it writes to its arguments",
     "aten.atan2.out": "it writes to its arguments",
-    "aten.avg_pool2d_backward.default": "a gradient of pooling",
     "aten.col2im.default": "sums of overlapping blocks",
-    "aten.convolution_backward.default": "a gradient of convolution",
-    "aten.embedding_dense_backward.default": "a gradient of embedding",
     "aten.grid_sampler_2d.default": "decomposed by PyTorch",
-    "aten.max_pool2d_with_indices_backward.default": "a gradient of pooling",
     "aten.native_dropout.default": "random numbers are those of PyTorch's generator",
-    "aten.native_group_norm_backward.default": "a gradient of a norm",
-    "aten.native_layer_norm_backward.default": "a gradient of a norm",
     "aten.rand.default": "random numbers are those of PyTorch's generator",
     "aten.randn.default": "random numbers are those of PyTorch's generator",
     "aten.randperm.default": "random numbers are those of PyTorch's generator",

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backward operators: what ATen's autograd computes gradients with.
+
+Where a gradient is that of an op of ours, the graph says so, and the autograd stage expands it by the op's rule. Norms, pooling
+with indices and attention have formulas of their own here, for ATen hands over what its forward operators have saved.
+"""
+
+import torch
+
+from ..emit import HALVES, Unsupported
+from .networks import attention_scores, exp_of_scores, pooled
+from .table import TABLE, lowers, number, product
+
+
+def gradients(e, f, operands, seed):
+    """The gradients of f's result with respect to the operands that are not None, weighted by `seed`; None for the others."""
+    leaves = [None if x is None else e("leaf", x) for x in operands]
+    y = f(*leaves)
+    wanted = [x for x in leaves if x is not None]
+    found = iter(e.ops("grad", y, e.cast(seed, y.dtype), *wanted, outputs=1, seeded=True))
+    return [None if x is None else next(found) for x in leaves]
+
+
+def _wide(x):
+    return torch.float32 if x.dtype in HALVES else x.dtype
+
+
+def _sum(e, x, axes, keepdims=False):
+    return e("reduce_sum", x, axes=axes, keepdims=keepdims) if axes else x
+
+
+# ---- convolution
+
+
+@lowers("aten.convolution_backward.default")
+def _convolution(e, out, seed, x, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask):
+    forward = TABLE["aten.convolution.default"]
+
+    def convolved(a, b):
+        given = (stride, padding, dilation, transposed, output_padding, groups)
+        return forward(e, None, x if a is None else a, weight if b is None else b, None, *given)
+
+    dx = dw = db = None
+    if mask[0] or mask[1]:
+        dx, dw = gradients(e, convolved, [x if mask[0] else None, weight if mask[1] else None], seed)
+    if mask[2]:
+        axes = [k for k in range(seed.rank) if k != 1]
+        db = e.cast(_sum(e, e.cast(seed, _wide(seed)), axes), seed.dtype)
+    return [dx, dw, db]
+
+
+# ---- pooling
+
+
+def _lower_max_pool(n):
+    """Each gradient goes where its maximum came from; indices count within the last n dimensions."""
+
+    def lower(e, out, seed, x, *arguments):
+        indices = arguments[-1]
+        lead = x.sizes[: x.rank - n]
+        axis, dtype = len(lead), _wide(x)
+        zeros = e("full", e.scalar(0, dtype), shape=[*lead, product(e, x.sizes[axis:])])
+        flat = [*lead, product(e, seed.sizes[axis:])]
+        seed = e.cast(e.reshape(seed, flat), dtype)
+        y = e("scatter", zeros, e.reshape(indices, flat), seed, axis=axis, reduction="add")
+        return e.cast(e.reshape(y, x.sizes), out.dtype)
+
+    return lower
+
+
+for _n in (2, 3):
+    TABLE[f"aten.max_pool{_n}d_with_indices_backward.default"] = _lower_max_pool(_n)
+    TABLE[f"aten.adaptive_max_pool{_n}d_backward.default"] = _lower_max_pool(_n)
+    TABLE[f"aten.fractional_max_pool{_n}d_backward.default"] = _lower_max_pool(_n)
+
+
+def _register_averages():
+    for n in (2, 3):
+
+        def average(e, out, seed, x, *arguments, pool=TABLE[f"aten.avg_pool{n}d.default"]):
+            return gradients(e, lambda leaf: pool(e, out, leaf, *arguments), [x], seed)[0]
+
+        def adaptive(e, out, seed, x, n=n):
+            def pool(leaf):
+                return pooled(e, leaf, n, lambda v: e.ops("adaptive_avg_pool", v, output=seed.sizes[-n:]))[0]
+
+            return gradients(e, pool, [x], seed)[0]
+
+        TABLE[f"aten.avg_pool{n}d_backward.default"] = average
+        TABLE[f"aten._adaptive_avg_pool{n}d_backward.default"] = adaptive
+
+
+_register_averages()
+
+
+# ---- norms: dx = r (h - mean(h) - y mean(h y)), with h the gradient times the weight and y the normalised value
+
+
+def _norm(e, h, y, scale, axes):
+    def mean(v):
+        return e("mean", v, axes=axes, keepdims=True)
+
+    inner = e("sub", e("sub", h, mean(h)), e("mul", y, mean(e("mul", h, y))))
+    return e("mul", scale, inner)
+
+
+@lowers("aten.native_layer_norm_backward.default")
+def _layer_norm(e, out, seed, x, shape, mean, scale, weight, bias, mask):
+    dtype = _wide(x)
+    axes, rows = list(range(x.rank - len(shape), x.rank)), list(range(x.rank - len(shape)))
+    seed, mean, scale = (e.cast(t, dtype) for t in (seed, mean, scale))
+    y = e("mul", e("sub", e.cast(x, dtype), mean), scale)
+    h = seed if weight is None else e("mul", seed, e.cast(weight, dtype))
+    results = [
+        _norm(e, h, y, scale, axes) if mask[0] else None,
+        _sum(e, e("mul", seed, y), rows) if mask[1] and weight is not None else None,
+        _sum(e, seed, rows) if mask[2] and bias is not None else None,
+    ]
+    return [None if r is None else e.cast(r, o.dtype) for r, o in zip(results, out)]
+
+
+@lowers("aten._fused_rms_norm_backward.default")
+def _rms_norm(e, out, seed, x, shape, scale, weight, mask):
+    dtype = _wide(x)
+    axes, rows = list(range(x.rank - len(shape), x.rank)), list(range(x.rank - len(shape)))
+    seed, scale = e.cast(seed, dtype), e.cast(scale, dtype)
+    y = e("mul", e.cast(x, dtype), scale)
+    h = seed if weight is None else e("mul", seed, e.cast(weight, dtype))
+    along = e("mean", e("mul", h, y), axes=axes, keepdims=True)
+    results = [
+        e("mul", scale, e("sub", h, e("mul", y, along))) if mask[0] else None,
+        _sum(e, e("mul", seed, y), rows) if mask[1] and weight is not None else None,
+    ]
+    return [None if r is None else e.cast(r, o.dtype) for r, o in zip(results, out)]
+
+
+@lowers("aten.native_group_norm_backward.default")
+def _group_norm(e, out, seed, x, mean, scale, weight, n, c, hw, groups, mask):
+    dtype = _wide(x)
+    n, c, hw = (e.size(v) for v in (n, c, hw))
+    channels = e.floor_div(c, groups)
+
+    def grouped(t):
+        return e.reshape(e.cast(t, dtype), [n, groups, channels, hw])
+
+    mean, scale = (e.reshape(e.cast(t, dtype), [n, groups, 1, 1]) for t in (mean, scale))
+    seed, y = grouped(seed), e("mul", e("sub", grouped(x), mean), scale)
+    h = seed if weight is None else e("mul", seed, e.reshape(e.cast(weight, dtype), [1, groups, channels, 1]))
+    results = [
+        e.reshape(_norm(e, h, y, scale, [2, 3]), x.sizes) if mask[0] else None,
+        e.reshape(_sum(e, e("mul", seed, y), [0, 3]), [c]) if mask[1] and weight is not None else None,
+        e.reshape(_sum(e, seed, [0, 3]), [c]) if mask[2] else None,
+    ]
+    return [None if r is None else e.cast(r, o.dtype) for r, o in zip(results, out)]
+
+
+# ---- tables and attention
+
+
+@lowers("aten.embedding_dense_backward.default")
+def _embedding(e, out, seed, indices, rows, padding_idx, scale_grad_by_freq):
+    dtype, width = _wide(seed), seed.sizes[-1]
+    rows, padding_idx = e.size(rows), number(padding_idx)
+    count = product(e, indices.sizes)
+    place = e.reshape(e.cast(indices, torch.int64), [count, 1])
+    values = e.cast(e.reshape(seed, [count, width]), dtype)
+    if padding_idx >= 0:
+        values = e("select", e("eq", place, padding_idx), e.scalar(0, dtype), values)
+    if scale_grad_by_freq:
+        none = e("full", e.scalar(0, dtype), shape=[rows])
+        ones = e("full", e.scalar(1, dtype), shape=[count])
+        times = e("scatter_nd", none, place, ones, reduction="add")
+        values = e("div", values, e("expand_dims", e("gather_nd", times, place), axes=[1]))
+    zeros = e("full", e.scalar(0, dtype), shape=[rows, width])
+    return e.cast(e("scatter_nd", zeros, place, values, reduction="add"), out.dtype)
+
+
+@lowers("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
+def _attention(e, out, seed, q, k, v, y, lse, dropout, causal, *, attn_mask=None, scale=None):
+    if dropout != 0.0:
+        raise Unsupported("attention with dropout")
+    dtype = _wide(q)
+    scores, scale = attention_scores(e, q, k, attn_mask, causal, scale)
+    p = exp_of_scores(e, scores, e.cast(lse, dtype))
+    seed, y, q, k, v = (e.cast(t, dtype) for t in (seed, y, q, k, v))
+
+    def turned(t):
+        return e("transpose", t, perm=[*range(t.rank - 2), t.rank - 1, t.rank - 2])
+
+    dp = e("matmul", seed, turned(v))
+    along = e("reduce_sum", e("mul", seed, y), axes=[y.rank - 1], keepdims=True)
+    ds = e("mul", e("mul", p, e("sub", dp, along)), e.scalar(scale, dtype))
+    found = [e("matmul", ds, k), e("matmul", turned(ds), q), e("matmul", turned(p), seed)]
+    return [e.cast(t, o.dtype) for t, o in zip(found, out)]
