@@ -41,7 +41,7 @@ onnx-models|peers|real models exported by PyTorch, against its own outputs: max|
 onnx-to-jax|peers|the translation by which XLA takes part in bench cpu-models, op by op on the ONNX backend test suite
 torch|peers|torch.compile(backend="tessera"): its own tests and a tenth of the operator tests of PyTorch
 torch-models|peers|inference models of Transformers and torchvision through torch.compile, four sizes each, within torch._dynamo.utils.same of f64
-torch-opinfo|hours|all operator tests of PyTorch on the CPU, static and dynamic: no wrong result
+torch-opinfo|hours|all operator tests of PyTorch on the CPU, static, dynamic and with gradients: no wrong result
 wheel|peers|the wheel of the Python package, at most 60 MB, passes its tests in fresh environments
 fuzz|hours|every parser fuzzed for at least ten minutes, an hour in total, nothing found
 '
@@ -197,7 +197,7 @@ check_torch_models() {
 check_torch_opinfo() {
   local python kind
   python=$(torch_python)
-  for kind in "" --dynamic; do
+  for kind in "" --dynamic --backward; do
     PYTHONPATH=build/release/python "$python" tests/python/torch/opinfo.py $kind --out "build/checks/opinfo$kind.jsonl" |
       tee "build/checks/opinfo$kind.txt"
   done

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's own operator tests (OpInfo) against torch.compile(backend="tessera") on the CPU.
 
-    opinfo.py [--samples N] [--dynamic] [--part I/N] [--every K] [--only NAME,...] [--dtypes f32,...,errors] [--out FILE]
-              [--report FILE]
+    opinfo.py [--samples N] [--dynamic] [--backward] [--part I/N] [--every K] [--only NAME,...] [--dtypes f32,...,errors]
+              [--out FILE] [--report FILE]
 
 For every operator and dtype, the first N samples (0: all) run eagerly and compiled; values are compared as PyTorch's benchmarks
-do it, by the distance of both to the result in f64, types and strides exactly. The node `NAME errors` runs the operator's error
-inputs, which must raise compiled as they do eagerly. One line of JSON per node goes to FILE; what stands there already is not
-run again, so that a run which was stopped goes on. --report prints what a file holds. It fails when something is wrong that
-opinfo_expected.txt does not name, or when something that it names passes.
+do it, by the distance of both to the result in f64, types and strides exactly. With --backward, the results' gradients with
+respect to every differentiable argument are compared too, for operators and dtypes that PyTorch differentiates. The node
+`NAME errors` runs the operator's error inputs, which must raise compiled as they do eagerly. One line of JSON per node goes to
+FILE; what stands there already is not run again, so that a run which was stopped goes on. --report prints what a file holds. It
+fails when something is wrong that opinfo_expected.txt does not name, or when something that it names passes.
 """
 
 import argparse
@@ -42,7 +43,7 @@ ERRORS = "errors"  # stands for a dtype: the operator's error inputs
 UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 
 
-def nodes(only, dtypes):
+def nodes(only, dtypes, backward):
     from torch.testing._internal.common_methods_invocations import op_db
 
     for op in op_db:
@@ -50,6 +51,10 @@ def nodes(only, dtypes):
         if only and op.name not in only and name not in only:
             continue
         for short in dtypes:
+            if backward:
+                if short != ERRORS and op.supports_autograd and DTYPES[short] in op.supported_backward_dtypes("cpu"):
+                    yield f"{name} {short} backward", op, DTYPES[short]
+                continue
             if short == ERRORS:
                 if op.error_inputs_func is not None:
                     yield f"{name} {short}", op, None
@@ -69,28 +74,39 @@ def copied(tree):
         if not isinstance(x, torch.Tensor):
             return x
         if id(x) not in seen:
-            seen[id(x)] = x.detach().clone(memory_format=torch.preserve_format)
+            seen[id(x)] = x.detach().clone(memory_format=torch.preserve_format).requires_grad_(x.requires_grad)
         return seen[id(x)]
 
     return torch.utils._pytree.tree_map(copy, tree)
 
 
+def differentiable(tree):
+    return [x for x in tensors(tree) if x.requires_grad]
+
+
+def with_gradients(f, args, kwargs, process):
+    """The result of f, and the gradients of what `process` makes of it, weighted by fixed random numbers."""
+    result = f(*args, **kwargs)
+    outputs = differentiable(process(result))
+    if not outputs:
+        return result, []
+    torch.manual_seed(1)
+    weights = [torch.randn(y.shape, dtype=torch.float64).to(y.dtype) for y in outputs]
+    found = torch.autograd.grad(outputs, differentiable((args, kwargs)), weights, allow_unused=True)
+    return torch.utils._pytree.tree_map(lambda x: x.detach() if isinstance(x, torch.Tensor) else x, result), list(found)
+
+
 def in_f64(tree):
-    return torch.utils._pytree.tree_map(
-        lambda x: (
-            x.to(torch.float64)
-            if isinstance(x, torch.Tensor) and x.dtype.is_floating_point
-            else (
-                x.to(torch.complex128)
-                if isinstance(x, torch.Tensor) and x.dtype.is_complex
-                else torch.float64 if x in (torch.float32, torch.float16, torch.bfloat16) else x
-            )
-        ),
-        tree,
-    )
+    def widened(x):
+        if isinstance(x, torch.Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex):
+            wide = x.detach().to(torch.float64 if x.dtype.is_floating_point else torch.complex128)
+            return wide.requires_grad_(x.requires_grad)
+        return torch.float64 if x in (torch.float32, torch.float16, torch.bfloat16) else x
+
+    return torch.utils._pytree.tree_map(widened, tree)
 
 
-def differs(found, expected, exact, tolerance, values=True):
+def differs(found, expected, exact, tolerance, values=True, strides=True):
     """What differs between the results: "" when nothing does."""
     a, b = torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(expected)
     if len(a) != len(b):
@@ -109,7 +125,7 @@ def differs(found, expected, exact, tolerance, values=True):
             return f"result {k}: layout {x.layout}, expected {y.layout}"
         if x.layout != torch.strided or x.is_quantized:
             continue
-        if x.numel() > 1 and any(i != j for n, i, j in zip(x.shape, x.stride(), y.stride()) if n > 1):
+        if strides and x.numel() > 1 and any(i != j for n, i, j in zip(x.shape, x.stride(), y.stride()) if n > 1):
             return f"result {k}: strides {x.stride()}, expected {y.stride()}"
         if not values:
             continue
@@ -125,42 +141,64 @@ def differs(found, expected, exact, tolerance, values=True):
     return ""
 
 
-def run_sample(op, sample, dtype, dynamic):
+def zeros_for_none(gradients, like):
+    """Autograd leaves out gradients that are zero; what is compiled may give them."""
+    return [torch.zeros_like(x) if g is None else g for g, x in zip(gradients, like)]
+
+
+def run_sample(op, sample, dtype, dynamic, backward=False):
     """(status, text): ok, wrong, error (only the compiled one raises), silent (only eager raises)."""
     args = (sample.input, *sample.args)
-    torch.manual_seed(0)
-    try:
-        expected = op.op(*copied(args), **copied(sample.kwargs))
-        refused = None
-    except Exception as e:
-        expected, refused = None, e
-    exact = None
-    if dtype.is_floating_point and dtype != torch.float64 and refused is None:
-        with contextlib.suppress(Exception):
-            torch.manual_seed(0)
-            exact = op.op(*in_f64(copied(args)), **in_f64(copied(sample.kwargs)))
-    torch._dynamo.reset()
+    leaves = differentiable((args, sample.kwargs))
+
+    def run(f, change=lambda tree: tree):
+        torch.manual_seed(0)
+        given = change(copied((args, sample.kwargs)))
+        if not backward:
+            return f(*given), []
+        result, gradients = with_gradients(lambda *a, **k: f(a, k), *given, sample.output_process_fn_grad)
+        return result, zeros_for_none(gradients, change(leaves)) if gradients else []
 
     def f(args, kwargs):
         return op.op(*args, **kwargs)
 
-    compiled = torch.compile(f, backend=pytorch.backend, dynamic=dynamic)
-    torch.manual_seed(0)
     try:
-        found = compiled(copied(args), copied(sample.kwargs))
+        expected, refused = run(f), None
+    except Exception as e:
+        expected, refused = None, e
+    exact = None, None
+    if dtype.is_floating_point and dtype != torch.float64 and refused is None:
+        with contextlib.suppress(Exception):
+            exact = run(f, in_f64)
+    torch._dynamo.reset()
+    compiled = torch.compile(f, backend=pytorch.backend, dynamic=dynamic)
+    try:
+        found = run(compiled)
     except Exception as e:
         if refused is not None:
             return "ok", ""
         torch._dynamo.reset()
         try:  # what PyTorch cannot trace is no fault of the backend
-            torch.compile(f, backend="aot_eager", dynamic=dynamic)(copied(args), copied(sample.kwargs))
+            run(torch.compile(f, backend="aot_eager", dynamic=dynamic))
         except Exception:
             return "ok", ""
         return "error", f"{type(e).__name__}: {' | '.join(str(e).strip().splitlines()[:3])[:300]}"
     if refused is not None:
         return "silent", f"eager raises {type(refused).__name__}: {str(refused)[:150]}"
     tolerance = {torch.float64: 1e-8, torch.float32: 1e-4, torch.float16: 1e-3, torch.bfloat16: 1e-2}.get(dtype, 1e-4)
-    why = differs(found, expected, exact, tolerance, op.name not in UNINITIALISED)
+
+    def compared(found, expected):
+        why = differs(found[0], expected[0], exact[0], tolerance, op.name not in UNINITIALISED)
+        if not why and (why := differs(found[1], expected[1], exact[1], tolerance, strides=False)):
+            why = "gradient: " + why
+        return why
+
+    why = compared(found, expected)
+    if why and backward:  # what AOTAutograd itself changes is no fault of the backend
+        torch._dynamo.reset()
+        with contextlib.suppress(Exception):
+            if not compared(found, run(torch.compile(f, backend="aot_eager", dynamic=dynamic))):
+                return "ok", ""
     return ("wrong", why) if why else ("ok", "")
 
 
@@ -188,11 +226,11 @@ def run_error(op, error, dynamic):
     return "silent", f"eager raises {error.error_type.__name__}: {error.error_regex[:150]}"
 
 
-def run_node(op, dtype, samples, dynamic):
+def run_node(op, dtype, samples, dynamic, backward):
     if dtype is None:
         return run_all(op.error_inputs("cpu"), 0, lambda error: run_error(op, error, dynamic))
-    op_samples = op.sample_inputs("cpu", dtype, requires_grad=False)
-    return run_all(op_samples, samples, lambda sample: run_sample(op, sample, dtype, dynamic))
+    op_samples = op.sample_inputs("cpu", dtype, requires_grad=backward)
+    return run_all(op_samples, samples, lambda sample: run_sample(op, sample, dtype, dynamic, backward))
 
 
 def run_all(drawn, samples, run_one):
@@ -266,6 +304,7 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--samples", type=int, default=5)
     p.add_argument("--dynamic", action="store_true")
+    p.add_argument("--backward", action="store_true")
     p.add_argument("--part", default="0/1")
     p.add_argument("--every", type=int, default=1)
     p.add_argument("--only")
@@ -281,7 +320,7 @@ def main():
                 results[r.pop("node")] = r
         sys.exit(1 if report(results) else 0)
     warnings.simplefilter("ignore")
-    torch.set_grad_enabled(False)
+    torch.set_grad_enabled(a.backward)
     torch._dynamo.config.capture_scalar_outputs = True
     torch._dynamo.config.capture_dynamic_output_shape_ops = True
     torch._dynamo.config.recompile_limit = 64
@@ -299,7 +338,7 @@ def main():
     results = {}
     torch.set_num_threads(1)
     only = set(a.only.split(",")) if a.only else None
-    for k, (name, op, dtype) in enumerate(nodes(only, a.dtypes.split(","))):
+    for k, (name, op, dtype) in enumerate(nodes(only, a.dtypes.split(","), a.backward)):
         if k % a.every or (k // a.every) % parts != part:
             continue
         if a.dynamic:
@@ -308,7 +347,7 @@ def main():
             results[name] = done[name]
             continue
         with contextlib.redirect_stderr(io.StringIO()):
-            r = run_node(op, dtype, a.samples, True if a.dynamic else None)
+            r = run_node(op, dtype, a.samples, True if a.dynamic else None, a.backward)
         results[name] = r
         if out:
             out.write(json.dumps({"node": name, **r}) + "\n")
