@@ -76,6 +76,14 @@ class _Opaque(Exception):
     """A size that the graph's own arithmetic does not express: Python computes it at every call."""
 
 
+LAZY = "a tensor whose conjugate or negative is taken by who reads it"
+
+
+def is_lazy(fake):
+    """Whether the memory of a tensor holds its conjugate or negative. Inside of a region it is the value itself."""
+    return fake.is_conj() or fake.is_neg()
+
+
 def is_symbolic(size):
     return size < _SYMBOLIC
 
@@ -240,9 +248,11 @@ class Emitter:
         return self.builder.known(relation, a, b)
 
     # ---- values
-    def input(self, name, fake, order=None):
+    def input(self, name, fake, order=None, probing=False):
         """An input of the graph; with an order of dimensions, the graph has them in that one: what lies dense in memory then
         needs no copy at a call."""
+        if is_lazy(fake) and not probing:
+            raise Unsupported(LAZY)
         if fake.dtype not in NUMBERS:
             raise Unsupported(f"dtype {fake.dtype}")
         sizes = self.sizes(fake.shape)

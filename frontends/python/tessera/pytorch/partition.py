@@ -16,8 +16,8 @@ import torch
 from torch.fx.node import Node, map_arg
 
 from .. import _core
-from .emit import NUMBERS, Emitter, Unsupported, Value
-from .ops import NOT_TAKEN, TABLE, TAKE_COMPLEX
+from .emit import LAZY, NUMBERS, Emitter, Unsupported, Value, is_lazy
+from .ops import NOT_TAKEN, TABLE, lowering_of
 
 
 @dataclass
@@ -105,7 +105,7 @@ def order_in_memory(fake):
     return order if is_dense(fake, order) else None
 
 
-def _plain_tensor(v, may_be_complex):
+def _plain_tensor(v):
     """Why a tensor is not one of ours: "" when it is."""
     if v.layout != torch.strided:
         return f"a tensor of layout {v.layout}"
@@ -113,10 +113,6 @@ def _plain_tensor(v, may_be_complex):
         return "a quantized tensor"
     if v.dtype not in NUMBERS:
         return f"dtype {v.dtype}"
-    if v.dtype.is_complex and not may_be_complex:
-        return f"dtype {v.dtype}"
-    if v.is_conj() or v.is_neg():
-        return "a tensor whose conjugate or negative is taken by who reads it"
     if v.device.type != "cpu":
         return f"a tensor on {v.device}"
     return ""
@@ -128,12 +124,18 @@ def _where(node):
     return next((line for line in reversed(lines) if line.startswith("File ")), "")
 
 
+def _of_complex(node):
+    fake = node.meta["val"]
+    tensors = [*(fake if isinstance(fake, (list, tuple)) else [fake]), *[n.meta["val"] for n in tensor_arguments(node)]]
+    return any(is_tensor(v) and v.dtype.is_complex for v in tensors)
+
+
 def lower(e, node, env):
     """Lowers one node; `env` gives the Values of nodes. A Value, or a list with None where a result is not expressed."""
-    f = TABLE.get(name_of(node.target))
+    fake = node.meta["val"]
+    f = lowering_of(name_of(node.target), _of_complex(node))
     if f is None:
         raise Unsupported("no lowering")
-    fake = node.meta["val"]
 
     def argument(n):
         if is_tensor(n.meta["val"]):
@@ -165,9 +167,9 @@ class Partitioner:
         self.refusals = []
         self._probed = {}
 
-    def taken(self, node):
-        """Whether a region takes a node; else a refusal has been noted."""
-        why = self._why_not(node)
+    def taken(self, node, ours):
+        """Whether a region takes a node; else a refusal has been noted. `ours` says it of the nodes before."""
+        why = self._why_not(node, ours)
         if why:
             self.refuse(node, why)
         return not why
@@ -175,23 +177,26 @@ class Partitioner:
     def refuse(self, node, why):
         self.refusals.append(Refusal(node.name, name_of(node.target), why, _where(node)))
 
-    def _why_not(self, node):
+    def _why_not(self, node, ours):
         if not isinstance(node.target, torch._ops.OpOverload):
             return "no operator of ATen's"
         fake = node.meta.get("val")
         outs = fake if isinstance(fake, (list, tuple)) else [fake]
         if node.target._schema.is_mutable:
             return "it writes to an argument"
-        if name_of(node.target) not in TABLE:
-            return NOT_TAKEN.get(name_of(node.target), "no lowering")
+        name, of_complex = name_of(node.target), _of_complex(node)
+        if lowering_of(name, of_complex) is None:
+            return NOT_TAKEN.get(name, "no lowering" + (" for complex numbers" if of_complex and name in TABLE else ""))
         ins = tensor_arguments(node)
         for v in [*outs, *[n.meta["val"] for n in ins]]:
             if v is None and len(outs) > 1:
                 continue  # a result that was not asked for
             if not is_tensor(v):
                 return "a result that is no tensor"
-            if why := _plain_tensor(v, name_of(node.target) in TAKE_COMPLEX):
+            if why := _plain_tensor(v):
                 return why
+        if any(is_lazy(n.meta["val"]) and not ours.get(n) for n in ins):
+            return LAZY
         used = None
         if isinstance(fake, (list, tuple)):
             if any(u.target is not operator.getitem for u in node.users):
@@ -218,7 +223,7 @@ class Partitioner:
     def _probe(self, node, ins, used):
         def build(builder):
             e = Emitter(builder, self.records, self.shape_env)
-            env = {n: e.input(f"x{k}", n.meta["val"]) for k, n in enumerate(ins)}
+            env = {n: e.input(f"x{k}", n.meta["val"], probing=True) for k, n in enumerate(ins)}
             result = lower(e, node, env)
             if used is not None:
                 if any(result[k] is None for k in used):
@@ -245,7 +250,7 @@ class Partitioner:
             ):
                 ours[node] = ours[node.args[0]]
             else:
-                ours[node] = node.op == "call_function" and not of_numbers(node) and self.taken(node)
+                ours[node] = node.op == "call_function" and not of_numbers(node) and self.taken(node, ours)
         return ours
 
     @staticmethod

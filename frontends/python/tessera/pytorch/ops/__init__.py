@@ -14,6 +14,7 @@ from . import (
     creation,
     distances,
     elementwise,
+    fourier,
     gradients,
     indexing,
     networks,
@@ -22,8 +23,15 @@ from . import (
     shapes,
     special,
 )
-from .complexes import TAKE_COMPLEX
+from .complexes import COMPLEX, TAKE_COMPLEX
 from .not_taken import NOT_TAKEN
 from .table import TABLE
 
-__all__ = ["NOT_TAKEN", "TABLE", "TAKE_COMPLEX"]
+__all__ = ["NOT_TAKEN", "TABLE", "lowering_of"]
+
+
+def lowering_of(name, of_complex):
+    """The lowering of an operator, or None; `of_complex`: an operand or a result is complex."""
+    if not of_complex:
+        return TABLE.get(name)
+    return COMPLEX.get(name) or (TABLE[name] if name in TAKE_COMPLEX else None)

@@ -183,21 +183,24 @@ def _repeat(e, out, x, repeats):
     return e.reshape(e.broadcast(apart, [s for pair in zip(sizes, kept) for s in pair]), e.sizes(out.shape))
 
 
-@lowers("aten.constant_pad_nd.default")
-def _constant_pad(e, out, x, pad, value=0):
+def padding_of(e, x, pad):
+    """PyTorch's padding, from the last dimension to the first, as sizes before and behind each dimension."""
     low, high = [0] * x.rank, [0] * x.rank
     for i in range(len(pad) // 2):
         axis = x.rank - 1 - i
         low[axis], high[axis] = e.size(pad[2 * i]), e.size(pad[2 * i + 1])
+    return low, high
+
+
+@lowers("aten.constant_pad_nd.default")
+def _constant_pad(e, out, x, pad, value=0):
+    low, high = padding_of(e, x, pad)
     return e("pad", x, e.scalar(value, x.dtype), low=low, high=high)
 
 
 def _lower_edge_pad(mode):
     def lower(e, out, x, pad):
-        low, high = [0] * x.rank, [0] * x.rank
-        for i in range(len(pad) // 2):
-            axis = x.rank - 1 - i
-            low[axis], high[axis] = e.size(pad[2 * i]), e.size(pad[2 * i + 1])
+        low, high = padding_of(e, x, pad)
         return e("pad", x, None, low=low, high=high, mode=mode)
 
     return lower
