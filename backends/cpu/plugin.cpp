@@ -87,7 +87,7 @@ class CpuBackend final : public sdk::Backend {
       const char* why = refuse_max_pool(n);
       return why ? sdk::no(why) : sdk::yes();
     }
-    if (n.is("attention")) {
+    if (is_attention(n)) {
       const char* why = refuse_attention(n);
       return why ? sdk::no(why) : sdk::yes();
     }
@@ -153,7 +153,7 @@ class CpuBackend final : public sdk::Backend {
     if (c.node().is("conv_integer")) return make_integer_conv(c, isa_);
     if (c.node().is("matmul_integer")) return make_integer_product(c, isa_);
     if (c.node().is("max_pool")) return make_max_pool(c, isa_);
-    if (c.node().is("attention")) return make_attention(c, isa_);
+    if (is_attention(c.node())) return make_attention(c, isa_);
     WrittenKernel d = write_or_fail(c, /*log=*/false);
     ModulePtr module = compiler_.find(d.source);
     if (!module) module = compiler_.compile(d.source);
@@ -162,7 +162,7 @@ class CpuBackend final : public sdk::Backend {
 
  private:
   static bool has_own_kernel(const sdk::Node& n) {
-    return is_product(n.op()) || n.is("conv") || n.is("max_pool") || n.is("attention") || anchor_of(n) || is_expanded(n) ||
+    return is_product(n.op()) || n.is("conv") || n.is("max_pool") || is_attention(n) || anchor_of(n) || is_expanded(n) ||
            is_integer_product(n) || is_attention_group(n);
   }
 

@@ -31,8 +31,9 @@ class Attention {
   // True: the graph was edited.
   bool run() {
     std::vector<sdk::Node> heads;
-    // Where weights of attention are computed again, none of their readers in the forward half would keep it from being fused
-    // there, and the bits would depend on what is kept.
+    // What `recognise` found before gradients were taken is the op `attention` here, or its gradient. Of the rest, the backward
+    // half reads the weights, or computes them again; where it does, nothing would keep the original from being fused, and the
+    // bits would depend on what is kept.
     bool trains = false;
     for (const sdk::Node& n : g_.nodes(region_)) trains = trains || n.marked(TSR_MARK_BACKWARD);
     for (const sdk::Node& n : g_.nodes(region_))

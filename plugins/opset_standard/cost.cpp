@@ -141,13 +141,29 @@ void pool(CostQuery& q) {
   if (q.op() == "max_pool") q.write(TSR_I64, out);
 }
 
-void attention(CostQuery& q) {
-  const double rows = q.elements(0) / std::max(q.size(0, -1), 1.0), keys = q.size(1, -2);
-  // Two contractions, and about five operations per score for scale, maximum, exponential, sum and division.
-  q.flops = rows * keys * (2 * q.size(0, -1) + 2 * q.size(2, -1) + 5);
+// Products of queries and keys (along depth or values), and about `others` operations per score for scale, maximum, exponential,
+// sum and division. Queries are operand `first`.
+void attention_of(CostQuery& q, uint32_t first, double depths, double values, double others) {
+  const double rows = q.elements(first) / std::max(q.size(first, -1), 1.0), keys = q.size(first + 1, -2);
+  q.flops = rows * keys * (2 * depths * q.size(first, -1) + 2 * values * q.size(first + 2, -1) + others);
   if (q.attr("causal").as_bool()) q.flops /= 2;
   q.read_operands();
-  q.write(q.operand(0).dtype(), rows * q.size(2, -1));
+}
+double queries_of(const CostQuery& q) { return q.elements(0) / std::max(q.size(0, -1), 1.0); }
+
+void attention(CostQuery& q) {
+  attention_of(q, 0, 1, 1, 5);
+  q.write(q.operand(0).dtype(), queries_of(q) * q.size(2, -1));
+}
+
+void attention_lse(CostQuery& q) {
+  attention(q);
+  q.write(TSR_F32, queries_of(q));
+}
+
+void attention_backward(CostQuery& q) {
+  attention_of(q, 1, 3, 2, 7);
+  for (uint32_t i = 1; i < 4; ++i) q.write(q.operand(i).dtype(), q.elements(i));
 }
 
 // A pass over one operand with a result of its shape.
@@ -171,6 +187,8 @@ void add_cost(Table& t) {
   t.cost("max_pool", pool);
   t.cost("avg_pool", pool);
   t.cost("attention", attention);
+  t.cost("attention_lse", attention_lse);
+  t.cost("attention_backward", attention_backward);
   t.cost("softmax", like_first<5>);
   t.cost("log_softmax", like_first<5>);
   t.cost("layer_norm", like_first<8>);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention as two contractions around a softmax (Vaswani et al. 2017, with grouped queries as in Ainslie et al. 2023).
+// Attention as two contractions around a softmax (Vaswani et al. 2017, with grouped queries as in Ainslie et al. 2023), and its
+// gradient.
 #include <cmath>
 #include <limits>
 
@@ -9,6 +10,8 @@
 
 namespace tessera::opset {
 namespace {
+
+constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
 
 // [.., H, L, X] -> [.., H2, H/H2 * L, X]: heads that share a key head become further rows of it.
 Var rows_per_key_head(Build& b, const Var& v, tsr_dim key_heads) {
@@ -20,40 +23,98 @@ Var rows_per_key_head(Build& b, const Var& v, tsr_dim key_heads) {
   return v.reshape(shape);
 }
 
-void attention(Build& b) {
-  const Var q = b.operand(0), k = b.operand(1), v = b.operand(2);
-  const tsr_dtype dtype = q.dtype(), compute = Build::compute_dtype(dtype);
-  const int64_t batch = q.rank() - 2;
-  const Ints axes = iota_ints(0, batch);
-  const bool grouped = batch > 0;
-  const auto rows = [&](const Var& x) { return grouped ? rows_per_key_head(b, x, k.size(batch - 1)) : x; };
+struct Operands {
+  Var q, k, v, mask;  // no mask: an empty Var
+};
 
-  DimVector score_shape = q.sizes();
-  score_shape.back() = k.size(-2);
-  Var s = contract(rows(q), k, {axes, axes, {batch + 1}, {batch + 1}, compute}).reshape(score_shape);
-  double scale = b.number("scale");
-  if (scale == 0 && Dims::known(q.size(-1))) scale = 1 / std::sqrt(static_cast<double>(q.size(-1)));
-  s = scale != 0 ? s * scale : s * b.count(q.size(-1), compute).call("rsqrt");
+// The order of sums for grouped queries is that of the products: queries of all heads that share a key head are its rows.
+class Scores {
+ public:
+  Scores(Build& b, const Operands& o)
+      : dtype_(o.q.dtype()),
+        compute_(Build::compute_dtype(dtype_)),
+        axes_(iota_ints(0, o.q.rank() - 2)),
+        key_heads_(axes_.empty() ? tsr_dim{1} : o.k.size(batch() - 1)),
+        hides_(b.flag("causal") || o.mask) {
+    DimVector shape = o.q.sizes();
+    shape.back() = o.k.size(-2);
+    Var s = contract(rows(b, o.q), o.k, {axes_, axes_, {batch() + 1}, {batch() + 1}, compute_}).reshape(shape);
+    double scale = b.number("scale");
+    if (scale == 0 && Dims::known(o.q.size(-1))) scale = 1 / std::sqrt(static_cast<double>(o.q.size(-1)));
+    scale_ = scale != 0 ? b.scalar(scale, compute_) : b.count(o.q.size(-1), compute_).call("rsqrt");
+    s = s * scale_;
+    if (b.flag("causal")) {
+      const Var query = b.iota({shape[shape.size() - 2], 1}, 0), key = b.iota({1, shape.back()}, 1);
+      s = select(key <= query, s, kMinusInf);
+    }
+    if (o.mask) s = o.mask.dtype() == TSR_BOOL ? select(o.mask, s, kMinusInf) : s + o.mask.to(compute_);
+    s_ = s;
+  }
 
-  const double minus_inf = -std::numeric_limits<double>::infinity();
-  const bool causal = b.flag("causal");
-  if (causal) {
-    const Var query = b.iota({score_shape[score_shape.size() - 2], 1}, 0), key = b.iota({1, score_shape.back()}, 1);
-    s = select(key <= query, s, minus_inf);
+  const Var& all() const { return s_; }
+  const Var& scale() const { return scale_; }
+  bool hides() const { return hides_; }  // whether there may be queries that see no key
+  tsr_dtype compute() const { return compute_; }
+
+  // [.., H, L, X] -> [.., H2, H / H2 * L, X].
+  Var rows(Build& b, const Var& v) const { return axes_.empty() ? v : rows_per_key_head(b, v, key_heads_); }
+  // Products of what has queries and keys: weights (or their gradients) times values (or keys) ..
+  Var over_keys(Build& b, const Var& weights, const Var& values) const {
+    return contract(rows(b, weights.to(dtype_)), values, {axes_, axes_, {batch() + 1}, {batch()}});
   }
-  if (b.has(3)) {
-    const Var mask = b.operand(3);
-    s = mask.dtype() == TSR_BOOL ? select(mask, s, minus_inf) : s + mask.to(compute);
+  // .. transposed weights times what belongs to queries ..
+  Var over_queries(Build& b, const Var& weights, const Var& queries) const {
+    return contract(rows(b, weights.to(dtype_)), rows(b, queries), {axes_, axes_, {batch()}, {batch()}});
   }
-  Var p = s.call("softmax", {sdk::attr_int("axis", -1)});
+  // .. and what belongs to queries times what belongs to keys.
+  Var between(Build& b, const Var& queries, const Var& keys) const {
+    return contract(rows(b, queries), keys, {axes_, axes_, {batch() + 1}, {batch() + 1}, compute_}).reshape(s_.sizes());
+  }
+
+ private:
+  int64_t batch() const { return static_cast<int64_t>(axes_.size()); }
+
+  const tsr_dtype dtype_, compute_;
+  const Ints axes_;
+  const tsr_dim key_heads_;
+  const bool hides_;
+  Var s_, scale_;
+};
+
+void attention_lse(Build& b) {
+  const Scores s(b, {b.operand(0), b.operand(1), b.operand(2), b.has(3) ? b.operand(3) : Var()});
+  const Ints keys = {s.all().rank() - 1};
+  Var p = s.all().call("softmax", {sdk::attr_int("axis", -1)});
   // softmax of a row without any key is NaN.
-  if (causal || b.has(3)) p = select(s.max({s.rank() - 1}, true) == minus_inf, 0, p);
-  const Var y = contract(rows(p.to(dtype)), v, {axes, axes, {batch + 1}, {batch}});
-  b.replace(0, y.reshape(b.result().sizes()));
+  if (s.hides()) p = select(s.all().max(keys, true) == kMinusInf, 0, p);
+  b.replace(0, s.over_keys(b, p, b.operand(2)).reshape(b.result().sizes()));
+  b.replace(1, s.all().call("logsumexp", {sdk::attr_ints("axes", keys)}));
+}
+
+void attention(Build& b) {
+  const Var operands[] = {b.operand(0), b.operand(1), b.operand(2), b.has(3) ? b.operand(3) : Var()};
+  const tsr_attr attrs[] = {sdk::attr_float("scale", b.number("scale")), sdk::attr_bool("causal", b.flag("causal"))};
+  b.replace(0, b.ops("attention_lse", operands, attrs)[0]);
+}
+
+// Dao et al. 2022 (arXiv:2205.14135), algorithm 4, without its blocks.
+void attention_backward(Build& b) {
+  const Var dy = b.operand(0), q = b.operand(1), k = b.operand(2), v = b.operand(3), lse = b.operand(5), delta = b.operand(6);
+  const Scores s(b, {q, k, v, b.has(4) ? b.operand(4) : Var()});
+  Var p = (s.all() - lse.expand({-1})).exp();
+  if (s.hides()) p = select(lse.expand({-1}) == kMinusInf, 0, p);
+  const Var ds = p * (s.between(b, dy, v) - delta.expand({-1})) * s.scale();
+  b.replace(0, s.over_keys(b, ds, k).reshape(q.sizes()));
+  b.replace(1, s.over_queries(b, ds, q).reshape(k.sizes()));
+  b.replace(2, s.over_queries(b, p, dy).reshape(v.sizes()));
 }
 
 }  // namespace
 
-void add_decompose_attention(Table& t) { t.decompose("attention", attention); }
+void add_decompose_attention(Table& t) {
+  t.decompose("attention", attention);
+  t.decompose("attention_lse", attention_lse);
+  t.decompose("attention_backward", attention_backward);
+}
 
 }  // namespace tessera::opset

@@ -36,11 +36,12 @@ void group_norm(Infer& in) {
   in.result(in.dtype(0), in.sizes(0));
 }
 
-void attention(Infer& in) {
+// Queries, keys, values and mask are operands first .. first + 2 and `mask`. Returns [*B, L].
+DimVector check_attention(Infer& in, uint32_t first, uint32_t mask_at) {
   const Dims& d = in.dims;
-  const auto q = in.sizes(0), k = in.sizes(1);
+  const auto q = in.sizes(first), k = in.sizes(first + 1);
   const size_t batch = q.size() - 2;
-  if (k.size() != q.size()) in.expect_rank(1, "k", in.rank(0), in.rank(0));
+  if (k.size() != q.size()) in.expect_rank(first + 1, "k", in.rank(first), in.rank(first));
   // All batch sizes agree but the last, where q may have a multiple.
   for (size_t i = 0; i + 1 < batch; ++i)
     in.expect_equal("k, axis " + std::to_string(i), k[i], q[i], "batch sizes of attention agree");
@@ -53,23 +54,50 @@ void attention(Infer& in) {
       in.fail("TSR-I202", "q, axis " + std::to_string(batch - 1), d.print(heads),
               "a multiple of the key heads, " + d.print(shared));
   }
-  DimVector scores(q.begin(), q.end());
-  scores.back() = k[k.size() - 2];
-  if (in.has(3)) {
-    const tsr_dtype m = in.dtype(3);
-    if (m != TSR_BOOL && m != in.dtype(0))
-      in.fail("TSR-I206", "mask", std::string(dtype_name(m)), "bool or " + std::string(dtype_name(in.dtype(0))));
-    const auto mask = in.sizes(3);
-    if (mask.size() > scores.size()) in.expect_rank(3, "mask", 0, static_cast<int64_t>(scores.size()));
+  if (in.has(mask_at)) {
+    DimVector scores(q.begin(), q.end());
+    scores.back() = k[k.size() - 2];
+    const tsr_dtype m = in.dtype(mask_at);
+    if (m != TSR_BOOL && m != in.dtype(first))
+      in.fail("TSR-I206", "mask", std::string(dtype_name(m)), "bool or " + std::string(dtype_name(in.dtype(first))));
+    const auto mask = in.sizes(mask_at);
+    if (mask.size() > scores.size()) in.expect_rank(mask_at, "mask", 0, static_cast<int64_t>(scores.size()));
     for (size_t i = 0; i < mask.size(); ++i) {
       const tsr_dim want = scores[i + scores.size() - mask.size()];
       if (mask[i] != 1 && !d.assume(TSR_EQ, mask[i], want, "an attention mask broadcasts to the scores"))
         in.fail("TSR-I203", "mask", d.print(mask), "a shape that broadcasts to the scores " + d.print(scores));
     }
   }
-  DimVector shape(q.begin(), q.end());
-  shape.back() = in.sizes(2).back();
+  return {q.begin(), q.end() - 1};
+}
+
+void attention(Infer& in) {
+  DimVector shape = check_attention(in, 0, 3);
+  shape.push_back(in.sizes(2).back());
   in.result(in.dtype(0), shape);
+}
+
+// Of what attention computes of each query beside its result.
+tsr_dtype dtype_of_lse(const Infer& in) { return in.dtype(0) == TSR_F64 ? TSR_F64 : TSR_F32; }
+
+void attention_lse(Infer& in) {
+  const DimVector rows = check_attention(in, 0, 3);
+  attention(in);
+  in.result(dtype_of_lse(in), rows);
+}
+
+void attention_backward(Infer& in) {
+  const DimVector rows = check_attention(in, 1, 4);
+  const char* names[] = {"lse", "delta"};
+  for (uint32_t i = 5; i < 7; ++i) {
+    const std::string name = names[i - 5];
+    if (in.dtype(i) != dtype_of_lse(in))
+      in.fail("TSR-I206", name, std::string(dtype_name(in.dtype(i))), std::string(dtype_name(dtype_of_lse(in))));
+    in.expect_rank(i, name, static_cast<int64_t>(rows.size()), static_cast<int64_t>(rows.size()));
+    for (size_t k = 0; k < rows.size(); ++k)
+      in.expect_equal(name + ", axis " + std::to_string(k), in.sizes(i)[k], rows[k], "there is one number for each query");
+  }
+  for (uint32_t i = 1; i < 4; ++i) in.result(in.dtype(i), in.sizes(i));
 }
 
 void reduced_loss(Infer& in, const DimVector& elements) {
@@ -117,6 +145,8 @@ void add_infer_nn(Table& t) {
   t.infer("rms_norm", trailing_norm);
   t.infer("group_norm", group_norm);
   t.infer("attention", attention);
+  t.infer("attention_lse", attention_lse);
+  t.infer("attention_backward", attention_backward);
   t.infer("cross_entropy", cross_entropy);
   t.infer("mse_loss", mse_loss);
   t.infer("dropout", dropout);

@@ -37,6 +37,7 @@ const tsr_opset* tessera_standard_opset() {
                      add_grad_pool,
                      add_grad_activation,
                      add_grad_norm,
+                     add_grad_attention,
                      add_cost})
       add(table);
     add_default_costs(table, opset_records);

@@ -87,6 +87,7 @@ void add_grad_conv(Table&);
 void add_grad_pool(Table&);
 void add_grad_activation(Table&);
 void add_grad_norm(Table&);
+void add_grad_attention(Table&);
 void add_cost(Table&);
 // For elementwise ops and reductions that have no cost of their own.
 void add_default_costs(Table&, std::span<const tsr_record_file> records);

@@ -236,7 +236,9 @@ size_t result_count(const Case& c) {
                                                         {"random_uniform", 2},
                                                         {"random_normal", 2},
                                                         {"random_int", 2},
-                                                        {"dropout", 2}};
+                                                        {"dropout", 2},
+                                                        {"attention_lse", 2},
+                                                        {"attention_backward", 3}};
   if (c.op == "split") {
     const size_t open = c.attributes.find('[', c.attributes.find("sizes"));
     return 1 + static_cast<size_t>(std::count(c.attributes.begin() + static_cast<int64_t>(open),

@@ -513,6 +513,73 @@ TEST_CASE("attention with queries in lanes") {
     }
 }
 
+TEST_CASE("the gradient of attention with queries in lanes") {
+  struct Attention {
+    std::vector<int64_t> q, k, v, mask;  // mask: empty for none
+    const char* mask_type;
+    const char* attributes;
+  };
+  const Attention cases[] = {
+      {{2, 3, 64, 32}, {2, 3, 64, 32}, {2, 3, 64, 32}, {}, "", "{causal = true}"},
+      {{1, 2, 197, 24}, {1, 2, 97, 24}, {1, 2, 97, 40}, {}, "", "{scale = 0.25}"},
+      {{1, 1, 540, 8}, {1, 1, 540, 8}, {1, 1, 540, 5}, {}, "", "{causal = true}"},  // two blocks of keys
+      {{1, 6, 9, 12}, {1, 2, 11, 12}, {1, 2, 11, 12}, {}, "", ""},                  // three heads share one
+      {{2, 2, 40, 16}, {2, 2, 50, 16}, {2, 2, 50, 16}, {2, 1, 1, 50}, "T", ""},
+      {{2, 2, 40, 16}, {2, 2, 50, 16}, {2, 2, 50, 16}, {40, 50}, "T", "{causal = true}"},
+      {{2, 2, 40, 16}, {2, 2, 70, 16}, {2, 2, 70, 16}, {2, 1, 40, 1}, "bool", ""},  // some queries see nothing
+      {{12, 7}, {9, 7}, {9, 3}, {}, "", ""},
+      {{2, 16, 4}, {2, 0, 4}, {2, 0, 4}, {}, "", ""},
+  };
+  for (const uint32_t dtype : {TSR_F32, TSR_BF16, TSR_F16})
+    for (const Attention& a : cases) {
+      const std::string name = dtype == TSR_F32 ? "f32" : dtype == TSR_BF16 ? "bf16" : "f16";
+      const bool masked = !a.mask.empty(), flags = std::string(a.mask_type) == "bool";
+      std::vector<int64_t> dy = a.q;
+      dy.back() = a.v.back();
+      const std::string text = "graph @g(%q: " + type(name, a.q) + ", %k: " + type(name, a.k) + ", %v: " + type(name, a.v) +
+                               ", %dy: " + type(name, dy) + (masked ? ", %m: " + type(flags ? "bool" : name, a.mask) : "") +
+                               ") {\n  %y = attention %q, %k, %v, " + (masked ? "%m " : "_ ") + a.attributes +
+                               "\n  %dq, %dk, %dv = grad %y, %dy, %q, %k, %v {outputs = 1, seeded = true}\n"
+                               "  return %y, %dq, %dk, %dv\n}\n";
+      INFO(text);
+      const e::Executable reference = compile(text, "reference");
+      for (const std::string& backend : cpu_backends()) {
+        INFO(backend);
+        const e::Executable tested = compile(text, backend);
+        CHECK(tested.describe().find("cpu.attention_backward") != std::string::npos);
+        for (const Layout layout : {Layout::Dense, Layout::Transposed, Layout::Sliced}) {
+          std::vector<e::Tensor> in;
+          for (const std::vector<int64_t>* sizes : {&a.q, &a.k, &a.v, static_cast<const std::vector<int64_t>*>(&dy), &a.mask}) {
+            if (sizes == &a.mask && !masked) break;
+            const std::vector<float> x = values(*sizes, in.size() + 1);
+            const bool bytes_of_bool = sizes == &a.mask && flags;
+            std::vector<char> bytes(x.size() * (bytes_of_bool ? 1 : dtype == TSR_F32 ? 4 : 2));
+            for (size_t i = 0; i < x.size(); ++i)
+              if (bytes_of_bool)
+                bytes[i] = x[i] > 0;
+              else
+                store_from(dtype, bytes.data(), static_cast<int64_t>(i), 2 * x[i]);
+            in.push_back(arrange(bytes_of_bool ? uint32_t{TSR_BOOL} : dtype, *sizes, bytes, layout));
+          }
+          const std::vector<e::Tensor> got = tested.run(in), want = reference.run(in);
+          for (size_t r = 0; r < want.size(); ++r) {
+            REQUIRE(got[r].elements() == want[r].elements());
+            double worst = 0, largest = 0;
+            for (int64_t i = 0; i < want[r].elements(); ++i) {
+              const double g = load_as<double>(dtype, got[r].data(), i), w = load_as<double>(dtype, want[r].data(), i);
+              REQUIRE(std::isfinite(g));
+              worst = std::max(worst, std::abs(g - w));
+              largest = std::max(largest, std::abs(w));
+            }
+            INFO("result " << r);
+            // Halves: weights and gradients of scores are rounded in the reference, and only there; results once more.
+            CHECK(worst <= largest * (dtype == TSR_F32 ? 2e-5 : dtype == TSR_BF16 ? 0x1p-6 : 0x1p-9));
+          }
+        }
+      }
+    }
+}
+
 TEST_CASE("attention of infinities and NaN") {
   const std::string text =
       "graph @g(%q: f32[16, 2], %k: f32[20, 2], %v: f32[20, 3]) {\n  %y = attention %q, %k, %v, _ {scale = 1.0}\n  return "

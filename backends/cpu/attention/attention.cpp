@@ -8,6 +8,7 @@
 #include <string>
 
 #include "attention/form.hpp"
+#include "attention/panels.hpp"
 #include "attention/score_mod.hpp"
 #include "attention/tables.hpp"
 #include "finish.hpp"
@@ -23,23 +24,12 @@ namespace kit = tessera::kit;
 
 namespace {
 
-// Keys between two corrections of what was summed before (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018): their weights for a
-// panel of queries, 64 KiB at 32 queries, stay in the second-level cache.
-constexpr int64_t kKeysAtOnce = 512;
 constexpr int64_t kPartsPerSlot = 4;
 
 int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
 struct Sizes {
   int64_t heads = 1, queries = 0, keys = 0, depth = 0, values = 0;
-};
-
-// n rows in tiles of nearly equal height, the higher ones first.
-struct Tiles {
-  int64_t count, base, extra;
-  Tiles(int64_t n, int64_t most) : count((n + most - 1) / most), base(count ? n / count : 0), extra(count ? n % count : 0) {}
-  int64_t first(int64_t t) const { return t * base + std::min(t, extra); }
-  int height(int64_t t) const { return static_cast<int>(base + (t < extra ? 1 : 0)); }
 };
 
 // What one thread works in, floats behind each other.
@@ -71,16 +61,6 @@ struct Space {
   }
 };
 
-int64_t bytes_of(uint32_t dtype) { return tessera::dtype_bits(dtype) / 8; }
-
-// A matrix in memory.
-struct Strided {
-  const char* data;
-  uint32_t dtype;
-  int64_t row, col;  // elements
-  const char* at(int64_t r) const { return data + r * row * bytes_of(dtype); }
-};
-
 // An operand with its dimensions in the order [*batch, rows, columns].
 struct Turned {
   int64_t sizes[kMaxRank], strides[kMaxRank];
@@ -104,7 +84,7 @@ class AttentionKernel final : public StridedKernel {
     at_[2] = outer_operand(c.node(), form.values);
     if (whole_) {
       read(form.whole);
-      computes_mask_ = mask_ != Mask::kNone;
+      computes_mask_ = mask_ != MaskKind::kNone;
     } else {
       scale_ = 1;
       blind_ = form.blind;
@@ -143,8 +123,8 @@ class AttentionKernel final : public StridedKernel {
     for (uint32_t i = 0; i + 2 < rank; ++i) s.heads *= q.sizes[i];
     s.queries = q.sizes[rank - 2], s.depth = q.sizes[rank - 1];
     s.keys = k.sizes[rank - 2], s.values = out.sizes[out.rank - 1];
-    if (s.heads * s.queries * s.values == 0) return;
-    const Space space(s, gemm_.nr, mask_ == Mask::kAdded || computes_mask_, computes_mask_);
+    if (s.heads * s.queries == 0 || (s.values == 0 && !gives_lse_)) return;
+    const Space space(s, gemm_.nr, mask_ == MaskKind::kAdded || computes_mask_, computes_mask_);
     ScoreMod::Launch mod;
     if (mod_) {
       mod_->begin(l, static_cast<char*>(l.workspace) + space_bytes(s), &mod);
@@ -193,9 +173,10 @@ class AttentionKernel final : public StridedKernel {
   };
 
   void read(const sdk::Node& attention) {
+    gives_lse_ = attention.num_results() > 1;
     scale_ = attention.attr("scale").as_float();
     causal_ = attention.attr("causal").as_bool();
-    if (attention.has_operand(3)) mask_ = attention.operand(3).type().dtype() == TSR_BOOL ? Mask::kBool : Mask::kAdded;
+    if (attention.has_operand(3)) mask_ = attention.operand(3).type().dtype() == TSR_BOOL ? MaskKind::kBool : MaskKind::kAdded;
   }
   void bind(const sdk::Compile& c, const sdk::Value& queries, const sdk::Value& keys, const sdk::Value& values) {
     q_ = LaunchSizes(c, queries.type());
@@ -204,7 +185,7 @@ class AttentionKernel final : public StridedKernel {
     slots_ = std::max(1, sdk::host().core->num_threads());
   }
   int64_t space_bytes(const Sizes& s) const {
-    const int64_t bytes = slots_ * Space(s, gemm_.nr, mask_ == Mask::kAdded || computes_mask_, computes_mask_).total * 4;
+    const int64_t bytes = slots_ * Space(s, gemm_.nr, mask_ == MaskKind::kAdded || computes_mask_, computes_mask_).total * 4;
     return (bytes + 63) / 64 * 64;
   }
 
@@ -229,75 +210,17 @@ class AttentionKernel final : public StridedKernel {
     out->t.sizes = out->sizes, out->t.strides = out->strides;
   }
 
-  // Where the head with the index `flat` over the batch of q begins; `t` may have fewer heads along the last batch axis.
-  static Strided operand(const tsr_tensor& t, const tsr_tensor& q, int64_t flat) {
-    Strided o{static_cast<const char*>(t.data), t.dtype, t.strides[t.rank - 2], t.strides[t.rank - 1]};
-    for (int d = static_cast<int>(t.rank) - 3; d >= 0; --d) {
-      int64_t i = flat % q.sizes[d];
-      flat /= q.sizes[d];
-      i /= std::max<int64_t>(1, q.sizes[d] / std::max<int64_t>(1, t.sizes[d]));
-      o.data += i * t.strides[d] * bytes_of(t.dtype);
-    }
-    return o;
-  }
-
-  // The mask of that head: its element for query 0 and key 0, and its strides; where it has no such axis, or one of size 1, 0.
-  static Strided mask_of(const tsr_tensor& m, const tsr_tensor& q, int64_t flat) {
-    const auto stride = [&](int from_end) {
-      const int d = static_cast<int>(m.rank) - from_end;
-      return d < 0 || m.sizes[d] == 1 ? int64_t{0} : m.strides[d];
-    };
-    int64_t at = 0;
-    for (int d = static_cast<int>(q.rank) - 3; d >= 0; --d) {
-      at += flat % q.sizes[d] * stride(static_cast<int>(q.rank) - d);
-      flat /= q.sizes[d];
-    }
-    return {static_cast<const char*>(m.data) + at * bytes_of(m.dtype), m.dtype, stride(2), stride(1)};
-  }
-
-  // Of `queries` queries from `query` on and `keys` keys from `key` on. What is added goes to `to` as f32, [key][width], or [key] where it is the same for
-  // all queries: one by one, a vector of queries would be made of as many loads.
-  void mask(const Strided& m, int64_t query, int queries, int64_t key, int64_t keys, float* to, WeighArgs& w) const {
-    if (mask_ == Mask::kBool) {
-      w.mask_bool = reinterpret_cast<const uint8_t*>(m.at(query)) + key * m.col;
-      w.mask_row = m.row, w.mask_col = m.col;
-      return;
-    }
-    const char* from = m.data + key * m.col * bytes_of(m.dtype);
-    w.mask_by_query = m.row != 0;
-    int64_t rows_at[64];
-    for (int i = 0; i < queries; ++i) rows_at[i] = (query + i) * m.row;
-    const int rows = w.mask_by_query ? queries : 1, height = w.mask_by_query ? gemm_.nr : 1;
-    gemm_.pack_b({from, m.dtype, rows_at, rows, height, m.col, keys, to});
-    w.mask_add = to, w.mask_step = height;
-  }
-
   // Whether a program may have hidden all keys of a block from all queries of a panel.
   bool hides() const { return mod_ && !computes_mask_; }
-  template <class F>
-  F* by_isa(F* baseline, F* avx2, F* avx512) const {
-    return isa_.level >= 2 ? avx512 : isa_.level == 1 ? avx2 : baseline;
-  }
 
-  // The same of what a group computes: [key][width].
+  // The mask that a group computes: [key][width].
   void computed_mask(float* from, int width, WeighArgs& w) const {
-    if (mask_ == Mask::kBool) {
+    if (mask_ == MaskKind::kBool) {
       w.mask_bool = reinterpret_cast<const uint8_t*>(from);
       w.mask_row = 1, w.mask_col = width;
     } else {
       w.mask_add = from, w.mask_step = width;
       w.mask_by_query = true;
-    }
-  }
-
-  // Rows of the left side [rows][depth] in tiles, each with all of its depth.
-  void pack(const char* from, uint32_t dtype, int64_t rows, int64_t row, int64_t col, int64_t depth, float* to) const {
-    const Tiles tiles(rows, gemm_.mr);
-    for (int64_t t = 0; t < tiles.count; ++t) {
-      int64_t at[64];
-      const int height = tiles.height(t);
-      for (int r = 0; r < height; ++r) at[r] = (tiles.first(t) + r) * row;
-      gemm_.pack_a({from, dtype, at, height, height, col, depth, to + tiles.first(t) * depth});
     }
   }
 
@@ -307,8 +230,8 @@ class AttentionKernel final : public StridedKernel {
     const tsr_launch& l = call.l;
     const tsr_tensor& q = call.q;
     // The second product of a group may have other batch dimensions, in the same order: those of the result.
-    const Strided oq = operand(q, q, head), ok = operand(call.k, q, head),
-                  ov = operand(call.v, whole_ ? q : l.outputs[0], head);
+    const HeadMatrix oq = matrix_of_head(q, q, head), ok = matrix_of_head(call.k, q, head),
+                     ov = matrix_of_head(call.v, whole_ ? q : l.outputs[0], head);
     const int width = gemm_.nr;
     // Keys that no query of this part sees are not looked at.
     const int64_t keys = causal_ ? std::min(s.keys, last * width) : s.keys;
@@ -316,20 +239,18 @@ class AttentionKernel final : public StridedKernel {
     float *const weights = at + space.weights, *const sums = at + space.sums, *const finite = at + space.finite;
     for (int64_t j = 0; j < keys; j += kKeysAtOnce) {
       const int64_t n = std::min(kKeysAtOnce, keys - j);
-      pack(ok.at(j), ok.dtype, n, ok.row, ok.col, s.depth, packed_k + j * s.depth);
-      pack(ov.at(j), ov.dtype, s.values, ov.col, ov.row, n, packed_v + j * s.values);
+      pack_head_rows(gemm_, ok.at(j), ok.dtype, n, ok.row, ok.col, s.depth, packed_k + j * s.depth);
+      pack_head_rows(gemm_, ov.at(j), ov.dtype, s.values, ov.col, ov.row, n, packed_v + j * s.values);
       if (hides())
         finite[j / kKeysAtOnce] =
-            by_isa(finite_baseline, finite_avx2, finite_avx512)(packed_v + j * s.values, n * s.values) ? 1.0f : 0.0f;
+            by_isa(isa_, finite_baseline, finite_avx2, finite_avx512)(packed_v + j * s.values, n * s.values) ? 1.0f : 0.0f;
     }
-    const Tiles value_tiles(s.values, gemm_.mr);
+    const HeadTiles value_tiles(s.values, gemm_.mr);
     const float scale = static_cast<float>(scale_ != 0 ? scale_ : 1.0 / std::sqrt(static_cast<double>(s.depth)));
     for (int64_t p = first; p < last; ++p) {
       const int64_t query = p * width;
       const int queries = static_cast<int>(std::min<int64_t>(width, s.queries - query));
-      int64_t rows_at[64];
-      for (int i = 0; i < queries; ++i) rows_at[i] = (query + i) * oq.row;
-      gemm_.pack_b({oq.data, oq.dtype, rows_at, queries, width, oq.col, s.depth, packed_q});
+      pack_head_panel(gemm_, oq, query, queries, s.depth, packed_q);
       WeighArgs w{};
       w.scores = weights;
       w.width = width, w.queries = queries;
@@ -341,7 +262,7 @@ class AttentionKernel final : public StridedKernel {
       const int64_t seen = causal_ ? std::min(keys, query + width) : keys;
       for (int64_t j = 0; j < seen; j += kKeysAtOnce) {
         const int64_t all = std::min(kKeysAtOnce, keys - j), n = std::min(all, seen - j);
-        const Tiles tiles(all, gemm_.mr);
+        const HeadTiles tiles(all, gemm_.mr);
         for (int64_t t = 0; t < tiles.count && tiles.first(t) < n; ++t)
           gemm_.micro[tiles.height(t)].part(queries, width)(s.depth, packed_k + (j + tiles.first(t)) * s.depth, packed_q,
                                                             weights + tiles.first(t) * width, width, false,
@@ -352,14 +273,14 @@ class AttentionKernel final : public StridedKernel {
           mod_->apply(*call.mod, {head, query, queries, j, n, width}, computes_mask_ ? computed : weights);
         if (computes_mask_)
           computed_mask(computed, width, w);
-        else if (mask_ != Mask::kNone)
-          mask(mask_of(l.inputs[at_[3]], q, head), query, queries, j, n, at + space.mask, w);
+        else if (mask_ != MaskKind::kNone)
+          set_mask(gemm_, mask_, mask_of_head(l.inputs[at_[3]], q, head), query, queries, j, n, at + space.mask, w);
         if (hides() && finite[j / kKeysAtOnce] != 0 &&
-            by_isa(hidden_baseline, hidden_avx2, hidden_avx512)(weights, n, width, queries))
+            by_isa(isa_, hidden_baseline, hidden_avx2, hidden_avx512)(weights, n, width, queries))
           continue;
         w.seen = causal_ ? query - j + 1 : std::numeric_limits<int32_t>::max();
-        by_isa(weigh_baseline, weigh_avx2, weigh_avx512)(w);
-        if (j > 0) by_isa(correct_baseline, correct_avx2, correct_avx512)(sums, s.values, width, queries, w.correction);
+        by_isa(isa_, weigh_baseline, weigh_avx2, weigh_avx512)(w);
+        if (j > 0) by_isa(isa_, correct_baseline, correct_avx2, correct_avx512)(sums, s.values, width, queries, w.correction);
         for (int64_t t = 0; t < value_tiles.count; ++t)
           gemm_.micro[value_tiles.height(t)].part(queries, width)(n, packed_v + j * s.values + value_tiles.first(t) * all,
                                                                   weights, sums + value_tiles.first(t) * width, width, j > 0,
@@ -368,17 +289,21 @@ class AttentionKernel final : public StridedKernel {
       const tsr_tensor& out = l.outputs[0];
       const int64_t first_out = (head * s.queries + query) * s.values;
       const AttendedArgs a{sums,      s.values, width,
-                           queries,   w.sum,    static_cast<char*>(out.data) + first_out * bytes_of(out.dtype),
+                           queries,   w.sum,    static_cast<char*>(out.data) + first_out * bytes_of_dtype(out.dtype),
                            out.dtype, s.values, blind_};
-      by_isa(store_attended_baseline, store_attended_avx2, store_attended_avx512)(a);
+      by_isa(isa_, store_attended_baseline, store_attended_avx2, store_attended_avx512)(a);
+      if (gives_lse_) {
+        float* const lse = static_cast<float*>(l.outputs[1].data) + head * s.queries + query;
+        for (int i = 0; i < queries; ++i) lse[i] = w.top[i] + std::log(w.sum[i]);
+      }
     }
   }
 
   const Isa& isa_;
   const GemmIsa& gemm_;
   const bool whole_;  // the op, not two products
-  bool causal_ = false;
-  enum class Mask { kNone, kBool, kAdded } mask_ = Mask::kNone;
+  bool causal_ = false, gives_lse_ = false;
+  MaskKind mask_ = MaskKind::kNone;
   bool computes_mask_ = false;
   Blind blind_ = Blind::kZero;
   double scale_ = 0;
@@ -391,13 +316,16 @@ class AttentionKernel final : public StridedKernel {
 
 }  // namespace
 
+bool is_attention(const sdk::Node& n) { return n.is("attention") || n.is("attention_lse") || n.is("attention_backward"); }
+
 const char* refuse_attention(const sdk::Node& n) {
+  const uint32_t q_at = n.is("attention_backward") ? 1 : 0, mask_at = q_at + 3;
   const auto taken = [](uint32_t dtype) { return dtype == TSR_F32 || dtype == TSR_BF16 || dtype == TSR_F16; };
-  for (uint32_t i = 0; i < 3; ++i)
+  for (uint32_t i = 0; i < mask_at; ++i)
     if (!taken(n.operand(i).type().dtype())) return "cpu's attention takes f32, bf16 and f16";
-  if (n.has_operand(3) && n.operand(3).type().dtype() != TSR_BOOL && !taken(n.operand(3).type().dtype()))
+  if (n.has_operand(mask_at) && n.operand(mask_at).type().dtype() != TSR_BOOL && !taken(n.operand(mask_at).type().dtype()))
     return "cpu's attention takes masks of bool, f32, bf16 and f16";
-  const sdk::Type q = n.operand(0).type();
+  const sdk::Type q = n.operand(q_at).type();
   if (q.rank() > static_cast<uint32_t>(kMaxRank)) return "cpu takes tensors of at most 32 dimensions";
   const tsr_dim queries = q.sizes()[q.rank() - 2];
   if (queries >= 0 && queries < kFewQueries) return "cpu's attention has queries in its lanes, and these are few";
@@ -405,6 +333,7 @@ const char* refuse_attention(const sdk::Node& n) {
 }
 
 std::unique_ptr<sdk::Kernel> make_attention(const sdk::Compile& c, const Isa& isa) {
+  if (c.node().is("attention_backward")) return make_attention_backward(c, isa);
   return std::make_unique<AttentionKernel>(c, isa);
 }
 

@@ -12,9 +12,13 @@ namespace cpu {
 
 constexpr int64_t kFewQueries = 8;  // lanes hold queries here: fewer are left to the next backend
 
+// Of `attention`, `attention_lse` and `attention_backward`.
+bool is_attention(const tessera::sdk::Node& n);
 // Null: this backend takes the node.
 const char* refuse_attention(const tessera::sdk::Node& n);
 std::unique_ptr<tessera::sdk::Kernel> make_attention(const tessera::sdk::Compile& c, const Isa& isa);
+// backward.cpp
+std::unique_ptr<tessera::sdk::Kernel> make_attention_backward(const tessera::sdk::Compile& c, const Isa& isa);
 
 // A group as form.hpp says. Empty: this backend takes it; `generates`: it may compile code.
 std::string refuse_attention_group(const tessera::sdk::Node& n, bool generates);

@@ -85,6 +85,22 @@ void weigh(const WeighArgs& w) {
   }
 }
 
+template <bool Masked>
+void weigh_backward(const WeighBackwardArgs& a) {
+  const WeighArgs& w = a.w;
+  const Vec scale = splat(w.scale);
+  for (int first = 0; first < w.queries; first += kLanes) {
+    const Vec lse = load(a.lse + first), delta = load(a.delta + first);
+    const Vec base = lse == splat(kUnseen) ? Vec{} : lse;  // no key is seen: all weights are exp(-inf)
+    for (int64_t key = 0; key < w.keys; ++key) {
+      float* const g = a.gradients + key * w.width + first;
+      const Vec p = exp_f32(score<Masked>(w, key, first) - base);
+      store(w.scores + key * w.width + first, p);
+      store(g, p * (load(g) - delta) * scale);
+    }
+  }
+}
+
 // n lanes to element `at` of the result.
 [[gnu::always_inline]] inline void put(const AttendedArgs& a, int64_t at, Vec v, int n) {
   if (a.dtype == TSR_F32) return store_some(static_cast<float*>(a.out) + at, v, n);
@@ -107,6 +123,13 @@ void CPU_CAT(weigh_, CPU_ISA_NAME)(const WeighArgs& w) {
     weigh<true>(w);
   else
     weigh<false>(w);
+}
+
+void CPU_CAT(weigh_backward_, CPU_ISA_NAME)(const WeighBackwardArgs& a) {
+  if (a.w.mask_add || a.w.mask_bool || a.w.keys > a.w.seen)
+    weigh_backward<true>(a);
+  else
+    weigh_backward<false>(a);
 }
 
 bool CPU_CAT(hidden_, CPU_ISA_NAME)(const float* scores, int64_t keys, int width, int queries) {

@@ -25,6 +25,15 @@ struct WeighArgs {
 };
 using Weigh = void(const WeighArgs&);
 
+// The gradient of scores: `scores` become weights p = exp(score * scale + mask - lse), and what `gradients` has for the weights
+// becomes p * (gradient - delta) * scale. `top`, `sum` and `correction` are not used.
+struct WeighBackwardArgs {
+  WeighArgs w;
+  float* gradients;          // [key][width]
+  const float *lse, *delta;  // [width]
+};
+using WeighBackward = void(const WeighBackwardArgs&);
+
 // Are all of these scores -inf? Their weights are 0 then, as long as ..
 using Hidden = bool(const float* scores, int64_t keys, int width, int queries);
 // .. all values are finite: 0 times infinity is NaN.
@@ -54,6 +63,7 @@ struct AttendedArgs {
 using StoreAttended = void(const AttendedArgs&);
 
 Weigh weigh_baseline, weigh_avx2, weigh_avx512;
+WeighBackward weigh_backward_baseline, weigh_backward_avx2, weigh_backward_avx512;
 Hidden hidden_baseline, hidden_avx2, hidden_avx512;
 Finite finite_baseline, finite_avx2, finite_avx512;
 Correct correct_baseline, correct_avx2, correct_avx512;
