@@ -81,7 +81,9 @@ bool attends(C c) {
   if (axis != -1 && axis != static_cast<int64_t>(rank) - 1) return false;
   if (c.found.has("mask")) {
     const sdk::Type m = c.found["mask"].type();
-    if (m.dtype() != q.dtype() || m.rank() > rank) return false;
+    const bool picks = c.found.numbers.contains("hidden");
+    if (m.dtype() != (picks ? uint32_t{TSR_BOOL} : q.dtype()) || m.rank() > rank) return false;
+    if (picks && c.found.number("hidden", 0) != -HUGE_VAL) return false;
     for (uint32_t i = 0; i < m.rank(); ++i) {  // it broadcasts to the scores and does not widen them
       const uint32_t at = rank - m.rank() + i;
       const tsr_dim want = at + 2 < rank ? q.size(at) : at + 2 == rank ? q.size(-2) : t.size(-1);
@@ -90,7 +92,7 @@ bool attends(C c) {
   }
   return true;
 }
-V attention(C c) {
+V attention_of(C c, V mask) {
   const double scale = c.found.number("s", 1) * c.found.number("a", 1) * c.found.number("b", 1) / c.found.number("d", 1);
   // The keys as they were before they were transposed: another order of the same dimensions.
   V k = c.found["t"];
@@ -106,10 +108,11 @@ V attention(C c) {
   }
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   if (!std::is_sorted(perm.begin(), perm.end())) k = c.g.op(c.here(), "transpose", {k}, {sdk::attr_ints("perm", perm)});
-  const V mask = c.found.has("mask") ? c.found["mask"] : c.g.none();
   return c.g.op(c.here(), "attention", {c.found["q"], k, c.found["v"], mask},
                 {attr_float("scale", scale), attr_bool("causal", false)});
 }
+V attention(C c) { return attention_of(c, c.found.has("mask") ? c.found["mask"] : c.g.none()); }
+V attention_filled(C c) { return attention_of(c, c.g.op(c.here(), "logical_not", {c.found["mask"]})); }
 bool attends_scaled(C c) { return attends(c) && c.found.number("s", 1) * c.found.number("a", 1) * c.found.number("b", 1) != 0; }
 
 // Numbers have all the digits of f64: see pattern.hpp for what matches them.
@@ -147,6 +150,8 @@ constexpr Rule kRules[] = {
     {"rms-norm-div",        "div(x, sqrt(" MEAN_SQUARE "))",                                      normalises,     rms_norm},
     {"rms-norm-scale",      "mul(l=rms_norm(x), w)",                                              scales,         rms_norm_scale},
     {"attention-masked",    "matmul(" GUARDED("p=softmax(add(" SCORES ", mask))") ", v)",         attends_scaled, attention},
+    {"attention-selected",  "matmul(" GUARDED("p=softmax(select(mask, " SCORES ", #hidden))") ", v)", attends_scaled, attention},
+    {"attention-filled",    "matmul(" GUARDED("p=softmax(select(mask, #hidden, " SCORES "))") ", v)", attends_scaled, attention_filled},
     {"attention",           "matmul(" GUARDED("p=softmax(" SCORES ")") ", v)",                    attends_scaled, attention},
 };
 // clang-format on
