@@ -49,6 +49,11 @@ Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options) : g_(g),
   }
 }
 
+uint32_t Groups::user(const tsr_use& u) const {
+  const auto at = u.node == TSR_NONE ? position_.end() : position_.find(u.node);
+  return at == position_.end() ? kNone : at->second;
+}
+
 uint32_t Groups::producer(sdk::Value v) const {
   const sdk::Node def = v.def();
   if (!def) return kNone;
@@ -153,6 +158,78 @@ void Groups::rank_joined(uint32_t joined, uint32_t other) {
   for (const uint32_t x : behind) place(x);
 }
 
+bool Groups::is_late(uint32_t item) const { return nodes_[item].marked(TSR_MARK_BACKWARD); }
+
+// The first nodes of the backward half may join the last ones of the forward half. Then the group runs where the halves meet, and
+// nothing is kept longer than without it, but for what is small beside the group's own values:
+//   what its forward nodes read is kept for the backward half in any case,
+//   what they give is read by the backward half, or by small nodes that nothing else of the forward half depends on,
+//   what its backward nodes read of their half is small, and so is all that comes before them there.
+class BorderCheck {
+ public:
+  BorderCheck(const Groups& groups, const std::vector<uint32_t>& items) : groups_(groups), items_(items) {
+    for (const uint32_t i : items)
+      for (uint32_t k = 0; k < node(i).num_results(); ++k) largest_ = std::max(largest_, bytes(node(i).result(k)));
+  }
+
+  bool holds() {
+    uint32_t last = 0;
+    for (const uint32_t i : items_) {
+      const bool late = groups_.is_late(i);
+      if (late) last = i;
+      for (uint32_t k = 0; k < node(i).num_operands(); ++k) {
+        if (!node(i).has_operand(k)) continue;
+        const sdk::Value v = node(i).operand(k);
+        const uint32_t p = groups_.producer(v);
+        if (p == kNone || inside(p) || is_literal(v)) continue;
+        if (late ? groups_.is_late(p) && !is_small(p) : !is_kept(v)) return false;
+      }
+      if (!late && !ends_here(i)) return false;
+    }
+    for (uint32_t i = 0; i < last; ++i)
+      if (groups_.is_late(i) && !inside(i) && !is_small(i)) return false;
+    return true;
+  }
+
+ private:
+  static constexpr double kSmall = 1.0 / 64;
+  static constexpr size_t kLongestTail = 64;  // nodes
+
+  const sdk::Node& node(uint32_t i) const { return groups_.nodes()[i]; }
+  bool inside(uint32_t i) const { return std::binary_search(items_.begin(), items_.end(), i); }
+  double bytes(sdk::Value v) const { return kit::bytes_at_hints(groups_.graph(), v.type()); }
+  bool is_small(uint32_t i) const {
+    if (node(i).is("constant") || groups_.free_view(i)) return true;
+    double sum = 0;
+    for (uint32_t k = 0; k < node(i).num_results(); ++k) sum += bytes(node(i).result(k));
+    return sum <= kSmall * largest_;
+  }
+  // Read by the backward half, directly or through a view.
+  bool is_kept(sdk::Value v) const {
+    return std::any_of(v.uses().begin(), v.uses().end(), [&](const tsr_use& u) {
+      const uint32_t user = groups_.user(u);
+      return user != kNone && (groups_.is_late(user) || (groups_.free_view(user) && is_kept(node(user).result())));
+    });
+  }
+  bool ends_here(uint32_t i) {
+    for (uint32_t k = 0; k < node(i).num_results(); ++k)
+      for (const tsr_use& u : node(i).result(k).uses()) {
+        const uint32_t user = groups_.user(u);
+        if (user == kNone || inside(user) || groups_.is_late(user)) continue;
+        if (std::find(tail_.begin(), tail_.end(), user) != tail_.end()) continue;
+        if (tail_.size() == kLongestTail || !is_small(user)) return false;
+        tail_.push_back(user);
+        if (!ends_here(user)) return false;
+      }
+    return true;
+  }
+
+  const Groups& groups_;
+  const std::vector<uint32_t>& items_;
+  double largest_ = 0;
+  std::vector<uint32_t> tail_;  // of the forward half, behind the group
+};
+
 std::vector<uint32_t> Groups::joined_items(uint32_t a, uint32_t b) const {
   std::vector<uint32_t> items;
   std::merge(groups_[a].items.begin(), groups_[a].items.end(), groups_[b].items.begin(), groups_[b].items.end(),
@@ -163,11 +240,14 @@ std::vector<uint32_t> Groups::joined_items(uint32_t a, uint32_t b) const {
 // What stands against a group of both, whatever computes it; empty: nothing.
 std::string Groups::why_no_neighbours(uint32_t a, uint32_t b) const {
   const Group &x = groups_[a], &y = groups_[b];
-  if (!same_half(nodes_[x.items.front()], nodes_[y.items.front()]))
-    return "one belongs to the forward half, the other to the backward half";
   if (x.items.size() + y.items.size() > options_.max_size)
     return "the group would have more than max_fusion_size = " + std::to_string(options_.max_size) + " nodes";
   if (between(a, b) || between(b, a)) return "another node needs the one and feeds the other";
+  const std::vector<uint32_t> items = joined_items(a, b);
+  const auto late = [&](uint32_t i) { return is_late(i); };
+  if (std::any_of(items.begin(), items.end(), late) && !std::all_of(items.begin(), items.end(), late) &&
+      !BorderCheck(*this, items).holds())
+    return "one belongs to the forward half, the other to the backward half, and more would be kept in between";
   return {};
 }
 

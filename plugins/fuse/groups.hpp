@@ -36,6 +36,12 @@ class Groups {
 
   const std::vector<sdk::Node>& nodes() const { return nodes_; }
   const std::vector<Group>& groups() const { return groups_; }  // emptied ones have no items
+  const sdk::Graph& graph() const { return g_; }
+  // Positions; kNone: not of this region's nodes.
+  uint32_t producer(sdk::Value v) const;
+  uint32_t user(const tsr_use& u) const;
+  bool free_view(uint32_t item) const;
+  bool is_late(uint32_t item) const;  // of the backward half
   // Worth a kernel of its own: more than one node, and not views alone.
   bool is_fused(const Group& g) const;
   kit::Piece piece(const std::vector<uint32_t>& items) const;
@@ -51,7 +57,6 @@ class Groups {
   bool asked() const { return asked_; }
 
  private:
-  uint32_t producer(sdk::Value v) const;       // kNone: not of this region's nodes
   bool between(uint32_t a, uint32_t b) const;  // is there a path from a to b through another group?
   std::vector<uint32_t> predecessors(uint32_t group) const;
   bool join(uint32_t a, uint32_t b);
@@ -61,7 +66,6 @@ class Groups {
   std::vector<uint32_t> joined_items(uint32_t a, uint32_t b) const;
   void rank_joined(uint32_t joined, uint32_t other);
   std::string why_not(uint32_t a, uint32_t b, int& heavy) const;
-  bool free_view(uint32_t item) const;
 
   sdk::Graph g_;
   FuseOptions options_;
