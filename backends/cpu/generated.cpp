@@ -9,6 +9,7 @@
 #include "strided.hpp"
 #include "tessera/caches.hpp"
 #include "tessera/dtypes.hpp"
+#include "tessera/kit/fit.hpp"
 #include "tessera/kit/schedule.hpp"
 
 namespace cpu {
@@ -207,19 +208,27 @@ std::string without_comments(const std::string& text) {
 
 namespace {
 
+kit::NodePiece checked_piece(const sdk::Graph& g, const sdk::Node& n) {
+  kit::NodePiece out = kit::piece_of(g, n);
+  const kit::Piece& p = out.piece;
+  for (const auto* values : {&p.inputs, &p.outputs})
+    for (const sdk::Value& v : *values)
+      if (v.type().elements() == 0) throw kit::Unfit{"empty tensors are left to others"};
+  if (p.inputs.size() + p.outputs.size() > kMaxBuffers) throw kit::Unfit{"more operands than a kernel takes"};
+  return out;
+}
+void check_symbols(size_t symbols) {
+  if (symbols > kMaxSymbols) throw kit::Unfit{"more symbolic sizes than a kernel takes"};
+}
+
 struct Lowering {
   kit::NodePiece piece;
   kit::Lowered lowered;
 };
 Lowering lower_node(const sdk::Graph& g, const sdk::Node& n, const std::string& name) {
-  Lowering l{kit::piece_of(g, n), {}};
-  const kit::Piece& p = l.piece.piece;
-  for (const auto* values : {&p.inputs, &p.outputs})
-    for (const sdk::Value& v : *values)
-      if (v.type().elements() == 0) throw kit::Unfit{"empty tensors are left to others"};
-  if (p.inputs.size() + p.outputs.size() > kMaxBuffers) throw kit::Unfit{"more operands than a kernel takes"};
-  l.lowered = kit::lower(p, name);
-  if (l.lowered.symbol_dims.size() > kMaxSymbols) throw kit::Unfit{"more symbolic sizes than a kernel takes"};
+  Lowering l{checked_piece(g, n), {}};
+  l.lowered = kit::lower(l.piece.piece, name);
+  check_symbols(l.lowered.symbol_dims.size());
   return l;
 }
 
@@ -237,7 +246,11 @@ void throw_faults(uint32_t faults, const std::string& name) {
   throw sdk::Error(TSR_USER, "TSR-R011", "an index is out of range in '" + name + "'", "check the indices");
 }
 
-void check_node(const sdk::Graph& g, const sdk::Node& n) { lower_node(g, n, "k"); }
+void check_node(const sdk::Graph& g, const sdk::Node& n) {
+  const kit::Fit fit = kit::FitCache().of(checked_piece(g, n).piece);
+  if (!fit.why.empty()) throw kit::Unfit{fit.why};
+  check_symbols(fit.symbols);
+}
 
 Source write_source(kit::Kernel& kernel, const kit::Schedule& schedule, const std::string& name, bool log) {
   // Names of the graph's values and sizes do not matter to the code, and need not be identifiers.

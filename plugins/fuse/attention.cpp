@@ -66,9 +66,10 @@ class Attention {
   bool here(const sdk::Node& n) const { return n && n.raw().parent == last_.raw().parent && same_half(n, last_); }
 
   // Calls of functions per element; -1: no kernel of its own.
-  int calls(const sdk::Node& n) const {
+  int calls(const sdk::Node& n) {
     try {
-      return heavy_calls(kit::lower(kit::piece_of(g_, n).piece, "k").kernel);
+      const kit::Fit fit = fits_.of(kit::piece_of(g_, n).piece);
+      return fit.why.empty() ? fit.calls : -1;
     } catch (const kit::Unfit&) {
       return -1;
     }
@@ -319,6 +320,7 @@ class Attention {
   sdk::Graph g_;
   tsr_id region_;
   FuseOptions options_;
+  kit::FitCache fits_;
   std::string backend_;
   sdk::Node softmax_, first_, last_;  // `first_`, `last_`: the products, or the op
   double scores_ = 0, head_ = 0;      // elements of all scores, and of those of one head

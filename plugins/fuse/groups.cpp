@@ -21,25 +21,24 @@ void add_once(std::vector<T>& list, const T& x) {
 
 }  // namespace
 
-int heavy_calls(const kit::Kernel& k) {
-  int n = 0;
-  for (const kit::Inst& x : k.insts) n += x.op == kit::Op::Call;
-  return n;
-}
-
 Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options) : g_(g), options_(options) {
   for (const sdk::Node& n : g.nodes(region)) {
+    if (n.id >= position_.size()) position_.resize(n.id + 1, kNone);
     position_[n.id] = static_cast<uint32_t>(nodes_.size());
+    std::vector<uint32_t>& producers = producers_.emplace_back();
+    for (uint32_t k = 0; k < n.num_operands(); ++k)
+      if (n.has_operand(k))
+        if (const uint32_t p = producer(n.operand(k)); p != kNone) add_once(producers, p);
     Group group;
     group.items = {static_cast<uint32_t>(nodes_.size())};
     nodes_.push_back(n);
     uint64_t capabilities = 0;
     const std::string_view backend = g.backend_of(n, &capabilities);
     if (!backend.empty() && (capabilities & TSR_CAP_FUSION) && kit::why_not(g, n).empty()) {
-      try {
-        group.heavy = heavy_calls(kit::lower(piece(group.items), "k").kernel);
+      if (const kit::Fit fit = fits_.of(piece(group.items)); fit.why.empty()) {
+        group.heavy = fit.calls;
         group.backend = backend;
-      } catch (const kit::Unfit&) {}
+      }
     }
     const auto id = static_cast<uint32_t>(groups_.size());
     group_of_.push_back(id);
@@ -49,16 +48,11 @@ Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options) : g_(g),
   }
 }
 
-uint32_t Groups::user(const tsr_use& u) const {
-  const auto at = u.node == TSR_NONE ? position_.end() : position_.find(u.node);
-  return at == position_.end() ? kNone : at->second;
-}
+uint32_t Groups::user(const tsr_use& u) const { return u.node < position_.size() ? position_[u.node] : kNone; }
 
 uint32_t Groups::producer(sdk::Value v) const {
   const sdk::Node def = v.def();
-  if (!def) return kNone;
-  const auto at = position_.find(def.id);
-  return at == position_.end() ? kNone : at->second;
+  return def && def.id < position_.size() ? position_[def.id] : kNone;
 }
 
 // A view that the core takes as it is: no bytes move.
@@ -92,8 +86,7 @@ kit::Piece Groups::piece(const std::vector<uint32_t>& items) const {
     for (uint32_t k = 0; k < n.num_results(); ++k) {
       const sdk::Value v = n.result(k);
       for (const tsr_use& u : v.uses()) {
-        const auto user = u.node == TSR_NONE ? position_.end() : position_.find(u.node);
-        if (user != position_.end() && inside(user->second)) continue;
+        if (inside(user(u))) continue;
         p.outputs.push_back(v);
         break;
       }
@@ -102,32 +95,28 @@ kit::Piece Groups::piece(const std::vector<uint32_t>& items) const {
   return p;
 }
 
-std::vector<uint32_t> Groups::predecessors(uint32_t group) const {
-  std::vector<uint32_t> out;
-  for (const uint32_t i : groups_[group].items) {
-    const sdk::Node& n = nodes_[i];
-    for (uint32_t k = 0; k < n.num_operands(); ++k) {
-      if (!n.has_operand(k)) continue;
-      const uint32_t p = producer(n.operand(k));
-      if (p != kNone && group_of_[p] != group) add_once(out, group_of_[p]);
-    }
-  }
-  return out;
+template <class F>
+bool Groups::any_predecessor(uint32_t group, F&& holds) const {
+  for (const uint32_t i : groups_[group].items)
+    for (const uint32_t p : producers_[i])
+      if (group_of_[p] != group && holds(group_of_[p])) return true;
+  return false;
 }
 
 bool Groups::between(uint32_t a, uint32_t b) const {
   std::vector<uint32_t> stack;
-  std::vector<uint8_t> seen(groups_.size(), 0);
-  for (const uint32_t p : predecessors(b))
-    if (p != a) stack.push_back(p);
+  seen_.resize(groups_.size(), 0);
+  ++visit_;
+  const auto visit = [&](uint32_t p) {
+    if (seen_[p] != visit_ && rank_[p] >= rank_[a]) stack.push_back(p);  // nothing of a leads to what comes before a
+    seen_[p] = visit_;
+    return false;
+  };
+  any_predecessor(b, [&](uint32_t p) { return p != a && visit(p); });
   while (!stack.empty()) {
     const uint32_t x = stack.back();
     stack.pop_back();
-    if (seen[x]++ || rank_[x] < rank_[a]) continue;  // nothing of a leads to what comes before a
-    for (const uint32_t p : predecessors(x)) {
-      if (p == a) return true;
-      stack.push_back(p);
-    }
+    if (any_predecessor(x, [&](uint32_t p) { return p == a || visit(p); })) return true;
   }
   return false;
 }
@@ -143,8 +132,7 @@ void Groups::rank_joined(uint32_t joined, uint32_t other) {
   for (uint32_t r = first; r <= last; ++r) {
     const uint32_t x = by_rank_[r];
     if (x == joined || x == other) continue;
-    const std::vector<uint32_t> from = predecessors(x);
-    needs[r - first] = std::any_of(from.begin(), from.end(), leads_behind);
+    needs[r - first] = any_predecessor(x, leads_behind);
     (needs[r - first] ? behind : before).push_back(x);
   }
   uint32_t r = first;
@@ -256,13 +244,10 @@ std::string Groups::why_not(uint32_t a, uint32_t b, int& heavy) const {
   const kit::Piece p = piece(joined_items(a, b));
   if (p.inputs.size() + p.outputs.size() > options_.max_buffers)
     return "the group would have more than max_buffers = " + std::to_string(options_.max_buffers) + " inputs and outputs";
-  try {
-    heavy = heavy_calls(kit::lower(p, "k").kernel);
-    if (heavy > groups_[a].heavy + groups_[b].heavy) return "an expensive op would be computed once per loop";
-    return {};
-  } catch (const kit::Unfit& u) {
-    return u.why;
-  }
+  const kit::Fit fit = fits_.of(p);
+  heavy = fit.calls;
+  if (fit.why.empty() && heavy > groups_[a].heavy + groups_[b].heavy) return "an expensive op would be computed once per loop";
+  return fit.why;
 }
 
 void Groups::merge(uint32_t a, uint32_t b, int heavy) {
@@ -359,10 +344,13 @@ std::vector<uint32_t> Groups::order() const {
   std::vector<std::vector<uint32_t>> after(groups_.size());
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     if (groups_[g].items.empty()) continue;
-    for (const uint32_t p : predecessors(g)) {
-      after[p].push_back(g);
-      ++waiting[g];
-    }
+    std::vector<uint32_t> before;
+    any_predecessor(g, [&](uint32_t p) {
+      add_once(before, p);
+      return false;
+    });
+    for (const uint32_t p : before) after[p].push_back(g);
+    waiting[g] = static_cast<uint32_t>(before.size());
   }
   const auto later = [&](uint32_t a, uint32_t b) { return groups_[a].items.front() > groups_[b].items.front(); };
   std::priority_queue<uint32_t, std::vector<uint32_t>, decltype(later)> ready(later);

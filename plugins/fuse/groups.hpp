@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/kit/fit.hpp"
 #include "tessera/kit/gpu/parts.hpp"
 #include "tessera/kit/hints.hpp"
 #include "tessera/kit/lower.hpp"
@@ -58,7 +59,9 @@ class Groups {
 
  private:
   bool between(uint32_t a, uint32_t b) const;  // is there a path from a to b through another group?
-  std::vector<uint32_t> predecessors(uint32_t group) const;
+  // Whether a group that gives what this one reads holds; each may be asked about several times.
+  template <class F>
+  bool any_predecessor(uint32_t group, F&& holds) const;
   bool join(uint32_t a, uint32_t b);
   bool join_sweep(uint32_t a, uint32_t b);
   void merge(uint32_t a, uint32_t b, int heavy);
@@ -69,8 +72,12 @@ class Groups {
 
   sdk::Graph g_;
   FuseOptions options_;
+  mutable kit::FitCache fits_;
   std::vector<sdk::Node> nodes_;
-  std::map<tsr_id, uint32_t> position_;  // of a node
+  std::vector<uint32_t> position_;                // of a node, by its id
+  std::vector<std::vector<uint32_t>> producers_;  // by position: of its operands
+  mutable std::vector<uint32_t> seen_;            // by group: number of the last visit
+  mutable uint32_t visit_ = 0;
   std::vector<Group> groups_;
   std::vector<uint32_t> group_of_;
   // A group comes after all that it needs: its rank. Positions do not say that: a group that spans many nodes is behind some of
@@ -90,9 +97,6 @@ sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend
 // Whether both belong to the forward half, or both to the backward half. A group of nodes of both would move the place where
 // the halves meet, and with it what is kept in memory in between.
 inline bool same_half(const sdk::Node& a, const sdk::Node& b) { return ((a.marks() ^ b.marks()) & TSR_MARK_BACKWARD) == 0; }
-
-// Calls of library functions, by element and loop: what is computed again in a second loop counts again.
-int heavy_calls(const kit::Kernel& k);
 
 // Groups of attention with the program that modifies its scores, in one region. True: the graph was edited.
 bool fuse_attention(sdk::Graph g, tsr_id region, const FuseOptions& options);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "tessera/kit/fit.hpp"
 #include "tessera/kit/interpret.hpp"
 #include "tessera/kit/lower.hpp"
 #include "tessera/kit/text.hpp"
@@ -51,7 +52,19 @@ class Backend final : public t::Backend {
   const char* device() const override { return "cpu"; }
   uint64_t capabilities() const override { return TSR_CAP_FUSION | TSR_CAP_DETERMINISTIC | TSR_CAP_UNALIGNED; }
   t::Claim claim(t::Graph g, t::Node n) override {  // as docs/kernel_kit.md has it
-    (void)kit::lower(kit::piece_of(g, n).piece, "k0");
+    const kit::Piece piece = kit::piece_of(g, n).piece;
+    const kit::Fit fit = kit::FitCache().of(piece);
+    kit::Fit lowered;
+    try {
+      const kit::Lowered l = kit::lower(piece, "k0");
+      lowered = {{}, kit::function_calls(l.kernel), l.symbol_dims.size()};
+    } catch (const kit::Unfit& u) {
+      lowered.why = u.why;
+    }
+    // Every claim of every test checks that what is remembered of an equal piece is what lowering says of this one.
+    if (fit.why != lowered.why || fit.calls != lowered.calls || fit.symbols != lowered.symbols)
+      throw t::Error(TSR_BUG, "TSR-P900", "remembered of an equal piece: '" + fit.why + "', found: '" + lowered.why + "'");
+    if (!fit.why.empty()) throw kit::Unfit(fit.why);
     return t::yes();
   }
   std::unique_ptr<t::Kernel> compile(const t::Compile& c) override { return std::make_unique<Interpreted>(c); }
