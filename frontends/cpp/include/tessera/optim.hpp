@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,7 +26,7 @@
 namespace tessera::optim {
 
 // Parameters whose name begins with `prefix` learn at `lr_scale` times the rate and decay by `weight_decay`, if that is not
-// negative. The longest prefix that fits wins.
+// negative. The longest prefix that fits wins. Optimizer::set_lr_scale changes the scale later.
 struct Group {
   std::string prefix;
   double lr_scale = 1;
@@ -37,14 +38,25 @@ class Optimizer : public nn::ModuleBase {
  public:
   // `gradients` in the order of model.named_parameters(); their count must agree (TSR-F051). Inside a compiled function.
   void step(nn::ModuleBase& model, const std::vector<Tensor>& gradients);
-  void set_lr(double lr);  // outside of compiled functions
+  // As step, but only where the bool[] tensor `apply` is true: else parameters and state keep their bits. The decision is made in
+  // the compiled program, and the host reads nothing.
+  void step(nn::ModuleBase& model, const std::vector<Tensor>& gradients, const Tensor& apply);
+  // The rate of all groups, and what the group of this prefix multiplies it by (TSR-F051 for a prefix that no group has). Outside
+  // of compiled functions. Neither compiles anything.
+  void set_lr(double lr);
+  void set_lr_scale(const std::string& prefix, double scale);
   double lr() const;
   int64_t steps() const;  // that have been taken
   const std::vector<Group>& groups() const { return groups_; }
 
  protected:
-  // `slots`: names of the state tensors that each parameter has, zero at first. Throws TSR-F051 for hyperparameters out of range.
-  Optimizer(nn::ModuleBase& model, double lr, std::vector<std::string> slots, std::vector<Group> groups);
+  // The names of the state tensors that a parameter has, zero at first.
+  using SlotsOf = std::function<std::vector<std::string>(const std::string& name, const Tensor& parameter)>;
+  // Throws TSR-F051 for hyperparameters out of range.
+  Optimizer(nn::ModuleBase& model, double lr, const SlotsOf& slots_of, std::vector<Group> groups);
+  Optimizer(nn::ModuleBase& model, double lr, const std::vector<std::string>& slots, std::vector<Group> groups)
+      : Optimizer(
+            model, lr, [&](const std::string&, const Tensor&) { return slots; }, std::move(groups)) {}
   struct Scalars {
     Tensor lr;    // f64[], scaled for the parameter's group
     Tensor step;  // f64[], 1 in the first step
@@ -56,10 +68,11 @@ class Optimizer : public nn::ModuleBase {
   double default_weight_decay_ = 0;
 
  private:
-  const Group* group_of(const std::string& name) const;
-  Tensor lr_, step_;                            // f64[]
-  std::vector<std::unique_ptr<Tensor>> state_;  // by parameter, then slot
-  std::vector<std::string> slots_, names_;
+  size_t group_of(const std::string& name) const;  // its index; groups_.size(): none
+  Tensor lr_, step_;                               // f64[]
+  std::vector<std::unique_ptr<Tensor>> scales_;    // f64[] by group
+  std::vector<std::string> names_;
+  std::vector<std::vector<std::unique_ptr<Tensor>>> state_;  // by parameter, then slot
   std::vector<Group> groups_;
 };
 
@@ -119,12 +132,60 @@ class Lion : public Optimizer {
   LionOptions o_;
 };
 
+struct MuonOptions {
+  double lr = 1e-3, momentum = 0.95, weight_decay = 0.1, eps = 1e-7;
+  bool nesterov = true;
+  int64_t steps = 5;  // of the Newton-Schulz iteration
+  // How the rate follows from the shape [a, b] of a matrix. original: sqrt(max(1, a / b)); match_rms_adamw: 0.2 sqrt(max(a, b)).
+  enum Adjust { original, match_rms_adamw } adjust = original;
+  // Parameters that are no matrices, and those whose name begins with one of these, take AdamW's step with `adam`, whose lr
+  // counts relative to that of Muon's at the start.
+  std::vector<std::string> adam_prefixes = {};
+  AdamOptions adam = {.lr = 3e-4, .weight_decay = 0.01};
+  std::vector<Group> groups = {};
+};
+// Jordan et al. 2024: the momentum of a matrix, made orthogonal by a Newton-Schulz iteration. As torch.optim.Muon, but that the
+// iteration has the parameter's dtype where PyTorch takes bf16.
+class Muon : public Optimizer {
+ public:
+  Muon(nn::ModuleBase& model, MuonOptions options = {});
+
+ private:
+  Tensor update(const Tensor&, const Tensor&, const Scalars&, std::vector<Tensor*>&) override;
+  MuonOptions o_;
+};
+
+// Sums of gradients over several micro-batches. A module whose buffers are the sums.
+//
+//   optim::Accumulator sums(model);
+//   auto step = compile([](Model& m, Optimizer& o, optim::Accumulator& a, const Tensor& x, const Tensor& y, bool last) {
+//     Tensor loss = F::cross_entropy(m(x), y);
+//     a.add(grad(loss, m));
+//     if (last) o.step(m, a.take(4));  // `last` is guarded: two programs, whatever the number of micro-batches
+//     return loss;
+//   });
+class Accumulator : public nn::ModuleBase {
+ public:
+  explicit Accumulator(nn::ModuleBase& model);
+  void add(const std::vector<Tensor>& gradients);  // TSR-F051 where their number is not that of the parameters
+  std::vector<Tensor> take(int64_t batches);       // the sums divided by `batches`; the sums are zero afterwards
+
+ private:
+  std::vector<std::unique_ptr<Tensor>> sums_;
+};
+
 // Scales gradients so that the 2-norm of all of them together is at most `max_norm`. Returns the norm before (f32 or f64, 0-d);
 // torch.nn.utils.clip_grad_norm_.
 Tensor clip_grad_norm(std::vector<Tensor>& gradients, double max_norm);
+// Limits each element to [-limit, limit]; torch.nn.utils.clip_grad_value_.
+void clip_grad_value(std::vector<Tensor>& gradients, double limit);
 
-// Learning rates by step, counted from 0, as plain numbers for Optimizer::set_lr.
+// Learning rates by step, counted from 0, as plain numbers for Optimizer::set_lr. Those with a warmup rise linearly to `peak` in
+// the first `warmup` steps.
 double warmup_cosine(int64_t step, int64_t warmup, int64_t total, double peak, double floor = 0);
+double warmup_linear(int64_t step, int64_t warmup, int64_t total, double peak, double floor = 0);
+double inverse_sqrt(int64_t step, int64_t warmup, double peak);  // peak sqrt(warmup / step), Vaswani et al. 2017
 double step_decay(int64_t step, int64_t every, double base, double factor);
+double exponential_decay(int64_t step, double base, double factor);
 
 }  // namespace tessera::optim
