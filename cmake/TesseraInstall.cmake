@@ -29,8 +29,9 @@ function(tessera_install)
   install(DIRECTORY core/include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
           FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
   if(TARGET tessera_cpp)
-    list(APPEND exported tessera_cpp)
+    list(APPEND exported tessera_cpp tessera_npz)
     set_target_properties(tessera_cpp PROPERTIES EXPORT_NAME cpp)
+    set_target_properties(tessera_npz PROPERTIES EXPORT_NAME npz)
     install(DIRECTORY frontends/cpp/include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
             FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
   endif()
