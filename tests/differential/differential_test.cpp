@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every op of the standard set on the eager backend against the reference, over dtypes, shapes and memory layouts.
 //
-// One test per file of cases (cases/*.cases); TESSERA_CASE=conv runs the lines of one op only. TESSERA_REPORT=1 prints the
+// One test per file of cases (sdk/conformance/cases/*.cases); TESSERA_CASE=conv runs the lines of one op only. TESSERA_REPORT=1 prints the
 // largest error found per op and dtype, as a part of what the table allows.
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -11,16 +11,16 @@
 #include <set>
 #include <sstream>
 
-#include "cases.hpp"
+#include "conformance/cases.hpp"
+#include "conformance/tolerance.hpp"
 #include "runner.hpp"
 #include "tessera/dtypes.hpp"
-#include "tolerance.hpp"
 
 namespace tessera::differential {
 
 namespace {
 
-std::string directory() { return std::string(std::getenv("TESSERA_SOURCE_DIR")) + "/tests/differential/cases"; }
+std::string directory() { return std::string(std::getenv("TESSERA_SOURCE_DIR")) + "/sdk/conformance/cases"; }
 const std::vector<Case>& all_cases() {
   static const std::vector<Case> cases = read_cases(directory());
   return cases;
@@ -208,7 +208,7 @@ TEST_CASE("every op has cases") {
     ops.insert(name);
     bool elsewhere = false;  // regions are run by the host, whichever backend computes what is inside; gradients: grad_test.cpp
     for (const auto& trait : op["traits"]) elsewhere = elsewhere || trait == "control" || trait == "autograd";
-    INFO("op " << name << " has no line in tests/differential/cases/*.cases");
+    INFO("op " << name << " has no line in sdk/conformance/cases/*.cases");
     if (!elsewhere) CHECK(with_cases.count(name) == 1);
   }
   CHECK(ops.size() >= 90);

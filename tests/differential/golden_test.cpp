@@ -8,11 +8,11 @@
 #include <set>
 #include <sstream>
 
+#include "conformance/tolerance.hpp"
 #include "npz/elements.hpp"
 #include "npz/npz.hpp"
 #include "runner.hpp"
 #include "tessera/dtypes.hpp"
-#include "tolerance.hpp"
 
 namespace tessera::differential {
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cases.hpp"
+#include "conformance/cases.hpp"
 #include "runner.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -165,7 +165,7 @@ TEST_CASE("the null device's table: streams, events, and what it refuses") {
 TEST_CASE("every case of every op compiles and runs on null") {
   size_t ran = 0;
   std::string log;
-  for (const Case& c : read_cases(std::string(std::getenv("TESSERA_SOURCE_DIR")) + "/tests/differential/cases")) {
+  for (const Case& c : read_cases(std::string(std::getenv("TESSERA_SOURCE_DIR")) + "/sdk/conformance/cases")) {
     if (c.dtype != 0 && c.dtype != TSR_F32 && c.dtype != TSR_I4 && c.dtype != TSR_C64 && c.dtype != TSR_BOOL) continue;
     try {
       const e::Executable program = null_context().compile(null_context().parse(c.text(), "case"));

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// One op as a program: its text, the two backends that run it, and tensors in every memory layout.
+// One op as a program, and the two backends that run it.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "conformance/tensors.hpp"
 #include "tessera/embed.hpp"
 
 namespace tessera::differential {
 
 namespace e = tessera::embed;
+using namespace conformance;  // cases, tensors, tolerances
 
 // The context of all tests here: op set, eager, reference and null, no passes. Made on first use.
 const e::Context& context();
@@ -23,23 +24,5 @@ const e::Context& context();
 e::Executable compile(const std::string& text, const std::string& backend);
 // "cpu:baseline", "cpu:avx2", ...: every instruction set that this machine has; empty without the cpu backend.
 std::vector<std::string> cpu_backends();
-
-// How the elements of a tensor lie in memory.
-enum class Layout {
-  Dense,       // row-major
-  Transposed,  // column-major
-  Sliced,      // every second element along the last axis of a larger tensor, from its second row on
-  Repeated,    // stride 0 along the first axis of more than one element, whose slices are therefore equal
-  Reversed,    // negative stride along the last axis
-};
-inline constexpr Layout layouts[] = {Layout::Dense, Layout::Transposed, Layout::Sliced, Layout::Repeated, Layout::Reversed};
-const char* layout_name(Layout);
-
-// A tensor with the given elements (dense, in the dtype's memory form). Repeated takes the first slice for all.
-e::Tensor arrange(uint32_t dtype, const std::vector<int64_t>& sizes, const std::vector<char>& dense, Layout layout);
-
-// Shape and elements of a dense tensor, "[2, 3] {1, 2.5, ...}", for messages.
-std::string print(const tsr_tensor& t, int64_t limit = 16);
-std::string print_element(const tsr_tensor& t, int64_t index);
 
 }  // namespace tessera::differential

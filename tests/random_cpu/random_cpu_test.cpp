@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "conformance/tolerance.hpp"
 #include "ir/printer.hpp"
 #include "ir/records.hpp"
 #include "random_graph.hpp"
 #include "random_run.hpp"
 #include "support/error.hpp"
-#include "tolerance.hpp"
 
 using namespace tessera;
 using namespace tessera::core;
@@ -61,11 +61,11 @@ std::vector<uint8_t> exact_values(const Graph& g) {
     for (uint32_t i = 0; i < x.num_operands; ++i) all = all && (x.operands[i] == TSR_NONE || exact[x.operands[i]]);
     for (uint32_t i = 0; i < x.num_results; ++i) {
       const uint32_t dtype = g.value(x.results[i]).type->dtype;
-      bool rounds = differential::tolerance_of(x.op, dtype) != nullptr;
+      bool rounds = conformance::tolerance_of(x.op, dtype) != nullptr;
       // Casts and comparisons of what such an op has computed inside are its results too.
       for (uint32_t k = 0; k < x.num_operands && !rounds; ++k)
         rounds = x.operands[k] != TSR_NONE && dtype != g.value(x.operands[k]).type->dtype &&
-                 differential::tolerance_of(x.op, g.value(x.operands[k]).type->dtype);
+                 conformance::tolerance_of(x.op, g.value(x.operands[k]).type->dtype);
       exact[x.results[i]] = all && !rounds;
     }
   }

@@ -182,7 +182,7 @@ TEST_CASE("differentiable ops have gradients") {
 
 TEST_CASE("every composite decomposes, in every shape of the golden values") {
   std::set<std::string> seen;
-  // Products of integers have their values in tests/differential/cases/linalg.cases.
+  // Products of integers have their values in sdk/conformance/cases/linalg.cases.
   const std::string integers = R"(
     graph @matmul(%a: u8[2, 3], %b: i8[3, 4], %az: u8[], %bz: i8[4]) { %r = matmul_integer %a, %b, %az, %bz return %r }
     graph @conv(%x: u8[1, 2, 5], %w: i8[3, 2, 2], %xz: u8[], %wz: i8[]) { %r = conv_integer %x, %w, %xz, %wz {strides = [1], pad_low = [0], pad_high = [0], dilations = [1]} return %r })";

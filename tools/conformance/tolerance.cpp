@@ -6,10 +6,10 @@
 #include <cstring>
 #include <string>
 
-#include "runner.hpp"
+#include "tensors.hpp"
 #include "tessera/dtypes.hpp"
 
-namespace tessera::differential {
+namespace tessera::conformance {
 
 namespace {
 
@@ -234,4 +234,4 @@ std::string compare(const tsr_tensor& got, const tsr_tensor& want, const tsr_ten
          (allowed_of_first > 0 ? text : "; must be equal") + "\n  got      " + print(got) + "\n  expected " + print(want);
 }
 
-}  // namespace tessera::differential
+}  // namespace tessera::conformance

@@ -12,7 +12,7 @@
 
 #include "tessera/dtypes.hpp"
 
-namespace tessera::differential {
+namespace tessera::conformance {
 
 namespace {
 
@@ -244,6 +244,7 @@ size_t result_count(const Case& c) {
     return 1 + static_cast<size_t>(std::count(c.attributes.begin() + static_cast<int64_t>(open),
                                               c.attributes.begin() + static_cast<int64_t>(c.attributes.find(']', open)), ','));
   }
+  if (c.results) return c.results;
   const auto it = several.find(c.op);
   return it == several.end() ? 1 : it->second;
 }
@@ -341,4 +342,4 @@ std::vector<char> absolute_values(const Operand& o, const std::vector<char>& den
   return out;
 }
 
-}  // namespace tessera::differential
+}  // namespace tessera::conformance

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace tessera::differential {
+namespace tessera::conformance {
 
 struct Operand {
   bool omitted = false;
@@ -32,6 +32,7 @@ struct Case {
   std::vector<Operand> operands;
   uint32_t dtype = 0;        // of T; 0 when the line has none
   std::string where;         // "reduce.cases:12"
+  size_t results = 0;        // of the op; 0: as cases.cpp knows
   std::string text() const;  // the graph
 };
 
@@ -43,4 +44,4 @@ std::vector<char> make_values(const Case&, size_t index);
 // The same with every float or complex number replaced by its absolute value; integers stay.
 std::vector<char> absolute_values(const Operand&, const std::vector<char>&);
 
-}  // namespace tessera::differential
+}  // namespace tessera::conformance

@@ -7,7 +7,7 @@
 
 #include "tessera/abi.h"
 
-namespace tessera::differential {
+namespace tessera::conformance {
 
 // What an error is measured against.
 enum class Scale {
@@ -48,4 +48,4 @@ double items_of(std::string_view op, int64_t operand_elements, int64_t result_el
 std::string compare(const tsr_tensor& got, const tsr_tensor& want, const tsr_tensor* magnitude, const Tolerance* row,
                     double items, double factor = 1, double* worst = nullptr);
 
-}  // namespace tessera::differential
+}  // namespace tessera::conformance
