@@ -9,6 +9,7 @@ function(tessera_link_runtime_data)
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/share/tessera ${PROJECT_BINARY_DIR}/bin ${TESSERA_PLUGIN_OUTPUT_DIRECTORY})
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/configs ${PROJECT_BINARY_DIR}/share/tessera/configs SYMBOLIC)
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/sdk/templates ${PROJECT_BINARY_DIR}/share/tessera/templates SYMBOLIC)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/sdk/conformance ${PROJECT_BINARY_DIR}/share/tessera/conformance SYMBOLIC)
 endfunction()
 
 function(tessera_install)

@@ -14,6 +14,8 @@ abi-versions|fast|older descriptor loads, newer major is refused, broken plugins
 round-trip|fast|parse(print(g)) == g over 10,000 random graphs
 verifier|fast|each invariant of the verifier has an example that fails it
 ops|fast|every standard op: eager against reference, both against golden values
+conformance|fast|the conformance kit finds thirty deliberate faults, and the backends of the tree conform on a sample of the cases
+conformance-whole|slow|every backend of the tree conforms, all levels and cases
 scaffolds|fast|tessera new op, pass, backend: builds, passes its tests, touches at most 3, 3, 5 files
 out-of-tree|fast|packages install; foreign projects build plugins against them, load and run them
 bad-input|fast|malformed files and wrong arguments: coded message, exit status 2
@@ -56,6 +58,8 @@ check_abi_versions() { tests_named '^unit\.(plugin_host|manifest)_test$'; }
 check_round_trip() { tests_named '^unit\.random_graph_test$'; }
 check_verifier() { tests_named '^unit\.verifier_test$'; }
 check_ops() { tests_named '^(differential|opset)\.'; }
+check_conformance() { tests_labelled '^conformance$'; }
+check_conformance_whole() { scripts/conformance.sh; }
 check_scaffolds() { tests_named '^scaffold\.'; }
 check_out_of_tree() { tests_named '^e2e\.(install|consumer)$|^out_of_tree\.'; }
 check_bad_input() { tests_named '^cli\.|^unit\.(config|manifest|npz|text|records|buffer|dlpack)_test$'; }

@@ -34,6 +34,7 @@ const char* family_name(tsr_family family);  // "user", "environment", "bug"
 //   TSR-U004  malformed value of an option        TSR-U009  a name or directory that `new` cannot use
 //   TSR-U005  a value out of range                TSR-U010  a check that did not hold
 //                                                 TSR-U011  a folder without a trace
+//                                                 TSR-U012  a plugin whose checks cannot be listed
 inline Error usage_error(const char* code, const std::string& message, const std::string& hint = {}) {
   return {TSR_USER, code, message, hint};
 }

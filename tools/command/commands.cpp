@@ -29,8 +29,10 @@ std::span<const Command> commands() {
       {"compare", "A.toml B.toml MODEL [options]",
        "Compares two configs on one model: numerics against a reference, speed, memory, compile time.",
        "tessera compare configs/eager.toml configs/default.toml model.tsr --seconds 5", compare},
-      {"plugin", "list [--all] | check PATH", "Lists the plugins of a config, or checks one library or manifest.",
+      {"plugin", "list [--all] | check PATH | test PATH [--level L0..L4]",
+       "Lists the plugins of a config, checks that one loads, or tests its conformance.",
        "tessera plugin list --all\n"
+       "tessera plugin test build/plugins/acme.backend.npu.so --level L3 --junit results.xml\n"
        "tessera plugin check build/plugins/acme.backend.npu.so",
        plugin},
       {"compile", "MODEL --cache-dir DIR [--shapes s0=8,s1=128]...",

@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "json.hpp"
+#include "plugin_test.hpp"
 #include "session.hpp"
 #include "text.hpp"
 
@@ -93,9 +94,11 @@ int plugin(const Command& command, const std::vector<std::string>& args) {
   ContextArguments context;
   std::string verb, path;
   bool all = false;
-  options.positional("list or check", &verb);
+  PluginTest test;
+  options.positional("list, check or test", &verb);
   options.positional("PATH", &path, false);
   context.add_to(options, true, false);
+  test.add_to(options);
   options.flag("all", &all, "list: every plugin found, not only those that the config names.");
   if (!options.parse(args)) return kOk;
   if (verb == "list") {
@@ -108,8 +111,14 @@ int plugin(const Command& command, const std::vector<std::string>& args) {
       throw usage_error("TSR-U003", "tessera plugin check: PATH is missing", "name a plugin's library or its manifest");
     return check(options, path);
   }
-  throw usage_error("TSR-U001", "tessera plugin: unknown subcommand " + quote(verb) + did_you_mean(verb, {"list", "check"}),
-                    "expected list or check");
+  if (verb == "test") {
+    if (path.empty())
+      throw usage_error("TSR-U003", "tessera plugin test: PATH is missing", "name a plugin's library or its manifest");
+    return test.run(options, context, path, args);
+  }
+  throw usage_error("TSR-U001",
+                    "tessera plugin: unknown subcommand " + quote(verb) + did_you_mean(verb, {"list", "check", "test"}),
+                    "expected list, check or test");
 }
 
 }  // namespace tessera::command
