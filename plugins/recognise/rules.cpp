@@ -82,7 +82,7 @@ bool attends(C c) {
   if (c.found.has("mask")) {
     const sdk::Type m = c.found["mask"].type();
     const bool picks = c.found.numbers.contains("hidden");
-    if (m.dtype() != (picks ? uint32_t{TSR_BOOL} : q.dtype()) || m.rank() > rank) return false;
+    if (m.dtype() != (picks ? TSR_BOOL : q.dtype()) || m.rank() > rank) return false;
     if (picks && c.found.number("hidden", 0) != -HUGE_VAL) return false;
     for (uint32_t i = 0; i < m.rank(); ++i) {  // it broadcasts to the scores and does not widen them
       const uint32_t at = rank - m.rank() + i;

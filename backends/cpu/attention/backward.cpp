@@ -28,10 +28,10 @@ struct BackwardSizes {
 
 // What one thread works in, floats behind each other. "panel": of the right side, for one panel of queries.
 struct BackwardSpace {
-  int64_t keys, values, turned_keys;        // left sides, by blocks of keys: [key][depth], [key][value], [depth][key]
-  int64_t dk, dv, dk_row, dv_row;           // sums [key][depth] and [key][value], rows *_row floats apart
-  int64_t queries_panel, dy_panel;          // [depth][query], [value][query]
-  int64_t queries_panels, dy_panels;        // the same turned: [query][depth], [query][value], in panels of columns
+  int64_t keys, values, turned_keys;  // left sides, by blocks of keys: [key][depth], [key][value], [depth][key]
+  int64_t dk, dv, dk_row, dv_row;     // sums [key][depth] and [key][value], rows *_row floats apart
+  int64_t queries_panel, dy_panel;    // [depth][query], [value][query]
+  int64_t queries_panels, dy_panels;  // the same turned: [query][depth], [query][value], in panels of columns
   int64_t weights, gradients, left, dq, mask;
   int64_t rows;  // [3][width]: lse, delta, ones
   int64_t total;
@@ -64,8 +64,7 @@ class AttentionBackwardKernel final : public StridedKernel {
     const sdk::Node n = c.node();
     scale_ = n.attr("scale").as_float();
     causal_ = n.attr("causal").as_bool();
-    if (n.has_operand(kMask))
-      mask_ = n.operand(kMask).type().dtype() == TSR_BOOL ? MaskKind::kBool : MaskKind::kAdded;
+    if (n.has_operand(kMask)) mask_ = n.operand(kMask).type().dtype() == TSR_BOOL ? MaskKind::kBool : MaskKind::kAdded;
     q_ = LaunchSizes(c, n.operand(kQ).type());
     k_ = LaunchSizes(c, n.operand(kK).type());
     v_ = LaunchSizes(c, n.operand(kV).type());
@@ -156,8 +155,8 @@ class AttentionBackwardKernel final : public StridedKernel {
     // The turned panel: rows [first, first + rows) as the depth of a product, its columns in panels.
     void pack_turned(const HeadMatrix& m, int64_t first, int rows, int64_t columns, float* to) const {
       for (int64_t c = 0; c < columns; c += width())
-        pack_head_panel(gemm(), {m.at(first), m.dtype, m.col, m.row}, c, static_cast<int>(std::min<int64_t>(width(), columns - c)),
-                        rows, to + c * rows);
+        pack_head_panel(gemm(), {m.at(first), m.dtype, m.col, m.row}, c,
+                        static_cast<int>(std::min<int64_t>(width(), columns - c)), rows, to + c * rows);
     }
 
     // sums[key][column] += left[query][key] * right[query][column].
@@ -178,8 +177,8 @@ class AttentionBackwardKernel final : public StridedKernel {
       const tsr_tensor& q = l.inputs[kQ];
       const HeadMatrix oq = matrix_of_head(q, q, head), ody = matrix_of_head(l.inputs[kDy], q, head);
       const int queries = static_cast<int>(std::min<int64_t>(width(), s.queries - query));
-      float *const q_panel = at + space.queries_panel, *const dy_panel = at + space.dy_panel, *const weights = at + space.weights,
-                   *const gradients = at + space.gradients, *const dq = at + space.dq;
+      float *const q_panel = at + space.queries_panel, *const dy_panel = at + space.dy_panel,
+                   *const weights = at + space.weights, *const gradients = at + space.gradients, *const dq = at + space.dq;
       pack_head_panel(gemm(), oq, query, queries, s.depth, q_panel);
       pack_head_panel(gemm(), ody, query, queries, s.values, dy_panel);
       pack_turned(oq, query, queries, s.depth, at + space.queries_panels);
@@ -208,7 +207,8 @@ class AttentionBackwardKernel final : public StridedKernel {
         for (int64_t t = 0; t < tiles.count && tiles.first(t) < n; ++t) {
           const auto micro = gemm().micro[tiles.height(t)].part(queries, width());
           float *const w = weights + tiles.first(t) * width(), *const g = gradients + tiles.first(t) * width();
-          micro(s.depth, at + space.keys + (j + tiles.first(t)) * s.depth, q_panel, w, width(), false, Prefetch::only(q_panel, 0, w));
+          micro(s.depth, at + space.keys + (j + tiles.first(t)) * s.depth, q_panel, w, width(), false,
+                Prefetch::only(q_panel, 0, w));
           micro(s.values, at + space.values + (j + tiles.first(t)) * s.values, dy_panel, g, width(), false,
                 Prefetch::only(dy_panel, 0, g));
         }
@@ -227,15 +227,10 @@ class AttentionBackwardKernel final : public StridedKernel {
         add_products(weights, n, queries, at + space.dy_panels, s.values, at + space.dv + j * space.dv_row, space.dv_row);
       }
       const tsr_tensor& out = l.outputs[0];
-      const AttendedArgs stored{dq,
-                                s.depth,
-                                width(),
-                                queries,
-                                ones,
-                                static_cast<char*>(out.data) + (head * s.queries + query) * s.depth * bytes_of_dtype(out.dtype),
-                                out.dtype,
-                                s.depth,
-                                Blind::kNaN};
+      const AttendedArgs stored{
+          dq,        s.depth, width(),
+          queries,   ones,    static_cast<char*>(out.data) + (head * s.queries + query) * s.depth * bytes_of_dtype(out.dtype),
+          out.dtype, s.depth, Blind::kNaN};
       by_isa(kernel.isa_, store_attended_baseline, store_attended_avx2, store_attended_avx512)(stored);
     }
   };

@@ -23,7 +23,8 @@ inline constexpr int kMostQueriesOfPanel = 64;
 // n rows in tiles of nearly equal height, the higher ones first.
 struct HeadTiles {
   int64_t count, base, extra;
-  HeadTiles(int64_t n, int64_t most) : count((n + most - 1) / most), base(count ? n / count : 0), extra(count ? n % count : 0) {}
+  HeadTiles(int64_t n, int64_t most)
+      : count((n + most - 1) / most), base(count ? n / count : 0), extra(count ? n % count : 0) {}
   int64_t first(int64_t t) const { return t * base + std::min(t, extra); }
   int height(int64_t t) const { return static_cast<int>(base + (t < extra ? 1 : 0)); }
 };
@@ -86,7 +87,7 @@ inline void set_mask(const GemmIsa& gemm, MaskKind kind, const HeadMatrix& m, in
 
 // Rows of the left side [rows][depth] in tiles, each with all of its depth.
 inline void pack_head_rows(const GemmIsa& gemm, const char* from, uint32_t dtype, int64_t rows, int64_t row, int64_t col,
-                      int64_t depth, float* to) {
+                           int64_t depth, float* to) {
   const HeadTiles tiles(rows, gemm.mr);
   for (int64_t t = 0; t < tiles.count; ++t) {
     int64_t at[kMostQueriesOfPanel];
