@@ -32,6 +32,8 @@ tsan|slow|the suite under the thread sanitizer
 coverage|slow|line coverage of core/
 clean-demo|root|clean Debian 12: git clone, ./dev demo
 clean-test|root|clean Debian 12: git clone, ./dev test
+simt-random|slow|5,000 random graphs as programs of the SIMT family by the interpreter, 300 as text on sim: the same bits every way
+cuda-text|peers|the text for CUDA of every kernel of the op and model suites compiles with NVRTC to four architectures, without spills
 onnx-suite|peers|the ONNX backend test suite on eager and reference, and on ONNX Runtime by the same reasons
 onnx-command|peers|the ONNX backend test suite through the command, outputs by name, no input fixed, on eager, cpu and reference
 onnx-microsoft|peers|com.microsoft against ONNX Runtime: 40 random cases per family of operators on eager, cpu and reference
@@ -114,6 +116,27 @@ check_coverage() {
 
 check_cache_kills() {
   TESSERA_BUILD_DIR=$PWD/build/release tests/cache/killed.sh "$PWD/build/release/tests/cache_stress" "$PWD/build/checks/cache" 1000
+}
+
+check_simt_random() {
+  local log=build/checks/simt_random.txt
+  {
+    TESSERA_SEEDS=0..5000 build/release/tests/random_simt_test 'random graphs as programs*'
+    TESSERA_SEEDS=0..300 build/release/tests/random_simt_test 'random graphs as text*'
+  } | tee "$log"
+  figure=$(grep '^seeds' "$log")
+}
+
+check_cuda_text() {
+  local folder=build/checks/cuda_text python log=build/checks/cuda_text.txt
+  rm -rf "$folder"
+  python=$(TESSERA_PEERS=${TESSERA_NVRTC_ENV:-${XDG_CACHE_HOME:-$HOME/.cache}/tessera/nvrtc} scripts/peers.sh)
+  "$python" -m pip install --quiet --disable-pip-version-check nvidia-cuda-nvrtc
+  export TESSERA_BUILD_DIR=$PWD/build/release TESSERA_SOURCE_DIR=$PWD PROGRAMS_TEXT=$PWD/$folder
+  build/release/tests/differential_tests 'programs of every case agree with the reference,models run as programs for GPUs'
+  build/release/tests/random_simt_test 'random graphs as programs*,what training is made of*'
+  "$python" tests/random_simt/nvrtc.py "$folder" | tee "$log"
+  figure=$(grep compile "$log")
 }
 
 check_clean_demo() { scripts/clean_debian.sh demo; }

@@ -184,6 +184,19 @@ TEST_CASE("text for GPUs agrees with the reference at both sizes of a wave") {
 }
 #endif
 
+#ifdef TESSERA_TEST_PROGRAMS
+TEST_CASE("programs for GPUs agree with the reference at both sizes of a wave") {
+  for (const char* file : {"shape", "index", "reduce", "linalg", "nn", "elementwise", "random"}) {
+    run_file(file, "programs:32", 23);
+    run_file(file, "programs:64", 29);
+  }
+}
+// PROGRAMS_TEXT=FOLDER writes the text for CUDA of each of them (tests/random_simt/program_backend.cpp).
+TEST_CASE("programs of every case agree with the reference", "[.]") {
+  for (const char* file : {"shape", "index", "reduce", "linalg", "nn", "elementwise", "random"}) run_file(file, "programs:32");
+}
+#endif
+
 // On a machine with a GPU: TESSERA_TEST_CUDA says every how many-th case runs.
 TEST_CASE("cuda agrees with the reference", "[.cuda]") {
   const char* part = std::getenv("TESSERA_TEST_CUDA");

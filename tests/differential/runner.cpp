@@ -19,7 +19,10 @@ e::Context make_context(const std::string& more_plugins, const std::string& orde
                   "[backends]\n"
                   "order = [" +
                   order + "]\n" + sections;
-  if (const char* build = std::getenv("TESSERA_BUILD_DIR")) o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
+  if (const char* build = std::getenv("TESSERA_BUILD_DIR")) {
+    o.plugin_dirs = {std::string(build) + "/lib/tessera/plugins"};
+    if (more_plugins.find("acme.") != more_plugins.npos) o.plugin_dirs.push_back(std::string(build) + "/tests/simt_plugins");
+  }
   return e::Context(o);
 }
 
@@ -62,6 +65,18 @@ const e::Context& sim_context(const std::string& wave, bool fused) {
       .first->second;
 }
 
+// Every kernel as a program that the interpreter runs: tests/random_simt/program_backend.cpp.
+const e::Context& programs_context(const std::string& wave, bool fused) {
+  static std::map<std::string, e::Context> contexts;
+  const std::string key = wave + (fused ? " fused" : "");
+  if (const auto it = contexts.find(key); it != contexts.end()) return it->second;
+  return contexts
+      .emplace(key, make_context(std::string(", \"tessera.backend.reference\", \"acme.backend.programs\"") +
+                                     (fused ? ", \"tessera.pass.fuse\"" : ""),
+                                 "\"programs" + wave + "\", \"reference\"", fused ? "[pipeline]\npasses = [\"fuse\"]\n" : ""))
+      .first->second;
+}
+
 // On a GPU, or on the driver and compiler that TESSERA_CUDA_LIBRARY names.
 const e::Context& cuda_context() {
   static const e::Context c = [] {
@@ -85,6 +100,11 @@ const e::Context& context() {
 e::Executable compile(const std::string& text, const std::string& backend) {
   if (const size_t colon = backend.find(':'); colon != backend.npos) {
     const bool sim = backend.starts_with("sim");
+    if (backend.starts_with("programs")) {
+      const std::string wave = backend.substr(colon + 1);
+      const e::Context& c = programs_context(wave, backend.starts_with("programs+fuse:"));
+      return c.compile(c.parse(text, "case"), "programs" + wave + ",reference");
+    }
     const e::Context& c = sim ? sim_context(backend.substr(colon + 1), backend.starts_with("sim+fuse:"))
                               : cpu_context(backend.substr(colon + 1), backend.substr(0, colon));
     e::Graph g = c.parse(text, "case");

@@ -168,6 +168,23 @@ double farthest(const e::Tensor& a, const e::Tensor& b) {
 
 }  // namespace
 
+#ifdef TESSERA_TEST_PROGRAMS
+// PROGRAMS_TEXT=FOLDER writes the text for CUDA of every kernel (tests/random_simt/program_backend.cpp).
+TEST_CASE("models run as programs for GPUs") {
+  for (const SimModel& m : sim_models()) {
+    INFO(m.name << "\n" << m.text);
+    const e::Executable reference = compile(m.text, "reference"), plain = compile(m.text, "programs:32");
+    for (const char* backend : {"programs+fuse:32", "programs+fuse:64"}) {
+      INFO(backend);
+      const std::vector<e::Tensor> in = sim_arguments(m, 2, 5);
+      const e::Tensor got = compile(m.text, backend).run(in)[0], want = reference.run(in)[0], same = plain.run(in)[0];
+      CHECK(farthest(got, want) < 1e-5);
+      CHECK(std::memcmp(got.data(), same.data(), static_cast<size_t>(same.elements()) * sizeof(float)) == 0);
+    }
+  }
+}
+#endif
+
 TEST_CASE("models run on the simulated GPU as text") {
   for (const SimModel& m : sim_models()) {
     INFO(m.name << "\n" << m.text);

@@ -7,6 +7,7 @@
 
 #include "api/api.hpp"
 #include "compile/driver.hpp"
+#include "memory/device.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 
@@ -23,7 +24,10 @@ std::shared_ptr<const Context> random_context(const std::string& plugins, const 
   options.config_text = config.c_str();
   options.plugin_dirs = plugin_dirs.data();
   options.num_plugin_dirs = plugin_dirs.size();
-  return Context::create(&options, api::host());
+  const std::shared_ptr<const Context> context = Context::create(&options, api::host());
+  for (const Factory* f : context->plugins().all(TSR_DEVICE))
+    register_devices(f->as<tsr_device_table>(), f->self, f->plugin->id, f->plugin->vendor, context);
+  return context;
 }
 
 bool may_not_end(const Graph& g) {
