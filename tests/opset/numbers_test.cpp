@@ -307,7 +307,8 @@ TEST_CASE("gradients are the slopes of their ops") {
        {}},
       {"(%x: f64[3, 4], %s: i64[3]) { %y = dynamic_reshape %x, %s {rank = 3} return %y }", {{1, {2, -1, 3}}}},
       {"(%x: f64[s0, 3], %w: f64[2, 3]) { %y = linear %x, %w, _ return %y }", {}},
-      {"(%q: f64[2, 3, 4], %k: f64[2, 5, 4], %v: f64[2, 5, 3]) { %y, %l = attention_lse %q, %k, %v, _ {causal = true} return %y }",
+      {"(%q: f64[2, 3, 4], %k: f64[2, 5, 4], %v: f64[2, 5, 3]) { %y, %l = attention_lse %q, %k, %v, _ {causal = true} return "
+       "%y }",
        {}},
       {"(%x: f64[s0, 3, s1]) { %y = softmax %x {axis = 1} return %y }", {}},
       {"(%x: f64[s0, 2, s1], %w: f64[2, 2, 3]) { %y = conv %x, %w, _ {strides = [2], pad_low = [1], pad_high = [1], "

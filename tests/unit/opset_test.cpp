@@ -161,11 +161,11 @@ TEST_CASE("differentiable ops have gradients") {
   // Ops whose gradient is that of their decomposition, or that have none: integers, comparisons, positions, randomness.
   const std::set<std::string> without = {
       // no gradient exists or is defined
-      "argmax", "argmin", "attention_backward", "bitcast", "conv_integer", "matmul_integer", "bitwise_and", "bitwise_not", "bitwise_or",
-      "bitwise_xor", "constant", "digamma", "dim_value", "eq", "ge", "gt", "iota", "is_finite", "is_inf", "is_nan", "le",
-      "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount", "random_bits",
-      "random_int", "random_normal", "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left", "shift_right",
-      "stop_gradient", "tangent", "unique",
+      "argmax", "argmin", "attention_backward", "bitcast", "conv_integer", "matmul_integer", "bitwise_and", "bitwise_not",
+      "bitwise_or", "bitwise_xor", "constant", "digamma", "dim_value", "eq", "ge", "gt", "iota", "is_finite", "is_inf",
+      "is_nan", "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount",
+      "random_bits", "random_int", "random_normal", "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left",
+      "shift_right", "stop_gradient", "tangent", "unique",
       // through their regions, or beyond this library
       "client_effect", "client_step", "cond", "fused", "grad", "scan", "while_loop",
       // through their decomposition
