@@ -44,7 +44,7 @@ onnx-packages|peers|the ONNX files inside five Python packages through the comma
 onnx-models|peers|real models exported by PyTorch, against its own outputs: max|a-b| <= 1e-4 max|b|, static and dynamic
 onnx-to-jax|peers|the translation by which XLA takes part in bench cpu-models, op by op on the ONNX backend test suite
 torch|peers|torch.compile(backend="tessera"): its own tests and a tenth of the operator tests of PyTorch
-torch-models|peers|inference models of Transformers and torchvision through torch.compile, four sizes each, within torch._dynamo.utils.same of f64
+torch-models|peers|models of Transformers, torchvision and timm through torch.compile, four sizes each, within torch._dynamo.utils.same of f64
 torch-opinfo|hours|all operator tests of PyTorch on the CPU, static, dynamic and with gradients: no wrong result
 wheel|peers|the wheel of the Python package, at most 60 MB, passes its tests in fresh environments
 fuzz|hours|every parser fuzzed for at least ten minutes, an hour in total, nothing found
@@ -217,7 +217,7 @@ check_torch() {
 }
 check_torch_models() {
   local python
-  python=$(torch_python transformers torchvision)
+  python=$(torch_python transformers torchvision timm)
   PYTHONPATH=build/release/python "$python" tests/python/torch/models.py | tee build/checks/torch_models.txt
   figure=$(tail -n 1 build/checks/torch_models.txt)
 }

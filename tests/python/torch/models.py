@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Inference models of Transformers and torchvision with seeded weights, small in width, through
-torch.compile(backend="tessera").
+"""Models of Transformers, torchvision and timm with seeded weights, small in width, through torch.compile(backend="tessera").
 
-    models.py [NAME...]
+    models.py [--training] [NAME...]
 
-Every model runs on four sizes; what compiled code gives is compared with eager by the distance of both to the model in f64
-(torch._dynamo.utils.same). One line per model, a summary last.
+Every model runs on four sizes, one graph serving all from the second size on; what compiled code gives is compared with eager by
+the distance of both to the model in f64 (torch._dynamo.utils.same). With --training the gradients of all parameters are compared
+too; dropout is off, so that all three compute the same. One line per model, a summary last.
 """
 
+import argparse
 import copy
 import sys
 import time
@@ -32,6 +33,12 @@ def vision(name, **options):
     import torchvision
 
     return getattr(torchvision.models, name)(weights=None, **options)
+
+
+def timm_model(name, **options):
+    import timm
+
+    return timm.create_model(name, pretrained=False, **options)
 
 
 def tokens(batch, length):
@@ -104,6 +111,12 @@ MODELS = {
     "googlenet": (lambda: vision("googlenet", init_weights=False, aux_logits=False), images(64)),
     "convnext_tiny": (lambda: vision("convnext_tiny"), images(64)),
     "swin_t": (lambda: vision("swin_t"), images(64)),
+    "timm_deit": (lambda: timm_model("deit_tiny_patch16_224", img_size=64, depth=2), images(64)),
+    "timm_mixer": (lambda: timm_model("mixer_s32_224", img_size=64, num_blocks=2), images(64)),
+    "timm_ghostnet": (lambda: timm_model("ghostnet_050"), images(64)),
+    "timm_mobilevit": (lambda: timm_model("mobilevitv2_050"), images(64)),
+    "timm_nfnet": (lambda: timm_model("nf_regnet_b0"), images(64)),
+    "timm_poolformer": (lambda: timm_model("poolformer_s12"), images(64)),
 }
 
 
@@ -115,23 +128,54 @@ def tensors(result):
     ]
 
 
-def check(make, arguments):
+def without_dropout(model):
+    for m in model.modules():
+        for name in ("p", "dropout", "attention_dropout", "drop_prob", "resid_dropout", "activation_dropout", "dropout_prob"):
+            if isinstance(getattr(m, name, None), float):
+                setattr(m, name, 0.0)
+    return model
+
+
+def differs(expected, found, exact, what):
+    if len(expected) != len(found):
+        return f"{len(found)} {what}, expected {len(expected)}"
+    for k, (x, y, z) in enumerate(zip(expected, found, exact)):
+        if not torch._dynamo.utils.same(x, y, z, tol=1e-4):
+            return f"{what} {k} is off by {(x - y).abs().max()}"
+    return ""
+
+
+def outputs_and_gradients(model, call, args, training):
+    outputs = tensors(call(*args))
+    if not training:
+        return outputs, []
+    loss = sum(y.square().mean() for y in outputs if y.requires_grad)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    return [y.detach() for y in outputs], [g for g in torch.autograd.grad(loss, parameters, allow_unused=True) if g is not None]
+
+
+def check(make, arguments, training=False):
     """(why it failed or "", a line about it)"""
     torch.manual_seed(0)
-    model = make().eval()
-    exact = copy.deepcopy(model).double()
+    eager = make()
+    eager = without_dropout(eager).train() if training else eager.eval()
+    ours, wide = copy.deepcopy(eager), copy.deepcopy(eager).double()
     torch._dynamo.reset()
     pytorch.reset()
-    compiled = torch.compile(model, backend=backend)
-    started = time.perf_counter()
+    compiled = torch.compile(ours, backend=backend)
+    started, graphs = time.perf_counter(), []
     for batch, length in SIZES:
         torch.manual_seed(batch)
         args = arguments(batch, length)
-        expected, found = tensors(model(*args)), tensors(compiled(*args))
-        reference = tensors(exact(*[a.double() if a.is_floating_point() else a for a in args]))
-        for k, (x, y, z) in enumerate(zip(expected, found, reference)):
-            if not torch._dynamo.utils.same(x, y, z, tol=1e-4):
-                return f"result {k} at {batch} x {length} is off by {(x - y).abs().max()}", ""
+        with torch.set_grad_enabled(training):
+            x, y = outputs_and_gradients(eager, eager, args, training), outputs_and_gradients(ours, compiled, args, training)
+            z = outputs_and_gradients(wide, wide, [a.double() if a.is_floating_point() else a for a in args], training)
+        for k, what in enumerate(("result", "gradient")):
+            if why := differs(x[k], y[k], z[k], what):
+                return f"at {batch} x {length} {why}", ""
+        graphs.append(len(pytorch.REPORT.graphs))
+    if graphs[-1] != graphs[1]:
+        return f"after sizes one by one there were {graphs} graphs", ""
     graphs = pytorch.REPORT.graphs
     return "", (
         f"{len(graphs)} graphs, {sum(g.nodes for g in graphs)} operators, {sum(len(g.refusals) for g in graphs)} through ATen, "
@@ -140,13 +184,16 @@ def check(make, arguments):
 
 
 def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--training", action="store_true")
+    p.add_argument("names", nargs="*")
+    a = p.parse_args()
     warnings.simplefilter("ignore")
-    torch.set_grad_enabled(False)
-    names = sys.argv[1:] or list(MODELS)
+    names = a.names or list(MODELS)
     failed = 0
     for name in names:
         try:
-            why, text = check(*MODELS[name])
+            why, text = check(*MODELS[name], a.training)
         except Exception as e:
             why, text = f"{type(e).__name__}: {e}", ""
         failed += bool(why)

@@ -151,6 +151,18 @@ class Training(unittest.TestCase):
             torch._dynamo.reset()
             self.compare(Masked, draw)
 
+    def test_attention_of_shared_heads(self):
+        class Grouped(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.q, self.k, self.v = nn.Linear(8, 16), nn.Linear(8, 8), nn.Linear(8, 8)
+
+            def forward(self, x):
+                q, k, v = (f(x).unflatten(-1, (-1, 4)).transpose(1, 2) for f in (self.q, self.k, self.v))
+                return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+        self.compare(Grouped, lambda step: (torch.randn(2, 5 + step, 8),))
+
     def test_halves_under_autocast(self):
         x = torch.randn(6, 8)
         eager = mlp()

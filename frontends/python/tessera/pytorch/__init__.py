@@ -54,6 +54,7 @@ def _context(config, texts):
 # Operators that PyTorch's core set leaves whole, and whose decompositions lead to operators that have lowerings.
 BEYOND_CORE = {
     "aten._batch_norm_with_update_functional.default",
+    "aten.batch_norm_backward.default",
     "aten.dist.default",
     "aten.grid_sampler_2d.default",
     "aten.narrow_copy.default",

@@ -5,10 +5,12 @@ Where a gradient is that of an op of ours, the graph says so, and the autograd s
 with indices and attention have formulas of their own here, for ATen hands over what its forward operators have saved.
 """
 
+import math
+
 import torch
 
-from ..emit import HALVES, Unsupported
-from .networks import attention_scores, exp_of_scores, pooled
+from ..emit import HALVES, Unsupported, is_symbolic
+from .networks import attention_scores, exp_of_scores, for_heads, pooled
 from .table import TABLE, lowers, number, product
 
 
@@ -154,7 +156,38 @@ def _group_norm(e, out, seed, x, mean, scale, weight, n, c, hw, groups, mask):
     return [None if r is None else e.cast(r, o.dtype) for r, o in zip(results, out)]
 
 
-# ---- tables and attention
+# ---- resampling
+
+_MODES = {
+    "nearest1d": "nearest",
+    "nearest2d": "nearest",
+    "nearest3d": "nearest",
+    "linear1d": "linear",
+    "bilinear2d": "linear",
+    "trilinear3d": "linear",
+    "bicubic2d": "cubic",
+}
+
+
+def _lower_resampling(mode):
+    def lower(e, out, seed, output, shape, *arguments):
+        arguments = list(arguments)
+        corners = bool(arguments.pop(0)) if mode != "nearest" else False
+        shape, output = e.sizes(shape), e.sizes(output)
+        for scale, a, b in zip(arguments, shape[2:], output):
+            if scale is not None and (is_symbolic(a) or is_symbolic(b) or a * scale != b):
+                raise Unsupported("resampling by a scale that is not the ratio of the sizes")
+        like = e("full", e.scalar(0, seed.dtype), shape=shape)  # the operation is linear: its input is not read
+        return gradients(e, lambda x: e("interpolate", x, output=output, mode=mode, align_corners=corners), [like], seed)[0]
+
+    return lower
+
+
+for _name, _mode in _MODES.items():
+    TABLE[f"aten.upsample_{_name}_backward.default"] = _lower_resampling(_mode)
+
+
+# ---- tables, distances and attention
 
 
 @lowers("aten.embedding_dense_backward.default")
@@ -187,8 +220,53 @@ def _attention(e, out, seed, q, k, v, y, lse, dropout, causal, *, attn_mask=None
     def turned(t):
         return e("transpose", t, perm=[*range(t.rank - 2), t.rank - 1, t.rank - 2])
 
-    dp = e("matmul", seed, turned(v))
+    def of_shared(t, like):
+        """The sum over the query heads that share one head of keys or values."""
+        if t.sizes == like.sizes:
+            return t
+        have, heads = like.sizes[-3], t.sizes[-3]
+        apart = [*t.sizes[:-3], have, e.floor_div(heads, have), *t.sizes[-2:]]
+        return e("reduce_sum", e.reshape(t, apart), axes=[t.rank - 2])
+
+    heads = q.sizes[-3]
+    dp = e("matmul", seed, turned(for_heads(e, v, heads)))
     along = e("reduce_sum", e("mul", seed, y), axes=[y.rank - 1], keepdims=True)
-    ds = e("mul", e("mul", p, e("sub", dp, along)), e.scalar(scale, dtype))
-    found = [e("matmul", ds, k), e("matmul", turned(ds), q), e("matmul", turned(p), seed)]
+    ds = e("mul", e("mul", p, e("sub", dp, along)), scale)
+    dk, dv = e("matmul", turned(ds), q), e("matmul", turned(p), seed)
+    found = [e("matmul", ds, for_heads(e, k, heads)), of_shared(dk, k), of_shared(dv, v)]
     return [e.cast(t, o.dtype) for t, o in zip(found, out)]
+
+
+@lowers("aten._cdist_backward.default")
+def _cdist(e, out, seed, a, b, p, distance):
+    p, axis = float(number(p)), a.rank
+    d = e("sub", e("expand_dims", a, axes=[axis - 1]), e("expand_dims", b, axes=[b.rank - 2]))
+    seed, distance = (e("expand_dims", t, axes=[t.rank]) for t in (seed, distance))
+    if p == 0:
+        return e("full", e.scalar(0, a.dtype), shape=e.sizes(out.shape))
+    if p == 1:
+        slope = e("sign", d)
+    elif p == 2:
+        slope = e("div", d, distance)
+    elif p == math.inf:
+        slope = e("mul", e("sign", d), e.cast(e("eq", e("abs", d), distance), d.dtype))
+    elif p > 1:
+        ratio = e("div", e("abs", d), distance)
+        slope = e("mul", e("sign", d), e("pow", ratio, e.scalar(p - 1, d.dtype)))
+    else:
+        raise Unsupported("the gradient of distances by a power below 1")
+    if p > 1:  # of equal points it is 0
+        slope = e("select", e("eq", distance, 0), e.scalar(0, d.dtype), slope)
+    y = e("reduce_sum", e("mul", seed, slope), axes=[axis - 1])
+    return e("sum_to", y, shape=e.sizes(out.shape)) if y.sizes != e.sizes(out.shape) else y
+
+
+@lowers("aten.masked_scatter_backward.default")
+def _masked_scatter(e, out, seed, mask, sizes):
+    total, count = product(e, seed.sizes), product(e, e.sizes(sizes))
+    mask = e.reshape(e.broadcast(mask, seed.sizes), [total])
+    place = e("sub", e("cumsum", e.cast(mask, torch.int64), axis=0), 1)
+    place = e("select", mask, place, e.scalar(count, torch.int64) if not is_symbolic(count) else e("dim_value", value=count))
+    none = e("full", e.scalar(0, seed.dtype), shape=[e.add(count, 1)])
+    y = e("scatter", none, place, e.reshape(seed, [total]), axis=0)  # what no element was written to comes last
+    return e.reshape(e("slice", y, starts=[0], limits=[count], strides=[1]), e.sizes(out.shape))

@@ -30,8 +30,9 @@ def _index_select(e, out, x, dim, index):
 def _gather(e, out, x, dim, index, sparse_grad=False):
     if 0 in index.sizes:
         return e("full", e.scalar(0, x.dtype), shape=index.sizes)
-    if x.rank == 0 or index.rank == 0:
-        raise Unsupported("gather of a 0-d tensor")
+    if x.rank == 0 or index.rank == 0:  # as of one element each
+        x, at = (e.reshape(t, [1]) if t.rank == 0 else t for t in (x, index))
+        return e.reshape(_gather(e, out, x, 0, at), index.sizes)
     if index.dtype not in (torch.int32, torch.int64):
         index = e.cast(index, torch.int64)
     return e("take_along_axis", x, index, axis=axis_of(dim, x.rank))
@@ -332,8 +333,9 @@ def _unfold(e, out, x, dim, size, step):
 
 
 def _scattered(e, x, dim, index, src, reduction):
-    if x.rank == 0 or index.rank == 0:
-        raise Unsupported("scatter into a 0-d tensor")
+    if x.rank == 0 or index.rank == 0:  # as of one element each
+        one = [e.reshape(t, [1]) if isinstance(t, Value) and t.rank == 0 else t for t in (x, index, src)]
+        return e.reshape(_scattered(e, one[0], 0, one[1], one[2], reduction), x.sizes)
     if reduction in ("add", "mul") and x.dtype in HALVES:  # rounded once, not after every update
         src = e.cast(src, torch.float32) if isinstance(src, Value) else src
         return e.cast(_scattered(e, e.cast(x, torch.float32), dim, index, src, reduction), x.dtype)

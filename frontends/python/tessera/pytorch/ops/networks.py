@@ -170,16 +170,28 @@ def _log_softmax(e, out, x, dim, half_to_float):
     return e("log_softmax", e.cast(x, out.dtype), axis=axis_of(dim, x.rank))
 
 
+def for_heads(e, x, heads):
+    """Keys or values [.., h, S, E] for `heads` query heads: as many consecutive ones as there are fewer heads share one."""
+    have = x.sizes[-3]
+    if have == heads:
+        return x
+    lead, rest, times = x.sizes[:-3], x.sizes[-2:], e.floor_div(heads, have)
+    spread = e.broadcast(e.reshape(x, [*lead, have, 1, *rest]), [*lead, have, times, *rest])
+    return e.reshape(spread, [*lead, heads, *rest])
+
+
 def attention_scores(e, q, k, mask, causal, scale):
-    """(q k^T * scale, with -inf where a query does not see a key, in f32 for halves; the scale)"""
+    """(q k^T * scale, with -inf where a query does not see a key, in f32 for halves; the scale, 0-d)"""
     dtype, rank = torch.float32 if q.dtype in HALVES else q.dtype, q.rank
     width, rows, columns = q.sizes[-1], q.sizes[-2], k.sizes[-2]
-    if scale is None:
-        if is_symbolic(width):
-            raise Unsupported("attention of a symbolic width")
-        scale = 1 / math.sqrt(width)
-    turned = e("transpose", e.cast(k, dtype), perm=[*range(rank - 2), rank - 1, rank - 2])
-    scores = e("mul", e("matmul", e.cast(q, dtype), turned), e.scalar(float(scale), dtype))
+    if scale is not None:
+        scale = e.scalar(float(scale), dtype)
+    elif is_symbolic(width):
+        scale = e("rsqrt", e.cast(e("dim_value", value=width), dtype))
+    else:
+        scale = e.scalar(1 / math.sqrt(width), dtype)
+    turned = e("transpose", e.cast(for_heads(e, k, q.sizes[-3]), dtype), perm=[*range(rank - 2), rank - 1, rank - 2])
+    scores = e("mul", e("matmul", e.cast(q, dtype), turned), scale)
     unseen = e.scalar(-math.inf, dtype)
     if mask is not None:
         scores = e("select", mask, scores, unseen) if mask.dtype == torch.bool else e("add", scores, e.cast(mask, dtype))
@@ -187,7 +199,7 @@ def attention_scores(e, q, k, mask, causal, scale):
         shape = [rows, columns]
         i, j = (e("iota", shape=shape, axis=k, dtype=torch.int64) for k in (0, 1))
         scores = e("select", e("ge", i, j), scores, unseen)
-    return scores, float(scale)
+    return scores, scale
 
 
 def exp_of_scores(e, scores, lse):
@@ -212,4 +224,4 @@ def _attention(e, out, q, k, v, dropout=0.0, causal=False, *, attn_mask=None, sc
     scores, _ = attention_scores(e, q, k, attn_mask, causal, scale)
     lse = e("logsumexp", scores, axes=[scores.rank - 1])
     p = e.cast(exp_of_scores(e, scores, lse), v.dtype)
-    return [e("matmul", p, v), e.cast(lse, out[1].dtype)]
+    return [e("matmul", p, for_heads(e, v, q.sizes[-3])), e.cast(lse, out[1].dtype)]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions, scans, and what is sorted."""
 
+import math
+
 import torch
 
 from ..emit import GE, HALVES, Unsupported, is_symbolic
@@ -158,35 +160,43 @@ def _sort(e, out, x, *args, **kwargs):
     if x.rank == 0:
         return [x, e.scalar(0, torch.int64)]
     values, indices = e.ops("sort", x, axis=axis_of(dim, x.rank), descending=bool(descending))
-    return [values, indices if stable else None]  # else the order of equal elements is PyTorch's own choice
+    return [values, indices if stable else named(x, indices)]
+
+
+def named(x, indices):
+    """Indices of elements of which equal ones may stand for each other, as PyTorch documents it: the first of them. Of dtypes with
+    few values, among which many are equal, the choice stays PyTorch's own."""
+    return indices if x.dtype in (torch.float32, torch.float64) else None
 
 
 def _median(e, out, x, dim, keepdim, skip_nan):
-    """The lower median: NaN where one stands in a row, or of what is no NaN. Which of equals an index names is PyTorch's."""
+    """(values, indices) of the lower median: NaN where one stands in a row, or of what is no NaN."""
     axis = axis_of(dim, x.rank)
     _not_empty(e, x, [axis])
-    values, _ = e.ops("sort", x, axis=axis)
+    values, indices = e.ops("sort", x, axis=axis)
     count = e.scalar(x.sizes[axis], torch.int64) if not is_symbolic(x.sizes[axis]) else e("dim_value", value=x.sizes[axis])
     numbers = count
     if x.dtype.is_floating_point:
         numbers = e("reduce_sum", e.cast(e("eq", x, x), torch.int64), axes=[axis], keepdims=True)
     place = e("floor_div", e("maximum", e("sub", numbers, 1), 0), 2)
+    if x.dtype.is_floating_point and not skip_nan:  # NaNs stand last
+        place = e("select", e("ne", numbers, count), numbers, place)
     sizes = [1 if k == axis else s for k, s in enumerate(x.sizes)]
-    y = e("take_along_axis", values, e.broadcast(place, sizes), axis=axis)
-    if x.dtype.is_floating_point:
-        nan = e.scalar(float("nan"), x.dtype)
-        y = e("select", e("eq", numbers, 0) if skip_nan else e("ne", numbers, count), nan, y)
-    return y if keepdim else e("squeeze", y, axes=[axis])
+    found = [e("take_along_axis", t, e.broadcast(place, sizes), axis=axis) for t in (values, indices)]
+    return found if keepdim else [e("squeeze", t, axes=[axis]) for t in found]
 
 
 def _lower_median(skip_nan):
     def of_all(e, out, x):
         if x.rank == 0:
             return x
-        return _median(e, out, e.reshape(x, [product(e, x.sizes)]), 0, False, skip_nan)
+        return _median(e, out, e.reshape(x, [product(e, x.sizes)]), 0, False, skip_nan)[0]
 
     def along(e, out, x, dim, keepdim=False):
-        return [x if x.rank == 0 else _median(e, out, x, dim, keepdim, skip_nan), None]
+        if x.rank == 0:
+            return [x, e.scalar(0, torch.int64)]
+        values, indices = _median(e, out, x, dim, keepdim, skip_nan)
+        return [values, named(x, indices)]
 
     return of_all, along
 
@@ -198,13 +208,13 @@ for _aten, _skip in (("median", False), ("nanmedian", True)):
 @lowers("aten.kthvalue.default")
 def _kthvalue(e, out, x, k, dim=-1, keepdim=False):
     if x.rank == 0:
-        return [x, None]
+        return [x, e.scalar(0, torch.int64)]
     axis, k = axis_of(dim, x.rank), number(k)
-    values, _ = e.ops("sort", x, axis=axis)
     starts, limits = [0] * x.rank, list(x.sizes)
     starts[axis], limits[axis] = k - 1, k
-    y = e("slice", values, starts=starts, limits=limits, strides=[1] * x.rank)
-    return [y if keepdim else e("squeeze", y, axes=[axis]), None]
+    found = [e("slice", t, starts=starts, limits=limits, strides=[1] * x.rank) for t in e.ops("sort", x, axis=axis)]
+    values, indices = found if keepdim else [e("squeeze", t, axes=[axis]) for t in found]
+    return [values, named(x, indices)]
 
 
 @lowers("aten.histc.default")
@@ -234,5 +244,27 @@ def _histc(e, out, x, bins=100, min=0, max=0):
 def _topk(e, out, x, k, dim=-1, largest=True, sorted=True):
     if x.rank == 0:
         raise Unsupported("topk of a 0-d tensor")
-    values, _ = e.ops("topk", x, k=e.size(k), axis=axis_of(dim, x.rank), largest=bool(largest))
-    return [values, None]  # which of equal elements it names is PyTorch's own choice
+    values, indices = e.ops("topk", x, k=e.size(k), axis=axis_of(dim, x.rank), largest=bool(largest))
+    return [values, named(x, indices)]
+
+
+@lowers("aten.logcumsumexp.default")
+def _logcumsumexp(e, out, x, dim):
+    """By doubling steps: after step k every element holds the sum over the 2^k before it."""
+    if x.rank == 0:
+        return x
+    axis, dtype = axis_of(dim, x.rank), torch.float32 if x.dtype in HALVES else x.dtype
+    n, y, step = x.sizes[axis], e.cast(x, dtype), 1
+    if is_symbolic(n):
+        raise Unsupported("logcumsumexp along a symbolic dimension")
+    none = e.scalar(-math.inf, dtype)
+    while step < n:
+        starts, limits, low = [0] * x.rank, list(x.sizes), [0] * x.rank
+        limits[axis], low[axis] = n - step, step
+        before = e("slice", y, starts=starts, limits=limits, strides=[1] * x.rank)
+        before = e("pad", before, none, low=low, high=[0] * x.rank)
+        most, least = e("maximum", y, before), e("minimum", y, before)
+        both = e("add", most, e("log1p", e("exp", e("sub", least, most))))
+        y = e("select", e("is_inf", most), most, both)
+        step *= 2
+    return e.cast(y, out.dtype)
