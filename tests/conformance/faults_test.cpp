@@ -129,7 +129,10 @@ TEST_CASE("a backend without a fault conforms") {
 TEST_CASE("after a crash the run goes on, and a group that always crashes is given up") {
   const Outcome o = run("--set 'faulty.fault=\"crashes\"' --filter 'ops/*' --jobs 1");
   CHECK(o.status == 1);
-  CHECK(count(o.document, "failed") == 3);
+  size_t failed = 0;  // other ops fail that are made of mul
+  for (const Json& c : o.document.at("checks"))
+    failed += c.at("status") == "failed" && c.at("name").get<std::string>().starts_with("ops/mul ");
+  CHECK(failed == 3);
   CHECK(count(o.document, "not run") > 0);
   CHECK(!found_by(o.document, "ops/add", ""));
   size_t passed = 0;

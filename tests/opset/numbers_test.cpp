@@ -143,6 +143,19 @@ double loss(const std::vector<Array>& results, const std::vector<Array>& weights
   return s;
 }
 
+// By the ops' own kernels, or, where one has none, by what they are made of.
+std::vector<Array> values_of(core::Graph& g, const std::vector<Array>& inputs) {
+  try {
+    return evaluate(g, inputs);
+  } catch (const core::Error& e) {
+    if (e.code() != "TSR-B033") throw;
+    auto parts = g.clone();
+    parts->begin("test");
+    decompose_all(*parts);
+    return evaluate(*parts, inputs);
+  }
+}
+
 struct Slope {
   double value;
   bool smooth;  // left and right agree, and so do two step sizes
@@ -153,7 +166,7 @@ Slope slope(core::Graph& g, std::vector<Array>& inputs, size_t input, int64_t el
   const double re = inputs[input].get(element), im = inputs[input].get_imag(element);
   const auto at = [&](double step) {
     inputs[input].set(element, re + (imaginary ? 0 : step), im + (imaginary ? step : 0));
-    const double v = loss(evaluate(g, inputs), weights);
+    const double v = loss(values_of(g, inputs), weights);
     inputs[input].set(element, re, im);
     return v;
   };
@@ -176,7 +189,7 @@ class GradientCheck {
     const std::string op = g.record_of(node).name;
     g.begin("test");
     g.set_outputs(0, {g.node(node).results, g.node(node).num_results});
-    const std::vector<Array> results = evaluate(g, inputs);
+    const std::vector<Array> results = values_of(g, inputs);
 
     auto backward = g.clone();
     const tsr_id copy = backward->value(backward->region(0).outputs[0]).def_node;
@@ -208,7 +221,7 @@ class GradientCheck {
       outputs.push_back(grads[i]);
     }
     backward->set_outputs(0, outputs);
-    const std::vector<Array> found = evaluate(*backward, all);
+    const std::vector<Array> found = values_of(*backward, all);
     decompose_all(*backward);
     const std::vector<Array> primitive = evaluate(*backward, all);
 
