@@ -323,7 +323,10 @@ def steps_of(gm, ours):
             node = node.args[0]
         if isinstance(node, Node) and (ours.get(node) or node in steps):
             steps -= set(chain)
-    return steps | {n for n in nodes if _is_part(n) and n.args[0] in steps}
+    for n in nodes:  # a part may be a list again
+        if _is_part(n) and n.args[0] in steps:
+            steps.add(n)
+    return steps
 
 
 def _writes_to_ours(node, ours):

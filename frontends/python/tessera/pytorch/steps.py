@@ -7,6 +7,7 @@ for it. What ATen's nodes read of each other, or of inputs, never passes through
 type.
 """
 
+import functools
 import operator
 
 import torch
@@ -26,8 +27,23 @@ def fresh(value):
 
 
 def owner(node):
-    """The node whose results this one picks from, or itself."""
-    return node.args[0] if node.target is operator.getitem and isinstance(node.args[0], Node) else node
+    """The node whose results this one picks from, through lists of lists, or itself."""
+    while node.target is operator.getitem and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node
+
+
+def path_of(node):
+    """The indices that lead from the result of owner(node) to this one."""
+    path = []
+    while node.target is operator.getitem and isinstance(node.args[0], Node):
+        path.insert(0, node.args[1])
+        node = node.args[0]
+    return path
+
+
+def path_text(node):
+    return "".join(f"[{index!r}]" for index in path_of(node))
 
 
 class Steps:
@@ -118,7 +134,7 @@ class Steps:
         """Where the result of a step stands behind a call."""
         if node in self.slots:
             return f"{arguments}[{self.slots[node]}]"
-        return f"{arguments}[{self.slots[owner(node)]}][{node.args[1]!r}]"
+        return f"{arguments}[{self.slots[owner(node)]}]{path_text(node)}"
 
     def functions(self, program):
         """A function per step. program: prints arguments that are no nodes."""
@@ -131,8 +147,7 @@ class Steps:
             picked = [(m, order) for m, order in self.results[n]]
 
             def replay(_, __):
-                found = recorded[n]
-                tensors = [found if m is n else found[m.args[1]] for m, _ in picked]
+                tensors = [functools.reduce(operator.getitem, path_of(m), recorded[n]) for m, _ in picked]
                 return [t if order is None else t.permute(order) for t, (_, order) in zip(tensors, picked)]
 
             return replay
@@ -166,7 +181,7 @@ class Steps:
         lines += [f"    a[{where}] = None" for where in self._dropped[node]]
         given = []
         for m, order in self.results[node]:
-            text = "v" if m is node else f"v[{m.args[1]!r}]"
+            text = f"v{path_text(m)}"
             given.append(text if order is None else f"{text}.permute({tuple(order)})")
         lines.append(f"    return [{', '.join(given)}]")
         source = "\n".join(lines) + "\n"
