@@ -118,10 +118,11 @@ class GradientOf {
   }
 
   // A composite's rule may leave out an operand that is rarely differentiated (the class weights of cross_entropy). That is no
-  // zero: the decomposition has the gradient. Ops that work element by element leave out what is zero (floor, sign).
+  // zero: the decomposition has the gradient. Ops that work element by element leave out what is zero (floor, sign), and so do
+  // ops that have no other meaning than their gradient.
   bool leaves_out(tsr_id n, std::span<const tsr_id> of_operands) const {
     const OpRecord& record = g_.record_of(n);
-    if (record.has(kElementwise) || !(record.decompose_body || (record.impl && record.impl->decompose))) return false;
+    if (record.has(kElementwise) || record.has(kAutograd) || !(record.decompose_body || (record.impl && record.impl->decompose))) return false;
     for (size_t i = 0; i < of_operands.size(); ++i) {
       const tsr_id operand = g_.node(n).operands[i];
       if (operand != TSR_NONE && of_operands[i] == TSR_NONE && active_.has(operand)) return true;
@@ -214,13 +215,17 @@ class GradientOf {
   std::vector<tsr_id> gradients_;  // by value; TSR_NONE: zero so far
 };
 
-// What was needed until here only: a leaf and a stopped gradient are their operand.
+// What was needed until here only: a leaf and a stopped gradient are their operand, and an op that has no other meaning than its
+// gradient is its decomposition.
 void drop_markers(Graph& g, tsr_id region) {
   for (tsr_id n = g.region(region).first; n != TSR_NONE;) {
     const tsr_id next = g.node(n).next;
     if (is_op(g, n, "leaf") || is_op(g, n, "stop_gradient")) {
       const tsr_id operand = g.node(n).operands[0];
       g.replace_node(n, {&operand, 1}, static_cast<tsr_id>(g.num_values()));
+    } else if (const OpRecord& record = g.record_of(n); record.has(kAutograd) && record.can_decompose()) {
+      const auto made_from = static_cast<tsr_id>(g.num_values());
+      g.replace_node(n, build_decomposition(g, n), made_from);
     }
     n = next;
   }

@@ -5,6 +5,7 @@
 #include <tessera/plugin.hpp>
 
 #include "cpp_records.hpp"
+#include "custom_gradient.hpp"
 
 namespace tessera::frontends {
 namespace {
@@ -77,7 +78,7 @@ tsr_op_impl host_call() {
   i.compute = compute;
   return i;
 }
-const tsr_op_impl kImpls[] = {host_call()};
+const tsr_op_impl kImpls[] = {host_call(), custom_gradient()};
 
 tsr_opset opset() {
   tsr_opset s{};

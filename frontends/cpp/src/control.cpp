@@ -15,7 +15,22 @@ std::vector<Tensor> call(RegionCallback f, const std::vector<Tensor>& in) {
   return out;
 }
 
-// Traces `f` into a new region whose inputs have these types.
+// In the trace, as the op will see them: concrete tensors become constants.
+std::vector<Tensor> traced(const std::vector<Tensor>& ts) {
+  std::vector<Tensor> out;
+  for (const Tensor& t : ts)
+    out.push_back(t.is_traced() ? t : make_traced(current_trace_shared(), value_of(*current_trace(), t)));
+  return out;
+}
+std::vector<tsr_type> types(const std::vector<Tensor>& ts) {
+  std::vector<tsr_type> out;
+  for (const Tensor& t : ts) out.push_back(type_of(*t.traced()));
+  return out;
+}
+void append(std::vector<Tensor>& to, const std::vector<Tensor>& from) { to.insert(to.end(), from.begin(), from.end()); }
+
+}  // namespace
+
 tsr_id trace_region(RegionCallback f, const std::vector<tsr_type>& types) {
   const std::shared_ptr<Trace> trace = current_trace_shared();
   std::vector<const tsr_type*> pointers;
@@ -44,28 +59,13 @@ tsr_id trace_region(RegionCallback f, const std::vector<tsr_type>& types) {
   }
   std::vector<tsr_id> out;
   for (const Tensor& t : call(f, in)) {
-    if (!t.defined()) fail("TSR-F004", "a function given to cond, while_loop or scan returns an undefined tensor");
+    if (!t.defined())
+      fail("TSR-F004", "a function given to cond, while_loop, scan or custom_gradient returns an undefined tensor");
     out.push_back(value_of(*trace, t));
   }
   check(graph_api().region_set_outputs(trace->graph, region, out.data(), static_cast<uint32_t>(out.size())));
   return region;
 }
-
-// In the trace, as the op will see them: concrete tensors become constants.
-std::vector<Tensor> traced(const std::vector<Tensor>& ts) {
-  std::vector<Tensor> out;
-  for (const Tensor& t : ts)
-    out.push_back(t.is_traced() ? t : make_traced(current_trace_shared(), value_of(*current_trace(), t)));
-  return out;
-}
-std::vector<tsr_type> types(const std::vector<Tensor>& ts) {
-  std::vector<tsr_type> out;
-  for (const Tensor& t : ts) out.push_back(type_of(*t.traced()));
-  return out;
-}
-void append(std::vector<Tensor>& to, const std::vector<Tensor>& from) { to.insert(to.end(), from.begin(), from.end()); }
-
-}  // namespace
 
 std::vector<Tensor> cond(const Tensor& pred, RegionCallback a, RegionCallback b, const std::vector<Tensor>& args) {
   if (!current_trace()) return call(pred.item<bool>() ? a : b, args);

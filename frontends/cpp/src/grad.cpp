@@ -73,6 +73,43 @@ Tensor leaf(const Tensor& x) {
   return run_op1("leaf", {x});
 }
 
+std::vector<Tensor> with_gradient(const WithSaved& forward, const std::vector<Tensor>& inputs, RegionCallback backward) {
+  const std::shared_ptr<Trace> trace = current_trace_shared();
+  const auto traced = [&](const Tensor& t) { return t.is_traced() ? t : make_traced(trace, value_of(*trace, t)); };
+  std::vector<Tensor> operands;
+  std::vector<tsr_type> types;
+  for (const Tensor& y : forward.results) operands.push_back(traced(y));
+  for (const Tensor& y : operands) types.push_back(type_of(*y.traced()));
+  for (const Tensor& x : inputs) operands.push_back(traced(x));
+  for (const Tensor& s : forward.saved) {
+    operands.push_back(traced(s));
+    types.push_back(type_of(*operands.back().traced()));
+  }
+  if (forward.results.empty() || inputs.empty())
+    fail("TSR-F059", "custom_gradient: a function without inputs or results has no gradient");
+  const tsr_id region = trace_region(backward, types);
+  const tsr_region& made = *TSR_AT(tsr_region, tables(*trace).regions, tables(*trace).region_stride, region);
+  std::vector<tsr_type> wanted;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (const tsr_type& t = type_of(*operands[forward.results.size() + i].traced()); is_float(t.dtype)) wanted.push_back(t);
+  if (made.num_outputs != wanted.size())
+    fail("TSR-F059", "custom_gradient: the function of the gradient returns " + std::to_string(made.num_outputs) +
+                         " tensors, expected one for each of the " + std::to_string(wanted.size()) + " floating-point inputs");
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const tsr_type& found = *value(*trace, made.outputs[i]).type;
+    bool same = found.dtype == wanted[i].dtype && found.rank == wanted[i].rank;
+    for (uint32_t d = 0; same && d < found.rank; ++d) same = found.sizes[d] == wanted[i].sizes[d];
+    if (!same)
+      fail("TSR-F059", "custom_gradient: gradient " + std::to_string(i) + " is not of the type of its input",
+           "a gradient has the dtype and the shape of what it belongs to");
+  }
+  const tsr_attr attrs[] = {int_attr("results", static_cast<int64_t>(forward.results.size())),
+                            int_attr("inputs", static_cast<int64_t>(inputs.size()))};
+  std::vector<Tensor> out;
+  run_op("cpp.custom_gradient", operands, attrs, out, {&region, 1});
+  return out;
+}
+
 Tensor cotangent(const Tensor& y) {
   tracing("a cotangent");
   return run_op1("tangent", {y});

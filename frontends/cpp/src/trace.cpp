@@ -73,8 +73,8 @@ tsr_id value_of(Trace& trace, const Tensor& t) {
       fail("TSR-F002", "a tensor of one traced function is used in another", "pass it as an argument");
     }
     if (x.region != trace.region)
-      fail("TSR-F003", "a function given to cond, while_loop or scan uses a tensor from outside itself",
-           "pass the tensor among the args (cond), or the invariants (while_loop, scan)");
+      fail("TSR-F003", "a function given to cond, while_loop, scan or custom_gradient uses a tensor from outside itself",
+           "pass the tensor among the args (cond), the invariants (while_loop, scan), or what is saved (custom_gradient)");
     return x.value;
   }
   if (auto it = trace.lifted.find(t.handle()); it != trace.lifted.end()) return it->second;

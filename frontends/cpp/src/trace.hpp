@@ -94,6 +94,9 @@ class AtPlace {
   std::source_location previous_;
 };
 
+// Traces `f` into a new region whose inputs have these types.
+tsr_id trace_region(RegionCallback f, const std::vector<tsr_type>& types);
+
 // Records the op, or runs it when nothing is being traced. An undefined operand is an omitted one.
 void run_op(const char* op, std::span<const Tensor> operands, std::span<const tsr_attr> attrs, std::vector<Tensor>& results,
             std::span<const tsr_id> regions = {});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of what a compiled function computes, and functions made of functions: value_and_grad, grad, vjp, jvp.
+// Gradients of what a compiled function computes, and functions made of functions: value_and_grad, grad_of, vjp, jvp,
+// custom_gradient, checkpoint, differentiable.
 //
 //   auto step = tessera::compile([](const Tensor& w, const Tensor& x, const Tensor& y) {
 //     Tensor loss = F::mse_loss(x.matmul(w), y);
@@ -96,6 +97,53 @@ std::pair<Tensor, X> vjp(F&& f, const X& x, const Tensor& cotangent) {
   return {std::move(value), std::move(gradient)};
 }
 
+// What the forward function of a custom gradient gives: its results, and what its backward function needs of them.
+struct WithSaved {
+  std::vector<Tensor> results, saved;
+};
+namespace detail {
+std::vector<Tensor> with_gradient(const WithSaved& forward, const std::vector<Tensor>& inputs, RegionCallback backward);
+}  // namespace detail
+
+// A function of tensors whose gradient another function computes; jax.custom_vjp, torch.autograd.Function.
+//   forward: (const std::vector<Tensor>& inputs) -> WithSaved
+//   backward: (const std::vector<Tensor>& saved, const std::vector<Tensor>& cotangents) -> std::vector<Tensor>, one gradient per
+//             floating-point input, of its type
+// Tensors that backward uses are among `saved`; tensors that forward uses and that are no inputs are constants. Outside a compiled function it is `forward`. Gradients of the gradient are those
+// of what backward computes. Throws TSR-F059 where the gradients do not fit the inputs.
+//
+//   auto clipped = custom_gradient([](const std::vector<Tensor>& x) { return WithSaved{{x[0]}, {}}; },
+//                                  [](const auto&, const auto& dy) { return std::vector<Tensor>{dy[0].clamp(-1.0, 1.0)}; });
+//   Tensor y = clipped({x})[0];
+template <class Forward, class Backward>
+auto custom_gradient(Forward forward, Backward backward) {
+  return [forward = std::move(forward), backward = std::move(backward)](const std::vector<Tensor>& inputs) {
+    if (!is_compiling()) return forward(inputs).results;
+    const WithSaved made = forward(inputs);
+    const size_t results = made.results.size();
+    const auto region = [&](const std::vector<Tensor>& given) -> std::vector<Tensor> {
+      const auto middle = given.begin() + static_cast<std::ptrdiff_t>(results);
+      return backward(std::vector<Tensor>(middle, given.end()), std::vector<Tensor>(given.begin(), middle));
+    };
+    return detail::with_gradient(made, inputs, detail::region(region));
+  };
+}
+
+namespace F {
+// The cross entropy of logits x w^T: cross_entropy(linear(x, w), target), without holding all of the logits at once. x is [.., D],
+// w [C, D], targets [..] are integers. Rows are taken a chunk at a time. In a compiled function that asks for its gradient, that is
+// computed with the loss, chunk by chunk, and scaled by the cotangent afterwards; of one that does not, the loss alone.
+// `reduction` is "mean" or "sum"; `rows` is the length of a chunk, 0: as many as make a million logits. TSR-F066 for others.
+struct LinearCrossEntropyOptions {
+  std::string reduction = "mean";
+  int64_t ignore_index = -100;
+  double label_smoothing = 0;
+  int64_t rows = 0;
+};
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& w, const Tensor& target,
+                            const LinearCrossEntropyOptions& options = {});
+}  // namespace F
+
 // What `block` computes is computed again in the backward half instead of being kept: the arguments are kept, and the results
 // like any other value. Works with every partitioner and without one. Gradients are the same bits. Outside a compiled function
 // it calls `block`.
@@ -154,8 +202,8 @@ class Differentiable<Tensor(X, Rest...)> {
             },
             std::move(options), where) {}
   std::pair<Tensor, Pullback<First>> operator()(X x, Rest... rest) const {
-    auto [results, saved] = pair_.call_saving(x, rest...);
-    return {std::move(results[0]), Pullback<First>(std::move(saved), x)};
+    detail::SavingCall call = pair_.call_saving(x, rest...);
+    return {std::move(call.results[0]), Pullback<First>(std::move(call.saved), x)};
   }
 
  private:
@@ -163,6 +211,7 @@ class Differentiable<Tensor(X, Rest...)> {
 };
 template <class F>
 auto differentiable(F&& f, CompileOptions options = {}, std::source_location where = std::source_location::current()) {
+  options.fullgraph = true;  // what follows a break would be a program of its own, without a backward half
   return Differentiable<typename detail::SignatureOf<std::decay_t<F>>::type>(std::forward<F>(f), std::move(options), where);
 }
 
