@@ -202,7 +202,7 @@ Tensor* tensor_view(Tensor& base, int64_t offset, std::span<const int64_t> sizes
   Tensor* t = make_handle(base.buffer, static_cast<char*>(base.desc.data) + (dense_bytes > 0 ? shift / 8 : 0), dtype, rank,
                           sizes.data(), strides, base.desc.device, dense ? TSR_TENSOR_CONTIGUOUS : 0);
   base.buffer->retain();
-  t->requires_grad = base.requires_grad;
+  t->requires_grad = base.requires_grad != 0;
   return t;
 }
 
@@ -229,7 +229,7 @@ Tensor* tensor_copy(const Tensor& from, tsr_device to) {
     copy_tensor(out->desc, from.desc, writes, reads);
   }
   if (reads && !writes) reads->raise_fault();
-  out->requires_grad = from.requires_grad;
+  out->requires_grad = from.requires_grad != 0;
   return out.take();
 }
 

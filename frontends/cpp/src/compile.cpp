@@ -7,6 +7,10 @@
 #include <cstring>
 #include <functional>
 
+#include "recording.hpp"
+#include "tessera/dtypes.hpp"
+#include "tessera/grad.hpp"
+#include "tessera/policy.hpp"
 #include "trace.hpp"
 
 namespace tessera::detail {
@@ -253,7 +257,11 @@ constexpr size_t kMaxOutputs = 4096;
 constinit thread_local tsr_tensor_handle* t_outputs[kMaxOutputs] = {};  // of the call that returns
 
 // The host calls this on a miss, on the calling thread.
-tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg*, size_t, void** structure) {
+bool wants_gradient(const tsr_arg& a) {
+  return a.kind == TSR_ARG_TENSOR && a.tensor->requires_grad != 0 && is_float(a.tensor->desc.dtype);
+}
+
+tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg* args, size_t num_args, void** structure) {
   CallFrame& frame = *t_frame;
   frame.thrown = nullptr;  // of an earlier attempt
   auto trace = std::make_shared<Trace>();
@@ -267,6 +275,7 @@ tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg*, size_t, vo
     trace->graph = capture.graph(recorder);
     trace->callable = static_cast<const Callable*>(self);
     trace->loc = trace->callable->loc();
+    trace->gradients = is_grad_enabled();
     capture.observe(recorder, TSR_NONE);  // every look at a type goes through type_of(), which reports it
     const TraceScope scope(trace);
     std::vector<Tensor> inputs;
@@ -299,6 +308,27 @@ tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg*, size_t, vo
       if (unchanged) continue;
       s->writebacks.emplace_back(outputs.size(), leaf);
       outputs.push_back(value_of(*trace, now));
+    }
+    if (trace->callable->records()) {
+      std::vector<Tensor> results, wanted, cotangents;
+      for (const Tensor& r : t.results) {
+        const Tensor y = r.is_traced() ? r : make_traced(trace, value_of(*trace, r));
+        if (!is_float(static_cast<uint32_t>(y.dtype()))) continue;
+        results.push_back(y);
+        cotangents.push_back(cotangent(y));
+      }
+      if (results.empty())
+        fail("TSR-F052",
+             "a call with an argument that requires gradients returns no floating-point tensor, so that there is nothing to go "
+             "back from",
+             "call it where gradients are off: NoGradGuard");
+      for (size_t i = 0, leaf = 0; i < num_args; ++i) {
+        if (args[i].kind != TSR_ARG_TENSOR) continue;
+        if (wants_gradient(args[i])) wanted.push_back(inputs.at(leaf));
+        ++leaf;
+      }
+      outputs.push_back(value_of(*trace, cotangents[0]));
+      for (const Tensor& g : grad(results, wanted, cotangents)) outputs.push_back(value_of(*trace, g));
     }
     check(capture.set_outputs(recorder, outputs.data(), static_cast<uint32_t>(outputs.size())));
     *structure = KeptStructure::keep(std::move(s));
@@ -404,6 +434,45 @@ KeptStructure Callable::call(CallFrame& frame, const ArgBuffer& args, Outputs& o
   return KeptStructure(structure);
 }
 
+bool any_requires_grad(const ArgBuffer& args) {
+  if (!is_grad_enabled()) return false;
+  return std::any_of(args.data(), args.data() + args.size(), wants_gradient);
+}
+
+void keep_requiring(const Tensor& before, Tensor& now) {
+  if (before.defined() && before.requires_grad() && !now.requires_grad()) now.requires_grad_();
+}
+
+KeptStructure Callable::call_recorded(CallFrame& frame, const ArgBuffer& args, Outputs& outputs) {
+  std::call_once(recording_made_, [&] {
+    CompileOptions options = options_;
+    options.fullgraph = true;  // what follows a break would be a program of its own, without a backward half
+    recording_ = std::make_unique<Callable>(std::move(options), where_);
+    recording_->records_ = true;
+  });
+  SavingCall call = recording_->call_saving(frame, args);
+  const KeptStructure kept(call.structure);
+  std::vector<Tensor> wanted;
+  for (const tsr_arg* a = args.data(); a != args.data() + args.size(); ++a)
+    if (wants_gradient(*a)) {
+      wanted_record(*a->tensor);
+      api().tensor_retain(a->tensor);
+      wanted.push_back(Tensor::adopt(a->tensor));
+    }
+  const auto results = static_cast<std::ptrdiff_t>(kept->num_results);
+  std::vector<Tensor> own =
+      record_call(std::move(call.saved), std::move(wanted), {call.results.begin(), call.results.begin() + results});
+  own.insert(own.end(), call.results.begin() + results,
+             call.results.begin() + results + static_cast<std::ptrdiff_t>(kept->writebacks.size()));
+  std::vector<tsr_tensor_handle*> handles;
+  for (const Tensor& t : own) {
+    api().tensor_retain(t.handle());
+    handles.push_back(t.handle());
+  }
+  outputs.assign(handles.data(), handles.size());
+  return kept;
+}
+
 Saved::~Saved() { api().saved_destroy(handle); }
 size_t Saved::num_gradients() const { return api().saved_num_gradients(handle); }
 
@@ -429,6 +498,7 @@ SavingCall Callable::call_saving(CallFrame& frame, const ArgBuffer& args) {
   check(api().callable_save(handle_, structure, args.data(), args.size(), buffer.get(), n, &saved));
   if (!saved) cannot_save("its graph is not one");
   out.saved = std::make_shared<Saved>(saved);
+  out.structure = structure;
   return out;
 }
 

@@ -184,6 +184,9 @@ std::vector<Tensor> grad(const Tensor& output, nn::ModuleBase& module) {
   return grad(std::vector<Tensor>{output}, wanted);
 }
 
-Tensor stop_gradient(const Tensor& x) { return detail::current_trace() ? detail::run_op1("stop_gradient", {x}) : x; }
+Tensor stop_gradient(const Tensor& x) {
+  if (detail::current_trace()) return detail::run_op1("stop_gradient", {x});
+  return x.defined() && x.requires_grad() ? x.detach() : x;
+}
 
 }  // namespace tessera

@@ -98,7 +98,11 @@ void ModuleBase::load_state_dict(const std::map<std::string, Tensor>& state) {
   if (!faults.empty())
     fail("TSR-F040", "the state does not fit the module:" + faults, "save the state from a module of the same structure");
   for (const Leaf& l : leaves())
-    if (l.tensor->defined()) *l.tensor = state.at(l.path);
+    if (l.tensor->defined()) {
+      Tensor now = state.at(l.path);
+      if (l.tensor->requires_grad()) now = now.detach().requires_grad_();
+      *l.tensor = now;
+    }
 }
 void ModuleBase::train(bool on) {
   training_ = on;
@@ -108,6 +112,22 @@ void ModuleBase::train(bool on) {
 void ModuleBase::to(DType dtype) {
   for (const Leaf& l : leaves())
     if (l.tensor->defined() && is_float(static_cast<uint32_t>(l.tensor->dtype()))) *l.tensor = l.tensor->to(dtype);
+}
+
+void ModuleBase::requires_grad_(bool on) {
+  for (const auto& [name, t] : named_parameters())
+    if (is_float(static_cast<uint32_t>(t->dtype()))) t->requires_grad_(on);
+}
+std::vector<Tensor> ModuleBase::gradients() {
+  std::vector<Tensor> out;
+  for (const auto& [name, t] : named_parameters()) {
+    out.push_back(t->grad());
+    if (!out.back().defined()) out.back() = zeros_like(*t);
+  }
+  return out;
+}
+void ModuleBase::zero_grad() {
+  for (const auto& [name, t] : named_parameters()) t->zero_grad();
 }
 
 // ------------------------------------------------------------------------------------------------------------- modules

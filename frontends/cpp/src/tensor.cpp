@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "attrs.hpp"
+#include "recording.hpp"
 #include "tessera/breaks.hpp"
 #include "tessera/dtypes.hpp"
 #include "trace.hpp"
@@ -33,9 +34,12 @@ void Tensor::retain() const {
 
 void Tensor::release() {
   detail::Traced* t = traced_of(bits_);
-  if (!t)
-    api().tensor_release(reinterpret_cast<tsr_tensor_handle*>(bits_));
-  else if (t->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
+  if (!t) {
+    auto* h = reinterpret_cast<tsr_tensor_handle*>(bits_);
+    if (h->requires_grad > 1 && __atomic_load_n(&h->refcount, __ATOMIC_ACQUIRE) == 1) [[unlikely]]
+      detail::forget_gradient(h->requires_grad);
+    api().tensor_release(h);
+  } else if (t->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
     delete t;
 }
 
@@ -146,10 +150,6 @@ bool Tensor::is_contiguous() const {
 }
 
 bool Tensor::requires_grad() const { return !is_traced() && handle()->requires_grad != 0; }
-Tensor& Tensor::requires_grad_(bool on) {
-  handle()->requires_grad = on;
-  return *this;
-}
 
 // -------------------------------------------------------------------------------------------------------------- values
 

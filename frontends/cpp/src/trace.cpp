@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace.hpp"
 
+#include <cstring>
+
+#include "recording.hpp"
 #include "tessera/compile.hpp"
+#include "tessera/grad.hpp"
 
 namespace tessera {
 
@@ -114,7 +118,11 @@ void run_op(const char* op, std::span<const Tensor> operands, std::span<const ts
     if (!taken) return run_between(op, operands, attrs, results, t_place.line() ? to_loc(t_place) : trace->loc);
     const tsr_tables& tables = *graph_api().tables(trace->graph);
     const tsr_node& n = *TSR_AT(tsr_node, tables.nodes, tables.node_stride, node);
-    for (uint32_t i = 0; i < n.num_results; ++i) results.push_back(make_traced(current_trace_shared(), n.results[i]));
+    const bool constant = trace->gradients && !api().grad_enabled() && std::strcmp(op, "stop_gradient") != 0;
+    for (uint32_t i = 0; i < n.num_results; ++i) {
+      results.push_back(make_traced(current_trace_shared(), n.results[i]));
+      if (constant) results.back() = stop_gradient(results.back());
+    }
     return;
   }
   tsr_tensor_handle* in[16];
@@ -127,6 +135,13 @@ void run_op(const char* op, std::span<const Tensor> operands, std::span<const ts
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].defined() && operands[i].is_traced()) type_of(*operands[i].traced());
     handles[i] = operands[i].defined() ? operands[i].handle() : nullptr;
+    if (handles[i] && is_recorded_result(*handles[i]) && api().grad_enabled())
+      fail("TSR-F064",
+           std::string("'") + op +
+               "' outside of compiled functions gets a tensor whose gradient is recorded: what runs at once is not, and the "
+               "gradient would be lost",
+           "compute it in a function given to tessera::compile; or take detach() of the tensor, or call it where gradients are "
+           "off: NoGradGuard");
   }
   if (!regions.empty()) throw BugError("TSR-B035", std::string("op '") + op + "' with regions cannot run outside a trace", "");
   tsr_tensor_handle* out[kMaxResults];

@@ -9,10 +9,12 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -293,8 +295,9 @@ struct Saved {  // what one call of a forward half has left
 // Throws TSR-A020 when what was kept is gone.
 std::vector<Tensor> run_backward(Saved& saved, const std::vector<Tensor>& cotangents);
 struct SavingCall {
-  std::vector<Tensor> results;
+  std::vector<Tensor> results;  // and the values that are kept
   std::shared_ptr<Saved> saved;
+  const void* structure = nullptr;  // a KeptStructure
 };
 
 class Callable {  // owns the host's handle
@@ -307,8 +310,11 @@ class Callable {  // owns the host's handle
   KeptStructure call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs);
   // Of a function that asks for cotangents. Throws TSR-F052 where it cannot run compiled.
   SavingCall call_saving(CallFrame& frame, const ArgBuffer& args);
+  // As call, with the backward half kept for Tensor::backward: results know of it. Throws TSR-F052 where it cannot run compiled.
+  KeptStructure call_recorded(CallFrame& frame, const ArgBuffer& args, Outputs& outputs);
   const CompileOptions& options() const { return options_; }
   const tsr_loc& loc() const { return loc_; }
+  bool records() const { return records_; }  // it is the half that call_recorded uses
   const std::source_location& where() const { return where_; }
   std::string describe() const;  // entries and guards, as JSON
   void reset();
@@ -327,9 +333,21 @@ class Callable {  // owns the host's handle
   tsr_loc loc_{};  // of the compile call
   Context context_;
   tsr_callable_handle* handle_ = nullptr;
+  bool records_ = false;
+  std::once_flag recording_made_;
+  std::unique_ptr<Callable> recording_;  // captures what call_recorded runs
 };
 
 [[noreturn]] void cannot_save(const char* why);  // TSR-F052
+
+// Whether any tensor has ever been asked to require gradients: until then no call looks for one.
+extern constinit std::atomic<bool> g_gradients_wanted;
+bool any_requires_grad(const ArgBuffer& args);
+inline bool records_gradients(const ArgBuffer& args) {
+  return g_gradients_wanted.load(std::memory_order_relaxed) && any_requires_grad(args);
+}
+// What a call puts in the place of a tensor requires gradients if that did.
+void keep_requiring(const Tensor& before, Tensor& now);
 
 class ReuseOnly {  // compiled functions called on this thread compile nothing while one lives with `on`
  public:
@@ -359,7 +377,12 @@ struct WritebackVisitor : VisitorBase {
   size_t at = 0;
   WritebackVisitor(Outputs& from, const Structure& s) : out(from), next(s.writebacks.data()), end(next + s.writebacks.size()) {}
   void tensor(Tensor& t) {
-    if (next != end && next->second == at) t = out.take(next++->first);
+    if (next != end && next->second == at) {
+      Tensor now = out.take(next++->first);
+      if (g_gradients_wanted.load(std::memory_order_relaxed)) [[unlikely]]
+        keep_requiring(t, now);
+      t = std::move(now);
+    }
     ++at;
   }
   void module(nn::ModuleBase& m);
@@ -501,7 +524,9 @@ class Compiled<R(A...)> {
 
     Frame frame(*this, refs);  // only looked into when the call misses
     detail::Outputs out;
-    const detail::KeptStructure s = callable_->call(frame, flat, out);
+    bool recorded = false;
+    if constexpr (!std::is_void_v<R>) recorded = detail::records_gradients(flat);
+    const detail::KeptStructure s = recorded ? callable_->call_recorded(frame, flat, out) : callable_->call(frame, flat, out);
     if (!s) [[unlikely]]
       return run_itself(frame.reuse_only, std::forward<A>(args)...);
     if (s.writes_back()) {

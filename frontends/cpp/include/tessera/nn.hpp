@@ -40,6 +40,11 @@ class ModuleBase {
   void eval() { train(false); }
   bool is_training() const { return training_; }
   void to(DType dtype);  // floating-point parameters and buffers
+  // For Tensor::backward: of all floating-point parameters; their gradients in the order of named_parameters(), zeros where a
+  // parameter has none; and to forget them. A parameter that a compiled function replaces goes on requiring gradients.
+  void requires_grad_(bool on = true);
+  std::vector<Tensor> gradients();
+  void zero_grad();
 
   // ---- for the frontend
   struct Leaf {

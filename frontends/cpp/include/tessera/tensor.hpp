@@ -125,8 +125,20 @@ class Tensor {
   DType dtype() const;
   Device device() const;
   bool is_contiguous() const;
+
+  // ---- gradients of calls of compiled functions (autograd.hpp)
   bool requires_grad() const;
+  // Compiled functions called with the tensor record its gradient from now on, on threads where gradients are on. Not while it is
+  // traced.
   Tensor& requires_grad_(bool on = true);
+  // Adds the derivative of this tensor, which a compiled function has returned, to grad() of all tensors that require gradients
+  // and that it was computed from. Without a seed it has one element, and its seed is 1. Once per call of the function: what it
+  // has kept is released. Throws TSR-F063 (nothing is recorded), TSR-A020 (a second time), TSR-F050 (a seed that does not fit).
+  void backward() const;
+  void backward(const Tensor& seed) const;
+  Tensor grad() const;      // the sum so far; undefined: none
+  void zero_grad() const;   // grad() is undefined again
+  Tensor detach() const;    // the same memory, of which nothing is recorded
   std::string str() const;  // values, for people
 
   // ---- values. Inside a compiled function reading one breaks the graph (docs/graph_breaks.md); what is read is then part of the path
