@@ -81,7 +81,8 @@ void Optimizer::step(nn::ModuleBase& model, const std::vector<Tensor>& gradients
     std::vector<Tensor*> slots;
     for (const auto& slot : state_[i]) next.push_back(*slot);
     for (Tensor& slot : next) slots.push_back(&slot);
-    replace(*parameters[i].second, update(*parameters[i].second, gradients[i], s, slots));
+    const Tensor& parameter = *parameters[i].second;
+    replace(*parameters[i].second, update(parameter, gradients[i].to(parameter.dtype()), s, slots));
     for (size_t k = 0; k < next.size(); ++k) replace(*state_[i][k], next[k]);
   }
   replace(step_, steps);
@@ -254,6 +255,39 @@ std::vector<Tensor> Accumulator::take(int64_t batches) {
     *sum = zeros_like(*sum);
   }
   return out;
+}
+
+// -------------------------------------------------------------------------------------------------------- loss scaling
+
+LossScaler::LossScaler(double initial, double growth, double backoff, int64_t interval)
+    : growth_(growth), backoff_(backoff), interval_(interval) {
+  if (!(initial > 0 && std::isfinite(initial) && growth >= 1 && backoff > 0 && backoff <= 1 && interval >= 1))
+    fail("TSR-F051",
+         "a loss scaler of " + std::to_string(initial) + " that grows by " + std::to_string(growth) + " and shrinks by " +
+             std::to_string(backoff) + " every " + std::to_string(interval) + " steps",
+         "expected a scale above 0, growth of 1 or more, backoff above 0 and at most 1, and an interval of 1 or more");
+  scale_ = scalar(initial, f32);
+  good_ = scalar(0.0, f32);
+  add_buffer("scale", scale_);
+  add_buffer("good_steps", good_);
+}
+
+Tensor LossScaler::scale(const Tensor& loss) const {
+  return loss.dtype() == f64 ? loss * scale_.to(f64) : loss.to(f32) * scale_;
+}
+
+Tensor LossScaler::unscale(std::vector<Tensor>& gradients) {
+  Tensor finite = ones({}, boolean);
+  for (Tensor& g : gradients) {
+    if (g.dtype() != f64) g = g.to(f32);
+    finite = finite & (g * 0.0 == 0.0).all();  // infinities and NaN give NaN
+    g = g / scale_.to(g.dtype());
+  }
+  const Tensor good = where(finite, good_ + 1.0, zeros_like(good_));
+  const Tensor grows = good >= static_cast<double>(interval_);
+  scale_ = where(finite, where(grows, scale_ * growth_, scale_), scale_ * backoff_);
+  good_ = where(grows, zeros_like(good), good);
+  return finite;
 }
 
 // ------------------------------------------------------------------------------------------------ clipping, schedules

@@ -36,4 +36,11 @@ bool is_grad_enabled() { return api().grad_enabled() != 0; }
 GradMode::GradMode(bool on) : previous_(api().set_grad_enabled(on) != 0) {}
 GradMode::~GradMode() { api().set_grad_enabled(previous_); }
 
+Autocast::Autocast(DType dtype, bool on) : previous_(detail::t_autocast) {
+  if (on && dtype != bf16 && dtype != f16)
+    detail::fail("TSR-F067", "Autocast to " + std::string(name(dtype)) + ", expected bf16 or f16");
+  detail::t_autocast = on ? static_cast<uint32_t>(dtype) : 0;
+}
+Autocast::~Autocast() { detail::t_autocast = previous_; }
+
 }  // namespace tessera

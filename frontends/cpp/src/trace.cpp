@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <string_view>
 
 #include "recording.hpp"
 #include "tessera/compile.hpp"
@@ -17,6 +20,34 @@ constexpr size_t kMaxResults = 256;
 }  // namespace
 
 constinit thread_local const Trace* t_traced_now = nullptr;
+constinit thread_local uint32_t t_autocast = 0;
+
+namespace {
+
+// What Autocast makes of the operands of an op: the dtype that its floating-point operands take; 0: as they are.
+DType autocast_dtype(std::string_view op) {
+  constexpr std::string_view kNarrow[] = {"matmul", "linear", "conv", "conv_transpose", "attention"};
+  constexpr std::string_view kWide[] = {"softmax",  "log_softmax", "cross_entropy", "mse_loss",           "layer_norm",
+                                        "rms_norm", "group_norm",  "batch_norm",    "batch_norm_training"};
+  if (std::find(std::begin(kNarrow), std::end(kNarrow), op) != std::end(kNarrow)) return static_cast<DType>(t_autocast);
+  if (std::find(std::begin(kWide), std::end(kWide), op) != std::end(kWide)) return f32;
+  return static_cast<DType>(0);
+}
+
+// f64 stays: who computes in it wants its digits.
+bool autocast(const char* op, std::span<const Tensor> operands, std::vector<Tensor>& out) {
+  const DType to = autocast_dtype(op);
+  if (to == static_cast<DType>(0)) return false;
+  bool changes = false;
+  for (const Tensor& t : operands) {
+    const bool casts = t.defined() && t.dtype() != to && (t.dtype() == f32 || t.dtype() == bf16 || t.dtype() == f16);
+    out.push_back(casts ? t.to(to) : t);
+    changes = changes || casts;
+  }
+  return changes;
+}
+
+}  // namespace
 
 Trace* current_trace() { return t_trace.get(); }
 const std::shared_ptr<Trace>& current_trace_shared() { return t_trace; }
@@ -97,6 +128,10 @@ tsr_id value_of(Trace& trace, const Tensor& t) {
 
 void run_op(const char* op, std::span<const Tensor> operands, std::span<const tsr_attr> attrs, std::vector<Tensor>& results,
             std::span<const tsr_id> regions) {
+  if (t_autocast != 0) [[unlikely]] {
+    std::vector<Tensor> cast;
+    if (autocast(op, operands, cast)) return run_op(op, cast, attrs, results, regions);
+  }
   if (Trace* trace = current_trace()) {
     std::vector<tsr_id> ids;
     ids.reserve(operands.size());

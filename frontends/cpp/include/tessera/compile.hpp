@@ -340,6 +340,13 @@ class Callable {  // owns the host's handle
 
 [[noreturn]] void cannot_save(const char* why);  // TSR-F052
 
+// The dtype of Autocast (policy.hpp); 0: off. Calls in another mode are other calls: it is a leaf behind all others while it is on.
+extern constinit thread_local uint32_t t_autocast;
+inline void flatten_modes(ArgBuffer& args) {
+  if (t_autocast != 0) [[unlikely]]
+    args.push(TSR_ARG_ENUM).i = t_autocast;
+}
+
 // Whether any tensor has ever been asked to require gradients: until then no call looks for one.
 extern constinit std::atomic<bool> g_gradients_wanted;
 bool any_requires_grad(const ArgBuffer& args);
@@ -521,6 +528,7 @@ class Compiled<R(A...)> {
     if constexpr (detail::may_alias<A...>)
       if (!flatten_aliases(flat, refs)) [[unlikely]]
         return run_itself(false, std::forward<A>(args)...);
+    detail::flatten_modes(flat);
 
     Frame frame(*this, refs);  // only looked into when the call misses
     detail::Outputs out;
@@ -550,6 +558,7 @@ class Compiled<R(A...)> {
     Refs refs(const_cast<std::remove_cvref_t<A>&>(args)...);
     detail::ArgBuffer flat;
     flatten(flat, refs);
+    detail::flatten_modes(flat);
     Frame frame(*this, refs);
     if (!callable_) detail::cannot_save("compilation is disabled");
     return callable_->call_saving(frame, flat);
@@ -590,6 +599,7 @@ class Compiled<R(A...)> {
       detail::FlattenVisitor flatten(call.flat);
       std::apply([&](auto&... a) { (detail::visit(flatten, a), ...); }, call.refs);
       if constexpr (detail::may_alias<A...>) flatten_aliases(call.flat, call.refs);
+      detail::flatten_modes(call.flat);
       all.push_back({&call.frame, &call.flat});
     }
     return callable_->compile_ahead(all, threads);
@@ -638,7 +648,9 @@ class Compiled<R(A...)> {
       const std::vector<std::string> names = detail::argument_names(c_.callable_->options(), sizeof...(A));
       size_t i = 0;
       std::apply([&](auto&... a) { ((v.enter(0, names[i++]), detail::visit(v, a), v.leave()), ...); }, refs_);
-      if (detail::may_alias<A...> && v.found.empty()) return "aliasing";  // the leaf behind all others
+      if (v.found.empty() && leaf >= v.at + (detail::may_alias<A...> ? 1 : 0))
+        return "autocast";  // the leaves behind all others
+      if (detail::may_alias<A...> && v.found.empty()) return "aliasing";
       return v.found;
     }
     Traced trace(const std::vector<Tensor>& inputs) {

@@ -174,6 +174,27 @@ class Accumulator : public nn::ModuleBase {
   std::vector<std::unique_ptr<Tensor>> sums_;
 };
 
+// Loss scaling for gradients in f16, whose small ones would be zero: the loss is multiplied before the gradient is taken. A step
+// whose gradients are not finite is skipped and halves the scale; `interval` good ones in a row double it. Everything is part of
+// the compiled program, and the host reads nothing. A module whose buffers are the scale and the number of good steps.
+//
+//   std::vector<Tensor> g = grad(scaler.scale(loss), m);
+//   Tensor finite = scaler.unscale(g);
+//   o.step(m, g, finite);
+class LossScaler : public nn::ModuleBase {
+ public:
+  explicit LossScaler(double initial = 65536, double growth = 2, double backoff = 0.5, int64_t interval = 2000);
+  Tensor scale(const Tensor& loss) const;
+  // Divides the gradients by the scale, in f32 where they are narrower, and adapts it. Returns whether all are finite: bool[].
+  Tensor unscale(std::vector<Tensor>& gradients);
+  double current() const { return scale_.item<double>(); }  // outside of compiled functions
+
+ private:
+  Tensor scale_, good_;  // f32[]
+  double growth_, backoff_;
+  int64_t interval_;
+};
+
 // Scales gradients so that the 2-norm of all of them together is at most `max_norm`. Returns the norm before (f32 or f64, 0-d);
 // torch.nn.utils.clip_grad_norm_.
 Tensor clip_grad_norm(std::vector<Tensor>& gradients, double max_norm);

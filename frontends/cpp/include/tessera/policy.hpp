@@ -76,4 +76,19 @@ struct NoGradGuard : GradMode {
   NoGradGuard() : GradMode(false) {}
 };
 
+// Mixed precision while it lives, on this thread: products (matmul, linear, convolutions, attention) take f32 operands as `dtype`;
+// softmax, losses and norms take narrower ones as f32; everything else keeps its types. In a traced function the conversions are
+// recorded, and calls of a compiled function are guarded on the mode that they are made in. `dtype` is bf16 or f16 (TSR-F067).
+//
+//   auto step = compile([](Model& m, const Tensor& x) { const Autocast bf16_products; return m(x); });
+class Autocast {
+ public:
+  explicit Autocast(DType dtype = bf16, bool on = true);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+
+ private:
+  uint32_t previous_;
+};
+
 }  // namespace tessera
