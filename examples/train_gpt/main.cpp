@@ -74,10 +74,12 @@ int64_t draw(const Tensor& logits, double temperature, uint64_t& state) {
 
 // Writes text behind a prompt. The compiled step takes a cache of any length, so that it is compiled once.
 std::string write_text(Gpt& model, const Options& o) {
+  // The length may come to equal another size, the number of heads say, and is no other program for that.
+  const std::vector<std::string> options = {"guards.duck_shaping=false"};
   auto read = tessera::compile([](Gpt& m, const Tensor& ids) { return m.read(ids); },
-                               {.dynamic = tessera::Dynamic::yes, .name = "read"});
+                               {.dynamic = tessera::Dynamic::yes, .options = options, .name = "read"});
   auto decode = tessera::compile([](Gpt& m, const Tensor& id, const Cache& cache) { return m.decode(id, cache); },
-                                 {.dynamic = tessera::Dynamic::yes, .name = "decode"});
+                                 {.dynamic = tessera::Dynamic::yes, .options = options, .name = "decode"});
   uint64_t state = o.seed;
   std::vector<int64_t> all;
   for (const char c : o.prompt) all.push_back(static_cast<unsigned char>(c));
