@@ -3,9 +3,9 @@
 
     models.py [--training] [NAME...]
 
-Every model runs on four sizes, one graph serving all from the second size on; what compiled code gives is compared with eager by
-the distance of both to the model in f64 (torch._dynamo.utils.same). With --training the gradients of all parameters are compared
-too; dropout is off, so that all three compute the same. One line per model, a summary last.
+Every model runs on four sizes, one graph serving all from the second size on. What compiled code gives is compared with eager
+by the distance of both to the model in f64 (torch._dynamo.utils.same). With --training the gradients of all parameters are
+compared too; dropout is off, so that all three compute the same. One line per model, a summary last.
 """
 
 import argparse

@@ -22,6 +22,7 @@ from .compiler import compile_graph
 from .emit import Records
 from .ops import TABLE
 from .options import list_mode_options, list_options, parsed, refuse
+from .recompute import partitioner
 from .report import REPORT
 
 __all__ = ["backend", "list_mode_options", "list_options", "report", "reset"]
@@ -111,6 +112,7 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     _check_version()
     chosen, overrides = parsed(mode, options)
     context, records = _context(chosen["config"], overrides)
+    budget = chosen["activation_memory_budget"]
 
     def compile_one(graph, _inputs):
         frozen = _frozen(graph, inputs) if chosen["freezing"] and not torch.is_grad_enabled() else None
@@ -121,7 +123,7 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
             fw_compiler=compile_one,
             bw_compiler=compile_one,
             inference_compiler=compile_one,
-            partition_fn=default_partition,
+            partition_fn=default_partition if budget is None else partitioner(budget),
             decompositions=decompositions(),
         )(gm, inputs)
 

@@ -14,6 +14,10 @@ OPTIONS = {
     "mode": (None, "as torch.compile(mode=...), which PyTorch does not take beside options"),
     "config": (None, "the name or path of a config of Tessera's; None: by the mode"),
     "freezing": (None, "True: parameters are constants, folded and packed when compiling; they must not change afterwards"),
+    "activation_memory_budget": (
+        None,
+        "0 to 1: of what forward keeps for backward, the part that it may keep; the rest is computed again",
+    ),
     "set": ((), "overrides of the config, as a dict or 'key=value' texts"),
 }
 # Inductor's names for what Tessera has too.
@@ -87,6 +91,11 @@ def parsed(mode, options):
         raise refuse(f"option 'fallback' is {chosen['fallback']!r}", "expected 'aten' or 'error'")
     if not isinstance(chosen["verify"], bool):
         raise refuse(f"option 'verify' is {chosen['verify']!r}", "expected True or False")
+    budget = chosen["activation_memory_budget"]
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 <= budget <= 1):
+        raise refuse(
+            f"option 'activation_memory_budget' is {budget!r}", "expected a number from 0 (keep least) to 1 (keep all)"
+        )
     mode = chosen["mode"] if mode is None else mode
     if mode is not None:
         if mode not in MODES:

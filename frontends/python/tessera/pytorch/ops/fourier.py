@@ -2,8 +2,8 @@
 """Discrete Fourier transforms as products with matrices of roots of unity.
 
 A length is split into factors of at most 64 (Cooley and Tukey, 1965): a transform of length n = a b is transforms of length a,
-a product with roots of order n, and transforms of length b. A length with a large prime factor stays with ATen, whose algorithms
-take any.
+a product with roots of order n, and transforms of length b. A length with a large prime factor stays with ATen, whose
+algorithms take any.
 """
 
 import array

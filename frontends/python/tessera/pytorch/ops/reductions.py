@@ -164,8 +164,8 @@ def _sort(e, out, x, *args, **kwargs):
 
 
 def named(x, indices):
-    """Indices of elements of which equal ones may stand for each other, as PyTorch documents it: the first of them. Of dtypes with
-    few values, among which many are equal, the choice stays PyTorch's own."""
+    """Indices of elements of which equal ones may stand for each other, as PyTorch documents it: the first of them. Of dtypes
+    with few values, among which many are equal, the choice stays PyTorch's own."""
     return indices if x.dtype in (torch.float32, torch.float64) else None
 
 

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the forward half of a training graph keeps for the backward half, under a budget.
+
+The plan is a minimum cut over values and nodes, in which chains of recomputation are charged in full (a minimum closure, exact
+for one price per byte); the price is bisected until what is kept fits. Nodes are marked with the policies of
+torch.utils.checkpoint, and PyTorch's default partitioner divides the graph along the marks. What draws random numbers or writes
+is never computed again, and what the program itself has marked stays as marked.
+"""
+
+import operator
+
+import torch
+from torch._functorch import partitioners
+from torch.fx.node import Node
+from torch.utils.checkpoint import CheckpointPolicy
+from torch.utils.flop_counter import flop_registry
+
+from .. import _core
+from .partition import hints, is_tensor, is_view
+
+_NEVER = 1 << 60  # a capacity that no cut pays
+_PICOSECONDS = 10**12
+_FLOPS, _BYTES = 50e9, 10e9  # per second: what one core and its memory do
+_LAUNCH = 1e-6  # seconds for a node however small
+_STEPS = 24  # of bisection
+
+
+def _bytes(v):
+    sizes = hints(v.shape) if is_tensor(v) else None
+    if sizes is None:
+        return 0
+    n = v.element_size()
+    for s in sizes:
+        n *= s
+    return n
+
+
+def _picoseconds(node):
+    """What computing a node once more costs: its arithmetic where PyTorch counts it, and the memory that it moves."""
+    values = [node.meta["val"]] if not isinstance(node.meta["val"], (list, tuple)) else node.meta["val"]
+    moved = sum(_bytes(v) for v in values) + sum(
+        _bytes(n.meta["val"]) for n in node.all_input_nodes if is_tensor(n.meta.get("val"))
+    )
+    seconds = _LAUNCH + moved / _BYTES
+    packet = getattr(node.target, "overloadpacket", None)
+    if packet in flop_registry:
+        try:
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+            with torch.utils._python_dispatch._disable_current_modes():
+                seconds += int(flop_registry[packet](*args, **kwargs, out_val=node.meta["val"])) / _FLOPS
+        except Exception:  # a symbolic size without a hint, or a formula that does not take these arguments
+            seconds += moved * 16 / _FLOPS
+    return int(seconds * _PICOSECONDS)
+
+
+def _runs_once(node):
+    """Whether a node must not run again: it draws random numbers, writes, or is none of ATen's."""
+    op = node.target
+    if not isinstance(op, torch._ops.OpOverload) or op._schema.is_mutable or node.is_impure():
+        return True
+    if torch.Tag.nondeterministic_seeded in op.tags:
+        return True
+    return op.namespace not in ("aten", "prims") or symbols_of_data(node)
+
+
+def symbols_of_data(node):
+    """Whether a result's size depends on data: hints say nothing of it."""
+    v = node.meta["val"]
+    return any(hints(t.shape) is None for t in (v if isinstance(v, (list, tuple)) else [v]) if is_tensor(t))
+
+
+class Plan:
+    """Which nodes of the forward half run again, by node; what is kept then, in bytes at the hints."""
+
+    def __init__(self, recomputed, kept, cost):
+        self.recomputed, self.kept, self.cost = recomputed, kept, cost
+
+
+class Problem:
+    """The forward half as nodes that give values: a node of several results has one value for each getitem."""
+
+    def __init__(self, joint, num_fwd_outputs):
+        graph = joint.graph
+        inside = self._forward_nodes(graph)
+        results = torch.utils._pytree.arg_tree_leaves(*graph.output_node().args)
+        leaving, wanted = set(results[:num_fwd_outputs]), set(results[num_fwd_outputs:])
+        self.nodes = []  # that compute tensors, in program order
+        self.node_of = {}  # value -> node
+        for n in inside:
+            if n.op != "call_function" or not self._gives_tensors(n):
+                continue
+            if n.target is operator.getitem and n.args[0] in self.node_of.values():
+                self.node_of[n] = n.args[0]
+                continue
+            self.nodes.append(n)
+            self.node_of[n] = n
+        held = set(inside)
+        self.bytes = {v: 0 if v in leaving or self._is_pair(v) else _bytes(v.meta["val"]) for v in self.node_of}
+        self.read = {
+            v
+            for v in self.node_of
+            if v in wanted or any(u not in held and u.op != "output" and self._reads(u) for u in v.users)
+        }
+        self.cost = {n: 0 if is_view(n) else _picoseconds(n) for n in self.nodes}
+        self.once = {n for n in self.nodes if _runs_once(n) or n.meta.get("recompute") == CheckpointPolicy.MUST_SAVE}
+        self.again = {n for n in self.nodes if n not in self.once and (is_view(n) or partitioners.must_recompute(n))}
+
+    @staticmethod
+    def _forward_nodes(graph):
+        """As PyTorch's default partitioner has it: everything up to the last node of the forward half."""
+        nodes, last = [n for n in graph.nodes if not partitioners._is_tangent(n)], 0
+        for k, n in enumerate(nodes):
+            if partitioners._has_tag_is_forward(n) or partitioners._is_primal(n):
+                last = k
+        return nodes[: last + 1]
+
+    @staticmethod
+    def _gives_tensors(n):
+        v = n.meta.get("val")
+        return is_tensor(v) or (isinstance(v, (list, tuple)) and any(map(is_tensor, v)))
+
+    @staticmethod
+    def _is_pair(v):
+        return not is_tensor(v.meta["val"])
+
+    @staticmethod
+    def _reads(user):
+        """Sizes are kept as numbers."""
+        return not isinstance(user.meta.get("val"), (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+    def inputs(self, node):
+        return [v for v in node.all_input_nodes if v in self.node_of]
+
+    def solve(self, price):
+        """The plan that is best when a byte that is kept costs `price` picoseconds."""
+        import networkx
+
+        g = networkx.DiGraph()
+        g.add_nodes_from(("source", "sink"))
+
+        def arc(a, b, capacity):
+            if g.has_edge(a, b):
+                capacity = min(_NEVER, capacity + g[a][b]["capacity"])
+            g.add_edge(a, b, capacity=min(_NEVER, capacity))
+
+        for v in self.read:
+            arc("source", ("available", v), _NEVER)
+        for v, n in self.node_of.items():
+            if v is not n or not self._is_pair(v):
+                arc(("available", v), ("again", n), _NEVER if n in self.again else int(price * self.bytes[v]))
+            elif v is n:
+                for item in v.users:
+                    if item in self.node_of:
+                        arc(("available", v), ("available", item), _NEVER)
+        for n in self.nodes:
+            arc(("again", n), "sink", _NEVER if n in self.once else self.cost[n])
+            for v in self.inputs(n):
+                arc(("again", n), ("available", v), _NEVER)
+        value, (ones, _) = networkx.minimum_cut(g, "source", "sink", flow_func=networkx.algorithms.flow.boykov_kolmogorov)
+        return value, self.plan({n for n in self.nodes if ("again", n) in ones})
+
+    def plan(self, recomputed):
+        kept, cost = 0, sum(self.cost[n] for n in recomputed)
+        needed = set(self.read)
+        for n in recomputed:
+            needed.update(self.inputs(n))
+        kept = sum(self.bytes[v] for v in needed if self.node_of[v] not in recomputed)
+        return Plan(recomputed, kept, cost)
+
+
+def choose(problem, budget):
+    """(the plan, bytes that the budget allows, bytes at budgets 0 and 1, picoseconds to a bound that no plan beats)"""
+    _, most = problem.solve(0)
+    _, least = problem.solve(_NEVER >> 24)
+    allowed = least.kept + int(budget * (most.kept - least.kept))
+    best, bound = least, 0
+    if most.kept <= allowed:
+        return most, allowed, (least.kept, most.kept), 0
+    low, high = 0.0, float(_NEVER >> 24)
+    for _ in range(_STEPS):
+        price = (max(low, 1.0) * high) ** 0.5 if high > 4 * max(low, 1.0) else (low + high) / 2
+        value, plan = problem.solve(price)
+        bound = max(bound, value - price * allowed)
+        if plan.kept <= allowed:
+            best, high = (plan if plan.cost <= best.cost or best.kept > allowed else best), price
+        else:
+            low = price
+        if high - low < 1e-3 * high:
+            break
+    return best, allowed, (least.kept, most.kept), max(0, best.cost - bound)
+
+
+def partitioner(budget):
+    """A partition_fn of AOTAutograd's that keeps to a part of what the default partitioner would keep."""
+
+    def partition(joint, joint_inputs, *, num_fwd_outputs, **kwargs):
+        problem = Problem(joint, num_fwd_outputs)
+        plan, allowed, (least, most), gap = choose(problem, budget)
+        for v, n in problem.node_of.items():
+            if n in plan.recomputed:
+                v.meta["recompute"] = n.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
+            elif n in problem.again:
+                v.meta.pop("recompute", None)
+        if _core.log_enabled("partition"):
+            _core.log_write(
+                "partition",
+                f"budget {budget}: {plan.kept} bytes are kept for backward, of {allowed} allowed ({least} to {most}); "
+                f"{sum(1 for n in plan.recomputed if problem.cost[n])} operators run again, about {plan.cost / 1e9:.3f} ms, "
+                f"at most {gap / 1e9:.3f} ms more than any plan\n",
+            )
+        return partitioners.default_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **kwargs)
+
+    return partition

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""options={"activation_memory_budget": ...}: what forward keeps for backward, and that gradients stay what they are."""
+
+import itertools
+import random
+import unittest
+import unittest.mock
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+from tessera import pytorch
+from tessera.pytorch import backend, recompute
+from tessera.pytorch.recompute import Problem, choose
+
+BUDGETS = (1.0, 0.9, 0.5, 0.3, 0.1, 0)
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.norm, self.b = nn.Linear(8, 32), nn.LayerNorm(32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        for _ in range(2):
+            y = F.dropout(F.gelu(self.norm(self.a(x))), 0.3)
+            x = x + F.dropout(torch.sigmoid(self.b(y)) * x, 0.2)
+        return x.softmax(-1).transpose(0, 1)
+
+
+class Drawn(Problem):
+    """A random problem of which every plan can be tried."""
+
+    def __init__(self, seed):
+        draw = random.Random(seed)
+        self.nodes = list(range(draw.randrange(3, 9)))
+        self.node_of = {n: n for n in self.nodes}
+        self.reads = {n: draw.sample(range(n), min(n, draw.randrange(3))) for n in self.nodes}
+        self.bytes = {n: draw.randrange(1, 50) for n in self.nodes}
+        self.cost = {n: draw.randrange(1, 50) for n in self.nodes}
+        self.read = {n for n in self.nodes if draw.random() < 0.4}
+        self.once = {n for n in self.nodes if draw.random() < 0.15}
+        self.again = {n for n in self.nodes if n not in self.once and draw.random() < 0.15}
+
+    def inputs(self, node):
+        return self.reads[node]
+
+    def _is_pair(self, value):
+        return False
+
+    def allowed(self):
+        """Every set of nodes that may run again, and with it what nobody may keep."""
+        for chosen in itertools.product((False, True), repeat=len(self.nodes)):
+            recomputed = {n for n in self.nodes if chosen[n]}
+            if recomputed & self.once:
+                continue
+            needed = self.read.union(*(self.reads[n] for n in recomputed))
+            if not (needed & self.again) - recomputed:
+                yield self.plan(recomputed)
+
+
+class Budget(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(4)
+        torch._dynamo.reset()
+        pytorch.reset()
+
+    def gradients(self, m, x, **options):
+        torch._dynamo.reset()
+        torch.manual_seed(6)
+        y = torch.compile(m, backend=backend, options=options or None)(x)
+        return torch.autograd.grad(y.square().sum(), list(m.parameters()))
+
+    def test_dropout_is_right_at_every_budget(self):
+        m, x = Network(), torch.randn(16, 8)
+        torch.manual_seed(6)
+        expected = torch.autograd.grad(m(x).square().sum(), list(m.parameters()))
+        for budget in BUDGETS:
+            torch.testing.assert_close(self.gradients(m, x, activation_memory_budget=budget), expected)
+
+    def test_bits_do_not_depend_on_the_budget(self):
+        m, x = Network(), torch.randn(16, 8)
+        first = self.gradients(m, x, config="eager", activation_memory_budget=1)
+        for budget in BUDGETS[1:]:
+            found = self.gradients(m, x, config="eager", activation_memory_budget=budget)
+            self.assertTrue(all(map(torch.equal, found, first)), budget)
+
+    def test_forward_keeps_what_the_plan_says(self):
+        # PyTorch's partitioner follows the marks: what leaves the forward half is what the plan keeps.
+        m, x = Network(), torch.randn(16, 8)
+        plans, kept = [], []
+
+        def chosen(problem, budget):
+            found = choose(problem, budget)
+            plans.append((found[0].kept, found[1]))
+            return found
+
+        def divided(joint, inputs, *, num_fwd_outputs, **kwargs):
+            halves = divide(joint, inputs, num_fwd_outputs=num_fwd_outputs, **kwargs)
+            outputs = list(halves[0].graph.output_node().args[0])
+            saved = {n for n in outputs[num_fwd_outputs:] if n.op == "call_function" and n not in outputs[:num_fwd_outputs]}
+            kept.append(sum(recompute._bytes(n.meta["val"]) for n in saved))
+            return halves
+
+        divide = recompute.partitioners.default_partition
+        with (
+            unittest.mock.patch.object(recompute, "choose", chosen),
+            unittest.mock.patch.object(recompute.partitioners, "default_partition", divided),
+        ):
+            for budget in BUDGETS:
+                self.gradients(m, x, activation_memory_budget=budget)
+        self.assertEqual([p for p, _ in plans], kept)
+        self.assertTrue(all(p <= allowed for p, allowed in plans))
+        self.assertEqual(kept, sorted(kept, reverse=True))
+        self.assertLess(kept[-1], kept[0] / 2)
+
+    def test_no_plan_is_better_at_a_price(self):
+        for seed in range(40):
+            problem = Drawn(seed)
+            for price in (0, 1, 3, 1000):
+                value, plan = problem.solve(price)
+                best = min(p.cost + price * p.kept for p in problem.allowed())
+                self.assertEqual((plan.cost + price * plan.kept, value), (best, best), (seed, price))
+
+    def test_plans_keep_to_the_budget_and_their_bound_holds(self):
+        for seed in range(40):
+            problem = Drawn(seed)
+            for budget in BUDGETS:
+                plan, allowed, (least, most), gap = choose(problem, budget)
+                self.assertLessEqual(plan.kept, allowed)
+                self.assertEqual((least, most), (min(p.kept for p in problem.allowed()), problem.solve(0)[1].kept))
+                best = min(p.cost for p in problem.allowed() if p.kept <= allowed)
+                self.assertLessEqual(plan.cost - gap, best + 1, (seed, budget))
+
+    def test_sizes_that_change(self):
+        m = Network()
+        f = torch.compile(m, backend=backend, options={"activation_memory_budget": 0.3})
+        for n in (4, 6, 9):
+            x = torch.randn(n, 8)
+            found, expected = [], []
+            for g, into in ((f, found), (m, expected)):
+                torch.manual_seed(n)
+                into.extend(torch.autograd.grad(g(x).square().sum(), list(m.parameters())))
+            torch.testing.assert_close(found, expected)
+
+    def test_other_values_are_refused(self):
+        for value in (2, -0.1, "3 GiB", True):
+            with self.assertRaisesRegex(Exception, "TSR-F061.*activation_memory_budget"):
+                self.gradients(Network(), torch.randn(2, 8), activation_memory_budget=value)
+
+
+if __name__ == "__main__":
+    unittest.main()
