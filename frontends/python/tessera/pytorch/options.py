@@ -7,24 +7,74 @@ import json
 from .. import _core
 from ..model import _values
 
-# Ours, with their defaults and what they do.
+def _is_bool(value):
+    return isinstance(value, bool)
+
+
+def _is_text_or_none(value):
+    return value is None or isinstance(value, str)
+
+
+def _is_share_or_none(value):
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1)
+
+
+def _is_overrides(value):
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value)
+    return isinstance(value, (list, tuple)) and all(isinstance(text, str) and "=" in text for text in value)
+
+
+# Ours: their defaults, what they may be, as a check and in words, and what they do.
 OPTIONS = {
-    "fallback": ("aten", "what is not taken: 'aten' runs it through ATen, 'error' refuses to compile"),
-    "verify": (False, "True: every region's results are compared with ATen's, and the first that differs is an error"),
-    "mode": (None, "as torch.compile(mode=...), which PyTorch does not take beside options"),
-    "config": (None, "the name or path of a config of Tessera's; None: by the mode"),
-    "freezing": (None, "True: parameters are constants, folded and packed when compiling; they must not change afterwards"),
+    "fallback": (
+        "aten",
+        lambda value: value in ("aten", "error"),
+        "'aten' or 'error'",
+        "what is not taken: 'aten' runs it through ATen, 'error' refuses to compile",
+    ),
+    "verify": (
+        False,
+        _is_bool,
+        "True or False",
+        "True: every region's results are compared with ATen's, and the first that differs is an error",
+    ),
+    "mode": (
+        None,
+        _is_text_or_none,
+        "the name of a mode",
+        "as torch.compile(mode=...), which PyTorch does not take beside options",
+    ),
+    "config": (
+        None,
+        _is_text_or_none,
+        "a name or a path",
+        "the name or path of a config of Tessera's; None: by the mode",
+    ),
+    "freezing": (
+        None,
+        lambda value: value is None or _is_bool(value),
+        "True or False",
+        "True: parameters are constants, folded and packed when compiling; they must not change afterwards",
+    ),
     "activation_memory_budget": (
         None,
-        "0 to 1: of what forward keeps for backward, the part that it may keep; the rest is computed again",
+        _is_share_or_none,
+        "a number from 0 (keep least) to 1 (keep all)",
+        "of what forward keeps for backward, the part that it may keep; the rest is computed again",
     ),
-    "set": ((), "overrides of the config, as a dict or 'key=value' texts"),
+    "set": (
+        (),
+        _is_overrides,
+        "a dict, or a list of 'key=value' texts",
+        "overrides of the config, as a dict or 'key=value' texts",
+    ),
 }
-# Inductor's names for what Tessera has too.
+# Inductor's names for what Tessera has too: what they set, when True and when False.
 INDUCTOR = {
-    "max_autotune": lambda on: {"mode": "max-autotune"} if on else {},
-    "coordinate_descent_tuning": lambda on: {"coordinate_descent_tuning": bool(on)},
-    "deterministic": lambda on: {},  # always
+    "max_autotune": ({"mode": "max-autotune"}, {}),
+    "coordinate_descent_tuning": ({"coordinate_descent_tuning": True}, {"coordinate_descent_tuning": False}),
+    "deterministic": ({"deterministic": True}, {"deterministic": False}),
 }
 VERIFY = "verify"
 MODES = (
@@ -41,13 +91,13 @@ MODES = (
 
 def list_options():
     """The options that torch.compile(options=...) takes with this backend."""
-    return {**{name: text for name, (_, text) in OPTIONS.items()}, **{name: "as Inductor's" for name in INDUCTOR}}
+    return {**{name: option[-1] for name, option in OPTIONS.items()}, **{name: "as Inductor's" for name in INDUCTOR}}
 
 
 def list_mode_options(mode=None):
     """What each mode sets, or one of them."""
     modes = {m["name"]: m for m in json.loads(_core.modes())["modes"]}
-    modes[VERIFY] = {"name": VERIFY, "help": OPTIONS["verify"][1], "sets": {"verify": True}}
+    modes[VERIFY] = {"name": VERIFY, "help": OPTIONS["verify"][-1], "sets": {"verify": True}}
     if mode is None:
         return modes
     if mode not in modes:
@@ -72,30 +122,27 @@ def _meant(name, known):
 
 def parsed(mode, options):
     """(our options by name, overrides of the config as texts)"""
-    chosen = {name: default for name, (default, _) in OPTIONS.items()}
+    chosen = {name: option[0] for name, option in OPTIONS.items()}
     extra = {}
     for name, value in (options or {}).items():
-        if name in chosen:
-            chosen[name] = value
-            if name == "freezing" and value is not None:
-                extra["freezing"] = bool(value)
+        if name in OPTIONS:
+            _, is_valid, expected, _ = OPTIONS[name]
         elif name in INDUCTOR:
-            extra.update(INDUCTOR[name](value))
+            is_valid, expected = _is_bool, "True or False"
         else:
             known = sorted([*OPTIONS, *INDUCTOR])
             raise refuse(
                 f"torch.compile(options=...): the backend 'tessera' has no option {name!r}" + _meant(str(name), known),
                 f"it has: {', '.join(known)}",
             )
-    if chosen["fallback"] not in ("aten", "error"):
-        raise refuse(f"option 'fallback' is {chosen['fallback']!r}", "expected 'aten' or 'error'")
-    if not isinstance(chosen["verify"], bool):
-        raise refuse(f"option 'verify' is {chosen['verify']!r}", "expected True or False")
-    budget = chosen["activation_memory_budget"]
-    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 <= budget <= 1):
-        raise refuse(
-            f"option 'activation_memory_budget' is {budget!r}", "expected a number from 0 (keep least) to 1 (keep all)"
-        )
+        if not is_valid(value):
+            raise refuse(f"option {name!r} is {value!r}", f"expected {expected}")
+        if name in INDUCTOR:
+            extra.update(INDUCTOR[name][0 if value else 1])
+        else:
+            chosen[name] = value
+    if chosen["freezing"] is not None:
+        extra["freezing"] = chosen["freezing"]
     mode = chosen["mode"] if mode is None else mode
     if mode is not None:
         if mode not in MODES:
