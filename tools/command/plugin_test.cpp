@@ -95,6 +95,7 @@ void PluginTest::add_to(Options& options) {
   options.value("junit", "FILE", &junit, "test: writes the results as JUnit XML.");
   options.value("html", "FILE", &html, "test: writes the results as one HTML page.");
   options.list("load", "ID", &load, "test: a plugin that is loaded beside the one under test; may be repeated.");
+  options.list("model", "FILE", &models, "test: a file that the frontend under test is to import; may be repeated.");
   options.flag("all-cases", &all, "test: every case of every op; without it some per op and dtype.");
   options.integer("sample", "N", &sample, 1, 1000000, "test: every N-th of these cases only (default 1).");
   options.number("timeout", "SECONDS", &timeout, 0.1, 86400,
@@ -114,6 +115,7 @@ int PluginTest::run(const Options& options, const ContextArguments& context, con
   settings.overrides = context.overrides;
   settings.plugin_dirs = context.plugin_dirs;
   settings.load = load;
+  settings.models = models;
   settings.level = level[1] - '0';
   settings.cases = settings.level >= 2 ? case_directory() : "";
   settings.all = all;

@@ -13,7 +13,7 @@ namespace tessera::command {
 
 struct PluginTest {
   std::string level = "L3", filter, expect, junit, html;
-  std::vector<std::string> load;
+  std::vector<std::string> load, models;
   bool all = false, list = false, progress = false;
   int64_t sample = 1, jobs = 2;
   double timeout = 60;

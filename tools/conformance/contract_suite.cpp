@@ -3,27 +3,20 @@
 #include <malloc.h>
 
 #include <atomic>
-#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "op_run.hpp"
+#include "programs.hpp"
 #include "subject.hpp"
 #include "suites.hpp"
-#include "tensors.hpp"
-#include "tessera/dtypes.hpp"
 
 namespace tessera::conformance {
 namespace {
 
-// Small programs of which most backends take at least one. Inputs in f32.
-struct Program {
-  const char* name;
-  const char* text;
-  std::vector<std::vector<int64_t>> inputs;
-};
+// Small programs of which most backends take at least one.
 const std::vector<Program>& programs() {
   static const std::vector<Program> all = {
       {"add", "graph @add(%x: f32[64, 33], %y: f32[64, 33]) { %r = add %x, %y return %r }", {{64, 33}, {64, 33}}},
@@ -35,19 +28,6 @@ const std::vector<Program>& programs() {
       {"softmax", "graph @softmax(%x: f32[64, 33]) { %r = softmax %x return %r }", {{64, 33}}},
   };
   return all;
-}
-
-std::vector<e::Tensor> inputs_of(const Program& p, int seed) {
-  std::vector<e::Tensor> out;
-  for (const auto& sizes : p.inputs) {
-    e::Tensor t = e::Tensor::create(TSR_F32, sizes);
-    auto* data = static_cast<float*>(t.data());
-    for (int64_t i = 0; i < t.elements(); ++i)
-      data[i] = static_cast<float>((i * 37 + seed * 101 + static_cast<int64_t>(out.size()) * 13) % 257 - 128) *
-                0.0137f;  // no sum is exact
-    out.push_back(std::move(t));
-  }
-  return out;
 }
 
 class BackendContract {
@@ -78,25 +58,9 @@ class BackendContract {
     void* self = nullptr;
     if (const std::string device = table(&self).device; device != "cpu") e::synchronize(e::device(device));
   }
-  // Dense results on the host.
-  static std::vector<e::Tensor> run(const e::Executable& x, const std::vector<e::Tensor>& in) {
-    std::vector<e::Tensor> out = x.run(in);
-    for (e::Tensor& t : out) t = t.copy_to(0);
-    return out;
-  }
-
   Subject& s_;
   std::string backend_;
 };
-
-bool same_bits(const std::vector<e::Tensor>& a, const std::vector<e::Tensor>& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i)
-    if (a[i].elements() != b[i].elements() ||
-        std::memcmp(a[i].data(), b[i].data(), static_cast<size_t>(storage_bytes(a[i].dtype(), a[i].elements()))) != 0)
-      return false;
-  return true;
-}
 
 void table_is_sound(BackendContract& b) {
   void* self = nullptr;
@@ -112,7 +76,7 @@ void table_is_sound(BackendContract& b) {
 void empty_graphs(BackendContract& b) {
   const auto run = [&](const std::string& text, const std::vector<e::Tensor>& in) {
     const e::Executable x = b.compile(text);
-    return BackendContract::run(x, in);
+    return run_to_host(x, in);
   };
   if (!run("graph @empty() { return }", {}).empty()) throw Failed("a graph without nodes and outputs gives outputs");
   const Program identity{"identity", "", {{64, 33}}};
@@ -133,14 +97,14 @@ void claims(BackendContract& b) {
     const char* why = nullptr;
     const tsr_claim first = t.claim(self, g.handle(), body.first, &why);
     if (first != TSR_CLAIM_NO && first != TSR_CLAIM_YES && first != TSR_CLAIM_DECOMPOSE)
-      throw Failed(std::string(p.name) + ": claim returned " + std::to_string(first) + ", which is no tsr_claim");
-    if (first != TSR_CLAIM_YES && (!why || !*why)) throw Failed(std::string(p.name) + ": it refuses without a reason");
+      throw Failed(p.name + ": claim returned " + std::to_string(first) + ", which is no tsr_claim");
+    if (first != TSR_CLAIM_YES && (!why || !*why)) throw Failed(p.name + ": it refuses without a reason");
     for (int i = 0; i < 3; ++i) {
       const char* again = nullptr;
       if (t.claim(self, g.handle(), body.first, &again) != first)
-        throw Failed(std::string(p.name) + ": claim gave two answers for the same node");
+        throw Failed(p.name + ": claim gave two answers for the same node");
     }
-    if (g.print() != before) throw Failed(std::string(p.name) + ": claim changed the graph");
+    if (g.print() != before) throw Failed(p.name + ": claim changed the graph");
   }
 }
 
@@ -149,17 +113,17 @@ void deterministic(BackendContract& b) {
   if (!(b.table(&self).capabilities & TSR_CAP_DETERMINISTIC)) throw Skipped("it does not declare TSR_CAP_DETERMINISTIC");
   if (!b.computes()) throw Skipped("it computes nothing (TSR_CAP_NO_COMPUTE)");
   for (const auto& [p, x] : b.taken()) {
-    const std::vector<e::Tensor> in = inputs_of(*p, 1), first = BackendContract::run(x, in);
+    const std::vector<e::Tensor> in = inputs_of(*p, 1), first = run_to_host(x, in);
     for (int i = 0; i < 20; ++i)
-      if (!same_bits(first, BackendContract::run(x, in)))
-        throw Failed(std::string(p->name) + ": run " + std::to_string(i + 2) +
+      if (!same_bits(first, run_to_host(x, in)))
+        throw Failed(p->name + ": run " + std::to_string(i + 2) +
                      " gives other bits than the first, and it declares TSR_CAP_DETERMINISTIC");
     const e::Executable serial = [&] {
       const e::Context& c = b.s_.context(b.s_.order_of(b.backend_), "", "[runtime]\nthreads = 1\n");
       return c.compile(c.parse(p->text, p->name));
     }();
-    if (!same_bits(first, BackendContract::run(serial, in)))
-      throw Failed(std::string(p->name) + ": one thread gives other bits than many, and it declares TSR_CAP_DETERMINISTIC");
+    if (!same_bits(first, run_to_host(serial, in)))
+      throw Failed(p->name + ": one thread gives other bits than many, and it declares TSR_CAP_DETERMINISTIC");
   }
 }
 
@@ -179,7 +143,7 @@ void threads(BackendContract& b) {
   for (int t = 0; t < 4; ++t)
     for (const auto& [p, x] : taken) {
       in[static_cast<size_t>(t)].push_back(inputs_of(*p, t + 1));
-      want[static_cast<size_t>(t)].push_back(BackendContract::run(x, in[static_cast<size_t>(t)].back()));
+      want[static_cast<size_t>(t)].push_back(run_to_host(x, in[static_cast<size_t>(t)].back()));
     }
   std::vector<std::thread> all;
   for (size_t t = 0; t < 4; ++t)
@@ -187,9 +151,9 @@ void threads(BackendContract& b) {
       try {
         for (int i = 0; i < 25 && !failed; ++i)
           for (size_t k = 0; k < taken.size(); ++k) {
-            const auto got = BackendContract::run(taken[k].second, in[t][k]);
+            const auto got = run_to_host(taken[k].second, in[t][k]);
             if (computes && !same_bits(got, want[t][k]))
-              fail(std::string(taken[k].first->name) +
+              fail(taken[k].first->name +
                    ": with four threads at once a run gives other bits than alone\n"
                    "  hint: whatever changes during a launch lies in the workspace, never in the kernel");
           }
@@ -201,6 +165,117 @@ void threads(BackendContract& b) {
     });
   for (std::thread& t : all) t.join();
   if (failed) throw Failed(what);
+}
+
+// Kernels from the bytes of others, by the table alone: the host would recompile what cannot be read.
+class DirectKernel {
+ public:
+  DirectKernel() { kernel_.struct_size = sizeof kernel_; }
+  ~DirectKernel() {
+    if (kernel_.destroy && kernel_.self) kernel_.destroy(kernel_.self);
+  }
+  DirectKernel(const DirectKernel&) = delete;
+  tsr_kernel* out() { return &kernel_; }
+  [[nodiscard]] const tsr_kernel& get() const { return kernel_; }
+  // One result in f32, of the sizes given.
+  [[nodiscard]] e::Tensor launch(const std::vector<e::Tensor>& in, const std::vector<int64_t>& sizes) const {
+    const e::Tensor result = e::Tensor::create(TSR_F32, sizes);
+    std::vector<tsr_tensor> inputs;
+    for (const e::Tensor& t : in) inputs.push_back(t.desc());
+    const int64_t dims[1] = {0};
+    const int64_t bytes = kernel_.workspace ? kernel_.workspace(kernel_.self, dims) : 0;
+    const e::Tensor workspace = e::Tensor::create(TSR_U8, std::vector<int64_t>{bytes});
+    tsr_launch l{};
+    l.struct_size = sizeof l;
+    l.inputs = inputs.data();
+    l.num_inputs = static_cast<uint32_t>(inputs.size());
+    l.outputs = &result.desc();
+    l.num_outputs = 1;
+    l.workspace = workspace.data();
+    l.dims = dims;
+    if (const std::string what = text_of_error(kernel_.launch(kernel_.self, &l)); !what.empty())
+      throw Failed("launch: " + what);
+    return result;
+  }
+
+ private:
+  tsr_kernel kernel_{};
+};
+
+void serialisation(BackendContract& b) {
+  void* self = nullptr;
+  const tsr_backend& t = b.table(&self);
+  if (std::string_view(t.device) != "cpu") throw Skipped("its kernels are not the host's");
+  if (!b.computes()) throw Skipped("it computes nothing (TSR_CAP_NO_COMPUTE)");
+  const e::Context& context = b.s_.context(b.s_.order_of(b.backend_));
+  size_t tried = 0;
+  for (const Program& p : programs()) {
+    e::Graph g = context.parse(p.text, p.name);
+    const tsr_tables& tables = g.tables();
+    const tsr_id node = TSR_AT(tsr_region, tables.regions, tables.region_stride, 0)->first;
+    const char* why = nullptr;
+    if (t.claim(self, g.handle(), node, &why) != TSR_CLAIM_YES) continue;
+    tsr_compile request{};
+    request.struct_size = sizeof request;
+    request.graph = g.handle();
+    request.node = node;
+    request.dim_slot = [](void*, tsr_dim) -> int32_t { return -1; };
+    request.dim_hint = [](void*, tsr_dim d) -> int64_t { return d; };
+    DirectKernel first, second;
+    if (const std::string what = text_of_error(t.compile(self, &request, first.out())); !what.empty())
+      throw Failed(p.name + ": it does not compile: " + what);
+    if (!first.get().serialize) continue;
+    if (!t.deserialize) throw Failed(p.name + ": its kernel is serialised, and its backend has no deserialize");
+    std::string bytes;
+    const auto alloc = [](void* to, size_t n) -> void* {
+      static_cast<std::string*>(to)->resize(n);
+      return static_cast<std::string*>(to)->data();
+    };
+    if (const std::string what = text_of_error(first.get().serialize(first.get().self, alloc, &bytes)); !what.empty())
+      throw Failed(p.name + ": serialize: " + what);
+    if (const std::string what = text_of_error(t.deserialize(self, bytes.data(), bytes.size(), second.out())); !what.empty())
+      throw Failed(p.name + ": deserialize of what serialize wrote: " + what);
+    const std::vector<e::Tensor> in = inputs_of(p, 1);
+    const tsr_value& result = *TSR_AT(tsr_value, tables.values, tables.value_stride,
+                                      TSR_AT(tsr_node, tables.nodes, tables.node_stride, node)->results[0]);
+    const std::vector<int64_t> sizes(result.type->sizes, result.type->sizes + result.type->rank);
+    if (!same_bits({first.launch(in, sizes)}, {second.launch(in, sizes)}))
+      throw Failed(p.name + ": the kernel that was read back gives other bits");
+    ++tried;
+  }
+  if (tried == 0) throw Skipped("its kernels are not serialised");
+}
+
+// Fused bits are unfused bits. One check per program, so that a crash costs one.
+void fused(BackendContract& b, uint64_t seed) {
+  void* self = nullptr;
+  if (!(b.table(&self).capabilities & TSR_CAP_FUSION)) throw Skipped("it does not declare TSR_CAP_FUSION");
+  if (!b.computes()) throw Skipped("it computes nothing (TSR_CAP_NO_COMPUTE)");
+  const e::Context& c = b.s_.context(b.s_.order_of(b.backend_), "\"fuse\"");
+  const auto both = [&](const Program& p) {
+    e::Graph g = c.parse(p.text, p.name);
+    c.run_passes(g);
+    const e::Executable together = c.compile(std::move(g)), apart = b.compile(p.text);
+    const std::vector<e::Tensor> in = inputs_of(p, 1);
+    const auto got = run_to_host(together, in), want = run_to_host(apart, in);
+    if (!same_bits(got, want)) {
+      const std::string where = far_apart(got, want, 0);
+      throw Failed("fused and unfused bits differ: " + (where.empty() ? "in the sign of a zero" : where) + "\n" + p.text);
+    }
+    return fused_groups(together, b.backend_);
+  };
+  if (seed == 0) {  // a chain that every kernel which fuses takes
+    const Program chain{
+        "chain",
+        "graph @chain(%x: f32[64, 33], %y: f32[64, 33]) { %a = add %x, %y %b = mul %a, %x %c = sub %b, %y return %c }",
+        {{64, 33}, {64, 33}}};
+    if (both(chain) == 0)
+      throw Failed(
+          "it declares TSR_CAP_FUSION, and does not take add, mul and sub of equal shapes in f32 as one group\n"
+          "  hint: claim is asked for the group as a node of the op 'fused'");
+    return;
+  }
+  both(random_program(seed));
 }
 
 size_t heap_bytes() {
@@ -236,17 +311,16 @@ void leaks(BackendContract& b) {
   for (const auto& [p, x] : b.taken()) {
     const std::vector<e::Tensor> in = inputs_of(*p, 1);
     const size_t files = open_files();
-    const double run = growth(64, [&] { (void)BackendContract::run(x, in); });
+    const double run = growth(64, [&] { (void)run_to_host(x, in); });
     if (run >= 16)
-      throw Failed(std::string(p->name) + ": every run leaves about " + std::to_string(static_cast<int64_t>(run)) +
+      throw Failed(p->name + ": every run leaves about " + std::to_string(static_cast<int64_t>(run)) +
                    " bytes of memory behind");
     const double compiled = growth(8, [&] { (void)b.compile(p->text); });
     const double usual = growth(8, [&] { (void)judge.compile(judge.parse(p->text, p->name)); });
     if (compiled - usual >= 32)
-      throw Failed(std::string(p->name) + ": every compile leaves about " +
-                   std::to_string(static_cast<int64_t>(compiled - usual)) +
+      throw Failed(p->name + ": every compile leaves about " + std::to_string(static_cast<int64_t>(compiled - usual)) +
                    " bytes of memory behind once its executable is destroyed");
-    if (open_files() > files) throw Failed(std::string(p->name) + ": files that it opened stay open");
+    if (open_files() > files) throw Failed(p->name + ": files that it opened stay open");
   }
 }
 
@@ -269,6 +343,14 @@ void add_contract_checks(Subject& s, Checks& out) {
         deterministic);
     add("threads", "Four threads run one executable at once and compile others, and get the bits that they get alone.",
         threads);
+    add("serialisation", "A kernel that was serialised and read back gives the same bits.", serialisation);
+    const uint64_t programs_to_fuse = s.settings().level >= 4 ? 60 : 12;
+    for (uint64_t seed = 0; seed <= programs_to_fuse; ++seed)
+      out.push_back({seed <= 12 ? 3 : 4, "fused/program " + std::to_string(seed) + of, "Fused bits are unfused bits.",
+                     [backend, seed](Subject& subject) {
+                       BackendContract b(subject, backend);
+                       fused(b, seed);
+                     }});
     add("leaks", "Neither runs nor compiles leave memory or open files behind.", leaks);
   }
 }

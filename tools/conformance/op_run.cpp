@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 bool steps_run_on(const Json& steps, const std::string& backend) {
   for (const Json& step : steps) {
-    if (step.value("kind", "") == "kernel" && step.at("backend").is_string() && step.at("backend") == backend) return true;
+    if (step.at("kind") == "kernel" && step.at("backend") == backend) return true;
     if (step.contains("regions"))
       for (const Json& region : step.at("regions"))
         if (region.contains("steps") && steps_run_on(region.at("steps"), backend)) return true;
@@ -281,6 +281,13 @@ class CaseRun {
 
 bool runs_on(const e::Executable& executable, const std::string& backend) {
   return steps_run_on(Json::parse(executable.describe()).at("steps"), backend);
+}
+
+size_t fused_groups(const e::Executable& executable, const std::string& backend) {
+  const Json plan = Json::parse(executable.describe());
+  return static_cast<size_t>(std::count_if(plan.at("steps").begin(), plan.at("steps").end(), [&](const Json& step) {
+    return step.at("op") == "fused" && step.at("backend") == backend;
+  }));
 }
 
 std::vector<e::Tensor> dense_operands(const Case& c) { return arranged(c, values_of(c, false), Layout::Dense, false); }

@@ -21,6 +21,8 @@ void run_case(Subject&, const Case&, const OpRun&);
 
 // Whether a step of the plan is the backend's.
 bool runs_on(const e::Executable&, const std::string& backend);
+// How many steps of the plan are fused groups of the backend.
+size_t fused_groups(const e::Executable&, const std::string& backend);
 // Operands of a case, dense, in host memory.
 std::vector<e::Tensor> dense_operands(const Case&);
 

@@ -17,6 +17,7 @@ struct Settings {
   std::string plugin;                                     // path of a library or manifest
   std::vector<std::string> overrides, plugin_dirs, load;  // config keys, more folders and more plugins
   std::string cases;                                      // folder of case files
+  std::vector<std::string> models;                        // files that a frontend is to import
   int level = 3;
   bool all = false;    // every case of every op, not a choice of them
   int64_t sample = 1;  // every how many-th case of an op runs

@@ -13,6 +13,8 @@ Checks all_checks(Subject& subject, bool loaded) {
   add_handshake_checks(subject, all);
   if (loaded) {
     add_contract_checks(subject, all);
+    add_device_checks(subject, all);
+    add_kind_checks(subject, all);
     add_op_checks(subject, all);
   }
   std::erase_if(
