@@ -29,6 +29,19 @@
 # The sources see TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR, TSR_PLUGIN_SANITIZER and TESSERA_PLUGIN_BUILD_INFO as
 # string macros, so that library and manifest cannot disagree.
 #
+# tessera_add_conformance_test(): the conformance kit on a plugin, as a test of CTest (docs/conformance.md).
+#
+#   tessera_add_conformance_test(my_plugin
+#     [LEVEL L3]           # how far it goes
+#     [SAMPLE 10]          # every 10-th case only
+#     [EXPECT file]        # checks that are expected to fail
+#     [SET npu.grain=64]   # options of the plugin
+#     [LOAD id...]         # plugins to load beside it
+#     [MODEL file...]      # that a frontend imports
+#     [JUNIT file])
+#
+# It is called conformance.TARGET, and needs the installed command.
+#
 # tessera_embed_text(): makes text files part of a target.
 #
 #   tessera_embed_text(my_opset NAME opset_records OUTPUT opset_records.hpp FILES nn.tops math.tops)
@@ -233,4 +246,21 @@ function(tessera_embed_text target)
     COMMENT "Embedding ${arg_OUTPUT}" VERBATIM)
   target_sources(${target} PRIVATE ${directory}/${arg_OUTPUT})
   target_include_directories(${target} PRIVATE ${directory})
+endfunction()
+
+function(tessera_add_conformance_test target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LEVEL;SAMPLE;EXPECT;JUNIT" "SET;LOAD;MODEL")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tessera_add_conformance_test(${target}): unknown argument ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  set(arguments "")
+  foreach(name LEVEL SAMPLE EXPECT JUNIT SET LOAD MODEL)
+    string(TOLOWER ${name} option)
+    foreach(value IN LISTS arg_${name})
+      list(APPEND arguments --${option} ${value})
+    endforeach()
+  endforeach()
+  add_test(NAME conformance.${target} COMMAND ${TesseraSDK_EXECUTABLE} plugin test $<TARGET_FILE:${target}> ${arguments})
+  # What a plugin lacks on this machine is no fault of it.
+  set_tests_properties(conformance.${target} PROPERTIES SKIP_RETURN_CODE 3)
 endfunction()

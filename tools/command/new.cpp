@@ -79,21 +79,25 @@ void check_word(const char* what, const std::string& word) {
 int scaffold(const Command& command, const std::vector<std::string>& args) {
   Options options(command);
   std::string kind, name, dir, vendor = "acme";
-  options.positional("op, pass or backend", &kind);
+  options.positional("KIND", &kind);
   options.positional("NAME", &name);
   options.value("dir,d", "DIR", &dir, "Where the files go: a directory that is empty or not there yet (default: ./NAME).");
+  bool kit = false;
+  options.flag("kit", &kit, "backend: over the kernel kit, which lowers and fuses.");
   options.value("vendor", "NAME", &vendor, "First part of the plugin's id (default: acme).");
   if (!options.parse(args)) return kOk;
-  const std::vector<std::string> kinds = {"op", "pass", "backend"};
+  const std::vector<std::string> kinds = {"op", "pass", "backend", "device", "executor", "partitioner", "store", "frontend"};
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
     throw usage_error("TSR-U001", "tessera new: unknown kind " + quote(kind) + did_you_mean(kind, kinds),
-                      "expected op, pass or backend");
+                      "expected " + join(kinds));
+  if (kit && kind != "backend")
+    throw usage_error("TSR-U003", "--kit is for backends, not for the kind " + quote(kind), "leave it out");
   check_word("NAME", name);
   check_word("--vendor", vendor);
   if (vendor == "tessera")
     throw usage_error("TSR-U009", "--vendor 'tessera' is that of first-party plugins", "choose the name of your organisation");
 
-  const fs::path from = template_dir() / kind, to = dir.empty() ? fs::path(name) : fs::path(dir);
+  const fs::path from = template_dir() / (kit ? "backend_kit" : kind), to = dir.empty() ? fs::path(name) : fs::path(dir);
   std::error_code error;
   if (fs::exists(to, error) && !(fs::is_directory(to, error) && fs::is_empty(to, error)))
     throw usage_error("TSR-U009", to.string() + " exists and is not an empty directory", "choose another one with --dir");

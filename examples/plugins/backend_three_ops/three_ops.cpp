@@ -25,7 +25,7 @@ T apply(Op op, T a, T b) {
   switch (op) {
     case Op::kAdd: return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
     case Op::kMul: return static_cast<T>(static_cast<W>(a) * static_cast<W>(b));
-    default: return a < T{0} ? T{0} : a;  // relu; NaN stays NaN
+    default: return a <= T{0} ? T{0} : a;  // relu: -0 gives 0, NaN stays NaN
   }
 }
 
