@@ -54,7 +54,8 @@ std::span<const Command> commands() {
       {"new", "op|pass|backend|device|executor|partitioner|store|frontend NAME [--kit] [--dir DIR] [--vendor NAME]",
        "Writes the files of a new plugin that builds and passes its test.",
        "tessera new pass fold_scales --dir plugins/fold_scales\n"
-       "tessera new backend npu --kit --vendor acme", scaffold},
+       "tessera new backend npu --kit --vendor acme",
+       scaffold},
       {"report", "DIR [--output FILE.html] [--perfetto FILE.json]",
        "Turns a folder of traces (TESSERA_TRACE) into one HTML page and a Perfetto trace.",
        "TESSERA_TRACE=trace tessera run model.tsr && tessera report trace", report_traces},

@@ -122,7 +122,9 @@ class GradientOf {
   // ops that have no other meaning than their gradient.
   bool leaves_out(tsr_id n, std::span<const tsr_id> of_operands) const {
     const OpRecord& record = g_.record_of(n);
-    if (record.has(kElementwise) || record.has(kAutograd) || !(record.decompose_body || (record.impl && record.impl->decompose))) return false;
+    if (record.has(kElementwise) || record.has(kAutograd) ||
+        !(record.decompose_body || (record.impl && record.impl->decompose)))
+      return false;
     for (size_t i = 0; i < of_operands.size(); ++i) {
       const tsr_id operand = g_.node(n).operands[i];
       if (operand != TSR_NONE && of_operands[i] == TSR_NONE && active_.has(operand)) return true;
