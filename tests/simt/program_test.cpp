@@ -38,6 +38,39 @@ const char* const kReverse =
 }
 )";
 
+// A wave multiplies [16, 16] by [16, 8], from row-major memory.
+const char* const kProduct =
+    R"(program @product(%x: in bf16[256], %y: in bf16[128], %z: out f32[128]) wave 32 {
+  launch {
+    register %sums: f32[4]
+    register %a: bf16[8]
+    register %b: bf16[4]
+    warp w0 < 1 {
+      lane l0 < 32 {
+        unroll i0 < 4 {
+          %0 = const 1 : f32
+          store %sums[i0], %0
+        }
+        unroll i1 < 8 {
+          %1 = load %x[16 * floordiv(l0, 4) + 128 * mod(floordiv(i1, 2), 2)
+            + 2 * mod(l0, 4) + 8 * floordiv(i1, 4) + mod(i1, 2)] : bf16
+          store %a[i1], %1
+        }
+        unroll i2 < 4 {
+          %2 = load %y[floordiv(l0, 4) + 16 * mod(l0, 4) + 64 * floordiv(i2, 2) + 8 * mod(i2, 2)] : bf16
+          store %b[i2], %2
+        }
+        mma bf16 %sums[0], %a[0], %b[0]
+        unroll i3 < 4 {
+          %3 = load %sums[i3] : f32
+          store %z[8 * floordiv(l0, 4) + 64 * floordiv(i3, 2) + 2 * mod(l0, 4) + mod(i3, 2)], %3
+        }
+      }
+    }
+  }
+}
+)";
+
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   REQUIRE(at != std::string::npos);
@@ -173,6 +206,48 @@ TEST_CASE("every rule of the verifier is checked") {
   CHECK(contains(verify_failure("barrier block", "%8 = shuffle from 8 of 8 %0 : f32"),
                  "a lane of a group whose size is a power of two (P14)"));
   CHECK(contains(verify_failure("barrier block", lane + "}\n check %7, 9"), "a known fault (P15)"));
+  const auto product = [](const std::string& from, const std::string& to, const char* device = "sim32") {
+    return verify_failure(kit::parse_program(replaced(kProduct, from, to)), device);
+  };
+  const std::string mma = "mma bf16 %sums[0], %a[0], %b[0]";
+  CHECK(product("", "") == "");
+  CHECK(contains(product("wave 32 {\n  launch {", "wave 64 {\n  launch {", "sim64"), "(P6)"));
+  CHECK(contains(product(mma, "%8 = index l0 : i64\n %9 = const 3 : i64\n %7 = lt %8, %9 : bool\n if %7 {\n " + mma + "\n }"),
+                 "around a matrix instruction that depends on the lane (P16)"));
+  CHECK(contains(product("mma bf16", "mma f32"), "factors of bf16 or f16 (P16)"));
+  CHECK(contains(product(mma, "mma bf16 %sums[0], %x[0], %b[0]"), "registers of this launch (P16)"));
+  CHECK(contains(product(mma, "mma bf16 %sums[0], %sums[0], %b[0]"), "and factors of the instruction's type (P16)"));
+  CHECK(contains(verify_failure(kit::parse_program(
+                     replaced(replaced(kProduct, "%a: bf16[8]", "%a: bf16[24]"), mma, "mma bf16 %sums[0], %a[4], %b[0]"))),
+                 "a share that begins at a multiple of its size (P16)"));
+  kit::GpuDescription none = kit::gpu_description("sim32");
+  none.mma = false;
+  kit::Program p = kit::parse_program(kProduct);
+  CHECK_THROWS_AS(kit::verify(p, none), sdk::Error);
+}
+
+TEST_CASE("a matrix instruction multiplies the shares of a wave") {
+  kit::Program p = kit::parse_program(kProduct);
+  const std::string text = kit::print(p);
+  CHECK(text.find("mma bf16 %sums[0], %a[0], %b[0]") != text.npos);
+  CHECK(kit::print(kit::parse_program(text)) == text);
+  kit::verify(p, kit::gpu_description("sim32"));
+  // Small integers: every order of the sum gives them exactly.
+  const auto bf16 = [](int x) { return static_cast<uint16_t>(kit::constant_bits(kit::Type::BF16, static_cast<double>(x))); };
+  std::vector<uint16_t> x(256), y(128);
+  std::vector<float> z(128);
+  std::mt19937 r(5);
+  for (uint16_t& e : x) e = bf16(static_cast<int>(r() % 9) - 4);
+  for (uint16_t& e : y) e = bf16(static_cast<int>(r() % 9) - 4);
+  void* const pointers[] = {x.data(), y.data(), z.data()};
+  kit::interpret(p, pointers, {}, 1);
+  const auto value = [](uint16_t bits) { return kit::constant_float(kit::Type::BF16, bits); };
+  for (size_t i = 0; i < 16; ++i)
+    for (size_t j = 0; j < 8; ++j) {
+      double sum = 1;
+      for (size_t k = 0; k < 16; ++k) sum += value(x[16 * i + k]) * value(y[8 * k + j]);
+      CHECK(static_cast<double>(z[8 * i + j]) == sum);
+    }
 }
 
 TEST_CASE("descriptions with numbers that cannot be are refused") {

@@ -174,7 +174,7 @@ std::vector<SimtCase> simt_cases() {
        "%a = linear %g, %w, %b\n %c = add %a, %r\n return %c\n}\n",
        "",
        {43}},
-      {"product_batch", "graph @g(%x: f16[2, 3, 20, 24], %y: f16[3, 24, 40]) {\n %a = matmul %x, %y\n return %a\n}\n", "", {}},
+      {"product_batch", "graph @g(%x: f16[2, 3, 20, 40], %y: f16[3, 40, 40]) {\n %a = matmul %x, %y\n return %a\n}\n", "", {}},
       {"product_tiles",
        "graph @g(%x: f32[2, 40, 32], %y: f32[2, 60, 32]) {\n %a = dot_general %x, %y {lhs_batch = [0], rhs_batch = [0], "
        "lhs_contract = [2], rhs_contract = [2]}\n return %a\n}\n",

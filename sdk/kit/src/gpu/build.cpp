@@ -179,6 +179,13 @@ uint32_t ProgramBuilder::shuffle_from(uint32_t v, int64_t lane, int64_t lanes) {
   s.lanes = lanes;
   return add(std::move(s));
 }
+void ProgramBuilder::mma(Type factors, Fragment sums, Fragment left, Fragment right) {
+  Statement s;
+  s.kind = StatementKind::Mma;
+  s.inst.type = factors;
+  s.fragments = {sums, left, right};
+  add(std::move(s));
+}
 uint32_t ProgramBuilder::below(Expr e, Expr n) { return pool().less(e, n) ? kNone : binary(Op::Lt, index(e), index(n)); }
 uint32_t ProgramBuilder::both(uint32_t a, uint32_t b) { return a == kNone ? b : b == kNone ? a : binary(Op::And, a, b); }
 

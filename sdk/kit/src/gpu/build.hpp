@@ -54,6 +54,8 @@ class ProgramBuilder {
   void store(uint32_t buffer, Expr at, uint32_t value);
   uint32_t shuffle_xor(uint32_t v, int64_t bits);
   uint32_t shuffle_from(uint32_t v, int64_t lane, int64_t lanes);
+  // A matrix instruction: sums += left * right.
+  void mma(Type factors, Fragment sums, Fragment left, Fragment right);
   Type type_of(uint32_t v) const { return p.statements[v].inst.type; }
   // e < n as far as that is not certain: kNone where it is.
   uint32_t below(Expr e, Expr n);
@@ -144,6 +146,9 @@ Program generic_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
 Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
 
 Program product_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
+// The same on matrix instructions; of factors that a dot takes as they are, widened: their type, or None.
+Program matrix_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
+Type matrix_factors(const Kernel& k, uint32_t dot);
 Program split_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
 
 struct ProductSize {  // nothing: a symbol says how many

@@ -251,6 +251,15 @@ class GpuWriter {
                                                      ", " + std::to_string(x.lanes) + ")") +
                   ";\n";
           break;
+        case StatementKind::Mma: {
+          out_ += pad + "mma_" + type_name(x.inst.type) + "(";
+          for (size_t i = 0; i < x.fragments.size(); ++i) {
+            const Fragment& f = x.fragments[i];
+            out_ += (i ? ", " : "") + p_.buffers[f.buffer].name + (f.at == kZero ? "" : " + (" + expr(f.at) + ")");
+          }
+          out_ += ");\n";
+          break;
+        }
         case StatementKind::Inst: inst(id, x.inst, pad); break;
       }
     }

@@ -16,11 +16,12 @@ constexpr Writer kWriters[] = {
     {"cumsum", write_scan},         {"cumprod", write_scan},    {"cummax", write_scan},
     {"cummin", write_scan},         {"sort", write_sort},       {"topk", write_sort},
     {"searchsorted", write_search}, {"scatter", write_scatter}, {"scatter_nd", write_scatter_nd},
+    {"attention", write_attention},
 };
 
 }  // namespace
 
-std::string why_no_node_program(sdk::Graph, sdk::Node n) {
+std::string why_no_node_program(sdk::Graph, sdk::Node n, const GpuDescription& device) {
   const std::string op(n.op());
   if (std::none_of(std::begin(kWriters), std::end(kWriters), [&](const Writer& w) { return w.op == op; }))
     return "op '" + op + "' is not generated";
@@ -29,14 +30,15 @@ std::string why_no_node_program(sdk::Graph, sdk::Node n) {
     return type_of(dtype) == Type::None ? "op '" + op + "' is not generated for " + std::string(dtype_name(dtype)) : "";
   };
   for (uint32_t i = 0; i < n.num_operands(); ++i)
-    if (const std::string why = type(n.operand(i)); !why.empty()) return why;
+    if (n.has_operand(i))
+      if (const std::string why = type(n.operand(i)); !why.empty()) return why;
   if (op == "scatter_nd" && TSR_DIM_IS_EXPR(n.operand(1).type().sizes().back()))
     return "only the run tells how many numbers a tuple of indices has";
-  return {};
+  return op == "attention" ? why_no_attention(n, device) : std::string();
 }
 
 NodeProgram node_program(sdk::Graph g, sdk::Node n, const std::string& name, const GpuDescription& device) {
-  if (const std::string why = why_no_node_program(g, n); !why.empty()) unfit(why);
+  if (const std::string why = why_no_node_program(g, n, device); !why.empty()) unfit(why);
   NodeWriter w(g, n, name, device);
   for (const Writer& x : kWriters)
     if (n.is(x.op)) x.write(w);
@@ -53,7 +55,8 @@ NodeWriter::NodeWriter(sdk::Graph g, sdk::Node n, const std::string& name, const
     k_.buffers.push_back({prefix + std::to_string(number), access, type_of(v.type().dtype()), k_.pool.product(shapes.back())});
     return static_cast<uint32_t>(k_.buffers.size() - 1);
   };
-  for (uint32_t i = 0; i < n.num_operands(); ++i) inputs_.push_back(add(n.operand(i), Access::In, "x", i));
+  for (uint32_t i = 0; i < n.num_operands(); ++i)
+    inputs_.push_back(n.has_operand(i) ? add(n.operand(i), Access::In, "x", i) : kNone);
   for (uint32_t i = 0; i < n.num_results(); ++i) outputs_.push_back(add(n.result(i), Access::Out, "y", i));
   for (size_t i = 0; i < k_.symbols.size(); ++i) k_.symbols[i].name = "n" + std::to_string(i);
   declare_buffers(b, k_, {});
@@ -66,7 +69,8 @@ NodeWriter::NodeWriter(sdk::Graph g, sdk::Node n, const std::string& name, const
 
 NodeProgram NodeWriter::take() {
   NodeProgram out{std::move(b.p), table_.symbol_dims, {}};
-  for (uint32_t i = 0; i < inputs_.size(); ++i) out.operand_of.push_back(i);
+  for (uint32_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i] != kNone) out.operand_of.push_back(i);
   return out;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of ops that are no kernel of the IR, since their points depend on each other: running sums, sorts, scatters. They
-// are written directly, one thread for each line of elements that depend on each other, or for each element where its place can
+// Programs of ops that are no kernel of the IR, since their points depend on each other: running sums, sorts, scatters, and
+// attention on matrix instructions. They are written directly, one thread for each line of elements that depend on each other, or for each element where its place can
 // be counted. The results are the op's by definition: updates and running sums in sequence, each rounded as the record says.
 #pragma once
 
@@ -19,7 +19,7 @@ struct NodeProgram {
   std::vector<uint32_t> operand_of;  // of each input buffer
 };
 // Empty: there is a program for it; else the reason why not.
-std::string why_no_node_program(sdk::Graph g, sdk::Node n);
+std::string why_no_node_program(sdk::Graph g, sdk::Node n, const GpuDescription& device);
 // Throws Unfit with that reason.
 NodeProgram node_program(sdk::Graph g, sdk::Node n, const std::string& name, const GpuDescription& device);
 
@@ -35,6 +35,7 @@ class NodeWriter {
   uint32_t input(uint32_t operand) const { return inputs_[operand]; }
   uint32_t output(uint32_t result) const { return outputs_[result]; }
   const std::vector<Expr>& shape(uint32_t buffer) const { return shapes_[buffer]; }
+  const GpuDescription& device() const { return device_; }
   Expr points(const std::vector<Expr>& sizes) { return pool().product(sizes); }
   // The dimension that an attribute says, of a buffer.
   size_t axis(std::string_view attribute, uint32_t buffer) const;
@@ -76,5 +77,7 @@ void write_sort(NodeWriter& w);
 void write_search(NodeWriter& w);
 void write_scatter(NodeWriter& w);
 void write_scatter_nd(NodeWriter& w);
+void write_attention(NodeWriter& w);
+std::string why_no_attention(sdk::Node n, const GpuDescription& device);
 
 }  // namespace tessera::kit

@@ -155,6 +155,13 @@ SimtSchedule split() {
   return s;
 }
 
+Type factors_of(const Kernel& k) {
+  Type type = Type::None;
+  for (uint32_t i = 0; i < k.insts.size(); ++i)
+    if (k.insts[i].op == Op::Reduce && static_cast<ReduceKind>(k.insts[i].id) == ReduceKind::Dot) type = matrix_factors(k, i);
+  return type;
+}
+
 SimtSchedule product(Kernel& k, const GpuDescription& d) {
   SimtSchedule s;
   s.form = SimtForm::Product;
@@ -163,6 +170,16 @@ SimtSchedule product(Kernel& k, const GpuDescription& d) {
   // A tile that is mostly beyond the ends computes more than threads of their own do.
   for (const auto& side : {n.rows, n.columns, n.depth})
     if (side && *side < kSmall) return generic_schedule(d);
+  if (d.mma && factors_of(k) != Type::None) {
+    s.form = SimtForm::Matrix;
+    const auto tiles = [&](int64_t tile) {
+      const int64_t rows = n.rows.value_or(4096), columns = n.columns.value_or(4096);
+      return n.batch.value_or(1) * ((rows + tile - 1) / tile) * ((columns + tile - 1) / tile);
+    };
+    s.tile = tiles(128) >= d.units ? 128 : 64;
+    s.rows = s.tile / 2, s.unroll = 32, s.threads = s.tile / s.rows * (s.tile / 32) * 32;
+    return s;
+  }
   // The largest tile of which every unit gets one; a larger one loads less for each product.
   s.tile = 128, s.rows = 8, s.vector = 8, s.unroll = 8;
   const auto blocks = [&](int64_t tile) {
@@ -181,8 +198,8 @@ SimtSchedule product(Kernel& k, const GpuDescription& d) {
 }  // namespace
 
 const char* form_name(SimtForm f) {
-  static constexpr const char* names[kNumSimtForms] = {"pointwise",     "transpose", "rows",    "columns",
-                                                       "norm_backward", "generic",   "product", "split"};
+  static constexpr const char* names[kNumSimtForms] = {"pointwise", "transpose", "rows",   "columns", "norm_backward",
+                                                       "generic",   "product",   "matrix", "split"};
   return names[static_cast<int>(f)];
 }
 
@@ -261,7 +278,8 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
         s = rows(k, device, order);
       else if (s.form == SimtForm::Transpose)
         s = pointwise(k, device, assume);
-      else if (s.vector > 1 && s.form != SimtForm::Rows && s.form != SimtForm::Generic && s.form != SimtForm::Product)
+      else if (s.vector > 1 && s.form != SimtForm::Rows && s.form != SimtForm::Generic && s.form != SimtForm::Product &&
+               s.form != SimtForm::Matrix)
         s.vector /= 2;
       else if (s.form != SimtForm::Generic)
         s = generic_schedule(device);
@@ -305,6 +323,7 @@ Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& dev
       break;
     case SimtForm::Columns: p = columns_program(k, s, device, order, assume); break;
     case SimtForm::Product: p = product_program(k, s, device, assume); break;
+    case SimtForm::Matrix: p = matrix_program(k, s, device, assume); break;
     case SimtForm::Split: p = split_program(k, s, device, order, assume); break;
     case SimtForm::Generic: p = generic_program(k, s, device, order, assume); break;
     case SimtForm::NormBackward: no_program("it is one kernel, the backward pass of a norm is two");
@@ -335,6 +354,15 @@ std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
       if (n.*number >= 1) add(n);
     }
   };
+  if (s.form == SimtForm::Matrix) {
+    for (const int tile : {64, 128})
+      for (const int unroll : {16, 32, 64}) {
+        SimtSchedule n = s;
+        n.tile = tile, n.rows = tile / 2, n.unroll = unroll, n.threads = n.tile / n.rows * (n.tile / 32) * 32;
+        add(n);
+      }
+    return all;
+  }
   if (s.form == SimtForm::Product) {
     for (int SimtSchedule::*number : {&SimtSchedule::tile, &SimtSchedule::rows, &SimtSchedule::vector, &SimtSchedule::unroll})
       for (const bool up : {false, true}) {

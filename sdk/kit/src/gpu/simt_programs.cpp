@@ -105,8 +105,8 @@ Found sweep_programs(const Piece& whole, const NodePiece& node, const std::strin
   return out;
 }
 
-bool has_node_program(sdk::Graph g, sdk::Node n, const SimtOptions& options) {
-  return options.lower.everything && n.regions().empty() && why_no_node_program(g, n).empty();
+bool has_node_program(sdk::Graph g, sdk::Node n, const GpuDescription& device, const SimtOptions& options) {
+  return options.lower.everything && n.regions().empty() && why_no_node_program(g, n, device).empty();
 }
 
 Lowered lower_piece(const Piece& p, const std::string& name, const SimtOptions& options) {
@@ -126,7 +126,7 @@ std::string why_no_simt_programs(sdk::Graph g, sdk::Node n, const GpuDescription
       (void)lower_piece(node.piece, "k", options);
       return {};
     } catch (const Unfit& u) {
-      if (has_node_program(g, n, options)) return {};
+      if (has_node_program(g, n, device, options)) return {};
       if (n.is("fused") && sweep_programs(node.piece, node, "k", device, options).why.empty()) return {};
       return u.why;
     }
@@ -142,7 +142,7 @@ SimtPrograms simt_programs(sdk::Graph g, sdk::Node n, const std::string& name, c
     out.result_of.resize(n.num_results());
     std::iota(out.result_of.begin(), out.result_of.end(), 0u);
   };
-  if (has_node_program(g, n, options)) {
+  if (has_node_program(g, n, device, options)) {
     NodeProgram p = node_program(g, n, name, device);
     out.operand_of = std::move(p.operand_of);
     out.symbol_dims = std::move(p.symbol_dims);

@@ -9,16 +9,16 @@ const std::vector<GpuDescription>& gpu_descriptions() {
   // Units, memory and bandwidth are those of the usual card: A100 80 GB, L40S, H100 SXM, RTX 5090, one die of an MI250X,
   // MI300X, RX 7900 XTX. clang-format off
   static const std::vector<GpuDescription> all = {
-      // name      wave units threads waves blocks registers most  shared/block  shared/unit   L2            bytes/s
-      {"sm_80", 32, 108, 1024, 64, 32, 65536, 255, 163 << 10, 164 << 10, 40ll << 20, 1.75e12},
-      {"sm_89", 32, 142, 1024, 48, 24, 65536, 255, 99 << 10, 100 << 10, 96ll << 20, 0.80e12},
-      {"sm_90a", 32, 132, 1024, 64, 32, 65536, 255, 227 << 10, 228 << 10, 50ll << 20, 2.86e12},
-      {"sm_120", 32, 170, 1024, 48, 24, 65536, 255, 99 << 10, 100 << 10, 96ll << 20, 1.60e12},
+      // name      wave units threads waves blocks registers most  shared/block  shared/unit   L2            bytes/s   mma
+      {"sm_80", 32, 108, 1024, 64, 32, 65536, 255, 163 << 10, 164 << 10, 40ll << 20, 1.75e12, true},
+      {"sm_89", 32, 142, 1024, 48, 24, 65536, 255, 99 << 10, 100 << 10, 96ll << 20, 0.80e12, true},
+      {"sm_90a", 32, 132, 1024, 64, 32, 65536, 255, 227 << 10, 228 << 10, 50ll << 20, 2.86e12, true},
+      {"sm_120", 32, 170, 1024, 48, 24, 65536, 255, 99 << 10, 100 << 10, 96ll << 20, 1.60e12, true},
       {"gfx90a", 64, 110, 1024, 32, 16, 131072, 256, 64 << 10, 64 << 10, 8ll << 20, 1.30e12},
       {"gfx942", 64, 304, 1024, 32, 16, 131072, 256, 64 << 10, 64 << 10, 4ll << 20, 4.00e12},
       {"gfx1100", 32, 96, 1024, 64, 32, 49152, 256, 64 << 10, 128 << 10, 6ll << 20, 0.85e12},
       // The simulated GPU, at both sizes of a wave.
-      {"sim32", 32, 4, 1024, 64, 32, 65536, 255, 48 << 10, 64 << 10, 1ll << 20, 1.00e9},
+      {"sim32", 32, 4, 1024, 64, 32, 65536, 255, 48 << 10, 64 << 10, 1ll << 20, 1.00e9, true},
       {"sim64", 64, 4, 1024, 32, 32, 65536, 255, 48 << 10, 64 << 10, 1ll << 20, 1.00e9},
   };
   // clang-format on

@@ -2,6 +2,7 @@
 #include "tessera/kit/program/interpret.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -180,6 +181,7 @@ class ProgramMachine {
       }
       case StatementKind::Barrier: return barrier(id, x, active);
       case StatementKind::Shuffle: return shuffle(id, x, active);
+      case StatementKind::Mma: return mma(id, x, active);
       case StatementKind::Inst:
         for (const uint32_t t : active) {
           thread_ = t;
@@ -225,6 +227,48 @@ class ProgramMachine {
       out[t] = values_[x.inst.args[0]][other];
     }
     for (const uint32_t t : active) values_[id][t] = out[t];
+  }
+
+  // The sums of each wave, by fused multiply-add in the order of the contracted dimension.
+  void mma(uint32_t id, const Statement& x, const std::vector<uint32_t>& active) {
+    const std::vector<uint8_t> here = present(active);
+    const size_t wave = 32;
+    for (size_t from = 0; from < threads_; from += wave) {
+      size_t lanes = 0;
+      for (size_t t = from; t < std::min(threads_, from + wave); ++t) lanes += here[t];
+      if (lanes == 0) continue;
+      if (lanes != wave) {
+        for (thread_ = from; here[thread_];) ++thread_;
+        fail(id, "this thread does not take part in the matrix instruction of its wave");
+      }
+      const auto share = [&](size_t lane, size_t which, int64_t e) {  // of a lane's fragment
+        thread_ = from + lane;
+        const Fragment& f = x.fragments[which];
+        const ProgramBuffer& b = p_.buffers[f.buffer];
+        const int64_t at = evaluate(f.at) + e, mine = at + static_cast<int64_t>(thread_) * extents_[f.buffer];
+        Cell& c = cells_[f.buffer][static_cast<size_t>(mine)];
+        touch(id, b, c, at, false);
+        if (which == 0) touch(id, b, c, at, true);
+        return pointers_[f.buffer] + static_cast<size_t>(mine) * static_cast<size_t>(type_bytes(b.type));
+      };
+      const auto factor = [&](size_t lane, size_t which, size_t e) {
+        uint16_t bits;
+        std::memcpy(&bits, share(lane, which, static_cast<int64_t>(e)), sizeof bits);
+        return static_cast<float>(constant_float(x.inst.type, bits));
+      };
+      for (size_t lane = 0; lane < wave; ++lane)
+        for (size_t e = 0; e < 4; ++e) {
+          char* const at = share(lane, 0, static_cast<int64_t>(e));
+          float sum;
+          std::memcpy(&sum, at, sizeof sum);
+          for (size_t k = 0; k < 16; ++k) {
+            const size_t quad = k % 8 / 2, column = 2 * (lane % 4) + e % 2;
+            sum = std::fma(factor(lane / 4 * 4 + quad, 1, k / 8 * 4 + e / 2 * 2 + k % 2),
+                           factor(column * 4 + quad, 2, k / 8 * 2 + k % 2), sum);
+          }
+          std::memcpy(at, &sum, sizeof sum);
+        }
+    }
   }
 
   // ---- memory

@@ -146,6 +146,18 @@ class ProgramParser : private TextParser {
       x.scope = accept("warp") ? BarrierScope::Warp : (expect("block"), BarrierScope::Block);
       return x;
     }
+    if (accept("mma")) {
+      x.kind = StatementKind::Mma;
+      x.inst.type = type();
+      for (size_t i = 0; i < x.fragments.size(); ++i) {
+        if (i > 0) expect(",");
+        x.fragments[i].buffer = buffer_ref();
+        expect("[");
+        x.fragments[i].at = expr();
+        expect("]");
+      }
+      return x;
+    }
     for (int b = 0; b < kNumBinds; ++b)
       if (accept(bind_name(static_cast<Bind>(b)))) {
         x.kind = StatementKind::Loop;

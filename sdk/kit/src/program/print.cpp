@@ -121,6 +121,12 @@ class ProgramPrinter {
         return std::string(bind_name(x.bind)) + " " + p_.axis_names[x.axis] + " < " + expr(p_.pool.extent(x.axis));
       case StatementKind::If: return "if " + value(x.inst.args[0]);
       case StatementKind::Barrier: return x.scope == BarrierScope::Block ? "barrier block" : "barrier warp";
+      case StatementKind::Mma: {
+        std::string s = std::string("mma ") + type_name(x.inst.type);
+        for (size_t i = 0; i < x.fragments.size(); ++i)
+          s += (i ? ", %" : " %") + p_.buffers[x.fragments[i].buffer].name + "[" + expr(x.fragments[i].at) + "]";
+        return s;
+      }
       case StatementKind::Shuffle: {
         std::string s = value(id) + " = shuffle ";
         s += x.exchange == Exchange::Xor ? "xor " + std::to_string(x.lane)

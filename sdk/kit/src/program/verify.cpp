@@ -44,7 +44,7 @@ class ProgramVerifier {
     std::string where = "program @" + p_.name;
     if (id != kNone) {
       const Statement& x = p_.statements[id];
-      static constexpr const char* kinds[] = {"", "shuffle", "barrier", "loop", "if"};
+      static constexpr const char* kinds[] = {"", "shuffle", "barrier", "mma", "loop", "if"};
       where += ", launch " + std::to_string(launch_) + ", statement " + std::to_string(id) + " (" +
                (x.kind == StatementKind::Inst ? op_name(x.inst.op)
                 : x.kind == StatementKind::Loop && x.axis < p_.axis_names.size()
@@ -196,8 +196,39 @@ class ProgramVerifier {
                "P14", "a lane of a group whose size is a power of two");
         define(id, kByLane);
         return;
+      case StatementKind::Mma: return mma(id, x);
       case StatementKind::Inst: inst(id, x.inst);
     }
+  }
+
+  void mma(uint32_t id, const Statement& x) {
+    need(d_.mma && d_.wave == 32, id, "P16", "a device that has matrix instructions, and 32 lanes a wave");
+    need(control_ < kByLane, id, "P16", "no `if` or loop around a matrix instruction that depends on the lane");
+    need(x.inst.type == Type::BF16 || x.inst.type == Type::F16, id, "P16", "factors of bf16 or f16");
+    for (size_t i = 0; i < x.fragments.size(); ++i) {
+      const Fragment& f = x.fragments[i];
+      need(f.buffer < p_.buffers.size() && p_.buffers[f.buffer].memory == Memory::Register &&
+               p_.buffers[f.buffer].launch == launch_,
+           id, "P16", "registers of this launch");
+      const ProgramBuffer& b = p_.buffers[f.buffer];
+      need(b.type == (i == 0 ? Type::F32 : x.inst.type), id, "P16", "sums of f32, and factors of the instruction's type");
+      expr(id, f.at);
+      register_index(id, b, f.at);
+      const Expr last = p_.pool.add(f.at, p_.pool.number(kMmaElements[i] - 1));
+      need(p_.pool.less(last, b.extent), id, "P10", "a share certainly inside '" + b.name + "'");
+      need(p_.divisible(f.at, kMmaElements[i]), id, "P16", "a share that begins at a multiple of its size");
+    }
+  }
+  void register_index(uint32_t id, const ProgramBuffer& b, Expr index) {
+    std::vector<uint32_t> used;
+    p_.pool.collect(index, AtomKind::Axis, used);
+    bool constant = true;
+    for (const uint32_t a : used) constant = constant && (binds_[a] == Bind::Unroll || binds_[a] == Bind::Vector);
+    used.clear();
+    p_.pool.collect(index, AtomKind::Symbol, used);
+    p_.pool.collect(index, AtomKind::Value, used);
+    need(constant && used.empty(), id, "P10", "registers are indexed by unroll and vector axes and numbers alone");
+    need(p_.pool.nonnegative(index) && p_.pool.less(index, b.extent), id, "P10", "an index certainly inside '" + b.name + "'");
   }
 
   void loop(uint32_t id, const Statement& x) {
@@ -253,17 +284,7 @@ class ProgramVerifier {
                        !p_.pool.nonnegative(p_.pool.sub(x.index, b.extent))),
            id, "P8", "an index lies inside '" + b.name + "'");
     if (b.memory >= Memory::Shared) need(b.launch == launch_, id, "P9", "'" + b.name + "' belongs to this launch");
-    if (b.memory == Memory::Register) {
-      std::vector<uint32_t> used;
-      p_.pool.collect(x.index, AtomKind::Axis, used);
-      bool constant = true;
-      for (const uint32_t a : used) constant = constant && (binds_[a] == Bind::Unroll || binds_[a] == Bind::Vector);
-      used.clear();
-      p_.pool.collect(x.index, AtomKind::Symbol, used);
-      p_.pool.collect(x.index, AtomKind::Value, used);
-      need(constant && used.empty(), id, "P10", "registers are indexed by unroll and vector axes and numbers alone");
-      need(certain, id, "P10", "an index certainly inside '" + b.name + "'");
-    }
+    if (b.memory == Memory::Register) register_index(id, b, x.index);
     if (b.memory == Memory::Global)
       need(store ? b.access != Access::In : b.access != Access::Out || written_[x.id], id, "P12",
            store ? "an output is stored" : "an input is loaded, or what was stored before");

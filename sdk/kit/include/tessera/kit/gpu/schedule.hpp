@@ -25,15 +25,16 @@ enum class SimtForm : uint8_t {
   NormBackward,  // a rows kernel and a columns kernel over the same tensor in one sweep
   Generic,       // one thread for each point, which runs all loops: what fits no other form
   Product,       // a dot, tiles of its operands in shared memory, a rectangle of sums in registers
+  Matrix,        // a product of bf16 or f16 on matrix instructions, a rectangle of the tile for each wave
   Split,         // a reduction along rows so few and long that blocks share one: results of chunks, folded by later launches
 };
-inline constexpr int kNumSimtForms = 8;
+inline constexpr int kNumSimtForms = 9;
 const char* form_name(SimtForm f);
 
 struct SimtSchedule {
   SimtForm form = SimtForm::Pointwise;
   int threads = 256;  // of a block; Rows: of a row
-  int rows = 1;       // Rows: of a block, beside each other; NormBackward: in flight; Product: of a thread
+  int rows = 1;       // Rows: of a block, beside each other; NormBackward: in flight; Product: of a thread; Matrix: of a wave
   int vector = 1;     // elements of a thread side by side: Pointwise, Columns; Product: columns of a thread
   // Pointwise: vectors of a thread; Columns: rows in flight; NormBackward: 2 loads a row while the one before is computed;
   // Product: length of a step; Split: chunks of a group of 32 threads; Rows: rows of a thread, 2 of them beside each other,

@@ -38,8 +38,16 @@
 // `barrier warp` is the same of one wave.
 // - `shuffle xor D %v` is the value that the lane whose number differs in the bits D has; `shuffle from L of W %v` is the value
 // of lane L of the thread's group of W lanes. All lanes of the wave take part.
+// - `mma bf16 %sums[i], %left[j], %right[k]` is a matrix instruction of a wave of 32 lanes: it adds the product of a 16 x 16
+// and a 16 x 8 matrix of bf16 or f16 to a 16 x 8 matrix of f32. Each lane holds its share in registers: with g = lane / 4 and
+// t = 2 * (lane % 4), the elements (row, column) of
+//     sums   4, from i on:   (g, t) (g, t + 1) (g + 8, t) (g + 8, t + 1)
+//     left   8, from j on:   (g, t) (g, t + 1) (g + 8, t) (g + 8, t + 1), then the same four with columns 8 further on
+//     right  4, from k on:   (t, g) (t + 1, g) (t + 8, g) (t + 9, g)
+// All lanes take part. Products are exact; how their sum is rounded is the device's.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -67,17 +75,24 @@ struct ProgramBuffer {
 enum class BarrierScope : uint8_t { Warp, Block };
 enum class Exchange : uint8_t { Xor, From };
 
-enum class StatementKind : uint8_t { Inst, Shuffle, Barrier, Loop, If };
+enum class StatementKind : uint8_t { Inst, Shuffle, Barrier, Mma, Loop, If };
+// Where an operand of a matrix instruction begins: an element of a register buffer.
+struct Fragment {
+  uint32_t buffer = kNone;
+  Expr at = kZero;
+};
+inline constexpr int64_t kMmaElements[] = {4, 8, 4};  // of a lane: sums, left, right
 struct Statement {
   StatementKind kind = StatementKind::Inst;
   // Inst: any instruction of the kernel IR but param, reduce and second; loads and stores name a ProgramBuffer. Shuffle: type,
-  // args[0], origin. If: args[0] is the condition.
+  // args[0], origin. If: args[0] is the condition. Mma: the type of left and right.
   Inst inst;
   Exchange exchange = Exchange::Xor;         // Shuffle
   int64_t lane = 0, lanes = 0;               // Shuffle: Xor: the bits; From: the lane, and how many lanes a group has
   BarrierScope scope = BarrierScope::Block;  // Barrier
   Bind bind = Bind::Serial;                  // Loop
   uint32_t axis = kNone;                     // Loop
+  std::array<Fragment, 3> fragments{};       // Mma: sums, left, right
   std::vector<uint32_t> body;                // Loop, If
 };
 

@@ -17,6 +17,8 @@
 // stands where all of its threads come together: no `if` and no loop around it that depends on which thread it is P14 a shuffle
 // stands where all lanes of the wave come together, and names lanes that there are P15 functions and tables exist, faults are
 // known
+// P16 a matrix instruction stands where all lanes of the wave come together, on a device that has it; its shares lie in
+// registers of its types, and begin at multiples of their sizes
 #pragma once
 
 #include "tessera/kit/program/device.hpp"

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention in one kernel on matrix instructions, against the reference's decomposition: drawn shapes, masks and lengths.
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "support.hpp"
+
+using namespace tessera::test;
+
+namespace {
+
+struct Drawn {
+  std::string text;  // over f32 tensors, which are rounded inside
+  std::vector<std::vector<int64_t>> sizes;
+};
+
+std::string shape(const std::vector<int64_t>& sizes) {
+  std::string out = "f32[";
+  for (size_t i = 0; i < sizes.size(); ++i) out += (i ? ", " : "") + std::to_string(sizes[i]);
+  return out + "]";
+}
+
+Drawn draw(std::mt19937_64& r) {
+  const auto between = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(r() % static_cast<uint64_t>(high - low + 1));
+  };
+  const std::string type = r() % 2 ? "bf16" : "f16";
+  const int64_t heads = between(1, 2) * 2, key_heads = r() % 3 == 0 ? heads / 2 : heads, l = between(1, 90), s = between(1, 90),
+                depth = 16 * between(1, 3), width = 8 * between(1, 5);
+  const bool causal = r() % 3 == 0;
+  Drawn d;
+  d.sizes = {{1, heads, l, depth}, {1, key_heads, s, depth}, {1, key_heads, s, width}};
+  std::string mask = "_", more;
+  switch (r() % 4) {
+    case 0: d.sizes.push_back({1, 1, 1, s}), mask = "%mt", more = "  %mt = cast %m {dtype = " + type + "}\n"; break;
+    case 1: d.sizes.push_back({heads, l, 1}), mask = "%mt", more = "  %z = sub %m, %m\n  %mt = gt %m, %z\n"; break;
+    case 2: d.sizes.push_back({l, s}), mask = "%mt", more = "  %mt = cast %m {dtype = " + type + "}\n"; break;
+    default: break;
+  }
+  static const char* const names[] = {"q", "k", "v", "m"};
+  d.text = "graph @g(";
+  for (size_t i = 0; i < d.sizes.size(); ++i) d.text += (i ? ", %" : "%") + std::string(names[i]) + ": " + shape(d.sizes[i]);
+  d.text += ") {\n";
+  for (size_t i = 0; i < 3; ++i)
+    d.text += std::string("  %") + names[i] + "t = cast %" + names[i] + " {dtype = " + type + "}\n";
+  d.text += more + "  %y = attention %qt, %kt, %vt, " + mask + " {causal = " + (causal ? "true" : "false") +
+            (r() % 2 ? ", scale = 0.3" : "") + "}\n  %o = cast %y {dtype = f32}\n  return %o\n}\n";
+  return d;
+}
+
+std::string on_device(std::string text) {
+  for (size_t at = 0; (at = text.find(']', at)) < text.find(") {"); at += 8) text.insert(at + 1, "@cuda:0");
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("attention of drawn shapes, masks and types is one kernel with the reference's numbers") {
+  std::mt19937_64 r(11);
+  for (int number = 0; number < 12; ++number) {
+    const Drawn d = draw(r);
+    INFO(d.text);
+    const e::Executable device = compile(cuda(), on_device(d.text)), reference = compile(host(), d.text);
+    CHECK(device.plan().find("cuda.attention") != std::string::npos);
+    std::vector<e::Tensor> in, want;
+    for (size_t i = 0; i < d.sizes.size(); ++i) {
+      want.push_back(numbers(d.sizes[i], 10 * static_cast<uint64_t>(number) + i));
+      in.push_back(want.back().copy_to(gpu()));
+    }
+    CHECK(difference(device.run(in)[0], reference.run(want)[0]) < 1e-2);
+  }
+}
+
+TEST_CASE("attention takes lengths that only the call knows, none of them too") {
+  const std::string text = R"(graph @g(%q: f32[2, s0, 32], %k: f32[2, s1, 32], %v: f32[2, s1, 16]) {
+    %qt = cast %q {dtype = bf16}
+    %kt = cast %k {dtype = bf16}
+    %vt = cast %v {dtype = bf16}
+    %y = attention %qt, %kt, %vt, _ {causal = true}
+    %o = cast %y {dtype = f32}
+    return %o
+  })";
+  const e::Executable device = compile(cuda(), on_device(text)), reference = compile(host(), text);
+  CHECK(device.plan().find("cuda.attention") != std::string::npos);
+  for (const auto& [l, s] : {std::pair<int64_t, int64_t>{5, 7}, {64, 64}, {70, 130}, {3, 0}, {0, 3}, {1, 65}}) {
+    const std::vector<std::vector<int64_t>> sizes = {{2, l, 32}, {2, s, 32}, {2, s, 16}};
+    std::vector<e::Tensor> in, want;
+    for (uint64_t i = 0; i < 3; ++i) {
+      want.push_back(numbers(sizes[i], i));
+      in.push_back(want.back().copy_to(gpu()));
+    }
+    INFO(l << " queries, " << s << " keys");
+    CHECK(difference(device.run(in)[0], reference.run(want)[0]) < 1e-2);
+  }
+}
