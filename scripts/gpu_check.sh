@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: gpu_check.sh PART OUT    checks the CUDA backend on a machine with an NVIDIA GPU, from what scripts/gpu_pack.sh packed
-# (source/scripts/gpu_check.sh in it) and without a network. PART: device, ops, kernels, sanitizer, or several joined by commas. Each
+# (source/scripts/gpu_check.sh in it) and without a network. PART: device, ops, kernels, models, sanitizer, or several joined by commas. Each
 # step has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all steps.
 set -uo pipefail
 parts=$1 out=$(mkdir -p "$2" && readlink -f "$2")
@@ -68,6 +68,26 @@ kernels_part() {
   nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader
 }
 
+# Models that the archive has (MODELS: some of them), against the CPU and beside PyTorch.
+models_part() {
+  local filled=/tmp/tessera-models models=() name pids=()
+  read -r -a models <<<"${MODELS:-$(ls models)}"
+  for name in "${models[@]}"; do
+    python3 benchmarks/cuda/models.py fill models $filled "$name" >"$out/fill-$name.log" 2>&1 &
+    pids+=($!)
+  done
+  wait "${pids[@]}"
+  [ "${PEERS:-1}" = 0 ] || LINES_OF_STEP=20 step model-peers 200 python3 benchmarks/cuda/models.py peers "${models[@]}"
+  LINES_OF_STEP=60 step models 200 bench-cuda-models ${REFERENCE:+--reference configs/$REFERENCE.toml} ${MODES:-} --config configs/cuda.toml --config configs/cuda.toml:reduce-overhead \
+    "${models[@]/#/$filled/}"
+  for name in ${PROFILED:-}; do
+    step "plan-$name" 30 bench-cuda-models --profile --plan --config configs/cuda.toml $filled/"$name"
+    step "profile-$name" 100 ncu --clock-control none --profile-from-start off --metrics gpu__time_duration.sum --csv \
+      bench-cuda-models --profile --config configs/cuda.toml $filled/"$name"
+    LINES_OF_STEP=40 step "kernels-$name" 10 python3 benchmarks/cuda/kernel_times.py "$out/profile-$name.log"
+  done
+}
+
 sanitizer_part() {
   # Calls that fail are the tests' own business, some of which make them fail.
   local tool options
@@ -80,7 +100,7 @@ sanitizer_part() {
   done
 }
 
-for part in device kernels ops sanitizer; do
+for part in device kernels ops models sanitizer; do
   has $part && ${part}_part
 done
 echo "== all steps"

@@ -11,11 +11,13 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 packed=$tree/tessera-gpu
 mkdir -p "$packed"/{bin,tests/cuda,lib/tessera/plugins,lib/system,source/tests/differential}
-cp "$build"/bin/{tessera,bench-cuda} "$packed/bin"
-cp "$build"/tests/{cuda_tests,differential_tests} "$packed/tests"
+cp "$build"/bin/{tessera,bench-cuda,bench-cuda-models} "$packed/bin"
+for test in cuda_tests differential_tests; do # a part whose program is not built is none of this archive's
+  [ ! -e "$build/tests/$test" ] || cp "$build/tests/$test" "$packed/tests"
+done
 cp "$build"/tests/cuda/libfake_cuda.so "$packed/tests/cuda"
 cp "$build"/lib/libtessera.so "$packed/lib"
-for id in opset.standard frontend.text frontend.cpp backend.{cuda,eager,reference,null} store.disk executor.cudagraphs \
+for id in opset.standard frontend.{text,cpp,onnx} backend.{cuda,eager,reference,null} store.disk executor.cudagraphs \
   pass.{canonicalize,constant_fold,cse,recognise,dce,decompose,fuse}; do
   cp "$build"/lib/tessera/plugins/tessera.$id.{so,toml} "$packed/lib/tessera/plugins"
 done
@@ -26,7 +28,9 @@ mkdir -p "$packed/source/backends" "$packed/source/sdk/conformance" "$packed/sou
 cp -r sdk/conformance/cases "$packed/source/sdk/conformance"
 cp -r backends/cuda "$packed/source/backends"
 cp -r sdk/include "$packed/source/sdk"
-cp -r benchmarks/cuda benchmarks/cuda-kernels "$packed/source/benchmarks"
+cp -r benchmarks/cuda benchmarks/cuda-kernels benchmarks/cpu-models "$packed/source/benchmarks"
+# What `benchmarks/cuda/models.py strip` left of the models, where somebody ran it.
+[ ! -d build/models-stripped ] || cp -r build/models-stripped "$packed/source/models"
 # Libraries that are no part of every Linux. libstdc++ and libgcc: the machine's own, which must be as new as this one's.
 find "$packed" -type f \( -name '*.so' -o -path '*/bin/*' -o -path '*/tests/*_tests' \) -exec ldd {} + 2>/dev/null |
   awk '$3 ~ /^\// {print $3}' | sort -u |
@@ -34,7 +38,7 @@ find "$packed" -type f \( -name '*.so' -o -path '*/bin/*' -o -path '*/tests/*_te
   while read -r library; do cp -L "$library" "$packed/lib/system"; done
 # Manifests hold the hash of their library: plugins stay as they are.
 strip --strip-unneeded "$packed"/bin/* "$packed"/tests/*_tests "$packed"/lib/libtessera.so "$packed"/lib/system/*
-tar -C "$tree" -c tessera-gpu | xz -T0 -6 >"$out"
+tar -C "$tree" -c tessera-gpu | xz -T0 -2 >"$out"
 size=$(stat -c %s "$out")
 say "$out, $((size / 1000000)) MB" >&2
 [ "$size" -le 60000000 ] || die "the archive is larger than 60 MB"

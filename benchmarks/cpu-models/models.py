@@ -101,6 +101,7 @@ MODELS = {
     "resnet50-8": (vision("resnet50"), lambda: image(8)),
     "mobilenetv3-1": (vision("mobilenet_v3_large"), lambda: image(1)),
     "vit-b16-1": (vision("vit_b_16"), lambda: image(1)),
+    "vit-b16-8": (vision("vit_b_16"), lambda: image(8)),
     "encoder-8x64": (encoder, lambda: tokens(8, 64, 30522)),
 }
 

@@ -4,10 +4,7 @@
 // usage: bench-cuda [--quick] [NAME...]
 // --quick: small sizes, for machines without a GPU. Plugins come from TESSERA_BUILD_DIR/lib/tessera/plugins.
 // TESSERA_CUDA_LIBRARY: a driver and compiler to use instead of the system's.
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,57 +12,13 @@
 #include <vector>
 
 #include "tessera/embed.hpp"
+#include "timing.hpp"
 
 namespace {
 
 namespace e = tessera::embed;
-
-// The calls of the driver that timing needs.
-struct Driver {
-  int (*stream_create)(void**, unsigned);
-  int (*event_create)(void**, unsigned);
-  int (*event_record)(void*, void*);
-  int (*event_synchronize)(void*);
-  int (*event_elapsed)(float*, void*, void*);
-  int (*copy)(unsigned long long, unsigned long long, size_t, void*);
-  void *stream = nullptr, *begin = nullptr, *end = nullptr;
-
-  Driver() {
-    const char* fake = std::getenv("TESSERA_CUDA_LIBRARY");
-    void* library = dlopen(fake ? fake : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library) throw std::runtime_error(dlerror());
-    const auto find = [&](auto& f, const char* name) {
-      f = reinterpret_cast<std::remove_reference_t<decltype(f)>>(dlsym(library, name));
-      if (!f) throw std::runtime_error(std::string("the driver lacks ") + name);
-    };
-    find(stream_create, "cuStreamCreate"), find(event_create, "cuEventCreate"), find(event_record, "cuEventRecord");
-    find(event_synchronize, "cuEventSynchronize"), find(event_elapsed, "cuEventElapsedTime");
-    find(copy, "cuMemcpyDtoDAsync_v2");
-  }
-  void open_stream() {  // in the current context
-    if (stream_create(&stream, 1) != 0 || event_create(&begin, 0) != 0 || event_create(&end, 0) != 0)
-      throw std::runtime_error("the driver makes no stream or event");
-  }
-  // Median seconds of one call on the device.
-  template <class F>
-  double seconds(F&& f, int repeats, int calls) {
-    for (int i = 0; i < 3; ++i) f(i);
-    std::vector<double> times;
-    for (int r = 0; r < repeats; ++r) {
-      event_record(begin, stream);
-      for (int i = 0; i < calls; ++i) f(r * calls + i);
-      event_record(end, stream);
-      event_synchronize(end);
-      float ms = 0;
-      event_elapsed(&ms, begin, end);
-      times.push_back(static_cast<double>(ms) * 1e-3 / calls);
-    }
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-  }
-};
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+using tessera::bench::Driver;
+using tessera::bench::now;
 
 struct Program {
   const char* name;
@@ -155,6 +108,37 @@ e::Context make_context(Kind kind) {
       (kind == Kind::Graphs ? "[executor]\nname = \"cudagraphs\"\n" : "") + "[cuda]\n" + library;
   o.plugin_dirs = {std::string(std::getenv("TESSERA_BUILD_DIR")) + "/lib/tessera/plugins"};
   return e::Context(o);
+}
+
+// What the driver alone takes for a launch of a kernel with three arguments: the floor of what follows.
+void measure_driver_launch(Driver& driver, bool quick) {
+  if (std::getenv("TESSERA_CUDA_LIBRARY")) return;  // has no PTX
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const auto load = reinterpret_cast<int (*)(void**, const void*)>(dlsym(library, "cuModuleLoadData"));
+  const auto find = reinterpret_cast<int (*)(void**, void*, const char*)>(dlsym(library, "cuModuleGetFunction"));
+  using Launch = int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+  const auto launch = reinterpret_cast<Launch>(dlsym(library, "cuLaunchKernel"));
+  const auto wait = reinterpret_cast<int (*)(void*)>(dlsym(library, "cuStreamSynchronize"));
+  void *module = nullptr, *function = nullptr;
+  if (load(&module,
+           ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry none(.param .u64 a, .param .u64 b, .param .u64 c)\n"
+           "{ ret; }\n") != 0 ||
+      find(&function, module, "none") != 0)
+    throw std::runtime_error("the driver does not load a kernel that does nothing");
+  std::vector<double> times;
+  for (int r = 0; r < 15; ++r) {
+    const int n = quick ? 2 : 1000;
+    wait(driver.stream);
+    const double begin = now();
+    for (int i = 0; i < n; ++i) {
+      void* pointers[3] = {};
+      void* arguments[] = {&pointers[0], &pointers[1], &pointers[2]};
+      launch(function, 16, 1, 1, 256, 1, 1, 0, driver.stream, arguments, nullptr);
+    }
+    times.push_back((now() - begin) / n);
+  }
+  std::sort(times.begin(), times.end());
+  std::printf("cuLaunchKernel alone: host %.2f us\n", times[times.size() / 2] * 1e6);
 }
 
 // What a launch costs the host: chains of small kernels, op by op, step by step and as one graph.
@@ -253,6 +237,7 @@ int run(int argc, char** argv) {
   e::check(e::api().set_current_stream(gpu, stream, nullptr));
   std::printf("contexts and device: %.0f ms\n", (now() - started) * 1e3);
 
+  if (names.empty()) measure_driver_launch(driver, quick);
   if (names.empty()) measure_launches(driver, gpu, quick);
   if (names.empty()) measure_products(driver, gpu, fused, quick);
 
