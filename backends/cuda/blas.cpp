@@ -16,6 +16,9 @@ namespace t = tessera::sdk;
 constexpr const char* kBlasSonames[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 constexpr const char* kBlasPackages[] = {"cu13", "cublas"};
 constexpr size_t kKeptPlans = 4096;
+constexpr int kMeasured = 8;                       // algorithms
+constexpr int kRuns = 10;                          // of each
+constexpr size_t kMostMeasured = size_t{2} << 30;  // bytes of operands and result
 
 const char* type_name(int type) {
   switch (type) {
@@ -83,20 +86,22 @@ BlasHandle Blas::handle(Gpu& gpu) {
   return h;
 }
 
-std::shared_ptr<const ProductPlan> Blas::plan(Gpu& gpu, const ProductShape& shape, size_t max_workspace) {
-  const Key key{&gpu, shape, max_workspace};
+std::shared_ptr<const ProductPlan> Blas::plan(Gpu& gpu, const ProductShape& shape, size_t max_workspace,
+                                              const BlasChoice* choice, bool measure) {
+  const Key key{&gpu, shape, max_workspace, measure || choice};
   {
     std::lock_guard lock(mutex_);
     const auto it = plans_.find(key);
     if (it != plans_.end()) return it->second;
   }
-  auto made = std::make_shared<const ProductPlan>(*this, gpu, shape, max_workspace);
+  auto made = std::make_shared<const ProductPlan>(*this, gpu, shape, max_workspace, choice, measure);
   std::lock_guard lock(mutex_);
   if (plans_.size() >= kKeptPlans) plans_.clear();  // kernels that use one hold it
   return plans_.emplace(key, std::move(made)).first->second;
 }
 
-ProductPlan::ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& s, size_t max_workspace)
+ProductPlan::ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& s, size_t max_workspace, const BlasChoice* choice,
+                         bool measure)
     : blas_(blas), gpu_(gpu), shape_(s), handle_(blas.handle(gpu)) {
   const Gpu::Scope scope(gpu);
   const auto check = [&](int status, const char* call) { blas_.check(status, call, s); };
@@ -121,6 +126,18 @@ ProductPlan::ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& s, size_t max
   layout(&left_, s.type, s.b_transposed ? s.n : s.k, s.b_transposed ? s.k : s.n);
   layout(&right_, s.type, s.a_transposed ? s.k : s.m, s.a_transposed ? s.m : s.k);
   layout(&result_, s.result_type, s.m, s.n);
+  if (choice) {
+    choice_ = *choice;
+  } else if (const std::vector<BlasChoice> all = ranked(max_workspace, measure ? kMeasured : 1); all.size() > 1) {
+    choice_ = fastest(all);
+  } else {
+    choice_ = all[0];
+  }
+}
+
+// At least one, the one that the library expects to be the fastest first.
+std::vector<BlasChoice> ProductPlan::ranked(size_t max_workspace, int wanted) {
+  const auto check = [&](int status, const char* call) { blas_.check(status, call, shape_); };
   struct Preference {
     Blas& blas;
     BlasDescriptor p = nullptr;
@@ -139,12 +156,78 @@ ProductPlan::ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& s, size_t max
   prefer(kBlasReductions, &reductions, sizeof reductions);
   const uint32_t alignment = 64;  // what the host gives
   for (int operand = 0; operand < 4; ++operand) prefer(kBlasAlignA + operand, &alignment, sizeof alignment);
+  std::vector<BlasChoice> all(static_cast<size_t>(wanted));
   int found = 0;
-  check(blas_.cublasLtMatmulAlgoGetHeuristic(handle_, operation_, left_, right_, result_, result_, preference.p, 1, &choice_,
-                                             &found),
+  check(blas_.cublasLtMatmulAlgoGetHeuristic(handle_, operation_, left_, right_, result_, result_, preference.p, wanted,
+                                             all.data(), &found),
         "cublasLtMatmulAlgoGetHeuristic");
-  if (found == 0) check(15, "cublasLtMatmulAlgoGetHeuristic");  // CUBLAS_STATUS_NOT_SUPPORTED
-  check(choice_.state, "cublasLtMatmulAlgoGetHeuristic");
+  if (found <= 0) check(15, "cublasLtMatmulAlgoGetHeuristic");  // CUBLAS_STATUS_NOT_SUPPORTED
+  check(all[0].state, "cublasLtMatmulAlgoGetHeuristic");
+  all.resize(static_cast<size_t>(found));
+  std::erase_if(all, [](const BlasChoice& c) { return c.state != 0; });
+  return all;
+}
+
+// Each runs some times in a row on memory of this product's size. One that is faster by less than the noise is not taken.
+BlasChoice ProductPlan::fastest(const std::vector<BlasChoice>& all) {
+  const Driver& d = gpu_.driver();
+  const auto bytes_of = [](int type) { return type == kRealF64 ? size_t{8} : type == kRealF32 ? size_t{4} : size_t{2}; };
+  const auto elements = [](int64_t x, int64_t y, int64_t z) { return static_cast<size_t>(x * y * z); };
+  size_t workspace = 0;
+  for (const BlasChoice& c : all) workspace = std::max(workspace, c.workspace_bytes);
+  const size_t sizes[] = {elements(shape_.batch, shape_.m, shape_.k) * bytes_of(shape_.type),
+                          elements(shape_.batch, shape_.k, shape_.n) * bytes_of(shape_.type),
+                          elements(shape_.batch, shape_.m, shape_.n) * bytes_of(shape_.result_type), workspace};
+  if (sizes[0] + sizes[1] + sizes[2] > kMostMeasured) return all[0];
+  struct Scratch {
+    Gpu& gpu;
+    tsr_stream stream;
+    CUevent begin = nullptr, end = nullptr;
+    void* memory[4] = {};
+    ~Scratch() {
+      for (void* p : memory) gpu.free(p, &stream);
+      for (const CUevent e : {begin, end})
+        if (e) gpu.driver().cuEventDestroy_v2(e);
+      if (stream.native) gpu.driver().cuStreamDestroy_v2(stream.native);
+    }
+  } s{gpu_, {}};
+  s.stream.gpu = &gpu_;
+  gpu_.check(d.cuStreamCreate(&s.stream.native, kStreamNonBlocking), "cuStreamCreate");
+  gpu_.check(d.cuEventCreate(&s.begin, 0), "cuEventCreate");
+  gpu_.check(d.cuEventCreate(&s.end, 0), "cuEventCreate");
+  for (size_t i = 0; i < 4; ++i) {
+    s.memory[i] = gpu_.allocate(std::max<size_t>(sizes[i], 16), 64, &s.stream);
+    // Numbers that are neither 0 nor large in any type: a product of zeros takes less power, and with it less time.
+    gpu_.check(d.cuMemsetD8Async(address_of(s.memory[i]), 0x3c, std::max<size_t>(sizes[i], 16), s.stream.native),
+               "cuMemsetD8Async");
+  }
+  BlasChoice best = all[0];
+  double least = 0;
+  std::string times;
+  for (size_t i = 0; i < all.size(); ++i) {
+    choice_ = all[i];
+    float ms = 0;
+    try {
+      for (int run = 0; run < 2 * kRuns; ++run) {  // the first half warms up
+        if (run == kRuns) gpu_.check(d.cuEventRecord(s.begin, s.stream.native), "cuEventRecord");
+        launch(s.memory[0], s.memory[1], s.memory[2], s.memory[3], s.stream.native);
+      }
+    } catch (const t::Error&) {
+      if (i == 0) throw;
+      continue;  // the heuristic offers what does not run
+    }
+    gpu_.check(d.cuEventRecord(s.end, s.stream.native), "cuEventRecord");
+    gpu_.check(d.cuEventSynchronize(s.end), "cuEventSynchronize");
+    gpu_.check(d.cuEventElapsedTime(&ms, s.begin, s.end), "cuEventElapsedTime");
+    const double seconds = static_cast<double>(ms) * 1e-3 / kRuns;
+    char text[32];
+    std::snprintf(text, sizeof text, "%s%.1f", i ? ", " : "", seconds * 1e6);
+    times += text;
+    if (i == 0 || seconds < 0.98 * least) best = all[i], least = seconds;
+  }
+  if (t::log_enabled("autotuning"))
+    t::log("autotuning", "cuda: product " + to_text(shape_) + ": us of each algorithm, as cuBLASLt ranks them: " + times);
+  return best;
 }
 
 ProductPlan::~ProductPlan() {

@@ -72,13 +72,19 @@ class Blas;
 // How a product of one shape is computed on one device. Immutable.
 class ProductPlan {
  public:
-  ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& shape, size_t max_workspace);
+  // `choice`: the algorithm, as choice() gave it to somebody; null: the one that the library's heuristic ranks first or, with
+  // `measure`, the fastest of those that it ranks highest.
+  ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& shape, size_t max_workspace, const BlasChoice* choice, bool measure);
   ~ProductPlan();
   ProductPlan(const ProductPlan&) = delete;
   size_t workspace_bytes() const { return choice_.workspace_bytes; }
+  const BlasChoice& choice() const { return choice_; }
   void launch(const void* a, const void* b, void* d, void* workspace, CUstream stream) const;
 
  private:
+  std::vector<BlasChoice> ranked(size_t max_workspace, int wanted);
+  BlasChoice fastest(const std::vector<BlasChoice>& ranked);
+
   Blas& blas_;
   Gpu& gpu_;
   ProductShape shape_;
@@ -102,8 +108,9 @@ class Blas {
   const std::string& path() const { return path_; }
   std::string version_text() const;  // "13.1.0"
   BlasHandle handle(Gpu& gpu);       // made at the first use
-  // The plan for a shape, made at the first use and kept.
-  std::shared_ptr<const ProductPlan> plan(Gpu& gpu, const ProductShape& shape, size_t max_workspace);
+  // The plan for a shape, made at the first use and kept; what was measured or given by then is not decided anew.
+  std::shared_ptr<const ProductPlan> plan(Gpu& gpu, const ProductShape& shape, size_t max_workspace,
+                                          const BlasChoice* choice = nullptr, bool measure = false);
   void check(int status, const char* call, const ProductShape& shape) const;  // throws TSR-R031
 
  private:
@@ -114,6 +121,7 @@ class Blas {
     Gpu* gpu;
     ProductShape shape;
     size_t max_workspace;
+    bool measured;
     auto operator<=>(const Key&) const = default;
   };
   std::map<Key, std::shared_ptr<const ProductPlan>> plans_;

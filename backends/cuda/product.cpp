@@ -14,7 +14,7 @@ namespace {
 
 namespace t = tessera::sdk;
 
-constexpr std::string_view kMagic = "cuda product 1";
+constexpr std::string_view kMagic = "cuda product 2";
 // For sizes that are known when the kernel is compiled; what the vendor recommends for this generation.
 constexpr size_t kMostWorkspace = size_t{32} << 20;
 // For sizes that only a launch knows, whose plan is not known yet when the workspace is laid out.
@@ -103,10 +103,11 @@ ProductShape shape_of(const Contraction& c, Size&& size) {  // size(operand, dim
 class ProductKernel final : public t::Kernel {
  public:
   // `shape`: where all sizes are numbers.
+  // `choice`, `measure`: see ProductPlan.
   ProductKernel(std::shared_ptr<Blas> blas, CudaDevice& device, uint32_t index, const Contraction& c,
-                const std::optional<ProductShape>& shape)
+                const std::optional<ProductShape>& shape, const BlasChoice* choice, bool measure)
       : blas_(std::move(blas)), gpu_(device.gpu(index)), device_(device), index_(index), contraction_(c), shape_(shape) {
-    if (shape_ && !trivial(*shape_)) plan_ = blas_->plan(gpu_, *shape_, kMostWorkspace);
+    if (shape_ && !trivial(*shape_)) plan_ = blas_->plan(gpu_, *shape_, kMostWorkspace, choice, measure);
   }
 
   std::string name() const override { return "cuda.cublaslt.dot_general"; }
@@ -138,6 +139,8 @@ class ProductKernel final : public t::Kernel {
     w.number(index_);
     w.number(contraction_);
     w.number(*shape_);
+    w.number<bool>(plan_ != nullptr);
+    if (plan_) w.number(plan_->choice());
     return w.take();
   }
 
@@ -180,7 +183,8 @@ std::unique_ptr<t::Kernel> Products::compile(const t::Compile& c) {
   std::optional<ProductShape> shape;
   if (operands[0].is_static() && operands[1].is_static())
     shape = shape_of(contraction, [&](int operand, uint32_t i) { return operands[operand].size(i); });
-  return std::make_unique<ProductKernel>(blas(), *device_, CudaDevice::index_of(c.p->device), contraction, shape);
+  return std::make_unique<ProductKernel>(blas(), *device_, CudaDevice::index_of(c.p->device), contraction, shape, nullptr,
+                                         (c.tune() & TSR_TUNE_ALGORITHMS) != 0);
 }
 
 std::unique_ptr<t::Kernel> Products::restore(std::string_view bytes) {
@@ -193,8 +197,10 @@ std::unique_ptr<t::Kernel> Products::restore(std::string_view bytes) {
   const auto index = in.number<uint32_t>();
   const auto contraction = in.number<Contraction>();
   const auto shape = in.number<ProductShape>();
+  std::optional<BlasChoice> choice;
+  if (in.number<bool>()) choice = in.number<BlasChoice>();
   in.end();
-  return std::make_unique<ProductKernel>(blas(), *device_, index, contraction, shape);
+  return std::make_unique<ProductKernel>(blas(), *device_, index, contraction, shape, choice ? &*choice : nullptr, false);
 }
 
 }  // namespace tessera::cuda
