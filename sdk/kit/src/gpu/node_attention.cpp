@@ -26,7 +26,7 @@ bool mask_broadcasts(const sdk::Type& mask, std::span<const tsr_dim> to) {
 
 class AttentionWriter {
  public:
-  explicit AttentionWriter(NodeWriter& w)
+  AttentionWriter(NodeWriter& w, bool vectors)
       : w_(w),
         b_(w.b),
         p_(w.pool()),
@@ -37,7 +37,9 @@ class AttentionWriter {
         keys_(k_shape_[k_shape_.size() - 2]),
         depth_(*p_.as_number(q_shape_.back())),
         width_(*p_.as_number(w.shape(w.input(2)).back())),
-        causal_(w.node.attr("causal").as_bool()) {
+        causal_(w.node.attr("causal").as_bool()),
+        vectors_(vectors) {
+    w.read_strided(3, vectors);
     scale_ = w.node.attr("scale").as_float();
     if (scale_ == 0) scale_ = 1 / std::sqrt(static_cast<double>(depth_));
   }
@@ -132,29 +134,36 @@ class AttentionWriter {
     const Expr k = b_.begin_unless_one(Bind::Unroll, "k", p_.number(depth_ / 16));
     for (int64_t half = 0; half < 2; ++half)
       for (int64_t r = 0; r < 2; ++r) {
-        const Expr row = p_.add(p_.mul(batch_, queries_), within(query_[r], queries_));
         const Expr column = p_.add(at(k, 16, 8 * half), b_.scaled(pair_, 2));
-        b_.load_elements(w_.input(0), p_.add(b_.scaled(row, depth_), column), q_, at(k, 8, half * 4 + r * 2), 2);
+        load(0, within(query_[r], queries_), column, q_, at(k, 8, half * 4 + r * 2), 2);
       }
     b_.end_unless_one();
   }
 
-  // Consecutive heads of queries share a head of keys.
-  Expr key_batch() {
-    const size_t last = q_shape_.size() - 3;
-    if (q_shape_.size() < 3 || q_shape_[last] == k_shape_[last]) return batch_;
-    const int64_t heads = *p_.as_number(q_shape_[last]), key_heads = *p_.as_number(k_shape_[last]);
-    const Expr outer = p_.floordiv(batch_, p_.number(heads)), head = p_.mod(batch_, p_.number(heads));
-    return p_.add(b_.scaled(outer, key_heads), p_.floordiv(head, p_.number(heads / key_heads)));
+  // `n` elements of a row of queries, keys or values, from a column on. Consecutive heads of queries share a head of keys.
+  void load(uint32_t operand, Expr row, Expr column, uint32_t registers, Expr to, int64_t n) {
+    const std::vector<Expr>& shape = w_.shape(w_.input(operand));
+    const size_t rank = shape.size();
+    Expr from = p_.mul(row, w_.stride(operand, rank - 2)), rest = batch_;
+    for (size_t d = rank - 2; d-- > 0;) {
+      Expr here = d == 0 ? rest : p_.mod(rest, q_shape_[d]);
+      rest = p_.floordiv(rest, q_shape_[d]);
+      if (shape[d] != q_shape_[d]) here = p_.floordiv(here, p_.number(*p_.as_number(q_shape_[d]) / *p_.as_number(shape[d])));
+      from = p_.add(from, p_.mul(here, w_.stride(operand, d)));
+    }
+    if (vectors_) return b_.load_elements(w_.input(operand), p_.add(from, column), registers, to, n);
+    const Expr e = b_.begin(Bind::Unroll, "e", p_.number(n));
+    const Expr place = p_.mul(p_.add(column, e), w_.stride(operand, rank - 1));
+    b_.store(registers, p_.add(to, e), b_.load(w_.input(operand), p_.add(from, place)));
+    b_.end();
   }
-  Expr key_row(Expr key) { return p_.add(p_.mul(key_batch(), keys_), within(key, keys_)); }
 
   // [key][depth]: two neighbours along the contracted dimension are 4 bytes.
   void fill_keys(Expr first) {
     const int64_t parts = depth_ / 8;
     each_part(kKeys * parts, [&](Expr n) {
       const Expr key = p_.floordiv(n, p_.number(parts)), part = b_.scaled(p_.mod(n, p_.number(parts)), 8);
-      b_.load_elements(w_.input(1), p_.add(b_.scaled(key_row(p_.add(first, key)), depth_), part), row0_, kZero, 8);
+      load(1, within(p_.add(first, key), keys_), part, row0_, kZero, 8);
       b_.store_elements(shared_keys_, p_.add(b_.scaled(key, depth_ + kPad), part), row0_, kZero, 8);
     });
   }
@@ -164,8 +173,8 @@ class AttentionWriter {
     each_part(kKeys / 2 * parts, [&](Expr n) {
       const Expr two = p_.floordiv(n, p_.number(parts)), part = b_.scaled(p_.mod(n, p_.number(parts)), 8);
       const Expr key = p_.add(first, b_.scaled(two, 2));
-      b_.load_elements(w_.input(2), p_.add(b_.scaled(key_row(key), width_), part), row0_, kZero, 8);
-      b_.load_elements(w_.input(2), p_.add(b_.scaled(key_row(p_.add(key, kOne)), width_), part), row1_, kZero, 8);
+      load(2, within(key, keys_), part, row0_, kZero, 8);
+      load(2, within(p_.add(key, kOne), keys_), part, row1_, kZero, 8);
       const Expr e = b_.begin(Bind::Unroll, "e", p_.number(8));
       b_.store(pairs_, b_.scaled(e, 2), b_.load(row0_, e));
       b_.store(pairs_, p_.add(b_.scaled(e, 2), kOne), b_.load(row1_, e));
@@ -297,7 +306,7 @@ class AttentionWriter {
   const std::vector<Expr>&q_shape_, &k_shape_;
   Expr queries_, keys_;
   int64_t depth_, width_;
-  bool causal_;
+  bool causal_, vectors_;
   double scale_ = 0;
   Expr batch_ = kZero, tile_ = kZero, thread_ = kZero, row_ = kZero, pair_ = kZero, query_[2] = {};
   uint32_t shared_keys_ = 0, shared_values_ = 0, q_ = 0, scores_ = 0, sums_ = 0, left_ = 0, right_ = 0, row0_ = 0, row1_ = 0,
@@ -331,6 +340,6 @@ std::string why_no_attention(sdk::Node n, const GpuDescription& device) {
   return {};
 }
 
-void write_attention(NodeWriter& w) { AttentionWriter(w).run(); }
+void write_attention(NodeWriter& w, bool vectors) { AttentionWriter(w, vectors).run(); }
 
 }  // namespace tessera::kit

@@ -13,10 +13,16 @@ struct Writer {
   void (*write)(NodeWriter&);
 };
 constexpr Writer kWriters[] = {
-    {"cumsum", write_scan},         {"cumprod", write_scan},    {"cummax", write_scan},
-    {"cummin", write_scan},         {"sort", write_sort},       {"topk", write_sort},
-    {"searchsorted", write_search}, {"scatter", write_scatter}, {"scatter_nd", write_scatter_nd},
-    {"attention", write_attention},
+    {"cumsum", write_scan},
+    {"cumprod", write_scan},
+    {"cummax", write_scan},
+    {"cummin", write_scan},
+    {"sort", write_sort},
+    {"topk", write_sort},
+    {"searchsorted", write_search},
+    {"scatter", write_scatter},
+    {"scatter_nd", write_scatter_nd},
+    {"attention", [](NodeWriter& w) { write_attention(w, true); }},
 };
 
 }  // namespace
@@ -44,6 +50,12 @@ NodeProgram node_program(sdk::Graph g, sdk::Node n, const std::string& name, con
     if (n.is(x.op)) x.write(w);
   NodeProgram out = w.take();
   check_program(out.program, device);
+  if (!out.strides.empty()) {
+    NodeWriter any(g, n, name, device);
+    write_attention(any, false);
+    out.any_strides = any.take().program;
+    check_program(*out.any_strides, device);
+  }
   return out;
 }
 
@@ -67,8 +79,26 @@ NodeWriter::NodeWriter(sdk::Graph g, sdk::Node n, const std::string& name, const
   }
 }
 
+void NodeWriter::read_strided(uint32_t count, bool vectors) {
+  for (uint32_t o = 0; o < count; ++o) {
+    const std::vector<Expr>& sizes = shapes_[inputs_[o]];
+    std::vector<Expr> all;
+    Expr reach = kOne;
+    for (uint32_t d = 0; d < sizes.size(); ++d) {
+      const bool last = d + 1 == sizes.size();
+      const std::string symbol = "t" + std::to_string(o) + "_" + std::to_string(d);
+      const uint32_t s = b.p.add_symbol(symbol, 0, vectors && !last ? kStrideMultiple : 1);
+      stride_symbols_.push_back({o, d});
+      all.push_back(vectors && last ? kOne : pool().symbol(s));
+      reach = pool().add(reach, pool().mul(pool().sub(sizes[d], kOne), all.back()));
+    }
+    strides_.push_back(std::move(all));
+    b.p.buffers[inputs_[o]].extent = reach;
+  }
+}
+
 NodeProgram NodeWriter::take() {
-  NodeProgram out{std::move(b.p), table_.symbol_dims, {}};
+  NodeProgram out{std::move(b.p), table_.symbol_dims, {}, stride_symbols_, std::nullopt};
   for (uint32_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i] != kNone) out.operand_of.push_back(i);
   return out;

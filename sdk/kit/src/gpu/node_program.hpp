@@ -5,11 +5,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "../node_table.hpp"
 #include "build.hpp"
+#include "tessera/kit/gpu/simt_programs.hpp"
 
 namespace tessera::kit {
 
@@ -17,6 +19,10 @@ struct NodeProgram {
   Program program;
   std::vector<tsr_dim> symbol_dims;
   std::vector<uint32_t> operand_of;  // of each input buffer
+  // Operands that are read where they lie: their strides are symbols behind those of `symbol_dims`. `program` is then right
+  // where the last stride is 1 and the others are multiples of kStrideMultiple, and `any_strides` in any case.
+  std::vector<OperandStride> strides;
+  std::optional<Program> any_strides;
 };
 // Empty: there is a program for it; else the reason why not.
 std::string why_no_node_program(sdk::Graph g, sdk::Node n, const GpuDescription& device);
@@ -28,6 +34,9 @@ class NodeWriter {
  public:
   NodeWriter(sdk::Graph g, sdk::Node n, const std::string& name, const GpuDescription& device);
   NodeProgram take();
+  // Reads operands [0, count) where they lie. `vectors`: see NodeProgram. Before the first launch begins.
+  void read_strided(uint32_t count, bool vectors);
+  Expr stride(uint32_t operand, size_t dimension) const { return strides_[operand][dimension]; }
 
   sdk::Node node;
   ProgramBuilder b;
@@ -70,6 +79,8 @@ class NodeWriter {
   const GpuDescription& device_;
   std::vector<uint32_t> inputs_, outputs_;
   std::vector<std::vector<Expr>> shapes_;
+  std::vector<std::vector<Expr>> strides_;
+  std::vector<OperandStride> stride_symbols_;
 };
 
 void write_scan(NodeWriter& w);
@@ -77,7 +88,7 @@ void write_sort(NodeWriter& w);
 void write_search(NodeWriter& w);
 void write_scatter(NodeWriter& w);
 void write_scatter_nd(NodeWriter& w);
-void write_attention(NodeWriter& w);
+void write_attention(NodeWriter& w, bool vectors);
 std::string why_no_attention(sdk::Node n, const GpuDescription& device);
 
 }  // namespace tessera::kit

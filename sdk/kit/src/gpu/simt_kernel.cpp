@@ -8,7 +8,18 @@
 namespace tessera::kit {
 namespace {
 
-constexpr int64_t kAlign = 64;  // of each workspace
+constexpr int64_t kAlign = 64;         // of each workspace
+constexpr const char* kFormat = " 2";  // of saved kernels
+
+// Elements from the first one of a strided tensor to the last.
+int64_t reach(const tsr_tensor& t) {
+  int64_t n = 1;
+  for (uint32_t d = 0; d < t.rank; ++d) {
+    if (t.sizes[d] == 0) return 0;
+    n += (t.sizes[d] - 1) * std::max<int64_t>(t.strides[d], 0);
+  }
+  return n;
+}
 
 int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -61,7 +72,7 @@ SimtKernel::SimtKernel(std::shared_ptr<SimtTarget> target, std::shared_ptr<SimtB
       module_(built_->module(*target_, index)),
       plan_(std::move(plan)) {
   for (const Variant& v : plan_.variants)
-    if (v.pointers.size() > kMaxPointers || plan_.symbols.size() > kMaxSizes)
+    if (v.pointers.size() > kMaxPointers || plan_.symbols.size() + plan_.strides.size() > kMaxSizes)
       throw sdk::Error(TSR_BUG, "TSR-B005",
                        std::string(target_->device()) + " was given a region of more operands than it claims");
 }
@@ -70,6 +81,28 @@ SimtKernel::Sizes SimtKernel::sizes_of(const int64_t* dims) const {
   Sizes s{};
   for (const sdk::LaunchDim& d : plan_.symbols) s.symbols[s.count++] = d.get(dims);
   return s;
+}
+
+bool SimtKernel::add_strides(const tsr_launch& l, Sizes& s) const {
+  bool vectors = true;
+  for (const OperandStride& o : plan_.strides) {
+    const tsr_tensor& t = l.inputs[o.operand];
+    const int64_t stride = t.strides[o.dimension];
+    const bool last = o.dimension + 1 == t.rank;
+    vectors = vectors && (last ? stride == 1 : stride % kStrideMultiple == 0 || t.sizes[o.dimension] == 1);
+    s.symbols[s.count++] = stride;
+  }
+  return vectors;
+}
+
+uint64_t SimtKernel::strided_inputs() const {
+  uint64_t bits = 0;
+  for (const OperandStride& o : plan_.strides) bits |= uint64_t{1} << o.operand;
+  return bits;
+}
+bool SimtKernel::strided(const Pointer& p) const {
+  return p.kind == Pointer::Input && std::any_of(plan_.strides.begin(), plan_.strides.end(),
+                                                 [&](const OperandStride& o) { return o.operand == plan_.operands[p.number]; });
 }
 
 int64_t SimtKernel::value(const Variant& v, const Size& s, const Sizes& sizes) {
@@ -108,14 +141,15 @@ int64_t SimtKernel::workspace(const int64_t* dims) {
 }
 
 void SimtKernel::each_call(const tsr_launch& l, const EachLaunch& f) const {
-  const Sizes sizes = sizes_of(l.dims);
-  const Variant& v = variant_for(sizes);
+  Sizes sizes = sizes_of(l.dims);
+  const bool vectors = add_strides(l, sizes);
+  const Variant& v = plan_.strides.empty() ? variant_for(sizes) : plan_.variants[vectors ? 0 : 1];
   void* all[kMaxPointers];
   int64_t bytes[kMaxPointers];
   char* space = static_cast<char*>(l.workspace);
   for (size_t i = 0; i < v.pointers.size(); ++i) {
     const Pointer& p = v.pointers[i];
-    bytes[i] = value(v, p.elements, sizes) * p.element;
+    bytes[i] = (strided(p) ? reach(l.inputs[plan_.operands[p.number]]) : value(v, p.elements, sizes)) * p.element;
     switch (p.kind) {
       case Pointer::Input: all[i] = l.inputs[plan_.operands[p.number]].data; break;
       case Pointer::Output: all[i] = l.outputs[p.number].data; break;
@@ -192,8 +226,12 @@ void SimtKernel::describe_calls(const tsr_launch& l, const sdk::EachCall& each) 
       }
     }
     for (size_t i = 0; i < x.symbols.size(); ++i) {
-      const sdk::LaunchDim& d = plan_.symbols[x.symbols[i]];
       const auto value = static_cast<uint64_t>(call.sizes[i]);
+      if (x.symbols[i] >= plan_.symbols.size()) {  // a stride: described anew where it differs
+        add(TSR_ARGUMENT_FIXED, 0, value, 0);
+        continue;
+      }
+      const sdk::LaunchDim& d = plan_.symbols[x.symbols[i]];
       d.slot < 0 ? add(TSR_ARGUMENT_FIXED, 0, value, 0) : add(TSR_ARGUMENT_DIM, static_cast<uint32_t>(d.slot), value, 0);
     }
     if (x.checks) {
@@ -224,30 +262,38 @@ void SimtKernel::describe_calls(const tsr_launch& l, const sdk::EachCall& each) 
 std::string SimtKernel::serialize() const {
   const Sizes none{};
   SavedWriter w;
-  w.text(target_->device());
+  w.text(std::string(target_->device()) + kFormat);
   w.text(target_->compiler());
   w.number<uint32_t>(index_);
   w.number<uint64_t>(built_->entries.size());
   for (const std::string& e : built_->entries) w.text(e);
   w.text(plan_.name);
   w.numbers(plan_.operands);
-  const Variant& v = variant_for(none);
-  w.number<uint64_t>(v.pointers.size());
-  for (const Pointer& p : v.pointers) {
-    w.number(p.kind);
-    w.number(p.number);
-    w.number(p.element);
-    w.number(value(v, p.elements, none));
-  }
-  w.number<uint64_t>(v.launches.size());
-  for (const Launch& x : v.launches) {
-    w.number(x.entry);
-    w.numbers(x.pointers);
-    w.number(x.checks);
-    w.number(value(v, x.blocks, none));
-    w.number(x.threads);
-    w.number(x.shared_bytes);
-    w.number(x.dynamic_shared);
+  w.numbers(plan_.strides);
+  std::vector<const Variant*> variants;
+  if (plan_.strides.empty())
+    variants.push_back(&variant_for(none));
+  else
+    for (const Variant& v : plan_.variants) variants.push_back(&v);
+  for (const Variant* v : variants) {
+    w.number<uint64_t>(v->pointers.size());
+    for (const Pointer& p : v->pointers) {
+      w.number(p.kind);
+      w.number(p.number);
+      w.number(p.element);
+      w.number(strided(p) ? 0 : value(*v, p.elements, none));
+    }
+    w.number<uint64_t>(v->launches.size());
+    for (const Launch& x : v->launches) {
+      w.number(x.entry);
+      w.numbers(x.pointers);
+      w.numbers(x.symbols);
+      w.number(x.checks);
+      w.number(value(*v, x.blocks, none));
+      w.number(x.threads);
+      w.number(x.shared_bytes);
+      w.number(x.dynamic_shared);
+    }
   }
   return join_saved(built_->bytes, w.take());
 }
@@ -255,7 +301,7 @@ std::string SimtKernel::serialize() const {
 std::unique_ptr<SimtKernel> SimtKernel::restore(std::shared_ptr<SimtTarget> target, std::string_view bytes) {
   const SavedParts parts = split_saved(bytes);
   SavedReader in(parts.rest);
-  if (in.text() != target->device() || in.text() != target->compiler()) SavedReader::fail();
+  if (in.text() != std::string(target->device()) + kFormat || in.text() != target->compiler()) SavedReader::fail();
   const auto index = in.number<uint32_t>();
   auto built = std::make_shared<SimtBuilt>();
   built->bytes = parts.object;
@@ -263,32 +309,40 @@ std::unique_ptr<SimtKernel> SimtKernel::restore(std::shared_ptr<SimtTarget> targ
   Plan plan;
   plan.name = in.text();
   plan.operands = in.numbers<uint32_t>();
-  Variant v;
-  for (uint64_t n = in.number<uint64_t>(); n > 0; --n) {
-    Pointer p;
-    p.kind = in.number<Pointer::Kind>();
-    p.number = in.number<uint32_t>();
-    p.element = in.number<uint32_t>();
-    p.elements.number = in.number<int64_t>();
-    if (p.kind > Pointer::Workspace || (p.kind == Pointer::Input && p.number >= plan.operands.size())) SavedReader::fail();
-    v.pointers.push_back(p);
-  }
-  for (uint64_t n = in.number<uint64_t>(); n > 0; --n) {
-    Launch x;
-    x.entry = in.number<uint64_t>();
-    x.pointers = in.numbers<uint32_t>();
-    x.checks = in.number<bool>();
-    x.blocks.number = in.number<int64_t>();
-    x.threads = in.number<int64_t>();
-    x.shared_bytes = in.number<int64_t>();
-    x.dynamic_shared = in.number<int64_t>();
-    if (x.entry >= built->entries.size() || x.pointers.size() > v.pointers.size()) SavedReader::fail();
-    for (const uint32_t p : x.pointers)
-      if (p >= v.pointers.size()) SavedReader::fail();
-    v.launches.push_back(std::move(x));
-  }
+  plan.strides = in.numbers<OperandStride>();
+  const auto variant = [&] {
+    Variant v;
+    for (uint64_t n = in.number<uint64_t>(); n > 0; --n) {
+      Pointer p;
+      p.kind = in.number<Pointer::Kind>();
+      p.number = in.number<uint32_t>();
+      p.element = in.number<uint32_t>();
+      p.elements.number = in.number<int64_t>();
+      if (p.kind > Pointer::Workspace || (p.kind == Pointer::Input && p.number >= plan.operands.size())) SavedReader::fail();
+      v.pointers.push_back(p);
+    }
+    for (uint64_t n = in.number<uint64_t>(); n > 0; --n) {
+      Launch x;
+      x.entry = in.number<uint64_t>();
+      x.pointers = in.numbers<uint32_t>();
+      x.symbols = in.numbers<uint32_t>();
+      x.checks = in.number<bool>();
+      x.blocks.number = in.number<int64_t>();
+      x.threads = in.number<int64_t>();
+      x.shared_bytes = in.number<int64_t>();
+      x.dynamic_shared = in.number<int64_t>();
+      if (x.entry >= built->entries.size() || x.pointers.size() > v.pointers.size()) SavedReader::fail();
+      for (const uint32_t p : x.pointers)
+        if (p >= v.pointers.size()) SavedReader::fail();
+      for (const uint32_t s : x.symbols)
+        if (s >= plan.strides.size()) SavedReader::fail();
+      v.launches.push_back(std::move(x));
+    }
+    plan.variants.push_back(std::move(v));
+  };
+  variant();
+  if (!plan.strides.empty()) variant();
   in.end();
-  plan.variants.push_back(std::move(v));
   return std::make_unique<SimtKernel>(std::move(target), std::move(built), index, std::move(plan));
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "node_program.hpp"
 #include "tessera/kit/gpu/simt_backend.hpp"
 
 namespace tessera::kit {
@@ -43,7 +44,7 @@ class SimtKernel final : public sdk::Kernel {
     enum Kind : uint8_t { Input, Output, Workspace } kind = Input;
     uint32_t number = 0;   // operand or result of the node; of a workspace nothing
     uint32_t element = 1;  // bytes
-    Size elements;
+    Size elements;         // of an operand with strides: 0 where they are a launch's
   };
   struct Launch {
     uint64_t entry = 0;
@@ -62,7 +63,9 @@ class SimtKernel final : public sdk::Kernel {
     std::string name;
     std::vector<uint32_t> operands;       // of each input buffer
     std::vector<sdk::LaunchDim> symbols;  // of the kernel
-    std::vector<Variant> variants;        // the first that is right for the sizes of a launch runs
+    std::vector<OperandStride> strides;   // symbols behind them
+    // The first that is right for the sizes of a launch runs; with strides the first where those let it read vectors.
+    std::vector<Variant> variants;
   };
   // `results`: of each output buffer.
   static Variant variant(Program p, const std::vector<GpuLaunch>& launches, size_t first_entry,
@@ -77,6 +80,7 @@ class SimtKernel final : public sdk::Kernel {
   void launch(const tsr_launch& l) override;
   bool can_describe_calls() const override { return true; }
   void describe_calls(const tsr_launch& l, const sdk::EachCall& each) override;
+  uint64_t strided_inputs() const override;
   bool can_serialize() const override { return true; }
   std::string serialize() const override;
 
@@ -90,6 +94,9 @@ class SimtKernel final : public sdk::Kernel {
     size_t count = 0;
   };
   Sizes sizes_of(const int64_t* dims) const;
+  // Adds the strides of a launch to its sizes. False: they do not let vectors be read.
+  bool add_strides(const tsr_launch& l, Sizes& sizes) const;
+  bool strided(const Pointer& p) const;  // its strides are a launch's
   static int64_t value(const Variant& v, const Size& s, const Sizes& sizes);
   const Variant& variant_for(const Sizes& sizes) const;
 

@@ -147,6 +147,11 @@ SimtPrograms simt_programs(sdk::Graph g, sdk::Node n, const std::string& name, c
     out.operand_of = std::move(p.operand_of);
     out.symbol_dims = std::move(p.symbol_dims);
     out.programs.push_back(std::move(p.program));
+    if (p.any_strides) {
+      out.programs.push_back(std::move(*p.any_strides));
+      out.programs[1].name += "_any";
+    }
+    out.strides = std::move(p.strides);
     out.schedule = "a program of its own";
     results();
     return out;

@@ -21,12 +21,21 @@ struct SimtOptions {
   LowerOptions lower{.everything = true};
 };
 
+// A stride of an operand, which a launch tells.
+struct OperandStride {
+  uint32_t operand, dimension;
+};
+inline constexpr int64_t kStrideMultiple = 8;
+
 struct SimtPrograms {
   std::vector<Program> programs;  // the first whose `require` holds for the sizes of a launch runs
   std::vector<tsr_dim> symbol_dims;
   std::vector<uint32_t> operand_of;  // of each input buffer of the programs: the operand of the node
   std::vector<uint32_t> result_of;   // of each output buffer: the result of the node
   std::string schedule;              // text for people
+  // Operands that are read where they lie: their strides are symbols behind those of `symbol_dims`. Of two programs the first
+  // is then right where the last stride is 1 and the others are multiples of kStrideMultiple, the second in any case.
+  std::vector<OperandStride> strides;
 };
 
 // Why no program computes the node on the device; empty: one does.
