@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <set>
 
 namespace tessera::passes {
 namespace {
@@ -227,9 +228,6 @@ std::vector<uint32_t> Groups::joined_items(uint32_t a, uint32_t b) const {
 
 // What stands against a group of both, whatever computes it; empty: nothing.
 std::string Groups::why_no_neighbours(uint32_t a, uint32_t b) const {
-  const Group &x = groups_[a], &y = groups_[b];
-  if (x.items.size() + y.items.size() > options_.max_size)
-    return "the group would have more than max_fusion_size = " + std::to_string(options_.max_size) + " nodes";
   if (between(a, b) || between(b, a)) return "another node needs the one and feeds the other";
   const std::vector<uint32_t> items = joined_items(a, b);
   const auto late = [&](uint32_t i) { return is_late(i); };
@@ -240,6 +238,8 @@ std::string Groups::why_no_neighbours(uint32_t a, uint32_t b) const {
 }
 
 std::string Groups::why_not(uint32_t a, uint32_t b, int& heavy) const {
+  if (groups_[a].items.size() + groups_[b].items.size() > options_.max_size)
+    return "the group would have more than max_fusion_size = " + std::to_string(options_.max_size) + " nodes";
   if (std::string why = why_no_neighbours(a, b); !why.empty()) return why;
   const kit::Piece p = piece(joined_items(a, b));
   if (p.inputs.size() + p.outputs.size() > options_.max_buffers)
@@ -272,15 +272,73 @@ bool Groups::join(uint32_t a, uint32_t b) {
 bool Groups::join_sweep(uint32_t a, uint32_t b) {
   const std::string backend = groups_[a].backend;
   if (backend.empty() || backend != groups_[b].backend || !why_no_neighbours(a, b).empty()) return false;
+  if (groups_[a].items.size() + groups_[b].items.size() > options_.max_size) return false;
   const kit::Piece p = piece(joined_items(a, b));
-  if (p.inputs.size() + p.outputs.size() > options_.max_buffers || !kit::sweep_of(p)) return false;
+  if (p.inputs.size() + p.outputs.size() > options_.max_buffers || !kit::sweep_of(p) || !takes(p, backend)) return false;
+  merge(a, b, groups_[a].heavy + groups_[b].heavy);
+  return true;
+}
+
+bool Groups::takes(const kit::Piece& p, const std::string& backend) {
   const sdk::Node fused = make_group(g_, p, backend);
   const bool taken = g_.backend_of(fused) == backend;
   g_.erase(fused);
   asked_ = true;
-  if (!taken) return false;
-  merge(a, b, groups_[a].heavy + groups_[b].heavy);
-  return true;
+  return taken;
+}
+
+void Groups::join_parts() {
+  constexpr double kMostBytes = 4 << 20;  // of one part: at the bandwidth of a GPU, about as long as a launch
+  constexpr size_t kMostParts = 16, kMostBuffers = 112;
+  const auto is_part = [&](uint32_t x) {
+    if (groups_[x].backend.empty()) return false;
+    const kit::Piece p = piece(groups_[x].items);
+    double bytes = 0;
+    for (const auto* list : {&p.inputs, &p.outputs})
+      for (const sdk::Value& v : *list) bytes += kit::bytes_at_hints(g_, v.type());
+    if (bytes > kMostBytes) return false;
+    for (const uint32_t i : groups_[x].items) {
+      const sdk::Node& n = nodes_[i];
+      if (!n.is("constant") && !n.is("cast") && !g_.has_trait(n.raw().op, "elementwise")) return false;
+    }
+    return true;
+  };
+  std::map<std::string, uint32_t> open;  // by backend: the group that takes more parts
+  std::set<std::string> refused;         // backends that take none
+  size_t parts = 0;
+  const std::vector<uint32_t> order = by_rank_;
+  for (const uint32_t x : order) {
+    if (groups_[x].items.empty() || !is_part(x)) continue;
+    const std::string backend = groups_[x].backend;
+    if (refused.count(backend)) continue;
+    const auto at = open.find(backend);
+    const auto begin_with = [&] {
+      open[backend] = x;
+      parts = 1;
+    };
+    if (at == open.end() || parts == kMostParts) {
+      begin_with();
+      continue;
+    }
+    const uint32_t a = at->second;
+    const auto needs = [&](uint32_t p, uint32_t q) { return any_predecessor(p, [&](uint32_t from) { return from == q; }); };
+    if (needs(x, a) || needs(a, x) || !why_no_neighbours(a, x).empty()) {
+      begin_with();
+      continue;
+    }
+    const kit::Piece p = piece(joined_items(a, x));
+    if (p.inputs.size() + p.outputs.size() > kMostBuffers) {
+      begin_with();
+    } else if (!takes(p, backend)) {
+      if (parts == 1) refused.insert(backend);
+      begin_with();
+    } else {
+      const uint32_t first = groups_[a].items.front() < groups_[x].items.front() ? a : x;
+      merge(a, x, groups_[a].heavy + groups_[x].heavy);
+      open[backend] = first;
+      ++parts;
+    }
+  }
 }
 
 void Groups::grow() {
@@ -330,6 +388,7 @@ void Groups::grow() {
         // Small tensors (weights of one row) are not worth it.
         if (x != y && kit::bytes_at_hints(g_, g_.value(value).type()) >= 4096 && !join(x, y)) join_sweep(x, y);
       }
+  join_parts();
 }
 
 std::vector<Groups::Refusal> Groups::refusals() const {

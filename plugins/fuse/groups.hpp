@@ -2,7 +2,8 @@
 // Which nodes go together. A group grows along its values (a producer joins its consumer) and, last, sideways (two groups that
 // read the same tensor). Every step is tried by lowering the joined group: what the kit can express as one kernel, with no
 // expensive op computed more often than before, is joined; the reason of a refusal is kept for the hints. Rows of a tensor and
-// sums across them are no single kernel; they are joined where their backend, asked, takes both in one sweep.
+// sums across them are no single kernel; they are joined where their backend, asked, takes both in one sweep. So are small
+// elementwise groups that have nothing to do with each other, as the updates of parameters: what those cost is their launches.
 #pragma once
 
 #include <cstdint>
@@ -64,6 +65,8 @@ class Groups {
   bool any_predecessor(uint32_t group, F&& holds) const;
   bool join(uint32_t a, uint32_t b);
   bool join_sweep(uint32_t a, uint32_t b);
+  void join_parts();
+  bool takes(const kit::Piece& p, const std::string& backend);
   void merge(uint32_t a, uint32_t b, int heavy);
   std::string why_no_neighbours(uint32_t a, uint32_t b) const;
   std::vector<uint32_t> joined_items(uint32_t a, uint32_t b) const;

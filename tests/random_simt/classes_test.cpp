@@ -35,6 +35,27 @@ std::string norm_backward(const std::string& op, const std::string& t, const std
          "\n}\n";
 }
 
+// AdamW's updates of parameters of these shapes; the rate is an input.
+std::string adam(const std::vector<std::string>& shapes) {
+  std::string head = "%rate: f32[]", body, results;
+  const auto constant = [&](const char* name, const char* value) {
+    body += std::string("  ") + name + " = constant {value = dense<f32[]: " + value + ">}\n";
+  };
+  constant("%b1", "0.9"), constant("%c1", "0.1"), constant("%b2", "0.999"), constant("%c2", "0.001"), constant("%eps", "1e-08");
+  for (size_t k = 0; k < shapes.size(); ++k) {
+    const std::string i = std::to_string(k);
+    for (const char* name : {"p", "g", "m", "v"}) head += ", %" + (name + i) + ": f32" + shapes[k];
+    const auto line = [&](const char* result, const std::string& text) { body += "  %" + (result + i) + " = " + text + "\n"; };
+    line("ma", "mul %m" + i + ", %b1"), line("mb", "mul %g" + i + ", %c1"), line("mn", "add %ma" + i + ", %mb" + i);
+    line("gg", "mul %g" + i + ", %g" + i), line("va", "abs %v" + i), line("vb", "mul %va" + i + ", %b2");
+    line("vc", "mul %gg" + i + ", %c2"), line("vn", "add %vb" + i + ", %vc" + i), line("r", "sqrt %vn" + i);
+    line("d", "add %r" + i + ", %eps"), line("q", "div %mn" + i + ", %d" + i), line("u", "mul %q" + i + ", %rate");
+    line("pn", "sub %p" + i + ", %u" + i);
+    results += (results.empty() ? "%pn" : ", %pn") + i + ", %mn" + i + ", %vn" + i;
+  }
+  return "graph @g(" + head + ") symbols { s0: 0.. } {\n" + body + "  return " + results + "\n}\n";
+}
+
 std::vector<ClassCase> class_cases() {
   return {
       {"layer_norm backward", norm_backward("layer_norm", "f32", "70", 264, true), {}, 1, 1e-5},
@@ -57,6 +78,7 @@ std::vector<ClassCase> class_cases() {
        {41},
        0,
        1e-5},
+      {"updates of parameters", adam({"[37]", "[12, 40]", "[s0, 8]", "[]"}), {21}, 1, 1e-6},
       {"variance",
        "graph @g(%x: bf16[s0, 300]) symbols { s0: 1.. } {\n  %a = variance %x {axes = [1]}\n  %b = variance %x {axes = [0]}\n  "
        "return %a, %b\n}\n",

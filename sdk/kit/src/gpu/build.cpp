@@ -278,31 +278,37 @@ bool plain_reduction(const Kernel& k, uint32_t reduce) {
   return static_cast<ReduceKind>(k.insts[reduce].id) <= ReduceKind::All;
 }
 
-Expr KernelCopy::index(Expr e) {
-  IndexPool& to = b_.pool();
+Expr moved(const IndexPool& from, Expr e, IndexPool& to, const std::function<Expr(const Atom&)>& leaf) {
   Expr sum = kZero;
-  for (const Term& t : k_.pool.terms(e)) {
+  for (const Term& t : from.terms(e)) {
     Expr product = to.number(t.coefficient);
     for (const uint32_t id : t.atoms) {
-      const Atom& a = k_.pool.atom_at(id);
+      const Atom& a = from.atom_at(id);
+      const bool leaves = a.kind <= AtomKind::Value;
+      const Expr p = leaves ? kZero : moved(from, a.a, to, leaf), q = leaves ? kZero : moved(from, a.b, to, leaf);
       Expr x = kZero;
       switch (a.kind) {
-        case AtomKind::Axis:
-          if (!axes_[a.id]) no_program("an index mentions an axis that has no place here");
-          x = *axes_[a.id];
-          break;
-        case AtomKind::Symbol: x = to.symbol(a.id); break;
-        case AtomKind::Value: x = to.value(values_[a.id]); break;
-        case AtomKind::FloorDiv: x = to.floordiv(index(a.a), index(a.b)); break;
-        case AtomKind::Mod: x = to.mod(index(a.a), index(a.b)); break;
-        case AtomKind::Min: x = to.min(index(a.a), index(a.b)); break;
-        case AtomKind::Max: x = to.max(index(a.a), index(a.b)); break;
+        case AtomKind::FloorDiv: x = to.floordiv(p, q); break;
+        case AtomKind::Mod: x = to.mod(p, q); break;
+        case AtomKind::Min: x = to.min(p, q); break;
+        case AtomKind::Max: x = to.max(p, q); break;
+        default: x = leaf(a);
       }
       product = to.mul(product, x);
     }
     sum = to.add(sum, product);
   }
   return sum;
+}
+
+Expr KernelCopy::index(Expr e) {
+  IndexPool& to = b_.pool();
+  return moved(k_.pool, e, to, [&](const Atom& a) {
+    if (a.kind == AtomKind::Symbol) return to.symbol(a.id);
+    if (a.kind == AtomKind::Value) return to.value(values_[a.id]);
+    if (!axes_[a.id]) no_program("an index mentions an axis that has no place here");
+    return *axes_[a.id];
+  });
 }
 
 uint32_t KernelCopy::copy(uint32_t id, uint32_t guard) {

@@ -2,6 +2,7 @@
 // How schedules write programs: statements into open bodies, and instructions of a kernel at a point that threads and loops give.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -89,6 +90,9 @@ class ProgramBuilder {
   std::map<std::string, int> names_;
 };
 
+// The same expression in another pool, where `leaf` says what axes, symbols and values are.
+Expr moved(const IndexPool& from, Expr e, IndexPool& to, const std::function<Expr(const Atom&)>& leaf);
+
 Reducer reducer_of(const Kernel& k, uint32_t reduce);
 // Reductions with one result, which need nothing but their values.
 bool plain_reduction(const Kernel& k, uint32_t reduce);
@@ -150,6 +154,15 @@ Program product_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
 Program matrix_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
 Type matrix_factors(const Kernel& k, uint32_t dot);
 Program split_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
+
+// One launch of several programs without barriers, of one launch each: blocks of one behind those of the other. The programs have as many
+// threads in a block. symbols[i][s] is the number that symbol s of part i has in the whole; registers are shared.
+struct ProgramPart {
+  Program program;
+  std::vector<uint32_t> symbols;
+};
+Program side_by_side(std::vector<ProgramPart> parts, const std::string& name, const std::vector<ProgramSymbol>& symbols,
+                     const GpuDescription& d);
 
 struct ProductSize {  // nothing: a symbol says how many
   std::optional<int64_t> batch, rows, columns, depth;

@@ -105,6 +105,56 @@ Found sweep_programs(const Piece& whole, const NodePiece& node, const std::strin
   return out;
 }
 
+// Elementwise parts that share nothing but inputs, in one launch.
+Found part_programs(const Piece& whole, const NodePiece& node, const std::string& name, const GpuDescription& device,
+                    const SimtOptions& options) {
+  constexpr int kThreads = 256;
+  Found out;
+  try {
+    if (whole.inputs.size() + whole.outputs.size() > SimtKernel::kMaxPointers / 2)
+      return {{}, "more operands than a kernel takes"};
+    const std::vector<Piece> pieces = parts_of(whole);
+    if (pieces.size() < 2) return {{}, "it has no independent parts"};
+    std::vector<ProgramPart> parts;
+    std::vector<ProgramSymbol> symbols;
+    SimtPrograms& made = out.programs;
+    for (const Piece& piece : pieces) {
+      Lowered l = lower(piece, name, options.lower);
+      if (!l.kernel.loops.empty()) return {{}, "a part that reduces"};
+      rename(l.kernel, "b");
+      SimtSchedule s = choose_simt(l.kernel, device);
+      if (s.form != SimtForm::Pointwise) s = generic_schedule(device);
+      s.threads = kThreads;
+      ProgramPart part{make_program(l.kernel, s, device), {}};
+      for (size_t i = 0; i < l.symbol_dims.size(); ++i) {
+        const auto at = std::find(made.symbol_dims.begin(), made.symbol_dims.end(), l.symbol_dims[i]);
+        part.symbols.push_back(static_cast<uint32_t>(at - made.symbol_dims.begin()));
+        if (at != made.symbol_dims.end()) continue;
+        made.symbol_dims.push_back(l.symbol_dims[i]);
+        symbols.push_back({"n" + std::to_string(symbols.size()), l.kernel.symbols[i].min, 1});
+      }
+      if (symbols.size() > SimtKernel::kMaxSizes) return {{}, "more symbolic sizes than a kernel takes"};
+      for (const sdk::Value& v : piece.inputs) made.operand_of.push_back(node.operand_of[place_in(whole.inputs, v)]);
+      for (const sdk::Value& v : piece.outputs) made.result_of.push_back(place_in(whole.outputs, v));
+      parts.push_back(std::move(part));
+    }
+    made.schedule = std::to_string(parts.size()) + " parts side by side";
+    made.programs.push_back(side_by_side(std::move(parts), name, symbols, device));
+  } catch (const Unfit& u) {
+    out.why = u.why;
+  } catch (const sdk::Error& e) {
+    if (e.code != "TSR-K041") throw;
+    out.why = e.what();
+  }
+  return out;
+}
+
+// A group that is no single kernel.
+Found group_programs(const NodePiece& node, const std::string& name, const GpuDescription& device, const SimtOptions& options) {
+  Found found = sweep_programs(node.piece, node, name, device, options);
+  return found.why.empty() ? found : part_programs(node.piece, node, name, device, options);
+}
+
 bool has_node_program(sdk::Graph g, sdk::Node n, const GpuDescription& device, const SimtOptions& options) {
   return options.lower.everything && n.regions().empty() && why_no_node_program(g, n, device).empty();
 }
@@ -127,7 +177,7 @@ std::string why_no_simt_programs(sdk::Graph g, sdk::Node n, const GpuDescription
       return {};
     } catch (const Unfit& u) {
       if (has_node_program(g, n, device, options)) return {};
-      if (n.is("fused") && sweep_programs(node.piece, node, "k", device, options).why.empty()) return {};
+      if (n.is("fused") && group_programs(node, "k", device, options).why.empty()) return {};
       return u.why;
     }
   } catch (const Unfit& u) {
@@ -162,7 +212,7 @@ SimtPrograms simt_programs(sdk::Graph g, sdk::Node n, const std::string& name, c
     l = lower_piece(node.piece, name, options);
   } catch (const Unfit&) {
     if (!n.is("fused")) throw;
-    Found found = sweep_programs(node.piece, node, name, device, options);
+    Found found = group_programs(node, name, device, options);
     if (!found.why.empty()) throw;
     return std::move(found.programs);
   }
