@@ -142,6 +142,59 @@ TEST_CASE("run_raw reads strided memory of the caller and writes to memory that 
   }
 }
 
+TEST_CASE("run_raw computes the same of any memory that an input may lie in") {
+  const e::Context context;
+  std::mt19937 random(3);
+  for (const std::vector<int64_t>& shape :
+       std::vector<std::vector<int64_t>>{{4, 6}, {1, 5}, {7, 1}, {2, 3, 4}, {}, {0, 3}, {1, 1}}) {
+    const e::Executable run = context.compile_model(context.build("made", [&](tsr_graph* g) {
+      const std::vector<tsr_dim> sizes(shape.begin(), shape.end());
+      const tsr_id x = input(g, "x", sizes), y = input(g, "y", sizes), z = node(g, "mul", {x, y});
+      outputs(g, {node(g, "add", {node(g, "exp", {z}), x}), z});
+    }));
+    int64_t elements = 1;
+    for (const int64_t n : shape) elements *= n;
+    const size_t n = static_cast<size_t>(elements);
+    std::vector<float> values[2], first[2];
+    for (std::vector<float>& v : values)
+      for (size_t i = 0; i < n; ++i) v.push_back(static_cast<float>(random() % 64) / 16);
+    for (const size_t shift : {0, 1, 16})            // in elements, behind an aligned address
+      for (const bool column_major : {false, true})  // of the first
+        for (const bool with_strides : {false, true}) {
+          if (column_major && !with_strides) continue;
+          auto* memory = static_cast<float*>(std::aligned_alloc(64, (n + 32) * 4 / 64 * 64 + 64));
+          std::vector<int64_t> strides(shape.size()), rows(shape.size());
+          int64_t stride = 1;
+          for (size_t k = shape.size(); k-- > 0; stride *= shape[k]) rows[k] = shape[k] == 1 ? 99 : stride;
+          stride = 1;
+          for (size_t k = 0; k < shape.size(); stride *= shape[k], ++k) strides[k] = stride;
+          for (int64_t i = 0; i < elements; ++i) {
+            int64_t at = i, rest = i;
+            if (column_major) {
+              at = 0;
+              for (size_t k = shape.size(); k-- > 0; rest /= shape[k]) at += rest % shape[k] * strides[k];
+            }
+            memory[shift + static_cast<size_t>(at)] = values[0][static_cast<size_t>(i)];
+          }
+          const tsr_tensor inputs[] = {plain(memory + shift, shape,
+                                             column_major   ? strides.data()
+                                             : with_strides ? rows.data()
+                                                            : nullptr),
+                                       plain(values[1].data(), shape)};
+          Block block(2);
+          run.run_raw(inputs, 2, block);
+          for (size_t j = 0; j < 2; ++j) {
+            CHECK(block.shapes[j] == shape);
+            const std::vector<float> found(block.floats(j), block.floats(j) + n);
+            if (first[j].empty()) first[j] = found;
+            CHECK(found == first[j]);
+          }
+          for (size_t i = 0; i < n; ++i) CHECK(block.floats(1)[i] == values[0][i] * values[1][i]);
+          std::free(memory);
+        }
+  }
+}
+
 TEST_CASE("run_raw refuses what run refuses, and memory that is missing or not aligned") {
   const e::Context context;
   const e::Executable run =

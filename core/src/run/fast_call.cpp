@@ -87,6 +87,7 @@ struct FastCall::Launch {
 struct FastCall::Cold {
   const Plan& plan;
   std::vector<std::shared_ptr<const TensorImage>> images;  // keeps them
+  std::vector<const TensorImage*> inputs;                  // as the primary layout expects them
   size_t bytes;                                            // of the block
 };
 struct FastCall::Output {
@@ -140,6 +141,8 @@ class FastCall::Maker {
       if (r.place == Resolved::kFixed) fixed(r);
     });
     for (const Instruction& e : l_.program) launch(e);
+    for (uint32_t i = 0; i < p_.inputs.size(); ++i)  // inputs have the first slots
+      inputs_.push_back(image(i, l_.slots[i].dense ? TSR_TENSOR_CONTIGUOUS : 0u));
     outputs_.resize(p_.output_slots.size());
     for (const auto& o : l_.outputs) {
       const auto bytes = static_cast<size_t>(o.bytes);
@@ -224,7 +227,7 @@ class FastCall::Maker {
                    places_at = reserve(places_), launches_at = reserve(launches_), operands_at = reserve(operands_),
                    bases_at = reserve(bases_), dims_at = reserve(dims);
     if (end > UINT32_MAX || p_.inputs.size() > UINT16_MAX) return nullptr;
-    auto cold = std::unique_ptr<const Cold>(new Cold{p_, std::move(images_), end});
+    auto cold = std::unique_ptr<const Cold>(new Cold{p_, std::move(images_), std::move(inputs_), end});
     char* block = static_cast<char*>(allocate_lines(end));
     auto* f = ::new (block) FastCall;
     f->cold_ = cold.release();
@@ -269,6 +272,7 @@ class FastCall::Maker {
   std::vector<Place> places_;
   std::map<std::pair<uint32_t, int64_t>, uint32_t> place_of_;
   std::vector<std::shared_ptr<const TensorImage>> images_;
+  std::vector<const TensorImage*> inputs_;
 };
 
 FastCall::Owner FastCall::make(const Plan& plan) { return fits(plan) ? Maker(plan).make() : nullptr; }
@@ -413,12 +417,10 @@ void FastCall::failed(const Launch& l, tsr_error* e) const {
   }
 }
 
-void FastCall::run_on(void** bases, tsr_tensor_handle** outputs) const {
-  Held held(outputs);
-  bases[0] = nullptr;
-  void** base = bases + 1 + num_inputs_;
+// The rest of a call, once inputs and outputs have their places.
+[[gnu::always_inline]] inline void FastCall::launch_on(void** bases, Held& held) const {
+  void** base = bases + 1 + num_inputs_ + num_outputs_;
   ThreadCache* const cache = thread_cache();
-  for (const Output *o = at<Output>(sizeof(FastCall)), *end = o + num_outputs_; o != end; ++o) *base++ = held.take(cache, *o);
   for (const Arena *a = at<Arena>(arenas_), *end = a + num_arenas_; a != end; ++a) *base++ = held.take(cache, *a);
   for (void *const *f = at<void*>(fixed_), *const *end = f + num_fixed_; f != end; ++f) *base++ = *f;
   for (const Place *p = at<Place>(places_), *end = p + num_places_; p != end; ++p)
@@ -427,7 +429,54 @@ void FastCall::run_on(void** bases, tsr_tensor_handle** outputs) const {
     launch_limited(bases);
   else
     launch(bases);
+}
+
+void FastCall::run_on(void** bases, tsr_tensor_handle** outputs) const {
+  Held held(outputs);
+  bases[0] = nullptr;
+  void** base = bases + 1 + num_inputs_;
+  ThreadCache* const cache = thread_cache();
+  for (const Output *o = at<Output>(sizeof(FastCall)), *end = o + num_outputs_; o != end; ++o) *base++ = held.take(cache, *o);
+  launch_on(bases, held);
   held.done();
+}
+
+namespace {
+
+// Whether a plain tensor is as an image says, as far as its strides are used.
+inline bool is_like(const tsr_tensor& t, const TensorImage& image) {
+  if (t.dtype != image.dtype || t.rank != image.rank || t.device != image.device || !t.data || (t.rank > 0 && !t.sizes))
+    return false;
+  if (!t.strides && !(image.flags & TSR_TENSOR_CONTIGUOUS)) return false;
+  for (uint32_t k = 0; k < t.rank; ++k) {
+    if (t.sizes[k] != image.sizes[k]) return false;
+    if (t.strides && t.sizes[k] > 1 && t.strides[k] != image.strides[k]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool FastCall::run_raw(const tsr_raw_call& call) const {
+  void* bases[kMaxBases];
+  bases[0] = nullptr;
+  uintptr_t addresses = 0;
+  for (uint32_t i = 0; i < num_inputs_; ++i) {
+    if (!is_like(call.inputs[i], *cold_->inputs[i])) return false;
+    bases[1 + i] = call.inputs[i].data;
+    addresses |= reinterpret_cast<uintptr_t>(call.inputs[i].data);
+  }
+  if (cold_->plan.needs_alignment && addresses % kAlignment != 0) return false;
+  const Output* const outputs = at<Output>(sizeof(FastCall));
+  for (uint32_t j = 0; j < num_outputs_; ++j) {
+    tsr_tensor described;
+    described.data = nullptr;
+    std::memcpy(&described.dtype, outputs[j].image, sizeof(TensorImage));
+    bases[1 + num_inputs_ + j] = raw_output(call, j, described, outputs[j].bytes);
+  }
+  Held held(nullptr);
+  launch_on(bases, held);
+  return true;
 }
 
 void FastCall::launch_limited(void* const* bases) const {

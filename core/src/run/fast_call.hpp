@@ -36,6 +36,9 @@ class FastCall {
   static constexpr size_t kFewBases = 256;
   void run_on(void** bases, tsr_tensor_handle** outputs) const;
   bool runs_on_few_bases() const;
+  // On plain tensors, into memory that the caller gives. False: an input is not as the primary layout expects it, and nothing
+  // has happened.
+  bool run_raw(const tsr_raw_call& call) const;
 
   // Gives outputs the number of their type from now on (Tensor::type). Thread-safe; the same number for the same type, always.
   void number_outputs(uint32_t (*number_of)(const tsr_tensor&)) const;
@@ -54,6 +57,7 @@ class FastCall {
   }
   template <class DataOf>
   void run_with(DataOf data_of, tsr_tensor_handle** outputs) const;
+  void launch_on(void** bases, Held& held) const;
   void launch(void* const* bases) const;
   [[gnu::noinline]] void launch_limited(void* const* bases) const;
   [[gnu::cold, gnu::noinline]] void failed(const Launch& l, tsr_error* e) const;

@@ -97,12 +97,12 @@ void compute_sizes(const Plan& plan, RunState& state, const SectionRun::Ready& r
   set_symbols(plan, *r.step, values.data(), state.dims.data());
 }
 
-// The memory that the caller gives for an output.
-void* raw_output(const tsr_raw_call& call, uint32_t index, const Slot& s, const Resolved& r, size_t bytes) {
-  const tsr_tensor described{nullptr, s.dtype, s.rank, r.sizes, r.strides, s.device, TSR_TENSOR_CONTIGUOUS};
+}  // namespace
+
+void* raw_output(const tsr_raw_call& call, uint32_t index, const tsr_tensor& described, size_t bytes) {
   void* data = nullptr;
   throw_if(call.output(call.self, index, &described, bytes, &data));
-  if ((!data && bytes > 0) || reinterpret_cast<uintptr_t>(data) % kAlignment != 0)
+  if ((!data && bytes > 0) || reinterpret_cast<uintptr_t>(data) % kAlignment != 0) [[unlikely]]
     throw user_error("TSR-T028",
                      "output " + std::to_string(index) + " (" + type_text(described.dtype, {described.sizes, described.rank}) +
                          "): the caller gave " +
@@ -111,8 +111,6 @@ void* raw_output(const tsr_raw_call& call, uint32_t index, const Slot& s, const 
                      "allocate it so, or let `run` make the outputs");
   return data;
 }
-
-}  // namespace
 
 // Takes the streams of this call, throws what earlier work on them has found, and puts them behind the work that the inputs
 // need.
@@ -208,9 +206,11 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
         continue;
       }
       if (args.raw) {
-        const uint32_t slot = plan_.output_slots[o.output];
+        const Slot& s = plan_.slots[plan_.output_slots[o.output]];
+        const Resolved& r = layout.slots[plan_.output_slots[o.output]];
         state.bases[o.root] =
-            raw_output(*args.raw, o.output, plan_.slots[slot], layout.slots[slot], static_cast<size_t>(o.bytes));
+            raw_output(*args.raw, o.output, {nullptr, s.dtype, s.rank, r.sizes, r.strides, s.device, TSR_TENSOR_CONTIGUOUS},
+                       static_cast<size_t>(o.bytes));
         continue;
       }
       Buffer* b = allocate(state, plan_.slots[plan_.output_slots[o.output]].device, o.bytes);
@@ -407,14 +407,12 @@ void PlanRunner::run_raw(const CallArgs& args) const {
     const int64_t elements = num_elements({r.sizes, s.rank});
     std::vector<int64_t> strides(s.rank);
     dense_strides({r.sizes, s.rank}, strides.data());
-    Resolved dense = r;
-    dense.strides = strides.data();
-    void* data =
-        raw_output(*args.raw, j, s, dense, static_cast<size_t>(tensor_bytes(static_cast<tsr_dtype>(s.dtype), elements)));
+    void* data = raw_output(*args.raw, j, {nullptr, s.dtype, s.rank, r.sizes, strides.data(), s.device, TSR_TENSOR_CONTIGUOUS},
+                            static_cast<size_t>(tensor_bytes(static_cast<tsr_dtype>(s.dtype), elements)));
     if (elements == 0) return;
     char* base = static_cast<char*>(state.bases[root]) + r.offset;
     Stream* const stream = state.stream_of(s.device);
-    copy_tensor({data, s.dtype, s.rank, r.sizes, dense.strides, s.device, TSR_TENSOR_CONTIGUOUS},
+    copy_tensor({data, s.dtype, s.rank, r.sizes, strides.data(), s.device, TSR_TENSOR_CONTIGUOUS},
                 {base, s.dtype, s.rank, r.sizes, r.strides, s.device, r.dense ? TSR_TENSOR_CONTIGUOUS : 0u}, stream, stream);
     if (root >= plan_.dynamic_root(0)) state.note_used(state.dynamics[root - plan_.dynamic_root(0)]);
   });

@@ -107,6 +107,9 @@ void give_arena(Buffer*) noexcept;
 // Returns every arena that waits to the pool. Called when the last plan goes.
 void drop_arenas() noexcept;
 
+// The memory that the caller gives for an output. Throws TSR-T028 for what no kernel may write to.
+void* raw_output(const tsr_raw_call& call, uint32_t index, const tsr_tensor& described, size_t bytes);
+
 // Runs a control step; results go to state.dynamics. `dims` gets the unbacked symbols that the results determine.
 void run_control(const PlanRunner& runner, RunState& state, const SectionRun::Ready& ready);
 

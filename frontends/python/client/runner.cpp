@@ -237,12 +237,12 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     if (!PyList_Check(list)) raise(PyExc_TypeError, "the arguments are a list");
     const auto given = static_cast<size_t>(PyList_Size(list));
     const size_t count = r.sources.size();
-    Small<tsr_tensor, 32> inputs(count);
+    Small<tsr_tensor, 128> inputs(count);
     union Number {
       int64_t i;
       double f;
     };
-    Small<Number, 32> numbers(count);
+    Small<Number, 128> numbers(count);
     Small<int64_t, 64> permuted(2 * r.permuted);
     int64_t* next = permuted.data();
     alignas(64) static char nothing[64];

@@ -28,12 +28,22 @@ enum DlCode : uint8_t {
 constexpr const char *kCapsule = "dltensor", *kUsed = "used_dltensor", *kVersioned = "dltensor_versioned",
                      *kUsedVersioned = "used_dltensor_versioned";
 
-uint32_t dtype_of(dl::DataType t) {
-  if (t.lanes == 1)
-    for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d) {
+// By code and bits; 0: there is none. Every tensor of every call is looked up here.
+struct Dtypes {
+  static constexpr size_t kCodes = 32, kBits = 129;
+  uint8_t of[kCodes][kBits] = {};
+  Dtypes() {
+    for (uint32_t d = TSR_DTYPE_COUNT - 1; d >= 1; --d) {
       const dl::DataType mine = dl_dtype(d);
-      if (mine.code == t.code && mine.bits == t.bits) return d;
+      of[mine.code][mine.bits] = static_cast<uint8_t>(d);
     }
+  }
+};
+
+uint32_t dtype_of(dl::DataType t) {
+  static const Dtypes known;
+  if (t.lanes == 1 && t.code < Dtypes::kCodes && t.bits < Dtypes::kBits)
+    if (const uint32_t d = known.of[t.code][t.bits]) return d;
   raise(PyExc_BufferError, "DLPack: dtype with code " + std::to_string(t.code) + ", " + std::to_string(t.bits) + " bits and " +
                                std::to_string(t.lanes) + " lanes has no counterpart in Tessera");
 }
