@@ -178,7 +178,10 @@ int main() {
   two_calls("rank", ones({2, 4}), ones({2, 4, 1}));
   std::vector<float> wide(32, 1);
   two_calls("strides", ones({4, 4}), from_blob(wide.data(), {4, 4}, f32, {8, 1}));
-  two_calls("requires_grad", ones({4}).requires_grad_(), ones({4}));
+  {
+    const NoGradGuard nothing_is_recorded;
+    two_calls("requires_grad", ones({4}).requires_grad_(), ones({4}));
+  }
   const Context null("null");
   const ContextScope scope(null);
   two_calls("device", empty({4}), empty({4}, f32, "null:0"));
