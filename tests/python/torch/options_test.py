@@ -58,8 +58,8 @@ class Options(unittest.TestCase):
             for value in bad:
                 with self.subTest(option=name, value=value):
                     # One of the right kind is refused by what it names.
-                    named = value if value in ("no_such_config", "fastest") else "no.such.key" if isinstance(value, dict) else name
-                    self.refused(named, options={name: value})
+                    named = value if value in ("no_such_config", "fastest") else name
+                    self.refused("no.such.key" if isinstance(value, dict) else named, options={name: value})
 
     def test_each_mode_works_or_is_refused_by_name(self):
         for mode in list_mode_options():

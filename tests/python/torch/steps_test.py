@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ATen's operators as steps of a plan: a graph with one in the middle stays one region, and computes what eager PyTorch does."""
+"""ATen's operators as steps of a plan: a graph with one in the middle stays one region, and computes what eager does."""
 
 import gc
 import unittest

@@ -2,6 +2,7 @@
 """One FX graph of AOTAutograd's into a function that runs it."""
 
 import itertools
+import json
 import math
 import operator
 import time
@@ -98,7 +99,7 @@ class CompiledRegion:
         sources = tensor_sources(self.inputs, range(len(self.inputs)))
         kinds = {None: 1, torch.float64: 2, torch.int64: 3}
         sources += [(len(self.inputs) + k, kinds[dtype]) for k, (_, dtype) in enumerate(self.carried)]
-        self.steps, functions = steps, None
+        self.steps, self._shown, functions = steps, None, None
         if steps:
             self._check_carried(steps)
             steps.place(len(sources), keep_all=verify)
@@ -129,6 +130,9 @@ class CompiledRegion:
 
         def call(args):
             try:
+                if _profiling():
+                    with torch.profiler.record_function(self.shown()):
+                        return run(args)
                 return run(args)
             except _core.UserError as e:
                 if not e.code.startswith("TSR-T02") or (self.steps and args[self.steps.ran]):
@@ -137,6 +141,12 @@ class CompiledRegion:
                 return self.through_aten_call(args, inputs)
 
         return verified(self, call, inputs, self.name) if self.verify else call
+
+    def shown(self):
+        """What torch.profiler shows of a call: the region, and the names of its kernels. ATen's steps show themselves."""
+        if self._shown is None:
+            self._shown = f"tessera {self.name}: {', '.join(kernel_names(self.executable))}"
+        return self._shown
 
     def through_aten_call(self, args, inputs):
         """What ATen computes of a call's list, as the executable and its steps would leave it."""
@@ -181,6 +191,17 @@ class CompiledRegion:
         for n, view in zip(self.outputs, self.views):  # as the executable would give them: the view comes after
             results.append(view.undo(env[n]) if view is not None else env[n])
         return results
+
+
+_profiling = torch.autograd._profiler_enabled
+_NAMES = 16
+
+
+def kernel_names(executable):
+    """The names of an executable's kernels, in order, each once; those beyond a few are counted."""
+    steps = json.loads(executable.describe())["steps"]
+    names = list(dict.fromkeys(s["kernel"] for s in steps if s["kind"] == "kernel" and s["kernel"]))
+    return names[:_NAMES] + ([f"and {len(names) - _NAMES} more"] if len(names) > _NAMES else [])
 
 
 def tensor_sources(inputs, places):
