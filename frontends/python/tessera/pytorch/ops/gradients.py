@@ -10,7 +10,7 @@ import math
 import torch
 
 from ..emit import HALVES, Unsupported, is_symbolic
-from .networks import attention_scores, exp_of_scores, for_heads, pooled
+from .networks import attention_arguments, pooled
 from .table import TABLE, lowers, number, product
 
 
@@ -210,31 +210,10 @@ def _embedding(e, out, seed, indices, rows, padding_idx, scale_grad_by_freq):
 
 @lowers("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
 def _attention(e, out, seed, q, k, v, y, lse, dropout, causal, *, attn_mask=None, scale=None):
-    if dropout != 0.0:
-        raise Unsupported("attention with dropout")
+    given, attributes = attention_arguments(e, q, k, v, attn_mask, dropout, causal, scale)
     dtype = _wide(q)
-    scores, scale = attention_scores(e, q, k, attn_mask, causal, scale)
-    p = exp_of_scores(e, scores, e.cast(lse, dtype))
-    seed, y, q, k, v = (e.cast(t, dtype) for t in (seed, y, q, k, v))
-
-    def turned(t):
-        return e("transpose", t, perm=[*range(t.rank - 2), t.rank - 1, t.rank - 2])
-
-    def of_shared(t, like):
-        """The sum over the query heads that share one head of keys or values."""
-        if t.sizes == like.sizes:
-            return t
-        have, heads = like.sizes[-3], t.sizes[-3]
-        apart = [*t.sizes[:-3], have, e.floor_div(heads, have), *t.sizes[-2:]]
-        return e("reduce_sum", e.reshape(t, apart), axes=[t.rank - 2])
-
-    heads = q.sizes[-3]
-    dp = e("matmul", seed, turned(for_heads(e, v, heads)))
-    along = e("reduce_sum", e("mul", seed, y), axes=[y.rank - 1], keepdims=True)
-    ds = e("mul", e("mul", p, e("sub", dp, along)), scale)
-    dk, dv = e("matmul", turned(ds), q), e("matmul", turned(p), seed)
-    found = [e("matmul", ds, for_heads(e, k, heads)), of_shared(dk, k), of_shared(dv, v)]
-    return [e.cast(t, o.dtype) for t, o in zip(found, out)]
+    delta = e("reduce_sum", e("mul", e.cast(seed, dtype), e.cast(y, dtype)), axes=[y.rank - 1])
+    return e.ops("attention_backward", seed, *given, e.cast(lse, dtype), delta, **attributes)
 
 
 @lowers("aten._cdist_backward.default")

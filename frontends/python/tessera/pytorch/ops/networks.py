@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Products, convolution, pooling, norms, attention."""
 
-import math
-
 import torch
 
-from ..emit import HALVES, Unsupported, Value, is_symbolic
+from ..emit import HALVES, Unsupported, Value
 from .table import TABLE, axis_of, lowers, number, spread, wide
 
 
@@ -170,58 +168,23 @@ def _log_softmax(e, out, x, dim, half_to_float):
     return e("log_softmax", e.cast(x, out.dtype), axis=axis_of(dim, x.rank))
 
 
-def for_heads(e, x, heads):
-    """Keys or values [.., h, S, E] for `heads` query heads: as many consecutive ones as there are fewer heads share one."""
-    have = x.sizes[-3]
-    if have == heads:
-        return x
-    lead, rest, times = x.sizes[:-3], x.sizes[-2:], e.floor_div(heads, have)
-    spread = e.broadcast(e.reshape(x, [*lead, have, 1, *rest]), [*lead, have, times, *rest])
-    return e.reshape(spread, [*lead, heads, *rest])
-
-
-def attention_scores(e, q, k, mask, causal, scale):
-    """(q k^T * scale, with -inf where a query does not see a key, in f32 for halves; the scale, 0-d)"""
-    dtype, rank = torch.float32 if q.dtype in HALVES else q.dtype, q.rank
-    width, rows, columns = q.sizes[-1], q.sizes[-2], k.sizes[-2]
-    if scale is not None:
-        scale = e.scalar(float(scale), dtype)
-    elif is_symbolic(width):
-        scale = e("rsqrt", e.cast(e("dim_value", value=width), dtype))
-    else:
-        scale = e.scalar(1 / math.sqrt(width), dtype)
-    turned = e("transpose", e.cast(for_heads(e, k, q.sizes[-3]), dtype), perm=[*range(rank - 2), rank - 1, rank - 2])
-    scores = e("mul", e("matmul", e.cast(q, dtype), turned), scale)
-    unseen = e.scalar(-math.inf, dtype)
-    if mask is not None:
-        scores = e("select", mask, scores, unseen) if mask.dtype == torch.bool else e("add", scores, e.cast(mask, dtype))
-    if causal:
-        shape = [rows, columns]
-        i, j = (e("iota", shape=shape, axis=k, dtype=torch.int64) for k in (0, 1))
-        scores = e("select", e("ge", i, j), scores, unseen)
-    return scores, scale
-
-
-def exp_of_scores(e, scores, lse):
-    """exp(scores - lse), 0 for keys that are not seen: also where a query sees none and lse is -inf."""
-    p = e("exp", e("sub", scores, e("expand_dims", lse, axes=[lse.rank])))
-    return e("select", e("eq", scores, -math.inf), e.scalar(0, scores.dtype), p)
-
-
 @lowers("aten._scaled_dot_product_flash_attention_for_cpu.default")
 def _attention(e, out, q, k, v, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
+    given, attributes = attention_arguments(e, q, k, v, attn_mask, dropout, causal, scale)
+    if 1 not in e.wanted:
+        return [e("attention", *given, **attributes), None]
+    y, lse = e.ops("attention_lse", *given, **attributes)  # backward reads the logarithm of each row's sum of exponentials
+    return [y, e.cast(lse, out[1].dtype)]
+
+
+def attention_arguments(e, q, k, v, mask, dropout, causal, scale):
+    """(operands, attributes) of attention and of its halves."""
     if dropout != 0.0:
         raise Unsupported("attention with dropout")
     if scale is not None and isinstance(scale, torch.SymFloat):
         raise Unsupported("attention with a symbolic scale")
     if scale == 0:
         raise Unsupported("attention with scale 0")
-    if attn_mask is not None and attn_mask.dtype not in (torch.bool, q.dtype):
+    if mask is not None and mask.dtype not in (torch.bool, q.dtype):
         raise Unsupported("an attention mask of another dtype")
-    if 1 not in e.wanted:
-        return [e("attention", q, k, v, attn_mask, scale=float(scale or 0.0), causal=bool(causal)), None]
-    # Backward reads the logarithm of each row's sum of exponentials.
-    scores, _ = attention_scores(e, q, k, attn_mask, causal, scale)
-    lse = e("logsumexp", scores, axes=[scores.rank - 1])
-    p = e.cast(exp_of_scores(e, scores, lse), v.dtype)
-    return [e("matmul", p, for_heads(e, v, q.sizes[-3])), e.cast(lse, out[1].dtype)]
+    return (q, k, v, mask), {"scale": float(scale or 0.0), "causal": bool(causal)}
