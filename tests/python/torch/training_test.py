@@ -191,7 +191,10 @@ class Training(unittest.TestCase):
 
             torch._dynamo.reset()
             tokens = lambda step: (torch.randint(0, 23, (3, 7)),)
-            self.compare(lambda: Checkpointed(dropout=0.0, layers=1), tokens, language_loss, steps=2)
+            # Older versions of PyTorch count attention without dropout among the random operators: they keep the state.
+            state = ("run_and_save_rng_state", "run_with_rng_state", "getitem")
+            make = lambda: Checkpointed(dropout=0.0, layers=1)
+            self.compare(make, tokens, language_loss, steps=2, through_aten=state)
 
     @staticmethod
     def policy(context, op, *args, **kwargs):
