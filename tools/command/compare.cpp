@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "accuracy.hpp"
+#include "compare_page.hpp"
+#include "divergence.hpp"
 #include "inputs.hpp"
 #include "json.hpp"
 #include "measure.hpp"
@@ -175,11 +177,28 @@ std::string table_text(const Side& a, const Side& b, const std::string& referenc
   return table.text();
 }
 
+// The reference for a model on devices that its config does not load: the plugins of `like`, which do, with the reference as the only
+// backend. It runs on the host, and nodes on a device go there and back.
+ContextArguments reference_on_devices(const ContextArguments& like) {
+  const Json loaded = Json::parse(embed::Context(like.options()).loaded());
+  std::string ids = "\"tessera.backend.reference\"";
+  for (const Json& p : loaded.at("plugins"))
+    if (p.value("id", "") != "tessera.backend.reference") ids += ", \"" + p.value("id", "") + "\"";
+  ContextArguments out = like;
+  for (const std::string& set : {"plugins.load=[" + ids + "]", std::string("backends.order=[\"reference\"]"),
+                                 std::string("pipeline.passes=[]"), std::string("executor.name=\"\"")})
+    out.overrides.push_back(set);
+  return out;
+}
+
 }  // namespace
 
 int compare(const Command& command, const std::vector<std::string>& args) {
   Options options(command);
   ContextArguments context;
+  std::vector<std::string> set_a, set_b;
+  std::string html;
+  bool same_bits = false, bisect = false;
   InputArguments input;
   Timing timing;
   std::string config_a, config_b, model, reference = "reference";
@@ -190,6 +209,11 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   options.positional("MODEL", &model);
   context.add_to(options, false);
   input.add_to(options);
+  options.list("set-a", "KEY=VALUE", &set_a, "Override a key of A alone.");
+  options.list("set-b", "KEY=VALUE", &set_b, "Override a key of B alone.");
+  options.flag("same-bits", &same_bits, "Exit with status 1 unless the outputs of B are those of A, bit for bit.");
+  options.flag("bisect", &bisect, "Where they are not: say from which pass of B on, and at which value first.");
+  options.value("html", "FILE", &html, "Writes the comparison as one HTML page.");
   options.value("reference", "FILE", &reference, "The config that judges numerics (default: reference).");
   options.flag("no-reference", &no_reference, "Leave numerics out.");
   options.flag("no-time", &no_time, "Leave timing out.");
@@ -209,13 +233,30 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   Progress progress(progress_lines);
   std::optional<Inputs> inputs;
   int64_t input_use = 0;
-  const auto once = [&](const std::string& config, const Signature* like) {
-    return call_once(context, config, model, input, inputs, input_use, like, progress);
+  ContextArguments context_a = context, context_b = context;
+  context_a.config = config_a;
+  context_b.config = config_b;
+  context_a.overrides.insert(context_a.overrides.end(), set_a.begin(), set_a.end());
+  context_b.overrides.insert(context_b.overrides.end(), set_b.begin(), set_b.end());
+  const auto once = [&](const ContextArguments& with, const std::string& config, const Signature* like) {
+    return call_once(with, config, model, input, inputs, input_use, like, progress);
   };
-  Side a = once(config_a, nullptr);
-  Side b = once(config_b, &*a.signature);
+  Side a = once(context_a, config_a, nullptr);
+  Side b = once(context_b, config_b, &*a.signature);
+  std::vector<OutputError> between;  // B against A
+  for (size_t i = 0; i < a.outputs.size(); ++i) between.push_back(compare_outputs(b.outputs[i].desc(), a.outputs[i].desc()));
+  const bool bits = std::all_of(between.begin(), between.end(), [](const OutputError& e) { return e.bits_equal; });
+  std::optional<Divergence> divergence;
+  if (bisect && !bits) divergence = find_divergence(context_a, context_b, model, input, *inputs, a.outputs, progress);
   if (!no_reference) {
-    const Side r = once(reference, &*a.signature);
+    const Side r = [&] {
+      try {
+        return once(context, reference, &*a.signature);
+      } catch (const Error& e) {
+        if (e.code() != "TSR-R002" || reference != "reference") throw;  // the model names a device that it does not load
+        return once(reference_on_devices(context_a), config_a, &*a.signature);
+      }
+    }();
     progress.phase("comparing outputs");
     for (Side* s : {&a, &b})
       for (size_t i = 0; i < r.outputs.size(); ++i)
@@ -226,21 +267,21 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   std::optional<Verdict> verdict;
   std::optional<int64_t> threads;  // of the timings
   if (!no_time) {
-    const Session sa = open_with(context, config_a, model, input, progress),
-                  sb = open_with(context, config_b, model, input, progress);
+    const Session sa = open_with(context_a, config_a, model, input, progress),
+                  sb = open_with(context_b, config_b, model, input, progress);
     threads = sa.threads;
     measure(a, sa, b, sb, *inputs, timing, progress);
     verdict = judge(a.times, b.times);
   }
   progress.finish();
 
-  bool held = true;
+  bool held = !same_bits || bits;
   if (limited) {
     const OutputError e = worst(b.errors);
     const bool abs_ok = options.given("max-abs") && e.max_abs <= max_abs,
                rel_ok = options.given("max-rel") && e.max_rel <= max_rel;
     // Near zero only the absolute error means something, far from it only the relative one: either limit may hold.
-    held = e.shapes_agree && e.nonfinite == 0 && (abs_ok || rel_ok);
+    held = held && e.shapes_agree && e.nonfinite == 0 && (abs_ok || rel_ok);
   }
   if (options.json()) {
     Json document = {{"model", model},
@@ -248,10 +289,14 @@ int compare(const Command& command, const std::vector<std::string>& args) {
                      {"threads", threads ? Json(*threads) : Json()},
                      {"a", side_json(a)},
                      {"b", side_json(b)},
+                     {"difference", error_json(worst(between))},
+                     {"divergence", nullptr},
                      {"speed", nullptr}};
     if (verdict)
       document["speed"] = {{"speedup", verdict->speedup}, {"noise", verdict->noise}, {"verdict", to_string(*verdict)}};
-    if (limited) document["check"] = held;
+    if (divergence)
+      document["divergence"] = {{"found", divergence->found}, {"pass", divergence->pass}, {"value", divergence->value}};
+    if (limited || same_bits) document["check"] = held;
     print_json("tessera.compare/1", document);
   } else {
     std::cout << table_text(a, b, no_reference ? "" : reference);
@@ -264,8 +309,18 @@ int compare(const Command& command, const std::vector<std::string>& args) {
                 << " blocks A B B A)\n";
     }
     if (!no_reference) std::cout << "Errors are against " << reference << ", the largest over all outputs.\n";
+    std::cout << "Outputs of B against those of A: "
+              << (bits ? "bits equal" : "they differ by at most " + error_text(worst(between))) << "\n";
+    if (divergence) std::cout << divergence->text() << "\n";
   }
-  if (!held)
+  if (!html.empty())
+    write_file(html, compare_page(model, table_text(a, b, no_reference ? "" : reference),
+                                  bits ? "bits equal" : error_text(worst(between)), verdict ? to_string(*verdict) : "",
+                                  divergence ? divergence->text() : ""));
+  if (!held && same_bits && !bits)
+    std::cerr << styled(Style::kRed, "error", 2) << "[TSR-U010] the outputs of " << config_b << " are not those of " << config_a
+              << ", bit for bit\n";
+  else if (!held)
     std::cerr << styled(Style::kRed, "error", 2) << "[TSR-U010] the errors of " << config_b << " against " << reference
               << " exceed the limit\n";
   return held ? kOk : kCheckFailed;
