@@ -20,10 +20,10 @@ struct Outcome {
 
 std::string build() { return std::getenv("TESSERA_BUILD_DIR"); }
 
-Outcome run(const std::string& arguments, const std::string& environment = {}) {
-  const std::string command = environment + " " + build() + "/bin/tessera plugin test " + build() +
-                              "/tests/conformance/acme.backend.faulty.so --plugin-dir " + build() +
-                              "/lib/tessera/plugins --json " + arguments + " 2>/dev/null";
+Outcome run(const std::string& arguments, const std::string& environment = {}, const std::string& plugin = "backend.faulty") {
+  const std::string command = environment + " " + build() + "/bin/tessera plugin test " + build() + "/tests/conformance/acme." +
+                              plugin + ".so --plugin-dir " + build() + "/lib/tessera/plugins --json " + arguments +
+                              " 2>/dev/null";
   std::FILE* pipe = popen(command.c_str(), "r");
   REQUIRE(pipe);
   std::string text;
@@ -114,6 +114,32 @@ TEST_CASE("every fault is found by the check that the table names") {
     CHECK(o.status == 1);
     CHECK(found_by(o.document, check, f.text));
   }
+}
+
+TEST_CASE("every fault of a device is found by the check that the table names") {
+  const Fault of_device[] = {
+      {"ignores_alignment", "device/allocation", "gave an address that is not"},
+      {"gives_null_when_full", "device/out_of_memory", "succeeds"},
+      {"has_a_code_of_its_own", "device/out_of_memory", "expected TSR-R001"},
+      {"copies_late", "device/synchrony", "must have read its source, or written its destination"},
+      {"copies_words", "device/synchrony", "come back changed"},
+      {"copies_blocks", "device/addresses", "touches what lies before it"},
+      {"fills_words", "device/addresses", "fill touches what lies behind it"},
+      {"fails_without_record", "device/events", "the event has not been recorded"},
+      {"never_done", "device/events", "event_query says that an event has not passed"},
+      {"counts_backwards", "device/events", "event_elapsed"},
+      {"forgets_what_it_reserved", "device/reserved", "what lay there before more was committed"},
+  };
+  for (const Fault& f : of_device) {
+    const Outcome o =
+        run("--set 'broken.fault=\"" + std::string(f.name) + "\"' --timeout 5 --filter " + f.check, "", "device.broken");
+    INFO(f.name << "\n" << failures_of(o.document));
+    CHECK(o.status == 1);
+    CHECK(found_by(o.document, f.check, f.text));
+  }
+  const Outcome sound = run("--level L4", "", "device.broken");
+  INFO(failures_of(sound.document));
+  CHECK(sound.status == 0);
 }
 
 TEST_CASE("a backend without a fault conforms") {
