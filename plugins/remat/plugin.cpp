@@ -101,25 +101,27 @@ class Budget final : public sdk::Partitioner {
       if (p_.step_seconds > 0)
         p_.bound_gap = std::max(0.0, static_cast<double>(plan.cost) - bound) / kPicoseconds / p_.step_seconds;
     }
-    // The first plan that fits, in a row whose peaks fall.
+    // A plan that fits, or size(): none does. Costs rise along the row, and exact peaks fall on the whole, but not from each plan to
+    // the next. Lowering a plan takes as long as compiling it, so every third is looked at, and of the first that fits the two
+    // before it: a larger budget never finds a plan of a higher cost.
     size_t first_within(int64_t bytes) {
-      if (peak(size_t{0}) <= bytes) return 0;
-      size_t too_large = 0, fits = size() - 1;
-      if (peak(fits) > bytes) return size();
-      while (fits - too_large > 1) {
-        const size_t middle = (too_large + fits) / 2;
-        (peak(middle) <= bytes ? fits : too_large) = middle;
+      for (size_t from = 0, at = 0;; from = at + 1, at = std::min(at + kStride, size() - 1)) {
+        if (peak(at) > bytes) {
+          if (at + 1 == size()) return size();
+          continue;
+        }
+        while (peak(from) > bytes) ++from;
+        return from;
       }
-      return fits;
     }
-    size_t smallest() {
-      size_t best = size() - 1;
-      for (size_t i = size(); i-- > 0 && i + 4 > size();)
-        if (peak(i) < peak(best)) best = i;
-      return best;
+    // Of those that first_within() has looked at for a budget that nothing fits.
+    size_t smallest() const {
+      return std::min_element(peaks_.begin(), peaks_.end(), [](const auto& a, const auto& b) { return a.second < b.second; })
+          ->first;
     }
 
    private:
+    static constexpr size_t kStride = 3;
     tsr_partition& p_;
     const Joint joint_;
     Hull hull_;
@@ -148,7 +150,9 @@ class Budget final : public sdk::Partitioner {
   void front(sdk::Graph g, const sdk::Options& options, tsr_partition& p,
              const std::function<void(const tsr_partition&)>& each) override {
     Choice choice(g, options, p);
-    for (size_t i = 0; i < choice.size(); ++i) {
+    for (size_t i = 0, last = 0; i < choice.size(); ++i) {
+      if (i > 0 && choice.peak(i) >= choice.peak(last)) continue;  // costs more for no less memory
+      last = i;
       choice.give(choice.plan(i), choice.peak(i));
       each(p);
     }

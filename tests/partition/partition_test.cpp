@@ -162,6 +162,29 @@ std::string transformer(int blocks, int batch, int length, int width, int heads)
   return head + ")\n" + body + grads(parameters);
 }
 
+// Convolutions of two widths with sums around them.
+std::string cnn(int blocks, int batch, int channels, int size) {
+  const auto n = [](int i) { return std::to_string(i); };
+  const std::string x = "f32[" + n(batch) + ", " + n(channels) + ", " + n(size) + ", " + n(size) + "]";
+  const std::string conv = ", _ {strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}\n";
+  std::string head = "graph @cnn(%x: " + x + ", %t: " + x,
+              body = "{\n  %c = constant {value = dense<f32[]: 0.05>}\n  %y0 = mul %x, %c\n";
+  std::vector<std::string> parameters;
+  const auto weight = [&](const std::string& name, int out, int in) {
+    head += ", %" + name + ": f32[" + n(out) + ", " + n(in) + ", 3, 3] param";
+    parameters.push_back(name);
+    body += "  %" + name + "s = mul %" + name + ", %c\n";
+    return "%" + name + "s";
+  };
+  for (int i = 0; i < blocks; ++i) {
+    const std::string k = n(i), a = weight("a" + k, 2 * channels, channels), b = weight("b" + k, channels, 2 * channels);
+    body += "  %h" + k + " = conv %y" + k + ", " + a + conv + "  %s" + k + " = silu %h" + k + "\n  %d" + k + " = conv %s" + k +
+            ", " + b + conv + "  %y" + n(i + 1) + " = add %y" + k + ", %d" + k + "\n";
+  }
+  body += "  %e = sub %y" + n(blocks) + ", %t\n  %q = mul %e, %e\n  %loss = reduce_sum %q {axes = [0, 1, 2, 3]}\n";
+  return head + ")\n" + body + grads(parameters);
+}
+
 constexpr int64_t kRounding = 4096;  // of blocks
 
 const char* const kPartitioners[] = {"save_all", "recompute_all", "min_cut", "budget"};
@@ -215,6 +238,53 @@ TEST_CASE("a smaller budget is kept, by the device's own count of blocks") {
     last_cost = cost;
   }
   CHECK(last_cost > 0);
+}
+
+TEST_CASE("eleven budgets of three models: kept, planned within two percent, never dearer for more memory, and the same bits") {
+  // What the last line of the log says: "peak 9.6 MiB", and a tenth of its unit.
+  struct Planned {
+    double bytes, unit;
+  };
+  const auto planned_peak = [](const std::string& log) {
+    const size_t at = log.rfind("peak ") + 5;
+    const char unit = log[log.find(' ', at) + 1];
+    const double bytes = unit == 'M' ? 1 << 20 : unit == 'K' ? 1 << 10 : 1;
+    return Planned{std::stod(log.substr(at)) * bytes, bytes / 10};
+  };
+  size_t met = 0;
+  for (const std::string& text : {mlp(6, 64, 96), transformer(3, 2, 48, 64, 4), cnn(3, 2, 8, 24)}) {
+    const Trained all = step(text, context(named("save_all")));
+    double last_cost = 0;
+    bool possible = true;
+    for (int k = 0; k <= 10; ++k) {
+      const auto bytes = static_cast<int64_t>((1 - 0.05 * k) * static_cast<double>(all.peak));
+      INFO(text.substr(0, 12) << ": budget of " << bytes << " of " << all.peak);
+      const std::string config = named("budget", "budget_bytes = " + std::to_string(bytes) + "\n");
+      if (!possible) {
+        std::string code;
+        (void)error_of(text, config, &code);
+        CHECK(code == "TSR-A010");
+        continue;
+      }
+      try {
+        const Trained s = step(text, context(config));
+        INFO(s.plan);
+        check_same_bits(all, s);
+        CHECK(s.peak <= bytes + kRounding);
+        const Planned planned = planned_peak(s.plan);
+        const auto found = static_cast<double>(s.peak);
+        CHECK(std::abs(planned.bytes - found) <= 0.02 * found + planned.unit / 2 + kRounding);
+        const double cost = std::stod(s.plan.substr(s.plan.rfind("again in ") + 9));
+        CHECK(cost >= last_cost);
+        last_cost = cost;
+        ++met;
+      } catch (const Error& e) {
+        REQUIRE(std::string(e.code()) == "TSR-A010");
+        possible = false;
+      }
+    }
+  }
+  CHECK(met >= 12);
 }
 
 TEST_CASE("a budget that is met anyway changes nothing") {

@@ -128,7 +128,7 @@ TEST_CASE("the peak of a plan is that of a walk over its steps") {
 
 TEST_CASE("candidates rise in cost and fall in peak, and no plan beats the bound") {
   std::mt19937 random(8);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 1000; ++round) {
     const Case c = random_case(random, std::uniform_int_distribution<int>(2, 9)(random));
     Hull hull;
     const std::vector<Candidate> found = candidates(c.problem, c.schedule, 40, &hull);

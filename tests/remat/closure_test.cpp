@@ -64,7 +64,11 @@ TEST_CASE("no plan beats the bound of the hull, and the plans of the hull are in
   for (int round = 0; round < 1000; ++round) {
     const Problem p = random_problem(random);
     const Hull hull = lower_hull(p, 64);
-    for (const Plan& plan : all_plans(p)) REQUIRE(static_cast<double>(plan.cost) >= hull.bound(plan.saved_bytes));
+    const std::vector<Plan> plans = all_plans(p);
+    for (const Plan& plan : plans) REQUIRE(static_cast<double>(plan.cost) >= hull.bound(plan.saved_bytes));
+    // Each plan of the hull is the best of those that save no more.
+    for (const Plan& found : hull.plans)
+      for (const Plan& plan : plans) REQUIRE((plan.saved_bytes > found.saved_bytes || plan.cost >= found.cost));
     for (size_t i = 1; i < hull.plans.size(); ++i) {
       REQUIRE(hull.plans[i].saved_bytes < hull.plans[i - 1].saved_bytes);
       REQUIRE(hull.plans[i].cost > hull.plans[i - 1].cost);

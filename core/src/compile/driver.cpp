@@ -89,6 +89,7 @@ class Budget {
     if (c.options.partition && last == Stage::kExecutable && is_partitioned(*c.graph, c.options)) joint_ = c.graph->clone();
   }
   int64_t workspaces() const { return workspaces_; }
+  EvaluatedPlans& evaluated() { return evaluated_; }
   PartitionPlan& plan() { return plan_; }
 
   // True: the compilation is back at the joint graph. Throws TSR-A010, which names a peak that can be had: what is compiled
@@ -100,7 +101,12 @@ class Budget {
     }
     if (plan_.budget_bytes < 0) return false;
     const int64_t peak = peak_bytes(*c_.graph, *c_.plan);
-    if (peak <= plan_.budget_bytes) return false;
+    if (peak <= plan_.budget_bytes) {
+      if (peak != plan_.peak_bytes && log_enabled(Artifact::kPartition))
+        log_write(Artifact::kPartition, "@" + std::string(c_.graph->tables().name) + "  compiled: peak " +
+                                            bytes_text(static_cast<double>(peak)) + " with workspaces of kernels");
+      return false;
+    }
     if (!plan_.feasible || ++attempt_ == kAttempts) refuse(peak);
     workspaces_ += peak - plan_.peak_bytes;
     c_.plan = nullptr;
@@ -125,6 +131,7 @@ class Budget {
   static constexpr int kAttempts = 4;
   Compilation& c_;
   std::unique_ptr<Graph> joint_;
+  EvaluatedPlans evaluated_;
   PartitionPlan plan_;
   int64_t workspaces_ = 0;
   int attempt_ = 0;
@@ -154,7 +161,7 @@ void run_stages(Compilation& c, const PassLists& passes, std::span<StageHook* co
     if (is_partitioned(*c.graph, c.options))
       stage(Stage::kPartition, [&] {
         const CompileOptions options = c.options;
-        if (partition(*c.graph, c.assignment, options, budget.workspaces(), budget.plan()))
+        if (partition(*c.graph, c.assignment, options, budget.workspaces(), budget.evaluated(), budget.plan()))
           c.assignment = assign_backends(*c.graph, c.options);
       });
     if (c.options.late_passes)
@@ -222,11 +229,11 @@ std::vector<PartitionPlan> partition_plans(std::unique_ptr<Graph> graph, const P
   return plans;
 }
 
-Estimate estimate(std::unique_ptr<Graph> graph, CompileOptions options) {
+Estimate estimate(std::unique_ptr<Graph> graph, CompileOptions options, Stage last) {
   options.partition = nullptr;
   options.arena_max_bytes = 0;
   Compilation c{std::move(graph), std::move(options), {}, {}, {}};
-  run_stages(c, {}, {}, Stage::kPlan);
+  run_stages(c, {}, {}, last);
   return estimate_plan(*c.graph, *c.plan);
 }
 

@@ -72,8 +72,9 @@ void run_joint_stages(Compilation& compilation, const PassLists& passes);
 // partitioner.
 std::vector<PartitionPlan> partition_plans(std::unique_ptr<Graph> graph, const PassLists& passes,
                                            const CompileOptions& options);
-// The stages up to the plan on this graph, for which everything has been decided: no passes of the graph's own, no partition.
-Estimate estimate(std::unique_ptr<Graph> graph, CompileOptions options);
+// The stages up to the plan, or to the kernels (whose workspaces count then), on this graph, for which everything has been
+// decided: no passes of the graph's own, no partition.
+Estimate estimate(std::unique_ptr<Graph> graph, CompileOptions options, Stage last = Stage::kPlan);
 // Of a graph that has been through its passes.
 std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options);
 

@@ -32,8 +32,15 @@ const PartitionOptions kNoPartitioner;  // only what the program itself wants to
 // The joint graph as a partitioner sees it. Arrays are by node or value id.
 class Problem {
  public:
-  Problem(Graph& g, const std::vector<Assignment>& assignment, const CompileOptions& options, int64_t workspaces)
-      : g_(g), options_(options), request_(options.partition ? *options.partition : kNoPartitioner), workspaces_(workspaces) {
+  // `last`: the stage up to which plans are compiled to see what they cost.
+  Problem(Graph& g, const std::vector<Assignment>& assignment, const CompileOptions& options, int64_t workspaces,
+          EvaluatedPlans& evaluated, Stage last)
+      : g_(g),
+        options_(options),
+        request_(options.partition ? *options.partition : kNoPartitioner),
+        workspaces_(workspaces),
+        evaluated_(evaluated),
+        last_(last) {
     const size_t nodes = g.num_nodes(), values = g.num_values();
     rules_.assign(nodes, TSR_PARTITION_SAVE);
     seconds_.assign(nodes, 0);
@@ -221,17 +228,20 @@ class Problem {
 
   Estimate evaluate(const uint8_t* in_backward) {
     check(in_backward);
+    const std::vector<uint8_t> again = this->again(in_backward);
+    std::string key;
+    for (const tsr_id n : nodes_of(g_, 0)) key.push_back(again[n] ? '1' : '0');
+    if (const auto at = evaluated_.find(key); at != evaluated_.end()) return at->second;
     auto copy = g_.clone();
     // A copy has other ids and the same order.
-    const std::vector<uint8_t> again = this->again(in_backward);
     std::vector<uint8_t> of_copy(copy->num_nodes(), 0);
     tsr_id to = copy->region(0).first;
-    for (const tsr_id n : nodes_of(g_, 0)) {
-      of_copy[to] = again[n];
+    for (const char c : key) {
+      of_copy[to] = c == '1';
       to = copy->node(to).next;
     }
     recompute(*copy, of_copy);
-    return estimate(std::move(copy), options_);
+    return evaluated_[key] = estimate(std::move(copy), options_, last_);
   }
 
   void check(const uint8_t* in_backward) const {
@@ -287,6 +297,8 @@ class Problem {
   const CompileOptions& options_;
   const PartitionOptions& request_;
   const int64_t workspaces_;
+  EvaluatedPlans& evaluated_;
+  const Stage last_;
   std::vector<uint8_t> rules_, is_view_, in_forward_, in_backward_, forward_out_, backward_out_;
   std::vector<double> seconds_;
   std::vector<int64_t> bytes_;
@@ -320,9 +332,9 @@ bool is_partitioned(const Graph& g, const CompileOptions& options) {
 }
 
 bool partition(Graph& g, const std::vector<Assignment>& assignment, const CompileOptions& options, int64_t workspaces,
-               PartitionPlan& plan) {
+               EvaluatedPlans& evaluated, PartitionPlan& plan) {
   if (log_enabled(Artifact::kAotJointGraph)) log_write(Artifact::kAotJointGraph, print_graph(g, kPrintElideConstants));
-  Problem problem(g, assignment, options, workspaces);
+  Problem problem(g, assignment, options, workspaces, evaluated, Stage::kPlan);
   plan = problem.choose();
   if (log_enabled(Artifact::kPartition)) {
     log_write(Artifact::kPartition, "@" + std::string(g.tables().name) + "  " + plan.line());
@@ -336,7 +348,8 @@ bool partition(Graph& g, const std::vector<Assignment>& assignment, const Compil
 
 void partition_front(Graph& g, const std::vector<Assignment>& assignment, const CompileOptions& options,
                      const std::function<void(const PartitionPlan&)>& each) {
-  Problem(g, assignment, options, 0).front(each);
+  EvaluatedPlans evaluated;
+  Problem(g, assignment, options, 0, evaluated, Stage::kKernels).front(each);
 }
 
 }  // namespace tessera::core

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "compile/assign.hpp"
 #include "config/options.hpp"
+#include "ir/graph_services.hpp"
 
 namespace tessera::core {
 
@@ -39,17 +41,22 @@ struct PartitionPlan {
   std::string line() const;
 };
 
+// What lowering has found of plans of one joint graph, by what they compute again: one flag per node, in program order.
+using EvaluatedPlans = std::unordered_map<std::string, Estimate>;
+
 // Whether the graph has a backward half, and a partitioner or the program (TSR_MARK_CHECKPOINT) decides what is kept for it.
 bool is_partitioned(const Graph& graph, const CompileOptions& options);
 
 // Chooses a plan for an assigned joint graph and puts it into effect: copies of the nodes that run again stand before their
 // first reader of the backward half, marked TSR_MARK_RECOMPUTED, and originals that nobody reads any more are gone. True: the
 // graph changed and has to be assigned again. `workspaces`: bytes at the peak that a plan without kernels does not know of.
-// `plan` tells what was chosen. Throws TSR-A011 (a partitioner decided what it may not), and what the partitioner throws.
+// `evaluated`: of this graph, or of copies of it; what is missing is added. `plan` tells what was chosen. Throws TSR-A011 (a
+// partitioner decided what it may not), and what the partitioner throws.
 bool partition(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options, int64_t workspaces,
-               PartitionPlan& plan);
+               EvaluatedPlans& evaluated, PartitionPlan& plan);
 
-// Calls `each` for every plan that the partitioner chooses from, by ascending recompute time. Of the graph, only marks change.
+// Calls `each` for every plan that the partitioner chooses from, by ascending recompute time. Each is compiled, so that its peak
+// is that of its program, workspaces of kernels included. Of the graph, only marks change.
 void partition_front(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options,
                      const std::function<void(const PartitionPlan&)>& each);
 
