@@ -270,6 +270,94 @@ void check_family(const std::string& family) {
   CHECK(!compared.empty());
 }
 
+void check_control_flow() {
+  const Case cases[] = {
+      {"cond",
+       "cond",
+       "%x: f64[3], %w: f64[3], %p: bool[]",
+       R"(  %y, %z = cond %p, %x, %w : f64[3], f64[]
+    region(%a: f64[3], %b: f64[3]) {
+      %m = mul %a, %b
+      %s = sin %m
+      %t = reduce_sum %s {axes = [0]}
+      return %s, %t
+    }
+    region(%c: f64[3], %d: f64[3]) {
+      %e = exp %c
+      %u = reduce_sum %d {axes = [0]}
+      return %e, %u
+    }
+  %r = mul %y, %z
+)",
+       {"%r"}},
+      {"scan",  // a recurrence: of what it carries, of what it reads, and of a weight that every turn reads
+       "scan",
+       "%h: f64[3], %x: f64[4, 3], %w: f64[3, 3]",
+       R"(  %one = constant {value = dense<i64[]: 1>}
+  %n, %last, %all = scan %one, %h, %x, %w {carried = 2, scanned = 1, length = 4} : i64[], f64[3], f64[4, 3]
+    region(%k: i64[], %c: f64[3], %row: f64[3], %m: f64[3, 3]) {
+      %k1 = add %k, %k
+      %v = matmul %c, %m
+      %u = add %v, %row
+      %t = tanh %u
+      %f = cast %k1 {dtype = f64}
+      %o = mul %t, %f
+      return %k1, %t, %o
+    }
+)",
+       {"%last", "%all"}},
+      {"backwards",  // from the last slice to the first, a branch in each turn
+       "scan",
+       "%h: f64[2], %x: f64[5, 2], %p: bool[]",
+       R"(  %last, %all = scan %h, %x, %p {carried = 1, scanned = 1, reverse = true, length = 5} : f64[2], f64[5, 2]
+    region(%c: f64[2], %row: f64[2], %q: bool[]) {
+      %g = cond %q, %c, %row : f64[2]
+        region(%a: f64[2], %b: f64[2]) {
+          %ab = mul %a, %b
+          return %ab
+        }
+        region(%d: f64[2], %e: f64[2]) {
+          %s = sub %d, %e
+          return %s
+        }
+      %t = sin %g
+      return %t, %g
+    }
+)",
+       {"%last", "%all"}},
+  };
+  std::mt19937 random(21);
+  std::normal_distribution<double> draw;
+  for (const Case& c : cases)
+    for (const bool flag : {true, false}) {
+      INFO(c.name << (flag ? ", true" : ", false"));
+      std::vector<e::Tensor> inputs;
+      std::istringstream declared(c.inputs);
+      for (std::string word; std::getline(declared, word, '%');) {
+        const size_t open = word.find('['), close = word.find(']');
+        if (open == word.npos) continue;
+        std::vector<int64_t> sizes;
+        std::istringstream numbers(word.substr(open + 1, close - open - 1));
+        for (std::string n; std::getline(numbers, n, ',');) sizes.push_back(std::stoll(n));
+        if (word.find("bool") != word.npos) {
+          inputs.push_back(arrange(TSR_BOOL, sizes, {static_cast<char>(flag)}, Layout::Dense));
+          continue;
+        }
+        int64_t count = 1;
+        for (const int64_t n : sizes) count *= n;
+        std::vector<char> bytes(static_cast<size_t>(count) * sizeof(double));
+        for (int64_t i = 0; i < count; ++i) store_from(TSR_F64, bytes.data(), i, 0.5 * draw(random));
+        inputs.push_back(arrange(TSR_F64, sizes, bytes, Layout::Dense));
+      }
+      GradientCheck check(c, std::move(inputs), random);
+      REQUIRE(check.has_gradient());
+      size_t compared = 0;
+      CHECK(check.run("reference", &compared) == "");
+      CHECK(check.run("eager", &compared) == "");
+      CHECK(compared >= 12);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("gradients: elementwise") { check_family("elementwise"); }
@@ -280,5 +368,6 @@ TEST_CASE("gradients: sorting") { check_family("order"); }
 TEST_CASE("gradients: reductions and scans") { check_family("reduce"); }
 TEST_CASE("gradients: contractions and convolution") { check_family("contraction"); }
 TEST_CASE("gradients: neural networks") { check_family("nn"); }
+TEST_CASE("gradients: control flow") { check_control_flow(); }
 
 }  // namespace tessera::differential

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "autograd/control.hpp"
 #include "ir/body.hpp"
 #include "ir/graph.hpp"
 #include "ir/printer.hpp"
@@ -34,6 +36,8 @@ class ValueSet {
  private:
   std::vector<uint8_t> has_;
 };
+
+void expand_in(Graph& g, tsr_id region);
 
 // Expands one `grad` node.
 class GradientOf {
@@ -103,6 +107,7 @@ class GradientOf {
     }
     if (!any || !is_active(n)) return g_.node(n).prev;
     const OpRecord& record = g_.record_of(n);
+    if (g_.node(n).num_regions > 0) return through_regions(n, of_results);
     if (!record.grad_body && !(record.impl && record.impl->grad)) return decompose(n, of_results);
     const auto first_new = static_cast<tsr_id>(g_.num_nodes());
     const std::vector<tsr_id> of_operands = build_grad(g_, n, of_results);
@@ -113,6 +118,18 @@ class GradientOf {
     for (size_t i = 0; i < of_operands.size(); ++i) {
       const tsr_id operand = g_.node(n).operands[i];
       if (operand != TSR_NONE && of_operands[i] != TSR_NONE && active_.has(operand)) accumulate(operand, of_operands[i]);
+    }
+    return g_.node(n).prev;
+  }
+
+  tsr_id through_regions(tsr_id n, std::span<const tsr_id> of_results) {
+    const auto wanted = [&](tsr_id v) { return active_.has(v); };
+    const std::optional<ControlGradient> found = build_control_gradient(g_, n, of_results, wanted, node_);
+    if (!found) no_gradient(n);
+    for (const tsr_id region : found->regions) expand_in(g_, region);
+    for (size_t i = 0; i < found->of_operands.size(); ++i) {
+      const tsr_id operand = g_.node(n).operands[i];
+      if (found->of_operands[i] != TSR_NONE && active_.has(operand)) accumulate(operand, found->of_operands[i]);
     }
     return g_.node(n).prev;
   }
