@@ -101,8 +101,9 @@ void attention(Build& b) {
 void attention_backward(Build& b) {
   const Var dy = b.operand(0), q = b.operand(1), k = b.operand(2), v = b.operand(3), lse = b.operand(5), delta = b.operand(6);
   const Scores s(b, {q, k, v, b.has(4) ? b.operand(4) : Var()});
-  Var p = (s.all() - lse.expand({-1})).exp();
-  if (s.hides()) p = select(lse.expand({-1}) == kMinusInf, 0, p);
+  // Scores less the lse of a query that sees no key would be NaN, and so would their gradient, whatever is picked later.
+  const Var base = s.hides() ? select(lse == kMinusInf, 0, lse) : lse;
+  const Var p = (s.all() - base.expand({-1})).exp();
   const Var ds = p * (s.between(b, dy, v) - delta.expand({-1})) * s.scale();
   b.replace(0, s.over_keys(b, ds, k).reshape(q.sizes()));
   b.replace(1, s.over_queries(b, ds, q).reshape(k.sizes()));

@@ -96,6 +96,27 @@ class GradientCheck {
   }
   bool has_gradient() const { return !outputs_.empty() && !wanted_.empty(); }
 
+  // The gradients, as a case whose inputs are those of this one and then the seeds: its gradients are second derivatives.
+  Case gradients() const {
+    Case out = case_;
+    const std::string whole = text(outputs_, wanted_);
+    const size_t line = whole.rfind("\n", whole.rfind(" = grad ")) + 1;
+    std::string node = whole.substr(line, whole.find('\n', line) + 1 - line);
+    replace_all(node, "%seed", "%inner");
+    replace_all(node, "%d", "%g");
+    out.body += node;
+    out.returned.clear();
+    for (size_t k = 0; k < wanted_.size(); ++k) out.returned.push_back("%g" + std::to_string(k));
+    for (size_t k = 0; k < seeds_.size(); ++k)
+      out.inputs += ", %inner" + std::to_string(k) + ": " + type_text(seeds_[k].desc());
+    return out;
+  }
+  std::vector<e::Tensor> inputs_and_seeds() const {
+    std::vector<e::Tensor> out = inputs_;
+    out.insert(out.end(), seeds_.begin(), seeds_.end());
+    return out;
+  }
+
   // "" or what is wrong. Counts elements compared.
   std::string run(const std::string& backend, size_t* compared) {
     std::vector<e::Tensor> in = inputs_;
@@ -203,7 +224,14 @@ const std::set<std::string>& ops_without() {
   return ops;
 }
 
-void check_family(const std::string& family) {
+// Ops whose gradient has no gradient.
+const std::set<std::string>& ops_without_second() {
+  static const std::set<std::string> ops = {"lgamma"};
+  return ops;
+}
+
+// `twice`: second derivatives, of these ops (all of the family where there are none).
+void check_family(const std::string& family, bool twice = false, const std::set<std::string>& only = {}) {
   const std::string base = std::string(std::getenv("TESSERA_SOURCE_DIR")) + "/tests/golden/ops/" + family;
   const std::vector<npz::Array> archive = npz::read(base + ".npz");
   std::map<std::string, const npz::Array*> arrays;
@@ -214,7 +242,8 @@ void check_family(const std::string& family) {
   std::string log;
   std::normal_distribution<double> draw;
   for (Case& c : read_cases(base + ".tsr")) {
-    if (ops_without().count(c.op)) continue;
+    if (ops_without().count(c.op) || (!only.empty() && !only.count(c.op))) continue;
+    if (twice && ops_without_second().count(c.op)) continue;
     const bool widened = c.inputs.find(": f64[") == c.inputs.npos;
     if (widened) {
       replace_all(c.inputs, "f32", "f64");
@@ -246,11 +275,21 @@ void check_family(const std::string& family) {
           if (!std::isfinite(load_as<double>(dtype, chars.data(), i))) store_from(dtype, chars.data(), i, draw(random));
         inputs.push_back(arrange(dtype, a->second->shape, chars, Layout::Dense));
       }
-      GradientCheck check(c, std::move(inputs), random);
-      if (!check.has_gradient()) continue;
+      GradientCheck first(c, std::move(inputs), random);
+      if (!first.has_gradient()) continue;
       size_t n = 0;
-      std::string what = check.run("reference", &n);
-      if (what.empty()) what = check.run("eager", &n);
+      std::string what;
+      const auto run = [&](GradientCheck& check) {
+        what = check.run("reference", &n);
+        if (what.empty()) what = check.run("eager", &n);
+      };
+      if (twice) {
+        const Case gradients = first.gradients();
+        GradientCheck second(gradients, first.inputs_and_seeds(), random);
+        run(second);
+      } else {
+        run(first);
+      }
       compared[c.op] += n;
       if (what.empty()) continue;
       ++failed;
@@ -368,6 +407,12 @@ TEST_CASE("gradients: sorting") { check_family("order"); }
 TEST_CASE("gradients: reductions and scans") { check_family("reduce"); }
 TEST_CASE("gradients: contractions and convolution") { check_family("contraction"); }
 TEST_CASE("gradients: neural networks") { check_family("nn"); }
+TEST_CASE("second derivatives: elementwise") { check_family("elementwise", true); }
+TEST_CASE("second derivatives: products, norms and attention") {
+  check_family("contraction", true, {"dot_general", "matmul", "linear"});
+  check_family("nn", true,
+               {"attention", "layer_norm", "rms_norm", "group_norm", "batch_norm", "softmax", "log_softmax", "gelu", "silu"});
+}
 TEST_CASE("gradients: control flow") { check_control_flow(); }
 
 }  // namespace tessera::differential
