@@ -46,6 +46,7 @@ onnx-to-jax|peers|the translation by which XLA takes part in bench cpu-models, o
 torch|peers|torch.compile(backend="tessera"): its own tests and a tenth of the operator tests of PyTorch
 torch-models|peers|models of Transformers, torchvision and timm through torch.compile, four sizes each, within torch._dynamo.utils.same of f64
 torch-opinfo|hours|all operator tests of PyTorch on the CPU, static, dynamic and with gradients: no wrong result
+training|peers|a training step of a GPT beside PyTorch: the losses of 50 steps from the same weights within 1e-4, and tokens per second
 wheel|peers|the wheel of the Python package, at most 60 MB, passes its tests in fresh environments
 fuzz|hours|every parser fuzzed for at least ten minutes, an hour in total, nothing found
 '
@@ -229,6 +230,12 @@ check_torch_opinfo() {
       tee "build/checks/opinfo$kind.txt"
   done
   figure=$(head -qn 1 build/checks/opinfo*.txt)
+}
+check_training() {
+  local python
+  python=$(torch_python)
+  "$python" benchmarks/training/peers.py "$(binary bench-training)" | tee build/checks/training.txt
+  figure=$(tail -n 1 build/checks/training.txt)
 }
 check_wheel() {
   local wheel python folder ran=

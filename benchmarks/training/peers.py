@@ -4,7 +4,8 @@
 usage: peers.py BENCH_TRAINING [--steps 50] [--text FILE] [--layers 6] [--width 384] [--threads N] [--json]
 
 Both sides take turns in one run: a few steps of one, the same steps of the other. Printed: seconds of the first step, tokens
-per second over the others, and the largest relative difference of the losses of a step.
+per second over the others, and the largest relative difference of the losses of a step. The exit status is 1 where that is more
+than 1e-4 in the first 50 steps.
 """
 import argparse
 import json
@@ -178,17 +179,20 @@ def main():
         step = statistics.median(seconds[name][1:]) if o.steps > 1 else seconds[name][0]
         rows[name] = {"first_step_s": seconds[name][0], "step_s": step, "tokens_per_s": tokens / step,
                       "last_loss": losses[name][-1], "loss_difference": difference}
+    first = [abs(a - b) / abs(b) for name in sides for a, b in zip(losses["tessera"][:50], losses[name])]
+    status = 0 if all(d <= 1e-4 for d in first) else 1  # a loss that is no number differs, too
     ratio = rows["tessera"]["tokens_per_s"] / rows["torch.compile"]["tokens_per_s"]
     if o.json:
         print(json.dumps({"schema": "tessera.bench.training.peers/1", "steps": o.steps, "threads": o.threads, "tokens_per_step": tokens,
                           "ratio": ratio, "sides": rows}, indent=2))
-        return
+        return status
     print(f"GPT of {o.layers} layers, {o.width} wide, batch {o.batch} of {o.context}, f32, {o.threads} threads, {o.steps} steps\n")
     print(f"{'':16}{'first step':>12}{'step':>12}{'tokens/s':>10}{'last loss':>11}{'difference of losses':>22}")
     for name, r in rows.items():
         print(f"{name:16}{r['first_step_s']:>10.2f} s{r['step_s'] * 1e3:>9.1f} ms{r['tokens_per_s']:>10.0f}{r['last_loss']:>11.4f}"
               f"{r['loss_difference']:>22.1e}")
     print(f"\ntokens/s against torch.compile: {ratio:.2f}. difference of losses: the largest |a - b| / |b| of a step.")
+    return status
 
 
-main()
+sys.exit(main())
