@@ -81,7 +81,6 @@ models_part() {
   LINES_OF_STEP=60 step models 200 bench-cuda-models ${REFERENCE:+--reference configs/$REFERENCE.toml} ${MODES:-} --config configs/cuda.toml --config configs/cuda.toml:reduce-overhead \
     "${models[@]/#/$filled/}"
   for name in ${PROFILED:-}; do
-    step "plan-$name" 30 bench-cuda-models --profile --plan --config configs/cuda.toml $filled/"$name"
     step "profile-$name" 100 ncu --clock-control none --profile-from-start off --metrics gpu__time_duration.sum --csv \
       bench-cuda-models --profile --config configs/cuda.toml $filled/"$name"
     LINES_OF_STEP=40 step "kernels-$name" 10 python3 benchmarks/cuda/kernel_times.py "$out/profile-$name.log"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole models on an NVIDIA GPU: time of a call on the device and of the host, compile times, and the distance from another
 // config's results.
-// usage: bench-cuda-models [--reference CONFIG] [--plan] [--profile] --config CONFIG... FOLDER...
+// usage: bench-cuda-models [--reference CONFIG] [--profile] --config CONFIG... FOLDER...
 // FOLDER: model.onnx and in.npz, as models.py writes them. CONFIG: FILE or FILE:MODE. --reference: runs the model there too, on
-// the host, and prints the relative error of each output in the 2-norm. --plan: prints the steps. --profile: runs one call
-// between cuProfilerStart and cuProfilerStop, and times nothing.
+// the host, and prints the relative error of each output in the 2-norm. --profile: runs one call between cuProfilerStart and
+// cuProfilerStop, and times nothing.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -25,7 +25,7 @@ using tessera::bench::now;
 struct Options {
   std::vector<std::string> configs, folders;
   std::string reference;
-  bool plan = false, profile = false;
+  bool profile = false;
 };
 
 e::Context context_of(const std::string& config) {
@@ -36,10 +36,10 @@ e::Context context_of(const std::string& config) {
   return e::Context(o);
 }
 
-std::vector<e::Tensor> read_inputs(const e::Executable& program, const std::string& path) {
+std::vector<e::Tensor> read_inputs(const e::Model& model, const std::string& path) {
   std::vector<e::Tensor> out;
   const std::vector<npz::Array> arrays = npz::read(path);
-  for (const std::string& name : program.input_names()) {
+  for (const std::string& name : e::input_names(model.inputs())) {
     const auto at = std::find_if(arrays.begin(), arrays.end(), [&](const npz::Array& a) { return a.name == name; });
     if (at == arrays.end()) throw std::runtime_error(path + " has no array '" + name + "'");
     const uint32_t dtype = at->descr == "<i8" ? TSR_I64 : TSR_F32;
@@ -73,33 +73,29 @@ void measure(const Options& o, const std::string& folder, const std::string& con
   const std::string name = folder.substr(folder.find_last_of('/') + 1) + " " + config.substr(config.find_last_of('/') + 1);
   const e::Context context = context_of(config);
   double begin = now();
-  e::Graph graph = context.load(folder + "/model.onnx");
+  const e::Model model(context, folder + "/model.onnx");
   const double loaded = now();
-  const e::Executable program = context.compile_model(std::move(graph));
-  const double compiled = now();
-  std::vector<e::Tensor> inputs;
-  for (const e::Tensor& t : read_inputs(program, folder + "/in.npz")) inputs.push_back(t.copy_to(gpu));
+  std::vector<e::Tensor> inputs;  // the model follows them to their device
+  for (const e::Tensor& t : read_inputs(model, folder + "/in.npz")) inputs.push_back(t.copy_to(gpu));
   const double first = now();
-  const std::vector<e::Tensor> outputs = program.run(inputs);
+  const std::vector<e::Tensor> outputs = model(inputs);
   e::synchronize(gpu);
-  const double ran = now();
-  std::printf("%s: load %.0f ms, compile %.0f ms, first call %.0f ms\n", name.c_str(), (loaded - begin) * 1e3,
-              (compiled - loaded) * 1e3, (ran - first) * 1e3);
+  std::printf("%s: load %.0f ms, first call %.0f ms, compiling included\n", name.c_str(), (loaded - begin) * 1e3,
+              (now() - first) * 1e3);
   std::fflush(stdout);
-  if (o.plan) std::printf("%s\n", program.plan().c_str());
   for (size_t i = 0; i < wanted.size(); ++i)
     std::printf("%s: output %zu: relative error %.2e\n", name.c_str(), i,
                 relative_error(outputs[i].copy_to(e::device("cpu")), wanted[i]));
   if (o.profile) {
-    for (int i = 0; i < 2; ++i) (void)program.run(inputs);
+    for (int i = 0; i < 2; ++i) (void)model(inputs);
     e::synchronize(gpu);
     if (driver.profiler_start) driver.profiler_start();
-    (void)program.run(inputs);
+    (void)model(inputs);
     e::synchronize(gpu);
     if (driver.profiler_stop) driver.profiler_stop();
     return;
   }
-  const auto once = [&](int) { (void)program.run(inputs); };
+  const auto once = [&](int) { (void)model(inputs); };
   const double device = driver.seconds(once, 30, 4);
   std::vector<double> host;
   for (int i = 0; i < 30; ++i) {
@@ -133,8 +129,8 @@ int run(const Options& o) {
     if (!o.reference.empty()) {
       const double begin = now();
       const e::Context context = context_of(o.reference);
-      const e::Executable program = context.compile_model(context.load(folder + "/model.onnx"));
-      wanted = program.run(read_inputs(program, folder + "/in.npz"));
+      const e::Model model(context, folder + "/model.onnx");
+      wanted = model(read_inputs(model, folder + "/in.npz"));
       std::printf("%s: %s took %.1f s\n", folder.c_str(), o.reference.c_str(), now() - begin);
     }
     for (const std::string& config : o.configs) {
@@ -159,8 +155,6 @@ int main(int argc, char** argv) {
       o.configs.emplace_back(argv[++i]);
     else if (a == "--reference" && i + 1 < argc)
       o.reference = argv[++i];
-    else if (a == "--plan")
-      o.plan = true;
     else if (a == "--profile")
       o.profile = true;
     else
