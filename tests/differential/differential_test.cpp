@@ -51,7 +51,7 @@ bool distinct(const Case& c) {
   return std::any_of(c.operands.begin(), c.operands.end(), [](const Operand& o) { return o.distinct; });
 }
 
-// How many cases ran as text of a GPU on sim; which did not, by dtype and op, with TESSERA_REPORT=1.
+// How many cases ran as text of a GPU on sim, or as programs; which did not, by dtype and op, with TESSERA_REPORT=1.
 struct TextShare {
   size_t text = 0, all = 0, of_kernel_types = 0;      // the last: cases of dtypes that kernels have
   std::map<std::string, std::set<std::string>> rest;  // dtypes: ops
@@ -62,7 +62,8 @@ struct TextShare {
     bool is_text = true;
     for (std::string step; std::getline(plan, step);) {
       const bool runs = step.find(" kernel ") != step.npos && step.find(" op ") == step.npos;
-      is_text = is_text && (!runs || (step.find(" sim.") != step.npos && step.find(" sim.reference.") == step.npos));
+      const bool on_sim = step.find(" sim.") != step.npos && step.find(" sim.reference.") == step.npos;
+      is_text = is_text && (!runs || on_sim || step.find(" programs.interpreted ") != step.npos);
     }
     ++all;
     text += is_text;
@@ -77,7 +78,7 @@ struct TextShare {
     rest[types].insert(c.op);
   }
   void print(const std::string& name) const {
-    std::printf("%s: %zu of %zu cases run as text; %zu have dtypes that kernels have\n", name.c_str(), text, all,
+    std::printf("%s: %zu of %zu cases run on the device; %zu have dtypes that kernels have\n", name.c_str(), text, all,
                 of_kernel_types);
     if (!std::getenv("TESSERA_REPORT")) return;
     for (const auto& [types, ops] : rest) {
@@ -186,14 +187,19 @@ TEST_CASE("text for GPUs agrees with the reference at both sizes of a wave") {
 
 #ifdef TESSERA_TEST_PROGRAMS
 TEST_CASE("programs for GPUs agree with the reference at both sizes of a wave") {
+  TextShare share;
   for (const char* file : {"shape", "index", "reduce", "linalg", "nn", "elementwise", "random"}) {
-    run_file(file, "programs:32", 23);
-    run_file(file, "programs:64", 29);
+    run_file(file, "programs:32", 23, &share);
+    run_file(file, "programs:64", 29, &share);
   }
+  share.print("programs");
 }
 // PROGRAMS_TEXT=FOLDER writes the text for CUDA of each of them (tests/random_simt/program_backend.cpp).
 TEST_CASE("programs of every case agree with the reference", "[.]") {
-  for (const char* file : {"shape", "index", "reduce", "linalg", "nn", "elementwise", "random"}) run_file(file, "programs:32");
+  TextShare share;
+  for (const char* file : {"shape", "index", "reduce", "linalg", "nn", "elementwise", "random"})
+    run_file(file, "programs:32", 1, &share);
+  share.print("programs");
 }
 #endif
 

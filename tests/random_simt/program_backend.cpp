@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "tessera/kit/gpu/emit.hpp"
 #include "tessera/kit/gpu/simt_programs.hpp"
@@ -79,12 +80,18 @@ class InterpretedProgram final : public t::Kernel {
   InterpretedProgram(const t::Compile& c, const kit::GpuDescription& device) {
     kit::SimtOptions options;
     options.vary = varied;
-    made_ = kit::simt_programs(c.graph(), c.node(), "k", device, options);
-    for (const tsr_dim d : made_.symbol_dims) dims_.push_back(t::launch_dim(c, d));
-    write_text(c, {});
+    try {
+      made_ = kit::simt_programs(c.graph(), c.node(), "k", device, options);
+      for (const tsr_dim d : made_.symbol_dims) dims_.push_back(t::launch_dim(c, d));
+      write_text(c, {});
+    } catch (const t::Error& e) {
+      // What was claimed must be compiled: another backend would hide that it was not.
+      failed_ = e;
+    }
   }
   std::string name() const override { return "programs.interpreted"; }
   void launch(const tsr_launch& l) override {
+    if (failed_) throw *failed_;
     std::vector<void*> buffers;
     size_t inputs = 0, outputs = 0;
     for (const kit::ProgramBuffer& b : made_.programs[0].buffers)
@@ -112,6 +119,7 @@ class InterpretedProgram final : public t::Kernel {
   }
   kit::SimtPrograms made_;
   std::vector<t::LaunchDim> dims_;
+  std::optional<t::Error> failed_;
 };
 
 class Programs final : public t::Backend {

@@ -23,6 +23,10 @@ constexpr Writer kWriters[] = {
     {"scatter", write_scatter},
     {"scatter_nd", write_scatter_nd},
     {"attention", [](NodeWriter& w) { write_attention(w, true); }},
+    {"random_bits", write_random},
+    {"random_int", write_random},
+    {"random_uniform", write_random},
+    {"random_normal", write_random},
 };
 
 }  // namespace
@@ -38,6 +42,9 @@ std::string why_no_node_program(sdk::Graph, sdk::Node n, const GpuDescription& d
   for (uint32_t i = 0; i < n.num_operands(); ++i)
     if (n.has_operand(i))
       if (const std::string why = type(n.operand(i)); !why.empty()) return why;
+  for (uint32_t i = 0; i < n.num_results(); ++i)
+    if (const std::string why = type(n.result(i)); !why.empty()) return why;
+  if (op == "random_int" && n.attr("high").as_int() <= n.attr("low").as_int()) return "its range is empty";
   if (op == "scatter_nd" && TSR_DIM_IS_EXPR(n.operand(1).type().sizes().back()))
     return "only the run tells how many numbers a tuple of indices has";
   return op == "attention" ? why_no_attention(n, device) : std::string();
