@@ -2,6 +2,8 @@
 // Text of programs, compiled for the host and run by fibers at both sizes of a wave, against the judge bit for bit.
 #include <catch2/catch.hpp>
 
+#include <cstdio>
+#include <map>
 #include <regex>
 
 #include "simt_support.hpp"
@@ -109,6 +111,7 @@ Data one_buffer() {
 TEST_CASE("text on the host gives the family's bits") {
   const kit::SimtOrder order;
   const std::vector<SimtCase> cases = simt_cases();
+  std::map<kit::SimtForm, size_t> ran;
   for (const char* device : {"sim32", "sim64"}) {
     const kit::GpuDescription& d = kit::gpu_description(device);
     kit::GpuModuleText text(kit::sim_dialect());
@@ -130,6 +133,7 @@ TEST_CASE("text on the host gives the family's bits") {
       judge(kernels[i], cases[i], order, want);
       for (Written& w : all) {
         if (w.number != i) continue;
+        ++ran[w.schedule.form];
         INFO(cases[i].name << ", " << device << ": " << kit::to_text(w.schedule));
         Data got = input;
         try {
@@ -141,6 +145,13 @@ TEST_CASE("text on the host gives the family's bits") {
         if (!difference.empty()) FAIL(difference << "\n" << kit::print(w.program));
       }
     }
+  }
+  std::printf("schedules as text:");
+  for (const auto& [form, count] : ran) std::printf(" %s %zu", kit::form_name(form), count);
+  std::printf("\n");
+  for (const auto& [form, count] : ran) {
+    INFO(kit::form_name(form));
+    CHECK(count >= 5);
   }
 }
 
