@@ -163,6 +163,17 @@ class Training(unittest.TestCase):
 
         self.compare(Grouped, lambda step: (torch.randn(2, 5 + step, 8),))
 
+    def test_antialiased_resampling(self):
+        for mode, corners, size in (("bilinear", False, (5, 7)), ("bilinear", True, (13, 4)), ("bicubic", False, (20, 3))):
+            torch._dynamo.reset()
+            x = torch.randn(2, 3, 10, 12, dtype=torch.float64, requires_grad=True)
+            f = lambda x: F.interpolate(x, size, mode=mode, align_corners=corners, antialias=True)
+            found, expected = torch.compile(f, backend=backend)(x), f(x)
+            torch.testing.assert_close(found, expected)
+            weights = torch.randn_like(expected)
+            torch.testing.assert_close(*(torch.autograd.grad(y, x, weights)[0] for y in (found, expected)))
+        self.assertEqual(self.refused(), set())
+
     def test_halves_under_autocast(self):
         x = torch.randn(6, 8)
         eager = mlp()

@@ -20,6 +20,7 @@ from . import (
     networks,
     norms,
     reductions,
+    resampling,
     shapes,
     special,
 )
