@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs of ops that are no kernel of the IR, since their points depend on each other: running sums, sorts, scatters, random
-// numbers, and attention on matrix instructions. They are written directly, one thread for each line of elements that depend on each other, or for each element where its place can
-// be counted. The results are the op's by definition: updates and running sums in sequence, each rounded as the record says.
+// numbers, and attention on matrix instructions. They are written directly, one thread for each line of elements that depend on
+// each other, or for each element where its place can be counted. The results are the op's by definition: updates and running
+// sums in sequence, each rounded as the record says.
 #pragma once
 
 #include <functional>
