@@ -278,6 +278,7 @@ void partitions(Subject& s, const std::string& name) {
   };
   const auto want = step("");
   bool met = false;
+  std::string why;
   for (const char* budget : {"1.0", "0.6", "0.3", "0.0"}) {
     const std::string more = std::string("[partitioner]\nname = \"") + name + "\"\nbudget = " + budget + "\n";
     try {
@@ -286,9 +287,10 @@ void partitions(Subject& s, const std::string& name) {
       met = true;
     } catch (const e::Error& x) {  // infeasible, said so
       if (x.family() == TSR_BUG) throw Failed(std::string("budget = ") + budget + ": " + x.what());
+      why = x.what();
     }
   }
-  if (!met) throw Failed("it finds no plan for any budget, not even for that of saving all");
+  if (!met) throw Failed("it finds no plan for any budget, not even for that of saving all: " + why);
 }
 
 const tsr_executor& executor_table(Subject& s, const std::string& name) {
