@@ -49,9 +49,10 @@ class StreamRegistry {
     if (auto& free = free_[d.id()]; !free.empty()) {
       Stream& s = *free.back();
       free.pop_back();
-      // Nobody queues on it: who destroyed it had done with it, and the registry's lock orders that before this. Its own lock is not taken,
-      // because a stream that waits takes its lock before the life of the other one, which destroy() holds while it comes here.
-      s.seen_.clear();
+      {
+        const std::lock_guard own(s.mutex_);
+        s.seen_.clear();
+      }
       s.raw_ = raw;
       return s;
     }
@@ -88,12 +89,25 @@ void Stream::destroy(Stream& s) noexcept {
 }
 
 void Stream::wait(const StreamPoint& p, Wait why) {
-  if (!p.stream || p.stream == this || has_passed(p)) return;
-  std::lock_guard lock(mutex_);
+  if (needs_no_wait(p)) return;
+  const std::shared_lock life(p.stream->life_);
+  wait_alive(p, why);
+}
+
+bool Stream::wait_while_alive(const StreamPoint& p, Wait why) {
+  if (needs_no_wait(p)) return true;
+  std::shared_lock mine(life_, std::defer_lock), other(p.stream->life_, std::defer_lock);
+  std::lock(mine, other);
+  if (!raw()) return false;
+  wait_alive(p, why);
+  return true;
+}
+
+void Stream::wait_alive(const StreamPoint& p, Wait why) {
+  if (has_passed(p)) return;  // it is gone meanwhile, or another's by now
+  const std::lock_guard lock(mutex_);
   uint64_t& seen = seen_[p.stream];
   if (seen >= p.tick || is_removed(why)) return;
-  std::shared_lock life(p.stream->life_);
-  if (has_passed(p)) return;  // it is gone meanwhile, or another's by now
   // The count is read first: work that is queued in between is covered by the event, but not promised.
   const uint64_t covered = p.stream->submitted_.load(std::memory_order_acquire);
   if (is_captured() != p.stream->is_captured()) throw captured_wait(device_, "work on another stream");

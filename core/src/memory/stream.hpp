@@ -39,12 +39,14 @@ class Stream : public tsr_stream_handle {
   static Stream* from(tsr_stream_handle* s) { return static_cast<Stream*>(s); }
 
   Device& device() const { return device_; }
-  tsr_stream* raw() const { return raw_; }
+  tsr_stream* raw() const { return raw_.load(std::memory_order_acquire); }  // null: the queue is gone
 
   // Behind everything that the calling thread has queued so far.
   StreamPoint point() noexcept { return {this, submitted_.fetch_add(1, std::memory_order_acq_rel) + 1}; }
   // What is queued here from now on runs behind `p`. Blocks the host where the two devices have no common events.
   void wait(const StreamPoint& p, Wait why);
+  // The same for who does not know whether this queue is still there. False: it is gone.
+  bool wait_while_alive(const StreamPoint& p, Wait why);
   // The host waits for `p`, or for everything that is queued here. Throws errors of the device, never those of kernels.
   static void host_wait(const StreamPoint& p, Wait why);
   void synchronize(Wait why);
@@ -52,7 +54,7 @@ class Stream : public tsr_stream_handle {
   template <class F>
   bool while_alive(F&& f) {
     const std::shared_lock life(life_);
-    if (!raw_) return false;
+    if (!raw()) return false;
     f();
     return true;
   }
@@ -70,8 +72,10 @@ class Stream : public tsr_stream_handle {
  private:
   friend class StreamRegistry;
   void finish();  // with `life_` held
+  bool needs_no_wait(const StreamPoint& p) const noexcept { return !p.stream || p.stream == this || has_passed(p); }
+  void wait_alive(const StreamPoint& p, Wait why);  // with the `life_` of that stream held
   Device& device_;
-  tsr_stream* raw_;
+  std::atomic<tsr_stream*> raw_;  // a buffer may ask while its stream goes away, or serves somebody else by then
   std::atomic<uint64_t> submitted_{0};
   std::atomic<uint64_t> passed_{0};  // the host knows that all work up to here is done
   std::atomic<tsr_fault*> fault_{nullptr};

@@ -125,29 +125,26 @@ class StreamPool {
   size_t bytes_ = 0, limit_ = kUnset;
 };
 
-// Calls f with the stream that a block was allocated on, or with the one that all threads share where that is gone. The stream
-// cannot go away meanwhile.
-template <class F>
-void with_home(Stream& home, F&& f) noexcept {
-  if (!home.while_alive([&] { f(home); })) f(shared_stream(home.device()));
-}
-
-void wait_for_uses(const StreamUses& uses, Stream& home, Wait why) noexcept {
+// What is queued on the stream from now on comes behind what others did with a block. False: the stream is gone.
+bool wait_for_uses(const StreamUses& uses, Stream& stream, Wait why) noexcept {
+  bool alive = true;
   each_point(uses, [&](const StreamPoint& p) {
     try {
-      home.wait(p, why);
+      alive = stream.wait_while_alive(p, why) && alive;
     } catch (const Error&) {}  // a device that fails says so to the next who queues work
   });
+  return alive;
 }
 
-// Back to the device, in the order of the stream that the block was allocated on.
+// Back to the device, in the order of the stream that the block was allocated on, or of the one that all threads share where that
+// is gone.
 void give_back(Buffer* b) noexcept {
   const std::unique_ptr<Buffer> owner(b);
   const std::unique_ptr<StreamUses> uses(b->uses);
-  with_home(*uses->home, [&](Stream& home) {
-    wait_for_uses(*uses, home, Wait::kBlockRead);
-    b->device->free(b->data, b->capacity, home.raw());
-  });
+  const auto free_on = [&](Stream& s) {
+    return wait_for_uses(*uses, s, Wait::kBlockRead) && s.while_alive([&] { b->device->free(b->data, b->capacity, s.raw()); });
+  };
+  if (!free_on(*uses->home)) free_on(shared_stream(*b->device));
 }
 
 void* allocate_on(Device& device, size_t capacity, Stream& s) {
@@ -215,7 +212,11 @@ void trim_streamed(Device& device) noexcept {
 }
 
 void leave_uses(const Buffer& b) noexcept {
-  if (b.uses->home) return with_home(*b.uses->home, [&](Stream& home) { wait_for_uses(*b.uses, home, Wait::kLentReturned); });
+  if (b.uses->home) {
+    if (!wait_for_uses(*b.uses, *b.uses->home, Wait::kLentReturned))
+      wait_for_uses(*b.uses, shared_stream(*b.device), Wait::kLentReturned);
+    return;
+  }
   each_point(*b.uses, [&](const StreamPoint& p) {
     try {
       Stream::host_wait(p, Wait::kLentReturned);
@@ -264,8 +265,9 @@ Buffer* borrow_buffer(const tsr_allocator& allocator, Device& device, size_t byt
   b->deleter_ctx = lent.release();
   b->deleter = [](void* ctx) {
     const std::unique_ptr<Lent> l(static_cast<Lent*>(ctx));
-    Stream& home = l->home.raw() ? l->home : shared_stream(l->device);
-    l->allocator.free(l->allocator.ctx, l->device.id(), l->data, l->bytes, &home);
+    // Its stream may be going away on another thread: it stays until the memory is back, or the shared one takes its place.
+    const auto free_on = [&](Stream& s) { l->allocator.free(l->allocator.ctx, l->device.id(), l->data, l->bytes, &s); };
+    if (!l->home.while_alive([&] { free_on(l->home); })) free_on(shared_stream(l->device));
   };
   return b;
 }
