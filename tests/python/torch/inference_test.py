@@ -177,6 +177,25 @@ class Inference(unittest.TestCase):
         m.weight.mul_(3)
         torch.testing.assert_close(f(x), m(x))
 
+    def test_parameters_whose_memory_comes_and_goes(self):
+        # As sharding does it: parameters are views of one flat tensor, whose storage is given up and filled again.
+        m, x = nn.Linear(3, 2), torch.randn(4, 3)
+        flat = torch.randn(8)
+        m.weight.data, m.bias.data = flat[:6].view(2, 3), flat[6:]
+        f = compiled(m)
+        torch.testing.assert_close(f(x), m(x))
+        storage = flat.untyped_storage()
+        size = storage.size()
+        for k in range(3):
+            storage.resize_(0)
+            with self.assertRaises(tessera.UserError):  # nothing lies behind the parameters
+                f(x)
+            storage.resize_(size)
+            flat.copy_(torch.full((8,), float(k)))
+            torch.testing.assert_close(f(x), m(x))
+        m.weight.data = torch.randn(3, 2).t()  # the same shape, in other strides
+        torch.testing.assert_close(f(x), m(x))
+
     def test_frozen_parameters(self):
         m = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5)).eval()
         x = torch.randn(2, 3, 8, 8)
