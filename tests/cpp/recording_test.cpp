@@ -261,3 +261,15 @@ TEST_CASE("custom gradients") {
                       Catch::Contains("TSR-F003") && Catch::Contains("custom_gradient"));
   }
 }
+
+TEST_CASE("the first step that makes a NaN is named") {
+  const CompileOptions checked{.backend = "eager", .options = {"runtime.check_nan=true"}};
+  const Tensor x = tensor({4.f, 0.f, 1.f});
+  // Forward has none, and backward multiplies zero by the infinite slope of a root.
+  const auto root = [](const Tensor& a) { return grad((a.sqrt() * 0.0).sum(), a) + 1.0; };
+  CHECK(compile(root, {.backend = "eager"})(x).isnan().to_vector<bool>() == std::vector<bool>{false, true, false});
+  CHECK_THROWS_WITH(compile(root, checked)(x), Catch::Contains("TSR-R051") && Catch::Contains("element 1"));
+  auto logarithm = compile([](const Tensor& a) { return (a - 1.0).log().exp() * 2.0; }, checked);
+  CHECK_THROWS_WITH(logarithm(x), Catch::Contains("TSR-R051") && Catch::Contains("log"));
+  CHECK(logarithm(x + 1.0).to_vector<float>()[0] == Approx(8));
+}

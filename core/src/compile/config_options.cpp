@@ -21,6 +21,7 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
     device(o.device).require();
   }
   o.sync_faults = config.get_bool("runtime.sync_faults");
+  o.check_nan = config.get_bool("runtime.check_nan");
   o.strict_backends = config.get_string("backends.on_compile_error") == "error";
   o.fallback_random = config.get_bool("fallback_random");
   o.unfrozen = !config.get_bool("freezing");

@@ -116,6 +116,9 @@ std::vector<KeyDecl> make_keys() {
       integer("runtime.arena_max_bytes", 0, 0, kNoLimit, "A plan that needs a larger arena is refused; 0: no limit."),
       boolean("runtime.sync_faults", false,
               "true: a run waits for each of its steps on a device, so that an error is thrown by the step that made it."),
+      boolean("runtime.check_nan", false,
+              "true: a run ends at the first step whose result has a NaN, which the error names. Slow: for finding where one "
+              "comes from."),
       list("runtime.pool_limits",
            "Bytes of free memory that a device's pool keeps at most, such as \"cuda:0=268435456\". Others keep half of their "
            "memory. Of the whole process."),

@@ -25,6 +25,7 @@ struct CompileOptions {
   bool strict_backends = false;                   // what a backend fails to compile ends the compile; no other is asked
   uint32_t device = 0;                            // of graphs that name none; the host: their backends' devices, node by node
   bool sync_faults = false;                       // a run waits for each of its steps
+  bool check_nan = false;                         // a run ends at the first step that makes a NaN
   bool unfrozen = false;                          // freezing = false: kernels keep no form of constants of their own
   uint32_t tune = 0;                              // TSR_TUNE_*
   double tune_seconds = 0;                        // that measuring may take for one plan

@@ -172,6 +172,7 @@ class Plan {
   int64_t arena_max_bytes = 0;
   bool measure = false;
   bool sync_faults = false;  // wait for every step on a device, and throw what it has found
+  bool check_nan = false;    // look at what every step gives, and throw at the first NaN
   bool nested = false;
   bool gets_sizes = false;            // of the plan around it, as values of symbols
   std::vector<int64_t> bounds;        // of all sizes, for layouts that an executor shares between calls; empty: there are none

@@ -39,6 +39,7 @@ class PlanBuilder {
     p_.arena_max_bytes = options_.arena_max_bytes;
     p_.measure = options_.measure;
     p_.sync_faults = options_.sync_faults;
+    p_.check_nan = options_.check_nan;
     for (size_t s = 0; s < known.size(); ++s)
       if (known[s]) p_.program.set_known(static_cast<uint32_t>(s), 0);
     inputs(known);

@@ -42,7 +42,7 @@ void Plan::finish() {
 
 // An executor is offered plans that have a queue, or the host, of its kind, and no sizes that depend on data.
 void Plan::choose_executor(const CompileOptions& options) {
-  if (!options.executor || measure) return;
+  if (!options.executor || measure || check_nan) return;
   const tsr_executor& table = options.executor->as<tsr_executor>();
   if (options.deterministic && !(table.capabilities & TSR_CAP_DETERMINISTIC)) {
     log_notice("executor '" + options.executor->name +

@@ -110,7 +110,7 @@ struct FastCall::Place {  // within an input, an output or an arena
 namespace {
 
 bool fits(const Plan& p) {
-  if (!p.primary || p.measure || p.gives_away || p.nested || !p.queues.empty()) return false;
+  if (!p.primary || p.measure || p.check_nan || p.gives_away || p.nested || !p.queues.empty()) return false;
   for (const Instruction& e : p.primary->program)
     if (e.kind != Instruction::kLaunch || e.inputs.size() + e.outputs.size() > kMaxOperands) return false;
   for (const auto& o : p.primary->outputs)

@@ -11,6 +11,7 @@
 #include "plan/executor_layout.hpp"
 #include "plan/layout.hpp"
 #include "plugin/plugin_host.hpp"
+#include "run/check_nan.hpp"
 #include "run/plan_runner.hpp"
 #include "run/run_state.hpp"
 #include "support/error.hpp"
@@ -275,6 +276,8 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
             }
             break;
         }
+        if (plan_.check_nan && !state.captured) [[unlikely]]
+          throw_if_nan(state, r);
         for (const uint32_t d : r.instruction->last_reads) state.dynamics[d] = TensorRef();
       } catch (const Error& e) {
         rethrow_at(plan_, *r.step, e);
