@@ -93,7 +93,8 @@ bool is_irrelevant(std::string_view key) {
     if (key.starts_with(prefix)) return true;
   // What a mode sets has rows of its own.
   return key == "name" || key == "mode" || key == "runtime.measure_steps" || key == "runtime.arena_max_bytes" ||
-         key == "runtime.sync_faults" || key == "runtime.check_nan" || key == "runtime.pool_limits" || key == "backends.on_compile_error";
+         key == "runtime.sync_faults" || key == "runtime.check_nan" || key == "runtime.pool_limits" ||
+         key == "backends.on_compile_error";
 }
 
 std::string devices(const PluginHost& plugins) {
