@@ -107,8 +107,8 @@ class GradientOf {
     }
     if (!any || !is_active(n)) return g_.node(n).prev;
     const OpRecord& record = g_.record_of(n);
-    if (g_.node(n).num_regions > 0) return through_regions(n, of_results);
-    if (!record.grad_body && !(record.impl && record.impl->grad)) return decompose(n, of_results);
+    if (!record.grad_body && !(record.impl && record.impl->grad))
+      return g_.node(n).num_regions > 0 ? through_regions(n, of_results) : decompose(n, of_results);
     const auto first_new = static_cast<tsr_id>(g_.num_nodes());
     const std::vector<tsr_id> of_operands = build_grad(g_, n, of_results);
     // Rules add nodes at the end of the region; what reads the gradients may stand before that.
