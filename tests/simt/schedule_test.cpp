@@ -69,8 +69,9 @@ TEST_CASE("every schedule that a search reaches gives the family's bits") {
   std::printf("\n");
   for (const auto& [form, count] : ran) {
     INFO(kit::form_name(form));
-    // The backward pass of a norm has few: registers bound the rows in flight, and chunks the threads.
-    CHECK(count >= (form == kit::SimtForm::NormBackward ? 10 : 20));
+    // The backward pass of a norm has few: registers bound the rows in flight, and chunks the threads. Products on matrix
+    // instructions have six, of two tiles and three depths, where the device has the instructions.
+    CHECK(count >= (form == kit::SimtForm::NormBackward || form == kit::SimtForm::Matrix ? 10 : 20));
   }
 }
 
