@@ -417,10 +417,8 @@ void FastCall::failed(const Launch& l, tsr_error* e) const {
   }
 }
 
-// The rest of a call, once inputs and outputs have their places.
-[[gnu::always_inline]] inline void FastCall::launch_on(void** bases, Held& held) const {
-  void** base = bases + 1 + num_inputs_ + num_outputs_;
-  ThreadCache* const cache = thread_cache();
+// The rest of a call, once inputs and outputs have their places; `base` is the one behind those.
+[[gnu::always_inline]] inline void FastCall::launch_on(void** bases, void** base, ThreadCache* cache, Held& held) const {
   for (const Arena *a = at<Arena>(arenas_), *end = a + num_arenas_; a != end; ++a) *base++ = held.take(cache, *a);
   for (void *const *f = at<void*>(fixed_), *const *end = f + num_fixed_; f != end; ++f) *base++ = *f;
   for (const Place *p = at<Place>(places_), *end = p + num_places_; p != end; ++p)
@@ -437,7 +435,7 @@ void FastCall::run_on(void** bases, tsr_tensor_handle** outputs) const {
   void** base = bases + 1 + num_inputs_;
   ThreadCache* const cache = thread_cache();
   for (const Output *o = at<Output>(sizeof(FastCall)), *end = o + num_outputs_; o != end; ++o) *base++ = held.take(cache, *o);
-  launch_on(bases, held);
+  launch_on(bases, base, cache, held);
   held.done();
 }
 
@@ -475,7 +473,7 @@ bool FastCall::run_raw(const tsr_raw_call& call) const {
     bases[1 + num_inputs_ + j] = raw_output(call, j, described, outputs[j].bytes);
   }
   Held held(nullptr);
-  launch_on(bases, held);
+  launch_on(bases, bases + 1 + num_inputs_ + num_outputs_, thread_cache(), held);
   return true;
 }
 

@@ -11,6 +11,7 @@
 namespace tessera::core {
 
 class Plan;
+struct ThreadCache;
 struct TensorImage;
 
 // Everything that a call of such a plan reads stands in one block in the order in which it is read, because with many cached executables a
@@ -57,7 +58,7 @@ class FastCall {
   }
   template <class DataOf>
   void run_with(DataOf data_of, tsr_tensor_handle** outputs) const;
-  void launch_on(void** bases, Held& held) const;
+  void launch_on(void** bases, void** base, ThreadCache* cache, Held& held) const;
   void launch(void* const* bases) const;
   [[gnu::noinline]] void launch_limited(void* const* bases) const;
   [[gnu::cold, gnu::noinline]] void failed(const Launch& l, tsr_error* e) const;
