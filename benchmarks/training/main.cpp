@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 struct Options {
   train_gpt::Config model{6, 6, 384, 256, 256};
   int64_t batch = 4, steps = 20;
-  double lr = 1e-3, weight_decay = 0.1, clip = 1;
+  double lr = 1e-4, weight_decay = 0.1, clip = 1;  // the rate: as peers.py
   std::string weights, batches, config;
   bool json = false, serve = false;
 };
