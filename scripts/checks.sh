@@ -69,7 +69,8 @@ check_bad_input() { tests_named '^cli\.|^unit\.(config|manifest|npz|text|records
 
 check_device_programs() {
   TESSERA_DEVICE_SESSIONS=2500 tests_named '^device\.(random|waits|lost)_test$' &&
-    figure=$(TESSERA_SOURCE_DIR=$PWD build/release/tests/device_tests -w NoTests '[#waits_test]' '-#' | grep -A99 '^removed wait' | sed '/^=/,$d')
+    figure=$(TESSERA_SOURCE_DIR=$PWD build/release/tests/device_tests -w NoTests '[#waits_test]' '-#' |
+      grep -A99 '^removed wait' | sed '/^=/,$d')
 }
 
 check_json() {

@@ -13,7 +13,8 @@ one() { # name, plugin, further arguments
   [ -f "$library" ] || return 0
   [ ! -f "$expect" ] || set -- --expect "$expect" "$@"
   echo "$name" >&2
-  "$build/bin/tessera" plugin test "$library" --level L4 --all-cases --progress --html "$reports/$name.html" --junit "$reports/$name.xml" "$@" || bad=1
+  "$build/bin/tessera" plugin test "$library" --level L4 --all-cases --progress --html "$reports/$name.html" \
+    --junit "$reports/$name.xml" "$@" || bad=1
 }
 for backend in "${@:-eager reference null cpu sim cuda}"; do
   for name in $backend; do

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: gpu_check.sh PART OUT    checks the CUDA backend on a machine with an NVIDIA GPU, from what scripts/gpu_pack.sh packed
-# (source/scripts/gpu_check.sh in it) and without a network. PART: device, ops, kernels, models, sanitizer, or several joined by commas. Each
+# (source/scripts/gpu_check.sh in it) and without a network.
+# PART: device, ops, kernels, models, sanitizer, or several joined by commas. Each
 # step has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all steps.
 set -uo pipefail
 parts=$1 out=$(mkdir -p "$2" && readlink -f "$2")
@@ -78,8 +79,8 @@ models_part() {
   done
   wait "${pids[@]}"
   [ "${PEERS:-1}" = 0 ] || LINES_OF_STEP=20 step model-peers 200 python3 benchmarks/cuda/models.py peers "${models[@]}"
-  LINES_OF_STEP=60 step models 200 bench-cuda-models ${REFERENCE:+--reference configs/$REFERENCE.toml} ${MODES:-} --config configs/cuda.toml --config configs/cuda.toml:reduce-overhead \
-    "${models[@]/#/$filled/}"
+  LINES_OF_STEP=60 step models 200 bench-cuda-models ${REFERENCE:+--reference configs/$REFERENCE.toml} ${MODES:-} \
+    --config configs/cuda.toml --config configs/cuda.toml:reduce-overhead "${models[@]/#/$filled/}"
   for name in ${PROFILED:-}; do
     step "profile-$name" 100 ncu --clock-control none --profile-from-start off --metrics gpu__time_duration.sum --csv \
       bench-cuda-models --profile --config configs/cuda.toml $filled/"$name"

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums up what ncu has measured: python kernel_times.py LOG, of `ncu --csv --metrics gpu__time_duration.sum`. Kernels by their share of the time."""
+"""Sums up what ncu has measured, kernels by their share of the time.
+
+    python kernel_times.py LOG    of `ncu --csv --metrics gpu__time_duration.sum`
+"""
 import collections
 import csv
 import sys

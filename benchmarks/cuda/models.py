@@ -38,7 +38,10 @@ def strip(full, out, name):
     os.makedirs(folder, exist_ok=True)
     onnx.save(model, os.path.join(folder, "model.onnx"))
     inputs = np.load(os.path.join(full, name, "in.npz"))
-    described = {k: [list(v.shape), str(v.dtype), int(v.max()) if v.dtype == np.int64 else 0, int(v.min()) if v.dtype == np.int64 else 0] for k, v in inputs.items()}
+    described = {}
+    for k, v in inputs.items():
+        whole = v.dtype == np.int64
+        described[k] = [list(v.shape), str(v.dtype), int(v.max()) if whole else 0, int(v.min()) if whole else 0]
     with open(os.path.join(folder, "weights.json"), "w") as f:
         json.dump({"weights": rows, "inputs": described}, f)
 

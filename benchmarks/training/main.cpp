@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times training steps of a GPT: loss, gradients, clipping and AdamW as one compiled program. peers.py gives it weights and batches,
-// and drives it step by step beside PyTorch (--serve).
+// Times training steps of a GPT: loss, gradients, clipping and AdamW as one compiled program. peers.py gives it weights and
+// batches, and drives it step by step beside PyTorch (--serve).
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

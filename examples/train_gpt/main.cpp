@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a GPT on a text file, byte by byte, and writes text with it. A training step, optimiser included, is one compiled program.
-// A run that was killed goes on from its last checkpoint, to the same bits.
+// Trains a GPT on a text file, byte by byte, and writes text with it. A training step, optimiser included, is one compiled
+// program. A run that was killed goes on from its last checkpoint, to the same bits.
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -88,8 +88,8 @@ std::string write_text(Gpt& model, const Options& o) {
   for (int64_t i = 0; i < o.sample; ++i) {
     const auto length = static_cast<int64_t>(all.size());
     if (i == 0 || static_cast<int64_t>(cache.keys[0].size(2)) == o.model.context) {
-      // Positions are learned up to the context's end: past it the last half of it is read anew. Two tokens are the least, since
-      // a length of 1 would be another program.
+      // Positions are learned up to the context's end: past it the last half of it is read anew. Two tokens are the least,
+      // since a length of 1 would be another program.
       const int64_t kept = std::max<int64_t>(2, std::min(length, o.model.context / 2));
       std::vector<int64_t> last(all.end() - std::min(length, kept), all.end());
       while (static_cast<int64_t>(last.size()) < kept) last.insert(last.begin(), '\n');

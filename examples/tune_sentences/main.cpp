@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fine-tunes a sentence encoder on pairs of sentences that mean the same: each sentence is to be nearer to its partner than to the
-// other sentences of the batch (van den Oord et al. 2018). The result is a folder that examples/sentences reads.
+// Fine-tunes a sentence encoder on pairs of sentences that mean the same: each sentence is to be nearer to its partner than to
+// the other sentences of the batch (van den Oord et al. 2018). The result is a folder that examples/sentences reads.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A BERT sentence encoder (Reimers and Gurevych 2019) whose tensors have the names of its published files, so that their weights
-// are its state.
+// A BERT sentence encoder (Reimers and Gurevych 2019) whose tensors have the names of its published files, so that their
+// weights are its state.
 #pragma once
 
 #include <cstdint>
@@ -89,8 +89,8 @@ struct Encoder : nn::Module<Encoder> {
   }
 };
 
-// The weights of model.safetensors in `folder`. Tensors of the file that the encoder does not have (a pooler) are left out; one that
-// it has and the file lacks is the error TSR-F040.
+// The weights of model.safetensors in `folder`. Tensors of the file that the encoder does not have (a pooler) are left out; one
+// that it has and the file lacks is the error TSR-F040.
 void load(Encoder& encoder, const std::string& folder);
 
 }  // namespace tune_sentences

@@ -122,7 +122,8 @@ bool Groups::between(uint32_t a, uint32_t b) const {
   return false;
 }
 
-// The joined group takes the place that leaves what it needs before it and what needs it behind it. Only what stood between the two moves.
+// The joined group takes the place that leaves what it needs before it and what needs it behind it. Only what stood between the
+// two moves.
 void Groups::rank_joined(uint32_t joined, uint32_t other) {
   const uint32_t first = std::min(rank_[joined], rank_[other]), last = std::max(rank_[joined], rank_[other]);
   std::vector<uint32_t> before, behind;
@@ -149,8 +150,8 @@ void Groups::rank_joined(uint32_t joined, uint32_t other) {
 
 bool Groups::is_late(uint32_t item) const { return nodes_[item].marked(TSR_MARK_BACKWARD); }
 
-// The first nodes of the backward half may join the last ones of the forward half. Then the group runs where the halves meet, and
-// nothing is kept longer than without it, but for what is small beside the group's own values:
+// The first nodes of the backward half may join the last ones of the forward half. Then the group runs where the halves meet,
+// and nothing is kept longer than without it, but for what is small beside the group's own values:
 //   what its forward nodes read is kept for the backward half in any case,
 //   what they give is read by the backward half, or by small nodes that nothing else of the forward half depends on,
 //   what its backward nodes read of their half is small, and so is all that comes before them there.

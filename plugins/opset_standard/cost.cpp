@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Costs: exact counts for contractions, convolutions and attention (a multiply-add is two operations), one operation per element
-// for everything else that is elementwise or a reduction.
+// Costs: exact counts for contractions, convolutions and attention (a multiply-add is two operations), one operation per
+// element for everything else that is elementwise or a reduction.
 #include "cost.hpp"
 
 #include <algorithm>
@@ -141,8 +141,8 @@ void pool(CostQuery& q) {
   if (q.op() == "max_pool") q.write(TSR_I64, out);
 }
 
-// Products of queries and keys (along depth or values), and about `others` operations per score for scale, maximum, exponential,
-// sum and division. Queries are operand `first`.
+// Products of queries and keys (along depth or values), and about `others` operations per score for scale, maximum,
+// exponential, sum and division. Queries are operand `first`.
 void attention_of(CostQuery& q, uint32_t first, double depths, double values, double others) {
   const double rows = q.elements(first) / std::max(q.size(first, -1), 1.0), keys = q.size(first + 1, -2);
   q.flops = rows * keys * (2 * depths * q.size(first, -1) + 2 * values * q.size(first + 2, -1) + others);

@@ -101,9 +101,9 @@ class Budget final : public sdk::Partitioner {
       if (p_.step_seconds > 0)
         p_.bound_gap = std::max(0.0, static_cast<double>(plan.cost) - bound) / kPicoseconds / p_.step_seconds;
     }
-    // A plan that fits, or size(): none does. Costs rise along the row, and exact peaks fall on the whole, but not from each plan to
-    // the next. Lowering a plan takes as long as compiling it, so every third is looked at, and of the first that fits the two
-    // before it: a larger budget never finds a plan of a higher cost.
+    // A plan that fits, or size(): none does. Costs rise along the row, and exact peaks fall on the whole, but not from each
+    // plan to the next. Lowering a plan takes as long as compiling it, so every third is looked at, and of the first that fits
+    // the two before it: a larger budget never finds a plan of a higher cost.
     size_t first_within(int64_t bytes) {
       for (size_t from = 0, at = 0;; from = at + 1, at = std::min(at + kStride, size() - 1)) {
         if (peak(at) > bytes) {

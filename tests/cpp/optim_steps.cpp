@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the parameters after each of ten steps of every optimiser, as JSON, for optim_peers.py, which does the same in PyTorch.
-// Parameters and gradients are fractions that both sides compute exactly.
+// Prints the parameters after each of ten steps of every optimiser, as JSON, for optim_peers.py, which does the same in
+// PyTorch. Parameters and gradients are fractions that both sides compute exactly.
 #include <cstdio>
 #include <exception>
 #include <functional>

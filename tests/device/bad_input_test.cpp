@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a caller may get wrong about devices, streams and memory: the exact texts (tests/golden/devices), nothing left behind on the
-// device, and other runs that go on. A device that is lost has a test of its own (lost_test.cpp); a plugin for an older ABI is
-// among tests/golden/plugins.
+// What a caller may get wrong about devices, streams and memory: the exact texts (tests/golden/devices), nothing left behind on
+// the device, and other runs that go on. A device that is lost has a test of its own (lost_test.cpp); a plugin for an older ABI
+// is among tests/golden/plugins.
 #include <catch2/catch.hpp>
 #include <functional>
 

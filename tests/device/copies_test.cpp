@@ -105,7 +105,8 @@ e::Context with_onnx(const std::string& order, const std::string& top = "") {
 
 }  // namespace
 
-// The model itself puts the heads of each of its two layers side by side again: a transposition, and a reshape of what it gives.
+// The model itself puts the heads of each of its two layers side by side again: a transposition, and a reshape of what it
+// gives.
 constexpr Copies kOfItsOwn = {0, 0, 2};
 
 TEST_CASE("a sentence encoder follows the tensors of its calls to a device, and copies nothing there") {

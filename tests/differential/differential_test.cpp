@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every op of the standard set on the eager backend against the reference, over dtypes, shapes and memory layouts.
 //
-// One test per file of cases (sdk/conformance/cases/*.cases); TESSERA_CASE=conv runs the lines of one op only. TESSERA_REPORT=1 prints the
-// largest error found per op and dtype, as a part of what the table allows.
+// One test per file of cases (sdk/conformance/cases/*.cases); TESSERA_CASE=conv runs the lines of one op only. TESSERA_REPORT=1
+// prints the largest error found per op and dtype, as a part of what the table allows.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>

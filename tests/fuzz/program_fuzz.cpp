@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hostile text of kernels and of programs of the SIMT family: what is read prints and reads back as it was; what the verifier takes can be
-// priced and written for every dialect. Anything else is an error with the code of its stage, never a crash.
+// Hostile text of kernels and of programs of the SIMT family: what is read prints and reads back as it was; what the verifier
+// takes can be priced and written for every dialect. Anything else is an error with the code of its stage, never a crash.
 #include <cstdlib>
 #include <string>
 #include <string_view>

@@ -44,15 +44,17 @@ case $(basename "$example") in
     ;;
   backend_npu)
     # Sums in another order than the reference's; everything else to the bit.
-    "$tessera" compare reference "$example/config.toml" "$example/model.tsr" "${where[@]}" --dim s0=65 --no-time --max-rel 1e-5 --max-abs 1e-5
+    "$tessera" compare reference "$example/config.toml" "$example/model.tsr" "${where[@]}" \
+      --dim s0=65 --no-time --max-rel 1e-5 --max-abs 1e-5
     # The executor gives the bits of the steps, and submits them together.
     sed '/^\[executor\]/,$s/"npu"/""/' "$example/config.toml" >"$build/steps.toml"
-    "$tessera" compare "$build/steps.toml" "$example/config.toml" "$example/model.tsr" "${where[@]}" --reference "$build/steps.toml" --dim s0=65 \
-      --max-abs 0 --no-time
+    "$tessera" compare "$build/steps.toml" "$example/config.toml" "$example/model.tsr" "${where[@]}" \
+      --reference "$build/steps.toml" --dim s0=65 --max-abs 0 --no-time
     TESSERA_LOGS=perf_hints "$tessera" run "$example/model.tsr" --config "$example/config.toml" "${where[@]}" --dim s0=3 2>&1 |
       grep "npu: graph 'mlp': one submission of 5 commands" >/dev/null  # reads to the end: nobody meets a closed pipe
     # What it does not take runs on the host, and what it cannot be given is refused.
-    "$tessera" run "$example/model.tsr" --config "$example/config.toml" "${where[@]}" --memory --dim s0=3 | grep 'reference\.tanh' >/dev/null
+    "$tessera" run "$example/model.tsr" --config "$example/config.toml" "${where[@]}" --memory --dim s0=3 |
+      grep 'reference\.tanh' >/dev/null
     if message=$("$tessera" run "$example/model.tsr" --config "$example/config.toml" "${where[@]}" --set device=npu:1 2>&1); then
       echo "FAIL a device that is not there is taken"
       exit 1

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random graphs over the standard op set as programs of the SIMT family, in half of them with symbolic sizes: by the interpreter
-// at both sizes of a wave, fused and not, with the model's schedules and with others; and as text on the simulated GPU. All of
-// them give the same bits, and what is exact has the reference's values.
+// Random graphs over the standard op set as programs of the SIMT family, in half of them with symbolic sizes: by the
+// interpreter at both sizes of a wave, fused and not, with the model's schedules and with others; and as text on the simulated
+// GPU. All of them give the same bits, and what is exact has the reference's values.
 //
 //   TESSERA_SEEDS=0..5000 random_simt_test "random graphs as programs"      other graphs than the suite's share
 //   TESSERA_SEEDS=0..300 random_simt_test "random graphs as text"

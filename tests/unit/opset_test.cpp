@@ -186,7 +186,8 @@ TEST_CASE("every composite decomposes, in every shape of the golden values") {
   const std::string others = R"(
     graph @matmul(%a: u8[2, 3], %b: i8[3, 4], %az: u8[], %bz: i8[4]) { %r = matmul_integer %a, %b, %az, %bz return %r }
     graph @attention_lse(%q: f32[2, 3, 4], %k: f32[2, 5, 4], %v: f32[2, 5, 3]) { %r, %l = attention_lse %q, %k, %v, _ return %r }
-    graph @attention_backward(%dy: f32[2, 3, 3], %q: f32[2, 3, 4], %k: f32[2, 5, 4], %v: f32[2, 5, 3], %l: f32[2, 3], %d: f32[2, 3]) { %r, %s, %t = attention_backward %dy, %q, %k, %v, _, %l, %d {causal = true} return %r }
+    graph @attention_backward(%dy: f32[2, 3, 3], %q: f32[2, 3, 4], %k: f32[2, 5, 4], %v: f32[2, 5, 3], %l: f32[2, 3], %d: f32[2, 3]) {
+      %r, %s, %t = attention_backward %dy, %q, %k, %v, _, %l, %d {causal = true} return %r }
     graph @conv(%x: u8[1, 2, 5], %w: i8[3, 2, 2], %xz: u8[], %wz: i8[]) { %r = conv_integer %x, %w, %xz, %wz {strides = [1], pad_low = [0], pad_high = [0], dilations = [1]} return %r })";
   std::vector<std::pair<std::string, std::string>> texts{{"others.tsr", others}};
   for (const std::string& file : golden_files()) texts.emplace_back(file, read(file));

@@ -45,8 +45,8 @@ void check_same_model(const Signature& a, const Signature& b, const std::string&
                       "load the same frontend in both configs");
 }
 
-// Compiles, makes the inputs when nobody has yet, and calls once. The session ends here: executables share arenas, so that memory can
-// only be told apart while no other one is alive.
+// Compiles, makes the inputs when nobody has yet, and calls once. The session ends here: executables share arenas, so that
+// memory can only be told apart while no other one is alive.
 Side call_once(const ContextArguments& context, const std::string& config, const std::string& model, InputArguments& arguments,
                std::optional<Inputs>& inputs, int64_t& input_use, const Signature* like, Progress& progress) {
   Side side;
@@ -177,8 +177,8 @@ std::string table_text(const Side& a, const Side& b, const std::string& referenc
   return table.text();
 }
 
-// The reference for a model on devices that its config does not load: the plugins of `like`, which do, with the reference as the only
-// backend. It runs on the host, and nodes on a device go there and back.
+// The reference for a model on devices that its config does not load: the plugins of `like`, which do, with the reference as
+// the only backend. It runs on the host, and nodes on a device go there and back.
 ContextArguments reference_on_devices(const ContextArguments& like) {
   const Json loaded = Json::parse(embed::Context(like.options()).loaded());
   std::string ids = "\"tessera.backend.reference\"";

@@ -17,8 +17,9 @@ struct Divergence {
   [[nodiscard]] std::string text() const;
 };
 
-// `a` and `b`: the arguments of the two configs. B is compiled with ever more passes of its pipeline until its outputs are not those
-// of A, bit for bit; then both run the model once more without passes, every value an output, and are compared in program order.
+// `a` and `b`: the arguments of the two configs. B is compiled with ever more passes of its pipeline until its outputs are not
+// those of A, bit for bit; then both run the model once more without passes, every value an output, and are compared in program
+// order.
 Divergence find_divergence(const ContextArguments& a, const ContextArguments& b, const std::string& model,
                            InputArguments& arguments, const Inputs& inputs, const std::vector<embed::Tensor>& outputs_of_a,
                            Progress& progress);

@@ -43,7 +43,8 @@ std::vector<uint64_t> special_integers(uint32_t dtype, bool zero) {
 
 bool is_division(const std::string& op) { return op == "div" || op == "floor_div" || op == "remainder" || op == "fmod"; }
 
-// Operands for which an op's record lets a result differ from the exact one: the product in hardswish overflows before it is divided by 6.
+// Operands for which an op's record lets a result differ from the exact one: the product in hardswish overflows before it is
+// divided by 6.
 bool may_overflow(const Case& c, double x) {
   return c.op == "hardswish" && (c.dtype == TSR_F32 || c.dtype == TSR_BF16 || c.dtype == TSR_F64) &&
          std::fabs(x) > range_of(c.dtype).largest / 6;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of attention on the micro-kernels of gemm. Scores are computed again, for a panel of queries and a block of keys at
-// a time: no matrix of queries times keys exists (Dao et al., "FlashAttention", 2022, algorithm 4).
+// The gradient of attention on the micro-kernels of gemm. Scores are computed again, for a panel of queries and a block of keys
+// at a time: no matrix of queries times keys exists (Dao et al., "FlashAttention", 2022, algorithm 4).
 //
 // A thread takes one head of keys with all heads of queries that share it, so that sums over queries need no other thread, and
 // results do not depend on how many there are.

@@ -13,8 +13,8 @@
 
 namespace cpu {
 
-// Keys between two corrections of what was summed before (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018): their weights for a
-// panel of queries, 64 KiB at 32 queries, stay in the second-level cache.
+// Keys between two corrections of what was summed before (Milakov and Gimelshein, "Online normalizer calculation for softmax",
+// 2018): their weights for a panel of queries, 64 KiB at 32 queries, stay in the second-level cache.
 inline constexpr int64_t kKeysAtOnce = 512;
 
 // Queries that one panel has at most, for arrays on the stack.
@@ -67,8 +67,8 @@ inline HeadMatrix mask_of_head(const tsr_tensor& m, const tsr_tensor& q, int64_t
 
 enum class MaskKind { kNone, kBool, kAdded };
 
-// The mask of `queries` queries from `query` on and `keys` keys from `key` on. What is added goes to `to` as f32, [key][width], or [key] where it is the same
-// for all queries: one by one, a vector of queries would be made of as many loads.
+// The mask of `queries` queries from `query` on and `keys` keys from `key` on. What is added goes to `to` as f32, [key][width],
+// or [key] where it is the same for all queries: one by one, a vector of queries would be made of as many loads.
 inline void set_mask(const GemmIsa& gemm, MaskKind kind, const HeadMatrix& m, int64_t query, int queries, int64_t key,
                      int64_t keys, float* to, WeighArgs& w) {
   if (kind == MaskKind::kBool) {

@@ -18,9 +18,9 @@ struct ControlGradient {
   std::vector<tsr_id> regions;      // hold `grad` nodes that are to be expanded
 };
 
-// Of a `cond` or `scan`: nodes before `before` that run the regions again and ask for their gradients there. The backward half so
-// keeps what goes into a region, not what is computed in it. `wanted`: whether an operand is differentiated. Nothing for other
-// ops, and where a size depends on data.
+// Of a `cond` or `scan`: nodes before `before` that run the regions again and ask for their gradients there. The backward half
+// so keeps what goes into a region, not what is computed in it. `wanted`: whether an operand is differentiated. Nothing for
+// other ops, and where a size depends on data.
 std::optional<ControlGradient> build_control_gradient(Graph& graph, tsr_id node, std::span<const tsr_id> of_results,
                                                       const std::function<bool(tsr_id)>& wanted, tsr_id before);
 

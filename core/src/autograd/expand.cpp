@@ -234,8 +234,8 @@ class GradientOf {
   std::vector<tsr_id> gradients_;  // by value; TSR_NONE: zero so far
 };
 
-// What was needed until here only: a leaf and a stopped gradient are their operand, and an op that has no other meaning than its
-// gradient is its decomposition.
+// What was needed until here only: a leaf and a stopped gradient are their operand, and an op that has no other meaning than
+// its gradient is its decomposition.
 void drop_markers(Graph& g, tsr_id region) {
   for (tsr_id n = g.region(region).first; n != TSR_NONE;) {
     const tsr_id next = g.node(n).next;

@@ -55,8 +55,8 @@ bool is_partitioned(const Graph& graph, const CompileOptions& options);
 bool partition(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options, int64_t workspaces,
                EvaluatedPlans& evaluated, PartitionPlan& plan);
 
-// Calls `each` for every plan that the partitioner chooses from, by ascending recompute time. Each is compiled, so that its peak
-// is that of its program, workspaces of kernels included. Of the graph, only marks change.
+// Calls `each` for every plan that the partitioner chooses from, by ascending recompute time. Each is compiled, so that its
+// peak is that of its program, workspaces of kernels included. Of the graph, only marks change.
 void partition_front(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options,
                      const std::function<void(const PartitionPlan&)>& each);
 

@@ -19,8 +19,8 @@ bool names_devices(const Graph& graph);
 // TSR-I038 for a node with tensors on two devices, which names both; tensors of rank 0 on the host travel with a launch.
 // TSR-R002: the graph names a device that nobody serves. Edits the graph in one transaction.
 void place_on_devices(Graph& graph, tsr_device device = 0);
-// Puts a graph that names no device on that of a call's tensors: input k lies there where `there` says so, the others cross, and
-// the outputs stay there.
+// Puts a graph that names no device on that of a call's tensors: input k lies there where `there` says so, the others cross,
+// and the outputs stay there.
 void move_to_device(Graph& graph, tsr_device device, std::span<const char> there);
 
 }  // namespace tessera::core

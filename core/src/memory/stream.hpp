@@ -19,15 +19,15 @@ namespace tessera::core {
 
 class Stream;
 
-// The work that had been queued on a stream when `tick` was given out. Everything that waits is expressed in such points: whoever waits
-// for one needs no event of its own, since an event that is recorded later covers the point too.
+// The work that had been queued on a stream when `tick` was given out. Everything that waits is expressed in such points:
+// whoever waits for one needs no event of its own, since an event that is recorded later covers the point too.
 struct StreamPoint {
   Stream* stream = nullptr;
   uint64_t tick = 0;
 };
 
-// A queue of a device. Objects live as long as the process: buffers keep points on streams that are gone, and those have passed.
-// Thread-safe; threads that queue work on one stream at the same time leave its order to chance.
+// A queue of a device. Objects live as long as the process: buffers keep points on streams that are gone, and those have
+// passed. Thread-safe; threads that queue work on one stream at the same time leave its order to chance.
 class Stream : public tsr_stream_handle {
  public:
   Stream(Device& device, tsr_stream* raw) : device_(device), raw_(raw) {}
@@ -94,8 +94,8 @@ Stream& set_current_stream(Device& device, Stream* stream);
 // Waits for all streams of a device, then throws what kernels have found.
 void synchronize_device(Device& device);
 
-// Names of launches for messages about faults (tsr_launch.site), and what a fault of theirs costs the caller: "the donated state
-// 's' of the call is lost", or nothing. Thread-safe.
+// Names of launches for messages about faults (tsr_launch.site), and what a fault of theirs costs the caller: "the donated
+// state 's' of the call is lost", or nothing. Thread-safe.
 uint64_t register_site(std::string where, std::string lost = {});
 void unregister_site(uint64_t site) noexcept;
 

@@ -136,8 +136,8 @@ bool wait_for_uses(const StreamUses& uses, Stream& stream, Wait why) noexcept {
   return alive;
 }
 
-// Back to the device, in the order of the stream that the block was allocated on, or of the one that all threads share where that
-// is gone.
+// Back to the device, in the order of the stream that the block was allocated on, or of the one that all threads share where
+// that is gone.
 void give_back(Buffer* b) noexcept {
   const std::unique_ptr<Buffer> owner(b);
   const std::unique_ptr<StreamUses> uses(b->uses);

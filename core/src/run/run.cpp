@@ -36,7 +36,8 @@ PlanRunner::~PlanRunner() {
   for (auto& l : idle_states_) delete l.load();
 }
 
-// A lock-free bag of a few idle run states: taking one is an exchange, so nothing can be taken twice and nothing has to be counted.
+// A lock-free bag of a few idle run states: taking one is an exchange, so nothing can be taken twice and nothing has to be
+// counted.
 RunState* PlanRunner::acquire() const {
   for (auto& l : idle_states_)
     if (l.load(std::memory_order_relaxed))

@@ -16,8 +16,8 @@ namespace acme_npu {
 
 using Command = std::function<void()>;
 
-// One recording of an event: it has passed when the stream has come to it. A wait keeps the recording that it was queued behind,
-// because the event may be recorded again on another stream.
+// One recording of an event: it has passed when the stream has come to it. A wait keeps the recording that it was queued
+// behind, because the event may be recorded again on another stream.
 struct Recording {
   tsr_stream* stream;
   bool passed = false;

@@ -184,8 +184,8 @@ bool among(const std::string& name, const std::vector<std::string>& prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& p) { return name.starts_with(p); });
 }
 
-// The orthogonal factor of a matrix, approximately: singular values end up near 1. The coefficients are Jordan's, chosen for the
-// steepest slope at zero.
+// The orthogonal factor of a matrix, approximately: singular values end up near 1. The coefficients are Jordan's, chosen for
+// the steepest slope at zero.
 Tensor orthogonalised(const Tensor& matrix, int64_t steps, double eps) {
   constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
   const bool tall = static_cast<int64_t>(matrix.size(0)) > static_cast<int64_t>(matrix.size(1));

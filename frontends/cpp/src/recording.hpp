@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is recorded of calls of compiled functions, for Tensor::backward. A tensor's handle has the number of its record in
-// `requires_grad`: even ones are of tensors that want gradients, odd ones of results of recorded calls. Views and copies have 1,
-// which is no record.
+// `requires_grad`: even ones are of tensors that want gradients, odd ones of results of recorded calls. Views and copies have
+// 1, which is no record.
 #pragma once
 
 #include <cstdint>

@@ -198,8 +198,8 @@ tsr_error* client_step(Steps& s, tsr_client_call* c) noexcept {
   return failed ? api().host->core->error_create(TSR_USER, "TSR-E017", "a step of the client raised", nullptr) : nullptr;
 }
 
-// Runner(executable, sources, tensor_type, steps=None): sources has (argument, Runner::Kind) per input of the graph, and behind it the
-// order of dimensions where the graph has them in another one: that of memory. steps: see Steps.
+// Runner(executable, sources, tensor_type, steps=None): sources has (argument, Runner::Kind) per input of the graph, and behind
+// it the order of dimensions where the graph has them in another one: that of memory. steps: see Steps.
 PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
     PyObject *executable = nullptr, *sources = nullptr, *tensor_type = nullptr, *steps = nullptr;

@@ -310,7 +310,8 @@ class Callable {  // owns the host's handle
   KeptStructure call(CallFrame& frame, const ArgBuffer& args, Outputs& outputs);
   // Of a function that asks for cotangents. Throws TSR-F052 where it cannot run compiled.
   SavingCall call_saving(CallFrame& frame, const ArgBuffer& args);
-  // As call, with the backward half kept for Tensor::backward: results know of it. Throws TSR-F052 where it cannot run compiled.
+  // As call, with the backward half kept for Tensor::backward: results know of it. Throws TSR-F052 where it cannot run
+  // compiled.
   KeptStructure call_recorded(CallFrame& frame, const ArgBuffer& args, Outputs& outputs);
   const CompileOptions& options() const { return options_; }
   const tsr_loc& loc() const { return loc_; }
@@ -340,7 +341,8 @@ class Callable {  // owns the host's handle
 
 [[noreturn]] void cannot_save(const char* why);  // TSR-F052
 
-// The dtype of Autocast (policy.hpp); 0: off. Calls in another mode are other calls: it is a leaf behind all others while it is on.
+// The dtype of Autocast (policy.hpp); 0: off. Calls in another mode are other calls: it is a leaf behind all others while it is
+// on.
 extern constinit thread_local uint32_t t_autocast;
 inline void flatten_modes(ArgBuffer& args) {
   if (t_autocast != 0) [[unlikely]]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of training data: text files and .npz files, shuffled by a seed, made ahead on a thread, and resumed where they stopped.
+// Batches of training data: text files and .npz files, shuffled by a seed, made ahead on a thread, and resumed where they
+// stopped.
 //
 //   data::TextWindows text("book.txt", 256);
 //   data::Loader loader(text, {.batch = 32, .seed = 1});
@@ -31,8 +32,8 @@ class Dataset {
 };
 
 // The bytes of a text file, cut into windows of `length`: ids i64 [n, length], and targets of the same shape, the bytes that
-// follow. Windows begin `stride` bytes apart; 0 stands for `length`. Throws TSR-F053 where the file cannot be read, and TSR-F058
-// where it is shorter than one window.
+// follow. Windows begin `stride` bytes apart; 0 stands for `length`. Throws TSR-F053 where the file cannot be read, and
+// TSR-F058 where it is shorter than one window.
 class TextWindows : public Dataset {
  public:
   TextWindows(const std::string& path, int64_t length, int64_t stride = 0);
@@ -46,7 +47,8 @@ class TextWindows : public Dataset {
   int64_t length_, stride_;
 };
 
-// Tensors whose rows belong together: batch i of each field is its rows at `examples`. Throws TSR-F058 where they differ in length.
+// Tensors whose rows belong together: batch i of each field is its rows at `examples`. Throws TSR-F058 where they differ in
+// length.
 class Rows : public Dataset {
  public:
   explicit Rows(std::vector<Tensor> fields);
@@ -68,7 +70,8 @@ struct LoaderOptions {
   int64_t prefetch = 2;   // batches made ahead; 0: none, and no thread
 };
 
-// Batches without end, epoch after epoch. The dataset must outlive it. Not thread-safe. What the dataset throws is thrown by next().
+// Batches without end, epoch after epoch. The dataset must outlive it. Not thread-safe. What the dataset throws is thrown by
+// next().
 class Loader {
  public:
   // Throws TSR-F058 for a dataset that is smaller than a batch, or options out of range.
@@ -78,8 +81,8 @@ class Loader {
   std::vector<Tensor> next();
   int64_t batches_per_epoch() const;
   int64_t epoch() const;  // of the batch that next() gives
-  // Where the next batch stands, as a tensor for a checkpoint: i64 [epoch, batch within it, seed, size of the dataset]. seek throws
-  // TSR-F058 for a position of another dataset or seed.
+  // Where the next batch stands, as a tensor for a checkpoint: i64 [epoch, batch within it, seed, size of the dataset]. seek
+  // throws TSR-F058 for a position of another dataset or seed.
   Tensor position() const;
   void seek(const Tensor& position);
 

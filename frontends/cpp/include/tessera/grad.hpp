@@ -109,8 +109,9 @@ std::vector<Tensor> with_gradient(const WithSaved& forward, const std::vector<Te
 //   forward: (const std::vector<Tensor>& inputs) -> WithSaved
 //   backward: (const std::vector<Tensor>& saved, const std::vector<Tensor>& cotangents) -> std::vector<Tensor>, one gradient per
 //             floating-point input, of its type
-// Tensors that backward uses are among `saved`; tensors that forward uses and that are no inputs are constants. Outside a compiled function it is `forward`. Gradients of the gradient are those
-// of what backward computes. Throws TSR-F059 where the gradients do not fit the inputs.
+// Tensors that backward uses are among `saved`; tensors that forward uses and that are no inputs are constants. Outside a
+// compiled function it is `forward`. Gradients of the gradient are those of what backward computes. Throws TSR-F059 where the
+// gradients do not fit the inputs.
 //
 //   auto clipped = custom_gradient([](const std::vector<Tensor>& x) { return WithSaved{{x[0]}, {}}; },
 //                                  [](const auto&, const auto& dy) { return std::vector<Tensor>{dy[0].clamp(-1.0, 1.0)}; });
@@ -130,9 +131,9 @@ auto custom_gradient(Forward forward, Backward backward) {
 }
 
 namespace F {
-// The cross entropy of logits x w^T: cross_entropy(linear(x, w), target), without holding all of the logits at once. x is [.., D],
-// w [C, D], targets [..] are integers. Rows are taken a chunk at a time. In a compiled function that asks for its gradient, that is
-// computed with the loss, chunk by chunk, and scaled by the cotangent afterwards; of one that does not, the loss alone.
+// The cross entropy of logits x w^T: cross_entropy(linear(x, w), target), without holding all of the logits at once. x is [..,
+// D], w [C, D], targets [..] are integers. Rows are taken a chunk at a time. In a compiled function that asks for its gradient,
+// that is computed with the loss, chunk by chunk, and scaled by the cotangent afterwards; of one that does not, the loss alone.
 // `reduction` is "mean" or "sum"; `rows` is the length of a chunk, 0: as many as make a million logits. TSR-F066 for others.
 struct LinearCrossEntropyOptions {
   std::string reduction = "mean";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Initial values of parameters: torch.nn.init. Each replaces the tensor's values; random ones are drawn from `g`, or from
-// default_generator(). The fan of a tensor [out, in, kernel...] counts the kernel's elements. Throws TSR-F057 for a tensor that has
-// too few dimensions.
+// default_generator(). The fan of a tensor [out, in, kernel...] counts the kernel's elements. Throws TSR-F057 for a tensor that
+// has too few dimensions.
 #pragma once
 
 #include "tessera/ops.hpp"

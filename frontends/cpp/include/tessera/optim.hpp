@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimisers and learning-rate schedules. An optimiser is a module whose buffers are its state: passed by reference to a compiled
-// training step, its state is read and written by the compiled program, and the learning rate is a tensor, so that changing it
-// compiles nothing.
+// Optimisers and learning-rate schedules. An optimiser is a module whose buffers are its state: passed by reference to a
+// compiled training step, its state is read and written by the compiled program, and the learning rate is a tensor, so that
+// changing it compiles nothing.
 //
 //   optim::AdamW optimizer(model, {.lr = 3e-4});
 //   auto step = tessera::compile([](Model& m, optim::AdamW& o, const Tensor& x, const Tensor& y) {
@@ -38,11 +38,11 @@ class Optimizer : public nn::ModuleBase {
  public:
   // `gradients` in the order of model.named_parameters(); their count must agree (TSR-F051). Inside a compiled function.
   void step(nn::ModuleBase& model, const std::vector<Tensor>& gradients);
-  // As step, but only where the bool[] tensor `apply` is true: else parameters and state keep their bits. The decision is made in
-  // the compiled program, and the host reads nothing.
+  // As step, but only where the bool[] tensor `apply` is true: else parameters and state keep their bits. The decision is made
+  // in the compiled program, and the host reads nothing.
   void step(nn::ModuleBase& model, const std::vector<Tensor>& gradients, const Tensor& apply);
-  // The rate of all groups, and what the group of this prefix multiplies it by (TSR-F051 for a prefix that no group has). Outside
-  // of compiled functions. Neither compiles anything.
+  // The rate of all groups, and what the group of this prefix multiplies it by (TSR-F051 for a prefix that no group has).
+  // Outside of compiled functions. Neither compiles anything.
   void set_lr(double lr);
   void set_lr_scale(const std::string& prefix, double scale);
   double lr() const;
@@ -136,7 +136,8 @@ struct MuonOptions {
   double lr = 1e-3, momentum = 0.95, weight_decay = 0.1, eps = 1e-7;
   bool nesterov = true;
   int64_t steps = 5;  // of the Newton-Schulz iteration
-  // How the rate follows from the shape [a, b] of a matrix. original: sqrt(max(1, a / b)); match_rms_adamw: 0.2 sqrt(max(a, b)).
+  // How the rate follows from the shape [a, b] of a matrix. original: sqrt(max(1, a / b)); match_rms_adamw: 0.2 sqrt(max(a,
+  // b)).
   enum Adjust { original, match_rms_adamw } adjust = original;
   // Parameters that are no matrices, and those whose name begins with one of these, take AdamW's step with `adam`, whose lr
   // counts relative to that of Muon's at the start.
@@ -174,9 +175,9 @@ class Accumulator : public nn::ModuleBase {
   std::vector<std::unique_ptr<Tensor>> sums_;
 };
 
-// Loss scaling for gradients in f16, whose small ones would be zero: the loss is multiplied before the gradient is taken. A step
-// whose gradients are not finite is skipped and halves the scale; `interval` good ones in a row double it. Everything is part of
-// the compiled program, and the host reads nothing. A module whose buffers are the scale and the number of good steps.
+// Loss scaling for gradients in f16, whose small ones would be zero: the loss is multiplied before the gradient is taken. A
+// step whose gradients are not finite is skipped and halves the scale; `interval` good ones in a row double it. Everything is
+// part of the compiled program, and the host reads nothing. A module whose buffers are the scale and the number of good steps.
 //
 //   std::vector<Tensor> g = grad(scaler.scale(loss), m);
 //   Tensor finite = scaler.unscale(g);
@@ -201,8 +202,8 @@ Tensor clip_grad_norm(std::vector<Tensor>& gradients, double max_norm);
 // Limits each element to [-limit, limit]; torch.nn.utils.clip_grad_value_.
 void clip_grad_value(std::vector<Tensor>& gradients, double limit);
 
-// Learning rates by step, counted from 0, as plain numbers for Optimizer::set_lr. Those with a warmup rise linearly to `peak` in
-// the first `warmup` steps.
+// Learning rates by step, counted from 0, as plain numbers for Optimizer::set_lr. Those with a warmup rise linearly to `peak`
+// in the first `warmup` steps.
 double warmup_cosine(int64_t step, int64_t warmup, int64_t total, double peak, double floor = 0);
 double warmup_linear(int64_t step, int64_t warmup, int64_t total, double peak, double floor = 0);
 double inverse_sqrt(int64_t step, int64_t warmup, double peak);  // peak sqrt(warmup / step), Vaswani et al. 2017

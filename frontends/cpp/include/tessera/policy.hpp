@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compiled functions are told beside their arguments: marks on dimensions, the stance, whether gradients are recorded, reset.
+// What compiled functions are told beside their arguments: marks on dimensions, the stance, whether gradients are recorded,
+// reset.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,8 @@ namespace tessera {
 // Functions that run in other threads finish with the entries they have.
 void reset();
 
-// How compiled functions treat a dimension of this tensor (of the object itself: views and results have no marks). A call with a marked
-// tensor does not use entries that were compiled against the mark.
+// How compiled functions treat a dimension of this tensor (of the object itself: views and results have no marks). A call with
+// a marked tensor does not use entries that were compiled against the mark.
 //   mark_dynamic   a symbol in min..max from the first compile on. UserError TSR-D001 when the function needs its value, TSR-D002 when the
 //                  size is not in the range.
 //   mark_static    a number, whatever `dynamic` says
@@ -76,9 +77,10 @@ struct NoGradGuard : GradMode {
   NoGradGuard() : GradMode(false) {}
 };
 
-// Mixed precision while it lives, on this thread: products (matmul, linear, convolutions, attention) take f32 operands as `dtype`;
-// softmax, losses and norms take narrower ones as f32; everything else keeps its types. In a traced function the conversions are
-// recorded, and calls of a compiled function are guarded on the mode that they are made in. `dtype` is bf16 or f16 (TSR-F067).
+// Mixed precision while it lives, on this thread: products (matmul, linear, convolutions, attention) take f32 operands as
+// `dtype`; softmax, losses and norms take narrower ones as f32; everything else keeps its types. In a traced function the
+// conversions are recorded, and calls of a compiled function are guarded on the mode that they are made in. `dtype` is bf16 or
+// f16 (TSR-F067).
 //
 //   auto step = compile([](Model& m, const Tensor& x) { const Autocast bf16_products; return m(x); });
 class Autocast {

@@ -10,8 +10,8 @@
 //   Checkpoint c = Checkpoint::load("run/last.safetensors");
 //   c.get("model", model);
 //
-// A file appears complete or not at all: the bytes go to a temporary file beside it, which is flushed to the disk and renamed. A
-// process killed while it writes leaves the last good file.
+// A file appears complete or not at all: the bytes go to a temporary file beside it, which is flushed to the disk and renamed.
+// A process killed while it writes leaves the last good file.
 #pragma once
 
 #include <cstddef>

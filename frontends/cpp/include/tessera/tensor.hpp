@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor: PyTorch's tensor, as far as a compiler needs it. Operations on tensors run at once; inside a function given to
-// tessera::compile they are recorded instead. Free functions and their promotion, broadcasting and rounding are PyTorch's (docs/ir.md, Numerics).
+// tessera::compile they are recorded instead. Free functions and their promotion, broadcasting and rounding are PyTorch's
+// (docs/ir.md, Numerics).
 #pragma once
 
 #include <complex>
@@ -113,7 +114,8 @@ class Tensor {
 
   // ---- description
   int64_t dim() const;
-  // Symbolic while a dynamic program is traced; a guard on it as a number names the line of this call. Negative axes count from the end.
+  // Symbolic while a dynamic program is traced; a guard on it as a number names the line of this call. Negative axes count from
+  // the end.
   SymInt size(int64_t axis, std::source_location where = std::source_location::current()) const;
   SymInt sym_size(int64_t axis, std::source_location where = std::source_location::current()) const {
     return size(axis, where);
@@ -128,8 +130,8 @@ class Tensor {
 
   // ---- gradients of calls of compiled functions (autograd.hpp)
   bool requires_grad() const;
-  // Compiled functions called with the tensor record its gradient from now on, on threads where gradients are on. Not while it is
-  // traced.
+  // Compiled functions called with the tensor record its gradient from now on, on threads where gradients are on. Not while it
+  // is traced.
   Tensor& requires_grad_(bool on = true);
   // Adds the derivative of this tensor, which a compiled function has returned, to grad() of all tensors that require gradients
   // and that it was computed from. Without a seed it has one element, and its seed is 1. Once per call of the function: what it
@@ -141,12 +143,13 @@ class Tensor {
   Tensor detach() const;    // the same memory, of which nothing is recorded
   std::string str() const;  // values, for people
 
-  // ---- values. Inside a compiled function reading one breaks the graph (docs/graph_breaks.md); what is read is then part of the path
-  // that later calls are compared with.
+  // ---- values. Inside a compiled function reading one breaks the graph (docs/graph_breaks.md); what is read is then part of
+  // the path that later calls are compared with.
   Tensor item() const;  // of one element, as a 0-d tensor: breaks nothing until it is converted
   template <class T>
   T item(std::source_location where = std::source_location::current()) const;  // of one element
-  // The value of a tensor of one element, as item<T>(): `if (x.sum() > 0)`, `double(x.mean())`. defined() says whether there is a tensor.
+  // The value of a tensor of one element, as item<T>(): `if (x.sum() > 0)`, `double(x.mean())`. defined() says whether there is
+  // a tensor.
   explicit operator bool() const;
   template <class T>
   requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) explicit operator T() const { return convert<T>(); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How schedules write programs: statements into open bodies, and instructions of a kernel at a point that threads and loops give.
+// How schedules write programs: statements into open bodies, and instructions of a kernel at a point that threads and loops
+// give.
 #pragma once
 
 #include <functional>
@@ -155,8 +156,8 @@ Program matrix_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d
 Type matrix_factors(const Kernel& k, uint32_t dot);
 Program split_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
 
-// One launch of several programs without barriers, of one launch each: blocks of one behind those of the other. The programs have as many
-// threads in a block. symbols[i][s] is the number that symbol s of part i has in the whole; registers are shared.
+// One launch of several programs without barriers, of one launch each: blocks of one behind those of the other. The programs
+// have as many threads in a block. symbols[i][s] is the number that symbol s of part i has in the whole; registers are shared.
 struct ProgramPart {
   Program program;
   std::vector<uint32_t> symbols;
@@ -169,7 +170,8 @@ struct ProductSize {  // nothing: a symbol says how many
 };
 ProductSize product_size(Kernel& k);
 
-// A load whose elements lie side by side along `axis` in memory that is not written here: its affine rest is worth a vector access.
+// A load whose elements lie side by side along `axis` in memory that is not written here: its affine rest is worth a vector
+// access.
 bool contiguous_load(Kernel& k, const Inst& x, uint32_t axis);
 
 // The launches that fold partial results of a reduction across rows. `count` partial results of `columns` numbers each lie in

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention in one pass over the keys, on matrix instructions (Dao 2023): a wave keeps 16 queries, their running maxima and
-// sums and the weighted values in registers, while tiles of keys and values come through shared memory. Scores never reach memory.
+// sums and the weighted values in registers, while tiles of keys and values come through shared memory. Scores never reach
+// memory.
 //
 // A row's maximum grows from tile to tile; what was summed before is scaled by exp(old - new). Probabilities are rounded to the
 // operands' type before they meet the values, and divided by their sum behind that product.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers by Philox 4x32-10 (Salmon et al., SC'11), as docs/random.md defines them: a thread makes one block of four words and the
-// elements that take them. A second launch of one thread writes the state that follows.
+// Random numbers by Philox 4x32-10 (Salmon et al., SC'11), as docs/random.md defines them: a thread makes one block of four
+// words and the elements that take them. A second launch of one thread writes the state that follows.
 #include <array>
 #include <numbers>
 

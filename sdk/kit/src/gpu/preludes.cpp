@@ -46,7 +46,8 @@ namespace {
   "chunk<bytes>*)from; }\n"
 
 // CUDA's own erfc of f64 is up to 4 ulp off. This one is within 1.5: exp(-x^2) times a polynomial for exp(x^2) erfc(x), of
-// (x - 3) / (x + 3) or of 1 / x^2, with what each step rounds off taken along. Polynomials interpolate at Chebyshev's nodes, to 2^-57.
+// (x - 3) / (x + 3) or of 1 / x^2, with what each step rounds off taken along. Polynomials interpolate at Chebyshev's nodes, to
+// 2^-57.
 #define TESSERA_ERFC                                                                                               \
   "DEVICE double library_erfc(double x) {\n"                                                                       \
   "  const double kErf[] = {-1.0007745049606187e-9, 1.4551003538374492e-8, -1.6349295278540013e-7, \n"             \

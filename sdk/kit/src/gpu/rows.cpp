@@ -147,8 +147,8 @@ std::vector<uint32_t> RowWriter::loads_of(const Loop& l) {
   return found;
 }
 
-// Is a load of a later loop better made where its elements are used, a few at a time? What is the same for all rows, as a weight, is in a
-// cache by then, and the registers that would hold it are worth more waves.
+// Is a load of a later loop better made where its elements are used, a few at a time? What is the same for all rows, as a
+// weight, is in a cache by then, and the registers that would hold it are worth more waves.
 bool RowWriter::streams(uint32_t id, size_t loop) {
   const std::string key = load_key(k_.insts[id]);
   if (loop == 0 || key.find("row") != key.npos) return false;

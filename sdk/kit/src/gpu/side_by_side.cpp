@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several programs as one launch, as the updates of many small parameters: what such kernels cost is their launches. Each program has some
-// of the blocks; which one a block belongs to follows from its number.
+// Several programs as one launch, as the updates of many small parameters: what such kernels cost is their launches. Each
+// program has some of the blocks; which one a block belongs to follows from its number.
 #include <algorithm>
 #include <map>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether pieces of a graph are kernels, asked over and over: models repeat their layers, and a search lowers the same graph with
-// small changes.
+// Whether pieces of a graph are kernels, asked over and over: models repeat their layers, and a search lowers the same graph
+// with small changes.
 #pragma once
 
 #include <string>

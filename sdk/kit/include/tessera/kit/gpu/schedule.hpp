@@ -66,7 +66,8 @@ Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& dev
 // The same for the backward pass of a norm: `rows` computes the gradient of the input, `columns` those of weight and bias, over
 // tensors of one shape. The program's buffers are those of `rows`, then those of `columns`; a buffer of `columns` that is
 // buffer i of `rows` is given as shared[j] = i, and is not listed again; kNone: it is its own. `columns` may read outputs of
-// `rows` that have one number for each row. Those of them that `links` names are no buffers of the program: nobody else reads them.
+// `rows` that have one number for each row. Those of them that `links` names are no buffers of the program: nobody else reads
+// them.
 SimtSchedule choose_norm_backward(Kernel& rows, Kernel& columns, const GpuDescription& device, const SimtOrder& order = {});
 std::vector<SimtSchedule> norm_backward_neighbours(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared,
                                                    const SimtSchedule& s, const GpuDescription& device,
