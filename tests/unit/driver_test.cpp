@@ -77,6 +77,18 @@ TEST_CASE("a compile runs its stages in order and logs each with its time") {
   CHECK(e->times.total() > 0);
 }
 
+TEST_CASE("what every backend refuses is decomposed in a stage of its own, and assigned again") {
+  FakeBackend fake;
+  fake.claims = {"reduce_max", "sub", "exp", "reduce_sum", "div", "broadcast_to", "expand_dims"};
+  const StagesLogged log;
+  Recorder hook;
+  StageHook* const hooks[] = {&hook};
+  const auto e = compile_graph(graph_of("graph @g(%x: f32[4]) -> (f32[4]) { %y = softmax %x {axis = 0}  return %y }"), {},
+                               fake.options(), hooks);
+  CHECK(log.names() == Names{"passes", "place", "assign", "decompose", "order", "plan", "kernels", "executable"});
+  CHECK(e->graph().num_live_nodes() > 1);
+}
+
 TEST_CASE("gradients are expanded between the passes and those of the joint graph") {
   FakeBackend fake;
   const StagesLogged log;

@@ -58,10 +58,20 @@ class Assigner {
   Assigner(Graph& g, const CompileOptions& options)
       : g_(g), options_(options), hints_(hint_values(g)), names_devices_(names_devices(g)) {}
 
-  std::vector<Assignment> run() {
+  // Leaves what every backend refuses, or asks to see in parts, as kRefused.
+  std::vector<Assignment> assign() {
     region(0);
     out_.resize(g_.num_nodes());
     return std::move(out_);
+  }
+
+  // Puts the decomposition of every refused node into its place and assigns what that brings, until nothing is refused.
+  void decompose_refused(std::vector<Assignment>& assignment) {
+    out_ = std::move(assignment);
+    decomposes_ = true;
+    decompose_region(0);
+    out_.resize(g_.num_nodes());
+    assignment = std::move(out_);
   }
 
   // Whether somebody takes the node whole. *decompose: nobody, but its decomposition may do better.
@@ -126,6 +136,24 @@ class Assigner {
     return !is_read(n);
   }
 
+  void decompose_region(tsr_id r) {
+    for (tsr_id n = g_.region(r).first; n != TSR_NONE;) {
+      const Assignment::Kind kind = n < out_.size() ? out_[n].kind : Assignment::kNone;
+      if (kind == Assignment::kRefused) {
+        const tsr_id next = g_.node(n).next;
+        for (tsr_id k = decompose(n); k != next;) k = node(k);
+        n = next;
+        continue;
+      }
+      if (kind == Assignment::kControl)
+        for (uint32_t i = 0; i < g_.node(n).num_regions; ++i) decompose_region(g_.node(n).regions[i]);
+      n = g_.node(n).next;
+    }
+  }
+
+  // What nobody takes whole: in the first stage it stays, in the second its decomposition is what the walk goes on with.
+  tsr_id refused(tsr_id n) { return decomposes_ ? decompose(n) : set(n, {Assignment::kRefused, nullptr}); }
+
   // Assigns `n` and returns the node to go on with: its successor, or the first node of its decomposition.
   tsr_id node(tsr_id n) {
     const OpRecord& record = g_.record_of(n);
@@ -160,14 +188,14 @@ class Assigner {
         switch (table.claim(backend->self, g_.handle(), n, &why)) {
           case TSR_CLAIM_YES: return set(n, {Assignment::kBackend, backend});
           case TSR_CLAIM_DECOMPOSE:
-            if (record.can_decompose()) return decompose(n);
+            if (record.can_decompose()) return refused(n);
             refusals += "\n  " + backend->name + ": asks for a decomposition, and the op has none";
             break;
           default: refusals += "\n  " + backend->name + ": " + (why && *why ? why : "refused without a reason"); break;
         }
       }
     }
-    if (record.can_decompose()) return decompose(n);
+    if (record.can_decompose()) return refused(n);
     if (host_computes(n, record)) return set(n, {Assignment::kHost, nullptr});
     if (record.impl && record.impl->compute) {
       refusals += std::string("\n  its host kernel: ") + kNoPromise + ", since the op is not pure";
@@ -285,6 +313,7 @@ class Assigner {
   const CompileOptions& options_;
   std::vector<int64_t> hints_;
   const bool names_devices_;
+  bool decomposes_ = false;
   std::vector<Assignment> out_;
   std::unordered_map<tsr_id, int> depth_;
 };
@@ -311,7 +340,9 @@ bool assignable(Graph& graph, tsr_id node, const CompileOptions& options) {
   copy->begin("assign");
   copy->set_outputs(0, {copy->node(node).results, copy->node(node).num_results});
   try {
-    Assigner(*copy, options).run();
+    Assigner assigner(*copy, options);
+    std::vector<Assignment> assignment = assigner.assign();
+    assigner.decompose_refused(assignment);
   } catch (const Error& e) {
     if (!is_unassignable(e)) throw;
     return false;
@@ -319,17 +350,46 @@ bool assignable(Graph& graph, tsr_id node, const CompileOptions& options) {
   return true;
 }
 
-std::vector<Assignment> assign_backends(Graph& graph, const CompileOptions& options) {
+namespace {
+
+// In a transaction of its own, where the caller has none.
+template <class F>
+void edit(Graph& graph, const char* author, F&& assign) {
   const bool nested = graph.in_transaction();
-  if (!nested) graph.begin("assign");
+  if (!nested) graph.begin(author);
   try {
-    std::vector<Assignment> out = Assigner(graph, options).run();
+    assign();
     if (!nested) graph.commit();
-    return out;
   } catch (...) {
     if (!nested && graph.in_transaction()) graph.rollback();  // a commit that failed has rolled back
     throw;
   }
+}
+
+}  // namespace
+
+std::vector<Assignment> assign_backends(Graph& graph, const CompileOptions& options) {
+  std::vector<Assignment> out;
+  edit(graph, "assign", [&] { out = Assigner(graph, options).assign(); });
+  return out;
+}
+
+bool any_refused(const std::vector<Assignment>& assignment) {
+  return std::any_of(assignment.begin(), assignment.end(), [](const Assignment& a) { return a.kind == Assignment::kRefused; });
+}
+
+void decompose_refused(Graph& graph, std::vector<Assignment>& assignment, const CompileOptions& options) {
+  edit(graph, "decompose", [&] { Assigner(graph, options).decompose_refused(assignment); });
+}
+
+std::vector<Assignment> assign_again(Graph& graph, const CompileOptions& options) {
+  std::vector<Assignment> out;
+  edit(graph, "assign", [&] {
+    Assigner assigner(graph, options);
+    out = assigner.assign();
+    assigner.decompose_refused(out);
+  });
+  return out;
 }
 
 }  // namespace tessera::core

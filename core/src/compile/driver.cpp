@@ -31,8 +31,9 @@ namespace tessera::core {
 
 namespace {
 
-constexpr std::array<const char*, 12> kNames = {"call passes", "passes", "autograd", "joint passes", "place",   "assign",
-                                                "partition",   "fuse",   "order",    "plan",         "kernels", "executable"};
+constexpr std::array<const char*, 13> kNames = {"call passes", "passes",    "autograd",  "joint passes", "place",
+                                                "assign",      "decompose", "partition", "fuse",         "order",
+                                                "plan",        "kernels",   "executable"};
 
 // Runs the stages up to `last`, each between its hooks, timed and named.
 class Stages {
@@ -112,7 +113,7 @@ class Budget {
     c_.plan = nullptr;
     std::erase_if(c_.options.failed, [](const auto& f) { return f.second != TSR_NONE; });  // nodes get other ids
     c_.graph = joint_->clone();
-    c_.assignment = assign_backends(*c_.graph, c_.options);
+    c_.assignment = assign_again(*c_.graph, c_.options);
     if (c_.options.save) c_.options.save->bytes.clear();
     return true;
   }
@@ -155,6 +156,7 @@ void run_stages(Compilation& c, const PassLists& passes, std::span<StageHook* co
   }
   stage(Stage::kPlace, [&] { place_on_devices(*c.graph, c.options.device); });
   stage(Stage::kAssign, [&] { c.assignment = assign_backends(*c.graph, c.options); });
+  if (any_refused(c.assignment)) stage(Stage::kDecompose, [&] { decompose_refused(*c.graph, c.assignment, c.options); });
   Budget budget(c, last);
   do {
     // Before fusion: a group must not straddle the cut.
@@ -162,14 +164,14 @@ void run_stages(Compilation& c, const PassLists& passes, std::span<StageHook* co
       stage(Stage::kPartition, [&] {
         const CompileOptions options = c.options;
         if (partition(*c.graph, c.assignment, options, budget.workspaces(), budget.evaluated(), budget.plan()))
-          c.assignment = assign_backends(*c.graph, c.options);
+          c.assignment = assign_again(*c.graph, c.options);
       });
     if (c.options.late_passes)
       stage(Stage::kFuse, [&] {
         CompileOptions without = c.options;  // for the estimates that fusion asks for
         without.late_passes = nullptr;
         const ServiceScope inner(without);
-        if (run_late_passes(*c.graph, *c.options.late_passes)) c.assignment = assign_backends(*c.graph, c.options);
+        if (run_late_passes(*c.graph, *c.options.late_passes)) c.assignment = assign_again(*c.graph, c.options);
       });
     stage(Stage::kOrder, [&] { order_transfers(*c.graph); });
     for (bool again = true; std::exchange(again, false);) {
@@ -220,7 +222,7 @@ std::vector<PartitionPlan> partition_plans(std::unique_ptr<Graph> graph, const P
                      "set partitioner.name to \"budget\"");
   const ServiceScope services(options);
   Compilation c{std::move(graph), options, {}, {}, {}};
-  run_stages(c, passes, {}, Stage::kAssign);
+  run_stages(c, passes, {}, Stage::kDecompose);
   if (!is_partitioned(*c.graph, options))
     throw user_error("TSR-A014", "no plans of memory for graph @" + name + ": it has no backward half",
                      "ask for gradients: op 'grad'");

@@ -27,7 +27,8 @@ enum class Stage : uint8_t {
   kAutograd,     // gradients become nodes
   kJointPasses,  // the config's passes for a graph with gradients
   kPlace,        // every value gets its device
-  kAssign,       // every node gets a backend; what all refuse is decomposed and assigned again
+  kAssign,       // every node gets a backend
+  kDecompose,    // what all backends refuse is decomposed and assigned again, where there is any
   kPartition,    // of a joint graph: what is kept for the backward half, and what is computed again
   kFuse,         // passes that need to know the backends; what they made is assigned
   kOrder,        // where transfers stand among the other nodes

@@ -19,7 +19,7 @@ bool leave_to_others(Graph& graph, std::vector<Assignment>& assignment, CompileO
   const bool all = e.node == TSR_NONE || e.family() == TSR_ENVIRONMENT || again;
   failed.insert({e.backend, all ? TSR_NONE : e.node});
   try {
-    assignment = assign_backends(graph, options);
+    assignment = assign_again(graph, options);
   } catch (const Error& nobody) {
     if (!is_unassignable(nobody)) throw;
     return false;

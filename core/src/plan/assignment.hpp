@@ -14,7 +14,8 @@ struct Factory;
 
 // Of one node; a list of them has one entry per node id.
 struct Assignment {
-  enum Kind : unsigned char { kNone, kBackend, kHost, kView, kControl, kConstant, kTransfer };
+  enum Kind : unsigned char { kNone, kBackend, kHost, kView, kControl, kConstant, kTransfer, kRefused };
+  // kRefused: nobody takes the node whole; it is decomposed before anything is planned.
   Kind kind = kNone;
   const Factory* backend = nullptr;  // kBackend
 };
