@@ -123,7 +123,7 @@ class ConvKernel final : public StridedKernel {
       g.row_source = [](const void* p, int64_t row, int rows, float* out) {
         static_cast<const Panels*>(p)->rows(row, rows, out);
       };
-      g.turned = s.positions();
+      g.transposed = s.positions();
       g.bias = o_.dense(l, 2, &space), g.bias_dtype = TSR_F32;
       g.num_steps = o_.steps(l, space, steps);
       return gemm_run(g, l.workspace, slots_);

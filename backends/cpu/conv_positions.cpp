@@ -19,7 +19,7 @@ ConvCycles conv_cycles(const GemmIsa& isa, int64_t images, int64_t outputs, int6
              k = static_cast<double>(depth);
   constexpr double kPanel = 10, kTile = 5, kTurn = 180;
   const double columns = static_cast<double>(images) * panels_of(positions) * (channels + kPanel) * k;
-  if (!isa.turn || images * positions > kMostPacked / depth) return {columns, false};
+  if (!isa.transpose || images * positions > kMostPacked / depth) return {columns, false};
   const double tiles = up(images * positions, isa.mr), panels = panels_of(outputs);
   const double rows = panels * all * k + tiles * kTile * k + tiles * panels * kTurn;
   return {std::min(rows, columns), rows < columns};

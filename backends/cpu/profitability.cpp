@@ -34,7 +34,7 @@ struct Count {
   double enough;
   Profitability& out;
 
-  static double turns(const sdk::Node& n) {
+  static double transposes(const sdk::Node& n) {
     if (n.is("cond")) return 1;
     const sdk::Attr length = n.find("length");
     return length && !TSR_DIM_IS_EXPR(length.as_int()) ? static_cast<double>(length.as_int()) : kIterations;
@@ -46,7 +46,7 @@ struct Count {
       if (n.is("constant") || g.has_trait(n.raw().op, "view") || has_own_kernel(n)) continue;
       if (!n.regions().empty() && !n.is("fused")) {
         for (const tsr_id inner : n.regions())
-          if (!region(inner, times * turns(n))) return false;
+          if (!region(inner, times * transposes(n))) return false;
         continue;
       }
       if (!out.first) out.first = n;

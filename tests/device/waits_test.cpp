@@ -194,7 +194,7 @@ bool stream_destroyed(Setup& s) {
   return !same_bits(y, s.want(s.x));
 }
 
-bool lent_returned(Setup& s) {
+bool borrowed_returned(Setup& s) {
   tsr_allocator allocator{};
   allocator.struct_size = sizeof allocator;
   allocator.alloc = [](void*, tsr_device d, size_t bytes, tsr_stream_handle* stream, void** out) -> tsr_error* {
@@ -314,7 +314,7 @@ TEST_CASE("a wait that is missing is found") {
       {Wait::kConstantPlaced, "constant has arrived", constant_placed},
       {Wait::kPlanDestroyed, "plan outlives its work", plan_destroyed},
       {Wait::kStreamDestroyed, "stream outlives its work", stream_destroyed},
-      {Wait::kLentReturned, "caller's memory given back behind its users", lent_returned},
+      {Wait::kBorrowedReturned, "caller's memory given back behind its users", borrowed_returned},
       {Wait::kUser, "stream_wait and synchronize", user},
   };
   CHECK(std::size(all) == static_cast<size_t>(Wait::kCount) - 1);

@@ -113,7 +113,7 @@ TEST_CASE("functions from tables") {
   check(cases, true, 0, true);
 }
 
-TEST_CASE("transposed blocks that are copied ahead") {
+TEST_CASE("transposed blocks that are double-buffered") {
   // Rows of 4 KiB and of 8; one block and many; vectors in pairs, where much is computed; in the middle of a tensor.
   const std::string turn = " %a = transpose %x {perm = [1, 0]}\n";
   const std::vector<Case> cases{
@@ -141,17 +141,17 @@ TEST_CASE("transposed blocks that are copied ahead") {
     kit::Device device;
     for (const int bytes : {32, 64}) {
       device.vector_bytes = bytes;
-      REQUIRE(kit::choose_schedule(lowered.kernel, device).copies_ahead);
+      REQUIRE(kit::choose_schedule(lowered.kernel, device).double_buffers);
     }
     device.vector_bytes = 16;
-    REQUIRE_FALSE(kit::choose_schedule(lowered.kernel, device).copies_ahead);
+    REQUIRE_FALSE(kit::choose_schedule(lowered.kernel, device).double_buffers);
     device.vector_bytes = 64, device.l3_bytes = 64 << 10;  // beyond the caches
-    REQUIRE_FALSE(kit::choose_schedule(lowered.kernel, device).copies_ahead);
+    REQUIRE_FALSE(kit::choose_schedule(lowered.kernel, device).double_buffers);
   }
   check(cases);
 }
 
-TEST_CASE("transposed blocks are copied ahead where a launch's sizes let them") {
+TEST_CASE("transposed blocks are double-buffered where a launch's sizes let them") {
   // Rows and their length: whole blocks, rows that are none or not a multiple of 4 KiB apart, and more than the caches hold.
   const std::vector<std::vector<int64_t>> sizes{{128, 1024}, {256, 2048}, {96, 1024},  {128, 1000},
                                                 {128, 1056}, {128, 0},    {2048, 4096}};
@@ -174,11 +174,11 @@ TEST_CASE("transposed blocks are copied ahead where a launch's sizes let them") 
     for (const int bytes : {32, 64}) {
       device.vector_bytes = bytes;
       const kit::Schedule schedule = kit::choose_schedule(lowered.kernel, device);
-      REQUIRE_FALSE(schedule.copies_ahead);
-      REQUIRE(schedule.ahead_bytes == device.l3_bytes);
+      REQUIRE_FALSE(schedule.double_buffers);
+      REQUIRE(schedule.double_buffer_bytes == device.l3_bytes);
     }
     device.vector_bytes = 16;
-    REQUIRE(kit::choose_schedule(lowered.kernel, device).ahead_bytes == 0);
+    REQUIRE(kit::choose_schedule(lowered.kernel, device).double_buffer_bytes == 0);
   }
   // The launch's plan says which way it went: units of 32 x 128 points, or of 128 x 64.
   const Level level = levels().back();

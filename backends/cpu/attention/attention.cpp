@@ -62,7 +62,7 @@ struct Space {
 };
 
 // An operand with its dimensions in the order [*batch, rows, columns].
-struct Turned {
+struct Transposed {
   int64_t sizes[kMaxRank], strides[kMaxRank];
   tsr_tensor t;
 };
@@ -109,13 +109,13 @@ class AttentionKernel final : public StridedKernel {
   }
 
   void launch(const tsr_launch& l) override {
-    Turned turned[3];
+    Transposed transposed[3];
     Call call{l, l.inputs[at_[0]], l.inputs[at_[1]], l.inputs[at_[2]], nullptr};
     if (!whole_) {
-      turn(call.q, scores_axes_, true, scores_axes_.m[0], scores_axes_.k[0].first, &call.k, &turned[0]);
-      turn(call.k, scores_axes_, false, scores_axes_.n[0], scores_axes_.k[0].second, &call.q, &turned[1]);
-      turn(call.v, results_axes_, false, results_axes_.k[0].second, results_axes_.n[0], nullptr, &turned[2]);
-      call.q = turned[0].t, call.k = turned[1].t, call.v = turned[2].t;
+      transpose(call.q, scores_axes_, true, scores_axes_.m[0], scores_axes_.k[0].first, &call.k, &transposed[0]);
+      transpose(call.k, scores_axes_, false, scores_axes_.n[0], scores_axes_.k[0].second, &call.q, &transposed[1]);
+      transpose(call.v, results_axes_, false, results_axes_.k[0].second, results_axes_.n[0], nullptr, &transposed[2]);
+      call.q = transposed[0].t, call.k = transposed[1].t, call.v = transposed[2].t;
     }
     const tsr_tensor &q = call.q, &k = call.k, &out = l.outputs[0];
     const uint32_t rank = q.rank;
@@ -190,8 +190,8 @@ class AttentionKernel final : public StridedKernel {
   }
 
   // `t` as [*batch, row, column]. A batch dimension that it lacks, or has with size 1, has the size of the other operand and the stride 0.
-  static void turn(const tsr_tensor& t, const ProductAxes& axes, bool left, int row, int column, const tsr_tensor* other,
-                   Turned* out) {
+  static void transpose(const tsr_tensor& t, const ProductAxes& axes, bool left, int row, int column, const tsr_tensor* other,
+                        Transposed* out) {
     const auto put = [&](size_t d, int axis) {
       out->sizes[d] = axis < 0 ? 1 : t.sizes[axis];
       out->strides[d] = axis < 0 || t.sizes[axis] == 1 ? 0 : t.strides[axis];

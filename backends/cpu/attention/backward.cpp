@@ -28,10 +28,10 @@ struct BackwardSizes {
 
 // What one thread works in, floats behind each other. "panel": of the right side, for one panel of queries.
 struct BackwardSpace {
-  int64_t keys, values, turned_keys;  // left sides, by blocks of keys: [key][depth], [key][value], [depth][key]
-  int64_t dk, dv, dk_row, dv_row;     // sums [key][depth] and [key][value], rows *_row floats apart
-  int64_t queries_panel, dy_panel;    // [depth][query], [value][query]
-  int64_t queries_panels, dy_panels;  // the same turned: [query][depth], [query][value], in panels of columns
+  int64_t keys, values, transposed_keys;  // left sides, by blocks of keys: [key][depth], [key][value], [depth][key]
+  int64_t dk, dv, dk_row, dv_row;         // sums [key][depth] and [key][value], rows *_row floats apart
+  int64_t queries_panel, dy_panel;        // [depth][query], [value][query]
+  int64_t queries_panels, dy_panels;      // the same transposed: [query][depth], [query][value], in panels of columns
   int64_t weights, gradients, left, dq, mask;
   int64_t rows;  // [3][width]: lse, delta, ones
   int64_t total;
@@ -44,7 +44,7 @@ struct BackwardSpace {
       return here;
     };
     dk_row = padded(s.depth, width), dv_row = padded(s.values, width);
-    keys = take(s.keys * s.depth), values = take(s.keys * s.values), turned_keys = take(s.keys * s.depth);
+    keys = take(s.keys * s.depth), values = take(s.keys * s.values), transposed_keys = take(s.keys * s.depth);
     dk = take(s.keys * dk_row), dv = take(s.keys * dv_row);
     queries_panel = take(s.depth * width), dy_panel = take(s.values * width);
     queries_panels = take(dk_row * width), dy_panels = take(dv_row * width);
@@ -128,7 +128,7 @@ class AttentionBackwardKernel final : public StridedKernel {
         const int64_t n = std::min(kKeysAtOnce, s.keys - j);
         pack_head_rows(gemm(), k.at(j), k.dtype, n, k.row, k.col, s.depth, at + space.keys + j * s.depth);
         pack_head_rows(gemm(), v.at(j), v.dtype, n, v.row, v.col, s.values, at + space.values + j * s.values);
-        pack_head_rows(gemm(), k.at(j), k.dtype, s.depth, k.col, k.row, n, at + space.turned_keys + j * s.depth);
+        pack_head_rows(gemm(), k.at(j), k.dtype, s.depth, k.col, k.row, n, at + space.transposed_keys + j * s.depth);
       }
       std::fill_n(at + space.dk, s.keys * space.dk_row, 0.0f);
       std::fill_n(at + space.dv, s.keys * space.dv_row, 0.0f);
@@ -152,7 +152,7 @@ class AttentionBackwardKernel final : public StridedKernel {
         }
     }
 
-    // The turned panel: rows [first, first + rows) as the depth of a product, its columns in panels.
+    // The transposed panel: rows [first, first + rows) as the depth of a product, its columns in panels.
     void pack_turned(const HeadMatrix& m, int64_t first, int rows, int64_t columns, float* to) const {
       for (int64_t c = 0; c < columns; c += width())
         pack_head_panel(gemm(), {m.at(first), m.dtype, m.col, m.row}, c,
@@ -220,7 +220,7 @@ class AttentionBackwardKernel final : public StridedKernel {
         for (int64_t t = 0; t < depth_tiles.count; ++t) {
           float* const to = dq + depth_tiles.first(t) * width();
           gemm().micro[depth_tiles.height(t)].part(queries, width())(
-              n, at + space.turned_keys + j * s.depth + depth_tiles.first(t) * all, gradients, to, width(), true,
+              n, at + space.transposed_keys + j * s.depth + depth_tiles.first(t) * all, gradients, to, width(), true,
               Prefetch::only(gradients, 0, to));
         }
         add_products(gradients, n, queries, at + space.queries_panels, s.depth, at + space.dk + j * space.dk_row, space.dk_row);

@@ -3,8 +3,8 @@
 #include "attention/tables.hpp"
 #include "gemm/isa/gelu.hpp"
 #include "gemm/isa/lanes.hpp"
+#include "gemm/isa/load_transposed.hpp"
 #include "gemm/isa/store.hpp"
-#include "gemm/isa/turned.hpp"
 
 #define CPU_CAT2(a, b) a##b
 #define CPU_CAT(a, b)  CPU_CAT2(a, b)
@@ -179,11 +179,11 @@ void CPU_CAT(store_attended_, CPU_ISA_NAME)(const AttendedArgs& a) {
       const char* row[kLanes];
       for (int i = 0; i < kLanes; ++i)
         row[i] = reinterpret_cast<const char*>(a.sums + (v + (i < values ? i : 0)) * a.width + first);
-      Vec turned[kLanes];
-      load_turned(row, 0, turned);
+      Vec transposed[kLanes];
+      load_transposed(row, 0, transposed);
       for (int q = 0; q < queries; ++q) {
         const bool none = a.blind == Blind::kNaNIsZero && weights[q] != weights[q];
-        put(a, (first + q) * a.out_row + v, none ? Vec{} : turned[q] * splat(factor[q]), values);
+        put(a, (first + q) * a.out_row + v, none ? Vec{} : transposed[q] * splat(factor[q]), values);
       }
     }
   }

@@ -207,8 +207,8 @@ class Run {
         n_(g.n.total()),
         k_(g.k.total()),
         batches_(g.batch.total()),
-        plan_(*g.isa, batches_, m_, n_, k_, {g.packed_a != nullptr, g.packed_b != nullptr, g.panel != nullptr, g.turned != 0},
-              slots),
+        plan_(*g.isa, batches_, m_, n_, k_,
+              {g.packed_a != nullptr, g.packed_b != nullptr, g.panel != nullptr, g.transposed != 0}, slots),
         slots_(threads(slots)),
         shares_(units(), slots_) {
     char* w = static_cast<char*>(workspace);
@@ -244,7 +244,7 @@ class Run {
   }
 
   void widen_bias() {
-    if (!g_.bias || g_.epilogue || g_.turned) return;
+    if (!g_.bias || g_.epilogue || g_.transposed) return;
     for (int64_t j = 0; j < n_; ++j)
       bias_[j] = tessera::load_as<float>(static_cast<tsr_dtype>(g_.bias_dtype), g_.bias, j * g_.bias_stride);
   }
@@ -454,20 +454,20 @@ class Run {
       const TileArgs args{sums, isa_.nr, batch, row, col, have, s.cols, g_.context};
       return g_.epilogue(&args);
     }
-    if (g_.turned) return store_turned(sums, row, col, have, s.cols);
+    if (g_.transposed) return store_transposed(sums, row, col, have, s.cols);
     const int64_t rows_before = batch % g_.row_bias_count * m_ + row;
     isa_.store({sums, isa_.nr, have, s.cols, g_.bias ? bias_ + col : nullptr, g_.row_bias ? g_.row_bias + rows_before : nullptr,
                 static_cast<char*>(g_.c) + out * tessera::dtype_bits(g_.c_dtype) / 8, g_.c_dtype, n_},
                {n_, out, rows_before, col, g_.steps, g_.num_steps});
   }
 
-  // Where element 0 of a tile of the result lies, and its lines: the second line of a row beside the first, or, turned, two columns at a time.
+  // Where element 0 of a tile of the result lies, and its lines: the second line of a row beside the first, or, transposed, two columns at a time.
   struct Lie {
     int64_t at, beside, step;  // elements; beside 0: the next line
   };
   Lie lie(int64_t batch, Place p) const {
-    if (!g_.turned) return {(batch * m_ + p.row) * n_ + p.col, 0, n_};
-    return {(p.row / g_.turned * n_ + p.col) * g_.turned + p.row % g_.turned, g_.turned, 2 * g_.turned};
+    if (!g_.transposed) return {(batch * m_ + p.row) * n_ + p.col, 0, n_};
+    return {(p.row / g_.transposed * n_ + p.col) * g_.transposed + p.row % g_.transposed, g_.transposed, 2 * g_.transposed};
   }
   Prefetch::Lines lines(const void* base, const Lie& l, int64_t bytes) const {
     const int64_t second = isa_.nr * bytes > kLine ? kLine : 0;
@@ -526,27 +526,28 @@ class Run {
     return base + panel * panel_bytes();
   }
 
-  // Rows that lie in one image of C follow each other there, columns are `turned` apart.
-  void store_turned(const float* tile, int64_t row, int64_t col, int rows, int cols) const {
+  // Rows that lie in one image of C follow each other there, columns are `transposed` apart.
+  void store_transposed(const float* tile, int64_t row, int64_t col, int rows, int cols) const {
     const float* bias = g_.bias ? static_cast<const float*>(g_.bias) + col : nullptr;
     for (int done = 0; done < rows;) {
-      const int64_t image = (row + done) / g_.turned, at = (row + done) % g_.turned;
-      const int n = static_cast<int>(std::min<int64_t>(rows - done, g_.turned - at));
-      const int64_t out = (image * n_ + col) * g_.turned + at;
-      isa_.turn({tile + done * isa_.nr, isa_.nr, n, cols, nullptr, bias, static_cast<float*>(g_.c) + out, TSR_F32, g_.turned},
-                {g_.turned, out, col, at, g_.steps, g_.num_steps});
+      const int64_t image = (row + done) / g_.transposed, at = (row + done) % g_.transposed;
+      const int n = static_cast<int>(std::min<int64_t>(rows - done, g_.transposed - at));
+      const int64_t out = (image * n_ + col) * g_.transposed + at;
+      isa_.transpose(
+          {tile + done * isa_.nr, isa_.nr, n, cols, nullptr, bias, static_cast<float*>(g_.c) + out, TSR_F32, g_.transposed},
+          {g_.transposed, out, col, at, g_.steps, g_.num_steps});
       done += n;
     }
   }
 
   // Whether the result is the sums as they are.
   bool plain() const {
-    return !g_.epilogue && !g_.bias && !g_.row_bias && !g_.turned && g_.num_steps == 0 && g_.c_dtype == TSR_F32;
+    return !g_.epilogue && !g_.bias && !g_.row_bias && !g_.transposed && g_.num_steps == 0 && g_.c_dtype == TSR_F32;
   }
 
   // How micro-kernels may finish whole tiles themselves, if they may.
   std::optional<DoneArgs> done() const {
-    if (!isa_.micro[1].done || g_.epilogue || g_.turned || g_.c_dtype != TSR_F32) return std::nullopt;
+    if (!isa_.micro[1].done || g_.epilogue || g_.transposed || g_.c_dtype != TSR_F32) return std::nullopt;
     static constexpr auto kNoBias = [] {
       std::array<float, std::extent_v<decltype(GemmIsa::micro)>> zeros{};
       for (float& z : zeros) z = -0.0f;  // z + -0 is z for every z

@@ -62,8 +62,8 @@ struct Gemm {
   int64_t bias_stride = 1;
   const float* row_bias = nullptr;  // [row_bias_count, m], f32, for batch entries 0 .. row_bias_count - 1, over and over
   int64_t row_bias_count = 1;
-  // Not 0: C lies turned, as [m / turned, n, turned], and is f32; `bias` is f32, and rows and columns of the steps are those of C. No batch.
-  int64_t turned = 0;
+  // Not 0: C lies transposed, as [m / transposed, n, transposed], and is f32; `bias` is f32, and rows and columns of the steps are those of C. No batch.
+  int64_t transposed = 0;
   const FinishStep* steps = nullptr;  // on the results, which are f32
   int num_steps = 0;
   Epilogue* epilogue = nullptr;  // instead of the store to c, the bias and the steps
@@ -72,7 +72,7 @@ struct Gemm {
 
 // Where the operands come from and how the result lies, as far as the workspace depends on it.
 struct GemmForm {
-  bool packed_a = false, packed_b = false, panel = false, turned = false;
+  bool packed_a = false, packed_b = false, panel = false, transposed = false;
 };
 // Bytes of workspace that `run` needs for these sizes on at most `slots` threads.
 int64_t gemm_workspace(const GemmIsa& isa, int64_t batch, int64_t m, int64_t n, int64_t k, GemmForm form, int slots);

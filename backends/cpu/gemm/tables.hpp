@@ -128,7 +128,7 @@ struct GemmIsa {
   // With f32 results the steps are applied on the way; f is the place of the same tile in the result, and not used otherwise.
   void (*store)(const StoreArgs&, const FinishArgs& f);
   // The transposed tile: out[column * out_ld + row], f32, row_bias by column; f counts rows and columns of the result. Null: none.
-  void (*turn)(const StoreArgs&, const FinishArgs& f);
+  void (*transpose)(const StoreArgs&, const FinishArgs& f);
   void (*begin)();  // before and after micro-kernels on a thread; may be null
   void (*end)();
 };

@@ -52,22 +52,23 @@ struct Workspace {
 
 struct Case {
   int64_t batch, m, n, k;
-  bool a_turned, b_turned;  // stored as [k, m], as [n, k]
+  bool a_transposed, b_transposed;  // stored as [k, m], as [n, k]
   uint32_t dtype = TSR_F32, out = TSR_F32;
   bool bias = false, packed = false;
 };
 
 std::string text(const Case& c) {
   return std::to_string(c.batch) + " x " + std::to_string(c.m) + "x" + std::to_string(c.n) + "x" + std::to_string(c.k) +
-         (c.a_turned ? " a^T" : "") + (c.b_turned ? " b^T" : "") + (c.packed ? " packed" : "") + (c.bias ? " bias" : "") + " " +
-         std::string(tessera::dtype_name(c.dtype)) + " -> " + std::string(tessera::dtype_name(c.out));
+         (c.a_transposed ? " a^T" : "") + (c.b_transposed ? " b^T" : "") + (c.packed ? " packed" : "") +
+         (c.bias ? " bias" : "") + " " + std::string(tessera::dtype_name(c.dtype)) + " -> " +
+         std::string(tessera::dtype_name(c.out));
 }
 
 void fill(Gemm& g, const Case& c) {
   if (c.batch > 1) g.batch.push(c.batch, {c.m * c.k, c.packed ? 0 : c.k * c.n});
-  g.m.push(c.m, {c.a_turned ? 1 : c.k});
-  g.n.push(c.n, {c.b_turned ? c.k : 1});
-  g.k.push(c.k, {c.a_turned ? c.m : 1, c.b_turned ? 1 : c.n});
+  g.m.push(c.m, {c.a_transposed ? 1 : c.k});
+  g.n.push(c.n, {c.b_transposed ? c.k : 1});
+  g.k.push(c.k, {c.a_transposed ? c.m : 1, c.b_transposed ? 1 : c.n});
 }
 
 // Bytes of C, for every number of threads the same.
@@ -110,8 +111,8 @@ void check(const Case& c) {
       for (int64_t j = 0; j < c.n; ++j) {
         double sum = 0, size = 0;
         for (int64_t p = 0; p < c.k; ++p) {
-          const double y = a.at(x * c.m * c.k + (c.a_turned ? p * c.m + i : i * c.k + p)) *
-                           b.at((c.packed ? 0 : x * c.k * c.n) + (c.b_turned ? j * c.k + p : p * c.n + j));
+          const double y = a.at(x * c.m * c.k + (c.a_transposed ? p * c.m + i : i * c.k + p)) *
+                           b.at((c.packed ? 0 : x * c.k * c.n) + (c.b_transposed ? j * c.k + p : p * c.n + j));
           sum += y;
           size += std::abs(y);
         }

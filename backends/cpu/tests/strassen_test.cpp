@@ -57,20 +57,20 @@ class Memory {
 
 struct Product {
   int64_t m, n, k;
-  bool turned = false;  // B is stored as [n, k]
+  bool transposed = false;  // B is stored as [n, k]
   Floats a, b, bias, other;
   std::vector<FinishStep> steps = {};
-  Product(int64_t rows, int64_t columns, int64_t depth, bool b_turned = false)
-      : m(rows), n(columns), k(depth), turned(b_turned), a(random_values(m * k, 1)), b(random_values(k * n, 2)) {}
+  Product(int64_t rows, int64_t columns, int64_t depth, bool b_transposed = false)
+      : m(rows), n(columns), k(depth), transposed(b_transposed), a(random_values(m * k, 1)), b(random_values(k * n, 2)) {}
   float& at_a(int64_t i, int64_t p) { return a[static_cast<size_t>(i * k + p)]; }
-  float& at_b(int64_t p, int64_t j) { return b[static_cast<size_t>(turned ? j * k + p : p * n + j)]; }
+  float& at_b(int64_t p, int64_t j) { return b[static_cast<size_t>(transposed ? j * k + p : p * n + j)]; }
 
   Gemm gemm(const GemmIsa& isa) const {
     Gemm g;
     g.isa = &isa;
     g.m.push(m, {k});
-    g.n.push(n, {turned ? k : 1});
-    g.k.push(k, {1, turned ? 1 : n});
+    g.n.push(n, {transposed ? k : 1});
+    g.k.push(k, {1, transposed ? 1 : n});
     g.a = a.data();
     g.a_dtype = g.b_dtype = g.c_dtype = TSR_F32;
     if (!bias.empty()) g.bias = bias.data(), g.bias_dtype = TSR_F32;
@@ -120,7 +120,7 @@ struct Product {
     return out;
   }
   void check(const GemmIsa& isa) {
-    INFO(isa.name << " " << m << "x" << n << "x" << k << (turned ? " b^T" : ""));
+    INFO(isa.name << " " << m << "x" << n << "x" << k << (transposed ? " b^T" : ""));
     const Floats c = run(isa);
     const std::vector<double> scale = scales();
     double worst = 0;

@@ -10,7 +10,7 @@
 
 #include "gemm/isa/finish.hpp"
 #include "gemm/isa/lanes.hpp"
-#include "gemm/isa/turn.hpp"
+#include "gemm/isa/store_transposed.hpp"
 #include "winograd/filtering.hpp"
 
 #define CPU_CAT2(a, b) a##b
@@ -56,22 +56,22 @@ struct Window {
 
 // Lane i + 1 in lane i.
 template <int... I>
-[[gnu::always_inline]] inline Vec turned_by_one(Vec v, std::integer_sequence<int, I...>) {
+[[gnu::always_inline]] inline Vec rotated_by_one(Vec v, std::integer_sequence<int, I...>) {
   return __builtin_shufflevector(v, v, ((I + 1) % kLanes)...);
 }
-[[gnu::always_inline]] inline Vec turned_by_one(Vec v) { return turned_by_one(v, std::make_integer_sequence<int, kLanes>()); }
+[[gnu::always_inline]] inline Vec rotated_by_one(Vec v) { return rotated_by_one(v, std::make_integer_sequence<int, kLanes>()); }
 
 // Column i of the blocks in d[i], from vectors of columns side by side.
 [[gnu::always_inline]] inline void pick_apart(const Vec (&x)[2], Vec (&d)[4]) {
   d[0] = every_second<0>(x[0], x[1]), d[1] = every_second<1>(x[0], x[1]);
-  d[2] = turned_by_one(d[0]), d[3] = turned_by_one(d[1]);
+  d[2] = rotated_by_one(d[0]), d[3] = rotated_by_one(d[1]);
 }
 [[gnu::always_inline]] inline void pick_apart(const Vec (&x)[4], Vec (&d)[6]) {
   const Vec a0 = every_second<0>(x[0], x[1]), a1 = every_second<1>(x[0], x[1]), b0 = every_second<0>(x[2], x[3]),
             b1 = every_second<1>(x[2], x[3]);
   d[0] = every_second<0>(a0, b0), d[1] = every_second<0>(a1, b1), d[2] = every_second<1>(a0, b0),
   d[3] = every_second<1>(a1, b1);
-  d[4] = turned_by_one(d[0]), d[5] = turned_by_one(d[1]);
+  d[4] = rotated_by_one(d[0]), d[5] = rotated_by_one(d[1]);
 }
 
 enum class Put {
@@ -195,7 +195,7 @@ bool out_with(const WinogradOut& w) {
         const char* column[kLanes];
         for (int b = 0; b < kLanes; ++b) column[b] = reinterpret_cast<const char*>(&results[r][b]);
         Vec y_of[kLanes];  // by channel
-        load_turned(column, 0, y_of);
+        load_transposed(column, 0, y_of);
         FinishArgs f = w.finish;
         f.at += r * w.width, f.col += r * w.width;
         float* y = w.y + first * w.plane + r * w.width + M * block;

@@ -47,22 +47,22 @@ tsr_dim Sizes::intern(tsr_dim_op op, uint32_t symbol, tsr_dim a, tsr_dim b) {
   if (auto it = interned_.find(key); it != interned_.end()) return it->second;
   const tsr_dim d = TSR_DIM_OF_EXPR(exprs_.size());
   exprs_.push_back({static_cast<uint32_t>(op), symbol, a, b});
-  facts_.push_back(facts_of(exprs_.back()));
+  properties_.push_back(properties_of(exprs_.back()));
   interned_.emplace(key, d);
   return d;
 }
 
-Sizes::Facts Sizes::facts_of(const tsr_dim_expr& e) {
-  Facts f;
+Sizes::Properties Sizes::properties_of(const tsr_dim_expr& e) {
+  Properties f;
   f.range = range_of(e);
   if (e.op == TSR_DIM_SYMBOL) {
     f.symbols = intern_set({e.symbol});
     f.atom = true;
     return f;
   }
-  const auto of = [this](tsr_dim d) { return TSR_DIM_IS_EXPR(d) ? facts_[TSR_DIM_EXPR_ID(d)] : Facts(); };
-  const Facts a = of(e.lhs), b = of(e.rhs);
-  const auto counted = [&](tsr_dim d, const Facts& x) { return TSR_DIM_IS_EXPR(d) && is_large(d) ? 1 : x.operators; };
+  const auto of = [this](tsr_dim d) { return TSR_DIM_IS_EXPR(d) ? properties_[TSR_DIM_EXPR_ID(d)] : Properties(); };
+  const Properties a = of(e.lhs), b = of(e.rhs);
+  const auto counted = [&](tsr_dim d, const Properties& x) { return TSR_DIM_IS_EXPR(d) && is_large(d) ? 1 : x.operators; };
   f.symbols = union_of(a.symbols, b.symbols);
   f.height = 1 + std::max(a.height, b.height);
   f.tree_operators = capped_sum(1, capped_sum(a.tree_operators, b.tree_operators));
@@ -74,7 +74,7 @@ Sizes::Facts Sizes::facts_of(const tsr_dim_expr& e) {
 }
 
 bool Sizes::is_large(tsr_dim d) const {
-  return facts_[TSR_DIM_EXPR_ID(d)].atom && facts_[TSR_DIM_EXPR_ID(d)].operators > kLargeText;
+  return properties_[TSR_DIM_EXPR_ID(d)].atom && properties_[TSR_DIM_EXPR_ID(d)].operators > kLargeText;
 }
 
 uint32_t Sizes::intern_set(std::vector<uint32_t> sorted) {
@@ -135,7 +135,7 @@ void Sizes::restore(const Checkpoint& before) {
   while (!divisible_.empty() && divisible_.back() >= before.assumptions) divisible_.pop_back();
   for (; assumptions_.size() > before.assumptions; assumptions_.pop_back()) forget(assumptions_.back());
   for (; made_.size() > before.made; made_.pop_back()) results_.erase(made_.back());
-  for (; exprs_.size() > before.exprs; exprs_.pop_back(), facts_.pop_back()) {
+  for (; exprs_.size() > before.exprs; exprs_.pop_back(), properties_.pop_back()) {
     const tsr_dim_expr& e = exprs_.back();
     interned_.erase(Key{e.op, e.symbol, e.lhs, e.rhs});
   }
@@ -154,7 +154,7 @@ bool Sizes::atom_less(tsr_dim a, tsr_dim b) const {
     const tsr_dim_expr &x = exprs_[i], &y = exprs_[j];
     if (x.op != y.op) return order_of(x.op) < order_of(y.op);
     if (x.op == TSR_DIM_SYMBOL) return x.symbol < y.symbol;
-    if (facts_[i].height != facts_[j].height) return facts_[i].height < facts_[j].height;
+    if (properties_[i].height != properties_[j].height) return properties_[i].height < properties_[j].height;
     const bool left = x.lhs != y.lhs;
     a = left ? x.lhs : x.rhs;
     b = left ? y.lhs : y.rhs;
@@ -199,7 +199,7 @@ Sizes::Polynomial Sizes::polynomial(tsr_dim d) const {
     return p;
   }
   const tsr_dim_expr e = exprs_[TSR_DIM_EXPR_ID(d)];
-  if (facts_[TSR_DIM_EXPR_ID(d)].atom) {
+  if (properties_[TSR_DIM_EXPR_ID(d)].atom) {
     p[{d}] = 1;
     return p;
   }
@@ -223,7 +223,7 @@ tsr_dim Sizes::build(const Polynomial& p) {
   tsr_dim sum = 0;
   bool first = true;
   for (auto at = p.begin(); at != p.end(); ++at) {
-    if (std::distance(p.begin(), at) > kFlatTerms && facts_[TSR_DIM_EXPR_ID(sum)].atom) {
+    if (std::distance(p.begin(), at) > kFlatTerms && properties_[TSR_DIM_EXPR_ID(sum)].atom) {
       Polynomial rest(at, p.end(), MonomialLess{this});
       rest[{sum}] = 1;
       return build(rest);

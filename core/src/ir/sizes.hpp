@@ -115,7 +115,7 @@ class Sizes {
 
   // What is known of an expression from its operands, computed once: expressions share their parts, and to walk them as trees
   // takes time that is exponential in their depth.
-  struct Facts {
+  struct Properties {
     Range range{INT64_MIN, INT64_MAX};
     uint32_t symbols = 0;         // index into symbol_sets_
     uint32_t height = 0;          // of the tree
@@ -125,7 +125,7 @@ class Sizes {
     uint32_t operators = 0;       // as tree_operators, but a part that is_large() counts as one
   };
   int64_t fold(tsr_dim d, std::span<const int64_t> values, int64_t (*combine)(uint32_t, int64_t, int64_t)) const;
-  Facts facts_of(const tsr_dim_expr& e);
+  Properties properties_of(const tsr_dim_expr& e);
   Range range_of(const tsr_dim_expr& e) const;
   // An atom whose text is so long that a graph's text states it once, under a name.
   bool is_large(tsr_dim d) const;
@@ -196,7 +196,7 @@ class Sizes {
   std::unordered_map<Key, tsr_dim, KeyHash> interned_;
   std::unordered_map<Key, tsr_dim, KeyHash> results_;   // of make()
   std::vector<Key> made_;                               // the keys of results_, oldest first
-  std::vector<Facts> facts_;                            // of exprs_
+  std::vector<Properties> properties_;                  // of exprs_
   std::vector<std::vector<uint32_t>> symbol_sets_{{}};  // ascending; number 0 is empty
   std::map<std::vector<uint32_t>, uint32_t> set_ids_;
   std::vector<std::shared_ptr<const std::string>> strings_;  // immutable, so copies share them

@@ -24,7 +24,7 @@ Range Sizes::range_of(const Polynomial& p) const {
   return total;
 }
 
-Range Sizes::range(tsr_dim d) const { return TSR_DIM_IS_EXPR(d) ? facts_[TSR_DIM_EXPR_ID(d)].range : Range{d, d}; }
+Range Sizes::range(tsr_dim d) const { return TSR_DIM_IS_EXPR(d) ? properties_[TSR_DIM_EXPR_ID(d)].range : Range{d, d}; }
 
 Range Sizes::range_of(const tsr_dim_expr& e) const {
   if (e.op == TSR_DIM_SYMBOL) return {symbols_[e.symbol].min, symbols_[e.symbol].max};
@@ -77,7 +77,7 @@ bool Sizes::bounded(const Polynomial& p, int64_t bound, bool below, int& budget)
     const tsr_dim_expr& e = exprs_[id];
     const bool quotient = e.op == TSR_DIM_FLOORDIV && !TSR_DIM_IS_EXPR(e.rhs) && e.rhs > 0;
     if (e.op != TSR_DIM_MIN && e.op != TSR_DIM_MAX && !quotient) continue;
-    if (outermost && facts_[id].height <= facts_[TSR_DIM_EXPR_ID((*outermost)[0])].height) continue;
+    if (outermost && properties_[id].height <= properties_[TSR_DIM_EXPR_ID((*outermost)[0])].height) continue;
     outermost = &m;
     c = coefficient;
   }

@@ -97,7 +97,7 @@ std::string Sizes::print(tsr_dim d) const {
 
 std::string Sizes::print(tsr_dim d, std::span<const std::string> names) const {
   std::string out;
-  const bool whole = !TSR_DIM_IS_EXPR(d) || facts_[TSR_DIM_EXPR_ID(d)].tree_operators <= kReadable;
+  const bool whole = !TSR_DIM_IS_EXPR(d) || properties_[TSR_DIM_EXPR_ID(d)].tree_operators <= kReadable;
   const auto part = [&](tsr_dim x, std::string& text) {
     if (whole || x == d || !is_large(x)) return false;
     text += "...";
@@ -125,7 +125,7 @@ const std::string* SizeNames::find(tsr_dim d) const {
 
 void SizeNames::add(tsr_dim d) {
   // Nothing large inside: the usual case.
-  if (!TSR_DIM_IS_EXPR(d) || sizes_.facts_[TSR_DIM_EXPR_ID(d)].tree_operators <= Sizes::kLargeText) return;
+  if (!TSR_DIM_IS_EXPR(d) || sizes_.properties_[TSR_DIM_EXPR_ID(d)].tree_operators <= Sizes::kLargeText) return;
   std::vector<std::pair<tsr_dim, bool>> pending{{d, false}};  // second: its operands are done
   while (!pending.empty()) {
     const auto [x, done] = pending.back();
@@ -140,7 +140,7 @@ void SizeNames::add(tsr_dim d) {
       defined_.push_back(x);
       continue;
     }
-    if (!TSR_DIM_IS_EXPR(x) || sizes_.facts_[TSR_DIM_EXPR_ID(x)].tree_operators <= Sizes::kLargeText ||
+    if (!TSR_DIM_IS_EXPR(x) || sizes_.properties_[TSR_DIM_EXPR_ID(x)].tree_operators <= Sizes::kLargeText ||
         !seen_.insert(x).second) {
       pending.pop_back();
       continue;

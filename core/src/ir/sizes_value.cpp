@@ -87,7 +87,7 @@ int64_t Sizes::fold(tsr_dim d, std::span<const int64_t> values, int64_t (*combin
 }
 
 const std::vector<uint32_t>& Sizes::symbols_of(tsr_dim d) const {
-  return symbol_sets_[TSR_DIM_IS_EXPR(d) ? facts_[TSR_DIM_EXPR_ID(d)].symbols : 0];
+  return symbol_sets_[TSR_DIM_IS_EXPR(d) ? properties_[TSR_DIM_EXPR_ID(d)].symbols : 0];
 }
 
 Sizes::Solution Sizes::solve(tsr_dim d, uint32_t symbol, int64_t value, std::span<const int64_t> values,

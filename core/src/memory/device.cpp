@@ -241,13 +241,13 @@ void Device::synchronize(tsr_stream* stream) {
 bool Device::wait_for_stream(tsr_stream* stream, Device& other, tsr_stream* awaited) {
   if (other.kind_ != kind_) return false;
   const Provider& p = provider();
-  struct Lent {  // the wait stays as it is when the event is recorded again
+  struct PooledEvent {  // the wait stays as it is when the event is recorded again
     Device& device;
     tsr_event* const event;
-    ~Lent() { device.give_event(event); }
-  } const lent{other, other.take_event()};
-  throw_if(p.table->event_record(p.self, other.index_, lent.event, awaited), p.plugin, p.vendor);
-  throw_if(p.table->event_wait(p.self, index_, lent.event, stream), p.plugin, p.vendor);
+    ~PooledEvent() { device.give_event(event); }
+  } const pooled{other, other.take_event()};
+  throw_if(p.table->event_record(p.self, other.index_, pooled.event, awaited), p.plugin, p.vendor);
+  throw_if(p.table->event_wait(p.self, index_, pooled.event, stream), p.plugin, p.vendor);
   return true;
 }
 

@@ -213,13 +213,13 @@ void trim_streamed(Device& device) noexcept {
 
 void leave_uses(const Buffer& b) noexcept {
   if (b.uses->home) {
-    if (!wait_for_uses(*b.uses, *b.uses->home, Wait::kLentReturned))
-      wait_for_uses(*b.uses, shared_stream(*b.device), Wait::kLentReturned);
+    if (!wait_for_uses(*b.uses, *b.uses->home, Wait::kBorrowedReturned))
+      wait_for_uses(*b.uses, shared_stream(*b.device), Wait::kBorrowedReturned);
     return;
   }
   each_point(*b.uses, [&](const StreamPoint& p) {
     try {
-      Stream::host_wait(p, Wait::kLentReturned);
+      Stream::host_wait(p, Wait::kBorrowedReturned);
     } catch (const Error&) {}  // a device that fails says so to the next who queues work
   });
 }
@@ -228,7 +228,7 @@ void leave_uses(const Buffer& b) noexcept {
 
 namespace {
 
-struct Lent {
+struct CallerBlock {
   tsr_allocator allocator;
   Device& device;
   Stream& home;
@@ -239,32 +239,32 @@ struct Lent {
 }  // namespace
 
 Buffer* borrow_buffer(const tsr_allocator& allocator, Device& device, size_t bytes, Stream& stream) {
-  auto lent = std::make_unique<Lent>(Lent{allocator, device, stream, nullptr, bytes});
+  auto block = std::make_unique<CallerBlock>(CallerBlock{allocator, device, stream, nullptr, bytes});
   try {
-    throw_if(allocator.alloc(allocator.ctx, device.id(), bytes, &stream, &lent->data));
+    throw_if(allocator.alloc(allocator.ctx, device.id(), bytes, &stream, &block->data));
   } catch (const Error& e) {
     throw Error(e.family(), e.code(),
                 "the caller's allocator, " + std::to_string(bytes) + " bytes on device '" + device.name() + "': " + e.message(),
                 e.hint());
   }
-  if (!lent->data && bytes > 0)
+  if (!block->data && bytes > 0)
     throw environment_error("TSR-R001",
                             "out of memory on device '" + device.name() + "': the caller's allocator gave nothing for " +
                                 std::to_string(bytes) + " bytes",
                             "use smaller sizes, or run without an allocator");
-  if (reinterpret_cast<uintptr_t>(lent->data) % kAlignment != 0) {
-    allocator.free(allocator.ctx, device.id(), lent->data, bytes, &stream);
+  if (reinterpret_cast<uintptr_t>(block->data) % kAlignment != 0) {
+    allocator.free(allocator.ctx, device.id(), block->data, bytes, &stream);
     throw user_error("TSR-R043",
                      "the caller's allocator gave memory on device '" + device.name() + "' that is not aligned to " +
                          std::to_string(kAlignment) + " bytes",
                      "align blocks to 64 bytes");
   }
-  Buffer* b = wrap_buffer(device, lent->data, bytes, nullptr, nullptr);
+  Buffer* b = wrap_buffer(device, block->data, bytes, nullptr, nullptr);
   b->uses->home = &stream;
   b->uses->written = stream.point();
-  b->deleter_ctx = lent.release();
+  b->deleter_ctx = block.release();
   b->deleter = [](void* ctx) {
-    const std::unique_ptr<Lent> l(static_cast<Lent*>(ctx));
+    const std::unique_ptr<CallerBlock> l(static_cast<CallerBlock*>(ctx));
     // Its stream may be going away on another thread: it stays until the memory is back, or the shared one takes its place.
     const auto free_on = [&](Stream& s) { l->allocator.free(l->allocator.ctx, l->device.id(), l->data, l->bytes, &s); };
     if (!l->home.while_alive([&] { free_on(l->home); })) free_on(shared_stream(l->device));

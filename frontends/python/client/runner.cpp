@@ -114,18 +114,18 @@ struct Steps {
 
 // Operands of a step: memory of the run, described to the framework. How many of them it still holds is counted, for what
 // holds one behind the step would see other values there.
-struct Lent {
+struct LentOperand {
   dl::ManagedVersioned managed;
   std::shared_ptr<int64_t> count;
 };
 
 PyObject* lend(const dl::Exchange& exchange, const tsr_tensor& t, const std::shared_ptr<int64_t>& count) {
-  auto* l = new Lent{{}, count};
+  auto* l = new LentOperand{{}, count};
   dl::ManagedVersioned& m = l->managed;
   m.version = dl::kVersion;
   m.ctx = l;
   m.deleter = [](dl::ManagedVersioned* p) {
-    auto* own = static_cast<Lent*>(p->ctx);
+    auto* own = static_cast<LentOperand*>(p->ctx);
     --*own->count;
     delete own;
   };

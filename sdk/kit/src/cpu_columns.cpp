@@ -44,10 +44,10 @@ void KernelWriter::columns(const std::string& axis, const std::string& stop, Pha
     items(lanes);
     close();
   };
-  const std::vector<uint32_t> turned = transposed_loads();
-  if (turned.empty()) return lane_range(axis, stop, whole, [&](const Lanes& lanes) { tile("tile_begin", lanes); });
-  if (s_.copies_ahead)
-    return columns_from_copy(axis, stop, turned.front(), [&] {
+  const std::vector<uint32_t> transposed = transposed_loads();
+  if (transposed.empty()) return lane_range(axis, stop, whole, [&](const Lanes& lanes) { tile("tile_begin", lanes); });
+  if (s_.double_buffers)
+    return columns_from_copy(axis, stop, transposed.front(), [&] {
       equal_for_all();
       items({s_.width, ""});
     });
@@ -55,7 +55,7 @@ void KernelWriter::columns(const std::string& axis, const std::string& stop, Pha
   // transposed follow each other, since pairs are fetched together; from a cache they come fast enough twice.
   const std::string w = std::to_string(s_.width);
   int bytes = 4;
-  for (const uint32_t id : turned) bytes = std::min(bytes, static_cast<int>(type_bytes(k_.insts[id].type)));
+  for (const uint32_t id : transposed) bytes = std::min(bytes, static_cast<int>(type_bytes(k_.insts[id].type)));
   const int together = std::max(s_.width, 128 / bytes);
   const std::string group = together == s_.width || !streams_ ? w : "(stream ? " + std::to_string(together) + " : " + w + ")";
   line("const i64 " + axis + "_begin = " + axis + ", " + t + "_end = tile_begin + (tile_end - tile_begin) / " + w + " * " + w +
@@ -64,7 +64,7 @@ void KernelWriter::columns(const std::string& axis, const std::string& stop, Pha
   open("for (" + axis + " = " + axis + "_begin; " + axis + " + " + w + " <= " + stop + "; " + axis + " += " + w + ") {");
   open("for (i64 " + t + "_0 = " + t + "_1; " + t + "_0 < min(" + t + "_1 + " + group + ", " + t + "_end); " + t +
        "_0 += " + w + ") {");
-  square(turned, [&] {
+  transposed_tile(transposed, [&] {
     equal_for_all();
     items({s_.width, ""});
   });
@@ -75,42 +75,42 @@ void KernelWriter::columns(const std::string& axis, const std::string& stop, Pha
   lane_range(axis, stop, whole, [&](const Lanes& lanes) { tile(lanes.count.empty() ? t + "_end" : "tile_begin", lanes); });
 }
 
-void KernelWriter::square(const std::vector<uint32_t>& turned, const std::function<void()>& row) {
+void KernelWriter::transposed_tile(const std::vector<uint32_t>& transposed, const std::function<void()>& row) {
   const std::string t = k_.axis_names[s_.tile_axis], w = std::to_string(s_.width);
   const auto memory = [&](Type type, const std::string& name) {
     line("alignas(64) " + d_.memory_type(type) + " " + name + "[" + w + " * " + w + "];");
   };
-  for (const uint32_t id : turned) {
+  for (const uint32_t id : transposed) {
     const Inst& x = k_.insts[id];
-    const std::string name = "square" + std::to_string(id), step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
+    const std::string name = "tile" + std::to_string(id), step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
     memory(x.type, name);
     open("{");
     line("const i64 " + t + " = " + t + "_0;");
     line(d_.transpose(x.type, s_.width, pointer(id), step, name, m_.needs_) + ";");
     prefetch("for (i64 j = 0; j < " + w + "; ++j) ", pointer(id) + " + (" + w + " + j) * (" + step + ")");
     close();
-    in_square_[id] = 1;
+    in_tile_[id] = 1;
   }
   std::vector<uint32_t> stores;
   for (const Item& i : k_.body)
     if (!i.is_loop && waits_in_square(i.id)) stores.push_back(i.id);
-  for (const uint32_t id : stores) memory(k_.buffers[k_.insts[id].id].type, "result" + std::to_string(id)), in_square_[id] = 1;
+  for (const uint32_t id : stores) memory(k_.buffers[k_.insts[id].id].type, "result" + std::to_string(id)), in_tile_[id] = 1;
   std::vector<uint32_t> loads;
   for (const Item& i : k_.body)
-    if (!i.is_loop && !in_square_[i.id] && k_.insts[i.id].op == Op::Load && knows_place(i.id) && contiguous(k_.insts[i.id]))
+    if (!i.is_loop && !in_tile_[i.id] && k_.insts[i.id].op == Op::Load && knows_place(i.id) && contiguous(k_.insts[i.id]))
       loads.push_back(i.id);
   each_row(loads, [&] {
     for (const uint32_t id : loads) prefetch("", pointer(id) + " + " + w);
     row();
   });
-  for (const uint32_t id : turned) in_square_[id] = 0;
-  for (const uint32_t id : stores) in_square_[id] = 0;
+  for (const uint32_t id : transposed) in_tile_[id] = 0;
+  for (const uint32_t id : stores) in_tile_[id] = 0;
   if (stores.empty()) return;
   each_row(stores, [&] {
     for (const uint32_t id : stores) {
       const Inst& x = k_.insts[id];
       const Type type = k_.buffers[x.id].type;
-      const std::string from = d_.load(type, s_.width, in_square(id), "", m_.needs_);
+      const std::string from = d_.load(type, s_.width, in_tile(id), "", m_.needs_);
       line(d_.stream(type, s_.width, pointer(id), from, stream_flag(x.id), m_.needs_) + ";");
     }
   });
@@ -131,7 +131,7 @@ void KernelWriter::each_row(const std::vector<uint32_t>& walking, const std::fun
     pointers.emplace_back("at" + std::to_string(id), expr(step->coefficient));
     line(std::string(b.access == Access::In ? "const " : "") + d_.memory_type(b.type) + "* " + pointers.back().first + ";");
     line("{ const i64 " + t + " = " + t + "_0; " + pointers.back().first + " = " + pointer(id) + "; }");
-    walked_[id] = 1;
+    by_pointer_[id] = 1;
   }
   for (int i = 0; i < s_.width; ++i) {
     open("{");
@@ -141,7 +141,7 @@ void KernelWriter::each_row(const std::vector<uint32_t>& walking, const std::fun
       for (const auto& [at, step] : pointers) line(d_.advance(at, step));
     close();
   }
-  for (const uint32_t id : walking) walked_[id] = 0;
+  for (const uint32_t id : walking) by_pointer_[id] = 0;
 }
 
 bool KernelWriter::knows_place(uint32_t id) const {
@@ -155,10 +155,10 @@ bool KernelWriter::waits_in_square(uint32_t id) const {
   return x.op == Op::Store && streamed_[id] && k_.buffers[x.id].type != Type::Bool && knows_place(id);
 }
 
-std::string KernelWriter::in_square(uint32_t id) const {
-  if (s_.copies_ahead) return in_copy(id);
+std::string KernelWriter::in_tile(uint32_t id) const {
+  if (s_.double_buffers) return in_copy(id);
   const std::string axis = k_.axis_names[s_.tile_axis];
-  return (k_.insts[id].op == Op::Load ? "square" : "result") + std::to_string(id) + " + (" + axis + " - " + axis + "_0) * " +
+  return (k_.insts[id].op == Op::Load ? "tile" : "result") + std::to_string(id) + " + (" + axis + " - " + axis + "_0) * " +
          std::to_string(s_.width);
 }
 

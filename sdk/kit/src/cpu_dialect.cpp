@@ -145,12 +145,12 @@ class CpuDialect final : public Dialect {
     return "byte_table_" + v + "(" + table + ", " + index + ")";
   }
 
-  std::string transpose(Type t, int lanes, const std::string& p, const std::string& step, const std::string& square,
+  std::string transpose(Type t, int lanes, const std::string& p, const std::string& step, const std::string& tile,
                         Needs& needs) const override {
     const Type e = element_type(t);
     const std::string v = type(e, lanes, needs);
     needs.helpers.emplace(std::string("transpose_") + type_name(e), lanes);
-    return "transpose_" + v + "(" + p + ", " + step + ", " + square + ")";
+    return "transpose_" + v + "(" + p + ", " + step + ", " + tile + ")";
   }
   std::string four_rows(Type t, int lanes, const std::string& p, const std::string& step, const std::string& to,
                         Needs& needs) const override {

@@ -218,7 +218,7 @@ std::string some_helpers(const std::string& t, int lanes) {
 
 // By halves (J. Eklundh 1972): in step h, rows i and i + h exchange the lanes whose number has and has not the bit h.
 std::string transpose_helper(const std::string& v, const std::string& element, int lanes) {
-  std::string s = "INLINE void transpose_" + v + "(const " + element + "* p, i64 step, " + element + "* square) {\n";
+  std::string s = "INLINE void transpose_" + v + "(const " + element + "* p, i64 step, " + element + "* tile) {\n";
   std::vector<std::string> row;
   for (int j = 0; j < lanes; ++j) {
     row.push_back("r" + std::to_string(j));
@@ -241,7 +241,7 @@ std::string transpose_helper(const std::string& v, const std::string& element, i
       row[at] = a, row[other] = b;
     }
   for (int j = 0; j < lanes; ++j)
-    s += "  *(" + v + "_m*)(square + " + std::to_string(j * lanes) + ") = " + row[static_cast<size_t>(j)] + ";\n";
+    s += "  *(" + v + "_m*)(tile + " + std::to_string(j * lanes) + ") = " + row[static_cast<size_t>(j)] + ";\n";
   return s + "}\n";
 }
 

@@ -92,10 +92,10 @@ void KernelWriter::load(uint32_t id, const Inst& x, const Lanes& l) {
     return line("const " + t + " " + n + " = " + (guarded ? ref(x.args[0], 1) + " ? " + v + " : " + ref(x.args[1], 1) : v) +
                 ";");
   }
-  if (in_square_[id])
+  if (in_tile_[id])
     return line("const " + t + " " + n + " = " +
-                (s_.copies_ahead ? d_.joined_fours(x.type, l.n, in_square(id), m_.needs_)
-                                 : d_.load(x.type, l.n, in_square(id), "", m_.needs_)) +
+                (s_.double_buffers ? d_.joined_fours(x.type, l.n, in_tile(id), m_.needs_)
+                                   : d_.load(x.type, l.n, in_tile(id), "", m_.needs_)) +
                 ";");
   const bool uniform_guard = guarded && !varying_[x.args[0]];
   if (contiguous(x) && (!guarded || uniform_guard)) {
@@ -124,7 +124,7 @@ void KernelWriter::store(uint32_t id, const Inst& x, const Lanes& outer) {
     const std::string v = ref(x.args[0], 1);
     return line(guard + d_.store(t, 1, pointer(id), v, "", m_.needs_) + ";");
   }
-  if (in_square_[id]) return line(d_.store(t, outer.n, in_square(id), ref(x.args[0], outer.n), "", m_.needs_) + ";");
+  if (in_tile_[id]) return line(d_.store(t, outer.n, in_tile(id), ref(x.args[0], outer.n), "", m_.needs_) + ";");
   if (streams_ && streamed_[id] && outer.count.empty() && outer.n == s_.width)
     return line(d_.stream(t, outer.n, pointer(id), ref(x.args[0], outer.n), stream_flag(x.id), m_.needs_) + ";");
   if (contiguous(x) && (x.args[1] == kNone || !varying_[x.args[1]]))

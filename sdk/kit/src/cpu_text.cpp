@@ -96,7 +96,7 @@ std::string KernelWriter::operation(const Inst& x, Type in, int lanes, std::span
 
 std::string KernelWriter::pointer(uint32_t id, const std::string& lane) const {
   const Inst& x = k_.insts[id];
-  if (walked_[id]) return "at" + std::to_string(id) + (lane.empty() ? "" : " + " + lane);
+  if (by_pointer_[id]) return "at" + std::to_string(id) + (lane.empty() ? "" : " + " + lane);
   if (in_row(id))
     return "row_" + k_.buffers[x.id].name + " + " + k_.axis_names[s_.lane_axis] + (lane.empty() ? "" : " + " + lane);
   return "b_" + k_.buffers[x.id].name + " + (" + expr(x.index, lane) + ")";

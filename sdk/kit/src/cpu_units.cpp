@@ -30,7 +30,7 @@ void KernelWriter::units(Phase phase) {
     line("const i64 stop = min(" + extent(s_.lane_axis) + ", end * " + std::to_string(s_.block) + ");");
     return columns(axis, "stop", phase);
   }
-  if (s_.copies_ahead) first_copy();
+  if (s_.double_buffers) first_copy();
   open("for (i64 unit = begin; unit < end; ++unit) {");
   place_of_unit(phase);
   if (lanes) {
@@ -156,8 +156,8 @@ void KernelWriter::plan() {
         line("plan[2] = max(1, " + std::to_string(kGrainPoints) + " / max(1, " + grain_points + "));");
       }
     };
-    if (s_.ahead_bytes) {
-      open("if (" + sizes_copy_ahead() + ") {");
+    if (s_.double_buffer_bytes) {
+      open("if (" + sizes_double_buffer() + ") {");
       with_easy_sizes(whole);
       close("} else {");
       ++indent_;

@@ -7,7 +7,7 @@ namespace tessera::kit {
 
 std::string KernelWriter::run() {
   check();
-  if (s_.copies_ahead) s_.width = copy_width();
+  if (s_.double_buffers) s_.width = copy_width();
   classify();
   find_kept();
   find_repeats();
@@ -59,8 +59,8 @@ void KernelWriter::classify() {
 }
 
 void KernelWriter::find_kept() {
-  in_square_.assign(k_.insts.size(), 0);
-  walked_.assign(k_.insts.size(), 0);
+  in_tile_.assign(k_.insts.size(), 0);
+  by_pointer_.assign(k_.insts.size(), 0);
   kept_.assign(k_.buffers.size(), 0);
   last_store_.assign(k_.buffers.size(), kNone);
   for (const Loop& l : k_.loops)
@@ -99,8 +99,8 @@ void KernelWriter::find_streamed() {
         std::any_of(k_.insts.begin(), k_.insts.end(), [&](const Inst& y) { return y.op == Op::Load && y.id == x.id; });
     streamed_[id] = !loaded || (kept_[x.id] && last_store_[x.id] == id);
   }
-  // Only what stays in the caches is copied ahead.
-  streams_ = !s_.copies_ahead && std::any_of(streamed_.begin(), streamed_.end(), [](uint8_t x) { return x != 0; });
+  // Only what stays in the caches is double-buffered.
+  streams_ = !s_.double_buffers && std::any_of(streamed_.begin(), streamed_.end(), [](uint8_t x) { return x != 0; });
 }
 
 bool KernelWriter::index_varies(Expr e) const {
@@ -115,13 +115,13 @@ void KernelWriter::symbols(const std::string& from) {
     line("const i64 " + symbol_name(i) + " = " + from + "[" + std::to_string(i) + "]; (void)" + symbol_name(i) + ";");
 }
 
-std::string KernelWriter::easy_sizes() { return s_.ahead_bytes ? sizes_copy_ahead() : rows_are_whole(); }
+std::string KernelWriter::easy_sizes() { return s_.double_buffer_bytes ? sizes_double_buffer() : rows_are_whole(); }
 
 void KernelWriter::with_easy_sizes(const std::function<void()>& text) {
   const Schedule s = s_;
   const bool streams = streams_;
-  if (s_.ahead_bytes) {
-    s_ = ahead_of(s);
+  if (s_.double_buffer_bytes) {
+    s_ = double_buffered(s);
     s_.width = copy_width();
     streams_ = false;
   } else {

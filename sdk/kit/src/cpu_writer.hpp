@@ -173,10 +173,10 @@ class KernelWriter {
   void columns(const std::string& axis, const std::string& stop, Phase phase);
   // Loads that are contiguous along the tile's axis and at equal steps along the lanes.
   std::vector<uint32_t> transposed_loads();
-  // A square of points, a vector's lanes both ways. Loads along the other axis are transposed in registers first. `row` computes one row of it; results wait
+  // A tile of points, as many rows as columns, a vector's lanes both ways. Loads along the other axis are transposed in registers first. `row` computes one row of it; results wait
   // until all loads are done: rows are often a multiple of 4 KiB apart, and there a load waits for a store before it that only seems to overlap.
-  void square(const std::vector<uint32_t>& turned, const std::function<void()>& row);
-  // `row` for each row of a square. Where rows are a size known at run time apart, loads and stores of `walking` go from row to row by a pointer:
+  void transposed_tile(const std::vector<uint32_t>& transposed, const std::function<void()>& row);
+  // `row` for each row of a tile. Where rows are a size known at run time apart, loads and stores of `walking` go from row to row by a pointer:
   // offsets of all rows would fill the registers.
   void each_row(const std::vector<uint32_t>& walking, const std::function<void()>& row);
   // Stores whose values do.
@@ -184,8 +184,8 @@ class KernelWriter {
   // No loaded value is part of the index.
   bool knows_place(uint32_t id) const;
   // Where the row of a transposed load, or of a store that waits, is.
-  std::string in_square(uint32_t id) const;
-  // Asks for what the next square or row will read: rows are too far apart for the hardware's own look-ahead.
+  std::string in_tile(uint32_t id) const;
+  // Asks for what the next tile or row will read: rows are too far apart for the hardware's own look-ahead.
   void prefetch(const std::string& loop, const std::string& address);
   // Of columns side by side: row by row, whole stretches of memory at a time. The running values of all columns of the unit are in memory.
   bool by_rows() const;
@@ -193,21 +193,21 @@ class KernelWriter {
   // Asks for the next point of the loop: the hardware's own look-ahead begins anew with every stretch of a row.
   void next_row(const Loop& l);
 
-  // ---- cpu_ahead.cpp
+  // ---- cpu_double_buffer.cpp
   // Blocks that a thread computes from a copy of what is read across the lanes, and copies the next one of meanwhile.
   // How many lanes its vectors have; whether so little is computed that all vectors of a row may stand there one after the other.
   int copy_width();
   bool moves_mostly() const;
   // The condition of it where only the launch knows the sizes.
-  std::string sizes_copy_ahead();
+  std::string sizes_double_buffer();
   // Declares `to`: where the block of a unit begins in memory.
-  void block_of(const std::string& unit, uint32_t turned, const std::string& to);
+  void block_of(const std::string& unit, uint32_t transposed, const std::string& to);
   // Copies four lanes of a block, taken apart.
-  void copy_lanes(uint32_t turned, const std::string& from, const std::string& to);
+  void copy_lanes(uint32_t transposed, const std::string& from, const std::string& to);
   // Before the first unit: its own copy.
   void first_copy();
   // `vector` computes one vector of a row of the result.
-  void columns_from_copy(const std::string& axis, const std::string& stop, uint32_t turned,
+  void columns_from_copy(const std::string& axis, const std::string& stop, uint32_t transposed,
                          const std::function<void()>& vector);
   void pairs(const std::string& axis, const std::string& stop, const std::function<void()>& vector);
   // Where the first four of a vector of the copy are, or a store that waits for its neighbour.
@@ -233,11 +233,10 @@ class KernelWriter {
   std::vector<uint8_t> after_loop_;  // needs the result of a loop
   std::vector<uint8_t> streamed_;    // stores that may go past the caches
   bool streams_ = false;
-  std::vector<uint8_t>
-      in_square_;                // loads that read a transposed square at this place of the text, and stores that wait in one
-  std::vector<uint8_t> walked_;  // loads and stores that a pointer leads to at this place of the text
-  uint32_t said_ = kNone;        // the source op that the last comment names
-  std::vector<uint8_t> kept_;    // by buffer: its earlier values wait in a row
+  std::vector<uint8_t> in_tile_;     // loads that read a transposed tile at this place of the text, and stores that wait in one
+  std::vector<uint8_t> by_pointer_;  // loads and stores that a pointer leads to at this place of the text
+  uint32_t said_ = kNone;            // the source op that the last comment names
+  std::vector<uint8_t> kept_;        // by buffer: its earlier values wait in a row
   std::vector<uint32_t> last_store_;  // by buffer
   std::vector<uint8_t> short_nan_, stays_half_;
   std::vector<uint32_t>

@@ -17,7 +17,8 @@ constexpr int64_t kSplitColumns =
 constexpr int64_t kRowColumns = 512;  // columns of a unit that goes row by row: with 32 running values each, 64 KiB of f32
 constexpr int64_t kTilePoints = 128;  // rows of a transposed tile: eight cache lines of f32
 constexpr int64_t kTileLanes = 64;    // columns of it
-constexpr int64_t kAheadPoints = 32, kAheadLanes = 128;  // the same where blocks are copied ahead: see ahead_of()
+constexpr int64_t kDoubleBufferPoints = 32,
+                  kDoubleBufferLanes = 128;  // the same where blocks are double-buffered: see double_buffered()
 
 // Registers of a value where they are shorter than a cache line. What is computed from one value mostly waits for itself: polynomials of exponentials and
 // logarithms are chains of forty instructions and more, and a core looks ahead no further than two or three of them. Chains beside each other keep it busy,
@@ -25,7 +26,7 @@ constexpr int64_t kAheadPoints = 32, kAheadLanes = 128;  // the same where block
 // gain nothing, or lose by the half types' conversions.
 constexpr int kBeside = 4, kBesideLong = 2;
 constexpr size_t kLongFunction = 45;  // instructions
-constexpr int kTurnedBytes = 64;      // of a row of a square that is transposed: a cache line
+constexpr int kTransposedBytes = 64;  // of a row of a tile that is transposed: a cache line
 
 // How well an axis serves as the lanes: accesses that are contiguous along it, and those that are neither contiguous nor constant.
 struct Fit {
@@ -77,14 +78,14 @@ class Chooser {
     for (const uint32_t a : k_.parallel)
       if (a != best && transposed(a, best)) s.tile_axis = a;
     if (s.tile_axis != kNone) {
-      s.width = shrink(d_.vector_bytes == 32 ? kTurnedBytes / element_bytes() : lanes, best);
+      s.width = shrink(d_.vector_bytes == 32 ? kTransposedBytes / element_bytes() : lanes, best);
       s.tile_points = kTilePoints;
       s.block = std::max<int64_t>(s.width, kTileLanes / s.width * s.width);
       // A step computes one row of the block, and copies four lanes of the next block meanwhile. Vectors of four lanes would read each line in four parts.
-      static_assert(kAheadLanes == 4 * kAheadPoints);
-      const Holds ahead = s.width >= 8 && s.width <= kAheadPoints ? shares_sets(s.tile_axis, best) : Holds::Never;
-      if (ahead == Holds::Always) s = ahead_of(s);
-      if (ahead == Holds::AtLaunch) s.ahead_bytes = d_.l3_bytes;
+      static_assert(kDoubleBufferLanes == 4 * kDoubleBufferPoints);
+      const Holds ahead = s.width >= 8 && s.width <= kDoubleBufferPoints ? shares_sets(s.tile_axis, best) : Holds::Never;
+      if (ahead == Holds::Always) s = double_buffered(s);
+      if (ahead == Holds::AtLaunch) s.double_buffer_bytes = d_.l3_bytes;
       return s;
     }
     s.width = beside(lanes, best);
@@ -139,7 +140,8 @@ class Chooser {
       known = known && n;
       return !n || *n % of == 0;
     };
-    if (!multiple(k_.pool.extent(tile), kAheadPoints) || !multiple(k_.pool.extent(lane), kAheadLanes)) return Holds::Never;
+    if (!multiple(k_.pool.extent(tile), kDoubleBufferPoints) || !multiple(k_.pool.extent(lane), kDoubleBufferLanes))
+      return Holds::Never;
     int64_t bytes = 0;
     for (const Buffer& b : k_.buffers) {
       const auto n = k_.pool.as_number(b.extent);
@@ -261,10 +263,10 @@ class Chooser {
 
 }  // namespace
 
-Schedule ahead_of(Schedule s) {
-  s.copies_ahead = true;
-  s.tile_points = kAheadPoints;
-  s.block = kAheadLanes;
+Schedule double_buffered(Schedule s) {
+  s.double_buffers = true;
+  s.tile_points = kDoubleBufferPoints;
+  s.block = kDoubleBufferLanes;
   return s;
 }
 

@@ -58,12 +58,12 @@ class Space {
       }
     }
     if (coordinate == 2 && shape_ == Shape::kTiled) {
-      if (start_.copies_ahead) {
+      if (start_.double_buffers) {
         Choice x = choice_of(start_);
-        if (c.copies_ahead) x.copies_ahead = false, x.tile_points = 128, x.block = multiple(64, c.width);
+        if (c.double_buffers) x.double_buffers = false, x.tile_points = 128, x.block = multiple(64, c.width);
         add(x);
       }
-      if (!c.copies_ahead) {
+      if (!c.double_buffers) {
         for (const int64_t t : {c.tile_points / 2, c.tile_points * 2}) {
           Choice x = c;
           x.tile_points = t;
@@ -79,7 +79,7 @@ class Space {
     const Choice s = choice_of(start_);
     if (c == s) return true;
     if (shape_ == Shape::kScalar || c.width < 1 || c.block < 1 || c.tile_points < 1) return false;
-    if (c.copies_ahead) return false;  // only as the model has it, in blocks of one size
+    if (c.double_buffers) return false;  // only as the model has it, in blocks of one size
     if (!free_width() && c.width != s.width) return false;
     if (c.width < least_ || c.width > most_ || (c.width & (c.width - 1)) != 0) return false;
     switch (shape_) {
@@ -101,7 +101,7 @@ class Space {
  private:
   bool free_width() const { return shape_ == Shape::kRows || shape_ == Shape::kColumns || shape_ == Shape::kPointwise; }
   bool free_block() const {
-    return shape_ == Shape::kRowByRow || shape_ == Shape::kPointwise || (shape_ == Shape::kTiled && !start_.copies_ahead);
+    return shape_ == Shape::kRowByRow || shape_ == Shape::kPointwise || (shape_ == Shape::kTiled && !start_.double_buffers);
   }
   // Running values of a unit that goes row by row are on the stack: up to 32 for each of its columns.
   bool fits_stack(const Choice& c) const { return c.block <= std::max<int64_t>(1024, start_.block); }
@@ -127,13 +127,13 @@ bool take(std::string_view& text, std::string_view name, int64_t* out) {
 
 }  // namespace
 
-Choice choice_of(const Schedule& s) { return {s.width, s.block, s.tile_points, s.copies_ahead}; }
+Choice choice_of(const Schedule& s) { return {s.width, s.block, s.tile_points, s.double_buffers}; }
 
 Schedule with_choice(Schedule s, const Choice& c) {
   s.width = c.width;
   s.block = c.block;
   s.tile_points = c.tile_points;
-  s.copies_ahead = c.copies_ahead;
+  s.double_buffers = c.double_buffers;
   return s;
 }
 
@@ -143,7 +143,7 @@ std::vector<Choice> neighbours(Kernel& k, const Schedule& start, const Device& d
 
 std::string to_text(const Choice& c) {
   return "width " + std::to_string(c.width) + " block " + std::to_string(c.block) + " tile " + std::to_string(c.tile_points) +
-         " ahead " + std::to_string(c.copies_ahead ? 1 : 0);
+         " ahead " + std::to_string(c.double_buffers ? 1 : 0);
 }
 
 std::optional<Choice> parse_choice(std::string_view text, Kernel& k, const Schedule& start, const Device& device) {

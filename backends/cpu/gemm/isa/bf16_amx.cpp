@@ -84,7 +84,7 @@ constexpr GemmIsa table() {
             .pack_a = pack_rows,
             .pack_b = pack_pairs,
             .store = store_tile,
-            .turn = nullptr,
+            .transpose = nullptr,
             .begin = begin,
             .end = end};
   t.micro[16].whole = micro<16>;

@@ -66,7 +66,7 @@ constexpr GemmIsa table() {
             .pack_a = pack_pairs,
             .pack_b = pack_pairs,
             .store = store_tile,
-            .turn = nullptr,
+            .transpose = nullptr,
             .begin = nullptr,
             .end = nullptr};
   ((t.micro[H].whole = micro<H>), ...);

@@ -5,7 +5,7 @@
 #include "finish.hpp"
 #include "pack.hpp"
 #include "store.hpp"
-#include "turn.hpp"
+#include "store_transposed.hpp"
 
 #define CPU_CAT2(a, b) a##b
 #define CPU_CAT(a, b)  CPU_CAT2(a, b)
@@ -263,7 +263,7 @@ constexpr GemmIsa table(const char* name) {
             .pack_a = pack_f32,
             .pack_b = pack_f32,
             .store = store_tile,
-            .turn = turn_tile,
+            .transpose = transpose_tile,
             .begin = nullptr,
             .end = nullptr};
   ((t.micro[H] = {micro<H, 2>, micro<H, 1>, micro_quarter<H>, micro_at<H>, micro_done<H>, micro_done_at<H>, micro_sums<H>}),

@@ -6,8 +6,8 @@
 
 #include "../tables.hpp"
 #include "lanes.hpp"
+#include "load_transposed.hpp"
 #include "tessera/abi.h"
-#include "turned.hpp"
 
 namespace cpu {
 namespace {
@@ -56,7 +56,7 @@ inline void pack_words(const char* const* row, int rows, int height, int64_t k, 
       for (int i = 0; i < kLanes; ++i)
         __builtin_prefetch(block[i] + 4 * p + 256, 0, 2);  // more streams than the hardware follows
       Vec v[kLanes];
-      load_turned(block, 4 * p, v);
+      load_transposed(block, 4 * p, v);
       if (have < lanes) {
 #pragma GCC unroll 16
         for (int i = 0; i < kLanes; ++i) v[i] = first_lanes(v[i], have < 0 ? 0 : have);

@@ -52,11 +52,11 @@ class Dialect {
     return {};
   }
   // A statement that copies `lanes` columns of as many rows from memory, transposed: element (j, t), at pointer + j * step + t, goes to
-  // square[t * lanes + j].
-  virtual std::string transpose(Type t, int lanes, const std::string& pointer, const std::string& step,
-                                const std::string& square, Needs& needs) const = 0;
+  // tile[t * lanes + j].
+  virtual std::string transpose(Type t, int lanes, const std::string& pointer, const std::string& step, const std::string& tile,
+                                Needs& needs) const = 0;
   // The same in two halves. A statement that takes four rows of `lanes` elements of 2 or 4 bytes apart: the four elements t go to `to` and as many behind it as
-  // four_at says, in the order of their rows; and a vector of a row of the transposed square, whose fours lie 4 * lanes apart.
+  // four_at says, in the order of their rows; and a vector of a row of the transposed tile, whose fours lie 4 * lanes apart.
   virtual std::string four_rows(Type t, int lanes, const std::string& pointer, const std::string& step, const std::string& to,
                                 Needs& needs) const = 0;
   virtual std::string four_at(Type t, int lanes, const std::string& element) const = 0;

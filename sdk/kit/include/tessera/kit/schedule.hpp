@@ -30,9 +30,9 @@ struct Schedule {
   int64_t tile_points = 1;
   // What is read across the lanes comes from rows a multiple of 4 KiB apart, or of 2 KiB where elements have two bytes: a unit computes from its block's copy, and copies the next unit's meanwhile.
   // Only choose_schedule sets it: sizes are whole blocks then, and one operand is read so. Where little is computed, vectors have no more than eight lanes.
-  bool copies_ahead = false;
-  // Only the launch knows the sizes: blocks are copied ahead where these turn out so, and all tensors together have no more bytes than this. 0: never.
-  int64_t ahead_bytes = 0;
+  bool double_buffers = false;
+  // Only the launch knows the sizes: blocks are double-buffered where these turn out so, and all tensors together have no more bytes than this. 0: never.
+  int64_t double_buffer_bytes = 0;
   // One reduction along other axes than the lanes: its points are walked row by row, each over all lanes of the unit, whose running values are in
   // memory. What is read then are long stretches.
   bool row_by_row = false;
@@ -44,8 +44,8 @@ struct Schedule {
 
 // The default choice of an analytic model; see docs/kernel_kit.md.
 Schedule choose_schedule(Kernel& k, const Device& device);
-// The same with blocks that are copied ahead, and with their sizes.
-Schedule ahead_of(Schedule s);
+// The same with blocks that are double-buffered, and with their sizes.
+Schedule double_buffered(Schedule s);
 // Bytes: lines that far apart share a set of the first-level cache. Two sets by turns are as bad for what takes twice as many rows for the same bytes.
 inline constexpr int64_t same_set(int element_bytes) { return element_bytes == 2 ? 2048 : 4096; }
 // Of a kernel that lower_window() made: rows in the lanes, and of up to kWindowPoints rows and as many columns one unit.

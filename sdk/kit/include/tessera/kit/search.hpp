@@ -16,7 +16,7 @@ namespace tessera::kit {
 struct Choice {
   int width = 1;
   int64_t block = 1, tile_points = 1;
-  bool copies_ahead = false;
+  bool double_buffers = false;
   bool operator==(const Choice&) const = default;
 };
 

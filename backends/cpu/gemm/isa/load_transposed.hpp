@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Squares of kLanes x kLanes elements turned on the way from memory. Included by the files that are compiled per instruction set.
+// Squares of kLanes x kLanes elements transposed on the way from memory. Included by the files that are compiled per instruction set.
 #pragma once
 
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 
 // Within each four lanes: elements of a and b in turn, from element 2 * Half of the four on.
 template <int Half, int... I>
-[[gnu::always_inline]] inline Vec in_turn(Vec a, Vec b, std::integer_sequence<int, I...>) {
+[[gnu::always_inline]] inline Vec interleaved(Vec a, Vec b, std::integer_sequence<int, I...>) {
   return __builtin_shufflevector(a, b, (I / 4 * 4 + 2 * Half + I % 4 / 2 + I % 2 * kLanes)...);
 }
 // Within each four lanes: two elements of a, then two of b, from element 2 * Half of the four on.
@@ -42,19 +42,20 @@ template <int Half, int... I>
 
 // v[j] = element j, of four, behind byte `at` of each of kLanes rows. Loads of four elements do what moves values between fours; two rounds of shuffles are left,
 // where whole rows in registers take log2(kLanes).
-[[gnu::always_inline]] inline void load_turned_four(const char* const* row, int64_t at, Vec* v) {
+[[gnu::always_inline]] inline void load_transposed_four(const char* const* row, int64_t at, Vec* v) {
   constexpr std::make_integer_sequence<int, kLanes> all;
   const Vec a = fours(row, 0, at), b = fours(row, 1, at), c = fours(row, 2, at), d = fours(row, 3, at);
-  const Vec ab = in_turn<0>(a, b, all), cd = in_turn<0>(c, d, all), ab2 = in_turn<1>(a, b, all), cd2 = in_turn<1>(c, d, all);
+  const Vec ab = interleaved<0>(a, b, all), cd = interleaved<0>(c, d, all), ab2 = interleaved<1>(a, b, all),
+            cd2 = interleaved<1>(c, d, all);
   v[0] = pairs<0>(ab, cd, all);
   v[1] = pairs<1>(ab, cd, all);
   v[2] = pairs<0>(ab2, cd2, all);
   v[3] = pairs<1>(ab2, cd2, all);
 }
 // The same of kLanes elements.
-[[gnu::always_inline]] inline void load_turned(const char* const* row, int64_t at, Vec (&v)[kLanes]) {
+[[gnu::always_inline]] inline void load_transposed(const char* const* row, int64_t at, Vec (&v)[kLanes]) {
 #pragma GCC unroll 4
-  for (int q = 0; q < kLanes; q += 4) load_turned_four(row, at + 4 * q, v + q);
+  for (int q = 0; q < kLanes; q += 4) load_transposed_four(row, at + 4 * q, v + q);
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ int KernelWriter::copy_width() {
   return moves_mostly() && !half ? std::min(s_.width, kLanes) : s_.width;
 }
 
-std::string KernelWriter::sizes_copy_ahead() {
-  const Schedule ahead = ahead_of(s_);
+std::string KernelWriter::sizes_double_buffer() {
+  const Schedule ahead = double_buffered(s_);
   const Inst& x = k_.insts[transposed_loads().front()];
   const Expr step = k_.pool.affine(x.index, s_.lane_axis)->coefficient;
   const auto multiple = [&](Expr e, int64_t of) { return "(" + expr(e) + ") % " + std::to_string(of) + " == 0 && "; };
@@ -37,23 +37,23 @@ std::string KernelWriter::sizes_copy_ahead() {
   for (const Buffer& b : k_.buffers) bytes = k_.pool.add(bytes, k_.pool.mul(b.extent, k_.pool.number(type_bytes(b.type))));
   return multiple(k_.pool.extent(s_.tile_axis), ahead.tile_points) + multiple(k_.pool.extent(s_.lane_axis), ahead.block) +
          multiple(step, same_set(type_bytes(x.type)) / type_bytes(x.type)) + expr(bytes) +
-         " <= " + std::to_string(s_.ahead_bytes);
+         " <= " + std::to_string(s_.double_buffer_bytes);
 }
 
-void KernelWriter::block_of(const std::string& unit, uint32_t turned, const std::string& to) {
-  line("const " + d_.memory_type(k_.insts[turned].type) + "* " + to + ";");
+void KernelWriter::block_of(const std::string& unit, uint32_t transposed, const std::string& to) {
+  line("const " + d_.memory_type(k_.insts[transposed].type) + "* " + to + ";");
   open("{");
   line("const i64 unit = " + unit + ";");
   place_of_unit(Phase::Whole);
   line("(void)stop, (void)tile_end;");
   line("const i64 " + k_.axis_names[s_.tile_axis] + " = tile_begin;");
-  line(to + " = " + pointer(turned) + ";");
+  line(to + " = " + pointer(transposed) + ";");
   close();
 }
 
 // The copy is made of squares, a vector's lanes both ways: those of the first points beside each other along the lanes, then those of the next.
-void KernelWriter::copy_lanes(uint32_t turned, const std::string& from, const std::string& to) {
-  const Inst& x = k_.insts[turned];
+void KernelWriter::copy_lanes(uint32_t transposed, const std::string& from, const std::string& to) {
+  const Inst& x = k_.insts[transposed];
   const std::string step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
   for (int64_t i = 0; i < s_.tile_points; i += s_.width)
     line(d_.four_rows(x.type, s_.width, from + " + " + std::to_string(i), step, to + " + " + std::to_string(i * s_.block),
@@ -83,21 +83,21 @@ std::string KernelWriter::in_copy(uint32_t id) const {
   return "fours + (" + axis + " - " + axis + "_begin) * " + std::to_string(s_.width);
 }
 
-void KernelWriter::columns_from_copy(const std::string& axis, const std::string& stop, uint32_t turned,
+void KernelWriter::columns_from_copy(const std::string& axis, const std::string& stop, uint32_t transposed,
                                      const std::function<void()>& vector) {
-  const Inst& x = k_.insts[turned];
+  const Inst& x = k_.insts[transposed];
   const std::string t = k_.axis_names[s_.tile_axis], w = std::to_string(s_.width);
   const std::string element = d_.memory_type(x.type), step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
   // The last unit of a range copies itself once more.
   line("const i64 next_unit = min(unit + 1, end - 1), later_unit = min(unit + 2, end - 1);");
-  block_of("next_unit", turned, "next");
-  block_of("later_unit", turned, "later");
+  block_of("next_unit", transposed, "next");
+  block_of("later_unit", transposed, "later");
   line("const " + element + "* const copied = " + kCopy + " + ((unit - begin) & 1) * copy_size;");
   line(element + "* to = " + kCopy + " + ((unit - begin + 1) & 1) * copy_size;");
   line("const i64 " + axis + "_begin = " + axis + ";");
   // A block has four lanes for each of its rows.
   open("for (i64 " + t + " = tile_begin; " + t + " < tile_end; ++" + t + ") {");
-  copy_lanes(turned, "next", "to");
+  copy_lanes(transposed, "next", "to");
   for (int j = 0; j < 4; ++j)
     for (int64_t i = 0; i < s_.tile_points; i += kLineBytes / static_cast<int64_t>(type_bytes(x.type)))
       prefetch("", "later + " + std::to_string(j) + " * (" + step + ") + " + std::to_string(i));
@@ -105,7 +105,7 @@ void KernelWriter::columns_from_copy(const std::string& axis, const std::string&
   line("const i64 r = " + t + " - tile_begin;");
   line("const " + element + "* const fours = copied + r / " + w + " * " + std::to_string(s_.block * s_.width) + " + " +
        d_.four_at(x.type, s_.width, "(r % " + w + ")") + ";");
-  in_square_[turned] = 1;
+  in_tile_[transposed] = 1;
   if (moves_mostly()) {
     for (int64_t i = 0; i < s_.block; i += s_.width) {
       open("{");
@@ -116,7 +116,7 @@ void KernelWriter::columns_from_copy(const std::string& axis, const std::string&
   } else {
     pairs(axis, stop, vector);
   }
-  in_square_[turned] = 0;
+  in_tile_[transposed] = 0;
   close();
 }
 
@@ -138,10 +138,10 @@ void KernelWriter::pairs(const std::string& axis, const std::string& stop, const
   for (const uint32_t id : stores) {
     line("alignas(64) " + d_.memory_type(k_.buffers[k_.insts[id].id].type) + " result" + std::to_string(id) + "[2 * " + w +
          "];");
-    in_square_[id] = 1;
+    in_tile_[id] = 1;
   }
   both(vector);
-  for (const uint32_t id : stores) in_square_[id] = 0;
+  for (const uint32_t id : stores) in_tile_[id] = 0;
   both([&] {
     for (const uint32_t id : stores) {
       const Type t = k_.buffers[k_.insts[id].id].type;

@@ -6,13 +6,13 @@
 #include "../tables.hpp"
 #include "finish.hpp"
 #include "lanes.hpp"
-#include "turned.hpp"
+#include "load_transposed.hpp"
 
 namespace cpu {
 namespace {
 
 template <Chain C>
-void turn_f32(const StoreArgs& given, const FinishArgs& finish) {
+void transpose_f32(const StoreArgs& given, const FinishArgs& finish) {
   const StoreArgs s = given;  // see store_f32
   const Here<C> f(finish);
   for (int i0 = 0; i0 < s.rows; i0 += kLanes)
@@ -21,7 +21,7 @@ void turn_f32(const StoreArgs& given, const FinishArgs& finish) {
       const char* row[kLanes];
       for (int i = 0; i < kLanes; ++i) row[i] = reinterpret_cast<const char*>(s.sums + (i0 + (i < rows ? i : 0)) * s.ld);
       Vec v[kLanes];
-      load_turned(row, 4 * j0, v);
+      load_transposed(row, 4 * j0, v);
       float* out = static_cast<float*>(s.out) + j0 * s.out_ld + i0;
       for (int j = 0; j < cols; ++j, out += s.out_ld) {
         const Vec z = s.row_bias ? v[j] + splat(s.row_bias[j0 + j]) : v[j];
@@ -30,8 +30,8 @@ void turn_f32(const StoreArgs& given, const FinishArgs& finish) {
     }
 }
 
-[[maybe_unused]] void turn_tile(const StoreArgs& s, const FinishArgs& f) {
-  with_chain(f, [&](auto c) { turn_f32<c()>(s, f); });
+[[maybe_unused]] void transpose_tile(const StoreArgs& s, const FinishArgs& f) {
+  with_chain(f, [&](auto c) { transpose_f32<c()>(s, f); });
 }
 
 }  // namespace
