@@ -34,7 +34,12 @@ device_part() {
     find / -name "libnvrtc.so*" -o -name "libcublasLt.so*" -o -name "libcudnn.so*" 2>/dev/null | grep -v /proc/ | head -20'
   step plugin-check 30 tessera plugin check "$packed/lib/tessera/plugins/tessera.backend.cuda.so"
   step declarations 60 g++ -std=c++20 -fsyntax-only -Ibackends/cuda -Isdk/include -I/usr/local/cuda/include tests/cuda/declarations.cpp
-  for test in graph_test device_test cudagraphs_test; do
+  # Of cuDNN, whose header comes with its package.
+  local cudnn
+  cudnn=$(python3 -c 'import nvidia.cudnn as p; print(list(p.__path__)[0] + "/include")' 2>/dev/null) && [ -e "$cudnn/cudnn_graph.h" ] &&
+    step declarations-dnn 60 g++ -std=c++20 -fsyntax-only -Ibackends/cuda -Isdk/include -I/usr/local/cuda/include -I"$cudnn" \
+      tests/cuda/declarations_dnn.cpp
+  for test in graph_test device_test conv_test cudagraphs_test; do
     LINES_OF_STEP=40 step "$test" 90 env TESSERA_TEST_CUDA=hardware "$packed/tests/cuda_tests" "-#" "[#$test]"
   done
   step run-graphs 30 tessera run tests/cuda/models/mlp.tsr --config configs/cudagraphs.toml --dim s0=1000 --memory

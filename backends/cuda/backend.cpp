@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plugin: devices cuda:0, cuda:1, .. and the backend that runs the kit's kernels on them.
 #include "compiler.hpp"
+#include "conv.hpp"
 #include "device.hpp"
 #include "product.hpp"
 #include "target.hpp"
@@ -24,50 +25,76 @@ struct Shared {
     GpuOptions gpu;
     gpu.sync = options.get_bool("sync", false);
     const std::string wanted(options.get_string("cublaslt", ""));
+    const std::string wanted_dnn(options.get_string("cudnn", ""));
     const std::string blas = wanted == "off" ? std::string() : Blas::locate(wanted);
-    device = std::make_shared<CudaDevice>(driver, gpu, compiler, blas.empty() ? "" : "cuBLASLt " + blas);
+    const std::string dnn = wanted_dnn == "off" ? std::string() : Dnn::locate(wanted_dnn);
+    std::string libraries = blas.empty() ? "" : "cuBLASLt " + blas;
+    if (!dnn.empty()) libraries += (libraries.empty() ? "cuDNN " : ", cuDNN ") + dnn;
+    device = std::make_shared<CudaDevice>(driver, gpu, compiler, libraries);
     target = make_target(device, compiler);
   }
 };
 
-// Products go to cuBLASLt, everything else to the kit's kernels. What neither computes is decomposed, or runs on the next
-// backend of the config.
+// Products go to cuBLASLt and convolutions to cuDNN, with what they take of what follows; everything else, and what a library
+// refuses, goes to the kit's kernels. What none of them computes is decomposed, or runs on the next backend of the config.
 class CudaBackend final : public kit::SimtBackend {
  public:
-  CudaBackend(std::shared_ptr<kit::SimtTarget> target, std::unique_ptr<Products> products)
-      : SimtBackend(std::move(target)), products_(std::move(products)) {}
+  CudaBackend(std::shared_ptr<kit::SimtTarget> target, std::unique_ptr<Products> products,
+              std::unique_ptr<Convolutions> convolutions)
+      : SimtBackend(std::move(target)), products_(std::move(products)), convolutions_(std::move(convolutions)) {}
 
   t::Claim claim(t::Graph g, t::Node n) override {
     if (is_product(n))
       return n.is("dot_general") ? t::yes() : t::decompose("products are dot_general's, which cuBLASLt computes");
-    if (n.is("fused"))
-      for (const t::Node& x : g.nodes(n.regions()[0]))
-        if (is_product(x)) return t::no("cuBLASLt computes products by themselves");
+    if (n.is("fused")) {
+      for (const t::Node& x : g.nodes(n.regions()[0])) {
+        if (x.is("conv")) return claim_convolution(g, n);
+        if (is_product(x)) {
+          const std::string why = products_->why_not(g, n);
+          return why.empty() ? t::yes() : t::no(g.scratch_string(why));
+        }
+      }
+    }
     const t::Claim c = SimtBackend::claim(g, n);
     if (c.claim != TSR_CLAIM_YES && t::log_enabled("perf_hints"))
       t::log("perf_hints", "cuda has no kernel for '" + std::string(n.op()) + "': " + SimtBackend::why_not(g, n) +
-                               (n.is("dot_general") ? "; " + products_->why_not(n) : ""));
+                               (n.is("dot_general") ? "; " + products_->why_not(g, n) : ""));
     return c;
   }
   std::unique_ptr<t::Kernel> compile(const t::Compile& c) override {
-    return generates(c.graph(), c.node()) ? SimtBackend::compile(c) : products_->compile(c);
+    if (generates(c.graph(), c.node())) return SimtBackend::compile(c);
+    return Convolutions::is_one(c.graph(), c.node()) ? convolutions_->compile(c) : products_->compile(c);
   }
   std::unique_ptr<t::Kernel> deserialize(std::string_view bytes) override {
-    std::unique_ptr<t::Kernel> product = products_->restore(bytes);
-    return product ? std::move(product) : SimtBackend::deserialize(bytes);
+    if (std::unique_ptr<t::Kernel> product = products_->restore(bytes)) return product;
+    if (std::unique_ptr<t::Kernel> convolution = convolutions_->restore(bytes)) return convolution;
+    return SimtBackend::deserialize(bytes);
   }
 
  protected:
-  bool generates(t::Graph, t::Node n) override { return !n.is("dot_general") || !products_->why_not(n).empty(); }
+  bool generates(t::Graph g, t::Node n) override {
+    if (Convolutions::is_one(g, n)) return !convolutions_->why_not(g, n).empty();
+    return !Products::is_one(g, n) || !products_->why_not(g, n).empty();
+  }
 
  private:
+  // A group around a convolution whose channels lie last is for the library; the kit's kernels gain nothing from that order.
+  t::Claim claim_convolution(t::Graph g, t::Node n) {
+    const std::string why = convolutions_->why_not(g, n);
+    if (why.empty()) return t::yes();
+    for (const t::Node& x : g.nodes(n.regions()[0]))
+      if (x.is("transpose")) return t::no(g.scratch_string(why));
+    return SimtBackend::claim(g, n);
+  }
+
   // Of those that cuBLASLt computes, possibly as a part of what the node decomposes into.
   bool is_product(const t::Node& n) const {
-    if (n.is("dot_general")) return products_->why_not(n).empty();
+    if (n.is("dot_general")) return products_->takes(n);
     return (n.is("matmul") || n.is("linear")) && products_->available();
   }
 
   std::unique_ptr<Products> products_;
+  std::unique_ptr<Convolutions> convolutions_;
 };
 
 }  // namespace
@@ -78,7 +105,9 @@ TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
   namespace cuda = tessera::cuda;
   static const cuda::Shared shared(plugin.options);  // where it throws, the next instance tries again
   plugin.add_device("cuda", shared.device->count(), shared.device);
-  auto products = std::make_unique<cuda::Products>(shared.device, std::string(plugin.options.get_string("cublaslt", "")),
-                                                   plugin.options.get_bool("tf32", false));
-  plugin.add_backend("cuda", std::make_unique<cuda::CudaBackend>(shared.target, std::move(products)));
+  const bool tf32 = plugin.options.get_bool("tf32", false);
+  auto products = std::make_unique<cuda::Products>(shared.device, std::string(plugin.options.get_string("cublaslt", "")), tf32);
+  auto convolutions =
+      std::make_unique<cuda::Convolutions>(shared.device, std::string(plugin.options.get_string("cudnn", "")), tf32, *products);
+  plugin.add_backend("cuda", std::make_unique<cuda::CudaBackend>(shared.target, std::move(products), std::move(convolutions)));
 }

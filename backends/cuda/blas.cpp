@@ -36,7 +36,8 @@ std::string to_text(const ProductShape& s) {
   if (s.batch != 1) out += ", batch " + std::to_string(s.batch);
   out += std::string(", ") + type_name(s.type);
   if (s.result_type != s.type) out += std::string(" to ") + type_name(s.result_type);
-  return out;
+  out += std::string(s.bias ? ", bias" : "") + (s.residual ? ", residual" : "");
+  return out + (s.activation == kReluProduct ? ", relu" : s.activation == kGeluTanhProduct ? ", gelu" : "");
 }
 
 std::shared_ptr<Blas> Blas::open(const std::string& wanted, std::string* why) {
@@ -123,6 +124,12 @@ ProductPlan::ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& s, size_t max
   const int32_t left = s.b_transposed ? kBlasOpT : kBlasOpN, right = s.a_transposed ? kBlasOpT : kBlasOpN;
   check(blas_.cublasLtMatmulDescSetAttribute(operation_, kBlasTransA, &left, sizeof left), "cublasLtMatmulDescSetAttribute");
   check(blas_.cublasLtMatmulDescSetAttribute(operation_, kBlasTransB, &right, sizeof right), "cublasLtMatmulDescSetAttribute");
+  if (s.bias || s.activation != kNoActivation) {
+    const uint32_t activation = s.activation == kReluProduct ? kBlasRelu : s.activation == kGeluTanhProduct ? kBlasGelu : 0;
+    const uint32_t epilogue = activation | (s.bias ? kBlasAddBias : 0);
+    check(blas_.cublasLtMatmulDescSetAttribute(operation_, kBlasEpilogue, &epilogue, sizeof epilogue),
+          "cublasLtMatmulDescSetAttribute");
+  }
   layout(&left_, s.type, s.b_transposed ? s.n : s.k, s.b_transposed ? s.k : s.n);
   layout(&right_, s.type, s.a_transposed ? s.k : s.m, s.a_transposed ? s.m : s.k);
   layout(&result_, s.result_type, s.m, s.n);
@@ -210,7 +217,7 @@ BlasChoice ProductPlan::fastest(const std::vector<BlasChoice>& all) {
     try {
       for (int run = 0; run < 2 * kRuns; ++run) {  // the first half warms up
         if (run == kRuns) gpu_.check(d.cuEventRecord(s.begin, s.stream.native), "cuEventRecord");
-        launch(s.memory[0], s.memory[1], s.memory[2], s.memory[3], s.stream.native);
+        launch({s.memory[0], s.memory[1], s.memory[1], s.memory[2], s.memory[2]}, s.memory[3], s.stream.native);
       }
     } catch (const t::Error&) {
       if (i == 0) throw;
@@ -236,13 +243,22 @@ ProductPlan::~ProductPlan() {
   if (operation_) blas_.cublasLtMatmulDescDestroy(operation_);
 }
 
-void ProductPlan::launch(const void* a, const void* b, void* d, void* workspace, CUstream stream) const {
+void ProductPlan::launch(const ProductOperands& o, void* workspace, CUstream stream) const {
   const float one = 1, zero = 0;
   const double one64 = 1, zero64 = 0;
   const bool wide = shape_.compute == kComputeF64;
-  blas_.check(blas_.cublasLtMatmul(handle_, operation_, wide ? static_cast<const void*>(&one64) : &one, b, left_, a, right_,
-                                   wide ? static_cast<const void*>(&zero64) : &zero, d, result_, d, result_, &choice_,
-                                   workspace, choice_.workspace_bytes, stream),
+  const auto number = [&](bool is_one) -> const void* {
+    return wide ? static_cast<const void*>(is_one ? &one64 : &zero64) : is_one ? &one : &zero;
+  };
+  std::unique_lock lock(bias_mutex_, std::defer_lock);
+  if (shape_.bias) {
+    lock.lock();
+    blas_.check(blas_.cublasLtMatmulDescSetAttribute(operation_, kBlasBias, &o.bias, sizeof o.bias),
+                "cublasLtMatmulDescSetAttribute", shape_);
+  }
+  blas_.check(blas_.cublasLtMatmul(handle_, operation_, number(true), o.b, left_, o.a, right_, number(shape_.residual),
+                                   shape_.residual ? o.residual : o.d, result_, o.d, result_, &choice_, workspace,
+                                   choice_.workspace_bytes, stream),
               "cublasLtMatmul", shape_);
 }
 

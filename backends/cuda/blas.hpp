@@ -51,25 +51,38 @@ using BlasDescriptor = void*;
 // Values of enumerations, as the headers have them.
 enum BlasType : int { kRealF32 = 0, kRealF64 = 1, kRealF16 = 2, kRealBf16 = 14 };
 enum BlasCompute : int { kComputeF32 = 68, kComputeF64 = 70, kComputeTf32 = 77 };
-inline constexpr int kBlasTransA = 3, kBlasTransB = 4;                             // cublasLtMatmulDescAttributes_t
-inline constexpr int kBlasBatchCount = 5, kBlasBatchStride = 6;                    // cublasLtMatrixLayoutAttribute_t
+inline constexpr int kBlasTransA = 3, kBlasTransB = 4, kBlasEpilogue = 7, kBlasBias = 8;  // cublasLtMatmulDescAttributes_t
+inline constexpr int kBlasBatchCount = 5, kBlasBatchStride = 6;                           // cublasLtMatrixLayoutAttribute_t
 inline constexpr int kBlasMaxWorkspace = 1, kBlasReductions = 3, kBlasAlignA = 5;  // cublasLtMatmulPreferenceAttributes_t
 inline constexpr uint32_t kBlasReduceInComputeType = 2;                            // cublasLtReductionScheme_t
 inline constexpr int kBlasOpN = 0, kBlasOpT = 1;                                   // cublasOperation_t
+// cublasLtEpilogue_t; its gelu is the approximation by tanh.
+inline constexpr uint32_t kBlasNoEpilogue = 1, kBlasRelu = 2, kBlasAddBias = 4, kBlasGelu = 32;
 
-// A product of row-major matrices: d[i] = op(a[i]) op(b[i]) for i below `batch`. Two with equal fields get the same algorithm.
+enum Activation : int { kNoActivation = 0, kReluProduct, kGeluTanhProduct };
+
+// A product of row-major matrices: d[i] = op(a[i]) op(b[i]) for i below `batch`, and what follows it in the accumulator's type:
+// activation(d + residual + bias), each of these three or not. Two with equal fields get the same algorithm.
 struct ProductShape {
   int64_t batch = 1, m = 1, n = 1, k = 1;
   bool a_transposed = false;  // a is stored [k, m]
   bool b_transposed = false;  // b is stored [n, k]
   int type = kRealF32, result_type = kRealF32, compute = kComputeF32;
+  bool bias = false, residual = false;  // a number for each column; a matrix like d
+  int activation = kNoActivation;
   auto operator<=>(const ProductShape&) const = default;
+  bool has_epilogue() const { return bias || residual || activation != kNoActivation; }
 };
-std::string to_text(const ProductShape& s);  // "32 x 64 x 128, batch 4, bf16"
+std::string to_text(const ProductShape& s);  // "32 x 64 x 128, batch 4, bf16, bias, gelu"
+
+struct ProductOperands {  // null: the shape has none
+  const void *a = nullptr, *b = nullptr, *bias = nullptr, *residual = nullptr;
+  void* d = nullptr;
+};
 
 class Blas;
 
-// How a product of one shape is computed on one device. Immutable.
+// How a product of one shape is computed on one device. Immutable, but for what the library keeps of a bias in a descriptor.
 class ProductPlan {
  public:
   // `choice`: the algorithm, as choice() gave it to somebody; null: the one that the library's heuristic ranks first or, with
@@ -79,7 +92,7 @@ class ProductPlan {
   ProductPlan(const ProductPlan&) = delete;
   size_t workspace_bytes() const { return choice_.workspace_bytes; }
   const BlasChoice& choice() const { return choice_; }
-  void launch(const void* a, const void* b, void* d, void* workspace, CUstream stream) const;
+  void launch(const ProductOperands& o, void* workspace, CUstream stream) const;
 
  private:
   std::vector<BlasChoice> ranked(size_t max_workspace, int wanted);
@@ -90,6 +103,7 @@ class ProductPlan {
   ProductShape shape_;
   BlasHandle handle_;
   BlasDescriptor operation_ = nullptr, left_ = nullptr, right_ = nullptr, result_ = nullptr;
+  mutable std::mutex bias_mutex_;  // the operation's descriptor holds where the bias lies
   BlasChoice choice_{};
 };
 

@@ -14,9 +14,7 @@ namespace {
 
 namespace t = tessera::sdk;
 
-constexpr std::string_view kMagic = "cuda product 2";
-// For sizes that are known when the kernel is compiled; what the vendor recommends for this generation.
-constexpr size_t kMostWorkspace = size_t{32} << 20;
+constexpr std::string_view kMagic = "cuda product 3";
 // For sizes that only a launch knows, whose plan is not known yet when the workspace is laid out.
 constexpr size_t kSymbolicWorkspace = size_t{4} << 20;
 
@@ -30,6 +28,10 @@ struct Contraction {
   uint32_t batch = 0, contract = 0;  // how many dimensions
   Side a, b;
   int type = kRealF32, result_type = kRealF32, compute = kComputeF32;
+  // Operands of the node: of the product, and what follows it; -1: nothing.
+  uint32_t left = 0, right = 1;
+  int32_t bias = -1, residual = -1;
+  int activation = kNoActivation;
 };
 
 bool counts_up(std::span<const int64_t> axes, int64_t from) {
@@ -60,7 +62,7 @@ int blas_type(uint32_t dtype) {
 }
 
 // Empty, or why the library does not compute it.
-std::string analyse(t::Node n, bool tf32, Contraction& out) {
+std::string analyse_product(t::Node n, bool tf32, Contraction& out) {
   if (!n.is("dot_general")) return "no contraction";
   const t::Type a = n.operand(0).type(), b = n.operand(1).type(), d = n.result().type();
   out.type = blas_type(a.dtype());
@@ -82,6 +84,100 @@ std::string analyse(t::Node n, bool tf32, Contraction& out) {
   return {};
 }
 
+// What follows the product in a group: reshapes, a bias along its last dimension, a residual, and an activation at the end. They
+// are computed in the accumulator's type, which rounds once; the unfused ops round between them.
+class EpilogueReader {
+ public:
+  EpilogueReader(t::Graph g, t::Node fused) : g_(g), region_(fused.regions()[0]) {}
+
+  std::string read(t::Node dot, Contraction& out) {
+    if (g_.outputs(region_).size() != 1) return "more than one result";
+    const int32_t left = input(dot.operand(0)), right = input(dot.operand(1));
+    if (left < 0 || right < 0) return "operands of the product that are computed in the group";
+    out.left = static_cast<uint32_t>(left), out.right = static_cast<uint32_t>(right);
+    if (!dot.result().type().is_static() || dot.result().type().rank() == 0) return "a product of unknown sizes";
+    if (dot.operand(0).type().elements() <= 0 || dot.operand(1).type().elements() <= 0) return "an epilogue behind nothing";
+    if (out.batch != 0) return "an epilogue behind products in a batch";
+    if (out.result_type != out.type) return "an epilogue behind a product that widens";
+    columns_ = columns_of(dot);
+    t::Value v = dot.result();
+    size_t taken = 1;
+    for (; v.id != g_.outputs(region_)[0]; ++taken) {
+      const auto uses = v.uses();
+      if (uses.size() != 1 || uses[0].node == TSR_NONE) return "a result that several ops read";
+      const t::Node step = g_.node(uses[0].node);
+      if (std::string why = take(step, v, out); !why.empty()) return why;
+      v = step.result();
+    }
+    for (const t::Node& x : g_.nodes(region_)) taken -= x.is("constant") ? 0 : 1;
+    if (taken != 0) return "other ops in the group";
+    if (out.activation == kNoActivation && out.bias < 0) return "no bias and no activation behind the product";
+    return {};
+  }
+
+ private:
+  int32_t input(const t::Value& v) const {
+    const auto all = g_.inputs(region_);
+    const auto at = std::find(all.begin(), all.end(), v.id);
+    return at == all.end() ? -1 : static_cast<int32_t>(at - all.begin());
+  }
+  static int64_t columns_of(const t::Node& dot) {
+    const t::Type b = dot.operand(1).type();
+    const auto contract = dot.attr("rhs_contract").as_ints();
+    int64_t n = b.elements();
+    for (const int64_t axis : contract) n /= std::max<int64_t>(1, b.size(axis));
+    return n;
+  }
+
+  std::string take(const t::Node& step, const t::Value& v, Contraction& out) {
+    const t::Type type = step.result().type();
+    if (step.num_results() != 1 || type.elements() != v.type().elements() || type.dtype() != v.type().dtype())
+      return "'" + std::string(step.op()) + "' behind the product";
+    if (step.is("reshape")) return {};
+    if (out.activation != kNoActivation) return "ops behind the activation";
+    if (step.is("relu")) {
+      out.activation = kReluProduct;
+      return {};
+    }
+    if (step.is("gelu")) {
+      if (step.attr("approximate").as_string() != "tanh") return "gelu by erf, which the library has not";
+      out.activation = kGeluTanhProduct;
+      return {};
+    }
+    if (!step.is("add")) return "'" + std::string(step.op()) + "' behind the product";
+    const t::Value other = step.operand(step.operand(0) == v ? 1 : 0);
+    const int32_t operand = other == v ? -1 : input(other);
+    if (operand < 0) return "a sum with something that is computed in the group";
+    const t::Type o = other.type();
+    const bool row = o.rank() >= 1 && o.elements() == columns_ && o.size(-1) == columns_ && type.size(-1) == columns_;
+    if (row && columns_ > 1 && out.bias < 0) {
+      out.bias = operand;
+    } else if (o.elements() == type.elements() && out.residual < 0) {
+      out.residual = operand;
+    } else {
+      return "a sum with another shape";
+    }
+    return {};
+  }
+
+  t::Graph g_;
+  tsr_id region_;
+  int64_t columns_ = 0;
+};
+
+t::Node product_in(t::Graph g, t::Node n) {
+  if (!n.is("fused")) return n;
+  for (const t::Node& x : g.nodes(n.regions()[0]))
+    if (x.is("dot_general")) return x;
+  return n;
+}
+
+std::string analyse(t::Graph g, t::Node n, bool tf32, Contraction& out) {
+  const t::Node dot = product_in(g, n);
+  if (std::string why = analyse_product(dot, tf32, out); !why.empty()) return why;
+  return n.is("fused") ? EpilogueReader(g, n).read(dot, out) : std::string();
+}
+
 template <class Size>
 ProductShape shape_of(const Contraction& c, Size&& size) {  // size(operand, dimension)
   ProductShape s;
@@ -97,6 +193,7 @@ ProductShape shape_of(const Contraction& c, Size&& size) {  // size(operand, dim
   s.a_transposed = c.a.contract_first;
   s.b_transposed = !c.b.contract_first;
   s.type = c.type, s.result_type = c.result_type, s.compute = c.compute;
+  s.bias = c.bias >= 0, s.residual = c.residual >= 0, s.activation = c.activation;
   return s;
 }
 
@@ -107,19 +204,24 @@ class ProductKernel final : public t::Kernel {
   ProductKernel(std::shared_ptr<Blas> blas, CudaDevice& device, uint32_t index, const Contraction& c,
                 const std::optional<ProductShape>& shape, const BlasChoice* choice, bool measure)
       : blas_(std::move(blas)), gpu_(device.gpu(index)), device_(device), index_(index), contraction_(c), shape_(shape) {
-    if (shape_ && !trivial(*shape_)) plan_ = blas_->plan(gpu_, *shape_, kMostWorkspace, choice, measure);
+    if (shape_ && !trivial(*shape_)) plan_ = blas_->plan(gpu_, *shape_, Products::kMostWorkspace, choice, measure);
+    name_ = std::string("cuda.cublaslt.dot_general") + (c.bias >= 0 ? ".bias" : "") + (c.residual >= 0 ? ".residual" : "") +
+            (c.activation == kReluProduct       ? ".relu"
+             : c.activation == kGeluTanhProduct ? ".gelu"
+                                                : "");
   }
 
-  std::string name() const override { return "cuda.cublaslt.dot_general"; }
+  std::string name() const override { return name_; }
   bool has_workspace() const override { return !shape_ || (plan_ && plan_->workspace_bytes() > 0); }
   int64_t workspace(const int64_t*) override {
     return static_cast<int64_t>(!shape_ ? kSymbolicWorkspace : plan_ ? plan_->workspace_bytes() : 0);
   }
 
   void launch(const tsr_launch& l) override {
-    const tsr_tensor &a = l.inputs[0], &b = l.inputs[1], &d = l.outputs[0];
+    const uint32_t sides[] = {contraction_.left, contraction_.right};
+    const tsr_tensor &a = l.inputs[sides[0]], &b = l.inputs[sides[1]], &d = l.outputs[0];
     const ProductShape s =
-        shape_ ? *shape_ : shape_of(contraction_, [&](int operand, uint32_t i) { return l.inputs[operand].sizes[i]; });
+        shape_ ? *shape_ : shape_of(contraction_, [&](int operand, uint32_t i) { return l.inputs[sides[operand]].sizes[i]; });
     if (s.batch == 0 || s.m == 0 || s.n == 0) return;
     if (s.k == 0) {  // a sum of nothing
       const int64_t item = dtype_bits(d.dtype) / 8;
@@ -127,7 +229,8 @@ class ProductKernel final : public t::Kernel {
     }
     const std::shared_ptr<const ProductPlan> plan = plan_ ? plan_ : blas_->plan(gpu_, s, kSymbolicWorkspace);
     const Gpu::Scope scope(gpu_);
-    plan->launch(a.data, b.data, d.data, l.workspace, l.stream->native);
+    const auto at = [&](int32_t i) { return i < 0 ? nullptr : l.inputs[i].data; };
+    plan->launch({a.data, b.data, at(contraction_.bias), at(contraction_.residual), d.data}, l.workspace, l.stream->native);
     gpu_.queued(l.stream, "cuda.cublaslt.dot_general");
   }
 
@@ -154,6 +257,7 @@ class ProductKernel final : public t::Kernel {
   Contraction contraction_;
   std::optional<ProductShape> shape_;
   std::shared_ptr<const ProductPlan> plan_;
+  std::string name_;
 };
 
 }  // namespace
@@ -168,18 +272,26 @@ const std::shared_ptr<Blas>& Products::blas() {
   return blas_;
 }
 
-std::string Products::why_not(t::Node n) {
+bool Products::is_one(t::Graph g, t::Node n) { return product_in(g, n).is("dot_general"); }
+
+bool Products::takes(t::Node n) {
   Contraction c;
-  if (std::string why = analyse(n, tf32_, c); !why.empty()) return why;
+  return analyse_product(n, tf32_, c).empty() && blas();
+}
+
+std::string Products::why_not(t::Graph g, t::Node n) {
+  Contraction c;
+  if (std::string why = analyse(g, n, tf32_, c); !why.empty()) return why;
   return blas() ? std::string() : why_none_;
 }
 
 std::unique_ptr<t::Kernel> Products::compile(const t::Compile& c) {
   Contraction contraction;
-  if (const std::string why = analyse(c.node(), tf32_, contraction); !why.empty() || !blas())
+  const t::Node dot = product_in(c.graph(), c.node());
+  if (const std::string why = analyse(c.graph(), c.node(), tf32_, contraction); !why.empty() || !blas())
     throw t::Error(TSR_BUG, "TSR-B005",
                    "cuda was asked for a product that it does not compute: " + (why.empty() ? why_none_ : why));
-  const t::Type operands[] = {c.node().operand(0).type(), c.node().operand(1).type()};
+  const t::Type operands[] = {dot.operand(0).type(), dot.operand(1).type()};
   std::optional<ProductShape> shape;
   if (operands[0].is_static() && operands[1].is_static())
     shape = shape_of(contraction, [&](int operand, uint32_t i) { return operands[operand].size(i); });

@@ -19,17 +19,22 @@ class Products {
   Products(std::shared_ptr<CudaDevice> device, std::string library, bool tf32)
       : device_(std::move(device)), library_(std::move(library)), tf32_(tf32) {}
 
-  // Why the library does not compute a node; empty: it does. Of contractions it takes dot_general alone: matmul and linear
-  // decompose to it.
-  std::string why_not(sdk::Node n);
+  // Whether the node is a contraction, or a group around one.
+  static bool is_one(sdk::Graph g, sdk::Node n);
+  // Whether the library computes this contraction. It takes dot_general alone: matmul and linear decompose to it.
+  bool takes(sdk::Node n);
+  // Why the library does not compute such a node; empty: it does. Of groups it takes a dot_general with a bias and an activation.
+  std::string why_not(sdk::Graph g, sdk::Node n);
   bool available() { return blas() != nullptr; }
+  const std::shared_ptr<Blas>& blas();  // opened when the first product asks for it; null: there is none
+  // Of workspace, for sizes that are known when the kernel is compiled: what the vendor recommends for this generation.
+  static constexpr size_t kMostWorkspace = size_t{32} << 20;
+
   std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c);
   // For caches. Null: the bytes are of another kernel.
   std::unique_ptr<sdk::Kernel> restore(std::string_view bytes);
 
  private:
-  const std::shared_ptr<Blas>& blas();  // opened when the first product asks for it
-
   std::shared_ptr<CudaDevice> device_;
   std::string library_;
   bool tf32_;

@@ -3,7 +3,7 @@
 // group: the result is finished, or read, while it is near, instead of being written and read again.
 #include <algorithm>
 
-#include "groups.hpp"
+#include "epilogue.hpp"
 
 namespace tessera::passes {
 namespace {
@@ -12,7 +12,8 @@ constexpr size_t kMostSteps = 8;
 
 bool is_anchor(const sdk::Node& n) { return n.is("linear") || n.is("matmul") || n.is("dot_general") || n.is("conv"); }
 
-// The nodes behind `anchor`, each the only reader of the one before, that keep shape and dtype.
+}  // namespace
+
 std::vector<sdk::Node> chain_of(sdk::Graph g, const sdk::Node& anchor) {
   std::vector<sdk::Node> out;
   sdk::Value v = anchor.result();
@@ -27,6 +28,8 @@ std::vector<sdk::Node> chain_of(sdk::Graph g, const sdk::Node& anchor) {
   }
   return out;
 }
+
+namespace {
 
 // The convolution that alone reads v, as what it convolves.
 sdk::Node reader_of(sdk::Graph g, sdk::Value v) {
@@ -43,7 +46,8 @@ kit::Piece piece_of(sdk::Graph g, const std::vector<sdk::Node>& nodes) {
     for (uint32_t k = 0; k < nodes[i].num_operands(); ++k) {
       if (!nodes[i].has_operand(k)) continue;
       const sdk::Value v = nodes[i].operand(k);
-      if (i > 0 && v == nodes[i - 1].result()) continue;
+      const auto makes = [&](const sdk::Node& n) { return v.def() && n == v.def(); };
+      if (std::any_of(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(i), makes)) continue;
       const bool literal = !is_anchor(nodes[i]) && v.def() && v.def().is("constant") && v.type().elements() == 1;
       if (!literal && std::find(p.inputs.begin(), p.inputs.end(), v) == p.inputs.end()) p.inputs.push_back(v);
     }
@@ -51,7 +55,8 @@ kit::Piece piece_of(sdk::Graph g, const std::vector<sdk::Node>& nodes) {
   return p;
 }
 
-// `head` with the longest part of `chain` that the backend takes, of `least` nodes at least.
+}  // namespace
+
 bool fuse_longest(sdk::Graph g, const std::vector<sdk::Node>& head, const std::vector<sdk::Node>& chain, size_t least,
                   const std::string& backend) {
   for (size_t count = chain.size() + 1; count-- > least;) {
@@ -75,8 +80,6 @@ bool fuse_longest(sdk::Graph g, const std::vector<sdk::Node>& head, const std::v
   }
   return false;
 }
-
-}  // namespace
 
 bool fuse_epilogues(sdk::Graph g, tsr_id region) {
   bool changed = false;

@@ -105,5 +105,7 @@ inline bool same_half(const sdk::Node& a, const sdk::Node& b) { return ((a.marks
 bool fuse_attention(sdk::Graph g, tsr_id region, const FuseOptions& options);
 // Groups of a product or convolution and what follows it, in one region. True: the graph was edited.
 bool fuse_epilogues(sdk::Graph g, tsr_id region);
+// Convolutions whose tensors have their channels last, where the backend takes such a group. True: the graph was edited.
+bool channels_last(sdk::Graph g, tsr_id region);
 
 }  // namespace tessera::passes

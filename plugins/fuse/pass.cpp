@@ -38,6 +38,7 @@ class Fuse : public sdk::Pass {
     bool changed = false;
     for (const tsr_id r : regions(g)) {
       if (given.get_bool("attention", true)) changed |= fuse_attention(g, r, options);
+      if (given.get_bool("channels_last", false)) changed |= channels_last(g, r);
       if (given.get_bool("epilogue_fusion", true)) changed |= fuse_epilogues(g, r);
       changed |= region(g, r, options);
     }

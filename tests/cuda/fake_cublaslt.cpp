@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "blas.hpp"
+#include "fake_numbers.hpp"
 #include "fake_queue.hpp"
 
 namespace {
@@ -21,45 +22,24 @@ struct Layout {
 struct Operation {
   int compute, scale;
   int32_t transposed[2] = {kBlasOpN, kBlasOpN};
+  uint32_t epilogue = kBlasNoEpilogue;
+  const char* bias = nullptr;
 };
 struct Preference {
   uint64_t workspace = 0;
   uint32_t reductions = 7;
 };
 
-size_t bytes_of(int type) { return type == kRealF64 ? 8 : type == kRealF32 ? 4 : 2; }
+fake::Kind kind_of(int type) {
+  return type == kRealF64    ? fake::Kind::F64
+         : type == kRealF32  ? fake::Kind::F32
+         : type == kRealBf16 ? fake::Kind::BF16
+                             : fake::Kind::F16;
+}
+size_t bytes_of(int type) { return fake::bytes_of(kind_of(type)); }
 
-double read(const char* p, int type) {
-  if (type == kRealF64) return *reinterpret_cast<const double*>(p);
-  if (type == kRealF32) return *reinterpret_cast<const float*>(p);
-  uint16_t h;
-  std::memcpy(&h, p, 2);
-  if (type == kRealBf16) {
-    const uint32_t bits = static_cast<uint32_t>(h) << 16;
-    float x;
-    std::memcpy(&x, &bits, 4);
-    return x;
-  }
-  _Float16 x;
-  std::memcpy(&x, &h, 2);
-  return static_cast<double>(x);
-}
-void write(char* p, int type, double v) {
-  if (type == kRealF64) {
-    *reinterpret_cast<double*>(p) = v;
-  } else if (type == kRealF32) {
-    *reinterpret_cast<float*>(p) = static_cast<float>(v);
-  } else if (type == kRealBf16) {
-    const auto x = static_cast<float>(v);
-    uint32_t bits;
-    std::memcpy(&bits, &x, 4);
-    const auto h = static_cast<uint16_t>(x != x ? 0x7fc0 : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-    std::memcpy(p, &h, 2);
-  } else {
-    const auto x = static_cast<_Float16>(v);
-    std::memcpy(p, &x, 2);
-  }
-}
+double read(const char* p, int type) { return fake::read(p, kind_of(type)); }
+void write(char* p, int type, double v) { fake::write(p, kind_of(type), v); }
 
 }  // namespace
 
@@ -80,8 +60,15 @@ EXPORT int cublasLtMatmulDescDestroy(BlasDescriptor d) {
   return 0;
 }
 EXPORT int cublasLtMatmulDescSetAttribute(BlasDescriptor d, int attribute, const void* value, size_t bytes) {
-  if ((attribute != kBlasTransA && attribute != kBlasTransB) || bytes != 4) return 7;
-  std::memcpy(&static_cast<Operation*>(d)->transposed[attribute - kBlasTransA], value, 4);
+  auto& op = *static_cast<Operation*>(d);
+  if ((attribute == kBlasTransA || attribute == kBlasTransB) && bytes == 4)
+    std::memcpy(&op.transposed[attribute - kBlasTransA], value, 4);
+  else if (attribute == kBlasEpilogue && bytes == 4)
+    std::memcpy(&op.epilogue, value, 4);
+  else if (attribute == kBlasBias && bytes == sizeof op.bias)
+    std::memcpy(&op.bias, value, sizeof op.bias);
+  else
+    return 7;
   return 0;
 }
 EXPORT int cublasLtMatrixLayoutCreate(BlasDescriptor* out, int type, uint64_t rows, uint64_t columns, int64_t leading) {
@@ -133,7 +120,7 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasDescriptor, BlasDescri
   return 0;
 }
 EXPORT int cublasLtMatmul(BlasHandle, BlasDescriptor operation, const void* alpha, const void* a, BlasDescriptor a_layout,
-                          const void* b, BlasDescriptor b_layout, const void* beta, const void*, BlasDescriptor, void* d,
+                          const void* b, BlasDescriptor b_layout, const void* beta, const void* c, BlasDescriptor, void* d,
                           BlasDescriptor d_layout, const BlasChoice* algorithm, void* workspace, size_t workspace_bytes,
                           CUstream stream) {
   const Operation op = *static_cast<Operation*>(operation);
@@ -142,8 +129,8 @@ EXPORT int cublasLtMatmul(BlasHandle, BlasDescriptor operation, const void* alph
   const uint64_t m = op.transposed[0] ? la.columns : la.rows, k = op.transposed[0] ? la.rows : la.columns;
   const uint64_t n = op.transposed[1] ? lb.rows : lb.columns, k2 = op.transposed[1] ? lb.columns : lb.rows;
   if (k != k2 || m != ld.rows || n != ld.columns || la.batch != ld.batch || lb.batch != ld.batch ||
-      algorithm->algorithm[0] != 7 || scale[0] != 1 || scale[1] != 0 || workspace_bytes < algorithm->workspace_bytes ||
-      (workspace_bytes > 0 && !workspace))
+      algorithm->algorithm[0] != 7 || scale[0] != 1 || (scale[1] != 0 && scale[1] != 1) ||
+      workspace_bytes < algorithm->workspace_bytes || (workspace_bytes > 0 && !workspace))
     return 7;
   return fake::queue(stream, [=](auto&& real) {
     const auto place = [&](const void* p, const Layout& l) {
@@ -153,7 +140,11 @@ EXPORT int cublasLtMatmul(BlasHandle, BlasDescriptor operation, const void* alph
     };
     const char *pa = place(a, la), *pb = place(b, lb);
     char* pd = place(d, ld);
-    if (!pa || !pb || !pd || (workspace_bytes > 0 && !real(workspace, workspace_bytes))) return false;
+    const char* const pc = place(c, ld);
+    const bool biased = op.epilogue != kBlasNoEpilogue && (op.epilogue & kBlasAddBias) != 0;
+    const char* const bias = biased ? real(op.bias, m * bytes_of(ld.type)) : nullptr;
+    if (!pa || !pb || !pd || !pc || (biased && !bias) || (workspace_bytes > 0 && !real(workspace, workspace_bytes)))
+      return false;
     if (workspace_bytes > 0) std::memset(real(workspace, workspace_bytes), 0xfd, workspace_bytes);
     const auto at = [](const char* p, const Layout& l, int32_t batch, uint64_t row, uint64_t column) {
       return read(p + (batch * l.stride + static_cast<int64_t>(column) * l.leading + static_cast<int64_t>(row)) *
@@ -167,6 +158,11 @@ EXPORT int cublasLtMatmul(BlasHandle, BlasDescriptor operation, const void* alph
           for (uint64_t x = 0; x < k; ++x)
             sum += (op.transposed[0] ? at(pa, la, i, x, row) : at(pa, la, i, row, x)) *
                    (op.transposed[1] ? at(pb, lb, i, column, x) : at(pb, lb, i, x, column));
+          if (scale[1] != 0) sum += at(pc, ld, i, row, column);
+          if (biased) sum += read(bias + row * bytes_of(ld.type), ld.type);
+          if (op.epilogue & kBlasRelu) sum = sum > 0 ? sum : 0;
+          if (op.epilogue & kBlasGelu)
+            sum = 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
           write(pd + (i * ld.stride + static_cast<int64_t>(column) * ld.leading + static_cast<int64_t>(row)) *
                          static_cast<int64_t>(bytes_of(ld.type)),
                 ld.type, sum);

@@ -82,7 +82,8 @@ const e::Context& cuda_context() {
   static const e::Context c = [] {
     const char* library = std::getenv("TESSERA_CUDA_LIBRARY");
     const std::string fake =
-        library ? "driver = \"" + std::string(library) + "\"\nnvrtc = \"" + library + "\"\ncublaslt = \"" + library + "\"\n"
+        library ? "driver = \"" + std::string(library) + "\"\nnvrtc = \"" + library + "\"\ncublaslt = \"" + library +
+                      "\"\ncudnn = \"" + library + "\"\n"
                 : "";
     return make_context(", \"tessera.backend.reference\", \"tessera.backend.cuda\"", "\"cuda\", \"reference\"",
                         "[cuda]\n" + fake);
