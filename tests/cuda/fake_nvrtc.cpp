@@ -67,12 +67,13 @@ std::string compile(const std::string& text, std::string& log) {
   const bool ours = text.starts_with(cuda);
   std::string out = sim + (ours ? "" : kWords) + (ours ? text.substr(cuda.size()) : text) + "\n";
   static const std::regex kernel(
-      R"(extern "C" (?:KERNEL\(\d+\) void|__global__ void __launch_bounds__\(\d+\)) (\w+)\(([^)]*)\) \{)");
+      R"((?:KERNEL\(\d+\) void|extern "C" __global__ void __launch_bounds__\(\d+\)) (\w+)\(([^)]*)\) \{)");
   static const std::regex shared(R"(SHARED\((\w+), \w+, (\d+), (\d+)\))");
   std::string header;
   std::vector<std::pair<size_t, std::string>> kernels;  // where, name
   for (std::sregex_iterator i(out.begin(), out.end(), kernel), end; i != end; ++i) {
-    const size_t begin = static_cast<size_t>(i->position()), stop = std::min(out.find("\nextern \"C\"", begin + 1), out.size());
+    const size_t begin = static_cast<size_t>(i->position());
+    const size_t stop = std::min({out.find("\nextern \"C\"", begin + 1), out.find("\nKERNEL(", begin + 1), out.size()});
     // The largest that any element type can make of it.
     int64_t bytes = 0;
     const std::string body = out.substr(begin, stop - begin);

@@ -18,7 +18,7 @@ namespace tessera::kit {
 
 [[noreturn]] void no_program(const std::string& why);  // TSR-K041
 
-// Verifies a finished program; one that is too large for the device is TSR-K041.
+// Verifies a finished program, rewritten first where the device has no shuffles; one that is too large for it is TSR-K041.
 void check_program(Program& p, const GpuDescription& device);
 
 class ProgramBuilder {

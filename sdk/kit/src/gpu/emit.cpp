@@ -31,22 +31,22 @@ const char* memory_type(Type t) { return t == Type::Bool ? "u8" : value_type(t);
 // What a fault of a kernel is called in a record that the host reads.
 uint32_t device_fault(uint32_t fault) { return fault == kFaultDivision ? TSR_FAULT_DIVISION : TSR_FAULT_INDEX; }
 
-std::string literal(Type t, uint64_t bits) {
+// `wide`: the suffix of a number of 64 bits.
+std::string literal(Type t, uint64_t bits, const char* wide) {
   if (t == Type::Bool) return bits ? "true" : "false";
   if (t == Type::F32 || t == Type::F64) {
     const double x = constant_float(t, bits);
-    const bool wide = t == Type::F64;
-    if (!std::isfinite(x)) return (wide ? "as_double(" : "as_float(") + std::to_string(bits) + (wide ? "ull)" : "u)");
+    const bool f64 = t == Type::F64;
+    if (!std::isfinite(x)) return (f64 ? "as_double(" : "as_float(") + std::to_string(bits) + "u" + (f64 ? wide : "") + ")";
     char buffer[64];
-    const auto end = wide ? std::to_chars(buffer, buffer + sizeof buffer, x).ptr
-                          : std::to_chars(buffer, buffer + sizeof buffer, static_cast<float>(x)).ptr;
+    const auto end = f64 ? std::to_chars(buffer, buffer + sizeof buffer, x).ptr
+                         : std::to_chars(buffer, buffer + sizeof buffer, static_cast<float>(x)).ptr;
     std::string s(buffer, end);
     if (s.find_first_of(".e") == s.npos) s += ".0";
-    if (!wide) s += "f";
+    if (!f64) s += "f";
     return s[0] == '-' ? "(" + s + ")" : s;
   }
-  const char* suffix = t == Type::U64 || t == Type::I64 ? "ull" : "u";
-  return "(" + std::string(value_type(t)) + ")" + std::to_string(bits) + suffix;
+  return "(" + std::string(value_type(t)) + ")" + std::to_string(bits) + "u" + (t == Type::U64 || t == Type::I64 ? wide : "");
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ class GpuWriter {
                                : names[static_cast<int>(k.kind) - static_cast<int>(AtomKind::FloorDiv)]) +
              "(" + a + ", " + b + ")";
     };
-    if (!small_) spelling_.suffix = "ll";
+    if (!small_) spelling_.suffix = m.dialect_.wide;
   }
 
   std::vector<GpuLaunch> run() {
@@ -128,7 +128,7 @@ class GpuWriter {
       // A workspace that this launch only reads is as constant as an input.
       const bool read = (x.memory == Memory::Global && x.access == Access::In) || !stores(p_.launches[number], b);
       const std::string type = std::string(read ? "const " : "") + memory_type(x.type);
-      head += (head.empty() ? "" : ", ") + type + "* RESTRICT " + x.name + (m_.dialect_.watched ? "_memory" : "");
+      head += (head.empty() ? "GLOBAL " : ", GLOBAL ") + type + "* RESTRICT " + x.name + (m_.dialect_.watched ? "_memory" : "");
       if (m_.dialect_.watched)
         watched += "  WATCHED(" + type + ", " + x.name + ", " + std::to_string(out.buffers.size() - 1) + ");\n";
     }
@@ -136,9 +136,8 @@ class GpuWriter {
       out.symbols.push_back(s);
       head += (head.empty() ? "i64 " : ", i64 ") + p_.symbols[s].name;
     }
-    if (out.faults) head += std::string(head.empty() ? "" : ", ") + "fault_record* faults, u64 site";
-    out_ =
-        "\nextern \"C\" KERNEL(" + std::to_string(out.shape.threads) + ") void " + out.entry + "(" + head + ") {\n" + watched;
+    if (out.faults) head += std::string(head.empty() ? "" : ", ") + "GLOBAL fault_record* faults, u64 site";
+    out_ = "\nKERNEL(" + std::to_string(out.shape.threads) + ") void " + out.entry + "(" + head + ") {\n" + watched;
     const std::vector<int64_t> at = shared_offsets(p_, number);
     for (const uint32_t id : p_.launches[number]) no_clusters(id);
     // What is declared in a kernel may be no more than this on any device; a launch gives the rest.
@@ -216,7 +215,7 @@ class GpuWriter {
   std::string expr(Expr e) const { return expr_text(p_.pool, e, spelling_); }
   std::string value(uint32_t v) const {
     const Statement& x = p_.statements[v];
-    if (x.kind == StatementKind::Inst && x.inst.op == Op::Const) return literal(x.inst.type, x.inst.bits);
+    if (x.kind == StatementKind::Inst && x.inst.op == Op::Const) return literal(x.inst.type, x.inst.bits, m_.dialect_.wide);
     return "v" + std::to_string(v);
   }
 
@@ -273,7 +272,7 @@ class GpuWriter {
       return p_.buffers[i.id].name + (e == kZero ? "" : " + (" + expr(e) + ")");
     };
     const int64_t bytes = *p_.pool.as_number(p_.pool.extent(x.axis)) * type_bytes(load.type);
-    return "move<" + std::to_string(bytes) + ">(" + start(store) + ", " + start(load) + ");";
+    return "MOVE(" + std::to_string(bytes) + ", " + start(store) + ", " + start(load) + ");";
   }
 
   void inst(uint32_t id, const Inst& x, const std::string& pad) {
@@ -391,7 +390,7 @@ class GpuWriter {
     for (const Inst& x : f.insts)
       if (x.op == Op::Call) function_text(x.id);
     const auto operand = [&](uint32_t v) {
-      return f.insts[v].op == Op::Const ? literal(f.insts[v].type, f.insts[v].bits) : "v" + std::to_string(v);
+      return f.insts[v].op == Op::Const ? literal(f.insts[v].type, f.insts[v].bits, m_.dialect_.wide) : "v" + std::to_string(v);
     };
     std::string text = head;
     for (uint32_t i = 0; i < f.insts.size(); ++i) {

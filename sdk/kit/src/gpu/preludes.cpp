@@ -38,6 +38,7 @@ namespace {
 // Elements side by side between memory and registers.
 #define TESSERA_COMMON_MOVE                                                                                 \
   "template <int bytes> struct chunk;\n"                                                                    \
+  "#define MOVE(bytes, to, from) move<bytes>(to, from)\n"                                                   \
   "template <> struct chunk<2> { u16 a; };\n"                                                               \
   "template <> struct chunk<4> { u32 a; };\n"                                                               \
   "template <> struct alignas(8) chunk<8> { u32 a, b; };\n"                                                 \
@@ -104,7 +105,8 @@ namespace {
 constexpr const char* kCuda =
     "// CUDA C++ for NVRTC or nvcc, --fmad=false.\n" TESSERA_COMMON_TYPES
     "#define DEVICE static __device__ __forceinline__\n"
-    "#define KERNEL(threads) __global__ __launch_bounds__(threads)\n"
+    "#define KERNEL(threads) extern \"C\" __global__ __launch_bounds__(threads)\n"
+    "#define GLOBAL\n"
     "#define RESTRICT __restrict__\n"
     "#define SHARED(type, name, count, offset) __shared__ alignas(16) type name[count]\n"
     "#define DYNAMIC_SHARED extern __shared__ __align__(16) u8 dynamic_shared[]\n"
@@ -208,7 +210,9 @@ constexpr const char* kCuda =
 constexpr const char* kHip =
     "// C++ for amdgcn, clang -x hip -nogpuinc, -ffp-contract=off.\n" TESSERA_COMMON_TYPES
     "#define DEVICE static __attribute__((device)) __attribute__((always_inline)) inline\n"
-    "#define KERNEL(threads) __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, threads)))\n"
+    "#define GLOBAL\n"
+    "#define KERNEL(threads) extern \"C\" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(threads, "
+    "threads)))\n"
     "#define RESTRICT __restrict__\n"
     "#define SHARED(type, name, count, offset) alignas(16) static __attribute__((shared)) type name[count]\n"
     "#define DYNAMIC_SHARED extern __attribute__((shared)) __attribute__((aligned(16))) u8 dynamic_shared[]\n"
@@ -240,7 +244,8 @@ constexpr const char* kSim =
     "// C++ for the host, -ffp-contract=off. Threads are fibers; what they share goes through the "
     "runner.\n" TESSERA_COMMON_TYPES
     "#define DEVICE static inline __attribute__((always_inline))\n"
-    "#define KERNEL(threads)\n"
+    "#define KERNEL(threads) extern \"C\"\n"
+    "#define GLOBAL\n"
     "#define RESTRICT __restrict__\n"
     "#define SHARED(type, name, count, offset) shared_array<type> name{(type*)(runner->shared() + (offset)), count, __LINE__}\n"
     "#define DYNAMIC_SHARED\n#define SHARED_AT SHARED\n"

@@ -290,6 +290,7 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
 }
 
 void check_program(Program& p, const GpuDescription& device) {
+  if (!device.shuffles) without_shuffles(p);
   try {
     verify(p, device);
   } catch (const sdk::Error& e) {

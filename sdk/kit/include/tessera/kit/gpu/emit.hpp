@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of programs for devices of the SIMT family: C++ that includes nothing. The kernels' text is one for all of them; what a
-// device calls things is a prelude of a page, a closed list of functions that the text uses. Compile without contraction
-// (NVRTC: --fmad=false; clang: -ffp-contract=off) and without fast-math; nothing else changes the bits.
+// Text of programs for devices of the SIMT family: C that includes nothing. The kernels' text is one for all of them; what a
+// device calls things is a prelude of a page, a closed list of types, macros and functions that the text uses, which is in
+// docs/kernel_kit.md. Compile without contraction (NVRTC: --fmad=false; clang: -ffp-contract=off) and without fast-math; nothing
+// else changes the bits.
 //
-// extern "C" KERNEL(threads) void NAME(const u16* x, float* y, i64 s0)        one function for each launch, NAME_0, NAME_1, ..
-// where there are several
+// KERNEL(threads) void NAME(GLOBAL const u16* RESTRICT x, GLOBAL float* RESTRICT y, i64 s0)
+//
+// One function for each launch, NAME_0, NAME_1, .. where there are several.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +23,13 @@ struct GpuDialect {
   const char* prelude;
   bool thunks;   // NAME_thunk(void* const*) is there too: arguments by address, for a caller that knows no types
   bool watched;  // accesses of global memory go through WATCHED(type, name, argument), which tells the runner of them
+  const char* wide = "ll";  // suffix of a number of 64 bits
 };
 const GpuDialect& cuda_dialect();
 const GpuDialect& hip_dialect();  // clang for amdgcn, without HIP's headers
+// OpenCL C 1.2 with doubles, for compilers that know clang's attribute `overloadable`. It has no shuffles: the description says
+// `shuffles = false`.
+const GpuDialect& opencl_dialect();
 // C++ for the host: each thread of a block is a fiber of gpu/text_runner.hpp.
 const GpuDialect& sim_dialect();
 

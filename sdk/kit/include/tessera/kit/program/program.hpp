@@ -141,6 +141,11 @@ LaunchShape launch_shape(Program& p, size_t launch);
 // Where each shared buffer lies in the block's shared memory, by number of the buffer; others have -1.
 std::vector<int64_t> shared_offsets(const Program& p, size_t launch);
 
+// For devices whose lanes cannot read each other's registers: shuffles become stores to shared memory, barriers and loads, and
+// barriers of a wave those of the block. Programs in which not all threads of a block come to a shuffle do not pass the
+// verifier afterwards.
+void without_shuffles(Program& p);
+
 // The text form: parse(print(p)) prints the same again.
 std::string print(const Program& p, bool origins = false);
 // Throws sdk::Error TSR-K026, which names line and column. The result is not verified.
