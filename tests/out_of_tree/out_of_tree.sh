@@ -3,6 +3,10 @@
 # usage: out_of_tree.sh PREFIX EXAMPLE_DIR BUILD_DIR CXX SANITIZE
 set -euo pipefail
 prefix=$1 example=$2 build=$3 cxx=$4 sanitize=${5:-}
+if [ "$(basename "$example")" = opencl ] && ! ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1; then
+  echo "skipped: no OpenCL platform is installed; apt-get install pocl-opencl-icd"
+  exit 77
+fi
 flags=()
 [ -z "$sanitize" ] || flags=("-DCMAKE_CXX_FLAGS=-fsanitize=$sanitize")
 rm -rf "$build"
@@ -60,6 +64,21 @@ case $(basename "$example") in
       exit 1
     fi
     grep -q "TSR-R002.*npu:0" <<<"$message"
+    ;;
+  opencl)
+    "$tessera" compare reference "$example/config.toml" "$example/model.tsr" "${where[@]}" \
+      --dim s0=65 --no-time --max-rel 1e-5 --max-abs 1e-5
+    # The platform's compiler and that of sim, each with an LLVM of its own, in one process. Both run the kit's programs: equal
+    # bits, though one moves values between lanes and the other through shared memory.
+    "$tessera" compare sim "$example/config.toml" "$example/model.tsr" "${where[@]}" \
+      --reference sim --dim s0=65 --max-abs 0 --no-time
+    # Nothing crosses but inputs and outputs: each of these steps is a copy of one, all others are kernels on the device.
+    "$tessera" run "$example/model.tsr" --config "$example/config.toml" "${where[@]}" --memory --dim s0=5 >"$build/steps.txt"
+    [ "$(grep -c ' kernel .* opencl\.' "$build/steps.txt")" -gt 0 ]
+    if grep ' kernel ' "$build/steps.txt" | grep -v 'opencl\.'; then
+      echo "FAIL a kernel does not run on the device"
+      exit 1
+    fi
     ;;
   opset_relu6)
     "$tessera" ops acme.relu6 --config "$example/config.toml" "${where[@]}" | grep 'min(max(x, 0), 6)' >/dev/null
