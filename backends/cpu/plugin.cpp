@@ -17,6 +17,7 @@
 #include "finish.hpp"
 #include "generated.hpp"
 #include "integer/integer.hpp"
+#include "interpreted.hpp"
 #include "jit/compiler.hpp"
 #include "product.hpp"
 #include "profitability.hpp"
@@ -105,6 +106,9 @@ class CpuBackend final : public sdk::Backend {
       const char* why = anchor.is("conv") ? refuse_conv(anchor) : claim_product(anchor).why;
       return why || !Finish::of(n, anchor, &why) ? sdk::no(why) : sdk::yes();
     }
+    if (is_interpreted(g, n)) return sdk::yes();
+    if (pays_after_ > 0 && n.is("fused") && of_interpreted_ops(g, n) && !pays(g, n))
+      return sdk::no("a group that can be interpreted in parts only");
     if (!generate_) return sdk::no("cpu has no kernel of its own for this op, and generate is off");
     if (!n.regions().empty() && !n.is("fused")) return sdk::no("cpu has no kernel for an op with regions");
     try {
@@ -130,7 +134,7 @@ class CpuBackend final : public sdk::Backend {
     for (const sdk::Compile& c : requests) {
       if (is_attention_group(c.node())) {
         if (Source source; prepare_attention_group(c, device_, &source)) sources.push_back(std::move(source));
-      } else if (!has_own_kernel(c.node())) {
+      } else if (!has_own_kernel(c.node()) && !is_interpreted(c.graph(), c.node())) {
         sources.push_back(write_or_fail(c, /*log=*/true).source);
       }
     }
@@ -154,6 +158,7 @@ class CpuBackend final : public sdk::Backend {
     if (c.node().is("matmul_integer")) return make_integer_product(c, isa_);
     if (c.node().is("max_pool")) return make_max_pool(c, isa_);
     if (is_attention(c.node())) return make_attention(c, isa_);
+    if (is_interpreted(c.graph(), c.node())) return make_interpreted(c);
     WrittenKernel d = write_or_fail(c, /*log=*/false);
     ModulePtr module = compiler_.find(d.source);
     if (!module) module = compiler_.compile(d.source);
@@ -181,7 +186,12 @@ class CpuBackend final : public sdk::Backend {
     }
   }
 
-  // A fused group comes from nodes that were claimed: its program pays.
+  // Small chains of a graph for which generating code does not pay.
+  bool is_interpreted(const sdk::Graph& g, const sdk::Node& n) const {
+    return pays_after_ > 0 && !refuse_interpreted(g, n) && !pays(g, n);
+  }
+
+  // A fused group comes from nodes that were claimed: its program pays, or the group is interpreted.
   bool pays(const sdk::Graph& g, const sdk::Node& n) const {
     const Profitability p = predict_profitability(g, pays_after_, has_own_kernel);
     if (!p.pays && p.first == n && sdk::log_enabled("perf_hints")) {  // once per graph

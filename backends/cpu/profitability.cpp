@@ -34,7 +34,7 @@ struct Count {
   double enough;
   Profitability& out;
 
-  static double transposes(const sdk::Node& n) {
+  static double trip_count(const sdk::Node& n) {
     if (n.is("cond")) return 1;
     const sdk::Attr length = n.find("length");
     return length && !TSR_DIM_IS_EXPR(length.as_int()) ? static_cast<double>(length.as_int()) : kIterations;
@@ -44,9 +44,10 @@ struct Count {
   bool region(tsr_id r, double times) {
     for (const sdk::Node& n : g.nodes(r)) {
       if (n.is("constant") || g.has_trait(n.raw().op, "view") || has_own_kernel(n)) continue;
-      if (!n.regions().empty() && !n.is("fused")) {
+      if (!n.regions().empty()) {  // a group counts as its nodes: what is decided before fusing holds behind it
+        const double inside = n.is("fused") ? times : times * trip_count(n);
         for (const tsr_id inner : n.regions())
-          if (!region(inner, times * transposes(n))) return false;
+          if (!region(inner, inside)) return false;
         continue;
       }
       if (!out.first) out.first = n;

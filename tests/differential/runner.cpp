@@ -26,7 +26,8 @@ e::Context make_context(const std::string& more_plugins, const std::string& orde
   return e::Context(o);
 }
 
-// `kind`: "cpu", "cpu+2x2", "cpu+fuse", "cpu+fuse+relaxed", "cpu+fuse+plain", "cpu+fuse+map" or "cpu+fuse+threadsN".
+// `kind`: "cpu", "cpu+2x2", "cpu+fuse", "cpu+fuse+relaxed", "cpu+fuse+plain", "cpu+fuse+map", "cpu+fuse+small" or
+// "cpu+fuse+threadsN".
 const e::Context& cpu_context(const std::string& isa, const std::string& kind = "cpu") {
   static std::map<std::string, e::Context> contexts;
   const std::string key = kind + ":" + isa;
@@ -44,6 +45,7 @@ const e::Context& cpu_context(const std::string& isa, const std::string& kind = 
               "\"cpu\", \"eager\"",
               "[cpu]\nisa = \"" + isa + "\"\ncache_directory = \"" + cache + "\"\n" +
                   (kind == "cpu+2x2" ? "winograd = \"2x2\"\n" : "") + (kind.ends_with("+plain") ? "strassen = false\n" : "") +
+                  (kind.ends_with("+small") ? "pays_after = 1000\n" : "") +
                   (fused ? std::string("[pipeline]\npasses = [") + (mapped ? "\"map_batch\", " : "") + "\"fuse\"]\n" : "") +
                   (threads == kind.npos ? "" : "[runtime]\nthreads = " + kind.substr(threads + 8) + "\n") +
                   (mapped ? "[map_batch]\nmin_flops = 1\nmin_rows = 1\nmin_items = 2\n" : ""),
