@@ -180,6 +180,10 @@ typedef struct tsr_raw_call { /* one run over memory that the caller owns */
   /* Runs a step of the client: ops `client_step` and `client_effect`, one after the other in the order of the graph, on the thread
    * that called run_raw. An error ends the call. NULL: a graph that has such steps cannot run (TSR-R028). */
   tsr_error* (*client_step)(void* self, tsr_client_call*);
+  /* For profilers: told of each kernel on the thread that called run_raw, before its launch with its name in the step table and
+   * the place in the program that it came from, and behind it with a NULL name. A device may run it later. Executors then leave
+   * their steps to launches one by one. NULL: nobody is told. */
+  void (*kernel)(void* self, const char* name, const tsr_loc* from);
 } tsr_raw_call;
 
 typedef struct tsr_api {

@@ -189,6 +189,29 @@ Buffer* PlanRunner::allocate(const RunState& state, tsr_device d, int64_t bytes)
   return allocate_buffer(device(d), static_cast<size_t>(bytes), s);
 }
 
+namespace {
+
+// Tells the client's profiler of one launch, also where it throws.
+class KernelRange {
+ public:
+  KernelRange(const Plan& plan, const Step& step, const tsr_raw_call* client) : client_(client) {
+    if (client) [[unlikely]]
+      client->kernel(client->self, step.kernel.name ? step.kernel.name : "kernel",
+                     step.node == TSR_NONE ? &kUnknown : &plan.graph->node(step.node).loc);
+  }
+  ~KernelRange() {
+    if (client_) [[unlikely]]
+      client_->kernel(client_->self, nullptr, nullptr);
+  }
+  KernelRange(const KernelRange&) = delete;
+
+ private:
+  static constexpr tsr_loc kUnknown{nullptr, 0, 0};
+  const tsr_raw_call* client_;
+};
+
+}  // namespace
+
 void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
   const bool look = !args.trusted || plan_.needs_alignment || plan_.gives_away || !plan_.is_static;
   const bool irregular = look && describe_inputs(state, args);
@@ -225,7 +248,7 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
         run.set_base(root, state.bases[root]);  // else the executor brings it
     bool passed = false;                        // what may fail has run, and has not
     for (size_t next = 0; next < run.program().size(); ++next) {
-      if (layout.executor && next == layout.executor->begin() && !state.captured && run_executor(state, layout)) {
+      if (layout.executor && next == layout.executor->begin() && state.uses_executors() && run_executor(state, layout)) {
         next = layout.executor->end() - 1;
         continue;
       }
@@ -241,7 +264,8 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
           if (timed) state.times.begin(*r.step, s);
         }
         switch (r.instruction->kind) {
-          case Instruction::kLaunch:
+          case Instruction::kLaunch: {
+            const KernelRange range(plan_, *r.step, state.profiler);
             if (tsr_error* e = r.step->kernel.launch(r.step->kernel.self, &r.launch)) [[unlikely]]
               r.step->backend->check(e);
             if (plan_.sync_faults && r.queue != kNone && !state.captured) {
@@ -249,6 +273,7 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
               state.streams[r.queue]->raise_fault();
             }
             break;
+          }
           case Instruction::kCompute: {
             const tsr_op_impl& impl = *r.step->record->impl;
             throw_if(impl.compute(impl.self, &r.instruction->call->call, r.launch.inputs, r.launch.num_inputs, r.launch.outputs,
@@ -301,7 +326,7 @@ void PlanRunner::take_arenas(RunState& state, const SectionLayout& layout, bool 
   for (uint32_t d = 0; d < plan_.arena_devices.size(); ++d) {
     if (layout.arena_bytes[d] == 0) continue;
     const uint32_t root = plan_.arena_root(layout.section, d);
-    if ((layout.executor && !state.captured && layout.executor->brings_arena(d)) != of_executor) {
+    if ((layout.executor && state.uses_executors() && layout.executor->brings_arena(d)) != of_executor) {
       if (!of_executor) state.bases[root] = nullptr;
       continue;
     }
@@ -364,6 +389,7 @@ void PlanRunner::run_with_state(const CallArgs& args, Finish&& finish) const {
   } guard{*this, args, acquire()};
   RunState& state = *guard.state;
   state.context.client = args.raw ? args.raw : args.context ? args.context->client : nullptr;
+  state.profiler = state.context.client && state.context.client->kernel ? state.context.client : nullptr;
   if (!(args.trusted && plan_.is_static)) plan_.bind(args, state.dims.data());
   std::optional<ThreadLimit> limit;
   if (plan_.threads > 0) limit.emplace(plan_.threads);

@@ -88,11 +88,13 @@ struct RunState {
   std::vector<Buffer*> arenas;  // by section and arena device
   std::vector<int64_t> key;
   std::vector<InputLayout> inputs;
-  std::vector<Stream*> streams;  // by queue, of this call
-  RunContext context;            // of this call, for the plans inside
-  bool noted = true;             // its buffers know of this call
-  bool captured = false;         // some stream of this call is being captured into a graph of somebody else
-  StepTimes times;               // of this call, where the plan measures
+  std::vector<Stream*> streams;            // by queue, of this call
+  RunContext context;                      // of this call, for the plans inside
+  bool noted = true;                       // its buffers know of this call
+  const tsr_raw_call* profiler = nullptr;  // is told of each kernel; null: nobody
+  bool uses_executors() const { return !captured && !profiler; }
+  bool captured = false;  // some stream of this call is being captured into a graph of somebody else
+  StepTimes times;        // of this call, where the plan measures
 
   Stream* stream_of(tsr_device d) const;  // null: the host
   // A result of a region that is let go of: what has been queued so far may read it.

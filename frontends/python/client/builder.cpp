@@ -11,7 +11,9 @@ namespace tessera::python {
 namespace {
 
 struct Builder {
-  tsr_graph* graph;  // null once the graph is built
+  tsr_graph* graph = nullptr;  // null once the graph is built
+  std::string file;            // of the host program, whose line the next nodes come from; empty: unknown
+  uint32_t line = 0;
 };
 
 tsr_graph* graph_of(PyObject* self) {
@@ -138,12 +140,25 @@ PyObject* node(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     d.attrs = attributes.all().data();
     d.num_attrs = static_cast<uint32_t>(attributes.all().size());
     d.result_name = name.empty() ? nullptr : name.c_str();
+    const Builder& builder = value_of<Builder>(self);
+    if (!builder.file.empty()) d.loc = {builder.file.c_str(), builder.line, 0};
     tsr_id made = TSR_NONE;
     check(graph_api().node_create(g, &d, 0, TSR_NONE, &made));
     const tsr_tables& t = *graph_api().tables(g);
     const tsr_node& result = *TSR_AT(tsr_node, t.nodes, t.node_stride, made);
     const std::vector<int64_t> results(result.results, result.results + result.num_results);
     return tuple_of(results.data(), results.size());
+  });
+}
+
+// place(file, line): where in the program the next nodes come from; an empty file: nobody knows
+PyObject* place(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 2, 2, "place(file, line)");
+    auto& builder = value_of<Builder>(self);
+    builder.file = text_of(args[0]);
+    builder.line = static_cast<uint32_t>(int_of(args[1]));
+    return Py_NewRef(Py_None);
   });
 }
 
@@ -193,6 +208,7 @@ PyMethodDef methods[] = {method("symbol", symbol, "A symbolic size."),
                          method("dim", dim, "A size from two."),
                          method("input", input, "An input of the graph."),
                          method("node", node, "An op applied to values."),
+                         method("place", place, "Says where in the program the next nodes come from."),
                          method("type", type, "The type of a value."),
                          method("known", known, "What is known of a relation between sizes."),
                          method("require", require, "A relation between sizes that every call must have."),

@@ -60,6 +60,7 @@ struct Outputs {
   size_t count;
   Small<dl::ManagedVersioned*, 16> managed;
   Steps* steps = nullptr;
+  PyObject* profiler = nullptr;
   std::string error;
 };
 
@@ -198,6 +199,19 @@ tsr_error* client_step(Steps& s, tsr_client_call* c) noexcept {
   return failed ? api().host->core->error_create(TSR_USER, "TSR-E017", "a step of the client raised", nullptr) : nullptr;
 }
 
+// Whoever profiles gets (name, file, line) before a kernel and (None, None, 0) behind it. What it raises is reported, and the
+// run goes on.
+void tell_profiler(PyObject* profiler, const char* name, const tsr_loc* from) noexcept {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);  // of a step that has failed
+  const Ref result(
+      PyObject_CallFunction(profiler, "zzI", name, from ? from->file : nullptr, from ? static_cast<unsigned>(from->line) : 0u));
+  if (!result) PyErr_WriteUnraisable(profiler);
+  PyErr_Restore(type, value, trace);
+  PyGILState_Release(state);
+}
+
 // Runner(executable, sources, tensor_type, steps=None): sources has (argument, Runner::Kind) per input of the graph, and behind
 // it the order of dimensions where the graph has them in another one: that of memory. steps: see Steps.
 PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -228,10 +242,10 @@ PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   });
 }
 
-// run(args): a list of tensors and sizes; a list of outputs.
+// run(args, profiler=None): a list of tensors and sizes; a list of outputs.
 PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
-    expect_args(n, 1, 1, "run(arguments)");
+    expect_args(n, 1, 2, "run(arguments, profiler)");
     const Runner& r = value_of<Runner>(self);
     PyObject* list = args[0];
     if (!PyList_Check(list)) raise(PyExc_TypeError, "the arguments are a list");
@@ -302,6 +316,12 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
       call.client_step = [](void* self, tsr_client_call* c) noexcept {
         return client_step(*static_cast<Outputs*>(self)->steps, c);
       };
+    if (n > 1 && args[1] != Py_None) {
+      outputs.profiler = args[1];
+      call.kernel = [](void* self, const char* name, const tsr_loc* from) noexcept {
+        tell_profiler(static_cast<Outputs*>(self)->profiler, name, from);
+      };
+    }
     tsr_error* e = nullptr;
     {
       const Unlocked unlocked;
@@ -320,7 +340,9 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-PyMethodDef methods[] = {method("run", run, "run(arguments): a list of tensors and numbers; a list of tensors."),
+PyMethodDef methods[] = {method("run", run,
+                                "run(arguments, profiler=None): a list of tensors and numbers; a list of tensors. "
+                                "profiler(name, file, line) is called before each kernel, and with None behind it."),
                          {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -2,7 +2,6 @@
 """One FX graph of AOTAutograd's into a function that runs it."""
 
 import itertools
-import json
 import math
 import operator
 import time
@@ -99,7 +98,7 @@ class CompiledRegion:
         sources = tensor_sources(self.inputs, range(len(self.inputs)))
         kinds = {None: 1, torch.float64: 2, torch.int64: 3}
         sources += [(len(self.inputs) + k, kinds[dtype]) for k, (_, dtype) in enumerate(self.carried)]
-        self.steps, self._shown, functions = steps, None, None
+        self.steps, functions = steps, None
         if steps:
             self._check_carried(steps)
             steps.place(len(sources), keep_all=verify)
@@ -123,7 +122,8 @@ class CompiledRegion:
                 raise Unsupported("a number that depends on the size of a step's result")
 
     def guarded(self, run, inputs):
-        """`run`, and ATen where the call is not what PyTorch's fake tensors promised: a dtype, a size or an assumption.
+        """`run`, and ATen where the call is not what PyTorch's fake tensors promised: a dtype, a size or an assumption. Under
+        torch.profiler the region and each of its kernels is a range.
 
         inputs: where in the arguments of `run` the tensors of this region stand.
         """
@@ -131,8 +131,8 @@ class CompiledRegion:
         def call(args):
             try:
                 if _profiling():
-                    with torch.profiler.record_function(self.shown()):
-                        return run(args)
+                    with torch.profiler.record_function(f"tessera {self.name}"):
+                        return run(args, KernelRanges())
                 return run(args)
             except _core.UserError as e:
                 if not e.code.startswith("TSR-T02") or (self.steps and args[self.steps.ran]):
@@ -141,12 +141,6 @@ class CompiledRegion:
                 return self.through_aten_call(args, inputs)
 
         return verified(self, call, inputs, self.name) if self.verify else call
-
-    def shown(self):
-        """What torch.profiler shows of a call: the region, and the names of its kernels. ATen's steps show themselves."""
-        if self._shown is None:
-            self._shown = f"tessera {self.name}: {', '.join(kernel_names(self.executable))}"
-        return self._shown
 
     def through_aten_call(self, args, inputs):
         """What ATen computes of a call's list, as the executable and its steps would leave it."""
@@ -194,14 +188,21 @@ class CompiledRegion:
 
 
 _profiling = torch.autograd._profiler_enabled
-_NAMES = 16
 
 
-def kernel_names(executable):
-    """The names of an executable's kernels, in order, each once; those beyond a few are counted."""
-    steps = json.loads(executable.describe())["steps"]
-    names = list(dict.fromkeys(s["kernel"] for s in steps if s["kind"] == "kernel" and s["kernel"]))
-    return names[:_NAMES] + ([f"and {len(names) - _NAMES} more"] if len(names) > _NAMES else [])
+class KernelRanges:
+    """Shows a run's kernels to torch.profiler: their names, and the line of the program that each comes from."""
+
+    def __init__(self):
+        self.open = None
+
+    def __call__(self, name, file, line):
+        if name is not None:
+            self.open = torch.profiler.record_function(f"tessera::{name}", f"{file}:{line}" if file else None)
+            self.open.__enter__()
+        elif self.open is not None:
+            self.open.__exit__(None, None, None)
+            self.open = None
 
 
 def tensor_sources(inputs, places):

@@ -9,6 +9,7 @@ or have effects keep their order.
 """
 
 import operator
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -124,6 +125,15 @@ def _where(node):
     return next((line for line in reversed(lines) if line.startswith("File ")), "")
 
 
+_PLACE = re.compile(r'File "(.*)", line (\d+)')
+
+
+def place_of(node):
+    """(file, line) of the program that a node comes from; ("", 0) where PyTorch does not know."""
+    found = _PLACE.match(_where(node))
+    return (found[1], int(found[2])) if found else ("", 0)
+
+
 def _of_complex(node):
     fake = node.meta["val"]
     tensors = [*(fake if isinstance(fake, (list, tuple)) else [fake]), *[n.meta["val"] for n in tensor_arguments(node)]]
@@ -144,6 +154,7 @@ def lower(e, node, env):
         return n.meta["val"]  # a size
 
     several = isinstance(fake, (list, tuple))
+    e.builder.place(*place_of(node))
     e.wanted = {u.args[1] for u in node.users} if several else {0}
     result = f(e, fake, *map_arg(node.args, argument), **map_arg(node.kwargs, argument))
     for r, v in zip(result if several else [result], fake if several else [fake]):

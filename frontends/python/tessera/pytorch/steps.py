@@ -14,7 +14,7 @@ import torch
 from torch.fx.node import Node
 
 from .emit import DTYPES, Unsupported
-from .partition import _where, is_ordered, is_tensor, is_view, name_of, order_in_memory
+from .partition import _where, is_ordered, is_tensor, is_view, name_of, order_in_memory, place_of
 from .strides import Strided, arranged
 
 # Operators of ATen's own keep nothing of their arguments. Others get copies, for what they keep would change.
@@ -91,6 +91,7 @@ class Steps:
             operands.append(value)
         # A node that only others of ATen's read stands in no one's way, and must not be lost.
         effect = is_ordered(node) or not self.results[node] or self._read_by_steps(node)
+        e.builder.place(*place_of(node))
         values = e.ops(
             "client_effect" if effect else "client_step",
             *operands,
