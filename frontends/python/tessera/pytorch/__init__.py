@@ -17,7 +17,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import default_partition
 
 from .. import _core
-from . import artifact
+from . import artifact, dynamo_trace
 from .compiler import compile_graph
 from .emit import Records
 from .ops import TABLE
@@ -133,3 +133,4 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
 
 
 backend.reset = reset
+dynamo_trace.start()
