@@ -3,44 +3,17 @@
 #include "sym.hpp"
 
 #include <algorithm>
-#include <optional>
 
 #include "runtime.hpp"
 #include "tessera/compile.hpp"
-#include "tessera/sizes.hpp"
+#include "tessera/size_hints.hpp"
 #include "trace.hpp"
 
 namespace tessera {
 
 namespace {
 
-const tsr_symbol& symbol_of(const tsr_tables& t, tsr_dim d) {
-  const uint32_t symbol = TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d))->symbol;
-  return *TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, symbol);
-}
-
-// The value an expression had for the arguments of the traced call.
-std::optional<int64_t> hint_of(const tsr_tables& t, tsr_dim d) {
-  using Value = std::optional<int64_t>;
-  const auto leaf = [&](tsr_dim x) -> Value {
-    if (!TSR_DIM_IS_EXPR(x)) return x;
-    const tsr_symbol& s = symbol_of(t, x);
-    return s.unbacked || s.hint < 0 ? std::nullopt : Value(s.hint);
-  };
-  return sdk::fold_size<Value>(t, d, leaf, [](uint32_t op, Value a, Value b) -> Value {
-    if (!a || !b) return std::nullopt;
-    const auto floordiv = [](int64_t x, int64_t y) { return y == 0 ? 0 : x / y - (x % y != 0 && ((x < 0) != (y < 0))); };
-    switch (op) {
-      case TSR_DIM_ADD: return *a + *b;
-      case TSR_DIM_SUB: return *a - *b;
-      case TSR_DIM_MUL: return *a * *b;
-      case TSR_DIM_FLOORDIV: return floordiv(*a, *b);
-      case TSR_DIM_MOD: return *a - floordiv(*a, *b) * *b;
-      case TSR_DIM_MIN: return std::min(*a, *b);
-      default: return std::max(*a, *b);
-    }
-  });
-}
+using sdk::hint_of;
 
 std::string why(std::source_location where, const char* otherwise) {
   return where.line() ? detail::text(where) + " in size" : otherwise;
@@ -98,14 +71,7 @@ SymInt::operator int64_t() const {
 
 std::string SymInt::str() const {
   if (g_ == nullptr || !TSR_DIM_IS_EXPR(d_)) return std::to_string(d_);
-  const tsr_tables& t = *detail::graph_api().tables(g_);
-  const auto leaf = [&](tsr_dim x) { return TSR_DIM_IS_EXPR(x) ? std::string(symbol_of(t, x).name) : std::to_string(x); };
-  return sdk::fold_size<std::string>(t, d_, leaf, [](uint32_t op, const std::string& a, const std::string& b) {
-    constexpr size_t kReadable = 400;  // characters of an operand that are repeated
-    static const char* const kOp[] = {"", " + ", " - ", " * ", " // ", " % ", " min ", " max "};
-    const auto part = [&](const std::string& x) { return x.size() > kReadable ? "..." : x; };
-    return "(" + part(a) + kOp[op] + part(b) + ")";
-  });
+  return sdk::size_text(*detail::graph_api().tables(g_), d_);
 }
 
 SymInt operator+(SymInt a, SymInt b) { return combine(TSR_DIM_ADD, a, b); }
