@@ -1,85 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The builder that Context.build hands to a function: a graph by calls. Values are numbers; sizes are numbers too, symbolic
 // ones being those that `symbol` and `dim` return.
-#include <deque>
+#include <algorithm>
 
-#include "common.hpp"
+#include "attributes.hpp"
 #include "tessera/dtypes.hpp"
+#include "tessera/size_hints.hpp"
 
 namespace tessera::python {
 
 namespace {
-
-struct Builder {
-  tsr_graph* graph = nullptr;  // null once the graph is built
-  std::string file;            // of the host program, whose line the next nodes come from; empty: unknown
-  uint32_t line = 0;
-};
 
 tsr_graph* graph_of(PyObject* self) {
   tsr_graph* g = value_of<Builder>(self).graph;
   if (!g) raise(module().user_error, "the builder is used after its graph was built");
   return g;
 }
-
-// The attributes of a node and what they point at. Each is (name, kind, value): kind is tsr_attr_kind.
-class Attributes {
- public:
-  explicit Attributes(PyObject* sequence) {
-    if (!sequence || sequence == Py_None) return;
-    const Ref list = list_of(sequence, "attributes");
-    for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) add(PyList_GetItem(list.get(), i));
-  }
-  [[nodiscard]] const std::vector<tsr_attr>& all() const { return attrs_; }
-
- private:
-  void add(PyObject* item) {
-    if (!PyTuple_Check(item) || PyTuple_Size(item) != 3) raise(PyExc_TypeError, "an attribute is (name, kind, value)");
-    PyObject* value = PyTuple_GetItem(item, 2);
-    tsr_attr a{};
-    a.name = text(PyTuple_GetItem(item, 0));
-    a.kind = static_cast<uint32_t>(int_of(PyTuple_GetItem(item, 1)));
-    switch (a.kind) {
-      case TSR_ATTR_INT:
-      case TSR_ATTR_BOOL:
-      case TSR_ATTR_DTYPE:
-      case TSR_ATTR_DIM: a.i = int_of(value); break;
-      case TSR_ATTR_FLOAT: a.f = float_of(value); break;
-      case TSR_ATTR_STRING: a.s = text(value); break;
-      case TSR_ATTR_INTS:
-      case TSR_ATTR_DIMS: {
-        const std::vector<int64_t>& ints = ints_.emplace_back(ints_of(value));
-        a.ints = ints.data();
-        a.count = static_cast<uint32_t>(ints.size());
-        break;
-      }
-      case TSR_ATTR_STRINGS: {
-        std::vector<const char*>& texts = string_lists_.emplace_back();
-        const Ref list = list_of(value, "texts");
-        for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) texts.push_back(text(PyList_GetItem(list.get(), i)));
-        a.strings = texts.data();
-        a.count = static_cast<uint32_t>(texts.size());
-        break;
-      }
-      case TSR_ATTR_TENSOR: {
-        tensors_.emplace_back(value);
-        a.tensor = &tensors_.back().desc;
-        break;
-      }
-      default:
-        raise(PyExc_TypeError,
-              "attribute '" + std::string(a.name) + "' is of kind " + std::to_string(a.kind) + ", which Python cannot give");
-    }
-    attrs_.push_back(a);
-  }
-  const char* text(PyObject* o) { return strings_.emplace_back(text_of(o)).c_str(); }
-
-  std::vector<tsr_attr> attrs_;
-  std::deque<std::string> strings_;
-  std::deque<std::vector<const char*>> string_lists_;
-  std::deque<std::vector<int64_t>> ints_;
-  std::deque<Borrowed> tensors_;
-};
 
 std::vector<tsr_id> ids_of(PyObject* sequence) {
   std::vector<tsr_id> out;
@@ -123,15 +59,17 @@ PyObject* input(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-// node(op, operands, attributes, name): its results
+// node(op, operands, attributes, name, regions, region, file, line): its results
 PyObject* node(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
-    expect_args(n, 2, 4, "node(op, operands, attributes, name)");
+    expect_args(n, 2, 8, "node(op, operands, attributes, name, regions, region, file, line)");
     tsr_graph* g = graph_of(self);
     const std::string op = text_of(args[0]);
     const std::vector<tsr_id> operands = ids_of(args[1]);
     const Attributes attributes(n > 2 ? args[2] : nullptr);
     const std::string name = n > 3 && args[3] != Py_None ? text_of(args[3]) : std::string();
+    const std::vector<tsr_id> regions = n > 4 && args[4] != Py_None ? ids_of(args[4]) : std::vector<tsr_id>();
+    const std::string file = n > 7 && args[6] != Py_None ? text_of(args[6]) : std::string();
     tsr_node_desc d{};
     d.struct_size = sizeof d;
     d.op = op.c_str();
@@ -139,11 +77,14 @@ PyObject* node(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     d.num_operands = static_cast<uint32_t>(operands.size());
     d.attrs = attributes.all().data();
     d.num_attrs = static_cast<uint32_t>(attributes.all().size());
+    d.regions = regions.data();
+    d.num_regions = static_cast<uint32_t>(regions.size());
     d.result_name = name.empty() ? nullptr : name.c_str();
     const Builder& builder = value_of<Builder>(self);
     if (!builder.file.empty()) d.loc = {builder.file.c_str(), builder.line, 0};
+    if (!file.empty()) d.loc = {file.c_str(), static_cast<uint32_t>(int_of(args[7])), 0};
     tsr_id made = TSR_NONE;
-    check(graph_api().node_create(g, &d, 0, TSR_NONE, &made));
+    check(graph_api().node_create(g, &d, n > 5 ? static_cast<tsr_id>(int_of(args[5])) : 0, TSR_NONE, &made));
     const tsr_tables& t = *graph_api().tables(g);
     const tsr_node& result = *TSR_AT(tsr_node, t.nodes, t.node_stride, made);
     const std::vector<int64_t> results(result.results, result.results + result.num_results);
@@ -151,10 +92,10 @@ PyObject* node(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-// place(file, line): where in the program the next nodes come from; an empty file: nobody knows
-PyObject* place(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+// set_place(file, line): where in the program the next nodes come from; an empty file: nobody knows
+PyObject* set_place(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
-    expect_args(n, 2, 2, "place(file, line)");
+    expect_args(n, 2, 2, "set_place(file, line)");
     auto& builder = value_of<Builder>(self);
     builder.file = text_of(args[0]);
     builder.line = static_cast<uint32_t>(int_of(args[1]));
@@ -175,11 +116,13 @@ PyObject* type(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
+// outputs(values, region)
 PyObject* outputs(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
-    expect_args(n, 1, 1, "outputs(values)");
+    expect_args(n, 1, 2, "outputs(values, region)");
     const std::vector<tsr_id> values = ids_of(args[0]);
-    check(graph_api().region_set_outputs(graph_of(self), 0, values.data(), static_cast<uint32_t>(values.size())));
+    check(graph_api().region_set_outputs(graph_of(self), n > 1 ? static_cast<tsr_id>(int_of(args[1])) : 0, values.data(),
+                                         static_cast<uint32_t>(values.size())));
     return Py_NewRef(Py_None);
   });
 }
@@ -204,11 +147,119 @@ PyObject* require(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-PyMethodDef methods[] = {method("symbol", symbol, "A symbolic size."),
+const tsr_value& value_at(PyObject* self, PyObject* number) {
+  const tsr_tables& t = *graph_api().tables(graph_of(self));
+  const int64_t value = int_of(number);
+  if (value < 0 || static_cast<size_t>(value) >= t.num_values) raise(PyExc_IndexError, "no value " + std::to_string(value));
+  return *TSR_AT(tsr_value, t.values, t.value_stride, value);
+}
+
+// layout(value): (device, strides or None)
+PyObject* layout(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "layout(value)");
+    const tsr_type& found = *value_at(self, args[0]).type;
+    Ref strides(found.strides ? tuple_of(found.strides, found.rank) : Py_NewRef(Py_None));
+    return checked(Py_BuildValue("(sN)", api().host->core->device_name(found.device), strides.release()));
+  });
+}
+
+// place(value): (file, line) of the node that makes it, or None
+PyObject* place(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "place(value)");
+    const tsr_id node = value_at(self, args[0]).def_node;
+    if (node == TSR_NONE) return Py_NewRef(Py_None);
+    const tsr_tables& t = *graph_api().tables(graph_of(self));
+    const tsr_loc& loc = TSR_AT(tsr_node, t.nodes, t.node_stride, node)->loc;
+    return loc.file ? checked(Py_BuildValue("(sI)", loc.file, loc.line)) : Py_NewRef(Py_None);
+  });
+}
+
+// hint(dim): what the size is for the arguments at hand, or None
+PyObject* hint(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "hint(dim)");
+    const std::optional<int64_t> found = sdk::hint_of(*graph_api().tables(graph_of(self)), int_of(args[0]));
+    return found ? checked(PyLong_FromLongLong(*found)) : Py_NewRef(Py_None);
+  });
+}
+
+// text(dim): the expression for people
+PyObject* text(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "text(dim)");
+    return str(sdk::size_text(*graph_api().tables(graph_of(self)), int_of(args[0])));
+  });
+}
+
+// region(like, drop): the region, and its inputs, which have the types of the values `like`; those from number `drop[0]` to
+// `drop[1]` without their first dimension
+PyObject* region(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 3, 3, "region(like, from, to)");
+    tsr_graph* g = graph_of(self);
+    const Ref list = list_of(args[0], "values");
+    std::vector<tsr_type> types;
+    for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) {
+      tsr_type t = *value_at(self, PyList_GetItem(list.get(), i)).type;
+      if (i >= int_of(args[1]) && i < int_of(args[2])) {
+        if (t.rank == 0) raise(module().user_error, "a 0-d tensor has no slices");
+        --t.rank;
+        ++t.sizes;
+        t.strides = nullptr;
+      }
+      types.push_back(t);
+    }
+    std::vector<const tsr_type*> pointers;
+    for (const tsr_type& t : types) pointers.push_back(&t);
+    tsr_id made = TSR_NONE;
+    check(graph_api().region_create(g, pointers.data(), static_cast<uint32_t>(pointers.size()), &made));
+    const tsr_tables& t = *graph_api().tables(g);
+    const tsr_region& r = *TSR_AT(tsr_region, t.regions, t.region_stride, made);
+    const std::vector<int64_t> inputs(r.inputs, r.inputs + r.num_inputs);
+    Ref numbers(tuple_of(inputs.data(), inputs.size()));
+    return checked(Py_BuildValue("(IN)", made, numbers.release()));
+  });
+}
+
+// checkpoint(first, kept): the nodes from number `first` on are computed again in the backward half, but for those whose
+// results are among the values `kept`
+PyObject* checkpoint(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 2, 2, "checkpoint(first, kept)");
+    tsr_graph* g = graph_of(self);
+    std::vector<tsr_id> kept;
+    const Ref list = list_of(args[1], "values");
+    for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i)
+      kept.push_back(value_at(self, PyList_GetItem(list.get(), i)).def_node);
+    const tsr_tables& t = *graph_api().tables(g);
+    const size_t end = t.num_nodes;
+    for (auto id = static_cast<tsr_id>(int_of(args[0])); id < end; ++id) {
+      const tsr_node& made = *TSR_AT(tsr_node, graph_api().tables(g)->nodes, t.node_stride, id);
+      if (!made.alive || std::find(kept.begin(), kept.end(), id) != kept.end()) continue;
+      check(graph_api().set_marks(g, id, made.marks | TSR_MARK_CHECKPOINT));
+    }
+    return Py_NewRef(Py_None);
+  });
+}
+
+PyObject* num_nodes(PyObject* self, PyObject* const*, Py_ssize_t) {
+  return guarded([&] { return checked(PyLong_FromSize_t(graph_api().tables(graph_of(self))->num_nodes)); });
+}
+
+PyMethodDef methods[] = {method("layout", layout, "The device of a value, and its strides where they are not row-major."),
+                         method("place", place, "Where the node that makes a value was written."),
+                         method("hint", hint, "What a size is for the arguments at hand."),
+                         method("text", text, "A size for people."),
+                         method("region", region, "A free region."),
+                         method("checkpoint", checkpoint, "Says what is computed again in the backward half."),
+                         method("num_nodes", num_nodes, "How many nodes there have been."),
+                         method("symbol", symbol, "A symbolic size."),
                          method("dim", dim, "A size from two."),
                          method("input", input, "An input of the graph."),
                          method("node", node, "An op applied to values."),
-                         method("place", place, "Says where in the program the next nodes come from."),
+                         method("set_place", set_place, "Says where in the program the next nodes come from."),
                          method("type", type, "The type of a value."),
                          method("known", known, "What is known of a relation between sizes."),
                          method("require", require, "A relation between sizes that every call must have."),

@@ -39,7 +39,7 @@ PyObject* call(PyObject* self, PyObject* const* arguments, Py_ssize_t n) {
     std::vector<tsr_arg> args(static_cast<size_t>(n));
     for (size_t i = 0; i < args.size(); ++i) {
       args[i].kind = TSR_ARG_TENSOR;
-      args[i].tensor = value_of<TensorHolder>(arguments[i], module().tensor, "a tessera.Tensor: see from_dlpack").handle;
+      args[i].tensor = handle_of(arguments[i]);
     }
     Outputs out;
     for (;;) {

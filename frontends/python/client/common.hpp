@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sources of the Python module share: owning references, errors, the types of the module. Written against the limited API of
-// CPython 3.10, so that one binary serves every later version.
+// What the sources of the Python module share: owning references, errors, the types of the module. Written against the limited
+// API of CPython 3.10, so that one binary serves every later version.
 #pragma once
 
 #ifndef Py_LIMITED_API
@@ -103,7 +103,7 @@ void expect_args(Py_ssize_t found, Py_ssize_t least, Py_ssize_t most, const char
 struct Module {
   PyObject *error = nullptr, *user_error = nullptr, *environment_fault = nullptr, *internal_error = nullptr;
   PyTypeObject *tensor = nullptr, *context = nullptr, *graph = nullptr, *builder = nullptr, *executable = nullptr,
-               *callable = nullptr, *runner = nullptr;
+               *callable = nullptr, *runner = nullptr, *function = nullptr, *recorder = nullptr;
 };
 Module& module();
 
@@ -138,14 +138,14 @@ void destroy(PyObject* o) {
 }
 template <class T>
 PyTypeObject* make_type(const char* name, const char* doc, PyMethodDef* methods, PyGetSetDef* getset = nullptr,
-                        newfunc make_new = nullptr) {
+                        newfunc make_new = nullptr, unsigned long extra_flags = 0) {
   std::vector<PyType_Slot> slots = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy<T>)}, {Py_tp_doc, const_cast<char*>(doc)}};
   if (methods) slots.push_back({Py_tp_methods, methods});
   if (getset) slots.push_back({Py_tp_getset, getset});
   if (make_new) slots.push_back({Py_tp_new, reinterpret_cast<void*>(make_new)});
   slots.push_back({0, nullptr});
-  const unsigned flags = Py_TPFLAGS_DEFAULT | (make_new ? 0u : Py_TPFLAGS_DISALLOW_INSTANTIATION);
-  PyType_Spec spec{name, static_cast<int>(sizeof(Object<T>)), 0, flags, slots.data()};
+  const unsigned long flags = Py_TPFLAGS_DEFAULT | extra_flags | (make_new ? 0u : Py_TPFLAGS_DISALLOW_INSTANTIATION);
+  PyType_Spec spec{name, static_cast<int>(sizeof(Object<T>)), 0, static_cast<unsigned>(flags), slots.data()};
   return reinterpret_cast<PyTypeObject*>(checked(PyType_FromSpec(&spec)));
 }
 inline PyMethodDef method(const char* name, PyObject* (*f)(PyObject*, PyObject* const*, Py_ssize_t), const char* doc) {
@@ -156,9 +156,14 @@ inline PyMethodDef method(const char* name, PyObject* (*f)(PyObject*, PyObject* 
 struct TensorHolder {
   explicit TensorHolder(tsr_tensor_handle* handle) : handle(handle) {}  // takes over one reference
   TensorHolder(const TensorHolder&) = delete;
-  ~TensorHolder() { api().tensor_release(handle); }
-  tsr_tensor_handle* handle;
+  ~TensorHolder() {
+    if (handle) api().tensor_release(handle);
+  }
+  tsr_tensor_handle* handle;  // null: a tensor of a function that is being captured (tracing/tensor.py)
 };
+// Of any tensor. One that is being captured is read: the graph breaks.
+tsr_tensor_handle* handle_of(PyObject* tensor);
+tsr_context* context_handle(PyObject* context);  // of a tessera.Context
 // A tensor of any library that speaks DLPack, borrowed: valid while this lives and the object is not changed.
 class Borrowed {
  public:
@@ -181,9 +186,16 @@ void add_builder(PyObject* m);
 void add_executable(PyObject* m);
 void add_callable(PyObject* m);
 void add_runner(PyObject* m);
+void add_function(PyObject* m);
+void add_recorder(PyObject* m);
 PyObject* build_graph(tsr_context* context, const std::string& name, PyObject* callable);  // builder.cpp
 PyObject* load_callable(tsr_context* context, const std::string& path);                    // callable.cpp
 
+struct Builder {
+  tsr_graph* graph = nullptr;  // null once the graph is built
+  std::string file;            // of the host program, whose line the next nodes come from; empty: unknown
+  uint32_t line = 0;
+};
 struct GraphHolder {
   explicit GraphHolder(tsr_graph* g) : graph(g) {}
   GraphHolder(const GraphHolder&) = delete;

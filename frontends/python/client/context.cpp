@@ -266,6 +266,10 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
+tsr_context* context_handle(PyObject* context) {
+  return value_of<Context>(context, module().context, "a tessera.Context").get();
+}
+
 void add_context(PyObject* m) {
   module().context = make_type<Context>(
       "tessera.Context", "A config with its plugins: Context(config=None, overrides=(), plugin_dirs=(), text=None).",

@@ -167,6 +167,8 @@ PyMODINIT_FUNC PyInit__core() {
     add_executable(m.get());
     add_callable(m.get());
     add_runner(m.get());
+    add_recorder(m.get());
+    add_function(m.get());
     checked(PyModule_AddStringConstant(m.get(), "version", api().version));
     return m.release();
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tessera.Tensor, and tensors of other libraries by DLPack.
+#include <complex>
 #include <cstring>
 #include <memory>
 
@@ -61,6 +62,14 @@ tsr_device device_of(dl::Device d) {
   }
 }
 
+PyObject* new_tensor(PyTypeObject* type, PyObject*, PyObject*) {
+  return guarded([&] {
+    if (type == module().tensor)
+      raise(PyExc_TypeError, "tensors are made by tessera.tensor, tessera.zeros, tessera.from_dlpack");
+    return make<TensorHolder>(type, nullptr);
+  });
+}
+
 template <class ManagedTensor>
 void release_export(ManagedTensor* m) {
   api().tensor_release(static_cast<tsr_tensor_handle*>(m->ctx));
@@ -84,8 +93,6 @@ void free_capsule(PyObject* capsule) {
   auto* m = static_cast<ManagedTensor*>(PyCapsule_GetPointer(capsule, name));
   m->deleter(m);
 }
-
-tsr_tensor_handle* handle_of(PyObject* self) { return value_of<TensorHolder>(self).handle; }
 
 // __dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)
 PyObject* to_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
@@ -158,6 +165,8 @@ PyObject* to_bytes(PyObject* self, PyObject* const*, Py_ssize_t) {
   });
 }
 
+tsr_device device_named(const std::string& name) { return api().host->core->device_id(name.c_str()); }
+
 uint32_t dtype_named(const std::string& name) {
   for (uint32_t d = 1; d < TSR_DTYPE_COUNT; ++d)
     if (dtype_name(d) == name) return d;
@@ -181,6 +190,158 @@ PyObject* from_bytes(PyObject*, PyObject* const* args, Py_ssize_t n) {
             "from_bytes: found " + std::to_string(length) + " bytes, expected " + std::to_string(bytes_of(t->desc)));
     if (length > 0) std::memcpy(t->desc.data, bytes, static_cast<size_t>(length));
     return out.release();
+  });
+}
+
+uint32_t dtype_at(PyObject* number) {
+  const int64_t d = int_of(number);
+  if (d <= 0 || d >= TSR_DTYPE_COUNT) raise(PyExc_ValueError, "no dtype " + std::to_string(d));
+  return static_cast<uint32_t>(d);
+}
+
+void store(const tsr_tensor& t, int64_t i, PyObject* number) {
+  if (PyComplex_Check(number)) {
+    store_from(t.dtype, t.data, i, std::complex<double>(PyComplex_RealAsDouble(number), PyComplex_ImagAsDouble(number)));
+  } else if (PyFloat_Check(number)) {
+    store_from(t.dtype, t.data, i, float_of(number));
+  } else {
+    int overflow = 0;
+    const Ref index(checked(PyNumber_Index(number)));
+    const int64_t v = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
+    if (overflow > 0 && t.dtype == TSR_U64) {
+      const uint64_t wide = PyLong_AsUnsignedLongLong(index.get());
+      if (PyErr_Occurred()) throw PythonError();
+      store_from(t.dtype, t.data, i, wide);
+      return;
+    }
+    if (overflow != 0) raise(PyExc_OverflowError, "a number does not fit 64 bits");
+    store_from(t.dtype, t.data, i, v);
+  }
+}
+
+// from_numbers(dtype, shape, numbers): numbers row-major
+PyObject* from_numbers(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 3, 3, "from_numbers(dtype, shape, numbers)");
+    const std::vector<int64_t> sizes = ints_of(args[1]);
+    const Ref list = list_of(args[2], "numbers");
+    tsr_tensor_handle* t = nullptr;
+    check(api().tensor_create(dtype_at(args[0]), static_cast<uint32_t>(sizes.size()), sizes.data(), 0, &t));
+    Ref out(make<TensorHolder>(module().tensor, t));
+    int64_t count = 1;
+    for (const int64_t s : sizes) count *= s;
+    if (count != PyList_Size(list.get()))
+      raise(PyExc_ValueError, "from_numbers: " + std::to_string(PyList_Size(list.get())) + " numbers for a shape of " +
+                                  std::to_string(count) + " elements");
+    for (int64_t i = 0; i < count; ++i) store(t->desc, i, PyList_GetItem(list.get(), i));
+    return out.release();
+  });
+}
+
+PyObject* number_at(const tsr_tensor& t, int64_t i) {
+  if (is_bool(t.dtype)) return checked(PyBool_FromLong(load_as<double>(t.dtype, t.data, i) != 0));
+  if (is_complex(t.dtype)) {
+    const auto z = load_as<std::complex<double>>(t.dtype, t.data, i);
+    return checked(PyComplex_FromDoubles(z.real(), z.imag()));
+  }
+  if (is_float(t.dtype)) return checked(PyFloat_FromDouble(load_as<double>(t.dtype, t.data, i)));
+  if (is_unsigned_int(t.dtype)) return checked(PyLong_FromUnsignedLongLong(load_as<uint64_t>(t.dtype, t.data, i)));
+  return checked(PyLong_FromLongLong(load_as<int64_t>(t.dtype, t.data, i)));
+}
+
+// numbers(): the elements, row-major, as a list of Python's numbers
+PyObject* numbers(PyObject* self, PyObject* const*, Py_ssize_t) {
+  return guarded([&] {
+    tsr_tensor_handle* copy = nullptr;
+    check(api().tensor_copy(handle_of(self), 0, &copy));
+    const TensorHolder owner(copy);
+    int64_t count = 1;
+    for (uint32_t k = 0; k < copy->desc.rank; ++k) count *= copy->desc.sizes[k];
+    Ref list(checked(PyList_New(count)));
+    for (int64_t i = 0; i < count; ++i) checked(PyList_SetItem(list.get(), i, number_at(copy->desc, i)));
+    return list.release();
+  });
+}
+
+// result_type(tensors, scalars): the dtype that operands promote to, 0 where there is none; tensors: (dtype, rank), scalars:
+// "bool", "int", "float", "complex"
+PyObject* result_type(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 2, 2, "result_type(tensors, scalars)");
+    ResultType r;
+    const Ref tensors = list_of(args[0], "(dtype, rank)"), scalars = list_of(args[1], "kinds");
+    for (Py_ssize_t i = 0; i < PyList_Size(tensors.get()); ++i) {
+      const std::vector<int64_t> t = ints_of(PyList_GetItem(tensors.get(), i));
+      if (t.size() != 2) raise(PyExc_TypeError, "result_type: a tensor is (dtype, rank)");
+      r.add_tensor(static_cast<uint32_t>(t[0]), static_cast<uint32_t>(t[1]));
+    }
+    for (Py_ssize_t i = 0; i < PyList_Size(scalars.get()); ++i) {
+      const std::string kind = text_of(PyList_GetItem(scalars.get(), i));
+      r.add_scalar(kind == "bool"    ? ScalarKind::Bool
+                   : kind == "int"   ? ScalarKind::Int
+                   : kind == "float" ? ScalarKind::Float
+                                     : ScalarKind::Complex);
+    }
+    return checked(PyLong_FromUnsignedLong(r.get()));
+  });
+}
+
+// dtype_class(dtype): "float", "int", "uint", "bool", "complex"
+PyObject* dtype_class(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "dtype_class(dtype)");
+    const uint32_t d = dtype_at(args[0]);
+    return str(is_float(d)          ? "float"
+               : is_signed_int(d)   ? "int"
+               : is_unsigned_int(d) ? "uint"
+               : is_bool(d)         ? "bool"
+                                    : "complex");
+  });
+}
+
+// empty(dtype, shape, device)
+PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 3, 3, "empty(dtype, shape, device)");
+    const std::vector<int64_t> sizes = ints_of(args[1]);
+    const tsr_device device = device_named(text_of(args[2]));
+    tsr_tensor_handle* t = nullptr;
+    check(api().tensor_create(dtype_at(args[0]), static_cast<uint32_t>(sizes.size()), sizes.data(), device, &t));
+    return make<TensorHolder>(module().tensor, t);
+  });
+}
+
+// copy(device): dense, on the device
+PyObject* copy(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "copy(device)");
+    const tsr_device device = device_named(text_of(args[0]));
+    tsr_tensor_handle* t = nullptr;
+    check(api().tensor_copy(handle_of(self), device, &t));
+    return make<TensorHolder>(module().tensor, t);
+  });
+}
+
+// mark(dim, tsr_mark, min, max)
+PyObject* mark(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 4, 4, "mark(dim, kind, min, max)");
+    check(api().tensor_mark(handle_of(self), int_of(args[0]), static_cast<uint32_t>(int_of(args[1])), int_of(args[2]),
+                            int_of(args[3])));
+    return Py_NewRef(self);
+  });
+}
+
+// strided(shape, strides, offset): another tensor over the same memory, without marks and gradients
+PyObject* strided(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 2, 3, "strided(shape, strides, offset)");
+    const std::vector<int64_t> sizes = ints_of(args[0]), strides = ints_of(args[1]);
+    if (sizes.size() != strides.size()) raise(PyExc_ValueError, "strided: one stride per size");
+    tsr_tensor_handle* view = nullptr;
+    check(api().tensor_view(handle_of(self), n > 2 ? int_of(args[2]) : 0, static_cast<uint32_t>(sizes.size()), sizes.data(),
+                            strides.data(), &view));
+    return make<TensorHolder>(module().tensor, view);
   });
 }
 
@@ -215,6 +376,10 @@ PyObject* from_dlpack(PyObject*, PyObject* const* args, Py_ssize_t n) {
 PyMethodDef methods[] = {{"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(to_dlpack)),
                           METH_VARARGS | METH_KEYWORDS, "A DLPack capsule that shares the memory."},
                          method("__dlpack_device__", dlpack_device, "(device type, device number) of DLPack."),
+                         method("numbers", numbers, "The elements, row-major, as a list of Python's numbers."),
+                         method("copy", copy, "A dense copy on a device."),
+                         method("mark", mark, "Says how compiled functions treat a dimension."),
+                         method("strided", strided, "Another tensor over the same memory."),
                          method("tobytes", to_bytes, "The elements, dense and row-major, as bytes."),
                          {nullptr, nullptr, 0, nullptr}};
 
@@ -239,13 +404,37 @@ PyGetSetDef properties[] = {
        return guarded([&] { return str(api().host->core->device_name(handle_of(self)->desc.device)); });
      },
      nullptr, "Its device's name: \"cpu\".", nullptr},
+    {"requires_grad",
+     [](PyObject* self, void*) -> PyObject* {
+       return guarded([&] { return checked(PyBool_FromLong(handle_of(self)->requires_grad != 0)); });
+     },
+     [](PyObject* self, PyObject* value, void*) -> int {
+       const Ref done(guarded([&] {
+         handle_of(self)->requires_grad = value && checked(PyObject_IsTrue(value)) ? 1 : 0;
+         return Py_NewRef(Py_None);
+       }));
+       return done ? 0 : -1;
+     },
+     "Whether gradients are wanted of it; part of every guard.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyMethodDef functions[] = {method("from_bytes", from_bytes, "A tensor of this dtype and shape from row-major bytes."),
+PyMethodDef functions[] = {method("from_numbers", from_numbers, "A tensor of this dtype and shape from numbers."),
+                           method("result_type", result_type, "The dtype that operands promote to."),
+                           method("dtype_class", dtype_class, "The kind of a dtype."),
+                           method("empty", empty, "A tensor of this dtype and shape with any contents."),
+                           method("from_bytes", from_bytes, "A tensor of this dtype and shape from row-major bytes."),
                            method("from_dlpack", from_dlpack, "A tensor that shares the memory of another library's."),
                            {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
+
+tsr_tensor_handle* handle_of(PyObject* self) {
+  const TensorHolder& t = value_of<TensorHolder>(self, module().tensor, "a tessera.Tensor");
+  if (t.handle) return t.handle;
+  // Host code wants the memory of a tensor that is being captured. It keeps what was read.
+  const Ref read(checked(PyObject_CallMethod(self, "_memory", nullptr)));
+  return value_of<TensorHolder>(read.get(), module().tensor, "a tensor that has been read").handle;
+}
 
 dl::DataType dl_dtype(uint32_t dtype) {
   const auto bits = static_cast<uint8_t>(dtype_bits(dtype));
@@ -318,7 +507,8 @@ const dl::Exchange* exchange_of(PyTypeObject* type) {
 
 Borrowed::Borrowed(PyObject* object) {
   if (PyObject_TypeCheck(object, module().tensor)) {
-    desc = value_of<TensorHolder>(object).handle->desc;
+    keep_ = Ref::share(object);
+    desc = handle_of(object)->desc;
     return;
   }
   if (const dl::Exchange* x = exchange_of(Py_TYPE(object))) {
@@ -364,7 +554,7 @@ Borrowed::Borrowed(PyObject* object) {
 void add_tensor(PyObject* m) {
   module().tensor = make_type<TensorHolder>(
       "tessera.Tensor", "A tensor of Tessera's; numpy.from_dlpack and torch.from_dlpack read it without a copy.", methods,
-      properties);
+      properties, new_tensor, Py_TPFLAGS_BASETYPE);
   checked(PyModule_AddObjectRef(m, "Tensor", reinterpret_cast<PyObject*>(module().tensor)));
   checked(PyModule_AddFunctions(m, functions));
 }

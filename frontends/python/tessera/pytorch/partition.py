@@ -154,7 +154,7 @@ def lower(e, node, env):
         return n.meta["val"]  # a size
 
     several = isinstance(fake, (list, tuple))
-    e.builder.place(*place_of(node))
+    e.builder.set_place(*place_of(node))
     e.wanted = {u.args[1] for u in node.users} if several else {0}
     result = f(e, fake, *map_arg(node.args, argument), **map_arg(node.kwargs, argument))
     for r, v in zip(result if several else [result], fake if several else [fake]):

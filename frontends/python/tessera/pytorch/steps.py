@@ -91,7 +91,7 @@ class Steps:
             operands.append(value)
         # A node that only others of ATen's read stands in no one's way, and must not be lost.
         effect = is_ordered(node) or not self.results[node] or self._read_by_steps(node)
-        e.builder.place(*place_of(node))
+        e.builder.set_place(*place_of(node))
         values = e.ops(
             "client_effect" if effect else "client_step",
             *operands,
