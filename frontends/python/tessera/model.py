@@ -138,8 +138,16 @@ def compile(text, config=None, set=None, name="<text>", plugin_dirs=()):
     return Model(c.compile(c.parse(text, name)))
 
 
-def explain(config=None, set=None, plugin_dirs=()):
-    """Every value of a config and where it came from, as a dict."""
+def explain(config=None, *args, set=None, plugin_dirs=(), **kwargs):
+    """Every value of a config and where it came from, as a dict.
+
+    Of a function, compiled or not, and the arguments of a call: what is captured for it, with breaks and guards (Explanation).
+    """
+    if callable(config):
+        from .tracing.explain import explain as of_function
+
+        return of_function(config, args, kwargs)
+    set, plugin_dirs = (*args, *(set, plugin_dirs)[len(args) :])
     return json.loads(context(config, set, plugin_dirs).explain())
 
 
