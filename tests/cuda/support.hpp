@@ -36,9 +36,8 @@ inline bool hardware() {
   const char* where = std::getenv("TESSERA_TEST_CUDA");
   return where && std::strcmp(where, "hardware") == 0;
 }
-inline const std::string kFakeOptions =
-    "driver = \"" FAKE_CUDA_LIBRARY "\"\nnvrtc = \"" FAKE_CUDA_LIBRARY "\"\ncublaslt = \"" FAKE_CUDA_LIBRARY
-    "\"\ncudnn = \"" FAKE_CUDA_LIBRARY "\"\n";
+inline const std::string kFakeOptions = "driver = \"" FAKE_CUDA_LIBRARY "\"\nnvrtc = \"" FAKE_CUDA_LIBRARY
+                                        "\"\ncublaslt = \"" FAKE_CUDA_LIBRARY "\"\ncudnn = \"" FAKE_CUDA_LIBRARY "\"\n";
 
 inline const e::Context& cuda() {
   static const e::Context c = make_context(hardware() ? "" : kFakeOptions);

@@ -83,10 +83,9 @@ const e::Context& programs_context(const std::string& wave, bool fused) {
 const e::Context& cuda_context() {
   static const e::Context c = [] {
     const char* library = std::getenv("TESSERA_CUDA_LIBRARY");
-    const std::string fake =
-        library ? "driver = \"" + std::string(library) + "\"\nnvrtc = \"" + library + "\"\ncublaslt = \"" + library +
-                      "\"\ncudnn = \"" + library + "\"\n"
-                : "";
+    const std::string fake = library ? "driver = \"" + std::string(library) + "\"\nnvrtc = \"" + library + "\"\ncublaslt = \"" +
+                                           library + "\"\ncudnn = \"" + library + "\"\n"
+                                     : "";
     return make_context(", \"tessera.backend.reference\", \"tessera.backend.cuda\"", "\"cuda\", \"reference\"",
                         "[cuda]\n" + fake);
   }();
