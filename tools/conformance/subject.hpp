@@ -39,8 +39,13 @@ struct Manifest {
   [[nodiscard]] std::string section() const { return id.substr(id.rfind('.') + 1); }
 };
 
-// An instance made without the host's help. Lives as long as the process: instances share what they hold.
+// An instance made without the host's help. Lives until the subject is closed: instances share what they hold.
 struct Direct {
+  Direct() = default;
+  Direct(const Direct&) = delete;
+  ~Direct() {
+    if (instance && desc->destroy) desc->destroy(instance);
+  }
   const tsr_plugin_desc* desc = nullptr;
   void* instance = nullptr;
   const tsr_factory* items = nullptr;
@@ -83,7 +88,11 @@ class Subject {
   tsr_plugin_query_fn query();                                             // Throws Failed
   const Direct& direct();                                                  // Throws Failed
   const tsr_backend& backend_table(const std::string& name, void** self);  // of direct()
-  void forget_contexts() { contexts_.clear(); }
+  // Ends its contexts and the instance that was made directly, as the process is about to end.
+  void close() {
+    contexts_.clear();
+    direct_.reset();
+  }
 
  private:
   Settings settings_;

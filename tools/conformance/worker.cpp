@@ -92,7 +92,7 @@ int serve_worker(Subject& subject, int answers) {
     }
   }
   checks.clear();
-  subject.forget_contexts();
+  subject.close();
   return 0;
 }
 

@@ -153,9 +153,11 @@ void run_op(const char* op, std::span<const Tensor> operands, std::span<const ts
     if (!taken) return run_between(op, operands, attrs, results, t_place.line() ? to_loc(t_place) : trace->loc);
     const tsr_tables& tables = *graph_api().tables(trace->graph);
     const tsr_node& n = *TSR_AT(tsr_node, tables.nodes, tables.node_stride, node);
+    // The tables move when stop_gradient below makes a node of its own.
+    const std::vector<tsr_id> made(n.results, n.results + n.num_results);
     const bool constant = trace->gradients && !api().grad_enabled() && std::strcmp(op, "stop_gradient") != 0;
-    for (uint32_t i = 0; i < n.num_results; ++i) {
-      results.push_back(make_traced(current_trace_shared(), n.results[i]));
+    for (const tsr_id value : made) {
+      results.push_back(make_traced(current_trace_shared(), value));
       if (constant) results.back() = stop_gradient(results.back());
     }
     return;
