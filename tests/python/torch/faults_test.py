@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults that users have met in backends for torch.compile, inference on the CPU: each a test."""
 
+import contextlib
 import gc
+import io
 import unittest
 import unittest.mock
 import weakref
@@ -12,6 +14,7 @@ import torch.nn.functional as F
 
 from tessera import _core, pytorch
 from tessera.pytorch import backend
+from tessera.pytorch.ops import TABLE
 
 
 class Faults(unittest.TestCase):
@@ -52,6 +55,63 @@ class Faults(unittest.TestCase):
         g = torch.compile(lambda x: torch.linalg.svdvals(x), backend=backend, options={"fallback": "error"})
         with self.assertRaisesRegex(Exception, "_linalg_svd"):
             g(torch.randn(3, 3))
+
+    def test_a_fallback_says_so_where_people_look(self):
+        # It was a line of the debug log.
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            torch.compile(lambda x: torch.linalg.svdvals(x * 2), backend=backend)(torch.randn(3, 3))
+        self.assertIn("through ATen: aten._linalg_svd.default", said.getvalue())
+        self.assertIn("aten._linalg_svd.default", pytorch.report())
+
+    def test_no_other_compiler_takes_what_is_left(self):
+        import torch._inductor.compile_fx
+
+        def refuse(*_, **__):
+            raise AssertionError("Inductor was asked")
+
+        with (
+            unittest.mock.patch.object(torch._inductor.compile_fx, "compile_fx", refuse),
+            unittest.mock.patch.object(torch._inductor.compile_fx, "compile_fx_inner", refuse),
+        ):
+            f = lambda x: torch.linalg.svdvals(x.exp()) + torch.rand(3)
+            for mode in (None, "max-autotune", "reduce-overhead"):
+                torch._dynamo.reset()
+                torch.manual_seed(5)
+                found = torch.compile(f, backend=backend, mode=mode)(torch.eye(3))
+                torch.manual_seed(5)
+                torch.testing.assert_close(found, f(torch.eye(3)))
+
+    def test_results_need_gradients_where_eagers_do(self):
+        # Differentiable inputs gave results that no gradient flowed through.
+        def f(x, w):
+            y = x @ w
+            return y, y.detach() + 1, (y > 0).sum(), x.view(-1), w * 2
+
+        with torch.enable_grad():
+            for needs in ((True, False), (False, True), (True, True), (False, False)):
+                torch._dynamo.reset()
+                x, w = (torch.randn(3, 3, requires_grad=n) for n in needs)
+                found, expected = torch.compile(f, backend=backend)(x, w), f(x, w)
+                self.assertEqual([t.requires_grad for t in found], [t.requires_grad for t in expected])
+        with torch.no_grad():
+            self.assertFalse(torch.compile(f, backend=backend)(x.requires_grad_(), w)[0].requires_grad)
+
+    def test_a_fallback_knows_no_autocast(self):
+        # Casts are part of the captured graph. An operator that ATen ran under the caller's autocast was cast once more.
+        def f(x, w):
+            with torch.autocast("cpu", enabled=False):
+                y = x @ w
+            return y, x @ w
+
+        x, w = torch.randn(5, 4), torch.randn(4, 3)
+        with unittest.mock.patch.dict(TABLE):
+            del TABLE["aten.mm.default"]
+            with torch.autocast("cpu", torch.bfloat16):
+                found, expected = torch.compile(f, backend=backend)(x, w), f(x, w)
+        self.assertIn("aten.mm.default", {r.op for r in self.refusals()})
+        self.assertEqual([y.dtype for y in found], [torch.float32, torch.bfloat16])
+        for a, b in zip(found, expected):
+            torch.testing.assert_close(a, b)
 
     def test_breaks_with_device_graphs_asked_for(self):
         # Zeros came out where a graph broke under a mode that records launches.

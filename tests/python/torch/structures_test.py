@@ -116,6 +116,28 @@ class Structures(unittest.TestCase):
             aten=["aten.fake_quantize_per_tensor_affine_cachemask.default"],
         )
 
+    def test_inputs_of_other_kinds(self):
+        cases = {
+            "sparse": (lambda x: (x * 2).to_dense() + 1, torch.eye(3).to_sparse()),
+            "sparse rows": (lambda x: x @ torch.ones(3, 2), torch.eye(3).to_sparse_csr()),
+            "nested": (
+                lambda x: torch.nested.to_padded_tensor(x * 2, 0.0),
+                torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged),
+            ),
+            "quantised": (lambda x: x.dequantize() * 2, torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.qint8)),
+            "complex": (lambda x: x * x.conj() + 1j, torch.randn(4, dtype=torch.complex64)),
+            "complex halves": (lambda x: x * 2, torch.randn(4, dtype=torch.complex64).to(torch.complex32)),
+            "without data": (lambda x: x.sin() + 1, torch.empty(4, device="meta")),
+            "eight bits": (lambda x: x.to(torch.float32) + 1, torch.randn(4).to(torch.float8_e4m3fn)),
+        }
+        for name, (f, x) in cases.items():
+            with self.subTest(name):
+                torch._dynamo.reset()
+                expected, found = f(x), torch.compile(f, backend=backend)(x)
+                self.assertEqual((found.shape, found.dtype, found.device), (expected.shape, expected.dtype, expected.device))
+                if expected.device.type != "meta":
+                    torch.testing.assert_close(found, expected)
+
     def test_values_that_are_read(self):
         self.same(lambda x: x * x.sum().item(), torch.randn(4))
         self.same(lambda x: x[x > 0].sum(), torch.randn(8))
