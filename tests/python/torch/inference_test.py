@@ -2,6 +2,7 @@
 """torch.compile(backend="tessera") for inference: values, strides, sizes, mutation, aliases, what runs through ATen."""
 
 import unittest
+import unittest.mock
 
 import torch
 import torch.nn as nn
@@ -12,6 +13,7 @@ from tessera import pytorch
 from tessera.pytorch import backend, list_mode_options, list_options
 from tessera.pytorch.ops import TABLE
 from tessera.pytorch.options import MODES
+from tessera.pytorch.packing import PackedWeights
 
 
 def compiled(f, **kwargs):
@@ -205,11 +207,57 @@ class Inference(unittest.TestCase):
             torch.testing.assert_close(f(x), expected)
             self.assertEqual([len(g.refusals) for g in pytorch.REPORT.graphs], [0])
 
+        with torch.enable_grad():  # a training step changes its parameters
+            trained, eager = nn.Linear(4, 2), nn.Linear(4, 2)
+            eager.load_state_dict(trained.state_dict())
+            f, x = compiled(trained, options={"freezing": True}), torch.randn(3, 4)
+            for _ in range(3):
+                for g, net in ((f, trained), (eager, eager)):
+                    g(x).square().sum().backward()
+                    with torch.no_grad():
+                        net.weight -= 0.1 * net.weight.grad
+                torch.testing.assert_close(f(x), eager(x))
+
         counter = nn.BatchNorm1d(3)  # a buffer that the graph writes is no constant
         g = compiled(counter, options={"freezing": True})
         for n in (1, 2):
             g(torch.randn(4, 3))
             self.assertEqual(int(counter.num_batches_tracked), n)
+
+    def test_weights_are_packed_on_the_third_call(self):
+        m = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 16), nn.Linear(16, 5)).eval()
+        made = []
+
+        def packed(self, args, make=PackedWeights._packed):
+            made.append(make(self, args))
+            return made[-1]
+
+        with unittest.mock.patch.object(PackedWeights, "_packed", packed):
+            for dynamic in (False, True):
+                made.clear()
+                f = compiled(m, dynamic=dynamic, options={"pack_weights": True})
+                for n in (3, 3, 3, 4, 4) if dynamic else (3,) * 5:
+                    x = torch.randn(n, 3, 8, 8)
+                    torch.testing.assert_close(f(x), m(x))
+                self.assertEqual([run is not None for run in made], [True])
+                with torch.no_grad():  # writes of every kind that has a version or another address
+                    for write in (
+                        lambda: m[3].weight.mul_(2),
+                        lambda: setattr(m[0].weight, "data", torch.randn(8, 3, 3, 3)),
+                        lambda: m.load_state_dict({k: v * 1.5 for k, v in m.state_dict().items()}),
+                        lambda: m.load_state_dict({k: v * 0.5 for k, v in m.state_dict().items()}, assign=True),
+                        lambda: m[4].bias.add_(1),
+                    ):
+                        write()
+                        for _ in range(4):
+                            x = torch.randn(3, 3, 8, 8)
+                            torch.testing.assert_close(f(x), m(x))
+                self.assertGreaterEqual(len(made), 5)
+        with torch.enable_grad():  # never in training
+            m(x).sum().backward()
+            f = compiled(m, options={"pack_weights": True})
+            with unittest.mock.patch.object(PackedWeights, "__call__", side_effect=AssertionError):
+                f(x).sum().backward()
 
     def test_odd_inputs(self):
         f = lambda x: x.exp() + 1

@@ -18,6 +18,7 @@ CASES = {
     "mode": ([None, "default", "verify", "eager"], ["fastest", 3]),
     "config": ([None, "eager", "reference"], ["no_such_config", 3]),
     "freezing": ([True, False, None], ["yes", 1]),
+    "pack_weights": ([True, False], ["yes", 1, None]),
     "activation_memory_budget": ([None, 0, 0.5, 1], [-0.1, 1.5, "3", True]),
     "set": ([{}, {"runtime.threads": 1}, ["runtime.threads=1"], ()], ["runtime.threads=1", {"no.such.key": 1}, ["x"], 3]),
     "max_autotune": ([True, False], ["yes", None]),

@@ -114,15 +114,19 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     context, records = _context(chosen["config"], overrides)
     budget = chosen["activation_memory_budget"]
 
-    def compile_one(graph, _inputs):
-        frozen = _frozen(graph, inputs) if chosen["freezing"] and not torch.is_grad_enabled() else None
-        return compile_graph(graph, context, records, chosen, REPORT, frozen)
+    def compile_half(graph, _inputs):  # of a training step, in which parameters change
+        return compile_graph(graph, context, records, chosen, REPORT)
+
+    def compile_inference(graph, _inputs):
+        frozen = _frozen(graph, inputs) if chosen["freezing"] else None
+        static = _frozen(graph, inputs) or () if chosen["pack_weights"] else ()
+        return compile_graph(graph, context, records, chosen, REPORT, frozen, static)
 
     def compile_now():
         return aot_autograd(
-            fw_compiler=compile_one,
-            bw_compiler=compile_one,
-            inference_compiler=compile_one,
+            fw_compiler=compile_half,
+            bw_compiler=compile_half,
+            inference_compiler=compile_inference,
             partition_fn=default_partition if budget is None else partitioner(budget),
             decompositions=decompositions(),
         )(gm, inputs)

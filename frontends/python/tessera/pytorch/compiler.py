@@ -11,6 +11,7 @@ from torch.fx.node import Node, map_arg
 
 from .. import _core
 from .emit import Emitter, Unsupported
+from .packing import packing
 from .partition import (
     Partitioner,
     is_tensor,
@@ -48,6 +49,10 @@ class CompiledRegion:
         self.every_node = lambda recorded: CompiledRegion(
             context, records, with_all_outputs(region), shape_env, name, report, program, frozen=frozen, recorded=recorded
         )
+        self.with_constants = lambda tensors: CompiledRegion(
+            context, records, region, shape_env, f"{name}_packed", report, program, frozen=tensors
+        )
+        self.static = ()  # inputs whose weights are to be packed (packing.py)
         steps = Steps(region) if region.steps else None
         self.values = (lambda s: shape_env.replace(s)) if shape_env is not None else (lambda s: s)
         self.frozen = {n: frozen[n] for n in region.inputs if n in frozen} if frozen else {}
@@ -95,9 +100,8 @@ class CompiledRegion:
         if _core.log_enabled("graph"):
             _core.log_write("graph", graph.print())
         self.executable = context.compile(graph)
-        sources = tensor_sources(self.inputs, range(len(self.inputs)))
-        kinds = {None: 1, torch.float64: 2, torch.int64: 3}
-        sources += [(len(self.inputs) + k, kinds[dtype]) for k, (_, dtype) in enumerate(self.carried)]
+        count = len(self.inputs)
+        sources = sources_of(self, range(count), range(count, count + len(self.carried)))
         self.steps, functions = steps, None
         if steps:
             self._check_carried(steps)
@@ -210,9 +214,16 @@ def tensor_sources(inputs, places):
     return [(place, 0, *(order_in_memory(n.meta["val"]) or ())) for place, n in zip(places, inputs)]
 
 
-def compile_graph(gm, context, records, options, report, frozen=None):
-    """gm: AOTAutograd's graph, with fake values in its nodes' meta; frozen: tensors that never change, by placeholder. A boxed
-    function."""
+def sources_of(region, places, carried):
+    """Of a region's runner: tensors at `places` among its arguments, and the numbers that Python computes at `carried`."""
+    kinds = {None: 1, torch.float64: 2, torch.int64: 3}
+    numbers = [(place, kinds[dtype]) for place, (_, dtype) in zip(carried, region.carried)]
+    return tensor_sources(region.inputs, places) + numbers
+
+
+def compile_graph(gm, context, records, options, report, frozen=None, static=()):
+    """gm: AOTAutograd's graph, with fake values in its nodes' meta; frozen: tensors that never change, by placeholder; static:
+    placeholders of weights to be packed. A boxed function."""
     started = time.perf_counter()
     shape_env = _shape_env(gm)
     partitioner = Partitioner(context, records, gm, shape_env)
@@ -231,6 +242,7 @@ def compile_graph(gm, context, records, options, report, frozen=None):
                 compiled[level] = CompiledRegion(
                     context, records, region, shape_env, name, report, program, options["verify"], frozen
                 )
+                compiled[level].static = static
             call = _generate(program, levels, ours, steps, chains, compiled)
             break
         except UnsupportedResult as e:
@@ -387,7 +399,9 @@ def _number_text(p, expression, sizes, values, reads):
 
 
 def _region_step(p, region, sizes):
-    run = p.bind(region.guarded(region.runner.run, range(len(region.inputs))), "run")
+    count = len(region.inputs)
+    run = packing(region, region.runner.run, region.static, range(count), range(count, count + len(region.carried)))
+    run = p.bind(region.guarded(run, range(count)), "run")
     steps = region.steps
     others = steps.region.others if steps else []
     reads, arguments = [*region.inputs, *others], [p.names[n] for n in region.inputs]
@@ -456,7 +470,8 @@ def _direct(p, placeholders, statements, compiled, results):
     if any(n not in position for n in region.inputs):
         return None
     places = [position[n] for n in region.inputs]
-    run = region.guarded(_core.Runner(region.executable, tensor_sources(region.inputs, places), torch.Tensor).run, places)
+    run = _core.Runner(region.executable, tensor_sources(region.inputs, places), torch.Tensor).run
+    run = region.guarded(packing(region, run, region.static, places), places)
 
     def call(args):
         results = run(args)

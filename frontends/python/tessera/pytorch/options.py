@@ -57,6 +57,12 @@ OPTIONS = {
         "True or False",
         "True: parameters are constants, folded and packed when compiling; they must not change afterwards",
     ),
+    "pack_weights": (
+        False,
+        _is_bool,
+        "True or False",
+        "True: on the third call with equal versions weights are packed, until a write raises a version",
+    ),
     "activation_memory_budget": (
         None,
         _is_share_or_none,
