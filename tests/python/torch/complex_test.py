@@ -32,6 +32,27 @@ class Complex(unittest.TestCase):
             through_aten = {"aten._fft_r2c.default", "aten._fft_c2r.default"} if n > 2000 else ()  # a large prime factor
             self.same(lambda x: torch.fft.irfft(torch.fft.rfft(x), n=x.shape[-1]), torch.randn(3, n), through_aten=through_aten)
 
+    def test_lengths_that_vary(self):
+        functions = {
+            "there and back": lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=x.shape[-1]),
+            "an even length back": lambda x: torch.fft.irfft(torch.fft.rfft(x, norm="ortho"), norm="ortho"),
+            "two dimensions": lambda x: torch.view_as_real(torch.fft.ifft2(torch.fft.fft2(x, norm="forward") + x)),
+            "hermitian": lambda x: torch.fft.hfft(torch.fft.ihfft(x)),
+        }
+        for name, f in functions.items():
+            with self.subTest(name):
+                torch._dynamo.reset()
+                pytorch.reset()
+                g = torch.compile(f, backend=backend, dynamic=True)
+                for n in (6, 9, 5, 64, 33):
+                    x = torch.randn(7, n)
+                    torch.testing.assert_close(g(x), f(x), rtol=1e-4, atol=1e-4)
+                self.assertEqual(self.refused(), set())
+                self.assertEqual(len(pytorch.REPORT.graphs), 1)
+                x = torch.randn(7, 100)  # ATen's algorithm is the better one
+                torch.testing.assert_close(g(x), f(x), rtol=1e-4, atol=1e-4)
+                self.assertTrue(self.refused())
+
     def test_transforms_are_exact(self):
         x = torch.randn(2, 1024, dtype=torch.float64)
         y = torch.compile(torch.fft.fft, backend=backend)(x)
