@@ -38,6 +38,7 @@ class Complex(unittest.TestCase):
             "an even length back": lambda x: torch.fft.irfft(torch.fft.rfft(x, norm="ortho"), norm="ortho"),
             "two dimensions": lambda x: torch.view_as_real(torch.fft.ifft2(torch.fft.fft2(x, norm="forward") + x)),
             "hermitian": lambda x: torch.fft.hfft(torch.fft.ihfft(x)),
+            "a shorter spectrum": lambda x: torch.fft.hfft(torch.complex(x, x), n=x.shape[-1]),
         }
         for name, f in functions.items():
             with self.subTest(name):
