@@ -32,7 +32,7 @@ std::string embedded(const Json& model) {
 
 std::string make_page(const Json& model) {
   std::string scripts;
-  for (const char* name : {"base.js", "text.js", "timeline.js", "views.js", "main.js"}) scripts += file(name);
+  for (const char* name : {"base.js", "text.js", "timeline.js", "memory.js", "views.js", "main.js"}) scripts += file(name);
   std::string out;
   const std::string page = file("page.html");
   std::string_view rest = page;

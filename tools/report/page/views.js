@@ -214,6 +214,7 @@ function compileView(c) {
   if (list(c.guards).length) out.push(folded("Guards", plural(c.guards.length, "guard"), true, () => h("ul", {class: "guards"}, c.guards.map(g => h("li", {}, str(g))))));
   const executable = dict(c.executable);
   if (list(executable.steps).length) out.push(folded("Steps", plural(executable.steps.length, "step"), executable.steps.length < 200, () => stepsView(executable)));
+  if (list(executable.steps).length > 1) out.push(folded("Memory", "by step", executable.steps.length < 200, () => memoryView(executable)));
   logs.forEach(l => out.push(folded(str(l.artifact), "", logs.length < 4, () => textView(l.text))));
   if (children.length) out.push(section("Compiled inside", h("ul", {class: "tree"}, children.map(treeNode))));
   if (list(c.kernels).length) out.push(folded("Kernels", plural(c.kernels.length, "kernel") + ", " + time(c.kernels.reduce((s, k) => s + num(dict(k).us), 0)), false, () => sortable([
