@@ -45,8 +45,9 @@ std::shared_ptr<const Context> context(const std::string& more, const std::strin
   return Context::create(&options, api::host());
 }
 
-std::string named(const std::string& name, const std::string& more = "") {
-  return "[partitioner]\nname = \"" + name + "\"\n" + more;
+// Predicted costs are the same on every machine; what is measured has a test of its own.
+std::string named(const std::string& name, const std::string& more = "", const std::string& costs = "predicted") {
+  return "[partitioner]\nname = \"" + name + "\"\ncosts = \"" + costs + "\"\n" + more;
 }
 
 struct Trained {
@@ -415,6 +416,18 @@ TEST_CASE("a pair gives the bits of one program, keeps what its partitioner says
     if (std::string_view(name) == "recompute_all") CHECK(forward->backward->kept.empty());
     if (std::string_view(name) == "save_all") CHECK(forward->backward->kept.size() >= 4);
   }
+}
+
+TEST_CASE("costs are measured once for each distinct kernel") {
+  const std::string text = mlp(4, 64, 96);
+  const Trained all = step(text, context(named("save_all")));
+  const std::string config = named("budget", "budget_bytes = " + std::to_string(all.peak * 4 / 5) + "\n", "measured");
+  const Trained first = step(text, context(config));
+  check_same_bits(all, first);
+  CHECK(first.peak <= all.peak * 4 / 5 + kRounding);
+  CHECK_THAT(first.plan, Contains("a step takes about "));
+  // Times to the digit: nothing is measured a second time, and equal layers of a deeper program cost what they cost here.
+  CHECK(step(text, context(config)).plan == first.plan);
 }
 
 TEST_CASE("bad settings of partitioners are refused") {

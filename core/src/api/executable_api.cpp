@@ -48,8 +48,12 @@ tsr_error* memory_plans(tsr_context* c, tsr_graph* g, char** json) noexcept {
            {"saved_values", p.saved},
            {"saved_bytes", p.saved_bytes},
            {"peak_bytes", p.peak_bytes < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.peak_bytes)},
+           {"budget_bytes", p.budget_bytes < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.budget_bytes)},
+           {"feasible", p.feasible},
            {"recompute_ms", p.recompute_seconds * 1e3},
            {"step_ms", p.step_seconds * 1e3},
+           {"predicted_ms",
+            p.predicted_seconds < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.predicted_seconds * 1e3)},
            {"gap", p.gap < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.gap)},
            {"recomputed", p.recomputed}});
     required(json, "the text to be returned") = to_c_string(plans.dump());

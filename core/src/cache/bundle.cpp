@@ -87,7 +87,8 @@ Cache::Transfer Cache::export_bundle(const std::string& path) {
       t.reasons.push_back(item.key.substr(0, 16) + ": " + why);
       continue;
     }
-    if (entry.kind == CacheKind::kDigests || entry.kind == CacheKind::kChecked) continue;  // about the files of this machine
+    // Those are about this machine: its files, and its time.
+    if (entry.kind == CacheKind::kDigests || entry.kind == CacheKind::kChecked || entry.kind == CacheKind::kCost) continue;
     out += bytes;
     ++t.entries;
     t.bytes += bytes.size();

@@ -41,6 +41,7 @@ const char* cache_kind_name(CacheKind kind) {
     case CacheKind::kDigests: return "digests";
     case CacheKind::kBlob: return "blob";
     case CacheKind::kChecked: return "checked";
+    case CacheKind::kCost: return "cost";
   }
   return "?";
 }

@@ -12,8 +12,9 @@
 
 namespace tessera::core {
 
-// digests: of the constants in one file. blob: memory that is mapped. checked: which blobs of a graph were found sound. docs/caches.md.
-enum class CacheKind : uint32_t { kGraph = 1, kProfile = 2, kDigests = 3, kBlob = 4, kChecked = 5 };
+// digests: of the constants in one file. blob: memory that is mapped. checked: which blobs of a graph were found sound. cost: what
+// one kernel takes on one device. docs/caches.md.
+enum class CacheKind : uint32_t { kGraph = 1, kProfile = 2, kDigests = 3, kBlob = 4, kChecked = 5, kCost = 6 };
 const char* cache_kind_name(CacheKind kind);  // "graph", "profile", ..; "?" for another number
 
 inline constexpr size_t kCacheHeaderSize = 8 + 4 + 4 + 64 + 8 + 64 + 64;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compile/config_options.hpp"
 
+#include "cache/cache.hpp"
 #include "compile/late_passes.hpp"
 #include "compile/partition.hpp"
 #include "context/context.hpp"
@@ -40,6 +41,8 @@ CompileOptions compile_options(const std::shared_ptr<const Context>& context, co
     o.partition = std::make_shared<const PartitionOptions>(
         PartitionOptions{f, config.plugin_options(f->plugin->id), config.get_float("partitioner.budget"), bytes.value.i,
                          origin.origin.kind == Origin::kDefault ? std::string() : to_text(origin.origin)});
+    o.measure_costs = config.get_string("partitioner.costs") == "measured";
+    if (Cache* cache = context->cache(); cache && cache->keeps(CacheKind::kCost)) o.cost_cache = cache;
   }
   o.keep = context;
   return o;

@@ -236,7 +236,7 @@ Estimate estimate(std::unique_ptr<Graph> graph, CompileOptions options, Stage la
   options.arena_max_bytes = 0;
   Compilation c{std::move(graph), std::move(options), {}, {}, {}};
   run_stages(c, {}, {}, last);
-  return estimate_plan(*c.graph, *c.plan);
+  return estimate_plan(*c.graph, *c.plan, &c.options);
 }
 
 Estimate estimate(const Graph& graph) {

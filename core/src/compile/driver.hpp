@@ -69,8 +69,8 @@ std::unique_ptr<Executable> compile_graph(std::unique_ptr<Graph> graph, const Pa
                                           std::span<StageHook* const> hooks = {});
 // The stages up to the partition, of a joint graph that is split behind it.
 void run_joint_stages(Compilation& compilation, const PassLists& passes);
-// The plans that the options' partitioner chooses from. Throws TSR-A014 for a graph without a backward half, or without a
-// partitioner.
+// The plans that the options' partitioner chooses from; with a budget, the one that it chooses. Throws TSR-A014 for a graph
+// without a backward half, or without a partitioner.
 std::vector<PartitionPlan> partition_plans(std::unique_ptr<Graph> graph, const PassLists& passes,
                                            const CompileOptions& options);
 // The stages up to the plan, or to the kernels (whose workspaces count then), on this graph, for which everything has been

@@ -2,11 +2,16 @@
 #include "compile/estimate.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "compile/assign.hpp"
+#include "compile/kernel_costs.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
+#include "plan/compile_options.hpp"
 #include "plan/layout.hpp"
 #include "plan/plan.hpp"
 #include "plugin/plugin_host.hpp"
@@ -25,19 +30,23 @@ constexpr double kBytesPerSecond = 20e9, kFlopsPerSecond = 50e9, kSecondsPerLaun
 
 double seconds_per_byte() { return 1 / kBytesPerSecond; }
 
-double step_seconds(Graph& g, const Plan& plan, const Step& step, const std::vector<int64_t>& hints) {
+namespace {
+
+// What the op itself says of a call at the hints of symbols; false: it says nothing.
+bool op_cost(const Graph& g, const Step& step, const std::vector<int64_t>& hints, tsr_cost& cost) {
+  if (!step.record || !step.record->impl || !step.record->impl->cost) return false;
+  const auto call = RuntimeCall::make(g, step.node, [&](tsr_dim d) { return hint_size(g, d, hints); });
+  throw_if(step.record->impl->cost(step.record->impl->self, &call->call, &cost));
+  return true;
+}
+
+// By a model of the device. The op's own figures count where they are given; else one operation per element.
+double predicted_seconds(Graph& g, const Plan& plan, const Step& step, const std::vector<int64_t>& hints, tsr_cost cost,
+                         bool modelled) {
   if (step.kind == TSR_STEP_KERNEL && step.backend) {
     const tsr_backend& table = step.backend->as<tsr_backend>();
     if (table.cost)
       if (const double s = table.cost(step.backend->self, g.handle(), step.node); s >= 0) return s;
-  }
-  tsr_cost cost{};
-  cost.struct_size = sizeof cost;
-  bool modelled = false;
-  if (step.record && step.record->impl && step.record->impl->cost) {
-    const auto call = RuntimeCall::make(g, step.node, [&](tsr_dim d) { return hint_size(g, d, hints); });
-    throw_if(step.record->impl->cost(step.record->impl->self, &call->call, &cost));
-    modelled = true;
   }
   if (!modelled) {
     const auto bytes = [&](uint32_t slot) {
@@ -55,6 +64,30 @@ double step_seconds(Graph& g, const Plan& plan, const Step& step, const std::vec
     cost.flops = cost.bytes_written / 4;
   }
   return kSecondsPerLaunch + std::max((cost.bytes_read + cost.bytes_written) / kBytesPerSecond, cost.flops / kFlopsPerSecond);
+}
+
+}  // namespace
+
+std::vector<StepCost> step_costs(Graph& g, const Plan& plan, const std::vector<int64_t>& hints,
+                                 const CompileOptions* measured) {
+  std::vector<std::optional<KernelCost>> kernels(plan.steps.size());
+  if (measured && measured->measure_costs) kernels = kernel_costs(g, plan, *measured);
+  std::vector<StepCost> out(plan.steps.size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Step& step = *plan.steps[i];
+    if (step.control) continue;  // its regions have plans of their own
+    tsr_cost cost{};
+    cost.struct_size = sizeof cost;
+    const bool modelled = op_cost(g, step, hints, cost);
+    if (kernels[i] && kernels[i]->seconds >= 0) {
+      out[i].seconds = kernels[i]->seconds;
+      out[i].workspace_bytes = kernels[i]->workspace_bytes;
+      continue;
+    }
+    out[i].seconds = predicted_seconds(g, plan, step, hints, cost, modelled);
+    out[i].guessed = kernels[i] && !modelled && !(step.backend && step.backend->as<tsr_backend>().cost);
+  }
+  return out;
 }
 
 namespace {
@@ -75,21 +108,36 @@ int64_t peak_of_section(const Graph& g, const Plan& plan, const std::vector<int6
   return peak;
 }
 
-Estimate estimate_section(Graph& g, const Plan& plan, const std::vector<int64_t>& hints) {
+// `costs`: of plans and the plans nested in them.
+using CostsOfPlans = std::unordered_map<const Plan*, std::vector<StepCost>>;
+
+void find_costs(Graph& g, Plan& plan, const std::vector<int64_t>& hints, const CompileOptions* measured, CostsOfPlans& out) {
+  std::vector<StepCost> costs = step_costs(g, plan, hints, measured);
+  for (size_t i = 0; i < costs.size(); ++i) {
+    Step& step = *plan.steps[i];
+    step.expected_workspace = costs[i].workspace_bytes;
+    if (!step.control) continue;
+    for (const auto& region : step.control->regions) find_costs(g, *region, hints, measured, out);
+  }
+  out.emplace(&plan, std::move(costs));
+}
+
+Estimate estimate_section(Graph& g, const Plan& plan, const std::vector<int64_t>& hints, const CostsOfPlans& all) {
   Estimate e;
+  const std::vector<StepCost>& costs = all.at(&plan);
   for (const auto& layout : layouts_at_hints(plan, hints)) {
     for (const int64_t b : layout->arena_bytes) e.peak_bytes += b;
     e.peak_bytes += layout->output_bytes;
     for (const Instruction& x : layout->program) {
       const Step& step = *plan.steps[x.step];
       if (!step.control) {
-        e.seconds += step_seconds(g, plan, step, hints);
+        e.seconds += costs[x.step].seconds;
         continue;
       }
       // One branch, the dearer; a loop of unknown length counts one iteration.
       Estimate worst;
       for (const auto& region : step.control->regions) {
-        const Estimate r = estimate_section(g, *region, hints);
+        const Estimate r = estimate_section(g, *region, hints, all);
         worst.peak_bytes = std::max(worst.peak_bytes, r.peak_bytes);
         worst.seconds = std::max(worst.seconds, r.seconds);
       }
@@ -104,9 +152,12 @@ Estimate estimate_section(Graph& g, const Plan& plan, const std::vector<int64_t>
 
 }  // namespace
 
-Estimate estimate_plan(Graph& graph, Plan& plan) {
+Estimate estimate_plan(Graph& graph, Plan& plan, const CompileOptions* measured) {
+  const std::vector<int64_t> hints = hint_values(graph);
+  CostsOfPlans costs;
+  find_costs(graph, plan, hints, measured, costs);
   plan.finish();
-  return estimate_section(graph, plan, hint_values(graph));
+  return estimate_section(graph, plan, hints, costs);
 }
 
 int64_t peak_bytes(Graph& graph, Plan& plan) {

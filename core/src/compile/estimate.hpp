@@ -11,16 +11,25 @@ namespace tessera::core {
 
 class Graph;
 class Plan;
-struct Step;
+struct CompileOptions;
 
-// The sum over the steps of a plan. Symbols take their hint, else the smallest value of their range (at least 2). Workspaces are
-// unknown before code generation and count as 0. The model: docs/runtime.md.
-Estimate estimate_plan(Graph& graph, Plan& plan);
+// The sum over the steps of a plan. Symbols take their hint, else the smallest value of their range (at least 2). Before code
+// generation workspaces are known of kernels that have been measured, and count as 0 for others. The model: docs/runtime.md.
+// `measured`: as for step_costs().
+Estimate estimate_plan(Graph& graph, Plan& plan, const CompileOptions* measured = nullptr);
 // What estimate_plan() says of the peak, workspaces included where the plan has its kernels.
 int64_t peak_bytes(Graph& graph, Plan& plan);
 // Of moving a byte to or from memory.
 double seconds_per_byte();
-// One kernel of the plan. `hints`: of the graph's symbols (hint_values).
-double step_seconds(Graph& graph, const Plan& plan, const Step& step, const std::vector<int64_t>& hints);
+
+struct StepCost {
+  double seconds = 0;
+  int64_t workspace_bytes = 0;
+  bool guessed = false;  // it could not be measured, and neither the op nor its backend says what it takes
+};
+// By step of the plan; nested plans have their own. What has been measured, where `measured` asks for that
+// (CompileOptions::measure_costs), else a prediction. `hints`: of the graph's symbols (hint_values).
+std::vector<StepCost> step_costs(Graph& graph, const Plan& plan, const std::vector<int64_t>& hints,
+                                 const CompileOptions* measured);
 
 }  // namespace tessera::core

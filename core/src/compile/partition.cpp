@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "compile/assign.hpp"
 #include "compile/driver.hpp"
@@ -63,6 +64,7 @@ class Problem {
     const Factory& f = *request_.partitioner;
     f.check(f.as<tsr_partitioner>().partition(f.self, g_.handle(), request_.options.view(), &p));
     check(p.in_backward);
+    if (last_ == Stage::kKernels) return asked_plan_of(p);
     return plan_of(p);
   }
 
@@ -79,7 +81,7 @@ class Problem {
         f.self, g_.handle(), request_.options.view(), &p,
         [](void* ctx, const tsr_partition* plan) {
           auto& c = *static_cast<Caller*>(ctx);
-          c.each(c.problem.plan_of(*plan));
+          c.each(c.problem.asked_plan_of(*plan));
         },
         &caller));
   }
@@ -159,20 +161,33 @@ class Problem {
     const auto plan = build_plan(g_, assignment, options_);
     const std::vector<int64_t> hints = hint_values(g_);
     const std::vector<uint8_t> forward = needed();
-    for (const auto& step : plan->steps) {
-      const tsr_id n = step->node;
-      if (step->kind == TSR_STEP_VIEW) {
+    const std::vector<StepCost> costs = step_costs(g_, *plan, hints, request_.partitioner ? &options_ : nullptr);
+    for (size_t i = 0; i < costs.size(); ++i) {
+      const Step& step = *plan->steps[i];
+      const tsr_id n = step.node;
+      if (step.kind == TSR_STEP_VIEW) {
         is_view_[n] = 1;
         if (rules_[n] == TSR_PARTITION_MAY || rules_[n] == TSR_PARTITION_RECOMPUTE) rules_[n] = TSR_PARTITION_FREE;
       }
-      if (step->kind != TSR_STEP_KERNEL) continue;
-      double s = step_seconds(g_, *plan, *step, hints);
+      if (step.kind != TSR_STEP_KERNEL) continue;
+      bind(n, costs[i]);
+      double s = costs[i].seconds;
       step_seconds_ += s;
       if (rules_[n] != TSR_PARTITION_MAY && rules_[n] != TSR_PARTITION_RECOMPUTE) continue;
-      const bool fuses = step->backend && (step->backend->as<tsr_backend>().capabilities & TSR_CAP_FUSION) != 0;
-      if (fuses && step->record->has(kElementwise)) s *= kFusedPart;
+      const bool fuses = step.backend && (step.backend->as<tsr_backend>().capabilities & TSR_CAP_FUSION) != 0;
+      if (fuses && step.record->has(kElementwise)) s *= kFusedPart;
       seconds_[n] = forward[n] ? s : 0;  // what only the backward half reads runs once in either half
     }
+  }
+
+  // An op of which nothing can be known is not computed again.
+  void bind(tsr_id n, const StepCost& cost) {
+    if (!cost.guessed || rules_[n] != TSR_PARTITION_MAY) return;
+    rules_[n] = TSR_PARTITION_SAVE;
+    if (unknown_.insert(g_.node(n).op).second)
+      log_warning("op '" + std::string(g_.node(n).op) +
+                  "' could not be run alone to measure it, and says nothing of its cost: " + g_.describe(n) +
+                  " is not computed again (tsr_op_impl.cost tells its work)");
   }
 
   void find_bytes() {
@@ -226,11 +241,16 @@ class Problem {
     return p;
   }
 
+  std::string key_of(const std::vector<uint8_t>& again) const {
+    std::string key;
+    for (const tsr_id n : nodes_of(g_, 0)) key.push_back(again[n] ? '1' : '0');
+    return key;
+  }
+
   Estimate evaluate(const uint8_t* in_backward) {
     check(in_backward);
     const std::vector<uint8_t> again = this->again(in_backward);
-    std::string key;
-    for (const tsr_id n : nodes_of(g_, 0)) key.push_back(again[n] ? '1' : '0');
+    const std::string key = key_of(again);
     if (const auto at = evaluated_.find(key); at != evaluated_.end()) return at->second;
     auto copy = g_.clone();
     // A copy has other ids and the same order.
@@ -259,6 +279,12 @@ class Problem {
     }
   }
 
+  // With what lowering says of it, whether or not the partitioner has asked for that.
+  PartitionPlan asked_plan_of(tsr_partition p) {
+    p.peak_bytes = evaluate(p.in_backward).peak_bytes + workspaces_;
+    return plan_of(p);
+  }
+
   PartitionPlan plan_of(const tsr_partition& p) const {
     PartitionPlan out;
     out.partitioner = request_.partitioner ? request_.partitioner->name : "the program";
@@ -269,6 +295,7 @@ class Problem {
     out.step_seconds = step_seconds_;
     out.gap = p.bound_gap;
     const std::vector<uint8_t> again = this->again(p.in_backward);
+    if (const auto at = evaluated_.find(key_of(again)); at != evaluated_.end()) out.predicted_seconds = at->second.seconds;
     std::vector<uint8_t> kept(g_.num_values(), 0), runs(g_.num_nodes(), 0);
     for (tsr_id n = g_.region(0).last; n != TSR_NONE; n = g_.node(n).prev) {
       const tsr_node& x = g_.node(n);
@@ -304,6 +331,7 @@ class Problem {
   std::vector<int64_t> bytes_;
   tsr_id first_backward_ = TSR_NONE;
   double step_seconds_ = 0;
+  std::set<std::string> unknown_;  // ops that a warning has named
 
  public:
   const uint8_t* chosen() const { return backward_out_.data(); }
@@ -318,6 +346,10 @@ std::string PartitionPlan::line() const {
                 recompute_seconds * 1e3, step_seconds > 0 ? 100 * recompute_seconds / step_seconds : 0);
   std::string out = text;
   if (peak_bytes >= 0) out += "; peak " + bytes_text(static_cast<double>(peak_bytes));
+  if (predicted_seconds >= 0) {
+    std::snprintf(text, sizeof text, "; a step takes about %.3f ms", predicted_seconds * 1e3);
+    out += text;
+  }
   if (gap >= 0) {
     std::snprintf(text, sizeof text, "; at most %.2f %% of a step from the best plan", 100 * gap);
     out += text;
@@ -349,7 +381,12 @@ bool partition(Graph& g, const std::vector<Assignment>& assignment, const Compil
 void partition_front(Graph& g, const std::vector<Assignment>& assignment, const CompileOptions& options,
                      const std::function<void(const PartitionPlan&)>& each) {
   EvaluatedPlans evaluated;
-  Problem(g, assignment, options, 0, evaluated, Stage::kKernels).front(each);
+  Problem problem(g, assignment, options, 0, evaluated, Stage::kKernels);
+  const PartitionOptions& asked = *options.partition;
+  if (asked.bytes >= 0 || asked.fraction < 1)
+    each(problem.choose());
+  else
+    problem.front(each);
 }
 
 }  // namespace tessera::core

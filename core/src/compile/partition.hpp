@@ -35,6 +35,7 @@ struct PartitionPlan {
   int64_t budget_bytes = -1;                 // for the peak; -1: none
   bool feasible = true;                      // false: no plan keeps to the budget, and this is the one with the smallest peak
   double recompute_seconds = 0, step_seconds = 0;
+  double predicted_seconds = -1;        // of a step under this plan, fused; negative: nobody asked
   double gap = -1;                      // to the bound, as a part of the step's time; negative: unknown
   uint32_t saved = 0;                   // values that are kept
   std::vector<std::string> recomputed;  // names of the results of what runs again, in program order
@@ -55,8 +56,9 @@ bool is_partitioned(const Graph& graph, const CompileOptions& options);
 bool partition(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options, int64_t workspaces,
                EvaluatedPlans& evaluated, PartitionPlan& plan);
 
-// Calls `each` for every plan that the partitioner chooses from, by ascending recompute time. Each is compiled, so that its
-// peak is that of its program, workspaces of kernels included. Of the graph, only marks change.
+// Calls `each` for every plan that the partitioner chooses from, by ascending recompute time; with a budget, for the one that
+// it chooses. Each is compiled, so that its peak is that of its program, workspaces of kernels included. Of the graph, only
+// marks change.
 void partition_front(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options,
                      const std::function<void(const PartitionPlan&)>& each);
 

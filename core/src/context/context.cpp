@@ -98,7 +98,7 @@ std::shared_ptr<Context> Context::create(const tsr_context_options* options, con
 
 std::vector<std::string> idle_settings(const Config& config) {
   std::vector<std::string> out;
-  for (const char* key : {"partitioner.budget", "partitioner.budget_bytes"}) {
+  for (const char* key : {"partitioner.budget", "partitioner.budget_bytes", "partitioner.costs"}) {
     const Setting& s = config.setting(key);
     if (s.origin.kind == Origin::kDefault) continue;
     if (!config.get_string("partitioner.name").empty()) continue;

@@ -3,7 +3,6 @@
 #include <link.h>
 
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "config/config.hpp"
@@ -14,6 +13,7 @@
 #include "plugin/manifest.hpp"
 #include "plugin/sha256.hpp"
 #include "support/error.hpp"
+#include "support/processor.hpp"
 
 namespace tessera::core {
 
@@ -73,19 +73,6 @@ const std::string& core_hash() {
   return hash;
 }
 
-// Kernels may be made for the instructions that this processor has.
-const std::string& processor() {
-  static const std::string text = [] {
-    std::ifstream in("/proc/cpuinfo");
-    std::string out;
-    for (std::string line; std::getline(in, line) && !line.empty();)
-      for (const char* key : {"vendor_id", "model name", "flags", "CPU implementer", "CPU part", "Features"})
-        if (line.starts_with(key)) out += line + "\n";
-    return out;
-  }();
-  return text;
-}
-
 // Keys of the config that no executable depends on.
 bool is_irrelevant(std::string_view key) {
   for (const char* prefix :
@@ -118,7 +105,7 @@ std::string cache_environment(const CompileRequest& r) {
   const PluginHost& plugins = r.context.plugins();
   std::string out = "tessera " + std::string(host_version()) + " abi " + std::to_string(TSR_ABI_MAJOR) + "." +
                     std::to_string(TSR_ABI_MINOR) + " ir " + std::to_string(TSR_IR_VERSION) + " " + host_platform() + " " +
-                    host_sanitizer() + "\ncore " + core_hash() + "\n" + processor() + devices(plugins);
+                    host_sanitizer() + "\ncore " + core_hash() + "\n" + processor_text() + devices(plugins);
   for (const LoadedPlugin* p : plugins.plugins()) out += "plugin " + p->id + " " + p->hash + "\n";
   out += "passes " + print_pipeline(r.passes) + "\njoint passes " + print_pipeline(r.context.joint_pipeline(r.config)) +
          "\nbackends";

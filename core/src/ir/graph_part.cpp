@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ir/graph_part.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <new>
 #include <vector>
 
 #include "ir/graph.hpp"
 #include "ir/graph_undo.hpp"
+#include "ir/records.hpp"
 
 namespace tessera::core {
 
@@ -39,7 +41,34 @@ class Part {
     return std::move(to_);
   }
 
+  std::unique_ptr<Graph> side_by_side(std::span<const tsr_id> nodes, const std::vector<uint8_t>& is_view) {
+    keep_marks_ = false;
+    std::vector<tsr_id> made;
+    for (const tsr_id n : nodes) {
+      std::fill(values_.begin(), values_.end(), TSR_NONE);
+      const tsr_node& x = from_.node(n);
+      for (uint32_t i = 0; i < x.num_operands; ++i) bring(x.operands[i], is_view);
+      node(n, 0);
+      for (uint32_t i = 0; i < x.num_results; ++i) made.push_back(values_[x.results[i]]);
+    }
+    to_->set_outputs(0, made);
+    to_->commit();
+    return std::move(to_);
+  }
+
  private:
+  // A constant as itself, a view with what it is a view of, anything else as an argument.
+  void bring(tsr_id v, const std::vector<uint8_t>& is_view) {
+    if (v == TSR_NONE || values_[v] != TSR_NONE) return;
+    const tsr_id def = from_.value(v).def_node;
+    if (def == TSR_NONE || !(is_view[def] || from_.record_of(def).has(kConstant))) {
+      values_[v] = to_->create_input("x", *from_.value(v).type, TSR_INPUT_ARG, nullptr);
+      return;
+    }
+    for (uint32_t i = 0; i < from_.node(def).num_operands; ++i) bring(from_.node(def).operands[i], is_view);
+    node(def, 0);
+  }
+
   std::vector<uint8_t> find_needed(std::span<const tsr_id> outputs) const {
     std::vector<uint8_t> needed(from_.num_nodes(), 0);
     const auto need = [&](tsr_id v) {
@@ -64,7 +93,7 @@ class Part {
     s.op = x.op;
     for (uint32_t i = 0; i < x.num_operands; ++i) s.operands.push_back(copy_of(x.operands[i]));
     s.loc = x.loc;
-    s.marks = x.marks;
+    s.marks = keep_marks_ ? x.marks : 0;
     s.typed = true;
     std::deque<tsr_tensor> tensors;
     for (uint32_t i = 0; i < x.num_attrs; ++i) {
@@ -107,6 +136,7 @@ class Part {
   const Graph& from_;
   std::unique_ptr<Graph> to_;
   std::vector<tsr_id> values_;  // by value of the graph: its copy
+  bool keep_marks_ = true;
 };
 
 }  // namespace
@@ -114,6 +144,11 @@ class Part {
 std::unique_ptr<Graph> graph_part(const Graph& graph, std::string_view name, std::span<const tsr_id> inputs,
                                   std::span<const tsr_id> outputs) {
   return Part(graph, name).run(inputs, outputs);
+}
+
+std::unique_ptr<Graph> graph_of_nodes(const Graph& graph, std::string_view name, std::span<const tsr_id> nodes,
+                                      const std::vector<uint8_t>& is_view) {
+  return Part(graph, name).side_by_side(nodes, is_view);
 }
 
 }  // namespace tessera::core

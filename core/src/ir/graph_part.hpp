@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "tessera/abi.h"
 
@@ -16,5 +17,10 @@ class Graph;
 // depend on the inputs and on constants alone.
 std::unique_ptr<Graph> graph_part(const Graph& graph, std::string_view name, std::span<const tsr_id> inputs,
                                   std::span<const tsr_id> outputs);
+
+// These nodes side by side, without marks: each reads arguments of its own, except for constants, and for views (by node),
+// which are copied with it. All results are outputs, in order.
+std::unique_ptr<Graph> graph_of_nodes(const Graph& graph, std::string_view name, std::span<const tsr_id> nodes,
+                                      const std::vector<uint8_t>& is_view);
 
 }  // namespace tessera::core

@@ -9,6 +9,7 @@
 
 namespace tessera::core {
 
+class Cache;
 class ConstantForms;
 class DebugFolder;
 struct Factory;
@@ -34,7 +35,9 @@ struct CompileOptions {
   bool measure = false;                           // time every step of every run (describe shows the means)
   std::shared_ptr<const LatePasses> late_passes;  // TSR_STAGE_ASSIGNED; null: none
   std::shared_ptr<const PartitionOptions> partition;  // of graphs with a backward half; null: every activation is kept
-  std::shared_ptr<const void> keep;                   // what owns the backends
+  bool measure_costs = false;        // partitioners choose by times of kernels that were measured, not by predicted ones
+  Cache* cost_cache = nullptr;       // where these are kept for other processes; null: nowhere
+  std::shared_ptr<const void> keep;  // what owns the backends and the cache
   // What backends have failed to compile in this compile, by node; TSR_NONE: anything. Others are asked for it.
   std::set<std::pair<const Factory*, uint32_t>> failed;
   // Set for one compile only: kernels to take instead of compiling them, and where to put those that can be kept.

@@ -177,6 +177,7 @@ class LayoutMaker {
   }
 
   void workspace(const Step& step, Instruction& e) const {
+    if (!step.kernel.launch) e.workspace_bytes = step.expected_workspace;
     if (!step.backend || !step.kernel.workspace) return;
     e.workspace_bytes = step.kernel.workspace(step.kernel.self, dims_);
     if (bounds_ && e.workspace_bytes >= 0)

@@ -94,8 +94,9 @@ struct Step {
   uint32_t copy = 0;                      // CopyReason bits
   uint32_t target = kNone;                // output or state input of a copy
   std::unique_ptr<ControlPlan> control;
-  double predicted_seconds = -1;  // by the backend; negative: unknown
-  uint64_t site = 0;              // of a kernel on a device, for its faults; owned
+  double predicted_seconds = -1;   // by the backend; negative: unknown
+  int64_t expected_workspace = 0;  // bytes; what counts while there is no kernel to ask
+  uint64_t site = 0;               // of a kernel on a device, for its faults; owned
   mutable std::atomic<int64_t> measured_ns{0}, measured_runs{0};
   Step() { kernel.in_place = -1; }  // until a backend says otherwise
 };

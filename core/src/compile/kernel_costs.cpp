@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile/kernel_costs.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "cache/cache.hpp"
+#include "compile/driver.hpp"
+#include "ir/graph.hpp"
+#include "ir/graph_part.hpp"
+#include "ir/printer.hpp"
+#include "ir/records.hpp"
+#include "log/log.hpp"
+#include "memory/copy.hpp"
+#include "memory/device.hpp"
+#include "memory/parallel.hpp"
+#include "plan/layout.hpp"
+#include "plugin/manifest.hpp"
+#include "plugin/plugin_host.hpp"
+#include "plugin/sha256.hpp"
+#include "run/executable.hpp"
+#include "support/error.hpp"
+#include "support/processor.hpp"
+#include "tessera/dtypes.hpp"
+
+namespace tessera::core {
+
+namespace {
+
+// Runs of each kernel behind the first, which loads code and touches memory for the first time.
+constexpr int kRuns = 11;
+// Operands and results of the kernels that are measured in one go.
+constexpr int64_t kMostBytes = int64_t{256} << 20;
+
+class Key {
+ public:
+  Key(const Graph& g, const std::vector<uint8_t>& is_view, const std::vector<int64_t>& hints)
+      : g_(g), is_view_(is_view), hints_(hints) {}
+
+  std::string of(tsr_id n) {
+    node(n);
+    return std::move(out_);
+  }
+
+ private:
+  void number(uint32_t k) {
+    out_ += '%';
+    append_int(out_, k);
+  }
+  void type(tsr_id v) {
+    const tsr_type& t = *g_.value(v).type;
+    append_type(out_, &g_.sizes(), t);
+    for (uint32_t k = 0; k < t.rank; ++k)
+      if (TSR_DIM_IS_EXPR(t.sizes[k])) {
+        out_ += '=';
+        append_int(out_, hint_size(g_, t.sizes[k], hints_));
+      }
+  }
+  void bring(tsr_id v) {
+    if (v == TSR_NONE || numbers_.contains(v)) return;
+    const tsr_id def = g_.value(v).def_node;
+    if (def != TSR_NONE && (is_view_[def] || g_.record_of(def).has(kConstant))) return node(def);
+    name(v);
+    out_ += ": ";
+    type(v);
+    out_ += ' ';
+  }
+  void name(tsr_id v) {
+    const auto k = static_cast<uint32_t>(numbers_.size());
+    numbers_.emplace(v, k);
+    number(k);
+  }
+
+  void node(tsr_id n) {
+    const tsr_node& x = g_.node(n);
+    for (uint32_t i = 0; i < x.num_operands; ++i) bring(x.operands[i]);
+    for (uint32_t i = 0; i < x.num_results; ++i) name(x.results[i]);
+    out_ += " = ";
+    out_ += x.op;
+    for (uint32_t i = 0; i < x.num_operands; ++i) {
+      out_ += ' ';
+      if (x.operands[i] == TSR_NONE)
+        out_ += '_';
+      else
+        number(numbers_.at(x.operands[i]));
+    }
+    for (uint32_t i = 0; i < x.num_attrs; ++i) {
+      out_ += ' ';
+      append_attr(out_, &g_.sizes(), x.attrs[i], kPrintElideConstants);
+    }
+    for (uint32_t i = 0; i < x.num_regions; ++i) {
+      const tsr_region& r = g_.region(x.regions[i]);
+      out_ += " {";
+      for (uint32_t k = 0; k < r.num_inputs; ++k) {
+        name(r.inputs[k]);
+        out_ += ": ";
+        type(r.inputs[k]);
+        out_ += ' ';
+      }
+      for (const tsr_id inner : nodes_of(g_, x.regions[i])) node(inner);
+      out_ += "return";
+      for (uint32_t k = 0; k < r.num_outputs; ++k) {
+        out_ += ' ';
+        number(numbers_.at(r.outputs[k]));
+      }
+      out_ += '}';
+    }
+    for (uint32_t i = 0; i < x.num_results; ++i) {
+      out_ += " : ";
+      type(x.results[i]);
+    }
+    out_ += '\n';
+  }
+
+  const Graph& g_;
+  const std::vector<uint8_t>& is_view_;
+  const std::vector<int64_t>& hints_;
+  std::unordered_map<tsr_id, uint32_t> numbers_;
+  std::string out_;
+};
+
+// Times by key, of this process.
+struct Known {
+  std::mutex mutex;
+  std::unordered_map<std::string, KernelCost> costs;
+  static Known& get() {
+    static Known known;
+    return known;
+  }
+};
+
+// Values that no op of a float takes a slow way for; integers that are in range wherever one is an index.
+void fill(const tsr_tensor& t, int64_t bytes, int integer) {
+  constexpr uint32_t kF32[] = {0x3f000000, 0xbe800000, 0x3e000000, 0xbf400000};
+  constexpr uint16_t kBf16[] = {0x3f00, 0xbe80, 0x3e00, 0xbf40}, kF16[] = {0x3800, 0xb400, 0x3000, 0xba00};
+  constexpr double kF64[] = {0.5, -0.25, 0.125, -0.75};
+  const void* pattern = nullptr;
+  size_t length = 0;
+  switch (t.dtype) {
+    case TSR_F32:
+    case TSR_C64: pattern = kF32, length = sizeof kF32; break;
+    case TSR_BF16: pattern = kBf16, length = sizeof kBf16; break;
+    case TSR_F16: pattern = kF16, length = sizeof kF16; break;
+    case TSR_F64:
+    case TSR_C128: pattern = kF64, length = sizeof kF64; break;
+    default: break;
+  }
+  auto* data = static_cast<char*>(t.data);
+  if (!pattern) {
+    std::memset(data, 0, static_cast<size_t>(bytes));
+    const int bits = dtype_bits(t.dtype);
+    if (integer != 0 && bits >= 8)
+      for (int64_t at = 0; at < bytes; at += bits / 8) data[at] = static_cast<char>(integer);
+    return;
+  }
+  for (int64_t at = 0; at < bytes; at += static_cast<int64_t>(length))
+    std::memcpy(data + at, pattern, std::min(length, static_cast<size_t>(bytes - at)));
+}
+
+class Measurement {
+ public:
+  Measurement(Graph& g, const Plan& plan, const CompileOptions& options)
+      : g_(g), plan_(plan), options_(options), hints_(hint_values(g)), is_view_(g.num_nodes(), 0) {
+    for (const auto& s : plan.steps)
+      if (s->kind == TSR_STEP_VIEW) is_view_[s->node] = 1;
+  }
+
+  std::vector<std::optional<KernelCost>> run() {
+    find_keys();
+    std::vector<const std::string*> missing;
+    for (auto& [key, found] : distinct_)
+      if (!known(key, found)) missing.push_back(&key);
+    for (size_t from = 0, to = 0; from < missing.size(); from = to) {
+      int64_t bytes = 0;
+      while (to < missing.size() && (to == from || bytes + bytes_of(distinct_[*missing[to]].node) <= kMostBytes))
+        bytes += bytes_of(distinct_[*missing[to++]].node);
+      measure({missing.data() + from, to - from});
+    }
+    std::vector<std::optional<KernelCost>> out(plan_.steps.size());
+    for (size_t i = 0; i < out.size(); ++i)
+      if (keys_[i]) out[i] = distinct_[*keys_[i]].cost;
+    return out;
+  }
+
+ private:
+  struct Distinct {
+    tsr_id node = TSR_NONE;  // the first one
+    const Factory* backend = nullptr;
+    KernelCost cost;
+  };
+
+  void find_keys() {
+    keys_.assign(plan_.steps.size(), nullptr);
+    for (size_t i = 0; i < keys_.size(); ++i) {
+      const Step& s = *plan_.steps[i];
+      if (s.kind != TSR_STEP_KERNEL || g_.node(s.node).num_results == 0) continue;
+      if (s.backend && (s.backend->as<tsr_backend>().capabilities & TSR_CAP_NO_COMPUTE)) continue;
+      const auto [at, fresh] = distinct_.try_emplace(kernel_key(g_, s.node, is_view_, hints_) + where(s));
+      if (fresh) {
+        at->second.node = s.node;
+        at->second.backend = s.backend;
+      }
+      keys_[i] = &at->first;
+    }
+  }
+
+  // What a time depends on besides the kernel.
+  const std::string& where(const Step& s) {
+    std::string& out = where_[{s.backend, s.device}];
+    if (!out.empty()) return out;
+    const Device& d = device(s.device);
+    out = "on " + d.name() + "\n";
+    if (s.backend) out += s.backend->name + " " + s.backend->plugin->hash + "\n";
+    tsr_device_info info{};
+    info.struct_size = sizeof info;
+    void* self = nullptr;
+    if (const tsr_device_table* table = d.table(&self)) {
+      throw_if(table->info(self, d.index(), &info));
+      for (const char* text : {info.description, info.architecture, info.driver_version})
+        out += std::string(text ? text : "") + "\n";
+    } else {
+      out += processor_text() + "threads " + std::to_string(num_threads()) + "\n";
+    }
+    out += "threads " + std::to_string(options_.threads) + " relaxed " + std::to_string(options_.relaxed) + " deterministic " +
+           std::to_string(options_.deterministic) + " unfrozen " + std::to_string(options_.unfrozen) + " tune " +
+           std::to_string(options_.tune) + "\n";
+    return out;
+  }
+
+  bool known(const std::string& key, Distinct& d) const {
+    Known& table = Known::get();
+    {
+      const std::lock_guard lock(table.mutex);
+      if (const auto at = table.costs.find(key); at != table.costs.end()) {
+        d.cost = at->second;
+        return true;
+      }
+    }
+    if (!options_.cost_cache) return false;
+    const std::optional<std::string> text = options_.cost_cache->get(CacheKind::kCost, cache_key(key));
+    long long workspace = 0;
+    if (!text || std::sscanf(text->c_str(), "%lf %lld", &d.cost.seconds, &workspace) != 2) return false;
+    d.cost.workspace_bytes = workspace;
+    const std::lock_guard lock(table.mutex);
+    table.costs[key] = d.cost;
+    return true;
+  }
+
+  static std::string cache_key(const std::string& key) { return sha256_hex("cost of a kernel\n" + key); }
+
+  int64_t value_bytes(tsr_id v) const {
+    const tsr_type& t = *g_.value(v).type;
+    int64_t n = 1;
+    for (uint32_t k = 0; k < t.rank; ++k) n *= std::max<int64_t>(0, hint_size(g_, t.sizes[k], hints_));
+    return storage_bytes(t.dtype, n);
+  }
+  int64_t bytes_of(tsr_id n) const {
+    const tsr_node& x = g_.node(n);
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < x.num_operands; ++i)
+      if (x.operands[i] != TSR_NONE) bytes += value_bytes(x.operands[i]);
+    for (uint32_t i = 0; i < x.num_results; ++i) bytes += value_bytes(x.results[i]);
+    return bytes;
+  }
+
+  // One that cannot run ends the run of all, so that they are tried by halves then. An integer of 1 is no index of a dimension
+  // of 1, and one of 0 no divisor.
+  void measure(std::span<const std::string* const> keys) {
+    std::string why;
+    for (const int integer : {0, 1}) {
+      try {
+        return time(keys, integer);
+      } catch (const Error& e) {
+        why = e.message();
+      }
+    }
+    if (keys.size() > 1) {
+      measure(keys.first(keys.size() / 2));
+      measure(keys.subspan(keys.size() / 2));
+      return;
+    }
+    const Distinct& d = distinct_[*keys[0]];
+    log_write(Artifact::kPartition,
+              "@" + std::string(g_.tables().name) + "  " + g_.describe(d.node) + " cannot be measured alone: " + why);
+    const std::lock_guard lock(Known::get().mutex);
+    Known::get().costs[*keys[0]] = d.cost;
+  }
+
+  void time(std::span<const std::string* const> keys, int integer) {
+    std::vector<tsr_id> nodes;
+    for (const std::string* k : keys) nodes.push_back(distinct_[*k].node);
+    std::unique_ptr<Graph> graph = graph_of_nodes(g_, "costs", nodes, is_view_);
+    const std::vector<tsr_id> copies = kernels_of(*graph);
+    const std::vector<TensorRef> inputs = arguments(*graph, integer);
+
+    CompileOptions options = options_;
+    options.partition = nullptr;
+    options.late_passes = nullptr;
+    options.executor = nullptr;
+    options.arena_max_bytes = 0;
+    options.measure = true;
+    options.check_nan = false;
+    options.strict_backends = true;
+    options.failed.clear();
+    options.restore = nullptr;
+    options.save = nullptr;
+    options.debug = nullptr;
+    options.forms = nullptr;
+    std::unique_ptr<Executable> e;
+    {
+      const LogCapture quiet;
+      e = compile_graph(std::move(graph), options);
+    }
+    std::unordered_map<tsr_id, const Step*> step_of;
+    for (const auto& s : e->plan().steps)
+      if (s->kind == TSR_STEP_KERNEL) step_of[s->node] = s.get();
+    for (const tsr_id n : copies)
+      if (!step_of.contains(n)) throw user_error("TSR-R022", "alone it is taken apart");
+    std::vector<std::vector<double>> seconds(copies.size());
+    std::vector<tsr_tensor_handle*> given;
+    for (const TensorRef& t : inputs) given.push_back(t.get());
+    for (int run = 0; run <= kRuns; ++run) {
+      std::vector<int64_t> before;
+      for (const tsr_id n : copies) before.push_back(step_of.at(n)->measured_ns.load(std::memory_order_relaxed));
+      std::vector<tsr_tensor_handle*> made(e->num_outputs(), nullptr);
+      e->run(given, made);
+      for (tsr_tensor_handle* t : made) tensor_release(t);
+      if (run > 0)
+        for (size_t k = 0; k < copies.size(); ++k)
+          seconds[k].push_back(
+              static_cast<double>(step_of.at(copies[k])->measured_ns.load(std::memory_order_relaxed) - before[k]) * 1e-9);
+    }
+    const auto layouts = layouts_at_hints(e->plan(), hint_values(e->graph()));
+    std::unordered_map<tsr_id, int64_t> workspaces;
+    for (const auto& layout : layouts)
+      for (const Instruction& i : layout->program)
+        if (const Step& s = *e->plan().steps[i.step]; s.kind == TSR_STEP_KERNEL) workspaces[s.node] = i.workspace_bytes;
+    for (size_t k = 0; k < copies.size(); ++k) {
+      std::nth_element(seconds[k].begin(), seconds[k].begin() + kRuns / 2, seconds[k].end());
+      keep(*keys[k], {seconds[k][kRuns / 2], workspaces[copies[k]]});
+    }
+  }
+
+  // The nodes that are measured, among the constants and views that came along.
+  std::vector<tsr_id> kernels_of(const Graph& graph) const {
+    std::vector<tsr_id> out;
+    const tsr_region& body = graph.region(0);
+    for (uint32_t i = 0; i < body.num_outputs; ++i) {
+      const tsr_id def = graph.value(body.outputs[i]).def_node;
+      if (out.empty() || out.back() != def) out.push_back(def);
+    }
+    return out;
+  }
+
+  std::vector<TensorRef> arguments(const Graph& graph, int integer) const {
+    std::vector<TensorRef> out;
+    const tsr_region& body = graph.region(0);
+    for (uint32_t i = 0; i < body.num_inputs; ++i) {
+      const tsr_type& t = *graph.value(body.inputs[i]).type;
+      std::vector<int64_t> sizes;
+      for (uint32_t k = 0; k < t.rank; ++k) sizes.push_back(hint_size(graph, t.sizes[k], hints_));
+      TensorRef host(tensor_create(t.dtype, sizes, kCpu));
+      fill(host->desc, checked_bytes(t.dtype, sizes, "cpu"), integer);
+      if (t.device != kCpu) host = TensorRef(tensor_copy(*host, t.device));
+      out.push_back(std::move(host));
+    }
+    return out;
+  }
+
+  void keep(const std::string& key, const KernelCost& cost) {
+    distinct_[key].cost = cost;
+    {
+      const std::lock_guard lock(Known::get().mutex);
+      Known::get().costs[key] = cost;
+    }
+    if (!options_.cost_cache) return;
+    char text[64];
+    std::snprintf(text, sizeof text, "%.9g %lld", cost.seconds, static_cast<long long>(cost.workspace_bytes));
+    options_.cost_cache->put(CacheKind::kCost, cache_key(key), text);
+  }
+
+  Graph& g_;
+  const Plan& plan_;
+  const CompileOptions& options_;
+  const std::vector<int64_t> hints_;
+  std::vector<uint8_t> is_view_;
+  std::map<std::string, Distinct> distinct_;
+  std::map<std::pair<const Factory*, tsr_device>, std::string> where_;
+  std::vector<const std::string*> keys_;  // by step
+};
+
+}  // namespace
+
+std::string kernel_key(const Graph& graph, tsr_id node, const std::vector<uint8_t>& is_view,
+                       const std::vector<int64_t>& hints) {
+  return Key(graph, is_view, hints).of(node);
+}
+
+std::vector<std::optional<KernelCost>> kernel_costs(Graph& graph, const Plan& plan, const CompileOptions& options) {
+  return Measurement(graph, plan, options).run();
+}
+
+}  // namespace tessera::core
