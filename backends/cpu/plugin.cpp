@@ -186,6 +186,15 @@ class CpuBackend final : public sdk::Backend {
     }
   }
 
+  // Whether the graph is a training step, or a half of one. How much such a graph computes depends on what its partitioner
+  // keeps, and bits must not: a value that is computed again comes from the same backend as the first time, whatever the
+  // budget.
+  static bool trains(const sdk::Graph& g) {
+    for (const sdk::Node& n : g.nodes())
+      if (n.marked(TSR_MARK_BACKWARD | TSR_MARK_SAVE)) return true;
+    return false;
+  }
+
   // Small chains of a graph for which generating code does not pay.
   bool is_interpreted(const sdk::Graph& g, const sdk::Node& n) const {
     return pays_after_ > 0 && !refuse_interpreted(g, n) && !pays(g, n);
@@ -194,6 +203,7 @@ class CpuBackend final : public sdk::Backend {
   // A fused group comes from nodes that were claimed: its program pays, or the group is interpreted.
   bool pays(const sdk::Graph& g, const sdk::Node& n) const {
     const Profitability p = predict_profitability(g, pays_after_, has_own_kernel);
+    if (!p.pays && trains(g)) return true;
     if (!p.pays && p.first == n && sdk::log_enabled("perf_hints")) {  // once per graph
       char text[200];
       std::snprintf(text, sizeof text,

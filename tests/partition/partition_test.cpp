@@ -15,6 +15,8 @@
 #include "log/log.hpp"
 #include "memory/device.hpp"
 #include "memory/tensor.hpp"
+#include "plan/plan.hpp"
+#include "plugin/plugin_host.hpp"
 #include "random_run.hpp"
 #include "run/executable.hpp"
 #include "run/saved_values.hpp"
@@ -428,6 +430,30 @@ TEST_CASE("costs are measured once for each distinct kernel") {
   CHECK_THAT(first.plan, Contains("a step takes about "));
   // Times to the digit: nothing is measured a second time, and equal layers of a deeper program cost what they cost here.
   CHECK(step(text, context(config)).plan == first.plan);
+}
+
+TEST_CASE("whether generating code pays is not a question of the budget") {
+  // Under pays_after, a graph of so little work runs without generated code, unless it is a part of a training step.
+  const std::string text = pair_of(mlp(1, 4, 8), true);
+  const auto backends_of = [&](const std::string& name, const std::string& pays_after) {
+    const auto c = context(named(name) + "[cpu]\npays_after = " + pays_after + "\n");
+    const CompileOptions options = api::compile_options(c, c->config(), nullptr);
+    const auto forward =
+        compile_cached(parse_graph(c->ops(), text, "pair.tsr"), {*c, c->config(), c->pipeline(c->config()), options});
+    std::string out;
+    const Executable* const halves[] = {forward.get(), forward->backward->executable.get()};
+    for (const Executable* half : halves)
+      for (const auto& s : half->plan().steps)
+        if (s->kind == TSR_STEP_KERNEL && s->backend)
+          out += std::string(half->graph().node(s->node).op) + " on " + s->backend->name + "\n";
+    return out;
+  };
+  for (const char* name : {"save_all", "recompute_all"}) {
+    INFO(name);
+    const std::string always = backends_of(name, "0");
+    CHECK_THAT(always, Contains("fused on cpu"));
+    CHECK(backends_of(name, "1000") == always);
+  }
 }
 
 TEST_CASE("bad settings of partitioners are refused") {

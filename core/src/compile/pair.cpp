@@ -88,6 +88,16 @@ class PairCompiler {
     recompute(*c_.graph, again);
   }
 
+  // So that whoever sees the forward half alone knows it for a part of a training step, as the other half is by its own marks:
+  // a backend that decides by the whole graph must decide alike for both, or a value that is computed again has other bits.
+  void mark_what_leaves(const std::vector<tsr_id>& outputs) {
+    Graph& g = *c_.graph;
+    g.begin("pair");
+    for (const tsr_id v : outputs)
+      if (const tsr_id def = g.value(v).def_node; def != TSR_NONE) g.set_marks(def, g.node(def).marks | TSR_MARK_SAVE);
+    g.commit();
+  }
+
   std::unique_ptr<Executable> split() {
     const Graph& g = *c_.graph;
     const tsr_region& body = g.region(0);
@@ -118,6 +128,7 @@ class PairCompiler {
     backward_inputs.insert(backward_inputs.end(), read.begin(), read.end());
     backward_inputs.insert(backward_inputs.end(), cotangents.begin(), cotangents.end());
 
+    mark_what_leaves(forward_outputs);
     const std::string name = g.tables().name;
     CompileOptions options = options_;
     options.partition = nullptr;

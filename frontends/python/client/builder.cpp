@@ -81,6 +81,7 @@ PyObject* node(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     d.num_regions = static_cast<uint32_t>(regions.size());
     d.result_name = name.empty() ? nullptr : name.c_str();
     const Builder& builder = value_of<Builder>(self);
+    d.marks = builder.marks;
     if (!builder.file.empty()) d.loc = {builder.file.c_str(), builder.line, 0};
     if (!file.empty()) d.loc = {file.c_str(), static_cast<uint32_t>(int_of(args[7])), 0};
     tsr_id made = TSR_NONE;
@@ -99,6 +100,15 @@ PyObject* set_place(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     auto& builder = value_of<Builder>(self);
     builder.file = text_of(args[0]);
     builder.line = static_cast<uint32_t>(int_of(args[1]));
+    return Py_NewRef(Py_None);
+  });
+}
+
+// set_marks(marks): of the next nodes, TSR_MARK_*
+PyObject* set_marks(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "set_marks(marks)");
+    value_of<Builder>(self).marks = static_cast<uint32_t>(int_of(args[0]));
     return Py_NewRef(Py_None);
   });
 }
@@ -260,6 +270,7 @@ PyMethodDef methods[] = {method("layout", layout, "The device of a value, and it
                          method("input", input, "An input of the graph."),
                          method("node", node, "An op applied to values."),
                          method("set_place", set_place, "Says where in the program the next nodes come from."),
+                         method("set_marks", set_marks, "Says what marks the next nodes have."),
                          method("type", type, "The type of a value."),
                          method("known", known, "What is known of a relation between sizes."),
                          method("require", require, "A relation between sizes that every call must have."),

@@ -195,6 +195,7 @@ struct Builder {
   tsr_graph* graph = nullptr;  // null once the graph is built
   std::string file;            // of the host program, whose line the next nodes come from; empty: unknown
   uint32_t line = 0;
+  uint32_t marks = 0;  // TSR_MARK_*, of the next nodes
 };
 struct GraphHolder {
   explicit GraphHolder(tsr_graph* g) : graph(g) {}

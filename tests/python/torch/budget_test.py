@@ -29,6 +29,56 @@ class Network(nn.Module):
         return x.softmax(-1).transpose(0, 1)
 
 
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(8, 24), nn.Linear(8, 24), nn.Linear(24, 8)
+
+    def forward(self, x):
+        return x + self.c(F.dropout(F.silu(self.a(x)) * self.b(x), 0.2))
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return x + self.out(F.dropout((q @ k.T / 3).softmax(-1), 0.1) @ v)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = x
+        for _ in range(4):
+            y = F.dropout(torch.tanh(self.a(x) + self.b(y)), 0.1)
+        return y
+
+
+def sequence(*parts):
+    return nn.Sequential(*parts)
+
+
+# What they draw at random is not computed again; whatever else is must have the bits of the first time.
+WITH_DROPOUT = {
+    "network": Network,
+    "gated": lambda: sequence(Gated(), Gated()),
+    "attention": lambda: sequence(Attention(), Attention()),
+    "recurrent": Recurrent,
+    "gelu": lambda: sequence(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.2), nn.Linear(32, 8)),
+    "tanh": lambda: sequence(nn.Linear(8, 16), nn.Tanh(), nn.Dropout(0.3), nn.Linear(16, 16), nn.GELU("tanh"), nn.Linear(16, 8)),
+    "norm": lambda: sequence(nn.LayerNorm(8), nn.Linear(8, 16), nn.Dropout(0.1), nn.Softplus(), nn.LayerNorm(16), nn.Linear(16, 8)),
+    "mish": lambda: sequence(nn.Linear(8, 16), nn.Mish(), nn.Dropout(0.1), nn.Linear(16, 8), nn.ELU(), nn.Linear(8, 8)),
+    "groups": lambda: sequence(nn.Unflatten(1, (2, 4)), nn.GroupNorm(2, 2), nn.SiLU(), nn.Dropout(0.2), nn.Flatten(), nn.Linear(8, 8)),
+    "softmax": lambda: sequence(nn.Linear(8, 8), nn.Softmax(-1), nn.Dropout(0.1), nn.Linear(8, 8), nn.Sigmoid(), nn.Linear(8, 8)),
+}
+
+
 class Drawn(Problem):
     """A random problem of which every plan can be tried."""
 
@@ -85,6 +135,14 @@ class Budget(unittest.TestCase):
         for budget in BUDGETS[1:]:
             found = self.gradients(m, x, config="eager", activation_memory_budget=budget)
             self.assertTrue(all(map(torch.equal, found, first)), budget)
+
+    def test_ten_models_with_dropout_have_the_bits_of_budget_1(self):
+        for name, make in WITH_DROPOUT.items():
+            m, x = make(), torch.randn(16, 8)
+            first = self.gradients(m, x, activation_memory_budget=1.0)
+            for budget in BUDGETS[1:]:
+                found = self.gradients(m, x, activation_memory_budget=budget)
+                self.assertTrue(all(map(torch.equal, found, first)), (name, budget))
 
     def test_forward_keeps_what_the_plan_says(self):
         # PyTorch's partitioner follows the marks: what leaves the forward half is what the plan keeps.

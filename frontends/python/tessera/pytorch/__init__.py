@@ -29,6 +29,8 @@ __all__ = ["backend", "list_mode_options", "list_options", "report", "reset"]
 
 SUPPORTED = ((2, 11), (2, 15))
 
+_SAVE = 8  # TSR_MARK_SAVE
+
 _lock = threading.Lock()
 _contexts = {}
 
@@ -114,8 +116,10 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     context, records = _context(chosen["config"], overrides)
     budget = chosen["activation_memory_budget"]
 
-    def compile_half(graph, _inputs):  # of a training step, in which parameters change
-        return compile_graph(graph, context, records, chosen, REPORT)
+    def compile_half(graph, _inputs):
+        # Of a training step, in which parameters change. What a half computes depends on the budget, and bits must not: with one,
+        # backends see that it is a part of a training step.
+        return compile_graph(graph, context, records, chosen, REPORT, marks=0 if budget is None else _SAVE)
 
     def compile_inference(graph, _inputs):
         frozen = _frozen(graph, inputs) if chosen["freezing"] else None

@@ -43,14 +43,25 @@ class CompiledRegion:
     """A region as an executable: run(a call's list) -> tensors. The list begins with tensors and numbers, in the order of
     `inputs` and `carried`; behind them stands what steps need (steps.py)."""
 
-    def __init__(self, context, records, region, shape_env, name, report, program, verify=False, frozen=None, recorded=None):
+    def __init__(
+        self, context, records, region, shape_env, name, report, program, verify=False, frozen=None, recorded=None, marks=0
+    ):
         self.region, self.report, self.name, self.verify = region, report, name, verify
         # recorded: what steps gave in another call, which they then give again.
         self.every_node = lambda recorded: CompiledRegion(
-            context, records, with_all_outputs(region), shape_env, name, report, program, frozen=frozen, recorded=recorded
+            context,
+            records,
+            with_all_outputs(region),
+            shape_env,
+            name,
+            report,
+            program,
+            frozen=frozen,
+            recorded=recorded,
+            marks=marks,
         )
         self.with_constants = lambda tensors: CompiledRegion(
-            context, records, region, shape_env, f"{name}_packed", report, program, frozen=tensors
+            context, records, region, shape_env, f"{name}_packed", report, program, frozen=tensors, marks=marks
         )
         self.static = ()  # inputs whose weights are to be packed (packing.py)
         steps = Steps(region) if region.steps else None
@@ -62,7 +73,7 @@ class CompiledRegion:
         self.carried = []
 
         def build(builder):
-            e = Emitter(builder, records, shape_env)
+            e = Emitter(builder, records, shape_env, marks)
             env = {n: e.input(n.name, n.meta["val"], order_in_memory(n.meta["val"])) for n in self.inputs}
             env.update((n, e.tensor(t)) for n, t in self.frozen.items())
             lowered = {}
@@ -221,9 +232,9 @@ def sources_of(region, places, carried):
     return tensor_sources(region.inputs, places) + numbers
 
 
-def compile_graph(gm, context, records, options, report, frozen=None, static=()):
+def compile_graph(gm, context, records, options, report, frozen=None, static=(), marks=0):
     """gm: AOTAutograd's graph, with fake values in its nodes' meta; frozen: tensors that never change, by placeholder; static:
-    placeholders of weights to be packed. A boxed function."""
+    placeholders of weights to be packed; marks: of all nodes, TSR_MARK_*. A boxed function."""
     started = time.perf_counter()
     shape_env = _shape_env(gm)
     partitioner = Partitioner(context, records, gm, shape_env)
@@ -240,7 +251,7 @@ def compile_graph(gm, context, records, options, report, frozen=None, static=())
             for level, region in sorted(regions.items()):
                 name = f"graph{next(_graphs)}"
                 compiled[level] = CompiledRegion(
-                    context, records, region, shape_env, name, report, program, options["verify"], frozen
+                    context, records, region, shape_env, name, report, program, options["verify"], frozen, marks=marks
                 )
                 compiled[level].static = static
             call = _generate(program, levels, ours, steps, chains, compiled)

@@ -112,11 +112,14 @@ class Value:
 
 
 class Emitter:
-    def __init__(self, builder, records, shape_env):
+    def __init__(self, builder, records, shape_env, marks=0):
         self.builder, self.records, self.shape_env = builder, records, shape_env
         self.made = set()  # symbols of sizes that depend on data, which a node of the graph makes
         self.symbols = {}  # sympy symbol, or expression that Python computes -> size
         self.numbers = {}  # (sympy expression, dtype) -> Value: 0-d inputs that Python computes
+        self.label = None  # a name for the nodes that are made
+        if marks:  # TSR_MARK_*, of all nodes
+            builder.set_marks(marks)
         self.wanted = {0}  # of the node that is being lowered: indices of the results that somebody reads
         self._expressions = {}  # symbolic size -> sympy expression
         self._constants = {}
@@ -284,7 +287,7 @@ class Emitter:
             elif isinstance(value, bool):
                 value = int(value)
             given.append((name, kinds[name], value))
-        return [self.value(id) for id in self.builder.node(op, ids, given)]
+        return [self.value(id) for id in self.builder.node(op, ids, given, self.label)]
 
     def __call__(self, op, *operands, **attributes):
         return self.ops(op, *operands, **attributes)[0]
