@@ -97,7 +97,7 @@ class Budget {
   // last when no plan fits has the smallest one.
   bool is_exceeded() {
     if (!joint_) {
-      if (!plan_.feasible) refuse(plan_.peak_bytes);
+      if (c_.budget_bytes = plan_.budget_bytes; !plan_.feasible) refuse(plan_.peak_bytes);
       return false;
     }
     if (plan_.budget_bytes < 0) return false;

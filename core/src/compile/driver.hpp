@@ -45,6 +45,7 @@ struct Compilation {
   std::vector<Assignment> assignment;      // by node id, from kAssign on
   std::unique_ptr<Plan> plan;              // from kPlan on; the executable takes it
   std::unique_ptr<Executable> executable;  // from kExecutable on
+  int64_t budget_bytes = -1;               // that the partition kept to, from kPartition on; -1: none
 };
 
 class StageHook {

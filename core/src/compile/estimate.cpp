@@ -162,6 +162,10 @@ Estimate estimate_plan(Graph& graph, Plan& plan, const CompileOptions* measured)
 
 int64_t peak_bytes(Graph& graph, Plan& plan) {
   plan.finish();
+  return peak_bytes_of_finished(graph, plan);
+}
+
+int64_t peak_bytes_of_finished(const Graph& graph, const Plan& plan) {
   return peak_of_section(graph, plan, hint_values(graph));
 }
 

@@ -19,6 +19,7 @@ struct CompileOptions;
 Estimate estimate_plan(Graph& graph, Plan& plan, const CompileOptions* measured = nullptr);
 // What estimate_plan() says of the peak, workspaces included where the plan has its kernels.
 int64_t peak_bytes(Graph& graph, Plan& plan);
+int64_t peak_bytes_of_finished(const Graph& graph, const Plan& plan);
 // Of moving a byte to or from memory.
 double seconds_per_byte();
 

@@ -5,12 +5,18 @@
 #include <cstring>
 #include <string>
 
+#include "compile/estimate.hpp"
+#include "compile/partition.hpp"
 #include "compile/recompute.hpp"
 #include "ir/graph.hpp"
 #include "ir/graph_part.hpp"
 #include "ir/records.hpp"
+#include "plugin/plugin_host.hpp"
 #include "run/executable.hpp"
 #include "run/saved_values.hpp"
+#include "support/error.hpp"
+#include "support/text.hpp"
+#include "tessera/dtypes.hpp"
 
 namespace tessera::core {
 
@@ -26,13 +32,37 @@ class PairCompiler {
   std::unique_ptr<Executable> run() {
     if (c_.graph->in_transaction()) c_.graph->commit();
     take_cotangents();
-    run_joint_stages(c_, passes_);
-    Graph& g = *c_.graph;
-    g.begin("pair");
-    find_late();
-    g.commit();
-    copy_what_is_free();
-    return split();
+    const PartitionOptions* asked = options_.partition.get();
+    const bool bounded = asked && (asked->bytes >= 0 || asked->fraction < 1);
+    const std::unique_ptr<Graph> joint = bounded ? c_.graph->clone() : nullptr;
+    int64_t budget = -1;
+    for (int attempt = 1;; ++attempt) {
+      try {
+        run_joint_stages(c_, passes_);
+      } catch (const Error& e) {
+        if (attempt == 1 || e.code() != "TSR-A010") throw;
+        refuse(budget);
+      }
+      if (attempt == 1) budget = c_.budget_bytes;
+      Graph& g = *c_.graph;
+      g.begin("pair");
+      find_late();
+      g.commit();
+      copy_what_is_free();
+      std::unique_ptr<Executable> forward = split();
+      if (budget < 0) return forward;
+      // The halves are laid out apart, and only their kernels know their workspaces: what comes on top of the plan of the whole
+      // is taken from its budget.
+      const int64_t peak = peak_of_pair(*forward);
+      if (peak <= budget) return forward;
+      smallest_ = smallest_ < 0 ? peak : std::min(smallest_, peak);
+      if (attempt == kAttempts) refuse(budget);
+      PartitionOptions less = *c_.options.partition;
+      less.bytes = std::max<int64_t>(0, c_.budget_bytes - (peak - budget));
+      c_.options.partition = std::make_shared<const PartitionOptions>(std::move(less));
+      c_.options.failed.clear();  // nodes get other ids
+      c_.graph = joint->clone();
+    }
   }
 
  private:
@@ -58,6 +88,32 @@ class PairCompiler {
       if (g.in_transaction()) g.rollback();
       throw;
     }
+  }
+
+  // Arena and outputs of either half at the hints of symbols, and what is kept for the other one.
+  static int64_t peak_of_pair(const Executable& forward) {
+    const BackwardHalf& half = *forward.backward;
+    const Graph& g = forward.graph();
+    const std::vector<int64_t> hints = hint_values(g);
+    int64_t kept = 0;
+    for (const uint32_t k : half.kept) {
+      const tsr_type& t = *g.value(g.region(0).outputs[k]).type;
+      int64_t elements = 1;
+      for (uint32_t d = 0; d < t.rank; ++d) elements *= std::max<int64_t>(0, hint_size(g, t.sizes[d], hints));
+      kept += storage_bytes(t.dtype, elements);
+    }
+    return std::max(peak_bytes_of_finished(g, forward.plan()),
+                    kept + peak_bytes_of_finished(half.executable->graph(), half.executable->plan()));
+  }
+
+  [[noreturn]] void refuse(int64_t budget) const {
+    const PartitionOptions& asked = *options_.partition;
+    throw user_error("TSR-A010",
+                     (asked.place.empty() ? "" : asked.place + ": ") + "graph @" + c_.graph->tables().name +
+                         " does not fit the budget of " + std::to_string(budget) +
+                         " bytes as a pair: the smallest peak that partitioner '" + asked.partitioner->name + "' finds is " +
+                         std::to_string(smallest_) + " bytes (" + bytes_text(static_cast<double>(smallest_)) + ")",
+                     "give partitioner.budget_bytes = " + std::to_string(smallest_) + " or more, or a smaller batch");
   }
 
   bool is_cotangent(tsr_id v) const {
@@ -138,9 +194,11 @@ class PairCompiler {
     return forward;
   }
 
+  static constexpr int kAttempts = 5;
   const PassLists& passes_;
   const CompileOptions& options_;
   Compilation c_;
+  int64_t smallest_ = -1;             // of the peaks of the pairs that were above the budget
   uint32_t num_inputs_ = 0;           // those after them are cotangents
   std::vector<uint8_t> of_backward_;  // by output
 };
