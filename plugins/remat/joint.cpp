@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
+
+#include <tessera/dtypes.hpp>
 
 namespace tessera::remat {
 
@@ -74,8 +77,11 @@ class Maker {
       if (p_.rules[n.id] == TSR_PARTITION_BACKWARD)
         for (uint32_t i = 0; i < n.num_results(); ++i) add_value(n.result(i));
     for (const sdk::Node& n : g_.nodes()) schedule(n);
-    for (const tsr_id v : g_.outputs())
-      if (root_[v] != kNone) out_.schedule.outputs[root_[v]] = 1;
+    for (const tsr_id v : g_.outputs()) {
+      if (root_[v] == kNone || std::exchange(out_.schedule.outputs[root_[v]], 1)) continue;
+      const sdk::Type type = g_.value(v).type();
+      if (type.is_static()) out_.output_bytes += storage_bytes(type.dtype(), type.elements());
+    }
     return std::move(out_);
   }
 

@@ -96,8 +96,9 @@ class Budget final : public sdk::Partitioner {
     void give(const Plan& plan, int64_t peak) {
       put(joint_, plan, p_);
       p_.peak_bytes = peak;
-      // What is kept is in memory at once when the backward half begins, so no plan of this peak computes less than the bound.
-      const double bound = hull_.bound(peak >= 0 ? peak : plan.saved_bytes);
+      // What is kept is in memory at once when the backward half begins, beside the results, so no plan of this peak computes
+      // less than the bound.
+      const double bound = hull_.bound(peak >= 0 ? std::max<int64_t>(0, peak - joint_.output_bytes) : plan.saved_bytes);
       if (p_.step_seconds > 0)
         p_.bound_gap = std::max(0.0, static_cast<double>(plan.cost) - bound) / kPicoseconds / p_.step_seconds;
     }
