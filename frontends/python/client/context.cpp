@@ -202,6 +202,24 @@ PyObject* compile(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
+// memory_plans(graph): as JSON; takes the graph over
+PyObject* memory_plans(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "memory_plans(graph)");
+    GraphHolder& holder = value_of<GraphHolder>(args[0], module().graph, "a graph");
+    if (!holder.graph) raise(module().user_error, "the graph has been compiled: clone it first");
+    tsr_graph* graph = std::exchange(holder.graph, nullptr);
+    char* json = nullptr;
+    tsr_error* e = nullptr;
+    {
+      const Unlocked unlocked;
+      e = api().memory_plans(context_of(self), graph, &json);
+    }
+    check(e);
+    return take(json);
+  });
+}
+
 PyObject* wait_for_compiles(PyObject*, PyObject* const*, Py_ssize_t) {
   return guarded([] {
     {
@@ -256,6 +274,8 @@ PyMethodDef context_methods[] = {
     method("parse", parse, "Text IR as a graph."),
     method("build", build, "A graph that function(builder) makes by calls."),
     method("compile", compile, "Passes, then code: an executable. Takes the graph over."),
+    method("memory_plans", memory_plans,
+           "What the partitioner chooses from, or for a budget its choice, as JSON. Takes the graph over."),
     method("cache_flush", flush, "Waits until the cache has written what it is to keep."),
     {nullptr, nullptr, 0, nullptr}};
 PyMethodDef graph_methods[] = {

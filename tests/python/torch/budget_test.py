@@ -2,7 +2,9 @@
 """options={"activation_memory_budget": ...}: what forward keeps for backward, and that gradients stay what they are."""
 
 import itertools
+import json
 import random
+import re
 import unittest
 import unittest.mock
 
@@ -12,7 +14,7 @@ import torch.nn.functional as F
 
 from tessera import pytorch
 from tessera.pytorch import backend, recompute
-from tessera.pytorch.recompute import Problem, choose
+from tessera.pytorch.recompute import Problem, by_the_core, choose
 
 BUDGETS = (1.0, 0.9, 0.5, 0.3, 0.1, 0)
 
@@ -144,6 +146,26 @@ class Budget(unittest.TestCase):
                 found = self.gradients(m, x, activation_memory_budget=budget)
                 self.assertTrue(all(map(torch.equal, found, first)), (name, budget))
 
+    def test_budgets_in_bytes_are_those_of_the_peak(self):
+        m, x, plans = sequence(Network(), Gated()), torch.randn(64, 8), []
+
+        def planned(*arguments):
+            found = by_the_core(*arguments)
+            plans.append((found[0], json.loads(re.search(r"bytes: a step takes (\d+) at its peak", found[1])[1])))
+            return found
+
+        with unittest.mock.patch.object(recompute, "by_the_core", planned):
+            first = self.gradients(m, x, activation_memory_budget="1 GiB")
+            roomy, most = plans[-1]
+            self.assertEqual(roomy.cost, 0)
+            least = most * 9 // 10
+            found = self.gradients(m, x, activation_memory_budget=f"{least} B")
+            self.assertLessEqual(plans[-1][1], least)
+            self.assertGreater(plans[-1][0].cost, 0)
+            self.assertTrue(all(map(torch.equal, found, first)))
+            with self.assertRaisesRegex(Exception, "TSR-A010.*does not fit.* the smallest peak .* is [0-9]+ bytes"):
+                self.gradients(m, x, activation_memory_budget="1 KiB")
+
     def test_forward_keeps_what_the_plan_says(self):
         # PyTorch's partitioner follows the marks: what leaves the forward half is what the plan keeps.
         m, x = Network(), torch.randn(16, 8)
@@ -203,7 +225,7 @@ class Budget(unittest.TestCase):
             torch.testing.assert_close(found, expected)
 
     def test_other_values_are_refused(self):
-        for value in (2, -0.1, "3 GiB", True):
+        for value in (2, -0.1, "3 gigs", True):
             with self.assertRaisesRegex(Exception, "TSR-F061.*activation_memory_budget"):
                 self.gradients(Network(), torch.randn(2, 8), activation_memory_budget=value)
 

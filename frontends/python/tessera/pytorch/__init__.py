@@ -9,6 +9,7 @@
 docs/pytorch.md says what `mode` and `options` take.
 """
 
+import json
 import os
 import threading
 
@@ -52,6 +53,22 @@ def _context(config, texts):
             context = _core.Context(config=config, overrides=list(texts))
             _contexts[key] = context, Records(context)
         return _contexts[key]
+
+
+def _partition_fn(config, overrides, context, budget):
+    if budget is None:
+        return default_partition
+    if not isinstance(budget, str):
+        return partitioner(budget)
+    # The joint graph is planned as it is, without passes that would change it; fusion belongs to the pricing.
+    passes = next(v["value"] for v in json.loads(context.explain())["values"] if v["key"] == "pipeline.passes")
+    texts = [
+        "pipeline.passes=" + json.dumps([p for p in passes if p == "fuse"]),
+        "pipeline.joint=[]",
+        'partitioner.name="budget"',
+        f"partitioner.budget_bytes={json.dumps(budget)}",
+    ]
+    return partitioner(budget, _context(config, (*overrides, *texts)))
 
 
 # Operators that PyTorch's core set leaves whole, and whose decompositions lead to operators that have lowerings.
@@ -131,7 +148,7 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
             fw_compiler=compile_half,
             bw_compiler=compile_half,
             inference_compiler=compile_inference,
-            partition_fn=default_partition if budget is None else partitioner(budget),
+            partition_fn=_partition_fn(chosen["config"], overrides, context, budget),
             decompositions=decompositions(),
         )(gm, inputs)
 

@@ -3,6 +3,7 @@
 
 import difflib
 import json
+import re
 
 from .. import _core
 from ..model import _values
@@ -15,7 +16,9 @@ def _is_text_or_none(value):
     return value is None or isinstance(value, str)
 
 
-def _is_share_or_none(value):
+def _is_budget_or_none(value):
+    if isinstance(value, str):
+        return re.fullmatch(r"\s*\d+(\.\d+)?\s*([kKMGT]i?)?B?\s*", value) is not None
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1)
 
 
@@ -65,9 +68,10 @@ OPTIONS = {
     ),
     "activation_memory_budget": (
         None,
-        _is_share_or_none,
-        "a number from 0 (keep least) to 1 (keep all)",
-        "of what forward keeps for backward, the part that it may keep; the rest is computed again",
+        _is_budget_or_none,
+        'a number from 0 (keep least) to 1 (keep all), or bytes as text ("3 GiB")',
+        "of what forward keeps for backward, the part that it may keep, or the memory of a step at its peak as text; the rest is "
+        "computed again",
     ),
     "set": (
         (),

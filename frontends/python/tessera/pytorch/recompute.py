@@ -16,6 +16,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import flop_registry
 
 from .. import _core
+from .joint import plan as plan_joint
 from .partition import hints, is_tensor, is_view
 
 _NEVER = 1 << 60  # a capacity that no cut pays
@@ -190,24 +191,48 @@ def choose(problem, budget):
     return best, allowed, (least.kept, most.kept), max(0, best.cost - bound)
 
 
-def partitioner(budget):
-    """A partition_fn of AOTAutograd's that keeps to a part of what the default partitioner would keep."""
+def by_the_core(joint, problem, planning):
+    """The plan of the core's partitioner for a budget in bytes, and one line about it."""
+    forced = {n for n in problem.again if not is_view(n)}
+    recomputed, found = plan_joint(joint, Problem._forward_nodes(joint.graph), problem.once, forced, *planning)
+    again = {n for n in problem.nodes if n in recomputed and n not in problem.once}
+    again |= {n for n in problem.again if is_view(n)}
+    step = found["predicted_ms"] if found["predicted_ms"] is not None else found["step_ms"]
+    line = (
+        f"budget of {found['budget_bytes']} bytes: a step takes {found['peak_bytes']} at its peak, {found['saved_bytes']} of them "
+        f"kept for backward; {len(again)} operators run again, about {found['recompute_ms']:.3f} ms of a step of {step:.3f} ms"
+    )
+    if found["gap"] is not None:
+        line += f", at most {100 * found['gap']:.2f} % of a step from the best plan"
+    return problem.plan(again), line
+
+
+def by_share(problem, budget):
+    """The plan for a part of what the default partitioner would keep, and one line about it."""
+    plan, allowed, (least, most), gap = choose(problem, budget)
+    return plan, (
+        f"budget {budget}: {plan.kept} bytes are kept for backward, of {allowed} allowed ({least} to {most}); "
+        f"{sum(1 for n in plan.recomputed if problem.cost[n])} operators run again, about {plan.cost / 1e9:.3f} ms, "
+        f"at most {gap / 1e9:.3f} ms more than any plan"
+    )
+
+
+def partitioner(budget, planning=None):
+    """A partition_fn of AOTAutograd's that keeps to a part of what the default partitioner would keep, or to bytes at the peak.
+
+    planning: for bytes, a context whose partitioner has the budget, and its records.
+    """
 
     def partition(joint, joint_inputs, *, num_fwd_outputs, **kwargs):
         problem = Problem(joint, num_fwd_outputs)
-        plan, allowed, (least, most), gap = choose(problem, budget)
+        plan, line = by_the_core(joint, problem, planning) if planning else by_share(problem, budget)
         for v, n in problem.node_of.items():
             if n in plan.recomputed:
                 v.meta["recompute"] = n.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
             elif n in problem.again:
                 v.meta.pop("recompute", None)
         if _core.log_enabled("partition"):
-            _core.log_write(
-                "partition",
-                f"budget {budget}: {plan.kept} bytes are kept for backward, of {allowed} allowed ({least} to {most}); "
-                f"{sum(1 for n in plan.recomputed if problem.cost[n])} operators run again, about {plan.cost / 1e9:.3f} ms, "
-                f"at most {gap / 1e9:.3f} ms more than any plan\n",
-            )
+            _core.log_write("partition", line + "\n")
         return partitioners.default_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **kwargs)
 
     return partition
