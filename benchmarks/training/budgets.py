@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps under memory budgets: what a plan promises against what a run takes.
+
+    budgets.py TESSERA [--only NAME,...] [--budgets N] [--timed N] [--threads N]
+
+TESSERA: the command. Six models are written as text. Of each, the front of plans is asked for, then plans at N budgets (101)
+evenly over it, whose recompute time must not rise with the budget; then the step is measured at a few of them (5) and compared
+with the predicted time, and the device's own count of blocks with the planned peak. Times of kernels are measured once and kept
+in a folder of this run. Exit status 1: a promise was not kept.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+NEAR = 0.10  # of the predicted time
+OVER = 4096  # bytes that rounding of blocks may add
+CLOSE = 0.02  # of the peak, to the planned one
+
+
+class Program:
+    """Text of a training step. Weights are scaled first, so that random ones do not overflow."""
+
+    def __init__(self, name, x):
+        self.name, self.head, self.lines, self.parameters = name, [f"%x: {x}", f"%t: {x}"], [], []
+        self.lines.append("%c = constant {value = dense<f32[]: 0.05>}")
+        self.count = 0
+
+    def op(self, text):
+        self.count += 1
+        self.lines.append(f"%v{self.count} = {text}")
+        return f"%v{self.count}"
+
+    def parameter(self, *sizes):
+        name = f"w{len(self.parameters)}"
+        self.parameters.append(name)
+        self.head.append(f"%{name}: f32{list(sizes)} param")
+        return f"%{name}"
+
+    def weight(self, *sizes):
+        return self.op(f"mul {self.parameter(*sizes)}, %c")
+
+    def norm(self, x, width):
+        return self.op(f"layer_norm {x}, {self.parameter(width)}, {self.parameter(width)}")
+
+    def text(self, y, rank):
+        e = self.op(f"sub {y}, %t")
+        square = self.op(f"mul {e}, {e}")
+        self.lines.append(f"%loss = reduce_sum {square} {{axes = {list(range(rank))}}}")
+        results = ", ".join(f"%d{p}" for p in self.parameters)
+        self.lines.append(f"{results} = grad %loss, {', '.join('%' + p for p in self.parameters)}")
+        self.lines.append(f"return %loss, {results}")
+        return f"graph @{self.name}({', '.join(self.head)})\n{{\n  " + "\n  ".join(self.lines) + "\n}\n"
+
+
+def mlp(layers=8, rows=512, width=256):
+    p = Program("mlp", f"f32[{rows}, {width}]")
+    y = p.op("mul %x, %c")
+    for _ in range(layers):
+        linear = p.op(f"linear {y}, {p.weight(width, width)}")
+        y = p.op(f"gelu {linear}")
+    return p.text(y, 2)
+
+
+def transformer(blocks=4, batch=4, length=128, width=128, heads=4):
+    p = Program("transformer", f"f32[{batch}, {length}, {width}]")
+    split, join = [batch, length, heads, width // heads], [batch, length, width]
+    y = p.op("mul %x, %c")
+    for _ in range(blocks):
+        n = p.norm(y, width)
+        heads_of = []
+        for _ in range(3):
+            linear = p.op(f"linear {n}, {p.weight(width, width)}")
+            parts = p.op(f"reshape {linear} {{shape = {split}}}")
+            heads_of.append(p.op(f"transpose {parts} {{perm = [0, 2, 1, 3]}}"))
+        a = p.op(f"attention {', '.join(heads_of)} {{causal = true}}")
+        turned = p.op(f"transpose {a} {{perm = [0, 2, 1, 3]}}")
+        joined = p.op(f"reshape {turned} {{shape = {join}}}")
+        out = p.op(f"linear {joined}, {p.weight(width, width)}")
+        y = p.op(f"add {y}, {out}")
+        up = p.op(f"linear {p.norm(y, width)}, {p.weight(4 * width, width)}")
+        g = p.op(f"gelu {up}")
+        down = p.op(f"linear {g}, {p.weight(width, 4 * width)}")
+        y = p.op(f"add {y}, {down}")
+    return p.text(y, 3)
+
+
+def cnn(blocks=4, batch=4, channels=16, size=48):
+    p = Program("cnn", f"f32[{batch}, {channels}, {size}, {size}]")
+    window = "{strides = [1, 1], pad_low = [1, 1], pad_high = [1, 1], dilations = [1, 1]}"
+    y = p.op("mul %x, %c")
+    for _ in range(blocks):
+        h = p.op(f"conv {y}, {p.weight(2 * channels, channels, 3, 3)}, _ {window}")
+        s = p.op(f"silu {h}")
+        d = p.op(f"conv {s}, {p.weight(channels, 2 * channels, 3, 3)}, _ {window}")
+        y = p.op(f"add {y}, {d}")
+    return p.text(y, 4)
+
+
+def skips(depth=4, rows=512, width=256):
+    p = Program("skips", f"f32[{rows}, {width}]")
+    y, kept = p.op("mul %x, %c"), []
+    for _ in range(depth):
+        kept.append(y)
+        linear = p.op(f"linear {y}, {p.weight(width, width)}")
+        y = p.op(f"silu {linear}")
+    for other in reversed(kept):
+        linear = p.op(f"linear {y}, {p.weight(width, width)}")
+        g = p.op(f"gelu {linear}")
+        y = p.op(f"add {g}, {other}")
+    return p.text(y, 2)
+
+
+def gated(blocks=4, rows=512, width=192):
+    p = Program("gated", f"f32[{rows}, {width}]")
+    y = p.op("mul %x, %c")
+    for _ in range(blocks):
+        n = p.norm(y, width)
+        a, b = (p.op(f"linear {n}, {p.weight(2 * width, width)}") for _ in range(2))
+        s = p.op(f"silu {a}")
+        m = p.op(f"mul {s}, {b}")
+        d = p.op(f"linear {m}, {p.weight(width, 2 * width)}")
+        y = p.op(f"add {y}, {d}")
+    return p.text(y, 2)
+
+
+def recurrent(turns=12, rows=256, width=256):
+    p = Program("recurrent", f"f32[{rows}, {width}]")
+    u, v = p.weight(width, width), p.weight(width, width)
+    y = p.op("mul %x, %c")
+    for _ in range(turns):
+        a, b = p.op(f"linear %x, {u}"), p.op(f"linear {y}, {v}")
+        s = p.op(f"add {a}, {b}")
+        y = p.op(f"tanh {s}")
+    return p.text(y, 2)
+
+
+MODELS = {f.__name__: f for f in (mlp, transformer, cnn, skips, gated, recurrent)}
+
+
+def run(command, file, *arguments):
+    done = subprocess.run([*command, file, "--json", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip() or f"exit status {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def budget(tessera, file, peak):
+    return run([tessera, "memory"], file, "--set", "partitioner.name=budget", "--set", f"partitioner.budget_bytes={peak}")[0]
+
+
+def check(tessera, name, file, budgets, timed, threads):
+    faults = []
+    front = run([tessera, "memory"], file)
+    least, most = front[-1]["peak_bytes"], front[0]["peak_bytes"]
+    peaks = [least + (most - least) * k // max(1, budgets - 1) for k in range(budgets)]
+    plans = [budget(tessera, file, p) for p in peaks]
+    for (small, a), (large, b) in zip(zip(peaks, plans), zip(peaks[1:], plans[1:])):
+        if b["recompute_ms"] > a["recompute_ms"] + 1e-9:
+            faults.append(f"{name}: recompute time rises from {a['recompute_ms']} to {b['recompute_ms']} ms at {small}, {large} bytes")
+    gap = max(p["gap"] for p in plans)
+    print(f"{name}: {len(front)} plans, {least} to {most} bytes; largest gap {100 * gap:.2f} % of a step")
+    for k in range(timed):
+        at = (budgets - 1) * k // max(1, timed - 1)
+        measured = run(
+            [tessera, "bench"], file, "--set", "partitioner.name=budget", "--set", f"partitioner.budget_bytes={peaks[at]}",
+            "--threads", str(threads),
+        )
+        predicted, peak = plans[at]["predicted_ms"], measured["peak_bytes"]
+        off = measured["median_ms"] / predicted - 1
+        print(
+            f"  {peaks[at]} bytes: planned {plans[at]['peak_bytes']}, taken {peak}; predicted {predicted:.3f} ms, "
+            f"measured {measured['median_ms']:.3f} ({100 * off:+.1f} %)"
+        )
+        if abs(off) > NEAR:
+            faults.append(f"{name}: a step takes {measured['median_ms']:.3f} ms, predicted {predicted:.3f}")
+        if peak > peaks[at] + OVER:
+            faults.append(f"{name}: {peak} bytes at the peak, above the budget of {peaks[at]}")
+        if abs(peak - plans[at]["peak_bytes"]) > CLOSE * peak + OVER:
+            faults.append(f"{name}: {peak} bytes at the peak, planned {plans[at]['peak_bytes']}")
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tessera")
+    parser.add_argument("--only")
+    parser.add_argument("--budgets", type=int, default=101)
+    parser.add_argument("--timed", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    faults = []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(TESSERA_CACHE_DIR=os.path.join(folder, "cache"), OMP_NUM_THREADS=str(args.threads))
+        for name in args.only.split(",") if args.only else MODELS:
+            file = os.path.join(folder, f"{name}.tsr")
+            with open(file, "w", encoding="utf-8") as f:
+                f.write(MODELS[name]())
+            faults += check(args.tessera, name, file, args.budgets, args.timed, args.threads)
+    print("\n".join(faults) or "every promise was kept")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
