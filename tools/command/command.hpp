@@ -22,8 +22,17 @@ struct Command {
 
 std::span<const Command> commands();  // in the order of the help text
 
-// What the process exits with. A failed check is a result, not a mistake: `run --check`, `compare --max-rel`.
-enum ExitStatus : int { kOk = 0, kCheckFailed = 1, kUserMistake = 2, kEnvironmentFault = 3, kBug = 70 };
+// What the process exits with. A failed check is a result, not a mistake: `run --check`, `compare --max-rel`. kSlower and
+// kInconclusive are those of `compare --gate`.
+enum ExitStatus : int {
+  kOk = 0,
+  kCheckFailed = 1,
+  kUserMistake = 2,
+  kEnvironmentFault = 3,
+  kSlower = 4,
+  kInconclusive = 5,
+  kBug = 70
+};
 int exit_status(tsr_family family);
 const char* family_name(tsr_family family);  // "user", "environment", "bug"
 

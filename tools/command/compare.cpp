@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two configs on one model. Numerics and memory come first, one config at a time; then both are compiled again for times, in
-// blocks A B B A.
+// Two configs on one model. Numerics and memory come first, one config at a time; then both are compiled again, each in a process
+// of its own, for times in blocks A B B A.
 #include <algorithm>
 #include <iostream>
 #include <optional>
 
 #include "accuracy.hpp"
+#include "arm.hpp"
 #include "compare_page.hpp"
+#include "describe.hpp"
 #include "divergence.hpp"
+#include "environment.hpp"
 #include "inputs.hpp"
 #include "json.hpp"
 #include "measure.hpp"
 #include "outputs.hpp"
 #include "session.hpp"
+#include "tessera/dtypes.hpp"
 #include "text.hpp"
 
 namespace tessera::command {
@@ -26,6 +30,8 @@ struct Side {
   std::vector<double> times;           // ms per call
   double compile_ms = 0, pack_ms = 0, first_call_ms = 0;
   int64_t peak_bytes = 0;  // of a call, with the inputs and the constants
+  Json kernels;            // how many run on which backend
+  Json arm, steps;         // what the process that was timed said of itself; its steps with their times
 };
 
 Session open_with(ContextArguments context, const std::string& config, const std::string& model, InputArguments& arguments,
@@ -76,41 +82,38 @@ Side call_once(const ContextArguments& context, const std::string& config, const
   side.first_call_ms = now_ms() - start;
   side.peak_bytes = memory_peak(devices, false) - empty + shared;
   side.outputs = on_host(std::move(side.outputs));
+  side.kernels = kernels_by_backend(Json::parse(session.executable.describe()));
   return side;
 }
+
+constexpr double kTooNoisy = 0.05;  // a noise floor above this tells nothing
 
 struct Timing {
   double seconds = 2;
   int64_t blocks = 0, warmup = 2;
 };
 
-// Calls of one sample: enough to be well above the clock's resolution and the cost of reading it.
-int64_t calls_per_sample(Caller& caller) {
-  constexpr double kLeast = 0.2;  // ms
-  const double once = std::max(caller.calls(3), 1e-5);
-  return once >= kLeast ? 1 : static_cast<int64_t>(kLeast / once) + 1;
-}
-
-void measure(Side& a, const Session& sa, Side& b, const Session& sb, const Inputs& inputs, const Timing& timing,
-             Progress& progress) {
-  progress.phase("warming up");
-  Caller ca(sa.executable, fresh(sa.signature, inputs)), cb(sb.executable, fresh(sb.signature, inputs));
-  for (int64_t i = 0; i < timing.warmup; ++i) {
-    ca.call();
-    cb.call();
-  }
-  const int64_t na = calls_per_sample(ca), nb = calls_per_sample(cb);
+void measure(Side& a, Arm& arm_a, Side& b, Arm& arm_b, const Timing& timing, bool steps, Progress& progress) {
+  progress.phase("warming up A");
+  a.arm = arm_a.open();
+  progress.phase("warming up B");
+  b.arm = arm_b.open();
+  const auto na = a.arm.at("calls").get<int64_t>(), nb = b.arm.at("calls").get<int64_t>();
   progress.phase("measuring");
   const double limit = now_ms() + timing.seconds * 1e3;
   constexpr size_t kLeastBlocks = 5;
   const auto blocks = [&] { return a.times.size() / 2; };
   while (timing.blocks > 0 ? blocks() < static_cast<size_t>(timing.blocks) : now_ms() < limit || blocks() < kLeastBlocks) {
-    a.times.push_back(ca.calls(na));
-    b.times.push_back(cb.calls(nb));
-    b.times.push_back(cb.calls(nb));
-    a.times.push_back(ca.calls(na));
+    a.times.push_back(arm_a.calls(na));
+    b.times.push_back(arm_b.calls(nb));
+    b.times.push_back(arm_b.calls(nb));
+    a.times.push_back(arm_a.calls(na));
     if (timing.blocks > 0) progress.part(blocks(), static_cast<size_t>(timing.blocks));
   }
+  if (!steps) return;
+  progress.phase("measuring steps");
+  a.steps = arm_a.steps();
+  b.steps = arm_b.steps();
 }
 
 OutputError worst(const std::vector<OutputError>& errors) {
@@ -126,6 +129,27 @@ OutputError worst(const std::vector<OutputError>& errors) {
   return w;
 }
 
+// What the relative error of an output of this type may be without a reason to look: some units in the last place.
+double tolerance(uint32_t t) {
+  switch (t) {
+    case TSR_F64: return 1e-12;
+    case TSR_F32: return 1e-5;
+    case TSR_F16: return 1e-2;
+    case TSR_BF16: return 6e-2;
+    default: return is_float(t) ? 0.5 : 0;
+  }
+}
+// B is wrong where an output's error is more than twice that of A, and more than its type explains: it is their errors that are
+// judged, not how far one is from the other.
+bool wrong(const Side& a, const Side& b) {
+  for (size_t i = 0; i < b.errors.size(); ++i) {
+    const OutputError &ea = a.errors[i], &eb = b.errors[i];
+    if (!eb.shapes_agree || eb.nonfinite > ea.nonfinite) return true;
+    if (eb.rel_l2 > std::max(2 * ea.rel_l2, tolerance(b.signature->outputs[i].dtype))) return true;
+  }
+  return false;
+}
+
 Json error_json(const OutputError& e) {
   return {{"max_abs", json_number(e.max_abs)}, {"max_rel", json_number(e.max_rel)}, {"rel_l2", json_number(e.rel_l2)},
           {"nonfinite", e.nonfinite},          {"shapes_agree", e.shapes_agree},    {"bits_equal", e.bits_equal}};
@@ -134,7 +158,14 @@ Json error_json(const OutputError& e) {
 Json side_json(const Side& s) {
   Json out = {
       {"config", s.config},         {"compile_ms", s.compile_ms}, {"pack_ms", s.pack_ms}, {"first_call_ms", s.first_call_ms},
-      {"peak_bytes", s.peak_bytes}, {"error", nullptr},           {"outputs", nullptr},   {"time", nullptr}};
+      {"peak_bytes", s.peak_bytes}, {"error", nullptr},           {"outputs", nullptr},   {"time", nullptr},
+      {"kernels", s.kernels},       {"phases", nullptr},          {"steps", s.steps}};
+  if (!s.arm.is_null())
+    out["phases"] = {{"cold_compile_ms", s.arm.at("cold_compile_ms")},
+                     {"cached_compile_ms", s.arm.at("compile_ms")},
+                     {"first_call_ms", s.arm.at("first_call_ms")},
+                     {"steady_ms", quantile(s.times, 0.5)},
+                     {"predicted_bytes", s.arm.at("predicted_bytes")}};
   if (!s.errors.empty()) out["error"] = error_json(worst(s.errors));
   if (!s.errors.empty()) {
     out["outputs"] = Json::array();
@@ -148,6 +179,7 @@ Json side_json(const Side& s) {
     out["time"] = {{"median_ms", quantile(s.times, 0.5)},
                    {"p10_ms", quantile(s.times, 0.1)},
                    {"p90_ms", quantile(s.times, 0.9)},
+                   {"p99_ms", quantile(s.times, 0.99)},
                    {"samples", s.times.size()}};
   return out;
 }
@@ -169,11 +201,24 @@ std::string table_text(const Side& a, const Side& b, const std::string& referenc
   if (!a.times.empty()) {
     row("median call", [](const Side& s) { return ms_text(quantile(s.times, 0.5)); });
     row("p10 .. p90", [](const Side& s) { return ms_text(quantile(s.times, 0.1)) + " .. " + ms_text(quantile(s.times, 0.9)); });
+    row("p99", [](const Side& s) { return ms_text(quantile(s.times, 0.99)); });
   }
   row("first call", [](const Side& s) { return ms_text(s.first_call_ms); });
   row("peak memory", [](const Side& s) { return bytes_text(static_cast<double>(s.peak_bytes)); });
-  row("compile", [](const Side& s) { return ms_text(s.compile_ms); });
+  if (!a.arm.is_null()) {
+    row("predicted memory", [](const Side& s) { return bytes_text(s.arm.at("predicted_bytes").get<double>()); });
+    row("compile, cold", [](const Side& s) { return ms_text(s.arm.at("cold_compile_ms").get<double>()); });
+    row("compile, cached", [](const Side& s) { return ms_text(s.arm.at("compile_ms").get<double>()); });
+  } else {
+    row("compile", [](const Side& s) { return ms_text(s.compile_ms); });
+  }
   row("pack constants", [](const Side& s) { return ms_text(s.pack_ms); });
+  row("kernels", [](const Side& s) {
+    std::string out;
+    for (const auto& [backend, count] : s.kernels.items())
+      out += (out.empty() ? "" : ", ") + std::to_string(count.get<int64_t>()) + " " + backend;
+    return out.empty() ? "none" : out;
+  });
   return table.text();
 }
 
@@ -198,7 +243,7 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   ContextArguments context;
   std::vector<std::string> set_a, set_b;
   std::string html;
-  bool same_bits = false, bisect = false;
+  bool same_bits = false, bisect = false, gate = false, steps = false;
   InputArguments input;
   Timing timing;
   std::string config_a, config_b, model, reference = "reference";
@@ -213,6 +258,11 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   options.list("set-b", "KEY=VALUE", &set_b, "Override a key of B alone.");
   options.flag("same-bits", &same_bits, "Exit with status 1 unless the outputs of B are those of A, bit for bit.");
   options.flag("bisect", &bisect, "Where they are not: say from which pass of B on, and at which value first.");
+  options.flag(
+      "gate", &gate,
+      "Exit with status 1 when B is wrong (an error over twice that of A and over what its dtype explains), 4 when it is "
+      "slower, 5 when the times do not tell.");
+  options.flag("steps", &steps, "Print where the time of each goes: the mean of every step, the slowest first.");
   options.value("html", "FILE", &html, "Writes the comparison as one HTML page.");
   options.value("reference", "FILE", &reference, "The config that judges numerics (default: reference).");
   options.flag("no-reference", &no_reference, "Leave numerics out.");
@@ -229,15 +279,24 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   const bool limited = options.given("max-abs") || options.given("max-rel");
   if (no_reference && limited)
     throw usage_error("TSR-U003", "--max-abs and --max-rel need the reference that --no-reference leaves out");
+  if (gate && (no_reference || no_time))
+    throw usage_error("TSR-U003", "--gate judges numerics and times, of which --no-reference and --no-time leave one out");
 
-  Progress progress(progress_lines);
-  std::optional<Inputs> inputs;
-  int64_t input_use = 0;
   ContextArguments context_a = context, context_b = context;
   context_a.config = config_a;
   context_b.config = config_b;
   context_a.overrides.insert(context_a.overrides.end(), set_a.begin(), set_a.end());
   context_b.overrides.insert(context_b.overrides.end(), set_b.begin(), set_b.end());
+  // Before there are threads here.
+  std::optional<Arm> arm_a, arm_b;
+  if (!no_time) {
+    arm_a.emplace(ArmPlan{"A", context_a, model, input, timing.warmup});
+    arm_b.emplace(ArmPlan{"B", context_b, model, input, timing.warmup});
+  }
+
+  Progress progress(progress_lines);
+  std::optional<Inputs> inputs;
+  int64_t input_use = 0;
   const auto once = [&](const ContextArguments& with, const std::string& config, const Signature* like) {
     return call_once(with, config, model, input, inputs, input_use, like, progress);
   };
@@ -267,10 +326,8 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   std::optional<Verdict> verdict;
   std::optional<int64_t> threads;  // of the timings
   if (!no_time) {
-    const Session sa = open_with(context_a, config_a, model, input, progress),
-                  sb = open_with(context_b, config_b, model, input, progress);
-    threads = sa.threads;
-    measure(a, sa, b, sb, *inputs, timing, progress);
+    measure(a, *arm_a, b, *arm_b, timing, steps, progress);
+    threads = a.arm.at("threads").get<int64_t>();
     verdict = judge(a.times, b.times);
   }
   progress.finish();
@@ -283,8 +340,11 @@ int compare(const Command& command, const std::vector<std::string>& args) {
     // Near zero only the absolute error means something, far from it only the relative one: either limit may hold.
     held = held && e.shapes_agree && e.nonfinite == 0 && (abs_ok || rel_ok);
   }
+  const Json environment = environment_record();
+  const bool is_wrong = gate && wrong(a, b);
   if (options.json()) {
     Json document = {{"model", model},
+                     {"environment", environment},
                      {"reference", no_reference ? Json() : Json(reference)},
                      {"threads", threads ? Json(*threads) : Json()},
                      {"a", side_json(a)},
@@ -293,10 +353,14 @@ int compare(const Command& command, const std::vector<std::string>& args) {
                      {"divergence", nullptr},
                      {"speed", nullptr}};
     if (verdict)
-      document["speed"] = {{"speedup", verdict->speedup}, {"noise", verdict->noise}, {"verdict", to_string(*verdict)}};
+      document["speed"] = {{"speedup", verdict->speedup},
+                           {"low", verdict->low},
+                           {"high", verdict->high},
+                           {"noise", verdict->noise},
+                           {"verdict", to_string(*verdict)}};
     if (divergence)
       document["divergence"] = {{"found", divergence->found}, {"pass", divergence->pass}, {"value", divergence->value}};
-    if (limited || same_bits) document["check"] = held;
+    if (limited || same_bits || gate) document["check"] = held && !is_wrong;
     print_json("tessera.compare/1", document);
   } else {
     std::cout << table_text(a, b, no_reference ? "" : reference);
@@ -305,13 +369,17 @@ int compare(const Command& command, const std::vector<std::string>& args) {
                           : verdict->word == Verdict::kSlower ? Style::kRed
                                                               : Style::kYellow;
       std::cout << "\nB against A: " << styled(style, to_string(*verdict)) << ", " << number_text(verdict->speedup)
-                << " times the speed (noise floor " << number_text(verdict->noise * 100) << " %, " << a.times.size() / 2
+                << " times the speed (95 % interval " << number_text(verdict->low) << " .. " << number_text(verdict->high)
+                << ", noise floor " << number_text(verdict->noise * 100) << " %, " << a.times.size() / 2
                 << " blocks A B B A)\n";
     }
     if (!no_reference) std::cout << "Errors are against " << reference << ", the largest over all outputs.\n";
     std::cout << "Outputs of B against those of A: "
               << (bits ? "bits equal" : "they differ by at most " + error_text(worst(between))) << "\n";
     if (divergence) std::cout << divergence->text() << "\n";
+    for (const Side* side : {&a, &b})
+      if (!side->steps.is_null()) std::cout << "\nSteps of " << side->config << ":\n" << steps_text(side->steps.dump());
+    if (verdict) std::cout << environment_text(environment) << "\n";
   }
   if (!html.empty())
     write_file(html, compare_page(model, table_text(a, b, no_reference ? "" : reference),
@@ -323,7 +391,13 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   else if (!held)
     std::cerr << styled(Style::kRed, "error", 2) << "[TSR-U010] the errors of " << config_b << " against " << reference
               << " exceed the limit\n";
-  return held ? kOk : kCheckFailed;
+  else if (is_wrong)
+    std::cerr << styled(Style::kRed, "error", 2) << "[TSR-U010] the errors of " << config_b << " against " << reference
+              << " are more than twice those of " << config_a << ", and more than its dtypes explain\n";
+  if (!held || is_wrong) return kCheckFailed;
+  if (!gate || verdict->word == Verdict::kFaster) return kOk;
+  // No difference that could be told is what most changes should come to; a floor too high to tell is something else.
+  return verdict->word == Verdict::kSlower ? kSlower : verdict->noise > kTooNoisy ? kInconclusive : kOk;
 }
 
 }  // namespace tessera::command

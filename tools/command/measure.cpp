@@ -83,6 +83,16 @@ Verdict judge(const std::vector<double>& a, const std::vector<double>& b) {
   Verdict out{};
   const double log_ratio = median(ratios);
   out.speedup = std::exp(log_ratio);
+  std::vector<double> medians, drawn(ratios.size());
+  for (int r = 0; r < kResamples; ++r) {
+    for (double& v : drawn) {
+      state = state * 6364136223846793005ull + 1442695040888963407ull;
+      v = ratios[(state >> 33) % ratios.size()];
+    }
+    medians.push_back(median(drawn));
+  }
+  out.low = std::exp(quantile(medians, 0.025));
+  out.high = std::exp(quantile(medians, 0.975));
   out.noise = std::max(kLeastDifference, std::expm1(quantile(magnitudes, 0.99)));
   out.word = std::abs(log_ratio) <= std::log1p(out.noise) ? Verdict::kInconclusive
              : log_ratio > 0                              ? Verdict::kFaster

@@ -40,8 +40,9 @@ struct Budget {
 // ---- A against B
 
 struct Verdict {
-  double speedup;                                 // time of A / time of B: above 1, B is faster
-  double noise;                                   // relative difference below which the two are not told apart
+  double speedup;    // time of A / time of B: above 1, B is faster
+  double low, high;  // its 95 % interval, by bootstrap over blocks (percentile method; Efron, 1979)
+  double noise;      // relative difference below which the two are not told apart
   enum { kFaster, kSlower, kInconclusive } word;  // of B against A
 };
 const char* to_string(const Verdict&);
