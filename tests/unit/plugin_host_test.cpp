@@ -155,6 +155,31 @@ TEST_CASE("libraries that break the handshake give their golden messages") {
   }
 }
 
+TEST_CASE("an exception that leaves a function of a plugin is that plugin's bug") {
+  LoadedPlugin plugin;
+  plugin.id = "acme.backend.npu";
+  plugin.vendor = "Acme";
+  const Factory f{TSR_BACKEND, "npu", nullptr, nullptr, &plugin};
+  const auto said = [&](const char* function, auto body) -> std::string {
+    try {
+      f.call(function, body);
+      return "nothing";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  CHECK(said("compile", []() -> tsr_error* { throw std::runtime_error("no licence"); }) ==
+        "error[TSR-P046] plugin 'acme.backend.npu' (Acme): an exception left compile of backend 'npu': no licence\n"
+        "  hint: catch it in the plugin; the wrapper of <tessera/plugin.hpp> does");
+  CHECK(said("claim", []() -> int { throw 7; }) ==
+        "error[TSR-P046] plugin 'acme.backend.npu' (Acme): an exception left claim of backend 'npu': not a std::exception\n"
+        "  hint: catch it in the plugin; the wrapper of <tessera/plugin.hpp> does");
+  // Errors of the host's own callbacks pass through a plugin as they are, and so does what it returns.
+  CHECK(said("compile", []() -> tsr_error* { throw Error(TSR_USER, "TSR-X001", "mine"); }) == "error[TSR-X001] mine");
+  CHECK(said("compile", []() -> tsr_error* { return nullptr; }) == "nothing");
+  CHECK(f.call("claim", [] { return 3; }) == 3);
+}
+
 TEST_CASE("damaged manifests are refused before the library is opened, with their golden messages") {
   struct Case {
     const char* name;

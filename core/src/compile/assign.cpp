@@ -84,7 +84,8 @@ class Assigner {
     for (const Factory* backend : options_.backends) {
       if (why_not_asked(g_, n, *backend, options_)) continue;
       const char* why = nullptr;
-      const int claim = backend->as<tsr_backend>().claim(backend->self, g_.handle(), n, &why);
+      const auto& table = backend->as<tsr_backend>();
+      const int claim = backend->call("claim", [&] { return table.claim(backend->self, g_.handle(), n, &why); });
       if (claim == TSR_CLAIM_YES) return true;
       if (claim == TSR_CLAIM_DECOMPOSE && *decompose) return false;
     }
@@ -185,7 +186,7 @@ class Assigner {
                       core::device(device_of(n)).name() + "'";
           continue;
         }
-        switch (table.claim(backend->self, g_.handle(), n, &why)) {
+        switch (backend->call("claim", [&] { return table.claim(backend->self, g_.handle(), n, &why); })) {
           case TSR_CLAIM_YES: return set(n, {Assignment::kBackend, backend});
           case TSR_CLAIM_DECOMPOSE:
             if (record.can_decompose()) return refused(n);
@@ -220,7 +221,7 @@ class Assigner {
       const tsr_backend& table = backend->as<tsr_backend>();
       if (!name || backend->name != name->s || !(table.capabilities & TSR_CAP_FUSION)) continue;
       const char* why = why_not_asked(g_, n, *backend, options_);
-      if (!why && table.claim(backend->self, g_.handle(), n, &why) == TSR_CLAIM_YES)
+      if (!why && backend->call("claim", [&] { return table.claim(backend->self, g_.handle(), n, &why); }) == TSR_CLAIM_YES)
         return set(n, {Assignment::kBackend, backend});
       if (log_enabled(Artifact::kPerfHints))
         log_write(Artifact::kPerfHints,

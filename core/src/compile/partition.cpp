@@ -62,7 +62,7 @@ class Problem {
       return plan_of(p);
     }
     const Factory& f = *request_.partitioner;
-    f.check(f.as<tsr_partitioner>().partition(f.self, g_.handle(), request_.options.view(), &p));
+    f.call("partition", [&] { return f.as<tsr_partitioner>().partition(f.self, g_.handle(), request_.options.view(), &p); });
     check(p.in_backward);
     if (last_ == Stage::kKernels) return asked_plan_of(p);
     return plan_of(p);

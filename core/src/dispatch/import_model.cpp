@@ -314,8 +314,9 @@ class Import {
     call_.needed_inputs.clear();
     call_.needed_symbols.clear();
     const std::string_view bytes = file_.bytes();
-    frontend_.check(
-        frontend_.as<tsr_frontend>().import(frontend_.self, bytes.data(), bytes.size(), path_.c_str(), g->handle()));
+    frontend_.call("import", [&] {
+      return frontend_.as<tsr_frontend>().import(frontend_.self, bytes.data(), bytes.size(), path_.c_str(), g->handle());
+    });
     g->set_import_call(nullptr);
   }
 

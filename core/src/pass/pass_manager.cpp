@@ -135,7 +135,7 @@ class Runner {
     TransactionScope transaction(g_, f.name);
     const auto start = Clock::now();
     int claimed = 0;
-    f.check(f.as<tsr_pass>().run(f.self, g_.handle(), pass.options.view(), &claimed));
+    f.call("run", [&] { return f.as<tsr_pass>().run(f.self, g_.handle(), pass.options.view(), &claimed); });
     run.changed = g_.changed();
     run.seconds = seconds_since(start);
     const std::string blame = "plugin '" + f.plugin->id + "' (" + f.plugin->vendor + "): ";

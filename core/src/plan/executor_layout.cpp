@@ -204,7 +204,7 @@ std::shared_ptr<const ExecutorLayout> ExecutorLayout::make(const Plan& plan, con
   TableMaker maker(plan, layout, e->begin_, e->end_, e->queue_);
   const tsr_step_table steps = maker.make(dims);
   const char* why = nullptr;
-  executor.check(table.prepare(executor.self, &steps, &e->prepared_, &why));
+  executor.call("prepare", [&] { return table.prepare(executor.self, &steps, &e->prepared_, &why); });
   if (!e->prepared_) return declined(why ? why : "it declines");
   return e;
 }

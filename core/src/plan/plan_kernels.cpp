@@ -45,7 +45,9 @@ class KernelCompiler {
     for (const auto& [backend, requests] : told) {
       const tsr_backend& table = backend->as<tsr_backend>();
       try {
-        backend->check(table.prepare(backend->self, requests.data(), requests.size(), sizeof(tsr_compile)));
+        backend->call("prepare", [&table, self = backend->self, &r = requests] {
+          return table.prepare(self, r.data(), r.size(), sizeof(tsr_compile));
+        });
       } catch (const Error& e) {
         throw KernelError(
             e, "backend '" + backend->name + "' cannot compile graph '" + std::string(g_.tables().name) + "': " + e.message(),
@@ -151,7 +153,8 @@ class KernelCompiler {
     s.kernel.in_place = -1;
     const int64_t begin = trace_details() ? trace_clock() : -1;
     try {
-      if (!restored(table, s)) s.backend->check(table.compile(s.backend->self, &asked.request, &s.kernel));
+      if (!restored(table, s))
+        s.backend->call("compile", [&] { return table.compile(s.backend->self, &asked.request, &s.kernel); });
     } catch (const Error& e) {
       throw KernelError(e, "backend '" + s.backend->name + "' cannot compile " + g_.describe(s.node) + ": " + e.message(),
                         *s.backend, s.node);
@@ -167,7 +170,8 @@ class KernelCompiler {
       p_.held_bytes += s.kernel.held_bytes;
       device(s.device).count_allocated(s.kernel.held_bytes);
     }
-    if (table.cost) s.predicted_seconds = table.cost(s.backend->self, g_.handle(), s.node);
+    if (table.cost)
+      s.predicted_seconds = s.backend->call("cost", [&] { return table.cost(s.backend->self, g_.handle(), s.node); });
     save(s, asked.any);
     if (!s.kernel.launch)
       throw bug("TSR-B022",
@@ -179,7 +183,7 @@ class KernelCompiler {
   bool restored(const tsr_backend& table, Step& s) const {
     const std::string* bytes = saved_bytes(table, s);
     if (!bytes) return false;
-    s.backend->check(table.deserialize(s.backend->self, bytes->data(), bytes->size(), &s.kernel));
+    s.backend->call("deserialize", [&] { return table.deserialize(s.backend->self, bytes->data(), bytes->size(), &s.kernel); });
     return true;
   }
 
@@ -201,7 +205,7 @@ class KernelCompiler {
         return nullptr;
       }
     };
-    s.backend->check(s.kernel.serialize(s.kernel.self, alloc, &bytes));
+    s.backend->call("serialize", [&] { return s.kernel.serialize(s.kernel.self, alloc, &bytes); });
     options_.save->bytes[s.node] = std::move(bytes);
   }
 

@@ -97,6 +97,12 @@ uint32_t kind_from_name(std::string_view name) {
 }
 
 void Factory::check(tsr_error* e) const { throw_if(e, plugin->id, plugin->vendor); }
+void Factory::escaped(const char* function) const {
+  const std::string whose = plugin ? "plugin '" + plugin->id + "' (" + plugin->vendor + "): " : "";
+  throw Error(TSR_BUG, "TSR-P046",
+              whose + "an exception left " + function + " of " + kind_name(kind) + " '" + name + "': " + what_escaped(),
+              "catch it in the plugin; the wrapper of <tessera/plugin.hpp> does");
+}
 
 struct PluginHost::Instance {
   LoadedPlugin plugin;

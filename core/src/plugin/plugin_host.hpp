@@ -8,10 +8,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "config/faults.hpp"
 #include "config/options.hpp"
+#include "support/error.hpp"
 #include "tessera/abi.h"
 
 namespace tessera::core {
@@ -46,6 +48,26 @@ struct Factory {
   }
   // Throws the error that a callback of this factory returned, attributed to the plugin when it is a bug.
   void check(tsr_error* e) const;
+
+  // Calls `f`, which calls `function` of the table: what it returns, or its error as check() throws it. An exception that leaves the
+  // plugin, against the rules of the boundary, is TSR-P046 and its bug; errors of the host's own callbacks pass.
+  template <class F>
+  auto call(const char* function, F&& f) const {
+    const auto guarded_call = [&] {
+      try {
+        return f();
+      } catch (const Error&) {
+        throw;
+      } catch (...) {
+        escaped(function);
+      }
+    };
+    if constexpr (std::is_same_v<decltype(f()), tsr_error*>)
+      check(guarded_call());
+    else
+      return guarded_call();
+  }
+  [[noreturn]] void escaped(const char* function) const;  // in a catch block
 };
 
 // Thread-safety: load() from one thread; lookups from any thread afterwards. Factories live as long as the host.
