@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One side of a comparison in a process of its own: what one does to caches, pools and threads of a process is nothing to the other.
+// One side of a comparison in a process of its own: what one does to caches, pools and threads of a process is nothing to the
+// other.
 #pragma once
 
 #include <sys/types.h>
@@ -21,8 +22,8 @@ struct ArmPlan {
   int64_t warmup = 2;
 };
 
-// Before the process has threads: the constructor forks. Functions throw what went wrong in the other process, as the error that it
-// was there, or TSR-E018 where that process is gone.
+// Before the process has threads: the constructor forks. Functions throw what went wrong in the other process, as the error that
+// it was there, or TSR-E018 where that process is gone.
 class Arm {
  public:
   explicit Arm(ArmPlan plan);

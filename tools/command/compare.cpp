@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two configs on one model. Numerics and memory come first, one config at a time; then both are compiled again, each in a process
-// of its own, for times in blocks A B B A.
+// Two configs on one model. Numerics and memory come first, one config at a time; then both are compiled again, each in a
+// process of its own, for times in blocks A B B A.
 #include <algorithm>
 #include <iostream>
 #include <optional>
