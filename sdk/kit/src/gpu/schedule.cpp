@@ -356,10 +356,12 @@ std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
     }
   };
   if (s.form == SimtForm::Matrix) {
-    for (const int tile : {64, 128})
-      for (const int unroll : {16, 32, 64}) {
+    for (int SimtSchedule::*number : {&SimtSchedule::tile, &SimtSchedule::rows, &SimtSchedule::unroll})
+      for (const bool up : {false, true}) {
         SimtSchedule n = s;
-        n.tile = tile, n.rows = tile / 2, n.unroll = unroll, n.threads = n.tile / n.rows * (n.tile / 32) * 32;
+        n.*number = up ? s.*number * 2 : s.*number / 2;
+        if (n.rows < 16 || n.rows > n.tile) continue;
+        n.threads = n.tile / n.rows * (n.tile / 32) * 32;  // a wave has 32 columns
         add(n);
       }
     return all;
