@@ -25,11 +25,6 @@ TEST_CASE("one thread for each point gives the family's bits") {
                    {1300}});
   cases.push_back(
       {"chunks_of_chunks", "graph @g(%x: f32[1, 263000]) {\n %a = reduce_sum %x {axes = [1]}\n return %a\n}\n", "", {}});
-  cases.push_back({"pool",
-                   "graph @g(%x: f32[s0, 3, 7, 8]) symbols { s0: 1.. } {\n %a, %i = max_pool %x {kernel = [3, 2], strides = "
-                   "[2, 1], pad_low = [1, 1], pad_high = [1, 0], dilations = [1, 1]}\n return %a, %i\n}\n",
-                   "",
-                   {2}});
   cases.push_back({"pool_mean",
                    "graph @g(%x: bf16[2, 3, 6, 7]) {\n %a = avg_pool %x {kernel = [3, 2], strides = [2, 2], pad_low = [1, 0], "
                    "pad_high = [0, 1], dilations = [1, 2], ceil_mode = true}\n return %a\n}\n",

@@ -187,6 +187,12 @@ std::vector<SimtCase> simt_cases() {
        "%r\n}\n",
        "",
        {2}},
+      {"pool",
+       "graph @g(%x: f32[s0, 3, 7, 8]) symbols { s0: 1.. } {\n %a, %i = max_pool %x {kernel = [3, 2], strides = [2, 1], "
+       "pad_low "
+       "= [1, 1], pad_high = [1, 0], dilations = [1, 1]}\n return %a, %i\n}\n",
+       "",
+       {2}},
       backward("rms_backward", "bf16", 150, 1024),
       backward("rms_backward_f32", "f32", 67, 264),
   };
