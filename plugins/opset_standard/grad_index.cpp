@@ -2,6 +2,7 @@
 // Gradients of indexing by data. Reading an element several times sums its gradients: scatter with reduction "add".
 #include "build.hpp"
 #include "table.hpp"
+#include "tessera/dtypes.hpp"
 
 namespace tessera::opset {
 namespace {
@@ -45,30 +46,56 @@ void gather_nd(GradBuild& b) {
   b.set(0, scatter_nd_add(b, b.zeros_like(x), indices, g));
 }
 
-void scatter(GradBuild& b) {
-  const Var indices = b.operand(1), updates = b.operand(2), g = b.grad();
-  const int64_t axis = b.integer("axis");
+// Gradients of scatter and scatter_nd alike: `into` scatters by the op's own positions, `taken` reads what stands there.
+template <class Into, class Taken>
+void scattered(GradBuild& b, Into into, Taken taken) {
+  const Var x = b.operand(0), updates = b.operand(2), g = b.grad(), r = b.result();
   const std::string_view reduction = b.text("reduction");
-  const Var taken = g.call("take_along_axis", indices, {sdk::attr_int("axis", axis)});
   if (reduction == "add") {
     b.set(0, g);
-    b.set(2, taken);
+    b.set(2, taken(g));
   } else if (reduction == "none") {
     // As PyTorch: of several writes to one place all receive its gradient.
-    b.set(0, b.op("scatter", {g, indices, b.zeros_like(updates)}, {sdk::attr_int("axis", axis)}));
-    b.set(2, taken);
-  } else {
-    b.undefined("reduction is '" + std::string(reduction) + "', gradients exist for 'none' and 'add'");
+    b.set(0, into(g, b.zeros_like(updates), "none"));
+    b.set(2, taken(g));
+  } else if (is_complex(x.dtype())) {
+    b.undefined("reduction is '" + std::string(reduction) + "' of complex numbers");
+  } else if (reduction == "mul") {
+    // The product of the other factors. Where one factor is 0, it is computed without that one; of two the gradient is 0.
+    const Var x_is_zero = x == 0.0, other_x = select(x_is_zero, 1.0, x);
+    b.set(0, g * into(other_x, updates, "mul") / other_x);
+    const Var is_zero = updates == 0.0;
+    const Var zeros = taken(into(b.zeros_like(x), is_zero.to(x.dtype()), "add"));
+    const Var alone = both(is_zero, zeros == 1.0);
+    const Var without = into(x, select(alone, 1.0, updates), "mul");
+    b.set(2, select(alone, taken(g * without), taken(g * r) / select(is_zero, 1.0, updates)));
+  } else {  // max, min: all that are equal to the result share its gradient
+    const Var of_x = x == r, of_updates = updates == taken(r);
+    const Var share = g / into(of_x.to(g.dtype()), of_updates.to(g.dtype()), "add");
+    b.set(0, select(of_x, share, 0.0));
+    b.set(2, select(of_updates, taken(share), 0.0));
   }
 }
 
+void scatter(GradBuild& b) {
+  const Var indices = b.operand(1);
+  const tsr_attr axis = sdk::attr_int("axis", b.integer("axis"));
+  scattered(
+      b,
+      [&](const Var& x, const Var& updates, const char* how) {
+        return b.op("scatter", {x, indices, updates}, {axis, sdk::attr_string("reduction", how)});
+      },
+      [&](const Var& v) { return v.call("take_along_axis", indices, {axis}); });
+}
+
 void scatter_nd(GradBuild& b) {
-  const Var indices = b.operand(1), updates = b.operand(2), g = b.grad();
-  const std::string_view reduction = b.text("reduction");
-  if (reduction != "add" && reduction != "none")
-    b.undefined("reduction is '" + std::string(reduction) + "', gradients exist for 'none' and 'add'");
-  b.set(0, reduction == "add" ? g : b.op("scatter_nd", {g, indices, b.zeros_like(updates)}));
-  b.set(2, g.call("gather_nd", indices));
+  const Var indices = b.operand(1);
+  scattered(
+      b,
+      [&](const Var& x, const Var& updates, const char* how) {
+        return b.op("scatter_nd", {x, indices, updates}, {sdk::attr_string("reduction", how)});
+      },
+      [&](const Var& v) { return v.call("gather_nd", indices); });
 }
 
 void masked_select(GradBuild& b) {

@@ -208,7 +208,7 @@ class GradientCheck {
     try {
       grads = core::build_grad(*backward, copy, given);
     } catch (const core::Error& e) {
-      REQUIRE(e.code() == "TSR-I220");  // scatter with mul, max, min
+      REQUIRE(e.code() == "TSR-I220");  // scatter of complex numbers with mul
       return;
     }
     std::vector<size_t> targets;  // inputs

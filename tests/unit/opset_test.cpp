@@ -223,7 +223,7 @@ TEST_CASE("every gradient builds, in every shape of the golden values") {
       try {
         built = differentiate(*g);
       } catch (const Error& e) {
-        // Reductions of scatter other than add and none.
+        // Products of complex numbers by scatter.
         INFO(e.what());
         CHECK(e.code() == "TSR-I220");
         g->rollback();
