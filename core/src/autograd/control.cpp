@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "autograd/turns.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
 #include "tessera/dtypes.hpp"
@@ -63,6 +64,22 @@ class ControlBuilder {
     for (size_t i = 1; i < operands_.size(); ++i)
       if (wanted_[i]) out_.of_operands[i] = g_.node(made).results[next++];
     return std::move(out_);
+  }
+
+  // A while_loop of so many turns. Its second region is that of the scan, which reads no slices.
+  Ids loop(int64_t turns) {
+    const tsr_id body = g_.node(node_).regions[1];
+    const tsr_id region = make_region(inputs_of(body), {});
+    g_.set_outputs(region, copy_body(body, inputs_of(region), region));
+    NodeSpec spec;
+    spec.op = "scan";
+    spec.operands = operands_;
+    spec.attrs = {*g_.attr(node_, "carried"), plain_attr("scanned", TSR_ATTR_INT, 0), plain_attr("reverse", TSR_ATTR_BOOL, 0),
+                  plain_attr("length", TSR_ATTR_DIM, turns)};
+    spec.regions = {region};
+    spec.loc = g_.node(node_).loc;
+    const tsr_id made = g_.create_node(spec, parent_, before_);
+    return {g_.node(made).results, g_.node(made).results + g_.node(made).num_results};
   }
 
   // One scan keeps the carried values of each turn; another goes the other way over them, and carries their gradients and the
@@ -274,6 +291,17 @@ bool has_data_sizes(const Graph& g, tsr_id node) {
 }
 
 }  // namespace
+
+std::optional<std::vector<tsr_id>> scan_of_loop(Graph& g, tsr_id node) {
+  const tsr_node& n = g.node(node);
+  if (std::strcmp(n.op, "while_loop") != 0 || has_data_sizes(g, node) || n.num_results != g.attr(node, "carried")->i)
+    return std::nullopt;
+  const std::optional<int64_t> turns = number_of_turns(g, node);
+  if (!turns) return std::nullopt;
+  return ControlBuilder(
+             g, node, {}, [](tsr_id) { return false; }, node)
+      .loop(*turns);
+}
 
 std::optional<ControlGradient> build_control_gradient(Graph& g, tsr_id node, std::span<const tsr_id> of_results,
                                                       const std::function<bool(tsr_id)>& wanted, tsr_id before) {

@@ -24,4 +24,8 @@ struct ControlGradient {
 std::optional<ControlGradient> build_control_gradient(Graph& graph, tsr_id node, std::span<const tsr_id> of_results,
                                                       const std::function<bool(tsr_id)>& wanted, tsr_id before);
 
+// Of a `while_loop` that counts from one constant to another, so that its number of turns is known: the results of the `scan`
+// of so many turns that computes the same, made before it. Nothing for other nodes.
+std::optional<std::vector<tsr_id>> scan_of_loop(Graph& graph, tsr_id node);
+
 }  // namespace tessera::core

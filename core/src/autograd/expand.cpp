@@ -123,6 +123,12 @@ class GradientOf {
   }
 
   tsr_id through_regions(tsr_id n, std::span<const tsr_id> of_results) {
+    if (is_op(g_, n, "while_loop")) {
+      const tsr_id before = g_.node(n).prev;
+      const auto made_from = static_cast<tsr_id>(g_.num_values());
+      if (const std::optional<std::vector<tsr_id>> scan = scan_of_loop(g_, n))
+        return take_place(n, before, *scan, made_from, of_results);
+    }
     const auto wanted = [&](tsr_id v) { return active_.has(v); };
     const std::optional<ControlGradient> found = build_control_gradient(g_, n, of_results, wanted, node_);
     if (!found) no_gradient(n);
@@ -153,10 +159,17 @@ class GradientOf {
   tsr_id decompose(tsr_id n, std::span<const tsr_id> of_results) {
     const OpRecord& record = g_.record_of(n);
     if (!record.decompose_body && !(record.impl && record.impl->decompose)) no_gradient(n);
-    const tsr_id before = g_.node(n).prev, next = g_.node(n).next;
-    const std::vector<tsr_id> results(g_.node(n).results, g_.node(n).results + g_.node(n).num_results);
+    const tsr_id before = g_.node(n).prev;
     const auto made_from = static_cast<tsr_id>(g_.num_values());
     const std::vector<tsr_id> replacements = build_decomposition(g_, n);
+    return take_place(n, before, replacements, made_from, of_results);
+  }
+
+  // Nodes that stand between `before` and the node give its results from now on. Returns the last of them.
+  tsr_id take_place(tsr_id n, tsr_id before, const std::vector<tsr_id>& replacements, tsr_id made_from,
+                    std::span<const tsr_id> of_results) {
+    const tsr_id next = g_.node(n).next;
+    const std::vector<tsr_id> results(g_.node(n).results, g_.node(n).results + g_.node(n).num_results);
     const std::vector<tsr_id> gradients(of_results.begin(), of_results.end());
     for (tsr_id& o : outputs_)
       for (size_t i = 0; i < results.size(); ++i)
@@ -175,8 +188,11 @@ class GradientOf {
         "TSR-A001",
         "no gradient of " + g_.describe(n) + ", which " + g_.describe(node_) + " leads through: op '" + g_.node(n).op +
             "' has neither a gradient rule nor a decomposition",
-        "if this value is not to be differentiated, put stop_gradient behind it; an op of your own gets a gradient "
-        "by `grad { .. }` in its record");
+        is_op(g_, n, "while_loop")
+            ? "a while_loop has a gradient where it counts from one constant to another; use scan, or put stop_gradient behind "
+              "it"
+            : "if this value is not to be differentiated, put stop_gradient behind it; an op of your own gets a gradient "
+              "by `grad { .. }` in its record");
   }
 
   tsr_id gradient(tsr_id value) const { return value < gradients_.size() ? gradients_[value] : TSR_NONE; }
