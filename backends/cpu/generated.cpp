@@ -10,6 +10,7 @@
 #include "tessera/caches.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/kit/fit.hpp"
+#include "tessera/kit/in_place.hpp"
 #include "tessera/kit/schedule.hpp"
 
 namespace cpu {
@@ -39,6 +40,7 @@ class GeneratedKernel final : public sdk::Kernel {
     const int in = kit::in_place_input(d.lowered.kernel);
     if (in >= 0 && static_cast<size_t>(in) < operand_of_.size())
       in_place_ = static_cast<int>(operand_of_[static_cast<size_t>(in)]);
+    pointwise_ = kit::reads_before_writing(d.lowered.kernel);
     if (operand_of_.size() + c.node().num_results() > kMaxBuffers || symbols_.size() > kMaxSymbols)
       throw sdk::Error(TSR_BUG, "TSR-B005", "cpu was given a region of more operands than it claims");
   }
@@ -57,6 +59,7 @@ class GeneratedKernel final : public sdk::Kernel {
     operand_of_ = in.numbers<uint32_t>();
     symbols_ = in.numbers<sdk::LaunchDim>();
     in_place_ = in.number<int>();
+    pointwise_ = in.number<int>() != 0;
     in.end();
     if (count < 2 || count > 3 || operand_of_.size() > kMaxBuffers || symbols_.size() > kMaxSymbols) SavedReader::fail();
     module_ = compiler.restore(std::move(linked), static_cast<size_t>(first), static_cast<size_t>(count));
@@ -76,11 +79,13 @@ class GeneratedKernel final : public sdk::Kernel {
     w.numbers(operand_of_);
     w.numbers(symbols_);
     w.number(in_place_);
+    w.number<int>(pointwise_);
     return kit::join_saved(l.object, w.take());
   }
 
   std::string name() const override { return name_; }
   int in_place() const override { return in_place_; }
+  uint32_t kernel_flags() const override { return pointwise_ ? TSR_KERNEL_POINTWISE : 0; }
   bool has_workspace() const override { return true; }
   int64_t workspace(const int64_t* dims) override { return own_workspace(dims); }
   // Generated code reads dense memory. Other operands, such as constants that it holds as numbers, are none of its business.
@@ -159,6 +164,7 @@ class GeneratedKernel final : public sdk::Kernel {
   Range *body_ = nullptr, *join_ = nullptr;
   void (*plan_)(const int64_t*, kit::KernelPlan*) = nullptr;
   int in_place_ = -1;
+  bool pointwise_ = false;
 };
 
 }  // namespace

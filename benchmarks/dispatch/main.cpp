@@ -5,6 +5,8 @@
 //   tensors: by the number of argument tensors, one cached entry
 //   entries: by the number of cached entries, called round robin: 8 tensors, static shapes; entries differ in the first tensor's
 //            size only, the other seven tensors are shared
+//   training: 8 tensors that a function makes anew from a ninth, on the eager backend: returned; put in the place of the old
+//            ones, donated; and returned for tensors that require gradients, where gradients are off and where it is recorded
 //
 // Every argument is used by the graph, hence guarded. All figures are taken side by side: round after round runs a short batch of each, every
 // batch after a lap over its entries that is not timed, and a figure is the lowest decile of its batches. What else the machine does then
@@ -17,6 +19,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -82,6 +85,39 @@ Case by_entries(const char* group, const char* name, size_t entries) {
   return {group, name, entries, batch};
 }
 
+enum class Training { returned, replaced, unrecorded, recorded };
+
+// Eight small updates, as a step of an optimiser makes them.
+Case by_training(const char* name, Training how) {
+  const tessera::CompileOptions options{.dynamic = tessera::Dynamic::no, .context = tessera::Context("eager")};
+  std::vector<Tensor> w;
+  for (int i = 0; i < 8; ++i) w.push_back(tessera::ones({16}));
+  if (how == Training::unrecorded || how == Training::recorded)
+    for (Tensor& t : w) t.requires_grad_();
+  const Tensor g = tessera::zeros({16});
+  if (how == Training::replaced) {
+    auto f = tessera::compile(
+        [](std::vector<Tensor>& all, const Tensor& by) {
+          for (Tensor& t : all) t = t - by;
+          return by;
+        },
+        options);
+    return {"training", name, 1, [f, w, g](size_t n) mutable { return timed(n, [&] { f(w, g); }); }};
+  }
+  auto f = tessera::compile(
+      [](const std::vector<Tensor>& all, const Tensor& by) {
+        std::vector<Tensor> out;
+        for (const Tensor& t : all) out.push_back(t - by);
+        return out;
+      },
+      options);
+  return {"training", name, 1, [f, w, g, how](size_t n) {
+            std::optional<tessera::NoGradGuard> off;
+            if (how == Training::unrecorded) off.emplace();
+            return timed(n, [&] { f(w, g); });
+          }};
+}
+
 const std::vector<std::pair<std::string, Case (*)()>> kFigures = {
     {"tensors/1", by_tensors_1},
     {"tensors/8", [] { return by_entries("tensors", "8", 1); }},
@@ -90,6 +126,10 @@ const std::vector<std::pair<std::string, Case (*)()>> kFigures = {
     {"entries/8", [] { return by_entries("entries", "8", 8); }},
     {"entries/64", [] { return by_entries("entries", "64", 64); }},
     {"entries/1000", [] { return by_entries("entries", "1000", 1000); }},
+    {"training/returned", [] { return by_training("returned", Training::returned); }},
+    {"training/replaced", [] { return by_training("replaced", Training::replaced); }},
+    {"training/unrecorded", [] { return by_training("unrecorded", Training::unrecorded); }},
+    {"training/recorded", [] { return by_training("recorded", Training::recorded); }},
 };
 
 void measure(std::vector<Case>& cases) {
@@ -118,7 +158,7 @@ std::string print(const std::vector<Case>& cases, const std::string& group, bool
   char text[64];
   for (const Case& c : cases) {
     if (c.group != group) continue;
-    std::snprintf(text, sizeof text, json ? "%s\"%s\": %.1f" : "%s%6s: %8.1f ns",
+    std::snprintf(text, sizeof text, json ? "%s\"%s\": %.1f" : "%s%10s: %8.1f ns",
                   s.empty() ? ""
                   : json    ? ", "
                             : "\n  ",
@@ -167,12 +207,16 @@ int main(int argc, char** argv) {
       return 0;
     }
     measure(cases);
-    const std::string tensors = print(cases, "tensors", json), entries = print(cases, "entries", json);
+    const std::string tensors = print(cases, "tensors", json), entries = print(cases, "entries", json),
+                      training = print(cases, "training", json);
     if (json)
-      std::printf("{\"schema\": \"tessera.bench.dispatch/1\", \"unit\": \"ns\", \"tensors\": {%s}, \"entries\": {%s}}\n",
-                  tensors.c_str(), entries.c_str());
+      std::printf(
+          "{\"schema\": \"tessera.bench.dispatch/1\", \"unit\": \"ns\", \"tensors\": {%s}, \"entries\": {%s}, \"training\": "
+          "{%s}}\n",
+          tensors.c_str(), entries.c_str(), training.c_str());
     else
-      std::printf("tensors\n  %s\nentries (8 tensors)\n  %s\n", tensors.c_str(), entries.c_str());
+      std::printf("tensors\n  %s\nentries (8 tensors)\n  %s\ntraining (8 tensors and one)\n  %s\n", tensors.c_str(),
+                  entries.c_str(), training.c_str());
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
     return 2;

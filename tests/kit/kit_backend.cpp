@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tessera/kit/fit.hpp"
+#include "tessera/kit/in_place.hpp"
 #include "tessera/kit/interpret.hpp"
 #include "tessera/kit/lower.hpp"
 #include "tessera/kit/text.hpp"
@@ -24,11 +25,13 @@ class Interpreted final : public t::Kernel {
     for (const tsr_dim d : lowered_.symbol_dims) dims_.push_back(t::launch_dim(c, d));
     if (const int i = kit::in_place_input(lowered_.kernel); i >= 0)
       in_place_ = static_cast<int>(operand_of_[static_cast<size_t>(i)]);
+    pointwise_ = kit::reads_before_writing(lowered_.kernel);
     if (const char* file = std::getenv("KIT_DUMP"))
       std::ofstream(file, std::ios::app) << kit::print(lowered_.kernel) << "----\n";
   }
   std::string name() const override { return "interpreted"; }
   int in_place() const override { return in_place_; }
+  uint32_t kernel_flags() const override { return pointwise_ ? TSR_KERNEL_POINTWISE : 0; }
   void launch(const tsr_launch& l) override {
     std::vector<void*> buffers;
     for (const uint32_t i : operand_of_) buffers.push_back(l.inputs[i].data);
@@ -45,6 +48,7 @@ class Interpreted final : public t::Kernel {
   std::vector<uint32_t> operand_of_;
   std::vector<t::LaunchDim> dims_;
   int in_place_ = -1;
+  bool pointwise_ = false;
 };
 
 class Backend final : public t::Backend {

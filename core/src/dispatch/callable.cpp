@@ -31,6 +31,7 @@ Callable::Callable(std::shared_ptr<const Context> context, const tsr_callable_de
   for (const std::string& notice : idle_settings(config_)) log_notice(notice);
   options_ = compile_options(context_, config_, desc_.backend);
   options_.keep = nullptr;  // entries go with this callable, which holds the context
+  options_.replaces_states = true;
   passes_ = context_->pipeline(config_);
   policy_ = GuardPolicy::of(config_, desc_.dynamic);
   rules_ = RecompileRules::of(config_);
@@ -51,6 +52,7 @@ Callable::Callable(std::shared_ptr<const Context> context, const tsr_callable_de
 Callable::Callable(std::shared_ptr<const Context> context, std::unique_ptr<ModelSource> model)
     : Callable(std::move(context), model->description()) {
   model_ = std::move(model);
+  options_.replaces_states = false;  // its states are the caller's tensors
 }
 
 Callable::~Callable() {

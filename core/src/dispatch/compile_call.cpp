@@ -215,7 +215,8 @@ std::unique_ptr<Entry> Callable::entry_of(Capture& c, std::shared_ptr<Executable
   e->trusted = !filter_guards(e->guards, desc_) &&
                std::none_of(e->guards.mask.leaves.begin(), e->guards.mask.leaves.end(),
                             [](const LeafGuard& l) { return l.guarded && l.layout == LeafGuard::kNotDense; });
-  if (e->trusted && e->num_scalars == 0) e->fast = e->executable->fast_call();
+  const FastCall* const steady = e->executable->fast_call();
+  if (e->trusted && e->num_scalars == 0 && steady && !steady->gives_away()) e->fast = steady;
   e->needs_alignment = e->plan->needs_alignment;
   e->bytes = bytes_held(*e->executable);
   e->structure = std::exchange(c.structure, nullptr);

@@ -30,7 +30,8 @@ void Entry::run_slowly(const tsr_arg* args, tsr_tensor_handle** outputs) const {
     bool aligned = true;
     for (uint32_t i = 0; i < n; ++i)
       aligned = aligned && reinterpret_cast<uintptr_t>(args[from[i]].tensor->desc.data) % kAlignment == 0;
-    if (aligned) return steady->run(args, from, outputs);
+    if (aligned && !steady->gives_away()) return steady->run(args, from, outputs);
+    if (aligned && steady->run_giving(args, from, outputs)) return;
   }
   tsr_tensor_handle* stack[64];
   std::vector<tsr_tensor_handle*> heap;

@@ -99,7 +99,7 @@ struct PlainCall {
   uintptr_t unaligned = 0;  // 1 when some tensor's data is not as aligned as buffers are
   size_t words = 0;         // of the key, after the state
 
-  // False: an argument is of another kind, has marks or requires a gradient, or is of a type that nothing was compiled for.
+  // False: an argument is of another kind or has marks, or is of a type that nothing was compiled for.
   [[gnu::always_inline]] bool read(const PlainLeaves& leaves, const tsr_arg* args, PlainMemory& memory) noexcept {
     const char* const first = reinterpret_cast<const char*>(args);
     uint64_t* word = memory.key + (leaves.typed.size() + 1) / 2;
@@ -115,9 +115,13 @@ struct PlainCall {
       if (two_fields(arg, offsetof(tsr_arg, kind)) != leaf.kind_and_role || !h) [[unlikely]]
         return false;
       const uint32_t type = known_type_of(h);
-      if (type == 0 || two_fields(*h, offsetof(tsr_tensor_handle, requires_grad)) != 0) [[unlikely]]
+      if (type == 0) [[unlikely]]
         return false;
-      const uint32_t half = type << 1;
+      uint32_t half = type << 1;
+      if (const uint64_t state_of = two_fields(*h, offsetof(tsr_tensor_handle, requires_grad)); state_of != 0) [[unlikely]] {
+        if (state_of >> 32 != 0) return false;
+        half |= 1;
+      }
       std::memcpy(type_at, &half, sizeof half);
       type_at += sizeof half;
       sum += plain_hash::of_type(half, leaf.factor);

@@ -41,8 +41,12 @@ void Graph::set_state(tsr_id v, uint32_t writeback, bool donated) {
   u.id = v;
   u.other = values_[v].writeback;
   u.index = values_[v].donated;
+  u.count = values_[v].input_kind;
   values_[v].writeback = writeback;
   values_[v].donated = donated;
+  // An argument or parameter that is written back is a state.
+  const bool is_input = values_[v].input_kind == TSR_INPUT_ARG || values_[v].input_kind == TSR_INPUT_PARAM;
+  if (writeback != TSR_NONE && is_input) values_[v].input_kind = TSR_INPUT_STATE;
   log(u);
 }
 

@@ -141,6 +141,7 @@ void Graph::undo(const Undo& u) {
     case Undo::kState:
       values_[u.id].writeback = u.other;
       values_[u.id].donated = u.index;
+      values_[u.id].input_kind = u.count;
       break;
     case Undo::kOutputNames: tables_.output_names = static_cast<const char* const*>(u.old); break;
     case Undo::kGraphName: tables_.name = static_cast<const char*>(u.old); break;

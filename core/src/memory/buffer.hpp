@@ -29,14 +29,16 @@ struct Buffer {
   size_t bytes = 0;      // usable bytes from `data`
   size_t capacity = 0;   // of the block
   Device* device = nullptr;
-  uint32_t size_class = 0;  // kWrapped: memory of somebody else; kStreamed: a block of a device with streams
-  Buffer* next = nullptr;   // in a free list
+  uint32_t size_class = 0;           // kWrapped: memory of somebody else; kStreamed: a block of a device with streams
+  std::atomic<uint32_t> version{0};  // raised by writes in place, so that who holds it for later can tell
+  Buffer* next = nullptr;            // in a free list
   void (*deleter)(void* ctx) = nullptr;
   void* deleter_ctx = nullptr;
   StreamUses* uses = nullptr;  // owned; null on the host
 
   static constexpr uint32_t kWrapped = 0xffffffffu, kStreamed = 0xfffffffeu;
 
+  void note_written() noexcept { version.fetch_add(1, std::memory_order_relaxed); }
   void retain() noexcept { refs.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept {
     // The sole owner needs no read-modify-write: nobody else can take a reference from one that does not exist.

@@ -233,6 +233,19 @@ Tensor* tensor_copy(const Tensor& from, tsr_device to) {
   return out.take();
 }
 
+void tensor_write(Tensor& to, const Tensor& from) {
+  const tsr_tensor &a = to.desc, &b = from.desc;
+  if (a.dtype != b.dtype || a.rank != b.rank || !std::equal(a.sizes, a.sizes + a.rank, b.sizes))
+    throw user_error("TSR-T029",
+                     "a tensor of type " + type_text(a.dtype, {a.sizes, a.rank}) + " is written with values of type " +
+                         type_text(b.dtype, {b.sizes, b.rank}),
+                     "convert the values, or assign the tensor instead of writing it in place");
+  TensorRef apart;  // of values that lie in the memory that is written
+  if (to.buffer == from.buffer) apart = TensorRef(tensor_copy(from, b.device));
+  copy_tensor(a, apart ? apart->desc : b);
+  to.buffer->note_written();
+}
+
 Tensor* tensor_over(Buffer* buffer, void* data, uint32_t dtype, uint32_t rank, const int64_t* sizes, const int64_t* strides,
                     tsr_device device, uint32_t flags) {
   return make_handle(buffer, data, dtype, rank, sizes, strides, device, flags);

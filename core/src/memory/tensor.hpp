@@ -37,11 +37,20 @@ Tensor* tensor_view(Tensor& base, int64_t offset, std::span<const int64_t> sizes
 // Dense. Queued on the thread's current streams, behind the work that wrote `from`; a copy to the host is there when it returns, and what
 // kernels on that stream have found wrong with their data is thrown.
 Tensor* tensor_copy(const Tensor& from, tsr_device to);
+// Copies the elements of `from` into the memory of `to`, whose version rises. TSR-T029 for another dtype or other sizes.
+void tensor_write(Tensor& to, const Tensor& from);
 // A dense tensor over `buffer`, which must be large enough; takes over one reference. No checks: the planner made them.
 Tensor* tensor_over(Buffer* buffer, void* data, uint32_t dtype, uint32_t rank, const int64_t* sizes, const int64_t* strides,
                     tsr_device device, uint32_t flags);
 inline void tensor_retain(tsr_tensor_handle* h) noexcept { __atomic_fetch_add(&h->refcount, 1, __ATOMIC_RELAXED); }
 void tensor_release(tsr_tensor_handle* h) noexcept;
+
+// Nobody but who passes the tensor can read its memory afterwards: the caller holds the one reference to it, it holds the only
+// one to its buffer, and that is not somebody else's memory. Then a result may be written there, which wants it aligned.
+inline bool may_write_over(const Tensor& t) {
+  return __atomic_load_n(&t.refcount, __ATOMIC_ACQUIRE) == 1 && t.buffer->refs.load(std::memory_order_acquire) == 1 &&
+         t.buffer->size_class != Buffer::kWrapped && reinterpret_cast<uintptr_t>(t.desc.data) % kAlignment == 0;
+}
 
 class TensorRef {  // an owning pointer
  public:

@@ -6,6 +6,7 @@
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
 #include "plan/arena.hpp"
+#include "plan/pointwise.hpp"
 #include "plan/view.hpp"
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
@@ -357,16 +358,32 @@ class LayoutMaker {
       for (uint32_t s = 0; s < claim_.size(); ++s) {
         if (claim_[s] != in.writeback || find(s) != s || first_[s] == kNever) continue;
         if (p_.slots[p_.storages[s].slot].device != in.device || bytes_[s] != input_bytes(i)) break;
-        const Instruction& producer = l_.program[first_[s]];
-        const uint32_t slot = overwritable(producer);
-        const bool in_place = slot != kNone && l_.slots[slot].place == Resolved::kRoot &&
-                              l_.slots[slot].index == p_.input_root(i) && input_last_[i] == first_[s] &&
-                              find(l_.slots[producer.outputs[0]].index) == s;
+        const bool in_place = input_last_[i] == first_[s] && written_over(l_.program[first_[s]], i, s);
         const bool dead = !input_used_[i] || (input_last_[i] != kNever && input_last_[i] < first_[s]);
         if (in_place || (dead && section_ == 0 && p_.num_sections == 1)) given_[s] = i;
         break;
       }
     }
+  }
+
+  // Whether a step that reads input `i` last may write storage `s` where that lies.
+  bool written_over(const Instruction& e, uint32_t i, uint32_t s) {
+    const auto is_input = [&](uint32_t slot) {
+      return slot != kNone && l_.slots[slot].place == Resolved::kRoot && l_.slots[slot].index == p_.input_root(i);
+    };
+    if (const uint32_t slot = overwritable(e); is_input(slot) && find(l_.slots[e.outputs[0]].index) == s) return true;
+    const Step& step = *p_.steps[e.step];
+    if (e.kind != Instruction::kLaunch || !(step.kernel.flags & TSR_KERNEL_POINTWISE) || step.node == TSR_NONE) return false;
+    uint32_t output = 0, operand = 0, reads = 0;
+    while (output < e.outputs.size() && find(l_.slots[e.outputs[output]].index) != s) ++output;
+    for (uint32_t k = 0; k < e.inputs.size(); ++k)
+      if (is_input(e.inputs[k])) {
+        operand = k;
+        ++reads;
+      }
+    if (output == e.outputs.size() || reads != 1) return false;
+    const Resolved& r = l_.slots[e.inputs[operand]];
+    return r.dense && r.offset == 0 && r.aligned && is_pointwise(*p_.graph, step.node, output, operand);
   }
 
   int64_t input_bytes(uint32_t i) const { return slot_bytes(i); }  // inputs have the first slots
@@ -399,7 +416,7 @@ class LayoutMaker {
       if (find(s) != s || first_[s] == kNever || l_.storage_places[s].first != kNone) continue;
       if (given_[s] != kNone) {
         l_.storage_places[s] = {p_.input_root(given_[s]), 0};
-        l_.outputs.push_back({claim_[s], p_.input_root(given_[s]), 0});
+        l_.outputs.push_back({claim_[s], p_.input_root(given_[s]), 0, first_[s]});
       } else if (claim_[s] != kNone) {
         l_.storage_places[s] = {p_.output_root(claim_[s]), 0};
         l_.outputs.push_back({claim_[s], p_.output_root(claim_[s]), bytes_[s]});

@@ -53,8 +53,9 @@ struct SectionLayout {
   std::vector<int64_t> arena_bytes;  // per arena device
   struct Output {
     uint32_t output;
-    uint32_t root;  // output_root(output), or the input or dynamic buffer whose memory it shares
-    int64_t bytes;  // to allocate; 0 when shared
+    uint32_t root;             // output_root(output), or the input or dynamic buffer whose memory it shares
+    int64_t bytes;             // to allocate; 0 when shared
+    uint32_t written = kNone;  // in the memory of an input: the first instruction that writes there
   };
   std::vector<Output> outputs;        // whose memory this section provides
   std::vector<QueueWait> last_waits;  // behind the program

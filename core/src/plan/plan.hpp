@@ -168,8 +168,9 @@ class Plan {
   SizeProgram program;
   uint32_t num_sections = 1;
   uint32_t num_dynamic = 0;
-  bool is_static = true;    // one section, and no size depends on a symbol
-  bool gives_away = false;  // some state input is donated
+  bool is_static = true;         // one section, and no size depends on a symbol
+  bool gives_away = false;       // some state input is donated
+  bool replaces_states = false;  // as CompileOptions says
   int64_t arena_max_bytes = 0;
   bool measure = false;
   bool sync_faults = false;  // wait for every step on a device, and throw what it has found
@@ -243,7 +244,9 @@ class Plan {
 std::unique_ptr<Plan> build_plan(Graph& graph, const std::vector<Assignment>& assignment, const CompileOptions& options);
 
 // Throws `e` again with the step's place in its message.
-[[noreturn]] void rethrow_at(const Plan& plan, const Step& step, const Error& e);
+// The error of a step with its place, and with the donated states that the call has written over by then.
+[[noreturn]] void rethrow_at(const Plan& plan, const Step& step, const SectionLayout& layout, size_t instruction,
+                             const Error& e);
 
 // A step as abi.h shows it, without what only executors get. Pointers live as long as the plan.
 tsr_step step_row(const Plan& plan, const Step& step, int64_t workspace_bytes);

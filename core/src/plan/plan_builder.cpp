@@ -40,6 +40,7 @@ class PlanBuilder {
     p_.measure = options_.measure;
     p_.sync_faults = options_.sync_faults;
     p_.check_nan = options_.check_nan;
+    p_.replaces_states = options_.replaces_states;
     for (size_t s = 0; s < known.size(); ++s)
       if (known[s]) p_.program.set_known(static_cast<uint32_t>(s), 0);
     inputs(known);
@@ -104,7 +105,8 @@ class PlanBuilder {
           break;
         }
       spec.writeback = region_ == 0 ? v.writeback : TSR_NONE;
-      spec.donated = region_ == 0 && v.donated != 0;
+      // A run that ends at a NaN leaves the states as they were.
+      spec.donated = region_ == 0 && v.donated != 0 && !options_.check_nan;
       spec.read = v.num_uses > 0 || spec.writeback != TSR_NONE;
       p_.gives_away = p_.gives_away || (spec.donated && spec.writeback != TSR_NONE);
       for (const tsr_dim d : spec.sizes) spec.static_sizes = spec.static_sizes && !TSR_DIM_IS_EXPR(d);
@@ -417,6 +419,7 @@ class PlanBuilder {
     for (uint32_t i = 0; i < p_.inputs.size(); ++i) {  // after every copy above has read the old values
       const uint32_t j = p_.inputs[i].writeback;
       if (j == TSR_NONE || r.outputs[j] == r.inputs[i]) continue;
+      if (options_.replaces_states && g_.value(r.inputs[i]).donated) continue;
       Step& step = add_step(TSR_STEP_COPY, TSR_NONE);
       step.inputs = {p_.output_slots[j]};
       step.outputs = {slot_of_.at(r.inputs[i])};

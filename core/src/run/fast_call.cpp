@@ -89,6 +89,9 @@ struct FastCall::Cold {
   std::vector<std::shared_ptr<const TensorImage>> images;  // keeps them
   std::vector<const TensorImage*> inputs;                  // as the primary layout expects them
   size_t bytes;                                            // of the block
+  // By output: the input in whose memory it lies, kNone: in its own. Empty: all lie in their own.
+  std::vector<uint32_t> given;
+  std::vector<uint8_t> is_given;  // by input
 };
 struct FastCall::Output {
   Device* device;
@@ -110,11 +113,12 @@ struct FastCall::Place {  // within an input, an output or an arena
 namespace {
 
 bool fits(const Plan& p) {
-  if (!p.primary || p.measure || p.check_nan || p.gives_away || p.nested || !p.queues.empty()) return false;
+  if (!p.primary || p.measure || p.check_nan || p.nested || !p.queues.empty()) return false;
+  if (p.gives_away && !p.replaces_states) return false;
   for (const Instruction& e : p.primary->program)
     if (e.kind != Instruction::kLaunch || e.inputs.size() + e.outputs.size() > kMaxOperands) return false;
   for (const auto& o : p.primary->outputs)
-    if (o.root != p.output_root(o.output)) return false;
+    if (o.root != p.output_root(o.output) && o.root >= p.inputs.size()) return false;
   return p.primary->outputs.size() == p.output_slots.size() && p.arena_devices.size() <= kMaxArenas &&
          p.output_slots.size() <= kMaxOutputs && p.primary->program.size() <= UINT16_MAX && p.threads <= INT16_MAX;
 }
@@ -145,6 +149,12 @@ class FastCall::Maker {
       inputs_.push_back(image(i, l_.slots[i].dense ? TSR_TENSOR_CONTIGUOUS : 0u));
     outputs_.resize(p_.output_slots.size());
     for (const auto& o : l_.outputs) {
+      if (o.root < p_.inputs.size()) {
+        given_.resize(outputs_.size(), kNone);
+        given_[o.output] = o.root;
+        is_given_.resize(p_.inputs.size(), 0);
+        is_given_[o.root] = 1;
+      }
       const auto bytes = static_cast<size_t>(o.bytes);
       const Slot& s = p_.slots[p_.output_slots[o.output]];
       outputs_[o.output] = {&device(s.device), bytes, image(p_.output_slots[o.output], TSR_TENSOR_CONTIGUOUS), class_of(bytes),
@@ -227,7 +237,8 @@ class FastCall::Maker {
                    places_at = reserve(places_), launches_at = reserve(launches_), operands_at = reserve(operands_),
                    bases_at = reserve(bases_), dims_at = reserve(dims);
     if (end > UINT32_MAX || p_.inputs.size() > UINT16_MAX) return nullptr;
-    auto cold = std::unique_ptr<const Cold>(new Cold{p_, std::move(images_), std::move(inputs_), end});
+    auto cold = std::unique_ptr<const Cold>(
+        new Cold{p_, std::move(images_), std::move(inputs_), end, std::move(given_), std::move(is_given_)});
     char* block = static_cast<char*>(allocate_lines(end));
     auto* f = ::new (block) FastCall;
     f->cold_ = cold.release();
@@ -273,9 +284,13 @@ class FastCall::Maker {
   std::map<std::pair<uint32_t, int64_t>, uint32_t> place_of_;
   std::vector<std::shared_ptr<const TensorImage>> images_;
   std::vector<const TensorImage*> inputs_;
+  std::vector<uint32_t> given_;
+  std::vector<uint8_t> is_given_;
 };
 
 FastCall::Owner FastCall::make(const Plan& plan) { return fits(plan) ? Maker(plan).make() : nullptr; }
+
+bool FastCall::gives_away() const { return !cold_->given.empty(); }
 
 bool FastCall::runs_on_few_bases() const {
   return 1u + num_inputs_ + num_outputs_ + num_arenas_ + num_fixed_ + num_places_ <= kFewBases;
@@ -353,6 +368,12 @@ struct FastCall::Held {
     ++num_outputs;
     return data;
   }
+  void* take_over(ThreadCache* cache, const Output& o, const Tensor& input) {
+    input.buffer->retain();
+    outputs[num_outputs] = make_tensor(cache, input.buffer, *o.image, __atomic_load_n(&o.type, __ATOMIC_RELAXED));
+    ++num_outputs;
+    return input.buffer->data;
+  }
   void* take(ThreadCache* cache, const Arena& a) {
     Buffer* b = a.size_class != Arena::kLarge && cache ? cache->borrow(*a.device, a.size_class, a.bytes) : nullptr;
     arenas[num_arenas] = reinterpret_cast<uintptr_t>(b);
@@ -383,7 +404,7 @@ void FastCall::failed(const Launch& l, tsr_error* e) const {
   try {
     step.backend->check(e);
   } catch (const Error& error) {
-    rethrow_at(plan, step, error);
+    rethrow_at(plan, step, *plan.primary, static_cast<size_t>(&l - at<Launch>(launches_)), error);
   }
 }
 
@@ -415,6 +436,68 @@ void FastCall::failed(const Launch& l, tsr_error* e) const {
     if (tsr_error* e = l->fn(l->self, &call)) [[unlikely]]
       failed(*l, e);
   }
+}
+
+namespace {
+
+// The inputs that a call gives away, to find one that it passes twice: a set of addresses, in which most calls find every one
+// alone in its bit.
+class GivenInputs {
+ public:
+  bool add(const Tensor* t) {  // false: it is there already
+    uint64_t& word = bits_[bit(t) / 64];
+    const uint64_t mask = uint64_t{1} << bit(t) % 64;
+    if ((word & mask) != 0 && find(t)) return false;
+    word |= mask;
+    all_[count_++] = t;
+    return true;
+  }
+  bool holds(const Tensor* t) const { return (bits_[bit(t) / 64] >> bit(t) % 64 & 1) != 0 && find(t); }
+
+ private:
+  static size_t bit(const Tensor* t) { return (reinterpret_cast<uintptr_t>(t) >> 4) * 0x9E3779B97F4A7C15u >> 52; }
+  bool find(const Tensor* t) const { return std::find(all_, all_ + count_, t) != all_ + count_; }
+  uint64_t bits_[64] = {};
+  const Tensor* all_[kMaxOutputs];
+  size_t count_ = 0;
+};
+
+}  // namespace
+
+template <class HandleOf>
+bool FastCall::run_giving(HandleOf handle_of, tsr_tensor_handle** outputs) const {
+  const std::vector<uint32_t>& given = cold_->given;
+  GivenInputs all;
+  for (const uint32_t i : given) {
+    if (i == kNone) continue;
+    const Tensor* const t = Tensor::from(handle_of(i));
+    if (!may_write_over(*t) || t->desc.data != t->buffer->data || !all.add(t)) return false;
+  }
+  void* bases[kMaxBases];
+  bases[0] = nullptr;
+  void** base = bases + 1;
+  for (uint32_t i = 0; i < num_inputs_; ++i) {
+    const Tensor* const t = Tensor::from(handle_of(i));
+    if (!cold_->is_given[i] && all.holds(t)) return false;
+    *base++ = t->desc.data;
+  }
+  Held held(outputs);
+  ThreadCache* const cache = thread_cache();
+  const Output* const list = at<Output>(sizeof(FastCall));
+  for (uint32_t j = 0; j < num_outputs_; ++j)
+    *base++ =
+        given[j] == kNone ? held.take(cache, list[j]) : held.take_over(cache, list[j], *Tensor::from(handle_of(given[j])));
+  launch_on(bases, base, cache, held);
+  held.done();
+  return true;
+}
+
+bool FastCall::run_giving(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const {
+  return run_giving([inputs](uint32_t i) { return inputs[i]; }, outputs);
+}
+
+bool FastCall::run_giving(const tsr_arg* args, const uint32_t* leaves, tsr_tensor_handle** outputs) const {
+  return run_giving([args, leaves](uint32_t i) { return args[leaves[i]].tensor; }, outputs);
 }
 
 // The rest of a call, once inputs and outputs have their places; `base` is the one behind those.
@@ -456,6 +539,7 @@ inline bool is_like(const tsr_tensor& t, const TensorImage& image) {
 }  // namespace
 
 bool FastCall::run_raw(const tsr_raw_call& call) const {
+  if (gives_away()) return false;  // nobody says who holds these tensors
   void* bases[kMaxBases];
   bases[0] = nullptr;
   uintptr_t addresses = 0;

@@ -37,6 +37,11 @@ class FastCall {
   static constexpr size_t kFewBases = 256;
   void run_on(void** bases, tsr_tensor_handle** outputs) const;
   bool runs_on_few_bases() const;
+  // Whether outputs lie in the memory of donated states. Then only these run it; false: some state's memory is held by others,
+  // and nothing has happened.
+  bool gives_away() const;
+  bool run_giving(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
+  bool run_giving(const tsr_arg* args, const uint32_t* leaves, tsr_tensor_handle** outputs) const;
   // On plain tensors, into memory that the caller gives. False: an input is not as the primary layout expects it, and nothing
   // has happened.
   bool run_raw(const tsr_raw_call& call) const;
@@ -58,6 +63,8 @@ class FastCall {
   }
   template <class DataOf>
   void run_with(DataOf data_of, tsr_tensor_handle** outputs) const;
+  template <class HandleOf>
+  bool run_giving(HandleOf handle_of, tsr_tensor_handle** outputs) const;
   void launch_on(void** bases, void** base, ThreadCache* cache, Held& held) const;
   void launch(void* const* bases) const;
   [[gnu::noinline]] void launch_limited(void* const* bases) const;

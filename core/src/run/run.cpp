@@ -54,9 +54,20 @@ void PlanRunner::release(RunState* state) const noexcept {
   delete state;
 }
 
-void rethrow_at(const Plan& plan, const Step& step, const Error& e) {
-  const std::string where = step.node == TSR_NONE ? "" : " in " + plan.graph->describe(step.node);
-  throw Error(e.family(), e.code(), e.message() + where, e.hint());
+void rethrow_at(const Plan& plan, const Step& step, const SectionLayout& layout, size_t instruction, const Error& e) {
+  std::string message = e.message() + (step.node == TSR_NONE ? "" : " in " + plan.graph->describe(step.node)), hint = e.hint();
+  size_t lost = 0;
+  std::string first;
+  for (const SectionLayout::Output& o : layout.outputs) {
+    if (o.written > instruction) continue;
+    if (lost++ == 0) first = plan.inputs[o.root].name;
+  }
+  if (lost > 0) {
+    message += "; by then the call has written over the donated state '" + first + "'" +
+               (lost > 1 ? " and " + std::to_string(lost - 1) + " more" : "");
+    hint += (hint.empty() ? "" : "; ") + std::string("go on from the last checkpoint");
+  }
+  throw Error(e.family(), e.code(), message, hint);
 }
 
 namespace {
@@ -306,7 +317,7 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
           throw_if_nan(state, r);
         for (const uint32_t d : r.instruction->last_reads) state.dynamics[d] = TensorRef();
       } catch (const Error& e) {
-        rethrow_at(plan_, *r.step, e);
+        rethrow_at(plan_, *r.step, layout, next, e);
       }
       if (timed && r.queue != kNone) state.times.end();
       if (timed && r.queue == kNone) {
@@ -395,6 +406,10 @@ void PlanRunner::run_with_state(const CallArgs& args, Finish&& finish) const {
   if (plan_.threads > 0) limit.emplace(plan_.threads);
   if (!plan_.queues.empty()) begin_streams(state, args);
   run_sections(state, args);
+  // Whoever holds a state for later finds its memory written. A state that the caller replaces was held by nobody.
+  if (!plan_.replaces_states && args.handles)
+    for (uint32_t i = 0; i < plan_.inputs.size(); ++i)
+      if (plan_.inputs[i].writeback != TSR_NONE) args.handles[i]->buffer->note_written();
   end_streams(state, args);
   const SectionLayout& last = *state.sections[plan_.num_sections - 1].layout();
   for (uint32_t j = 0; j < plan_.output_slots.size(); ++j)

@@ -30,7 +30,7 @@ bool PlanRunner::describe_inputs(RunState& state, const CallArgs& args) const {
     }
     if (plan_.gives_away && plan_.inputs[i].donated && plan_.inputs[i].writeback != TSR_NONE) {
       // Memory that another input reads too is not given away: writing it early would change that input.
-      in.give_away = args.handles != nullptr;
+      in.give_away = args.handles != nullptr && (!plan_.replaces_states || may_write_over(*args.handles[i]));
       for (uint32_t k = 0; in.give_away && k < plan_.inputs.size(); ++k)
         in.give_away = k == i || args.handles[k]->buffer != args.handles[i]->buffer;
       irregular = irregular || !in.give_away;

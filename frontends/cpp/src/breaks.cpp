@@ -70,6 +70,7 @@ void break_graph(const std::shared_ptr<Trace>& trace, tsr_break& b) {
       t->region = TSR_NONE;  // of a region that is gone with its graph
   }
   trace->graph = api().host->capture->graph(trace->recorder);
+  trace->broken = true;
   trace->lifted.clear();
 }
 

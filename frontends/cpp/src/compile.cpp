@@ -256,11 +256,31 @@ constinit thread_local CallFrame* t_frame = nullptr;
 constexpr size_t kMaxOutputs = 4096;
 constinit thread_local tsr_tensor_handle* t_outputs[kMaxOutputs] = {};  // of the call that returns
 
-// The host calls this on a miss, on the calling thread.
 bool wants_gradient(const tsr_arg& a) {
   return a.kind == TSR_ARG_TENSOR && a.tensor->requires_grad != 0 && is_float(a.tensor->desc.dtype);
 }
 
+// Tensors that the call replaces become states of the graph, donated: their new values lie in the memory of the old ones where
+// nobody else holds that (docs/training.md). Those of other types than before, and of sizes that may differ between calls, are
+// plain inputs.
+void donate(Trace& trace, const std::vector<tsr_id>& outputs, const std::vector<std::pair<size_t, Tensor>>& replaced) {
+  const tsr_tables& tables = *graph_api().tables(trace.graph);
+  std::vector<tsr_id> inputs;
+  const auto value = [&](tsr_id v) -> const tsr_value& { return *TSR_AT(tsr_value, tables.values, tables.value_stride, v); };
+  for (const auto& [output, given] : replaced) {
+    const tsr_id v = given.traced()->value;
+    const tsr_value& x = value(v);
+    const tsr_type &was = *x.type, &is = *value(outputs[output]).type;
+    bool same = x.def_node == TSR_NONE && x.num_uses > 0 && was.dtype == is.dtype && was.rank == is.rank && !was.strides;
+    for (uint32_t k = 0; same && k < was.rank; ++k) same = was.sizes[k] == is.sizes[k] && !TSR_DIM_IS_EXPR(was.sizes[k]);
+    if (same && std::find(inputs.begin(), inputs.end(), v) == inputs.end()) {
+      inputs.push_back(v);
+      check(graph_api().input_set_state(trace.graph, v, static_cast<uint32_t>(output), 1));
+    }
+  }
+}
+
+// The host calls this on a miss, on the calling thread.
 tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg* args, size_t num_args, void** structure) {
   CallFrame& frame = *t_frame;
   frame.thrown = nullptr;  // of an earlier attempt
@@ -298,6 +318,7 @@ tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg* args, size_
              "use std::optional<Tensor> for results that may be absent");
       outputs.push_back(value_of(*trace, r));
     }
+    std::vector<std::pair<size_t, Tensor>> replaced;  // by output: the argument that it takes the place of
     for (size_t i = 0; i < t.mutated.size(); ++i) {
       const size_t leaf = t.mutable_leaves[i];
       Tensor& now = t.mutated[i];
@@ -307,6 +328,7 @@ tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg* args, size_
       const bool unchanged = now.is_traced() && given.defined() && given.traced()->value == now.traced()->value;
       if (unchanged) continue;
       s->writebacks.emplace_back(outputs.size(), leaf);
+      if (given.defined() && given.is_traced()) replaced.emplace_back(outputs.size(), given);
       outputs.push_back(value_of(*trace, now));
     }
     if (trace->callable->records()) {
@@ -331,6 +353,8 @@ tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg* args, size_
       for (const Tensor& g : grad(results, wanted, cotangents)) outputs.push_back(value_of(*trace, g));
     }
     check(capture.set_outputs(recorder, outputs.data(), static_cast<uint32_t>(outputs.size())));
+    // A backward half may need the inputs yet, and what follows a graph break runs on values of the call.
+    if (!trace->asks_cotangents && !trace->broken) donate(*trace, outputs, replaced);
     *structure = KeptStructure::keep(std::move(s));
     return nullptr;
   } catch (...) {

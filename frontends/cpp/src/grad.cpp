@@ -111,7 +111,7 @@ std::vector<Tensor> with_gradient(const WithSaved& forward, const std::vector<Te
 }
 
 Tensor cotangent(const Tensor& y) {
-  tracing("a cotangent");
+  tracing("a cotangent").asks_cotangents = true;
   return run_op1("tangent", {y});
 }
 

@@ -26,6 +26,8 @@ struct Trace {
   tsr_graph* graph = nullptr;
   tsr_id region = 0;                               // where nodes go: the body, or a region of cond / while_loop / scan
   bool gradients = false;                          // were on when the trace began: where they are off, results are constants
+  bool broken = false;                             // the graph is not the first one of the trace
+  bool asks_cotangents = false;                    // the program is in two halves
   bool alive = true;                               // cleared when the trace ends; tensors of it are then refused
   std::unordered_map<const void*, tsr_id> lifted;  // concrete tensors that became constants, by handle, per region
   std::vector<Tensor> kept;                        // keeps their handles from being reused while the map refers to them

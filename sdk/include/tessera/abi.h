@@ -939,7 +939,7 @@ typedef struct tsr_kernel {
 } tsr_kernel;
 /* `launch` waits for the device, looks at its memory, or does something else that a graph cannot repeat. */
 #define TSR_KERNEL_NO_CAPTURE 1u
-
+#define TSR_KERNEL_POINTWISE  2u /* of elementwise nodes: all that `launch` reads for a point it reads before it writes there */
 /* What measuring decides is kept, and decided once: the same choice for the same problem on the same machine, in this and later processes. */
 #define TSR_TUNE_ALGORITHMS \
   1u /* max_autotune: which of several ways computes a node; may change last bits where the numerics let it */
