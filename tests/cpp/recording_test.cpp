@@ -273,3 +273,68 @@ TEST_CASE("the first step that makes a NaN is named") {
   CHECK_THROWS_WITH(logarithm(x), Catch::Contains("TSR-R051") && Catch::Contains("log"));
   CHECK(logarithm(x + 1.0).to_vector<float>()[0] == Approx(8));
 }
+
+TEST_CASE("a tensor that is written between forward and backward is named") {
+  Generator g(5);
+  Tensor x = randn({6, 8}, f64, &g), w = randn({8, 8}, f64, &g);
+  const Tensor dy = randn({6, 8}, f64, &g);
+  w.requires_grad_();
+  auto layer =
+      compile([](const Tensor& a, const Tensor& m) { return a.matmul(m).tanh(); }, {.name = "layer", .args = {"a", "m"}});
+  Tensor y = layer(x, w);
+  x.fill_(2.0);
+  const std::string expected =
+      "error[TSR-A022] the backward half of @layer needs 'a', f64[6, 8], as its forward half has seen it, and its memory has "
+      "been "
+      "written in place since (1 write)\n"
+      "  hint: run backward before the write, write into a copy (clone()), or compute value and gradient in one compiled "
+      "function";
+  CHECK_THROWS_WITH(y.backward(dy), expected);
+  CHECK_THROWS_WITH(y.backward(dy), expected);  // nothing has run, and what was kept is there yet
+  CHECK(!w.grad().defined());
+  // The result itself, which the gradient of tanh reads.
+  y = layer(x, w);
+  y.detach().zero_();
+  CHECK_THROWS_WITH(y.backward(dy), Catch::Contains("TSR-A022") && Catch::Contains("its result 0"));
+  // Through another tensor of the same memory, and by host code that says so.
+  y = layer(x, w);
+  x.detach().copy_(ones({6, 8}, f64));
+  CHECK_THROWS_WITH(y.backward(dy), Catch::Contains("TSR-A022"));
+  y = layer(x, w);
+  x.data<double>()[0] = 5;
+  x.mark_written();
+  CHECK_THROWS_WITH(y.backward(dy), Catch::Contains("TSR-A022"));
+  // What backward does not read may change: the gradient of w needs x alone.
+  auto product = compile([](const Tensor& a, const Tensor& m) { return a.matmul(m); });
+  y = product(x, w);
+  w.detach().fill_(0.0);
+  y.backward(dy);
+  CHECK(gap(w.grad(), x.t().matmul(dy)) < 1e-12);
+  // The optimiser's step replaces a parameter that a forward half holds: it takes new memory, and the old value is there.
+  Net model;
+  model.requires_grad_();
+  optim::SGD optimizer(model, {.lr = 0.1});
+  auto loss = compile([](Net& m, const Tensor& in) { return (m(in) * m(in)).sum(); });
+  auto update = compile([](Net& m, optim::SGD& o, const std::vector<Tensor>& gradients) { o.step(m, gradients); });
+  const Tensor in = randn({4, 4}, f64, &g);
+  loss(model, in).backward();
+  const std::vector<Tensor> first = model.gradients();
+  const Tensor later = loss(model, in);
+  update(model, optimizer, first);
+  std::vector<Tensor> old;
+  for (const auto& [name, p] : model.named_parameters()) CHECK(!p->grad().defined());
+  later.backward();
+  CHECK_THROWS_WITH(x.copy_(ones({3}, f64)), Catch::Contains("TSR-T029") && Catch::Contains("f64[6, 8]"));
+  CHECK_THROWS_WITH(compile([](const Tensor& a) { return a.fill_(1.0); })(x), Catch::Contains("TSR-F063"));
+}
+
+TEST_CASE("a chain of 100,000 recorded calls goes without deep recursion, whether backward has run or not") {
+  auto next = compile([](const Tensor& a) { return a * 1.0; });
+  Tensor x = ones({1}).requires_grad_();
+  for (const bool backward : {false, true}) {
+    Tensor y = next(x);
+    for (int i = 1; i < 100000; ++i) y = next(y);
+    if (backward) y.backward();
+  }
+  CHECK(x.grad().item<float>() == 1);
+}

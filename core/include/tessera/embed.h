@@ -349,6 +349,12 @@ typedef struct tsr_api {
   /* The plans that the config's partitioner chooses from for a training step, by ascending recompute time. The graph is consumed. JSON:
    * docs/json.md, "memory plans". */
   tsr_error* (*memory_plans)(tsr_context*, tsr_graph*, char** json);
+  /* ---- writes in place. Memory has a version, which every write that the host knows of raises: those of states by a run, and
+   * these two. Backward halves refuse tensors that have been written since their forward half ran (TSR-A022). */
+  /* Copies the elements of `from` into `to`, which has its dtype and sizes (TSR-T029). */
+  tsr_error* (*tensor_write)(tsr_tensor_handle* to, tsr_tensor_handle* from);
+  /* Says that the caller has written the tensor's memory, through desc.data or an exported tensor. */
+  void (*tensor_written)(tsr_tensor_handle*);
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

@@ -30,6 +30,11 @@ tsr_error* copy(tsr_tensor_handle* from, tsr_device to, tsr_tensor_handle** out)
   return guarded(
       [&] { required(out, "the tensor to be returned") = tensor_copy(*Tensor::from(&required(from, "the tensor")), to); });
 }
+tsr_error* write(tsr_tensor_handle* to, tsr_tensor_handle* from) noexcept {
+  return guarded([&] {
+    tensor_write(*Tensor::from(&required(to, "the tensor to be written")), *Tensor::from(&required(from, "the values")));
+  });
+}
 tsr_error* from_dlpack(void* managed, tsr_tensor_handle** out) noexcept {
   return guarded(
       [&] { required(out, "the tensor to be returned") = tensor_from_dlpack(static_cast<dl::DLManagedTensor*>(managed)); });
@@ -51,6 +56,10 @@ void tensor_functions(tsr_api& t) {
   };
   t.tensor_release = [](tsr_tensor_handle* h) noexcept {
     if (h) core::tensor_release(h);
+  };
+  t.tensor_write = write;
+  t.tensor_written = [](tsr_tensor_handle* h) noexcept {
+    if (h) Tensor::from(h)->buffer->note_written();
   };
   t.tensor_from_dlpack = from_dlpack;
   t.tensor_to_dlpack = to_dlpack;

@@ -29,14 +29,17 @@ class SavedValues {
   SavedValues(std::shared_ptr<const Executable> forward, std::span<tsr_tensor_handle* const> inputs,
               std::span<tsr_tensor_handle* const> outputs);
   // Gradients are new references. What was kept is released, whether this succeeds or not. Throws TSR-A020 (called a second
-  // time), TSR-A021 (another number of cotangents) and what the run throws.
+  // time), TSR-A021 (another number of cotangents), TSR-A022 (one of the tensors has been written since; then what was kept
+  // stays) and what the run throws.
   void run(std::span<tsr_tensor_handle* const> cotangents, std::span<tsr_tensor_handle*> gradients);
   const BackwardHalf& half() const;
   size_t num_gradients() const;
 
  private:
+  std::string name_of(size_t held) const;
   std::shared_ptr<const Executable> forward_;
-  std::vector<TensorRef> held_;
+  std::vector<TensorRef> held_;     // what the forward half has computed, then its inputs
+  std::vector<uint32_t> versions_;  // of their memory
   bool used_ = false;
 };
 

@@ -9,6 +9,7 @@
 #include "runtime.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/grad.hpp"
+#include "tessera/ops.hpp"
 #include "tessera/policy.hpp"
 #include "trace.hpp"
 
@@ -83,14 +84,35 @@ void add_gradient(const Tensor& to, const Tensor& gradient) {
 
 }  // namespace
 
+namespace {
+// What a thread lets go of, while it does: a record may be the last to hold the call before, and that the one before it.
+constinit thread_local std::vector<Record>* t_going = nullptr;
+}  // namespace
+
 void forget_gradient(uint32_t number) noexcept {
   Records& r = records();
-  Record gone;  // what it holds may have records itself
-  const std::lock_guard hold(r.lock);
-  if (const auto at = r.all.find(number); at != r.all.end()) {
+  Record gone;
+  {
+    const std::lock_guard hold(r.lock);
+    const auto at = r.all.find(number);
+    if (at == r.all.end()) return;
     gone = std::move(at->second);
     r.all.erase(at);
   }
+  if (t_going) {
+    try {
+      t_going->push_back(std::move(gone));
+    } catch (const std::bad_alloc&) {}  // then it goes here and now
+    return;
+  }
+  std::vector<Record> going;
+  t_going = &going;
+  gone = Record();
+  while (!going.empty()) {
+    const Record last = std::move(going.back());
+    going.pop_back();
+  }
+  t_going = nullptr;
 }
 
 uint32_t wanted_record(tsr_tensor_handle& h) {
@@ -156,6 +178,31 @@ void Tensor::zero_grad() const {
   Tensor gone;
   const std::lock_guard hold(r.lock);
   if (const auto at = r.all.find(handle()->requires_grad); at != r.all.end()) std::swap(gone, at->second.gradient);
+}
+
+namespace {
+void expect_writable(const Tensor& t, const char* what) {
+  if (t.is_traced())
+    detail::fail("TSR-F063", std::string(what) + " of a tensor that is being traced",
+                 "in a compiled function assign the tensor: x = values");
+}
+}  // namespace
+
+const Tensor& Tensor::copy_(const Tensor& values) const {
+  expect_writable(*this, "copy_");
+  expect_writable(values, "copy_ from the values");
+  detail::check(detail::api().tensor_write(handle(), values.handle()));
+  return *this;
+}
+const Tensor& Tensor::fill_(Scalar value) const {
+  expect_writable(*this, "fill_");
+  const std::vector<int64_t> now = sizes();
+  return copy_(full(Shape(now.begin(), now.end()), std::move(value), dtype()));
+}
+const Tensor& Tensor::zero_() const { return fill_(0); }
+void Tensor::mark_written() const {
+  expect_writable(*this, "mark_written");
+  detail::api().tensor_written(handle());
 }
 
 Tensor Tensor::detach() const {

@@ -159,6 +159,13 @@ class Tensor {
   template <class T>
   std::vector<T> to_vector(std::source_location where = std::source_location::current()) const;  // row-major, converted
 
+  // ---- writes in place, outside of compiled functions (TSR-F063 within): every tensor of the same memory has the new values.
+  // A backward half that still needs the old ones refuses (TSR-A022).
+  const Tensor& copy_(const Tensor& values) const;  // of its dtype and shape (TSR-T029)
+  const Tensor& fill_(Scalar value) const;
+  const Tensor& zero_() const;
+  void mark_written() const;  // by host code, through data()
+
   // ---- conversion
   Tensor to(DType) const;
   Tensor to(const Device&) const;
