@@ -173,6 +173,8 @@ class ConvReader {
 // A convolution of one tap is a product of pixels and channels with the weights.
 bool is_product(const ConvProblem& p) {
   const auto all = [](const int64_t* v, int64_t x) { return v[0] == x && v[1] == x; };
+  const int64_t vector = p.type == kDnnF64 ? 2 : p.type == kDnnF32 ? 4 : 8;  // of 16 bytes
+  if (p.channels % vector != 0 || p.features % vector != 0) return false;
   return p.channels_last && p.groups == 1 && all(p.taps, 1) && all(p.stride, 1) && all(p.pad_low, 0) && all(p.pad_high, 0);
 }
 ProductShape product_of(const ConvProblem& p) {

@@ -108,16 +108,16 @@ class ChannelsLast {
       return;
     }
     last_[x.id] = xl;
-    if (!point) last_[w.id] = constant(at, wl);
+    if (!point) last_[w.id] = constant(wl);
     replace(conv, transpose(at, yl, kToFirst, marks));
     wrapped_.push_back(std::move(out));
   }
 
   // Weights that are known are rearranged now.
-  Value constant(sdk::Graph::At at, Value v) {
+  Value constant(Value v) {
     const Node n = v.def();
     if (!n || !n.is("transpose") || !n.operand(0).def() || !n.operand(0).def().is("constant")) return v;
-    const Value made = g_.constant(at, g_.evaluate(n)[0]);
+    const Value made = g_.constant(sdk::Graph::before(n), g_.evaluate(n)[0]);
     g_.set_marks(made.def(), n.marks());
     g_.replace_uses(v, made);
     g_.erase(n);
