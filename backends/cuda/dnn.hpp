@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's graph API, opened at run time, and convolutions through it. Declared here so that building needs no header of NVIDIA's;
-// tests/cuda/declarations_dnn.cpp compares every line with cudnn_graph.h on a machine that has it.
+// cuDNN's graph API, opened at run time, and convolutions through it. Declared here so that building needs no header of
+// NVIDIA's; tests/cuda/declarations_dnn.cpp compares every line with cudnn_graph.h on a machine that has it.
 #pragma once
 
 #include <cstdint>

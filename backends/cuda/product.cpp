@@ -84,8 +84,8 @@ std::string analyse_product(t::Node n, bool tf32, Contraction& out) {
   return {};
 }
 
-// What follows the product in a group: reshapes, a bias along its last dimension, a residual, and an activation at the end. They
-// are computed in the accumulator's type, which rounds once; the unfused ops round between them.
+// What follows the product in a group: reshapes, a bias along its last dimension, a residual, and an activation at the end.
+// They are computed in the accumulator's type, which rounds once; the unfused ops round between them.
 class EpilogueReader {
  public:
   EpilogueReader(t::Graph g, t::Node fused) : g_(g), region_(fused.regions()[0]) {}

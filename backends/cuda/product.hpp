@@ -23,7 +23,8 @@ class Products {
   static bool is_one(sdk::Graph g, sdk::Node n);
   // Whether the library computes this contraction. It takes dot_general alone: matmul and linear decompose to it.
   bool takes(sdk::Node n);
-  // Why the library does not compute such a node; empty: it does. Of groups it takes a dot_general with a bias and an activation.
+  // Why the library does not compute such a node; empty: it does. Of groups it takes a dot_general with a bias and an
+  // activation.
   std::string why_not(sdk::Graph g, sdk::Node n);
   bool available() { return blas() != nullptr; }
   const std::shared_ptr<Blas>& blas();  // opened when the first product asks for it; null: there is none

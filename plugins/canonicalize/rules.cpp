@@ -48,6 +48,33 @@ bool matmul_transposed(M m) {
   return m.from(1, "transpose") && m.in(1).type().rank() == 2 && !identity_perm(m.def(1).attr("perm").as_ints());
 }
 V linear(M m) { return m.g.op(m.here(), "linear", {m.in(0), m.def(1).operand(0), m.g.none()}); }
+// A reshape that puts leading dimensions together, a transpose of those behind them, and one that takes them apart again: a
+// transpose. Exporters write the keys of attention so; as reshapes, the middle one would copy.
+bool transposes_behind_merged(M m) {
+  if (!m.from(0, "transpose") || !inner(m).def() || !inner(m).def().is("reshape")) return false;
+  const V merged = inner(m), x = merged.def().operand(0), turned = m.in();
+  const auto from = x.type().sizes(), through = merged.type().sizes(), to = m.out().type().sizes(),
+             middle = turned.type().sizes();
+  const auto perm = m.def().attr("perm").as_ints();
+  if (from.size() != to.size() || from.size() <= through.size() || through.size() < 2 || perm[0] != 0) return false;
+  const size_t lead = from.size() - through.size() + 1;  // dimensions that become the first
+  return std::equal(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(lead), to.begin()) &&
+         std::equal(from.begin() + static_cast<std::ptrdiff_t>(lead), from.end(), through.begin() + 1) &&
+         std::equal(to.begin() + static_cast<std::ptrdiff_t>(lead), to.end(), middle.begin() + 1);
+}
+V transpose_unmerged(M m) {
+  const V merged = inner(m), x = merged.def().operand(0);
+  const auto inside = m.def().attr("perm").as_ints();
+  const auto rank = static_cast<int64_t>(inside.size());
+  const int64_t lead = static_cast<int64_t>(x.type().rank()) - rank + 1;
+  std::vector<int64_t> perm;
+  for (int64_t d = 0; d < lead; ++d) perm.push_back(d);
+  for (int64_t d = 1; d < rank; ++d) {
+    const int64_t p = inside[static_cast<size_t>(d)];
+    perm.push_back((p < 0 ? p + rank : p) - 1 + lead);
+  }
+  return m.g.op(m.here(), "transpose", {x}, {attr_ints("perm", perm)});
+}
 V reshape_chain(M m) { return m.g.op(m.here(), "reshape", {inner(m)}, {*m.n.attr("shape").p}); }
 V broadcast_chain(M m) { return m.g.op(m.here(), "broadcast_to", {inner(m)}, {*m.n.attr("shape").p}); }
 bool cast_back(M m) {
@@ -148,6 +175,7 @@ constexpr Rule kRules[] = {
 
   {"reshape-same",        "reshape",      [](M m) { return m.in_keeps_type(); },                                   first},
   {"reshape-chain",       "reshape",      [](M m) { return m.from(0, "reshape"); },                                reshape_chain},
+  {"reshape-unmerged",    "reshape",      transposes_behind_merged,                                                transpose_unmerged},
   {"transpose-identity",  "transpose",    [](M m) { return identity_perm(m.n.attr("perm").as_ints()); },           first},
   {"transpose-chain",     "transpose",    [](M m) { return m.from(0, "transpose"); },                              transpose_chain},
   {"matmul-transposed",   "matmul",       matmul_transposed,                                                       linear},

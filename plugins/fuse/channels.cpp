@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions of two spatial dimensions with the channels of their tensors last, which the matrix units of GPUs want: the taps of
-// one pixel then lie side by side. Between two convolutions the tensors stay so: what is computed element by element is computed
-// in that order. Weights that are constants are rearranged here, once.
+// Convolutions of two spatial dimensions with the channels of their tensors last, which the matrix units of GPUs want: the
+// taps of one pixel then lie side by side. Between two convolutions the tensors stay so: what is computed element by element
+// is computed in that order. Weights that are constants are rearranged here, once.
 //
 //   %y = conv %x, %w, %b        %xl = transpose %x {perm = [0, 2, 3, 1]}       where %x is no such transpose itself
 //                               %yl = fused(%xl, %wl, %b) {transpose, transpose, conv, transpose}
@@ -11,6 +11,7 @@
 #include <map>
 
 #include "epilogue.hpp"
+#include "patches.hpp"
 
 namespace tessera::passes {
 namespace {
@@ -44,12 +45,16 @@ class ChannelsLast {
     for (const Node& n : nodes) {
       if (n.is("conv"))
         wrap(n);
-      else if (!wrapped_.empty())
+      else if (n.is("max_pool") || n.is("avg_pool"))
+        pool(n);
+      else if (n.is("mean"))
+        reduce(n);
+      else if (edited_)
         sink(n);
     }
     for (size_t i = transposes_.size(); i-- > 0;)
       if (transposes_[i].alive() && transposes_[i].result().num_uses() == 0) g_.erase(transposes_[i]);
-    for (const Wrapped& w : wrapped_) fuse_longest(g_, w.nodes, chain_of(g_, w.nodes.back()), 0, w.backend);
+    for (const Wrapped& w : wrapped_) fuse_longest(g_, w.nodes, chain_of(g_, w.nodes.back(), false), 0, w.backend);
     return edited_;
   }
 
@@ -79,6 +84,8 @@ class ChannelsLast {
     if (backend.empty() || !(capabilities & TSR_CAP_FUSION) || x.type().rank() != 4) return;
     if (!x.type().is_static() || !w.type().is_static()) return;
     edited_ = true;  // an attempt is an edit
+    if (const Value patches = cut_patches(g_, conv))
+      return replace(conv, transpose(sdk::Graph::before(conv), patches, kToFirst, conv.marks()));
     const sdk::Graph::At at = sdk::Graph::before(conv);
     const uint32_t marks = conv.marks();
     const bool point = w.type().size(2) == 1 && w.type().size(3) == 1;  // then both orders of the weights are one
@@ -107,6 +114,14 @@ class ChannelsLast {
       for (size_t i = out.nodes.size(); i-- > 0;) g_.erase(out.nodes[i]);
       return;
     }
+    if (const Node deeper = space_to_depth(g_, conv)) {
+      for (size_t i = out.nodes.size(); i-- > 0;) g_.erase(out.nodes[i]);
+      const std::string name(conv.result().name());
+      g_.replace_uses(conv.result(), deeper.result());
+      g_.erase(conv);
+      g_.set_name(deeper.result(), name.c_str());
+      return wrap(deeper);
+    }
     last_[x.id] = xl;
     if (!point) last_[w.id] = constant(wl);
     replace(conv, transpose(at, yl, kToFirst, marks));
@@ -129,6 +144,48 @@ class ChannelsLast {
     g_.replace_uses(n.result(), by);
     g_.erase(n);
     g_.set_name(by, name.c_str());
+  }
+
+  // Pooling reads and writes channels last, where the backend computes that in one kernel.
+  void pool(const Node& n) {
+    if (!permutes(n.operand(0).def(), kToFirst) || n.operand(0).type().rank() != 4) return;
+    if (n.num_results() > 1 && n.result(1).num_uses() > 0) return;
+    const std::string backend(g_.backend_of(n));
+    if (backend.empty()) return;
+    const sdk::Graph::At at = sdk::Graph::before(n);
+    const Value xl = n.operand(0).def().operand(0), x = transpose(at, xl, kToFirst, n.marks());
+    const std::vector<Value> operands = {x};
+    const Node made = g_.create(at, n.raw().op, operands, n.attrs());
+    g_.set_marks(made, n.marks());
+    const Value y = transpose(at, made.result(), kToLast, n.marks());
+    const kit::Piece piece{g_, {x.def(), made, y.def()}, {xl}, {y}};
+    const Node group = make_group(g_, piece, backend);
+    if (g_.backend_of(group) != backend) {
+      g_.erase(group);
+      g_.erase(y.def());
+      g_.erase(made);
+      return;
+    }
+    replace_by_group(g_, piece, group);
+    replace(n, transpose(at, group.result(), kToFirst, n.marks()));
+  }
+
+  // A mean over the pixels.
+  void reduce(const Node& n) {
+    const auto axes = n.attr("axes").as_ints();
+    if (!permutes(n.operand(0).def(), kToFirst) || axes.size() != 2) return;
+    const int64_t rank = 4, a = axes[0] < 0 ? axes[0] + rank : axes[0], b = axes[1] < 0 ? axes[1] + rank : axes[1];
+    if (std::min(a, b) != 2 || std::max(a, b) != 3) return;
+    static constexpr int64_t kPixels[] = {1, 2};
+    const sdk::Graph::At at = sdk::Graph::before(n);
+    Value v = g_.op(at, "mean", {n.operand(0).def().operand(0)},
+                    {sdk::attr_ints("axes", kPixels), sdk::attr_bool("keepdims", false)});
+    g_.set_marks(v.def(), n.marks());
+    if (n.attr("keepdims").as_bool()) {
+      v = g_.op(at, "reshape", {v}, {sdk::attr_dims("shape", n.result().type().sizes())});
+      g_.set_marks(v.def(), n.marks());
+    }
+    replace(n, v);
   }
 
   // Computes an op element by element on tensors whose channels lie last, where all of its large operands are such ones.

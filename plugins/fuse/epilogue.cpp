@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product or convolution with what follows it element by element, and a convolution with the one that alone reads its result, where the backend takes such a
-// group: the result is finished, or read, while it is near, instead of being written and read again.
+// A product or convolution with what follows it element by element, and a convolution with the one that alone reads its
+// result, where the backend takes such a group: the result is finished, or read, while it is near, instead of being written
+// and read again.
 #include <algorithm>
 
 #include "epilogue.hpp"
@@ -14,14 +15,20 @@ bool is_anchor(const sdk::Node& n) { return n.is("linear") || n.is("matmul") || 
 
 }  // namespace
 
-std::vector<sdk::Node> chain_of(sdk::Graph g, const sdk::Node& anchor) {
+std::vector<sdk::Node> chain_of(sdk::Graph g, const sdk::Node& anchor, bool through_reshapes) {
   std::vector<sdk::Node> out;
   sdk::Value v = anchor.result();
   while (out.size() < kMostSteps) {
     const auto uses = v.uses();
     if (uses.size() != 1 || uses[0].node == TSR_NONE) break;
     const sdk::Node n = g.node(uses[0].node);
-    if (n.raw().parent != anchor.raw().parent || n.num_results() != 1 || n.result().type().p != v.type().p) break;
+    if (n.raw().parent != anchor.raw().parent || n.num_results() != 1) break;
+    if (through_reshapes && n.is("reshape") && same_half(n, anchor)) {
+      out.push_back(n);
+      v = n.result();
+      continue;
+    }
+    if (n.result().type().p != v.type().p) break;
     if (!n.regions().empty() || !g.has_trait(n.raw().op, "elementwise") || !same_half(n, anchor)) break;
     out.push_back(n);
     v = n.result();
@@ -38,6 +45,15 @@ sdk::Node reader_of(sdk::Graph g, sdk::Value v) {
   const sdk::Node n = g.node(uses[0].node);
   const bool reads = n.is("conv") && n.operand(0) == v && n.raw().parent == v.def().raw().parent && same_half(n, v.def());
   return reads ? n : sdk::Node{g.handle(), TSR_NONE};
+}
+
+// The transpose that alone reads a node's result.
+sdk::Node transpose_behind(sdk::Graph g, const sdk::Node& n) {
+  const auto uses = n.result().uses();
+  if (uses.size() != 1 || uses[0].node == TSR_NONE) return {g.handle(), TSR_NONE};
+  const sdk::Node t = g.node(uses[0].node);
+  const bool fits = t.is("transpose") && t.raw().parent == n.raw().parent && same_half(t, n);
+  return fits ? t : sdk::Node{g.handle(), TSR_NONE};
 }
 
 kit::Piece piece_of(sdk::Graph g, const std::vector<sdk::Node>& nodes) {
@@ -60,6 +76,7 @@ kit::Piece piece_of(sdk::Graph g, const std::vector<sdk::Node>& nodes) {
 bool fuse_longest(sdk::Graph g, const std::vector<sdk::Node>& head, const std::vector<sdk::Node>& chain, size_t least,
                   const std::string& backend) {
   for (size_t count = chain.size() + 1; count-- > least;) {
+    if (count > 0 && chain[count - 1].is("reshape")) continue;  // costs nothing outside
     std::vector<sdk::Node> nodes = head;
     nodes.insert(nodes.end(), chain.begin(), chain.begin() + static_cast<std::ptrdiff_t>(count));
     const kit::Piece p = piece_of(g, nodes);
@@ -81,17 +98,23 @@ bool fuse_longest(sdk::Graph g, const std::vector<sdk::Node>& head, const std::v
   return false;
 }
 
-bool fuse_epilogues(sdk::Graph g, tsr_id region) {
+bool fuse_epilogues(sdk::Graph g, tsr_id region, bool through_views) {
   bool changed = false;
   std::vector<sdk::Node> anchors;
   for (const sdk::Node& n : g.nodes(region))
-    if (is_anchor(n)) anchors.push_back(n);
+    if (is_anchor(n) || (through_views && n.is("attention"))) anchors.push_back(n);
   for (const sdk::Node& anchor : anchors) {
     if (!anchor.alive()) continue;  // behind another one in its group
     uint64_t capabilities = 0;
     const std::string backend(g.backend_of(anchor, &capabilities));
     if (backend.empty() || !(capabilities & TSR_CAP_FUSION)) continue;
-    const std::vector<sdk::Node> chain = chain_of(g, anchor);
+    if (anchor.is("attention")) {  // which may write its heads where the next product reads them
+      const sdk::Node transpose = transpose_behind(g, anchor);
+      changed = changed || transpose;
+      if (transpose) fuse_longest(g, {anchor}, {transpose}, 1, backend);
+      continue;
+    }
+    const std::vector<sdk::Node> chain = chain_of(g, anchor, through_views && !anchor.is("conv"));
     const sdk::Node next =
         anchor.is("conv") ? reader_of(g, chain.empty() ? anchor.result() : chain.back().result()) : sdk::Node{};
     changed = changed || next || !chain.empty();  // an attempt is an edit, taken back or not
@@ -99,7 +122,7 @@ bool fuse_epilogues(sdk::Graph g, tsr_id region) {
       std::vector<sdk::Node> head{anchor};
       head.insert(head.end(), chain.begin(), chain.end());
       head.push_back(next);
-      if (fuse_longest(g, head, chain_of(g, next), 0, backend)) continue;
+      if (fuse_longest(g, head, chain_of(g, next, false), 0, backend)) continue;
     }
     fuse_longest(g, {anchor}, chain, 1, backend);
   }

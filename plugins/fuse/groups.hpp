@@ -103,9 +103,13 @@ inline bool same_half(const sdk::Node& a, const sdk::Node& b) { return ((a.marks
 
 // Groups of attention with the program that modifies its scores, in one region. True: the graph was edited.
 bool fuse_attention(sdk::Graph g, tsr_id region, const FuseOptions& options);
-// Groups of a product or convolution and what follows it, in one region. True: the graph was edited.
-bool fuse_epilogues(sdk::Graph g, tsr_id region);
+// Groups of a product or convolution and what follows it, in one region. `through_views`: reshapes may stand in between, and
+// attention may take the transpose behind it along. True: the graph was edited.
+bool fuse_epilogues(sdk::Graph g, tsr_id region, bool through_views);
 // Convolutions whose tensors have their channels last, where the backend takes such a group. True: the graph was edited.
 bool channels_last(sdk::Graph g, tsr_id region);
+// Products of narrow floats with constants whose columns are no multiple of `multiple`: they compute some more, and a slice
+// follows. True: the graph was edited.
+bool pad_columns(sdk::Graph g, tsr_id region, int64_t multiple);
 
 }  // namespace tessera::passes

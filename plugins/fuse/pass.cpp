@@ -39,7 +39,8 @@ class Fuse : public sdk::Pass {
     for (const tsr_id r : regions(g)) {
       if (given.get_bool("attention", true)) changed |= fuse_attention(g, r, options);
       if (given.get_bool("channels_last", false)) changed |= channels_last(g, r);
-      if (given.get_bool("epilogue_fusion", true)) changed |= fuse_epilogues(g, r);
+      changed |= pad_columns(g, r, given.get_int("column_multiple", 1));
+      if (given.get_bool("epilogue_fusion", true)) changed |= fuse_epilogues(g, r, given.get_bool("through_views", false));
       changed |= region(g, r, options);
     }
     return changed;

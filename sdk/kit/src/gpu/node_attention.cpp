@@ -289,7 +289,7 @@ class AttentionWriter {
     for (int64_t r = 0; r < 2; ++r) {
       if (p_.nonnegative(p_.sub(query_[r], queries_))) continue;  // there are fewer
       const bool opened = b_.begin_if(b_.below(query_[r], queries_));
-      const Expr row = p_.add(p_.mul(batch_, queries_), query_[r]);
+      const Expr row = w_.heads_last ? row_of_heads_last(query_[r]) : p_.add(p_.mul(batch_, queries_), query_[r]);
       const Expr n = b_.begin(Bind::Unroll, "n", p_.number(width_ / 8));
       for (int64_t e = 0; e < 2; ++e)
         b_.store(out_, p_.number(e), w_.convert(times(b_.load(sums_, at(n, 4, 2 * r + e)), by[r]), type_));
@@ -298,6 +298,13 @@ class AttentionWriter {
       b_.end();
       b_.end_if(opened);
     }
+  }
+
+  // The row of a result of [batch, queries, heads] rows.
+  Expr row_of_heads_last(Expr query) {
+    const Expr heads = q_shape_[q_shape_.size() - 3];
+    const Expr first = p_.add(p_.mul(p_.floordiv(batch_, heads), queries_), query);
+    return p_.add(p_.mul(first, heads), p_.mod(batch_, heads));
   }
 
   NodeWriter& w_;

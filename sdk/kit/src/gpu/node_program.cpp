@@ -29,9 +29,29 @@ constexpr Writer kWriters[] = {
     {"random_normal", write_random},
 };
 
+// The attention of a group that holds it and, behind it, the transpose that puts its heads next to their width; else no node.
+sdk::Node attention_in(sdk::Graph g, sdk::Node n) {
+  if (!n.is("fused") || n.regions().size() != 1) return {};
+  const tsr_id region = n.regions()[0];
+  std::vector<sdk::Node> nodes;
+  for (const sdk::Node& x : g.nodes(region)) nodes.push_back(x);
+  if (nodes.size() != 2 || !nodes[0].is("attention") || !nodes[1].is("transpose") || g.outputs(region).size() != 1) return {};
+  if (nodes[1].operand(0) != nodes[0].result() || nodes[1].result().id != g.outputs(region)[0]) return {};
+  const auto perm = nodes[1].attr("perm").as_ints();
+  static constexpr int64_t kHeadsLast[] = {0, 2, 1, 3};
+  if (!std::equal(perm.begin(), perm.end(), std::begin(kHeadsLast), std::end(kHeadsLast))) return {};
+  for (uint32_t i = 0; i < nodes[0].num_operands(); ++i)
+    if (nodes[0].has_operand(i) && nodes[0].operand(i).def()) return {};  // inputs of the region have none
+  return nodes[0];
+}
+
 }  // namespace
 
-std::string why_no_node_program(sdk::Graph, sdk::Node n, const GpuDescription& device) {
+std::string why_no_node_program(sdk::Graph g, sdk::Node n, const GpuDescription& device) {
+  if (n.is("fused")) {
+    const sdk::Node inner = attention_in(g, n);
+    return inner ? why_no_node_program(g, inner, device) : "no attention with a transpose behind it";
+  }
   const std::string op(n.op());
   if (std::none_of(std::begin(kWriters), std::end(kWriters), [&](const Writer& w) { return w.op == op; }))
     return "op '" + op + "' is not generated";
@@ -50,8 +70,35 @@ std::string why_no_node_program(sdk::Graph, sdk::Node n, const GpuDescription& d
   return op == "attention" ? why_no_attention(n, device) : std::string();
 }
 
+namespace {
+
+NodeProgram attention_program(sdk::Graph g, sdk::Node fused, const std::string& name, const GpuDescription& device) {
+  const sdk::Node inner = attention_in(g, fused);
+  const auto write = [&](bool vectors) {
+    NodeWriter w(g, inner, name, device);
+    w.heads_last = true;
+    write_attention(w, vectors);
+    NodeProgram out = w.take();
+    check_program(out.program, device);
+    return out;
+  };
+  NodeProgram out = write(true);
+  out.any_strides = write(false).program;
+  // Operands of the group are the inputs of its region.
+  const auto inputs = g.inputs(fused.regions()[0]);
+  const auto outer = [&](uint32_t operand) {
+    return static_cast<uint32_t>(std::find(inputs.begin(), inputs.end(), inner.operand(operand).id) - inputs.begin());
+  };
+  for (uint32_t& o : out.operand_of) o = outer(o);
+  for (OperandStride& x : out.strides) x.operand = outer(x.operand);
+  return out;
+}
+
+}  // namespace
+
 NodeProgram node_program(sdk::Graph g, sdk::Node n, const std::string& name, const GpuDescription& device) {
   if (const std::string why = why_no_node_program(g, n, device); !why.empty()) unfit(why);
+  if (n.is("fused")) return attention_program(g, n, name, device);
   NodeWriter w(g, n, name, device);
   for (const Writer& x : kWriters)
     if (n.is(x.op)) x.write(w);

@@ -40,6 +40,7 @@ class NodeWriter {
   Expr stride(uint32_t operand, size_t dimension) const { return strides_[operand][dimension]; }
 
   sdk::Node node;
+  bool heads_last = false;  // of attention: the result lies as [.., queries, heads, width]
   ProgramBuilder b;
   IndexPool& pool() { return b.pool(); }
   uint32_t input(uint32_t operand) const { return inputs_[operand]; }

@@ -156,7 +156,7 @@ Found group_programs(const NodePiece& node, const std::string& name, const GpuDe
 }
 
 bool has_node_program(sdk::Graph g, sdk::Node n, const GpuDescription& device, const SimtOptions& options) {
-  return options.lower.everything && n.regions().empty() && why_no_node_program(g, n, device).empty();
+  return options.lower.everything && (n.regions().empty() || n.is("fused")) && why_no_node_program(g, n, device).empty();
 }
 
 Lowered lower_piece(const Piece& p, const std::string& name, const SimtOptions& options) {
