@@ -77,7 +77,7 @@ kernels_part() {
 # Models that the archive has (MODELS: some of them), against the CPU and beside PyTorch.
 models_part() {
   local filled=/tmp/tessera-models models=() name pids=()
-  read -r -a models <<<"${MODELS:-$(ls models)}"
+  read -r -a models <<<"${MODELS:-$(ls models | tr "\n" " ")}"
   for name in "${models[@]}"; do
     python3 benchmarks/cuda/models.py fill models $filled "$name" >"$out/fill-$name.log" 2>&1 &
     pids+=($!)
