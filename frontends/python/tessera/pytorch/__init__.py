@@ -132,6 +132,8 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     chosen, overrides = parsed(mode, options)
     context, records = _context(chosen["config"], overrides)
     budget = chosen["activation_memory_budget"]
+    # AOTAutograd keeps the compilers as long as what they made; they must not keep the tensors of the first call with it.
+    given = [inputs]
 
     def compile_half(graph, _inputs):
         # Of a training step, in which parameters change. What a half computes depends on the budget, and bits must not: with one,
@@ -139,18 +141,21 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
         return compile_graph(graph, context, records, chosen, REPORT, marks=0 if budget is None else _SAVE)
 
     def compile_inference(graph, _inputs):
-        frozen = _frozen(graph, inputs) if chosen["freezing"] else None
-        static = _frozen(graph, inputs) or () if chosen["pack_weights"] else ()
+        frozen = _frozen(graph, given[0]) if chosen["freezing"] and given else None
+        static = _frozen(graph, given[0]) or () if chosen["pack_weights"] and given else ()
         return compile_graph(graph, context, records, chosen, REPORT, frozen, static)
 
     def compile_now():
-        return aot_autograd(
-            fw_compiler=compile_half,
-            bw_compiler=compile_half,
-            inference_compiler=compile_inference,
-            partition_fn=_partition_fn(chosen["config"], overrides, context, budget),
-            decompositions=decompositions(),
-        )(gm, inputs)
+        try:
+            return aot_autograd(
+                fw_compiler=compile_half,
+                bw_compiler=compile_half,
+                inference_compiler=compile_inference,
+                partition_fn=_partition_fn(chosen["config"], overrides, context, budget),
+                decompositions=decompositions(),
+            )(gm, inputs)
+        finally:
+            given.clear()
 
     if artifact.wanted():
         return artifact.Artifact.of(gm, inputs, {"mode": mode, "options": options}, compile_now)
