@@ -24,6 +24,7 @@ from .partition import (
     with_all_outputs,
 )
 from .program import Program
+from .shared import compile_shared
 from .steps import Steps, argument_values
 from .strides import Strided, arranged
 from .verify import verified
@@ -110,7 +111,7 @@ class CompiledRegion:
         graph = context.build(name, build)
         if _core.log_enabled("graph"):
             _core.log_write("graph", graph.print())
-        self.executable = context.compile(graph)
+        self.executable = compile_shared(context, graph)
         count = len(self.inputs)
         sources = sources_of(self, range(count), range(count, count + len(self.carried)))
         self.steps, functions = steps, None
