@@ -70,8 +70,19 @@ Tensor full(Shape shape, Scalar value, DType d) {
 }
 Tensor zeros(Shape shape, DType d) { return full(std::move(shape), 0, d); }
 Tensor ones(Shape shape, DType d) { return full(std::move(shape), 1, d); }
-Tensor zeros_like(const Tensor& t) { return zeros(t.shape(), t.dtype()); }
-Tensor ones_like(const Tensor& t) { return ones(t.shape(), t.dtype()); }
+namespace {
+// While a function is traced only the number crosses to the tensor's device, once, and is spread there.
+Tensor full_like(const Tensor& t, int value) {
+  const Device device = t.device();
+  if (device == Device() || !is_compiling()) return full(t.shape(), value, t.dtype()).to(device);
+  const Shape shape = t.shape();
+  const Dims dims(shape);
+  const Tensor there = run_op1("to_device", {scalar(value, t.dtype())}, {string_attr("device", device.name().c_str())});
+  return run_op1("full", {there}, {dims.attr("shape")});
+}
+}  // namespace
+Tensor zeros_like(const Tensor& t) { return full_like(t, 0); }
+Tensor ones_like(const Tensor& t) { return full_like(t, 1); }
 Tensor arange(SymInt stop, DType d) { return arange(0, stop, 1, d); }
 Tensor arange(SymInt start, SymInt stop, int64_t step, DType d) {
   if (step == 0) fail("TSR-F023", "arange: step 0");
@@ -110,10 +121,15 @@ Tensor from_blob(void* data, std::vector<int64_t> shape, DType d, std::vector<in
 
 // -------------------------------------------------------------------------------------------------------------- random
 
-Generator::Generator(uint64_t seed) : state(make({2}, u64)) {
+Generator::Generator(uint64_t seed, const Device& device) : state(make({2}, u64)) {
   auto* p = static_cast<uint64_t*>(state.handle()->desc.data);
   p[0] = seed;
   p[1] = 0;
+  state = state.to(device);
+}
+Generator& Generator::to(const Device& device) {
+  state = state.to(device);
+  return *this;
 }
 Generator& default_generator() {
   static thread_local Generator g(0);
@@ -158,11 +174,12 @@ namespace F {
 Tensor dropout(const Tensor& x, double p, bool training, Generator* g) {
   if (!training || p == 0) return x;
   Generator& gen = generator(g);
-  const Tensor in[] = {x, gen.state};
+  const Device home = gen.state.device();
+  const Tensor in[] = {x, gen.state.to(x.device())};
   const tsr_attr attrs[] = {float_attr("p", p)};
   std::vector<Tensor> out;
   run_op("dropout", in, attrs, out);
-  gen.state = out[1];
+  gen.state = out[1].to(home);
   return out[0];
 }
 }  // namespace F

@@ -40,14 +40,14 @@ double quantile(double p) {
 
 }  // namespace
 
-void constant_(Tensor& t, double value) { t = full(t.shape(), value, t.dtype()); }
+void constant_(Tensor& t, double value) { t = full(t.shape(), value, t.dtype()).to(t.device()); }
 
 void uniform_(Tensor& t, double low, double high, Generator* g) {
-  t = (rand(t.shape(), drawn(t), g) * (high - low) + low).to(t.dtype());
+  t = (rand(t.shape(), drawn(t), g) * (high - low) + low).to(t.dtype()).to(t.device());
 }
 
 void normal_(Tensor& t, double mean, double deviation, Generator* g) {
-  t = (randn(t.shape(), drawn(t), g) * deviation + mean).to(t.dtype());
+  t = (randn(t.shape(), drawn(t), g) * deviation + mean).to(t.dtype()).to(t.device());
 }
 
 void trunc_normal_(Tensor& t, double mean, double deviation, double low, double high, Generator* g) {
@@ -55,7 +55,7 @@ void trunc_normal_(Tensor& t, double mean, double deviation, double low, double 
   std::vector<double> values = rand(t.shape(), f64, g).to_vector<double>();
   for (double& v : values)
     v = std::min(high, std::max(low, mean + deviation * quantile(below(low) + v * (below(high) - below(low)))));
-  t = tensor(values, t.sizes()).to(t.dtype());
+  t = tensor(values, t.sizes()).to(t.dtype()).to(t.device());
 }
 
 void xavier_uniform_(Tensor& t, double gain, Generator* g) {
@@ -100,7 +100,7 @@ void orthogonal_(Tensor& t, double gain, Generator* g) {
     for (size_t k = 0; k < length; ++k) v[k] /= std::sqrt(norm);
   }
   const Tensor m = tensor(q, {static_cast<int64_t>(count), static_cast<int64_t>(length)}) * gain;
-  t = (wide ? m : m.t()).reshape(Shape(sizes.begin(), sizes.end())).to(t.dtype()).contiguous();
+  t = (wide ? m : m.t()).reshape(Shape(sizes.begin(), sizes.end())).to(t.dtype()).contiguous().to(t.device());
 }
 
 }  // namespace tessera::nn::init

@@ -99,7 +99,7 @@ void ModuleBase::load_state_dict(const std::map<std::string, Tensor>& state) {
     fail("TSR-F040", "the state does not fit the module:" + faults, "save the state from a module of the same structure");
   for (const Leaf& l : leaves())
     if (l.tensor->defined()) {
-      Tensor now = state.at(l.path);
+      Tensor now = state.at(l.path).to(l.tensor->device());
       if (l.tensor->requires_grad()) now = now.detach().requires_grad_();
       *l.tensor = now;
     }
@@ -109,9 +109,24 @@ void ModuleBase::train(bool on) {
   for (const Entry& e : entries_)
     if (e.child) e.child->train(on);
 }
+void ModuleBase::convert(const std::function<Tensor(const Tensor&)>& f) {
+  std::map<const void*, std::pair<Tensor, Tensor>> seen;  // keeps what was converted, so that no address comes twice
+  for (const Leaf& l : leaves()) {
+    if (!l.tensor->defined()) continue;
+    auto [at, fresh] = seen.try_emplace(l.tensor->handle());
+    if (fresh) {
+      Tensor now = f(*l.tensor);
+      if (l.tensor->requires_grad() && !now.requires_grad()) now.requires_grad_();
+      at->second = {*l.tensor, std::move(now)};
+    }
+    *l.tensor = at->second.second;
+  }
+}
 void ModuleBase::to(DType dtype) {
-  for (const Leaf& l : leaves())
-    if (l.tensor->defined() && is_float(static_cast<uint32_t>(l.tensor->dtype()))) *l.tensor = l.tensor->to(dtype);
+  convert([&](const Tensor& t) { return is_float(static_cast<uint32_t>(t.dtype())) ? t.to(dtype) : t; });
+}
+void ModuleBase::to(const Device& device) {
+  convert([&](const Tensor& t) { return t.to(device); });
 }
 
 void ModuleBase::requires_grad_(bool on) {

@@ -27,11 +27,14 @@ void Optimizer::expect(bool holds, const char* what, double found, const char* e
 Optimizer::Optimizer(nn::ModuleBase& model, double lr, const SlotsOf& slots_of, std::vector<Group> groups)
     : groups_(std::move(groups)) {
   expect(lr >= 0 && std::isfinite(lr), "learning rate", lr, "a finite number of 0 or more");
-  lr_ = scalar(lr, f64);
-  step_ = scalar(0.0, f64);
+  // Scalars lie beside the parameters, so that no step waits for the host.
+  const auto parameters = model.named_parameters();
+  const Device home = parameters.empty() ? Device() : parameters[0].second->device();
+  lr_ = scalar(lr, f64).to(home);
+  step_ = scalar(0.0, f64).to(home);
   add_buffer("lr", lr_);
   add_buffer("step", step_);
-  for (const auto& [name, parameter] : model.named_parameters()) {
+  for (const auto& [name, parameter] : parameters) {
     names_.push_back(name);
     auto& slots = state_.emplace_back();
     for (const std::string& slot : slots_of(name, *parameter)) {
@@ -45,7 +48,7 @@ Optimizer::Optimizer(nn::ModuleBase& model, double lr, const SlotsOf& slots_of, 
       fail("TSR-F051", "the group '" + g.prefix + "' of an optimiser fits no parameter",
            "groups go by the beginning of a parameter's name: " + (names_.empty() ? "there are none" : names_[0] + ", ..."));
     expect(g.lr_scale >= 0 && std::isfinite(g.lr_scale), "lr_scale", g.lr_scale, "a finite number of 0 or more");
-    scales_.push_back(std::make_unique<Tensor>(scalar(g.lr_scale, f64)));
+    scales_.push_back(std::make_unique<Tensor>(scalar(g.lr_scale, f64).to(home)));
     add_buffer("lr_scale." + g.prefix, *scales_.back());
   }
 }
@@ -90,13 +93,13 @@ void Optimizer::step(nn::ModuleBase& model, const std::vector<Tensor>& gradients
 
 void Optimizer::set_lr(double lr) {
   expect(lr >= 0 && std::isfinite(lr), "learning rate", lr, "a finite number of 0 or more");
-  lr_ = scalar(lr, f64);
+  lr_ = scalar(lr, f64).to(lr_.device());
 }
 void Optimizer::set_lr_scale(const std::string& prefix, double scale) {
   expect(scale >= 0 && std::isfinite(scale), "lr_scale", scale, "a finite number of 0 or more");
   for (size_t i = 0; i < groups_.size(); ++i)
     if (groups_[i].prefix == prefix) {
-      *scales_[i] = scalar(scale, f64);
+      *scales_[i] = scalar(scale, f64).to(scales_[i]->device());
       return;
     }
   fail("TSR-F051", "an optimiser has no group '" + prefix + "'", "groups are given when the optimiser is made");

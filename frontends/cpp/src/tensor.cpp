@@ -168,6 +168,7 @@ void* Tensor::raw_data(std::source_location where) const {
 Tensor Tensor::to(const Device& d) const {
   if (device() == d) return *this;
   if (is_traced()) return detail::run_op1("to_device", {*this}, {detail::string_attr("device", d.name().c_str())});
+  if (d != Device()) (void)Context::current();  // whose plugins bring the device
   tsr_tensor_handle* out = nullptr;
   check(api().tensor_copy(handle(), d.id(), &out));
   return adopt(out);

@@ -114,13 +114,14 @@ tsr_id value_of(Trace& trace, const Tensor& t) {
   }
   if (auto it = trace.lifted.find(t.handle()); it != trace.lifted.end()) return it->second;
   // A tensor that the function closes over: its value is baked in.
-  const Tensor dense = t.contiguous();
+  const Tensor dense = t.to(Device()).contiguous();
   tsr_attr value{};
   value.name = "value";
   value.kind = TSR_ATTR_TENSOR;
   value.tensor = &dense.handle()->desc;
   std::vector<Tensor> out;
   run_op("constant", {}, {&value, 1}, out);
+  if (const Device home = t.device(); home != Device()) out[0] = out[0].to(home);
   trace.lifted.emplace(t.handle(), out[0].traced()->value);
   trace.kept.push_back(t);
   return out[0].traced()->value;

@@ -35,11 +35,14 @@ class ModuleBase {
   int64_t num_parameters();
   std::map<std::string, Tensor> state_dict();  // parameters and buffers
   // Every key must be there and fit in shape and dtype; throws UserError listing what is missing, unexpected or of another shape.
+  // Tensors of another device are copied to that of the module's.
   void load_state_dict(const std::map<std::string, Tensor>& state);
   void train(bool on = true);
   void eval() { train(false); }
   bool is_training() const { return training_; }
   void to(DType dtype);  // floating-point parameters and buffers
+  // All parameters and buffers. Optimisers are made after it, or moved too; load_state_dict fills modules where they lie.
+  void to(const Device& device);
   // For Tensor::backward: of all floating-point parameters; their gradients in the order of named_parameters(), zeros where a
   // parameter has none; and to forget them. A parameter that a compiled function replaces goes on requiring gradients.
   void requires_grad_(bool on = true);
@@ -66,6 +69,7 @@ class ModuleBase {
 
  private:
   void add_child(const std::string& name, ModuleBase& child);
+  void convert(const std::function<Tensor(const Tensor&)>& f);  // every tensor; tied ones stay tied
   void collect(const std::string& prefix, std::vector<Leaf>& leaves, std::vector<const bool*>& flags);
   struct Entry {
     std::string name;

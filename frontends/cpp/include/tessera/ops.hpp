@@ -15,7 +15,7 @@ Tensor empty(Shape shape, DType = f32, const Device& = {});  // concrete; conten
 Tensor zeros(Shape shape, DType = f32);
 Tensor ones(Shape shape, DType = f32);
 Tensor full(Shape shape, Scalar value, DType = f32);
-Tensor zeros_like(const Tensor&);
+Tensor zeros_like(const Tensor&);  // on its device
 Tensor ones_like(const Tensor&);
 Tensor scalar(Scalar value, DType);
 Tensor arange(SymInt stop, DType = i64);
@@ -59,7 +59,9 @@ std::pair<std::vector<Tensor>, std::vector<Tensor>> scan(Body&& body, const std:
 // ---- random numbers: a counter-based generator with explicit state. Compiled functions take it as an argument.
 struct Generator {
   Tensor state;  // u64[2]: key, counter; replaced by every draw
-  explicit Generator(uint64_t seed = 0);
+  explicit Generator(uint64_t seed = 0, const Device& device = {});
+  // Where its numbers are drawn without a copy of the state: beside the tensors that they are for.
+  Generator& to(const Device& device);
 };
 Generator& default_generator();  // of this thread; used outside compiled functions
 void manual_seed(uint64_t seed);

@@ -168,7 +168,7 @@ class Tensor {
 
   // ---- conversion
   Tensor to(DType) const;
-  Tensor to(const Device&) const;
+  Tensor to(const Device&) const;  // x.to("cuda"), which is cuda:0
   Tensor contiguous() const;
   Tensor clone() const;
 
