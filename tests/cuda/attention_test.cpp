@@ -122,3 +122,58 @@ TEST_CASE("attention reads heads where they lie in a tensor of queries, keys and
           1e-2);
   }
 }
+
+TEST_CASE("the gradient of attention is two kernels with the reference's numbers, sums of exponentials included") {
+  struct Case {
+    std::string type;
+    int64_t heads, key_heads, l, s, depth, width;
+    bool causal;
+    int mask;  // 0: none, 1: added, 2: bool
+  };
+  const Case cases[] = {{"bf16", 4, 2, 70, 70, 32, 16, true, 0},
+                        {"f16", 2, 2, 20, 130, 16, 32, false, 1},
+                        {"bf16", 2, 1, 65, 3, 48, 48, false, 2},
+                        {"bf16", 2, 2, 3, 70, 16, 16, true, 0},
+                        {"f16", 2, 2, 130, 20, 16, 16, true, 2}};
+  uint64_t seed = 100;
+  for (const Case& c : cases) {
+    const std::vector<int64_t> q{2, c.heads, c.l, c.depth}, k{2, c.key_heads, c.s, c.depth}, v{2, c.key_heads, c.s, c.width},
+        y{2, c.heads, c.l, c.width}, row{2, c.heads, c.l}, mask{c.l, c.s};
+    std::vector<std::vector<int64_t>> sizes{q, k, v, y, row};
+    std::string text =
+        "graph @g(%q: " + shape(q) + ", %k: " + shape(k) + ", %v: " + shape(v) + ", %dy: " + shape(y) + ", %dl: " + shape(row);
+    if (c.mask) {
+      text += ", %m: " + shape(mask);
+      sizes.push_back(mask);
+    }
+    text += ") {\n";
+    for (const char* name : {"q", "k", "v", "dy"})
+      text += std::string("  %") + name + "t = cast %" + name + " {dtype = " + c.type + "}\n";
+    if (c.mask == 1) text += "  %mt = cast %m {dtype = " + c.type + "}\n";
+    if (c.mask == 2) text += "  %z = sub %m, %m\n  %mt = gt %m, %z\n";
+    const std::string operands = std::string("%qt, %kt, %vt, ") + (c.mask ? "%mt" : "_"),
+                      attrs = std::string(" {causal = ") + (c.causal ? "true" : "false") + ", scale = 0.4}\n";
+    text += "  %y, %lse = attention_lse " + operands + attrs;
+    // Queries that see no key have an lse of -inf, which no comparison of differences takes: its exponential is compared.
+    text += "  %l = exp %lse\n  %wide = cast %y {dtype = f32}\n";
+    // Both sides get one delta: made of y, it would carry the rounding of y.
+    text += "  %a, %b, %c = attention_backward %dyt, " + operands + ", %lse, %dl" + attrs;
+    text += "  %aw = cast %a {dtype = f32}\n  %bw = cast %b {dtype = f32}\n  %cw = cast %c {dtype = f32}\n";
+    text += "  return %wide, %l, %aw, %bw, %cw\n}\n";
+    INFO(text);
+    const e::Executable device = compile(cuda(), on_device(text)), reference = compile(host(), text);
+    INFO(device.plan());
+    CHECK(device.plan().find("cuda.attention_lse") != std::string::npos);
+    CHECK(device.plan().find("cuda.attention_backward") != std::string::npos);
+    std::vector<e::Tensor> in, want;
+    for (const auto& s : sizes) {
+      want.push_back(numbers(s, seed++));
+      in.push_back(want.back().copy_to(gpu()));
+    }
+    const std::vector<e::Tensor> got = device.run(in), expected = reference.run(want);
+    for (size_t i = 0; i < got.size(); ++i) {
+      INFO("result " << i);
+      CHECK(difference(got[i], expected[i]) < (i == 1 ? 1e-4 : 2e-2));
+    }
+  }
+}

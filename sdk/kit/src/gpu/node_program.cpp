@@ -23,6 +23,8 @@ constexpr Writer kWriters[] = {
     {"scatter", write_scatter},
     {"scatter_nd", write_scatter_nd},
     {"attention", [](NodeWriter& w) { write_attention(w, true); }},
+    {"attention_lse", [](NodeWriter& w) { write_attention(w, true); }},
+    {"attention_backward", [](NodeWriter& w) { write_attention(w, true); }},
     {"random_bits", write_random},
     {"random_int", write_random},
     {"random_uniform", write_random},
@@ -67,7 +69,7 @@ std::string why_no_node_program(sdk::Graph g, sdk::Node n, const GpuDescription&
   if (op == "random_int" && n.attr("high").as_int() <= n.attr("low").as_int()) return "its range is empty";
   if (op == "scatter_nd" && TSR_DIM_IS_EXPR(n.operand(1).type().sizes().back()))
     return "only the run tells how many numbers a tuple of indices has";
-  return op == "attention" ? why_no_attention(n, device) : std::string();
+  return op.starts_with("attention") ? why_no_attention(n, device) : std::string();
 }
 
 namespace {

@@ -90,7 +90,8 @@ void write_sort(NodeWriter& w);
 void write_search(NodeWriter& w);
 void write_scatter(NodeWriter& w);
 void write_scatter_nd(NodeWriter& w);
-void write_attention(NodeWriter& w, bool vectors);
+void write_attention(NodeWriter& w, bool vectors);  // attention_lse and attention_backward too
+void write_attention_backward(NodeWriter& w, bool vectors);
 std::string why_no_attention(sdk::Node n, const GpuDescription& device);
 void write_random(NodeWriter& w);
 
