@@ -48,19 +48,21 @@ std::vector<Tensor> compute(const Options& o, const Tensor& x, const Tensor& w, 
   for (const Chunk& c : chunks(o, x, target, classes)) {
     const Tensor used = c.target != o.ignore_index;
     const Tensor index = where(used, c.target, zeros_like(c.target)).unsqueeze(1);
-    const Tensor log_p = F::linear(c.x, w).to(wide).log_softmax(1);
-    Tensor of_rows = log_p.gather(1, index).squeeze(1) * (o.label_smoothing - 1);
-    if (o.label_smoothing > 0) of_rows = of_rows - log_p.sum(Axes{1}) * share;
+    // log p is a logit less the logarithm of the sum of the row's exponentials. So what is as large as the logits is read
+    // twice, and written once, as their gradient.
+    const Tensor logits = F::linear(c.x, w), wide_logits = logits.to(wide), lse = wide_logits.logsumexp({1}, true);
+    Tensor of_rows = (logits.gather(1, index).to(wide) - lse).squeeze(1) * (o.label_smoothing - 1);
+    if (o.label_smoothing > 0) of_rows = of_rows - (wide_logits - lse).sum(Axes{1}) * share;
     const Tensor sum = where(used, of_rows, zeros_like(of_rows)).sum();
     loss = loss.defined() ? loss + sum : sum;
     if (!gradients) continue;
     // The loss of a row is -sum q log p with q of sum 1, and so its gradient p - q.
     const Tensor hit = index == arange(classes, c.target.dtype()).unsqueeze(0);
-    Tensor d = log_p.exp() - where(hit, full({}, 1 - o.label_smoothing + share, wide), full({}, share, wide));
+    Tensor d = (wide_logits - lse).exp() - where(hit, full({}, 1 - o.label_smoothing + share, wide), full({}, share, wide));
     if (o.reduction == "mean") d = d / rows;
     d = where(used.unsqueeze(1), d, zeros_like(d)).to(x.dtype());
     dx.push_back(d.matmul(w));
-    const Tensor part = d.t().matmul(c.x).to(wide);
+    const Tensor part = einsum_dot(d, c.x, {}, {}, {0}, {0}).to(wide);  // without a transposed copy
     dw = dw.defined() ? dw + part : part;
   }
   if (o.reduction == "mean") loss = loss / rows;
