@@ -11,14 +11,14 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 packed=$tree/tessera-gpu
 mkdir -p "$packed"/{bin,tests/cuda,lib/tessera/plugins,lib/system,source/tests/differential}
-cp "$build"/bin/{tessera,bench-cuda,bench-cuda-models} "$packed/bin"
+cp "$build"/bin/{tessera,bench-cuda,bench-cuda-models,bench-cuda-training} "$packed/bin"
 for test in cuda_tests differential_tests; do # a part whose program is not built is none of this archive's
   [ ! -e "$build/tests/$test" ] || cp "$build/tests/$test" "$packed/tests"
 done
 cp "$build"/tests/cuda/libfake_cuda.so "$packed/tests/cuda"
 cp "$build"/lib/libtessera.so "$packed/lib"
 for id in opset.standard frontend.{text,cpp,onnx} backend.{cuda,eager,reference,null} store.disk executor.cudagraphs \
-  pass.{canonicalize,constant_fold,cse,recognise,dce,decompose,fuse}; do
+  partitioner.remat pass.{canonicalize,constant_fold,cse,recognise,dce,decompose,fuse}; do
   cp "$build"/lib/tessera/plugins/tessera.$id.{so,toml} "$packed/lib/tessera/plugins"
 done
 cd "$root"
@@ -37,6 +37,7 @@ find "$packed" -type f \( -name '*.so' -o -path '*/bin/*' -o -path '*/tests/*_te
   grep -Ev '/(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux[^/]*|libtessera)\.so' |
   while read -r library; do cp -L "$library" "$packed/lib/system"; done
 # Manifests hold the hash of their library: plugins stay as they are.
+shopt -s nullglob
 strip --strip-unneeded "$packed"/bin/* "$packed"/tests/*_tests "$packed"/lib/libtessera.so "$packed"/lib/system/*
 tar -C "$tree" -c tessera-gpu | xz -T0 -2 >"$out"
 size=$(stat -c %s "$out")
