@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point t) { return std::chrono::duration<double, std::milli>(Clock::now() - t).count(); }
 
 struct Options {
-  std::string text;
+  std::string text, device = "cpu";
   std::vector<std::string> configs;
   int64_t tokens = 128, layers = 12, runs = 5;
   uint64_t seed = 0;
@@ -79,7 +79,6 @@ int run(const Options& o) {
   using tessera::Tensor;
   const tsr_api& api = *tsr_get_api(TSR_ABI_MAJOR);
   const std::vector<int64_t> ids = read_bytes(o);
-  const Tensor input = tessera::tensor(ids, {1, -1});
 
   auto start = Clock::now();
   say("GPT-2 small: %lld layers, seeding weights ... ", static_cast<long long>(o.layers));
@@ -93,19 +92,24 @@ int run(const Options& o) {
   std::vector<tessera::Context> contexts;
   using Fn = tessera::Compiled<Tensor(gpt2::Gpt2&, const Tensor&)>;
   std::vector<Fn> compiled;
-  for (const std::string& path : o.configs) {
-    contexts.emplace_back(path);
+  for (const std::string& path : o.configs) contexts.emplace_back(path);  // one of them brings the device
+  const tessera::Device device(o.device.c_str());
+  model.to(device);
+  const Tensor input = tessera::tensor(ids, {1, -1}).to(device);
+  const tsr_device counted = device.id();  // of which memory is counted
+  for (size_t at = 0; at < o.configs.size(); ++at) {
+    const std::string& path = o.configs[at];
     compiled.push_back(tessera::compile([](gpt2::Gpt2& m, const Tensor& x) { return m.forward(x); },
-                                        {.name = "gpt2", .args = {"self", "ids"}, .context = contexts.back()}));
+                                        {.name = "gpt2", .args = {"self", "ids"}, .context = contexts[at]}));
     Result r;
     r.config = path;
     say("%s: capture, compile and first run ... ", path.c_str());
-    api.memory_peak(0, 1);
-    const int64_t resident = api.memory_in_use(0);
+    api.memory_peak(counted, 1);
+    const int64_t resident = api.memory_in_use(counted);
     start = Clock::now();
-    r.logits = compiled.back()(model, input);
+    r.logits = compiled.back()(model, input).to(tessera::Device());  // reading it waits for it
     r.first_ms = ms_since(start);
-    r.peak_bytes = api.memory_peak(0, 0) - resident;
+    r.peak_bytes = api.memory_peak(counted, 0) - resident;
     say("%.0f ms\n", r.first_ms);
     results.push_back(std::move(r));
   }
@@ -114,7 +118,7 @@ int run(const Options& o) {
   for (int64_t i = 0; i < o.runs; ++i) {
     for (size_t k = 0; k < compiled.size(); ++k) {
       start = Clock::now();
-      results[k].logits = compiled[k](model, input);
+      results[k].logits = compiled[k](model, input).to(tessera::Device());
       results[k].times.push_back(ms_since(start));
     }
     say(".");
@@ -170,7 +174,9 @@ int main(int argc, char** argv) {
   d.add_options()("help,h", "show this text")("text", po::value(&o.text), "text file; its bytes are the token ids")(
       "config", po::value(&o.configs)->composing(),
       "configuration to run; repeat to compare (default: configs/eager.toml configs/default.toml)")(
-      "tokens", po::value(&o.tokens)->default_value(128), "bytes of the text to use, 2..1024")(
+      "device", po::value(&o.device)->default_value(o.device),
+      "where model and text lie: cpu, cuda, sim:0; the configurations "
+      "are then those of that device")("tokens", po::value(&o.tokens)->default_value(128), "bytes of the text to use, 2..1024")(
       "layers", po::value(&o.layers)->default_value(12), "transformer layers")("runs", po::value(&o.runs)->default_value(5),
                                                                                "timed runs of each configuration")(
       "seed", po::value(&o.seed)->default_value(0), "seed of the weights")("json", po::bool_switch(&o.json),
@@ -188,7 +194,9 @@ int main(int argc, char** argv) {
     if (o.text.empty()) throw tessera::UserError("TSR-X003", "no text given", "gpt2 --text FILE");
     if (o.tokens < 2 || o.tokens > 1024 || o.layers < 1 || o.layers > 96 || o.runs < 1)
       throw tessera::UserError("TSR-X004", "--tokens takes 2..1024, --layers 1..96, --runs 1 or more", "see --help");
-    if (o.configs.empty()) o.configs = {TESSERA_CONFIG_DIR "/eager.toml", TESSERA_CONFIG_DIR "/default.toml"};
+    const std::string kind = o.device.substr(0, o.device.find(':'));
+    if (o.configs.empty() && kind == "cpu") o.configs = {TESSERA_CONFIG_DIR "/eager.toml", TESSERA_CONFIG_DIR "/default.toml"};
+    if (o.configs.empty()) o.configs = {TESSERA_CONFIG_DIR "/" + kind + ".toml"};
     return run(o);
   } catch (const po::error& e) {
     std::fprintf(stderr, "error[TSR-X005] %s\n  hint: see gpt2 --help\n", e.what());

@@ -26,7 +26,7 @@ namespace optim = tessera::optim;
 using tessera::Checkpoint;
 
 struct Options {
-  std::string text, out = "train_gpt.run", prompt = "\n", config;
+  std::string text, out = "train_gpt.run", prompt = "\n", config, device = "cpu";
   Config model;
   int64_t batch = 16, steps = 500, warmup = 50, save_every = 100, sample = 400;
   double lr = 1e-3, weight_decay = 0.1, clip = 1, temperature = 0.8;
@@ -80,6 +80,7 @@ std::string write_text(Gpt& model, const Options& o) {
                                {.dynamic = tessera::Dynamic::yes, .options = options, .name = "read"});
   auto decode = tessera::compile([](Gpt& m, const Tensor& id, const Cache& cache) { return m.decode(id, cache); },
                                  {.dynamic = tessera::Dynamic::yes, .options = options, .name = "decode"});
+  const tessera::Device device(o.device.c_str());
   uint64_t state = o.seed;
   std::vector<int64_t> all;
   for (const char c : o.prompt) all.push_back(static_cast<unsigned char>(c));
@@ -93,12 +94,12 @@ std::string write_text(Gpt& model, const Options& o) {
       const int64_t kept = std::max<int64_t>(2, std::min(length, o.model.context / 2));
       std::vector<int64_t> last(all.end() - std::min(length, kept), all.end());
       while (static_cast<int64_t>(last.size()) < kept) last.insert(last.begin(), '\n');
-      std::tie(logits, cache) = read(model, tessera::tensor(last, {1, -1}));
+      std::tie(logits, cache) = read(model, tessera::tensor(last, {1, -1}).to(device));
       // As the steps leave it: in dense memory, which compiled code is guarded on.
       for (std::vector<Tensor>* list : {&cache.keys, &cache.values})
         for (Tensor& t : *list) t = t.contiguous();
     } else {
-      std::tie(logits, cache) = decode(model, tessera::tensor(std::vector<int64_t>{all.back()}, {1, 1}), cache);
+      std::tie(logits, cache) = decode(model, tessera::tensor(std::vector<int64_t>{all.back()}, {1, 1}).to(device), cache);
     }
     all.push_back(draw(logits, o.temperature, state));
   }
@@ -111,7 +112,10 @@ std::string write_text(Gpt& model, const Options& o) {
 }
 
 int run(const Options& o) {
-  const std::optional<tessera::Context> context = o.config.empty() ? std::nullopt : std::optional(tessera::Context(o.config));
+  // A device other than the host brings its own configuration, where none is given.
+  const std::string kind = o.device.substr(0, o.device.find(':')),
+                    config = !o.config.empty() || kind == "cpu" ? o.config : TESSERA_CONFIG_DIR "/" + kind + ".toml";
+  const std::optional<tessera::Context> context = config.empty() ? std::nullopt : std::optional(tessera::Context(config));
   std::optional<tessera::ContextScope> scope;
   if (context) scope.emplace(*context);
 
@@ -119,6 +123,8 @@ int run(const Options& o) {
   data::Loader loader(text, {.batch = o.batch, .seed = o.seed});
   Gpt model(o.model);
   model.initialise(o.seed);
+  const tessera::Device device(o.device.c_str());
+  model.to(device);
   optim::AdamW optimizer(model, {.lr = o.lr, .beta2 = 0.95, .weight_decay = o.weight_decay});
   std::vector<float> losses;
   const std::string description = describe(o, static_cast<int64_t>(text.bytes().size()));
@@ -166,7 +172,7 @@ int run(const Options& o) {
     const double lr = optim::warmup_cosine(i, o.warmup, o.steps, o.lr, 0.1 * o.lr);
     optimizer.set_lr(lr);
     const std::vector<Tensor> b = loader.next();
-    losses.push_back(step(model, optimizer, b[0], b[1]).item<float>());
+    losses.push_back(step(model, optimizer, b[0].to(device), b[1].to(device)).item<float>());
     if (!std::isfinite(losses.back()))
       wrong("the loss of step " + std::to_string(i) + " is " + std::to_string(losses.back()),
             "lower --lr; the checkpoint before it is good");
@@ -211,7 +217,9 @@ int main(int argc, char** argv) {
       "sample", po::value(&o.sample)->default_value(o.sample), "bytes to write at the end")(
       "prompt", po::value(&o.prompt)->default_value(o.prompt, "a line's end"), "what they follow")(
       "temperature", po::value(&o.temperature)->default_value(o.temperature), "of the writing; 0 takes the likeliest byte")(
-      "config", po::value(&o.config), "configuration (default: TESSERA_CONFIG, else configs/default.toml)");
+      "device", po::value(&o.device)->default_value(o.device), "cpu, cuda, cuda:1, sim:0")(
+      "config", po::value(&o.config),
+      "configuration (default: that of the device; for cpu TESSERA_CONFIG, else configs/default.toml)");
   try {
     po::positional_options_description positional;
     positional.add("text", 1);
