@@ -15,7 +15,7 @@ struct Joint {
   Problem problem;
   Schedule schedule;
   std::vector<tsr_id> nodes;  // ids of the problem's nodes
-  int64_t output_bytes = 0;   // of results that the caller gets, from the beginning of a run on; those of unknown sizes left out
+  int64_t output_bytes = 0;  // of results that the caller gets, from the beginning of a run on; those of unknown sizes left out
 };
 
 // Options `save` and `recompute` become conditions of the problem. Throws TSR-A012: they name what is not there, or contradict

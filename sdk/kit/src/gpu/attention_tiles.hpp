@@ -232,8 +232,7 @@ class AttentionTiles {
     for (int64_t r = 0; r < 2; ++r) {
       if (p_.nonnegative(p_.sub(own_[r], rows))) continue;  // there are fewer
       const bool opened = b_.begin_if(b_.below(own_[r], rows));
-      const Expr row =
-          w_.heads_last && result == 0 ? row_of_heads_last(own_[r]) : p_.add(p_.mul(batch, rows), own_[r]);
+      const Expr row = w_.heads_last && result == 0 ? row_of_heads_last(own_[r]) : p_.add(p_.mul(batch, rows), own_[r]);
       const Expr n = b_.begin(Bind::Unroll, "n", p_.number(columns / 8));
       for (int64_t e = 0; e < 2; ++e) {
         const uint32_t v = b_.load(sums, at(n, 4, 2 * r + e));
