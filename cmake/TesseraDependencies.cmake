@@ -26,7 +26,8 @@ target_include_directories(tessera_toml SYSTEM INTERFACE ${_toml_include})
 target_compile_definitions(tessera_toml INTERFACE TOML_HEADER_ONLY=1 TOML_ENABLE_FORMATTERS=1)
 add_library(Tessera::toml ALIAS tessera_toml)
 
-# nlohmann's header with its templates compiled once: a unit that uses them takes half the time. What is installed links nlohmann_json itself.
+# nlohmann's header with its templates compiled once: a unit that uses them takes half the time. What is installed links
+# nlohmann_json itself.
 add_library(tessera_json STATIC ${CMAKE_CURRENT_LIST_DIR}/json/json.cpp)
 target_include_directories(tessera_json PUBLIC ${CMAKE_CURRENT_LIST_DIR}/json)
 target_link_libraries(tessera_json PUBLIC nlohmann_json::nlohmann_json)

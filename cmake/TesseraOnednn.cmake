@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# tessera_link_onednn(TARGET DEFINITION PART)    links oneDNN and defines DEFINITION for TARGET where it is there and may be used; else PART is
+# tessera_link_onednn(TARGET DEFINITION PART)
+# Links oneDNN and defines DEFINITION for TARGET where it is there and may be used; else PART is
 # reported as left out. It runs on OpenMP, which the thread sanitizer does not understand.
 function(tessera_link_onednn target definition part)
   if(TESSERA_SANITIZE MATCHES "thread" OR TESSERA_NO_OPENMP)

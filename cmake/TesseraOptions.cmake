@@ -54,7 +54,8 @@ else()
 endif()
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # GCC collects garbage of its own from 800 MB on instead of 128: a tenth less time. ./dev counts with more than that for a job.
+  # GCC collects garbage of its own from 800 MB on instead of 128: a tenth less time. ./dev counts with more than that for a
+  # job.
   add_compile_options("$<$<CONFIG:Release>:--param=ggc-min-heapsize=800000>")
 endif()
 

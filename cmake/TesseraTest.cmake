@@ -6,14 +6,16 @@ if(NOT Catch2_FOUND)
   message(FATAL_ERROR "Catch2 not found. On Debian 12: apt-get install catch2; or configure with -DTESSERA_BUILD_TESTS=OFF.")
 endif()
 
-# Programs that only test link this. What is tested is what users run; a test's own code need not be fast, and compiles in half the time.
+# Programs that only test link this. What is tested is what users run; a test's own code need not be fast, and compiles in half
+# the time.
 add_library(tessera_test_code INTERFACE)
 target_compile_options(tessera_test_code INTERFACE $<$<CONFIG:Release>:-O0>)
 
 # What a unit needs that asserts; and what a program of tests links: main and the runner come compiled from Catch2's package.
 add_library(tessera_catch_header INTERFACE)
 target_link_libraries(tessera_catch_header INTERFACE tessera_test_code Catch2::Catch2)
-# An exception within an assertion fails the test without the text of the expression; in return each assertion is no try block of its own.
+# An exception within an assertion fails the test without the text of the expression; in return each assertion is no try block
+# of its own.
 target_compile_definitions(tessera_catch_header INTERFACE CATCH_CONFIG_FAST_COMPILE)
 if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
   # Ubuntu 24.04 has Catch2 3; the tests use the part of it that both versions share, under version 2's header name.
@@ -29,9 +31,9 @@ set(TESSERA_TEST_ENVIRONMENT TESSERA_SOURCE_DIR=${PROJECT_SOURCE_DIR} TESSERA_BU
     OMP_WAIT_POLICY=passive)  # tests share the cores with each other: a thread that spins at a barrier only keeps the others from it
 if(TESSERA_SANITIZE)
   set(_supp ${PROJECT_SOURCE_DIR}/tests/support)
-  # Up to GCC 13 and LLVM 16 the runtime takes some thread-local blocks for ones of glibc before 2.25, whose length stood before them;
-  # the leak check then reads wild memory and dies ("Tracer caught signal 11"), so that interceptor stays off.
-  # A block that cannot be had is NULL, as without a sanitizer: what follows from that is tested.
+  # Up to GCC 13 and LLVM 16 the runtime takes some thread-local blocks for ones of glibc before 2.25, whose length stood before
+  # them; the leak check then reads wild memory and dies ("Tracer caught signal 11"), so that interceptor stays off. A block
+  # that cannot be had is NULL, as without a sanitizer: what follows from that is tested.
   list(APPEND TESSERA_TEST_ENVIRONMENT
     ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0:allocator_may_return_null=1
     LSAN_OPTIONS=suppressions=${_supp}/lsan.supp:print_suppressions=0

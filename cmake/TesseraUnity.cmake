@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# tessera_unity(TARGET [SKIP FILE...] [SELDOM DIR...])    compiles the sources of each directory of TARGET, up to eight at a time, as one unit:
+# tessera_unity(TARGET [SKIP FILE...] [SELDOM DIR...])
+# Compiles the sources of each directory of TARGET, up to eight at a time, as one unit:
 # most of a small unit's time goes into headers and templates that its neighbours need too. Sources of one directory must not
 # define the same name twice, not even in anonymous namespaces. The presets debug and fuzz compile every source alone
 # (TESSERA_UNITY=OFF), so that a missing #include shows. Units of directories named by SELDOM are what tessera_seldom is for.

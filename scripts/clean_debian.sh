@@ -4,9 +4,9 @@
 # ./dev command. Prints how long the clone and the command took.
 #
 # usage: scripts/clean_debian.sh demo|test|COMMAND... [--keep]      as root (debootstrap, mounts in a private namespace)
-# TESSERA_CLEAN_CCACHE=DIR lends the tree a compiler cache: what is installed is proved all the same, the time is not a cold one.
-# The base tree is made once under ${TESSERA_CLEAN_TREE:-/tmp/debian}; each run works on a copy of it. The package mirrors are
-# the ones that this machine's apt and pip use.
+# TESSERA_CLEAN_CCACHE=DIR lends the tree a compiler cache: what is installed is proved all the same, the time is not a cold
+# one. The base tree is made once under ${TESSERA_CLEAN_TREE:-/tmp/debian}; each run works on a copy of it. The package mirrors
+# are the ones that this machine's apt and pip use.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 for part in common setup; do . "scripts/$part.sh"; done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: scripts/gpu_pack.sh OUT.tar.xz [BUILD]    packs what scripts/gpu_check.sh runs on a machine with a GPU and nothing else of
+# usage: scripts/gpu_pack.sh OUT.tar.xz [BUILD]
+# Packs what scripts/gpu_check.sh runs on a machine with a GPU and nothing else of
 # this project: the command, the plugins that the checks load, the tests, and the system's libraries that they need. BUILD is
 # build/release unless it is given, and is built already.
 set -euo pipefail

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: python=$(scripts/peers.sh PACKAGE...)    the Python of the peers' virtual environment, with these packages from PyPI in it
+# usage: python=$(scripts/peers.sh PACKAGE...)
+# The Python of the peers' virtual environment, with these packages from PyPI in it
 # One environment serves all comparisons, for PyTorch alone takes 5 GB: build/peers, or the one that TESSERA_PEERS names.
 set -euo pipefail
 root=$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)

@@ -177,8 +177,8 @@ class ConvKernel final : public StridedKernel {
     return winograd_ ? std::max(bytes, winograd_workspace(*isa_, *winograd_, s, slots_)) : bytes;
   }
 
-  // By the sizes that are known; a number of images that is not counts as one. Only weights that may be packed have rows for positions, and
-  // minimal filtering.
+  // By the sizes that are known; a number of images that is not counts as one. Only weights that may be packed have rows for
+  // positions, and minimal filtering.
   void choose_way(const Isa& isa, sdk::Type x, sdk::Type w, sdk::Type y, int most_winograd, bool may_pack) {
     int64_t positions = 1, depth = 1;
     for (uint32_t d = 1; d < w.rank(); ++d) {

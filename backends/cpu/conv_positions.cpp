@@ -6,11 +6,12 @@
 
 namespace cpu {
 
-// Which way round a convolution is a product. Positions as columns, in panels of nr, leave the result as it lies in memory, and every panel of input
-// values is made once for all output channels; images do not share a panel. Positions as rows waste nothing where few of them are left for a last
-// panel, and weights are read once for all images; the input values are packed beforehand, and each tile is transposed when it is stored.
-// In products of a row of a tile and a panel; what gathering nr or mr values costs, and what storing a transposed tile costs more, was measured on AVX-512.
-// Half a panel takes half the time of a whole one; a quarter, beside whole ones of the same weights, hardly less than that.
+// Which way round a convolution is a product. Positions as columns, in panels of nr, leave the result as it lies in memory, and
+// every panel of input values is made once for all output channels; images do not share a panel. Positions as rows waste
+// nothing where few of them are left for a last panel, and weights are read once for all images; the input values are packed
+// beforehand, and each tile is transposed when it is stored. In products of a row of a tile and a panel; what gathering nr or
+// mr values costs, and what storing a transposed tile costs more, was measured on AVX-512. Half a panel takes half the time of
+// a whole one; a quarter, beside whole ones of the same weights, hardly less than that.
 ConvCycles conv_cycles(const GemmIsa& isa, int64_t images, int64_t outputs, int64_t positions, int64_t depth) {
   constexpr int64_t kMostPacked = 8 << 20;  // values: what is packed beforehand is workspace
   const auto up = [](int64_t n, int64_t unit) { return static_cast<double>((n + unit - 1) / unit); };

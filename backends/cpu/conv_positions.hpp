@@ -13,7 +13,8 @@
 
 namespace cpu {
 
-// A convolution in work: where positions lie in the input, and the matrix of input values, which exists nowhere, in the pieces that the product reads.
+// A convolution in work: where positions lie in the input, and the matrix of input values, which exists nowhere, in the pieces
+// that the product reads.
 struct Panels {
   static constexpr int kMaxTaps = 1024;
   // Up to so many channels panels of a flat input are read where they lie, instead of copied.
@@ -118,7 +119,8 @@ struct Panels {
   }
 };
 
-// The weights of a convolution, a constant [groups * outputs, depth], as left sides of its products, packed_left_bytes(isa, outputs, depth) bytes each.
+// The weights of a convolution, a constant [groups * outputs, depth], as left sides of its products, packed_left_bytes(isa,
+// outputs, depth) bytes each.
 void pack_left_groups(const tessera::sdk::Compile& c, const tessera::sdk::Value& weights, const GemmIsa& isa, int64_t groups,
                       int64_t outputs, int64_t depth, PackedConstant& packed);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simple ops behind a product or a convolution, computed on what has just been written while it is in the nearest cache. They round as they
-// do alone: none of them contracts with another.
+// Simple ops behind a product or a convolution, computed on what has just been written while it is in the nearest cache. They
+// round as they do alone: none of them contracts with another.
 #pragma once
 
 #include <optional>
@@ -25,8 +25,8 @@ class Finish {
                                      const char** why);
   size_t size() const { return steps_.size(); }
   bool reads_nothing() const;  // but the results
-  // Whether it is a bias (a row of columns, or a value per channel), a residual of the result's shape, and relu, in this order and none of them necessarily. *bias
-  // and *add: operands of the fused node, -1 for none.
+  // Whether it is a bias (a row of columns, or a value per channel), a residual of the result's shape, and relu, in this order
+  // and none of them necessarily. *bias and *add: operands of the fused node, -1 for none.
   bool sums_and_relu(int* bias, int* add, bool* relu) const;
 
   // Sizes of the operands that are read; of the compiled node.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that the kernel kit lowers to text: fused regions, and single ops that the kit knows. Text of one structure is compiled once,
-// whatever nodes it came from; all kernels of a plan are compiled together.
+// Kernels that the kernel kit lowers to text: fused regions, and single ops that the kit knows. Text of one structure is
+// compiled once, whatever nodes it came from; all kernels of a plan are compiled together.
 #pragma once
 
 #include <memory>

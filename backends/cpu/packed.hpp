@@ -14,7 +14,8 @@
 
 namespace cpu {
 
-// Kernels read up to so many bytes beyond what a form holds. They are zeros: what is kept must not depend on what lay there before.
+// Kernels read up to so many bytes beyond what a form holds. They are zeros: what is kept must not depend on what lay there
+// before.
 inline constexpr int64_t kPackedSlack = 128;
 inline void clear_slack(char* form, int64_t bytes) {
   const int64_t n = std::min(bytes, kPackedSlack);
@@ -23,9 +24,9 @@ inline void clear_slack(char* form, int64_t bytes) {
 
 class PackedConstant {
  public:
-  // `bytes` bytes, 64-byte aligned, all of which `fill` writes unless the host has them: `form` names what they are made of the constant `v`, see
-  // tsr_compile.rearranged. Says in the log (artifact "benchmarking") what filling took. Nothing where constants are to stay as they are
-  // (tsr_compile.unfrozen): the kernel then reads `v` itself.
+  // `bytes` bytes, 64-byte aligned, all of which `fill` writes unless the host has them: `form` names what they are made of the
+  // constant `v`, see tsr_compile.rearranged. Says in the log (artifact "benchmarking") what filling took. Nothing where
+  // constants are to stay as they are (tsr_compile.unfrozen): the kernel then reads `v` itself.
   void make(const tessera::sdk::Compile& c, const tessera::sdk::Value& v, const std::string& form, int64_t bytes,
             const std::function<void(char* to)>& fill);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cpu backend: products, convolutions and pooling on kernels of its own, and text for what the kernel kit lowers. The rest goes to the next backend of
-// the config.
+// The cpu backend: products, convolutions and pooling on kernels of its own, and text for what the kernel kit lowers. The rest
+// goes to the next backend of the config.
 #include "tessera/plugin.hpp"
 
 #include <algorithm>

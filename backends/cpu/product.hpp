@@ -29,7 +29,8 @@ ProductAxes matmul_axes(const tessera::sdk::Node& matmul);  // of matmul_integer
 // The kernels that a product runs on.
 const GemmIsa* product_kernels(const Isa& isa, const tessera::sdk::Node& product, const ProductAxes& axes);
 
-// How a product with constant weights may be computed. kPredicted: one step of Strassen's algorithm where it is predicted to pay.
+// How a product with constant weights may be computed. kPredicted: one step of Strassen's algorithm where it is predicted to
+// pay.
 enum class ProductWay { kPredicted, kPlain, kStrassen };
 // Whether kStrassen is possible: f32, one constant matrix on the right, known sizes, elements of K side by side on the left.
 bool can_strassen(const tessera::sdk::Compile& c);

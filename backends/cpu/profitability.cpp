@@ -13,8 +13,8 @@ namespace kit = tessera::kit;
 
 namespace {
 
-// Of kernels that run one op each: what starting one costs, bytes per second from the last-level cache or beyond, and what an elementary function
-// costs per element.
+// Of kernels that run one op each: what starting one costs, bytes per second from the last-level cache or beyond, and what an
+// elementary function costs per element.
 constexpr double kLaunch = 0.3e-6, kBandwidth = 12e9, kFunction = 1e-9;
 constexpr double kShare = 0.5;       // of that time, what generated kernels save by fusion and by vector functions
 constexpr double kIterations = 100;  // of a loop, where nothing says how many

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention: heads and blocks of query rows in parallel, each through the ISA's blocked kernel, which never stores the score matrix. f32 is
-// read as it lies in memory; narrower floats are widened into the workspace; f64 has a plain loop over rows.
+// Attention: heads and blocks of query rows in parallel, each through the ISA's blocked kernel, which never stores the score
+// matrix. f32 is read as it lies in memory; narrower floats are widened into the workspace; f64 has a plain loop over rows.
 #include "attention.hpp"
 
 #include <algorithm>

@@ -8,7 +8,8 @@ namespace eager {
 
 inline constexpr int64_t kBlockM = 96, kBlockN = 64, kBlockK = 128;
 
-// c[i][j] += sum over p of a[i][p] * b[p][j]; rows of a are kBlockK apart, those of b and c kBlockN. f32 goes through the ISA's product.
+// c[i][j] += sum over p of a[i][p] * b[p][j]; rows of a are kBlockK apart, those of b and c kBlockN. f32 goes through the ISA's
+// product.
 template <class T>
 void multiply_block(const Isa& isa, const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k) {
   if constexpr (std::is_same_v<T, float>) {
@@ -58,7 +59,8 @@ void load_as_type(const Isa& isa, uint32_t dtype, const void* base, int64_t inde
   }
 }
 
-// n sums in T, rounded or wrapped once to `dtype`. T stands for the compute type with unsigned integers in the place of signed ones.
+// n sums in T, rounded or wrapped once to `dtype`. T stands for the compute type with unsigned integers in the place of signed
+// ones.
 template <class T>
 void store_as_type(const Isa& isa, uint32_t dtype, void* base, int64_t index, int64_t n, const T* values) {
   using Own = std::conditional_t<std::is_same_v<T, uint32_t>, int32_t, T>;

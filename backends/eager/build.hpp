@@ -110,8 +110,8 @@ class FnKernel final : public sdk::Kernel {
   [[no_unique_address]] Sizes sizes_;
 };
 
-// The first operand whose memory result 0 may take over in a kernel that reads element i before it writes element i: same sizes and
-// element width, not packed (clear_unused_bits writes early). -1: none.
+// The first operand whose memory result 0 may take over in a kernel that reads element i before it writes element i: same sizes
+// and element width, not packed (clear_unused_bits writes early). -1: none.
 inline int overwritable_operand(const Build& b) {
   const sdk::Type out = b.result();
   const int bits = tessera::dtype_bits(out.dtype());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cast and bitcast. Most pairs go through tiles: compute type of the source -> compute type of the target, then one rounding or wrap when
-// the tile is stored. Pairs where that would round twice (i64 -> f16 through f32, f64 -> bf16, ..) convert element by element.
+// cast and bitcast. Most pairs go through tiles: compute type of the source -> compute type of the target, then one rounding or
+// wrap when the tile is stored. Pairs where that would round twice (i64 -> f16 through f32, f64 -> bf16, ..) convert element by
+// element.
 #include <cstring>
 
 #include "copy.hpp"

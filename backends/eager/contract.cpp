@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop nest of a contraction. Dims that do not merge into one stride become outer loops, so no operand is ever copied whole: f32 goes to
-// the block product as it lies in memory, other dtypes are converted block by block on the stack.
+// The loop nest of a contraction. Dims that do not merge into one stride become outer loops, so no operand is ever copied
+// whole: f32 goes to the block product as it lies in memory, other dtypes are converted block by block on the stack.
 #include <algorithm>
 #include <cstring>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution and its transpose as products of blocks: rows are output channels, columns output positions, and the sum runs over
-// (input channel, tap). The matrix of input values is built block by block on the stack, never whole.
+// Convolution and its transpose as products of blocks: rows are output channels, columns output positions, and the sum runs
+// over (input channel, tap). The matrix of input values is built block by block on the stack, never whole.
 #include "conv.hpp"
 
 #include <algorithm>
@@ -180,8 +180,8 @@ const DnnConv* find_dnn(const Isa& isa, int threads, const ConvAttrs& a, bool tr
   key.groups = a.groups;
   for (int i = 0; i < x.rank; ++i) key.x[i] = x[i], key.w[i] = w[i], key.y[i] = y[i];
   key.strides = a.strides, key.low = a.low, key.high = a.high, key.dilation = a.dilation;
-  // oneDNN wants the far padding that fits the sizes exactly: what the last window does not reach is cut off (negative), what output_pad
-  // adds is cut from the transpose's padding.
+  // oneDNN wants the far padding that fits the sizes exactly: what the last window does not reach is cut off (negative), what
+  // output_pad adds is cut from the transpose's padding.
   for (int i = 2; i < x.rank; ++i) {
     const int d = i + 3 - x.rank;
     const int64_t extent = (w[i] - 1) * a.dilation.v[d] + 1;

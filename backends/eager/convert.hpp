@@ -16,8 +16,8 @@ bool is_native(uint32_t dtype);
 
 // dst[i] = element index + i * stride, for i in [0, n), as comp_of(dtype); bools become 0 or 1.
 void load_run(const Isa& isa, uint32_t dtype, const void* base, int64_t index, int64_t stride, int64_t n, void* dst);
-// Stores n values of comp_of(dtype) at index, index + 1, ..; rounds or wraps once. For packed dtypes no other thread may be writing the
-// bytes at both ends.
+// Stores n values of comp_of(dtype) at index, index + 1, ..; rounds or wraps once. For packed dtypes no other thread may be
+// writing the bytes at both ends.
 void store_run(const Isa& isa, uint32_t dtype, void* base, int64_t index, int64_t n, const void* src);
 
 // A pointer to the run as comp_of(dtype): into memory when it lies there as such, else `buffer` filled by load_run.

@@ -25,8 +25,8 @@ void copy_row(T* d, int64_t ds, const T* s, int64_t ss, int64_t n) {
     for (int64_t i = 0; i < n; ++i) d[i * ds] = s[i * ss];
 }
 
-// dst[r][c] = src[c][r] of an N x N block that fits 128-bit registers: log2(N) rounds of interleaving the first half of the rows with
-// the second.
+// dst[r][c] = src[c][r] of an N x N block that fits 128-bit registers: log2(N) rounds of interleaving the first half of the
+// rows with the second.
 template <class T>
 void transpose_square(T* d, int64_t d_row, const T* s, int64_t s_col) {
   constexpr int N = 16 / sizeof(T);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisations. Weights and statistics are read once, as values of the compute type; every row then goes through the ISA's row kernels.
+// Normalisations. Weights and statistics are read once, as values of the compute type; every row then goes through the ISA's
+// row kernels.
 #include "norm.hpp"
 
 #include <cmath>
@@ -131,7 +132,8 @@ KernelPtr make_group_norm(const Build& b, int) {
 
 namespace {
 
-// y = (x - mean[c]) * scale[c] + shift[c]. Rows are the spatial dims of one channel; with none or few of them, the channels of one sample.
+// y = (x - mean[c]) * scale[c] + shift[c]. Rows are the spatial dims of one channel; with none or few of them, the channels of
+// one sample.
 template <class T>
 void normalise_channels(const Isa& isa, const View& x, const tsr_tensor& out, const T* mean, const T* scale, const T* shift,
                         void* space) {

@@ -17,7 +17,8 @@
 namespace eager {
 namespace {
 
-// The number of threads that oneDNN uses on this thread, while it lives. (An internal control variable of OpenMP is per thread.)
+// The number of threads that oneDNN uses on this thread, while it lives. (An internal control variable of OpenMP is per
+// thread.)
 class OmpThreads {
  public:
   explicit OmpThreads(int n) : before_(omp_get_max_threads()) { omp_set_num_threads(n); }
@@ -32,7 +33,8 @@ const dnnl::engine& engine() {
   static const dnnl::engine e(dnnl::engine::kind::cpu, 0);
   return e;
 }
-// A stream of the CPU engine is a handle without a queue: one per call costs less than a microsecond and leaves nothing in threads.
+// A stream of the CPU engine is a handle without a queue: one per call costs less than a microsecond and leaves nothing in
+// threads.
 dnnl::stream new_stream() { return dnnl::stream(engine()); }
 
 template <class Key>
@@ -46,8 +48,8 @@ struct BytesHash {
   }
 };
 
-// Primitives by key, made on first use, kept for the process; a shape that oneDNN refused is remembered as null. Keys are zeroed before
-// they are filled, so that their padding is equal too.
+// Primitives by key, made on first use, kept for the process; a shape that oneDNN refused is remembered as null. Keys are
+// zeroed before they are filled, so that their padding is equal too.
 template <class Key, class Value>
 class Cache {
  public:

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products and convolutions through oneDNN, where it was found when this plugin was built. Without it every function here says "not
-// mine" and the plugin's own kernels run.
+// Products and convolutions through oneDNN, where it was found when this plugin was built. Without it every function here says
+// "not mine" and the plugin's own kernels run.
 //
-// Threads: products are called block by block from the host's threads, each block on one thread, so that the result does not depend on their
-// number and no second team of threads runs. Convolutions let oneDNN split the work over as many OpenMP threads as the host has.
-// Allocation: sgemm and the primitives take small buffers from the heap; primitives are made once per shape and kept for the process.
+// Threads: products are called block by block from the host's threads, each block on one thread, so that the result does not
+// depend on their number and no second team of threads runs. Convolutions let oneDNN split the work over as many OpenMP threads
+// as the host has. Allocation: sgemm and the primitives take small buffers from the heap; primitives are made once per shape
+// and kept for the process.
 #pragma once
 
 #include "conv.hpp"
@@ -26,7 +27,8 @@ struct DnnProductKey {
 const DnnProduct* dnn_product(const DnnProductKey& key);
 void dnn_run(const DnnProduct& p, const void* a, const void* b, void* c);
 
-// f32 and bf16 convolutions. Null: not supported. dnn_run reorders x and weight as it needs them; false: not with these strides.
+// f32 and bf16 convolutions. Null: not supported. dnn_run reorders x and weight as it needs them; false: not with these
+// strides.
 struct DnnConv;
 struct DnnConvKey {
   uint32_t dtype;

@@ -8,8 +8,8 @@ namespace eager {
 
 namespace {
 
-// The best ISA this machine has, or the one that the option names (which must not be more than the machine has). oneDNN chooses its own
-// instructions, so it takes part only when nobody forced a lesser ISA.
+// The best ISA this machine has, or the one that the option names (which must not be more than the machine has). oneDNN chooses
+// its own instructions, so it takes part only when nobody forced a lesser ISA.
 const Isa* choose_isa(std::string_view name, bool onednn) {
   onednn = onednn && have_onednn();
   const Isa* best = isa_avx512(onednn) ? isa_avx512(onednn) : isa_avx2(onednn) ? isa_avx2(onednn) : isa_baseline(onednn);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is made of Philox's words; docs/random.md is the definition. Work is split at tiles of kTile elements, whose words begin at a
-// block of their own, so the split never shows.
+// What is made of Philox's words; docs/random.md is the definition. Work is split at tiles of kTile elements, whose words begin
+// at a block of their own, so the split never shows.
 #include "random.hpp"
 
 #include <algorithm>

@@ -58,8 +58,8 @@ T divided(T x, double n) {
 template <class T>
 inline constexpr bool is_float = std::is_floating_point_v<T>;
 
-// Every element = the lowest (or highest) value of the dtype, infinite if it can be: the maximum (minimum) of nothing. The compute type's
-// own identity may be beyond the dtype.
+// Every element = the lowest (or highest) value of the dtype, infinite if it can be: the maximum (minimum) of nothing. The
+// compute type's own identity may be beyond the dtype.
 void fill_extreme(const tsr_tensor& out, bool lowest) {
   const uint32_t dtype = out.dtype;
   const int64_t n = elements(out);

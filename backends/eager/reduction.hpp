@@ -15,8 +15,8 @@ struct ReducePlan {
 };
 ReducePlan plan_reduction(const View& x, std::span<const int> axes);
 
-// The `n` elements from `start` on of the reduced dims at kept offset `base`, as a contiguous run of the compute type: a pointer into
-// memory where possible, else `buffer` (n elements) filled.
+// The `n` elements from `start` on of the reduced dims at kept offset `base`, as a contiguous run of the compute type: a
+// pointer into memory where possible, else `buffer` (n elements) filled.
 const void* reduced_run(const Isa& isa, const View& x, const ReducePlan& plan, int64_t base, int64_t start, int64_t n,
                         void* buffer);
 
@@ -33,7 +33,8 @@ struct ReduceSpec {
   bool serial = false;  // `store` is called from one thread: packed results share bytes
 };
 
-// Result i (compute type of x) is handed to `store(first, count, values)` in pieces of at most 64, from several threads unless `serial`.
+// Result i (compute type of x) is handed to `store(first, count, values)` in pieces of at most 64, from several threads unless
+// `serial`.
 void reduce(const Isa& isa, const ReduceSpec& spec, const View& x, std::span<const int> axes, void* workspace,
             FunctionRef<void(int64_t first, int64_t count, const void* values)> store);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise ops that do not vectorise: f64 through libm, complex numbers, integer division, and f32 functions too rare to have code of
-// their own (libm in f64, rounded once).
+// Elementwise ops that do not vectorise: f64 through libm, complex numbers, integer division, and f32 functions too rare to
+// have code of their own (libm in f64, rounded once).
 #include <bit>
 #include <cmath>
 #include <complex>

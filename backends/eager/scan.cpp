@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kLanes = 64;  // walks side by side
 
-// The walks along `axis` of x, in groups: neighbours along the last dim (when it is not the axis), else one. Offsets of x and of two dense
-// tensors: one with x's sizes, one without the axis.
+// The walks along `axis` of x, in groups: neighbours along the last dim (when it is not the axis), else one. Offsets of x and
+// of two dense tensors: one with x's sizes, one without the axis.
 struct Walks {
   View x;
   int axis;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that only move elements: each is one or several copies between views. The host runs most of them as views; these kernels are for
-// the instances that need memory of their own.
+// Ops that only move elements: each is one or several copies between views. The host runs most of them as views; these kernels
+// are for the instances that need memory of their own.
 #include <algorithm>
 #include <cstring>
 
@@ -174,7 +174,8 @@ void roll_from(const View& src, const View& dst, const Dims& shift, int d) {
   roll_from(narrow(src, d, 0, n - s), narrow(dst, d, s, n - s), shift, d + 1);
 }
 
-// Rolled over the row-major order of all elements: copied first, then turned in place by three reversals, which needs no memory.
+// Rolled over the row-major order of all elements: copied first, then turned in place by three reversals, which needs no
+// memory.
 void roll_flat(const View& x, const View& out, int64_t by) {
   const int64_t n = out.elements();
   if (n == 0) return;

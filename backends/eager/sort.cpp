@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorting along an axis, the k extremes, and binary search. (value, index) pairs are sorted in workspace memory; the index breaks ties,
-// which makes an unstable in-place sort stable.
+// Sorting along an axis, the k extremes, and binary search. (value, index) pairs are sorted in workspace memory; the index
+// breaks ties, which makes an unstable in-place sort stable.
 #include <algorithm>
 
 #include "copy.hpp"

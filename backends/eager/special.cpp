@@ -7,8 +7,8 @@
 
 namespace eager {
 
-// M. Giles 2010, "Approximating the erfinv function" (the f32 polynomials as a start), then two Newton steps with erf or erfc, which
-// square the error each.
+// M. Giles 2010, "Approximating the erfinv function" (the f32 polynomials as a start), then two Newton steps with erf or erfc,
+// which square the error each.
 double erfinv(double x) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   if (!(x >= -1 && x <= 1)) return std::numeric_limits<double>::quiet_NaN();
@@ -39,8 +39,8 @@ double erfinv(double x) {
   return y;
 }
 
-// Recurrence up to 16, then the asymptotic series (Abramowitz and Stegun 6.3.18); reflection for negative x. In long double: the terms
-// cancel near the roots.
+// Recurrence up to 16, then the asymptotic series (Abramowitz and Stegun 6.3.18); reflection for negative x. In long double:
+// the terms cancel near the roots.
 double digamma(double v) {
   using L = long double;
   if (v == 0) return std::copysign(std::numeric_limits<double>::infinity(), -v);

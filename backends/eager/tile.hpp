@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vocabulary of the eager backend's inner loops. Data of any dtype is computed in one of eight types; a kernel works on runs of
-// contiguous elements of them ("tiles"), so that every op is written a few times and works for all 25 dtypes.
+// The vocabulary of the eager backend's inner loops. Data of any dtype is computed in one of eight types; a kernel works on
+// runs of contiguous elements of them ("tiles"), so that every op is written a few times and works for all 25 dtypes.
 //
 // This header is also compiled with -mavx2 and -mavx512*: it must not define a function with external linkage.
 #pragma once
@@ -12,8 +12,8 @@ namespace eager {
 enum class Comp : uint8_t { F32, F64, I32, I64, U64, U8, C64, C128 };
 inline constexpr int kNumComps = 8;
 
-// Elements per buffered tile. Also the unit in which elementwise work is split: a multiple of 8, so that two threads never share a
-// byte of a packed tensor.
+// Elements per buffered tile. Also the unit in which elementwise work is split: a multiple of 8, so that two threads never
+// share a byte of a packed tensor.
 inline constexpr int64_t kTile = 512;
 
 template <class R>
@@ -175,9 +175,9 @@ inline constexpr int64_t kChunk = 4096;  // longest run that is reduced in one g
 
 // *out = the reduction of x[0 .. n), 0 <= n <= kChunk.
 using ChunkFn = void (*)(const void* x, int64_t n, void* out);
-// Columns side by side, row after row: adds rows [first, first + rows) of `total`, row r at base[offsets[r - first] + c], c in [0, cols),
-// cols <= kColumns. `lanes` (kColumnLanes bytes) carries the partial results; after the last row *out[c] is bit for bit what ChunkFn
-// gives for column c.
+// Columns side by side, row after row: adds rows [first, first + rows) of `total`, row r at base[offsets[r - first] + c], c in
+// [0, cols), cols <= kColumns. `lanes` (kColumnLanes bytes) carries the partial results; after the last row *out[c] is bit for
+// bit what ChunkFn gives for column c.
 inline constexpr int64_t kColumns = 64, kColumnLanes = 32 * kColumns * 8;
 using ColumnFn = void (*)(const void* base, const int64_t* offsets, int64_t first, int64_t rows, int64_t total, int64_t cols,
                           void* lanes, void* out);
@@ -197,8 +197,8 @@ struct RowFns {
   T (*sum_sq_diff)(const T* x, int64_t n, T mean);
 };
 
-// A block of C = A * B (+ bias), or C += A * B (+ bias). Strides are in elements; f32 in, f32 accumulated in one fixed order over k; `bias` is
-// added last.
+// A block of C = A * B (+ bias), or C += A * B (+ bias). Strides are in elements; f32 in, f32 accumulated in one fixed order
+// over k; `bias` is added last.
 struct GemmArgs {
   int64_t m, n, k;
   const float* a;

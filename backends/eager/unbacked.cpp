@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops whose result sizes are data. The host asks for the sizes first, then allocates and launches; both walk the input, so that nothing has
-// to be kept between the two calls.
+// Ops whose result sizes are data. The host asks for the sizes first, then allocates and launches; both walk the input, so that
+// nothing has to be kept between the two calls.
 #include <algorithm>
 #include <vector>
 
@@ -236,7 +236,8 @@ KernelPtr make_unique(const Build& b, int) {
 
 namespace {
 
-// Which dims of result 0 are symbols that this op defines, in order of first appearance: unbacked, and known neither from x nor from the hint.
+// Which dims of result 0 are symbols that this op defines, in order of first appearance: unbacked, and known neither from x nor
+// from the hint.
 std::vector<int> symbolic_dims(const Build& b) {
   const tsr_tables& tables = b.compile.graph().tables();
   const auto sizes = b.result().sizes(), x = b.operand(0).sizes(), hint = b.node.attr("hint").as_ints();

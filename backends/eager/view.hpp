@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors as kernels see them at launch: element offsets from a base pointer (never byte pointers, since packed types have none), fixed
-// capacity, no allocation.
+// Tensors as kernels see them at launch: element offsets from a base pointer (never byte pointers, since packed types have
+// none), fixed capacity, no allocation.
 #pragma once
 
 #include <cstdint>

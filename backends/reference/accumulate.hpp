@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and products whose own error stays below the one rounding of the result, so that the judge's verdict does not depend on the
-// order of its loops.
+// Sums and products whose own error stays below the one rounding of the result, so that the judge's verdict does not depend on
+// the order of its loops.
 #pragma once
 
 #include <cmath>

@@ -7,8 +7,8 @@ namespace tessera::reference {
 
 namespace {
 
-// y[batch, m, n] = sum over k of a[batch, m, k] * b[batch, n, k] + bias[n]. Each of batch, m, n, k stands for any number of axes; a and b
-// are views with their axes in that order, y is dense.
+// y[batch, m, n] = sum over k of a[batch, m, k] * b[batch, n, k] + bias[n]. Each of batch, m, n, k stands for any number of
+// axes; a and b are views with their axes in that order, y is dense.
 struct Contraction {
   Tensor a, b, bias, y;
   Index batch, m, n, k;

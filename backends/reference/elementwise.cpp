@@ -159,7 +159,8 @@ void copysign(const Op& op) {
   binary(op, [](double a, double b) { return std::copysign(a, b); });
 }
 
-// The neighbour in the operands' own format: f16 and bf16 step through their bit patterns, whose order is that of the magnitudes.
+// The neighbour in the operands' own format: f16 and bf16 step through their bit patterns, whose order is that of the
+// magnitudes.
 void nextafter(const Op& op) {
   const Tensor y = op.out(), a = op.in(0).broadcast(y.sizes()), b = op.in(1).broadcast(y.sizes());
   const uint32_t dtype = y.dtype();

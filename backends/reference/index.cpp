@@ -116,7 +116,8 @@ T combine(std::string_view how, T a, T b) {
   }
   return times(a, b);
 }
-// Updates in row-major order, each rounded to the dtype: an update is an op of its own. `target` gives the offset in the result.
+// Updates in row-major order, each rounded to the dtype: an update is an op of its own. `target` gives the offset in the
+// result.
 template <class F>
 void scatter_each(const Op& op, const Tensor& updates, F target) {
   const Tensor x = op.in(0), y = op.out();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel per op of the standard set, on memory of the host: floats in f64, complex in c128, integers exactly, plain loops, one
-// rounding per op.
+// One kernel per op of the standard set, on memory of the host: floats in f64, complex in c128, integers exactly, plain loops,
+// one rounding per op.
 #pragma once
 
 #include <memory>

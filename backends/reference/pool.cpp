@@ -11,8 +11,8 @@ namespace tessera::reference {
 
 namespace {
 
-// Visits each window: f(plane, flat output position, begin[3], end[3]) with the taps begin, begin + dilation, ... below end, not yet
-// limited to the input.
+// Visits each window: f(plane, flat output position, begin[3], end[3]) with the taps begin, begin + dilation, ... below end,
+// not yet limited to the input.
 template <class F>
 void each_window(const Tensor& x, const Window& g, bool adaptive, F f) {
   const int64_t planes = x.size(0) * x.size(1);

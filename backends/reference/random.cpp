@@ -56,7 +56,8 @@ void random_bits(const Op& op) {
   s.advance(op.out(1), n);
 }
 
-// v >= 0 rounded toward zero. Non-negative patterns are ordered like their values; f8e8m0 has no zero and keeps its lowest value.
+// v >= 0 rounded toward zero. Non-negative patterns are ordered like their values; f8e8m0 has no zero and keeps its lowest
+// value.
 void put_truncated(const Tensor& y, int64_t i, double v) {
   y.put<double>(i, v);
   const int bits = dtype_bits(y.dtype());

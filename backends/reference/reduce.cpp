@@ -11,7 +11,8 @@ namespace tessera::reference {
 
 namespace {
 
-// x with the reduced axes last: [kept..., reduced...]. The kept ones in order number the result's elements, with or without keepdims.
+// x with the reduced axes last: [kept..., reduced...]. The kept ones in order number the result's elements, with or without
+// keepdims.
 struct Split {
   Tensor x;
   Index kept, reduced;

@@ -90,8 +90,8 @@ void searchsorted(const Op& op) {
 
 // -------------------------------------------------------------------------------------------------------------- unique
 
-// Distinct values of the flattened x. positions: of all elements in stable ascending order, so that equal ones are neighbours and the
-// first of them comes first. Every NaN is a value of its own.
+// Distinct values of the flattened x. positions: of all elements in stable ascending order, so that equal ones are neighbours
+// and the first of them comes first. Every NaN is a value of its own.
 struct Unique {
   int64_t n, *positions, *group;  // group: number of the run in `positions` that each element belongs to
 

@@ -13,9 +13,9 @@ namespace {
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr double pi = std::numbers::pi;
 
-// Lanczos-free digamma: upward recurrence psi(x) = psi(x + 1) - 1/x to x >= 16, then the asymptotic series (Abramowitz and Stegun
-// 6.3.18), whose first omitted term is below 1e-17 there; reflection (6.3.7) for x < 0. Poles: at 0 the sign decides, NaN at
-// the negative integers, as torch.digamma.
+// Lanczos-free digamma: upward recurrence psi(x) = psi(x + 1) - 1/x to x >= 16, then the asymptotic series (Abramowitz and
+// Stegun 6.3.18), whose first omitted term is below 1e-17 there; reflection (6.3.7) for x < 0. Poles: at 0 the sign decides,
+// NaN at the negative integers, as torch.digamma.
 double digamma_of(double x) {
   if (x == 0) return std::copysign(inf, -x);
   if (std::isinf(x)) return x > 0 ? inf : nan;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The geometry of convolution and pooling. One to three spatial dimensions are all treated as three: missing ones come first, with size 1
-// and a window of 1.
+// The geometry of convolution and pooling. One to three spatial dimensions are all treated as three: missing ones come first,
+// with size 1 and a window of 1.
 #pragma once
 
 #include "op.hpp"
@@ -10,7 +10,8 @@ namespace tessera::reference {
 struct Window {
   int64_t in[3], out[3], kernel[3], stride[3], low[3], high[3], dilation[3];
 
-  // x [N, C, spatial], y [N, C', spatial]; `kernel` has one size per spatial dimension. Adaptive pooling has no further attributes.
+  // x [N, C, spatial], y [N, C', spatial]; `kernel` has one size per spatial dimension. Adaptive pooling has no further
+  // attributes.
   Window(const Op& op, const Tensor& x, const Tensor& y, const Index& kernel_sizes, bool adaptive = false) {
     const uint32_t spatial = x.rank() - 2, lead = 3 - spatial;
     const Index strides = adaptive ? Index() : op.ints("strides"), lows = adaptive ? Index() : op.ints("pad_low"),

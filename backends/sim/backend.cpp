@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs kernels on the memory of a simulated device, when its streams come to them: those that the kit generates, as text of a GPU,
-// and for everything else the reference's.
+// Runs kernels on the memory of a simulated device, when its streams come to them: those that the kit generates, as text of a
+// GPU, and for everything else the reference's.
 #include <atomic>
 #include <cstring>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams of all simulated devices: work that is queued runs late, on the thread that waits for it, in an order that a seed chooses.
+// The streams of all simulated devices: work that is queued runs late, on the thread that waits for it, in an order that a seed
+// chooses.
 #pragma once
 
 #include <chrono>
@@ -63,7 +64,8 @@ class Queues {
   void wait(const std::shared_ptr<Record>& r, tsr_stream* s);
   uint64_t random();
 
-  // Runs work until everything that is queued on the stream now is done. Throws what went wrong anywhere since it was last asked.
+  // Runs work until everything that is queued on the stream now is done. Throws what went wrong anywhere since it was last
+  // asked.
   void finish(tsr_stream* s);
   void finish(tsr_event* e);
   bool query(tsr_event* e);

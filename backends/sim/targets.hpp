@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How kernels that the kit generates run on sim: as text, compiled by the compiler inside the process and run by fibers when the
-// stream comes to them, at the wave that the options say, threads and blocks in an order that the seed chooses.
+// How kernels that the kit generates run on sim: as text, compiled by the compiler inside the process and run by fibers when
+// the stream comes to them, at the wave that the options say, threads and blocks in an order that the seed chooses.
 #pragma once
 
 #include <memory>

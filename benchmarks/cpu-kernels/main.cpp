@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory-bound kernels through the whole compiler, in GB/s of least traffic (every input read once, every output written once), beside the
-// rate of a plain copy in the same run. Two sizes: inside the last-level cache and far beyond it. Interleaved, medians.
-// bench-cpu-kernels [--json] [--threads N] [--config FILE]... [--dtype f32|bf16] [--only NAME] [--size near|far] [--runs N]
-// [--cpu-time] [--dynamic] [--relaxed] [--set KEY=VALUE]...
-// --relaxed: the last config a second time with numerics = "relaxed", which is what compilers do that keep bf16 in f32 inside a kernel.
-// --dynamic: every config a second time with both sizes symbols, and what that costs, as a part of the time with numbers.
+// Memory-bound kernels through the whole compiler, in GB/s of least traffic (every input read once, every output written once),
+// beside the rate of a plain copy in the same run. Two sizes: inside the last-level cache and far beyond it. Interleaved,
+// medians. bench-cpu-kernels [--json] [--threads N] [--config FILE]... [--dtype f32|bf16] [--only NAME] [--size near|far]
+// [--runs N] [--cpu-time] [--dynamic] [--relaxed] [--set KEY=VALUE]... --relaxed: the last config a second time with numerics =
+// "relaxed", which is what compilers do that keep bf16 in f32 inside a kernel. --dynamic: every config a second time with both
+// sizes symbols, and what that costs, as a part of the time with numbers.
 #include <unistd.h>
 
 #include <algorithm>
@@ -227,8 +227,8 @@ int main(int argc, char** argv) {
           ways.push_back({"memcpy", [&] { plain_copy(to.data(), from.data(), static_cast<int64_t>(bytes / 2), threads); }, {}});
           for (size_t k = 0; k < executables.size(); ++k)
             ways.push_back({names[k], [&, k] { [[maybe_unused]] const auto results = executables[k].run(inputs); }, {}});
-          // In the cache one way at a time keeps its data there, for several calls: the first ones fetch what another way has driven out. They take
-          // turns at being first.
+          // In the cache one way at a time keeps its data there, for several calls: the first ones fetch what another way has
+          // driven out. They take turns at being first.
           const bool near = rows != far;
           const int warm = near ? 3 : 1, calls = std::max(near ? 8 : 1, static_cast<int>(4e7 / bytes));
           for (int r = -2; r < runs; ++r)

@@ -13,10 +13,12 @@ import subprocess
 import sys
 import time
 
-# glibc gives large blocks back to the system when they are freed, and the next result then pays for its pages again; these settings keep them.
+# glibc gives large blocks back to the system when they are freed, and the next result then pays for its pages again; these
+# settings keep them.
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(1 << 30)}
 SAMPLES = 4  # of a side, in each round
-# Inductor leaves bf16 in f32 from one operation to the next of a kernel; with this it rounds after each, and constants too, as numerics = "strict" does.
+# Inductor leaves bf16 in f32 from one operation to the next of a kernel; with this it rounds after each, and constants too, as
+# numerics = "strict" does.
 AS_EAGER = {"emulate_precision_casts": True}
 
 

@@ -8,8 +8,9 @@
 
 namespace tessera::bench {
 
-// Nanoseconds until a line of memory that one thread wrote is seen by another, by two threads that answer each other for some milliseconds: 30 to 70 where
-// their cores share a cache, 150 and more where they do not (Zen 4). On a virtual machine that changes with where its processors run.
+// Nanoseconds until a line of memory that one thread wrote is seen by another, by two threads that answer each other for some
+// milliseconds: 30 to 70 where their cores share a cache, 150 and more where they do not (Zen 4). On a virtual machine that
+// changes with where its processors run.
 inline double handover_ns() {
   using Clock = std::chrono::steady_clock;
   constexpr int kMost = 20000;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: integers.sh [--json] [options of integers.py]    models of 8-bit integers beside the same models in f32, ours and ONNX Runtime's
+# usage: integers.sh [--json] [options of integers.py]
+# Models of 8-bit integers beside the same models in f32, ours and ONNX Runtime's
 # It runs build/release/bin/bench-cpu-models, or the program that TESSERA_BENCH names.
 set -euo pipefail
 here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)

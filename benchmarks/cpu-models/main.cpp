@@ -2,9 +2,10 @@
 // usage: bench-cpu-models [--json] [--seconds S] [--threads N]
 //        bench-cpu-models --serve MODEL.onnx IN.npz CONFIG [--threads N]
 //
-// Runs every model of $TESSERA_MODELS (default build/models; `./dev bench cpu-models --peers` exports them there) under the configs eager and
-// cpu, as far as they are installed. With --serve it is one side of a comparison: it compiles, then obeys lines on stdin, each answered by a
-// line of JSON: `run S` (calls for S seconds, three at least), `save FILE.npz` (outputs of the last call), `memory`, `handover` (handover.hpp).
+// Runs every model of $TESSERA_MODELS (default build/models; `./dev bench cpu-models --peers` exports them there) under the
+// configs eager and cpu, as far as they are installed. With --serve it is one side of a comparison: it compiles, then obeys
+// lines on stdin, each answered by a line of JSON: `run S` (calls for S seconds, three at least), `save FILE.npz` (outputs of
+// the last call), `memory`, `handover` (handover.hpp).
 #include <algorithm>
 #include <chrono>
 #include <cstring>

@@ -46,7 +46,8 @@ def only(a, **wanted):
             raise Unsupported(f"{name} = {given}; translated is {value}")
 
 
-# An op is a function of its attributes and its inputs, an omitted input being None. It pops the attributes that it obeys; what it leaves is an error.
+# An op is a function of its attributes and its inputs, an omitted input being None. It pops the attributes that it obeys; what
+# it leaves is an error.
 
 
 def plain(function):

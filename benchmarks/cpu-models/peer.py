@@ -45,7 +45,8 @@ def with_torch():
 def with_xla():
     os.environ["NPROC"] = str(threads)  # by which XLA sizes its pool; else it is the number of CPUs
     os.environ.update(JAX_PLATFORMS="cpu", JAX_TRACEBACK_FILTERING="off")
-    # The cache, where JAX_COMPILATION_CACHE_DIR says, takes what compiles fast too; one that cannot be written would show as a slow warm compile.
+    # The cache, where JAX_COMPILATION_CACHE_DIR says, takes what compiles fast too; one that cannot be written would show as a
+    # slow warm compile.
     os.environ.update(JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0", JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1", JAX_RAISE_PERSISTENT_CACHE_ERRORS="1")
     import jax
     import onnx

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products: ours with weights packed beforehand, ours as they come, and oneDNN with reordered weights, interleaved in one run; GFLOP/s
-// and the fraction of what dependent-free FMA instructions reach in the same run.
-// bench-cpu-gemm [--json] [--threads N] [--isa NAME] [--dtype f32|bf16] [--size MxNxK]... [--way NAME] [--cold] [--runs N]
-// --cold: packed weights come from memory in each run, as in a model that is larger than the caches; not oneDNN's.
+// Matrix products: ours with weights packed beforehand, ours as they come, and oneDNN with reordered weights, interleaved in
+// one run; GFLOP/s and the fraction of what dependent-free FMA instructions reach in the same run. bench-cpu-gemm [--json]
+// [--threads N] [--isa NAME] [--dtype f32|bf16] [--size MxNxK]... [--way NAME] [--cold] [--runs N] --cold: packed weights come
+// from memory in each run, as in a model that is larger than the caches; not oneDNN's.
 #include <algorithm>
 #include <array>
 #include <chrono>

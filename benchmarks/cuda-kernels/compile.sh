@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Compiles every text that generate wrote to a cubin, and lists registers, shared memory and spills of each kernel in FOLDER/registers.txt.
+# Compiles every text that generate wrote to a cubin, and lists registers, shared memory and spills of each kernel in
+# FOLDER/registers.txt.
 # usage: compile.sh FOLDER [ARCHITECTURE]
 set -euo pipefail
 folder=$1 arch=${2:-sm_90a}

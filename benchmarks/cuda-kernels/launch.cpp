@@ -300,7 +300,8 @@ double copy_seconds(int64_t bytes, int repeats) {
   return s;
 }
 
-// Some rows and columns against numbers of more precision; and a checksum of all outputs, which is the same for all schedules of one order.
+// Some rows and columns against numbers of more precision; and a checksum of all outputs, which is the same for all schedules
+// of one order.
 double error_of(const Kernel& k, const std::vector<std::vector<char>>& out) {
   const auto find = [&](const char* name) {
     for (size_t i = 0; i < k.buffers.size(); ++i)

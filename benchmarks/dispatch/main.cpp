@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of calling a compiled function that has nothing to compute: flattening, guards, dispatch, one kernel launch on the null
-// backend, and an f32[1] output that the caller releases. Through tessera::compile, as a program would call it.
+// The cost of calling a compiled function that has nothing to compute: flattening, guards, dispatch, one kernel launch on the
+// null backend, and an f32[1] output that the caller releases. Through tessera::compile, as a program would call it.
 //
-//   tensors: by the number of argument tensors, one cached entry
-//   entries: by the number of cached entries, called round robin: 8 tensors, static shapes; entries differ in the first tensor's
+//   tensors: by the number of argument tensors, one cached entry entries: by the number of cached entries, called round robin:
+//   8 tensors, static shapes; entries differ in the first tensor's
 //            size only, the other seven tensors are shared
 //   training: 8 tensors that a function makes anew from a ninth, on the eager backend: returned; put in the place of the old
 //            ones, donated; and returned for tensors that require gradients, where gradients are off and where it is recorded
 //
-// Every argument is used by the graph, hence guarded. All figures are taken side by side: round after round runs a short batch of each, every
-// batch after a lap over its entries that is not timed, and a figure is the lowest decile of its batches. What else the machine does then
-// slows some rounds of every figure instead of all rounds of one, and the slow ones do not count.
+// Every argument is used by the graph, hence guarded. All figures are taken side by side: round after round runs a short batch
+// of each, every batch after a lap over its entries that is not timed, and a figure is the lowest decile of its batches. What
+// else the machine does then slows some rounds of every figure instead of all rounds of one, and the slow ones do not count.
 // instructions.sh counts the instructions of a call instead: a number that another program on the machine does not change.
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single kernels of the eager backend, without a compiler around them: rates of products, and of memory-bound ops in GB/s of least traffic.
-// eager_kernel_bench [isa] [threads] [filter]
+// Single kernels of the eager backend, without a compiler around them: rates of products, and of memory-bound ops in GB/s of
+// least traffic. eager_kernel_bench [isa] [threads] [filter]
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the time of importing a model, and of printing its graph, grows with the length of a chain of shape operations on a symbolic size.
-// Medians of processor time of the one thread that works, over runs that take turns.
+// How the time of importing a model, and of printing its graph, grows with the length of a chain of shape operations on a
+// symbolic size. Medians of processor time of the one thread that works, over runs that take turns.
 //
 //   bench-import [--json] [--runs N] [--lengths A,B,..]
 //

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the time of canonicalize, CSE and DCE grows with the graph: the pass plugins on generated graphs of 5,000 and 10,000
-// nodes, with the verification that the default config asks for. Medians over runs that take turns. `seconds` is processor time of
-// the one thread that works, which a busy machine distorts least: longer runs are interrupted more often, so that wall time
+// nodes, with the verification that the default config asks for. Medians over runs that take turns. `seconds` is processor time
+// of the one thread that works, which a busy machine distorts least: longer runs are interrupted more often, so that wall time
 // seems to grow faster than it does. `wall_seconds` and the figures by pass are wall time.
 //
 //   bench-passes [--json] [--runs N] [--nodes A,B]

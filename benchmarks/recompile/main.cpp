@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of one recompile: a function of one op, called with a size that it has not been compiled for, on the null backend: capture, guards,
-// passes, assignment, plan, kernel, and the call itself. Through tessera::compile, as a program would. Median of many.
+// The cost of one recompile: a function of one op, called with a size that it has not been compiled for, on the null backend:
+// capture, guards, passes, assignment, plan, kernel, and the call itself. Through tessera::compile, as a program would. Median
+// of many.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -89,7 +89,8 @@ def save_safetensors(path, tensors):
 class Torch:
     def __init__(self, o, model, batches, compiled):
         self.model, self.batches, self.o, self.next = model, batches, o, 0
-        # At a rate at which training is stable from the first step on: at ten times this, rounding alone moves losses by a percent.
+        # At a rate at which training is stable from the first step on: at ten times this, rounding alone moves losses by a
+        # percent.
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1)
         self.loss = torch.compile(model) if compiled else model
 

@@ -63,7 +63,8 @@ struct Result {
   }
 };
 
-// The mean of -log p(next byte): what a language model is judged by. Seeded weights know nothing: expect about log(50257) = 10.8.
+// The mean of -log p(next byte): what a language model is judged by. Seeded weights know nothing: expect about log(50257) =
+// 10.8.
 double loss(const tessera::Tensor& logits, const std::vector<int64_t>& ids) {
   const int64_t n = static_cast<int64_t>(ids.size());
   const tessera::Tensor rows = logits.select(0, 0).narrow(0, 0, n - 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2 (Radford et al., 2019) as its published code computes it: pre-norm blocks, learned positions, tanh gelu, output weights tied to
-// the token embedding.
+// GPT-2 (Radford et al., 2019) as its published code computes it: pre-norm blocks, learned positions, tanh gelu, output weights
+// tied to the token embedding.
 #pragma once
 
 #include <tessera/tessera.hpp>

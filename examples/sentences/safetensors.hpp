@@ -16,7 +16,8 @@ struct StoredTensor {
   uint64_t offset = 0, bytes = 0;  // in the file
 };
 
-// Throws Error where the file is truncated, lies about a length, or names a range outside of itself or of another size than its shape.
+// Throws Error where the file is truncated, lies about a length, or names a range outside of itself or of another size than its
+// shape.
 std::map<std::string, StoredTensor> read_safetensors(const std::string& path);
 
 }  // namespace sentences

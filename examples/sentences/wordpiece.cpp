@@ -50,7 +50,8 @@ bool is_punctuation(int32_t c) {
   }
 }
 
-// The blocks of CJK ideographs, whose characters are words of their own; not kana or hangul, which are written with spaces or cut up.
+// The blocks of CJK ideographs, whose characters are words of their own; not kana or hangul, which are written with spaces or
+// cut up.
 bool is_ideograph(int32_t c) {
   return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0x20000 && c <= 0x2a6df) ||
          (c >= 0x2a700 && c <= 0x2b73f) || (c >= 0x2b740 && c <= 0x2b81f) || (c >= 0x2b820 && c <= 0x2ceaf) ||

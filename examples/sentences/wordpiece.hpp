@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokenizer of BERT's uncased models (Devlin et al. 2018): text cleaned, stripped of accents and lowered, split at white space,
-// punctuation and CJK characters, words cut into the longest pieces that the vocabulary has. Special tokens written in a text are text.
+// The tokenizer of BERT's uncased models (Devlin et al. 2018): text cleaned, stripped of accents and lowered, split at white
+// space, punctuation and CJK characters, words cut into the longest pieces that the vocabulary has. Special tokens written in a
+// text are text.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@ namespace sentences {
 
 class WordPiece {
  public:
-  // One token per line; a line's number is its id. Throws Error when the file cannot be read or lacks [CLS], [SEP], [UNK] or [PAD].
+  // One token per line; a line's number is its id. Throws Error when the file cannot be read or lacks [CLS], [SEP], [UNK] or
+  // [PAD].
   explicit WordPiece(const std::string& vocabulary_path);
 
   // [CLS] pieces [SEP], cut to `max_length` ids in all (3 at least). Bytes that are no UTF-8 are left out.

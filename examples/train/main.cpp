@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a small network to tell three spirals apart. A step, optimiser included, is one compiled function; the learning rate follows a
-// schedule and compiles nothing.
+// Trains a small network to tell three spirals apart. A step, optimiser included, is one compiled function; the learning rate
+// follows a schedule and compiles nothing.
 #include <cmath>
 #include <cstdio>
 #include <vector>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What translations of operators are written with. `V` is a value of the model with operators, so that a translation reads like its
-// formula:
+// What translations of operators are written with. `V` is a value of the model with operators, so that a translation reads like
+// its formula:
 //
 //   V y = select(x > 0.0, x, x * slope);
 //
-// A value is a node's result, a tensor of the file that has not become a constant yet, or a small vector of sizes that is
-// known while the model is imported (shape arithmetic), which becomes nodes only where something computes with it. Operators take
+// A value is a node's result, a tensor of the file that has not become a constant yet, or a small vector of sizes that is known
+// while the model is imported (shape arithmetic), which becomes nodes only where something computes with it. Operators take
 // operands of one dtype and broadcast; a plain number becomes a 0-d constant of the other operand's dtype.
 #pragma once
 

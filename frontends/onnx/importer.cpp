@@ -41,7 +41,8 @@ std::string signature_name(std::string_view name, const std::string& place) {
   return std::string(name);
 }
 
-// Whether a size's text is a name, which equal sizes share, or stands for one that is not known, as exporters write '?', '-1' and 'None'.
+// Whether a size's text is a name, which equal sizes share, or stands for one that is not known, as exporters write '?', '-1'
+// and 'None'.
 bool names_a_size(std::string_view param) {
   const auto letter = [](char c) {
     return std::isalpha(static_cast<unsigned char>(c)) || static_cast<unsigned char>(c) >= 0x80 || c == '_';

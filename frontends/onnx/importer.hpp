@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's graph into a graph of the IR: names to values, nodes in order through the table of translations, functions expanded where
-// they are called, nested graphs into regions.
+// A model's graph into a graph of the IR: names to values, nodes in order through the table of translations, functions expanded
+// where they are called, nested graphs into regions.
 #pragma once
 
 #include <map>
@@ -26,8 +26,8 @@ class Importer {
   // ---- for operators with nested graphs
   // What the graphs use of the scope around them: values that are no constants, each once.
   void captures(std::span<const GraphProto* const> graphs, std::vector<V>* values, std::vector<std::string_view>* names);
-  // Translates `graph` into a new region whose inputs have the given types. `enter` maps the region's inputs to the values of the
-  // graph's inputs; captured values follow them under their names. `leave` maps the graph's outputs to those of the region.
+  // Translates `graph` into a new region whose inputs have the given types. `enter` maps the region's inputs to the values of
+  // the graph's inputs; captured values follow them under their names. `leave` maps the graph's outputs to those of the region.
   tsr_id region(const GraphProto& graph, std::span<const tsr_type> types, std::span<const std::string_view> captured,
                 const std::function<std::vector<V>(std::span<const V>)>& enter,
                 const std::function<std::vector<V>(std::vector<V>)>& leave);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape arithmetic. Exporters compute shapes in the graph: Shape, Gather, Concat, Mul ... up to a Reshape. Where the elements are sizes
-// that are known, maybe as symbols, such nodes are computed here and leave no trace.
+// Shape arithmetic. Exporters compute shapes in the graph: Shape, Gather, Concat, Mul ... up to a Reshape. Where the elements
+// are sizes that are known, maybe as symbols, such nodes are computed here and leave no trace.
 #include <algorithm>
 
 #include "dynamic.hpp"

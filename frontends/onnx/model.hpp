@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModelProto and what it holds, as plain structs whose strings and tensor data are views of the file's bytes (onnx.proto of onnx
-// 1.23, IR version 14: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto). Reading costs time and memory by the number of
-// nodes and names, never by the size of the weights.
+// ModelProto and what it holds, as plain structs whose strings and tensor data are views of the file's bytes (onnx.proto of
+// onnx 1.23, IR version 14: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto). Reading costs time and memory by the
+// number of nodes and names, never by the size of the weights.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One ONNX operator being translated, and the table of translations. A translation reads its inputs and attributes here, builds with
-// `b` and sets its outputs. Versions: `version` is that of the operator set that the model (or function) imports.
+// One ONNX operator being translated, and the table of translations. A translation reads its inputs and attributes here, builds
+// with `b` and sets its outputs. Versions: `version` is that of the operator set that the model (or function) imports.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ONNX frontend: .onnx files into graphs. docs/onnx.md says what it takes, docs/onnx_mapping.md how each operator is expressed.
+// The ONNX frontend: .onnx files into graphs. docs/onnx.md says what it takes, docs/onnx_mapping.md how each operator is
+// expressed.
 #include <string>
 
 #include "errors.hpp"

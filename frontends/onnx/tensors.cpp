@@ -155,7 +155,8 @@ Tensors::Tensors(sdk::Graph graph, std::string path, std::shared_ptr<MappedFile>
 }
 
 void* Tensors::allocate(size_t bytes) {
-  // Filling weights costs more in page faults than in copying, unless pages are large. What is left behind the last of those has small ones.
+  // Filling weights costs more in page faults than in copying, unless pages are large. What is left behind the last of those
+  // has small ones.
   constexpr size_t kLargePage = size_t{2} << 20;
   const size_t align = bytes >= kLargePage ? kLargePage : 64;
   void* p = std::aligned_alloc(align, (std::max<size_t>(bytes, 1) + align - 1) / align * align);

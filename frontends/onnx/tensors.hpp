@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data of tensors: where it lies in a mapped file, aligned to its elements, it stays there; else it is copied or decoded, once, when a
-// constant is made of it.
+// Data of tensors: where it lies in a mapped file, aligned to its elements, it stays there; else it is copied or decoded, once,
+// when a constant is made of it.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,8 @@ class MappedFile {
 
 class Tensors {
  public:
-  // `path`: the model's file, for external data beside it and for messages. `file`: its mapping, or null when the model's bytes are
-  // borrowed for the import alone.
+  // `path`: the model's file, for external data beside it and for messages. `file`: its mapping, or null when the model's bytes
+  // are borrowed for the import alone.
   Tensors(sdk::Graph graph, std::string path, std::shared_ptr<MappedFile> file);
 
   // Dtype and sizes, checked; no data is touched. Throws kType, kTensor. `what`: "initializer 'w'".

@@ -294,8 +294,8 @@ class Prover {
       }
   }
 
-  // Dimensions are merged and split in groups of equal products. Elements of a group stand in row-major order, so its beginning stays a
-  // beginning when nothing but its first dimension depends on the symbol.
+  // Dimensions are merged and split in groups of equal products. Elements of a group stand in row-major order, so its beginning
+  // stays a beginning when nothing but its first dimension depends on the symbol.
   void reshape(Step& s) {
     const auto in = s.node.operand(0).type().sizes(), out = s.node.result().type().sizes();
     size_t i = 0, o = 0;
@@ -335,8 +335,8 @@ class Prover {
     return p;
   }
 
-  // What starts at a fixed place and goes up reads element `i` for its element `i`. What gives a fixed number of elements, wherever they
-  // stand, reads within the original size.
+  // What starts at a fixed place and goes up reads element `i` for its element `i`. What gives a fixed number of elements,
+  // wherever they stand, reads within the original size.
   void slice(Step& s) {
     const t::Node n = s.node;
     const auto starts = n.attr("starts").as_ints(), limits = n.attr("limits").as_ints(), strides = n.attr("strides").as_ints();
@@ -369,8 +369,8 @@ class Prover {
     }
   }
 
-  // Free and batch dimensions go through. Along a contracted one both sides are 0 where they are padded (one would not do: 0 times infinity).
-  // The order of a product's sum is free.
+  // Free and batch dimensions go through. Along a contracted one both sides are 0 where they are padded (one would not do: 0
+  // times infinity). The order of a product's sum is free.
   void contract(Step& s, std::initializer_list<std::pair<int64_t, int64_t>> axes) {
     const t::Value a = s.node.operand(0), b = s.node.operand(1);
     for (const auto& [i, j] : axes) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a graph computes the same when the tensors of a dynamic size are padded up to a bucket.
 //
-// What is proved of every tensor, op by op: along each dimension whose size depends on the symbol, the padded tensor *begins* with the
-// elements of the original one. What stands behind them is anything at all. So an op may be done on the padded tensor when every element
-// at the beginning of its result depends on beginnings of its operands only. Where an op combines elements along a padded dimension, what
-// stands behind the beginning is first replaced by the op's neutral element. Inputs begin so once they are padded, and slices of the
-// results are the original ones.
+// What is proved of every tensor, op by op: along each dimension whose size depends on the symbol, the padded tensor *begins*
+// with the elements of the original one. What stands behind them is anything at all. So an op may be done on the padded tensor
+// when every element at the beginning of its result depends on beginnings of its operands only. Where an op combines elements
+// along a padded dimension, what stands behind the beginning is first replaced by the op's neutral element. Inputs begin so
+// once they are padded, and slices of the results are the original ones.
 #pragma once
 
 #include <cstdint>

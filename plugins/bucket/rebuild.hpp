@@ -8,8 +8,8 @@
 
 namespace tessera::bucket {
 
-// Adds the padded nodes, makes slices of their results the graph's outputs, and erases what nobody reads any more. "" or why it could not
-// be done: then the graph computes what it did.
+// Adds the padded nodes, makes slices of their results the graph's outputs, and erases what nobody reads any more. "" or why it
+// could not be done: then the graph computes what it did.
 std::string rebuild(sdk::Graph g, const Proof& proof, Sizes& sizes);
 
 }  // namespace tessera::bucket

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rewrite rules, one per line: name, op, when, becomes. All of them keep every bit of the result, which is why x + 0.0 is not
-// here for floats (it turns -0.0 into 0.0), nor a sum over no axes (which starts from 0.0), and x - x is only here for integers (it is
-// NaN for NaN and infinity). Which of several NaNs a result is, IEEE 754 leaves open, and so do the rules.
+// The rewrite rules, one per line: name, op, when, becomes. All of them keep every bit of the result, which is why x + 0.0 is
+// not here for floats (it turns -0.0 into 0.0), nor a sum over no axes (which starts from 0.0), and x - x is only here for
+// integers (it is NaN for NaN and infinity). Which of several NaNs a result is, IEEE 754 leaves open, and so do the rules.
 #include "rules.hpp"
 
 namespace tessera::passes {

@@ -38,7 +38,8 @@ class NeededSymbols {
     }
   }
 
-  // Does a kept node name a symbol of the types of `n`? Sizes of its operands are defined elsewhere, but keeping too much is safe.
+  // Does a kept node name a symbol of the types of `n`? Sizes of its operands are defined elsewhere, but keeping too much is
+  // safe.
   bool defined_by(sdk::Node n) const {
     for (uint32_t i = 0; any_ && i < n.num_results(); ++i)
       for (const tsr_dim d : n.result(i).type().sizes())

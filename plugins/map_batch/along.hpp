@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every item reads alike, and computes again rather than read: biases and masks of attention scores that are cheap to make and as large as the scores of a
-// head. With them in the loop, one kernel can make them where it needs them (`fuse`); outside they would be tensors.
+// What every item reads alike, and computes again rather than read: biases and masks of attention scores that are cheap to make
+// and as large as the scores of a head. With them in the loop, one kernel can make them where it needs them (`fuse`); outside
+// they would be tensors.
 #pragma once
 
 #include <map>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// map_batch: a batch is computed item by item, each by one thread from beginning to end, where items do not depend on each other.
+// map_batch: a batch is computed item by item, each by one thread from beginning to end, where items do not depend on each
+// other.
 //
-// An op that computes its whole batch before the next one begins sends every intermediate value through memory, and shares it between threads.
-// What one item needs mostly fits into the caches of the core that works on it.
+// An op that computes its whole batch before the next one begins sends every intermediate value through memory, and shares it
+// between threads. What one item needs mostly fits into the caches of the core that works on it.
 #include <cstdio>
 #include <memory>
 

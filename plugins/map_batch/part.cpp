@@ -91,8 +91,8 @@ class Chooser {
       if (!after[i] && !before[i]) rules_[i].reset();
   }
 
-  // Who reads all items of a value that is computed inside. Where the value costs little, it is the one that is left out: often its first dimension is no batch at
-  // all, as that of a mask with as many queries as go into items evenly.
+  // Who reads all items of a value that is computed inside. Where the value costs little, it is the one that is left out: often
+  // its first dimension is no batch at all, as that of a mask with as many queries as go into items evenly.
   void drop_readers_of_all() {
     for (size_t i = 0; i < nodes_.size(); ++i)
       for (uint32_t o = 0; rules_[i] && o < nodes_[i].num_operands(); ++o) {

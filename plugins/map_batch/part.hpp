@@ -21,9 +21,9 @@ struct Part {
   double flops = 0;                // of one item
 };
 
-// The nodes of the graph's body that have a rule and at least `min_rows` rows where they are multiplied with weights, without those that hang on no
-// product, convolution or attention, unless all of it is wanted (`anything`). No path leaves them and comes back: where one would, what lies before or
-// behind it is left out, whichever computes less. May be empty.
+// The nodes of the graph's body that have a rule and at least `min_rows` rows where they are multiplied with weights, without
+// those that hang on no product, convolution or attention, unless all of it is wanted (`anything`). No path leaves them and
+// comes back: where one would, what lies before or behind it is left out, whichever computes less. May be empty.
 Part choose(sdk::Graph g, int64_t items, int64_t min_rows, bool anything);
 
 }  // namespace tessera::map_batch

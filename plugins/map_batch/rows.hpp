@@ -15,7 +15,8 @@ enum class Read : uint8_t {
   kWhole,  // every item reads all of it
 };
 
-// A tensor holds `items` items when its first dimension is a multiple of them: item i is the i-th of `items` equal parts of its rows.
+// A tensor holds `items` items when its first dimension is a multiple of them: item i is the i-th of `items` equal parts of its
+// rows.
 bool holds_items(sdk::Type t, int64_t items);
 
 struct Rule {
@@ -23,7 +24,8 @@ struct Rule {
   double flops = 0;         // of one item, of products, convolutions and attention
   int64_t rows = 0;         // of an item, that are multiplied with weights; 0: no weights are
 };
-// Nothing: `n` does not compute its results item by item, or nothing is known of it. All sizes of what it reads and makes are numbers then.
+// Nothing: `n` does not compute its results item by item, or nothing is known of it. All sizes of what it reads and makes are
+// numbers then.
 std::optional<Rule> rule_for(sdk::Graph g, sdk::Node n, int64_t items);
 
 // The attributes of `n` for one item: dimension 0 of each size that they name becomes an item's.

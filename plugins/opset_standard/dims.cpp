@@ -207,7 +207,8 @@ bool Dims::assume_repeats(tsr_dim have, tsr_dim want, const char* why) const {
   if (known(have) && known(want)) return false;
   const tsr_dim gap = max(sub(want, have), sub(have, want)), off = max(sub(have, 1), sub(1, have));
   const tsr_dim either = min(gap, off);
-  // Before what follows from later assumptions: those may exclude one of both, and the node keeps the assumption that it was made with.
+  // Before what follows from later assumptions: those may exclude one of both, and the node keeps the assumption that it was
+  // made with.
   if (compare(TSR_LE, either, 0) == TSR_TRUE) return true;
   if (equal == TSR_FALSE) return assume(TSR_EQ, have, 1, why);
   // A guard on what this call has shown; other calls get an entry of their own.

@@ -25,8 +25,8 @@ class Dims {
   tsr_dim sub(tsr_dim a, tsr_dim b) const { return make(TSR_DIM_SUB, a, b); }
   tsr_dim mul(tsr_dim a, tsr_dim b) const { return make(TSR_DIM_MUL, a, b); }
   tsr_dim floordiv(tsr_dim a, tsr_dim b) const { return make(TSR_DIM_FLOORDIV, a, b); }
-  // high - low, where low <= high. A bound that was clamped to the other one gives max(high - a, 0) for low = min(a, high), and likewise
-  // for high = max(b, low): chains of slices keep short sizes.
+  // high - low, where low <= high. A bound that was clamped to the other one gives max(high - a, 0) for low = min(a, high), and
+  // likewise for high = max(b, low): chains of slices keep short sizes.
   tsr_dim distance(tsr_dim low, tsr_dim high) const;
   tsr_dim ceildiv(tsr_dim a, tsr_dim b) const { return floordiv(sub(add(a, b), 1), b); }  // b > 0
   tsr_dim min(tsr_dim a, tsr_dim b) const { return make(TSR_DIM_MIN, a, b); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Result types of cond, while_loop and scan: regions' signatures against operands and against each other. A size that only the run can tell
-// (branches that differ, a carried value that changes its size, the number of turns) becomes an unbacked symbol. Those of a
-// client's step are what its attributes say.
+// Result types of cond, while_loop and scan: regions' signatures against operands and against each other. A size that only the
+// run can tell (branches that differ, a carried value that changes its size, the number of turns) becomes an unbacked symbol.
+// Those of a client's step are what its attributes say.
 #include <algorithm>
 #include <map>
 

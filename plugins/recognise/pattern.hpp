@@ -9,7 +9,8 @@
 //   #eps          a constant whose elements all are one number, which takes this name
 //   d=sub(x, m)   a value that also takes the name d
 //   [p | q]       either
-//   op(p, q)      the result of that op; operands that the pattern does not name are omitted ones. Commutative ops match in either order.
+//   op(p, q)      the result of that op; operands that the pattern does not name are omitted ones. Commutative ops match in
+//                 either order.
 #pragma once
 
 #include <map>

@@ -5,9 +5,9 @@
 
 namespace tessera::passes {
 
-// Puts composites back together that exporters took apart: gelu, silu, layer and RMS normalisation, attention. The rules are rules.cpp, one
-// per line. Every rewrite is logged (TESSERA_LOGS=passes) and may change last bits of the result.
-// Later passes may assume: nothing; they find composites where the model had them.
+// Puts composites back together that exporters took apart: gelu, silu, layer and RMS normalisation, attention. The rules are
+// rules.cpp, one per line. Every rewrite is logged (TESSERA_LOGS=passes) and may change last bits of the result. Later passes
+// may assume: nothing; they find composites where the model had them.
 bool recognise(sdk::Graph g);
 
 // Computes products and convolutions of dequantised tensors on their integers, in matmul_integer and conv_integer:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What exporters take apart, one rule per line: name, pattern, when, becomes. A composite computes with its own intermediate precision and
-// rounds once, so a rewrite may change last bits; of attention, a query that sees no key gives 0 where the parts give NaN.
+// What exporters take apart, one rule per line: name, pattern, when, becomes. A composite computes with its own intermediate
+// precision and rounds once, so a rewrite may change last bits; of attention, a query that sees no key gives 0 where the parts
+// give NaN.
 #include "rules.hpp"
 
 #include <algorithm>

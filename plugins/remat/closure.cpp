@@ -107,7 +107,8 @@ class HullSearch {
     return plan;
   }
 
-  // Two points of the hull name a price at which both cost the same: a cut there finds one below the line between them, or none.
+  // Two points of the hull name a price at which both cost the same: a cut there finds one below the line between them, or
+  // none.
   void between(const Plan& a, const Plan& b) {
     if (hull_.plans.size() + 1 >= most_ || b.saved_bytes >= a.saved_bytes || b.cost <= a.cost) return;
     const double price = static_cast<double>(b.cost - a.cost) / static_cast<double>(a.saved_bytes - b.saved_bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to keep of a forward half for its backward half, as a problem on plain arrays: values, the nodes that give them, and what
-// each node reads.
+// What to keep of a forward half for its backward half, as a problem on plain arrays: values, the nodes that give them, and
+// what each node reads.
 #pragma once
 
 #include <cstddef>

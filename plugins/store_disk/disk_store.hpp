@@ -2,8 +2,8 @@
 // A folder as a store. Entries are files that appear whole or not at all, whatever process dies when:
 //   PATH/1/ab/abcdef...   an entry, read only
 //   PATH/1/new/PID-N      one that is being written; leftovers of dead processes are removed after an hour
-// Any number of processes may share a folder. Recency is the time of access, renewed at most once a minute; the time of modification stays
-// that of the writing, so that a mapped entry says whether it has been touched since.
+// Any number of processes may share a folder. Recency is the time of access, renewed at most once a minute; the time of
+// modification stays that of the writing, so that a mapped entry says whether it has been touched since.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pass bucket through compiled functions: the same results as the reference backend gives without it, bit for bit on integer-valued data,
-// at sizes on and beside every edge of a bucket; and as few entries as there are buckets.
+// The pass bucket through compiled functions: the same results as the reference backend gives without it, bit for bit on
+// integer-valued data, at sizes on and beside every edge of a bucket; and as few entries as there are buckets.
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,8 +95,8 @@ struct Checked {
   size_t entries;
   bool bucketed;
 };
-// `marked`: sizes of 2 and more are marked dynamic, so that each input has a symbol of its own. Else what varies becomes a symbol, one for
-// sizes that are equal.
+// `marked`: sizes of 2 and more are marked dynamic, so that each input has a symbol of its own. Else what varies becomes a
+// symbol, one for sizes that are equal.
 Checked check(const Function& f, uint64_t seed, std::vector<std::string> options = {}, bool marked = true) {
   const auto padded = compiled(f, std::move(options));
   const auto plain = compiled(f, {"bucket.buckets=[]"}, "reference");

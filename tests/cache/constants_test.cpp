@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large constants: recognised by the file that they lie in, kept by content, mapped in the form that kernels read, and never stale.
+// Large constants: recognised by the file that they lie in, kept by content, mapped in the form that kernels read, and never
+// stale.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -106,7 +107,8 @@ struct Result {
   std::string log;
 };
 
-// One process's worth: opens the file, compiles, runs on fixed numbers, and lets the cache be written. `context` keeps what it maps.
+// One process's worth: opens the file, compiles, runs on fixed numbers, and lets the cache be written. `context` keeps what it
+// maps.
 Result run(const std::shared_ptr<Context>& context, const WeightFile& file, bool named = true) {
   const auto mapping = std::make_shared<Mapping>(file.path());
   const OneConstant constants(mapping->data);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Kills processes that write to one cache at random moments, two at a time, and checks that no damaged entry is ever served: not to
-# the writers, which end with an error when they get one, and not to a reader after each kill.
+# Kills processes that write to one cache at random moments, two at a time, and checks that no damaged entry is ever served: not
+# to the writers, which end with an error when they get one, and not to a reader after each kill.
 # usage: killed.sh CACHE_STRESS FOLDER KILLS
 set -uo pipefail
 stress=$1 folder=$2 kills=$3

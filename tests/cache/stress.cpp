@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // usage: cache_stress write|check FOLDER SEED
-// write: says "ready", then puts and gets entries until it is killed; what it gets must be what somebody put. check: every entry of the folder is whole.
+// write: says "ready", then puts and gets entries until it is killed; what it gets must be what somebody put. check: every
+// entry of the folder is whole.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

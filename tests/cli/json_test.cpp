@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With --json, stdout is exactly one JSON document of the documented schema (docs/json.md), whatever the command says on stderr.
+// With --json, stdout is exactly one JSON document of the documented schema (docs/json.md), whatever the command says on
+// stderr.
 #include <sys/wait.h>
 
 #include <array>

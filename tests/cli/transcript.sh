@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the command lines of a transcript (`$ ...`) one by one in a fresh directory with the fixtures of files/, and compares what they
-# print and how they exit with what stands below each. TESSERA_BLESS=1 rewrites the transcript.
+# Runs the command lines of a transcript (`$ ...`) one by one in a fresh directory with the fixtures of files/, and compares
+# what they print and how they exit with what stands below each. TESSERA_BLESS=1 rewrites the transcript.
 #
 #   # a comment
 #   $ tessera frobnicate
 #   error[TSR-U001] unknown command 'frobnicate'
 #   [2]
 #
-# stdout and stderr come as one; `[status]` ends every command that does not exit with 0. Paths of this machine become names: BUILD,
+# stdout and stderr come as one; `[status]` ends every command that does not exit with 0. Paths of this machine become names:
+# BUILD,
 # SOURCE, WORK.  usage: transcript.sh FILE WORK_DIR
 set -uo pipefail
 transcript=$1 work=$2

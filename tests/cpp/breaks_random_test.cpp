@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs with control flow on data: compiled, with all the graph breaks that takes, they compute what they compute op by op.
+// Random programs with control flow on data: compiled, with all the graph breaks that takes, they compute what they compute op
+// by op.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <random>

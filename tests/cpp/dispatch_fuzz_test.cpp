@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs, called with random arguments under random policies of guards, against the same programs run op by op on the reference
-// backend. The data are small integers, so that results must be equal bit by bit: a stale entry, a wrong symbol or a missed guard
-// shows as a wrong number. TESSERA_FUZZ_CALLS and TESSERA_FUZZ_SEED change how many calls each case makes, and which.
+// Random programs, called with random arguments under random policies of guards, against the same programs run op by op on the
+// reference backend. The data are small integers, so that results must be equal bit by bit: a stale entry, a wrong symbol or a
+// missed guard shows as a wrong number. TESSERA_FUZZ_CALLS and TESSERA_FUZZ_SEED change how many calls each case makes, and
+// which.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <optional>

@@ -12,8 +12,8 @@ using namespace tessera;
 
 namespace {
 
-// With symbols that may be 1, `a + y` takes their sizes to be equal. For a call whose x has one element and whose y has more that is
-// wrong, which comes to light behind the breaks: then the function is captured again, with numbers.
+// With symbols that may be 1, `a + y` takes their sizes to be equal. For a call whose x has one element and whose y has more
+// that is wrong, which comes to light behind the breaks: then the function is captured again, with numbers.
 const std::vector<std::string> kMayBeOne = {"guards.specialize_one=false", "guards.duck_shaping=false"};
 
 struct Counts {

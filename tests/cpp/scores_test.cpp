@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention with modified scores, written with tensors: one kernel of the cpu backend, compiled once whatever the captured tensors hold.
+// Attention with modified scores, written with tensors: one kernel of the cpu backend, compiled once whatever the captured
+// tensors hold.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>

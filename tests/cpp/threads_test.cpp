@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captures beside other threads: host code that waits for them, modules that several of them use, and calls that never come to an end.
+// Captures beside other threads: host code that waits for them, modules that several of them use, and calls that never come to
+// an end.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>

@@ -18,7 +18,8 @@ namespace {
 using Random = std::mt19937_64;
 int below(Random& r, size_t n) { return static_cast<int>(r() % n); }
 
-// A graph of f32 matrices with 4 or 6 rows and columns. Inputs and outputs are 4 x 6, so that any output can be any input of its device.
+// A graph of f32 matrices with 4 or 6 rows and columns. Inputs and outputs are 4 x 6, so that any output can be any input of
+// its device.
 struct Program {
   struct Value {
     std::string name;

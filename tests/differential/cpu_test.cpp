@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the cpu backend does with constants: weights are packed when the graph is compiled. The same numbers as inputs go another way, and the
-// reference says what is right.
+// What the cpu backend does with constants: weights are packed when the graph is compiled. The same numbers as inputs go
+// another way, and the reference says what is right.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -232,7 +232,8 @@ TEST_CASE("depthwise convolutions are exact where sums are") {
        {1, 2, 1, 2},
        {2, 1, 4, 3},
        {2}},
-      // Read where they lie: narrow and wide planes, fewer rows than a block and one more, padding on one side, wider than the filter, and none.
+      // Read where they lie: narrow and wide planes, fewer rows than a block and one more, padding on one side, wider than the
+      // filter, and none.
       {"conv",
        "{strides = [1, 1], pad_low = [2, 2], pad_high = [2, 2], dilations = [1, 1], groups = 6}",
        {2, 6, 7, 7},
@@ -505,8 +506,8 @@ TEST_CASE("attention with queries in lanes") {
                                     : std::isnan(w)                ? 0.0
                                                                    : static_cast<double>(std::abs(g - w) - apart));
           }
-          // Scores are exact. Two sums of as many terms as there are keys, half of them on top of each other, and some units of exp and of the quotient; values
-          // are up to 4.
+          // Scores are exact. Two sums of as many terms as there are keys, half of them on top of each other, and some units of
+          // exp and of the quotient; values are up to 4.
           CHECK(worst <= 4 * static_cast<double>(a.k[a.k.size() - 2] + 16) * 0x1p-24);
         }
       }
@@ -608,7 +609,8 @@ TEST_CASE("attention of infinities and NaN") {
 }
 
 TEST_CASE("softmax of infinities and NaN") {
-  // Rows that are reduced lane by lane, in columns, and one after the other; one kind of special number to a row, at its ends and in the middle.
+  // Rows that are reduced lane by lane, in columns, and one after the other; one kind of special number to a row, at its ends
+  // and in the middle.
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const int64_t rows = 12, n = 70;
   for (const std::string op : {"softmax", "log_softmax"})
@@ -648,8 +650,8 @@ TEST_CASE("softmax of infinities and NaN") {
 }
 
 TEST_CASE("values round to bf16 alike, whatever instruction does it") {
-  // By classes of bits: quiet and signalling NaN, infinities, subnormals, ties, what rounds up to infinity; then anything. Vectors of numbers alone, and
-  // vectors with one of the others.
+  // By classes of bits: quiet and signalling NaN, infinities, subnormals, ties, what rounds up to infinity; then anything.
+  // Vectors of numbers alone, and vectors with one of the others.
   std::vector<uint32_t> bits;
   std::mt19937_64 random(11);
   const uint32_t special[] = {0x7fc00000, 0xffc12345, 0x7f800001, 0xffffffff, 0x7f800000, 0xff800000,

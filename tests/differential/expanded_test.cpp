@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A depthwise convolution in one kernel with the convolution that makes its input: the bits of both alone, whatever the cut, and only where that input is
-// nobody else's.
+// A depthwise convolution in one kernel with the convolution that makes its input: the bits of both alone, whatever the cut,
+// and only where that input is nobody else's.
 #include <algorithm>
 
 #include "cpu_models.hpp"

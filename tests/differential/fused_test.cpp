@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused groups on the cpu backend: the bits of their nodes one by one, the same on every instruction set (but for gelu, which those with registers of 512 bits
-// compute from tables), and close to the reference.
+// Fused groups on the cpu backend: the bits of their nodes one by one, the same on every instruction set (but for gelu, which
+// those with registers of 512 bits compute from tables), and close to the reference.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -21,9 +21,10 @@ namespace {
 struct Program {
   const char* name;
   double tolerance;  // of the largest magnitude, in f32
-  // In a narrower dtype every op rounds to it. Where what is rounded is not exact, the two sides may round to neighbours, a part 2^-m of the value
-  // apart (m bits of fraction); what follows magnifies that. `neighbours`: the sum over such roundings of how often they count in the result, as
-  // parts 2^-m of the largest magnitude. Products, sums, quotients and roots of equal operands round alike.
+  // In a narrower dtype every op rounds to it. Where what is rounded is not exact, the two sides may round to neighbours, a
+  // part 2^-m of the value apart (m bits of fraction); what follows magnifies that. `neighbours`: the sum over such roundings
+  // of how often they count in the result, as parts 2^-m of the largest magnitude. Products, sums, quotients and roots of equal
+  // operands round alike.
   double neighbours;
   const char* text;  // T: dtype
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch that is computed item by item, with the kernels of the cpu backend: what it gives is what the whole batch gives on the reference.
+// A batch that is computed item by item, with the kernels of the cpu backend: what it gives is what the whole batch gives on
+// the reference.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>

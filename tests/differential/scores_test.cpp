@@ -33,7 +33,8 @@ struct Program {
   const char* name;
   std::vector<Input> inputs;  // %c0, %c1, ..
   const char* body;           // from %s to %x
-  // How far a score may be from that of the reference, which computes functions in f64: in units of 2^-24. All other ops round alike.
+  // How far a score may be from that of the reference, which computes functions in f64: in units of 2^-24. All other ops round
+  // alike.
   double apart = 0;
 };
 
@@ -152,8 +153,8 @@ void near(const e::Tensor& got, const e::Tensor& want, double bound) {
   CHECK(worst <= bound);
 }
 
-// Scores but for `apart` are equal: products of small fractions are exact, and so are their sums. A weight then is off by the part by which exp is, and by
-// `apart`; the sums of weights and of values, which are at most 1, by a rounding per key at most.
+// Scores but for `apart` are equal: products of small fractions are exact, and so are their sums. A weight then is off by the
+// part by which exp is, and by `apart`; the sums of weights and of values, which are at most 1, by a rounding per key at most.
 double bound_of(const Program& p, const Sizes& s) { return (2 * static_cast<double>(s.keys) + 16 + 2 * p.apart) * 0x1p-24; }
 
 std::string fused(const std::string& backend, const char* more = "") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with constant weights by Strassen's algorithm: exact where sums are, with whatever follows them and however their operands lie, and as the plain product
-// where an operand is not finite.
+// Products with constant weights by Strassen's algorithm: exact where sums are, with whatever follows them and however their
+// operands lie, and as the plain product where an operand is not finite.
 #include <cmath>
 
 #include "cpu_models.hpp"

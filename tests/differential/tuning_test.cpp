@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choices that are measured: whatever is decided, results stay; what was decided holds, also for whoever comes later. No test here knows a time.
+// Choices that are measured: whatever is decided, results stay; what was decided holds, also for whoever comes later. No test
+// here knows a time.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions by minimal filtering: of 2 x 2 results exact where sums are, of 4 x 4 with a known error, and as the reference where something is not finite.
+// Convolutions by minimal filtering: of 2 x 2 results exact where sums are, of 4 x 4 with a known error, and as the reference
+// where something is not finite.
 #include <cmath>
 
 #include "cpu_models.hpp"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The structs of abi.h are those that tests/golden/abi records for its version: a change of layout comes with one of TSR_ABI_MINOR.
-# A new version's file is written by ./dev bless (TESSERA_BLESS=1); that of a version which is there is never rewritten.
+# The structs of abi.h are those that tests/golden/abi records for its version: a change of layout comes with one of
+# TSR_ABI_MINOR. A new version's file is written by ./dev bless (TESSERA_BLESS=1); that of a version which is there is never
+# rewritten.
 # usage: abi_layout.sh SOURCE_DIR
 set -euo pipefail
 cd "$1"

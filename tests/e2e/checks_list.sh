@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every row of the acceptance checks has a class and a function, every such function a row: a stray quote in a row ends the list.
+# Every row of the acceptance checks has a class and a function, every such function a row: a stray quote in a row ends the
+# list.
 # usage: checks_list.sh SOURCE_DIR
 set -euo pipefail
 cd "$1"

@@ -111,7 +111,8 @@ const char* const kProducts = R"(graph @net(%x: f32[5, 300] arg) -> (f32[5, 40])
   return %y
 })";
 
-// One for each way in which the backend makes a product of a convolution: a point, rows, columns, groups, planes, and a pair of two.
+// One for each way in which the backend makes a product of a convolution: a point, rows, columns, groups, planes, and a pair of
+// two.
 const char* const kConvolutions[] = {
     R"(graph @point(%x: f32[4, 64, 1, 1] arg) -> (f32[4, 96, 1, 1]) {
   %w = constant {value = dense<f32[96, 64, 1, 1]: ref 0>}

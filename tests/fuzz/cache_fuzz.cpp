@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever a store may hold: entries, signed and not, bundles, and the payloads behind a sound header. What is accepted is whole.
+// Whatever a store may hold: entries, signed and not, bundles, and the payloads behind a sound header. What is accepted is
+// whole.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes either give a graph that verifies and that text IR carries unchanged, or a coded error that is the file's fault. The mutator
-// knows the wire format: it changes fields and keeps the lengths around them right, so that most of what it makes reaches the translations.
+// Any bytes either give a graph that verifies and that text IR carries unchanged, or a coded error that is the file's fault.
+// The mutator knows the wire format: it changes fields and keeps the lengths around them right, so that most of what it makes
+// reaches the translations.
 #include <unistd.h>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for libFuzzer in builds without it: runs a target over files and folders of files, once each. So the targets compile with every
-// build, and what was found once is tried again by every run of the tests.
+// Stands in for libFuzzer in builds without it: runs a target over files and folders of files, once each. So the targets
+// compile with every build, and what was found once is tried again by every run of the tests.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emitted C++ against the interpreter, bit for bit: every kind of loop, dtype and tail, at every vector width of this machine, with the work
-// cut into pieces anywhere.
+// Emitted C++ against the interpreter, bit for bit: every kind of loop, dtype and tail, at every vector width of this machine,
+// with the work cut into pieces anywhere.
 #include <catch2/catch.hpp>
 
 #include "kit_support.hpp"
@@ -17,8 +17,8 @@ struct Case {
   std::vector<std::vector<int64_t>> symbols = {{}};
 };
 
-// The graphs' kernels in one module per machine level. `split_block`: all are to be split, and units to have so many columns. `tables`: functions from
-// tables at all levels, not only where the cpu backend takes them.
+// The graphs' kernels in one module per machine level. `split_block`: all are to be split, and units to have so many columns.
+// `tables`: functions from tables at all levels, not only where the cpu backend takes them.
 void check(const std::vector<Case>& cases, bool wild = true, int64_t split_block = 0, bool tables = false) {
   std::vector<kit::Lowered> lowered;
   for (size_t i = 0; i < cases.size(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pass fuse, and fused against unfused bits on random graphs: by the interpreter, against the reference backend where arithmetic is exact, and
-// as compiled text.
+// The pass fuse, and fused against unfused bits on random graphs: by the interpreter, against the reference backend where
+// arithmetic is exact, and as compiled text.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>

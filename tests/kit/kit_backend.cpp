@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend that runs everything the kit can express by its interpreter: fusion and lowering are tested without a device. With KIT_DUMP in the
-// environment every kernel's text is appended to that file.
+// A backend that runs everything the kit can express by its interpreter: fusion and lowering are tested without a device. With
+// KIT_DUMP in the environment every kernel's text is appended to that file.
 #include <cstdlib>
 #include <fstream>
 

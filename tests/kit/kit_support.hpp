@@ -21,8 +21,8 @@ std::unique_ptr<core::Graph> parse(const std::string& text);
 // The whole graph as one piece; constants of one element are left out and become literals.
 kit::Lowered lower_graph(core::Graph& g, const std::string& name, const kit::LowerOptions& options = {});
 
-// One buffer per kernel buffer, of evaluated extents; inputs are filled with numbers that include zeros of both signs, infinities, NaN and
-// subnormals (`wild`), or stay tame. Indices (i64, i32) are small.
+// One buffer per kernel buffer, of evaluated extents; inputs are filled with numbers that include zeros of both signs,
+// infinities, NaN and subnormals (`wild`), or stay tame. Indices (i64, i32) are small.
 struct Data {
   std::vector<std::vector<char>> bytes;
   std::vector<void*> pointers();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model file as a callable: what of a call's arguments its import depends on is guarded, everything else may vary as the file says.
+// A model file as a callable: what of a call's arguments its import depends on is guarded, everything else may vary as the file
+// says.
 #include <fcntl.h>
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The suite's own comparison: numpy.testing.assert_allclose with the case's tolerances, two units in the last place for bfloat16
-// (onnx/backend/test/runner/__init__.py).
+// The suite's own comparison: numpy.testing.assert_allclose with the case's tolerances, two units in the last place for
+// bfloat16 (onnx/backend/test/runner/__init__.py).
 #pragma once
 
 #include <string>

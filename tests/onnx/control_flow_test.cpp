@@ -32,7 +32,8 @@ std::vector<e::Tensor> run(const e::Executable& x, const std::vector<e::Tensor>&
 Msg int_constant(const char* name, int64_t v) { return tensor(name, kInt64, {}, raw<int64_t>({v})); }
 Msg axis_zero() { return attribute("axis", 0); }
 
-// i, c, a, ... : while a < `limit`: a -> a * 2, b -> concat(b, [i]), stacks a. M is the trip count, 2^63 - 1 unless a test says otherwise.
+// i, c, a, ... : while a < `limit`: a -> a * 2, b -> concat(b, [i]), stacks a. M is the trip count, 2^63 - 1 unless a test says
+// otherwise.
 std::string growing_loop(int64_t trips) {
   const Msg body = graph(
       {{node("Mul", {"a", "two"}, {"a1"}), node("Less", {"a1", "limit"}, {"c1"}), node("Unsqueeze", {"i", "zero"}, {"i1"}),
@@ -257,7 +258,8 @@ TEST_CASE("random numbers differ among the turns of nested loops, scans, and cal
 
 namespace {
 
-// A loop over a vector that grows or shrinks, a sum, and a stacked value; what one turn does is drawn. The interpreter below is the judge.
+// A loop over a vector that grows or shrinks, a sum, and a stacked value; what one turn does is drawn. The interpreter below is
+// the judge.
 struct RandomLoop {
   int64_t trips;  // negative: none is given
   bool starts;    // the first condition

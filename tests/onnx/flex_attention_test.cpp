@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlexAttention as ONNX has it, imported and compiled with the default config: its score function runs inside the attention kernel of cpu.
+// FlexAttention as ONNX has it, imported and compiled with the default config: its score function runs inside the attention
+// kernel of cpu.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of com.microsoft where the values follow from the documentation alone; fixtures/microsoft holds those of ONNX Runtime.
+// Operators of com.microsoft where the values follow from the documentation alone; fixtures/microsoft holds those of ONNX
+// Runtime.
 #include <cmath>
 
 #include "run_model.hpp"

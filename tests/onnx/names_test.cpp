@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs and outputs keep the names that the model gives them: through import, passes, text and the command, up to the keys of archives.
+// Inputs and outputs keep the names that the model gives them: through import, passes, text and the command, up to the keys of
+// archives.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -3,10 +3,10 @@
 //
 //   onnx_suite DIR [--config NAME] [--filter REGEX] [--list FILE] [--json OUT] [--verbose]
 //
-// DIR holds KIND/CASE/model.onnx with test_data_set_N/{input,output}_K.pb. A case passes, fails, is unsupported (with the importer's
-// reason), or is no tensor program (strings, sequences, optionals, maps). Cases whose shapes depend on the value of an input pass "fixed":
-// that input was made a constant, as the importer's message asks.
-// --list: a file of the cases that do not pass, one `KIND/CASE reason` per line; the exit status is 1 unless they are exactly those.
+// DIR holds KIND/CASE/model.onnx with test_data_set_N/{input,output}_K.pb. A case passes, fails, is unsupported (with the
+// importer's reason), or is no tensor program (strings, sequences, optionals, maps). Cases whose shapes depend on the value of
+// an input pass "fixed": that input was made a constant, as the importer's message asks. --list: a file of the cases that do
+// not pass, one `KIND/CASE reason` per line; the exit status is 1 unless they are exactly those.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>

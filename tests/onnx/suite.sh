@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The whole ONNX backend test suite against one config.  usage: suite.sh ONNX_SUITE CONFIG [options of onnx_suite]
-# suite.sh --path: makes the cases, and prints where they are.
-# The cases are made once per source tree from the PyPI package onnx; where neither they nor the package can be had, the test is skipped
-# (exit status 77). TESSERA_ONNX_SUITE names a directory that holds them already.
+# suite.sh --path: makes the cases, and prints where they are. The cases are made once per source tree from the PyPI package
+# onnx; where neither they nor the package can be had, the test is skipped (exit status 77). TESSERA_ONNX_SUITE names a
+# directory that holds them already.
 set -euo pipefail
 version=1.23.2
 if [ "$1" != --path ]; then

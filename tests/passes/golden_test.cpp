@@ -8,8 +8,8 @@
 //   // ====
 //   the next case
 //
-// Each case is also run before and after on the reference backend: the bits agree, but for decompositions. A graph named keep_.. must not change.
-// TESSERA_BLESS=1 rewrites the second halves.
+// Each case is also run before and after on the reference backend: the bits agree, but for decompositions. A graph named
+// keep_.. must not change. TESSERA_BLESS=1 rewrites the second halves.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <set>
@@ -94,7 +94,8 @@ void check_file(const std::string& path) {
         INFO(want.error);
         CHECK(runs);
         const Outcome have = run_on_reference(*g, symbols, seed);
-        // A composite may round differently than its parts (docs/ir.md, numerics 6); how much is the differential tests' business.
+        // A composite may round differently than its parts (docs/ir.md, numerics 6); how much is the differential tests'
+        // business.
         if (f.pipeline.find("decompose") == std::string::npos && f.pipeline.find("recognise") == std::string::npos)
           CHECK(bit_difference(want, have) == "");
         else

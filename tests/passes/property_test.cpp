@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random graphs over the standard set, before and after each pass, on the reference backend: the bits agree where the pass promises
-// them, and no pass makes a running graph fail.
+// Random graphs over the standard set, before and after each pass, on the reference backend: the bits agree where the pass
+// promises them, and no pass makes a running graph fail.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <map>

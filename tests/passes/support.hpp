@@ -29,8 +29,8 @@ struct Outcome {
   std::vector<core::TensorRef> outputs;
   std::string error;  // "TSR-R010 ...", or "" when it ran
 };
-// Over random inputs, which are the same for the same seed and the same input types. Floats include zeros of both signs, infinities,
-// NaN and subnormals; integers are small mostly. `symbols`: a value per symbol of the graph, in table order.
+// Over random inputs, which are the same for the same seed and the same input types. Floats include zeros of both signs,
+// infinities, NaN and subnormals; integers are small mostly. `symbols`: a value per symbol of the graph, in table order.
 Outcome run_on_reference(const core::Graph& graph, const std::vector<int64_t>& symbols, uint64_t seed);
 
 // "" when every bit agrees, NaNs of any payload being equal; else the first difference.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random graphs over the standard op set on the cpu backend: what is exact has the reference's values, fused bits are unfused bits, and an executable
-// of symbolic sizes is right for every size. TESSERA_SEEDS=FROM..TO takes other graphs than the suite's share, TESSERA_ISA another instruction set.
+// Random graphs over the standard op set on the cpu backend: what is exact has the reference's values, fused bits are unfused
+// bits, and an executable of symbolic sizes is right for every size. TESSERA_SEEDS=FROM..TO takes other graphs than the suite's
+// share, TESSERA_ISA another instruction set.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>

@@ -49,7 +49,8 @@ TEST_CASE("lanes exchange values through shared memory on devices without shuffl
 }
 
 TEST_CASE("each shuffle is a store, a barrier and a load") {
-  // Two shuffles of one type use the halves of the buffer by turns; behind a loop that has some of its own stands one more barrier.
+  // Two shuffles of one type use the halves of the buffer by turns; behind a loop that has some of its own stands one more
+  // barrier.
   kit::Program p = kit::parse_program(R"(program @meet(%x: in f32[64], %y: out f32[64]) wave 32 {
   launch {
     block t < 64 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules of the SIMT family against the judge of its reduction order, through the interpreter of programs, at both sizes of a wave.
+// Schedules of the SIMT family against the judge of its reduction order, through the interpreter of programs, at both sizes of
+// a wave.
 #include <catch2/catch.hpp>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend for white-box tests of the compiler: a few elementwise ops in plain loops, whose capabilities, claims and failures a test
-// sets, and which notes what the host hands to its kernels. Ops are those of the standard set.
+// A backend for white-box tests of the compiler: a few elementwise ops in plain loops, whose capabilities, claims and failures
+// a test sets, and which notes what the host hands to its kernels. Ops are those of the standard set.
 #pragma once
 
 #include <atomic>

@@ -24,9 +24,9 @@ struct RandomGraphOptions {
   std::vector<int64_t>* witness = nullptr;
 };
 
-// Committed. Ops are drawn from `ops`: each record's patterns are matched against values at hand, and what is missing is made with
-// `constant` and `full` where the op set has them. Ops that refuse the draw are dropped, and so are those that need an assumption
-// which the witness does not satisfy: the graph can run, unless `unbound`.
+// Committed. Ops are drawn from `ops`: each record's patterns are matched against values at hand, and what is missing is made
+// with `constant` and `full` where the op set has them. Ops that refuse the draw are dropped, and so are those that need an
+// assumption which the witness does not satisfy: the graph can run, unless `unbound`.
 std::unique_ptr<core::Graph> random_graph(const core::OpRegistry& ops, uint64_t seed, const RandomGraphOptions& options = {});
 
 }  // namespace tessera::test

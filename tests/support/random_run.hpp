@@ -14,7 +14,8 @@
 
 namespace tessera::test {
 
-// The standard op set and `plugins`, backends in `order` (both as in a TOML list), further lines of the config, and where plugins lie.
+// The standard op set and `plugins`, backends in `order` (both as in a TOML list), further lines of the config, and where
+// plugins lie.
 std::shared_ptr<const core::Context> random_context(const std::string& plugins, const std::string& order,
                                                     const std::string& more, const std::vector<const char*>& plugin_dirs);
 
@@ -35,7 +36,8 @@ struct Outcome {
 };
 Outcome run(const core::Executable& e, const std::vector<core::TensorRef>& inputs);
 
-// Where two tensors differ first; empty: nowhere. `bitwise`: zeros have signs. NaN equals NaN. Packed and complex elements are not compared.
+// Where two tensors differ first; empty: nowhere. `bitwise`: zeros have signs. NaN equals NaN. Packed and complex elements are
+// not compared.
 std::string first_difference(const tsr_tensor& x, const tsr_tensor& y, bool bitwise);
 
 }  // namespace tessera::test

@@ -16,7 +16,8 @@ std::string fingerprint(const core::Graph& graph);
 // Each use stands where the graph says it does. "" or the first that does not.
 std::string misplaced_use(const core::Graph& graph);
 
-// Attempts one random edit of any kind on a graph over test_ops(); what the graph refuses is fine. True: something was tried and not refused.
+// Attempts one random edit of any kind on a graph over test_ops(); what the graph refuses is fine. True: something was tried
+// and not refused.
 bool random_edit(core::Graph& graph, std::mt19937_64& random);
 
 // The code of the error that f throws; "none".

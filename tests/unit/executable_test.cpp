@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executables: assignment, running with static, symbolic and data-dependent sizes, views, states, refusals; for control flow see control_test.cpp.
+// Executables: assignment, running with static, symbolic and data-dependent sizes, views, states, refusals; for control flow
+// see control_test.cpp.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <thread>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the keys deterministic, fallback_random and freezing promise of a compiled graph: who is passed over, and what backends are told.
+// What the keys deterministic, fallback_random and freezing promise of a compiled graph: who is passed over, and what backends
+// are told.
 #include <catch2/catch.hpp>
 
 #include "compile/assign.hpp"

@@ -22,8 +22,8 @@ struct ArmPlan {
   int64_t warmup = 2;
 };
 
-// Before the process has threads: the constructor forks. Functions throw what went wrong in the other process, as the error that
-// it was there, or TSR-E018 where that process is gone.
+// Before the process has threads: the constructor forks. Functions throw what went wrong in the other process, as the error
+// that it was there, or TSR-E018 where that process is gone.
 class Arm {
  public:
   explicit Arm(ArmPlan plan);

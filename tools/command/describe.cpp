@@ -52,8 +52,8 @@ double total(const Json& step) {
   return measured.is_number() ? measured.get<double>() * step.value("measured_runs", 0.0) : 0;
 }
 
-// The steps of `plan`, which takes `call_ms` of a call (negative: each step what was measured). Steps of nested plans share the time of their control step: turns
-// that threads run side by side take less time than they add up to.
+// The steps of `plan`, which takes `call_ms` of a call (negative: each step what was measured). Steps of nested plans share the
+// time of their control step: turns that threads run side by side take less time than they add up to.
 void collect(const Json& plan, const std::string& prefix, double call_ms, std::vector<Measured>& out) {
   double sum = 0;
   for (const Json& step : plan.value("steps", Json::array())) sum += total(step);

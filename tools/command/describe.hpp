@@ -5,8 +5,8 @@
 
 namespace tessera::command {
 
-// The steps of the document of executable_describe that were measured, the slowest first, with their part of the sum. Steps of nested plans share
-// the time of their control step.
+// The steps of the document of executable_describe that were measured, the slowest first, with their part of the sum. Steps of
+// nested plans share the time of their control step.
 std::string steps_text(const std::string& description_json);
 
 // `after`, with the times of its steps counted from `before` on, an earlier description of the same executable.

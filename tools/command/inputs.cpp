@@ -170,7 +170,8 @@ struct FileArray {
   std::string file;
 };
 
-// The arrays of all files. One that holds a single array gives it the file's own name for it (.pb), else its stem, unless NAME= says.
+// The arrays of all files. One that holds a single array gives it the file's own name for it (.pb), else its stem, unless NAME=
+// says.
 std::vector<FileArray> read_arrays(const InputArguments& arguments) {
   std::vector<FileArray> out;
   for (const std::string& argument : arguments.files) {

@@ -27,8 +27,8 @@ class Caller {
   std::vector<tsr_tensor_handle*> in_, out_;
 };
 
-// The value below which a fraction q of the samples lies, by linear interpolation between the two nearest (type 7 of Hyndman and Fan,
-// 1996; what numpy.percentile computes).
+// The value below which a fraction q of the samples lies, by linear interpolation between the two nearest (type 7 of Hyndman
+// and Fan, 1996; what numpy.percentile computes).
 double quantile(std::vector<double> samples, double q);
 
 struct Budget {
@@ -48,9 +48,9 @@ struct Verdict {
 const char* to_string(const Verdict&);
 
 // Times in blocks A B B A, so that a drift of the machine falls on both alike. a and b hold two samples per block, in order.
-// The ratio is the median over blocks of (a1 + a2) / (b1 + b2). The noise floor comes from A against A and B against B in the same
-// blocks: the medians of log(a2 / a1) and log(b2 / b1) under random signs (their order within a block means nothing), whose
-// 99th percentile of magnitude, 1 % at least, must be exceeded before a difference is called one.
+// The ratio is the median over blocks of (a1 + a2) / (b1 + b2). The noise floor comes from A against A and B against B in the
+// same blocks: the medians of log(a2 / a1) and log(b2 / b1) under random signs (their order within a block means nothing),
+// whose 99th percentile of magnitude, 1 % at least, must be exceeded before a difference is called one.
 Verdict judge(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace tessera::command

@@ -38,7 +38,8 @@ class Signature {
   std::vector<ValueInfo> inputs, outputs;
   std::vector<SymbolInfo> symbols;
 
-  // The input called so outside of the graph, or else in it; null: none. An arg wins over a param or state whose key is the same.
+  // The input called so outside of the graph, or else in it; null: none. An arg wins over a param or state whose key is the
+  // same.
   [[nodiscard]] const ValueInfo* find(std::string_view name) const;
   [[nodiscard]] std::vector<std::string> labels() const;              // of the inputs, keys where they have one, in order
   [[nodiscard]] std::string type_text(const ValueInfo& value) const;  // "f32[s0, 4]"
@@ -49,8 +50,8 @@ class Signature {
   [[nodiscard]] std::vector<int64_t> evaluate(const std::vector<tsr_dim>& dims, const std::vector<int64_t>& values,
                                               const std::string& what) const;
 
-  // A value per symbol: what the shapes of given inputs say (`shapes`: by index of the input), then `given` ("s0" -> 8), then the
-  // symbol's hint, then 8 within its range. Throws TSR-U005..6: an unknown symbol, one out of range, two that disagree.
+  // A value per symbol: what the shapes of given inputs say (`shapes`: by index of the input), then `given` ("s0" -> 8), then
+  // the symbol's hint, then 8 within its range. Throws TSR-U005..6: an unknown symbol, one out of range, two that disagree.
   [[nodiscard]] std::vector<int64_t> bind(const std::map<size_t, std::vector<int64_t>>& shapes,
                                           const std::map<std::string, int64_t>& given) const;
 

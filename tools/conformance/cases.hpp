@@ -5,11 +5,11 @@
 //   sqrt @unary(0..9, special) for float complex
 //
 // op, operands, attributes, dtypes of T. `_` is an omitted operand. An operand is DTYPE[sizes](values): DTYPE is T or a dtype;
-// values are `lo..hi`, `= 2 -1 5` (these, in order), `full` (the integer dtype's whole range), `special` (NaN, infinities and zeros among
-// them) and `distinct` (never laid out with stride 0). Default: -2..2 for
-// floats and complex numbers, -9..9 for integers. `{..}` is the text of attributes, in which T stands for the dtype; dtypes are
-// names or classes of docs/ir.md: float, int, sint, uint, complex, real, number, any, index. `@name` stands for each
-// of a set of shapes (cases.cpp). `//` begins a comment; a line that ends in `\` goes on.
+// values are `lo..hi`, `= 2 -1 5` (these, in order), `full` (the integer dtype's whole range), `special` (NaN, infinities and
+// zeros among them) and `distinct` (never laid out with stride 0). Default: -2..2 for floats and complex numbers, -9..9 for
+// integers. `{..}` is the text of attributes, in which T stands for the dtype; dtypes are names or classes of docs/ir.md:
+// float, int, sint, uint, complex, real, number, any, index. `@name` stands for each of a set of shapes (cases.cpp). `//`
+// begins a comment; a line that ends in `\` goes on.
 #pragma once
 
 #include <cstdint>

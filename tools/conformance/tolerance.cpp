@@ -13,8 +13,8 @@ namespace tessera::conformance {
 
 namespace {
 
-// What one correctly rounded operation in the compute type costs is 0.5; a libm function costs up to 1 more. f64 columns also cover the
-// reference's own error: it computes in f64, too.
+// What one correctly rounded operation in the compute type costs is 0.5; a libm function costs up to 1 more. f64 columns also
+// cover the reference's own error: it computes in f64, too.
 // clang-format off
 constexpr Tolerance table[] = {
     // op, f32, f64, scale, reason

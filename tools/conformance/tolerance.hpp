@@ -23,8 +23,8 @@ enum class Scale {
 //   f64, c128:   f64 * ulp(scale)
 //   f32, c64:    f32 * ulp(scale)
 //   narrower:    (1 ulp(value) + steps * ulp(scale)) in the dtype + f32 * ulp of f32 (scale)
-// because ops on narrower dtypes compute in f32 and round once; `steps` counts the further roundings to the dtype that the record
-// states.
+// because ops on narrower dtypes compute in f32 and round once; `steps` counts the further roundings to the dtype that the
+// record states.
 struct Tolerance {
   const char* op;
   double f32, f64;
@@ -44,7 +44,8 @@ double items_of(std::string_view op, int64_t operand_elements, int64_t result_el
 
 // Do the tensors agree? Both dense in host memory, of equal dtype and shape or this is a disagreement. `magnitude`, for
 // Scale::Absolute, has the same shape; may be null for other scales. Returns "" or what differs, with the worst element.
-// `items`: how many elements one result combines. `factor` multiplies the row: 2 where the expectation has an error of its own. *worst: the largest error found, as a part of the allowed.
+// `items`: how many elements one result combines. `factor` multiplies the row: 2 where the expectation has an error of its own.
+// *worst: the largest error found, as a part of the allowed.
 std::string compare(const tsr_tensor& got, const tsr_tensor& want, const tsr_tensor* magnitude, const Tolerance* row,
                     double items, double factor = 1, double* worst = nullptr);
 

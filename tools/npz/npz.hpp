@@ -65,8 +65,8 @@ class Error : public std::runtime_error {
 [[nodiscard]] std::vector<Array> read(const std::string& path);
 [[nodiscard]] std::vector<Array> read_bytes(std::span<const std::byte> bytes, const std::string& label = "<memory>");
 
-// The tensor of a file that holds one ONNX TensorProto, as the test data of ONNX models (.pb). Its name is that of the tensor, or the
-// file's stem when it has none. A dtype that numpy lacks comes as raw bytes. Throws Error.
+// The tensor of a file that holds one ONNX TensorProto, as the test data of ONNX models (.pb). Its name is that of the tensor,
+// or the file's stem when it has none. A dtype that numpy lacks comes as raw bytes. Throws Error.
 [[nodiscard]] Array read_tensor_proto(const std::string& path);
 
 // Writes an .npz, or an .npy when the path ends in ".npy" (one array then, its name unused, compress ignored). A

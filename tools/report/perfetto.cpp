@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace-event format: docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Chrome), read by Perfetto too.
+// The trace-event format: docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Chrome), read by Perfetto
+// too.
 #include "report/report.hpp"
 
 namespace tessera::report {

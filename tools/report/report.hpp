@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a folder of traces (docs/trace.md) to a report (docs/report.md). Whatever the files hold, reading never fails: what cannot be
-// understood becomes a problem that the report shows.
+// From a folder of traces (docs/trace.md) to a report (docs/report.md). Whatever the files hold, reading never fails: what
+// cannot be understood becomes a problem that the report shows.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ Traces read_folder(const std::string& folder);
 // Appends a process, if the text begins as one.
 void read_trace(std::istream& in, const std::string& file, Traces& traces);
 
-// What the page shows: "summary", "problems", "processes", "compiles" (with everything that happened in each), "events" (of dispatch) and
-// "small" (single ops and constants, counted). Times are microseconds since the first process began.
+// What the page shows: "summary", "problems", "processes", "compiles" (with everything that happened in each), "events" (of
+// dispatch) and "small" (single ops and constants, counted). Times are microseconds since the first process began.
 Json make_model(const Traces& traces);
 
 // One self-contained HTML page.

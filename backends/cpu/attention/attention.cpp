@@ -38,7 +38,8 @@ struct Space {
       total;  // where each begins; row: [3][width], finite: [blocks of keys]
   // Floats from the mask of one panel of queries to that of the next; 0: there is room for one, which is made again and again.
   int64_t mask_step = 0;
-  // `computed`: the mask comes from a program, which the heads that it is the same for need not run again where masks of all panels find room.
+  // `computed`: the mask comes from a program, which the heads that it is the same for need not run again where masks of all
+  // panels find room.
   Space(const Sizes& s, int width, bool masked, bool computed) {
     constexpr int64_t kMostMasks = 128 << 10;  // floats: half of a second-level cache
     const int64_t panels = (s.queries + width - 1) / width;
@@ -189,7 +190,8 @@ class AttentionKernel final : public StridedKernel {
     return (bytes + 63) / 64 * 64;
   }
 
-  // `t` as [*batch, row, column]. A batch dimension that it lacks, or has with size 1, has the size of the other operand and the stride 0.
+  // `t` as [*batch, row, column]. A batch dimension that it lacks, or has with size 1, has the size of the other operand and
+  // the stride 0.
   static void transpose(const tsr_tensor& t, const ProductAxes& axes, bool left, int row, int column, const tsr_tensor* other,
                         Transposed* out) {
     const auto put = [&](size_t d, int axis) {

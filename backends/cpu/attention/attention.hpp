@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention of f32 as two products on the micro-kernels of gemm, with a softmax between them that keeps the scores of a panel of queries in the caches.
+// attention of f32 as two products on the micro-kernels of gemm, with a softmax between them that keeps the scores of a panel
+// of queries in the caches.
 #pragma once
 
 #include <memory>

@@ -64,8 +64,9 @@ bool single(const ProductAxes& p, size_t rank) {
   return p.m.size() == 1 && p.n.size() == 1 && p.k.size() == 1 && p.batch.size() + 2 == rank;
 }
 
-// Behind views that repeat heads (of keys and values that several heads of queries share) and transpose: what they read, and for each dimension of `v` which one of
-// it that is. A repeated dimension is shorter there. No value: something else is among them.
+// Behind views that repeat heads (of keys and values that several heads of queries share) and transpose: what they read, and
+// for each dimension of `v` which one of it that is. A repeated dimension is shorter there. No value: something else is among
+// them.
 struct Base {
   sdk::Value value;
   std::vector<int> dims;

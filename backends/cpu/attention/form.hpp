@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups that this backend computes as attention whose scores are modified where they are: a product, what is made of its results element by element, softmax over
-// keys and a second product; or the op `attention` with what its mask is made of.
+// Groups that this backend computes as attention whose scores are modified where they are: a product, what is made of its
+// results element by element, softmax over keys and a second product; or the op `attention` with what its mask is made of.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,8 @@
 namespace cpu {
 
 struct AttentionForm {
-  // The op, or else the two products, of single dimensions [*batch, query, depth], [*batch, key, depth] and [*batch, key, value].
+  // The op, or else the two products, of single dimensions [*batch, query, depth], [*batch, key, depth] and [*batch, key,
+  // value].
   tessera::sdk::Node whole, scores, results;
   ProductAxes of_scores,
       of_results;  // of `queries`, `keys` and `values`: inputs of the region, before heads were repeated and keys transposed

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated code between the first product of attention and its softmax: it modifies, or makes the mask of, the scores of some queries and keys, in the layout
-// in which the attention kernel has them.
+// Generated code between the first product of attention and its softmax: it modifies, or makes the mask of, the scores of some
+// queries and keys, in the layout in which the attention kernel has them.
 #pragma once
 
 #include <optional>

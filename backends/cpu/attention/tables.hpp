@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is compiled once per instruction set for attention. Queries lie side by side in lanes, `width` of them (the columns of a product's panel), so the
-// greatest score and the sum of a query's weights need no horizontal steps, and weights are the right side of the second product as they are.
+// What is compiled once per instruction set for attention. Queries lie side by side in lanes, `width` of them (the columns of a
+// product's panel), so the greatest score and the sum of a query's weights need no horizontal steps, and weights are the right
+// side of the second product as they are.
 #pragma once
 
 #include <cstdint>
 
 namespace cpu {
 
-// Scores of `keys` keys, scores[key * width + query], become weights exp(score * scale + mask - top) in place. Vectors without queries are not looked at.
+// Scores of `keys` keys, scores[key * width + query], become weights exp(score * scale + mask - top) in place. Vectors without
+// queries are not looked at.
 struct WeighArgs {
   float* scores;
   int64_t keys;
   int width, queries;  // queries: how many are not padding
   float scale;
-  // Null, or: one value for all queries, `mask_step` elements between keys, or, where `mask_by_query`, [key][width] with mask_step == width.
+  // Null, or: one value for all queries, `mask_step` elements between keys, or, where `mask_by_query`, [key][width] with
+  // mask_step == width.
   const float* mask_add;
   bool mask_by_query;
   int64_t mask_step;

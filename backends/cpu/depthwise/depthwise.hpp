@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions whose groups have one input channel each (depthwise): no product has rows enough for them. Every plane is copied once with its
-// padding, columns apart by their remainder modulo the stride, so that all a tap reads is contiguous.
+// Convolutions whose groups have one input channel each (depthwise): no product has rows enough for them. Every plane is copied
+// once with its padding, columns apart by their remainder modulo the stride, so that all a tap reads is contiguous.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@
 
 namespace cpu {
 
-// Whether there is a kernel that reads planes where they lie (DepthwiseDirect) for such a filter: those that models are made of.
+// Whether there is a kernel that reads planes where they lie (DepthwiseDirect) for such a filter: those that models are made
+// of.
 bool is_direct(const Isa& isa, const ConvAttributes& a, int64_t rows, int64_t columns);
 DepthwiseDirect* direct_kernel(const Isa& isa);
 

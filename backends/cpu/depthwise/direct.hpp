@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Square filters of 3 or 5 taps a side on a plane as it lies in memory, without a copy in its padding: masked loads give zeros for columns beside it, rows
-// above and below are left out. What is loaded of a row meets all rows of the filter. Included by kernel.cpp from AVX2 on.
+// Square filters of 3 or 5 taps a side on a plane as it lies in memory, without a copy in its padding: masked loads give zeros
+// for columns beside it, rows above and below are left out. What is loaded of a row meets all rows of the filter. Included by
+// kernel.cpp from AVX2 on.
 #pragma once
 
 #include "depthwise/tables.hpp"
@@ -15,10 +16,11 @@ namespace {
 // Results of a block: rows of one vector.
 constexpr int kBlockRows = 7;
 
-// Wide and narrow rows of results: V holds one, Mask says which lanes of it are loaded; kSkipsRows: all sums of a block fit in registers beside what they
-// are made of, so rows of the plane that are not there can be left out; else sums come and go with the rows that they need, and zeros stand for those rows.
-// even and odd pick every second of two vectors' lanes, maybe not in order; ordered brings their sums back into it. kShifts: in order, and shifted moves the
-// lanes down by one, the last one from memory. `whole` is the sums as a vector that can be finished, where it holds a row of them.
+// Wide and narrow rows of results: V holds one, Mask says which lanes of it are loaded; kSkipsRows: all sums of a block fit in
+// registers beside what they are made of, so rows of the plane that are not there can be left out; else sums come and go with
+// the rows that they need, and zeros stand for those rows. even and odd pick every second of two vectors' lanes, maybe not in
+// order; ordered brings their sums back into it. kShifts: in order, and shifted moves the lanes down by one, the last one from
+// memory. `whole` is the sums as a vector that can be finished, where it holds a row of them.
 #if defined(__AVX512F__)
 struct Lanes16 {
   static constexpr int kCount = 16;
@@ -128,7 +130,8 @@ struct Lanes16 {
   return all & ~((1u << low) - 1);
 }
 
-// The results in rows [first, last) of rows [y, y + kBlockRows), all of which are computed, from column x on, as far as rows of the plane go.
+// The results in rows [first, last) of rows [y, y + kBlockRows), all of which are computed, from column x on, as far as rows of
+// the plane go.
 template <class L, int K, int S, Chain C>
 [[gnu::noinline]] void block(const DirectArgs& d, int64_t y, int64_t x, int64_t first, int64_t last) {
   using V = typename L::V;
@@ -143,7 +146,8 @@ template <class L, int K, int S, Chain C>
 #pragma GCC unroll 6
   for (int i = 0; i < kLoads; ++i)
     lanes[i] = L::mask(inside(left + (S == 1 ? i : i / 2 * 2 + i % 2 * L::kCount), d.cols, L::kCount));
-  // Where there are registers for them the weights stay in some, and what picks lanes too: the compiler would load them for every use.
+  // Where there are registers for them the weights stay in some, and what picks lanes too: the compiler would load them for
+  // every use.
   constexpr bool kKeepsWeights = L::kShifts && K == 3;
   V weights[K * K];
   if constexpr (kKeepsWeights) {

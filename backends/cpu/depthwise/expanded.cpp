@@ -81,7 +81,8 @@ struct Sizes {
   }
 };
 
-// A unit of work: `channels` channels of what is in between, in the rows that one of `bands` equal bands of rows of the results reads.
+// A unit of work: `channels` channels of what is in between, in the rows that one of `bands` equal bands of rows of the results
+// reads.
 struct Cut {
   int64_t groups = 1, bands = 1, channels = 0, most_rows = 0;
 
@@ -96,9 +97,10 @@ struct Cut {
     return r;
   }
 
-  // What takes the fewest cycles of what leaves half of the second-level cache to the rest: bands compute the rows that two of them read twice, and groups read
-  // the input again. Channels are in tiles of nearly equal height; with 64 bytes of the input a step of K costs a tile its rows and about kTile, and kPanel once
-  // where panels are made, hardly anything where the input is read where it lies.
+  // What takes the fewest cycles of what leaves half of the second-level cache to the rest: bands compute the rows that two of
+  // them read twice, and groups read the input again. Channels are in tiles of nearly equal height; with 64 bytes of the input
+  // a step of K costs a tile its rows and about kTile, and kPanel once where panels are made, hardly anything where the input
+  // is read where it lies.
   Cut(const Sizes& s, const GemmIsa& isa, int64_t slots) {
     constexpr double kTile = 3, kPanel = 8, kUnit = 4000;
     static const int64_t most = tessera::cache_bytes(2, int64_t{512} << 10) / 2;
@@ -219,7 +221,8 @@ class ExpandedKernel final : public StridedKernel {
     Spread* spread;
   };
 
-  // Channels of `group` at `count` positions from `x` on, on this thread: to[channel][position]. `weights` are read where they are not packed.
+  // Channels of `group` at `count` positions from `x` on, on this thread: to[channel][position]. `weights` are read where they
+  // are not packed.
   void expand(const float* x, const float* weights, int64_t count, int64_t group, const float* bias, const FinishStep* steps,
               int num_steps, float* to) const {
     const Source source{x, s_.rows * s_.cols, Panels::form(gemm_, spread_avx512, spread_avx2, spread_baseline)};

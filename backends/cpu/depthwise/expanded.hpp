@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A depthwise convolution together with the convolution of one tap that makes its input, as in inverted residual blocks (Sandler et al., "MobileNetV2: inverted
-// residuals and linear bottlenecks", 2018): that input is the largest tensor of such a block. It is computed a few channels or rows at a time, by the thread
-// that reads it, and never leaves that core's caches.
+// A depthwise convolution together with the convolution of one tap that makes its input, as in inverted residual blocks
+// (Sandler et al., "MobileNetV2: inverted residuals and linear bottlenecks", 2018): that input is the largest tensor of such a
+// block. It is computed a few channels or rows at a time, by the thread that reads it, and never leaves that core's caches.
 #pragma once
 
 #include <memory>

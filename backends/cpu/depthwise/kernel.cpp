@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution of one channel, compiled once per instruction set (contraction allowed, as for products). Several rows at a time keep enough
-// independent sums under way where rows are short.
+// Convolution of one channel, compiled once per instruction set (contraction allowed, as for products). Several rows at a time
+// keep enough independent sums under way where rows are short.
 #include "depthwise/direct.hpp"
 #include "depthwise/tables.hpp"
 #include "gemm/isa/finish.hpp"

@@ -12,11 +12,13 @@
 
 namespace cpu {
 
-// Every plane of results, on `slots` threads at most: make(slot), on a thread of its own, gives what is called as work(plane, first, end) for rows of planes.
-// Threads share images, or, where there are fewer than threads, rows of all planes, as other convolutions share positions; planes where rows are few.
+// Every plane of results, on `slots` threads at most: make(slot), on a thread of its own, gives what is called as work(plane,
+// first, end) for rows of planes. Threads share images, or, where there are fewer than threads, rows of all planes, as other
+// convolutions share positions; planes where rows are few.
 template <class Make>
 void each_plane(const ConvShape& s, int64_t planes, int64_t slots, Make&& make) {
-  // Of a thread: smaller pieces of planes are not worth a call each, and what comes behind small planes (means, factors for channels) is cut by planes.
+  // Of a thread: smaller pieces of planes are not worth a call each, and what comes behind small planes (means, factors for
+  // channels) is cut by planes.
   constexpr int64_t kRows = 28;
   const int64_t bands = s.images >= slots || s.out[0] < kRows * slots ? 1 : slots, units = planes * bands;
   const int64_t chunk = std::max<int64_t>(1, units / (slots * 8));

@@ -8,8 +8,9 @@
 
 namespace cpu {
 
-// out[y][x] = bias + sum over t of weights[t] * in[y * in_row + x + offsets[t]], added in the order of t. Reads up to 16 floats behind the last
-// column that a tap needs; writes `rows` rows of `cols` floats, out_row apart, and nothing else. The plane of results is one row to `finish`.
+// out[y][x] = bias + sum over t of weights[t] * in[y * in_row + x + offsets[t]], added in the order of t. Reads up to 16 floats
+// behind the last column that a tap needs; writes `rows` rows of `cols` floats, out_row apart, and nothing else. The plane of
+// results is one row to `finish`.
 struct DepthwiseArgs {
   const float* in;
   int64_t in_row;
@@ -22,8 +23,9 @@ struct DepthwiseArgs {
   int64_t rows, cols;
   FinishArgs finish;
 };
-// Rows [first, first + rows) of a padded plane from the plane's rows, which begin at `plane` + skip, in_row apart: row y of phase f goes to
-// to + f * phase + y * row, where column c of it (of `columns`) is the plane's column f + c * stride - low, as far as there is one.
+// Rows [first, first + rows) of a padded plane from the plane's rows, which begin at `plane` + skip, in_row apart: row y of
+// phase f goes to to + f * phase + y * row, where column c of it (of `columns`) is the plane's column f + c * stride - low, as
+// far as there is one.
 struct PlaneCopy {
   const float* plane;
   int64_t in_row, skip;
@@ -32,8 +34,8 @@ struct PlaneCopy {
   int64_t first, rows;
   int64_t stride, low, columns;
 };
-// The same without a copy: rows [first, end) of the results of one plane as it lies in memory. Square filters of 3 or 5 taps a side, stride 1 or 2
-// both ways. `out` and `finish` are those of the plane's first result.
+// The same without a copy: rows [first, end) of the results of one plane as it lies in memory. Square filters of 3 or 5 taps a
+// side, stride 1 or 2 both ways. `out` and `finish` are those of the plane's first result.
 struct DirectArgs {
   const float* plane;
   int64_t rows, cols, low[2];  // of the plane; the padding above and to the left

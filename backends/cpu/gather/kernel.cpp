@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers panels of input values, compiled once per instruction set. Columns come in runs, one per row of the output that they lie in; within a run
-// they are `step` apart. With a step of 1, or 2 where vectors can be picked apart, each run is a masked load or two; lanes that lie in the padding
-// are masked, so nothing is read there.
+// Gathers panels of input values, compiled once per instruction set. Columns come in runs, one per row of the output that they
+// lie in; within a run they are `step` apart. With a step of 1, or 2 where vectors can be picked apart, each run is a masked
+// load or two; lanes that lie in the padding are masked, so nothing is read there.
 #include "gather/tables.hpp"
 #include "gemm/isa/lanes.hpp"
 

@@ -6,8 +6,8 @@
 
 namespace cpu {
 
-// out[k][j] for `count` rows of `width` columns from depth k0 on: depth k is the tap k % taps of channel k / taps. Column j of it is
-// x[channel * plane + tap_at[tap] + column_at[j]] where bit j of seen[tap] is set, else 0. Reads and writes nothing else.
+// out[k][j] for `count` rows of `width` columns from depth k0 on: depth k is the tap k % taps of channel k / taps. Column j of
+// it is x[channel * plane + tap_at[tap] + column_at[j]] where bit j of seen[tap] is set, else 0. Reads and writes nothing else.
 struct GatherArgs {
   const float* x;
   int64_t plane;
@@ -25,7 +25,8 @@ using Gather = void(const GatherArgs&);
 
 Gather gather_baseline, gather_avx2, gather_avx512;  // nr 8, 16, 32
 
-// Columns that follow each other in every row, to panels of nr: out[j / nr * step + k * nr + j % nr] = from[k * row + j] for j < cols and k < count.
+// Columns that follow each other in every row, to panels of nr: out[j / nr * step + k * nr + j % nr] = from[k * row + j] for j
+// < cols and k < count.
 struct SpreadArgs {
   const float* from;
   int64_t row;
@@ -38,8 +39,9 @@ using Spread = void(const SpreadArgs&);
 
 Spread spread_baseline, spread_avx2, spread_avx512;  // nr 8, 16, 32
 
-// Columns of which those of a vector follow each other: out[k][v * lanes + j] for `count` rows of two vectors, the first `vectors` of which are written.
-// Row k is the tap k % taps of channel k / taps, and column j of its vector v is x[channel * plane + tap_at[tap] + vector_at[v] + j].
+// Columns of which those of a vector follow each other: out[k][v * lanes + j] for `count` rows of two vectors, the first
+// `vectors` of which are written. Row k is the tap k % taps of channel k / taps, and column j of its vector v is x[channel *
+// plane + tap_at[tap] + vector_at[v] + j].
 struct PickArgs {
   const float* x;
   int64_t plane;

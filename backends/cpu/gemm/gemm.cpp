@@ -36,12 +36,13 @@ struct Cut {
   }
 };
 
-// How M is cut into tiles of nearly equal height, and tiles into blocks whose piece of A fits in half of the second-level cache.
+// How M is cut into tiles of nearly equal height, and tiles into blocks whose piece of A fits in half of the second-level
+// cache.
 struct Rows {
   int64_t m, unit, groups, tiles, base, extra, per_block, blocks;
   // `least`: of blocks, where rows suffice to give each some work behind a panel that is made for it; 0: as many as fit.
-  // `slots`: threads that are to have rows of their own, see `apart`; 0: they share all rows. Then blocks are packed by whoever multiplies them, all of K
-  // at once: they are cut by that.
+  // `slots`: threads that are to have rows of their own, see `apart`; 0: they share all rows. Then blocks are packed by whoever
+  // multiplies them, all of K at once: they are cut by that.
   Rows(const GemmIsa& isa, int64_t rows, const Cut& cut, int64_t least, int64_t slots) : m(rows), unit(isa.row_unit) {
     const int64_t units = ceil_div(m, unit);
     groups = apart(ceil_div(units * unit, isa.mr), slots);
@@ -56,9 +57,9 @@ struct Rows {
     per_block = ceil_div(tiles, blocks);
     blocks = ceil_div(tiles, per_block);
   }
-  // How many groups of threads have rows of their own, a divisor of `slots`: what reads or makes a row before and after cuts them in the same way, so a row
-  // stays in the caches of one core, where sharing all rows brings half of them from another's. Each group walks through all of B for it, which pays from
-  // four tiles on.
+  // How many groups of threads have rows of their own, a divisor of `slots`: what reads or makes a row before and after cuts
+  // them in the same way, so a row stays in the caches of one core, where sharing all rows brings half of them from another's.
+  // Each group walks through all of B for it, which pays from four tiles on.
   static int64_t apart(int64_t tiles, int64_t slots) {
     constexpr int64_t kLeastTiles = 4;
     int64_t groups = std::max<int64_t>(1, slots);
@@ -74,11 +75,12 @@ struct Rows {
 // Columns between two walks over the pieces of K: their sums wait in a block of this many bytes at most.
 constexpr int64_t kWaiting = 192 << 10;
 
-// Neighbouring panels that are made on the way are multiplied together: each tile of rows meets all of them before the next one does, so that rows of the
-// result, and of what is added to them, are walked in stretches of a kilobyte.
+// Neighbouring panels that are made on the way are multiplied together: each tile of rows meets all of them before the next one
+// does, so that rows of the result, and of what is added to them, are walked in stretches of a kilobyte.
 constexpr int64_t kTogether = 8, kTogetherBytes = 256 << 10;
 
-// Bytes that a thread packs beforehand at least: models have many small weights, and waking threads for each takes longer than they do.
+// Bytes that a thread packs beforehand at least: models have many small weights, and waking threads for each takes longer than
+// they do.
 constexpr int64_t kPackAtOnce = int64_t{1} << 20;
 
 // Units of work that a thread takes on average: enough to even out what else the machine does.
@@ -94,8 +96,8 @@ struct Plan {
   bool whole_b;    // B is packed as a whole first: its panels are read by more than one block of rows
   // Pieces that a panel with a block of rows may be cut into, by tiles: threads that are done share what others have not begun.
   int64_t parts, part_tiles;
-  // Threads pack the blocks of rows that they multiply right before they do, in memory of their own, so that they find them in their caches. Few threads
-  // share a block, or each would pack for little. Otherwise A is packed as a whole first.
+  // Threads pack the blocks of rows that they multiply right before they do, in memory of their own, so that they find them in
+  // their caches. Few threads share a block, or each would pack for little. Otherwise A is packed as a whole first.
   bool own_a;
   int64_t a_bytes, b_bytes, slot_bytes, bias_bytes;
   int64_t sums_bytes, made_bytes;  // of a slot: sums, and a panel that is made on the way
@@ -131,8 +133,8 @@ struct Plan {
     own_at = sums_bytes + made_bytes * (form.panel ? group : 1);
     slot_bytes = own_at + (own_a ? round_up(block_rows * cut.padded * isa.packed_bytes + 64, kLine) : 0);
   }
-  // Panels that are made on the way: as many as are multiplied together, of what a unit of work leaves a thread. Others one by one, unless their sums wait
-  // between the pieces of K: then as many as fit.
+  // Panels that are made on the way: as many as are multiplied together, of what a unit of work leaves a thread. Others one by
+  // one, unless their sums wait between the pieces of K: then as many as fit.
   int64_t group_of(int64_t batch, GemmForm form, int64_t panel_bytes, int64_t block_rows, int slots) const {
     if (one_piece && !form.panel) return 1;
     const int64_t waiting = one_piece ? panels : kWaiting / (block_rows * isa.nr * 4),
@@ -145,7 +147,8 @@ struct Plan {
   int64_t left_bytes() const { return round_up(rows.padded() * cut.padded * isa.packed_bytes + 64, kLine); }
 };
 
-// Packs K range [k0, k0 + count) of rows (or columns) at `rows_at`; the nest of K may have outer loops, whose offsets `which` selects.
+// Packs K range [k0, k0 + count) of rows (or columns) at `rows_at`; the nest of K may have outer loops, whose offsets `which`
+// selects.
 void pack_range(void (*pack)(const PackArgs&), const GemmIsa& isa, const void* src, uint32_t dtype, const int64_t* rows_at,
                 int rows, int height, const Nest<2>& k, int which, int64_t k0, int64_t count, int64_t padded, char* out) {
   const int64_t inner = k.rank == 0 ? 1 : k.sizes[k.rank - 1], step = k.rank == 0 ? 1 : k.strides[which][k.rank - 1];
@@ -305,8 +308,8 @@ class Run {
     char* scratch = scratch_ + s * plan_.slot_bytes;
     Own own{scratch + plan_.own_at};
     const int64_t blocks = plan_.rows.blocks;
-    // Blocks of rows of a panel that is made on the way follow each other: whoever made it has what it is made of. With few panels each thread takes rows,
-    // as what follows cuts small planes, and makes all panels.
+    // Blocks of rows of a panel that is made on the way follow each other: whoever made it has what it is made of. With few
+    // panels each thread takes rows, as what follows cuts small planes, and makes all panels.
     const bool by_panel = g_.panel && blocks > 1 && plan_.panels >= kUnitsPerSlot * slots_;
     const int64_t parts = plan_.parts, most = by_panel ? 1 : plan_.group,
                   chunk = std::clamp<int64_t>(units() / parts / (slots_ * kUnitsPerSlot), 1, most);
@@ -328,8 +331,8 @@ class Run {
     int rows = 0;
   };
 
-  // What is read after a panel: each of its tiles fetches its share of that; with one tile, what follows in the same panel. Packed weights come from far
-  // away: the nearest caches' own look-ahead is too short for them.
+  // What is read after a panel: each of its tiles fetches its share of that; with one tile, what follows in the same panel.
+  // Packed weights come from far away: the nearest caches' own look-ahead is too short for them.
   struct After {
     const char* next;
     int64_t step;  // bytes for each k
@@ -392,7 +395,8 @@ class Run {
       std::memset(out + i * step + have * isa_.nr, 0, static_cast<size_t>((k - have) * isa_.nr * 4));
   }
 
-  // K range [k0, k0 + k) of a panel. `packed`: where it is, or is to be, if it is neither packed beforehand nor read where it lies.
+  // K range [k0, k0 + k) of a panel. `packed`: where it is, or is to be, if it is neither packed beforehand nor read where it
+  // lies.
   Side side(int64_t batch, int64_t panel, int64_t k0, int64_t k, char* packed) const {
     const int64_t col = panel * isa_.nr;
     Side s{nullptr, nullptr, static_cast<int>(std::min<int64_t>(isa_.nr, n_ - col)), {}};
@@ -410,8 +414,8 @@ class Run {
     return s;
   }
 
-  // The tile t of rows, which lies at `left`, times one panel, in K range [k0, k0 + k); with the last range it is stored. `sums`: where it waits until then.
-  // `next`: the tile after this one.
+  // The tile t of rows, which lies at `left`, times one panel, in K range [k0, k0 + k); with the last range it is stored.
+  // `sums`: where it waits until then. `next`: the tile after this one.
   void tile(int64_t batch, int64_t t, const char* left, Place at, int64_t k0, int64_t k, const Side& s, float* sums,
             Place next) const {
     const Rows& rows = plan_.rows;
@@ -461,7 +465,8 @@ class Run {
                {n_, out, rows_before, col, g_.steps, g_.num_steps});
   }
 
-  // Where element 0 of a tile of the result lies, and its lines: the second line of a row beside the first, or, transposed, two columns at a time.
+  // Where element 0 of a tile of the result lies, and its lines: the second line of a row beside the first, or, transposed, two
+  // columns at a time.
   struct Lie {
     int64_t at, beside, step;  // elements; beside 0: the next line
   };
@@ -489,7 +494,8 @@ class Run {
     if (added_) prefetch.lines[1] = lines(added_, l, sizeof(float));
   }
 
-  // Where K is short, what is added to a tile would come too late, so it is asked for a tile earlier. Results do not wait for each other there.
+  // Where K is short, what is added to a tile would come too late, so it is asked for a tile earlier. Results do not wait for
+  // each other there.
   static constexpr int64_t kShort = 96;
   void prefetch_short(int64_t batch, Place next, Prefetch& prefetch) const {
     if (added_ && next.rows > 0) prefetch.lines[1] = lines(added_, lie(batch, next), sizeof(float));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n] of any strides, B maybe packed beforehand, with an
-// epilogue on each finished tile. f32, bf16 and f16 operands; sums in f32.
+// Matrix products C[batch, m, n] = sum over k of A[batch, m, k] * B[batch, k, n] of any strides, B maybe packed beforehand,
+// with an epilogue on each finished tile. f32, bf16 and f16 operands; sums in f32.
 //
-// The order in which a sum adds its products follows from K, the dtype and the instruction set alone: results do not depend on the number
-// of threads, and not on M or N.
+// The order in which a sum adds its products follows from K, the dtype and the instruction set alone: results do not depend on
+// the number of threads, and not on M or N.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace cpu {
 
-// The kernels for operands of these dtypes: bf16 ones where both are bf16 and the instruction set has such products, else f32. Null: not
-// dtypes that this file takes.
+// The kernels for operands of these dtypes: bf16 ones where both are bf16 and the instruction set has such products, else f32.
+// Null: not dtypes that this file takes.
 const GemmIsa* gemm_kernels(const Isa& isa, uint32_t a_dtype, uint32_t b_dtype);
 
 // What an epilogue is given: sums of rows [row, row + rows) and columns [col, col + cols) of one batch entry.
@@ -29,9 +29,9 @@ struct TileArgs {
 };
 using Epilogue = void(const TileArgs*);
 
-// Writes rows [k0, k0 + count) of columns [column, column + cols) of B of one batch entry as f32 kernels read them, in panels out[k][nr] that are
-// `step` floats apart; anything in the columns of the last panel from `cols` on; it may write up to nr floats behind the end of each. For matrices
-// that exist nowhere, such as a convolution's.
+// Writes rows [k0, k0 + count) of columns [column, column + cols) of B of one batch entry as f32 kernels read them, in panels
+// out[k][nr] that are `step` floats apart; anything in the columns of the last panel from `cols` on; it may write up to nr
+// floats behind the end of each. For matrices that exist nowhere, such as a convolution's.
 using PanelSource = void(const void* context, int64_t batch, int64_t column, int cols, int64_t k0, int64_t count, float* out,
                          int64_t step);
 
@@ -62,7 +62,8 @@ struct Gemm {
   int64_t bias_stride = 1;
   const float* row_bias = nullptr;  // [row_bias_count, m], f32, for batch entries 0 .. row_bias_count - 1, over and over
   int64_t row_bias_count = 1;
-  // Not 0: C lies transposed, as [m / transposed, n, transposed], and is f32; `bias` is f32, and rows and columns of the steps are those of C. No batch.
+  // Not 0: C lies transposed, as [m / transposed, n, transposed], and is f32; `bias` is f32, and rows and columns of the steps
+  // are those of C. No batch.
   int64_t transposed = 0;
   const FinishStep* steps = nullptr;  // on the results, which are f32
   int num_steps = 0;

@@ -19,7 +19,8 @@ struct Elements {
   bool flip = false;       // of a quad: 128 is added to a signed byte, or subtracted from an unsigned one
 };
 
-// `k` bytes of each of `rows` rows (or columns), row r from src + at[r] on, k_stride apart. Rows from `rows` to `height` become zeros.
+// `k` bytes of each of `rows` rows (or columns), row r from src + at[r] on, k_stride apart. Rows from `rows` to `height` become
+// zeros.
 struct PackWords {
   const uint8_t* src;
   const int64_t* at;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one unit that includes LLVM and clang. Text goes through a CompilerInvocation over an empty in-memory file system to LLVM IR, through a
-// pipeline of our own to an object, and ORC links that into the process. Nothing is read from the disk and no process is started.
+// The one unit that includes LLVM and clang. Text goes through a CompilerInvocation over an empty in-memory file system to LLVM
+// IR, through a pipeline of our own to an object, and ORC links that into the process. Nothing is read from the disk and no
+// process is started.
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -64,7 +65,8 @@ std::unique_ptr<llvm::Module> to_ir(const cpu_jit_request& r, llvm::LLVMContext&
   options->ShowPresumedLoc = true;
   auto printer = std::make_unique<clang::TextDiagnosticPrinter>(out, options.get());
 
-  // As the driver would call the compiler proper. No contraction, no errno, no traps, no unwinding: what docs on numerics ask for.
+  // As the driver would call the compiler proper. No contraction, no errno, no traps, no unwinding: what docs on numerics ask
+  // for.
   std::vector<const char*> arguments = {"-triple",
                                         kTriple,
                                         "-emit-llvm-only",
@@ -117,8 +119,8 @@ std::unique_ptr<llvm::Module> to_ir(const cpu_jit_request& r, llvm::LLVMContext&
 
 // ------------------------------------------------------------------------------------------------------ IR to object
 
-// Kernels arrive with explicit vectors or with simd pragmas, helpers as always_inline: what is left to do is to bring values into
-// registers, simplify, move invariants out of loops, and unroll and vectorise where a pragma says so.
+// Kernels arrive with explicit vectors or with simd pragmas, helpers as always_inline: what is left to do is to bring values
+// into registers, simplify, move invariants out of loops, and unroll and vectorise where a pragma says so.
 void minimal_pipeline(llvm::ModulePassManager& module) {
   using namespace llvm;
   module.addPass(AlwaysInlinerPass(/*InsertLifetime=*/false));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From C++ text to callable code: clang and ORC inside the process, or the system's compiler as a process. Objects are cached on disk,
-// and equal texts share one module within a process.
+// From C++ text to callable code: clang and ORC inside the process, or the system's compiler as a process. Objects are cached
+// on disk, and equal texts share one module within a process.
 #pragma once
 
 #include <atomic>
@@ -74,10 +74,9 @@ class Compiler {
   ~Compiler();
   Compiler(const Compiler&) = delete;
 
-  // Compiles what neither this process nor the cache has, on several of the host's threads, several texts at a time; one module per source, in
-  // order.
-  // Throws TSR-J001 (bug: the text does not compile; the message holds the compiler's, with lines), J002, J003 (environment).
-  // Thread-safe.
+  // Compiles what neither this process nor the cache has, on several of the host's threads, several texts at a time; one module
+  // per source, in order. Throws TSR-J001 (bug: the text does not compile; the message holds the compiler's, with lines), J002,
+  // J003 (environment). Thread-safe.
   std::vector<ModulePtr> compile(std::span<const Source> sources);
   ModulePtr compile(const Source& source) { return compile({&source, 1})[0]; }
   // What this process has compiled or loaded and somebody still holds; else null. Thread-safe.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What libtessera_cpu_jit.so offers to the cpu backend: C++ text -> object -> addresses, by clang and ORC inside the process. The
- * library is apart because loading LLVM costs some 20 ms that a process which compiles nothing should not pay; the backend opens
- * it when it first needs it. Both sides come from one build; `version` guards against a stray file all the same.
+ * What libtessera_cpu_jit.so offers to the cpu backend: C++ text -> object -> addresses, by clang and ORC inside the process.
+ * The library is apart because loading LLVM costs some 20 ms that a process which compiles nothing should not pay; the backend
+ * opens it when it first needs it. Both sides come from one build; `version` guards against a stray file all the same.
  */
 #ifndef TESSERA_CPU_JIT_API_H
 #define TESSERA_CPU_JIT_API_H

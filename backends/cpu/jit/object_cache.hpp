@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled objects on disk, one file each. A file is named by a hash of its key, holds the whole key, which is compared, and a checksum of
-// its bytes: neither a collision nor a torn or damaged file is ever taken for a hit. Files are written beside and renamed into place, so
-// that processes may share a directory. Deleting files, or the directory, is always safe.
+// Compiled objects on disk, one file each. A file is named by a hash of its key, holds the whole key, which is compared, and a
+// checksum of its bytes: neither a collision nor a torn or damaged file is ever taken for a hit. Files are written beside and
+// renamed into place, so that processes may share a directory. Deleting files, or the directory, is always safe.
 #pragma once
 
 #include <optional>

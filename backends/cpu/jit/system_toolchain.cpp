@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiler of the system, started as a process without a shell. Files live in a directory of their own under TMPDIR, and no longer than
-// it takes to open them.
+// The compiler of the system, started as a process without a shell. Files live in a directory of their own under TMPDIR, and no
+// longer than it takes to open them.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>

@@ -26,7 +26,8 @@ namespace {
 
 using dnnl::memory;
 
-// The number of threads that oneDNN uses on this thread, while it lives. (An internal control variable of OpenMP is per thread.)
+// The number of threads that oneDNN uses on this thread, while it lives. (An internal control variable of OpenMP is per
+// thread.)
 class Team {
  public:
   explicit Team(int n) : before_(omp_get_max_threads()) { omp_set_num_threads(n); }
@@ -255,7 +256,8 @@ std::unique_ptr<sdk::Kernel> make_onednn_conv(const sdk::Compile& c, const sdk::
   p.w_plain = plain(weights);
   p.b = plain({(*y)[1]});
   if (!take_bias(conv.has_operand(2), *follows, &p)) return nullptr;
-  // A 1 x 1 convolution is a product as it stands, and a residual must lie as the result does; others gain from the layout that oneDNN prefers.
+  // A 1 x 1 convolution is a product as it stands, and a residual must lie as the result does; others gain from the layout that
+  // oneDNN prefers.
   const bool as_it_is = p.behind.add >= 0 || ((*w)[2] == 1 && (*w)[3] == 1 && a.groups == 1);
   try {
     return std::make_unique<OnednnKernel>(c, p, [&](const dnnl::primitive_attr& attr) {

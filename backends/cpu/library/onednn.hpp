@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products and convolutions of oneDNN: the ways that max_autotune measures beside our own. Sizes are numbers, weights constants, values f32; behind them a
-// residual and relu, as oneDNN has them. It runs on OpenMP's threads, always as many as when the kernel was made, so that its bits do not depend on them.
+// Products and convolutions of oneDNN: the ways that max_autotune measures beside our own. Sizes are numbers, weights
+// constants, values f32; behind them a residual and relu, as oneDNN has them. It runs on OpenMP's threads, always as many as
+// when the kernel was made, so that its bits do not depend on them.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strassen's sums of quarters and the way back, compiled once per instruction set. Products here are by powers of two, so contraction changes no bit.
+// Strassen's sums of quarters and the way back, compiled once per instruction set. Products here are by powers of two, so
+// contraction changes no bit.
 #include "strassen/tables.hpp"
 
 #include <cmath>

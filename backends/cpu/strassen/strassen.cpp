@@ -44,7 +44,8 @@ struct Depth {
   int64_t have(int64_t at, int64_t count) const { return std::clamp<int64_t>(k - at, 0, count); }
 };
 
-// Where things lie in packed weights: a line that says what they are, a factor for each column, and for each pair of panels and piece of K seven sums.
+// Where things lie in packed weights: a line that says what they are, a factor for each column, and for each pair of panels and
+// piece of K seven sums.
 struct Form {
   Depth depth;
   int64_t pairs, sum, piece, pair, factors_bytes;  // floats but for the last
@@ -66,8 +67,8 @@ struct Rows {
   int64_t m, blocks, half, tiles;  // half: of the highest block
   Rows(const GemmIsa& isa, int64_t rows)
       : m(rows), blocks(blocks_of(rows)), half(ceil_div(ceil_div(m, blocks), 2)), tiles(ceil_div(half, isa.mr)) {}
-  // So high that sums of weights are worth being read for them, so low that the sums of A of a block stay in the second-level cache, and that few rows are enough for
-  // a few threads. It depends on M alone: so do the results.
+  // So high that sums of weights are worth being read for them, so low that the sums of A of a block stay in the second-level
+  // cache, and that few rows are enough for a few threads. It depends on M alone: so do the results.
   static int64_t blocks_of(int64_t rows) {
     constexpr int64_t kLow = 64, kHigh = 128;
     return rows < 2 * kHigh ? std::clamp<int64_t>(rows / kLow, 1, 2) : (rows + kHigh / 2) / kHigh;
@@ -87,8 +88,9 @@ struct Rows {
 struct Plan {
   Form form;
   Rows rows;
-  // Each thread prepares the blocks of rows that it multiplies, in memory of its own: lines that another core reads or wrote take several times as long to write
-  // to. With fewer blocks than threads all of them prepare all of A first, and share its columns.
+  // Each thread prepares the blocks of rows that it multiplies, in memory of its own: lines that another core reads or wrote
+  // take several times as long to write to. With fewer blocks than threads all of them prepare all of A first, and share its
+  // columns.
   bool own;
   int64_t left_bytes, scales_bytes, place_bytes, bias_bytes, sums_bytes, slot_bytes;
   Plan(const GemmIsa& isa, int64_t m, int64_t n, int64_t k, int slots)
@@ -135,7 +137,8 @@ class Run {
     column_factors_ = Form::factors(packed);
     for (int i = 0; i < g.num_steps; ++i)
       if (g.steps[i].mode == FinishStep::kDense && g.steps[i].data) added_ = g.steps[i].data;
-    // A row that is added first is a bias: what then follows is mostly a chain that has a store of its own. One before gelu has one already.
+    // A row that is added first is a bias: what then follows is mostly a chain that has a store of its own. One before gelu has
+    // one already.
     const auto gelu = [](const FinishStep& s) { return s.kind == FinishStep::kGelu || s.kind == FinishStep::kGeluTanh; };
     if (!g.bias && g.num_steps > 0 && g.steps->kind == FinishStep::kAdd && g.steps->mode == FinishStep::kRow &&
         !(g.num_steps == 2 && gelu(g.steps[1])))
@@ -150,7 +153,8 @@ class Run {
     if (!plan_.own) prepare_all();
     const int64_t pairs = plan_.form.pairs;
     Shares shares(rows.blocks * pairs, slots_);
-    // Preparing a block takes about as long as multiplying it by one pair of panels: who is done helps others where that gains something.
+    // Preparing a block takes about as long as multiplying it by one pair of panels: who is done helps others where that gains
+    // something.
     const int64_t least = plan_.own ? 4 : 1;
     sdk::parallel(slots_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t slot = begin; slot < end; ++slot) {
@@ -279,8 +283,8 @@ class Run {
       for (int64_t quarter = 0; quarter < 4; ++quarter) results(b, p, quarter, sums + quarter * rows.half * isa_.nr);
   }
 
-  // A quarter of the results is finished as soon as the last product has been added to it: the last four products of the last piece of K finish one each, and
-  // their tiles ask for its lines of C, and of what is added to it, before.
+  // A quarter of the results is finished as soon as the last product has been added to it: the last four products of the last
+  // piece of K finish one each, and their tiles ask for its lines of C, and of what is added to it, before.
   static constexpr int kFirstToFinish = 3;
   void products(const Block& b, int64_t p, int64_t piece, const float* left, const float* right, float* sums) const {
     const Rows& rows = plan_.rows;
@@ -410,7 +414,8 @@ const StrassenIsa& strassen_kernels(const GemmIsa& isa) {
 }
 
 bool strassen_pays(const GemmIsa& isa, int64_t m, int64_t n, int64_t k) {
-  // Below, making the sums of A and bringing products to where they belong takes what is saved (measured with AVX2 and AVX-512, one and two threads).
+  // Below, making the sums of A and bringing products to where they belong takes what is saved (measured with AVX2 and AVX-512,
+  // one and two threads).
   constexpr int64_t kLeastRows = 64, kLeastColumns = 256, kLeastDepth = 256;
   return !isa.bf16 && m >= kLeastRows && n >= kLeastColumns && k >= kLeastDepth;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is compiled once per instruction set for products by Strassen's algorithm: Strassen, "Gaussian elimination is not optimal", 1969. With both operands in
-// quarters, C = A B takes seven products of sums of quarters instead of eight of quarters. Here in the order in which they are computed:
+// What is compiled once per instruction set for products by Strassen's algorithm: Strassen, "Gaussian elimination is not
+// optimal", 1969. With both operands in quarters, C = A B takes seven products of sums of quarters instead of eight of
+// quarters. Here in the order in which they are computed:
 //
 //   0  (A11 + A22) (B11 + B22)   begins C11 and C22
 //   1  (A12 - A22) (B21 + B22)   is added to C11
@@ -10,12 +11,13 @@
 //   5  (A21 + A22) B11           is added to C21, subtracted from C22
 //   6  (A21 - A11) (B11 + B12)   is added to C22
 //
-// What a quarter is made of need not lie together: rows i and i + half of a block of rows are partners, columns of two neighbouring panels, and the first and
-// second half of a piece of K.
+// What a quarter is made of need not lie together: rows i and i + half of a block of rows are partners, columns of two
+// neighbouring panels, and the first and second half of a piece of K.
 //
-// Rounding. An error of a result is a part of the largest terms of all sums that it comes from, so of its partners' too. Rows of A and columns of B
-// are scaled by powers of two, which is exact, to a largest magnitude between 1 and 2: then it is a part of what the largest elements of its own row and its own
-// column give (Ballard, Benson, Druinsky, Lipshitz and Schwartz, "Improving the numerical stability of fast matrix multiplication", 2016: outside scaling).
+// Rounding. An error of a result is a part of the largest terms of all sums that it comes from, so of its partners' too. Rows
+// of A and columns of B are scaled by powers of two, which is exact, to a largest magnitude between 1 and 2: then it is a part
+// of what the largest elements of its own row and its own column give (Ballard, Benson, Druinsky, Lipshitz and Schwartz,
+// "Improving the numerical stability of fast matrix multiplication", 2016: outside scaling).
 #pragma once
 
 #include <cstdint>
@@ -39,7 +41,8 @@ struct StrassenLeft {
   int64_t half;                    // elements from the first half of K to the second one
   int64_t first, second;           // of `count` elements those that exist in each half: zeros for the others
   int64_t count;
-  // Product q's side goes to out + q * product, which is 64-byte aligned if out is; up to a vector less one element behind it is written too.
+  // Product q's side goes to out + q * product, which is 64-byte aligned if out is; up to a vector less one element behind it
+  // is written too.
   float* out;
   int64_t product;
   // The quarters A11, A12, A21 and A22 as they are instead of the seven sums: for what must not be mixed.
@@ -67,7 +70,8 @@ struct StrassenIsa {
   void (*look_down)(const float* panel, int64_t k, StrassenLook* out);
   void (*scale_columns)(float* panel, int64_t k, const float* factors);
   void (*left)(const StrassenLeft&);
-  // Sums from which one of their terms is subtracted have the sign of the other, so that `back` gives zeros where there are zeros, and no other.
+  // Sums from which one of their terms is subtracted have the sign of the other, so that `back` gives zeros where there are
+  // zeros, and no other.
   void (*right)(const StrassenRight&);
   void (*back)(const StrassenBack&);
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a host that kernels use, for tests and benchmarks without a compiler around them: loops over OpenMP's threads where the file
-// is compiled with it, else over three std::threads; no logs.
+// The part of a host that kernels use, for tests and benchmarks without a compiler around them: loops over OpenMP's threads
+// where the file is compiled with it, else over three std::threads; no logs.
 #pragma once
 
 #include <algorithm>

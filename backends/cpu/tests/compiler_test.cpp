@@ -86,7 +86,8 @@ sdk::Error error_of(Compiler& c, const Source& s) {
   return {TSR_BUG, "", ""};
 }
 
-// A kernel with everything that generated text uses: explicit vectors of any width, helpers, a constant table, calls of libm and memcpy.
+// A kernel with everything that generated text uses: explicit vectors of any width, helpers, a constant table, calls of libm
+// and memcpy.
 const char* const kKernel = R"(
 #if defined(__AVX512F__)
 #define W 16
@@ -240,7 +241,8 @@ TEST_CASE("objects are found on disk by another compiler") {
     };
     again(0, 1);
 
-    // A bit of the object, a cut, another key under the same name, a file that others may write: none is taken, all are replaced.
+    // A bit of the object, a cut, another key under the same name, a file that others may write: none is taken, all are
+    // replaced.
     const auto damage = [&](const std::string& bytes) {
       std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
       again(1, 0);

@@ -120,7 +120,8 @@ void check(const Case& c) {
         want[at] = sum + (c.bias ? bias.at(j) : 0);
         scale[at] = size + 1;
       }
-  // Errors of summation in f32 (Higham, "Accuracy and Stability of Numerical Algorithms", 3.5), and one or two roundings of the result.
+  // Errors of summation in f32 (Higham, "Accuracy and Stability of Numerical Algorithms", 3.5), and one or two roundings of the
+  // result.
   const double unit = std::ldexp(1, -24), rounding = c.out == TSR_F32    ? std::ldexp(1, -24)
                                                      : c.out == TSR_BF16 ? std::ldexp(1, -8)
                                                                          : std::ldexp(1, -11);

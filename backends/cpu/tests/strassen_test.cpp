@@ -36,7 +36,8 @@ std::vector<const GemmIsa*> kernels() {
   return out;
 }
 
-// Lines of 64 bytes, each byte 0xff: as floats NaN, so that nothing may be read before it is written, with a line behind that nobody may write to.
+// Lines of 64 bytes, each byte 0xff: as floats NaN, so that nothing may be read before it is written, with a line behind that
+// nobody may write to.
 class Memory {
  public:
   explicit Memory(int64_t bytes) : bytes_(bytes), p_(static_cast<char*>(std::aligned_alloc(64, size()))) {
@@ -130,8 +131,8 @@ struct Product {
         const double error = std::abs(static_cast<double>(c[at]) - exact(i, j));
         worst = std::max(worst, scale[at] > 0 ? error / scale[at] : error > 0 ? 1e9 : 0);
       }
-    // Roundings of partial sums by up to 2^-24 of them are a random walk, of terms that are up to four times those of the plain product: five of its standard
-    // deviations for the longest sums here.
+    // Roundings of partial sums by up to 2^-24 of them are a random walk, of terms that are up to four times those of the plain
+    // product: five of its standard deviations for the longest sums here.
     CHECK(worst < 24 * std::ldexp(1, -24));
   }
 };

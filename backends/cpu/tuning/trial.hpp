@@ -32,19 +32,21 @@ struct Unmeasurable {
 
 class Trial {
  public:
-  // Operands of the sizes that hints give: the constants themselves, floats between -1 and 1, integers of 1. Throws Unmeasurable (sizes that are not known or
-  // without elements, more than two gigabytes).
+  // Operands of the sizes that hints give: the constants themselves, floats between -1 and 1, integers of 1. Throws
+  // Unmeasurable (sizes that are not known or without elements, more than two gigabytes).
   explicit Trial(const tessera::sdk::Compile& c);
   Trial(const Trial&) = delete;
 
   // For kernels that are only to be measured: they make packed forms of their own, which go with them.
   const tessera::sdk::Compile& compile() const { return compile_; }
 
-  // Seconds of one launch; its constants are far away before it, as in a model that is larger than the caches, the rest of its operands is near.
+  // Seconds of one launch; its constants are far away before it, as in a model that is larger than the caches, the rest of its
+  // operands is near.
   double seconds(tessera::sdk::Kernel& kernel);
   // What the last launch wrote.
   std::string outputs() const;
-  // Whether these are outputs() within rounding: elements of f32 differ by no more than a thousandth of the largest. Other dtypes are not compared.
+  // Whether these are outputs() within rounding: elements of f32 differ by no more than a thousandth of the largest. Other
+  // dtypes are not compared.
   bool like_outputs(const std::string& other) const;
 
  private:
@@ -73,8 +75,8 @@ class Trial {
   int64_t workspace_bytes_ = 0;
 };
 
-// The least time of several launches of each kernel, in turns, until each that is not far behind has had it twice, or many times passed.
-// Nothing: neither came in time, since the machine does something else.
+// The least time of several launches of each kernel, in turns, until each that is not far behind has had it twice, or many
+// times passed. Nothing: neither came in time, since the machine does something else.
 std::optional<std::vector<double>> measure(Trial& trial, const std::vector<std::unique_ptr<tessera::sdk::Kernel>>& kernels,
                                            const Budget& budget);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One dimension of Winograd's transforms, of whole vectors: see winograd/tables.hpp for the matrices. Included by the file that is compiled per instruction set.
+// One dimension of Winograd's transforms, of whole vectors: see winograd/tables.hpp for the matrices. Included by the file that
+// is compiled per instruction set.
 #pragma once
 
 #include "gemm/isa/lanes.hpp"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Winograd's transforms of input values and of results, compiled once per instruction set, for blocks of M x M results. Input values have blocks along the
-// lanes: M vectors of a row are combined with those of other rows first, and then picked apart by their place in a block. Sums have output channels along the
-// lanes, as products leave them, and are transposed on their way to memory.
+// Winograd's transforms of input values and of results, compiled once per instruction set, for blocks of M x M results. Input
+// values have blocks along the lanes: M vectors of a row are combined with those of other rows first, and then picked apart by
+// their place in a block. Sums have output channels along the lanes, as products leave them, and are transposed on their way to
+// memory.
 #include "winograd/tables.hpp"
 
 #if defined(__AVX2__)
@@ -148,7 +149,8 @@ void in(const WinogradIn& w) {
   in_channels<M, Put::Some>(w, s, done, w.channels);
 }
 
-// Results of kLanes channels from `first` on, of M columns for each of `blocks` blocks (at most kLanes / M): y[row][column], lanes are channels.
+// Results of kLanes channels from `first` on, of M columns for each of `blocks` blocks (at most kLanes / M): y[row][column],
+// lanes are channels.
 template <int M>
 [[gnu::always_inline]] inline Vec gathered(const WinogradOut& w, int first, int block, int blocks, Vec (&y)[M][kLanes]) {
   Vec zero{};

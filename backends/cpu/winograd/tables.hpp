@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is compiled once per instruction set for convolutions by Winograd's minimal filtering F(m x m, 3 x 3), m = 2 or 4: Lavin and Gray, "Fast algorithms for
-// convolutional neural networks", 2015. A block of m x m results is A^T [(G g G^T) (B^T d B)] A of the (m + 2) x (m + 2) input values d and the filter g, the
-// product in the middle element by element: 16 multiplications instead of 36, or 36 instead of 144, and with sums over channels in between as many matrix products.
-// m = 2, of the points 0, 1, -1 and infinity:
+// What is compiled once per instruction set for convolutions by Winograd's minimal filtering F(m x m, 3 x 3), m = 2 or 4: Lavin
+// and Gray, "Fast algorithms for convolutional neural networks", 2015. A block of m x m results is A^T [(G g G^T) (B^T d B)] A
+// of the (m + 2) x (m + 2) input values d and the filter g, the product in the middle element by element: 16 multiplications
+// instead of 36, or 36 instead of 144, and with sums over channels in between as many matrix products. m = 2, of the points 0,
+// 1, -1 and infinity:
 //   B^T = [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1], A^T = [1 1 1 0; 0 1 -1 -1], G = [1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1]
-// m = 4, of the points 0, p, -p, q, -q and infinity, where p = sqrt(1/2) and q = sqrt(2): pairs of inverses keep all constants near 1, so that sums of some hundred
-// channels come out with two to three times the rounding error of the sums of all products (root mean square; 0, 1, -1, 2 and -2 have five times).
+// m = 4, of the points 0, p, -p, q, -q and infinity, where p = sqrt(1/2) and q = sqrt(2): pairs of inverses keep all constants
+// near 1, so that sums of some hundred channels come out with two to three times the rounding error of the sums of all products
+// (root mean square; 0, 1, -1, 2 and -2 have five times).
 //   B^T = [1 0 -5/2 0 1 0; 0 -2p -2 p 1 0; 0 2p -2 -p 1 0; 0 -q/2 -1/2 q 1 0; 0 q/2 -1/2 -q 1 0; 0 1 0 -5/2 0 1]
 //   A^T = [1 1 1 1 1 0; 0 p -p q -q 0; 0 1/2 1/2 2 2 0; 0 p/2 -p/2 2q -2q 1]
 //   G = [1 0 0; -2/3 -2p/3 -1/3; -2/3 2p/3 -1/3; 1/6 q/6 1/3; 1/6 -q/6 1/3; 0 0 1]

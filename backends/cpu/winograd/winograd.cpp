@@ -18,8 +18,9 @@ int points_of(int size) { return (size + 2) * (size + 2); }
 int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// How the blocks of all images, line by line, are cut into tiles, the rows of one call of a micro-kernel: whole lines where they fill its registers, else
-// tiles of nearly equal height, which begin and end anywhere. Tiles follow each other in groups whose transformed input values stay in the second-level cache.
+// How the blocks of all images, line by line, are cut into tiles, the rows of one call of a micro-kernel: whole lines where
+// they fill its registers, else tiles of nearly equal height, which begin and end anywhere. Tiles follow each other in groups
+// whose transformed input values stay in the second-level cache.
 struct Tiles {
   static constexpr int64_t kNear = 1 << 20;  // bytes
   static constexpr int64_t kLeastOwn = 2;    // tiles of a thread that reads all filters for them
@@ -81,7 +82,8 @@ int64_t piece_of(const GemmIsa& isa, int64_t channels) {
 struct Plan {
   Tiles t;
   int64_t panels;
-  // Threads take whole groups, or, where there are too few of them, panels of output channels of a group whose input values all of them transformed before.
+  // Threads take whole groups, or, where there are too few of them, panels of output channels of a group whose input values all
+  // of them transformed before.
   bool by_group;
   int64_t sums_bytes, values_bytes;  // of a thread; of a thread or of all groups
   Plan(const GemmIsa& isa, const WinogradIsa& kernels, const ConvShape& s, int slots)
@@ -217,8 +219,8 @@ class Run {
 int winograd_size(const GemmIsa& isa, int most, int64_t images, int64_t channels, int64_t outputs, const int64_t (&out)[2],
                   double direct) {
   if (channels < 16 || outputs < isa.nr) return 0;
-  // In products of a row of a tile and a panel, as `direct` is: what transforms take for each block and channel (measured on AVX-512); and in the time of one
-  // of them 8 bytes of filters come from memory.
+  // In products of a row of a tile and a panel, as `direct` is: what transforms take for each block and channel (measured on
+  // AVX-512); and in the time of one of them 8 bytes of filters come from memory.
   constexpr double kTransform[] = {2, 8}, kFilterBytes = 8;
   int best = 0;
   double least = 0.9 * direct;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of one head for a block of query rows, compiled once per ISA (contraction allowed). Online softmax (Milakov and Gimelshein
-// 2018; Dao et al. 2022): keys are visited in blocks, the running maximum and sum of every row are corrected as they grow, and the
-// score matrix is never stored.
+// Attention of one head for a block of query rows, compiled once per ISA (contraction allowed). Online softmax (Milakov and
+// Gimelshein 2018; Dao et al. 2022): keys are visited in blocks, the running maximum and sum of every row are corrected as they
+// grow, and the score matrix is never stored.
 #include "lanes.hpp"
 #include "left_rows.hpp"
 #include "vec_math.hpp"

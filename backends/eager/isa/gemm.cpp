@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// f32 matrix product of one block, compiled once per ISA (contraction allowed: dot products are exempt from the bit-for-bit rules).
-// Goto and van de Geijn 2008: A packed by MR rows, B by NR columns, a micro-kernel that holds MR x NR sums in registers. Every element
-// of C sums its products in the order of k, so the result does not depend on how C is split among threads.
+// f32 matrix product of one block, compiled once per ISA (contraction allowed: dot products are exempt from the bit-for-bit
+// rules). Goto and van de Geijn 2008: A packed by MR rows, B by NR columns, a micro-kernel that holds MR x NR sums in
+// registers. Every element of C sums its products in the order of k, so the result does not depend on how C is split among
+// threads.
 #include "lanes.hpp"
 
 namespace eager {

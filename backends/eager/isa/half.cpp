@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit floats to and from f32, the same bits as half_to_float and its kin in tessera/dtypes.hpp (their header is not included here: its
-// inline functions would be compiled for this ISA and kept for all).
+// 16-bit floats to and from f32, the same bits as half_to_float and its kin in tessera/dtypes.hpp (their header is not included
+// here: its inline functions would be compiled for this ISA and kept for all).
 #include "isa.hpp"
 #include "tile_loops.hpp"
 #include "vec_math.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names with external linkage of the files that are compiled once per ISA: EAGER_ISA(f) is f_baseline, f_avx2 or f_avx512. Nothing else
-// in these files may have external linkage, inline functions of headers included: the linker would keep one copy for all ISAs.
+// Names with external linkage of the files that are compiled once per ISA: EAGER_ISA(f) is f_baseline, f_avx2 or f_avx512.
+// Nothing else in these files may have external linkage, inline functions of headers included: the linker would keep one copy
+// for all ISAs.
 #pragma once
 
 #include "../tile.hpp"

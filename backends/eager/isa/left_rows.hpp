@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products whose left side lies in rows a constant apart, which need no packing: every row's element has a constant distance from one register. Included by
-// files that are compiled per ISA, contraction allowed. Every sum adds its products in the order of k.
+// Products whose left side lies in rows a constant apart, which need no packing: every row's element has a constant distance
+// from one register. Included by files that are compiled per ISA, contraction allowed. Every sum adds its products in the order
+// of k.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox 4x32-10 over blocks side by side, and Box-Muller from its words, compiled once per ISA (docs/random.md is the definition).
+// Philox 4x32-10 over blocks side by side, and Box-Muller from its words, compiled once per ISA (docs/random.md is the
+// definition).
 #include "isa.hpp"
 #include "tile_loops.hpp"
 #include "vec_math.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order in which numbers are combined: a function of their count, not of ISA, threads or layout.
 //
-//   count <= 4096 (a chunk): lane j of L takes elements j, j + L, j + 2L, .. in turn, starting from the identity; then lanes j and
-//   j + L/2 are combined for j < L/2, and so on by halves. L is 32 from 128 elements on, 8 below.
-//   more: chunk c of 4096 goes to lane c mod 8 of a second level, which is combined by halves too.
+//   count <= 4096 (a chunk): lane j of L takes elements j, j + L, j + 2L, .. in turn, starting from the identity; then lanes j
+//   and j + L/2 are combined for j < L/2, and so on by halves. L is 32 from 128 elements on, 8 below. more: chunk c of 4096
+//   goes to lane c mod 8 of a second level, which is combined by halves too.
 //
 // 32 lanes are two AVX-512, four AVX2 or eight SSE registers of f32, so each ISA keeps them in registers and hides add latency.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over tiles. A plain loop with a `simd` pragma: the compiler vectorises it for the ISA this file is compiled for. The pragma also
-// states that output and input are either disjoint or the same memory.
+// Loops over tiles. A plain loop with a `simd` pragma: the compiler vectorises it for the ISA this file is compiled for. The
+// pragma also states that output and input are either disjoint or the same memory.
 #pragma once
 
 #include "../tile.hpp"

@@ -190,8 +190,8 @@ EAGER_FN2(Lt, static_cast<uint8_t>(a < b))
 EAGER_FN2(Le, static_cast<uint8_t>(a <= b))
 EAGER_FN2(Gt, static_cast<uint8_t>(a > b))
 EAGER_FN2(Ge, static_cast<uint8_t>(a >= b))
-// As C's pow, in steps that each vectorise. Whether b is an integer, and odd, is seen by rounding to integers: exact, since every f32
-// beyond 2^24 is even.
+// As C's pow, in steps that each vectorise. Whether b is an integer, and odd, is seen by rounding to integers: exact, since
+// every f32 beyond 2^24 is even.
 void pow32(const TileArgs& t) {
   constexpr int64_t kBlock = 64;
   constexpr double magic = 6755399441055744.0;

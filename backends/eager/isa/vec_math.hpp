@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementary functions as branch-free scalar code that the compiler vectorises. Every ISA executes the same IEEE operations in the
-// same order (no contraction), so the results are the same bits everywhere.
+// Elementary functions as branch-free scalar code that the compiler vectorises. Every ISA executes the same IEEE operations in
+// the same order (no contraction), so the results are the same bits everywhere.
 //
-// Two families. `fexp` computes in f32 (1 ulp): softmax lives on it. `d*` compute in f64 and serve f32 functions that round once at the end
-// (0.5 ulp), which needs no hi/lo arithmetic; `dexp` and `dlog` are good to 1e-14, what ends in `_short` to 1e-9, enough for f32.
-// Odd functions end in a product with x, not in a sum with it, so that -0 stays -0.
-// Polynomials: Cephes (S. Moshier) for expf and tanhf; erfc after W. Press et al., Numerical Recipes 3rd ed. 6.2.2 (its Chebyshev series,
-// 14 terms, as powers); the others are Taylor and atanh series.
+// Two families. `fexp` computes in f32 (1 ulp): softmax lives on it. `d*` compute in f64 and serve f32 functions that round
+// once at the end (0.5 ulp), which needs no hi/lo arithmetic; `dexp` and `dlog` are good to 1e-14, what ends in `_short` to
+// 1e-9, enough for f32. Odd functions end in a product with x, not in a sum with it, so that -0 stays -0. Polynomials: Cephes
+// (S. Moshier) for expf and tanhf; erfc after W. Press et al., Numerical Recipes 3rd ed. 6.2.2 (its Chebyshev series, 14 terms,
+// as powers); the others are Taylor and atanh series.
 #pragma once
 
 #include <cstdint>

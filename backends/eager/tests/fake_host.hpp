@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host with nothing but what a backend needs: errors, threads and a one-node graph. It loads the plugin's library as the real host does
-// and runs single ops, so that kernels are tested without the rest of the compiler.
+// A host with nothing but what a backend needs: errors, threads and a one-node graph. It loads the plugin's library as the real
+// host does and runs single ops, so that kernels are tested without the rest of the compiler.
 #pragma once
 
 #include <cstring>

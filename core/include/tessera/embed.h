@@ -94,8 +94,8 @@ typedef struct tsr_guard_info { /* what a guard filter is asked about */
   const char* text; /* "c == 0.5", "tensor 'x'" */
 } tsr_guard_info;
 
-/* *num_outputs of a call that the client is to serve by running its function as it is (tsr_callable_desc.runs_itself). Nothing of the
- * function has run then. */
+/* *num_outputs of a call that the client is to serve by running its function as it is (tsr_callable_desc.runs_itself). Nothing
+ * of the function has run then. */
 #define TSR_RUN_YOURSELF ((size_t)-1)
 
 typedef struct tsr_callable_desc {
@@ -116,14 +116,16 @@ typedef struct tsr_callable_desc {
   const char* const* options;
   size_t num_options; /* "key=value" as config overrides */
   /* ---- appended since the first version of this struct */
-  /* 1: a call that no compiled code serves (by stance, past a limit, after an error that is suppressed) reports TSR_RUN_YOURSELF, and the
-   * client runs its function as it is. *structure is then not NULL when compiled functions that it calls must not compile meanwhile: see
-   * set_reuse_only. 0: such a call is captured, run on the fallback backend and forgotten. */
+  /* 1: a call that no compiled code serves (by stance, past a limit, after an error that is suppressed) reports
+   * TSR_RUN_YOURSELF, and the client runs its function as it is. *structure is then not NULL when compiled functions that it
+   * calls must not compile meanwhile: see set_reuse_only. 0: such a call is captured, run on the fallback backend and
+   * forgotten. */
   uint32_t runs_itself;
   uint32_t reserved;
-  /* UNSAFE. Asked about each guard of a new entry; *keep is 1 beforehand, 0 drops the guard: the entry then serves calls that it was not compiled
-   * for, and gives what it was compiled to give. Memory stays safe: types of tensors whose guard is dropped are checked at each call, with
-   * errors. Guards on structure, on sizes that are symbols and on relations among them cannot be dropped. NULL: every guard stays. */
+  /* UNSAFE. Asked about each guard of a new entry; *keep is 1 beforehand, 0 drops the guard: the entry then serves calls that
+   * it was not compiled for, and gives what it was compiled to give. Memory stays safe: types of tensors whose guard is dropped
+   * are checked at each call, with errors. Guards on structure, on sizes that are symbols and on relations among them cannot be
+   * dropped. NULL: every guard stays. */
   tsr_error* (*guard_filter)(void* self, const tsr_guard_info*, int* keep);
 } tsr_callable_desc;
 
@@ -131,8 +133,8 @@ typedef struct tsr_examples { /* calls to compile for before they come */
   size_t struct_size;
   void* self;
   size_t count;
-  /* The arguments of call `index`, valid until callable_compile_ahead returns. Always on the thread that called that, and before `invoke`,
-   * `path` and `guard_filter` of the callable are asked about them. */
+  /* The arguments of call `index`, valid until callable_compile_ahead returns. Always on the thread that called that, and
+   * before `invoke`, `path` and `guard_filter` of the callable are asked about them. */
   tsr_error* (*get)(void* self, size_t index, const tsr_arg** args, size_t* num_args);
   uint32_t threads; /* that compile; 0: as many as parallel loops have */
   uint32_t reserved;
@@ -153,8 +155,8 @@ typedef struct tsr_client_call { /* one run of one client step. Everything here 
   size_t struct_size;
   int64_t step; /* the attributes of the op `client_step` or `client_effect` */
   const char* name;
-  /* Dense row-major, in memory of the run that later steps may use again: nothing may keep it, and nothing may write to it. What
-   * lies on a device with streams has been computed, and the client waits for what it queues there itself. */
+  /* Dense row-major, in memory of the run that later steps may use again: nothing may keep it, and nothing may write to it.
+   * What lies on a device with streams has been computed, and the client waits for what it queues there itself. */
   const tsr_tensor* inputs;
   const tsr_tensor* expected; /* by result: dtype, rank, sizes and device. A size that only the step can tell is -1 */
   tsr_client_result*
@@ -177,8 +179,8 @@ typedef struct tsr_raw_call { /* one run over memory that the caller owns */
    * After an error outputs hold anything. */
   tsr_error* (*output)(void* self, size_t index, const tsr_tensor* described, size_t bytes, void** data);
   /* ---- appended since the first version of this struct */
-  /* Runs a step of the client: ops `client_step` and `client_effect`, one after the other in the order of the graph, on the thread
-   * that called run_raw. An error ends the call. NULL: a graph that has such steps cannot run (TSR-R028). */
+  /* Runs a step of the client: ops `client_step` and `client_effect`, one after the other in the order of the graph, on the
+   * thread that called run_raw. An error ends the call. NULL: a graph that has such steps cannot run (TSR-R028). */
   tsr_error* (*client_step)(void* self, tsr_client_call*);
   /* For profilers: told of each kernel on the thread that called run_raw, before its launch with its name in the step table and
    * the place in the program that it came from, and behind it with a NULL name. A device may run it later. Executors then leave
@@ -259,22 +261,22 @@ typedef struct tsr_api {
   tsr_error* (*graph_load_bound)(tsr_context*, const char* path, const tsr_binding* bindings, size_t count, size_t stride,
                                  tsr_graph**);
   tsr_error* (*config_modes)(char** json); /* the modes: name, help, what each sets; needs no context */
-  /* Says how compiled functions treat a dimension of this tensor. DYNAMIC: a symbol in [min, max] from the first compile on, and an error
-   * (TSR-D001) when the function needs its value; STATIC: a number; UNBACKED: a symbol that nothing may be guarded on. Dimensions count
-   * from the end when negative. Throws TSR-D003 for a dimension that is not there or an empty range. */
+  /* Says how compiled functions treat a dimension of this tensor. DYNAMIC: a symbol in [min, max] from the first compile on,
+   * and an error (TSR-D001) when the function needs its value; STATIC: a number; UNBACKED: a symbol that nothing may be guarded
+   * on. Dimensions count from the end when negative. Throws TSR-D003 for a dimension that is not there or an empty range. */
   tsr_error* (*tensor_mark)(tsr_tensor_handle*, int64_t dim, uint32_t tsr_mark, int64_t min, int64_t max);
   void (*reset)(void); /* callable_reset of every callable there is: frames count from 0 again */
   /* Whether this thread records gradients: part of every guard. */
   int (*grad_enabled)(void);
   int (*set_grad_enabled)(int on); /* what it was */
-  /* The context's cache (TSR-K002: it has none): its entries; the least recently used removed until max_bytes are left; all of it into
-   * one file; a file that was exported into it. */
+  /* The context's cache (TSR-K002: it has none): its entries; the least recently used removed until max_bytes are left; all of
+   * it into one file; a file that was exported into it. */
   tsr_error* (*cache_list)(tsr_context*, char** json);
   tsr_error* (*cache_prune)(tsr_context*, uint64_t max_bytes, char** json);
   tsr_error* (*cache_export)(tsr_context*, const char* path, char** json);
   tsr_error* (*cache_import)(tsr_context*, const char* path, char** json);
-  /* How every callable of the process behaves: "default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile",
-   * "aot_eager_then_compile". Throws TSR-D004 for another name. */
+  /* How every callable of the process behaves: "default", "force_eager", "eager_on_recompile", "fail_on_recompile",
+   * "eager_then_compile", "aot_eager_then_compile". Throws TSR-D004 for another name. */
   tsr_error* (*set_stance)(const char* name);
   const char* (*stance)(void);
   int (*set_reuse_only)(int on);                    /* of this thread: use entries, compile nothing; what it was */
@@ -285,13 +287,15 @@ typedef struct tsr_api {
   void (*cache_flush)(tsr_context*);
   /* Reads every entry whole and checks it; what is damaged is removed. */
   tsr_error* (*cache_verify)(tsr_context*, char** json);
-  /* Makes entries for calls before they come, and runs none of them: examples are traced one after the other on this thread and compiled in
-   * parallel. *compiled: how many entries were made, also after an error; examples that entries serve already make none. An error is that of
-   * the first example that failed, whose number is in *failed (may be NULL); the others have been compiled. TSR-D014: it has a graph break. */
+  /* Makes entries for calls before they come, and runs none of them: examples are traced one after the other on this thread and
+   * compiled in parallel. *compiled: how many entries were made, also after an error; examples that entries serve already make
+   * none. An error is that of the first example that failed, whose number is in *failed (may be NULL); the others have been
+   * compiled. TSR-D014: it has a graph break. */
   tsr_error* (*callable_compile_ahead)(tsr_callable_handle*, const tsr_examples*, size_t* compiled, size_t* failed);
   tsr_error* (*executable_plan)(tsr_executable*, char** text); /* step table and memory plan, for people */
-  /* The final graph with its fused groups, kernels and backends as a file for Graphviz (DOT); a path that ends in ".svg" is drawn by Graphviz's
-   * `dot`. TSR-E014: it cannot be; then the text lies beside it, as PATH.dot. TSR-E010: the file cannot be written. */
+  /* The final graph with its fused groups, kernels and backends as a file for Graphviz (DOT); a path that ends in ".svg" is
+   * drawn by Graphviz's `dot`. TSR-E014: it cannot be; then the text lies beside it, as PATH.dot. TSR-E010: the file cannot be
+   * written. */
   tsr_error* (*executable_diagram)(tsr_executable*, const char* path);
   /* A graph made by calls: `build` edits an empty graph of that name through tsr_host.graph (input_create, node_create,
    * region_set_outputs, ...), where the graph is verified when it returns. An error of `build` is handed on. Handles are valid
@@ -317,9 +321,9 @@ typedef struct tsr_api {
    * file's types is an error (TSR-T021 to T026). Outputs have no structure. */
   tsr_error* (*callable_load)(tsr_context*, const char* path, tsr_callable_handle**, tsr_graph** inputs);
 
-  /* ---- streams: queues of devices. Work on one runs in order; what one queue needs of another, the library waits for. Every thread has
-   * a current stream per device, at first the one that all threads share. A function that takes a device's stream throws TSR-R040 for
-   * one of another device. */
+  /* ---- streams: queues of devices. Work on one runs in order; what one queue needs of another, the library waits for. Every
+   * thread has a current stream per device, at first the one that all threads share. A function that takes a device's stream
+   * throws TSR-R040 for one of another device. */
   tsr_error* (*stream_create)(tsr_device, tsr_stream_handle**);
   /* A stream of another library (cudaStream_t), which must outlive what runs on it. TSR-R041: the device takes none. */
   tsr_error* (*stream_wrap)(tsr_device, void* native, tsr_stream_handle**);
@@ -337,8 +341,8 @@ typedef struct tsr_api {
   tsr_error* (*run_with)(tsr_executable*, const tsr_run_options* options, tsr_tensor_handle* const* inputs, size_t num_inputs,
                          tsr_tensor_handle** outputs, size_t num_outputs);
   /* ---- programs in two halves: functions that ask for cotangents (op `tangent`) */
-  /* What the backward half of this call needs, right after `call` gave `structure` and `outputs`: the function's own results that depend on
-   * no cotangent, and then what is kept. *saved NULL: the function asks for no cotangents. */
+  /* What the backward half of this call needs, right after `call` gave `structure` and `outputs`: the function's own results
+   * that depend on no cotangent, and then what is kept. *saved NULL: the function asks for no cotangents. */
   tsr_error* (*callable_save)(tsr_callable_handle*, const void* structure, const tsr_arg* args, size_t num_args,
                               tsr_tensor_handle* const* outputs, size_t num_outputs, tsr_saved** saved);
   size_t (*saved_num_gradients)(const tsr_saved*);
@@ -346,8 +350,8 @@ typedef struct tsr_api {
   tsr_error* (*saved_backward)(tsr_saved*, tsr_tensor_handle* const* cotangents, size_t num_cotangents,
                                tsr_tensor_handle** gradients, size_t num_gradients);
   void (*saved_destroy)(tsr_saved*);
-  /* The plans that the config's partitioner chooses from for a training step, by ascending recompute time. The graph is consumed. JSON:
-   * docs/json.md, "memory plans". */
+  /* The plans that the config's partitioner chooses from for a training step, by ascending recompute time. The graph is
+   * consumed. JSON: docs/json.md, "memory plans". */
   tsr_error* (*memory_plans)(tsr_context*, tsr_graph*, char** json);
   /* ---- writes in place. Memory has a version, which every write that the host knows of raises: those of states by a run, and
    * these two. Backward halves refuse tensors that have been written since their forward half ran (TSR-A022). */
@@ -359,8 +363,8 @@ typedef struct tsr_api {
 
 #define TSR_PRINT_LOCATIONS 1u
 #define TSR_PRINT_AUTHORS   2u
-/* Constants of the main region with more than TSR_PRINT_PARAMS_ABOVE elements are printed as `param` inputs of their names, after
- * the graph's own inputs: the text is that of a graph which computes the same from them. */
+/* Constants of the main region with more than TSR_PRINT_PARAMS_ABOVE elements are printed as `param` inputs of their names,
+ * after the graph's own inputs: the text is that of a graph which computes the same from them. */
 #define TSR_PRINT_PARAMS       16u
 #define TSR_PRINT_PARAMS_ABOVE 64
 

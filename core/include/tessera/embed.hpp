@@ -8,8 +8,8 @@
 //   e::Executable model = context.compile(std::move(graph));
 //   std::vector<e::Tensor> outputs = model.run({x, w});
 //
-// Every function that can fail throws Error. Thread-safety is that of embed.h: contexts, executables and tensors may be used from many
-// threads at once, a graph by one at a time. JSON documents are returned as text; their keys: docs/json.md.
+// Every function that can fail throws Error. Thread-safety is that of embed.h: contexts, executables and tensors may be used
+// from many threads at once, a graph by one at a time. JSON documents are returned as text; their keys: docs/json.md.
 #pragma once
 
 #include <cstdint>
@@ -272,7 +272,8 @@ class Executable {
     for (tsr_tensor_handle* h : out) results.push_back(Tensor::adopt(h));
     return results;
   }
-  // On memory of the caller. output(index, described, bytes) returns the memory of an output (tsr_raw_call.output); it may throw Error.
+  // On memory of the caller. output(index, described, bytes) returns the memory of an output (tsr_raw_call.output); it may
+  // throw Error.
   template <class Output>
   void run_raw(std::span<const tsr_tensor> inputs, size_t num_outputs, Output&& output) const {
     tsr_raw_call call{};

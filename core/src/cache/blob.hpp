@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a cache keeps as an entry of its own, and that a later process maps instead of making it: constants that passes have computed,
-// and constants in the form that kernels read.
+// Memory that a cache keeps as an entry of its own, and that a later process maps instead of making it: constants that passes
+// have computed, and constants in the form that kernels read.
 #pragma once
 
 #include <array>
@@ -35,10 +35,10 @@ class Blob {
   std::shared_ptr<const void> owner_;
 };
 
-// Which mapped entries have been read whole and found sound, and where they lay then. Checking all bytes takes longer than everything else on a
-// warm path, so it is done once per boot: again when the machine has been started since, and when an entry lies elsewhere or has been written to.
-// What it may miss is what changes bytes below the file system while the machine runs; what it cannot miss is an entry that was
-// cut short, exchanged, damaged by a crash, or edited.
+// Which mapped entries have been read whole and found sound, and where they lay then. Checking all bytes takes longer than
+// everything else on a warm path, so it is done once per boot: again when the machine has been started since, and when an entry
+// lies elsewhere or has been written to. What it may miss is what changes bytes below the file system while the machine runs;
+// what it cannot miss is an entry that was cut short, exchanged, damaged by a crash, or edited.
 class CheckedBlobs {
  public:
   using Identity = std::array<uint64_t, 4>;  // tsr_mapping.identity

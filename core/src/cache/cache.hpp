@@ -24,8 +24,8 @@ class Config;
 class PluginHost;
 struct Factory;
 
-// Thread-safe. A cache never fails a program: what a store cannot do, and what it holds that is refused, is one warning each and a
-// compile. Entries that are refused are removed, so that what is compiled in their place can be kept.
+// Thread-safe. A cache never fails a program: what a store cannot do, and what it holds that is refused, is one warning each
+// and a compile. Entries that are refused are removed, so that what is compiled in their place can be kept.
 class Cache {
  public:
   // Null: the config loads no store, or nothing names a place for it.
@@ -39,15 +39,15 @@ class Cache {
   // put(), after everything that was given to the writer before.
   void put_later(CacheKind kind, std::string key, std::string payload);
 
-  // ---- blobs: entries that are mapped instead of read
-  // Only in a store that maps, and that nobody else can write to: what is checked once must stay as it is. Signatures do not help
-  // there, since they are checked against what was mapped at that moment.
+  // ---- blobs: entries that are mapped instead of read Only in a store that maps, and that nobody else can write to: what is
+  // checked once must stay as it is. Signatures do not help there, since they are checked against what was mapped at that
+  // moment.
   bool keeps_blobs() const { return graphs_ && maps_; }
-  // The memory under this key, if there is one of this size that can be trusted. Header and size are checked each time, all of it when
-  // `checked` does not know it; then it is added there. The same blob for as long as somebody in this process has it.
+  // The memory under this key, if there is one of this size that can be trusted. Header and size are checked each time, all of
+  // it when `checked` does not know it; then it is added there. The same blob for as long as somebody in this process has it.
   std::shared_ptr<const Blob> map(const std::string& key, size_t bytes, CheckedBlobs& checked);
-  // Written beside the program's work; in between, map() gives it to others of this process. What has been written counts as checked: it
-  // was in memory a moment ago.
+  // Written beside the program's work; in between, map() gives it to others of this process. What has been written counts as
+  // checked: it was in memory a moment ago.
   void put_later(const std::string& key, std::shared_ptr<const Blob> blob, std::shared_ptr<CheckedBlobs> checked);
   void put_later(const std::string& key, std::shared_ptr<const CheckedBlobs> checked);  // as it is by then
   void flush() { writer_.flush(); }  // until all of that is written, or has failed
@@ -96,8 +96,8 @@ class Cache {
   CacheWriter writer_;                                      // its jobs use all of the above
 };
 
-// A bundle: "TSRBUNDLE1\n", entries one behind the other, then 64 hex digits: SHA-256 of everything before. "" or why it is refused;
-// `each` is called for every entry, whose bytes are not checked further.
+// A bundle: "TSRBUNDLE1\n", entries one behind the other, then 64 hex digits: SHA-256 of everything before. "" or why it is
+// refused; `each` is called for every entry, whose bytes are not checked further.
 std::string read_bundle(std::string_view bytes, const std::function<void(std::string_view entry)>& each);
 
 }  // namespace tessera::core

@@ -12,14 +12,14 @@
 
 namespace tessera::core {
 
-// digests: of the constants in one file. blob: memory that is mapped. checked: which blobs of a graph were found sound. cost: what
-// one kernel takes on one device. docs/caches.md.
+// digests: of the constants in one file. blob: memory that is mapped. checked: which blobs of a graph were found sound. cost:
+// what one kernel takes on one device. docs/caches.md.
 enum class CacheKind : uint32_t { kGraph = 1, kProfile = 2, kDigests = 3, kBlob = 4, kChecked = 5, kCost = 6 };
 const char* cache_kind_name(CacheKind kind);  // "graph", "profile", ..; "?" for another number
 
 inline constexpr size_t kCacheHeaderSize = 8 + 4 + 4 + 64 + 8 + 64 + 64;
-// A blob's memory begins here, so that a mapping of the entry has it on a page of its own; between the header and it are zeros, and
-// the hash in the header is its content_digest().
+// A blob's memory begins here, so that a mapping of the entry has it on a page of its own; between the header and it are zeros,
+// and the hash in the header is its content_digest().
 inline constexpr size_t kBlobOffset = 4096;
 
 bool is_cache_key(std::string_view key);  // 64 lower-case hex digits

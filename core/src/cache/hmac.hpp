@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HMAC-SHA256 (RFC 2104, FIPS 198-1) over the core's own SHA-256: twenty lines, so that libtessera needs no cryptography library.
+// HMAC-SHA256 (RFC 2104, FIPS 198-1) over the core's own SHA-256: twenty lines, so that libtessera needs no cryptography
+// library.
 #pragma once
 
 #include <string>

@@ -20,7 +20,8 @@ const tsr_capture_api& capture_api();
 // Used by one thread, for one capture.
 class Recorder {
  public:
-  // Who goes on after a graph break: runs what has been recorded and restarts the recorder with the values that are still needed.
+  // Who goes on after a graph break: runs what has been recorded and restarts the recorder with the values that are still
+  // needed.
   class BreakHandler {
    public:
     virtual ~BreakHandler() = default;
@@ -45,8 +46,9 @@ class Recorder {
   const std::vector<tsr_id>& inputs() const { return inputs_; }
   bool has_outputs() const { return has_outputs_; }
 
-  // Numbers among the arguments, by the number of their leaf. Those that are symbols are graph inputs too, behind those of tensors:
-  // a float as f64[], an integer n as an u8[n] whose elements nobody reads, because what is symbolic in a graph is its sizes.
+  // Numbers among the arguments, by the number of their leaf. Those that are symbols are graph inputs too, behind those of
+  // tensors: a float as f64[], an integer n as an u8[n] whose elements nobody reads, because what is symbolic in a graph is its
+  // sizes.
   struct Scalar {
     tsr_scalar_kind kind = TSR_SCALAR_NUMBER;
     tsr_id input = TSR_NONE;
@@ -69,8 +71,8 @@ class Recorder {
 
   void set_break_handler(BreakHandler* h) { break_handler_ = h; }
   void set_node_check(NodeCheck* c) { node_check_ = c; }  // null: every node is taken
-  // An empty graph in place of the one so far, at the same address; see Graph::restart. Numbers keep their kinds and symbols; those that are
-  // inputs are to be added again, behind the inputs of tensors.
+  // An empty graph in place of the one so far, at the same address; see Graph::restart. Numbers keep their kinds and symbols;
+  // those that are inputs are to be added again, behind the inputs of tensors.
   void restart(const std::string& name);
   void add_scalar(uint32_t arg, const std::string& name, const Scalar& like);
 

@@ -232,8 +232,8 @@ class Assigner {
     return before == TSR_NONE ? g_.region(parent).first : g_.node(before).next;
   }
 
-  // Whether the op says "view" for a dense operand. Where sizes are symbolic it has to say so for all of them: those that are asked about
-  // here need not be those of a call. At run time a strided operand for which it then says no is made dense first.
+  // Whether the op says "view" for a dense operand. Where sizes are symbolic it has to say so for all of them: those that are
+  // asked about here need not be those of a call. At run time a strided operand for which it then says no is made dense first.
   bool views_dense_memory(tsr_id n, const OpRecord& record) const {
     const tsr_node& x = g_.node(n);
     if (!record.has(kView) || !record.impl || !record.impl->view || x.num_results != 1 || x.num_operands == 0 ||

@@ -220,7 +220,8 @@ void Config::merge(Faults& faults) {
   for (const TomlNode& top : document_->root.items) {
     const std::string place = place_of(path_, top);
     if (!is_known_section(top.key)) {
-      // What is not known may be the section of a plugin, or a name that options of plugins have at this level: apply_sections() decides.
+      // What is not known may be the section of a plugin, or a name that options of plugins have at this level:
+      // apply_sections() decides.
       assign({&top, top.key, place, origin_of(path_, top)});
       continue;
     }

@@ -52,8 +52,9 @@ class Config {
   static Config parse(const ConfigSource& source, Faults& faults);
   // Checks the sections and pass options against the manifests of the plugins to be loaded, and names of passes, backends,
   // partitioner and executor against what they provide. `missing` are ids of requested plugins that are not there (optional
-  // ones, or reported already), and "KIND:NAME" of what unsound ones would have provided: their sections, passes and
-  // backends are passed over. `found`: every manifest in the search path, for hints about names that only plugins which are not loaded have.
+  // ones, or reported already), and "KIND:NAME" of what unsound ones would have provided: their sections, passes and backends
+  // are passed over. `found`: every manifest in the search path, for hints about names that only plugins which are not loaded
+  // have.
   void bind(std::span<const Manifest* const> plugins, std::span<const std::string> missing, Faults& faults,
             std::span<const Manifest> found = {});
 

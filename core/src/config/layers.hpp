@@ -28,8 +28,8 @@ struct ConfigDocument {
   std::vector<Override> overrides;
 };
 
-// The modes of a document: what the file's mode sets ranks below the file, what an override's mode sets below the overrides. Null: none that
-// there is, or none that counts.
+// The modes of a document: what the file's mode sets ranks below the file, what an override's mode sets below the overrides.
+// Null: none that there is, or none that counts.
 struct ChosenModes {
   const ModeDecl *by_file = nullptr, *by_override = nullptr;
 };

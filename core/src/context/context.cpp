@@ -14,7 +14,8 @@
 namespace tessera::core {
 namespace {
 
-// Optional plugins whose machine lacks what they need, and those that need one of them. What names their factories is passed over.
+// Optional plugins whose machine lacks what they need, and those that need one of them. What names their factories is passed
+// over.
 class LeftOut {
  public:
   // Whether this plugin cannot be loaded because another one is left out; that is a fault, or a notice.

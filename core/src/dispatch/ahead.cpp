@@ -31,7 +31,8 @@ struct Callable::PrecompileJob {
   std::vector<std::string> paths;
   CompileId id;
   bool symbolic = false;
-  // To be done at the end, one at a time: what may have to be captured with fewer symbols, and what another example may turn out to serve.
+  // To be done at the end, one at a time: what may have to be captured with fewer symbols, and what another example may turn
+  // out to serve.
   bool alone = false;
   uint64_t hash = 0;  // of what was captured
   std::optional<Capture> capture;

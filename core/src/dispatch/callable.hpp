@@ -35,10 +35,10 @@ struct Paths;
 class Recorder;
 class SavedValues;
 
-// Thread-safe. A hit takes no lock and allocates nothing but its outputs (see EntryTable). One thread at a time captures and compiles:
-// threads that miss meanwhile wait for the lock, then look again, or run the function as it is (guards.on_busy). Where the capture runs
-// compiled segments, and with them host functions that may wait for other threads, it steps aside; while it traces the function it lends
-// the lock (CaptureLock::Interruptible).
+// Thread-safe. A hit takes no lock and allocates nothing but its outputs (see EntryTable). One thread at a time captures and
+// compiles: threads that miss meanwhile wait for the lock, then look again, or run the function as it is (guards.on_busy).
+// Where the capture runs compiled segments, and with them host functions that may wait for other threads, it steps aside; while
+// it traces the function it lends the lock (CaptureLock::Interruptible).
 class Callable {
  public:
   // `desc` is copied. Throws TSR-C and TSR-P errors for its backend, mode and options.
@@ -48,9 +48,9 @@ class Callable {
   ~Callable();
   Callable(const Callable&) = delete;
 
-  // Throws what the capture, the compiler and the kernels report; then no output is set. *structure belongs to the entry and stays valid
-  // until the callable goes (of a call that ran uncached: until this thread's next call). *num_outputs may be TSR_RUN_YOURSELF, but only
-  // before anything of the function has run.
+  // Throws what the capture, the compiler and the kernels report; then no output is set. *structure belongs to the entry and
+  // stays valid until the callable goes (of a call that ran uncached: until this thread's next call). *num_outputs may be
+  // TSR_RUN_YOURSELF, but only before anything of the function has run.
   void call(const tsr_arg* args, size_t count, tsr_tensor_handle** outputs, size_t capacity, size_t* num_outputs,
             void** structure);
   // What the backward half of a call needs that gave this structure and these outputs; null: its program is not a pair.
@@ -58,11 +58,11 @@ class Callable {
                                     size_t num_outputs);
   void reset();      // forgets every entry, and what was learned about sizes
   void recompile();  // the entries there are serve no call any more
-  // Makes entries for calls before they come; runs nothing of what it compiles. Examples are traced one after the other on this thread, and
-  // compiled on up to `threads` threads (0: as many as parallel loops have). Each is compiled as if it were the first call: what varies among
-  // them counts as varying afterwards only. Returns when all are done; *compiled counts the entries made. Throws what the first example that
-  // failed reports, *failed (may be null) being its number: TSR-D014 at a graph break, TSR-D012 at a limit, and what captures and compilers
-  // report. The others are compiled all the same.
+  // Makes entries for calls before they come; runs nothing of what it compiles. Examples are traced one after the other on this
+  // thread, and compiled on up to `threads` threads (0: as many as parallel loops have). Each is compiled as if it were the
+  // first call: what varies among them counts as varying afterwards only. Returns when all are done; *compiled counts the
+  // entries made. Throws what the first example that failed reports, *failed (may be null) being its number: TSR-D014 at a
+  // graph break, TSR-D012 at a limit, and what captures and compilers report. The others are compiled all the same.
   void compile_ahead(const tsr_examples& examples, size_t* compiled, size_t* failed);
   void stance_changed();              // by whoever has changed it
   std::string describe_json() const;  // schema: docs/json.md, "callable"
@@ -102,8 +102,8 @@ class Callable {
   void keep_for_thread(void* structure);  // until this thread's next call that keeps one
   // segment_run.cpp, path_capture.cpp: functions with graph breaks
   void run_path(const EntryTable& table, const Entry* e, const tsr_arg* args, size_t count, const Output& out);
-  // The call has left the paths that are known: runs the function, without what has run already. Or the entry to go on with, which another
-  // thread has made meanwhile.
+  // The call has left the paths that are known: runs the function, without what has run already. Or the entry to go on with,
+  // which another thread has made meanwhile.
   const Entry* continue_path(Path& path, const tsr_arg* args, size_t count, const Output& out);
   // compile_call.cpp
   std::vector<std::string> paths_of(const tsr_arg* args, size_t count) const;
@@ -148,8 +148,8 @@ class Callable {
   EntryTable::Limits table_limits_;
   bool suppress_errors_ = false, fallback_when_busy_ = false;
 
-  // What calls look in first: the current table; or one without entries, where a call has to look further (call_slowly): under a stance that
-  // uses none, and in tables that evict, whose readers count themselves.
+  // What calls look in first: the current table; or one without entries, where a call has to look further (call_slowly): under
+  // a stance that uses none, and in tables that evict, whose readers count themselves.
   std::atomic<const EntryTable*> front_{nullptr};
   std::atomic<EntryTable*> table_{nullptr};          // the current one
   std::mutex publishing_;                            // of `front_`

@@ -12,8 +12,8 @@
 
 namespace tessera::core {
 
-// A lock that its holder may take again, and part with while it runs code that may wait for other threads. Whoever parts with it leaves
-// everything that the lock guards in order, and looks again when it is back. Thread-safe.
+// A lock that its holder may take again, and part with while it runs code that may wait for other threads. Whoever parts with
+// it leaves everything that the lock guards in order, and looks again when it is back. Thread-safe.
 //
 // Compiled segments call host functions that may wait for other threads: around them the holder releases the lock (Release).
 // Code that is being traced seldom waits for anybody, and a thread that wants the same entry had better wait than trace the

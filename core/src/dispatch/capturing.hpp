@@ -7,7 +7,8 @@ namespace tessera::core {
 class Callable;
 class Frame;
 
-// Captures nest where a capture runs a segment whose host functions call what is being captured. Throws TSR-D013 when that comes to no end.
+// Captures nest where a capture runs a segment whose host functions call what is being captured. Throws TSR-D013 when that
+// comes to no end.
 class Capturing {
  public:
   Capturing(const Callable& callable, const Frame& frame);

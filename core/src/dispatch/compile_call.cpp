@@ -241,8 +241,8 @@ std::unique_ptr<Entry> Callable::make_entry(const tsr_arg* args, size_t count, c
       Capture c = capture(args, count, paths, specialised, path);
       if (path.done()) return nullptr;
       events.capture_ended({*frame_, id, c.graph.get(), seconds_since(begun)});
-      // A symbol that may be 1 is taken to be equal to what it is broadcast against. Where that is wrong for the very call that is
-      // compiled, the symbol was one too many.
+      // A symbol that may be 1 is taken to be equal to what it is broadcast against. Where that is wrong for the very call that
+      // is compiled, the symbol was one too many.
       if (!model_ && specialise_what_does_not_hold(*c.graph, c.leaves, c.policies, args, paths, specialised)) continue;
       std::unique_ptr<Executable> executable = compile(std::move(c.graph), options_, true);
       std::unique_ptr<Entry> e = entry_of(c, std::move(executable), id, args, count, paths);

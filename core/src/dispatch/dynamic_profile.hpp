@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Automatic dynamic shapes: what earlier calls have shown to vary. For each source (the path of an argument) and independently for each size,
-// the tuple of strides and each scalar, a value of the lattice unset < value < dynamic.
+// Automatic dynamic shapes: what earlier calls have shown to vary. For each source (the path of an argument) and independently
+// for each size, the tuple of strides and each scalar, a value of the lattice unset < value < dynamic.
 #pragma once
 
 #include <cstdint>

@@ -15,8 +15,8 @@ namespace tessera::core {
 
 struct Continuation;
 
-// Immutable once it is in a table, but for the counters. Of an entry with up to eight arguments, all tensors, a hit reads the first cache line
-// and what `fast` points at, and nothing else.
+// Immutable once it is in a table, but for the counters. Of an entry with up to eight arguments, all tensors, a hit reads the
+// first cache line and what `fast` points at, and nothing else.
 struct alignas(64) Entry {
   void* structure = nullptr;  // the client's description of the outputs
   mutable std::atomic<uint64_t> tick{0}, hits{0};

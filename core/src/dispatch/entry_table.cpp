@@ -159,7 +159,8 @@ void EntryTable::evict(const Entry* keep) {
     std::unique_ptr<Entry> gone = std::move(entries_[oldest]);
     entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(oldest));
     ++evicted_;
-    // Its group is built anew without it. A call that walks the old one may miss what stands there, and looks again under the lock.
+    // Its group is built anew without it. A call that walks the old one may miss what stands there, and looks again under the
+    // lock.
     const auto old = std::find_if(groups_.begin(), groups_.end(), [&](const auto& g) { return g->mask == gone->guards.mask; });
     auto fresh = std::make_unique<Group>();
     fresh->mask = gone->guards.mask;

@@ -13,12 +13,13 @@
 
 namespace tessera::core {
 
-// The entries of one mask by their keys: as a WordMap, but the keys stand in the entries, so that a hit reads a slot, its entry, and what runs.
+// The entries of one mask by their keys: as a WordMap, but the keys stand in the entries, so that a hit reads a slot, its
+// entry, and what runs.
 class EntryMap {
  public:
   EntryMap() { grow(8); }
-  // The first of a key; null: there is none. *fast: what runs when it is hit by a PlainCall, 0: nothing that can; one more when the call's
-  // tensors have to be aligned.
+  // The first of a key; null: there is none. *fast: what runs when it is hit by a PlainCall, 0: nothing that can; one more when
+  // the call's tensors have to be aligned.
   [[gnu::always_inline]] Entry* find(uint64_t hash, uint64_t state, const uint64_t* words, size_t n,
                                      uintptr_t* fast) const noexcept {
     const Table* t = current_.load(std::memory_order_acquire);
@@ -34,8 +35,8 @@ class EntryMap {
       if (tagged < kTags) [[unlikely]]  // empty, and the tag is 0
         return nullptr;
       Entry* const e = reinterpret_cast<Entry*>(tagged & ~kTags);
-      // With many entries each of these lines is a cache miss: ask for all of them at once instead of one after the other. (Not in a
-      // function of its own: GCC takes one that does nothing else for pure, and drops the call.)
+      // With many entries each of these lines is a cache miss: ask for all of them at once instead of one after the other. (Not
+      // in a function of its own: GCC takes one that does nothing else for pure, and drops the call.)
       if (mask >= kCached) {
         __builtin_prefetch(e);
 #pragma GCC unroll 4
@@ -74,12 +75,12 @@ class EntryMap {
   size_t size_ = 0;
 };
 
-// Entries stand in groups by the mask of what is fixed about their arguments; each group is one hash table that is read while it grows, so
-// that a call costs one probe per mask, whatever the number of entries. find() and used() may run in any thread at any time; the rest
-// excludes each other by a lock of the caller.
+// Entries stand in groups by the mask of what is fixed about their arguments; each group is one hash table that is read while
+// it grows, so that a call costs one probe per mask, whatever the number of entries. find() and used() may run in any thread at
+// any time; the rest excludes each other by a lock of the caller.
 //
-// With limits the least recently used entry goes when there are too many: no call finds it any more, and it is freed at the next insert at which
-// no call is on its way. Then every call counts itself (Reader); without limits it does not.
+// With limits the least recently used entry goes when there are too many: no call finds it any more, and it is freed at the
+// next insert at which no call is on its way. Then every call counts itself (Reader); without limits it does not.
 class EntryTable {
  public:
   struct Limits {
@@ -109,7 +110,8 @@ class EntryTable {
   };
 
   const Entry* find(const tsr_arg* args, size_t count) const;  // null: no entry's guards hold
-  // The same in the groups that a PlainCall fits. Null: there may be one yet. With *fast != null the bases in `memory` are what that runs on.
+  // The same in the groups that a PlainCall fits. Null: there may be one yet. With *fast != null the bases in `memory` are what
+  // that runs on.
   [[gnu::always_inline]] const Entry* find_plain(const tsr_arg* args, size_t count, PlainMemory& memory,
                                                  const FastCall** fast) const {
     // Sequentially consistent, like a reader's count: whoever is not counted yet when an order is replaced sees the new one.
@@ -126,8 +128,8 @@ class EntryTable {
     }
     return nullptr;
   }
-  // It is the most recent one now. A tick that two threads may share, and a count that may miss one: exact enough to order entries, and free of
-  // contention.
+  // It is the most recent one now. A tick that two threads may share, and a count that may miss one: exact enough to order
+  // entries, and free of contention.
   void used(const Entry& e) const {
     const uint64_t now = tick_.load(std::memory_order_relaxed);
     e.tick.store(now, std::memory_order_relaxed);

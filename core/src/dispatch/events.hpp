@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens between a miss and the entry that answers it, told to whoever listens: logs, traces, tests. Dispatch itself prints
-// nothing.
+// What happens between a miss and the entry that answers it, told to whoever listens: logs, traces, tests. Dispatch itself
+// prints nothing.
 #pragma once
 
 #include <memory>
@@ -73,8 +73,8 @@ struct FallbackEvent {  // a call that ran without compiled code of its own
   std::string why;
 };
 
-// Called on the thread that missed, mostly under the function's lock: a listener must neither throw nor call compiled functions. Several
-// threads may call at once.
+// Called on the thread that missed, mostly under the function's lock: a listener must neither throw nor call compiled
+// functions. Several threads may call at once.
 class DispatchListener {
  public:
   virtual ~DispatchListener() = default;

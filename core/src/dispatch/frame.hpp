@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A frame: one piece of host code that is compiled on its own, as messages name it. A compiled function owns one, and so does every
-// continuation after a graph break.
+// A frame: one piece of host code that is compiled on its own, as messages name it. A compiled function owns one, and so does
+// every continuation after a graph break.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ class Frame {
   // Compiles of every frame of this name and place since the process began, or since each was reset.
   int64_t accumulated() const;
 
-  // Of a frame that is about to be compiled: how many of this name and place have been in this process, itself included; 0 when it has been
-  // counted before. More than a few mean that a compiled function is made again and again instead of once.
+  // Of a frame that is about to be compiled: how many of this name and place have been in this process, itself included; 0 when
+  // it has been counted before. More than a few mean that a compiled function is made again and again instead of once.
   int64_t define();
 
   bool warned = false;  // of a limit

@@ -70,12 +70,13 @@ struct Mask {
   bool symbolic = false;  // some size or number is a symbol
   void finish();          // after the last change to leaves
   bool operator==(const Mask& o) const { return leaves == o.leaves && symbolic == o.symbolic; }
-  // Appends the words of these arguments and of the thread's global state, and the union of their marks. False: they cannot match whatever
-  // the numbers are (count, kinds, ranks).
+  // Appends the words of these arguments and of the thread's global state, and the union of their marks. False: they cannot
+  // match whatever the numbers are (count, kinds, ranks).
   bool key(const tsr_arg* args, size_t count, WordBuffer& out, uint32_t* marks) const;
   uint64_t hash(const uint64_t* key, size_t words) const;
   const PlainLeaves& plain() const { return plain_; }
-  // Before the key of what is to be found later: tensors of which everything is fixed stand in keys by the number of their type.
+  // Before the key of what is to be found later: tensors of which everything is fixed stand in keys by the number of their
+  // type.
   void number_types(const tsr_arg* args, size_t count) const;
 
  private:
@@ -138,8 +139,8 @@ struct SymbolicGuards {
   std::vector<Bounds> bounds;
   const Sizes* sizes = nullptr;  // of the executable's graph
   std::vector<Assumption> relations;
-  // Relations about sizes that are marked unbacked at `places`. The mark forbids guards: where the tensors of a call carry it there too,
-  // the plan reports what does not hold; without it, it is a miss.
+  // Relations about sizes that are marked unbacked at `places`. The mark forbids guards: where the tensors of a call carry it
+  // there too, the plan reports what does not hold; without it, it is a miss.
   struct Asserted {
     Assumption relation;
     std::vector<Place> places;
@@ -162,8 +163,8 @@ struct Guards {
   // Whether this entry treats every marked dimension of these arguments as its mark asks.
   bool covers_marks(const tsr_arg* args) const;
   bool value_holds(size_t leaf, const tsr_arg& arg) const;  // of a leaf of this kind that is guarded by its value
-  // Why these arguments do not match, in the words of docs/recompiles.md: every guard that fails, structure, plain values, tensors,
-  // relations. `all` false: at most the first. Empty: everything matches.
+  // Why these arguments do not match, in the words of docs/recompiles.md: every guard that fails, structure, plain values,
+  // tensors, relations. `all` false: at most the first. Empty: everything matches.
   std::vector<GuardText> mismatches(const tsr_arg* args, size_t count, bool all) const;
   // Every guard: "c == 0.5", "tensor 'x': f32[3], cpu".
   std::vector<GuardText> texts() const;

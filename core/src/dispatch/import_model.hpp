@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a model file to a graph, through the frontend that takes the file. Where the import has to know more than the file says (values that
-// shapes are computed from, sizes that decide between branches, ranks), or where it has assumed of a symbolic size what a call
-// contradicts (that it is not 1, say), it is taken from the call's arguments and fixed in the graph.
+// From a model file to a graph, through the frontend that takes the file. Where the import has to know more than the file says
+// (values that shapes are computed from, sizes that decide between branches, ranks), or where it has assumed of a symbolic size
+// what a call contradicts (that it is not 1, say), it is taken from the call's arguments and fixed in the graph.
 #pragma once
 
 #include <memory>
@@ -46,7 +46,8 @@ enum class WhenLacking {
   kReturn
 };  // when the arguments lack something: the frontend's error, or `inputs` and `missing`
 
-// Throws what the frontend reports. `bound` inputs become constants in any case; TSR-E013 for one that the frontend does not ask for.
+// Throws what the frontend reports. `bound` inputs become constants in any case; TSR-E013 for one that the frontend does not
+// ask for.
 ImportedModel import_model(const std::shared_ptr<const Context>& context, const std::string& path,
                            std::span<const ModelArgument> arguments, std::span<const ModelArgument> bound, WhenLacking lacking);
 

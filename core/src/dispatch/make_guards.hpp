@@ -25,9 +25,8 @@ struct CapturedInputs {
   const std::vector<uint8_t>& by_value = {};  // as in Callable::Capture
 };
 
-// Throws TSR-D001 when a dimension that is marked dynamic must be a number.
-// `facts` are those that the executable relies on: each becomes part of the key or a relation. Throws TSR-B042 where one would be
-// left without a guard.
+// Throws TSR-D001 when a dimension that is marked dynamic must be a number. `facts` are those that the executable relies on:
+// each becomes part of the key or a relation. Throws TSR-B042 where one would be left without a guard.
 Guards make_guards(const Graph& final, const InputFacts& facts, const CapturedInputs& inputs, const tsr_arg* args, size_t count,
                    const std::vector<std::string>& paths);
 

@@ -19,8 +19,8 @@ BackendCheck::BackendCheck(const Context& context, const CompileOptions& options
 }
 
 bool BackendCheck::taken(Graph& g, tsr_id node) {
-  // One answer per op, dtypes and ranks: what backends decide by, almost always. A wrong "yes" is the compiler's error later, a wrong "no" a
-  // break too many.
+  // One answer per op, dtypes and ranks: what backends decide by, almost always. A wrong "yes" is the compiler's error later, a
+  // wrong "no" a break too many.
   const tsr_node& n = g.node(node);
   std::string key = n.op;
   const auto append = [&](tsr_id v) {

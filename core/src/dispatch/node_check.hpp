@@ -12,8 +12,8 @@ namespace tessera::core {
 
 class Context;
 
-// For one capture. Nothing is asked where the function's backends include the config's fallback: what that one does not take, running the
-// operation by itself would not get done either.
+// For one capture. Nothing is asked where the function's backends include the config's fallback: what that one does not take,
+// running the operation by itself would not get done either.
 class BackendCheck final : public Recorder::NodeCheck {
  public:
   BackendCheck(const Context& context, const CompileOptions& options);

@@ -22,7 +22,8 @@ void Callable::PathCapture::again() {
 
 namespace {
 
-// Whether a tensor has the type of the graph's input `k` when the symbols that no other input has take its sizes; then they have done so.
+// Whether a tensor has the type of the graph's input `k` when the symbols that no other input has take its sizes; then they
+// have done so.
 bool keeps_type(Graph& g, size_t k, const tsr_tensor& t) {
   const tsr_region& body = g.region(0);
   const tsr_type& type = *g.value(body.inputs[k]).type;
@@ -71,7 +72,8 @@ std::unique_ptr<Recorder> Callable::PathCapture::begin_again(Capture& c, const s
   for (size_t k = 0; k < head.inputs.size(); ++k) {
     const uint32_t leaf = head.inputs[k];
     if (args_[leaf].kind != TSR_ARG_TENSOR || head.guards.mask.leaves[leaf].guarded) continue;
-    // The head does not depend on it, so that it may be of another type now than it was then; or of other sizes, of which it has symbols.
+    // The head does not depend on it, so that it may be of another type now than it was then; or of other sizes, of which it
+    // has symbols.
     const tsr_tensor& t = args_[leaf].tensor->desc;
     if (keeps_type(*g, k, t)) continue;
     c.policies[leaf] = input_policy(c_.policy_, c_.profile_, names[leaf], args_[leaf], leaf, {});

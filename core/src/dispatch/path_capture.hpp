@@ -18,10 +18,10 @@ namespace tessera::core {
 
 class TraceCompile;
 
-// One run of the function, on a call that no path fits. Until the first break it does nothing: a function without breaks is captured as
-// one graph. At a break it ends the segment, finds or compiles it, runs it, and lets recording go on in the continuation. When the call has
-// been along a known path before it left it, finished segments are only recorded and compared: their results are the ones that the call
-// has already. Used by the thread that holds the lock; while segments run it may be
+// One run of the function, on a call that no path fits. Until the first break it does nothing: a function without breaks is
+// captured as one graph. At a break it ends the segment, finds or compiles it, runs it, and lets recording go on in the
+// continuation. When the call has been along a known path before it left it, finished segments are only recorded and compared:
+// their results are the ones that the call has already. Used by the thread that holds the lock; while segments run it may be
 // another's, and what the callable holds may grow.
 class Callable::PathCapture final : public Recorder::BreakHandler {
  public:
@@ -82,7 +82,8 @@ class Callable::PathCapture final : public Recorder::BreakHandler {
   std::vector<GuardText> why_not(const Segment& s) const;
   std::vector<MissReason> reasons() const;           // by segment, the most recently used first
   void explain(const RecompileRules::Limit& limit);  // throws where the config forbids it
-  // Why a segment that is not compiled yet must not be: the limit, the stance, the caller. Null: it may. Throws where that is an error.
+  // Why a segment that is not compiled yet must not be: the limit, the stance, the caller. Null: it may. Throws where that is
+  // an error.
   const char* forbidden(const RecompileRules::Limit& limit) const;
   std::shared_ptr<Executable> compile(const Graph& recorded, const CompileId& id, TraceCompile* trace);
   void know(Expected x);  // a value of the host on the way here

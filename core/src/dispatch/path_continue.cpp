@@ -11,7 +11,8 @@ namespace tessera::core {
 
 namespace {
 
-// Values are named by the operations that make them; what makes a name unique within a graph would change from segment to segment.
+// Values are named by the operations that make them; what makes a name unique within a graph would change from segment to
+// segment.
 std::string name_of(const Graph& g, tsr_id value) {
   const tsr_value& v = g.value(value);
   std::string_view name = v.name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls that dispatch is made to be fast for: of every argument that is guarded everything is fixed, and none is a text. What a hit needs
-// of the arguments is read in one pass over them: the key, its hash, and the addresses of the data.
+// The calls that dispatch is made to be fast for: of every argument that is guarded everything is fixed, and none is a text.
+// What a hit needs of the arguments is read in one pass over them: the key, its hash, and the addresses of the data.
 #pragma once
 
 #include <array>
@@ -53,8 +53,9 @@ struct PlainLeaves {
   std::vector<Unread> unread;
 };
 
-// The hash of such a key: each number times an odd word of its own, modulo 2^64 (multilinear hashing: Lemire and Kaser, "Strongly universal string
-// hashing is fast", 2014). Its upper half is the good one; it is folded onto the lower, which selects a slot.
+// The hash of such a key: each number times an odd word of its own, modulo 2^64 (multilinear hashing: Lemire and Kaser,
+// "Strongly universal string hashing is fast", 2014). Its upper half is the good one; it is folded onto the lower, which
+// selects a slot.
 namespace plain_hash {
 inline constexpr size_t kFirstValue = PlainLeaves::kMaxTyped, kState = kFirstValue + PlainLeaves::kMaxValues;
 constexpr std::array<uint64_t, kState + 1> make_factors() {  // splitmix64

@@ -12,8 +12,8 @@ namespace tessera::core {
 class Cache;
 class Frame;
 
-// Of one frame. Used under the lock of its misses. Only what was found dynamic is kept: a value that one process saw is no reason for
-// the next to expect it.
+// Of one frame. Used under the lock of its misses. Only what was found dynamic is kept: a value that one process saw is no
+// reason for the next to expect it.
 class ProfileStore {
  public:
   // Merges what earlier processes found into `profile`; the first call looks, later ones do nothing. `cache` may be null.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a frame may not be compiled once more: the limits, and what the config says about them. One set of rules for functions and for
-// their continuations.
+// When a frame may not be compiled once more: the limits, and what the config says about them. One set of rules for functions
+// and for their continuations.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct RecompileRules {
   // `compiled`: how many versions of the frame are kept.
   static Limit limit_hit(const Frame& frame, int64_t compiled);
 
-  // Before a compile, or before a run without one because of `limit`. Throws TSR-D012 where a limit is an error, TSR-D011 where a recompile
-  // is one. `recompile`: there are versions, and their guards failed; `last_reason`: of the most recently used one.
+  // Before a compile, or before a run without one because of `limit`. Throws TSR-D012 where a limit is an error, TSR-D011 where
+  // a recompile is one. `recompile`: there are versions, and their guards failed; `last_reason`: of the most recently used one.
   void check(const Frame& frame, const Limit& limit, bool recompile, const std::string& last_reason) const;
   // Throws TSR-D010: the stance forbids every compile.
   [[noreturn]] static void refuse(const Frame& frame, const std::string& last_reason);

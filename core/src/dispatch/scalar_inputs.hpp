@@ -8,8 +8,8 @@
 
 namespace tessera::core {
 
-// The tensors live as long as this does, on the stack for calls of ordinary width. Nothing may keep a reference to one: plans copy an
-// input that is also an output.
+// The tensors live as long as this does, on the stack for calls of ordinary width. Nothing may keep a reference to one: plans
+// copy an input that is also an output.
 class ScalarInputs {
  public:
   explicit ScalarInputs(uint32_t count) : heap_(count > kStack ? std::make_unique<Slot[]>(count) : nullptr) {}

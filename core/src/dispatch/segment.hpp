@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A function with graph breaks: the segments between them, and the tree of paths that calls have taken through them.
 //
-// A *segment* is compiled once per frame and shared by every path on which the same computation is recorded. A path is a chain of
-// entries: an entry that ends in a break says which values go on and what the host code read; what it read selects the next *position*,
-// which has a table of entries of its own. On a path that has been taken before only segments run.
+// A *segment* is compiled once per frame and shared by every path on which the same computation is recorded. A path is a chain
+// of entries: an entry that ends in a break says which values go on and what the host code read; what it read selects the next
+// *position*, which has a table of entries of its own. On a path that has been taken before only segments run.
 #pragma once
 
 #include <atomic>
@@ -42,9 +42,9 @@ struct Segment {
   size_t ops = 0;                          // recorded
   bool effects = false;                    // it calls host functions, which must not happen twice in one call
   double compile_seconds = 0;
-  // The call that it was compiled for, to explain why a later one needs another: the arguments of its position, and the host's values
-  // on the way to it (plain arguments of the function, numbers read). One that has been seen to change without changing the graph
-  // explains nothing.
+  // The call that it was compiled for, to explain why a later one needs another: the arguments of its position, and the host's
+  // values on the way to it (plain arguments of the function, numbers read). One that has been seen to change without changing
+  // the graph explains nothing.
   Guards guards;
   std::vector<Expected> host;
   std::vector<uint8_t> argument_varies, host_varies;
@@ -137,8 +137,8 @@ struct Values {
   std::vector<TensorRef> owned;  // by argument; null where the caller owns it
 };
 
-// What running a segment and its host step has given, where it must not be done again for the same call: what host code saw, the results
-// of the step, and the outputs of a segment with effects.
+// What running a segment and its host step has given, where it must not be done again for the same call: what host code saw,
+// the results of the step, and the outputs of a segment with effects.
 struct Done {
   std::shared_ptr<const Continuation> then;
   Seen seen;

@@ -8,10 +8,10 @@
 
 namespace tessera::core {
 
-// Two tensors have the same number if and only if they have the same dtype, device, flags, rank, sizes and, unless they are row-major, strides:
-// numbers are given under a lock after a comparison in full, never given twice, and never taken back. A tensor's description does not
-// change while it lives, so that its number may stand in its handle. Only what compiled code takes and makes gets a number: there are as many as
-// different types in all compiles of the process. Numbers fit 31 bits.
+// Two tensors have the same number if and only if they have the same dtype, device, flags, rank, sizes and, unless they are
+// row-major, strides: numbers are given under a lock after a comparison in full, never given twice, and never taken back. A
+// tensor's description does not change while it lives, so that its number may stand in its handle. Only what compiled code
+// takes and makes gets a number: there are as many as different types in all compiles of the process. Numbers fit 31 bits.
 
 // The number of a type, given to it now if it has none. Thread-safe; takes a lock. Throws TSR-R001 when numbers run out.
 uint32_t give_type_number(const tsr_tensor& t);

@@ -33,8 +33,8 @@ void Callable::keep_for_thread(void* structure) {
   kept = structure;
 }
 
-// Captured again and run on the fallback backend, each time. Nothing is kept, so a function whose arguments never repeat cannot fill the
-// memory.
+// Captured again and run on the fallback backend, each time. Nothing is kept, so a function whose arguments never repeat cannot
+// fill the memory.
 void Callable::run_uncached(const tsr_arg* args, size_t count, PathCapture& path, bool with_passes, const Output& out) {
   std::unique_ptr<Executable> executable;
   std::vector<tsr_tensor_handle*> in;  // tensors alone: every number is one

@@ -57,8 +57,9 @@ class WordBuffer {
   uint64_t *data_, *end_, *limit_;
 };
 
-// The sum of one 128-bit product per pair of words, each pair under another key (NH, of UMAC: RFC 4418), then a mixing step (wyhash's).
-// The products do not wait for each other. Equal keys are compared in full afterwards, so that a collision costs time only.
+// The sum of one 128-bit product per pair of words, each pair under another key (NH, of UMAC: RFC 4418), then a mixing step
+// (wyhash's). The products do not wait for each other. Equal keys are compared in full afterwards, so that a collision costs
+// time only.
 inline uint64_t hash_words(const uint64_t* w, size_t n) noexcept {
   constexpr uint64_t kStep = 0x9E3779B97F4A7C15u;
   using Wide = unsigned __int128;

@@ -22,8 +22,8 @@ class EagerCache {
   explicit EagerCache(std::shared_ptr<const Context> context);
   ~EagerCache();
 
-  // Operands may be null (omitted). Results are new references, at most `capacity`. Throws TSR-O001 (unknown op), TSR-I (operands or
-  // attributes that do not fit the record), TSR-R.
+  // Operands may be null (omitted). Results are new references, at most `capacity`. Throws TSR-O001 (unknown op), TSR-I
+  // (operands or attributes that do not fit the record), TSR-R.
   void run(const char* op, tsr_tensor_handle* const* operands, size_t num_operands, const tsr_attr* attrs, size_t num_attrs,
            tsr_tensor_handle** results, size_t capacity, size_t* num_results);
 

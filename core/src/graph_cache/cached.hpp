@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compilation through the context's cache: what passes, assignment and backends made of a graph is kept under a key of everything that
-// could have made it different, and taken from there the next time, in whatever process that is. docs/caches.md.
+// Compilation through the context's cache: what passes, assignment and backends made of a graph is kept under a key of
+// everything that could have made it different, and taken from there the next time, in whatever process that is.
+// docs/caches.md.
 #pragma once
 
 #include <memory>
@@ -34,7 +35,8 @@ struct CompileRequest {
 // cache that fails is only warned about.
 std::unique_ptr<Executable> compile_cached(std::unique_ptr<Graph> graph, const CompileRequest& request);
 
-// What a compile depends on besides the graph, as text: versions, plugins with their hashes, pass pipeline, config, backends, devices.
+// What a compile depends on besides the graph, as text: versions, plugins with their hashes, pass pipeline, config, backends,
+// devices.
 std::string cache_environment(const CompileRequest& request);
 
 // ---- the payload of an entry of kind "graph"
@@ -46,7 +48,8 @@ struct CachedGraph {
 };
 std::string encode_graph(const Graph& graph, const std::vector<Assignment>& assignment, const SavedKernels& kernels,
                          ConstantForms* forms);
-// "" and *out, or why the payload cannot be used. `backends`: those that may be assigned to. The graph borrows what `forms` calls captured.
+// "" and *out, or why the payload cannot be used. `backends`: those that may be assigned to. The graph borrows what `forms`
+// calls captured.
 std::string decode_graph(std::string_view payload, const OpRegistry& ops, const std::vector<const Factory*>& backends,
                          CachedGraph* out, ConstantForms* forms = nullptr, const ReadLimits& limits = {});
 

@@ -9,7 +9,8 @@
 
 namespace tessera::core {
 
-// Constants that a text names instead of spelling them: dense<f32[768]: ref 3>. For texts that never leave this process and its cache.
+// Constants that a text names instead of spelling them: dense<f32[768]: ref 3>. For texts that never leave this process and its
+// cache.
 class NamedConstants {
  public:
   virtual ~NamedConstants() = default;

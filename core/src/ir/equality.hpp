@@ -17,14 +17,15 @@ bool equal(const Graph& a, const Graph& b);
 // The first difference in words, "" when there is none.
 std::string difference(const Graph& a, const Graph& b);
 
-// Whether both compute the same from the same inputs: as equal, but names, locations, hints of symbols and the wording of assumptions
-// do not count.
-// Host functions (attributes named `callback`) count as what they are, unless they are said to be the same.
+// Whether both compute the same from the same inputs: as equal, but names, locations, hints of symbols and the wording of
+// assumptions do not count. Host functions (attributes named `callback`) count as what they are, unless they are said to be the
+// same.
 bool same_computation(const Graph& a, const Graph& b, bool same_callbacks = false);
 // Equal for graphs of the same computation.
 uint64_t computation_hash(const Graph& graph);
 
-// Kind and value; floats and constants bit for bit. Sizes are equal when `same_dim` says so; without it, when their handles are.
+// Kind and value; floats and constants bit for bit. Sizes are equal when `same_dim` says so; without it, when their handles
+// are.
 bool same_attr(const tsr_attr& a, const tsr_attr& b);
 bool same_attr(const tsr_attr& a, const tsr_attr& b, const std::function<bool(tsr_dim, tsr_dim)>& same_dim);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transactions of a graph: commit checks what was edited, rollback undoes the journal backwards; restart empties a graph that is being built.
+// Transactions of a graph: commit checks what was edited, rollback undoes the journal backwards; restart empties a graph that
+// is being built.
 #include <algorithm>
 
 #include "ir/graph.hpp"

@@ -112,8 +112,8 @@ class Application {
     for (size_t i = 0; i < stored.size(); ++i) check_pattern(result(i), *stored[i], i);
   }
 
-  // `known`: how many symbols there were before these types were inferred. A newer one stands for a size that only the run can tell: any
-  // unbacked symbol may stand there, as long as it is the same one wherever the new one is.
+  // `known`: how many symbols there were before these types were inferred. A newer one stands for a size that only the run can
+  // tell: any unbacked symbol may stand there, as long as it is the same one wherever the new one is.
   void compare(std::span<const tsr_type> inferred, std::span<const tsr_type* const> stored, size_t known) {
     std::map<tsr_dim, tsr_dim> renamed;
     const auto same_size = [&](tsr_dim want, tsr_dim have) {

@@ -26,8 +26,8 @@ std::vector<tsr_type> infer(Graph& graph, const OpRecord& record, const tsr_call
 
 // Throws TSR-I039 unless the stored result types are what the record gives: dtype, rank and sizes. Strides and devices are not
 // compared: layout and placement are decided by passes, not by records. Results of ops whose sizes depend on data are only
-// matched against the record's patterns, for inferring them again would make new symbols; those of control ops are compared with what their
-// regions give, but for the names of such symbols.
+// matched against the record's patterns, for inferring them again would make new symbols; those of control ops are compared
+// with what their regions give, but for the names of such symbols.
 void check_result_types(Graph& graph, const OpRecord& record, const tsr_call& call, std::span<const tsr_type* const> stored,
                         Prove prove);
 

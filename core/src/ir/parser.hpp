@@ -3,8 +3,8 @@
 //
 // Errors show FILE:LINE:COL, the source line and a caret. Codes: TSR-I001 characters and strings, I002 limits, I003 syntax,
 // I004 undefined or invisible value, I005 name used twice, I006 number out of range, I007 unknown dtype, I008 impossible type,
-// I009 result names or types, I010 the graph's header, I011 constants, I012 symbols and assumptions; those of attributes (I02x), of
-// inference (I03x), of sizes (S) and of unknown ops (O001) get the place of their node.
+// I009 result names or types, I010 the graph's header, I011 constants, I012 symbols and assumptions; those of attributes
+// (I02x), of inference (I03x), of sizes (S) and of unknown ops (O001) get the place of their node.
 #pragma once
 
 #include <memory>

@@ -130,7 +130,8 @@ std::vector<tsr_type> infer(Graph& graph, const OpRecord& record, const tsr_call
 // Sorts, checks kinds and choices, fills in defaults. Throws TSR-I02x. Arrays stay borrowed from `given`.
 std::vector<tsr_attr> complete_attrs(const OpRecord& record, std::span<const tsr_attr> given);
 
-// Builds the decomposition of `node` before it, through the record's body or callback, and returns the replacement of each result.
+// Builds the decomposition of `node` before it, through the record's body or callback, and returns the replacement of each
+// result.
 std::vector<tsr_id> build_decomposition(Graph& graph, tsr_id node);
 
 std::string print_attr_value(const Graph& graph, const tsr_attr& attr);

@@ -87,12 +87,12 @@ class Sizes {
 
   // Value of `d` given one value per symbol (in table order). Throws on overflow or division by zero.
   int64_t evaluate(tsr_dim d, std::span<const int64_t> symbol_values) const;
-  // The same for planning ahead, with sizes that no call has: never throws. What has no value in 64 bits becomes the nearest number
-  // that has one, and a division by zero 0.
+  // The same for planning ahead, with sizes that no call has: never throws. What has no value in 64 bits becomes the nearest
+  // number that has one, and a division by zero 0.
   int64_t estimate(tsr_dim d, std::span<const int64_t> symbol_values) const;
   static bool holds(tsr_relation r, int64_t a, int64_t b);
-  // Solves `d` == `value` for a symbol that it mentions; all others have values. kNone: no integer does it; kMany: several may, or what
-  // stands around the symbol cannot be undone. Throws as evaluate().
+  // Solves `d` == `value` for a symbol that it mentions; all others have values. kNone: no integer does it; kMany: several may,
+  // or what stands around the symbol cannot be undone. Throws as evaluate().
   enum class Solution { kFound, kNone, kMany };
   Solution solve(tsr_dim d, uint32_t symbol, int64_t value, std::span<const int64_t> symbol_values, int64_t* solution) const;
   bool is_unbacked(tsr_dim d) const;                                  // mentions an unbacked symbol
@@ -101,7 +101,8 @@ class Sizes {
   // For reading: "s0 * 2 + 1". Of a size with very many operators the inner ones are left out: "min(..., s0)".
   std::string print(tsr_dim d) const;
   std::string print(tsr_dim d, std::span<const std::string> names) const;  // with other names for the symbols, in table order
-  // The whole size, which reads back. Parts that have a name in `names` are printed as that; the parts of `d` itself if `define`.
+  // The whole size, which reads back. Parts that have a name in `names` are printed as that; the parts of `d` itself if
+  // `define`.
   void print_to(std::string& out, tsr_dim d, const SizeNames& names, bool define = false) const;
   const std::vector<tsr_symbol>& symbols() const { return symbols_; }
   const std::vector<tsr_dim_expr>& exprs() const { return exprs_; }

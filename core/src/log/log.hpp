@@ -67,13 +67,13 @@ void log_startup_check();
 using LogSink = std::function<void(std::string_view lines)>;
 LogSink set_log_sink(LogSink sink);
 
-// A second reader of some artifacts: they count as enabled at the normal level, and the tap gets their texts as they are, whether
-// TESSERA_LOGS prints them or not. Null: none. The tap may be called by any thread.
+// A second reader of some artifacts: they count as enabled at the normal level, and the tap gets their texts as they are,
+// whether TESSERA_LOGS prints them or not. Null: none. The tap may be called by any thread.
 using LogTap = void (*)(Artifact artifact, std::string_view text);
 void set_log_tap(LogTap tap, std::span<const Artifact> artifacts);
 
-// Reads what this thread says under some artifacts while it lives, as a tap does for all threads. Scopes nest: the innermost one reads
-// alone, and one without a reader keeps from the others what it encloses.
+// Reads what this thread says under some artifacts while it lives, as a tap does for all threads. Scopes nest: the innermost
+// one reads alone, and one without a reader keeps from the others what it encloses.
 class LogCapture {
  public:
   using Reader = std::function<void(Artifact artifact, std::string_view text)>;

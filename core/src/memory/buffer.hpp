@@ -62,8 +62,8 @@ void order_write(Buffer& b, Stream& stream, Wait why);  // what is queued from n
 void note_read(Buffer& b, const StreamPoint& p);        // once the work is queued
 void note_write(Buffer& b, const StreamPoint& p);
 
-// Does not own [data, data + bytes): `deleter(ctx)`, when not null, is called once with the last reference, when all streams have passed
-// what they did with it.
+// Does not own [data, data + bytes): `deleter(ctx)`, when not null, is called once with the last reference, when all streams
+// have passed what they did with it.
 Buffer* wrap_buffer(Device& device, void* data, size_t bytes, void (*deleter)(void*), void* ctx);
 
 // Gives every block that waits in the central pool (and in the calling thread's cache) back to the device.

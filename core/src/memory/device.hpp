@@ -37,14 +37,15 @@ class Device {
 
   bool has_streams() const { return id_ != kCpu && provider_.load(std::memory_order_acquire) != nullptr; }
 
-  // 64-byte aligned, for work on the stream from now on; the host has none (null). Throws TSR-R001 (out of memory, with the bytes
-  // asked for) or TSR-R002.
+  // 64-byte aligned, for work on the stream from now on; the host has none (null). Throws TSR-R001 (out of memory, with the
+  // bytes asked for) or TSR-R002.
   void* allocate(size_t bytes, tsr_stream* stream);
   void free(void* p, size_t bytes, tsr_stream* stream) noexcept;
-  // Of a device with streams, in stream order. When it returns, a destination in host memory is readable and a host source may be reused.
+  // Of a device with streams, in stream order. When it returns, a destination in host memory is readable and a host source may
+  // be reused.
   void copy(void* dst, const void* src, size_t bytes, uint32_t direction, tsr_stream* stream);
-  // False: the device cannot, and nothing was done. Source and destination of copy_strided lie on this device; those of copy_peer on `from`
-  // and on this device, whose stream it is.
+  // False: the device cannot, and nothing was done. Source and destination of copy_strided lie on this device; those of
+  // copy_peer on `from` and on this device, whose stream it is.
   bool copy_strided(const tsr_tensor& dst, const tsr_tensor& src, tsr_stream* stream);
   bool copy_peer(void* dst, Device& from, const void* src, size_t bytes, tsr_stream* stream);
 
@@ -77,8 +78,9 @@ class Device {
 
   // Bytes of live buffers, counted by the owner of the buffers (buffer.cpp), and their maximum.
   //
-  // What a thread frees it notes in a ledger of its own at first, and takes from there what it allocates next: a steady call touches no
-  // counter that others write. The maximum is exact while one thread allocates, and at most kMaxNoted too high for each further one.
+  // What a thread frees it notes in a ledger of its own at first, and takes from there what it allocates next: a steady call
+  // touches no counter that others write. The maximum is exact while one thread allocates, and at most kMaxNoted too high for
+  // each further one.
   struct Ledger {  // written by its thread alone
     std::atomic<int64_t> freed{0};
   };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchange with other libraries through DLPack. The structs are those of dlpack.h 0.8 (the unversioned DLManagedTensor), written out
-// here because they are an ABI, not a dependency. Type codes from 7 on are those that DLPack 1.1 added for 8-bit and 4-bit floats.
+// Exchange with other libraries through DLPack. The structs are those of dlpack.h 0.8 (the unversioned DLManagedTensor),
+// written out here because they are an ABI, not a dependency. Type codes from 7 on are those that DLPack 1.1 added for 8-bit
+// and 4-bit floats.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +55,8 @@ struct DLManagedTensor {
 
 namespace tessera::core {
 
-// Shares the memory. Consumed on success: the deleter runs with the last reference. On failure (TSR-T010 dtype, TSR-T011 device, and
-// the errors of tensor_wrap) it still belongs to the caller.
+// Shares the memory. Consumed on success: the deleter runs with the last reference. On failure (TSR-T010 dtype, TSR-T011
+// device, and the errors of tensor_wrap) it still belongs to the caller.
 Tensor* tensor_from_dlpack(dl::DLManagedTensor* managed);
 // Shares the memory, retains `t` until the consumer calls the deleter. TSR-T011: DLPack has no number for the device.
 dl::DLManagedTensor* tensor_to_dlpack(Tensor& t);

@@ -98,8 +98,8 @@ class ThreadPool {
   const Loop* loop_ = nullptr;
 };
 
-// The team is always that of `threads`, also where there are fewer parts: libgomp ends the threads that a smaller team does not need, and makes them
-// anew for the next larger one.
+// The team is always that of `threads`, also where there are fewer parts: libgomp ends the threads that a smaller team does not
+// need, and makes them anew for the next larger one.
 void run_parts(const Loop& loop, int threads) {
   const OpenMp* omp = openmp();
   if (!omp) return ThreadPool::get().run(loop);

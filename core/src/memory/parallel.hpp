@@ -6,8 +6,8 @@
 
 namespace tessera::core {
 
-// Runs fn(ctx, begin, end) over disjoint ranges that cover [0, n), each of at least `grain` items but the last; returns when all
-// are done. The ranges depend on n, grain and the number of threads only. Nested calls, and calls while another thread
+// Runs fn(ctx, begin, end) over disjoint ranges that cover [0, n), each of at least `grain` items but the last; returns when
+// all are done. The ranges depend on n, grain and the number of threads only. Nested calls, and calls while another thread
 // occupies the pool, run serially on the caller. fn must not throw. Thread-safe.
 void parallel(int64_t n, int64_t grain, void (*fn)(void* ctx, int64_t begin, int64_t end), void* ctx);
 

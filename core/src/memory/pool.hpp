@@ -30,8 +30,9 @@ constexpr size_t size_class_bytes(uint32_t c) noexcept {
 static_assert(size_class_of(64) == 0 && size_class_of(65) == 1 && size_class_of(256) == 3 && size_class_of(257) == 4);
 static_assert(size_class_bytes(4) == 320 && size_class_bytes(7) == 512 && size_class_of(512) == 7 && size_class_of(513) == 8);
 
-// Thread-locals of this library that every call reads: initial-exec saves the call per access that a shared library otherwise pays, also
-// when it is loaded with dlopen. They are few and small, because they come out of the little static TLS that is left then.
+// Thread-locals of this library that every call reads: initial-exec saves the call per access that a shared library otherwise
+// pays, also when it is loaded with dlopen. They are few and small, because they come out of the little static TLS that is left
+// then.
 #if defined(__GNUC__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define TESSERA_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 #else
@@ -40,8 +41,8 @@ static_assert(size_class_bytes(4) == 320 && size_class_bytes(7) == 512 && size_c
 
 inline int64_t counted_bytes(size_t bytes) { return static_cast<int64_t>((bytes + kAlignment - 1) / kAlignment * kAlignment); }
 
-// What a thread keeps for itself: blocks of up to 64 KiB, at most 1 MiB per device, and handle blocks of one size, which begin at cache
-// lines.
+// What a thread keeps for itself: blocks of up to 64 KiB, at most 1 MiB per device, and handle blocks of one size, which begin
+// at cache lines.
 struct ThreadCache {
   static constexpr size_t kMaxBlock = 64 << 10;
   static constexpr uint32_t kClasses = size_class_of(kMaxBlock) + 1;
@@ -81,8 +82,8 @@ struct ThreadCache {
     device.count_allocated(counted_bytes(bytes), own.ledger);
     return b;
   }
-  // A block of class c for the time of a call, when what the thread has noted as freed covers it: the device's count and its maximum include it
-  // then already. Null: there is none, or it has to be counted.
+  // A block of class c for the time of a call, when what the thread has noted as freed covers it: the device's count and its
+  // maximum include it then already. Null: there is none, or it has to be counted.
   Buffer* borrow(Device& device, uint32_t c, size_t bytes) {
     Bins& own = bins(device);
     Buffer* b = own.head[c];

@@ -11,7 +11,8 @@ void recycle_streamed(Buffer* b) noexcept;
 void set_pool_limit(Device& device, size_t bytes);  // that wait in the pool at most; 0: none wait
 void trim_streamed(Device& device) noexcept;        // gives every block that waits back to the device
 
-// Before memory of somebody else is given back: its home stream, else the host, waits until all streams have passed what they did with it.
+// Before memory of somebody else is given back: its home stream, else the host, waits until all streams have passed what they
+// did with it.
 void leave_uses(const Buffer& b) noexcept;
 
 }  // namespace tessera::core

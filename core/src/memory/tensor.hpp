@@ -16,8 +16,8 @@ namespace tessera::core {
 // What a tsr_tensor_handle* really points at. One allocation: sizes, then strides, follow the struct. Thread-safe as far as the
 // reference count goes; the description is never written after construction.
 struct Tensor : tsr_tensor_handle {
-  // The number that dispatch gives to its description (dispatch/type_ids.hpp); 0: none yet. Through known_type_of() only. It stands in the
-  // handle's first cache line, and guards read nothing behind that.
+  // The number that dispatch gives to its description (dispatch/type_ids.hpp); 0: none yet. Through known_type_of() only. It
+  // stands in the handle's first cache line, and guards read nothing behind that.
   uint32_t type;
   Buffer* buffer;  // one reference
 
@@ -26,16 +26,16 @@ struct Tensor : tsr_tensor_handle {
   static const Tensor* from(const tsr_tensor_handle* h) { return static_cast<const Tensor*>(h); }
 };
 
-// All of them return a handle with one reference. Errors: TSR-T001 dtype, TSR-T002 rank or negative size, TSR-R001 sizes whose bytes
-// cannot be had, TSR-T003 a view outside of its base, TSR-T004 a strided packed tensor, TSR-T005 a missing pointer.
+// All of them return a handle with one reference. Errors: TSR-T001 dtype, TSR-T002 rank or negative size, TSR-R001 sizes whose
+// bytes cannot be had, TSR-T003 a view outside of its base, TSR-T004 a strided packed tensor, TSR-T005 a missing pointer.
 // Uninitialised, dense; for work on this stream from now on, null: the thread's current one of the device.
 Tensor* tensor_create(uint32_t dtype, std::span<const int64_t> sizes, tsr_device device, Stream* stream = nullptr);
 // Over memory of the caller, which must stay valid until `deleter` runs. On failure the deleter is not called.
 Tensor* tensor_wrap(const tsr_tensor& desc, void (*deleter)(void*), void* ctx);
 // `offset` and strides are in elements; negative and zero strides are allowed while every element lies in base's buffer.
 Tensor* tensor_view(Tensor& base, int64_t offset, std::span<const int64_t> sizes, const int64_t* strides);
-// Dense. Queued on the thread's current streams, behind the work that wrote `from`; a copy to the host is there when it returns, and what
-// kernels on that stream have found wrong with their data is thrown.
+// Dense. Queued on the thread's current streams, behind the work that wrote `from`; a copy to the host is there when it
+// returns, and what kernels on that stream have found wrong with their data is thrown.
 Tensor* tensor_copy(const Tensor& from, tsr_device to);
 // Copies the elements of `from` into the memory of `to`, whose version rises. TSR-T029 for another dtype or other sizes.
 void tensor_write(Tensor& to, const Tensor& from);

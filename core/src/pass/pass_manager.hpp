@@ -38,9 +38,9 @@ struct PassReport {
   double seconds = 0;  // of the whole pipeline, verification and dumps included
 };
 
-// A failing pass leaves the graph as it was before it: its transaction is rolled back, then the error is thrown, naming the pass,
-// its plugin and, when written, the reproducer file. The graph must not be in a transaction.
-// Passes come from any number of threads (on different graphs); bisection counts them in the order in which they start.
+// A failing pass leaves the graph as it was before it: its transaction is rolled back, then the error is thrown, naming the
+// pass, its plugin and, when written, the reproducer file. The graph must not be in a transaction. Passes come from any number
+// of threads (on different graphs); bisection counts them in the order in which they start.
 PassReport run_passes(Graph& graph, const std::vector<BoundPass>& pipeline, const PassOptions& options);
 PassOptions pass_options_of(
     const Config& config);  // the keys pipeline.verify, dump_after, dump_dir, bisect_limit, reproducer, reproducer_dir

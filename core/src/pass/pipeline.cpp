@@ -61,8 +61,8 @@ class Reader {
     if (at_ == begin) fail(what);
     return std::string(text_.substr(begin, at_ - begin));
   }
-  // A value is TOML text: a bare word, a string, or an array of them. Its content is checked where the option is known. Words in an
-  // array get quotes here, because arrays are only ever of strings and TOML has no bare ones.
+  // A value is TOML text: a bare word, a string, or an array of them. Its content is checked where the option is known. Words
+  // in an array get quotes here, because arrays are only ever of strings and TOML has no bare ones.
   std::string value() {
     if (!accept('[')) return scalar();
     std::string s = "[";

@@ -19,12 +19,12 @@ class Cache;
 class GraphConstants;
 struct Factory;
 
-// Of one thread and one compile. What is made is only given to the cache by store(), after a look at the files that constants came from: a digest
-// must not stand for bytes that were written over it meanwhile.
+// Of one thread and one compile. What is made is only given to the cache by store(), after a look at the files that constants
+// came from: a digest must not stand for bytes that were written over it meanwhile.
 class ConstantForms {
  public:
-  // `constants` are those of the captured graph, whose memory must outlive this; `digests`: theirs, in order; `key`: of its entry. Which
-  // blobs are known to be sound is kept beside that.
+  // `constants` are those of the captured graph, whose memory must outlive this; `digests`: theirs, in order; `key`: of its
+  // entry. Which blobs are known to be sound is kept beside that.
   ConstantForms(Cache& cache, const ConstantSources& sources, const GraphConstants& constants,
                 const std::vector<std::string>& digests, const std::string& key);
 
@@ -39,7 +39,8 @@ class ConstantForms {
   void keep(const std::string& digest, std::string_view constant, std::shared_ptr<const void> owner);
   std::shared_ptr<const Blob> kept(const std::string& digest, size_t bytes);
 
-  // What a kernel of `backend` made of a constant; null: nobody has it. *key: under which made() takes it; "" when it is too small to be kept.
+  // What a kernel of `backend` made of a constant; null: nobody has it. *key: under which made() takes it; "" when it is too
+  // small to be kept.
   std::shared_ptr<const Blob> find(const Factory& backend, const tsr_tensor& constant, std::string_view form, size_t bytes,
                                    std::string* key);
   void made(const std::string& key, std::shared_ptr<const Blob> blob) { made_.emplace_back(key, std::move(blob)); }

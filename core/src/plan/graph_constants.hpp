@@ -62,8 +62,8 @@ class ConstantContents final : public NamedConstants {
   const std::vector<std::string>& digests_;
 };
 
-// The constants of a compiled graph as an entry holds them: those that the captured graph has too by their digest alone, small ones with their
-// bytes, others as blobs.
+// The constants of a compiled graph as an entry holds them: those that the captured graph has too by their digest alone, small
+// ones with their bytes, others as blobs.
 //   u32 count, then of each: u32 dtype | u64 bytes | digest: 64 hex digits | u8 where (0: captured, 1: bytes follow, 2: blob)
 // `forms` null: all with their bytes.
 std::string encode_constants(const GraphConstants& constants, const Graph& graph, ConstantForms* forms);

@@ -48,8 +48,8 @@ InputFacts input_facts(const Graph& g, tsr_id region, const std::vector<uint8_t>
     bound[symbol] = 1;
     out.symbols.push_back(symbol);
   };
-  // A dimension that is exactly a symbol binds it; a sum or product with one unknown symbol is solved for it; everything else is checked
-  // once the symbols are known.
+  // A dimension that is exactly a symbol binds it; a sum or product with one unknown symbol is solved for it; everything else
+  // is checked once the symbols are known.
   std::vector<Dim> later;
   for (uint32_t i = 0; i < r.num_inputs; ++i) {
     const tsr_type& t = *g.value(r.inputs[i]).type;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the shapes of a region's inputs must satisfy. One list for both who rely on it: the plan, which checks it at every call that nothing
-// else has checked, and the guards of compiled functions, which turn a call that violates it into a miss.
+// What the shapes of a region's inputs must satisfy. One list for both who rely on it: the plan, which checks it at every call
+// that nothing else has checked, and the guards of compiled functions, which turn a call that violates it into a miss.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct InputFacts {
   std::vector<uint32_t> relations;  // assumptions about symbols that are known before the region runs, by number
 };
 
-// `known`: symbols that have values before the inputs are looked at, one flag per symbol, or empty. Relations are those of the body:
-// a nested region has none of its own.
+// `known`: symbols that have values before the inputs are looked at, one flag per symbol, or empty. Relations are those of the
+// body: a nested region has none of its own.
 InputFacts input_facts(const Graph& graph, tsr_id region, const std::vector<uint8_t>& known);
 
 }  // namespace tessera::core

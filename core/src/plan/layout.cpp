@@ -399,8 +399,8 @@ class LayoutMaker {
     return bytes_[storage] / (sizes[0] * sizes[1]);
   }
 
-  // The smallest arena, unless more keeps lines of memory with the cores that write them. In a large one they leave the caches in between. What a loop
-  // repeats has an arena for each thread.
+  // The smallest arena, unless more keeps lines of memory with the cores that write them. In a large one they leave the caches
+  // in between. What a loop repeats has an arena for each thread.
   int64_t arena(std::vector<ArenaItem>& items) const {
     if (p_.nested || p_.threads == 1) return plan_arena(items);
     static const int64_t most = std::clamp(cache_bytes(3, int64_t{16} << 20) / 4 * 3, int64_t{4} << 20, int64_t{32} << 20);

@@ -49,8 +49,8 @@ struct Factory {
   // Throws the error that a callback of this factory returned, attributed to the plugin when it is a bug.
   void check(tsr_error* e) const;
 
-  // Calls `f`, which calls `function` of the table: what it returns, or its error as check() throws it. An exception that leaves the
-  // plugin, against the rules of the boundary, is TSR-P046 and its bug; errors of the host's own callbacks pass.
+  // Calls `f`, which calls `function` of the table: what it returns, or its error as check() throws it. An exception that
+  // leaves the plugin, against the rules of the boundary, is TSR-P046 and its bug; errors of the host's own callbacks pass.
   template <class F>
   auto call(const char* function, F&& f) const {
     const auto guarded_call = [&] {

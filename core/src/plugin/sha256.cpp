@@ -68,9 +68,9 @@ void compress_plain(State& state, const unsigned char* p, size_t blocks) {  // s
 }
 
 #if defined(__x86_64__)
-// The same on the SHA extensions (Intel SDM, SHA256RNDS2): four rounds a step, the state held as (ABEF, CDGH). Hashing every plugin's
-// library stands in front of each start, and takes a tenth of the plain loop's time here. Each round waits for the one before
-// it, so two messages beside each other take little more than the time of one.
+// The same on the SHA extensions (Intel SDM, SHA256RNDS2): four rounds a step, the state held as (ABEF, CDGH). Hashing every
+// plugin's library stands in front of each start, and takes a tenth of the plain loop's time here. Each round waits for the one
+// before it, so two messages beside each other take little more than the time of one.
 template <int kMessages>
 __attribute__((target("sha,sse4.1,ssse3"))) void compress_sha_ni(State* const* states, const unsigned char* const* from,
                                                                  size_t blocks) {

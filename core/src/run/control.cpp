@@ -62,7 +62,8 @@ tsr_tensor slice(const tsr_tensor& t, int64_t index) {
   return s;
 }
 
-// Slices of equal sizes, one after the other along a new first dimension. Memory grows with their number: it doubles when it is full.
+// Slices of equal sizes, one after the other along a new first dimension. Memory grows with their number: it doubles when it is
+// full.
 class Stack {
  public:
   Stack(const RunState& state, std::string_view op, tsr_device device)
@@ -165,9 +166,9 @@ std::vector<TensorRef> run_while(const PlanRunner& runner, const RunState& state
   return carried;
 }
 
-// A scan that carries nothing is a map: no turn needs another. Threads share them, each with an arena of its own and with kernels that run on it
-// alone, and every turn writes its slices of the results where they belong. What is left over by whole rounds of all threads is run turn by turn,
-// by kernels on all threads.
+// A scan that carries nothing is a map: no turn needs another. Threads share them, each with an arena of its own and with
+// kernels that run on it alone, and every turn writes its slices of the results where they belong. What is left over by whole
+// rounds of all threads is run turn by turn, by kernels on all threads.
 std::vector<TensorRef> run_map(const PlanRunner& runner, const RunState& state, const SectionRun::Ready& r, uint32_t scanned,
                                int64_t length) {
   const Plan& body = runner.plan();
@@ -224,7 +225,8 @@ std::vector<TensorRef> run_map(const PlanRunner& runner, const RunState& state, 
   return stacked;
 }
 
-// Turns in ascending order, whose results lie on the host, have sizes that are known without running anything, and slices that begin where kernels may write.
+// Turns in ascending order, whose results lie on the host, have sizes that are known without running anything, and slices that
+// begin where kernels may write.
 bool is_map(const Plan& body, const ControlPlan& c) {
   if (c.carried != 0 || c.reverse || !body.is_static || !body.primary || !body.queues.empty()) return false;
   if (has_client_steps(body)) return false;  // those run one after the other, on the thread of the call

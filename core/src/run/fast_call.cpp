@@ -128,7 +128,8 @@ uint32_t class_of(size_t bytes) { return bytes <= ThreadCache::kMaxBlock ? size_
 
 }  // namespace
 
-// Collects the parts of a block, then writes it. Bases are numbered: null, inputs, outputs, arenas, constants, places within the others.
+// Collects the parts of a block, then writes it. Bases are numbered: null, inputs, outputs, arenas, constants, places within
+// the others.
 class FastCall::Maker {
  public:
   explicit Maker(const Plan& plan) : p_(plan), l_(*plan.primary) {}
@@ -340,7 +341,8 @@ inline Tensor* make_tensor(ThreadCache* cache, Buffer* b, const TensorImage& ima
 struct FastCall::Held {
   tsr_tensor_handle** const outputs;
   uint32_t num_outputs = 0, num_arenas = 0;
-  // Small arenas are blocks of the thread's own pool, with the low bit set when they had to be counted; large ones are shared by all calls.
+  // Small arenas are blocks of the thread's own pool, with the low bit set when they had to be counted; large ones are shared
+  // by all calls.
   uintptr_t arenas[kMaxArenas];
 
   explicit Held(tsr_tensor_handle** to) : outputs(to) {}  // leaves `arenas` alone

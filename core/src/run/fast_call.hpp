@@ -14,14 +14,14 @@ class Plan;
 struct ThreadCache;
 struct TensorImage;
 
-// Everything that a call of such a plan reads stands in one block in the order in which it is read, because with many cached executables a
-// call is as fast as the cache lines it touches are few; what describes a tensor is shared with every block that has one like it. The
-// block is not written once it is in use: a call describes the tensors of one launch after the other on its stack, so that any number of threads
-// share a block without taking turns.
+// Everything that a call of such a plan reads stands in one block in the order in which it is read, because with many cached
+// executables a call is as fast as the cache lines it touches are few; what describes a tensor is shared with every block that
+// has one like it. The block is not written once it is in use: a call describes the tensors of one launch after the other on
+// its stack, so that any number of threads share a block without taking turns.
 class FastCall {
  public:
-  // Null: the plan cannot be run this way. It takes one section, static sizes, kernels only, and outputs in memory of their own. The plan
-  // outlives what is made of it.
+  // Null: the plan cannot be run this way. It takes one section, static sizes, kernels only, and outputs in memory of their
+  // own. The plan outlives what is made of it.
   struct Free {
     void operator()(const FastCall*) const noexcept;
   };
@@ -32,8 +32,8 @@ class FastCall {
   void run(tsr_tensor_handle* const* inputs, tsr_tensor_handle** outputs) const;
   // Graph input i is the tensor args[leaves[i]], or, when `leaves` is null, args[i].
   void run(const tsr_arg* args, const uint32_t* leaves, tsr_tensor_handle** outputs) const;
-  // The address of graph input i's data is bases[1 + i]; there is room for kFewBases, and what else stands there goes. Only of a block that
-  // does with so many.
+  // The address of graph input i's data is bases[1 + i]; there is room for kFewBases, and what else stands there goes. Only of
+  // a block that does with so many.
   static constexpr size_t kFewBases = 256;
   void run_on(void** bases, tsr_tensor_handle** outputs) const;
   bool runs_on_few_bases() const;

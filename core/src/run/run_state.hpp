@@ -103,7 +103,8 @@ struct RunState {
   }
 };
 
-// Arenas of the host are shared by all plans: calls mostly come one after the other, and then the largest arena serves them all.
+// Arenas of the host are shared by all plans: calls mostly come one after the other, and then the largest arena serves them
+// all.
 Buffer* take_arena(Device& device, int64_t bytes);
 void give_arena(Buffer*) noexcept;
 // Returns every arena that waits to the pool. Called when the last plan goes.

@@ -12,8 +12,8 @@
 
 namespace tessera::core {
 
-// Runs what is added on up to `threads` threads, in the order in which it was added; with fewer than two threads inside of add(). Jobs must
-// not throw. Used by one thread; the destructor waits until all jobs are done.
+// Runs what is added on up to `threads` threads, in the order in which it was added; with fewer than two threads inside of
+// add(). Jobs must not throw. Used by one thread; the destructor waits until all jobs are done.
 class Jobs {
  public:
   explicit Jobs(size_t threads) : limit_(threads < 2 ? 0 : threads) {}

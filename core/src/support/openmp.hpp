@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's OpenMP runtime, reached by its entry points instead of by linking it: what the process already has is used, and where that is nothing,
-// GCC's is loaded.
+// The process's OpenMP runtime, reached by its entry points instead of by linking it: what the process already has is used, and
+// where that is nothing, GCC's is loaded.
 #pragma once
 
 namespace tessera::core {

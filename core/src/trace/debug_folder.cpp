@@ -37,8 +37,8 @@ std::string with_prefix(std::string_view prefix, std::string_view text) {
   return out;
 }
 
-// Text that parses: large constants are inputs, as `tessera import` writes them. Nested regions have no such inputs; by the megabyte their
-// constants are left out, and then the text is for reading alone.
+// Text that parses: large constants are inputs, as `tessera import` writes them. Nested regions have no such inputs; by the
+// megabyte their constants are left out, and then the text is for reading alone.
 std::string text_of(const Graph& g) {
   constexpr int64_t kMostNested = 1 << 20;
   bool params = false;

@@ -14,9 +14,9 @@ namespace tessera::core {
 class Config;
 class Graph;
 
-// The folder of one compile of this thread, from its beginning to its end. Every file is written as soon as it is known, so that a compile that
-// fails or crashes leaves what there was until then. It never fails a compile: what cannot be written is one warning per trace.debug_dir
-// and process. Folders are new ones, whatever other threads and processes do.
+// The folder of one compile of this thread, from its beginning to its end. Every file is written as soon as it is known, so
+// that a compile that fails or crashes leaves what there was until then. It never fails a compile: what cannot be written is
+// one warning per trace.debug_dir and process. Folders are new ones, whatever other threads and processes do.
 class DebugFolder {
  public:
   // Writes graph.tsr. While this lives, what backends and passes say on this thread about kernels and fusion goes to files too.

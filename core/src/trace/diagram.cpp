@@ -31,7 +31,8 @@ std::string as_utf8(std::string_view text) {
   return json::parse(json(std::string(text)).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
 }
 
-// One line of a label, without the quotes around it. A label knows backslash sequences and HTML entities: neither is meant by a name.
+// One line of a label, without the quotes around it. A label knows backslash sequences and HTML entities: neither is meant by a
+// name.
 std::string escaped(std::string_view text, size_t limit = kLineLimit) {
   std::string out;
   std::string line = as_utf8(text);

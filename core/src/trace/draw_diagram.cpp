@@ -26,7 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr const char* kNotInstalled = "'dot' is not installed (apt-get install graphviz)";
 
-// Its exit status; -1: unknown, as another part of the program has waited for it or waits for no child at all; -2: it took too long.
+// Its exit status; -1: unknown, as another part of the program has waited for it or waits for no child at all; -2: it took too
+// long.
 int wait_for(pid_t child, Clock::time_point deadline) {
   auto pause = std::chrono::microseconds(500);
   for (int status = 0;;) {

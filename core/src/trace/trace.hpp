@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace of a process: what TESSERA_TRACE=dir records about compilation, one JSON object per line. The schema is docs/trace.md.
+// The trace of a process: what TESSERA_TRACE=dir records about compilation, one JSON object per line. The schema is
+// docs/trace.md.
 //
-// Off, it costs one relaxed load per question. On, every line goes to the operating system in one write() as soon as it is complete,
-// so that a crash of the process loses nothing that was written before it. Thread-safe; a forked child starts a file of its own.
-// A trace never fails a program: what cannot be written stops the recording with one warning.
+// Off, it costs one relaxed load per question. On, every line goes to the operating system in one write() as soon as it is
+// complete, so that a crash of the process loses nothing that was written before it. Thread-safe; a forked child starts a file
+// of its own. A trace never fails a program: what cannot be written stops the recording with one warning.
 #pragma once
 
 #include <atomic>
@@ -65,8 +66,8 @@ struct TraceSubject {
   std::string entry;           // "0/0"; empty: none
 };
 
-// A compile in progress on this thread: writes "compile_begin" and "compile_end", and every event in between carries its number.
-// Scopes nest; the enclosing ones are the stack of the inner one. Does nothing when tracing is off as it begins.
+// A compile in progress on this thread: writes "compile_begin" and "compile_end", and every event in between carries its
+// number. Scopes nest; the enclosing ones are the stack of the inner one. Does nothing when tracing is off as it begins.
 class TraceCompile {
  public:
   explicit TraceCompile(const TraceSubject& subject);
@@ -85,8 +86,8 @@ class TraceCompile {
 template <class F>
 auto traced_compile(const TraceSubject& subject, F&& f);
 
-// Whether graphs, guards and step tables of what this thread compiles are worth recording: not those of single ops and of constants that
-// a pass evaluates, which are many and small.
+// Whether graphs, guards and step tables of what this thread compiles are worth recording: not those of single ops and of
+// constants that a pass evaluates, which are many and small.
 bool trace_details();
 
 // A stage of a compile: writes "phase" when it ends.

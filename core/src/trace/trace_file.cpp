@@ -18,7 +18,8 @@ std::string TraceFile::open(const std::string& dir, pid_t pid) {
   std::filesystem::create_directories(dir, code);
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
-  // Process numbers come again, so the time is part of the name; two traces of one process in one second differ by the last part.
+  // Process numbers come again, so the time is part of the name; two traces of one process in one second differ by the last
+  // part.
   for (int attempt = 0; attempt < 1000; ++attempt) {
     char name[96];
     std::snprintf(name, sizeof name, "tessera-%lld-%lld-%03d.jsonl", static_cast<long long>(now.tv_sec),

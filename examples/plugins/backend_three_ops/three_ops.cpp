@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A backend that takes three ops, add, mul and relu, in f32 and i32, with broadcasting. Everything else goes to the next backend of
-// the config. What it shows: claims with reasons, sizes that are only known at launch, strided operands, workspace-free kernels.
+// A backend that takes three ops, add, mul and relu, in f32 and i32, with broadcasting. Everything else goes to the next
+// backend of the config. What it shows: claims with reasons, sizes that are only known at launch, strided operands,
+// workspace-free kernels.
 #include <algorithm>
 #include <array>
 #include <type_traits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// acme.relu6: the record stands in acme.tops, here is its kernel for host memory. With it the op runs under every backend that does
-// not know it: the host calls the kernel between that backend's own.
+// acme.relu6: the record stands in acme.tops, here is its kernel for host memory. With it the op runs under every backend that
+// does not know it: the host calls the kernel between that backend's own.
 #include <tessera/dtypes.hpp>
 #include <tessera/plugin.hpp>
 

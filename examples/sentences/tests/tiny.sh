@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: tiny.sh PROGRAM    the program on the made-up model: both configs agree with PyTorch's embeddings; what is wrong is refused
+# usage: tiny.sh PROGRAM
+# The program on the made-up model: both configs agree with PyTorch's embeddings; what is wrong is refused
 set -euo pipefail
 program=$1
 here=$(cd "$(dirname "$0")" && pwd)

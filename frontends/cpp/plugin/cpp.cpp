@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captures C++ functions. The client library (tessera/tessera.hpp) supplies the callable; running it once over the recorder's inputs
-// records its graph.
+// Captures C++ functions. The client library (tessera/tessera.hpp) supplies the callable; running it once over the recorder's
+// inputs records its graph.
 #include <iterator>
 #include <tessera/plugin.hpp>
 

@@ -11,8 +11,8 @@ namespace tessera::detail {
 
 namespace {
 
-// Attributes of an op, with all that they point to. Sizes that are symbols become numbers, and with that guards: the step has no graph
-// that could tell it another value.
+// Attributes of an op, with all that they point to. Sizes that are symbols become numbers, and with that guards: the step has
+// no graph that could tell it another value.
 class OwnedAttrs {
  public:
   OwnedAttrs(std::span<const tsr_attr> attrs, tsr_graph* graph) {

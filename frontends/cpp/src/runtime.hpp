@@ -20,7 +20,8 @@ void check(tsr_error* e);  // throws the error as UserError, EnvironmentError or
 // For errors that this library finds itself.
 [[noreturn]] void fail(const char* code, const std::string& message, const std::string& hint = {});
 tsr_error* to_c(const Error& e);
-// A text for the C table, where it ends at its first zero byte: one inside it is refused (TSR-E015). `what` names it in the message.
+// A text for the C table, where it ends at its first zero byte: one inside it is refused (TSR-E015). `what` names it in the
+// message.
 const char* c_text(const std::string& text, const char* what);
 
 }  // namespace tessera::detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in its forms. What the op set's `attention` says stays whole; soft caps, score outputs, windows and cache lengths per sample
-// are written out between the two products.
+// Attention in its forms. What the op set's `attention` says stays whole; soft caps, score outputs, windows and cache lengths
+// per sample are written out between the two products.
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// If, Loop and Scan: nested graphs become regions. Regions see their own inputs only, so what a nested graph uses of the scope around it
-// becomes operands.
+// If, Loop and Scan: nested graphs become regions. Regions see their own inputs only, so what a nested graph uses of the scope
+// around it becomes operands.
 #include <algorithm>
 #include <deque>
 #include <functional>
@@ -206,7 +206,8 @@ void loop(Op& op) {
     return;
   }
 
-  // Any other loop: (iteration, condition, carried ...) while the condition holds. What it stacks grows with the turns that are made.
+  // Any other loop: (iteration, condition, carried ...) while the condition holds. What it stacks grows with the turns that are
+  // made.
   const V limit = op.has(0) ? b.cast(b.reshape(op.in(0), {}), TSR_I64) : V();
   std::vector<V> args = {b.dim(0), start ? start : b.known({1}, 0, TSR_BOOL)};
   args.insert(args.end(), state.begin(), state.end());

@@ -71,7 +71,8 @@ void conv_transpose(Op& op) {
   Ints want = op.small_ints("output_shape", Ints{});
   if (want.size() == n + 2) want.erase(want.begin(), want.begin() + 2);
   op.expect(want.empty() ? same : want.size() == n, "attribute 'output_shape' does not fit the input");
-  // What the whole convolution has more than the output that is wanted. Of an odd number SAME_UPPER alone puts the smaller half in front.
+  // What the whole convolution has more than the output that is wanted. Of an odd number SAME_UPPER alone puts the smaller half
+  // in front.
   Dims totals(n);
   for (size_t i = 0; i < n; ++i) {
     op.expect(kernel[i] < INT32_MAX, "a kernel of 2^31 or more");

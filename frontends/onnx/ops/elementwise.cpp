@@ -91,7 +91,8 @@ V integer_to_integer(Op& op, const V& a, const V& e) {
   return b.cast(r, base);
 }
 
-// The result has the dtype of the base. Nothing is rounded to a dtype that does not hold it: neither an integer base, nor an exponent.
+// The result has the dtype of the base. Nothing is rounded to a dtype that does not hold it: neither an integer base, nor an
+// exponent.
 void pow(Op& op) {
   Build& b = op.b;
   const auto [a, e] = operands(op);

@@ -194,8 +194,8 @@ void tensor_scatter(Op& op) {
   op.out(b.op("scatter", {past, b.broadcast(index, update.sizes()), update}, {attr_int("axis", axis)}));
 }
 
-// Greedy suppression, one class of one image after another: boxes are visited in the order of their scores by a scan that carries which
-// boxes are still in the running.
+// Greedy suppression, one class of one image after another: boxes are visited in the order of their scores by a scan that
+// carries which boxes are still in the running.
 void non_max_suppression(Op& op) {
   Build& b = op.b;
   const V boxes = op.in(0), scores = op.in(1);

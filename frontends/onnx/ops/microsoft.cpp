@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// com.microsoft: activations, products and norms that exporters and graph optimisers fuse, as ONNX Runtime's ContribOperators.md documents
-// them.
+// com.microsoft: activations, products and norms that exporters and graph optimisers fuse, as ONNX Runtime's
+// ContribOperators.md documents them.
 #include <algorithm>
 #include <cmath>
 
@@ -57,7 +57,8 @@ void skip_layer_normalization(Op& op) {
   op.out(x, 3);
 }
 
-// Embeddings of words, positions and segments, summed and normalised; output 1 counts the ones in front of each row of the mask.
+// Embeddings of words, positions and segments, summed and normalised; output 1 counts the ones in front of each row of the
+// mask.
 void embed_layer_normalization(Op& op) {
   Build& b = op.b;
   const V ids = op.in(0);

@@ -166,7 +166,8 @@ void rotary_embedding(Op& op) {
   op.out(flat ? b.reshape(y, op.in(0).sizes()) : b.transpose(y, {0, 2, 1, 3}));
 }
 
-// Grouped queries over a cache of keys and values. A sample has seqlens_k + 1 tokens after this step; what is new follows what it had.
+// Grouped queries over a cache of keys and values. A sample has seqlens_k + 1 tokens after this step; what is new follows what
+// it had.
 class GroupQuery {
  public:
   explicit GroupQuery(Op& op) : op_(op), b_(op.b) {}

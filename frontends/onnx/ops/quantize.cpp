@@ -70,7 +70,8 @@ namespace {
 using sdk::attr_int;
 using sdk::attr_ints;
 
-// A scale or zero point, so that it broadcasts against x: one for all, one per index along `axis`, or one per block of `block` indices.
+// A scale or zero point, so that it broadcasts against x: one for all, one per index along `axis`, or one per block of `block`
+// indices.
 V spread(Op& op, const V& v, const V& x, int64_t axis, int64_t block) {
   Build& b = op.b;
   if (v.rank() == 0) return v;

@@ -12,7 +12,8 @@ V saturate(Op& op, const V& value, const V& zero, tsr_dtype to);
 // The elements of a quantised tensor as i32, without their zero point.
 V integers_of(Op& op, const V& v, const V& zero);
 
-// The zero point of an operand of a product, 0 without one. A vector of them counts rows of a left operand, columns of a right one.
+// The zero point of an operand of a product, 0 without one. A vector of them counts rows of a left operand, columns of a right
+// one.
 V zero_point(Op& op, const V& v, V zero, bool left);
 // The product of two quantised matrices without their zero points, which may be missing: i32, exact.
 V integer_product(Op& op, const V& a, const V& b, const V& a_zero, const V& b_zero);

@@ -74,8 +74,8 @@ enum class Cell { Rnn, Gru, Lstm };
 
 class Recurrent {
  public:
-  // `integers`: DynamicQuantizeLSTM, whose weights are integers (stored transposed, their scales and zero points in inputs 8 to 11) and
-  // whose inputs and states are quantised by their own range before each product.
+  // `integers`: DynamicQuantizeLSTM, whose weights are integers (stored transposed, their scales and zero points in inputs 8 to
+  // 11) and whose inputs and states are quantised by their own range before each product.
   Recurrent(Op& op, Cell cell, bool integers = false)
       : op_(op),
         b_(op.b),

@@ -41,8 +41,8 @@ V count(Op& op, const V& x, const Plan& p, tsr_dtype dtype) {
 
 enum class Kind { Sum, Prod, Max, Min, Mean, L1, L2, SumSquare, LogSum, LogSumExp };
 
-// Axes that arrive when the model runs: one dimension after the other is reduced or left as it is, at full size, and what was reduced shrinks
-// at the end. An axis out of range reduces nothing.
+// Axes that arrive when the model runs: one dimension after the other is reduced or left as it is, at full size, and what was
+// reduced shrinks at the end. An axis out of range reduces nothing.
 class RunTimeAxes {
  public:
   RunTimeAxes(Op& op, const V& x) : op_(op), b_(op.b), sizes_(x.sizes()) {
@@ -57,7 +57,8 @@ class RunTimeAxes {
     op.expect(rank_ >= 0, std::to_string(length) + " axes of a tensor of rank " + std::to_string(x.rank()));
   }
 
-  // `name` over the chosen dimensions, each element in all places that it stands for. A dimension that may be empty has one place more.
+  // `name` over the chosen dimensions, each element in all places that it stands for. A dimension that may be empty has one
+  // place more.
   V reduce(const char* name, V v) const {
     for (size_t d = 0; d < chosen_.size(); ++d) {
       const auto axis = static_cast<int64_t>(d);

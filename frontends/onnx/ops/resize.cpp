@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resize and Upsample. Where the rules are those of the op set's `interpolate` it stays whole; else every axis is resampled on its own (the
-// operator is separable): with taps and weights that are computed here where the sizes are numbers, by the same formulas at run time where
-// they are symbolic. Positions are fractions of integers, so that no element is missed by a rounding.
+// Resize and Upsample. Where the rules are those of the op set's `interpolate` it stays whole; else every axis is resampled on
+// its own (the operator is separable): with taps and weights that are computed here where the sizes are numbers, by the same
+// formulas at run time where they are symbolic. Positions are fractions of integers, so that no element is missed by a
+// rounding.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -30,8 +31,8 @@ struct Axis {
   bool from_sizes;
 };
 
-// The simplest fraction that rounds to this f32: scales are written as f32, and 0.6 means 3/5, not the little more that f32 holds. By
-// continued fractions; an f32 has one whose terms are below 2^25 unless its magnitude lies outside 2^-24 to 2^24.
+// The simplest fraction that rounds to this f32: scales are written as f32, and 0.6 means 3/5, not the little more that f32
+// holds. By continued fractions; an f32 has one whose terms are below 2^25 unless its magnitude lies outside 2^-24 to 2^24.
 std::optional<Ratio> simplest(double value) {
   const auto target = static_cast<float>(value);
   if (!(std::abs(target) <= 0x1p24F)) return std::nullopt;
@@ -54,7 +55,8 @@ std::optional<Ratio> simplest(double value) {
   return std::nullopt;
 }
 
-// Where output i lies in the input: (slope * i + offset) / divisor; `single` / divisor where the output has one element and a rule for it.
+// Where output i lies in the input: (slope * i + offset) / divisor; `single` / divisor where the output has one element and a
+// rule for it.
 struct Line {
   tsr_dim slope, offset, divisor;
   std::optional<tsr_dim> single;

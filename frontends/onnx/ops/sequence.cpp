@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences and optionals inside a graph. Values of a program are tensors: a sequence whose length is known, and an optional whose presence
-// is known, are resolved here and leave no trace. As inputs and outputs of a model they have no form.
+// Sequences and optionals inside a graph. Values of a program are tensors: a sequence whose length is known, and an optional
+// whose presence is known, are resolved here and leave no trace. As inputs and outputs of a model they have no form.
 #include "../dynamic.hpp"
 #include "../importer.hpp"
 

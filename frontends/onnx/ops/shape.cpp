@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constants and rearrangement of elements. Shapes are known sizes where shape arithmetic (known.cpp) could find them, else data.
+// Constants and rearrangement of elements. Shapes are known sizes where shape arithmetic (known.cpp) could find them, else
+// data.
 #include <algorithm>
 
 #include "../dynamic.hpp"
@@ -157,8 +158,8 @@ void split(Op& op) {
   for (size_t i = 0; i < outputs; ++i) op.out(parts[i], i);
 }
 
-// One axis of a slice with numbers or symbolic bounds, clamped as ONNX says: the start to [0, n] or, backwards, to [0, n - 1]; the end to
-// [0, n] or [-1, n - 1].
+// One axis of a slice with numbers or symbolic bounds, clamped as ONNX says: the start to [0, n] or, backwards, to [0, n - 1];
+// the end to [0, n] or [-1, n - 1].
 V slice_axis(Op& op, const V& x, int64_t axis, tsr_dim start, tsr_dim end, int64_t step) {
   Build& b = op.b;
   const tsr_dim n = x.size(axis), last = b.sub(n, 1);

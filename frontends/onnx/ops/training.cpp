@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ai.onnx.preview.training: one step of an optimiser over several tensors. Inputs: rate, step count, then groups of n tensors each.
+// ai.onnx.preview.training: one step of an optimiser over several tensors. Inputs: rate, step count, then groups of n tensors
+// each.
 #include <cmath>
 
 #include "../op.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DLPack 1.x as its specification lays it out (https://dmlc.github.io/dlpack): tensors, versioned and not, and the table by which a
-// library's tensor type exchanges them without Python calls.
+// DLPack 1.x as its specification lays it out (https://dmlc.github.io/dlpack): tensors, versioned and not, and the table by
+// which a library's tensor type exchanges them without Python calls.
 #pragma once
 
 #include <cstdint>

@@ -221,8 +221,8 @@ typedef struct tsr_node {
   uint32_t marks; /* TSR_MARK_* */
   uint32_t reserved;
 } tsr_node;
-/* Marks of nodes. What a rewrite rule or a decomposition makes has the marks of the node that it replaces; a pass that copies nodes
- * in another way copies their marks (tsr_graph_api.set_marks). */
+/* Marks of nodes. What a rewrite rule or a decomposition makes has the marks of the node that it replaces; a pass that copies
+ * nodes in another way copies their marks (tsr_graph_api.set_marks). */
 #define TSR_MARK_BACKWARD   1u /* belongs to the backward half: made by the autograd stage, or for it */
 #define TSR_MARK_RECOMPUTED 2u /* computes a value of the forward half again: never merged with a node without this mark */
 #define TSR_MARK_CHECKPOINT 4u /* the program wants it computed again in the backward half, not kept */
@@ -281,12 +281,14 @@ typedef struct tsr_host_core {
   uint32_t (*error_family)(const tsr_error*);
   void (*error_free)(tsr_error*);
 
-  /* Logging artifacts ("output_code", "fusion", ...). `log_enabled` is cheap; ask before formatting. level: 0 normal, 1 verbose. */
+  /* Logging artifacts ("output_code", "fusion", ...). `log_enabled` is cheap; ask before formatting. level: 0 normal, 1
+   * verbose. */
   int (*log_enabled)(const char* artifact, int level);
   void (*log_write)(const char* artifact, int level, const char* text);
 
   /* Runs fn(ctx, begin, end) over disjoint ranges that cover [0, n), each of at least `grain` items but the last; returns when
-   * all are done. The split never affects results that obey the numerics rules. Nested calls run serially. fn must not throw. */
+   * all are done. The split never affects results that obey the numerics rules. Nested calls run serially. fn must not
+   * throw. */
   void (*parallel)(int64_t n, int64_t grain, void (*fn)(void* ctx, int64_t begin, int64_t end), void* ctx);
   int (*num_threads)(void);
 
@@ -298,8 +300,8 @@ typedef struct tsr_host_core {
   struct tsr_error* (*host_call)(int64_t function, const struct tsr_tensor* inputs, uint32_t num_inputs,
                                  const struct tsr_tensor* outputs, uint32_t num_outputs);
   /* ---- appended in ABI 0.3 */
-  /* The table that serves a device, its `self` and the device's number in it: for executors. NULL: the host's own memory, or a device
-   * that no loaded plugin provides. Lives as long as the process. */
+  /* The table that serves a device, its `self` and the device's number in it: for executors. NULL: the host's own memory, or a
+   * device that no loaded plugin provides. Lives as long as the process. */
   const struct tsr_device_table* (*device_table)(tsr_device, void** self, uint32_t* index);
 } tsr_host_core;
 
@@ -342,7 +344,8 @@ typedef struct tsr_graph_api {
   /* Sizes. Results are simplified and interned; an overflow or a division by zero is an error (TSR-S). */
   tsr_error* (*dim)(tsr_graph*, tsr_dim_op, tsr_dim a, tsr_dim b, tsr_dim* out);
   tsr_truth (*dim_compare)(const tsr_graph*, tsr_relation, tsr_dim a, tsr_dim b); /* for every value in range? */
-  /* As dim_compare; when unknown, records the relation as an assumption of the graph (a guard) and succeeds; false is an error. */
+  /* As dim_compare; when unknown, records the relation as an assumption of the graph (a guard) and succeeds; false is an
+   * error. */
   tsr_error* (*dim_require)(tsr_graph*, tsr_relation, tsr_dim a, tsr_dim b, const char* why);
   tsr_dim (*symbol_create)(tsr_graph*, const char* prefix, int64_t min, int64_t max, int unbacked);
   /* Memory that lives until the graph's transaction, inference or import ends; 16-byte aligned; never NULL (see TSR-E). */
@@ -383,21 +386,22 @@ typedef struct tsr_graph_api {
   /* release(ctx) is called once neither the graph, nor what was cloned or compiled from it, can refer to what ctx stands for:
    * the memory behind constants that were made with TSR_TENSOR_KEPT. On an error it has been called already. */
   tsr_error* (*keep)(tsr_graph*, void (*release)(void* ctx), void* ctx);
-  /* During an import: the value that the caller fixed for the input of this name (tsr_api.graph_load_bound), which then becomes a
-   * constant; NULL: none. Dense host memory, valid while the import lasts. */
+  /* During an import: the value that the caller fixed for the input of this name (tsr_api.graph_load_bound), which then becomes
+   * a constant; NULL: none. Dense host memory, valid while the import lasts. */
   const tsr_tensor* (*bound_input)(tsr_graph*, const char* name);
   /* The name of the backend that runs this node: the first of those in use that claims it; lives as long as the process.
    * NULL: none does, or the host runs it. `capabilities` (may be NULL) gets its TSR_CAP_*. */
   const char* (*backend_of)(tsr_graph*, tsr_id node, uint64_t* capabilities);
-  /* Says that the `length` bytes at `data`, which constants made with TSR_TENSOR_KEPT name, are those at `offset` of the regular file
-   * behind `fd`: mapped from it, or read through `fd` after this call. A cache may then recognise them by the file, which it looks at
-   * again, instead of reading them. The host keeps a descriptor of its own; what it cannot use it ignores. */
+  /* Says that the `length` bytes at `data`, which constants made with TSR_TENSOR_KEPT name, are those at `offset` of the
+   * regular file behind `fd`: mapped from it, or read through `fd` after this call. A cache may then recognise them by the
+   * file, which it looks at again, instead of reading them. The host keeps a descriptor of its own; what it cannot use it
+   * ignores. */
   tsr_error* (*constant_source)(tsr_graph*, const void* data, size_t length, int fd, uint64_t offset);
   /* The names of the graph's outputs outside of it (tsr_tables.output_names), one for each: any text but "". NULL: as its
    * value. Two outputs cannot have one name. region_set_outputs keeps the names of outputs by their numbers. */
   tsr_error* (*outputs_set_names)(tsr_graph*, const char* const* names, uint32_t count);
-  /* During an import, before it fails: what it has to know of the call that the model is imported for. A caller that has one imports again,
-   * with that fixed: see tsr_api.graph_load_for. */
+  /* During an import, before it fails: what it has to know of the call that the model is imported for. A caller that has one
+   * imports again, with that fixed: see tsr_api.graph_load_for. */
   void (*need_input)(tsr_graph*, const char* name, uint32_t what); /* TSR_NEED_RANK, TSR_NEED_VALUE */
   void (*need_size)(tsr_graph*, tsr_dim size);                     /* the value of each symbol in it */
   /* What the caller has fixed of the type of the input of this name: its rank and some sizes. A negative size is open: a
@@ -521,8 +525,8 @@ typedef struct tsr_cost {
   double flops, bytes_read, bytes_written;
 } tsr_cost;
 
-/* What tsr_op_impl.view returns. While sizes are symbolic only ALWAYS makes a node a view: those that it is asked about then are not
- * those of a call. */
+/* What tsr_op_impl.view returns. While sizes are symbolic only ALWAYS makes a node a view: those that it is asked about then
+ * are not those of a call. */
 #define TSR_VIEW_NO     0 /* this instance needs a copy */
 #define TSR_VIEW_YES    1 /* it is a view of this operand, with these sizes */
 #define TSR_VIEW_ALWAYS 2 /* and of every dense operand, whatever the sizes and the attributes that are sizes */
@@ -544,7 +548,8 @@ typedef struct tsr_op_impl {
                               uint32_t num_symbols);
   /* Builds the replacement before `node` and writes the new value of each result. */
   tsr_error* (*decompose)(void* self, tsr_graph*, tsr_id node, tsr_id* replacements);
-  /* Gradient: builds nodes at the end of node's region; grad_results may hold TSR_NONE (zero); writes TSR_NONE for "no gradient". */
+  /* Gradient: builds nodes at the end of node's region; grad_results may hold TSR_NONE (zero); writes TSR_NONE for "no
+   * gradient". */
   tsr_error* (*grad)(void* self, tsr_graph*, tsr_id node, const tsr_id* grad_results, tsr_id* grad_operands);
   tsr_error* (*cost)(void* self, const tsr_call*, tsr_cost*);
 } tsr_op_impl;
@@ -642,23 +647,23 @@ struct tsr_capture_api {
   /* ---- appended since the first version of this table */
   /* `arg` is the number of the leaf among all arguments. */
   tsr_error* (*scalar)(tsr_recorder*, uint32_t arg, tsr_scalar* out);
-  /* Says that the function has used the number. `as_number`: host code has read its value, which becomes a guard whatever the kind is.
-   * `where`: "model.cpp:12", may be NULL. Without the promise above every number counts as read. */
+  /* Says that the function has used the number. `as_number`: host code has read its value, which becomes a guard whatever the
+   * kind is. `where`: "model.cpp:12", may be NULL. Without the promise above every number counts as read. */
   void (*scalar_used)(tsr_recorder*, uint32_t arg, int as_number, const char* where);
-  /* Ends the segment: the graph so far is compiled and run, and recording goes on in an empty graph behind the same handle, whose
-   * inputs are the values that are still live. Ids of the graph before mean nothing afterwards; handles of sizes keep their meaning.
-   * An error (fullgraph, a kernel that fails) leaves the recorder as it was. */
+  /* Ends the segment: the graph so far is compiled and run, and recording goes on in an empty graph behind the same handle,
+   * whose inputs are the values that are still live. Ids of the graph before mean nothing afterwards; handles of sizes keep
+   * their meaning. An error (fullgraph, a kernel that fails) leaves the recorder as it was. */
   tsr_error* (*graph_break)(tsr_recorder*, tsr_break*);
-  /* Makes a function of the client known to the graph that is being recorded: a number for an attribute of an op whose kernel calls
-   * tsr_host_core.host_call. The graph and its copies keep it. `call` gets host memory, inputs of any strides, and writes outputs, which
-   * are row-major; it may run on any thread. */
+  /* Makes a function of the client known to the graph that is being recorded: a number for an attribute of an op whose kernel
+   * calls tsr_host_core.host_call. The graph and its copies keep it. `call` gets host memory, inputs of any strides, and writes
+   * outputs, which are row-major; it may run on any thread. */
   tsr_error* (*host_function)(tsr_recorder*, void* self,
                               tsr_error* (*call)(void* self, const tsr_tensor* inputs, uint32_t num_inputs,
                                                  const tsr_tensor* outputs, uint32_t num_outputs),
                               void (*destroy)(void* self), int64_t* function);
-  /* Whether the backends of the capture take the node that was recorded last: whole, decomposed, or by a kernel of the op set's. 0: nobody does,
-   * and the node is gone again. The client then ends the segment where it stood (graph_break, code 14) with a host step that runs the
-   * op itself. */
+  /* Whether the backends of the capture take the node that was recorded last: whole, decomposed, or by a kernel of the op
+   * set's. 0: nobody does, and the node is gone again. The client then ends the segment where it stood (graph_break, code 14)
+   * with a host step that runs the op itself. */
   tsr_error* (*taken)(tsr_recorder*, tsr_id node, int* taken);
 };
 
@@ -695,7 +700,7 @@ typedef struct tsr_pass {
   uint32_t reserved;
 } tsr_pass;
 #define TSR_STAGE_GRAPH    0u /* in its place in the pipeline */
-#define TSR_STAGE_CALL     2u /* before the others, wherever it stands: may go by the sizes of the call at hand (tsr_symbol.hint) */
+#define TSR_STAGE_CALL     2u /* before the others, wherever it stands: may use the sizes of the call (tsr_symbol.hint) */
 #define TSR_STAGE_ASSIGNED 1u /* after the others, when every node has a backend and refused composites are decomposed */
 
 /* --------------------------------------------------------------------------------------------------- kind: device */
@@ -733,8 +738,8 @@ typedef enum tsr_call_kind {
   TSR_CALL_EMPTY /* joins what it comes behind */
 } tsr_call_kind;
 
-/* Where an argument of a call comes from, so that whoever keeps the call can set the argument anew when a tensor has moved or a size has
- * changed. */
+/* Where an argument of a call comes from, so that whoever keeps the call can set the argument anew when a tensor has moved or a
+ * size has changed. */
 typedef enum tsr_argument_kind {
   TSR_ARGUMENT_FIXED = 0, /* its bytes stay as they are, unless tsr_device_call.by_dims */
   TSR_ARGUMENT_INPUT,     /* address: data of input `number` of the launch, plus `displacement` */
@@ -782,12 +787,13 @@ typedef struct tsr_device_graph_info {
   uint64_t set_nodes; /* how often graph_set and graph_set_captured have changed a node */
 } tsr_device_graph_info;
 
-/* Memory, streams and events of one kind of device. `index` is the number behind the colon; a stream or an event that is passed with an
- * index belongs to that device, but for the event of event_wait. All functions are thread-safe. The host never passes a null stream.
+/* Memory, streams and events of one kind of device. `index` is the number behind the colon; a stream or an event that is passed
+ * with an index belongs to that device, but for the event of event_wait. All functions are thread-safe. The host never passes a
+ * null stream.
  *
- * Work on one stream runs in the order in which it was queued, work on different streams in any order that events allow. A call that
- * queues work returns before the work is done. An error of work that was queued earlier is reported by the next stream_synchronize,
- * event_synchronize or blocking copy; kernels report through tsr_launch.fault. */
+ * Work on one stream runs in the order in which it was queued, work on different streams in any order that events allow. A call
+ * that queues work returns before the work is done. An error of work that was queued earlier is reported by the next
+ * stream_synchronize, event_synchronize or blocking copy; kernels report through tsr_launch.fault. */
 typedef struct tsr_device_table {
   size_t struct_size;
   const char* name; /* "null" */
@@ -798,8 +804,8 @@ typedef struct tsr_device_table {
   tsr_error* (*alloc)(void* self, uint32_t index, size_t bytes, size_t align, tsr_stream*, void** out);
   /* Gives memory back behind the work that is queued on `stream`. */
   void (*free)(void* self, uint32_t index, void* p, tsr_stream*);
-  /* Copies between this device and the host, or within the device, in stream order. Unless `flags` holds TSR_COPY_ASYNC, host memory is
-   * free to change when the call returns: a source has been read, a destination written. */
+  /* Copies between this device and the host, or within the device, in stream order. Unless `flags` holds TSR_COPY_ASYNC, host
+   * memory is free to change when the call returns: a source has been read, a destination written. */
   tsr_error* (*copy)(void* self, uint32_t index, void* dst, const void* src, size_t bytes, uint32_t flags, tsr_stream*);
   /* Sets every byte to `value`, in stream order. */
   tsr_error* (*fill)(void* self, uint32_t index, void* dst, uint32_t value, size_t bytes, tsr_stream*);
@@ -825,8 +831,8 @@ typedef struct tsr_device_table {
   tsr_error* (*copy_strided)(void* self, uint32_t index, const tsr_tensor* dst, const tsr_tensor* src, tsr_stream*);
   /* Copies from device `from` of this table to device `index`, in the order of a stream of device `index`. */
   tsr_error* (*copy_peer)(void* self, uint32_t index, void* dst, uint32_t from, const void* src, size_t bytes, tsr_stream*);
-  /* A stream that another library made, and what other libraries know a stream by (cudaStream_t). stream_destroy leaves such a stream
-   * alive. */
+  /* A stream that another library made, and what other libraries know a stream by (cudaStream_t). stream_destroy leaves such a
+   * stream alive. */
   tsr_error* (*stream_wrap)(void* self, uint32_t index, void* native, tsr_stream**);
   void* (*stream_native)(void* self, uint32_t index, tsr_stream*);
   /* Whether somebody is recording this stream into a graph: it must not be synchronised then, and its events not be queried. */
@@ -838,27 +844,28 @@ typedef struct tsr_device_table {
   void (*graph_destroy)(void* self, uint32_t index, tsr_device_graph*);
   /* ---- appended in ABI 0.3. Graphs that are built from nodes: all of them from graph_create to graph_info, or none.
    *
-   * Nodes are numbered from 0 in the order in which they are added; each runs behind those in `after`, and in any order with others.
-   * A graph is used by one thread at a time. What its nodes point to is the caller's to keep until the graph is destroyed and its last
-   * launch has passed. Launches of one graph run one after the other, also on different streams. */
+   * Nodes are numbered from 0 in the order in which they are added; each runs behind those in `after`, and in any order with
+   * others. A graph is used by one thread at a time. What its nodes point to is the caller's to keep until the graph is
+   * destroyed and its last launch has passed. Launches of one graph run one after the other, also on different streams. */
   tsr_error* (*graph_create)(void* self, uint32_t index, tsr_device_graph** out); /* without nodes */
   tsr_error* (*graph_add)(void* self, uint32_t index, tsr_device_graph*, const tsr_device_call*, const uint32_t* after,
                           uint32_t num_after, uint32_t* node);
-  /* A node of what `queue` queues on the stream that it is given, for kernels that do not describe their launch. The stream records;
-   * nothing runs, and it must not be waited for. */
+  /* A node of what `queue` queues on the stream that it is given, for kernels that do not describe their launch. The stream
+   * records; nothing runs, and it must not be waited for. */
   tsr_error* (*graph_add_captured)(void* self, uint32_t index, tsr_device_graph*, tsr_error* (*queue)(void* ctx, tsr_stream*),
                                    void* ctx, const uint32_t* after, uint32_t num_after, uint32_t* node);
   /* The graph takes no more nodes, and can be launched. */
   tsr_error* (*graph_instantiate)(void* self, uint32_t index, tsr_device_graph*);
-  /* Gives a node of an instantiated graph other parameters, from its next launch on. Arguments, grid, block, shared memory, addresses and
-   * byte counts may differ; kind and function must not: then an error with code TSR-R044 leaves the graph as it was. */
+  /* Gives a node of an instantiated graph other parameters, from its next launch on. Arguments, grid, block, shared memory,
+   * addresses and byte counts may differ; kind and function must not: then an error with code TSR-R044 leaves the graph as it
+   * was. */
   tsr_error* (*graph_set)(void* self, uint32_t index, tsr_device_graph*, uint32_t node, const tsr_device_call*);
   tsr_error* (*graph_set_captured)(void* self, uint32_t index, tsr_device_graph*, uint32_t node,
                                    tsr_error* (*queue)(void* ctx, tsr_stream*), void* ctx);
   tsr_error* (*graph_info)(void* self, uint32_t index, tsr_device_graph*, tsr_device_graph_info* out);
-  /* Addresses without memory behind them, and memory behind a part of them, for arenas that grow in place: all three, or none. `commit`
-   * makes the first `bytes` bytes usable for work that is queued on `stream` from now on, and keeps what is there; a smaller number than
-   * before gives memory back. Out of memory: an error with code TSR-R001. */
+  /* Addresses without memory behind them, and memory behind a part of them, for arenas that grow in place: all three, or none.
+   * `commit` makes the first `bytes` bytes usable for work that is queued on `stream` from now on, and keeps what is there; a
+   * smaller number than before gives memory back. Out of memory: an error with code TSR-R001. */
   tsr_error* (*reserve)(void* self, uint32_t index, size_t bytes, void** out);
   tsr_error* (*commit)(void* self, uint32_t index, void* reserved, size_t bytes, tsr_stream*);
   void (*unreserve)(void* self, uint32_t index, void* reserved); /* nothing that is queued uses it any more */
@@ -869,8 +876,9 @@ typedef struct tsr_device_table {
 #define TSR_COPY_DIRECTION 3u   /* mask */
 #define TSR_COPY_ASYNC     256u /* host memory stays as it is, and is not looked at, until the stream has passed the copy */
 
-/* What a kernel on a device found wrong with its data. The record lies in memory of host_alloc. The first fault of a stream is written
- * once: whoever exchanges a 0 in `claim` for 1 writes the rest, `code` last. The core reads it when code is not 0, and clears both. */
+/* What a kernel on a device found wrong with its data. The record lies in memory of host_alloc. The first fault of a stream is
+ * written once: whoever exchanges a 0 in `claim` for 1 writes the rest, `code` last. The core reads it when code is not 0, and
+ * clears both. */
 typedef struct tsr_fault {
   uint32_t code;     /* TSR_FAULT_* */
   uint32_t claim;    /* 1: somebody writes the record, or has written it */
@@ -914,7 +922,8 @@ typedef struct tsr_kernel {
   const char* name; /* for step tables and profiles; lives as long as the kernel */
   /* Bytes of workspace for these dims. NULL: none. */
   int64_t (*workspace)(void* self, const int64_t* dims);
-  /* Data-dependent results: computes the unbacked symbols (order of first appearance in the result types). NULL: there are none. */
+  /* Data-dependent results: computes the unbacked symbols (order of first appearance in the result types). NULL: there are
+   * none. */
   tsr_error* (*sizes)(void* self, const tsr_launch*, int64_t* symbols, uint32_t count);
   /* Never allocates, reentrant. Outputs are written entirely. */
   tsr_error* (*launch)(void* self, const tsr_launch*);
@@ -926,21 +935,23 @@ typedef struct tsr_kernel {
   /* ---- appended since the first version of this table */
   double pack_seconds; /* the part of compile that went into rearranging constants: reported apart */
   int64_t held_bytes;  /* memory that the kernel keeps for its life, such as rearranged constants: counted with its device's */
-  /* Bit i: `launch` never reads the data of inputs[i], a constant that it has in a form of its own; it may be missing (its pointer is then
-   * one that must not be followed). */
+  /* Bit i: `launch` never reads the data of inputs[i], a constant that it has in a form of its own; it may be missing (its
+   * pointer is then one that must not be followed). */
   uint64_t unread;
   /* ---- appended in ABI 0.3 */
-  /* Bit i: `launch` takes inputs[i] in any strides, and aligned to its element alone, whatever the backend's capabilities say. */
+  /* Bit i: `launch` takes inputs[i] in any strides, and aligned to its element alone, whatever the backend's capabilities
+   * say. */
   uint64_t strided, unaligned;
-  /* Calls `each` for every piece of work that `launch` would queue for the same tsr_launch, in order, each behind the one before; queues
-   * nothing. The description lives during the call of `each`, whose error ends it. The launch's stream may be NULL. NULL: the work can
-   * only be captured (unless flags has TSR_KERNEL_NO_CAPTURE), as a library's. */
+  /* Calls `each` for every piece of work that `launch` would queue for the same tsr_launch, in order, each behind the one
+   * before; queues nothing. The description lives during the call of `each`, whose error ends it. The launch's stream may be
+   * NULL. NULL: the work can only be captured (unless flags has TSR_KERNEL_NO_CAPTURE), as a library's. */
   tsr_error* (*describe)(void* self, const tsr_launch*, tsr_error* (*each)(void* ctx, const tsr_device_call*), void* ctx);
 } tsr_kernel;
 /* `launch` waits for the device, looks at its memory, or does something else that a graph cannot repeat. */
 #define TSR_KERNEL_NO_CAPTURE 1u
 #define TSR_KERNEL_POINTWISE  2u /* of elementwise nodes: all that `launch` reads for a point it reads before it writes there */
-/* What measuring decides is kept, and decided once: the same choice for the same problem on the same machine, in this and later processes. */
+/* What measuring decides is kept, and decided once: the same choice for the same problem on the same machine, in this and later
+ * processes. */
 #define TSR_TUNE_ALGORITHMS \
   1u /* max_autotune: which of several ways computes a node; may change last bits where the numerics let it */
 #define TSR_TUNE_SCHEDULES 2u /* coordinate_descent_tuning: how a generated kernel is spread over a device; changes no bit */
@@ -956,10 +967,11 @@ typedef struct tsr_compile {
   int32_t (*dim_slot)(void* ctx, tsr_dim);
   void* ctx;
   /* ---- appended since the first version of this struct */
-  /* Only during `compile`. The value of a `constant`, rearranged into `bytes` bytes: *data is aligned to 64 bytes, never written again, and lives
-   * as long as the kernel. The host makes it with `fill`, which writes all of it, or has it from a cache or another kernel: `form` names
-   * the rearrangement with all that it depends on besides the constant and the plugin's build (instruction set, tile sizes, axes). Its
-   * time and memory are counted by the host, not in the kernel's pack_seconds and held_bytes. NULL: this host cannot. */
+  /* Only during `compile`. The value of a `constant`, rearranged into `bytes` bytes: *data is aligned to 64 bytes, never
+   * written again, and lives as long as the kernel. The host makes it with `fill`, which writes all of it, or has it from a
+   * cache or another kernel: `form` names the rearrangement with all that it depends on besides the constant and the plugin's
+   * build (instruction set, tile sizes, axes). Its time and memory are counted by the host, not in the kernel's pack_seconds
+   * and held_bytes. NULL: this host cannot. */
   tsr_error* (*rearranged)(void* ctx, tsr_id constant, const char* form, size_t bytes,
                            tsr_error* (*fill)(void* fill_ctx, void* to), void* fill_ctx, const void** data);
   uint32_t tune;       /* TSR_TUNE_*: what is to be measured on this machine rather than predicted */
@@ -981,12 +993,13 @@ typedef struct tsr_backend {
   /* Predicted seconds of one node. NULL: unknown. */
   double (*cost)(void* self, tsr_graph*, tsr_id node);
   /* ---- appended since the first version of this table */
-  /* Told of all that `compile` will be asked for one plan, before it is asked, so that code for several kernels is made at once. `compile` gets
-   * the same requests one by one, unless the plan is given up in between. NULL: does not care. */
+  /* Told of all that `compile` will be asked for one plan, before it is asked, so that code for several kernels is made at
+   * once. `compile` gets the same requests one by one, unless the plan is given up in between. NULL: does not care. */
   tsr_error* (*prepare)(void* self, const tsr_compile* requests, size_t count, size_t stride);
 } tsr_backend;
 
-/* --------------------------------------------------------------------------------------- kinds: partitioner, executor, store */
+/* --------------------------------------------------------------------------------------- kinds: partitioner, executor,
+ * store */
 
 /* What a partitioner may decide of a node (tsr_partition.rules). */
 typedef enum tsr_partition_rule {
@@ -1032,8 +1045,8 @@ typedef struct tsr_partitioner {
   const char* summary;
   tsr_error* (*partition)(void* self, tsr_graph* joint, const tsr_options*, tsr_partition*);
   /* ---- appended in ABI 0.3 */
-  /* Calls each(ctx, plan) for the plans that this partitioner chooses from, whatever the budget, by ascending recompute_seconds.
-   * NULL: there is one plan only. */
+  /* Calls each(ctx, plan) for the plans that this partitioner chooses from, whatever the budget, by ascending
+   * recompute_seconds. NULL: there is one plan only. */
   tsr_error* (*front)(void* self, tsr_graph* joint, const tsr_options*, tsr_partition*,
                       void (*each)(void* ctx, const tsr_partition* plan), void* ctx);
 } tsr_partitioner;
@@ -1062,8 +1075,8 @@ typedef struct tsr_step { /* one row of an executable's plan */
   uint32_t queue;          /* whose stream it is queued on: an index of tsr_step_table.queues */
   uint32_t workspace_root; /* root that its workspace lies in; TSR_NONE: it has none */
   int64_t workspace_offset;
-  /* Rows that must be done before this one begins, because of data or because memory is used again. Those that other rows of the list
-   * wait for already may be left out. Rows without a path of waits between them may run in any order. */
+  /* Rows that must be done before this one begins, because of data or because memory is used again. Those that other rows of
+   * the list wait for already may be left out. Rows without a path of waits between them may run in any order. */
   const uint32_t* waits;
   uint32_t num_waits;
   uint32_t reserved;
@@ -1108,8 +1121,9 @@ typedef struct tsr_step_table {
   size_t num_roots, root_stride;
   const tsr_device* queues; /* devices whose streams rows are queued on */
   uint32_t num_queues;
-  /* 1: the plan has symbolic sizes, and offsets and arenas are those of the largest sizes that it is compiled for, so that all calls
-   * have them in common: only dims, sizes and strides differ from call to call. 0: everything here holds for every call that comes. */
+  /* 1: the plan has symbolic sizes, and offsets and arenas are those of the largest sizes that it is compiled for, so that all
+   * calls have them in common: only dims, sizes and strides differ from call to call. 0: everything here holds for every call
+   * that comes. */
   uint32_t bounded;
   const int64_t* dims; /* of the call that the table was made for; num_dims of them */
   size_t num_dims;
@@ -1117,8 +1131,8 @@ typedef struct tsr_step_table {
 
 typedef struct tsr_executor_call {
   size_t struct_size;
-  /* By row of the table, ready to be launched: addresses, workspace, dims, stream, fault record and site of this call. A copy has one
-   * input and one output. */
+  /* By row of the table, ready to be launched: addresses, workspace, dims, stream, fault record and site of this call. A copy
+   * has one input and one output. */
   const tsr_launch* launches;
   size_t launch_stride;
   void* const* roots; /* by root: its address in this call; of an arena that the executor has to bring NULL, until place() */
@@ -1133,11 +1147,12 @@ typedef struct tsr_executor_call {
 typedef struct tsr_executor {
   size_t struct_size;
   const char* device;
-  /* Of one layout of one plan. *prepared NULL: declined, and *why (a static string, or NULL) says why: that plan runs step by step. */
+  /* Of one layout of one plan. *prepared NULL: declined, and *why (a static string, or NULL) says why: that plan runs step by
+   * step. */
   tsr_error* (*prepare)(void* self, const tsr_step_table*, void** prepared, const char** why);
-  /* Queues the work of all rows, so that it comes behind what is queued on `streams`, and what is queued there later comes behind it.
-   * *taken 0: declined, nothing is queued, and this call runs step by step. May be called from several threads at once. An error ends
-   * the call; what has been queued of it by then may still run, and `release` waits for it. */
+  /* Queues the work of all rows, so that it comes behind what is queued on `streams`, and what is queued there later comes
+   * behind it. *taken 0: declined, nothing is queued, and this call runs step by step. May be called from several threads at
+   * once. An error ends the call; what has been queued of it by then may still run, and `release` waits for it. */
   tsr_error* (*run)(void* self, void* prepared, const tsr_executor_call*, int* taken);
   /* Work of its last calls may still be queued: the executor waits for it where that matters. */
   void (*release)(void* self, void* prepared);
@@ -1146,7 +1161,8 @@ typedef struct tsr_executor {
 } tsr_executor;
 /* `run` brings the arenas itself, by place(): no memory is taken for them. */
 #define TSR_EXECUTOR_OWNS_MEMORY (1ull << 32)
-/* Plans with symbolic sizes come in layouts at upper bounds where these are known (tsr_step_table.bounded), else once per layout. */
+/* Plans with symbolic sizes come in layouts at upper bounds where these are known (tsr_step_table.bounded), else once per
+ * layout. */
 #define TSR_EXECUTOR_BOUNDS (1ull << 33)
 
 typedef struct tsr_store_info {
@@ -1164,8 +1180,8 @@ typedef struct tsr_mapping {
   size_t length;
   void (*release)(void* ctx);
   void* ctx;
-  /* Where the bytes lie, and when they were put there: equal numbers mean bytes that nobody has written to since, as far as the place
-   * itself can tell. */
+  /* Where the bytes lie, and when they were put there: equal numbers mean bytes that nobody has written to since, as far as the
+   * place itself can tell. */
   uint64_t identity[4];
 } tsr_mapping;
 

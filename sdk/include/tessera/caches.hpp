@@ -20,9 +20,9 @@ inline int64_t parse_cache_size(const std::string& text) {
   return unit.empty() ? n : unit == "K" ? n << 10 : unit == "M" ? n << 20 : unit == "G" ? n << 30 : 0;
 }
 
-// Bytes of the first core's data cache of `level` (1 to 3), `otherwise` where nobody says. The kernel is asked first: sysconf computes a size from what the
-// processor says of its threads, which in a virtual machine may belong to ten times as many cores. `folder` is there for tests. Thread-safe; reads files, so
-// ask once.
+// Bytes of the first core's data cache of `level` (1 to 3), `otherwise` where nobody says. The kernel is asked first: sysconf
+// computes a size from what the processor says of its threads, which in a virtual machine may belong to ten times as many
+// cores. `folder` is there for tests. Thread-safe; reads files, so ask once.
 inline int64_t cache_bytes(int level, int64_t otherwise, const std::string& folder = "/sys/devices/system/cpu/cpu0/cache") {
   for (int i = 0; i < 16; ++i) {
     const std::string entry = folder + "/index" + std::to_string(i) + "/";

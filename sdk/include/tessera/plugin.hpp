@@ -13,8 +13,9 @@
 //     plugin.add_pass("cse", std::make_unique<Cse>());
 //   }
 //
-// Exceptions thrown by overridden functions never leave the library: the thunks turn t::Error into its tsr_error, anything
-// else into a bug of the plugin. All views (Graph, Node, Value, Type) are cheap, borrow from the host and are valid inside the callback.
+// Exceptions thrown by overridden functions never leave the library: the thunks turn t::Error into its tsr_error, anything else
+// into a bug of the plugin. All views (Graph, Node, Value, Type) are cheap, borrow from the host and are valid inside the
+// callback.
 #pragma once
 
 #include <algorithm>
@@ -562,9 +563,9 @@ class Kernel {
   // The calls of the device that launch() would queue, in order, for executors that build graphs of them.
   virtual bool can_describe_calls() const { return false; }
   virtual void describe_calls(const tsr_launch&, const EachCall&) {}
-  // For caches: bytes of which Backend::deserialize makes the same kernel, in any process that runs this plugin with the same options on such
-  // a machine. Only asked of kernels whose sizes are all numbers. Objects that several kernels share go first: a cache stores equal
-  // beginnings once.
+  // For caches: bytes of which Backend::deserialize makes the same kernel, in any process that runs this plugin with the same
+  // options on such a machine. Only asked of kernels whose sizes are all numbers. Objects that several kernels share go first:
+  // a cache stores equal beginnings once.
   virtual bool can_serialize() const { return false; }
   virtual std::string serialize() const { return {}; }
 
@@ -587,8 +588,8 @@ struct Compile {  // what a backend is asked to compile
     if (!TSR_DIM_IS_EXPR(d)) return d;
     return TSR_HAS(p, tsr_compile, dim_hint) && p->dim_hint ? p->dim_hint(p->ctx, d) : -1;
   }
-  // A constant in the form that a kernel reads: see tsr_compile.rearranged. `fill` takes a char* to `bytes` bytes. Null: the host
-  // cannot; the kernel then keeps what it makes.
+  // A constant in the form that a kernel reads: see tsr_compile.rearranged. `fill` takes a char* to `bytes` bytes. Null: the
+  // host cannot; the kernel then keeps what it makes.
   template <class F>
   const char* rearranged(const Value& constant, const std::string& form, int64_t bytes, F&& fill) const {
     if (!TSR_HAS(p, tsr_compile, rearranged) || !p->rearranged) return nullptr;
@@ -628,8 +629,8 @@ class Backend {
   virtual uint64_t capabilities() const = 0;  // TSR_CAP_*
   virtual Claim claim(Graph g, Node n) = 0;
   virtual std::unique_ptr<Kernel> compile(const Compile&) = 0;
-  // What compile() will be asked next for one plan: code may be made for all of it at once. Graphs compile concurrently, and a plan may be
-  // given up after this.
+  // What compile() will be asked next for one plan: code may be made for all of it at once. Graphs compile concurrently, and a
+  // plan may be given up after this.
   virtual void prepare(std::span<const Compile> /*requests*/) {}
   virtual bool can_deserialize() const { return false; }
   virtual std::unique_ptr<Kernel> deserialize(std::string_view /*bytes*/) { return nullptr; }  // throws when it cannot
@@ -827,7 +828,8 @@ class Plugin {
     keep_.push_back(std::shared_ptr<Frontend>(std::move(f)));
   }
 
-  // The devices NAME:0 to NAME:count-1. Instances of a plugin may share them: the first one of a process serves them until it ends.
+  // The devices NAME:0 to NAME:count-1. Instances of a plugin may share them: the first one of a process serves them until it
+  // ends.
   void add_device(const char* name, uint32_t count, std::shared_ptr<Device> d) {
     auto t = std::make_shared<tsr_device_table>();  // value-initialised: what is not set below is not offered
     t->struct_size = sizeof *t;

@@ -11,9 +11,9 @@
 
 namespace tessera::sdk {
 
-// The value of size `d` from the values of its parts: leaf(x) is asked for numbers and for expressions that are symbols, combine(op, a, b)
-// for the others. Expressions share their parts, so the tree that one stands for can be exponentially larger: each part is visited
-// once, without recursion. `expr(id)` gives an expression of the table.
+// The value of size `d` from the values of its parts: leaf(x) is asked for numbers and for expressions that are symbols,
+// combine(op, a, b) for the others. Expressions share their parts, so the tree that one stands for can be exponentially larger:
+// each part is visited once, without recursion. `expr(id)` gives an expression of the table.
 template <class Value, class Expr, class Leaf, class Combine>
 Value fold_size(tsr_dim d, const Expr& expr, const Leaf& leaf, const Combine& combine) {
   const auto is_leaf = [&](tsr_dim x) { return !TSR_DIM_IS_EXPR(x) || expr(TSR_DIM_EXPR_ID(x)).op == TSR_DIM_SYMBOL; };
@@ -56,14 +56,15 @@ inline std::vector<uint32_t> symbols_in(const tsr_tables& t, tsr_dim d) {
   return out;
 }
 
-// Whether two sizes that are broadcast against each other, and of which one may be 1, are to be equal all the same: where both are made
-// of the same symbols, a model means them to be (h and floordiv(h + 7, 8) * 8), and kernels that know that they are serve it best.
+// Whether two sizes that are broadcast against each other, and of which one may be 1, are to be equal all the same: where both
+// are made of the same symbols, a model means them to be (h and floordiv(h + 7, 8) * 8), and kernels that know that they are
+// serve it best.
 inline bool broadcast_means_equal(const tsr_tables& t, tsr_dim a, tsr_dim b) {
   return TSR_DIM_IS_EXPR(a) && TSR_DIM_IS_EXPR(b) && symbols_in(t, a) == symbols_in(t, b);
 }
 
-// The size of two dimensions that are broadcast against each other when only the run tells which of them is 1: they are equal, or
-// one is 1. make(op, a, b) and compare(relation, a, b) are those of the graph.
+// The size of two dimensions that are broadcast against each other when only the run tells which of them is 1: they are equal,
+// or one is 1. make(op, a, b) and compare(relation, a, b) are those of the graph.
 template <class Make, class Compare>
 tsr_dim broadcast_size(tsr_dim a, tsr_dim b, const Make& make, const Compare& compare) {
   if (!TSR_DIM_IS_EXPR(a) && a != 1) return a;

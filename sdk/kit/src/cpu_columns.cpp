@@ -51,8 +51,9 @@ void KernelWriter::columns(const std::string& axis, const std::string& stop, Pha
       equal_for_all();
       items({s_.width, ""});
     });
-  // Whole squares in the order of what is written, then what is left beside them. Where lines come from memory, as many as share a pair of lines that is
-  // transposed follow each other, since pairs are fetched together; from a cache they come fast enough twice.
+  // Whole squares in the order of what is written, then what is left beside them. Where lines come from memory, as many as
+  // share a pair of lines that is transposed follow each other, since pairs are fetched together; from a cache they come fast
+  // enough twice.
   const std::string w = std::to_string(s_.width);
   int bytes = 4;
   for (const uint32_t id : transposed) bytes = std::min(bytes, static_cast<int>(type_bytes(k_.insts[id].type)));

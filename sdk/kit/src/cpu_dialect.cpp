@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// C++ on GCC's vector extension: vectors of any power of two of lanes, which the compiler cuts into registers. Masks are vectors of 0 and -1 of
-// 32 bits, whatever was compared.
+// C++ on GCC's vector extension: vectors of any power of two of lanes, which the compiler cuts into registers. Masks are
+// vectors of 0 and -1 of 32 bits, whatever was compared.
 #include <charconv>
 #include <cmath>
 #include <vector>

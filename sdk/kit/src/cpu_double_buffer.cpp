@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transposed operand whose rows are a multiple of 4 KiB apart (2 KiB, of two-byte elements, which take two sets by turns). Lines of its rows fall into one set of the first-level cache, and so do those of a column of
-// squares in the other tensors. A set takes in a line in about ten cycles (Zen 4), where lines of eight sets by turns take two each: squares of sixteen
-// rows then run at half of what the caches give. Here each row of a block of the result is computed in one stretch, so that what is read and written
-// beside the operand comes by turns from as many sets as that has lines. Of the operand one or two lines of each row are read, every line once: four rows at a
-// time are taken apart in registers and stored, line beside line, and rows of the result are put together from fours of the copy. Copying the next block is
-// part of computing this one, so that a core has both to do while it waits, and the block after that is asked for: its lines are too far apart for the
-// hardware's own look-ahead.
+// A transposed operand whose rows are a multiple of 4 KiB apart (2 KiB, of two-byte elements, which take two sets by turns).
+// Lines of its rows fall into one set of the first-level cache, and so do those of a column of squares in the other tensors. A
+// set takes in a line in about ten cycles (Zen 4), where lines of eight sets by turns take two each: squares of sixteen rows
+// then run at half of what the caches give. Here each row of a block of the result is computed in one stretch, so that what is
+// read and written beside the operand comes by turns from as many sets as that has lines. Of the operand one or two lines of
+// each row are read, every line once: four rows at a time are taken apart in registers and stored, line beside line, and rows
+// of the result are put together from fours of the copy. Copying the next block is part of computing this one, so that a core
+// has both to do while it waits, and the block after that is asked for: its lines are too far apart for the hardware's own
+// look-ahead.
 #include "cpu_writer.hpp"
 
 namespace tessera::kit {
@@ -22,7 +24,8 @@ bool KernelWriter::moves_mostly() const {
          std::none_of(k_.insts.begin(), k_.insts.end(), [](const Inst& x) { return x.op == Op::Call; });
 }
 
-// Registers of 32 bytes move data in less time than those of 64; what computes much waits for itself more often in them. Of 2-byte elements they hold all lanes.
+// Registers of 32 bytes move data in less time than those of 64; what computes much waits for itself more often in them. Of
+// 2-byte elements they hold all lanes.
 int KernelWriter::copy_width() {
   const bool half = type_bytes(k_.insts[transposed_loads().front()].type) == 2;
   return moves_mostly() && !half ? std::min(s_.width, kLanes) : s_.width;
@@ -51,7 +54,8 @@ void KernelWriter::block_of(const std::string& unit, uint32_t transposed, const 
   close();
 }
 
-// The copy is made of squares, a vector's lanes both ways: those of the first points beside each other along the lanes, then those of the next.
+// The copy is made of squares, a vector's lanes both ways: those of the first points beside each other along the lanes, then
+// those of the next.
 void KernelWriter::copy_lanes(uint32_t transposed, const std::string& from, const std::string& to) {
   const Inst& x = k_.insts[transposed];
   const std::string step = expr(k_.pool.affine(x.index, s_.lane_axis)->coefficient);
@@ -120,7 +124,8 @@ void KernelWriter::columns_from_copy(const std::string& axis, const std::string&
   close();
 }
 
-// What is computed from one vector mostly waits for itself. No load may pass a store before it, so that both vectors of a pair are stored at its end.
+// What is computed from one vector mostly waits for itself. No load may pass a store before it, so that both vectors of a pair
+// are stored at its end.
 void KernelWriter::pairs(const std::string& axis, const std::string& stop, const std::function<void()>& vector) {
   const std::string w = std::to_string(s_.width);
   std::vector<uint32_t> stores;

@@ -114,8 +114,8 @@ std::string half_helper(const std::string& name, int lanes) {
     return lanes == 1 ? "__builtin_bit_cast(" + t + ", " + v + ")" : "((" + t + ")(" + v + "))";
   };
   const std::string zero = lanes == 1 ? "0u" : u32 + "{}";
-  // One shuffle that leaves zeros between the elements, for the two instructions of the other way share their ports. The compiler must not see
-  // the order of the shuffle, or it takes one with two sources, which overwrites its order each time.
+  // One shuffle that leaves zeros between the elements, for the two instructions of the other way share their ports. The
+  // compiler must not see the order of the shuffle, or it takes one with two sources, which overwrites its order each time.
   static const std::string kSpread =
       "#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_permvarhi512) && __has_builtin(__builtin_ia32_selectw_512)\n"
       "  typedef short i16s __attribute__((vector_size(64)));\n"
@@ -130,7 +130,8 @@ std::string half_helper(const std::string& name, int lanes) {
            as(f32, to(u32, "h") + " << 16") + ";\n" + (lanes == 16 ? "#endif\n" : "") + "}\n";
   if (name == "cut_bf16")
     return "INLINE " + u16 + " cut_bf16" + n + "(" + f32 + " x) { return " + to(u16, as(u32, "x") + " >> 16") + "; }\n";
-  // The instruction takes subnormals for zeros and keeps what a NaN holds: vectors with one of those (0xa1: NaN of both kinds, subnormal) go the long way.
+  // The instruction takes subnormals for zeros and keeps what a NaN holds: vectors with one of those (0xa1: NaN of both kinds,
+  // subnormal) go the long way.
   static const std::string kHas =
       "#if defined(__AVX512BF16__) && __has_builtin(__builtin_ia32_cvtneps2bf16_512_mask)\n"
       "  typedef __bf16 bf16s __attribute__((vector_size(32)));\n";
@@ -174,7 +175,8 @@ std::string half_helper(const std::string& name, int lanes) {
          to(u16, "((raw ^ mag) >> 16) | code") + ";\n}\n";
 }
 
-// Alive lanes only: by masked instructions where a vector of floats has them, else through memory, by stretches whose lengths are powers of two.
+// Alive lanes only: by masked instructions where a vector of floats has them, else through memory, by stretches whose lengths
+// are powers of two.
 std::string some_helpers(const std::string& t, int lanes) {
   const std::string v = t + "x" + std::to_string(lanes);
   static constexpr std::pair<const char*, const char*> elements[] = {
@@ -251,8 +253,9 @@ static std::string shuffled(const std::string& a, const std::string& b, const st
   return s + ")";
 }
 
-// Each part of 16 bytes of four rows is transposed by itself: elements of two rows by turns, then pairs of them of all four. Of four bytes, register q so holds
-// elements q, q + 4, and so on, of all rows; of two bytes, elements 2 q and 2 q + 1, 2 q + 8 and 2 q + 9, and so on.
+// Each part of 16 bytes of four rows is transposed by itself: elements of two rows by turns, then pairs of them of all four. Of
+// four bytes, register q so holds elements q, q + 4, and so on, of all rows; of two bytes, elements 2 q and 2 q + 1, 2 q + 8
+// and 2 q + 9, and so on.
 std::string four_rows_helper(const std::string& v, const std::string& element, int lanes, int part) {
   std::string s = "INLINE void four_rows_" + v + "(const " + element + "* p, i64 step, " + element + "* to) {\n";
   for (int j = 0; j < 4; ++j) {

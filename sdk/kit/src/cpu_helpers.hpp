@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that the CPU's text is written with, as text: what the compiler has no operator for on vectors. cpu_dialect.cpp says which of them a text needs.
+// The functions that the CPU's text is written with, as text: what the compiler has no operator for on vectors. cpu_dialect.cpp
+// says which of them a text needs.
 #pragma once
 
 #include <string>
@@ -9,7 +10,8 @@ namespace tessera::kit {
 
 // ", from, from + 1, .." for __builtin_shufflevector, `count` of them; from the beginning again after `period`.
 std::string lanes_of(int count, int from, int period = 1 << 20);
-// An expression: `f` of both halves of its operands of `lanes` lanes, joined. `before`: text of what both take besides, with a comma behind it.
+// An expression: `f` of both halves of its operands of `lanes` lanes, joined. `before`: text of what both take besides, with a
+// comma behind it.
 std::string in_halves(const std::string& f, const std::string& before, const std::vector<std::string>& operands, int lanes);
 // A statement for every lane j.
 std::string lane_loop(int lanes, const std::string& statement);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of elementary functions, and of 16-bit floats as f32, that several loops over one row compute: the first loop keeps them in a short row of
-// memory, later loops read them there. The bits are the same, since the expression is. (Where an output has their type they wait in the output already,
-// see lower_loops.cpp.)
+// Values of elementary functions, and of 16-bit floats as f32, that several loops over one row compute: the first loop keeps
+// them in a short row of memory, later loops read them there. The bits are the same, since the expression is. (Where an output
+// has their type they wait in the output already, see lower_loops.cpp.)
 #include <map>
 
 #include "cpu_writer.hpp"

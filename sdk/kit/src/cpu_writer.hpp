@@ -44,8 +44,8 @@ class KernelWriter {
   void check();
   // Which values differ between lanes.
   void classify();
-  // Outputs that hold a value of an earlier loop until the last one: that value can wait in a short row of its own instead, which stays in the
-  // first-level cache. Rows of more elements stay in the output.
+  // Outputs that hold a value of an earlier loop until the last one: that value can wait in a short row of its own instead,
+  // which stays in the first-level cache. Rows of more elements stay in the output.
   void find_kept();
   bool in_row(uint32_t id) const;
   // Stores of whole vectors to memory that this kernel does not read.
@@ -54,14 +54,16 @@ class KernelWriter {
   void symbols(const std::string& from);
   void range(const std::string& function, Phase phase);
   void range_body(Phase phase);
-  // Sizes that only the launch knows may be such that less is to be done: a condition, as an expression, or nothing; and a text for where it holds.
+  // Sizes that only the launch knows may be such that less is to be done: a condition, as an expression, or nothing; and a text
+  // for where it holds.
   std::string easy_sizes();
   void with_easy_sizes(const std::function<void()>& text);
 
   // ---- cpu_half.cpp
   // A value of f32 that was rounded to a half type and is widened again.
   bool through_half(uint32_t id) const;
-  // Which values of f32 have zeros in the lower half of their bits where they are NaN, and which of 16 bits are more than a step between two of f32.
+  // Which values of f32 have zeros in the lower half of their bits where they are NaN, and which of 16 bits are more than a
+  // step between two of f32.
   void find_halves();
   // Such a step in one go; empty: there is none.
   std::string rounded_half(uint32_t id, int lanes);
@@ -88,8 +90,8 @@ class KernelWriter {
   // In an infix operation a scalar may stand beside a vector.
   bool infix(const Inst& x, Type in) const;
   void function_text(uint32_t id, int lanes);
-  // LLVM 19 folds bitwise operations of three operands, one of them a constant, under a mask into a vpternlog with the wrong table. So that
-  // it never sees two in a row, the operand of one that comes from another is hidden.
+  // LLVM 19 folds bitwise operations of three operands, one of them a constant, under a mask into a vpternlog with the wrong
+  // table. So that it never sees two in a row, the operand of one that comes from another is hidden.
   std::string shield(const std::vector<Inst>& insts, const Inst& x, uint32_t operand, int lanes, const std::string& text);
   static int shift_of(const std::vector<Inst>& insts, const Inst& x);
   std::string operation(const Inst& x, Type in, int lanes, std::span<const std::string> args, int shift);
@@ -154,7 +156,8 @@ class KernelWriter {
   void row_by_length(const Loop& l, const std::string& c0, const std::string& c1, const std::optional<int64_t>& total,
                      bool chunks_are_long);
   void row_loop(const Loop& l);
-  // Rows of sizes that only the launch knows are mostly whole vectors, and of one chunk: the condition, as an expression; empty: there are no such rows.
+  // Rows of sizes that only the launch knows are mostly whole vectors, and of one chunk: the condition, as an expression;
+  // empty: there are no such rows.
   std::string rows_are_whole();
   // f<r>[8] holds the second level after `chunks` chunks, s<r> the only one; the result goes to s<r>.
   void fold_chunks(const std::vector<uint32_t>& rs);
@@ -173,11 +176,12 @@ class KernelWriter {
   void columns(const std::string& axis, const std::string& stop, Phase phase);
   // Loads that are contiguous along the tile's axis and at equal steps along the lanes.
   std::vector<uint32_t> transposed_loads();
-  // A tile of points, as many rows as columns, a vector's lanes both ways. Loads along the other axis are transposed in registers first. `row` computes one row of it; results wait
-  // until all loads are done: rows are often a multiple of 4 KiB apart, and there a load waits for a store before it that only seems to overlap.
+  // A tile of points, as many rows as columns, a vector's lanes both ways. Loads along the other axis are transposed in
+  // registers first. `row` computes one row of it; results wait until all loads are done: rows are often a multiple of 4 KiB
+  // apart, and there a load waits for a store before it that only seems to overlap.
   void transposed_tile(const std::vector<uint32_t>& transposed, const std::function<void()>& row);
-  // `row` for each row of a tile. Where rows are a size known at run time apart, loads and stores of `walking` go from row to row by a pointer:
-  // offsets of all rows would fill the registers.
+  // `row` for each row of a tile. Where rows are a size known at run time apart, loads and stores of `walking` go from row to
+  // row by a pointer: offsets of all rows would fill the registers.
   void each_row(const std::vector<uint32_t>& walking, const std::function<void()>& row);
   // Stores whose values do.
   bool waits_in_square(uint32_t id) const;
@@ -187,15 +191,16 @@ class KernelWriter {
   std::string in_tile(uint32_t id) const;
   // Asks for what the next tile or row will read: rows are too far apart for the hardware's own look-ahead.
   void prefetch(const std::string& loop, const std::string& address);
-  // Of columns side by side: row by row, whole stretches of memory at a time. The running values of all columns of the unit are in memory.
+  // Of columns side by side: row by row, whole stretches of memory at a time. The running values of all columns of the unit are
+  // in memory.
   bool by_rows() const;
   void columns_by_rows(const std::string& axis, const std::string& stop, Phase phase);
   // Asks for the next point of the loop: the hardware's own look-ahead begins anew with every stretch of a row.
   void next_row(const Loop& l);
 
-  // ---- cpu_double_buffer.cpp
-  // Blocks that a thread computes from a copy of what is read across the lanes, and copies the next one of meanwhile.
-  // How many lanes its vectors have; whether so little is computed that all vectors of a row may stand there one after the other.
+  // ---- cpu_double_buffer.cpp Blocks that a thread computes from a copy of what is read across the lanes, and copies the next
+  // one of meanwhile. How many lanes its vectors have; whether so little is computed that all vectors of a row may stand there
+  // one after the other.
   int copy_width();
   bool moves_mostly() const;
   // The condition of it where only the launch knows the sizes.

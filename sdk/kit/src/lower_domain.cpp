@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The iteration space of a piece: which dimensions are axes, where a reshape cuts one of them in two, and where each output lies in it.
+// The iteration space of a piece: which dimensions are axes, where a reshape cuts one of them in two, and where each output
+// lies in it.
 #include <algorithm>
 
 #include "lowering.hpp"

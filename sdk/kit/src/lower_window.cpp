@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A piece that is computed window by window. It is lowered as a whole tensor, whose bounds simplify its indices; then each axis of the tensor becomes the
-// place of the window and an axis of its own.
+// A piece that is computed window by window. It is lowered as a whole tensor, whose bounds simplify its indices; then each axis
+// of the tensor becomes the place of the window and an axis of its own.
 #include <algorithm>
 
 #include "lowering.hpp"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lowering of one piece, in parts: lower_domain.cpp, lower_positions.cpp, lower_levels.cpp, lower_loops.cpp, lower_values.cpp; of windows of it: lower_window.cpp.
+// The lowering of one piece, in parts: lower_domain.cpp, lower_positions.cpp, lower_levels.cpp, lower_loops.cpp,
+// lower_values.cpp; of windows of it: lower_window.cpp.
 //
-// Demand-driven: a tensor's value at a position is asked for, and asks for its operands' values at the positions that it reads. Views only
-// change positions. A first walk finds the reductions, how they depend on each other, and where a reshape cuts an axis in two (then the
-// domain is refined and the walk begins again); a second one emits.
+// Demand-driven: a tensor's value at a position is asked for, and asks for its operands' values at the positions that it reads.
+// Views only change positions. A first walk finds the reductions, how they depend on each other, and where a reshape cuts an
+// axis in two (then the domain is refined and the walk begins again); a second one emits.
 #pragma once
 
 #include <map>
@@ -108,8 +109,8 @@ class Lowering {
   // ---- second walk: loops
 
   void emit();
-  // Expensive values that loops up to this one compute, by the number of loops. One that a later loop computes again is kept in an output of
-  // its type, whose element of the same point is written for good in the last loop only.
+  // Expensive values that loops up to this one compute, by the number of loops. One that a later loop computes again is kept in
+  // an output of its type, whose element of the same point is written for good in the last loop only.
   void find_kept(int level);
   bool expensive(const Tensor& t) const;
   void note_expensive(int id, const Position& at, int level);

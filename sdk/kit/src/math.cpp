@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library of functions. Each is a sequence of IEEE operations without branches, written once for every device and for the interpreter.
+// The library of functions. Each is a sequence of IEEE operations without branches, written once for every device and for the
+// interpreter.
 //
-// Fused multiply-add appears here only, written as such. f32 functions either stay in f32 or go through f64 and round once at the end (0.5
-// ulp), which needs no hi/lo arithmetic. f64 functions are the platform's. Polynomials: minimax fits of our own where it says so; Cephes
-// (S. Moshier) for tanh and the f64 exp's reduction; the others are Taylor and atanh series.
+// Fused multiply-add appears here only, written as such. f32 functions either stay in f32 or go through f64 and round once at
+// the end (0.5 ulp), which needs no hi/lo arithmetic. f64 functions are the platform's. Polynomials: minimax fits of our own
+// where it says so; Cephes (S. Moshier) for tanh and the f64 exp's reduction; the others are Taylor and atanh series.
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -67,8 +68,9 @@ ExpParts exp_parts(Ex c) {
   return {e.n, fma(horner_fma(e.r, kExp) * e.r, e.r, e.r), e.n_float};
 }
 Ex power_of_two(Ex n) { return ((n + n.lit(int64_t{127})) << 23).as(Type::F32); }  // -126 <= n <= 127
-// x 2^n, rounded once. Where x is NaN, n may be anything. A device that has it as one instruction takes that, with n as a float. By how far n reaches:
-// from -159 (subnormals) to 128, in two steps; or to 63, with what the exponent lacks as a constant.
+// x 2^n, rounded once. Where x is NaN, n may be anything. A device that has it as one instruction takes that, with n as a
+// float. By how far n reaches: from -159 (subnormals) to 128, in two steps; or to 63, with what the exponent lacks as a
+// constant.
 Ex ldexp_f32(Ex x, Ex n) {
   const Ex half = n >> 1;
   return (x * power_of_two(half)) * power_of_two(n - half);
@@ -87,8 +89,8 @@ Ex exp_by(const char* ldexp, Ex x) {
 Ex exp_to_43_f32(Ex x) { return exp_by("ldexp_to_63_f32", x); }
 Ex exp_f32(Ex x) { return exp_by("ldexp_f32", select(x > 89.0, x.lit(89.0), x)); }
 
-// From 0.625 on 1 - 2 / (exp(2x) + 1), with the rounding errors of the sum and the quotient taken along; below an odd polynomial. At most
-// 0.7 ulp.
+// From 0.625 on 1 - 2 / (exp(2x) + 1), with the rounding errors of the sum and the quotient taken along; below an odd
+// polynomial. At most 0.7 ulp.
 Ex tanh_f32(Ex x) {
   const Ex a = abs(x), twice = a + a;
   const ExpParts e = exp_parts(select(twice > 30.0, x.lit(30.0), twice));
@@ -126,8 +128,8 @@ Ex silu_f32(Ex x) {  // at most 1.95 ulp
   return select(s.whole, y, scale("ldexp_to_63_f32", y, s.e));
 }
 
-// Below 0.95 an odd polynomial; from there 1 - exp(-P(|x|)), 1 up to rounding from 4 on. Minimax fits of ours, relative (6e-10) and absolute (4e-11).
-// At most 1.0 ulp.
+// Below 0.95 an odd polynomial; from there 1 - exp(-P(|x|)), 1 up to rounding from 4 on. Minimax fits of ours, relative (6e-10)
+// and absolute (4e-11). At most 1.0 ulp.
 Ex erf_f32(Ex x) {
   const Ex a = abs(x), z = x * x;
   const Ex p = horner_fma(z, {8.185086335288361e-05, -0.0008097701938822865, 0.005196951795369387, -0.026857705786824226,
@@ -141,9 +143,10 @@ Ex erf_f32(Ex x) {
   return select(a < 0.95, fma(x, p, x), big);  // NaN comes through
 }
 
-// x times the normal distribution function, whose tail is 2^P(|x|) / 2 with the P of degree 8, P(0) = 0, that makes the absolute error of the tail least
-// (8e-9, up to 5.7; beyond, the tail is below 2^-26 and its error does not matter; from 10.3 on it is 0). 2^f is a minimax fit of ours, relative (2e-9),
-// half of which stands here. P / |x| comes from its even and its odd powers: fewer operations wait for each other. At most 1.65 ulp of x.
+// x times the normal distribution function, whose tail is 2^P(|x|) / 2 with the P of degree 8, P(0) = 0, that makes the
+// absolute error of the tail least (8e-9, up to 5.7; beyond, the tail is below 2^-26 and its error does not matter; from 10.3
+// on it is 0). 2^f is a minimax fit of ours, relative (2e-9), half of which stands here. P / |x| comes from its even and its
+// odd powers: fewer operations wait for each other. At most 1.65 ulp of x.
 Ex gelu_f32(Ex x) {
   const Ex m = abs(x), a = select(m > 10.3125, x.lit(10.3125), m), z = a * a;
   const Ex even = horner_fma(z, {3.9377689972752705e-05, -0.00013693637447431684, -0.052496179938316345, -1.1511051654815674});
@@ -169,7 +172,8 @@ Ex gelu_tables_f32(Ex x) {
   return x * y;
 }
 
-// 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3): no cancellation for negative x. At most 1.5 ulp of x.
+// 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3): no cancellation for negative x. At most 1.5 ulp
+// of x.
 Ex gelu_tanh_f32(Ex x) {
   const Ex u = x * fma(x * x, x.lit(-1.5957691216057308 * 0.044715), x.lit(-1.5957691216057308));
   return x / (1.0 + exp_f32(u));

@@ -51,8 +51,8 @@ Expr TensorTable::expr(tsr_dim d) {
     const tsr_symbol& s = *TSR_AT(tsr_symbol, t.symbols, t.symbol_stride, e.symbol);
     return symbol(d, s.name, s.min);
   }
-  // What is no sum or product is passed as a number of its own, computed once per call: as text it would stand at every index, and layers
-  // that differ by it alone share a kernel.
+  // What is no sum or product is passed as a number of its own, computed once per call: as text it would stand at every index,
+  // and layers that differ by it alone share a kernel.
   const bool sum = e.op == TSR_DIM_ADD || e.op == TSR_DIM_SUB || e.op == TSR_DIM_MUL;
   if (!sum && g_.compare(TSR_GE, d, 0) == TSR_TRUE)
     return symbol(d, "size" + std::to_string(symbols_.size()), g_.compare(TSR_GE, d, 1) == TSR_TRUE ? 1 : 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recursive descent over the text form. Values keep the numbers they have in the text when those are dense; otherwise they are renumbered in
-// order of appearance, as the printer would.
+// Recursive descent over the text form. Values keep the numbers they have in the text when those are dense; otherwise they are
+// renumbered in order of appearance, as the printer would.
 #include "tessera/kit/text.hpp"
 #include "text_parser.hpp"
 

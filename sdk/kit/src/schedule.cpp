@@ -20,15 +20,17 @@ constexpr int64_t kTileLanes = 64;    // columns of it
 constexpr int64_t kDoubleBufferPoints = 32,
                   kDoubleBufferLanes = 128;  // the same where blocks are double-buffered: see double_buffered()
 
-// Registers of a value where they are shorter than a cache line. What is computed from one value mostly waits for itself: polynomials of exponentials and
-// logarithms are chains of forty instructions and more, and a core looks ahead no further than two or three of them. Chains beside each other keep it busy,
-// the more so the fewer lanes each has. Registers of 64 bytes gain from two where a function is long (AVX-512: tanh 1.12, silu 1.08 times as fast), else they
-// gain nothing, or lose by the half types' conversions.
+// Registers of a value where they are shorter than a cache line. What is computed from one value mostly waits for itself:
+// polynomials of exponentials and logarithms are chains of forty instructions and more, and a core looks ahead no further than
+// two or three of them. Chains beside each other keep it busy, the more so the fewer lanes each has. Registers of 64 bytes gain
+// from two where a function is long (AVX-512: tanh 1.12, silu 1.08 times as fast), else they gain nothing, or lose by the half
+// types' conversions.
 constexpr int kBeside = 4, kBesideLong = 2;
 constexpr size_t kLongFunction = 45;  // instructions
 constexpr int kTransposedBytes = 64;  // of a row of a tile that is transposed: a cache line
 
-// How well an axis serves as the lanes: accesses that are contiguous along it, and those that are neither contiguous nor constant.
+// How well an axis serves as the lanes: accesses that are contiguous along it, and those that are neither contiguous nor
+// constant.
 struct Fit {
   int contiguous = 0, scattered = 0;
   int score() const { return 2 * contiguous - 3 * scattered; }
@@ -81,7 +83,8 @@ class Chooser {
       s.width = shrink(d_.vector_bytes == 32 ? kTransposedBytes / element_bytes() : lanes, best);
       s.tile_points = kTilePoints;
       s.block = std::max<int64_t>(s.width, kTileLanes / s.width * s.width);
-      // A step computes one row of the block, and copies four lanes of the next block meanwhile. Vectors of four lanes would read each line in four parts.
+      // A step computes one row of the block, and copies four lanes of the next block meanwhile. Vectors of four lanes would
+      // read each line in four parts.
       static_assert(kDoubleBufferLanes == 4 * kDoubleBufferPoints);
       const Holds ahead = s.width >= 8 && s.width <= kDoubleBufferPoints ? shares_sets(s.tile_axis, best) : Holds::Never;
       if (ahead == Holds::Always) s = double_buffered(s);
@@ -130,8 +133,9 @@ class Chooser {
     return false;
   }
 
-  // One operand of four or two bytes is read across the lanes, its rows a multiple of 4 or 2 KiB apart, in whole blocks, and all of the kernel's tensors stay in the
-  // caches: sixteen lines of a set at a time then cost more than copying them line beside line first. Memory beyond is slower than either.
+  // One operand of four or two bytes is read across the lanes, its rows a multiple of 4 or 2 KiB apart, in whole blocks, and
+  // all of the kernel's tensors stay in the caches: sixteen lines of a set at a time then cost more than copying them line
+  // beside line first. Memory beyond is slower than either.
   enum class Holds { Never, AtLaunch, Always };
   Holds shares_sets(uint32_t tile, uint32_t lane) {
     bool known = true;
@@ -215,8 +219,8 @@ class Chooser {
     return lanes;
   }
 
-  // A long reduction of columns side by side: chunks of rows for each core, so that all of a row is read at once. Its columns apart would be stretches that
-  // lie a row apart, and memory far away gives half of what it has for those.
+  // A long reduction of columns side by side: chunks of rows for each core, so that all of a row is read at once. Its columns
+  // apart would be stretches that lie a row apart, and memory far away gives half of what it has for those.
   bool splits_rows(uint32_t lane_axis) {
     if (d_.cores < 2 || k_.loops[0].axes.size() != 1) return false;
     const auto n = k_.pool.as_number(k_.pool.extent(k_.loops[0].axes[0]));

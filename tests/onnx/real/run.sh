@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: run.sh TESSERA [NAME...]    real models against PyTorch: exports what is not there yet (export.py), then compares (compare.py)
-# PyTorch comes from the peers' environment (scripts/peers.sh). Models go to TESSERA_ONNX_MODELS, build/onnx_real by default (3 GB).
+# usage: run.sh TESSERA [NAME...]
+# Real models against PyTorch: exports what is not there yet (export.py), then compares (compare.py) PyTorch comes from the
+# peers' environment (scripts/peers.sh). Models go to TESSERA_ONNX_MODELS, build/onnx_real by default (3 GB).
 set -euo pipefail
 tool=$1
 shift

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bf16 products by VDPBF16PS: each lane adds two products of bf16 in f32. The instruction takes subnormals for zeros and rounds to nearest.
+// bf16 products by VDPBF16PS: each lane adds two products of bf16 in f32. The instruction takes subnormals for zeros and rounds
+// to nearest.
 #include <immintrin.h>
 
 #include "fetch.hpp"

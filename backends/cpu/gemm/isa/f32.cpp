@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// f32 products, compiled once per instruction set (contraction allowed: products are exempt from the bit-for-bit rules). Every sum adds its
-// products in the order of k, so it does not depend on the tile's height or on how the result is split among threads.
+// f32 products, compiled once per instruction set (contraction allowed: products are exempt from the bit-for-bit rules). Every
+// sum adds its products in the order of k, so it does not depend on the tile's height or on how the result is split among
+// threads.
 #include "fetch.hpp"
 #include "finish.hpp"
 #include "pack.hpp"
@@ -56,8 +57,8 @@ template <int H, int W, int64_t Pitch = 1>
     fetch<true>(results);
     fetch<false>(others);
     const int64_t end = p + stretch < k ? p + stretch : k;
-    // Half of the instructions are products where registers are few, and a core that runs another thread beside this one takes no more of them than it
-    // must: two steps share a loop's. More than two measure worse.
+    // Half of the instructions are products where registers are few, and a core that runs another thread beside this one takes
+    // no more of them than it must: two steps share a loop's. More than two measure worse.
     if constexpr (kNR <= 16)
       for (; p + 2 <= end; p += 2, a += 2 * kStep, b += 2 * kNR) {
         const char* const behind = next + 2 * step;
@@ -205,7 +206,8 @@ void micro_done_at(int64_t k, const void* a, const float* b, int64_t b_ld, const
   finish<H>(acc, d);
 }
 
-// Half of a long K at a time: products of sums have larger terms than those of plain operands, and rounding errors grow with the length of a sum.
+// Half of a long K at a time: products of sums have larger terms than those of plain operands, and rounding errors grow with
+// the length of a sum.
 constexpr int64_t kSpreadLength = 256;
 template <int H>
 void micro_sums(int64_t k, const void* left, const float* b, const Sums& to, const Prefetch& prefetch) {

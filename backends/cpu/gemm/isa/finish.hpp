@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps on finished results, a vector at a time. Included by the files that are compiled per instruction set, where contraction is allowed: so no step
-// may hold a product that is added to something, and none contracts with the next.
+// Steps on finished results, a vector at a time. Included by the files that are compiled per instruction set, where contraction
+// is allowed: so no step may hold a product that is added to something, and none contracts with the next.
 #pragma once
 
 #include <type_traits>
@@ -12,7 +12,8 @@
 namespace cpu {
 namespace {
 
-// Both bounds propagate NaN of x; they are no NaN themselves. (Of what compares as neither the instructions take their second operand.)
+// Both bounds propagate NaN of x; they are no NaN themselves. (Of what compares as neither the instructions take their second
+// operand.)
 [[gnu::always_inline]] inline Vec limited(Vec x, Vec lo, Vec hi) {
 #if defined(__AVX512F__)
   const auto of = [](Vec v) { return reinterpret_cast<__m512>(v); };
@@ -27,9 +28,10 @@ namespace {
 #endif
 }
 
-// z / 6, rounded as a division rounds, for a fraction of its cycles: the quotient by the rounded reciprocal is off by one unit at most, and one step with the
-// remainder, which is exact, rounds it (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990). Remainders of 6q - z are
-// +0 where there is none, so that zeros keep their sign. Quotients that are infinite or subnormal are divided.
+// z / 6, rounded as a division rounds, for a fraction of its cycles: the quotient by the rounded reciprocal is off by one unit
+// at most, and one step with the remainder, which is exact, rounds it (Markstein, "Computation of elementary functions on the
+// IBM RISC System/6000 processor", 1990). Remainders of 6q - z are +0 where there is none, so that zeros keep their sign.
+// Quotients that are infinite or subnormal are divided.
 [[gnu::always_inline]] inline Vec sixth(Vec z) {
 #if defined(__AVX512F__)
   const __m512 a = reinterpret_cast<__m512>(z), y = _mm512_set1_ps(1.0f / 6.0f), six = _mm512_set1_ps(6.0f);

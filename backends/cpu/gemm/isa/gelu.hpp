@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu a vector at a time, operation by operation what the kernel kit's functions for it are (sdk/kit/src/math.cpp, where the polynomials come from): a gelu
-// has the same bits behind a product as alone. Included by the files that are compiled per instruction set, where contraction is allowed: a product that
-// is added to something is kept apart.
+// gelu a vector at a time, operation by operation what the kernel kit's functions for it are (sdk/kit/src/math.cpp, where the
+// polynomials come from): a gelu has the same bits behind a product as alone. Included by the files that are compiled per
+// instruction set, where contraction is allowed: a product that is added to something is kept apart.
 #pragma once
 
 #if defined(__AVX2__)

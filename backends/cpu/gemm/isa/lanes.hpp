@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of the instruction set that a file is compiled for. Everything here has internal linkage: one copy per instruction set.
+// Vectors of the instruction set that a file is compiled for. Everything here has internal linkage: one copy per instruction
+// set.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Squares of kLanes x kLanes elements transposed on the way from memory. Included by the files that are compiled per instruction set.
+// Squares of kLanes x kLanes elements transposed on the way from memory. Included by the files that are compiled per
+// instruction set.
 #pragma once
 
 #include <cstring>
@@ -40,8 +41,8 @@ template <int Half, int... I>
 #endif
 }
 
-// v[j] = element j, of four, behind byte `at` of each of kLanes rows. Loads of four elements do what moves values between fours; two rounds of shuffles are left,
-// where whole rows in registers take log2(kLanes).
+// v[j] = element j, of four, behind byte `at` of each of kLanes rows. Loads of four elements do what moves values between
+// fours; two rounds of shuffles are left, where whole rows in registers take log2(kLanes).
 [[gnu::always_inline]] inline void load_transposed_four(const char* const* row, int64_t at, Vec* v) {
   constexpr std::make_integer_sequence<int, kLanes> all;
   const Vec a = fours(row, 0, at), b = fours(row, 1, at), c = fours(row, 2, at), d = fours(row, 3, at);

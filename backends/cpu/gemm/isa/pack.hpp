@@ -50,7 +50,8 @@ inline void pack_words(const char* const* row, int rows, int height, int64_t k, 
     for (int i = 0; i < kLanes; ++i) block[i] = row[r0 + i < rows ? r0 + i : 0];
     int64_t p = 0;
     for (; p + kLanes <= k; p += kLanes) {
-      // A whole vector may be stored where what it writes behind a short row is written again with the next k, or is full itself.
+      // A whole vector may be stored where what it writes behind a short row is written again with the next k, or is full
+      // itself.
       const bool whole = lanes == kLanes || (r0 == 0 && (k - p - kLanes + 1) * height >= kLanes);
 #pragma GCC unroll 16
       for (int i = 0; i < kLanes; ++i)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A finished tile of sums to the result: rounded to its dtype, with a bias in between. Included by the files that are compiled per
-// instruction set.
+// A finished tile of sums to the result: rounded to its dtype, with a bias in between. Included by the files that are compiled
+// per instruction set.
 #pragma once
 
 #include "../tables.hpp"
@@ -42,7 +42,8 @@ inline float f16_to_float(uint16_t h) {
 // f32: bias and steps on the way to memory. Tiles of sums are whole vectors wide.
 template <Chain C>
 void store_f32(const StoreArgs& given, const FinishArgs& finish) {
-  // What is known of a tile, of two vectors of columns, stays in registers: for all the compiler knows, a store could write to what the arguments hold.
+  // What is known of a tile, of two vectors of columns, stays in registers: for all the compiler knows, a store could write to
+  // what the arguments hold.
   const StoreArgs s = given;
   const Here<C> f(finish);
   float* const to = static_cast<float*>(s.out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A finished tile of sums to a result that lies the other way round: columns of the tile are stretches of memory. Included by the files that are compiled
-// per instruction set.
+// A finished tile of sums to a result that lies the other way round: columns of the tile are stretches of memory. Included by
+// the files that are compiled per instruction set.
 #pragma once
 
 #include "../tables.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graph breaks: where host code needs what only running the graph gives (docs/graph_breaks.md).
 //
-// The part before a break is compiled and run, and what follows is compiled as a function of its own, tessera_resume_in_FN_at_LINE. On a way
-// through the function that a call has taken before, only compiled parts run, and no host code: effects of host code that must recur
-// are host steps (disable).
+// The part before a break is compiled and run, and what follows is compiled as a function of its own,
+// tessera_resume_in_FN_at_LINE. On a way through the function that a call has taken before, only compiled parts run, and no
+// host code: effects of host code that must recur are host steps (disable).
 #pragma once
 
 #include <functional>
@@ -23,8 +23,8 @@ namespace tessera {
 // Breaks the graph here; `why` is for the logs. Nothing happens outside a compiled function.
 void graph_break(const std::string& why = {}, std::source_location where = std::source_location::current());
 
-// While one lives, a graph break on this thread is an error (on = true), or not (on = false); the innermost one counts. `fullgraph`
-// forbids breaks in any case.
+// While one lives, a graph break on this thread is an error (on = true), or not (on = false); the innermost one counts.
+// `fullgraph` forbids breaks in any case.
 class ErrorOnGraphBreak {
  public:
   explicit ErrorOnGraphBreak(bool on = true);
@@ -35,8 +35,8 @@ class ErrorOnGraphBreak {
   bool previous_;
 };
 
-// Calls `fn` with the values of `inputs` at every run, without a break: for printing, logging and other effects. It may be called on any
-// thread. Outside a compiled function it is called at once. Effects happen in the order of the calls.
+// Calls `fn` with the values of `inputs` at every run, without a break: for printing, logging and other effects. It may be
+// called on any thread. Outside a compiled function it is called at once. Effects happen in the order of the calls.
 void host_call(std::function<void(const std::vector<Tensor>&)> fn, const std::vector<Tensor>& inputs,
                std::source_location where = std::source_location::current());
 
@@ -50,9 +50,9 @@ std::vector<Tensor> opaque_call(std::function<std::vector<Tensor>(const std::vec
                                 const std::source_location& where);
 }  // namespace detail
 
-// The function as one operation of the graph, which nothing looks into: called with tensors that exist, at every run. `results` gives
-// the types of what it returns for such inputs, while the function around is captured: [](const std::vector<Tensor>& in) {
-// return std::vector<TensorType>{{in[0].dtype(), in[0].shape()}}; }. Without effects: equal inputs may be computed once.
+// The function as one operation of the graph, which nothing looks into: called with tensors that exist, at every run. `results`
+// gives the types of what it returns for such inputs, while the function around is captured: [](const std::vector<Tensor>& in)
+// { return std::vector<TensorType>{{in[0].dtype(), in[0].shape()}}; }. Without effects: equal inputs may be computed once.
 template <class F, class Types>
 auto allow_in_graph(F fn, Types results) {
   return [fn, results](const std::vector<Tensor>& inputs, std::source_location where = std::source_location::current()) {
@@ -63,7 +63,8 @@ auto allow_in_graph(F fn, Types results) {
 
 namespace detail {
 
-// What a host step gives: tensors, and whatever else later host code can see of it, as bytes to compare and as an object to use.
+// What a host step gives: tensors, and whatever else later host code can see of it, as bytes to compare and as an object to
+// use.
 struct StepResult {
   std::vector<Tensor> tensors;
   std::string key;
@@ -71,8 +72,8 @@ struct StepResult {
 };
 using StepFn = std::function<StepResult(const std::vector<Tensor>& inputs)>;
 
-// Breaks the graph and calls `fn` with the values of `inputs` (traced tensors), now and at every later call that comes here. Returns
-// its tensors as traced ones, and its outcome.
+// Breaks the graph and calls `fn` with the values of `inputs` (traced tensors), now and at every later call that comes here.
+// Returns its tensors as traced ones, and its outcome.
 StepResult host_step(uint32_t code, const tsr_loc& where, const std::string& detail, const std::vector<Tensor>& inputs,
                      StepFn fn);
 tsr_loc to_loc(const std::source_location& where);
@@ -148,9 +149,9 @@ void check_guarded(const std::string& name, std::function<std::string()> now, co
 
 }  // namespace detail
 
-// A number, bool, enum or string that the function captures, or a global, as a guard: read again at every call, and another value is another
-// path. Without it, what is captured is baked in. `value` must live as long as the compiled function; read it before the first operation
-// and nothing else changes (later it breaks the graph).
+// A number, bool, enum or string that the function captures, or a global, as a guard: read again at every call, and another
+// value is another path. Without it, what is captured is baked in. `value` must live as long as the compiled function; read it
+// before the first operation and nothing else changes (later it breaks the graph).
 template <class T>
 const T& guarded(const T& value, const std::string& name, std::source_location where = std::source_location::current()) {
   if (is_compiling())
@@ -170,8 +171,9 @@ const T& guarded(const T& value, const std::string& name, std::source_location w
   return value;
 }
 
-// The function as it is, never captured: called from a compiled function it runs at every call, on tensors that exist, between the compiled
-// parts before and after it. What it captures is kept as long as the compiled function. Arguments and results are those of compile().
+// The function as it is, never captured: called from a compiled function it runs at every call, on tensors that exist, between
+// the compiled parts before and after it. What it captures is kept as long as the compiled function. Arguments and results are
+// those of compile().
 template <class F>
 auto disable(F&& fn, std::string name = "a disabled function") {
   using Signature = typename detail::SignatureOf<std::decay_t<F>>::type;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over the leaves of arguments and results: tensors, scalars, strings, enums, optionals, containers, pairs and tuples, modules,
-// and structs whose members TESSERA_FIELDS names. The order of leaves is the order of declaration; maps go by key.
+// Walks over the leaves of arguments and results: tensors, scalars, strings, enums, optionals, containers, pairs and tuples,
+// modules, and structs whose members TESSERA_FIELDS names. The order of leaves is the order of declaration; maps go by key.
 #pragma once
 
 #include <array>
@@ -86,9 +86,9 @@ inline void append_key(std::string& keys, size_t i, const std::string& key) {
   }
 }
 
-// A visitor has: tensor(Tensor&), integer(int64_t), real(double), sym_int(SymInt&), sym_float(SymFloat&), boolean(bool), enumeration(int64_t), string(const std::string&), none(),
-// length(size_t), keys(std::string), module(nn::ModuleBase&), and enter(kind, text) / leave() around members ("." name, "[" index or key).
-// Paths follow Python: state['h'][0].
+// A visitor has: tensor(Tensor&), integer(int64_t), real(double), sym_int(SymInt&), sym_float(SymFloat&), boolean(bool),
+// enumeration(int64_t), string(const std::string&), none(), length(size_t), keys(std::string), module(nn::ModuleBase&), and
+// enter(kind, text) / leave() around members ("." name, "[" index or key). Paths follow Python: state['h'][0].
 template <class V, class T>
 void visit(V& v, T& x) {
   using U = std::remove_cv_t<T>;

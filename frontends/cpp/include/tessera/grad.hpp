@@ -106,8 +106,8 @@ std::vector<Tensor> with_gradient(const WithSaved& forward, const std::vector<Te
 }  // namespace detail
 
 // A function of tensors whose gradient another function computes; jax.custom_vjp, torch.autograd.Function.
-//   forward: (const std::vector<Tensor>& inputs) -> WithSaved
-//   backward: (const std::vector<Tensor>& saved, const std::vector<Tensor>& cotangents) -> std::vector<Tensor>, one gradient per
+//   forward: (const std::vector<Tensor>& inputs) -> WithSaved backward: (const std::vector<Tensor>& saved, const
+//   std::vector<Tensor>& cotangents) -> std::vector<Tensor>, one gradient per
 //             floating-point input, of its type
 // Tensors that backward uses are among `saved`; tensors that forward uses and that are no inputs are constants. Outside a
 // compiled function it is `forward`. Gradients of the gradient are those of what backward computes. Throws TSR-F059 where the

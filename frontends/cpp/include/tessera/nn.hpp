@@ -34,8 +34,8 @@ class ModuleBase {
   std::vector<std::pair<std::string, Tensor*>> named_buffers();
   int64_t num_parameters();
   std::map<std::string, Tensor> state_dict();  // parameters and buffers
-  // Every key must be there and fit in shape and dtype; throws UserError listing what is missing, unexpected or of another shape.
-  // Tensors of another device are copied to that of the module's.
+  // Every key must be there and fit in shape and dtype; throws UserError listing what is missing, unexpected or of another
+  // shape. Tensors of another device are copied to that of the module's.
   void load_state_dict(const std::map<std::string, Tensor>& state);
   void train(bool on = true);
   void eval() { train(false); }

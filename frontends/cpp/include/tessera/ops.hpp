@@ -112,7 +112,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const std::stri
 Tensor mse_loss(const Tensor& x, const Tensor& target, const std::string& reduction = "mean");
 }  // namespace F
 
-// ---- any op of the loaded op sets by name: op("acme.relu6", {x}, {{"max", 6.0}}). A tensor that is not defined is an omitted operand.
+// ---- any op of the loaded op sets by name: op("acme.relu6", {x}, {{"max", 6.0}}). A tensor that is not defined is an omitted
+// operand.
 class AttrValue {
  public:
   AttrValue(bool v);
@@ -166,7 +167,8 @@ template <class Cond, class Body>
 std::vector<Tensor> while_loop(Cond&& c, Body&& b, const std::vector<Tensor>& init, const std::vector<Tensor>& invariant) {
   return detail::while_loop(detail::region(c), detail::region(b), init, invariant);
 }
-// The body takes (carried, slices of xs, invariants) and returns (carried, outputs to stack); returns final carried and stacked outputs.
+// The body takes (carried, slices of xs, invariants) and returns (carried, outputs to stack); returns final carried and stacked
+// outputs.
 template <class Body>
 std::pair<std::vector<Tensor>, std::vector<Tensor>> scan(Body&& body, const std::vector<Tensor>& init,
                                                          const std::vector<Tensor>& xs, const std::vector<Tensor>& invariant,

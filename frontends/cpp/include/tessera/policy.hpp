@@ -19,10 +19,12 @@ void reset();
 
 // How compiled functions treat a dimension of this tensor (of the object itself: views and results have no marks). A call with
 // a marked tensor does not use entries that were compiled against the mark.
-//   mark_dynamic   a symbol in min..max from the first compile on. UserError TSR-D001 when the function needs its value, TSR-D002 when the
+//   mark_dynamic   a symbol in min..max from the first compile on. UserError TSR-D001 when the function needs its value,
+//                  TSR-D002 when the
 //                  size is not in the range.
 //   mark_static    a number, whatever `dynamic` says
-//   mark_unbacked  a symbol that nothing is guarded on, 0 and 1 included: host code that asks for its value is an error (TSR-G002)
+//   mark_unbacked  a symbol that nothing is guarded on, 0 and 1 included: host code that asks for its value is an error
+//                  (TSR-G002)
 void mark_dynamic(const Tensor& t, int64_t dim, int64_t min = 0, int64_t max = INT64_MAX);
 void mark_static(const Tensor& t, int64_t dim);
 void mark_unbacked(const Tensor& t, int64_t dim, int64_t min = 0, int64_t max = INT64_MAX);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of modules while a function is traced on them: the tracing thread sees traced tensors in their place, and every other thread
-// the ones that are there.
+// The tensors of modules while a function is traced on them: the tracing thread sees traced tensors in their place, and every
+// other thread the ones that are there.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace detail {
 struct Substitutes;
 extern constinit thread_local Substitutes* t_substitutes;  // of this thread, the innermost first; null outside of traces
 
-// Where the reference of `t` is kept for this thread: its own place (`own`), or that of its substitute. Host code that runs outside of
-// the trace meanwhile (a disabled function) sees the tensor itself. UserError TSR-F046 when it reads one that the traced function has
-// assigned, or assigns one.
+// Where the reference of `t` is kept for this thread: its own place (`own`), or that of its substitute. Host code that runs
+// outside of the trace meanwhile (a disabled function) sees the tensor itself. UserError TSR-F046 when it reads one that the
+// traced function has assigned, or assigns one.
 uintptr_t* substitute_of(const Tensor* t, uintptr_t* own, bool assigns);
 // Puts a traced tensor in the place of an argument of the trace.
 void give(Tensor& place, const Tensor& traced);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that a compiled function may keep symbolic: sizes and integers (SymInt), floats (SymFloat). Outside a trace they are plain
-// numbers. A plain int64_t or double argument cannot be watched while the function runs, so its value is always a guard; these can.
+// Numbers that a compiled function may keep symbolic: sizes and integers (SymInt), floats (SymFloat). Outside a trace they are
+// plain numbers. A plain int64_t or double argument cannot be watched while the function runs, so its value is always a guard;
+// these can.
 #pragma once
 
 #include <concepts>
@@ -23,10 +24,10 @@ struct ScalarVisitor;
 void bind_scalars(const ScalarVisitor& args);
 }  // namespace detail
 
-// A size or an integer argument: a number, or while a dynamic program is traced an expression over symbols. Arithmetic keeps it symbolic.
-// Reading it as a number (int64_t(n)) or branching on a comparison specialises the program: what was seen becomes a guard, with the line
-// where the size was asked for. An integer argument is guarded by value until it changes (dynamic = auto), a symbol afterwards; one that is
-// negative, 0 or 1 stays a number.
+// A size or an integer argument: a number, or while a dynamic program is traced an expression over symbols. Arithmetic keeps it
+// symbolic. Reading it as a number (int64_t(n)) or branching on a comparison specialises the program: what was seen becomes a
+// guard, with the line where the size was asked for. An integer argument is guarded by value until it changes (dynamic = auto),
+// a symbol afterwards; one that is negative, 0 or 1 stays a number.
 class SymInt {
  public:
   SymInt(int64_t v) : d_(v) {}
@@ -100,10 +101,10 @@ bool operator==(SymInt a, I b) {
   return a == SymInt(static_cast<int64_t>(b));
 }
 
-// A float argument: f(x, SymFloat c) called as f(x, 0.5). While it is traced it is a 0-d f64 input of the graph, so that another value needs
-// no new entry; guards.specialize_float = true guards it by value until its first change instead. Arithmetic with tensors (weak in
-// promotion, as a number is) and with numbers is recorded. Reading it as a number or comparing it specialises: its value becomes a
-// guard that names the line.
+// A float argument: f(x, SymFloat c) called as f(x, 0.5). While it is traced it is a 0-d f64 input of the graph, so that
+// another value needs no new entry; guards.specialize_float = true guards it by value until its first change instead.
+// Arithmetic with tensors (weak in promotion, as a number is) and with numbers is recorded. Reading it as a number or comparing
+// it specialises: its value becomes a guard that names the line.
 class SymFloat {
  public:
   SymFloat(double v = 0) : number_(v) {}

@@ -100,7 +100,8 @@ class Context {
   // "configs/eager.toml", with overrides such as "runtime.threads=1". Throws with every fault of the config and its plugins.
   explicit Context(const std::string& config_path, const std::vector<std::string>& overrides = {});
   static Context from_text(const std::string& toml, const std::vector<std::string>& overrides = {});
-  // The innermost ContextScope of this thread, else the process-wide one: TESSERA_CONFIG or the default config, loaded on first use.
+  // The innermost ContextScope of this thread, else the process-wide one: TESSERA_CONFIG or the default config, loaded on first
+  // use.
   static const Context& current();
   tsr_context* handle() const { return handle_.get(); }
 

@@ -136,8 +136,8 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     given = [inputs]
 
     def compile_half(graph, _inputs):
-        # Of a training step, in which parameters change. What a half computes depends on the budget, and bits must not: with one,
-        # backends see that it is a part of a training step.
+        # Of a training step, in which parameters change. What a half computes depends on the budget, and bits must not: with
+        # one, backends see that it is a part of a training step.
         return compile_graph(graph, context, records, chosen, REPORT, marks=0 if budget is None else _SAVE)
 
     def compile_inference(graph, _inputs):

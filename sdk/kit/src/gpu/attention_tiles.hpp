@@ -226,8 +226,8 @@ class AttentionTiles {
     return p_.add(p_.mul(first, heads), p_.mod(batch_, heads));
   }
 
-  // Stores the block's own rows, [batch, rows, columns], or [batch, rows, heads, columns] where the writer wants heads last; `by`:
-  // what a row is multiplied by, or null.
+  // Stores the block's own rows, [batch, rows, columns], or [batch, rows, heads, columns] where the writer wants heads last;
+  // `by`: what a row is multiplied by, or null.
   void store_own(uint32_t result, uint32_t sums, Expr batch, Expr rows, int64_t columns, const uint32_t* by) {
     for (int64_t r = 0; r < 2; ++r) {
       if (p_.nonnegative(p_.sub(own_[r], rows))) continue;  // there are fewer

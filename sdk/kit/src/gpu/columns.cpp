@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kLanes = 32;  // threads of a group, side by side along the columns
 
-// The part of a launch that the first one and those that fold have in common: runs in registers, then runs combined in shared memory.
+// The part of a launch that the first one and those that fold have in common: runs in registers, then runs combined in shared
+// memory.
 class RunsWriter {
  public:
   struct Shape {

@@ -199,9 +199,9 @@ class GenericWriter {
     return out;
   }
 
-  // Places `stride` apart from `first` on, combined by halves: j with j + n / 2 and so on, of which `used` may have elements. The
-  // last halves are the even and the odd places, so places come in the order of their bits reversed, and a running value for
-  // each bit waits for its other half. One loop for all bits: compilers take long over deep nests.
+  // Places `stride` apart from `first` on, combined by halves: j with j + n / 2 and so on, of which `used` may have elements.
+  // The last halves are the even and the odd places, so places come in the order of their bits reversed, and a running value
+  // for each bit waits for its other half. One loop for all bits: compilers take long over deep nests.
   std::vector<Slot> halves(int64_t stride, int64_t used, Expr first, Expr count,
                            const std::function<std::vector<Slot>(Expr)>& part) {
     if (used <= 1) return part(first);

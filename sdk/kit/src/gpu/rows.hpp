@@ -22,7 +22,8 @@ class RowWriter {
         {};  // buffers of the kernel that the program does not have: values of a row for the caller alone
   };
   RowWriter(ProgramBuilder& b, Kernel& k, const SimtOrder& o, const Config& c);
-  // Which group of 32 of the row a thread belongs to, which thread of it it is, and to which of the block's rows beside each other.
+  // Which group of 32 of the row a thread belongs to, which thread of it it is, and to which of the block's rows beside each
+  // other.
   void place_threads(Expr group, Expr lane, Expr row_in_block) { group_ = group, lane_ = lane, row_in_block_ = row_in_block; }
 
   // One row that the same threads compute; several slots are in flight beside each other.

@@ -84,7 +84,8 @@ SimtSchedule pointwise(Kernel& k, const GpuDescription& d, const SimtAssume& a) 
   const int64_t bytes = narrowest(k);
   s.vector = static_cast<int>(std::min<int64_t>(16 / bytes, multiple_of(k, groups.back().extent, a)));
   s.threads = 256;
-  // All threads that a unit runs together load what keeps its memory busy; two vectors at least hide the loads of one behind the other.
+  // All threads that a unit runs together load what keeps its memory busy; two vectors at least hide the loads of one behind
+  // the other.
   const int64_t together = int64_t{d.max_waves} * d.wave;
   const int64_t want = bytes_in_flight(d) / std::max<int64_t>(1, together * s.vector * bytes);
   s.unroll = want >= 2 ? 4 : 2;

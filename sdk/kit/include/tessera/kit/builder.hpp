@@ -20,7 +20,8 @@ class Builder {
   // Into the body of a kernel: the scope of its parallel points.
   explicit Builder(Kernel& k) : insts_(&k.insts), pool_(&k.pool), kernel_(&k) { open(&k.body, {}); }
 
-  // Opens a loop; instructions that depend on its axes, and those that ask for it (reduce, store, check) go into its body. One at a time.
+  // Opens a loop; instructions that depend on its axes, and those that ask for it (reduce, store, check) go into its body. One
+  // at a time.
   void begin_loop(std::vector<uint32_t> axes, bool across = false);
   void end_loop();  // the loop stands after everything that was emitted before it or hoisted out of it
   bool in_loop() const { return scopes_.size() > 1; }

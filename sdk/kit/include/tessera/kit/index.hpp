@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Index expressions of the kernel IR: i64 polynomials over loop axes, symbolic sizes and integer values, with floordiv, mod, min and max.
+// Index expressions of the kernel IR: i64 polynomials over loop axes, symbolic sizes and integer values, with floordiv, mod,
+// min and max.
 //
-// Expressions are interned in a pool, in one normal form, so equal expressions have equal ids: a sum of terms, each an integer times a
-// product of atoms. Sizes and axes are never negative. The simplifier knows that an axis runs below its extent; that is what turns
-// floordiv(i * n + j, n) into i, and with it a reshape into plain strides.
+// Expressions are interned in a pool, in one normal form, so equal expressions have equal ids: a sum of terms, each an integer
+// times a product of atoms. Sizes and axes are never negative. The simplifier knows that an axis runs below its extent; that is
+// what turns floordiv(i * n + j, n) into i, and with it a reshape into plain strides.
 #pragma once
 
 #include <cstdint>

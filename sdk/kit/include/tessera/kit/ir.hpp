@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel IR: what one fused region computes, for every point of an iteration space, without saying how it is spread over vectors,
-// threads or blocks. Backends for CPU, CUDA, HIP, OpenCL and others share it; a schedule and a dialect turn it into text.
+// The kernel IR: what one fused region computes, for every point of an iteration space, without saying how it is spread over
+// vectors, threads or blocks. Backends for CPU, CUDA, HIP, OpenCL and others share it; a schedule and a dialect turn it into
+// text.
 //
 //   kernel @softmax(%x: in f32[s0 * 1024], %y: out f32[s0 * 1024]) symbols(s0 >= 1) {
 //     parallel p0 < s0 {
@@ -20,15 +21,16 @@
 //
 // Semantics
 //  - The body runs once for every point of the `parallel` axes; points are independent and run in any order.
-//  - A loop runs its body for every point of its axes. Values of a body are seen inside it alone, but for the results of its `reduce`
-//    instructions, which are seen after the loop.
-//  - Instructions are IEEE 754 operations of their type, rounded once each; nothing is contracted. Integers wrap. Arithmetic exists on i32,
-//    i64, u32, u64, f32, f64 and bool; i8, i16, u8, u16, f16 and bf16 are stored and converted (to nearest even; NaN becomes the quiet NaN).
-//  - A reduction combines the values of its loop, in the row-major order of the loop's axes, as ReduceOrder (interpret.hpp) says: a function of
-//    their number alone. `dot` is exempt: any order, and fused multiply-add.
+//  - A loop runs its body for every point of its axes. Values of a body are seen inside it alone, but for the results of its
+//    `reduce` instructions, which are seen after the loop.
+//  - Instructions are IEEE 754 operations of their type, rounded once each; nothing is contracted. Integers wrap. Arithmetic
+//    exists on i32, i64, u32, u64, f32, f64 and bool; i8, i16, u8, u16, f16 and bf16 are stored and converted (to nearest even;
+//    NaN becomes the quiet NaN).
+//  - A reduction combines the values of its loop, in the row-major order of the loop's axes, as ReduceOrder (interpret.hpp)
+//    says: a function of their number alone. `dot` is exempt: any order, and fused multiply-add.
 //  - `loop across` says that the last dimension of what is reduced is kept; it matters to the order alone.
-//  - Loads read inputs, and of what this kernel stores only the element of an `out` or `inout` buffer that the same point stored in an earlier
-//    loop, or (`inout`) stores later.
+//  - Loads read inputs, and of what this kernel stores only the element of an `out` or `inout` buffer that the same point
+//    stored in an earlier loop, or (`inout`) stores later.
 //  - Every index lies inside its buffer for every point; a load or store under a predicate only where the predicate holds.
 #pragma once
 
@@ -164,8 +166,9 @@ struct Item {  // of a body
 struct Loop {
   std::vector<uint32_t> axes;  // outermost first
   std::vector<Item> body;
-  // The last dimension of what is reduced is kept, as in a sum over rows. Families of devices may reduce these in an order of their own
-  // (program/order.hpp). It is a property of the source op, not of how its operand lies in memory, so that fusion changes no bit.
+  // The last dimension of what is reduced is kept, as in a sum over rows. Families of devices may reduce these in an order of
+  // their own (program/order.hpp). It is a property of the source op, not of how its operand lies in memory, so that fusion
+  // changes no bit.
   bool across = false;
 };
 
@@ -192,8 +195,8 @@ struct Kernel {
   }
 };
 
-// A pure function of values of one point: elementary functions as sequences of IEEE operations, so that every device and the interpreter
-// give the same bits. `external`: a scalar routine of the platform's C library instead (f64; the body is empty).
+// A pure function of values of one point: elementary functions as sequences of IEEE operations, so that every device and the
+// interpreter give the same bits. `external`: a scalar routine of the platform's C library instead (f64; the body is empty).
 struct Function {
   std::string name;
   std::vector<Type> params;
@@ -201,7 +204,8 @@ struct Function {
   std::vector<Inst> insts;  // the first params.size() are Params
   uint32_t value = kNone;   // what it returns
   std::string external;     // "lgamma", or empty
-  // The function that computes the same from tables, with other bits, for devices that hold those in registers. kNone: there is none.
+  // The function that computes the same from tables, with other bits, for devices that hold those in registers. kNone: there is
+  // none.
   uint32_t from_tables = kNone;
 };
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distribution function of the normal distribution in pieces. With n the integer nearest to x / kNormalStep and d = x - n kNormalStep it is the sum
-// over k of kNormal[k][n mod 32] d^k, for |x| up to kNormalLimit. Minimax fits of ours, absolute (9e-9), whose constants are the function's values at
-// d = 0; 0 and 1 beyond 14.5 steps, where the function is within 4e-9 of them. For whoever holds 32 numbers in registers and picks from them.
+// The distribution function of the normal distribution in pieces. With n the integer nearest to x / kNormalStep and d = x - n
+// kNormalStep it is the sum over k of kNormal[k][n mod 32] d^k, for |x| up to kNormalLimit. Minimax fits of ours, absolute
+// (9e-9), whose constants are the function's values at d = 0; 0 and 1 beyond 14.5 steps, where the function is within 4e-9 of
+// them. For whoever holds 32 numbers in registers and picks from them.
 #pragma once
 
 namespace tessera::kit {
 
-// Near 0.4, and such that f32 has numbers near the function's values at all multiples: within 0.22 of the distance of two f32 between 1/2 and 1.
+// Near 0.4, and such that f32 has numbers near the function's values at all multiples: within 0.22 of the distance of two f32
+// between 1/2 and 1.
 inline constexpr float kNormalStep = 0.39792237f;
 inline constexpr float kNormalSteps = 2.5130530f;  // in 1
 inline constexpr float kNormalLimit = 6.0683160f;  // 15.25 steps

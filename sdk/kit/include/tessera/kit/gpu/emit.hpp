@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text of programs for devices of the SIMT family: C that includes nothing. The kernels' text is one for all of them; what a
 // device calls things is a prelude of a page, a closed list of types, macros and functions that the text uses, which is in
-// docs/kernel_kit.md. Compile without contraction (NVRTC: --fmad=false; clang: -ffp-contract=off) and without fast-math; nothing
-// else changes the bits.
+// docs/kernel_kit.md. Compile without contraction (NVRTC: --fmad=false; clang: -ffp-contract=off) and without fast-math;
+// nothing else changes the bits.
 //
 // KERNEL(threads) void NAME(GLOBAL const u16* RESTRICT x, GLOBAL float* RESTRICT y, i64 s0)
 //

@@ -43,7 +43,8 @@ class SimtBackend : public sdk::Backend {
   std::string why_not(sdk::Graph g, sdk::Node n);
 
  protected:
-  // Whether this class compiles the node, of those that the backend claimed; false where a deriving class has a kernel of its own.
+  // Whether this class compiles the node, of those that the backend claimed; false where a deriving class has a kernel of its
+  // own.
   virtual bool generates(sdk::Graph, sdk::Node) { return true; }
 
  private:

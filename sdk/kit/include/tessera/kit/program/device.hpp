@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a schedule and an emitter know about a device of the SIMT family: data, so that programs are made, compiled and priced for devices
-// that are not there.
+// What a schedule and an emitter know about a device of the SIMT family: data, so that programs are made, compiled and priced
+// for devices that are not there.
 #pragma once
 
 #include <cstdint>

@@ -111,7 +111,8 @@ struct Program {
   std::vector<std::string> axis_names;
   std::vector<Statement> statements;  // a value is the number of its statement
   std::vector<std::vector<uint32_t>> launches;
-  // What must hold for the program to be right, beside the symbols' ranges: each expression is at most the number. The launcher checks it.
+  // What must hold for the program to be right, beside the symbols' ranges: each expression is at most the number. The launcher
+  // checks it.
   struct Require {
     Expr size;
     int64_t most;
