@@ -265,8 +265,8 @@ class Translator {
   size_t uses_of(const sdk::Value& v) const {
     size_t n = 0;
     for (const tsr_use& u : v.uses()) {
-      const sdk::Node user{n_.g, u.node};
-      n += is_renamed(user) ? uses_of(user.result()) : 1;
+      const sdk::Node user{n_.g, u.node};  // none: an output of the graph
+      n += user && is_renamed(user) ? uses_of(user.result()) : 1;
     }
     return n;
   }

@@ -385,15 +385,15 @@ void check_control_flow() {
        {"%y"}},
       {"down",  // from 3 down to 1, by a limit from outside; the first value of the counter is used
        "while_loop",
-       "%x: f64[4]",
+       "%x: f64[6]",
        R"(  %start = constant {value = dense<i32[]: 3>}
   %stop = constant {value = dense<i32[]: 1>}
-  %y, %n = while_loop %x, %start, %stop {carried = 2} : f64[4], i32[]
-    region(%c0: f64[4], %k0: i32[], %s0: i32[]) {
+  %y, %n = while_loop %x, %start, %stop {carried = 2} : f64[6], i32[]
+    region(%c0: f64[6], %k0: i32[], %s0: i32[]) {
       %go = le %s0, %k0
       return %go
     }
-    region(%c: f64[4], %k: i32[], %s: i32[]) {
+    region(%c: f64[6], %k: i32[], %s: i32[]) {
       %one = constant {value = dense<i32[]: 1>}
       %k1 = sub %k, %one
       %f = cast %k {dtype = f64}

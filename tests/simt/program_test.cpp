@@ -341,6 +341,7 @@ TEST_CASE("programs with one statement less are found out") {
   std::vector<std::string> missed;
   for (const SimtCase& c : simt_cases()) {
     if (c.name.starts_with("rms_backward") || c.name == "column_sum") continue;  // they take seconds each
+    if (c.name == "pool") continue;  // one thread a point: it has neither barriers nor shared memory
     SimtKernel k = lower_case(c);
     const kit::GpuDescription& d = kit::gpu_description("sim32");
     const kit::Program whole = make(k, c, choose(k, c, d, order), d, order);

@@ -83,6 +83,8 @@ TEST_CASE("every schedule that a search reaches gives the family's bits") {
     for (const SimtCase& c : cases) {
       if (only && c.name != only) continue;
       if (order.interleaved && c.name.ends_with("unknown")) continue;  // that order needs to know the length of rows
+      // Windows are computed by the form of last resort, which knows the family's own order alone.
+      if (order_name != "plain" && c.name == "pool") continue;
       const SimtKernel k = lower_case(c);
       const Data& input = data.emplace_back(case_data(k, c, 17, true));
       Data& want = data.emplace_back(input);

@@ -38,9 +38,9 @@ function bytesByStep(blocks, steps) {
 function memoryView(executable) {
   const steps = list(executable.steps).length, blocks = valueBlocks(executable), live = bytesByStep(blocks, steps);
   const most = Math.max(1, ...live), peak = live.indexOf(Math.max(...live));
-  const width = 900, height = 160, ns = "http://www.w3.org/2000/svg";
+  const width = 900, height = 160, svg = new DOMParser().parseFromString("<svg>", "text/html").querySelector("svg");
   const draw = (tag, props) => {
-    const node = document.createElementNS(ns, tag);
+    const node = document.createElementNS(svg.namespaceURI, tag);
     for (const [key, value] of Object.entries(props)) node.setAttribute(key, value);
     return node;
   };

@@ -61,7 +61,7 @@ def _partition_fn(config, overrides, context, budget):
     if not isinstance(budget, str):
         return partitioner(budget)
     # The joint graph is planned as it is, without passes that would change it; fusion belongs to the pricing.
-    passes = next(v["value"] for v in json.loads(context.explain())["values"] if v["key"] == "pipeline.passes")
+    passes = [p["name"] for p in json.loads(context.explain())["passes"]]
     texts = [
         "pipeline.passes=" + json.dumps([p for p in passes if p == "fuse"]),
         "pipeline.joint=[]",

@@ -18,7 +18,7 @@ def _is_text_or_none(value):
 
 def _is_budget_or_none(value):
     if isinstance(value, str):
-        return re.fullmatch(r"\s*\d+(\.\d+)?\s*([kKMGT]i?)?B?\s*", value) is not None
+        return re.fullmatch(r"\s*\d+(\.\d+)?\s*([kKMGT]i?)?B\s*", value) is not None
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1)
 
 
