@@ -52,11 +52,25 @@ sdk::Node make_group(sdk::Graph g, const kit::Piece& piece, const std::string& b
   sdk::check(api.region_set_outputs(g.handle(), region, outputs.data(), static_cast<uint32_t>(outputs.size())));
 
   const sdk::Node last = piece.nodes.back();
-  std::vector<sdk::Value> values;
-  for (const tsr_id v : operands) values.push_back(g.value(v));
   const tsr_attr attrs[] = {sdk::attr_string("backend", backend.c_str())};
-  const tsr_id regions[] = {region};
-  const sdk::Node made = g.create({last.raw().parent, last.raw().next, last.raw().loc}, "fused", values, attrs, regions);
+  // Results have the types of what they replace. Inferred ones have the device of an operand, and there may be none.
+  std::vector<const tsr_type*> results;
+  for (const sdk::Value& v : piece.outputs) results.push_back(v.type().p);
+  tsr_node_desc d{};
+  d.struct_size = sizeof d;
+  d.op = "fused";
+  d.operands = operands.data();
+  d.num_operands = static_cast<uint32_t>(operands.size());
+  d.attrs = attrs;
+  d.num_attrs = 1;
+  d.regions = &region;
+  d.num_regions = 1;
+  d.num_results = static_cast<uint32_t>(results.size());
+  d.result_types = results.data();
+  d.loc = last.raw().loc;
+  tsr_id id = TSR_NONE;
+  sdk::check(api.node_create(g.handle(), &d, last.raw().parent, last.raw().next, &id));
+  const sdk::Node made = g.node(id);
   uint32_t marks = 0;
   for (const sdk::Node& n : piece.nodes) marks |= n.marks();
   g.set_marks(made, marks);

@@ -50,6 +50,24 @@ TEST_CASE("device = names where a graph runs: inputs cross at its beginning, out
   }
 }
 
+TEST_CASE("a fused group that reads nothing is on the device of what it replaces") {
+  const std::string text = R"(graph @g(%x: f32[s0]@sim:0) -> (f32[s0]@sim:0, f32[s0]@sim:0) symbols { s0: 1.. } {
+    %i = iota {axis = 0, dtype = i64, shape = [s0]} : i64[s0]@sim:0
+    %c = cast %i {dtype = f32} : f32[s0]@sim:0
+    %y = neg %x : f32[s0]@sim:0
+    return %c, %y
+  })";
+  e::ContextOptions o;
+  o.config_path = "sim";
+  o.plugin_dirs = {TESSERA_PLUGIN_DIR};
+  const e::Context c(o);
+  const e::Executable p = compile(c, text), want = compile(host(), on_host(text));
+  const e::Tensor x = numbers({9}, 1);
+  const auto out = p.run(std::vector<e::Tensor>{x.copy_to(e::device("sim:0"))});
+  const auto expected = want.run(std::vector<e::Tensor>{x});
+  for (size_t k = 0; k < 2; ++k) CHECK(same_bits(out[k], expected[k]));
+}
+
 TEST_CASE("values that loops carry stay on the device that the config names") {
   const std::string text = R"(graph @g(%x: f32[4], %n: i32[]) -> (f32[4], f32[3, 4]) {
     %start = constant {value = dense<f32[4]: splat 0.5>}
