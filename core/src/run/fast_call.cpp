@@ -359,7 +359,7 @@ struct FastCall::Held {
   }
   void done() { num_outputs = 0; }
 
-  void* take(ThreadCache* cache, const Output& o) {
+  [[gnu::always_inline]] void* take(ThreadCache* cache, const Output& o) {  // in every call, once for each output
     Buffer* b = nullptr;
     if (o.size_class != kNone && cache) [[likely]]
       b = cache->take(*o.device, o.size_class, o.bytes);

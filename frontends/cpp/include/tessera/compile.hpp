@@ -258,7 +258,8 @@ class Outputs {
   static constexpr size_t kStack = 32;
   Outputs() = default;
   Outputs(const Outputs&) = delete;
-  ~Outputs() {
+  // Asked for inline: it is in every call, and a program with many compiled functions would get a call of its own for it.
+  [[gnu::always_inline]] ~Outputs() {
     for (size_t i = 0; i < size_; ++i)
       if (data_[i]) [[unlikely]]
         release(data_[i]);
