@@ -9,6 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from .. import _core
+from .._abi import ADD, ATTR, EQ, FLOORDIV, GE, GT, LE, LT, MAX, MIN, MOD, MUL, NE, SUB
 
 DTYPES = {
     torch.float64: "f64",
@@ -45,21 +46,6 @@ _STRUCT = {
     torch.uint64: "Q",
     torch.bool: "?",
 }
-_KINDS = {
-    "int": 1,
-    "float": 2,
-    "bool": 3,
-    "str": 4,
-    "dtype": 5,
-    "dim": 6,
-    "ints": 7,
-    "floats": 8,
-    "dims": 9,
-    "strs": 10,
-    "tensor": 11,
-}
-_ADD, _SUB, _MUL, _FLOORDIV, _MOD, _MIN, _MAX = range(1, 8)
-EQ, NE, LT, LE, GT, GE, DIVISIBLE = range(7)
 _SYMBOLIC = -(1 << 63) + (1 << 32)  # sizes below are handles of expressions (TSR_DIM_IS_EXPR)
 _ARG = 1  # TSR_INPUT_ARG
 _LARGEST = (1 << 63) - 1
@@ -93,7 +79,7 @@ class Records:
 
     def __init__(self, context):
         self.attributes = {
-            op["name"]: {a["name"]: _KINDS[a["kind"]] for a in op["attributes"]} for op in json.loads(context.ops())["ops"]
+            op["name"]: {a["name"]: ATTR[a["kind"]] for a in op["attributes"]} for op in json.loads(context.ops())["ops"]
         }
 
 
@@ -150,27 +136,27 @@ class Emitter:
                 if e.is_integer and bounds is not None and bounds.upper < 0:  # what is a size is its negative
                     if -e not in self.symbols:
                         self.symbols[-e] = self._symbol(-e, f"x{len(self.symbols)}")
-                    return self.builder.dim(_SUB, 0, self.symbols[-e])
+                    return self.builder.dim(SUB, 0, self.symbols[-e])
                 if not e.is_integer or (bounds is not None and bounds.lower < 0):
                     raise _Opaque
                 self.symbols[e] = self._symbol(e, str(e))
             return self.symbols[e]
         args = e.args
         if e.is_Add:
-            return self._fold(_ADD, args)
+            return self._fold(ADD, args)
         if e.is_Mul:
-            return self._fold(_MUL, args)
+            return self._fold(MUL, args)
         if e.is_Pow and args[1].is_Integer and 0 < int(args[1]) < 9:
-            return self._fold(_MUL, [args[0]] * int(args[1]))
+            return self._fold(MUL, [args[0]] * int(args[1]))
         name = type(e).__name__
         if name in ("FloorDiv", "CleanDiv") and len(args) == 2:
-            return self.builder.dim(_FLOORDIV, self._expression(args[0]), self._expression(args[1]))
+            return self.builder.dim(FLOORDIV, self._expression(args[0]), self._expression(args[1]))
         if name in ("Mod", "PythonMod") and len(args) == 2:
-            return self.builder.dim(_MOD, self._expression(args[0]), self._expression(args[1]))
+            return self.builder.dim(MOD, self._expression(args[0]), self._expression(args[1]))
         if name == "Max":
-            return self._fold(_MAX, args)
+            return self._fold(MAX, args)
         if name == "Min":
-            return self._fold(_MIN, args)
+            return self._fold(MIN, args)
         raise _Opaque
 
     def _fold(self, op, args):
@@ -232,19 +218,19 @@ class Emitter:
         return [self.size(s) for s in shape]
 
     def add(self, a, b):
-        return self.builder.dim(_ADD, a, b) if is_symbolic(a) or is_symbolic(b) else a + b
+        return self.builder.dim(ADD, a, b) if is_symbolic(a) or is_symbolic(b) else a + b
 
     def sub(self, a, b):
-        return self.builder.dim(_SUB, a, b) if is_symbolic(a) or is_symbolic(b) else a - b
+        return self.builder.dim(SUB, a, b) if is_symbolic(a) or is_symbolic(b) else a - b
 
     def mul(self, a, b):
-        return self.builder.dim(_MUL, a, b) if is_symbolic(a) or is_symbolic(b) else a * b
+        return self.builder.dim(MUL, a, b) if is_symbolic(a) or is_symbolic(b) else a * b
 
     def floor_div(self, a, b):
-        return self.builder.dim(_FLOORDIV, a, b) if is_symbolic(a) or is_symbolic(b) else a // b
+        return self.builder.dim(FLOORDIV, a, b) if is_symbolic(a) or is_symbolic(b) else a // b
 
     def mod(self, a, b):
-        return self.builder.dim(_MOD, a, b) if is_symbolic(a) or is_symbolic(b) else a % b
+        return self.builder.dim(MOD, a, b) if is_symbolic(a) or is_symbolic(b) else a % b
 
     def known(self, relation, a, b):
         """Whether a relation holds for all sizes: True, False, or None when it depends on them."""
@@ -296,7 +282,7 @@ class Emitter:
         key = (dtype, tuple(sizes), data)
         if key not in self._constants:
             tensor = _core.from_bytes(DTYPES[dtype], sizes, data)
-            self._constants[key] = self.value(self.builder.node("constant", [], [("value", _KINDS["tensor"], tensor)])[0])
+            self._constants[key] = self.value(self.builder.node("constant", [], [("value", ATTR["tensor"], tensor)])[0])
         return self._constants[key]
 
     def scalar(self, value, dtype):
@@ -331,7 +317,7 @@ class Emitter:
         """A constant of a real tensor's value."""
         with unset_fake_temporarily():
             value = _core.from_dlpack(t.detach().contiguous())
-        return self.value(self.builder.node("constant", [], [("value", _KINDS["tensor"], value)])[0])
+        return self.value(self.builder.node("constant", [], [("value", ATTR["tensor"], value)])[0])
 
     def ints(self, values, dtype=torch.int64):
         return self.constant(dtype, [len(values)], struct.pack(f"<{len(values)}{_STRUCT[dtype]}", *values))

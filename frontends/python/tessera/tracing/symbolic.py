@@ -5,8 +5,9 @@ Arithmetic keeps them symbolic. Reading one as a number or branching on a compar
 becomes a guard, with the line where it was asked for.
 """
 
+from .._abi import ADD, EQ, FLOORDIV, GE, GT, LE, LT, MOD, MUL, NE, SUB
 from .errors import error, escaped
-from .trace import ADD, EQ, FLOORDIV, GE, GT, LE, LT, MOD, MUL, NE, SUB, apply1, here, state
+from .trace import apply1, here, state
 
 _NUMBER, _INPUT, _DIM = 0, 1, 2  # tsr_scalar_kind
 

@@ -8,26 +8,12 @@ import threading
 import weakref
 
 from .. import _core
+from .._abi import ATTR
 from . import dtypes
 from .errors import error, escaped
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-ATTR = {
-    "int": 1,
-    "float": 2,
-    "bool": 3,
-    "str": 4,
-    "dtype": 5,
-    "dim": 6,
-    "ints": 7,
-    "floats": 8,
-    "dims": 9,
-    "strs": 10,
-    "tensor": 11,
-}
 READ_BOOL, READ_INT, READ_FLOAT, READ_TENSOR, READ_MEMORY = 1, 2, 3, 4, 5
-EQ, NE, LT, LE, GT, GE = range(6)
-ADD, SUB, MUL, FLOORDIV, MOD = 1, 2, 3, 4, 5
 
 
 class _State(threading.local):

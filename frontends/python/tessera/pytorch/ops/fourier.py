@@ -14,7 +14,8 @@ import sympy
 import torch
 from torch.utils._sympy.functions import FloorDiv
 
-from ..emit import EQ, GE, LE, LT, Unsupported, is_symbolic
+from ..._abi import EQ, GE, LE, LT
+from ..emit import Unsupported, is_symbolic
 from .complexes import complex_of, part_dtype, parts
 from .table import axis_of, lowers, number, product
 

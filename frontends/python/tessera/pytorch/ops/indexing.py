@@ -5,7 +5,8 @@ import math
 
 import torch
 
-from ..emit import GE, HALVES, Unsupported, Value, is_symbolic
+from ..._abi import GE
+from ..emit import HALVES, Unsupported, Value, is_symbolic
 from .shapes import index_of, place_of
 from .table import axis_of, broadcast_shape, lowers, number, operand, product, truth, wrapped
 

@@ -5,7 +5,8 @@ import math
 
 import torch
 
-from ..emit import GE, HALVES, Unsupported, is_symbolic
+from ..._abi import GE
+from ..emit import HALVES, Unsupported, is_symbolic
 from .table import TABLE, axes_of, axis_of, lowers, number, product, truth, wide
 
 

@@ -4,7 +4,8 @@
 import sympy
 import torch
 
-from ..emit import GE, LE, Unsupported, is_symbolic
+from ..._abi import GE, LE
+from ..emit import Unsupported, is_symbolic
 from .table import TABLE, axes_of, axis_of, lowers, number
 
 

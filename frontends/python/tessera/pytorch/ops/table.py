@@ -4,7 +4,8 @@
 import torch
 from torch._dynamo.source import TensorPropertySource
 
-from ..emit import EQ, HALVES, Unsupported, Value, is_symbolic
+from ..._abi import EQ
+from ..emit import HALVES, Unsupported, Value, is_symbolic
 
 TABLE = {}
 
