@@ -48,7 +48,8 @@ done < <(grep -rnHoE '^#include "[a-z_]+/[a-z_0-9]+\.hpp"' core/src | sed -E 's/
 driver=core/src/compile/driver.cpp
 length=$(wc -l <$driver)
 [ "$length" -le 250 ] || fail "$driver has $length lines, at most 250 are allowed"
-stages='run_passes expand_gradients place_on_devices assign_backends decompose_refused order_transfers build_plan compile_kernels Executable::make'
+stages='run_passes expand_gradients place_on_devices assign_backends decompose_refused order_transfers build_plan
+  compile_kernels Executable::make'
 while read -r file; do
   [ "$file" != $driver ] || continue
   # Calls are indented or follow something; what defines or declares a stage stands at the beginning of a line.

@@ -41,7 +41,8 @@ for (let round = 0; round < 500; ++round) {
   for (let k = 0; k < n; ++k) {
     const operands = Array.from({length: 1 + random(2)}, () => names[random(names.length)]), view = random(4) === 0;
     const results = view || random(3) ? ["%v" + k] : ["%v" + k, "%w" + k];
-    steps.push({kind: view ? "view" : "kernel", op: "op", operands: view ? operands.slice(0, 1) : operands, results, bytes: 8 * (1 + random(9)),
+    steps.push({kind: view ? "view" : "kernel", op: "op", operands: view ? operands.slice(0, 1) : operands, results,
+      bytes: 8 * (1 + random(9)),
       workspace_bytes: view ? 0 : random(2) * 16});
     names.push(...results);
   }

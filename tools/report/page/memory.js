@@ -16,7 +16,8 @@ function valueBlocks(executable) {
     const block = {name: results.map(str).join(" "), op: str(row.op), bytes: num(row.bytes), first: step, last: step};
     if (block.bytes > 0) blocks.push(block);
     for (const name of results) blockOf.set(name, block);
-    if (num(row.workspace_bytes) > 0) blocks.push({name: "workspace", op: str(row.op), bytes: row.workspace_bytes, first: step, last: step});
+    if (num(row.workspace_bytes) > 0)
+      blocks.push({name: "workspace", op: str(row.op), bytes: row.workspace_bytes, first: step, last: step});
   });
   for (const output of list(executable.outputs)) {
     const block = blockOf.get(str(dict(output).name)) || blockOf.get("%" + str(dict(output).name));
@@ -45,20 +46,25 @@ function memoryView(executable) {
     return node;
   };
   const x = step => step / steps * width, y = n => height - n / most * (height - 10);
-  const chart = draw("svg", {viewBox: "0 0 " + width + " " + height, width: "100%", role: "img", "aria-label": "Memory by step"});
+  const chart = draw("svg",
+    {viewBox: "0 0 " + width + " " + height, width: "100%", role: "img", "aria-label": "Memory by step"});
   const line = live.map((n, i) => "L" + x(i).toFixed(1) + " " + y(n).toFixed(1) + " H" + x(i + 1).toFixed(1)).join(" ");
   chart.append(draw("path", {d: "M0 " + height + " " + line + " V" + height + " Z", fill: "var(--c0)", "fill-opacity": ".5"}));
   const cursor = draw("line", {y1: 0, y2: height, stroke: "currentColor"});
   chart.append(cursor);
-  const holders = h("div", {}), slider = h("input", {type: "range", min: 0, max: steps - 1, value: peak, style: "width:100%", "aria-label": "Step"});
+  const holders = h("div", {});
+  const slider = h("input",
+    {type: "range", min: 0, max: steps - 1, value: peak, style: "width:100%", "aria-label": "Step"});
   const show = step => {
     cursor.setAttribute("x1", x(step + .5));
     cursor.setAttribute("x2", x(step + .5));
     const alive = blocks.filter(b => b.first <= step && step <= b.last).sort((a, b) => b.bytes - a.bytes);
     holders.replaceChildren(
-      h("p", {class: "muted"}, "Step " + step + (step === peak ? ", the peak" : "") + ": " + bytes(live[step]) + " in " + plural(alive.length, "value")),
+      h("p", {class: "muted"}, "Step " + step + (step === peak ? ", the peak" : "") + ": " + bytes(live[step]) + " in " +
+        plural(alive.length, "value")),
       sortable([{name: "value", value: b => b.name, mono: true}, {name: "made by", value: b => b.op, mono: true},
-        {name: "bytes", value: b => b.bytes, cell: b => bytes(b.bytes), right: true}, {name: "from step", value: b => b.first, right: true},
+        {name: "bytes", value: b => b.bytes, cell: b => bytes(b.bytes), right: true},
+        {name: "from step", value: b => b.first, right: true},
         {name: "to step", value: b => b.last, right: true}], alive.slice(0, 40)));
   };
   slider.addEventListener("input", () => show(num(Number(slider.value))));
