@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: gpu_check.sh PART OUT    checks the CUDA backend on a machine with an NVIDIA GPU, from what scripts/gpu_pack.sh packed
-# (source/scripts/gpu_check.sh in it) and without a network.
-# PART: device, ops, kernels, models, sanitizer, or several joined by commas. Each
-# step has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all steps.
+# (source/scripts/gpu_check.sh in it) and without a network. PART: device, ops, kernels, models, sanitizer, or several joined by
+# commas. Each step has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all
+# steps.
 set -uo pipefail
 parts=$1 out=$(mkdir -p "$2" && readlink -f "$2")
 packed=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: scripts/gpu_pack.sh OUT.tar.xz [BUILD]
-# Packs what scripts/gpu_check.sh runs on a machine with a GPU and nothing else of
-# this project: the command, the plugins that the checks load, the tests, and the system's libraries that they need. BUILD is
-# build/release unless it is given, and is built already.
+# Packs what scripts/gpu_check.sh runs on a machine with a GPU and nothing else of this project: the command, the plugins that
+# the checks load, the tests, and the system's libraries that they need. BUILD is build/release unless it is given, and is built
+# already.
 set -euo pipefail
 root=$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)
 . "$root/scripts/common.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: tiny.sh TUNE_SENTENCES SENTENCES FOLDER
-# Tunes the made-up model of examples/sentences: the encoder is the same before it
-# learns, the loss falls, and the example that embeds sentences reads what comes out
+# Tunes the made-up model of examples/sentences: the encoder is the same before it learns, the loss falls, and the example that
+# embeds sentences reads what comes out
 set -euo pipefail
 tune=$1 sentences=$2 given=$3
 here=$(cd "$(dirname "$0")" && pwd)

@@ -66,8 +66,8 @@ void cond(Infer& in) {
 }
 
 // The carried values of a loop. A size of the body's input that is an unbacked symbol, where the operand has another one,
-// changes from turn to
-// turn: the body may give any size there, and the size after the last turn is a new symbol. All other sizes stay what they are.
+// changes from turn to turn: the body may give any size there, and the size after the last turn is a new symbol. All other
+// sizes stay what they are.
 class Carried {
  public:
   Carried(Infer& in, uint32_t count) : in_(in), count_(count) {}
