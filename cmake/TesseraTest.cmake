@@ -37,7 +37,7 @@ if(TESSERA_SANITIZE)
   list(APPEND TESSERA_TEST_ENVIRONMENT
     ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0:allocator_may_return_null=1
     LSAN_OPTIONS=suppressions=${_supp}/lsan.supp:print_suppressions=0
-    TSAN_OPTIONS=suppressions=${_supp}/tsan.supp:halt_on_error=0:second_deadlock_stack=1
+    TSAN_OPTIONS=suppressions=${_supp}/tsan.supp:halt_on_error=0:second_deadlock_stack=1:allocator_may_return_null=1
     UBSAN_OPTIONS=print_stacktrace=1)
   unset(_supp)
 endif()
