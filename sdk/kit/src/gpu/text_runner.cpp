@@ -11,6 +11,14 @@
 
 #include "tessera/plugin.hpp"
 
+// The thread sanitizer keeps a list of the functions that each thread is in. A fiber that has ended, or that a failure leaves
+// where it is, never returns from those that it is in: they must not enter themselves.
+#if defined(__SANITIZE_THREAD__)
+#define UNLISTED __attribute__((no_sanitize_thread))
+#else
+#define UNLISTED
+#endif
+
 #if defined(__x86_64__)
 // Saves what a function must keep on the stack it leaves, and goes on with another one.
 extern "C" void tessera_kit_switch_stack(void** from, void* to);
@@ -113,19 +121,19 @@ class Runner {
   uint32_t block() const { return block_; }
   uint32_t thread() const { return current_; }
   char* shared() { return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(shared_.data()) + 15) / 16 * 16); }
-  void wait(Wait w, int32_t line) {
+  UNLISTED void wait(Wait w, int32_t line) {
     Fiber& f = fibers_[current_];
     f.wait = w;
     f.line = line;
     leave();
   }
-  uint64_t shuffle(uint64_t value, int32_t from, int32_t lane, int32_t lanes, int32_t line) {
+  UNLISTED uint64_t shuffle(uint64_t value, int32_t from, int32_t lane, int32_t lanes, int32_t line) {
     Fiber& f = fibers_[current_];
     f.value = value, f.from = from, f.lane = lane, f.lanes = lanes;
     wait(Wait::Shuffle, line);
     return fibers_[current_].value;
   }
-  void touch(const void* at, uint32_t bytes, bool store, int32_t line) {
+  UNLISTED void touch(const void* at, uint32_t bytes, bool store, int32_t line) {
     const char* const base = shared();
     const auto first = static_cast<const char*>(at) - base;
     if (at == nullptr || first < 0 || first + bytes > launch_.shared_bytes)
@@ -160,7 +168,7 @@ class Runner {
     a.element = element_bytes;
     if (written) a.elements.resize(static_cast<size_t>(a.bytes / element_bytes));
   }
-  void touch_global(const void* at, uint32_t bytes, bool store, int32_t line, int32_t argument) {
+  UNLISTED void touch_global(const void* at, uint32_t bytes, bool store, int32_t line, int32_t argument) {
     if (static_cast<size_t>(argument) >= global_.size()) return;
     const Argument& own = global_[static_cast<size_t>(argument)];
     const auto first = static_cast<const char*>(at) - own.base;
@@ -186,8 +194,8 @@ class Runner {
     if (t.block == kNone32) return true;
     return t.block == static_cast<int32_t>(block_) && ordered(t.by);
   }
-  void touch_element(Element& e, size_t argument, int64_t number, bool store, int32_t line) {
-    const auto said = [&](const GlobalTouch& t, const char* what) {
+  UNLISTED void touch_element(Element& e, size_t argument, int64_t number, bool store, int32_t line) {
+    const auto said = [&](const GlobalTouch& t, const char* what) UNLISTED {
       const bool many = t.by.thread == kSeveral || t.block == kSeveral;
       fail(line,
            "element " + std::to_string(number) + " of argument " + std::to_string(argument) + " was " + what + " by " +
@@ -222,19 +230,19 @@ class Runner {
   }
 
   // The first failure ends the launch: the fibers are left where they are.
-  void fail(int32_t line, const std::string& what) {
+  UNLISTED void fail(int32_t line, const std::string& what) {
     failure_ = "text of " + launch_.name + ", line " + std::to_string(line) + ", block " + std::to_string(block_) +
                ", thread " + std::to_string(current_) + ": " + what;
     leave();
   }
 
 #if defined(__x86_64__)
-  void leave() { tessera_kit_switch_stack(&fibers_[current_].stack, main_); }
+  UNLISTED void leave() { tessera_kit_switch_stack(&fibers_[current_].stack, main_); }
   void enter(size_t t) {
     current_ = static_cast<uint32_t>(t);
     tessera_kit_switch_stack(&main_, fibers_[t].stack);
   }
-  static void start() {
+  UNLISTED static void start() {
     Runner& r = *running;
     r.launch_.entry(r.arguments_);
     r.fibers_[r.current_].wait = Wait::Done;
@@ -360,15 +368,14 @@ const TextRunnerApi kApi = {
     [] { return Runner::running->block(); },
     [] { return Runner::running->thread(); },
     [] { return Runner::running->shared(); },
-    [](int32_t of_block, int32_t line) { Runner::running->wait(of_block ? Wait::Barrier : Wait::WaveBarrier, line); },
-    [](uint64_t value, int32_t from, int32_t lane, int32_t lanes, int32_t line) {
-      return Runner::running->shuffle(value, from, lane, lanes, line);
-    },
-    [](const void* at, uint32_t bytes, int32_t store, int32_t line) { Runner::running->touch(at, bytes, store != 0, line); },
+    [](int32_t of_block, int32_t line) UNLISTED { Runner::running->wait(of_block ? Wait::Barrier : Wait::WaveBarrier, line); },
+    [](uint64_t value, int32_t from, int32_t lane, int32_t lanes, int32_t line)
+        UNLISTED { return Runner::running->shuffle(value, from, lane, lanes, line); },
+    [](const void* at, uint32_t bytes, int32_t store, int32_t line)
+        UNLISTED { Runner::running->touch(at, bytes, store != 0, line); },
     [](int32_t argument, uint32_t bytes, int32_t written) { Runner::running->watch(argument, bytes, written != 0); },
-    [](const void* at, uint32_t bytes, int32_t store, int32_t line, int32_t argument) {
-      Runner::running->touch_global(at, bytes, store != 0, line, argument);
-    },
+    [](const void* at, uint32_t bytes, int32_t store, int32_t line, int32_t argument)
+        UNLISTED { Runner::running->touch_global(at, bytes, store != 0, line, argument); },
     [](tsr_fault* record, uint64_t site, uint32_t code) { sdk::report_fault(record, site, code); },
 };
 
