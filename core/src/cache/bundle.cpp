@@ -44,16 +44,14 @@ std::string read_bundle(std::string_view bytes, const std::function<void(std::st
 
 std::vector<Cache::Item> Cache::list() const {
   std::vector<Item> items;
-  store_.check(store_.as<tsr_store>().list(
-      store_.self,
-      [](void* ctx, const char* key, uint64_t bytes, int64_t used) noexcept {
-        try {
-          static_cast<std::vector<Item>*>(ctx)->push_back({key, bytes, used});
-        } catch (...) {
-          // Out of memory: the rest is not listed.
-        }
-      },
-      &items));
+  const auto each = [](void* ctx, const char* key, uint64_t bytes, int64_t used) noexcept {
+    try {
+      static_cast<std::vector<Item>*>(ctx)->push_back({key, bytes, used});
+    } catch (...) {
+      // Out of memory: the rest is not listed.
+    }
+  };
+  store_.call("list", [&] { return store_.as<tsr_store>().list(store_.self, each, &items); });
   std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
     return a.last_used_unix != b.last_used_unix ? a.last_used_unix > b.last_used_unix : a.key < b.key;
   });
@@ -65,7 +63,7 @@ std::vector<Cache::Item> Cache::prune(uint64_t max_bytes) {
   uint64_t total = 0;
   for (const Item& i : items) total += i.bytes;
   while (!items.empty() && total > max_bytes) {
-    store_.check(store_.as<tsr_store>().remove(store_.self, items.back().key.c_str()));
+    store_.call("remove", [&] { return store_.as<tsr_store>().remove(store_.self, items.back().key.c_str()); });
     total -= items.back().bytes;
     removed.push_back(std::move(items.back()));
     items.pop_back();
@@ -121,7 +119,7 @@ Cache::Transfer Cache::verify() {
     }
     ++t.refused;
     t.reasons.push_back(item.key.substr(0, 16) + ": " + why);
-    if (writable_) store_.check(store_.as<tsr_store>().remove(store_.self, item.key.c_str()));
+    if (writable_) store_.call("remove", [&] { return store_.as<tsr_store>().remove(store_.self, item.key.c_str()); });
   }
   return t;
 }
@@ -138,7 +136,8 @@ Cache::Transfer Cache::import_bundle(const std::string& path) {
       t.reasons.push_back(refusal);
       return;
     }
-    store_.check(store_.as<tsr_store>().put(store_.self, std::string(entry.key).c_str(), one.data(), one.size()));
+    const std::string key(entry.key);
+    store_.call("put", [&] { return store_.as<tsr_store>().put(store_.self, key.c_str(), one.data(), one.size()); });
     ++t.entries;
     t.bytes += one.size();
   });

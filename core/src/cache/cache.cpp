@@ -16,6 +16,7 @@
 #include "log/log.hpp"
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
+#include "support/escaped.hpp"
 #include "trace/trace.hpp"
 
 namespace tessera::core {
@@ -73,7 +74,7 @@ std::unique_ptr<Cache> Cache::open(const PluginHost& plugins, const Config& conf
   info.struct_size = sizeof info;
   if (table(store).info) {
     try {
-      store.check(table(store).info(store.self, &info));
+      store.call("info", [&] { return table(store).info(store.self, &info); });
     } catch (const Error& e) {
       log_warning("nothing is cached: " + e.message() + (e.hint().empty() ? "" : " (" + e.hint() + ")"));
       return nullptr;
@@ -117,7 +118,7 @@ void Cache::trace(const char* what, CacheKind kind, const std::string& key, int6
 bool Cache::fetch(const std::string& key, std::string* bytes) const {
   int found = 0;
   bytes->clear();
-  store_.check(table(store_).get(store_.self, key.c_str(), append, bytes, &found));
+  store_.call("get", [&] { return table(store_).get(store_.self, key.c_str(), append, bytes, &found); });
   return found != 0;
 }
 
@@ -152,7 +153,7 @@ void Cache::refuse(CacheKind kind, const std::string& key, const std::string& wh
   trace("refused", kind, key, -1, why);
   if (!writable_) return;
   try {
-    store_.check(table(store_).remove(store_.self, key.c_str()));
+    store_.call("remove", [&] { return table(store_).remove(store_.self, key.c_str()); });
   } catch (const Error&) {
     // It is overwritten by the next put, or refused again.
   }
@@ -162,7 +163,7 @@ void Cache::put(CacheKind kind, const std::string& key, std::string_view payload
   if (!keeps(kind) || !writable_) return;
   try {
     const std::string bytes = encode_entry(kind, key, payload, signing_key_);
-    store_.check(table(store_).put(store_.self, key.c_str(), bytes.data(), bytes.size()));
+    store_.call("put", [&] { return table(store_).put(store_.self, key.c_str(), bytes.data(), bytes.size()); });
     trace("store", kind, key, static_cast<int64_t>(bytes.size()), {});
   } catch (const Error& e) {
     // Once is enough for a disk that is full.
@@ -199,14 +200,19 @@ std::shared_ptr<const void> Cache::map_bytes(const std::string& key, std::string
   tsr_mapping m{};
   m.struct_size = sizeof m;
   int found = 0;
-  store_.check(table(store_).map(store_.self, key.c_str(), &m, &found));
+  store_.call("map", [&] { return table(store_).map(store_.self, key.c_str(), &m, &found); });
   if (!found) return nullptr;
   *entry = {static_cast<const char*>(m.bytes), m.length};
   std::copy(std::begin(m.identity), std::end(m.identity), identity->begin());
-  return std::shared_ptr<const tsr_mapping>(new tsr_mapping(m), [](const tsr_mapping* p) {
+  const auto release = [where = "release of store '" + store_.name + "'"](const tsr_mapping* p) {
     const std::unique_ptr<const tsr_mapping> mapping(p);
-    if (mapping->release) mapping->release(mapping->ctx);
-  });
+    try {
+      if (mapping->release) mapping->release(mapping->ctx);
+    } catch (...) {
+      log_warning("an exception left " + where + ": " + what_was_thrown());
+    }
+  };
+  return std::shared_ptr<const tsr_mapping>(new tsr_mapping(m), release);
 }
 
 std::shared_ptr<const Blob> Cache::map_entry(const std::string& key, size_t bytes, CheckedBlobs& checked) {
@@ -262,7 +268,7 @@ void Cache::put_blob(const std::string& key, const Blob& blob, CheckedBlobs& che
     const std::string digest = content_digest(blob.view(), false);
     const std::string header = encode_blob_header(key, blob.bytes(), digest, signing_key_);
     const tsr_part parts[] = {{header.data(), header.size()}, {blob.data(), blob.bytes()}};
-    store_.check(table(store_).put_parts(store_.self, key.c_str(), parts, std::size(parts)));
+    store_.call("put_parts", [&] { return table(store_).put_parts(store_.self, key.c_str(), parts, std::size(parts)); });
     trace("store", CacheKind::kBlob, key, static_cast<int64_t>(header.size() + blob.bytes()), {});
     // Another process may have put its own there meanwhile: the same bytes, if its header says so.
     std::string_view entry;

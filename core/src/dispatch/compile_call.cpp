@@ -130,7 +130,8 @@ Callable::Capture Callable::capture(const tsr_arg* args, size_t count, const std
         capture_lock_);  // the function may wait for other threads, and with that for their calls of it
     path.lends(&lent);
     if (frontend)
-      frontend->check(frontend->as<tsr_frontend>().capture(frontend->self, recorder.handle(), &callable));
+      frontend->call("capture",
+                     [&] { return frontend->as<tsr_frontend>().capture(frontend->self, recorder.handle(), &callable); });
     else
       throw_if(callable.invoke(callable.self, recorder.handle()));
   }

@@ -10,6 +10,7 @@
 #include "plan/plan.hpp"
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
+#include "support/escaped.hpp"
 #include "tessera/dtypes.hpp"
 
 namespace tessera::core {
@@ -210,13 +211,17 @@ std::shared_ptr<const ExecutorLayout> ExecutorLayout::make(const Plan& plan, con
 }
 
 ExecutorLayout::~ExecutorLayout() {
-  if (prepared_) table_of(executor_).release(executor_.self, prepared_);
+  try {
+    if (prepared_) table_of(executor_).release(executor_.self, prepared_);
+  } catch (...) {
+    log_warning("an exception left release of executor '" + executor_.name + "': " + what_was_thrown());
+  }
 }
 
 bool ExecutorLayout::run(const tsr_executor_call& call) const {
   int taken = 1;
   try {
-    executor_.check(table_of(executor_).run(executor_.self, prepared_, &call, &taken));
+    executor_.call("run", [&] { return table_of(executor_).run(executor_.self, prepared_, &call, &taken); });
   } catch (const Error& e) {
     throw Error(e.family(), e.code(),
                 "executor '" + executor_.name + "', graph '" + std::string(plan_.graph->tables().name) + "' on device '" +

@@ -177,12 +177,14 @@ class LayoutMaker {
     return e;
   }
 
+  static int64_t workspace_bytes(const Step& step, const int64_t* dims) {
+    return step.backend->call("workspace", [&] { return step.kernel.workspace(step.kernel.self, dims); });
+  }
   void workspace(const Step& step, Instruction& e) const {
     if (!step.kernel.launch) e.workspace_bytes = step.expected_workspace;
     if (!step.backend || !step.kernel.workspace) return;
-    e.workspace_bytes = step.kernel.workspace(step.kernel.self, dims_);
-    if (bounds_ && e.workspace_bytes >= 0)
-      e.workspace_bytes = std::max(e.workspace_bytes, step.kernel.workspace(step.kernel.self, bounds_));
+    e.workspace_bytes = workspace_bytes(step, dims_);
+    if (bounds_ && e.workspace_bytes >= 0) e.workspace_bytes = std::max(e.workspace_bytes, workspace_bytes(step, bounds_));
     if (e.workspace_bytes < 0)
       throw bug("TSR-B024", "backend '" + step.backend->name + "': " + p_.graph->describe(step.node) + " asks for " +
                                 std::to_string(e.workspace_bytes) + " bytes of workspace");

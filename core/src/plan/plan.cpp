@@ -4,17 +4,24 @@
 #include <algorithm>
 
 #include "ir/graph.hpp"
+#include "log/log.hpp"
 #include "memory/device.hpp"
 #include "plan/device_constants.hpp"
 #include "plan/layout.hpp"
 #include "plugin/plugin_host.hpp"
+#include "support/escaped.hpp"
 
 namespace tessera::core {
 
 Plan::~Plan() {
   primary.reset();  // what an executor has made of it goes before the kernels
   for (const auto& s : steps) {
-    if (s->kernel.destroy) s->kernel.destroy(s->kernel.self);
+    try {
+      if (s->kernel.destroy) s->kernel.destroy(s->kernel.self);
+    } catch (...) {
+      log_warning("an exception left destroy of a kernel of backend '" + (s->backend ? s->backend->name : "") +
+                  "': " + what_was_thrown());
+    }
     if (s->site != 0) unregister_site(s->site);
     if (s->kernel.held_bytes > 0) core::device(s->device).count_freed(s->kernel.held_bytes);
   }

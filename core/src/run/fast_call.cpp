@@ -404,6 +404,7 @@ void FastCall::failed(const Launch& l, tsr_error* e) const {
   const Plan& plan = cold_->plan;
   const Step& step = *plan.steps[plan.primary->program[static_cast<size_t>(&l - at<Launch>(launches_))].step];
   try {
+    if (!e) step.backend->escaped("launch");  // in a catch block
     step.backend->check(e);
   } catch (const Error& error) {
     rethrow_at(plan, step, *plan.primary, static_cast<size_t>(&l - at<Launch>(launches_)), error);
@@ -435,7 +436,15 @@ void FastCall::failed(const Launch& l, tsr_error* e) const {
     call.num_outputs = l->num_outputs;
     call.outputs = tensors + l->num_inputs;
     call.workspace = bases[l->workspace];
-    if (tsr_error* e = l->fn(l->self, &call)) [[unlikely]]
+    tsr_error* e = nullptr;
+    try {
+      e = l->fn(l->self, &call);
+    } catch (const Error&) {
+      throw;
+    } catch (...) {
+      failed(*l, nullptr);
+    }
+    if (e) [[unlikely]]
       failed(*l, e);
   }
 }

@@ -15,6 +15,7 @@
 #include "run/plan_runner.hpp"
 #include "run/run_state.hpp"
 #include "support/error.hpp"
+#include "support/escaped.hpp"
 #include "tessera/dtypes.hpp"
 
 namespace tessera::core {
@@ -89,6 +90,12 @@ void set_symbols(const Plan& plan, const Step& step, const int64_t* values, int6
   }
 }
 
+// f(), which calls `function` of an op's callbacks. An exception that leaves it is the bug of the op's plugin.
+template <class F>
+tsr_error* of_op(const OpRecord& op, const char* function, F&& f) {
+  return contained(f, [&] { return "plugin '" + op.plugin + "': an exception left " + function + " of op '" + op.name + "'"; });
+}
+
 void compute_sizes(const Plan& plan, RunState& state, const SectionRun::Ready& r) {
   std::vector<int64_t> values(r.step->symbols.size(), -1);
   const auto count = static_cast<uint32_t>(values.size());
@@ -97,11 +104,13 @@ void compute_sizes(const Plan& plan, RunState& state, const SectionRun::Ready& r
     for (uint32_t i = 0; i < r.launch.num_inputs; ++i)
       if (!(r.launch.inputs[i].flags & TSR_TENSOR_ABSENT))
         if (Stream* s = state.stream_of(r.launch.inputs[i].device)) s->synchronize(Wait::kNone);
-    const tsr_op_impl& impl = *r.step->record->impl;
-    throw_if(
-        impl.compute_sizes(impl.self, &r.instruction->call->call, r.launch.inputs, r.launch.num_inputs, values.data(), count));
+    const OpRecord& op = *r.step->record;
+    throw_if(of_op(op, "compute_sizes", [&] {
+      return op.impl->compute_sizes(op.impl->self, &r.instruction->call->call, r.launch.inputs, r.launch.num_inputs,
+                                    values.data(), count);
+    }));
   } else if (kernel.kernel.sizes) {
-    kernel.backend->check(kernel.kernel.sizes(kernel.kernel.self, &r.launch, values.data(), count));
+    kernel.backend->call("sizes", [&] { return kernel.kernel.sizes(kernel.kernel.self, &r.launch, values.data(), count); });
   } else {
     // A backend that computes nothing has no data to take sizes from: the hint stands for them.
     const std::vector<int64_t> hints = hint_values(*plan.graph);
@@ -277,8 +286,7 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
         switch (r.instruction->kind) {
           case Instruction::kLaunch: {
             const KernelRange range(plan_, *r.step, state.profiler);
-            if (tsr_error* e = r.step->kernel.launch(r.step->kernel.self, &r.launch)) [[unlikely]]
-              r.step->backend->check(e);
+            r.step->backend->call("launch", [&] { return r.step->kernel.launch(r.step->kernel.self, &r.launch); });
             if (plan_.sync_faults && r.queue != kNone && !state.captured) {
               state.streams[r.queue]->synchronize(Wait::kFaultsSynced);
               state.streams[r.queue]->raise_fault();
@@ -286,9 +294,11 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
             break;
           }
           case Instruction::kCompute: {
-            const tsr_op_impl& impl = *r.step->record->impl;
-            throw_if(impl.compute(impl.self, &r.instruction->call->call, r.launch.inputs, r.launch.num_inputs, r.launch.outputs,
-                                  r.launch.num_outputs));
+            const OpRecord& op = *r.step->record;
+            throw_if(of_op(op, "compute", [&] {
+              return op.impl->compute(op.impl->self, &r.instruction->call->call, r.launch.inputs, r.launch.num_inputs,
+                                      r.launch.outputs, r.launch.num_outputs);
+            }));
             break;
           }
           case Instruction::kCopy:
