@@ -141,7 +141,7 @@ class PlanBuilder {
     uint32_t why = 0;
     if (s.device != device) {
       why = kCopyAlways;
-    } else if (s.kind == SlotKind::kInput || s.kind == SlotKind::kView) {
+    } else if (is_input_or_part(source)) {
       if (!strided) why |= kCopyStrided;
       if (!unaligned) why |= kCopyUnaligned;
     }
@@ -150,6 +150,13 @@ class PlanBuilder {
     const auto key = std::make_tuple(source, device, why);
     if (const auto it = copies_.find(key); it != copies_.end()) return it->second;
     return copies_[key] = add_copy(source, device, why, kNone);
+  }
+
+  // What may lie anywhere and have any strides, as far as the plan knows: a call's tensor, or a part of something. A view that
+  // only gives other sizes to memory of the plan's own, whole, is neither: it is dense and aligned at all sizes.
+  bool is_input_or_part(uint32_t slot) const {
+    const SlotKind kind = p_.slots[slot].kind;
+    return kind == SlotKind::kInput || (kind == SlotKind::kView && !whole_.count(slot));
   }
 
   uint32_t add_copy(uint32_t source, tsr_device device, uint32_t why, uint32_t target, tsr_id node = TSR_NONE) {
@@ -221,8 +228,11 @@ class PlanBuilder {
     for (uint32_t i = 1; i < x.num_operands; ++i)
       if (x.operands[i] != TSR_NONE) operand(x.operands[i], kCpu);
     const Slot s = p_.slots[source];
-    if (s.kind == SlotKind::kInput || s.kind == SlotKind::kView) source = add_copy(source, s.device, kCopyForView, kNone);
+    const bool own = s.kind == SlotKind::kStorage || s.kind == SlotKind::kConstant || whole_.count(source) != 0;
+    if (is_input_or_part(source)) source = add_copy(source, s.device, kCopyForView, kNone);
     const uint32_t slot = add_slot(x.results[0], s.device, SlotKind::kView, 0, source);
+    const std::string_view op = x.op;
+    if (own && (op == "reshape" || op == "expand_dims" || op == "squeeze")) whole_.insert(slot);
     slot_of_[x.results[0]] = slot;
     note_dims(n);
     Step& step = add_step(TSR_STEP_VIEW, n);
@@ -480,6 +490,7 @@ class PlanBuilder {
   std::unordered_map<tsr_id, uint32_t> slot_of_;
   std::map<std::pair<tsr_id, tsr_device>, uint32_t> constant_slot_;
   std::map<std::tuple<uint32_t, tsr_device, uint32_t>, uint32_t> copies_;
+  std::unordered_set<uint32_t> whole_;     // views of all of some memory of the plan's own, in order
   std::unordered_set<tsr_id> uncomputed_;  // results of backends that compute nothing, and what depends on them
 };
 

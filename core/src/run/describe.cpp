@@ -66,6 +66,14 @@ Json describe_plan(const Plan& p) {
   std::vector<uint8_t> active(p.steps.size(), !p.primary);
   if (p.primary)
     for (const Instruction& e : p.primary->program) active[e.step] = 1;
+  // Of sizes that depend on symbols: at their hints, when a plan can be made for those.
+  std::vector<std::shared_ptr<const SectionLayout>> layouts;
+  try {
+    layouts = layouts_at_hints(p, hints);
+  } catch (const Error&) {}
+  std::vector<uint8_t> at_hints(p.steps.size(), 0);
+  for (const auto& l : layouts)
+    for (const Instruction& e : l->program) at_hints[e.step] = 1;
   Json steps = Json::array();
   int64_t nested_arena = 0, nested_constants = 0;  // control steps run one after the other
   for (size_t i = 0; i < p.steps.size(); ++i) {
@@ -77,6 +85,8 @@ Json describe_plan(const Plan& p) {
     row["index"] = steps.size();
     row["kind"] = kind_text(s);
     row["op"] = s.node == TSR_NONE ? Json(nullptr) : Json(t.op);
+    // Of a copy that sizes decide about: whether the hints ask for it. Views of views rarely do.
+    if (s.kind == TSR_STEP_COPY) row["at_hints"] = layouts.empty() ? Json(nullptr) : Json(at_hints[i] != 0);
     Json in = Json::array(), results = Json::array();
     int64_t bytes = 0;
     for (const uint32_t slot : s.inputs) in.push_back(slot_ref(p, slot));
@@ -117,11 +127,6 @@ Json describe_plan(const Plan& p) {
   }
   out["steps"] = std::move(steps);
   Json memory;
-  // Of sizes that depend on symbols: at their hints, when a plan can be made for those.
-  std::vector<std::shared_ptr<const SectionLayout>> layouts;
-  try {
-    layouts = layouts_at_hints(p, hints);
-  } catch (const Error&) {}
   int64_t arena = nested_arena, output = 0, constants = nested_constants;
   Json by_device = Json::object();
   if (nested_arena > 0) by_device[device(kCpu).name()] = nested_arena;
