@@ -24,8 +24,8 @@ void tile(Build& b) {
 Var roll_axis(Build& b, const Var& x, int64_t axis, int64_t shift) {
   const tsr_dim size = x.size(axis);
   if (shift == 0 || size == 0 || size == 1) return x;
-  // The first element of the result is x[-shift mod size].
-  const tsr_dim cut = b.dims.make(TSR_DIM_MOD, -shift, size);
+  // The first element of the result is x[-shift mod size], where there is one.
+  const tsr_dim cut = b.dims.make(TSR_DIM_MOD, -shift, b.dims.max(size, 1));
   if (cut == 0) return x;
   const Var parts[] = {x.slice(axis, cut, size), x.slice(axis, 0, cut)};
   return b.concat(parts, axis);
