@@ -11,7 +11,10 @@ namespace {
 
 constexpr size_t kMostSteps = 8;
 
-bool is_anchor(const sdk::Node& n) { return n.is("linear") || n.is("matmul") || n.is("dot_general") || n.is("conv"); }
+bool is_product(const sdk::Node& n) { return n.is("linear") || n.is("matmul") || n.is("dot_general"); }
+bool is_anchor(const sdk::Node& n) { return is_product(n) || n.is("conv"); }
+// Of dense memory these are other sizes, and no bytes move.
+bool is_free_view(const sdk::Node& n) { return n.is("reshape") || n.is("expand_dims") || n.is("squeeze"); }
 
 }  // namespace
 
@@ -56,6 +59,26 @@ sdk::Node transpose_behind(sdk::Graph g, const sdk::Node& n) {
   return fits ? t : sdk::Node{g.handle(), TSR_NONE};
 }
 
+// The views that a product's operands are, each behind what it is a view of. A kernel that holds them reads what they are
+// views of where it lies, by index; without them each transposed operand is copied first. What only has other sizes than the
+// dense memory behind it stays outside, and so do views with sizes or positions among their operands.
+std::vector<sdk::Node> views_in_front(sdk::Graph g, const sdk::Node& product) {
+  std::vector<sdk::Node> out;
+  for (uint32_t i = 0; i < product.num_operands(); ++i) {
+    if (!product.has_operand(i)) continue;
+    std::vector<sdk::Node> chain;  // from the operand to what it is a view of
+    for (sdk::Node n = product.operand(i).def(); n && chain.size() < kMostSteps; n = n.operand(0).def()) {
+      const bool view = g.has_trait(n.raw().op, "view") && n.num_operands() == 1 && n.num_results() == 1;
+      if (!view || n.raw().parent != product.raw().parent || !same_half(n, product)) break;
+      chain.push_back(n);
+    }
+    while (!chain.empty() && is_free_view(chain.back())) chain.pop_back();
+    for (size_t k = chain.size(); k-- > 0;)
+      if (std::find(out.begin(), out.end(), chain[k]) == out.end()) out.push_back(chain[k]);
+  }
+  return out;
+}
+
 kit::Piece piece_of(sdk::Graph g, const std::vector<sdk::Node>& nodes) {
   kit::Piece p{g, nodes, {}, {}};
   for (size_t i = 0; i < nodes.size(); ++i)
@@ -88,8 +111,8 @@ bool fuse_longest(sdk::Graph g, const std::vector<sdk::Node>& head, const std::v
     if (sdk::log_enabled("fusion")) {
       std::string names;
       for (const sdk::Node& n : p.nodes) names += (names.empty() ? "" : ", ") + std::string(n.op());
-      const std::string before =
-          head.size() > 1 ? "a convolution behind " + std::to_string(head.size() - 1) + " nodes and " : "";
+      const char* const anchor = head.back().is("conv") ? "a convolution behind " : "a product behind ";
+      const std::string before = head.size() > 1 ? anchor + std::to_string(head.size() - 1) + " nodes and " : "";
       sdk::log("fusion", backend + ": " + before + "an epilogue of " + std::to_string(count) + " nodes (" + names + ")");
     }
     replace_by_group(g, p, fused);
@@ -98,7 +121,7 @@ bool fuse_longest(sdk::Graph g, const std::vector<sdk::Node>& head, const std::v
   return false;
 }
 
-bool fuse_epilogues(sdk::Graph g, tsr_id region, bool through_views) {
+bool fuse_epilogues(sdk::Graph g, tsr_id region, bool through_views, bool operand_views) {
   bool changed = false;
   std::vector<sdk::Node> anchors;
   for (const sdk::Node& n : g.nodes(region))
@@ -123,6 +146,12 @@ bool fuse_epilogues(sdk::Graph g, tsr_id region, bool through_views) {
       head.insert(head.end(), chain.begin(), chain.end());
       head.push_back(next);
       if (fuse_longest(g, head, chain_of(g, next, false), 0, backend)) continue;
+    }
+    if (operand_views && is_product(anchor)) {
+      std::vector<sdk::Node> head = views_in_front(g, anchor);
+      changed = changed || !head.empty();
+      head.push_back(anchor);
+      if (head.size() > 1 && fuse_longest(g, head, chain, 0, backend)) continue;
     }
     fuse_longest(g, {anchor}, chain, 1, backend);
   }

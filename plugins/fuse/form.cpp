@@ -83,7 +83,12 @@ void replace_by_group(sdk::Graph g, const kit::Piece& piece, sdk::Node fused) {
     names.emplace_back(piece.outputs[i].name());
     g.replace_uses(piece.outputs[i], fused.result(static_cast<uint32_t>(i)));
   }
-  for (size_t i = piece.nodes.size(); i-- > 0;) g.erase(piece.nodes[i]);
+  for (size_t i = piece.nodes.size(); i-- > 0;) {
+    const sdk::Node& n = piece.nodes[i];
+    bool read = false;
+    for (uint32_t k = 0; k < n.num_results(); ++k) read = read || n.result(k).num_uses() > 0;
+    if (!read) g.erase(n);
+  }
   for (size_t i = 0; i < names.size(); ++i) g.set_name(fused.result(static_cast<uint32_t>(i)), names[i].c_str());
 }
 

@@ -92,7 +92,7 @@ class Groups {
 
 // A `fused` node behind the group's last node, with copies of its nodes as the body. Nobody uses it yet.
 sdk::Node make_group(sdk::Graph g, const kit::Piece& piece, const std::string& backend);
-// Lets it take the place of the group's nodes.
+// Lets it take the place of the group's nodes. Those stay whose results others read as well.
 void replace_by_group(sdk::Graph g, const kit::Piece& piece, sdk::Node fused);
 // Both. The nodes must stand in a row, or in a chain of single readers.
 sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend);
@@ -104,8 +104,9 @@ inline bool same_half(const sdk::Node& a, const sdk::Node& b) { return ((a.marks
 // Groups of attention with the program that modifies its scores, in one region. True: the graph was edited.
 bool fuse_attention(sdk::Graph g, tsr_id region, const FuseOptions& options);
 // Groups of a product or convolution and what follows it, in one region. `through_views`: reshapes may stand in between, and
-// attention may take the transpose behind it along. True: the graph was edited.
-bool fuse_epilogues(sdk::Graph g, tsr_id region, bool through_views);
+// attention may take the transpose behind it along. `operand_views`: products take along the views that their operands are.
+// True: the graph was edited.
+bool fuse_epilogues(sdk::Graph g, tsr_id region, bool through_views, bool operand_views);
 // Convolutions whose tensors have their channels last, where the backend takes such a group. True: the graph was edited.
 bool channels_last(sdk::Graph g, tsr_id region);
 // Products of narrow floats with constants whose columns are no multiple of `multiple`: they compute some more, and a slice

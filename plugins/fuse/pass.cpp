@@ -40,7 +40,8 @@ class Fuse : public sdk::Pass {
       if (given.get_bool("attention", true)) changed |= fuse_attention(g, r, options);
       if (given.get_bool("channels_last", false)) changed |= channels_last(g, r);
       changed |= pad_columns(g, r, given.get_int("column_multiple", 1));
-      if (given.get_bool("epilogue_fusion", true)) changed |= fuse_epilogues(g, r, given.get_bool("through_views", false));
+      if (given.get_bool("epilogue_fusion", true))
+        changed |= fuse_epilogues(g, r, given.get_bool("through_views", false), given.get_bool("operand_views", false));
       changed |= region(g, r, options);
     }
     return changed;

@@ -2,6 +2,7 @@
 // Models whose tensors live on a device: a call copies nothing but what its caller asks for.
 #include <unistd.h>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <filesystem>
 
 #ifdef TESSERA_TEST_SENTENCES
@@ -93,12 +94,13 @@ std::vector<e::Tensor> tokens(int64_t batch, int64_t length, uint64_t seed) {
   return in;
 }
 
-e::Context with_onnx(const std::string& order, const std::string& top = "") {
+e::Context with_onnx(const std::string& order, const std::string& top = "", const std::string& plugins = "",
+                     const std::string& sections = "") {
   e::ContextOptions o;
   o.config_text = top +
                   "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.onnx\", \"tessera.backend.reference\", "
-                  "\"tessera.backend.sim\"]\n[backends]\norder = [" +
-                  order + "]\n";
+                  "\"tessera.backend.sim\"" +
+                  plugins + "]\n[backends]\norder = [" + order + "]\n" + sections;
   o.plugin_dirs = {TESSERA_PLUGIN_DIR};
   return e::Context(o);
 }
@@ -157,6 +159,38 @@ TEST_CASE("a sentence encoder follows the tensors of its calls to a device, and 
     CHECK(error.hint() == "pass all inputs on one device, or on the host");
   }
 }
+
+#ifdef TESSERA_TEST_SIM_TEXT
+
+// Kernels that are generated, as those of any backend over the kernel kit, take no strided operands. Of the heads of attention
+// each layer then copies the queries, keys and values, and what it joins them to; unless its products read them by index.
+TEST_CASE("a sentence encoder whose kernels are generated copies nothing within the device where products take views along") {
+  const EncoderFile file;
+  const auto text = [](bool views) {
+    return with_onnx("\"sim\", \"reference\"", "", ", \"tessera.pass.fuse\"",
+                     std::string("[pipeline]\npasses = [\"fuse\"]\n[sim]\nkernels = \"text\"\n[fuse]\noperand_views = ") +
+                         (views ? "true\n" : "false\n"));
+  };
+  const e::Context along = text(true), apart = text(false), reference = with_onnx("\"reference\"");
+  const e::Model model(along, file.onnx), copying(apart, file.onnx), want(reference, file.onnx);
+  for (int call = 0; call < 2; ++call)
+    for (const auto& [batch, length] : {std::pair<int64_t, int64_t>{2, 5}, {3, 7}, {1, 1}}) {
+      const auto in = tokens(batch, length, static_cast<uint64_t>(call));
+      const std::vector<e::Tensor> on_device = {in[0].copy_to(e::device("sim:0")), in[1].copy_to(e::device("sim:0"))};
+      std::vector<e::Tensor> out, other;
+      const Copies made = during([&] { out = model(on_device); }), before = during([&] { other = copying(on_device); });
+      if (call > 0) {  // the first one compiles, and brings the weights
+        CHECK(made == kNone);
+        CHECK(before == Copies{0, 0, length > 1 ? 8 : 0});
+      }
+      CHECK(same_bits(out[0], other[0]));
+      const e::Tensor got = out[0].copy_to(0), expected = want(in)[0];
+      for (int64_t i = 0; i < expected.elements(); ++i)
+        CHECK(std::abs(static_cast<const float*>(got.data())[i] - static_cast<const float*>(expected.data())[i]) < 1e-5f);
+    }
+}
+
+#endif
 
 #endif
 

@@ -53,6 +53,9 @@ const e::Context& cpu_context(const std::string& isa, const std::string& kind = 
       .first->second;
 }
 
+// As configs/sim.toml has it.
+constexpr const char* kSimFusion = "[pipeline]\npasses = [\"fuse\"]\n[fuse]\noperand_views = true\n";
+
 // `wave`: "32" or "64".
 const e::Context& sim_context(const std::string& wave, bool fused) {
   static std::map<std::string, e::Context> contexts;
@@ -62,8 +65,7 @@ const e::Context& sim_context(const std::string& wave, bool fused) {
       .emplace(key, make_context(std::string(", \"tessera.backend.reference\", \"tessera.backend.sim\"") +
                                      (fused ? ", \"tessera.pass.fuse\"" : ""),
                                  "\"sim\", \"reference\"",
-                                 std::string(fused ? "[pipeline]\npasses = [\"fuse\"]\n" : "") +
-                                     "[sim]\nkernels = \"text\"\nwave = \"" + wave + "\"\n"))
+                                 std::string(fused ? kSimFusion : "") + "[sim]\nkernels = \"text\"\nwave = \"" + wave + "\"\n"))
       .first->second;
 }
 
@@ -75,7 +77,7 @@ const e::Context& programs_context(const std::string& wave, bool fused) {
   return contexts
       .emplace(key, make_context(std::string(", \"tessera.backend.reference\", \"acme.backend.programs\"") +
                                      (fused ? ", \"tessera.pass.fuse\"" : ""),
-                                 "\"programs" + wave + "\", \"reference\"", fused ? "[pipeline]\npasses = [\"fuse\"]\n" : ""))
+                                 "\"programs" + wave + "\", \"reference\"", fused ? kSimFusion : ""))
       .first->second;
 }
 

@@ -13,7 +13,8 @@ namespace tessera::test {
 inline std::shared_ptr<const core::Context> simt_context(const std::string& plugins, const std::string& order, bool fused,
                                                          const std::string& more = {}) {
   return random_context("\"tessera.backend.reference\", " + plugins + (fused ? ", \"tessera.pass.fuse\"" : ""), order,
-                        more + (fused ? "[pipeline]\npasses = [\"fuse\"]\n" : ""), {TESSERA_PLUGIN_DIR, SIMT_PLUGIN_DIR});
+                        more + (fused ? "[pipeline]\npasses = [\"fuse\"]\n[fuse]\noperand_views = true\n" : ""),
+                        {TESSERA_PLUGIN_DIR, SIMT_PLUGIN_DIR});
 }
 inline std::shared_ptr<const core::Context> reference_context() {
   return simt_context("\"tessera.backend.eager\"", "\"reference\"", false);
