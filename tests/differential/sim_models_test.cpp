@@ -160,7 +160,8 @@ std::vector<e::Tensor> sim_arguments(const SimModel& m, int64_t batch, uint64_t 
 // Copies within the device: all but inputs on their way there and outputs on their way back.
 size_t copies_within(const e::Executable& x) {
   size_t n = 0;
-  for (const auto& step : nlohmann::json::parse(x.describe()).at("steps"))
+  const auto plan = nlohmann::json::parse(x.describe());
+  for (const auto& step : plan.at("steps"))
     if (step.at("kind") == "copy" && step.at("at_hints") == true && step.at("op") != "to_device") ++n;
   return n;
 }

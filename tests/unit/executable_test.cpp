@@ -214,7 +214,8 @@ TEST_CASE("a view of all of a temporary is dense and aligned at all sizes, so th
   })",
                               fake);
   std::vector<std::string> copies;  // that some sizes, strides or addresses may ask for
-  for (const auto& step : nlohmann::json::parse(e->describe_json()).at("steps"))
+  const auto plan = nlohmann::json::parse(e->describe_json());
+  for (const auto& step : plan.at("steps"))
     if (step.at("kind") == "copy") copies.push_back(step.at("results")[0]);
   CHECK(copies == std::vector<std::string>{"%x'", "%t'"});
   TensorRef x = tensor_of({1, 2, 3, 4, 5, 6, 7, 8}, {2, 4});
