@@ -47,6 +47,7 @@ from .tracing.control import (
     set_stance,
     while_loop,
 )
+from .tracing.custom_gradient import custom_gradient
 from .tracing.explain import Explanation
 from .tracing.function import Function, jit
 from .tracing.gradients import checkpoint, grad, no_grad, stop_gradient, value_and_grad
@@ -75,6 +76,7 @@ __all__ = [
     "compare",
     "compile",
     "cond",
+    "custom_gradient",
     "disable",
     "error_on_graph_break",
     "explain",

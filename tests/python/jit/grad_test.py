@@ -88,6 +88,91 @@ class Gradients(Case):
         self.fails("TSR-F086", tessera.jit(lambda x: x + 1.0), tn.ones(2).requires_grad_())
 
 
+def _clip_backward(saved, dy):
+    low, high = saved
+    return tn.clip(dy, low, high), None, None
+
+
+@tessera.custom_gradient(_clip_backward)
+def clip_gradient(x, low=-1.0, high=1.0):
+    return x * 1.0, (low, high)
+
+
+class CustomGradients(Case):
+    def test_the_gradient_is_what_backward_gives(self):
+        @tessera.custom_gradient(lambda saved, dy: dy)
+        def straight_through(x):
+            return tn.round(x), ()
+
+        x = tn.asarray([0.2, 1.7, -2.4])
+        self.assertEqual(straight_through(x).tolist(), [0.0, 2.0, -2.0])  # at once, without a gradient
+        value, gradient = tessera.value_and_grad(lambda x: (straight_through(x) * 3.0).sum())(x)
+        self.assertEqual((value.item(), gradient.tolist()), (0.0, [3.0, 3.0, 3.0]))
+        plain = tessera.grad(lambda x: (tn.round(x) * 3.0).sum())
+        self.assertEqual(plain(x).tolist(), [0.0, 0.0, 0.0])
+
+    def test_defaults_keywords_and_plain_values(self):
+        loss = tessera.grad(lambda x: (clip_gradient(x, high=0.5) * tn.asarray([3.0, -3.0, 0.25])).sum())
+        self.assertEqual(loss(tn.zeros(3)).tolist(), [0.5, -1.0, 0.25])
+
+    def test_trees_saved_values_and_results(self):
+        def backward(saved, cotangents):
+            (p, x), (dy, dn) = saved, cotangents
+            assert dn is None  # of a result that is no floating-point tensor
+            return {"w": dy * x * 10.0, "b": None, "n": None}, dy * p["w"] * 10.0
+
+        @tessera.custom_gradient(backward)
+        def scaled(p, x):
+            return (p["w"] * x + p["b"], p["n"] + 1), (p, x)
+
+        def loss(p, x):
+            y, n = scaled(p, x)
+            return y.sum(), n
+
+        p = {"w": tn.asarray([2.0, 3.0]), "b": tn.asarray([1.0, 1.0]), "n": tessera.scalar(4, "i64")}
+        ((dp, dx), n) = tessera.grad(loss, argnums=(0, 1), has_aux=True)(p, tn.asarray([5.0, 7.0]))
+        self.assertEqual((dp["w"].tolist(), dp["b"].tolist(), dp["n"]), ([50.0, 70.0], [0.0, 0.0], None))
+        self.assertEqual((dx.tolist(), n.item()), ([20.0, 30.0], 5))
+
+    def test_second_derivatives_are_those_of_backward(self):
+        @tessera.custom_gradient(lambda x, dy: dy * x**4.0)  # not the function's own
+        def cube(x):
+            return x**3.0, x
+
+        first = tessera.grad(lambda x: cube(x).sum())
+        second = tessera.grad(lambda x: first(x).sum())
+        self.assertEqual(first(tn.full(1, 2.0)).item(), 16.0)
+        self.assertEqual(second(tn.full(1, 2.0)).item(), 32.0)
+
+    def test_sizes_that_vary_and_other_paths(self):
+        @tessera.custom_gradient(lambda x, dy: dy * 2.0)
+        def f(x):
+            return x + 1.0, x
+
+        g = tessera.grad(lambda x: (f(x) * x).sum())  # both ways to x
+        for n in (2, 3, 5, 7):
+            x = tn.full(n, 4.0)
+            self.assertEqual(g(x).tolist(), [4.0 * 2.0 + 5.0] * n)
+        self.assertEqual(compiles(g.compiled), 2)
+
+    def test_errors(self):
+        def with_backward(backward, forward=lambda x: (x * 1.0, ())):
+            f = tessera.custom_gradient(backward)(forward)
+            return tessera.grad(lambda x: f(x).sum())
+
+        x = tn.ones(2)
+        self.fails("TSR-F059", with_backward(lambda saved, dy: dy[0:1]), x, text="expected the type of x")
+        self.fails("TSR-F059", with_backward(lambda saved, dy: dy.astype("f64")), x, text="f64")
+        self.fails("TSR-F059", with_backward(lambda saved, dy: [dy, dy], lambda x, y=2.0, z=1: (x, ())), x, text="no 3 gradients")
+        self.fails("TSR-F059", with_backward(lambda saved, dy: dy, lambda x: x), x, text="no pair")
+        self.fails("TSR-F003", with_backward(lambda saved, dy: dy * x_of[0], lambda x: (x_of.append(x * 1.0) or x, ())), x)
+        f = tessera.custom_gradient(lambda saved, dy: (dy,))(lambda p: (p["a"], ()))
+        self.fails("TSR-F059", tessera.grad(lambda p: f(p).sum()), {"a": x}, text="another structure")
+
+
+x_of = []
+
+
 class Training(Case):
     def train(self, make, steps=60):
         key = tessera.random.key(3)
