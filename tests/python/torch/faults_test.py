@@ -9,6 +9,7 @@ import unittest.mock
 import weakref
 
 import torch
+import torch._dynamo.testing
 import torch.nn as nn
 import torch.nn.functional as F
 
@@ -251,6 +252,22 @@ class Faults(unittest.TestCase):
             x = torch.randn(n, 4)
             torch.testing.assert_close(g(x), m(x))
         self.assertLessEqual(len(self.graphs()), 2)
+
+    def test_eight_sizes_compile_twice(self):
+        # Inductor makes numbers of the sizes that adaptive pooling reads, and compiles this for each of them:
+        # benchmarks/pytorch/recompiles.py counts both.
+        conv = torch.nn.Conv2d(3, 4, 3)
+
+        def f(x):
+            return F.adaptive_avg_pool2d(conv(x).relu(), 5)
+
+        counter = torch._dynamo.testing.CompileCounterWithBackend(pytorch.backend)
+        compiled = torch.compile(f, backend=counter)
+        with torch.no_grad():
+            for k in range(8):
+                x = torch.randn(2, 3, 13 + 2 * k, 14 + 3 * k)
+                torch.testing.assert_close(compiled(x), f(x))
+        self.assertLessEqual(counter.frame_count, 2)
 
     def test_precision_is_as_asked(self):
         x, w = torch.randn(64, 256), torch.randn(256, 64)
