@@ -269,6 +269,14 @@ class Faults(unittest.TestCase):
                 torch.testing.assert_close(compiled(x), f(x))
         self.assertLessEqual(counter.frame_count, 2)
 
+    def test_assertions_of_a_graph_hold(self):
+        f = torch.compile(lambda x: F.one_hot(x, 5) * 2, backend=backend)
+        x = torch.tensor([0, 4, 2])
+        self.assertTrue(torch.equal(f(x), F.one_hot(x, 5) * 2))
+        self.assertEqual({r.op for r in self.refusals()}, {"aten._assert_async.msg"})
+        with self.assertRaisesRegex(RuntimeError, "smaller than num_classes"):
+            f(torch.tensor([0, 5, 2]))
+
     def test_precision_is_as_asked(self):
         x, w = torch.randn(64, 256), torch.randn(256, 64)
         g = torch.compile(lambda x, w: F.linear(x, w.t()), backend=backend)

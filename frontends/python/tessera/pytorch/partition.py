@@ -135,7 +135,7 @@ def place_of(node):
 
 
 def _of_complex(node):
-    fake = node.meta["val"]
+    fake = node.meta.get("val")  # an assertion has none
     tensors = [*(fake if isinstance(fake, (list, tuple)) else [fake]), *[n.meta["val"] for n in tensor_arguments(node)]]
     return any(is_tensor(v) and v.dtype.is_complex for v in tensors)
 
