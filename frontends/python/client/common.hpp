@@ -103,7 +103,7 @@ void expect_args(Py_ssize_t found, Py_ssize_t least, Py_ssize_t most, const char
 struct Module {
   PyObject *error = nullptr, *user_error = nullptr, *environment_fault = nullptr, *internal_error = nullptr;
   PyTypeObject *tensor = nullptr, *context = nullptr, *graph = nullptr, *builder = nullptr, *executable = nullptr,
-               *callable = nullptr, *runner = nullptr, *function = nullptr, *recorder = nullptr;
+               *callable = nullptr, *runner = nullptr, *function = nullptr, *recorder = nullptr, *saved = nullptr;
 };
 Module& module();
 
@@ -159,6 +159,7 @@ struct TensorHolder {
   ~TensorHolder() {
     if (handle) api().tensor_release(handle);
   }
+  Ref record;                 // of gradients (tracing/backward.py); null: there is none
   tsr_tensor_handle* handle;  // null: a tensor of a function that is being captured (tracing/tensor.py)
 };
 // Of any tensor. One that is being captured is read: the graph breaks.

@@ -168,22 +168,35 @@ class TakenOutputs {
   std::unique_ptr<Outputs> out_;
 };
 
+void add_all(Leaves& leaves, PyObject* values) {
+  const Py_ssize_t count = PySequence_Size(values);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const Ref item(checked(PySequence_GetItem(values, i)));
+    leaves.add(item.get());
+  }
+  leaves.end();
+}
+
+// The tensors of a call, which the list takes over.
+Ref list_of_outputs(TakenOutputs& out) {
+  Ref list(checked(PyList_New(static_cast<Py_ssize_t>(out->count))));
+  for (size_t i = 0; i < out->count; ++i)
+    checked(PyList_SetItem(list.get(), static_cast<Py_ssize_t>(i),
+                           make<TensorHolder>(module().tensor, std::exchange(out->handles[i], nullptr))));
+  return list;
+}
+
+constexpr int kReuseOnly = 1, kRecord = 2;  // instead of the list of tensors
+
 // call(values, unknown): (structure, [tensors]). structure None: no compiled code serves the call, and the function is to be
-// run as it is; True instead of the list: without compiling what it calls.
+// run as it is; kReuseOnly instead of the list: without compiling what it calls; kRecord: by call_saving, for gradients are
+// wanted.
 PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
     expect_args(n, 2, 2, "call(values, unknown)");
     Leaves leaves(args[1]);
-    const Py_ssize_t count = PySequence_Size(args[0]);
-    for (Py_ssize_t i = 0; i < count; ++i) {
-      const Ref item(checked(PySequence_GetItem(args[0], i)));
-      leaves.add(item.get());
-    }
-    leaves.end();
-    if (api().grad_enabled() && leaves.wants_gradients())
-      check(api().host->core->error_create(
-          TSR_USER, "TSR-F086", "a compiled function gets a tensor that requires gradients, and records none",
-          "differentiate in the function: tessera.grad, tessera.value_and_grad; or call it under tessera.no_grad()"));
+    add_all(leaves, args[0]);
+    if (api().grad_enabled() && leaves.wants_gradients()) return checked(Py_BuildValue("(Oi)", Py_None, kRecord));
     Current current(args[0]);
     TakenOutputs out;
     void* structure = nullptr;
@@ -195,13 +208,69 @@ PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n) {
                      &made, &structure);
     }
     check_held(e);
-    if (made == TSR_RUN_YOURSELF) return checked(Py_BuildValue("(OO)", Py_None, structure ? Py_True : Py_False));
+    if (made == TSR_RUN_YOURSELF) return checked(Py_BuildValue("(Oi)", Py_None, structure ? kReuseOnly : 0));
     out->count = made;
-    Ref list(checked(PyList_New(static_cast<Py_ssize_t>(made))));
-    for (size_t i = 0; i < made; ++i)
-      checked(PyList_SetItem(list.get(), static_cast<Py_ssize_t>(i),
-                             make<TensorHolder>(module().tensor, std::exchange(out->handles[i], nullptr))));
+    Ref list = list_of_outputs(out);
     return checked(Py_BuildValue("(ON)", static_cast<PyObject*>(structure), list.release()));
+  });
+}
+
+struct SavedHolder {
+  explicit SavedHolder(tsr_saved* s) : saved(s) {}
+  SavedHolder(const SavedHolder&) = delete;
+  ~SavedHolder() { api().saved_destroy(saved); }
+  tsr_saved* saved;
+};
+
+// call_saving(values, unknown), of a function that asks for cotangents: (structure, [tensors], what its backward half needs).
+// None: it cannot run compiled, or its graph has no backward half.
+PyObject* call_saving(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 2, 2, "call_saving(values, unknown)");
+    Leaves leaves(args[1]);
+    add_all(leaves, args[0]);
+    Current current(args[0]);
+    TakenOutputs out;
+    void* structure = nullptr;
+    size_t made = 0;
+    tsr_saved* saved = nullptr;
+    tsr_error* e = nullptr;
+    {
+      const Unlocked unlocked;
+      tsr_callable_handle* f = holder_of(self).handle;
+      e = api().call(f, leaves.all().data(), leaves.all().size(), out->handles.data(), Outputs::kMost, &made, &structure);
+      if (!e && made != TSR_RUN_YOURSELF) {
+        out->count = made;
+        e = api().callable_save(f, structure, leaves.all().data(), leaves.all().size(), out->handles.data(), made, &saved);
+      }
+    }
+    check_held(e);
+    if (!saved) return Py_NewRef(Py_None);
+    Ref kept(make<SavedHolder>(module().saved, saved));
+    Ref list = list_of_outputs(out);
+    return checked(Py_BuildValue("(ONN)", static_cast<PyObject*>(structure), list.release(), kept.release()));
+  });
+}
+
+// backward(cotangents): the gradients. Once.
+PyObject* run_backward(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 1, "backward(cotangents)");
+    tsr_saved* saved = value_of<SavedHolder>(self).saved;
+    const Ref list = list_of(args[0], "cotangents");
+    std::vector<tsr_tensor_handle*> given;
+    for (Py_ssize_t i = 0; i < PyList_Size(list.get()); ++i) given.push_back(handle_of(PyList_GetItem(list.get(), i)));
+    TakenOutputs out;
+    const size_t made = api().saved_num_gradients(saved);
+    if (made > Outputs::kMost) raise(PyExc_ValueError, "backward: " + std::to_string(made) + " gradients are too many");
+    tsr_error* e = nullptr;
+    {
+      const Unlocked unlocked;
+      e = api().saved_backward(saved, given.data(), given.size(), out->handles.data(), made);
+    }
+    check(e);
+    out->count = made;
+    return list_of_outputs(out).release();
   });
 }
 
@@ -337,11 +406,14 @@ PyObject* grad_enabled(PyObject*, PyObject* const*, Py_ssize_t) {
 }
 
 PyMethodDef methods[] = {method("call", call, "Runs compiled code for these arguments, captured now where there is none."),
+                         method("call_saving", call_saving, "As call, with what the backward half needs."),
                          method("compile_ahead", compile_ahead, "Compiles for calls before they come."),
                          method("describe", describe_json, "What has been compiled, with guards, as JSON."),
                          method("reset", reset, "Forgets what has been compiled."),
                          method("recompile", recompile, "What has been compiled serves no call any more."),
                          {nullptr, nullptr, 0, nullptr}};
+PyMethodDef saved_methods[] = {method("backward", run_backward, "The gradients for these cotangents."),
+                               {nullptr, nullptr, 0, nullptr}};
 PyMethodDef functions[] = {
     method("function", create, "A function that is captured when it is called."),
     method("eager_op", eager_op, "Runs one op now."),
@@ -397,6 +469,7 @@ void check_held(tsr_error* e) {
 
 void add_function(PyObject* m) {
   module().function = make_type<FunctionHolder>("tessera.Function", "A function that is captured when it is called.", methods);
+  module().saved = make_type<SavedHolder>("tessera.Saved", "What one call has left for its backward half.", saved_methods);
   checked(PyModule_AddObjectRef(m, "Function", reinterpret_cast<PyObject*>(module().function)));
   checked(PyModule_AddFunctions(m, functions));
 }

@@ -416,6 +416,17 @@ PyGetSetDef properties[] = {
        return done ? 0 : -1;
      },
      "Whether gradients are wanted of it; part of every guard.", nullptr},
+    {"_record",
+     [](PyObject* self, void*) -> PyObject* {
+       PyObject* record = value_of<TensorHolder>(self).record.get();
+       return Py_NewRef(record ? record : Py_None);
+     },
+     [](PyObject* self, PyObject* value, void*) -> int {
+       Ref now = !value || value == Py_None ? Ref() : Ref::share(value);
+       std::swap(value_of<TensorHolder>(self).record, now);
+       return 0;
+     },
+     "What is known of its gradient: tracing/backward.py.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMethodDef functions[] = {method("from_numbers", from_numbers, "A tensor of this dtype and shape from numbers."),

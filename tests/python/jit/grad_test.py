@@ -85,7 +85,6 @@ class Gradients(Case):
         self.fails("TSR-F050", tessera.grad(lambda x: x * 2.0), tn.ones(2), text="rank 1")
         self.fails("TSR-F050", tessera.grad(lambda x: x.sum()), tn.ones(2, "i64"))
         self.fails("TSR-F050", tessera.grad(lambda x: x.sum(), argnums=2), tn.ones(2))
-        self.fails("TSR-F086", tessera.jit(lambda x: x + 1.0), tn.ones(2).requires_grad_())
 
 
 def _clip_backward(saved, dy):
@@ -163,7 +162,8 @@ class CustomGradients(Case):
         x = tn.ones(2)
         self.fails("TSR-F059", with_backward(lambda saved, dy: dy[0:1]), x, text="expected the type of x")
         self.fails("TSR-F059", with_backward(lambda saved, dy: dy.astype("f64")), x, text="f64")
-        self.fails("TSR-F059", with_backward(lambda saved, dy: [dy, dy], lambda x, y=2.0, z=1: (x, ())), x, text="no 3 gradients")
+        three = with_backward(lambda saved, dy: [dy, dy], lambda x, y=2.0, z=1: (x, ()))
+        self.fails("TSR-F059", three, x, text="no 3 gradients")
         self.fails("TSR-F059", with_backward(lambda saved, dy: dy, lambda x: x), x, text="no pair")
         self.fails("TSR-F003", with_backward(lambda saved, dy: dy * x_of[0], lambda x: (x_of.append(x * 1.0) or x, ())), x)
         f = tessera.custom_gradient(lambda saved, dy: (dy,))(lambda p: (p["a"], ()))

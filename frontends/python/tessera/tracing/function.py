@@ -8,12 +8,13 @@ import os
 import threading
 
 from .. import _core
-from . import tree
+from . import backward, tree
 from .errors import error
 from .symbolic import bind, settled
 from .trace import Trace, current_context, here, state, use
 
 _DEPTH = 200
+_RECORD = 2  # what the library says of a call with tensors that want gradients (client/function.cpp)
 
 
 class _Nested(threading.local):
@@ -21,6 +22,7 @@ class _Nested(threading.local):
 
 
 _nested = _Nested()
+_recording_lock = threading.Lock()
 
 
 class _Structure:
@@ -53,6 +55,18 @@ class Function:
         self.place = (code.co_filename, code.co_firstlineno) if code else here()
         self._guard_filter = guard_filter
         self._context = current_context()
+        self._records = False  # it is the function that `_recording` of another one names
+        self._recording = None  # captures what calls with tensors that want gradients run
+        # What follows a graph break would be a program of its own, without a backward half: fullgraph.
+        self._recording_options = {
+            "name": self.name,
+            "dynamic": dynamic,
+            "mode": mode,
+            "backend": backend,
+            "options": options,
+            "fullgraph": True,
+            "guard_filter": guard_filter,
+        }
         dynamic = {None: -1, "auto": -1, False: 0, True: 1}.get(dynamic, dynamic)
         if dynamic not in (-1, 0, 1):
             raise error("TSR-F085", f"jit: dynamic is {dynamic!r}, expected None, True or False")
@@ -76,10 +90,13 @@ class Function:
         values = args if not kwargs and self._plain and len(args) == len(self.names) else self._bound(args, kwargs)
         structure, tensors = self._native.call(values, tree.describe)
         if structure is None:
-            return self._as_it_is(values, reuse_only=tensors)
+            if tensors != _RECORD:
+                return self._as_it_is(values, reuse_only=tensors)
+            structure, tensors = self._recorded(values)
         if structure.writes:
             values = list(values)
             for number, path in structure.writes:
+                backward.keep_requiring(tree.at(values, path), tensors[number])
                 tree.store(values, path, tensors[number])
         skeleton = structure.skeleton
         return tensors[skeleton.number] if type(skeleton) is tree.Slot else tree.filled(skeleton, tensors)
@@ -121,6 +138,25 @@ class Function:
         finally:
             _nested.depth -= 1
 
+    def _recorded(self, values):
+        """As a call of the library, with the backward half kept: results know of it."""
+        with _recording_lock:
+            if self._recording is None:
+                with use(self._context):
+                    self._recording = Function(self.original, **self._recording_options)
+                self._recording._records = True
+        made = self._recording._native.call_saving(values, tree.describe)
+        if made is None:
+            raise error(
+                "TSR-F052",
+                f"'{self.name}' gets a tensor that requires gradients, and this call runs without compiled code, which has no "
+                "backward half",
+                "take value and gradient in one compiled function: tessera.value_and_grad; or call it under tessera.no_grad()",
+            )
+        structure, tensors, saved = made
+        results = backward.record(saved, backward.wanted_of(values), tensors[: structure.count])
+        return structure, results + tensors[structure.count :]
+
     def _as_it_is(self, values, reuse_only):
         """The function as Python runs it, on tensors: no compiled code serves the call."""
 
@@ -152,7 +188,15 @@ class Function:
         state.trace, state.context = trace, self._context
         try:
             inputs = iter([trace.tensor(v) for v in recorder.inputs()])
-            copies = tree.Substitute(lambda leaf, o: next(inputs), lambda leaf, o: bind(trace, leaf, o))
+            wanted = []
+
+            def input_of(leaf, o):
+                made = next(inputs)
+                if self._records and backward.wants(o):
+                    wanted.append(made)
+                return made
+
+            copies = tree.Substitute(input_of, lambda leaf, o: bind(trace, leaf, o))
             given = [copies.visit(v, (i,)) for i, v in enumerate(values)]
             results = self._run(given)
             skeleton, tensors = tree.taken_apart(results, settled)
@@ -166,6 +210,8 @@ class Function:
             for _, path, tensor in changes.found:
                 writes.append((len(outputs), path))
                 outputs.append(trace.value_of(tensor))
+            if self._records:
+                outputs += backward.outputs(trace, tensors, wanted)
             recorder.set_outputs(outputs)
             return _Structure(skeleton, len(tensors), writes)
         finally:
@@ -187,6 +233,7 @@ class Function:
     def reset(self):
         """Forgets every entry, and what was learned about sizes."""
         self._native.reset()
+        self._recording = None
 
     def recompile(self):
         """From now on the entries there are serve no call."""

@@ -2,7 +2,7 @@
 """Tensors with operators: those with memory (`tessera.Tensor`), and those of a function that is being captured."""
 
 from .. import _core
-from . import dtypes
+from . import backward, dtypes
 from .errors import error, escaped
 from .symbolic import SymFloat, SymInt
 from .trace import READ_BOOL, READ_FLOAT, READ_INT, READ_MEMORY, READ_TENSOR, apply1, here, is_traced
@@ -233,8 +233,33 @@ class _Methods:
         return self if device == self.device else self.copy(device)
 
     def requires_grad_(self, on=True):
+        """Whether compiled functions record their calls with this tensor, so that backward() of a result adds to its `grad`."""
+        if is_traced(self):
+            raise error(
+                "TSR-F063", "requires_grad_ of a tensor that is being traced", "call it on the tensor before it is passed"
+            )
+        if on and not dtypes.is_float(self._dtype()):
+            raise error("TSR-F050", f"requires_grad_ of a tensor of dtype {self.dtype}, expected a floating-point dtype")
         self.requires_grad = on
+        if not on:
+            self._record = None
         return self
+
+    @property
+    def grad(self):
+        """What backward() has added up for this tensor, or None."""
+        return self._record.sum if type(self._record) is backward.Gradient else None
+
+    def zero_grad(self):
+        if type(self._record) is backward.Gradient:
+            self._record.sum = None
+
+    def backward(self, seed=None):
+        """Runs the backward halves of the calls that this result comes from, which releases them; see `grad`.
+
+        seed: the cotangent of this tensor; for a tensor of one element it is 1.
+        """
+        backward.backward(self, seed)
 
     def detach(self):
         return apply1("stop_gradient", [self]) if is_traced(self) else self.strided(self.shape, self.strides)

@@ -214,11 +214,14 @@ def _attribute(kind, value):
 
 def apply(op, operands, attrs=None, regions=()):
     """The results of an op, as a tuple. An operand None is an omitted one."""
+    from .backward import refuse_recorded
+
     trace = state.trace
     if trace is None:
         for t in operands:
             if is_traced(t):
                 t._check()
+        refuse_recorded(op, operands)
         if regions:
             raise error("TSR-F081", f"op '{op}' with regions cannot run outside a compiled function")
         return _core.eager_op(current_context(), op, list(operands), _encoded(op, attrs or {}))

@@ -293,6 +293,13 @@ def _steps(path):
     return [s.key if type(s) is Key else s.name if type(s) is Field else s for s in path]
 
 
+def at(o, steps):
+    """What lies at the end of these steps."""
+    for step in steps:
+        o = getattr(o, step.name) if type(step) is Field else o[step.key if type(step) is Key else step]
+    return o
+
+
 def store(o, steps, value):
     """`o` with `value` at the end of these steps: changed in place where it can be, else a copy."""
     if not steps:
