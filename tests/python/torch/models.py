@@ -146,7 +146,7 @@ def differs(expected, found, exact, what):
 
 
 def outputs_and_gradients(model, call, args, training):
-    outputs = tensors(call(*args))
+    outputs = tensors(call(**args) if isinstance(args, dict) else call(*args))
     if not training:
         return outputs, []
     loss = sum(y.square().mean() for y in outputs if y.requires_grad)
@@ -154,7 +154,14 @@ def outputs_and_gradients(model, call, args, training):
     return [y.detach() for y in outputs], [g for g in torch.autograd.grad(loss, parameters, allow_unused=True) if g is not None]
 
 
-def check(make, arguments, training=False):
+def in_f64(args):
+    def widened(a):
+        return a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
+
+    return {k: widened(a) for k, a in args.items()} if isinstance(args, dict) else [widened(a) for a in args]
+
+
+def check(make, arguments, training=False, dynamic=None, sizes=SIZES):
     """(why it failed or "", a line about it)"""
     torch.manual_seed(0)
     eager = make()
@@ -162,19 +169,19 @@ def check(make, arguments, training=False):
     ours, wide = copy.deepcopy(eager), copy.deepcopy(eager).double()
     torch._dynamo.reset()
     pytorch.reset()
-    compiled = torch.compile(ours, backend=backend)
+    compiled = torch.compile(ours, backend=backend, dynamic=dynamic)
     started, graphs = time.perf_counter(), []
-    for batch, length in SIZES:
+    for batch, length in sizes:
         torch.manual_seed(batch)
         args = arguments(batch, length)
         with torch.set_grad_enabled(training):
             x, y = outputs_and_gradients(eager, eager, args, training), outputs_and_gradients(ours, compiled, args, training)
-            z = outputs_and_gradients(wide, wide, [a.double() if a.is_floating_point() else a for a in args], training)
+            z = outputs_and_gradients(wide, wide, in_f64(args), training)
         for k, what in enumerate(("result", "gradient")):
             if why := differs(x[k], y[k], z[k], what):
                 return f"at {batch} x {length} {why}", ""
         graphs.append(len(pytorch.REPORT.graphs))
-    if graphs[-1] != graphs[1]:
+    if len(graphs) > 1 and graphs[-1] != graphs[1]:
         return f"after sizes one by one there were {graphs} graphs", ""
     graphs = pytorch.REPORT.graphs
     return "", (
