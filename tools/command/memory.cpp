@@ -82,12 +82,11 @@ int memory(const Command& command, const std::vector<std::string>& args) {
   Options options(command);
   ContextArguments context;
   std::string file, drawing;
-  bool json = false, values = false, progress_lines = false;
+  bool values = false, progress_lines = false;
   options.positional("MODEL", &file);
   context.add_to(options, true, false);
   options.value("svg", "FILE", &drawing, "Draw the plans as peak over time computed again.");
   options.flag("values", &values, "Name what each plan computes again.");
-  options.flag("json", &json, "Print JSON instead of a table.");
   options.flag("progress", &progress_lines, "Say on stderr, in plain lines, what takes more than a second.");
   if (!options.parse(args)) return kOk;
   // Plans are those of a partitioner: without one in the config, of the one that keeps to budgets.
@@ -105,7 +104,7 @@ int memory(const Command& command, const std::vector<std::string>& args) {
   progress.finish();
   const Json plans = Json::parse(text);
   if (!drawing.empty()) write_file(drawing, drawing_of(plans, "Memory of a step of " + file));
-  if (json) {
+  if (options.json()) {
     std::cout << plans.dump(2) << "\n";
     return kOk;
   }
