@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include "chain.hpp"
+
 namespace tessera::remat {
 
 namespace {
 
-constexpr size_t kCuts = 16, kCutsOfSegments = 6, kJoints = 12;
+constexpr size_t kCuts = 16, kCutsOfSegments = 6, kJoints = 12, kOfChain = 96;
 
 class Search {
  public:
@@ -27,6 +29,7 @@ class Search {
         if ((count - 1 - i) % k == k - 1) keep[separators_.nodes[i]] = 1;
       for (const Plan& plan : lower_hull(p_, kCutsOfSegments, keep).plans) add(plan);
     }
+    for (Plan& plan : chain_plans(p_, s_, separators_, kOfChain)) add(std::move(plan));
     keep_the_best();
     join_neighbours();
     keep_the_best();

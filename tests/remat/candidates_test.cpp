@@ -8,44 +8,11 @@
 #include <map>
 #include <random>
 
+#include "random_cases.hpp"
+
 using namespace tessera::remat;
 
 namespace {
-
-struct Case {
-  Problem problem;
-  Schedule schedule;
-};
-
-// A forward half of `nodes` nodes, of which each reads earlier ones, and a backward half that reads it from its end.
-Case random_case(std::mt19937& random, int nodes) {
-  const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
-  Case c;
-  for (int n = 0; n < nodes; ++n) {
-    Node node;
-    node.cost = draw(1, 1000);
-    node.must_save = draw(0, 9) == 0;
-    if (n > 0) node.inputs.push_back(static_cast<uint32_t>(n - 1));
-    if (n > 1 && draw(0, 1)) node.inputs.push_back(static_cast<uint32_t>(draw(0, n - 2)));
-    c.problem.values.push_back({static_cast<uint32_t>(n), 64 * draw(1, 20), draw(0, 2) != 0});
-    c.schedule.item_of.push_back(static_cast<uint32_t>(n));
-    c.schedule.items.push_back({false, static_cast<uint32_t>(n), node.inputs, {static_cast<uint32_t>(n)}});
-    c.problem.nodes.push_back(std::move(node));
-  }
-  for (const Value& v : c.problem.values) c.schedule.bytes.push_back(v.bytes);
-  auto gradient = kNoItem;
-  for (int n = nodes; n-- > 0;) {
-    Item item{true, 0, {}, {static_cast<uint32_t>(c.schedule.bytes.size())}};
-    if (c.problem.values[static_cast<size_t>(n)].read) item.reads.push_back(static_cast<uint32_t>(n));
-    if (gradient != kNoItem) item.reads.push_back(gradient);
-    gradient = item.writes[0];
-    c.schedule.bytes.push_back(64 * draw(1, 20));
-    c.schedule.items.push_back(std::move(item));
-  }
-  c.schedule.outputs.assign(c.schedule.bytes.size(), 0);
-  c.schedule.outputs[static_cast<size_t>(nodes) - 1] = 1;
-  return c;
-}
 
 // The same by definition: instances of values, each with the steps at which it is written and read.
 int64_t peak_by_definition(const Case& c, const Plan& plan) {
