@@ -62,6 +62,12 @@ class Lists {
   std::vector<std::string> save_, recompute_;
 };
 
+// An op that is not named here counts as one that a kernel may compute together with others.
+bool is_product(const sdk::Node& n) {
+  return n.is("linear") || n.is("matmul") || n.is("dot_general") || n.is("conv") || n.is("attention") ||
+         n.is("attention_lse") || n.is("attention_backward");
+}
+
 class Maker {
  public:
   Maker(sdk::Graph g, const tsr_partition& p, const sdk::Options& options) : g_(g), p_(p), lists_(g, options) {
@@ -130,6 +136,7 @@ class Maker {
   void schedule(const sdk::Node& n) {
     Item item;
     item.backward = p_.rules[n.id] == TSR_PARTITION_BACKWARD;
+    item.product = is_product(n);
     if (is_view(n)) return;
     for (uint32_t i = 0; i < n.num_operands(); ++i) {
       const uint32_t v = n.has_operand(i) ? root_[n.operand(i).id] : kNone;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "bound.hpp"
 #include "candidates.hpp"
 #include "joint.hpp"
 
@@ -74,6 +75,8 @@ class Budget final : public sdk::Partitioner {
     Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p) : p_(p), joint_(make_joint(g, p, options)) {
       plans_ = candidates(joint_.problem, joint_.schedule, kMostPlans, &hull_);
       usual_ = minimum_closure(joint_.problem, price_of_a_byte(p));
+      where_halves_meet_ = lower_bound(joint_.problem, joint_.schedule, false);
+      at_products_ = lower_bound(joint_.problem, joint_.schedule, true);
     }
     size_t size() const { return plans_.size(); }
     const Plan& usual() const { return usual_; }
@@ -96,11 +99,8 @@ class Budget final : public sdk::Partitioner {
     void give(const Plan& plan, int64_t peak) {
       put(joint_, plan, p_);
       p_.peak_bytes = peak;
-      // What is kept is in memory at once when the backward half begins, beside the results, so no plan of this peak computes
-      // less than the bound.
-      const double bound = hull_.bound(peak >= 0 ? std::max<int64_t>(0, peak - joint_.output_bytes) : plan.saved_bytes);
       if (p_.step_seconds > 0)
-        p_.bound_gap = std::max(0.0, static_cast<double>(plan.cost) - bound) / kPicoseconds / p_.step_seconds;
+        p_.bound_gap = std::max(0.0, static_cast<double>(plan.cost) - bound(plan, peak)) / kPicoseconds / p_.step_seconds;
     }
     // A plan that fits, or size(): none does. Costs rise along the row, and exact peaks fall on the whole, but not from each
     // plan to the next. Lowering a plan takes as long as compiling it, so every third is looked at, and of the first that fits
@@ -122,10 +122,20 @@ class Budget final : public sdk::Partitioner {
     }
 
    private:
+    // No plan of this peak computes less again: what is kept is in memory at once when the backward half begins, beside the
+    // results, and at its products beside what those read.
+    double bound(const Plan& plan, int64_t peak) const {
+      if (peak < 0) return hull_.bound(plan.saved_bytes);
+      const int64_t bytes = std::max<int64_t>(0, peak - joint_.output_bytes);
+      return std::max(
+          {hull_.bound(bytes), static_cast<double>(where_halves_meet_.at(bytes)), static_cast<double>(at_products_.at(bytes))});
+    }
+
     static constexpr size_t kStride = 3;
     tsr_partition& p_;
     const Joint joint_;
     Hull hull_;
+    Bound where_halves_meet_, at_products_;
     std::vector<Candidate> plans_;
     Plan usual_;
     std::map<size_t, int64_t> peaks_;

@@ -16,6 +16,8 @@ struct Item {
   bool backward = false;
   uint32_t node = 0;  // of the problem, when it belongs to the forward half
   std::vector<uint32_t> reads, writes;
+  // A matrix product, convolution or attention: no kernel holds two of them, and what one reads is in memory.
+  bool product = false;
 };
 struct Schedule {
   std::vector<Item> items;        // in program order
