@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <queue>
 #include <utility>
 
 namespace tessera::remat {
@@ -49,6 +50,10 @@ class Search {
 
  private:
   using Steps = std::vector<Bound::Step>;
+  struct Claim {  // bytes that are in memory at every place up to a level
+    int64_t bytes;
+    uint32_t level;
+  };
 
   static Steps pareto(Steps found) {
     std::sort(found.begin(), found.end(),
@@ -128,22 +133,18 @@ class Search {
     uint32_t at = kNone;
     for (uint32_t i = 0; i < s_.items.size(); ++i)
       if (s_.items[i].backward && s_.items[i].product) at = i;
-    std::vector<uint8_t> seen(s_.items.size(), 0);
+    std::vector<uint32_t> seen(s_.items.size(), kNone);  // from which place
     while (at != kNone) {
       places_.push_back(place_of(at));
       on_path_[at] = 1;
-      std::vector<uint32_t> stack{at};
+      std::priority_queue<uint32_t> ancestors({}, {at});
       uint32_t before = kNone;
-      while (!stack.empty()) {
-        const Item& item = s_.items[stack.back()];
-        stack.pop_back();
-        for (const uint32_t v : item.reads) {
-          if (!is_gradient(v) || std::exchange(seen[writer_[v]], 1)) continue;
-          if (!s_.items[writer_[v]].product)
-            stack.push_back(writer_[v]);
-          else if (before == kNone || writer_[v] > before)
-            before = writer_[v];
-        }
+      while (!ancestors.empty() && before == kNone) {
+        const uint32_t i = ancestors.top();
+        ancestors.pop();
+        if (i != at && s_.items[i].product) before = i;
+        for (const uint32_t v : s_.items[i].reads)
+          if (is_gradient(v) && std::exchange(seen[writer_[v]], at) != at) ancestors.push(writer_[v]);
       }
       at = before;
     }
@@ -177,9 +178,8 @@ class Search {
     return std::min(most, s_.bytes[v]);
   }
 
-  // Of an item: how many places of the path it is, or depends on; of a value: the largest one of its readers.
+  // Of an item: how many places of the path it is, or depends on.
   void find_levels() {
-    level_of_value_.assign(p_.values.size(), 0);
     uint32_t place = 0;
     for (uint32_t i = 0; i < s_.items.size(); ++i) {
       const Item& item = s_.items[i];
@@ -187,18 +187,31 @@ class Search {
       for (const uint32_t v : item.reads)
         if (is_gradient(v)) level_[i] = std::max(level_[i], level_[writer_[v]]);
       if (on_path_[i]) level_[i] = std::max(level_[i], ++place);
-      for (const uint32_t v : item.reads)
-        if (v < p_.values.size()) level_of_value_[v] = std::max(level_of_value_[v], level_[i]);
     }
-    direct_.assign(p_.values.size(), 0);
-    read_on_path_.assign(p_.values.size(), 0);
-    for (uint32_t i = 0; i < s_.items.size(); ++i)
-      if (s_.items[i].backward)
-        for (const uint32_t v : s_.items[i].reads)
-          if (v < p_.values.size()) {
-            direct_[v] = 1;
-            if (on_path_[i]) read_on_path_[v] = 1;
-          }
+    // What an item reads is in memory up to its level. Where it could run earlier, and what it gives is read at a higher level,
+    // the smaller one of the two is in memory up to there: for one value that it reads.
+    read_.assign(s_.bytes.size(), {0, 0});
+    direct_.assign(s_.bytes.size(), 0);
+    read_on_path_.assign(s_.bytes.size(), 0);
+    for (uint32_t i = static_cast<uint32_t>(s_.items.size()); i-- > 0;) {
+      const Item& item = s_.items[i];
+      if (!item.backward) continue;
+      Claim later{0, 0};
+      if (!item.product)
+        for (const uint32_t w : item.writes)
+          if (!s_.outputs[w] && !read_on_path_[w] && read_[w].level > later.level) later = read_[w];
+      uint32_t widest = kNone;
+      for (const uint32_t v : item.reads)
+        if (widest == kNone || s_.bytes[v] > s_.bytes[widest]) widest = v;
+      for (const uint32_t v : item.reads) {
+        Claim c{s_.bytes[v], level_[i]};
+        if (v == widest && later.level > c.level && 2 * later.bytes >= c.bytes)
+          c = {std::min(later.bytes, c.bytes), later.level};
+        if (c.level > read_[v].level || (c.level == read_[v].level && c.bytes > read_[v].bytes)) read_[v] = c;
+        direct_[v] = 1;
+        if (on_path_[i]) read_on_path_[v] = 1;
+      }
+    }
   }
 
   // A value that backward does not read is kept for nodes that run again only. When such a node has run before a place, what it
@@ -208,7 +221,7 @@ class Search {
     std::vector<uint8_t> forced(p_.values.size(), 0);
     for (uint32_t v = static_cast<uint32_t>(p_.values.size()); v-- > 0;) {
       if (direct_[v]) {
-        claim_[v] = {p_.values[v].bytes, level_of_value_[v]};
+        claim_[v] = {std::min(read_[v].bytes, p_.values[v].bytes), read_[v].level};
         forced[v] = read_on_path_[v];
         continue;
       }
@@ -290,21 +303,18 @@ class Search {
     at_node_[n].push_back(own);
   }
 
-  struct Claim {
-    int64_t bytes;
-    uint32_t level;
-  };
   const Problem& p_;
   const Schedule& s_;
   std::vector<std::vector<uint32_t>> values_of_, readers_of_;  // by node; by value: nodes
   std::vector<uint32_t> writer_;                               // by value of the schedule: item
   std::vector<Place> places_;                                  // in the order of the backward half
   std::vector<uint32_t> level_;                                // by item
-  std::vector<uint32_t> level_of_value_;
-  std::vector<uint8_t> on_path_, direct_, read_on_path_;
-  std::vector<Claim> claim_;
-  std::vector<int64_t> counted_;               // by value: bytes that keeping it adds
-  std::vector<std::vector<int64_t>> at_node_;  // places that stand behind a node: what they read
+  std::vector<uint8_t> on_path_;                               // by item
+  std::vector<Claim> read_;                     // by value of the schedule: what its readers in the backward half say
+  std::vector<uint8_t> direct_, read_on_path_;  // by value of the schedule: it is read in the backward half, at a place
+  std::vector<Claim> claim_;                    // by value
+  std::vector<int64_t> counted_;                // by value: bytes that keeping it adds
+  std::vector<std::vector<int64_t>> at_node_;   // places that stand behind a node: what they read
 };
 
 }  // namespace

@@ -12,11 +12,24 @@ using namespace tessera::remat;
 
 namespace {
 
-// Problems of either kind, in which some nodes are products.
+// Problems of either kind, in which some items are products, and some values are read by items of the backward half that depend
+// on no gradient and stand anywhere before the one that does.
 Case random_problem(std::mt19937& random, int round) {
   const auto draw = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   Case c = round % 2 == 0 ? random_case(random, draw(2, 9)) : random_chain(random, draw(1, 3));
-  for (Item& i : c.schedule.items) i.product = draw(0, 2) != 0;
+  std::vector<Item>& items = c.schedule.items;
+  const size_t first = c.problem.nodes.size();
+  for (size_t i = first; i < items.size(); ++i) {
+    if (items[i].reads.empty() || items[i].reads[0] >= c.problem.values.size() || draw(0, 2)) continue;
+    const auto w = static_cast<uint32_t>(c.schedule.bytes.size());
+    c.schedule.bytes.push_back(64 * draw(1, 20));
+    c.schedule.outputs.push_back(0);
+    Item before{true, 0, {items[i].reads[0]}, {w}};
+    items[i].reads[0] = w;
+    items.insert(items.begin() + draw(static_cast<int>(first), static_cast<int>(i)), std::move(before));
+    ++i;
+  }
+  for (Item& i : items) i.product = draw(0, 2) != 0;
   return c;
 }
 
