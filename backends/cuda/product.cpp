@@ -197,6 +197,17 @@ ProductShape shape_of(const Contraction& c, Size&& size) {  // size(operand, dim
   return s;
 }
 
+// The shape whose algorithm a product of symbolic sizes takes. Rows of the left operand that nothing else depends on count up to
+// the next of four to eight steps of a doubling: an algorithm for some more rows computes fewer as well, and calls of like sizes
+// have the same kernels then, which nodes of a graph can be set to.
+ProductShape shape_of_like_sizes(ProductShape s) {
+  if (s.batch != 1 || s.a_transposed) return s;
+  int64_t step = 16;
+  while (s.m > 8 * step) step *= 2;
+  s.m = (s.m + step - 1) / step * step;
+  return s;
+}
+
 class ProductKernel final : public t::Kernel {
  public:
   // `shape`: where all sizes are numbers.
@@ -227,7 +238,7 @@ class ProductKernel final : public t::Kernel {
       const int64_t item = dtype_bits(d.dtype) / 8;
       return device_.fill(index_, d.data, 0, static_cast<size_t>(s.batch * s.m * s.n * item), l.stream);
     }
-    const std::shared_ptr<const ProductPlan> plan = plan_ ? plan_ : blas_->plan(gpu_, s, kSymbolicWorkspace);
+    const std::shared_ptr<const ProductPlan> plan = plan_ ? plan_ : symbolic_plan(s);
     const Gpu::Scope scope(gpu_);
     const auto at = [&](int32_t i) { return i < 0 ? nullptr : l.inputs[i].data; };
     plan->launch({a.data, b.data, at(contraction_.bias), at(contraction_.residual), d.data}, l.workspace, l.stream->native);
@@ -248,6 +259,11 @@ class ProductKernel final : public t::Kernel {
   }
 
  private:
+  std::shared_ptr<const ProductPlan> symbolic_plan(const ProductShape& s) {
+    const ProductShape like = shape_of_like_sizes(s);
+    const std::shared_ptr<const ProductPlan> of_like = blas_->plan(gpu_, like, kSymbolicWorkspace);
+    return like == s ? of_like : blas_->plan(gpu_, s, kSymbolicWorkspace, &of_like->choice());
+  }
   static bool trivial(const ProductShape& s) { return s.batch == 0 || s.m == 0 || s.n == 0 || s.k == 0; }
 
   std::shared_ptr<Blas> blas_;

@@ -94,7 +94,7 @@ class CudaGraphs final : public t::Executor {
     if (!arena.device.builds_graphs() || !arena.device.reserves()) return declined("its device builds no graphs");
     std::vector<Row> rows;
     std::vector<const void*> key;
-    std::vector<Segment> segments;
+    std::vector<char> directs;
     for (size_t i = 0; i < table.count; ++i) {
       rows.push_back(row_of(table, t::row_of(table, i)));
       const tsr_kernel* const kernel = rows.back().kernel;
@@ -103,14 +103,11 @@ class CudaGraphs final : public t::Executor {
       if (direct && t::log_enabled("cudagraphs"))
         t::log("cudagraphs", "graph '" + std::string(table.name) + "': step '" + t::row_of(table, i).op + "' (" + kernel->name +
                                  ") cannot be a node, and is launched between two graphs");
-      if (direct || segments.empty() || segments.back().direct)
-        segments.push_back({i, i + 1, direct});
-      else
-        segments.back().end = i + 1;
+      directs.push_back(direct);
     }
-    if (std::all_of(segments.begin(), segments.end(), [](const Segment& s) { return s.direct; }))
+    if (std::all_of(directs.begin(), directs.end(), [](char direct) { return direct != 0; }))
       return declined("none of its steps can be a node");
-    return std::make_unique<LayoutPlan>(arena, graph_of(arena, table, key, std::move(segments)), std::move(rows), table);
+    return std::make_unique<LayoutPlan>(arena, graph_of(arena, table, key, std::move(directs)), std::move(rows), table);
   }
 
  private:
@@ -133,13 +130,13 @@ class CudaGraphs final : public t::Executor {
 
   // Layouts of one plan have the same kernels, and share its graphs.
   std::shared_ptr<PlanGraph> graph_of(SharedArena& arena, const tsr_step_table& table, const std::vector<const void*>& key,
-                                      std::vector<Segment> segments) {
+                                      std::vector<char> direct) {
     std::lock_guard lock(mutex_);
     std::erase_if(graphs_, [](const auto& g) { return g.second.expired(); });
     std::weak_ptr<PlanGraph>& kept = graphs_[key];
     std::shared_ptr<PlanGraph> graph = kept.lock();
     if (!graph) {
-      graph = std::make_shared<PlanGraph>(arena, table.name, std::move(segments), table.num_dims > 0, limit_);
+      graph = std::make_shared<PlanGraph>(arena, table.name, std::move(direct), table.num_dims > 0, limit_);
       kept = graph;
     }
     return graph;

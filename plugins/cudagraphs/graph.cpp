@@ -85,7 +85,7 @@ bool each_call(const Row& r, const tsr_launch& l, F f) {
 
 }  // namespace
 
-bool PlanGraph::Node::same(const tsr_device_call& c) const {
+bool GraphSet::Node::same(const tsr_device_call& c) const {
   return call.kind == c.kind && call.function == c.function && std::equal(c.grid, c.grid + 3, call.grid) &&
          std::equal(c.block, c.block + 3, call.block) && std::equal(c.cluster, c.cluster + 3, call.cluster) &&
          call.shared_bytes == c.shared_bytes && call.to == c.to && call.from == c.from && call.bytes == c.bytes &&
@@ -93,20 +93,16 @@ bool PlanGraph::Node::same(const tsr_device_call& c) const {
          (c.argument_bytes == 0 || std::memcmp(arguments.data(), c.arguments, c.argument_bytes) == 0);
 }
 
-void PlanGraph::Node::keep(const tsr_device_call& c) {
+void GraphSet::Node::keep(const tsr_device_call& c) {
   call = c;
   const char* bytes = static_cast<const char*>(c.arguments);
   arguments.assign(bytes, bytes + c.argument_bytes);
   call.arguments = nullptr, call.layout = nullptr, call.name = nullptr;  // of the callee
 }
 
-PlanGraph::~PlanGraph() {
-  std::lock_guard lock(arena_.mutex);
-  drop();
-}
-
-void PlanGraph::drop() {
+void GraphSet::drop() {
   arena_.remove(this);
+  built_ = false;
   if (graphs_.empty()) return;
   const t::DeviceTable& d = arena_.device;
   try {
@@ -116,18 +112,17 @@ void PlanGraph::drop() {
     if (g) d.table().graph_destroy(d.self(), d.index(), g);
   graphs_.clear();
   nodes_.clear();
-  built_ = false;
 }
 
-void PlanGraph::build_segment(const Segment& s, tsr_device_graph* g, const std::vector<Row>& rows,
-                              const tsr_executor_call& call) {
+void GraphSet::build_segment(const Segment& s, tsr_device_graph* g, const std::vector<Row>& rows, const tsr_executor_call& call,
+                             bool chain) {
   const t::DeviceTable& d = arena_.device;
   const auto last_of = [&](size_t row) { return nodes_[row].back().number; };
   for (size_t i = s.begin; i < s.end; ++i) {
     const Row& r = rows[i];
     const tsr_launch& l = t::launch_of(call, i);
     std::vector<uint32_t> after;
-    if (chain_) {
+    if (chain) {
       if (i > s.begin) after.push_back(last_of(i - 1));
     } else {
       for (const uint32_t w : r.waits)
@@ -152,7 +147,7 @@ void PlanGraph::build_segment(const Segment& s, tsr_device_graph* g, const std::
   t::check(d.table().graph_instantiate(d.self(), d.index(), g));
 }
 
-void PlanGraph::build(const std::vector<Row>& rows, const tsr_executor_call& call) {
+void GraphSet::build(const std::vector<Row>& rows, const tsr_executor_call& call, bool chain, int64_t limit) {
   const t::DeviceTable& d = arena_.device;
   nodes_.assign(rows.size(), {});
   graphs_.assign(segments_.size(), nullptr);
@@ -163,7 +158,7 @@ void PlanGraph::build(const std::vector<Row>& rows, const tsr_executor_call& cal
     for (size_t k = 0; k < segments_.size(); ++k) {
       if (segments_[k].direct) continue;
       t::check(d.table().graph_create(d.self(), d.index(), &graphs_[k]));
-      build_segment(segments_[k], graphs_[k], rows, call);
+      build_segment(segments_[k], graphs_[k], rows, call, chain);
       tsr_device_graph_info info{};
       info.struct_size = sizeof info;
       t::check(d.table().graph_info(d.self(), d.index(), graphs_[k], &info));
@@ -176,7 +171,7 @@ void PlanGraph::build(const std::vector<Row>& rows, const tsr_executor_call& cal
     throw;
   }
   built_ = true;
-  arena_.admit(this, bytes, limit_);
+  arena_.admit(this, bytes, limit);
   if (t::log_enabled("cudagraphs")) {
     const auto direct = std::count_if(segments_.begin(), segments_.end(), [](const Segment& s) { return s.direct; });
     t::log("cudagraphs", graph_text(name_, "is built: " + std::to_string(nodes) + " nodes in " +
@@ -186,7 +181,7 @@ void PlanGraph::build(const std::vector<Row>& rows, const tsr_executor_call& cal
   }
 }
 
-size_t PlanGraph::set(tsr_device_graph* g, size_t row, const Row& r, const tsr_launch& l) {
+size_t GraphSet::set_row(tsr_device_graph* g, size_t row, const Row& r, const tsr_launch& l) {
   const t::DeviceTable& d = arena_.device;
   std::vector<Node>& nodes = nodes_[row];
   if (nodes[0].captured) {
@@ -208,24 +203,30 @@ size_t PlanGraph::set(tsr_device_graph* g, size_t row, const Row& r, const tsr_l
   return set;
 }
 
-void PlanGraph::run(const std::vector<Row>& rows, const tsr_executor_call& call, const std::vector<char>& changed,
-                    tsr_stream* stream) {
-  const t::DeviceTable& d = arena_.device;
-  if (built_) {
-    size_t set_nodes = 0;
-    try {
-      for (size_t k = 0; k < segments_.size(); ++k)
-        if (!segments_[k].direct)
-          for (size_t i = segments_[k].begin; i < segments_[k].end; ++i)
-            if (changed[i]) set_nodes += set(graphs_[k], i, rows[i], t::launch_of(call, i));
-      if (set_nodes > 0 && t::log_enabled("cudagraphs"))
-        t::log("cudagraphs", graph_text(name_, "has " + std::to_string(set_nodes) + " nodes set"));
-    } catch (const t::Error& e) {
-      drop();  // some nodes have new parameters, some old ones
-      if (e.code != "TSR-R044") throw;
+size_t GraphSet::set(const std::vector<Row>& rows, const tsr_executor_call& call, const std::vector<char>& changed) {
+  size_t set_nodes = 0;
+  // Captured work goes first: if a call has another form, then there.
+  for (const bool captured : {true, false})
+    for (size_t k = 0; k < segments_.size(); ++k) {
+      if (segments_[k].direct) continue;
+      for (size_t i = segments_[k].begin; i < segments_[k].end; ++i) {
+        if (!changed[i] || nodes_[i][0].captured != captured) continue;
+        try {
+          set_nodes += set_row(graphs_[k], i, rows[i], t::launch_of(call, i));
+        } catch (const t::Error& e) {
+          if (e.code == "TSR-R044") return i;
+          drop();  // some nodes have new parameters, some old ones
+          throw;
+        }
+      }
     }
-  }
-  if (!built_) build(rows, call);
+  if (set_nodes > 0 && t::log_enabled("cudagraphs"))
+    t::log("cudagraphs", graph_text(name_, "has " + std::to_string(set_nodes) + " nodes set"));
+  return rows.size();
+}
+
+void GraphSet::launch(const std::vector<Row>& rows, const tsr_executor_call& call, tsr_stream* stream) {
+  const t::DeviceTable& d = arena_.device;
   arena_.used(this);
   arena_.order(stream);
   for (size_t k = 0; k < segments_.size(); ++k) {
@@ -237,6 +238,55 @@ void PlanGraph::run(const std::vector<Row>& rows, const tsr_executor_call& call,
     }
   }
   arena_.launched(stream);
+}
+
+PlanGraph::~PlanGraph() {
+  std::lock_guard lock(arena_.mutex);
+  sets_.clear();
+}
+
+std::vector<Segment> PlanGraph::segments() const {
+  std::vector<Segment> out;
+  for (size_t i = 0; i < direct_.size(); ++i) {
+    const bool direct = direct_[i] != 0;
+    if (direct || out.empty() || out.back().direct)
+      out.push_back({i, i + 1, direct});
+    else
+      out.back().end = i + 1;
+  }
+  return out;
+}
+
+// The set that this call fits, with its nodes set; a new one where there is none.
+GraphSet* PlanGraph::fitting(const std::vector<Row>& rows, const tsr_executor_call& call, const std::vector<char>& changed) {
+  std::erase_if(sets_, [](const auto& s) { return !s->built(); });  // they were given up
+  const std::vector<char> all(rows.size(), 1);
+  std::vector<size_t> misfits;
+  for (auto s = sets_.begin(); s != sets_.end(); ++s) {
+    const size_t misfit = (*s)->set(rows, call, s == sets_.begin() ? changed : all);
+    if (misfit == rows.size()) {
+      sets_.splice(sets_.begin(), sets_, s);
+      return s->get();
+    }
+    misfits.push_back(misfit);
+  }
+  if (sets_.size() >= kMostSets) {
+    sets_.clear();
+    for (const size_t i : misfits) direct_[i] = 1;
+    if (t::log_enabled("cudagraphs"))
+      t::log("cudagraphs", graph_text(name_, "is built anew: steps whose calls take other forms for other sizes, such as '" +
+                                                 std::string(rows[misfits[0]].kernel ? rows[misfits[0]].kernel->name : "copy") +
+                                                 "', are launched between two graphs"));
+  }
+  auto fresh = std::make_unique<GraphSet>(arena_, name_, segments());
+  fresh->build(rows, call, chain_, limit_);
+  sets_.push_front(std::move(fresh));
+  return sets_.front().get();
+}
+
+void PlanGraph::run(const std::vector<Row>& rows, const tsr_executor_call& call, const std::vector<char>& changed,
+                    tsr_stream* stream) {
+  fitting(rows, call, changed)->launch(rows, call, stream);
 }
 
 }  // namespace tessera::cudagraphs

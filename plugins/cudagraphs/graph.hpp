@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,24 +26,26 @@ struct Segment {
   bool direct = false;
 };
 
-// Every function wants the arena's mutex to be held.
-class PlanGraph {
+// Every function of what follows wants the arena's mutex to be held.
+
+// The segments of a plan as instantiated graphs. Nodes of generated kernels take any size; what a library queues may be of
+// another form for another size (other kernels, blocks in other clusters), which no node can be set to.
+class GraphSet {
  public:
-  // `chain`: nodes run one after the other, whatever waits a layout has, so that all layouts fit the same graphs. `limit`:
-  // bytes that the graphs of a device may take.
-  PlanGraph(SharedArena& arena, std::string name, std::vector<Segment> segments, bool chain, int64_t limit)
-      : arena_(arena), name_(std::move(name)), segments_(std::move(segments)), chain_(chain), limit_(limit) {}
-  ~PlanGraph();  // takes the mutex itself
-  PlanGraph(const PlanGraph&) = delete;
+  GraphSet(SharedArena& arena, const std::string& name, const std::vector<Segment>& segments)
+      : arena_(arena), name_(name), segments_(segments) {}
+  ~GraphSet() { drop(); }
+  GraphSet(const GraphSet&) = delete;
 
   const std::string& name() const { return name_; }
   bool built() const { return built_; }
-  // Queues all rows of a layout on `stream`, behind every other graph of the device. Rows with changed[i] == 0 are as they were
-  // in the last run.
-  void run(const std::vector<Row>& rows, const tsr_executor_call& call, const std::vector<char>& changed, tsr_stream* stream);
+  // `chain`, `limit`: see PlanGraph.
+  void build(const std::vector<Row>& rows, const tsr_executor_call& call, bool chain, int64_t limit);
+  // Sets the nodes of the rows with changed[i] != 0. Returns the number of a row of another form, or rows.size(): there is none.
+  // Where there is one, some nodes are set, and the others have to be before a launch.
+  size_t set(const std::vector<Row>& rows, const tsr_executor_call& call, const std::vector<char>& changed);
+  void launch(const std::vector<Row>& rows, const tsr_executor_call& call, tsr_stream* stream);
   void drop();  // gives the graphs up, when their last launch has passed
-
-  const void* layout = nullptr;  // that ran last
 
  private:
   // One node, with what it was given last.
@@ -53,18 +57,47 @@ class PlanGraph {
     bool same(const tsr_device_call& c) const;
     void keep(const tsr_device_call& c);
   };
-  void build(const std::vector<Row>& rows, const tsr_executor_call& call);
-  void build_segment(const Segment& s, tsr_device_graph* g, const std::vector<Row>& rows, const tsr_executor_call& call);
-  size_t set(tsr_device_graph* g, size_t row, const Row& r, const tsr_launch& l);
+  void build_segment(const Segment& s, tsr_device_graph* g, const std::vector<Row>& rows, const tsr_executor_call& call,
+                     bool chain);
+  size_t set_row(tsr_device_graph* g, size_t row, const Row& r, const tsr_launch& l);
 
   SharedArena& arena_;
-  std::string name_;
-  std::vector<Segment> segments_;
-  bool chain_;
-  int64_t limit_;
+  const std::string name_;
+  const std::vector<Segment> segments_;
   bool built_ = false;
   std::vector<tsr_device_graph*> graphs_;  // by segment; null: it is launched directly
   std::vector<std::vector<Node>> nodes_;   // by row
+};
+
+class PlanGraph {
+ public:
+  // `chain`: nodes run one after the other, whatever waits a layout has, so that all layouts fit the same graphs. `limit`:
+  // bytes that the graphs of a device may take.
+  PlanGraph(SharedArena& arena, std::string name, std::vector<char> direct, bool chain, int64_t limit)
+      : arena_(arena), name_(std::move(name)), direct_(std::move(direct)), chain_(chain), limit_(limit) {}
+  ~PlanGraph();  // takes the mutex itself
+  PlanGraph(const PlanGraph&) = delete;
+
+  const std::string& name() const { return name_; }
+  bool built() const { return !sets_.empty() && sets_.front()->built(); }  // of the set that ran last
+  // Queues all rows of a layout on `stream`, behind every other graph of the device. Rows with changed[i] == 0 are as they were
+  // in the last run.
+  void run(const std::vector<Row>& rows, const tsr_executor_call& call, const std::vector<char>& changed, tsr_stream* stream);
+
+  const void* layout = nullptr;  // that ran last
+
+ private:
+  // Sets of a plan: for each form that library calls have taken. Beyond that many the rows that differ leave the graphs.
+  static constexpr size_t kMostSets = 8;
+  GraphSet* fitting(const std::vector<Row>& rows, const tsr_executor_call& call, const std::vector<char>& changed);
+  std::vector<Segment> segments() const;
+
+  SharedArena& arena_;
+  std::string name_;
+  std::vector<char> direct_;  // by row: it is launched between two graphs
+  bool chain_;
+  int64_t limit_;
+  std::list<std::unique_ptr<GraphSet>> sets_;  // the one that ran last first
 };
 
 }  // namespace tessera::cudagraphs

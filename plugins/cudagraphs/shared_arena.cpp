@@ -51,9 +51,9 @@ void SharedArena::wait() {
   if (event_) t::check(device.table().event_synchronize(device.self(), device.index(), event_));
 }
 
-void SharedArena::admit(PlanGraph* graph, int64_t bytes, int64_t limit) {
+void SharedArena::admit(GraphSet* graph, int64_t bytes, int64_t limit) {
   while (!kept_.empty() && kept_bytes_ + bytes > limit) {
-    PlanGraph* const oldest = kept_.back().graph;
+    GraphSet* const oldest = kept_.back().graph;
     if (t::log_enabled("cudagraphs"))
       t::log("cudagraphs", "graph '" + oldest->name() + "' is given up: graphs would take more than " +
                                std::to_string(limit >> 20) + " MiB ([cudagraphs] max_mb)");
@@ -63,12 +63,12 @@ void SharedArena::admit(PlanGraph* graph, int64_t bytes, int64_t limit) {
   kept_bytes_ += bytes;
 }
 
-void SharedArena::used(PlanGraph* graph) {
+void SharedArena::used(GraphSet* graph) {
   const auto it = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.graph == graph; });
   if (it != kept_.end()) kept_.splice(kept_.begin(), kept_, it);
 }
 
-void SharedArena::remove(PlanGraph* graph) {
+void SharedArena::remove(GraphSet* graph) {
   const auto it = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.graph == graph; });
   if (it == kept_.end()) return;
   kept_bytes_ -= it->bytes;

@@ -12,7 +12,7 @@
 
 namespace tessera::cudagraphs {
 
-class PlanGraph;
+class GraphSet;
 
 // One for each device of the process. Its functions want `mutex` to be held by the caller, from where a call reads or changes a
 // graph until its launch is queued.
@@ -31,9 +31,9 @@ class SharedArena {
   void wait();  // for all launches so far
 
   // Graphs in the order of their last launch. `used` moves one to the front; `admit` makes room for one that takes `bytes`.
-  void admit(PlanGraph* graph, int64_t bytes, int64_t limit);
-  void used(PlanGraph* graph);
-  void remove(PlanGraph* graph);
+  void admit(GraphSet* graph, int64_t bytes, int64_t limit);
+  void used(GraphSet* graph);
+  void remove(GraphSet* graph);
 
  private:
   explicit SharedArena(tsr_device d) : device(d) {}
@@ -43,7 +43,7 @@ class SharedArena {
   tsr_event* event_ = nullptr;
   tsr_stream* last_ = nullptr;  // whose event stands for all launches; compared, never followed
   struct Kept {
-    PlanGraph* graph;
+    GraphSet* graph;
     int64_t bytes;
   };
   std::list<Kept> kept_;

@@ -109,13 +109,14 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(BlasDescriptor d, int attribute,
   return 0;
 }
 EXPORT int cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasDescriptor, BlasDescriptor, BlasDescriptor, BlasDescriptor,
-                                          BlasDescriptor, BlasDescriptor preference, int wanted, BlasChoice* choices,
+                                          BlasDescriptor result, BlasDescriptor preference, int wanted, BlasChoice* choices,
                                           int* found) {
   const auto& p = *static_cast<Preference*>(preference);
   if (p.reductions != kBlasReduceInComputeType || wanted < 1) return 7;
   *choices = {};
   choices->workspace_bytes = std::min<uint64_t>(p.workspace, 4096);
   choices->algorithm[0] = 7;
+  choices->algorithm[1] = static_cast<Layout*>(result)->columns / 24;  // blocks in other clusters for other sizes
   *found = 1;
   return 0;
 }
@@ -132,41 +133,44 @@ EXPORT int cublasLtMatmul(BlasHandle, BlasDescriptor operation, const void* alph
       algorithm->algorithm[0] != 7 || scale[0] != 1 || (scale[1] != 0 && scale[1] != 1) ||
       workspace_bytes < algorithm->workspace_bytes || (workspace_bytes > 0 && !workspace))
     return 7;
-  return fake::queue(stream, [=](auto&& real) {
-    const auto place = [&](const void* p, const Layout& l) {
-      const size_t elements = static_cast<size_t>(l.stride) * static_cast<size_t>(l.batch - 1) +
-                              static_cast<size_t>(l.leading) * (l.columns - 1) + l.rows;
-      return real(p, elements * bytes_of(l.type));
-    };
-    const char *pa = place(a, la), *pb = place(b, lb);
-    char* pd = place(d, ld);
-    const char* const pc = place(c, ld);
-    const bool biased = op.epilogue != kBlasNoEpilogue && (op.epilogue & kBlasAddBias) != 0;
-    const char* const bias = biased ? real(op.bias, m * bytes_of(ld.type)) : nullptr;
-    if (!pa || !pb || !pd || !pc || (biased && !bias) || (workspace_bytes > 0 && !real(workspace, workspace_bytes)))
-      return false;
-    if (workspace_bytes > 0) std::memset(real(workspace, workspace_bytes), 0xfd, workspace_bytes);
-    const auto at = [](const char* p, const Layout& l, int32_t batch, uint64_t row, uint64_t column) {
-      return read(p + (batch * l.stride + static_cast<int64_t>(column) * l.leading + static_cast<int64_t>(row)) *
-                          static_cast<int64_t>(bytes_of(l.type)),
-                  l.type);
-    };
-    for (int32_t i = 0; i < ld.batch; ++i)
-      for (uint64_t column = 0; column < n; ++column)
-        for (uint64_t row = 0; row < m; ++row) {
-          double sum = 0;
-          for (uint64_t x = 0; x < k; ++x)
-            sum += (op.transposed[0] ? at(pa, la, i, x, row) : at(pa, la, i, row, x)) *
-                   (op.transposed[1] ? at(pb, lb, i, column, x) : at(pb, lb, i, x, column));
-          if (scale[1] != 0) sum += at(pc, ld, i, row, column);
-          if (biased) sum += read(bias + row * bytes_of(ld.type), ld.type);
-          if (op.epilogue & kBlasRelu) sum = sum > 0 ? sum : 0;
-          if (op.epilogue & kBlasGelu)
-            sum = 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
-          write(pd + (i * ld.stride + static_cast<int64_t>(column) * ld.leading + static_cast<int64_t>(row)) *
-                         static_cast<int64_t>(bytes_of(ld.type)),
-                ld.type, sum);
-        }
-    return true;
-  });
+  return fake::queue(
+      stream,
+      [=](auto&& real) {
+        const auto place = [&](const void* p, const Layout& l) {
+          const size_t elements = static_cast<size_t>(l.stride) * static_cast<size_t>(l.batch - 1) +
+                                  static_cast<size_t>(l.leading) * (l.columns - 1) + l.rows;
+          return real(p, elements * bytes_of(l.type));
+        };
+        const char *pa = place(a, la), *pb = place(b, lb);
+        char* pd = place(d, ld);
+        const char* const pc = place(c, ld);
+        const bool biased = op.epilogue != kBlasNoEpilogue && (op.epilogue & kBlasAddBias) != 0;
+        const char* const bias = biased ? real(op.bias, m * bytes_of(ld.type)) : nullptr;
+        if (!pa || !pb || !pd || !pc || (biased && !bias) || (workspace_bytes > 0 && !real(workspace, workspace_bytes)))
+          return false;
+        if (workspace_bytes > 0) std::memset(real(workspace, workspace_bytes), 0xfd, workspace_bytes);
+        const auto at = [](const char* p, const Layout& l, int32_t batch, uint64_t row, uint64_t column) {
+          return read(p + (batch * l.stride + static_cast<int64_t>(column) * l.leading + static_cast<int64_t>(row)) *
+                              static_cast<int64_t>(bytes_of(l.type)),
+                      l.type);
+        };
+        for (int32_t i = 0; i < ld.batch; ++i)
+          for (uint64_t column = 0; column < n; ++column)
+            for (uint64_t row = 0; row < m; ++row) {
+              double sum = 0;
+              for (uint64_t x = 0; x < k; ++x)
+                sum += (op.transposed[0] ? at(pa, la, i, x, row) : at(pa, la, i, row, x)) *
+                       (op.transposed[1] ? at(pb, lb, i, column, x) : at(pb, lb, i, x, column));
+              if (scale[1] != 0) sum += at(pc, ld, i, row, column);
+              if (biased) sum += read(bias + row * bytes_of(ld.type), ld.type);
+              if (op.epilogue & kBlasRelu) sum = sum > 0 ? sum : 0;
+              if (op.epilogue & kBlasGelu)
+                sum = 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
+              write(pd + (i * ld.stride + static_cast<int64_t>(column) * ld.leading + static_cast<int64_t>(row)) *
+                             static_cast<int64_t>(bytes_of(ld.type)),
+                    ld.type, sum);
+            }
+        return true;
+      },
+      static_cast<unsigned>(algorithm->algorithm[1]));
 }

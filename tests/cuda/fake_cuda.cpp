@@ -337,11 +337,12 @@ CUresult set(CUgraphExec exec, CUgraphNode node, CUgraphNodeObject with) {
 
 }  // namespace
 
-int fake::queue(CUstream stream, std::function<bool(const Real&)> work) {
+int fake::queue(CUstream stream, std::function<bool(const Real&)> work, unsigned form) {
   Entered entered("cublasLtMatmul", true);
   if (entered.result) return 13;  // CUBLAS_STATUS_EXECUTION_FAILED
   CUgraphNodeObject n{};
   n.kind = CUgraphNodeObject::Library;
+  n.value = form;
   n.work = std::move(work);
   return ::queue(stream, std::move(n)) == kSuccess ? 0 : 13;
 }
@@ -820,7 +821,8 @@ EXPORT cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CU
   if (it == exec->node_of.end() || !it->second->child || it->second->child->nodes.size() != child->nodes.size()) return 910;
   for (size_t i = 0; i < child->nodes.size(); ++i) {
     const CUgraphNodeObject &is = *it->second->child->nodes[i], &was = *child->nodes[i];
-    if (is.kind != was.kind || is.function != was.function) return 910;  // another shape
+    if (is.kind != was.kind || is.function != was.function) return 910;              // another shape
+    if (is.kind == CUgraphNodeObject::Library && is.value != was.value) return 910;  // blocks in other clusters
   }
   CUgraphNodeObject n{};
   n.kind = CUgraphNodeObject::Child;
