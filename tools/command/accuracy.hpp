@@ -20,7 +20,7 @@ struct OutputError {
   bool bits_equal = true;
 };
 
-// Dense host tensors of the same output. Complex numbers: by magnitude.
+// Dense host tensors of the same output. Complex numbers: by magnitude. The reference of a float may be f64.
 OutputError compare_outputs(const tsr_tensor& actual, const tsr_tensor& reference);
 
 }  // namespace tessera::command

@@ -54,6 +54,7 @@ class Worker {
     const std::string what = asked.at("do");
     if (what == "open") return open();
     if (what == "calls") return {{"ms", caller_->calls(asked.at("n").get<int64_t>())}};
+    if (what == "guards") return guards();
     return steps();
   }
 
@@ -78,6 +79,29 @@ class Worker {
             {"calls", calls_per_sample(*caller_)},
             {"threads", session_->threads},
             {"kernels", kernels_by_backend(description)}};
+  }
+
+  // Calls through dispatch against calls of the executable alone, in blocks as those of A and B: the median of the differences.
+  // Null where the model cannot be called so, as with inputs that are constants.
+  Json guards() {
+    constexpr int kBlocks = 25;
+    try {
+      const embed::Model model(session_->context, plan_.model);
+      DispatchedCaller dispatched(model, fresh(session_->signature, *inputs_), session_->signature.outputs.size(),
+                                  devices_of(session_->executable));
+      dispatched.calls(2);  // the first one compiles
+      const int64_t n = calls_per_sample(*caller_);
+      std::vector<double> more;
+      for (int i = 0; i < kBlocks; ++i) {
+        double difference = -caller_->calls(n);
+        difference += dispatched.calls(n);
+        difference += dispatched.calls(n);
+        more.push_back((difference - caller_->calls(n)) / 2);
+      }
+      return {{"ms", std::max(0.0, quantile(std::move(more), 0.5))}};
+    } catch (const Error&) {
+      return {{"ms", nullptr}};
+    }
   }
 
   Json steps() {
@@ -176,6 +200,7 @@ Json Arm::ask(const Json& what) {
 
 Json Arm::open() { return ask({{"do", "open"}}); }
 double Arm::calls(int64_t n) { return ask({{"do", "calls"}, {"n", n}}).at("ms").get<double>(); }
+Json Arm::guards() { return ask({{"do", "guards"}}).at("ms"); }
 Json Arm::steps() { return ask({{"do", "steps"}}); }
 
 }  // namespace tessera::command

@@ -35,6 +35,7 @@ class Arm {
   // "first_call_ms", "predicted_bytes", "calls", "threads", "kernels"}. `calls` is how many make one sample.
   Json open();
   double calls(int64_t n);  // milliseconds per call
+  Json guards();            // milliseconds that a call spends on guards; null: cannot be told
   Json steps();             // a description of the executable whose steps have times
 
  private:

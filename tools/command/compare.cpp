@@ -2,7 +2,9 @@
 // Two configs on one model. Numerics and memory come first, one config at a time; then both are compiled again, each in a
 // process of its own, for times in blocks A B B A.
 #include <algorithm>
+#include <cmath>
 #include <iostream>
+#include <map>
 #include <optional>
 
 #include "accuracy.hpp"
@@ -16,7 +18,6 @@
 #include "measure.hpp"
 #include "outputs.hpp"
 #include "session.hpp"
-#include "tessera/dtypes.hpp"
 #include "text.hpp"
 
 namespace tessera::command {
@@ -29,9 +30,11 @@ struct Side {
   std::vector<OutputError> errors;     // against the reference; empty: not compared
   std::vector<double> times;           // ms per call
   double compile_ms = 0, pack_ms = 0, first_call_ms = 0;
-  int64_t peak_bytes = 0;  // of a call, with the inputs and the constants
-  Json kernels;            // how many run on which backend
-  Json arm, steps;         // what the process that was timed said of itself; its steps with their times
+  int64_t peak_bytes = 0;         // of a call, with the inputs and the constants
+  std::vector<double> explained;  // of each output: the error that rounding explains
+  Json kernels;                   // how many run on which backend
+  Json guard_ms;                  // null: cannot be told, or not measured
+  Json arm, steps;                // what the process that was timed said of itself; its steps with their times
 };
 
 Session open_with(ContextArguments context, const std::string& config, const std::string& model, InputArguments& arguments,
@@ -82,6 +85,7 @@ Side call_once(const ContextArguments& context, const std::string& config, const
   side.first_call_ms = now_ms() - start;
   side.peak_bytes = memory_peak(devices, false) - empty + shared;
   side.outputs = on_host(std::move(side.outputs));
+  side.explained = session.explained;
   side.kernels = kernels_by_backend(Json::parse(session.executable.describe()));
   return side;
 }
@@ -110,6 +114,9 @@ void measure(Side& a, Arm& arm_a, Side& b, Arm& arm_b, const Timing& timing, boo
     a.times.push_back(arm_a.calls(na));
     if (timing.blocks > 0) progress.part(blocks(), static_cast<size_t>(timing.blocks));
   }
+  progress.phase("measuring guards");
+  a.guard_ms = arm_a.guards();
+  b.guard_ms = arm_b.guards();
   if (!steps) return;
   progress.phase("measuring steps");
   a.steps = arm_a.steps();
@@ -129,23 +136,13 @@ OutputError worst(const std::vector<OutputError>& errors) {
   return w;
 }
 
-// What the relative error of an output of this type may be without a reason to look: some units in the last place.
-double tolerance(uint32_t t) {
-  switch (t) {
-    case TSR_F64: return 1e-12;
-    case TSR_F32: return 1e-5;
-    case TSR_F16: return 1e-2;
-    case TSR_BF16: return 6e-2;
-    default: return is_float(t) ? 0.5 : 0;
-  }
-}
-// B is wrong where an output's error is more than twice that of A, and more than its type explains: it is their errors that are
-// judged, not how far one is from the other.
+// B is wrong where an output's error is more than twice that of A, and more than its ops and its type explain: it is their
+// errors that are judged, not how far one is from the other.
 bool wrong(const Side& a, const Side& b) {
   for (size_t i = 0; i < b.errors.size(); ++i) {
     const OutputError &ea = a.errors[i], &eb = b.errors[i];
     if (!eb.shapes_agree || eb.nonfinite > ea.nonfinite) return true;
-    if (eb.rel_l2 > std::max(2 * ea.rel_l2, tolerance(b.signature->outputs[i].dtype))) return true;
+    if (eb.rel_l2 > std::max(2 * ea.rel_l2, a.explained[i])) return true;
   }
   return false;
 }
@@ -165,6 +162,7 @@ Json side_json(const Side& s) {
                      {"cached_compile_ms", s.arm.at("compile_ms")},
                      {"first_call_ms", s.arm.at("first_call_ms")},
                      {"steady_ms", quantile(s.times, 0.5)},
+                     {"guard_ms", s.guard_ms},
                      {"predicted_bytes", s.arm.at("predicted_bytes")}};
   if (!s.errors.empty()) out["error"] = error_json(worst(s.errors));
   if (!s.errors.empty()) {
@@ -172,6 +170,7 @@ Json side_json(const Side& s) {
     for (size_t i = 0; i < s.errors.size(); ++i) {
       Json e = {{"name", s.signature->outputs[i].name}};
       e.update(error_json(s.errors[i]));
+      e["explained"] = s.explained[i];
       out["outputs"].push_back(std::move(e));
     }
   }
@@ -204,6 +203,8 @@ std::string table_text(const Side& a, const Side& b, const std::string& referenc
     row("p99", [](const Side& s) { return ms_text(quantile(s.times, 0.99)); });
   }
   row("first call", [](const Side& s) { return ms_text(s.first_call_ms); });
+  if (!a.arm.is_null())
+    row("guards of a call", [](const Side& s) { return s.guard_ms.is_null() ? "-" : ms_text(s.guard_ms.get<double>()); });
   row("peak memory", [](const Side& s) { return bytes_text(static_cast<double>(s.peak_bytes)); });
   if (!a.arm.is_null()) {
     row("predicted memory", [](const Side& s) { return bytes_text(s.arm.at("predicted_bytes").get<double>()); });
@@ -220,6 +221,37 @@ std::string table_text(const Side& a, const Side& b, const std::string& referenc
     return out.empty() ? "none" : out;
   });
   return table.text();
+}
+
+// The time of a side's steps by the backend that runs them.
+std::string shares_text(const Json& description) {
+  std::map<std::string, double> shares;
+  double all = 0;
+  for (const Json& step : description.value("steps", Json::array()))
+    if (step.value("measured_ms", Json()).is_number()) {
+      const Json backend = step.value("backend", Json());
+      const std::string kind = step.value("kind", "");
+      const double ms = step["measured_ms"].get<double>();
+      shares[backend.is_string() ? backend.get<std::string>() : kind] += ms;
+      all += ms;
+    }
+  std::string out;
+  for (const auto& [name, ms] : shares)
+    out += (out.empty() ? "by backend: " : ", ") + name + " " + ms_text(ms) + " (" +
+           number_text(all > 0 ? std::round(1000 * ms / all) / 10 : 0) + " %)";
+  return out.empty() ? "" : out + "\n";
+}
+
+// The judge that computes in f64 from the inputs to the outputs: the reference, behind the pass widen.
+ContextArguments in_f64(const ContextArguments& like) {
+  ContextArguments out = like;
+  std::string ids;
+  const Json loaded = Json::parse(embed::Context(like.options()).loaded());
+  for (const Json& p : loaded.at("plugins"))
+    if (p.value("id", "") != "tessera.pass.widen") ids += "\"" + p.value("id", "") + "\", ";
+  out.overrides.push_back("plugins.load=[" + ids + "\"tessera.pass.widen\"]");
+  out.overrides.emplace_back("pipeline.passes=[\"widen\"]");
+  return out;
 }
 
 // The reference for a model on devices that its config does not load: the plugins of `like`, which do, with the reference as
@@ -243,7 +275,7 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   ContextArguments context;
   std::vector<std::string> set_a, set_b;
   std::string html;
-  bool same_bits = false, bisect = false, gate = false, steps = false;
+  bool same_bits = false, bisect = false, gate = false, steps = false, f64 = false;
   InputArguments input;
   Timing timing;
   std::string config_a, config_b, model, reference = "reference";
@@ -260,11 +292,12 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   options.flag("bisect", &bisect, "Where they are not: say from which pass of B on, and at which value first.");
   options.flag(
       "gate", &gate,
-      "Exit with status 1 when B is wrong (an error over twice that of A and over what its dtype explains), 4 when it is "
-      "slower, 5 when the times do not tell.");
+      "Exit with status 1 when B is wrong (an error over twice that of A and over what its ops and dtype explain), 4 when it "
+      "is slower, 5 when the times do not tell.");
   options.flag("steps", &steps, "Print where the time of each goes: the mean of every step, the slowest first.");
   options.value("html", "FILE", &html, "Writes the comparison as one HTML page.");
   options.value("reference", "FILE", &reference, "The config that judges numerics (default: reference).");
+  options.flag("f64", &f64, "Let the judge compute in f64 from the inputs to the outputs, whatever the model's dtypes are.");
   options.flag("no-reference", &no_reference, "Leave numerics out.");
   options.flag("no-time", &no_time, "Leave timing out.");
   options.number("seconds", "S", &timing.seconds, 0.001, 1e6, "Time for the timed calls (default 2).");
@@ -277,6 +310,7 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   options.flag("progress", &progress_lines, "Say on stderr, in plain lines, what takes more than a second.");
   if (!options.parse(args)) return kOk;
   const bool limited = options.given("max-abs") || options.given("max-rel");
+  if (no_reference && f64) throw usage_error("TSR-U003", "--f64 is about the reference that --no-reference leaves out");
   if (no_reference && limited)
     throw usage_error("TSR-U003", "--max-abs and --max-rel need the reference that --no-reference leaves out");
   if (gate && (no_reference || no_time))
@@ -310,10 +344,13 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   if (!no_reference) {
     const Side r = [&] {
       try {
-        return once(context, reference, &*a.signature);
+        ContextArguments judge = context;
+        judge.config = reference;
+        return once(f64 ? in_f64(judge) : judge, reference, &*a.signature);
       } catch (const Error& e) {
         if (e.code() != "TSR-R002" || reference != "reference") throw;  // the model names a device that it does not load
-        return once(reference_on_devices(context_a), config_a, &*a.signature);
+        const ContextArguments judge = reference_on_devices(context_a);
+        return once(f64 ? in_f64(judge) : judge, config_a, &*a.signature);
       }
     }();
     progress.phase("comparing outputs");
@@ -346,6 +383,7 @@ int compare(const Command& command, const std::vector<std::string>& args) {
     Json document = {{"model", model},
                      {"environment", environment},
                      {"reference", no_reference ? Json() : Json(reference)},
+                     {"f64", f64},
                      {"threads", threads ? Json(*threads) : Json()},
                      {"a", side_json(a)},
                      {"b", side_json(b)},
@@ -373,12 +411,15 @@ int compare(const Command& command, const std::vector<std::string>& args) {
                 << ", noise floor " << number_text(verdict->noise * 100) << " %, " << a.times.size() / 2
                 << " blocks A B B A)\n";
     }
-    if (!no_reference) std::cout << "Errors are against " << reference << ", the largest over all outputs.\n";
+    if (!no_reference)
+      std::cout << "Errors are against " << reference << (f64 ? " in f64 throughout" : "")
+                << ", the largest over all outputs.\n";
     std::cout << "Outputs of B against those of A: "
               << (bits ? "bits equal" : "they differ by at most " + error_text(worst(between))) << "\n";
     if (divergence) std::cout << divergence->text() << "\n";
     for (const Side* side : {&a, &b})
-      if (!side->steps.is_null()) std::cout << "\nSteps of " << side->config << ":\n" << steps_text(side->steps.dump());
+      if (!side->steps.is_null())
+        std::cout << "\nSteps of " << side->config << ":\n" << steps_text(side->steps.dump()) << shares_text(side->steps);
     if (verdict) std::cout << environment_text(environment) << "\n";
   }
   if (!html.empty())
@@ -393,7 +434,7 @@ int compare(const Command& command, const std::vector<std::string>& args) {
               << " exceed the limit\n";
   else if (is_wrong)
     std::cerr << styled(Style::kRed, "error", 2) << "[TSR-U010] the errors of " << config_b << " against " << reference
-              << " are more than twice those of " << config_a << ", and more than its dtypes explain\n";
+              << " are more than twice those of " << config_a << ", and more than its ops and dtypes explain\n";
   if (!held || is_wrong) return kCheckFailed;
   if (!gate || verdict->word == Verdict::kFaster) return kOk;
   // No difference that could be told is what most changes should come to; a floor too high to tell is something else.

@@ -45,6 +45,31 @@ double Caller::calls(int64_t n) {
 double Caller::call() { return calls(1); }
 std::vector<embed::Tensor> Caller::run() const { return executable_.run(inputs_); }
 
+DispatchedCaller::DispatchedCaller(const embed::Model& model, std::vector<embed::Tensor> inputs, size_t outputs,
+                                   const std::vector<tsr_device>& devices)
+    : model_(model), inputs_(std::move(inputs)), args_(inputs_.size()), out_(outputs) {
+  for (size_t i = 0; i < args_.size(); ++i) {
+    args_[i].tensor = inputs_[i].handle();
+    args_[i].kind = TSR_ARG_TENSOR;
+  }
+  for (const tsr_device d : devices)
+    if (d != 0) devices_.push_back(d);
+}
+
+double DispatchedCaller::calls(int64_t n) {
+  const tsr_api& api = embed::api();
+  const double start = now_ms();
+  for (int64_t i = 0; i < n; ++i) {
+    size_t count = 0;
+    embed::check(api.call(model_.handle(), args_.data(), args_.size(), out_.data(), out_.size(), &count, nullptr));
+    for (size_t k = 0; k < count; ++k) api.tensor_release(out_[k]);
+    if ((i + 1) % kAhead == 0)
+      for (const tsr_device d : devices_) embed::synchronize(d);
+  }
+  for (const tsr_device d : devices_) embed::synchronize(d);
+  return (now_ms() - start) / static_cast<double>(n);
+}
+
 double quantile(std::vector<double> v, double q) {
   if (v.empty()) return 0;
   const double at = q * static_cast<double>(v.size() - 1);

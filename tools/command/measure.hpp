@@ -27,6 +27,21 @@ class Caller {
   std::vector<tsr_tensor_handle*> in_, out_;
 };
 
+// The same model as a callable: a call of it checks what its compiled code was guarded by, and then runs that.
+class DispatchedCaller {
+ public:
+  DispatchedCaller(const embed::Model& model, std::vector<embed::Tensor> inputs, size_t outputs,
+                   const std::vector<tsr_device>& devices);
+  double calls(int64_t n);  // n calls; milliseconds per call
+
+ private:
+  const embed::Model& model_;
+  std::vector<tsr_device> devices_;
+  std::vector<embed::Tensor> inputs_;
+  std::vector<tsr_arg> args_;
+  std::vector<tsr_tensor_handle*> out_;
+};
+
 // The value below which a fraction q of the samples lies, by linear interpolation between the two nearest (type 7 of Hyndman
 // and Fan, 1996; what numpy.percentile computes).
 double quantile(std::vector<double> samples, double q);

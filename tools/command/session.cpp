@@ -4,6 +4,7 @@
 #include <chrono>
 #include <set>
 
+#include "bounds.hpp"
 #include "json.hpp"
 
 namespace tessera::command {
@@ -34,6 +35,7 @@ Session open_session(const ContextArguments& arguments, const std::string& model
   embed::Graph graph = inputs ? load_model(context, model, *inputs) : context.load(model);
   const double loaded = now_ms();
   Signature signature(graph.tables());
+  std::vector<double> explained = explained_errors(graph.tables());
   progress.phase("compiling " + model);
   const double begin = now_ms();
   embed::Executable executable = context.compile_model(std::move(graph));
@@ -41,7 +43,8 @@ Session open_session(const ContextArguments& arguments, const std::string& model
   const Json description = Json::parse(executable.describe());
   const double pack = number_at(description, Json::json_pointer("/compile/pack_ms"), 0);
   const int64_t threads = description.value("threads", int64_t{1});
-  return {std::move(context), std::move(signature), std::move(executable), loaded - start, end - begin - pack, pack, threads};
+  return {std::move(context),  std::move(signature), std::move(executable), loaded - start, end - begin - pack, pack, threads,
+          std::move(explained)};
 }
 
 std::vector<tsr_device> devices_of(const embed::Executable& executable) {

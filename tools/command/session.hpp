@@ -28,10 +28,11 @@ struct Session {
   embed::Context context;
   Signature signature;
   embed::Executable executable;
-  double load_ms;     // reading and importing the model
-  double compile_ms;  // from the graph to a ready executable, passes included, without packing
-  double pack_ms;     // rearranging constants for kernels
-  int64_t threads;    // of its calls
+  double load_ms;                 // reading and importing the model
+  double compile_ms;              // from the graph to a ready executable, passes included, without packing
+  double pack_ms;                 // rearranging constants for kernels
+  int64_t threads;                // of its calls
+  std::vector<double> explained;  // of each output: the error that rounding explains (bounds.hpp)
 };
 // `inputs`: of the calls, see load_model(); null: the model is imported without a call.
 Session open_session(const ContextArguments& arguments, const std::string& model, Progress& progress,
