@@ -157,11 +157,14 @@ class Attention {
 
   kit::Piece piece() const {
     kit::Piece p{g_, nodes_, {}, {last_.result()}};
-    const auto inside = [&](const sdk::Node& d) { return d && std::find(nodes_.begin(), nodes_.end(), d) != nodes_.end(); };
-    for (const sdk::Node& n : nodes_)
-      for (uint32_t i = 0; i < n.num_operands(); ++i) {
-        if (!n.has_operand(i) || inside(n.operand(i).def()) || (!contracts(n) && one_element(n.operand(i)))) continue;
-        if (std::find(p.inputs.begin(), p.inputs.end(), n.operand(i)) == p.inputs.end()) p.inputs.push_back(n.operand(i));
+    // What the program of the scores takes along may be read by the product before it as well: that reads it from outside.
+    for (auto at = nodes_.begin(); at != nodes_.end(); ++at)
+      for (uint32_t i = 0; i < at->num_operands(); ++i) {
+        if (!at->has_operand(i)) continue;
+        const sdk::Value v = at->operand(i);
+        const bool inside = v.def() && std::find(nodes_.begin(), at, v.def()) != at;
+        if (inside || (!contracts(*at) && one_element(v))) continue;
+        if (std::find(p.inputs.begin(), p.inputs.end(), v) == p.inputs.end()) p.inputs.push_back(v);
       }
     return p;
   }

@@ -151,6 +151,17 @@ TEST_CASE("two layers share a cheap mask, and each computes it; an expensive one
   }
 }
 
+TEST_CASE("what the program of the scores takes along may be read by the product before it, too") {
+  const Fused f = fuse(
+      "graph @g(%v: f32[2, 64, 64]) {\n  %one = constant {value = dense<f32[]: 0.5>}\n"
+      "  %w = full %one {shape = [2, 64, 64]}\n  %s = matmul %w, %w\n  %x = add %s, %w\n  %p = softmax %x {axis = -1}\n"
+      "  %y = matmul %p, %v\n  return %y\n}\n");
+  CHECK(f.said.find("attention of") != std::string::npos);
+  CHECK(count(f.text, "= full") == 2);  // once in the group, once for its product
+  CHECK(count(outside(f.text), "= full") == 1);
+  CHECK(count(outside(f.text), "softmax") == 0);
+}
+
 TEST_CASE("graphs that stay in parts, and why") {
   struct Case {
     std::string text;
