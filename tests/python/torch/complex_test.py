@@ -54,6 +54,33 @@ class Complex(unittest.TestCase):
                 torch.testing.assert_close(g(x), f(x), rtol=1e-4, atol=1e-4)
                 self.assertTrue(self.refused())
 
+    def test_gradients(self):
+        def filled(a, b):
+            z = torch.complex(a, b) * 2
+            z[0].fill_(3 - 2j)
+            return z
+
+        functions = {
+            "polar": lambda a, b: torch.polar(a.abs() + 0.1, b),
+            "sgn": lambda a, b: torch.sgn(torch.complex(a, b)),
+            "fill": filled,
+            "masked fill": lambda a, b: torch.complex(a, b).masked_fill(a > 0, 1 - 4j),
+            "diagonal": lambda a, b: torch.diagonal_scatter(torch.complex(a, b)[:4, :4], torch.complex(b, a)[0, :4]),
+        }
+        for name, f in functions.items():
+            with self.subTest(name):
+                torch._dynamo.reset()
+                pytorch.reset()
+                a, b = torch.randn(4, 5, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+                weights = torch.randn(4, 5, dtype=torch.complex64)
+                found = []
+                for g in (f, torch.compile(f, backend=backend)):
+                    y = g(a, b)
+                    found.append([y.detach(), *torch.autograd.grad(y, (a, b), weights[: y.shape[0], : y.shape[1]])])
+                for expected, ours in zip(*found):
+                    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+                self.assertEqual(self.refused(), set())
+
     def test_transforms_are_exact(self):
         x = torch.randn(2, 1024, dtype=torch.float64)
         y = torch.compile(torch.fft.fft, backend=backend)(x)

@@ -174,6 +174,17 @@ class Training(unittest.TestCase):
             torch.testing.assert_close(*(torch.autograd.grad(y, x, weights)[0] for y in (found, expected)))
         self.assertEqual(self.refused(), set())
 
+    def test_pads_that_repeat_the_edge(self):
+        cases = ((1, (2, 1), (2, 3, 5)), (2, (1, 2, -1, 3), (2, 3, 5, 6)), (3, (1, 0, 2, 2, 0, 1), (2, 3, 4, 2, 3)))
+        for n, pad, shape in cases:
+            torch._dynamo.reset()
+            x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+            f = lambda x: F.pad(x, pad, mode="replicate") ** 2
+            found, expected = torch.compile(f, backend=backend)(x), f(x)
+            weights = torch.randn_like(expected)
+            torch.testing.assert_close(*(torch.autograd.grad(y, x, weights)[0] for y in (found, expected)), msg=f"{n}d")
+        self.assertEqual(self.refused(), set())
+
     def test_halves_under_autocast(self):
         x = torch.randn(6, 8)
         eager = mlp()

@@ -16,6 +16,7 @@ from . import (
     elementwise,
     fourier,
     gradients,
+    grids,
     indexing,
     networks,
     norms,

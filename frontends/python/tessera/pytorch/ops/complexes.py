@@ -26,6 +26,7 @@ TAKE_COMPLEX = {
     "aten.real.default",
     "aten.imag.default",
     "aten.clone.default",
+    "aten.detach.default",
     "aten.cat.default",
     "aten.expand.default",
     "aten.permute.default",
@@ -231,6 +232,45 @@ def _full(e, out, _, value, **__):
     return complex_of(e, *(e("full", e.scalar(t, dtype), shape=shape) for t in (value.real, value.imag)))
 
 
+@lowers_complex("aten.fill.Scalar", "aten.fill.Tensor")
+def _filled(e, out, x, value):
+    shape = e.sizes(out.shape)
+    re, im = parts(e, value, part_dtype(out.dtype))
+    return complex_of(e, *(t if t is None else e.broadcast(t, shape) for t in (re, im)))
+
+
+@lowers_complex("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+def _masked_fill(e, out, x, mask, value):
+    dtype, pair = part_dtype(out.dtype), parts(e, x)
+    filler = parts(e, value, dtype)
+    if filler[1] is None:
+        filler = filler[0], e.scalar(0, dtype)
+    shape = e.sizes(out.shape)
+    return complex_of(e, *(e.broadcast(e("select", mask, v, t), shape) for v, t in zip(filler, pair)))
+
+
+def _constant(value):
+    def lower(e, out, *_, **__):
+        dtype, shape = part_dtype(out.dtype), e.sizes(out.shape)
+        return complex_of(e, e("full", e.scalar(value, dtype), shape=shape), None)
+
+    return lower
+
+
+for _name in ("zeros.default", "zeros_like.default", "new_empty_strided.default", "empty_like.default", "new_empty.default"):
+    COMPLEX[f"aten.{_name}"] = _constant(0)
+for _name in ("ones.default", "ones_like.default"):
+    COMPLEX[f"aten.{_name}"] = _constant(1)
+
+
+@lowers_complex("aten.sgn.default")
+def _sgn(e, out, x):
+    re, im = parts(e, x)
+    length = e("hypot", re, im)
+    zero = e("eq", length, 0.0)
+    return complex_of(e, *(e("select", zero, e.scalar(0, t.dtype), e("div", t, length)) for t in (re, im)))
+
+
 @lowers_complex("aten.constant_pad_nd.default")
 def _padded(e, out, x, pad, value=0):
     dtype, value = part_dtype(out.dtype), complex(number(value))
@@ -271,6 +311,7 @@ for _name in (
     "aten.copy.default",
     "aten.cumsum.default",
     "aten.diagonal.default",
+    "aten.diagonal_scatter.default",
     "aten.flip.default",
     "aten.index.Tensor",
     "aten.index_select.default",

@@ -24,6 +24,7 @@ for _aten, _value in (("zeros", 0), ("ones", 1)):
 
 
 @lowers(
+    "aten._efficientzerotensor.default",
     "aten.empty.memory_format",
     "aten.empty_permuted.default",
     "aten.empty_strided.default",

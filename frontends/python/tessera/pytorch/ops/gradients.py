@@ -95,6 +95,18 @@ def _register_averages():
 _register_averages()
 
 
+def _register_pads():
+    for n in (1, 2, 3):
+
+        def edge(e, out, seed, x, pad, forward=TABLE[f"aten.replication_pad{n}d.default"]):
+            return gradients(e, lambda leaf: forward(e, out, leaf, pad), [x], seed)[0]
+
+        TABLE[f"aten.replication_pad{n}d_backward.default"] = edge
+
+
+_register_pads()
+
+
 # ---- norms: dx = r (h - mean(h) - y mean(h y)), with h the gradient times the weight and y the normalised value
 
 
