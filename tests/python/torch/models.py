@@ -112,7 +112,7 @@ MODELS = {
     "convnext_tiny": (lambda: vision("convnext_tiny"), images(64)),
     "swin_t": (lambda: vision("swin_t"), images(64)),
     "timm_deit": (lambda: timm_model("deit_tiny_patch16_224", img_size=64, depth=2), images(64)),
-    "timm_mixer": (lambda: timm_model("mixer_s32_224", img_size=64, num_blocks=2), images(64)),
+    "timm_mixer": (lambda: timm_model("mixer_s32_224", img_size=64), images(64)),
     "timm_ghostnet": (lambda: timm_model("ghostnet_050"), images(64)),
     "timm_mobilevit": (lambda: timm_model("mobilevitv2_050"), images(64)),
     "timm_nfnet": (lambda: timm_model("nf_regnet_b0"), images(64)),
