@@ -29,9 +29,9 @@ class Search {
         if ((count - 1 - i) % k == k - 1) keep[separators_.nodes[i]] = 1;
       for (const Plan& plan : lower_hull(p_, kCutsOfSegments, keep).plans) add(plan);
     }
-    for (Plan& plan : chain_plans(p_, s_, separators_, kOfChain)) add(std::move(plan));
     keep_the_best();
     join_neighbours();
+    for (Plan& plan : chain_plans(p_, s_, separators_, kOfChain)) add(std::move(plan));
     keep_the_best();
     thin(most);
     return std::move(found_);
