@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training steps under memory budgets: what a plan promises against what a run takes.
 
-    budgets.py TESSERA [--only NAME,...] [--budgets N] [--timed N] [--threads N]
+    budgets.py TESSERA [--only NAME,...] [--budgets N] [--timed N] [--threads N] [--folder DIR]
 
 TESSERA: the command. Six models are written as text. Of each, the front of plans is asked for, then plans at N budgets (101)
 evenly over it, whose recompute time must not rise with the budget; then the step is measured at a few of them (5) and compared
-with the predicted time, and the device's own count of blocks with the planned peak. Times of kernels are measured once and kept
-in a folder of this run. Exit status 1: a promise was not kept.
+with the predicted time, and the device's own count of blocks with the planned peak. Times of kernels are measured once. They
+and every answer of the command are kept in the folder, so that a run that was cut off goes on where it was, and one with
+--timed 0 is completed by one with more. Without --folder it is removed at the end. Exit status 1: a promise was not kept.
 """
 
 import argparse
@@ -141,39 +142,61 @@ def recurrent(turns=12, rows=256, width=256):
 MODELS = {f.__name__: f for f in (mlp, transformer, cnn, skips, gated, recurrent)}
 
 
-def run(command, file, *arguments):
-    done = subprocess.run([*command, file, "--json", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr.strip() or f"exit status {done.returncode}")
-    return json.loads(done.stdout)
+class Answers:
+    """What the command has answered, by its arguments; kept in a file."""
+
+    def __init__(self, tessera, folder):
+        self.tessera, self.path, self.known = tessera, os.path.join(folder, "answers.jsonl"), {}
+        if os.path.exists(self.path):
+            with open(self.path, encoding="utf-8") as f:
+                for line in f:
+                    if line.endswith("\n"):  # else it was cut off
+                        key, answer = json.loads(line)
+                        self.known[key] = answer
+
+    def __call__(self, command, file, *arguments):
+        key = " ".join((command, os.path.basename(file), *arguments))
+        if key not in self.known:
+            done = subprocess.run(
+                [self.tessera, command, file, "--json", *arguments], capture_output=True, text=True, check=False
+            )
+            if done.returncode != 0:
+                raise RuntimeError(f"{key}: {done.stderr.strip() or done.returncode}")
+            self.known[key] = json.loads(done.stdout)
+            with open(self.path, "a", encoding="utf-8") as f:
+                f.write(json.dumps([key, self.known[key]]) + "\n")
+        return self.known[key]
 
 
-def budget(tessera, file, peak):
-    return run([tessera, "memory"], file, "--set", "partitioner.name=budget", "--set", f"partitioner.budget_bytes={peak}")[0]
+def to_budget(peak):
+    return "--set", "partitioner.name=budget", "--set", f"partitioner.budget_bytes={peak}"
 
 
-def check(tessera, name, file, budgets, timed, threads):
+def check(ask, name, file, budgets, timed, threads):
     faults = []
-    front = run([tessera, "memory"], file)
-    least, most = front[-1]["peak_bytes"], front[0]["peak_bytes"]
+    front = ask("memory", file)
+    least, most = min(p["peak_bytes"] for p in front), max(p["peak_bytes"] for p in front)
     peaks = [least + (most - least) * k // max(1, budgets - 1) for k in range(budgets)]
-    plans = [budget(tessera, file, p) for p in peaks]
-    for (small, a), (large, b) in zip(zip(peaks, plans), zip(peaks[1:], plans[1:])):
+    plans = [ask("memory", file, *to_budget(p))[0] for p in peaks]
+    for small, large, a, b in zip(peaks, peaks[1:], plans, plans[1:]):
         if b["recompute_ms"] > a["recompute_ms"] + 1e-9:
-            faults.append(f"{name}: recompute time rises from {a['recompute_ms']} to {b['recompute_ms']} ms at {small}, {large} bytes")
+            faults.append(
+                f"{name}: recompute time rises from {a['recompute_ms']} to {b['recompute_ms']} ms at {small}, {large} bytes"
+            )
+    for peak, plan in zip(peaks, plans):
+        if not plan["feasible"] or plan["peak_bytes"] > peak:
+            faults.append(f"{name}: planned {plan['peak_bytes']} bytes for a budget of {peak}")
     gap = max(p["gap"] for p in plans)
-    print(f"{name}: {len(front)} plans, {least} to {most} bytes; largest gap {100 * gap:.2f} % of a step")
+    print(f"{name}: {len(front)} plans, {least} to {most} bytes; largest gap {100 * gap:.2f} % of a step", flush=True)
     for k in range(timed):
         at = (budgets - 1) * k // max(1, timed - 1)
-        measured = run(
-            [tessera, "bench"], file, "--set", "partitioner.name=budget", "--set", f"partitioner.budget_bytes={peaks[at]}",
-            "--threads", str(threads),
-        )
-        predicted, peak = plans[at]["predicted_ms"], measured["peak_bytes"]
+        measured = ask("bench", file, *to_budget(peaks[at]), "--threads", str(threads))
+        predicted, peak = plans[at]["predicted_ms"], measured["peak_bytes"] - measured["input_bytes"]  # the caller's
         off = measured["median_ms"] / predicted - 1
         print(
             f"  {peaks[at]} bytes: planned {plans[at]['peak_bytes']}, taken {peak}; predicted {predicted:.3f} ms, "
-            f"measured {measured['median_ms']:.3f} ({100 * off:+.1f} %)"
+            f"measured {measured['median_ms']:.3f} ({100 * off:+.1f} %)",
+            flush=True,
         )
         if abs(off) > NEAR:
             faults.append(f"{name}: a step takes {measured['median_ms']:.3f} ms, predicted {predicted:.3f}")
@@ -184,6 +207,17 @@ def check(tessera, name, file, budgets, timed, threads):
     return faults
 
 
+def check_all(args, folder):
+    os.environ.update(TESSERA_CACHE_DIR=os.path.join(folder, "cache"), OMP_NUM_THREADS=str(args.threads))
+    ask, faults = Answers(args.tessera, folder), []
+    for name in args.only.split(",") if args.only else MODELS:
+        file = os.path.join(folder, f"{name}.tsr")
+        with open(file, "w", encoding="utf-8") as f:
+            f.write(MODELS[name]())
+        faults += check(ask, name, file, args.budgets, args.timed, args.threads)
+    return faults
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tessera")
@@ -191,15 +225,14 @@ def main():
     parser.add_argument("--budgets", type=int, default=101)
     parser.add_argument("--timed", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--folder")
     args = parser.parse_args()
-    faults = []
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.update(TESSERA_CACHE_DIR=os.path.join(folder, "cache"), OMP_NUM_THREADS=str(args.threads))
-        for name in args.only.split(",") if args.only else MODELS:
-            file = os.path.join(folder, f"{name}.tsr")
-            with open(file, "w", encoding="utf-8") as f:
-                f.write(MODELS[name]())
-            faults += check(args.tessera, name, file, args.budgets, args.timed, args.threads)
+    if args.folder:
+        os.makedirs(args.folder, exist_ok=True)
+        faults = check_all(args, args.folder)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            faults = check_all(args, folder)
     print("\n".join(faults) or "every promise was kept")
     sys.exit(1 if faults else 0)
 
