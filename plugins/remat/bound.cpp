@@ -2,6 +2,7 @@
 #include "bound.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <queue>
 #include <utility>
@@ -45,7 +46,8 @@ class Search {
     }
     Steps all;
     for (auto& [needed, steps] : states) all.insert(all.end(), steps.begin(), steps.end());
-    return {pareto(std::move(all))};
+    std::sort(all.begin(), all.end(), is_before);
+    return {pareto(all)};
   }
 
  private:
@@ -55,9 +57,12 @@ class Search {
     uint32_t level;
   };
 
-  static Steps pareto(Steps found) {
-    std::sort(found.begin(), found.end(),
-              [](const Bound::Step& a, const Bound::Step& b) { return a.cost != b.cost ? a.cost < b.cost : a.peak < b.peak; });
+  static bool is_before(const Bound::Step& a, const Bound::Step& b) {
+    return a.cost != b.cost ? a.cost < b.cost : a.peak < b.peak;
+  }
+
+  // Of steps in order.
+  static Steps pareto(const Steps& found) {
     Steps best;
     for (const Bound::Step& x : found)
       if (best.empty() || x.peak < best.back().peak) best.push_back(x);
@@ -110,8 +115,10 @@ class Search {
       into = std::move(steps);
       return;
     }
-    into.insert(into.end(), steps.begin(), steps.end());
-    into = pareto(std::move(into));
+    Steps both;
+    both.reserve(into.size() + steps.size());
+    std::merge(into.begin(), into.end(), steps.begin(), steps.end(), std::back_inserter(both), is_before);
+    into = pareto(both);
   }
 
   void find_writers() {
