@@ -10,6 +10,7 @@
 #include "compile/estimate.hpp"
 #include "compile/late_passes.hpp"
 #include "compile/leave_to_others.hpp"
+#include "compile/limit_sizes.hpp"
 #include "compile/order.hpp"
 #include "compile/pair.hpp"
 #include "compile/partition.hpp"
@@ -103,6 +104,7 @@ class Budget {
     if (plan_.budget_bytes < 0) return false;
     const int64_t peak = peak_bytes(*c_.graph, *c_.plan);
     if (peak <= plan_.budget_bytes) {
+      limit_sizes(*c_.graph, *c_.plan, plan_.budget_bytes);
       if (peak != plan_.peak_bytes && log_enabled(Artifact::kPartition))
         log_write(Artifact::kPartition, "@" + std::string(c_.graph->tables().name) + "  compiled: peak " +
                                             bytes_text(static_cast<double>(peak)) + " with workspaces of kernels");
@@ -143,7 +145,6 @@ void run_stages(Compilation& c, const PassLists& passes, std::span<StageHook* co
   const ServiceScope services(c.options);
   if (c.graph->in_transaction()) c.graph->commit();
   Stages stage(c, hooks, last);
-
   if (!passes.call.empty()) stage(Stage::kCallPasses, [&] { run_passes(*c.graph, passes.call, passes.options); });
   stage(Stage::kPasses, [&] {
     if (!passes.graph.empty()) run_passes(*c.graph, passes.graph, passes.options);
@@ -186,7 +187,6 @@ void run_stages(Compilation& c, const PassLists& passes, std::span<StageHook* co
     }
   } while (budget.is_exceeded());
   stage(Stage::kExecutable, [&] { c.executable = Executable::make(std::move(c.graph), std::move(c.plan), c.options); });
-
   if (!c.executable) return;
   c.executable->times.passes = stage.seconds(Stage::kCallPasses, Stage::kJointPasses);
   c.executable->times.assign = stage.seconds(Stage::kPlace, Stage::kOrder);

@@ -169,4 +169,8 @@ int64_t peak_bytes_of_finished(const Graph& graph, const Plan& plan) {
   return peak_of_section(graph, plan, hint_values(graph));
 }
 
+int64_t peak_bytes_at(const Graph& graph, const Plan& plan, const std::vector<int64_t>& values) {
+  return peak_of_section(graph, plan, values);
+}
+
 }  // namespace tessera::core

@@ -20,6 +20,8 @@ Estimate estimate_plan(Graph& graph, Plan& plan, const CompileOptions* measured 
 // What estimate_plan() says of the peak, workspaces included where the plan has its kernels.
 int64_t peak_bytes(Graph& graph, Plan& plan);
 int64_t peak_bytes_of_finished(const Graph& graph, const Plan& plan);
+// The same where symbols have these values, in table order, instead of their hints.
+int64_t peak_bytes_at(const Graph& graph, const Plan& plan, const std::vector<int64_t>& values);
 // Of moving a byte to or from memory.
 double seconds_per_byte();
 

@@ -9,6 +9,7 @@
 #include "cache/constant_digests.hpp"
 #include "compile/driver.hpp"
 #include "compile/pair.hpp"
+#include "compile/partition.hpp"
 #include "context/context.hpp"
 #include "ir/graph.hpp"
 #include "ir/host_functions.hpp"
@@ -88,6 +89,12 @@ class CacheHook final : public StageHook {
   }
 
  private:
+  // A plan that keeps to a budget is made for the sizes of the call, and holds up to sizes that follow from them.
+  bool is_solved_at_hints() const {
+    const PartitionOptions* p = r_.options.partition.get();
+    return p && (p->bytes >= 0 || p->fraction < 1);
+  }
+
   void look_up(Compilation& c) {
     const TracePhase phase("cache");
     const auto start = std::chrono::steady_clock::now();
@@ -97,8 +104,9 @@ class CacheHook final : public StageHook {
     const std::vector<std::string> digests = constant_digests(graph.sources(), constants.views(), cache_,
                                                               static_cast<int>(r_.config.get_int("cache.settle_seconds")));
     const ConstantContents contents(constants, digests);
-    key_ = sha256_hex(cache_environment(r_) + (graph.tables().output_names ? "\ngraph, outputs named\n" : "\ngraph\n") +
-                      print_graph(graph, kPrintLocations | kPrintWithoutHints, &contents));
+    key_ = sha256_hex(
+        cache_environment(r_) + (graph.tables().output_names ? "\ngraph, outputs named\n" : "\ngraph\n") +
+        print_graph(graph, is_solved_at_hints() ? kPrintLocations : kPrintLocations | kPrintWithoutHints, &contents));
     // Anew for a compile: it remembers constants by their addresses, and those of what could not be restored are gone.
     const auto begin = [&] { forms_.emplace(cache_, graph.sources(), constants, digests, key_); };
     begin();
