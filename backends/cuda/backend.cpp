@@ -4,6 +4,7 @@
 #include "conv.hpp"
 #include "device.hpp"
 #include "product.hpp"
+#include "ranges.hpp"
 #include "target.hpp"
 #include "tessera/kit/gpu/simt_backend.hpp"
 
@@ -39,9 +40,13 @@ struct Shared {
 // refuses, goes to the kit's kernels. What none of them computes is decomposed, or runs on the next backend of the config.
 class CudaBackend final : public kit::SimtBackend {
  public:
+  // `ranges`: null: launches are not marked.
   CudaBackend(std::shared_ptr<kit::SimtTarget> target, std::unique_ptr<Products> products,
-              std::unique_ptr<Convolutions> convolutions)
-      : SimtBackend(std::move(target)), products_(std::move(products)), convolutions_(std::move(convolutions)) {}
+              std::unique_ptr<Convolutions> convolutions, std::unique_ptr<Ranges> ranges)
+      : SimtBackend(std::move(target)),
+        products_(std::move(products)),
+        convolutions_(std::move(convolutions)),
+        ranges_(std::move(ranges)) {}
 
   t::Claim claim(t::Graph g, t::Node n) override {
     if (is_product(n))
@@ -62,13 +67,12 @@ class CudaBackend final : public kit::SimtBackend {
     return c;
   }
   std::unique_ptr<t::Kernel> compile(const t::Compile& c) override {
-    if (generates(c.graph(), c.node())) return SimtBackend::compile(c);
-    return Convolutions::is_one(c.graph(), c.node()) ? convolutions_->compile(c) : products_->compile(c);
+    std::unique_ptr<t::Kernel> kernel = compile_one(c);
+    return ranges_ ? ranges_->around(std::move(kernel), c.node()) : std::move(kernel);
   }
   std::unique_ptr<t::Kernel> deserialize(std::string_view bytes) override {
-    if (std::unique_ptr<t::Kernel> product = products_->restore(bytes)) return product;
-    if (std::unique_ptr<t::Kernel> convolution = convolutions_->restore(bytes)) return convolution;
-    return SimtBackend::deserialize(bytes);
+    std::unique_ptr<t::Kernel> kernel = restore_one(bytes);
+    return ranges_ && kernel ? ranges_->around(std::move(kernel)) : std::move(kernel);
   }
 
  protected:
@@ -78,6 +82,16 @@ class CudaBackend final : public kit::SimtBackend {
   }
 
  private:
+  std::unique_ptr<t::Kernel> compile_one(const t::Compile& c) {
+    if (generates(c.graph(), c.node())) return SimtBackend::compile(c);
+    return Convolutions::is_one(c.graph(), c.node()) ? convolutions_->compile(c) : products_->compile(c);
+  }
+  std::unique_ptr<t::Kernel> restore_one(std::string_view bytes) {
+    if (std::unique_ptr<t::Kernel> product = products_->restore(bytes)) return product;
+    if (std::unique_ptr<t::Kernel> convolution = convolutions_->restore(bytes)) return convolution;
+    return SimtBackend::deserialize(bytes);
+  }
+
   // A group around a convolution whose channels lie last is for the library; the kit's kernels gain nothing from that order.
   t::Claim claim_convolution(t::Graph g, t::Node n) {
     const std::string why = convolutions_->why_not(g, n);
@@ -95,6 +109,7 @@ class CudaBackend final : public kit::SimtBackend {
 
   std::unique_ptr<Products> products_;
   std::unique_ptr<Convolutions> convolutions_;
+  std::unique_ptr<Ranges> ranges_;
 };
 
 }  // namespace
@@ -109,5 +124,7 @@ TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
   auto products = std::make_unique<cuda::Products>(shared.device, std::string(plugin.options.get_string("cublaslt", "")), tf32);
   auto convolutions =
       std::make_unique<cuda::Convolutions>(shared.device, std::string(plugin.options.get_string("cudnn", "")), tf32, *products);
-  plugin.add_backend("cuda", std::make_unique<cuda::CudaBackend>(shared.target, std::move(products), std::move(convolutions)));
+  plugin.add_backend(
+      "cuda", std::make_unique<cuda::CudaBackend>(shared.target, std::move(products), std::move(convolutions),
+                                                  cuda::Ranges::open(std::string(plugin.options.get_string("nvtx", "")))));
 }

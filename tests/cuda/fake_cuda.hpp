@@ -18,7 +18,10 @@ using fake_cuda_fail_t = void(const char* name, int result, int after);
 using fake_cuda_calls_t = uint64_t(const char* name);
 // Bytes of device memory that are allocated.
 using fake_cuda_used_t = uint64_t(int device);
+// The ranges of NVTX since they were last forgotten, each "(name)"; what is open lacks its end. Valid until the next call.
+using fake_cuda_ranges_t = const char*(int forget);
 __attribute__((visibility("default"))) fake_cuda_fail_t fake_cuda_fail;
 __attribute__((visibility("default"))) fake_cuda_calls_t fake_cuda_calls;
 __attribute__((visibility("default"))) fake_cuda_used_t fake_cuda_used;
+__attribute__((visibility("default"))) fake_cuda_ranges_t fake_cuda_ranges;
 }
