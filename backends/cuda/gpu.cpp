@@ -212,11 +212,13 @@ void Gpu::out_of_memory(size_t bytes) {
   std::sort(sizes.rbegin(), sizes.rend());
   std::string largest;
   for (size_t i = 0; i < std::min<size_t>(3, sizes.size()); ++i) largest += (i ? ", " : "") + mib(sizes[i]);
-  const size_t ours = std::max<size_t>(held, reserved), used = total - std::min(free, total);
+  const auto mapped = static_cast<size_t>(mapped_.load(std::memory_order_relaxed));
+  const size_t ours = std::max<size_t>(held, reserved) + mapped, used = total - std::min(free, total);
   throw t::Error(TSR_ENVIRONMENT, "TSR-R001",
                  "out of memory on device '" + name_ + "': asked for " + std::to_string(bytes) + " bytes; of " + mib(total) +
                      " this process's tensors and plans hold " + mib(held) + " in " + std::to_string(sizes.size()) + " blocks" +
                      (largest.empty() ? "" : " (the largest: " + largest + ")") +
+                     (mapped > 0 ? ", arenas of device graphs hold " + mib(mapped) : "") +
                      (reserved > held ? ", " + mib(reserved - held) + " wait in the driver's pool" : "") + ", others hold " +
                      mib(used > ours ? used - ours : 0) + ", " + mib(free) + " are free",
                  "use smaller sizes, release tensors that are no longer needed, or end what else uses the device (nvidia-smi)");

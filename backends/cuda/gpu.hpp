@@ -87,6 +87,8 @@ class Gpu {
   void free(void* p, tsr_stream* stream) noexcept;
   void free_bytes(size_t* free, size_t* total);
 
+  // Memory that is mapped into reserved addresses: counted with what this process holds.
+  void mapped(int64_t more) { mapped_.fetch_add(more, std::memory_order_relaxed); }
   void trim();  // gives what the pool keeps back to the driver
   [[noreturn]] void out_of_memory(size_t bytes);
 
@@ -112,7 +114,8 @@ class Gpu {
   CUmemoryPool pool_ = nullptr;
   std::unordered_map<void*, size_t> blocks_;  // taken from the driver
   size_t held_ = 0;
-  std::string failure_;  // text of the error that ended the device
+  std::atomic<int64_t> mapped_{0};  // bytes
+  std::string failure_;             // text of the error that ended the device
   std::atomic<bool> failed_{false};
 
   std::array<std::atomic<const void*>, kRecent> recent_{};

@@ -70,6 +70,7 @@ void Reserved::commit(void* where, size_t bytes, tsr_stream* stream) {
   r = d.cuMemMap(at, more, 0, piece.handle, 0);
   if (r != kSuccess) d.cuMemRelease(piece.handle);
   gpu_.check(r, "cuMemMap");
+  gpu_.mapped(static_cast<int64_t>(more));
   range.pieces.push_back(piece);
   range.committed = wanted;
   const MemoryAccess access{{1, gpu_.index()}, 3};
@@ -83,6 +84,7 @@ void Reserved::shrink(CUdeviceptr base, Range& range, size_t bytes) {
     const Piece piece = range.pieces.back();
     gpu_.check(d.cuMemUnmap(base + range.committed - piece.bytes, piece.bytes), "cuMemUnmap");
     gpu_.check(d.cuMemRelease(piece.handle), "cuMemRelease");
+    gpu_.mapped(-static_cast<int64_t>(piece.bytes));
     range.pieces.pop_back();
     range.committed -= piece.bytes;
   }

@@ -180,3 +180,34 @@ TEST_CASE("steps of the host stay out of the graph") {
     }
   }
 }
+
+TEST_CASE("memory that runs out while a graph's arena grows is asked for once more, then told with who holds what") {
+  if (hardware()) return;  // what others take would change the numbers
+  const Place place("cuda");
+  const std::string text = place.text(R"(graph @g(%x: f32[s0, 1024]@gpu) -> (f32[s0, 1024]@gpu) {
+    %a = softmax %x {axis = -1}
+    %b = softmax %a {axis = 0}
+    %c = softmax %b {axis = -1}
+    return %c
+  })");
+  const e::Executable graph = compile(*place.graphs, text), steps = compile(*place.steps, text);
+  const auto check = [&](int64_t rows) {
+    const e::Tensor x = place.on(numbers({rows, 1024}, 1));
+    check_same(graph.run(std::vector<e::Tensor>{x}), steps.run(std::vector<e::Tensor>{x}));
+  };
+  check(16);
+  fail("cuMemCreate", 2);  // trims and tries again
+  calls(nullptr);
+  check(1024);
+  CHECK(calls("cuMemPoolTrimTo") == 1);
+  CHECK(calls("cuMemCreate") == 2);
+  const std::string error = error_of([&] {
+    (void)e::Tensor::create(TSR_F32, std::vector<int64_t>{1 << 14, 1 << 14}, place.id());
+  });
+  INFO(error);
+  CHECK(error.starts_with("TSR-R001"));
+  CHECK(error.find("tensors and plans hold") != std::string::npos);
+  CHECK(error.find(", arenas of device graphs hold ") != std::string::npos);
+  CHECK(error.find(", others hold 0.0 MiB") != std::string::npos);
+  check(16);
+}

@@ -491,7 +491,10 @@ EXPORT cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void* value) {
   return kSuccess;
 }
 EXPORT cuMemPoolGetAttribute(CUmemoryPool pool, int, void* value) {
-  *static_cast<uint64_t*>(value) = state().memories[pool->device].used;
+  uint64_t bytes = state().memories[pool->device].used;
+  for (const auto& [handle, piece] : state().pieces)  // are no part of a pool
+    if (piece.first == pool->device) bytes -= piece.second;
+  *static_cast<uint64_t*>(value) = bytes;
   return kSuccess;
 }
 EXPORT cuMemPoolSetAccess(CUmemoryPool, const MemoryAccess*, size_t) { return kSuccess; }
