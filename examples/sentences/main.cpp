@@ -27,10 +27,12 @@ using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point t) { return std::chrono::duration<double, std::milli>(Clock::now() - t).count(); }
 
 struct Options {
-  std::string model, text, expected;
+  std::string model, text, expected, device = "cpu";
   std::vector<std::string> configs, plugin_dirs;
   int64_t batch = 8, length = 256, runs = 5, pairs = 5;
 };
+
+std::string kind_of(const std::string& device) { return device.substr(0, device.find(':')); }
 
 // Progress goes to stderr, so that stdout is the result.
 void say(const char* format, auto... values) {
@@ -106,6 +108,11 @@ void embed(Config& c, const std::vector<Batch>& all, size_t hidden) {
   }
 }
 
+// Configurations of the host beside that of the device.
+std::string device_of(const std::string& config, const Options& o) {
+  return config.ends_with("/" + kind_of(o.device) + ".toml") ? o.device : "cpu";
+}
+
 double relative_difference(const std::vector<float>& a, const float* b, size_t n) {
   double most = 0, scale = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -169,6 +176,7 @@ int run(const Options& o) {
     e::ContextOptions options;
     options.config_path = path;
     options.plugin_dirs = o.plugin_dirs;
+    if (device_of(path, o) != "cpu") options.overrides = {"device=\"" + o.device + "\""};
     const e::Context context(options);
     say("%s: import ... ", path.c_str());
     auto start = Clock::now();
@@ -181,12 +189,13 @@ int run(const Options& o) {
     context.cache_flush();  // a cache that is being filled would be timed with what follows
     say("first run ... ");
     c.embeddings.resize(lines.size() * hidden);
-    e::api().memory_peak(0, 1);
-    const int64_t before = e::api().memory_in_use(0);
+    const tsr_device device = e::device(device_of(path, o));
+    e::api().memory_peak(device, 1);
+    const int64_t before = e::api().memory_in_use(device);
     start = Clock::now();
     embed(c, all, hidden);
     c.first_ms = ms_since(start);
-    c.peak_bytes = e::api().memory_peak(0, 0) - before;
+    c.peak_bytes = e::api().memory_peak(device, 0) - before;
     say("%.0f ms\n", c.first_ms);
     configs.push_back(std::move(c));
   }
@@ -247,6 +256,7 @@ int main(int argc, char** argv) {
       "text", po::value(&o.text), "text file, one sentence per line")(
       "config", po::value(&o.configs)->composing(),
       "configuration to run; repeat to compare (default: eager.toml and default.toml)")(
+      "device", po::value(&o.device)->default_value(o.device), "cuda, cuda:1, sim: its configuration beside eager.toml")(
       "plugin-dir", po::value(&o.plugin_dirs)->composing(), "search here for plugins first")(
       "expected", po::value(&o.expected), "PyTorch's embeddings of the first lines: raw f32, made by expected.py")(
       "batch", po::value(&o.batch)->default_value(8), "sentences at a time")("length", po::value(&o.length)->default_value(256),
@@ -266,7 +276,9 @@ int main(int argc, char** argv) {
     if (o.model.empty() || o.text.empty()) throw sentences::Error("--model and --text are needed", "see --help");
     if (o.batch < 1 || o.batch > 4096 || o.length < 3 || o.runs < 1 || o.pairs < 0)
       throw sentences::Error("--batch takes 1..4096, --length 3 or more, --runs 1 or more, --pairs 0 or more", "see --help");
-    if (o.configs.empty()) o.configs = {TESSERA_CONFIG_DIR "/eager.toml", TESSERA_CONFIG_DIR "/default.toml"};
+    const std::string kind = sentences::kind_of(o.device);
+    if (o.configs.empty())
+      o.configs = {TESSERA_CONFIG_DIR "/eager.toml", TESSERA_CONFIG_DIR "/" + (kind == "cpu" ? "default" : kind) + ".toml"};
     return sentences::run(o);
   } catch (const po::error& x) {
     std::fprintf(stderr, "error: %s\n  hint: see sentences --help\n", x.what());

@@ -12,6 +12,8 @@ run() { "$program" --model "$work/model" --runs 1 --batch 5 --expected "$here/ex
 run --text "$here/text.txt" | tee "$work/out"
 # The last column: the difference to PyTorch.
 awk '/\.toml / { n++; if (!($NF < 1e-5)) bad = 1 } END { exit bad || n != 2 }' "$work/out" || { echo "FAIL: more than 1e-5 off PyTorch"; exit 1; }
+run --text "$here/text.txt" --device sim | tee "$work/out"
+awk '/\.toml / { n++; if (!($NF < 1e-5)) bad = 1 } END { exit bad || n != 2 }' "$work/out" || { echo "FAIL: more than 1e-5 off on sim"; exit 1; }
 
 refused() { # what, wanted text
   local status=0
