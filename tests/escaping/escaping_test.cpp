@@ -187,3 +187,16 @@ TEST_CASE("a store whose functions let an exception escape is as one that fails:
           (void)c.cache_prune(0);
         }) == kPlugin + "remove of store 'escaping': no licence");
 }
+
+TEST_CASE("a device whose functions let an exception escape") {
+  (void)plain();
+  const tsr_device device = e::device("escaping:0");
+  const e::Tensor x = numbers({1, -2, 3, 0});
+  for (const char* function : {"alloc", "copy"}) {
+    INFO(function);
+    const Escaping now(function);
+    CHECK(said([&] { (void)x.copy_to(device); }) == kPlugin + function + " of device 'escaping:0': no licence");
+  }
+  const e::Tensor there = x.copy_to(device);
+  CHECK(static_cast<const float*>(there.copy_to(0).data())[1] == -2);
+}

@@ -10,9 +10,10 @@
 #include <map>
 #include <mutex>
 
+#include "log/log.hpp"
 #include "memory/block_pool.hpp"
 #include "memory/pool.hpp"
-#include "support/error.hpp"
+#include "support/escaped.hpp"
 
 namespace tessera::core {
 
@@ -33,6 +34,26 @@ Error out_of_memory(const std::string& device, size_t bytes, const std::string& 
                            "out of memory on device '" + device + "': asked for " + std::to_string(bytes) + " bytes" +
                                (why.empty() ? "" : "; " + why),
                            "use smaller sizes, release tensors that are no longer needed, or a device with more memory");
+}
+
+// Calls f(), which calls `function` of the table of a device's provider: throws its error. An exception that leaves it is the
+// bug of the provider's plugin.
+template <class P, class F>
+void ask(const P& provider, const std::string& device, const char* function, F&& f) {
+  const auto where = [&] {
+    return "plugin '" + provider.plugin + "' (" + provider.vendor + "): an exception left " + function + " of device '" +
+           device + "'";
+  };
+  throw_if(contained(f, where), provider.plugin, provider.vendor);
+}
+// As ask(), of what cannot fail: a warning.
+template <class F>
+void ask_quietly(const std::string& device, const char* function, F&& f) noexcept {
+  try {
+    f();
+  } catch (...) {
+    log_warning("an exception left " + std::string(function) + " of device '" + device + "': " + what_was_thrown());
+  }
 }
 
 void* host_allocate(size_t bytes) {
@@ -112,9 +133,10 @@ class DeviceRegistry {
       }
       tsr_device_info info{};
       info.struct_size = sizeof info;
-      if (table.info) throw_if(table.info(self, i, &info), plugin, vendor);
-      providers_.push_back(
-          std::make_unique<Device::Provider>(Device::Provider{&table, self, info.host_accessible != 0, plugin, vendor, keep}));
+      auto made = std::make_unique<Device::Provider>(Device::Provider{&table, self, false, plugin, vendor, keep});
+      if (table.info) ask(*made, d.name(), "info", [&] { return table.info(self, i, &info); });
+      made->host_accessible = info.host_accessible != 0;
+      providers_.push_back(std::move(made));
       d.provider_.store(providers_.back().get(), std::memory_order_release);
     }
   }
@@ -169,7 +191,7 @@ void* Device::allocate(size_t bytes, tsr_stream* stream) {
   if (id_ == kCpu) return host_allocate(bytes);
   const Provider& p = provider();
   void* out = nullptr;
-  throw_if(p.table->alloc(p.self, index_, bytes, kAlignment, stream, &out), p.plugin, p.vendor);
+  ask(p, name_, "alloc", [&] { return p.table->alloc(p.self, index_, bytes, kAlignment, stream, &out); });
   if (!out && bytes > 0) throw out_of_memory(name_, bytes, "");
   return out;
 }
@@ -177,7 +199,7 @@ void* Device::allocate(size_t bytes, tsr_stream* stream) {
 void Device::free(void* p, size_t, tsr_stream* stream) noexcept {
   if (id_ == kCpu) return std::free(p);
   if (const Provider* provider = provider_.load(std::memory_order_acquire))
-    provider->table->free(provider->self, index_, p, stream);
+    ask_quietly(name_, "free", [&] { provider->table->free(provider->self, index_, p, stream); });
 }
 
 void Device::copy(void* dst, const void* src, size_t bytes, uint32_t direction, tsr_stream* stream) {
@@ -187,7 +209,7 @@ void Device::copy(void* dst, const void* src, size_t bytes, uint32_t direction, 
     return;
   }
   const Provider& p = provider();
-  throw_if(p.table->copy(p.self, index_, dst, src, bytes, direction, stream), p.plugin, p.vendor);
+  ask(p, name_, "copy", [&] { return p.table->copy(p.self, index_, dst, src, bytes, direction, stream); });
   copies_[direction & TSR_COPY_DIRECTION].fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -199,7 +221,7 @@ Device::Copies Device::copies() const noexcept {
 bool Device::copy_strided(const tsr_tensor& dst, const tsr_tensor& src, tsr_stream* stream) {
   const Provider& p = provider();
   if (!p.table->copy_strided) return false;
-  throw_if(p.table->copy_strided(p.self, index_, &dst, &src, stream), p.plugin, p.vendor);
+  ask(p, name_, "copy_strided", [&] { return p.table->copy_strided(p.self, index_, &dst, &src, stream); });
   copies_[TSR_COPY_WITHIN].fetch_add(1, std::memory_order_relaxed);
   return true;
 }
@@ -207,7 +229,8 @@ bool Device::copy_strided(const tsr_tensor& dst, const tsr_tensor& src, tsr_stre
 bool Device::copy_peer(void* dst, Device& from, const void* src, size_t bytes, tsr_stream* stream) {
   const Provider& p = provider();
   if (!p.table->copy_peer || from.kind_ != kind_) return false;
-  if (bytes > 0) throw_if(p.table->copy_peer(p.self, index_, dst, from.index_, src, bytes, stream), p.plugin, p.vendor);
+  if (bytes > 0)
+    ask(p, name_, "copy_peer", [&] { return p.table->copy_peer(p.self, index_, dst, from.index_, src, bytes, stream); });
   copies_[TSR_COPY_WITHIN].fetch_add(1, std::memory_order_relaxed);
   return true;
 }
@@ -215,7 +238,7 @@ bool Device::copy_peer(void* dst, Device& from, const void* src, size_t bytes, t
 tsr_stream* Device::make_stream() {
   const Provider& p = provider();
   tsr_stream* out = nullptr;
-  throw_if(p.table->stream_create(p.self, index_, &out), p.plugin, p.vendor);
+  ask(p, name_, "stream_create", [&] { return p.table->stream_create(p.self, index_, &out); });
   return out;
 }
 
@@ -225,17 +248,18 @@ tsr_stream* Device::wrap_stream(void* native) {
     throw user_error("TSR-R041", "device '" + name_ + "' takes no streams of other libraries",
                      "make one with stream_create and pass that");
   tsr_stream* out = nullptr;
-  throw_if(p.table->stream_wrap(p.self, index_, native, &out), p.plugin, p.vendor);
+  ask(p, name_, "stream_wrap", [&] { return p.table->stream_wrap(p.self, index_, native, &out); });
   return out;
 }
 
 void Device::destroy_stream(tsr_stream* stream) noexcept {
-  if (const Provider* p = provider_.load(std::memory_order_acquire)) p->table->stream_destroy(p->self, index_, stream);
+  if (const Provider* p = provider_.load(std::memory_order_acquire))
+    ask_quietly(name_, "stream_destroy", [&] { p->table->stream_destroy(p->self, index_, stream); });
 }
 
 void Device::synchronize(tsr_stream* stream) {
   const Provider& p = provider();
-  throw_if(p.table->stream_synchronize(p.self, index_, stream), p.plugin, p.vendor);
+  ask(p, name_, "stream_synchronize", [&] { return p.table->stream_synchronize(p.self, index_, stream); });
 }
 
 bool Device::wait_for_stream(tsr_stream* stream, Device& other, tsr_stream* awaited) {
@@ -246,8 +270,8 @@ bool Device::wait_for_stream(tsr_stream* stream, Device& other, tsr_stream* awai
     tsr_event* const event;
     ~PooledEvent() { device.give_event(event); }
   } const pooled{other, other.take_event()};
-  throw_if(p.table->event_record(p.self, other.index_, pooled.event, awaited), p.plugin, p.vendor);
-  throw_if(p.table->event_wait(p.self, index_, pooled.event, stream), p.plugin, p.vendor);
+  ask(p, name_, "event_record", [&] { return p.table->event_record(p.self, other.index_, pooled.event, awaited); });
+  ask(p, name_, "event_wait", [&] { return p.table->event_wait(p.self, index_, pooled.event, stream); });
   return true;
 }
 
@@ -262,7 +286,7 @@ tsr_event* Device::take_event() {
   }
   const Provider& p = provider();
   tsr_event* event = nullptr;
-  throw_if(p.table->event_create(p.self, index_, &event), p.plugin, p.vendor);
+  ask(p, name_, "event_create", [&] { return p.table->event_create(p.self, index_, &event); });
   return event;
 }
 
@@ -271,38 +295,40 @@ void Device::give_event(tsr_event* event) noexcept {
     std::lock_guard lock(events_mutex_);
     events_.push_back(event);
   } catch (...) {
-    if (const Provider* p = provider_.load(std::memory_order_acquire)) p->table->event_destroy(p->self, index_, event);
+    if (const Provider* p = provider_.load(std::memory_order_acquire))
+      ask_quietly(name_, "event_destroy", [&] { p->table->event_destroy(p->self, index_, event); });
   }
 }
 
 void Device::record(tsr_event* event, tsr_stream* stream) {
   const Provider& p = provider();
-  throw_if(p.table->event_record(p.self, index_, event, stream), p.plugin, p.vendor);
+  ask(p, name_, "event_record", [&] { return p.table->event_record(p.self, index_, event, stream); });
 }
 
 void Device::synchronize(tsr_event* event) {
   const Provider& p = provider();
-  throw_if(p.table->event_synchronize(p.self, index_, event), p.plugin, p.vendor);
+  ask(p, name_, "event_synchronize", [&] { return p.table->event_synchronize(p.self, index_, event); });
 }
 
 double Device::elapsed(tsr_event* from, tsr_event* to) {
   const Provider& p = provider();
   double seconds = 0;
-  throw_if(p.table->event_elapsed(p.self, index_, from, to, &seconds), p.plugin, p.vendor);
+  ask(p, name_, "event_elapsed", [&] { return p.table->event_elapsed(p.self, index_, from, to, &seconds); });
   return seconds;
 }
 
 bool Device::is_captured(tsr_stream* stream) {
   const Provider& p = provider();
   int captured = 0;
-  if (p.table->stream_capturing) throw_if(p.table->stream_capturing(p.self, index_, stream, &captured), p.plugin, p.vendor);
+  if (p.table->stream_capturing)
+    ask(p, name_, "stream_capturing", [&] { return p.table->stream_capturing(p.self, index_, stream, &captured); });
   return captured != 0;
 }
 
 void* Device::allocate_pinned(size_t bytes) {
   const Provider& p = provider();
   void* out = nullptr;
-  throw_if(p.table->host_alloc(p.self, index_, bytes, &out), p.plugin, p.vendor);
+  ask(p, name_, "host_alloc", [&] { return p.table->host_alloc(p.self, index_, bytes, &out); });
   return out;
 }
 
@@ -317,7 +343,7 @@ int64_t Device::total_bytes() {
   const Provider& p = provider();
   tsr_device_info info{};
   info.struct_size = sizeof info;
-  if (p.table->info) throw_if(p.table->info(p.self, index_, &info), p.plugin, p.vendor);
+  if (p.table->info) ask(p, name_, "info", [&] { return p.table->info(p.self, index_, &info); });
   return info.total_bytes;
 }
 
