@@ -127,6 +127,9 @@ typedef struct tsr_callable_desc {
    * are checked at each call, with errors. Guards on structure, on sizes that are symbols and on relations among them cannot be
    * dropped. NULL: every guard stays. */
   tsr_error* (*guard_filter)(void* self, const tsr_guard_info*, int* keep);
+  /* Asked between passes and between kernels of a compile, on the thread of the call that waits for it: an error ends the
+   * compile, and is what the call reports; the callable is as if the call had not come. NULL: nobody is asked. */
+  tsr_error* (*interrupted)(void* self);
 } tsr_callable_desc;
 
 typedef struct tsr_examples { /* calls to compile for before they come */

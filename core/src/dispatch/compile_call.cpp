@@ -19,6 +19,7 @@
 #include "pass/pass_manager.hpp"
 #include "support/clock.hpp"
 #include "support/error.hpp"
+#include "support/interrupt.hpp"
 
 namespace tessera::core {
 
@@ -169,6 +170,7 @@ CompileOptions Callable::fallback_options() const {
 }
 
 std::unique_ptr<Executable> Callable::compile(std::unique_ptr<Graph> graph, const CompileOptions& options, bool with_passes) {
+  const InterruptScope interrupt(desc_.interrupted, desc_.self);
   if (with_passes) return compile_cached(std::move(graph), {*context_, config_, passes_, options});
   return compile_graph(std::move(graph), options);
 }

@@ -14,6 +14,7 @@
 #include "log/log.hpp"
 #include "run/executable.hpp"
 #include "support/error.hpp"
+#include "support/interrupt.hpp"
 #include "trace/trace.hpp"
 
 namespace tessera::core {
@@ -89,7 +90,7 @@ const Entry* Callable::miss(EntryTable& table, const tsr_arg* args, size_t count
   } catch (const Error& error) {
     if (trace) trace->failed(error);
     // What the function has done before a break would happen twice.
-    if (path.ran() || !suppresses(error)) throw;
+    if (path.ran() || dynamic_cast<const Interrupted*>(&error) || !suppresses(error)) throw;
     ++failures_;
     return serve({"it could not be compiled"});
   }

@@ -17,6 +17,7 @@
 #include "pass/pipeline.hpp"
 #include "support/clock.hpp"
 #include "support/error.hpp"
+#include "support/interrupt.hpp"
 #include "support/text.hpp"
 #include "trace/trace.hpp"
 #include "trace/trace_graph.hpp"
@@ -196,7 +197,11 @@ PassReport run_passes(Graph& g, const std::vector<BoundPass>& pipeline, const Pa
   PassReport report;
   const auto begin = Clock::now();
   Runner runner(g, options);
-  for (size_t k = 0; k < pipeline.size(); ++k) report.runs.push_back(runner.run(pipeline[k], k + 1));
+  for (size_t k = 0; k < pipeline.size(); ++k) {
+    end_if_interrupted();
+    const InterruptScope whole(nullptr, nullptr);  // ended in the middle, a pass would be taken for one that fails
+    report.runs.push_back(runner.run(pipeline[k], k + 1));
+  }
   report.seconds = seconds_since(begin);
   if (log_enabled(Artifact::kPasses, 0)) log_write(Artifact::kPasses, 0, print_timing_tree(report));
   return report;

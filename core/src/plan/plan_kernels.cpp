@@ -19,6 +19,7 @@
 #include "plan/saved_kernels.hpp"
 #include "plugin/plugin_host.hpp"
 #include "support/error.hpp"
+#include "support/interrupt.hpp"
 #include "trace/trace.hpp"
 
 namespace tessera::core {
@@ -43,6 +44,7 @@ class KernelCompiler {
       it->second.push_back(asked[i].request);
     }
     for (const auto& [backend, requests] : told) {
+      end_if_interrupted();
       const tsr_backend& table = backend->as<tsr_backend>();
       try {
         backend->call("prepare", [&table, self = backend->self, &r = requests] {
@@ -148,6 +150,7 @@ class KernelCompiler {
 
   void compile(Step& s, Asked& asked) {
     if (s.kind != TSR_STEP_KERNEL || !s.backend) return;
+    end_if_interrupted();
     const tsr_backend& table = s.backend->as<tsr_backend>();
     s.kernel.struct_size = sizeof(tsr_kernel);
     s.kernel.in_place = -1;

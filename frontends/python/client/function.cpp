@@ -83,6 +83,15 @@ tsr_error* filter_guard(void* self, const tsr_guard_info* g, int* keep) noexcept
   });
 }
 
+// Ctrl-C ends a compile: what the signal's handler raises is kept for the caller.
+tsr_error* interrupted(void*) noexcept {
+  if (!t_frame) return nullptr;  // a thread that compiles ahead: signals are the main thread's
+  const Locked locked;
+  if (PyErr_CheckSignals() == 0) return nullptr;
+  api().error_free(hold_exception());
+  return api().host->core->error_create(TSR_USER, "TSR-D015", "a signal has ended the compile", nullptr);
+}
+
 // create(context, owner, name, file, line, backend, mode, dynamic, fullgraph, options, filters)
 PyObject* create(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
@@ -115,6 +124,7 @@ PyObject* create(PyObject*, PyObject* const* args, Py_ssize_t n) {
     d.options = options.data();
     d.num_options = options.size();
     d.runs_itself = 1;
+    d.interrupted = interrupted;
     if (checked(PyObject_IsTrue(args[10]))) d.guard_filter = filter_guard;
     tsr_error* e = nullptr;
     {
