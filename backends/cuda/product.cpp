@@ -2,7 +2,9 @@
 #include "product.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "tessera/dtypes.hpp"
@@ -197,11 +199,11 @@ ProductShape shape_of(const Contraction& c, Size&& size) {  // size(operand, dim
   return s;
 }
 
-// The shape whose algorithm a product of symbolic sizes takes. Rows of the left operand that nothing else depends on count up to
-// the next of four to eight steps of a doubling: an algorithm for some more rows computes fewer as well, and calls of like sizes
-// have the same kernels then, which nodes of a graph can be set to.
+// The shape whose algorithm a product of symbolic sizes takes. Rows of the left operand that nothing else depends on count up
+// to the next multiple of 16, or of an eighth to a fourth of their number: an algorithm for some more rows computes fewer as
+// well, mostly, and calls of like sizes have the same kernels then, which nodes of a graph can be set to.
 ProductShape shape_of_like_sizes(ProductShape s) {
-  if (s.batch != 1 || s.a_transposed) return s;
+  if (s.batch != 1 || s.a_transposed || s.m == 1) return s;  // one row is a product of a matrix and a vector
   int64_t step = 16;
   while (s.m > 8 * step) step *= 2;
   s.m = (s.m + step - 1) / step * step;
@@ -238,10 +240,13 @@ class ProductKernel final : public t::Kernel {
       const int64_t item = dtype_bits(d.dtype) / 8;
       return device_.fill(index_, d.data, 0, static_cast<size_t>(s.batch * s.m * s.n * item), l.stream);
     }
-    const std::shared_ptr<const ProductPlan> plan = plan_ ? plan_ : symbolic_plan(s);
     const Gpu::Scope scope(gpu_);
     const auto at = [&](int32_t i) { return i < 0 ? nullptr : l.inputs[i].data; };
-    plan->launch({a.data, b.data, at(contraction_.bias), at(contraction_.residual), d.data}, l.workspace, l.stream->native);
+    const ProductOperands operands{a.data, b.data, at(contraction_.bias), at(contraction_.residual), d.data};
+    if (plan_)
+      plan_->launch(operands, l.workspace, l.stream->native);
+    else if (!launch_like(s, operands, l))
+      blas_->plan(gpu_, s, kSymbolicWorkspace)->launch(operands, l.workspace, l.stream->native);
     gpu_.queued(l.stream, "cuda.cublaslt.dot_general");
   }
 
@@ -259,10 +264,26 @@ class ProductKernel final : public t::Kernel {
   }
 
  private:
-  std::shared_ptr<const ProductPlan> symbolic_plan(const ProductShape& s) {
+  // With the algorithm of like sizes. False: the library takes it for other sizes only, or there are none, and nothing was
+  // queued.
+  bool launch_like(const ProductShape& s, const ProductOperands& operands, const tsr_launch& l) {
     const ProductShape like = shape_of_like_sizes(s);
-    const std::shared_ptr<const ProductPlan> of_like = blas_->plan(gpu_, like, kSymbolicWorkspace);
-    return like == s ? of_like : blas_->plan(gpu_, s, kSymbolicWorkspace, &of_like->choice());
+    if (like == s) return false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (refused_.contains(s)) return false;
+    }
+    try {
+      const std::shared_ptr<const ProductPlan> of_like = blas_->plan(gpu_, like, kSymbolicWorkspace);
+      blas_->plan(gpu_, s, kSymbolicWorkspace, &of_like->choice())->launch(operands, l.workspace, l.stream->native);
+      return true;
+    } catch (const t::Error& e) {
+      if (e.code != "TSR-R031") throw;
+      const std::lock_guard lock(mutex_);
+      if (refused_.size() >= kMostRefused) refused_.clear();
+      refused_.insert(s);
+      return false;
+    }
   }
   static bool trivial(const ProductShape& s) { return s.batch == 0 || s.m == 0 || s.n == 0 || s.k == 0; }
 
@@ -274,6 +295,9 @@ class ProductKernel final : public t::Kernel {
   std::optional<ProductShape> shape_;
   std::shared_ptr<const ProductPlan> plan_;
   std::string name_;
+  static constexpr size_t kMostRefused = 1024;
+  std::mutex mutex_;
+  std::set<ProductShape> refused_;  // that do not run with the algorithm of like sizes
 };
 
 }  // namespace

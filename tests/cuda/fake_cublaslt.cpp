@@ -116,7 +116,9 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasDescriptor, BlasDescri
   *choices = {};
   choices->workspace_bytes = std::min<uint64_t>(p.workspace, 4096);
   choices->algorithm[0] = 7;
-  choices->algorithm[1] = static_cast<Layout*>(result)->columns / 24;  // blocks in other clusters for other sizes
+  const uint64_t columns = static_cast<Layout*>(result)->columns;
+  choices->algorithm[1] = columns / 24;  // blocks in other clusters for other sizes
+  choices->algorithm[2] = columns < 4;   // of few columns, and of more
   *found = 1;
   return 0;
 }
@@ -133,6 +135,7 @@ EXPORT int cublasLtMatmul(BlasHandle, BlasDescriptor operation, const void* alph
       algorithm->algorithm[0] != 7 || scale[0] != 1 || (scale[1] != 0 && scale[1] != 1) ||
       workspace_bytes < algorithm->workspace_bytes || (workspace_bytes > 0 && !workspace))
     return 7;
+  if (algorithm->algorithm[2] != (ld.columns < 4)) return 15;  // CUBLAS_STATUS_NOT_SUPPORTED
   return fake::queue(
       stream,
       [=](auto&& real) {
