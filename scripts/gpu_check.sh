@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: gpu_check.sh PART OUT    checks the CUDA backend on a machine with an NVIDIA GPU, from what scripts/gpu_pack.sh packed
-# (source/scripts/gpu_check.sh in it) and without a network. PART: device, ops, kernels, models, sanitizer, or several joined by
-# commas. Each step has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all
-# steps.
+# (source/scripts/gpu_check.sh in it) and without a network.
+# PART: device, ops, kernels, models, lengths, training, examples, conformance, sanitizer, or several joined by commas. Each
+# step has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all steps.
 set -uo pipefail
 parts=$1 out=$(mkdir -p "$2" && readlink -f "$2")
 packed=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
@@ -93,6 +93,39 @@ models_part() {
   done
 }
 
+# Calls of random lengths under device graphs: results, what they make and take once they are settled, and their time.
+# shellcheck disable=SC2086
+lengths_part() {
+  LINES_OF_STEP=20 step lengths-tests "${LENGTHS_SECONDS:-60}" env TESSERA_TEST_CUDA=hardware "$packed/tests/cuda_tests" "-#" \
+    "[#lengths_test],[#capture_test]"
+  LINES_OF_STEP=1 step lengths-calls "${LENGTHS_SECONDS:-60}" env TESSERA_LOGS=cudagraphs \
+    bench-cuda-lengths --config configs/cuda.toml ${LENGTHS_ARGS:-}
+  awk '/is built/ { n++ } /given up/ { g++ }
+    /lengths: / { print "graphs built until \"" $0 "\": " n + 0 ", given up: " g + 0 }' "$out/lengths-calls.log" | tee -a "$out/lengths-calls.log"
+  LINES_OF_STEP=3 step lengths-times "${TIMES_SECONDS:-90}" bench-cuda-lengths --config configs/cuda.toml ${LENGTHS_ARGS:-} \
+    --part times
+}
+
+# A training step of a Llama: with costs that are predicted and measured, and under budgets.
+training_part() {
+  local seconds=${TRAINING_SECONDS:-200}
+  LINES_OF_STEP=20 step training "$seconds" env TESSERA_LOGS=partition python3 benchmarks/cuda/training/run.py \
+    "$packed/bin/bench-cuda-training" "$out/training.json" --seconds "$seconds" --row-seconds "${ROW_SECONDS:-60}" \
+    --ours "${TRAINING_ROWS:-default,default+--set=partitioner.costs=measured,0.99,0.5}" --peers "${TRAINING_PEERS:-}"
+}
+
+examples_part() {
+  local tiny=examples/sentences/tests
+  LINES_OF_STEP=12 step sentences "${EXAMPLE_SECONDS:-30}" sentences --model $tiny/tiny --text $tiny/text.txt \
+    --expected $tiny/expected.f32 --device cuda --config configs/eager.toml --config configs/cuda.toml --runs 3
+  LINES_OF_STEP=12 step llama "${EXAMPLE_SECONDS:-30}" llama --device cuda --config configs/cuda.toml --tokens 8
+}
+
+conformance_part() {
+  LINES_OF_STEP=12 step conformance "${CONFORMANCE_SECONDS:-60}" tessera plugin test \
+    "$packed/lib/tessera/plugins/tessera.backend.cuda.so" --level "${CONFORMANCE_LEVEL:-L1}"
+}
+
 sanitizer_part() {
   # Calls that fail are the tests' own business, some of which make them fail.
   local tool options
@@ -105,7 +138,7 @@ sanitizer_part() {
   done
 }
 
-for part in device kernels ops models sanitizer; do
+for part in device kernels ops models lengths training examples conformance sanitizer; do
   has $part && ${part}_part
 done
 echo "== all steps"

@@ -12,7 +12,7 @@ tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 packed=$tree/tessera-gpu
 mkdir -p "$packed"/{bin,tests/cuda,lib/tessera/plugins,lib/system,source/tests/differential}
-cp "$build"/bin/{tessera,bench-cuda,bench-cuda-models,bench-cuda-training} "$packed/bin"
+cp "$build"/bin/{tessera,bench-cuda,bench-cuda-models,bench-cuda-training,bench-cuda-lengths,llama,sentences} "$packed/bin"
 for test in cuda_tests differential_tests; do # a part whose program is not built is none of this archive's
   [ ! -e "$build/tests/$test" ] || cp "$build/tests/$test" "$packed/tests"
 done
@@ -25,6 +25,8 @@ done
 cd "$root"
 cp -r configs scripts "$packed/source"
 cp -r tests/cuda "$packed/source/tests"
+mkdir -p "$packed/source/examples/sentences"
+cp -r examples/sentences/tests "$packed/source/examples/sentences"
 mkdir -p "$packed/source/backends" "$packed/source/sdk/conformance" "$packed/source/benchmarks"
 cp -r sdk/conformance/cases "$packed/source/sdk/conformance"
 cp -r backends/cuda "$packed/source/backends"
