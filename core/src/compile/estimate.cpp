@@ -2,6 +2,7 @@
 #include "compile/estimate.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "compile/kernel_costs.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
+#include "memory/device.hpp"
 #include "plan/compile_options.hpp"
 #include "plan/layout.hpp"
 #include "plan/plan.hpp"
@@ -22,13 +24,31 @@ namespace tessera::core {
 
 namespace {
 
-// A machine to measure against when a backend has no model of its own: order-of-magnitude figures of one CPU socket. They rank
-// plans; they are not a promise of time.
-constexpr double kBytesPerSecond = 20e9, kFlopsPerSecond = 50e9, kSecondsPerLaunch = 200e-9;
+// What a backend without a model of its own is measured against. The figures rank plans; they are not a promise of time.
+struct Machine {
+  double bytes_per_second = 20e9, flops_per_second = 50e9,
+         seconds_per_launch = 200e-9;  // orders of magnitude of one CPU socket
+};
+
+// A device that describes itself: a byte that is kept and the kernel that would compute it again must be priced by the same
+// memory.
+Machine machine_of(tsr_device d) {
+  constexpr double kSecondsPerDeviceLaunch = 2e-6;
+  Machine m;
+  void* self = nullptr;
+  const Device* const known = d == kNoDevice ? nullptr : find_device(d);
+  const tsr_device_table* const table = known ? known->table(&self) : nullptr;
+  if (!table) return m;
+  tsr_device_info info{};
+  info.struct_size = sizeof info;
+  throw_if(table->info(self, known->index(), &info));
+  if (info.bytes_per_second <= 0 || info.flops_per_second <= 0) return m;
+  return {info.bytes_per_second, info.flops_per_second, kSecondsPerDeviceLaunch};
+}
 
 }  // namespace
 
-double seconds_per_byte() { return 1 / kBytesPerSecond; }
+double seconds_per_byte(tsr_device device) { return 1 / machine_of(device).bytes_per_second; }
 
 namespace {
 
@@ -42,7 +62,7 @@ bool op_cost(const Graph& g, const Step& step, const std::vector<int64_t>& hints
 
 // By a model of the device. The op's own figures count where they are given; else one operation per element.
 double predicted_seconds(Graph& g, const Plan& plan, const Step& step, const std::vector<int64_t>& hints, tsr_cost cost,
-                         bool modelled) {
+                         bool modelled, const Machine& machine) {
   if (step.kind == TSR_STEP_KERNEL && step.backend) {
     const tsr_backend& table = step.backend->as<tsr_backend>();
     if (table.cost)
@@ -63,7 +83,8 @@ double predicted_seconds(Graph& g, const Plan& plan, const Step& step, const std
     for (const uint32_t slot : step.outputs) cost.bytes_written += bytes(slot);
     cost.flops = cost.bytes_written / 4;
   }
-  return kSecondsPerLaunch + std::max((cost.bytes_read + cost.bytes_written) / kBytesPerSecond, cost.flops / kFlopsPerSecond);
+  return machine.seconds_per_launch +
+         std::max((cost.bytes_read + cost.bytes_written) / machine.bytes_per_second, cost.flops / machine.flops_per_second);
 }
 
 }  // namespace
@@ -72,6 +93,7 @@ std::vector<StepCost> step_costs(Graph& g, const Plan& plan, const std::vector<i
                                  const CompileOptions* measured) {
   std::vector<std::optional<KernelCost>> kernels(plan.steps.size());
   if (measured && measured->measure_costs) kernels = kernel_costs(g, plan, *measured);
+  std::map<tsr_device, Machine> machines;
   std::vector<StepCost> out(plan.steps.size());
   for (size_t i = 0; i < out.size(); ++i) {
     const Step& step = *plan.steps[i];
@@ -84,7 +106,10 @@ std::vector<StepCost> step_costs(Graph& g, const Plan& plan, const std::vector<i
       out[i].workspace_bytes = kernels[i]->workspace_bytes;
       continue;
     }
-    out[i].seconds = predicted_seconds(g, plan, step, hints, cost, modelled);
+    const tsr_device d = step.kind == TSR_STEP_KERNEL ? step.device : kCpu;
+    const auto [machine, fresh] = machines.try_emplace(d);
+    if (fresh) machine->second = machine_of(d);
+    out[i].seconds = predicted_seconds(g, plan, step, hints, cost, modelled, machine->second);
     out[i].guessed = kernels[i] && !modelled && !(step.backend && step.backend->as<tsr_backend>().cost);
   }
   return out;

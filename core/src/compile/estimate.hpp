@@ -22,8 +22,8 @@ int64_t peak_bytes(Graph& graph, Plan& plan);
 int64_t peak_bytes_of_finished(const Graph& graph, const Plan& plan);
 // The same where symbols have these values, in table order, instead of their hints.
 int64_t peak_bytes_at(const Graph& graph, const Plan& plan, const std::vector<int64_t>& values);
-// Of moving a byte to or from memory.
-double seconds_per_byte();
+// Of moving a byte to or from a device's memory, by its description where it has one.
+double seconds_per_byte(tsr_device device);
 
 struct StepCost {
   double seconds = 0;

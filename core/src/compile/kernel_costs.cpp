@@ -18,6 +18,7 @@
 #include "memory/copy.hpp"
 #include "memory/device.hpp"
 #include "memory/parallel.hpp"
+#include "memory/stream.hpp"
 #include "plan/layout.hpp"
 #include "plugin/manifest.hpp"
 #include "plugin/plugin_host.hpp"
@@ -159,6 +160,28 @@ void fill(const tsr_tensor& t, int64_t bytes, int integer) {
   }
   for (int64_t at = 0; at < bytes; at += static_cast<int64_t>(length))
     std::memcpy(data + at, pattern, std::min(length, static_cast<size_t>(bytes - at)));
+}
+
+// Memory of a device with the values of fill(). Only the beginning is written by the host and copied; what is there is then
+// doubled by the device: some operands have half a gigabyte.
+TensorRef filled_on(tsr_device where, uint32_t dtype, const std::vector<int64_t>& sizes, int64_t bytes, int integer) {
+  constexpr int64_t kChunk = int64_t{1} << 20;  // a multiple of every pattern
+  Device& d = device(where);
+  if (bytes <= kChunk || !d.has_streams()) {
+    TensorRef host(tensor_create(dtype, sizes, kCpu));
+    fill(host->desc, bytes, integer);
+    return where == kCpu ? std::move(host) : TensorRef(tensor_copy(*host, where));
+  }
+  TensorRef begin(tensor_create(dtype, std::vector<int64_t>{kChunk * 8 / dtype_bits(dtype)}, kCpu));
+  fill(begin->desc, kChunk, integer);
+  Stream& stream = current_stream(d);
+  TensorRef out(tensor_create(dtype, sizes, where, &stream));
+  auto* const data = static_cast<char*>(out->desc.data);
+  d.copy(data, begin->desc.data, kChunk, TSR_COPY_TO_DEVICE, stream.raw());
+  for (int64_t have = kChunk; have < bytes; have *= 2)
+    d.copy(data + have, data, static_cast<size_t>(std::min(have, bytes - have)), TSR_COPY_WITHIN, stream.raw());
+  note_write(*out->buffer, stream.point());
+  return out;
 }
 
 class Measurement {
@@ -363,10 +386,7 @@ class Measurement {
       const tsr_type& t = *graph.value(body.inputs[i]).type;
       std::vector<int64_t> sizes;
       for (uint32_t k = 0; k < t.rank; ++k) sizes.push_back(hint_size(graph, t.sizes[k], hints_));
-      TensorRef host(tensor_create(t.dtype, sizes, kCpu));
-      fill(host->desc, checked_bytes(t.dtype, sizes, "cpu"), integer);
-      if (t.device != kCpu) host = TensorRef(tensor_copy(*host, t.device));
-      out.push_back(std::move(host));
+      out.push_back(filled_on(t.device, t.dtype, sizes, checked_bytes(t.dtype, sizes, "cpu"), integer));
     }
     return out;
   }

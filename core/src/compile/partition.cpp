@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <set>
 
 #include "compile/assign.hpp"
@@ -162,6 +163,7 @@ class Problem {
     const std::vector<int64_t> hints = hint_values(g_);
     const std::vector<uint8_t> forward = needed();
     const std::vector<StepCost> costs = step_costs(g_, *plan, hints, request_.partitioner ? &options_ : nullptr);
+    std::map<tsr_device, double> seconds_of;
     for (size_t i = 0; i < costs.size(); ++i) {
       const Step& step = *plan->steps[i];
       const tsr_id n = step.node;
@@ -173,11 +175,16 @@ class Problem {
       bind(n, costs[i]);
       double s = costs[i].seconds;
       step_seconds_ += s;
+      seconds_of[step.device] += s;
       if (rules_[n] != TSR_PARTITION_MAY && rules_[n] != TSR_PARTITION_RECOMPUTE) continue;
       const bool fuses = step.backend && (step.backend->as<tsr_backend>().capabilities & TSR_CAP_FUSION) != 0;
       if (fuses && step.record->has(kElementwise)) s *= kFusedPart;
       seconds_[n] = forward[n] ? s : 0;  // what only the backward half reads runs once in either half
     }
+    // Values are kept where most of the work is done: times and bytes have to be those of one machine.
+    const auto busiest = std::max_element(seconds_of.begin(), seconds_of.end(),
+                                          [](const auto& a, const auto& b) { return a.second < b.second; });
+    seconds_per_byte_ = seconds_per_byte(busiest == seconds_of.end() ? kCpu : busiest->first);
   }
 
   // An op of which nothing can be known is not computed again.
@@ -228,7 +235,7 @@ class Problem {
     p.bytes = bytes_.data();
     p.num_values = bytes_.size();
     p.step_seconds = step_seconds_;
-    p.seconds_per_byte = seconds_per_byte();
+    p.seconds_per_byte = seconds_per_byte_;
     p.peak_bytes = -1;
     p.host = this;
     p.evaluate = [](void* host, const uint8_t* in_backward, int64_t* peak, double* seconds) noexcept {
@@ -330,7 +337,7 @@ class Problem {
   std::vector<double> seconds_;
   std::vector<int64_t> bytes_;
   tsr_id first_backward_ = TSR_NONE;
-  double step_seconds_ = 0;
+  double step_seconds_ = 0, seconds_per_byte_ = 0;
   std::set<std::string> unknown_;  // ops that a warning has named
 
  public:
