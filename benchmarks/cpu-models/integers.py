@@ -4,9 +4,8 @@
     python integers.py PROGRAM MODELS_DIR [--json] [--only NAME,...] [--threads N] [--rounds N] [--seconds S] [--config NAME]
 
 The models are those of models.py, quantised by ONNX Runtime's tools: NAME-dynamic has weights of 8 bits and inputs quantised at
-each call, NAME-qdq
-quantised tensors between floats, NAME-qlinear operators on them. Calibration inputs are seeded. No model of integers may be
-slower than in f32.
+each call, NAME-qdq quantised tensors between floats, NAME-qlinear operators on them. Calibration inputs are seeded. No model of
+integers may be slower than in f32.
 """
 
 import argparse

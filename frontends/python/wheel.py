@@ -3,8 +3,7 @@
 Says what the libraries of a wheel are now, after auditwheel has changed them: wheel.py --manifests WHEEL
 
 The tree was configured without tests and with TESSERA_STATIC_CLANG. The package holds the library, its plugins and configs as
-an installation
-has them, under tessera/lib and tessera/share. auditwheel then adds what the libraries need beyond manylinux.
+an installation has them, under tessera/lib and tessera/share. auditwheel then adds what the libraries need beyond manylinux.
 """
 
 import base64

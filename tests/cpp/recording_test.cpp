@@ -285,8 +285,7 @@ TEST_CASE("a tensor that is written between forward and backward is named") {
   x.fill_(2.0);
   const std::string expected =
       "error[TSR-A022] the backward half of @layer needs 'a', f64[6, 8], as its forward half has seen it, and its memory has "
-      "been "
-      "written in place since (1 write)\n"
+      "been written in place since (1 write)\n"
       "  hint: run backward before the write, write into a copy (clone()), or compute value and gradient in one compiled "
       "function";
   CHECK_THROWS_WITH(y.backward(dy), expected);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ONNX backend test suite through the command, as a user runs it: `tessera run model.onnx --inputs NAME=input_0.pb ...`,
-outputs read by name,
-no input fixed. Prints per config and group how many of the tensor cases pass, then every case that does not with its reason.
+outputs read by name, no input fixed. Prints per config and group how many of the tensor cases pass, then every case that does
+not with its reason.
 
     python command_suite.py TESSERA SUITE_DIR [--configs eager,cpu,reference] [--only REGEX] [--every N] [--jobs N] [--json OUT]
 

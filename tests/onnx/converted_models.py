@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ONNX Runtime's own tools make of a model: f16 conversion, dynamic, static and 4-bit quantisation, and the transformer
-optimiser's fusions,
-of an encoder and a residual network with seeded weights and symbolic sizes. The command's outputs, by name, against ONNX
-Runtime's on the same file.
+optimiser's fusions, of an encoder and a residual network with seeded weights and symbolic sizes. The command's outputs, by
+name, against ONNX Runtime's on the same file.
 
     python converted_models.py TESSERA [--configs eager,cpu] [--only REGEX]
 

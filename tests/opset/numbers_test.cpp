@@ -303,20 +303,16 @@ TEST_CASE("gradients are the slopes of their ops") {
       {"(%x: f64[2, 3, 4], %i: i64[2, 5, 1]) { %y = gather_nd %x, %i {batch_dims = 1} return %y }",
        {{1, {0, 2, 1, 2, 0, 1, 1, 0, 2, 2}}}},
       {"(%x: f64[1, 2, 9, 8], %w: f64[4, 1, 3, 2]) { %y = conv %x, %w, _ {strides = [2, 3], pad_low = [1, 0], pad_high "
-       "= [0, 1], "
-       "dilations = [2, 1], groups = 2} return %y }",
+       "= [0, 1], dilations = [2, 1], groups = 2} return %y }",
        {}},
       {"(%x: f64[2, 4, 3, 3], %w: f64[4, 2, 2, 3], %b: f64[4]) { %y = conv_transpose %x, %w, %b {strides = [2, 3], "
-       "pad_low = [1, 0], "
-       "pad_high = [0, 1], output_pad = [1, 4], dilations = [1, 2], groups = 2} return %y }",
+       "pad_low = [1, 0], pad_high = [0, 1], output_pad = [1, 4], dilations = [1, 2], groups = 2} return %y }",
        {}},
       {"(%x: f64[1, 2, 7, 6]) { %y = avg_pool %x {kernel = [3, 2], strides = [2, 2], pad_low = [1, 1], pad_high = [2, "
-       "0], "
-       "dilations = [1, 2], ceil_mode = true, count_include_pad = false} return %y }",
+       "0], dilations = [1, 2], ceil_mode = true, count_include_pad = false} return %y }",
        {}},
       {"(%x: f64[1, 2, 7, 6]) { %y, %i = max_pool %x {kernel = [3, 2], strides = [1, 2], pad_low = [1, 1], pad_high = "
-       "[1, 0], "
-       "dilations = [2, 1]} return %y }",
+       "[1, 0], dilations = [2, 1]} return %y }",
        {}},
       {"(%x: f64[3, 4], %s: i64[3]) { %y = dynamic_reshape %x, %s {rank = 3} return %y }", {{1, {2, -1, 3}}}},
       {"(%x: f64[s0, 3], %w: f64[2, 3]) { %y = linear %x, %w, _ return %y }", {}},

@@ -67,8 +67,7 @@ std::vector<ClassCase> class_cases() {
       {"layer_norm backward, odd rows", norm_backward("layer_norm", "f32", "s0", 33, true), {70}, 3, 1e-5},
       {"cross entropy forward and backward",
        "graph @g(%x: f32[s0, 501], %t: i64[s0]) symbols { s0: 1.. } {\n  %l = cross_entropy %x, %t\n  %dx = grad %l, %x\n  "
-       "return "
-       "%l, %dx\n}\n",
+       "return %l, %dx\n}\n",
        {37},
        0,
        1e-5},

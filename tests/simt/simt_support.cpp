@@ -115,8 +115,7 @@ std::vector<SimtCase> simt_cases() {
        {}},
       {"turn_odd",
        "graph @g(%x: f32[2, s1, s0], %y: f32[2, s0, s1]) symbols { s0: 1..; s1: 1.. } {\n %a = transpose %x {perm = [0, 2, "
-       "1]}\n %c = "
-       "add %a, %y\n return %c\n}\n",
+       "1]}\n %c = add %a, %y\n return %c\n}\n",
        "",
        {45, 37}},
       {"row_sum",
@@ -138,8 +137,7 @@ std::vector<SimtCase> simt_cases() {
        {}},
       {"whole_norm",
        "graph @g(%x: f32[2, 40003], %y: f32[2, 1]) {\n %d = sub %x, %y\n %q = mul %d, %d\n %a = reduce_sum %q {axes = [1]}\n "
-       "%m = "
-       "reduce_max %d {axes = [1]}\n %s = sqrt %a\n return %s, %m\n}\n",
+       "%m = reduce_max %d {axes = [1]}\n %s = sqrt %a\n return %s, %m\n}\n",
        "",
        {}},
       {"row_unknown",
@@ -189,8 +187,7 @@ std::vector<SimtCase> simt_cases() {
        {2}},
       {"pool",
        "graph @g(%x: f32[s0, 3, 7, 8]) symbols { s0: 1.. } {\n %a, %i = max_pool %x {kernel = [3, 2], strides = [2, 1], "
-       "pad_low "
-       "= [1, 1], pad_high = [1, 0], dilations = [1, 1]}\n return %a, %i\n}\n",
+       "pad_low = [1, 1], pad_high = [1, 0], dilations = [1, 1]}\n return %a, %i\n}\n",
        "",
        {2}},
       backward("rms_backward", "bf16", 150, 1024),

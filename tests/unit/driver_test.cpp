@@ -193,8 +193,7 @@ TEST_CASE("what a backend fails to compile runs on the next one, with a warning 
                                options);
   set_log_sink(before);
   CHECK(said ==
-        "tessera: warning: [TSR-X001] backend 'first' cannot compile %b = mul: plugin 'acme.fake' (Acme): the "
-        "fake was "
+        "tessera: warning: [TSR-X001] backend 'first' cannot compile %b = mul: plugin 'acme.fake' (Acme): the fake was "
         "told to fail; it runs on other backends\n");
   TensorRef x = vector_of({3, -4});
   CHECK(values_of(*run(*e, {x.get()})[0]) == std::vector<double>{9, 16});

@@ -272,8 +272,7 @@ TEST_CASE("errors name code, file, member, offset and what was expected") {
   SECTION("another name in the member's own header") {
     s.bytes[30] = 'y';
     CHECK(refusal(s.bytes) ==
-          "TSR-N003 in.npz: member 'x.npy': byte 0: the member's own header names 'y.npy' and method 0; expected what "
-          "the "
+          "TSR-N003 in.npz: member 'x.npy': byte 0: the member's own header names 'y.npy' and method 0; expected what the "
           "directory says");
   }
   SECTION("no .npy") {

@@ -36,8 +36,7 @@ constexpr BreakReason kReasons[] = {
     {11, BreakKind::kFundamental, "All values of a tensor are read",
      "Host code reads a tensor's elements: to_vector<T>(), data<T>() or raw_data().",
      "The elements exist only once the operations before it have run. After reading more of them than a path is worth keeping "
-     "for, host "
-     "code runs at every call.",
+     "for, host code runs at every call.",
      "do with tensor operations what is done with the elements\n"
      "return the tensor and read it outside the compiled function\n"
      "host_call(fn, inputs) for effects such as printing or logging"},

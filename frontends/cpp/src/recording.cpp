@@ -225,8 +225,7 @@ void Tensor::backward(const Tensor& seed) const {
   if (!call)
     fail("TSR-F063",
          "backward() of a tensor of which nothing is recorded: a view, a tensor that was computed outside of compiled "
-         "functions, or "
-         "the result of a call without an argument that requires gradients",
+         "functions, or the result of a call without an argument that requires gradients",
          "compute it in a function given to tessera::compile, call that with gradients on, and requires_grad_() the arguments");
   const NoGradGuard off;
   const auto fits = [&](const Tensor& t) { return t.dtype() == dtype() && t.sizes() == sizes(); };

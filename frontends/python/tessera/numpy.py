@@ -2,8 +2,7 @@
 """numpy's functions over tensors of Tessera: recorded in a compiled function, run at once outside.
 
 Names and arguments are numpy's. Differences: floats are f32 unless a dtype says otherwise, dtypes promote as PyTorch's do,
-tensors are
-values (nothing is changed in place), and a function with `axis` takes it as a number or a tuple.
+tensors are values (nothing is changed in place), and a function with `axis` takes it as a number or a tuple.
 """
 
 from .tracing import array as _array

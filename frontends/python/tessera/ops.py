@@ -2,8 +2,7 @@
 """Every op of the standard set by its record: tessera.ops.softmax(x, axis=-1).
 
 Operands by position (None: an omitted one), attributes by name; docs/ir.md says what each op computes. One result as a tensor,
-several
-as a tuple. Nothing is promoted: operands have the dtypes that the record names.
+several as a tuple. Nothing is promoted: operands have the dtypes that the record names.
 """
 
 from .tracing.array import asarray as _asarray

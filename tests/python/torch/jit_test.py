@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled Python functions beside numpy and PyTorch: their arrays as arguments and results, functions against numpy's,
-optimisers
-against torch.optim's."""
+optimisers against torch.optim's."""
 
 import unittest
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What PyTorch programs are made of beyond operators: higher-order operators, custom ones, subclasses, layouts, views that
-leave. Each is compared
-with the eager result, and with what is known to run through ATen."""
+leave. Each is compared with the eager result, and with what is known to run through ATen."""
 
 import unittest
 import warnings

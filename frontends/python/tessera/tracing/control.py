@@ -211,8 +211,7 @@ def mark(kind, x, dim, least=0, most=(1 << 63) - 1):
 
 def mark_dynamic(x, dim, min=2, max=(1 << 63) - 1):
     """This dimension is a symbol from the first compile on, and it is an error when a function needs its value. Returns the
-    tensor
-    that is marked: x, or the tensor that shares the memory of another library's array."""
+    tensor that is marked: x, or the tensor that shares the memory of another library's array."""
     return mark(1, x, dim, min, max)
 
 

@@ -128,8 +128,7 @@ class Function:
             raise error(
                 "TSR-F047",
                 f"compiled functions call each other {_DEPTH} deep while '{self.name}' is traced: a traced call always takes "
-                f"the same "
-                "way, so that recursion needs an end that does not depend on data",
+                f"the same way, so that recursion needs an end that does not depend on data",
                 "recurse on a plain integer, or use while_loop",
             )
         _nested.depth += 1
@@ -257,10 +256,8 @@ def jit(function=None, **options):
     """Compiles a function of arrays, numbers and containers of them for the calls that come.
 
     name: in messages, else the function's own; dynamic: None finds out what varies, True makes sizes symbols at once, False
-    compiles for
-    every size; mode, backend, options: of the config, options={"guards.recompile_limit": 4}; fullgraph: a graph break is an
-    error;
-    guard_filter: UNSAFE, (kind, path, text) -> whether a guard stays.
+    compiles for every size; mode, backend, options: of the config, options={"guards.recompile_limit": 4}; fullgraph: a graph
+    break is an error; guard_filter: UNSAFE, (kind, path, text) -> whether a guard stays.
     """
     if function is None:
         return functools.partial(jit, **options)

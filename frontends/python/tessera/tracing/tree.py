@@ -90,8 +90,7 @@ def describe(o):
     raise error(
         "TSR-F084",
         f"an argument of a compiled function is or holds a {type(o).__module__}.{type(o).__qualname__}, expected tensors, "
-        f"numbers, "
-        "texts, lists, tuples, dicts, dataclasses",
+        f"numbers, texts, lists, tuples, dicts, dataclasses",
         "put @tessera.pytree before the class, or let the function find the object where it is defined",
     )
 
