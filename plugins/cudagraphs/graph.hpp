@@ -41,8 +41,8 @@ class GraphSet {
   bool built() const { return built_; }
   // `chain`, `limit`: see PlanGraph.
   void build(const std::vector<Row>& rows, const tsr_executor_call& call, bool chain, int64_t limit);
-  // Sets the nodes of the rows with changed[i] != 0. Returns the number of a row of another form, or rows.size(): there is none.
-  // Where there is one, some nodes are set, and the others have to be before a launch.
+  // Sets the nodes of the rows with changed[i] != 0. Returns the number of a row of another form, or rows.size(): there is
+  // none. Where there is one, some nodes are set, and the others have to be before a launch.
   size_t set(const std::vector<Row>& rows, const tsr_executor_call& call, const std::vector<char>& changed);
   void launch(const std::vector<Row>& rows, const tsr_executor_call& call, tsr_stream* stream);
   void drop();  // gives the graphs up, when their last launch has passed
