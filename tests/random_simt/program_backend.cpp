@@ -100,17 +100,33 @@ class InterpretedProgram final : public t::Kernel {
                                                       : l.outputs[made_.result_of[outputs++]].data);
     std::vector<int64_t> symbols;
     for (const t::LaunchDim& d : dims_) symbols.push_back(d.get(l.dims));
-    const uint32_t faults = run(buffers, symbols);
+    const bool vectors = add_strides(l, symbols);
+    const uint32_t faults = made_.strides.empty() ? run(buffers, symbols) : run_one(vectors ? 0 : 1, buffers, symbols);
     if (faults & kit::kFaultDivision) throw t::Error(TSR_USER, "TSR-R010", "integer division by zero");
     if (faults & kit::kFaultIndex) throw t::Error(TSR_USER, "TSR-R011", "index out of range");
   }
 
  private:
+  // The strides of operands that a program reads where they lie. Returns whether the first program, of vectors, is right.
+  bool add_strides(const tsr_launch& l, std::vector<int64_t>& symbols) const {
+    bool vectors = true;
+    for (const kit::OperandStride& o : made_.strides) {
+      const tsr_tensor& x = l.inputs[o.operand];
+      const int64_t stride = x.strides[o.dimension];
+      const bool last = o.dimension + 1 == x.rank;
+      vectors = vectors && (last ? stride == 1 : stride % kit::kStrideMultiple == 0 || x.sizes[o.dimension] == 1);
+      symbols.push_back(stride);
+    }
+    return vectors;
+  }
+  uint32_t run_one(size_t program, const std::vector<void*>& buffers, const std::vector<int64_t>& symbols) {
+    kit::Program p = made_.programs[program];  // evaluating sizes adds to its pool
+    return kit::interpret(p, buffers, symbols, 1);
+  }
   uint32_t run(const std::vector<void*>& buffers, const std::vector<int64_t>& symbols) {
     for (size_t i = 0; i < made_.programs.size(); ++i) {
-      kit::Program p = made_.programs[i];  // evaluating sizes adds to its pool
       try {
-        return kit::interpret(p, buffers, symbols, 1);
+        return run_one(i, buffers, symbols);
       } catch (const t::Error& e) {
         if (e.code != "TSR-K032" || i + 1 == made_.programs.size()) throw;
       }
