@@ -115,7 +115,7 @@ bool real_power(Wide a, double n, tsr_dtype d, Wide* out) {
   if (n == std::floor(n) && n >= 0 && std::isfinite(n)) {
     Wide r = 1;
     for (double i = 0; i < std::min(n, 200.0); ++i) {
-      r *= a;
+      if (__builtin_mul_overflow(r, a, &r)) r = l.most + 1;
       if (r < l.least || r > l.most) break;
     }
     if (n > 200 && a == -1) r = std::fmod(n, 2) == 0 ? 1 : -1;
