@@ -291,15 +291,15 @@ class Search {
     for (uint32_t v = 0; v < p_.values.size(); ++v) {
       const uint32_t n = p_.values[v].node;
       uint32_t so_far = 0;
-      while (so_far < reached && latest_before(so_far + 1, n, stands)) ++so_far;
+      while (so_far < reached && stands_before(so_far + 1, n, stands)) ++so_far;
       if (so_far == 0)
         counted_[v] = p_.values[v].bytes;
       else if (claim_[v].bytes > 0 && claim_[v].level != kNone && claim_[v].level >= so_far)
         counted_[v] = claim_[v].bytes;
     }
   }
-  // Whether place j stands before node n is met, in descending order of nodes.
-  static bool latest_before(uint32_t j, uint32_t n, const std::vector<uint32_t>& stands) {
+  // Whether place j stands at a later node than n, and so is met before it in descending order of nodes.
+  static bool stands_before(uint32_t j, uint32_t n, const std::vector<uint32_t>& stands) {
     return stands[j] != kNone && stands[j] > n;
   }
   void insert(uint32_t j, uint32_t n) {
