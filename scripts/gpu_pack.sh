@@ -29,6 +29,8 @@ mkdir -p "$packed/source/examples/sentences"
 cp -r examples/sentences/tests "$packed/source/examples/sentences"
 mkdir -p "$packed/source/backends" "$packed/source/sdk/conformance" "$packed/source/benchmarks"
 cp -r sdk/conformance/cases "$packed/source/sdk/conformance"
+mkdir -p "$packed/share/tessera/conformance" # where the command looks for them
+cp -r sdk/conformance/cases "$packed/share/tessera/conformance"
 cp -r backends/cuda "$packed/source/backends"
 cp -r sdk/include "$packed/source/sdk"
 cp -r benchmarks/cuda benchmarks/cuda-kernels benchmarks/cpu-models "$packed/source/benchmarks"
