@@ -122,8 +122,8 @@ TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
   plugin.add_device("cuda", shared.device->count(), shared.device);
   const bool tf32 = plugin.options.get_bool("tf32", false);
   auto products = std::make_unique<cuda::Products>(shared.device, std::string(plugin.options.get_string("cublaslt", "")), tf32);
-  auto convolutions =
-      std::make_unique<cuda::Convolutions>(shared.device, std::string(plugin.options.get_string("cudnn", "")), tf32, *products);
+  const auto dnn = std::make_shared<cuda::LazyDnn>(std::string(plugin.options.get_string("cudnn", "")));
+  auto convolutions = std::make_unique<cuda::Convolutions>(shared.device, dnn, tf32, *products);
   plugin.add_backend(
       "cuda", std::make_unique<cuda::CudaBackend>(shared.target, std::move(products), std::move(convolutions),
                                                   cuda::Ranges::open(std::string(plugin.options.get_string("nvtx", "")))));

@@ -24,16 +24,6 @@ struct ConvNode {
   int32_t bias = -1, residual = -1;
 };
 
-int dnn_type(uint32_t dtype) {
-  switch (dtype) {
-    case TSR_F32: return kDnnF32;
-    case TSR_F64: return kDnnF64;
-    case TSR_F16: return kDnnF16;
-    case TSR_BF16: return kDnnBf16;
-    default: return -1;
-  }
-}
-
 bool permutes(const t::Node& n, std::array<int64_t, 4> want) {
   if (!n || !n.is("transpose")) return false;
   const auto perm = n.attr("perm").as_ints();
@@ -91,7 +81,7 @@ class ConvReader {
   std::string convolution(const t::Node& conv, bool group) {
     ConvProblem& p = out_.problem;
     const t::Type x = conv.operand(0).type(), w = conv.operand(1).type();
-    p.type = dnn_type(x.dtype());
+    p.type = dnn_type_of(x.dtype());
     if (p.type < 0) return "cuDNN is not used for " + std::string(dtype_name(x.dtype()));
     if (x.rank() != 4) return "cuDNN is used for two spatial dimensions";
     if (!x.is_static() || !w.is_static()) return "cuDNN plans convolutions of known sizes";
@@ -253,16 +243,6 @@ class ConvKernel final : public t::Kernel {
 
 }  // namespace
 
-const std::shared_ptr<Dnn>& Convolutions::dnn() {
-  std::call_once(opened_, [&] {
-    if (library_ == "off")
-      why_none_ = "[cuda] cudnn = \"off\"";
-    else
-      dnn_ = Dnn::open(library_, &why_none_);
-  });
-  return dnn_;
-}
-
 bool Convolutions::is_one(t::Graph g, t::Node n) {
   if (n.is("conv")) return true;
   if (!n.is("fused")) return false;
@@ -274,10 +254,11 @@ bool Convolutions::is_one(t::Graph g, t::Node n) {
 std::string Convolutions::why_not(t::Graph g, t::Node n) {
   ConvNode node;
   if (std::string why = ConvReader(g, n, tf32_).read(&node); !why.empty()) return why;
-  if (!dnn()) return why_none_;  // layouts are chosen for all convolutions or none: products alone do not need the library
+  const std::shared_ptr<Dnn>& dnn = library_->get();
+  if (!dnn) return library_->why();  // layouts are chosen for all convolutions or none: products alone do not need the library
   std::string why;
   if (is_product(node.problem) && products_.blas()) return why;
-  (void)dnn()->plan(device_->gpu(0), node.problem, &why);
+  (void)plans_.get(*dnn, device_->gpu(0), node.problem, &why);
   return why;
 }
 
@@ -286,16 +267,17 @@ std::unique_ptr<t::Kernel> Convolutions::compile(const t::Compile& c) {
   std::string why = ConvReader(c.graph(), c.node(), tf32_).read(&node);
   const uint32_t index = CudaDevice::index_of(c.p->device);
   const bool measure = (c.tune() & TSR_TUNE_ALGORITHMS) != 0;
-  if (why.empty() && !dnn()) why = why_none_;
+  const std::shared_ptr<Dnn>& dnn = library_->get();
+  if (why.empty() && !dnn) why = library_->why();
   if (why.empty() && is_product(node.problem) && products_.blas()) {
     auto plan =
         products_.blas()->plan(device_->gpu(index), product_of(node.problem), Products::kMostWorkspace, nullptr, measure);
     return std::make_unique<ConvKernel>(nullptr, nullptr, products_.blas(), std::move(plan), *device_, index, node);
   }
   std::shared_ptr<const ConvPlan> plan;
-  if (why.empty()) plan = dnn()->plan(device_->gpu(index), node.problem, &why, {}, measure);
+  if (why.empty()) plan = plans_.get(*dnn, device_->gpu(index), node.problem, &why, {}, measure);
   if (!plan) throw t::Error(TSR_BUG, "TSR-B005", "cuda was asked for a convolution that it does not compute: " + why);
-  return std::make_unique<ConvKernel>(dnn(), std::move(plan), nullptr, nullptr, *device_, index, node);
+  return std::make_unique<ConvKernel>(dnn, std::move(plan), nullptr, nullptr, *device_, index, node);
 }
 
 std::unique_ptr<t::Kernel> Convolutions::restore(std::string_view bytes) {
@@ -317,11 +299,12 @@ std::unique_ptr<t::Kernel> Convolutions::restore(std::string_view bytes) {
   }
   const std::string choice(in.text());
   in.end();
-  if (!dnn() || version != dnn()->version_text()) kit::SavedReader::fail();
+  const std::shared_ptr<Dnn>& dnn = library_->get();
+  if (!dnn || version != dnn->version_text()) kit::SavedReader::fail();
   std::string why;
-  auto plan = dnn()->plan(device_->gpu(index), node.problem, &why, choice);
+  auto plan = plans_.get(*dnn, device_->gpu(index), node.problem, &why, choice);
   if (!plan) kit::SavedReader::fail();
-  return std::make_unique<ConvKernel>(dnn(), std::move(plan), nullptr, nullptr, *device_, index, node);
+  return std::make_unique<ConvKernel>(dnn, std::move(plan), nullptr, nullptr, *device_, index, node);
 }
 
 }  // namespace tessera::cuda

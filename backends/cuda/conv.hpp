@@ -3,12 +3,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
+#include "conv_plan.hpp"
 #include "device.hpp"
-#include "dnn.hpp"
 #include "product.hpp"
 
 namespace tessera::cuda {
@@ -16,9 +15,9 @@ namespace tessera::cuda {
 // Which convolutions the libraries compute, and how. Thread-safe.
 class Convolutions {
  public:
-  // `library`: see open_library; "off": none. `tf32`: those of f32 on the matrix units, with 10 bits of mantissa. `products`:
-  // for those of one tap, which are products of pixels and channels.
-  Convolutions(std::shared_ptr<CudaDevice> device, std::string library, bool tf32, Products& products)
+  // `tf32`: those of f32 on the matrix units, with 10 bits of mantissa. `products`: for those of one tap, which are products of
+  // pixels and channels.
+  Convolutions(std::shared_ptr<CudaDevice> device, std::shared_ptr<LazyDnn> library, bool tf32, Products& products)
       : device_(std::move(device)), library_(std::move(library)), tf32_(tf32), products_(products) {}
 
   // Whether the node is a convolution, or a group around one.
@@ -30,15 +29,11 @@ class Convolutions {
   std::unique_ptr<sdk::Kernel> restore(std::string_view bytes);
 
  private:
-  const std::shared_ptr<Dnn>& dnn();  // opened when the first convolution asks for it
-
   std::shared_ptr<CudaDevice> device_;
-  std::string library_;
+  std::shared_ptr<LazyDnn> library_;
+  DnnPlans<ConvProblem, ConvPlan> plans_;
   bool tf32_;
   Products& products_;
-  std::once_flag opened_;
-  std::shared_ptr<Dnn> dnn_;
-  std::string why_none_;
 };
 
 }  // namespace tessera::cuda

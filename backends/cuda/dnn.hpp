@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's graph API, opened at run time, and convolutions through it. Declared here so that building needs no header of
-// NVIDIA's; tests/cuda/declarations_dnn.cpp compares every line with cudnn_graph.h on a machine that has it.
+// cuDNN's graph API, opened at run time. Declared here so that building needs no header of NVIDIA's;
+// tests/cuda/declarations_dnn.cpp compares every line with cudnn_graph.h on a machine that has it.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ using DnnDescriptor = void*;
   F(cudnnBackendExecute, int, (DnnHandle handle, DnnDescriptor plan, DnnDescriptor variant_pack))
 
 // Values of enumerations, as the headers have them.
-enum DnnType : int { kDnnF32 = 0, kDnnF64 = 1, kDnnF16 = 2, kDnnBf16 = 9 };  // cudnnDataType_t
-enum DnnKind : int {                                                         // cudnnBackendDescriptorType_t
+enum DnnType : int { kDnnF32 = 0, kDnnF64 = 1, kDnnF16 = 2, kDnnI32 = 4, kDnnBf16 = 9, kDnnBool = 11 };  // cudnnDataType_t
+enum DnnKind : int {  // cudnnBackendDescriptorType_t
   kDnnPointwise = 0,
   kDnnConvolution = 1,
   kDnnEngine = 2,
@@ -45,7 +45,12 @@ enum DnnKind : int {                                                         // 
   kDnnOpPointwise = 13,
   kDnnGraph = 15,
   kDnnVariantPack = 16,
-  kDnnTensor = 17
+  kDnnTensor = 17,
+  kDnnMatmul = 18,
+  kDnnOpMatmul = 19,
+  kDnnReduction = 21,
+  kDnnOpReduction = 22,
+  kDnnOpReshape = 31
 };
 enum DnnValue : int {  // cudnnBackendAttributeType_t
   kDnnIsHandle = 0,
@@ -60,11 +65,13 @@ enum DnnValue : int {  // cudnnBackendAttributeType_t
   kDnnIsNote = 11,
   kDnnIsPointwiseMode = 14,
   kDnnIsDescriptor = 15,
+  kDnnIsReduction = 18,
   kDnnIsText = 24
 };
 enum DnnAttribute : int {  // cudnnBackendAttributeName_t
   kDnnPointwiseMode = 0,
   kDnnPointwisePrecision = 1,
+  kDnnPointwiseAxis = 9,
   kDnnConvolutionType = 100,
   kDnnConvolutionMode = 101,
   kDnnConvolutionDilations = 102,
@@ -90,6 +97,7 @@ enum DnnAttribute : int {  // cudnnBackendAttributeName_t
   kDnnOpPointwiseX = 751,
   kDnnOpPointwiseB = 752,
   kDnnOpPointwiseY = 753,
+  kDnnOpPointwiseT = 758,
   kDnnGraphHandle = 800,
   kDnnGraphOps = 801,
   kDnnTensorAlignment = 900,
@@ -98,86 +106,44 @@ enum DnnAttribute : int {  // cudnnBackendAttributeName_t
   kDnnTensorStrides = 903,
   kDnnTensorId = 906,
   kDnnTensorVirtual = 907,
+  kDnnTensorByValue = 908,
   kDnnPackIds = 1000,
   kDnnPackPointers = 1001,
   kDnnPackWorkspace = 1003,
   kDnnEngineIndex = 1301,
-  kDnnEngineNotes = 1303
+  kDnnEngineNotes = 1303,
+  kDnnMatmulType = 1500,
+  kDnnOpMatmulA = 1520,
+  kDnnOpMatmulB = 1521,
+  kDnnOpMatmulC = 1522,
+  kDnnOpMatmulDescriptor = 1523,
+  kDnnReductionOperator = 1600,
+  kDnnReductionType = 1601,
+  kDnnOpReductionX = 1610,
+  kDnnOpReductionY = 1611,
+  kDnnOpReductionDescriptor = 1612,
+  kDnnOpReshapeX = 2200,
+  kDnnOpReshapeY = 2201
 };
-inline constexpr int kDnnAdd = 0, kDnnRelu = 100;  // cudnnPointwiseMode_t
-inline constexpr int kDnnCrossCorrelation = 1;     // cudnnConvolutionMode_t
-inline constexpr int kDnnHeuristicA = 3;           // cudnnBackendHeurMode_t
+enum DnnPointwiseMode : int {  // cudnnPointwiseMode_t
+  kDnnAdd = 0,
+  kDnnMul = 1,
+  kDnnDiv = 6,
+  kDnnSub = 9,
+  kDnnExp = 13,
+  kDnnLog = 15,
+  kDnnIdentity = 21,
+  kDnnRelu = 100,
+  kDnnGreaterOrEqual = 303,
+  kDnnPosition = 501,  // along an axis
+  kDnnSelect = 601     // x where t, else b
+};
+inline constexpr int kDnnSum = 0, kDnnMaximum = 3;  // cudnnReduceTensorOp_t
+inline constexpr int kDnnCrossCorrelation = 1;      // cudnnConvolutionMode_t
+inline constexpr int kDnnHeuristicA = 3;            // cudnnBackendHeurMode_t
 // cudnnBackendNumericalNote_t, of an engine: it uses matrix units, narrows its operands, adds in a narrower type, adds in any
 // order.
 inline constexpr int kDnnMatrixUnits = 0, kDnnNarrowsInputs = 1, kDnnNarrowSums = 2, kDnnAnyOrder = 4;
-
-// A convolution of two spatial dimensions with what follows it: relu(conv(x, w) + bias + residual), each of these three or not.
-// Two with equal fields get the same algorithm.
-struct ConvProblem {
-  int64_t images = 1, channels = 1, height = 1, width = 1, features = 1, taps[2] = {1, 1};
-  int64_t stride[2] = {1, 1}, pad_low[2] = {0, 0}, pad_high[2] = {0, 0}, dilation[2] = {1, 1}, groups = 1;
-  int type = kDnnF32;
-  bool channels_last = false;  // x, y and the residual: [N, H, W, C]; w: [O, H, W, C]. Else [N, C, H, W] and [O, C, H, W]
-  bool bias = false, residual = false, relu = false;
-  bool tf32 = false;  // f32 on the matrix units
-  auto operator<=>(const ConvProblem&) const = default;
-  int64_t out(int dim) const {
-    const int64_t in = dim == 0 ? height : width;
-    return (in + pad_low[dim] + pad_high[dim] - dilation[dim] * (taps[dim] - 1) - 1) / stride[dim] + 1;
-  }
-};
-std::string to_text(const ConvProblem& p);  // "8 x 64 x 56 x 56 by 64 of 3 x 3, bf16, bias, relu"
-
-class Dnn;
-
-// How one problem is computed on one device. Immutable.
-class ConvPlan {
- public:
-  // `choice`: as choice() gave it to somebody; empty: the first that the library's heuristic offers and that runs or, with
-  // `measure`, the fastest of those that it ranks highest. Throws TSR-R031 where the library has no algorithm.
-  ConvPlan(Dnn& dnn, Gpu& gpu, const ConvProblem& problem, const std::string& choice, bool measure);
-  ConvPlan(const ConvPlan&) = delete;
-  size_t workspace_bytes() const { return workspace_; }
-  const std::string& choice() const { return choice_; }
-  // `bias`, `residual`: null where the problem has none.
-  void launch(const void* x, const void* w, const void* bias, const void* residual, void* y, void* workspace,
-              CUstream stream) const;
-
- private:
-  // Owns a descriptor of the library.
-  struct Descriptor {
-    const Dnn* dnn = nullptr;
-    DnnDescriptor d = nullptr;
-    Descriptor() = default;
-    Descriptor(const Dnn& library, int kind);
-    ~Descriptor();
-    Descriptor(Descriptor&& o) noexcept : dnn(o.dnn), d(std::exchange(o.d, nullptr)) {}
-    Descriptor& operator=(Descriptor&& o) noexcept {
-      std::swap(dnn, o.dnn), std::swap(d, o.d);
-      return *this;
-    }
-  };
-  void set(const Descriptor& d, int name, int type, int64_t count, const void* values) const;
-  void set(const Descriptor& d, int name, const Descriptor& value) const;
-  void finish(const Descriptor& d) const;
-  Descriptor tensor(int64_t id, const int64_t* sizes, bool virtual_one, int type) const;
-  Descriptor pointwise(int mode, const Descriptor& x, const Descriptor* b, const Descriptor& y) const;
-  void describe();                                                // fills kept_; the last one is the graph
-  std::vector<Descriptor> ranked() const;                         // configurations, best first
-  bool allowed(const Descriptor& config, int64_t* engine) const;  // its bits are what the problem asks for
-  bool take(const Descriptor& config);                            // false: the library makes no plan of it
-  bool restore(const std::string& choice);
-  bool finish_plan();
-  double seconds() const;  // of one run, on memory of its own
-
-  Dnn& dnn_;
-  Gpu& gpu_;
-  ConvProblem p_;
-  std::vector<Descriptor> kept_;
-  Descriptor plan_;
-  std::string choice_;
-  size_t workspace_ = 0;
-};
 
 // The library. Thread-safe.
 class Dnn {
@@ -199,26 +165,27 @@ class Dnn {
     DnnHandle handle = nullptr;
   };
   Handle& handle(Gpu& gpu);
-  // The plan for a problem, made at the first use and kept. Null, and *why says so: the library has no algorithm for it.
-  std::shared_ptr<const ConvPlan> plan(Gpu& gpu, const ConvProblem& problem, std::string* why, const std::string& choice = {},
-                                       bool measure = false);
-  void check(int status, const char* call, const ConvProblem& problem) const;  // throws TSR-R031
+  // Throws TSR-R031. `what`: what was to be computed, "a convolution 8 x ..".
+  void check(int status, const char* call, const std::string& what) const;
 
  private:
   std::string path_;
   std::mutex mutex_;
   std::map<Gpu*, Handle> handles_;
-  struct Key {
-    Gpu* gpu;
-    ConvProblem problem;
-    bool measured;
-    auto operator<=>(const Key&) const = default;
-  };
-  struct Made {
-    std::shared_ptr<const ConvPlan> plan;
-    std::string why;
-  };
-  std::map<Key, Made> plans_;
+};
+
+// The library as the options say, opened when somebody first asks for it. Thread-safe.
+class LazyDnn {
+ public:
+  // `wanted`: see open_library; "off": none.
+  explicit LazyDnn(std::string wanted) : wanted_(std::move(wanted)) {}
+  const std::shared_ptr<Dnn>& get();  // null: why() says so
+  const std::string& why() const { return why_; }
+
+ private:
+  std::string wanted_, why_;
+  std::once_flag opened_;
+  std::shared_ptr<Dnn> dnn_;
 };
 
 }  // namespace tessera::cuda

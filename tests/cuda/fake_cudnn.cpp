@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's part of the fake: graphs of a convolution and elementwise operations in loops, queued like a kernel.
+// cuDNN's part of the fake: graphs of convolutions, products, sums and elementwise operations in loops, queued like a kernel.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -64,9 +64,9 @@ size_t value_bytes(int type) {
 
 fake::Kind kind_of(int type) {
   return type == kDnnF64    ? fake::Kind::F64
-         : type == kDnnF32  ? fake::Kind::F32
          : type == kDnnBf16 ? fake::Kind::BF16
-                            : fake::Kind::F16;
+         : type == kDnnF16  ? fake::Kind::F16
+                            : fake::Kind::F32;  // positions and bools inside too
 }
 
 // A tensor of a graph and its numbers, in the order of its dimensions.
@@ -74,15 +74,32 @@ struct Tensor {
   std::vector<int64_t> sizes, strides;
   fake::Kind kind = fake::Kind::F32;
   int64_t id = 0;
-  bool inside = false;
+  bool inside = false, by_value = false;
 
   explicit Tensor(const Object& o)
       : sizes(o.get<int64_t>(kDnnTensorSizes)),
         strides(o.get<int64_t>(kDnnTensorStrides)),
         kind(kind_of(o.one<int>(kDnnTensorType))),
         id(o.one<int64_t>(kDnnTensorId)),
-        inside(o.one<char>(kDnnTensorVirtual) != 0) {}
+        inside(o.one<char>(kDnnTensorVirtual) != 0),
+        by_value(o.one<char>(kDnnTensorByValue) != 0) {}
   int64_t count() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
+  size_t bytes() const {  // from the first element to the end of the last
+    int64_t last = 0;
+    for (size_t d = 0; d < 4; ++d) last += (sizes[d] - 1) * strides[d];
+    return static_cast<size_t>(last + 1) * fake::bytes_of(kind);
+  }
+  // Where the element of a greater tensor lies in this one, along whose dimensions of one element it is repeated.
+  size_t place(int64_t a, int64_t b, int64_t c, int64_t d) const {
+    return static_cast<size_t>(((a % sizes[0] * sizes[1] + b % sizes[1]) * sizes[2] + c % sizes[2]) * sizes[3] + d % sizes[3]);
+  }
+  template <class F>
+  void each_index(F&& f) const {
+    for (int64_t a = 0; a < sizes[0]; ++a)
+      for (int64_t b = 0; b < sizes[1]; ++b)
+        for (int64_t c = 0; c < sizes[2]; ++c)
+          for (int64_t d = 0; d < sizes[3]; ++d) f(a, b, c, d);
+  }
   template <class F>
   void each(F&& f) const {  // f(position in order, offset in memory)
     int64_t i = 0;
@@ -122,18 +139,99 @@ std::vector<double> convolve(const Object& op, const Numbers& n) {
 }
 
 std::vector<double> compute_pointwise(const Object& op, const Numbers& n) {
-  const Tensor x(*op.object(kDnnOpPointwiseX));
-  std::vector<double> out = n.at(x.id);
-  if (op.object(kDnnOpPointwiseDescriptor)->one<int>(kDnnPointwiseMode) == kDnnRelu) {
-    for (double& v : out) v = v < 0 ? 0 : v;
-    return out;
-  }
-  const Tensor b(*op.object(kDnnOpPointwiseB));
-  const std::vector<double>& vb = n.at(b.id);
-  const int64_t plane = x.sizes[2] * x.sizes[3];
-  for (size_t i = 0; i < out.size(); ++i)
-    out[i] += vb.size() == out.size() ? vb[i] : vb[i / static_cast<size_t>(plane) % static_cast<size_t>(x.sizes[1])];
+  const Tensor x(*op.object(kDnnOpPointwiseX)), y(*op.object(kDnnOpPointwiseY));
+  const Object& how = *op.object(kDnnOpPointwiseDescriptor);
+  const int mode = how.one<int>(kDnnPointwiseMode);
+  const auto axis = how.one<int64_t>(kDnnPointwiseAxis);
+  const auto operand = [&](int name, int64_t a, int64_t b, int64_t c, int64_t d) {
+    const Tensor t(*op.object(name));
+    return n.at(t.id)[t.place(a, b, c, d)];
+  };
+  std::vector<double> out;
+  y.each_index([&](int64_t a, int64_t b, int64_t c, int64_t d) {
+    const int64_t index[] = {a, b, c, d};
+    if (mode == kDnnPosition) return out.push_back(static_cast<double>(index[axis]));
+    const double v = operand(kDnnOpPointwiseX, a, b, c, d);
+    const auto other = [&] { return operand(kDnnOpPointwiseB, a, b, c, d); };
+    switch (mode) {
+      case kDnnAdd: return out.push_back(v + other());
+      case kDnnMul: return out.push_back(v * other());
+      case kDnnDiv: return out.push_back(v / other());
+      case kDnnSub: return out.push_back(v - other());
+      case kDnnExp: return out.push_back(std::exp(v));
+      case kDnnLog: return out.push_back(std::log(v));
+      case kDnnRelu: return out.push_back(v < 0 ? 0 : v);
+      case kDnnGreaterOrEqual: return out.push_back(v >= other());
+      case kDnnSelect: return out.push_back(operand(kDnnOpPointwiseT, a, b, c, d) != 0 ? v : other());
+      default: return out.push_back(v);
+    }
+  });
   return out;
+}
+
+// Heads of the left factor share those of the right one in groups.
+std::vector<double> multiply(const Object& op, const Numbers& n) {
+  const Tensor x(*op.object(kDnnOpMatmulA)), w(*op.object(kDnnOpMatmulB)), y(*op.object(kDnnOpMatmulC));
+  const std::vector<double>&vx = n.at(x.id), &vw = n.at(w.id);
+  std::vector<double> out;
+  y.each_index([&](int64_t a, int64_t b, int64_t c, int64_t d) {
+    double sum = 0;
+    for (int64_t k = 0; k < x.sizes[3]; ++k)
+      sum += vx[x.place(a, b, c, k)] * vw[w.place(a, b / (y.sizes[1] / w.sizes[1]), k, d)];
+    out.push_back(sum);
+  });
+  return out;
+}
+
+// Over dimensions of which the result has less: all elements of a row, or those of a group of heads.
+std::vector<double> compute_reduction(const Object& op, const Numbers& n) {
+  const Tensor x(*op.object(kDnnOpReductionX)), y(*op.object(kDnnOpReductionY));
+  const bool greatest = op.object(kDnnOpReductionDescriptor)->one<int>(kDnnReductionOperator) == kDnnMaximum;
+  std::vector<double> out(static_cast<size_t>(y.count()), greatest ? -HUGE_VAL : 0);
+  const std::vector<double>& vx = n.at(x.id);
+  x.each_index([&](int64_t a, int64_t b, int64_t c, int64_t d) {
+    const int64_t s[] = {x.sizes[0] / y.sizes[0], x.sizes[1] / y.sizes[1], x.sizes[2] / y.sizes[2], x.sizes[3] / y.sizes[3]};
+    double& to = out[y.place(a / s[0], b / s[1], c / s[2], d / s[3])];
+    const double v = vx[x.place(a, b, c, d)];
+    to = greatest ? std::max(to, v) : to + v;
+  });
+  return out;
+}
+
+// The elements of x in the order that y's strides say.
+std::vector<double> turn(const Object& op, const Numbers& n) {
+  const Tensor x(*op.object(kDnnOpReshapeX)), y(*op.object(kDnnOpReshapeY));
+  std::map<int64_t, double> memory;
+  const std::vector<double>& vx = n.at(x.id);
+  x.each([&](int64_t i, int64_t at) { memory[at] = vx[static_cast<size_t>(i)]; });
+  std::vector<double> out(static_cast<size_t>(y.count()));
+  y.each([&](int64_t i, int64_t at) { out[static_cast<size_t>(i)] = memory.at(at); });
+  return out;
+}
+
+struct Operation {
+  int kind, result;
+  std::vector<int> operands;
+  std::vector<double> (*compute)(const Object&, const Numbers&);
+};
+const Operation& operation(const Object& op) {
+  static const std::vector<Operation> all = {
+      {kDnnOpConvolution, kDnnOpConvolutionY, {kDnnOpConvolutionX, kDnnOpConvolutionW}, convolve},
+      {kDnnOpPointwise, kDnnOpPointwiseY, {kDnnOpPointwiseX, kDnnOpPointwiseB, kDnnOpPointwiseT}, compute_pointwise},
+      {kDnnOpMatmul, kDnnOpMatmulC, {kDnnOpMatmulA, kDnnOpMatmulB}, multiply},
+      {kDnnOpReduction, kDnnOpReductionY, {kDnnOpReductionX}, compute_reduction},
+      {kDnnOpReshape, kDnnOpReshapeY, {kDnnOpReshapeX}, turn}};
+  for (const Operation& o : all)
+    if (o.kind == op.kind) return o;
+  std::abort();
+}
+
+// Whether a graph adds into memory, as the library's gradient of attention does: its engine's sums have no fixed order.
+bool adds_in_any_order(const Object& graph) {
+  for (const auto& op : graph.objects.at(kDnnGraphOps))
+    if (op->kind == kDnnOpPointwise && op->object(kDnnOpPointwiseDescriptor)->one<int>(kDnnPointwiseMode) == kDnnIdentity)
+      return true;
+  return false;
 }
 
 }  // namespace
@@ -148,7 +246,7 @@ EXPORT int cudnnSetStream(DnnHandle handle, CUstream stream) {
   static_cast<Handle*>(handle)->stream = stream;
   return 0;
 }
-EXPORT size_t cudnnGetVersion() { return 91400; }
+EXPORT size_t cudnnGetVersion() { return 91900; }
 EXPORT const char* cudnnGetErrorString(int) { return "CUDNN_STATUS_FAKE"; }
 EXPORT void cudnnGetLastErrorString(char* text, size_t bytes) {
   if (bytes > 0) *text = 0;
@@ -209,12 +307,18 @@ EXPORT int cudnnBackendGetAttribute(DnnDescriptor d, int name, int, int64_t most
       *count = 1;
       if (most > 0) of(*static_cast<DnnDescriptor*>(values)).objects = o.objects;
       return 0;
-    case kDnnConfigEngine: *count = 1; return 0;
+    case kDnnConfigEngine:
+      *count = 1;
+      if (most > 0) of(*static_cast<DnnDescriptor*>(values)).objects = o.objects;
+      return 0;
     case kDnnEngineIndex: {
       const int64_t index = 7;
       return give(&index, 1, sizeof index);
     }
-    case kDnnEngineNotes: *count = 0; return 0;
+    case kDnnEngineNotes: {
+      const int note = kDnnAnyOrder;
+      return give(&note, adds_in_any_order(*o.object(kDnnHeuristicGraph)) ? 1 : 0, sizeof note);
+    }
     case kDnnPlanWorkspace: {
       const int64_t bytes = 256;
       return give(&bytes, 1, sizeof bytes);
@@ -236,20 +340,30 @@ EXPORT int cudnnBackendExecute(DnnHandle handle, DnnDescriptor plan, DnnDescript
   const auto ids = of(pack).get<int64_t>(kDnnPackIds);
   const auto pointers = of(pack).get<char*>(kDnnPackPointers);
   char* const workspace = of(pack).one<char*>(kDnnPackWorkspace);
+  const auto pointer = [=](const Tensor& t) -> char* {
+    const auto at = std::find(ids.begin(), ids.end(), t.id);
+    return at == ids.end() ? nullptr : pointers[static_cast<size_t>(at - ids.begin())];
+  };
+  // What comes by value lies in the host's memory, for the time of this call.
+  Numbers given;
+  for (const auto& op : graph->objects.at(kDnnGraphOps))
+    for (const int name : operation(*op).operands)
+      if (op->object(name)) {
+        const Tensor t(*op->object(name));
+        if (!t.by_value) continue;
+        if (!pointer(t)) return 2000;
+        given[t.id] = {fake::read(pointer(t), t.kind)};
+      }
   return fake::queue(static_cast<Handle*>(handle)->stream, [=](auto&& real) {
     if (!real(workspace, 256)) return false;
-    const auto memory = [&](const Tensor& t) -> char* {
-      const auto at = std::find(ids.begin(), ids.end(), t.id);
-      if (at == ids.end()) return nullptr;
-      return real(pointers[static_cast<size_t>(at - ids.begin())], static_cast<size_t>(t.count()) * fake::bytes_of(t.kind));
-    };
-    Numbers numbers;
+    Numbers numbers = given;
     for (const auto& op : graph->objects.at(kDnnGraphOps)) {
-      for (const int name : {kDnnOpConvolutionX, kDnnOpConvolutionW, kDnnOpPointwiseX, kDnnOpPointwiseB}) {
+      const Operation& what = operation(*op);
+      for (const int name : what.operands) {
         if (!op->object(name)) continue;
         const Tensor t(*op->object(name));
         if (numbers.count(t.id)) continue;
-        const char* from = t.inside ? nullptr : memory(t);
+        const char* from = t.inside || !pointer(t) ? nullptr : real(pointer(t), t.bytes());
         if (!from) return false;
         std::vector<double>& to = numbers[t.id];
         to.resize(static_cast<size_t>(t.count()));
@@ -257,15 +371,18 @@ EXPORT int cudnnBackendExecute(DnnHandle handle, DnnDescriptor plan, DnnDescript
           to[static_cast<size_t>(i)] = fake::read(from + static_cast<size_t>(at) * fake::bytes_of(t.kind), t.kind);
         });
       }
-      const bool conv = op->kind == kDnnOpConvolution;
-      const Tensor y(*op->object(conv ? kDnnOpConvolutionY : kDnnOpPointwiseY));
-      numbers[y.id] = conv ? convolve(*op, numbers) : compute_pointwise(*op, numbers);
-      if (y.inside) continue;
-      char* to = memory(y);
+      const Tensor y(*op->object(what.result));
+      std::vector<double>& made = numbers[y.id] = what.compute(*op, numbers);
+      if (y.inside) {
+        char item[8];
+        if (fake::bytes_of(y.kind) == 2)  // rounds
+          for (double& v : made) fake::write(item, y.kind, v), v = fake::read(item, y.kind);
+        continue;
+      }
+      char* to = pointer(y) ? real(pointer(y), y.bytes()) : nullptr;
       if (!to) return false;
-      const std::vector<double>& from = numbers[y.id];
       y.each([&](int64_t i, int64_t at) {
-        fake::write(to + static_cast<size_t>(at) * fake::bytes_of(y.kind), y.kind, from[static_cast<size_t>(i)]);
+        fake::write(to + static_cast<size_t>(at) * fake::bytes_of(y.kind), y.kind, made[static_cast<size_t>(i)]);
       });
     }
     return true;
