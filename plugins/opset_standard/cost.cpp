@@ -189,6 +189,7 @@ void add_cost(Table& t) {
   t.cost("attention", attention);
   t.cost("attention_lse", attention_lse);
   t.cost("attention_backward", attention_backward);
+  t.cost("attention_y_backward", attention_backward);
   t.cost("softmax", like_first<5>);
   t.cost("log_softmax", like_first<5>);
   t.cost("layer_norm", like_first<8>);

@@ -110,12 +110,22 @@ void attention_backward(Build& b) {
   b.replace(2, s.over_queries(b, p, dy).reshape(v.sizes()));
 }
 
+void attention_y_backward(Build& b) {
+  const Var dy = b.operand(0);
+  const Var delta = (b.wide(dy) * b.wide(b.operand(6))).sum({dy.rank() - 1}, false);
+  const Var operands[] = {dy, b.operand(1), b.operand(2), b.operand(3), b.has(4) ? b.operand(4) : Var(), b.operand(5), delta};
+  const tsr_attr attrs[] = {sdk::attr_float("scale", b.number("scale")), sdk::attr_bool("causal", b.flag("causal"))};
+  const std::vector<Var> d = b.ops("attention_backward", operands, attrs);
+  for (uint32_t i = 0; i < 3; ++i) b.replace(i, d[i]);
+}
+
 }  // namespace
 
 void add_decompose_attention(Table& t) {
   t.decompose("attention", attention);
   t.decompose("attention_lse", attention_lse);
   t.decompose("attention_backward", attention_backward);
+  t.decompose("attention_y_backward", attention_y_backward);
 }
 
 }  // namespace tessera::opset

@@ -86,19 +86,22 @@ void attention_lse(Infer& in) {
   in.result(dtype_of_lse(in), rows);
 }
 
-void attention_backward(Infer& in) {
+// `numbers`: operands behind the mask with one number for each query.
+void attention_backward_of(Infer& in, std::initializer_list<const char*> numbers) {
   const DimVector rows = check_attention(in, 1, 4);
-  const char* names[] = {"lse", "delta"};
-  for (uint32_t i = 5; i < 7; ++i) {
-    const std::string name = names[i - 5];
+  uint32_t i = 5;
+  for (const std::string name : numbers) {
     if (in.dtype(i) != dtype_of_lse(in))
       in.fail("TSR-I206", name, std::string(dtype_name(in.dtype(i))), std::string(dtype_name(dtype_of_lse(in))));
     in.expect_rank(i, name, static_cast<int64_t>(rows.size()), static_cast<int64_t>(rows.size()));
     for (size_t k = 0; k < rows.size(); ++k)
       in.expect_equal(name + ", axis " + std::to_string(k), in.sizes(i)[k], rows[k], "there is one number for each query");
+    ++i;
   }
-  for (uint32_t i = 1; i < 4; ++i) in.result(in.dtype(i), in.sizes(i));
+  for (uint32_t k = 1; k < 4; ++k) in.result(in.dtype(k), in.sizes(k));
 }
+void attention_backward(Infer& in) { attention_backward_of(in, {"lse", "delta"}); }
+void attention_y_backward(Infer& in) { attention_backward_of(in, {"lse"}); }
 
 void reduced_loss(Infer& in, const DimVector& elements) {
   if (in.attr("reduction").as_string() == "none")
@@ -147,6 +150,7 @@ void add_infer_nn(Table& t) {
   t.infer("attention", attention);
   t.infer("attention_lse", attention_lse);
   t.infer("attention_backward", attention_backward);
+  t.infer("attention_y_backward", attention_y_backward);
   t.infer("cross_entropy", cross_entropy);
   t.infer("mse_loss", mse_loss);
   t.infer("dropout", dropout);

@@ -65,7 +65,7 @@ class Lists {
 // An op that is not named here counts as one that a kernel may compute together with others.
 bool is_product(const sdk::Node& n) {
   return n.is("linear") || n.is("matmul") || n.is("dot_general") || n.is("conv") || n.is("attention") ||
-         n.is("attention_lse") || n.is("attention_backward");
+         n.is("attention_lse") || n.is("attention_backward") || n.is("attention_y_backward");
 }
 
 class Maker {

@@ -161,11 +161,11 @@ TEST_CASE("differentiable ops have gradients") {
   // Ops whose gradient is that of their decomposition, or that have none: integers, comparisons, positions, randomness.
   const std::set<std::string> without = {
       // no gradient exists or is defined
-      "argmax", "argmin", "attention_backward", "bitcast", "conv_integer", "matmul_integer", "bitwise_and", "bitwise_not",
-      "bitwise_or", "bitwise_xor", "constant", "digamma", "dim_value", "eq", "ge", "gt", "iota", "is_finite", "is_inf",
-      "is_nan", "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "ne", "nextafter", "one_hot", "popcount",
-      "random_bits", "random_int", "random_normal", "random_uniform", "reduce_all", "reduce_any", "searchsorted", "shift_left",
-      "shift_right", "stop_gradient", "tangent", "unique",
+      "argmax", "argmin", "attention_backward", "attention_y_backward", "bitcast", "conv_integer", "matmul_integer",
+      "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "constant", "digamma", "dim_value", "eq", "ge", "gt", "iota",
+      "is_finite", "is_inf", "is_nan", "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "ne", "nextafter",
+      "one_hot", "popcount", "random_bits", "random_int", "random_normal", "random_uniform", "reduce_all", "reduce_any",
+      "searchsorted", "shift_left", "shift_right", "stop_gradient", "tangent", "unique",
       // through their regions, or beyond this library
       "client_effect", "client_step", "cond", "fused", "grad", "scan", "while_loop",
       // through their decomposition
@@ -188,6 +188,8 @@ TEST_CASE("every composite decomposes, in every shape of the golden values") {
     graph @attention_lse(%q: f32[2, 3, 4], %k: f32[2, 5, 4], %v: f32[2, 5, 3]) { %r, %l = attention_lse %q, %k, %v, _ return %r }
     graph @attention_backward(%dy: f32[2, 3, 3], %q: f32[2, 3, 4], %k: f32[2, 5, 4], %v: f32[2, 5, 3], %l: f32[2, 3], %d: f32[2, 3]) {
       %r, %s, %t = attention_backward %dy, %q, %k, %v, _, %l, %d {causal = true} return %r }
+    graph @attention_y_backward(%dy: f32[2, 3, 3], %q: f32[2, 3, 4], %k: f32[2, 5, 4], %v: f32[2, 5, 3], %l: f32[2, 3], %d: f32[2, 3, 3]) {
+      %r, %s, %t = attention_y_backward %dy, %q, %k, %v, _, %l, %d {causal = true} return %r }
     graph @conv(%x: u8[1, 2, 5], %w: i8[3, 2, 2], %xz: u8[], %wz: i8[]) { %r = conv_integer %x, %w, %xz, %wz {strides = [1], pad_low = [0], pad_high = [0], dilations = [1]} return %r })";
   std::vector<std::pair<std::string, std::string>> texts{{"others.tsr", others}};
   for (const std::string& file : golden_files()) texts.emplace_back(file, read(file));
