@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plugin: devices cuda:0, cuda:1, .. and the backend that runs the kit's kernels on them.
+#include "attention.hpp"
 #include "compiler.hpp"
 #include "conv.hpp"
 #include "device.hpp"
@@ -36,21 +37,28 @@ struct Shared {
   }
 };
 
-// Products go to cuBLASLt and convolutions to cuDNN, with what they take of what follows; everything else, and what a library
-// refuses, goes to the kit's kernels. What none of them computes is decomposed, or runs on the next backend of the config.
+// Products go to cuBLASLt, convolutions and attention to cuDNN, with what they take of what follows; everything else, and what a
+// library refuses, goes to the kit's kernels. What none of them computes is decomposed, or runs on the next backend of the config.
 class CudaBackend final : public kit::SimtBackend {
  public:
   // `ranges`: null: launches are not marked.
   CudaBackend(std::shared_ptr<kit::SimtTarget> target, std::unique_ptr<Products> products,
-              std::unique_ptr<Convolutions> convolutions, std::unique_ptr<Ranges> ranges)
+              std::unique_ptr<Convolutions> convolutions, std::unique_ptr<Attention> attention, bool any_order,
+              std::unique_ptr<Ranges> ranges)
       : SimtBackend(std::move(target)),
         products_(std::move(products)),
         convolutions_(std::move(convolutions)),
+        attention_(std::move(attention)),
+        any_order_(any_order),
         ranges_(std::move(ranges)) {}
 
+  uint64_t capabilities() const override {
+    return any_order_ ? SimtBackend::capabilities() & ~uint64_t{TSR_CAP_DETERMINISTIC} : SimtBackend::capabilities();
+  }
   t::Claim claim(t::Graph g, t::Node n) override {
     if (is_product(n))
       return n.is("dot_general") ? t::yes() : t::decompose("products are dot_general's, which cuBLASLt computes");
+    if (Attention::is_one(g, n) && attention_->why_not(g, n).empty()) return t::yes();
     if (n.is("fused")) {
       for (const t::Node& x : g.nodes(n.regions()[0])) {
         if (x.is("conv")) return claim_convolution(g, n);
@@ -77,18 +85,27 @@ class CudaBackend final : public kit::SimtBackend {
 
  protected:
   bool generates(t::Graph g, t::Node n) override {
+    if (Attention::is_one(g, n)) return !attention_->why_not(g, n).empty();
     if (Convolutions::is_one(g, n)) return !convolutions_->why_not(g, n).empty();
     return !Products::is_one(g, n) || !products_->why_not(g, n).empty();
   }
 
  private:
   std::unique_ptr<t::Kernel> compile_one(const t::Compile& c) {
-    if (generates(c.graph(), c.node())) return SimtBackend::compile(c);
+    const bool attention = Attention::is_one(c.graph(), c.node());
+    if (generates(c.graph(), c.node())) {
+      if (attention && t::log_enabled("perf_hints"))
+        t::log("perf_hints", "cuda computes '" + std::string(c.node().op()) +
+                                 "' with a kernel of its own: " + attention_->why_not(c.graph(), c.node()));
+      return SimtBackend::compile(c);
+    }
+    if (attention) return attention_->compile(c);
     return Convolutions::is_one(c.graph(), c.node()) ? convolutions_->compile(c) : products_->compile(c);
   }
   std::unique_ptr<t::Kernel> restore_one(std::string_view bytes) {
     if (std::unique_ptr<t::Kernel> product = products_->restore(bytes)) return product;
     if (std::unique_ptr<t::Kernel> convolution = convolutions_->restore(bytes)) return convolution;
+    if (std::unique_ptr<t::Kernel> attention = attention_->restore(bytes)) return attention;
     return SimtBackend::deserialize(bytes);
   }
 
@@ -109,6 +126,8 @@ class CudaBackend final : public kit::SimtBackend {
 
   std::unique_ptr<Products> products_;
   std::unique_ptr<Convolutions> convolutions_;
+  std::unique_ptr<Attention> attention_;
+  bool any_order_;
   std::unique_ptr<Ranges> ranges_;
 };
 
@@ -124,7 +143,9 @@ TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
   auto products = std::make_unique<cuda::Products>(shared.device, std::string(plugin.options.get_string("cublaslt", "")), tf32);
   const auto dnn = std::make_shared<cuda::LazyDnn>(std::string(plugin.options.get_string("cudnn", "")));
   auto convolutions = std::make_unique<cuda::Convolutions>(shared.device, dnn, tf32, *products);
-  plugin.add_backend(
-      "cuda", std::make_unique<cuda::CudaBackend>(shared.target, std::move(products), std::move(convolutions),
-                                                  cuda::Ranges::open(std::string(plugin.options.get_string("nvtx", "")))));
+  const bool any_order = plugin.options.get_bool("any_order", false);
+  auto attention = std::make_unique<cuda::Attention>(shared.device, dnn, any_order);
+  plugin.add_backend("cuda", std::make_unique<cuda::CudaBackend>(
+                                 shared.target, std::move(products), std::move(convolutions), std::move(attention), any_order,
+                                 cuda::Ranges::open(std::string(plugin.options.get_string("nvtx", "")))));
 }

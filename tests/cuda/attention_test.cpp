@@ -53,6 +53,12 @@ std::string on_device(std::string text) {
   return text;
 }
 
+const e::Context& own() {
+  static const e::Context c =
+      make_context((hardware() ? "" : kFakeOptions.substr(0, kFakeOptions.find("cudnn"))) + "cudnn = \"off\"\n");
+  return c;
+}
+
 }  // namespace
 
 TEST_CASE("attention of drawn shapes, masks and types is one kernel with the reference's numbers") {
@@ -60,7 +66,7 @@ TEST_CASE("attention of drawn shapes, masks and types is one kernel with the ref
   for (int number = 0; number < 12; ++number) {
     const Drawn d = draw(r);
     INFO(d.text);
-    const e::Executable device = compile(cuda(), on_device(d.text)), reference = compile(host(), d.text);
+    const e::Executable device = compile(own(), on_device(d.text)), reference = compile(host(), d.text);
     CHECK(device.plan().find("cuda.attention") != std::string::npos);
     std::vector<e::Tensor> in, want;
     for (size_t i = 0; i < d.sizes.size(); ++i) {
@@ -80,7 +86,7 @@ TEST_CASE("attention takes lengths that only the call knows, none of them too") 
     %o = cast %y {dtype = f32}
     return %o
   })";
-  const e::Executable device = compile(cuda(), on_device(text)), reference = compile(host(), text);
+  const e::Executable device = compile(own(), on_device(text)), reference = compile(host(), text);
   CHECK(device.plan().find("cuda.attention") != std::string::npos);
   for (const auto& [l, s] : {std::pair<int64_t, int64_t>{5, 7}, {64, 64}, {70, 130}, {3, 0}, {0, 3}, {1, 65}}) {
     const std::vector<std::vector<int64_t>> sizes = {{2, l, 32}, {2, s, 32}, {2, s, 16}};
@@ -113,7 +119,7 @@ TEST_CASE("attention reads heads where they lie in a tensor of queries, keys and
       %o = cast %y {dtype = f32}
       return %o
     })";
-    const e::Executable device = compile(cuda(), on_device(text)), reference = compile(host(), text);
+    const e::Executable device = compile(own(), on_device(text)), reference = compile(host(), text);
     INFO(device.plan());
     CHECK(device.plan().find("cuda.attention") != std::string::npos);
     CHECK(device.plan().find("copy ") == std::string::npos);
@@ -161,7 +167,7 @@ TEST_CASE("the gradient of attention is two kernels with the reference's numbers
     text += "  %aw = cast %a {dtype = f32}\n  %bw = cast %b {dtype = f32}\n  %cw = cast %c {dtype = f32}\n";
     text += "  return %wide, %l, %aw, %bw, %cw\n}\n";
     INFO(text);
-    const e::Executable device = compile(cuda(), on_device(text)), reference = compile(host(), text);
+    const e::Executable device = compile(own(), on_device(text)), reference = compile(host(), text);
     INFO(device.plan());
     CHECK(device.plan().find("cuda.attention_lse") != std::string::npos);
     CHECK(device.plan().find("cuda.attention_backward") != std::string::npos);
