@@ -111,7 +111,8 @@ std::string read_attention(t::Graph g, t::Node node, bool any_order, AttentionNo
   };
   const uint32_t first = p.backward ? 1 : 0;  // behind dy
   out->q = operand(first), out->k = operand(first + 1), out->v = operand(first + 2), out->mask = operand(first + 3);
-  if (out->q < 0 || out->k < 0 || out->v < 0 || (n.has_operand(first + 3) && out->mask < 0)) return "operands of the group's own";
+  if (out->q < 0 || out->k < 0 || out->v < 0 || (n.has_operand(first + 3) && out->mask < 0))
+    return "operands of the group's own";
   if (p.backward) out->dy = 0, out->lse = 5, out->y = 6;
   const t::Type q = n.operand(first).type(), k = n.operand(first + 1).type(), v = n.operand(first + 2).type();
   if (q.dtype() != TSR_BF16 && q.dtype() != TSR_F16)
@@ -315,8 +316,7 @@ std::unique_ptr<t::Kernel> Attention::compile(const t::Compile& c) {
   const std::shared_ptr<Dnn>& dnn = library_->get();
   if (why.empty() && !dnn) why = library_->why();
   std::shared_ptr<const AttentionPlan> plan;
-  if (why.empty())
-    plan = plans_->get(*dnn, device_->gpu(index), node.problem, &why, {}, (c.tune() & TSR_TUNE_ALGORITHMS) != 0);
+  if (why.empty()) plan = plans_->get(*dnn, device_->gpu(index), node.problem, &why, {}, (c.tune() & TSR_TUNE_ALGORITHMS) != 0);
   if (!plan) throw t::Error(TSR_BUG, "TSR-B005", "cuda was asked for an attention that it does not compute: " + why);
   return std::make_unique<AttentionKernel>(dnn, plans_, std::move(plan), device_, index, node);
 }

@@ -10,15 +10,31 @@ namespace tessera::cuda {
 namespace {
 
 // Ids of a problem's tensors.
-enum AttentionId : int64_t { kIdQ = 1, kIdK, kIdV, kIdY, kIdLse, kIdDy, kIdDq, kIdDk, kIdDv, kIdMask, kIdDelta, kIdSums, kIdScale, kIdHidden, kIdOne };
+enum AttentionId : int64_t {
+  kIdQ = 1,
+  kIdK,
+  kIdV,
+  kIdY,
+  kIdLse,
+  kIdDy,
+  kIdDq,
+  kIdDk,
+  kIdDv,
+  kIdMask,
+  kIdDelta,
+  kIdSums,
+  kIdScale,
+  kIdHidden,
+  kIdOne
+};
 
 constexpr float kHidden = -std::numeric_limits<float>::infinity(), kOne = 1;
 
 struct Shapes {
-  DnnGraph::Shape q, k, v, y;                      // as they lie
+  DnnGraph::Shape q, k, v, y;                   // as they lie
   DnnGraph::Shape dq, dk, dv, dy;               // dense; the last one of y in backward
-  DnnGraph::Shape k_columns, v_columns;            // k and v with rows and elements exchanged
-  DnnGraph::Shape scores, scores_turned, rows;     // of queries and keys, keys and queries, one number a query
+  DnnGraph::Shape k_columns, v_columns;         // k and v with rows and elements exchanged
+  DnnGraph::Shape scores, scores_turned, rows;  // of queries and keys, keys and queries, one number a query
   explicit Shapes(const AttentionProblem& p)
       : q(strided(p.batch, p.heads, p.queries, p.depth, p.q)),
         k(strided(p.batch, p.key_heads, p.keys, p.depth, p.k)),
@@ -102,8 +118,8 @@ void AttentionPlan::describe_backward(DnnGraph& g) const {
                        lse = g.tensor(kIdLse, kDnnF32, s.rows);
   // The library has no engine for a graph that reads these sums instead.
   const DnnGraph::Node dyy = g.pointwise(kDnnMul, kDnnF32, dy, g.tensor(kIdY, p_.type, s.dy), nullptr, g.inside(kDnnF32, s.dy));
-  const DnnGraph::Node delta = g.pointwise(kDnnMul, kDnnF32, g.reduce(kDnnSum, dyy, g.inside(kDnnF32, s.rows)), g.scalar(kIdOne),
-                                           nullptr, g.tensor(kIdDelta, kDnnF32, s.rows));
+  const DnnGraph::Node delta = g.pointwise(kDnnMul, kDnnF32, g.reduce(kDnnSum, dyy, g.inside(kDnnF32, s.rows)),
+                                           g.scalar(kIdOne), nullptr, g.tensor(kIdDelta, kDnnF32, s.rows));
   // Sums over the heads of queries that share a head of keys.
   const auto over_queries = [&](DnnGraph::Node weights, DnnGraph::Node rows, int64_t id, const DnnGraph::Shape& shape) {
     const DnnGraph::Node turned = g.reshape(weights, g.inside(p_.type, s.scores_turned)), out = g.tensor(id, p_.type, shape);
@@ -118,8 +134,7 @@ void AttentionPlan::describe_backward(DnnGraph& g) const {
   const DnnGraph::Node products = g.matmul(dy, v, scores());
   const DnnGraph::Node dp = g.pointwise(kDnnSub, kDnnF32, products, delta, nullptr, scores());
   const DnnGraph::Node pdp = g.pointwise(kDnnMul, kDnnF32, dp, p, nullptr, scores());
-  const DnnGraph::Node ds =
-      g.pointwise(kDnnMul, kDnnF32, pdp, g.scalar(kIdScale), nullptr, g.inside(p_.type, s.scores));
+  const DnnGraph::Node ds = g.pointwise(kDnnMul, kDnnF32, pdp, g.scalar(kIdScale), nullptr, g.inside(p_.type, s.scores));
   over_queries(ds, q, kIdDk, s.dk);
   const DnnGraph::Node keys = g.reshape(k, g.inside(p_.type, s.k)), dq = g.tensor(kIdDq, p_.type, s.dq);
   if (!p_.any_order) {
@@ -137,12 +152,11 @@ AttentionPlan::AttentionPlan(Dnn& dnn, Gpu& gpu, const AttentionProblem& problem
   wanted.workspace = size_t{1} << 30;
   std::function<double()> timer;
   if (measure) timer = [this] { return measured(); };
-  choose(choice, [this](DnnGraph& g) { p_.backward ? describe_backward(g) : describe_forward(g); }, wanted, timer);
+  choose(
+      choice, [this](DnnGraph& g) { p_.backward ? describe_backward(g) : describe_forward(g); }, wanted, timer);
 }
 
-size_t AttentionPlan::deltas_bytes() const {
-  return p_.backward ? floats(p_.batch * p_.heads * p_.queries) : 0;
-}
+size_t AttentionPlan::deltas_bytes() const { return p_.backward ? floats(p_.batch * p_.heads * p_.queries) : 0; }
 size_t AttentionPlan::sums_bytes() const {
   return p_.backward && p_.any_order ? floats(p_.batch * p_.heads * p_.queries * p_.depth) : 0;
 }
@@ -175,8 +189,17 @@ double AttentionPlan::measured() const {
   const auto room = [](size_t dense, int64_t batch, int64_t stride) {  // what lies between others' elements is there too
     return std::max(dense, static_cast<size_t>(batch * stride * 2));
   };
-  const size_t all[] = {room(q, p_.batch, p_.q[0]), room(k, p_.batch, p_.k[0]), room(v, p_.batch, p_.v[0]), mask,
-                        room(y, p_.batch, p_.y[0]), rows, room(y, p_.batch, p_.y[0]), q, k, v, workspace_bytes()};
+  const size_t all[] = {room(q, p_.batch, p_.q[0]),
+                        room(k, p_.batch, p_.k[0]),
+                        room(v, p_.batch, p_.v[0]),
+                        mask,
+                        room(y, p_.batch, p_.y[0]),
+                        rows,
+                        room(y, p_.batch, p_.y[0]),
+                        q,
+                        k,
+                        v,
+                        workspace_bytes()};
   return seconds(all, [&](void* const* m, CUstream stream) {
     Tensors t{m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8], m[9]};
     launch(t, m[10], stream);

@@ -16,8 +16,8 @@ struct AttentionProblem {
   bool causal = false;
   bool lse = false;  // the logarithms are written
   bool backward = false;
-  bool any_order = false;              // of backward: partial sums may be added in any order
-  int64_t mask[4] = {0, 0, 0, 0};      // sizes of what is added to scores, dense, each that of the scores or 1; 0: no mask
+  bool any_order = false;                   // of backward: partial sums may be added in any order
+  int64_t mask[4] = {0, 0, 0, 0};           // sizes of what is added to scores, dense, each that of the scores or 1; 0: no mask
   int64_t q[3] = {}, k[3] = {}, v[3] = {};  // strides of batch, heads and rows in elements; rows are dense
   int64_t y[3] = {};  // of y, or in backward of dy; y itself and the gradients of q, k and v are dense there
   auto operator<=>(const AttentionProblem&) const = default;
@@ -32,8 +32,8 @@ class AttentionPlan : public DnnPlan {
   AttentionPlan(Dnn& dnn, Gpu& gpu, const AttentionProblem& problem, const std::string& choice, bool measure);
   struct Tensors {  // null: the problem has none
     const void *q = nullptr, *k = nullptr, *v = nullptr, *mask = nullptr;
-    void *y = nullptr, *lse = nullptr;                             // lse: read by backward
-    const void* dy = nullptr;  // of backward
+    void *y = nullptr, *lse = nullptr;  // lse: read by backward
+    const void* dy = nullptr;           // of backward
     void *dq = nullptr, *dk = nullptr, *dv = nullptr;
   };
   size_t workspace_bytes() const { return deltas_bytes() + sums_bytes() + DnnPlan::workspace_bytes(); }

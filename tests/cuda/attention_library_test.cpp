@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention and its gradient through cuDNN, against the reference: shapes, operands that are read where they lie, what goes to
 // the kit's kernels instead, caches and device graphs.
+#include <unistd.h>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 
-#include "support.hpp"
+#include "graphs_support.hpp"
 
 using namespace tessera::test;
 
@@ -59,19 +61,20 @@ struct Shape {
   std::vector<int64_t> k() const { return {batch, key_heads, keys, depth}; }
   std::vector<int64_t> v() const { return {batch, key_heads, keys, width}; }
   std::vector<int64_t> y() const { return {batch, heads, queries, width}; }
-  std::vector<std::vector<int64_t>> all() const { return {q(), k(), v(), y(), y()}; }  // and y for the gradient: its own would bring its rounding along
+  std::vector<std::vector<int64_t>> all() const {
+    return {q(), k(), v(), y(), y()};
+  }  // and y for the gradient: its own would bring its rounding along
   std::string attributes() const { return std::string(" {causal = ") + (causal ? "true" : "false") + ", scale = 0.3}\n"; }
   std::string head() const {
-    std::string out = "graph @g(%q: " + shape(q()) + ", %k: " + shape(k()) + ", %v: " + shape(v()) + ", %dy: " + shape(y()) + ", %p: " + shape(y()) +
-                      ") {\n";
-    for (const char* name : {"q", "k", "v", "dy", "p"}) out += std::string("  %") + name + "t = cast %" + name + " {dtype = " + type + "}\n";
+    std::string out = "graph @g(%q: " + shape(q()) + ", %k: " + shape(k()) + ", %v: " + shape(v()) + ", %dy: " + shape(y()) +
+                      ", %p: " + shape(y()) + ") {\n";
+    for (const char* name : {"q", "k", "v", "dy", "p"})
+      out += std::string("  %") + name + "t = cast %" + name + " {dtype = " + type + "}\n";
     return out;
   }
 };
-const Shape kShapes[] = {{},
-                         {"f16", 1, 3, 3, 5, 33, 16, 8, false},
-                         {"bf16", 2, 4, 1, 17, 9, 64, 64, true},
-                         {"f16", 1, 2, 2, 1, 40, 40, 16, false}};
+const Shape kShapes[] = {
+    {}, {"f16", 1, 3, 3, 5, 33, 16, 8, false}, {"bf16", 2, 4, 1, 17, 9, 64, 64, true}, {"f16", 1, 2, 2, 1, 40, 40, 16, false}};
 
 std::string gradient_of(const Shape& s) {
   return s.head() + "  %y, %lse = attention_lse %qt, %kt, %vt, _" + s.attributes() +
@@ -84,7 +87,8 @@ std::string forward_of(const Shape& s) {
 }
 
 e::Context with(const std::string& options, const std::string& more = "") {
-  const std::string fake = options.find("cudnn") == std::string::npos ? kFakeOptions : kFakeOptions.substr(0, kFakeOptions.find("cudnn"));
+  const std::string fake =
+      options.find("cudnn") == std::string::npos ? kFakeOptions : kFakeOptions.substr(0, kFakeOptions.find("cudnn"));
   return make_context((hardware() ? "" : fake) + options, "\"cuda\", \"reference\"", "\"tessera.backend.cuda\"", more);
 }
 
@@ -185,11 +189,45 @@ TEST_CASE("sums in any order are taken on request only, and then nothing promise
   const e::Context any = with("any_order = true\n");
   CHECK(holds(same(any, gradient_of(s), s.all(), 1e-2), "cuda.cudnn.attention_y_backward "));
   e::ContextOptions strict;
-  strict.config_text = "deterministic = true\n[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", "
-                       "\"tessera.backend.cuda\"]\n[backends]\norder = [\"cuda\"]\n[cuda]\n" +
-                       (hardware() ? "" : kFakeOptions);
+  strict.config_text =
+      "deterministic = true\n[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", "
+      "\"tessera.backend.cuda\"]\n[backends]\norder = [\"cuda\"]\n[cuda]\n" +
+      (hardware() ? "" : kFakeOptions);
   strict.plugin_dirs = {plugin_directory()};
   CHECK(error_of([&] { (void)compile(e::Context(strict), on_device(gradient_of(s))); }) == "");
   strict.config_text += "any_order = true\n";
   CHECK(error_of([&] { (void)compile(e::Context(strict), on_device(gradient_of(s))); }).starts_with("TSR-R027"));
+}
+
+TEST_CASE("a device graph holds the library's attention, and its inputs may move") {
+  const Place place("cuda", "min_steps = 1\n");
+  const Shape s;
+  const std::string text = on_device(gradient_of(s));
+  const e::Executable graph = compile(*place.graphs, text), steps = compile(*place.steps, text);
+  CHECK(holds(graph.plan(), "cuda.cudnn.attention_y_backward "));
+  for (uint64_t run = 0; run < 3; ++run) {
+    std::vector<e::Tensor> in;
+    for (size_t i = 0; i < s.all().size(); ++i) in.push_back(place.on(numbers(s.all()[i], 10 * run + i)));
+    const std::vector<e::Tensor> got = graph.run(in), want = steps.run(in);
+    for (size_t i = 0; i < got.size(); ++i) CHECK(same_bits(got[i], want[i]));
+  }
+}
+
+TEST_CASE("plans of attention come out of the cache, and nobody asks the library's heuristic again") {
+  if (hardware()) return;
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("tessera_attention_" + std::to_string(getpid()));
+  Shape s;
+  s.queries = 22;
+  const auto plan = [&](const std::string& path) {
+    const e::Context c = make_context(kFakeOptions, "\"cuda\", \"reference\"",
+                                      "\"tessera.backend.cuda\", \"tessera.store.disk\"", "[disk]\npath = \"" + path + "\"\n");
+    return same(c, gradient_of(s), s.all(), 1e-2);
+  };
+  CHECK(holds(plan(folder.string()), "cuda.cudnn.attention_y_backward "));
+  setenv("FAKE_CUDA_CUDNN", "engineless", 1);
+  CHECK(holds(plan(folder.string()), "cuda.cudnn.attention_y_backward "));
+  CHECK_FALSE(holds(plan((folder / "other").string()), "cudnn"));
+  unsetenv("FAKE_CUDA_CUDNN");
+  std::filesystem::remove_all(folder);
 }

@@ -304,7 +304,9 @@ EXPORT int cudnnBackendGetAttribute(DnnDescriptor d, int name, int, int64_t most
   };
   switch (name) {
     case kDnnHeuristicResults:
-      *count = 1;
+      // FAKE_CUDA_CUDNN=engineless: plans that are brought in work all the same.
+      *count = std::getenv("FAKE_CUDA_CUDNN") && std::string(std::getenv("FAKE_CUDA_CUDNN")) == "engineless" ? 0 : 1;
+      if (*count == 0) return 0;
       if (most > 0) of(*static_cast<DnnDescriptor*>(values)).objects = o.objects;
       return 0;
     case kDnnConfigEngine:
