@@ -146,12 +146,14 @@ std::string read_attention(t::Graph g, t::Node node, bool any_order, AttentionNo
   return {};
 }
 
-// Faults of older libraries that their documentation and clients work around.
-std::string why_not_version(const Dnn& dnn, const AttentionProblem& p) {
+// Faults of older libraries that clients work around, and devices on which the form of a gradient does not fix the order of sums.
+std::string why_not_there(const Dnn& dnn, const Gpu& gpu, const AttentionProblem& p) {
   const size_t version = dnn.cudnnGetVersion();
   if (version < 91100) return "attention of cuDNN before 9.11 is not used";
   if (p.backward && p.keys % 128 != 0 && version < 91501)
     return "gradients of attention with keys that are no multiple of 128 are not used before cuDNN 9.15.1";
+  if (p.backward && !p.any_order && !gpu.architecture().starts_with("sm_8") && !gpu.architecture().starts_with("sm_9"))
+    return "cuDNN's gradient of attention does not promise one order of sums on " + gpu.architecture();
   return {};
 }
 
@@ -304,7 +306,7 @@ std::string Attention::why_not(t::Graph g, t::Node n) {
   if (!why.empty()) return why;
   const std::shared_ptr<Dnn>& dnn = library_->get();
   if (!dnn) return library_->why();
-  if (why = why_not_version(*dnn, node.problem); !why.empty()) return why;
+  if (why = why_not_there(*dnn, device_->gpu(0), node.problem); !why.empty()) return why;
   (void)plans_->get(*dnn, device_->gpu(0), node.problem, &why);
   return why;
 }
