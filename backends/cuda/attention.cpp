@@ -146,7 +146,8 @@ std::string read_attention(t::Graph g, t::Node node, bool any_order, AttentionNo
   return {};
 }
 
-// Faults of older libraries that clients work around, and devices on which the form of a gradient does not fix the order of sums.
+// Faults of older libraries that clients work around, and devices on which the form of a gradient does not fix the order of its
+// sums.
 std::string why_not_there(const Dnn& dnn, const Gpu& gpu, const AttentionProblem& p) {
   const size_t version = dnn.cudnnGetVersion();
   if (version < 91100) return "attention of cuDNN before 9.11 is not used";
@@ -155,6 +156,12 @@ std::string why_not_there(const Dnn& dnn, const Gpu& gpu, const AttentionProblem
   if (p.backward && !p.any_order && !gpu.architecture().starts_with("sm_8") && !gpu.architecture().starts_with("sm_9"))
     return "cuDNN's gradient of attention does not promise one order of sums on " + gpu.architecture();
   return {};
+}
+
+// A launch of the library takes 6 us at least (H100), in which the kit's kernel is done with two tiles of 64 keys if each block of
+// 64 queries has a multiprocessor of its own.
+bool few_keys(Gpu& gpu, const AttentionProblem& p) {
+  return !p.backward && p.keys <= 128 && p.batch * p.heads * ((p.queries + 63) / 64) <= gpu.attribute(kMultiprocessors);
 }
 
 class AttentionKernel final : public t::Kernel {
@@ -212,8 +219,8 @@ class AttentionKernel final : public t::Kernel {
     return node_.dy < 0 ? bits : bits | uint64_t{1} << node_.dy;
   }
 
-  // Operands of one launch as they lie. Where they do not lie as the plan was made for, another plan is looked for, and what the
-  // library reads nowhere but in dense rows is copied, in memory of the launch.
+  // Operands of one launch as they lie. Where they do not lie as the plan was made for, another plan is looked for, and what
+  // the library reads nowhere but in dense rows is copied, in memory of the launch.
   class Elsewhere {
    public:
     Elsewhere(AttentionKernel& kernel, const tsr_launch& l) : k_(kernel), l_(l), problem_(kernel.node_.problem) {
@@ -306,6 +313,7 @@ std::string Attention::why_not(t::Graph g, t::Node n) {
   if (!why.empty()) return why;
   const std::shared_ptr<Dnn>& dnn = library_->get();
   if (!dnn) return library_->why();
+  if (few_keys(device_->gpu(0), node.problem)) return "so few keys take the library longer";
   if (why = why_not_there(*dnn, device_->gpu(0), node.problem); !why.empty()) return why;
   (void)plans_->get(*dnn, device_->gpu(0), node.problem, &why);
   return why;

@@ -44,8 +44,8 @@ class AttentionPlan : public DnnPlan {
   void describe_backward(DnnGraph& graph) const;
   DnnGraph::Node modify(DnnGraph& graph, DnnGraph::Node products) const;  // scale and mask
   DnnGraph::Node hide(DnnGraph& graph, DnnGraph::Node scores) const;      // from causal queries what they do not see
-  // What backward keeps in memory, in front of the library's own workspace: for each query the sum over dy * y, and the gradient
-  // of the queries where it is summed up in f32.
+  // What backward keeps in memory, in front of the library's own workspace: for each query the sum over dy * y, and the
+  // gradient of the queries where it is summed up in f32.
   size_t deltas_bytes() const;
   size_t sums_bytes() const;
   double measured() const;  // seconds of one run

@@ -37,8 +37,9 @@ struct Shared {
   }
 };
 
-// Products go to cuBLASLt, convolutions and attention to cuDNN, with what they take of what follows; everything else, and what a
-// library refuses, goes to the kit's kernels. What none of them computes is decomposed, or runs on the next backend of the config.
+// Products go to cuBLASLt, convolutions and attention to cuDNN, with what they take of what follows; everything else, and what
+// a library refuses, goes to the kit's kernels. What none of them computes is decomposed, or runs on the next backend of the
+// config.
 class CudaBackend final : public kit::SimtBackend {
  public:
   // `ranges`: null: launches are not marked.

@@ -90,8 +90,8 @@ class DnnPlan {
   ~DnnPlan() = default;
 
   // `choice`: as choice() gave it to somebody; empty: the first engine that the library's heuristic offers and that makes a
-  // plan or, with `measure`, which gives the seconds of a run, the fastest of those that it ranks highest. Throws TSR-R031 where
-  // the library has no engine.
+  // plan or, with `measure`, which gives the seconds of a run, the fastest of those that it ranks highest. Throws TSR-R031
+  // where the library has no engine.
   void choose(const std::string& choice, const std::function<void(DnnGraph&)>& describe, const Wanted& wanted,
               const std::function<double()>& measure);
   void execute(std::span<const int64_t> ids, std::span<const void* const> pointers, void* workspace, CUstream stream) const;
