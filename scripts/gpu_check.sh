@@ -27,6 +27,15 @@ step() {
 }
 has() { [[ ",$parts," == *",$1,"* ]]; }
 
+# profile NAME COMMAND...: kernels of what COMMAND runs between the driver's marks, by their share of the time.
+profile() {
+  local name=$1
+  shift
+  step "profile-$name" 100 ncu --clock-control none --profile-from-start off --metrics gpu__time_duration.sum,dram__bytes.sum \
+    --csv "$@"
+  LINES_OF_STEP=60 step "kernels-$name" 10 python3 benchmarks/cuda/kernel_times.py "$out/profile-$name.log" 50
+}
+
 device_part() {
   step machine 20 bash -c 'nvidia-smi -L; nvidia-smi --query-gpu=driver_version,clocks.sm,clocks.mem,memory.used --format=csv; uname -r
     ldd --version | head -1; g++ --version | head -1; nvcc --version | tail -2; ls -d /usr/local/cuda*
@@ -87,9 +96,8 @@ models_part() {
   LINES_OF_STEP=60 step models 200 bench-cuda-models ${REFERENCE:+--reference configs/$REFERENCE.toml} ${MODES:-} \
     --config configs/cuda.toml --config configs/cuda.toml:reduce-overhead "${models[@]/#/$filled/}"
   for name in ${PROFILED:-}; do
-    step "profile-$name" 100 ncu --clock-control none --profile-from-start off --metrics gpu__time_duration.sum --csv \
-      bench-cuda-models --profile --config configs/cuda.toml $filled/"$name"
-    LINES_OF_STEP=40 step "kernels-$name" 10 python3 benchmarks/cuda/kernel_times.py "$out/profile-$name.log"
+    [ "$name" != training ] || continue
+    profile "$name" bench-cuda-models --profile --config configs/cuda.toml $filled/"$name"
   done
 }
 
@@ -106,9 +114,15 @@ lengths_part() {
     --part times
 }
 
-# A training step of a Llama: with costs that are predicted and measured, and under budgets.
+# A training step of a Llama: with costs that are predicted and measured, and under budgets. PROFILED=training: the kernels of
+# one pass instead.
 training_part() {
   local seconds=${TRAINING_SECONDS:-200}
+  if [[ " ${PROFILED:-} " == *" training "* ]]; then
+    # shellcheck disable=SC2086
+    profile training bench-cuda-training --profile --config configs/cuda.toml --rows 4096 ${TRAINING_ARGS:-}
+    return
+  fi
   LINES_OF_STEP=20 step training "$seconds" env TESSERA_LOGS=partition python3 benchmarks/cuda/training/run.py \
     "$packed/bin/bench-cuda-training" "$out/training.json" --seconds "$seconds" --row-seconds "${ROW_SECONDS:-60}" \
     --ours "${TRAINING_ROWS:-default,default+--set=partitioner.costs=measured,0.99,0.5}" --peers "${TRAINING_PEERS:-}"
