@@ -91,6 +91,24 @@ void Lowering::domain() {
       unfit("its outputs have different sizes");
     }
   }
+  if (loop_.empty())
+    for (Output& o : outputs_)
+      if (auto at = as_another_output(o.tensor)) o.at = std::move(*at);
+}
+
+// An output that is another one in another order is stored where that one is computed, not computed once more elsewhere. Only
+// where rows stay whole, so that both are stored in vectors.
+std::optional<Position> Lowering::as_another_output(int id) const {
+  const Tensor& t = table_.at(id);
+  if (t.kind != Kind::View || t.view != ViewKind::Transpose || t.perm.back() + 1 != static_cast<int64_t>(t.perm.size()))
+    return std::nullopt;
+  for (const Output& o : outputs_) {
+    if (o.tensor != t.operands[0]) continue;
+    Position at;
+    for (const int64_t d : t.perm) at.push_back(o.at[static_cast<size_t>(d)]);
+    return at;
+  }
+  return std::nullopt;
 }
 
 Position Lowering::reshaped(Expr, const std::vector<Expr>& extents, const std::vector<uint32_t>& axes,

@@ -79,6 +79,7 @@ class Lowering {
   int root() const;
   void domain();
   Expr extent_of(const Split& s);  // of the inner part
+  std::optional<Position> as_another_output(int id) const;
   // The position in `shape` of the point of these axes, by row-major number; dimension by dimension where those agree.
   Position reshaped(Expr, const std::vector<Expr>& extents, const std::vector<uint32_t>& axes, const std::vector<Expr>& shape);
   // Groups of dimensions with equal products, from the right; each group by its row-major number.

@@ -28,18 +28,21 @@ class PointwiseWriter {
   Program pointwise() {
     IndexPool& p = b_.pool();
     const bool flat = groups_.size() == 1;
-    const Expr columns = extents_[inner_], rows = flat ? kOne : extents_[inner_ - 1];
+    const Expr columns = extents_[inner_];
     // Threads along the inner group: no more than there are vectors.
     const auto n = p.as_number(columns);
     int64_t tx = s_.threads;
     while (!flat && n && tx > 1 && tx / 2 * s_.vector >= *n) tx /= 2;
     const int64_t ty = s_.threads / tx;
-    // A thread's vectors lie along the inner group where that is long enough, else along the outer one.
+    // A thread's vectors lie along the inner group where that is long enough, else along the outer ones.
     const bool along = flat || !n || *n >= tx * s_.vector * s_.unroll;
     const int64_t ux = along ? s_.unroll : 1, uy = along ? 1 : s_.unroll;
+    const size_t first = flat ? inner_ : first_row_group(ty * uy);
+    const std::span<const Expr> row_extents = std::span(extents_).subspan(first, inner_ - first);
+    const Expr rows = p.product(row_extents);
 
     b_.begin_launch();
-    grid(flat ? 0 : inner_ - 1);
+    grid(first);
     const Expr by = b_.begin_unless_one(Bind::Grid, "b", b_.ceil_div(rows, ty * uy));
     const Expr bx = b_.begin(Bind::Grid, "b", b_.ceil_div(columns, tx * s_.vector * ux));
     const Expr y = b_.begin_unless_one(Bind::Block, "t", p.number(ty));
@@ -48,7 +51,8 @@ class PointwiseWriter {
       const Expr row = p.add(b_.scaled(p.add(b_.scaled(by, uy), along ? kZero : u), ty), y);
       const Expr vector = p.add(b_.scaled(p.add(b_.scaled(bx, ux), along ? u : kZero), tx), x);
       Place at{b_.scaled(vector, s_.vector), kNone};
-      if (!flat) copy_.set_axis(groups_[inner_ - 1].inner, row);
+      const std::vector<Expr> place = row_extents.size() > 1 ? p.position(row, row_extents) : std::vector<Expr>{row};
+      for (size_t g = first; g < inner_; ++g) copy_.set_axis(groups_[g].inner, place[g - first]);
       at.condition = b_.both(flat ? kNone : b_.below(row, rows), b_.below(at.column, columns));
       return at;
     });
@@ -56,7 +60,7 @@ class PointwiseWriter {
     b_.end_unless_one();
     b_.end();
     b_.end_unless_one();
-    end_grid(flat ? 0 : inner_ - 1);
+    end_grid(first);
     b_.end_launch();
     return std::move(b_.p);
   }
@@ -135,6 +139,19 @@ class PointwiseWriter {
     Expr column;         // along the inner group, of the vector's first element
     uint32_t condition;  // kNone: it is certainly inside
   };
+
+  // Rows of a block are the points of the groups from this one to the inner one. One group alone may have few of them, as the
+  // two halves that a rotary embedding exchanges: then most threads would find nothing to do.
+  size_t first_row_group(int64_t block_rows) {
+    IndexPool& p = b_.pool();
+    size_t first = inner_ - 1;
+    Expr rows = extents_[first];
+    for (; first > 0; rows = p.mul(rows, extents_[--first])) {
+      const auto known = p.as_number(rows);
+      if (!known || (*known + block_rows - 1) / block_rows * block_rows <= *known + *known / 4) break;
+    }
+    return first;
+  }
 
   void grid(size_t n) {
     for (size_t i = 0; i < n; ++i) copy_.set_axis(groups_[i].inner, b_.begin(Bind::Grid, "b", extents_[i]));
