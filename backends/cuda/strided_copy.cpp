@@ -30,17 +30,23 @@ struct Shape {
 constexpr char kText[] = R"(
 struct Shape { long long elements; long long sizes[12], to[12], from[12]; long long rank; };
 struct Wide { unsigned long long a, b; };
-template <class T> __device__ __forceinline__ void copy(T* to, const T* from, const Shape& s) {
-  long long i = (long long)blockIdx.x * 256 + threadIdx.x;
-  if (i >= s.elements) return;
+template <class I, class T> __device__ __forceinline__ void copy_at(T* to, const T* from, const Shape& s, I i) {
   long long x = 0, y = 0;
   for (int d = 0; d < s.rank; ++d) {
-    const long long n = s.sizes[d], q = d + 1 < s.rank ? i / n : 0, r = i - q * n;
+    const I n = (I)s.sizes[d], q = d + 1 < s.rank ? i / n : 0, r = i - q * n;
     x += r * s.to[d];
     y += r * s.from[d];
     i = q;
   }
   to[x] = from[y];
+}
+template <class T> __device__ __forceinline__ void copy(T* to, const T* from, const Shape& s) {
+  const long long i = (long long)blockIdx.x * 256 + threadIdx.x;
+  if (i >= s.elements) return;
+  if (s.elements <= 0xffffffffll)  // divisions of 64 bits take as long as the copy
+    copy_at<unsigned>(to, from, s, (unsigned)i);
+  else
+    copy_at<long long>(to, from, s, i);
 }
 extern "C" __global__ void __launch_bounds__(256) copy_1(unsigned char* to, const unsigned char* from, const Shape s) {
   copy(to, from, s);
@@ -62,6 +68,23 @@ extern "C" __global__ void __launch_bounds__(256) copy_16(Wide* to, const Wide* 
 struct Dim {
   int64_t size, to, from;
 };
+
+// Rows that run on in both tensors move in elements of up to 16 bytes, as far as addresses, strides and their length allow;
+// `dims` then counts in these. Returns the bytes of one.
+int64_t widen(std::vector<Dim>& dims, int64_t item, const void* to, const void* from) {
+  if (dims.empty() || dims[0].to != 1 || dims[0].from != 1) return item;
+  const auto fits = [&](int64_t bytes) {
+    const int64_t n = bytes / item;
+    return reinterpret_cast<uintptr_t>(to) % static_cast<uintptr_t>(bytes) == 0 &&
+           reinterpret_cast<uintptr_t>(from) % static_cast<uintptr_t>(bytes) == 0 && dims[0].size % n == 0 &&
+           std::all_of(dims.begin() + 1, dims.end(), [&](const Dim& d) { return d.to % n == 0 && d.from % n == 0; });
+  };
+  int64_t bytes = 16;
+  while (bytes > item && !fits(bytes)) bytes /= 2;
+  dims[0].size /= bytes / item;
+  for (size_t i = 1; i < dims.size(); ++i) dims[i].to /= bytes / item, dims[i].from /= bytes / item;
+  return bytes;
+}
 
 // Of a device, by name: found once, since copies stand in the way of launches.
 CUfunction copy_function(Gpu& gpu, Compiler& compiler, const std::string& name) {
@@ -98,12 +121,13 @@ void strided_copy(Gpu& gpu, Compiler& compiler, const tsr_tensor& dst, const tsr
                    "a copy between tensors of " + std::to_string(dst.rank) + " dimensions, " + std::to_string(merged.size()) +
                        " of which cannot be taken as one, on '" + gpu.name() + "': expected at most " + std::to_string(kDims),
                    "make one of the tensors row-major");
+  const int64_t wide = widen(merged, item, dst.data, src.data);
   Shape shape{};
-  shape.elements = elements;
+  shape.elements = elements = elements / (wide / item);
   shape.rank = static_cast<int64_t>(merged.size());
   for (size_t i = 0; i < merged.size(); ++i)
     shape.sizes[i] = merged[i].size, shape.to[i] = merged[i].to, shape.from[i] = merged[i].from;
-  const std::string name = "copy_" + std::to_string(item);
+  const std::string name = "copy_" + std::to_string(wide);
   const CUfunction function = copy_function(gpu, compiler, name);
   const void *to = dst.data, *from = src.data;
   void* const arguments[] = {&to, &from, &shape};

@@ -270,6 +270,17 @@ void ProgramBuilder::store_elements(uint32_t to, Expr at, uint32_t registers, Ex
 
 // ---- kernels
 
+Expr run_of(IndexPool& p, const SimtOrder& o, Expr count) {
+  if (const auto n = p.as_number(count)) return p.number(o.run_of(*n));
+  // One where there are that many rows, else 0.
+  const auto reached = [&](int64_t n) { return p.min(kOne, p.floordiv(count, p.number(n))); };
+  Expr length = p.number(o.shortest_run());
+  for (int64_t n = o.shortest_run(); n < o.run; n *= 2)
+    length = p.add(length, p.mul(p.number(n), reached(2 * n * SimtOrder::kRuns)));
+  const Expr one_block = p.sub(kOne, reached(o.run * o.fan + 1));
+  return p.add(length, p.mul(p.number(o.run - o.shortest_run()), one_block));
+}
+
 Reducer reducer_of(const Kernel& k, uint32_t reduce) {
   const Inst& x = k.insts[reduce];
   return {static_cast<ReduceKind>(x.id), k.insts[x.args[0]].type};

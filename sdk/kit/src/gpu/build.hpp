@@ -91,6 +91,9 @@ class ProgramBuilder {
   std::map<std::string, int> names_;
 };
 
+// Rows of a run where `count` of them are reduced across (SimtOrder::run_of).
+Expr run_of(IndexPool& p, const SimtOrder& o, Expr count);
+
 // The same expression in another pool, where `leaf` says what axes, symbols and values are.
 Expr moved(const IndexPool& from, Expr e, IndexPool& to, const std::function<Expr(const Atom&)>& leaf);
 

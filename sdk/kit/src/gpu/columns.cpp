@@ -18,7 +18,7 @@ constexpr int64_t kLanes = 32;  // threads of a group, side by side along the co
 class RunsWriter {
  public:
   struct Shape {
-    Expr rows, columns;
+    Expr rows, columns, run;
     int64_t vector, unroll;
     std::vector<Reducer> reducers;
   };
@@ -31,9 +31,8 @@ class RunsWriter {
              const std::function<void(Expr block, Expr column, const std::vector<uint32_t>&)>& finish) {
     IndexPool& p = b_.pool();
     const int64_t width = kLanes * s_.vector;
-    const Expr block_rows = p.number(o_.run * o_.fan);
-    const Expr blocks = p.max(kOne, p.floordiv(p.add(s_.rows, p.sub(block_rows, kOne)), block_rows));
-    const Expr by = b_.begin_unless_one(Bind::Grid, "b", blocks);
+    const Expr block_rows = b_.scaled(s_.run, o_.fan);
+    const Expr by = b_.begin_unless_one(Bind::Grid, "b", blocks());
     const Expr bx = b_.begin(Bind::Grid, "b", b_.ceil_div(s_.columns, width));
     const Expr group = b_.begin(Bind::Block, "t", p.number(o_.fan));
     const Expr lane = b_.begin(Bind::Block, "t", p.number(kLanes));
@@ -51,11 +50,11 @@ class RunsWriter {
     }
     const uint32_t in_columns = b_.below(column, s_.columns);
     const bool opened = b_.begin_if(in_columns);
-    const Expr step = b_.begin_unless_one(Bind::Serial, "i", p.number(o_.run / s_.unroll));
+    const Expr step = b_.begin_unless_one(Bind::Serial, "i", p.floordiv(s_.run, p.number(s_.unroll)));
     const auto row_of = [&](Expr u) {
       const Expr in_run = p.add(b_.scaled(step, s_.unroll), u);
       const Expr in_block =
-          o_.interleaved_runs ? p.add(b_.scaled(in_run, o_.fan), group) : p.add(b_.scaled(group, o_.run), in_run);
+          o_.interleaved_runs ? p.add(b_.scaled(in_run, o_.fan), group) : p.add(p.mul(group, s_.run), in_run);
       return p.add(p.mul(by, block_rows), in_block);
     };
     {
@@ -101,7 +100,7 @@ class RunsWriter {
   }
   Expr blocks() {
     IndexPool& p = b_.pool();
-    const Expr block_rows = p.number(o_.run * o_.fan);
+    const Expr block_rows = b_.scaled(s_.run, o_.fan);
     return p.max(kOne, p.floordiv(p.add(s_.rows, p.sub(block_rows, kOne)), block_rows));
   }
 
@@ -135,19 +134,19 @@ void fold_launches(ProgramBuilder& b, Fold f, const SimtOrder& o,
     const Expr count = f.of_runs ? b.ceil_div(f.count, o.fan) : f.count;
     // Few rows: as many of them in flight as there may be.
     const auto known = p.as_number(count);
-    int64_t unroll = 8;
-    while (unroll < o.run && unroll < 32 && (!known || unroll * (o.interleaved_runs ? o.fan : 1) < *known)) unroll *= 2;
-    RunsWriter w(b, o, {count, f.columns, 1, std::min(unroll, o.run), f.reducers});
-    const Expr blocks = w.blocks();
-    const auto more = p.as_number(blocks);
     // An unknown number of blocks must be few enough for this launch to be the last.
-    if (!more) b.p.require.push_back({count, o.run * o.fan});
-    const bool last = !more || *more == 1;
+    if (!known) b.p.require.push_back({count, o.run * o.fan});
+    const int64_t run = known ? o.run_of(*known) : o.run;
+    int64_t unroll = std::min<int64_t>(8, run);
+    while (unroll < run && unroll < 32 && (!known || unroll * (o.interleaved_runs ? o.fan : 1) < *known)) unroll *= 2;
+    RunsWriter w(b, o, {count, f.columns, p.number(run), 1, unroll, f.reducers});
+    const Expr blocks = w.blocks();
+    const bool last = !known || blocks == kOne;
     std::vector<uint32_t> next;
     if (!last) next = make_workspaces(b, f.reducers, blocks, f.columns);
     std::vector<uint32_t> held;
     for (const Reducer& r : f.reducers)
-      held.push_back(b.buffer("partial", Memory::Register, r.type, p.number(std::min(unroll, o.run))));
+      held.push_back(b.buffer("partial", Memory::Register, r.type, p.number(unroll)));
     const auto element = [&](size_t i, Expr row, Expr column) {
       return b.load(f.workspaces[i], p.add(p.mul(row, f.columns), column));
     };
@@ -222,7 +221,9 @@ Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
   for (const AxisGroup& g : column_groups) columns = p.mul(columns, copy.index(g.extent));
   if (!b.p.divisible(columns, s.vector) || (column_groups.size() > 1 && s.vector > 1))
     no_program("its columns are no whole vectors");
-  if (s.unroll < 1 || o.run % s.unroll != 0) no_program("runs that are no whole number of loads in flight");
+  const Expr run = run_of(p, o, rows);
+  if (s.unroll < 1 || p.as_number(run).value_or(o.shortest_run()) % s.unroll != 0)
+    no_program("runs that are no whole number of loads in flight");
 
   // Instructions before and after the loop that the results do not need are made where they are used.
   const auto point = [&](bool after, const std::vector<uint32_t>& results) {
@@ -235,7 +236,7 @@ Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
       copy.copy(item.id);
     }
   };
-  RunsWriter w(b, o, {rows, columns, s.vector, s.unroll, reducers});
+  RunsWriter w(b, o, {rows, columns, run, s.vector, s.unroll, reducers});
   const Expr blocks = w.blocks();
   const bool one = blocks == kOne;
   std::vector<uint32_t> workspaces;

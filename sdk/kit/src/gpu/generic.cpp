@@ -115,8 +115,8 @@ class GenericWriter {
       b_.end_if(opened);
     };
     const std::vector<Reduction>* const outer = std::exchange(all_, &all);
-    const std::vector<Slot> results = l.across ? across(levels(space.points, o_.run * o_.fan), kZero, leaf)
-                                               : along(levels(space.points, o_.chunk()), kZero, leaf);
+    const std::vector<Slot> results = l.across ? across(levels(space.points, true), kZero, leaf)
+                                               : along(levels(space.points, false), kZero, leaf);
     for (size_t i = 0; i < all.size(); ++i) {
       const Slot& r = results[i];
       copy_.set_value(all[i].inst, b_.load(r.b != kNone ? r.b : r.a, kZero));
@@ -135,18 +135,22 @@ class GenericWriter {
 
   // Element counts of each level: the loop's own points, then chunks of them, until one is left; of an unknown number as many
   // as there can be.
-  std::vector<Expr> levels(Expr n, int64_t chunk) {
+  std::vector<Expr> levels(Expr n, bool across) {
+    IndexPool& p = b_.pool();
+    const int64_t most = across ? o_.run * o_.fan : o_.chunk();  // what one chunk can have
     std::vector<Expr> counts = {n};
     for (;;) {
-      const auto known = b_.pool().as_number(counts.back());
-      if (known && *known <= chunk) return counts;
+      const auto known = p.as_number(counts.back());
+      if (known && *known <= most) return counts;
       if (!known && counts.size() == kLevelsUnknown) {
-        b_.p.require.push_back({n, chunk * chunk * chunk});
+        b_.p.require.push_back({n, most * most * most});
         return counts;
       }
-      counts.push_back(b_.ceil_div(counts.back(), chunk));
+      const Expr chunk = across ? block_of(counts.back()) : p.number(most);
+      counts.push_back(p.floordiv(p.add(counts.back(), p.sub(chunk, kOne)), chunk));
     }
   }
+  Expr block_of(Expr count) { return b_.scaled(run_of(b_.pool(), o_, count), o_.fan); }
 
   using Leaf = std::function<void(Expr at)>;
 
@@ -177,16 +181,19 @@ class GenericWriter {
     IndexPool& p = b_.pool();
     const Expr n = counts.back();
     counts.pop_back();
-    const int64_t known = p.as_number(n).value_or(o_.run * o_.fan);
+    const auto known = p.as_number(n);
+    const Expr length = run_of(p, o_, n);
     const auto run = [&](Expr at) {
       const std::vector<Slot> running = fresh();
-      const int64_t turns = std::min(o_.run, (known + o_.fan - 1) / o_.fan);
-      const Expr i = b_.begin_unless_one(Bind::Serial, "i", p.number(std::max<int64_t>(1, turns)));
+      // A single run may be shorter than the others are.
+      const Expr turns = known ? p.number(std::max<int64_t>(1, std::min(*p.as_number(length), (*known + o_.fan - 1) / o_.fan)))
+                               : length;
+      const Expr i = b_.begin_unless_one(Bind::Serial, "i", turns);
       take(running, level(counts, p.add(at, b_.scaled(i, o_.fan)), leaf, &GenericWriter::across));
       b_.end_unless_one();
       return running;
     };
-    return halves(1, std::min(known, o_.fan), b_.scaled(block, o_.run * o_.fan), n, run);
+    return halves(1, std::min(known.value_or(o_.fan), o_.fan), p.mul(block, b_.scaled(length, o_.fan)), n, run);
   }
 
   // An element of a level: a point of the loop, or a chunk of the level below.

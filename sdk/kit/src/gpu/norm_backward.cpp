@@ -28,6 +28,16 @@ std::map<uint32_t, uint32_t> stored_of_a_row(const Kernel& k) {
   return out;
 }
 
+constexpr int64_t kRegistersAside = 40;  // of a thread, for what is computed between those that hold its elements
+
+// 32-bit registers of a thread that the program names.
+int64_t registers_of(const Program& p, uint32_t launch) {
+  int64_t n = 0;
+  for (const ProgramBuffer& b : p.buffers)
+    if (b.memory == Memory::Register && b.launch == launch) n += (*p.pool.as_number(b.extent) * type_bytes(b.type) + 3) / 4;
+  return n;
+}
+
 }  // namespace
 
 Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32_t> shared, const SimtSchedule& s,
@@ -75,11 +85,18 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
   if (copy.index(row_groups[0].extent) != w.rows() || copy.index(column_groups[0].extent) != w.columns())
     no_program("the kernels work on different shapes");
   const int64_t in_flight = s.rows;
-  if (in_flight < 1 || o.run % in_flight != 0 || s.unroll > 2 || (s.unroll == 2 && (in_flight != 1 || o.run % 2 != 0)))
+  const bool ahead = s.unroll >= 2;
+  const Expr run_rows = run_of(p, o, w.rows());
+  const int64_t whole = p.as_number(run_rows).value_or(o.shortest_run());
+  if (in_flight < 1 || whole % in_flight != 0 || (s.unroll != 1 && s.unroll != 2 && s.unroll != 4) ||
+      (ahead && (in_flight != 1 || whole % 2 != 0)))
     no_program("runs that are no whole number of rows in flight");
 
   // Runs, in the order of the fold: run j of block c. Interleaved ones walk the block's rows by turns.
-  const Expr runs = o.interleaved_runs ? b.scaled(b.ceil_div(w.rows(), o.run * o.fan), o.fan) : b.ceil_div(w.rows(), o.run);
+  const Expr block_rows = b.scaled(run_rows, o.fan);
+  const Expr runs = o.interleaved_runs
+                        ? b.scaled(p.floordiv(p.add(w.rows(), p.sub(block_rows, kOne)), block_rows), o.fan)
+                        : p.floordiv(p.add(w.rows(), p.sub(run_rows, kOne)), run_rows);
   std::vector<uint32_t> workspaces;
   for (const Reducer& r : reducers)
     workspaces.push_back(
@@ -97,16 +114,17 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
     b.store(sums.back(), j, b.identity(r));
     b.end();
   }
-  // Rows in flight: `rows` of them beside each other, or (`unroll` 2) one that is computed while the next one is loaded.
-  const bool ahead = s.unroll == 2;
+  // Rows in flight: `rows` of them beside each other, or one that is computed while the next one is loaded: what the first loop
+  // reads of it (`unroll` 2), or all that is read (4).
+  const bool all_ahead = s.unroll == 4;
   const int64_t stride = ahead ? 2 : in_flight;
   std::vector<RowWriter::Slot> slots;
   for (int64_t q = 0; q < stride; ++q) slots.push_back(w.slot(buffers, static_cast<int>(q)));
   const auto place = [&](RowWriter::Slot& slot, Expr in_run) {
     const Expr row = o.interleaved_runs
-                         ? p.add(b.scaled(p.add(b.scaled(p.floordiv(run, p.number(o.fan)), o.run), in_run), o.fan),
+                         ? p.add(b.scaled(p.add(p.mul(p.floordiv(run, p.number(o.fan)), run_rows), in_run), o.fan),
                                  p.mod(run, p.number(o.fan)))
-                         : p.add(b.scaled(run, o.run), in_run);
+                         : p.add(p.mul(run, run_rows), in_run);
     const uint32_t exists = b.below(row, w.rows());
     w.set_row(slot, exists == kNone ? row : p.min(row, p.sub(w.rows(), kOne)), exists);
   };
@@ -144,28 +162,28 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
     b.end_if(exists);
   };
   place(slots[0], kZero);
-  w.load(slots[0], /*of_row=*/false);
+  w.load(slots[0], /*of_row=*/false, all_ahead);
   for (RowWriter::Slot& slot : slots) slot.held = slots[0].held, slot.loaded = slots[0].loaded;
   // The results of a row's chunks lie in the other half of shared memory than those of the rows before.
   if (ahead) {
-    w.load(slots[0], /*of_row=*/true);
-    const Expr step = b.begin(Bind::Serial, "i", p.number(o.run / stride));
+    w.load(slots[0], /*of_row=*/true, all_ahead);
+    const Expr step = b.begin(Bind::Serial, "i", p.floordiv(run_rows, p.number(stride)));
     const Expr even = b.scaled(step, 2), odd = p.add(even, kOne), next = p.add(even, p.number(2));
     place(slots[1], odd);
-    w.load(slots[1], true);
+    w.load(slots[1], true, all_ahead);
     place(slots[0], even);
     w.run({&slots[0]}, kZero, 2);
     add_up(slots[0]);
-    const bool more = b.begin_if(b.below(next, p.number(o.run)));
+    const bool more = b.begin_if(b.below(next, run_rows));
     place(slots[0], next);
-    w.load(slots[0], true);
+    w.load(slots[0], true, all_ahead);
     b.end_if(more);
     place(slots[1], odd);
     w.run({&slots[1]}, kOne, 2);
     add_up(slots[1]);
     b.end();
   } else {
-    const Expr step = b.begin(Bind::Serial, "i", p.number(o.run / stride));
+    const Expr step = b.begin(Bind::Serial, "i", p.floordiv(run_rows, p.number(stride)));
     std::vector<RowWriter::Slot*> all;
     for (int64_t q = 0; q < stride; ++q) {
       place(slots[static_cast<size_t>(q)], p.add(b.scaled(step, stride), p.number(q)));
@@ -193,6 +211,8 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
     for (const Item& item : columns.body)
       if (!item.is_loop) copy.copy(item.id);
   });
+  if (all_ahead && registers_of(b.p, 0) + kRegistersAside > std::min<int64_t>(d.max_registers, d.registers / s.threads))
+    no_program("two whole rows that do not fit into the registers of a thread");
   check_program(b.p, d);
   return std::move(b.p);
 }

@@ -232,10 +232,14 @@ void RowWriter::loads(Slot& s, const std::vector<uint32_t>& needed, Expr i, bool
   b_.end_unless_one();
 }
 
-void RowWriter::load(Slot& s, bool of_row) {
+void RowWriter::load(Slot& s, bool of_row, bool all_loops) {
   std::vector<uint32_t> needed;
-  for (const uint32_t id : loads_of(k_.loops[0]))
-    if ((load_key(k_.insts[id]).find("row") != std::string::npos) == of_row) needed.push_back(id);
+  std::set<std::string> seen;
+  for (size_t l = 0; l < (all_loops ? k_.loops.size() : 1); ++l)
+    for (const uint32_t id : loads_of(k_.loops[l])) {
+      const std::string key = load_key(k_.insts[id]);
+      if ((key.find("row") != std::string::npos) == of_row && seen.insert(key).second) needed.push_back(id);
+    }
   for (const uint32_t id : needed)  // into the registers that were there before, if there were
     if (of_row) s.loaded.erase(load_key(k_.insts[id]));
   loads(s, needed, kZero, true);

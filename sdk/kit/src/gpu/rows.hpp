@@ -36,8 +36,9 @@ class RowWriter {
   };
   Slot slot(const std::vector<uint32_t>& buffers, int number);
   void set_row(Slot& s, Expr row, uint32_t stores);
-  // Loads ahead of everything what the first loop reads of the row (persistent only), or what is the same for all rows.
-  void load(Slot& s, bool of_row);
+  // Loads ahead of everything what the first loop, or all of them, read of the row (persistent only), or what is the same for
+  // all rows.
+  void load(Slot& s, bool of_row, bool all_loops = false);
   // The whole kernel for these rows. `half`: where in doubled shared memory, for rows that follow each other without a barrier
   // between; its extent is `halves`.
   void run(std::vector<Slot*> slots, Expr half = kZero, int64_t halves = 1);

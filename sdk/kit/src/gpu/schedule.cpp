@@ -414,7 +414,7 @@ SimtSchedule choose_norm_backward(Kernel& rows, Kernel&, const GpuDescription& d
   while (groups * 2 <= chunks && groups * 2 * SimtOrder::kThreads <= kMostThreads && *n > groups * SimtOrder::kThreads * 16)
     groups *= 2;
   s.threads = static_cast<int>(groups * SimtOrder::kThreads);
-  s.unroll = *n <= groups * SimtOrder::kThreads * 16 ? 2 : 1;
+  s.unroll = *n <= groups * SimtOrder::kThreads * 16 ? 4 : 1;
   return s;
 }
 

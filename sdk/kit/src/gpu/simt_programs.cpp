@@ -62,7 +62,12 @@ struct Sweep {
         schedule = to_text(s);
         return p;
       } catch (const sdk::Error& e) {
-        if (e.code != "TSR-K041" || s.threads * 2 > device.max_threads) throw;
+        if (e.code != "TSR-K041") throw;
+        if (s.unroll > 2) {  // less of the next row
+          s.unroll = 2;
+          continue;
+        }
+        if (s.threads * 2 > device.max_threads) throw;
         s.threads *= 2;
         s.unroll = 1;
       }

@@ -52,13 +52,13 @@ State along(const Reducer& r, const SimtOrder& o, std::span<const State> x, bool
 
 State across(const Reducer& r, const SimtOrder& o, std::span<const State> x) {
   const auto n = static_cast<int64_t>(x.size());
-  const int64_t block = o.run * o.fan, blocks = std::max<int64_t>(1, (n + block - 1) / block);
+  const int64_t run = o.run_of(n), block = run * o.fan, blocks = std::max<int64_t>(1, (n + block - 1) / block);
   States results;
   for (int64_t b = 0; b < blocks; ++b) {
     States runs(static_cast<size_t>(o.fan), r.identity());
     for (int64_t j = 0; j < o.fan; ++j)
-      for (int64_t i = 0; i < o.run; ++i) {
-        const int64_t at = b * block + (o.interleaved_runs ? i * o.fan + j : j * o.run + i);
+      for (int64_t i = 0; i < run; ++i) {
+        const int64_t at = b * block + (o.interleaved_runs ? i * o.fan + j : j * run + i);
         State& s = runs[static_cast<size_t>(j)];
         if (at < n) s = r.combine(s, x[static_cast<size_t>(at)]);
       }

@@ -11,11 +11,14 @@
 // results of chunks are reduced by the same rule until one is left. `interleaved`: there are 8 chunks whatever the count, and
 // rows go to them by turns.
 //
-// Across rows (`loop across`): elements come in runs of `run`, each reduced in turn, and blocks of `fan` runs, which are
+// Across rows (`loop across`): elements come in runs of run_of(count), each reduced in turn, and blocks of `fan` runs, which are
 // combined by halves (j with j + fan / 2, and so on). The results of blocks are reduced by the same rule until one is left.
-// `interleaved_runs`: the elements of a block go to its runs by turns.
+// `interleaved_runs`: the elements of a block go to its runs by turns. Runs are `run` long where there are many rows, or so few
+// that they are one block. In between they are shorter, so that there are 256 of them as far as that goes: a run belongs to one
+// block of threads where gradients of a norm are summed, and fewer blocks than that leave most of a large device idle.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -32,6 +35,13 @@ struct SimtOrder {
   bool interleaved_runs = true;
 
   int64_t chunk() const { return kRow * steps; }
+  static constexpr int64_t kRuns = 256;
+  int64_t shortest_run() const { return run / 8 < 8 ? std::min<int64_t>(run, 8) : run / 8; }
+  int64_t run_of(int64_t count) const {
+    int64_t length = count <= run * fan ? run : shortest_run();
+    while (length < run && count >= 2 * length * kRuns) length *= 2;
+    return length;
+  }
 };
 
 // Runs a kernel as the family does, one point at a time: the judge of every schedule, bit for bit. As interpret() otherwise.
