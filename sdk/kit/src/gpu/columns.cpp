@@ -53,8 +53,7 @@ class RunsWriter {
     const Expr step = b_.begin_unless_one(Bind::Serial, "i", p.floordiv(s_.run, p.number(s_.unroll)));
     const auto row_of = [&](Expr u) {
       const Expr in_run = p.add(b_.scaled(step, s_.unroll), u);
-      const Expr in_block =
-          o_.interleaved_runs ? p.add(b_.scaled(in_run, o_.fan), group) : p.add(p.mul(group, s_.run), in_run);
+      const Expr in_block = o_.interleaved_runs ? p.add(b_.scaled(in_run, o_.fan), group) : p.add(p.mul(group, s_.run), in_run);
       return p.add(p.mul(by, block_rows), in_block);
     };
     {
@@ -145,8 +144,7 @@ void fold_launches(ProgramBuilder& b, Fold f, const SimtOrder& o,
     std::vector<uint32_t> next;
     if (!last) next = make_workspaces(b, f.reducers, blocks, f.columns);
     std::vector<uint32_t> held;
-    for (const Reducer& r : f.reducers)
-      held.push_back(b.buffer("partial", Memory::Register, r.type, p.number(unroll)));
+    for (const Reducer& r : f.reducers) held.push_back(b.buffer("partial", Memory::Register, r.type, p.number(unroll)));
     const auto element = [&](size_t i, Expr row, Expr column) {
       return b.load(f.workspaces[i], p.add(p.mul(row, f.columns), column));
     };

@@ -115,8 +115,8 @@ class GenericWriter {
       b_.end_if(opened);
     };
     const std::vector<Reduction>* const outer = std::exchange(all_, &all);
-    const std::vector<Slot> results = l.across ? across(levels(space.points, true), kZero, leaf)
-                                               : along(levels(space.points, false), kZero, leaf);
+    const std::vector<Slot> results =
+        l.across ? across(levels(space.points, true), kZero, leaf) : along(levels(space.points, false), kZero, leaf);
     for (size_t i = 0; i < all.size(); ++i) {
       const Slot& r = results[i];
       copy_.set_value(all[i].inst, b_.load(r.b != kNone ? r.b : r.a, kZero));
@@ -186,8 +186,8 @@ class GenericWriter {
     const auto run = [&](Expr at) {
       const std::vector<Slot> running = fresh();
       // A single run may be shorter than the others are.
-      const Expr turns = known ? p.number(std::max<int64_t>(1, std::min(*p.as_number(length), (*known + o_.fan - 1) / o_.fan)))
-                               : length;
+      const Expr turns =
+          known ? p.number(std::max<int64_t>(1, std::min(*p.as_number(length), (*known + o_.fan - 1) / o_.fan))) : length;
       const Expr i = b_.begin_unless_one(Bind::Serial, "i", turns);
       take(running, level(counts, p.add(at, b_.scaled(i, o_.fan)), leaf, &GenericWriter::across));
       b_.end_unless_one();

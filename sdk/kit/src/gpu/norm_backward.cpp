@@ -94,9 +94,8 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
 
   // Runs, in the order of the fold: run j of block c. Interleaved ones walk the block's rows by turns.
   const Expr block_rows = b.scaled(run_rows, o.fan);
-  const Expr runs = o.interleaved_runs
-                        ? b.scaled(p.floordiv(p.add(w.rows(), p.sub(block_rows, kOne)), block_rows), o.fan)
-                        : p.floordiv(p.add(w.rows(), p.sub(run_rows, kOne)), run_rows);
+  const Expr runs = o.interleaved_runs ? b.scaled(p.floordiv(p.add(w.rows(), p.sub(block_rows, kOne)), block_rows), o.fan)
+                                       : p.floordiv(p.add(w.rows(), p.sub(run_rows, kOne)), run_rows);
   std::vector<uint32_t> workspaces;
   for (const Reducer& r : reducers)
     workspaces.push_back(

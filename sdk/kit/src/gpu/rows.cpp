@@ -220,8 +220,14 @@ void RowWriter::loads(Slot& s, const std::vector<uint32_t>& needed, Expr i, bool
     set_columns(s, first);
     for (const uint32_t id : fresh) {
       const Inst& x = k_.insts[id];
-      b_.load_elements(s.copy.buffer(x.id), s.copy.index(x.index), s.held[load_key(x)],
-                       b_.pool().add(b_.scaled(number, SimtOrder::kVector), b_.scaled(h, width_)), width_);
+      const std::string key = load_key(x);
+      const Expr to = b_.pool().add(b_.scaled(number, SimtOrder::kVector), b_.scaled(h, width_));
+      const auto cached = all ? cached_.end() : cached_.find(key);
+      if (cached != cached_.end()) {
+        load_cached(s, x, cached->second, i, number, h, to);
+        continue;
+      }
+      b_.load_elements(s.copy.buffer(x.id), s.copy.index(x.index), s.held[key], to, width_);
     }
     b_.end_if(opened);
     b_.end_unless_one();
@@ -230,6 +236,68 @@ void RowWriter::loads(Slot& s, const std::vector<uint32_t>& needed, Expr i, bool
   const Expr step = b_.begin_unless_one(Bind::Unroll, "s", b_.pool().number(steps_));
   vector(step, first_column(i, step));
   b_.end_unless_one();
+  for (const uint32_t id : fresh)
+    if (const auto cached = cached_.find(load_key(k_.insts[id])); cached != cached_.end()) cached->second.filled = true;
+}
+
+// Part `h` of vector `step` of chunk i of the thread's group.
+void RowWriter::load_cached(Slot& s, const Inst& x, const Cached& cached, Expr i, Expr step, Expr h, Expr to) {
+  IndexPool& p = b_.pool();
+  const uint32_t registers = s.held[load_key(x)];
+  const Expr thread = p.add(b_.scaled(p.add(b_.scaled(row_in_block_, groups_), group_), SimtOrder::kThreads), lane_);
+  const int64_t threads = int64_t{config_.threads} * config_.rows;
+  const Expr vector = p.add(b_.scaled(p.add(b_.scaled(i, steps_), step), threads), thread);
+  const Expr at = p.add(b_.scaled(vector, SimtOrder::kVector), b_.scaled(h, width_));
+  const bool whole = cached_chunks_ == chunks_per_group_;
+  const auto inside = [&](Op op) {
+    return b_.begin_if(whole ? kNone : b_.binary(op, b_.index(i), b_.index(p.number(cached_chunks_))));
+  };
+  const auto from_memory = [&] { b_.load_elements(s.copy.buffer(x.id), s.copy.index(x.index), registers, to, width_); };
+  if (!cached.filled) {
+    from_memory();
+    const bool keeps = inside(Op::Lt);
+    b_.store_elements(cached.buffer, at, registers, to, width_);
+    b_.end_if(keeps);
+    return;
+  }
+  const bool kept = inside(Op::Lt);
+  b_.load_elements(cached.buffer, at, registers, to, width_);
+  b_.end_if(kept);
+  if (whole) return;
+  const bool beyond = inside(Op::Ge);
+  from_memory();
+  b_.end_if(beyond);
+}
+
+// Groups write one result for each chunk that they go through, also for those beyond the end.
+int64_t RowWriter::chunk_results() const {
+  return chunks_known_ ? groups_ * chunks_per_group_ : round_up_to_power(kMostChunks + groups_);
+}
+
+void RowWriter::keep_in_shared(const GpuDescription& d) {
+  if (config_.persistent || !chunks_known_ || chunks_per_group_ < 2 || !shares()) return;
+  std::map<std::string, std::pair<uint32_t, int>> readers;  // by key: a load, and how many loops read it
+  int64_t results = 0;
+  for (const Loop& l : k_.loops) {
+    for (const uint32_t id : loads_of(l))
+      if (const std::string key = load_key(k_.insts[id]); key.find("row") != std::string::npos)
+        ++readers.try_emplace(key, id, 0).first->second.second;
+    for (const Item& item : l.body)
+      if (k_.insts[item.id].op == Op::Reduce)
+        results += (config_.rows * chunk_results() * type_bytes(reducer_of(k_, item.id).type) + 15) / 16 * 16;
+  }
+  std::erase_if(readers, [](const auto& r) { return r.second.second < 2; });
+  const int64_t elements = int64_t{config_.threads} * config_.rows * steps_ * SimtOrder::kVector;  // of a chunk of each group
+  int64_t bytes = 0;
+  for (const auto& [key, reader] : readers) bytes += elements * type_bytes(k_.insts[reader.first].type);
+  if (bytes == 0) return;
+  cached_chunks_ = std::min(chunks_per_group_, (d.shared_bytes - results) / bytes);
+  if (cached_chunks_ < 1) return;
+  for (const auto& [key, reader] : readers) {
+    const Inst& x = k_.insts[reader.first];
+    cached_[key] = {
+        b_.buffer(k_.buffers[x.id].name + "_row", Memory::Shared, x.type, b_.pool().number(cached_chunks_ * elements))};
+  }
 }
 
 void RowWriter::load(Slot& s, bool of_row, bool all_loops) {
@@ -411,8 +479,7 @@ void RowWriter::loop(std::vector<Slot*>& slots, const Loop& l, size_t number, Ex
         if (!streams(id, number)) whole.push_back(id);
       loads(*s, whole, kZero, true);
     }
-  // Groups write one result for each chunk that they go through, also for those beyond the end.
-  const int64_t entries = chunks_known_ ? groups_ * chunks_per_group_ : round_up_to_power(kMostChunks + groups_);
+  const int64_t entries = chunk_results();
   for (size_t q = 0; q < slots.size(); ++q)
     for (const Item& item : l.body)
       if (k_.insts[item.id].op == Op::Reduce) {
@@ -519,6 +586,8 @@ Program rows_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, 
     if (stores != kNone && w.waits_in_memory()) no_program("rows beyond the last one, and values that wait in memory");
     w.set_row(slot, stores == kNone ? row : p.min(row, p.sub(w.rows(), kOne)), stores);
   };
+  // A block that has the registers of a unit may have its shared memory too.
+  if (s.unroll == 1 && s.threads * s.rows >= kWholeUnit) w.keep_in_shared(d);
   std::vector<RowWriter::Slot> slots;
   for (int q = 0; q < std::min(s.unroll, 2); ++q) slots.push_back(w.slot(buffers, q));
   place(slots[0], kZero);

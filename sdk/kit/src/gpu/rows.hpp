@@ -12,6 +12,8 @@
 
 namespace tessera::kit {
 
+constexpr int kWholeUnit = 1024;  // threads of a block beside which a unit runs no other
+
 class RowWriter {
  public:
   struct Config {
@@ -35,6 +37,9 @@ class RowWriter {
     std::set<std::string> loaded = {};          // those of loads that are there already, for the whole row
   };
   Slot slot(const std::vector<uint32_t>& buffers, int number);
+  // Keeps in shared memory what several loops read of a row that no registers hold, as far as it fits: the first loop puts it
+  // there, the others do not go to memory again. For one slot.
+  void keep_in_shared(const GpuDescription& d);
   void set_row(Slot& s, Expr row, uint32_t stores);
   // Loads ahead of everything what the first loop, or all of them, read of the row (persistent only), or what is the same for
   // all rows.
@@ -49,6 +54,7 @@ class RowWriter {
   uint32_t inside(Expr column) { return b_.below(column, columns_); }
   int64_t width() const { return width_; }
   int64_t vectors() const { return chunks_per_group_ * steps_; }
+  int64_t chunk_results() const;  // of one reduction of a row, in shared memory
   // Does a loop load what an earlier one stored to an output?
   bool waits_in_memory() const;
   bool persistent() const { return config_.persistent; }
@@ -65,6 +71,11 @@ class RowWriter {
   };
   bool shares() const { return groups_ > 1 || !chunks_known_; }
   void analyse();
+  struct Cached {         // what loops read of a row
+    uint32_t buffer;      // shared memory
+    bool filled = false;  // by a loop before
+  };
+  void load_cached(Slot& s, const Inst& x, const Cached& cached, Expr i, Expr step, Expr h, Expr to);
   void loads(Slot& s, const std::vector<uint32_t>& needed, Expr i, bool all);
   void loop(std::vector<Slot*>& slots, const Loop& l, size_t number, Expr half, int64_t halves);
   void loop_body(Slot& s, const Loop& l, std::vector<Partial>& partials, Expr i);
@@ -93,6 +104,8 @@ class RowWriter {
   std::set<uint32_t> dropped_;             // stores that only keep a value
   std::map<uint32_t, std::string> keeps_;  // stores whose value is kept under this name
   Expr shared_base_ = kZero;               // of the row's chunk results, in shared memory
+  std::map<std::string, Cached> cached_;   // by the key of a load
+  int64_t cached_chunks_ = 0;              // of a group
 };
 
 }  // namespace tessera::kit

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "build.hpp"
+#include "rows.hpp"
 #include "tessera/kit/program/verify.hpp"
 #include "tessera/plugin.hpp"
 
@@ -264,7 +265,8 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
   for (;;) {
     try {
       Program p = make_program(k, s, device, order, assume);
-      for (size_t l = 0; l < p.launches.size(); ++l)
+      const bool alone = s.form == SimtForm::Rows && s.threads * s.rows >= kWholeUnit;
+      for (size_t l = 0; l < p.launches.size() && !alone; ++l)
         if (launch_shape(p, l).shared_bytes > kChosenShared) no_program("more shared memory than a block should have");
       return s;
     } catch (const sdk::Error& e) {
