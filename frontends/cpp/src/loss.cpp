@@ -42,6 +42,8 @@ std::vector<Tensor> compute(const Options& o, const Tensor& x, const Tensor& w, 
   // What a row counts: nothing where its target is to be ignored. The mean of no rows at all is NaN, as in PyTorch.
   const Tensor counted = target != o.ignore_index;
   const Tensor rows = counted.to(wide).sum();
+  // The gradient of a mean is multiplied by one quotient: to divide each element would take as long as its exponential.
+  const Tensor share_of_row = rows.reciprocal();
   const double share = o.label_smoothing / static_cast<double>(classes);
   Tensor loss, dw;
   std::vector<Tensor> dx;
@@ -59,7 +61,7 @@ std::vector<Tensor> compute(const Options& o, const Tensor& x, const Tensor& w, 
     // The loss of a row is -sum q log p with q of sum 1, and so its gradient p - q.
     const Tensor hit = index == arange(classes, c.target.dtype()).unsqueeze(0);
     Tensor d = (wide_logits - lse).exp() - where(hit, full({}, 1 - o.label_smoothing + share, wide), full({}, share, wide));
-    if (o.reduction == "mean") d = d / rows;
+    if (o.reduction == "mean") d = d * share_of_row;
     d = where(used.unsqueeze(1), d, zeros_like(d)).to(x.dtype());
     dx.push_back(d.matmul(w));
     const Tensor part = einsum_dot(d, c.x, {}, {}, {0}, {0}).to(wide);  // without a transposed copy
