@@ -2,6 +2,7 @@
 // Generated kernels on an NVIDIA GPU: GB/s with each input read once and each output written once, beside a copy in the same
 // run; compile times; products; and what a launch costs the host.
 // usage: bench-cuda [--quick] [NAME...]
+// NAME: rows of the table, "complaints" for what users of other compilers complain of (without names: all but these).
 // --quick: small sizes, for machines without a GPU. Plugins come from TESSERA_BUILD_DIR/lib/tessera/plugins.
 // TESSERA_CUDA_LIBRARY: a driver and compiler to use instead of the system's.
 #include <algorithm>
@@ -22,13 +23,19 @@ using tessera::bench::now;
 
 struct Program {
   const char* name;
-  const char* text;  // T: the dtype, R and C: rows and columns
+  const char* text;  // T: the dtype, R and C: rows and columns; an input that is no T is indices into C rows
+  int64_t rows = 16384, columns = 4096;
+  bool complaint = false;  // one that runs when it is asked for, in bf16 alone
 };
+constexpr const char* kRmsBackward =
+    "graph @g(%x: T[R, C], %w: T[C], %dy: T[R, C]) -> (T[R, C], T[C]) {\n  %y = rms_norm %x, %w {axis = -1}\n"
+    "  %dx, %dw = grad %y, %dy, %x, %w {seeded = true}\n  return %dx, %dw\n}";
+constexpr const char* kSoftmax = "graph @g(%x: T[R, C]) -> (T[R, C]) {\n  %y = softmax %x {axis = -1}\n  return %y\n}";
 const Program kPrograms[] = {
     {"add", "graph @g(%x: T[R, C], %y: T[R, C]) -> (T[R, C]) {\n  %z = add %x, %y\n  return %z\n}"},
     {"gelu", "graph @g(%x: T[R, C], %b: T[C]) -> (T[R, C]) {\n  %a = add %x, %b\n  %y = gelu %a\n  return %y\n}"},
     {"swiglu", "graph @g(%x: T[R, C], %y: T[R, C]) -> (T[R, C]) {\n  %s = silu %x\n  %z = mul %s, %y\n  return %z\n}"},
-    {"softmax", "graph @g(%x: T[R, C]) -> (T[R, C]) {\n  %y = softmax %x {axis = -1}\n  return %y\n}"},
+    {"softmax", kSoftmax},
     {"layer_norm",
      "graph @g(%x: T[R, C], %w: T[C], %b: T[C]) -> (T[R, C]) {\n  %y = layer_norm %x, %w, %b {axis = -1}\n  return %y\n}"},
     {"residual_rms_norm",
@@ -41,6 +48,38 @@ const Program kPrograms[] = {
     {"transpose_add",
      "graph @g(%x: T[C, R], %y: T[R, C]) -> (T[R, C]) {\n  %t = transpose %x {perm = [1, 0]}\n  %z = add %t, %y\n  return "
      "%z\n}"},
+    {"rms_backward", kRmsBackward},
+    {"layer_backward",
+     "graph @g(%x: T[R, C], %w: T[C], %b: T[C], %dy: T[R, C]) -> (T[R, C], T[C], T[C]) {\n"
+     "  %y = layer_norm %x, %w, %b {axis = -1}\n  %dx, %dw, %db = grad %y, %dy, %x, %w, %b {seeded = true}\n"
+     "  return %dx, %dw, %db\n}"},
+    {"rms_backward_few_rows", kRmsBackward, 4096, 2048},
+    {"softmax_32k", kSoftmax, 4096, 32768},
+    {"softmax_64k", kSoftmax, 2048, 65536},
+    {"softmax_128k", kSoftmax, 2048, 128256},
+    {"rotary",  // of the halves of heads of 64
+     "graph @g(%x: T[R, 32, 64], %c: T[R, 1, 64], %s: T[R, 1, 64]) -> (T[R, 32, 64]) {\n"
+     "  %h = reshape %x {shape = [R, 32, 2, 32]}\n  %f = flip %h {axes = [2]}\n  %o = reshape %f {shape = [R, 32, 64]}\n"
+     "  %a = mul %x, %c\n  %b = mul %o, %s\n  %y = add %a, %b\n  return %y\n}"},
+    {"rms_backward_131072", kRmsBackward, 131072, 16384, true},
+    {"max_transposed",
+     "graph @g(%x: T[R, C]) -> (T[C]) {\n  %t = transpose %x {perm = [1, 0]}\n  %y = reduce_max %t {axes = [1]}\n  return "
+     "%y\n}",
+     4096, 8192, true},
+    {"entropy_of_one_row",
+     "graph @g(%x: T[R, C]) -> (T[R]) {\n  %p = softmax %x {axis = -1}\n  %l = log_softmax %x {axis = -1}\n  %m = mul %p, %l\n"
+     "  %s = reduce_sum %m {axes = [1]}\n  %y = neg %s\n  return %y\n}",
+     1, 32768, true},
+    {"sum_of_expanded",
+     "graph @g(%x: T[R, 1, 1]) -> (T[]) {\n  %e = broadcast_to %x {shape = [R, C, C]}\n  %y = reduce_sum %e {axes = [0, 1, "
+     "2]}\n"
+     "  return %y\n}",
+     100000000, 2, true},
+    {"beyond_2_31", "graph @g(%x: T[R, C]) -> (T[R, C]) {\n  %y = neg %x\n  return %y\n}", 524289, 4096, true},
+    {"embedding_backward",
+     "graph @g(%z: T[C, 4096], %i: i64[R, 1], %u: T[R, 4096]) -> (T[C, 4096]) {\n"
+     "  %y = scatter_nd %z, %i, %u {reduction = \"add\"}\n  return %y\n}",
+     32768, 32000, true},
 };
 
 std::string program_text(const Program& p, const char* dtype, int64_t rows, int64_t columns) {
@@ -60,6 +99,18 @@ std::string program_text(const Program& p, const char* dtype, int64_t rows, int6
     if (out[i] == ']' && out.find('{') > i) placed += "@cuda:0";
   }
   return placed;
+}
+
+// Row numbers below `rows`, of which every tenth is the same one.
+e::Tensor hot_indices(std::span<const int64_t> sizes, int64_t rows, uint64_t seed) {
+  e::Tensor t = e::Tensor::create(TSR_I64, sizes);
+  uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+  for (int64_t i = 0; i < t.elements(); ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    static_cast<int64_t*>(t.data())[i] =
+        i % 10 == 0 ? rows / 3 : static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(rows));
+  }
+  return t;
 }
 
 e::Tensor random_tensor(uint32_t dtype, std::span<const int64_t> sizes, uint64_t seed) {
@@ -84,13 +135,17 @@ e::Tensor random_tensor(uint32_t dtype, std::span<const int64_t> sizes, uint64_t
   return t;
 }
 
-std::vector<std::vector<int64_t>> input_sizes(const e::Executable& program) {
+struct Input {
+  uint32_t dtype;
+  std::vector<int64_t> sizes;
+};
+std::vector<Input> inputs_of(const e::Executable& program) {
   const tsr_tables& t = program.tables();
   const tsr_region& body = *TSR_AT(tsr_region, t.regions, t.region_stride, 0);
-  std::vector<std::vector<int64_t>> out;
+  std::vector<Input> out;
   for (uint32_t i = 0; i < body.num_inputs; ++i) {
     const tsr_type& type = *TSR_AT(tsr_value, t.values, t.value_stride, body.inputs[i])->type;
-    out.emplace_back(type.sizes, type.sizes + type.rank);
+    out.push_back({type.dtype, {type.sizes, type.sizes + type.rank}});
   }
   return out;
 }
@@ -102,9 +157,11 @@ e::Context make_context(Kind kind) {
   const std::string library =
       fake ? "driver = \"" + std::string(fake) + "\"\nnvrtc = \"" + fake + "\"\ncublaslt = \"" + fake + "\"\n" : "";
   o.config_text =
-      std::string("[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.pass.fuse\", ") +
+      std::string(
+          "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.pass.fuse\", "
+          "\"tessera.pass.dce\", ") +
       "\"tessera.backend.reference\", \"tessera.backend.cuda\", \"tessera.executor.cudagraphs\"]\n[pipeline]\npasses = [" +
-      (kind == Kind::Fused ? "\"fuse\"" : "") + "]\n[backends]\norder = [\"cuda\", \"reference\"]\n" +
+      (kind == Kind::Fused ? "\"fuse\"" : "") + "]\njoint = [\"dce\"]\n[backends]\norder = [\"cuda\", \"reference\"]\n" +
       (kind == Kind::Graphs ? "[executor]\nname = \"cudagraphs\"\n" : "") + "[cuda]\n" + library;
   o.plugin_dirs = {std::string(std::getenv("TESSERA_BUILD_DIR")) + "/lib/tessera/plugins"};
   return e::Context(o);
@@ -256,43 +313,53 @@ int run(int argc, char** argv) {
   }
 
   // ---- kernels
-  std::printf("%-20s %-5s %9s %9s %7s %6s  %s\n", "kernel", "dtype", "cold ms", "us", "GB/s", "copy", "A/A");
+  std::printf("%-22s %-5s %9s %9s %7s %6s  %s\n", "kernel", "dtype", "cold ms", "us", "GB/s", "copy", "A/A");
   for (const Program& p : kPrograms) {
-    if (!names.empty() && std::find(names.begin(), names.end(), p.name) == names.end()) continue;
+    const auto named = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    if (!named(p.name) && !(p.complaint ? named("complaints") : names.empty())) continue;
     for (const uint32_t dtype : {TSR_BF16, TSR_F32}) {
+      if (p.complaint && dtype != TSR_BF16) continue;
       const char* dtype_text = dtype == TSR_BF16 ? "bf16" : "f32";
       try {
-        const std::string text = program_text(p, dtype_text, rows, columns);
+        const std::string text = program_text(p, dtype_text, quick ? std::min<int64_t>(p.rows, 16) : p.rows,
+                                              quick ? std::min<int64_t>(p.columns, 512) : p.columns);
         const double begin = now();
         const e::Executable program = fused.compile(fused.parse(text, p.name));
         const double cold = now() - begin;
-        std::vector<std::vector<e::Tensor>> sets(2);
+        constexpr int64_t kBeyondCaches = int64_t{1}
+                                          << 30;  // elements of tensors of which no set leaves anything to the next run
+        std::vector<std::vector<e::Tensor>> sets(p.rows * p.columns >= kBeyondCaches ? 1 : 2);
         double moved = 0;
         for (size_t k = 0; k < sets.size(); ++k)
-          for (const std::vector<int64_t>& sizes : input_sizes(program))
-            sets[k].push_back(random_tensor(dtype, sizes, 10 * k + sets[k].size()).copy_to(gpu));
+          for (const Input& x : inputs_of(program)) {
+            const uint64_t seed = 10 * k + sets[k].size();
+            sets[k].push_back((x.dtype == TSR_I64
+                                   ? hot_indices(x.sizes, quick ? std::min<int64_t>(p.columns, 512) : p.columns, seed)
+                                   : random_tensor(x.dtype, x.sizes, seed))
+                                  .copy_to(gpu));
+          }
         const auto size_of = [&](const e::Tensor& t) {
-          return static_cast<double>(t.elements()) * (dtype == TSR_BF16 ? 2 : 4);
+          return static_cast<double>(t.elements()) * (t.dtype() == TSR_BF16 ? 2 : t.dtype() == TSR_F32 ? 4 : 8);
         };
         for (const e::Tensor& t : sets[0]) moved += size_of(t);
         for (const e::Tensor& t : program.run(sets[0])) moved += size_of(t);
         e::check(e::api().synchronize(gpu, nullptr));
         const double first = now();
-        (void)program.run(sets[1]);
+        (void)program.run(sets.back());
         e::check(e::api().synchronize(gpu, nullptr));
         if (now() - first > 0.2) {
-          std::printf("%-20s %-5s %9.1f ms cold, %.0f ms a run: too slow to be timed\n", p.name, dtype_text, cold * 1e3,
+          std::printf("%-22s %-5s %9.1f ms cold, %.0f ms a run: too slow to be timed\n", p.name, dtype_text, cold * 1e3,
                       (now() - first) * 1e3);
           continue;
         }
         const auto once = [&](int i) { (void)program.run(sets[static_cast<size_t>(i) % sets.size()]); };
         const double a = driver.seconds(once, repeats, 4), b = driver.seconds(once, repeats, 4);
-        std::printf("%-20s %-5s %9.1f %9.1f %7.0f %6.3f  %.3f\n", p.name, dtype_text, cold * 1e3, a * 1e6, moved / a / 1e9,
+        std::printf("%-22s %-5s %9.1f %9.1f %7.0f %6.3f  %.3f\n", p.name, dtype_text, cold * 1e3, a * 1e6, moved / a / 1e9,
                     moved / a / copy_rate, b / a);
         if (dtype == TSR_BF16 && program.plan().find("reference") != std::string::npos)
           std::printf("  not on the device alone:\n%s\n", program.plan().c_str());
       } catch (const std::exception& error) {
-        std::printf("%-20s %-5s FAILED: %s\n", p.name, dtype_text, error.what());
+        std::printf("%-22s %-5s FAILED: %s\n", p.name, dtype_text, error.what());
       }
       std::fflush(stdout);
     }
