@@ -190,7 +190,29 @@ std::vector<SimtCase> simt_cases() {
        "pad_low = [1, 1], pad_high = [1, 0], dilations = [1, 1]}\n return %a, %i\n}\n",
        "",
        {2}},
+      // The halves of heads exchanged, and the result with its heads before its rows too.
+      {"rotary",
+       "graph @g(%x: bf16[s0, 3, 32], %c: bf16[s0, 1, 32], %s: bf16[s0, 1, 32]) symbols { s0: 1.. } {\n %h = reshape %x {shape "
+       "= [s0, 3, 2, 16]}\n %f = flip %h {axes = [2]}\n %o = reshape %f {shape = [s0, 3, 32]}\n %a = mul %x, %c\n %b = mul %o, "
+       "%s\n %y = add %a, %b\n %t = transpose %y {perm = [1, 0, 2]}\n return %y, %t\n}\n",
+       "",
+       {45}},
+      // More than the registers of a block hold at two bytes each, where they do not have to.
+      {"long_row",
+       "graph @g(%x: bf16[1, 33000]) {\n %m = reduce_max %x {axes = [1], keepdims = true}\n %d = sub %x, %m\n %f = cast %d "
+       "{dtype = f32}\n %q = mul %f, %f\n %a = reduce_sum %q {axes = [1]}\n return %a\n}\n",
+       "",
+       {}},
+      {"column_runs",
+       "graph @g(%x: f32[4200, 8]) {\n %a = reduce_sum %x {axes = [0]}\n return %a\n}\n",
+       "",
+       {}},
+      {"column_runs_symbolic",
+       "graph @g(%x: f32[s0, 5]) symbols { s0: 1.. } {\n %a = reduce_sum %x {axes = [0]}\n return %a\n}\n",
+       "",
+       {8300}},
       backward("rms_backward", "bf16", 150, 1024),
+      backward("rms_backward_runs", "bf16", 600, 264),
       backward("rms_backward_f32", "f32", 67, 264),
   };
 }
