@@ -210,7 +210,8 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
     for (const Item& item : columns.body)
       if (!item.is_loop) copy.copy(item.id);
   });
-  if (all_ahead && registers_of(b.p, 0) + kRegistersAside > std::min<int64_t>(d.max_registers, d.registers / s.threads))
+  // Loads ahead do not make up for the second block of a unit.
+  if (all_ahead && registers_of(b.p, 0) + kRegistersAside > std::min<int64_t>(d.max_registers, d.registers / s.threads / 2))
     no_program("two whole rows that do not fit into the registers of a thread");
   check_program(b.p, d);
   return std::move(b.p);
