@@ -100,8 +100,8 @@ void Lowering::domain() {
 // where rows stay whole, so that both are stored in vectors.
 std::optional<Position> Lowering::as_another_output(int id) const {
   const Tensor& t = table_.at(id);
-  if (t.kind != Kind::View || t.view != ViewKind::Transpose || t.perm.back() + 1 != static_cast<int64_t>(t.perm.size()))
-    return std::nullopt;
+  if (t.kind != Kind::View || t.view != ViewKind::Transpose || t.perm.empty()) return std::nullopt;
+  if (t.perm.back() + 1 != static_cast<int64_t>(t.perm.size())) return std::nullopt;
   for (const Output& o : outputs_) {
     if (o.tensor != t.operands[0]) continue;
     Position at;
