@@ -37,8 +37,8 @@ struct SimtSchedule {
   int rows = 1;       // Rows: of a block, beside each other; NormBackward: in flight; Product: of a thread; Matrix: of a wave
   int vector = 1;     // elements of a thread side by side: Pointwise, Columns; Product: columns of a thread
   // Pointwise: vectors of a thread; Columns: rows in flight; NormBackward: 2 loads a row while the one before is computed, as
-  // far as its first loop reads, 4 all of it; Product: length of a step; Split: chunks of a group of 32 threads; Rows: rows of a
-  // thread, 2 of them beside each other, more one after the other, each loaded while the one before is computed
+  // far as its first loop reads, 4 all of it; Product: length of a step; Split: chunks of a group of 32 threads; Rows: rows of
+  // a thread, 2 of them beside each other, more one after the other, each loaded while the one before is computed
   int unroll = 1;
   int tile = 32;            // Transpose, Product: side of a tile
   bool persistent = false;  // Rows: the row stays in registers from one loop to the next

@@ -11,8 +11,8 @@
 // results of chunks are reduced by the same rule until one is left. `interleaved`: there are 8 chunks whatever the count, and
 // rows go to them by turns.
 //
-// Across rows (`loop across`): elements come in runs of run_of(count), each reduced in turn, and blocks of `fan` runs, which are
-// combined by halves (j with j + fan / 2, and so on). The results of blocks are reduced by the same rule until one is left.
+// Across rows (`loop across`): elements come in runs of run_of(count), each reduced in turn, and blocks of `fan` runs, which
+// are combined by halves (j with j + fan / 2, and so on). The results of blocks are reduced by the same rule until one is left.
 // `interleaved_runs`: the elements of a block go to its runs by turns. Runs are `run` long where there are many rows, or so few
 // that they are one block. In between they are shorter, so that there are 256 of them as far as that goes: a run belongs to one
 // block of threads where gradients of a norm are summed, and fewer blocks than that leave most of a large device idle.
