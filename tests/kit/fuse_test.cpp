@@ -180,6 +180,20 @@ TEST_CASE("fused bits are unfused bits") {
   CHECK(fused > 200);
 }
 
+TEST_CASE("a size that is one by its range alone is broadcast") {
+  const auto g = core::parse_graph(pipelines().fused->ops(),
+                                   "graph @g(%x: f16[1, 1], %y: f32[5000]) {\n"
+                                   "  %u, %a, %b, %c = unique %x\n  %f = is_finite %y\n  %n = is_nan %u\n"
+                                   "  %o = logical_or %f, %n\n  %r = logical_not %o\n  return %r\n}\n",
+                                   "case.tsr");
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const Outcome want = run(pipelines().reference, *g, {}, seed), fused = run(pipelines().fused, *g, {}, seed);
+    CHECK(want.error == "");
+    CHECK(bits_differ(want, fused) == "");
+    CHECK(bits_differ(want, run(pipelines().apart, *g, {}, seed)) == "");
+  }
+}
+
 // Random ops draw floats whatever dtypes are asked for.
 bool has_floats(const Graph& g) {
   for (tsr_id v = 0; v < g.num_values(); ++v)

@@ -45,6 +45,8 @@ Expr TensorTable::expr(tsr_dim d) {
   if (!TSR_DIM_IS_EXPR(d)) return pool_.number(d);
   for (const auto& [s, x] : symbols_)
     if (s == d) return x;
+  // One by its range alone: what is broadcast along it lies at 0.
+  if (g_.compare(TSR_EQ, d, 1) == TSR_TRUE) return kOne;
   const tsr_tables& t = g_.tables();
   const tsr_dim_expr e = *TSR_AT(tsr_dim_expr, t.exprs, t.expr_stride, TSR_DIM_EXPR_ID(d));
   if (e.op == TSR_DIM_SYMBOL) {
