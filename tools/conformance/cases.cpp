@@ -238,7 +238,8 @@ size_t result_count(const Case& c) {
                                                         {"random_int", 2},
                                                         {"dropout", 2},
                                                         {"attention_lse", 2},
-                                                        {"attention_backward", 3}};
+                                                        {"attention_backward", 3},
+                                                        {"attention_y_backward", 3}};
   if (c.op == "split") {
     const size_t open = c.attributes.find('[', c.attributes.find("sizes"));
     return 1 + static_cast<size_t>(std::count(c.attributes.begin() + static_cast<int64_t>(open),

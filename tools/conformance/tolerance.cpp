@@ -95,6 +95,7 @@ constexpr Tolerance table[] = {
     {"attention", 8, 8, Scale::Tensor, "scores (4..8) are rounded: 2 ulps of each probability; probabilities are rounded to the dtype", 1},
     {"attention_lse", 8, 8, Scale::Tensor, "as attention", 1},
     {"attention_backward", 8, 8, Scale::Tensor, "as attention, and differences of products that cancel; weights and gradients of scores are rounded to the dtype", 1},
+    {"attention_y_backward", 8, 8, Scale::Tensor, "as attention_backward; the result that is read is rounded to the dtype", 1},
     {"cross_entropy", 3, 3, Scale::Tensor, "log_softmax and weighted sums"},
     {"mse_loss", 3, 3, Scale::Value, "squares of rounded differences, all of one sign"},
     {"interpolate", 16, 8, Scale::Tensor, "coordinates (below 8) are rounded, 2 ulps of 1, times the slope between neighbours, per dimension"},
