@@ -158,8 +158,8 @@ std::string why_not_there(const Dnn& dnn, const Gpu& gpu, const AttentionProblem
   return {};
 }
 
-// A launch of the library takes 6 us at least (H100), in which the kit's kernel is done with two tiles of 64 keys if each block of
-// 64 queries has a multiprocessor of its own.
+// A launch of the library takes 6 us at least (H100), in which the kit's kernel is done with two tiles of 64 keys if each block
+// of 64 queries has a multiprocessor of its own.
 bool few_keys(Gpu& gpu, const AttentionProblem& p) {
   return !p.backward && p.keys <= 128 && p.batch * p.heads * ((p.queries + 63) / 64) <= gpu.attribute(kMultiprocessors);
 }
