@@ -135,6 +135,7 @@ int PluginTest::run(const Options& options, const ContextArguments& context, con
   run_options.filter = filter;
   run_options.timeout = timeout;
   run_options.jobs = jobs;
+  run_options.sampled = settings.sample > 1;
   if (!expect.empty()) run_options.expectations = c::read_expectations(expect);
   if (list) {
     for (const c::Check& check : c::list_checks(run_options))
