@@ -102,9 +102,9 @@ namespace {
   "  return x < 0.0 ? 2.0 - y : y;\n"                                                                              \
   "}\n"
 
-// CUDA's own functions of f64 are up to 2 ulp off, and its hypot of the largest number and a tiny one is infinite. asin is here x
-// plus a polynomial of x^2, which interpolates at Chebyshev's nodes to 2^-57; beyond 1/2 it is pi/2 - 2 asin(sqrt((1 - x) / 2)),
-// with what the root rounds off. cbrt takes one step of Newton's from the library's, with what the cube rounds off.
+// CUDA's own functions of f64 are up to 2 ulp off, and its hypot of the largest number and a tiny one is infinite. asin is here
+// x plus a polynomial of x^2, which interpolates at Chebyshev's nodes to 2^-57; beyond 1/2 it is pi/2 - 2 asin(sqrt((1-x)/2)),
+// with what the root rounds off. cbrt takes a step of Newton's from the library's, with what the cube rounds off.
 #define TESSERA_NEAR                                                                                                     \
   "DEVICE double library_asin(double x) {\n"                                                                             \
   "  const double kAsin[] = {0.028757851367421566, -0.014851887071247204, 0.01740087944269402, 0.005457506718640358, \n" \
