@@ -69,57 +69,46 @@ DnnGraph::Node DnnGraph::tensor(int64_t id, int type, const Shape& shape) { retu
 DnnGraph::Node DnnGraph::inside(int type, const Shape& shape) { return tensor(next_++, type, shape, true, false); }
 DnnGraph::Node DnnGraph::scalar(int64_t id) { return tensor(id, kDnnF32, dense(1, 1, 1, 1), false, true); }
 
+DnnGraph::Node DnnGraph::operation(int kind, std::initializer_list<std::pair<int, Node>> fields, Node y) {
+  const Node op = make(kind);
+  for (const auto& [name, value] : fields)
+    if (value) set(op, name, value);
+  finish(op);
+  add(op);
+  return y;
+}
 DnnGraph::Node DnnGraph::pointwise(int mode, int precision, Node x, Node b, Node t, Node y, int64_t axis) {
   const Node how = make(kDnnPointwise);
   set(how, kDnnPointwiseMode, kDnnIsPointwiseMode, 1, &mode);
   set(how, kDnnPointwisePrecision, kDnnIsType, 1, &precision);
   if (axis >= 0) set(how, kDnnPointwiseAxis, kDnnIsInt64, 1, &axis);
   finish(how);
-  const Node op = make(kDnnOpPointwise);
-  set(op, kDnnOpPointwiseDescriptor, how);
-  set(op, kDnnOpPointwiseX, x);
-  if (b) set(op, kDnnOpPointwiseB, b);
-  if (t) set(op, kDnnOpPointwiseT, t);
-  set(op, kDnnOpPointwiseY, y);
-  finish(op);
-  add(op);
-  return y;
+  return operation(kDnnOpPointwise,
+                   {{kDnnOpPointwiseDescriptor, how},
+                    {kDnnOpPointwiseX, x},
+                    {kDnnOpPointwiseB, b},
+                    {kDnnOpPointwiseT, t},
+                    {kDnnOpPointwiseY, y}},
+                   y);
 }
 DnnGraph::Node DnnGraph::matmul(Node a, Node b, Node y) {
   const int sums = kDnnF32;
   const Node how = make(kDnnMatmul);
   set(how, kDnnMatmulType, kDnnIsType, 1, &sums);
   finish(how);
-  const Node op = make(kDnnOpMatmul);
-  set(op, kDnnOpMatmulDescriptor, how);
-  set(op, kDnnOpMatmulA, a);
-  set(op, kDnnOpMatmulB, b);
-  set(op, kDnnOpMatmulC, y);
-  finish(op);
-  add(op);
-  return y;
+  return operation(kDnnOpMatmul, {{kDnnOpMatmulDescriptor, how}, {kDnnOpMatmulA, a}, {kDnnOpMatmulB, b}, {kDnnOpMatmulC, y}},
+                   y);
 }
-DnnGraph::Node DnnGraph::reduce(int how, Node x, Node y) {
+DnnGraph::Node DnnGraph::reduce(int mode, Node x, Node y) {
   const int sums = kDnnF32;
-  const Node what = make(kDnnReduction);
-  set(what, kDnnReductionType, kDnnIsType, 1, &sums);
-  set(what, kDnnReductionOperator, kDnnIsReduction, 1, &how);
-  finish(what);
-  const Node op = make(kDnnOpReduction);
-  set(op, kDnnOpReductionDescriptor, what);
-  set(op, kDnnOpReductionX, x);
-  set(op, kDnnOpReductionY, y);
-  finish(op);
-  add(op);
-  return y;
+  const Node how = make(kDnnReduction);
+  set(how, kDnnReductionType, kDnnIsType, 1, &sums);
+  set(how, kDnnReductionOperator, kDnnIsReduction, 1, &mode);
+  finish(how);
+  return operation(kDnnOpReduction, {{kDnnOpReductionDescriptor, how}, {kDnnOpReductionX, x}, {kDnnOpReductionY, y}}, y);
 }
 DnnGraph::Node DnnGraph::reshape(Node x, Node y) {
-  const Node op = make(kDnnOpReshape);
-  set(op, kDnnOpReshapeX, x);
-  set(op, kDnnOpReshapeY, y);
-  finish(op);
-  add(op);
-  return y;
+  return operation(kDnnOpReshape, {{kDnnOpReshapeX, x}, {kDnnOpReshapeY, y}}, y);
 }
 DnnGraph::Node DnnGraph::whole(Gpu& gpu) {
   const Node graph = make(kDnnGraph);

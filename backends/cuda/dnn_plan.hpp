@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -57,13 +58,15 @@ class DnnGraph {
   // Operations; each gives `y` back. `b`, `t`: null where the mode has no such operand.
   Node pointwise(int mode, int precision, Node x, Node b, Node t, Node y, int64_t axis = -1);
   Node matmul(Node a, Node b, Node y);
-  Node reduce(int how, Node x, Node y);
+  Node reduce(int mode, Node x, Node y);
   Node reshape(Node x, Node y);  // the same elements in other strides
 
   Node whole(Gpu& gpu);  // the graph's descriptor
 
  private:
   Node tensor(int64_t id, int type, const Shape& shape, bool inside, bool by_value);
+  // Adds an operation whose fields are attributes and their descriptors; those that are null are not set.
+  Node operation(int kind, std::initializer_list<std::pair<int, Node>> fields, Node y);
 
   Dnn& dnn_;
   const std::string& what_;
