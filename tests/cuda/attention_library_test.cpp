@@ -129,23 +129,10 @@ TEST_CASE("what grad makes of attention goes to the library, and to the kit wher
 TEST_CASE("the library reads heads where they lie in a tensor of queries, keys and values, and writes them last") {
   // One of an odd stride is read from a copy of its own.
   for (const int64_t pad : {0, 3}) {
-    const std::string text = "graph @g(%x: f32[2, 140, " + std::to_string(3 * 64 + pad) + R"(]) {
-      %t = cast %x {dtype = bf16}
-      %a = slice %t {starts = [0, 0, 0], limits = [2, 140, 64], strides = [1, 1, 1]}
-      %b = slice %t {starts = [0, 0, 64], limits = [2, 140, 128], strides = [1, 1, 1]}
-      %c = slice %t {starts = [0, 0, 128], limits = [2, 140, 192], strides = [1, 1, 1]}
-      %ar = reshape %a {shape = [2, 140, 2, 32]}
-      %br = reshape %b {shape = [2, 140, 2, 32]}
-      %cr = reshape %c {shape = [2, 140, 2, 32]}
-      %q = transpose %ar {perm = [0, 2, 1, 3]}
-      %k = transpose %br {perm = [0, 2, 1, 3]}
-      %v = transpose %cr {perm = [0, 2, 1, 3]}
-      %y = attention %q, %k, %v, _
-      %last = transpose %y {perm = [0, 2, 1, 3]}
-      %flat = reshape %last {shape = [2, 140, 64]}
-      %o = cast %flat {dtype = f32}
-      return %o
-    })";
+    const std::string text = attention_of_projection(140, pad,
+                                                     "  %last = transpose %y {perm = [0, 2, 1, 3]}\n"
+                                                     "  %flat = reshape %last {shape = [2, 140, 64]}\n"
+                                                     "  %o = cast %flat {dtype = f32}\n  return %o\n");
     const std::string plan = same(with("", "\n[fuse]\nthrough_views = true\n"), text, {{2, 140, 3 * 64 + pad}}, 1e-2);
     INFO(plan);
     CHECK(holds(plan, "cuda.cudnn.attention"));

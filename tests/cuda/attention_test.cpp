@@ -103,22 +103,7 @@ TEST_CASE("attention takes lengths that only the call knows, none of them too") 
 TEST_CASE("attention reads heads where they lie in a tensor of queries, keys and values, without a copy") {
   // Heads of the fused projection, and one of an odd stride, which takes loads of single elements.
   for (const int64_t pad : {0, 3}) {
-    const std::string wide = std::to_string(3 * 64 + pad);
-    const std::string text = "graph @g(%x: f32[2, 70, " + wide + R"(]) {
-      %t = cast %x {dtype = bf16}
-      %a = slice %t {starts = [0, 0, 0], limits = [2, 70, 64], strides = [1, 1, 1]}
-      %b = slice %t {starts = [0, 0, 64], limits = [2, 70, 128], strides = [1, 1, 1]}
-      %c = slice %t {starts = [0, 0, 128], limits = [2, 70, 192], strides = [1, 1, 1]}
-      %ar = reshape %a {shape = [2, 70, 2, 32]}
-      %br = reshape %b {shape = [2, 70, 2, 32]}
-      %cr = reshape %c {shape = [2, 70, 2, 32]}
-      %q = transpose %ar {perm = [0, 2, 1, 3]}
-      %k = transpose %br {perm = [0, 2, 1, 3]}
-      %v = transpose %cr {perm = [0, 2, 1, 3]}
-      %y = attention %q, %k, %v, _
-      %o = cast %y {dtype = f32}
-      return %o
-    })";
+    const std::string text = attention_of_projection(70, pad, "  %o = cast %y {dtype = f32}\n  return %o\n");
     const e::Executable device = compile(own(), on_device(text)), reference = compile(host(), text);
     INFO(device.plan());
     CHECK(device.plan().find("cuda.attention") != std::string::npos);

@@ -93,4 +93,18 @@ std::string error_of(F&& f) {
   return "";
 }
 
+// Attention of two heads of 32 elements in bf16, read out of f32[2, rows, 192 + pad], which holds queries, keys and values side
+// by side. `rest`: lines from %y, the heads, to the end.
+inline std::string attention_of_projection(int64_t rows, int64_t pad, const std::string& rest) {
+  const std::string n = std::to_string(rows);
+  std::string text = "graph @g(%x: f32[2, " + n + ", " + std::to_string(192 + pad) + "]) {\n  %t = cast %x {dtype = bf16}\n";
+  for (int i = 0; i < 3; ++i) {
+    const std::string name(1, "qkv"[i]), begin = std::to_string(64 * i), end = std::to_string(64 * i + 64);
+    text += "  %" + name + "s = slice %t {starts = [0, 0, " + begin + "], limits = [2, " + n + ", " + end +
+            "], strides = [1, 1, 1]}\n  %" + name + "r = reshape %" + name + "s {shape = [2, " + n + ", 2, 32]}\n  %" + name +
+            " = transpose %" + name + "r {perm = [0, 2, 1, 3]}\n";
+  }
+  return text + "  %y = attention %q, %k, %v, _\n" + rest + "}";
+}
+
 }  // namespace tessera::test
