@@ -203,6 +203,21 @@ std::vector<SimtCase> simt_cases() {
        "{dtype = f32}\n %q = mul %f, %f\n %a = reduce_sum %q {axes = [1]}\n return %a\n}\n",
        "",
        {}},
+      {"column_stores",
+       "graph @g(%x: bf16[70, 72], %y: f32[70, 72], %w: bf16[72]) {\n %a = mul %x, %w\n %s = reduce_sum %a {axes = "
+       "[0]}\n %c = cast %x {dtype = f32}\n %d = mul %c, %y\n return %s, %d, %a\n}\n",
+       "",
+       {}},
+      {"column_stores_odd",
+       "graph @g(%x: f32[s0, 21]) symbols { s0: 1.. } {\n %a = mul %x, %x\n %m = reduce_max %a {axes = [0]}\n return %a, "
+       "%m\n}\n",
+       "",
+       {300}},
+      {"one_update",
+       "graph @g(%x: bf16[s0, 40], %i: bool[s0, 1], %u: bf16[s0, 1]) symbols { s0: 1.. } {\n %j = cast %i {dtype = i64}\n %a = "
+       "scatter %x, %j, %u {axis = 1}\n return %a\n}\n",
+       "",
+       {9}},
       {"column_runs", "graph @g(%x: f32[4200, 8]) {\n %a = reduce_sum %x {axes = [0]}\n return %a\n}\n", "", {}},
       {"column_runs_symbolic",
        "graph @g(%x: f32[s0, 5]) symbols { s0: 1.. } {\n %a = reduce_sum %x {axes = [0]}\n return %a\n}\n",

@@ -113,6 +113,7 @@ class TensorTable {
   int window(int x, int fill, std::vector<Expr> shape, ReadMap read);
   int convolution(sdk::Node n, bool backwards, bool alone);
   std::vector<int> pool_window(sdk::Node n, bool average, bool alone);
+  int one_update(sdk::Node n, bool alone);
   int reading(sdk::Node n, std::string_view op, bool alone);
 
   sdk::Graph g_;
@@ -124,6 +125,9 @@ class TensorTable {
   std::vector<std::pair<tsr_dim, Expr>> symbols_;
   uint32_t origin_ = kNone;
 };
+
+// Whether a scatter writes one update along its axis, wherever that is, to each line of x: no kernel of lines is needed.
+bool is_one_update(sdk::Node n);
 
 // The numbers of one elementwise op on values of the dtype's compute type (params: the op's attributes). nullopt: unknown op or
 // dtype. The result has the compute type of the result's dtype; `exact`: it is one of the operands' values, so narrowing it is

@@ -143,6 +143,40 @@ std::vector<int> TensorTable::pool_window(sdk::Node n, bool average, bool alone)
   return {values, first};
 }
 
+// A scatter of one update along its axis: each element is the update where its index along the axis is the one given, else x.
+// The index comes by way of a gather, which checks it and counts a negative one from the end.
+int TensorTable::one_update(sdk::Node n, bool alone) {
+  const int x = operand(n, 0, alone), index = operand(n, 1, alone), update = operand(n, 2, alone);
+  const uint32_t axis = axes_of(n, "axis", at(x).shape.size())[0];
+  Tensor along;
+  along.kind = Kind::Iota;
+  along.dtype = TSR_I64;
+  along.shape = at(x).shape;
+  along.number = axis;
+  const int here = push(std::move(along));
+  Tensor given;
+  given.kind = Kind::Gather;
+  given.op = "take_along_axis";
+  given.dtype = TSR_I64;
+  given.number = axis;
+  given.shape = at(index).shape;
+  given.operands = {here, index};
+  const int there = push(std::move(given));
+  const int hit = elementwise("eq", TSR_BOOL, {here, there});
+  return elementwise("select", n.result().type().dtype(), {hit, update, x});
+}
+
+bool is_one_update(sdk::Node n) {
+  if (!n.is("scatter") || n.attr("reduction").as_string() != "none") return false;
+  const auto full = n.result().type().sizes(), line = n.operand(1).type().sizes();
+  if (full.empty() || line.size() != full.size() || !std::ranges::equal(line, n.operand(2).type().sizes())) return false;
+  const int64_t given = n.attr("axis").as_int();
+  const auto axis = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(full.size()) : given);
+  for (size_t d = 0; d < full.size(); ++d)
+    if (line[d] != (d == axis ? 1 : full[d])) return false;
+  return true;
+}
+
 // gather_nd, dynamic_slice, dynamic_update_slice, pad of every kind, tril and triu, as_strided.
 int TensorTable::reading(sdk::Node n, std::string_view op, bool alone) {
   const sdk::Type type = n.result().type();
@@ -167,6 +201,7 @@ int TensorTable::reading(sdk::Node n, std::string_view op, bool alone) {
     for (uint32_t i = 0; i < n.num_operands(); ++i) t.operands.push_back(arg(i));
     return push(std::move(t));
   }
+  if (is_one_update(n)) return one_update(n, alone);
   if (op == "tril" || op == "triu") {
     const int64_t diagonal = n.attr("diagonal").as_int();
     const bool lower = op == "tril";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A reduction across rows. A block has some columns and one block of rows as the family's order has them: each of its `fan`
 // groups of 32 threads walks a run of rows, the results of runs meet in shared memory, and blocks of rows leave partial results
-// that later launches fold.
+// that later launches fold. What the kernel stores of each point is stored on the way.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -24,10 +24,11 @@ class RunsWriter {
   };
   RunsWriter(ProgramBuilder& b, const SimtOrder& o, Shape s) : b_(b), o_(o), s_(std::move(s)) {}
 
-  // `prepare(u, row, column)` makes the loads of row u of those in flight, `value(u, v, reducer)` gives an element of it;
-  // `finish(block, column, results)` stores.
+  // `prepare(u, row, column)` makes the loads of row u of those in flight, `value(u, v, reducer)` gives an element of it,
+  // `store(row, column)` stores what else its elements make; `finish(block, column, results)` stores the results.
   void write(const std::function<void(Expr u, Expr row, Expr column)>& prepare,
              const std::function<std::vector<uint32_t>(Expr u, Expr v, Expr row, Expr column)>& values,
+             const std::function<void(Expr row, Expr column)>& store,
              const std::function<void(Expr block, Expr column, const std::vector<uint32_t>&)>& finish) {
     IndexPool& p = b_.pool();
     const int64_t width = kLanes * s_.vector;
@@ -69,6 +70,7 @@ class RunsWriter {
     const std::vector<uint32_t> x = values(u, v, row_of(u), p.add(column, v));
     for (size_t i = 0; i < sums.size(); ++i) b_.store(sums[i], v, b_.combine(s_.reducers[i], b_.load(sums[i], v), x[i]));
     b_.end_unless_one();
+    store(row_of(u), column);
     b_.end_if(in);
     b_.end_unless_one();
     b_.end_unless_one();
@@ -171,6 +173,7 @@ void fold_launches(ProgramBuilder& b, Fold f, const SimtOrder& o,
           for (const uint32_t h : held) values.push_back(b.load(h, u));
           return values;
         },
+        [](Expr, Expr) {},
         [&](Expr block, Expr column, const std::vector<uint32_t>& results) {
           if (last)
             finish(column, results);
@@ -196,7 +199,7 @@ Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
   std::vector<uint32_t> reductions;
   for (const Item& item : l.body) {
     const Inst& x = k.insts[item.id];
-    if (item.is_loop || x.op == Op::Store || x.op == Op::Check) no_program("a reduction across rows that stores on its way");
+    if (item.is_loop || x.op == Op::Check) no_program("a reduction across rows that may fail on its way");
     if (x.op != Op::Reduce) continue;
     if (!plain_reduction(k, item.id))
       no_program(std::string("a reduction of kind ") + reduce_name(static_cast<ReduceKind>(x.id)));
@@ -240,12 +243,19 @@ Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
   std::vector<uint32_t> workspaces;
   if (!one) workspaces = make_workspaces(b, reducers, blocks, columns);
   b.begin_launch();
-  std::map<uint32_t, uint32_t> held;
-  const uint32_t column_axis = column_groups.empty() ? kNone : column_groups.back().inner;
-  for (const Item& item : l.body)
-    if (column_axis != kNone && column_groups.size() == 1 && contiguous_load(k, k.insts[item.id], column_axis))
-      held[item.id] = b.buffer(k.buffers[k.insts[item.id].id].name + "_v", Memory::Register, k.insts[item.id].type,
-                               p.number(s.unroll * s.vector));
+  std::map<uint32_t, uint32_t> held, stored;  // registers of loads, and of stores of whole vectors
+  const uint32_t column_axis = column_groups.size() == 1 ? column_groups.back().inner : kNone;
+  for (const Item& item : l.body) {
+    const Inst& x = k.insts[item.id];
+    if (column_axis == kNone) break;
+    if (contiguous_load(k, x, column_axis)) {
+      held[item.id] = b.buffer(k.buffers[x.id].name + "_v", Memory::Register, x.type, p.number(s.unroll * s.vector));
+    } else if (x.op == Op::Store && x.args[1] == kNone && s.vector > 1) {
+      const auto a = k.pool.affine(x.index, column_axis);
+      if (a && a->coefficient == kOne)
+        stored[item.id] = b.buffer(k.buffers[x.id].name + "_v", Memory::Register, k.buffers[x.id].type, p.number(s.vector));
+    }
+  }
   w.write(
       [&](Expr u, Expr row, Expr column) {
         set(row_groups, row);
@@ -262,15 +272,25 @@ Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
         std::vector<uint32_t> values;
         for (const Item& item : l.body) {
           const Inst& x = k.insts[item.id];
-          const auto h = held.find(item.id);
+          const auto h = held.find(item.id), to = stored.find(item.id);
           if (x.op == Op::Reduce)
             values.push_back(copy.value(x.args[0]));
+          else if (to != stored.end())
+            b.store(to->second, v, copy.value(x.args[0]));
           else if (h != held.end())
             copy.set_value(item.id, b.load(h->second, p.add(b.scaled(u, s.vector), v)));
           else
             copy.copy(item.id);
         }
         return values;
+      },
+      [&](Expr row, Expr column) {
+        set(row_groups, row);
+        set(column_groups, column);
+        for (const auto& [id, registers] : stored) {
+          const Inst& x = k.insts[id];
+          b.store_elements(copy.buffer(x.id), copy.index(x.index), registers, kZero, s.vector);
+        }
       },
       [&](Expr block, Expr column, const std::vector<uint32_t>& results) {
         if (!one) return store_results(b, workspaces, block, columns, column, results);

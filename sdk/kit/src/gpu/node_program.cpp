@@ -67,6 +67,7 @@ std::string why_no_node_program(sdk::Graph g, sdk::Node n, const GpuDescription&
   for (uint32_t i = 0; i < n.num_results(); ++i)
     if (const std::string why = type(n.result(i)); !why.empty()) return why;
   if (op == "random_int" && n.attr("high").as_int() <= n.attr("low").as_int()) return "its range is empty";
+  if (is_one_update(n)) return "a kernel of points computes it";
   if (op == "scatter_nd" && TSR_DIM_IS_EXPR(n.operand(1).type().sizes().back()))
     return "only the run tells how many numbers a tuple of indices has";
   return op.starts_with("attention") ? why_no_attention(n, device) : std::string();

@@ -139,6 +139,13 @@ SimtSchedule columns(Kernel& k, const SimtAssume& a) {
   if (narrowest(k) == 2 && groups.size() == 1)
     s.vector = static_cast<int>(std::min<int64_t>(8, multiple_of(k, groups[0].extent, a)));
   s.unroll = 8;
+  if (groups.size() != 1) return s;
+  // What several rows in flight hold of all that is read must leave registers for a second block on a unit.
+  constexpr int64_t kHeld = 256;
+  int64_t bytes = 0;  // of a point
+  for (const Item& item : k.loops[0].body)
+    if (!item.is_loop && contiguous_load(k, k.insts[item.id], groups[0].inner)) bytes += type_bytes(k.insts[item.id].type);
+  while (s.unroll > 2 && s.unroll * s.vector * bytes > kHeld) s.unroll /= 2;
   return s;
 }
 
