@@ -112,6 +112,10 @@ void Infer::result(const tsr_type& type) {
   results_[count_++] = type;
 }
 
+void Infer::results_on(tsr_device device) {
+  for (uint32_t i = 0; i < count_; ++i) results_[i].device = device;
+}
+
 std::string ordinal_text(std::span<const int64_t> v) {
   std::string s = "[";
   for (size_t i = 0; i < v.size(); ++i) s += (i ? ", " : "") + std::to_string(v[i]);

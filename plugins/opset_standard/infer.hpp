@@ -53,6 +53,7 @@ class Infer {
   // ---- results
   void result(tsr_dtype dtype, std::span<const tsr_dim> sizes);
   void result(const tsr_type& type);
+  void results_on(tsr_device device);  // those that are there
   uint32_t num_results() const { return count_; }
 
  private:

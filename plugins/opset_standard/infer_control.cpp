@@ -227,6 +227,12 @@ void client_step(Infer& in) {
     }
     in.result(static_cast<tsr_dtype>(dtype), shape);
   }
+  const std::string device(in.attr("device").as_string());
+  if (device.empty()) return;
+  const tsr_device home = sdk::host().core->device_id(device.c_str());
+  if (home == TSR_NONE)
+    in.fail("TSR-T030", "attribute 'device'", "'" + device + "'", "'cpu', or a kind and a number such as 'null:0'");
+  in.results_on(home);
 }
 
 void fused(Infer& in) {

@@ -159,7 +159,8 @@ typedef struct tsr_client_call { /* one run of one client step. Everything here 
   int64_t step; /* the attributes of the op `client_step` or `client_effect` */
   const char* name;
   /* Dense row-major, in memory of the run that later steps may use again: nothing may keep it, and nothing may write to it.
-   * What lies on a device with streams has been computed, and the client waits for what it queues there itself. */
+   * What lies on a device with streams has been computed, and the client waits for what it queues there itself, unless the call
+   * says client_queues. */
   const tsr_tensor* inputs;
   const tsr_tensor* expected; /* by result: dtype, rank, sizes and device. A size that only the step can tell is -1 */
   tsr_client_result*
@@ -189,6 +190,9 @@ typedef struct tsr_raw_call { /* one run over memory that the caller owns */
    * the place in the program that it came from, and behind it with a NULL name. A device may run it later. Executors then leave
    * their steps to launches one by one. NULL: nobody is told. */
   void (*kernel)(void* self, const char* name, const tsr_loc* from);
+  /* Not 0: steps of the client queue what they do on the thread's current stream of each device, and give memory that is taken
+   * back in the order of that stream. Where the run is on the same stream, neither waits for the other. */
+  uint32_t client_queues, reserved;
 } tsr_raw_call;
 
 typedef struct tsr_api {
