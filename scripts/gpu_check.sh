@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: gpu_check.sh PART OUT    checks the CUDA backend on a machine with an NVIDIA GPU, from what scripts/gpu_pack.sh packed
 # (source/scripts/gpu_check.sh in it) and without a network.
-# PART: device, ops, kernels, models, lengths, training, examples, conformance, sanitizer, or several joined by commas. Each
+# PART: device, ops, kernels, models, lengths, training, examples, pytorch, conformance, sanitizer, or several of these: A,B. Each
 # step has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all steps.
 set -uo pipefail
 parts=$1 out=$(mkdir -p "$2" && readlink -f "$2")
 packed=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
 export TESSERA_SOURCE_DIR=$packed/source TESSERA_BUILD_DIR=$packed TESSERA_CACHE_DIR= TESSERA_TRACE= OMP_WAIT_POLICY=passive
+export PYTHONPATH=$packed/python${PYTHONPATH:+:$PYTHONPATH}
 export LD_LIBRARY_PATH=$packed/lib:$packed/lib/system${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PATH=$packed/bin:$PATH
 cd "$packed/source"
@@ -135,6 +136,11 @@ examples_part() {
   LINES_OF_STEP=12 step llama "${EXAMPLE_SECONDS:-30}" llama --device cuda --config configs/cuda.toml --tokens 8
 }
 
+# torch.compile(backend="tessera") of tensors on the GPU.
+pytorch_part() {
+  LINES_OF_STEP=${PYTORCH_LINES:-40} step pytorch "${PYTORCH_SECONDS:-240}" python3 tests/python/torch/cuda_test.py ${PYTORCH_ARGS:-}
+}
+
 conformance_part() {
   LINES_OF_STEP=12 step conformance "${CONFORMANCE_SECONDS:-300}" tessera plugin test \
     "$packed/lib/tessera/plugins/tessera.backend.cuda.so" --level "${CONFORMANCE_LEVEL:-L4}" ${CONFORMANCE_ARGS:-}
@@ -152,7 +158,7 @@ sanitizer_part() {
   done
 }
 
-for part in device kernels ops models lengths training examples conformance sanitizer; do
+for part in device kernels ops models lengths training examples pytorch conformance sanitizer; do
   has $part && ${part}_part
 done
 echo "== all steps"

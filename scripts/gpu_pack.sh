@@ -31,6 +31,14 @@ mkdir -p "$packed/source/backends" "$packed/source/sdk/conformance" "$packed/sou
 cp -r sdk/conformance/cases "$packed/source/sdk/conformance"
 mkdir -p "$packed/share/tessera/conformance" # where the command looks for them
 cp -r sdk/conformance/cases "$packed/share/tessera/conformance"
+cp -r configs "$packed/share/tessera"
+# The Python package, its tests on a GPU, and what they share with others.
+if [ -e "$build/python/tessera/_core.abi3.so" ]; then
+  mkdir -p "$packed/python" "$packed/source/tests/python"
+  cp -rL "$build/python/tessera" "$packed/python"
+  cp -r tests/python/torch "$packed/source/tests/python"
+  strip --strip-unneeded "$packed/python/tessera/_core.abi3.so"
+fi
 cp -r backends/cuda "$packed/source/backends"
 cp -r sdk/include "$packed/source/sdk"
 cp -r benchmarks/cuda benchmarks/cuda-kernels benchmarks/cpu-models "$packed/source/benchmarks"

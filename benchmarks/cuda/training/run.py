@@ -3,7 +3,8 @@
 
 usage: run.py BENCH_CUDA_TRAINING OUT.json [--ours ROW,..] [--peers ROW,..] [--seconds 460] [--layers 16 --hidden 2048 ..]
 
-Rows are eager, default, 0.99, 0.5, 0.1 (memory budgets), reduce-overhead, max-autotune. Each row is a process of its own.
+Rows are eager, default, 0.99, 0.5, 0.1 (memory budgets), reduce-overhead, max-autotune. A peer's row tessera:ROW is the same
+PyTorch program through torch.compile(backend="tessera"). Each row is a process of its own.
 Printed: memory held between forward and backward and at the peak, both beyond parameters and inputs, in GB of 1e9 bytes;
 seconds of 16 passes (the median of three) and of the first one. Rows for which no time is left are named.
 """
@@ -60,17 +61,28 @@ def peer(row, o):
     model.train()
     tokens = torch.randint(o.vocabulary, (o.batch, o.length + 1))
     ids, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-    if is_budget(row):
+    name = row.removeprefix("tessera:")
+    ours, options = name != row, None
+    if ours:
+        from tessera import _core, pytorch
+
+        if is_budget(name):
+            options = {"activation_memory_budget": float(name)}
+    elif is_budget(name):
         import torch._functorch.config
 
-        torch._functorch.config.activation_memory_budget = float(row)
+        torch._functorch.config.activation_memory_budget = float(name)
 
     def forward(ids, targets):
         logits = model(input_ids=ids).logits
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
-    mode = row if row in ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs") else None
-    f = forward if row == "eager" else torch.compile(forward, mode=mode)
+    mode = name if name in ("reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs") else None
+    f = forward
+    if ours:
+        f = torch.compile(forward, mode=mode, options=options, backend=pytorch.backend)
+    elif name != "eager":
+        f = torch.compile(forward, mode=mode)
     torch.cuda.synchronize()
     resident = torch.cuda.memory_allocated()
     kept = 0
@@ -78,7 +90,7 @@ def peer(row, o):
     def one(look=False):
         nonlocal kept
         model.zero_grad(set_to_none=True)
-        if mode:
+        if mode and not ours:
             torch.compiler.cudagraph_mark_step_begin()
         loss = f(ids, targets)
         if look:
@@ -96,10 +108,15 @@ def peer(row, o):
     del loss
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
+    if ours:
+        _core.memory_peak("cuda:0", True)
     one(True)
     torch.cuda.synchronize()
     out["activations_bytes"] = kept
     out["peak_bytes"] = torch.cuda.max_memory_allocated() - resident
+    if ours:
+        out["peak_bytes"] += _core.memory_peak("cuda:0")
+        print(pytorch.report(), file=sys.stderr)
     out["resident_bytes"] = resident
     times = []
     for _ in range(3):

@@ -43,15 +43,16 @@ PyObject* dim(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-// input(name, dtype, sizes, kind): a value
+// input(name, dtype, sizes, kind, device="cpu"): a value
 PyObject* input(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
-    expect_args(n, 4, 4, "input(name, dtype, sizes, kind)");
+    expect_args(n, 4, 5, "input(name, dtype, sizes, kind, device)");
     const std::vector<int64_t> sizes = ints_of(args[2]);
     tsr_type type{};
     type.dtype = static_cast<uint32_t>(int_of(args[1]));
     type.rank = static_cast<uint32_t>(sizes.size());
     type.sizes = sizes.data();
+    if (n > 4) type.device = api().host->core->device_id(text_of(args[4]).c_str());
     tsr_id value = TSR_NONE;
     check(graph_api().input_create(graph_of(self), text_of(args[0]).c_str(), &type, static_cast<uint32_t>(int_of(args[3])),
                                    nullptr, &value));

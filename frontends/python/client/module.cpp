@@ -112,6 +112,14 @@ PyObject* memory(PyObject*, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
+PyObject* memory_peak(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    expect_args(n, 1, 2, "memory_peak(device, reset=False)");
+    const bool reset = n > 1 && PyObject_IsTrue(args[1]) == 1;
+    return checked(PyLong_FromLongLong(api().memory_peak(api().host->core->device_id(text_of(args[0]).c_str()), reset)));
+  });
+}
+
 PyObject* log_enabled(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
     expect_args(n, 1, 1, "log_enabled(artifact)");
@@ -136,6 +144,9 @@ PyObject* modes(PyObject*, PyObject* const*, Py_ssize_t) {
 }
 
 PyMethodDef functions[] = {method("memory_in_use", memory, "Bytes of live buffers on a device."),
+                           method("memory_peak", memory_peak,
+                                  "memory_peak(device, reset=False): the most bytes of live buffers on a device since the "
+                                  "last reset."),
                            method("log_enabled", log_enabled, "Whether TESSERA_LOGS asks for an artifact."),
                            method("log_write", log_write, "Writes to an artifact of TESSERA_LOGS."),
                            method("modes", modes, "The modes that configs have, as JSON."),

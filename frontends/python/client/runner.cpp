@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runner: an executable called with the tensors of a library that has an exchange table (PyTorch), outputs in that library's
 // memory. The call of a compiled function: no Python code runs in it but that of client steps, inputs are borrowed, nothing
-// synchronises.
+// synchronises: on a device all is queued on the library's current stream, steps of the client included.
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -10,6 +11,19 @@
 namespace tessera::python {
 
 namespace {
+
+template <class T, size_t N>
+class Small {
+ public:
+  explicit Small(size_t n) : heap_(n > N ? std::make_unique<T[]>(n) : nullptr), data_(heap_ ? heap_.get() : stack_.data()) {}
+  T& operator[](size_t i) { return data_[i]; }
+  T* data() { return data_; }
+
+ private:
+  std::array<T, N> stack_;
+  std::unique_ptr<T[]> heap_;
+  T* data_;
+};
 
 struct Runner {
   Ref executable, type;  // kept
@@ -30,19 +44,59 @@ struct Runner {
   std::vector<Source> sources;  // by input of the graph
   Ref steps;                    // a list of functions, by number of the client's step; null: there are none
   size_t permuted = 0;          // dimensions of all inputs that have an order
+  struct Home {
+    tsr_device device;
+    dl::Device its;
+  };
+  std::vector<Home> devices;  // of the graph's inputs and outputs, without the host
 };
 
-template <class T, size_t N>
-class Small {
+// A stream of the framework as one of ours. Frameworks keep their streams as long as the process; another one at the same
+// address is the same to us.
+tsr_stream_handle* wrapped_stream(tsr_device device, void* native) {
+  struct Known {
+    tsr_device device;
+    void* native;
+    tsr_stream_handle* stream;
+  };
+  static std::vector<Known> known;  // under the interpreter's lock
+  for (const Known& k : known)
+    if (k.device == device && k.native == native) return k.stream;
+  tsr_stream_handle* stream = nullptr;
+  check(api().stream_wrap(device, native, &stream));
+  known.push_back({device, native, stream});
+  return stream;
+}
+
+// The framework's current streams are this thread's while one lives.
+class OnItsStreams {
  public:
-  explicit Small(size_t n) : heap_(n > N ? std::make_unique<T[]>(n) : nullptr), data_(heap_ ? heap_.get() : stack_.data()) {}
-  T& operator[](size_t i) { return data_[i]; }
-  T* data() { return data_; }
+  explicit OnItsStreams(const Runner& r) : devices_(r.devices), before_(r.devices.size()) {
+    try {
+      for (const auto& [device, its] : devices_) {
+        void* native = nullptr;
+        if (r.exchange->stream(its.type, its.id, &native) != 0) throw PythonError();
+        check(api().set_current_stream(device, wrapped_stream(device, native), &before_[changed_]));
+        ++changed_;
+      }
+    } catch (...) {
+      restore();
+      throw;
+    }
+  }
+  ~OnItsStreams() { restore(); }
+  OnItsStreams(const OnItsStreams&) = delete;
 
  private:
-  std::array<T, N> stack_;
-  std::unique_ptr<T[]> heap_;
-  T* data_;
+  void restore() noexcept {
+    while (changed_ > 0) {
+      --changed_;
+      if (tsr_error* e = api().set_current_stream(devices_[changed_].device, before_[changed_], nullptr)) api().error_free(e);
+    }
+  }
+  const std::vector<Runner::Home>& devices_;
+  Small<tsr_stream_handle*, 4> before_;
+  size_t changed_ = 0;
 };
 
 struct Steps;
@@ -238,6 +292,16 @@ PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     if (steps && steps != Py_None) r.steps = list_of(steps, "functions");
     const tsr_tables& tables = *api().executable_graph(r.handle);
     r.num_outputs = TSR_AT(tsr_region, tables.regions, tables.region_stride, 0)->num_outputs;
+    const tsr_region& main = *TSR_AT(tsr_region, tables.regions, tables.region_stride, 0);
+    const auto add = [&](tsr_id value) {
+      const tsr_device d = TSR_AT(tsr_value, tables.values, tables.value_stride, value)->type->device;
+      const auto is_it = [d](const Runner::Home& h) { return h.device == d; };
+      if (d != 0 && std::none_of(r.devices.begin(), r.devices.end(), is_it)) r.devices.push_back({d, dl_device(d)});
+    };
+    std::for_each(main.inputs, main.inputs + main.num_inputs, add);
+    std::for_each(main.outputs, main.outputs + main.num_outputs, add);
+    if (!r.devices.empty() && !r.exchange->stream)
+      raise(PyExc_TypeError, "the tensor type's exchange table does not tell the current stream of a device");
     return make<Runner>(type, std::move(r));
   });
 }
@@ -312,6 +376,8 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     call.num_outputs = r.num_outputs;
     call.self = &outputs;
     call.output = allocate;
+    call.client_queues = 1;
+    const OnItsStreams streams(r);
     if (r.steps)
       call.client_step = [](void* self, tsr_client_call* c) noexcept {
         return client_step(*static_cast<Outputs*>(self)->steps, c);

@@ -49,13 +49,29 @@ uint32_t dtype_of(dl::DataType t) {
                                std::to_string(t.lanes) + " lanes has no counterpart in Tessera");
 }
 
+// Of a kind with several devices: found by name once, for every call asks.
+tsr_device device_of(const char* kind, int32_t index) {
+  struct Known {
+    const char* kind;
+    int32_t index;
+    tsr_device device;
+  };
+  static std::vector<Known> known;  // under the interpreter's lock
+  for (const Known& k : known)
+    if (k.index == index && k.kind == kind) return k.device;
+  const tsr_device found = api().host->core->device_id((kind + std::string(":") + std::to_string(index)).c_str());
+  known.push_back({kind, index, found});
+  return found;
+}
+
 tsr_device device_of(dl::Device d) {
+  static const char *const kCudaName = "cuda", *const kHipName = "hip";
   switch (d.type) {
     case dl::kCpu:
     case dl::kCudaHost:
     case dl::kRocmHost: return 0;
-    case dl::kCuda: return api().host->core->device_id(("cuda:" + std::to_string(d.id)).c_str());
-    case dl::kRocm: return api().host->core->device_id(("hip:" + std::to_string(d.id)).c_str());
+    case dl::kCuda: return device_of(kCudaName, d.id);
+    case dl::kRocm: return device_of(kHipName, d.id);
     default:
       raise(PyExc_BufferError,
             "DLPack: device type " + std::to_string(d.type) + " is unknown to Tessera; copy the tensor to the CPU");

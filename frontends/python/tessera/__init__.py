@@ -26,6 +26,7 @@ from ._core import (
     from_dlpack,
     log_enabled,
     memory_in_use,
+    memory_peak,
     version as __version__,
     wait_for_compiles as _wait_for_compiles,
 )
@@ -93,6 +94,7 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "memory_in_use",
+    "memory_peak",
     "modes",
     "no_grad",
     "numpy",

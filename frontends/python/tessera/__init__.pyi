@@ -15,6 +15,7 @@ from ._core import (
     from_dlpack as from_dlpack,
     log_enabled as log_enabled,
     memory_in_use as memory_in_use,
+    memory_peak as memory_peak,
 )
 from .model import (
     Difference as Difference,

@@ -23,6 +23,7 @@ from .compiler import compile_graph
 from .emit import Records
 from .ops import TABLE
 from .options import list_mode_options, list_options, parsed, refuse
+from .partition import devices_of
 from .recompute import partitioner
 from .report import REPORT
 
@@ -55,19 +56,18 @@ def _context(config, texts):
         return _contexts[key]
 
 
-def _partition_fn(config, overrides, context, budget):
-    if budget is None:
+def _partition_fn(config, overrides, context, budget, on_gpu):
+    if budget is None and not on_gpu:
         return default_partition
-    if not isinstance(budget, str):
+    if budget is not None and not isinstance(budget, str):
         return partitioner(budget)
     # The joint graph is planned as it is, without passes that would change it; fusion belongs to the pricing.
     passes = [p["name"] for p in json.loads(context.explain())["passes"]]
-    texts = [
-        "pipeline.passes=" + json.dumps([p for p in passes if p == "fuse"]),
-        "pipeline.joint=[]",
-        'partitioner.name="budget"',
-        f"partitioner.budget_bytes={json.dumps(budget)}",
-    ]
+    texts = ["pipeline.passes=" + json.dumps([p for p in passes if p == "fuse"]), "pipeline.joint=[]"]
+    if budget is None:  # memory is what a GPU has least of, and what is cheap to compute again costs less than its traffic
+        texts += ['partitioner.name="min_cut"']
+    else:
+        texts += ['partitioner.name="budget"', f"partitioner.budget_bytes={json.dumps(budget)}"]
     return partitioner(budget, _context(config, (*overrides, *texts)))
 
 
@@ -120,7 +120,7 @@ def _frozen(graph, inputs):
         if index not in static or index >= len(inputs) or meta.input_info[index].mutates_data:
             continue
         real, fake = inputs[index], node.meta["val"]
-        plain = type(real) in (torch.Tensor, torch.nn.Parameter) and real.device.type == "cpu"
+        plain = type(real) in (torch.Tensor, torch.nn.Parameter) and real.device.type in ("cpu", "cuda")
         if plain and real.dtype == fake.dtype and tuple(real.shape) == tuple(fake.shape):
             found[node] = real
     return found
@@ -130,6 +130,9 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     """Called by torch.compile for every graph that Dynamo captures."""
     _check_version()
     chosen, overrides = parsed(mode, options)
+    on_gpu = any(device.type == "cuda" for device in devices_of(gm))
+    if chosen["config"] is None and on_gpu:
+        chosen["config"] = "cuda"
     context, records = _context(chosen["config"], overrides)
     budget = chosen["activation_memory_budget"]
     # AOTAutograd keeps the compilers as long as what they made; they must not keep the tensors of the first call with it.
@@ -151,7 +154,7 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
                 fw_compiler=compile_half,
                 bw_compiler=compile_half,
                 inference_compiler=compile_inference,
-                partition_fn=_partition_fn(chosen["config"], overrides, context, budget),
+                partition_fn=_partition_fn(chosen["config"], overrides, context, budget, on_gpu),
                 decompositions=decompositions(),
             )(gm, inputs)
         finally:

@@ -95,6 +95,7 @@ class CompiledRegion:
             for node in region.outputs:
                 try:
                     value, view = arranged(e, env[node], node.meta["val"])
+                    value = e.placed(value, node.meta["val"].device)
                 except Unsupported as why:
                     raise UnsupportedResult(node, str(why)) from None
                 results.append(value.id)

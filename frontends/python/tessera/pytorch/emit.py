@@ -65,6 +65,11 @@ class _Opaque(Exception):
 LAZY = "a tensor whose conjugate or negative is taken by who reads it"
 
 
+def device_name(device):
+    """A device of PyTorch's as Tessera calls it."""
+    return device.type if device.type == "cpu" else f"{device.type}:{device.index or 0}"
+
+
 def is_lazy(fake):
     """Whether the memory of a tensor holds its conjugate or negative. Inside of a region it is the value itself."""
     return fake.is_conj() or fake.is_neg()
@@ -245,10 +250,11 @@ class Emitter:
         if fake.dtype not in NUMBERS:
             raise Unsupported(f"dtype {fake.dtype}")
         sizes = self.sizes(fake.shape)
+        device = device_name(fake.device)
         if order is None:
-            return Value(self.builder.input(name, NUMBERS[fake.dtype], sizes, _ARG), fake.dtype, sizes)
+            return Value(self.builder.input(name, NUMBERS[fake.dtype], sizes, _ARG, device), fake.dtype, sizes)
         laid = [sizes[k] for k in order]
-        x = Value(self.builder.input(name, NUMBERS[fake.dtype], laid, _ARG), fake.dtype, laid)
+        x = Value(self.builder.input(name, NUMBERS[fake.dtype], laid, _ARG, device), fake.dtype, laid)
         return self("transpose", x, perm=[order.index(k) for k in range(len(order))])
 
     def value(self, id):
@@ -316,7 +322,7 @@ class Emitter:
     def tensor(self, t):
         """A constant of a real tensor's value."""
         with unset_fake_temporarily():
-            value = _core.from_dlpack(t.detach().contiguous())
+            value = _core.from_dlpack(t.detach().cpu().contiguous())
         return self.value(self.builder.node("constant", [], [("value", ATTR["tensor"], value)])[0])
 
     def ints(self, values, dtype=torch.int64):
@@ -334,6 +340,15 @@ class Emitter:
 
     def broadcast(self, x, sizes):
         return x if list(sizes) == x.sizes else self("broadcast_to", x, shape=list(sizes))
+
+    def device(self, x):
+        """Where a value lies. What is made of numbers alone lies on the host until somebody on a device reads it."""
+        return self.builder.layout(x.id)[0]
+
+    def placed(self, x, device):
+        """x on a device of PyTorch's."""
+        name = device_name(device)
+        return x if self.device(x) == name else self("to_device", x, device=name)
 
     def _learn(self, mine, theirs):
         """Takes a size that a node makes of data for the symbol that PyTorch has given it."""

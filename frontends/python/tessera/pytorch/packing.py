@@ -51,7 +51,8 @@ class PackedWeights:
 
 def packing(region, run, static, places, carried=()):
     """`run`, or one that packs. static: placeholders that hold parameters and buffers."""
-    weights = {n: k for n, k in zip(region.inputs, places) if n in static and n.meta["val"].dim() >= 2}
+    given = zip(region.inputs, places)
+    weights = {n: k for n, k in given if n in static and n.meta["val"].dim() >= 2 and n.meta["val"].device.type == "cpu"}
     if not weights or region.steps or region.frozen:
         return run
     return PackedWeights(region, run, weights, list(places), list(carried))

@@ -114,9 +114,18 @@ def _plain_tensor(v):
         return "a quantized tensor"
     if v.dtype not in NUMBERS:
         return f"dtype {v.dtype}"
-    if v.device.type != "cpu":
+    if v.device.type not in ("cpu", "cuda") or (v.device.type == "cuda" and torch.version.hip):
         return f"a tensor on {v.device}"
     return ""
+
+
+TRANSFERS = ("aten._to_copy.default", "prims.device_put.default")
+
+
+def devices_of(gm):
+    """The devices of the values of a graph's nodes."""
+    values = [v for n in gm.graph.nodes for v in torch.utils._pytree.tree_leaves(n.meta.get("val", n.meta.get("example_value")))]
+    return {v.device for v in values if is_tensor(v)}
 
 
 def _where(node):
@@ -176,6 +185,7 @@ class Partitioner:
     def __init__(self, context, records, gm, shape_env):
         self.context, self.records, self.gm, self.shape_env = context, records, gm, shape_env
         self.refusals = []
+        self.on_gpu = any(device.type == "cuda" for device in devices_of(gm))
         self._probed = {}
 
     def taken(self, node, ours):
@@ -198,38 +208,51 @@ class Partitioner:
         name, of_complex = name_of(node.target), _of_complex(node)
         if lowering_of(name, of_complex) is None:
             return NOT_TAKEN.get(name, "no lowering" + (" for complex numbers" if of_complex and name in TABLE else ""))
-        ins = tensor_arguments(node)
-        for v in [*outs, *[n.meta["val"] for n in ins]]:
-            if v is None and len(outs) > 1:
-                continue  # a result that was not asked for
-            if not is_tensor(v):
-                return "a result that is no tensor"
-            if why := _plain_tensor(v):
-                return why
-        if any(is_lazy(n.meta["val"]) and not ours.get(n) for n in ins):
-            return LAZY
-        used = None
+        ins, used = tensor_arguments(node), None
         if isinstance(fake, (list, tuple)):
             if any(u.target is not operator.getitem for u in node.users):
                 return "its results are used as a whole"
             used = tuple(sorted({u.args[1] for u in node.users}))
+            outs = [fake[k] for k in used]
+        for v in [*outs, *[n.meta["val"] for n in ins]]:
+            if not is_tensor(v):
+                return "a result that is no tensor"
+            if why := _plain_tensor(v):
+                return why
+        if why := self._misplaced(name, outs, [n.meta["val"] for n in ins]):
+            return why
+        if any(is_lazy(n.meta["val"]) and not ours.get(n) for n in ins):
+            return LAZY
         names = {}
 
         def described(n):
             v = n.meta["val"]
             if is_tensor(v):
-                return (names.setdefault(n, len(names)), v.dtype, tuple(map(str, v.shape)))
+                return (names.setdefault(n, len(names)), v.dtype, tuple(map(str, v.shape)), v.device)
             return str(v)
 
         key = (
             node.target,
             str(map_arg((node.args, dict(node.kwargs)), described)),
             used,
-            str([v if v is None else (v.dtype, tuple(v.shape)) for v in outs]),
+            str([(v.dtype, tuple(v.shape), v.device) if is_tensor(v) else v for v in outs]),
         )
         if key not in self._probed:
             self._probed[key] = self._probe(node, ins, used)
         return self._probed[key]
+
+    def _misplaced(self, name, outs, ins):
+        """Why a node cannot run where its results lie: "" when it can. Tensors of one number come along from the host."""
+        homes = {v.device for v in outs if is_tensor(v)}
+        if len(homes) != 1:
+            return "results on several devices" if homes else "results that nobody reads"
+        home = homes.pop()
+        if self.on_gpu and home.type == "cpu":
+            return "a result on cpu, in a graph of a GPU"
+        for v in ins:
+            if v.device != home and name not in TRANSFERS and not (v.device.type == "cpu" and v.dim() == 0):
+                return f"tensors on {v.device} and {home}"
+        return ""
 
     def _probe(self, node, ins, used):
         def build(builder):

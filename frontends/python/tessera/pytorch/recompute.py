@@ -198,8 +198,9 @@ def by_the_core(joint, problem, planning):
     again = {n for n in problem.nodes if n in recomputed and n not in problem.once}
     again |= {n for n in problem.again if is_view(n)}
     step = found["predicted_ms"] if found["predicted_ms"] is not None else found["step_ms"]
+    limit = f"budget of {found['budget_bytes']} bytes: " if found["budget_bytes"] is not None else ""
     line = (
-        f"budget of {found['budget_bytes']} bytes: a step takes {found['peak_bytes']} at its peak, {found['saved_bytes']} of them "
+        f"{limit}a step takes {found['peak_bytes']} at its peak, {found['saved_bytes']} of them "
         f"kept for backward; {len(again)} operators run again, about {found['recompute_ms']:.3f} ms of a step of {step:.3f} ms"
     )
     if found["gap"] is not None:
@@ -220,12 +221,20 @@ def by_share(problem, budget):
 def partitioner(budget, planning=None):
     """A partition_fn of AOTAutograd's that keeps to a part of what the default partitioner would keep, or to bytes at the peak.
 
-    planning: for bytes, a context whose partitioner has the budget, and its records.
+    planning: for bytes, a context whose partitioner has the budget, and its records. With budget None the core's partitioner
+    decides without a limit, and PyTorch's minimum cut where it cannot plan a graph.
     """
 
     def partition(joint, joint_inputs, *, num_fwd_outputs, **kwargs):
         problem = Problem(joint, num_fwd_outputs)
-        plan, line = by_the_core(joint, problem, planning) if planning else by_share(problem, budget)
+        try:
+            plan, line = by_the_core(joint, problem, planning) if planning else by_share(problem, budget)
+        except _core.UserError as e:
+            if budget is not None:
+                raise
+            if _core.log_enabled("partition"):
+                _core.log_write("partition", f"PyTorch's minimum cut: {e.message}\n")
+            return partitioners.min_cut_rematerialization_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **kwargs)
         for v, n in problem.node_of.items():
             if n in plan.recomputed:
                 v.meta["recompute"] = n.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE

@@ -13,7 +13,7 @@ import operator
 import torch
 from torch.fx.node import Node
 
-from .emit import DTYPES, Unsupported
+from .emit import DTYPES, Unsupported, device_name
 from .partition import _where, is_ordered, is_tensor, is_view, name_of, order_in_memory, place_of
 from .strides import Strided, arranged
 
@@ -85,10 +85,14 @@ class Steps:
         operands = []
         for m in self.operands[node]:
             value, self.views[m] = arranged(e, env[m], m.meta["val"])
+            value = e.placed(value, m.meta["val"].device)
             view = self.views[m]
             if isinstance(view, Strided) and not all(isinstance(s, int) for s in (*view.sizes, *view.strides)):
                 raise Unsupported("an operand with gaps between elements, of symbolic sizes")
             operands.append(value)
+        homes = {device_name(m.meta["val"].device) for m, _ in self.results[node]}
+        if len(homes) > 1:
+            raise Unsupported("results on several devices")
         # A node that only others of ATen's read stands in no one's way, and must not be lost.
         effect = is_ordered(node) or not self.results[node] or self._read_by_steps(node)
         e.builder.set_place(*place_of(node))
@@ -100,12 +104,15 @@ class Steps:
             dtypes=[DTYPES[m.meta["val"].dtype] for m, _ in self.results[node]],
             ranks=[len(shape) for shape in shapes],
             sizes=[d for shape in shapes for d in shape],
+            device=homes.pop() if homes else "",
         )
         for (m, order), value in zip(self.results[node], values):
             if order is not None:
                 value = e("transpose", value, perm=[order.index(k) for k in range(len(order))])
             if why := e.same(value, m.meta["val"]):
                 raise Unsupported(why)
+            if e.device(value) != device_name(m.meta["val"].device):
+                raise Unsupported("a result on another device than its operands")
             env[m] = value
 
     def _read_by_steps(self, node):

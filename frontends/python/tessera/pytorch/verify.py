@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """mode="verify": what regions compute beside what ATen computes of the same inputs."""
 
+import contextlib
 import operator
 
 import torch
@@ -35,6 +36,15 @@ def difference(found, expected, exact=None):
     )
 
 
+@contextlib.contextmanager
+def autocast_off(tensors):
+    """Of the devices of tensors, and of the host."""
+    with contextlib.ExitStack() as stack:
+        for kind in {"cpu", *(t.device.type for t in tensors)}:
+            stack.enter_context(torch.amp.autocast(kind, enabled=False))
+        yield
+
+
 def doubled(value):
     return value.double() if isinstance(value, torch.Tensor) and value.dtype.is_floating_point else value
 
@@ -50,7 +60,7 @@ def verified(region, run, inputs, name):
         numbers = args[len(inputs) : len(inputs) + len(region.carried)]
         found = run(args)
         others = argument_values(region.steps, args) if region.steps else {}
-        with torch.no_grad(), torch.amp.autocast("cpu", enabled=False):
+        with torch.no_grad(), autocast_off(tensors):
             expected = region.through_aten(tensors, numbers, dict(others))
             exact = _exact(region, tensors, numbers, others)
             for node, mine, theirs, wide in zip(region.outputs, found, expected, exact):

@@ -167,7 +167,16 @@ def _same(e, out, x, memory_format=None):
 
 @lowers("aten._to_copy.default")
 def _to_copy(e, out, x, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
-    return e.cast(x, out.dtype)
+    return _moved(e, e.cast(x, out.dtype), out)
+
+
+@lowers("prims.device_put.default")
+def _device_put(e, out, x, device, non_blocking=False):
+    return _moved(e, x, out)
+
+
+def _moved(e, x, out):
+    return x if out.device.type == "cpu" else e.placed(x, out.device)
 
 
 @lowers("prims.convert_element_type.default")

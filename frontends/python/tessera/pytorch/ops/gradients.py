@@ -223,9 +223,32 @@ def _embedding(e, out, seed, indices, rows, padding_idx, scale_grad_by_freq):
 @lowers("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
 def _attention(e, out, seed, q, k, v, y, lse, dropout, causal, *, attn_mask=None, scale=None):
     given, attributes = attention_arguments(e, q, k, v, attn_mask, dropout, causal, scale)
-    dtype = _wide(q)
-    delta = e("reduce_sum", e("mul", e.cast(seed, dtype), e.cast(y, dtype)), axes=[y.rank - 1])
-    return e.ops("attention_backward", seed, *given, e.cast(lse, dtype), delta, **attributes)
+    return e.ops("attention_y_backward", seed, *given, e.cast(lse, _wide(q)), y, **attributes)
+
+
+@lowers("aten._scaled_dot_product_flash_attention_backward.default")
+def _flash(e, out, seed, q, k, v, y, lse, _q, _k, _most_q, _most_k, dropout, causal, _seed, _offset, *, scale=None):
+    return _attention(e, out, seed, q, k, v, y, lse, dropout, causal, scale=scale)
+
+
+@lowers("aten._scaled_dot_product_efficient_attention_backward.default")
+def _efficient(e, out, seed, q, k, v, bias, y, lse, _seed, _offset, dropout, wanted, causal=False, *, scale=None):
+    if wanted[3]:
+        raise Unsupported("the gradient of an attention mask")
+    return [*_attention(e, out, seed, q, k, v, y, _without_room(e, lse, q), dropout, causal, attn_mask=bias, scale=scale), None]
+
+
+def _without_room(e, lse, q):
+    """Logarithms of q's rows alone: this kernel of PyTorch's has room for rows up to a multiple of 32."""
+    if lse.sizes[-1] == q.sizes[-2]:
+        return lse
+    return e("slice", lse, starts=[0] * lse.rank, limits=[*lse.sizes[:-1], q.sizes[-2]], strides=[1] * lse.rank)
+
+
+@lowers("aten._scaled_dot_product_cudnn_attention_backward.default")
+def _cudnn(e, out, seed, q, k, v, y, lse, _seed, _offset, bias, _q, _k, _most_q, _most_k, dropout, causal, *, scale=None):
+    lse = e.reshape(lse, y.sizes[:-1])
+    return _attention(e, out, seed, q, k, v, y, lse, dropout, causal, attn_mask=bias, scale=scale)
 
 
 @lowers("aten._cdist_backward.default")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Products, convolution, pooling, norms, attention."""
 
+import math
+
 import torch
 
 from ..emit import HALVES, Unsupported, Value
@@ -175,6 +177,37 @@ def _attention(e, out, q, k, v, dropout=0.0, causal=False, *, attn_mask=None, sc
         return [e("attention", *given, **attributes), None]
     y, lse = e.ops("attention_lse", *given, **attributes)  # backward reads the logarithm of each row's sum of exponentials
     return [y, e.cast(lse, out[1].dtype)]
+
+
+def _without_dropout(e, out, y, lse, of_random):
+    """Results of a kernel for GPUs; of_random: those that say where its random numbers began, of which there are none."""
+    results = [y, lse] + [None] * (len(out) - 2)
+    for k in of_random:
+        if k in e.wanted:
+            results[k] = e("full", e.scalar(0, out[k].dtype), shape=e.sizes(out[k].shape))
+    return results
+
+
+@lowers("aten._scaled_dot_product_flash_attention.default")
+def _flash(e, out, q, k, v, dropout=0.0, causal=False, debug=False, *, scale=None):
+    return _without_dropout(e, out, *_attention(e, out, q, k, v, dropout, causal, scale=scale), (6, 7))
+
+
+@lowers("aten._scaled_dot_product_efficient_attention.default")
+def _efficient(e, out, q, k, v, bias, logarithms, dropout=0.0, causal=False, *, scale=None):
+    y, lse = _attention(e, out, q, k, v, dropout, causal, attn_mask=bias, scale=scale)
+    if lse is not None:  # PyTorch's has room for rows up to a multiple of 32
+        room = e.sub(e.size(out[1].shape[-1]), lse.sizes[-1])
+        if room != 0:
+            none = e("full", e.scalar(math.inf, lse.dtype), shape=[*lse.sizes[:-1], room])
+            lse = e("concat", lse, none, axis=lse.rank - 1)
+    return _without_dropout(e, out, y, lse, (2, 3))
+
+
+@lowers("aten._scaled_dot_product_cudnn_attention.default")
+def _cudnn(e, out, q, k, v, bias, logarithms, dropout=0.0, causal=False, debug=False, *, scale=None):
+    y, lse = _attention(e, out, q, k, v, dropout, causal, attn_mask=bias, scale=scale)
+    return _without_dropout(e, out, y, lse if lse is None else e.reshape(lse, e.sizes(out[1].shape)), (6, 7))
 
 
 def attention_arguments(e, q, k, v, mask, dropout, causal, scale):
