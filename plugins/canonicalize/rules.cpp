@@ -4,6 +4,8 @@
 // integers (it is NaN for NaN and infinity). Which of several NaNs a result is, IEEE 754 leaves open, and so do the rules.
 #include "rules.hpp"
 
+#include <array>
+
 namespace tessera::passes {
 namespace {
 
@@ -46,6 +48,17 @@ V transpose_chain(M m) {
 // By a matrix that was transposed: linear takes it as it was.
 bool matmul_transposed(M m) {
   return m.from(1, "transpose") && m.in(1).type().rank() == 2 && !identity_perm(m.def(1).attr("perm").as_ints());
+}
+// Of a matrix that was transposed: a contraction takes it as it was. A gradient of a weight is one.
+bool turned(M m, uint32_t i) {
+  return m.from(i, "transpose") && m.in(i).type().rank() == 2 && !identity_perm(m.def(i).attr("perm").as_ints());
+}
+bool matmul_of_transposed(M m) { return turned(m, 0) && m.in(1).type().rank() == 2; }
+V contraction(M m) {
+  const bool both = turned(m, 1);
+  const std::array<int64_t, 1> left{0}, right{both ? 1 : 0};
+  return m.g.op(m.here(), "dot_general", {m.def(0).operand(0), both ? m.def(1).operand(0) : m.in(1)},
+                {attr_ints("lhs_contract", left), attr_ints("rhs_contract", right)});
 }
 V linear(M m) { return m.g.op(m.here(), "linear", {m.in(0), m.def(1).operand(0), m.g.none()}); }
 // A reshape that puts leading dimensions together, a transpose of those behind them, and one that takes them apart again: a
@@ -178,6 +191,7 @@ constexpr Rule kRules[] = {
   {"reshape-unmerged",    "reshape",      transposes_behind_merged,                                                transpose_unmerged},
   {"transpose-identity",  "transpose",    [](M m) { return identity_perm(m.n.attr("perm").as_ints()); },           first},
   {"transpose-chain",     "transpose",    [](M m) { return m.from(0, "transpose"); },                              transpose_chain},
+  {"matmul-turned",       "matmul",       matmul_of_transposed,                                                    contraction},
   {"matmul-transposed",   "matmul",       matmul_transposed,                                                       linear},
   {"broadcast-same",      "broadcast_to", [](M m) { return m.in_keeps_type(); },                                   first},
   {"broadcast-chain",     "broadcast_to", [](M m) { return m.from(0, "broadcast_to"); },                           broadcast_chain},
