@@ -131,6 +131,21 @@ class Budget(unittest.TestCase):
         for budget in BUDGETS:
             torch.testing.assert_close(self.gradients(m, x, activation_memory_budget=budget), expected)
 
+    def test_what_reads_a_buffer_that_is_written_runs_once(self):
+        m = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3))
+        x, state = torch.randn(2, 3, 8, 8), {k: v.clone() for k, v in m.state_dict().items()}
+        gradients = []
+        for budget in (1.0, 0.5, 0, "1 GiB"):
+            torch._dynamo.reset()
+            m.load_state_dict(state)
+            m.zero_grad(set_to_none=True)
+            f = torch.compile(m, backend=backend, fullgraph=True, options={"activation_memory_budget": budget})
+            f(x).square().mean().backward()
+            gradients.append([p.grad.clone() for p in m.parameters()] + [m[1].running_mean.clone()])
+        for other in gradients[1:]:
+            for a, b in zip(gradients[0], other):
+                self.assertTrue(torch.equal(a, b))
+
     def test_bits_do_not_depend_on_the_budget(self):
         m, x = Network(), torch.randn(16, 8)
         first = self.gradients(m, x, config="eager", activation_memory_budget=1)

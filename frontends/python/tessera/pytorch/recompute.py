@@ -64,6 +64,13 @@ def _runs_once(node):
     return op.namespace not in ("aten", "prims") or symbols_of_data(node)
 
 
+def _written_inputs(graph):
+    """The inputs of a joint graph that the program writes to, as the running statistics of a norm."""
+    results = torch.utils._pytree.tree_leaves(graph.output_node().meta.get("desc", ()))
+    written = {d.mutated_input for d in results if type(d).__name__ == "InputMutationAOTOutput"}
+    return {n for n in graph.find_nodes(op="placeholder") if n.meta.get("desc") in written}
+
+
 def symbols_of_data(node):
     """Whether a result's size depends on data: hints say nothing of it."""
     v = node.meta["val"]
@@ -103,7 +110,14 @@ class Problem:
             if v in wanted or any(u not in held and u.op != "output" and self._reads(u) for u in v.users)
         }
         self.cost = {n: 0 if is_view(n) else _picoseconds(n) for n in self.nodes}
-        self.once = {n for n in self.nodes if _runs_once(n) or n.meta.get("recompute") == CheckpointPolicy.MUST_SAVE}
+        written = _written_inputs(graph)  # between the halves: what reads them would read something else the second time
+        self.once = {
+            n
+            for n in self.nodes
+            if _runs_once(n)
+            or n.meta.get("recompute") == CheckpointPolicy.MUST_SAVE
+            or any(i in written for i in n.all_input_nodes)
+        }
         self.again = {n for n in self.nodes if n not in self.once and (is_view(n) or partitioners.must_recompute(n))}
 
     @staticmethod
