@@ -288,6 +288,7 @@ class OnGpu(unittest.TestCase):
                 update()
         for p, q in zip(a.parameters(), b.parameters()):
             torch.testing.assert_close(q, p, rtol=1e-5, atol=1e-6)
+        self.all_ours()
 
 
 if __name__ == "__main__":

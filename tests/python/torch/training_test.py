@@ -360,5 +360,34 @@ class Training(unittest.TestCase):
         torch.testing.assert_close(torch.autograd.grad(g(x)[0].sum(), x)[0], x.detach().cos())
 
 
+class Lists(unittest.TestCase):
+    """Optimisers that work on lists of tensors, as they do on GPUs."""
+
+    def test_optimisers(self):
+        options = {
+            "AdamW": {"lr": 1e-2},
+            "Adam": {"lr": 1e-2, "amsgrad": True},
+            "SGD": {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01},
+            "RMSprop": {"lr": 1e-2, "centered": True, "momentum": 0.5},
+        }
+        for name, given in options.items():
+            with self.subTest(optimiser=name):
+                torch._dynamo.reset()
+                pytorch.reset()
+                a, b = nn.Linear(32, 16), nn.Linear(32, 16)
+                b.load_state_dict(a.state_dict())
+                x = torch.randn(8, 32)
+                first, second = (getattr(torch.optim, name)(m.parameters(), foreach=True, **given) for m in (a, b))
+                step = torch.compile(second.step, backend=backend)
+                for _ in range(4):
+                    for m, update in ((a, first.step), (b, step)):
+                        m.zero_grad(set_to_none=True)
+                        m(x).square().mean().backward()
+                        update()
+                for p, q in zip(a.parameters(), b.parameters()):
+                    torch.testing.assert_close(q, p, rtol=1e-5, atol=1e-6)
+                self.assertNotIn(" x aten", pytorch.report())
+
+
 if __name__ == "__main__":
     unittest.main()

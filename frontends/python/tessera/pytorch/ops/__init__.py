@@ -18,6 +18,7 @@ from . import (
     gradients,
     grids,
     indexing,
+    lists,
     networks,
     norms,
     reductions,
