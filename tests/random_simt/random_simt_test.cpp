@@ -15,6 +15,7 @@
 #include "exact.hpp"
 #include "ir/printer.hpp"
 #include "random_graph.hpp"
+#include "share.hpp"
 #include "support/error.hpp"
 #include "tessera/dtypes.hpp"
 #include "ways.hpp"
@@ -118,12 +119,12 @@ TEST_CASE("random graphs as programs give the same bits fused or not, at both si
                               {"64 lanes, fused", programs("64", true)},
                               {"32 lanes, another schedule", programs("32", false), "1"},
                               {"64 lanes, fused, another schedule", programs("64", true), "2"}},
-                             500);
+                             share_of(500));
   if (!of_the_suite()) return;
-  CHECK(c.graphs > 250);
-  CHECK(c.symbolic > 80);
-  CHECK(c.other > 80);
-  CHECK(c.values > 150);
+  CHECK(c.graphs > share_of(250));
+  CHECK(c.symbolic > share_of(80));
+  CHECK(c.other > share_of(80));
+  CHECK(c.values > share_of(150));
 }
 
 #ifdef TESSERA_TEST_SIM
@@ -131,8 +132,8 @@ TEST_CASE("random graphs as text give the bits of their programs") {
   const Counts c = run_seeds({{"programs", programs("32", false)},
                               {"text, 32 lanes, fused", text_on_sim("32", true)},
                               {"text, 64 lanes", text_on_sim("64", false)}},
-                             30);
+                             share_of(30));
   if (!of_the_suite()) return;
-  CHECK(c.graphs > 12);
+  CHECK(c.graphs > share_of(12));
 }
 #endif

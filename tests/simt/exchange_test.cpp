@@ -2,6 +2,7 @@
 // Programs for devices without shuffles: values travel through shared memory, and give the same bits.
 #include <catch2/catch.hpp>
 
+#include "share.hpp"
 #include "simt_support.hpp"
 #include "tessera/kit/program/interpret.hpp"
 #include "tessera/kit/program/verify.hpp"
@@ -31,7 +32,7 @@ TEST_CASE("lanes exchange values through shared memory on devices without shuffl
     for (const char* device : {"sim32", "sim64"}) {
       const kit::GpuDescription d = without_shuffles(device);
       size_t number = 0;
-      for (const kit::SimtSchedule& s : reachable(k, c, d, order, 3)) {
+      for (const kit::SimtSchedule& s : reachable(k, c, d, order, share_of(3))) {
         INFO(c.name << ", " << device << ": " << kit::to_text(s));
         kit::Program p = make(k, c, s, d, order);
         for (const kit::Statement& x : p.statements)

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "share.hpp"
 #include "simt_support.hpp"
 #include "tessera/kit/program/interpret.hpp"
 #include "tessera/kit/text.hpp"
@@ -72,9 +73,9 @@ SimtCase draw(std::mt19937_64& r, int number) {
 TEST_CASE("random kernels of the SIMT family") {
   std::mt19937_64 r(2024);
   const kit::SimtOrder order;
-  int made = 0, refused = 0;
-  for (int number = 0; number < 200; ++number) {
-    const SimtCase c = draw(r, number);
+  size_t made = 0, refused = 0;
+  for (size_t number = 0; number < share_of(200); ++number) {
+    const SimtCase c = draw(r, static_cast<int>(number));
     INFO(c.text);
     SimtKernel k;
     try {
@@ -83,7 +84,7 @@ TEST_CASE("random kernels of the SIMT family") {
       continue;
     }
     const kit::GpuDescription& d = kit::gpu_description(number % 2 ? "sim32" : "sim64");
-    const Data input = case_data(k, c, static_cast<uint64_t>(number), true);
+    const Data input = case_data(k, c, number, true);
     Data want = input;
     const uint32_t faults = judge(k, c, order, want);
     std::vector<kit::SimtSchedule> schedules;
@@ -107,6 +108,6 @@ TEST_CASE("random kernels of the SIMT family") {
     if (!difference.empty()) FAIL(difference << "\n" << kit::to_text(s) << "\n" << kit::print(k.rows.kernel) << kit::print(p));
     ++made;
   }
-  CHECK(made > 120);
-  CHECK(refused < 40);
+  CHECK(made > share_of(120));
+  CHECK(refused < share_of(40));
 }

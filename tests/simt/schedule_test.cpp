@@ -10,6 +10,7 @@
 #include <map>
 #include <thread>
 
+#include "share.hpp"
 #include "simt_support.hpp"
 #include "tessera/kit/program/interpret.hpp"
 #include "tessera/kit/text.hpp"
@@ -49,7 +50,7 @@ struct Job {
 void run(Job& j) {
   const kit::GpuDescription& d = kit::gpu_description(j.device);
   size_t number = 0;
-  for (const kit::SimtSchedule& s : reachable(j.k, *j.c, d, j.order, j.order_name == "plain" ? 20 : 3)) {
+  for (const kit::SimtSchedule& s : reachable(j.k, *j.c, d, j.order, share_of(j.order_name == "plain" ? 20 : 3))) {
     ++number;
     j.ran[s.form] += j.order_name == "plain";
     kit::Program p = make(j.k, *j.c, s, d, j.order);
@@ -117,7 +118,8 @@ TEST_CASE("every schedule that a search reaches gives the family's bits") {
   std::printf("\n");
   for (const auto& [form, count] : ran) {
     INFO(kit::form_name(form));
-    CHECK(count >= (form == kit::SimtForm::Generic ? 4 : 20));  // the form of last resort chooses threads and little else
+    CHECK(count >=
+          share_of(form == kit::SimtForm::Generic ? 4 : 20));  // the form of last resort chooses threads and little else
   }
 }
 
