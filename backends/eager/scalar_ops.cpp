@@ -315,7 +315,6 @@ void select_any(const TileArgs& t) {
   {Op::OP, Comp::C64, cx2<C64, FN>}, { Op::OP, Comp::C128, cx2<C128, FN> }
 
 constexpr Entry kEntries[] = {
-    WIDE(Cbrt, std::cbrt),
     WIDE(Tan, std::tan),
     WIDE(Asin, std::asin),
     WIDE(Acos, std::acos),
@@ -325,7 +324,6 @@ constexpr Entry kEntries[] = {
     WIDE(Asinh, std::asinh),
     WIDE(Acosh, std::acosh),
     WIDE(Atanh, std::atanh),
-    WIDE(Erfc, std::erfc),
     WIDE(Erfinv, erfinv),
     WIDE(Lgamma, log_gamma),
     WIDE(Digamma, digamma),

@@ -38,6 +38,8 @@ constexpr Row kRows[] = {
     {"gelu_f32", [](double x) { return x * phi(x); }, 8, 1.65, true},
     {"gelu_tables_f32", [](double x) { return x * phi(x); }, 8, 1.4, true},
     {"cube_f32", [](double x) { return x * x * x; }, 1000, 0.51, false},
+    {"erfc_f32", [](double x) { return std::erfc(x); }, 10.5, 0.51, false},
+    {"cbrt_f32", [](double x) { return std::cbrt(x); }, 1e30, 0.51, false},
     {"log_f32", [](double x) { return std::log(std::abs(x)); }, 0, 0.51, false},
 };
 
@@ -88,6 +90,13 @@ TEST_CASE("functions at the ends of their range") {
   CHECK(of("erf_f32", inf) == 1);
   CHECK(of("erf_f32", -7) == -1);
   CHECK(std::signbit(of("erf_f32", -0.0f)));
+  CHECK(of("erfc_f32", inf) == 0);
+  CHECK(of("erfc_f32", -inf) == 2);
+  CHECK(of("erfc_f32", 10.05f) > 0);  // subnormal
+  CHECK(of("erfc_f32", 1e30f) == 0);
+  CHECK(of("cbrt_f32", -inf) == -inf);
+  CHECK(of("cbrt_f32", -0x1p-149f) == static_cast<float>(std::cbrt(-0x1p-149)));
+  CHECK(std::signbit(of("cbrt_f32", -0.0f)));
   CHECK(of("exp_f32", inf) == inf);
   CHECK(of("exp_f32", -inf) == 0);
   for (const char* gelu : {"gelu_f32", "gelu_tables_f32"}) {
@@ -99,8 +108,8 @@ TEST_CASE("functions at the ends of their range") {
     CHECK(std::signbit(of(gelu, -0.0f)));
     CHECK(of(gelu, 1e-40f) > 0);  // subnormal
   }
-  for (const char* name :
-       {"tanh_f32", "sigmoid_f32", "silu_f32", "erf_f32", "exp_f32", "gelu_f32", "gelu_tables_f32", "cube_f32", "log_f32"}) {
+  for (const char* name : {"tanh_f32", "sigmoid_f32", "silu_f32", "erf_f32", "exp_f32", "gelu_f32", "gelu_tables_f32",
+                           "cube_f32", "log_f32", "erfc_f32", "cbrt_f32"}) {
     INFO(name);
     CHECK(std::isnan(of(name, nan)));
   }

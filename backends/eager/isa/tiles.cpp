@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise ops that vectorise. Compiled once per ISA; everything in it has internal linkage but the lookup function.
 #include "isa.hpp"
+#include "tessera/kit/double_functions.hpp"
 #include "tile_loops.hpp"
 #include "vec_math.hpp"
 
@@ -112,6 +113,38 @@ EAGER_FN_WIDE(Softplus, choose(x* k.a > k.b, x, dlog1p(dexp(x* k.a)) / k.a))
   return x == -kInf<double> ? kNan<double> : x * (q / (q + 2.0));
 }
 EAGER_FN_WIDE(Mish, x != x ? x : dmish(x))
+
+// A double as tessera/kit/double_functions.hpp takes it.
+struct Number {
+  double v;
+};
+#define EAGER_NUMBER(OP)                                                                        \
+  [[gnu::always_inline]] inline Number operator OP(Number a, Number b) { return {a.v OP b.v}; } \
+  [[gnu::always_inline]] inline Number operator OP(Number a, double b) { return {a.v OP b}; }   \
+  [[gnu::always_inline]] inline Number operator OP(double a, Number b) { return {a OP b.v}; }
+EAGER_NUMBER(+)
+EAGER_NUMBER(-)
+EAGER_NUMBER(*)
+EAGER_NUMBER(/)
+[[gnu::always_inline]] inline Number operator-(Number a) { return {-a.v}; }
+[[gnu::always_inline]] inline bool operator<(Number a, double b) { return a.v < b; }
+[[gnu::always_inline]] inline bool operator<=(Number a, double b) { return a.v <= b; }
+[[gnu::always_inline]] inline bool operator>(Number a, double b) { return a.v > b; }
+[[gnu::always_inline]] inline Number like(Number, double v) { return {v}; }
+[[gnu::always_inline]] inline Number fma(Number a, Number b, Number c) { return {__builtin_fma(a.v, b.v, c.v)}; }
+[[gnu::always_inline]] inline Number abs(Number a) { return {fabs_(a.v)}; }
+[[gnu::always_inline]] inline Number copysign(Number a, Number b) { return {copysign_(a.v, b.v)}; }
+[[gnu::always_inline]] inline Number select(bool c, Number a, Number b) { return {c ? a.v : b.v}; }
+[[gnu::always_inline]] inline Number exponent(Number x) {
+  return {bits<double>(bits<uint64_t>(x.v) >> 52 | bits<uint64_t>(0x1p52)) - 0x1p52};
+}
+[[gnu::always_inline]] inline Number scaled(Number x, Number t) {
+  return {bits<double>(bits<uint64_t>(x.v) + (bits<uint64_t>(t.v) << 52))};
+}
+EAGER_FN(Cbrt64, double, tessera::kit::cbrt_of(Number{x}).v)
+EAGER_FN(Erfc64, double, tessera::kit::erfc_of(Number{x}).v)
+EAGER_FN_WIDE(Cbrt, tessera::kit::narrow_cbrt_of(Number{x}).v)
+EAGER_FN_WIDE(Erfc, tessera::kit::narrow_erfc_of(Number{x}).v)
 
 // Arguments beyond the range of the f64 reduction are rare: redone one by one, whatever the neighbours are.
 template <int Phase>
@@ -340,6 +373,10 @@ constexpr Entry kEntries[] = {
     F32(Celu),
     F32(Softplus),
     F32(Mish),
+    F32(Cbrt),
+    F32(Erfc),
+    {Op::Cbrt, Comp::F64, u<double, Cbrt64>},
+    {Op::Erfc, Comp::F64, u<double, Erfc64>},
     {Op::Sin, Comp::F32, trig<0>},
     {Op::Cos, Comp::F32, trig<1>},
     INTS(u, Abs, IAbs),

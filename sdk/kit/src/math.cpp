@@ -3,18 +3,36 @@
 // interpreter.
 //
 // Fused multiply-add appears here only, written as such. f32 functions either stay in f32 or go through f64 and round once at
-// the end (0.5 ulp), which needs no hi/lo arithmetic. f64 functions are the platform's. Polynomials: minimax fits of our own
-// where it says so; Cephes (S. Moshier) for tanh and the f64 exp's reduction; the others are Taylor and atanh series.
+// the end (0.5 ulp), which needs no hi/lo arithmetic. f64 functions are the platform's, but for those of double_functions.hpp.
+// Polynomials: minimax fits of our own where it says so; Cephes (S. Moshier) for tanh and the f64 exp's reduction; the others
+// are Taylor and atanh series.
 #include <cmath>
 #include <limits>
 #include <unordered_map>
 
 #include "tessera/kit/builder.hpp"
+#include "tessera/kit/double_functions.hpp"
 #include "tessera/kit/lower.hpp"
 #include "tessera/kit/normal.hpp"
 #include "tessera/plugin.hpp"
 
 namespace tessera::kit {
+
+// What double_functions.hpp asks of a number.
+static Ex like(Ex x, double value) { return x.lit(value); }
+static Ex copysign(Ex magnitude, Ex sign) {
+  const bool wide = magnitude.type() == Type::F64;
+  const Type u = wide ? Type::U64 : Type::U32;
+  const auto top = static_cast<int64_t>(wide ? 0x8000000000000000ull : 0x80000000ull);
+  const Ex m = magnitude.as(u), s = sign.as(u);
+  return ((m & m.lit(~top)) | (s & s.lit(top))).as(magnitude.type());
+}
+static Ex exponent(Ex x) {
+  const Ex b = x.as(Type::U64);
+  return ((b >> 52) | b.lit(int64_t{0x4330000000000000})).as(Type::F64) - 0x1p52;
+}
+static Ex scaled(Ex x, Ex t) { return (x.as(Type::U64) + (t.as(Type::U64) << 52)).as(Type::F64); }
+
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -26,14 +44,6 @@ Ex horner(Ex x, std::initializer_list<double> coefficients) {
   for (; at != coefficients.end(); ++at) p = p * x + *at;
   return p;
 }
-Ex copysign(Ex magnitude, Ex sign) {
-  const bool wide = magnitude.type() == Type::F64;
-  const Type u = wide ? Type::U64 : Type::U32;
-  const auto top = static_cast<int64_t>(wide ? 0x8000000000000000ull : 0x80000000ull);
-  const Ex m = magnitude.as(u), s = sign.as(u);
-  return ((m & m.lit(~top)) | (s & s.lit(top))).as(magnitude.type());
-}
-
 // ---- f32
 
 Ex horner_fma(Ex x, std::initializer_list<double> coefficients) {
@@ -294,8 +304,8 @@ Ex floor_div_of(Ex a, Ex b, Ex mod) {
 class Library {
  public:
   Library() {
-    for (const char* name : {"exp",  "exp2", "expm1", "log",  "log2", "log10", "log1p", "sin",   "cos", "tan",  "asin",
-                             "acos", "atan", "sinh",  "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "cbrt"})
+    for (const char* name : {"exp",  "exp2", "expm1", "log",  "log2", "log10", "log1p", "sin",   "cos",   "tan",
+                             "asin", "acos", "atan",  "sinh", "cosh", "tanh",  "asinh", "acosh", "atanh", "erf"})
       external(name, {Type::F64});
     for (const char* name : {"pow", "atan2", "hypot", "fmod"}) external(name, {Type::F64, Type::F64});
     // Only where the second operand is true.
@@ -338,7 +348,9 @@ class Library {
     trig("sin_f32", "sin_where", 0);
     trig("cos_f32", "cos_where", 1);
     f32("pow_f32", 2, [](auto& a) { return dpow(a[0].to(Type::F64), a[1].to(Type::F64)).to(Type::F32); });
-    for (const char* name : {"tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erfc", "cbrt"})
+    wide("cbrt_f32", narrow_cbrt_of<Ex>);
+    wide("erfc_f32", narrow_erfc_of<Ex>);
+    for (const char* name : {"tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"})
       wide(std::string(name) + "_f32", [name](Ex x) { return call(std::string(name) + "_f64", x); });
     for (const char* name : {"atan2", "hypot", "fmod"})
       f32(std::string(name) + "_f32", 2,
@@ -347,6 +359,8 @@ class Library {
     f32("floor_div_f32", 2, [](auto& a) { return floor_div_of(a[0], a[1], call("fmod_f32", a[0], a[1])); });
 
     // f64
+    f64("cbrt_f64", 1, [](auto& a) { return cbrt_of(a[0]); });
+    f64("erfc_f64", 1, [](auto& a) { return erfc_of(a[0]); });
     f64("rsqrt_f64", 1, [](auto& a) { return 1.0 / sqrt(a[0]); });
     f64("sigmoid_f64", 1, [](auto& a) { return 1.0 / (1.0 + call("exp_f64", -a[0])); });
     f64("gelu_f64", 1, [](auto& a) { return (0.5 * a[0]) * call("erfc_f64", -a[0] * 0.70710678118654752440); });

@@ -114,7 +114,7 @@ DEVICE u16 narrow_f16(float x) {
 #define LIBRARY(f) DEVICE double library_##f(double x) { return f(x); }
 LIBRARY(exp) LIBRARY(exp2) LIBRARY(expm1) LIBRARY(log) LIBRARY(log2) LIBRARY(log10) LIBRARY(log1p) LIBRARY(sin) LIBRARY(cos)
 LIBRARY(tan) LIBRARY(asin) LIBRARY(acos) LIBRARY(atan) LIBRARY(sinh) LIBRARY(cosh) LIBRARY(tanh) LIBRARY(asinh) LIBRARY(acosh)
-LIBRARY(atanh) LIBRARY(erf) LIBRARY(erfc) LIBRARY(cbrt)
+LIBRARY(atanh) LIBRARY(erf)
 #define LIBRARY2(f) DEVICE double library_##f(double x, double y) { return f(x, y); }
 LIBRARY2(pow) LIBRARY2(atan2) LIBRARY2(hypot) LIBRARY2(fmod)
 )";

@@ -46,65 +46,9 @@ namespace {
   "template <int bytes, class T, class F> DEVICE void move(T* to, F* from) { *(chunk<bytes>*)to = *(const " \
   "chunk<bytes>*)from; }\n"
 
-// CUDA's own erfc of f64 is up to 4 ulp off. This one is within 1.5: exp(-x^2) times a polynomial for exp(x^2) erfc(x), of
-// (x - 3) / (x + 3) or of 1 / x^2, with what each step rounds off taken along. Polynomials interpolate at Chebyshev's nodes, to
-// 2^-57.
-#define TESSERA_ERFC                                                                                               \
-  "DEVICE double library_erfc(double x) {\n"                                                                       \
-  "  const double kErf[] = {-1.0007745049606187e-9, 1.4551003538374492e-8, -1.6349295278540013e-7, \n"             \
-  "      1.6461445577603323e-6, -1.4925632931713097e-5, 0.00012055332689542288, -0.00085483270203913107, \n"       \
-  "      0.005223977625423485, -0.026866170645130666, 0.11283791670955125, -0.37612638903183754};\n"               \
-  "  const double kNear[] = {3.9294872901940645e-7, 2.2233464268054026e-6, 2.9801275825106715e-6, \n"              \
-  "      -7.4635543259955824e-6, -1.2648252393996826e-5, 6.4116068770787941e-5, 4.5265940813676227e-5, \n"         \
-  "      -0.00059706097942616989, 0.00070774642144453279, 0.0042691363196937443, -0.024392499319552254, \n"        \
-  "      0.071665837198008314, -0.15011593650077293, 0.2456038017123309, -0.32623356004303722, \n"                 \
-  "      0.17900115118138996};\n"                                                                                  \
-  "  const double kFar[] = {-178545646.46606109, 135839113.06255272, -49047682.198432073, 11356566.769799253, \n"  \
-  "      -1943063.5521471507, 272614.50072609109, -34591.830433408912, 4365.9843314812033, \n"                     \
-  "      -593.32213098486238, 91.597324451114488, -16.660740393391912, 3.702490044120573, -1.0578554464955465, \n" \
-  "      0.42314218758603123, -0.2820947917737508, 0.56418958354775617};\n"                                        \
-  "  const double kExp[] = {2.0914707069612355e-9, 2.5105245153901371e-8, 2.7557273594799413e-7, \n"               \
-  "      2.7557255332554409e-6, 2.4801587325585839e-5, 0.00019841269874873975, 0.0013888888888883737, \n"          \
-  "      0.0083333333333261202, 0.041666666666666671, 0.16666666666666671, 0.5};\n"                                \
-  "  const double a = abs_of(x);\n"                                                                                \
-  "  if (a < 0.7) {  // 1 - erf(x)\n"                                                                              \
-  "    const double z = x * x, c = 1.1283791670955126, w = x * c, whole = 1.0 - w;\n"                              \
-  "    double p = kErf[0];\n"                                                                                      \
-  "    for (i32 i = 1; i < 11; ++i) p = fma_of(p, z, kErf[i]);\n"                                                  \
-  "    return whole + ((1.0 - whole) - w - (fma_of(x, c, -w) + x * z * p));\n"                                     \
-  "  }\n"                                                                                                          \
-  "  if (a > 27.5) return x < 0.0 ? 2.0 : 0.0;\n"                                                                  \
-  "  double hi, lo;\n"                                                                                             \
-  "  if (a < 3.5) {  // of (x - 3) / (x + 3)\n"                                                                    \
-  "    const double d = a + 3.0, d1 = d - a, dl = (a - (d - d1)) + (3.0 - d1);\n"                                  \
-  "    const double n = a - 3.0, n1 = n - a, nl = (a - (n - n1)) + (-3.0 - n1);\n"                                 \
-  "    const double t = n / d, tl = (fma_of(-t, d, n) + nl - t * dl) / d;\n"                                       \
-  "    double v = kNear[0], slope = 0.0;\n"                                                                        \
-  "    for (i32 i = 1; i < 15; ++i) slope = fma_of(slope, t, v), v = fma_of(v, t, kNear[i]);\n"                    \
-  "    slope = fma_of(slope, t, v);\n"                                                                             \
-  "    const double w = t * v, c = kNear[15];\n"                                                                   \
-  "    hi = c + w, lo = (c - hi) + w + fma_of(t, v, -w) + slope * tl;\n"                                           \
-  "  } else {  // of 1 / x^2, divided by x\n"                                                                      \
-  "    const double u = 1.0 / (a * a);\n"                                                                          \
-  "    double v = kFar[0];\n"                                                                                      \
-  "    for (i32 i = 1; i < 15; ++i) v = fma_of(v, u, kFar[i]);\n"                                                  \
-  "    const double w = u * v, c = kFar[15], g = c + w;\n"                                                         \
-  "    hi = g / a, lo = (fma_of(-hi, a, g) + ((c - g) + w)) / a;\n"                                                \
-  "  }\n"                                                                                                          \
-  "  const double h = a * a, hl = fma_of(a, a, -h), k = round_of(h * -1.4426950408889634);\n"                      \
-  "  const double r0 = fma_of(k, -0.69314718036912382, -h), r = fma_of(k, -1.9082149292705877e-10, r0),\n"         \
-  "               rl = fma_of(k, -1.9082149292705877e-10, r0 - r) - hl;\n"                                         \
-  "  double q = kExp[0];\n"                                                                                        \
-  "  for (i32 i = 1; i < 11; ++i) q = fma_of(q, r, kExp[i]);\n"                                                    \
-  "  const double e = r * r * q, s = r + (e + rl * (1.0 + (r + e))), m = hi + fma_of(s, hi, fma_of(s, lo, lo));\n" \
-  "  const i64 whole = a == a ? (i64)k : 0, half = whole / 2;  // in two steps: the result may be subnormal\n"     \
-  "  const double y = m * as_double((half + 1023) << 52) * as_double((whole - half + 1023) << 52);\n"              \
-  "  return x < 0.0 ? 2.0 - y : y;\n"                                                                              \
-  "}\n"
-
 // CUDA's own functions of f64 are up to 2 ulp off, and its hypot of the largest number and a tiny one is infinite. asin is here
 // x plus a polynomial of x^2, which interpolates at Chebyshev's nodes to 2^-57; beyond 1/2 it is pi/2 - 2 asin(sqrt((1-x)/2)),
-// with what the root rounds off. cbrt takes a step of Newton's from the library's, with what the cube rounds off.
+// with what the root rounds off.
 #define TESSERA_NEAR                                                                                                     \
   "DEVICE double library_asin(double x) {\n"                                                                             \
   "  const double kAsin[] = {0.028757851367421566, -0.014851887071247204, 0.01740087944269402, 0.005457506718640358, \n" \
@@ -120,12 +64,6 @@ namespace {
   "  const double low = fma_of(-s, s, z) / (s + s) + s * z * p, h = 0.78539816339744828 - s;\n"                          \
   "  const double y = 2.0 * (h + ((0.78539816339744828 - h - s - low) + 3.061616997868383e-17));\n"                      \
   "  return x < 0.0 ? -y : y;\n"                                                                                         \
-  "}\n"                                                                                                                  \
-  "DEVICE double library_cbrt(double x) {\n"                                                                             \
-  "  const double up = abs_of(x) < 1e-280 ? 5.8460065493236117e48 : 1.0, v = x * up;  // 2^162\n"                        \
-  "  if (!(abs_of(v) > 0.0) || abs_of(v) > 1.7976931348623157e308) return x;\n"                                          \
-  "  const double y = cbrt(v), w = y * y, better = y - (fma_of(w, y, -v) + fma_of(y, y, -w) * y) / (3.0 * w);\n"         \
-  "  return up > 1.0 ? better * 5.5511151231257827e-17 : better;  // 2^-54\n"                                            \
   "}\n"                                                                                                                  \
   "DEVICE double library_hypot(double x, double y) {\n"                                                                  \
   "  const double p = abs_of(x), q = abs_of(y), a = p >= q ? p : q, b = p >= q ? q : p;\n"                               \
@@ -198,7 +136,7 @@ constexpr const char* kCuda =
     "LIBRARY(cos)\n"
     "LIBRARY(tan) LIBRARY(acos) LIBRARY(atan) LIBRARY(sinh) LIBRARY(cosh) LIBRARY(tanh) LIBRARY(asinh) "
     "LIBRARY(acosh)\n"
-    "LIBRARY(atanh) LIBRARY(erf)\n" TESSERA_ERFC TESSERA_NEAR
+    "LIBRARY(atanh) LIBRARY(erf)\n" TESSERA_NEAR
     "#define LIBRARY2(f) DEVICE double library_##f(double x, double y) { return f(x, y); }\n"
     "LIBRARY2(pow) LIBRARY2(atan2) LIBRARY2(fmod)\n";
 
@@ -358,7 +296,7 @@ constexpr const char* kSim =
     "LIBRARY(cos)\n"
     "LIBRARY(tan) LIBRARY(asin) LIBRARY(acos) LIBRARY(atan) LIBRARY(sinh) LIBRARY(cosh) LIBRARY(tanh) LIBRARY(asinh) "
     "LIBRARY(acosh)\n"
-    "LIBRARY(atanh) LIBRARY(erf) LIBRARY(erfc) LIBRARY(cbrt)\n"
+    "LIBRARY(atanh) LIBRARY(erf)\n"
     "#define LIBRARY2(f) DEVICE double library_##f(double x, double y) { return __builtin_##f(x, y); }\n"
     "LIBRARY2(pow) LIBRARY2(atan2) LIBRARY2(hypot) LIBRARY2(fmod)\n"
     "// Arguments by address.\n"
