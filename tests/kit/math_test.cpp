@@ -38,6 +38,7 @@ constexpr Row kRows[] = {
     {"gelu_f32", [](double x) { return x * phi(x); }, 8, 1.65, true},
     {"gelu_tables_f32", [](double x) { return x * phi(x); }, 8, 1.4, true},
     {"cube_f32", [](double x) { return x * x * x; }, 1000, 0.51, false},
+    {"rsqrt_f32", [](double x) { return 1 / std::sqrt(x); }, 0, 0.501, false},
     {"erfc_f32", [](double x) { return std::erfc(x); }, 10.5, 0.51, false},
     {"cbrt_f32", [](double x) { return std::cbrt(x); }, 1e30, 0.51, false},
     {"log_f32", [](double x) { return std::log(std::abs(x)); }, 0, 0.51, false},
@@ -97,6 +98,9 @@ TEST_CASE("functions at the ends of their range") {
   CHECK(of("cbrt_f32", -inf) == -inf);
   CHECK(of("cbrt_f32", -0x1p-149f) == static_cast<float>(std::cbrt(-0x1p-149)));
   CHECK(std::signbit(of("cbrt_f32", -0.0f)));
+  CHECK(of("rsqrt_f32", 0.0f) == inf);
+  CHECK(of("rsqrt_f32", inf) == 0);
+  CHECK(std::isnan(of("rsqrt_f32", -1)));
   CHECK(of("exp_f32", inf) == inf);
   CHECK(of("exp_f32", -inf) == 0);
   for (const char* gelu : {"gelu_f32", "gelu_tables_f32"}) {
@@ -109,7 +113,7 @@ TEST_CASE("functions at the ends of their range") {
     CHECK(of(gelu, 1e-40f) > 0);  // subnormal
   }
   for (const char* name : {"tanh_f32", "sigmoid_f32", "silu_f32", "erf_f32", "exp_f32", "gelu_f32", "gelu_tables_f32",
-                           "cube_f32", "log_f32", "erfc_f32", "cbrt_f32"}) {
+                           "cube_f32", "log_f32", "erfc_f32", "cbrt_f32", "rsqrt_f32"}) {
     INFO(name);
     CHECK(std::isnan(of(name, nan)));
   }
