@@ -66,7 +66,9 @@ void write_scatter(NodeWriter& w) {
 
 namespace {
 
-constexpr int64_t kRead = 8;  // keys that are compared, and updates that are loaded, at once
+constexpr int64_t kRead = 8;   // keys that are compared, and updates that are loaded, at once
+constexpr int64_t kParts = 8;  // of the keys, each of which threads of their own compare, where there are many
+constexpr int64_t kFewTuples = 2048;
 
 class SliceScatter {
  public:
@@ -101,6 +103,7 @@ class SliceScatter {
     return n && *n < (int64_t{1} << 31) - 2;
   }
   uint32_t workspace(const char* name, Type t, Expr extent) { return w_.b.buffer(name, Memory::Workspace, t, extent); }
+  ProgramBuilder& b() { return w_.b; }
   uint32_t number(Type t, Expr e) { return w_.convert(w_.b.index(e), t); }
 
   // The slice that each tuple names. Tuples that name none come behind all slices, and what fills the last vector behind those.
@@ -125,26 +128,58 @@ class SliceScatter {
     });
   }
 
-  // A tuple's place is how many come before it: those of smaller keys, and earlier ones of the same key.
+  // A tuple's place is how many come before it: those of smaller keys, and earlier ones of the same key. That takes a comparison
+  // for each pair. Where there are many, several threads share those of one tuple, for one thread each is too few for a device.
   void sort() {
     IndexPool& p = w_.pool();
-    w_.each(tuples_, [&](Expr j) {
-      const uint32_t mine = w_.b.load(keys_, j), count = w_.variable(place_);
-      const uint32_t others = w_.b.buffer("others", Memory::Register, key_, p.number(kRead));
-      w_.set(count, w_.b.constant(place_, 0));
-      const Expr i = w_.b.begin(Bind::Serial, "i", w_.b.ceil_div(tuples_, kRead));
-      w_.b.load_elements(keys_, w_.b.scaled(i, kRead), others, kZero, kRead);
-      const Expr u = w_.b.begin(Bind::Unroll, "u", p.number(kRead));
-      const uint32_t other = w_.b.load(others, u);
-      const uint32_t earlier = w_.b.binary(Op::Lt, w_.b.index(p.add(w_.b.scaled(i, kRead), u)), w_.b.index(j));
-      const uint32_t before = w_.either(w_.b.binary(Op::Lt, other, mine), w_.both(w_.b.binary(Op::Eq, other, mine), earlier));
-      w_.set(count, w_.b.binary(Op::Add, w_.get(count), w_.convert(before, place_)));
-      w_.b.end();
-      w_.b.end();
-      const Expr place = p.value(w_.get(count));
-      w_.b.store(order_, place, number(place_, j));
-      w_.b.store(sorted_, place, mine);
+    const auto known = p.as_number(tuples_);
+    const int64_t parts = known && *known < kFewTuples ? 1 : kParts;
+    const uint32_t counts = parts == 1 ? kNone : workspace("counts", place_, b().scaled(tuples_, parts));
+    const Expr vectors = b().ceil_div(tuples_, kRead), share = b().ceil_div(vectors, parts);
+    w_.each(b().scaled(tuples_, parts), [&](Expr point) {
+      const Expr j = parts == 1 ? point : p.mod(point, tuples_), part = parts == 1 ? kZero : p.floordiv(point, tuples_);
+      const Expr begin = p.mul(part, share), end = p.min(p.add(begin, share), vectors), own = p.floordiv(j, p.number(kRead));
+      const uint32_t mine = b().load(keys_, j), count = w_.variable(place_);
+      w_.set(count, b().constant(place_, 0));
+      compare(begin, p.min(end, own), count, [&](Expr, uint32_t other) { return b().binary(Op::Le, other, mine); });
+      compare(p.max(begin, own), p.min(end, p.add(own, kOne)), count, [&](Expr at, uint32_t other) {
+        const uint32_t earlier = b().binary(Op::Lt, b().index(at), b().index(j));
+        return w_.either(b().binary(Op::Lt, other, mine), w_.both(b().binary(Op::Eq, other, mine), earlier));
+      });
+      compare(p.max(begin, p.add(own, kOne)), end, count,
+              [&](Expr, uint32_t other) { return b().binary(Op::Lt, other, mine); });
+      if (parts == 1)
+        put(j, mine, w_.get(count));
+      else
+        b().store(counts, point, w_.get(count));
     });
+    if (parts == 1) return;
+    w_.each(tuples_, [&](Expr j) {
+      uint32_t count = b().load(counts, j);
+      for (int64_t k = 1; k < parts; ++k)
+        count = b().binary(Op::Add, count, b().load(counts, p.add(b().scaled(tuples_, k), j)));
+      put(j, b().load(keys_, j), count);
+    });
+  }
+  // Adds to `count` how many of the keys of vectors [from, to) `before` holds for.
+  template <class F>
+  void compare(Expr from, Expr to, uint32_t count, const F& before) {
+    IndexPool& p = w_.pool();
+    const uint32_t others = b().buffer("others", Memory::Register, key_, p.number(kRead));
+    const Expr i = b().begin(Bind::Serial, "i", p.max(kZero, p.sub(to, from)));
+    // The minimum changes nothing, and shows the verifier that the place exists.
+    const Expr first = b().scaled(p.min(p.add(from, i), p.sub(b().ceil_div(tuples_, kRead), kOne)), kRead);
+    b().load_elements(keys_, first, others, kZero, kRead);
+    const Expr u = b().begin(Bind::Unroll, "u", p.number(kRead));
+    const uint32_t counts = before(p.add(first, u), b().load(others, u));
+    w_.set(count, b().binary(Op::Add, w_.get(count), w_.convert(counts, place_)));
+    b().end();
+    b().end();
+  }
+  void put(Expr j, uint32_t key, uint32_t count) {
+    const Expr place = w_.pool().value(count);
+    b().store(order_, place, number(place_, j));
+    b().store(sorted_, place, key);
   }
 
   // How many updates belong to slices before this one, by bisection.
