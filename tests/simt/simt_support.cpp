@@ -223,6 +223,23 @@ std::vector<SimtCase> simt_cases() {
        "graph @g(%x: f32[s0, 5]) symbols { s0: 1.. } {\n %a = reduce_sum %x {axes = [0]}\n return %a\n}\n",
        "",
        {8300}},
+      // Along rows that do not lie side by side: chunks of them, an odd number of columns, and a batch.
+      {"turned_max",
+       "graph @g(%x: bf16[1100, 48]) {\n %t = transpose %x {perm = [1, 0]}\n %f = cast %t {dtype = f32}\n %a = reduce_max %f "
+       "{axes = [1]}\n %b = reduce_sum %f {axes = [1]}\n return %a, %b\n}\n",
+       "",
+       {}},
+      {"turned_unknown",
+       "graph @g(%x: f32[s0, s1]) symbols { s0: 1..; s1: 1.. } {\n %t = transpose %x {perm = [1, 0]}\n %a = reduce_sum %t "
+       "{axes "
+       "= [1]}\n return %a\n}\n",
+       "",
+       {601, 37}},
+      {"turned_batch",
+       "graph @g(%x: f32[2, 127, 40]) {\n %t = transpose %x {perm = [0, 2, 1]}\n %q = mul %t, %t\n %a = reduce_sum %q {axes = "
+       "[2]}\n %r = sqrt %a\n return %r\n}\n",
+       "",
+       {}},
       backward("rms_backward", "bf16", 150, 1024),
       backward("rms_backward_runs", "bf16", 600, 264),
       backward("rms_backward_f32", "f32", 67, 264),

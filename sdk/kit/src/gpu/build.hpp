@@ -177,7 +177,7 @@ ProductSize product_size(Kernel& k);
 // access.
 bool contiguous_load(Kernel& k, const Inst& x, uint32_t axis);
 
-// The launches that fold partial results of a reduction across rows. `count` partial results of `columns` numbers each lie in
+// The launches that fold partial results of columns. `count` partial results of `columns` numbers each lie in
 // workspaces, one for each reducer; those of `of_runs` are runs, of which `fan` make a block, else blocks. `finish` gets the
 // results of column `column` and stores what the kernel makes of them.
 struct Fold {
@@ -185,6 +185,7 @@ struct Fold {
   std::vector<uint32_t> workspaces;
   Expr count, columns;
   bool of_runs = false;
+  bool across = true;  // in the order across rows; else they are results of chunks along rows
 };
 void fold_launches(ProgramBuilder& b, Fold f, const SimtOrder& o,
                    const std::function<void(Expr column, const std::vector<uint32_t>& results)>& finish);

@@ -71,11 +71,28 @@ bool of_one_thread(Kernel& k) {
   return true;
 }
 
+// A reduction along rows that do not lie side by side in memory, where what it reads of neighbouring rows does, and those are
+// enough for the lanes of a wave.
+bool reads_columns(Kernel& k) {
+  constexpr int64_t kFew = 32;
+  if (k.loops.size() != 1 || k.loops[0].across) return false;
+  const std::vector<AxisGroup> columns = collapse(k, k.parallel);
+  if (columns.empty() || k.pool.as_number(columns.back().extent).value_or(kFew) < kFew) return false;
+  bool found = false;
+  for (const Item& item : k.loops[0].body) {
+    const Inst& x = k.insts[item.id];
+    if (item.is_loop || (x.op == Op::Reduce && !plain_reduction(k, item.id))) return false;
+    if (contiguous_load(k, x, k.loops[0].axes.back())) return false;
+    found = found || contiguous_load(k, x, columns.back().inner);
+  }
+  return found;
+}
+
 SimtForm form_of(Kernel& k) {
   if (is_product(k)) return SimtForm::Product;
   if (!k.loops.empty() && of_one_thread(k)) return SimtForm::Generic;
   if (k.loops.empty()) return reads_transposed(k, collapse(k, k.parallel)) ? SimtForm::Transpose : SimtForm::Pointwise;
-  return k.loops[0].across ? SimtForm::Columns : SimtForm::Rows;
+  return k.loops[0].across || reads_columns(k) ? SimtForm::Columns : SimtForm::Rows;
 }
 
 SimtSchedule pointwise(Kernel& k, const GpuDescription& d, const SimtAssume& a) {
@@ -130,7 +147,7 @@ SimtSchedule rows(Kernel& k, const GpuDescription& d, const SimtOrder& o) {
   return s;
 }
 
-SimtSchedule columns(Kernel& k, const SimtAssume& a) {
+SimtSchedule columns(Kernel& k, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a) {
   SimtSchedule s;
   s.form = SimtForm::Columns;
   s.threads = 0;  // a group for each run of a block of rows
@@ -139,13 +156,20 @@ SimtSchedule columns(Kernel& k, const SimtAssume& a) {
   if (narrowest(k) == 2 && groups.size() == 1)
     s.vector = static_cast<int>(std::min<int64_t>(8, multiple_of(k, groups[0].extent, a)));
   s.unroll = 8;
-  if (groups.size() != 1) return s;
-  // What several rows in flight hold of all that is read must leave registers for a second block on a unit.
-  constexpr int64_t kHeld = 256;
-  int64_t bytes = 0;  // of a point
-  for (const Item& item : k.loops[0].body)
-    if (!item.is_loop && contiguous_load(k, k.insts[item.id], groups[0].inner)) bytes += type_bytes(k.insts[item.id].type);
-  while (s.unroll > 2 && s.unroll * s.vector * bytes > kHeld) s.unroll /= 2;
+  if (k.loops[0].across) {
+    if (groups.size() != 1) return s;
+    // What several rows in flight hold of all that is read must leave registers for a second block on a unit.
+    constexpr int64_t kHeld = 256;
+    int64_t bytes = 0;  // of a point
+    for (const Item& item : k.loops[0].body)
+      if (!item.is_loop && contiguous_load(k, k.insts[item.id], groups[0].inner)) bytes += type_bytes(k.insts[item.id].type);
+    while (s.unroll > 2 && s.unroll * s.vector * bytes > kHeld) s.unroll /= 2;
+    return s;
+  }
+  // Chunks are fixed: fewer columns of a block where it takes them to give every unit two blocks.
+  const auto n = points(k, k.parallel), rows = points(k, k.loops[0].axes);
+  if (n && rows)
+    while (s.vector > 1 && *n / (32 * s.vector) * ((*rows + o.chunk() - 1) / o.chunk()) < int64_t{2} * d.units) s.vector /= 2;
   return s;
 }
 
@@ -260,7 +284,7 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
     switch (form_of(k)) {
       case SimtForm::Transpose: s = transpose(k, assume); break;
       case SimtForm::Rows: s = splits(k, device) ? split() : rows(k, device, order); break;
-      case SimtForm::Columns: s = columns(k, assume); break;
+      case SimtForm::Columns: s = columns(k, device, order, assume); break;
       case SimtForm::Product: s = product(k, device); break;
       case SimtForm::Generic: break;
       default: s = pointwise(k, device, assume);
@@ -285,6 +309,8 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
       else if (s.form == SimtForm::Rows && s.rows > 1 && s.threads >= device.wave)
         s.rows = 1;
       else if (s.form == SimtForm::Split)
+        s = rows(k, device, order);
+      else if (s.form == SimtForm::Columns && !k.loops[0].across && s.vector == 1)
         s = rows(k, device, order);
       else if (s.form == SimtForm::Transpose)
         s = pointwise(k, device, assume);
