@@ -300,10 +300,18 @@ class GpuWriter {
         };
         if (is_compare(x.op) && place(x.args[0]) && place(x.args[1]) && small_)
           for (size_t i = 0; i < 2; ++i) a[i] = "(" + expr(p_.statements[x.args[i]].inst.index) + ")";
-        right = pure(x, p_.statements[x.args[0]].inst.type, a);
+        right = rounds_to_bf16(x) ? "round_bf16(" + value(p_.statements[x.args[0]].inst.args[0]) + ")"
+                                  : pure(x, p_.statements[x.args[0]].inst.type, a);
       }
     }
     out_ += pad + "const " + value_type(x.type) + " " + value(id) + " = " + right + ";" + origin(x) + "\n";
+  }
+  // An f32 that was rounded to bf16 and is an f32 again: devices have it as one instruction.
+  bool rounds_to_bf16(const Inst& x) const {
+    if (x.op != Op::Convert || x.type != Type::F32 || p_.statements[x.args[0]].kind != StatementKind::Inst) return false;
+    const Inst& narrow = p_.statements[x.args[0]].inst;
+    return narrow.op == Op::Convert && narrow.type == Type::BF16 && !narrow.exact &&
+           p_.statements[narrow.args[0]].inst.type == Type::F32;
   }
   std::string origin(const Inst& x) {
     if (x.origin == kNone || x.origin == last_origin_) return "";

@@ -98,6 +98,7 @@ DEVICE u16 narrow_bf16(float x) {
   const u32 b = as_u32(x);
   return x != x ? (u16)0x7fc0 : (u16)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
 }
+DEVICE float round_bf16(float x) { return widen_bf16(narrow_bf16(x)); }
 DEVICE float widen_f16(u16 h) {
   const u32 mag = h & 0x7fffu, sign = (u32)(h & 0x8000u) << 16;
   if (mag >= 0x7c00u) return as_float(sign | 0x7f800000u | (mag & 0x3ffu ? 0x400000u | (mag & 0x3ffu) << 13 : 0u));

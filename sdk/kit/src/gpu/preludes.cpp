@@ -117,11 +117,14 @@ constexpr const char* kCuda =
     "DEVICE float fma_of(float a, float b, float c) { return __fmaf_rn(a, b, c); }\n"
     "DEVICE double fma_of(double a, double b, double c) { return __fma_rn(a, b, c); }\n"
     "template <class T> DEVICE T popcount_of(T x) { return sizeof(T) == 8 ? (T)__popcll((u64)x) : (T)__popc((u32)x); }\n"
-    "DEVICE float widen_bf16(u16 h) { return as_float((u32)h << 16); }\n"
+    "DEVICE float widen_bf16(u16 h) {\n  float x;\n"
+    "  asm(\"mov.b32 %0, {%1, %2};\" : \"=f\"(x) : \"h\"((u16)0), \"h\"(h));\n  return x;\n}\n"
     "DEVICE u16 cut_bf16(float x) { return (u16)(as_u32(x) >> 16); }\n"
     "// Two at once, of which one is 0: conversions of one run at a quarter of the rate. NaN becomes 0x7fff.\n"
     "DEVICE u16 narrow_bf16(float x) {\n  u32 h;\n"
     "  asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(h) : \"f\"(0.0f), \"f\"(x));\n  return (u16)h;\n}\n"
+    "DEVICE float round_bf16(float x) {\n  u32 b;\n"
+    "  asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(b) : \"f\"(x), \"f\"(0.0f));\n  return as_float(b);\n}\n"
     "DEVICE float widen_f16(u16 h) {\n  float x;\n  asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(h));\n  return x;\n}\n"
     "DEVICE u16 narrow_f16(float x) {\n  u16 h;\n  asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(x));\n"
     "  return x != x ? (u16)0x7e00 : h;\n}\n"
@@ -174,7 +177,8 @@ constexpr const char* kCuda =
   "DEVICE float widen_bf16(u16 h) { return as_float((u32)h << 16); }\n"                                       \
   "DEVICE u16 cut_bf16(float x) { return (u16)(as_u32(x) >> 16); }\n"                                         \
   "DEVICE u16 narrow_bf16(float x) {\n  const u32 b = as_u32(x);\n"                                           \
-  "  return x != x ? (u16)0x7fc0 : (u16)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);\n}\n"
+  "  return x != x ? (u16)0x7fc0 : (u16)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);\n}\n"                       \
+  "DEVICE float round_bf16(float x) { return widen_bf16(narrow_bf16(x)); }\n"
 
 constexpr const char* kHip =
     "// C++ for amdgcn, clang -x hip -nogpuinc, -ffp-contract=off.\n" TESSERA_COMMON_TYPES
