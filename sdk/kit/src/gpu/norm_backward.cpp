@@ -28,7 +28,7 @@ std::map<uint32_t, uint32_t> stored_of_a_row(const Kernel& k) {
   return out;
 }
 
-constexpr int64_t kRegistersAside = 40;  // of a thread, for what is computed between those that hold its elements
+constexpr int64_t kRegistersAside = 28;  // of a thread, for what is computed between those that hold its elements
 
 // 32-bit registers of a thread that the program names.
 int64_t registers_of(const Program& p, uint32_t launch) {
@@ -114,8 +114,10 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
     b.end();
   }
   // Rows in flight: `rows` of them beside each other, or one that is computed while the next one is loaded: what the first loop
-  // reads of it (`unroll` 2), or all that is read (4).
+  // reads of it (`unroll` 2), or all that is read (4). What later loops read is on its way while the first one is computed.
+  using Loops = RowWriter::Loops;
   const bool all_ahead = s.unroll == 4;
+  const Loops before = all_ahead ? Loops::All : Loops::First;
   const int64_t stride = ahead ? 2 : in_flight;
   std::vector<RowWriter::Slot> slots;
   for (int64_t q = 0; q < stride; ++q) slots.push_back(w.slot(buffers, static_cast<int>(q)));
@@ -161,21 +163,24 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
     b.end_if(exists);
   };
   place(slots[0], kZero);
-  w.load(slots[0], /*of_row=*/false, all_ahead);
+  w.load(slots[0], /*of_row=*/false, before);
   for (RowWriter::Slot& slot : slots) slot.held = slots[0].held, slot.loaded = slots[0].loaded;
   // The results of a row's chunks lie in the other half of shared memory than those of the rows before.
   if (ahead) {
-    w.load(slots[0], /*of_row=*/true, all_ahead);
+    w.load(slots[0], /*of_row=*/true, before);
     const Expr step = b.begin(Bind::Serial, "i", p.floordiv(run_rows, p.number(stride)));
     const Expr even = b.scaled(step, 2), odd = p.add(even, kOne), next = p.add(even, p.number(2));
+    place(slots[0], even);
+    if (!all_ahead) w.load(slots[0], true, Loops::Later);
     place(slots[1], odd);
-    w.load(slots[1], true, all_ahead);
+    w.load(slots[1], true, before);
     place(slots[0], even);
     w.run({&slots[0]}, kZero, 2);
     add_up(slots[0]);
+    if (!all_ahead) w.load(slots[1], true, Loops::Later);
     const bool more = b.begin_if(b.below(next, run_rows));
     place(slots[0], next);
-    w.load(slots[0], true, all_ahead);
+    w.load(slots[0], true, before);
     b.end_if(more);
     place(slots[1], odd);
     w.run({&slots[1]}, kOne, 2);
@@ -188,7 +193,7 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
       place(slots[static_cast<size_t>(q)], p.add(b.scaled(step, stride), p.number(q)));
       all.push_back(&slots[static_cast<size_t>(q)]);
     }
-    for (RowWriter::Slot* slot : all) w.load(*slot, true);
+    for (RowWriter::Slot* slot : all) w.load(*slot, true, Loops::All);
     w.run(all, p.mod(step, p.number(2)), 2);
     for (RowWriter::Slot* slot : all) add_up(*slot);
     b.end();
@@ -211,8 +216,8 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
       if (!item.is_loop) copy.copy(item.id);
   });
   // Loads ahead do not make up for the second block of a unit.
-  if (all_ahead && registers_of(b.p, 0) + kRegistersAside > std::min<int64_t>(d.max_registers, d.registers / s.threads / 2))
-    no_program("two whole rows that do not fit into the registers of a thread");
+  if (ahead && registers_of(b.p, 0) + kRegistersAside > std::min<int64_t>(d.max_registers, d.registers / s.threads / 2))
+    no_program("rows in flight that do not fit into the registers of a thread");
   check_program(b.p, d);
   return std::move(b.p);
 }

@@ -300,13 +300,14 @@ void RowWriter::keep_in_shared(const GpuDescription& d) {
   }
 }
 
-void RowWriter::load(Slot& s, bool of_row, bool all_loops) {
+void RowWriter::load(Slot& s, bool of_row, Loops which) {
   std::vector<uint32_t> needed;
   std::set<std::string> seen;
-  for (size_t l = 0; l < (all_loops ? k_.loops.size() : 1); ++l)
+  for (size_t l = 0; l < (which == Loops::First ? 1 : k_.loops.size()); ++l)
     for (const uint32_t id : loads_of(k_.loops[l])) {
       const std::string key = load_key(k_.insts[id]);
-      if ((key.find("row") != std::string::npos) == of_row && seen.insert(key).second) needed.push_back(id);
+      if ((key.find("row") != std::string::npos) == of_row && seen.insert(key).second && (l > 0 || which != Loops::Later))
+        needed.push_back(id);
     }
   for (const uint32_t id : needed)  // into the registers that were there before, if there were
     if (of_row) s.loaded.erase(load_key(k_.insts[id]));

@@ -41,9 +41,10 @@ class RowWriter {
   // there, the others do not go to memory again. For one slot.
   void keep_in_shared(const GpuDescription& d);
   void set_row(Slot& s, Expr row, uint32_t stores);
-  // Loads ahead of everything what the first loop, or all of them, read of the row (persistent only), or what is the same for
-  // all rows.
-  void load(Slot& s, bool of_row, bool all_loops = false);
+  // Loads ahead of everything what the first loop, those after it alone, or all of them read of the row (persistent only), or
+  // what is the same for all rows.
+  enum class Loops { First, Later, All };
+  void load(Slot& s, bool of_row, Loops which = Loops::First);
   // The whole kernel for these rows. `half`: where in doubled shared memory, for rows that follow each other without a barrier
   // between; its extent is `halves`.
   void run(std::vector<Slot*> slots, Expr half = kZero, int64_t halves = 1);

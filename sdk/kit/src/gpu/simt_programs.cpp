@@ -63,8 +63,8 @@ struct Sweep {
         return p;
       } catch (const sdk::Error& e) {
         if (e.code != "TSR-K041") throw;
-        if (s.unroll > 2) {  // less of the next row
-          s.unroll = 2;
+        if (s.unroll > 1) {  // less of the next row, or nothing
+          s.unroll /= 2;
           continue;
         }
         if (s.threads * 2 > device.max_threads) throw;
