@@ -291,7 +291,7 @@ void RowWriter::keep_in_shared(const GpuDescription& d) {
   int64_t bytes = 0;
   for (const auto& [key, reader] : readers) bytes += elements * type_bytes(k_.insts[reader.first].type);
   if (bytes == 0) return;
-  cached_chunks_ = std::min(chunks_per_group_, (d.shared_bytes - results) / bytes);
+  cached_chunks_ = std::min(chunks_per_group_, (shared_share(d, config_.threads * config_.rows) - results) / bytes);
   if (cached_chunks_ < 1) return;
   for (const auto& [key, reader] : readers) {
     const Inst& x = k_.insts[reader.first];
@@ -587,8 +587,8 @@ Program rows_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, 
     if (stores != kNone && w.waits_in_memory()) no_program("rows beyond the last one, and values that wait in memory");
     w.set_row(slot, stores == kNone ? row : p.min(row, p.sub(w.rows(), kOne)), stores);
   };
-  // A block that has the registers of a unit may have its shared memory too.
-  if (s.unroll == 1 && s.threads * s.rows >= kWholeUnit) w.keep_in_shared(d);
+  // A block that has the registers of half a unit may have half of its shared memory too.
+  if (s.unroll == 1 && s.threads * s.rows * 2 >= kWholeUnit) w.keep_in_shared(d);
   std::vector<RowWriter::Slot> slots;
   for (int q = 0; q < std::min(s.unroll, 2); ++q) slots.push_back(w.slot(buffers, q));
   place(slots[0], kZero);

@@ -2,6 +2,7 @@
 // Which form a kernel has, and the numbers of its schedule: by an analytic model of the device, or by a search around it.
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "build.hpp"
 #include "rows.hpp"
@@ -107,6 +108,11 @@ SimtSchedule pointwise(Kernel& k, const GpuDescription& d, const SimtAssume& a) 
   const int64_t together = int64_t{d.max_waves} * d.wave;
   const int64_t want = bytes_in_flight(d) / std::max<int64_t>(1, together * s.vector * bytes);
   s.unroll = want >= 2 ? 4 : 2;
+  // Of a point that reads as much elsewhere, one vector has them.
+  constexpr int64_t kMany = 4;
+  const int64_t loads =
+      std::count_if(k.insts.begin(), k.insts.end(), [&](const Inst& x) { return contiguous_load(k, x, groups.back().inner); });
+  if (loads >= kMany && want < 2) s.unroll = 1;
   if (const auto n = points(k, k.parallel))  // enough blocks for every unit
     while (s.unroll > 1 && *n < int64_t{8} * d.units * s.threads * s.vector * s.unroll) s.unroll /= 2;
   return s;
@@ -122,6 +128,20 @@ SimtSchedule transpose(Kernel& k, const SimtAssume& a) {
   while (s.threads > 32 && (s.threads * s.vector > s.tile * s.tile || s.threads * (16 / bytes) > s.tile * s.tile))
     s.threads /= 2;
   return s;
+}
+
+// Bytes that the loops read of an element of each row, whichever loops they are.
+int64_t bytes_of_a_row(Kernel& k, int64_t columns) {
+  std::set<uint32_t> read;
+  for (const Loop& l : k.loops)
+    for (const Item& item : l.body) {
+      const Inst& x = k.insts[item.id];
+      if (!item.is_loop && contiguous_load(k, x, l.axes.back()) && k.pool.as_number(k.buffers[x.id].extent) != columns)
+        read.insert(x.id);
+    }
+  int64_t bytes = 0;
+  for (const uint32_t buffer : read) bytes += type_bytes(k.buffers[buffer].type);
+  return bytes;
 }
 
 SimtSchedule rows(Kernel& k, const GpuDescription& d, const SimtOrder& o) {
@@ -142,7 +162,17 @@ SimtSchedule rows(Kernel& k, const GpuDescription& d, const SimtOrder& o) {
   while (s.threads * s.rows < std::max(128, d.wave)) s.rows *= 2;
   if (n && k.loops.size() > 1) {
     const int64_t per_thread = (elements + s.threads - 1) / s.threads;
-    s.persistent = per_thread * 3 / 2 + kRegistersAside <= d.max_registers * 2 / 3;
+    s.persistent = per_thread * 3 / 2 + kRegistersAside <= d.max_registers * 2 / 3 && per_thread <= d.registers / s.threads / 2;
+    const int64_t bytes = bytes_of_a_row(k, elements);
+    // A thread that holds much of several tensors leaves room for few blocks: it loads the next row while it computes one, where
+    // there are rows enough for all units.
+    constexpr int64_t kManyBytes = 256;
+    if (s.persistent && bytes > widest(k) && per_thread * bytes >= kManyBytes && s.threads * s.rows <= 128 &&
+        points(k, k.parallel).value_or(0) >= int64_t{32} * d.units)
+      s.unroll = 4;
+    // Rows that no registers hold are in shared memory: two blocks of a unit, of which one loads while the other computes, where
+    // most of a row fits into half of it.
+    if (!s.persistent && s.threads == kWholeUnit && elements * bytes * 3 <= shared_share(d, s.threads / 2) * 4) s.threads /= 2;
   }
   return s;
 }
@@ -296,8 +326,8 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
   for (;;) {
     try {
       Program p = make_program(k, s, device, order, assume);
-      const bool alone = s.form == SimtForm::Rows && s.threads * s.rows >= kWholeUnit;
-      for (size_t l = 0; l < p.launches.size() && !alone; ++l)
+      const bool keeps = s.form == SimtForm::Rows && s.threads * s.rows * 2 >= kWholeUnit;  // rows in shared memory
+      for (size_t l = 0; l < p.launches.size() && !keeps; ++l)
         if (launch_shape(p, l).shared_bytes > kChosenShared) no_program("more shared memory than a block should have");
       return s;
     } catch (const sdk::Error& e) {
