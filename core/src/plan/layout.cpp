@@ -2,6 +2,7 @@
 #include "plan/layout.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
@@ -59,6 +60,7 @@ class LayoutMaker {
     place();
     finish();
     end_dynamics();
+    take_turns();
     order_queues();
     return out_;
   }
@@ -500,6 +502,45 @@ class LayoutMaker {
         if (p_.inputs[i].writeback == TSR_NONE && (!input_used_[i] || (input_last_[i] != kNever && input_last_[i] < t)))
           l_.program[t].finished.push_back(i);
     }
+  }
+
+  // When outputs get their memory and inputs that are given up leave it, and what is in memory at most. Instructions have their
+  // final numbers.
+  void take_turns() {
+    const size_t steps = l_.program.size();
+    std::vector<int64_t> change(steps + 1, 0);
+    const auto lives = [&](int64_t bytes, size_t first, size_t end) { change[first] += bytes, change[end] -= bytes; };
+    if (!p_.takes_turns) {
+      lives(l_.output_bytes, 0, steps);
+      for (uint32_t i = 0; i < p_.inputs.size() && section_ == 0; ++i)
+        if (p_.inputs[i].given_up) lives(input_bytes(i), 0, steps);
+    } else {
+      std::vector<uint32_t> first(p_.num_roots(), kNone), last(p_.num_roots(), kNone);
+      for (uint32_t t = 0; t < steps; ++t)
+        for (const auto* slots : {&l_.program[t].inputs, &l_.program[t].outputs})
+          for (const uint32_t slot : *slots) {
+            if (slot == kNone || l_.slots[slot].place != Resolved::kRoot) continue;
+            uint32_t& begin = first[l_.slots[slot].index];
+            begin = std::min(begin, t);
+            last[l_.slots[slot].index] = t;
+          }
+      for (uint32_t k = 0; k < l_.outputs.size(); ++k) {
+        const uint32_t t = first[l_.outputs[k].root];
+        if (l_.outputs[k].bytes > 0 && t != kNone) l_.program[t].takes.push_back(k);
+        lives(l_.outputs[k].bytes, t == kNone ? 0 : t, steps);
+      }
+      for (uint32_t i = 0; i < p_.inputs.size(); ++i) {
+        if (!p_.inputs[i].given_up) continue;
+        const uint32_t t = last[p_.input_root(i)];
+        // Of the host's memory nobody knows when a device is done with it.
+        const bool stays = t == kNone || (p_.inputs[i].device == kCpu && !p_.queues.empty());
+        if (!stays) l_.program[t].leaves.push_back(i);
+        lives(input_bytes(i), 0, stays ? steps : t + 1);
+      }
+    }
+    int64_t now = 0, most = 0;
+    for (const int64_t c : change) most = std::max(most, now += c);
+    l_.peak_bytes = std::accumulate(l_.arena_bytes.begin(), l_.arena_bytes.end(), most);
   }
 
   // ---------------------------------------------------------------------------------------------------------- queues

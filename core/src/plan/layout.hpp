@@ -41,6 +41,8 @@ struct Instruction {  // a step that runs
   uint32_t queue = kNone;  // of the stream that it is queued on; kNone: the host runs it
   std::vector<QueueWait> waits;
   std::vector<uint32_t> last_reads;  // results of control steps, on the host, that nothing behind this reads
+  std::vector<uint32_t> takes;       // of SectionLayout::outputs: those whose memory is taken in front of this
+  std::vector<uint32_t> leaves;      // inputs that are given up and that nothing behind this reads
   std::vector<uint32_t> finished;    // of a client's step: inputs that neither this nor anything behind it reads
 };
 
@@ -60,6 +62,7 @@ struct SectionLayout {
   std::vector<Output> outputs;        // whose memory this section provides
   std::vector<QueueWait> last_waits;  // behind the program
   int64_t output_bytes = 0;
+  int64_t peak_bytes = 0;  // of arenas, outputs and inputs that are given up, as they come and go
   std::vector<std::pair<uint32_t, int64_t>> storage_places;  // root and offset of each storage placed so far
   std::deque<std::vector<int64_t>> numbers;                  // behind sizes and strides
   std::deque<std::unique_ptr<RuntimeCall>> calls;

@@ -123,6 +123,7 @@ struct InputSpec {
   std::vector<tsr_dim> strides;  // empty: any
   uint32_t writeback = kNone;
   bool donated = false;
+  bool given_up = false;  // an argument that is donated: it goes with the step that reads it last, where a call hands it over
   bool static_sizes = true;
   bool read = true;  // by the graph
 };
@@ -137,6 +138,8 @@ struct CallArgs {
   void* const* places = nullptr;        // run_into(): memory of the results
   const tsr_raw_call* raw = nullptr;    // run_raw(): who gives the memory of the results
   const RunContext* context = nullptr;  // null: the thread's current streams, and memory of the pool
+  // By input, null where the caller keeps it: the only reference to an argument that is given up, of which the run lets go.
+  TensorRef* handed_over = nullptr;
 };
 
 // Immutable after build(). PlanRunner runs it.
@@ -171,6 +174,9 @@ class Plan {
   bool is_static = true;         // one section, and no size depends on a symbol
   bool gives_away = false;       // some state input is donated
   bool replaces_states = false;  // as CompileOptions says
+  // Arguments that are given up go with the steps that read them last, and each result gets its memory in front of the step
+  // that writes it first: it takes the room that those leave.
+  bool takes_turns = false;
   int64_t arena_max_bytes = 0;
   bool measure = false;
   bool sync_faults = false;  // wait for every step on a device, and throw what it has found

@@ -49,6 +49,7 @@ class PlanBuilder {
     queues();
     relations(known);
     lifetimes();
+    take_turns();
     return std::move(plan_);
   }
 
@@ -107,6 +108,7 @@ class PlanBuilder {
       spec.writeback = region_ == 0 ? v.writeback : TSR_NONE;
       // A run that ends at a NaN leaves the states as they were.
       spec.donated = region_ == 0 && v.donated != 0 && !options_.check_nan;
+      spec.given_up = region_ == 0 && v.donated != 0 && v.input_kind == TSR_INPUT_ARG && v.writeback == TSR_NONE;
       spec.read = v.num_uses > 0 || spec.writeback != TSR_NONE;
       p_.gives_away = p_.gives_away || (spec.donated && spec.writeback != TSR_NONE);
       for (const tsr_dim d : spec.sizes) spec.static_sizes = spec.static_sizes && !TSR_DIM_IS_EXPR(d);
@@ -467,6 +469,14 @@ class PlanBuilder {
       r.why = a.why;
       p_.relations_.push_back(std::move(r));
     }
+  }
+
+  // Where one stream, or the host, runs all steps in their order. An executor wants every address before it begins.
+  void take_turns() {
+    const auto& in = p_.inputs;
+    p_.takes_turns = !p_.nested && !options_.executor && p_.num_sections == 1 && p_.num_dynamic == 0 && p_.queues.size() < 2 &&
+                     std::any_of(in.begin(), in.end(), [](const InputSpec& i) { return i.given_up; }) &&
+                     std::none_of(in.begin(), in.end(), [](const InputSpec& i) { return i.writeback != TSR_NONE; });
   }
 
   // The last section that reads each slot, through views and copies.

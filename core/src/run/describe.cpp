@@ -127,7 +127,7 @@ Json describe_plan(const Plan& p) {
   }
   out["steps"] = std::move(steps);
   Json memory;
-  int64_t arena = nested_arena, output = 0, constants = nested_constants;
+  int64_t arena = nested_arena, output = 0, peak = nested_arena, constants = nested_constants;
   Json by_device = Json::object();
   if (nested_arena > 0) by_device[device(kCpu).name()] = nested_arena;
   for (size_t d = 0; d < p.arena_devices.size(); ++d) {
@@ -137,7 +137,10 @@ Json describe_plan(const Plan& p) {
     const std::string name = device(p.arena_devices[d]).name();
     by_device[name] = by_device.value(name, int64_t{0}) + bytes;
   }
-  for (const auto& l : layouts) output += l->output_bytes;
+  for (const auto& l : layouts) {
+    output += l->output_bytes;
+    peak += l->peak_bytes;
+  }
   for (uint32_t slot = 0; slot < p.slots.size(); ++slot)
     if (p.slots[slot].kind == SlotKind::kConstant) constants += bytes_at_hints(p, slot, hints);
   const bool known = !layouts.empty();
@@ -147,7 +150,7 @@ Json describe_plan(const Plan& p) {
   memory["kernel_bytes"] = p.with_nested(&Plan::held_bytes);
   memory["mapped_bytes"] = p.with_nested(&Plan::mapped_bytes);
   memory["output_bytes"] = known ? Json(output) : Json(nullptr);
-  memory["peak_bytes"] = known ? Json(arena + output) : Json(nullptr);
+  memory["peak_bytes"] = known ? Json(peak) : Json(nullptr);
   out["memory"] = std::move(memory);
   return out;
 }

@@ -88,6 +88,24 @@ void Executable::run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_t
   for (size_t j = 0; j < outputs.size(); ++j) outputs[j] = results[j].take();
 }
 
+void Executable::run_handing_over(std::span<TensorRef> inputs, std::span<tsr_tensor_handle*> outputs) const {
+  check_count(inputs.size(), num_inputs(), true);
+  check_count(outputs.size(), num_outputs(), false);
+  Small<const tsr_tensor*, 64> descs(inputs.size());
+  Small<Tensor*, 64> handles(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    handles[i] = Tensor::from(inputs[i].get());
+    descs[i] = &handles[i]->desc;
+  }
+  Small<TensorRef, 16> results(outputs.size());
+  CallArgs args{};
+  args.inputs = descs.data();
+  args.handles = handles.data();
+  args.handed_over = inputs.data();
+  runner_->run(args, results.data());
+  for (size_t j = 0; j < outputs.size(); ++j) outputs[j] = results[j].take();
+}
+
 void Executable::run_raw(const tsr_raw_call& given) const {
   tsr_raw_call call{};  // what an older client does not know of stays null
   std::memcpy(&call, &given, std::min(given.struct_size, sizeof call));

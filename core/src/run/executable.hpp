@@ -33,6 +33,9 @@ class Executable {
   // thrown by the next call on that stream, synchronisation or copy to the host.
   void run(std::span<tsr_tensor_handle* const> inputs, std::span<tsr_tensor_handle*> outputs, bool guarded = false,
            const RunContext* context = nullptr) const;
+  // Inputs that the graph calls donated arguments are let go of as soon as the last step that reads them is queued. The others
+  // stay.
+  void run_handing_over(std::span<TensorRef> inputs, std::span<tsr_tensor_handle*> outputs) const;
   // On plain tensors, into memory that the caller gives. The same checks.
   void run_raw(const tsr_raw_call& call) const;
   // The same without the checks: for callers whose guards imply them.

@@ -177,6 +177,7 @@ void PlanRunner::end_streams(RunState& state, const CallArgs& args) const noexce
   const auto point_of = [&](const Buffer& b) -> const StreamPoint& { return points[plan_.queue_of(b.device->id())]; };
   if (args.handles)
     for (uint32_t i = 0; i < plan_.inputs.size(); ++i) {
+      if (args.handed_over && plan_.inputs[i].given_up && !args.handed_over[i]) continue;
       if (args.handles[i]->desc.device == kCpu || !plan_.inputs[i].read) continue;
       Buffer& b = *args.handles[i]->buffer;
       plan_.inputs[i].writeback != TSR_NONE ? note_write(b, point_of(b)) : note_read(b, point_of(b));
@@ -232,6 +233,19 @@ class KernelRange {
 
 }  // namespace
 
+void PlanRunner::take_output(RunState& state, const SectionLayout::Output& o) const {
+  Buffer* b = allocate(state, plan_.slots[plan_.output_slots[o.output]].device, o.bytes);
+  state.outputs[o.output] = b;
+  state.bases[o.root] = b->data;
+}
+
+// Of an argument that is given up, behind all that has been queued so far.
+void PlanRunner::let_go(const RunState& state, TensorRef& t) const {
+  if (!t) return;
+  if (t->buffer->uses) note_read(*t->buffer, state.stream_of(t->desc.device)->point());
+  t = TensorRef();
+}
+
 void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
   const bool look = !args.trusted || plan_.needs_alignment || plan_.gives_away || !plan_.is_static;
   const bool irregular = look && describe_inputs(state, args);
@@ -250,6 +264,7 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
         state.bases[o.root] = args.places[o.output];
         continue;
       }
+      if (plan_.takes_turns && !args.raw) continue;  // in front of the step that writes it first
       if (args.raw) {
         const Slot& s = plan_.slots[plan_.output_slots[o.output]];
         const Resolved& r = layout.slots[plan_.output_slots[o.output]];
@@ -258,9 +273,7 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
                        static_cast<size_t>(o.bytes));
         continue;
       }
-      Buffer* b = allocate(state, plan_.slots[plan_.output_slots[o.output]].device, o.bytes);
-      state.outputs[o.output] = b;
-      state.bases[o.root] = b->data;
+      take_output(state, o);
     }
     take_arenas(state, layout, false);
     for (const uint32_t root : run.used_roots())
@@ -277,6 +290,11 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
       const auto start = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
       try {
         for (const QueueWait& w : r.instruction->waits) state.streams[w.queue]->wait(state.streams[w.other]->point(), w.why);
+        if (plan_.takes_turns && !args.raw)
+          for (const uint32_t k : r.instruction->takes) {
+            take_output(state, layout.outputs[k]);
+            run.set_base(layout.outputs[k].root, state.bases[layout.outputs[k].root]);
+          }
         if (r.queue != kNone) {
           Stream& s = *state.streams[r.queue];
           r.launch.stream = s.raw();
@@ -326,6 +344,8 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
         if (plan_.check_nan && !state.captured) [[unlikely]]
           throw_if_nan(state, r);
         for (const uint32_t d : r.instruction->last_reads) state.dynamics[d] = TensorRef();
+        if (args.handed_over)
+          for (const uint32_t i : r.instruction->leaves) let_go(state, args.handed_over[i]);
       } catch (const Error& e) {
         rethrow_at(plan_, *r.step, layout, next, e);
       }

@@ -57,11 +57,9 @@ void SavedValues::run(std::span<tsr_tensor_handle* const> cotangents, std::span<
                        "compiled function");
   }
   used_ = true;
-  const std::vector<TensorRef> held = std::move(held_);
-  std::vector<tsr_tensor_handle*> inputs;
-  for (const TensorRef& t : held) inputs.push_back(t.get());
-  inputs.insert(inputs.end(), cotangents.begin(), cotangents.end());
-  half().executable->run(inputs, gradients);
+  std::vector<TensorRef> inputs = std::move(held_);
+  for (tsr_tensor_handle* t : cotangents) inputs.push_back(TensorRef::share(t));
+  half().executable->run_handing_over(inputs, gradients);
 }
 
 }  // namespace tessera::core
