@@ -7,10 +7,10 @@
 
 #include "autograd/expand.hpp"
 #include "compile/assign.hpp"
+#include "compile/budget.hpp"
 #include "compile/estimate.hpp"
 #include "compile/late_passes.hpp"
 #include "compile/leave_to_others.hpp"
-#include "compile/limit_sizes.hpp"
 #include "compile/order.hpp"
 #include "compile/pair.hpp"
 #include "compile/partition.hpp"
@@ -81,63 +81,6 @@ class Stages {
   std::span<StageHook* const> hooks_;
   Stage last_;
   std::array<double, kNames.size()> seconds_{};
-};
-
-// Holds a program to its budget of memory. Only kernels know their workspaces: where these come on top, the joint graph is
-// partitioned again with that much less.
-class Budget {
- public:
-  Budget(Compilation& c, Stage last) : c_(c) {
-    if (c.options.partition && last == Stage::kExecutable && is_partitioned(*c.graph, c.options)) joint_ = c.graph->clone();
-  }
-  int64_t workspaces() const { return workspaces_; }
-  EvaluatedPlans& evaluated() { return evaluated_; }
-  PartitionPlan& plan() { return plan_; }
-
-  // True: the compilation is back at the joint graph. Throws TSR-A010, which names a peak that can be had: what is compiled
-  // last when no plan fits has the smallest one.
-  bool is_exceeded() {
-    if (!joint_) {
-      if (c_.budget_bytes = plan_.budget_bytes; !plan_.feasible) refuse(plan_.peak_bytes);
-      return false;
-    }
-    if (plan_.budget_bytes < 0) return false;
-    const int64_t peak = peak_bytes(*c_.graph, *c_.plan);
-    if (peak <= plan_.budget_bytes) {
-      limit_sizes(*c_.graph, *c_.plan, plan_.budget_bytes);
-      if (peak != plan_.peak_bytes && log_enabled(Artifact::kPartition))
-        log_write(Artifact::kPartition, "@" + std::string(c_.graph->tables().name) + "  compiled: peak " +
-                                            bytes_text(static_cast<double>(peak)) + " with workspaces of kernels");
-      return false;
-    }
-    if (!plan_.feasible || ++attempt_ == kAttempts) refuse(peak);
-    workspaces_ += peak - plan_.peak_bytes;
-    c_.plan = nullptr;
-    std::erase_if(c_.options.failed, [](const auto& f) { return f.second != TSR_NONE; });  // nodes get other ids
-    c_.graph = joint_->clone();
-    c_.assignment = assign_again(*c_.graph, c_.options);
-    if (c_.options.save) c_.options.save->bytes.clear();
-    return true;
-  }
-
- private:
-  [[noreturn]] void refuse(int64_t peak) const {
-    const PartitionOptions& asked = *c_.options.partition;
-    throw user_error("TSR-A010",
-                     (asked.place.empty() ? "" : asked.place + ": ") + "graph @" + c_.graph->tables().name +
-                         " does not fit the budget of " + std::to_string(plan_.budget_bytes) +
-                         " bytes: the smallest peak that partitioner '" + plan_.partitioner + "' finds is " +
-                         std::to_string(peak) + " bytes (" + bytes_text(static_cast<double>(peak)) + ")",
-                     "give partitioner.budget_bytes = " + std::to_string(peak) + " or more, or a smaller batch");
-  }
-
-  static constexpr int kAttempts = 4;
-  Compilation& c_;
-  std::unique_ptr<Graph> joint_;
-  EvaluatedPlans evaluated_;
-  PartitionPlan plan_;
-  int64_t workspaces_ = 0;
-  int attempt_ = 0;
 };
 
 // The stages of every compile and of every estimate.

@@ -10,6 +10,7 @@
 
 #include "compile/assign.hpp"
 #include "compile/kernel_costs.hpp"
+#include "compile/known_kernels.hpp"
 #include "ir/graph.hpp"
 #include "ir/records.hpp"
 #include "memory/device.hpp"
@@ -120,8 +121,7 @@ namespace {
 int64_t peak_of_section(const Graph& g, const Plan& plan, const std::vector<int64_t>& hints) {
   int64_t peak = 0;
   for (const auto& layout : layouts_at_hints(plan, hints)) {
-    for (const int64_t b : layout->arena_bytes) peak += b;
-    peak += layout->output_bytes;
+    peak += layout->peak_bytes;
     for (const Instruction& x : layout->program) {
       const Step& step = *plan.steps[x.step];
       if (!step.control) continue;
@@ -151,8 +151,7 @@ Estimate estimate_section(Graph& g, const Plan& plan, const std::vector<int64_t>
   Estimate e;
   const std::vector<StepCost>& costs = all.at(&plan);
   for (const auto& layout : layouts_at_hints(plan, hints)) {
-    for (const int64_t b : layout->arena_bytes) e.peak_bytes += b;
-    e.peak_bytes += layout->output_bytes;
+    e.peak_bytes += layout->peak_bytes;
     for (const Instruction& x : layout->program) {
       const Step& step = *plan.steps[x.step];
       if (!step.control) {
@@ -181,6 +180,7 @@ Estimate estimate_plan(Graph& graph, Plan& plan, const CompileOptions* measured)
   const std::vector<int64_t> hints = hint_values(graph);
   CostsOfPlans costs;
   find_costs(graph, plan, hints, measured, costs);
+  if (measured && measured->known) measured->known->tell(graph, plan);
   plan.finish();
   return estimate_section(graph, plan, hints, costs);
 }

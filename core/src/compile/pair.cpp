@@ -6,6 +6,7 @@
 #include <string>
 
 #include "compile/estimate.hpp"
+#include "compile/known_kernels.hpp"
 #include "compile/partition.hpp"
 #include "compile/recompute.hpp"
 #include "ir/graph.hpp"
@@ -33,8 +34,10 @@ class PairCompiler {
     if (c_.graph->in_transaction()) c_.graph->commit();
     take_cotangents();
     const PartitionOptions* asked = options_.partition.get();
-    const bool bounded = asked && (asked->bytes >= 0 || asked->fraction < 1);
+    const bool bounded = asked && (asked->bytes >= 0 || asked->fraction < 1), share = bounded && asked->bytes < 0;
     const std::unique_ptr<Graph> joint = bounded ? c_.graph->clone() : nullptr;
+    // A share is one of what is known of the halves, kernels included: those of the plan that is fastest are compiled first.
+    if (bounded) c_.options.partition = with_prices(*asked, share ? 1 : asked->fraction);
     int64_t budget = -1;
     for (int attempt = 1;; ++attempt) {
       try {
@@ -44,22 +47,20 @@ class PairCompiler {
         refuse(budget);
       }
       if (attempt == 1) budget = c_.budget_bytes;
-      Graph& g = *c_.graph;
-      g.begin("pair");
-      find_late();
-      g.commit();
-      copy_what_is_free();
-      std::unique_ptr<Executable> forward = split();
-      if (budget < 0) return forward;
-      // The halves are laid out apart, and only their kernels know their workspaces: what comes on top of the plan of the whole
-      // is taken from its budget.
+      std::unique_ptr<Executable> forward = compile(split(*c_.graph, c_.assignment));
+      if (!bounded || (share && attempt > 1)) return forward;
+      const bool news = learn(*forward);
       const int64_t peak = peak_of_pair(*forward);
-      if (peak <= budget) return forward;
-      smallest_ = smallest_ < 0 ? peak : std::min(smallest_, peak);
-      if (attempt == kAttempts) refuse(budget);
-      PartitionOptions less = *c_.options.partition;
-      less.bytes = std::max<int64_t>(0, c_.budget_bytes - (peak - budget));
-      c_.options.partition = std::make_shared<const PartitionOptions>(std::move(less));
+      if (!share) {
+        if (peak <= budget) return forward;
+        smallest_ = smallest_ < 0 ? peak : std::min(smallest_, peak);
+        if (attempt == kAttempts) refuse(budget);
+      }
+      // With what is known of kernels, plans have other peaks. Where nothing new is known and the halves still take more than
+      // the plan of them, that is taken from its budget.
+      PartitionOptions next = *with_prices(*asked, asked->fraction);
+      if (!share) next.bytes = news ? c_.options.partition->bytes : std::max<int64_t>(0, c_.budget_bytes - (peak - budget));
+      c_.options.partition = std::make_shared<const PartitionOptions>(std::move(next));
       c_.options.failed.clear();  // nodes get other ids
       c_.graph = joint->clone();
     }
@@ -80,9 +81,9 @@ class PairCompiler {
         const tsr_id input = g.create_input("cotangent", type);
         g.replace_node(n, {&input, 1}, static_cast<tsr_id>(g.num_values()));
       }
-      find_late();
+      find_late(g);
       const tsr_region& body = g.region(0);
-      for (uint32_t i = 0; i < body.num_outputs; ++i) of_backward_.push_back(is_late(body.outputs[i]));
+      for (uint32_t i = 0; i < body.num_outputs; ++i) of_backward_.push_back(is_late(g, body.outputs[i]));
       g.commit();
     } catch (...) {
       if (g.in_transaction()) g.rollback();
@@ -90,20 +91,33 @@ class PairCompiler {
     }
   }
 
-  // Arena and outputs of either half at the hints of symbols, and what is kept for the other one.
+  // The larger of the peaks of the halves; that of the second one includes what is kept for it.
   static int64_t peak_of_pair(const Executable& forward) {
-    const BackwardHalf& half = *forward.backward;
-    const Graph& g = forward.graph();
-    const std::vector<int64_t> hints = hint_values(g);
-    int64_t kept = 0;
-    for (const uint32_t k : half.kept) {
-      const tsr_type& t = *g.value(g.region(0).outputs[k]).type;
-      int64_t elements = 1;
-      for (uint32_t d = 0; d < t.rank; ++d) elements *= std::max<int64_t>(0, hint_size(g, t.sizes[d], hints));
-      kept += storage_bytes(t.dtype, elements);
-    }
-    return std::max(peak_bytes_of_finished(g, forward.plan()),
-                    kept + peak_bytes_of_finished(half.executable->graph(), half.executable->plan()));
+    const Executable& back = *forward.backward->executable;
+    return std::max(peak_bytes_of_finished(forward.graph(), forward.plan()), peak_bytes_of_finished(back.graph(), back.plan()));
+  }
+
+  bool learn(const Executable& forward) {
+    const Executable& back = *forward.backward->executable;
+    const bool of_forward = known_.learn(forward.graph(), forward.plan());
+    return known_.learn(back.graph(), back.plan()) || of_forward;
+  }
+
+  // A plan of the joint graph costs what its two halves cost.
+  std::shared_ptr<const PartitionOptions> with_prices(const PartitionOptions& asked, double fraction) {
+    auto out = std::make_shared<PartitionOptions>(asked);
+    out->fraction = fraction;
+    out->price = [this](std::unique_ptr<Graph> g, const CompileOptions& given, Stage last) {
+      CompileOptions options = given;
+      options.partition = nullptr;
+      options.known = &known_;
+      const std::vector<Assignment> assignment = assign_again(*g, options);
+      Halves halves = split(*g, assignment);
+      const Estimate f = estimate(std::move(halves.forward), options, last),
+                     b = estimate(std::move(halves.backward), options, last);
+      return Estimate{std::max(f.peak_bytes, b.peak_bytes), f.seconds + b.seconds};
+    };
+    return out;
   }
 
   [[noreturn]] void refuse(int64_t budget) const {
@@ -116,53 +130,58 @@ class PairCompiler {
                      "give partitioner.budget_bytes = " + std::to_string(smallest_) + " or more, or a smaller batch");
   }
 
-  bool is_cotangent(tsr_id v) const {
-    const tsr_value& x = c_.graph->value(v);
+  bool is_cotangent(const Graph& g, tsr_id v) const {
+    const tsr_value& x = g.value(v);
     return x.def_node == TSR_NONE && x.region == 0 && x.def_index >= num_inputs_;
   }
-  bool is_late(tsr_id v) const {
-    const tsr_id def = c_.graph->value(v).def_node;
-    return def == TSR_NONE ? is_cotangent(v) : (c_.graph->node(def).marks & TSR_MARK_BACKWARD) != 0;
+  bool is_late(const Graph& g, tsr_id v) const {
+    const tsr_id def = g.value(v).def_node;
+    return def == TSR_NONE ? is_cotangent(g, v) : (g.node(def).marks & TSR_MARK_BACKWARD) != 0;
   }
-  void find_late() {
-    Graph& g = *c_.graph;
+  void find_late(Graph& g) const {
     for (const tsr_id n : nodes_of(g, 0)) {
       const tsr_node& x = g.node(n);
-      if (std::any_of(x.operands, x.operands + x.num_operands, [&](tsr_id v) { return v != TSR_NONE && is_late(v); }))
+      if (std::any_of(x.operands, x.operands + x.num_operands, [&](tsr_id v) { return v != TSR_NONE && is_late(g, v); }))
         g.set_marks(n, x.marks | TSR_MARK_BACKWARD);
     }
   }
 
   // Each half has constants and views of its own: what is kept are roots.
-  void copy_what_is_free() {
-    const Graph& g = *c_.graph;
+  static void copy_what_is_free(Graph& g, const std::vector<Assignment>& assignment) {
     std::vector<uint8_t> again(g.num_nodes(), 0);
     for (const tsr_id n : nodes_of(g, 0)) {
       if (g.node(n).marks & TSR_MARK_BACKWARD) continue;
-      again[n] = g.record_of(n).has(kConstant) || (n < c_.assignment.size() && c_.assignment[n].kind == Assignment::kView);
+      again[n] = g.record_of(n).has(kConstant) || (n < assignment.size() && assignment[n].kind == Assignment::kView);
     }
-    recompute(*c_.graph, again);
+    recompute(g, again);
   }
 
   // So that whoever sees the forward half alone knows it for a part of a training step, as the other half is by its own marks:
   // a backend that decides by the whole graph must decide alike for both, or a value that is computed again has other bits.
-  void mark_what_leaves(const std::vector<tsr_id>& outputs) {
-    Graph& g = *c_.graph;
+  static void mark_what_leaves(Graph& g, const std::vector<tsr_id>& outputs) {
     g.begin("pair");
     for (const tsr_id v : outputs)
       if (const tsr_id def = g.value(v).def_node; def != TSR_NONE) g.set_marks(def, g.node(def).marks | TSR_MARK_SAVE);
     g.commit();
   }
 
-  std::unique_ptr<Executable> split() {
-    const Graph& g = *c_.graph;
+  struct Halves {
+    std::unique_ptr<Graph> forward, backward;
+    std::unique_ptr<BackwardHalf> half;  // without its executable
+  };
+
+  Halves split(Graph& g, const std::vector<Assignment>& assignment) const {
+    g.begin("pair");
+    find_late(g);
+    g.commit();
+    copy_what_is_free(g, assignment);
     const tsr_region& body = g.region(0);
     const std::vector<tsr_id> inputs(body.inputs, body.inputs + num_inputs_);
     const std::vector<tsr_id> cotangents(body.inputs + num_inputs_, body.inputs + body.num_inputs);
     std::vector<tsr_id> results, gradients, kept, read;
     for (uint32_t i = 0; i < body.num_outputs; ++i) (of_backward_[i] ? gradients : results).push_back(body.outputs[i]);
     const auto reads = [&](tsr_id v) {
-      if (v == TSR_NONE || is_late(v)) return;
+      if (v == TSR_NONE || is_late(g, v)) return;
       std::vector<tsr_id>& list = g.value(v).def_node == TSR_NONE ? read : kept;
       if (std::find(list.begin(), list.end(), v) == list.end()) list.push_back(v);
     };
@@ -171,26 +190,38 @@ class PairCompiler {
         for (uint32_t i = 0; i < g.node(n).num_operands; ++i) reads(g.node(n).operands[i]);
     for (const tsr_id v : gradients) reads(v);
 
-    auto half = std::make_unique<BackwardHalf>();
-    half->num_results = static_cast<uint32_t>(results.size());
-    half->num_cotangents = static_cast<uint32_t>(cotangents.size());
+    Halves out;
+    out.half = std::make_unique<BackwardHalf>();
+    out.half->num_results = static_cast<uint32_t>(results.size());
+    out.half->num_cotangents = static_cast<uint32_t>(cotangents.size());
     std::vector<tsr_id> forward_outputs = results, backward_inputs = kept;
     for (const tsr_id v : kept) {
       auto at = std::find(forward_outputs.begin(), forward_outputs.end(), v);
       if (at == forward_outputs.end()) at = forward_outputs.insert(forward_outputs.end(), v);
-      half->kept.push_back(static_cast<uint32_t>(at - forward_outputs.begin()));
+      out.half->kept.push_back(static_cast<uint32_t>(at - forward_outputs.begin()));
     }
-    for (const tsr_id v : read) half->inputs.push_back(g.value(v).def_index);
+    for (const tsr_id v : read) out.half->inputs.push_back(g.value(v).def_index);
     backward_inputs.insert(backward_inputs.end(), read.begin(), read.end());
     backward_inputs.insert(backward_inputs.end(), cotangents.begin(), cotangents.end());
 
-    mark_what_leaves(forward_outputs);
+    mark_what_leaves(g, forward_outputs);
     const std::string name = g.tables().name;
+    out.backward = graph_part(g, name + "_backward", backward_inputs, gradients);
+    out.forward = graph_part(g, name, inputs, forward_outputs);
+    // What is kept goes while the backward half runs.
+    Graph& back = *out.backward;
+    back.begin("pair");
+    for (size_t k = 0; k < kept.size(); ++k) back.set_state(back.region(0).inputs[k], TSR_NONE, true);
+    back.commit();
+    return out;
+  }
+
+  std::unique_ptr<Executable> compile(Halves halves) const {
     CompileOptions options = options_;
     options.partition = nullptr;
-    half->executable = compile_graph(graph_part(g, name + "_backward", backward_inputs, gradients), options);
-    std::unique_ptr<Executable> forward = compile_graph(graph_part(g, name, inputs, forward_outputs), options);
-    forward->backward = std::move(half);
+    halves.half->executable = compile_graph(std::move(halves.backward), options);
+    std::unique_ptr<Executable> forward = compile_graph(std::move(halves.forward), options);
+    forward->backward = std::move(halves.half);
     return forward;
   }
 
@@ -198,6 +229,7 @@ class PairCompiler {
   const PassLists& passes_;
   const CompileOptions& options_;
   Compilation c_;
+  KnownKernels known_;                // of the pairs that were compiled
   int64_t smallest_ = -1;             // of the peaks of the pairs that were above the budget
   uint32_t num_inputs_ = 0;           // those after them are cotangents
   std::vector<uint8_t> of_backward_;  // by output

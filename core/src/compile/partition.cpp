@@ -268,7 +268,8 @@ class Problem {
       to = copy->node(to).next;
     }
     recompute(*copy, of_copy);
-    return evaluated_[key] = estimate(std::move(copy), options_, last_);
+    return evaluated_[key] =
+               request_.price ? request_.price(std::move(copy), options_, last_) : estimate(std::move(copy), options_, last_);
   }
 
   void check(const uint8_t* in_backward) const {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +20,7 @@ namespace tessera::core {
 class Graph;
 struct CompileOptions;
 struct Factory;
+enum class Stage : uint8_t;
 
 struct PartitionOptions {  // of a config
   const Factory* partitioner = nullptr;
@@ -26,6 +28,8 @@ struct PartitionOptions {  // of a config
   double fraction = 1;  // partitioner.budget
   int64_t bytes = -1;   // partitioner.budget_bytes
   std::string place;    // where the budget comes from, for messages
+  // What the program costs that a plan makes of a joint graph, compiled up to a stage. Empty: it is one program.
+  std::function<Estimate(std::unique_ptr<Graph>, const CompileOptions&, Stage)> price = {};
 };
 
 // What a partitioner chose, as one line and for tools. Bytes are those at the hints of symbols.

@@ -12,6 +12,7 @@ namespace tessera::core {
 class Cache;
 class ConstantForms;
 class DebugFolder;
+class KnownKernels;
 struct Factory;
 struct LatePasses;
 struct PartitionOptions;
@@ -38,9 +39,10 @@ struct CompileOptions {
   bool measure = false;                               // time every step of every run (describe shows the means)
   std::shared_ptr<const LatePasses> late_passes;      // TSR_STAGE_ASSIGNED; null: none
   std::shared_ptr<const PartitionOptions> partition;  // of graphs with a backward half; null: every activation is kept
-  bool measure_costs = false;        // partitioners choose by times of kernels that were measured, not by predicted ones
-  Cache* cost_cache = nullptr;       // where these are kept for other processes; null: nowhere
-  std::shared_ptr<const void> keep;  // what owns the backends and the cache
+  bool measure_costs = false;           // partitioners choose by times of kernels that were measured, not by predicted ones
+  const KnownKernels* known = nullptr;  // for estimates of plans without kernels; null: nothing is known
+  Cache* cost_cache = nullptr;          // where these are kept for other processes; null: nowhere
+  std::shared_ptr<const void> keep;     // what owns the backends and the cache
   // What backends have failed to compile in this compile, by node; TSR_NONE: anything. Others are asked for it.
   std::set<std::pair<const Factory*, uint32_t>> failed;
   // Set for one compile only: kernels to take instead of compiling them, and where to put those that can be kept.
