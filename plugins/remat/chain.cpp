@@ -34,9 +34,11 @@ class Segment {
     std::vector<uint32_t> reads, writes;  // values of the segment
     int decided = -1;                     // its bit
     bool again = false;                   // in every plan: computed again
+    bool fuses = false;
   };
   struct Backward {
     std::vector<uint32_t> reads;
+    bool fuses = false;
     int64_t during = 0, before = 0;  // bytes of the backward half's own values
   };
 
@@ -70,6 +72,7 @@ class Segment {
       put(f.cost);
       put(f.decided);
       put(f.again);
+      put(f.fuses);
       list(f.reads);
       list(f.writes);
     }
@@ -77,6 +80,7 @@ class Segment {
     for (const Backward& b : backward_) {
       put(b.during);
       put(b.before);
+      put(b.fuses);
       list(b.reads);
     }
     return s;
@@ -87,7 +91,17 @@ class Segment {
     first_.assign(values, kNever);  // step that writes a copy
     last_.assign(values, kNever);
     copied_.assign(forward_.size(), 0);
+    made_.assign(values, 0);
+    in_memory_.assign(values, 0);
     own_.clear();
+    Stretches stretches;
+    Item item;
+    const auto reads = [&](const std::vector<uint32_t>& list, int32_t t) {
+      for (const uint32_t v : list) {
+        last_[v] = t;
+        if (!Stretches::inside(made_[v], stretches.now())) in_memory_[v] = 1;
+      }
+    };
     Way way;
     for (const Backward& b : backward_) {
       missing_.clear();
@@ -97,16 +111,24 @@ class Segment {
         const auto t = static_cast<int32_t>(own_.size());
         own_.push_back(b.before);
         way.cost += forward_[f].cost;
-        for (const uint32_t v : forward_[f].reads) last_[v] = t;
-        for (const uint32_t v : forward_[f].writes) first_[v] = last_[v] = t;
+        item.fuses = forward_[f].fuses;
+        stretches.begin(item, true);
+        reads(forward_[f].reads, t);
+        for (const uint32_t v : forward_[f].writes) {
+          first_[v] = last_[v] = t;
+          made_[v] = stretches.now();
+          in_memory_[v] = !item.fuses;
+        }
       }
       const auto t = static_cast<int32_t>(own_.size());
       own_.push_back(b.during);
-      for (const uint32_t v : b.reads) last_[v] = t;
+      item.fuses = b.fuses;
+      stretches.begin(item, true);
+      reads(b.reads, t);
     }
     change_.assign(own_.size() + 1, 0);
     for (uint32_t v = 0; v < values; ++v) {
-      if (last_[v] == kNever) continue;
+      if (last_[v] == kNever || !in_memory_[v]) continue;
       const bool copy = runs_again(writer_[v], again);
       if (!copy) way.kept += bytes_[v];
       change_[static_cast<size_t>(copy ? first_[v] : 0)] += bytes_[v];
@@ -204,7 +226,8 @@ class Segment {
   int64_t always_ = 0;
   // Of one simulation.
   std::vector<int32_t> first_, last_;
-  std::vector<uint8_t> copied_;
+  std::vector<uint8_t> copied_, in_memory_;
+  std::vector<int32_t> made_;
   std::vector<int64_t> own_, change_;
   std::vector<uint32_t> missing_;
 };
@@ -275,19 +298,29 @@ class Chain {
     last_.assign(s_.bytes.size(), 0);
     readers_.assign(s_.bytes.size(), {});
     std::vector<uint32_t> written(s_.bytes.size(), kNone);
+    // As if nothing were computed again in between: copies that do not fuse come with products, which do not either.
+    Stretches stretches;
+    std::vector<int32_t> made(s_.bytes.size(), 0);
+    std::vector<uint8_t> in_memory(s_.bytes.size(), 0);
     for (uint32_t i = 0; i < s_.items.size(); ++i) {
       if (!s_.items[i].backward) continue;
+      stretches.begin(s_.items[i], true);
       for (const uint32_t v : s_.items[i].reads) {
         last_[v] = i;
         readers_[v].push_back(i);
+        if (!Stretches::inside(made[v], stretches.now())) in_memory[v] = 1;
       }
-      for (const uint32_t v : s_.items[i].writes) written[v] = i;
+      for (const uint32_t v : s_.items[i].writes) {
+        written[v] = i;
+        made[v] = stretches.now();
+        in_memory[v] = !s_.items[i].fuses;
+      }
     }
     std::vector<int64_t> change(s_.items.size() + 1, 0);
     before_.assign(s_.items.size(), 0);
     during_.assign(s_.items.size(), 0);
     for (uint32_t v = 0; v < s_.bytes.size(); ++v) {
-      if (written[v] == kNone) continue;
+      if (written[v] == kNone || !in_memory[v]) continue;
       change[written[v]] += s_.bytes[v];
       change[std::max(last_[v], written[v]) + 1] -= s_.bytes[v];
       during_[written[v]] -= s_.bytes[v];
@@ -346,6 +379,7 @@ class Chain {
       Segment::Forward f;
       f.node = n;
       f.cost = p_.nodes[n].cost;
+      f.fuses = item.fuses;
       for (const uint32_t v : item.reads)
         if (const auto at = value.find(v); at != value.end()) f.reads.push_back(at->second);
       int64_t others = 0;
@@ -368,6 +402,7 @@ class Chain {
       Segment::Backward x;
       for (const uint32_t v : item.reads)
         if (const auto at = value.find(v); at != value.end()) x.reads.push_back(at->second);
+      x.fuses = item.fuses;
       x.during = during_[b];
       x.before = before_[b];
       out.add(std::move(x));

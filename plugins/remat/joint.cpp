@@ -83,15 +83,30 @@ class Maker {
       if (p_.rules[n.id] == TSR_PARTITION_BACKWARD)
         for (uint32_t i = 0; i < n.num_results(); ++i) add_value(n.result(i));
     for (const sdk::Node& n : g_.nodes()) schedule(n);
+    const bool late = is_pair();
     for (const tsr_id v : g_.outputs()) {
       if (root_[v] == kNone || std::exchange(out_.schedule.outputs[root_[v]], 1)) continue;
       const sdk::Type type = g_.value(v).type();
-      if (type.is_static()) out_.output_bytes += storage_bytes(type.dtype(), type.elements());
+      if (!late && type.is_static()) out_.output_bytes += storage_bytes(type.dtype(), type.elements());
     }
     return std::move(out_);
   }
 
  private:
+  // The last inputs of a pair are its cotangents, which only the backward half reads.
+  bool is_pair() const {
+    const auto inputs = g_.inputs();
+    if (inputs.empty()) return false;
+    const sdk::Value last = g_.value(inputs[inputs.size() - 1]);
+    bool read = false, early = false;
+    for (const tsr_use& u : last.uses())
+      if (u.node != TSR_NONE) (p_.rules[u.node] == TSR_PARTITION_BACKWARD ? read : early) = true;
+    return read && !early && last.raw().input_kind == TSR_INPUT_ARG;
+  }
+  bool fuses(const sdk::Node& n) const {
+    uint64_t capabilities = 0;
+    return n.regions().empty() && !g_.backend_of(n, &capabilities).empty() && (capabilities & TSR_CAP_FUSION) != 0;
+  }
   bool is_view(const sdk::Node& n) const {
     return p_.rules[n.id] == TSR_PARTITION_FREE ||
            (p_.rules[n.id] == TSR_PARTITION_BACKWARD && g_.has_trait(n.raw().op, "view") && p_.bytes[n.result().id] == 0);
@@ -137,6 +152,7 @@ class Maker {
     Item item;
     item.backward = p_.rules[n.id] == TSR_PARTITION_BACKWARD;
     item.product = is_product(n);
+    item.fuses = !item.product && fuses(n);
     if (is_view(n)) return;
     for (uint32_t i = 0; i < n.num_operands(); ++i) {
       const uint32_t v = n.has_operand(i) ? root_[n.operand(i).id] : kNone;

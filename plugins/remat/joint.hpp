@@ -15,7 +15,9 @@ struct Joint {
   Problem problem;
   Schedule schedule;
   std::vector<tsr_id> nodes;  // ids of the problem's nodes
-  int64_t output_bytes = 0;  // of results that the caller gets, from the beginning of a run on; those of unknown sizes left out
+  // Of results that the caller gets, in memory from the beginning of a run on; those of unknown sizes left out. 0: they may
+  // come when what is kept has gone, as those of the backward half of a pair.
+  int64_t output_bytes = 0;
 };
 
 // Options `save` and `recompute` become conditions of the problem. Throws TSR-A012: they name what is not there, or contradict

@@ -13,7 +13,7 @@
 namespace tessera::remat {
 namespace {
 
-constexpr size_t kMostPlans = 40;
+constexpr size_t kMostPlans = 64;
 
 // Picoseconds that keeping a byte takes: it is written in the forward half and read in the backward half.
 double price_of_a_byte(const tsr_partition& p) { return 2 * p.seconds_per_byte * kPicoseconds; }
@@ -75,11 +75,13 @@ class Budget final : public sdk::Partitioner {
     Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p) : p_(p), joint_(make_joint(g, p, options)) {
       plans_ = candidates(joint_.problem, joint_.schedule, kMostPlans, &hull_);
       usual_ = minimum_closure(joint_.problem, price_of_a_byte(p));
+      complete(joint_.problem, all_);
       where_halves_meet_ = lower_bound(joint_.problem, joint_.schedule, false);
       at_products_ = lower_bound(joint_.problem, joint_.schedule, true);
     }
     size_t size() const { return plans_.size(); }
     const Plan& usual() const { return usual_; }
+    const Plan& all() const { return all_; }  // keeps everything that may be kept
     const Plan& plan(size_t i) const { return plans_[i].plan; }
 
     int64_t peak(const Plan& plan) {
@@ -96,6 +98,17 @@ class Budget final : public sdk::Partitioner {
       if (fresh) at->second = peak(plans_[i].plan);
       return at->second;
     }
+    // Bytes of which a plan takes no more than a budget has: its peak, or what it keeps and `besides`.
+    int64_t need(const Plan& plan, int64_t peak) const {
+      return besides_ < 0 ? peak : std::max(peak, plan.saved_bytes + besides_);
+    }
+    int64_t need(size_t i) { return need(plans_[i].plan, peak(i)); }
+    void count_kept(int64_t besides) { besides_ = std::max<int64_t>(0, besides); }
+    size_t first_dearer_than(int64_t cost) const {
+      size_t i = 0;
+      while (i + 1 < size() && plans_[i].plan.cost < cost) ++i;
+      return i;
+    }
     void give(const Plan& plan, int64_t peak) {
       put(joint_, plan, p_);
       p_.peak_bytes = peak;
@@ -106,12 +119,12 @@ class Budget final : public sdk::Partitioner {
     // plan to the next. Lowering a plan takes as long as compiling it, so every ninth is looked at, but for those whose
     // simulated peak is far above; before the first of them that fits every third, and then each. A larger budget never finds a
     // plan of a higher cost: it begins where the smaller one begins, or before, and stops where that one stops, or before.
-    size_t first_within(int64_t bytes) {
-      size_t from = 0, to = size();
+    size_t first_within(int64_t bytes, size_t from = 0) {
+      size_t to = size();
       while (from + kStride < to && simulated(from + kStride - 1) > kFar * static_cast<double>(bytes)) from += kStride;
       for (const size_t stride : {kStride, kStride / 3, size_t{1}}) {
         size_t at = std::min(from + stride, to) - 1;
-        while (peak(at) > bytes) {
+        while (need(at) > bytes) {
           if (at + 1 == size()) return size();
           from = at + 1;
           at = std::min(from + stride, to) - 1;
@@ -140,31 +153,46 @@ class Budget final : public sdk::Partitioner {
     double simulated(size_t i) const { return static_cast<double>(plans_[i].peak + joint_.output_bytes); }
 
     static constexpr size_t kStride = 9;
-    static constexpr double kFar = 1.3;  // times a budget; simulated peaks, which know of no fusion, are within a quarter
+    static constexpr double kFar = 1.3;  // times a budget; simulated peaks, which guess what is fused, are within a quarter
     tsr_partition& p_;
     const Joint joint_;
     Hull hull_;
     Bound where_halves_meet_, at_products_;
     std::vector<Candidate> plans_;
-    Plan usual_;
+    Plan usual_, all_;
+    int64_t besides_ = -1;
     std::map<size_t, int64_t> peaks_;
   };
 
   void partition(sdk::Graph g, const sdk::Options& options, tsr_partition& p) override {
     Choice choice(g, options, p);
     if (p.budget_bytes < 0 && p.budget_fraction >= 1) return choice.give(choice.usual(), -1);
-    int64_t bytes = p.budget_bytes;
-    if (bytes < 0) {
-      const double freed = (1 - p.budget_fraction) * static_cast<double>(choice.usual().saved_bytes);
-      bytes = choice.peak(choice.usual()) - static_cast<int64_t>(std::llround(freed));
-    }
+    if (p.budget_bytes < 0) return give_share(choice, p);
+    const int64_t bytes = p.budget_bytes;
     size_t i = choice.first_within(bytes);
     if (i == choice.size()) {
       i = choice.smallest();
       p.feasible = choice.peak(i) <= bytes;
     }
     choice.give(choice.plan(i), choice.peak(i));
-    p.budget_bytes = bytes;  // the host holds the compiled program to it
+  }
+
+  // A share of what the backward half reads: no more than that is kept, and the peak is lower by the rest. Where no plan does,
+  // the one with the smallest peak. What is fastest when nothing is asked stays as long as it fits; what takes its place costs
+  // more.
+  static void give_share(Choice& choice, tsr_partition& p) {
+    const Plan& all = choice.all();
+    const int64_t most = choice.peak(all);
+    const auto freed = static_cast<int64_t>(std::llround((1 - p.budget_fraction) * static_cast<double>(all.saved_bytes)));
+    p.budget_bytes = most - freed;  // the host holds the compiled program to it
+    choice.count_kept(most - all.saved_bytes);
+    const Plan& usual = choice.usual();
+    const int64_t usual_peak = choice.peak(usual);
+    if (choice.need(usual, usual_peak) <= p.budget_bytes) return choice.give(usual, usual_peak);
+    size_t i = choice.first_within(p.budget_bytes, choice.first_dearer_than(usual.cost));
+    if (i == choice.size()) i = choice.smallest();
+    choice.give(choice.plan(i), choice.peak(i));
+    p.budget_bytes = std::max(p.budget_bytes, choice.peak(i));
   }
 
   void front(sdk::Graph g, const sdk::Options& options, tsr_partition& p,

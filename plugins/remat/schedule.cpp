@@ -12,6 +12,8 @@ class Sweep {
   Sweep(const Schedule& s, const Plan& plan) : s_(s), plan_(plan), copied_(s.item_of.size(), 0) {
     const size_t values = s.bytes.size();
     last_.assign(2 * values, 0);
+    made_.assign(2 * values, 0);
+    in_memory_.assign(2 * values, 0);
     find_live_originals();
     for (uint32_t i = 0; i < s.items.size(); ++i) {
       const Item& item = s.items[i];
@@ -33,18 +35,19 @@ class Sweep {
     for (uint32_t t = 0; t < steps_.size(); ++t) {
       int64_t passing = 0;  // written and never read
       for (; next < written_.size() && written_[next].step == t; ++next) {
-        const int64_t bytes = s_.bytes[written_[next].instance / 2];
+        const int64_t bytes = bytes_of(written_[next].instance);
         now += bytes;
         if (last_[written_[next].instance] <= t) passing += bytes;
       }
       most = std::max(most, now);
       now -= passing;
-      for (const size_t instance : dying[t]) now -= s_.bytes[instance / 2];
+      for (const size_t instance : dying[t]) now -= bytes_of(instance);
     }
     return most;
   }
 
  private:
+  int64_t bytes_of(size_t instance) const { return in_memory_[instance] ? s_.bytes[instance / 2] : 0; }
   bool again(uint32_t value) const {
     const uint32_t item = writer_of(value);
     return item != kNoItem && !s_.items[item].backward && plan_.recompute[s_.items[item].node];
@@ -92,8 +95,18 @@ class Sweep {
     const auto t = static_cast<uint32_t>(steps_.size());
     steps_.push_back(i);
     const Item& item = s_.items[i];
-    for (const uint32_t v : item.reads) last_[2 * size_t{v} + (late && again(v) ? 1 : 0)] = t;
-    for (const uint32_t v : item.writes) written_.push_back({2 * size_t{v} + (late && !item.backward ? 1 : 0), t});
+    stretches_.begin(item, late);
+    for (const uint32_t v : item.reads) {
+      const size_t instance = 2 * size_t{v} + (late && again(v) ? 1 : 0);
+      last_[instance] = t;
+      if (!Stretches::inside(made_[instance], stretches_.now())) in_memory_[instance] = 1;
+    }
+    for (const uint32_t v : item.writes) {
+      const size_t instance = 2 * size_t{v} + (late && !item.backward ? 1 : 0);
+      written_.push_back({instance, t});
+      made_[instance] = stretches_.now();
+      if (!item.fuses) in_memory_[instance] = 1;
+    }
   }
 
   struct Written {
@@ -102,7 +115,9 @@ class Sweep {
   };
   const Schedule& s_;
   const Plan& plan_;
-  std::vector<uint8_t> copied_, runs_;
+  std::vector<uint8_t> copied_, runs_, in_memory_;  // in_memory_, made_: by instance
+  std::vector<int32_t> made_;
+  Stretches stretches_;
   std::vector<uint32_t> writers_, steps_, last_;
   std::vector<Written> written_;
 };

@@ -29,7 +29,10 @@ Case random_problem(std::mt19937& random, int round) {
     items.insert(items.begin() + draw(static_cast<int>(first), static_cast<int>(i)), std::move(before));
     ++i;
   }
-  for (Item& i : items) i.product = draw(0, 2) != 0;
+  for (Item& i : items) {
+    i.product = draw(0, 2) != 0;
+    i.fuses = !i.product && round % 4 < 2;
+  }
   return c;
 }
 

@@ -104,7 +104,7 @@ std::vector<KeyDecl> make_keys() {
       text("partitioner.name", "",
            "Splits the joint graph of training into forward and backward; empty: keep every activation."),
       real("partitioner.budget", 1.0, 0, 1,
-           "Part of the activation memory of the default plan that a call may use at its peak; 1: all of it."),
+           "Part of what the backward half reads of the forward half that may be kept for it; 1: what is fastest."),
       bytes("partitioner.budget_bytes", -1, -1,
             "Memory at the peak of a call, besides what the caller holds, as a number or as text: \"3 GiB\"; -1: "
             "partitioner.budget holds."),

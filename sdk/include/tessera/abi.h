@@ -1013,7 +1013,7 @@ typedef enum tsr_partition_rule {
 typedef struct tsr_partition { /* arrays indexed by node id of the joint graph; allocated by the host */
   size_t struct_size;
   int64_t budget_bytes; /* in and out: of memory at the peak, besides what the caller holds; -1: none given */
-  /* 0..1: the activations that may be kept, as a part of those of the default plan; used when budget_bytes is -1. */
+  /* 0..1: the activations that may be kept, as a part of those that saving all keeps; used when budget_bytes is -1. */
   double budget_fraction;
   /* In and out: 1 when the node runs in that half; both: recomputed. The host has filled them in for saving all. */
   uint8_t* in_forward;
