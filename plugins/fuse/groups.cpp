@@ -42,6 +42,8 @@ Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options) : g_(g),
       }
     }
     const auto id = static_cast<uint32_t>(groups_.size());
+    const bool alone = group.backend.empty() && !free_view(id) && !n.is("constant");
+    alone_.push_back((alone_.empty() ? 0 : alone_.back()) + alone);
     group_of_.push_back(id);
     rank_.push_back(id);
     by_rank_.push_back(id);
@@ -262,6 +264,19 @@ void Groups::merge(uint32_t a, uint32_t b, int heavy) {
   rank_joined(a, b);
 }
 
+// What is computed again stands in front of its first reader. A group with a node from elsewhere, which it neither reads nor
+// feeds, would compute it earlier, together with all that it is made of, and hold it until then: of every layer, as a row of
+// such groups chains them. Neighbours have no more than a few nodes in between that are never fused, such as products.
+bool Groups::computes_early(uint32_t a, uint32_t b) const {
+  constexpr uint32_t kMostBetween = 3;
+  const std::vector<uint32_t> items = joined_items(a, b);
+  const auto again = [&](uint32_t i) { return nodes_[i].marked(TSR_MARK_RECOMPUTED); };
+  if (std::none_of(items.begin(), items.end(), again)) return false;
+  for (size_t k = 1; k < items.size(); ++k)
+    if (group_of_[items[k - 1]] != group_of_[items[k]] && alone_[items[k]] - alone_[items[k - 1]] > kMostBetween) return true;
+  return false;
+}
+
 bool Groups::join(uint32_t a, uint32_t b) {
   int heavy = 0;
   if (groups_[a].backend.empty() || groups_[a].backend != groups_[b].backend || !why_not(a, b, heavy).empty()) return false;
@@ -323,7 +338,7 @@ void Groups::join_parts() {
     }
     const uint32_t a = at->second;
     const auto needs = [&](uint32_t p, uint32_t q) { return any_predecessor(p, [&](uint32_t from) { return from == q; }); };
-    if (needs(x, a) || needs(a, x) || !why_no_neighbours(a, x).empty()) {
+    if (needs(x, a) || needs(a, x) || computes_early(a, x) || !why_no_neighbours(a, x).empty()) {
       begin_with();
       continue;
     }
@@ -387,7 +402,8 @@ void Groups::grow() {
       for (size_t b = a + 1; b < items.size(); ++b) {
         const uint32_t x = group_of_[items[a]], y = group_of_[items[b]];
         // Small tensors (weights of one row) are not worth it.
-        if (x != y && kit::bytes_at_hints(g_, g_.value(value).type()) >= 4096 && !join(x, y)) join_sweep(x, y);
+        if (x == y || kit::bytes_at_hints(g_, g_.value(value).type()) < 4096 || computes_early(x, y)) continue;
+        if (!join(x, y)) join_sweep(x, y);
       }
   join_parts();
 }

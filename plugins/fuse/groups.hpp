@@ -63,6 +63,7 @@ class Groups {
   // Whether a group that gives what this one reads holds; each may be asked about several times.
   template <class F>
   bool any_predecessor(uint32_t group, F&& holds) const;
+  bool computes_early(uint32_t a, uint32_t b) const;
   bool join(uint32_t a, uint32_t b);
   bool join_sweep(uint32_t a, uint32_t b);
   void join_parts();
@@ -83,6 +84,7 @@ class Groups {
   mutable uint32_t visit_ = 0;
   std::vector<Group> groups_;
   std::vector<uint32_t> group_of_;
+  std::vector<uint32_t> alone_;  // by position: how many nodes up to there are never fused
   // A group comes after all that it needs: its rank. Positions do not say that: a group that spans many nodes is behind some of
   // what stands before its last one.
   std::vector<uint32_t> rank_, by_rank_;
