@@ -29,21 +29,27 @@ std::vector<uint32_t> times(const Kernel& k) {
 }  // namespace
 
 int in_place_input(Kernel& k) {
+  const std::vector<uint32_t> all = in_place_inputs(k);
+  return all.empty() ? -1 : static_cast<int>(all[0]);
+}
+
+std::vector<uint32_t> in_place_inputs(Kernel& k) {
+  std::vector<uint32_t> out;
   int output = -1;
   for (size_t i = 0; i < k.buffers.size() && output < 0; ++i)
     if (k.buffers[i].access == Access::Out) output = static_cast<int>(i);
-  if (output < 0) return -1;
+  if (output < 0) return out;
   const std::vector<uint32_t> when = times(k);
   // Every store must be at one place; the first one counts, for what comes later would read what it wrote.
   const Inst* store = nullptr;
   uint32_t written = 0;
   for (size_t i = 0; i < k.insts.size(); ++i)
     if (k.insts[i].op == Op::Store && k.insts[i].id == static_cast<uint32_t>(output)) {
-      if (store && store->index != k.insts[i].index) return -1;
+      if (store && store->index != k.insts[i].index) return out;
       written = store ? std::min(written, when[i]) : when[i];
       store = &k.insts[i];
     }
-  if (!store) return -1;
+  if (!store) return out;
   for (size_t b = 0; b < k.buffers.size(); ++b) {
     const Buffer& in = k.buffers[b];
     if (in.access != Access::In || type_bytes(in.type) != type_bytes(k.buffers[static_cast<size_t>(output)].type) ||
@@ -55,9 +61,9 @@ int in_place_input(Kernel& k) {
       if (x.op != Op::Load || x.id != b) continue;
       fits = fits && x.index == store->index && when[i] < written;
     }
-    if (fits) return static_cast<int>(b);
+    if (fits) out.push_back(static_cast<uint32_t>(b));
   }
-  return -1;
+  return out;
 }
 
 bool reads_before_writing(const Kernel& k) {

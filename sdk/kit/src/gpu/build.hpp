@@ -190,4 +190,10 @@ struct Fold {
 void fold_launches(ProgramBuilder& b, Fold f, const SimtOrder& o,
                    const std::function<void(Expr column, const std::vector<uint32_t>& results)>& finish);
 
+// Worth overwriting: a kernel may then not assume that its buffers lie apart, and below this nobody is short of memory.
+inline bool is_large(IndexPool& pool, const ProgramBuffer& b) {
+  const auto n = pool.as_number(b.extent);
+  return n && *n * type_bytes(b.type) >= int64_t{1} << 20;
+}
+
 }  // namespace tessera::kit

@@ -128,7 +128,8 @@ class GpuWriter {
       // A workspace that this launch only reads is as constant as an input.
       const bool read = (x.memory == Memory::Global && x.access == Access::In) || !stores(p_.launches[number], b);
       const std::string type = std::string(read ? "const " : "") + memory_type(x.type);
-      head += (head.empty() ? "GLOBAL " : ", GLOBAL ") + type + "* RESTRICT " + x.name + (m_.dialect_.watched ? "_memory" : "");
+      head += (head.empty() ? "GLOBAL " : ", GLOBAL ") + type + (x.aliased ? "* " : "* RESTRICT ") + x.name +
+              (m_.dialect_.watched ? "_memory" : "");
       if (m_.dialect_.watched)
         watched += "  WATCHED(" + type + ", " + x.name + ", " + std::to_string(out.buffers.size() - 1) + ");\n";
     }

@@ -155,7 +155,7 @@ void NodeWriter::read_strided(uint32_t count, bool vectors) {
 }
 
 NodeProgram NodeWriter::take() {
-  NodeProgram out{std::move(b.p), table_.symbol_dims, {}, stride_symbols_, std::nullopt};
+  NodeProgram out{std::move(b.p), table_.symbol_dims, {}, stride_symbols_, std::nullopt, in_place_};
   for (uint32_t i = 0; i < inputs_.size(); ++i)
     if (inputs_[i] != kNone) out.operand_of.push_back(i);
   return out;

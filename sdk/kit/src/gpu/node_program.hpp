@@ -24,6 +24,7 @@ struct NodeProgram {
   // where the last stride is 1 and the others are multiples of kStrideMultiple, and `any_strides` in any case.
   std::vector<OperandStride> strides;
   std::optional<Program> any_strides;
+  int in_place = -1;  // see SimtPrograms
 };
 // Empty: there is a program for it; else the reason why not.
 std::string why_no_node_program(sdk::Graph g, sdk::Node n, const GpuDescription& device);
@@ -51,6 +52,12 @@ class NodeWriter {
   // The dimension that an attribute says, of a buffer.
   size_t axis(std::string_view attribute, uint32_t buffer) const;
 
+  // Result 0 may take the memory of an operand: each of its elements is read by the thread that writes it, and before.
+  void may_overwrite(uint32_t operand) {
+    in_place_ = static_cast<int>(operand);
+    b.p.buffers[input(operand)].aliased = b.p.buffers[output(0)].aliased = true;
+  }
+
   // One launch, whose threads each run `body` for one of `count` points.
   void each(Expr count, const std::function<void(Expr point)>& body);
 
@@ -76,6 +83,7 @@ class NodeWriter {
   void set(uint32_t variable, uint32_t value) { b.store(variable, kZero, value); }
 
  private:
+  int in_place_ = -1;
   Kernel k_;
   TensorTable table_;
   const GpuDescription& device_;

@@ -265,6 +265,9 @@ class SliceScatter {
 
 }  // namespace
 
-void write_scatter_nd(NodeWriter& w) { SliceScatter(w).write(); }
+void write_scatter_nd(NodeWriter& w) {
+  if (is_large(w.pool(), w.b.p.buffers[w.output(0)])) w.may_overwrite(0);
+  SliceScatter(w).write();
+}
 
 }  // namespace tessera::kit

@@ -52,6 +52,7 @@ struct SimtBackend::WrittenKernel {
   std::vector<tsr_dim> symbol_dims;
   std::vector<uint32_t> operand_of, result_of;
   std::vector<OperandStride> strides;
+  int in_place = -1;
   std::string name, key;
   std::vector<Program> programs;
   std::vector<std::vector<GpuLaunch>> launches;
@@ -84,6 +85,7 @@ SimtBackend::WrittenKernel SimtBackend::draft(const sdk::Compile& c, bool log) {
     d.result_of = std::move(made.result_of);
     d.symbol_dims = std::move(made.symbol_dims);
     d.strides = std::move(made.strides);
+    d.in_place = made.in_place;
     d.programs = std::move(made.programs);
     schedule = std::move(made.schedule);
   } catch (const Unfit& u) {
@@ -182,6 +184,7 @@ std::unique_ptr<sdk::Kernel> SimtBackend::compile(const sdk::Compile& c) {
   plan.operands = d.operand_of;
   for (const tsr_dim s : d.symbol_dims) plan.symbols.push_back(sdk::launch_dim(c, s));
   plan.strides = std::move(d.strides);
+  plan.in_place = d.in_place;
   size_t entry = code->first;
   for (size_t i = 0; i < d.programs.size(); ++i) {
     plan.variants.push_back(SimtKernel::variant(std::move(d.programs[i]), d.launches[i], entry, d.result_of));

@@ -9,7 +9,7 @@ namespace tessera::kit {
 namespace {
 
 constexpr int64_t kAlign = 64;         // of each workspace
-constexpr const char* kFormat = " 2";  // of saved kernels
+constexpr const char* kFormat = " 3";  // of saved kernels
 
 // Elements from the first one of a strided tensor to the last.
 int64_t reach(const tsr_tensor& t) {
@@ -270,6 +270,7 @@ std::string SimtKernel::serialize() const {
   w.text(plan_.name);
   w.numbers(plan_.operands);
   w.numbers(plan_.strides);
+  w.number(plan_.in_place);
   std::vector<const Variant*> variants;
   if (plan_.strides.empty())
     variants.push_back(&variant_for(none));
@@ -310,6 +311,7 @@ std::unique_ptr<SimtKernel> SimtKernel::restore(std::shared_ptr<SimtTarget> targ
   plan.name = in.text();
   plan.operands = in.numbers<uint32_t>();
   plan.strides = in.numbers<OperandStride>();
+  plan.in_place = in.number<int32_t>();
   const auto variant = [&] {
     Variant v;
     for (uint64_t n = in.number<uint64_t>(); n > 0; --n) {

@@ -64,6 +64,7 @@ class SimtKernel final : public sdk::Kernel {
     std::vector<uint32_t> operands;       // of each input buffer
     std::vector<sdk::LaunchDim> symbols;  // of the kernel
     std::vector<OperandStride> strides;   // symbols behind them
+    int32_t in_place = -1;                // see SimtPrograms
     // The first that is right for the sizes of a launch runs; with strides the first where those let it read vectors.
     std::vector<Variant> variants;
   };
@@ -81,6 +82,7 @@ class SimtKernel final : public sdk::Kernel {
   bool can_describe_calls() const override { return true; }
   void describe_calls(const tsr_launch& l, const sdk::EachCall& each) override;
   uint64_t strided_inputs() const override;
+  int in_place() const override { return plan_.in_place; }
   bool can_serialize() const override { return true; }
   std::string serialize() const override;
 

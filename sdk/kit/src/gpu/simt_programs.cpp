@@ -164,6 +164,26 @@ bool has_node_program(sdk::Graph g, sdk::Node n, const GpuDescription& device, c
   return options.lower.everything && (n.regions().empty() || n.is("fused")) && why_no_node_program(g, n, device).empty();
 }
 
+// The operand that the first result may overwrite: a thread loads all that it reads before it stores anything. One that another
+// node computes for this one alone, where there is a choice: memory of others is seldom free.
+int overwritten(Kernel& k, sdk::Node n, const std::vector<uint32_t>& operand_of, Program& p) {
+  std::vector<uint32_t> inputs = in_place_inputs(k);
+  std::erase_if(inputs, [&](uint32_t b) { return b >= operand_of.size(); });
+  if (inputs.empty()) return -1;
+  const auto free = std::find_if(inputs.begin(), inputs.end(), [&](uint32_t b) {
+    const sdk::Value v = n.operand(operand_of[b]);
+    return v.def() && v.uses().size() == 1;
+  });
+  const uint32_t input = free == inputs.end() ? inputs[0] : *free;
+  const auto output = std::find_if(k.buffers.begin(), k.buffers.end(), [](const Buffer& b) { return b.access == Access::Out; });
+  std::vector<ProgramBuffer*> both;
+  for (ProgramBuffer& b : p.buffers)
+    if (b.name == k.buffers[input].name || b.name == output->name) both.push_back(&b);
+  if (both.size() != 2 || !is_large(p.pool, *both[0])) return -1;
+  both[0]->aliased = both[1]->aliased = true;
+  return static_cast<int>(operand_of[input]);
+}
+
 Lowered lower_piece(const Piece& p, const std::string& name, const SimtOptions& options) {
   if (p.inputs.size() + p.outputs.size() > SimtKernel::kMaxPointers / 2) throw Unfit{"more operands than a kernel takes"};
   Lowered l = lower(p, name, options.lower);
@@ -207,6 +227,7 @@ SimtPrograms simt_programs(sdk::Graph g, sdk::Node n, const std::string& name, c
       out.programs[1].name += "_any";
     }
     out.strides = std::move(p.strides);
+    out.in_place = p.in_place;
     out.schedule = "a program of its own";
     results();
     return out;
@@ -229,6 +250,7 @@ SimtPrograms simt_programs(sdk::Graph g, sdk::Node n, const std::string& name, c
   SimtSchedule s = choose_simt(k, device);
   if (options.vary) s = options.vary(k, s, device);
   out.programs.push_back(make_program(k, s, device));
+  if (s.form == SimtForm::Pointwise) out.in_place = overwritten(k, n, out.operand_of, out.programs[0]);
   if (!out.programs[0].require.empty() && s.form != SimtForm::Generic) {
     out.programs.push_back(make_program(k, generic_schedule(device), device));
     out.programs[1].name += "_any";

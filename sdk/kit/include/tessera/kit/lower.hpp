@@ -93,5 +93,6 @@ LoweredWindow lower_window(const Piece& piece, const std::string& name, std::spa
 // The input whose memory the first output may take over, or -1: every load of it is at the index that the same point stores,
 // and before that.
 int in_place_input(Kernel& k);
+std::vector<uint32_t> in_place_inputs(Kernel& k);  // all of them
 
 }  // namespace tessera::kit

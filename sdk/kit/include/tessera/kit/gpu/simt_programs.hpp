@@ -36,6 +36,7 @@ struct SimtPrograms {
   // Operands that are read where they lie: their strides are symbols behind those of `symbol_dims`. Of two programs the first
   // is then right where the last stride is 1 and the others are multiples of kStrideMultiple, the second in any case.
   std::vector<OperandStride> strides;
+  int in_place = -1;  // the operand of the node whose memory its first result may take; -1: none
 };
 
 // Why no program computes the node on the device; empty: one does.

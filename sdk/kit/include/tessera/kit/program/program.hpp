@@ -67,9 +67,10 @@ struct ProgramBuffer {
   Memory memory = Memory::Global;
   Access access = Access::In;  // Global
   Type type = Type::F32;
-  Expr extent = kZero;  // elements; a number for shared memory and registers
-  int64_t align = 16;   // bytes that the address of element 0 is a multiple of
-  uint32_t launch = 0;  // Shared, Register: which one it belongs to
+  Expr extent = kZero;   // elements; a number for shared memory and registers
+  int64_t align = 16;    // bytes that the address of element 0 is a multiple of
+  uint32_t launch = 0;   // Shared, Register: which one it belongs to
+  bool aliased = false;  // Global: it may lie where another buffer does
 };
 
 enum class BarrierScope : uint8_t { Warp, Block };
