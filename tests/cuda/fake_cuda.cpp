@@ -82,7 +82,9 @@ namespace {
 
 using namespace tessera::cuda;
 
-constexpr size_t kReserved = size_t{1} << 30;
+// dry: device memory has addresses and no bytes, and nothing that is queued runs.
+bool dry = false;
+size_t reserved() { return dry ? size_t{1} << 38 : size_t{1} << 30; }
 constexpr int kMaxDevices = 8;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -93,14 +95,18 @@ struct Memory {
   size_t limit = 0, used = 0;
   std::map<size_t, size_t> blocks;  // offset: bytes
   std::map<size_t, size_t> mapped;  // of reserved ranges, which lie in the upper half
-  size_t next_range = kReserved / 2;
+  size_t next_range = reserved() / 2;
 
   void reserve(size_t bytes) {
     limit = bytes;
     if (base) return;
-    void* p = mmap(nullptr, 2 * kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p = mmap(nullptr, 2 * reserved(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     base = static_cast<char*>(p);
-    mprotect(base + kReserved, kReserved, PROT_READ | PROT_WRITE);
+    next_range = reserved() / 2;
+    mprotect(base + reserved(), dry ? 4096 : reserved(), PROT_READ | PROT_WRITE);
+  }
+  void poison(size_t at, size_t bytes) const {
+    if (!dry) std::memset(base + reserved() + at, 0xfd, bytes);
   }
   CUdeviceptr allocate(size_t bytes) {
     const size_t n = (bytes + 511) / 512 * 512;
@@ -110,25 +116,25 @@ struct Memory {
       if (offset - at >= n) break;
       at = offset + size;
     }
-    if (at + n > kReserved / 2) return 0;
+    if (at + n > reserved() / 2) return 0;
     blocks[at] = n;
     used += n;
-    std::memset(base + kReserved + at, 0xfd, n);
+    poison(at, n);
     return reinterpret_cast<CUdeviceptr>(base + at);
   }
   bool free(CUdeviceptr p) {
     const auto it = blocks.find(static_cast<size_t>(p - reinterpret_cast<CUdeviceptr>(base)));
     if (it == blocks.end()) return false;
     used -= it->second;
-    std::memset(base + kReserved + it->first, 0xfd, it->second);
+    poison(it->first, it->second);
     blocks.erase(it);
     return true;
   }
   bool contains(CUdeviceptr p, size_t bytes) const {
     const CUdeviceptr b = reinterpret_cast<CUdeviceptr>(base);
-    if (!base || p < b || p + bytes > b + kReserved) return false;
+    if (!base || p < b || p + bytes > b + reserved()) return false;
     size_t at = static_cast<size_t>(p - b);
-    if (at < kReserved / 2) return true;
+    if (at < reserved() / 2) return true;
     for (const auto& [offset, size] : mapped)  // pieces of a range may lie beside each other
       if (at >= offset && at < offset + size) {
         if (at + bytes <= offset + size) return true;
@@ -158,7 +164,7 @@ struct State {
   void read_environment() {
     const char* text = std::getenv("FAKE_CUDA");
     std::string all = text ? text : "";
-    devices = 1, version = 13000, init = 0, sm = 90, memory = 256;
+    devices = 1, version = 13000, init = 0, sm = 90, memory = 256, dry = false;
     for (size_t at = 0; at < all.size();) {
       const size_t end = std::min(all.find(',', at), all.size()), equals = all.find('=', at);
       if (equals < end) {
@@ -169,6 +175,7 @@ struct State {
         if (key == "init") init = value;
         if (key == "memory") memory = static_cast<size_t>(value);
         if (key == "sm") sm = value;
+        if (key == "dry") dry = value != 0;
       }
       at = end + 1;
     }
@@ -207,7 +214,7 @@ struct Entered {
 
 char* real(CUdeviceptr p, size_t bytes) {
   for (const Memory& m : state().memories)
-    if (m.contains(p, bytes)) return reinterpret_cast<char*>(p) + kReserved;
+    if (m.contains(p, bytes)) return reinterpret_cast<char*>(p) + reserved();
   return nullptr;
 }
 
@@ -219,6 +226,7 @@ CUresult run(const CUgraphObject& g) {
 }
 
 CUresult run(const CUgraphNodeObject& n) {
+  if (dry) return kSuccess;
   switch (n.kind) {
     case CUgraphNodeObject::Empty: return kSuccess;
     case CUgraphNodeObject::Child: return run(*n.child);
@@ -521,7 +529,7 @@ EXPORT cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t, CUdeviceptr, 
   ENTER("cuMemAddressReserve");
   Memory& m = state().memories[current->device];
   if (bytes % (2 << 20) != 0) return 1;
-  if (m.next_range + bytes > kReserved) return kOutOfMemory;
+  if (m.next_range + bytes > reserved()) return kOutOfMemory;
   *out = reinterpret_cast<CUdeviceptr>(m.base + m.next_range);
   m.next_range += bytes;
   return kSuccess;
@@ -555,9 +563,9 @@ EXPORT cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemoryHandle handl
   State& s = state();
   Memory& m = s.memories[current->device];
   const size_t at = static_cast<size_t>(p - reinterpret_cast<CUdeviceptr>(m.base));
-  if (offset != 0 || s.pieces[handle].second != bytes || at < kReserved / 2 || at + bytes > m.next_range) return 1;
+  if (offset != 0 || s.pieces[handle].second != bytes || at < reserved() / 2 || at + bytes > m.next_range) return 1;
   m.mapped[at] = bytes;
-  std::memset(m.base + kReserved + at, 0xfd, bytes);
+  m.poison(at, bytes);
   return kSuccess;
 }
 EXPORT cuMemUnmap(CUdeviceptr p, size_t bytes) {
@@ -594,7 +602,7 @@ EXPORT cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUst
   if (stream->capturing) return 900;
   char* at = real(to, bytes);
   if (!at) return state().broken = 700;
-  std::memcpy(at, from, bytes);
+  if (!dry) std::memcpy(at, from, bytes);
   return kSuccess;
 }
 EXPORT cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
@@ -603,7 +611,7 @@ EXPORT cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream s
   if (stream->capturing) return 900;
   const char* at = real(from, bytes);
   if (!at) return state().broken = 700;
-  std::memcpy(to, at, bytes);
+  dry ? std::memset(to, 0, bytes) : std::memcpy(to, at, bytes);
   return kSuccess;
 }
 EXPORT cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {

@@ -6,7 +6,9 @@
 // launched.
 //
 // FAKE_CUDA in the environment, read when the library is initialised:
-// "devices=2,version=13000,init=0,memory=256,sm=90,nvrtc=13"
+// "devices=2,version=13000,init=0,memory=256,sm=90,nvrtc=13,dry=0"
+// dry=1: memory has addresses and no bytes, and nothing that is queued runs. So the memory of models that only fit a GPU is
+// planned and counted.
 #pragma once
 
 #include <cstdint>
