@@ -3,6 +3,7 @@
 #include "attention.hpp"
 #include "compiler.hpp"
 #include "conv.hpp"
+#include "costs.hpp"
 #include "device.hpp"
 #include "product.hpp"
 #include "ranges.hpp"
@@ -43,10 +44,11 @@ struct Shared {
 class CudaBackend final : public kit::SimtBackend {
  public:
   // `ranges`: null: launches are not marked.
-  CudaBackend(std::shared_ptr<kit::SimtTarget> target, std::unique_ptr<Products> products,
+  CudaBackend(std::shared_ptr<CudaDevice> device, std::shared_ptr<kit::SimtTarget> target, std::unique_ptr<Products> products,
               std::unique_ptr<Convolutions> convolutions, std::unique_ptr<Attention> attention, bool any_order,
               std::unique_ptr<Ranges> ranges)
       : SimtBackend(std::move(target)),
+        device_(std::move(device)),
         products_(std::move(products)),
         convolutions_(std::move(convolutions)),
         attention_(std::move(attention)),
@@ -74,6 +76,10 @@ class CudaBackend final : public kit::SimtBackend {
       t::log("perf_hints", "cuda has no kernel for '" + std::string(n.op()) + "': " + SimtBackend::why_not(g, n) +
                                (n.is("dot_general") ? "; " + products_->why_not(g, n) : ""));
     return c;
+  }
+  double cost(t::Graph, t::Node n) override {
+    if (n.num_results() == 0) return -1;
+    return matrix_seconds(device_->gpu(CudaDevice::index_of(n.result().type().p->device)), n);
   }
   std::unique_ptr<t::Kernel> compile(const t::Compile& c) override {
     std::unique_ptr<t::Kernel> kernel = compile_one(c);
@@ -125,6 +131,7 @@ class CudaBackend final : public kit::SimtBackend {
     return (n.is("matmul") || n.is("linear")) && products_->available();
   }
 
+  std::shared_ptr<CudaDevice> device_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<Convolutions> convolutions_;
   std::unique_ptr<Attention> attention_;
@@ -146,7 +153,8 @@ TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
   auto convolutions = std::make_unique<cuda::Convolutions>(shared.device, dnn, tf32, *products);
   const bool any_order = plugin.options.get_bool("any_order", false);
   auto attention = std::make_unique<cuda::Attention>(shared.device, dnn, any_order);
-  plugin.add_backend("cuda", std::make_unique<cuda::CudaBackend>(
-                                 shared.target, std::move(products), std::move(convolutions), std::move(attention), any_order,
-                                 cuda::Ranges::open(std::string(plugin.options.get_string("nvtx", "")))));
+  plugin.add_backend(
+      "cuda", std::make_unique<cuda::CudaBackend>(shared.device, shared.target, std::move(products), std::move(convolutions),
+                                                  std::move(attention), any_order,
+                                                  cuda::Ranges::open(std::string(plugin.options.get_string("nvtx", "")))));
 }
