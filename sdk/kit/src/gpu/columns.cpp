@@ -115,8 +115,8 @@ class RunsWriter {
   }
 
   // What a thread of the order along rows has of a chunk, vector by vector; all rows of a vector are in flight.
-  void chunk(Expr by, Expr thread, Expr column, const std::vector<uint32_t>& sums, const Prepare& prepare,
-             const Values& values, const Store& store) {
+  void chunk(Expr by, Expr thread, Expr column, const std::vector<uint32_t>& sums, const Prepare& prepare, const Values& values,
+             const Store& store) {
     IndexPool& p = b_.pool();
     const int64_t n = s_.vector;
     std::vector<uint32_t> vectors;
