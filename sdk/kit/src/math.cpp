@@ -138,8 +138,8 @@ Ex silu_f32(Ex x) {  // at most 1.95 ulp
   return select(s.whole, y, scale("ldexp_to_63_f32", y, s.e));
 }
 
-// Below 0.95 an odd polynomial; from there 1 - exp(-P(|x|)), 1 up to rounding from 4 on. Minimax fits of ours, relative (6e-10)
-// and absolute (4e-11). At most 1.0 ulp.
+// Below 0.95 an odd polynomial; from there 1 - exp(-P(|x|)), 1 up to rounding from 4 on. Minimax fits of ours, relative
+// (6e-10) and absolute (4e-11). At most 1.0 ulp.
 Ex erf_f32(Ex x) {
   const Ex a = abs(x), z = x * x;
   const Ex p = horner_fma(z, {8.185086335288361e-05, -0.0008097701938822865, 0.005196951795369387, -0.026857705786824226,
@@ -189,8 +189,8 @@ Ex gelu_tanh_f32(Ex x) {
   return x / (1.0 + exp_f32(u));
 }
 
-// 1 / sqrt(x), with what the root and the quotient round off: 0.5 ulp. In f64 a thread of a GPU would wait for its root alone as
-// long as for the rest of a norm's row. Below 2^-100 the remainder of the root would be subnormal.
+// 1 / sqrt(x), with what the root and the quotient round off: 0.5 ulp. In f64 a thread of a GPU would wait for its root alone
+// as long as for the rest of a norm's row. Below 2^-100 the remainder of the root would be subnormal.
 Ex rsqrt_f32(Ex x) {
   const Ex tiny = x < 0x1p-100, y = select(tiny, x * 0x1p64, x);
   const Ex s = sqrt(y), r = 1.0 / s, one = x.lit(1.0);

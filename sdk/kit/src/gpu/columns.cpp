@@ -28,8 +28,8 @@ class RunsWriter {
     std::vector<Reducer> reducers;
     bool across = true;
   };
-  // `prepare(u, row, column)` makes the loads of row u of those in flight, `values(u, v, row, column)` gives an element of it for
-  // each reducer, `store(row, column)` stores what else these make; `finish(block, column, results)` stores the results.
+  // `prepare(u, row, column)` makes the loads of row u of those in flight, `values(u, v, row, column)` gives an element of it
+  // for each reducer, `store(row, column)` stores what else these make; `finish(block, column, results)` stores the results.
   using Prepare = std::function<void(Expr u, Expr row, Expr column)>;
   using Values = std::function<std::vector<uint32_t>(Expr u, Expr v, Expr row, Expr column)>;
   using Store = std::function<void(Expr row, Expr column)>;

@@ -106,7 +106,8 @@ class SliceScatter {
   ProgramBuilder& b() { return w_.b; }
   uint32_t number(Type t, Expr e) { return w_.convert(w_.b.index(e), t); }
 
-  // The slice that each tuple names. Tuples that name none come behind all slices, and what fills the last vector behind those.
+  // The slice that each tuple names. Tuples that name none come behind all slices, and what fills the last vector behind
+  // those.
   void find_keys() {
     IndexPool& p = w_.pool();
     w_.each(padded_, [&](Expr j) {
@@ -128,8 +129,9 @@ class SliceScatter {
     });
   }
 
-  // A tuple's place is how many come before it: those of smaller keys, and earlier ones of the same key. That takes a comparison
-  // for each pair. Where there are many, several threads share those of one tuple, for one thread each is too few for a device.
+  // A tuple's place is how many come before it: those of smaller keys, and earlier ones of the same key. That takes a
+  // comparison for each pair. Where there are many, several threads share those of one tuple, for one thread each is too few
+  // for a device.
   void sort() {
     IndexPool& p = w_.pool();
     const auto known = p.as_number(tuples_);

@@ -14,7 +14,8 @@
 namespace tessera::kit {
 
 constexpr int kWholeUnit = 1024;  // threads of a unit, where each has the registers that a row's loops take
-// Bytes of shared memory that a block of so many threads may have: its share of a unit's, less what the device keeps for itself.
+// Bytes of shared memory that a block of so many threads may have: its share of a unit's, less what the device keeps for
+// itself.
 inline int64_t shared_share(const GpuDescription& d, int threads) {
   const int blocks = std::max(1, kWholeUnit / std::max(1, threads));
   return d.shared_bytes / blocks - (blocks > 1 ? 1024 : 0);

@@ -164,14 +164,14 @@ SimtSchedule rows(Kernel& k, const GpuDescription& d, const SimtOrder& o) {
     const int64_t per_thread = (elements + s.threads - 1) / s.threads;
     s.persistent = per_thread * 3 / 2 + kRegistersAside <= d.max_registers * 2 / 3 && per_thread <= d.registers / s.threads / 2;
     const int64_t bytes = bytes_of_a_row(k, elements);
-    // A thread that holds much of several tensors leaves room for few blocks: it loads the next row while it computes one, where
-    // there are rows enough for all units.
+    // A thread that holds much of several tensors leaves room for few blocks: it loads the next row while it computes one,
+    // where there are rows enough for all units.
     constexpr int64_t kManyBytes = 256;
     if (s.persistent && bytes > widest(k) && per_thread * bytes >= kManyBytes && s.threads * s.rows <= 128 &&
         points(k, k.parallel).value_or(0) >= int64_t{32} * d.units)
       s.unroll = 4;
-    // Rows that no registers hold are in shared memory: two blocks of a unit, of which one loads while the other computes, where
-    // most of a row fits into half of it.
+    // Rows that no registers hold are in shared memory: two blocks of a unit, of which one loads while the other computes,
+    // where most of a row fits into half of it.
     if (!s.persistent && s.threads == kWholeUnit && elements * bytes * 3 <= shared_share(d, s.threads / 2) * 4) s.threads /= 2;
   }
   return s;
