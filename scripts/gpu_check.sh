@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: gpu_check.sh PART OUT    checks the CUDA backend on a machine with an NVIDIA GPU, from what scripts/gpu_pack.sh packed
 # (source/scripts/gpu_check.sh in it) and without a network.
-# PART: device, ops, kernels, models, lengths, training, examples, pytorch, conformance, sanitizer, or several of these: A,B. Each
-# step has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all steps.
+# PART: device, ops, kernels, models, lengths, training, examples, pytorch, conformance, sanitizer, or several: A,B. Each step
+# has a log in OUT and a time of its own; one that fails stops no other. The last lines are a table of all steps.
 set -uo pipefail
 parts=$1 out=$(mkdir -p "$2" && readlink -f "$2")
 packed=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)

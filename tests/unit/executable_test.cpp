@@ -325,6 +325,24 @@ TEST_CASE("a donated state that is read after its new value exists is not overwr
   REQUIRE(values_of(*n) == Values{11, 22});
 }
 
+TEST_CASE("where an argument is given up, results without elements have memory as well") {
+  FakeBackend fake;
+  const auto e = compile_text(R"(graph @g(%x: f32[2] arg donated, %e: f32[2, 0]) -> (f32[2], f32[2, 0], f32[2]) {
+    %a = neg %x
+    %b = neg %e
+    %c = add %a, %x
+    return %a, %b, %c
+  })",
+                              fake);
+  TensorRef x = vector_of({1, 2});
+  const int64_t none[] = {2, 0};
+  TensorRef nothing(tensor_create(TSR_F32, none, 0));
+  const auto out = run(*e, {x.get(), nothing.get()});
+  REQUIRE(values_of(*out[0]) == Values{-1, -2});
+  REQUIRE(out[1]->desc.sizes[1] == 0);
+  REQUIRE(values_of(*out[2]) == Values{0, 0});
+}
+
 TEST_CASE("refused composites are decomposed, refused primitives are an error that says who refused") {
   FakeBackend fake;
   const char* text = R"(graph @g(%x: f32[3]) -> (f32[3]) { %a = silu %x  return %a })";

@@ -526,7 +526,8 @@ class LayoutMaker {
           }
       for (uint32_t k = 0; k < l_.outputs.size(); ++k) {
         const uint32_t t = first[l_.outputs[k].root];
-        if (l_.outputs[k].bytes > 0 && t != kNone) l_.program[t].takes.push_back(k);
+        l_.outputs[k].in_turn = l_.outputs[k].bytes > 0 && t != kNone;
+        if (l_.outputs[k].in_turn) l_.program[t].takes.push_back(k);
         lives(l_.outputs[k].bytes, t == kNone ? 0 : t, steps);
       }
       for (uint32_t i = 0; i < p_.inputs.size(); ++i) {

@@ -58,6 +58,7 @@ struct SectionLayout {
     uint32_t root;             // output_root(output), or the input or dynamic buffer whose memory it shares
     int64_t bytes;             // to allocate; 0 when shared
     uint32_t written = kNone;  // in the memory of an input: the first instruction that writes there
+    bool in_turn = false;      // an instruction takes its memory; else it is there before the first one
   };
   std::vector<Output> outputs;        // whose memory this section provides
   std::vector<QueueWait> last_waits;  // behind the program

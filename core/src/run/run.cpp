@@ -264,7 +264,7 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
         state.bases[o.root] = args.places[o.output];
         continue;
       }
-      if (plan_.takes_turns && !args.raw) continue;  // in front of the step that writes it first
+      if (o.in_turn && !args.raw) continue;
       if (args.raw) {
         const Slot& s = plan_.slots[plan_.output_slots[o.output]];
         const Resolved& r = layout.slots[plan_.output_slots[o.output]];

@@ -44,11 +44,11 @@ struct Runner {
   std::vector<Source> sources;  // by input of the graph
   Ref steps;                    // a list of functions, by number of the client's step; null: there are none
   size_t permuted = 0;          // dimensions of all inputs that have an order
-  struct Home {
+  struct KnownDevice {
     tsr_device device;
-    dl::Device its;
+    dl::Device in_dlpack;
   };
-  std::vector<Home> devices;  // of the graph's inputs and outputs, without the host
+  std::vector<KnownDevice> devices;  // of the graph's inputs and outputs, without the host
 };
 
 // A stream of the framework as one of ours. Frameworks keep their streams as long as the process; another one at the same
@@ -73,9 +73,9 @@ class OnItsStreams {
  public:
   explicit OnItsStreams(const Runner& r) : devices_(r.devices), before_(r.devices.size()) {
     try {
-      for (const auto& [device, its] : devices_) {
+      for (const auto& [device, in_dlpack] : devices_) {
         void* native = nullptr;
-        if (r.exchange->stream(its.type, its.id, &native) != 0) throw PythonError();
+        if (r.exchange->stream(in_dlpack.type, in_dlpack.id, &native) != 0) throw PythonError();
         check(api().set_current_stream(device, wrapped_stream(device, native), &before_[changed_]));
         ++changed_;
       }
@@ -94,7 +94,7 @@ class OnItsStreams {
       if (tsr_error* e = api().set_current_stream(devices_[changed_].device, before_[changed_], nullptr)) api().error_free(e);
     }
   }
-  const std::vector<Runner::Home>& devices_;
+  const std::vector<Runner::KnownDevice>& devices_;
   Small<tsr_stream_handle*, 4> before_;
   size_t changed_ = 0;
 };
@@ -295,7 +295,7 @@ PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     const tsr_region& main = *TSR_AT(tsr_region, tables.regions, tables.region_stride, 0);
     const auto add = [&](tsr_id value) {
       const tsr_device d = TSR_AT(tsr_value, tables.values, tables.value_stride, value)->type->device;
-      const auto is_it = [d](const Runner::Home& h) { return h.device == d; };
+      const auto is_it = [d](const Runner::KnownDevice& k) { return k.device == d; };
       if (d != 0 && std::none_of(r.devices.begin(), r.devices.end(), is_it)) r.devices.push_back({d, dl_device(d)});
     };
     std::for_each(main.inputs, main.inputs + main.num_inputs, add);
