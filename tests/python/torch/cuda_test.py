@@ -59,7 +59,6 @@ class OnGpu(unittest.TestCase):
         torch.manual_seed(1)
         torch._dynamo.reset()
         pytorch.reset()
-        self.errors_of_products = torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = False
 
     def all_ours(self):
@@ -92,7 +91,9 @@ class OnGpu(unittest.TestCase):
 
     def test_made_of_numbers_alone(self):
         x = torch.randn(3, 5, device="cuda")
-        found = self.same(lambda x: (torch.zeros_like(x), torch.arange(x.shape[0], device=x.device), x + torch.ones(5, device="cuda")), x)
+        found = self.same(
+            lambda x: (torch.zeros_like(x), torch.arange(x.shape[0], device=x.device), x + torch.ones(5, device="cuda")), x
+        )
         for t in found:
             self.assertEqual(t.device, x.device)
 
@@ -245,7 +246,8 @@ class OnGpu(unittest.TestCase):
                 self.all_ours()
 
     def test_training_of_convolutions(self):
-        m = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+        norm = nn.BatchNorm2d(8)
+        m = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), norm, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
         x = torch.randn(4, 3, 20, 20, device="cuda")
         self.gradients(m.cuda(), lambda m: m(x).square().mean(), {"rtol": 1e-2, "atol": 1e-2})
 
