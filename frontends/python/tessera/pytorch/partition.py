@@ -124,8 +124,8 @@ TRANSFERS = ("aten._to_copy.default", "prims.device_put.default")
 
 def devices_of(gm):
     """The devices of the values of a graph's nodes."""
-    values = [v for n in gm.graph.nodes for v in torch.utils._pytree.tree_leaves(n.meta.get("val", n.meta.get("example_value")))]
-    return {v.device for v in values if is_tensor(v)}
+    values = [n.meta.get("val", n.meta.get("example_value")) for n in gm.graph.nodes]
+    return {v.device for v in torch.utils._pytree.tree_leaves(values) if is_tensor(v)}
 
 
 def _where(node):

@@ -248,7 +248,8 @@ def partitioner(budget, planning=None):
                 raise
             if _core.log_enabled("partition"):
                 _core.log_write("partition", f"PyTorch's minimum cut: {e.message}\n")
-            return partitioners.min_cut_rematerialization_partition(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **kwargs)
+            theirs = partitioners.min_cut_rematerialization_partition
+            return theirs(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **kwargs)
         for v, n in problem.node_of.items():
             if n in plan.recomputed:
                 v.meta["recompute"] = n.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
