@@ -21,6 +21,7 @@ from .. import _core
 from . import artifact, dynamo_trace
 from .compiler import compile_graph
 from .emit import Records
+from .masks import simplify_masks
 from .ops import TABLE
 from .options import list_mode_options, list_options, parsed, refuse
 from .partition import devices_of
@@ -143,7 +144,14 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
         # one, backends see that it is a part of a training step.
         return compile_graph(graph, context, records, chosen, REPORT, marks=0 if budget is None else _SAVE)
 
+    partition = _partition_fn(chosen["config"], overrides, context, budget, on_gpu)
+
+    def partition_simplified(joint, joint_inputs, **kwargs):
+        simplify_masks(joint)
+        return partition(joint, joint_inputs, **kwargs)
+
     def compile_inference(graph, _inputs):
+        simplify_masks(graph)
         frozen = _frozen(graph, given[0]) if chosen["freezing"] and given else None
         static = _frozen(graph, given[0]) or () if chosen["pack_weights"] and given else ()
         return compile_graph(graph, context, records, chosen, REPORT, frozen, static)
@@ -154,7 +162,7 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
                 fw_compiler=compile_half,
                 bw_compiler=compile_half,
                 inference_compiler=compile_inference,
-                partition_fn=_partition_fn(chosen["config"], overrides, context, budget, on_gpu),
+                partition_fn=partition_simplified,
                 decompositions=decompositions(),
             )(gm, inputs)
         finally:
