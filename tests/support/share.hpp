@@ -5,14 +5,16 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
+#include <string_view>
 
 namespace tessera::test {
 
-// Of `full` random graphs, schedules or mutants: all, and a fifth under a sanitizer. An interpreter that is instrumented takes
-// about ten times as long, and what it does wrong with memory or threads shows in the first programs of a kind as in the last.
+// Of `full` random graphs, schedules or mutants: all; a fifth under the sanitizers of memory, and a tenth under that of threads,
+// which take many times as long. What goes wrong with memory or threads shows in the first programs of a kind as in the last.
 inline size_t share_of(size_t full) {
   const char* const sanitizer = std::getenv("TESSERA_SANITIZE");
-  return sanitizer && *sanitizer ? std::max<size_t>(full / 5, 1) : full;
+  if (!sanitizer || !*sanitizer) return full;
+  return std::max<size_t>(full / (std::string_view(sanitizer) == "thread" ? 10 : 5), 1);
 }
 
 }  // namespace tessera::test
