@@ -111,6 +111,8 @@ class CpuBackend final : public sdk::Backend {
       return sdk::no("a group that can be interpreted in parts only");
     if (!generate_) return sdk::no("cpu has no kernel of its own for this op, and generate is off");
     if (!n.regions().empty() && !n.is("fused")) return sdk::no("cpu has no kernel for an op with regions");
+    // The kit's would write every element, where a donated tensor takes one update a line.
+    if (n.is("scatter")) return sdk::no("an op that others compute in place");
     try {
       check_node(g, n);
       if (!n.is("fused") && !pays(g, n)) return sdk::no("generating code for so little work does not pay");

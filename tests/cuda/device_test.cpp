@@ -59,6 +59,41 @@ TEST_CASE("fused groups run as one kernel, with symbolic sizes by value") {
   }
 }
 
+TEST_CASE("the gradient of a cross entropy is one kernel, and checks its classes") {
+  const std::string text =
+      R"(graph @g(%l: f32[s0, 40]@cuda:0, %i: i64[s0, 1]@cuda:0, %u: f32[s0, 1]@cuda:0) -> (f32[s0, 40]@cuda:0) {
+    %z = constant {value = dense<f32[]: 0.0>}
+    %f = full %z {shape = [s0, 40]}
+    %a = scatter %f, %i, %u {axis = 1}
+    %e = exp %l
+    %s = reduce_sum %a {axes = [1], keepdims = true}
+    %p = mul %e, %s
+    %d = sub %a, %p
+    return %d
+  })";
+  const e::Executable device = compile(cuda(), text), reference = compile(host(), on_host(text));
+  const std::string plan = device.plan();
+  INFO(plan);
+  CHECK(plan.find("cuda.fused") != std::string::npos);
+  CHECK(plan.find("cuda.scatter") == std::string::npos);
+  CHECK(plan.find("cuda.full") == std::string::npos);
+  const e::Tensor l = numbers({3, 40}, 1), u = numbers({3, 1}, 2);
+  const auto classes = [](int64_t a, int64_t b, int64_t c) {
+    e::Tensor i = e::Tensor::create(TSR_I64, std::vector<int64_t>{3, 1});
+    const int64_t all[] = {a, b, c};
+    std::memcpy(i.data(), all, sizeof all);
+    return i;
+  };
+  const auto run = [&](const e::Tensor& i) {
+    return device.run(std::vector<e::Tensor>{l.copy_to(gpu()), i.copy_to(gpu()), u.copy_to(gpu())})[0].copy_to(0);
+  };
+  const e::Tensor i = classes(0, 39, 2);
+  CHECK(difference(run(i), reference.run(std::vector<e::Tensor>{l, i, u})[0]) < 1e-6);
+  const std::string error = error_of([&] { (void)run(classes(0, 40, 1)); });
+  INFO(error);
+  CHECK((error.starts_with("TSR-R042") || error.starts_with("TSR-R011")));
+}
+
 TEST_CASE("a graph that names no device runs on the first one, and strided inputs are copied by a kernel") {
   const std::string text = R"(graph @g(%x: f32[5, 8]) -> (f32[8, 5]) {
     %t = transpose %x {perm = [1, 0]}

@@ -395,7 +395,7 @@ int TensorTable::add(sdk::Node n, bool alone) {
     for (uint32_t i = 0; i < n.num_operands(); ++i) t.operands.push_back(arg(i));
     t.number = axes_of(n, "axis", t.shape.size())[0];
     r = push(std::move(t));
-  } else if (op == "pad" && options_.everything) {
+  } else if ((op == "pad" && options_.everything) || is_one_update(n)) {
     r = reading(n, op, alone);
   } else if (op == "pad") {
     for (const int64_t i : n.attr("interior").as_ints())

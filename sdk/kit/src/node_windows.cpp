@@ -144,7 +144,7 @@ std::vector<int> TensorTable::pool_window(sdk::Node n, bool average, bool alone)
 }
 
 // A scatter of one update along its axis: each element is the update where its index along the axis is the one given, else x.
-// The index comes by way of a gather, which checks it and counts a negative one from the end.
+// The index comes by way of a gather, which checks it.
 int TensorTable::one_update(sdk::Node n, bool alone) {
   const int x = operand(n, 0, alone), index = operand(n, 1, alone), update = operand(n, 2, alone);
   const uint32_t axis = axes_of(n, "axis", at(x).shape.size())[0];
