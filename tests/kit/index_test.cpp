@@ -35,6 +35,17 @@ TEST_CASE("row-major numbers and positions cancel") {
   CHECK(text(p, parts[1]) == "mod(i3, 8)");
 }
 
+TEST_CASE("what is less than a step that divides a divisor goes past a quotient") {
+  IndexPool p;
+  const Expr i = p.axis(p.add_axis(p.symbol(p.add_symbol(0)))), j = p.axis(p.add_axis(p.number(64)));
+  const Expr n = p.number(512), at = p.add(p.mul(i, p.number(64)), j);
+  CHECK(text(p, p.floordiv(at, n)) == "floordiv(i0, 8)");
+  CHECK(text(p, p.mod(at, n)) == "i1 + mod(64 * i0, 512)");
+  const Expr wide = p.axis(p.add_axis(p.number(65))), over = p.add(p.mul(i, p.number(64)), wide);  // which may carry
+  CHECK(text(p, p.floordiv(over, n)) == "floordiv(64 * i0 + i2, 512)");
+  CHECK(text(p, p.mod(over, p.number(100))) == "mod(64 * i0 + i2, 100)");
+}
+
 TEST_CASE("bounds follow from extents and minima") {
   IndexPool p;
   const Expr n = p.symbol(p.add_symbol(2));

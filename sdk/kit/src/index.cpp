@@ -213,7 +213,25 @@ Expr IndexPool::quotient(Expr a, Expr b) {
   } else if (nonnegative(a) && less(a, b)) {
     return kZero;
   }
+  if (const auto parts = split_below(rest, b)) return add(whole, floordiv(parts->first, b));
   return add(whole, atom({AtomKind::FloorDiv, 0, rest, b}));
+}
+
+// e as a sum of multiples of a number that divides b, and a rest that is less than this number: no quotient by b sees it.
+std::optional<std::pair<Expr, Expr>> IndexPool::split_below(Expr e, Expr b) {
+  const auto n = as_number(b);
+  if (!n) return std::nullopt;
+  const std::vector<Term> terms = polys_[e];
+  for (const Term& t : terms) {
+    const int64_t unit = std::gcd(t.coefficient, *n);
+    if (unit <= 1) continue;
+    std::vector<Term> multiples, others;
+    for (const Term& x : terms) (x.coefficient % unit == 0 ? multiples : others).push_back(x);
+    if (others.empty()) continue;
+    const Expr rest = intern(std::move(others));
+    if (nonnegative(rest) && less(rest, number(unit))) return std::pair{intern(std::move(multiples)), rest};
+  }
+  return std::nullopt;
 }
 
 Expr IndexPool::mod(Expr a, Expr b) {
@@ -236,6 +254,7 @@ Expr IndexPool::remainder(Expr a, Expr b) {
     rest = intern(std::move(r));
   }
   if (nonnegative(rest) && less(rest, b)) return rest;
+  if (const auto parts = split_below(rest, b)) return add(mod(parts->first, b), parts->second);
   return atom({AtomKind::Mod, 0, rest, b});
 }
 

@@ -122,6 +122,7 @@ class IndexPool {
   Expr intern(std::vector<Term> terms);
   Expr quotient(Expr a, Expr b);
   Expr remainder(Expr a, Expr b);
+  std::optional<std::pair<Expr, Expr>> split_below(Expr e, Expr b);
   bool is_nonnegative(Expr e);
   std::optional<Expr> bound(Expr e, bool upper);
   std::optional<Expr> find_bound(Expr e, bool upper);
