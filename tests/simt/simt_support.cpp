@@ -218,6 +218,25 @@ std::vector<SimtCase> simt_cases() {
        "scatter %x, %j, %u {axis = 1}\n return %a\n}\n",
        "",
        {9}},
+      // The gradient of a cross entropy of given classes: one update a row, its sum, and what both give.
+      {"one_update_rows",
+       "graph @g(%l: f32[s0, 40], %i: bool[s0, 1], %u: f32[s0, 1]) symbols { s0: 1.. } {\n %z = constant {value = dense<f32[]: "
+       "0.0>}\n %f = full %z {shape = [s0, 40]}\n %j = cast %i {dtype = i64}\n %a = scatter %f, %j, %u {axis = 1}\n %e = exp "
+       "%l\n %s = reduce_sum %a {axes = [1], keepdims = true}\n %p = mul %e, %s\n %d = sub %a, %p\n return %d\n}\n",
+       "",
+       {9}},
+      // So few rows that a thread reads them all: in the middle, with a result whose heads are exchanged, and a store on the way.
+      {"few_rows",
+       "graph @g(%x: bf16[2, 3, 4, s0, 16]) symbols { s0: 1.. } {\n %s = reduce_sum %x {axes = [2]}\n %t = transpose %s {perm "
+       "= "
+       "[0, 2, 1, 3]}\n return %t\n}\n",
+       "",
+       {7}},
+      {"few_rows_maximum",
+       "graph @g(%x: f32[5, 24], %w: f32[24]) {\n %a = mul %x, %w\n %m = reduce_max %a {axes = [0]}\n %s = reduce_sum %a {axes "
+       "= [0]}\n %d = sub %s, %m\n return %a, %d\n}\n",
+       "",
+       {}},
       {"column_runs", "graph @g(%x: f32[4200, 8]) {\n %a = reduce_sum %x {axes = [0]}\n return %a\n}\n", "", {}},
       {"column_runs_symbolic",
        "graph @g(%x: f32[s0, 5]) symbols { s0: 1.. } {\n %a = reduce_sum %x {axes = [0]}\n return %a\n}\n",

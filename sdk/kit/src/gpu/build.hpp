@@ -147,7 +147,10 @@ std::vector<uint32_t> declare_buffers(ProgramBuilder& b, const Kernel& k, const 
                                       std::span<const uint32_t> left_out = {});
 
 // ---- the forms
-Program pointwise_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
+Program pointwise_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
+// A reduction across no more rows than the order has runs, each of which then has one: as pointwise work, a thread reads all
+// rows of its columns.
+bool few_rows(Kernel& k, const SimtOrder& o);
 Program transpose_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
 Program rows_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
 Program generic_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels without loops. A block has a piece of the two innermost groups of axes; a thread has vectors along the inner one. All
+// Kernels without loops, and reductions across so few rows that a thread reads them all. A block has a piece of the two innermost groups of axes; a thread has vectors along the inner one. All
 // loads of a thread are made before its first computation, so that several are in flight. Where something is read along another
 // axis than the inner one, a block reads tiles of it along that axis, puts them into shared memory, and reads them from there
 // along the inner axis.
@@ -14,8 +14,8 @@ namespace {
 
 class PointwiseWriter {
  public:
-  PointwiseWriter(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a)
-      : k_(k), s_(s), b_(k.name, d), groups_(collapse(k, k.parallel)), copy_(b_, k, declare_buffers(b_, k, a)) {
+  PointwiseWriter(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a)
+      : k_(k), s_(s), o_(o), b_(k.name, d), groups_(collapse(k, k.parallel)), copy_(b_, k, declare_buffers(b_, k, a)) {
     if (groups_.empty()) no_program("it has one point");
     for (const AxisGroup& g : groups_) {
       for (const uint32_t outer : g.outer) copy_.set_axis(outer, kZero);
@@ -23,6 +23,15 @@ class PointwiseWriter {
     }
     inner_ = groups_.size() - 1;
     if (!b_.p.divisible(extents_[inner_], s.vector)) no_program("its rows are no whole vectors of " + std::to_string(s.vector));
+    for (const Item& item : k.body) {
+      if (!item.is_loop) {
+        steps_.push_back({item.id, kNoRow});
+        continue;
+      }
+      rows_ = space_of(b_, copy_, k, k.loops[item.id].axes);
+      for (int64_t row = 0; row < *b_.pool().as_number(rows_.points); ++row)
+        for (const Item& inside : k.loops[item.id].body) steps_.push_back({inside.id, row});
+    }
   }
 
   Program pointwise() {
@@ -135,6 +144,12 @@ class PointwiseWriter {
   }
 
  private:
+  // An instruction at a point: outside of loops, or at a row of the one that there is.
+  struct Step {
+    uint32_t id;
+    int64_t row;
+  };
+  static constexpr int64_t kNoRow = -1;
   struct Place {
     Expr column;         // along the inner group, of the vector's first element
     uint32_t condition;  // kNone: it is certainly inside
@@ -172,32 +187,49 @@ class PointwiseWriter {
     no_program("nothing is read along another axis than it is written");
   }
 
+  void go_to_row(const Step& step) {
+    if (step.row != kNoRow) go_to(b_, copy_, rows_, b_.pool().number(step.row));
+  }
+  // Each run of the family's order has one row at most; results of runs are combined by halves.
+  void reduce(const Step& step) {
+    const Reducer r = reducer_of(k_, step.id);
+    std::vector<uint32_t>& runs = runs_[step.id];
+    if (step.row == 0) runs.clear();
+    runs.push_back(b_.combine(r, b_.identity(r), copy_.value(k_.insts[step.id].args[0])));
+    if (b_.pool().number(step.row + 1) != rows_.points) return;
+    while (static_cast<int64_t>(runs.size()) < o_.fan) runs.push_back(b_.identity(r));
+    copy_.set_value(step.id, b_.combine_halves(r, runs));
+  }
+
   // `place` gives the point of vector u and sets the other axes to it.
   void sweep(int64_t unroll, const std::function<Place(Expr)>& place) {
     IndexPool& p = b_.pool();
     const uint32_t axis = groups_[inner_].inner;
     const int64_t width = s_.vector;
-    std::map<uint32_t, uint32_t> held;  // registers of a load, or of a store
-    for (const Item& item : k_.body) {
-      const Inst& x = k_.insts[item.id];
-      if (width == 1 && unroll == 1) break;
+    std::map<size_t, uint32_t> held;  // registers of a step that loads or stores
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const Inst& x = k_.insts[steps_[i].id];
+      if (width == 1 && unroll == 1 && rows_.groups.empty()) break;
       if (contiguous_load(k_, x, axis)) {
-        held[item.id] = b_.buffer(k_.buffers[x.id].name + "_v", Memory::Register, x.type, p.number(unroll * width));
+        held[i] = b_.buffer(k_.buffers[x.id].name + "_v", Memory::Register, x.type, p.number(unroll * width));
       } else if (x.op == Op::Store && x.args[1] == kNone && width > 1) {
         const auto a = k_.pool.affine(x.index, axis);
         if (a && a->coefficient == kOne)
-          held[item.id] = b_.buffer(k_.buffers[x.id].name + "_v", Memory::Register, k_.buffers[x.id].type, p.number(width));
+          held[i] = b_.buffer(k_.buffers[x.id].name + "_v", Memory::Register, k_.buffers[x.id].type, p.number(width));
       }
     }
-    const bool loads = std::any_of(held.begin(), held.end(), [&](const auto& h) { return k_.insts[h.first].op == Op::Load; });
+    const auto inst = [&](size_t step) -> const Inst& { return k_.insts[steps_[step].id]; };
+    const bool loads = std::any_of(held.begin(), held.end(), [&](const auto& h) { return inst(h.first).op == Op::Load; });
     if (loads) {
       const Expr u = b_.begin_unless_one(Bind::Unroll, "u", p.number(unroll));
       const Place at = place(u);
       copy_.set_axis(axis, at.column);
       const bool opened = b_.begin_if(at.condition);
-      for (const auto& [id, registers] : held) {
-        const Inst& x = k_.insts[id];
-        if (x.op == Op::Load) b_.load_elements(copy_.buffer(x.id), copy_.index(x.index), registers, b_.scaled(u, width), width);
+      for (const auto& [i, registers] : held) {
+        const Inst& x = inst(i);
+        if (x.op != Op::Load) continue;
+        go_to_row(steps_[i]);
+        b_.load_elements(copy_.buffer(x.id), copy_.index(x.index), registers, b_.scaled(u, width), width);
       }
       b_.end_if(opened);
       b_.end_unless_one();
@@ -207,23 +239,29 @@ class PointwiseWriter {
     const bool opened = b_.begin_if(at.condition);
     const Expr v = b_.begin_unless_one(Bind::Unroll, "v", p.number(width));
     copy_.set_axis(axis, p.add(at.column, v));
-    for (const Item& item : k_.body) {
-      const Inst& x = k_.insts[item.id];
-      const auto h = held.find(item.id);
-      if (const auto tile = tiles_.find(item.id); tile != tiles_.end())
-        copy_.set_value(item.id, b_.load(tile->second.first, p.add(b_.scaled(p.add(jl_, v), tile->second.second), il_)));
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      const Step& step = steps_[i];
+      const Inst& x = inst(i);
+      const auto h = held.find(i);
+      go_to_row(step);
+      if (const auto tile = tiles_.find(step.id); tile != tiles_.end())
+        copy_.set_value(step.id, b_.load(tile->second.first, p.add(b_.scaled(p.add(jl_, v), tile->second.second), il_)));
       else if (h != held.end() && x.op == Op::Load)
-        copy_.set_value(item.id, b_.load(h->second, p.add(b_.scaled(u, width), v)));
+        copy_.set_value(step.id, b_.load(h->second, p.add(b_.scaled(u, width), v)));
       else if (h != held.end())
         b_.store(h->second, v, copy_.value(x.args[0]));
+      else if (x.op == Op::Reduce)
+        reduce(step);
       else
-        copy_.copy(item.id);
+        copy_.copy(step.id);
     }
     b_.end_unless_one();
     copy_.set_axis(axis, at.column);
-    for (const auto& [id, registers] : held) {
-      const Inst& x = k_.insts[id];
-      if (x.op == Op::Store) b_.store_elements(copy_.buffer(x.id), copy_.index(x.index), registers, kZero, width);
+    for (const auto& [i, registers] : held) {
+      const Inst& x = inst(i);
+      if (x.op != Op::Store) continue;
+      go_to_row(steps_[i]);
+      b_.store_elements(copy_.buffer(x.id), copy_.index(x.index), registers, kZero, width);
     }
     b_.end_if(opened);
     b_.end_unless_one();
@@ -231,22 +269,38 @@ class PointwiseWriter {
 
   Kernel& k_;
   SimtSchedule s_;
+  SimtOrder o_;
   ProgramBuilder b_;
   std::vector<AxisGroup> groups_;
   KernelCopy copy_;
   std::vector<Expr> extents_;  // of the groups
   size_t inner_ = 0;
+  std::vector<Step> steps_;
+  Space rows_;                                              // of the loop, if there is one
+  std::map<uint32_t, std::vector<uint32_t>> runs_;          // of a reduction, what its runs have
   std::map<uint32_t, std::pair<uint32_t, int64_t>> tiles_;  // of a load: shared memory, and how far rows of it are apart
   Expr il_ = kZero, jl_ = kZero;                            // inside the tile
 };
 
 }  // namespace
 
-Program pointwise_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a) {
-  return PointwiseWriter(k, s, d, a).pointwise();
+bool few_rows(Kernel& k, const SimtOrder& o) {
+  if (k.loops.size() != 1 || !k.loops[0].across || !o.interleaved_runs || k.parallel.empty()) return false;
+  Expr rows = kOne;
+  for (const uint32_t a : k.loops[0].axes) rows = k.pool.mul(rows, k.pool.extent(a));
+  const auto n = k.pool.as_number(rows);
+  return n && *n >= 1 && *n <= o.fan && std::all_of(k.loops[0].body.begin(), k.loops[0].body.end(), [&](const Item& item) {
+           return !item.is_loop && (k.insts[item.id].op != Op::Reduce || plain_reduction(k, item.id));
+         });
+}
+
+Program pointwise_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a) {
+  if (!k.loops.empty() && !few_rows(k, o)) no_program("it has loops");
+  return PointwiseWriter(k, s, d, o, a).pointwise();
 }
 Program transpose_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a) {
-  return PointwiseWriter(k, s, d, a).transpose();
+  if (!k.loops.empty()) no_program("it has loops");
+  return PointwiseWriter(k, s, d, {}, a).transpose();
 }
 
 }  // namespace tessera::kit

@@ -89,10 +89,11 @@ bool reads_columns(Kernel& k) {
   return found;
 }
 
-SimtForm form_of(Kernel& k) {
+SimtForm form_of(Kernel& k, const SimtOrder& o) {
   if (is_product(k)) return SimtForm::Product;
   if (!k.loops.empty() && of_one_thread(k)) return SimtForm::Generic;
   if (k.loops.empty()) return reads_transposed(k, collapse(k, k.parallel)) ? SimtForm::Transpose : SimtForm::Pointwise;
+  if (few_rows(k, o) && !reads_transposed(k, collapse(k, k.parallel))) return SimtForm::Pointwise;
   return k.loops[0].across || reads_columns(k) ? SimtForm::Columns : SimtForm::Rows;
 }
 
@@ -103,6 +104,16 @@ SimtSchedule pointwise(Kernel& k, const GpuDescription& d, const SimtAssume& a) 
   const int64_t bytes = narrowest(k);
   s.vector = static_cast<int>(std::min<int64_t>(16 / bytes, multiple_of(k, groups.back().extent, a)));
   s.threads = 256;
+  if (!k.loops.empty()) {  // all rows of a column are in flight; what they hold leaves registers for a second block on a unit
+    constexpr int64_t kHeld = 256;
+    int64_t held = 0;
+    for (const Item& item : k.loops[0].body)
+      if (!item.is_loop && contiguous_load(k, k.insts[item.id], groups.back().inner)) held += type_bytes(k.insts[item.id].type);
+    held *= points(k, k.loops[0].axes).value_or(1);
+    s.unroll = 1;
+    while (s.vector > 1 && s.vector * held > kHeld) s.vector /= 2;
+    return s;
+  }
   // All threads that a unit runs together load what keeps its memory busy; two vectors at least hide the loads of one behind
   // the other.
   const int64_t together = int64_t{d.max_waves} * d.wave;
@@ -311,7 +322,7 @@ SimtSchedule generic_schedule(const GpuDescription& device) {
 SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrder& order, const SimtAssume& assume) {
   SimtSchedule s = generic_schedule(device);
   try {
-    switch (form_of(k)) {
+    switch (form_of(k, order)) {
       case SimtForm::Transpose: s = transpose(k, assume); break;
       case SimtForm::Rows: s = splits(k, device) ? split() : rows(k, device, order); break;
       case SimtForm::Columns: s = columns(k, device, order, assume); break;
@@ -344,6 +355,8 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
         s = rows(k, device, order);
       else if (s.form == SimtForm::Transpose)
         s = pointwise(k, device, assume);
+      else if (s.form == SimtForm::Pointwise && s.vector == 1 && !k.loops.empty())
+        s = columns(k, device, order, assume);
       else if (s.vector > 1 && s.form != SimtForm::Rows && s.form != SimtForm::Generic && s.form != SimtForm::Product &&
                s.form != SimtForm::Matrix)
         s.vector /= 2;
@@ -380,8 +393,8 @@ Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& dev
   switch (s.form) {
     case SimtForm::Pointwise:
     case SimtForm::Transpose:
-      if (!k.loops.empty()) no_program("it has loops");
-      p = s.form == SimtForm::Pointwise ? pointwise_program(k, s, device, assume) : transpose_program(k, s, device, assume);
+      p = s.form == SimtForm::Pointwise ? pointwise_program(k, s, device, order, assume)
+                                        : transpose_program(k, s, device, assume);
       break;
     case SimtForm::Rows:
       if (s.threads * s.rows > device.max_threads || s.threads < SimtOrder::kThreads)
