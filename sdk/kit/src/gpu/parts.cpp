@@ -15,6 +15,20 @@ Dims sizes_of(sdk::Value v) {
   return {sizes.begin(), sizes.end()};
 }
 
+// How many rows of the last dimension there are; nothing where only the run tells.
+std::optional<int64_t> rows_of(const Dims& s) {
+  int64_t n = 1;
+  for (size_t d = 0; d + 1 < s.size(); ++d) {
+    if (TSR_DIM_IS_EXPR(s[d])) return std::nullopt;
+    n *= s[d];
+  }
+  return n;
+}
+// The same rows, perhaps in a view that counts them otherwise.
+bool has_rows_of(const Dims& s, const Dims& shape) {
+  return s == shape || (!s.empty() && s.back() == shape.back() && rows_of(s) && rows_of(s) == rows_of(shape));
+}
+
 class Cutter {
  public:
   explicit Cutter(const Piece& p) : p_(p) {
@@ -70,10 +84,10 @@ class Cutter {
 
 std::optional<SweepPieces> sweep_of(const Piece& piece) {
   if (piece.outputs.size() < 2) return std::nullopt;
-  // The tensor: the output of the highest rank.
+  // The tensor: the output of the highest rank that has more than one row.
   Dims shape;
   for (const sdk::Value& v : piece.outputs)
-    if (const Dims s = sizes_of(v); s.size() > shape.size()) shape = s;
+    if (const Dims s = sizes_of(v); s.size() > shape.size() && rows_of(s) != 1) shape = s;
   if (shape.size() < 2 || shape.back() == 1) return std::nullopt;
   const Dims shorter(shape.begin(), shape.end() - 1);
   Dims one_each = shorter;
@@ -81,7 +95,7 @@ std::optional<SweepPieces> sweep_of(const Piece& piece) {
   std::vector<sdk::Value> rows, columns;
   for (const sdk::Value& v : piece.outputs) {
     const Dims s = sizes_of(v);
-    if (s == shape || s == shorter || s == one_each)
+    if (has_rows_of(s, shape) || s == shorter || s == one_each)
       rows.push_back(v);
     else if (!s.empty() && s.back() == shape.back() && std::all_of(s.begin(), s.end() - 1, [](tsr_dim d) { return d == 1; }))
       columns.push_back(v);
