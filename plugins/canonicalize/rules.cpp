@@ -4,7 +4,9 @@
 // integers (it is NaN for NaN and infinity). Which of several NaNs a result is, IEEE 754 leaves open, and so do the rules.
 #include "rules.hpp"
 
+#include <algorithm>
 #include <array>
+#include <optional>
 
 namespace tessera::passes {
 namespace {
@@ -124,6 +126,32 @@ bool whole_slice(M m) {
   return m.in_keeps_type();  // equal sizes from start 0 by step 1: everything
 }
 
+// A part of a tensor of one number that is overwritten, at a place that is known: what is around it is padding.
+struct Around {
+  std::vector<tsr_dim> low, high;
+};
+std::optional<Around> around_update(M m) {
+  if (!m.from(0, "full") || !m.def().operand(0).def() || !m.def().operand(0).def().is("constant")) return std::nullopt;
+  const auto whole = m.in(0).type().sizes(), part = m.in(1).type().sizes();
+  Around out;
+  for (uint32_t d = 0; d < whole.size(); ++d) {
+    int64_t low = 0, high = 0;
+    if (whole[d] != part[d]) {
+      if (TSR_DIM_IS_EXPR(whole[d]) || TSR_DIM_IS_EXPR(part[d]) || !m.is_constant(2 + d)) return std::nullopt;
+      const tsr_tensor& start = m.def(2 + d).attr("value").as_tensor();
+      const int64_t room = whole[d] - part[d];
+      low = std::clamp<int64_t>(load_as<int64_t>(start.dtype, start.data, 0), 0, room);
+      high = room - low;
+    }
+    out.low.push_back(low), out.high.push_back(high);
+  }
+  return out;
+}
+V padded(M m) {
+  const Around a = *around_update(m);
+  return m.g.op(m.here(), "pad", {m.in(1), m.def().operand(0)}, {attr_dims("low", a.low), attr_dims("high", a.high)});
+}
+
 // The axis of a gather, counted from the front, and its index where that is one number known to lie inside; else no axis.
 struct One {
   int64_t axis = -1, index = 0;
@@ -199,6 +227,7 @@ constexpr Rule kRules[] = {
   {"squeeze-none",        "squeeze",      empty_axes,                                                              first},
   {"flip-none",           "flip",         empty_axes,                                                              first},
   {"slice-whole",         "slice",        whole_slice,                                                             first},
+  {"update-of-full",      "dynamic_update_slice", [](M m) { return around_update(m).has_value(); },                padded},
   {"pad-nothing",         "pad",          zero_pads,                                                               first},
   {"gather-one",          "gather",       [](M m) { return one_index(m).axis >= 0; },                              slice_one},
   {"concat-one",          "concat",       one_operand,                                                             first},
