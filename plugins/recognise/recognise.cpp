@@ -53,7 +53,11 @@ class Pass final : public sdk::Pass {
   const char* ensures() const override {
     return "gelu, silu, norms and attention are one op where a rule knows how they were taken apart";
   }
-  bool run(sdk::Graph g, const sdk::Options& options) override { return options.get_bool("enabled", true) && recognise(g); }
+  bool run(sdk::Graph g, const sdk::Options& options) override {
+    if (!options.get_bool("enabled", true)) return false;
+    const bool found = recognise(g);
+    return group_heads(g) || found;
+  }
 };
 
 class QuantisedPass final : public sdk::Pass {

@@ -9,6 +9,7 @@
 docs/pytorch.md says what `mode` and `options` take.
 """
 
+import functools
 import json
 import os
 import threading
@@ -21,6 +22,7 @@ from .. import _core
 from . import artifact, dynamo_trace
 from .compiler import compile_graph
 from .emit import Records
+from .heads import repeat_again
 from .masks import simplify_masks
 from .ops import TABLE
 from .options import list_mode_options, list_options, parsed, refuse
@@ -83,20 +85,22 @@ BEYOND_CORE = {
 }
 
 
-def decompositions():
+# On a GPU in parts as well, of which backward computes again what is cheap: the results of these are as large as what they read,
+# and as a rule wider.
+IN_PARTS_ON_GPU = {"aten._log_softmax.default"}
+
+
+@functools.cache
+def decompositions(on_gpu=False):
     """Those of PyTorch's that lead to what has a lowering, without those that lose something on the way."""
-    global _decompositions
-    if _decompositions is None:
-        from torch._decomp import core_aten_decompositions, decomposition_table
+    from torch._decomp import core_aten_decompositions, decomposition_table
 
-        kept = ("scaled_dot_product", "native_dropout.default", "native_layer_norm_backward", "embedding_dense_backward")
-        table = dict(core_aten_decompositions().items())
-        table.update((op, f) for op, f in decomposition_table.items() if str(op) in BEYOND_CORE)
-        _decompositions = {op: f for op, f in table.items() if str(op) not in TABLE and not any(k in str(op) for k in kept)}
-    return _decompositions
-
-
-_decompositions = None
+    kept = ("scaled_dot_product", "native_dropout.default", "native_layer_norm_backward", "embedding_dense_backward")
+    beyond = BEYOND_CORE | IN_PARTS_ON_GPU if on_gpu else BEYOND_CORE
+    whole = TABLE.keys() - IN_PARTS_ON_GPU if on_gpu else TABLE.keys()
+    table = dict(core_aten_decompositions().items())
+    table.update((op, f) for op, f in decomposition_table.items() if str(op) in beyond)
+    return {op: f for op, f in table.items() if str(op) not in whole and not any(k in str(op) for k in kept)}
 
 
 def _check_version():
@@ -148,6 +152,8 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
 
     def partition_simplified(joint, joint_inputs, **kwargs):
         simplify_masks(joint)
+        if on_gpu:
+            repeat_again(joint)
         return partition(joint, joint_inputs, **kwargs)
 
     def compile_inference(graph, _inputs):
@@ -163,7 +169,7 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
                 bw_compiler=compile_half,
                 inference_compiler=compile_inference,
                 partition_fn=partition_simplified,
-                decompositions=decompositions(),
+                decompositions=decompositions(on_gpu),
             )(gm, inputs)
         finally:
             given.clear()

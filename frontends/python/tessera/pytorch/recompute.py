@@ -210,7 +210,7 @@ def by_the_core(joint, problem, planning):
     forced = {n for n in problem.again if not is_view(n)}
     recomputed, found = plan_joint(joint, Problem._forward_nodes(joint.graph), problem.once, forced, *planning)
     again = {n for n in problem.nodes if n in recomputed and n not in problem.once}
-    again |= {n for n in problem.again if is_view(n)}
+    again |= problem.again  # views, and copies, which are nothing to the core
     step = found["predicted_ms"] if found["predicted_ms"] is not None else found["step_ms"]
     limit = f"budget of {found['budget_bytes']} bytes: " if found["budget_bytes"] is not None else ""
     line = (
