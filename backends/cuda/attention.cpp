@@ -16,7 +16,7 @@ namespace {
 
 namespace t = tessera::sdk;
 
-constexpr std::string_view kAttentionMagic = "cuda attention 1";
+constexpr std::string_view kAttentionMagic = "cuda attention 2";
 using Plans = DnnPlans<AttentionProblem, AttentionPlan>;
 using Strides = std::vector<int64_t>;
 
@@ -71,6 +71,7 @@ Strides strides_of(const t::Value& v) {
 struct AttentionNode {
   AttentionProblem problem;
   int32_t q = -1, k = -1, v = -1, mask = -1, dy = -1, lse = -1, y = -1;
+  int32_t y_result = 0, lse_result = 1;  // of forward
 };
 
 // The attention of a group that holds it and a transpose of [.., heads, queries, width] to [.., queries, heads, width].
@@ -78,9 +79,10 @@ t::Node attention_of_group(t::Graph g, t::Node n) {
   if (!n.is("fused") || n.regions().size() != 1) return {};
   std::vector<t::Node> nodes;
   for (const t::Node& x : g.nodes(n.regions()[0])) nodes.push_back(x);
-  if (nodes.size() != 2 || !nodes[0].is("attention") || !nodes[1].is("transpose")) return {};
-  const auto outputs = g.outputs(n.regions()[0]);
-  if (outputs.size() != 1 || nodes[1].operand(0) != nodes[0].result() || nodes[1].result().id != outputs[0]) return {};
+  if (nodes.size() != 2 || !nodes[1].is("transpose") || nodes[1].operand(0) != nodes[0].result()) return {};
+  if (!nodes[0].is("attention") && !nodes[0].is("attention_lse")) return {};
+  for (const tsr_id v : g.outputs(n.regions()[0]))
+    if (v == nodes[0].result().id) return {};
   const auto perm = nodes[1].attr("perm").as_ints();
   static constexpr int64_t kHeadsLast[] = {0, 2, 1, 3};
   return std::equal(perm.begin(), perm.end(), std::begin(kHeadsLast), std::end(kHeadsLast)) ? nodes[0] : t::Node{};
@@ -114,6 +116,12 @@ std::string read_attention(t::Graph g, t::Node node, bool any_order, AttentionNo
   if (out->q < 0 || out->k < 0 || out->v < 0 || (n.has_operand(first + 3) && out->mask < 0))
     return "operands of the group's own";
   if (p.backward) out->dy = 0, out->lse = 5, out->y = 6;
+  if (grouped && p.lse) {
+    const auto results = g.outputs(node.regions()[0]);
+    const auto at = std::find(results.begin(), results.end(), n.result(1).id);
+    if (results.size() != 2 || at == results.end()) return "logarithms that nobody reads";
+    out->lse_result = static_cast<int32_t>(at - results.begin()), out->y_result = 1 - out->lse_result;
+  }
   const t::Type q = n.operand(first).type(), k = n.operand(first + 1).type(), v = n.operand(first + 2).type();
   if (q.dtype() != TSR_BF16 && q.dtype() != TSR_F16)
     return "cuDNN's attention is not used for " + std::string(dtype_name(q.dtype()));
@@ -138,7 +146,7 @@ std::string read_attention(t::Graph g, t::Node node, bool any_order, AttentionNo
   };
   const auto value = [&](int32_t i) { return node.operand(static_cast<uint32_t>(i)); };
   if (!lies(value(out->q), p.q) || !lies(value(out->k), p.k) || !lies(value(out->v), p.v)) return "elements of a head apart";
-  if (p.backward) return lies(value(out->dy), p.y) ? std::string() : "elements of a head apart";
+  if (p.backward) return lies(value(out->dy), p.y) && lies(value(out->y), p.o) ? std::string() : "elements of a head apart";
   if (grouped)
     p.y[0] = p.queries * p.heads * p.width, p.y[1] = p.width, p.y[2] = p.heads * p.width;
   else
@@ -192,11 +200,11 @@ class AttentionKernel final : public t::Kernel {
     AttentionPlan::Tensors x;
     x.q = elsewhere.data(node_.q), x.k = elsewhere.data(node_.k), x.v = elsewhere.data(node_.v), x.mask = at(node_.mask);
     if (node_.problem.backward) {
-      x.dy = elsewhere.data(node_.dy), x.lse = at(node_.lse), x.y = at(node_.y);
+      x.dy = elsewhere.data(node_.dy), x.lse = at(node_.lse), x.y = const_cast<void*>(elsewhere.data(node_.y));
       x.dq = l.outputs[0].data, x.dk = l.outputs[1].data, x.dv = l.outputs[2].data;
     } else {
-      x.y = l.outputs[0].data;
-      if (node_.problem.lse) x.lse = l.outputs[1].data;
+      x.y = l.outputs[node_.y_result].data;
+      if (node_.problem.lse) x.lse = l.outputs[node_.lse_result].data;
     }
     elsewhere.plan().launch(x, elsewhere.workspace(), l.stream->native);
     gpu_.queued(l.stream, name_);
@@ -216,7 +224,7 @@ class AttentionKernel final : public t::Kernel {
  private:
   uint64_t operands() const {
     uint64_t bits = uint64_t{1} << node_.q | uint64_t{1} << node_.k | uint64_t{1} << node_.v;
-    return node_.dy < 0 ? bits : bits | uint64_t{1} << node_.dy;
+    return node_.dy < 0 ? bits : bits | uint64_t{1} << node_.dy | uint64_t{1} << node_.y;
   }
 
   // Operands of one launch as they lie. Where they do not lie as the plan was made for, another plan is looked for, and what
@@ -226,15 +234,15 @@ class AttentionKernel final : public t::Kernel {
     Elsewhere(AttentionKernel& kernel, const tsr_launch& l) : k_(kernel), l_(l), problem_(kernel.node_.problem) {
       const AttentionNode& n = k_.node_;
       take(n.q, problem_.q), take(n.k, problem_.k), take(n.v, problem_.v);
-      if (n.dy >= 0) take(n.dy, problem_.y);
+      if (n.dy >= 0) take(n.dy, problem_.y), take(n.y, problem_.o);
       plan_ = k_.plan_;
       workspace_ = l.workspace;
       if (problem_ == n.problem) return;
       std::string why;
       plan_ = k_.plans_->get(*k_.dnn_, k_.gpu_, problem_, &why);
       if (!plan_) {
-        for (const int32_t i : {n.q, n.k, n.v, n.dy})
-          if (i >= 0) copy(i, i == n.q ? problem_.q : i == n.k ? problem_.k : i == n.v ? problem_.v : problem_.y);
+        copy(n.q, problem_.q), copy(n.k, problem_.k), copy(n.v, problem_.v);
+        if (n.dy >= 0) copy(n.dy, problem_.y), copy(n.y, problem_.o);
         plan_ = k_.plans_->get(*k_.dnn_, k_.gpu_, problem_, &why);
       }
       if (!plan_) throw t::Error(TSR_ENVIRONMENT, "TSR-R031", why, "[cuda] cudnn = \"off\" computes without it");

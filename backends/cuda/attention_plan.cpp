@@ -31,8 +31,8 @@ enum AttentionId : int64_t {
 constexpr float kHidden = -std::numeric_limits<float>::infinity(), kOne = 1;
 
 struct Shapes {
-  DnnGraph::Shape q, k, v, y;                   // as they lie
-  DnnGraph::Shape dq, dk, dv, dy;               // dense; the last one of y in backward
+  DnnGraph::Shape q, k, v, y, o;                // as they lie
+  DnnGraph::Shape dq, dk, dv, dyy;              // dense
   DnnGraph::Shape k_columns, v_columns;         // k and v with rows and elements exchanged
   DnnGraph::Shape scores, scores_turned, rows;  // of queries and keys, keys and queries, one number a query
   explicit Shapes(const AttentionProblem& p)
@@ -40,10 +40,11 @@ struct Shapes {
         k(strided(p.batch, p.key_heads, p.keys, p.depth, p.k)),
         v(strided(p.batch, p.key_heads, p.keys, p.width, p.v)),
         y(strided(p.batch, p.heads, p.queries, p.width, p.y)),
+        o(strided(p.batch, p.heads, p.queries, p.width, p.o)),
         dq(DnnGraph::dense(p.batch, p.heads, p.queries, p.depth)),
         dk(DnnGraph::dense(p.batch, p.key_heads, p.keys, p.depth)),
         dv(DnnGraph::dense(p.batch, p.key_heads, p.keys, p.width)),
-        dy(DnnGraph::dense(p.batch, p.heads, p.queries, p.width)),
+        dyy(DnnGraph::dense(p.batch, p.heads, p.queries, p.width)),
         k_columns(turned(k)),
         v_columns(turned(v)),
         scores(DnnGraph::dense(p.batch, p.heads, p.queries, p.keys)),
@@ -117,7 +118,7 @@ void AttentionPlan::describe_backward(DnnGraph& g) const {
                        v = g.tensor(kIdV, p_.type, s.v_columns), dy = g.tensor(kIdDy, p_.type, s.y),
                        lse = g.tensor(kIdLse, kDnnF32, s.rows);
   // The library has no engine for a graph that reads these sums instead.
-  const DnnGraph::Node dyy = g.pointwise(kDnnMul, kDnnF32, dy, g.tensor(kIdY, p_.type, s.dy), nullptr, g.inside(kDnnF32, s.dy));
+  const DnnGraph::Node dyy = g.pointwise(kDnnMul, kDnnF32, dy, g.tensor(kIdY, p_.type, s.o), nullptr, g.inside(kDnnF32, s.dyy));
   const DnnGraph::Node delta = g.pointwise(kDnnMul, kDnnF32, g.reduce(kDnnSum, dyy, g.inside(kDnnF32, s.rows)),
                                            g.scalar(kIdOne), nullptr, g.tensor(kIdDelta, kDnnF32, s.rows));
   // Sums over the heads of queries that share a head of keys.
@@ -193,7 +194,7 @@ double AttentionPlan::measured() const {
                         room(k, p_.batch, p_.k[0]),
                         room(v, p_.batch, p_.v[0]),
                         mask,
-                        room(y, p_.batch, p_.y[0]),
+                        room(y, p_.batch, std::max(p_.y[0], p_.o[0])),
                         rows,
                         room(y, p_.batch, p_.y[0]),
                         q,

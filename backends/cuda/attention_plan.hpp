@@ -19,7 +19,8 @@ struct AttentionProblem {
   bool any_order = false;                   // of backward: partial sums may be added in any order
   int64_t mask[4] = {0, 0, 0, 0};           // sizes of what is added to scores, dense, each that of the scores or 1; 0: no mask
   int64_t q[3] = {}, k[3] = {}, v[3] = {};  // strides of batch, heads and rows in elements; rows are dense
-  int64_t y[3] = {};  // of y, or in backward of dy; y itself and the gradients of q, k and v are dense there
+  int64_t y[3] = {};                        // of y, or in backward of dy
+  int64_t o[3] = {};                        // of y in backward; the gradients of q, k and v are dense
   auto operator<=>(const AttentionProblem&) const = default;
   bool masked() const { return mask[3] != 0; }
 };

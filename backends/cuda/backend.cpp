@@ -74,7 +74,8 @@ class CudaBackend final : public kit::SimtBackend {
     const t::Claim c = SimtBackend::claim(g, n);
     if (c.claim != TSR_CLAIM_YES && t::log_enabled("perf_hints"))
       t::log("perf_hints", "cuda has no kernel for '" + std::string(n.op()) + "': " + SimtBackend::why_not(g, n) +
-                               (n.is("dot_general") ? "; " + products_->why_not(g, n) : ""));
+                               (n.is("dot_general") ? "; " + products_->why_not(g, n) : "") +
+                               (Attention::is_one(g, n) ? "; " + attention_->why_not(g, n) : ""));
     return c;
   }
   double cost(t::Graph, t::Node n) override {

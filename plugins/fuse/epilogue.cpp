@@ -50,12 +50,18 @@ sdk::Node reader_of(sdk::Graph g, sdk::Value v) {
   return reads ? n : sdk::Node{g.handle(), TSR_NONE};
 }
 
+bool is_attention(const sdk::Node& n) { return n.is("attention") || n.is("attention_lse"); }
+
 // The transpose that alone reads a node's result.
 sdk::Node transpose_behind(sdk::Graph g, const sdk::Node& n) {
   const auto uses = n.result().uses();
   if (uses.size() != 1 || uses[0].node == TSR_NONE) return {g.handle(), TSR_NONE};
   const sdk::Node t = g.node(uses[0].node);
-  const bool fits = t.is("transpose") && t.raw().parent == n.raw().parent && same_half(t, n);
+  bool fits = t.is("transpose") && t.raw().parent == n.raw().parent && same_half(t, n);
+  // A group stands where the transpose does: behind it, too, are those that read other results.
+  for (tsr_id id = n.raw().next; fits && id != t.id && id != TSR_NONE; id = g.node(id).raw().next)
+    for (uint32_t r = 1; r < n.num_results(); ++r)
+      for (const tsr_use& u : n.result(r).uses()) fits = fits && u.node != id;
   return fits ? t : sdk::Node{g.handle(), TSR_NONE};
 }
 
@@ -91,6 +97,9 @@ kit::Piece piece_of(sdk::Graph g, const std::vector<sdk::Node>& nodes) {
       if (!literal && std::find(p.inputs.begin(), p.inputs.end(), v) == p.inputs.end()) p.inputs.push_back(v);
     }
   p.outputs.push_back(nodes.back().result());
+  for (const sdk::Node& n : nodes)
+    for (uint32_t r = 1; r < n.num_results(); ++r)
+      if (n.result(r).num_uses() > 0) p.outputs.push_back(n.result(r));
   return p;
 }
 
@@ -125,13 +134,13 @@ bool fuse_epilogues(sdk::Graph g, tsr_id region, bool through_views, bool operan
   bool changed = false;
   std::vector<sdk::Node> anchors;
   for (const sdk::Node& n : g.nodes(region))
-    if (is_anchor(n) || (through_views && n.is("attention"))) anchors.push_back(n);
+    if (is_anchor(n) || (through_views && is_attention(n))) anchors.push_back(n);
   for (const sdk::Node& anchor : anchors) {
     if (!anchor.alive()) continue;  // behind another one in its group
     uint64_t capabilities = 0;
     const std::string backend(g.backend_of(anchor, &capabilities));
     if (backend.empty() || !(capabilities & TSR_CAP_FUSION)) continue;
-    if (anchor.is("attention")) {  // which may write its heads where the next product reads them
+    if (is_attention(anchor)) {  // which may write its heads where the next product reads them
       const sdk::Node transpose = transpose_behind(g, anchor);
       changed = changed || transpose;
       if (transpose) fuse_longest(g, {anchor}, {transpose}, 1, backend);

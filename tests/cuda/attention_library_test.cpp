@@ -126,6 +126,21 @@ TEST_CASE("what grad makes of attention goes to the library, and to the kit wher
   CHECK(holds(same(cuda(), two, sizes, 1e-2), "cuda.attention_backward"));
 }
 
+TEST_CASE("forward writes its heads last for training too, and backward reads what it wrote there") {
+  const Shape s{"bf16", 2, 4, 2, 150, 150, 64, 64, true};
+  const std::string text = s.head() + "  %y, %lse = attention_lse %qt, %kt, %vt, _" + s.attributes() +
+                           "  %last = transpose %y {perm = [0, 2, 1, 3]}\n  %again = transpose %last {perm = [0, 2, 1, 3]}\n" +
+                           "  %a, %b, %c = attention_y_backward %dyt, %qt, %kt, %vt, _, %lse, %again" + s.attributes() +
+                           "  %aw = cast %a {dtype = f32}\n  %bw = cast %b {dtype = f32}\n"
+                           "  %cw = cast %c {dtype = f32}\n  return %lse, %aw, %bw, %cw\n}\n";
+  const std::string plan = same(with("", "[fuse]\nthrough_views = true\n"), text, s.all(), 2e-2);
+  INFO(plan);
+  CHECK(holds(plan, "cuda.cudnn.attention_lse "));
+  CHECK(holds(plan, "cuda.cudnn.attention_y_backward "));
+  CHECK(plan.find("fused_transpose") == std::string::npos);
+  CHECK(plan.find("copy") == std::string::npos);
+}
+
 TEST_CASE("the library reads heads where they lie in a tensor of queries, keys and values, and writes them last") {
   // One of an odd stride is read from a copy of its own.
   for (const int64_t pad : {0, 3}) {
