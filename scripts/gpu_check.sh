@@ -96,6 +96,13 @@ models_part() {
   [ "${PEERS:-1}" = 0 ] || LINES_OF_STEP=20 step model-peers 200 python3 benchmarks/cuda/models.py peers "${models[@]}"
   LINES_OF_STEP=60 step models 200 bench-cuda-models ${REFERENCE:+--reference configs/$REFERENCE.toml} ${MODES:-} \
     --config configs/cuda.toml --config configs/cuda.toml:reduce-overhead "${models[@]/#/$filled/}"
+  # The first call of a process where another one has compiled before.
+  local cache kind
+  cache=$(mktemp -d)
+  for kind in cold warm; do
+    LINES_OF_STEP=20 step "models-$kind" 100 env TESSERA_CACHE_DIR="$cache" bench-cuda-models --first --config configs/cuda.toml \
+      "${models[@]/#/$filled/}"
+  done
   for name in ${PROFILED:-}; do
     [ "$name" != training ] || continue
     profile "$name" bench-cuda-models --profile --config configs/cuda.toml $filled/"$name"

@@ -32,6 +32,11 @@ def causal_by_the_least_number(x):
     return torch.where(key > query, torch.finfo(x.dtype).min, 0.0).to(x.dtype)
 
 
+def causal_for_cudnn(x):
+    query, key = positions()
+    return torch.where(key > query, -65504.0, 0.0)
+
+
 def within_a_document(x):  # of one document: the sums are all equal
     query, key = positions(KEYS, KEYS)
     starts = (torch.diff(torch.arange(KEYS), prepend=torch.tensor([-1])) != 1).cumsum(0)
@@ -93,7 +98,7 @@ class Masks(unittest.TestCase):
         return arguments, len(graph.graph.nodes)
 
     def test_causal_masks_go(self):
-        for mask in (causal, causal_by_additions, causal_by_the_least_number, within_a_document):
+        for mask in (causal, causal_by_additions, causal_by_the_least_number, causal_for_cudnn, within_a_document):
             with self.subTest(mask.__name__):
                 arguments, nodes = self.attention_after(mask)
                 self.assertIsNone(arguments["attn_mask"])

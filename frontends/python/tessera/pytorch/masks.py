@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .. import _core
 
 _MOST_NODES, _MOST_ELEMENTS = 512, 1 << 26
-_HIDES = -1e37  # a score that is less by this or more weighs exactly 0 beside any that is not
+_HIDES = -65504.0  # as PyTorch writes a mask of booleans for cuDNN; beside scores that differ by less it weighs exactly 0
 
 
 def simplify_masks(gm):
