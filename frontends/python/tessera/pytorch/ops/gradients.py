@@ -218,14 +218,15 @@ def _embedding(e, out, seed, indices, rows, padding_idx, scale_grad_by_freq):
         values = e("div", values, e("expand_dims", e("gather_nd", times, place), axes=[1]))
     if dtype != out.dtype and not any(is_symbolic(n) for n in (count, rows)) and count < rows:
         # Sums are in a wider type, but of the rows that are there alone, which are few: the first place that names a row has its
-        # sum, and all places that name it write that.
+        # sum. The table is read out of them, so that what is added to it is one kernel with it.
         none = e("full", e.scalar(count, torch.int64), shape=[rows, 1])
         numbers = e("iota", axis=0, dtype=torch.int64, shape=[count, 1])
-        first = e("gather_nd", e("scatter_nd", none, place, numbers, reduction="min"), place)
+        firsts = e("scatter_nd", none, place, numbers, reduction="min")
         zeros = e("full", e.scalar(0, dtype), shape=[count, width])
-        values = e.cast(e("scatter_nd", zeros, first, values, reduction="add"), out.dtype)
-        zeros = e("full", e.scalar(0, out.dtype), shape=[rows, width])
-        return e("scatter_nd", zeros, place, e("gather_nd", values, first))
+        sums = e("scatter_nd", zeros, e("gather_nd", firsts, place), values, reduction="add")
+        named = e.reshape(e("minimum", firsts, e.scalar(count - 1, torch.int64)), [rows])
+        table = e("gather", e.cast(sums, out.dtype), named, axis=0)
+        return e("select", e("lt", firsts, e.scalar(count, torch.int64)), table, e.scalar(0, out.dtype))
     zeros = e("full", e.scalar(0, dtype), shape=[rows, width])
     return e.cast(e("scatter_nd", zeros, place, values, reduction="add"), out.dtype)
 
