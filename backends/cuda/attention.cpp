@@ -234,7 +234,7 @@ class AttentionKernel final : public t::Kernel {
     Elsewhere(AttentionKernel& kernel, const tsr_launch& l) : k_(kernel), l_(l), problem_(kernel.node_.problem) {
       const AttentionNode& n = k_.node_;
       take(n.q, problem_.q), take(n.k, problem_.k), take(n.v, problem_.v);
-      if (n.dy >= 0) take(n.dy, problem_.y), take(n.y, problem_.o);
+      if (n.dy >= 0) take(n.dy, problem_.y), settle(n.y);
       plan_ = k_.plan_;
       workspace_ = l.workspace;
       if (problem_ == n.problem) return;
@@ -242,7 +242,7 @@ class AttentionKernel final : public t::Kernel {
       plan_ = k_.plans_->get(*k_.dnn_, k_.gpu_, problem_, &why);
       if (!plan_) {
         copy(n.q, problem_.q), copy(n.k, problem_.k), copy(n.v, problem_.v);
-        if (n.dy >= 0) copy(n.dy, problem_.y), copy(n.y, problem_.o);
+        if (n.dy >= 0) copy(n.dy, problem_.y);
         plan_ = k_.plans_->get(*k_.dnn_, k_.gpu_, problem_, &why);
       }
       if (!plan_) throw t::Error(TSR_ENVIRONMENT, "TSR-R031", why, "[cuda] cudnn = \"off\" computes without it");
@@ -271,6 +271,25 @@ class AttentionKernel final : public t::Kernel {
       if (!fits) return copy(operand, strides);
       for (size_t d = 0; d < 3; ++d)
         if (sizes[d] != 1) strides[d] = lie[d];
+    }
+    // y lies as forward wrote it, or is copied there: not worth a plan of its own.
+    void settle(int32_t operand) {
+      const tsr_tensor& x = l_.inputs[operand];
+      const auto sizes = four(std::span(x.sizes, x.rank), 1), lie = four(std::span(x.strides, x.rank), 0);
+      bool fits = reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && (sizes[3] == 1 || lie[3] == 1);
+      int64_t last = sizes[3] - 1;
+      for (size_t d = 0; d < 3; ++d) {
+        fits = fits && (sizes[d] == 1 || lie[d] == problem_.o[d]);
+        last += (sizes[d] - 1) * problem_.o[d];
+      }
+      if (fits) return;
+      Strides strides(x.rank, 1);
+      for (uint32_t d = 0; d + 1 < x.rank; ++d) strides[d] = problem_.o[4 - x.rank + d];
+      tsr_tensor to = x;
+      to.strides = strides.data();
+      to.data = memory(2 * static_cast<size_t>(last + 1));
+      k_.device_->copy_strided(k_.index_, to, x, l_.stream);
+      copies_.emplace_back(operand, to.data);
     }
     void copy(int32_t operand, int64_t* strides) {
       const tsr_tensor& x = l_.inputs[operand];

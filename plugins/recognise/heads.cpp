@@ -75,18 +75,27 @@ bool group_heads_of(sdk::Graph g, sdk::Node n) {
   g.set_marks(grouped, n.marks());
   if (sdk::log_enabled("passes"))
     sdk::log("passes", "recognise: heads-in-groups of " + std::to_string(k->group) + " at " + g.print(n));
+  std::vector<std::string> names;
   for (uint32_t i = 0; i < n.num_results(); ++i) {
+    names.emplace_back(n.result(i).name());  // free once the node is gone
     if (backward && i > 0) {
       const V sum = sums[i - 1].result();
       const auto sizes = sum.type().sizes();
       const std::vector<tsr_dim> shape(sizes.begin(), sizes.end());
-      g.replace_uses(sum, g.op(sdk::Graph::before(sums[i - 1]), "reshape", {grouped.result(i)}, {sdk::attr_dims("shape", shape)}));
+      g.replace_uses(sum,
+                     g.op(sdk::Graph::before(sums[i - 1]), "reshape", {grouped.result(i)}, {sdk::attr_dims("shape", shape)}));
     } else {
-      const std::string name(n.result(i).name());
       g.replace_uses(n.result(i), grouped.result(i));
-      if (!backward) g.set_name(grouped.result(i), name.c_str());
     }
   }
+  for (const sdk::Node& sum : sums) {
+    if (!sum) continue;
+    const sdk::Node apart = sum.operand(0).def();
+    g.erase(sum);
+    g.erase(apart);
+  }
+  g.erase(n);
+  for (uint32_t i = 0; i < names.size(); ++i) g.set_name(grouped.result(i), names[i].c_str());
   return true;
 }
 

@@ -225,7 +225,8 @@ std::vector<SimtCase> simt_cases() {
        "%l\n %s = reduce_sum %a {axes = [1], keepdims = true}\n %p = mul %e, %s\n %d = sub %a, %p\n return %d\n}\n",
        "",
        {9}},
-      // So few rows that a thread reads them all: in the middle, with a result whose heads are exchanged, and a store on the way.
+      // So few rows that a thread reads them all: in the middle, with a result whose heads are exchanged, and a store on the
+      // way.
       {"few_rows",
        "graph @g(%x: bf16[2, 3, 4, s0, 16]) symbols { s0: 1.. } {\n %s = reduce_sum %x {axes = [2]}\n %t = transpose %s {perm "
        "= "

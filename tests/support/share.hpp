@@ -9,8 +9,9 @@
 
 namespace tessera::test {
 
-// Of `full` random graphs, schedules or mutants: all; a fifth under the sanitizers of memory, and a tenth under that of threads,
-// which take many times as long. What goes wrong with memory or threads shows in the first programs of a kind as in the last.
+// Of `full` random graphs, schedules or mutants: all; a fifth under the sanitizers of memory, and a tenth under that of
+// threads, which take many times as long. What goes wrong with memory or threads shows in the first programs of a kind as in
+// the last.
 inline size_t share_of(size_t full) {
   const char* const sanitizer = std::getenv("TESSERA_SANITIZE");
   if (!sanitizer || !*sanitizer) return full;

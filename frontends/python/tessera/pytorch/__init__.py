@@ -85,8 +85,8 @@ BEYOND_CORE = {
 }
 
 
-# On a GPU in parts as well, of which backward computes again what is cheap: the results of these are as large as what they read,
-# and as a rule wider.
+# On a GPU in parts as well, of which backward computes again what is cheap: the results of these are as large as what they
+# read, and as a rule wider.
 IN_PARTS_ON_GPU = {"aten._log_softmax.default"}
 
 

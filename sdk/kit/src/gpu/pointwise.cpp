@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels without loops, and reductions across so few rows that a thread reads them all. A block has a piece of the two innermost groups of axes; a thread has vectors along the inner one. All
-// loads of a thread are made before its first computation, so that several are in flight. Where something is read along another
-// axis than the inner one, a block reads tiles of it along that axis, puts them into shared memory, and reads them from there
-// along the inner axis.
+// Kernels without loops, and reductions across so few rows that a thread reads them all. A block has a piece of the two
+// innermost groups of axes; a thread has vectors along the inner one. All loads of a thread are made before its first
+// computation, so that several are in flight. Where something is read along another axis than the inner one, a block reads
+// tiles of it along that axis, puts them into shared memory, and reads them from there along the inner axis.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -289,9 +289,11 @@ bool few_rows(Kernel& k, const SimtOrder& o) {
   Expr rows = kOne;
   for (const uint32_t a : k.loops[0].axes) rows = k.pool.mul(rows, k.pool.extent(a));
   const auto n = k.pool.as_number(rows);
-  return n && *n >= 1 && *n <= o.fan && std::all_of(k.loops[0].body.begin(), k.loops[0].body.end(), [&](const Item& item) {
-           return !item.is_loop && (k.insts[item.id].op != Op::Reduce || plain_reduction(k, item.id));
-         });
+  constexpr int64_t kMost = 128;  // instructions of all rows, which stand in the text one by one
+  if (!n || *n < 1 || *n > o.fan || *n * static_cast<int64_t>(k.loops[0].body.size()) > kMost) return false;
+  return std::all_of(k.loops[0].body.begin(), k.loops[0].body.end(), [&](const Item& item) {
+    return !item.is_loop && (k.insts[item.id].op != Op::Reduce || plain_reduction(k, item.id));
+  });
 }
 
 Program pointwise_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a) {

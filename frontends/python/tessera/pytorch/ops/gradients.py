@@ -217,8 +217,8 @@ def _embedding(e, out, seed, indices, rows, padding_idx, scale_grad_by_freq):
         times = e("scatter_nd", none, place, ones, reduction="add")
         values = e("div", values, e("expand_dims", e("gather_nd", times, place), axes=[1]))
     if dtype != out.dtype and not any(is_symbolic(n) for n in (count, rows)) and count < rows:
-        # Sums are in a wider type, but of the rows that are there alone, which are few: the first place that names a row has its
-        # sum. The table is read out of them, so that what is added to it is one kernel with it.
+        # Sums are in a wider type, but of the rows that are there alone, which are few: the first place that names a row has
+        # its sum. The table is read out of them, so that what is added to it is one kernel with it.
         none = e("full", e.scalar(count, torch.int64), shape=[rows, 1])
         numbers = e("iota", axis=0, dtype=torch.int64, shape=[count, 1])
         firsts = e("scatter_nd", none, place, numbers, reduction="min")

@@ -51,8 +51,8 @@ struct Lowered {
   std::vector<tsr_dim> symbol_dims;  // one per kernel symbol: the size that the launch passes
 };
 
-// What is lowered beside the pointwise ops, reductions, views and scatters of one update a line that every family writes kernels
-// for.
+// What is lowered beside the pointwise ops, reductions, views and scatters of one update a line that every family writes
+// kernels for.
 struct LowerOptions {
   // Products, convolutions, pools, and ops that read elsewhere than they write (gather_nd, dynamic_slice, pad in every mode).
   // For families that run what has no schedule of its own; those with kernels for these leave it off, so that fusion takes none

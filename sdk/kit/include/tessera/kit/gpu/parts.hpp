@@ -11,8 +11,9 @@
 namespace tessera::kit {
 
 // Rows of a tensor and sums across them in one sweep, as in the backward pass of a norm: `rows` computes outputs of the
-// tensor's shape, or views of it that leave the rows as they are (or one number for each row), `columns` outputs of one row's shape. `links` are numbers of a row that `rows`
-// computes and `columns` reads, such as its mean; they are outputs of the one and inputs of the other.
+// tensor's shape, or views of it that leave the rows as they are (or one number for each row), `columns` outputs of one row's
+// shape. `links` are numbers of a row that `rows` computes and `columns` reads, such as its mean; they are outputs of the one
+// and inputs of the other.
 struct SweepPieces {
   Piece rows, columns;
   std::vector<sdk::Value> links;
