@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys and values of which several heads of queries share one, repeated for attention that takes a head of keys for each:
 //   reshape(broadcast_to([B, heads, 1, keys, width]) to [B, heads, group, keys, width]) to [B, heads * group, keys, width].
-// Attention takes them as they were. Its gradient then is summed over a group in the precision of its sums, where
-// reduce_sum of a reshape has rounded each head's before.
+// Attention takes them as they were, and sums its gradient over a group itself, in a precision of the backend's.
 #include <algorithm>
 #include <array>
 #include <optional>
