@@ -68,7 +68,7 @@ std::vector<e::Tensor> inputs() {
   return out;
 }
 
-const std::string kTuned = "mode = \"max-autotune-no-cudagraphs\"\nmax_autotune_seconds = 30.0\n",
+const std::string kTuned = "mode = \"max-autotune-no-cudagraphs\"\nmax_autotune_seconds = 300.0\n",
                   kRecorded =
                       "mode = \"max-autotune-no-cudagraphs\"\nmax_autotune_seconds = 0.0\n";  // nothing is measured any more
 
