@@ -14,13 +14,13 @@ namespace {
 
 using V = sdk::Value;
 
-// What is repeated, as [B, heads, keys, width], and how often.
+// What is repeated, as [B, heads, 1, keys, width], and how often.
 struct Repeated {
-  V heads;
+  V one;
   int64_t group = 0;
 };
 
-std::optional<Repeated> repeated(sdk::Graph g, V x, sdk::Graph::At here) {
+std::optional<Repeated> repeated(V x) {
   const sdk::Node flat = x.def();
   const sdk::Node wide = flat && flat.is("reshape") ? flat.operand(0).def() : sdk::Node{};
   if (!wide || !wide.is("broadcast_to")) return std::nullopt;
@@ -31,12 +31,18 @@ std::optional<Repeated> repeated(sdk::Graph g, V x, sdk::Graph::At here) {
   if (TSR_DIM_IS_EXPR(from[1]) || from[0] != to[0] || from[1] != to[1] || from[3] != to[3] || from[4] != to[4])
     return std::nullopt;
   if (out[0] != to[0] || out[1] != to[1] * to[2] || out[2] != to[3] || out[3] != to[4]) return std::nullopt;
+  return Repeated{one, to[2]};
+}
+
+// The same as [B, heads, keys, width].
+V heads_of(sdk::Graph g, V one, sdk::Graph::At here) {
+  const auto from = one.type().sizes();
   const std::array<tsr_dim, 4> sizes{from[0], from[1], from[3], from[4]};
   if (const sdk::Node d = one.def(); d && (d.is("expand_dims") || d.is("reshape"))) {
     const auto before = d.operand(0).type().sizes();
-    if (std::equal(before.begin(), before.end(), sizes.begin(), sizes.end())) return Repeated{d.operand(0), to[2]};
+    if (std::equal(before.begin(), before.end(), sizes.begin(), sizes.end())) return d.operand(0);
   }
-  return Repeated{g.op(here, "reshape", {one}, {sdk::attr_dims("shape", sizes)}), to[2]};
+  return g.op(here, "reshape", {one}, {sdk::attr_dims("shape", sizes)});
 }
 
 sdk::Node only_user(sdk::Graph g, V v) {  // none: others use it too, or it leaves the graph
@@ -60,7 +66,7 @@ bool group_heads_of(sdk::Graph g, sdk::Node n) {
   const uint32_t first = backward ? 1 : 0;  // behind dy
   const V q = n.operand(first), keys = n.operand(first + 1), values = n.operand(first + 2);
   const auto here = sdk::Graph::before(n);
-  const auto k = repeated(g, keys, here), v = repeated(g, values, here);
+  const auto k = repeated(keys), v = repeated(values);
   if (!k || !v || k->group != v->group || q.type().rank() != 4 || q.type().size(1) != keys.type().size(1)) return false;
   sdk::Node sums[2];
   if (backward)
@@ -68,7 +74,7 @@ bool group_heads_of(sdk::Graph g, sdk::Node n) {
       if (sums[i] = sum_over_groups(g, n.result(1 + i), k->group); !sums[i]) return false;
   std::vector<V> operands;
   for (uint32_t i = 0; i < n.num_operands(); ++i) operands.push_back(n.has_operand(i) ? n.operand(i) : g.none());
-  operands[first + 1] = k->heads, operands[first + 2] = v->heads;
+  operands[first + 1] = heads_of(g, k->one, here), operands[first + 2] = heads_of(g, v->one, here);
   const std::string op(n.op());
   const sdk::Node grouped = g.create(here, op.c_str(), operands, n.attrs());
   g.set_marks(grouped, n.marks());
