@@ -4,7 +4,9 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cache/digest.hpp"
 
@@ -21,23 +23,71 @@ struct Store {
   }
 };
 
+void name_all(std::vector<HostConstant>& constants) {
+  std::vector<std::string_view> contents;
+  std::vector<HostConstant*> nameless;
+  for (HostConstant& c : constants) {
+    if (!c.name.empty()) continue;
+    nameless.push_back(&c);
+    contents.emplace_back(static_cast<const char*>(c.data), c.bytes);
+  }
+  std::vector<std::string> digests = content_digests(contents, true);
+  for (size_t i = 0; i < nameless.size(); ++i) nameless[i]->name = std::move(digests[i]);
+}
+
+// Copies on their way, which have ended when this is gone: the host's memory and the blocks are in use until then.
+class Crossing {
+ public:
+  explicit Crossing(Device& device) : device_(device), stream_(current_stream(device)) {}
+  ~Crossing() {
+    if (queued_) wait();
+  }
+  Crossing(const Crossing&) = delete;
+
+  BufferRef begin(const HostConstant& c) {
+    BufferRef made(allocate_buffer(device_, c.bytes, &stream_));
+    queued_ = true;
+    device_.copy(made->data, c.data, c.bytes, TSR_COPY_TO_DEVICE, stream_.raw());
+    return made;
+  }
+  // Whoever reads them, on whatever stream, need not ask.
+  void end() {
+    if (std::exchange(queued_, false)) Stream::host_wait(stream_.point(), Wait::kConstantPlaced);
+  }
+
+ private:
+  void wait() noexcept {
+    try {
+      end();
+    } catch (...) {  // the device has failed, which is what the caller is being told
+    }
+  }
+  Device& device_;
+  Stream& stream_;
+  bool queued_ = false;
+};
+
 }  // namespace
 
-BufferRef place_constant(Device& device, const void* data, size_t bytes) {
+std::vector<BufferRef> place_constants(Device& device, std::vector<HostConstant> constants) {
+  name_all(constants);
   Store& store = Store::get();
-  std::string digest = content_digest({static_cast<const char*>(data), bytes}, true);
   std::lock_guard lock(store.mutex);
-  BufferRef& kept = store.blocks[{device.id(), std::move(digest)}];
-  if (!kept) {
-    Stream& stream = current_stream(device);
-    BufferRef made(allocate_buffer(device, bytes, &stream));
-    device.copy(made->data, data, bytes, TSR_COPY_TO_DEVICE, stream.raw());
-    // Whoever reads it, on whatever stream, need not ask.
-    Stream::host_wait(stream.point(), Wait::kConstantPlaced);
-    kept = std::move(made);
+  std::map<std::string_view, BufferRef> made;
+  {
+    Crossing crossing(device);
+    for (const HostConstant& c : constants)
+      if (!store.blocks.contains({device.id(), c.name}) && !made.contains(c.name)) made.emplace(c.name, crossing.begin(c));
+    crossing.end();
   }
-  kept->retain();
-  return BufferRef(kept.get());
+  for (auto& [name, block] : made) store.blocks.emplace(std::pair(device.id(), std::string(name)), std::move(block));
+  std::vector<BufferRef> out;
+  for (const HostConstant& c : constants) {
+    BufferRef& kept = store.blocks.at({device.id(), c.name});
+    kept->retain();
+    out.emplace_back(kept.get());
+  }
+  return out;
 }
 
 void drop_unused_constants() noexcept {

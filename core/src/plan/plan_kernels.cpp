@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cache/blob.hpp"
 #include "ir/graph.hpp"
@@ -89,7 +91,8 @@ class KernelCompiler {
     }
     if (s.device != kCpu) {
       const auto start = std::chrono::steady_clock::now();
-      p_.placed_forms.push_back(place_constant(core::device(s.device), form_of->data(), bytes));
+      const HostConstant on_host{form_of->data(), bytes, key.empty() ? "" : "form " + key};
+      p_.placed_forms.push_back(std::move(place_constants(core::device(s.device), {on_host}).front()));
       p_.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       return p_.placed_forms.back()->data;
     }
@@ -258,7 +261,8 @@ void drop_copies(Plan& plan) {
     if (s->kernel_step != kNone) s->kernel_step = number[s->kernel_step];
 }
 
-void place_constants(Plan& plan) {
+// `forms`: what is known of constants already; may be null.
+void place_constants_of(Plan& plan, ConstantForms* forms) {
   constexpr size_t kWorthStaying = 64 << 10;
   enum : uint8_t { kRead = 1, kAligned = 2 };
   std::vector<uint8_t> needs(plan.slots.size());
@@ -278,6 +282,9 @@ void place_constants(Plan& plan) {
   std::vector<uint8_t> of_constant(plan.constants.size());
   for (size_t slot = 0; slot < plan.slots.size(); ++slot)
     if (plan.slots[slot].kind == SlotKind::kConstant) of_constant[plan.slots[slot].index] |= needs[slot];
+  const auto start = std::chrono::steady_clock::now();
+  bool moved = false;
+  std::map<tsr_device, std::pair<std::vector<HostConstant>, std::vector<uint32_t>>> of_device;  // with their numbers
   for (const UnplacedConstant& u : std::exchange(plan.unplaced, {})) {
     Constant& c = plan.constants[u.constant];
     const uint8_t need = of_constant[u.constant];
@@ -286,16 +293,26 @@ void place_constants(Plan& plan) {
       c.data = const_cast<void*>(u.data);
       continue;
     }
-    const auto start = std::chrono::steady_clock::now();
+    moved = true;
     if (c.device == kCpu) {
       c.owned = BufferRef(allocate_buffer(core::device(kCpu), u.bytes));
       std::memcpy(c.owned->data, u.data, u.bytes);
-    } else {
-      c.owned = place_constant(core::device(c.device), u.data, u.bytes);
+      c.data = c.owned->data;
+      continue;
     }
-    c.data = c.owned->data;
-    plan.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    auto& [constants, numbers] = of_device[c.device];
+    constants.push_back({u.data, u.bytes, forms ? forms->digest({static_cast<const char*>(u.data), u.bytes}) : ""});
+    numbers.push_back(u.constant);
   }
+  for (auto& [id, of_one] : of_device) {
+    std::vector<BufferRef> placed = place_constants(core::device(id), std::move(of_one.first));
+    for (size_t i = 0; i < placed.size(); ++i) {
+      Constant& c = plan.constants[of_one.second[i]];
+      c.owned = std::move(placed[i]);
+      c.data = c.owned->data;
+    }
+  }
+  if (moved) plan.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 // What a fault of a kernel costs the caller: states whose memory the call may have written by then.
@@ -323,7 +340,7 @@ void compile_kernels(Graph& g, Plan& plan, const CompileOptions& options) {
     if (s->kind == TSR_STEP_KERNEL && s->device != kCpu) s->site = register_site(g.describe(s->node), lost);
   KernelCompiler(g, plan, options).compile_all();
   drop_copies(plan);
-  place_constants(plan);
+  place_constants_of(plan, options.forms);
 }
 
 }  // namespace tessera::core
