@@ -5,13 +5,15 @@
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "simt_kernel.hpp"
 
 namespace tessera::kit {
 namespace {
 
-constexpr const char* kDraftName = "k_this_kernel";  // stands for the name, which has a hash of the text
+constexpr const char* kNameless = "k_this_kernel";  // stands for the name, which has a hash of the text
+constexpr size_t kMostPrepared = 4096;
 
 uint32_t index_of(tsr_device d) {
   const std::string_view name = sdk::host().core->device_name(d);
@@ -57,6 +59,7 @@ struct SimtBackend::WrittenKernel {
   std::vector<Program> programs;
   std::vector<std::vector<GpuLaunch>> launches;
   std::vector<std::string> entries;
+  std::shared_ptr<SimtCode> code;
 };
 
 SimtBackend::SimtBackend(std::shared_ptr<SimtTarget> target, SimtOptions options)
@@ -75,12 +78,12 @@ sdk::Claim SimtBackend::claim(sdk::Graph g, sdk::Node n) {
   return n.is("fused") ? sdk::no(g.scratch_string(why)) : sdk::decompose(g.scratch_string(why));
 }
 
-SimtBackend::WrittenKernel SimtBackend::draft(const sdk::Compile& c, bool log) {
+SimtBackend::WrittenKernel SimtBackend::write(const sdk::Compile& c) {
   WrittenKernel d;
   const GpuDescription& gpu = target_->description(index_of(c.p->device));
   std::string schedule;
   try {
-    SimtPrograms made = simt_programs(c.graph(), c.node(), kDraftName, gpu, options_);
+    SimtPrograms made = simt_programs(c.graph(), c.node(), kNameless, gpu, options_);
     d.operand_of = std::move(made.operand_of);
     d.result_of = std::move(made.result_of);
     d.symbol_dims = std::move(made.symbol_dims);
@@ -93,38 +96,48 @@ SimtBackend::WrittenKernel SimtBackend::draft(const sdk::Compile& c, bool log) {
         TSR_BUG, "TSR-B005",
         std::string(device()) + " was asked to compile '" + std::string(c.node().op()) + "', which it cannot: " + u.why);
   }
+  const bool log = sdk::log_enabled("kernel_code");
+  std::vector<Program> with_origins;
+  if (log) with_origins = d.programs;
   GpuModuleText text(target_->dialect());
-  for (size_t i = 0; i < d.programs.size(); ++i) {
-    Program bare = anonymous(d.programs[i]);
-    text.add(bare);
+  for (Program& p : d.programs) {
+    p = anonymous(std::move(p));
+    d.launches.push_back(text.add(p));  // blocks are expressions of this very program's pool
   }
   const std::string body = text.text();
   d.key = gpu.architecture + "\n" + target_->compiler() + "\n" + body;
   char hash[20];
   std::snprintf(hash, sizeof hash, "_%012llx", static_cast<unsigned long long>(fnv(body) >> 16));
   d.name = name_of(c.graph(), c.node());
-  GpuModuleText final_text(target_->dialect());
   for (size_t i = 0; i < d.programs.size(); ++i) {
-    d.programs[i].name = "k_" + d.name + hash + (i > 0 ? "_any" : "");
-    d.launches.push_back(final_text.add(d.programs[i]));  // blocks are expressions of this very program's pool
-    for (const GpuLaunch& l : d.launches.back()) d.entries.push_back(l.entry);
+    const std::string nameless = std::exchange(d.programs[i].name, "k_" + d.name + hash + (i > 0 ? "_any" : ""));
+    for (GpuLaunch& l : d.launches[i]) {
+      if (!l.entry.starts_with(nameless))
+        throw sdk::Error(TSR_BUG, "TSR-B005", "entry '" + l.entry + "' does not begin with its program's name, " + nameless);
+      d.entries.push_back(l.entry = d.programs[i].name + l.entry.substr(nameless.size()));
+    }
   }
-  if (log && sdk::log_enabled("kernel_code"))
-    sdk::log("kernel_code", "// " + std::string(device()) + ": " + schedule + "\n" + final_text.text());
-  for (Program& x : d.programs) x = anonymous(std::move(x));
+  if (log) {
+    GpuModuleText shown(target_->dialect());
+    for (size_t i = 0; i < d.programs.size(); ++i) {
+      with_origins[i].name = d.programs[i].name;
+      shown.add(with_origins[i]);
+    }
+    sdk::log("kernel_code", "// " + std::string(device()) + ": " + schedule + "\n" + shown.text());
+  }
   return d;
 }
 
-std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(std::vector<WrittenKernel*> drafts, const GpuDescription& device) {
-  std::vector<std::shared_ptr<SimtCode>> out(drafts.size());
-  std::map<std::string, size_t> fresh;  // by key: the first draft of each
+std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(const std::vector<WrittenKernel*>& kernels, const GpuDescription& device) {
+  std::vector<std::shared_ptr<SimtCode>> out(kernels.size());
+  std::map<std::string, size_t> fresh;  // by key: the first of each
   std::vector<size_t> missing;
   {
     std::lock_guard lock(mutex_);
-    for (size_t i = 0; i < drafts.size(); ++i) {
-      const auto it = code_.find(drafts[i]->key);
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      const auto it = code_.find(kernels[i]->key);
       if (it != code_.end()) out[i] = it->second.lock();
-      if (!out[i] && fresh.emplace(drafts[i]->key, i).second) missing.push_back(i);
+      if (!out[i] && fresh.emplace(kernels[i]->key, i).second) missing.push_back(i);
     }
   }
   const size_t most = std::max<size_t>(1, target_->kernels_of_unit());
@@ -136,9 +149,9 @@ std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(std::vector<WrittenKer
       SimtUnit unit;
       GpuModuleText text(target_->dialect());
       std::vector<Program> programs;
-      std::vector<std::pair<size_t, size_t>> first;  // of a draft: its first entry
+      std::vector<std::pair<size_t, size_t>> first;  // of a kernel: its first entry
       for (size_t m = static_cast<size_t>(u); m < missing.size(); m += units) {
-        WrittenKernel& d = *drafts[missing[m]];
+        WrittenKernel& d = *kernels[missing[m]];
         first.emplace_back(missing[m], unit.entries.size());
         for (Program& p : d.programs) {
           text.add(p);
@@ -155,42 +168,54 @@ std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(std::vector<WrittenKer
   });
   std::lock_guard lock(mutex_);
   if (code_.size() > 4096) std::erase_if(code_, [](const auto& c) { return c.second.expired(); });
-  for (const size_t i : missing) code_[drafts[i]->key] = out[i];
-  for (size_t i = 0; i < drafts.size(); ++i)
-    if (!out[i]) out[i] = out[fresh[drafts[i]->key]];
+  for (const size_t i : missing) code_[kernels[i]->key] = out[i];
+  for (size_t i = 0; i < kernels.size(); ++i)
+    if (!out[i]) out[i] = out[fresh[kernels[i]->key]];
   return out;
 }
 
+SimtBackend::Request SimtBackend::request_of(const sdk::Compile& c) { return {c.p->graph, c.p->node, c.p->ctx}; }
+
 void SimtBackend::prepare(std::span<const sdk::Compile> requests) {
-  std::map<uint32_t, std::vector<WrittenKernel>> by_index;
+  std::map<uint32_t, std::vector<std::pair<Request, WrittenKernel>>> by_index;
   for (const sdk::Compile& c : requests)
-    if (generates(c.graph(), c.node())) by_index[index_of(c.p->device)].push_back(draft(c, true));
-  std::vector<std::shared_ptr<SimtCode>> all;
-  for (auto& [index, drafts] : by_index) {
-    std::vector<WrittenKernel*> pointers;
-    for (WrittenKernel& d : drafts) pointers.push_back(&d);
-    for (auto& code : build(std::move(pointers), target_->description(index))) all.push_back(std::move(code));
+    if (generates(c.graph(), c.node())) by_index[index_of(c.p->device)].emplace_back(request_of(c), write(c));
+  for (auto& [index, written] : by_index) {
+    std::vector<WrittenKernel*> kernels;
+    for (auto& [request, kernel] : written) kernels.push_back(&kernel);
+    const std::vector<std::shared_ptr<SimtCode>> codes = build(kernels, target_->description(index));
+    for (size_t i = 0; i < codes.size(); ++i) kernels[i]->code = codes[i];
   }
   std::lock_guard lock(mutex_);
-  prepared_ = std::move(all);
+  if (prepared_.size() > kMostPrepared) prepared_.clear();  // of plans that were given up
+  for (auto& [index, written] : by_index)
+    for (auto& [request, kernel] : written) prepared_.insert_or_assign(request, std::make_unique<WrittenKernel>(std::move(kernel)));
+}
+
+SimtBackend::WrittenKernel SimtBackend::written(const sdk::Compile& c) {
+  {
+    std::lock_guard lock(mutex_);
+    if (auto found = prepared_.extract(request_of(c))) return std::move(*found.mapped());
+  }
+  WrittenKernel d = write(c);
+  d.code = build({&d}, target_->description(index_of(c.p->device)))[0];
+  return d;
 }
 
 std::unique_ptr<sdk::Kernel> SimtBackend::compile(const sdk::Compile& c) {
-  WrittenKernel d = draft(c, false);
-  const uint32_t index = index_of(c.p->device);
-  const std::shared_ptr<SimtCode> code = build({&d}, target_->description(index))[0];
+  WrittenKernel d = written(c);
   SimtKernel::Plan plan;
   plan.name = std::string(device()) + "." + d.name;
   plan.operands = d.operand_of;
   for (const tsr_dim s : d.symbol_dims) plan.symbols.push_back(sdk::launch_dim(c, s));
   plan.strides = std::move(d.strides);
   plan.in_place = d.in_place;
-  size_t entry = code->first;
+  size_t entry = d.code->first;
   for (size_t i = 0; i < d.programs.size(); ++i) {
     plan.variants.push_back(SimtKernel::variant(std::move(d.programs[i]), d.launches[i], entry, d.result_of));
     entry += d.launches[i].size();
   }
-  return std::make_unique<SimtKernel>(target_, code->built, index, std::move(plan));
+  return std::make_unique<SimtKernel>(target_, d.code->built, index_of(c.p->device), std::move(plan));
 }
 
 std::unique_ptr<sdk::Kernel> SimtBackend::deserialize(std::string_view bytes) { return SimtKernel::restore(target_, bytes); }

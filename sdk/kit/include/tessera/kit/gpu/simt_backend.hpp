@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tessera/kit/gpu/simt_programs.hpp"
@@ -49,14 +50,19 @@ class SimtBackend : public sdk::Backend {
 
  private:
   struct WrittenKernel;
-  WrittenKernel draft(const sdk::Compile& c, bool log);
-  std::vector<std::shared_ptr<SimtCode>> build(std::vector<WrittenKernel*> drafts, const GpuDescription& device);
+  using Request = std::tuple<const void*, tsr_id, const void*>;  // graph, node and context: what prepare and compile agree on
+  static Request request_of(const sdk::Compile& c);
+  // The kernel's programs and their text, which is compiled by build().
+  WrittenKernel write(const sdk::Compile& c);
+  // The one that prepare() made of this request, or a new one.
+  WrittenKernel written(const sdk::Compile& c);
+  std::vector<std::shared_ptr<SimtCode>> build(const std::vector<WrittenKernel*>& kernels, const GpuDescription& device);
 
   std::shared_ptr<SimtTarget> target_;
   SimtOptions options_;
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<SimtCode>> code_;  // by key of a kernel's text
-  std::vector<std::shared_ptr<SimtCode>> prepared_;      // of the last plan: each kernel takes its own share soon
+  std::map<Request, std::unique_ptr<WrittenKernel>> prepared_;  // until compile() takes them
 };
 
 }  // namespace tessera::kit
