@@ -150,7 +150,7 @@ pytorch_part() {
 
 conformance_part() {
   LINES_OF_STEP=12 step conformance "${CONFORMANCE_SECONDS:-300}" tessera plugin test \
-    "$packed/lib/tessera/plugins/tessera.backend.cuda.so" --level "${CONFORMANCE_LEVEL:-L4}" ${CONFORMANCE_ARGS:-}
+    "$packed/lib/tessera/plugins/tessera.backend.cuda.so" --level "${CONFORMANCE_LEVEL:-L4}" --jobs 8 ${CONFORMANCE_ARGS:-}
 }
 
 sanitizer_part() {

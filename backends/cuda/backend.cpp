@@ -5,6 +5,7 @@
 #include "conv.hpp"
 #include "costs.hpp"
 #include "device.hpp"
+#include "libraries.hpp"
 #include "product.hpp"
 #include "ranges.hpp"
 #include "target.hpp"
@@ -18,6 +19,7 @@ namespace t = tessera::sdk;
 
 // Devices, modules and the opened libraries are the process's: the options of the first instance that gets them hold.
 struct Shared {
+  Ahead ahead;
   std::shared_ptr<Compiler> compiler;
   std::shared_ptr<CudaDevice> device;
   std::shared_ptr<kit::SimtTarget> target;
@@ -33,6 +35,9 @@ struct Shared {
     const std::string dnn = wanted_dnn == "off" ? std::string() : Dnn::locate(wanted_dnn);
     std::string libraries = blas.empty() ? "" : "cuBLASLt " + blas;
     if (!dnn.empty()) libraries += (libraries.empty() ? "cuDNN " : ", cuDNN ") + dnn;
+    // Opening it takes as long as making a context: it begins with the first, beside what leads to the first product.
+    if (!blas.empty())
+      gpu.when_used = [this, wanted] { ahead.start(Blas::open_ahead, wanted); };
     device = std::make_shared<CudaDevice>(driver, gpu, compiler, libraries);
     target = make_target(device, compiler);
   }
@@ -146,7 +151,7 @@ class CudaBackend final : public kit::SimtBackend {
 
 TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
   namespace cuda = tessera::cuda;
-  static const cuda::Shared shared(plugin.options);  // where it throws, the next instance tries again
+  static cuda::Shared shared(plugin.options);  // where it throws, the next instance tries again
   plugin.add_device("cuda", shared.device->count(), shared.device);
   const bool tf32 = plugin.options.get_bool("tf32", false);
   auto products = std::make_unique<cuda::Products>(shared.device, std::string(plugin.options.get_string("cublaslt", "")), tf32);

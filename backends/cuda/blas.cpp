@@ -65,6 +65,13 @@ std::shared_ptr<Blas> Blas::open(const std::string& wanted, std::string* why) {
 
 std::string Blas::locate(const std::string& wanted) { return locate_library({kBlasSonames, kBlasPackages}, wanted); }
 
+void Blas::open_ahead(const std::string& wanted) noexcept {
+  try {
+    (void)open_library({kBlasSonames, kBlasPackages}, wanted);
+  } catch (...) {  // open() will say so
+  }
+}
+
 std::string Blas::version_text() const {
   const size_t v = cublasLtGetVersion();  // 130100: 13.1.0
   return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);

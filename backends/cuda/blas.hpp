@@ -114,6 +114,7 @@ class Blas {
   // is not in the system's cache.
   static std::shared_ptr<Blas> open(const std::string& wanted, std::string* why);
   static std::string locate(const std::string& wanted);  // the file that open() would open first
+  static void open_ahead(const std::string& wanted) noexcept;  // so that a later open() is quick
 
 #define TESSERA_BLAS_MEMBER(name, result, parameters) result(*name) parameters = nullptr;
   TESSERA_BLAS_FUNCTIONS(TESSERA_BLAS_MEMBER)

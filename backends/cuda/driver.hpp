@@ -188,6 +188,7 @@ enum Attribute : int {
   kMaxBlocksPerMultiprocessor = 106,
   kVirtualMemory = 102,  // CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
   kMemoryPoolsSupported = 115,
+  kMostAttribute = kMemoryPoolsSupported,
 };
 inline constexpr int kFuncStaticShared = 1, kFuncMaxDynamicShared = 8;
 inline constexpr int kPoolReleaseThreshold = 4, kPoolReserved = 5, kPoolUsed = 7;

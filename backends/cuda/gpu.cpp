@@ -48,8 +48,11 @@ Gpu::Gpu(const Driver& driver, int index, const GpuOptions& options)
 }
 
 int Gpu::attribute(Attribute a) const {
-  int value = 0;
-  return driver_.cuDeviceGetAttribute(&value, a, device_) == kSuccess ? value : 0;
+  std::atomic<int>& known = attributes_[static_cast<size_t>(a)];
+  int value = known.load(std::memory_order_relaxed);
+  if (value == 0 && driver_.cuDeviceGetAttribute(&value, a, device_) == kSuccess)
+    known.store(value, std::memory_order_relaxed);
+  return value;
 }
 
 double Gpu::bytes_per_second() const {
@@ -83,6 +86,7 @@ CUcontext Gpu::context() {
     }
   }
   context_.store(c, std::memory_order_release);
+  if (options_.when_used) options_.when_used();
   return c;
 }
 

@@ -3,12 +3,14 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <sstream>
+#include <system_error>
 
 namespace tessera::cuda {
 
@@ -135,6 +137,24 @@ std::string locate_library(const LibraryNames& names, const std::string& wanted)
   if (void* handle = loaded_library(names)) return path_of(handle, names.sonames[0]);
   const std::vector<std::string> all = candidates(names, wanted);
   return all.empty() ? std::string() : all[0];
+}
+
+Ahead::~Ahead() {
+  if (!thread_.joinable()) return;
+  if (process_ == getpid())
+    thread_.join();
+  else
+    thread_.detach();  // of the process that this one was forked from
+}
+
+void Ahead::start(void (*work)(const std::string& argument), const std::string& argument) {
+  std::call_once(once_, [&] {
+    process_ = getpid();
+    try {
+      thread_ = std::thread(work, argument);
+    } catch (const std::system_error&) {  // no thread is to be had: whoever needs the result makes it
+    }
+  });
 }
 
 }  // namespace tessera::cuda

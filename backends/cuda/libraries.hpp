@@ -3,9 +3,11 @@
 // places.
 #pragma once
 
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace tessera::cuda {
@@ -26,5 +28,20 @@ Library open_library(const LibraryNames& names, const std::string& wanted);
 
 // What open_library would try first, without opening it; empty: nothing.
 std::string locate_library(const LibraryNames& names, const std::string& wanted);
+
+// Work on a thread of its own, beside what the program does until it needs the result. The process's end waits for it.
+class Ahead {
+ public:
+  Ahead() = default;
+  ~Ahead();
+  Ahead(const Ahead&) = delete;
+  // The first call starts `work`, which must not throw; later ones do nothing. Thread-safe.
+  void start(void (*work)(const std::string& argument), const std::string& argument);
+
+ private:
+  std::once_flag once_;
+  std::thread thread_;
+  int process_ = 0;
+};
 
 }  // namespace tessera::cuda

@@ -27,7 +27,7 @@ class Products {
   // activation.
   std::string why_not(sdk::Graph g, sdk::Node n);
   bool available() { return blas() != nullptr; }
-  const std::shared_ptr<Blas>& blas();  // opened when the first product asks for it; null: there is none
+  const std::shared_ptr<Blas>& blas();  // null: there is none
   // Of workspace, for sizes that are known when the kernel is compiled: what the vendor recommends for this generation.
   static constexpr size_t kMostWorkspace = size_t{32} << 20;
 
