@@ -207,7 +207,8 @@ int TensorTable::count_of(int x, const std::vector<uint32_t>& axes, double minus
   return cast(push(std::move(t)), dtype);
 }
 
-// (x - mean) * (1 / sqrt(variance + eps)), times weight, plus bias, over the dimensions from `axis` on.
+// (x - mean) * rsqrt(variance + eps), times weight, plus bias, over the dimensions from `axis` on: operation by operation what
+// it decomposes to, so that a part of it that runs again gives the same bits.
 int TensorTable::normalise(sdk::Node n, int x, int weight, int bias, bool rms) {
   const uint32_t dtype = at(x).dtype, wide = accumulate(dtype);
   const size_t rank = at(x).shape.size();
@@ -219,7 +220,7 @@ int TensorTable::normalise(sdk::Node n, int x, int weight, int bias, bool rms) {
   const int squares = reduce(ReduceKind::Sum, elementwise("mul", wide, {c, c}), axes);
   const int shifted =
       elementwise("add", wide, {elementwise("div", wide, {squares, count}), literal(n.attr("eps").as_float(), wide)});
-  int y = elementwise("mul", wide, {c, elementwise("reciprocal", wide, {elementwise("sqrt", wide, {shifted})})});
+  int y = elementwise("mul", wide, {c, elementwise("rsqrt", wide, {shifted})});
   if (weight >= 0) y = elementwise("mul", wide, {y, cast(weight, wide)});
   if (bias >= 0) y = elementwise("add", wide, {y, cast(bias, wide)});
   return cast(y, dtype);
