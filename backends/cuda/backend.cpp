@@ -19,7 +19,7 @@ namespace t = tessera::sdk;
 
 // Devices, modules and the opened libraries are the process's: the options of the first instance that gets them hold.
 struct Shared {
-  Ahead ahead;
+  BackgroundWork opening;
   std::shared_ptr<Compiler> compiler;
   std::shared_ptr<CudaDevice> device;
   std::shared_ptr<kit::SimtTarget> target;
@@ -37,7 +37,7 @@ struct Shared {
     if (!dnn.empty()) libraries += (libraries.empty() ? "cuDNN " : ", cuDNN ") + dnn;
     // Opening it takes as long as making a context: it begins with the first, beside what leads to the first product.
     if (!blas.empty())
-      gpu.when_used = [this, wanted] { ahead.start(Blas::open_ahead, wanted); };
+      gpu.when_used = [this, wanted] { opening.start(Blas::open_ahead, wanted); };
     device = std::make_shared<CudaDevice>(driver, gpu, compiler, libraries);
     target = make_target(device, compiler);
   }

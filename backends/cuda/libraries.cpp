@@ -139,7 +139,7 @@ std::string locate_library(const LibraryNames& names, const std::string& wanted)
   return all.empty() ? std::string() : all[0];
 }
 
-Ahead::~Ahead() {
+BackgroundWork::~BackgroundWork() {
   if (!thread_.joinable()) return;
   if (process_ == getpid())
     thread_.join();
@@ -147,7 +147,7 @@ Ahead::~Ahead() {
     thread_.detach();  // of the process that this one was forked from
 }
 
-void Ahead::start(void (*work)(const std::string& argument), const std::string& argument) {
+void BackgroundWork::start(void (*work)(const std::string& argument), const std::string& argument) {
   std::call_once(once_, [&] {
     process_ = getpid();
     try {

@@ -30,11 +30,11 @@ Library open_library(const LibraryNames& names, const std::string& wanted);
 std::string locate_library(const LibraryNames& names, const std::string& wanted);
 
 // Work on a thread of its own, beside what the program does until it needs the result. The process's end waits for it.
-class Ahead {
+class BackgroundWork {
  public:
-  Ahead() = default;
-  ~Ahead();
-  Ahead(const Ahead&) = delete;
+  BackgroundWork() = default;
+  ~BackgroundWork();
+  BackgroundWork(const BackgroundWork&) = delete;
   // The first call starts `work`, which must not throw; later ones do nothing. Thread-safe.
   void start(void (*work)(const std::string& argument), const std::string& argument);
 
