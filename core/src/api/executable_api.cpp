@@ -45,7 +45,7 @@ tsr_error* memory_plans(tsr_context* c, tsr_graph* g, char** json) noexcept {
     for (const PartitionPlan& p : partition_plans(std::move(graph), passes, compile_options(context, config, nullptr)))
       plans.push_back(
           {{"partitioner", p.partitioner},
-           {"saved_values", p.saved},
+           {"saved_values", p.saved.size()},
            {"saved_bytes", p.saved_bytes},
            {"peak_bytes", p.peak_bytes < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.peak_bytes)},
            {"budget_bytes", p.budget_bytes < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.budget_bytes)},
@@ -55,7 +55,8 @@ tsr_error* memory_plans(tsr_context* c, tsr_graph* g, char** json) noexcept {
            {"predicted_ms",
             p.predicted_seconds < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.predicted_seconds * 1e3)},
            {"gap", p.gap < 0 ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(p.gap)},
-           {"recomputed", p.recomputed}});
+           {"recomputed", p.recomputed},
+           {"saved", p.saved}});
     required(json, "the text to be returned") = to_c_string(plans.dump());
   });
 }

@@ -319,7 +319,7 @@ class Problem {
     }
     for (tsr_id v = 0; v < kept.size(); ++v)
       if (kept[v]) {
-        ++out.saved;
+        out.saved.emplace_back(g_.value(v).name);
         out.saved_bytes += bytes_[v];
       }
     for (const tsr_id n : nodes_of(g_, 0))
@@ -349,8 +349,8 @@ class Problem {
 
 std::string PartitionPlan::line() const {
   char text[320];
-  std::snprintf(text, sizeof text, "%s keeps %u values, %s, and computes %zu nodes again in %.3f ms (%.2f %% of a step)",
-                partitioner.c_str(), saved, bytes_text(static_cast<double>(saved_bytes)).c_str(), recomputed.size(),
+  std::snprintf(text, sizeof text, "%s keeps %zu values, %s, and computes %zu nodes again in %.3f ms (%.2f %% of a step)",
+                partitioner.c_str(), saved.size(), bytes_text(static_cast<double>(saved_bytes)).c_str(), recomputed.size(),
                 recompute_seconds * 1e3, step_seconds > 0 ? 100 * recompute_seconds / step_seconds : 0);
   std::string out = text;
   if (peak_bytes >= 0) out += "; peak " + bytes_text(static_cast<double>(peak_bytes));

@@ -41,7 +41,7 @@ struct PartitionPlan {
   double recompute_seconds = 0, step_seconds = 0;
   double predicted_seconds = -1;        // of a step under this plan, fused; negative: nobody asked
   double gap = -1;                      // to the bound, as a part of the step's time; negative: unknown
-  uint32_t saved = 0;                   // values that are kept
+  std::vector<std::string> saved;       // names of the values that are kept, in the order of their ids
   std::vector<std::string> recomputed;  // names of the results of what runs again, in program order
   std::string line() const;
 };
