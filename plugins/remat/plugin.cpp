@@ -167,6 +167,7 @@ class Budget final : public sdk::Partitioner {
   void partition(sdk::Graph g, const sdk::Options& options, tsr_partition& p) override {
     Choice choice(g, options, p);
     if (p.budget_bytes < 0 && p.budget_fraction >= 1) return choice.give(choice.usual(), -1);
+    if (p.budget_bytes < 0 && options.get_string("share_of", "peak") == "kept") return give_share_of_kept(choice, p);
     if (p.budget_bytes < 0) return give_share(choice, p);
     const int64_t bytes = p.budget_bytes;
     size_t i = choice.first_within(bytes);
@@ -193,6 +194,21 @@ class Budget final : public sdk::Partitioner {
     if (i == choice.size()) i = choice.smallest();
     choice.give(choice.plan(i), choice.peak(i));
     p.budget_bytes = std::max(p.budget_bytes, choice.peak(i));
+  }
+
+  // A share of what the backward half reads, whatever the peak is: no plan is lowered.
+  static void give_share_of_kept(Choice& choice, tsr_partition& p) {
+    const auto most = static_cast<int64_t>(p.budget_fraction * static_cast<double>(choice.all().saved_bytes));
+    const Plan* best = &choice.usual();
+    if (best->saved_bytes > most) {
+      const auto better = [&](const Plan& a, const Plan& b) {
+        if ((a.saved_bytes <= most) != (b.saved_bytes <= most)) return a.saved_bytes <= most;
+        return a.saved_bytes <= most ? a.cost < b.cost : a.saved_bytes < b.saved_bytes;
+      };
+      for (size_t i = 0; i < choice.size(); ++i)
+        if (better(choice.plan(i), *best)) best = &choice.plan(i);
+    }
+    choice.give(*best, -1);
   }
 
   void front(sdk::Graph g, const sdk::Options& options, tsr_partition& p,
