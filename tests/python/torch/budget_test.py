@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """options={"activation_memory_budget": ...}: what forward keeps for backward, and that gradients stay what they are."""
 
+import contextlib
 import itertools
 import json
 import random
@@ -48,6 +49,19 @@ class Attention(nn.Module):
     def forward(self, x):
         q, k, v = self.qkv(x).chunk(3, -1)
         return x + self.out(F.dropout((q @ k.T / 3).softmax(-1), 0.1) @ v)
+
+
+class Llama(nn.Module):
+    """The second half of its block: 3-d products, and a norm of which a part may run again."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.Parameter(torch.rand(8))
+        self.a, self.b, self.c = (nn.Linear(*sizes, bias=False) for sizes in ((8, 24), (8, 24), (24, 8)))
+
+    def forward(self, x):
+        y = self.norm * (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6))
+        return x + self.c(F.silu(self.a(y)) * self.b(y))
 
 
 class Recurrent(nn.Module):
@@ -182,15 +196,11 @@ class Budget(unittest.TestCase):
             with self.assertRaisesRegex(Exception, "TSR-A010.*does not fit.* the smallest peak .* is [0-9]+ bytes"):
                 self.gradients(m, x, activation_memory_budget="1 KiB")
 
-    def test_forward_keeps_what_the_plan_says(self):
-        # PyTorch's partitioner follows the marks: what leaves the forward half is what the plan keeps.
-        m, x = Network(), torch.randn(16, 8)
-        plans, kept = [], []
-
-        def chosen(problem, budget):
-            found = choose(problem, budget)
-            plans.append((found[0].kept, found[1]))
-            return found
+    @staticmethod
+    @contextlib.contextmanager
+    def kept_by_halves():
+        """The bytes that each division of a joint graph keeps for backward, inputs and results aside."""
+        kept, divide = [], recompute.partitioners.default_partition
 
         def divided(joint, inputs, *, num_fwd_outputs, **kwargs):
             halves = divide(joint, inputs, num_fwd_outputs=num_fwd_outputs, **kwargs)
@@ -199,17 +209,48 @@ class Budget(unittest.TestCase):
             kept.append(sum(recompute._bytes(n.meta["val"]) for n in saved))
             return halves
 
-        divide = recompute.partitioners.default_partition
-        with (
-            unittest.mock.patch.object(recompute, "choose", chosen),
-            unittest.mock.patch.object(recompute.partitioners, "default_partition", divided),
-        ):
+        with unittest.mock.patch.object(recompute.partitioners, "default_partition", divided):
+            yield kept
+
+    def test_forward_keeps_what_the_plan_says(self):
+        # PyTorch's partitioner follows the marks: what leaves the forward half is what the plan keeps.
+        m, x, plans = Network(), torch.randn(16, 8), []
+
+        def chosen(problem, budget):
+            found = choose(problem, budget)
+            plans.append((found[0].kept, found[1]))
+            return found
+
+        with unittest.mock.patch.object(recompute, "choose", chosen), self.kept_by_halves() as kept:
             for budget in BUDGETS:
                 self.gradients(m, x, activation_memory_budget=budget)
         self.assertEqual([p for p, _ in plans], kept)
         self.assertTrue(all(p <= allowed for p, allowed in plans))
         self.assertEqual(kept, sorted(kept, reverse=True))
         self.assertLess(kept[-1], kept[0] / 2)
+
+    def test_a_share_on_a_gpu_is_one_of_what_pytorch_keeps(self):
+        m, x, limits = sequence(Llama(), Llama(), Llama()), torch.randn(4, 16, 8), []
+        choice, share = pytorch._partition_fn, recompute.by_the_core_for_a_share
+
+        def as_on_a_gpu(config, overrides, context, budget, _):
+            return choice(config, (*overrides, 'partitioner.costs="predicted"'), context, budget, True)
+
+        def limited(joint, problem, planning, allowed):
+            limits.append(allowed)
+            return share(joint, problem, planning, allowed)
+
+        with (
+            unittest.mock.patch.object(pytorch, "_partition_fn", as_on_a_gpu),
+            unittest.mock.patch.object(recompute, "by_the_core_for_a_share", limited),
+            self.kept_by_halves() as kept,
+        ):
+            gradients = [self.gradients(m, x, activation_memory_budget=b) for b in (1.0, 0.5, 0)]
+        for found in gradients[1:]:
+            self.assertTrue(all(map(torch.equal, found, gradients[0])))
+        self.assertEqual([limits[1], limits[2]], [limits[0] // 2, 0])
+        self.assertTrue(all(k <= allowed for k, allowed in zip(kept[:2], limits)), (kept, limits))
+        self.assertTrue(kept[0] > kept[1] > kept[2], kept)  # reshapes of products are no place to keep them
 
     def test_no_plan_is_better_at_a_price(self):
         for seed in range(40):

@@ -62,16 +62,17 @@ def _context(config, texts):
 def _partition_fn(config, overrides, context, budget, on_gpu):
     if budget is None and not on_gpu:
         return default_partition
-    if budget is not None and not isinstance(budget, str):
+    if not on_gpu and not isinstance(budget, str):
         return partitioner(budget)
     # The joint graph is planned as it is, without passes that would change it; fusion belongs to the pricing.
     passes = [p["name"] for p in json.loads(context.explain())["passes"]]
-    texts = ["pipeline.passes=" + json.dumps([p for p in passes if p == "fuse"]), "pipeline.joint=[]"]
-    if budget is None:  # memory is what a GPU has least of, and what is cheap to compute again costs less than its traffic
-        texts += ['partitioner.name="min_cut"']
-    else:
-        texts += ['partitioner.name="budget"', f"partitioner.budget_bytes={json.dumps(budget)}"]
-    return partitioner(budget, _context(config, (*overrides, *texts)))
+    texts = ["pipeline.passes=" + json.dumps([p for p in passes if p == "fuse"]), "pipeline.joint=[]", 'remat.share_of="kept"']
+
+    def planning(name, limit=None):
+        limits = [] if limit is None else [f"partitioner.budget{'_bytes' if isinstance(limit, str) else ''}={json.dumps(limit)}"]
+        return _context(config, (*overrides, *texts, f"partitioner.name={json.dumps(name)}", *limits))
+
+    return partitioner(budget, planning)
 
 
 # Operators that PyTorch's core set leaves whole, and whose decompositions lead to operators that have lowerings.

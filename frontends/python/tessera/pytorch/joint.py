@@ -72,7 +72,8 @@ class JointGraph:
 
 
 def plan(joint, forward, once, again, context, records):
-    """(nodes that run again, the core's account of the plan). Raises what the core says where no plan keeps to the budget."""
+    """(nodes that run again, nodes of which something is kept, the core's account of the plan). What is in neither is nothing to
+    the core, a view or a copy. Raises what the core says where no plan keeps to the budget."""
     try:
         graph = JointGraph(joint, forward, once, again, context, records)
         found = json.loads(context.memory_plans(graph.graph))[0]
@@ -89,4 +90,5 @@ def plan(joint, forward, once, again, context, records):
         error.code, error.message, error.hint = "TSR-A010", str(error), f"give {least} bytes or more"
         raise error
     # A node of FX may be several of ours: it runs again where one of them does.
-    return {graph.nodes[k] for k in map(_index, found["recomputed"]) if k is not None}, found
+    again, kept = ({graph.nodes[k] for k in map(_index, found[what]) if k is not None} for what in ("recomputed", "saved"))
+    return again, kept, found

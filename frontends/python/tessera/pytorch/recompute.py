@@ -7,7 +7,9 @@ torch.utils.checkpoint, and PyTorch's default partitioner divides the graph alon
 is never computed again, and what the program itself has marked stays as marked.
 """
 
+import math
 import operator
+from copy import deepcopy
 
 import torch
 from torch._functorch import partitioners
@@ -24,6 +26,7 @@ _PICOSECONDS = 10**12
 _FLOPS, _BYTES = 50e9, 10e9  # per second: what one core and its memory do
 _LAUNCH = 1e-6  # seconds for a node however small
 _STEPS = 24  # of bisection
+_SHARES = 4  # that are tried until what PyTorch keeps fits
 
 
 def _bytes(v):
@@ -205,12 +208,39 @@ def choose(problem, budget):
     return best, allowed, (least.kept, most.kept), max(0, best.cost - bound)
 
 
+def _as_pytorch_decomposes(graph):
+    """Brings nodes that PyTorch's compiler decomposes to the form that its partitioner knows: those run again, or read nothing."""
+    aten, prims = torch.ops.aten, torch.ops.prims
+    for n in graph.find_nodes(op="call_function", target=aten.detach.default):
+        n.target = aten.alias.default
+    for n in graph.find_nodes(op="call_function", target=aten._to_copy.default):
+        if set(n.kwargs) == {"dtype"}:
+            n.target, n.args, n.kwargs = prims.convert_element_type.default, (n.args[0], n.kwargs["dtype"]), {}
+    for n in graph.find_nodes(op="call_function", target=aten.zeros_like.default):
+        sizes = list(n.meta["val"].shape)
+        if all(isinstance(s, int) for s in sizes):
+            n.target, n.args, n.kwargs = aten.full.default, (sizes, 0), {}
+
+
+def kept_by_pytorch(joint, joint_inputs, num_fwd_outputs, **kwargs):
+    """The bytes, at the hints, that PyTorch's own partitioner keeps for backward where no budget is given; inputs are not counted."""
+    copy = torch.fx.GraphModule(joint, deepcopy(joint.graph))
+    _as_pytorch_decomposes(copy.graph)
+    with torch._functorch.config.patch(activation_memory_budget=1.0):
+        forward, _ = partitioners.min_cut_rematerialization_partition(
+            copy, joint_inputs, num_fwd_outputs=num_fwd_outputs, **kwargs
+        )
+    results = torch.utils._pytree.arg_tree_leaves(*forward.graph.output_node().args)
+    kept = {n for n in results[num_fwd_outputs:] if isinstance(n, Node) and n.op != "placeholder"}
+    return sum(_bytes(n.meta["val"]) for n in kept - set(results[:num_fwd_outputs]))
+
+
 def by_the_core(joint, problem, planning):
-    """The plan of the core's partitioner for a budget in bytes, and one line about it."""
+    """The plan of the core's partitioner as `planning` has it, a context and its records, and one line about it."""
     forced = {n for n in problem.again if not is_view(n)}
-    recomputed, found = plan_joint(joint, Problem._forward_nodes(joint.graph), problem.once, forced, *planning)
-    again = {n for n in problem.nodes if n in recomputed and n not in problem.once}
-    again |= problem.again  # views, and copies, which are nothing to the core
+    recomputed, kept, found = plan_joint(joint, Problem._forward_nodes(joint.graph), problem.once, forced, *planning)
+    # What only looks nothing like a view, as _unsafe_view and clone, would be kept in the place of what it is made of.
+    again = {n for n in problem.nodes if (n in recomputed or n not in kept) and n not in problem.once}
     step = found["predicted_ms"] if found["predicted_ms"] is not None else found["step_ms"]
     limit = f"budget of {found['budget_bytes']} bytes: " if found["budget_bytes"] is not None else ""
     line = (
@@ -220,6 +250,20 @@ def by_the_core(joint, problem, planning):
     if found["gap"] is not None:
         line += f", at most {100 * found['gap']:.2f} % of a step from the best plan"
     return problem.plan(again), line
+
+
+def by_the_core_for_a_share(joint, problem, planning, allowed):
+    """The same where `allowed` bytes may be kept: the core counts in parts of what it would keep if nothing ran again."""
+    forced = {n for n in problem.again if not is_view(n)}
+    *_, all_kept = plan_joint(joint, Problem._forward_nodes(joint.graph), problem.once, forced, *planning("save_all"))
+    share = allowed / max(1, all_kept["saved_bytes"])
+    for _ in range(_SHARES):
+        share = min(1.0, math.floor(1e4 * share) / 1e4)
+        plan, line = by_the_core(joint, problem, planning("budget", share))
+        if plan.kept <= allowed or share == 0:
+            break
+        share *= allowed / plan.kept  # PyTorch keeps a node's results, where the core may keep what they are made of
+    return plan, f"{allowed} bytes may be kept, {plan.kept} are, {share:.4f} of {all_kept['saved_bytes']}: {line}"
 
 
 def by_share(problem, budget):
@@ -233,23 +277,37 @@ def by_share(problem, budget):
 
 
 def partitioner(budget, planning=None):
-    """A partition_fn of AOTAutograd's that keeps to a part of what the default partitioner would keep, or to bytes at the peak.
+    """A partition_fn of AOTAutograd's that keeps to a part of what is kept without a budget, or to bytes at the peak.
 
-    planning: for bytes, a context whose partitioner has the budget, and its records. With budget None the core's partitioner
-    decides without a limit, and PyTorch's minimum cut where it cannot plan a graph.
+    planning: a function that gives a context with a partitioner of the core, and its records, for the partitioner's name and a
+    budget of it; None: what is kept follows from PyTorch's graph alone. With planning, a part is one of what PyTorch's own
+    partitioner keeps. With budget None the core's decides without a limit. Where it cannot plan a graph, PyTorch's minimum cut
+    does, and for a part what is done without planning.
     """
+
+    def by_planning(joint, joint_inputs, problem, num_fwd_outputs, kwargs):
+        if budget is None:  # memory is what a GPU has least of, and what is cheap to compute again costs less than its traffic
+            return by_the_core(joint, problem, planning("min_cut"))
+        if isinstance(budget, str):
+            return by_the_core(joint, problem, planning("budget", budget))
+        allowed = int(budget * kept_by_pytorch(joint, joint_inputs, num_fwd_outputs, **kwargs))
+        return by_the_core_for_a_share(joint, problem, planning, allowed)
 
     def partition(joint, joint_inputs, *, num_fwd_outputs, **kwargs):
         problem = Problem(joint, num_fwd_outputs)
-        try:
-            plan, line = by_the_core(joint, problem, planning) if planning else by_share(problem, budget)
-        except _core.UserError as e:
-            if budget is not None:
-                raise
-            if _core.log_enabled("partition"):
-                _core.log_write("partition", f"PyTorch's minimum cut: {e.message}\n")
-            theirs = partitioners.min_cut_rematerialization_partition
-            return theirs(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **kwargs)
+        found = None
+        if planning:
+            try:
+                found = by_planning(joint, joint_inputs, problem, num_fwd_outputs, kwargs)
+            except _core.UserError as e:
+                if isinstance(budget, str):
+                    raise
+                if _core.log_enabled("partition"):
+                    _core.log_write("partition", f"without the core: {e.message}\n")
+                if budget is None:
+                    theirs = partitioners.min_cut_rematerialization_partition
+                    return theirs(joint, joint_inputs, num_fwd_outputs=num_fwd_outputs, **kwargs)
+        plan, line = found or by_share(problem, budget)
         for v, n in problem.node_of.items():
             if n in plan.recomputed:
                 v.meta["recompute"] = n.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
