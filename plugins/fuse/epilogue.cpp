@@ -13,8 +13,6 @@ constexpr size_t kMostSteps = 8;
 
 bool is_product(const sdk::Node& n) { return n.is("linear") || n.is("matmul") || n.is("dot_general"); }
 bool is_anchor(const sdk::Node& n) { return is_product(n) || n.is("conv"); }
-// Of dense memory these are other sizes, and no bytes move.
-bool is_free_view(const sdk::Node& n) { return n.is("reshape") || n.is("expand_dims") || n.is("squeeze"); }
 
 }  // namespace
 

@@ -58,11 +58,8 @@ uint32_t Groups::producer(sdk::Value v) const {
   return def && def.id < position_.size() ? position_[def.id] : kNone;
 }
 
-// A view that the core takes as it is: no bytes move.
-bool Groups::free_view(uint32_t item) const {
-  const sdk::Node& n = nodes_[item];
-  return n.is("reshape") || n.is("expand_dims") || n.is("squeeze");
-}
+bool is_free_view(const sdk::Node& n) { return n.is("reshape") || n.is("expand_dims") || n.is("squeeze"); }
+bool Groups::free_view(uint32_t item) const { return is_free_view(nodes_[item]); }
 
 bool Groups::is_fused(const Group& g) const {
   if (g.backend.empty() || g.items.size() < 2) return false;

@@ -99,6 +99,8 @@ void replace_by_group(sdk::Graph g, const kit::Piece& piece, sdk::Node fused);
 // Both. The nodes must stand in a row, or in a chain of single readers.
 sdk::Node form(sdk::Graph g, const kit::Piece& piece, const std::string& backend);
 
+// A view that the core takes as it is: of dense memory these are other sizes, and no bytes move.
+bool is_free_view(const sdk::Node& n);
 // Whether both belong to the forward half, or both to the backward half. A group of nodes of both would move the place where
 // the halves meet, and with it what is kept in memory in between.
 inline bool same_half(const sdk::Node& a, const sdk::Node& b) { return ((a.marks() ^ b.marks()) & TSR_MARK_BACKWARD) == 0; }

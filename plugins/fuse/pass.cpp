@@ -2,6 +2,7 @@
 #include "pass.hpp"
 
 #include <cstdio>
+#include <set>
 
 #include "groups.hpp"
 
@@ -75,11 +76,23 @@ class Fuse : public sdk::Pass {
     }
     for (const Group& x : groups.groups()) {
       if (!groups.is_fused(x)) continue;
-      const kit::Piece p = groups.piece(x.items);
+      kit::Piece p = groups.piece(x.items);
+      leave_views(g, p);
       if (sdk::log_enabled("fusion")) sdk::log("fusion", decision(g, p, x.backend));
       form(g, p, x.backend);
     }
     return true;
+  }
+
+  // A view of what a group reads, which others read as well, stays for them where it is: as a result of the group it would be
+  // a copy. The group has its own. Of a strided value it would be a copy outside, too.
+  static void leave_views(sdk::Graph g, kit::Piece& p) {
+    std::set<tsr_id> views;
+    for (const sdk::Value& v : p.inputs)
+      if (!v.def() || !g.has_trait(v.def().raw().op, "view") || is_free_view(v.def())) views.insert(v.id);
+    for (const sdk::Node& n : p.nodes)
+      if (is_free_view(n) && views.contains(n.operand(0).id)) views.insert(n.result().id);
+    std::erase_if(p.outputs, [&](const sdk::Value& v) { return views.contains(v.id); });
   }
 
   // What a group saves: each value inside it is neither written nor read, and an input that several nodes share is read once.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Budgets of whole training steps: kept by the device's own count of blocks, planned as they turn out, and refused where nothing
-// fits.
+// Budgets of whole training steps: kept by the device's own count of blocks, planned as they turn out, and refused where
+// nothing fits.
 #include "steps.hpp"
 
 using namespace tessera;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partitioners on whole training steps: what is computed again has the same bits, marks and lists bind, and what is not known is
-// refused.
+// Partitioners on whole training steps: what is computed again has the same bits, marks and lists bind, and what is not known
+// is refused.
 #include "steps.hpp"
 
 using namespace tessera;
