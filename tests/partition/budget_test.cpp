@@ -8,6 +8,17 @@ using namespace tessera::core;
 using namespace tessera::test::training;
 using Catch::Contains;
 
+namespace {
+
+// The number behind the last `before` of a log.
+double number_after(const std::string& log, const char* before) {
+  const size_t at = log.rfind(before);
+  REQUIRE(at != std::string::npos);
+  return std::stod(log.substr(at + std::strlen(before)));
+}
+
+}  // namespace
+
 TEST_CASE("a smaller budget is kept, by the device's own count of blocks") {
   const std::string text = transformer(4, 2, 32, 64, 4);
   const Trained all = step(text, context(named("save_all")));
@@ -81,11 +92,6 @@ TEST_CASE("eleven budgets of six models: kept, planned within two percent, never
 
 TEST_CASE("no plan of a policy beats the bound that a budget of its peak prints") {
   // Parts of a step, in percent, as the last line of the log has them.
-  const auto part = [](const std::string& log, const char* before) {
-    const size_t at = log.rfind(before);
-    REQUIRE(at != std::string::npos);
-    return std::stod(log.substr(at + std::strlen(before)));
-  };
   size_t compared = 0, dearer = 0;
   for (const std::string& text : {mlp(6, 64, 96), transformer(3, 2, 48, 64, 4), gated(3, 64, 64)})
     for (const char* ops : {"\"gelu\"", "\"linear\"", "\"gelu\", \"linear\", \"dropout\"", "\"layer_norm\", \"silu\"",
@@ -96,8 +102,8 @@ TEST_CASE("no plan of a policy beats the bound that a budget of its peak prints"
       try {
         const Trained budget = step(text, context(named("budget", "budget_bytes = " + bytes + "\n")));
         INFO(policy.plan << budget.plan);
-        const double cost = part(policy.plan, " ms ("), chosen = part(budget.plan, " ms (");
-        CHECK(cost + 0.011 >= chosen - part(budget.plan, "; at most "));
+        const double cost = number_after(policy.plan, " ms ("), chosen = number_after(budget.plan, " ms (");
+        CHECK(cost + 0.011 >= chosen - number_after(budget.plan, "; at most "));
         ++compared;
         dearer += cost > chosen;
       } catch (const Error& e) {
@@ -174,11 +180,6 @@ TEST_CASE("a budget that cannot be met names the smallest that can") {
 }
 
 TEST_CASE("a share is one of what saving all keeps, is never refused, and costs no more for more") {
-  const auto part = [](const std::string& log, const char* before) {
-    const size_t at = log.rfind(before);
-    REQUIRE(at != std::string::npos);
-    return std::stod(log.substr(at + std::strlen(before)));
-  };
   for (const std::string& text : {mlp(6, 64, 96), transformer(3, 2, 48, 64, 4), gated(4, 64, 64)}) {
     const Trained all = step(text, context(named("save_all")));
     double last_cost = 1e9;
@@ -187,7 +188,7 @@ TEST_CASE("a share is one of what saving all keeps, is never refused, and costs 
       const Trained s = step(text, context(named("budget", std::string("budget = ") + share + "\n")));
       INFO(all.plan << s.plan);
       check_same_bits(all, s);
-      const double cost = part(s.plan, "again in ");
+      const double cost = number_after(s.plan, "again in ");
       CHECK(cost <= last_cost);
       last_cost = cost;
     }
@@ -195,18 +196,13 @@ TEST_CASE("a share is one of what saving all keeps, is never refused, and costs 
     INFO(all.plan << half.plan);
     const auto kept = [&](const std::string& log) {  // "keeps 12 values, 190.5 KiB,": KiB, and a tenth of the unit
       const bool mega = log.find(" MiB, and", log.rfind(" values, ")) != std::string::npos;
-      return std::pair(part(log, " values, ") * (mega ? 1024 : 1), mega ? 102.4 : 0.1);
+      return std::pair(number_after(log, " values, ") * (mega ? 1024 : 1), mega ? 102.4 : 0.1);
     };
     CHECK(kept(half.plan).first <= 0.6 * (kept(all.plan).first + kept(all.plan).second));
   }
 }
 
 TEST_CASE("a share of what is kept binds that alone, and computes no more again than one of the peak") {
-  const auto part = [](const std::string& log, const char* before) {
-    const size_t at = log.rfind(before);
-    REQUIRE(at != std::string::npos);
-    return std::stod(log.substr(at + std::strlen(before)));
-  };
   for (const std::string& text : {mlp(6, 64, 96), transformer(3, 2, 48, 64, 4), gated(4, 64, 64)}) {
     const Trained all = step(text, context(named("save_all")));
     double last = 1e18;
@@ -216,10 +212,10 @@ TEST_CASE("a share of what is kept binds that alone, and computes no more again 
       const Trained peak = step(text, context(budget)), kept = step(text, context(budget + "[remat]\nshare_of = \"kept\"\n"));
       INFO(all.plan << peak.plan << kept.plan);
       check_same_bits(all, kept);
-      CHECK(part(kept.plan, "again in ") <= part(peak.plan, "again in "));
+      CHECK(number_after(kept.plan, "again in ") <= number_after(peak.plan, "again in "));
       CHECK_THAT(kept.plan, !Contains("; peak "));  // no plan was lowered
       const auto bytes = [&](const std::string& log) {
-        return part(log, " values, ") * (log.find(" MiB, and", log.rfind(" values, ")) != std::string::npos ? 1024 : 1);
+        return number_after(log, " values, ") * (log.find(" MiB, and", log.rfind(" values, ")) != std::string::npos ? 1024 : 1);
       };
       if (share != std::string("0.0")) CHECK(bytes(kept.plan) <= std::stod(share) * bytes(all.plan) * 1.01 + 0.1);
       CHECK(bytes(kept.plan) <= last);
