@@ -331,7 +331,7 @@ class Import {
     out.fixed.clear();
     for (const ImportCall::Fixed& f : call_.fixed())
       if (f.asked && !find(bound_, f.name)) {
-        FixedInput& x = out.fixed.emplace_back(f.name, f.value != nullptr, f.sizes);
+        FixedInput& x = out.fixed.emplace_back(FixedInput{f.name, f.value != nullptr, f.sizes});  // braces: clang below 16
         for (tsr_dim& d : x.sizes) d = std::max(d, ImportCall::kOpen);
       }
   }
