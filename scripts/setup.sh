@@ -17,7 +17,7 @@ packages_of() { # group
     test) echo catch2 python3 python3-venv ;;
     demo) echo python3 python3-venv ;;
     format) echo clang-format git ;;
-    fuzz) echo clang libclang-rt-dev ;;
+    fuzz) echo clang-19 libclang-rt-19-dev ;;  # an older Clang lacks the std::source_location of libstdc++
     coverage) echo gcovr ;;
     clean) echo debootstrap ;;
     *) die "unknown package group '$1'" ;;
