@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pass.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <set>
 
@@ -92,7 +93,9 @@ class Fuse : public sdk::Pass {
       if (!v.def() || !g.has_trait(v.def().raw().op, "view") || is_free_view(v.def())) views.insert(v.id);
     for (const sdk::Node& n : p.nodes)
       if (is_free_view(n) && views.contains(n.operand(0).id)) views.insert(n.result().id);
-    std::erase_if(p.outputs, [&](const sdk::Value& v) { return views.contains(v.id); });
+    const auto is_view = [&](const sdk::Value& v) { return views.contains(v.id); };
+    // A group needs a result: without dce, what it computes besides may be read by nobody.
+    if (!std::all_of(p.outputs.begin(), p.outputs.end(), is_view)) std::erase_if(p.outputs, is_view);
   }
 
   // What a group saves: each value inside it is neither written nor read, and an input that several nodes share is read once.

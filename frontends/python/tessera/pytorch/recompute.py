@@ -235,10 +235,14 @@ def kept_by_pytorch(joint, joint_inputs, num_fwd_outputs, **kwargs):
     return sum(_bytes(n.meta["val"]) for n in kept - set(results[:num_fwd_outputs]))
 
 
+def _plan_of_the_core(joint, problem, planning):
+    forced = {n for n in problem.again if not is_view(n)}
+    return plan_joint(joint, Problem._forward_nodes(joint.graph), problem.once, forced, *planning)
+
+
 def by_the_core(joint, problem, planning):
     """The plan of the core's partitioner as `planning` has it, a context and its records, and one line about it."""
-    forced = {n for n in problem.again if not is_view(n)}
-    recomputed, kept, found = plan_joint(joint, Problem._forward_nodes(joint.graph), problem.once, forced, *planning)
+    recomputed, kept, found = _plan_of_the_core(joint, problem, planning)
     # What only looks nothing like a view, as _unsafe_view and clone, would be kept in the place of what it is made of.
     again = {n for n in problem.nodes if (n in recomputed or n not in kept) and n not in problem.once}
     step = found["predicted_ms"] if found["predicted_ms"] is not None else found["step_ms"]
@@ -254,8 +258,7 @@ def by_the_core(joint, problem, planning):
 
 def by_the_core_for_a_share(joint, problem, planning, allowed):
     """The same where `allowed` bytes may be kept: the core counts in parts of what it would keep if nothing ran again."""
-    forced = {n for n in problem.again if not is_view(n)}
-    *_, all_kept = plan_joint(joint, Problem._forward_nodes(joint.graph), problem.once, forced, *planning("save_all"))
+    *_, all_kept = _plan_of_the_core(joint, problem, planning("save_all"))
     share = allowed / max(1, all_kept["saved_bytes"])
     for _ in range(_SHARES):
         share = min(1.0, math.floor(1e4 * share) / 1e4)
