@@ -48,7 +48,7 @@ tsr_error* invoke(void* self, tsr_recorder* recorder, const tsr_arg*, size_t, vo
         if (builder) value_of<Builder>(builder.get()).graph = nullptr;
       }
     } end{Ref(make<Recording>(module().recorder, Recording{recorder})),
-          Ref(make<Builder>(module().builder, Builder{capture.graph(recorder)}))};
+          Ref(make<Builder>(module().builder, Builder{capture.graph(recorder), {}}))};
     PyObject* values = t_frame ? t_frame->values : Py_None;
     const Ref name(str("_capture"));
     *structure =
