@@ -45,6 +45,8 @@ class ConstantForms {
                                    std::string* key);
   void made(const std::string& key, std::shared_ptr<const Blob> blob) { made_.emplace_back(key, std::move(blob)); }
 
+  // Whether the files that constants came from are what they were when they were named.
+  bool names_hold() const { return sources_.unchanged(); }
   // Gives the cache what was made. False: a file has changed since it was named; nothing that rests on its bytes may be kept.
   bool store();
   bool stored_blobs() const { return stored_; }

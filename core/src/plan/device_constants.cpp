@@ -69,7 +69,8 @@ class Crossing {
 
 }  // namespace
 
-std::vector<BufferRef> place_constants(Device& device, std::vector<HostConstant> constants) {
+std::vector<BufferRef> place_constants(Device& device, std::vector<HostConstant> constants,
+                                       const std::function<bool()>& names_hold) {
   name_all(constants);
   Store& store = Store::get();
   std::lock_guard lock(store.mutex);
@@ -80,13 +81,17 @@ std::vector<BufferRef> place_constants(Device& device, std::vector<HostConstant>
       if (!store.blocks.contains({device.id(), c.name}) && !made.contains(c.name)) made.emplace(c.name, crossing.begin(c));
     crossing.end();
   }
-  for (auto& [name, block] : made) store.blocks.emplace(std::pair(device.id(), std::string(name)), std::move(block));
   std::vector<BufferRef> out;
+  const auto share = [&](const BufferRef& block) {
+    block->retain();
+    out.emplace_back(block.get());
+  };
   for (const HostConstant& c : constants) {
-    BufferRef& kept = store.blocks.at({device.id(), c.name});
-    kept->retain();
-    out.emplace_back(kept.get());
+    const auto fresh = made.find(c.name);
+    share(fresh != made.end() ? fresh->second : store.blocks.at({device.id(), c.name}));
   }
+  if (!names_hold || names_hold())
+    for (auto& [name, block] : made) store.blocks.emplace(std::pair(device.id(), std::string(name)), std::move(block));
   return out;
 }
 

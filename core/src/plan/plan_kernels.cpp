@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -26,6 +27,11 @@
 
 namespace tessera::core {
 namespace {
+
+std::function<bool()> names_hold_of(ConstantForms* forms) {
+  if (!forms) return {};
+  return [forms] { return forms->names_hold(); };
+}
 
 class KernelCompiler {
  public:
@@ -92,7 +98,8 @@ class KernelCompiler {
     if (s.device != kCpu) {
       const auto start = std::chrono::steady_clock::now();
       const HostConstant on_host{form_of->data(), bytes, key.empty() ? "" : "form " + key};
-      p_.placed_forms.push_back(std::move(place_constants(core::device(s.device), {on_host}).front()));
+      auto placed = place_constants(core::device(s.device), {on_host}, names_hold_of(options_.forms));
+      p_.placed_forms.push_back(std::move(placed.front()));
       p_.pack_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       return p_.placed_forms.back()->data;
     }
@@ -305,7 +312,7 @@ void place_constants_of(Plan& plan, ConstantForms* forms) {
     numbers.push_back(u.constant);
   }
   for (auto& [id, of_one] : of_device) {
-    std::vector<BufferRef> placed = place_constants(core::device(id), std::move(of_one.first));
+    std::vector<BufferRef> placed = place_constants(core::device(id), std::move(of_one.first), names_hold_of(forms));
     for (size_t i = 0; i < placed.size(); ++i) {
       Constant& c = plan.constants[of_one.second[i]];
       c.owned = std::move(placed[i]);
