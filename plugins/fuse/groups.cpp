@@ -22,7 +22,8 @@ void add_once(std::vector<T>& list, const T& x) {
 
 }  // namespace
 
-Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options) : g_(g), options_(options) {
+Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options, Copies copies)
+    : g_(g), options_(options), copies_(std::move(copies)) {
   for (const sdk::Node& n : g.nodes(region)) {
     if (n.id >= position_.size()) position_.resize(n.id + 1, kNone);
     position_[n.id] = static_cast<uint32_t>(nodes_.size());
@@ -41,6 +42,7 @@ Groups::Groups(sdk::Graph g, tsr_id region, const FuseOptions& options) : g_(g),
         group.backend = backend;
       }
     }
+    calls_.push_back(group.backend.empty() ? -1 : group.heavy);
     const auto id = static_cast<uint32_t>(groups_.size());
     const bool alone = group.backend.empty() && !free_view(id) && !n.is("constant");
     alone_.push_back((alone_.empty() ? 0 : alone_.back()) + alone);
@@ -101,6 +103,13 @@ bool Groups::any_predecessor(uint32_t group, F&& holds) const {
     for (const uint32_t p : producers_[i])
       if (group_of_[p] != group && holds(group_of_[p])) return true;
   return false;
+}
+
+bool Groups::may_join(uint32_t producer, uint32_t consumer) const {
+  const auto copy = copies_.find(nodes_[consumer].id);
+  if (copy == copies_.end()) return true;
+  const auto other = copies_.find(nodes_[producer].id);
+  return other != copies_.end() && other->second == copy->second;
 }
 
 bool Groups::between(uint32_t a, uint32_t b) const {
@@ -250,6 +259,17 @@ std::string Groups::why_not(uint32_t a, uint32_t b, int& heavy) const {
   return fit.why;
 }
 
+bool Groups::could_take(uint32_t b, const std::vector<uint32_t>& items) const {
+  std::vector<uint32_t> all;
+  std::merge(groups_[b].items.begin(), groups_[b].items.end(), items.begin(), items.end(), std::back_inserter(all));
+  if (all.size() > options_.max_size) return false;
+  int heavy = groups_[b].heavy;
+  for (const uint32_t i : items) heavy += std::max(0, calls_[i]);
+  const kit::Piece p = piece(all);
+  const kit::Fit fit = fits_.of(p);
+  return fit.why.empty() ? fit.calls <= heavy : kit::sweep_of(p).has_value();
+}
+
 void Groups::merge(uint32_t a, uint32_t b, int heavy) {
   if (groups_[b].items.front() < groups_[a].items.front()) std::swap(a, b);
   std::vector<uint32_t> items = joined_items(a, b);
@@ -365,7 +385,7 @@ void Groups::grow() {
       for (uint32_t k = 0; k < nodes_[i].num_operands(); ++k) {
         if (!nodes_[i].has_operand(k)) continue;
         const sdk::Value v = nodes_[i].operand(k);
-        if (const uint32_t p = producer(v); p != kNone && !is_literal(v))
+        if (const uint32_t p = producer(v); p != kNone && !is_literal(v) && may_join(p, i))
           edges.emplace_back(-kit::bytes_at_hints(g_, v.type()), p);
       }
       std::sort(edges.begin(), edges.end());

@@ -25,6 +25,9 @@ struct FuseOptions {
   bool horizontal = true;
 };
 
+// Nodes that were made for one group, with its number: they join what reads them, and not what they read.
+using Copies = std::map<tsr_id, uint32_t>;
+
 struct Group {
   std::vector<uint32_t> items;  // positions in Groups::nodes, ascending
   std::string backend;          // empty: never fused
@@ -33,7 +36,7 @@ struct Group {
 
 class Groups {
  public:
-  Groups(sdk::Graph g, tsr_id region, const FuseOptions& options);
+  Groups(sdk::Graph g, tsr_id region, const FuseOptions& options, Copies copies = {});
   void grow();
 
   const std::vector<sdk::Node>& nodes() const { return nodes_; }
@@ -42,11 +45,15 @@ class Groups {
   // Positions; kNone: not of this region's nodes.
   uint32_t producer(sdk::Value v) const;
   uint32_t user(const tsr_use& u) const;
+  uint32_t group_of(uint32_t item) const { return group_of_[item]; }
+  int calls(uint32_t item) const { return calls_[item]; }  // of functions, per element; -1: no kernel of the kit's computes it
   bool free_view(uint32_t item) const;
   bool is_late(uint32_t item) const;  // of the backward half
   // Worth a kernel of its own: more than one node, and not views alone.
   bool is_fused(const Group& g) const;
   kit::Piece piece(const std::vector<uint32_t>& items) const;
+  // Whether one kernel could compute group b and these nodes of others, no call of a function more often than before.
+  bool could_take(uint32_t b, const std::vector<uint32_t>& items) const;
   // All nodes, each group's in a row, every value before its uses.
   std::vector<uint32_t> order() const;
   // Producer and consumer that could not be joined, and why.
@@ -59,6 +66,7 @@ class Groups {
   bool asked() const { return asked_; }
 
  private:
+  bool may_join(uint32_t producer, uint32_t consumer) const;
   bool between(uint32_t a, uint32_t b) const;  // is there a path from a to b through another group?
   // Whether a group that gives what this one reads holds; each may be asked about several times.
   template <class F>
@@ -76,6 +84,7 @@ class Groups {
 
   sdk::Graph g_;
   FuseOptions options_;
+  Copies copies_;
   mutable kit::FitCache fits_;
   std::vector<sdk::Node> nodes_;
   std::vector<uint32_t> position_;                // of a node, by its id
@@ -84,6 +93,7 @@ class Groups {
   mutable uint32_t visit_ = 0;
   std::vector<Group> groups_;
   std::vector<uint32_t> group_of_;
+  std::vector<int> calls_;        // by position
   std::vector<uint32_t> alone_;  // by position: how many nodes up to there are never fused
   // A group comes after all that it needs: its rank. Positions do not say that: a group that spans many nodes is behind some of
   // what stands before its last one.

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <set>
 
 #include "groups.hpp"
+#include "repeat.hpp"
 
 namespace tessera::passes {
 namespace {
@@ -36,6 +38,7 @@ class Fuse : public sdk::Pass {
     options.max_size = static_cast<size_t>(given.get_int("max_fusion_size", 64));
     options.max_buffers = static_cast<size_t>(given.get_int("max_buffers", 48));
     options.horizontal = given.get_bool("horizontal", true);
+    const bool repeat = given.get_bool("repeat_cheap", true);
     if (options.max_size < 2) return false;
     bool changed = false;
     for (const tsr_id r : regions(g)) {
@@ -44,7 +47,7 @@ class Fuse : public sdk::Pass {
       changed |= pad_columns(g, r, given.get_int("column_multiple", 1));
       if (given.get_bool("epilogue_fusion", true))
         changed |= fuse_epilogues(g, r, given.get_bool("through_views", false), given.get_bool("operand_views", false));
-      changed |= region(g, r, options);
+      changed |= region(g, r, options, repeat);
     }
     return changed;
   }
@@ -59,13 +62,21 @@ class Fuse : public sdk::Pass {
     return all;
   }
 
-  static bool region(sdk::Graph g, tsr_id r, const FuseOptions& options) {
-    Groups groups(g, r, options);
-    groups.grow();
+  static bool region(sdk::Graph g, tsr_id r, const FuseOptions& options, bool repeat) {
+    bool edited = false;
+    auto grown = std::make_unique<Groups>(g, r, options);
+    grown->grow();
+    if (repeat)
+      if (Copies copies = repeat_cheap(g, *grown); !copies.empty()) {  // with other nodes, the groups grow anew
+        edited = true;
+        grown = std::make_unique<Groups>(g, r, options, std::move(copies));
+        grown->grow();
+      }
+    Groups& groups = *grown;
     hints(g, groups);
     bool any = false;
     for (const Group& x : groups.groups()) any = any || groups.is_fused(x);
-    if (!any) return groups.asked();
+    if (!any) return edited || groups.asked();
     // Groups in a row first: then each can take the place of its last node.
     sdk::Node at{g.handle(), g.region_raw(r).first};
     for (const uint32_t i : groups.order()) {
