@@ -13,7 +13,8 @@ constexpr size_t kCuts = 16, kCutsOfSegments = 6, kJoints = 12, kOfChain = 96;
 
 class Search {
  public:
-  Search(const Problem& p, const Schedule& s) : p_(p), s_(s), separators_(find_separators(s, p.nodes.size())) {}
+  Search(const Problem& p, const Schedule& s, Measure measure)
+      : p_(p), s_(s), measure_(measure), separators_(find_separators(s, p.nodes.size())) {}
 
   std::vector<Candidate> run(size_t most, Hull* hull) {
     Plan all;  // what must not be kept is computed again; everything else is kept
@@ -40,17 +41,17 @@ class Search {
  private:
   void add(Plan plan) {
     Candidate c{std::move(plan), 0};
-    c.peak = peak_bytes(s_, c.plan);
+    c.bytes = measure_ == Measure::kKept ? c.plan.saved_bytes : peak_bytes(s_, c.plan);
     found_.push_back(std::move(c));
   }
 
   void keep_the_best() {
     std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
-      return a.plan.cost != b.plan.cost ? a.plan.cost < b.plan.cost : a.peak < b.peak;
+      return a.plan.cost != b.plan.cost ? a.plan.cost < b.plan.cost : a.bytes < b.bytes;
     });
     std::vector<Candidate> best;
     for (Candidate& c : found_)
-      if (best.empty() || c.peak < best.back().peak) best.push_back(std::move(c));
+      if (best.empty() || c.bytes < best.back().bytes) best.push_back(std::move(c));
     found_ = std::move(best);
   }
 
@@ -68,28 +69,29 @@ class Search {
       }
   }
 
-  // Leaves out plans whose peaks lie close to those of others.
+  // Leaves out plans whose bytes lie close to those of others.
   void thin(size_t most) {
     if (found_.size() <= most || most < 2) return;
-    const double first = static_cast<double>(found_.front().peak), last = static_cast<double>(found_.back().peak);
+    const double first = static_cast<double>(found_.front().bytes), last = static_cast<double>(found_.back().bytes);
     std::vector<Candidate> kept;
     for (size_t i = 0; i < found_.size(); ++i) {
       const double due = first + (last - first) * static_cast<double>(kept.size()) / static_cast<double>(most - 1);
-      if (static_cast<double>(found_[i].peak) <= due || i + 1 == found_.size()) kept.push_back(std::move(found_[i]));
+      if (static_cast<double>(found_[i].bytes) <= due || i + 1 == found_.size()) kept.push_back(std::move(found_[i]));
     }
     found_ = std::move(kept);
   }
 
   const Problem& p_;
   const Schedule& s_;
+  const Measure measure_;
   const Separators separators_;
   std::vector<Candidate> found_;
 };
 
 }  // namespace
 
-std::vector<Candidate> candidates(const Problem& problem, const Schedule& schedule, size_t most, Hull* hull) {
-  return Search(problem, schedule).run(most, hull);
+std::vector<Candidate> candidates(const Problem& problem, const Schedule& schedule, Measure measure, size_t most, Hull* hull) {
+  return Search(problem, schedule, measure).run(most, hull);
 }
 
 }  // namespace tessera::remat

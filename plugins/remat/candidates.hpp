@@ -10,12 +10,15 @@
 
 namespace tessera::remat {
 
+enum class Measure { kPeak, kKept };
+
 struct Candidate {
   Plan plan;
-  int64_t peak = 0;  // peak_bytes()
+  int64_t bytes = 0;  // peak_bytes(), or what the plan keeps
 };
 
-// Plans of which none is worse than another in both cost and peak, by ascending cost and so by descending peak; at most `most`.
+// Plans of which none is worse than another in both cost and bytes, by ascending cost and so by descending bytes; at most
+// `most`.
 // They do not depend on a budget: the first of them that fits one is also there for every larger budget, which keeps cost a
 // falling function of it.
 //
@@ -23,6 +26,6 @@ struct Candidate {
 // little computes the whole forward half again at once. So for every k the search keeps each k-th separator too, which bounds
 // what is computed at once by k segments (Chen et al. 2016, arXiv:1604.06174), and joins two neighbours at a separator: the
 // earlier layers, whose backward comes last, by the plan that keeps less.
-std::vector<Candidate> candidates(const Problem& problem, const Schedule& schedule, size_t most, Hull* hull);
+std::vector<Candidate> candidates(const Problem& problem, const Schedule& schedule, Measure measure, size_t most, Hull* hull);
 
 }  // namespace tessera::remat

@@ -8,12 +8,14 @@
 
 #include "bound.hpp"
 #include "candidates.hpp"
+#include "fill.hpp"
 #include "joint.hpp"
 
 namespace tessera::remat {
 namespace {
 
 constexpr size_t kMostPlans = 64;
+constexpr size_t kFilled = 8;  // plans that keep too much, from which one that keeps just enough is looked for
 
 // Picoseconds that keeping a byte takes: it is written in the forward half and read in the backward half.
 double price_of_a_byte(const tsr_partition& p) { return 2 * p.seconds_per_byte * kPicoseconds; }
@@ -72,8 +74,10 @@ class Budget final : public sdk::Partitioner {
   // The plans of one graph, with the peaks that the host has found for them.
   class Choice {
    public:
-    Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p) : p_(p), joint_(make_joint(g, p, options)) {
-      plans_ = candidates(joint_.problem, joint_.schedule, kMostPlans, &hull_);
+    Choice(sdk::Graph g, const sdk::Options& options, tsr_partition& p, Measure measure)
+        : p_(p), joint_(make_joint(g, p, options)) {
+      const size_t most = measure == Measure::kPeak ? kMostPlans : SIZE_MAX;
+      plans_ = candidates(joint_.problem, joint_.schedule, measure, most, &hull_);
       usual_ = minimum_closure(joint_.problem, price_of_a_byte(p));
       complete(joint_.problem, all_);
       where_halves_meet_ = lower_bound(joint_.problem, joint_.schedule, false);
@@ -98,6 +102,7 @@ class Budget final : public sdk::Partitioner {
       if (fresh) at->second = peak(plans_[i].plan);
       return at->second;
     }
+    Plan fill_up(const Plan& plan, int64_t kept) const { return fill(joint_.problem, plan, kept); }
     // Bytes of which a plan takes no more than a budget has: its peak, or what it keeps and `besides`.
     int64_t need(const Plan& plan, int64_t peak) const {
       return besides_ < 0 ? peak : std::max(peak, plan.saved_bytes + besides_);
@@ -150,7 +155,7 @@ class Budget final : public sdk::Partitioner {
           {hull_.bound(bytes), static_cast<double>(where_halves_meet_.at(bytes)), static_cast<double>(at_products_.at(bytes))});
     }
 
-    double simulated(size_t i) const { return static_cast<double>(plans_[i].peak + joint_.output_bytes); }
+    double simulated(size_t i) const { return static_cast<double>(plans_[i].bytes + joint_.output_bytes); }
 
     static constexpr size_t kStride = 9;
     static constexpr double kFar = 1.3;  // times a budget; simulated peaks, which guess what is fused, are within a quarter
@@ -165,9 +170,10 @@ class Budget final : public sdk::Partitioner {
   };
 
   void partition(sdk::Graph g, const sdk::Options& options, tsr_partition& p) override {
-    Choice choice(g, options, p);
+    const bool of_kept = p.budget_bytes < 0 && options.get_string("share_of", "peak") == "kept";
+    Choice choice(g, options, p, of_kept ? Measure::kKept : Measure::kPeak);
     if (p.budget_bytes < 0 && p.budget_fraction >= 1) return choice.give(choice.usual(), -1);
-    if (p.budget_bytes < 0 && options.get_string("share_of", "peak") == "kept") return give_share_of_kept(choice, p);
+    if (of_kept) return give_share_of_kept(choice, p);
     if (p.budget_bytes < 0) return give_share(choice, p);
     const int64_t bytes = p.budget_bytes;
     size_t i = choice.first_within(bytes);
@@ -199,21 +205,24 @@ class Budget final : public sdk::Partitioner {
   // A share of what the backward half reads, whatever the peak is: no plan is lowered.
   static void give_share_of_kept(Choice& choice, tsr_partition& p) {
     const auto most = static_cast<int64_t>(p.budget_fraction * static_cast<double>(choice.all().saved_bytes));
-    const Plan* best = &choice.usual();
-    if (best->saved_bytes > most) {
+    Plan best = choice.usual();
+    if (best.saved_bytes > most) {
       const auto better = [&](const Plan& a, const Plan& b) {
         if ((a.saved_bytes <= most) != (b.saved_bytes <= most)) return a.saved_bytes <= most;
         return a.saved_bytes <= most ? a.cost < b.cost : a.saved_bytes < b.saved_bytes;
       };
-      for (size_t i = 0; i < choice.size(); ++i)
-        if (better(choice.plan(i), *best)) best = &choice.plan(i);
+      size_t first = 0;  // that keeps little enough
+      while (first < choice.size() && choice.plan(first).saved_bytes > most) ++first;
+      if (first < choice.size()) best = choice.plan(first);
+      for (size_t i = first - std::min(first, kFilled); i < first; ++i)
+        if (Plan plan = choice.fill_up(choice.plan(i), most); better(plan, best)) best = std::move(plan);
     }
-    choice.give(*best, -1);
+    choice.give(best, -1);
   }
 
   void front(sdk::Graph g, const sdk::Options& options, tsr_partition& p,
              const std::function<void(const tsr_partition&)>& each) override {
-    Choice choice(g, options, p);
+    Choice choice(g, options, p, Measure::kPeak);
     for (size_t i = 0, last = 0; i < choice.size(); ++i) {
       if (i > 0 && choice.peak(i) >= choice.peak(last)) continue;  // costs more for no less memory
       last = i;
