@@ -26,7 +26,8 @@ _PICOSECONDS = 10**12
 _FLOPS, _BYTES = 50e9, 10e9  # per second: what one core and its memory do
 _LAUNCH = 1e-6  # seconds for a node however small
 _STEPS = 24  # of bisection
-_SHARES = 4  # that are tried until what PyTorch keeps fits
+_SHARES = 6  # that are tried, the last of them 0 where none fits
+_FULL = 0.98  # of what may be kept: no further share is tried
 
 
 def _bytes(v):
@@ -259,13 +260,24 @@ def by_the_core(joint, problem, planning):
 def by_the_core_for_a_share(joint, problem, planning, allowed):
     """The same where `allowed` bytes may be kept: the core counts in parts of what it would keep if nothing ran again."""
     *_, all_kept = _plan_of_the_core(joint, problem, planning("save_all"))
+    low, high, best = 0.0, 1.0, None  # a share that fits, and one that does not
     share = allowed / max(1, all_kept["saved_bytes"])
-    for _ in range(_SHARES):
-        share = min(1.0, math.floor(1e4 * share) / 1e4)
+    for left in reversed(range(_SHARES)):
+        share = min(1.0, math.floor(1e4 * share) / 1e4) if left or best else 0
         plan, line = by_the_core(joint, problem, planning("budget", share))
-        if plan.kept <= allowed or share == 0:
-            break
-        share *= allowed / plan.kept  # PyTorch keeps a node's results, where the core may keep what they are made of
+        if plan.kept > allowed:
+            high = min(high, share)
+        else:
+            low, last = max(low, share), best
+            if best is None or plan.kept > best[0].kept:
+                best = plan, line, share
+            if share in (0, 1) or plan.kept >= _FULL * allowed or (last and plan.kept <= last[0].kept):
+                break
+        # PyTorch keeps a node's results, where the core may keep what they are made of.
+        share *= allowed / max(1, plan.kept)
+        if not low < share < high:
+            share = (low + high) / 2
+    plan, line, share = best or (plan, line, share)
     return plan, f"{allowed} bytes may be kept, {plan.kept} are, {share:.4f} of {all_kept['saved_bytes']}: {line}"
 
 
