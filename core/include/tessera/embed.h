@@ -193,6 +193,11 @@ typedef struct tsr_raw_call { /* one run over memory that the caller owns */
   /* Not 0: steps of the client queue what they do on the thread's current stream of each device, and give memory that is taken
    * back in the order of that stream. Where the run is on the same stream, neither waits for the other. */
   uint32_t client_queues, reserved;
+  /* Told of an input that the graph calls a donated argument as soon as the last step that reads it has been queued, on the
+   * thread that called run_raw: the caller may give its memory back in the order of the current stream of its device. With it,
+   * and where one stream runs the whole plan, `output` is called for each output when the step that writes it first is due, so
+   * that outputs find the room that those inputs leave. After an error some inputs have not been told of. NULL: all stay. */
+  void (*let_go)(void* self, size_t input);
 } tsr_raw_call;
 
 typedef struct tsr_api {

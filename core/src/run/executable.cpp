@@ -111,7 +111,8 @@ void Executable::run_raw(const tsr_raw_call& given) const {
   std::memcpy(&call, &given, std::min(given.struct_size, sizeof call));
   check_count(call.num_inputs, num_inputs(), true);
   check_count(call.num_outputs, num_outputs(), false);
-  if (fast_call_ && !call.kernel && fast_call_->run_raw(call)) return;
+  const bool in_turn = call.let_go && plan_->takes_turns;
+  if (fast_call_ && !call.kernel && !in_turn && fast_call_->run_raw(call)) return;
   const size_t n = call.num_inputs;
   size_t missing = 0;  // strides to be computed
   for (size_t i = 0; i < n; ++i)

@@ -47,7 +47,8 @@ class PlanRunner {
   void begin_streams(RunState& state, const CallArgs& args) const;
   void end_streams(RunState& state, const CallArgs& args) const noexcept;
   Buffer* allocate(const RunState& state, tsr_device d, int64_t bytes) const;
-  void take_output(RunState& state, const SectionLayout::Output& output) const;
+  void take_output(RunState& state, const CallArgs& args, const SectionLayout& layout,
+                   const SectionLayout::Output& output) const;
   void let_go(const RunState& state, TensorRef& handed_over) const;
   void run_sections(RunState& state, const CallArgs& args) const;
   bool run_executor(RunState& state, const SectionLayout& layout) const;

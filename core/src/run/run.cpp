@@ -233,7 +233,16 @@ class KernelRange {
 
 }  // namespace
 
-void PlanRunner::take_output(RunState& state, const SectionLayout::Output& o) const {
+void PlanRunner::take_output(RunState& state, const CallArgs& args, const SectionLayout& layout,
+                             const SectionLayout::Output& o) const {
+  if (args.raw) {
+    const Slot& s = plan_.slots[plan_.output_slots[o.output]];
+    const Resolved& r = layout.slots[plan_.output_slots[o.output]];
+    state.bases[o.root] =
+        raw_output(*args.raw, o.output, {nullptr, s.dtype, s.rank, r.sizes, r.strides, s.device, TSR_TENSOR_CONTIGUOUS},
+                   static_cast<size_t>(o.bytes));
+    return;
+  }
   Buffer* b = allocate(state, plan_.slots[plan_.output_slots[o.output]].device, o.bytes);
   state.outputs[o.output] = b;
   state.bases[o.root] = b->data;
@@ -249,6 +258,7 @@ void PlanRunner::let_go(const RunState& state, TensorRef& t) const {
 void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
   const bool look = !args.trusted || plan_.needs_alignment || plan_.gives_away || !plan_.is_static;
   const bool irregular = look && describe_inputs(state, args);
+  const bool in_turn = plan_.takes_turns && (!args.raw || args.raw->let_go);
   for (uint32_t i = 0; i < plan_.inputs.size(); ++i) state.bases[plan_.input_root(i)] = args.inputs[i]->data;
   for (uint32_t section = 0; section < plan_.num_sections; ++section) {
     if (section > 0) {
@@ -264,16 +274,7 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
         state.bases[o.root] = args.places[o.output];
         continue;
       }
-      if (o.in_turn && !args.raw) continue;
-      if (args.raw) {
-        const Slot& s = plan_.slots[plan_.output_slots[o.output]];
-        const Resolved& r = layout.slots[plan_.output_slots[o.output]];
-        state.bases[o.root] =
-            raw_output(*args.raw, o.output, {nullptr, s.dtype, s.rank, r.sizes, r.strides, s.device, TSR_TENSOR_CONTIGUOUS},
-                       static_cast<size_t>(o.bytes));
-        continue;
-      }
-      take_output(state, o);
+      if (!o.in_turn || !in_turn) take_output(state, args, layout, o);
     }
     take_arenas(state, layout, false);
     for (const uint32_t root : run.used_roots())
@@ -290,9 +291,9 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
       const auto start = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
       try {
         for (const QueueWait& w : r.instruction->waits) state.streams[w.queue]->wait(state.streams[w.other]->point(), w.why);
-        if (plan_.takes_turns && !args.raw)
+        if (in_turn)
           for (const uint32_t k : r.instruction->takes) {
-            take_output(state, layout.outputs[k]);
+            take_output(state, args, layout, layout.outputs[k]);
             run.set_base(layout.outputs[k].root, state.bases[layout.outputs[k].root]);
           }
         if (r.queue != kNone) {
@@ -346,6 +347,8 @@ void PlanRunner::run_sections(RunState& state, const CallArgs& args) const {
         for (const uint32_t d : r.instruction->last_reads) state.dynamics[d] = TensorRef();
         if (args.handed_over)
           for (const uint32_t i : r.instruction->leaves) let_go(state, args.handed_over[i]);
+        if (args.raw && in_turn)
+          for (const uint32_t i : r.instruction->leaves) args.raw->let_go(args.raw->self, i);
       } catch (const Error& e) {
         rethrow_at(plan_, *r.step, layout, next, e);
       }

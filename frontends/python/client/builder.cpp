@@ -43,10 +43,10 @@ PyObject* dim(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
-// input(name, dtype, sizes, kind, device="cpu"): a value
+// input(name, dtype, sizes, kind, device="cpu", donated=0): a value
 PyObject* input(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
-    expect_args(n, 4, 5, "input(name, dtype, sizes, kind, device)");
+    expect_args(n, 4, 6, "input(name, dtype, sizes, kind, device, donated)");
     const std::vector<int64_t> sizes = ints_of(args[2]);
     tsr_type type{};
     type.dtype = static_cast<uint32_t>(int_of(args[1]));
@@ -56,6 +56,7 @@ PyObject* input(PyObject* self, PyObject* const* args, Py_ssize_t n) {
     tsr_id value = TSR_NONE;
     check(graph_api().input_create(graph_of(self), text_of(args[0]).c_str(), &type, static_cast<uint32_t>(int_of(args[3])),
                                    nullptr, &value));
+    if (n > 5 && int_of(args[5]) != 0) check(graph_api().input_set_state(graph_of(self), value, TSR_NONE, 1));
     return checked(PyLong_FromUnsignedLong(value));
   });
 }

@@ -40,9 +40,11 @@ struct Runner {
     uint32_t argument;
     Kind kind;
     std::vector<uint32_t> order;  // the graph's dimensions in the argument's; empty: as they are
+    bool given_up = false;        // the call's list lets go of it with the last step that reads it
   };
   std::vector<Source> sources;  // by input of the graph
   Ref steps;                    // a list of functions, by number of the client's step; null: there are none
+  bool gives_up = false;        // some source is given up
   size_t permuted = 0;          // dimensions of all inputs that have an order
   struct KnownDevice {
     tsr_device device;
@@ -253,6 +255,16 @@ tsr_error* client_step(Steps& s, tsr_client_call* c) noexcept {
   return failed ? api().host->core->error_create(TSR_USER, "TSR-E017", "a step of the client raised", nullptr) : nullptr;
 }
 
+// The call's list no longer holds an input that all steps have read.
+void let_go(void* self, size_t input) noexcept {
+  const Steps& s = *static_cast<Outputs*>(self)->steps;
+  const Runner::Source& source = s.runner.sources[input];
+  if (!source.given_up) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  if (PyList_SetItem(s.arguments, static_cast<Py_ssize_t>(source.argument), Py_NewRef(Py_None)) != 0) PyErr_Clear();
+  PyGILState_Release(state);
+}
+
 // Whoever profiles gets (name, file, line) before a kernel and (None, None, 0) behind it. What it raises is reported, and the
 // run goes on.
 void tell_profiler(PyObject* profiler, const char* name, const tsr_loc* from) noexcept {
@@ -298,6 +310,14 @@ PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
       const auto is_it = [d](const Runner::KnownDevice& k) { return k.device == d; };
       if (d != 0 && std::none_of(r.devices.begin(), r.devices.end(), is_it)) r.devices.push_back({d, dl_device(d)});
     };
+    for (uint32_t i = 0; i < main.num_inputs && i < r.sources.size(); ++i) {
+      Runner::Source& s = r.sources[i];
+      const auto same = [&s](const Runner::Source& t) { return t.argument == s.argument; };
+      s.given_up = s.kind == Runner::Kind::kTensor &&
+                   TSR_AT(tsr_value, tables.values, tables.value_stride, main.inputs[i])->donated != 0 &&
+                   std::count_if(r.sources.begin(), r.sources.end(), same) == 1;
+      r.gives_up = r.gives_up || s.given_up;
+    }
     std::for_each(main.inputs, main.inputs + main.num_inputs, add);
     std::for_each(main.outputs, main.outputs + main.num_outputs, add);
     if (!r.devices.empty() && !r.exchange->stream)
@@ -306,7 +326,8 @@ PyObject* new_runner(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   });
 }
 
-// run(args, profiler=None): a list of tensors and sizes; a list of outputs.
+// run(args, profiler=None): a list of tensors and sizes; a list of outputs. Donated arguments of the graph leave the list as
+// soon as the last step that reads them is queued.
 PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
     expect_args(n, 1, 2, "run(arguments, profiler)");
@@ -382,6 +403,7 @@ PyObject* run(PyObject* self, PyObject* const* args, Py_ssize_t n) {
       call.client_step = [](void* self, tsr_client_call* c) noexcept {
         return client_step(*static_cast<Outputs*>(self)->steps, c);
       };
+    if (r.gives_up) call.let_go = let_go;
     if (n > 1 && args[1] != Py_None) {
       outputs.profiler = args[1];
       call.kernel = [](void* self, const char* name, const tsr_loc* from) noexcept {

@@ -3,6 +3,8 @@
 
 import copy
 import unittest
+import weakref
+from unittest import mock
 
 import torch
 import torch.nn as nn
@@ -349,6 +351,39 @@ class Training(unittest.TestCase):
         eager(x).square().mean().backward()
         for p, q in zip(eager.parameters(), ours.parameters()):
             torch.testing.assert_close(q.grad, p.grad)
+
+    def test_what_was_kept_goes_as_backward_goes_on(self):
+        from tessera.pytorch import compiler
+
+        m, x = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(4)]), torch.randn(32, 64)
+        expected = torch.autograd.grad(m(x).square().sum(), list(m.parameters()))
+        for large, goes in ((0, True), (1 << 40, False)):
+            with self.subTest(large=large), mock.patch.object(compiler, "_LARGE", large):
+                torch._dynamo.reset()
+                pytorch.reset()
+                f, kept, alive = torch.compile(m, backend=backend, fullgraph=True), [], []
+                own = {p.data_ptr() for p in (*m.parameters(), x)}
+
+                def pack(t):
+                    if t.data_ptr() not in own:
+                        kept.append(weakref.ref(t))
+                    return t
+
+                class Ranges:
+                    def __call__(self, name, file, line):
+                        if name:
+                            alive.append(sum(w() is not None for w in kept))
+
+                with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+                    y = f(x)
+                with mock.patch.object(compiler, "KernelRanges", Ranges), mock.patch.object(compiler, "_profiling", lambda: True):
+                    y.square().sum().backward()
+                for p, g in zip(m.parameters(), expected):
+                    torch.testing.assert_close(p.grad, g)
+                    p.grad = None
+                self.assertGreaterEqual(len(kept), 4)
+                self.assertEqual(alive[0], len(kept))
+                self.assertEqual(alive[-1] <= 2, goes, alive)
 
     def test_one_pair_with_an_unused_output(self):
         def f(x):

@@ -144,10 +144,10 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
     # AOTAutograd keeps the compilers as long as what they made; they must not keep the tensors of the first call with it.
     given = [inputs]
 
-    def compile_half(graph, _inputs):
+    def compile_half(graph, _inputs, backward=False):
         # Of a training step, in which parameters change. What a half computes depends on the budget, and bits must not: with
         # one, backends see that it is a part of a training step.
-        return compile_graph(graph, context, records, chosen, REPORT, marks=0 if budget is None else _SAVE)
+        return compile_graph(graph, context, records, chosen, REPORT, marks=0 if budget is None else _SAVE, backward=backward)
 
     partition = _partition_fn(chosen["config"], overrides, context, budget, on_gpu)
 
@@ -167,7 +167,7 @@ def backend(gm, inputs, *, mode=None, options=None, name=None, **_):
         try:
             return aot_autograd(
                 fw_compiler=compile_half,
-                bw_compiler=compile_half,
+                bw_compiler=functools.partial(compile_half, backward=True),
                 inference_compiler=compile_inference,
                 partition_fn=partition_simplified,
                 decompositions=decompositions(on_gpu),

@@ -14,6 +14,7 @@ from .emit import Emitter, Unsupported
 from .packing import packing
 from .partition import (
     Partitioner,
+    bytes_at_hints,
     is_tensor,
     leaving_views,
     lower,
@@ -45,9 +46,12 @@ class CompiledRegion:
     `inputs` and `carried`; behind them stands what steps need (steps.py)."""
 
     def __init__(
-        self, context, records, region, shape_env, name, report, program, verify=False, frozen=None, recorded=None, marks=0
+        self, context, records, region, shape_env, name, report, program, verify=False, frozen=None, recorded=None, marks=0,
+        given_up=frozenset()
     ):
         self.region, self.report, self.name, self.verify = region, report, name, verify
+        # given_up: inputs of which nobody keeps hold but the list of a call.
+        self.given_up = frozenset() if verify else given_up.intersection(region.inputs)
         # recorded: what steps gave in another call, which they then give again.
         self.every_node = lambda recorded: CompiledRegion(
             context,
@@ -75,7 +79,10 @@ class CompiledRegion:
 
         def build(builder):
             e = Emitter(builder, records, shape_env, marks)
-            env = {n: e.input(n.name, n.meta["val"], order_in_memory(n.meta["val"])) for n in self.inputs}
+            env = {
+                n: e.input(n.name, n.meta["val"], order_in_memory(n.meta["val"]), donated=n in self.given_up)
+                for n in self.inputs
+            }
             env.update((n, e.tensor(t)) for n, t in self.frozen.items())
             lowered = {}
             for node in region.nodes:
@@ -234,13 +241,15 @@ def sources_of(region, places, carried):
     return tensor_sources(region.inputs, places) + numbers
 
 
-def compile_graph(gm, context, records, options, report, frozen=None, static=(), marks=0):
+def compile_graph(gm, context, records, options, report, frozen=None, static=(), marks=0, backward=False):
     """gm: AOTAutograd's graph, with fake values in its nodes' meta; frozen: tensors that never change, by placeholder; static:
-    placeholders of weights to be packed; marks: of all nodes, TSR_MARK_*. A boxed function."""
+    placeholders of weights to be packed; marks: of all nodes, TSR_MARK_*; backward: the graph is a backward half, which is the
+    last to read what was kept for it. A boxed function."""
     started = time.perf_counter()
     shape_env = _shape_env(gm)
     partitioner = Partitioner(context, records, gm, shape_env)
     ours = partitioner.assign()
+    given_up = _given_up(gm) if backward else frozenset()
     may_step = True
     while True:
         steps = steps_of(gm, ours) if may_step else set()
@@ -253,7 +262,8 @@ def compile_graph(gm, context, records, options, report, frozen=None, static=(),
             for level, region in sorted(regions.items()):
                 name = f"graph{next(_graphs)}"
                 compiled[level] = CompiledRegion(
-                    context, records, region, shape_env, name, report, program, options["verify"], frozen, marks=marks
+                    context, records, region, shape_env, name, report, program, options["verify"], frozen, marks=marks,
+                    given_up=given_up
                 )
                 compiled[level].static = static
             call = _generate(program, levels, ours, steps, chains, compiled)
@@ -283,6 +293,15 @@ def compile_graph(gm, context, records, options, report, frozen=None, static=(),
         error.code, error.message, error.hint = "TSR-F060", str(error), "leave the option out to let ATen run them"
         raise error
     return call
+
+
+_LARGE = 64 << 20  # bytes: below, the outputs of a call are asked for at once, which is faster
+
+
+def _given_up(gm):
+    """What was kept for a backward half, where it is so much that a call lets go of it on its way."""
+    kept = [n for n in gm.graph.find_nodes(op="placeholder") if is_tensor(n.meta.get("val")) and not n.name.startswith("primals")]
+    return frozenset(kept) if sum(bytes_at_hints(n.meta["val"]) for n in kept) >= _LARGE else frozenset()
 
 
 def _shape_env(gm):
@@ -419,12 +438,12 @@ def _region_step(p, region, sizes):
     others = steps.region.others if steps else []
     reads, arguments = [*region.inputs, *others], [p.names[n] for n in region.inputs]
     arguments += [_number_text(p, expression, sizes, region.values, reads) for expression, _ in region.carried]
-    before = ""
+    before, listed = "", f"[{', '.join(arguments)}]"
     if steps:
         arguments += [p.names[n] for n in others] + ["None"] * (len(steps.slots) + 1)
         before, listed = f"call_list = [{', '.join(arguments)}]", "call_list"
-    else:
-        listed = f"[{', '.join(arguments)}]"
+    elif region.given_up:  # then no name holds them in the call
+        before, listed = f"call_list = {listed}", "call_list"
     written = [*region.outputs, *(steps.region.kept if steps else [])]
     for n in written:
         p.names[n] = f"v{len(p.names)}"
@@ -433,7 +452,7 @@ def _region_step(p, region, sizes):
     text += f"{run}({listed})"
     for n in steps.region.kept if steps else []:
         text += f"; {p.names[n]} = {steps.result_text(n, listed)}"
-    if steps:
+    if listed == "call_list":
         text += "; del call_list"
     late = False
     for n, view in zip(region.outputs, region.views):

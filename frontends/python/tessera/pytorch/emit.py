@@ -242,9 +242,9 @@ class Emitter:
         return self.builder.known(relation, a, b)
 
     # ---- values
-    def input(self, name, fake, order=None, probing=False):
+    def input(self, name, fake, order=None, probing=False, donated=False):
         """An input of the graph; with an order of dimensions, the graph has them in that one: what lies dense in memory then
-        needs no copy at a call."""
+        needs no copy at a call. donated: a call's list lets go of it when nothing reads it any more."""
         if is_lazy(fake) and not probing:
             raise Unsupported(LAZY)
         if fake.dtype not in NUMBERS:
@@ -252,9 +252,9 @@ class Emitter:
         sizes = self.sizes(fake.shape)
         device = device_name(fake.device)
         if order is None:
-            return Value(self.builder.input(name, NUMBERS[fake.dtype], sizes, _ARG, device), fake.dtype, sizes)
+            return Value(self.builder.input(name, NUMBERS[fake.dtype], sizes, _ARG, device, int(donated)), fake.dtype, sizes)
         laid = [sizes[k] for k in order]
-        x = Value(self.builder.input(name, NUMBERS[fake.dtype], laid, _ARG, device), fake.dtype, laid)
+        x = Value(self.builder.input(name, NUMBERS[fake.dtype], laid, _ARG, device, int(donated)), fake.dtype, laid)
         return self("transpose", x, perm=[order.index(k) for k in range(len(order))])
 
     def value(self, id):

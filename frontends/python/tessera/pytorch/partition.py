@@ -81,6 +81,17 @@ def hints(sizes):
     return None if any(h is None for h in found) else [int(h) for h in found]
 
 
+def bytes_at_hints(v):
+    """Of a tensor; 0 where its size depends on data, and of what is no tensor."""
+    sizes = hints(v.shape) if is_tensor(v) else None
+    if sizes is None:
+        return 0
+    n = v.element_size()
+    for s in sizes:
+        n *= s
+    return n
+
+
 def is_dense(fake, order=None):
     """Whether a tensor lies dense and row-major in the first call; with an order of dimensions, as that lays them out. Sizes
     that depend on data are compared as expressions."""

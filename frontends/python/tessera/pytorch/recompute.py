@@ -19,7 +19,7 @@ from torch.utils.flop_counter import flop_registry
 
 from .. import _core
 from .joint import plan as plan_joint
-from .partition import hints, is_tensor, is_view
+from .partition import bytes_at_hints, hints, is_tensor, is_view
 
 _NEVER = 1 << 60  # a capacity that no cut pays
 _PICOSECONDS = 10**12
@@ -30,21 +30,11 @@ _SHARES = 6  # that are tried, the last of them 0 where none fits
 _FULL = 0.98  # of what may be kept: no further share is tried
 
 
-def _bytes(v):
-    sizes = hints(v.shape) if is_tensor(v) else None
-    if sizes is None:
-        return 0
-    n = v.element_size()
-    for s in sizes:
-        n *= s
-    return n
-
-
 def _picoseconds(node):
     """What computing a node once more costs: its arithmetic where PyTorch counts it, and the memory that it moves."""
     values = [node.meta["val"]] if not isinstance(node.meta["val"], (list, tuple)) else node.meta["val"]
-    moved = sum(_bytes(v) for v in values) + sum(
-        _bytes(n.meta["val"]) for n in node.all_input_nodes if is_tensor(n.meta.get("val"))
+    moved = sum(bytes_at_hints(v) for v in values) + sum(
+        bytes_at_hints(n.meta["val"]) for n in node.all_input_nodes if is_tensor(n.meta.get("val"))
     )
     seconds = _LAUNCH + moved / _BYTES
     packet = getattr(node.target, "overloadpacket", None)
@@ -107,7 +97,7 @@ class Problem:
             self.nodes.append(n)
             self.node_of[n] = n
         held = set(inside)
-        self.bytes = {v: 0 if v in leaving or self._is_pair(v) else _bytes(v.meta["val"]) for v in self.node_of}
+        self.bytes = {v: 0 if v in leaving or self._is_pair(v) else bytes_at_hints(v.meta["val"]) for v in self.node_of}
         self.read = {
             v
             for v in self.node_of
@@ -233,7 +223,7 @@ def kept_by_pytorch(joint, joint_inputs, num_fwd_outputs, **kwargs):
         )
     results = torch.utils._pytree.arg_tree_leaves(*forward.graph.output_node().args)
     kept = {n for n in results[num_fwd_outputs:] if isinstance(n, Node) and n.op != "placeholder"}
-    return sum(_bytes(n.meta["val"]) for n in kept - set(results[:num_fwd_outputs]))
+    return sum(bytes_at_hints(n.meta["val"]) for n in kept - set(results[:num_fwd_outputs]))
 
 
 def _plan_of_the_core(joint, problem, planning):
