@@ -4,7 +4,8 @@
 usage: run.py BENCH_CUDA_TRAINING OUT.json [--ours ROW,..] [--peers ROW,..] [--seconds 460] [--layers 16 --hidden 2048 ..]
 
 Rows are eager, default, 0.99, 0.5, 0.1 (memory budgets), reduce-overhead, max-autotune. A peer's row tessera:ROW is the same
-PyTorch program through torch.compile(backend="tessera"). Each row is a process of its own.
+PyTorch program through torch.compile(backend="tessera"), and the peer's row jax the same step in JAX (jax_row.py). Each row is
+a process of its own.
 Printed: memory held between forward and backward and at the peak, both beyond parameters and inputs, in GB of 1e9 bytes;
 seconds of 16 passes (the median of three) and of the first one. Rows for which no time is left are named.
 """
@@ -132,7 +133,7 @@ def peer(row, o):
 
 def run_row(command, seconds):
     """The row as a dictionary, whatever becomes of the process."""
-    name = command[command.index("--name") + 1] if "--name" in command else command[-1]
+    name = command[command.index("--name") + 1] if "--name" in command else command[-1] if "--peer" in command else "jax"
     if seconds < 15:
         return {"name": name, "error": "no time was left"}
     try:
@@ -167,7 +168,8 @@ def main():
     rows = []
     commands = [("tessera", ours(o.program, r, o)) for r in o.ours.split(",") if r]
     peers = [sys.executable, str(HERE), o.program, o.out, *sizes, "--peer"]
-    commands += [("PyTorch", [*peers, r]) for r in o.peers.split(",") if r]
+    in_jax = [sys.executable, str(HERE.with_name("jax_row.py")), *sizes]
+    commands += [("JAX", in_jax) if r == "jax" else ("PyTorch", [*peers, r]) for r in o.peers.split(",") if r]
     print(f"{'':34}{'activations':>12}{'peak':>8}{'16 passes':>11}{'spread':>8}{'first':>8}{'loss':>9}", flush=True)
     for side, command in commands:
         r = {"side": side} | run_row(command, min(o.row_seconds, end - time.monotonic()))
@@ -177,7 +179,8 @@ def main():
         if "passes_s" not in r:
             print(f"{label:34} {r.get('error', '')[-400:]}", flush=True)
             continue
-        print(f"{label:34}{r['activations_bytes'] / 1e9:>9.2f} GB{r['peak_bytes'] / 1e9:>8.2f}{r['passes_s']:>9.3f} s"
+        kept = f"{r['activations_bytes'] / 1e9:>9.2f} GB" if "activations_bytes" in r else f"{'':12}"
+        print(f"{label:34}{kept}{r['peak_bytes'] / 1e9:>8.2f}{r['passes_s']:>9.3f} s"
               f"{r['spread']:>8.1%}{r['first_step_s']:>6.1f} s{r['loss']:>9.4f}", flush=True)
 
 
