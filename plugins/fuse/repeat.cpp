@@ -21,6 +21,12 @@ struct Chain {
   std::set<tsr_id> reads;
 };
 
+// A value that a group is to compute itself.
+struct Found {
+  uint32_t item, first_reader;
+  Chain chain;
+};
+
 class Repeats {
  public:
   Repeats(sdk::Graph g, const Groups& groups) : g_(g), groups_(groups) {}
@@ -59,22 +65,53 @@ class Repeats {
     std::sort(from.begin(), from.end());
     copies_.clear();
     find_moved(b, from);
+    std::vector<Found> found;
     for (const uint32_t p : from) {
       const sdk::Value v = node(p).result();
-      const uint32_t first = first_reader(v, b, group.backend);
-      const uint32_t a = groups_.group_of(p);
+      const uint32_t first = first_reader(v, b, group.backend), a = groups_.group_of(p);
       Chain chain;
       if (first == kNone || !is_cheap(p) || !deeper(v, a, chain) || traffic(chain, a) >= saved(v, a, b)) continue;
+      const auto is_view = [&](uint32_t i) { return is_free_view(node(i)); };
+      if (std::all_of(chain.nodes.begin(), chain.nodes.end(), is_view)) continue;  // it moves no bytes where it is
       if (!groups_.could_take(b, {chain.nodes.begin(), chain.nodes.end()})) continue;
-      note(v, group, chain);
       reads_.erase(v.id);
       reads_.insert(chain.reads.begin(), chain.reads.end());
-      const sdk::Value own = copy(chain, p, first, b);
+      found.push_back({p, first, std::move(chain)});
+    }
+    keep_calls_single(found, b);
+    for (const Found& f : found) {
+      const sdk::Value v = node(f.item).result();
+      note(v, group, f.chain);
+      const sdk::Value own = copy(f.chain, f.item, f.first_reader, b);
       const std::vector<tsr_use> uses(v.uses().begin(), v.uses().end());
       for (const tsr_use& u : uses) {
         const uint32_t user = groups_.user(u);
         if (user != kNone && groups_.group_of(user) == b) g_.set_operand(node(user), u.operand, own);
       }
+    }
+  }
+
+  // A node with calls of functions goes along only where nothing is left that needs it: each of its readers goes along, or is
+  // in the group and reads the copy.
+  void keep_calls_single(std::vector<Found>& found, uint32_t b) const {
+    for (size_t before = found.size() + 1; before != found.size();) {
+      before = found.size();
+      std::set<uint32_t> going, values;
+      for (const Found& f : found) {
+        going.insert(f.chain.nodes.begin(), f.chain.nodes.end());
+        values.insert(f.item);
+      }
+      const auto stays = [&](uint32_t i) {
+        const auto uses = node(i).result().uses();
+        return std::any_of(uses.begin(), uses.end(), [&](const tsr_use& u) {
+          const uint32_t user = groups_.user(u);
+          return user == kNone || (groups_.group_of(user) == b ? !values.count(i) : !going.count(user));
+        });
+      };
+      std::erase_if(found, [&](const Found& f) {
+        return std::any_of(f.chain.nodes.begin(), f.chain.nodes.end(),
+                           [&](uint32_t i) { return groups_.calls(i) > 0 && stays(i); });
+      });
     }
   }
 
@@ -145,9 +182,10 @@ class Repeats {
     for (uint32_t k = 0; k < n.num_operands(); ++k) {
       if (!n.has_operand(k) || is_literal(n.operand(k))) continue;
       const sdk::Value u = n.operand(k);
+      const uint32_t q = groups_.producer(u);
+      if (chain.reads.count(u.id) || (q != kNone && chain.nodes.count(q))) continue;
       Chain here = chain;
       here.reads.insert(u.id);
-      const uint32_t q = groups_.producer(u);
       if (!reads_.count(u.id) && q != kNone && groups_.group_of(q) == a && is_cheap(q)) {
         Chain below = chain;
         if (deeper(u, a, below) && traffic(below, a) < traffic(here, a)) here = std::move(below);
