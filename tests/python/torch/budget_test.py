@@ -206,7 +206,7 @@ class Budget(unittest.TestCase):
             halves = divide(joint, inputs, num_fwd_outputs=num_fwd_outputs, **kwargs)
             outputs = list(halves[0].graph.output_node().args[0])
             saved = {n for n in outputs[num_fwd_outputs:] if n.op == "call_function" and n not in outputs[:num_fwd_outputs]}
-            kept.append(sum(recompute._bytes(n.meta["val"]) for n in saved))
+            kept.append(sum(recompute.bytes_at_hints(n.meta["val"]) for n in saved))
             return halves
 
         with unittest.mock.patch.object(recompute.partitioners, "default_partition", divided):
