@@ -6,6 +6,8 @@
 #include <functional>
 #include <queue>
 
+#include "tessera/sizes.hpp"
+
 namespace tessera::onnx {
 namespace {
 

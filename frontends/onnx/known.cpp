@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "dynamic.hpp"
+#include "importer.hpp"
 
 namespace tessera::onnx {
 namespace {
