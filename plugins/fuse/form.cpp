@@ -5,6 +5,28 @@
 
 namespace tessera::passes {
 
+sdk::Node copy_node(sdk::Graph g, sdk::Node n, const std::vector<tsr_id>& operands, tsr_id region, tsr_id before) {
+  const tsr_node raw = n.raw();
+  std::vector<const tsr_type*> results;
+  for (uint32_t i = 0; i < raw.num_results; ++i) results.push_back(n.result(i).type().p);
+  const std::string name(n.result().name());
+  tsr_node_desc d{};
+  d.struct_size = sizeof d;
+  d.op = raw.op;
+  d.operands = operands.data();
+  d.num_operands = raw.num_operands;
+  d.attrs = raw.attrs;
+  d.num_attrs = raw.num_attrs;
+  d.num_results = raw.num_results;
+  d.result_types = results.data();
+  d.loc = raw.loc;
+  d.result_name = name.c_str();
+  d.marks = raw.marks;
+  tsr_id made = TSR_NONE;
+  sdk::check(g.api().node_create(g.handle(), &d, region, before, &made));
+  return g.node(made);
+}
+
 sdk::Node make_group(sdk::Graph g, const kit::Piece& piece, const std::string& backend) {
   const tsr_graph_api& api = g.api();
   std::vector<const tsr_type*> types;
@@ -19,28 +41,10 @@ sdk::Node make_group(sdk::Graph g, const kit::Piece& piece, const std::string& b
   for (size_t i = 0; i < operands.size(); ++i) inner[operands[i]] = g.inputs(region)[i];
 
   const auto copy = [&](sdk::Node n) {
-    const tsr_node raw = n.raw();
     std::vector<tsr_id> ids;
-    for (uint32_t i = 0; i < raw.num_operands; ++i)
-      ids.push_back(raw.operands[i] == TSR_NONE ? TSR_NONE : inner.at(raw.operands[i]));
-    std::vector<const tsr_type*> results;
-    for (uint32_t i = 0; i < raw.num_results; ++i) results.push_back(n.result(i).type().p);
-    const std::string name(n.result().name());
-    tsr_node_desc d{};
-    d.struct_size = sizeof d;
-    d.op = raw.op;
-    d.operands = ids.data();
-    d.num_operands = raw.num_operands;
-    d.attrs = raw.attrs;
-    d.num_attrs = raw.num_attrs;
-    d.num_results = raw.num_results;
-    d.result_types = results.data();
-    d.loc = raw.loc;
-    d.result_name = name.c_str();
-    d.marks = raw.marks;
-    tsr_id made = TSR_NONE;
-    sdk::check(api.node_create(g.handle(), &d, region, TSR_NONE, &made));
-    for (uint32_t i = 0; i < raw.num_results; ++i) inner[n.raw().results[i]] = g.node(made).raw().results[i];
+    for (uint32_t i = 0; i < n.num_operands(); ++i) ids.push_back(n.has_operand(i) ? inner.at(n.operand(i).id) : TSR_NONE);
+    const sdk::Node made = copy_node(g, n, ids, region, TSR_NONE);
+    for (uint32_t i = 0; i < n.num_results(); ++i) inner[n.result(i).id] = made.result(i).id;
   };
   for (const sdk::Node& n : piece.nodes) {
     for (uint32_t i = 0; i < n.num_operands(); ++i)  // literals come along

@@ -8,13 +8,6 @@
 namespace tessera::passes {
 namespace {
 
-constexpr uint32_t kNone = 0xffffffffu;
-
-bool is_literal(sdk::Value v) {
-  const sdk::Node def = v.def();
-  return def && def.is("constant") && v.type().elements() == 1;
-}
-
 template <class T>
 void add_once(std::vector<T>& list, const T& x) {
   if (std::find(list.begin(), list.end(), x) == list.end()) list.push_back(x);

@@ -20,6 +20,14 @@
 
 namespace tessera::passes {
 
+inline constexpr uint32_t kNone = 0xffffffffu;  // no position
+
+// A constant of one element: a group has its own, and reads nothing for it.
+inline bool is_literal(sdk::Value v) {
+  const sdk::Node def = v.def();
+  return def && def.is("constant") && v.type().elements() == 1;
+}
+
 struct FuseOptions {
   size_t max_size = 64, max_buffers = 48;
   bool horizontal = true;
@@ -102,6 +110,8 @@ class Groups {
   bool asked_ = false;
 };
 
+// A node like n, of these operands, at the end of a region or in front of a node.
+sdk::Node copy_node(sdk::Graph g, sdk::Node n, const std::vector<tsr_id>& operands, tsr_id region, tsr_id before);
 // A `fused` node behind the group's last node, with copies of its nodes as the body. Nobody uses it yet.
 sdk::Node make_group(sdk::Graph g, const kit::Piece& piece, const std::string& backend);
 // Lets it take the place of the group's nodes. Those stay whose results others read as well.

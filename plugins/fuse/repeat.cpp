@@ -10,7 +10,6 @@
 namespace tessera::passes {
 namespace {
 
-constexpr uint32_t kNone = 0xffffffffu;
 constexpr size_t kMostNodes = 8;       // that are computed twice for one value, besides those that leave their group
 constexpr double kLeastBytes = 65536;  // of a value: below, a launch hides it
 
@@ -44,7 +43,6 @@ class Repeats {
   const sdk::Node& node(uint32_t i) const { return groups_.nodes()[i]; }
   const std::string& backend_of(uint32_t i) const { return groups_.groups()[groups_.group_of(i)].backend; }
   double bytes(tsr_id v) const { return kit::bytes_at_hints(g_, g_.value(v).type()); }
-  static bool is_literal(sdk::Value v) { return v.def() && v.def().is("constant") && v.type().elements() == 1; }
 
   bool is_cheap(uint32_t i) const {
     const sdk::Node& n = node(i);
@@ -186,7 +184,7 @@ class Repeats {
       if (chain.reads.count(u.id) || (q != kNone && chain.nodes.count(q))) continue;
       Chain here = chain;
       here.reads.insert(u.id);
-      if (!reads_.count(u.id) && q != kNone && groups_.group_of(q) == a && is_cheap(q)) {
+      if (!reads_.count(u.id) && q != kNone && groups_.group_of(q) == a && is_cheap(q) && same_half(node(q), n)) {
         Chain below = chain;
         if (deeper(u, a, below) && traffic(below, a) < traffic(here, a)) here = std::move(below);
       }
@@ -208,25 +206,10 @@ class Repeats {
       std::vector<tsr_id> operands(raw.operands, raw.operands + raw.num_operands);
       for (tsr_id& id : operands)
         if (const auto mine = own.find(id); mine != own.end()) id = mine->second;
-      const tsr_type* type = node(i).result().type().p;
-      const std::string name(node(i).result().name());
-      tsr_node_desc d{};
-      d.struct_size = sizeof d;
-      d.op = raw.op;
-      d.operands = operands.data();
-      d.num_operands = raw.num_operands;
-      d.attrs = raw.attrs;
-      d.num_attrs = raw.num_attrs;
-      d.num_results = 1;
-      d.result_types = &type;
-      d.loc = raw.loc;
-      d.result_name = name.c_str();
-      d.marks = raw.marks;
-      tsr_id made = TSR_NONE;
-      sdk::check(g_.api().node_create(g_.handle(), &d, raw.parent, node(before).id, &made));
-      own[node(i).result().id] = g_.node(made).raw().results[0];
-      copies_[i] = {before, g_.node(made).raw().results[0]};
-      made_[made] = group;
+      const sdk::Node made = copy_node(g_, node(i), operands, raw.parent, node(before).id);
+      own[node(i).result().id] = made.result().id;
+      copies_[i] = {before, made.result().id};
+      made_[made.id] = group;
       repeated_.insert(i);
     }
     return g_.value(own.at(node(last).result().id));
