@@ -51,7 +51,19 @@ Manifest manifest_of(const Json& p) {
   return m;
 }
 
-// Lists the folder, which opens no library.
+// What `plugin list` says of a plugin, or of all in the folder. That opens no library, but reads each that it names for
+// its hash.
+Json listed(const fs::path& folder, const std::string& id = {}) {
+  e::ContextOptions wanted;
+  wanted.config_text = std::string("[plugins]\nload = [") + (id.empty() ? "" : "\"" + id + "\"") + "]\n";
+  wanted.plugin_dirs = {folder};
+  char* text = nullptr;
+  e::check(e::api().plugin_list(e::ContextOptionsView(wanted).get(), id.empty() ? 1 : 0, &text));
+  return Json::parse(e::take(text));
+}
+
+// A folder may hold hundreds of megabytes of other plugins. They are not read where the manifest is named by its id, as
+// tessera_add_plugin() names it.
 Manifest find_manifest(const Settings& settings) {
   fs::path path(settings.plugin);
   if (path.extension() != ".toml") path.replace_extension(".toml");
@@ -59,14 +71,13 @@ Manifest find_manifest(const Settings& settings) {
   if (!fs::is_regular_file(path, error))
     throw e::Error(TSR_USER, "TSR-P001", settings.plugin + ": no manifest '" + path.string() + "' there",
                    "name a plugin's library or its manifest; tessera_add_plugin() writes both");
-  e::ContextOptions wanted;
-  wanted.config_text = "[plugins]\nload = []\n";
-  wanted.plugin_dirs = {fs::absolute(path).parent_path().string()};
-  char* text = nullptr;
-  e::check(e::api().plugin_list(e::ContextOptionsView(wanted).get(), 1, &text));
-  const Json list = Json::parse(e::take(text));
-  for (const Json& p : list.at("plugins"))
-    if (fs::equivalent(p.value("manifest", ""), path, error)) return manifest_of(p);
+  const fs::path folder = fs::absolute(path).parent_path();
+  Json list;
+  for (const std::string& id : {path.stem().string(), std::string()}) {
+    list = listed(folder, id);
+    for (const Json& p : list.at("plugins"))
+      if (fs::equivalent(p.value("manifest", ""), path, error)) return manifest_of(p);
+  }
   for (const Json& f : list.at("faults"))
     throw e::Error(TSR_USER, f.value("code", "TSR-P002"), f.value("message", ""), f.value("hint", ""));
   throw e::Error(TSR_USER, "TSR-P002", path.string() + " is not a manifest of a plugin", "see docs/plugins.md");
