@@ -27,6 +27,7 @@ step() {
   table+=("$(printf '%-28s %-14s %4d s' "$name" "$word" $((SECONDS - begin)))")
 }
 has() { [[ ",$parts," == *",$1,"* ]]; }
+has_jax() { python3 -c 'import jax' 2>/dev/null; }
 
 # profile NAME COMMAND...: kernels of what COMMAND runs between the driver's marks, by their share of the time.
 profile() {
@@ -78,9 +79,13 @@ ops_part() {  # all files at once: most of the time goes into compiling
   done
 }
 
+# PEER_ARGS=max-autotune: what Inductor's measured choices give, which takes minutes more.
+# shellcheck disable=SC2086
 kernels_part() {
   LINES_OF_STEP=60 step bench-cuda 150 bench-cuda
-  step peers 150 python3 benchmarks/cuda-kernels/peers.py 16384
+  LINES_OF_STEP=30 step peers 150 python3 benchmarks/cuda-kernels/peers.py 16384
+  [ -z "${PEER_ARGS:-}" ] || LINES_OF_STEP=30 step peers-more 400 python3 benchmarks/cuda-kernels/peers.py 16384 $PEER_ARGS
+  has_jax && LINES_OF_STEP=30 step peers-jax 150 python3 benchmarks/cuda-kernels/jax_peers.py 16384
   nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader
 }
 
@@ -93,7 +98,10 @@ models_part() {
     pids+=($!)
   done
   wait "${pids[@]}"
-  [ "${PEERS:-1}" = 0 ] || LINES_OF_STEP=20 step model-peers 200 python3 benchmarks/cuda/models.py peers "${models[@]}"
+  if [ "${PEERS:-1}" != 0 ]; then
+    LINES_OF_STEP=20 step model-peers "${PEERS_SECONDS:-200}" python3 benchmarks/cuda/models.py peers "${models[@]}"
+    has_jax && LINES_OF_STEP=8 step model-peers-jax 150 python3 benchmarks/cuda/jax_models.py "${models[@]}"
+  fi
   LINES_OF_STEP=60 step models 200 bench-cuda-models ${REFERENCE:+--reference configs/$REFERENCE.toml} ${MODES:-} \
     --config configs/cuda.toml --config configs/cuda.toml:reduce-overhead "${models[@]/#/$filled/}"
   # The first call of a process where another one has compiled before.

@@ -191,29 +191,41 @@ void DnnPlan::choose(const std::string& choice, const std::function<void(DnnGrap
   describe(graph);
   const std::vector<DnnObject> configs = ranked(graph.whole(gpu_));
   std::string offered;
-  size_t tried = 0, best = configs.size();
+  size_t tried = 0, best = configs.size(), workspace = 0;
   double least = 0;
-  for (size_t i = 0; i < configs.size(); ++i) {
+  DnnObject fastest;
+  for (size_t i = 0; i < configs.size() && tried < kMeasuredConfigs; ++i) {
     int64_t engine = -1;
-    const bool fits = allowed(configs[i], wanted, &engine) && take(configs[i], wanted);
+    bool fits = allowed(configs[i], wanted, &engine) && take(configs[i], wanted);
+    double s = 0;
+    if (fits && measure) {
+      try {
+        s = measure();
+      } catch (const t::Error& e) {  // the library offers, and plans, what it does not run
+        if (e.code != "TSR-R031") throw;
+        fits = false;
+      }
+    }
     offered += (offered.empty() ? "" : ", ") + std::to_string(engine) + (fits ? "" : " (not taken)");
     if (!fits) continue;
-    if (!measure) {
-      best = i;
-      break;
+    if (measure) {
+      char text[32];
+      std::snprintf(text, sizeof text, " %.1f us", s * 1e6);
+      offered += text;
     }
-    const double s = measure();
-    char text[32];
-    std::snprintf(text, sizeof text, " %.1f us", s * 1e6);
-    offered += text;
-    if (best == configs.size() || s < 0.98 * least) best = i, least = s;
-    if (++tried == kMeasuredConfigs) break;
+    ++tried;
+    if (best == configs.size() || s < 0.98 * least) {
+      best = i, least = s;
+      fastest = std::move(plan_);
+      workspace = workspace_;
+    }
+    if (!measure) break;
   }
+  plan_ = std::move(fastest), workspace_ = workspace;
   if (t::log_enabled("autotuning") && !configs.empty())
     t::log("autotuning", "cuda: " + what_ + ": engines as cuDNN ranks them: " + offered +
                              (best < configs.size() ? "; taken: number " + std::to_string(best + 1) : "; none taken"));
   if (best == configs.size()) throw t::Error(TSR_ENVIRONMENT, "TSR-R031", "cuDNN has no algorithm for " + what_);
-  if (measure && !take(configs[best], wanted)) check(1, "cudnnBackendFinalize");
   int64_t length = 0;
   if (dnn_.cudnnBackendGetAttribute(plan_.d, kDnnPlanText, kDnnIsText, 0, &length, nullptr) != 0 || length <= 0) return;
   choice_.resize(static_cast<size_t>(length));

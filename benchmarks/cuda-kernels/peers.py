@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of generate.cpp and bench-cuda as PyTorch programs compiled by Inductor's default mode: GB/s, and the share of a
-copy in the same run.
+"""The kernels of generate.cpp and bench-cuda as PyTorch programs compiled by Inductor: GB/s, and the share of a copy in the same
+run.
 
-    python peers.py [ROWS..] [complaints]
+    python peers.py [ROWS..] [complaints] [max-autotune]     max-autotune: measured choices in the place of the default ones
 """
 
 import statistics
@@ -11,6 +11,9 @@ import sys
 import torch
 
 
+# Without its own graphs, for every call is timed in one of ours.
+MODE = "max-autotune-no-cudagraphs" if "max-autotune" in sys.argv[1:] else None
+SIDE = "inductor max-autotune" if MODE else "inductor"
 STREAM = torch.cuda.Stream()  # gradients run on the stream of what they are gradients of, which is the one that is captured
 
 
@@ -49,7 +52,7 @@ def norm_backward(norm, dy, *leaves):
     torch._dynamo.reset()
     torch.cuda.synchronize()
     with torch.cuda.stream(STREAM):
-        y = torch.compile(norm, dynamic=False)(*leaves)
+        y = torch.compile(norm, dynamic=False, mode=MODE)(*leaves)
     return lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True)
 
 
@@ -68,7 +71,7 @@ def entropy(x):
 
 def measure(name, f, args, moved):
     torch._dynamo.reset()
-    compiled = torch.compile(f, dynamic=False)
+    compiled = torch.compile(f, dynamic=False, mode=MODE)
     report(name, lambda: compiled(*args), moved)
 
 
@@ -77,7 +80,7 @@ def report(name, call, moved):
     size = max(2, moved) // 2
     source, target = (torch.empty(size, dtype=torch.uint8, device="cuda") for _ in range(2))
     c = seconds(lambda: target.copy_(source))
-    print(f"inductor {name}: {s * 1e6:.1f} us {moved / s * 1e-9:.0f} GB/s {c / s:.2f} of copy", flush=True)
+    print(f"{SIDE} {name}: {s * 1e6:.1f} us {moved / s * 1e-9:.0f} GB/s {c / s:.2f} of copy", flush=True)
 
 
 def table(rows, n, dtype, tag):
@@ -127,7 +130,7 @@ def complaints():
 
 
 def main():
-    for rows in [int(a) for a in sys.argv[1:] if a.isdigit()] or ([] if sys.argv[1:] else [16384, 65536]):
+    for rows in [int(a) for a in sys.argv[1:] if a.isdigit()] or ([] if "complaints" in sys.argv[1:] else [16384, 65536]):
         for dtype, tag in ((torch.bfloat16, "bf16"), (torch.float32, "f32")):
             table(rows, 4096, dtype, tag)
     if "complaints" in sys.argv[1:]:
