@@ -88,6 +88,14 @@ double predicted_seconds(Graph& g, const Plan& plan, const Step& step, const std
          std::max((cost.bytes_read + cost.bytes_written) / machine.bytes_per_second, cost.flops / machine.flops_per_second);
 }
 
+// Where a step's time passes. A copy from or to the host is one of the host's.
+tsr_device device_of(const Plan& plan, const Step& step) {
+  if (step.kind == TSR_STEP_KERNEL) return step.device;
+  if (step.kind != TSR_STEP_COPY || step.inputs.empty() || step.outputs.empty()) return kCpu;
+  const tsr_device from = plan.slots[step.inputs[0]].device, to = plan.slots[step.outputs[0]].device;
+  return from == kCpu ? kCpu : to;
+}
+
 }  // namespace
 
 std::vector<StepCost> step_costs(Graph& g, const Plan& plan, const std::vector<int64_t>& hints,
@@ -107,7 +115,8 @@ std::vector<StepCost> step_costs(Graph& g, const Plan& plan, const std::vector<i
       out[i].workspace_bytes = kernels[i]->workspace_bytes;
       continue;
     }
-    const tsr_device d = step.kind == TSR_STEP_KERNEL ? step.device : kCpu;
+    if (step.kind == TSR_STEP_VIEW) continue;
+    const tsr_device d = device_of(plan, step);
     const auto [machine, fresh] = machines.try_emplace(d);
     if (fresh) machine->second = machine_of(d);
     out[i].seconds = predicted_seconds(g, plan, step, hints, cost, modelled, machine->second);
