@@ -116,7 +116,7 @@ void* loaded_library(const LibraryNames& names) {
 
 Library open_library(const LibraryNames& names, const std::string& wanted) {
   Library out;
-  out.handle = loaded_library(names);
+  if (wanted.empty()) out.handle = loaded_library(names);
   if (out.handle) {
     out.path = path_of(out.handle, names.sonames[0]);
     return out;
@@ -134,7 +134,7 @@ Library open_library(const LibraryNames& names, const std::string& wanted) {
 }
 
 std::string locate_library(const LibraryNames& names, const std::string& wanted) {
-  if (void* handle = loaded_library(names)) return path_of(handle, names.sonames[0]);
+  if (void* handle = wanted.empty() ? loaded_library(names) : nullptr) return path_of(handle, names.sonames[0]);
   const std::vector<std::string> all = candidates(names, wanted);
   return all.empty() ? std::string() : all[0];
 }

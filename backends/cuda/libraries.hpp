@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds NVIDIA's libraries at run time: in the process, where an option says, in Python packages, in a toolkit, at the system's
+// Finds NVIDIA's libraries at run time: where an option says, in the process, in Python packages, in a toolkit, at the system's
 // places.
 #pragma once
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pairs of a forward and a backward half: the bits of one program, what is kept between them, and when it goes.
+#include "compile/pair.hpp"
+#include "compile/partition.hpp"
 #include "steps.hpp"
 
 using namespace tessera;
@@ -26,6 +28,37 @@ std::string pair_of(const std::string& text, bool pair) {
   if (pair) out.insert(loss, "  %ct = tangent " + last + "\n");
   put(" = grad %loss", " = grad " + last + ", %" + (pair ? "ct" : "t"));
   put("\n  return %loss", " {outputs = 1, seeded = true}\n  return " + last);
+  return out;
+}
+
+struct PairRun {
+  std::vector<TensorRef> gradients;
+  int64_t peak = 0;  // by the device's own count; the caller lets go of the results before it runs the backward half
+};
+
+PairRun run(const std::string& text, const std::string& config) {
+  const auto c = context(config);
+  auto graph = parse_graph(c->ops(), pair_of(text, true), "pair.tsr");
+  const std::vector<TensorRef> inputs = test::random_inputs(*graph, {}, 5);
+  const CompileOptions options = api::compile_options(c, c->config(), nullptr);
+  const std::shared_ptr<const Executable> forward =
+      compile_cached(std::move(graph), {*c, c->config(), c->pipeline(c->config()), options});
+  std::vector<tsr_tensor_handle*> given, made(forward->num_outputs(), nullptr);
+  for (const TensorRef& t : inputs) given.push_back(t.get());
+  Device& cpu = device(kCpu);
+  const int64_t held = cpu.in_use();
+  cpu.peak(true);
+  forward->run(given, made);
+  PairRun out;
+  {
+    SavedValues saved(forward, given, made);
+    for (tsr_tensor_handle* t : made) tensor_release(t);
+    std::vector<tsr_tensor_handle*> gradients(saved.num_gradients(), nullptr);
+    tsr_tensor_handle* const cotangent = inputs[1].get();
+    saved.run({&cotangent, 1}, gradients);
+    for (tsr_tensor_handle* t : gradients) out.gradients.emplace_back(t);
+  }
+  out.peak = cpu.peak(false) - held;
   return out;
 }
 
@@ -84,44 +117,15 @@ TEST_CASE("a pair gives the bits of one program, keeps what its partitioner says
 }
 
 TEST_CASE("eleven budgets of pairs of six models: kept by both halves together, with the same bits") {
-  struct Run {
-    std::vector<TensorRef> gradients;
-    int64_t peak = 0;  // by the device's own count; the caller lets go of the results before it runs the backward half
-  };
-  const auto run = [](const std::string& text, const std::string& config) {
-    const auto c = context(config);
-    auto graph = parse_graph(c->ops(), pair_of(text, true), "pair.tsr");
-    const std::vector<TensorRef> inputs = test::random_inputs(*graph, {}, 5);
-    const CompileOptions options = api::compile_options(c, c->config(), nullptr);
-    const std::shared_ptr<const Executable> forward =
-        compile_cached(std::move(graph), {*c, c->config(), c->pipeline(c->config()), options});
-    std::vector<tsr_tensor_handle*> given, made(forward->num_outputs(), nullptr);
-    for (const TensorRef& t : inputs) given.push_back(t.get());
-    Device& cpu = device(kCpu);
-    const int64_t held = cpu.in_use();
-    cpu.peak(true);
-    forward->run(given, made);
-    Run out;
-    {
-      SavedValues saved(forward, given, made);
-      for (tsr_tensor_handle* t : made) tensor_release(t);
-      std::vector<tsr_tensor_handle*> gradients(saved.num_gradients(), nullptr);
-      tsr_tensor_handle* const cotangent = inputs[1].get();
-      saved.run({&cotangent, 1}, gradients);
-      for (tsr_tensor_handle* t : gradients) out.gradients.emplace_back(t);
-    }
-    out.peak = cpu.peak(false) - held;
-    return out;
-  };
   size_t met = 0;
   for (const std::string& text : {mlp(5, 64, 96), transformer(2, 2, 32, 64, 4), cnn(3, 2, 8, 24), skips(3, 64, 96),
                                   gated(3, 64, 64), recurrent(6, 64, 96)}) {
-    const Run all = run(text, named("save_all"));
+    const PairRun all = run(text, named("save_all"));
     for (int k = 0; k <= 10; ++k) {
       const auto bytes = static_cast<int64_t>((1 - 0.04 * k) * static_cast<double>(all.peak));
       INFO(text.substr(0, 12) << ": budget of " << bytes << " of " << all.peak);
       try {
-        const Run s = run(text, named("budget", "budget_bytes = " + std::to_string(bytes) + "\n"));
+        const PairRun s = run(text, named("budget", "budget_bytes = " + std::to_string(bytes) + "\n"));
         CHECK(s.peak <= bytes + kRounding);
         REQUIRE(s.gradients.size() == all.gradients.size());
         for (size_t i = 0; i < s.gradients.size(); ++i)
@@ -135,6 +139,29 @@ TEST_CASE("eleven budgets of pairs of six models: kept by both halves together, 
     }
   }
   CHECK(met >= 18);
+}
+
+TEST_CASE("plans of a pair have the peaks of its halves") {
+  for (const std::string& text : {mlp(6, 64, 96), transformer(3, 2, 48, 64, 4), gated(4, 64, 64)}) {
+    INFO(text.substr(0, 12));
+    const auto peak_planned = [&](const std::string& config, bool pair) {
+      const auto c = context(config);
+      auto graph = parse_graph(c->ops(), pair_of(text, pair), "pair.tsr");
+      const PassLists passes{{}, c->pipeline(c->config()), c->joint_pipeline(c->config()), {}};
+      const CompileOptions options = api::compile_options(c, c->config(), nullptr);
+      const auto plans = (pair ? partition_plans_of_pair : partition_plans)(std::move(graph), passes, options);
+      REQUIRE(plans.size() == 1);
+      return plans[0].peak_bytes;
+    };
+    const int64_t of_all = peak_planned(named("save_all"), true);
+    const std::string bounded = named("budget", "budget_bytes = " + std::to_string(of_all * 9 / 10) + "\n");
+    for (const std::string& config : {named("save_all"), bounded}) {
+      const int64_t planned = peak_planned(config, true), found = run(text, config).peak;
+      CHECK(found <= planned + kRounding);
+      CHECK(static_cast<double>(planned) <= 1.02 * static_cast<double>(found) + kRounding);
+    }
+    CHECK(of_all < peak_planned(named("save_all"), false));  // one program holds gradients and what is computed at once
+  }
 }
 
 TEST_CASE("what is kept goes while the backward half runs, gradients come, and the plan knows") {

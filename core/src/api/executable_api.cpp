@@ -6,6 +6,7 @@
 
 #include "api/api.hpp"
 #include "compile/driver.hpp"
+#include "compile/pair.hpp"
 #include "compile/partition.hpp"
 #include "graph_cache/cached.hpp"
 #include "ir/graph.hpp"
@@ -42,7 +43,9 @@ tsr_error* memory_plans(tsr_context* c, tsr_graph* g, char** json) noexcept {
     const Config& config = context->config();
     const PassLists passes{{}, context->pipeline(config), context->joint_pipeline(config), pass_options_of(config)};
     nlohmann::ordered_json plans = nlohmann::ordered_json::array();
-    for (const PartitionPlan& p : partition_plans(std::move(graph), passes, compile_options(context, config, nullptr)))
+    const CompileOptions options = compile_options(context, config, nullptr);
+    const auto find = is_pair(*graph) ? partition_plans_of_pair : partition_plans;
+    for (const PartitionPlan& p : find(std::move(graph), passes, options))
       plans.push_back(
           {{"partitioner", p.partitioner},
            {"saved_values", p.saved.size()},

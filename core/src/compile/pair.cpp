@@ -30,8 +30,13 @@ class PairCompiler {
   PairCompiler(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options)
       : passes_(passes), options_(options), c_{std::move(graph), options, {}, {}, {}} {}
 
+  std::vector<PartitionPlan> plans() {
+    take_cotangents();
+    if (const PartitionOptions* asked = options_.partition.get()) c_.options.partition = with_prices(*asked, asked->fraction);
+    return partition_plans(std::move(c_.graph), passes_, c_.options);
+  }
+
   std::unique_ptr<Executable> run() {
-    if (c_.graph->in_transaction()) c_.graph->commit();
     take_cotangents();
     const PartitionOptions* asked = options_.partition.get();
     const bool bounded = asked && (asked->bytes >= 0 || asked->fraction < 1), share = bounded && asked->bytes < 0;
@@ -70,6 +75,7 @@ class PairCompiler {
   // The ops become inputs of the joint graph, and what depends on them belongs to the backward half.
   void take_cotangents() {
     Graph& g = *c_.graph;
+    if (g.in_transaction()) g.commit();
     num_inputs_ = g.region(0).num_inputs;
     g.begin("pair");
     try {
@@ -245,6 +251,11 @@ bool is_pair(const Graph& g) {
 
 std::unique_ptr<Executable> compile_pair(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options) {
   return PairCompiler(std::move(graph), passes, options).run();
+}
+
+std::vector<PartitionPlan> partition_plans_of_pair(std::unique_ptr<Graph> graph, const PassLists& passes,
+                                                   const CompileOptions& options) {
+  return PairCompiler(std::move(graph), passes, options).plans();
 }
 
 }  // namespace tessera::core

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "compile/driver.hpp"
 
@@ -16,5 +17,9 @@ bool is_pair(const Graph& graph);
 
 // The stages up to the partition on the joint graph, then the others on each half. The executable is that of the forward half.
 std::unique_ptr<Executable> compile_pair(std::unique_ptr<Graph> graph, const PassLists& passes, const CompileOptions& options);
+
+// As partition_plans(): what the two halves take, of which one has ended when the other begins.
+std::vector<PartitionPlan> partition_plans_of_pair(std::unique_ptr<Graph> graph, const PassLists& passes,
+                                                   const CompileOptions& options);
 
 }  // namespace tessera::core

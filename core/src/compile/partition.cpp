@@ -366,9 +366,9 @@ std::string PartitionPlan::line() const {
 }
 
 bool is_partitioned(const Graph& g, const CompileOptions& options) {
-  uint32_t marks = 0;
-  for (const tsr_id n : nodes_of(g, 0)) marks |= g.node(n).marks;
-  return (marks & TSR_MARK_BACKWARD) != 0 && (options.partition || (marks & TSR_MARK_CHECKPOINT) != 0);
+  uint32_t marks = 0, of_all = ~0U;
+  for (const tsr_id n : nodes_of(g, 0)) marks |= g.node(n).marks, of_all &= g.node(n).marks;
+  return ((marks & ~of_all) & TSR_MARK_BACKWARD) != 0 && (options.partition || (marks & TSR_MARK_CHECKPOINT) != 0);
 }
 
 bool partition(Graph& g, const std::vector<Assignment>& assignment, const CompileOptions& options, int64_t workspaces,

@@ -49,7 +49,7 @@ struct PartitionPlan {
 // What lowering has found of plans of one joint graph, by what they compute again: one flag per node, in program order.
 using EvaluatedPlans = std::unordered_map<std::string, Estimate>;
 
-// Whether the graph has a backward half, and a partitioner or the program (TSR_MARK_CHECKPOINT) decides what is kept for it.
+// Whether the graph has both halves, and a partitioner or the program (TSR_MARK_CHECKPOINT) decides what is kept for it.
 bool is_partitioned(const Graph& graph, const CompileOptions& options);
 
 // Chooses a plan for an assigned joint graph and puts it into effect: copies of the nodes that run again stand before their

@@ -6,6 +6,8 @@ import itertools
 import json
 import random
 import re
+import subprocess
+import sys
 import unittest
 import unittest.mock
 
@@ -13,7 +15,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from tessera import pytorch
+from tessera import _core, pytorch
 from tessera.pytorch import backend, recompute
 from tessera.pytorch.recompute import Problem, by_the_core, choose
 
@@ -30,6 +32,42 @@ class Network(nn.Module):
             y = F.dropout(F.gelu(self.norm(self.a(x))), 0.3)
             x = x + F.dropout(torch.sigmoid(self.b(y)) * x, 0.2)
         return x.softmax(-1).transpose(0, 1)
+
+
+class Wide(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(256, 1024), nn.Linear(1024, 256)
+
+    def forward(self, x):
+        return x + self.b(F.gelu(self.a(x)))
+
+
+def print_peaks(budget):
+    """Bytes at the peak of a step: planned and reached."""
+    lines = []
+
+    def noted(*arguments):
+        found = by_the_core(*arguments)
+        lines.append(found[1])
+        return found
+
+    m, x = nn.Sequential(*(Wide() for _ in range(6))), torch.randn(512, 256)
+    f = torch.compile(lambda x: m(x).square().sum(), backend=backend, options={"activation_memory_budget": budget})
+    with unittest.mock.patch.object(recompute, "by_the_core", noted):
+        f(x).backward()
+    m.zero_grad(set_to_none=True)
+    _core.memory_peak("cpu", True)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as seen:
+        loss = f(x)
+        _core.memory_peak("cpu", True)
+        loss.backward()
+    of_pytorch = now = 0  # results and what is kept
+    events = [e for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
+    for e in sorted(events, key=lambda e: e.start_ns()):
+        now += e.nbytes()
+        of_pytorch = max(of_pytorch, now)
+    print(re.search(r"a step takes (\d+) at its peak", lines[-1])[1], of_pytorch + _core.memory_peak("cpu"))
 
 
 class Gated(nn.Module):
@@ -196,6 +234,13 @@ class Budget(unittest.TestCase):
             with self.assertRaisesRegex(Exception, "TSR-A010.*does not fit.* the smallest peak .* is [0-9]+ bytes"):
                 self.gradients(m, x, activation_memory_budget="1 KiB")
 
+    def test_the_peak_that_is_planned_is_the_one_that_is_reached(self):
+        for budget in ("1 GiB", "30 MiB"):  # each in a process of its own, in which no arena of another program is kept
+            p = subprocess.run([sys.executable, __file__, "--peaks", budget], capture_output=True, text=True, check=True)
+            planned, reached = map(int, p.stdout.split()[-2:])
+            self.assertLessEqual(reached, planned * 1.01)
+            self.assertGreaterEqual(reached, planned * 0.95)
+
     @staticmethod
     @contextlib.contextmanager
     def kept_by_halves():
@@ -288,4 +333,7 @@ class Budget(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    if sys.argv[1:2] == ["--peaks"]:
+        print_peaks(sys.argv[2])
+    else:
+        unittest.main()

@@ -249,7 +249,9 @@ def compile_graph(gm, context, records, options, report, frozen=None, static=(),
     shape_env = _shape_env(gm)
     partitioner = Partitioner(context, records, gm, shape_env)
     ours = partitioner.assign()
-    given_up = _given_up(gm) if backward else frozenset()
+    # A budget in bytes was planned with what was kept on its way out.
+    bounded = isinstance(options["activation_memory_budget"], str)
+    given_up = _given_up(gm, 0 if bounded else _LARGE) if backward else frozenset()
     may_step = True
     while True:
         steps = steps_of(gm, ours) if may_step else set()
@@ -298,10 +300,10 @@ def compile_graph(gm, context, records, options, report, frozen=None, static=(),
 _LARGE = 64 << 20  # bytes: below, the outputs of a call are asked for at once, which is faster
 
 
-def _given_up(gm):
-    """What was kept for a backward half, where it is so much that a call lets go of it on its way."""
+def _given_up(gm, least):
+    """What was kept for a backward half, where it is so many bytes that a call lets go of it on its way."""
     kept = [n for n in gm.graph.find_nodes(op="placeholder") if is_tensor(n.meta.get("val")) and not n.name.startswith("primals")]
-    return frozenset(kept) if sum(bytes_at_hints(n.meta["val"]) for n in kept) >= _LARGE else frozenset()
+    return frozenset(kept) if sum(bytes_at_hints(n.meta["val"]) for n in kept) >= least else frozenset()
 
 
 def _shape_env(gm):

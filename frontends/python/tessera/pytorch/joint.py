@@ -2,8 +2,8 @@
 """AOTAutograd's joint graph as one graph of ours, and what the core's partitioner says of it.
 
 The graph is planned as it was imported: no pass changes it, so that every value belongs to a node of FX. What is not ours stands
-in it as a step of the client, which never runs again. Plans are lowered, fused and laid out by the core before they are chosen;
-peaks are those of arenas and outputs, as for any program.
+in it as a step of the client, which never runs again. Plans are lowered, fused and laid out by the core as the two halves that
+they make before they are chosen; peaks are those of the arenas, of what is kept and of outputs, as these come and go.
 """
 
 import json
@@ -29,6 +29,11 @@ def _index(name):
     return int(found[1]) if found else None
 
 
+def _is_alike(a, b):
+    x, y = a.meta.get("val"), b.meta.get("val")
+    return is_tensor(x) and is_tensor(y) and (x.dtype, x.shape, x.device) == (y.dtype, y.shape, y.device)
+
+
 class JointGraph:
     """A joint graph's values in a graph of ours. `forward`: the nodes of the forward half; `once` of them must not run again, and
     `again` must."""
@@ -49,6 +54,7 @@ class JointGraph:
         client, inside = Steps(region), set(region.nodes)
         e, env, lowered = Emitter(builder, records, shape_env), {}, {}
         leaving = self.nodes[-1].all_input_nodes
+        results = [n for n in leaving if not self.marks[n] & _BACKWARD]
 
         for index, node in enumerate(self.nodes):
             if node not in inside:
@@ -57,7 +63,9 @@ class JointGraph:
             builder.set_marks(self.marks[node])
             for n in node.all_input_nodes:  # from outside: an input of the graph, or what ATen computes beside it
                 if n not in inside and n not in env and is_tensor(n.meta.get("val")):
-                    env[n] = e.input(n.name, n.meta["val"], order_in_memory(n.meta["val"]))
+                    of = next((env[r] for r in results if r in env and _is_alike(r, n)), None)
+                    tangent = of is not None and n.op == "placeholder" and n.name.startswith("tangents")
+                    env[n] = e("tangent", of) if tangent else e.input(n.name, n.meta["val"], order_in_memory(n.meta["val"]))
             if node in steps:
                 client.emit(e, node, env)
             elif node.target is operator.getitem:
