@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <mutex>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "attention/attention.hpp"
@@ -133,17 +135,22 @@ class CpuBackend final : public sdk::Backend {
   void prepare(std::span<const sdk::Compile> requests) override {
     tune(requests);
     std::vector<Source> sources;
+    std::map<Request, WrittenKernel> written;
     for (const sdk::Compile& c : requests) {
       if (is_attention_group(c.node())) {
         if (Source source; prepare_attention_group(c, device_, &source)) sources.push_back(std::move(source));
       } else if (!has_own_kernel(c.node()) && !is_interpreted(c.graph(), c.node())) {
-        sources.push_back(write_or_fail(c, /*log=*/true).source);
+        WrittenKernel d = write_or_fail(c, /*log=*/true);
+        sources.push_back(d.source);
+        written.insert_or_assign(request_of(c), std::move(d));
       }
     }
     if (sources.empty()) return;
     std::vector<ModulePtr> modules = compiler_.compile(sources);
     std::lock_guard lock(mutex_);
     prepared_ = std::move(modules);  // until the next plan: each kernel takes its own share soon
+    if (written_.size() + written.size() > kMostWritten) written_.clear();  // of plans that were given up
+    for (auto& [request, kernel] : written) written_.insert_or_assign(request, std::move(kernel));
   }
 
   // Generated kernels come whole; the others are made in microseconds.
@@ -161,7 +168,7 @@ class CpuBackend final : public sdk::Backend {
     if (c.node().is("max_pool")) return make_max_pool(c, isa_);
     if (is_attention(c.node())) return make_attention(c, isa_);
     if (is_interpreted(c.graph(), c.node())) return make_interpreted(c);
-    WrittenKernel d = write_or_fail(c, /*log=*/false);
+    WrittenKernel d = written(c);
     ModulePtr module = compiler_.find(d.source);
     if (!module) module = compiler_.compile(d.source);
     return make_generated(c, std::move(d), std::move(module), device_);
@@ -229,6 +236,19 @@ class CpuBackend final : public sdk::Backend {
     return compiler_found_;
   }
 
+  // What prepare() and compile() agree on: graph, node and context.
+  using Request = std::tuple<const void*, tsr_id, const void*>;
+  static Request request_of(const sdk::Compile& c) { return {c.p->graph, c.p->node, c.p->ctx}; }
+
+  // The kernel that prepare() has written for this request, or a new one.
+  WrittenKernel written(const sdk::Compile& c) {
+    {
+      std::lock_guard lock(mutex_);
+      if (auto kept = written_.extract(request_of(c))) return std::move(kept.mapped());
+    }
+    return write_or_fail(c, /*log=*/false);
+  }
+
   WrittenKernel write_or_fail(const sdk::Compile& c, bool log, bool tuned = true) const {
     try {
       if (!tuned || c.tune() == 0) return write_kernel(c.graph(), c.node(), device_, c.relaxed(), log);
@@ -253,6 +273,8 @@ class CpuBackend final : public sdk::Backend {
   Tuner tuner_;
   std::mutex mutex_;
   std::vector<ModulePtr> prepared_;
+  static constexpr size_t kMostWritten = 4096;
+  std::map<Request, WrittenKernel> written_;  // until compile() takes them
 };
 
 }  // namespace
