@@ -388,7 +388,7 @@ void Groups::grow() {
         int heavy = 0;
         const std::string why = why_not(a, b, heavy);
         if (why.empty()) {
-          join(a, b);
+          merge(a, b, heavy);
           refused_.erase({p, i});
           changed = true;
         } else {
