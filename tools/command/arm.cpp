@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "measure.hpp"
 
@@ -139,18 +142,41 @@ class Worker {
 
 }  // namespace
 
+namespace {
+
+// Of a description and the plans nested in it: each(step) for steps that are kernels of a backend.
+template <class F>
+void each_kernel(const Json& plan, const F& each) {
+  for (const Json& step : plan.value("steps", Json::array())) {
+    if (step.value("kind", "") == "kernel" && step.value("backend", Json()).is_string()) each(step);
+    for (const Json& region : step.value("regions", Json::array())) each_kernel(region, each);
+  }
+}
+
+void add_one(Json& n) { n = n.is_number() ? n.get<int64_t>() + 1 : 1; }
+
+}  // namespace
+
 Json kernels_by_backend(const Json& description) {
   Json out = Json::object();
-  const auto count = [&](const auto& self, const Json& plan) -> void {
-    for (const Json& step : plan.value("steps", Json::array())) {
-      if (step.value("kind", "") == "kernel" && step.value("backend", Json()).is_string()) {
-        Json& n = out[step["backend"].get<std::string>()];
-        n = n.is_number() ? n.get<int64_t>() + 1 : 1;
-      }
-      for (const Json& region : step.value("regions", Json::array())) self(self, region);
-    }
-  };
-  count(count, description);
+  each_kernel(description, [&](const Json& step) { add_one(out[step["backend"].get<std::string>()]); });
+  return out;
+}
+
+Json left_to_others(const Json& description) {
+  std::map<std::pair<std::string, std::string>, std::pair<int64_t, Json>> found;
+  each_kernel(description, [&](const Json& step) {
+    if (!step.value("refusals", Json()).is_string()) return;
+    auto& [count, ops] = found[{step["backend"].get<std::string>(), step["refusals"].get<std::string>()}];
+    ++count;
+    add_one(ops[step["op"].get<std::string>()]);
+  });
+  std::vector<std::pair<int64_t, Json>> rows;
+  for (auto& [key, value] : found)
+    rows.emplace_back(value.first, Json{{"backend", key.first}, {"refusals", key.second}, {"ops", std::move(value.second)}});
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  Json out = Json::array();
+  for (auto& [count, row] : rows) out.push_back(std::move(row));
   return out;
 }
 

@@ -49,4 +49,8 @@ class Arm {
 // How many kernels run on which backend: {"cpu": 3, "reference": 1}. `description` is that of an executable.
 Json kernels_by_backend(const Json& description);
 
+// The kernels that a backend earlier in the order refused, [{"backend": "eager", "refusals": "cpu: ..", "ops": {"gelu": 2}}],
+// most kernels first. `description` as above.
+Json left_to_others(const Json& description);
+
 }  // namespace tessera::command

@@ -33,6 +33,7 @@ struct Side {
   int64_t peak_bytes = 0;         // of a call, with the inputs and the constants
   std::vector<double> explained;  // of each output: the error that rounding explains
   Json kernels;                   // how many run on which backend
+  Json left;                      // those that a backend earlier in the order refused, and why
   Json guard_ms;                  // null: cannot be told, or not measured
   Json arm, steps;                // what the process that was timed said of itself; its steps with their times
 };
@@ -86,7 +87,9 @@ Side call_once(const ContextArguments& context, const std::string& config, const
   side.peak_bytes = memory_peak(devices, false) - empty + shared;
   side.outputs = on_host(std::move(side.outputs));
   side.explained = session.explained;
-  side.kernels = kernels_by_backend(Json::parse(session.executable.describe()));
+  const Json description = Json::parse(session.executable.describe());
+  side.kernels = kernels_by_backend(description);
+  side.left = left_to_others(description);
   return side;
 }
 
@@ -156,7 +159,7 @@ Json side_json(const Side& s) {
   Json out = {
       {"config", s.config},         {"compile_ms", s.compile_ms}, {"pack_ms", s.pack_ms}, {"first_call_ms", s.first_call_ms},
       {"peak_bytes", s.peak_bytes}, {"error", nullptr},           {"outputs", nullptr},   {"time", nullptr},
-      {"kernels", s.kernels},       {"phases", nullptr},          {"steps", s.steps}};
+      {"kernels", s.kernels},       {"left_to_others", s.left},   {"phases", nullptr},    {"steps", s.steps}};
   if (!s.arm.is_null())
     out["phases"] = {{"cold_compile_ms", s.arm.at("cold_compile_ms")},
                      {"cached_compile_ms", s.arm.at("compile_ms")},
@@ -221,6 +224,20 @@ std::string table_text(const Side& a, const Side& b, const std::string& referenc
     return out.empty() ? "none" : out;
   });
   return table.text();
+}
+
+// Which kernels a backend of the config did not take, and why.
+std::string left_text(const std::string& name, const Json& left) {
+  constexpr size_t kMostRows = 6;
+  std::string out;
+  for (size_t i = 0; i < std::min(kMostRows, left.size()); ++i) {
+    std::string ops;
+    for (const auto& [op, count] : left[i]["ops"].items())
+      ops += (ops.empty() ? "" : ", ") + (count == 1 ? "" : std::to_string(count.get<int64_t>()) + " ") + op;
+    out += "  " + ops + " on " + left[i]["backend"].get<std::string>() + " (" + left[i]["refusals"].get<std::string>() + ")\n";
+  }
+  if (left.size() > kMostRows) out += "  and for " + std::to_string(left.size() - kMostRows) + " more reasons; --json has all\n";
+  return out.empty() ? out : "\nKernels of " + name + " that were left to another backend:\n" + out;
 }
 
 // The time of a side's steps by the backend that runs them.
@@ -379,6 +396,8 @@ int compare(const Command& command, const std::vector<std::string>& args) {
   }
   const Json environment = environment_record();
   const bool is_wrong = gate && wrong(a, b);
+  const std::string table =
+      table_text(a, b, no_reference ? "" : reference) + left_text("A", a.left) + left_text("B", b.left);
   if (options.json()) {
     Json document = {{"model", model},
                      {"environment", environment},
@@ -401,7 +420,7 @@ int compare(const Command& command, const std::vector<std::string>& args) {
     if (limited || same_bits || gate) document["check"] = held && !is_wrong;
     print_json("tessera.compare/1", document);
   } else {
-    std::cout << table_text(a, b, no_reference ? "" : reference);
+    std::cout << table;
     if (verdict) {
       const Style style = verdict->word == Verdict::kFaster   ? Style::kGreen
                           : verdict->word == Verdict::kSlower ? Style::kRed
@@ -423,9 +442,8 @@ int compare(const Command& command, const std::vector<std::string>& args) {
     if (verdict) std::cout << environment_text(environment) << "\n";
   }
   if (!html.empty())
-    write_file(html, compare_page(model, table_text(a, b, no_reference ? "" : reference),
-                                  bits ? "bits equal" : error_text(worst(between)), verdict ? to_string(*verdict) : "",
-                                  divergence ? divergence->text() : ""));
+    write_file(html, compare_page(model, table, bits ? "bits equal" : error_text(worst(between)),
+                                  verdict ? to_string(*verdict) : "", divergence ? divergence->text() : ""));
   if (!held && same_bits && !bits)
     std::cerr << styled(Style::kRed, "error", 2) << "[TSR-U010] the outputs of " << config_b << " are not those of " << config_a
               << ", bit for bit\n";

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "compile/inline_fused.hpp"
 #include "compile/place.hpp"
@@ -155,6 +157,17 @@ class Assigner {
   // What nobody takes whole: in the first stage it stays, in the second its decomposition is what the walk goes on with.
   tsr_id refused(tsr_id n) { return decomposes_ ? decompose(n) : set(n, {Assignment::kRefused, nullptr}); }
 
+  // Of a list that has a line for each backend.
+  static std::string in_one_line(const std::string& refusals) {
+    std::string out;
+    for (size_t at = 0; at < refusals.size();) {
+      const size_t end = std::min(refusals.size(), refusals.find("\n  ", at + 1));
+      out += (out.empty() ? "" : "; ") + refusals.substr(at + 3, end - at - 3);
+      at = end;
+    }
+    return out;
+  }
+
   // Assigns `n` and returns the node to go on with: its successor, or the first node of its decomposition.
   tsr_id node(tsr_id n) {
     const OpRecord& record = g_.record_of(n);
@@ -187,7 +200,7 @@ class Assigner {
           continue;
         }
         switch (backend->call("claim", [&] { return table.claim(backend->self, g_.handle(), n, &why); })) {
-          case TSR_CLAIM_YES: return set(n, {Assignment::kBackend, backend});
+          case TSR_CLAIM_YES: return set(n, {Assignment::kBackend, backend, in_one_line(refusals)});
           case TSR_CLAIM_DECOMPOSE:
             if (record.can_decompose()) return refused(n);
             refusals += "\n  " + backend->name + ": asks for a decomposition, and the op has none";
@@ -197,7 +210,7 @@ class Assigner {
       }
     }
     if (record.can_decompose()) return refused(n);
-    if (host_computes(n, record)) return set(n, {Assignment::kHost, nullptr});
+    if (host_computes(n, record)) return set(n, {Assignment::kHost, nullptr, in_one_line(refusals)});
     if (record.impl && record.impl->compute) {
       refusals += std::string("\n  its host kernel: ") + kNoPromise + ", since the op is not pure";
       unpromised = true;
@@ -306,7 +319,7 @@ class Assigner {
 
   tsr_id set(tsr_id n, Assignment a) {
     if (n >= out_.size()) out_.resize(g_.num_nodes());
-    out_[n] = a;
+    out_[n] = std::move(a);
     return g_.node(n).next;
   }
 

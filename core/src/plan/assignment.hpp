@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tessera/abi.h"
@@ -18,6 +19,7 @@ struct Assignment {
   // kRefused: nobody takes the node whole; it is decomposed before anything is planned.
   Kind kind = kNone;
   const Factory* backend = nullptr;  // kBackend
+  std::string refusals = {};         // kBackend, kHost: what those before it in the order said, "cpu: too small; x: no kernel"
 };
 
 // Sizes to plan with before any are known: hints, else the smallest value of the range, at least 2.

@@ -91,6 +91,7 @@ struct Step {
   uint32_t section = 0;
   std::vector<uint32_t> inputs, outputs;  // slots; kNone: omitted operand
   std::vector<uint32_t> symbols;          // TSR_STEP_SECTION: what it computes
+  std::string refusals;                   // of a kernel: as Assignment has them
   uint32_t copy = 0;                      // CopyReason bits
   uint32_t target = kNone;                // output or state input of a copy
   std::unique_ptr<ControlPlan> control;

@@ -337,6 +337,7 @@ class PlanBuilder {
     }
     Step& step = add_step(TSR_STEP_KERNEL, n);
     step.backend = host ? nullptr : a.backend;
+    step.refusals = a.refusals;
     step.device = device;
     step.inputs = std::move(in);
     step.outputs = std::move(out);

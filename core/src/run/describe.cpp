@@ -99,6 +99,7 @@ Json describe_plan(const Plan& p) {
     row["backend"] = t.backend;
     const char* const client = s.control ? s.control->client_name : nullptr;
     row["kernel"] = s.kernel.name ? Json(s.kernel.name) : client ? Json(client) : Json(nullptr);
+    row["refusals"] = s.refusals.empty() ? Json(nullptr) : Json(s.refusals);
     row["device"] = device(s.device).name();
     row["section"] = s.section;
     row["bytes"] = bytes;
