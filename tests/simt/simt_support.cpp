@@ -152,6 +152,17 @@ std::vector<SimtCase> simt_cases() {
        "%a\n}\n",
        "",
        {3}},
+      // Two loads of one tensor that differ in the order of the axes of rows alone, and results in another order of rows.
+      {"softmax_square",
+       "graph @g(%x: f32[6, 6, 256]) {\n %t = transpose %x {perm = [1, 0, 2]}\n %s = add %x, %t\n %a = softmax %s\n return "
+       "%a\n}\n",
+       "",
+       {}},
+      {"layer_norm_turned",
+       "graph @g(%x: bf16[3, 19, 256], %w: bf16[256], %b: bf16[256]) {\n %a = layer_norm %x, %w, %b\n %t = transpose %a {perm "
+       "= [1, 0, 2]}\n return %t\n}\n",
+       "",
+       {}},
       {"column_sum",
        "graph @g(%x: bf16[s0, 104]) symbols { s0: 1.. } {\n %f = cast %x {dtype = f32}\n %a = reduce_sum %f {axes = [0]}\n "
        "return %a\n}\n",

@@ -62,6 +62,7 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
   const Loop& l = columns.loops[0];
   const std::vector<AxisGroup> column_groups = collapse(columns, columns.parallel), row_groups = collapse(columns, l.axes);
   if (column_groups.size() != 1 || row_groups.size() != 1) no_program("gradients of more than one axis");
+  const std::vector<uint32_t> row_axes = RowWriter::axes_of(row_groups);
   std::vector<Reducer> reducers;
   std::vector<uint32_t> reductions;
   for (const Item& item : l.body) {
@@ -141,7 +142,7 @@ Program make_norm_backward(Kernel& rows, Kernel& columns, std::span<const uint32
         if (!item.is_loop && columns.insts[item.id].op != Op::Store && !after_loop(columns, item.id)) copy.copy(item.id);
       for (const Item& item : l.body) {
         const Inst& x = columns.insts[item.id];
-        const std::string key = RowWriter::key_of(columns, x, column_groups[0].inner, {row_groups[0].inner});
+        const std::string key = RowWriter::key_of(columns, x, column_groups[0].inner, row_axes);
         const auto held = key.empty() ? slot.held.end() : slot.held.find(std::to_string(shared[x.id]) + "[" + key + "]");
         if (x.op == Op::Reduce) {
           const auto i = static_cast<size_t>(std::find(reductions.begin(), reductions.end(), item.id) - reductions.begin());

@@ -61,11 +61,24 @@ RowWriter::RowWriter(ProgramBuilder& b, Kernel& k, const SimtOrder& o, const Con
 
 // ---- analysis
 
-std::string RowWriter::key_of(Kernel& k, const Inst& x, uint32_t column_axis, const std::set<uint32_t>& row_axes) {
+std::vector<uint32_t> RowWriter::axes_of(const std::vector<AxisGroup>& groups) {
+  std::vector<uint32_t> out;
+  for (const AxisGroup& g : groups) {
+    out.push_back(g.inner);
+    out.insert(out.end(), g.outer.begin(), g.outer.end());
+  }
+  return out;
+}
+
+std::string RowWriter::key_of(Kernel& k, const Inst& x, uint32_t column_axis, const std::vector<uint32_t>& row_axes) {
   if (!contiguous_load(k, x, column_axis)) return {};
   ExprSpelling s;
   s.name = [&](const Atom& a) {
-    if (a.kind == AtomKind::Axis) return std::string(a.id == column_axis ? "column" : row_axes.count(a.id) ? "row" : "other");
+    if (a.kind == AtomKind::Axis) {
+      const auto row = std::find(row_axes.begin(), row_axes.end(), a.id);
+      if (row != row_axes.end()) return "row" + std::to_string(row - row_axes.begin());
+      return a.id == column_axis ? "column" : "other" + std::to_string(a.id);
+    }
     return a.kind == AtomKind::Symbol ? k.symbols[a.id].name : std::string("value");
   };
   s.call = [](const Atom& x, const std::string& a, const std::string& b) {
@@ -76,9 +89,7 @@ std::string RowWriter::key_of(Kernel& k, const Inst& x, uint32_t column_axis, co
 
 std::string RowWriter::load_key(const Inst& x) {
   if (column_groups_.size() != 1) return {};
-  std::set<uint32_t> rows;
-  if (row_groups_.size() == 1) rows.insert(row_groups_[0].inner);
-  const std::string at = key_of(k_, x, column_groups_[0].inner, rows);
+  const std::string at = key_of(k_, x, column_groups_[0].inner, axes_of(row_groups_));
   return at.empty() ? at : std::to_string(x.id) + "[" + at + "]";
 }
 

@@ -68,8 +68,10 @@ class RowWriter {
   bool persistent() const { return config_.persistent; }
   Expr columns() const { return columns_; }
   Expr rows() const { return rows_; }
-  // What lies at an index, as text in which "row" and "column" stand for the point; empty: it is no contiguous load.
-  static std::string key_of(Kernel& k, const Inst& x, uint32_t column_axis, const std::set<uint32_t>& row_axes);
+  // What lies at an index, as text in which "column" and, by their place in `row_axes`, "row0", "row1".. stand for the point;
+  // empty: it is no contiguous load. What differs from row to row has "row" in it.
+  static std::string key_of(Kernel& k, const Inst& x, uint32_t column_axis, const std::vector<uint32_t>& row_axes);
+  static std::vector<uint32_t> axes_of(const std::vector<AxisGroup>& groups);
 
  private:
   struct Partial {  // of one reduction of one slot
