@@ -52,7 +52,7 @@ Compiler::Options compiler_options(const sdk::Options& o, const Isa& isa) {
   out.system_compiler = o.get_string("system_compiler", "c++");
   if (o.get_bool("cache", true) && !o.get_bool("force_disable_caches", false)) {
     out.cache_directory = o.get_string("cache_directory", "");
-    if (out.cache_directory.empty()) out.cache_directory = default_cache_directory();
+    if (out.cache_directory.empty()) out.cache_directory = tessera::kit::default_cache_directory("cpu");
   }
   return out;
 }

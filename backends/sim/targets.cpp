@@ -208,7 +208,7 @@ class TextTarget final : public SimTarget {
   cpu::Compiler& objects() {
     static cpu::Compiler compiler([] {
       cpu::Compiler::Options o;
-      o.cache_directory = cpu::default_cache_directory();
+      o.cache_directory = kit::default_cache_directory("cpu");
       return o;
     }());
     return compiler;

@@ -78,7 +78,7 @@ std::string plan_of(const e::Executable& x) {
   return all.substr(0, all.find("\"compile\":"));
 }
 
-// A record of a decision, as backends/cpu/jit/object_cache.hpp keeps it.
+// A record of a decision, as tessera/kit/object_cache.hpp keeps it.
 struct Record {
   std::string head, problem, choice;
 };

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "isa.hpp"
-#include "object_cache.hpp"
+#include "tessera/kit/object_cache.hpp"
 
 namespace cpu {
 
@@ -102,7 +102,7 @@ class Compiler {
   ModulePtr from_disk(const Source& source, const std::string& key, std::map<std::string, ModulePtr>& batches);
 
   Options options_;
-  ObjectCache cache_;
+  tessera::kit::ObjectCache cache_;
   std::string toolchain_;  // names the compiler and its version in keys
   mutable std::mutex mutex_;
   std::map<std::string, std::weak_ptr<const Module>, std::less<>> modules_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What measuring decided, problem by problem: once for this process, and for later ones where there is a cache on disk.
+// What measuring decided on this machine: kit::Choices, whose problems are told apart by the processor, its caches, `isa`, the
+// number of threads and this build of the kernels too.
 #pragma once
 
 #include <optional>
@@ -7,24 +8,22 @@
 #include <string_view>
 
 #include "jit/isa.hpp"
-#include "jit/object_cache.hpp"
+#include "tessera/kit/choices.hpp"
 
 namespace cpu {
 
 class Choices {
  public:
-  // `directory`: of the cache, empty for none. Problems are told apart by this machine, `isa` and the number of threads too.
+  // `directory`: of the cache, empty for none.
   Choices(std::string directory, const Isa& isa);
 
-  // The choice that was kept; nothing: none was. Thread-safe.
-  std::optional<std::string> find(std::string_view problem) const;
-  // Keeps it, unless somebody was faster: returns what holds from now on. Thread-safe.
-  std::string keep(std::string_view problem, std::string_view choice) const;
+  std::optional<std::string> find(std::string_view problem) const { return kept_.find(key(problem)); }
+  std::string keep(std::string_view problem, std::string_view choice) const { return kept_.keep(key(problem), choice); }
 
  private:
   std::string key(std::string_view problem) const;
 
-  ObjectCache disk_;
+  tessera::kit::Choices kept_;
   std::string isa_;
 };
 

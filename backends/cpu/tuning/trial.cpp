@@ -33,17 +33,6 @@ char* allocate(int64_t bytes) {
   return static_cast<char*>(p);
 }
 
-// Numbers that do not make a loop end early or a float subnormal: floats in (-1, 1), ones elsewhere, which no division minds.
-void fill(uint32_t dtype, char* to, int64_t n) {
-  uint64_t state = 0x9E3779B97F4A7C15u;
-  const auto next = [&] {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return static_cast<double>(state >> 11) * 0x1p-52 - 1;
-  };
-  const bool floats = dtype == TSR_F32 || dtype == TSR_F64 || dtype == TSR_BF16 || dtype == TSR_F16;
-  for (int64_t i = 0; i < n; ++i) tessera::store_from(dtype, to, i, floats ? next() : 1.0);
-}
-
 }  // namespace
 
 void Trial::Free::operator()(char* p) const { std::free(p); }
@@ -108,7 +97,7 @@ Trial::Tensor Trial::make(const sdk::Value& v) const {
   if (out.constant) return out;
   out.own.reset(allocate(out.bytes));
   out.t.data = out.own.get();
-  fill(out.t.dtype, out.own.get(), elements);
+  tessera::kit::fill_for_measuring(out.t.dtype, out.own.get(), elements);
   return out;
 }
 

@@ -2,33 +2,19 @@
 // One node, launched on data that was made up for it, to see how long its kernels take.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tessera/kit/measuring.hpp"
 #include "tessera/plugin.hpp"
 
 namespace cpu {
 
-// Wall-clock time that a plan has left for measuring.
-class Budget {
- public:
-  using Clock = std::chrono::steady_clock;
-  explicit Budget(double seconds)
-      : end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
-  double left() const { return std::chrono::duration<double>(end_ - Clock::now()).count(); }
-  bool spent() const { return left() <= 0; }
-
- private:
-  Clock::time_point end_;
-};
-
-struct Unmeasurable {
-  std::string why;
-};
+using Budget = tessera::kit::MeasuringBudget;
+using tessera::kit::Unmeasurable;
 
 class Trial {
  public:

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace cpu {
+namespace tessera::kit {
 
 class ObjectCache {
  public:
@@ -29,7 +29,7 @@ class ObjectCache {
   std::string directory_;
 };
 
-// $TESSERA_CACHE_DIR/cpu, else $XDG_CACHE_HOME/tessera/cpu, else ~/.cache/tessera/cpu; empty when none of the three is set.
-std::string default_cache_directory();
+// $TESSERA_CACHE_DIR/NAME, else $XDG_CACHE_HOME/tessera/NAME, else ~/.cache/tessera/NAME; empty when none of the three is set.
+std::string default_cache_directory(std::string_view name);
 
-}  // namespace cpu
+}  // namespace tessera::kit

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "object_cache.hpp"
+#include "tessera/kit/object_cache.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
-namespace cpu {
+namespace tessera::kit {
 namespace {
 
 namespace fs = std::filesystem;
@@ -130,15 +130,15 @@ std::string ObjectCache::put(std::string_view key, std::string_view object) cons
   return {};
 }
 
-std::string default_cache_directory() {
-  const auto from = [](const char* variable, const char* tail) {
+std::string default_cache_directory(std::string_view name) {
+  const auto from = [name](const char* variable, const char* tail) {
     const char* value = std::getenv(variable);
-    return value && *value == '/' ? std::string(value) + tail : std::string();
+    return value && *value == '/' ? std::string(value) + tail + std::string(name) : std::string();
   };
-  for (const auto& [variable, tail] : {std::pair{"TESSERA_CACHE_DIR", "/cpu"}, std::pair{"XDG_CACHE_HOME", "/tessera/cpu"},
-                                       std::pair{"HOME", "/.cache/tessera/cpu"}})
+  for (const auto& [variable, tail] : {std::pair{"TESSERA_CACHE_DIR", "/"}, std::pair{"XDG_CACHE_HOME", "/tessera/"},
+                                       std::pair{"HOME", "/.cache/tessera/"}})
     if (std::string d = from(variable, tail); !d.empty()) return d;
   return {};
 }
 
-}  // namespace cpu
+}  // namespace tessera::kit
