@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "libraries.hpp"
+#include "timing.hpp"
 
 namespace tessera::cuda {
 
@@ -17,7 +18,7 @@ constexpr const char* kBlasSonames[] = {"libcublasLt.so.13", "libcublasLt.so.12"
 constexpr const char* kBlasPackages[] = {"cu13", "cublas"};
 constexpr size_t kKeptPlans = 4096;
 constexpr int kMeasured = 8;                       // algorithms
-constexpr int kRuns = 10;                          // of each
+constexpr size_t kMostPlaces = 16;                 // of an operand
 constexpr size_t kMostMeasured = size_t{2} << 30;  // bytes of operands and result
 
 const char* type_name(int type) {
@@ -182,58 +183,39 @@ std::vector<BlasChoice> ProductPlan::ranked(size_t max_workspace, int wanted) {
   return all;
 }
 
-// Each runs some times in a row on memory of this product's size. One that is faster by less than the noise is not taken.
+// Operands are taken from one place after another, so that none is in the cache: weights of a model are not, when their turn
+// comes. What is faster by less than the noise is not taken.
 BlasChoice ProductPlan::fastest(const std::vector<BlasChoice>& all) {
-  const Driver& d = gpu_.driver();
   const auto bytes_of = [](int type) { return type == kRealF64 ? size_t{8} : type == kRealF32 ? size_t{4} : size_t{2}; };
   const auto elements = [](int64_t x, int64_t y, int64_t z) { return static_cast<size_t>(x * y * z); };
   size_t workspace = 0;
   for (const BlasChoice& c : all) workspace = std::max(workspace, c.workspace_bytes);
-  const size_t sizes[] = {elements(shape_.batch, shape_.m, shape_.k) * bytes_of(shape_.type),
-                          elements(shape_.batch, shape_.k, shape_.n) * bytes_of(shape_.type),
-                          elements(shape_.batch, shape_.m, shape_.n) * bytes_of(shape_.result_type), workspace};
-  if (sizes[0] + sizes[1] + sizes[2] > kMostMeasured) return all[0];
-  struct Scratch {
-    Gpu& gpu;
-    tsr_stream stream;
-    CUevent begin = nullptr, end = nullptr;
-    void* memory[4] = {};
-    ~Scratch() {
-      for (void* p : memory) gpu.free(p, &stream);
-      for (const CUevent e : {begin, end})
-        if (e) gpu.driver().cuEventDestroy_v2(e);
-      if (stream.native) gpu.driver().cuStreamDestroy_v2(stream.native);
-    }
-  } s{gpu_, {}};
-  s.stream.gpu = &gpu_;
-  gpu_.check(d.cuStreamCreate(&s.stream.native, kStreamNonBlocking), "cuStreamCreate");
-  gpu_.check(d.cuEventCreate(&s.begin, 0), "cuEventCreate");
-  gpu_.check(d.cuEventCreate(&s.end, 0), "cuEventCreate");
-  for (size_t i = 0; i < 4; ++i) {
-    s.memory[i] = gpu_.allocate(std::max<size_t>(sizes[i], 16), 64, &s.stream);
-    // Numbers that are neither 0 nor large in any type: a product of zeros takes less power, and with it less time.
-    gpu_.check(d.cuMemsetD8Async(address_of(s.memory[i]), 0x3c, std::max<size_t>(sizes[i], 16), s.stream.native),
-               "cuMemsetD8Async");
-  }
+  const auto apart = [](size_t bytes) { return (std::max<size_t>(bytes, 16) + 255) / 256 * 256; };
+  const size_t a = apart(elements(shape_.batch, shape_.m, shape_.k) * bytes_of(shape_.type)),
+               b = apart(elements(shape_.batch, shape_.k, shape_.n) * bytes_of(shape_.type)),
+               d = elements(shape_.batch, shape_.m, shape_.n) * bytes_of(shape_.result_type);
+  if (a + b + d > kMostMeasured) return all[0];
+  const size_t cache = static_cast<size_t>(std::max(1, gpu_.attribute(kL2CacheSize)));
+  const size_t places = std::clamp<size_t>(2 * cache / (a + b), 1, kMostPlaces);
+  // The second operand stands for the bias as well, which is shorter unless the product is one of few rows.
+  const size_t sizes[] = {a * places, std::max(b * places, static_cast<size_t>(shape_.n) * 8), d, workspace};
+  Timing timing(gpu_, sizes);
+  void* const* m = timing.memory();
   BlasChoice best = all[0];
   double least = 0;
   std::string times;
   for (size_t i = 0; i < all.size(); ++i) {
     choice_ = all[i];
-    float ms = 0;
+    double seconds = 0;
     try {
-      for (int run = 0; run < 2 * kRuns; ++run) {  // the first half warms up
-        if (run == kRuns) gpu_.check(d.cuEventRecord(s.begin, s.stream.native), "cuEventRecord");
-        launch({s.memory[0], s.memory[1], s.memory[1], s.memory[2], s.memory[2]}, s.memory[3], s.stream.native);
-      }
+      seconds = timing.seconds([&](int number, CUstream stream) {
+        const size_t place = static_cast<size_t>(number) % places;
+        launch({static_cast<char*>(m[0]) + place * a, static_cast<char*>(m[1]) + place * b, m[1], m[2], m[2]}, m[3], stream);
+      });
     } catch (const t::Error&) {
       if (i == 0) throw;
       continue;  // the heuristic offers what does not run
     }
-    gpu_.check(d.cuEventRecord(s.end, s.stream.native), "cuEventRecord");
-    gpu_.check(d.cuEventSynchronize(s.end), "cuEventSynchronize");
-    gpu_.check(d.cuEventElapsedTime(&ms, s.begin, s.end), "cuEventElapsedTime");
-    const double seconds = static_cast<double>(ms) * 1e-3 / kRuns;
     char text[32];
     std::snprintf(text, sizeof text, "%s%.1f", i ? ", " : "", seconds * 1e6);
     times += text;

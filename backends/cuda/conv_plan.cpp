@@ -6,7 +6,7 @@ namespace tessera::cuda {
 namespace {
 
 // Ids of a problem's tensors.
-constexpr int64_t kIdX = 1, kIdW = 2, kIdY = 3, kIdBias = 4, kIdResidual = 5, kIdVirtual = 10;
+constexpr int64_t kConvX = 1, kConvW = 2, kConvY = 3, kConvBias = 4, kConvResidual = 5, kConvVirtual = 10;
 
 struct Sizes {
   int64_t x[4], w[4], y[4];
@@ -55,7 +55,7 @@ void ConvPlan::describe(DnnGraph& g) const {
   int steps = int{p_.bias} + int{p_.residual} + int{p_.relu};
   const auto result = [&] {  // of the next operation
     const bool last = steps-- == 0;
-    return last ? g.tensor(kIdY, p_.type, shape(s.y)) : g.inside(sum, shape(s.y));
+    return last ? g.tensor(kConvY, p_.type, shape(s.y)) : g.inside(sum, shape(s.y));
   };
   DnnGraph::Node at = result();
   const DnnGraph::Node op = g.make(kDnnOpConvolution);
@@ -69,17 +69,17 @@ void ConvPlan::describe(DnnGraph& g) const {
     g.set(op, kDnnOpConvolutionBeta, kDnnIsFloat, 1, &zero);
   }
   g.set(op, kDnnOpConvolutionDescriptor, how);
-  g.set(op, kDnnOpConvolutionX, g.tensor(kIdX, p_.type, shape(s.x)));
-  g.set(op, kDnnOpConvolutionW, g.tensor(kIdW, p_.type, shape(s.w)));
+  g.set(op, kDnnOpConvolutionX, g.tensor(kConvX, p_.type, shape(s.x)));
+  g.set(op, kDnnOpConvolutionW, g.tensor(kConvW, p_.type, shape(s.w)));
   g.set(op, kDnnOpConvolutionY, at);
   g.finish(op);
   g.add(op);
   const auto then = [&](int mode, DnnGraph::Node b) { at = g.pointwise(mode, sum, at, b, nullptr, result()); };
   if (p_.bias) {
     const int64_t sizes[] = {1, p_.features, 1, 1};
-    then(kDnnAdd, g.tensor(kIdBias, p_.type, shape(sizes)));
+    then(kDnnAdd, g.tensor(kConvBias, p_.type, shape(sizes)));
   }
-  if (p_.residual) then(kDnnAdd, g.tensor(kIdResidual, p_.type, shape(s.y)));
+  if (p_.residual) then(kDnnAdd, g.tensor(kConvResidual, p_.type, shape(s.y)));
   if (p_.relu) then(kDnnRelu, nullptr);
 }
 
@@ -103,11 +103,11 @@ double ConvPlan::measured() const {
 
 void ConvPlan::launch(const void* x, const void* w, const void* bias, const void* residual, void* y, void* workspace,
                       CUstream stream) const {
-  int64_t ids[5] = {kIdX, kIdW, kIdY};
+  int64_t ids[5] = {kConvX, kConvW, kConvY};
   const void* pointers[5] = {x, w, y};
   int64_t count = 3;
-  if (p_.bias) ids[count] = kIdBias, pointers[count++] = bias;
-  if (p_.residual) ids[count] = kIdResidual, pointers[count++] = residual;
+  if (p_.bias) ids[count] = kConvBias, pointers[count++] = bias;
+  if (p_.residual) ids[count] = kConvResidual, pointers[count++] = residual;
   const auto n = static_cast<size_t>(count);
   execute({ids, n}, {pointers, n}, workspace, stream);
 }

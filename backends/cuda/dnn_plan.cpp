@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "timing.hpp"
+
 namespace tessera::cuda {
 
 namespace {
@@ -11,7 +13,6 @@ namespace t = tessera::sdk;
 
 constexpr int64_t kRanked = 16;         // configurations that the heuristic is asked for
 constexpr size_t kMeasuredConfigs = 6;  // those that are timed, where measuring is asked for
-constexpr int kDnnRuns = 10;            // of each
 
 }  // namespace
 
@@ -233,38 +234,8 @@ void DnnPlan::choose(const std::string& choice, const std::function<void(DnnGrap
 }
 
 double DnnPlan::seconds(std::span<const size_t> bytes, const std::function<void(void* const*, CUstream)>& run) const {
-  const Driver& d = gpu_.driver();
-  struct Scratch {
-    Gpu& gpu;
-    tsr_stream stream;
-    CUevent begin = nullptr, end = nullptr;
-    std::vector<void*> memory;
-    ~Scratch() {
-      for (void* p : memory) gpu.free(p, &stream);
-      for (const CUevent e : {begin, end})
-        if (e) gpu.driver().cuEventDestroy_v2(e);
-      if (stream.native) gpu.driver().cuStreamDestroy_v2(stream.native);
-    }
-  } scratch{gpu_, {}, nullptr, nullptr, {}};
-  scratch.stream.gpu = &gpu_;
-  gpu_.check(d.cuStreamCreate(&scratch.stream.native, kStreamNonBlocking), "cuStreamCreate");
-  gpu_.check(d.cuEventCreate(&scratch.begin, 0), "cuEventCreate");
-  gpu_.check(d.cuEventCreate(&scratch.end, 0), "cuEventCreate");
-  for (const size_t wanted : bytes) {
-    const size_t n = std::max<size_t>(wanted, 16);
-    scratch.memory.push_back(gpu_.allocate(n, 64, &scratch.stream));
-    // Numbers that are neither 0 nor large in any type.
-    gpu_.check(d.cuMemsetD8Async(address_of(scratch.memory.back()), 0x3c, n, scratch.stream.native), "cuMemsetD8Async");
-  }
-  for (int i = 0; i < 2 * kDnnRuns; ++i) {  // the first half warms up
-    if (i == kDnnRuns) gpu_.check(d.cuEventRecord(scratch.begin, scratch.stream.native), "cuEventRecord");
-    run(scratch.memory.data(), scratch.stream.native);
-  }
-  float ms = 0;
-  gpu_.check(d.cuEventRecord(scratch.end, scratch.stream.native), "cuEventRecord");
-  gpu_.check(d.cuEventSynchronize(scratch.end), "cuEventSynchronize");
-  gpu_.check(d.cuEventElapsedTime(&ms, scratch.begin, scratch.end), "cuEventElapsedTime");
-  return static_cast<double>(ms) * 1e-3 / kDnnRuns;
+  Timing timing(gpu_, bytes);
+  return timing.seconds([&](int, CUstream stream) { run(timing.memory(), stream); });
 }
 
 void DnnPlan::execute(std::span<const int64_t> ids, std::span<const void* const> pointers, void* workspace,
