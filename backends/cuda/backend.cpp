@@ -10,6 +10,7 @@
 #include "ranges.hpp"
 #include "target.hpp"
 #include "tessera/kit/gpu/simt_backend.hpp"
+#include "tessera/kit/object_cache.hpp"
 
 namespace tessera::cuda {
 
@@ -36,8 +37,7 @@ struct Shared {
     std::string libraries = blas.empty() ? "" : "cuBLASLt " + blas;
     if (!dnn.empty()) libraries += (libraries.empty() ? "cuDNN " : ", cuDNN ") + dnn;
     // Opening it takes as long as making a context: it begins with the first, beside what leads to the first product.
-    if (!blas.empty())
-      gpu.when_used = [this, wanted] { opening.start(Blas::open_ahead, wanted); };
+    if (!blas.empty()) gpu.when_used = [this, wanted] { opening.start(Blas::open_ahead, wanted); };
     device = std::make_shared<CudaDevice>(driver, gpu, compiler, libraries);
     target = make_target(device, compiler);
   }
@@ -51,8 +51,8 @@ class CudaBackend final : public kit::SimtBackend {
   // `ranges`: null: launches are not marked.
   CudaBackend(std::shared_ptr<CudaDevice> device, std::shared_ptr<kit::SimtTarget> target, std::unique_ptr<Products> products,
               std::unique_ptr<Convolutions> convolutions, std::unique_ptr<Attention> attention, bool any_order,
-              std::unique_ptr<Ranges> ranges)
-      : SimtBackend(std::move(target)),
+              std::unique_ptr<Ranges> ranges, std::string cache_directory)
+      : SimtBackend(std::move(target), {}, std::move(cache_directory)),
         device_(std::move(device)),
         products_(std::move(products)),
         convolutions_(std::move(convolutions)),
@@ -158,9 +158,14 @@ TESSERA_PLUGIN(TSR_PLUGIN_ID, TSR_PLUGIN_VERSION, TSR_PLUGIN_VENDOR) {
   const auto dnn = std::make_shared<cuda::LazyDnn>(std::string(plugin.options.get_string("cudnn", "")));
   auto convolutions = std::make_unique<cuda::Convolutions>(shared.device, dnn, tf32, *products);
   const bool any_order = plugin.options.get_bool("any_order", false);
+  std::string records;
+  if (!plugin.options.get_bool("force_disable_caches", false)) {
+    records = plugin.options.get_string("cache_directory", "");
+    if (records.empty()) records = tessera::kit::default_cache_directory("cuda");
+  }
   auto attention = std::make_unique<cuda::Attention>(shared.device, dnn, any_order);
   plugin.add_backend(
-      "cuda", std::make_unique<cuda::CudaBackend>(shared.device, shared.target, std::move(products), std::move(convolutions),
-                                                  std::move(attention), any_order,
-                                                  cuda::Ranges::open(std::string(plugin.options.get_string("nvtx", "")))));
+      "cuda", std::make_unique<cuda::CudaBackend>(
+                  shared.device, shared.target, std::move(products), std::move(convolutions), std::move(attention), any_order,
+                  cuda::Ranges::open(std::string(plugin.options.get_string("nvtx", ""))), std::move(records)));
 }

@@ -56,6 +56,7 @@ class CudaTarget final : public kit::SimtTarget {
     cuda::launch(gpu, static_cast<CUfunction>(c.function), c.entry, static_cast<unsigned>(c.blocks),
                  static_cast<unsigned>(c.threads), static_cast<unsigned>(c.dynamic_shared), c.stream, c.arguments);
   }
+  t::Device* timed_device() override { return device_.get(); }
 
  private:
   static constexpr int64_t kMaxBlocks = INT32_MAX;  // of a grid's first dimension

@@ -7,7 +7,7 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr int kRuns = 16;        // of a batch
+constexpr int kRuns = 16;  // of a batch
 constexpr int kBatches = 3;
 constexpr double kLong = 50e-6;  // of a run whose launch nobody notices
 
@@ -86,8 +86,7 @@ double Timing::as_graph(const std::function<void(int, CUstream)>& run) {
   if (d.cuGraphInstantiateWithFlags(&made.exec, made.graph, 0) != kSuccess) return -1;
   double least = -1;
   for (int i = 0; i <= kBatches; ++i) {
-    const double seconds =
-        batch([&] { gpu_.check(d.cuGraphLaunch(made.exec, stream_.native), "cuGraphLaunch"); }) / kRuns;
+    const double seconds = batch([&] { gpu_.check(d.cuGraphLaunch(made.exec, stream_.native), "cuGraphLaunch"); }) / kRuns;
     if (i == 1 || (i > 1 && seconds < least)) least = seconds;  // the first warms up
   }
   return least;

@@ -10,18 +10,18 @@
 
 namespace tessera::cuda {
 
-// Memory to run on and a stream of its own. The device's context is current for the calling thread (Gpu::Scope). For one thread.
+// Memory to run on and a stream of its own, for one thread. The device's context is current there (Gpu::Scope).
 class Timing {
  public:
-  // A piece of memory for each number of bytes, filled with numbers that are neither 0 nor large in any type: a product of zeros
-  // takes less power, and with it less time.
+  // A piece of memory for each number of bytes, filled with numbers that are neither 0 nor large in any type: a product of
+  // zeros takes less power, and with it less time.
   Timing(Gpu& gpu, std::span<const size_t> bytes);
   ~Timing();
   Timing(const Timing&) = delete;
 
   void* const* memory() const { return memory_.data(); }
-  // Seconds of one run, the least of a few batches. `run` queues it on the stream; it is told the run's number, from 0 on. Short
-  // runs are timed as a graph of several, so that what a launch costs the host is no part of it.
+  // Seconds of one run, the least of a few batches. `run` queues it on the stream; it is told the run's number, from 0 on.
+  // Short runs are timed as a graph of several, so that what a launch costs the host is no part of it.
   double seconds(const std::function<void(int number, CUstream stream)>& run);
 
  private:

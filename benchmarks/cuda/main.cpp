@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generated kernels on an NVIDIA GPU: GB/s with each input read once and each output written once, beside a copy in the same
 // run; compile times; products; and what a launch costs the host.
-// usage: bench-cuda [--quick] [NAME...]
+// usage: bench-cuda [--quick] [--tuned] [NAME...]
 // NAME: rows of the table, "complaints" for what users of other compilers complain of (without names: all but these).
+// --tuned: by schedules that are measured first, as mode max-autotune-no-cudagraphs does. TESSERA_LOGS=autotuning tells all.
 // --quick: small sizes, for machines without a GPU. Plugins come from TESSERA_BUILD_DIR/lib/tessera/plugins.
 // TESSERA_CUDA_LIBRARY: a driver and compiler to use instead of the system's.
 #include <algorithm>
@@ -151,12 +152,13 @@ std::vector<Input> inputs_of(const e::Executable& program) {
 }
 
 enum class Kind { Fused, OpByOp, Graphs };
-e::Context make_context(Kind kind) {
+e::Context make_context(Kind kind, bool tuned = false) {
   e::ContextOptions o;
   const char* fake = std::getenv("TESSERA_CUDA_LIBRARY");
   const std::string library =
       fake ? "driver = \"" + std::string(fake) + "\"\nnvrtc = \"" + fake + "\"\ncublaslt = \"" + fake + "\"\n" : "";
   o.config_text =
+      std::string(tuned ? "mode = \"max-autotune-no-cudagraphs\"\n" : "") +
       std::string(
           "[plugins]\nload = [\"tessera.opset.standard\", \"tessera.frontend.text\", \"tessera.pass.fuse\", "
           "\"tessera.pass.dce\", ") +
@@ -272,17 +274,19 @@ void measure_products(Driver& driver, tsr_device gpu, const e::Context& context,
 }
 
 int run(int argc, char** argv) {
-  bool quick = false;
+  bool quick = false, tuned = false;
   std::vector<std::string> names;
   for (int i = 1; i < argc; ++i)
     if (std::strcmp(argv[i], "--quick") == 0)
       quick = true;
+    else if (std::strcmp(argv[i], "--tuned") == 0)
+      tuned = true;
     else
       names.emplace_back(argv[i]);
   const int64_t rows = quick ? 16 : 16384, columns = quick ? 512 : 4096;
   const int repeats = quick ? 1 : 30;
   double started = now();
-  const e::Context fused = make_context(Kind::Fused);
+  const e::Context fused = make_context(Kind::Fused, tuned);
   Driver driver;
   const tsr_device gpu = e::device("cuda:0");
   {  // makes the device's context current for this thread

@@ -4,10 +4,10 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
 #include "cpu_models.hpp"
+#include "tuning_records.hpp"
 
 namespace tessera::differential {
 
@@ -78,37 +78,6 @@ std::string plan_of(const e::Executable& x) {
   return all.substr(0, all.find("\"compile\":"));
 }
 
-// A record of a decision, as tessera/kit/object_cache.hpp keeps it.
-struct Record {
-  std::string head, problem, choice;
-};
-uint64_t fnv1a(const std::string& bytes) {
-  uint64_t h = 0xcbf29ce484222325u;
-  for (const char c : bytes) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return h;
-}
-Record read_record(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string all((std::istreambuf_iterator<char>(in)), {});
-  REQUIRE(all.size() > 32);
-  uint64_t key = 0;
-  std::memcpy(&key, all.data() + 8, 8);
-  REQUIRE(all.size() > 32 + key);
-  return {all.substr(0, 32), all.substr(32, key), all.substr(32 + key)};
-}
-void write_record(const fs::path& path, Record r) {
-  const uint64_t bytes = r.choice.size(), sum = fnv1a(r.choice);
-  std::memcpy(r.head.data() + 16, &bytes, 8);
-  std::memcpy(r.head.data() + 24, &sum, 8);
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << r.head << r.problem << r.choice;
-}
-std::vector<fs::path> records(const fs::path& cache) {
-  std::vector<fs::path> out;
-  if (fs::exists(cache / "tuned"))
-    for (const auto& f : fs::directory_iterator(cache / "tuned")) out.push_back(f.path());
-  return out;
-}
-
 // The least and the best instruction set: each of a dozen candidates is measured for a while.
 std::vector<std::string> ends() {
   std::vector<std::string> all = cpu_backends();
@@ -131,19 +100,19 @@ TEST_CASE("what is measured changes no result, and holds for later processes") {
     const std::vector<e::Tensor> in = inputs();
     const e::Executable predicted = compile_in(tuning_context(isa, plain.path, ""), network());
     const std::vector<e::Tensor> want = predicted.run(in);
-    CHECK(records(plain.path).empty());
+    CHECK(test::tuning_records(plain.path).empty());
 
     const std::string debug = (first.path / "debug").string();
     const e::Executable tuned = compile_in(
         tuning_context(isa, first.path, kTuned, "[trace]\nenabled = true\ndebug_dir = \"" + debug + "\"\n"), network());
     check_same(tuned.run(in), want);
-    REQUIRE_FALSE(records(first.path).empty());
+    REQUIRE_FALSE(test::tuning_records(first.path).empty());
     CHECK(fs::file_size(fs::path(debug) / "g_0" / "autotuning.log") > 0);
 
     // Records that another process left: the same kernels, and nothing is decided again.
     fs::copy(first.path, second.path, fs::copy_options::recursive);
     std::map<fs::path, fs::file_time_type> before;
-    for (const fs::path& p : records(second.path)) before[p] = fs::last_write_time(p);
+    for (const fs::path& p : test::tuning_records(second.path)) before[p] = fs::last_write_time(p);
     const e::Executable later = compile_in(tuning_context(isa, second.path, kRecorded), network());
     CHECK(plan_of(later) == plan_of(tuned));
     check_same(later.run(in), want);
@@ -162,11 +131,11 @@ TEST_CASE("a recorded way is taken, and one that makes no sense is not") {
     const Folder other;
     fs::copy(first.path, other.path, fs::copy_options::recursive);
     int changed = 0;
-    for (const fs::path& p : records(other.path)) {
-      Record r = read_record(p);
+    for (const fs::path& p : test::tuning_records(other.path)) {
+      test::TuningRecord r = test::read_record(p);
       if (r.problem.find(weights) == std::string::npos) continue;
       r.choice = choice;
-      write_record(p, r);
+      test::write_record(p, r);
       ++changed;
     }
     REQUIRE(changed == 1);
@@ -200,7 +169,7 @@ TEST_CASE("without time nothing is measured") {
   const e::Executable predicted = compile_in(tuning_context(isa, plain.path, ""), network());
   const e::Executable x = compile_in(tuning_context(isa, none.path, kRecorded), network());
   CHECK(plan_of(x) == plan_of(predicted));
-  CHECK(records(none.path).empty());
+  CHECK(test::tuning_records(none.path).empty());
 }
 
 TEST_CASE("sizes that are symbols are measured at their hints") {

@@ -141,13 +141,13 @@ SimtSchedule transpose(Kernel& k, const SimtAssume& a) {
   return s;
 }
 
-// Bytes that the loops read of an element of each row, whichever loops they are.
-int64_t bytes_of_a_row(Kernel& k, int64_t columns) {
+// Bytes that the loops read of an element of each row, whichever loops they are, or of a column, for all rows.
+int64_t bytes_of_a_row(Kernel& k, int64_t columns, bool of_columns = false) {
   std::set<uint32_t> read;
   for (const Loop& l : k.loops)
     for (const Item& item : l.body) {
       const Inst& x = k.insts[item.id];
-      if (!item.is_loop && contiguous_load(k, x, l.axes.back()) && k.pool.as_number(k.buffers[x.id].extent) != columns)
+      if (!item.is_loop && contiguous_load(k, x, l.axes.back()) && (k.pool.as_number(k.buffers[x.id].extent) == columns) == of_columns)
         read.insert(x.id);
     }
   int64_t bytes = 0;
@@ -181,6 +181,13 @@ SimtSchedule rows(Kernel& k, const GpuDescription& d, const SimtOrder& o) {
     if (s.persistent && bytes > widest(k) && per_thread * bytes >= kManyBytes && s.threads * s.rows <= 128 &&
         points(k, k.parallel).value_or(0) >= int64_t{32} * d.units)
       s.unroll = 4;
+    // Weight and bias in f32 are as much to read as the row itself, from a cache: it takes its time while the next row comes.
+    if (s.persistent && s.unroll == 1 && per_thread * (bytes + bytes_of_a_row(k, elements, true)) > kManyBytes &&
+        bytes_of_a_row(k, elements, true) > bytes && s.threads * s.rows <= 256 &&
+        points(k, k.parallel).value_or(0) >= int64_t{32} * d.units) {
+      s.unroll = 4;
+      if (s.rows == 1 && s.threads <= 128 && s.threads * 2 <= chunks * SimtOrder::kThreads) s.threads *= 2;
+    }
     // Rows that no registers hold are in shared memory: two blocks of a unit, of which one loads while the other computes,
     // where most of a row fits into half of it.
     if (!s.persistent && s.threads == kWholeUnit && elements * bytes * 3 <= shared_share(d, s.threads / 2) * 4) s.threads /= 2;
@@ -461,8 +468,14 @@ std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
   if (s.form != SimtForm::Rows && s.form != SimtForm::NormBackward && s.form != SimtForm::Generic && s.form != SimtForm::Split)
     both(&SimtSchedule::vector);
   if (s.form == SimtForm::Pointwise || s.form == SimtForm::Columns || s.form == SimtForm::NormBackward ||
-      s.form == SimtForm::Split || (s.form == SimtForm::Rows && s.persistent))
+      s.form == SimtForm::Split)
     both(&SimtSchedule::unroll);
+  if (s.form == SimtForm::Rows && s.persistent)  // 2 and more are ways of their own: one may be better where the next is not
+    for (const int rows_of_thread : {1, 2, 4, 8}) {
+      SimtSchedule n = s;
+      n.unroll = rows_of_thread;
+      add(n);
+    }
   if (s.form == SimtForm::Transpose) both(&SimtSchedule::tile);
   if (s.form == SimtForm::Rows) {
     SimtSchedule n = s;

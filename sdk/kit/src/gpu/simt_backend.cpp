@@ -8,18 +8,14 @@
 #include <utility>
 
 #include "simt_kernel.hpp"
+#include "tessera/kit/choices.hpp"
+#include "written_kernel.hpp"
 
 namespace tessera::kit {
 namespace {
 
 constexpr const char* kNameless = "k_this_kernel";  // stands for the name, which has a hash of the text
 constexpr size_t kMostPrepared = 4096;
-
-uint32_t index_of(tsr_device d) {
-  const std::string_view name = sdk::host().core->device_name(d);
-  const size_t colon = name.rfind(':');
-  return colon == name.npos ? 0 : static_cast<uint32_t>(std::strtoul(std::string(name.substr(colon + 1)).c_str(), nullptr, 10));
-}
 
 std::string identifier(std::string_view text) {
   std::string out;
@@ -49,22 +45,17 @@ Program anonymous(Program p) {
 
 }  // namespace
 
-// One node on its way to a kernel. There are two programs where the first is right for some sizes only.
-struct SimtBackend::WrittenKernel {
-  std::vector<tsr_dim> symbol_dims;
-  std::vector<uint32_t> operand_of, result_of;
-  std::vector<OperandStride> strides;
-  int in_place = -1;
-  std::string name, key;
-  std::vector<Program> programs;
-  std::vector<std::vector<GpuLaunch>> launches;
-  std::vector<std::string> entries;
-  std::shared_ptr<SimtCode> code;
-};
-
-SimtBackend::SimtBackend(std::shared_ptr<SimtTarget> target, SimtOptions options)
-    : target_(std::move(target)), options_(std::move(options)) {}
+SimtBackend::SimtBackend(std::shared_ptr<SimtTarget> target, SimtOptions options, std::string cache_directory)
+    : target_(std::move(target)),
+      options_(std::move(options)),
+      choices_(std::make_unique<Choices>(std::move(cache_directory), target_->device())) {}
 SimtBackend::~SimtBackend() = default;
+
+uint32_t SimtBackend::index_of(tsr_device d) {
+  const std::string_view name = sdk::host().core->device_name(d);
+  const size_t colon = name.rfind(':');
+  return colon == name.npos ? 0 : static_cast<uint32_t>(std::strtoul(std::string(name.substr(colon + 1)).c_str(), nullptr, 10));
+}
 
 std::string SimtBackend::why_not(sdk::Graph g, sdk::Node n) {
   if (const std::string why = target_->why_unavailable(); !why.empty()) return why;
@@ -78,12 +69,14 @@ sdk::Claim SimtBackend::claim(sdk::Graph g, sdk::Node n) {
   return n.is("fused") ? sdk::no(g.scratch_string(why)) : sdk::decompose(g.scratch_string(why));
 }
 
-SimtBackend::WrittenKernel SimtBackend::write(const sdk::Compile& c) {
+SimtBackend::WrittenKernel SimtBackend::write(const sdk::Compile& c, const Search& search, bool log) {
   WrittenKernel d;
   const GpuDescription& gpu = target_->description(index_of(c.p->device));
   std::string schedule;
+  SimtOptions options = options_;
+  options.search = [&](const ScheduleSpace& space) { return *(d.schedule = search ? search(space) : space.chosen); };
   try {
-    SimtPrograms made = simt_programs(c.graph(), c.node(), kNameless, gpu, options_);
+    SimtPrograms made = simt_programs(c.graph(), c.node(), kNameless, gpu, options);
     d.operand_of = std::move(made.operand_of);
     d.result_of = std::move(made.result_of);
     d.symbol_dims = std::move(made.symbol_dims);
@@ -96,7 +89,7 @@ SimtBackend::WrittenKernel SimtBackend::write(const sdk::Compile& c) {
         TSR_BUG, "TSR-B005",
         std::string(device()) + " was asked to compile '" + std::string(c.node().op()) + "', which it cannot: " + u.why);
   }
-  const bool log = sdk::log_enabled("kernel_code");
+  log = log && sdk::log_enabled("kernel_code");
   std::vector<Program> with_origins;
   if (log) with_origins = d.programs;
   GpuModuleText text(target_->dialect());
@@ -128,7 +121,8 @@ SimtBackend::WrittenKernel SimtBackend::write(const sdk::Compile& c) {
   return d;
 }
 
-std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(const std::vector<WrittenKernel*>& kernels, const GpuDescription& device) {
+std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(const std::vector<WrittenKernel*>& kernels,
+                                                          const GpuDescription& device) {
   std::vector<std::shared_ptr<SimtCode>> out(kernels.size());
   std::map<std::string, size_t> fresh;  // by key: the first of each
   std::vector<size_t> missing;
@@ -177,9 +171,10 @@ std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(const std::vector<Writ
 SimtBackend::Request SimtBackend::request_of(const sdk::Compile& c) { return {c.p->graph, c.p->node, c.p->ctx}; }
 
 void SimtBackend::prepare(std::span<const sdk::Compile> requests) {
+  tune(requests);
   std::map<uint32_t, std::vector<std::pair<Request, WrittenKernel>>> by_index;
   for (const sdk::Compile& c : requests)
-    if (generates(c.graph(), c.node())) by_index[index_of(c.p->device)].emplace_back(request_of(c), write(c));
+    if (generates(c.graph(), c.node())) by_index[index_of(c.p->device)].emplace_back(request_of(c), write_tuned(c));
   for (auto& [index, written] : by_index) {
     std::vector<WrittenKernel*> kernels;
     for (auto& [request, kernel] : written) kernels.push_back(&kernel);
@@ -189,7 +184,8 @@ void SimtBackend::prepare(std::span<const sdk::Compile> requests) {
   std::lock_guard lock(mutex_);
   if (prepared_.size() > kMostPrepared) prepared_.clear();  // of plans that were given up
   for (auto& [index, written] : by_index)
-    for (auto& [request, kernel] : written) prepared_.insert_or_assign(request, std::make_unique<WrittenKernel>(std::move(kernel)));
+    for (auto& [request, kernel] : written)
+      prepared_.insert_or_assign(request, std::make_unique<WrittenKernel>(std::move(kernel)));
 }
 
 SimtBackend::WrittenKernel SimtBackend::written(const sdk::Compile& c) {
@@ -197,13 +193,12 @@ SimtBackend::WrittenKernel SimtBackend::written(const sdk::Compile& c) {
     std::lock_guard lock(mutex_);
     if (auto found = prepared_.extract(request_of(c))) return std::move(*found.mapped());
   }
-  WrittenKernel d = write(c);
+  WrittenKernel d = write_tuned(c);
   d.code = build({&d}, target_->description(index_of(c.p->device)))[0];
   return d;
 }
 
-std::unique_ptr<sdk::Kernel> SimtBackend::compile(const sdk::Compile& c) {
-  WrittenKernel d = written(c);
+std::unique_ptr<SimtKernel> SimtBackend::made(const sdk::Compile& c, WrittenKernel d) {
   SimtKernel::Plan plan;
   plan.name = std::string(device()) + "." + d.name;
   plan.operands = d.operand_of;
@@ -217,6 +212,8 @@ std::unique_ptr<sdk::Kernel> SimtBackend::compile(const sdk::Compile& c) {
   }
   return std::make_unique<SimtKernel>(target_, d.code->built, index_of(c.p->device), std::move(plan));
 }
+
+std::unique_ptr<sdk::Kernel> SimtBackend::compile(const sdk::Compile& c) { return made(c, written(c)); }
 
 std::unique_ptr<sdk::Kernel> SimtBackend::deserialize(std::string_view bytes) { return SimtKernel::restore(target_, bytes); }
 

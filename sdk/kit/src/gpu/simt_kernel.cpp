@@ -131,6 +131,13 @@ bool SimtKernel::has_workspace() const {
   return false;
 }
 
+bool SimtKernel::checks_data() const {
+  for (const Variant& v : plan_.variants)
+    for (const Launch& l : v.launches)
+      if (l.checks) return true;
+  return false;
+}
+
 int64_t SimtKernel::workspace(const int64_t* dims) {
   const Sizes sizes = sizes_of(dims);
   const Variant& v = variant_for(sizes);

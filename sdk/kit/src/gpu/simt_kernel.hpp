@@ -86,6 +86,7 @@ class SimtKernel final : public sdk::Kernel {
   bool can_serialize() const override { return true; }
   std::string serialize() const override;
 
+  bool checks_data() const;  // a launch may write a fault
   // Calls f for each call of the device that a launch makes, in order, with what it was made of.
   using EachLaunch = std::function<void(const SimtCall&, const Variant&, const Launch&)>;
   void each_call(const tsr_launch& l, const EachLaunch& f) const;

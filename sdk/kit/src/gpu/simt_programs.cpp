@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "build.hpp"
 #include "node_program.hpp"
@@ -20,6 +21,18 @@ void rename(Kernel& k, const char* prefix) {
 
 uint32_t place_in(const std::vector<sdk::Value>& list, sdk::Value v) {
   return static_cast<uint32_t>(std::find(list.begin(), list.end(), v) - list.begin());
+}
+
+// Takes the schedule that a search wants in the place of the model's, where a program can be made of it.
+template <class Make>
+void searched(SimtSchedule& s, Program& p, const SimtSchedule& wanted, Make make) {
+  if (wanted == s) return;
+  try {
+    p = make(wanted);
+    s = wanted;
+  } catch (const sdk::Error& e) {
+    if (e.code != "TSR-K041") throw;
+  }
 }
 
 // ---- several kernels in one program
@@ -54,13 +67,15 @@ struct Sweep {
         links.push_back(static_cast<uint32_t>(r.inputs.size()) + i);
   }
 
-  Program program(const GpuDescription& device, std::string& schedule) {
+  Program program(const GpuDescription& device, std::string& schedule, const SimtOptions& options) {
     SimtSchedule s = choose_norm_backward(rows.kernel, columns.kernel, device);
-    for (;;) {  // more threads have fewer registers each
+    const auto made = [&](const SimtSchedule& of) {
+      return make_norm_backward(rows.kernel, columns.kernel, shared, of, device, {}, links);
+    };
+    std::optional<Program> p;
+    while (!p) {  // more threads have fewer registers each
       try {
-        Program p = make_norm_backward(rows.kernel, columns.kernel, shared, s, device, {}, links);
-        schedule = to_text(s);
-        return p;
+        p = made(s);
       } catch (const sdk::Error& e) {
         if (e.code != "TSR-K041") throw;
         if (s.unroll > 1) {  // less of the next row, or nothing
@@ -72,6 +87,12 @@ struct Sweep {
         s.unroll = 1;
       }
     }
+    const auto neighbours = [&](const SimtSchedule& of) {
+      return norm_backward_neighbours(rows.kernel, columns.kernel, shared, of, device, {}, links);
+    };
+    if (options.search) searched(s, *p, options.search({s, neighbours}), made);
+    schedule = to_text(s);
+    return std::move(*p);
   }
 };
 
@@ -90,7 +111,7 @@ Found sweep_programs(const Piece& whole, const NodePiece& node, const std::strin
     Sweep sweep(*pieces, name, options.lower);
     if (sweep.rows.symbol_dims.size() > SimtKernel::kMaxSizes) return {{}, "more symbolic sizes than a kernel takes"};
     sweep.leave_out_links(whole);
-    out.programs.programs.push_back(sweep.program(device, out.programs.schedule));
+    out.programs.programs.push_back(sweep.program(device, out.programs.schedule, options));
     out.programs.symbol_dims = sweep.rows.symbol_dims;
     const auto inputs = [&](const Piece& p, const auto& skip) {
       for (uint32_t i = 0; i < p.inputs.size(); ++i)
@@ -250,6 +271,9 @@ SimtPrograms simt_programs(sdk::Graph g, sdk::Node n, const std::string& name, c
   SimtSchedule s = choose_simt(k, device);
   if (options.vary) s = options.vary(k, s, device);
   out.programs.push_back(make_program(k, s, device));
+  if (options.search)
+    searched(s, out.programs[0], options.search({s, [&](const SimtSchedule& of) { return simt_neighbours(k, of, device); }}),
+             [&](const SimtSchedule& of) { return make_program(k, of, device); });
   if (s.form == SimtForm::Pointwise) out.in_place = overwritten(k, n, out.operand_of, out.programs[0]);
   if (!out.programs[0].require.empty() && s.form != SimtForm::Generic) {
     out.programs.push_back(make_program(k, generic_schedule(device), device));

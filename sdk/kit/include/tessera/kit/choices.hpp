@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What measuring decided, problem by problem: once for this process, and for later ones where there is a cache on disk. The text
-// of a problem says all that a decision depends on: what is computed, the build of the plugin, the machine. Thread-safe.
+// What measuring decided, problem by problem: once for this process, and for later ones where there is a cache on disk. The
+// text of a problem says all that a decision depends on: what is computed, the build of the plugin, the machine. Thread-safe.
 #pragma once
 
 #include <optional>

@@ -9,6 +9,7 @@
 // Thread-safe: graphs may compile at once. Modules are loaded when a kernel is compiled or restored.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,10 +25,14 @@ namespace tessera::kit {
 
 // What was built of one unit, and the modules that were loaded from it, by device index.
 class SimtCode;
+class SimtKernel;
+class Choices;
+class MeasuringBudget;
 
 class SimtBackend : public sdk::Backend {
  public:
-  explicit SimtBackend(std::shared_ptr<SimtTarget> target, SimtOptions options = {});
+  // `cache_directory`: where decisions on schedules are kept for later processes; empty: nowhere.
+  explicit SimtBackend(std::shared_ptr<SimtTarget> target, SimtOptions options = {}, std::string cache_directory = {});
   ~SimtBackend() override;
 
   const char* device() const override { return target_->device(); }
@@ -52,14 +57,27 @@ class SimtBackend : public sdk::Backend {
   struct WrittenKernel;
   using Request = std::tuple<const void*, tsr_id, const void*>;  // graph, node and context: what prepare and compile agree on
   static Request request_of(const sdk::Compile& c);
-  // The kernel's programs and their text, which is compiled by build().
-  WrittenKernel write(const sdk::Compile& c);
+  using Search = std::function<SimtSchedule(const ScheduleSpace&)>;  // see SimtOptions
+  static uint32_t index_of(tsr_device d);
+  // The kernel's programs and their text, which is compiled by build(). Without a search the model chooses.
+  WrittenKernel write(const sdk::Compile& c, const Search& search = {}, bool log = true);
+  std::unique_ptr<SimtKernel> made(const sdk::Compile& c, WrittenKernel d);
   // The one that prepare() made of this request, or a new one.
   WrittenKernel written(const sdk::Compile& c);
   std::vector<std::shared_ptr<SimtCode>> build(const std::vector<WrittenKernel*>& kernels, const GpuDescription& device);
 
+  // Schedules that are measured (simt_tuning.cpp). By what was decided; by the model where nothing was, or nobody asks.
+  WrittenKernel write_tuned(const sdk::Compile& c);
+  // Decides for those of the requests that ask and of which nothing is known, as long as their budget lasts.
+  void tune(std::span<const sdk::Compile> requests);
+  struct Tuning;
+  void improve(std::vector<Tuning>& open, uint32_t index, const MeasuringBudget& budget);
+  bool measured(Tuning& t, std::vector<WrittenKernel> candidates, uint32_t index);
+  std::string problem_of(const sdk::Compile& c, const WrittenKernel& d);
+
   std::shared_ptr<SimtTarget> target_;
   SimtOptions options_;
+  std::unique_ptr<Choices> choices_;
   std::mutex mutex_;
   std::map<std::string, std::weak_ptr<SimtCode>> code_;  // by key of a kernel's text
   std::map<Request, std::unique_ptr<WrittenKernel>> prepared_;  // until compile() takes them

@@ -14,9 +14,19 @@
 
 namespace tessera::kit {
 
+// The schedule that the model chose for one kernel, and how to get at others.
+struct ScheduleSpace {
+  SimtSchedule chosen;
+  // Those that differ from one in one number and make programs. Only while SimtOptions::search runs.
+  std::function<std::vector<SimtSchedule>(const SimtSchedule&)> neighbours;
+};
+
 struct SimtOptions {
   // Chooses another schedule than the model's, of which programs can be made; for searches and tests. Empty: the model's.
   std::function<SimtSchedule(Kernel&, const SimtSchedule&, const GpuDescription&)> vary;
+  // The same for whoever needs no kernel for that; it is asked for the backward pass of a norm as well. Not called for what has
+  // no schedule: parts side by side, and programs of single ops. Where no program can be made of its answer, the model's holds.
+  std::function<SimtSchedule(const ScheduleSpace&)> search;
   // What is taken beside the pointwise ops, reductions and views: everything that can be, by default.
   LowerOptions lower{.everything = true};
 };

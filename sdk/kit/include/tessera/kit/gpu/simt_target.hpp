@@ -82,6 +82,9 @@ class SimtTarget {
   virtual int64_t launch_shared(const SimtCall& call) { return call.dynamic_shared; }
   // Queues the call on its stream. Allocates no device memory and does not wait.
   virtual void launch(const SimtCall& call) = 0;
+  // By whose memory, streams and events schedules are measured where that is asked for (TSR_TUNE_SCHEDULES). Null: times mean
+  // nothing there, and schedules are the model's.
+  virtual sdk::Device* timed_device() { return nullptr; }
 };
 
 }  // namespace tessera::kit
