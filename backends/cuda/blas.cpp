@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "libraries.hpp"
 #include "timing.hpp"
@@ -183,8 +184,8 @@ std::vector<BlasChoice> ProductPlan::ranked(size_t max_workspace, int wanted) {
   return all;
 }
 
-// Operands are taken from one place after another, so that none is in the cache: weights of a model are not, when their turn
-// comes. What is faster by less than the noise is not taken.
+// Operands are taken from one place after another, so that large ones are not in the cache: weights of a model are not, when
+// their turn comes. What is faster by less than the noise is not taken.
 BlasChoice ProductPlan::fastest(const std::vector<BlasChoice>& all) {
   const auto bytes_of = [](int type) { return type == kRealF64 ? size_t{8} : type == kRealF32 ? size_t{4} : size_t{2}; };
   const auto elements = [](int64_t x, int64_t y, int64_t z) { return static_cast<size_t>(x * y * z); };
@@ -199,8 +200,14 @@ BlasChoice ProductPlan::fastest(const std::vector<BlasChoice>& all) {
   const size_t places = std::clamp<size_t>(2 * cache / (a + b), 1, kMostPlaces);
   // The second operand stands for the bias as well, which is shorter unless the product is one of few rows.
   const size_t sizes[] = {a * places, std::max(b * places, static_cast<size_t>(shape_.n) * 8), d, workspace};
-  Timing timing(gpu_, sizes);
-  void* const* m = timing.memory();
+  std::optional<Timing> timing;
+  try {
+    timing.emplace(gpu_, sizes);
+  } catch (const t::Error& e) {  // no memory to measure in is no reason not to compile
+    t::log("autotuning", "cuda: product " + to_text(shape_) + " is predicted: " + e.what());
+    return all[0];
+  }
+  void* const* m = timing->memory();
   BlasChoice best = all[0];
   double least = 0;
   std::string times;
@@ -208,7 +215,7 @@ BlasChoice ProductPlan::fastest(const std::vector<BlasChoice>& all) {
     choice_ = all[i];
     double seconds = 0;
     try {
-      seconds = timing.seconds([&](int number, CUstream stream) {
+      seconds = timing->seconds([&](int number, CUstream stream) {
         const size_t place = static_cast<size_t>(number) % places;
         launch({static_cast<char*>(m[0]) + place * a, static_cast<char*>(m[1]) + place * b, m[1], m[2], m[2]}, m[3], stream);
       });

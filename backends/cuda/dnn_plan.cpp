@@ -2,6 +2,7 @@
 #include "dnn_plan.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "timing.hpp"
 
@@ -203,8 +204,12 @@ void DnnPlan::choose(const std::string& choice, const std::function<void(DnnGrap
       try {
         s = measure();
       } catch (const t::Error& e) {  // the library offers, and plans, what it does not run
-        if (e.code != "TSR-R031") throw;
-        fits = false;
+        if (e.code == "TSR-R001")
+          s = std::numeric_limits<double>::infinity();  // no memory to measure in: the last choice
+        else if (e.code == "TSR-R031")
+          fits = false;
+        else
+          throw;
       }
     }
     offered += (offered.empty() ? "" : ", ") + std::to_string(engine) + (fits ? "" : " (not taken)");

@@ -37,14 +37,7 @@ char* allocate(int64_t bytes) {
 
 void Trial::Free::operator()(char* p) const { std::free(p); }
 
-Trial::Trial(const sdk::Compile& c) : real_(c) {
-  // Of an older host: as much as it has.
-  std::memcpy(&request_, c.p, std::min(c.p->struct_size, sizeof request_));
-  request_.struct_size = std::min(c.p->struct_size, sizeof request_);
-  request_.rearranged = nullptr;
-  request_.ctx = this;
-  request_.dim_slot = [](void* self, tsr_dim d) noexcept -> int32_t { return static_cast<Trial*>(self)->slot(d); };
-  request_.dim_hint = nullptr;
+Trial::Trial(const sdk::Compile& c) : request_(c) {
   const sdk::Node n = c.node();
   int64_t bytes = 0;
   for (uint32_t i = 0; i < n.num_operands(); ++i) {
@@ -78,7 +71,7 @@ Trial::Tensor Trial::make(const sdk::Value& v) const {
     const sdk::Type type = v.type();
     out.t.dtype = type.dtype(), out.t.rank = type.rank();
     for (const tsr_dim d : type.sizes()) {
-      out.sizes.push_back(real_.hint(d));
+      out.sizes.push_back(request_.real().hint(d));
       if (out.sizes.back() < 0) cannot("a size is not known");
     }
   }
@@ -101,18 +94,6 @@ Trial::Tensor Trial::make(const sdk::Value& v) const {
   return out;
 }
 
-int32_t Trial::slot(tsr_dim d) {
-  const auto at = std::find(slots_.begin(), slots_.end(), d);
-  if (at != slots_.end()) return static_cast<int32_t>(at - slots_.begin());
-  try {
-    slots_.push_back(d);
-    dims_.push_back(real_.hint(d));
-    return static_cast<int32_t>(slots_.size()) - 1;
-  } catch (...) {
-    return -1;
-  }
-}
-
 // Takes the caches for something else, then brings back what a predecessor would have left there.
 void Trial::cool() {
   static const int64_t room = tessera::cache_bytes(3, 16 << 20);
@@ -128,7 +109,7 @@ void Trial::cool() {
 }
 
 double Trial::seconds(sdk::Kernel& kernel) {
-  const int64_t bytes = kernel.has_workspace() ? kernel.workspace(dims_.data()) : 0;
+  const int64_t bytes = kernel.has_workspace() ? kernel.workspace(request_.dims()) : 0;
   if (bytes > workspace_bytes_) {
     workspace_.reset();
     workspace_.reset(allocate(bytes));
@@ -140,7 +121,7 @@ double Trial::seconds(sdk::Kernel& kernel) {
   l.inputs = in_.data(), l.num_inputs = static_cast<uint32_t>(in_.size());
   l.outputs = out_.data(), l.num_outputs = static_cast<uint32_t>(out_.size());
   l.workspace = workspace_.get();
-  l.dims = dims_.data();
+  l.dims = request_.dims();
   cool();
   const auto start = Budget::Clock::now();
   kernel.launch(l);

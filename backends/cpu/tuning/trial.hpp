@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/kit/measuring.hpp"
+#include "tessera/kit/trial_request.hpp"
 #include "tessera/plugin.hpp"
 
 namespace cpu {
@@ -24,7 +25,7 @@ class Trial {
   Trial(const Trial&) = delete;
 
   // For kernels that are only to be measured: they make packed forms of their own, which go with them.
-  const tessera::sdk::Compile& compile() const { return compile_; }
+  const tessera::sdk::Compile& compile() const { return request_.compile(); }
 
   // Seconds of one launch; its constants are far away before it, as in a model that is larger than the caches, the rest of its
   // operands is near.
@@ -47,14 +48,9 @@ class Trial {
     bool constant = false;
   };
   Tensor make(const tessera::sdk::Value& v) const;
-  int32_t slot(tsr_dim d);
   void cool();
 
-  const tessera::sdk::Compile& real_;
-  tsr_compile request_{};
-  tessera::sdk::Compile compile_{&request_};
-  std::vector<tsr_dim> slots_;
-  std::vector<int64_t> dims_;
+  tessera::kit::TrialRequest request_;
   std::vector<Tensor> inputs_, outputs_;
   std::vector<tsr_tensor> in_, out_;
   std::unique_ptr<char, Free> workspace_;

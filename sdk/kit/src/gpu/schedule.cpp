@@ -147,7 +147,8 @@ int64_t bytes_of_a_row(Kernel& k, int64_t columns, bool of_columns = false) {
   for (const Loop& l : k.loops)
     for (const Item& item : l.body) {
       const Inst& x = k.insts[item.id];
-      if (!item.is_loop && contiguous_load(k, x, l.axes.back()) && (k.pool.as_number(k.buffers[x.id].extent) == columns) == of_columns)
+      if (!item.is_loop && contiguous_load(k, x, l.axes.back()) &&
+          (k.pool.as_number(k.buffers[x.id].extent) == columns) == of_columns)
         read.insert(x.id);
     }
   int64_t bytes = 0;
@@ -178,13 +179,11 @@ SimtSchedule rows(Kernel& k, const GpuDescription& d, const SimtOrder& o) {
     // A thread that holds much of several tensors leaves room for few blocks: it loads the next row while it computes one,
     // where there are rows enough for all units.
     constexpr int64_t kManyBytes = 256;
-    if (s.persistent && bytes > widest(k) && per_thread * bytes >= kManyBytes && s.threads * s.rows <= 128 &&
-        points(k, k.parallel).value_or(0) >= int64_t{32} * d.units)
-      s.unroll = 4;
+    const bool in_turn = s.persistent && points(k, k.parallel).value_or(0) >= int64_t{32} * d.units;
+    if (in_turn && bytes > widest(k) && per_thread * bytes >= kManyBytes && s.threads * s.rows <= 128) s.unroll = 4;
     // Weight and bias in f32 are as much to read as the row itself, from a cache: it takes its time while the next row comes.
-    if (s.persistent && s.unroll == 1 && per_thread * (bytes + bytes_of_a_row(k, elements, true)) > kManyBytes &&
-        bytes_of_a_row(k, elements, true) > bytes && s.threads * s.rows <= 256 &&
-        points(k, k.parallel).value_or(0) >= int64_t{32} * d.units) {
+    const int64_t of_all = bytes_of_a_row(k, elements, true);
+    if (in_turn && s.unroll == 1 && per_thread * (bytes + of_all) > kManyBytes && of_all > bytes && s.threads * s.rows <= 256) {
       s.unroll = 4;
       if (s.rows == 1 && s.threads <= 128 && s.threads * 2 <= chunks * SimtOrder::kThreads) s.threads *= 2;
     }

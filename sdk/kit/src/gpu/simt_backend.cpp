@@ -74,7 +74,7 @@ SimtBackend::WrittenKernel SimtBackend::write(const sdk::Compile& c, const Searc
   const GpuDescription& gpu = target_->description(index_of(c.p->device));
   std::string schedule;
   SimtOptions options = options_;
-  options.search = [&](const ScheduleSpace& space) { return *(d.schedule = search ? search(space) : space.chosen); };
+  options.search = search;
   try {
     SimtPrograms made = simt_programs(c.graph(), c.node(), kNameless, gpu, options);
     d.operand_of = std::move(made.operand_of);
@@ -84,6 +84,7 @@ SimtBackend::WrittenKernel SimtBackend::write(const sdk::Compile& c, const Searc
     d.in_place = made.in_place;
     d.programs = std::move(made.programs);
     schedule = std::move(made.schedule);
+    d.schedule = made.used;
   } catch (const Unfit& u) {
     throw sdk::Error(
         TSR_BUG, "TSR-B005",

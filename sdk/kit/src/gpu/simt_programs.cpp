@@ -67,7 +67,7 @@ struct Sweep {
         links.push_back(static_cast<uint32_t>(r.inputs.size()) + i);
   }
 
-  Program program(const GpuDescription& device, std::string& schedule, const SimtOptions& options) {
+  Program program(const GpuDescription& device, SimtPrograms& out, const SimtOptions& options) {
     SimtSchedule s = choose_norm_backward(rows.kernel, columns.kernel, device);
     const auto made = [&](const SimtSchedule& of) {
       return make_norm_backward(rows.kernel, columns.kernel, shared, of, device, {}, links);
@@ -91,7 +91,8 @@ struct Sweep {
       return norm_backward_neighbours(rows.kernel, columns.kernel, shared, of, device, {}, links);
     };
     if (options.search) searched(s, *p, options.search({s, neighbours}), made);
-    schedule = to_text(s);
+    out.used = s;
+    out.schedule = to_text(s);
     return std::move(*p);
   }
 };
@@ -111,7 +112,7 @@ Found sweep_programs(const Piece& whole, const NodePiece& node, const std::strin
     Sweep sweep(*pieces, name, options.lower);
     if (sweep.rows.symbol_dims.size() > SimtKernel::kMaxSizes) return {{}, "more symbolic sizes than a kernel takes"};
     sweep.leave_out_links(whole);
-    out.programs.programs.push_back(sweep.program(device, out.programs.schedule, options));
+    out.programs.programs.push_back(sweep.program(device, out.programs, options));
     out.programs.symbol_dims = sweep.rows.symbol_dims;
     const auto inputs = [&](const Piece& p, const auto& skip) {
       for (uint32_t i = 0; i < p.inputs.size(); ++i)
@@ -279,6 +280,7 @@ SimtPrograms simt_programs(sdk::Graph g, sdk::Node n, const std::string& name, c
     out.programs.push_back(make_program(k, generic_schedule(device), device));
     out.programs[1].name += "_any";
   }
+  out.used = s;
   out.schedule = to_text(s);
   return out;
 }

@@ -2,7 +2,6 @@
 #include "simt_trial.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace tessera::kit {
@@ -16,14 +15,8 @@ constexpr int kMostLaunches = 64;
 
 }  // namespace
 
-SimtTrial::SimtTrial(const sdk::Compile& c, sdk::Device& device, uint32_t index) : real_(c), device_(device), index_(index) {
-  // Of an older host: as much as it has.
-  std::memcpy(&request_, c.p, std::min(c.p->struct_size, sizeof request_));
-  request_.struct_size = std::min(c.p->struct_size, sizeof request_);
-  request_.ctx = this;
-  request_.dim_slot = [](void* self, tsr_dim d) noexcept -> int32_t { return static_cast<SimtTrial*>(self)->slot(d); };
-  if (TSR_HAS(&request_, tsr_compile, rearranged)) request_.rearranged = nullptr;
-  if (TSR_HAS(&request_, tsr_compile, dim_hint)) request_.dim_hint = nullptr;
+SimtTrial::SimtTrial(const sdk::Compile& c, sdk::Device& device, uint32_t index)
+    : request_(c), device_(device), index_(index) {
   try {
     stream_ = device_.stream_create(index_);
     begin_ = device_.event_create(index_);
@@ -78,10 +71,10 @@ void SimtTrial::make(const sdk::Value& v, std::vector<Tensor>& to) {
   Tensor out;
   const sdk::Type type = v.type();
   out.t.dtype = type.dtype(), out.t.rank = type.rank();
-  out.t.device = real_.p->device;
+  out.t.device = request_.real().p->device;
   out.t.flags = TSR_TENSOR_CONTIGUOUS;
   for (const tsr_dim d : type.sizes()) {
-    out.sizes.push_back(real_.hint(d));
+    out.sizes.push_back(request_.real().hint(d));
     if (out.sizes.back() < 0) throw Unmeasurable{"a size is not known"};
     if (out.sizes.back() == 0) throw Unmeasurable{"a tensor has no elements"};
   }
@@ -110,20 +103,8 @@ void SimtTrial::fill(const tsr_tensor& t, int64_t elements, int64_t bytes) {
   }
 }
 
-int32_t SimtTrial::slot(tsr_dim d) {
-  const auto at = std::find(slots_.begin(), slots_.end(), d);
-  if (at != slots_.end()) return static_cast<int32_t>(at - slots_.begin());
-  try {
-    slots_.push_back(d);
-    dims_.push_back(real_.hint(d));
-    return static_cast<int32_t>(slots_.size()) - 1;
-  } catch (...) {
-    return -1;
-  }
-}
-
 tsr_launch SimtTrial::launch_of(SimtKernel& kernel) {
-  const int64_t bytes = kernel.has_workspace() ? kernel.workspace(dims_.data()) : 0;
+  const int64_t bytes = kernel.has_workspace() ? kernel.workspace(request_.dims()) : 0;
   if (bytes > workspace_bytes_) {
     if (void* old = std::exchange(workspace_, nullptr)) memory_.push_back(old);  // graphs of other kernels name it
     workspace_ = device_.alloc(index_, static_cast<size_t>(bytes), 256, stream_);
@@ -134,7 +115,7 @@ tsr_launch SimtTrial::launch_of(SimtKernel& kernel) {
   l.inputs = in_.data(), l.num_inputs = static_cast<uint32_t>(in_.size());
   l.outputs = out_.data(), l.num_outputs = static_cast<uint32_t>(out_.size());
   l.workspace = workspace_;
-  l.dims = dims_.data();
+  l.dims = request_.dims();
   l.stream = stream_;
   return l;
 }

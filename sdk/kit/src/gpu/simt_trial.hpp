@@ -10,6 +10,7 @@
 
 #include "simt_kernel.hpp"
 #include "tessera/kit/measuring.hpp"
+#include "tessera/kit/trial_request.hpp"
 #include "tessera/plugin.hpp"
 
 namespace tessera::kit {
@@ -22,7 +23,7 @@ class SimtTrial {
   ~SimtTrial();
   SimtTrial(const SimtTrial&) = delete;
 
-  const sdk::Compile& compile() const { return compile_; }  // for kernels that are only to be measured
+  const sdk::Compile& compile() const { return request_.compile(); }  // for kernels that are only to be measured
 
   // A kernel that has run once. Where the device builds graphs, its launches are timed as nodes of one, one behind the other:
   // what a launch costs the host is then no part of the time.
@@ -55,18 +56,13 @@ class SimtTrial {
   void make(const sdk::Value& v, std::vector<Tensor>& to);
   void fill(const tsr_tensor& t, int64_t elements, int64_t bytes);
   void* allocate(int64_t bytes);
-  int32_t slot(tsr_dim d);
   tsr_launch launch_of(SimtKernel& kernel);
   double elapsed(const std::function<void()>& work);  // seconds on the device
   void release() noexcept;
 
-  const sdk::Compile& real_;
+  TrialRequest request_;
   sdk::Device& device_;
   uint32_t index_;
-  tsr_compile request_{};
-  sdk::Compile compile_{&request_};
-  std::vector<tsr_dim> slots_;
-  std::vector<int64_t> dims_;
   std::vector<Tensor> inputs_, outputs_;
   std::vector<tsr_tensor> in_, out_;
   std::vector<void*> memory_;

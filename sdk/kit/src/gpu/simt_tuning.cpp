@@ -125,8 +125,17 @@ void SimtBackend::improve(std::vector<Tuning>& all, uint32_t index, const Measur
   for (std::vector<WrittenKernel>& some : candidates)
     for (WrittenKernel& d : some)
       if (!d.code) missing.push_back(&d);
-  const std::vector<std::shared_ptr<SimtCode>> codes = build(missing, target_->description(index));
-  for (size_t i = 0; i < codes.size(); ++i) missing[i]->code = codes[i];
+  try {
+    const std::vector<std::shared_ptr<SimtCode>> codes = build(missing, target_->description(index));
+    for (size_t i = 0; i < codes.size(); ++i) missing[i]->code = codes[i];
+  } catch (const sdk::Error& e) {  // what was found until now holds
+    sdk::log("autotuning", std::string(device()) + ": candidates are left out: " + e.what());
+    for (Tuning& t : all) {
+      if (t.open && t.least == 0) t.why = e.what();
+      t.open = false;
+    }
+    return;
+  }
   for (size_t i = 0; i < all.size(); ++i) {
     if (candidates[i].empty()) continue;
     if (budget.spent()) return;

@@ -2,7 +2,6 @@
 // What those who measure kernels have in common.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <string>

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct SimtPrograms {
   std::vector<uint32_t> operand_of;  // of each input buffer of the programs: the operand of the node
   std::vector<uint32_t> result_of;   // of each output buffer: the result of the node
   std::string schedule;              // text for people
+  std::optional<SimtSchedule> used;  // the same where a search may choose another; nothing: there is none to choose
   // Operands that are read where they lie: their strides are symbols behind those of `symbol_dims`. Of two programs the first
   // is then right where the last stride is 1 and the others are multiples of kStrideMultiple, the second in any case.
   std::vector<OperandStride> strides;
