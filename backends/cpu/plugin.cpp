@@ -188,11 +188,15 @@ class CpuBackend final : public sdk::Backend {
     for (const sdk::Compile& c : requests)
       if (Tuner::asked(c, TSR_TUNE_ALGORITHMS) && !is_expanded(c.node()) && Tuner::has_ways(c.node())) ways.push_back(&c);
     tuner_.choose_ways(ways, budget);
-    for (const sdk::Compile& c : requests) {
-      if (!Tuner::asked(c, TSR_TUNE_SCHEDULES) || has_own_kernel(c.node())) continue;
-      WrittenKernel d = write_or_fail(c, /*log=*/false, /*tuned=*/false);
-      tuner_.choose_schedule(c, d, budget);
+    std::vector<const sdk::Compile*> generated;
+    for (const sdk::Compile& c : requests)
+      if (Tuner::asked(c, TSR_TUNE_SCHEDULES) && !has_own_kernel(c.node())) generated.push_back(&c);
+    for (size_t i = 0; i < generated.size(); ++i) {
+      sdk::progress("measuring schedules", i, generated.size());
+      WrittenKernel d = write_or_fail(*generated[i], /*log=*/false, /*tuned=*/false);
+      tuner_.choose_schedule(*generated[i], d, budget);
     }
+    if (!generated.empty()) sdk::progress("measuring schedules", generated.size(), generated.size());
   }
 
   // Whether the graph is a training step, or a half of one. How much such a graph computes depends on what its partitioner

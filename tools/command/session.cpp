@@ -37,6 +37,8 @@ Session open_session(const ContextArguments& arguments, const std::string& model
   Signature signature(graph.tables());
   std::vector<double> explained = explained_errors(graph.tables());
   progress.phase("compiling " + model);
+  const embed::ProgressScope listening(
+      [&progress](std::string_view work, uint64_t done, uint64_t total) { progress.part_of(work, done, total); });
   const double begin = now_ms();
   embed::Executable executable = context.compile_model(std::move(graph));
   const double end = now_ms();

@@ -26,6 +26,12 @@ size_t width(std::string_view s) {
   return static_cast<size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
+std::string bar(size_t done, size_t total) {
+  constexpr size_t kColumns = 20;
+  const size_t full = std::min(done, total) * kColumns / total;
+  return "[" + std::string(full, '#') + std::string(kColumns - full, ' ') + "]";
+}
+
 }  // namespace
 
 std::string styled(Style style, std::string_view text, int fd) {
@@ -84,6 +90,7 @@ void Progress::phase(std::string what) {
   const std::lock_guard lock(mutex_);
   clear_line();
   what_ = std::move(what);
+  work_.clear();
   done_ = total_ = 0;
   since_ = Clock::now();
   shown_ = false;
@@ -95,6 +102,18 @@ void Progress::part(size_t done, size_t total) {
   const std::lock_guard lock(mutex_);
   done_ = done;
   total_ = total;
+}
+
+void Progress::part_of(std::string_view work, size_t done, size_t total) {
+  if (!terminal_ && !plain_) return;
+  const std::lock_guard lock(mutex_);
+  const bool ended = done == total;
+  const std::string_view now = ended ? std::string_view() : work;
+  if (plain_ && !ended && now != work_) shown_ = false;  // a line of its own
+  work_ = now;
+  done_ = ended ? 0 : done;
+  total_ = ended ? 0 : total;
+  wake_.notify_all();
 }
 
 void Progress::finish() {
@@ -121,11 +140,12 @@ void Progress::watch() {
       wake_.wait_for(lock, kPatience - elapsed);
       continue;
     }
+    const std::string line = work_.empty() ? what_ : what_ + ": " + work_;
     if (plain_) {
-      std::fprintf(stderr, "tessera: %s\n", what_.c_str());
+      std::fprintf(stderr, "tessera: %s\n", line.c_str());
     } else {
-      std::fprintf(stderr, "\r\033[K%s ... %.0f s", what_.c_str(), std::chrono::duration<double>(elapsed).count());
-      if (total_ > 0) std::fprintf(stderr, ", %zu of %zu", done_, total_);
+      std::fprintf(stderr, "\r\033[K%s ... %.0f s", line.c_str(), std::chrono::duration<double>(elapsed).count());
+      if (total_ > 0) std::fprintf(stderr, " %s %zu of %zu", bar(done_, total_).c_str(), done_, total_);
     }
     shown_ = true;
     std::fflush(stderr);

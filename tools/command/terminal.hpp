@@ -30,14 +30,16 @@ class Table {
 };
 
 // Says what is being done, once it has taken more than a second: on a terminal in one line that is rewritten and removed in
-// the end, with `plain` as one line per phase; otherwise nothing. Phases are announced by one thread.
+// the end, with `plain` as one line per phase and kind of work; otherwise nothing. Phases are announced by one thread.
 class Progress {
  public:
   explicit Progress(bool plain);
   ~Progress();
   void phase(std::string what);          // "compiling with configs/a.toml"
   void part(size_t done, size_t total);  // of the current phase
-  void finish();                         // clears the line; later phases start anew
+  // The same from any thread, of work that the phase has begun: "measuring schedules". It ends when the two are equal.
+  void part_of(std::string_view work, size_t done, size_t total);
+  void finish();  // clears the line; later phases start anew
 
  private:
   void watch();
@@ -45,7 +47,7 @@ class Progress {
   const bool terminal_, plain_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::string what_;
+  std::string what_, work_;
   size_t done_ = 0, total_ = 0;
   std::chrono::steady_clock::time_point since_{};
   bool shown_ = false, stop_ = false;

@@ -149,7 +149,9 @@ std::unique_ptr<sdk::Kernel> Tuner::make_way(const sdk::Compile& c, const std::s
 
 void Tuner::choose_ways(std::span<const sdk::Compile* const> requests, const Budget& budget) {
   std::set<std::string> seen;
+  size_t done = 0;
   for (const sdk::Compile* c : requests) {
+    sdk::progress("measuring algorithms", done++, requests.size());
     if (ways(*c).empty()) continue;
     try {
       const std::string problem = problem_of(*c, most_winograd_, strassen_);
@@ -201,6 +203,7 @@ void Tuner::choose_ways(std::span<const sdk::Compile* const> requests, const Bud
       sdk::log("autotuning", "cpu: " + std::string(c->node().op()) + " is predicted: " + e.what());
     }
   }
+  if (done > 0) sdk::progress("measuring algorithms", done, done);
 }
 
 std::unique_ptr<sdk::Kernel> Tuner::make(const sdk::Compile& c) const {

@@ -72,6 +72,7 @@ const tsr_host& host() {
     c.log_write = [](const char*, int, const char*) {};
     c.parallel = run_parallel;
     c.num_threads = [] { return threads; };
+    c.progress = [](const char*, uint64_t, uint64_t) {};
     return c;
   }();
   static const tsr_graph_api graph = [] {

@@ -371,6 +371,12 @@ typedef struct tsr_api {
   tsr_error* (*tensor_write)(tsr_tensor_handle* to, tsr_tensor_handle* from);
   /* Says that the caller has written the tensor's memory, through desc.data or an exported tensor. */
   void (*tensor_written)(tsr_tensor_handle*);
+  /* ---- long work */
+  /* From now on `listener` is told what plugins say of work of seconds: `done` of `total` units of `what`, ended when they are
+   * equal. It takes the place of the listener before; NULL: nobody listens. One for the process. It is called on the threads
+   * that work, one call at a time, and must return soon, not throw and not call this library. When this function returns, the
+   * listener before is not called any more. */
+  void (*listen_to_progress)(void (*listener)(void* context, const char* what, uint64_t done, uint64_t total), void* context);
 } tsr_api;
 
 #define TSR_PRINT_LOCATIONS 1u

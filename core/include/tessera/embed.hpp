@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <new>
 #include <span>
@@ -227,6 +228,26 @@ class Stream {
     return s;
   }
   std::unique_ptr<tsr_stream_handle, void (*)(tsr_stream_handle*)> handle_;
+};
+
+// Tells `listener`, for a scope, how far work of seconds is: `done` of `total` units of `what` ("measuring schedules"), ended
+// when they are equal. One scope in a process at a time. The listener is called on the threads that work, one call at a time,
+// and must not throw and not call this library.
+class ProgressScope {
+ public:
+  using Listener = std::function<void(std::string_view what, uint64_t done, uint64_t total)>;
+  explicit ProgressScope(Listener listener) : listener_(std::move(listener)) {
+    const auto tell = [](void* self, const char* what, uint64_t done, uint64_t total) {
+      static_cast<const ProgressScope*>(self)->listener_(what, done, total);
+    };
+    api().listen_to_progress(tell, this);
+  }
+  ~ProgressScope() { api().listen_to_progress(nullptr, nullptr); }
+  ProgressScope(const ProgressScope&) = delete;
+  ProgressScope& operator=(const ProgressScope&) = delete;
+
+ private:
+  Listener listener_;
 };
 
 // Waits for everything that is queued on any stream of the device.

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "log/progress.hpp"
 #include "plugin/plugin_host.hpp"
 
 namespace tessera::core::api {
@@ -19,6 +20,7 @@ tsr_api make_table() {
   t.host = &host();
   t.error_free = host_core().error_free;
   t.string_free = [](char* s) noexcept { std::free(s); };
+  t.listen_to_progress = listen_to_progress;
   context_functions(t);
   tensor_functions(t);
   stream_functions(t);

@@ -8,6 +8,7 @@
 #include "ir/graph_api.hpp"
 #include "ir/host_functions.hpp"
 #include "log/log.hpp"
+#include "log/progress.hpp"
 #include "memory/device.hpp"
 #include "memory/parallel.hpp"
 #include "plugin/plugin_host.hpp"
@@ -71,6 +72,10 @@ const tsr_host_core& host_core() {
         if (table) *index = d->index();
         return table;
       },
+      .progress =
+          [](const char* what, uint64_t done, uint64_t total) noexcept {
+            if (what) tell_progress(what, done, total);
+          },
   };
   return table;
 }

@@ -27,7 +27,7 @@ extern "C" {
 
 /* ABI version. Major: incompatible. Minor: appended fields and functions. 0.x: may still change incompatibly. */
 #define TSR_ABI_MAJOR 0
-#define TSR_ABI_MINOR 3
+#define TSR_ABI_MINOR 4
 /* Version of the graph IR (text form and tables). */
 #define TSR_IR_VERSION 1
 
@@ -303,6 +303,11 @@ typedef struct tsr_host_core {
   /* The table that serves a device, its `self` and the device's number in it: for executors. NULL: the host's own memory, or a
    * device that no loaded plugin provides. Lives as long as the process. */
   const struct tsr_device_table* (*device_table)(tsr_device, void** self, uint32_t* index);
+  /* ---- appended in ABI 0.4 */
+  /* Tells whoever waits how far work of seconds is: `done` of `total` units of `what`, a phrase such as "measuring schedules".
+   * done == total: it has ended. From any thread; `what` is copied. One pointer is read when nobody listens, so that a loop may
+   * call it each time round. */
+  void (*progress)(const char* what, uint64_t done, uint64_t total);
 } tsr_host_core;
 
 /* ------------------------------------------------------------------------------------------- reading, editing, building */

@@ -111,6 +111,9 @@ inline void log(const char* artifact, const std::string& text, int level = 0) {
   host().core->log_write(artifact, level, text.c_str());
 }
 
+// Tells whoever waits that `done` of `total` units of `what` are done ("measuring schedules"); equal: it has ended.
+inline void progress(const char* what, size_t done, size_t total) { host().core->progress(what, done, total); }
+
 // Runs f(begin, end) over disjoint ranges of [0, n) on the host's threads. f may throw: the first exception is rethrown here.
 template <class F>
 void parallel(int64_t n, int64_t grain, F&& f) {
