@@ -346,14 +346,14 @@ std::string Attention::why_not(t::Graph g, t::Node n) {
   return why;
 }
 
-std::unique_ptr<t::Kernel> Attention::compile(const t::Compile& c) {
+std::unique_ptr<t::Kernel> Attention::compile(const t::Compile& c, const Algorithms& algorithms) {
   AttentionNode node;
   std::string why = read_attention(c.graph(), c.node(), any_order_, &node);
   const uint32_t index = CudaDevice::index_of(c.p->device);
   const std::shared_ptr<Dnn>& dnn = library_->get();
   if (why.empty() && !dnn) why = library_->why();
   std::shared_ptr<const AttentionPlan> plan;
-  if (why.empty()) plan = plans_->get(*dnn, device_->gpu(index), node.problem, &why, {}, (c.tune() & TSR_TUNE_ALGORITHMS) != 0);
+  if (why.empty()) plan = plans_->get(*dnn, device_->gpu(index), node.problem, &why, {}, algorithms);
   if (!plan) throw t::Error(TSR_BUG, "TSR-B005", "cuda was asked for an attention that it does not compute: " + why);
   return std::make_unique<AttentionKernel>(dnn, plans_, std::move(plan), device_, index, node);
 }

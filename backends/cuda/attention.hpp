@@ -22,7 +22,7 @@ class Attention {
   static bool is_one(sdk::Graph g, sdk::Node n);
   // Why the library does not compute such a node; empty: it does. Asks the library, which plans it, once for each problem.
   std::string why_not(sdk::Graph g, sdk::Node n);
-  std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c);
+  std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c, const Algorithms& algorithms);
   // For caches. Null: the bytes are of another kernel.
   std::unique_ptr<sdk::Kernel> restore(std::string_view bytes);
 

@@ -147,12 +147,12 @@ void AttentionPlan::describe_backward(DnnGraph& g) const {
 }
 
 AttentionPlan::AttentionPlan(Dnn& dnn, Gpu& gpu, const AttentionProblem& problem, const std::string& choice, bool measure)
-    : DnnPlan(dnn, gpu, "attention " + to_text(problem)), p_(problem) {
+    : DnnPlan(dnn, gpu, subject(problem)), p_(problem) {
   Wanted wanted;
   wanted.any_order = p_.any_order;
   wanted.workspace = size_t{1} << 30;
   std::function<double()> timer;
-  if (measure) timer = [this] { return measured(); };
+  if (measure) timer = [this] { return seconds_of_run(); };
   choose(
       choice, [this](DnnGraph& g) { p_.backward ? describe_backward(g) : describe_forward(g); }, wanted, timer);
 }
@@ -179,7 +179,15 @@ void AttentionPlan::launch(const Tensors& t, void* workspace, CUstream stream) c
   execute({ids, count}, {pointers, count}, static_cast<char*>(workspace) + deltas_bytes() + sums_bytes(), stream);
 }
 
-double AttentionPlan::measured() const {
+std::string AttentionPlan::record_of(const Gpu& gpu, const std::string& version, const AttentionProblem& p) {
+  return algorithm_problem(
+      gpu, "cuDNN " + version, "attention, scale " + std::to_string(p.scale),
+      {p.batch,     p.heads,   p.key_heads, p.queries, p.keys,    p.depth, p.width, p.type, p.causal, p.lse,  p.backward,
+       p.any_order, p.mask[0], p.mask[1],   p.mask[2], p.mask[3], p.q[0],  p.q[1],  p.q[2], p.k[0],   p.k[1], p.k[2],
+       p.v[0],      p.v[1],    p.v[2],      p.y[0],    p.y[1],    p.y[2],  p.o[0],  p.o[1], p.o[2]});
+}
+
+double AttentionPlan::seconds_of_run() const {
   const auto bytes = [&](int64_t heads, int64_t rows, int64_t columns, int64_t item) {
     return static_cast<size_t>(p_.batch * heads * rows * columns * item);
   };

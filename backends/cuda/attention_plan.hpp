@@ -31,6 +31,8 @@ class AttentionPlan : public DnnPlan {
  public:
   // `choice`, `measure`: see DnnPlan. Throws TSR-R031 where the library has no algorithm.
   AttentionPlan(Dnn& dnn, Gpu& gpu, const AttentionProblem& problem, const std::string& choice, bool measure);
+  static std::string subject(const AttentionProblem& p) { return "attention " + to_text(p); }
+  static std::string record_of(const Gpu& gpu, const std::string& version, const AttentionProblem& problem);  // see Algorithms
   struct Tensors {  // null: the problem has none
     const void *q = nullptr, *k = nullptr, *v = nullptr, *mask = nullptr;
     void *y = nullptr, *lse = nullptr;  // lse: read by backward
@@ -49,7 +51,7 @@ class AttentionPlan : public DnnPlan {
   // gradient of the queries where it is summed up in f32.
   size_t deltas_bytes() const;
   size_t sums_bytes() const;
-  double measured() const;  // seconds of one run
+  double seconds_of_run() const;  // measured
 
   AttentionProblem p_;
 };

@@ -52,13 +52,14 @@ class CudaBackend final : public kit::SimtBackend {
   CudaBackend(std::shared_ptr<CudaDevice> device, std::shared_ptr<kit::SimtTarget> target, std::unique_ptr<Products> products,
               std::unique_ptr<Convolutions> convolutions, std::unique_ptr<Attention> attention, bool any_order,
               std::unique_ptr<Ranges> ranges, std::string cache_directory)
-      : SimtBackend(std::move(target), {}, std::move(cache_directory)),
+      : SimtBackend(std::move(target), {}, cache_directory),
         device_(std::move(device)),
         products_(std::move(products)),
         convolutions_(std::move(convolutions)),
         attention_(std::move(attention)),
         any_order_(any_order),
-        ranges_(std::move(ranges)) {}
+        ranges_(std::move(ranges)),
+        records_(std::move(cache_directory), "cuda") {}
 
   uint64_t capabilities() const override {
     return any_order_ ? SimtBackend::capabilities() & ~uint64_t{TSR_CAP_DETERMINISTIC} : SimtBackend::capabilities();
@@ -88,7 +89,7 @@ class CudaBackend final : public kit::SimtBackend {
     return matrix_seconds(device_->gpu(CudaDevice::index_of(n.result().type().p->device)), n);
   }
   std::unique_ptr<t::Kernel> compile(const t::Compile& c) override {
-    std::unique_ptr<t::Kernel> kernel = compile_one(c);
+    std::unique_ptr<t::Kernel> kernel = compile_one(c, nullptr);
     return ranges_ ? ranges_->around(std::move(kernel), c.node()) : std::move(kernel);
   }
   std::unique_ptr<t::Kernel> deserialize(std::string_view bytes) override {
@@ -102,9 +103,26 @@ class CudaBackend final : public kit::SimtBackend {
     if (Convolutions::is_one(g, n)) return !convolutions_->why_not(g, n).empty();
     return !Products::is_one(g, n) || !products_->why_not(g, n).empty();
   }
+  // The libraries' algorithms. Their plans are kept, so that compile() finds them.
+  void measure(std::span<const t::Compile> requests, const kit::MeasuringBudget& budget) override {
+    std::vector<const t::Compile*> asking;
+    for (const t::Compile& c : requests)
+      if (asks(c) && !generates(c.graph(), c.node())) asking.push_back(&c);
+    for (size_t i = 0; i < asking.size() && !budget.spent(); ++i) {
+      t::progress("measuring algorithms", i, asking.size());
+      try {
+        (void)compile_one(*asking[i], &budget);
+      } catch (const t::Error& e) {  // compile() says it where it matters
+        t::log("autotuning", "cuda: '" + std::string(asking[i]->node().op()) + "' is predicted: " + e.what());
+      }
+    }
+    if (!asking.empty()) t::progress("measuring algorithms", asking.size(), asking.size());
+  }
 
  private:
-  std::unique_ptr<t::Kernel> compile_one(const t::Compile& c) {
+  static bool asks(const t::Compile& c) { return (c.tune() & TSR_TUNE_ALGORITHMS) != 0; }
+  // `budget`: of what may be measured for it; null: nothing.
+  std::unique_ptr<t::Kernel> compile_one(const t::Compile& c, const kit::MeasuringBudget* budget) {
     const bool attention = Attention::is_one(c.graph(), c.node());
     if (generates(c.graph(), c.node())) {
       if (attention && t::log_enabled("perf_hints"))
@@ -112,8 +130,10 @@ class CudaBackend final : public kit::SimtBackend {
                                  "' with a kernel of its own: " + attention_->why_not(c.graph(), c.node()));
       return SimtBackend::compile(c);
     }
-    if (attention) return attention_->compile(c);
-    return Convolutions::is_one(c.graph(), c.node()) ? convolutions_->compile(c) : products_->compile(c);
+    const Algorithms algorithms = asks(c) ? Algorithms{&records_, budget} : Algorithms();
+    if (attention) return attention_->compile(c, algorithms);
+    return Convolutions::is_one(c.graph(), c.node()) ? convolutions_->compile(c, algorithms)
+                                                     : products_->compile(c, algorithms);
   }
   std::unique_ptr<t::Kernel> restore_one(std::string_view bytes) {
     if (std::unique_ptr<t::Kernel> product = products_->restore(bytes)) return product;
@@ -143,6 +163,7 @@ class CudaBackend final : public kit::SimtBackend {
   std::unique_ptr<Attention> attention_;
   bool any_order_;
   std::unique_ptr<Ranges> ranges_;
+  kit::Choices records_;
 };
 
 }  // namespace

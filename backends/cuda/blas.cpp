@@ -4,8 +4,10 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
+#include "algorithms.hpp"
 #include "libraries.hpp"
 #include "timing.hpp"
 
@@ -96,18 +98,66 @@ BlasHandle Blas::handle(Gpu& gpu) {
   return h;
 }
 
-std::shared_ptr<const ProductPlan> Blas::plan(Gpu& gpu, const ProductShape& shape, size_t max_workspace,
-                                              const BlasChoice* choice, bool measure) {
-  const Key key{&gpu, shape, max_workspace, measure || choice};
+template <class Make>
+std::shared_ptr<const ProductPlan> Blas::kept(const Key& key, Make&& make) {
   {
     std::lock_guard lock(mutex_);
     const auto it = plans_.find(key);
     if (it != plans_.end()) return it->second;
   }
-  auto made = std::make_shared<const ProductPlan>(*this, gpu, shape, max_workspace, choice, measure);
+  std::shared_ptr<const ProductPlan> made = make();
   std::lock_guard lock(mutex_);
   if (plans_.size() >= kKeptPlans) plans_.clear();  // kernels that use one hold it
   return plans_.emplace(key, std::move(made)).first->second;
+}
+
+namespace {
+
+std::string problem_of(const Gpu& gpu, const std::string& version, const ProductShape& s, size_t max_workspace) {
+  return algorithm_problem(gpu, "cuBLASLt " + version, "product",
+                           {s.batch, s.m, s.n, s.k, s.a_transposed, s.b_transposed, s.type, s.result_type, s.compute, s.bias,
+                            s.residual, s.activation, static_cast<int64_t>(max_workspace)});
+}
+
+std::string to_record(const BlasChoice& c) { return to_hexadecimal({reinterpret_cast<const char*>(&c), sizeof c}); }
+
+std::optional<BlasChoice> from_record(const std::string& record) {
+  const std::optional<std::string> bytes = from_hexadecimal(record);
+  BlasChoice c{};
+  if (!bytes || bytes->size() != sizeof c) return std::nullopt;
+  std::memcpy(&c, bytes->data(), sizeof c);
+  return c;
+}
+
+}  // namespace
+
+std::shared_ptr<const ProductPlan> Blas::plan(Gpu& gpu, const ProductShape& shape, size_t max_workspace,
+                                              const BlasChoice* choice) {
+  return kept({&gpu, shape, max_workspace, choice != nullptr},
+              [&] { return std::make_shared<const ProductPlan>(*this, gpu, shape, max_workspace, choice, false); });
+}
+
+std::shared_ptr<const ProductPlan> Blas::plan(Gpu& gpu, const ProductShape& shape, size_t max_workspace,
+                                              const Algorithms& algorithms) {
+  if (!algorithms.asked()) return plan(gpu, shape, max_workspace);
+  const std::string problem = problem_of(gpu, version_text(), shape, max_workspace);
+  const auto as_recorded = [&](const std::string& record) -> std::shared_ptr<const ProductPlan> {
+    const std::optional<BlasChoice> choice = from_record(record);
+    return choice ? plan(gpu, shape, max_workspace, &*choice) : nullptr;
+  };
+  if (const std::optional<std::string> record = algorithms.records->find(problem))
+    if (auto known = as_recorded(*record)) {
+      if (t::log_enabled("autotuning"))
+        t::log("autotuning", "cuda: product " + to_text(shape) + ": the algorithm that was measured before");
+      return known;
+    }
+  if (!algorithms.may_measure()) return plan(gpu, shape, max_workspace);
+  auto made = std::make_shared<const ProductPlan>(*this, gpu, shape, max_workspace, nullptr, true);
+  if (!made->measured()) return plan(gpu, shape, max_workspace);
+  const std::string mine = to_record(made->choice()), holds = algorithms.records->keep(problem, mine);
+  if (holds != mine)
+    if (auto known = as_recorded(holds)) return known;  // another process was faster
+  return kept({&gpu, shape, max_workspace, true}, [&] { return std::move(made); });
 }
 
 ProductPlan::ProductPlan(Blas& blas, Gpu& gpu, const ProductShape& s, size_t max_workspace, const BlasChoice* choice,
@@ -228,6 +278,7 @@ BlasChoice ProductPlan::fastest(const std::vector<BlasChoice>& all) {
     times += text;
     if (i == 0 || seconds < 0.98 * least) best = all[i], least = seconds;
   }
+  measured_ = true;
   if (t::log_enabled("autotuning"))
     t::log("autotuning", "cuda: product " + to_text(shape_) + ": us of each algorithm, as cuBLASLt ranks them: " + times);
   return best;

@@ -80,6 +80,7 @@ struct ProductOperands {  // null: the shape has none
   void* d = nullptr;
 };
 
+struct Algorithms;
 class Blas;
 
 // How a product of one shape is computed on one device. Immutable, but for what the library keeps of a bias in a descriptor.
@@ -92,6 +93,7 @@ class ProductPlan {
   ProductPlan(const ProductPlan&) = delete;
   size_t workspace_bytes() const { return choice_.workspace_bytes; }
   const BlasChoice& choice() const { return choice_; }
+  bool measured() const { return measured_; }  // several algorithms were, and choice() is the fastest
   void launch(const ProductOperands& o, void* workspace, CUstream stream) const;
 
  private:
@@ -105,6 +107,7 @@ class ProductPlan {
   BlasDescriptor operation_ = nullptr, left_ = nullptr, right_ = nullptr, result_ = nullptr;
   mutable std::mutex bias_mutex_;  // the operation's descriptor holds where the bias lies
   BlasChoice choice_{};
+  bool measured_ = false;
 };
 
 // The library. Thread-safe.
@@ -113,7 +116,7 @@ class Blas {
   // Null, and *why says so, where the library is not found. `wanted`: see open_library. Opening takes some 0.5 s where the file
   // is not in the system's cache.
   static std::shared_ptr<Blas> open(const std::string& wanted, std::string* why);
-  static std::string locate(const std::string& wanted);  // the file that open() would open first
+  static std::string locate(const std::string& wanted);        // the file that open() would open first
   static void open_ahead(const std::string& wanted) noexcept;  // so that a later open() is quick
 
 #define TESSERA_BLAS_MEMBER(name, result, parameters) result(*name) parameters = nullptr;
@@ -123,9 +126,13 @@ class Blas {
   const std::string& path() const { return path_; }
   std::string version_text() const;  // "13.1.0"
   BlasHandle handle(Gpu& gpu);       // made at the first use
-  // The plan for a shape, made at the first use and kept; what was measured or given by then is not decided anew.
+  // The plan for a shape, made at the first use and kept. Its algorithm is the one that is given, else the one that the library
+  // ranks first.
   std::shared_ptr<const ProductPlan> plan(Gpu& gpu, const ProductShape& shape, size_t max_workspace,
-                                          const BlasChoice* choice = nullptr, bool measure = false);
+                                          const BlasChoice* choice = nullptr);
+  // With the algorithm that was measured, if `algorithms` asks for that and knows it or may find out.
+  std::shared_ptr<const ProductPlan> plan(Gpu& gpu, const ProductShape& shape, size_t max_workspace,
+                                          const Algorithms& algorithms);
   void check(int status, const char* call, const ProductShape& shape) const;  // throws TSR-R031
 
  private:
@@ -136,9 +143,11 @@ class Blas {
     Gpu* gpu;
     ProductShape shape;
     size_t max_workspace;
-    bool measured;
+    bool decided;
     auto operator<=>(const Key&) const = default;
   };
+  template <class Make>
+  std::shared_ptr<const ProductPlan> kept(const Key& key, Make&& make);  // or made now
   std::map<Key, std::shared_ptr<const ProductPlan>> plans_;
 };
 

@@ -262,20 +262,18 @@ std::string Convolutions::why_not(t::Graph g, t::Node n) {
   return why;
 }
 
-std::unique_ptr<t::Kernel> Convolutions::compile(const t::Compile& c) {
+std::unique_ptr<t::Kernel> Convolutions::compile(const t::Compile& c, const Algorithms& algorithms) {
   ConvNode node;
   std::string why = ConvReader(c.graph(), c.node(), tf32_).read(&node);
   const uint32_t index = CudaDevice::index_of(c.p->device);
-  const bool measure = (c.tune() & TSR_TUNE_ALGORITHMS) != 0;
   const std::shared_ptr<Dnn>& dnn = library_->get();
   if (why.empty() && !dnn) why = library_->why();
   if (why.empty() && is_product(node.problem) && products_.blas()) {
-    auto plan =
-        products_.blas()->plan(device_->gpu(index), product_of(node.problem), Products::kMostWorkspace, nullptr, measure);
+    auto plan = products_.blas()->plan(device_->gpu(index), product_of(node.problem), Products::kMostWorkspace, algorithms);
     return std::make_unique<ConvKernel>(nullptr, nullptr, products_.blas(), std::move(plan), *device_, index, node);
   }
   std::shared_ptr<const ConvPlan> plan;
-  if (why.empty()) plan = plans_.get(*dnn, device_->gpu(index), node.problem, &why, {}, measure);
+  if (why.empty()) plan = plans_.get(*dnn, device_->gpu(index), node.problem, &why, {}, algorithms);
   if (!plan) throw t::Error(TSR_BUG, "TSR-B005", "cuda was asked for a convolution that it does not compute: " + why);
   return std::make_unique<ConvKernel>(dnn, std::move(plan), nullptr, nullptr, *device_, index, node);
 }

@@ -24,7 +24,7 @@ class Convolutions {
   static bool is_one(sdk::Graph g, sdk::Node n);
   // Why no library computes such a node; empty: one does. Asks the library, which plans the convolution, once for each problem.
   std::string why_not(sdk::Graph g, sdk::Node n);
-  std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c);
+  std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c, const Algorithms& algorithms);
   // For caches. Null: the bytes are of another kernel.
   std::unique_ptr<sdk::Kernel> restore(std::string_view bytes);
 

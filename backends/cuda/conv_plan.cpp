@@ -84,16 +84,24 @@ void ConvPlan::describe(DnnGraph& g) const {
 }
 
 ConvPlan::ConvPlan(Dnn& dnn, Gpu& gpu, const ConvProblem& problem, const std::string& choice, bool measure)
-    : DnnPlan(dnn, gpu, "a convolution " + to_text(problem)), p_(problem) {
+    : DnnPlan(dnn, gpu, subject(problem)), p_(problem) {
   Wanted wanted;
   wanted.exact_f32 = p_.type == kDnnF32 && !p_.tf32;
   std::function<double()> timer;
-  if (measure) timer = [this] { return measured(); };
+  if (measure) timer = [this] { return seconds_of_run(); };
   choose(
       choice, [this](DnnGraph& g) { describe(g); }, wanted, timer);
 }
 
-double ConvPlan::measured() const {
+std::string ConvPlan::record_of(const Gpu& gpu, const std::string& version, const ConvProblem& p) {
+  return algorithm_problem(
+      gpu, "cuDNN " + version, "convolution",
+      {p.images,    p.channels,      p.height,     p.width,       p.features,    p.taps[0],     p.taps[1],     p.stride[0],
+       p.stride[1], p.pad_low[0],    p.pad_low[1], p.pad_high[0], p.pad_high[1], p.dilation[0], p.dilation[1], p.groups,
+       p.type,      p.channels_last, p.bias,       p.residual,    p.relu,        p.tf32});
+}
+
+double ConvPlan::seconds_of_run() const {
   const Sizes s(p_);
   const size_t bytes[] = {
       Sizes::bytes(s.x, p_.type), Sizes::bytes(s.w, p_.type), static_cast<size_t>(p_.features * dnn_item_bytes(p_.type)),

@@ -28,6 +28,8 @@ class ConvPlan : public DnnPlan {
  public:
   // `choice`, `measure`: see DnnPlan. Throws TSR-R031 where the library has no algorithm.
   ConvPlan(Dnn& dnn, Gpu& gpu, const ConvProblem& problem, const std::string& choice, bool measure);
+  static std::string subject(const ConvProblem& p) { return "a convolution " + to_text(p); }
+  static std::string record_of(const Gpu& gpu, const std::string& version, const ConvProblem& problem);  // see Algorithms
   // `bias`, `residual`: null where the problem has none.
   void launch(const void* x, const void* w, const void* bias, const void* residual, void* y, void* workspace,
               CUstream stream) const;
@@ -35,7 +37,7 @@ class ConvPlan : public DnnPlan {
  private:
   DnnGraph::Shape shape(const int64_t* sizes) const;
   void describe(DnnGraph& graph) const;
-  double measured() const;  // seconds of one run
+  double seconds_of_run() const;  // measured
 
   ConvProblem p_;
 };

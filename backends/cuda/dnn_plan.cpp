@@ -2,6 +2,7 @@
 #include "dnn_plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "timing.hpp"
@@ -228,6 +229,7 @@ void DnnPlan::choose(const std::string& choice, const std::function<void(DnnGrap
     if (!measure) break;
   }
   plan_ = std::move(fastest), workspace_ = workspace;
+  measured_ = measure && tried > 1 && std::isfinite(least);
   if (t::log_enabled("autotuning") && !configs.empty())
     t::log("autotuning", "cuda: " + what_ + ": engines as cuDNN ranks them: " + offered +
                              (best < configs.size() ? "; taken: number " + std::to_string(best + 1) : "; none taken"));

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms.hpp"
 #include "dnn.hpp"
 
 namespace tessera::cuda {
@@ -81,6 +82,7 @@ class DnnPlan {
   DnnPlan(const DnnPlan&) = delete;
   size_t workspace_bytes() const { return workspace_; }
   const std::string& choice() const { return choice_; }
+  bool measured() const { return measured_; }  // choice() is the fastest of several engines
 
  protected:
   struct Wanted {
@@ -117,15 +119,25 @@ class DnnPlan {
   DnnObject plan_;
   std::string choice_;
   size_t workspace_ = 0;
+  bool measured_ = false;
 };
 
 // Plans by what they compute, made at the first use and kept. Thread-safe.
 template <class Problem, class Plan>
 class DnnPlans {
  public:
-  // Null, and *why says so: the library has no algorithm for it. `choice`, `measure`: see Plan.
-  std::shared_ptr<const Plan> get(Dnn& dnn, Gpu& gpu, const Problem& problem, std::string* why, const std::string& choice = {},
-                                  bool measure = false) {
+  // Null, and *why says so: the library has no algorithm for it. Its engine is the one that is given, else the one that was
+  // measured, if `algorithms` asks for that, else the first that the library ranks.
+  std::shared_ptr<const Plan> get(Dnn& dnn, Gpu& gpu, const Problem& problem, std::string* why, std::string choice = {},
+                                  const Algorithms& algorithms = {}) {
+    std::string record;
+    if (choice.empty() && algorithms.asked()) {
+      record = Plan::record_of(gpu, dnn.version_text(), problem);
+      choice = algorithms.records->find(record).value_or("");
+      if (!choice.empty() && sdk::log_enabled("autotuning"))
+        sdk::log("autotuning", "cuda: " + Plan::subject(problem) + ": the engine that was measured before");
+    }
+    const bool measure = choice.empty() && algorithms.may_measure();
     const Key key{&gpu, problem, measure || !choice.empty()};
     {
       std::lock_guard lock(mutex_);
@@ -138,6 +150,9 @@ class DnnPlans {
     Made made;
     try {
       made.plan = std::make_shared<const Plan>(dnn, gpu, problem, choice, measure);
+      if (made.plan->measured() && !made.plan->choice().empty())
+        if (const std::string kept = algorithms.records->keep(record, made.plan->choice()); kept != made.plan->choice())
+          made.plan = std::make_shared<const Plan>(dnn, gpu, problem, kept, false);  // another process was faster
     } catch (const sdk::Error& e) {
       if (e.code != "TSR-R031") throw;
       made.why = e.what();
@@ -154,7 +169,7 @@ class DnnPlans {
   struct Key {
     Gpu* gpu;
     Problem problem;
-    bool measured;
+    bool decided;
     auto operator<=>(const Key&) const = default;
   };
   struct Made {

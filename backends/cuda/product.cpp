@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 
+#include "algorithms.hpp"
 #include "tessera/dtypes.hpp"
 #include "tessera/kit/saved.hpp"
 
@@ -210,14 +211,21 @@ ProductShape shape_of_like_sizes(ProductShape s) {
   return s;
 }
 
+bool trivial(const ProductShape& s) { return s.batch == 0 || s.m == 0 || s.n == 0 || s.k == 0; }
+
 class ProductKernel final : public t::Kernel {
  public:
   // `shape`: where all sizes are numbers.
-  // `choice`, `measure`: see ProductPlan.
+  // `plan`: null where a size is unknown, or nothing is to be computed.
   ProductKernel(std::shared_ptr<Blas> blas, CudaDevice& device, uint32_t index, const Contraction& c,
-                const std::optional<ProductShape>& shape, const BlasChoice* choice, bool measure)
-      : blas_(std::move(blas)), gpu_(device.gpu(index)), device_(device), index_(index), contraction_(c), shape_(shape) {
-    if (shape_ && !trivial(*shape_)) plan_ = blas_->plan(gpu_, *shape_, Products::kMostWorkspace, choice, measure);
+                const std::optional<ProductShape>& shape, std::shared_ptr<const ProductPlan> plan)
+      : blas_(std::move(blas)),
+        gpu_(device.gpu(index)),
+        device_(device),
+        index_(index),
+        contraction_(c),
+        shape_(shape),
+        plan_(std::move(plan)) {
     name_ = std::string("cuda.cublaslt.dot_general") + (c.bias >= 0 ? ".bias" : "") + (c.residual >= 0 ? ".residual" : "") +
             (c.activation == kReluProduct       ? ".relu"
              : c.activation == kGeluTanhProduct ? ".gelu"
@@ -285,7 +293,6 @@ class ProductKernel final : public t::Kernel {
       return false;
     }
   }
-  static bool trivial(const ProductShape& s) { return s.batch == 0 || s.m == 0 || s.n == 0 || s.k == 0; }
 
   std::shared_ptr<Blas> blas_;
   Gpu& gpu_;
@@ -325,7 +332,7 @@ std::string Products::why_not(t::Graph g, t::Node n) {
   return blas() ? std::string() : why_none_;
 }
 
-std::unique_ptr<t::Kernel> Products::compile(const t::Compile& c) {
+std::unique_ptr<t::Kernel> Products::compile(const t::Compile& c, const Algorithms& algorithms) {
   Contraction contraction;
   const t::Node dot = product_in(c.graph(), c.node());
   if (const std::string why = analyse(c.graph(), c.node(), tf32_, contraction); !why.empty() || !blas())
@@ -335,8 +342,10 @@ std::unique_ptr<t::Kernel> Products::compile(const t::Compile& c) {
   std::optional<ProductShape> shape;
   if (operands[0].is_static() && operands[1].is_static())
     shape = shape_of(contraction, [&](int operand, uint32_t i) { return operands[operand].size(i); });
-  return std::make_unique<ProductKernel>(blas(), *device_, CudaDevice::index_of(c.p->device), contraction, shape, nullptr,
-                                         (c.tune() & TSR_TUNE_ALGORITHMS) != 0);
+  const uint32_t index = CudaDevice::index_of(c.p->device);
+  std::shared_ptr<const ProductPlan> plan;
+  if (shape && !trivial(*shape)) plan = blas()->plan(device_->gpu(index), *shape, kMostWorkspace, algorithms);
+  return std::make_unique<ProductKernel>(blas(), *device_, index, contraction, shape, std::move(plan));
 }
 
 std::unique_ptr<t::Kernel> Products::restore(std::string_view bytes) {
@@ -352,7 +361,9 @@ std::unique_ptr<t::Kernel> Products::restore(std::string_view bytes) {
   std::optional<BlasChoice> choice;
   if (in.number<bool>()) choice = in.number<BlasChoice>();
   in.end();
-  return std::make_unique<ProductKernel>(blas(), *device_, index, contraction, shape, choice ? &*choice : nullptr, false);
+  std::shared_ptr<const ProductPlan> plan;
+  if (choice) plan = blas()->plan(device_->gpu(index), shape, kMostWorkspace, &*choice);
+  return std::make_unique<ProductKernel>(blas(), *device_, index, contraction, shape, std::move(plan));
 }
 
 }  // namespace tessera::cuda

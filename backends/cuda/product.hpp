@@ -31,7 +31,7 @@ class Products {
   // Of workspace, for sizes that are known when the kernel is compiled: what the vendor recommends for this generation.
   static constexpr size_t kMostWorkspace = size_t{32} << 20;
 
-  std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c);
+  std::unique_ptr<sdk::Kernel> compile(const sdk::Compile& c, const Algorithms& algorithms);
   // For caches. Null: the bytes are of another kernel.
   std::unique_ptr<sdk::Kernel> restore(std::string_view bytes);
 

@@ -113,13 +113,15 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(BlasHandle, BlasDescriptor, BlasDescri
                                           int* found) {
   const auto& p = *static_cast<Preference*>(preference);
   if (p.reductions != kBlasReduceInComputeType || wanted < 1) return 7;
-  *choices = {};
-  choices->workspace_bytes = std::min<uint64_t>(p.workspace, 4096);
-  choices->algorithm[0] = 7;
   const uint64_t columns = static_cast<Layout*>(result)->columns;
-  choices->algorithm[1] = columns / 24;  // blocks in other clusters for other sizes
-  choices->algorithm[2] = columns < 4;   // of few columns, and of more
-  *found = 1;
+  *found = std::min(wanted, 2);
+  for (int i = 0; i < *found; ++i) {
+    BlasChoice& c = choices[i] = {};
+    c.workspace_bytes = i == 0 ? std::min<uint64_t>(p.workspace, 4096) : 0;
+    c.algorithm[0] = 7;
+    c.algorithm[1] = columns / 24;  // blocks in other clusters for other sizes
+    c.algorithm[2] = columns < 4;   // of few columns, and of more
+  }
   return 0;
 }
 EXPORT int cublasLtMatmul(BlasHandle, BlasDescriptor operation, const void* alpha, const void* a, BlasDescriptor a_layout,

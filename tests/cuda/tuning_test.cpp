@@ -127,6 +127,44 @@ TEST_CASE("sizes that are symbols are measured at their hints, and without time 
   }
 }
 
+TEST_CASE("algorithms that are measured hold for later processes, and those who compile hear of it") {
+  const std::string text = R"(graph @g(%x: f32[48, 96]@cuda:0, %w: f32[96, 80]@cuda:0, %v: f32[96, 72]@cuda:0) {
+    %y = matmul %x, %w
+    %z = matmul %x, %v
+    return %y, %z
+  })";
+  const std::string measured = "max_autotune = true\nmax_autotune_seconds = 300.0\n";
+  const Folder first, second, none;
+  const std::vector<e::Tensor> in = {numbers({48, 96}, 1).copy_to(gpu()), numbers({96, 80}, 2).copy_to(gpu()),
+                                     numbers({96, 72}, 3).copy_to(gpu())};
+  const std::vector<e::Tensor> want =
+      compiled(none.path, text, "max_autotune = true\nmax_autotune_seconds = 0.0\n").executable.run(in);
+  CHECK(tuning_records(none.path).empty());
+  std::vector<std::string> heard;
+  {
+    const e::ProgressScope listening([&](std::string_view what, uint64_t done, uint64_t total) {
+      heard.push_back(std::string(what) + " " + std::to_string(done) + " of " + std::to_string(total));
+    });
+    const Compiled tuned = compiled(first.path, text, measured);
+    INFO(tuned.log);
+    CHECK(times(tuned.log, "us of each algorithm") == 2);
+    const std::vector<e::Tensor> got = tuned.executable.run(in);
+    for (size_t i = 0; i < want.size(); ++i) CHECK(difference(got[i], want[i]) < 1e-4);
+  }
+  CHECK(heard ==
+        std::vector<std::string>{"measuring algorithms 0 of 2", "measuring algorithms 1 of 2", "measuring algorithms 2 of 2"});
+  CHECK(tuning_records(first.path).size() == 2);
+
+  fs::copy(first.path, second.path, fs::copy_options::recursive);
+  const Compiled later = compiled(second.path, text, measured);
+  INFO(later.log);
+  CHECK(times(later.log, "us of each algorithm") == 0);
+  CHECK(times(later.log, "the algorithm that was measured before") >= 2);
+  CHECK(heard.size() == 3);  // nobody listens any more
+  const std::vector<e::Tensor> got = later.executable.run(in);
+  for (size_t i = 0; i < want.size(); ++i) CHECK(difference(got[i], want[i]) < 1e-4);
+}
+
 TEST_CASE("the backward pass of a norm is measured as one kernel") {
   const std::string text =
       R"(graph @g(%x: f32[64, 256]@cuda:0, %g: f32[64, 256]@cuda:0, %m: f32[64, 1]@cuda:0, %r: f32[64, 1]@cuda:0,

@@ -9,6 +9,7 @@
 
 #include "simt_kernel.hpp"
 #include "tessera/kit/choices.hpp"
+#include "tessera/kit/measuring.hpp"
 #include "written_kernel.hpp"
 
 namespace tessera::kit {
@@ -172,7 +173,13 @@ std::vector<std::shared_ptr<SimtCode>> SimtBackend::build(const std::vector<Writ
 SimtBackend::Request SimtBackend::request_of(const sdk::Compile& c) { return {c.p->graph, c.p->node, c.p->ctx}; }
 
 void SimtBackend::prepare(std::span<const sdk::Compile> requests) {
-  tune(requests);
+  if (std::any_of(requests.begin(), requests.end(), [](const sdk::Compile& c) { return c.tune() != 0; })) {
+    static std::mutex one_at_a_time;  // two plans that measure at once measure each other
+    const std::lock_guard lock(one_at_a_time);
+    const MeasuringBudget budget(requests[0].tune_seconds());
+    measure(requests, budget);
+    tune(requests, budget);
+  }
   std::map<uint32_t, std::vector<std::pair<Request, WrittenKernel>>> by_index;
   for (const sdk::Compile& c : requests)
     if (generates(c.graph(), c.node())) by_index[index_of(c.p->device)].emplace_back(request_of(c), write_tuned(c));

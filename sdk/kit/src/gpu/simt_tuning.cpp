@@ -17,6 +17,7 @@ namespace {
 constexpr int kRounds = 7;              // in which each candidate is measured once
 constexpr double kWorthIt = 0.98;       // what is faster by less is noise
 constexpr size_t kMostCandidates = 60;  // of one kernel
+const char* const kProgress = "measuring schedules";
 
 std::string microseconds(double seconds) {
   char text[32];
@@ -60,9 +61,8 @@ SimtBackend::WrittenKernel SimtBackend::write_tuned(const sdk::Compile& c) {
   return chosen ? write(c, [&](const ScheduleSpace&) { return *chosen; }) : write(c);
 }
 
-void SimtBackend::tune(std::span<const sdk::Compile> requests) {
+void SimtBackend::tune(std::span<const sdk::Compile> requests, const MeasuringBudget& budget) {
   if (!target_->timed_device() || std::none_of(requests.begin(), requests.end(), asks)) return;
-  const MeasuringBudget budget(requests[0].tune_seconds());
   std::map<uint32_t, std::vector<Tuning>> by_index;
   std::set<std::string> problems;
   for (const sdk::Compile& c : requests) {
@@ -76,11 +76,13 @@ void SimtBackend::tune(std::span<const sdk::Compile> requests) {
     t.request = &c, t.problem = std::move(problem), t.start = start, t.best = std::move(d);
     by_index[index_of(c.p->device)].push_back(std::move(t));
   }
-  static std::mutex one_at_a_time;  // two plans that measure at once measure each other
-  const std::lock_guard lock(one_at_a_time);
   for (auto& [index, all] : by_index) {
-    const auto is_open = [](const Tuning& t) { return t.open; };
-    while (!budget.spent() && std::any_of(all.begin(), all.end(), is_open)) improve(all, index, budget);
+    for (size_t open = all.size(); open > 0 && !budget.spent();) {
+      sdk::progress(kProgress, all.size() - open, all.size());
+      improve(all, index, budget);
+      open = static_cast<size_t>(std::count_if(all.begin(), all.end(), [](const Tuning& t) { return t.open; }));
+    }
+    sdk::progress(kProgress, all.size(), all.size());
     for (const Tuning& t : all) {
       const std::string who = std::string(device()) + ": the schedule of " + t.best.name;
       if (!t.why.empty()) {

@@ -52,6 +52,9 @@ class SimtBackend : public sdk::Backend {
   // Whether this class compiles the node, of those that the backend claimed; false where a deriving class has a kernel of its
   // own.
   virtual bool generates(sdk::Graph, sdk::Node) { return true; }
+  // Measures, as long as the budget lasts, what the requests ask for (Compile::tune) of nodes that this class does not compile.
+  // One plan at a time.
+  virtual void measure(std::span<const sdk::Compile>, const MeasuringBudget&) {}
 
  private:
   struct WrittenKernel;
@@ -68,8 +71,8 @@ class SimtBackend : public sdk::Backend {
 
   // Schedules that are measured (simt_tuning.cpp). By what was decided; by the model where nothing was, or nobody asks.
   WrittenKernel write_tuned(const sdk::Compile& c);
-  // Decides for those of the requests that ask and of which nothing is known, as long as their budget lasts.
-  void tune(std::span<const sdk::Compile> requests);
+  // Decides for those of the requests that ask and of which nothing is known, as long as the budget lasts.
+  void tune(std::span<const sdk::Compile> requests, const MeasuringBudget& budget);
   struct Tuning;
   void improve(std::vector<Tuning>& open, uint32_t index, const MeasuringBudget& budget);
   bool measured(Tuning& t, std::vector<WrittenKernel> candidates, uint32_t index);
@@ -79,7 +82,7 @@ class SimtBackend : public sdk::Backend {
   SimtOptions options_;
   std::unique_ptr<Choices> choices_;
   std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<SimtCode>> code_;  // by key of a kernel's text
+  std::map<std::string, std::weak_ptr<SimtCode>> code_;         // by key of a kernel's text
   std::map<Request, std::unique_ptr<WrittenKernel>> prepared_;  // until compile() takes them
 };
 
