@@ -83,6 +83,7 @@ kit::GpuDescription describe(const Gpu& gpu) {
   // A large copy reaches some 0.86 of what the memory's clock and width say (3.35 and 2.86 TB/s on an H100).
   d.bandwidth = 0.86 * gpu.bytes_per_second();
   d.mma = gpu.attribute(kMajor) >= 8;
+  d.mma_group = gpu.attribute(kMajor) == 9;
   if (const std::string why = kit::why_absurd(d); !why.empty())
     throw t::Error(TSR_ENVIRONMENT, "TSR-H006",
                    "the driver describes '" + gpu.name() + "' (" + gpu.model() + ") in numbers that cannot be: " + why,

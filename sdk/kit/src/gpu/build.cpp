@@ -186,6 +186,21 @@ void ProgramBuilder::mma(Type factors, Fragment sums, Fragment left, Fragment ri
   s.fragments = {sums, left, right};
   add(std::move(s));
 }
+void ProgramBuilder::mma_group(Type factors, Fragment sums, Fragment left, Fragment right, const GroupShape& shape) {
+  Statement s;
+  s.kind = StatementKind::MmaGroup;
+  s.inst.type = factors;
+  s.fragments = {sums, left, right};
+  s.group = shape;
+  add(std::move(s));
+}
+void ProgramBuilder::mma_wait(Fragment sums, int64_t columns) {
+  Statement s;
+  s.kind = StatementKind::MmaWait;
+  s.fragments[0] = sums;
+  s.group.columns = columns;
+  add(std::move(s));
+}
 uint32_t ProgramBuilder::below(Expr e, Expr n) { return pool().less(e, n) ? kNone : binary(Op::Lt, index(e), index(n)); }
 uint32_t ProgramBuilder::both(uint32_t a, uint32_t b) { return a == kNone ? b : b == kNone ? a : binary(Op::And, a, b); }
 

@@ -58,6 +58,8 @@ class ProgramBuilder {
   uint32_t shuffle_from(uint32_t v, int64_t lane, int64_t lanes);
   // A matrix instruction: sums += left * right.
   void mma(Type factors, Fragment sums, Fragment left, Fragment right);
+  void mma_group(Type factors, Fragment sums, Fragment left, Fragment right, const GroupShape& shape);
+  void mma_wait(Fragment sums, int64_t columns);
   Type type_of(uint32_t v) const { return p.statements[v].inst.type; }
   // e < n as far as that is not certain: kNone where it is.
   uint32_t below(Expr e, Expr n);
@@ -159,6 +161,7 @@ Program columns_program(Kernel& k, const SimtSchedule& s, const GpuDescription& 
 Program product_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
 // The same on matrix instructions; of factors that a dot takes as they are, widened: their type, or None.
 Program matrix_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
+Program group_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtAssume& a);
 Type matrix_factors(const Kernel& k, uint32_t dot);
 Program split_program(Kernel& k, const SimtSchedule& s, const GpuDescription& d, const SimtOrder& o, const SimtAssume& a);
 

@@ -104,6 +104,13 @@ class GpuWriter {
       for (const uint32_t a : x.inst.args)
         if (a != kNone) ++uses_[a];
       if (x.kind == StatementKind::Loop) in(p_.pool.extent(x.axis));
+      if (x.kind == StatementKind::MmaGroup) {
+        for (const Fragment& f : x.fragments) in(f.at);
+        group_text(Type::None, 0);
+        group_text(Type::None, x.group.columns);
+        group_text(x.inst.type, x.group.columns);
+        groups_ = true;
+      }
       if (x.kind == StatementKind::Inst) {
         in(x.inst.index);
         if (x.inst.op == Op::Load || x.inst.op == Op::Store) buffers.insert(x.inst.id);
@@ -119,6 +126,7 @@ class GpuWriter {
     out.entry = p_.name + (p_.launches.size() > 1 ? "_" + std::to_string(number) : "");
     out.shape = launch_shape(p_, number);
     std::set<uint32_t> buffers, symbols;
+    groups_ = false;
     collect(p_.launches[number], buffers, symbols, out.faults);
     std::string head, watched;
     for (const uint32_t b : buffers) {
@@ -242,6 +250,7 @@ class GpuWriter {
           out_ += pad + "}\n";
           break;
         case StatementKind::Barrier:
+          if (x.scope == BarrierScope::Block && groups_) out_ += pad + "group_fence();\n";  // what was written is for them too
           out_ += pad + (x.scope == BarrierScope::Block ? "barrier_block();\n" : "barrier_warp();\n");
           break;
         case StatementKind::Shuffle:
@@ -260,6 +269,21 @@ class GpuWriter {
           out_ += ");\n";
           break;
         }
+        case StatementKind::MmaGroup: {
+          out_ += pad + "mma_group_" + type_name(x.inst.type) + "_" + std::to_string(x.group.columns) + "<" +
+                  std::to_string(x.group.depth);
+          for (size_t i = 0; i < 2; ++i) out_ += ", " + std::to_string(x.group.pitch[i]) + (x.group.turned[i] ? ", 1" : ", 0");
+          out_ += ">(";
+          for (size_t i = 0; i < x.fragments.size(); ++i)
+            out_ += (i ? ", " : "") + p_.buffers[x.fragments[i].buffer].name +
+                    (x.fragments[i].at == kZero ? "" : " + (" + expr(x.fragments[i].at) + ")");
+          out_ += ");\n";
+          break;
+        }
+        case StatementKind::MmaWait:
+          out_ += pad + "mma_wait_" + std::to_string(x.group.columns) + "(" + p_.buffers[x.fragments[0].buffer].name +
+                  (x.fragments[0].at == kZero ? "" : " + (" + expr(x.fragments[0].at) + ")") + ");\n";
+          break;
         case StatementKind::Inst: inst(id, x.inst, pad); break;
       }
     }
@@ -383,6 +407,11 @@ class GpuWriter {
 
   // ---- functions of the library, once for a module
 
+  void group_text(Type factors, int64_t columns) {
+    if (!m_.dialect_.group) cannot("a matrix instruction of four waves");
+    if (m_.groups_.insert({factors, columns}).second) m_.functions_ += m_.dialect_.group(factors, columns);
+  }
+
   void function_text(uint32_t id) {
     if (!m_.emitted_.insert(id).second) return;
     const Function& f = function(id);
@@ -418,6 +447,7 @@ class GpuWriter {
   Program& p_;
   std::vector<uint32_t> uses_;
   bool small_ = true;
+  bool groups_ = false;  // the launch has matrix instructions of four waves
   const char* index_ = "i32";
   ExprSpelling spelling_;
   uint32_t last_origin_ = kNone;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the text of a program calls, for each dialect: a closed list. The first part is the same for all of them.
+#include "group_text.hpp"
 #include "tessera/kit/gpu/emit.hpp"
 
 namespace tessera::kit {
@@ -311,7 +312,7 @@ constexpr const char* kSim =
 }  // namespace
 
 const GpuDialect& cuda_dialect() {
-  static const GpuDialect d{"cuda", kCuda, false, false};
+  static const GpuDialect d{"cuda", kCuda, false, false, "ll", cuda_group_text};
   return d;
 }
 const GpuDialect& hip_dialect() {
@@ -319,7 +320,7 @@ const GpuDialect& hip_dialect() {
   return d;
 }
 const GpuDialect& sim_dialect() {
-  static const GpuDialect d{"sim", kSim, true, true};
+  static const GpuDialect d{"sim", kSim, true, true, "ll", sim_group_text};
   return d;
 }
 

@@ -242,6 +242,13 @@ Type factors_of(const Kernel& k) {
   return type;
 }
 
+SimtSchedule group(int columns) {
+  SimtSchedule s;
+  s.form = SimtForm::Group;
+  s.tile = columns == 64 ? 64 : 128, s.rows = columns / 8, s.unroll = 64, s.threads = s.tile * 2;
+  return s;
+}
+
 SimtSchedule product(Kernel& k, const GpuDescription& d) {
   SimtSchedule s;
   s.form = SimtForm::Product;
@@ -252,11 +259,12 @@ SimtSchedule product(Kernel& k, const GpuDescription& d) {
     if (side && *side < kSmall) return generic_schedule(d);
   if (d.mma && factors_of(k) != Type::None) {
     s.form = SimtForm::Matrix;
-    const auto tiles = [&](int64_t tile) {
+    const auto tiles = [&](int64_t high, int64_t wide) {
       const int64_t rows = n.rows.value_or(4096), columns = n.columns.value_or(4096);
-      return n.batch.value_or(1) * ((rows + tile - 1) / tile) * ((columns + tile - 1) / tile);
+      return n.batch.value_or(1) * ((rows + high - 1) / high) * ((columns + wide - 1) / wide);
     };
-    s.tile = tiles(128) >= d.units ? 128 : 64;
+    if (d.mma_group) return group(tiles(128, 128) * 4 >= d.units * 3 ? 128 : 64);
+    s.tile = tiles(128, 128) >= d.units ? 128 : 64;
     s.rows = s.tile / 2, s.unroll = 32, s.threads = s.tile / s.rows * (s.tile / 32) * 32;
     return s;
   }
@@ -279,7 +287,7 @@ SimtSchedule product(Kernel& k, const GpuDescription& d) {
 
 const char* form_name(SimtForm f) {
   static constexpr const char* names[kNumSimtForms] = {"pointwise", "transpose", "rows",   "columns", "norm_backward",
-                                                       "generic",   "product",   "matrix", "split"};
+                                                       "generic",   "product",   "matrix", "group",   "split"};
   return names[static_cast<int>(f)];
 }
 
@@ -343,7 +351,8 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
   for (;;) {
     try {
       Program p = make_program(k, s, device, order, assume);
-      const bool keeps = s.form == SimtForm::Rows && s.threads * s.rows * 2 >= kWholeUnit;  // rows in shared memory
+      // Rows in shared memory, and tiles that fill a unit's by themselves.
+      const bool keeps = (s.form == SimtForm::Rows && s.threads * s.rows * 2 >= kWholeUnit) || s.form == SimtForm::Group;
       for (size_t l = 0; l < p.launches.size() && !keeps; ++l)
         if (launch_shape(p, l).shared_bytes > kChosenShared) no_program("more shared memory than a block should have");
       return s;
@@ -351,6 +360,10 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
       if (e.code != "TSR-K041") throw;
       if (s.form == SimtForm::Rows && s.unroll > 1)
         s.unroll = 1;
+      else if (s.form == SimtForm::Group && s.rows > 8)
+        s = group(s.rows * 4);
+      else if (s.form == SimtForm::Group && s.unroll > 16)
+        s.unroll /= 2;
       else if (s.persistent)
         s.persistent = false;
       else if (s.form == SimtForm::Rows && s.rows > 1 && s.threads >= device.wave)
@@ -364,7 +377,7 @@ SimtSchedule choose_simt(Kernel& k, const GpuDescription& device, const SimtOrde
       else if (s.form == SimtForm::Pointwise && s.vector == 1 && !k.loops.empty())
         s = columns(k, device, order, assume);
       else if (s.vector > 1 && s.form != SimtForm::Rows && s.form != SimtForm::Generic && s.form != SimtForm::Product &&
-               s.form != SimtForm::Matrix)
+               s.form != SimtForm::Matrix && s.form != SimtForm::Group)
         s.vector /= 2;
       else if (s.form != SimtForm::Generic)
         s = generic_schedule(device);
@@ -410,6 +423,7 @@ Program make_program(Kernel& k, const SimtSchedule& s, const GpuDescription& dev
     case SimtForm::Columns: p = columns_program(k, s, device, order, assume); break;
     case SimtForm::Product: p = product_program(k, s, device, assume); break;
     case SimtForm::Matrix: p = matrix_program(k, s, device, assume); break;
+    case SimtForm::Group: p = group_program(k, s, device, assume); break;
     case SimtForm::Split: p = split_program(k, s, device, order, assume); break;
     case SimtForm::Generic: p = generic_program(k, s, device, order, assume); break;
     case SimtForm::NormBackward: no_program("it is one kernel, the backward pass of a norm is two");
@@ -440,6 +454,24 @@ std::vector<SimtSchedule> around(const SimtSchedule& s, Make make) {
       if (n.*number >= 1) add(n);
     }
   };
+  if (s.form == SimtForm::Matrix || s.form == SimtForm::Group) {
+    SimtSchedule other = group(64);
+    if (s.form == SimtForm::Group) {
+      other.form = SimtForm::Matrix;
+      other.tile = 64, other.rows = 32, other.unroll = 32, other.threads = 128;
+    }
+    add(other);
+  }
+  if (s.form == SimtForm::Group) {
+    for (int SimtSchedule::*number : {&SimtSchedule::tile, &SimtSchedule::rows, &SimtSchedule::unroll})
+      for (const bool up : {false, true}) {
+        SimtSchedule n = s;
+        n.*number = up ? s.*number * 2 : s.*number / 2;
+        n.threads = n.tile * 2;
+        add(n);
+      }
+    return all;
+  }
   if (s.form == SimtForm::Matrix) {
     for (int SimtSchedule::*number : {&SimtSchedule::tile, &SimtSchedule::rows, &SimtSchedule::unroll})
       for (const bool up : {false, true}) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <set>
 
 #include "../interpret_parts.hpp"
 #include "tessera/plugin.hpp"
@@ -19,6 +20,7 @@ constexpr int32_t kNobody = -1, kSeveral = -2;
 struct Touch {
   int32_t block = kNobody, thread = kNobody, wave = kNobody;  // kSeveral: more than one
   uint32_t block_epoch = 0, wave_epoch = 0;
+  bool operator==(const Touch&) const = default;
 };
 struct Cell {
   Touch write, read;
@@ -135,7 +137,13 @@ class ProgramMachine {
     std::vector<uint32_t> all(threads_);
     for (size_t t = 0; t < threads_; ++t) all[t] = static_cast<uint32_t>(t);
     std::shuffle(all.begin(), all.end(), random_);
+    in_flight_.clear();
+    summed_.clear();
     run_body(body, all);
+    if (!in_flight_.empty())
+      throw sdk::Error(TSR_BUG, "TSR-K031",
+                       "program @" + p_.name + ", launch " + std::to_string(launch_) + ", block " + std::to_string(block_) +
+                           ": it ends before its matrix instructions of four waves do");
   }
 
   // ---- statements, all active threads in step
@@ -182,6 +190,8 @@ class ProgramMachine {
       case StatementKind::Barrier: return barrier(id, x, active);
       case StatementKind::Shuffle: return shuffle(id, x, active);
       case StatementKind::Mma: return mma(id, x, active);
+      case StatementKind::MmaGroup: return mma_group(id, x, active);
+      case StatementKind::MmaWait: return mma_wait(id, x, active);
       case StatementKind::Inst:
         for (const uint32_t t : active) {
           thread_ = t;
@@ -227,6 +237,98 @@ class ProgramMachine {
       out[t] = values_[x.inst.args[0]][other];
     }
     for (const uint32_t t : active) values_[id][t] = out[t];
+  }
+
+  // f(first thread) for each group of four waves that takes part.
+  template <class F>
+  void each_group(uint32_t id, const std::vector<uint32_t>& active, F&& f) {
+    const std::vector<uint8_t> here = present(active);
+    constexpr auto kThreads = static_cast<size_t>(kGroupThreads);
+    for (size_t from = 0; from < threads_; from += kThreads) {
+      const size_t end = std::min(threads_, from + kThreads);
+      const auto count =
+          std::count(here.begin() + static_cast<std::ptrdiff_t>(from), here.begin() + static_cast<std::ptrdiff_t>(end), 1);
+      if (count == 0) continue;
+      if (count != kGroupThreads) {
+        for (thread_ = from; thread_ < end && here[thread_];) ++thread_;
+        fail(id, "this thread does not take part in the matrix instruction of its four waves");
+      }
+      f(from);
+    }
+  }
+
+  // Elements of an operand that a group reads: for its first thread and its last one, of which one has not written it.
+  void read_by_group(uint32_t id, size_t from, const ProgramBuffer& b, Cell& c, int64_t at) {
+    for (const size_t t : {from, from + static_cast<size_t>(kGroupThreads) - 1}) {
+      thread_ = t;
+      touch(id, b, c, at, false);
+    }
+  }
+
+  // As if it were computed at once; what it reads is being read until the group waits.
+  void mma_group(uint32_t id, const Statement& x, const std::vector<uint32_t>& active) {
+    each_group(id, active, [&](size_t from) {
+      std::array<std::vector<float>, 2> factors;
+      const auto depth = static_cast<size_t>(x.group.depth);
+      for (size_t i = 0; i < 2; ++i) {
+        const Fragment& f = x.fragments[i + 1];
+        const ProgramBuffer& b = p_.buffers[f.buffer];
+        thread_ = from;
+        const int64_t first = evaluate(f.at), lines = i == 0 ? kGroupRows : x.group.columns;
+        for (size_t t = 1; t < static_cast<size_t>(kGroupThreads); ++t) {
+          thread_ = from + t;
+          if (evaluate(f.at) != first) fail(id, "this thread names another part of '" + b.name + "' than its group");
+        }
+        for (int64_t line = 0; line < lines; ++line)
+          for (int64_t d = 0; d < x.group.depth; ++d) {
+            const int64_t at = first + (x.group.turned[i] ? x.group.pitch[i] * (line / 8) + 8 * d + line % 8
+                                                          : x.group.pitch[i] * (d / 8) + 8 * line + d % 8);
+            Cell& c = cells_[f.buffer][static_cast<size_t>(at)];
+            read_by_group(id, from, b, c, at);
+            in_flight_.push_back({from, f.buffer, at, c.write});
+            uint16_t bits;
+            std::memcpy(&bits, pointers_[f.buffer] + static_cast<size_t>(at) * sizeof bits, sizeof bits);
+            factors[i].push_back(static_cast<float>(constant_float(x.inst.type, bits)));
+          }
+      }
+      for (size_t t = 0; t < static_cast<size_t>(kGroupThreads); ++t)
+        for (int64_t e = 0; e < x.group.columns / 2; ++e) {
+          thread_ = from + t;
+          const size_t row = t / 32 * 16 + t % 32 / 4 + 8 * static_cast<size_t>(e % 4 / 2),
+                       column = static_cast<size_t>(e / 4) * 8 + 2 * (t % 4) + static_cast<size_t>(e % 2);
+          char* const at = sum_of_group(id, x, e, true);
+          float sum;
+          std::memcpy(&sum, at, sizeof sum);
+          for (size_t d = 0; d < depth; ++d) sum = std::fma(factors[0][row * depth + d], factors[1][column * depth + d], sum);
+          std::memcpy(at, &sum, sizeof sum);
+        }
+      summed_.insert({from, x.fragments[0].buffer});
+    });
+  }
+
+  char* sum_of_group(uint32_t id, const Statement& x, int64_t e, bool add) {
+    const Fragment& f = x.fragments[0];
+    const ProgramBuffer& b = p_.buffers[f.buffer];
+    const int64_t at = evaluate(f.at) + e, mine = at + static_cast<int64_t>(thread_) * extents_[f.buffer];
+    Cell& c = cells_[f.buffer][static_cast<size_t>(mine)];
+    touch(id, b, c, at, false);
+    if (add) touch(id, b, c, at, true);
+    return pointers_[f.buffer] + static_cast<size_t>(mine) * sizeof(float);
+  }
+
+  void mma_wait(uint32_t id, const Statement&, const std::vector<uint32_t>& active) {
+    each_group(id, active, [&](size_t from) {
+      std::erase_if(in_flight_, [&](const InFlight& r) {
+        if (r.group != from) return false;
+        Cell& c = cells_[r.buffer][static_cast<size_t>(r.at)];
+        if (!(c.write == r.write))
+          fail(id, "element " + std::to_string(r.at) + " of '" + p_.buffers[r.buffer].name +
+                       "' was written while a matrix instruction read it");
+        read_by_group(id, from, p_.buffers[r.buffer], c, r.at);
+        return true;
+      });
+      std::erase_if(summed_, [&](const auto& s) { return s.first == from; });
+    });
   }
 
   // The sums of each wave, by fused multiply-add in the order of the contracted dimension.
@@ -314,6 +416,8 @@ class ProgramMachine {
       fail(id, "index " + std::to_string(at) + " of '" + b.name + "' is outside its " + std::to_string(extents_[x.id]) +
                    " elements");
     const int64_t mine = b.memory == Memory::Register ? at + static_cast<int64_t>(thread_) * extents_[x.id] : at;
+    if (!summed_.empty() && summed_.contains({thread_ - thread_ % static_cast<size_t>(kGroupThreads), x.id}))
+      fail(id, "'" + b.name + "' is touched while a matrix instruction adds to it: wait for it first");
     if (!cells_[x.id].empty()) touch(id, b, cells_[x.id][static_cast<size_t>(mine)], at, store);
     return pointers_[x.id] + static_cast<size_t>(mine) * static_cast<size_t>(type_bytes(b.type));
   }
@@ -356,6 +460,14 @@ class ProgramMachine {
   std::vector<std::vector<Cell>> cells_;       // by buffer; inputs have none
   std::vector<std::vector<uint64_t>> values_;  // by statement and thread
   std::vector<std::vector<int64_t>> axes_;     // by axis and thread
+  struct InFlight {                            // an element that matrix instructions of a group read, and who had written it
+    size_t group;                              // its first thread
+    uint32_t buffer;
+    int64_t at;
+    Touch write;
+  };
+  std::vector<InFlight> in_flight_;
+  std::set<std::pair<size_t, uint32_t>> summed_;  // the register buffers that a group's instructions add to
   std::vector<int64_t> local_;
   std::function<int64_t(uint32_t)> value_of_;
 };

@@ -146,16 +146,44 @@ class ProgramParser : private TextParser {
       x.scope = accept("warp") ? BarrierScope::Warp : (expect("block"), BarrierScope::Block);
       return x;
     }
+    const auto fragment = [&](size_t i) {
+      x.fragments[i].buffer = buffer_ref();
+      expect("[");
+      x.fragments[i].at = expr();
+      expect("]");
+    };
     if (accept("mma")) {
       x.kind = StatementKind::Mma;
       x.inst.type = type();
       for (size_t i = 0; i < x.fragments.size(); ++i) {
         if (i > 0) expect(",");
-        x.fragments[i].buffer = buffer_ref();
-        expect("[");
-        x.fragments[i].at = expr();
-        expect("]");
+        fragment(i);
       }
+      return x;
+    }
+    if (accept("mma_group")) {
+      x.kind = StatementKind::MmaGroup;
+      x.inst.type = type();
+      fragment(0);
+      for (size_t i = 0; i < 2; ++i) {
+        expect(",");
+        fragment(i + 1);
+        expect("pitch");
+        x.group.pitch[i] = integer();
+        x.group.turned[i] = accept("turned");
+      }
+      expect(",");
+      expect("columns");
+      x.group.columns = integer();
+      expect("depth");
+      x.group.depth = integer();
+      return x;
+    }
+    if (accept("mma_wait")) {
+      x.kind = StatementKind::MmaWait;
+      fragment(0);
+      expect("columns");
+      x.group.columns = integer();
       return x;
     }
     for (int b = 0; b < kNumBinds; ++b)

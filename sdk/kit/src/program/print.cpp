@@ -127,6 +127,17 @@ class ProgramPrinter {
           s += (i ? ", %" : " %") + p_.buffers[x.fragments[i].buffer].name + "[" + expr(x.fragments[i].at) + "]";
         return s;
       }
+      case StatementKind::MmaGroup: {
+        std::string s = std::string("mma_group ") + type_name(x.inst.type);
+        for (size_t i = 0; i < x.fragments.size(); ++i) {
+          s += (i ? ", %" : " %") + p_.buffers[x.fragments[i].buffer].name + "[" + expr(x.fragments[i].at) + "]";
+          if (i > 0) s += " pitch " + std::to_string(x.group.pitch[i - 1]) + (x.group.turned[i - 1] ? " turned" : "");
+        }
+        return s + ", columns " + std::to_string(x.group.columns) + " depth " + std::to_string(x.group.depth);
+      }
+      case StatementKind::MmaWait:
+        return "mma_wait %" + p_.buffers[x.fragments[0].buffer].name + "[" + expr(x.fragments[0].at) + "] columns " +
+               std::to_string(x.group.columns);
       case StatementKind::Shuffle: {
         std::string s = value(id) + " = shuffle ";
         s += x.exchange == Exchange::Xor ? "xor " + std::to_string(x.lane)

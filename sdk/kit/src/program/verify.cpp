@@ -44,7 +44,7 @@ class ProgramVerifier {
     std::string where = "program @" + p_.name;
     if (id != kNone) {
       const Statement& x = p_.statements[id];
-      static constexpr const char* kinds[] = {"", "shuffle", "barrier", "mma", "loop", "if"};
+      static constexpr const char* kinds[] = {"", "shuffle", "barrier", "mma", "mma_group", "mma_wait", "loop", "if"};
       where += ", launch " + std::to_string(launch_) + ", statement " + std::to_string(id) + " (" +
                (x.kind == StatementKind::Inst ? op_name(x.inst.op)
                 : x.kind == StatementKind::Loop && x.axis < p_.axis_names.size()
@@ -197,6 +197,8 @@ class ProgramVerifier {
         define(id, kByLane);
         return;
       case StatementKind::Mma: return mma(id, x);
+      case StatementKind::MmaGroup: return mma_group(id, x);
+      case StatementKind::MmaWait: return sums_of_group(id, x);
       case StatementKind::Inst: inst(id, x.inst);
     }
   }
@@ -217,6 +219,42 @@ class ProgramVerifier {
       const Expr last = p_.pool.add(f.at, p_.pool.number(kMmaElements[i] - 1));
       need(p_.pool.less(last, b.extent), id, "P10", "a share certainly inside '" + b.name + "'");
       need(p_.divisible(f.at, kMmaElements[i]), id, "P16", "a share that begins at a multiple of its size");
+    }
+  }
+  void sums_of_group(uint32_t id, const Statement& x) {
+    need(d_.mma_group && d_.wave == 32, id, "P17", "a device that has matrix instructions of four waves of 32 lanes");
+    need(control_ < kByWave, id, "P17", "no `if` or loop around a matrix instruction of four waves that depends on the thread");
+    const int64_t n = x.group.columns;
+    need(n >= 8 && n <= 256 && n % 8 == 0, id, "P17", "8 to 256 columns, a multiple of 8");
+    const Fragment& f = x.fragments[0];
+    need(f.buffer < p_.buffers.size() && p_.buffers[f.buffer].memory == Memory::Register &&
+             p_.buffers[f.buffer].launch == launch_ && p_.buffers[f.buffer].type == Type::F32,
+         id, "P17", "sums of f32 in registers of this launch");
+    expr(id, f.at);
+    const ProgramBuffer& b = p_.buffers[f.buffer];
+    register_index(id, b, f.at);
+    need(p_.pool.less(p_.pool.add(f.at, p_.pool.number(n / 2 - 1)), b.extent), id, "P10",
+         "sums certainly inside '" + b.name + "'");
+  }
+  void mma_group(uint32_t id, const Statement& x) {
+    sums_of_group(id, x);
+    need(x.inst.type == Type::BF16 || x.inst.type == Type::F16, id, "P17", "factors of bf16 or f16");
+    const int64_t depth = x.group.depth;
+    need(depth > 0 && depth % 16 == 0, id, "P17", "a depth that is a multiple of 16");
+    for (size_t i = 0; i < 2; ++i) {
+      const Fragment& f = x.fragments[i + 1];
+      need(f.buffer < p_.buffers.size() && p_.buffers[f.buffer].memory == Memory::Shared &&
+               p_.buffers[f.buffer].launch == launch_ && p_.buffers[f.buffer].type == x.inst.type,
+           id, "P17", "factors of the instruction's type in shared memory of this launch");
+      expr(id, f.at);
+      const ProgramBuffer& b = p_.buffers[f.buffer];
+      const int64_t lines = i == 0 ? kGroupRows : x.group.columns, pitch = x.group.pitch[i];
+      const int64_t parts = (x.group.turned[i] ? lines : depth) / 8, part = 8 * (x.group.turned[i] ? depth : lines);
+      need(pitch % 8 == 0 && (parts == 1 || pitch >= part), id, "P17", "parts that lie apart, at multiples of 16 bytes");
+      need(p_.divisible(f.at, 8), id, "P17", "an operand that begins at a multiple of 16 bytes");
+      need(p_.pool.nonnegative(f.at) &&
+               p_.pool.less(p_.pool.add(f.at, p_.pool.number((parts - 1) * pitch + part - 1)), b.extent),
+           id, "P10", "an operand certainly inside '" + b.name + "'");
     }
   }
   void register_index(uint32_t id, const ProgramBuffer& b, Expr index) {

@@ -24,6 +24,9 @@ struct GpuDialect {
   bool thunks;   // NAME_thunk(void* const*) is there too: arguments by address, for a caller that knows no types
   bool watched;  // accesses of global memory go through WATCHED(type, name, argument), which tells the runner of them
   const char* wide = "ll";  // suffix of a number of 64 bits
+  // Text of `mma_group` for these factors and so many columns; of `mma_wait` where the factors are none, and for no columns of
+  // what all of them share. Null: the dialect has no such instruction.
+  std::string (*group)(Type factors, int64_t columns) = nullptr;
 };
 const GpuDialect& cuda_dialect();
 const GpuDialect& hip_dialect();  // clang for amdgcn, without HIP's headers
@@ -55,6 +58,7 @@ class GpuModuleText {
   const GpuDialect& dialect_;
   std::string functions_, kernels_;
   std::set<uint32_t> emitted_;  // functions of the library
+  std::set<std::pair<Type, int64_t>> groups_;
   friend class GpuWriter;
 };
 

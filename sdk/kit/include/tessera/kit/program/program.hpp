@@ -45,6 +45,15 @@
 //     left   8, from j on:   (g, t) (g, t + 1) (g + 8, t) (g + 8, t + 1), then the same four with columns 8 further on
 //     right  4, from k on:   (t, g) (t + 1, g) (t + 8, g) (t + 9, g)
 // All lanes take part. Products are exact; how their sum is rounded is the device's.
+// - `mma_group bf16 %sums[i], %left[j] pitch P, %right[k] pitch Q, columns N depth D` is the same of four waves beside each
+// other, on operands in shared memory: it adds the product of a 64 x D and a D x N matrix. In an operand, 8 elements along D
+// lie side by side, lines (rows of left, columns of right) behind each other: element (line, d) is at
+//     P * (d / 8) + 8 * line + d % 8
+// or, in one that is `turned`, 8 lines side by side:
+//     P * (line / 8) + 8 * d + line % 8
+// Wave w of the four has rows 16 w to 16 w + 15; a lane's sums from i + 4 * (n / 8) on are those of `mma` for columns n to
+// n + 7. All threads of the four waves take part, with the same operands. It goes on while they do something else, until
+// `mma_wait %sums[i] columns N`: by then nobody may have written to the operands, nor touched the sums.
 #pragma once
 
 #include <array>
@@ -76,13 +85,19 @@ struct ProgramBuffer {
 enum class BarrierScope : uint8_t { Warp, Block };
 enum class Exchange : uint8_t { Xor, From };
 
-enum class StatementKind : uint8_t { Inst, Shuffle, Barrier, Mma, Loop, If };
+enum class StatementKind : uint8_t { Inst, Shuffle, Barrier, Mma, MmaGroup, MmaWait, Loop, If };
 // Where an operand of a matrix instruction begins: an element of a register buffer.
 struct Fragment {
   uint32_t buffer = kNone;
   Expr at = kZero;
 };
-inline constexpr int64_t kMmaElements[] = {4, 8, 4};  // of a lane: sums, left, right
+inline constexpr int64_t kMmaElements[] = {4, 8, 4};            // of a lane: sums, left, right
+inline constexpr int64_t kGroupThreads = 128, kGroupRows = 64;  // of a group of waves that multiply together
+struct GroupShape {                                             // MmaGroup; of MmaWait the columns
+  int64_t columns = 0, depth = 0;
+  std::array<int64_t, 2> pitch{};  // of left and right, in elements
+  std::array<bool, 2> turned{};
+};
 struct Statement {
   StatementKind kind = StatementKind::Inst;
   // Inst: any instruction of the kernel IR but param, reduce and second; loads and stores name a ProgramBuffer. Shuffle: type,
@@ -93,8 +108,9 @@ struct Statement {
   BarrierScope scope = BarrierScope::Block;  // Barrier
   Bind bind = Bind::Serial;                  // Loop
   uint32_t axis = kNone;                     // Loop
-  std::array<Fragment, 3> fragments{};       // Mma: sums, left, right
-  std::vector<uint32_t> body;                // Loop, If
+  std::array<Fragment, 3> fragments{};       // Mma, MmaGroup: sums, left, right; MmaWait: sums
+  GroupShape group;
+  std::vector<uint32_t> body;  // Loop, If
 };
 
 struct ProgramSymbol {
