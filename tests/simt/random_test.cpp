@@ -19,15 +19,15 @@ namespace {
 SimtCase draw(std::mt19937_64& r, int number) {
   const auto pick = [&](auto list) { return std::data(list)[r() % std::size(list)]; };
   const std::string t = pick(std::initializer_list<const char*>{"f32", "bf16", "f16", "i32", "f32"});
-  const bool floating = t != "i32", symbolic = r() % 2 == 0, turned = r() % 3 == 0;
+  const bool floating = t != "i32", symbolic = r() % 2 == 0;
   const int64_t rows = 1 + static_cast<int64_t>(r() % 30),
                 columns = 1 + static_cast<int64_t>(r() % (r() % 2 ? 64 : 700)) * (r() % 2 ? 8 : 1);
   SimtCase c;
   c.name = "random" + std::to_string(number);
   // Rows of two axes whose order differs from operand to operand: of equal sizes, nothing but their strides tells them apart.
-  const bool stacked = !symbolic && r() % 3 == 0;
-  const auto small = [&] { return std::to_string(1 + r() % 7); };
-  const std::string outer = small(), inner = r() % 3 ? outer : small();
+  const bool stacked = !symbolic && r() % 2 == 0, turned = r() % 5 < (stacked ? 4 : 1);
+  const auto small = [&] { return std::to_string(2 + r() % 6); };
+  const std::string outer = small(), inner = r() % 4 ? outer : small();
   const bool square = stacked && outer == inner;
   const std::string m = symbolic  ? "s0"
                         : stacked ? outer + ", " + inner
@@ -57,7 +57,7 @@ SimtCase draw(std::mt19937_64& r, int number) {
   };
   if (turned) v = put(stacked ? "transpose %x {perm = [1, 0, 2]}" : "transpose %x {perm = [1, 0]}");
   for (uint64_t i = 0, steps = 1 + r() % 4; i < steps; ++i) {
-    const std::string other = pick(std::initializer_list<const char*>{"%y", "%b", "%x"});
+    const std::string other = pick(std::initializer_list<const char*>{"%y", "%b", "%x", square ? "%x" : "%y"});
     if (r() % 2 == 0)
       v = put((floating ? pick(std::initializer_list<const char*>{"neg", "abs", "exp", "gelu", "relu", "sigmoid"}) : "neg") +
               std::string(" ") + v);
