@@ -19,7 +19,7 @@ done
 cp "$build"/tests/cuda/libfake_cuda.so "$packed/tests/cuda"
 cp "$build"/lib/libtessera.so "$packed/lib"
 for id in opset.standard frontend.{text,cpp,onnx} backend.{cuda,eager,reference,null} store.disk executor.cudagraphs \
-  partitioner.remat pass.{canonicalize,constant_fold,cse,recognise,dce,decompose,fuse}; do
+  partitioner.remat pass.{canonicalize,constant_fold,cse,recognise,dce,decompose,fuse,widen}; do
   cp "$build"/lib/tessera/plugins/tessera.$id.{so,toml} "$packed/lib/tessera/plugins"
 done
 cd "$root"
