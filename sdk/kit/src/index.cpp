@@ -290,7 +290,12 @@ std::optional<Expr> IndexPool::atom_bound(const Atom& a, bool upper) {
     case AtomKind::Axis: return upper ? sub(extents_[a.id], kOne) : kZero;
     case AtomKind::Symbol: return atom(a);
     case AtomKind::Value: return std::nullopt;
-    case AtomKind::Mod: return upper ? sub(a.b, kOne) : kZero;
+    case AtomKind::Mod: {
+      if (!upper) return kZero;
+      int64_t step = as_number(a.b).value_or(1);  // that all values are multiples of
+      for (const Term& x : terms(a.a)) step = std::gcd(step, x.coefficient);
+      return sub(a.b, number(step));
+    }
     case AtomKind::FloorDiv: {
       const auto x = bound(a.a, upper);
       if (!x) return std::nullopt;
